@@ -32,7 +32,7 @@ type Options struct {
 	Memory  func(context.Context) (available, total int64, err error)
 	Links   Links // nil: the host is simulated
 	Version string
-	Ports   transfer.Ports // the host's ports for disks and images of other hosts
+	Ports   transfer.PortRange // the host's ports for disks and images of other hosts
 	Slots   int            // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -53,15 +53,15 @@ type timing struct {
 	stallLimit                                  time.Duration
 	startLimit                                  time.Duration // limit of the hypervisor's start call, once the definition is up to date
 	shutdownRepeat, shutdownLimit, pollInterval time.Duration // of a guest's shutdown: interval of requests, time limit, interval of state reads
-	callLimit                                   time.Duration // limit of one short call to the hypervisor
+	hypervisorCallLimit                                   time.Duration // limit of one short call to the hypervisor
 	thawLimit                                   time.Duration // limit of one attempt to thaw a guest
 	policyInterval                              time.Duration // interval of checks for VMs to start or restart by policy
 	// initial and maximum delay before a stopped guest is restarted
 	restartDelayMin, restartDelayMax time.Duration
 	balloonInterval                  time.Duration // interval of checks of the host's memory
-	checkSecond                      time.Duration // one second of a health check; shorter in tests
+	healthCheckSecond                      time.Duration // one second of a health check; shorter in tests
 	// run time after which a restarted guest no longer counts as one that stops repeatedly
-	calmPeriod time.Duration
+	restartResetPeriod time.Duration
 }
 
 var defaultTiming = timing{
@@ -73,9 +73,9 @@ var defaultTiming = timing{
 	stallLimit:     2 * time.Minute,
 	startLimit:     2 * time.Minute,
 	shutdownRepeat: 15 * time.Second, shutdownLimit: 3 * time.Minute, pollInterval: 500 * time.Millisecond,
-	callLimit:      10 * time.Second,
+	hypervisorCallLimit:      10 * time.Second,
 	thawLimit:      40 * time.Second,
-	policyInterval: 2 * time.Second, restartDelayMin: 10 * time.Second, restartDelayMax: 5 * time.Minute, calmPeriod: 10 * time.Minute, checkSecond: time.Second,
+	policyInterval: 2 * time.Second, restartDelayMin: 10 * time.Second, restartDelayMax: 5 * time.Minute, restartResetPeriod: 10 * time.Minute, healthCheckSecond: time.Second,
 	balloonInterval: 10 * time.Second,
 }
 
@@ -85,11 +85,11 @@ type Agent struct {
 	client     *wire.Client
 	hypervisor hypervisor.Hypervisor
 	links      Links
-	nics       nicWatch
+	nics       nicReader
 	hostMemory func(context.Context) (available, total int64, err error)
 	version    string
 	instance   string
-	times      timing
+	timing      timing
 	log        *slog.Logger
 	metrics    *Metrics
 
@@ -99,20 +99,20 @@ type Agent struct {
 	inventory *inventory
 	reports   *reporter
 	slots     *semaphore.Weighted
-	consoles  atomic.Int64
+	consoleCount  atomic.Int64
 	uploads   uploadWaiters
 	freezes   frozenGuests
 	autostart autostarter
 	health    healthChecker
-	ports     transfer.Ports
+	ports     transfer.PortRange
 
 	seq     atomic.Int64 // newest sequence number: see nextSeq
-	changed bell         // rung when something on the host may have changed
-	renewed bell         // rung when there is a new certificate
+	hostChanged changeSignal         // rung when something on the host may have changed
+	certificateRenewed changeSignal         // rung when there is a new certificate
 
 	runContext context.Context // the context of Run: consoles and waiting jobs end with it
-	pending    []journalEntry  // unfinished jobs of the last run; reported after the first hello
-	work       sync.WaitGroup
+	unreportedJobs    []journalEntry  // unfinished jobs of the last run; reported after the first hello
+	jobGoroutines       sync.WaitGroup
 }
 
 // New creates an agent and opens its files in the identity's directory.
@@ -134,8 +134,8 @@ func newAgent(o Options, times timing) (*Agent, error) {
 		o.Slots = 4
 	}
 	a := &Agent{
-		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, links: o.Links, nics: nicWatch{read: o.NICs}, version: o.Version, instance: rand.Text(),
-		times: times, log: o.Log, metrics: o.Metrics, running: newRunningJobs(), slots: semaphore.NewWeighted(int64(o.Slots)), ports: o.Ports, hostMemory: o.Memory,
+		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, links: o.Links, nics: nicReader{read: o.NICs}, version: o.Version, instance: rand.Text(),
+		timing: times, log: o.Log, metrics: o.Metrics, running: newRunningJobs(), slots: semaphore.NewWeighted(int64(o.Slots)), ports: o.Ports, hostMemory: o.Memory,
 	}
 	var err error
 	if a.state, err = openStateFile(filepath.Join(o.Identity.dir, stateFileName)); err != nil {
@@ -144,7 +144,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	if a.journal, err = openJournal(filepath.Join(o.Identity.dir, journalFile)); err != nil {
 		return nil, err
 	}
-	a.pending = a.journal.openEntries()
+	a.unreportedJobs = a.journal.openEntries()
 	a.inventory = newInventory(o.Inventory)
 	a.reports = newReporter(a, o.Load)
 	return a, nil
@@ -159,22 +159,22 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer stopWork(nil)
 	var loops sync.WaitGroup
 	loops.Go(func() { a.restoreLinks(ctx) })
-	loops.Go(func() { a.watch(ctx) })
+	loops.Go(func() { a.watchHypervisorChanges(ctx) })
 	loops.Go(func() { a.inventoryLoop(ctx) })
 	loops.Go(func() { a.renewLoop(ctx) })
 	loops.Go(func() { a.autostartLoop(ctx) })
 	loops.Go(func() { a.healthLoop(ctx) })
 	loops.Go(func() { a.balloonLoop(ctx) })
-	a.thawFromLastRun()
+	a.thawGuestsOfLastRun()
 	for ctx.Err() == nil {
-		if a.hello(ctx) {
-			a.running.newSession()
-			a.reportPending(inWork)
-			a.serve(ctx, inWork)
+		if a.helloUntilAccepted(ctx) {
+			a.running.resetEpochs()
+			a.reportUnreportedJobs(inWork)
+			a.runSession(ctx, inWork)
 		}
 	}
 	loops.Wait()
-	a.freezes.end.Wait()
+	a.freezes.thawing.Wait()
 	a.awaitJobs(stopWork)
 	return nil
 }
@@ -183,25 +183,25 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) awaitJobs(stopWork context.CancelCauseFunc) {
 	ended := make(chan struct{})
 	go func() {
-		a.work.Wait()
+		a.jobGoroutines.Wait()
 		close(ended)
 	}()
 	select {
 	case <-ended:
 		return
-	case <-time.After(a.times.stopGrace):
+	case <-time.After(a.timing.stopGrace):
 	}
-	stopWork(errStopping)
+	stopWork(errAgentStopping)
 	select {
 	case <-ended:
-	case <-time.After(a.times.stopGrace / 2):
+	case <-time.After(a.timing.stopGrace / 2):
 		a.log.Warn("The agent exits although a hypervisor call has not returned.")
 	}
 }
 
 // watch passes the hypervisor's wake-ups on to all waiters.
-func (a *Agent) watch(ctx context.Context) {
-	changes := a.hypervisor.Changes(ctx)
+func (a *Agent) watchHypervisorChanges(ctx context.Context) {
+	changes := a.hypervisor.WatchChanges(ctx)
 	for {
 		select {
 		case <-ctx.Done():
@@ -210,7 +210,7 @@ func (a *Agent) watch(ctx context.Context) {
 			if !ok {
 				return
 			}
-			a.changed.ring()
+			a.hostChanged.broadcast()
 			a.reports.trigger()
 		}
 	}
@@ -232,7 +232,7 @@ func (a *Agent) RefreshInventory() { a.inventory.refresh() }
 
 // sessionOver reports whether err means that the portal no longer accepts this agent's session: the agent must send a
 // new hello.
-func sessionOver(err error) bool {
+func isSessionEnded(err error) bool {
 	s := wire.StatusOf(err)
 	return s == 409 || s == 401
 }
@@ -246,12 +246,12 @@ func errorDetail(err error) string {
 }
 
 // bell is a broadcast: ring wakes all waiters.
-type bell struct {
+type changeSignal struct {
 	mu sync.Mutex
 	ch chan struct{}
 }
 
-func (b *bell) wait() <-chan struct{} {
+func (b *changeSignal) wait() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ch == nil {
@@ -260,7 +260,7 @@ func (b *bell) wait() <-chan struct{} {
 	return b.ch
 }
 
-func (b *bell) ring() {
+func (b *changeSignal) broadcast() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ch != nil {

@@ -20,9 +20,9 @@ type autostarter struct {
 
 	// restart times of stopped guests; only autostartLoop uses this field and the following ones
 	restartAt  map[fleet.VMID]time.Time
-	onSince    map[fleet.VMID]time.Time // when guests restarted by policy were first seen on
+	runningSince    map[fleet.VMID]time.Time // when guests restarted by policy were first seen on
 	bootQueue  []fleet.VMID             // VMs still to autostart after the host's boot, in start order
-	tries      map[fleet.VMID]int
+	bootTries      map[fleet.VMID]int
 	bootQueued bool
 	nextStart  time.Time // earliest time of the next start
 }
@@ -31,7 +31,7 @@ type autostarter struct {
 const maxBootTries = 20
 
 // noteFreshState records that the state file has been updated from a new read of the host.
-func (a *Agent) noteFreshState() {
+func (a *Agent) recordReadTime() {
 	a.autostart.mu.Lock()
 	defer a.autostart.mu.Unlock()
 	a.autostart.readAt = time.Now()
@@ -43,13 +43,13 @@ func (a *Agent) autostartLoop(ctx context.Context) {
 		return
 	}
 	k := &a.autostart
-	k.restartAt, k.onSince, k.tries = map[fleet.VMID]time.Time{}, map[fleet.VMID]time.Time{}, map[fleet.VMID]int{}
+	k.restartAt, k.runningSince, k.bootTries = map[fleet.VMID]time.Time{}, map[fleet.VMID]time.Time{}, map[fleet.VMID]int{}
 	for ctx.Err() == nil {
 		if all := a.state.policyVMs(); len(all) > 0 && a.refreshPolicyVMs(ctx, all) {
-			a.startWithHost(ctx, a.state.policyVMs())
+			a.autostartNextVM(ctx, a.state.policyVMs())
 			a.restartStopped(ctx, a.state.policyVMs())
 		}
-		pause(ctx, a.times.policyInterval)
+		sleepContext(ctx, a.timing.policyInterval)
 	}
 }
 
@@ -57,7 +57,7 @@ func (a *Agent) autostartLoop(ctx context.Context) {
 // portal is offline, there are no reports. It returns false if the VMs' state is unknown.
 func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState) bool {
 	a.autostart.mu.Lock()
-	fresh := time.Since(a.autostart.readAt) < 2*a.times.reportInterval
+	fresh := time.Since(a.autostart.readAt) < 2*a.timing.reportInterval
 	a.autostart.mu.Unlock()
 	if fresh {
 		return true
@@ -76,27 +76,27 @@ func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState
 			return false
 		}
 	}
-	if err := a.state.recordSeen(state, a.bootID(), begun); err != nil {
+	if err := a.state.recordRunning(state, a.bootID(), begun); err != nil {
 		a.log.Error("The agent's state file cannot be written.", "error", err)
 		return false
 	}
-	a.noteFreshState()
+	a.recordReadTime()
 	return true
 }
 
 // startWithHost starts the next VM that autostarts after the host's boot, once the previous VM's start delay is over.
-func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
+func (a *Agent) autostartNextVM(ctx context.Context, all map[fleet.VMID]vmState) {
 	k, boot := &a.autostart, a.bootID()
 	if !k.bootQueued {
 		k.bootQueued = true
-		k.bootQueue = bootOrder(all, boot)
+		k.bootQueue = autostartOrder(all, boot)
 	}
 	if len(k.bootQueue) == 0 || time.Now().Before(k.nextStart) {
 		return
 	}
 	id := k.bootQueue[0]
 	vm, there := all[id]
-	if a.running.busy()[fleet.SubjectVM(id)] {
+	if a.running.subjects()[fleet.SubjectVM(id)] {
 		return
 	}
 	if !there || vm.AutostartBoot == boot { // the VM was started already, or a user powered it off
@@ -104,14 +104,14 @@ func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
 		return
 	}
 	err := a.startByPolicy(ctx, id)
-	k.tries[id]++
+	k.bootTries[id]++
 	switch {
 	case err == nil:
 		a.log.Info("A VM was started after the boot of its host.", "vm", vm.Name)
 		k.nextStart = time.Now().Add(time.Duration(vm.Policy.StartDelay) * time.Second)
-	case k.tries[id] < maxBootTries:
+	case k.bootTries[id] < maxBootTries:
 		k.bootQueue = append(k.bootQueue[1:], id) // retried after the other VMs, which do not wait for this one
-		k.nextStart = time.Now().Add(a.times.restartDelayMin / time.Duration(min(len(k.bootQueue), 10)))
+		k.nextStart = time.Now().Add(a.timing.restartDelayMin / time.Duration(min(len(k.bootQueue), 10)))
 		a.noteStartError(id, err)
 		return
 	default:
@@ -128,7 +128,7 @@ func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
 }
 
 // bootOrder returns the VMs to autostart after the host's boot, in start order. A VM autostarts once per boot.
-func bootOrder(all map[fleet.VMID]vmState, boot string) []fleet.VMID {
+func autostartOrder(all map[fleet.VMID]vmState, boot string) []fleet.VMID {
 	var out []fleet.VMID
 	for id, vm := range all {
 		wasOn := vm.OnInBoot != "" && vm.OnInBoot != boot
@@ -154,9 +154,9 @@ func (a *Agent) restartStopped(ctx context.Context, all map[fleet.VMID]vmState) 
 		case vm.StoppedBy == "":
 			a.resetRestarts(id, vm, now)
 		case !waits:
-			k.restartAt[id] = now.Add(restartDelay(vm.Restarts, a.times.restartDelayMin, a.times.restartDelayMax))
-			delete(k.onSince, id)
-		case now.Before(due) || a.running.busy()[fleet.SubjectVM(id)]:
+			k.restartAt[id] = now.Add(restartDelay(vm.Restarts, a.timing.restartDelayMin, a.timing.restartDelayMax))
+			delete(k.runningSince, id)
+		case now.Before(due) || a.running.subjects()[fleet.SubjectVM(id)]:
 		default:
 			delete(k.restartAt, id)
 			err := a.startByPolicy(ctx, id)
@@ -181,15 +181,15 @@ func (a *Agent) restartStopped(ctx context.Context, all map[fleet.VMID]vmState) 
 func (a *Agent) resetRestarts(id fleet.VMID, vm vmState, now time.Time) {
 	k := &a.autostart
 	if vm.Restarts == 0 || vm.OnInBoot == "" {
-		delete(k.onSince, id)
+		delete(k.runningSince, id)
 		return
 	}
-	since, known := k.onSince[id]
+	since, known := k.runningSince[id]
 	switch {
 	case !known:
-		k.onSince[id] = now
-	case now.Sub(since) > a.times.calmPeriod:
-		delete(k.onSince, id)
+		k.runningSince[id] = now
+	case now.Sub(since) > a.timing.restartResetPeriod:
+		delete(k.runningSince, id)
 		if err := a.state.updateVM(id, func(k *vmState) { k.Restarts = 0 }); err != nil {
 			a.log.Error("The agent's state file cannot be written.", "error", err)
 		}
@@ -203,7 +203,7 @@ func restartDelay(n int, first, most time.Duration) time.Duration {
 
 // startByPolicy starts a VM with its current definition, without a job.
 func (a *Agent) startByPolicy(ctx context.Context, id fleet.VMID) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.times.startLimit, errOverdue)
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timing.startLimit, errCallTimedOut)
 	defer cancel()
 	return withLimitCause(ctx, a.hypervisor.StartVM(ctx, id))
 }

@@ -31,7 +31,7 @@ func (c *counted) StartVM(ctx context.Context, id fleet.VMID) error {
 	return c.Host.StartVM(ctx, id)
 }
 
-func (c *counted) starts(id fleet.VMID) (n int) {
+func (c *counted) startCount(id fleet.VMID) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.started {
@@ -46,12 +46,12 @@ func newCounted() *counted {
 	return &counted{rebooted: rebooted{Host: mock.New(mock.Options{Name: "host-1"}), boot: "boot-1"}, broken: map[fleet.VMID]bool{}}
 }
 
-func (p *portal) runningCounted(dir string, host *counted) (stop func()) {
-	_, stop = p.running(dir, host, host)
+func (p *portal) startAgentOnRecorder(dir string, host *counted) (stop func()) {
+	_, stop = p.startAgent(dir, host, host)
 	return stop
 }
 
-func (c *counted) power(id fleet.VMID) fleet.Power {
+func (c *counted) powerOf(id fleet.VMID) fleet.Power {
 	s, _, err := c.VM(context.Background(), id)
 	if err != nil {
 		return ""
@@ -66,10 +66,10 @@ func vmWithPolicy(name string, p fleet.VMPolicy) *fleet.VM {
 }
 
 // seenOn waits until the host reports the VM on, with its policy.
-func (p *portal) seenOn(host *counted, vm *fleet.VM) {
+func (p *portal) waitReportedOn(host *counted, vm *fleet.VM) {
 	p.t.Helper()
-	p.stateSince(0, vm.Name+" on", func(s wire.State) bool {
-		r, ok := vmIn(s, vm.ID)
+	p.waitStateSince(0, vm.Name+" on", func(s wire.State) bool {
+		r, ok := reportedVM(s, vm.ID)
 		return ok && r.Status.Power == fleet.Running && r.Status.Policy == vm.Spec.Policy
 	})
 }
@@ -79,26 +79,26 @@ func (p *portal) seenOn(host *counted, vm *fleet.VM) {
 func TestStoppedGuestsAreRestartedByPolicy(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()
-	p.runningCounted(p.join(), host)
+	p.startAgentOnRecorder(p.join(), host)
 	never, failing, always := vmWithPolicy("never", fleet.VMPolicy{Autostart: "on"}), vmWithPolicy("failing", fleet.VMPolicy{Restart: "onFailure"}), vmWithPolicy("always", fleet.VMPolicy{Restart: "always"})
 	all := []*fleet.VM{never, failing, always}
 	for _, vm := range all {
-		p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
-		p.seenOn(host, vm)
+		p.runJob(wire.Work{Kind: fleet.VMStart, VM: vm})
+		p.waitReportedOn(host, vm)
 	}
 	for _, vm := range all {
 		host.PowerOffGuest(vm.ID, true)
 	}
-	p.wait("those that crashed are started again", func() bool {
-		return host.power(failing.ID) == fleet.Running && host.power(always.ID) == fleet.Running
+	p.waitUntil("those that crashed are started again", func() bool {
+		return host.powerOf(failing.ID) == fleet.Running && host.powerOf(always.ID) == fleet.Running
 	})
-	if host.power(never.ID) != fleet.Crashed || host.starts(never.ID) != 1 {
+	if host.powerOf(never.ID) != fleet.Crashed || host.startCount(never.ID) != 1 {
 		t.Error("a guest that nobody wants back was started")
 	}
 	for _, vm := range all {
 		if vm != never {
-			p.stateSince(0, "the count", func(s wire.State) bool {
-				r, ok := vmIn(s, vm.ID)
+			p.waitStateSince(0, "the count", func(s wire.State) bool {
+				r, ok := reportedVM(s, vm.ID)
 				return ok && r.Status.Restarts == 1 && r.Status.Power == fleet.Running && len(r.Status.Faults) == 0
 			})
 		}
@@ -106,39 +106,39 @@ func TestStoppedGuestsAreRestartedByPolicy(t *testing.T) {
 
 	host.PowerOffGuest(failing.ID, false)
 	host.PowerOffGuest(always.ID, false)
-	p.wait("the one that is always on is back", func() bool { return host.power(always.ID) == fleet.Running })
-	if host.power(failing.ID) != fleet.Stopped {
+	p.waitUntil("the one that is always on is back", func() bool { return host.powerOf(always.ID) == fleet.Running })
+	if host.powerOf(failing.ID) != fleet.Stopped {
 		t.Error("a guest that was shut down from within was started, though it did not fail")
 	}
 
 	// A user powers the guest off: through Quantix, by a shutdown, and on the host.
-	p.stateSince(0, "it is seen on", func(s wire.State) bool {
-		r, _ := vmIn(s, always.ID)
+	p.waitStateSince(0, "it is seen on", func(s wire.State) bool {
+		r, _ := reportedVM(s, always.ID)
 		return r.Status.Power == fleet.Running && r.Status.Restarts == 2
 	})
-	before := host.starts(always.ID)
-	if f := p.do(wire.Work{Kind: fleet.VMShutdown, VM: always, Epoch: 2}); f.Outcome != wire.Done {
+	before := host.startCount(always.ID)
+	if f := p.runJob(wire.Work{Kind: fleet.VMShutdown, VM: always, Epoch: 2}); f.Outcome != wire.Done {
 		t.Fatalf("shutdown: %+v", f)
 	}
-	host.must(t, host.Host.StartVM(t.Context(), never.ID))
-	p.nextState("the world after", func(s wire.State) bool { r, _ := vmIn(s, never.ID); return r.Status.Power == fleet.Running })
-	if host.power(always.ID) != fleet.Stopped || host.starts(always.ID) != before {
+	host.stopError(t, host.Host.StartVM(t.Context(), never.ID))
+	p.waitNextState("the world after", func(s wire.State) bool { r, _ := reportedVM(s, never.ID); return r.Status.Power == fleet.Running })
+	if host.powerOf(always.ID) != fleet.Stopped || host.startCount(always.ID) != before {
 		t.Error("a guest that a user shut down was started again")
 	}
 	// A forced stop cancels a pending restart.
-	p.do(wire.Work{Kind: fleet.VMStart, VM: always, Epoch: 3})
-	p.seenOn(host, always)
+	p.runJob(wire.Work{Kind: fleet.VMStart, VM: always, Epoch: 3})
+	p.waitReportedOn(host, always)
 	host.broken[always.ID] = true
 	host.PowerOffGuest(always.ID, true)
-	p.stateSince(0, "why it is not back", func(s wire.State) bool {
-		r, _ := vmIn(s, always.ID)
+	p.waitStateSince(0, "why it is not back", func(s wire.State) bool {
+		r, _ := reportedVM(s, always.ID)
 		return slices.ContainsFunc(r.Status.Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultRestart })
 	})
 	from := p.reportCount()
-	if f := p.do(wire.Work{Kind: fleet.VMStop, VM: always, Epoch: 4}); f.Outcome != wire.Done {
+	if f := p.runJob(wire.Work{Kind: fleet.VMStop, VM: always, Epoch: 4}); f.Outcome != wire.Done {
 		t.Fatalf("stop: %+v", f)
 	}
-	p.stateSince(from, "no trouble", func(s wire.State) bool { r, _ := vmIn(s, always.ID); return len(r.Status.Faults) == 0 })
+	p.waitStateSince(from, "no trouble", func(s wire.State) bool { r, _ := reportedVM(s, always.ID); return len(r.Status.Faults) == 0 })
 }
 
 // A guest that powered off while no agent ran is restarted by the next agent, also without its portal.
@@ -146,17 +146,17 @@ func TestGuestsAreRestartedWithoutPortal(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()
 	dir := p.join()
-	stop := p.runningCounted(dir, host)
+	stop := p.startAgentOnRecorder(dir, host)
 	vm := vmWithPolicy("web", fleet.VMPolicy{Restart: "onFailure"})
-	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
-	p.seenOn(host, vm)
+	p.runJob(wire.Work{Kind: fleet.VMStart, VM: vm})
+	p.waitReportedOn(host, vm)
 	stop()
 	host.PowerOffGuest(vm.ID, true)
-	p.set(func() { p.refuse["hello"] = 503 })
-	p.runningCounted(dir, host)
-	p.wait("it is back", func() bool { return host.power(vm.ID) == fleet.Running })
+	p.update(func() { p.refusals["hello"] = 503 })
+	p.startAgentOnRecorder(dir, host)
+	p.waitUntil("it is back", func() bool { return host.powerOf(vm.ID) == fleet.Running })
 	host.PowerOffGuest(vm.ID, true)
-	p.wait("and again", func() bool { return host.starts(vm.ID) >= 3 && host.power(vm.ID) == fleet.Running })
+	p.waitUntil("and again", func() bool { return host.startCount(vm.ID) >= 3 && host.powerOf(vm.ID) == fleet.Running })
 }
 
 // A host that boots starts its VMs in order, each once, without the portal. It does not start VMs that users powered
@@ -165,7 +165,7 @@ func TestVMsAutostartOncePerHostBoot(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()
 	dir := p.join()
-	stop := p.runningCounted(dir, host)
+	stop := p.startAgentOnRecorder(dir, host)
 	on := fleet.VMPolicy{Autostart: "on"}
 	third, second, first := vmWithPolicy("a-third", on), vmWithPolicy("b-second", fleet.VMPolicy{Autostart: "on", StartOrder: 2}), vmWithPolicy("c-first", fleet.VMPolicy{Autostart: "on", StartOrder: 1})
 	was, wasNot, plain, late := vmWithPolicy("was", fleet.VMPolicy{Autostart: "last", StartOrder: 3}), vmWithPolicy("was-not", fleet.VMPolicy{Autostart: "last"}), newVM("plain"), vmWithPolicy("late", fleet.VMPolicy{Autostart: "on", StartOrder: 4})
@@ -175,20 +175,20 @@ func TestVMsAutostartOncePerHostBoot(t *testing.T) {
 		if vm == was || vm == plain {
 			kind = fleet.VMStart
 		}
-		p.do(wire.Work{Kind: kind, VM: vm})
+		p.runJob(wire.Work{Kind: kind, VM: vm})
 	}
-	p.stateSince(0, "all", func(s wire.State) bool { return len(s.VMs) == len(all) })
-	p.seenOn(host, was)
+	p.waitStateSince(0, "all", func(s wire.State) bool { return len(s.VMs) == len(all) })
+	p.waitReportedOn(host, was)
 	stop()
 	host.boot = "boot-2"
 	for _, vm := range all {
-		host.must(t, host.Host.StopVM(t.Context(), vm.ID))
+		host.stopError(t, host.Host.StopVM(t.Context(), vm.ID))
 	}
 	host.started, host.broken[late.ID] = nil, true
-	p.set(func() { p.refuse["hello"] = 503 })
-	stop = p.runningCounted(dir, host)
+	p.update(func() { p.refusals["hello"] = 503 })
+	stop = p.startAgentOnRecorder(dir, host)
 	want := []fleet.VMID{first.ID, second.ID, was.ID, late.ID, third.ID}
-	p.wait("they start", func() bool {
+	p.waitUntil("they start", func() bool {
 		host.mu.Lock()
 		defer host.mu.Unlock()
 		return len(host.started) >= len(want) && slices.Equal(host.started[:len(want)], want)
@@ -196,21 +196,21 @@ func TestVMsAutostartOncePerHostBoot(t *testing.T) {
 	host.mu.Lock()
 	host.broken[late.ID] = false
 	host.mu.Unlock()
-	p.wait("the one whose storage came late, too", func() bool { return host.power(late.ID) == fleet.Running })
+	p.waitUntil("the one whose storage came late, too", func() bool { return host.powerOf(late.ID) == fleet.Running })
 	for _, vm := range []*fleet.VM{wasNot, plain} {
-		if host.power(vm.ID) == fleet.Running {
+		if host.powerOf(vm.ID) == fleet.Running {
 			t.Errorf("%s was started", vm.Name)
 		}
 	}
 	stop()
 
 	// In the same boot of the host, no VM autostarts a second time.
-	host.must(t, host.Host.StopVM(t.Context(), first.ID))
-	p.set(func() { delete(p.refuse, "hello") })
-	before := host.starts(first.ID)
-	p.runningCounted(dir, host)
-	p.nextState("the world", func(s wire.State) bool { return len(s.VMs) == len(all) })
-	if host.power(first.ID) != fleet.Stopped || host.starts(first.ID) != before {
+	host.stopError(t, host.Host.StopVM(t.Context(), first.ID))
+	p.update(func() { delete(p.refusals, "hello") })
+	before := host.startCount(first.ID)
+	p.startAgentOnRecorder(dir, host)
+	p.waitNextState("the world", func(s wire.State) bool { return len(s.VMs) == len(all) })
+	if host.powerOf(first.ID) != fleet.Stopped || host.startCount(first.ID) != before {
 		t.Error("the next agent started a VM that was forced off after the boot")
 	}
 }
@@ -219,26 +219,26 @@ func TestVMsAutostartOncePerHostBoot(t *testing.T) {
 func TestGuestThatShutsDownAfterFailedJobStaysOff(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()
-	p.runningCounted(p.join(), host)
+	p.startAgentOnRecorder(p.join(), host)
 	late, other := vmWithPolicy(mock.NoShutdown, fleet.VMPolicy{Restart: "always"}), vmWithPolicy("other", fleet.VMPolicy{Restart: "always"})
 	for _, vm := range []*fleet.VM{late, other} {
-		p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
-		p.seenOn(host, vm)
+		p.runJob(wire.Work{Kind: fleet.VMStart, VM: vm})
+		p.waitReportedOn(host, vm)
 	}
-	if f := p.do(wire.Work{Kind: fleet.VMShutdown, VM: late, Epoch: 2}); f.Outcome != wire.Failed {
+	if f := p.runJob(wire.Work{Kind: fleet.VMShutdown, VM: late, Epoch: 2}); f.Outcome != wire.Failed {
 		t.Fatalf("shutdown: %+v", f)
 	}
 	host.PowerOffGuest(late.ID, false)
-	p.stateSince(0, "it is seen off", func(s wire.State) bool { r, _ := vmIn(s, late.ID); return r.Status.Power == fleet.Stopped })
+	p.waitStateSince(0, "it is seen off", func(s wire.State) bool { r, _ := reportedVM(s, late.ID); return r.Status.Power == fleet.Stopped })
 	for n := range 2 { // each restart takes as long as a restart of the first VM would have taken
 		host.PowerOffGuest(other.ID, false)
-		p.wait("another is back", func() bool { return host.power(other.ID) == fleet.Running && host.starts(other.ID) == n+2 })
-		p.stateSince(0, "it is seen on", func(s wire.State) bool {
-			r, _ := vmIn(s, other.ID)
+		p.waitUntil("another is back", func() bool { return host.powerOf(other.ID) == fleet.Running && host.startCount(other.ID) == n+2 })
+		p.waitStateSince(0, "it is seen on", func(s wire.State) bool {
+			r, _ := reportedVM(s, other.ID)
 			return r.Status.Power == fleet.Running && r.Status.Restarts == n+1
 		})
 	}
-	if host.power(late.ID) != fleet.Stopped || host.starts(late.ID) != 1 {
+	if host.powerOf(late.ID) != fleet.Stopped || host.startCount(late.ID) != 1 {
 		t.Error("a guest that people shut down was started again")
 	}
 }

@@ -18,7 +18,7 @@ func newBackoff(first, most time.Duration) *backoff.ExponentialBackOff {
 }
 
 // pause waits for d; false: ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
+func sleepContext(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

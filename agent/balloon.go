@@ -12,16 +12,16 @@ import (
 // Thresholds in percent of the host's memory. Below memoryScarce, guests shrink until memoryEnough is available. Above
 // memoryPlenty, guests grow by at most memoryStep a round. In between, sizes stay, so that they do not oscillate.
 const (
-	memoryScarce = 10
-	memoryEnough = 15
-	memoryPlenty = 20
-	memoryStep   = 5
+	memoryScarcePercent = 10
+	memoryEnoughPercent = 15
+	memoryPlentyPercent = 20
+	memoryStepPercent   = 5
 )
 
 // ShareMemory resizes guests by one step: it shrinks guests with a memory minimum if the host is short of memory, and
 // grows guests if the host has plenty. A guest's share is proportional to the memory that the guest can give or lacks.
 // Guests for which skip returns true stay unchanged. below: some guest has less than its maximum memory.
-func ShareMemory(ctx context.Context, hv hypervisor.Hypervisor, availableBytes, totalBytes int64, skip func(fleet.VMID) bool) (below bool, err error) {
+func BalanceMemory(ctx context.Context, hv hypervisor.Hypervisor, availableBytes, totalBytes int64, skip func(fleet.VMID) bool) (below bool, err error) {
 	all, err := hv.Balloons(ctx)
 	if err != nil {
 		return true, fmt.Errorf("look at the guests' balloons: %w", err)
@@ -29,7 +29,7 @@ func ShareMemory(ctx context.Context, hv hypervisor.Hypervisor, availableBytes, 
 	wanted := memoryShares(availableBytes>>20, totalBytes>>20, all)
 	for _, g := range all {
 		want, changes := wanted[g.ID]
-		if below = below || g.HasMiB < g.MaxMiB || changes; changes && !skip(g.ID) {
+		if below = below || g.CurrentMiB < g.MaxMiB || changes; changes && !skip(g.ID) {
 			err = errors.Join(err, hv.SetBalloon(ctx, g.ID, want))
 		}
 	}
@@ -37,21 +37,21 @@ func ShareMemory(ctx context.Context, hv hypervisor.Hypervisor, availableBytes, 
 }
 
 // memoryShares returns the new sizes in MiB of guests whose size must change.
-func memoryShares(available, total int64, all []hypervisor.Balloon) map[fleet.VMID]int {
+func memoryShares(available, total int64, all []hypervisor.BalloonGuest) map[fleet.VMID]int {
 	var room, lack int64
 	for _, g := range all {
 		room, lack = room+shrinkableMiB(g), lack+missingMiB(g)
 	}
 	var take, give int64
 	switch {
-	case available < total*memoryScarce/100:
-		take = min(total*memoryEnough/100-available, room)
-	case available > total*memoryPlenty/100:
-		give = min(available-total*memoryPlenty/100, total*memoryStep/100, lack)
+	case available < total*memoryScarcePercent/100:
+		take = min(total*memoryEnoughPercent/100-available, room)
+	case available > total*memoryPlentyPercent/100:
+		give = min(available-total*memoryPlentyPercent/100, total*memoryStepPercent/100, lack)
 	}
 	out := map[fleet.VMID]int{}
 	for _, g := range all {
-		has := min(g.HasMiB, g.MaxMiB)
+		has := min(g.CurrentMiB, g.MaxMiB)
 		want := has + int(proportion(give, missingMiB(g), lack)-proportion(take, shrinkableMiB(g), room))
 		if want = min(max(want, g.MinMiB), g.MaxMiB); want != has {
 			out[g.ID] = want
@@ -60,10 +60,10 @@ func memoryShares(available, total int64, all []hypervisor.Balloon) map[fleet.VM
 	return out
 }
 
-func shrinkableMiB(g hypervisor.Balloon) int64 {
-	return int64(max(0, min(g.HasMiB, g.MaxMiB)-g.MinMiB))
+func shrinkableMiB(g hypervisor.BalloonGuest) int64 {
+	return int64(max(0, min(g.CurrentMiB, g.MaxMiB)-g.MinMiB))
 }
-func missingMiB(g hypervisor.Balloon) int64 { return int64(max(0, g.MaxMiB-g.HasMiB)) }
+func missingMiB(g hypervisor.BalloonGuest) int64 { return int64(max(0, g.MaxMiB-g.CurrentMiB)) }
 
 // proportion returns n*own/all, rounded up; 0 if n is not positive or all is 0.
 func proportion(n, own, all int64) int64 {
@@ -82,11 +82,11 @@ func (a *Agent) balloonLoop(ctx context.Context) {
 	below, warned := true, false // an earlier agent may have shrunk guests
 	for ctx.Err() == nil {
 		available, total, err := a.hostMemory(ctx)
-		scarce := err == nil && available < total/100*memoryScarce
+		scarce := err == nil && available < total/100*memoryScarcePercent
 		if err == nil && (scarce || below) {
 			err = a.withCallLimit(ctx, func(ctx context.Context) (err error) {
-				busy := a.running.busy()
-				below, err = ShareMemory(ctx, a.hypervisor, available, total, func(id fleet.VMID) bool { return busy[fleet.SubjectVM(id)] })
+				busy := a.running.subjects()
+				below, err = BalanceMemory(ctx, a.hypervisor, available, total, func(id fleet.VMID) bool { return busy[fleet.SubjectVM(id)] })
 				return err
 			})
 		}
@@ -100,6 +100,6 @@ func (a *Agent) balloonLoop(ctx context.Context) {
 			a.log.Info("All guests have their maximum memory again.")
 			warned = false
 		}
-		pause(ctx, a.times.balloonInterval)
+		sleepContext(ctx, a.timing.balloonInterval)
 	}
 }

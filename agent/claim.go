@@ -10,16 +10,16 @@ import (
 // Limits of claimed jobs. The backlog is large, so that slow jobs never keep a console job from being claimed. Jobs
 // that wait for a slot keep their leases, while the claim stays open at the portal.
 const (
-	maxBacklog = 256
-	maxClaim   = 32
+	maxQueuedJobs = 256
+	maxJobsPerClaim   = 32
 )
 
 // claimLoop keeps one claim, a long poll for jobs, open at the portal and starts the jobs that the portal returns.
 // inWork is the context of jobs.
 func (a *Agent) claimLoop(ctx, inWork context.Context) error {
-	wait := newBackoff(a.times.retry, a.times.retryMax)
+	wait := newBackoff(a.timing.retry, a.timing.retryMax)
 	for ctx.Err() == nil {
-		room := maxBacklog - a.running.len()
+		room := maxQueuedJobs - a.running.len()
 		if room <= 0 {
 			select {
 			case <-ctx.Done():
@@ -28,16 +28,16 @@ func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 			continue
 		}
 		began := time.Now()
-		got, err := a.client.Claim(ctx, wire.ClaimRequest{Max: min(room, maxClaim)})
+		got, err := a.client.Claim(ctx, wire.ClaimRequest{Max: min(room, maxJobsPerClaim)})
 		switch {
 		case ctx.Err() != nil && err != nil: // the agent stops: no failure
 			return nil //nolint:nilerr // the agent is to stop: no failure
-		case sessionOver(err):
+		case isSessionEnded(err):
 			return err
 		case err != nil:
 			a.metrics.failures.WithLabelValues("claim").Inc()
 			a.log.Warn("Work could not be claimed; trying again.", "error", err)
-			if !pause(ctx, wait.NextBackOff()) {
+			if !sleepContext(ctx, wait.NextBackOff()) {
 				return nil
 			}
 			continue
@@ -45,7 +45,7 @@ func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 		if len(got.Jobs) == 0 && time.Since(began) < time.Second {
 			// A portal that shuts down answers its open claims at once. The pause protects the next portal from a burst
 			// of claims.
-			if !pause(ctx, wait.NextBackOff()) {
+			if !sleepContext(ctx, wait.NextBackOff()) {
 				return nil
 			}
 			continue
@@ -60,37 +60,37 @@ func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 
 // startJob registers a claimed job and runs it.
 func (a *Agent) startJob(inWork context.Context, w wire.Work) {
-	j, newest := a.running.accept(inWork, w)
+	j, newest := a.running.acceptJob(inWork, w)
 	if newest > 0 {
 		a.log.Warn("A job with an outdated epoch was refused. This happens after the portal's database was restored; the portal gives out the job again.",
 			"job", w.ID, "subject", w.Subject, "epoch", w.Epoch, "newest", newest)
-		a.work.Go(func() { a.reportOutdated(inWork, w, newest) })
+		a.jobGoroutines.Go(func() { a.reportOutdatedEpoch(inWork, w, newest) })
 	}
 	if j == nil {
 		return
 	}
 	j.notifier.send = func(p wire.Progress) { a.progress(j, p) }
-	a.work.Go(func() { a.runQueued(inWork, j) })
+	a.jobGoroutines.Go(func() { a.runQueued(inWork, j) })
 }
 
 // runQueued waits for earlier jobs of the same object and for a slot, runs the job, and delivers the result.
 func (a *Agent) runQueued(inWork context.Context, j *job) {
 	var taken int64
 	defer func() {
-		if again := a.running.remove(j, taken); again != nil {
+		if again := a.running.removeJob(j, taken); again != nil {
 			a.startJob(inWork, *again)
 		}
 	}()
-	out := a.runInTurn(j)
+	out := a.runAfterPreviousJob(j)
 	close(j.done)
 	if out != nil {
-		taken = a.deliver(j, *out)
+		taken = a.deliverResult(j, *out)
 	}
 }
 
 // runInTurn runs the job once the previous job of the same object has ended and a slot is free; nil: there is no
 // result.
-func (a *Agent) runInTurn(j *job) *wire.Finish {
+func (a *Agent) runAfterPreviousJob(j *job) *wire.Finish {
 	if j.previous != nil {
 		<-j.previous.done
 		j.previous = nil
@@ -98,8 +98,8 @@ func (a *Agent) runInTurn(j *job) *wire.Finish {
 	if j.Kind.Info().TakesSlot {
 		if !a.slots.TryAcquire(1) {
 			j.notifier.notify(0, "Waiting for other jobs of this host")
-			if err := a.acquireSlot(j); err != nil {
-				if _, ok := wasCancelled(err); ok {
+			if err := a.acquireJobSlot(j); err != nil {
+				if _, ok := cancellationReason(err); ok {
 					return a.result(j, err)
 				}
 				return nil
@@ -112,7 +112,7 @@ func (a *Agent) runInTurn(j *job) *wire.Finish {
 	}
 	defer j.notifier.stop()
 	began := time.Now()
-	out := a.runOnce(j)
+	out := a.runJobOnce(j)
 	if out != nil {
 		a.metrics.job(j.Kind, out.Outcome, time.Since(began))
 	}
@@ -120,7 +120,7 @@ func (a *Agent) runInTurn(j *job) *wire.Finish {
 }
 
 // acquireSlot waits for a free slot, or until a user cancels the job.
-func (a *Agent) acquireSlot(j *job) error {
+func (a *Agent) acquireJobSlot(j *job) error {
 	ctx, cancel := context.WithCancelCause(j.ctx)
 	defer cancel(nil)
 	if j.Kind.Info().Stoppable {

@@ -24,25 +24,25 @@ var consoleBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 // openConsole dials the VM's VNC server and the portal in parallel, and returns once both connections are open. Bytes
 // then flow until either connection or the agent ends.
 func openConsole(ctx context.Context, a *Agent, j *job) error {
-	if a.consoles.Add(1) > maxConsoles {
-		a.consoles.Add(-1)
+	if a.consoleCount.Add(1) > maxConsoles {
+		a.consoleCount.Add(-1)
 		return fleet.Errorf(fleet.TooMany, "This host has %d consoles open already. Close one and try again.", maxConsoles)
 	}
-	screen, portal, err := a.dialBoth(ctx, j)
+	screen, portal, err := a.dialVNCAndPortal(ctx, j)
 	if err != nil {
-		a.consoles.Add(-1)
+		a.consoleCount.Add(-1)
 		return err
 	}
 	a.metrics.consoles.Inc()
-	a.work.Go(func() {
+	a.jobGoroutines.Go(func() {
 		splice(a.runContext, portal, patient{screen})
 		a.metrics.consoles.Dec()
-		a.consoles.Add(-1)
+		a.consoleCount.Add(-1)
 	})
 	return nil
 }
 
-func (a *Agent) dialBoth(ctx context.Context, j *job) (net.Conn, *wire.Stream, error) {
+func (a *Agent) dialVNCAndPortal(ctx context.Context, j *job) (net.Conn, *wire.Stream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var portal *wire.Stream

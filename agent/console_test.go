@@ -14,16 +14,16 @@ import (
 
 func TestConsoleConnectsToVNC(t *testing.T) {
 	t.Parallel()
-	p, _ := atWork(t)
+	p, _ := newPortalWithAgent(t)
 	vm := newVM("web")
-	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
-	f := p.do(wire.Work{Kind: fleet.ConsoleOpen, VM: vm, Epoch: 2, Args: fleet.JobArgs{Console: "c-1"}})
+	p.runJob(wire.Work{Kind: fleet.VMStart, VM: vm})
+	f := p.runJob(wire.Work{Kind: fleet.ConsoleOpen, VM: vm, Epoch: 2, Args: fleet.JobArgs{Console: "c-1"}})
 	if f.Outcome != wire.Done {
 		t.Fatalf("the job ended %+v", f)
 	}
 	ws := <-p.consoles
 	defer ws.Close()
-	ws.SetReadDeadline(time.Now().Add(patience))
+	ws.SetReadDeadline(time.Now().Add(waitTimeout))
 	if ws.Subprotocol() != "binary" {
 		t.Errorf("the subprotocol is %q", ws.Subprotocol())
 	}
@@ -36,7 +36,7 @@ func TestConsoleConnectsToVNC(t *testing.T) {
 		t.Errorf("security types are %v, %v", types, err)
 	}
 	// The guest's end closes the console.
-	p.do(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3})
+	p.runJob(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3})
 	ws.WriteMessage(websocket.BinaryMessage, []byte{1, 1})
 	for err == nil {
 		_, _, err = ws.NextReader()
@@ -48,10 +48,10 @@ func TestConsoleConnectsToVNC(t *testing.T) {
 
 func TestConsoleOfStoppedVMFails(t *testing.T) {
 	t.Parallel()
-	p, _ := atWork(t)
+	p, _ := newPortalWithAgent(t)
 	vm := newVM("web")
-	p.do(wire.Work{Kind: fleet.VMApply, VM: vm})
-	f := p.do(wire.Work{Kind: fleet.ConsoleOpen, VM: vm, Epoch: 2, Args: fleet.JobArgs{Console: "c-1"}})
+	p.runJob(wire.Work{Kind: fleet.VMApply, VM: vm})
+	f := p.runJob(wire.Work{Kind: fleet.ConsoleOpen, VM: vm, Epoch: 2, Args: fleet.JobArgs{Console: "c-1"}})
 	if f.Outcome != wire.Failed || !strings.Contains(f.Error, "not running") {
 		t.Errorf("the job ended %+v", f)
 	}

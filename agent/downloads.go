@@ -13,7 +13,7 @@ import (
 )
 
 // readerTimeout is how long a download waits for its reader to take more bytes.
-const readerTimeout = 5 * time.Minute
+const downloadReaderTimeout = 5 * time.Minute
 
 // readVolume sends a volume's file to the download's reader at the portal. An error before the first byte is sent as
 // text; a later error closes the connection early.
@@ -28,13 +28,13 @@ func readVolume(ctx context.Context, a *Agent, j *job) error {
 	if err != nil {
 		return fmt.Errorf("dial the portal to send the volume: %w", err)
 	}
-	conn := wire.NewPatientStream(ws, readerTimeout)
+	conn := wire.NewPatientStream(ws, downloadReaderTimeout)
 	defer func() { _ = conn.Close() }() // the reader counts the bytes, so the close can fail safely
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() { // the reader sends no bytes: the end of this read means that the reader has disconnected
 		_, _ = io.Copy(io.Discard, conn)
-		cancel(errReaderGone)
+		cancel(errDownloadClientGone)
 	}()
 	begun := false
 	err = a.hypervisor.ReadVolume(ctx, hypervisor.VolumeWork{Pool: *j.Pool, Name: j.Args.Volume.Source, Progress: func(int, string) {}}, func(size int64) (io.Writer, error) {
@@ -52,4 +52,4 @@ func readVolume(ctx context.Context, a *Agent, j *job) error {
 	return err
 }
 
-var errReaderGone = fleet.Errorf(fleet.Conflict, "The download's client has disconnected.")
+var errDownloadClientGone = fleet.Errorf(fleet.Conflict, "The download's client has disconnected.")

@@ -26,8 +26,8 @@ func NewWithShortTimes(o Options) (*Agent, error) {
 		stopGrace:  2 * time.Second,
 		stallLimit: time.Second, startLimit: 400 * time.Millisecond,
 		shutdownRepeat: 100 * time.Millisecond, shutdownLimit: 500 * time.Millisecond, pollInterval: 20 * time.Millisecond,
-		callLimit: time.Second, thawLimit: time.Second,
-		policyInterval: 20 * time.Millisecond, restartDelayMin: 100 * time.Millisecond, restartDelayMax: 400 * time.Millisecond, calmPeriod: time.Minute, checkSecond: 5 * time.Millisecond,
+		hypervisorCallLimit: time.Second, thawLimit: time.Second,
+		policyInterval: 20 * time.Millisecond, restartDelayMin: 100 * time.Millisecond, restartDelayMax: 400 * time.Millisecond, restartResetPeriod: time.Minute, healthCheckSecond: 5 * time.Millisecond,
 		balloonInterval: 10 * time.Millisecond,
 	})
 }
@@ -36,10 +36,10 @@ func NewWithShortTimes(o Options) (*Agent, error) {
 var MemoryShares = memoryShares
 
 // NewFilterCounter returns a function that adds one reading of the counters and returns the sums.
-func NewFilterCounter() func(time.Time, []hypervisor.CountedNIC) *fleet.FilterCounts {
+func NewFilterCounter() func(time.Time, []hypervisor.NICPacketCounts) *fleet.FilterCounts {
 	var t filterCounter
-	return func(now time.Time, all []hypervisor.CountedNIC) *fleet.FilterCounts {
-		t.add(now, all)
+	return func(now time.Time, all []hypervisor.NICPacketCounts) *fleet.FilterCounts {
+		t.addReading(now, all)
 		return t.totals(now)
 	}
 }

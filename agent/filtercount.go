@@ -25,14 +25,14 @@ type nicKey struct {
 
 // nicCounter is a NIC with packet counters.
 type nicCounter struct {
-	since      time.Time
+	countedSince      time.Time
 	lastChains map[string]map[string]fleet.PassCount // counters by chain and rule when last read
-	sum        map[string]fleet.PassCount
+	totals        map[string]fleet.PassCount
 }
 
 // add adds one reading of the packet counters to the sums. The first reading is the baseline of its NICs. A NIC that
 // appears later is counted since the previous reading.
-func (t *filterCounter) add(now time.Time, all []hypervisor.CountedNIC) {
+func (t *filterCounter) addReading(now time.Time, all []hypervisor.NICPacketCounts) {
 	next := make(map[nicKey]*nicCounter, len(all))
 	for _, c := range all {
 		key := nicKey{c.VM, c.MAC}
@@ -40,17 +40,17 @@ func (t *filterCounter) add(now time.Time, all []hypervisor.CountedNIC) {
 		switch {
 		case k != nil:
 		case t.readAt.IsZero():
-			k = &nicCounter{since: now, lastChains: c.Chains, sum: map[string]fleet.PassCount{}}
+			k = &nicCounter{countedSince: now, lastChains: c.Chains, totals: map[string]fleet.PassCount{}}
 		default:
-			k = &nicCounter{since: t.readAt, sum: map[string]fleet.PassCount{}}
+			k = &nicCounter{countedSince: t.readAt, totals: map[string]fleet.PassCount{}}
 		}
-		k.add(c.Chains)
+		k.addReading(c.Chains)
 		next[key] = k
 	}
 	t.nics, t.readAt = next, now
 }
 
-func (k *nicCounter) add(chains map[string]map[string]fleet.PassCount) {
+func (k *nicCounter) addReading(chains map[string]map[string]fleet.PassCount) {
 	there := map[string]bool{}
 	for name, chain := range chains {
 		before := k.lastChains[name]
@@ -59,15 +59,15 @@ func (k *nicCounter) add(chains map[string]map[string]fleet.PassCount) {
 		}
 		for rule, n := range chain {
 			there[rule] = true
-			was, sum := before[rule], k.sum[rule]
-			k.sum[rule] = fleet.PassCount{Packets: sum.Packets + n.Packets - was.Packets, Bytes: sum.Bytes + max(0, n.Bytes-was.Bytes)}
+			was, sum := before[rule], k.totals[rule]
+			k.totals[rule] = fleet.PassCount{Packets: sum.Packets + n.Packets - was.Packets, Bytes: sum.Bytes + max(0, n.Bytes-was.Bytes)}
 		}
 	}
 	if len(there) == 0 {
 		return // libvirt is rewriting the chain's rules
 	}
-	maps.DeleteFunc(k.sum, func(rule string, _ fleet.PassCount) bool {
-		return !there[rule] && rule != hypervisor.Dropped && rule != hypervisor.Spoofed
+	maps.DeleteFunc(k.totals, func(rule string, _ fleet.PassCount) bool {
+		return !there[rule] && rule != hypervisor.DroppedKey && rule != hypervisor.SpoofedKey
 	})
 	k.lastChains = chains
 }
@@ -95,9 +95,9 @@ func (t *filterCounter) totals(now time.Time) *fleet.FilterCounts {
 	room := fleet.MaxCountedRules
 	for _, key := range keys {
 		k := t.nics[key]
-		c := fleet.NICCount{ID: key.vm, MAC: key.mac, SinceMs: now.Sub(k.since).Milliseconds(), Dropped: k.sum[hypervisor.Dropped], Spoofed: k.sum[hypervisor.Spoofed]}
-		for _, rule := range slices.Sorted(maps.Keys(k.sum)) {
-			if n := k.sum[rule]; rule != hypervisor.Dropped && rule != hypervisor.Spoofed && n.Packets > 0 {
+		c := fleet.NICCount{ID: key.vm, MAC: key.mac, SinceMs: now.Sub(k.countedSince).Milliseconds(), Dropped: k.totals[hypervisor.DroppedKey], Spoofed: k.totals[hypervisor.SpoofedKey]}
+		for _, rule := range slices.Sorted(maps.Keys(k.totals)) {
+			if n := k.totals[rule]; rule != hypervisor.DroppedKey && rule != hypervisor.SpoofedKey && n.Packets > 0 {
 				c.Rules = append(c.Rules, fleet.RuleCount{Rule: rule, PassCount: n})
 			}
 		}
@@ -113,7 +113,7 @@ func (t *filterCounter) totals(now time.Time) *fleet.FilterCounts {
 
 // readFilterCounts reads the counters and adds them up; nil: no NIC has counters.
 func (r *reporter) readFilterCounts(ctx context.Context) *fleet.FilterCounts {
-	ctx, cancel := context.WithTimeout(ctx, r.a.times.hostReadLimit/2)
+	ctx, cancel := context.WithTimeout(ctx, r.a.timing.hostReadLimit/2)
 	defer cancel()
 	all, err := r.a.hypervisor.FilterCounts(ctx)
 	if err != nil {
@@ -123,7 +123,7 @@ func (r *reporter) readFilterCounts(ctx context.Context) *fleet.FilterCounts {
 		return &fleet.FilterCounts{NICs: []fleet.NICCount{}, Error: err.Error()}
 	}
 	if now := time.Now(); len(all) > 0 || len(r.filterCounts.nics) > 0 {
-		r.filterCounts.add(now, all)
+		r.filterCounts.addReading(now, all)
 		return r.filterCounts.totals(now)
 	}
 	r.filterCounts.readAt = time.Now()

@@ -10,9 +10,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-type chains = map[string]map[string]fleet.PassCount
+type chainCounts = map[string]map[string]fleet.PassCount
 
-func n(packets int64) fleet.PassCount {
+func packetCount(packets int64) fleet.PassCount {
 	return fleet.PassCount{Packets: packets, Bytes: 100 * packets}
 }
 
@@ -21,10 +21,10 @@ func TestFilterCountsSurviveCounterReset(t *testing.T) {
 	t.Parallel()
 	vm := fleet.NewID[fleet.VMID]()
 	count, at := agent.NewFilterCounter(), time.Unix(1e9, 0)
-	look := func(c chains) fleet.NICCount {
+	look := func(c chainCounts) fleet.NICCount {
 		t.Helper()
 		at = at.Add(10 * time.Second)
-		out := count(at, []hypervisor.CountedNIC{{VM: vm, MAC: "52:54:00:00:00:01", Chains: c}})
+		out := count(at, []hypervisor.NICPacketCounts{{VM: vm, MAC: "52:54:00:00:00:01", Chains: c}})
 		if len(out.NICs) != 1 {
 			t.Fatalf("%+v", out)
 		}
@@ -36,16 +36,16 @@ func TestFilterCountsSurviveCounterReset(t *testing.T) {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
-	two := func(a, b, drop int64) chains {
-		return chains{"FI": {"a": n(a), hypervisor.Dropped: n(drop)}, "FO": {"b": n(b)}}
+	two := func(a, b, drop int64) chainCounts {
+		return chainCounts{"FI": {"a": packetCount(a), hypervisor.DroppedKey: packetCount(drop)}, "FO": {"b": packetCount(b)}}
 	}
 	expect("packets from before the first reading", look(two(100, 50, 7)), "[] 0 0")
 	expect("more packets", look(two(110, 50, 9)), "[{a {10 1000}}] 2 10")
 	expect("all chains rewritten", look(two(3, 0, 0)), "[{a {13 1300}}] 2 20")
 	expect("one chain rewritten", look(two(4, 2, 1)), "[{a {14 1400}} {b {2 200}}] 3 30")
-	expect("chains being rewritten", look(chains{}), "[{a {14 1400}} {b {2 200}}] 3 40")
-	expect("a rule was removed", look(chains{"FI": {hypervisor.Dropped: n(0)}, "FO": {"b": n(0)}}), "[{b {2 200}}] 3 50")
-	expect("the guest has another device", look(chains{"FI of vnet9": {"b": n(5), hypervisor.Dropped: n(1)}}), "[{b {7 700}}] 4 60")
+	expect("chains being rewritten", look(chainCounts{}), "[{a {14 1400}} {b {2 200}}] 3 40")
+	expect("a rule was removed", look(chainCounts{"FI": {hypervisor.DroppedKey: packetCount(0)}, "FO": {"b": packetCount(0)}}), "[{b {2 200}}] 3 50")
+	expect("the guest has another device", look(chainCounts{"FI of vnet9": {"b": packetCount(5), hypervisor.DroppedKey: packetCount(1)}}), "[{b {7 700}}] 4 60")
 	if out := count(at.Add(time.Second), nil); len(out.NICs) != 0 {
 		t.Errorf("a guest that is off is counted: %+v", out)
 	}
@@ -57,9 +57,9 @@ func TestFilterCountsSurviveCounterReset(t *testing.T) {
 func TestFilterCountsAreLimitedPerReport(t *testing.T) {
 	t.Parallel()
 	count := agent.NewFilterCounter()
-	var all []hypervisor.CountedNIC
+	var all []hypervisor.NICPacketCounts
 	for i := range fleet.MaxCountedNICs + 10 {
-		all = append(all, hypervisor.CountedNIC{VM: fleet.NewID[fleet.VMID](), MAC: fmt.Sprintf("52:54:00:00:00:%02x", i), Chains: chains{"FI": {"a": n(1)}}})
+		all = append(all, hypervisor.NICPacketCounts{VM: fleet.NewID[fleet.VMID](), MAC: fmt.Sprintf("52:54:00:00:00:%02x", i), Chains: chainCounts{"FI": {"a": packetCount(1)}}})
 	}
 	now := time.Unix(1e9, 0)
 	count(now, nil)
@@ -68,10 +68,10 @@ func TestFilterCountsAreLimitedPerReport(t *testing.T) {
 	}
 	rules := map[string]fleet.PassCount{}
 	for i := range fleet.MaxCountedRules/2 + 1 {
-		rules[fmt.Sprintf("%012x", i)] = n(1)
+		rules[fmt.Sprintf("%012x", i)] = packetCount(1)
 	}
 	for i := range 2 {
-		all[i].Chains = chains{"FI": rules}
+		all[i].Chains = chainCounts{"FI": rules}
 	}
 	count(now, nil)
 	if out := count(now, all[:2]); len(out.NICs) != 1 || out.Left != 1 {

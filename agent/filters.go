@@ -10,7 +10,7 @@ import (
 )
 
 // checkGroups validates security groups from the portal, because their values are written into definitions on the host.
-func checkGroups(groups ...fleet.FlatGroup) error {
+func validateSecurityGroups(groups ...fleet.FlatGroup) error {
 	var c fleet.Checks
 	for _, g := range groups {
 		g.Check(&c)
@@ -22,12 +22,12 @@ func checkGroups(groups ...fleet.FlatGroup) error {
 }
 
 // withSecurityGroup returns a handler that validates the job's security group and passes it to a hypervisor method.
-func withSecurityGroup(call func(hypervisor.Firewall, context.Context, fleet.FlatGroup) error) func(context.Context, *Agent, *job) error {
+func securityGroupHandler(call func(hypervisor.Firewall, context.Context, fleet.FlatGroup) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.SecurityGroup == nil {
 			return fmt.Errorf("the portal sent this job without its security group")
 		}
-		if err := checkGroups(*j.SecurityGroup); err != nil {
+		if err := validateSecurityGroups(*j.SecurityGroup); err != nil {
 			return err
 		}
 		return call(a.hypervisor, ctx, *j.SecurityGroup)
@@ -35,8 +35,8 @@ func withSecurityGroup(call func(hypervisor.Firewall, context.Context, fleet.Fla
 }
 
 // observeSecurityGroup adds the group's state after the job to the job's result.
-func observeSecurityGroup(_ context.Context, _ *Agent, j *job, out *wire.Finish) {
+func addSecurityGroupStatus(_ context.Context, _ *Agent, j *job, out *wire.Finish) {
 	if j.SecurityGroup != nil {
-		out.SecurityGroup = &fleet.SecurityGroupStatus{Active: out.Outcome == wire.Done, Error: out.Error, Rules: j.SecurityGroup.Entries()}
+		out.SecurityGroup = &fleet.SecurityGroupStatus{Active: out.Outcome == wire.Done, Error: out.Error, Rules: j.SecurityGroup.FilterRuleCount()}
 	}
 }

@@ -16,21 +16,21 @@ import (
 )
 
 // withDisk returns a VM in a pool of the host, whose file systems can be frozen.
-func withDisk(p *portal, name string) *fleet.VM {
+func runningVMWithDisk(p *portal, name string) *fleet.VM {
 	p.t.Helper()
 	pool := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: "pool-" + name, Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + name}}
 	vm := newVM(name)
 	vm.Spec.Disks = []fleet.Disk{{PoolID: pool.ID, Volume: name + ".qcow2", SizeBytes: 1 << 20}}
-	if f := p.do(wire.Work{Kind: fleet.PoolApply, Pool: &pool}); f.Outcome != wire.Done {
+	if f := p.runJob(wire.Work{Kind: fleet.PoolApply, Pool: &pool}); f.Outcome != wire.Done {
 		p.t.Fatalf("pool: %+v", f)
 	}
-	if f := p.do(wire.Work{Kind: fleet.VMStart, VM: vm, Pools: []fleet.Pool{pool}}); f.Outcome != wire.Done {
+	if f := p.runJob(wire.Work{Kind: fleet.VMStart, VM: vm, Pools: []fleet.Pool{pool}}); f.Outcome != wire.Done {
 		p.t.Fatalf("start: %+v", f)
 	}
 	return vm
 }
 
-func freezeFor(vm *fleet.VM, seconds int) wire.Work {
+func freezeJob(vm *fleet.VM, seconds int) wire.Work {
 	return wire.Work{Kind: fleet.VMFreeze, VM: vm, Epoch: 2, Args: fleet.JobArgs{Guest: &fleet.GuestParams{Seconds: seconds}}}
 }
 
@@ -40,27 +40,27 @@ func TestFrozenGuestIsThawedInTime(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	dir := p.join()
-	_, stop := p.running(dir, host, host)
-	vm := withDisk(p, "web")
-	if f := p.do(freezeFor(vm, 1)); f.Outcome != wire.Done || f.VM != nil {
+	_, stop := p.startAgent(dir, host, host)
+	vm := runningVMWithDisk(p, "web")
+	if f := p.runJob(freezeJob(vm, 1)); f.Outcome != wire.Done || f.VM != nil {
 		t.Fatalf("freeze: %+v", f)
 	}
-	p.wait("the guest is thawed by itself", func() bool { return !host.GuestFrozen(vm.ID) })
+	p.waitUntil("the guest is thawed by itself", func() bool { return !host.GuestFrozen(vm.ID) })
 	for _, seconds := range []int{0, -1, fleet.MaxFreeze + 1} {
-		if f := p.do(freezeFor(vm, seconds)); f.Outcome != wire.Failed || host.GuestFrozen(vm.ID) {
+		if f := p.runJob(freezeJob(vm, seconds)); f.Outcome != wire.Failed || host.GuestFrozen(vm.ID) {
 			t.Errorf("for %d seconds: %+v", seconds, f)
 		}
 	}
 	thaw := wire.Work{Kind: fleet.VMThaw, VM: vm, Epoch: 2}
-	if f := p.do(freezeFor(vm, 600)); f.Outcome != wire.Done || !host.GuestFrozen(vm.ID) {
+	if f := p.runJob(freezeJob(vm, 600)); f.Outcome != wire.Done || !host.GuestFrozen(vm.ID) {
 		t.Fatalf("freeze: %+v", f)
 	}
-	if f := p.do(thaw); f.Outcome != wire.Done || host.GuestFrozen(vm.ID) {
+	if f := p.runJob(thaw); f.Outcome != wire.Done || host.GuestFrozen(vm.ID) {
 		t.Fatalf("thaw: %+v", f)
 	}
 
 	// An agent that ends thaws the guest. Restoring the old state file simulates an agent that was killed instead.
-	p.do(freezeFor(vm, 600))
+	p.runJob(freezeJob(vm, 600))
 	kept, err := os.ReadFile(filepath.Join(dir, "memory.json"))
 	if err != nil || !strings.Contains(string(kept), `"frozen"`) {
 		t.Fatalf("the agent's record of a freeze: %s, %v", kept, err)
@@ -75,9 +75,9 @@ func TestFrozenGuestIsThawedInTime(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "memory.json"), kept, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, stop = p.running(dir, host, host)
-	p.wait("the next agent thaws", func() bool { return !host.GuestFrozen(vm.ID) })
-	p.wait("and forgets", func() bool {
+	_, stop = p.startAgent(dir, host, host)
+	p.waitUntil("the next agent thaws", func() bool { return !host.GuestFrozen(vm.ID) })
+	p.waitUntil("and forgets", func() bool {
 		kept, err := os.ReadFile(filepath.Join(dir, "memory.json"))
 		return err == nil && !strings.Contains(string(kept), `"frozen"`)
 	})
@@ -87,12 +87,12 @@ func TestFrozenGuestIsThawedInTime(t *testing.T) {
 // thawFailer is a host whose guests fail to thaw.
 type thawFailer struct {
 	*mock.Host
-	stuck atomic.Bool
+	failThaw atomic.Bool
 }
 
 func (s *thawFailer) ThawGuest(ctx context.Context, id fleet.VMID) error {
-	if s.stuck.Load() {
-		return hypervisor.NoAgent()
+	if s.failThaw.Load() {
+		return hypervisor.NoAgentAnswerError()
 	}
 	return s.Host.ThawGuest(ctx, id)
 }
@@ -101,17 +101,17 @@ func (s *thawFailer) ThawGuest(ctx context.Context, id fleet.VMID) error {
 func TestFailedThawIsRetried(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &thawFailer{Host: mock.New(mock.Options{Name: "host-1"})}
-	p.running(p.join(), host, host.Host)
-	vm, off := withDisk(p, "web"), withDisk(p, "db")
-	host.stuck.Store(true)
-	p.do(freezeFor(vm, 1))
-	p.do(freezeFor(off, 1))
-	if f := p.do(wire.Work{Kind: fleet.VMThaw, VM: vm, Epoch: 2}); f.Outcome != wire.Failed || !host.GuestFrozen(vm.ID) {
+	p.startAgent(p.join(), host, host.Host)
+	vm, off := runningVMWithDisk(p, "web"), runningVMWithDisk(p, "db")
+	host.failThaw.Store(true)
+	p.runJob(freezeJob(vm, 1))
+	p.runJob(freezeJob(off, 1))
+	if f := p.runJob(wire.Work{Kind: fleet.VMThaw, VM: vm, Epoch: 2}); f.Outcome != wire.Failed || !host.GuestFrozen(vm.ID) {
 		t.Fatalf("thaw: %+v", f)
 	}
-	p.do(wire.Work{Kind: fleet.VMStop, VM: off, Epoch: 2})
-	host.stuck.Store(false)
-	p.wait("the guest is thawed", func() bool { return !host.GuestFrozen(vm.ID) })
+	p.runJob(wire.Work{Kind: fleet.VMStop, VM: off, Epoch: 2})
+	host.failThaw.Store(false)
+	p.waitUntil("the guest is thawed", func() bool { return !host.GuestFrozen(vm.ID) })
 }
 
 // The portal sends the password, and only the guest stores it: neither the agent's files nor its messages contain it.
@@ -119,24 +119,24 @@ func TestPasswordIsStoredOnlyInGuest(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	dir := p.join()
-	p.running(dir, host, host)
+	p.startAgent(dir, host, host)
 	const secret = "correct horse"
-	p.set(func() { p.secret = secret })
-	vm := withDisk(p, "web")
+	p.update(func() { p.secret = secret })
+	vm := runningVMWithDisk(p, "web")
 	order := func(user string) wire.Work {
 		return wire.Work{Kind: fleet.VMPassword, VM: vm, Epoch: 2, Args: fleet.JobArgs{Guest: &fleet.GuestParams{User: user}}}
 	}
-	if f := p.do(order("root")); f.Outcome != wire.Done || host.GuestPassword(vm.ID, "root") != secret {
+	if f := p.runJob(order("root")); f.Outcome != wire.Done || host.GuestPassword(vm.ID, "root") != secret {
 		t.Fatalf("set: %+v", f)
 	}
-	if f := p.do(order("-rf")); f.Outcome != wire.Failed || strings.Contains(f.Error, secret) {
+	if f := p.runJob(order("-rf")); f.Outcome != wire.Failed || strings.Contains(f.Error, secret) {
 		t.Errorf("for a user that is an option: %+v", f)
 	}
-	p.set(func() { p.secret = "two\nlines" })
-	if f := p.do(order("root")); f.Outcome != wire.Failed || strings.Contains(f.Error, "lines") || host.GuestPassword(vm.ID, "root") != secret {
+	p.update(func() { p.secret = "two\nlines" })
+	if f := p.runJob(order("root")); f.Outcome != wire.Failed || strings.Contains(f.Error, "lines") || host.GuestPassword(vm.ID, "root") != secret {
 		t.Errorf("a password of two lines: %+v", f)
 	}
-	if f := p.do(wire.Work{Kind: fleet.VMPassword, VM: vm, Epoch: 2}); f.Outcome != wire.Failed {
+	if f := p.runJob(wire.Work{Kind: fleet.VMPassword, VM: vm, Epoch: 2}); f.Outcome != wire.Failed {
 		t.Errorf("without a user: %+v", f)
 	}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -158,9 +158,9 @@ func TestPasswordIsStoredOnlyInGuest(t *testing.T) {
 func TestGuestAgentValuesAreReportedOnce(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
-	p.running(p.join(), host, host)
-	vm, silent := withDisk(p, "web"), withDisk(p, mock.NoAgent)
-	p.wait("what the guest says", func() bool {
+	p.startAgent(p.join(), host, host)
+	vm, silent := runningVMWithDisk(p, "web"), runningVMWithDisk(p, mock.NoAgent)
+	p.waitUntil("what the guest says", func() bool {
 		for _, r := range p.reports {
 			for _, g := range r.Guests {
 				if g.ID == silent.ID {
@@ -174,16 +174,16 @@ func TestGuestAgentValuesAreReportedOnce(t *testing.T) {
 		return false
 	})
 	for _, kind := range []fleet.JobKind{fleet.VMFreeze, fleet.VMThaw, fleet.VMClock, fleet.VMTrim} {
-		f := p.do(wire.Work{Kind: kind, VM: silent, Epoch: 2})
+		f := p.runJob(wire.Work{Kind: kind, VM: silent, Epoch: 2})
 		if f.Outcome != wire.Failed || !strings.Contains(f.Error, "qemu-guest-agent") || f.VM != nil || f.Retry {
 			t.Errorf("%s of a guest that does not answer: %+v", kind, f)
 		}
-		if f := p.do(wire.Work{Kind: kind, VM: vm, Epoch: 2}); f.Outcome != wire.Done {
+		if f := p.runJob(wire.Work{Kind: kind, VM: vm, Epoch: 2}); f.Outcome != wire.Done {
 			t.Errorf("%s: %+v", kind, f)
 		}
 	}
-	s := p.nextState("the VM", func(s wire.State) bool { return len(s.VMs) == 2 })
-	if r, _ := vmIn(s, silent.ID); r.Status.Error != "" || len(r.Status.Faults) != 0 {
+	s := p.waitNextState("the VM", func(s wire.State) bool { return len(s.VMs) == 2 })
+	if r, _ := reportedVM(s, silent.ID); r.Status.Error != "" || len(r.Status.Faults) != 0 {
 		t.Errorf("the VM whose guest failed reports %+v", r.Status)
 	}
 }

@@ -15,8 +15,8 @@ import (
 // so that after a crash the next agent thaws the guest.
 type frozenGuests struct {
 	mu  sync.Mutex
-	all map[fleet.VMID]*guestFreeze
-	end sync.WaitGroup
+	byVM map[fleet.VMID]*guestFreeze
+	thawing sync.WaitGroup
 }
 
 // guestFreeze is the freeze state of one guest. The lock must be held while the guest is frozen or thawed.
@@ -28,17 +28,17 @@ type guestFreeze struct {
 
 // freezeOf returns the guest's freeze state. If the state is new, freezeOf starts the goroutine that thaws the guest in
 // time.
-func (a *Agent) freezeOf(id fleet.VMID) *guestFreeze {
+func (a *Agent) freezeStateOf(id fleet.VMID) *guestFreeze {
 	a.freezes.mu.Lock()
 	defer a.freezes.mu.Unlock()
-	if a.freezes.all == nil {
-		a.freezes.all = map[fleet.VMID]*guestFreeze{}
+	if a.freezes.byVM == nil {
+		a.freezes.byVM = map[fleet.VMID]*guestFreeze{}
 	}
-	f := a.freezes.all[id]
+	f := a.freezes.byVM[id]
 	if f == nil {
 		f = &guestFreeze{lock: make(chan struct{}, 1), untilChanged: make(chan struct{}, 1)}
-		a.freezes.all[id] = f
-		a.freezes.end.Go(func() { a.thawAtDeadline(id, f) })
+		a.freezes.byVM[id] = f
+		a.freezes.thawing.Go(func() { a.thawAtDeadline(id, f) })
 	}
 	return f
 }
@@ -64,9 +64,9 @@ func (f *guestFreeze) setUntil(until time.Time) {
 }
 
 // thawFromLastRun thaws guests that an earlier agent left frozen.
-func (a *Agent) thawFromLastRun() {
+func (a *Agent) thawGuestsOfLastRun() {
 	for _, id := range a.state.frozenVMs() {
-		f := a.freezeOf(id)
+		f := a.freezeStateOf(id)
 		if f.acquire(a.runContext) == nil {
 			f.setUntil(time.Now())
 			f.release()
@@ -76,9 +76,9 @@ func (a *Agent) thawFromLastRun() {
 
 // thawAtDeadline thaws the guest when its freeze expires or the agent ends. It retries failures.
 func (a *Agent) thawAtDeadline(id fleet.VMID, f *guestFreeze) {
-	wait := newBackoff(a.times.retry, a.times.calmPeriod)
+	wait := newBackoff(a.timing.retry, a.timing.restartResetPeriod)
 	for {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.runContext), a.times.thawLimit)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.runContext), a.timing.thawLimit)
 		err := f.acquire(ctx)
 		left := time.Until(f.until)
 		if err == nil {
@@ -128,7 +128,7 @@ func freezeGuest(ctx context.Context, a *Agent, j *job) error {
 	if fleet.CheckFreeze(&checks, "seconds", seconds); checks.Err() != nil {
 		return checks.Err()
 	}
-	f := a.freezeOf(j.VM.ID)
+	f := a.freezeStateOf(j.VM.ID)
 	if err := f.acquire(ctx); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func freezeGuest(ctx context.Context, a *Agent, j *job) error {
 }
 
 func thawGuest(ctx context.Context, a *Agent, j *job) error {
-	f := a.freezeOf(j.VM.ID)
+	f := a.freezeStateOf(j.VM.ID)
 	if err := f.acquire(ctx); err != nil {
 		return err
 	}
@@ -180,4 +180,4 @@ func setPassword(ctx context.Context, a *Agent, j *job) error {
 }
 
 // observeNoChange adds no status to the job's result, because commands to a guest do not change its VM.
-func observeNoChange(context.Context, *Agent, *job, *wire.Finish) {}
+func addNoStatus(context.Context, *Agent, *job, *wire.Finish) {}

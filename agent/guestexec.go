@@ -40,10 +40,10 @@ func runInGuest(ctx context.Context, a *Agent, j *job) error {
 		return err
 	}
 	if !status.Policy.GuestExec {
-		return hypervisor.RefuseProgram()
+		return hypervisor.RefuseGuestProgram()
 	}
-	j.notifier.notify(0, "The guest runs "+wire.Shown(program.Program, fleet.MaxGuestText))
-	within, cancel := context.WithTimeout(ctx, time.Duration(seconds)*a.times.checkSecond)
+	j.notifier.notify(0, "The guest runs "+wire.SanitizeLine(program.Program, fleet.MaxGuestText))
+	within, cancel := context.WithTimeout(ctx, time.Duration(seconds)*a.timing.healthCheckSecond)
 	defer cancel()
 	out, err := a.hypervisor.RunInGuest(within, j.VM.ID, program)
 	if err != nil {
@@ -53,9 +53,9 @@ func runInGuest(ctx context.Context, a *Agent, j *job) error {
 		return err
 	}
 	j.output = &out
-	return hypervisor.ProgramError(out)
+	return hypervisor.GuestProgramError(out)
 }
 
 // observeOutput adds the program's output to the job's result. It adds no status, because a program in a guest does not
 // change its VM.
-func observeOutput(_ context.Context, _ *Agent, j *job, out *wire.Finish) { out.Output = j.output }
+func addProgramOutput(_ context.Context, _ *Agent, j *job, out *wire.Finish) { out.Output = j.output }

@@ -12,12 +12,12 @@ import (
 
 // guestReports holds, for each guest, the time of the guest agent's values that were reported last. Only the reporter's
 // loop uses it.
-type guestReports struct{ reported map[fleet.VMID]time.Time }
+type guestReports struct{ lastReported map[fleet.VMID]time.Time }
 
 // guests returns the values that guest agents have answered since the last host report, starting with the guest whose
 // values were reported longest ago. A guest whose agent did not answer is left out.
-func (r *reporter) guests(ctx context.Context) []fleet.GuestReading {
-	ctx, cancel := context.WithTimeout(ctx, r.a.times.hostReadLimit/2)
+func (r *reporter) unsentGuestReadings(ctx context.Context) []fleet.GuestReading {
+	ctx, cancel := context.WithTimeout(ctx, r.a.timing.hostReadLimit/2)
 	defer cancel()
 	all, err := r.a.hypervisor.GuestReadings(ctx)
 	if err != nil {
@@ -26,7 +26,7 @@ func (r *reporter) guests(ctx context.Context) []fleet.GuestReading {
 	reported := make(map[fleet.VMID]time.Time, len(all))
 	news := all[:0:0]
 	for _, g := range all {
-		if reported[g.ID] = r.guestReports.reported[g.ID]; g.At.After(reported[g.ID]) {
+		if reported[g.ID] = r.guestReports.lastReported[g.ID]; g.At.After(reported[g.ID]) {
 			news = append(news, g)
 		}
 	}
@@ -37,6 +37,6 @@ func (r *reporter) guests(ctx context.Context) []fleet.GuestReading {
 		g.AgoMs = max(0, time.Since(g.At).Milliseconds())
 		out = append(out, g.GuestReading)
 	}
-	r.guestReports.reported = reported
+	r.guestReports.lastReported = reported
 	return out
 }

@@ -10,82 +10,82 @@ import (
 )
 
 // handler runs one kind of job on this agent.
-type handler struct {
-	do func(context.Context, *Agent, *job) error
+type jobHandler struct {
+	run func(context.Context, *Agent, *job) error
 	// observe adds to the job's result the state of the job's object on the host after the job.
-	observe func(context.Context, *Agent, *job, *wire.Finish)
-	record  func(*Agent, *job, *wire.Finish) error // records state that later reports must contain
+	addStatus func(context.Context, *Agent, *job, *wire.Finish)
+	recordState  func(*Agent, *job, *wire.Finish) error // records state that later reports must contain
 }
 
-var handlers = map[fleet.JobKind]handler{
-	fleet.VMApply:          {withVM(apply), observeVM, recordVM},
-	fleet.VMReapply:        {withVM(reapply), observeVM, recordVM},
-	fleet.VMStart:          {withVM(start), observeVM, recordPower},
-	fleet.VMShutdown:       {withVM(shutdown), observeVM, recordPower},
-	fleet.VMStop:           {withVM(stop), observeVM, recordPower},
-	fleet.VMRestart:        {withVM(restart), observeVM, recordPower},
-	fleet.VMReboot:         {withVMID(hypervisor.Hypervisor.RebootVM), observeVM, recordVM},
-	fleet.VMReset:          {withVMID(hypervisor.Hypervisor.ResetVM), observeVM, recordVM},
-	fleet.VMPause:          {withVMID(hypervisor.Hypervisor.PauseVM), observeVM, recordVM},
-	fleet.VMResume:         {withVMID(hypervisor.Hypervisor.ResumeVM), observeVM, recordVM},
-	fleet.VMDelete:         {withVM(deleteVM), observeVM, forgetVM},
-	fleet.PoolApply:        {applyPool, observePool, recordPool},
-	fleet.PoolRelease:      {withPool(hypervisor.Storage.ReleasePool), observeReleasedPool, recordPool},
-	fleet.NetworkApply:     {applyNetwork, observeNetwork, recordNetwork},
-	fleet.NetworkRelease:   {releaseNetwork, observeReleasedNetwork, forgetNetwork},
-	fleet.ConsoleOpen:      {withVM(openConsole), observeNoGeneration, recordNothing},
-	fleet.VolumeCreate:     {withVolume(hypervisor.Storage.CreateVolume), observeVolume, recordNothing},
-	fleet.VolumeGrow:       {withVolume(hypervisor.Storage.GrowVolume), observeVolume, recordNothing},
-	fleet.VolumeRename:     {withVolume(hypervisor.Storage.RenameVolume), observeVolume, forgetOldName},
-	fleet.VolumeClone:      {withVolume(hypervisor.Storage.CloneVolume), observeVolume, recordNothing},
-	fleet.VolumeFetch:      {withVolume(hypervisor.Storage.FetchVolume), observeVolume, recordNothing},
-	fleet.VolumeUpload:     {uploadVolume, observeVolume, recordNothing},
-	fleet.VolumeRead:       {readVolume, observeNoGeneration, recordNothing},
-	fleet.UploadOpen:       {openUpload, observeNoGeneration, recordNothing},
-	fleet.VolumeWipe:       {withVolume(hypervisor.Storage.WipeVolume), observeVolume, recordNothing},
-	fleet.VolumeDelete:     {withVolume(hypervisor.Storage.DeleteVolume), observeVolume, forgetChecksum},
-	fleet.VolumeHash:       {withVolume(hypervisor.Storage.HashVolume), observeVolume, recordNothing},
-	fleet.VolumeCopy:       {withVolume(hypervisor.Storage.CopyVolume), observeVolume, recordNothing},
-	fleet.VolumeConvert:    {withVolume(hypervisor.Storage.ConvertVolume), observeVolume, recordNothing},
-	fleet.VolumeExport:     {withVolume(hypervisor.Storage.ExportVolume), observeVolume, recordNothing},
-	fleet.VolumeSend:       {sendVolume, observeNoGeneration, recordNothing},
-	fleet.VolumeReceive:    {receiveVolume, observeVolume, recordNothing},
-	fleet.VMFreeze:         {withVM(freezeGuest), observeNoChange, recordNothing},
-	fleet.VMThaw:           {withVM(thawGuest), observeNoChange, recordNothing},
-	fleet.VMPassword:       {withVM(setPassword), observeNoChange, recordNothing},
-	fleet.VMClock:          {withVMID(hypervisor.Hypervisor.SyncGuestTime), observeNoChange, recordNothing},
-	fleet.VMExec:           {withVM(runInGuest), observeOutput, recordNothing},
-	fleet.VMTrim:           {withVMID(hypervisor.Hypervisor.TrimGuest), observeNoChange, recordNothing},
-	fleet.VMMigrate:        {withVM(migrateVM), observeVM, recordMigrated},
-	fleet.VMSnapshot:       {withSnapshot(hypervisor.Snapshots.TakeSnapshot), observeVM, recordNothing},
-	fleet.VMRevert:         {withSnapshot(hypervisor.Snapshots.RevertSnapshot), observeVM, recordReverted},
-	fleet.VMSnapshotDelete: {withSnapshot(hypervisor.Snapshots.DeleteSnapshot), observeVM, recordNothing},
-	fleet.VMConsolidate:    {withSnapshot(hypervisor.Snapshots.DeleteSnapshot), observeVM, recordNothing},
+var jobHandlers = map[fleet.JobKind]jobHandler{
+	fleet.VMApply:          {vmHandler(applyVM), addVMStatus, recordVM},
+	fleet.VMReapply:        {vmHandler(reapplyVM), addVMStatus, recordVM},
+	fleet.VMStart:          {vmHandler(startVM), addVMStatus, recordVMPower},
+	fleet.VMShutdown:       {vmHandler(shutdownVM), addVMStatus, recordVMPower},
+	fleet.VMStop:           {vmHandler(stopVM), addVMStatus, recordVMPower},
+	fleet.VMRestart:        {vmHandler(restartVM), addVMStatus, recordVMPower},
+	fleet.VMReboot:         {vmIDHandler(hypervisor.Hypervisor.RebootVM), addVMStatus, recordVM},
+	fleet.VMReset:          {vmIDHandler(hypervisor.Hypervisor.ResetVM), addVMStatus, recordVM},
+	fleet.VMPause:          {vmIDHandler(hypervisor.Hypervisor.PauseVM), addVMStatus, recordVM},
+	fleet.VMResume:         {vmIDHandler(hypervisor.Hypervisor.ResumeVM), addVMStatus, recordVM},
+	fleet.VMDelete:         {vmHandler(deleteVM), addVMStatus, forgetVM},
+	fleet.PoolApply:        {applyPool, addPoolStatus, recordPool},
+	fleet.PoolRelease:      {poolHandler(hypervisor.Storage.ReleasePool), addReleasedPoolStatus, recordPool},
+	fleet.NetworkApply:     {applyNetwork, addNetworkStatus, recordNetwork},
+	fleet.NetworkRelease:   {releaseNetwork, addReleasedNetworkStatus, forgetNetwork},
+	fleet.ConsoleOpen:      {vmHandler(openConsole), clearGeneration, recordNothing},
+	fleet.VolumeCreate:     {volumeHandler(hypervisor.Storage.CreateVolume), addVolumePoolStatus, recordNothing},
+	fleet.VolumeGrow:       {volumeHandler(hypervisor.Storage.GrowVolume), addVolumePoolStatus, recordNothing},
+	fleet.VolumeRename:     {volumeHandler(hypervisor.Storage.RenameVolume), addVolumePoolStatus, forgetOldVolumeChecksum},
+	fleet.VolumeClone:      {volumeHandler(hypervisor.Storage.CloneVolume), addVolumePoolStatus, recordNothing},
+	fleet.VolumeFetch:      {volumeHandler(hypervisor.Storage.FetchVolume), addVolumePoolStatus, recordNothing},
+	fleet.VolumeUpload:     {uploadVolume, addVolumePoolStatus, recordNothing},
+	fleet.VolumeRead:       {readVolume, clearGeneration, recordNothing},
+	fleet.UploadOpen:       {openUpload, clearGeneration, recordNothing},
+	fleet.VolumeWipe:       {volumeHandler(hypervisor.Storage.WipeVolume), addVolumePoolStatus, recordNothing},
+	fleet.VolumeDelete:     {volumeHandler(hypervisor.Storage.DeleteVolume), addVolumePoolStatus, forgetVolumeChecksum},
+	fleet.VolumeHash:       {volumeHandler(hypervisor.Storage.HashVolume), addVolumePoolStatus, recordNothing},
+	fleet.VolumeCopy:       {volumeHandler(hypervisor.Storage.CopyVolume), addVolumePoolStatus, recordNothing},
+	fleet.VolumeConvert:    {volumeHandler(hypervisor.Storage.ConvertVolume), addVolumePoolStatus, recordNothing},
+	fleet.VolumeExport:     {volumeHandler(hypervisor.Storage.ExportVolume), addVolumePoolStatus, recordNothing},
+	fleet.VolumeSend:       {sendVolume, clearGeneration, recordNothing},
+	fleet.VolumeReceive:    {receiveVolume, addVolumePoolStatus, recordNothing},
+	fleet.VMFreeze:         {vmHandler(freezeGuest), addNoStatus, recordNothing},
+	fleet.VMThaw:           {vmHandler(thawGuest), addNoStatus, recordNothing},
+	fleet.VMPassword:       {vmHandler(setPassword), addNoStatus, recordNothing},
+	fleet.VMClock:          {vmIDHandler(hypervisor.Hypervisor.SyncGuestTime), addNoStatus, recordNothing},
+	fleet.VMExec:           {vmHandler(runInGuest), addProgramOutput, recordNothing},
+	fleet.VMTrim:           {vmIDHandler(hypervisor.Hypervisor.TrimGuest), addNoStatus, recordNothing},
+	fleet.VMMigrate:        {vmHandler(migrateVM), addVMStatus, recordMigration},
+	fleet.VMSnapshot:       {snapshotHandler(hypervisor.Snapshots.TakeSnapshot), addVMStatus, recordNothing},
+	fleet.VMRevert:         {snapshotHandler(hypervisor.Snapshots.RevertSnapshot), addVMStatus, recordRevert},
+	fleet.VMSnapshotDelete: {snapshotHandler(hypervisor.Snapshots.DeleteSnapshot), addVMStatus, recordNothing},
+	fleet.VMConsolidate:    {snapshotHandler(hypervisor.Snapshots.DeleteSnapshot), addVMStatus, recordNothing},
 
-	fleet.VMDiskMove: {withVM(moveDisk), observeVM, recordMoved},
-	fleet.VMPlan:     {withVM(planVM), observePlan, recordNothing},
+	fleet.VMDiskMove: {vmHandler(moveDisk), addVMStatus, recordDiskMove},
+	fleet.VMPlan:     {vmHandler(planVM), addPlan, recordNothing},
 
-	fleet.SecurityGroupApply:   {withSecurityGroup(hypervisor.Firewall.ApplySecurityGroup), observeSecurityGroup, recordNothing},
-	fleet.SecurityGroupRelease: {withSecurityGroup(hypervisor.Firewall.ReleaseSecurityGroup), observeSecurityGroup, recordNothing},
+	fleet.SecurityGroupApply:   {securityGroupHandler(hypervisor.Firewall.ApplySecurityGroup), addSecurityGroupStatus, recordNothing},
+	fleet.SecurityGroupRelease: {securityGroupHandler(hypervisor.Firewall.ReleaseSecurityGroup), addSecurityGroupStatus, recordNothing},
 }
 
 // handlerOf returns the job's handler. A job of an unknown kind fails, and its failure is reported and recorded like
 // any other.
-func handlerOf(j *job) handler {
-	d, known := handlers[j.Kind]
+func handlerOfJob(j *job) jobHandler {
+	d, known := jobHandlers[j.Kind]
 	switch {
 	case known:
 		return d
 	case j.Pool != nil:
-		return handler{observe: observePool, record: recordPool}
+		return jobHandler{addStatus: addPoolStatus, recordState: recordPool}
 	case j.Network != nil:
-		return handler{observe: observeNetwork, record: recordNetwork}
+		return jobHandler{addStatus: addNetworkStatus, recordState: recordNetwork}
 	}
-	return handler{observe: observeVM, record: recordVM}
+	return jobHandler{addStatus: addVMStatus, recordState: recordVM}
 }
 
 // withVM wraps a handler that needs the job's VM.
-func withVM(do func(context.Context, *Agent, *job) error) func(context.Context, *Agent, *job) error {
+func vmHandler(do func(context.Context, *Agent, *job) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.VM == nil {
 			return errors.New("the portal sent this job without its VM")
@@ -95,12 +95,12 @@ func withVM(do func(context.Context, *Agent, *job) error) func(context.Context, 
 }
 
 // withVMID returns a handler that calls a hypervisor method with the VM's ID.
-func withVMID(call func(hypervisor.Hypervisor, context.Context, fleet.VMID) error) func(context.Context, *Agent, *job) error {
-	return withVM(func(ctx context.Context, a *Agent, j *job) error { return call(a.hypervisor, ctx, j.VM.ID) })
+func vmIDHandler(call func(hypervisor.Hypervisor, context.Context, fleet.VMID) error) func(context.Context, *Agent, *job) error {
+	return vmHandler(func(ctx context.Context, a *Agent, j *job) error { return call(a.hypervisor, ctx, j.VM.ID) })
 }
 
 // withPool returns a handler that calls a hypervisor method with the job's pool.
-func withPool(call func(hypervisor.Storage, context.Context, fleet.Pool) error) func(context.Context, *Agent, *job) error {
+func poolHandler(call func(hypervisor.Storage, context.Context, fleet.Pool) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.Pool == nil {
 			return errors.New("the portal sent this job without its pool")
@@ -111,20 +111,20 @@ func withPool(call func(hypervisor.Storage, context.Context, fleet.Pool) error) 
 
 // start applies the spec and starts the guest. The guest may run already, because the agent ended during an earlier
 // attempt. Spec changes that a running guest cannot take then wait for the next start and are no failure.
-func start(ctx context.Context, a *Agent, j *job) error {
-	if err := apply(ctx, a, j); err != nil {
-		if !a.runsAsDefined(ctx, j) {
+func startVM(ctx context.Context, a *Agent, j *job) error {
+	if err := applyVM(ctx, a, j); err != nil {
+		if !a.isRunningAsDefined(ctx, j) {
 			return err
 		}
 		a.log.Warn("A VM runs already; some changes of its spec wait for its next start.", "job", j.ID, "vm", j.VM.Name, "error", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, a.times.startLimit, errOverdue)
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timing.startLimit, errCallTimedOut)
 	defer cancel()
 	return withLimitCause(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
 }
 
 // runsAsDefined reports whether the guest is on and its definition has the job's generation.
-func (a *Agent) runsAsDefined(ctx context.Context, j *job) bool {
+func (a *Agent) isRunningAsDefined(ctx context.Context, j *job) bool {
 	on := false
 	err := a.withCallLimit(ctx, func(ctx context.Context) error {
 		status, generation, err := a.hypervisor.VM(ctx, j.VM.ID)
@@ -135,8 +135,8 @@ func (a *Agent) runsAsDefined(ctx context.Context, j *job) bool {
 }
 
 // stop first records that a user wants the VM off, so that the restart policy does not start the VM again.
-func stop(ctx context.Context, a *Agent, j *job) error {
-	if err := a.state.noteStopRequest(j.VM.ID, a.bootID()); err != nil {
+func stopVM(ctx context.Context, a *Agent, j *job) error {
+	if err := a.state.recordStopRequest(j.VM.ID, a.bootID()); err != nil {
 		return err
 	}
 	return a.hypervisor.StopVM(ctx, j.VM.ID)
@@ -146,7 +146,7 @@ func deleteVM(ctx context.Context, a *Agent, j *job) error {
 	return a.hypervisor.DeleteVM(ctx, *j.VM, j.Pools, j.Args.DeleteDisks)
 }
 
-func observeVM(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+func addVMStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.VM == nil {
 		return
 	}
@@ -162,12 +162,12 @@ func observeVM(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 
 // observePool adds the pool's state on the host to the job's result. If the host does not report the pool, it adds the
 // error of the job.
-func observePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+func addPoolStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
 	}
-	if state, err := a.hypervisor.Snapshot(ctx, hypervisor.Assigned{Pools: []fleet.Pool{*j.Pool}, Checksums: a.state.checksums()}); err == nil && state.Host.Connected {
-		state = clone(state)
+	if state, err := a.hypervisor.HostState(ctx, hypervisor.Assignment{Pools: []fleet.Pool{*j.Pool}, Checksums: a.state.checksums()}); err == nil && state.Host.Connected {
+		state = cloneLists(state)
 		a.state.addAgentState(&state, a.bootID())
 		for _, p := range state.Pools {
 			if p.Name == j.Pool.Name {
@@ -183,20 +183,20 @@ func observePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 
 // observeReleasedPool adds the pool's state to the job's result only after a failure: after a release, a pool of that
 // name is a different pool.
-func observeReleasedPool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+func addReleasedPoolStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if out.Outcome != wire.Done {
-		observePool(ctx, a, j, out)
+		addPoolStatus(ctx, a, j, out)
 	}
 }
 
 // observeNetwork adds the network's state on the host to the job's result. If the host does not report the network, it
 // adds the error of the job.
-func observeNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+func addNetworkStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Network == nil {
 		return
 	}
-	if state, err := a.hypervisor.Snapshot(ctx, hypervisor.Assigned{Networks: []fleet.Network{*j.Network}}); err == nil && state.Host.Connected {
-		state = clone(state)
+	if state, err := a.hypervisor.HostState(ctx, hypervisor.Assignment{Networks: []fleet.Network{*j.Network}}); err == nil && state.Host.Connected {
+		state = cloneLists(state)
 		a.state.addAgentState(&state, a.bootID())
 		a.addLinkStatus(&state, []fleet.Network{*j.Network})
 		for _, n := range state.Networks {
@@ -212,19 +212,19 @@ func observeNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 }
 
 // observeReleasedNetwork adds the network's state to the job's result only after a failure.
-func observeReleasedNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+func addReleasedNetworkStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if out.Outcome != wire.Done {
-		observeNetwork(ctx, a, j, out)
+		addNetworkStatus(ctx, a, j, out)
 	}
 }
 
 // observeNoGeneration clears the generation in the job's result, because the job applied no spec.
-func observeNoGeneration(_ context.Context, _ *Agent, _ *job, out *wire.Finish) { out.Generation = 0 }
+func clearGeneration(_ context.Context, _ *Agent, _ *job, out *wire.Finish) { out.Generation = 0 }
 
 func recordVM(a *Agent, j *job, out *wire.Finish) error { return recordVMResult(a, j, out, false) }
 
 // recordPower is recordVM for jobs that power the guest on or off.
-func recordPower(a *Agent, j *job, out *wire.Finish) error { return recordVMResult(a, j, out, true) }
+func recordVMPower(a *Agent, j *job, out *wire.Finish) error { return recordVMResult(a, j, out, true) }
 
 func recordVMResult(a *Agent, j *job, out *wire.Finish, turned bool) error {
 	if j.VM == nil {
@@ -262,7 +262,7 @@ func forgetNetwork(a *Agent, j *job, out *wire.Finish) error {
 }
 
 // forgetChecksum deletes the checksum of a deleted volume.
-func forgetChecksum(a *Agent, j *job, out *wire.Finish) error {
+func forgetVolumeChecksum(a *Agent, j *job, out *wire.Finish) error {
 	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done {
 		return a.state.removeChecksum(ref)
 	}
@@ -270,7 +270,7 @@ func forgetChecksum(a *Agent, j *job, out *wire.Finish) error {
 }
 
 // forgetOldName deletes the checksum under a renamed volume's old name.
-func forgetOldName(a *Agent, j *job, out *wire.Finish) error {
+func forgetOldVolumeChecksum(a *Agent, j *job, out *wire.Finish) error {
 	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done && j.Args.Volume != nil {
 		return a.state.removeChecksum(fleet.Volref{PoolID: ref.PoolID, Volume: j.Args.Volume.Source})
 	}

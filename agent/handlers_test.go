@@ -8,13 +8,13 @@ import (
 
 func TestEveryJobKindHasHandler(t *testing.T) {
 	t.Parallel()
-	all := fleet.KindsWhere(func(fleet.JobKindInfo) bool { return true })
+	all := fleet.JobKindsWhere(func(fleet.JobKindInfo) bool { return true })
 	for _, k := range all {
-		if d := handlers[k]; d.do == nil || d.observe == nil || d.record == nil {
+		if d := jobHandlers[k]; d.run == nil || d.addStatus == nil || d.recordState == nil {
 			t.Errorf("%s lacks a part of its handler: %+v", k, d)
 		}
 	}
-	if len(handlers) != len(all) {
-		t.Errorf("%d handlers for %d kinds", len(handlers), len(all))
+	if len(jobHandlers) != len(all) {
+		t.Errorf("%d handlers for %d kinds", len(jobHandlers), len(all))
 	}
 }

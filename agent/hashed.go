@@ -11,7 +11,7 @@ import (
 const maxChecksums = 512
 
 // noteChecksums stores new checksums.
-func (m *stateFile) noteChecksums(fresh ...hypervisor.VolumeChecksum) error {
+func (m *stateFile) addChecksums(fresh ...hypervisor.VolumeChecksum) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := slices.DeleteFunc(slices.Clone(m.data.Hashed), func(o hypervisor.VolumeChecksum) bool {

@@ -21,7 +21,7 @@ const maxConcurrentChecks = 8
 // number of actions, which is in the state file.
 type healthChecker struct {
 	mu      sync.Mutex
-	all     map[fleet.VMID]*checkedVM
+	byVM     map[fleet.VMID]*checkedVM
 	running int
 	work    sync.WaitGroup
 }
@@ -31,7 +31,7 @@ type checkedVM struct {
 	checking     bool
 	runStart     time.Time // start of the guest's run, as reported by the host
 	graceStart   time.Time // start of the guest's grace period
-	actedAt      time.Time // time of the host's last action
+	lastActionAt      time.Time // time of the host's last action
 	healthySince time.Time // since when no check fails; zero: some check fails
 	checks       []*checkState
 }
@@ -41,7 +41,7 @@ type checkState struct {
 	fleet.HealthState
 	dueAt    time.Time
 	failures int
-	lastMark string
+	lastResultMark string
 }
 
 // healthLoop runs due checks until ctx ends.
@@ -51,20 +51,20 @@ func (a *Agent) healthLoop(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		a.startDueChecks(ctx, time.Now())
-		pause(ctx, a.times.policyInterval)
+		sleepContext(ctx, a.timing.policyInterval)
 	}
 	a.health.work.Wait()
 }
 
 // startDueChecks starts the checks that are due, longest overdue first. It waits for none of them.
 func (a *Agent) startDueChecks(ctx context.Context, now time.Time) {
-	all, busy, boot := a.state.checkedVMs(), a.running.busy(), a.bootID()
+	all, busy, boot := a.state.checkedVMs(), a.running.subjects(), a.bootID()
 	j := &a.health
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for id := range j.all {
-		if k, there := all[id]; !j.all[id].checking && (!there || k.OnInBoot != boot && k.RestartBoot == "") {
-			delete(j.all, id) // the guest is off or has no checks any more
+	for id := range j.byVM {
+		if k, there := all[id]; !j.byVM[id].checking && (!there || k.OnInBoot != boot && k.RestartBoot == "") {
+			delete(j.byVM, id) // the guest is off or has no checks any more
 		}
 	}
 	type dueCheck struct {
@@ -77,11 +77,11 @@ func (a *Agent) startDueChecks(ctx context.Context, now time.Time) {
 		if busy[fleet.SubjectVM(id)] {
 			continue
 		}
-		p := j.entryOf(id, k, now)
+		p := j.checkedVMOf(id, k, now)
 		switch {
 		case p.checking:
 		case k.RestartBoot != "":
-			if now.Sub(p.actedAt) >= a.times.restartDelayMin || p.actedAt.IsZero() {
+			if now.Sub(p.lastActionAt) >= a.timing.restartDelayMin || p.lastActionAt.IsZero() {
 				due = append(due, dueCheck{id, p, nil})
 			}
 		case k.OnInBoot == boot:
@@ -118,14 +118,14 @@ func (a *Agent) startDueChecks(ctx context.Context, now time.Time) {
 }
 
 // entryOf returns the VM's entry with its current checks. j.mu must be held.
-func (j *healthChecker) entryOf(id fleet.VMID, k vmState, now time.Time) *checkedVM {
-	if j.all == nil {
-		j.all = map[fleet.VMID]*checkedVM{}
+func (j *healthChecker) checkedVMOf(id fleet.VMID, k vmState, now time.Time) *checkedVM {
+	if j.byVM == nil {
+		j.byVM = map[fleet.VMID]*checkedVM{}
 	}
-	p := j.all[id]
+	p := j.byVM[id]
 	if p == nil {
 		p = &checkedVM{graceStart: now}
-		j.all[id] = p
+		j.byVM[id] = p
 	}
 	same := len(p.checks) == len(k.Checks)
 	for i := range p.checks {
@@ -153,10 +153,10 @@ func (a *Agent) runCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *ch
 	fresh, err := a.readGuest(ctx, id)
 	var sign hypervisor.CheckResult
 	if err == nil && c.Check.Kind == fleet.HealthExec && !fresh.Policy.GuestExec {
-		err = hypervisor.UncheckedError("The VM's policy does not allow programs to be run in the guest.")
+		err = hypervisor.CannotCheckError("The VM's policy does not allow programs to be run in the guest.")
 	}
 	if err == nil {
-		within, cancel := context.WithTimeout(ctx, time.Duration(usual.Timeout)*a.times.checkSecond)
+		within, cancel := context.WithTimeout(ctx, time.Duration(usual.Timeout)*a.timing.healthCheckSecond)
 		sign, err = a.hypervisor.CheckGuest(within, id, usual)
 		if cause := within.Err(); cause != nil && err != nil && ctx.Err() == nil {
 			err = errors.New("the guest did not answer in time")
@@ -166,16 +166,16 @@ func (a *Agent) runCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *ch
 	if ctx.Err() != nil {
 		return
 	}
-	busy := a.running.busy()[fleet.SubjectVM(id)]
+	busy := a.running.subjects()[fleet.SubjectVM(id)]
 	a.health.mu.Lock()
-	changed := p.recordResult(c, fresh, sign, err, busy, time.Now(), a.times.checkSecond)
-	calm, unhealthy := p.isCalm(time.Now(), a.times.calmPeriod), c.State == fleet.HealthFailing && c.failures > 0
+	changed := p.recordResult(c, fresh, sign, err, busy, time.Now(), a.timing.healthCheckSecond)
+	calm, unhealthy := p.isHealthyForAWhile(time.Now(), a.timing.restartResetPeriod), c.State == fleet.HealthFailing && c.failures > 0
 	a.health.mu.Unlock()
 	if calm {
 		a.updateVMState(id, func(k *vmState) { k.HealthActions = 0 })
 	}
 	if unhealthy && !busy && c.Check.Action != fleet.HealthReport {
-		changed = a.actOnUnhealthy(ctx, id, p, c) || changed
+		changed = a.resetOrRestartUnhealthy(ctx, id, p, c) || changed
 	}
 	if changed {
 		a.reports.triggerFull()
@@ -191,13 +191,13 @@ func (a *Agent) readGuest(ctx context.Context, id fleet.VMID) (fleet.VMStatus, e
 	})
 	switch {
 	case err != nil:
-		return status, hypervisor.UncheckedError("The host's hypervisor does not answer.")
+		return status, hypervisor.CannotCheckError("The host's hypervisor does not answer.")
 	case status.Power == fleet.Paused:
-		return status, hypervisor.UncheckedError("The VM is paused.")
+		return status, hypervisor.CannotCheckError("The VM is paused.")
 	case status.Power != fleet.Running:
-		return status, hypervisor.UncheckedError("The VM is off.")
+		return status, hypervisor.CannotCheckError("The VM is off.")
 	case status.Guest != nil && status.Guest.Frozen:
-		return status, hypervisor.UncheckedError("The guest's file systems are frozen.")
+		return status, hypervisor.CannotCheckError("The guest's file systems are frozen.")
 	}
 	return status, nil
 }
@@ -219,30 +219,30 @@ func (p *checkedVM) recordResult(c *checkState, fresh fleet.VMStatus, sign hyper
 		}
 		p.runStart = *fresh.StartedAt
 		for _, o := range p.checks {
-			o.lastMark, o.failures = "", 0
+			o.lastResultMark, o.failures = "", 0
 		}
 	}
-	was := c.lastMark
-	c.lastMark = cmp.Or(sign.Mark, was)
+	was := c.lastResultMark
+	c.lastResultMark = cmp.Or(sign.ChangeMark, was)
 	switch {
 	case err != nil || was == "":
-	case usual.Kind == fleet.HealthScreen && was == c.lastMark:
+	case usual.Kind == fleet.HealthScreen && was == c.lastResultMark:
 		err = errors.New("the screen has not changed")
-	case usual.Kind == fleet.HealthWatchdog && was != c.lastMark:
+	case usual.Kind == fleet.HealthWatchdog && was != c.lastResultMark:
 		err = errors.New("the guest did not feed the watchdog")
 	}
-	var unsure hypervisor.UncheckedError
+	var unsure hypervisor.CannotCheckError
 	next := c.HealthState
 	switch {
-	case errors.As(err, &unsure) || errors.Is(err, hypervisor.ErrAway):
-		next.State, next.Answer, c.failures = fleet.HealthUnknown, wire.Shown(err.Error(), fleet.MaxHealthAnswer), 0
+	case errors.As(err, &unsure) || errors.Is(err, hypervisor.ErrUnreachable):
+		next.State, next.Answer, c.failures = fleet.HealthUnknown, wire.SanitizeLine(err.Error(), fleet.MaxHealthAnswer), 0
 	case err == nil:
-		next.State, next.Answer, c.failures = fleet.Healthy, wire.Shown(sign.Text, fleet.MaxHealthAnswer), 0
+		next.State, next.Answer, c.failures = fleet.Healthy, wire.SanitizeLine(sign.Answer, fleet.MaxHealthAnswer), 0
 	case now.Sub(p.graceStart) < time.Duration(usual.Grace)*second:
 		c.failures = 0
 	default:
 		if c.failures++; c.failures >= usual.Threshold {
-			next.State, next.Answer = fleet.HealthFailing, wire.Shown(err.Error(), fleet.MaxHealthAnswer)
+			next.State, next.Answer = fleet.HealthFailing, wire.SanitizeLine(err.Error(), fleet.MaxHealthAnswer)
 		}
 	}
 	if changed = next.State != c.State; changed {
@@ -254,7 +254,7 @@ func (p *checkedVM) recordResult(c *checkState, fresh fleet.VMStatus, sign hyper
 }
 
 // isCalm reports whether all checks of the guest have passed for a while since the host's last action on it.
-func (p *checkedVM) isCalm(now time.Time, calm time.Duration) bool {
+func (p *checkedVM) isHealthyForAWhile(now time.Time, calm time.Duration) bool {
 	if slices.ContainsFunc(p.checks, func(c *checkState) bool { return c.State == fleet.HealthFailing || c.failures > 0 }) {
 		p.healthySince = time.Time{}
 		return false
@@ -262,22 +262,22 @@ func (p *checkedVM) isCalm(now time.Time, calm time.Duration) bool {
 	if p.healthySince.IsZero() {
 		p.healthySince = now
 	}
-	return !p.actedAt.IsZero() && now.Sub(p.healthySince) > calm
+	return !p.lastActionAt.IsZero() && now.Sub(p.healthySince) > calm
 }
 
 // actOnUnhealthy acts on a guest that fails a check, unless the last action was too recent or the limit is reached. It
 // records the action before it acts.
-func (a *Agent) actOnUnhealthy(ctx context.Context, id fleet.VMID, p *checkedVM, c *checkState) bool {
+func (a *Agent) resetOrRestartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedVM, c *checkState) bool {
 	k, known := a.state.checkedVMs()[id]
 	a.health.mu.Lock()
-	wait := !p.actedAt.IsZero() && time.Since(p.actedAt) < restartDelay(k.HealthActions, a.times.restartDelayMin, a.times.restartDelayMax)
+	wait := !p.lastActionAt.IsZero() && time.Since(p.lastActionAt) < restartDelay(k.HealthActions, a.timing.restartDelayMin, a.timing.restartDelayMax)
 	run := p.runStart
 	a.health.mu.Unlock()
 	if !known || k.RestartBoot != "" || k.StopRequested || k.HealthActions >= fleet.MaxHealthActions || wait {
 		return false
 	}
 	fresh, err := a.readGuest(ctx, id) // a user may have forced the VM off or paused it during the check
-	if err != nil || fresh.StartedAt != nil && !fresh.StartedAt.Equal(run) || a.running.busy()[fleet.SubjectVM(id)] {
+	if err != nil || fresh.StartedAt != nil && !fresh.StartedAt.Equal(run) || a.running.subjects()[fleet.SubjectVM(id)] {
 		return false
 	}
 	boot := a.bootID()
@@ -291,9 +291,9 @@ func (a *Agent) actOnUnhealthy(ctx context.Context, id fleet.VMID, p *checkedVM,
 	}
 	a.log.Info("A guest fails a health check.", "vm", k.Name, "check", c.Check.Subject(), "said", c.Answer, "action", c.Check.Action, "time", k.HealthActions+1)
 	a.health.mu.Lock()
-	p.actedAt, p.graceStart, p.healthySince = time.Now(), time.Now(), time.Time{}
+	p.lastActionAt, p.graceStart, p.healthySince = time.Now(), time.Now(), time.Time{}
 	for _, o := range p.checks {
-		o.failures, o.lastMark = 0, ""
+		o.failures, o.lastResultMark = 0, ""
 	}
 	a.health.mu.Unlock()
 	if c.Check.Action == fleet.HealthRestart {
@@ -310,10 +310,10 @@ func (a *Agent) actOnUnhealthy(ctx context.Context, id fleet.VMID, p *checkedVM,
 // or the next agent finishes the restart.
 func (a *Agent) restartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedVM) {
 	a.health.mu.Lock()
-	p.actedAt = time.Now()
+	p.lastActionAt = time.Now()
 	a.health.mu.Unlock()
 	k, known := a.state.checkedVMs()[id]
-	if !known || k.RestartBoot == "" || a.running.busy()[fleet.SubjectVM(id)] {
+	if !known || k.RestartBoot == "" || a.running.subjects()[fleet.SubjectVM(id)] {
 		return
 	}
 	var status fleet.VMStatus
@@ -336,7 +336,7 @@ func (a *Agent) restartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedV
 			return
 		}
 	}
-	if k, known = a.state.checkedVMs()[id]; !known || k.RestartBoot == "" || a.running.busy()[fleet.SubjectVM(id)] {
+	if k, known = a.state.checkedVMs()[id]; !known || k.RestartBoot == "" || a.running.subjects()[fleet.SubjectVM(id)] {
 		return // a user wants the VM off
 	}
 	err = a.startByPolicy(ctx, id)
@@ -366,7 +366,7 @@ func (j *healthChecker) addToStatus(id fleet.VMID, status *fleet.VMStatus, acted
 	defer j.mu.Unlock()
 	for _, c := range status.Checks {
 		out := fleet.HealthState{Check: c, State: fleet.HealthUnknown, Answer: "Not checked yet."}
-		if p := j.all[id]; p != nil {
+		if p := j.byVM[id]; p != nil {
 			if i := slices.IndexFunc(p.checks, func(o *checkState) bool { return o.Check == c }); i >= 0 {
 				out = p.checks[i].HealthState
 			}

@@ -63,7 +63,7 @@ func OpenIdentity(dir string) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := id.read(); err != nil {
+	if err := id.readFiles(); err != nil {
 		id.Close()
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func lockDir(dir string) (*Identity, error) {
 	return &Identity{dir: dir, lock: f}, nil
 }
 
-func (id *Identity) read() error {
+func (id *Identity) readFiles() error {
 	data, err := os.ReadFile(filepath.Join(id.dir, identityFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return ErrNotJoined
@@ -126,7 +126,7 @@ func (id *Identity) readKey() error {
 func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
 
 // keepKey writes the key to disk.
-func (id *Identity) keepKey() error {
+func (id *Identity) saveKey() error {
 	der, err := x509.MarshalECPrivateKey(id.key)
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (id *Identity) csr(name string) (string, error) {
 }
 
 // replace writes a new certificate to disk, then uses it.
-func (id *Identity) replace(saved savedIdentity) error {
+func (id *Identity) replaceCertificate(saved savedIdentity) error {
 	probe := &Identity{key: id.key}
 	if err := probe.setCertificate(saved); err != nil {
 		return err
@@ -206,14 +206,14 @@ func (id *Identity) Client(portal string) (*wire.Client, error) {
 }
 
 // credentials returns the host's credentials for connections to other hosts.
-func (id *Identity) credentials() transfer.Self {
+func (id *Identity) transferCredentials() transfer.HostIdentity {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	return transfer.Self{Certificate: id.cert, CA: id.ca}
+	return transfer.HostIdentity{Certificate: id.cert, CA: id.ca}
 }
 
 // validity returns the certificate's validity period.
-func (id *Identity) validity() (from, until time.Time) {
+func (id *Identity) certificateValidity() (from, until time.Time) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	return id.cert.Leaf.NotBefore, id.cert.Leaf.NotAfter

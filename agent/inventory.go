@@ -17,7 +17,7 @@ type inventory struct {
 
 	mu    sync.Mutex
 	known bool
-	value fleet.Inventory
+	newest fleet.Inventory
 }
 
 func newInventory(read func(context.Context) (fleet.Inventory, error)) *inventory {
@@ -35,42 +35,42 @@ func (i *inventory) refresh() {
 func (i *inventory) wait(ctx context.Context) (fleet.Inventory, error) {
 	select {
 	case <-i.firstRead:
-		return i.get(), nil
+		return i.current(), nil
 	case <-ctx.Done():
 		return fleet.Inventory{}, ctx.Err()
 	}
 }
 
-func (i *inventory) get() fleet.Inventory {
+func (i *inventory) current() fleet.Inventory {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.value
+	return i.newest
 }
 
 // bootID returns the id of the host's current boot; empty: not known yet.
-func (a *Agent) bootID() string { return a.inventory.get().BootID }
+func (a *Agent) bootID() string { return a.inventory.current().BootID }
 
 // set stores the hardware as read now, and reports whether it differs from the previous one.
-func (i *inventory) set(v fleet.Inventory) bool {
+func (i *inventory) store(v fleet.Inventory) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.known && reflect.DeepEqual(i.value, v) {
+	if i.known && reflect.DeepEqual(i.newest, v) {
 		return false
 	}
 	if !i.known {
 		i.known = true
 		close(i.firstRead)
 	}
-	i.value = v
+	i.newest = v
 	return true
 }
 
 // inventoryLoop reads the hardware at the start, each period and on refresh.
 func (a *Agent) inventoryLoop(ctx context.Context) {
-	wait := newBackoff(a.times.retry, time.Minute)
+	wait := newBackoff(a.timing.retry, time.Minute)
 	for ctx.Err() == nil {
-		next := a.times.inventoryInterval
-		within, cancel := context.WithTimeout(ctx, a.times.inventoryReadLimit)
+		next := a.timing.inventoryInterval
+		within, cancel := context.WithTimeout(ctx, a.timing.inventoryReadLimit)
 		v, err := a.inventory.read(within)
 		cancel()
 		if err != nil {
@@ -78,7 +78,7 @@ func (a *Agent) inventoryLoop(ctx context.Context) {
 			next = wait.NextBackOff()
 		} else {
 			wait.Reset()
-			if a.inventory.set(v) {
+			if a.inventory.store(v) {
 				a.reports.trigger()
 			}
 		}

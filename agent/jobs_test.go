@@ -44,18 +44,18 @@ func newPausableHost() *pausableHost {
 // higher epoch.
 func TestOutdatedEpochIsReportedAndJobNotRun(t *testing.T) {
 	t.Parallel()
-	p, _ := atWork(t)
+	p, _ := newPortalWithAgent(t)
 	vm := newVM("web")
-	p.do(wire.Work{Kind: fleet.VMApply, VM: vm, Epoch: 9})
+	p.runJob(wire.Work{Kind: fleet.VMApply, VM: vm, Epoch: 9})
 	outdated := wire.Work{ID: fleet.NewID[fleet.JobID](), Kind: fleet.VMStart, VM: vm, Epoch: 8}
-	p.give(outdated)
-	if f := p.result(outdated.ID); f.Outcome != wire.Outdated || f.Epoch != 8 || f.Newest != 9 || f.VM != nil {
+	p.queueJob(outdated)
+	if f := p.waitResult(outdated.ID); f.Outcome != wire.Outdated || f.Epoch != 8 || f.Newest != 9 || f.VM != nil {
 		t.Errorf("the outdated job ended %+v", f)
 	}
-	p.set(func() { p.finishes = nil })
+	p.update(func() { p.finishes = nil })
 	outdated.Epoch = 10
-	p.give(outdated)
-	if f := p.result(outdated.ID); f.Outcome != wire.Done || f.Epoch != 10 || f.VM.Power != fleet.Running {
+	p.queueJob(outdated)
+	if f := p.waitResult(outdated.ID); f.Outcome != wire.Done || f.Epoch != 10 || f.VM.Power != fleet.Running {
 		t.Errorf("given again, the job ended %+v", f)
 	}
 }
@@ -63,13 +63,13 @@ func TestOutdatedEpochIsReportedAndJobNotRun(t *testing.T) {
 func TestReclaimedRunningJobFinishesOnceUnderNewEpoch(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newPausableHost()
-	p.running(p.join(), host, host.Host)
+	p.startAgent(p.join(), host, host.Host)
 	vm := newVM("web")
-	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
-	job := p.give(wire.Work{Kind: fleet.VMReset, VM: vm, Epoch: 2})
+	p.runJob(wire.Work{Kind: fleet.VMStart, VM: vm})
+	job := p.queueJob(wire.Work{Kind: fleet.VMReset, VM: vm, Epoch: 2})
 	<-host.entered
-	p.give(wire.Work{ID: job, Kind: fleet.VMReset, VM: vm, Epoch: 3})
-	p.wait("a lease of the new epoch", func() bool {
+	p.queueJob(wire.Work{ID: job, Kind: fleet.VMReset, VM: vm, Epoch: 3})
+	p.waitUntil("a lease of the new epoch", func() bool {
 		for _, r := range p.reports {
 			if slices.Contains(r.Leases, (wire.Lease{ID: job, Epoch: 3})) {
 				return true
@@ -78,14 +78,14 @@ func TestReclaimedRunningJobFinishesOnceUnderNewEpoch(t *testing.T) {
 		return false
 	})
 	close(host.release)
-	if f := p.result(job); f.Outcome != wire.Done || f.Epoch != 3 {
+	if f := p.waitResult(job); f.Outcome != wire.Done || f.Epoch != 3 {
 		t.Errorf("the job ended %+v", f)
 	}
 	// The portal gives out the job again after the job has ended: the agent answers from its journal.
-	p.idle()
-	p.set(func() { p.finishes = nil })
-	p.give(wire.Work{ID: job, Kind: fleet.VMReset, VM: vm, Epoch: 4})
-	if f := p.result(job); f.Outcome != wire.Done || f.Epoch != 4 || len(host.entered) != 0 {
+	p.waitIdle()
+	p.update(func() { p.finishes = nil })
+	p.queueJob(wire.Work{ID: job, Kind: fleet.VMReset, VM: vm, Epoch: 4})
+	if f := p.waitResult(job); f.Outcome != wire.Done || f.Epoch != 4 || len(host.entered) != 0 {
 		t.Errorf("the repeated job ended %+v", f)
 	}
 }
@@ -93,24 +93,24 @@ func TestReclaimedRunningJobFinishesOnceUnderNewEpoch(t *testing.T) {
 func TestJobsOfOneVMRunOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newPausableHost()
-	p.running(p.join(), host, host.Host)
+	p.startAgent(p.join(), host, host.Host)
 	vm := newVM("web")
-	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
-	reset := p.give(wire.Work{Kind: fleet.VMReset, VM: vm, Epoch: 2})
+	p.runJob(wire.Work{Kind: fleet.VMStart, VM: vm})
+	reset := p.queueJob(wire.Work{Kind: fleet.VMReset, VM: vm, Epoch: 2})
 	<-host.entered
-	stop := p.give(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3})
-	p.do(wire.Work{Kind: fleet.VMApply, VM: newVM("other")}) // this job is claimed after the stop job and finishes before it
+	stop := p.queueJob(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3})
+	p.runJob(wire.Work{Kind: fleet.VMApply, VM: newVM("other")}) // this job is claimed after the stop job and finishes before it
 	close(host.release)
-	first, second := p.result(reset), p.result(stop)
+	first, second := p.waitResult(reset), p.waitResult(stop)
 	if first.VM.Power != fleet.Running || second.VM.Power != fleet.Stopped || first.Seq >= second.Seq {
 		t.Errorf("the reset ended %+v, the stop %+v", first, second)
 	}
 }
 
 // rigidHost is a host that refuses to change running guests.
-type rigidHost struct{ *mock.Host }
+type noLiveEditHost struct{ *mock.Host }
 
-func (h rigidHost) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
+func (h noLiveEditHost) ApplyVM(ctx context.Context, in hypervisor.ApplyWork) error {
 	err := h.Host.ApplyVM(ctx, in)
 	if status, _, look := h.VM(ctx, in.VM.ID); err == nil && look == nil && status.Power == fleet.Running {
 		return fleet.Errorf(fleet.Conflict, "cgroup CPU controller is not mounted")
@@ -121,34 +121,34 @@ func (h rigidHost) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 func TestRepeatedStartSucceedsWhenGuestRuns(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
-	p.running(p.join(), rigidHost{host}, host)
+	p.startAgent(p.join(), noLiveEditHost{host}, host)
 	vm := newVM("web")
-	job := p.give(wire.Work{Kind: fleet.VMStart, VM: vm, Epoch: 1})
-	if f := p.result(job); f.Outcome != wire.Done || f.VM.Power != fleet.Running {
+	job := p.queueJob(wire.Work{Kind: fleet.VMStart, VM: vm, Epoch: 1})
+	if f := p.waitResult(job); f.Outcome != wire.Done || f.VM.Power != fleet.Running {
 		t.Fatalf("the start ended %+v", f)
 	}
-	p.idle()
-	p.set(func() { p.finishes = nil })
-	p.give(wire.Work{ID: job, Kind: fleet.VMStart, VM: vm, Epoch: 2})
-	if f := p.result(job); f.Outcome != wire.Done || f.Error != "" || f.VM.Power != fleet.Running || f.VM.Error != "" {
+	p.waitIdle()
+	p.update(func() { p.finishes = nil })
+	p.queueJob(wire.Work{ID: job, Kind: fleet.VMStart, VM: vm, Epoch: 2})
+	if f := p.waitResult(job); f.Outcome != wire.Done || f.Error != "" || f.VM.Power != fleet.Running || f.VM.Error != "" {
 		t.Errorf("the start given again ended %+v", f)
 	}
 	vm.Generation++ // a start does not hide a failed edit of a later generation
-	if f := p.result(p.give(wire.Work{Kind: fleet.VMApply, VM: vm, Epoch: 3})); f.Outcome != wire.Failed {
+	if f := p.waitResult(p.queueJob(wire.Work{Kind: fleet.VMApply, VM: vm, Epoch: 3})); f.Outcome != wire.Failed {
 		t.Errorf("the edit ended %+v", f)
 	}
 }
 
 func TestLostJobSendsNoResult(t *testing.T) {
 	t.Parallel()
-	p, _ := atWork(t)
+	p, _ := newPortalWithAgent(t)
 	vm := newVM(mock.NoShutdown)
-	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
-	job := p.give(wire.Work{Kind: fleet.VMShutdown, VM: vm, Epoch: 2})
-	p.wait("the wait for the guest", func() bool { return len(p.notes) > 0 })
-	p.set(func() { p.lost = []fleet.JobID{job} })
+	p.runJob(wire.Work{Kind: fleet.VMStart, VM: vm})
+	job := p.queueJob(wire.Work{Kind: fleet.VMShutdown, VM: vm, Epoch: 2})
+	p.waitUntil("the wait for the guest", func() bool { return len(p.notes) > 0 })
+	p.update(func() { p.lostJobs = []fleet.JobID{job} })
 	// The next job of the VM starts at once, and the lost job sends no result.
-	p.do(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3})
+	p.runJob(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, f := range p.finishes {
@@ -160,12 +160,12 @@ func TestLostJobSendsNoResult(t *testing.T) {
 
 func TestForceOffDoesNotWaitForShutdown(t *testing.T) {
 	t.Parallel()
-	p, _ := atWork(t)
+	p, _ := newPortalWithAgent(t)
 	vm := newVM(mock.NoShutdown)
-	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
-	p.give(wire.Work{Kind: fleet.VMShutdown, VM: vm, Epoch: 2})
-	p.wait("the wait for the guest", func() bool { return len(p.notes) > 0 })
-	if stop := p.do(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3}); stop.VM.Power != fleet.Stopped {
+	p.runJob(wire.Work{Kind: fleet.VMStart, VM: vm})
+	p.queueJob(wire.Work{Kind: fleet.VMShutdown, VM: vm, Epoch: 2})
+	p.waitUntil("the wait for the guest", func() bool { return len(p.notes) > 0 })
+	if stop := p.runJob(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3}); stop.VM.Power != fleet.Stopped {
 		t.Errorf("the stop ended %+v", stop)
 	}
 }
@@ -173,37 +173,37 @@ func TestForceOffDoesNotWaitForShutdown(t *testing.T) {
 func TestConsoleJobNeitherWaitsNorRaisesEpoch(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newPausableHost()
-	p.running(p.join(), host, host.Host)
+	p.startAgent(p.join(), host, host.Host)
 	vm := newVM("web")
-	p.do(wire.Work{Kind: fleet.VMStart, VM: vm, Epoch: 1})
-	reset := p.give(wire.Work{Kind: fleet.VMReset, VM: vm, Epoch: 2})
+	p.runJob(wire.Work{Kind: fleet.VMStart, VM: vm, Epoch: 1})
+	reset := p.queueJob(wire.Work{Kind: fleet.VMReset, VM: vm, Epoch: 2})
 	<-host.entered
 	// The console job arrives while the reset runs.
-	p.do(wire.Work{Kind: fleet.ConsoleOpen, VM: vm, Epoch: 9, Args: fleet.JobArgs{Console: "c-1"}})
+	p.runJob(wire.Work{Kind: fleet.ConsoleOpen, VM: vm, Epoch: 9, Args: fleet.JobArgs{Console: "c-1"}})
 	close(host.release)
-	p.result(reset)
-	p.do(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3}) // an epoch lower than the console job's
+	p.waitResult(reset)
+	p.runJob(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3}) // an epoch lower than the console job's
 }
 
 func TestPanicFailsJobWithLogReference(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newPausableHost()
-	p.running(p.join(), host, host.Host)
+	p.startAgent(p.join(), host, host.Host)
 	vm := newVM("web")
-	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
-	f := p.do(wire.Work{Kind: fleet.VMPause, VM: vm, Epoch: 2})
+	p.runJob(wire.Work{Kind: fleet.VMStart, VM: vm})
+	f := p.runJob(wire.Work{Kind: fleet.VMPause, VM: vm, Epoch: 2})
 	if f.Outcome != wire.Failed || !strings.Contains(f.Error, "reference") || strings.Contains(f.Error, "rug") {
 		t.Errorf("the job ended %+v", f)
 	}
-	if f := p.do(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3}); f.Outcome != wire.Done {
+	if f := p.runJob(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3}); f.Outcome != wire.Done {
 		t.Errorf("the next job ended %+v", f)
 	}
 }
 
 func TestUnknownJobKindIsRefused(t *testing.T) {
 	t.Parallel()
-	p, _ := atWork(t)
-	if f := p.do(wire.Work{Kind: "vm.teleport", VM: newVM("web")}); f.Outcome != wire.Failed || !strings.Contains(f.Error, "upgrade") {
+	p, _ := newPortalWithAgent(t)
+	if f := p.runJob(wire.Work{Kind: "vm.teleport", VM: newVM("web")}); f.Outcome != wire.Failed || !strings.Contains(f.Error, "upgrade") {
 		t.Errorf("the job ended %+v", f)
 	}
 }
@@ -214,20 +214,20 @@ func TestKilledAgentReportsSingleShotJobAsUnknown(t *testing.T) {
 	p := newPortal(t)
 	dir := p.join()
 	vm := newVM("web")
-	child := startChild(t, dir)
-	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
-	job := p.give(wire.Work{Kind: fleet.VMReset, VM: vm, Epoch: 5})
-	child.says(t, "reset "+string(vm.ID))
+	child := startAgentProcess(t, dir)
+	p.runJob(wire.Work{Kind: fleet.VMStart, VM: vm})
+	job := p.queueJob(wire.Work{Kind: fleet.VMReset, VM: vm, Epoch: 5})
+	child.waitForLine(t, "reset "+string(vm.ID))
 	child.kill(t)
 
-	child = startChild(t, dir)
-	if f := p.result(job); f.Outcome != wire.Unknown || f.Epoch != 5 || f.Error == "" {
+	child = startAgentProcess(t, dir)
+	if f := p.waitResult(job); f.Outcome != wire.Unknown || f.Epoch != 5 || f.Error == "" {
 		t.Errorf("after the kill, the job ended %+v", f)
 	}
-	p.idle()
-	p.set(func() { p.finishes = nil })
-	p.give(wire.Work{ID: job, Kind: fleet.VMReset, VM: vm, Epoch: 6})
-	if f := p.result(job); f.Outcome != wire.Unknown || f.Epoch != 6 {
+	p.waitIdle()
+	p.update(func() { p.finishes = nil })
+	p.queueJob(wire.Work{ID: job, Kind: fleet.VMReset, VM: vm, Epoch: 6})
+	if f := p.waitResult(job); f.Outcome != wire.Unknown || f.Epoch != 6 {
 		t.Errorf("given again, the job ended %+v", f)
 	}
 	child.kill(t)
@@ -244,12 +244,12 @@ type agentProcess struct {
 	out *bufio.Scanner
 }
 
-const childDir = "QUANTIX_TEST_AGENT_DIR"
+const agentDirEnv = "QUANTIX_TEST_AGENT_DIR"
 
-func startChild(t *testing.T, dir string) *agentProcess {
+func startAgentProcess(t *testing.T, dir string) *agentProcess {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestAgentProcess$")
-	cmd.Env = append(os.Environ(), childDir+"="+dir)
+	cmd.Env = append(os.Environ(), agentDirEnv+"="+dir)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +264,7 @@ func startChild(t *testing.T, dir string) *agentProcess {
 	return &agentProcess{cmd, bufio.NewScanner(out)}
 }
 
-func (c *agentProcess) says(t *testing.T, want string) {
+func (c *agentProcess) waitForLine(t *testing.T, want string) {
 	t.Helper()
 	for c.out.Scan() {
 		if c.out.Text() == want {
@@ -283,7 +283,7 @@ func (c *agentProcess) kill(t *testing.T) {
 
 // TestAgentProcess is the agent process of TestKilledAgentReportsSingleShotJobAsUnknown; on its own it does nothing.
 func TestAgentProcess(t *testing.T) {
-	dir := os.Getenv(childDir)
+	dir := os.Getenv(agentDirEnv)
 	if dir == "" {
 		return
 	}

@@ -29,7 +29,7 @@ func Join(ctx context.Context, o JoinOptions) (name string, err error) {
 	}
 	defer id.Close()
 	// An unreadable identity, for example a half-replaced one after a crash, counts as missing: joining repairs it.
-	_ = id.read()
+	_ = id.readFiles()
 	before := id.HostID()
 	if id.key, err = newKey(); err != nil {
 		return "", fmt.Errorf("make the host's key: %w", err)
@@ -46,14 +46,14 @@ func Join(ctx context.Context, o JoinOptions) (name string, err error) {
 	case err != nil:
 		return "", fmt.Errorf("join %s: %w", o.Portal, err)
 	}
-	if err := id.keepKey(); err != nil {
+	if err := id.saveKey(); err != nil {
 		return "", fmt.Errorf("save the host's key: %w", err)
 	}
-	return answer.Name, id.replace(savedIdentity{Portal: o.Portal, HostID: answer.HostID, Certificate: answer.Certificate})
+	return answer.Name, id.replaceCertificate(savedIdentity{Portal: o.Portal, HostID: answer.HostID, Certificate: answer.Certificate})
 }
 
 // Joined reports whether the data directory holds an identity.
-func Joined(dir string) bool {
+func HasJoined(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, identityFile))
 	return err == nil
 }

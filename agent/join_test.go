@@ -50,7 +50,7 @@ func TestJoinStoresPrivateKeyReadableByOwnerOnly(t *testing.T) {
 	if _, err := agent.Join(t.Context(), again); err == nil || !strings.Contains(err.Error(), "The test refuses this.") {
 		t.Errorf("joining with another token: %v", err)
 	}
-	if agent.Joined(again.DataDir) {
+	if agent.HasJoined(again.DataDir) {
 		t.Error("a refused join left an identity")
 	}
 }

@@ -24,7 +24,7 @@ type journal struct {
 	mu    sync.Mutex
 	file  *os.File
 	size  int64
-	all   map[fleet.JobID]*journalEntry
+	entries   map[fleet.JobID]*journalEntry
 	order []fleet.JobID
 }
 
@@ -42,11 +42,11 @@ type journalEntry struct {
 
 const (
 	journalLimit = 256 << 10
-	journalKeep  = 256 // delivered entries kept by a compaction
+	maxDeliveredEntries  = 256 // delivered entries kept by a compaction
 )
 
 func openJournal(path string) (*journal, error) {
-	j := &journal{path: path, limit: journalLimit, all: map[fleet.JobID]*journalEntry{}}
+	j := &journal{path: path, limit: journalLimit, entries: map[fleet.JobID]*journalEntry{}}
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -67,19 +67,19 @@ func openJournal(path string) (*journal, error) {
 }
 
 func (j *journal) addEntry(e journalEntry) {
-	if _, ok := j.all[e.ID]; !ok {
+	if _, ok := j.entries[e.ID]; !ok {
 		j.order = append(j.order, e.ID)
 	}
-	j.all[e.ID] = &e
+	j.entries[e.ID] = &e
 }
 
 // begin records that the job is about to act. durable: the entry must survive a power loss.
-func (j *journal) begin(w wire.Work, epoch int64, durable bool) error {
+func (j *journal) recordBegin(w wire.Work, epoch int64, durable bool) error {
 	return j.write(journalEntry{ID: w.ID, Kind: w.Kind, Subject: w.Subject, Epoch: epoch, Generation: w.Generation}, durable)
 }
 
 // end records the job's outcome.
-func (j *journal) end(id fleet.JobID, outcome wire.Outcome, errText string, durable bool) error {
+func (j *journal) recordOutcome(id fleet.JobID, outcome wire.Outcome, errText string, durable bool) error {
 	e, ok := j.lookup(id)
 	if !ok {
 		return fmt.Errorf("job %s is not in the journal", id)
@@ -90,7 +90,7 @@ func (j *journal) end(id fleet.JobID, outcome wire.Outcome, errText string, dura
 
 // delivered records that the portal has the outcome. If a power loss removes the line, the outcome is only delivered
 // again.
-func (j *journal) delivered(id fleet.JobID) error {
+func (j *journal) recordDelivered(id fleet.JobID) error {
 	e, ok := j.lookup(id)
 	if !ok {
 		return nil
@@ -102,7 +102,7 @@ func (j *journal) delivered(id fleet.JobID) error {
 func (j *journal) lookup(id fleet.JobID) (journalEntry, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if e, ok := j.all[id]; ok {
+	if e, ok := j.entries[id]; ok {
 		return *e, true
 	}
 	return journalEntry{}, false
@@ -114,7 +114,7 @@ func (j *journal) openEntries() []journalEntry {
 	defer j.mu.Unlock()
 	var out []journalEntry
 	for _, id := range j.order {
-		if e := j.all[id]; !e.Delivered {
+		if e := j.entries[id]; !e.Delivered {
 			out = append(out, *e)
 		}
 	}
@@ -150,17 +150,17 @@ func (j *journal) write(e journalEntry, durable bool) error {
 func (j *journal) compact() error {
 	var keep []fleet.JobID
 	var buf bytes.Buffer
-	spare := -journalKeep
+	spare := -maxDeliveredEntries
 	for _, id := range j.order {
-		if j.all[id].Delivered {
+		if j.entries[id].Delivered {
 			spare++
 		}
 	}
 	for _, id := range j.order {
-		e := j.all[id]
+		e := j.entries[id]
 		if e.Delivered && spare > 0 {
 			spare--
-			delete(j.all, id)
+			delete(j.entries, id)
 			continue
 		}
 		line, err := json.Marshal(e)

@@ -14,11 +14,11 @@ import (
 	"quantix/internal/wire"
 )
 
-func reset(id string) wire.Work {
+func resetJob(id string) wire.Work {
 	return wire.Work{ID: fleet.JobID(id), Kind: fleet.VMReset, Subject: "vm:1", Generation: 4}
 }
 
-func openTest(t *testing.T, path string) *journal {
+func openTestJournal(t *testing.T, path string) *journal {
 	t.Helper()
 	j, err := openJournal(path)
 	if err != nil {
@@ -38,25 +38,25 @@ func must(t *testing.T, err error) {
 func TestJournalSurvivesTruncation(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "j")
-	j := openTest(t, path)
-	must(t, j.begin(reset("a"), 7, true))
-	must(t, j.end("a", wire.Failed, "words", true))
-	must(t, j.begin(reset("b"), 8, true))
+	j := openTestJournal(t, path)
+	must(t, j.recordBegin(resetJob("a"), 7, true))
+	must(t, j.recordOutcome("a", wire.Failed, "words", true))
+	must(t, j.recordBegin(resetJob("b"), 8, true))
 	whole, err := os.ReadFile(path)
 	must(t, err)
 	for cut := range len(whole) + 1 {
 		torn := filepath.Join(t.TempDir(), "torn")
 		must(t, os.WriteFile(torn, whole[:cut], 0o600))
-		again := openTest(t, torn)
+		again := openTestJournal(t, torn)
 		if e, ok := again.lookup("a"); ok && (e.Epoch != 7 || e.Generation != 4 || e.Outcome != "" && e.Error != "words") {
 			t.Fatalf("cut at %d: %+v", cut, e)
 		}
-		must(t, again.begin(reset("c"), 9, true))
-		if e, ok := openTest(t, torn).lookup("c"); !ok || e.Epoch != 9 {
+		must(t, again.recordBegin(resetJob("c"), 9, true))
+		if e, ok := openTestJournal(t, torn).lookup("c"); !ok || e.Epoch != 9 {
 			t.Fatalf("cut at %d: the entry written after the cut is lost", cut)
 		}
 	}
-	if open := openTest(t, path).openEntries(); len(open) != 2 || open[0].Outcome != wire.Failed || open[1].Outcome != "" {
+	if open := openTestJournal(t, path).openEntries(); len(open) != 2 || open[0].Outcome != wire.Failed || open[1].Outcome != "" {
 		t.Errorf("open entries are %+v", open)
 	}
 }
@@ -64,20 +64,20 @@ func TestJournalSurvivesTruncation(t *testing.T) {
 func TestJournalCompactionKeepsOpenEntries(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "j")
-	j := openTest(t, path)
-	must(t, j.begin(reset("open"), 1, true))
+	j := openTestJournal(t, path)
+	must(t, j.recordBegin(resetJob("open"), 1, true))
 	for n := range 5000 {
 		id := fleet.JobID(fmt.Sprint("job-", n))
-		must(t, j.begin(reset(string(id)), 2, false))
-		must(t, j.end(id, wire.Done, strings.Repeat("x", 100), false))
-		must(t, j.delivered(id))
+		must(t, j.recordBegin(resetJob(string(id)), 2, false))
+		must(t, j.recordOutcome(id, wire.Done, strings.Repeat("x", 100), false))
+		must(t, j.recordDelivered(id))
 	}
 	info, err := os.Stat(path)
 	must(t, err)
 	if info.Size() > 2*journalLimit {
 		t.Errorf("the journal has %d bytes", info.Size())
 	}
-	again := openTest(t, path)
+	again := openTestJournal(t, path)
 	if _, ok := again.lookup("open"); !ok {
 		t.Error("an open entry was dropped")
 	}
@@ -152,12 +152,12 @@ func TestAgentStateFileIsWrittenOnlyOnChange(t *testing.T) {
 	if s.VMs[0].Generation != 2 || s.VMs[0].Status.Error != "" {
 		t.Errorf("the report is %+v", s.VMs[0])
 	}
-	must(t, m.prune(wire.State{}, map[fleet.Subject]bool{"vm:1": true}, time.Now()))
-	must(t, m.prune(wire.State{}, nil, time.Now().Add(-time.Minute))) // the read began before the job
+	must(t, m.removeOldEntries(wire.State{}, map[fleet.Subject]bool{"vm:1": true}, time.Now()))
+	must(t, m.removeOldEntries(wire.State{}, nil, time.Now().Add(-time.Minute))) // the read began before the job
 	if len(m.data.VMs) != 1 {
 		t.Errorf("the state file has %+v", m.data)
 	}
-	must(t, m.prune(wire.State{}, nil, time.Now()))
+	must(t, m.removeOldEntries(wire.State{}, nil, time.Now()))
 	again, err := openStateFile(path)
 	must(t, err)
 	if len(again.data.VMs) != 0 {

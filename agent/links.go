@@ -18,7 +18,7 @@ type Links interface {
 	// Release removes the devices after the hypervisor has released the network.
 	Release(ctx context.Context, job string, n fleet.Network) error
 	// Look adds the state of the host's devices to a network's status.
-	Look(n fleet.Network, st *fleet.NetworkStatus)
+	AddStatus(n fleet.Network, st *fleet.NetworkStatus)
 	// Restore recreates the devices that existed before the host's boot.
 	Restore(ctx context.Context) error
 }
@@ -28,24 +28,24 @@ type noLinks struct{}
 
 func (noLinks) Apply(context.Context, string, fleet.Network) error   { return nil }
 func (noLinks) Release(context.Context, string, fleet.Network) error { return nil }
-func (noLinks) Look(fleet.Network, *fleet.NetworkStatus)             {}
+func (noLinks) AddStatus(fleet.Network, *fleet.NetworkStatus)             {}
 func (noLinks) Restore(context.Context) error                        { return nil }
 
 // applyNetwork creates the devices first, because the hypervisor's network uses them.
 func applyNetwork(ctx context.Context, a *Agent, j *job) error {
-	if err := checkNetwork(j.Network); err != nil {
+	if err := validateNetwork(j.Network); err != nil {
 		return err
 	}
 	if err := a.links.Apply(ctx, string(j.ID), *j.Network); err != nil {
 		return err
 	}
-	a.devicesChanged(*j.Network)
+	a.refreshNetworkDevices(*j.Network)
 	return a.hypervisor.ApplyNetwork(ctx, *j.Network)
 }
 
 // releaseNetwork removes the hypervisor's network first, which fails while a VM uses it, and then the devices.
 func releaseNetwork(ctx context.Context, a *Agent, j *job) error {
-	if err := checkNetwork(j.Network); err != nil {
+	if err := validateNetwork(j.Network); err != nil {
 		return err
 	}
 	if err := a.hypervisor.ReleaseNetwork(ctx, *j.Network); err != nil {
@@ -54,12 +54,12 @@ func releaseNetwork(ctx context.Context, a *Agent, j *job) error {
 	if err := a.links.Release(ctx, string(j.ID), *j.Network); err != nil {
 		return err
 	}
-	a.devicesChanged(*j.Network)
+	a.refreshNetworkDevices(*j.Network)
 	return nil
 }
 
 // devicesChanged triggers a new read of the hardware, so that the next report contains the changed devices.
-func (a *Agent) devicesChanged(n fleet.Network) {
+func (a *Agent) refreshNetworkDevices(n fleet.Network) {
 	if n.Spec.Mode.Info().CreatesDevices {
 		a.inventory.refresh()
 	}
@@ -73,7 +73,7 @@ func (a *Agent) addLinkStatus(s *wire.State, assigned []fleet.Network) {
 				continue
 			}
 			st := &s.Networks[i].Status
-			a.links.Look(n, st)
+			a.links.AddStatus(n, st)
 			if st.NICs != nil && st.Error == "" && st.Active {
 				st.Error = st.NICs.ShortageWarning(*n.Spec, countNICsOnDevice(s, n, assigned))
 			}
@@ -109,7 +109,7 @@ func countNICsOnDevice(s *wire.State, n fleet.Network, assigned []fleet.Network)
 // restoreLinks recreates the devices that existed before the host's boot. It runs at the agent's start, without the
 // portal, and retries, because a physical device may appear late.
 func (a *Agent) restoreLinks(ctx context.Context) {
-	wait := newBackoff(a.times.retry, a.times.retryMax)
+	wait := newBackoff(a.timing.retry, a.timing.retryMax)
 	for {
 		err := a.links.Restore(ctx)
 		if err == nil {
@@ -125,7 +125,7 @@ func (a *Agent) restoreLinks(ctx context.Context) {
 }
 
 // checkNetwork validates a network from the portal, because its values are written into definitions and file names.
-func checkNetwork(n *fleet.Network) error {
+func validateNetwork(n *fleet.Network) error {
 	if n == nil || n.Spec == nil || !fleet.IsID(string(n.ID)) {
 		return fmt.Errorf("the portal sent this job without its network")
 	}

@@ -15,36 +15,36 @@ import (
 )
 
 // wiredHost is a simulated host that records the calls of its Links.
-type wiredHost struct {
+type linkRecordingHost struct {
 	*mock.Host
 	mu   sync.Mutex
-	done []string
-	fail error
+	calls []string
+	callError error
 }
 
-func (h *wiredHost) note(what string) error {
+func (h *linkRecordingHost) recordCall(what string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.done = append(h.done, what)
-	return h.fail
+	h.calls = append(h.calls, what)
+	return h.callError
 }
 
-func (h *wiredHost) Apply(_ context.Context, order string, n fleet.Network) error {
-	return h.note("devices of " + n.Name + " by " + order)
+func (h *linkRecordingHost) Apply(_ context.Context, order string, n fleet.Network) error {
+	return h.recordCall("devices of " + n.Name + " by " + order)
 }
 
-func (h *wiredHost) Release(_ context.Context, order string, n fleet.Network) error {
-	return h.note("no devices of " + n.Name + " by " + order)
+func (h *linkRecordingHost) Release(_ context.Context, order string, n fleet.Network) error {
+	return h.recordCall("no devices of " + n.Name + " by " + order)
 }
-func (h *wiredHost) Look(_ fleet.Network, st *fleet.NetworkStatus) { st.Uplink = "eth7" }
-func (h *wiredHost) Restore(context.Context) error                 { return h.note("restored") }
+func (h *linkRecordingHost) AddStatus(_ fleet.Network, st *fleet.NetworkStatus) { st.Uplink = "eth7" }
+func (h *linkRecordingHost) Restore(context.Context) error                 { return h.recordCall("restored") }
 
-func (h *wiredHost) ApplyNetwork(ctx context.Context, n fleet.Network) error {
-	return errors.Join(h.note("network "+n.Name), h.Host.ApplyNetwork(ctx, n))
+func (h *linkRecordingHost) ApplyNetwork(ctx context.Context, n fleet.Network) error {
+	return errors.Join(h.recordCall("network "+n.Name), h.Host.ApplyNetwork(ctx, n))
 }
 
-func (h *wiredHost) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
-	return errors.Join(h.note("no network "+n.Name), h.Host.ReleaseNetwork(ctx, n))
+func (h *linkRecordingHost) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
+	return errors.Join(h.recordCall("no network "+n.Name), h.Host.ReleaseNetwork(ctx, n))
 }
 
 // Devices are created before the hypervisor's network and removed after it. Existing devices are restored first, and a
@@ -52,34 +52,34 @@ func (h *wiredHost) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 // device's error.
 func TestNetworkDevicesAreCreatedBeforeLibvirtNetwork(t *testing.T) {
 	t.Parallel()
-	p, host := newPortal(t), &wiredHost{Host: mock.New(mock.Options{Name: "host-1"})}
+	p, host := newPortal(t), &linkRecordingHost{Host: mock.New(mock.Options{Name: "host-1"})}
 	id, err := agent.OpenIdentity(p.join())
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, run := newRun(t, id, host, host)
 	stop := p.waitHello(id, run)
-	wire1 := newNetwork("wire")
+	wire1 := natNetwork("wire")
 	wire1.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: "eth7"}
 	p.networks = []fleet.Network{wire1}
-	apply := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &wire1, Generation: 1})
+	apply := p.runJob(wire.Work{Kind: fleet.NetworkApply, Network: &wire1, Generation: 1})
 	if apply.Outcome != wire.Done || apply.Network == nil || apply.Network.Uplink != "eth7" {
 		t.Errorf("apply ended %+v %+v", apply.Finish, apply.Network)
 	}
 	p.waitForStatus(wire1, "the network with its device", func(s fleet.NetworkStatus) bool { return s.Active && s.Uplink == "eth7" })
-	if f := p.do(wire.Work{Kind: fleet.NetworkRelease, Network: &wire1, Generation: 2, Epoch: 2}); f.Outcome != wire.Done {
+	if f := p.runJob(wire.Work{Kind: fleet.NetworkRelease, Network: &wire1, Generation: 2, Epoch: 2}); f.Outcome != wire.Done {
 		t.Errorf("release ended %+v", f.Finish)
 	}
 	host.mu.Lock()
-	host.fail = errors.New("the change was undone")
+	host.callError = errors.New("the change was undone")
 	host.mu.Unlock()
-	other := newNetwork("other")
-	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &other, Generation: 1}); f.Outcome != wire.Failed || !strings.Contains(f.Error, "the change was undone") {
+	other := natNetwork("other")
+	if f := p.runJob(wire.Work{Kind: fleet.NetworkApply, Network: &other, Generation: 1}); f.Outcome != wire.Failed || !strings.Contains(f.Error, "the change was undone") {
 		t.Errorf("a failure of the devices ended %+v", f.Finish)
 	}
 	stop()
 	var done []string
-	for _, d := range host.done {
+	for _, d := range host.calls {
 		d, _, _ = strings.Cut(d, " by ")
 		done = append(done, d)
 	}

@@ -67,7 +67,7 @@ func (m *Metrics) Handler() http.Handler {
 
 func (m *Metrics) job(kind fleet.JobKind, outcome wire.Outcome, took time.Duration) {
 	name := string(kind)
-	if !kind.Known() {
+	if !kind.IsKnown() {
 		name = "unknown" // unknown kinds from a portal must not create unbounded labels
 	}
 	m.jobs.WithLabelValues(name, string(outcome)).Inc()

@@ -12,7 +12,7 @@ import (
 )
 
 // undoTime is reserved at the end of a move's time limit to undo an unfinished move.
-const undoTime = 2 * time.Minute
+const moveUndoTime = 2 * time.Minute
 
 // moveDisk runs a disk migration. To stop the copy it asks the hypervisor: a copy in QEMU would outlive a cancelled
 // context.
@@ -22,30 +22,30 @@ func moveDisk(ctx context.Context, a *Agent, j *job) error {
 	}
 	stop := newStopper()
 	defer j.whenStopped(stop.stop)()
-	stalled := time.AfterFunc(a.times.stallLimit, func() { stop.stop(errStalled) })
+	stalled := time.AfterFunc(a.timing.stallLimit, func() { stop.stop(errNoProgress) })
 	defer stalled.Stop()
-	late := time.AfterFunc(j.Kind.Info().Limit-undoTime, func() { stop.stop(errOverdue) })
+	late := time.AfterFunc(j.Kind.Info().Limit-moveUndoTime, func() { stop.stop(errCallTimedOut) })
 	defer late.Stop()
-	err := a.hypervisor.MoveDisk(ctx, hypervisor.MoveDisk{
-		VM: *j.VM, Pools: j.Pools, Order: *j.Args.Move, RecordedFile: a.state.volumeFile(j.ID), Stop: stop.done,
+	err := a.hypervisor.MoveDisk(ctx, hypervisor.MoveDiskWork{
+		VM: *j.VM, Pools: j.Pools, Params: *j.Args.Move, RecordedFile: a.state.createdVolumeFile(j.ID), Stop: stop.done,
 		RecordFile: func(file string) error {
-			if err := a.state.noteVolume(j.ID, file); err != nil {
+			if err := a.state.recordCreatedVolume(j.ID, file); err != nil {
 				return fmt.Errorf("nothing was copied, because the agent cannot record the new file: %w", err)
 			}
 			return nil
 		},
 		RecordDisk: func(ref fleet.Volref) error {
-			if err := a.state.noteDisk(*j.VM, ref); err != nil {
+			if err := a.state.recordCreatedDisk(*j.VM, ref); err != nil {
 				return fmt.Errorf("the disk was copied, but the agent cannot record the copy: %w", err)
 			}
 			return nil
 		},
 		Progress: func(percent int, note string) {
-			stalled.Reset(a.times.stallLimit)
+			stalled.Reset(a.timing.stallLimit)
 			j.notifier.notify(percent, note)
 		},
 	})
-	if errors.Is(err, hypervisor.ErrStopped) {
+	if errors.Is(err, hypervisor.ErrCancelled) {
 		return stop.firstCause()
 	}
 	return err
@@ -53,9 +53,9 @@ func moveDisk(ctx context.Context, a *Agent, j *job) error {
 
 // recordMoved records a successful disk migration only. A failed one leaves the VM unchanged, so its error is not
 // recorded.
-func recordMoved(a *Agent, j *job, out *wire.Finish) error {
+func recordDiskMove(a *Agent, j *job, out *wire.Finish) error {
 	if j.VM == nil || out.Outcome != wire.Done || j.Args.Move == nil {
 		return nil
 	}
-	return a.state.noteDisk(*j.VM, j.Args.Move.To)
+	return a.state.recordCreatedDisk(*j.VM, j.Args.Move.To)
 }

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func newNetwork(name string) fleet.Network {
+func natNetwork(name string) fleet.Network {
 	return fleet.Network{
 		ID: fleet.NewID[fleet.NetworkID](), Name: name, Kind: fleet.NetworkLibvirt, Generation: 1,
 		Spec: &fleet.NetworkSpec{Mode: fleet.NetworkNAT, DNS: true, IPv4: &fleet.Subnet{Gateway: "10.5.0.1/24"}},
@@ -21,7 +21,7 @@ func newNetwork(name string) fleet.Network {
 // waitForStatus waits until the host reports a matching status of the network.
 func (p *portal) waitForStatus(n fleet.Network, what string, ok func(fleet.NetworkStatus) bool) {
 	p.t.Helper()
-	p.nextState(what, func(s wire.State) bool {
+	p.waitNextState(what, func(s wire.State) bool {
 		for _, r := range s.Networks {
 			if r.ID == n.ID {
 				return ok(r.Status)
@@ -37,11 +37,11 @@ func TestNetworkStoppedOnHostIsReported(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &rebooted{Host: mock.New(mock.Options{Name: "host-1"}), boot: "boot-1"}
 	dir := p.join()
-	lan := newNetwork("lan")
+	lan := natNetwork("lan")
 	p.networks = []fleet.Network{lan}
-	_, stop := p.runningOn(dir, host)
-	p.waitForStatus(lan, "a network that was never there", func(s fleet.NetworkStatus) bool { return s.Error == hypervisor.NetworkMissing && !s.StoppedOutside })
-	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &lan, Generation: 1}); f.Outcome != wire.Done || f.Network == nil || !f.Network.Active || f.Generation != 1 {
+	_, stop := p.startAgentOnRebootedHost(dir, host)
+	p.waitForStatus(lan, "a network that was never there", func(s fleet.NetworkStatus) bool { return s.Error == hypervisor.NetworkMissingText && !s.StoppedOutside })
+	if f := p.runJob(wire.Work{Kind: fleet.NetworkApply, Network: &lan, Generation: 1}); f.Outcome != wire.Done || f.Network == nil || !f.Network.Active || f.Generation != 1 {
 		t.Fatalf("apply ended %+v %+v", f.Finish, f.Network)
 	}
 	p.waitForStatus(lan, "the network", func(s fleet.NetworkStatus) bool { return s.Active && s.Error == "" })
@@ -49,22 +49,22 @@ func TestNetworkStoppedOnHostIsReported(t *testing.T) {
 	stopped := func(s fleet.NetworkStatus) bool { return !s.Active && s.StoppedOutside && s.Error == "" }
 	p.waitForStatus(lan, "the stop", stopped)
 	stop()
-	_, stop = p.runningOn(dir, host)
+	_, stop = p.startAgentOnRebootedHost(dir, host)
 	p.waitForStatus(lan, "the stop, by the next agent", stopped)
 	host.UndefineNetwork("lan")
 	p.waitForStatus(lan, "the removal", func(s fleet.NetworkStatus) bool {
-		return !s.Active && s.StoppedOutside && s.Error == hypervisor.NetworkRemoved
+		return !s.Active && s.StoppedOutside && s.Error == hypervisor.NetworkRemovedText
 	})
-	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &lan, Generation: 1, Epoch: 2}); f.Outcome != wire.Done {
+	if f := p.runJob(wire.Work{Kind: fleet.NetworkApply, Network: &lan, Generation: 1, Epoch: 2}); f.Outcome != wire.Done {
 		t.Fatalf("the second apply ended %+v", f.Finish)
 	}
 	p.waitForStatus(lan, "the network again", func(s fleet.NetworkStatus) bool { return s.Active && !s.StoppedOutside })
 	stop()
 	host.boot = "boot-2"
 	host.StopNetwork("lan")
-	_, stop = p.runningOn(dir, host)
+	_, stop = p.startAgentOnRebootedHost(dir, host)
 	p.waitForStatus(lan, "what the boot did not start", func(s fleet.NetworkStatus) bool { return !s.Active && !s.StoppedOutside })
-	if f := p.do(wire.Work{Kind: fleet.NetworkRelease, Network: &lan, Generation: 1, Epoch: 3}); f.Outcome != wire.Done || f.Network != nil {
+	if f := p.runJob(wire.Work{Kind: fleet.NetworkRelease, Network: &lan, Generation: 1, Epoch: 3}); f.Outcome != wire.Done || f.Network != nil {
 		t.Errorf("release ended %+v %+v", f.Finish, f.Network)
 	}
 	stop()
@@ -75,24 +75,24 @@ func TestNetworkFailureIsReported(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	dir := p.join()
-	bad := newNetwork(mock.NoDNSMasq)
+	bad := natNetwork(mock.NoDNSMasq)
 	p.networks = []fleet.Network{bad}
-	_, stop := p.running(dir, host, host)
-	f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &bad, Generation: 1})
+	_, stop := p.startAgent(dir, host, host)
+	f := p.runJob(wire.Work{Kind: fleet.NetworkApply, Network: &bad, Generation: 1})
 	if f.Outcome != wire.Failed || f.Retry || !strings.Contains(f.Error, "dnsmasq") || f.Network == nil || f.Network.Error != f.Error {
 		t.Fatalf("apply ended %+v %+v", f.Finish, f.Network)
 	}
 	says := func(s fleet.NetworkStatus) bool { return !s.Active && s.Error == f.Error }
 	p.waitForStatus(bad, "the failure", says)
 	stop()
-	p.running(dir, host, host)
+	p.startAgent(dir, host, host)
 	p.waitForStatus(bad, "the failure after the restart", says)
 }
 
 // Invalid networks are refused before the hypervisor is called.
 func TestAgentValidatesNetworks(t *testing.T) {
 	t.Parallel()
-	p, _ := atWork(t)
+	p, _ := newPortalWithAgent(t)
 	for what, change := range map[string]func(*fleet.Network){
 		"no spec":          func(n *fleet.Network) { n.Spec = nil },
 		"no id":            func(n *fleet.Network) { n.ID = "../lan" },
@@ -101,28 +101,28 @@ func TestAgentValidatesNetworks(t *testing.T) {
 		"a system device":  func(n *fleet.Network) { n.Spec.Bridge = "eth0" },
 		"markup":           func(n *fleet.Network) { n.Spec.Domain = "'/><x>" },
 	} {
-		n := newNetwork("lan")
+		n := natNetwork("lan")
 		change(&n)
 		for _, kind := range []fleet.JobKind{fleet.NetworkApply, fleet.NetworkRelease} {
-			if f := p.do(wire.Work{Kind: kind, Network: &n, Subject: fleet.Subject("net:" + what), Epoch: 1}); f.Outcome != wire.Failed {
+			if f := p.runJob(wire.Work{Kind: kind, Network: &n, Subject: fleet.Subject("net:" + what), Epoch: 1}); f.Outcome != wire.Failed {
 				t.Errorf("%s with %s ended %+v", kind, what, f.Finish)
 			}
 		}
 	}
-	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Subject: "net:none"}); f.Outcome != wire.Failed || !strings.Contains(f.Error, "without its network") {
+	if f := p.runJob(wire.Work{Kind: fleet.NetworkApply, Subject: "net:none"}); f.Outcome != wire.Failed || !strings.Contains(f.Error, "without its network") {
 		t.Errorf("without a network: %+v", f.Finish)
 	}
 }
 
 func TestHungNetworkDelaysNoOtherJob(t *testing.T) {
 	t.Parallel()
-	p, _ := atWork(t)
-	hung, lan := newNetwork(mock.HangStart), newNetwork("lan")
-	job := p.give(wire.Work{Kind: fleet.NetworkApply, Network: &hung})
-	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &lan}); f.Outcome != wire.Done {
+	p, _ := newPortalWithAgent(t)
+	hung, lan := natNetwork(mock.HangOnStart), natNetwork("lan")
+	job := p.queueJob(wire.Work{Kind: fleet.NetworkApply, Network: &hung})
+	if f := p.runJob(wire.Work{Kind: fleet.NetworkApply, Network: &lan}); f.Outcome != wire.Done {
 		t.Errorf("the other network ended %+v", f.Finish)
 	}
-	p.wait("heartbeats", func() bool {
+	p.waitUntil("heartbeats", func() bool {
 		n := 0
 		for _, r := range p.reports {
 			if len(r.Leases) == 1 && r.Leases[0].ID == job {
@@ -137,8 +137,8 @@ func TestHungNetworkDelaysNoOtherJob(t *testing.T) {
 func TestLostVirtualFunctionsAreReported(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
-	host.SetFunctions("eth4", 3)
-	fast, tagged, lan := newNetwork("fast"), newNetwork("tagged"), newNetwork("lan")
+	host.SetVirtualFunctions("eth4", 3)
+	fast, tagged, lan := natNetwork("fast"), natNetwork("tagged"), natNetwork("lan")
 	fast.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}
 	tagged.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4", VLAN: 7}
 	p.networks = []fleet.Network{fast, tagged, lan}
@@ -147,20 +147,20 @@ func TestLostVirtualFunctionsAreReported(t *testing.T) {
 		for k, name := range on {
 			vm.Spec.NICs = append(vm.Spec.NICs, fleet.NIC{Network: name, MAC: fmt.Sprintf("52:54:00:00:0%d:0%d", i, k)})
 		}
-		if err := host.ApplyVM(t.Context(), hypervisor.Apply{VM: vm, Progress: func(int, string) {}, RecordDisk: func(fleet.Volref) error { return nil }}); err != nil {
+		if err := host.ApplyVM(t.Context(), hypervisor.ApplyWork{VM: vm, Progress: func(int, string) {}, RecordDisk: func(fleet.Volref) error { return nil }}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.running(p.join(), host, host)
+	p.startAgent(p.join(), host, host)
 	for _, n := range []fleet.Network{fast, tagged, lan} {
-		if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &n, Generation: 1, Subject: fleet.SubjectNetwork(n.ID), Epoch: 1}); f.Outcome != wire.Done {
+		if f := p.runJob(wire.Work{Kind: fleet.NetworkApply, Network: &n, Generation: 1, Subject: fleet.SubjectNetwork(n.ID), Epoch: 1}); f.Outcome != wire.Done {
 			t.Fatalf("apply ended %+v", f.Finish)
 		}
 	}
 	// waitForBoth waits until ok accepts the status of both networks on the device, and the third network has no error.
 	waitForBoth := func(what string, ok func(fleet.NetworkStatus) bool) {
 		t.Helper()
-		p.nextState(what, func(s wire.State) bool {
+		p.waitNextState(what, func(s wire.State) bool {
 			good := 0
 			for _, r := range s.Networks {
 				if (r.ID == fast.ID || r.ID == tagged.ID) && r.Status.NICs != nil && ok(r.Status) || r.ID == lan.ID && r.Status.NICs == nil && r.Status.Error == "" {
@@ -171,12 +171,12 @@ func TestLostVirtualFunctionsAreReported(t *testing.T) {
 		})
 	}
 	waitForBoth("three for three NICs", func(s fleet.NetworkStatus) bool { return s.NICs.Total == 3 && s.Error == "" })
-	host.SetFunctions("eth4", 2)
+	host.SetVirtualFunctions("eth4", 2)
 	waitForBoth("that one is lost", func(s fleet.NetworkStatus) bool {
 		return s.NICs.Total == 2 && s.Error == "The device eth4 has 2 virtual functions, but 3 NICs of VMs on this host need one each: not all of these VMs can start."
 	})
-	host.SetFunctions("eth4", 0)
+	host.SetVirtualFunctions("eth4", 0)
 	waitForBoth("that all are", func(s fleet.NetworkStatus) bool { return strings.Contains(s.Error, "has no virtual functions") })
-	host.SetFunctions("eth4", 3)
+	host.SetVirtualFunctions("eth4", 3)
 	waitForBoth("that they are back", func(s fleet.NetworkStatus) bool { return s.Error == "" && s.NICs.Total == 3 })
 }

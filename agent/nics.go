@@ -9,7 +9,7 @@ import (
 
 // nicWatch reads the host's network devices in the background, because the kernel answers only after it has finished
 // pending changes, and no report must wait for that.
-type nicWatch struct {
+type nicReader struct {
 	read func() []fleet.HostNIC
 
 	mu      sync.Mutex
@@ -19,7 +19,7 @@ type nicWatch struct {
 
 // get reads the devices; fresh: the list is current. A read that takes longer than patience continues in the
 // background, and a later get returns its result.
-func (w *nicWatch) get(patience time.Duration) (nics []fleet.HostNIC, fresh bool) {
+func (w *nicReader) get(patience time.Duration) (nics []fleet.HostNIC, fresh bool) {
 	w.mu.Lock()
 	if w.reading == nil {
 		w.reading = make(chan struct{})
@@ -39,7 +39,7 @@ func (w *nicWatch) get(patience time.Duration) (nics []fleet.HostNIC, fresh bool
 	return w.value, fresh
 }
 
-func (w *nicWatch) readDevices(done chan struct{}) {
+func (w *nicReader) readDevices(done chan struct{}) {
 	nics := w.read()
 	w.mu.Lock()
 	w.value, w.reading = nics, nil

@@ -11,11 +11,11 @@ import (
 // slowDevices is a host whose kernel answers about its devices with a delay.
 type slowDevices struct {
 	*mock.Host
-	held chan struct{}
+	releaseRead chan struct{}
 }
 
 func (s *slowDevices) NICs() []fleet.HostNIC {
-	<-s.held
+	<-s.releaseRead
 	return s.Host.NICs()
 }
 
@@ -23,13 +23,13 @@ func (s *slowDevices) NICs() []fleet.HostNIC {
 func TestNetworkDevicesAreReadForEachReport(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &slowDevices{mock.New(mock.Options{Name: "host-1"}), make(chan struct{})}
-	p.running(p.join(), host.Host, host)
+	p.startAgent(p.join(), host.Host, host)
 	state := func(what string, ok func(fleet.Inventory) bool) {
 		t.Helper()
-		p.stateSince(0, what, func(s wire.State) bool { return ok(s.Host.Inventory) })
+		p.waitStateSince(0, what, func(s wire.State) bool { return ok(s.Host.Inventory) })
 	}
 	state("a report without a look at the devices", func(inv fleet.Inventory) bool { return !inv.NICsCurrent && len(inv.NICs) > 0 })
-	close(host.held)
+	close(host.releaseRead)
 	nic := func(inv fleet.Inventory, name string) (n fleet.HostNIC) {
 		for _, d := range inv.NICs {
 			if d.Name == name {

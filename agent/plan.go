@@ -11,11 +11,11 @@ import (
 
 // planVM asks the hypervisor how an edit would change the VM's definition. Nothing is changed or recorded.
 func planVM(ctx context.Context, a *Agent, j *job) error {
-	if err := a.checkImages(*j.VM); err != nil {
+	if err := a.checkImageChecksums(*j.VM); err != nil {
 		return err
 	}
-	before, after, err := a.hypervisor.PlanVM(ctx, hypervisor.Apply{
-		VM: *j.VM, Project: j.Project, Mark: j.Mark, Pools: j.Pools,
+	before, after, err := a.hypervisor.PlanVM(ctx, hypervisor.ApplyWork{
+		VM: *j.VM, Project: j.Project, OwnershipMark: j.Mark, Pools: j.Pools,
 		AppliedGeneration: a.state.appliedGeneration(j.VM.ID), CreatedDisks: slices.Concat(j.CreatedDisks, a.state.createdDisks(j.VM.ID)),
 		RecordDisk: func(fleet.Volref) error { return nil }, Progress: func(int, string) {},
 	})
@@ -23,14 +23,14 @@ func planVM(ctx context.Context, a *Agent, j *job) error {
 		return err
 	}
 	if max(len(before), len(after)) > fleet.MaxDefinitionText {
-		return fleet.Errorf(fleet.TooLarge, "The definition on the host is larger than %s, which is too large to show.", fleet.Bytes(fleet.MaxDefinitionText))
+		return fleet.Errorf(fleet.TooLarge, "The definition on the host is larger than %s, which is too large to show.", fleet.FormatBytes(fleet.MaxDefinitionText))
 	}
 	d := hypervisor.DiffDefinitions(before, after)
-	j.drawing = &d
+	j.plan = &d
 	return nil
 }
 
 // observePlan adds the plan to the job's result, without a generation because the job applied no spec.
-func observePlan(_ context.Context, _ *Agent, j *job, out *wire.Finish) {
-	out.Generation, out.Drawing = 0, j.drawing
+func addPlan(_ context.Context, _ *Agent, j *job, out *wire.Finish) {
+	out.Generation, out.Drawing = 0, j.plan
 }

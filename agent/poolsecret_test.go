@@ -20,26 +20,26 @@ func TestPoolSecretIsStoredOnlyInHypervisor(t *testing.T) {
 	p := newPortal(t)
 	host := mock.New(mock.Options{Name: "host-1"})
 	dir := p.join()
-	p.running(dir, host, host)
+	p.startAgent(dir, host, host)
 	const secret = "a-secret-of-storage"
-	p.set(func() { p.secret = secret })
+	p.update(func() { p.secret = secret })
 	pool := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: "san", Generation: 1, Spec: fleet.PoolSpec{
 		Kind: fleet.PoolISCSIDirect, Portal: "10.0.0.5", Target: "iqn.2026-01.org.example:vms", User: "quantix", Shared: true,
 	}}
 	order := func() wire.Work {
 		return wire.Work{ID: fleet.NewID[fleet.JobID](), Kind: fleet.PoolApply, Subject: fleet.SubjectPool(pool.ID), Epoch: 1, Generation: 1, Pool: &pool}
 	}
-	p.set(func() { p.refuse["pools"] = 404 })
-	if f := p.do(order()); f.Outcome == wire.Done || !strings.Contains(f.Error, "credentials cannot be fetched: The test refuses this.") || host.Secret(pool.ID) != "" {
+	p.update(func() { p.refusals["pools"] = 404 })
+	if f := p.runJob(order()); f.Outcome == wire.Done || !strings.Contains(f.Error, "credentials cannot be fetched: The test refuses this.") || host.Secret(pool.ID) != "" {
 		t.Errorf("without its secret: %+v, the host has %q", f, host.Secret(pool.ID))
 	}
-	p.set(func() { delete(p.refuse, "pools") })
-	if f := p.do(order()); f.Outcome != wire.Done || host.Secret(pool.ID) != secret {
+	p.update(func() { delete(p.refusals, "pools") })
+	if f := p.runJob(order()); f.Outcome != wire.Done || host.Secret(pool.ID) != secret {
 		t.Fatalf("with it: %+v, the host has %q", f, host.Secret(pool.ID))
 	}
 	changed := secret + "-2"
-	p.set(func() { p.secret = changed })
-	if f := p.do(order()); f.Outcome != wire.Done || host.Secret(pool.ID) != changed {
+	p.update(func() { p.secret = changed })
+	if f := p.runJob(order()); f.Outcome != wire.Done || host.Secret(pool.ID) != changed {
 		t.Errorf("changed: %+v, the host has %q", f, host.Secret(pool.ID))
 	}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -57,7 +57,7 @@ func TestPoolSecretIsStoredOnlyInHypervisor(t *testing.T) {
 	}
 	release := order()
 	release.Kind = fleet.PoolRelease
-	if f := p.do(release); f.Outcome != wire.Done || host.Secret(pool.ID) != "" {
+	if f := p.runJob(release); f.Outcome != wire.Done || host.Secret(pool.ID) != "" {
 		t.Errorf("released: %+v, the host has %q", f, host.Secret(pool.ID))
 	}
 }

@@ -29,7 +29,7 @@ import (
 	"quantix/internal/wire"
 )
 
-const patience = 15 * time.Second
+const waitTimeout = 15 * time.Second
 
 // portal speaks the agent protocol over real mutual TLS and records all messages.
 type portal struct {
@@ -41,8 +41,8 @@ type portal struct {
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced with each change
-	life     time.Duration // lifetime of certificates
-	refuse   map[string]int
+	certificateLifetime     time.Duration // lifetime of certificates
+	refusals   map[string]int
 	secret   string // secret of all pools
 	session  int
 	joined   wire.JoinRequest // the newest request
@@ -53,15 +53,15 @@ type portal struct {
 	claimed  []wire.Work
 	pools    []fleet.Pool
 	networks []fleet.Network
-	marks    map[fleet.VMID]string // ownership marks sent for VMs that lack them
+	ownershipMarks    map[fleet.VMID]string // ownership marks sent for VMs that lack them
 	resend   bool
-	lost     []fleet.JobID
-	stops    map[fleet.JobID]string // reasons of cancellations, sent in answers to progress
-	reported map[fleet.JobID]string // reasons of cancellations, sent in answers to reports
+	lostJobs     []fleet.JobID
+	stopsInProgress    map[fleet.JobID]string // reasons of cancellations, sent in answers to progress
+	stopsInReports map[fleet.JobID]string // reasons of cancellations, sent in answers to reports
 	reports  []wire.Report
 	finishes []finish
 	notes    []string // progress notes
-	slow     func()   // called once before an accepted result is acknowledged
+	beforeAck     func()   // called once before an accepted result is acknowledged
 	consoles chan *websocket.Conn
 }
 
@@ -72,7 +72,7 @@ type finish struct {
 
 func newPortal(t *testing.T) *portal {
 	t.Helper()
-	p := &portal{t: t, changed: make(chan struct{}), life: 24 * time.Hour, refuse: map[string]int{}, consoles: make(chan *websocket.Conn, 8)}
+	p := &portal{t: t, changed: make(chan struct{}), certificateLifetime: 24 * time.Hour, refusals: map[string]int{}, consoles: make(chan *websocket.Conn, 8)}
 	p.caKey, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
@@ -121,7 +121,7 @@ func (p *portal) certificate(csr string) wire.Certificate {
 	now := time.Now()
 	cert := p.sign(&x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "host-1"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		NotBefore: now.Truncate(time.Second), NotAfter: now.Add(p.life),
+		NotBefore: now.Truncate(time.Second), NotAfter: now.Add(p.certificateLifetime),
 	}, p.ca, req.PublicKey)
 	encode := func(der []byte) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
@@ -131,8 +131,8 @@ func (p *portal) certificate(csr string) wire.Certificate {
 
 func (p *portal) serve(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, "/agent/v1/")
-	unlock := p.change()
-	status := p.refuse[strings.SplitN(name, "/", 2)[0]]
+	unlock := p.lockForChange()
+	status := p.refusals[strings.SplitN(name, "/", 2)[0]]
 	if len(r.TLS.PeerCertificates) > 0 {
 		p.serials = append(p.serials, r.TLS.PeerCertificates[0].SerialNumber.String())
 	}
@@ -144,7 +144,7 @@ func (p *portal) serve(w http.ResponseWriter, r *http.Request) {
 		status = 401
 	}
 	if status != 0 {
-		refuse(w, status)
+		writeRefusal(w, status)
 		return
 	}
 	if id, ok := strings.CutPrefix(name, "pair/"); ok {
@@ -159,7 +159,7 @@ func (p *portal) serve(w http.ResponseWriter, r *http.Request) {
 	case nil:
 		w.WriteHeader(http.StatusNoContent)
 	case refusal:
-		refuse(w, int(out))
+		writeRefusal(w, int(out))
 	default:
 		json.NewEncoder(w).Encode(out)
 	}
@@ -168,7 +168,7 @@ func (p *portal) serve(w http.ResponseWriter, r *http.Request) {
 // refusal is the status of a refused request.
 type refusal int
 
-func refuse(w http.ResponseWriter, status int) {
+func writeRefusal(w http.ResponseWriter, status int) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
 	json.NewEncoder(w).Encode(map[string]any{"title": "refused", "detail": "The test refuses this."})
@@ -192,7 +192,7 @@ func (p *portal) answer(r *http.Request, name string) any {
 		return p.certificate(read[wire.RenewRequest](p, r).CSR)
 	case name == "hello":
 		in := read[wire.Hello](p, r)
-		defer p.change()()
+		defer p.lockForChange()()
 		p.session++
 		p.hellos = append(p.hellos, in)
 		return wire.HelloAnswer{Session: strconv.Itoa(p.session), SeqBase: int64(p.session) << 32}
@@ -202,14 +202,14 @@ func (p *portal) answer(r *http.Request, name string) any {
 		return p.claim(r.Context(), r.Header.Get(wire.SessionHeader))
 	case name == "report":
 		in := read[wire.Report](p, r)
-		defer p.change()()
+		defer p.lockForChange()()
 		p.reports = append(p.reports, in)
-		out := wire.ReportAnswer{Resend: p.resend, Pools: p.pools, Networks: p.networks, Lost: p.lost, Stop: p.reported}
-		p.resend, p.lost = false, nil
+		out := wire.ReportAnswer{Resend: p.resend, Pools: p.pools, Networks: p.networks, Lost: p.lostJobs, Stop: p.stopsInReports}
+		p.resend, p.lostJobs = false, nil
 		if in.State != nil {
 			out.Marks = map[fleet.VMID]string{}
 			for _, vm := range in.State.VMs {
-				if mark := p.marks[vm.ID]; vm.Proof != wire.Proof(vm.ID, mark) {
+				if mark := p.ownershipMarks[vm.ID]; vm.Proof != wire.OwnershipProof(vm.ID, mark) {
 					out.Marks[vm.ID] = mark
 				}
 			}
@@ -217,13 +217,13 @@ func (p *portal) answer(r *http.Request, name string) any {
 		return out
 	case strings.HasPrefix(name, "pools/"), isJob && verb == "secret":
 		read[struct{}](p, r)
-		defer p.change()()
+		defer p.lockForChange()()
 		return wire.PoolSecret{Secret: p.secret}
 	case isJob && verb == "progress":
 		in := read[wire.Progress](p, r)
-		defer p.change()()
+		defer p.lockForChange()()
 		p.notes = append(p.notes, in.Note)
-		if words := p.stops[fleet.JobID(id)]; words != "" {
+		if words := p.stopsInProgress[fleet.JobID(id)]; words != "" {
 			return wire.ProgressAnswer{Stop: words}
 		}
 		return nil
@@ -248,7 +248,7 @@ func (p *portal) answer(r *http.Request, name string) any {
 
 // finish accepts or refuses a result.
 func (p *portal) finish(id fleet.JobID, in wire.Finish) any {
-	defer p.change()()
+	defer p.lockForChange()()
 	if in.Seq>>32 != int64(p.session) {
 		return refusal(422)
 	}
@@ -265,8 +265,8 @@ func (p *portal) finish(id fleet.JobID, in wire.Finish) any {
 
 func (p *portal) delayAck() {
 	p.mu.Lock()
-	slow := p.slow
-	p.slow = nil
+	slow := p.beforeAck
+	p.beforeAck = nil
 	p.mu.Unlock()
 	if slow != nil {
 		slow()
@@ -275,7 +275,7 @@ func (p *portal) delayAck() {
 
 // claim is parked until there is work; a newer claim replaces it.
 func (p *portal) claim(ctx context.Context, session string) any {
-	unlock := p.change()
+	unlock := p.lockForChange()
 	p.claims++
 	mine := p.claims
 	unlock()

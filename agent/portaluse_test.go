@@ -8,7 +8,7 @@ import (
 )
 
 // change acquires the portal's lock. The returned function releases the lock and wakes all waiters.
-func (p *portal) change() func() {
+func (p *portal) lockForChange() func() {
 	p.mu.Lock()
 	return func() {
 		close(p.changed)
@@ -17,15 +17,15 @@ func (p *portal) change() func() {
 	}
 }
 
-func (p *portal) set(f func()) {
-	defer p.change()()
+func (p *portal) update(f func()) {
+	defer p.lockForChange()()
 	f()
 }
 
 // wait blocks until ok returns true; ok runs under the lock.
-func (p *portal) wait(what string, ok func() bool) {
+func (p *portal) waitUntil(what string, ok func() bool) {
 	p.t.Helper()
-	limit := time.After(patience)
+	limit := time.After(waitTimeout)
 	for {
 		p.mu.Lock()
 		done, moved := ok(), p.changed
@@ -42,7 +42,7 @@ func (p *portal) wait(what string, ok func() bool) {
 }
 
 // give queues a job and returns its id.
-func (p *portal) give(w wire.Work) fleet.JobID {
+func (p *portal) queueJob(w wire.Work) fleet.JobID {
 	if w.ID == "" {
 		w.ID = fleet.NewID[fleet.JobID]()
 	}
@@ -58,14 +58,14 @@ func (p *portal) give(w wire.Work) fleet.JobID {
 	if w.Network != nil && w.Subject == "" {
 		w.Subject, w.Generation = fleet.SubjectOf(fleet.TypeNetwork, w.Network.ID), w.Network.Generation
 	}
-	p.set(func() { p.queue = append(p.queue, w) })
+	p.update(func() { p.queue = append(p.queue, w) })
 	return w.ID
 }
 
 // result waits until the agent has reported the first result of the job.
-func (p *portal) result(id fleet.JobID) (out finish) {
+func (p *portal) waitResult(id fleet.JobID) (out finish) {
 	p.t.Helper()
-	p.wait("finish of job "+string(id), func() bool {
+	p.waitUntil("finish of job "+string(id), func() bool {
 		for _, f := range p.finishes {
 			if f.ID == id {
 				out = f
@@ -78,23 +78,23 @@ func (p *portal) result(id fleet.JobID) (out finish) {
 }
 
 // do queues a job and waits for its result.
-func (p *portal) do(w wire.Work) finish {
+func (p *portal) runJob(w wire.Work) finish {
 	p.t.Helper()
-	return p.result(p.give(w))
+	return p.waitResult(p.queueJob(w))
 }
 
 // nextState waits for a new full report that satisfies ok.
-func (p *portal) nextState(what string, ok func(wire.State) bool) (out wire.State) {
+func (p *portal) waitNextState(what string, ok func(wire.State) bool) (out wire.State) {
 	p.t.Helper()
 	p.mu.Lock()
 	from := len(p.reports)
 	p.mu.Unlock()
-	return p.stateSince(from, what, ok)
+	return p.waitStateSince(from, what, ok)
 }
 
-func (p *portal) stateSince(from int, what string, ok func(wire.State) bool) (out wire.State) {
+func (p *portal) waitStateSince(from int, what string, ok func(wire.State) bool) (out wire.State) {
 	p.t.Helper()
-	p.wait(what, func() bool {
+	p.waitUntil(what, func() bool {
 		for _, r := range p.reports[from:] {
 			if r.State != nil && ok(*r.State) {
 				out = *r.State
@@ -107,12 +107,12 @@ func (p *portal) stateSince(from int, what string, ok func(wire.State) bool) (ou
 }
 
 // idle waits until the agent has no running job.
-func (p *portal) idle() {
+func (p *portal) waitIdle() {
 	p.t.Helper()
 	p.mu.Lock()
 	from := len(p.reports)
 	p.mu.Unlock()
-	p.wait("an agent without work", func() bool {
+	p.waitUntil("an agent without work", func() bool {
 		return len(p.reports) > from && len(p.reports[len(p.reports)-1].Leases) == 0
 	})
 }

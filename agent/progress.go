@@ -12,7 +12,7 @@ type notifier struct {
 	send func(wire.Progress) // blocks for a while, to space the calls
 
 	mu      sync.Mutex
-	next    *wire.Progress
+	newest    *wire.Progress
 	sending bool
 	stopped bool
 }
@@ -23,7 +23,7 @@ func (t *notifier) notify(percent int, note string) {
 	if t.stopped {
 		return
 	}
-	t.next = &wire.Progress{Percent: percent, Note: note}
+	t.newest = &wire.Progress{Percent: percent, Note: note}
 	if !t.sending {
 		t.sending = true
 		go t.loop()
@@ -33,14 +33,14 @@ func (t *notifier) notify(percent int, note string) {
 func (t *notifier) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.stopped, t.next = true, nil
+	t.stopped, t.newest = true, nil
 }
 
 func (t *notifier) loop() {
 	for {
 		t.mu.Lock()
-		p := t.next
-		t.next = nil
+		p := t.newest
+		t.newest = nil
 		t.sending = p != nil
 		t.mu.Unlock()
 		if p == nil {
@@ -58,5 +58,5 @@ func (a *Agent) progress(j *job, p wire.Progress) {
 		a.log.Debug("A job's progress did not reach the portal.", "job", j.ID, "error", err)
 	}
 	j.stop(answer.Stop)
-	pause(j.ctx, time.Second)
+	sleepContext(j.ctx, time.Second)
 }

@@ -13,10 +13,10 @@ import (
 func (a *Agent) renewLoop(ctx context.Context) {
 	wait := newBackoff(time.Second, 5*time.Minute)
 	for {
-		from, until := a.identity.validity()
+		from, until := a.identity.certificateValidity()
 		a.metrics.certificateEnds.Set(float64(until.Unix()))
 		// Never wait longer than two thirds of the certificate's lifetime, whatever this machine's clock shows.
-		if !pause(ctx, min(time.Until(renewAt(from, until, rand.Float64())), until.Sub(from)*2/3)) {
+		if !sleepContext(ctx, min(time.Until(renewAt(from, until, rand.Float64())), until.Sub(from)*2/3)) {
 			return
 		}
 		for {
@@ -29,7 +29,7 @@ func (a *Agent) renewLoop(ctx context.Context) {
 				return
 			}
 			a.log.Warn("The host's certificate could not be renewed; trying again.", "error", err, "validUntil", until)
-			if !pause(ctx, wait.NextBackOff()) {
+			if !sleepContext(ctx, wait.NextBackOff()) {
 				return
 			}
 		}
@@ -53,11 +53,11 @@ func (a *Agent) renew(ctx context.Context) error {
 		return fmt.Errorf("renew: %w", err)
 	}
 	saved := savedIdentity{Portal: a.identity.Portal(), HostID: a.identity.HostID(), Certificate: cert}
-	if err := a.identity.replace(saved); err != nil {
+	if err := a.identity.replaceCertificate(saved); err != nil {
 		return err
 	}
 	a.client.Rekey()
 	a.log.Info("The host's certificate was renewed.")
-	a.renewed.ring()
+	a.certificateRenewed.broadcast()
 	return nil
 }

@@ -21,8 +21,8 @@ type reporter struct {
 	a            *Agent
 	load         func(context.Context) (wire.HostMeter, error)
 	wake         chan struct{}       // buffer of one
-	assigned     hypervisor.Assigned // the portal's newest assignment to this host; used by the loop only
-	last         wire.State          // the hypervisor's newest state; used by the loop only
+	assigned     hypervisor.Assignment // the portal's newest assignment to this host; used by the loop only
+	newestState         wire.State          // the hypervisor's newest state; used by the loop only
 	filterCounts filterCounter       // packet counts of NICs; used by the loop only
 	guestReports guestReports        // used by the loop only
 
@@ -55,7 +55,7 @@ func (r *reporter) triggerFull() {
 	r.trigger()
 }
 
-func (r *reporter) newSession() {
+func (r *reporter) resetSession() {
 	r.mu.Lock()
 	r.digest = ""
 	r.mu.Unlock()
@@ -64,8 +64,8 @@ func (r *reporter) newSession() {
 // loop sends a report at the start, each period, and after each trigger. It pauses after each report, so that bursts of
 // triggers are coalesced, while a single change is reported without delay.
 func (r *reporter) loop(ctx context.Context) error {
-	wait := newBackoff(r.a.times.retry, r.a.times.retryMax)
-	tick := time.NewTicker(r.a.times.reportInterval)
+	wait := newBackoff(r.a.timing.retry, r.a.timing.retryMax)
+	tick := time.NewTicker(r.a.timing.reportInterval)
 	defer tick.Stop()
 	periodic := true
 	for {
@@ -73,18 +73,18 @@ func (r *reporter) loop(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case sessionOver(err):
+		case isSessionEnded(err):
 			return err
 		case err != nil:
 			r.a.metrics.failures.WithLabelValues("report").Inc()
 			r.a.log.Warn("The report did not reach the portal; trying again.", "error", err)
-			if !pause(ctx, wait.NextBackOff()) {
+			if !sleepContext(ctx, wait.NextBackOff()) {
 				return nil
 			}
 			continue
 		}
 		wait.Reset()
-		if !pause(ctx, r.a.times.reportSpacing) {
+		if !sleepContext(ctx, r.a.timing.reportSpacing) {
 			return nil
 		}
 		select {
@@ -103,11 +103,11 @@ func (r *reporter) loop(ctx context.Context) error {
 func (r *reporter) leaseLoop(ctx context.Context) error {
 	for {
 		r.mu.Lock()
-		due := r.a.times.leaseInterval - time.Since(r.sentAt)
+		due := r.a.timing.leaseInterval - time.Since(r.sentAt)
 		digest := r.digest
 		r.mu.Unlock()
 		if due > 0 || digest == "" {
-			if !pause(ctx, max(due, r.a.times.leaseInterval/8)) {
+			if !sleepContext(ctx, max(due, r.a.timing.leaseInterval/8)) {
 				return nil
 			}
 			continue
@@ -117,11 +117,11 @@ func (r *reporter) leaseLoop(ctx context.Context) error {
 			// contain changes that the portal does not know yet.
 			out := wire.Report{Seq: r.a.nextSeq(), Digest: digest, Leases: leases, StateAgeMs: wire.NeverRead.Milliseconds()}
 			err := r.send(ctx, out, nil)
-			if sessionOver(err) {
+			if isSessionEnded(err) {
 				return err
 			}
 		}
-		if !pause(ctx, r.a.times.leaseInterval/8) {
+		if !sleepContext(ctx, r.a.timing.leaseInterval/8) {
 			return nil
 		}
 	}
@@ -133,7 +133,7 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	if periodic {
 		out.Meters, out.Load = r.meters(ctx)
 		out.Filters = r.readFilterCounts(ctx)
-		out.Guests = r.guests(ctx)
+		out.Guests = r.unsentGuestReadings(ctx)
 	}
 	state := r.readState(ctx)
 	if ctx.Err() != nil {
@@ -155,8 +155,8 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	}
 	out.StateAgeMs = max(1, r.stateAge().Milliseconds()) // 0 would mean an agent that cannot report the age
 	return r.send(ctx, out, func(answer wire.ReportAnswer) {
-		r.setAssigned(hypervisor.Assigned{Pools: answer.Pools, Networks: answer.Networks})
-		r.writeMarks(ctx, answer.Marks)
+		r.setAssigned(hypervisor.Assignment{Pools: answer.Pools, Networks: answer.Networks})
+		r.writeOwnershipMarks(ctx, answer.Marks)
 	})
 }
 
@@ -201,8 +201,8 @@ func (r *reporter) stateAge() time.Duration {
 }
 
 // setAssigned stores the portal's assignment to this host. A changed assignment triggers a report with its volumes.
-func (r *reporter) setAssigned(on hypervisor.Assigned) {
-	same := func(a, b hypervisor.Assigned) bool {
+func (r *reporter) setAssigned(on hypervisor.Assignment) {
+	same := func(a, b hypervisor.Assignment) bool {
 		return (len(a.Pools)+len(b.Pools) == 0 || reflect.DeepEqual(a.Pools, b.Pools)) && (len(a.Networks)+len(b.Networks) == 0 || reflect.DeepEqual(a.Networks, b.Networks))
 	}
 	if !same(on, r.assigned) {
@@ -213,10 +213,10 @@ func (r *reporter) setAssigned(on hypervisor.Assigned) {
 
 // writeMarks writes missing ownership marks into the metadata of domains. If a write fails, it is retried after the
 // next full report.
-func (r *reporter) writeMarks(ctx context.Context, marks map[fleet.VMID]string) {
+func (r *reporter) writeOwnershipMarks(ctx context.Context, marks map[fleet.VMID]string) {
 	failed := false
 	for id, mark := range marks {
-		err := r.a.withCallLimit(ctx, func(ctx context.Context) error { return r.a.hypervisor.MarkVM(ctx, id, mark) })
+		err := r.a.withCallLimit(ctx, func(ctx context.Context) error { return r.a.hypervisor.SetOwnershipMark(ctx, id, mark) })
 		if err != nil {
 			failed = true
 			r.a.log.Warn("A VM's mark could not be written; trying again.", "vm", id, "error", err)
@@ -235,27 +235,27 @@ func (r *reporter) writeMarks(ctx context.Context, marks map[fleet.VMID]string) 
 // readState reads the host's state. If the hypervisor does not answer, it returns the newest known state with that
 // error. Without a known state the lists are null, which means unknown, not empty.
 func (r *reporter) readState(ctx context.Context) wire.State {
-	within, cancel := context.WithTimeout(ctx, r.a.times.hostReadLimit)
+	within, cancel := context.WithTimeout(ctx, r.a.timing.hostReadLimit)
 	defer cancel()
 	begun := time.Now()
 	on := r.assigned
 	on.Checksums = r.a.state.checksums()
-	state, err := r.a.hypervisor.Snapshot(within, on)
+	state, err := r.a.hypervisor.HostState(within, on)
 	if err != nil {
-		state.Host = fleet.HostStatus{Hypervisor: r.last.Host.Hypervisor, Error: err.Error()}
+		state.Host = fleet.HostStatus{Hypervisor: r.newestState.Host.Hypervisor, Error: err.Error()}
 		if errors.Is(err, context.DeadlineExceeded) {
-			state.Host.Error = fmt.Sprintf("The hypervisor did not answer within %s.", r.a.times.hostReadLimit)
+			state.Host.Error = fmt.Sprintf("The hypervisor did not answer within %s.", r.a.timing.hostReadLimit)
 		}
 	}
 	if state.Host.Connected {
-		r.last = state
+		r.newestState = state
 		r.mu.Lock()
 		r.readAt = begun
 		r.mu.Unlock()
-		if err := errors.Join(r.a.state.prune(state, r.a.running.busy(), begun), r.a.state.recordSeen(state, r.a.bootID(), begun)); err != nil {
+		if err := errors.Join(r.a.state.removeOldEntries(state, r.a.running.subjects(), begun), r.a.state.recordRunning(state, r.a.bootID(), begun)); err != nil {
 			r.a.log.Error("The agent's state file cannot be written.", "error", err)
 		}
-		r.a.noteFreshState()
+		r.a.recordReadTime()
 	}
 	r.a.metrics.setConnected(state.Host.Connected)
 	return r.fullState(state.Host)
@@ -264,9 +264,9 @@ func (r *reporter) readState(ctx context.Context) wire.State {
 // fullState merges the host's current status, the newest known state, and the agent's own data.
 func (r *reporter) fullState(host fleet.HostStatus) wire.State {
 	out := wire.State{Host: host}
-	known := r.last.Host
+	known := r.newestState.Host
 	if known.Connected {
-		out = clone(r.last)
+		out = cloneLists(r.newestState)
 		out.Host = host
 		r.a.state.addAgentState(&out, r.a.bootID())
 		for i := range out.VMs {
@@ -278,11 +278,11 @@ func (r *reporter) fullState(host fleet.HostStatus) wire.State {
 	for _, p := range known.DiscoveredPools {
 		out.Host.OtherPools = append(out.Host.OtherPools, p.Name)
 	}
-	inv := r.a.inventory.get()
+	inv := r.a.inventory.current()
 	inv.Accelerators, inv.Firmwares, inv.PoolGaps = known.Inventory.Accelerators, known.Inventory.Firmwares, known.Inventory.PoolGaps
 	inv.CPUModels = known.Inventory.CPUModels
 	inv.VMFields, inv.VMGaps = fleet.OptionalFieldNames(), known.Inventory.VMGaps
-	nics, fresh := r.a.nics.get(r.a.times.nicReadLimit)
+	nics, fresh := r.a.nics.get(r.a.timing.nicReadLimit)
 	if inv.NICsCurrent = fresh; fresh || nics != nil {
 		inv.NICs = nics
 	}
@@ -291,7 +291,7 @@ func (r *reporter) fullState(host fleet.HostStatus) wire.State {
 }
 
 // clone copies the lists that addAgentState changes.
-func clone(s wire.State) wire.State {
+func cloneLists(s wire.State) wire.State {
 	s.VMs = append([]wire.VMReport{}, s.VMs...)
 	s.Discovered = append([]fleet.DiscoveredVM{}, s.Discovered...)
 	s.Pools = append([]wire.PoolReport{}, s.Pools...)
@@ -301,7 +301,7 @@ func clone(s wire.State) wire.State {
 
 // meters reads the load of the host and the VMs. A load that cannot be read is left out.
 func (r *reporter) meters(ctx context.Context) ([]wire.Meter, *wire.HostMeter) {
-	ctx, cancel := context.WithTimeout(ctx, r.a.times.hostReadLimit/2)
+	ctx, cancel := context.WithTimeout(ctx, r.a.timing.hostReadLimit/2)
 	defer cancel()
 	var host *wire.HostMeter
 	if load, err := r.load(ctx); err == nil {

@@ -13,7 +13,7 @@ import (
 // result records how the job ended, reads the resulting state of the host, and returns the result for the portal; nil:
 // there is no result to send.
 func (a *Agent) result(j *job, err error) *wire.Finish {
-	single := j.Kind.SingleShot(j.Args)
+	single := j.Kind.IsSingleShot(j.Args)
 	if err != nil && j.ctx.Err() != nil {
 		// The job was interrupted. The portal sends a job that may run twice again; the journal reports a single-shot
 		// job at the next start.
@@ -22,36 +22,36 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 	out := &wire.Finish{Generation: j.Generation, Outcome: wire.Done}
 	if err != nil {
 		out.Outcome, out.Error = wire.Failed, err.Error()
-		if words, ok := wasCancelled(err); ok {
+		if words, ok := cancellationReason(err); ok {
 			out.Outcome, out.Error = wire.Cancelled, words
 			if left := j.Kind.Info().LeftoverText; left != "" && j.mayHaveActed {
 				out.Error += " " + left
 			}
 		}
-		if single && (errors.Is(err, errOverdue) || errors.Is(err, errStalled) || errors.Is(err, errPanic) || errors.Is(err, hypervisor.ErrOutcomeUnknown)) {
+		if single && (errors.Is(err, errCallTimedOut) || errors.Is(err, errNoProgress) || errors.Is(err, errPanic) || errors.Is(err, hypervisor.ErrOutcomeUnknown)) {
 			out.Outcome = wire.Unknown
 		}
 		out.Retry = !single && out.Outcome == wire.Failed && isRetryable(err)
 	}
-	if recordErr := handlerOf(j).record(a, j, out); recordErr != nil {
+	if recordErr := handlerOfJob(j).recordState(a, j, out); recordErr != nil {
 		a.log.Error("The agent's state file cannot be written.", "error", recordErr)
 	}
-	a.observe(j, out)
+	a.addResultingStatus(j, out)
 	return out
 }
 
 // isRetryable reports whether the job failed only because the hypervisor was unreachable or did not answer in time. Any
 // other error would repeat.
 func isRetryable(err error) bool {
-	return errors.Is(err, hypervisor.ErrAway) || fleet.CodeOf(err) == fleet.Unavailable
+	return errors.Is(err, hypervisor.ErrUnreachable) || fleet.CodeOf(err) == fleet.Unavailable
 }
 
 // observe adds the status after the job, and then the result's sequence number: see Agent.nextSeq.
-func (a *Agent) observe(j *job, out *wire.Finish) {
-	ctx, cancel := context.WithTimeout(j.ctx, a.times.callLimit)
+func (a *Agent) addResultingStatus(j *job, out *wire.Finish) {
+	ctx, cancel := context.WithTimeout(j.ctx, a.timing.hypervisorCallLimit)
 	defer cancel()
 	out.VM, out.Pool, out.Network = nil, nil, nil
-	handlerOf(j).observe(ctx, a, j, out)
+	handlerOfJob(j).addStatus(ctx, a, j, out)
 	out.Seq = a.nextSeq()
 }
 
@@ -66,21 +66,21 @@ func (a *Agent) resultFromJournal(j *job, old journalEntry) *wire.Finish {
 			what = "VM"
 		}
 		out.Error = fmt.Sprintf("The agent was interrupted during this job, so its outcome is unknown. Check the %s; to try again, choose %q again.", what, j.Kind.Info().Verb)
-		if err := a.journal.end(j.ID, out.Outcome, out.Error, true); err != nil {
+		if err := a.journal.recordOutcome(j.ID, out.Outcome, out.Error, true); err != nil {
 			a.log.Error("The journal cannot be written.", "job", j.ID, "error", err)
 		}
-		if err := handlerOf(j).record(a, j, out); err != nil {
+		if err := handlerOfJob(j).recordState(a, j, out); err != nil {
 			a.log.Error("The agent's state file cannot be written.", "error", err)
 		}
 	}
-	a.observe(j, out)
+	a.addResultingStatus(j, out)
 	return out
 }
 
 // reportPending delivers, after a restart, the journal's results that the portal does not have, including unknown
 // outcomes of interrupted jobs.
-func (a *Agent) reportPending(inWork context.Context) {
-	for _, e := range a.pending {
+func (a *Agent) reportUnreportedJobs(inWork context.Context) {
+	for _, e := range a.unreportedJobs {
 		w := wire.Work{ID: e.ID, Kind: e.Kind, Subject: e.Subject, Epoch: e.Epoch, Generation: e.Generation}
 		w.Args.DeleteDisks = e.Kind.Info().SingleShotWithData // such a job is single-shot, and in the journal, only with DeleteDisks
 		if kind, id := e.Subject.Split(); kind == string(fleet.TypeVM) {
@@ -88,15 +88,15 @@ func (a *Agent) reportPending(inWork context.Context) {
 		}
 		a.startJob(inWork, w)
 	}
-	a.pending = nil
+	a.unreportedJobs = nil
 }
 
 // reportOutdated reports that a job's epoch is older than the newest epoch of the same object, until the portal answers
 // or the session ends. The job was not run. If the portal has given out the job again in the meantime, it refuses the
 // report because of the report's epoch.
-func (a *Agent) reportOutdated(ctx context.Context, w wire.Work, newest int64) {
+func (a *Agent) reportOutdatedEpoch(ctx context.Context, w wire.Work, newest int64) {
 	out := wire.Finish{Epoch: w.Epoch, Newest: newest, Generation: w.Generation, Outcome: wire.Outdated, Seq: a.nextSeq()}
-	wait := newBackoff(a.times.retry, a.times.retryMax)
+	wait := newBackoff(a.timing.retry, a.timing.retryMax)
 	for a.isCurrentSeq(out.Seq) {
 		_, err := a.client.Finish(ctx, w.ID, out)
 		status := wire.StatusOf(err)
@@ -108,7 +108,7 @@ func (a *Agent) reportOutdated(ctx context.Context, w wire.Work, newest int64) {
 			return
 		}
 		a.metrics.failures.WithLabelValues("finish").Inc()
-		if !pause(ctx, wait.NextBackOff()) {
+		if !sleepContext(ctx, wait.NextBackOff()) {
 			return
 		}
 	}
@@ -116,11 +116,11 @@ func (a *Agent) reportOutdated(ctx context.Context, w wire.Work, newest int64) {
 
 // deliver sends a result until the portal accepts or refuses it. taken is the epoch under which the portal accepted it;
 // 0: it did not.
-func (a *Agent) deliver(j *job, out wire.Finish) (taken int64) {
-	wait := newBackoff(a.times.retry, a.times.retryMax)
+func (a *Agent) deliverResult(j *job, out wire.Finish) (taken int64) {
+	wait := newBackoff(a.timing.retry, a.timing.retryMax)
 	for j.ctx.Err() == nil && !j.lost.Load() {
 		if !a.isCurrentSeq(out.Seq) {
-			a.observe(j, &out) // the finish's number belongs to an ended session: read the status again
+			a.addResultingStatus(j, &out) // the finish's number belongs to an ended session: read the status again
 		}
 		out.Epoch = j.epoch.Load()
 		_, err := a.client.Finish(j.ctx, j.ID, out)
@@ -138,14 +138,14 @@ func (a *Agent) deliver(j *job, out wire.Finish) (taken int64) {
 			break
 		}
 		a.metrics.failures.WithLabelValues("finish").Inc()
-		if !pause(j.ctx, wait.NextBackOff()) {
+		if !sleepContext(j.ctx, wait.NextBackOff()) {
 			return 0
 		}
 	}
 	if j.ctx.Err() != nil {
 		return 0
 	}
-	if err := a.journal.delivered(j.ID); err != nil {
+	if err := a.journal.recordDelivered(j.ID); err != nil {
 		a.log.Error("The journal cannot be written.", "job", j.ID, "error", err)
 	}
 	a.log.Info("A job has ended.", "job", j.ID, "kind", j.Kind, "subject", j.Subject, "outcome", out.Outcome, "error", out.Error)

@@ -12,8 +12,8 @@ import (
 
 // Causes of a job's context that ends early.
 var (
-	errLost     = errors.New("the portal has taken the job back")
-	errStopping = errors.New("the agent is stopping")
+	errJobLost     = errors.New("the portal has taken the job back")
+	errAgentStopping = errors.New("the agent is stopping")
 )
 
 // job is a claimed job on this host, waiting or running.
@@ -29,7 +29,7 @@ type job struct {
 	notifier     notifier
 	stopReq      stopRequest           // a request to stop early
 	mayHaveActed bool                  // the handler may have changed something; used by the handler's goroutine
-	drawing      *fleet.DefinitionDiff // result of a plan; used by the handler's goroutine
+	plan      *fleet.DefinitionDiff // result of a plan; used by the handler's goroutine
 	output       *fleet.GuestOutput    // result of a program in the guest; used by the handler's goroutine
 }
 
@@ -54,7 +54,7 @@ func newRunningJobs() *runningJobs {
 // epoch), or if its epoch is outdated: newest is then the highest epoch seen for the subject, else 0. A job that waits
 // for its guest is cancelled when another job of the VM arrives: the portal has ended the wait, because a user wants
 // the VM off now.
-func (b *runningJobs) accept(ctx context.Context, w wire.Work) (j *job, newest int64) {
+func (b *runningJobs) acceptJob(ctx context.Context, w wire.Work) (j *job, newest int64) {
 	aside := w.Kind.Info().Background
 	if aside {
 		w.Subject = fleet.Subject("aside:" + string(w.ID)) // the job waits for no other job, and no job waits for it
@@ -79,7 +79,7 @@ func (b *runningJobs) accept(ctx context.Context, w wire.Work) (j *job, newest i
 	if j.previous != nil && j.previous.ID != w.ID && j.previous.Kind.Info().WaitsForGuest {
 		j.previous.markLost()
 		// This also applies to single-shot jobs: only the wait ends, and the guest's shutdown continues.
-		j.previous.cancel(errLost)
+		j.previous.cancel(errJobLost)
 	}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	j.epoch.Store(w.Epoch)
@@ -91,7 +91,7 @@ func (b *runningJobs) accept(ctx context.Context, w wire.Work) (j *job, newest i
 // remove removes an ended job. taken is the epoch under which the portal accepted the job's result; 0: the portal did
 // not accept it. again is the job if it must run again, because the portal sent it again before the agent received the
 // acknowledgement of the result.
-func (b *runningJobs) remove(j *job, taken int64) (again *wire.Work) {
+func (b *runningJobs) removeJob(j *job, taken int64) (again *wire.Work) {
 	j.cancel(nil)
 	b.mu.Lock()
 	if taken > 0 && j.epoch.Load() > taken {
@@ -125,8 +125,8 @@ func (b *runningJobs) markLost(ids []fleet.JobID) {
 
 func (j *job) markLost() {
 	j.lost.Store(true)
-	if !j.Kind.SingleShot(j.Args) {
-		j.cancel(errLost)
+	if !j.Kind.IsSingleShot(j.Args) {
+		j.cancel(errJobLost)
 	}
 }
 
@@ -144,7 +144,7 @@ func (b *runningJobs) leases() []wire.Lease {
 }
 
 // busy names the subjects with running jobs.
-func (b *runningJobs) busy() map[fleet.Subject]bool {
+func (b *runningJobs) subjects() map[fleet.Subject]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := make(map[fleet.Subject]bool, len(b.lastBySubject))
@@ -162,7 +162,7 @@ func (b *runningJobs) len() int {
 
 // newSession clears the epochs: no claim of the old session can arrive any more, and a portal restored from a backup
 // continues with that backup's epochs.
-func (b *runningJobs) newSession() {
+func (b *runningJobs) resetEpochs() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.epochs)

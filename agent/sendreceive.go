@@ -26,7 +26,7 @@ func stoppableContext(ctx context.Context, j *job) (context.Context, func()) {
 // stopCause returns the cause if a user stopped the job, else err.
 func stopCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil {
-		if _, taken := wasCancelled(cause); taken {
+		if _, taken := cancellationReason(cause); taken {
 			return cause
 		}
 	}
@@ -49,10 +49,10 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 	var in *transfer.Incoming
 	busy := func() {}
 	err := a.hypervisor.ReceiveVolume(ctx, hypervisor.VolumeWork{
-		Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, RecordedFile: a.state.volumeFile(j.ID),
-		RecordChecksums: func(all ...hypervisor.VolumeChecksum) error { return a.state.noteChecksums(all...) },
-		RecordFile:      func(file string) error { return a.state.noteVolume(j.ID, file) },
-		Arrive: func(ctx context.Context, dst transfer.Sink, room int64) (out hypervisor.ReceivedFile, err error) {
+		Pool: *j.Pool, Name: ref.Volume, Params: *j.Args.Volume, RecordedFile: a.state.createdVolumeFile(j.ID),
+		RecordChecksums: func(all ...hypervisor.VolumeChecksum) error { return a.state.addChecksums(all...) },
+		RecordFile:      func(file string) error { return a.state.recordCreatedVolume(j.ID, file) },
+		Receive: func(ctx context.Context, dst transfer.Sink, room int64) (out hypervisor.ReceivedFile, err error) {
 			in, err = m.receive(ctx, func(ctx context.Context, in *transfer.Incoming) error {
 				if err := dst.Truncate(0); err != nil {
 					return err
@@ -61,14 +61,14 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 					return err
 				}
 				meter := &transfer.Meter{Total: out.Bytes, Report: func(done, total, rate int64) {
-					percent, note := hypervisor.FormatCopyProgress("receiving from "+m.peer, done, total, rate)
+					percent, note := hypervisor.FormatCopyProgress("receiving from "+m.peerName, done, total, rate)
 					j.notifier.notify(percent, note)
 				}}
 				out.Sum, err = in.Receive(ctx, dst, out.Bytes, room, meter)
 				return err
 			})
 			if err == nil {
-				busy = sendBusy(in)
+				busy = sendKeepAlives(in)
 			}
 			return out, err
 		},
@@ -82,16 +82,16 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 }
 
 // sendBusy sends keep-alives to the sender until over is called.
-func sendBusy(in *transfer.Incoming) (over func()) {
+func sendKeepAlives(in *transfer.Incoming) (over func()) {
 	done, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)
-		tick := time.NewTicker(busyInterval)
+		tick := time.NewTicker(keepAliveInterval)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				in.SendBusy()
+				in.SendStillChecking()
 			case <-done:
 				return
 			}
@@ -108,17 +108,17 @@ func sendVolume(ctx context.Context, a *Agent, j *job) error {
 	}
 	i := slices.IndexFunc(j.Pools, func(p fleet.Pool) bool { return p.ID == v.SourcePool })
 	if i < 0 {
-		return hypervisor.NoSource()
+		return hypervisor.NoSourcePoolError()
 	}
 	ctx, end := stoppableContext(ctx, j)
 	defer end()
 	m := a.newRendezvous(j, v.Transfer.ID, v.Transfer.PeerName)
 	err := a.hypervisor.SendVolume(ctx, hypervisor.VolumeWork{
-		Pool: j.Pools[i], Name: v.Source, Order: *v,
-		RecordChecksums: func(all ...hypervisor.VolumeChecksum) error { return a.state.noteChecksums(all...) },
+		Pool: j.Pools[i], Name: v.Source, Params: *v,
+		RecordChecksums: func(all ...hypervisor.VolumeChecksum) error { return a.state.addChecksums(all...) },
 		Send: func(ctx context.Context, pieces transfer.Pieces, size int64) error {
-			return m.send(ctx, pieces, size, &transfer.Rate{Bytes: v.Transfer.RateBytes}, func(done, total, rate int64, way string) {
-				percent, note := hypervisor.FormatCopyProgress("sending "+v.Source+" to "+m.peer, done, total, rate)
+			return m.send(ctx, pieces, size, &transfer.RateLimit{Bytes: v.Transfer.RateBytes}, func(done, total, rate int64, way string) {
+				percent, note := hypervisor.FormatCopyProgress("sending "+v.Source+" to "+m.peerName, done, total, rate)
 				j.notifier.notify(percent, note+way)
 			})
 		},
@@ -136,12 +136,12 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 	order := *j.Args.Migrate
 	ctx, end := stoppableContext(ctx, j)
 	defer end()
-	rate := &transfer.Rate{Bytes: order.RateBytes}
-	err := a.hypervisor.MigrateVM(ctx, hypervisor.MigrateVM{
-		VM: *j.VM, Pools: j.Pools, Order: order,
+	rate := &transfer.RateLimit{Bytes: order.RateBytes}
+	err := a.hypervisor.MigrateVM(ctx, hypervisor.MigrateVMWork{
+		VM: *j.VM, Pools: j.Pools, Params: order,
 		SentStamp: func(d fleet.MigratingDisk) string { return a.state.sentStamp(d.Transfer) },
 		RecordSending: func(d fleet.MigratingDisk, stamp string) error {
-			if err := a.state.noteSent(d.Transfer, stamp); err != nil {
+			if err := a.state.recordSentDisk(d.Transfer, stamp); err != nil {
 				return fmt.Errorf("nothing was sent, because the agent cannot record the disk that it sends: %w", err)
 			}
 			return nil
@@ -150,11 +150,11 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 			n := slices.Index(order.Disks, d)
 			m := a.newRendezvous(j, d.Transfer, order.ToName)
 			return m.send(ctx, pieces, size, rate, func(done, total, rate int64, way string) {
-				percent, note := hypervisor.FormatCopyProgress(fmt.Sprintf("sending disk %d of %d to %s", n+1, len(order.Disks), m.peer), done, total, rate)
+				percent, note := hypervisor.FormatCopyProgress(fmt.Sprintf("sending disk %d of %d to %s", n+1, len(order.Disks), m.peerName), done, total, rate)
 				j.notifier.notify((100*n+percent)/len(order.Disks), note+way)
 			})
 		},
-		WaitArrived: func(ctx context.Context) error {
+		WaitDisksArrived: func(ctx context.Context) error {
 			for _, d := range order.Disks {
 				if _, err := a.newRendezvous(j, d.Transfer, order.ToName).pollUntil(ctx, wire.Meet{}, "waiting for", func(o wire.MeetAnswer) bool { return o.Received }); err != nil {
 					return err
@@ -168,7 +168,7 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 }
 
 // recordMigrated deletes the entry of a VM that has migrated.
-func recordMigrated(a *Agent, j *job, out *wire.Finish) error {
+func recordMigration(a *Agent, j *job, out *wire.Finish) error {
 	if j.VM == nil || out.Outcome != wire.Done {
 		return nil
 	}
@@ -186,7 +186,7 @@ type sentDisk struct {
 const maxSentDisks = 256
 
 // noteSent records the stamp of a disk's file, which identifies the content, before the file is sent.
-func (m *stateFile) noteSent(id fleet.TransferID, stamp string) error {
+func (m *stateFile) recordSentDisk(id fleet.TransferID, stamp string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := append(slices.DeleteFunc(slices.Clone(m.data.Sent), func(s sentDisk) bool { return s.Transfer == id }), sentDisk{id, stamp})

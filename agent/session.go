@@ -11,11 +11,11 @@ import (
 
 // hello registers this agent at the portal and retries until the portal accepts it for the host; false: ctx ended
 // first. Until then the agent changes nothing on the host, because another agent with this identity may be running.
-func (a *Agent) hello(ctx context.Context) bool {
-	wait := newBackoff(a.times.retry, a.times.retryMax)
+func (a *Agent) helloUntilAccepted(ctx context.Context) bool {
+	wait := newBackoff(a.timing.retry, a.timing.retryMax)
 	for ctx.Err() == nil {
-		renewed := a.renewed.wait()
-		err := a.helloOnce(ctx)
+		renewed := a.certificateRenewed.wait()
+		err := a.sendHello(ctx)
 		switch {
 		case err == nil:
 			return true
@@ -28,11 +28,11 @@ func (a *Agent) hello(ctx context.Context) bool {
 		case 409:
 			a.log.Error("Another agent works with this host's identity, so this agent stays passive. Stop one of the two; if this machine is a copy, remove its data directory and join it as a host of its own.",
 				"portal", errorDetail(err))
-			pace = a.times.passiveRetry
+			pace = a.timing.passiveRetry
 		case 401, 403:
 			// An expired certificate is renewed meanwhile.
 			a.log.Error("The portal does not accept this host's certificate.", "portal", errorDetail(err))
-			pace = a.times.passiveRetry
+			pace = a.timing.passiveRetry
 		default:
 			a.log.Warn("The portal cannot be reached; trying again.", "error", err, "in", pace.Round(time.Millisecond))
 		}
@@ -46,7 +46,7 @@ func (a *Agent) hello(ctx context.Context) bool {
 	return false
 }
 
-func (a *Agent) helloOnce(ctx context.Context) error {
+func (a *Agent) sendHello(ctx context.Context) error {
 	inv, err := a.inventory.wait(ctx)
 	if err != nil {
 		return err
@@ -60,14 +60,14 @@ func (a *Agent) helloOnce(ctx context.Context) error {
 		return err
 	}
 	a.seq.Store(answer.SeqBase) // lower than before if the portal was restored from a backup
-	a.reports.newSession()
+	a.reports.resetSession()
 	a.log.Info("The agent has opened a session with the portal.", "host", a.identity.HostID())
 	return nil
 }
 
 // serve runs the loops of one session until ctx or the session ends. inWork is the context of jobs: running jobs
 // outlast the session.
-func (a *Agent) serve(ctx, inWork context.Context) {
+func (a *Agent) runSession(ctx, inWork context.Context) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return a.reports.loop(ctx) })
 	g.Go(func() error { return a.reports.leaseLoop(ctx) })

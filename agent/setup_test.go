@@ -32,7 +32,7 @@ func (p *portal) lastJoin() wire.JoinRequest {
 }
 
 // running starts an agent over a backend; stop ends it and waits. It ends with the test.
-func (p *portal) running(dir string, hv hypervisor.Hypervisor, host machine) (a *agent.Agent, stop func()) {
+func (p *portal) startAgent(dir string, hv hypervisor.Hypervisor, host hostHardware) (a *agent.Agent, stop func()) {
 	p.t.Helper()
 	id, err := agent.OpenIdentity(dir)
 	if err != nil {
@@ -43,7 +43,7 @@ func (p *portal) running(dir string, hv hypervisor.Hypervisor, host machine) (a 
 }
 
 // runningOn starts an agent like running, on a host whose boot ID can change.
-func (p *portal) runningOn(dir string, host *rebooted) (a *agent.Agent, stop func()) {
+func (p *portal) startAgentOnRebootedHost(dir string, host *rebooted) (a *agent.Agent, stop func()) {
 	p.t.Helper()
 	id, err := agent.OpenIdentity(dir)
 	if err != nil {
@@ -58,15 +58,15 @@ func (p *portal) runningOn(dir string, host *rebooted) (a *agent.Agent, stop fun
 func (p *portal) waitHello(id *agent.Identity, run func(context.Context)) (stop func()) {
 	p.t.Helper()
 	p.mu.Lock()
-	before, refused := p.session, p.refuse["hello"] != 0
+	before, refused := p.session, p.refusals["hello"] != 0
 	p.mu.Unlock()
-	stop = p.run(id, run)
-	p.wait("the agent's hello", func() bool { return p.session > before || refused })
+	stop = p.runAgent(id, run)
+	p.waitUntil("the agent's hello", func() bool { return p.session > before || refused })
 	return stop
 }
 
 // run runs an agent until stop, which waits for its end.
-func (p *portal) run(id *agent.Identity, run func(context.Context)) (stop func()) {
+func (p *portal) runAgent(id *agent.Identity, run func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -83,13 +83,13 @@ func (p *portal) run(id *agent.Identity, run func(context.Context)) (stop func()
 }
 
 // machine is the host's hardware for an agent.
-type machine interface {
+type hostHardware interface {
 	Inventory(context.Context) (fleet.Inventory, error)
 	NICs() []fleet.HostNIC
 	Load(context.Context) (wire.HostMeter, error)
 }
 
-func newRun(t *testing.T, id *agent.Identity, hv hypervisor.Hypervisor, host machine) (*agent.Agent, func(context.Context)) {
+func newRun(t *testing.T, id *agent.Identity, hv hypervisor.Hypervisor, host hostHardware) (*agent.Agent, func(context.Context)) {
 	t.Helper()
 	client, err := id.Client("")
 	if err != nil {
@@ -122,10 +122,10 @@ func newRun(t *testing.T, id *agent.Identity, hv hypervisor.Hypervisor, host mac
 }
 
 // atWork returns a portal with a running agent on a simulated host.
-func atWork(t *testing.T) (*portal, *mock.Host) {
+func newPortalWithAgent(t *testing.T) (*portal, *mock.Host) {
 	t.Helper()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
-	p.running(p.join(), host, host)
+	p.startAgent(p.join(), host, host)
 	return p, host
 }
 
@@ -137,7 +137,7 @@ func newVM(name string) *fleet.VM {
 }
 
 // vmIn returns the VM's report in a state.
-func vmIn(s wire.State, id fleet.VMID) (wire.VMReport, bool) {
+func reportedVM(s wire.State, id fleet.VMID) (wire.VMReport, bool) {
 	for _, r := range s.VMs {
 		if r.ID == id {
 			return r, true

@@ -11,23 +11,23 @@ import (
 
 // withSnapshot returns a job handler for one snapshot method of the hypervisor. To stop the method, the handler asks
 // the hypervisor: a merge in QEMU would outlive a cancelled context.
-func withSnapshot(call func(hypervisor.Snapshots, context.Context, hypervisor.SnapshotWork) error) func(context.Context, *Agent, *job) error {
-	return withVM(func(ctx context.Context, a *Agent, j *job) error {
+func snapshotHandler(call func(hypervisor.Snapshots, context.Context, hypervisor.SnapshotWork) error) func(context.Context, *Agent, *job) error {
+	return vmHandler(func(ctx context.Context, a *Agent, j *job) error {
 		if j.Args.Snapshot == nil {
 			return errors.New("the portal sent this job without its snapshot")
 		}
 		stop := newStopper()
 		defer j.whenStopped(stop.stop)()
-		stalled := time.AfterFunc(a.times.stallLimit, func() { stop.stop(errStalled) })
+		stalled := time.AfterFunc(a.timing.stallLimit, func() { stop.stop(errNoProgress) })
 		defer stalled.Stop()
 		err := call(a.hypervisor, ctx, hypervisor.SnapshotWork{
-			VM: *j.VM, Pools: j.Pools, Job: j.ID, Order: *j.Args.Snapshot, Stop: stop.done,
+			VM: *j.VM, Pools: j.Pools, Job: j.ID, Params: *j.Args.Snapshot, Stop: stop.done,
 			Progress: func(percent int, note string) {
-				stalled.Reset(a.times.stallLimit)
+				stalled.Reset(a.timing.stallLimit)
 				j.notifier.notify(percent, note)
 			},
 		})
-		if errors.Is(err, hypervisor.ErrStopped) {
+		if errors.Is(err, hypervisor.ErrCancelled) {
 			return stop.firstCause()
 		}
 		return err
@@ -36,9 +36,9 @@ func withSnapshot(call func(hypervisor.Snapshots, context.Context, hypervisor.Sn
 
 // recordReverted records a successful revert only. A failed revert stores no error, because its task shows the VM's
 // state.
-func recordReverted(a *Agent, j *job, out *wire.Finish) error {
+func recordRevert(a *Agent, j *job, out *wire.Finish) error {
 	if out.Outcome != wire.Done {
 		return nil
 	}
-	return recordPower(a, j, out)
+	return recordVMPower(a, j, out)
 }

@@ -15,36 +15,36 @@ import (
 type delayedReader struct {
 	*counted
 	mu   sync.Mutex
-	hold *heldRead
+	delayed *heldRead
 }
 
 type heldRead struct {
 	has  chan struct{} // closed once the state is read
-	gate chan struct{}
-	free func() // lets the delayed read return
+	release chan struct{}
+	open func() // lets the delayed read return
 }
 
 // holding delays the result of the next read, at the latest until the test ends.
-func (l *delayedReader) holding(t *testing.T) *heldRead {
+func (l *delayedReader) delayNextRead(t *testing.T) *heldRead {
 	t.Helper()
-	h := &heldRead{has: make(chan struct{}), gate: make(chan struct{})}
-	h.free = sync.OnceFunc(func() { close(h.gate) })
-	t.Cleanup(h.free)
+	h := &heldRead{has: make(chan struct{}), release: make(chan struct{})}
+	h.open = sync.OnceFunc(func() { close(h.release) })
+	t.Cleanup(h.open)
 	l.mu.Lock()
-	l.hold = h
+	l.delayed = h
 	l.mu.Unlock()
 	return h
 }
 
-func (l *delayedReader) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.State, error) {
-	s, err := l.counted.Snapshot(ctx, on)
+func (l *delayedReader) HostState(ctx context.Context, on hypervisor.Assignment) (wire.State, error) {
+	s, err := l.counted.HostState(ctx, on)
 	l.mu.Lock()
-	h := l.hold
-	l.hold = nil
+	h := l.delayed
+	l.delayed = nil
 	l.mu.Unlock()
 	if h != nil {
 		close(h.has)
-		<-h.gate
+		<-h.release
 	}
 	return s, err
 }
@@ -60,7 +60,7 @@ func (p *portal) reportCount() int {
 func (p *portal) waitReports(n int) {
 	p.t.Helper()
 	from := p.reportCount()
-	p.wait("further reports", func() bool { return len(p.reports) >= from+n })
+	p.waitUntil("further reports", func() bool { return len(p.reports) >= from+n })
 }
 
 // A read that began before a job must not undo the job's effect: a guest that a user powered off stays off, even if its
@@ -69,45 +69,45 @@ func TestHostReadBegunBeforeJobIsIgnored(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &delayedReader{counted: newCounted()}
 	dir := p.join()
-	_, stop := p.running(dir, host, host)
+	_, stop := p.startAgent(dir, host, host)
 	always := vmWithPolicy("always", fleet.VMPolicy{Restart: "always", Autostart: "last"})
-	p.do(wire.Work{Kind: fleet.VMStart, VM: always})
-	p.seenOn(host.counted, always)
+	p.runJob(wire.Work{Kind: fleet.VMStart, VM: always})
+	p.waitReportedOn(host.counted, always)
 
-	look := host.holding(t)
+	look := host.delayNextRead(t)
 	<-look.has // the guest is on
-	if f := p.do(wire.Work{Kind: fleet.VMShutdown, VM: always, Epoch: 2}); f.Outcome != wire.Done {
+	if f := p.runJob(wire.Work{Kind: fleet.VMShutdown, VM: always, Epoch: 2}); f.Outcome != wire.Done {
 		t.Fatalf("shut down: %+v", f)
 	}
 	from := p.reportCount()
-	look.free()
-	p.stateSince(from, "it is off", func(s wire.State) bool {
-		r, _ := vmIn(s, always.ID)
+	look.open()
+	p.waitStateSince(from, "it is off", func(s wire.State) bool {
+		r, _ := reportedVM(s, always.ID)
 		return r.Status.Power == fleet.Stopped
 	})
 	p.waitReports(5) // the policy would have restarted it by now
-	if n := host.starts(always.ID); n != 1 || host.power(always.ID) != fleet.Stopped {
-		t.Errorf("the VM that was shut down is %s after %d starts", host.power(always.ID), n)
+	if n := host.startCount(always.ID); n != 1 || host.powerOf(always.ID) != fleet.Stopped {
+		t.Errorf("the VM that was shut down is %s after %d starts", host.powerOf(always.ID), n)
 	}
 
 	from = p.reportCount()
-	p.do(wire.Work{Kind: fleet.VMStart, VM: always, Epoch: 3})
-	p.stateSince(from, "it is on again", func(s wire.State) bool {
-		r, _ := vmIn(s, always.ID)
+	p.runJob(wire.Work{Kind: fleet.VMStart, VM: always, Epoch: 3})
+	p.waitStateSince(from, "it is on again", func(s wire.State) bool {
+		r, _ := reportedVM(s, always.ID)
 		return r.Status.Power == fleet.Running
 	})
-	look = host.holding(t)
+	look = host.delayNextRead(t)
 	<-look.has
-	p.do(wire.Work{Kind: fleet.VMStop, VM: always, Epoch: 4})
-	begun := host.starts(always.ID)
-	go look.free()
+	p.runJob(wire.Work{Kind: fleet.VMStop, VM: always, Epoch: 4})
+	begun := host.startCount(always.ID)
+	go look.open()
 	stop()
 	host.boot = "boot-2"
-	p.set(func() { p.reports = nil })
-	p.running(dir, host, host)
-	p.faults(always.ID, "after the reboot", func(codes []fleet.FaultCode) bool { return !slices.Contains(codes, fleet.FaultRebooted) })
+	p.update(func() { p.reports = nil })
+	p.startAgent(dir, host, host)
+	p.waitFaults(always.ID, "after the reboot", func(codes []fleet.FaultCode) bool { return !slices.Contains(codes, fleet.FaultRebooted) })
 	p.waitReports(5)
-	if n := host.starts(always.ID); n != begun || host.power(always.ID) == fleet.Running {
-		t.Errorf("the VM that was powered off is %s, started %d times since", host.power(always.ID), n-begun)
+	if n := host.startCount(always.ID); n != begun || host.powerOf(always.ID) == fleet.Running {
+		t.Errorf("the VM that was powered off is %s, started %d times since", host.powerOf(always.ID), n-begun)
 	}
 }

@@ -17,22 +17,22 @@ func TestReportsContainAgeOfVMStates(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	dir := p.join()
-	_, stop := p.running(dir, host, host)
-	p.do(wire.Work{Kind: fleet.VMStart, VM: newVM("web")})
-	p.stateSince(0, "the VM", func(s wire.State) bool { return len(s.VMs) == 1 })
-	plug := host.Unplug()
-	p.stateSince(0, "the loss", func(s wire.State) bool { return !s.Host.Connected && len(s.VMs) == 1 })
+	_, stop := p.startAgent(dir, host, host)
+	p.runJob(wire.Work{Kind: fleet.VMStart, VM: newVM("web")})
+	p.waitStateSince(0, "the VM", func(s wire.State) bool { return len(s.VMs) == 1 })
+	plug := host.DisconnectLibvirt()
+	p.waitStateSince(0, "the loss", func(s wire.State) bool { return !s.Host.Connected && len(s.VMs) == 1 })
 	newest := func(ok func(wire.Report) bool) func() bool {
 		return func() bool { return len(p.reports) > 0 && ok(p.reports[len(p.reports)-1]) }
 	}
-	p.wait("a heartbeat with an old look", newest(func(r wire.Report) bool {
+	p.waitUntil("a heartbeat with an old look", newest(func(r wire.Report) bool {
 		return r.State == nil && time.Duration(r.StateAgeMs)*time.Millisecond > 500*time.Millisecond
 	}))
 	stop()
-	p.set(func() { p.reports = nil })
-	p.running(dir, host, host)
-	p.wait("reports of an agent that has seen nothing", func() bool { return len(p.reports) >= 3 })
-	p.set(func() {
+	p.update(func() { p.reports = nil })
+	p.startAgent(dir, host, host)
+	p.waitUntil("reports of an agent that has seen nothing", func() bool { return len(p.reports) >= 3 })
+	p.update(func() {
 		for _, r := range p.reports {
 			if r.StateAgeMs < wire.NeverRead.Milliseconds() {
 				t.Errorf("without a look, the age is %d ms", r.StateAgeMs)
@@ -40,43 +40,43 @@ func TestReportsContainAgeOfVMStates(t *testing.T) {
 		}
 	})
 	plug()
-	p.stateSince(0, "the return", func(s wire.State) bool { return s.Host.Connected })
-	p.wait("a fresh look", newest(func(r wire.Report) bool {
-		return r.StateAgeMs > 0 && time.Duration(r.StateAgeMs)*time.Millisecond < patience
+	p.waitStateSince(0, "the return", func(s wire.State) bool { return s.Host.Connected })
+	p.waitUntil("a fresh look", newest(func(r wire.Report) bool {
+		return r.StateAgeMs > 0 && time.Duration(r.StateAgeMs)*time.Millisecond < waitTimeout
 	}))
 }
 
 func TestOnlyUnansweredHypervisorCallsAreRetried(t *testing.T) {
 	t.Parallel()
-	p, host := atWork(t)
-	plug := host.Unplug()
+	p, host := newPortalWithAgent(t)
+	plug := host.DisconnectLibvirt()
 	for i, kind := range []fleet.JobKind{fleet.VMApply, fleet.VMStart, fleet.VMStop, fleet.VMReset, fleet.VMPause} {
-		f := p.do(wire.Work{Kind: kind, VM: newVM("web"), Epoch: int64(1 + i)})
-		if f.Outcome != wire.Failed || f.Retry == kind.SingleShot(fleet.JobArgs{}) {
+		f := p.runJob(wire.Work{Kind: kind, VM: newVM("web"), Epoch: int64(1 + i)})
+		if f.Outcome != wire.Failed || f.Retry == kind.IsSingleShot(fleet.JobArgs{}) {
 			t.Errorf("%s of a hypervisor that is away ended %+v", kind, f)
 		}
 	}
 	plug()
-	if f := p.do(wire.Work{Kind: fleet.VMStart, VM: newVM(mock.HangStart)}); f.Outcome != wire.Failed || !f.Retry {
+	if f := p.runJob(wire.Work{Kind: fleet.VMStart, VM: newVM(mock.HangOnStart)}); f.Outcome != wire.Failed || !f.Retry {
 		t.Errorf("a start that never ended: %+v", f)
 	}
 	for _, w := range []wire.Work{
 		{Kind: fleet.VMStart, VM: newVM(mock.FailStart)}, {Kind: fleet.VMApply, VM: newVM(mock.FailCreate)}, {Kind: fleet.VMPause, VM: newVM("nobody")},
 	} {
-		if f := p.do(w); f.Outcome != wire.Failed || f.Retry {
+		if f := p.runJob(w); f.Outcome != wire.Failed || f.Retry {
 			t.Errorf("%s that was refused: %+v", w.Kind, f)
 		}
 	}
 }
 
-func (p *portal) faults(id fleet.VMID, what string, ok func([]fleet.FaultCode) bool) {
+func (p *portal) waitFaults(id fleet.VMID, what string, ok func([]fleet.FaultCode) bool) {
 	p.t.Helper()
-	p.wait(what, func() bool {
+	p.waitUntil(what, func() bool {
 		for _, r := range slices.Backward(p.reports) {
 			if r.State == nil {
 				continue
 			}
-			vm, here := vmIn(*r.State, id)
+			vm, here := reportedVM(*r.State, id)
 			var codes []fleet.FaultCode
 			for _, f := range vm.Status.Faults {
 				codes = append(codes, f.Code)
@@ -93,36 +93,36 @@ func TestGuestStoppedByHostRebootHasFault(t *testing.T) {
 	p, host := newPortal(t), &rebooted{Host: mock.New(mock.Options{Name: "host-1"}), boot: "boot-1"}
 	dir := p.join()
 	on, off, orderly := newVM("on"), newVM("off"), newVM("orderly")
-	_, stop := p.runningOn(dir, host)
+	_, stop := p.startAgentOnRebootedHost(dir, host)
 	for _, vm := range []*fleet.VM{on, orderly} {
-		p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+		p.runJob(wire.Work{Kind: fleet.VMStart, VM: vm})
 	}
-	p.do(wire.Work{Kind: fleet.VMApply, VM: off})
-	p.do(wire.Work{Kind: fleet.VMStop, VM: orderly, Epoch: 2})
+	p.runJob(wire.Work{Kind: fleet.VMApply, VM: off})
+	p.runJob(wire.Work{Kind: fleet.VMStop, VM: orderly, Epoch: 2})
 	none := func(codes []fleet.FaultCode) bool { return len(codes) == 0 }
 	is := func(codes []fleet.FaultCode) bool { return slices.Equal(codes, []fleet.FaultCode{fleet.FaultRebooted}) }
 	for _, vm := range []*fleet.VM{on, off, orderly} {
-		p.faults(vm.ID, "before the reboot", none)
+		p.waitFaults(vm.ID, "before the reboot", none)
 	}
 	stop()
 	host.boot = "boot-2"
-	host.must(t, host.StopVM(t.Context(), on.ID))
-	p.set(func() { p.reports = nil })
-	_, stop = p.runningOn(dir, host)
-	p.faults(on.ID, "the guest that was on", is)
-	p.faults(off.ID, "the guest that was off", none)
-	p.faults(orderly.ID, "the guest that was stopped", none)
+	host.stopError(t, host.StopVM(t.Context(), on.ID))
+	p.update(func() { p.reports = nil })
+	_, stop = p.startAgentOnRebootedHost(dir, host)
+	p.waitFaults(on.ID, "the guest that was on", is)
+	p.waitFaults(off.ID, "the guest that was off", none)
+	p.waitFaults(orderly.ID, "the guest that was stopped", none)
 	stop()
-	p.set(func() { p.reports = nil })
-	p.runningOn(dir, host)
-	p.faults(on.ID, "the fault, after another start of the agent", is)
-	if f := p.do(wire.Work{Kind: fleet.VMApply, VM: on, Epoch: 4}); len(f.VM.Faults) != 1 {
+	p.update(func() { p.reports = nil })
+	p.startAgentOnRebootedHost(dir, host)
+	p.waitFaults(on.ID, "the fault, after another start of the agent", is)
+	if f := p.runJob(wire.Work{Kind: fleet.VMApply, VM: on, Epoch: 4}); len(f.VM.Faults) != 1 {
 		t.Errorf("after an edit: %+v", f.VM)
 	}
-	if f := p.do(wire.Work{Kind: fleet.VMStop, VM: on, Epoch: 5}); len(f.VM.Faults) != 0 {
+	if f := p.runJob(wire.Work{Kind: fleet.VMStop, VM: on, Epoch: 5}); len(f.VM.Faults) != 0 {
 		t.Errorf("after an order to leave it off: %+v", f.VM)
 	}
-	p.faults(on.ID, "the end of the fault", none)
+	p.waitFaults(on.ID, "the end of the fault", none)
 }
 
 // rebooted is a host whose boot ID can change.
@@ -137,7 +137,7 @@ func (r *rebooted) Inventory(ctx context.Context) (fleet.Inventory, error) {
 	return inv, err
 }
 
-func (r *rebooted) must(t *testing.T, err error) {
+func (r *rebooted) stopError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ type stateFile struct {
 	data savedState
 	// notedAt is the time of the newest entry of a VM, network or pool (by name) that a job wrote, and not a read of
 	// the host: see notedSince.
-	notedAt map[any]time.Time
+	jobEntryAt map[any]time.Time
 }
 
 type savedState struct {
@@ -62,7 +62,7 @@ type createdVolume struct {
 const maxVolumes = 128
 
 func openStateFile(path string) (*stateFile, error) {
-	m := &stateFile{path: path, notedAt: map[any]time.Time{}}
+	m := &stateFile{path: path, jobEntryAt: map[any]time.Time{}}
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -91,23 +91,23 @@ func openStateFile(path string) (*stateFile, error) {
 }
 
 // longestRead exceeds the duration of any read of the host: every new read reflects entries that are older.
-const longestRead = time.Hour
+const maxReadDuration = time.Hour
 
 // notedSince reports whether an entry was written after a read of the host began. The read is then older than the entry
 // and is ignored.
-func (m *stateFile) notedSince(of any, begun time.Time) bool { return !m.notedAt[of].Before(begun) }
+func (m *stateFile) hasEntrySince(of any, begun time.Time) bool { return !m.jobEntryAt[of].Before(begun) }
 
 // setVMResult records that a generation was acted on; errText is empty after a success. turned: a success has powered
 // the guest on or off.
 func (m *stateFile) setVMResult(vm fleet.VM, generation int64, kind fleet.JobKind, errText string, turned bool, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.notedAt[vm.ID] = time.Now()
+	m.jobEntryAt[vm.ID] = time.Now()
 	old := m.data.VMs[vm.ID]
 	next := old
 	next.Name, next.Generation, next.Error, next.ErrorOf = cmp.Or(vm.Name, old.Name), max(old.Generation, generation), errText, ""
 	if errText == "" {
-		next.noteSuccess(kind, turned, boot)
+		next.recordSuccess(kind, turned, boot)
 	} else {
 		next.ErrorOf = kind
 	}
@@ -127,10 +127,10 @@ func (m *stateFile) setVMResult(vm fleet.VM, generation int64, kind fleet.JobKin
 
 // noteVMBegun records a VM before a job writes the new generation into the definition, so that the generation of an
 // interrupted job does not count as a success.
-func (m *stateFile) noteVMBegun(vm fleet.VM) error {
+func (m *stateFile) recordVMBegun(vm fleet.VM) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.notedAt[vm.ID] = time.Now()
+	m.jobEntryAt[vm.ID] = time.Now()
 	if _, ok := m.data.VMs[vm.ID]; ok {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (m *stateFile) noteVMBegun(vm fleet.VM) error {
 }
 
 // noteDisk records a disk whose content is complete.
-func (m *stateFile) noteDisk(vm fleet.VM, ref fleet.Volref) error {
+func (m *stateFile) recordCreatedDisk(vm fleet.VM, ref fleet.Volref) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := m.data.VMs[vm.ID]
@@ -152,7 +152,7 @@ func (m *stateFile) noteDisk(vm fleet.VM, ref fleet.Volref) error {
 }
 
 // noteVolume records the file that a job has completed.
-func (m *stateFile) noteVolume(job fleet.JobID, file string) error {
+func (m *stateFile) recordCreatedVolume(job fleet.JobID, file string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.data.Volumes = append(slices.Clone(m.data.Volumes), createdVolume{job, file})
@@ -161,7 +161,7 @@ func (m *stateFile) noteVolume(job fleet.JobID, file string) error {
 }
 
 // volumeFile returns the file that a job created; empty: none.
-func (m *stateFile) volumeFile(job fleet.JobID) string {
+func (m *stateFile) createdVolumeFile(job fleet.JobID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, v := range slices.Backward(m.data.Volumes) {
@@ -190,7 +190,7 @@ func (m *stateFile) appliedGeneration(id fleet.VMID) int64 {
 func (m *stateFile) removeVM(id fleet.VMID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.notedAt[id] = time.Now()
+	m.jobEntryAt[id] = time.Now()
 	if _, ok := m.data.VMs[id]; !ok {
 		return nil
 	}
@@ -202,7 +202,7 @@ func (m *stateFile) removeVM(id fleet.VMID) error {
 func (m *stateFile) setPoolResult(name, errText string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.notedAt[name] = time.Now()
+	m.jobEntryAt[name] = time.Now()
 	if m.data.Pools[name] == errText {
 		return nil
 	}
@@ -218,7 +218,7 @@ func (m *stateFile) setPoolResult(name, errText string) error {
 func (m *stateFile) setNetworkResult(n fleet.Network, errText, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.notedAt[n.ID] = time.Now()
+	m.jobEntryAt[n.ID] = time.Now()
 	old, known := m.data.Networks[n.ID]
 	next := networkState{Error: errText, ActiveInBoot: old.ActiveInBoot}
 	if errText == "" {
@@ -235,7 +235,7 @@ func (m *stateFile) setNetworkResult(n fleet.Network, errText, boot string) erro
 func (m *stateFile) removeNetwork(id fleet.NetworkID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.notedAt[id] = time.Now()
+	m.jobEntryAt[id] = time.Now()
 	if _, ok := m.data.Networks[id]; !ok {
 		return nil
 	}
@@ -316,8 +316,8 @@ func (m *stateFile) addNetworkErrors(s *wire.State, boot string) {
 			n.Error = k.Error
 		case k.ActiveInBoot != "" && k.ActiveInBoot == boot:
 			n.StoppedOutside = true
-			if n.Error == hypervisor.NetworkMissing {
-				n.Error = hypervisor.NetworkRemoved
+			if n.Error == hypervisor.NetworkMissingText {
+				n.Error = hypervisor.NetworkRemovedText
 			}
 		}
 	}
@@ -325,22 +325,22 @@ func (m *stateFile) addNetworkErrors(s *wire.State, boot string) {
 
 // prune deletes entries of VMs that are neither on the host nor failed, so that the file stays small. It also deletes
 // errors of pools that are active again. busy names VMs with running jobs; begun is when the read of the host began.
-func (m *stateFile) prune(s wire.State, busy map[fleet.Subject]bool, begun time.Time) error {
+func (m *stateFile) removeOldEntries(s wire.State, busy map[fleet.Subject]bool, begun time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	here := map[fleet.VMID]bool{}
 	for _, vm := range s.VMs {
 		here[vm.ID] = true
 	}
-	maps.DeleteFunc(m.notedAt, func(_ any, at time.Time) bool { return begun.Sub(at) > longestRead })
+	maps.DeleteFunc(m.jobEntryAt, func(_ any, at time.Time) bool { return begun.Sub(at) > maxReadDuration })
 	before := len(m.data.VMs) + len(m.data.Pools)
 	for _, p := range s.Pools {
-		if p.Status.State == fleet.PoolActive && !m.notedSince(p.Name, begun) {
+		if p.Status.State == fleet.PoolActive && !m.hasEntrySince(p.Name, begun) {
 			delete(m.data.Pools, p.Name)
 		}
 	}
 	for id, k := range m.data.VMs {
-		if k.Error == "" && len(k.CreatedDisks) == 0 && !here[id] && !busy[fleet.SubjectVM(id)] && !m.notedSince(id, begun) {
+		if k.Error == "" && len(k.CreatedDisks) == 0 && !here[id] && !busy[fleet.SubjectVM(id)] && !m.hasEntrySince(id, begun) {
 			delete(m.data.VMs, id)
 		}
 	}

@@ -8,20 +8,20 @@ import (
 )
 
 // cancelled is the error of a job that users cancelled; words is a sentence that names the users.
-type cancelled struct{ words string }
+type jobCancelledError struct{ words string }
 
-func (c cancelled) Error() string { return c.words }
+func (c jobCancelledError) Error() string { return c.words }
 
 // stopper is a request to stop, with its cause. Only the first call of stop counts.
-type stopper struct {
+type firstStop struct {
 	done  chan struct{}
 	once  sync.Once
 	cause error
 }
 
-func newStopper() *stopper { return &stopper{done: make(chan struct{})} }
+func newStopper() *firstStop { return &firstStop{done: make(chan struct{})} }
 
-func (s *stopper) stop(cause error) {
+func (s *firstStop) stop(cause error) {
 	s.once.Do(func() {
 		s.cause = cause
 		close(s.done)
@@ -29,7 +29,7 @@ func (s *stopper) stop(cause error) {
 }
 
 // firstCause returns the first cause. It blocks until stop has been called.
-func (s *stopper) firstCause() error {
+func (s *firstStop) firstCause() error {
 	<-s.done
 	return s.cause
 }
@@ -37,7 +37,7 @@ func (s *stopper) firstCause() error {
 // stopRequest is the portal's request to stop a job early.
 type stopRequest struct {
 	mu     sync.Mutex
-	words  string
+	reason  string
 	notify func(error)
 }
 
@@ -48,9 +48,9 @@ func (j *job) stop(words string) {
 	}
 	j.stopReq.mu.Lock()
 	defer j.stopReq.mu.Unlock()
-	j.stopReq.words = words
+	j.stopReq.reason = words
 	if j.stopReq.notify != nil {
-		j.stopReq.notify(cancelled{words})
+		j.stopReq.notify(jobCancelledError{words})
 	}
 }
 
@@ -58,10 +58,10 @@ func (j *job) stop(words string) {
 func (j *job) whenStopped(notify func(error)) (forget func()) {
 	j.stopReq.mu.Lock()
 	j.stopReq.notify = notify
-	words := j.stopReq.words
+	words := j.stopReq.reason
 	j.stopReq.mu.Unlock()
 	if words != "" {
-		notify(cancelled{words})
+		notify(jobCancelledError{words})
 	}
 	return func() {
 		j.stopReq.mu.Lock()
@@ -71,8 +71,8 @@ func (j *job) whenStopped(notify func(error)) (forget func()) {
 }
 
 // wasCancelled returns the sentence of the users who cancelled the job; ok: the job was cancelled.
-func wasCancelled(err error) (words string, ok bool) {
-	var c cancelled
+func cancellationReason(err error) (words string, ok bool) {
+	var c jobCancelledError
 	ok = errors.As(err, &c)
 	return c.words, ok
 }

@@ -15,9 +15,9 @@ import (
 // Limits of a transfer.
 const (
 	transferTries = 5 // connections per transfer
-	meetInterval  = 300 * time.Millisecond
-	meetTimeout   = 10 * time.Minute // longest wait for the other host to begin its job
-	busyInterval  = 5 * time.Second
+	rendezvousInterval  = 300 * time.Millisecond
+	rendezvousTimeout   = 10 * time.Minute // longest wait for the other host to begin its job
+	keepAliveInterval  = 5 * time.Second
 )
 
 // rendezvous exchanges one transfer's messages with the other host through the portal.
@@ -25,21 +25,21 @@ type rendezvous struct {
 	a         *Agent
 	j         *job
 	id        fleet.TransferID
-	peer      string
+	peerName      string
 	idleSince time.Time // since when the other host has not begun its job
 }
 
 func (a *Agent) newRendezvous(j *job, id fleet.TransferID, peer string) *rendezvous {
-	return &rendezvous{a: a, j: j, id: id, peer: peer, idleSince: time.Now()}
+	return &rendezvous{a: a, j: j, id: id, peerName: peer, idleSince: time.Now()}
 }
 
 // exchange sends a message to the other host and returns that host's newest message. It retries until the message
 // reaches the portal.
-func (m *rendezvous) exchange(ctx context.Context, msg wire.Meet) (wire.MeetAnswer, error) {
-	wait := newBackoff(m.a.times.retry, m.a.times.retryMax)
+func (m *rendezvous) exchangeMessage(ctx context.Context, msg wire.Meet) (wire.MeetAnswer, error) {
+	wait := newBackoff(m.a.timing.retry, m.a.timing.retryMax)
 	for {
 		msg.Job, msg.Epoch = m.j.ID, m.j.epoch.Load()
-		out, err := m.a.client.Meet(ctx, m.id, msg)
+		out, err := m.a.client.ReportTransferState(ctx, m.id, msg)
 		switch status := wire.StatusOf(err); {
 		case err == nil:
 			return out, m.checkPeer(out)
@@ -50,7 +50,7 @@ func (m *rendezvous) exchange(ctx context.Context, msg wire.Meet) (wire.MeetAnsw
 		case status/100 == 4 && status != 401 && status != 408 && status != 409 && status != 429:
 			return out, err
 		}
-		if !pause(ctx, wait.NextBackOff()) {
+		if !sleepContext(ctx, wait.NextBackOff()) {
 			return out, context.Cause(ctx)
 		}
 	}
@@ -59,15 +59,15 @@ func (m *rendezvous) exchange(ctx context.Context, msg wire.Meet) (wire.MeetAnsw
 // checkPeer returns an error if the other host has stopped or does not begin.
 func (m *rendezvous) checkPeer(out wire.MeetAnswer) error {
 	if out.PeerName != "" {
-		m.peer = out.PeerName
+		m.peerName = out.PeerName
 	}
 	switch {
 	case out.PeerError != "" && !out.Received:
-		return fleet.Errorf(fleet.Conflict, "The transfer failed on %s: %s", m.peer, out.PeerError)
+		return fleet.Errorf(fleet.Conflict, "The transfer failed on %s: %s", m.peerName, out.PeerError)
 	case out.Begun:
 		m.idleSince = time.Now()
-	case time.Since(m.idleSince) > meetTimeout:
-		return fleet.Errorf(fleet.Conflict, "%s has not started its part of the transfer within %d minutes. Check that it is online, and try again.", m.peer, int(meetTimeout.Minutes()))
+	case time.Since(m.idleSince) > rendezvousTimeout:
+		return fleet.Errorf(fleet.Conflict, "%s has not started its part of the transfer within %d minutes. Check that it is online, and try again.", m.peerName, int(rendezvousTimeout.Minutes()))
 	}
 	return nil
 }
@@ -75,12 +75,12 @@ func (m *rendezvous) checkPeer(out wire.MeetAnswer) error {
 // pollUntil repeats the message until ready accepts the other host's answer.
 func (m *rendezvous) pollUntil(ctx context.Context, msg wire.Meet, note string, ready func(wire.MeetAnswer) bool) (wire.MeetAnswer, error) {
 	for {
-		out, err := m.exchange(ctx, msg)
+		out, err := m.exchangeMessage(ctx, msg)
 		if err != nil || ready(out) {
 			return out, err
 		}
-		m.j.notifier.notify(0, note+" "+m.peer)
-		if !pause(ctx, meetInterval) {
+		m.j.notifier.notify(0, note+" "+m.peerName)
+		if !sleepContext(ctx, rendezvousInterval) {
 			return out, context.Cause(ctx)
 		}
 	}
@@ -91,7 +91,7 @@ func (m *rendezvous) peerOf(out wire.MeetAnswer) transfer.Peer {
 }
 
 // send sends a file to the other host and returns once the host has received all of it.
-func (m *rendezvous) send(ctx context.Context, pieces transfer.Pieces, size int64, rate *transfer.Rate, report func(done, total, rate int64, way string)) error {
+func (m *rendezvous) send(ctx context.Context, pieces transfer.Pieces, size int64, rate *transfer.RateLimit, report func(done, total, rate int64, way string)) error {
 	for try := 1; ; try++ {
 		ticket := transfer.NewTicket()
 		remote, err := m.pollUntil(ctx, wire.Meet{Ticket: ticket.Hash()}, "waiting for", func(o wire.MeetAnswer) bool { return o.Online == ticket.Hash() || o.Received })
@@ -103,11 +103,11 @@ func (m *rendezvous) send(ctx context.Context, pieces transfer.Pieces, size int6
 			report(0, size, 0, way)
 			err = out.Send(ctx, pieces, size, rate, &transfer.Meter{Total: size, Report: func(done, total, rate int64) { report(done, total, rate, way) }})
 		}
-		if err == nil || ctx.Err() != nil || !errors.Is(err, transfer.ErrLost) || try >= transferTries {
+		if err == nil || ctx.Err() != nil || !errors.Is(err, transfer.ErrConnectionLost) || try >= transferTries {
 			return err
 		}
-		m.a.log.Warn("A transfer's connection was lost; trying again.", "job", m.j.ID, "peer", m.peer, "error", err)
-		if !pause(ctx, m.a.times.retry) {
+		m.a.log.Warn("A transfer's connection was lost; trying again.", "job", m.j.ID, "peer", m.peerName, "error", err)
+		if !sleepContext(ctx, m.a.timing.retry) {
 			return context.Cause(ctx)
 		}
 	}
@@ -118,12 +118,12 @@ const RelayedNote = "relayed by the portal, because the hosts cannot reach each 
 
 // connectReceiver connects to the receiver directly, or else through the portal's relay.
 func (m *rendezvous) connectReceiver(ctx context.Context, remote wire.MeetAnswer, ticket transfer.Ticket) (*transfer.Outgoing, string, error) {
-	own, peer := m.a.identity.credentials(), m.peerOf(remote)
+	own, peer := m.a.identity.transferCredentials(), m.peerOf(remote)
 	out, err := transfer.Dial(ctx, remote.Listens, own, peer, ticket)
 	if err == nil {
 		return out, "", nil
 	}
-	m.a.log.Info("The other host cannot be reached directly; using the portal's relay.", "job", m.j.ID, "peer", m.peer, "error", err)
+	m.a.log.Info("The other host cannot be reached directly; using the portal's relay.", "job", m.j.ID, "peer", m.peerName, "error", err)
 	at, err := m.pollUntil(ctx, wire.Meet{Ticket: ticket.Hash(), Relay: true}, "waiting at the portal for", func(o wire.MeetAnswer) bool { return o.RelayTicket == ticket.Hash() })
 	if err != nil {
 		return nil, "", err
@@ -133,7 +133,7 @@ func (m *rendezvous) connectReceiver(ctx context.Context, remote wire.MeetAnswer
 		out, err = transfer.Connect(ctx, conn, own, peer, ticket)
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: through the portal's relay: %w", transfer.ErrLost, err)
+		return nil, "", fmt.Errorf("%w: through the portal's relay: %w", transfer.ErrConnectionLost, err)
 	}
 	return out, ", " + RelayedNote, nil
 }
@@ -176,7 +176,7 @@ func (m *rendezvous) receive(ctx context.Context, take func(context.Context, *tr
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if !errors.Is(err, transfer.ErrLost) || try >= transferTries {
+		if !errors.Is(err, transfer.ErrConnectionLost) || try >= transferTries {
 			return nil, err
 		}
 	}
@@ -199,14 +199,14 @@ func (m *rendezvous) admit(ctx context.Context, used string) (in *transfer.Incom
 
 // admitWith waits for the sender with that ticket; nil: the sender uses another ticket now.
 func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*transfer.Incoming, error) {
-	own, peer := m.a.identity.credentials(), m.peerOf(remote)
+	own, peer := m.a.identity.transferCredentials(), m.peerOf(remote)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	msg := wire.Meet{Ticket: remote.Ticket}
 	admitted := make(chan *transfer.Incoming, 1)
 	listener, err := transfer.Open(own, peer, remote.Ticket, m.a.ports)
 	if err == nil {
-		if msg.Listens, err = transfer.Addresses(listener.Port()); err != nil || len(msg.Listens) == 0 {
+		if msg.Listens, err = transfer.HostAddresses(listener.Port()); err != nil || len(msg.Listens) == 0 {
 			listener.Close()
 		}
 		waited := make(chan struct{})
@@ -218,7 +218,7 @@ func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*tr
 		}()
 		go func() {
 			defer close(waited)
-			if in, err := listener.Wait(ctx); err == nil {
+			if in, err := listener.WaitPeer(ctx); err == nil {
 				admitted <- in
 			}
 		}()
@@ -226,18 +226,18 @@ func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*tr
 	if err != nil {
 		m.a.log.Warn("No port can be opened for a transfer; using the portal's relay.", "job", m.j.ID, "error", err)
 	}
-	poll := time.NewTicker(meetInterval)
+	poll := time.NewTicker(rendezvousInterval)
 	defer poll.Stop()
 	for {
-		out, err := m.exchange(ctx, msg)
+		out, err := m.exchangeMessage(ctx, msg)
 		switch {
 		case err != nil:
 			return nil, err
 		case out.Ticket != remote.Ticket:
-			return pollAdmitted(admitted), nil
+			return admittedNow(admitted), nil
 		}
 		if out.RelayTicket == remote.Ticket {
-			if in := pollAdmitted(admitted); in != nil {
+			if in := admittedNow(admitted); in != nil {
 				return in, nil
 			}
 			conn, err := m.dialRelay(ctx, out)
@@ -249,7 +249,7 @@ func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*tr
 				err = wrong
 			}
 			if ctx.Err() == nil {
-				m.a.log.Warn("The sender did not connect through the portal's relay.", "job", m.j.ID, "peer", m.peer, "error", err)
+				m.a.log.Warn("The sender did not connect through the portal's relay.", "job", m.j.ID, "peer", m.peerName, "error", err)
 				return nil, nil // the sender retries with another ticket
 			}
 		}
@@ -257,7 +257,7 @@ func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*tr
 		case in := <-admitted:
 			return in, nil
 		case <-poll.C:
-			m.j.notifier.notify(0, "waiting for "+m.peer)
+			m.j.notifier.notify(0, "waiting for "+m.peerName)
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -265,7 +265,7 @@ func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*tr
 }
 
 // pollAdmitted returns a sender that was admitted a moment ago; nil: none.
-func pollAdmitted(admitted <-chan *transfer.Incoming) *transfer.Incoming {
+func admittedNow(admitted <-chan *transfer.Incoming) *transfer.Incoming {
 	select {
 	case in := <-admitted:
 		return in

@@ -18,8 +18,8 @@ const maxUploads = 64
 // uploadWaiters passes incoming connections to the upload jobs that wait for them.
 type uploadWaiters struct {
 	mu         sync.Mutex
-	open       map[fleet.UploadID]*waitingUpload
-	registered bell
+	byUpload       map[fleet.UploadID]*waitingUpload
+	registered changeSignal
 }
 
 type waitingUpload struct {
@@ -31,24 +31,24 @@ func (c *uploadWaiters) register(id fleet.UploadID) (*waitingUpload, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.open[id] != nil:
+	case c.byUpload[id] != nil:
 		return nil, fleet.Errorf(fleet.Conflict, "This upload is in progress already.")
-	case len(c.open) >= maxUploads:
+	case len(c.byUpload) >= maxUploads:
 		return nil, fleet.Errorf(fleet.TooMany, "This host has %d uploads in progress already. Finish or cancel some.", maxUploads)
 	}
-	if c.open == nil {
-		c.open = map[fleet.UploadID]*waitingUpload{}
+	if c.byUpload == nil {
+		c.byUpload = map[fleet.UploadID]*waitingUpload{}
 	}
 	at := &waitingUpload{conns: make(chan io.ReadWriteCloser), ended: make(chan struct{})}
-	c.open[id] = at
-	c.registered.ring()
+	c.byUpload[id] = at
+	c.registered.broadcast()
 	return at, nil
 }
 
 func (c *uploadWaiters) unregister(id fleet.UploadID, at *waitingUpload) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.open, id)
+	delete(c.byUpload, id)
 	close(at.ended)
 }
 
@@ -57,7 +57,7 @@ func (c *uploadWaiters) find(ctx context.Context, id fleet.UploadID) (*waitingUp
 	for {
 		registered := c.registered.wait()
 		c.mu.Lock()
-		at := c.open[id]
+		at := c.byUpload[id]
 		c.mu.Unlock()
 		if at != nil {
 			return at, nil
@@ -86,9 +86,9 @@ func uploadVolume(ctx context.Context, a *Agent, j *job) error {
 	}
 	defer a.uploads.unregister(j.Args.Volume.Upload, at)
 	return a.hypervisor.UploadVolume(ctx, hypervisor.VolumeWork{
-		Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, RecordedFile: a.state.volumeFile(j.ID), UploadConns: at.conns,
+		Pool: *j.Pool, Name: ref.Volume, Params: *j.Args.Volume, RecordedFile: a.state.createdVolumeFile(j.ID), UploadConns: at.conns,
 		RecordFile: func(file string) error {
-			if err := a.state.noteVolume(j.ID, file); err != nil {
+			if err := a.state.recordCreatedVolume(j.ID, file); err != nil {
 				return fmt.Errorf("the volume was uploaded, but the agent cannot record its file: %w", err)
 			}
 			return nil

@@ -44,7 +44,7 @@ type vmState struct {
 
 // recordSeen records the guests and networks that a read of the host found on in this boot. begun is when the read
 // began. It writes the file only after a change.
-func (m *stateFile) recordSeen(s wire.State, boot string, begun time.Time) error {
+func (m *stateFile) recordRunning(s wire.State, boot string, begun time.Time) error {
 	if boot == "" {
 		return nil
 	}
@@ -52,11 +52,11 @@ func (m *stateFile) recordSeen(s wire.State, boot string, begun time.Time) error
 	defer m.mu.Unlock()
 	changed := false
 	for _, vm := range s.VMs {
-		if m.notedSince(vm.ID, begun) {
+		if m.hasEntrySince(vm.ID, begun) {
 			continue
 		}
 		k := m.data.VMs[vm.ID]
-		next := k.afterRead(vm.Status, boot)
+		next := k.withReadStatus(vm.Status, boot)
 		if reflect.DeepEqual(next, k) {
 			continue
 		}
@@ -71,7 +71,7 @@ func (m *stateFile) recordSeen(s wire.State, boot string, begun time.Time) error
 		if n.Status.Error == "" {
 			now.Error = ""
 		}
-		if ordered && n.Status.Active && k != now && !m.notedSince(n.ID, begun) {
+		if ordered && n.Status.Active && k != now && !m.hasEntrySince(n.ID, begun) {
 			m.data.Networks[n.ID], changed = now, true
 		}
 	}
@@ -103,7 +103,7 @@ func (k vmState) addToStatus(status *fleet.VMStatus, boot string) {
 }
 
 // afterRead returns the entry, updated from a read of the VM's status.
-func (k vmState) afterRead(s fleet.VMStatus, boot string) vmState {
+func (k vmState) withReadStatus(s fleet.VMStatus, boot string) vmState {
 	// a policy change after boot takes effect at the next boot
 	if k.AutostartBoot != boot && k.Policy.Autostart == "" {
 		k.AutostartBoot = boot
@@ -151,7 +151,7 @@ func restartReason(p fleet.VMPolicy, s fleet.VMStatus) string {
 }
 
 // noteSuccess updates the entry after a successful job; turned: the job has powered the guest on or off.
-func (k *vmState) noteSuccess(kind fleet.JobKind, turned bool, boot string) {
+func (k *vmState) recordSuccess(kind fleet.JobKind, turned bool, boot string) {
 	if turned {
 		k.OnInBoot, k.StoppedBy, k.StartError, k.Restarts = "", "", "", 0
 		k.HealthActions, k.RestartBoot = 0, ""
@@ -187,7 +187,7 @@ func (k vmState) addPolicyState(status *fleet.VMStatus, boot string) {
 
 // noteStopRequest records, before the VM is powered off, that a user wants it off. The VM then no longer autostarts in
 // this boot of the host.
-func (m *stateFile) noteStopRequest(id fleet.VMID, boot string) error {
+func (m *stateFile) recordStopRequest(id fleet.VMID, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k, known := m.data.VMs[id]
@@ -196,7 +196,7 @@ func (m *stateFile) noteStopRequest(id fleet.VMID, boot string) error {
 	if next.StopRequested, next.AutostartBoot, next.StoppedBy, next.StartError = true, boot, "", ""; !known || reflect.DeepEqual(k, next) {
 		return nil
 	}
-	m.data.VMs[id], m.notedAt[id] = next, time.Now()
+	m.data.VMs[id], m.jobEntryAt[id] = next, time.Now()
 	return m.save()
 }
 
@@ -209,7 +209,7 @@ func (m *stateFile) updateVM(id fleet.VMID, change func(*vmState)) error {
 	if change(&next); !known || reflect.DeepEqual(next, old) {
 		return nil
 	}
-	m.data.VMs[id], m.notedAt[id] = next, time.Now()
+	m.data.VMs[id], m.jobEntryAt[id] = next, time.Now()
 	return m.save()
 }
 

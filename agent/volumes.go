@@ -14,7 +14,7 @@ import (
 
 // withVolume returns a job handler that calls the hypervisor for a volume. The handler requires the volume's pool, and
 // refuses a job that the users of the volume forbid. The call may take long, but must report progress.
-func withVolume(call func(hypervisor.Storage, context.Context, hypervisor.VolumeWork) error) func(context.Context, *Agent, *job) error {
+func volumeHandler(call func(hypervisor.Storage, context.Context, hypervisor.VolumeWork) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		ref, ok := j.Subject.Volume()
 		switch {
@@ -31,33 +31,33 @@ func withVolume(call func(hypervisor.Storage, context.Context, hypervisor.Volume
 		if from := j.Args.Volume.SourcePool; from != "" {
 			i := slices.IndexFunc(j.Pools, func(p fleet.Pool) bool { return p.ID == from })
 			if i < 0 {
-				return hypervisor.NoSource()
+				return hypervisor.NoSourcePoolError()
 			}
 			source = &j.Pools[i]
 		}
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		stalled := time.AfterFunc(a.times.stallLimit, func() { cancel(errStalled) })
+		stalled := time.AfterFunc(a.timing.stallLimit, func() { cancel(errNoProgress) })
 		defer stalled.Stop()
 		if j.Kind.Info().Stoppable && !j.Args.Volume.Flatten { // libvirt runs a flatten, which cannot be stopped
 			defer j.whenStopped(func(cause error) { cancel(cause) })()
 		}
 		return withLimitCause(ctx, call(a.hypervisor, ctx, hypervisor.VolumeWork{
-			Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, RecordedFile: a.state.volumeFile(j.ID), Source: source, Pools: j.Pools,
+			Pool: *j.Pool, Name: ref.Volume, Params: *j.Args.Volume, RecordedFile: a.state.createdVolumeFile(j.ID), SourcePool: source, Pools: j.Pools,
 			RecordChecksums: func(all ...hypervisor.VolumeChecksum) error {
-				if err := a.state.noteChecksums(all...); err != nil {
+				if err := a.state.addChecksums(all...); err != nil {
 					return fmt.Errorf("the checksum is computed, but the agent cannot record the checksum: %w", err)
 				}
 				return nil
 			},
 			RecordFile: func(file string) error {
-				if err := a.state.noteVolume(j.ID, file); err != nil {
+				if err := a.state.recordCreatedVolume(j.ID, file); err != nil {
 					return fmt.Errorf("the volume was created, but the agent cannot record its file: %w", err)
 				}
 				return nil
 			},
 			Progress: func(percent int, note string) {
-				stalled.Reset(a.times.stallLimit)
+				stalled.Reset(a.timing.stallLimit)
 				j.notifier.notify(percent, note)
 			},
 		}))
@@ -65,15 +65,15 @@ func withVolume(call func(hypervisor.Storage, context.Context, hypervisor.Volume
 }
 
 // observeVolume adds the current state of the volume's pool to the job's result.
-func observeVolume(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+func addVolumePoolStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
 	}
-	state, err := a.hypervisor.Snapshot(ctx, hypervisor.Assigned{Pools: []fleet.Pool{*j.Pool}, Checksums: a.state.checksums()})
+	state, err := a.hypervisor.HostState(ctx, hypervisor.Assignment{Pools: []fleet.Pool{*j.Pool}, Checksums: a.state.checksums()})
 	if err != nil || !state.Host.Connected {
 		return
 	}
-	state = clone(state)
+	state = cloneLists(state)
 	a.state.addAgentState(&state, a.bootID())
 	for _, p := range state.Pools {
 		if p.Name == j.Pool.Name {

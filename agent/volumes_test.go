@@ -11,38 +11,38 @@ import (
 	"quantix/internal/wire"
 )
 
-var stock = fleet.Pool{ID: "01a206ba-f47b-7000-ad01-2714dec349a0", Name: "stock", Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/stock"}}
+var stockPool = fleet.Pool{ID: "01a206ba-f47b-7000-ad01-2714dec349a0", Name: "stock", Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/stock"}}
 
 // volumeWork returns a job for a volume of the pool.
-func volumeWork(kind fleet.JobKind, name string, o fleet.VolumeParams) wire.Work {
+func volumeJobWork(kind fleet.JobKind, name string, o fleet.VolumeParams) wire.Work {
 	args := fleet.JobArgs{Volume: &o, DeleteDisks: kind == fleet.VolumeWipe || kind == fleet.VolumeDelete}
-	return wire.Work{Kind: kind, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: stock.ID, Volume: name}), Pool: &stock, Args: args, VolumeUsers: &fleet.VolumeInUse{}}
+	return wire.Work{Kind: kind, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: stockPool.ID, Volume: name}), Pool: &stockPool, Args: args, VolumeUsers: &fleet.VolumeInUse{}}
 }
 
 func TestVolumeJobsReportTheirPool(t *testing.T) {
 	t.Parallel()
-	p, _ := atWork(t)
-	p.do(wire.Work{Kind: fleet.PoolApply, Pool: &stock})
-	f := p.do(volumeWork(fleet.VolumeCreate, "data.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 1 << 20}))
+	p, _ := newPortalWithAgent(t)
+	p.runJob(wire.Work{Kind: fleet.PoolApply, Pool: &stockPool})
+	f := p.runJob(volumeJobWork(fleet.VolumeCreate, "data.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 1 << 20}))
 	if f.Outcome != wire.Done || f.Pool == nil || len(f.Pool.Volumes) != 1 || f.Pool.Volumes[0].Name != "data.raw" {
 		t.Errorf("the creation ended %+v", f)
 	}
-	f = p.do(volumeWork(fleet.VolumeCreate, "fail-volume.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 1 << 20, Full: true}))
+	f = p.runJob(volumeJobWork(fleet.VolumeCreate, "fail-volume.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 1 << 20, Full: true}))
 	if f.Outcome != wire.Failed || !strings.Contains(f.Error, "No space left on device") || f.Pool == nil || f.Pool.State != fleet.PoolActive {
 		t.Errorf("a failure is none of its pool: %+v", f)
 	}
 
-	needed := volumeWork(fleet.VolumeDelete, "data.raw", fleet.VolumeParams{})
+	needed := volumeJobWork(fleet.VolumeDelete, "data.raw", fleet.VolumeParams{})
 	needed.VolumeUsers = &fleet.VolumeInUse{Disk: "web"}
-	astray := volumeWork(fleet.VolumeDelete, "data.raw", fleet.VolumeParams{})
+	astray := volumeJobWork(fleet.VolumeDelete, "data.raw", fleet.VolumeParams{})
 	astray.Subject = fleet.SubjectVolume(fleet.Volref{PoolID: "other", Volume: "data.raw"})
-	outside := volumeWork(fleet.VolumeDelete, "../data.raw", fleet.VolumeParams{})
+	outside := volumeJobWork(fleet.VolumeDelete, "../data.raw", fleet.VolumeParams{})
 	for why, w := range map[string]wire.Work{"VM web": needed, "without its pool": astray, "is no volume": outside} {
-		if f := p.do(w); f.Outcome != wire.Failed || !strings.Contains(f.Error, why) {
+		if f := p.runJob(w); f.Outcome != wire.Failed || !strings.Contains(f.Error, why) {
 			t.Errorf("%s: the deletion ended %+v", why, f)
 		}
 	}
-	if f := p.do(volumeWork(fleet.VolumeDelete, "data.raw", fleet.VolumeParams{})); f.Outcome != wire.Done || len(f.Pool.Volumes) != 0 {
+	if f := p.runJob(volumeJobWork(fleet.VolumeDelete, "data.raw", fleet.VolumeParams{})); f.Outcome != wire.Done || len(f.Pool.Volumes) != 0 {
 		t.Errorf("the deletion ended %+v", f)
 	}
 }
@@ -50,19 +50,19 @@ func TestVolumeJobsReportTheirPool(t *testing.T) {
 // interruptedVolumes is a host whose first creation is interrupted after the volume exists, and whose deletions wait.
 type interruptedVolumes struct {
 	*mock.Host
-	orders  chan hypervisor.VolumeWork
+	createJobs  chan hypervisor.VolumeWork
 	entered chan bool
 }
 
 func (h interruptedVolumes) CreateVolume(_ context.Context, in hypervisor.VolumeWork) error {
-	h.orders <- in
+	h.createJobs <- in
 	if in.RecordedFile != "" {
 		return nil
 	}
 	if err := in.RecordFile("file 7"); err != nil {
 		return err
 	}
-	return errCut
+	return errInterrupted
 }
 
 func (h interruptedVolumes) DeleteVolume(ctx context.Context, _ hypervisor.VolumeWork) error {
@@ -77,28 +77,28 @@ func TestRepeatedVolumeJobRecognizesItsFile(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), interruptedVolumes{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.VolumeWork, 2), make(chan bool, 2)}
 	dir := p.join()
-	_, stop := p.running(dir, host, host.Host)
-	w := volumeWork(fleet.VolumeCreate, "data.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 1})
+	_, stop := p.startAgent(dir, host, host.Host)
+	w := volumeJobWork(fleet.VolumeCreate, "data.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 1})
 	w.ID = fleet.NewID[fleet.JobID]()
-	p.do(w)
-	if in := <-host.orders; in.RecordedFile != "" || in.Pool.ID != stock.ID || in.Order.SizeBytes != 1 {
+	p.runJob(w)
+	if in := <-host.createJobs; in.RecordedFile != "" || in.Pool.ID != stockPool.ID || in.Params.SizeBytes != 1 {
 		t.Errorf("the order is %+v", in)
 	}
-	gone := volumeWork(fleet.VolumeDelete, "gone.raw", fleet.VolumeParams{})
+	gone := volumeJobWork(fleet.VolumeDelete, "gone.raw", fleet.VolumeParams{})
 	gone.ID = fleet.NewID[fleet.JobID]()
-	if f := p.do(gone); f.Outcome != wire.Unknown || f.Retry {
+	if f := p.runJob(gone); f.Outcome != wire.Unknown || f.Retry {
 		t.Errorf("a deletion that storage does not answer ended %+v", f)
 	}
 	stop()
-	p.running(dir, host, host.Host)
+	p.startAgent(dir, host, host.Host)
 	gone.Epoch = 2
-	p.give(gone)
+	p.queueJob(gone)
 	w.Epoch = 2
-	p.give(w)
-	if in := <-host.orders; in.RecordedFile != "file 7" {
+	p.queueJob(w)
+	if in := <-host.createJobs; in.RecordedFile != "file 7" {
 		t.Errorf("after the restart, the order is %+v", in)
 	}
-	p.idle()
+	p.waitIdle()
 	if n := len(host.entered); n != 1 {
 		t.Errorf("it was deleted %d times", n)
 	}

@@ -46,33 +46,33 @@ func TestVolumeJobsEndWhenCancelled(t *testing.T) {
 	t.Parallel()
 	const words = "Cancelled by ann."
 	p, host := newPortal(t), patient{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.VolumeWork, 16)}
-	p.running(p.join(), host, host.Host)
-	p.do(wire.Work{Kind: fleet.PoolApply, Pool: &stock})
-	wipe, clone := volumeWork(fleet.VolumeWipe, "data.raw", fleet.VolumeParams{}), volumeWork(fleet.VolumeClone, "copy.raw", fleet.VolumeParams{Source: "data.raw"})
+	p.startAgent(p.join(), host, host.Host)
+	p.runJob(wire.Work{Kind: fleet.PoolApply, Pool: &stockPool})
+	wipe, clone := volumeJobWork(fleet.VolumeWipe, "data.raw", fleet.VolumeParams{}), volumeJobWork(fleet.VolumeClone, "copy.raw", fleet.VolumeParams{Source: "data.raw"})
 	for _, c := range []struct {
 		work wire.Work
 		left string
 	}{{clone, ""}, {wipe, "undefined"}} {
 		w := c.work
 		w.ID = fleet.NewID[fleet.JobID]()
-		p.set(func() { p.stops = map[fleet.JobID]string{w.ID: words} })
-		f := p.do(w)
+		p.update(func() { p.stopsInProgress = map[fleet.JobID]string{w.ID: words} })
+		f := p.runJob(w)
 		if f.Outcome != wire.Cancelled || !strings.HasPrefix(f.Error, words) || !strings.Contains(f.Error, c.left) || (c.left == "") != (f.Error == words) {
 			t.Errorf("%s ended %+v", w.Kind, f.Finish)
 		}
 		<-host.entered
 	}
-	p.set(func() { p.stops = nil })
+	p.update(func() { p.stopsInProgress = nil })
 	for n := range 4 { // as many as an agent has slots
 		w := clone
-		w.ID, w.Subject = fleet.NewID[fleet.JobID](), fleet.SubjectVolume(fleet.Volref{PoolID: stock.ID, Volume: string(rune('a' + n))})
-		p.give(w)
+		w.ID, w.Subject = fleet.NewID[fleet.JobID](), fleet.SubjectVolume(fleet.Volref{PoolID: stockPool.ID, Volume: string(rune('a' + n))})
+		p.queueJob(w)
 		<-host.entered
 	}
 	late := wipe
 	late.ID = fleet.NewID[fleet.JobID]()
-	p.set(func() { p.stops = map[fleet.JobID]string{late.ID: words} })
-	if f := p.do(late); f.Outcome != wire.Cancelled || f.Error != words {
+	p.update(func() { p.stopsInProgress = map[fleet.JobID]string{late.ID: words} })
+	if f := p.runJob(late); f.Outcome != wire.Cancelled || f.Error != words {
 		t.Errorf("the job without a slot ended %+v", f.Finish)
 	}
 }

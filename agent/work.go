@@ -16,14 +16,14 @@ import (
 
 // Causes of contexts that ended at a limit.
 var (
-	errOverdue = fleet.Errorf(fleet.Unavailable, "The hypervisor did not answer in time.")
-	errStalled = fleet.Errorf(fleet.Unavailable, "The hypervisor made no progress for too long.")
+	errCallTimedOut = fleet.Errorf(fleet.Unavailable, "The hypervisor did not answer in time.")
+	errNoProgress = fleet.Errorf(fleet.Unavailable, "The hypervisor made no progress for too long.")
 	errPanic   = errors.New("the agent had an internal error")
 )
 
 // runOnce runs the job once and returns its result; nil: no result, because the job is lost or the agent stops.
-func (a *Agent) runOnce(j *job) *wire.Finish {
-	if !j.Kind.SingleShot(j.Args) {
+func (a *Agent) runJobOnce(j *job) *wire.Finish {
+	if !j.Kind.IsSingleShot(j.Args) {
 		if j.lost.Load() {
 			return nil
 		}
@@ -36,14 +36,14 @@ func (a *Agent) runOnce(j *job) *wire.Finish {
 		return nil
 	}
 	durable := !j.Kind.Info().Background // a power loss ends such a job anyway, so its entry need not be synced
-	if err := a.journal.begin(j.Work, j.epoch.Load(), durable); err != nil {
+	if err := a.journal.recordBegin(j.Work, j.epoch.Load(), durable); err != nil {
 		return a.result(j, fmt.Errorf("nothing was done, because the agent cannot write its journal: %w", err))
 	}
 	r := a.result(j, a.runHandler(j))
 	if r == nil {
 		return nil
 	}
-	if err := a.journal.end(j.ID, r.Outcome, r.Error, durable); err != nil {
+	if err := a.journal.recordOutcome(j.ID, r.Outcome, r.Error, durable); err != nil {
 		a.log.Error("The journal cannot be written.", "job", j.ID, "error", err)
 	}
 	return r
@@ -51,11 +51,11 @@ func (a *Agent) runOnce(j *job) *wire.Finish {
 
 // runHandler runs the kind's handler within its time limit. A panic becomes an error with a reference to the log.
 func (a *Agent) runHandler(j *job) (err error) {
-	d, known := handlers[j.Kind]
+	d, known := jobHandlers[j.Kind]
 	if !known {
 		return fmt.Errorf("this agent (version %s) does not know jobs of kind %q: upgrade the agent", a.version, j.Kind)
 	}
-	ctx, cancel := context.WithTimeoutCause(j.ctx, j.Kind.Info().Limit, errOverdue)
+	ctx, cancel := context.WithTimeoutCause(j.ctx, j.Kind.Info().Limit, errCallTimedOut)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
@@ -65,7 +65,7 @@ func (a *Agent) runHandler(j *job) (err error) {
 		}
 	}()
 	j.mayHaveActed = true
-	return withLimitCause(ctx, d.do(ctx, a, j))
+	return withLimitCause(ctx, d.run(ctx, a, j))
 }
 
 // withLimitCause adds the cause of an expired limit to the hypervisor's error, or replaces a bare context error by the
@@ -81,13 +81,13 @@ func withLimitCause(ctx context.Context, err error) error {
 	return fmt.Errorf("%w %w", cause, err)
 }
 
-func apply(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, a, j, false) }
+func applyVM(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, a, j, false) }
 
-func reapply(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, a, j, true) }
+func reapplyVM(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, a, j, true) }
 
 // checkImages refuses to create a VM if this host has read the copy of its image and found another checksum, also in a
 // repeated job. An existing VM creates nothing from images.
-func (a *Agent) checkImages(vm fleet.VM) error {
+func (a *Agent) checkImageChecksums(vm fleet.VM) error {
 	if vm.Status != nil {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (a *Agent) checkImages(vm fleet.VM) error {
 			continue
 		}
 		if h, read := hashed[*d.Image]; read && h.SHA256 != d.ImageSHA256 {
-			return hypervisor.RefuseDifferentVolume(d.Image.Volume, h.SHA256, d.ImageSHA256)
+			return hypervisor.DifferentVolumeError(d.Image.Volume, h.SHA256, d.ImageSHA256)
 		}
 	}
 	return nil
@@ -105,54 +105,54 @@ func (a *Agent) checkImages(vm fleet.VM) error {
 
 // applySpec creates the disks and the definition. It may take long, but must report progress.
 func applySpec(ctx context.Context, a *Agent, j *job, isReapply bool) error {
-	if err := checkGroups(j.SecurityGroups...); err != nil {
+	if err := validateSecurityGroups(j.SecurityGroups...); err != nil {
 		return err
 	}
-	if err := a.checkImages(*j.VM); err != nil {
+	if err := a.checkImageChecksums(*j.VM); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stalled := time.AfterFunc(a.times.stallLimit, func() { cancel(errStalled) })
+	stalled := time.AfterFunc(a.timing.stallLimit, func() { cancel(errNoProgress) })
 	defer stalled.Stop()
-	if err := a.state.noteVMBegun(*j.VM); err != nil {
+	if err := a.state.recordVMBegun(*j.VM); err != nil {
 		a.log.Error("The agent's state file cannot be written.", "error", err)
 	}
-	return withLimitCause(ctx, a.hypervisor.ApplyVM(ctx, hypervisor.Apply{
-		VM: *j.VM, SpecHash: j.SpecHash, Project: j.Project, Mark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, Reapply: isReapply,
+	return withLimitCause(ctx, a.hypervisor.ApplyVM(ctx, hypervisor.ApplyWork{
+		VM: *j.VM, SpecHash: j.SpecHash, Project: j.Project, OwnershipMark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, Reapply: isReapply,
 		AppliedGeneration: a.state.appliedGeneration(j.VM.ID), CreatedDisks: slices.Concat(j.CreatedDisks, a.state.createdDisks(j.VM.ID)),
 		FirstBoot: func(ctx context.Context) (map[string][]byte, error) { return fetchFirstBoot(ctx, a, *j.VM) },
 		RecordDisk: func(ref fleet.Volref) error {
-			if err := a.state.noteDisk(*j.VM, ref); err != nil {
+			if err := a.state.recordCreatedDisk(*j.VM, ref); err != nil {
 				return fmt.Errorf("the disk %s was created, but the agent cannot record it: %w", ref.Volume, err)
 			}
 			return nil
 		},
 		Progress: func(percent int, note string) {
-			stalled.Reset(a.times.stallLimit)
+			stalled.Reset(a.timing.stallLimit)
 			j.notifier.notify(percent, note)
 		},
 	}))
 }
 
 // shutdown asks the guest to power off, repeats the request, and waits until the guest is off.
-func shutdown(ctx context.Context, a *Agent, j *job) error {
-	return a.shutDownUntil(ctx, j, func(s fleet.VMStatus) (over, ask bool) { return isOff(s.Power), true })
+func shutdownVM(ctx context.Context, a *Agent, j *job) error {
+	return a.shutDownGuestUntil(ctx, j, func(s fleet.VMStatus) (over, ask bool) { return isOff(s.Power), true })
 }
 
 // runTolerance is the tolerance for the reported start time of one run, which moves with the host's clock. No guest
 // shuts down and starts again within that time.
-const runTolerance = 2 * time.Second
+const startTimeTolerance = 2 * time.Second
 
 // restart ends the run that the job names, and starts the VM with its current definition. Any other run is the
 // restarted one already, so a repeated or resumed job does not end a second run.
-func restart(ctx context.Context, a *Agent, j *job) error {
+func restartVM(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Run == nil {
 		return errors.New("the portal sent this job without the run to end")
 	}
 	var unknownStart, newer bool
 	var since time.Time // since when the host has not reported the run's start
-	err := a.shutDownUntil(ctx, j, func(s fleet.VMStatus) (over, ask bool) {
+	err := a.shutDownGuestUntil(ctx, j, func(s fleet.VMStatus) (over, ask bool) {
 		switch {
 		case isOff(s.Power):
 			return true, false
@@ -162,11 +162,11 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 			if since.IsZero() {
 				since = time.Now()
 			}
-			unknownStart = time.Since(since) >= a.times.shutdownRepeat
+			unknownStart = time.Since(since) >= a.timing.shutdownRepeat
 			return unknownStart, false
 		}
 		since = time.Time{}
-		newer = s.StartedAt.Sub(*j.Args.Run) > runTolerance
+		newer = s.StartedAt.Sub(*j.Args.Run) > startTimeTolerance
 		return newer, !newer
 	})
 	switch {
@@ -179,7 +179,7 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 		if err := a.state.updateVM(j.VM.ID, func(k *vmState) { k.StopRequested = false }); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeoutCause(ctx, a.times.startLimit, errOverdue)
+		ctx, cancel := context.WithTimeoutCause(ctx, a.timing.startLimit, errCallTimedOut)
 		defer cancel()
 		return withLimitCause(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
 	}
@@ -191,24 +191,24 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 	}
 	defer a.slots.Release(1)
 	if a.runContext.Err() != nil {
-		j.cancel(errStopping) // the next agent starts the VM
-		return errStopping
+		j.cancel(errAgentStopping) // the next agent starts the VM
+		return errAgentStopping
 	}
-	return start(ctx, a, j)
+	return startVM(ctx, a, j)
 }
 
 // shutDownUntil asks the guest to shut down until look reports that the wait is over. look also reports whether the
 // guest may be asked in its current state.
-func (a *Agent) shutDownUntil(ctx context.Context, j *job, look func(fleet.VMStatus) (over, ask bool)) error {
-	if err := a.state.noteStopRequest(j.VM.ID, a.bootID()); err != nil {
+func (a *Agent) shutDownGuestUntil(ctx context.Context, j *job, look func(fleet.VMStatus) (over, ask bool)) error {
+	if err := a.state.recordStopRequest(j.VM.ID, a.bootID()); err != nil {
 		return err
 	}
-	late := time.After(a.times.shutdownLimit)
-	poll := time.NewTicker(a.times.pollInterval)
+	late := time.After(a.timing.shutdownLimit)
+	poll := time.NewTicker(a.timing.pollInterval)
 	defer poll.Stop()
 	var askedAt time.Time
 	for {
-		moved := a.changed.wait()
+		moved := a.hostChanged.wait()
 		status, err := a.vmStatus(ctx, j.VM.ID)
 		var over, ask bool
 		if err == nil { // an unavailable hypervisor may be restarting: try again later
@@ -217,7 +217,7 @@ func (a *Agent) shutDownUntil(ctx context.Context, j *job, look func(fleet.VMSta
 		if over {
 			return nil
 		}
-		if ask && time.Since(askedAt) >= a.times.shutdownRepeat {
+		if ask && time.Since(askedAt) >= a.timing.shutdownRepeat {
 			if err := a.withCallLimit(ctx, func(ctx context.Context) error { return a.hypervisor.ShutdownVM(ctx, j.VM.ID) }); err != nil {
 				return err
 			}
@@ -229,13 +229,13 @@ func (a *Agent) shutDownUntil(ctx context.Context, j *job, look func(fleet.VMSta
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
 		case <-a.runContext.Done():
-			j.cancel(errStopping) // the next agent continues the wait after the lease expires
-			return errStopping
+			j.cancel(errAgentStopping) // the next agent continues the wait after the lease expires
+			return errAgentStopping
 		case <-late:
 			if err != nil {
 				return err
 			}
-			return fleet.Errorf(fleet.Conflict, "The guest did not power off within %s. Force it off, or look at its console.", formatDuration(a.times.shutdownLimit))
+			return fleet.Errorf(fleet.Conflict, "The guest did not power off within %s. Force it off, or look at its console.", formatDuration(a.timing.shutdownLimit))
 		case <-moved:
 		case <-poll.C:
 		}
@@ -252,7 +252,7 @@ func (a *Agent) vmStatus(ctx context.Context, id fleet.VMID) (status fleet.VMSta
 
 // withCallLimit calls call with the deadline of one short call.
 func (a *Agent) withCallLimit(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.times.callLimit, errOverdue)
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timing.hypervisorCallLimit, errCallTimedOut)
 	defer cancel()
 	return withLimitCause(ctx, call(ctx))
 }

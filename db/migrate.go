@@ -16,7 +16,7 @@ import (
 )
 
 //go:embed migration/*.sql
-var migrations embed.FS
+var migrationFiles embed.FS
 
 // ErrNewerSchema is returned by Migrate for a database migrated by a newer release.
 var ErrNewerSchema = errors.New("the database was migrated by a newer release of Quantix")
@@ -31,14 +31,14 @@ func Migrate(ctx context.Context, url string) error {
 	cfg.ConnectTimeout = connectTimeout
 	conn := stdlib.OpenDB(*cfg)
 	defer func() { _ = conn.Close() }()
-	if err := migrate(ctx, conn); err != nil {
+	if err := migrateConn(ctx, conn); err != nil {
 		return fmt.Errorf("migrate the database: %w", err)
 	}
 	return nil
 }
 
-func migrate(ctx context.Context, conn *sql.DB) error {
-	files, err := fs.Sub(migrations, "migration")
+func migrateConn(ctx context.Context, conn *sql.DB) error {
+	files, err := fs.Sub(migrationFiles, "migration")
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func migrate(ctx context.Context, conn *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	if err := refuseNewer(ctx, conn, p); err != nil {
+	if err := refuseNewerSchema(ctx, conn, p); err != nil {
 		return err
 	}
 	_, err = p.Up(ctx)
@@ -61,7 +61,7 @@ func migrate(ctx context.Context, conn *sql.DB) error {
 
 // refuseNewer reads goose's table directly. The provider's own check would create a missing table and conflict with
 // another portal doing the same.
-func refuseNewer(ctx context.Context, conn *sql.DB, p *goose.Provider) error {
+func refuseNewerSchema(ctx context.Context, conn *sql.DB, p *goose.Provider) error {
 	const undefinedTable = "42P01"
 	var have int64
 	err := conn.QueryRowContext(ctx, "SELECT COALESCE(max(version_id), 0) FROM "+goose.DefaultTablename).Scan(&have)

@@ -122,7 +122,7 @@ func TestConnectionsAreReplacedAfterFailover(t *testing.T) {
 	}
 	const change = "INSERT INTO pulse DEFAULT VALUES ON CONFLICT (one) DO UPDATE SET at = now()"
 	var pg *pgconn.PgError
-	if _, err := pool.Exec(t.Context(), change); !errors.As(err, &pg) || pg.Code != db.ReadOnly {
+	if _, err := pool.Exec(t.Context(), change); !errors.As(err, &pg) || pg.Code != db.SQLStateReadOnly {
 		t.Fatalf("a standby accepts changes: %v", err)
 	}
 	for i := range 3 { // connections from before the failure are not used again

@@ -19,11 +19,11 @@ const (
 	pingTimeout      = 2 * time.Second // for the liveness check of an idle connection
 	statementTimeout = "10s"
 	// ReadOnly is PostgreSQL's error code for changes on a read-only server, such as a standby.
-	ReadOnly = "25006"
+	SQLStateReadOnly = "25006"
 	// DiskFull is PostgreSQL's error code for a full disk.
-	DiskFull = "53100"
+	SQLStateDiskFull = "53100"
 	// idleInTransaction ends transactions of a portal that hangs, so that their locks are released soon.
-	idleInTransaction = "30s"
+	idleInTransactionTimeout = "30s"
 )
 
 // Open opens a pool of at most maxConns connections (0 for pgx's default) and pings the server. A connect takes at most
@@ -31,7 +31,7 @@ const (
 // names several hosts, the writable one is used. The first change rejected by a standby closes all connections, so that
 // new ones find the new primary.
 func Open(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) {
-	return OpenReady(ctx, url, maxConns, nil)
+	return OpenWithSetup(ctx, url, maxConns, nil)
 }
 
 // spareConnections is the number of connections that OpenReady keeps idle if it may open at least four times as many.
@@ -39,7 +39,7 @@ const spareConnections = 4
 
 // OpenReady works like Open for a pool under constant load. It runs ready on each new connection before use, and keeps
 // some connections idle for bursts. An error of ready discards the connection.
-func OpenReady(ctx context.Context, url string, maxConns int, ready func(context.Context, *pgx.Conn) error) (*pgxpool.Pool, error) {
+func OpenWithSetup(ctx context.Context, url string, maxConns int, ready func(context.Context, *pgx.Conn) error) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("read the database URL: %w", err)
@@ -51,7 +51,7 @@ func OpenReady(ctx context.Context, url string, maxConns int, ready func(context
 	cfg.HealthCheckPeriod = 15 * time.Second
 	cfg.MaxConnIdleTime = 5 * time.Minute
 	cfg.PingTimeout = pingTimeout
-	setUp := settings(cfg.ConnConfig.RuntimeParams)
+	setUp := addSessionSettings(cfg.ConnConfig.RuntimeParams)
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		ctx, cancel := context.WithTimeout(ctx, connectTimeout) // the server may hang
 		defer cancel()
@@ -64,9 +64,9 @@ func OpenReady(ctx context.Context, url string, maxConns int, ready func(context
 	if ready != nil {
 		cfg.MinIdleConns = min(spareConnections, cfg.MaxConns/4)
 	}
-	cfg.PrepareConn = new(replanner).prepare
+	cfg.PrepareConn = new(stalePlanDiscarder).discardOutdatedPlans
 	leave := resetOnStandby(cfg.ConnConfig)
-	countFullDisk(cfg.ConnConfig)
+	countDiskFullErrors(cfg.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
@@ -81,7 +81,7 @@ func OpenReady(ctx context.Context, url string, maxConns int, ready func(context
 
 // settings adds startup parameters to params. Poolers such as PgBouncer reject unknown startup parameters, so it
 // returns statements that set the other parameters. Parameters set in the URL take precedence.
-func settings(params map[string]string) (setUp string) {
+func addSessionSettings(params map[string]string) (setUp string) {
 	for _, p := range []struct {
 		name, value string
 		first       bool
@@ -90,7 +90,7 @@ func settings(params map[string]string) (setUp string) {
 		{"timezone", "UTC", true},
 		{"statement_timeout", statementTimeout, false},
 		{"jit", "off", false}, // compiling short statements costs more time than it saves
-		{"idle_in_transaction_session_timeout", idleInTransaction, false},
+		{"idle_in_transaction_session_timeout", idleInTransactionTimeout, false},
 	} {
 		switch _, set := params[p.name]; {
 		case set:
@@ -112,7 +112,7 @@ func resetOnStandby(cfg *pgx.ConnConfig) *atomic.Pointer[pgxpool.Pool] {
 	var pool atomic.Pointer[pgxpool.Pool]
 	usual := cfg.OnPgError
 	cfg.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
-		if err.Code != ReadOnly {
+		if err.Code != SQLStateReadOnly {
 			return usual(conn, err)
 		}
 		if p := pool.Load(); p != nil {
@@ -124,17 +124,17 @@ func resetOnStandby(cfg *pgx.ConnConfig) *atomic.Pointer[pgxpool.Pool] {
 }
 
 // fullDisks counts this process's changes rejected because of a full disk.
-var fullDisks atomic.Int64
+var diskFullErrors atomic.Int64
 
 // FullDisks returns the number of changes rejected because of a full disk. An increase means that further changes may
 // fail.
-func FullDisks() int64 { return fullDisks.Load() }
+func DiskFullErrors() int64 { return diskFullErrors.Load() }
 
-func countFullDisk(cfg *pgx.ConnConfig) {
+func countDiskFullErrors(cfg *pgx.ConnConfig) {
 	usual := cfg.OnPgError
 	cfg.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
-		if err.Code == DiskFull {
-			fullDisks.Add(1)
+		if err.Code == SQLStateDiskFull {
+			diskFullErrors.Add(1)
 		}
 		return usual(conn, err)
 	}

@@ -36,17 +36,17 @@ func TestPlansMadeOnEmptyTablesAreFastOnFullTables(t *testing.T) {
 	var all []plannedStatement
 	for m := range reflect.TypeFor[*db.Queries]().Methods() {
 		if m.Type.NumIn() > 1 && m.Type.In(1) == reflect.TypeFor[context.Context]() {
-			all = append(all, plan(t, earlyPool, m))
+			all = append(all, planStatement(t, earlyPool, m))
 		}
 	}
 	if len(all) < 200 {
 		t.Fatalf("found only %d statements", len(all))
 	}
-	fill(t, full)
+	fillTables(t, full)
 	testkit.KeepOnline(t, full)
 	probe := all[slices.IndexFunc(all, func(p plannedStatement) bool { return p.name == "GetVM" })]
 	for late := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if read, _, err := probe.run(t, earlyPool, false); err != nil || read <= fewBlocks {
+		if read, _, err := probe.explain(t, earlyPool, false); err != nil || read <= maxBlocksByIndex {
 			break
 		}
 		if time.Now().After(late) {
@@ -56,7 +56,7 @@ func TestPlansMadeOnEmptyTablesAreFastOnFullTables(t *testing.T) {
 	for _, p := range all {
 		for _, tenant := range []bool{false, true} {
 			if p.hasArgument("AllProjects") || !tenant {
-				p.check(t, earlyPool, tenant)
+				p.checkPlan(t, earlyPool, tenant)
 			}
 		}
 	}

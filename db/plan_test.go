@@ -22,7 +22,7 @@ import (
 const (
 	plannedHosts = 200
 	plannedVMs   = 20_000 // about 3,000 blocks of 8 KiB
-	fewBlocks    = 300    // enough for a statement that reads a few rows by index
+	maxBlocksByIndex    = 300    // enough for a statement that reads a few rows by index
 )
 
 // A locked table, for example during VACUUM FULL, must not block connections that do not use it.
@@ -62,10 +62,10 @@ type plannedStatement struct {
 }
 
 // plan prepares the method's statement and makes the server plan it.
-func plan(t *testing.T, pool *pgxpool.Pool, m reflect.Method) plannedStatement {
+func planStatement(t *testing.T, pool *pgxpool.Pool, m reflect.Method) plannedStatement {
 	t.Helper()
 	p := plannedStatement{name: m.Name, method: m}
-	p.sql, _ = p.capture(t, false)
+	p.sql, _ = p.captureArguments(t, false)
 	conn, err := pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func plan(t *testing.T, pool *pgxpool.Pool, m reflect.Method) plannedStatement {
 		t.Fatalf("%s: %v", p.name, err)
 	}
 	p.params = known.ParamOIDs
-	if _, err := conn.Exec(t.Context(), `EXPLAIN EXECUTE `+call(p.name, slices.Repeat([]string{"NULL"}, len(p.params))), pgx.QueryExecModeSimpleProtocol); err != nil {
+	if _, err := conn.Exec(t.Context(), `EXPLAIN EXECUTE `+callSQL(p.name, slices.Repeat([]string{"NULL"}, len(p.params))), pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatalf("%s: %v", p.name, err)
 	}
 	return p
@@ -92,12 +92,12 @@ func (p plannedStatement) hasArgument(field string) bool {
 }
 
 // capture returns the method's SQL and arguments. Arguments that are IDs name existing objects.
-func (p plannedStatement) capture(t *testing.T, tenant bool) (sql string, args []any) {
+func (p plannedStatement) captureArguments(t *testing.T, tenant bool) (sql string, args []any) {
 	t.Helper()
-	var recorder recorder
+	var recorder statementRecorder
 	in := []reflect.Value{reflect.ValueOf(db.New(&recorder)), reflect.ValueOf(t.Context())}
 	if p.method.Type.NumIn() > 2 {
-		in = append(in, p.value(t, "", p.method.Type.In(2), tenant))
+		in = append(in, p.argumentValue(t, "", p.method.Type.In(2), tenant))
 	}
 	p.method.Func.Call(in)
 	if recorder.sql == "" {
@@ -107,10 +107,10 @@ func (p plannedStatement) capture(t *testing.T, tenant bool) (sql string, args [
 }
 
 // check fails the test if the statement reads more blocks than its limit.
-func (p plannedStatement) check(t *testing.T, pool *pgxpool.Pool, tenant bool) {
+func (p plannedStatement) checkPlan(t *testing.T, pool *pgxpool.Pool, tenant bool) {
 	t.Helper()
-	read, plan, err := p.run(t, pool, tenant)
-	bound := fewBlocks
+	read, plan, err := p.explain(t, pool, tenant)
+	bound := maxBlocksByIndex
 	if more, ok := blockLimits[p.name]; ok {
 		bound = more.blocks
 	}
@@ -123,9 +123,9 @@ func (p plannedStatement) check(t *testing.T, pool *pgxpool.Pool, tenant bool) {
 }
 
 // run executes the planned statement and rolls it back. read is the number of blocks of 8 KiB that it read.
-func (p plannedStatement) run(t *testing.T, pool *pgxpool.Pool, tenant bool) (read int, plan string, err error) {
+func (p plannedStatement) explain(t *testing.T, pool *pgxpool.Pool, tenant bool) (read int, plan string, err error) {
 	t.Helper()
-	_, args := p.capture(t, tenant)
+	_, args := p.captureArguments(t, tenant)
 	literals := make([]string, len(args))
 	for i, a := range args {
 		text, err := pgtype.NewMap().Encode(p.params[i], pgx.TextFormatCode, a, nil)
@@ -137,12 +137,12 @@ func (p plannedStatement) run(t *testing.T, pool *pgxpool.Pool, tenant bool) (re
 		}
 	}
 	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE `+call(p.name, literals), pgx.QueryExecModeSimpleProtocol).Scan(&plan); err != nil {
+		if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE `+callSQL(p.name, literals), pgx.QueryExecModeSimpleProtocol).Scan(&plan); err != nil {
 			return err
 		}
-		return errUndone
+		return errNotExecuted
 	})
-	if !errors.Is(err, errUndone) {
+	if !errors.Is(err, errNotExecuted) {
 		return 0, "", err
 	}
 	var roots []struct {
@@ -157,41 +157,41 @@ func (p plannedStatement) run(t *testing.T, pool *pgxpool.Pool, tenant bool) (re
 	return roots[0].Plan.Hit + roots[0].Plan.Read, plan, nil
 }
 
-func call(name string, literals []string) string {
+func callSQL(name string, literals []string) string {
 	if len(literals) == 0 {
 		return `"` + name + `"`
 	}
 	return `"` + name + `" (` + strings.Join(literals, ", ") + ")"
 }
 
-var errUndone = errors.New("undone")
+var errNotExecuted = errors.New("undone")
 
 // recorder records a statement and returns no rows.
-type recorder struct {
+type statementRecorder struct {
 	sql  string
 	args []any
 }
 
-func (a *recorder) record(sql string, args []any) { a.sql, a.args = sql, args }
+func (a *statementRecorder) recordStatement(sql string, args []any) { a.sql, a.args = sql, args }
 
-func (a *recorder) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	a.record(sql, args)
-	return pgconn.CommandTag{}, errUndone
+func (a *statementRecorder) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	a.recordStatement(sql, args)
+	return pgconn.CommandTag{}, errNotExecuted
 }
 
-func (a *recorder) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
-	a.record(sql, args)
-	return nil, errUndone
+func (a *statementRecorder) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
+	a.recordStatement(sql, args)
+	return nil, errNotExecuted
 }
 
-func (a *recorder) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
-	a.record(sql, args)
+func (a *statementRecorder) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
+	a.recordStatement(sql, args)
 	return noRow{}
 }
 
 type noRow struct{}
 
-func (noRow) Scan(...any) error { return errUndone }
+func (noRow) Scan(...any) error { return errNotExecuted }
 
 func mustRun(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
 	t.Helper()

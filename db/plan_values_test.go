@@ -58,10 +58,10 @@ var blockLimits = map[string]struct {
 
 // value returns an argument that refers to an existing object. field is the argument's name, or "" for a single unnamed
 // argument.
-func (p plannedStatement) value(t *testing.T, field string, of reflect.Type, tenant bool) reflect.Value {
+func (p plannedStatement) argumentValue(t *testing.T, field string, of reflect.Type, tenant bool) reflect.Value {
 	t.Helper()
 	v := reflect.New(of).Elem()
-	if arguments, ok := arguments[p.name+"."+field]; ok {
+	if arguments, ok := argumentsByField[p.name+"."+field]; ok {
 		v.Set(reflect.ValueOf(arguments))
 		return v
 	}
@@ -83,16 +83,16 @@ func (p plannedStatement) value(t *testing.T, field string, of reflect.Type, ten
 	case of.Kind() == reflect.Bool:
 		v.SetBool(field != "AllProjects" || !tenant)
 	case of.Kind() == reflect.String:
-		v.SetString(textOf(field))
+		v.SetString(textArgument(field))
 	case of.Kind() == reflect.Pointer:
 		v.Set(reflect.New(of.Elem()))
-		v.Elem().Set(p.value(t, field, of.Elem(), tenant))
+		v.Elem().Set(p.argumentValue(t, field, of.Elem(), tenant))
 	case of.Kind() == reflect.Slice:
-		one := p.value(t, strings.TrimSuffix(field, "s"), of.Elem(), tenant)
+		one := p.argumentValue(t, strings.TrimSuffix(field, "s"), of.Elem(), tenant)
 		v.Set(reflect.Append(v, one))
 	case of.Kind() == reflect.Struct && of.PkgPath() == "quantix/db":
 		for i := range of.NumField() {
-			v.Field(i).Set(p.value(t, of.Field(i).Name, of.Field(i).Type, tenant))
+			v.Field(i).Set(p.argumentValue(t, of.Field(i).Name, of.Field(i).Type, tenant))
 		}
 	case of.Kind() == reflect.Int32 || of.Kind() == reflect.Int64:
 		v.SetInt(1)
@@ -103,7 +103,7 @@ func (p plannedStatement) value(t *testing.T, field string, of reflect.Type, ten
 }
 
 // textOf returns the value of a string argument by its name.
-func textOf(field string) string {
+func textArgument(field string) string {
 	for _, w := range []struct{ word, text string }{
 		{"Host", someHostID}, {"Project", someProjectID}, {"Pool", somePoolID}, {"Network", someNetworkID}, {"VM", someVMID}, {"Id", someVMID}, {"ID", someID},
 	} {
@@ -121,7 +121,7 @@ func textOf(field string) string {
 }
 
 // arguments has the arguments that cannot be derived from their names and types.
-var arguments = map[string]any{
+var argumentsByField = map[string]any{
 	"AddAuthority.KeyPem": (*string)(nil), "AddHost.ID": fleet.HostID("new"), "AddHost.Name": "new", "AddHostSession.": fleet.HostID("bare"), "DropHost.": fleet.HostID("bare"), "AddJoinToken.ID": fleet.JoinTokenID("new"),
 	"AddJoinToken.Hash": []byte("new"), "AddPool.ID": fleet.PoolID("new"), "AddProject.ID": fleet.ProjectID("new"), "DeleteProject.": fleet.ProjectID("bare"),
 	"AddSteps.ID": new(fleet.TaskID("new")), "AddSteps.Ids": []string{"new-1"}, "AddTicket.Hash": []byte("new"), "AddUser.ID": fleet.UserID("new"), "AddUser.Name": "new",
@@ -166,7 +166,7 @@ var arguments = map[string]any{
 }
 
 // fill fills all tables. PostgreSQL does not update its statistics.
-func fill(t *testing.T, pool *pgxpool.Pool) {
+func fillTables(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	testkit.Fill(t, pool, plannedHosts, plannedVMs)
 	testkit.KeepOnline(t, pool)
@@ -175,14 +175,14 @@ func fill(t *testing.T, pool *pgxpool.Pool) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	for _, sql := range fills {
+	for _, sql := range fillStatements {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
 }
 
-var fills = []string{
+var fillStatements = []string{
 	`INSERT INTO hosts (id, name) VALUES ('bare', 'bare')`,
 	`INSERT INTO projects (id, name) VALUES ('bare', 'bare')`,
 	`SET session_replication_role = replica`, // disables triggers

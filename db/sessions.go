@@ -13,29 +13,29 @@ import (
 )
 
 // ErrPooled is returned by ProveSessions for a pooler that may use another server connection for each transaction.
-var ErrPooled = errors.New("the database URL leads to a connection pooler in transaction mode, which loses wake-ups and locks between transactions; " +
+var ErrTransactionPooler = errors.New("the database URL leads to a connection pooler in transaction mode, which loses wake-ups and locks between transactions; " +
 	"set pool_mode = session for this database (PgBouncer), or name PostgreSQL itself")
 
 // wakeLimit is the time limit for a notification, long enough for a busy machine.
-const wakeLimit = 10 * time.Second
+const wakeUpTimeout = 10 * time.Second
 
 // ProveSessions verifies that connections to url keep their server process: one of two connections must receive a
 // notification from the other. It returns ErrPooled otherwise.
-func ProveSessions(ctx context.Context, url string) error {
+func CheckSessionMode(ctx context.Context, url string) error {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
 		return fmt.Errorf("read the database URL: %w", err)
 	}
 	cfg.ConnectTimeout = connectTimeout
-	if err := proveSessions(ctx, cfg); err != nil {
+	if err := checkSessionMode(ctx, cfg); err != nil {
 		return fmt.Errorf("open the database: %w", err)
 	}
 	return nil
 }
 
-func proveSessions(ctx context.Context, cfg *pgx.ConnConfig) error {
+func checkSessionMode(ctx context.Context, cfg *pgx.ConnConfig) error {
 	resetOnStandby(cfg)
-	ctx, cancel := context.WithTimeout(ctx, 4*wakeLimit)
+	ctx, cancel := context.WithTimeout(ctx, 4*wakeUpTimeout)
 	defer cancel()
 	received := make(chan struct{}, 1)
 	cfg.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { received <- struct{}{} }
@@ -52,33 +52,33 @@ func proveSessions(ctx context.Context, cfg *pgx.ConnConfig) error {
 	defer sender.Close(context.WithoutCancel(ctx))
 
 	channel := "quantix_" + strings.ToLower(rand.Text())
-	mine, err := serverOf(ctx, listener, "LISTEN "+channel)
+	mine, err := serverProcessID(ctx, listener, "LISTEN "+channel)
 	if err != nil {
 		return err
 	}
-	other, err := serverOf(ctx, sender, "BEGIN")
+	other, err := serverProcessID(ctx, sender, "BEGIN")
 	if err != nil {
 		return err
 	}
 	if mine == other {
-		return ErrPooled
+		return ErrTransactionPooler
 	}
 	if err := sender.PgConn().Exec(ctx, "NOTIFY "+channel+"; COMMIT").Close(); err != nil {
 		return err
 	}
-	wait, cancel := context.WithTimeout(ctx, wakeLimit)
+	wait, cancel := context.WithTimeout(ctx, wakeUpTimeout)
 	defer cancel()
 	if err := listener.PgConn().WaitForNotification(wait); err != nil && wait.Err() == nil {
 		return err
 	}
 	if len(received) == 0 {
-		return ErrPooled
+		return ErrTransactionPooler
 	}
 	return nil
 }
 
 // serverOf runs a statement and returns the process ID of the connection's server.
-func serverOf(ctx context.Context, conn *pgx.Conn, sql string) (string, error) {
+func serverProcessID(ctx context.Context, conn *pgx.Conn, sql string) (string, error) {
 	if err := conn.PgConn().Exec(ctx, sql).Close(); err != nil {
 		return "", err
 	}

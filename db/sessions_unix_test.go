@@ -21,7 +21,7 @@ import (
 )
 
 // pooler starts PgBouncer in front of a database and returns the URL of the pooler.
-func pooler(t *testing.T, to, mode string) string {
+func startPooler(t *testing.T, to, mode string) string {
 	t.Helper()
 	behind, err := url.Parse(to)
 	if err != nil {
@@ -83,16 +83,16 @@ func pooler(t *testing.T, to, mode string) string {
 func TestTransactionPoolerIsRefused(t *testing.T) {
 	t.Parallel()
 	to := testkit.EmptyURL(t)
-	if err := db.ProveSessions(t.Context(), to); err != nil {
+	if err := db.CheckSessionMode(t.Context(), to); err != nil {
 		t.Errorf("PostgreSQL itself: %v", err)
 	}
 	for _, mode := range []string{"transaction", "session"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			through := pooler(t, to, mode)
-			err := db.ProveSessions(t.Context(), through)
+			through := startPooler(t, to, mode)
+			err := db.CheckSessionMode(t.Context(), through)
 			if mode != "session" {
-				if !errors.Is(err, db.ErrPooled) {
+				if !errors.Is(err, db.ErrTransactionPooler) {
 					t.Errorf("no ErrPooled: %v", err)
 				}
 				return
@@ -119,7 +119,7 @@ func TestTransactionPoolerIsRefused(t *testing.T) {
 // Idle server connections of another client must not hide that the pooler is in transaction mode.
 func TestBusyTransactionPoolerIsDetected(t *testing.T) {
 	t.Parallel()
-	through := pooler(t, testkit.EmptyURL(t), "transaction")
+	through := startPooler(t, testkit.EmptyURL(t), "transaction")
 	pool, err := db.Open(t.Context(), through, 5)
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestBusyTransactionPoolerIsDetected(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := db.ProveSessions(t.Context(), through); !errors.Is(err, db.ErrPooled) {
+	if err := db.CheckSessionMode(t.Context(), through); !errors.Is(err, db.ErrTransactionPooler) {
 		t.Errorf("no ErrPooled: %v", err)
 	}
 }

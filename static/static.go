@@ -20,12 +20,12 @@ import (
 const Prefix = "/static/"
 
 //go:embed icons.svg mark.svg app.css js bundle/*.css bundle/*.js vendor
-var files embed.FS
+var assetFiles embed.FS
 
 var (
-	assets = load(files)
+	assets = loadAssets(assetFiles)
 	base   = Prefix + treeHash(assets) + "/"
-	icons  = symbols(assets["icons.svg"].plain)
+	icons  = symbolIDs(assets["icons.svg"].plain)
 )
 
 // Path returns the URL of an asset, such as "app.css" or "vendor/novnc/core/rfb.js". It panics if the file does not
@@ -46,7 +46,7 @@ func Sprite(icon string) string {
 	return base + "icons.svg#" + icon
 }
 
-func load(tree fs.FS) map[string]*asset {
+func loadAssets(tree fs.FS) map[string]*asset {
 	found := map[string]*asset{}
 	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -76,7 +76,7 @@ func treeHash(assets map[string]*asset) string {
 
 var symbolID = regexp.MustCompile(`<symbol id="([^"]+)"`)
 
-func symbols(sprite []byte) map[string]bool {
+func symbolIDs(sprite []byte) map[string]bool {
 	ids := map[string]bool{}
 	for _, match := range symbolID.FindAllStringSubmatch(string(sprite), -1) {
 		ids[strings.TrimSpace(match[1])] = true

@@ -23,7 +23,7 @@ import (
 // The committed bundle must be generated from the current sources.
 func TestBundleMatchesSources(t *testing.T) {
 	t.Parallel()
-	want, err := sources.Sum(os.DirFS("."))
+	want, err := sources.HashSources(os.DirFS("."))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestBundleMatchesSources(t *testing.T) {
 	}
 }
 
-func get(t *testing.T, url string, header ...string) *http.Response {
+func getAsset(t *testing.T, url string, header ...string) *http.Response {
 	t.Helper()
 	request := httptest.NewRequest(http.MethodGet, url, nil)
 	for i := 0; i+1 < len(header); i += 2 {
@@ -44,7 +44,7 @@ func get(t *testing.T, url string, header ...string) *http.Response {
 	return recorder.Result()
 }
 
-func body(t *testing.T, r io.Reader) string {
+func readBody(t *testing.T, r io.Reader) string {
 	t.Helper()
 	content, err := io.ReadAll(r)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestAssetsHaveCacheAndTypeHeaders(t *testing.T) {
 		"vendor/idiomorph/LICENSE":         "text/plain; charset=utf-8",
 		"vendor/novnc/vendor/pako/LICENSE": "text/plain; charset=utf-8",
 	} {
-		response := get(t, static.Path(name))
+		response := getAsset(t, static.Path(name))
 		if response.StatusCode != http.StatusOK {
 			t.Errorf("%s: status %d", name, response.StatusCode)
 		}
@@ -80,11 +80,11 @@ func TestAssetsHaveCacheAndTypeHeaders(t *testing.T) {
 
 func TestAssetEncodingFollowsAcceptEncoding(t *testing.T) {
 	t.Parallel()
-	plain := body(t, get(t, static.Path("app.css")).Body)
+	plain := readBody(t, getAsset(t, static.Path("app.css")).Body)
 	for accepted, want := range map[string]string{
 		"gzip": "gzip", "br, gzip;q=0.8": "br", "": "", "identity": "", "gzip;q=0": "", "br;q=0, gzip": "gzip", "gzip, deflate, br, zstd": "br", "zstd": "",
 	} {
-		response := get(t, static.Path("app.css"), "Accept-Encoding", accepted)
+		response := getAsset(t, static.Path("app.css"), "Accept-Encoding", accepted)
 		if got := response.Header.Get("Content-Encoding"); got != want {
 			t.Errorf("Accept-Encoding %q: got encoding %q, want %q", accepted, got, want)
 			continue
@@ -99,7 +99,7 @@ func TestAssetEncodingFollowsAcceptEncoding(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if body(t, unzipped) != plain {
+		if readBody(t, unzipped) != plain {
 			t.Errorf("Accept-Encoding %q: the unzipped file differs", accepted)
 		}
 	}
@@ -109,7 +109,7 @@ func TestAssetRequestsForOtherBuildFolderOrMethodRefused(t *testing.T) {
 	t.Parallel()
 	tree := strings.TrimSuffix(static.Path("app.css"), "app.css")
 	for _, url := range []string{"/static/0123456789ab/app.css", "/static/app.css", "/static/", tree, tree + "js/", tree + "js", tree + "static.go", tree + "js/../app.css", tree + "vendor.json"} {
-		response := get(t, url)
+		response := getAsset(t, url)
 		if response.StatusCode != http.StatusNotFound || response.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: status %d, Cache-Control %q; want 404 and no-store", url, response.StatusCode, response.Header.Get("Cache-Control"))
 		}
@@ -170,7 +170,7 @@ func TestSpriteContainsEveryListedIcon(t *testing.T) {
 	}
 }
 
-var importPath = regexp.MustCompile(`(?m)(?:^|;)(?:import|export)\b[^"'\n]*["'](\.[^"']+)["']|new URL\("(\./[^"]+)"`)
+var importPathPattern = regexp.MustCompile(`(?m)(?:^|;)(?:import|export)\b[^"'\n]*["'](\.[^"']+)["']|new URL\("(\./[^"]+)"`)
 
 // A module that imports a missing file disables all scripts of a page, which only a browser notices.
 func TestEveryImportedModuleExists(t *testing.T) {
@@ -184,7 +184,7 @@ func TestEveryImportedModuleExists(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for _, match := range importPath.FindAllStringSubmatch(string(text), -1) {
+		for _, match := range importPathPattern.FindAllStringSubmatch(string(text), -1) {
 			imports++
 			static.Path(path.Join(path.Dir(name), match[1]+match[2]))
 		}
@@ -208,7 +208,7 @@ func TestFirstPageAssetsWithinSizeBudget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, match := range importPath.FindAllStringSubmatch(string(text), -1) {
+		for _, match := range importPathPattern.FindAllStringSubmatch(string(text), -1) {
 			if name := path.Join("bundle", match[1]+match[2]); !slices.Contains(names, name) {
 				names = append(names, name)
 			}
@@ -219,7 +219,7 @@ func TestFirstPageAssetsWithinSizeBudget(t *testing.T) {
 	}
 	total := 0
 	for _, name := range names {
-		total += len(body(t, get(t, static.Path(name), "Accept-Encoding", "gzip, deflate, br, zstd").Body))
+		total += len(readBody(t, getAsset(t, static.Path(name), "Accept-Encoding", "gzip, deflate, br, zstd").Body))
 	}
 	t.Logf("%d files, %d bytes compressed", len(names), total)
 	if total > most {

@@ -14,60 +14,60 @@ import (
 // "delete").
 
 // VMPath is the address of a VM's page, or of a path below it.
-func VMPath(id fleet.VMID, below ...string) string { return pathOf(fleet.TypeVM, id, below) }
+func VMPath(id fleet.VMID, below ...string) string { return objectPath(fleet.TypeVM, id, below) }
 
 // DiscoveredPath is the address of an unmanaged VM's page.
-func DiscoveredPath(host fleet.HostID, id fleet.VMID) string {
+func DiscoveredVMPath(host fleet.HostID, id fleet.VMID) string {
 	return HostPath(host, "found", string(id))
 }
 
 // HostPath is the address of a host's page, or of a path below it.
-func HostPath(id fleet.HostID, below ...string) string { return pathOf(fleet.TypeHost, id, below) }
+func HostPath(id fleet.HostID, below ...string) string { return objectPath(fleet.TypeHost, id, below) }
 
 // PoolPath is the address of a pool's page, or of a path below it.
-func PoolPath(id fleet.PoolID, below ...string) string { return pathOf(fleet.TypePool, id, below) }
+func PoolPath(id fleet.PoolID, below ...string) string { return objectPath(fleet.TypePool, id, below) }
 
 // NetworkPath is the address of a network's page, or of a path below it.
 func NetworkPath(id fleet.NetworkID, below ...string) string {
-	return pathOf(fleet.TypeNetwork, id, below)
+	return objectPath(fleet.TypeNetwork, id, below)
 }
 
 // SecurityGroupPath is the address of a security group's page, or of a path below it.
 func SecurityGroupPath(id fleet.SecurityGroupID, below ...string) string {
-	return pathOf(fleet.TypeSecurityGroup, id, below)
+	return objectPath(fleet.TypeSecurityGroup, id, below)
 }
 
 // CustomizationPath is the address of a customization spec's page, or of a path below it.
 func CustomizationPath(id fleet.CustomizationID, below ...string) string {
-	return pathOf(fleet.TypeCustomization, id, below)
+	return objectPath(fleet.TypeCustomization, id, below)
 }
 
 // ImagePath is the address of an image's page, or of a path below it.
-func ImagePath(id fleet.ImageID, below ...string) string { return pathOf(fleet.TypeImage, id, below) }
+func ImagePath(id fleet.ImageID, below ...string) string { return objectPath(fleet.TypeImage, id, below) }
 
 // TemplatePath is the address of a template's page, or of a path below it.
 func TemplatePath(id fleet.TemplateID, below ...string) string {
-	return pathOf(fleet.TypeTemplate, id, below)
+	return objectPath(fleet.TypeTemplate, id, below)
 }
 
 // ProjectPath is the address of a project's page, or of a path below it.
 func ProjectPath(id fleet.ProjectID, below ...string) string {
-	return pathOf(fleet.TypeProject, id, below)
+	return objectPath(fleet.TypeProject, id, below)
 }
 
 // UserPath is the address of a user's page, or of a path below it.
-func UserPath(id fleet.UserID, below ...string) string { return pathOf(fleet.TypeUser, id, below) }
+func UserPath(id fleet.UserID, below ...string) string { return objectPath(fleet.TypeUser, id, below) }
 
 // TaskPath is the address of a task's page, or of a path below it.
-func TaskPath(id fleet.TaskID, below ...string) string { return pathOf(fleet.TypeTask, id, below) }
+func TaskPath(id fleet.TaskID, below ...string) string { return objectPath(fleet.TypeTask, id, below) }
 
 // MenuPath is the address of an object's context menu.
-func MenuPath[I ~string](n fleet.ResourceType, id I) string {
+func ContextMenuPath[I ~string](n fleet.ResourceType, id I) string {
 	return "/menus/" + n.Info().Label + "/" + url.PathEscape(string(id))
 }
 
 // TokenPath is an address below one of the signed-in user's own API tokens.
-func TokenPath(id fleet.TokenID, below ...string) string {
+func APITokenPath(id fleet.TokenID, below ...string) string {
 	return joinPath("/account/tokens/"+url.PathEscape(string(id)), below)
 }
 
@@ -77,12 +77,12 @@ func JoinTokenPath(id fleet.JoinTokenID, below ...string) string {
 }
 
 // JoinAgainPath is the address of the page that gives a known host a new identity.
-func JoinAgainPath(id fleet.HostID) string {
+func RejoinHostPath(id fleet.HostID) string {
 	return withQuery("/hosts/join", "host="+url.QueryEscape(string(id)))
 }
 
 // JoinWatchPath is the address that shows the host that joins with the token.
-func JoinWatchPath(id fleet.JoinTokenID) string {
+func AwaitJoinPath(id fleet.JoinTokenID) string {
 	return withQuery("/hosts/join", "token="+url.QueryEscape(string(id)))
 }
 
@@ -95,12 +95,12 @@ func ProjectListPath(n fleet.ResourceType, id fleet.ProjectID) string {
 func TabPath(path, tab string) string { return withQuery(path, "tab="+tab) }
 
 // SubjectLink is the address of the object that a task or an audit entry names; empty: the object has no page.
-func SubjectLink(s fleet.Subject) string {
+func SubjectPath(s fleet.Subject) string {
 	typ, id := s.Split()
 	return fleet.ResourceType(typ).Info().PagePath(id)
 }
 
-func pathOf[I ~string](n fleet.ResourceType, id I, below []string) string {
+func objectPath[I ~string](n fleet.ResourceType, id I, below []string) string {
 	return joinPath(n.Info().PagePath(string(id)), below)
 }
 
@@ -113,7 +113,7 @@ func joinPath(path string, below []string) string {
 }
 
 // ListAddress is the address of a list with a saved view's query.
-func ListAddress(list, query string) string { return withQuery("/"+list, query) }
+func SavedViewPath(list, query string) string { return withQuery("/"+list, query) }
 
 // SavedViewsPath is the address of a person's saved views of a list; query is the query of the list as shown.
 func SavedViewsPath(list, query string) string { return withQuery("/views/"+list, query) }

@@ -18,12 +18,12 @@ func (s *Server) accountPage(c echo.Context, a fleet.Actor) error {
 	}
 	p := peopleview.AccountPage{
 		User: u, Now: time.Now(), Idle: s.Sessions.IdleTimeout, Max: s.Sessions.Lifetime,
-		SignedIn: time.UnixMicro(s.Sessions.GetInt64(ctx, sessionBegan)),
+		SignedIn: time.UnixMicro(s.Sessions.GetInt64(ctx, sessionBeganKey)),
 	}
-	if p.Projects, p.Roles, err = s.rolesOf(ctx, a, u); err != nil {
+	if p.Projects, p.Roles, err = s.projectRolesOfUser(ctx, a, u); err != nil {
 		return err
 	}
-	return s.showPage(c, a, shell.Frame{Title: "Your account"}, peopleview.Account(p))
+	return s.showPage(c, a, shell.PageLayout{Title: "Your account"}, peopleview.AccountBody(p))
 }
 
 type passwordForm struct {
@@ -35,14 +35,14 @@ type passwordForm struct {
 }
 
 // passwordPage shows the form for a new password. It never repeats a typed password, only the address to return to.
-func (s *Server) passwordPage(c echo.Context, a fleet.Actor, in passwordForm, how formState) error {
+func (s *Server) passwordPage(c echo.Context, a fleet.Actor, in passwordForm, how formDisplay) error {
 	if !how.wasRefused() {
 		in.Next = c.QueryParam("next")
 		if !a.MustChangePassword {
 			in.EndTokens = "yes"
 		}
 	}
-	return s.writePage(c, how.status, peopleview.Password(peopleview.PasswordPage{
+	return s.writePage(c, how.status, peopleview.PasswordFormPage(peopleview.PasswordPage{
 		Name: a.Name, MustChange: a.MustChangePassword, EndTokens: in.EndTokens == "yes", Next: localPath(in.Next), Errors: how.errors,
 	}))
 }
@@ -58,5 +58,5 @@ func (s *Server) changePassword(c echo.Context, a fleet.Actor, in passwordForm) 
 		return nil, err
 	}
 	// ChangePassword has ended all older sessions, so this browser gets a new session token.
-	return redirect(localPath(in.Next)), s.beginSession(c, a.UserID, began)
+	return redirectTo(localPath(in.Next)), s.beginSession(c, a.UserID, began)
 }

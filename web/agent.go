@@ -22,19 +22,19 @@ import (
 )
 
 const (
-	reportLimit = 8 << 20   // bytes of a report, or of a job's result, which may list a pool's volumes
-	agentLimit  = 256 << 10 // bytes of an agent's other requests, such as a hello or a claim
+	maxReportBytes = 8 << 20   // bytes of a report, or of a job's result, which may list a pool's volumes
+	maxAgentRequestBytes  = 256 << 10 // bytes of an agent's other requests, such as a hello or a claim
 )
 
 // addForAgents adds a route of the agent API. Its handler runs only after the agent has given the proof that the
 // route's kind requires.
-func (s *Server) addForAgents(r route) {
+func (s *Server) addAgentRoute(r route) {
 	if r.path == wire.PathClaim {
 		// without middleware, whose stack frames would take memory for each of ten thousand parked claims
-		s.agents.Add(r.method, r.path, s.claimHandler(r))
+		s.agentEcho.Add(r.method, r.path, s.claimHandler(r))
 		return
 	}
-	s.agents.Add(r.method, r.path, func(c echo.Context) error {
+	s.agentEcho.Add(r.method, r.path, func(c echo.Context) error {
 		a, err := s.checkAgentProof(c, r)
 		if err != nil {
 			return err
@@ -50,12 +50,12 @@ func (s *Server) checkAgentProof(c echo.Context, r route) (a fleet.Actor, err er
 	case joinTokenProof:
 		return fleet.Actor{Address: c.RealIP()}, nil
 	case expiredCertificateProof:
-		a, err = agentActor(c, auth.LapsedHostOf)
+		a, err = agentActor(c, auth.RenewableHostOf)
 	default:
 		a, err = agentActor(c, auth.HostOf)
 	}
 	if err == nil {
-		err = policy.Check(a, r.right, "")
+		err = policy.Check(a, r.permission, "")
 	}
 	if err == nil && r.kind == sessionProof {
 		err = s.Control.ProveSession(c.Request().Context(), a)
@@ -79,7 +79,7 @@ func agentActor(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bo
 
 // agentRequest returns a handler that decodes a body of at most limit bytes, calls do for the authenticated agent and
 // answers with the result as JSON. A nil result is answered with 204.
-func agentRequest[I, O any](limit int64, do func(echo.Context, fleet.Actor, I) (*O, error)) handler {
+func agentRequestHandler[I, O any](limit int64, do func(echo.Context, fleet.Actor, I) (*O, error)) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		in, err := readJSON[I](c, limit)
 		if err != nil {
@@ -97,8 +97,8 @@ func agentRequest[I, O any](limit int64, do func(echo.Context, fleet.Actor, I) (
 }
 
 // agentCall is agentRequest for calls that need only the body of the request.
-func agentCall[I, O any](limit int64, do func(context.Context, fleet.Actor, I) (O, error)) handler {
-	return agentRequest(limit, func(c echo.Context, a fleet.Actor, in I) (*O, error) {
+func agentBodyHandler[I, O any](limit int64, do func(context.Context, fleet.Actor, I) (O, error)) handler {
+	return agentRequestHandler(limit, func(c echo.Context, a fleet.Actor, in I) (*O, error) {
 		out, err := do(c.Request().Context(), a, in)
 		return &out, err
 	})
@@ -106,7 +106,7 @@ func agentCall[I, O any](limit int64, do func(context.Context, fleet.Actor, I) (
 
 // joinHost answers a new host's first request with a certificate for the host. The request's proof is a join token.
 func (s *Server) joinHost(c echo.Context, a fleet.Actor, in wire.JoinRequest) (*wire.JoinAnswer, error) {
-	out, err := s.Control.JoinHost(c.Request().Context(), a, bearerOf(c.Request()), in)
+	out, err := s.Control.JoinHost(c.Request().Context(), a, bearerToken(c.Request()), in)
 	return &out, err
 }
 
@@ -142,8 +142,8 @@ func (s *Server) finishJobs(c echo.Context, a fleet.Actor, in wire.Results) (*wi
 	out := &wire.ResultsAnswer{Answers: make([]wire.ResultAnswer, len(each))}
 	for i, f := range each {
 		if f.Err != nil {
-			refused := s.refusalOf(c, f.Err)
-			out.Answers[i].Status, out.Answers[i].Detail = refused.status, refused.text()
+			refused := s.refusalFromError(c, f.Err)
+			out.Answers[i].Status, out.Answers[i].Detail = refused.status, refused.sentence()
 			continue
 		}
 		out.Answers[i].FinishAnswer = f.Answer
@@ -156,7 +156,7 @@ func (s *Server) finishJobs(c echo.Context, a fleet.Actor, in wire.Results) (*wi
 // agent begins a new session.
 func (s *Server) joinRelay(c echo.Context, a fleet.Actor) error {
 	if !c.IsWebSocket() {
-		return notWebsocket()
+		return notWebsocketError()
 	}
 	end, err := s.Control.JoinPair(c.Request().Context(), a, fleet.PairID(c.Param("id")))
 	if err != nil {
@@ -173,22 +173,22 @@ func (s *Server) joinRelay(c echo.Context, a fleet.Actor) error {
 // serveRelay connects ws, one end of a relay that control has admitted, with the relay's other end. It returns when
 // the relay has ended. It calls onMessage, unless nil, for each message from ws.
 func (s *Server) serveRelay(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, onMessage func()) {
-	if err := s.relays.Serve(ctx, end, ws, onMessage); err != nil {
+	if err := s.relayBroker.Serve(ctx, end, ws, onMessage); err != nil {
 		s.Log.Info("relay ended before both ends connected", "pair", end.ID(), "kind", end.Kind(), "side", end.Side(), "who", a.Name, "error", err)
 	}
 }
 
 // portalStopping is the error response to agents while the portal shuts down.
-var portalStopping = refusal{status: http.StatusServiceUnavailable, message: "The portal is stopping. Send the request again."}
+var portalStoppingError = refusal{status: http.StatusServiceUnavailable, message: "The portal is stopping. Send the request again."}
 
 // writeAgentError writes the response for an agent's request that failed with err.
 func (s *Server) writeAgentError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
-	r := portalStopping
+	r := portalStoppingError
 	if c.Request().Context().Err() == nil { // otherwise the agent has disconnected or the portal is stopping
-		r = s.refusalOf(c, asTooLarge(err))
+		r = s.refusalFromError(c, convertTooLargeError(err))
 	}
 	if sent := problem(c, r); sent != nil {
 		s.Log.Debug("write an error response", "error", sent)
@@ -205,34 +205,34 @@ func readJSON[T any](c echo.Context, limit int64) (T, error) {
 	var in T
 	r := c.Request()
 	if r.ContentLength > limit {
-		return in, tooLarge(limit)
+		return in, tooLargeError(limit)
 	}
 	buf := bodyBuffers.Get().(*bytes.Buffer)
 	defer func() {
-		if buf.Cap() <= agentLimit {
+		if buf.Cap() <= maxAgentRequestBytes {
 			buf.Reset()
 			bodyBuffers.Put(buf)
 		}
 	}()
-	readUntil(c, time.Now().Add(bodyTime))
-	defer readUntil(c, time.Time{}) // a parked claim outlasts the read deadline
+	setReadDeadline(c, time.Now().Add(bodyReadTimeout))
+	defer setReadDeadline(c, time.Time{}) // a parked claim outlasts the read deadline
 	if _, err := buf.ReadFrom(http.MaxBytesReader(c.Response(), r.Body, limit)); err != nil {
 		if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return in, tooLarge(e.Limit)
+			return in, tooLargeError(e.Limit)
 		}
 		return in, fleet.Errorf(fleet.Malformed, "The request was cut off. Send it again.")
 	}
-	if err := checkValues(buf.Bytes(), agentValues); err != nil {
+	if err := checkValueCount(buf.Bytes(), maxAgentValues); err != nil {
 		return in, err
 	}
 	if err := json.Unmarshal(buf.Bytes(), &in); err != nil {
 		return in, fleet.Errorf(fleet.Malformed, "The JSON of the request does not fit this call: %s.", err)
 	}
-	return in, wire.Fit(&in)
+	return in, wire.EnforceBounds(&in)
 }
 
 // bearerOf returns the bearer token of the Authorization header, or "".
-func bearerOf(r *http.Request) string {
+func bearerToken(r *http.Request) string {
 	scheme, secret, _ := strings.Cut(r.Header.Get(echo.HeaderAuthorization), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ""
@@ -240,6 +240,6 @@ func bearerOf(r *http.Request) string {
 	return strings.TrimSpace(secret)
 }
 
-func notWebsocket() error {
+func notWebsocketError() error {
 	return fleet.Errorf(fleet.Malformed, "This address accepts only websocket upgrade requests.")
 }

@@ -55,9 +55,9 @@ func newPortalWithAgentsOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentUR
 		t.Fatal(err)
 	}
 	agentURL = "https://" + listener.Addr().String()
-	p.control = control.New(pool, control.Options{Hub: p.hub, AgentURL: agentURL, PairURL: agentURL, Vault: vaultOf(pool)})
+	p.control = control.New(pool, control.Options{Hub: p.hub, AgentURL: agentURL, PairURL: agentURL, Vault: vaultOfPool(pool)})
 	p.server = web.New(web.Options{
-		Control: p.control, Hub: p.hub, Sessions: auth.Sessions(pool, false),
+		Control: p.control, Hub: p.hub, Sessions: auth.NewSessionManager(pool, false),
 		Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Ready: func(ctx context.Context) error { return p.control.Ready(ctx, fleet.SystemActor) },
 	})
 	pages := httptest.NewServer(p.server.Handler())
@@ -90,9 +90,9 @@ func newPortalWithAgentsOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentUR
 
 // simulatedAgent is a simulated agent of a host, which uses the real protocol.
 type simulatedAgent struct {
-	san fleet.PoolID // a pool with a secret, assigned to this host
+	secretPool fleet.PoolID // a pool with a secret, assigned to this host
 
-	guest fleet.JobID // a job of this host with a secret for a guest
+	guestSecretJob fleet.JobID // a job of this host with a secret for a guest
 	*wire.Client
 	id          fleet.HostID
 	credentials wire.Credentials
@@ -112,7 +112,7 @@ func (p *portal) joinHost(agentURL, name string) *simulatedAgent {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	m := &simulatedAgent{id: answer.HostID, credentials: credentials(p.t, key, answer.Certificate)}
+	m := &simulatedAgent{id: answer.HostID, credentials: agentCredentials(p.t, key, answer.Certificate)}
 	if m.Client, err = wire.NewClient(agentURL, func() wire.Credentials { return m.credentials }); err != nil {
 		p.t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func (p *portal) joinHost(agentURL, name string) *simulatedAgent {
 }
 
 // report sends the report of a healthy host with the given VMs.
-func (m *simulatedAgent) report(t testing.TB, vms ...wire.VMReport) {
+func (m *simulatedAgent) sendReport(t testing.TB, vms ...wire.VMReport) {
 	t.Helper()
 	m.seq++
 	_, err := m.Report(t.Context(), wire.Report{
@@ -161,10 +161,10 @@ func newKeyAndCSR(t testing.TB) (*ecdsa.PrivateKey, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return key, csrFor(t, key)
+	return key, newCSR(t, key)
 }
 
-func csrFor(t testing.TB, key *ecdsa.PrivateKey) string {
+func newCSR(t testing.TB, key *ecdsa.PrivateKey) string {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
@@ -173,7 +173,7 @@ func csrFor(t testing.TB, key *ecdsa.PrivateKey) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
-func credentials(t testing.TB, key *ecdsa.PrivateKey, c wire.Certificate) wire.Credentials {
+func agentCredentials(t testing.TB, key *ecdsa.PrivateKey, c wire.Certificate) wire.Credentials {
 	t.Helper()
 	block, _ := pem.Decode([]byte(c.Cert))
 	trust := x509.NewCertPool()
@@ -188,17 +188,17 @@ func TestLongJobResultAccepted(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	m := p.joinHost(agentURL, "h1")
-	m.report(t)
+	m.sendReport(t)
 	pool, err := p.control.CreatePool(t.Context(), fleet.SystemActor, control.CreatePool{
 		Name: "big", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/big"}, HostIDs: []fleet.HostID{m.id},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics := func() answer { return p.browser().get("/metrics") }
-	metrics().has(t, `quantix_jobs{state="queued"} 1`, `quantix_jobs{state="running"} 0`)
+	metrics := func() answer { return p.newBrowser().get("/metrics") }
+	metrics().contains(t, `quantix_jobs{state="queued"} 1`, `quantix_jobs{state="running"} 0`)
 	w := m.claimJob(t)
-	metrics().has(t, `quantix_jobs{state="queued"} 0`, `quantix_jobs{state="running"} 1`)
+	metrics().contains(t, `quantix_jobs{state="queued"} 0`, `quantix_jobs{state="running"} 1`)
 	st := fleet.PoolStatus{State: fleet.PoolActive, Volumes: make([]fleet.Volume, 2000)}
 	for i := range st.Volumes {
 		name := strings.Repeat("v", 200) + strconv.Itoa(i)
@@ -208,7 +208,7 @@ func TestLongJobResultAccepted(t *testing.T) {
 	if _, err := m.Finish(t.Context(), w.ID, wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: m.seq, Outcome: wire.Done, Pool: &st}); err != nil {
 		t.Fatal(err)
 	}
-	metrics().has(t, `quantix_jobs{state="running"} 0`, `quantix_job_seconds_count{kind="pool.apply",outcome="done"} 1`)
+	metrics().contains(t, `quantix_jobs{state="running"} 0`, `quantix_job_seconds_count{kind="pool.apply",outcome="done"} 1`)
 	if v, err := p.control.GetPool(t.Context(), fleet.SystemActor, pool.ID); err != nil || v.Hosts[0].State != fleet.PoolActive {
 		t.Errorf("%+v, %v", v, err)
 	}
@@ -218,12 +218,12 @@ func TestAgentJoinsReportsAndFinishesJobs(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	m := p.joinHost(agentURL, "h1")
-	m.report(t)
-	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
+	m.sendReport(t)
+	admin := p.newAPIClient("ann", fleet.RoleAdmin, nil)
 	project := p.addProject("shop")
 	work := make(chan wire.Work, 1)
 	go func() { work <- m.claimJob(t) }()
-	admin.call("POST", "/api/v1/vms", vmBody(project, "web")).is(t, http.StatusCreated)
+	admin.call("POST", "/api/v1/vms", vmBody(project, "web")).requireStatus(t, http.StatusCreated)
 	w := <-work
 	if w.Kind != fleet.VMApply || w.VM == nil || w.VM.Name != "web" || w.VM.HostID != m.id {
 		t.Fatalf("claimed %+v", w)
@@ -250,13 +250,13 @@ func TestAgentJoinsReportsAndFinishesJobs(t *testing.T) {
 		t.Errorf("a renewal for another key: %v", err)
 	}
 	key := m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey)
-	next, err := m.Renew(t.Context(), wire.RenewRequest{CSR: csrFor(t, key)})
+	next, err := m.Renew(t.Context(), wire.RenewRequest{CSR: newCSR(t, key)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.credentials = credentials(t, key, next)
+	m.credentials = agentCredentials(t, key, next)
 	m.Rekey()
-	m.report(t)
+	m.sendReport(t)
 }
 
 func TestAgentCallsWithoutProofRefused(t *testing.T) {
@@ -285,9 +285,9 @@ func TestAgentCallsWithoutProofRefused(t *testing.T) {
 		return answer{got.StatusCode, got.Header, text.String()}
 	}
 	for _, path := range []string{wire.PathHello, wire.PathReport, wire.PathClaim, wire.PathRenew, wire.PathJobs + "x/finish", wire.PathJobs + "x/progress"} {
-		post(via(noCertificate), path, "{}").refused(t, http.StatusUnauthorized, "")
+		post(via(noCertificate), path, "{}").requireProblem(t, http.StatusUnauthorized, "")
 	}
-	post(via(noCertificate), wire.PathJoin, `{"name":"h9"}`).refused(t, http.StatusUnauthorized, "")
+	post(via(noCertificate), wire.PathJoin, `{"name":"h9"}`).requireProblem(t, http.StatusUnauthorized, "")
 
 	other, err := auth.NewAuthority()
 	if err != nil {
@@ -309,11 +309,11 @@ func TestAgentCallsWithoutProofRefused(t *testing.T) {
 	known := noCertificate.Clone()
 	known.Certificates = []tls.Certificate{m.credentials.Certificate}
 	host := via(known)
-	post(host, wire.PathReport, `{"seq":1,"digest":"x"}`).refused(t, http.StatusConflict, "") // without the agent's session
-	post(host, wire.PathClaim, `{`).refused(t, http.StatusBadRequest, "")
-	post(host, wire.PathClaim, strings.Repeat(" ", 300<<10)).refused(t, http.StatusRequestEntityTooLarge, "")
-	post(host, wire.PathReport, strings.Repeat(" ", 9<<20)).refused(t, http.StatusRequestEntityTooLarge, "")
-	post(host, "/agent/v1/nothing", `{}`).refused(t, http.StatusNotFound, "")
+	post(host, wire.PathReport, `{"seq":1,"digest":"x"}`).requireProblem(t, http.StatusConflict, "") // without the agent's session
+	post(host, wire.PathClaim, `{`).requireProblem(t, http.StatusBadRequest, "")
+	post(host, wire.PathClaim, strings.Repeat(" ", 300<<10)).requireProblem(t, http.StatusRequestEntityTooLarge, "")
+	post(host, wire.PathReport, strings.Repeat(" ", 9<<20)).requireProblem(t, http.StatusRequestEntityTooLarge, "")
+	post(host, "/agent/v1/nothing", `{}`).requireProblem(t, http.StatusNotFound, "")
 
 	if err := p.control.DeleteHost(t.Context(), fleet.Actor{UserID: "root", Role: fleet.RoleAdmin}, m.id); err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func TestClaimEndsWhenAgentDisconnects(t *testing.T) {
 	parked := func(want string) {
 		t.Helper()
 		for until := time.Now().Add(10 * time.Second); ; {
-			if strings.Contains(p.browser().get("/metrics").body, "quantix_claims_parked "+want+"\n") {
+			if strings.Contains(p.newBrowser().get("/metrics").body, "quantix_claims_parked "+want+"\n") {
 				return
 			}
 			if time.Now().After(until) {

@@ -27,14 +27,14 @@ import (
 // and can cut or redirect them.
 type agentProxy struct {
 	url      string
-	to       atomic.Value // string
-	accepted atomic.Int32
-	open     atomic.Int32
+	target       atomic.Value // string
+	acceptedCount atomic.Int32
+	openCount     atomic.Int32
 	mu       sync.Mutex
 	conns    map[net.Conn]bool
 }
 
-func newGate(t *testing.T, agentURL string) *agentProxy {
+func newAgentProxy(t *testing.T, agentURL string) *agentProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,7 +49,7 @@ func newGate(t *testing.T, agentURL string) *agentProxy {
 			if err != nil {
 				return
 			}
-			g.accepted.Add(1)
+			g.acceptedCount.Add(1)
 			go g.forward(c)
 		}
 	}()
@@ -57,17 +57,17 @@ func newGate(t *testing.T, agentURL string) *agentProxy {
 }
 
 func (g *agentProxy) redirectTo(agentURL string) {
-	g.to.Store(strings.TrimPrefix(agentURL, "https://"))
+	g.target.Store(strings.TrimPrefix(agentURL, "https://"))
 }
 
 func (g *agentProxy) forward(c net.Conn) {
-	on, err := net.Dial("tcp", g.to.Load().(string))
+	on, err := net.Dial("tcp", g.target.Load().(string))
 	if err != nil {
 		c.Close()
 		return
 	}
-	g.open.Add(1)
-	defer g.open.Add(-1)
+	g.openCount.Add(1)
+	defer g.openCount.Add(-1)
 	g.mu.Lock()
 	g.conns[c], g.conns[on] = true, true
 	g.mu.Unlock()
@@ -79,7 +79,7 @@ func (g *agentProxy) forward(c net.Conn) {
 }
 
 // cut closes all connections, as a network failure does.
-func (g *agentProxy) cut() {
+func (g *agentProxy) closeConnections() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for c := range g.conns {
@@ -89,12 +89,12 @@ func (g *agentProxy) cut() {
 
 func (p *portal) awaitParkedClaims(want int) {
 	p.t.Helper()
-	eventually(p.t, fmt.Sprintf("%d parked claims", want), func() bool {
-		return strings.Contains(p.browser().get("/metrics").body, fmt.Sprintf("quantix_claims_parked %d\n", want))
+	waitUntil(p.t, fmt.Sprintf("%d parked claims", want), func() bool {
+		return strings.Contains(p.newBrowser().get("/metrics").body, fmt.Sprintf("quantix_claims_parked %d\n", want))
 	})
 }
 
-func eventually(t testing.TB, what string, so func() bool) {
+func waitUntil(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for until := time.Now().Add(20 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(until) {
@@ -122,7 +122,7 @@ func (m *simulatedAgent) claimInBackground(t *testing.T) <-chan wire.Work {
 	return work
 }
 
-func (m *simulatedAgent) finishDone(t *testing.T, w wire.Work) {
+func (m *simulatedAgent) finishJobAsDone(t *testing.T, w wire.Work) {
 	t.Helper()
 	m.seq++
 	if _, err := m.Finish(t.Context(), w.ID, wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: m.seq, Outcome: wire.Done}); err != nil {
@@ -133,8 +133,8 @@ func (m *simulatedAgent) finishDone(t *testing.T, w wire.Work) {
 // awaitSingleConnection waits until a single connection is open, and sets the number of connections so far to 1.
 func (g *agentProxy) awaitSingleConnection(t *testing.T, m *simulatedAgent) {
 	t.Helper()
-	eventually(t, "the connection that the join used is closed", func() bool { return g.open.Load() == 1 })
-	g.accepted.Store(1)
+	waitUntil(t, "the connection that the join used is closed", func() bool { return g.openCount.Load() == 1 })
+	g.acceptedCount.Store(1)
 }
 
 func TestAgentUsesOneConnection(t *testing.T) {
@@ -142,23 +142,23 @@ func TestAgentUsesOneConnection(t *testing.T) {
 	s := &consoleHost{}
 	var agentURL string
 	s.portal, agentURL = newPortalWithAgents(t)
-	g := newGate(t, agentURL)
+	g := newAgentProxy(t, agentURL)
 	s.host = s.joinHost(g.url, "h1")
 	s.vm = s.addVM(s.addProject("shop"), s.host.id, "web", fleet.Running)
 	running := wire.VMReport{ID: s.vm, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 4096}}
-	s.host.report(t, running)
+	s.host.sendReport(t, running)
 	g.awaitSingleConnection(t, s.host)
-	ann := s.signedIn("ann", fleet.RoleAdmin)
+	ann := s.newSignedInBrowser("ann", fleet.RoleAdmin)
 
 	for range 3 {
 		work := s.host.claimInBackground(t)
 		s.awaitParkedClaims(1)
-		s.host.report(t, running) // queued behind the parked claim
+		s.host.sendReport(t, running) // queued behind the parked claim
 		s.awaitParkedClaims(1)    // the agent has claimed again
-		k := s.ticket(ann)
+		k := s.requestTicket(ann)
 		var browser *websocket.Conn
 		var opened sync.WaitGroup
-		opened.Go(func() { browser, _ = s.open(ann, k) })
+		opened.Go(func() { browser, _ = s.openConsole(ann, k) })
 		w := <-work
 		if w.Kind != fleet.ConsoleOpen {
 			t.Fatalf("claimed %+v", w)
@@ -172,20 +172,20 @@ func TestAgentUsesOneConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer ws.Close()
-		s.host.finishDone(t, w)
+		s.host.finishJobAsDone(t, w)
 		opened.Wait()
 		go ws.WriteMessage(websocket.BinaryMessage, make([]byte, 1<<19))
-		if got, err := receive(browser, 1<<19); err != nil {
+		if got, err := receiveBytes(browser, 1<<19); err != nil {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
 		testkit.TaskWithJob{Host: s.host.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, s.pool)
-		s.host.finishDone(t, <-next)
-		s.exec(`DELETE FROM jobs`)
-		s.exec(`DELETE FROM console_tickets`)
+		s.host.finishJobAsDone(t, <-next)
+		s.execSQL(`DELETE FROM jobs`)
+		s.execSQL(`DELETE FROM console_tickets`)
 	}
 	// More than 20 calls share one connection. On a slow machine, the client dials another one after 250 ms without a
 	// response.
-	if n := g.accepted.Load(); n > 3 {
+	if n := g.acceptedCount.Load(); n > 3 {
 		t.Errorf("%d connections", n)
 	}
 }
@@ -194,9 +194,9 @@ func TestParkedClaimSurvivesPortalRestart(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	_, otherURL := newPortalWithAgentsOn(t, p.pool)
-	g := newGate(t, agentURL)
+	g := newAgentProxy(t, agentURL)
 	m := p.joinHost(g.url, "h1")
-	m.report(t)
+	m.sendReport(t)
 	ended := make(chan error)
 	claim := func() {
 		_, err := m.Claim(t.Context(), wire.ClaimRequest{Max: 1})
@@ -205,22 +205,22 @@ func TestParkedClaimSurvivesPortalRestart(t *testing.T) {
 	go claim()
 	p.awaitParkedClaims(1)
 	g.redirectTo(otherURL)
-	g.cut()
+	g.closeConnections()
 	if err := <-ended; err == nil {
 		t.Error("a claim succeeded although its portal has stopped")
 	}
 	p.awaitParkedClaims(0)
 	work := m.claimInBackground(t)
-	m.report(t)
+	m.sendReport(t)
 	testkit.TaskWithJob{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
-	m.finishDone(t, <-work)
+	m.finishJobAsDone(t, <-work)
 }
 
 func TestStoppingPortalAnswersParkedClaims(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	m := p.joinHost(agentURL, "h1")
-	m.report(t)
+	m.sendReport(t)
 	ended := make(chan error)
 	go func() {
 		_, err := m.Claim(t.Context(), wire.ClaimRequest{Max: 1})
@@ -240,26 +240,26 @@ func TestStoppingPortalAnswersParkedClaims(t *testing.T) {
 func TestNewCertificateUsedWhileClaimParked(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
-	g := newGate(t, agentURL)
+	g := newAgentProxy(t, agentURL)
 	m := p.joinHost(g.url, "h1")
-	m.report(t)
+	m.sendReport(t)
 	g.awaitSingleConnection(t, m)
 	work := m.claimInBackground(t)
 	p.awaitParkedClaims(1)
-	next, err := m.Renew(t.Context(), wire.RenewRequest{CSR: csrFor(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey))})
+	next, err := m.Renew(t.Context(), wire.RenewRequest{CSR: newCSR(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.awaitParkedClaims(1)
-	m.credentials = credentials(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey), next)
+	m.credentials = agentCredentials(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey), next)
 	m.Rekey()
-	m.report(t)
-	if n := g.open.Load(); n != 2 {
+	m.sendReport(t)
+	if n := g.openCount.Load(); n != 2 {
 		t.Errorf("%d connections, including that of the claim", n)
 	}
 	testkit.TaskWithJob{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
-	m.finishDone(t, <-work)
-	eventually(t, "the old certificate's connection is closed", func() bool { return g.open.Load() == 1 })
+	m.finishJobAsDone(t, <-work)
+	waitUntil(t, "the old certificate's connection is closed", func() bool { return g.openCount.Load() == 1 })
 }
 
 // Older agents use two connections: one for claims and one for all other calls.
@@ -267,7 +267,7 @@ func TestAgentWithTwoConnectionsServed(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	m := p.joinHost(agentURL, "h1")
-	m.report(t)
+	m.sendReport(t)
 	session, err := m.Hello(t.Context(), wire.Hello{Instance: "h1", Fingerprint: "h1"})
 	if err != nil {
 		t.Fatal(err)
@@ -306,7 +306,7 @@ func TestAgentWithTwoConnectionsServed(t *testing.T) {
 		p.awaitParkedClaims(1)
 		testkit.TaskWithJob{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
 		claimed.Wait()
-		p.exec(`DELETE FROM jobs`)
+		p.execSQL(`DELETE FROM jobs`)
 	}
 	if !reused[wire.PathClaim] || !reused[wire.PathReport] {
 		t.Errorf("connections reused: %v", reused)
@@ -316,9 +316,9 @@ func TestAgentWithTwoConnectionsServed(t *testing.T) {
 func TestStuckReportDoesNotDelayConsole(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
-	g := newGate(t, agentURL)
+	g := newAgentProxy(t, agentURL)
 	m := p.joinHost(g.url, "h1")
-	m.report(t)
+	m.sendReport(t)
 	g.awaitSingleConnection(t, m)
 	work := m.claimInBackground(t)
 	p.awaitParkedClaims(1)
@@ -335,7 +335,7 @@ func TestStuckReportDoesNotDelayConsole(t *testing.T) {
 		_, err := m.Report(t.Context(), wire.Report{Seq: m.seq + 1, Digest: "new", State: &wire.State{Host: fleet.HostStatus{Connected: true, Error: "new"}}})
 		reported <- err
 	}()
-	eventually(t, "the report is stuck, and the claim elsewhere", func() bool { return g.accepted.Load() == 2 })
+	waitUntil(t, "the report is stuck, and the claim elsewhere", func() bool { return g.acceptedCount.Load() == 2 })
 	testkit.TaskWithJob{Host: m.id, Kind: fleet.ConsoleOpen, Subject: "vm:x"}.Add(t, p.pool)
 	select {
 	case <-work:
@@ -348,7 +348,7 @@ func TestStuckReportDoesNotDelayConsole(t *testing.T) {
 	if err := <-reported; err != nil {
 		t.Error(err)
 	}
-	eventually(t, "there is one connection again", func() bool { return g.open.Load() == 1 })
+	waitUntil(t, "there is one connection again", func() bool { return g.openCount.Load() == 1 })
 }
 
 // The next request may arrive in the same TLS record as the claim, before the claim is parked.

@@ -15,10 +15,10 @@ import (
 	"quantix/internal/wire"
 )
 
-var root = fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
+var rootActor = fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
 
 // caller is a client of the agent listener, with or without a certificate and an agent session.
-type caller struct {
+type agentCaller struct {
 	t       *testing.T
 	url     string
 	trust   *tls.Config
@@ -27,26 +27,26 @@ type caller struct {
 
 // callerAs returns a caller that trusts the machine's CA and sends the given certificate (nil: none) and agent
 // session.
-func callerAs(t *testing.T, url string, m *simulatedAgent, cert *tls.Certificate, session string) caller {
+func newAgentCaller(t *testing.T, url string, m *simulatedAgent, cert *tls.Certificate, session string) agentCaller {
 	conf := &tls.Config{RootCAs: m.credentials.CA, MinVersion: tls.VersionTLS13}
 	if cert != nil {
 		conf.Certificates = []tls.Certificate{*cert}
 	}
-	return caller{t, url, conf, session}
+	return agentCaller{t, url, conf, session}
 }
 
-func isPair(path string) bool {
+func isRelayPath(path string) bool {
 	return strings.HasPrefix(path, wire.PathRelay) || strings.HasPrefix(path, wire.PathConsole)
 }
 
 // ask sends a request and returns the response. For a relay it opens and closes the websocket.
-func (c caller) ask(method, path, body string) answer {
+func (c agentCaller) request(method, path, body string) answer {
 	c.t.Helper()
 	header := http.Header{}
 	if c.session != "" {
 		header.Set(wire.SessionHeader, c.session)
 	}
-	if isPair(path) {
+	if isRelayPath(path) {
 		d := websocket.Dialer{TLSClientConfig: c.trust, Subprotocols: []string{"binary"}, HandshakeTimeout: 20 * time.Second}
 		ws, got, err := d.DialContext(c.t.Context(), "wss"+strings.TrimPrefix(c.url, "https")+path, header)
 		if ws != nil {
@@ -75,7 +75,7 @@ func (c caller) ask(method, path, body string) answer {
 }
 
 // hello sends hello and returns the id of the agent's new session.
-func (m *simulatedAgent) hello(t *testing.T, instance string) (session string) {
+func (m *simulatedAgent) sendHello(t *testing.T, instance string) (session string) {
 	t.Helper()
 	hello, err := m.Hello(t.Context(), wire.Hello{Instance: instance, Fingerprint: string(m.id), Version: "1"})
 	if err != nil {
@@ -86,9 +86,9 @@ func (m *simulatedAgent) hello(t *testing.T, instance string) (session string) {
 }
 
 // rejoin joins the machine's existing host with a new key, as administrators do after a lost key.
-func (p *portal) rejoin(agentURL string, m *simulatedAgent) {
+func (p *portal) rejoinHost(agentURL string, m *simulatedAgent) {
 	p.t.Helper()
-	token, err := p.control.CreateJoinToken(p.t.Context(), root, m.id)
+	token, err := p.control.CreateJoinToken(p.t.Context(), rootActor, m.id)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -97,12 +97,12 @@ func (p *portal) rejoin(agentURL string, m *simulatedAgent) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	m.credentials = credentials(p.t, key, got.Certificate)
+	m.credentials = agentCredentials(p.t, key, got.Certificate)
 	m.Rekey()
 }
 
 // storedRows returns the rows that a host's messages may change, as text by table.
-func (p *portal) storedRows() map[string]string {
+func (p *portal) rowsChangedByAgents() map[string]string {
 	p.t.Helper()
 	out := map[string]string{}
 	for _, table := range []string{"hosts", "host_sessions", "vms", "host_meters", "found_vms", "pools", "assignments", "networks", "tasks", "jobs", "console_tickets", "join_tokens", "audit"} {

@@ -49,7 +49,7 @@ func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 	}
 	heard(fleet.Running)
 	work := m.claimJob(t)
-	before := p.storedRows()
+	before := p.rowsChangedByAgents()
 	for _, seq := range []int64{1 << 62, 1<<63 - 1, m.seq + 1<<32, (m.seq>>32 + 1) << 32, m.seq - 1<<32, 0, -1} {
 		if err := say(seq, fleet.Crashed); wire.StatusOf(err) != http.StatusUnprocessableEntity {
 			t.Errorf("a report numbered %d: %v", seq, err)
@@ -61,7 +61,7 @@ func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 			t.Errorf("a result numbered %d: %v", seq, err)
 		}
 	}
-	for table, rows := range p.storedRows() {
+	for table, rows := range p.rowsChangedByAgents() {
 		if rows != before[table] {
 			t.Errorf("%s has changed:\n%s\n-- before:\n%s", table, rows, before[table])
 		}
@@ -81,14 +81,14 @@ func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 	freeze := func() {
 		t.Helper()
 		for _, table := range []string{"hosts", "host_sessions", "vms", "assignments"} {
-			p.exec(`UPDATE ` + table + ` SET report_seq = 1::bigint << 62`)
+			p.execSQL(`UPDATE ` + table + ` SET report_seq = 1::bigint << 62`)
 		}
 	}
 	freeze()
-	m.hello(t, "h1")
+	m.sendHello(t, "h1")
 	heard(fleet.Running)
 	freeze()
-	p.rejoin(agentURL, m)
-	m.hello(t, "h1-again")
+	p.rejoinHost(agentURL, m)
+	m.sendHello(t, "h1-again")
 	heard(fleet.Stopped)
 }

@@ -19,10 +19,10 @@ import (
 
 // agentCalls returns one call for each agent route, by method and path, with valid ids and epochs. work and screen (a
 // console) are jobs that the machine has claimed.
-func agentCalls(t *testing.T, m *simulatedAgent, work, screen wire.Work) map[string]struct{ path, body string } {
+func callsOfAgentRoutes(t *testing.T, m *simulatedAgent, work, screen wire.Work) map[string]struct{ path, body string } {
 	type line = struct{ path, body string }
 	m.seq++
-	csr := csrFor(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey))
+	csr := newCSR(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey))
 	return map[string]line{
 		"POST " + wire.PathJoin:  {wire.PathJoin, marshalJSON(t, wire.JoinRequest{Name: "h9", CSR: csr})},
 		"POST " + wire.PathRenew: {wire.PathRenew, marshalJSON(t, wire.RenewRequest{CSR: csr})},
@@ -43,9 +43,9 @@ func agentCalls(t *testing.T, m *simulatedAgent, work, screen wire.Work) map[str
 			{Job: screen.ID, Finish: wire.Finish{Epoch: screen.Epoch, Seq: m.seq, Outcome: wire.Done}},
 		}})},
 		"POST " + wire.PathTransfers + ":id/meet": {wire.PathTransfers + string(work.ID) + "/meet", marshalJSON(t, wire.Meet{Job: work.ID, Epoch: work.Epoch, Ticket: strings.Repeat("ab", 32)})},
-		"POST " + wire.PathJobs + ":id/secret":    {wire.PathJobs + string(m.guest) + "/secret", `{}`},
+		"POST " + wire.PathJobs + ":id/secret":    {wire.PathJobs + string(m.guestSecretJob) + "/secret", `{}`},
 		"POST " + wire.PathFirstBoots + ":id":     {wire.PathFirstBoots + string(work.VM.ID), marshalJSON(t, wire.FirstBootRequest{FirstBoot: fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}})},
-		"POST " + wire.PathPools + ":id/secret":   {wire.PathPools + string(m.san) + "/secret", `{}`},
+		"POST " + wire.PathPools + ":id/secret":   {wire.PathPools + string(m.secretPool) + "/secret", `{}`},
 		"GET " + wire.PathRelay + ":id":           {wire.PathRelay + string(screen.Args.Console), ""},
 		"GET " + wire.PathConsole + ":id":         {wire.PathConsole + string(screen.Args.Console), ""},
 	}
@@ -57,34 +57,34 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	m, other, gone := p.joinHost(agentURL, "h1"), p.joinHost(agentURL, "h2"), p.joinHost(agentURL, "h3")
-	first, others, removed := m.hello(t, "h1"), other.hello(t, "h2"), gone.hello(t, "h3")
-	other.report(t)
-	if err := p.control.DeleteHost(t.Context(), root, gone.id); err != nil {
+	first, others, removed := m.sendHello(t, "h1"), other.sendHello(t, "h2"), gone.sendHello(t, "h3")
+	other.sendReport(t)
+	if err := p.control.DeleteHost(t.Context(), rootActor, gone.id); err != nil {
 		t.Fatal(err)
 	}
 	oldKey := m.credentials.Certificate
-	p.rejoin(agentURL, m)
-	second := m.hello(t, "h1-again")
-	now := m.hello(t, "h1-again")
+	p.rejoinHost(agentURL, m)
+	second := m.sendHello(t, "h1-again")
+	now := m.sendHello(t, "h1-again")
 
-	ann := p.signedIn("ann", fleet.RoleAdmin)
-	san, err := p.control.CreatePool(t.Context(), root, control.CreatePool{Name: "san", Secret: "secretsecret1", Spec: fleet.PoolSpec{
+	ann := p.newSignedInBrowser("ann", fleet.RoleAdmin)
+	san, err := p.control.CreatePool(t.Context(), rootActor, control.CreatePool{Name: "san", Secret: "secretsecret1", Spec: fleet.PoolSpec{
 		Kind: fleet.PoolISCSIDirect, Portal: "10.0.0.5", Target: "iqn.2026-01.org.example:vms", Initiator: "iqn.2026-01.org.example:quantix", User: "quantix",
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.san = san.ID
-	p.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'assign')`, san.ID, m.id)
+	m.secretPool = san.ID
+	p.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'assign')`, san.ID, m.id)
 	vm := p.addVM(p.addProject("shop"), m.id, "web", fleet.Running)
-	p.exec(`UPDATE vms SET generation = 2 WHERE id = $1`, vm)
-	m.report(t, wire.VMReport{ID: vm, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 4096}})
+	p.execSQL(`UPDATE vms SET generation = 2 WHERE id = $1`, vm)
+	m.sendReport(t, wire.VMReport{ID: vm, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 4096}})
 	if err := p.control.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	work := m.claimJob(t)
 	page := &consoleHost{portal: p, host: m, vm: vm}
-	if ws, a := page.open(ann, page.ticket(ann)); ws == nil { // an open websocket makes the portal queue the host's job
+	if ws, a := page.openConsole(ann, page.requestTicket(ann)); ws == nil { // an open websocket makes the portal queue the host's job
 		t.Fatal(a)
 	}
 	asked := m.claimJob(t)
@@ -94,15 +94,15 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	// a queued job keeps the claims below from parking
 	testkit.TaskWithJob{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
 
-	p.exec(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, vm)
+	p.execSQL(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, vm)
 	word, err := p.control.ActGuest(t.Context(), fleet.SystemActor, vm, control.GuestRequest{Action: fleet.ActGuestPassword, User: "root", Password: "violet lantern"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.guest = fleet.JobID(word.ID)
-	p.exec(`UPDATE jobs SET state = 'running', epoch = 9, lease_until = now() + interval '1 hour' WHERE id = $1`, m.guest)
-	p.exec(`INSERT INTO transfers (id, send_job, receive_job, from_host, to_host) VALUES ($1, $1, $1, $2, $3)`, work.ID, m.id, other.id)
-	calls := agentCalls(t, m, work, asked)
+	m.guestSecretJob = fleet.JobID(word.ID)
+	p.execSQL(`UPDATE jobs SET state = 'running', epoch = 9, lease_until = now() + interval '1 hour' WHERE id = $1`, m.guestSecretJob)
+	p.execSQL(`INSERT INTO transfers (id, send_job, receive_job, from_host, to_host) VALUES ($1, $1, $1, $2, $3)`, work.ID, m.id, other.id)
+	calls := callsOfAgentRoutes(t, m, work, asked)
 	proofs := p.server.AgentProofs()
 	for route := range maps.Keys(proofs) {
 		if _, ok := calls[route]; !ok {
@@ -110,21 +110,21 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 		}
 	}
 	key, foreign, lost := m.credentials.Certificate, other.credentials.Certificate, gone.credentials.Certificate
-	before := p.storedRows()
+	before := p.rowsChangedByAgents()
 	for _, thief := range []struct {
 		name   string
-		caller caller
+		caller agentCaller
 	}{
-		{"nobody", callerAs(t, agentURL, m, nil, now)},
-		{"no session", callerAs(t, agentURL, m, &key, "")},
-		{"an invented session", callerAs(t, agentURL, m, &key, "AAAA")},
-		{"the previous session", callerAs(t, agentURL, m, &key, second)},
-		{"the old key and its session", callerAs(t, agentURL, m, &oldKey, first)},
-		{"the old key and the stolen session", callerAs(t, agentURL, m, &oldKey, now)},
-		{"a removed host", callerAs(t, agentURL, m, &lost, removed)},
-		{"a removed host and the stolen session", callerAs(t, agentURL, m, &lost, now)},
-		{"another host and the stolen session", callerAs(t, agentURL, m, &foreign, now)},
-		{"the host and another host's session", callerAs(t, agentURL, m, &key, others)},
+		{"nobody", newAgentCaller(t, agentURL, m, nil, now)},
+		{"no session", newAgentCaller(t, agentURL, m, &key, "")},
+		{"an invented session", newAgentCaller(t, agentURL, m, &key, "AAAA")},
+		{"the previous session", newAgentCaller(t, agentURL, m, &key, second)},
+		{"the old key and its session", newAgentCaller(t, agentURL, m, &oldKey, first)},
+		{"the old key and the stolen session", newAgentCaller(t, agentURL, m, &oldKey, now)},
+		{"a removed host", newAgentCaller(t, agentURL, m, &lost, removed)},
+		{"a removed host and the stolen session", newAgentCaller(t, agentURL, m, &lost, now)},
+		{"another host and the stolen session", newAgentCaller(t, agentURL, m, &foreign, now)},
+		{"the host and another host's session", newAgentCaller(t, agentURL, m, &key, others)},
 	} {
 		for route, asksSession := range proofs {
 			if !asksSession {
@@ -135,58 +135,58 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 			if thief.name == "nobody" {
 				want = http.StatusUnauthorized
 			}
-			if a := thief.caller.ask(method, calls[route].path, calls[route].body); a.status != want {
+			if a := thief.caller.request(method, calls[route].path, calls[route].body); a.status != want {
 				t.Errorf("%s, by %s: %d, want %d: %s", route, thief.name, a.status, want, a.body)
 			}
 		}
 	}
-	for name, thief := range map[string]caller{
-		"nobody": callerAs(t, agentURL, m, nil, now), "the old key": callerAs(t, agentURL, m, &oldKey, now), "a removed host": callerAs(t, agentURL, m, &lost, now),
+	for name, thief := range map[string]agentCaller{
+		"nobody": newAgentCaller(t, agentURL, m, nil, now), "the old key": newAgentCaller(t, agentURL, m, &oldKey, now), "a removed host": newAgentCaller(t, agentURL, m, &lost, now),
 	} {
 		for route, asksSession := range proofs {
 			if asksSession {
 				continue
 			}
 			method, path, _ := strings.Cut(route, " ")
-			if a := thief.ask(method, path, calls[route].body); a.status != http.StatusUnauthorized {
+			if a := thief.request(method, path, calls[route].body); a.status != http.StatusUnauthorized {
 				t.Errorf("%s, by %s: %d: %s", route, name, a.status, a.body)
 			}
 		}
 	}
 	// Another host's agent with a valid session must not finish the job either, even with the job's epoch.
-	otherHost := callerAs(t, agentURL, m, &foreign, others)
+	otherHost := newAgentCaller(t, agentURL, m, &foreign, others)
 	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "POST " + wire.PathResults, "POST " + wire.PathTransfers + ":id/meet", "POST " + wire.PathPools + ":id/secret", "POST " + wire.PathJobs + ":id/secret", "POST " + wire.PathFirstBoots + ":id", "GET " + wire.PathRelay + ":id", "GET " + wire.PathConsole + ":id"} {
 		method, _, _ := strings.Cut(route, " ")
 		body := strings.ReplaceAll(calls[route].body, fmt.Sprintf(`"seq":%d`, m.seq), fmt.Sprintf(`"seq":%d`, other.seq+1))
-		if a := otherHost.ask(method, calls[route].path, body); a.status != http.StatusNotFound && a.status != http.StatusConflict {
+		if a := otherHost.request(method, calls[route].path, body); a.status != http.StatusNotFound && a.status != http.StatusConflict {
 			t.Errorf("%s, by another host: %d: %s", route, a.status, a.body)
 		}
 	}
-	for table, rows := range p.storedRows() {
+	for table, rows := range p.rowsChangedByAgents() {
 		if rows != before[table] {
 			t.Errorf("%s has changed:\n%s\n-- before:\n%s", table, rows, before[table])
 		}
 	}
 
 	// The host's own calls succeed, so only the missing proof caused the refusals above.
-	self := callerAs(t, agentURL, m, &key, now)
+	self := newAgentCaller(t, agentURL, m, &key, now)
 	for route, want := range map[string]int{
 		"POST " + wire.PathClaim: http.StatusOK, "POST " + wire.PathReport: http.StatusOK, "POST " + wire.PathRenew: http.StatusOK,
 		"POST " + wire.PathJobs + ":id/progress": http.StatusNoContent, "POST " + wire.PathPools + ":id/secret": http.StatusOK, "POST " + wire.PathJobs + ":id/secret": http.StatusOK, "POST " + wire.PathTransfers + ":id/meet": http.StatusOK, "GET " + wire.PathRelay + ":id": http.StatusSwitchingProtocols,
 	} {
 		method, _, _ := strings.Cut(route, " ")
-		if a := self.ask(method, calls[route].path, calls[route].body); a.status != want {
+		if a := self.request(method, calls[route].path, calls[route].body); a.status != want {
 			t.Errorf("%s, by the host: %d: %s", route, a.status, a.body)
 		}
 	}
-	finish := agentCalls(t, m, work, asked)["POST "+wire.PathJobs+":id/finish"]
-	if a := self.ask(http.MethodPost, finish.path, finish.body); a.status != http.StatusOK {
+	finish := callsOfAgentRoutes(t, m, work, asked)["POST "+wire.PathJobs+":id/finish"]
+	if a := self.request(http.MethodPost, finish.path, finish.body); a.status != http.StatusOK {
 		t.Errorf("the host's own result: %d: %s", a.status, a.body)
 	}
 	// Each result is accepted or refused separately. One of these results was accepted before.
-	both := agentCalls(t, m, work, asked)["POST "+wire.PathResults]
+	both := callsOfAgentRoutes(t, m, work, asked)["POST "+wire.PathResults]
 	var each wire.ResultsAnswer
-	a := self.ask(http.MethodPost, both.path, both.body)
+	a := self.request(http.MethodPost, both.path, both.body)
 	if err := json.Unmarshal([]byte(a.body), &each); err != nil || a.status != http.StatusOK || len(each.Answers) != 2 ||
 		each.Answers[0].Status != http.StatusConflict || each.Answers[0].Detail == "" || each.Answers[1] != (wire.ResultAnswer{}) {
 		t.Errorf("the host's own results, one of them sent twice: %d: %s", a.status, a.body)
@@ -195,11 +195,11 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 		`{}`: http.StatusBadRequest, `{"results":[]}`: http.StatusBadRequest, `{"results":[{"outcome":"done"}]}`: http.StatusUnprocessableEntity,
 		`{"results":[` + strings.Repeat(`{"job":"x"},`, wire.MaxResults) + `{"job":"x"}]}`: http.StatusUnprocessableEntity, fmt.Sprintf(`{"results":[{"job":%q,"outcome":"dune"}]}`, work.ID): http.StatusBadRequest,
 	} {
-		if a := self.ask(http.MethodPost, wire.PathResults, body); a.status != want {
+		if a := self.request(http.MethodPost, wire.PathResults, body); a.status != want {
 			t.Errorf("%.60s: %d, want %d: %s", body, a.status, want, a.body)
 		}
 	}
-	if a := self.ask(http.MethodPost, wire.PathHello, calls["POST "+wire.PathHello].body); a.status != http.StatusOK {
+	if a := self.request(http.MethodPost, wire.PathHello, calls["POST "+wire.PathHello].body); a.status != http.StatusOK {
 		t.Errorf("the host's own hello: %d: %s", a.status, a.body)
 	}
 }
@@ -207,17 +207,17 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 func TestConsoleSurvivesNewAgentSession(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
-	ann := s.signedIn("ann", fleet.RoleAdmin)
-	browser, a := s.open(ann, s.ticket(ann))
+	ann := s.newSignedInBrowser("ann", fleet.RoleAdmin)
+	browser, a := s.openConsole(ann, s.requestTicket(ann))
 	if browser == nil {
 		t.Fatal(a)
 	}
-	host := s.dialBack()
-	s.host.hello(t, "h1")
+	host := s.dialRelay()
+	s.host.sendHello(t, "h1")
 	if err := host.WriteMessage(websocket.BinaryMessage, []byte("RFB 003.008\n")); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := receive(browser, 12); err != nil || string(got) != "RFB 003.008\n" {
+	if got, err := receiveBytes(browser, 12); err != nil || string(got) != "RFB 003.008\n" {
 		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -29,7 +29,7 @@ type operationFunc[I, O any] func(ctx context.Context, a fleet.Actor, in *I) (*O
 // permission by the route.
 type operation struct {
 	huma.Operation
-	right    policy.Permission
+	permission    policy.Permission
 	register func(s *Server, api huma.API, op huma.Operation)
 }
 
@@ -37,8 +37,8 @@ type operation struct {
 // parameter.
 func newOperation[I, O any](method, path string, right policy.Permission, status int, id, summary string, do operationFunc[I, O]) operation {
 	typ, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	o := operation{right: right, Operation: huma.Operation{
-		Method: method, Path: apiBase + path, OperationID: id, Summary: summary, DefaultStatus: status, Tags: []string{typ}, MaxBodyBytes: apiLimit,
+	o := operation{permission: right, Operation: huma.Operation{
+		Method: method, Path: apiBase + path, OperationID: id, Summary: summary, DefaultStatus: status, Tags: []string{typ}, MaxBodyBytes: maxAPIBodyBytes,
 		Errors: []int{
 			http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
 			http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests,
@@ -46,11 +46,11 @@ func newOperation[I, O any](method, path string, right policy.Permission, status
 		},
 	}}
 	if method == post {
-		o.Parameters = []*huma.Param{keyParam()}
+		o.Parameters = []*huma.Param{idempotencyKeyParam()}
 	}
 	o.register = func(s *Server, api huma.API, op huma.Operation) {
 		huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
-			c := ctx.Value(callKey{}).(echo.Context)
+			c := ctx.Value(echoContextKey{}).(echo.Context)
 			out, err := answer(ctx, s, c, in, do)
 			if err != nil {
 				return nil, s.apiProblem(c, err)
@@ -67,19 +67,19 @@ func answer[I, O any](ctx context.Context, s *Server, c echo.Context, in *I, do 
 	if c.Request().Method != post {
 		return do(ctx, a, in)
 	}
-	key, err := keyOf(c, in)
+	key, err := idempotencyKeyOf(c, in)
 	if err != nil {
 		return nil, err
 	}
-	out, replayed, err := idempotent(ctx, s, a, key, func(ctx context.Context) (*O, error) { return do(ctx, a, in) })
+	out, replayed, err := runIdempotent(ctx, s, a, key, func(ctx context.Context) (*O, error) { return do(ctx, a, in) })
 	if replayed {
-		c.Response().Header().Set(replayHeader, "true")
+		c.Response().Header().Set(replayedResponseHeader, "true")
 	}
 	return out, err
 }
 
 // callKey is the context key under which huma passes the echo request on to answer, which reads the actor from it.
-type callKey struct{}
+type echoContextKey struct{}
 
 // emptyOutput is the response of an operation that answers 204: it has no body.
 type emptyOutput struct{}
@@ -102,7 +102,7 @@ func (s *Server) apiRoutes() []route {
 	}
 	colons := strings.NewReplacer("{", ":", "}", "")
 	for _, o := range s.operations() {
-		routes = append(routes, route{o.Method, colons.Replace(o.Path), api, o.right, nil})
+		routes = append(routes, route{o.Method, colons.Replace(o.Path), api, o.permission, nil})
 	}
 	return routes
 }
@@ -123,7 +123,7 @@ func (s *Server) registerAPI(e *echo.Echo) {
 	api := humaecho.New(e, config)
 	api.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) {
 		formTypeAsJSON(humaecho.Unwrap(ctx).Request())
-		next(huma.WithValue(ctx, callKey{}, humaecho.Unwrap(ctx)))
+		next(huma.WithValue(ctx, echoContextKey{}, humaecho.Unwrap(ctx)))
 	})
 	for _, o := range s.operations() {
 		o.register(s, api, o.Operation)
@@ -141,7 +141,7 @@ const apiDescription = "The operations of the pages, for programs. Lists answer 
 // formTypeAsJSON changes the form content type, which curl and other clients send by default, to JSON. It changes only
 // requests with a bearer token: browsers never add a token to cross-site forms.
 func formTypeAsJSON(r *http.Request) {
-	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "application/x-www-form-urlencoded" && bearerOf(r) != "" {
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "application/x-www-form-urlencoded" && bearerToken(r) != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
 }
@@ -158,13 +158,13 @@ func (s *Server) openAPI(c echo.Context, _ fleet.Actor) error {
 // apiProblem converts err to a problem response, by the same rules as errors of pages.
 func (s *Server) apiProblem(c echo.Context, err error) *problemBody {
 	if errors.Is(c.Request().Context().Err(), context.Canceled) { // the client has disconnected
-		return problemOf(refusal{status: http.StatusServiceUnavailable, message: "The client disconnected. Send the request again."})
+		return newProblemBody(refusal{status: http.StatusServiceUnavailable, message: "The client disconnected. Send the request again."})
 	}
-	r := s.refusalOf(c, asTooLarge(err))
+	r := s.refusalFromError(c, convertTooLargeError(err))
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
 		c.Response().Header().Set("Retry-After", "5")
 	}
-	return problemOf(r)
+	return newProblemBody(r)
 }
 
 // schemaName returns the name of a type's schema. VMView is named "VM", because API clients see only the view.
@@ -204,7 +204,7 @@ func requireResponseFields(doc *huma.OpenAPI) {
 			for _, f := range requiredFieldsOf(t) {
 				schema.Required = append(schema.Required, f.name)
 				// huma supports null only for plain types, not for references to other schemas.
-				if p := schema.Properties[f.name]; f.null && p != nil && p.Ref != "" {
+				if p := schema.Properties[f.name]; f.nullable && p != nil && p.Ref != "" {
 					schema.Properties[f.name] = &huma.Schema{AnyOf: []*huma.Schema{{Ref: p.Ref}, {Type: "null"}}}
 				}
 			}
@@ -237,7 +237,7 @@ func collectSchemas(all huma.Registry, s *huma.Schema, seen map[string]bool) {
 // requiredField is a JSON field that is never omitted. null: the field's value may be nil, which is written as null.
 type requiredField struct {
 	name string
-	null bool
+	nullable bool
 }
 
 // requiredFieldsOf returns the fields of t that are never omitted.

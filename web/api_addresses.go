@@ -40,9 +40,9 @@ type ReservedBody struct {
 
 type reservedOutput struct{ Body ReservedBody }
 
-func (s *Server) apiReserve(ctx context.Context, a fleet.Actor, in *reserveInput) (*reservedOutput, error) {
+func (s *Server) apiReserveAddress(ctx context.Context, a fleet.Actor, in *reserveInput) (*reservedOutput, error) {
 	lease, ids, err := s.Control.ReserveAddress(ctx, a, in.ID, fleet.StaticLease{MAC: in.MAC, IP: in.Body.IP, Name: in.Body.Name})
-	tasks, err := s.tasksOf(ctx, a, ids, err)
+	tasks, err := s.readTasks(ctx, a, ids, err)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (s *Server) apiReserve(ctx context.Context, a fleet.Actor, in *reserveInput
 
 func (s *Server) apiFreeAddress(ctx context.Context, a fleet.Actor, in *ReservationPath) (*pageOutput[fleet.Task], error) {
 	ids, err := s.Control.FreeAddress(ctx, a, in.ID, in.MAC)
-	return s.tasksOf(ctx, a, ids, err)
+	return s.readTasks(ctx, a, ids, err)
 }
 
 type vmAddressesOutput struct {

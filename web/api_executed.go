@@ -7,39 +7,39 @@ import (
 )
 
 // objectPath is implemented by the path parameters of a pool or a network, which are assigned to hosts.
-type objectPath interface{ subject() fleet.Subject }
+type subjectPath interface{ subject() fleet.Subject }
 
 func (p PoolPath) subject() fleet.Subject    { return fleet.SubjectPool(p.ID) }
 func (p NetworkPath) subject() fleet.Subject { return fleet.SubjectNetwork(p.ID) }
 
 // hostStatusPath is implemented by the path parameters of a pool or a network on one host.
 type hostStatusPath interface {
-	objectPath
+	subjectPath
 	hostID() fleet.HostID
 }
 
 func (p PoolHostPath) hostID() fleet.HostID    { return p.Host }
 func (p NetworkHostPath) hostID() fleet.HostID { return p.Host }
 
-func apiDelete[P objectPath](s *Server) operationFunc[P, pageOutput[fleet.Task]] {
+func apiDeleteObject[P subjectPath](s *Server) operationFunc[P, pageOutput[fleet.Task]] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
 		ids, err := s.Control.DeleteEverywhere(ctx, a, (*in).subject())
-		return s.tasksOf(ctx, a, ids, err)
+		return s.readTasks(ctx, a, ids, err)
 	}
 }
 
-func apiAssign[P hostStatusPath](s *Server) operationFunc[P, pageOutput[fleet.Task]] {
+func apiAssignToHost[P hostStatusPath](s *Server) operationFunc[P, pageOutput[fleet.Task]] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
 		ids, err := s.Control.Assign(ctx, a, (*in).subject(), []fleet.HostID{(*in).hostID()})
-		return s.tasksOf(ctx, a, ids, err)
+		return s.readTasks(ctx, a, ids, err)
 	}
 }
 
 // apiOnHost returns an operation that starts a task for a pool or a network on one host, by do.
-func apiOnHost[P hostStatusPath](s *Server, do func(context.Context, fleet.Actor, fleet.Subject, fleet.HostID) (fleet.TaskID, error)) operationFunc[P, pageOutput[fleet.Task]] {
+func apiHostTask[P hostStatusPath](s *Server, do func(context.Context, fleet.Actor, fleet.Subject, fleet.HostID) (fleet.TaskID, error)) operationFunc[P, pageOutput[fleet.Task]] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
 		id, err := do(ctx, a, (*in).subject(), (*in).hostID())
-		return s.tasksOf(ctx, a, []fleet.TaskID{id}, err)
+		return s.readTasks(ctx, a, []fleet.TaskID{id}, err)
 	}
 }
 
@@ -52,10 +52,10 @@ type RetriedBody struct {
 
 type retriedOutput struct{ Body RetriedBody }
 
-func apiRetryEverywhere[P objectPath](s *Server) operationFunc[P, retriedOutput] {
+func apiRetryOnAllFailedHosts[P subjectPath](s *Server) operationFunc[P, retriedOutput] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*retriedOutput, error) {
 		r, err := s.Control.RetryEverywhere(ctx, a, (*in).subject())
-		tasks, err := s.tasksOf(ctx, a, r.Tasks, err)
+		tasks, err := s.readTasks(ctx, a, r.Tasks, err)
 		if err != nil {
 			return nil, err
 		}
@@ -71,7 +71,7 @@ type SelectorBody struct {
 type byLabelOutput struct{ Body fleet.ByLabel }
 
 type selectorPath interface {
-	objectPath
+	subjectPath
 	selector() string
 }
 
@@ -88,14 +88,14 @@ type networkSelectorInput struct {
 func (p poolSelectorInput) selector() string    { return p.Body.Selector }
 func (p networkSelectorInput) selector() string { return p.Body.Selector }
 
-func apiSelector[P objectPath](s *Server) operationFunc[P, byLabelOutput] {
+func apiGetLabelSelector[P subjectPath](s *Server) operationFunc[P, byLabelOutput] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*byLabelOutput, error) {
 		now, err := s.Control.ByLabel(ctx, a, (*in).subject())
 		return &byLabelOutput{now}, err
 	}
 }
 
-func apiSetSelector[P selectorPath](s *Server) operationFunc[P, byLabelOutput] {
+func apiSetLabelSelector[P selectorPath](s *Server) operationFunc[P, byLabelOutput] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*byLabelOutput, error) {
 		now, err := s.Control.AssignByLabel(ctx, a, (*in).subject(), (*in).selector())
 		return &byLabelOutput{now}, err

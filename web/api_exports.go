@@ -14,7 +14,7 @@ type appliancesOutput struct {
 	}
 }
 
-func (s *Server) apiAppliances(ctx context.Context, a fleet.Actor, _ *struct{}) (*appliancesOutput, error) {
+func (s *Server) apiListAppliances(ctx context.Context, a fleet.Actor, _ *struct{}) (*appliancesOutput, error) {
 	out := &appliancesOutput{}
 	var err error
 	out.Body.Items, err = s.Control.ListAppliances(ctx, a)

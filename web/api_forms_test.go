@@ -11,26 +11,26 @@ import (
 func TestFormContentTypeReadAsJSONWithToken(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	chief := p.apiClient("ann", fleet.RoleAdmin, nil)
+	chief := p.newAPIClient("ann", fleet.RoleAdmin, nil)
 	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
-	chief.call("POST", "/api/v1/projects", `{"name": "shop"}`, form...).is(t, http.StatusCreated)
-	chief.call("POST", "/api/v1/projects", `name=shop`, form...).is(t, http.StatusBadRequest)
-	chief.call("POST", "/api/v1/projects", `{"name": "lab"}`, "Content-Type", "text/xml").is(t, http.StatusUnsupportedMediaType)
+	chief.call("POST", "/api/v1/projects", `{"name": "shop"}`, form...).requireStatus(t, http.StatusCreated)
+	chief.call("POST", "/api/v1/projects", `name=shop`, form...).requireStatus(t, http.StatusBadRequest)
+	chief.call("POST", "/api/v1/projects", `{"name": "lab"}`, "Content-Type", "text/xml").requireStatus(t, http.StatusUnsupportedMediaType)
 }
 
 func TestUnknownQueryParametersRefused(t *testing.T) {
 	t.Parallel()
-	chief := newPortal(t).apiClient("ann", fleet.RoleAdmin, nil)
-	chief.call("GET", "/api/v1/vms?filer=name:web", "").is(t, http.StatusUnprocessableEntity).has(t, "query.filer", "There is no such parameter.")
-	chief.call("GET", "/api/v1/vms?filter=name:web&limit=5", "").is(t, http.StatusOK)
+	chief := newPortal(t).newAPIClient("ann", fleet.RoleAdmin, nil)
+	chief.call("GET", "/api/v1/vms?filer=name:web", "").requireStatus(t, http.StatusUnprocessableEntity).contains(t, "query.filer", "There is no such parameter.")
+	chief.call("GET", "/api/v1/vms?filter=name:web&limit=5", "").requireStatus(t, http.StatusOK)
 }
 
 func TestReplayedResponseHasReplayHeader(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	chief := p.apiClient("ann", fleet.RoleAdmin, nil)
+	chief := p.newAPIClient("ann", fleet.RoleAdmin, nil)
 	send := func() answer {
-		return chief.call("POST", "/api/v1/projects", `{"name": "shop"}`, "Idempotency-Key", "one").is(t, http.StatusCreated)
+		return chief.call("POST", "/api/v1/projects", `{"name": "shop"}`, "Idempotency-Key", "one").requireStatus(t, http.StatusCreated)
 	}
 	first, again := send(), send()
 	if first.header.Get("Idempotent-Replay") != "" || again.header.Get("Idempotent-Replay") != "true" || again.body != first.body {

@@ -99,5 +99,5 @@ func (s *Server) apiDiscoveredVMs(ctx context.Context, a fleet.Actor, in *discov
 	}
 	of := in.ListQuery
 	of.Filter = strings.TrimSpace(of.Filter + " host:" + host.Name)
-	return list(s.Control.ListDiscoveredVMs)(ctx, a, &of)
+	return listOperation(s.Control.ListDiscoveredVMs)(ctx, a, &of)
 }

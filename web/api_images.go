@@ -110,12 +110,12 @@ func (s *Server) apiCopyImage(ctx context.Context, a fleet.Actor, in *copyImageI
 	return out, err
 }
 
-func (s *Server) apiVerifyCopy(ctx context.Context, a fleet.Actor, in *CopyPath) (*taskOutput, error) {
+func (s *Server) apiVerifyImageCopy(ctx context.Context, a fleet.Actor, in *CopyPath) (*taskOutput, error) {
 	task, err := s.Control.VerifyCopy(ctx, a, in.imageCopy())
 	return &taskOutput{task}, err
 }
 
-func (s *Server) apiForgetCopy(ctx context.Context, a fleet.Actor, in *CopyPath) (*emptyOutput, error) {
+func (s *Server) apiForgetImageCopy(ctx context.Context, a fleet.Actor, in *CopyPath) (*emptyOutput, error) {
 	return nil, s.Control.ForgetCopy(ctx, a, in.imageCopy())
 }
 
@@ -124,7 +124,7 @@ type deleteCopyInput struct {
 	Confirm string `query:"confirm" doc:"The file's name"`
 }
 
-func (s *Server) apiDeleteCopy(ctx context.Context, a fleet.Actor, in *deleteCopyInput) (*queuedTasksOutput, error) {
+func (s *Server) apiDeleteImageCopy(ctx context.Context, a fleet.Actor, in *deleteCopyInput) (*queuedTasksOutput, error) {
 	task, err := s.Control.DeleteCopy(ctx, a, in.imageCopy(), in.Confirm)
 	out := &queuedTasksOutput{}
 	out.Body.Tasks = []fleet.TaskID{}
@@ -141,9 +141,9 @@ type ImageGrantPath struct {
 }
 
 func (s *Server) apiGrantImage(ctx context.Context, a fleet.Actor, in *ImageGrantPath) (*emptyOutput, error) {
-	return nil, s.Control.GrantImage(ctx, a, in.ID, grantedProject(in.Project))
+	return nil, s.Control.GrantImage(ctx, a, in.ID, grantProjectID(in.Project))
 }
 
 func (s *Server) apiRevokeImage(ctx context.Context, a fleet.Actor, in *ImageGrantPath) (*emptyOutput, error) {
-	return nil, s.Control.RevokeImage(ctx, a, in.ID, grantedProject(in.Project))
+	return nil, s.Control.RevokeImage(ctx, a, in.ID, grantProjectID(in.Project))
 }

@@ -20,8 +20,8 @@ func TestAPIListsCanBePagedFilteredAndSorted(t *testing.T) {
 		p.addVM(shop, host, name, fleet.Running)
 	}
 	p.addVM(lab, host, "web-9", fleet.Running)
-	member := p.apiClient("mia", "", map[fleet.ProjectID]fleet.Role{shop: fleet.RoleMember})
-	vms, err := client.All(t.Context(), fleet.Query{Filter: "name:web*", Sort: "-name", Limit: 2}, member.VMs)
+	member := p.newAPIClient("mia", "", map[fleet.ProjectID]fleet.Role{shop: fleet.RoleMember})
+	vms, err := client.AllPages(t.Context(), fleet.Query{Filter: "name:web*", Sort: "-name", Limit: 2}, member.VMs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,15 +44,15 @@ func TestAPIListsCanBePagedFilteredAndSorted(t *testing.T) {
 	if again, err := member.VMs(t.Context(), fleet.Query{Limit: 3, Before: last.Prev}); err != nil || !cmp.Equal(again.Items, first.Items) || again.Prev != "" || again.Next != first.Next {
 		t.Errorf("%+v, %v", again, err)
 	}
-	if a := member.call("GET", "/api/v1/vms?filter=name:none", "").is(t, 200); strings.TrimSpace(a.body) != `{"items":[],"next":""}` {
+	if a := member.call("GET", "/api/v1/vms?filter=name:none", "").requireStatus(t, 200); strings.TrimSpace(a.body) != `{"items":[],"next":""}` {
 		t.Errorf("an empty list is encoded as %s", a.body)
 	}
 	projects, err := member.Projects(t.Context(), fleet.Query{})
 	if err != nil || len(projects.Items) != 1 || projects.Items[0].Name != "shop" {
 		t.Errorf("%+v, %v", projects, err)
 	}
-	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
-	users, err := client.All(t.Context(), fleet.Query{Sort: "-name", Limit: 1}, admin.Users)
+	admin := p.newAPIClient("ann", fleet.RoleAdmin, nil)
+	users, err := client.AllPages(t.Context(), fleet.Query{Sort: "-name", Limit: 1}, admin.Users)
 	if err != nil || len(users) != 2 || users[0].Name != "mia" {
 		t.Errorf("%+v, %v", users, err)
 	}

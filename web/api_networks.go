@@ -48,7 +48,7 @@ type networkListInput struct {
 }
 
 func (s *Server) apiNetworkHosts(ctx context.Context, a fleet.Actor, in *networkListInput) (*pageOutput[fleet.NetworkHost], error) {
-	return list(func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
+	return listOperation(func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
 		return s.Control.NetworkHosts(ctx, a, in.ID, q)
 	})(ctx, a, &in.ListQuery)
 }
@@ -60,9 +60,9 @@ type GrantPath struct {
 }
 
 func (s *Server) apiGrantNetwork(ctx context.Context, a fleet.Actor, in *GrantPath) (*emptyOutput, error) {
-	return nil, s.Control.GrantNetwork(ctx, a, in.ID, grantedProject(in.Project))
+	return nil, s.Control.GrantNetwork(ctx, a, in.ID, grantProjectID(in.Project))
 }
 
 func (s *Server) apiRevokeNetwork(ctx context.Context, a fleet.Actor, in *GrantPath) (*emptyOutput, error) {
-	return nil, s.Control.RevokeNetwork(ctx, a, in.ID, grantedProject(in.Project))
+	return nil, s.Control.RevokeNetwork(ctx, a, in.ID, grantProjectID(in.Project))
 }

@@ -31,25 +31,25 @@ func (p mergePatch[T]) MarshalJSON() ([]byte, error) { return p.text, nil }
 
 // Schema describes a T whose fields may all be omitted or null.
 func (mergePatch[T]) Schema(r huma.Registry) *huma.Schema {
-	return patchSchema(r, r.Schema(reflect.TypeFor[T](), false, ""))
+	return mergePatchSchema(r, r.Schema(reflect.TypeFor[T](), false, ""))
 }
 
-func patchSchema(r huma.Registry, of *huma.Schema) *huma.Schema {
+func mergePatchSchema(r huma.Registry, of *huma.Schema) *huma.Schema {
 	for of.Ref != "" {
 		of = r.SchemaFromRef(of.Ref)
 	}
 	s := *of
 	s.Required, s.Properties = nil, maps.Clone(of.Properties)
 	for name, field := range s.Properties {
-		s.Properties[name] = nullable(patchSchema(r, field))
+		s.Properties[name] = nullableSchema(mergePatchSchema(r, field))
 	}
 	if values, ok := of.AdditionalProperties.(*huma.Schema); ok {
-		s.AdditionalProperties = nullable(patchSchema(r, values))
+		s.AdditionalProperties = nullableSchema(mergePatchSchema(r, values))
 	}
 	return &s
 }
 
-func nullable(s *huma.Schema) *huma.Schema {
+func nullableSchema(s *huma.Schema) *huma.Schema {
 	s.Nullable = true
 	return s
 }
@@ -61,7 +61,7 @@ func (p mergePatch[T]) applyTo(old T) (T, error) {
 	if err != nil {
 		return out, fmt.Errorf("encode the object to patch: %w", err)
 	}
-	after, err := mergeText(before, p.text)
+	after, err := mergePatchText(before, p.text)
 	if err == nil {
 		read := json.NewDecoder(bytes.NewReader(after))
 		read.DisallowUnknownFields()
@@ -69,7 +69,7 @@ func (p mergePatch[T]) applyTo(old T) (T, error) {
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		var c fleet.Checks
-		c.Add(wrong.Field, noValue)
+		c.Add(wrong.Field, invalidValueText)
 		return out, c.Err()
 	}
 	if err != nil {
@@ -80,7 +80,7 @@ func (p mergePatch[T]) applyTo(old T) (T, error) {
 
 // mergeText applies the patch to old, in time linear in the size of the patch. The common library would need quadratic
 // time.
-func mergeText(old, patch []byte) ([]byte, error) {
+func mergePatchText(old, patch []byte) ([]byte, error) {
 	before, err := decodeJSON(old)
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func mergeText(old, patch []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(mergeJSON(before, change))
+	return json.Marshal(mergePatchValues(before, change))
 }
 
 // decodeJSON decodes a JSON document. It returns numbers as json.Number, so that large numbers stay exact.
@@ -99,7 +99,7 @@ func decodeJSON(text []byte) (out any, err error) {
 	return out, read.Decode(&out)
 }
 
-func mergeJSON(old, patch any) any {
+func mergePatchValues(old, patch any) any {
 	change, ok := patch.(map[string]any)
 	if !ok {
 		return patch
@@ -113,7 +113,7 @@ func mergeJSON(old, patch any) any {
 			delete(out, name)
 			continue
 		}
-		out[name] = mergeJSON(out[name], value)
+		out[name] = mergePatchValues(out[name], value)
 	}
 	return out
 }
@@ -138,7 +138,7 @@ func (m MatchHeader) generation() (int64, error) {
 func etag(generation int64) string { return `"` + strconv.FormatInt(generation, 10) + `"` }
 
 // patchTries is the maximum number of attempts to apply a patch while concurrent changes interfere.
-const patchTries = 5
+const maxPatchTries = 5
 
 // retryPatch repeats do if another change was written between the read and the write of do. With an If-Match header,
 // do runs only once.
@@ -150,7 +150,7 @@ func retryPatch[T any](m MatchHeader, do func(generation int64) (T, error)) (T, 
 	}
 	for try := 1; ; try++ {
 		out, err := do(wanted)
-		if wanted != 0 || try == patchTries || fleet.CodeOf(err) != fleet.Conflict {
+		if wanted != 0 || try == maxPatchTries || fleet.CodeOf(err) != fleet.Conflict {
 			return out, err
 		}
 	}

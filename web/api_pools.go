@@ -36,7 +36,7 @@ type poolHostBody struct {
 }
 
 func poolAnswer(a fleet.Actor, p fleet.PoolView) poolBody {
-	return poolBody{PoolView: p, Offered: offeredActions(a, "pool", p.Actions()), Hosts: statusBodies(a, p.Hosts)}
+	return poolBody{PoolView: p, Offered: offeredActions(a, "pool", p.Actions()), Hosts: poolHostBodies(a, p.Hosts)}
 }
 
 func (s *Server) apiCreatePool(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreatePool }) (*poolOutput, error) {
@@ -51,7 +51,7 @@ func (s *Server) apiGetPool(ctx context.Context, a fleet.Actor, in *PoolPath) (*
 
 func (s *Server) apiPoolVolumes(ctx context.Context, a fleet.Actor, in *PoolPath) (*pageOutput[query.VolumeOn], error) {
 	volumes, err := s.Control.PoolVolumes(ctx, a, in.ID)
-	return singlePage(volumes, err)
+	return asSinglePage(volumes, err)
 }
 
 type poolListInput struct {
@@ -65,10 +65,10 @@ func (s *Server) apiPoolHosts(ctx context.Context, a fleet.Actor, in *poolListIn
 		return nil, err
 	}
 	page, err := s.Control.PoolHosts(ctx, a, in.ID, q)
-	return &pageOutput[poolHostBody]{fleet.Page[poolHostBody]{Items: statusBodies(a, page.Items), Next: page.Next, Prev: page.Prev}}, err
+	return &pageOutput[poolHostBody]{fleet.Page[poolHostBody]{Items: poolHostBodies(a, page.Items), Next: page.Next, Prev: page.Prev}}, err
 }
 
-func statusBodies(a fleet.Actor, cells []fleet.PoolHost) []poolHostBody {
+func poolHostBodies(a fleet.Actor, cells []fleet.PoolHost) []poolHostBody {
 	out := make([]poolHostBody, len(cells))
 	for i, h := range cells {
 		out[i] = poolHostBody{h, offeredActions(a, "pool", h.Actions())}
@@ -77,7 +77,7 @@ func statusBodies(a fleet.Actor, cells []fleet.PoolHost) []poolHostBody {
 }
 
 func (s *Server) apiPoolVMs(ctx context.Context, a fleet.Actor, in *poolListInput) (*pageOutput[fleet.VMView], error) {
-	return list(func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
+	return listOperation(func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 		return s.Control.PoolVMs(ctx, a, in.ID, q)
 	})(ctx, a, &in.ListQuery)
 }

@@ -18,7 +18,7 @@ type portGroupsOutput struct {
 	}
 }
 
-func (s *Server) apiPortGroups(ctx context.Context, a fleet.Actor, in *NetworkPath) (*portGroupsOutput, error) {
+func (s *Server) apiListPortGroups(ctx context.Context, a fleet.Actor, in *NetworkPath) (*portGroupsOutput, error) {
 	groups, err := s.Control.PortGroups(ctx, a, in.ID)
 	out := &portGroupsOutput{}
 	out.Body.Items = groups
@@ -49,12 +49,12 @@ func (s *Server) apiSetPortGroup(ctx context.Context, a fleet.Actor, in *setPort
 		SecurityGroups: b.SecurityGroups, AntiSpoofing: b.AntiSpoofing,
 	}
 	ids, err := s.Control.SetPortGroup(ctx, a, in.ID, g, false)
-	return s.tasksOf(ctx, a, ids, err)
+	return s.readTasks(ctx, a, ids, err)
 }
 
 func (s *Server) apiDeletePortGroup(ctx context.Context, a fleet.Actor, in *PortGroupPath) (*pageOutput[fleet.Task], error) {
 	ids, err := s.Control.DropPortGroup(ctx, a, in.ID, in.Group)
-	return s.tasksOf(ctx, a, ids, err)
+	return s.readTasks(ctx, a, ids, err)
 }
 
 // GroupGrantPath identifies a port group and a project with access to the port group, from the request's path.
@@ -64,9 +64,9 @@ type GroupGrantPath struct {
 }
 
 func (s *Server) apiGrantPortGroup(ctx context.Context, a fleet.Actor, in *GroupGrantPath) (*emptyOutput, error) {
-	return nil, s.Control.GrantPortGroup(ctx, a, in.ID, in.Group, grantedProject(in.Project))
+	return nil, s.Control.GrantPortGroup(ctx, a, in.ID, in.Group, grantProjectID(in.Project))
 }
 
 func (s *Server) apiRevokePortGroup(ctx context.Context, a fleet.Actor, in *GroupGrantPath) (*emptyOutput, error) {
-	return nil, s.Control.RevokePortGroup(ctx, a, in.ID, in.Group, grantedProject(in.Project))
+	return nil, s.Control.RevokePortGroup(ctx, a, in.ID, in.Group, grantProjectID(in.Project))
 }

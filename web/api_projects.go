@@ -62,8 +62,8 @@ func (s *Server) apiDeleteProject(ctx context.Context, a fleet.Actor, in *Projec
 	return nil, s.Control.DeleteProject(ctx, a, in.ID)
 }
 
-func (s *Server) apiMembers(ctx context.Context, a fleet.Actor, in *ProjectPath) (*pageOutput[identity.Member], error) {
-	return singlePage(s.Control.ListMembers(ctx, a, in.ID))
+func (s *Server) apiListMembers(ctx context.Context, a fleet.Actor, in *ProjectPath) (*pageOutput[identity.Member], error) {
+	return asSinglePage(s.Control.ListMembers(ctx, a, in.ID))
 }
 
 // MemberPath holds the ids of a project and a user, from the request's path.

@@ -14,8 +14,8 @@ type imageInput struct {
 	Host   fleet.HostID `query:"host" doc:"For a local pool: the host that has the file; omitted: every host that has it"`
 }
 
-func (in *imageInput) image() control.Image {
-	return control.Image{PoolID: in.ID, Volume: in.Volume, HostID: in.Host}
+func (in *imageInput) image() control.ImageFile {
+	return control.ImageFile{PoolID: in.ID, Volume: in.Volume, HostID: in.Host}
 }
 
 func (s *Server) apiPublishImage(ctx context.Context, a fleet.Actor, in *imageInput) (*emptyOutput, error) {

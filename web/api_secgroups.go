@@ -71,7 +71,7 @@ type passInput struct {
 	Port        int            `query:"port" doc:"Destination port, for tcp and udp"`
 }
 
-func (s *Server) apiPredictPass(ctx context.Context, a fleet.Actor, in *passInput) (*passOutput, error) {
+func (s *Server) apiTestTraffic(ctx context.Context, a fleet.Actor, in *passInput) (*passOutput, error) {
 	out, err := s.Control.CheckConnection(ctx, a, fleet.PassQuestion{
 		From:     fleet.PassEnd{VMID: in.FromVM, MAC: in.FromMAC, Address: in.FromAddress},
 		To:       fleet.PassEnd{VMID: in.ToVM, MAC: in.ToMAC, Address: in.ToAddress},
@@ -81,5 +81,5 @@ func (s *Server) apiPredictPass(ctx context.Context, a fleet.Actor, in *passInpu
 }
 
 func (s *Server) apiNICFilters(ctx context.Context, a fleet.Actor, in *VMPath) (*pageOutput[fleet.NICFilter], error) {
-	return singlePage(s.Control.NICFilterStates(ctx, a, in.ID))
+	return asSinglePage(s.Control.NICFilterStates(ctx, a, in.ID))
 }

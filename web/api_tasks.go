@@ -32,7 +32,7 @@ func (s *Server) apiCancelTask(ctx context.Context, a fleet.Actor, in *TaskPath)
 
 // tasksOf returns the response with the tasks of these ids, or err if it is set. The list is empty if hosts have
 // nothing to do.
-func (s *Server) tasksOf(ctx context.Context, a fleet.Actor, ids []fleet.TaskID, err error) (*pageOutput[fleet.Task], error) {
+func (s *Server) readTasks(ctx context.Context, a fleet.Actor, ids []fleet.TaskID, err error) (*pageOutput[fleet.Task], error) {
 	if err != nil {
 		return nil, err
 	}

@@ -70,11 +70,11 @@ type deleteTemplateInput struct {
 
 func (s *Server) apiDeleteTemplate(ctx context.Context, a fleet.Actor, in *deleteTemplateInput) (*queuedTasksOutput, error) {
 	tasks, err := s.Control.DeleteTemplate(ctx, a, in.ID, in.Confirm)
-	return deletionTasks(tasks), err
+	return queuedDeletionOutput(tasks), err
 }
 
 // deletionTasks returns the response with the ids of the tasks that delete files.
-func deletionTasks(tasks []fleet.TaskID) *queuedTasksOutput {
+func queuedDeletionOutput(tasks []fleet.TaskID) *queuedTasksOutput {
 	out := &queuedTasksOutput{}
 	out.Body.Tasks = append([]fleet.TaskID{}, tasks...)
 	return out
@@ -111,7 +111,7 @@ type deleteTemplateVersionInput struct {
 
 func (s *Server) apiDeleteTemplateVersion(ctx context.Context, a fleet.Actor, in *deleteTemplateVersionInput) (*queuedTasksOutput, error) {
 	tasks, err := s.Control.DeleteTemplateVersion(ctx, a, in.templateVersion(), in.Confirm)
-	return deletionTasks(tasks), err
+	return queuedDeletionOutput(tasks), err
 }
 
 // TemplateGrantPath holds the ids of a template and a project with access to the template, from the request's path.
@@ -121,11 +121,11 @@ type TemplateGrantPath struct {
 }
 
 func (s *Server) apiGrantTemplate(ctx context.Context, a fleet.Actor, in *TemplateGrantPath) (*emptyOutput, error) {
-	return nil, s.Control.GrantTemplate(ctx, a, in.ID, grantedProject(in.Project))
+	return nil, s.Control.GrantTemplate(ctx, a, in.ID, grantProjectID(in.Project))
 }
 
 func (s *Server) apiRevokeTemplate(ctx context.Context, a fleet.Actor, in *TemplateGrantPath) (*emptyOutput, error) {
-	return nil, s.Control.RevokeTemplate(ctx, a, in.ID, grantedProject(in.Project))
+	return nil, s.Control.RevokeTemplate(ctx, a, in.ID, grantProjectID(in.Project))
 }
 
 func (s *Server) apiCreateVMs(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateVMs }) (*taskOutput, error) {

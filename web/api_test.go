@@ -19,10 +19,10 @@ func TestErrorStatusOfEachRefusal(t *testing.T) { //nolint:tparallel
 	shop, lab := p.addProject("shop"), p.addProject("lab")
 	host := p.addHost("h1", 0)
 	vm, foreign := p.addVM(shop, host, "web", fleet.Stopped), p.addVM(lab, host, "secret", fleet.Stopped)
-	member := p.apiClient("mia", "", map[fleet.ProjectID]fleet.Role{shop: fleet.RoleMember})
-	viewer := p.apiClient("vic", fleet.RoleViewer, nil)
-	chief := p.apiClient("cara", fleet.RoleAdmin, nil)
-	nobody := &apiClient{browser: *p.browser(), token: "qx_" + strings.Repeat("A", 43)}
+	member := p.newAPIClient("mia", "", map[fleet.ProjectID]fleet.Role{shop: fleet.RoleMember})
+	viewer := p.newAPIClient("vic", fleet.RoleViewer, nil)
+	chief := p.newAPIClient("cara", fleet.RoleAdmin, nil)
+	nobody := &apiClient{browser: *p.newBrowser(), token: "qx_" + strings.Repeat("A", 43)}
 	mine, theirs := "/api/v1/vms/"+string(vm), "/api/v1/vms/"+string(foreign)
 	for name, c := range map[string]struct {
 		as                 *apiClient
@@ -78,14 +78,14 @@ func TestErrorStatusOfEachRefusal(t *testing.T) { //nolint:tparallel
 		"limit too high":         {member, "GET", "/api/v1/projects?limit=501", ``, nil, 422, "query.limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.as.call(c.method, c.path, c.body, c.header...).refused(t, c.status, c.location)
+			c.as.call(c.method, c.path, c.body, c.header...).requireProblem(t, c.status, c.location)
 		})
 	}
 	if a := nobody.call("GET", theirs, ""); a.header.Get("Set-Cookie") != "" {
 		t.Error("the API sets cookies")
 	}
-	signedIn := p.signedIn("sam", fleet.RoleAdmin)
-	signedIn.get("/api/v1/vms").refused(t, 401, "")
+	signedIn := p.newSignedInBrowser("sam", fleet.RoleAdmin)
+	signedIn.get("/api/v1/vms").requireProblem(t, 401, "")
 	existing := member.call("GET", theirs, "").body
 	absent := member.call("GET", "/api/v1/vms/"+string(fleet.NewID[fleet.VMID]()), "").body
 	if existing != absent {
@@ -99,13 +99,13 @@ func TestErrorStatusOfEachRefusal(t *testing.T) { //nolint:tparallel
 func TestInternalErrorsHideDetails(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
-	p.exec("ALTER TABLE tasks RENAME COLUMN note TO oops")
+	admin := p.newAPIClient("ann", fleet.RoleAdmin, nil)
+	p.execSQL("ALTER TABLE tasks RENAME COLUMN note TO oops")
 	broken := admin.call("GET", "/api/v1/tasks", "")
-	if shown := broken.refused(t, http.StatusInternalServerError, ""); len(shown.Reference) != 10 || !strings.Contains(p.log.String(), shown.Reference) {
+	if shown := broken.requireProblem(t, http.StatusInternalServerError, ""); len(shown.Reference) != 10 || !strings.Contains(p.log.String(), shown.Reference) {
 		t.Errorf("no reference, or a reference that is not in the log: %+v", shown)
 	}
-	broken.lacks(t, "42703", "column")
+	broken.excludes(t, "42703", "column")
 
 	tx, err := p.pool.Begin(t.Context())
 	if err != nil {
@@ -116,7 +116,7 @@ func TestInternalErrorsHideDetails(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := admin.call("GET", "/api/v1/vms", "")
-	if a.refused(t, http.StatusServiceUnavailable, ""); a.header.Get("Retry-After") == "" {
+	if a.requireProblem(t, http.StatusServiceUnavailable, ""); a.header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
 }
@@ -126,7 +126,7 @@ func TestAPIClientManagesHostsPoolsProjectsAndUsers(t *testing.T) {
 	p := newPortal(t)
 	ctx := t.Context()
 	host, other := p.addHost("h1", 0), p.addHost("h2", 0)
-	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
+	admin := p.newAPIClient("ann", fleet.RoleAdmin, nil)
 	check := func(what string, err error, ok bool) {
 		t.Helper()
 		if err != nil || !ok {
@@ -140,20 +140,20 @@ func TestAPIClientManagesHostsPoolsProjectsAndUsers(t *testing.T) {
 	check("update a host", err, h.Spec.Labels["rack"] == "r1" && h.Spec.Description == "old")
 	h, err = admin.UpdateHost(ctx, host, client.Patch{"spec": client.Patch{"labels": client.Patch{"rack": nil}}})
 	check("update a host again", err, len(h.Spec.Labels) == 0 && h.Spec.Description == "old")
-	p.exec("UPDATE host_sessions SET conflict = 'two' WHERE host_id = $1", host)
+	p.execSQL("UPDATE host_sessions SET conflict = 'two' WHERE host_id = $1", host)
 	h, err = admin.ClearConflict(ctx, host)
 	check("clear a conflict", err, h.Conflict == "")
-	p.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'old-mail', '{"power":"running"}')`, host, fleet.NewID[fleet.VMID]())
-	found, err := admin.FoundVMs(ctx, host, fleet.Query{})
+	p.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'old-mail', '{"power":"running"}')`, host, fleet.NewID[fleet.VMID]())
+	found, err := admin.DiscoveredVMs(ctx, host, fleet.Query{})
 	check("discovered VMs", err, len(found.Items) == 1)
-	found, err = admin.FoundVMs(ctx, other, fleet.Query{})
+	found, err = admin.DiscoveredVMs(ctx, other, fleet.Query{})
 	check("discovered VMs elsewhere", err, len(found.Items) == 0)
 
 	pool, err := admin.CreatePool(ctx, client.NewPool{Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}, HostIDs: []fleet.HostID{host}})
 	check("create a pool", err, pool.Name == "fast" && len(pool.Hosts) == 1)
 	tasks, err := admin.AssignPool(ctx, pool.ID, other)
 	check("assign a pool", err, len(tasks) == 1 && tasks[0].Kind == fleet.PoolApply)
-	p.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1 AND host_id = $2`, pool.ID, host)
+	p.execSQL(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1 AND host_id = $2`, pool.ID, host)
 	_, err = admin.RetryPool(ctx, pool.ID, host)
 	check("retry a pool", err, true)
 	_, err = admin.ReleasePool(ctx, pool.ID, other)
@@ -201,7 +201,7 @@ func TestAPIClientManagesHostsPoolsProjectsAndUsers(t *testing.T) {
 func TestOpenAPISchemasMatchGoTypes(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	a := p.browser().get("/api/v1/openapi.json").is(t, http.StatusOK)
+	a := p.newBrowser().get("/api/v1/openapi.json").requireStatus(t, http.StatusOK)
 	var doc struct {
 		OpenAPI    string
 		Paths      map[string]map[string]any

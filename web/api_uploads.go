@@ -29,7 +29,7 @@ func (s *Server) uploadRoutes() []route {
 	}
 	return append(
 		out,
-		route{put, apiBase + "/pools/:id/uploads/:name", tokenTransfer, policy.InfraChange, s.putVolume},
+		route{put, apiBase + "/pools/:id/uploads/:name", tokenTransfer, policy.InfraChange, s.uploadVolumeInOneRequest},
 		route{get, apiBase + "/exports/:id/content", tokenTransfer, policy.VMChange, s.sendExport},
 		route{get, apiBase + "/pools/:id/volumes/:volume/content", tokenTransfer, policy.InfraChange, s.sendVolumeByToken},
 	)

@@ -19,14 +19,14 @@ func TestExplicitDefaultsAccepted(t *testing.T) {
 	project, host := p.addProject("shop"), p.addHost("h1", 0)
 	pool := p.addPool("fast", host)
 	p.addNetwork("default", host)
-	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
+	admin := p.newAPIClient("ann", fleet.RoleAdmin, nil)
 	body := fmt.Sprintf(`{"projectId":%q,"name":"web","spec":{"cpus":1,"memoryMiB":512,
 "disks":[{"poolId":%q,"sizeBytes":1073741824,"bus":"virtio","cache":"default","io":"default","discard":"unmap","encryption":"none"}],
 "nics":[{"network":"default","model":"virtio"}],"boot":{"machine":"q35"},"security":{"confidential":"none"},
 "display":{"video":"vga","pointer":"tablet","sound":"none"},"devices":{"watchdog":"none","watchdogAction":"reset","balloon":"on","guestAgent":"on"},
 "policy":{"autostart":"off","restart":"off","haPriority":"normal"}}}`, project, pool)
 	var vm fleet.VMView
-	if err := json.Unmarshal([]byte(admin.call("POST", "/api/v1/vms", body).is(t, http.StatusCreated).body), &vm); err != nil {
+	if err := json.Unmarshal([]byte(admin.call("POST", "/api/v1/vms", body).requireStatus(t, http.StatusCreated).body), &vm); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range fleet.OptionalFields() {
@@ -38,11 +38,11 @@ func TestExplicitDefaultsAccepted(t *testing.T) {
 		t.Errorf("the disk is %+v, the NIC %+v", d, n)
 	}
 	path := "/api/v1/vms/" + string(vm.ID)
-	a := admin.call("PATCH", path, `{"spec":{"display":{"video":"vga","pointer":"tablet"},"devices":{"watchdogAction":"reset"}}}`).is(t, http.StatusOK)
+	a := admin.call("PATCH", path, `{"spec":{"display":{"video":"vga","pointer":"tablet"},"devices":{"watchdogAction":"reset"}}}`).requireStatus(t, http.StatusOK)
 	if a.header.Get("ETag") != `"1"` {
 		t.Errorf("a patch with only defaults made generation %s", a.header.Get("ETag"))
 	}
-	admin.call("PATCH", path, `{"spec":{"display":{"video":"cirrus"}}}`).refused(t, http.StatusUnprocessableEntity, "spec.display.video")
+	admin.call("PATCH", path, `{"spec":{"display":{"video":"cirrus"}}}`).requireProblem(t, http.StatusUnprocessableEntity, "spec.display.video")
 }
 
 func TestCreateVMReturnsTask(t *testing.T) {
@@ -50,13 +50,13 @@ func TestCreateVMReturnsTask(t *testing.T) {
 	p := newPortal(t)
 	project := p.addProject("shop")
 	p.addHost("h1", 0)
-	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
-	a := admin.call("POST", "/api/v1/vms", vmBody(project, "web"), "Idempotency-Key", "k1").is(t, http.StatusCreated)
+	admin := p.newAPIClient("ann", fleet.RoleAdmin, nil)
+	a := admin.call("POST", "/api/v1/vms", vmBody(project, "web"), "Idempotency-Key", "k1").requireStatus(t, http.StatusCreated)
 	task := a.header.Get("Quantix-Task")
-	if text := admin.call("GET", "/api/v1/tasks/"+task, "").is(t, http.StatusOK).body; task == "" || !strings.Contains(text, "vm.apply") {
+	if text := admin.call("GET", "/api/v1/tasks/"+task, "").requireStatus(t, http.StatusOK).body; task == "" || !strings.Contains(text, "vm.apply") {
 		t.Errorf("the task %q is %s", task, text)
 	}
-	if again := admin.call("POST", "/api/v1/vms", vmBody(project, "web"), "Idempotency-Key", "k1").is(t, http.StatusCreated); again.header.Get("Quantix-Task") != task {
+	if again := admin.call("POST", "/api/v1/vms", vmBody(project, "web"), "Idempotency-Key", "k1").requireStatus(t, http.StatusCreated); again.header.Get("Quantix-Task") != task {
 		t.Errorf("the repeated request returns the task %q, not %q", again.header.Get("Quantix-Task"), task)
 	}
 }
@@ -66,12 +66,12 @@ func TestDuplicateJSONNamesRefused(t *testing.T) {
 	p := newPortal(t)
 	project, host := p.addProject("shop"), p.addHost("h1", 0)
 	id := p.addVM(project, host, "web", fleet.Stopped)
-	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
+	admin := p.newAPIClient("ann", fleet.RoleAdmin, nil)
 	for body, says := range map[string]string{
 		`{"name":"a","name":"b"}`: "/name", `{"spec":{"cpus":1,"cpus":2}}`: "/spec/cpus", `{"labels":{"a":"1","\u0061":"2"}}`: "/labels/a",
 	} {
 		for method, path := range map[string]string{"POST": "/api/v1/vms", "PATCH": "/api/v1/vms/" + string(id)} {
-			if got := admin.call(method, path, body).refused(t, http.StatusBadRequest, ""); !strings.Contains(got.Detail, says) {
+			if got := admin.call(method, path, body).requireProblem(t, http.StatusBadRequest, ""); !strings.Contains(got.Detail, says) {
 				t.Errorf("%s %s: %q", method, body, got.Detail)
 			}
 		}
@@ -81,11 +81,11 @@ func TestDuplicateJSONNamesRefused(t *testing.T) {
 // The curl command and the YAML document shown by the form create the same VM as the form.
 func TestFormsCurlAndYAMLAccepted(t *testing.T) {
 	p, project, pool, _ := newFleetPortal(t)
-	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	admin := p.newAPIClient("ann", fleet.RoleAdmin, nil)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	form := newVMForm(project, pool)
 	form.Set("description", "it's 007: \"yes\"\n# no comment")
-	shown := html.UnescapeString(b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK).body)
+	shown := html.UnescapeString(b.post("/vms/new/summary", form, htmxFormHeaders("vm-summary-body")...).requireStatus(t, http.StatusOK).body)
 	call := regexp.MustCompile(`(?s)-d '(\{.*?\n\})'`).FindStringSubmatch(shown)
 	object := regexp.MustCompile(`(?s)(apiVersion: quantix/v1\n.*?)</`).FindStringSubmatch(shown)
 	if call == nil || object == nil {
@@ -94,7 +94,7 @@ func TestFormsCurlAndYAMLAccepted(t *testing.T) {
 	var made [2]fleet.VMView
 	for i, c := range []struct{ body, kind, name string }{{strings.ReplaceAll(call[1], `'\''`, "'"), "application/json", "by-call"}, {object[1], "application/yaml", "by-yaml"}} {
 		body := strings.ReplaceAll(c.body, "fresh-1", c.name)
-		if err := json.Unmarshal([]byte(admin.call("POST", "/api/v1/vms", body, "Content-Type", c.kind).is(t, http.StatusCreated).body), &made[i]); err != nil {
+		if err := json.Unmarshal([]byte(admin.call("POST", "/api/v1/vms", body, "Content-Type", c.kind).requireStatus(t, http.StatusCreated).body), &made[i]); err != nil {
 			t.Fatal(err)
 		}
 		if vm := made[i]; vm.Name != c.name || vm.Description != "it's 007: \"yes\"\n# no comment" || vm.Spec.MemoryMiB != 1536 || vm.Labels["env"] != "prod" {

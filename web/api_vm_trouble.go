@@ -14,9 +14,9 @@ type placeVMInput struct {
 	}
 }
 
-func (s *Server) apiPlaceVM(ctx context.Context, a fleet.Actor, in *placeVMInput) (*vmOutput, error) {
+func (s *Server) apiSetVMHost(ctx context.Context, a fleet.Actor, in *placeVMInput) (*vmOutput, error) {
 	vm, err := s.Control.PlaceVM(ctx, a, in.ID, in.Body.HostID)
-	return changedVM(a)(vm, "", err)
+	return changedVMResponder(a)(vm, "", err)
 }
 
 type detachDiskInput struct {
@@ -27,7 +27,7 @@ type detachDiskInput struct {
 }
 
 func (s *Server) apiDetachDisk(ctx context.Context, a fleet.Actor, in *detachDiskInput) (*vmOutput, error) {
-	return changedVM(a)(s.Control.DetachDisk(ctx, a, in.ID, in.Body.Disk))
+	return changedVMResponder(a)(s.Control.DetachDisk(ctx, a, in.ID, in.Body.Disk))
 }
 
 type replaceDiskInput struct {
@@ -39,7 +39,7 @@ type replaceDiskInput struct {
 }
 
 func (s *Server) apiReplaceDisk(ctx context.Context, a fleet.Actor, in *replaceDiskInput) (*vmOutput, error) {
-	return changedVM(a)(s.Control.ReplaceDisk(ctx, a, in.ID, in.Body.Disk, in.Body.NewDisk))
+	return changedVMResponder(a)(s.Control.ReplaceDisk(ctx, a, in.ID, in.Body.Disk, in.Body.NewDisk))
 }
 
 type acceptDriftInput struct {
@@ -50,16 +50,16 @@ type acceptDriftInput struct {
 }
 
 func (s *Server) apiAcceptDrift(ctx context.Context, a fleet.Actor, in *acceptDriftInput) (*vmOutput, error) {
-	return changedVM(a)(s.Control.AcceptDrift(ctx, a, in.ID, in.Body.Fields))
+	return changedVMResponder(a)(s.Control.AcceptDrift(ctx, a, in.ID, in.Body.Fields))
 }
 
-func (s *Server) apiReapply(ctx context.Context, a fleet.Actor, in *VMPath) (*taskOutput, error) {
+func (s *Server) apiReapplyDefinition(ctx context.Context, a fleet.Actor, in *VMPath) (*taskOutput, error) {
 	task, err := s.Control.Reapply(ctx, a, in.ID)
 	return &taskOutput{task}, err
 }
 
 // changedVM answers with the changed VM and the task that applies the change on the host.
-func changedVM(a fleet.Actor) func(fleet.VMView, fleet.TaskID, error) (*vmOutput, error) {
+func changedVMResponder(a fleet.Actor) func(fleet.VMView, fleet.TaskID, error) (*vmOutput, error) {
 	return func(vm fleet.VMView, task fleet.TaskID, err error) (*vmOutput, error) {
 		out := vmAnswer(a, vm)
 		out.Task = string(task)

@@ -28,7 +28,7 @@ type vmBody struct {
 }
 
 func vmAnswer(a fleet.Actor, vm fleet.VMView) *vmOutput {
-	return &vmOutput{ETag: etag(vm.Generation), Body: vmBody{VMView: vm, Offered: Offered{actionsOf(a, vm)}}}
+	return &vmOutput{ETag: etag(vm.Generation), Body: vmBody{VMView: vm, Offered: Offered{vmActions(a, vm)}}}
 }
 
 type newVMInput struct{ Body CreateVM }
@@ -43,23 +43,23 @@ type CreateVM struct {
 
 // The apiVersion and kind of a VM document.
 const (
-	objectVersion = "quantix/v1"
-	objectVM      = "VM"
+	vmDocumentVersion = "quantix/v1"
+	vmDocumentKind      = "VM"
 )
 
-func (n CreateVM) check() error {
+func (n CreateVM) checkDocument() error {
 	var c fleet.Checks
-	if n.APIVersion != "" && n.APIVersion != objectVersion {
-		c.Add("apiVersion", "The only version is %s. Omit apiVersion, or give this version.", objectVersion)
+	if n.APIVersion != "" && n.APIVersion != vmDocumentVersion {
+		c.Add("apiVersion", "The only version is %s. Omit apiVersion, or give this version.", vmDocumentVersion)
 	}
-	if n.Kind != "" && n.Kind != objectVM {
+	if n.Kind != "" && n.Kind != vmDocumentKind {
 		c.Add("kind", "Only VMs are created here. Omit the kind, or give VM.")
 	}
 	return c.Err()
 }
 
 func (s *Server) apiCreateVM(ctx context.Context, a fleet.Actor, in *newVMInput) (*vmOutput, error) {
-	if err := in.Body.check(); err != nil {
+	if err := in.Body.checkDocument(); err != nil {
 		return nil, err
 	}
 	vm, task, err := s.Control.CreateVMWithTask(ctx, a, in.Body.CreateVM)
@@ -91,7 +91,7 @@ type updateVMInput struct {
 
 func (s *Server) apiUpdateVM(ctx context.Context, a fleet.Actor, in *updateVMInput) (*vmOutput, error) {
 	return retryPatch(in.MatchHeader, func(wanted int64) (*vmOutput, error) {
-		old, change, err := s.applyPatch(ctx, a, in, wanted)
+		old, change, err := s.applyVMPatch(ctx, a, in, wanted)
 		if err != nil {
 			return nil, err
 		}
@@ -106,7 +106,7 @@ func (s *Server) apiUpdateVM(ctx context.Context, a fleet.Actor, in *updateVMInp
 }
 
 // applyPatch applies the patch to the current VM (old) and returns the resulting update.
-func (s *Server) applyPatch(ctx context.Context, a fleet.Actor, in *updateVMInput, wanted int64) (old fleet.VMView, change control.UpdateVM, err error) {
+func (s *Server) applyVMPatch(ctx context.Context, a fleet.Actor, in *updateVMInput, wanted int64) (old fleet.VMView, change control.UpdateVM, err error) {
 	if old, err = s.Control.GetVM(ctx, a, in.ID); err != nil {
 		return old, change, err
 	}
@@ -159,8 +159,8 @@ func (s *Server) apiActOnVMs(ctx context.Context, a fleet.Actor, in *actOnVMsInp
 
 type consoleOutput struct{ Body consoleTicket }
 
-func (s *Server) apiOpenConsole(ctx context.Context, a fleet.Actor, in *VMPath) (*consoleOutput, error) {
-	t, err := s.openConsole(ctx, a, in.ID, apiBase+"/console/")
+func (s *Server) apiCreateConsoleTicket(ctx context.Context, a fleet.Actor, in *VMPath) (*consoleOutput, error) {
+	t, err := s.newConsoleTicket(ctx, a, in.ID, apiBase+"/console/")
 	return &consoleOutput{t}, err
 }
 

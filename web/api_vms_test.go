@@ -21,8 +21,8 @@ func TestCreatedVMHasLocationAndETag(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	project, host := p.addProject("shop"), p.addHost("h1", 0)
-	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
-	a := admin.call("POST", "/api/v1/vms", vmBody(project, "web-01")).is(t, http.StatusCreated)
+	admin := p.newAPIClient("ann", fleet.RoleAdmin, nil)
+	a := admin.call("POST", "/api/v1/vms", vmBody(project, "web-01")).requireStatus(t, http.StatusCreated)
 	var vm fleet.VMView
 	if err := json.Unmarshal([]byte(a.body), &vm); err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func TestCreatedVMHasLocationAndETag(t *testing.T) {
 	if a.header.Get("ETag") != `"1"` || a.header.Get("Cache-Control") != "no-store" || a.header.Get("Content-Type") != "application/json" {
 		t.Errorf("headers %v", a.header)
 	}
-	admin.call("GET", a.header.Get("Location"), "").is(t, http.StatusOK)
+	admin.call("GET", a.header.Get("Location"), "").requireStatus(t, http.StatusOK)
 
 	pool := p.addPool("fast", host)
 	full := p.addVM(project, host, "full", fleet.Running, func(vm *fleet.VM) {
@@ -43,16 +43,16 @@ func TestCreatedVMHasLocationAndETag(t *testing.T) {
 		vm.Status.Disks = []fleet.DiskState{{Target: "vda", Path: "/srv/fast/full-1.qcow2", SizeBytes: 8 << 30, AllocBytes: 1 << 30}}
 		vm.Status.NextBoot, vm.Status.Error, vm.Status.ErrorOf, vm.Status.Reason = []string{"cpus"}, "It did not.", fleet.VMReboot, "booted"
 	})
-	got := admin.call("GET", "/api/v1/vms/"+string(full), "").is(t, http.StatusOK).body
-	names := strings.NewReplacer(string(full), "VM", string(pool), "POOL", string(project), "PROJECT", string(host), "HOST", string(p.network("default")), "NETWORK")
+	got := admin.call("GET", "/api/v1/vms/"+string(full), "").requireStatus(t, http.StatusOK).body
+	names := strings.NewReplacer(string(full), "VM", string(pool), "POOL", string(project), "PROJECT", string(host), "HOST", string(p.networkID("default")), "NETWORK")
 	times := regexp.MustCompile(`"\d{4}-\d\d-\d\dT[^"]+"`)
 	golden.JSON(t, "testdata/vm.json", json.RawMessage(times.ReplaceAllString(names.Replace(got), `"TIME"`)))
 }
 
 // lossy is a transport that loses the first response: the request takes effect, but the client gets an error.
-type lossy struct{ lost bool }
+type lossyTransport struct{ lost bool }
 
-func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l *lossyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := http.DefaultTransport.RoundTrip(r)
 	if err == nil && !l.lost {
 		l.lost = true
@@ -67,8 +67,8 @@ func TestIdempotencyKeyPreventsSecondVM(t *testing.T) {
 	p := newPortal(t)
 	project := p.addProject("shop")
 	p.addHost("h1", 0)
-	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
-	retrying, err := client.New(p.url, admin.token, &http.Client{Transport: &lossy{}})
+	admin := p.newAPIClient("ann", fleet.RoleAdmin, nil)
+	retrying, err := client.New(p.url, admin.token, &http.Client{Transport: &lossyTransport{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestIdempotencyKeyPreventsSecondVM(t *testing.T) {
 	if err != nil || again.ID != vm.ID {
 		t.Errorf("first VM %s, then %s, %v", vm.ID, again.ID, err)
 	}
-	all, err := client.All(t.Context(), fleet.Query{}, admin.VMs)
+	all, err := client.AllPages(t.Context(), fleet.Query{}, admin.VMs)
 	if err != nil || len(all) != 1 {
 		t.Errorf("%d VMs, %v", len(all), err)
 	}
@@ -104,16 +104,16 @@ func TestMergePatchUpdatesVM(t *testing.T) {
 		vm.Description = "Front end"
 		vm.Spec.ISO = &fleet.Volref{PoolID: pool, Volume: "installer.iso"}
 	})
-	member := p.apiClient("mia", "", map[fleet.ProjectID]fleet.Role{project: fleet.RoleMember})
+	member := p.newAPIClient("mia", "", map[fleet.ProjectID]fleet.Role{project: fleet.RoleMember})
 	path := "/api/v1/vms/" + string(id)
 	patch := func(body string, header ...string) fleet.VMView {
 		t.Helper()
-		a := member.call("PATCH", path, body, header...).is(t, http.StatusOK)
+		a := member.call("PATCH", path, body, header...).requireStatus(t, http.StatusOK)
 		var vm fleet.VMView
 		if err := json.Unmarshal([]byte(a.body), &vm); err != nil {
 			t.Fatal(err)
 		}
-		if want := `"` + jsonNumber(vm.Generation) + `"`; a.header.Get("ETag") != want {
+		if want := `"` + jsonOfNumber(vm.Generation) + `"`; a.header.Get("ETag") != want {
 			t.Errorf("ETag %s, want %s", a.header.Get("ETag"), want)
 		}
 		return vm
@@ -138,7 +138,7 @@ func TestMergePatchUpdatesVM(t *testing.T) {
 	if vm.Spec.ISO == nil || vm.Spec.ISO.Volume != "installer.iso" {
 		t.Errorf("got %+v", vm.Spec.ISO)
 	}
-	member.call("PATCH", path, `{"spec":{"iso":{"volume":null}}}`).refused(t, 422, "spec.iso.volume")
+	member.call("PATCH", path, `{"spec":{"iso":{"volume":null}}}`).requireProblem(t, 422, "spec.iso.volume")
 	if _, task, err := member.UpdateVM(t.Context(), id, client.Patch{"name": "shop-web"}, vm.Generation); err != nil || task == "" {
 		t.Errorf("task %q, %v", task, err)
 	}
@@ -147,15 +147,15 @@ func TestMergePatchUpdatesVM(t *testing.T) {
 	}
 }
 
-func jsonNumber(n int64) string { text, _ := json.Marshal(n); return string(text) }
+func jsonOfNumber(n int64) string { text, _ := json.Marshal(n); return string(text) }
 
 func TestAPIActionReturnsTask(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	project, host := p.addProject("shop"), p.addHost("h1", 0)
 	id := p.addVM(project, host, "web", fleet.Stopped)
-	member := p.apiClient("mia", "", map[fleet.ProjectID]fleet.Role{project: fleet.RoleMember})
-	a := member.call("POST", "/api/v1/vms/"+string(id)+"/actions", `{"action":"start"}`).is(t, http.StatusAccepted)
+	member := p.newAPIClient("mia", "", map[fleet.ProjectID]fleet.Role{project: fleet.RoleMember})
+	a := member.call("POST", "/api/v1/vms/"+string(id)+"/actions", `{"action":"start"}`).requireStatus(t, http.StatusAccepted)
 	var task fleet.Task
 	if err := json.Unmarshal([]byte(a.body), &task); err != nil || task.Kind != fleet.VMStart || task.State != fleet.JobQueued {
 		t.Fatalf("%+v, %v", task, err)
@@ -177,7 +177,7 @@ func TestAPIActionReturnsTask(t *testing.T) {
 	if _, err := member.WaitTask(t.Context(), task.ID); err == nil || !strings.Contains(err.Error(), "cancelled") {
 		t.Errorf("the wait for a cancelled task reports no failure: %v", err)
 	}
-	a = member.call("DELETE", "/api/v1/vms/"+string(id)+"?disks=true&confirm=web", "").is(t, http.StatusAccepted)
+	a = member.call("DELETE", "/api/v1/vms/"+string(id)+"?disks=true&confirm=web", "").requireStatus(t, http.StatusAccepted)
 	if err := json.Unmarshal([]byte(a.body), &task); err != nil || task.Kind != fleet.VMDelete {
 		t.Errorf("%+v, %v", task, err)
 	}

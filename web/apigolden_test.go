@@ -14,59 +14,59 @@ import (
 func TestAPIDescriptionMatchesGoldenFile(t *testing.T) {
 	t.Parallel()
 	newPortal(t) // reads the OpenAPI description into servedDocument
-	golden.JSON(t, "testdata/api.json", servedDocument.doc.outline())
+	golden.JSON(t, "testdata/api.json", servedDocument.doc.exampleValues())
 }
 
 // outline returns the operations and schemas of the document as example values. It contains each schema only once.
-func (d *description) outline() map[string]any {
+func (d *openAPIDocument) exampleValues() map[string]any {
 	out := map[string]any{}
 	for at, methods := range d.Paths {
 		for method, operation := range methods {
 			parameters, answers := map[string]any{}, map[string]any{}
 			for _, p := range operation.Parameters {
-				parameters[p.In+" "+p.Name] = p.Schema.example()
+				parameters[p.In+" "+p.Name] = p.Schema.exampleValue()
 			}
 			for status, answer := range operation.Responses {
 				if status < "4" { // all errors have the same type, which the schemas contain
-					answers[status] = answer.example()
+					answers[status] = answer.exampleBody()
 				}
 			}
-			out[strings.ToUpper(method)+" "+at] = map[string]any{"parameters": parameters, "request": operation.RequestBody.example(), "answers": answers}
+			out[strings.ToUpper(method)+" "+at] = map[string]any{"parameters": parameters, "request": operation.RequestBody.exampleBody(), "answers": answers}
 		}
 	}
 	for name, s := range d.Components.Schemas {
-		out[name] = s.example()
+		out[name] = s.exampleValue()
 	}
 	return out
 }
 
-func (m message) example() map[string]any {
+func (m openAPIMessage) exampleBody() map[string]any {
 	out := map[string]any{}
 	for kind, content := range m.Content {
-		out[kind] = content.Schema.example()
+		out[kind] = content.Schema.exampleValue()
 	}
 	return out
 }
 
-func (s schema) example() any {
+func (s openAPISchema) exampleValue() any {
 	if s.Ref != "" {
 		return map[string]any{path.Base(s.Ref): map[string]any{}}
 	}
 	for _, one := range s.AnyOf {
-		if !slices.Contains(allowed(one.Type), "null") {
-			return one.example()
+		if !slices.Contains(allowedTypes(one.Type), "null") {
+			return one.exampleValue()
 		}
 	}
-	types := allowed(s.Type)
+	types := allowedTypes(s.Type)
 	switch {
 	case slices.Contains(types, "object"):
 		out := map[string]any{}
 		for name, property := range s.Properties {
-			out[name] = property.example()
+			out[name] = property.exampleValue()
 		}
 		return out
 	case slices.Contains(types, "array"):
-		return []any{s.Items.example()}
+		return []any{s.Items.exampleValue()}
 	case slices.Contains(types, "integer"):
 		return 1
 	case slices.Contains(types, "number"):

@@ -22,7 +22,7 @@ func TestExpiredHostCertificateRenewed(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	m := p.joinHost(agentURL, "h1")
-	csr := csrFor(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey))
+	csr := newCSR(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey))
 	ask := func(after time.Duration) (*wire.Client, error) {
 		t.Helper()
 		away, err := wire.NewClient(agentURL, func() wire.Credentials {
@@ -45,7 +45,7 @@ func TestExpiredHostCertificateRenewed(t *testing.T) {
 	if _, err := ask(31 * 24 * time.Hour); err == nil {
 		t.Error("the certificate was renewed 31 days after its expiry")
 	}
-	p.exec("DELETE FROM hosts WHERE id = $1", m.id)
+	p.execSQL("DELETE FROM hosts WHERE id = $1", m.id)
 	if _, err := ask(time.Minute); wire.StatusOf(err) != 401 {
 		t.Errorf("a removed host renewed its certificate: %v", err)
 	}

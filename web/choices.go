@@ -21,16 +21,16 @@ import (
 )
 
 // maxChoices is the maximum number of options that a select shows. Users find other options by text search.
-const maxChoices = 40
+const maxOptions = 40
 
 // optionQuery is one query for the options of a select. typ is the kind of the options, a key of choosers.
 type optionQuery struct {
-	typ      string
+	kind      string
 	parentID string   // id of the object that the options are for, such as a project; empty: none
 	text     string   // search text; only options that contain it are shown
 	chosen   []string // currently chosen values, which are always shown
-	page     string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts
-	all      bool
+	formAddress     string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts
+	showAll      bool
 
 	media    *query.Media            // set if another select of the same form has already read them
 	targets  []fleet.MigrationTarget // set if already read
@@ -40,9 +40,9 @@ type optionQuery struct {
 
 // chooser lists the options of one kind of select. It may omit options that do not contain c.text, and those beyond
 // the limit.
-type chooser func(s *Server, ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error)
+type optionReader func(s *Server, ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error)
 
-var choosers = map[string]chooser{
+var optionReaders = map[string]optionReader{
 	"projects": (*Server).projectOptions, "hosts": (*Server).hostOptions, "pools": (*Server).poolOptions, "images": (*Server).imageOptions,
 	"isos": (*Server).isoOptions, "discs": (*Server).discOptions, "files": (*Server).fileOptions, "networks": (*Server).networkOptions, "grants": (*Server).networkGrantOptions, "image-grants": (*Server).imageGrantOptions, "members": (*Server).memberOptions,
 	"vm-networks": (*Server).vmNetworkOptions, "luns": (*Server).lunOptions, "group-grants": (*Server).portGroupGrantOptions,
@@ -51,36 +51,36 @@ var choosers = map[string]chooser{
 }
 
 // noChoiceTexts is the text of the option that chooses nothing, by key of choosers.
-var noChoiceTexts = map[string]string{"default-pools": "None (most free space)", "default-networks": "None (NAT network)", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
+var emptyOptionTexts = map[string]string{"default-pools": "None (most free space)", "default-networks": "None (NAT network)", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
 
 // selectOptions returns the options of a form's select, with the chosen options and a link to all options.
-func (s *Server) selectOptions(ctx context.Context, a fleet.Actor, c optionQuery) (kit.Choices, error) {
-	all, err := choosers[c.typ](s, ctx, a, c)
+func (s *Server) selectOptions(ctx context.Context, a fleet.Actor, c optionQuery) (kit.SelectChoices, error) {
+	all, err := optionReaders[c.kind](s, ctx, a, c)
 	if err != nil {
-		return kit.Choices{}, err
+		return kit.SelectChoices{}, err
 	}
-	out := kit.Choices{Options: all}
-	if len(all) > maxChoices && !c.all {
-		out.Options = c.filtered(all)
-		out.Search = kit.Link{Path: "/choices/" + c.typ}.With("of", c.parentID).String()
-		page, _ := url.Parse(c.page) // the page's template wrote the address, so it parses
+	out := kit.SelectChoices{Options: all}
+	if len(all) > maxOptions && !c.showAll {
+		out.Options = c.matchingOptions(all)
+		out.Search = kit.Link{Path: "/choices/" + c.kind}.With("of", c.parentID).String()
+		page, _ := url.Parse(c.formAddress) // the page's template wrote the address, so it parses
 		out.All = kit.Link{Path: page.Path, Query: page.Query()}.With("all", "1").String()
 	}
-	if text, ok := noChoiceTexts[c.typ]; ok {
+	if text, ok := emptyOptionTexts[c.kind]; ok {
 		out.Options = slices.Concat([]kit.Option{{Text: text}}, out.Options)
 	}
 	return out, nil
 }
 
 // filtered returns the options that contain the search text, up to the limit. The chosen options are always included.
-func (c optionQuery) filtered(all []kit.Option) []kit.Option {
+func (c optionQuery) matchingOptions(all []kit.Option) []kit.Option {
 	part := strings.ToLower(c.text)
 	var out []kit.Option
 	for _, o := range all {
 		if !strings.Contains(strings.ToLower(o.Text), part) {
 			continue
 		}
-		if len(out) < maxChoices || slices.Contains(c.chosen, o.Value) {
+		if len(out) < maxOptions || slices.Contains(c.chosen, o.Value) {
 			out = append(out, o)
 		}
 	}
@@ -88,9 +88,9 @@ func (c optionQuery) filtered(all []kit.Option) []kit.Option {
 }
 
 // choicesPage returns the options of a select that match the search text.
-func (s *Server) choicesPage(c echo.Context, a fleet.Actor) error {
-	q := optionQuery{typ: c.Param("noun"), parentID: c.QueryParam("of"), text: strings.TrimSpace(c.QueryParam("q"))}
-	list, ok := choosers[q.typ]
+func (s *Server) showSelectOptions(c echo.Context, a fleet.Actor) error {
+	q := optionQuery{kind: c.Param("noun"), parentID: c.QueryParam("of"), text: strings.TrimSpace(c.QueryParam("q"))}
+	list, ok := optionReaders[q.kind]
 	if !ok {
 		return fleet.Errorf(fleet.NotFound, "There is no select of this kind.")
 	}
@@ -98,29 +98,29 @@ func (s *Server) choicesPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	found := q.filtered(all)
+	found := q.matchingOptions(all)
 	// Browsers choose the first option, so a search puts its first match there. Without a search text the option for
 	// "no choice" comes first.
-	switch text, ok := noChoiceTexts[q.typ]; {
+	switch text, ok := emptyOptionTexts[q.kind]; {
 	case ok && q.text == "":
 		found = slices.Insert(found, 0, kit.Option{Text: text})
 	case ok:
 		found = append(found, kit.Option{Text: text})
 	// pools and networks have "Default" in place of "no choice"
-	case q.text == "" && (q.typ == "pools" || q.typ == "networks") && len(found) > 0:
+	case q.text == "" && (q.kind == "pools" || q.kind == "networks") && len(found) > 0:
 		found = slices.Insert(found, 0, kit.Option{Text: "Default"})
 	case len(found) == 0:
 		found = []kit.Option{{Text: "No name contains this text"}}
 	}
-	return s.writePage(c, http.StatusOK, kit.Options(found, ""))
+	return s.writePage(c, http.StatusOK, kit.OptionElements(found, ""))
 }
 
 // projectOptions lists the projects where the user may create VMs.
 func (s *Server) projectOptions(ctx context.Context, a fleet.Actor, _ optionQuery) ([]kit.Option, error) {
-	return s.projectsWhere(ctx, a, func(id fleet.ProjectID) bool { return policy.May(a, policy.VMChange, id) })
+	return s.projectOptionsWhere(ctx, a, func(id fleet.ProjectID) bool { return policy.May(a, policy.VMChange, id) })
 }
 
-func (s *Server) projectsWhere(ctx context.Context, a fleet.Actor, fit func(fleet.ProjectID) bool) ([]kit.Option, error) {
+func (s *Server) projectOptionsWhere(ctx context.Context, a fleet.Actor, fit func(fleet.ProjectID) bool) ([]kit.Option, error) {
 	projects, err := query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListProjects)
 	var out []kit.Option
 	for _, p := range projects {
@@ -137,12 +137,12 @@ func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c optionQuery) 
 		return nil, nil
 	}
 	list := s.Control.ListHosts
-	q := fleet.Query{Limit: maxChoices + 1}
+	q := fleet.Query{Limit: maxOptions + 1}
 	if c.text != "" {
 		q.Filter = strconv.Quote(c.text)
 	}
 	var hosts []fleet.HostView
-	if c.all {
+	if c.showAll {
 		var err error
 		if hosts, err = query.ReadAllPages(ctx, a, q, list); err != nil {
 			return nil, err
@@ -167,7 +167,7 @@ func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c optionQuery) 
 	for _, h := range hosts {
 		text := h.Name
 		if h.Phase != fleet.HostOnline {
-			text += " (" + strings.ToLower(h.Phase.Word()) + ")"
+			text += " (" + strings.ToLower(h.Phase.DisplayName()) + ")"
 		}
 		out = append(out, kit.Option{Value: string(h.ID), Text: text})
 	}
@@ -180,17 +180,17 @@ func (s *Server) poolOptions(ctx context.Context, a fleet.Actor, c optionQuery) 
 		pools, err = query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListPools)
 	}
 	// Forms choose the first pool by default, so usable pools come first.
-	slices.SortStableFunc(pools, func(p, q fleet.PoolView) int { return cmp.Compare(unusableRank(p), unusableRank(q)) })
+	slices.SortStableFunc(pools, func(p, q fleet.PoolView) int { return cmp.Compare(poolUnusableRank(p), poolUnusableRank(q)) })
 	var out []kit.Option
 	for _, p := range pools {
 		if is := p.Spec.Kind.Info(); is.Kind != "" && !is.CreatesVolumes {
 			continue // raw disks of a block pool are chosen individually
 		}
 		text := p.Name
-		if unusableRank(p) > 0 {
+		if poolUnusableRank(p) > 0 {
 			text += " · healthy on no host"
 		} else if p.Health.CapacityBytes > 0 {
-			text += " · " + poolSpaceText(p.Health)
+			text += " · " + poolFreeSpaceText(p.Health)
 		}
 		out = append(out, kit.Option{Value: string(p.ID), Text: text})
 	}
@@ -205,7 +205,7 @@ func (s *Server) imageOptions(ctx context.Context, a fleet.Actor, c optionQuery)
 	var out []kit.Option
 	for _, v := range library {
 		for _, x := range v.Versions {
-			out = append(out, kit.Option{Value: vmview.LibraryImage(v.ID, x.ID), Text: query.ImageTitle(v, x)})
+			out = append(out, kit.Option{Value: vmview.LibraryImageValue(v.ID, x.ID), Text: query.ImageTitle(v, x)})
 		}
 	}
 	if !policy.May(a, policy.InfraChange, "") {
@@ -220,7 +220,7 @@ func (s *Server) imageOptions(ctx context.Context, a fleet.Actor, c optionQuery)
 	}
 	for _, v := range c.media.Images { // unpublished images, which only infrastructure administrators may use
 		if v.Published == nil {
-			out = append(out, volumeChoice(v))
+			out = append(out, volumeOption(v))
 		}
 	}
 	return out, nil
@@ -243,8 +243,8 @@ func (s *Server) imageGrantOptions(ctx context.Context, a fleet.Actor, c optionQ
 	if open[""] {
 		return nil, nil
 	}
-	out, err := s.projectsWhere(ctx, a, func(id fleet.ProjectID) bool { return !open[id] })
-	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
+	out, err := s.projectOptionsWhere(ctx, a, func(id fleet.ProjectID) bool { return !open[id] })
+	return append(out, kit.Option{Value: networkview.GrantToAllProjects, Text: "All projects"}), err
 }
 
 // templateGrantOptions lists the projects that template c.parentID is not published to; none if the template is
@@ -257,8 +257,8 @@ func (s *Server) templateGrantOptions(ctx context.Context, a fleet.Actor, c opti
 	if err != nil || v.OpenTo("") {
 		return nil, err
 	}
-	out, err := s.projectsWhere(ctx, a, func(id fleet.ProjectID) bool { return !v.OpenTo(id) })
-	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
+	out, err := s.projectOptionsWhere(ctx, a, func(id fleet.ProjectID) bool { return !v.OpenTo(id) })
+	return append(out, kit.Option{Value: networkview.GrantToAllProjects, Text: "All projects"}), err
 }
 
 func (s *Server) networkOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
@@ -268,12 +268,12 @@ func (s *Server) networkOptions(ctx context.Context, a fleet.Actor, c optionQuer
 	}
 	var out []kit.Option
 	for _, n := range networks {
-		out = append(out, networkChoice(a, n))
+		out = append(out, networkOption(a, n))
 	}
 	if err != nil {
 		return out, err
 	}
-	return s.withGroups(ctx, a, out, nil)
+	return s.appendPortGroupOptions(ctx, a, out, nil)
 }
 
 // projectNetworkOptions lists the networks that project c.parentID may use; the option values are network ids.
@@ -285,7 +285,7 @@ func (s *Server) projectNetworkOptions(ctx context.Context, a fleet.Actor, c opt
 	var out []kit.Option
 	for _, n := range networks {
 		if n.OpenTo(fleet.ProjectID(c.parentID)) || slices.Contains(c.chosen, string(n.ID)) {
-			out = append(out, kit.Option{Value: string(n.ID), Text: networkChoice(a, n).Text})
+			out = append(out, kit.Option{Value: string(n.ID), Text: networkOption(a, n).Text})
 		}
 	}
 	return out, err
@@ -300,10 +300,10 @@ func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c optionQu
 	}
 	var out []kit.Option
 	for _, n := range networks {
-		out = append(out, networkChoice(a, n))
+		out = append(out, networkOption(a, n))
 	}
 	if err == nil {
-		out, err = s.withGroups(ctx, a, out, networks)
+		out, err = s.appendPortGroupOptions(ctx, a, out, networks)
 	}
 	for _, value := range c.chosen {
 		if _, name, ok := strings.Cut(value, ":"); ok && !slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
@@ -329,8 +329,8 @@ func (s *Server) networkGrantOptions(ctx context.Context, a fleet.Actor, c optio
 	if open[""] {
 		return nil, nil
 	}
-	out, err := s.projectsWhere(ctx, a, func(id fleet.ProjectID) bool { return !open[id] })
-	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
+	out, err := s.projectOptionsWhere(ctx, a, func(id fleet.ProjectID) bool { return !open[id] })
+	return append(out, kit.Option{Value: networkview.GrantToAllProjects, Text: "All projects"}), err
 }
 
 // memberOptions lists the users who can become members of project c.parentID: users who are not members yet and have

@@ -36,38 +36,38 @@ func TestSelectFindsOptionAmongSixHundred(t *testing.T) {
 	if err := p.pool.QueryRow(t.Context(), "UPDATE networks SET kind = 'bridge' WHERE name = 'net-007' RETURNING id").Scan(&network); err != nil {
 		t.Fatal(err)
 	}
-	ann := p.signedIn("ann", fleet.RoleAdmin)
+	ann := p.newSignedInBrowser("ann", fleet.RoleAdmin)
 	var a answer
-	form := ann.get("/vms/new").is(t, http.StatusOK)
+	form := ann.get("/vms/new").requireStatus(t, http.StatusOK)
 	for typ, name := range map[string]string{
 		"projects": "project-%03d", "hosts": "host-%03d", "pools": "pool-%03d · ", "isos": "600 MiB · pool-%03d", "networks": "net-%03d", "images": "of pool-%03d (3 GiB, checksum not verified",
 	} {
-		form.has(t, `hx-get="/choices/`+typ+`"`, fmt.Sprintf(name, 7))
-		form.lacks(t, fmt.Sprintf(name, 577)) // too many for one select
-		found := ann.get("/choices/"+typ+"?q="+url.QueryEscape(strings.ToUpper(fmt.Sprintf(name, 577))), "HX-Request", "true").is(t, http.StatusOK)
-		found.has(t, fmt.Sprintf(name, 577))
+		form.contains(t, `hx-get="/choices/`+typ+`"`, fmt.Sprintf(name, 7))
+		form.excludes(t, fmt.Sprintf(name, 577)) // too many for one select
+		found := ann.get("/choices/"+typ+"?q="+url.QueryEscape(strings.ToUpper(fmt.Sprintf(name, 577))), "HX-Request", "true").requireStatus(t, http.StatusOK)
+		found.contains(t, fmt.Sprintf(name, 577))
 		if n := strings.Count(found.body, "<option"); n > 2 {
 			t.Errorf("%s: the select has %d options", typ, n)
 		}
-		if none := ann.get("/choices/"+typ+"?q=%22nobody", "HX-Request", "true").is(t, http.StatusOK); strings.Count(none.body, "<option") != 1 {
+		if none := ann.get("/choices/"+typ+"?q=%22nobody", "HX-Request", "true").requireStatus(t, http.StatusOK); strings.Count(none.body, "<option") != 1 {
 			t.Errorf("%s: a search without a match answers: %s", typ, none.body)
 		}
 	}
-	a = ann.get("/vms/new?all=1").is(t, http.StatusOK)
-	a.has(t, "project-577", "host-577", "net-577", "600 MiB · pool-577")
-	a.lacks(t, "/choices/")
+	a = ann.get("/vms/new?all=1").requireStatus(t, http.StatusOK)
+	a.contains(t, "project-577", "host-577", "net-577", "600 MiB · pool-577")
+	a.excludes(t, "/choices/")
 	for address, name := range map[string]string{
 		"/choices/members?of=" + string(project) + "&q=577": "user-577", "/choices/grants?of=" + network + "&q=577": "project-577",
 	} {
-		ann.get(address, "HX-Request", "true").is(t, http.StatusOK).has(t, name)
+		ann.get(address, "HX-Request", "true").requireStatus(t, http.StatusOK).contains(t, name)
 	}
-	a = ann.get("/projects/"+string(project)).is(t, http.StatusOK)
-	a.has(t, "/choices/members?of="+string(project))
-	a.lacks(t, "user-577")
-	a = ann.get("/networks/"+network+"?tab=grants").is(t, http.StatusOK)
-	a.has(t, "/choices/grants?of="+network, `<option value="all"`)
-	a.lacks(t, "project-577")
-	ann.get("/vms/"+string(vm)+"?tab=configure").is(t, http.StatusOK).has(t, `hx-get="/choices/isos"`)
+	a = ann.get("/projects/"+string(project)).requireStatus(t, http.StatusOK)
+	a.contains(t, "/choices/members?of="+string(project))
+	a.excludes(t, "user-577")
+	a = ann.get("/networks/"+network+"?tab=grants").requireStatus(t, http.StatusOK)
+	a.contains(t, "/choices/grants?of="+network, `<option value="all"`)
+	a.excludes(t, "project-577")
+	ann.get("/vms/"+string(vm)+"?tab=configure").requireStatus(t, http.StatusOK).contains(t, `hx-get="/choices/isos"`)
 
 	// The choice stays selected when the form is shown again with an error.
 	value := func(typ, name string) string {
@@ -79,12 +79,12 @@ func TestSelectFindsOptionAmongSixHundred(t *testing.T) {
 		"projectId": {value("projects", "project-577")}, "hostId": {value("hosts", "host-577")}, "spec.iso": {value("isos", "pool-577")},
 		"spec.disks[0].poolId": {value("pools", "pool-577")}, "spec.disks[0].source": {"empty"}, "spec.disks[0].sizeBytes": {"1"}, "spec.nics[0].network": {value("networks", "net-577")}, "q": {"577", ""},
 	}
-	again := ann.post("/vms", chosen).is(t, http.StatusUnprocessableEntity)
+	again := ann.post("/vms", chosen).requireStatus(t, http.StatusUnprocessableEntity)
 	for field, v := range chosen {
 		if field != "q" && field != "spec.disks[0].source" && field != "spec.disks[0].sizeBytes" {
-			again.has(t, `value="`+v[0]+`" selected`)
+			again.contains(t, `value="`+v[0]+`" selected`)
 		}
 	}
 	// The form lists all hosts.
-	ann.get("/pools/new").is(t, http.StatusOK).has(t, "host-577")
+	ann.get("/pools/new").requireStatus(t, http.StatusOK).contains(t, "host-577")
 }

@@ -30,13 +30,13 @@ func (s *Server) isoOptions(ctx context.Context, a fleet.Actor, c optionQuery) (
 // discOptions lists the media for further drives: ISO images and floppies.
 func (s *Server) discOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn {
-		return slices.Concat(all.ISOs, plainFiles(all.Images, fleet.MaxFloppyBytes))
+		return slices.Concat(all.ISOs, plainFilesUpToSize(all.Images, fleet.MaxFloppyBytes))
 	})
 }
 
 // fileOptions lists plain files, such as kernels.
 func (s *Server) fileOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
-	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return plainFiles(all.Images, 1<<30) })
+	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return plainFilesUpToSize(all.Images, 1<<30) })
 }
 
 func (s *Server) mediaOptions(ctx context.Context, a fleet.Actor, c optionQuery, of func(*query.Media) []query.VolumeOn) ([]kit.Option, error) {
@@ -47,19 +47,19 @@ func (s *Server) mediaOptions(ctx context.Context, a fleet.Actor, c optionQuery,
 		}
 		c.media = &all
 	}
-	return c.withChosen(of(c.media)), nil
+	return c.volumeOptionsWithChosen(of(c.media)), nil
 }
 
 // plainFiles returns the plain files of up to most bytes.
-func plainFiles(all []query.VolumeOn, most int64) []query.VolumeOn {
-	return slices.DeleteFunc(slices.Clone(all), func(v query.VolumeOn) bool { return !v.IsPlain() || v.CapacityBytes > most })
+func plainFilesUpToSize(all []query.VolumeOn, most int64) []query.VolumeOn {
+	return slices.DeleteFunc(slices.Clone(all), func(v query.VolumeOn) bool { return !v.IsPlainFile() || v.CapacityBytes > most })
 }
 
 // withChosen returns the volumes as options, including the chosen value.
-func (c optionQuery) withChosen(all []query.VolumeOn) []kit.Option {
+func (c optionQuery) volumeOptionsWithChosen(all []query.VolumeOn) []kit.Option {
 	out := volumeOptions(all)
 	for _, value := range c.chosen {
-		now := volumeOf(value)
+		now := parseVolumeValue(value)
 		if now.Volume != "" && !slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
 			out = append(out, kit.Option{Value: value, Text: now.Volume})
 		}
@@ -69,7 +69,7 @@ func (c optionQuery) withChosen(all []query.VolumeOn) []kit.Option {
 
 func volumeOptions(volumes []query.VolumeOn) (out []kit.Option) {
 	for _, v := range volumes {
-		out = append(out, volumeChoice(v))
+		out = append(out, volumeOption(v))
 	}
 	return out
 }

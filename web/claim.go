@@ -24,10 +24,10 @@ var claimURL = &url.URL{Path: wire.PathClaim}
 // claimHandler returns the handler of agents' requests for jobs, which waits for a job. On an agent connection the
 // handler waits outside of net/http, on other connections within the request.
 func (s *Server) claimHandler(r route) echo.HandlerFunc {
-	here := s.claimInRequest(r)
+	here := s.claimWithinRequest(r)
 	return func(c echo.Context) error {
 		req := c.Request()
-		conn := agentconn.Of(req.Context())
+		conn := agentconn.ConnFromContext(req.Context())
 		if conn == nil || !req.ProtoAtLeast(1, 1) || req.Close {
 			return here(c)
 		}
@@ -42,7 +42,7 @@ func (s *Server) claimOnConnection(conn *agentconn.Conn, c echo.Context, r route
 	if err != nil {
 		return err
 	}
-	in, err := readJSON[wire.ClaimRequest](c, agentLimit)
+	in, err := readJSON[wire.ClaimRequest](c, maxAgentRequestBytes)
 	if err != nil {
 		return err
 	}
@@ -60,24 +60,24 @@ func (s *Server) claimOnConnection(conn *agentconn.Conn, c echo.Context, r route
 	}
 	parked, err := conn.Park(c.Response(), c.Request().Header.Get(wire.SharedConnHeader) != "")
 	if err == nil {
-		go s.waitParked(parked, out, in, wait)
+		go s.waitWithParkedClaim(parked, out, in, wait)
 	}
 	return nil // Park fails only on a lost connection, where nobody can receive an answer
 }
 
 // waitParked is the only code that runs while a claim is parked. Its stack is small on purpose: BenchmarkParkedAgents
 // measures it.
-func (s *Server) waitParked(p *agentconn.Parked, out *control.JobWaiter, in wire.ClaimRequest, wait time.Duration) {
-	s.metrics.parked.Add(1)
+func (s *Server) waitWithParkedClaim(p *agentconn.ParkedConn, out *control.JobWaiter, in wire.ClaimRequest, wait time.Duration) {
+	s.metrics.parkedClaims.Add(1)
 	claim, err := out.Wait(p.Context(), in, wait, p.AnswerDue())
-	s.metrics.parked.Add(-1)
-	s.answerParked(p, claim, err)
+	s.metrics.parkedClaims.Add(-1)
+	s.answerParkedClaim(p, claim, err)
 }
 
 // claimInRequest returns a handler whose claim waits within the request. The handler reads the body to its end first,
 // so that net/http notices a disconnect and cancels the claim. A separate goroutine checks the proof and reads the
 // body: its stack is freed before the claim waits (see control.Claim).
-func (s *Server) claimInRequest(r route) echo.HandlerFunc {
+func (s *Server) claimWithinRequest(r route) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		var a fleet.Actor
 		var in wire.ClaimRequest
@@ -91,15 +91,15 @@ func (s *Server) claimInRequest(r route) echo.HandlerFunc {
 				read <- err
 			}()
 			if a, err = s.checkAgentProof(c, r); err == nil {
-				in, err = readJSON[wire.ClaimRequest](c, agentLimit)
+				in, err = readJSON[wire.ClaimRequest](c, maxAgentRequestBytes)
 			}
 		}()
 		if err := <-read; err != nil {
 			return err
 		}
-		s.metrics.parked.Add(1)
+		s.metrics.parkedClaims.Add(1)
 		out, err := s.Control.Claim(c.Request().Context(), a, in, wire.ClaimWait)
-		s.metrics.parked.Add(-1)
+		s.metrics.parkedClaims.Add(-1)
 		return s.answerClaim(c, out, err)
 	}
 }
@@ -116,17 +116,17 @@ func (s *Server) answerClaim(c echo.Context, out wire.Claim, err error) error {
 }
 
 // answerParked is answerClaim for a parked claim, whose HTTP request has ended.
-func (s *Server) answerParked(p *agentconn.Parked, out wire.Claim, err error) {
+func (s *Server) answerParkedClaim(p *agentconn.ParkedConn, out wire.Claim, err error) {
 	s.metrics.countClaim(out, err)
 	answer := &http.Response{StatusCode: http.StatusNoContent, Header: http.Header{}}
 	var body any
 	switch {
 	case err != nil:
-		r := portalStopping
+		r := portalStoppingError
 		if p.Context().Err() == nil {
-			r = s.refusalOf(s.agents.NewContext((&http.Request{Method: http.MethodPost, URL: claimURL}).WithContext(context.Background()), nil), err)
+			r = s.refusalFromError(s.agentEcho.NewContext((&http.Request{Method: http.MethodPost, URL: claimURL}).WithContext(context.Background()), nil), err)
 		}
-		refused := problemOf(r)
+		refused := newProblemBody(r)
 		answer.StatusCode, body = r.status, refused
 		answer.Header.Set(echo.HeaderContentType, refused.ContentType(""))
 	case len(out.Jobs) > 0:

@@ -23,16 +23,16 @@ import (
 // is rendered after its requests arrived, so it includes every change announced before by any portal.
 
 const (
-	restFactor   = 9                      // multiple of a part's rendering time to wait before its next rendering
-	maxRest      = 250 * time.Millisecond // maximum wait before the next rendering; requests that arrive meanwhile share its response
+	renderPauseFactor   = 9                      // multiple of a part's rendering time to wait before its next rendering
+	maxRenderPause      = 250 * time.Millisecond // maximum wait before the next rendering; requests that arrive meanwhile share its response
 	maxEncodings = 4                      // compressed copies of one part; nearly all browsers accept the same encoding
 )
 
 // question identifies a part of a page by everything that its content depends on.
-type question struct{ path, query, target, rights string }
+type sharedRequestKey struct{ path, query, htmxTarget, permissions string }
 
 // permissionsOf returns the actor's permissions as text, equal for all users with the same permissions.
-func permissionsOf(a fleet.Actor) string {
+func permissionsText(a fleet.Actor) string {
 	parts := make([]string, 0, len(a.Projects)+1)
 	for id, role := range a.Projects {
 		parts = append(parts, fmt.Sprintf("%q=%q", id, role))
@@ -49,30 +49,30 @@ func anonymousActor(a fleet.Actor) fleet.Actor {
 
 // coalesce wraps h so that concurrent automatic refreshes of the same part share one response. h must depend only on
 // the address and the permissions: for such requests it gets neither the user nor a cookie.
-func (s *Server) coalesce(h handler) handler {
+func (s *Server) coalesceRefreshes(h handler) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		id := htmxTarget(c)
-		if id == "" || !isRefresh(c) {
+		if id == "" || !isAutomaticRefresh(c) {
 			return h(c, a)
 		}
 		r, a := c.Request(), anonymousActor(a)
-		asked := question{r.URL.Path, r.URL.RawQuery, id, permissionsOf(a)}
+		asked := sharedRequestKey{r.URL.Path, r.URL.RawQuery, id, permissionsText(a)}
 		// A shared rendering may outlive the request, so the rendering gets a copy of the request.
 		plain := &http.Request{
 			Method: http.MethodGet, URL: &url.URL{Path: asked.path, RawQuery: asked.query}, Host: r.Host, Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor,
 			Header: http.Header{"Hx-Request": {"true"}, "Hx-Target": {id}, "Hx-Trigger": {id}}, Body: http.NoBody,
 		}
 		route, path := routeOf(c), c.Path()
-		freeRefreshSlot(c)
+		releaseRefreshSlot(c)
 		began := time.Now()
-		p, err := s.sharedParts.render(r.Context(), asked, func(ctx context.Context) (*sharedPart, error) {
+		p, err := s.sharedRenderer.render(r.Context(), asked, func(ctx context.Context) (*sharedResponse, error) {
 			began := time.Now()
 			defer func() { s.refreshRate.addBusyTime(time.Since(began)) }()
-			p := &sharedPart{}
-			alone := s.pages.NewContext(plain.WithContext(ctx), p)
+			p := &sharedResponse{}
+			alone := s.pageEcho.NewContext(plain.WithContext(ctx), p)
 			alone.SetPath(path)
-			alone.Set(keyRoute, route)
-			alone.Set(keyActor, a)
+			alone.Set(routeContextKey, route)
+			alone.Set(actorContextKey, a)
 			return p, h(alone, a)
 		})
 		addIdleTime(c, time.Since(began))
@@ -85,23 +85,23 @@ func (s *Server) coalesce(h handler) handler {
 
 // partRenderer renders responses that several requests share, and queues the requests that wait for such a response.
 // It is safe for concurrent use.
-type partRenderer struct {
+type sharedRenderer struct {
 	mu     sync.Mutex
-	queues map[question]*renderQueue
+	queues map[sharedRequestKey]*renderQueue
 }
 
 // renderQueue holds the next rendering of a part, which waiting requests share; nil: no request waits.
 type renderQueue struct{ next *rendering }
 
 type rendering struct {
-	do   func(context.Context) (*sharedPart, error)
+	do   func(context.Context) (*sharedResponse, error)
 	done chan struct{}
-	part *sharedPart
+	response *sharedResponse
 	err  error
 }
 
 // render returns a rendering that started after this call. One call of do serves all waiting requests.
-func (n *partRenderer) render(ctx context.Context, q question, do func(context.Context) (*sharedPart, error)) (*sharedPart, error) {
+func (n *sharedRenderer) render(ctx context.Context, q sharedRequestKey, do func(context.Context) (*sharedResponse, error)) (*sharedResponse, error) {
 	n.mu.Lock()
 	a, busy := n.queues[q]
 	if !busy {
@@ -118,7 +118,7 @@ func (n *partRenderer) render(ctx context.Context, q question, do func(context.C
 	}
 	select {
 	case <-m.done:
-		return m.part, m.err
+		return m.response, m.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -126,7 +126,7 @@ func (n *partRenderer) render(ctx context.Context, q question, do func(context.C
 
 // renderLoop renders the part again and again until no request waits. It runs in its own goroutine, because other
 // requests may wait longer than the first one.
-func (n *partRenderer) renderLoop(q question, a *renderQueue) {
+func (n *sharedRenderer) renderLoop(q sharedRequestKey, a *renderQueue) {
 	for {
 		n.mu.Lock()
 		m := a.next
@@ -140,34 +140,34 @@ func (n *partRenderer) renderLoop(q question, a *renderQueue) {
 		began := time.Now()
 		m.run()
 		close(m.done)
-		time.Sleep(min(restFactor*time.Since(began), maxRest))
+		time.Sleep(min(renderPauseFactor*time.Since(began), maxRenderPause))
 	}
 }
 
 func (m *rendering) run() {
-	ctx, cancel := context.WithTimeout(context.Background(), pageLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), pageTimeout)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil { // a panic in this goroutine would end the portal
 			m.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	m.part, m.err = m.do(ctx)
+	m.response, m.err = m.do(ctx)
 }
 
 // sharedPart is a response shared by many requests: its status and HTML. It implements http.ResponseWriter for the
 // handler.
-type sharedPart struct {
+type sharedResponse struct {
 	status int
 	html   bytes.Buffer
 	header http.Header
 
 	mu        sync.Mutex
-	encodings map[string]*sharedPart // compressed copies of the response, by encoding
+	encodings map[string]*sharedResponse // compressed copies of the response, by encoding
 }
 
 // Header implements http.ResponseWriter.
-func (p *sharedPart) Header() http.Header {
+func (p *sharedResponse) Header() http.Header {
 	if p.header == nil {
 		p.header = http.Header{}
 	}
@@ -175,15 +175,15 @@ func (p *sharedPart) Header() http.Header {
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (p *sharedPart) WriteHeader(status int) { p.status = status }
+func (p *sharedResponse) WriteHeader(status int) { p.status = status }
 
 // Write implements http.ResponseWriter.
-func (p *sharedPart) Write(b []byte) (int, error) { return p.html.Write(b) }
+func (p *sharedResponse) Write(b []byte) (int, error) { return p.html.Write(b) }
 
 // writeTo sends the part to one client, with only its content type and encoding headers: other headers may belong to
 // one user.
-func (p *sharedPart) writeTo(c echo.Context) error {
-	f, err := p.encoded(c.Request())
+func (p *sharedResponse) writeTo(c echo.Context) error {
+	f, err := p.inAcceptedEncoding(c.Request())
 	if err != nil {
 		return err
 	}
@@ -200,19 +200,19 @@ func (p *sharedPart) writeTo(c echo.Context) error {
 }
 
 // encoded returns the part in an encoding that the browser accepts, and keeps the compressed copy for other requests.
-func (p *sharedPart) encoded(r *http.Request) (*sharedPart, error) {
+func (p *sharedResponse) inAcceptedEncoding(r *http.Request) (*sharedResponse, error) {
 	takes := strings.Join(r.Header.Values("Accept-Encoding"), ",")
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if f := p.encodings[takes]; f != nil {
 		return f, nil
 	}
-	f := &sharedPart{}
+	f := &sharedResponse{}
 	if err := writeCompressed(f, r, p.status, p.html.Bytes()); err != nil {
 		return nil, err
 	}
 	if p.encodings == nil {
-		p.encodings = map[string]*sharedPart{}
+		p.encodings = map[string]*sharedResponse{}
 	}
 	if len(p.encodings) < maxEncodings {
 		p.encodings[takes] = f

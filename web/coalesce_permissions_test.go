@@ -30,7 +30,7 @@ func (p *portal) lockVMTable() (release func(), waits func() int) {
 	}
 }
 
-func (p *portal) await(what string, so func() bool) {
+func (p *portal) waitFor(what string, so func() bool) {
 	p.t.Helper()
 	for until := time.Now().Add(10 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(until) {
@@ -48,26 +48,26 @@ func TestUsersWithDifferentPermissionsShareNoResponse(t *testing.T) {
 	host := p.addHost("host-1", 0)
 	p.addVM(shop, host, "web-01", fleet.Running)
 	p.addVM(finance, host, "ledger", fleet.Running)
-	admin, other, viewer := p.signedIn("ann", fleet.RoleAdmin), p.signedIn("amy", fleet.RoleAdmin), p.signedIn("vic", fleet.RoleViewer)
-	member, books, falls := p.signedIn("mia", fleet.RoleNone), p.signedIn("bea", fleet.RoleNone), p.signedIn("fay", fleet.RoleNone)
-	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'mia', 'member'), ($2, 'bea', 'viewer')", shop, finance)
-	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'fay', 'member'), ($2, 'fay', 'viewer')", shop, finance)
+	admin, other, viewer := p.newSignedInBrowser("ann", fleet.RoleAdmin), p.newSignedInBrowser("amy", fleet.RoleAdmin), p.newSignedInBrowser("vic", fleet.RoleViewer)
+	member, books, falls := p.newSignedInBrowser("mia", fleet.RoleNone), p.newSignedInBrowser("bea", fleet.RoleNone), p.newSignedInBrowser("fay", fleet.RoleNone)
+	p.execSQL("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'mia', 'member'), ($2, 'bea', 'viewer')", shop, finance)
+	p.execSQL("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'fay', 'member'), ($2, 'fay', 'viewer')", shop, finance)
 
 	release, waits := p.lockVMTable()
 	answers := map[string]chan answer{}
 	ask := func(name string, b *browser) {
 		done := make(chan answer, 1)
 		answers[name] = done
-		go func() { done <- b.fragment("/vms", "vm-rows") }()
+		go func() { done <- b.getFragment("/vms", "vm-rows") }()
 	}
 	ask("ann", admin)
-	p.await("the first asks", func() bool { return waits() == 1 })
+	p.waitFor("the first asks", func() bool { return waits() == 1 })
 	ask("fay, before", falls)
 	ask("amy", other)
 	ask("vic", viewer)
 	ask("mia", member)
 	ask("bea", books)
-	p.await("five rights, five questions", func() bool { return waits() == 5 })
+	p.waitFor("five rights, five questions", func() bool { return waits() == 5 })
 	root := fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
 	if err := p.control.SetMember(t.Context(), root, shop, "fay", fleet.RoleNone); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestUsersWithDifferentPermissionsShareNoResponse(t *testing.T) {
 		"bea":         {[]string{"ledger"}, []string{"web-01", "host-1", "data-select-row"}},
 		"fay, after":  {[]string{"ledger"}, []string{"web-01", "host-1", "data-select-row"}},
 	} {
-		got := (<-answers[name]).is(t, http.StatusOK)
+		got := (<-answers[name]).requireStatus(t, http.StatusOK)
 		for _, text := range x.has {
 			if !strings.Contains(got.body, text) {
 				t.Errorf("%s lacks %q", name, text)
@@ -95,8 +95,8 @@ func TestUsersWithDifferentPermissionsShareNoResponse(t *testing.T) {
 			}
 		}
 	}
-	p.exec("UPDATE users SET disabled = true WHERE id = 'amy'")
-	other.fragment("/vms", "vm-rows").is(t, http.StatusUnauthorized)
+	p.execSQL("UPDATE users SET disabled = true WHERE id = 'amy'")
+	other.getFragment("/vms", "vm-rows").requireStatus(t, http.StatusUnauthorized)
 }
 
 // Many concurrent requests cause only two renderings: the running one, and one for all requests that wait.
@@ -106,7 +106,7 @@ func TestManyConcurrentRefreshesRenderTwice(t *testing.T) {
 	p.addVM(p.addProject("shop"), p.addHost("host-1", 0), "web-01", fleet.Running)
 	var people []*browser
 	for _, name := range []string{"ann", "bob", "cai", "dan", "eve"} {
-		people = append(people, p.signedIn(name, fleet.RoleAdmin))
+		people = append(people, p.newSignedInBrowser(name, fleet.RoleAdmin))
 	}
 	release, waits := p.lockVMTable()
 	var all []chan answer
@@ -114,14 +114,14 @@ func TestManyConcurrentRefreshesRenderTwice(t *testing.T) {
 		for range 7 {
 			done := make(chan answer, 1)
 			all = append(all, done)
-			go func() { done <- b.fragment("/vms?filter=name:web*", "vm-rows") }()
+			go func() { done <- b.getFragment("/vms?filter=name:web*", "vm-rows") }()
 		}
 	}
-	p.await("one asks", func() bool { return waits() == 1 })
+	p.waitFor("one asks", func() bool { return waits() == 1 })
 	release()
 	for _, done := range all {
-		(<-done).is(t, http.StatusOK).has(t, "web-01")
+		(<-done).requireStatus(t, http.StatusOK).contains(t, "web-01")
 	}
-	p.exec("UPDATE vms SET name = 'web-02'")
-	people[0].fragment("/vms?filter=name:web*", "vm-rows").is(t, http.StatusOK).has(t, "web-02")
+	p.execSQL("UPDATE vms SET name = 'web-02'")
+	people[0].getFragment("/vms?filter=name:web*", "vm-rows").requireStatus(t, http.StatusOK).contains(t, "web-02")
 }

@@ -18,32 +18,32 @@ import (
 
 // slowSource renders a shared response slowly. Each rendering sends the state at its start on began, and then blocks
 // until goOn receives a value.
-type slowSource struct {
+type slowRenderer struct {
 	mu    sync.Mutex
-	seen  int
+	state  int
 	began chan int
-	goOn  chan struct{}
+	proceed  chan struct{}
 }
 
-func (s *slowSource) render(context.Context) (*sharedPart, error) {
+func (s *slowRenderer) render(context.Context) (*sharedResponse, error) {
 	s.mu.Lock()
-	seen := s.seen
+	seen := s.state
 	s.mu.Unlock()
 	s.began <- seen
-	<-s.goOn
-	p := &sharedPart{status: http.StatusOK}
+	<-s.proceed
+	p := &sharedResponse{status: http.StatusOK}
 	fmt.Fprint(p, seen)
 	return p, nil
 }
 
-func (s *slowSource) changeState() {
+func (s *slowRenderer) changeState() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seen++
+	s.state++
 }
 
 // hasWaiting reports whether a request is waiting for the next rendering.
-func (n *partRenderer) hasWaiting(q question) bool {
+func (n *sharedRenderer) hasWaiting(q sharedRequestKey) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	a := n.queues[q]
@@ -52,9 +52,9 @@ func (n *partRenderer) hasWaiting(q question) bool {
 
 func TestSharedResponseRenderedAfterItsRequestsArrive(t *testing.T) {
 	t.Parallel()
-	n := partRenderer{queues: map[question]*renderQueue{}}
-	s := &slowSource{began: make(chan int), goOn: make(chan struct{})}
-	q := question{path: "/vms"}
+	n := sharedRenderer{queues: map[sharedRequestKey]*renderQueue{}}
+	s := &slowRenderer{began: make(chan int), proceed: make(chan struct{})}
+	q := sharedRequestKey{path: "/vms"}
 	var all sync.WaitGroup
 	ask := func(want string) {
 		all.Go(func() {
@@ -72,11 +72,11 @@ func TestSharedResponseRenderedAfterItsRequestsArrive(t *testing.T) {
 	for !n.hasWaiting(q) {
 		time.Sleep(time.Millisecond)
 	}
-	s.goOn <- struct{}{}
+	s.proceed <- struct{}{}
 	if seen := <-s.began; seen != 1 {
 		t.Errorf("the next rendering began with the state %d", seen)
 	}
-	s.goOn <- struct{}{}
+	s.proceed <- struct{}{}
 	made := 2
 	for done := make(chan struct{}); ; { // requests that arrive after the second rendering began get a third rendering
 		go func() { all.Wait(); close(done) }()
@@ -84,7 +84,7 @@ func TestSharedResponseRenderedAfterItsRequestsArrive(t *testing.T) {
 		case <-done:
 		case <-s.began:
 			made++
-			s.goOn <- struct{}{}
+			s.proceed <- struct{}{}
 			continue
 		}
 		break
@@ -96,18 +96,18 @@ func TestSharedResponseRenderedAfterItsRequestsArrive(t *testing.T) {
 
 func TestPanicInSharedRenderingRecovered(t *testing.T) {
 	t.Parallel()
-	n := partRenderer{queues: map[question]*renderQueue{}}
-	if _, err := n.render(t.Context(), question{}, func(context.Context) (*sharedPart, error) { panic("broken") }); err == nil || !strings.Contains(err.Error(), "broken") {
+	n := sharedRenderer{queues: map[sharedRequestKey]*renderQueue{}}
+	if _, err := n.render(t.Context(), sharedRequestKey{}, func(context.Context) (*sharedResponse, error) { panic("broken") }); err == nil || !strings.Contains(err.Error(), "broken") {
 		t.Errorf("a panic of the rendering returns %v", err)
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	hold := make(chan struct{})
-	if _, err := n.render(gone, question{}, func(ctx context.Context) (*sharedPart, error) { <-hold; return &sharedPart{}, ctx.Err() }); !errors.Is(err, context.Canceled) {
+	if _, err := n.render(gone, sharedRequestKey{}, func(ctx context.Context) (*sharedResponse, error) { <-hold; return &sharedResponse{}, ctx.Err() }); !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that has disconnected gets %v", err)
 	}
 	close(hold)
-	if _, err := n.render(t.Context(), question{}, func(context.Context) (*sharedPart, error) { return &sharedPart{}, nil }); err != nil {
+	if _, err := n.render(t.Context(), sharedRequestKey{}, func(context.Context) (*sharedResponse, error) { return &sharedResponse{}, nil }); err != nil {
 		t.Errorf("the next client gets %v", err)
 	}
 	for n.isRendering() {
@@ -115,7 +115,7 @@ func TestPanicInSharedRenderingRecovered(t *testing.T) {
 	}
 }
 
-func (n *partRenderer) isRendering() bool {
+func (n *sharedRenderer) isRendering() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.queues) > 0
@@ -124,9 +124,9 @@ func (n *partRenderer) isRendering() bool {
 // The handler renders a shared part without the identity of any user, only with permissions.
 func TestSharedResponseRenderedWithoutUserIdentity(t *testing.T) {
 	t.Parallel()
-	s := &Server{pages: echo.New(), sharedParts: partRenderer{queues: map[question]*renderQueue{}}, refreshRate: newRefreshRate()}
+	s := &Server{pageEcho: echo.New(), sharedRenderer: sharedRenderer{queues: map[sharedRequestKey]*renderQueue{}}, refreshRate: newRefreshRate()}
 	var seen []string
-	h := s.coalesce(func(c echo.Context, a fleet.Actor) error {
+	h := s.coalesceRefreshes(func(c echo.Context, a fleet.Actor) error {
 		seen = append(seen, fmt.Sprintf("%+v %+v %v %s", a, actorOf(c), c.Request().Header, c.RealIP()))
 		c.SetCookie(&http.Cookie{Name: "quantix-mine", Value: "1"})
 		c.Response().Header().Set("HX-Trigger", "mine")
@@ -141,13 +141,13 @@ func TestSharedResponseRenderedWithoutUserIdentity(t *testing.T) {
 			r.Header.Set(name, value)
 		}
 		to := httptest.NewRecorder()
-		c := s.pages.NewContext(r, to)
-		c.Set(keyRoute, route{kind: page})
+		c := s.pageEcho.NewContext(r, to)
+		c.Set(routeContextKey, route{kind: page})
 		a := fleet.Actor{
 			UserID: "secret", HostID: "secret", Name: "secret", Role: fleet.RoleViewer, Projects: map[fleet.ProjectID]fleet.Role{"shop": fleet.RoleMember},
 			Session: "secret", Token: "secret", KeyHash: "secret", Address: "10.9.8.7", Browser: "secret",
 		}
-		c.Set(keyActor, a)
+		c.Set(actorContextKey, a)
 		if err := h(c, a); err != nil {
 			t.Fatal(err)
 		}
@@ -187,12 +187,12 @@ func TestActorsWithDifferentPermissionsHaveDifferentPermissionTexts(t *testing.T
 		in("a", "member"), in("a", "viewer"), in("b", "member"), in("a", "member", "b", "member"), in("a", "member", "b", "viewer"), in("a", "viewer", "b", "member"),
 		in(`a"="member" "b`, "member"), // quoting keeps an id from looking like two
 	} {
-		if other, ok := seen[permissionsOf(a)]; ok {
+		if other, ok := seen[permissionsText(a)]; ok {
 			t.Errorf("%+v and %+v have the same key", a, other)
 		}
-		seen[permissionsOf(a)] = a
+		seen[permissionsText(a)] = a
 	}
-	if permissionsOf(in("a", "member", "b", "viewer")) != permissionsOf(in("b", "viewer", "a", "member")) {
+	if permissionsText(in("a", "member", "b", "viewer")) != permissionsText(in("b", "viewer", "a", "member")) {
 		t.Error("the order of the projects changes the key")
 	}
 }
@@ -201,13 +201,13 @@ func TestRefreshIntervalFollowsLoad(t *testing.T) {
 	t.Parallel()
 	p := &refreshRate{budget: 0.25}
 	now := time.Now()
-	p.interval(now)
+	p.currentInterval(now)
 	load := func(cores float64) (gap, spread time.Duration) {
-		gap, _ = p.interval(now)
-		window := min(gap, loadWindow)
+		gap, _ = p.currentInterval(now)
+		window := min(gap, loadMeasureWindow)
 		now = now.Add(window)
 		p.addBusyTime(time.Duration(cores * float64(window)))
-		return p.interval(now)
+		return p.currentInterval(now)
 	}
 	if gap, spread := load(0.01); gap != minListInterval || spread > 50*time.Millisecond {
 		t.Errorf("at low load: every %s, spread over %s", gap, spread)
@@ -215,7 +215,7 @@ func TestRefreshIntervalFollowsLoad(t *testing.T) {
 	// A thousand pages whose refreshes need one CPU second in total, at any interval.
 	var gap, spread time.Duration
 	for range 20 {
-		gap, _ = p.interval(now)
+		gap, _ = p.currentInterval(now)
 		gap, spread = load(1 / gap.Seconds())
 	}
 	if gap < 3500*time.Millisecond || gap > 4500*time.Millisecond || spread != gap {
@@ -238,9 +238,9 @@ func TestRefreshIntervalFollowsLoad(t *testing.T) {
 // A client that reads slowly must not delay the refreshes of others.
 func TestRefreshSlotFreedBeforeResponseIsRead(t *testing.T) {
 	t.Parallel()
-	s := &Server{pages: echo.New(), refreshRate: newRefreshRate(), refreshes: make(chan struct{}, 1)}
+	s := &Server{pageEcho: echo.New(), refreshRate: newRefreshRate(), refreshSlots: make(chan struct{}, 1)}
 	h := s.limitRefreshes(func(c echo.Context) error {
-		if len(s.refreshes) != 1 {
+		if len(s.refreshSlots) != 1 {
 			t.Error("a refresh runs without a slot")
 		}
 		return s.sendHTML(c, http.StatusOK, []byte("rows"))
@@ -251,32 +251,32 @@ func TestRefreshSlotFreedBeforeResponseIsRead(t *testing.T) {
 			r.Header.Set(name, "rows")
 		}
 		r.Header.Set("HX-Request", "true")
-		to := &onWrite{ResponseRecorder: httptest.NewRecorder(), do: func() {
-			if len(s.refreshes) != 0 {
+		to := &onWriteWriter{ResponseRecorder: httptest.NewRecorder(), do: func() {
+			if len(s.refreshSlots) != 0 {
 				t.Errorf("%s is written while the refresh holds its slot", path)
 			}
 		}}
-		c := s.pages.NewContext(r, to)
-		c.Set(keyRoute, route{kind: page, path: path})
+		c := s.pageEcho.NewContext(r, to)
+		c.Set(routeContextKey, route{kind: page, path: path})
 		if path == "/vms/:id" { // the page of a single object needs no refresh slot
-			if err := s.limitRefreshes(func(echo.Context) error { return nil })(c); err != nil || s.refreshRate.busy != 0 {
-				t.Errorf("%v, %s", err, s.refreshRate.busy)
+			if err := s.limitRefreshes(func(echo.Context) error { return nil })(c); err != nil || s.refreshRate.busyTime != 0 {
+				t.Errorf("%v, %s", err, s.refreshRate.busyTime)
 			}
 			continue
 		}
-		if err := h(c); err != nil || s.refreshRate.busy == 0 {
-			t.Errorf("%v, %s", err, s.refreshRate.busy)
+		if err := h(c); err != nil || s.refreshRate.busyTime == 0 {
+			t.Errorf("%v, %s", err, s.refreshRate.busyTime)
 		}
-		s.refreshRate.busy = 0
+		s.refreshRate.busyTime = 0
 	}
 }
 
-type onWrite struct {
+type onWriteWriter struct {
 	*httptest.ResponseRecorder
 	do func()
 }
 
-func (w *onWrite) Write(b []byte) (int, error) {
+func (w *onWriteWriter) Write(b []byte) (int, error) {
 	w.do()
 	return w.ResponseRecorder.Write(b)
 }

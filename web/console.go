@@ -21,14 +21,14 @@ import (
 const (
 	// ticketProtocol is the prefix of the websocket subprotocol that carries the ticket. Browsers can set no other
 	// header, and the access log contains addresses.
-	ticketProtocol = "quantix.ticket."
+	ticketSubprotocolPrefix = "quantix.ticket."
 
-	maxConsoles = 64 // consoles, uploads and downloads of one user on this portal
+	maxTransfersPerUser = 64 // consoles, uploads and downloads of one user on this portal
 )
 
 // consoles configures the relay for consoles. The host may connect first: its job is queued before the browser has
 // upgraded.
-var consoles = relay.KindConfig{
+var consoleRelayConfig = relay.KindConfig{
 	Kind:         relay.Console,
 	Wait:         [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 30 * time.Second},
 	NoPeer:       [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The browser did not connect in time."},
@@ -46,18 +46,18 @@ type consoleTicket struct {
 }
 
 // openConsole creates a ticket for a VM's console. The ticket's address begins with base.
-func (s *Server) openConsole(ctx context.Context, a fleet.Actor, vm fleet.VMID, base string) (consoleTicket, error) {
+func (s *Server) newConsoleTicket(ctx context.Context, a fleet.Actor, vm fleet.VMID, base string) (consoleTicket, error) {
 	t, err := s.Control.OpenConsole(ctx, a, vm)
-	return consoleTicket{URL: base + string(t.ID), Protocol: ticketProtocol + t.Secret}, err
+	return consoleTicket{URL: base + string(t.ID), Protocol: ticketSubprotocolPrefix + t.Secret}, err
 }
 
 func (s *Server) createConsoleTicket(c echo.Context, a fleet.Actor) error {
 	if c.Request().Header.Get("Origin") != "" { // checked here too, because a page cannot read why its websocket was refused
-		if err := s.checkOrigin(c.Request()); err != nil {
+		if err := s.checkConsoleOrigin(c.Request()); err != nil {
 			return err
 		}
 	}
-	t, err := s.openConsole(c.Request().Context(), a, fleet.VMID(c.Param("id")), "/console/")
+	t, err := s.newConsoleTicket(c.Request().Context(), a, fleet.VMID(c.Param("id")), "/console/")
 	if err != nil {
 		return err
 	}
@@ -67,16 +67,16 @@ func (s *Server) createConsoleTicket(c echo.Context, a fleet.Actor) error {
 // consoleSocket accepts the browser's end of a console. It refuses a user only before the websocket upgrade, so that
 // the client gets an error response. The console ends when the user's session ends.
 func (s *Server) consoleSocket(c echo.Context, a fleet.Actor) error {
-	if err := s.checkOrigin(c.Request()); err != nil {
+	if err := s.checkConsoleOrigin(c.Request()); err != nil {
 		return err
 	}
-	return s.serveConsole(c, a, s.consoleActor)
+	return s.serveConsole(c, a, s.currentConsoleActor)
 }
 
 // consoleActor returns the user of the request's session, with current permissions. used reports input from the browser
 // since the last call: only input extends the session.
-func (s *Server) consoleActor(ctx context.Context, r *http.Request, used bool) (fleet.Actor, error) {
-	a, err := s.actorNow(ctx, r)
+func (s *Server) currentConsoleActor(ctx context.Context, r *http.Request, used bool) (fleet.Actor, error) {
+	a, err := s.currentActor(ctx, r)
 	if err != nil || !used {
 		return a, err
 	}
@@ -84,7 +84,7 @@ func (s *Server) consoleActor(ctx context.Context, r *http.Request, used bool) (
 	if err == nil {
 		ctx, err = s.Sessions.Load(ctx, cookie.Value)
 	}
-	if err == nil && s.Sessions.GetString(ctx, sessionUser) != "" {
+	if err == nil && s.Sessions.GetString(ctx, sessionUserKey) != "" {
 		err = s.recordSessionUse(ctx)
 	}
 	if err != nil {
@@ -96,12 +96,12 @@ func (s *Server) consoleActor(ctx context.Context, r *http.Request, used bool) (
 // apiConsoleSocket is consoleSocket for API clients, which send a bearer token instead of a session cookie.
 func (s *Server) apiConsoleSocket(c echo.Context, a fleet.Actor) error {
 	if r := c.Request(); r.Header.Get("Origin") != "" {
-		if err := s.checkOrigin(r); err != nil {
+		if err := s.checkConsoleOrigin(r); err != nil {
 			return err
 		}
 	}
 	return s.serveConsole(c, a, func(ctx context.Context, r *http.Request, _ bool) (fleet.Actor, error) {
-		return s.Control.ActorOfToken(ctx, fleet.Actor{}, bearerOf(r))
+		return s.Control.ActorOfToken(ctx, fleet.Actor{}, bearerToken(r))
 	})
 }
 
@@ -110,17 +110,17 @@ func (s *Server) apiConsoleSocket(c echo.Context, a fleet.Actor) error {
 func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx context.Context, r *http.Request, used bool) (fleet.Actor, error)) error {
 	r := c.Request()
 	if !c.IsWebSocket() {
-		return notWebsocket()
+		return notWebsocketError()
 	}
-	secret := ticketOf(r)
+	secret := consoleTicketOf(r)
 	if secret == "" {
 		return fleet.Errorf(fleet.Unauthorized, "This request has no console ticket. Open the console again.")
 	}
-	if !s.transferCount.enter(a.UserID) {
-		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxConsoles)
+	if !s.transfersPerUser.tryAcquire(a.UserID) {
+		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxTransfersPerUser)
 	}
-	defer s.transferCount.leave(a.UserID)
-	redeem, cancel := context.WithTimeout(r.Context(), pageLimit)
+	defer s.transfersPerUser.release(a.UserID)
+	redeem, cancel := context.WithTimeout(r.Context(), pageTimeout)
 	defer cancel()
 	end, err := s.Control.RedeemConsole(redeem, a, fleet.PairID(c.Param("id")), secret)
 	if err != nil {
@@ -149,8 +149,8 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 
 // checkOrigin refuses a console to pages of other sites. Behind a proxy, a missing publicUrl causes the same refusal,
 // so the error names that setting.
-func (s *Server) checkOrigin(r *http.Request) error {
-	if s.isOwnOrigin(r) {
+func (s *Server) checkConsoleOrigin(r *http.Request) error {
+	if s.isSameOriginWebsocket(r) {
 		return nil
 	}
 	return fleet.Errorf(fleet.Forbidden, "A page of %s requested the console, but this portal is %s. Open Quantix at that address. "+
@@ -160,7 +160,7 @@ func (s *Server) checkOrigin(r *http.Request) error {
 
 // isOwnOrigin reports whether the request's Origin is this site, by scheme and host. Browsers do not apply the
 // same-origin rule to websockets, but always send the Origin of the page.
-func (s *Server) isOwnOrigin(r *http.Request) bool {
+func (s *Server) isSameOriginWebsocket(r *http.Request) bool {
 	origin, err := url.Parse(r.Header.Get("Origin"))
 	if err != nil || origin.Host == "" || len(r.Header.Values("Origin")) != 1 {
 		return false
@@ -176,9 +176,9 @@ func (s *Server) isOwnOrigin(r *http.Request) bool {
 	return origin.Scheme == scheme && strings.EqualFold(origin.Host, r.Host)
 }
 
-func ticketOf(r *http.Request) string {
+func consoleTicketOf(r *http.Request) string {
 	for _, p := range websocket.Subprotocols(r) {
-		if secret, ok := strings.CutPrefix(p, ticketProtocol); ok {
+		if secret, ok := strings.CutPrefix(p, ticketSubprotocolPrefix); ok {
 			return secret
 		}
 	}
@@ -192,7 +192,7 @@ func (s *Server) watchPermission(r *http.Request, a fleet.Actor, may func(contex
 	sub := s.Hub.Subscribe(permissionKeys(a)...)
 	go func() {
 		defer sub.Close()
-		again := time.NewTicker(recheckEvery)
+		again := time.NewTicker(permissionCheckInterval)
 		defer again.Stop()
 		for {
 			select {
@@ -201,7 +201,7 @@ func (s *Server) watchPermission(r *http.Request, a fleet.Actor, may func(contex
 			case <-again.C:
 			case <-sub.C:
 			}
-			ask, end := context.WithTimeout(context.Background(), pageLimit)
+			ask, end := context.WithTimeout(context.Background(), pageTimeout)
 			err := may(ask)
 			end()
 			switch {
@@ -216,15 +216,15 @@ func (s *Server) watchPermission(r *http.Request, a fleet.Actor, may func(contex
 }
 
 // userCount counts the open consoles, uploads and downloads of each user, up to maxConsoles.
-type userCount struct {
+type userTransferCounts struct {
 	mu   sync.Mutex
 	open map[fleet.UserID]int
 }
 
-func (n *userCount) enter(id fleet.UserID) bool {
+func (n *userTransferCounts) tryAcquire(id fleet.UserID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.open[id] >= maxConsoles {
+	if n.open[id] >= maxTransfersPerUser {
 		return false
 	}
 	if n.open == nil {
@@ -234,7 +234,7 @@ func (n *userCount) enter(id fleet.UserID) bool {
 	return true
 }
 
-func (n *userCount) leave(id fleet.UserID) {
+func (n *userTransferCounts) release(id fleet.UserID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.open[id]--; n.open[id] <= 0 {

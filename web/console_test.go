@@ -35,12 +35,12 @@ func newConsoleHost(t testing.TB) *consoleHost {
 	s := &consoleHost{portal: p, host: p.joinHost(agentURL, "h1")}
 	s.vm = p.addVM(p.addProject("shop"), s.host.id, "web", fleet.Running)
 	vm := wire.VMReport{ID: s.vm, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 4096}}
-	s.host.report(t, vm)
+	s.host.sendReport(t, vm)
 	return s
 }
 
 // dialBack claims the next console.open job and dials the host's end of the relay.
-func (s *consoleHost) dialBack() *websocket.Conn {
+func (s *consoleHost) dialRelay() *websocket.Conn {
 	s.t.Helper()
 	w := s.host.claimJob(s.t)
 	if w.Kind != fleet.ConsoleOpen || w.VM == nil || w.VM.ID != s.vm {
@@ -58,12 +58,12 @@ func (s *consoleHost) dialBack() *websocket.Conn {
 	return ws
 }
 
-type ticket struct{ URL, Protocol string }
+type consoleTicketBody struct{ URL, Protocol string }
 
-func (s *consoleHost) ticket(b *browser) ticket {
+func (s *consoleHost) requestTicket(b *browser) consoleTicketBody {
 	s.t.Helper()
-	a := b.post("/vms/"+string(s.vm)+"/console/ticket", nil, "Accept", "application/json").is(s.t, http.StatusOK)
-	var t ticket
+	a := b.post("/vms/"+string(s.vm)+"/console/ticket", nil, "Accept", "application/json").requireStatus(s.t, http.StatusOK)
+	var t consoleTicketBody
 	if err := json.Unmarshal([]byte(a.body), &t); err != nil || t.URL == "" || !strings.HasPrefix(t.Protocol, "quantix.ticket.") {
 		s.t.Fatalf("%s, %v", a.body, err)
 	}
@@ -71,7 +71,7 @@ func (s *consoleHost) ticket(b *browser) ticket {
 }
 
 // open dials the browser's end as noVNC does. If the upgrade is refused, it returns a nil connection and the response.
-func (s *consoleHost) open(b *browser, t ticket, header ...string) (*websocket.Conn, answer) {
+func (s *consoleHost) openConsole(b *browser, t consoleTicketBody, header ...string) (*websocket.Conn, answer) {
 	s.t.Helper()
 	h := http.Header{"Origin": {s.url}}
 	for i := 0; i+1 < len(header); i += 2 {
@@ -99,7 +99,7 @@ func (s *consoleHost) open(b *browser, t ticket, header ...string) (*websocket.C
 	return nil, answer{got.StatusCode, got.Header, string(text)}
 }
 
-func receive(ws *websocket.Conn, size int) ([]byte, error) {
+func receiveBytes(ws *websocket.Conn, size int) ([]byte, error) {
 	var got bytes.Buffer
 	ws.SetReadDeadline(time.Now().Add(20 * time.Second))
 	for got.Len() < size {
@@ -117,11 +117,11 @@ func receive(ws *websocket.Conn, size int) ([]byte, error) {
 func TestConsoleRefusedBeforeUpgrade(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
-	ann, bob := s.signedIn("ann", fleet.RoleAdmin), s.signedIn("bob", fleet.RoleAdmin)
-	vic := s.signedIn("vic", fleet.RoleViewer)
-	refuse := func(name string, status int, b *browser, k ticket, header ...string) {
+	ann, bob := s.newSignedInBrowser("ann", fleet.RoleAdmin), s.newSignedInBrowser("bob", fleet.RoleAdmin)
+	vic := s.newSignedInBrowser("vic", fleet.RoleViewer)
+	refuse := func(name string, status int, b *browser, k consoleTicketBody, header ...string) {
 		t.Helper()
-		ws, a := s.open(b, k, header...)
+		ws, a := s.openConsole(b, k, header...)
 		if ws != nil {
 			t.Errorf("%s: upgraded", name)
 			return
@@ -129,38 +129,38 @@ func TestConsoleRefusedBeforeUpgrade(t *testing.T) {
 		if a.status != status {
 			t.Errorf("%s: status %d: %s", name, a.status, a.body)
 		}
-		a.refused(t, status, "")
+		a.requireProblem(t, status, "")
 	}
-	vic.post("/vms/"+string(s.vm)+"/console/ticket", nil, "Accept", "application/json").refused(t, http.StatusForbidden, "")
-	s.browser().post("/vms/"+string(s.vm)+"/console/ticket", nil, "Accept", "application/json").refused(t, http.StatusUnauthorized, "")
+	vic.post("/vms/"+string(s.vm)+"/console/ticket", nil, "Accept", "application/json").requireProblem(t, http.StatusForbidden, "")
+	s.newBrowser().post("/vms/"+string(s.vm)+"/console/ticket", nil, "Accept", "application/json").requireProblem(t, http.StatusUnauthorized, "")
 
 	behind := ann.post("/vms/"+string(s.vm)+"/console/ticket", nil, "Accept", "application/json", "Sec-Fetch-Site", "same-origin", "Origin", "https://quantix.example")
-	behind.refused(t, http.StatusForbidden, "")
-	behind.has(t, "https://quantix.example", "publicUrl", "proxy")
+	behind.requireProblem(t, http.StatusForbidden, "")
+	behind.contains(t, "https://quantix.example", "publicUrl", "proxy")
 
-	k := s.ticket(ann)
+	k := s.requestTicket(ann)
 	refuse("another site's page", http.StatusForbidden, ann, k, "Origin", "https://evil.example")
 	refuse("another scheme", http.StatusForbidden, ann, k, "Origin", "https"+strings.TrimPrefix(s.url, "http"))
 	refuse("another port", http.StatusForbidden, ann, k, "Origin", "http://127.0.0.1:1")
 	refuse("no origin", http.StatusForbidden, ann, k, "Origin", "")
 	refuse("a sandboxed page", http.StatusForbidden, ann, k, "Origin", "null")
-	refuse("no session", http.StatusUnauthorized, s.browser(), k)
+	refuse("no session", http.StatusUnauthorized, s.newBrowser(), k)
 	refuse("do not have permission", http.StatusForbidden, vic, k)
 	refuse("another's session", http.StatusNotFound, bob, k)
-	refuse("no ticket", http.StatusUnauthorized, ann, ticket{URL: k.URL})
-	refuse("a wrong ticket", http.StatusNotFound, ann, ticket{k.URL, "quantix.ticket." + strings.Repeat("A", 43)})
-	refuse("another console", http.StatusNotFound, ann, ticket{s.ticket(ann).URL, k.Protocol})
-	ann.get(k.URL, "Origin", s.url).is(t, http.StatusBadRequest) // a request without upgrade does not use the ticket up
-	if ws, a := s.open(ann, k); ws == nil {
+	refuse("no ticket", http.StatusUnauthorized, ann, consoleTicketBody{URL: k.URL})
+	refuse("a wrong ticket", http.StatusNotFound, ann, consoleTicketBody{k.URL, "quantix.ticket." + strings.Repeat("A", 43)})
+	refuse("another console", http.StatusNotFound, ann, consoleTicketBody{s.requestTicket(ann).URL, k.Protocol})
+	ann.get(k.URL, "Origin", s.url).requireStatus(t, http.StatusBadRequest) // a request without upgrade does not use the ticket up
+	if ws, a := s.openConsole(ann, k); ws == nil {
 		t.Fatalf("the valid ticket: %d %s", a.status, a.body)
 	}
 	refuse("a used ticket", http.StatusNotFound, ann, k)
-	late := s.ticket(ann)
-	s.exec("UPDATE console_tickets SET expires_at = now() - interval '1 second'")
+	late := s.requestTicket(ann)
+	s.execSQL("UPDATE console_tickets SET expires_at = now() - interval '1 second'")
 	refuse("a late ticket", http.StatusNotFound, ann, late)
 
 	stopped := s.addVM(s.addProject("lab"), s.host.id, "off", fleet.Stopped)
-	ann.post("/vms/"+string(stopped)+"/console/ticket", nil, "Accept", "application/json").refused(t, http.StatusConflict, "")
+	ann.post("/vms/"+string(stopped)+"/console/ticket", nil, "Accept", "application/json").requireProblem(t, http.StatusConflict, "")
 	if _, err := s.host.DialRelay(t.Context(), "", fleet.NewID[fleet.PairID]()); wire.StatusOf(err) != http.StatusNotFound {
 		t.Errorf("the host dialled a console without a ticket: %v", err)
 	}
@@ -172,12 +172,12 @@ func TestConsoleRefusedBeforeUpgrade(t *testing.T) {
 func TestConsoleRelaysTenMegabytesInEachDirection(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
-	ann := s.signedIn("ann", fleet.RoleAdmin)
-	browser, a := s.open(ann, s.ticket(ann))
+	ann := s.newSignedInBrowser("ann", fleet.RoleAdmin)
+	browser, a := s.openConsole(ann, s.requestTicket(ann))
 	if browser == nil {
 		t.Fatal(a)
 	}
-	host := s.dialBack()
+	host := s.dialRelay()
 	const size = 10 << 20
 	var wg sync.WaitGroup
 	send := func(from, to *websocket.Conn, piece int) {
@@ -194,7 +194,7 @@ func TestConsoleRelaysTenMegabytesInEachDirection(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			if got, err := receive(to, size); err != nil || !bytes.Equal(got, data) {
+			if got, err := receiveBytes(to, size); err != nil || !bytes.Equal(got, data) {
 				t.Errorf("got %d bytes, %v", len(got), err)
 			}
 		})
@@ -208,23 +208,23 @@ func TestConsoleRelaysTenMegabytesInEachDirection(t *testing.T) {
 func TestConsoleRelayedByPortalOfItsWebsocket(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
-	ann := s.signedIn("ann", fleet.RoleAdmin)
+	ann := s.newSignedInBrowser("ann", fleet.RoleAdmin)
 	landed := *s
 	var agentURL string
 	landed.portal, agentURL = newPortalWithAgentsOn(t, s.pool)
 	for range 3 {
-		browser, a := landed.open(ann, s.ticket(ann))
+		browser, a := landed.openConsole(ann, s.requestTicket(ann))
 		if browser == nil {
 			t.Fatal(a)
 		}
-		host := s.dialBack() // claimed from the first portal
+		host := s.dialRelay() // claimed from the first portal
 		if at := host.NetConn().RemoteAddr().String(); "https://"+at != agentURL {
 			t.Errorf("the host dialled %s, but the browser waits at %s", at, agentURL)
 		}
 		if err := host.WriteMessage(websocket.BinaryMessage, []byte("RFB 003.008\n")); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := receive(browser, 12); err != nil || string(got) != "RFB 003.008\n" {
+		if got, err := receiveBytes(browser, 12); err != nil || string(got) != "RFB 003.008\n" {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
@@ -240,22 +240,22 @@ func TestConsoleRelayedByPortalOfItsWebsocket(t *testing.T) {
 func TestSignOutEndsStreamsAndConsolesOnEveryPortal(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
-	ann := s.signedIn("ann", fleet.RoleAdmin)
+	ann := s.newSignedInBrowser("ann", fleet.RoleAdmin)
 	other := *s
 	other.portal, _ = newPortalWithAgentsOn(t, s.pool)
 	there := *ann
 	there.url = other.url
 	lines := stream(t, &there, "key=vm:"+string(s.vm))
-	browser, a := other.open(ann, s.ticket(ann))
+	browser, a := other.openConsole(ann, s.requestTicket(ann))
 	if browser == nil {
 		t.Fatal(a)
 	}
-	host := s.dialBack()
-	ann.post("/sign-out", nil).is(t, http.StatusSeeOther)
+	host := s.dialRelay()
+	ann.post("/sign-out", nil).requireStatus(t, http.StatusSeeOther)
 	expectStreamEnd(t, lines)
 	for _, half := range []*websocket.Conn{browser, host} {
 		var said *websocket.CloseError
-		if _, err := receive(half, 1); !errors.As(err, &said) || said.Text != "You are signed out. Sign in again." {
+		if _, err := receiveBytes(half, 1); !errors.As(err, &said) || said.Text != "You are signed out. Sign in again." {
 			t.Errorf("the console ends with %v", err)
 		}
 	}
@@ -264,13 +264,13 @@ func TestSignOutEndsStreamsAndConsolesOnEveryPortal(t *testing.T) {
 func TestConsoleEndsWhenHostOrBrowserDisconnects(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
-	ann := s.signedIn("ann", fleet.RoleAdmin)
+	ann := s.newSignedInBrowser("ann", fleet.RoleAdmin)
 	for _, browserLeaves := range []bool{true, false} {
-		browser, a := s.open(ann, s.ticket(ann))
+		browser, a := s.openConsole(ann, s.requestTicket(ann))
 		if browser == nil {
 			t.Fatal(a)
 		}
-		host := s.dialBack()
+		host := s.dialRelay()
 		leaves, stays := host, browser
 		if browserLeaves {
 			leaves, stays = browser, host
@@ -280,7 +280,7 @@ func TestConsoleEndsWhenHostOrBrowserDisconnects(t *testing.T) {
 			t.Fatal(err)
 		}
 		var said *websocket.CloseError
-		if _, err := receive(stays, 1); !errors.As(err, &said) || said.Code != websocket.CloseNormalClosure || said.Text != "Done." {
+		if _, err := receiveBytes(stays, 1); !errors.As(err, &said) || said.Code != websocket.CloseNormalClosure || said.Text != "Done." {
 			t.Errorf("the browser closes: %t; the other end got %v", browserLeaves, err)
 		}
 	}
@@ -289,20 +289,20 @@ func TestConsoleEndsWhenHostOrBrowserDisconnects(t *testing.T) {
 func TestTenConcurrentConsolesKeepDataApart(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
-	ann := s.signedIn("ann", fleet.RoleAdmin)
+	ann := s.newSignedInBrowser("ann", fleet.RoleAdmin)
 	var wg sync.WaitGroup
 	for i := range 10 {
-		browser, a := s.open(ann, s.ticket(ann))
+		browser, a := s.openConsole(ann, s.requestTicket(ann))
 		if browser == nil {
 			t.Fatal(a)
 		}
-		host := s.dialBack()
+		host := s.dialRelay()
 		wg.Go(func() {
 			want := fmt.Sprint("screen ", i)
 			if err := host.WriteMessage(websocket.BinaryMessage, []byte(want)); err != nil {
 				t.Error(err)
 			}
-			if got, err := receive(browser, len(want)); err != nil || string(got) != want {
+			if got, err := receiveBytes(browser, len(want)); err != nil || string(got) != want {
 				t.Errorf("console %d shows %q, %v", i, got, err)
 			}
 		})
@@ -313,7 +313,7 @@ func TestTenConcurrentConsolesKeepDataApart(t *testing.T) {
 func TestAPIClientOpensConsole(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
-	admin := s.apiClient("ann", fleet.RoleAdmin, nil)
+	admin := s.newAPIClient("ann", fleet.RoleAdmin, nil)
 	opened := make(chan *websocket.Conn, 1)
 	go func() {
 		ws, err := admin.Console(t.Context(), s.vm)
@@ -322,7 +322,7 @@ func TestAPIClientOpensConsole(t *testing.T) {
 		}
 		opened <- ws
 	}()
-	host := s.dialBack()
+	host := s.dialRelay()
 	if err := host.WriteMessage(websocket.BinaryMessage, []byte("RFB 003.008\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestAPIClientOpensConsole(t *testing.T) {
 		return
 	}
 	defer ws.Close()
-	if got, err := receive(ws, 12); err != nil || string(got) != "RFB 003.008\n" {
+	if got, err := receiveBytes(ws, 12); err != nil || string(got) != "RFB 003.008\n" {
 		t.Errorf("%q, %v", got, err)
 	}
 }
@@ -340,7 +340,7 @@ func TestConsoleEndsWhenPermissionRevoked(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
 	root := fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
-	ann, program := s.signedIn("ann", fleet.RoleOperator), s.apiClient("bob", fleet.RoleOperator, nil)
+	ann, program := s.newSignedInBrowser("ann", fleet.RoleOperator), s.newAPIClient("bob", fleet.RoleOperator, nil)
 	for _, c := range []struct {
 		name, user string
 		open       func() *websocket.Conn
@@ -348,7 +348,7 @@ func TestConsoleEndsWhenPermissionRevoked(t *testing.T) {
 		says       string
 	}{
 		{"disabled user's", "ann", func() *websocket.Conn {
-			ws, a := s.open(ann, s.ticket(ann))
+			ws, a := s.openConsole(ann, s.requestTicket(ann))
 			if ws == nil {
 				t.Fatal(a)
 			}
@@ -364,13 +364,13 @@ func TestConsoleEndsWhenPermissionRevoked(t *testing.T) {
 		}, identity.UserInput{Name: "bob", Role: fleet.RoleViewer}, "You may no longer use this VM."},
 	} {
 		browser := c.open()
-		host := s.dialBack()
+		host := s.dialRelay()
 		if _, err := s.control.UpdateUser(t.Context(), root, fleet.UserID(c.user), c.change); err != nil {
 			t.Fatal(err)
 		}
 		for _, half := range []*websocket.Conn{browser, host} {
 			var said *websocket.CloseError
-			if _, err := receive(half, 1); !errors.As(err, &said) || said.Text != c.says {
+			if _, err := receiveBytes(half, 1); !errors.As(err, &said) || said.Text != c.says {
 				t.Errorf("%s console: %v", c.name, err)
 			}
 		}

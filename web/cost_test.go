@@ -34,7 +34,7 @@ func newLargePortal(t *testing.T, hosts int) *largePortal {
 	}
 	t.Cleanup(pool.Close)
 	testkit.Seed(t, pool, hosts, 1000)
-	p := portalOn(t, pool)
+	p := newPortalOn(t, pool)
 	c := &largePortal{portal: p, listener: l}
 	for _, sql := range []string{
 		`INSERT INTO pools (id, name, spec) VALUES ('00000000-0000-7000-8000-000000002003', 'nfs', '{"kind":"nfs","path":"/srv/nfs","server":"nas","export":"/vm","shared":true}')`,
@@ -48,62 +48,62 @@ func newLargePortal(t *testing.T, hosts int) *largePortal {
 			FROM assignments a, jsonb_array_elements(a.status->'volumes') v WHERE v->>'name' = 'debian.qcow2' LIMIT 1`,
 		`INSERT INTO image_copies (version_id, pool_id, volume, added_by) VALUES ('` + anImage + `', '` + aPool + `', 'debian.qcow2', 'ann')`,
 		`INSERT INTO image_grants (image_id, granted_by) VALUES ('` + anImage + `', 'ann')`,
-		`INSERT INTO templates (id, project_id, name, created_by) VALUES ('` + aTemplate + `', '` + aShop + `', 'Web', 'ann')`,
+		`INSERT INTO templates (id, project_id, name, created_by) VALUES ('` + aTemplate + `', '` + aProject + `', 'Web', 'ann')`,
 		`INSERT INTO template_versions (id, template_id, number, spec, created_by) VALUES ('` + aTemplate + `', '` + aTemplate + `', 1,
 			'{"cpus":1,"memoryMiB":128,"firmware":"bios","nics":[],"disks":[{"poolId":"` + aPool + `","volume":"","sizeBytes":0,"imageId":"` + anImage + `","versionId":"` + anImage + `"}]}', 'ann')`,
 		`INSERT INTO found_vms (host_id, id, name, status) VALUES ('00000000-0000-7000-8000-000000000001', '00000000-0000-7000-8000-000000009001', 'strange', '{"power":"running"}')`,
 	} {
-		p.exec(sql)
+		p.execSQL(sql)
 	}
-	c.browser = p.signedIn("ann", fleet.RoleAdmin)
-	p.exec(`INSERT INTO customizations (id, name, description, kind, variables, by_key, sealed, changed_by) VALUES ($1, 'web', '', 'cloud-init', '{}', 'x', 'x', 'ann')`, aSpec)
-	p.exec(`INSERT INTO security_groups (id, name, spec) VALUES ($1, 'web', '{"rules":[]}')`, aGroup)
-	p.exec(`INSERT INTO snapshot_schedules (id, vm_id, spec, created_by) VALUES ($1, $2, '{"name":"nightly","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}', 'ann')`, aSchedule, aVM)
-	p.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', jsonb_build_object('snapshots', jsonb_build_array(jsonb_build_object('id', $2::text, 'name', 'old')))) WHERE id = $1`, aVM, aSnapshot)
-	p.exec(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'ann', 'ci', '')`, aToken)
-	p.exec(`INSERT INTO vm_plans (id, user_id, project_id, host_id, vm_id, vm, asked, drawing) VALUES ($1, 'ann', $2, $3, $4, '{"name":"vm-000001"}', '{}', '{"lines":[]}')`, aTask, aShop, aHost, aVM)
-	testkit.TaskWithJob{ID: aTask, Host: aHost, Project: aShop, Kind: fleet.VMStart, Subject: fleet.SubjectVM(aVM), Name: "vm-000001", State: fleet.JobDone}.Add(t, pool)
-	p.exec(`VACUUM ANALYZE`)
+	c.browser = p.newSignedInBrowser("ann", fleet.RoleAdmin)
+	p.execSQL(`INSERT INTO customizations (id, name, description, kind, variables, by_key, sealed, changed_by) VALUES ($1, 'web', '', 'cloud-init', '{}', 'x', 'x', 'ann')`, aSpec)
+	p.execSQL(`INSERT INTO security_groups (id, name, spec) VALUES ($1, 'web', '{"rules":[]}')`, aGroup)
+	p.execSQL(`INSERT INTO snapshot_schedules (id, vm_id, spec, created_by) VALUES ($1, $2, '{"name":"nightly","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}', 'ann')`, aSchedule, aVM)
+	p.execSQL(`UPDATE vms SET status = status || jsonb_build_object('snapshots', jsonb_build_object('snapshots', jsonb_build_array(jsonb_build_object('id', $2::text, 'name', 'old')))) WHERE id = $1`, aVM, aSnapshot)
+	p.execSQL(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'ann', 'ci', '')`, aToken)
+	p.execSQL(`INSERT INTO vm_plans (id, user_id, project_id, host_id, vm_id, vm, asked, drawing) VALUES ($1, 'ann', $2, $3, $4, '{"name":"vm-000001"}', '{}', '{"lines":[]}')`, aTask, aProject, aHost, aVM)
+	testkit.TaskWithJob{ID: aTask, Host: aHost, Project: aProject, Kind: fleet.VMStart, Subject: fleet.SubjectVM(aVM), Name: "vm-000001", State: fleet.JobDone}.Add(t, pool)
+	p.execSQL(`VACUUM ANALYZE`)
 	return c
 }
 
-func (c *largePortal) measure(path string, header ...string) cost {
+func (c *largePortal) measure(path string, header ...string) queryCost {
 	c.portal.t.Helper()
 	c.get(path, header...) // fills caches, so that the measured request finds them filled
 	c.listener.takeQueries()
 	a := c.get(path, header...)
 	if a.status >= http.StatusInternalServerError {
-		c.portal.t.Fatalf("%s: %d %s", path, a.status, a.main())
+		c.portal.t.Fatalf("%s: %d %s", path, a.status, a.pageContent())
 	}
-	out := costOf(c.portal.t.(*testing.T), c.pool, c.listener.takeQueries())
+	out := explainCost(c.portal.t.(*testing.T), c.pool, c.listener.takeQueries())
 	out.bytes = len(a.body)
 	return out
 }
 
 // IDs of objects that exist in every large portal.
 const (
-	aHost     = "00000000-0000-7000-8000-000000000001"
-	aVM       = "00000000-0000-7000-8000-000001000001"
-	aSnapshot = "00000000-0000-7000-8000-00000000a001"
-	aSchedule = "00000000-0000-7000-8000-00000000a002"
-	aPool     = "00000000-0000-7000-8000-000000002003" // failed on some hosts
-	aSpec     = "00000000-0000-7000-8000-000000007001"
-	aGroup    = "00000000-0000-7000-8000-000000006001"
-	aMAC      = "52:54:00:00:00:01"
-	aNet      = "00000000-0000-7000-8000-000000003000"
-	aBridge   = "00000000-0000-7000-8000-000000003001"
-	aShop     = "00000000-0000-7000-8000-000000001001"
-	aTask     = "00000000-0000-7000-8000-000000005001"
-	aVolume   = "debian.qcow2" // of each pool
-	aStart    = "00000000-0000-7000-8000-000000440001"
-	anImage   = "00000000-0000-7000-8000-000000007001"
-	aTemplate = "00000000-0000-7000-8000-000000007002"
-	aToken    = "00000000-0000-7000-8000-000000005002"
+	aHost         = "00000000-0000-7000-8000-000000000001"
+	aVM           = "00000000-0000-7000-8000-000001000001"
+	aSnapshot     = "00000000-0000-7000-8000-00000000a001"
+	aSchedule     = "00000000-0000-7000-8000-00000000a002"
+	aPool         = "00000000-0000-7000-8000-000000002003" // failed on some hosts
+	aSpec         = "00000000-0000-7000-8000-000000007001"
+	aGroup        = "00000000-0000-7000-8000-000000006001"
+	aMAC          = "52:54:00:00:00:01"
+	aNet          = "00000000-0000-7000-8000-000000003000"
+	aBridge       = "00000000-0000-7000-8000-000000003001"
+	aProject      = "00000000-0000-7000-8000-000000001001"
+	aTask         = "00000000-0000-7000-8000-000000005001"
+	aVolume       = "debian.qcow2" // of each pool
+	aCatalogEntry = "00000000-0000-7000-8000-000000440001"
+	anImage       = "00000000-0000-7000-8000-000000007001"
+	aTemplate     = "00000000-0000-7000-8000-000000007002"
+	aToken        = "00000000-0000-7000-8000-000000005002"
 )
 
 // addresses maps each page's path to the addresses that the test requests. sums is the number of rows per host that
 // PostgreSQL aggregates for the page. all marks pages that show all hosts, whose cost may grow with them.
-var addresses = map[string][]struct {
+var measuredAddresses = map[string][]struct {
 	at   string
 	sums int
 	all  bool
@@ -119,7 +119,7 @@ var addresses = map[string][]struct {
 	"/complete":                           {{at: "/complete?noun=vms&q=host:h"}, {at: "/complete?noun=pools&q=tone:"}},
 	"/choices/:noun":                      {{at: "/choices/hosts?q=host-00", sums: 1}, {at: "/choices/pools", sums: 4}, {at: "/choices/images", sums: 3}, {at: "/choices/isos", sums: 3}, {at: "/choices/networks", sums: 2}, {at: "/choices/projects"}},
 	"/tree/:view":                         {{at: "/tree/hosts"}, {at: "/tree/vms"}, {at: "/tree/storage"}, {at: "/tree/networks", sums: 2}},
-	"/tree/:view/:node":                   {{at: "/tree/hosts/host:" + aHost}, {at: "/tree/storage/storage:shared", sums: 3}, {at: "/tree/vms/project:" + aShop}},
+	"/tree/:view/:node":                   {{at: "/tree/hosts/host:" + aHost}, {at: "/tree/storage/storage:shared", sums: 3}, {at: "/tree/vms/project:" + aProject}},
 	"/views/:list":                        {{at: "/views/vms"}},
 	"/vms":                                {{at: "/vms"}},
 	"/vms/bulk/:id":                       {{at: "/vms/bulk/" + aTask}},
@@ -200,8 +200,8 @@ var addresses = map[string][]struct {
 	"/images/new":                         {{at: "/images/new", all: true}},
 	"/images/well-known":                  {{at: "/images/well-known", sums: 4, all: true}},
 	"/images/well-known/new":              {{at: "/images/well-known/new"}},
-	"/images/well-known/:id/edit":         {{at: "/images/well-known/" + aStart + "/edit", sums: 2}},
-	"/images/well-known/:id/delete":       {{at: "/images/well-known/" + aStart + "/delete", sums: 2}},
+	"/images/well-known/:id/edit":         {{at: "/images/well-known/" + aCatalogEntry + "/edit", sums: 2}},
+	"/images/well-known/:id/delete":       {{at: "/images/well-known/" + aCatalogEntry + "/delete", sums: 2}},
 	"/images/:id":                         {{at: "/images/" + anImage, sums: 2}, {at: "/images/" + anImage + "?tab=grants", sums: 2}},
 	"/images/:id/versions/new":            {{at: "/images/" + anImage + "/versions/new", all: true}},
 	"/images/:id/copies/new":              {{at: "/images/" + anImage + "/copies/new", all: true}},
@@ -214,9 +214,9 @@ var addresses = map[string][]struct {
 	"/projects":                           {{at: "/projects"}},
 	"/projects/switch":                    {{at: "/projects/switch"}},
 	"/projects/new":                       {{at: "/projects/new", sums: 6}},
-	"/projects/:id":                       {{at: "/projects/" + aShop}},
-	"/projects/:id/edit":                  {{at: "/projects/" + aShop + "/edit", sums: 6}},
-	"/projects/:id/delete":                {{at: "/projects/" + aShop + "/delete"}},
+	"/projects/:id":                       {{at: "/projects/" + aProject}},
+	"/projects/:id/edit":                  {{at: "/projects/" + aProject + "/edit", sums: 6}},
+	"/projects/:id/delete":                {{at: "/projects/" + aProject + "/delete"}},
 	"/users":                              {{at: "/users"}},
 	"/users/new":                          {{at: "/users/new"}},
 	"/users/:id":                          {{at: "/users/ann"}},
@@ -244,11 +244,11 @@ func TestPageQueriesScaleWithShownRows(t *testing.T) {
 	const most = 1000
 	few, many := newLargePortal(t, 10), newLargePortal(t, most)
 	for _, path := range few.server.Pages() {
-		if len(addresses[path]) == 0 {
+		if len(measuredAddresses[path]) == 0 {
 			t.Errorf("%s is not measured: add its address", path)
 		}
 	}
-	for _, looks := range addresses {
+	for _, looks := range measuredAddresses {
 		for _, x := range looks {
 			f, m := few.measure(x.at), many.measure(x.at)
 			// statements differ if a cache became stale between the two requests, so try again
@@ -256,7 +256,7 @@ func TestPageQueriesScaleWithShownRows(t *testing.T) {
 				f, m = few.measure(x.at), many.measure(x.at)
 			}
 			t.Logf("%-60s at 10 and 1,000 hosts: statements %d %d, rows %d %d, visited %d %d, blocks %d %d, bytes %d %d",
-				x.at, f.statements, m.statements, f.rows, m.rows, f.visited, m.visited, f.blocks, m.blocks, f.bytes, m.bytes)
+				x.at, f.statements, m.statements, f.rows, m.rows, f.scannedRows, m.scannedRows, f.blocks, m.blocks, f.bytes, m.bytes)
 			if x.all {
 				continue
 			}
@@ -264,10 +264,10 @@ func TestPageQueriesScaleWithShownRows(t *testing.T) {
 				t.Errorf("%s: %d statements, and %d at 1,000 hosts", x.at, f.statements, m.statements)
 			}
 			for what, n := range map[string]struct{ few, many, grows int }{
-				"rows":    {f.rows, m.rows, 2 * rowsRead},
-				"visits":  {f.visited, m.visited, 6*rowsRead + 7*x.sums*most},
-				"blocks":  {f.blocks, m.blocks, 9*rowsRead + x.sums*most/2},
-				"letters": {f.bytes, m.bytes, 2 * rowsRead * 1024},
+				"rows":    {f.rows, m.rows, 2 * rowsReadPerPage},
+				"visits":  {f.scannedRows, m.scannedRows, 6*rowsReadPerPage + 7*x.sums*most},
+				"blocks":  {f.blocks, m.blocks, 9*rowsReadPerPage + x.sums*most/2},
+				"letters": {f.bytes, m.bytes, 2 * rowsReadPerPage * 1024},
 			} {
 				if n.many > n.few+n.grows {
 					t.Errorf("%s: %d %s, and %d at 1,000 hosts, most in %.160s", x.at, n.few, what, n.many, strings.Join(strings.Fields(m.worst), " "))
@@ -277,4 +277,4 @@ func TestPageQueriesScaleWithShownRows(t *testing.T) {
 	}
 }
 
-const rowsRead = 101 // rows of a list read for one page
+const rowsReadPerPage = 101 // rows of a list read for one page

@@ -17,12 +17,12 @@ import (
 
 // exportPage is the maximum number of rows that an export reads at once; lists may have a lower limit. Each read has
 // the time limit of a page.
-const exportPage = 2000
+const exportPageRows = 2000
 
 // exportCSV writes all pages of a list as CSV, from the first one regardless of q's page. It reads the next page while
 // it writes one. row returns the values of one item, in the order of head.
-func exportCSV[T any](s *Server, c echo.Context, a fleet.Actor, name string, q fleet.Query, list lister[T], head []string, row func(T) []string) error {
-	q.Limit, q.After, q.Before = exportPage, "", ""
+func exportCSV[T any](s *Server, c echo.Context, a fleet.Actor, name string, q fleet.Query, list listPageReader[T], head []string, row func(T) []string) error {
+	q.Limit, q.After, q.Before = exportPageRows, "", ""
 	ctx := c.Request().Context()
 	p, err := readExportPage(ctx, s, a, q, list)
 	if err != nil {
@@ -32,14 +32,14 @@ func exportCSV[T any](s *Server, c echo.Context, a fleet.Actor, name string, q f
 	h.Set(echo.HeaderContentType, "text/csv; charset=utf-8")
 	h.Set(echo.HeaderContentDisposition, fmt.Sprintf("attachment; filename=%q", name))
 	out := csv.NewWriter(c.Response())
-	writeRow(out, slices.Clone(head))
+	writeCSVRow(out, slices.Clone(head))
 	for {
 		q.After = p.Next
-		next := prefetch(func() (fleet.Page[T], error) { return readExportPage(ctx, s, a, q, list) }, q.After != "")
+		next := readInBackground(func() (fleet.Page[T], error) { return readExportPage(ctx, s, a, q, list) }, q.After != "")
 		// A connection without deadlines (a test's recorder) is written to without one.
-		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(3 * writeLimit))
+		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(3 * eventWriteTimeout))
 		for i := range p.Items {
-			writeRow(out, row(p.Items[i]))
+			writeCSVRow(out, row(p.Items[i]))
 		}
 		out.Flush()
 		p, err = next() // also after a disconnect, because no read may outlive its request
@@ -53,7 +53,7 @@ func exportCSV[T any](s *Server, c echo.Context, a fleet.Actor, name string, q f
 }
 
 // prefetch starts read in the background if more is true, and returns a function that waits for the result of read.
-func prefetch[T any](read func() (T, error), more bool) func() (T, error) {
+func readInBackground[T any](read func() (T, error), more bool) func() (T, error) {
 	var out T
 	var err error
 	var broke any
@@ -73,10 +73,10 @@ func prefetch[T any](read func() (T, error), more bool) func() (T, error) {
 }
 
 // readExportPage reads one page of the list for an export, within pageLimit.
-func readExportPage[T any](ctx context.Context, s *Server, a fleet.Actor, q fleet.Query, list lister[T]) (fleet.Page[T], error) {
-	ctx, cancel := context.WithTimeout(ctx, pageLimit)
+func readExportPage[T any](ctx context.Context, s *Server, a fleet.Actor, q fleet.Query, list listPageReader[T]) (fleet.Page[T], error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	leave, err := s.turns.acquire(ctx, a.UserID)
+	leave, err := s.userLimiter.acquire(ctx, a.UserID)
 	if err != nil {
 		return fleet.Page[T]{}, err
 	}
@@ -101,7 +101,7 @@ func escapeFormula(text string) string {
 }
 
 // writeRow writes a row with escaped formulas. w.Error reports a failure.
-func writeRow(w *csv.Writer, row []string) {
+func writeCSVRow(w *csv.Writer, row []string) {
 	for i := range row {
 		row[i] = escapeFormula(row[i])
 	}

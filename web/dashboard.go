@@ -19,7 +19,7 @@ func (s *Server) dashboardPage(c echo.Context, a fleet.Actor) error {
 	if policy.May(a, policy.Manage, "") {
 		all.Attention = append(s.certificateWarnings(time.Now()), all.Attention...)
 	}
-	return s.showPage(c, a, shell.Frame{Title: "Dashboard"}, home.Dashboard(home.DashboardPage{Overview: all, Actor: a, Now: time.Now()}))
+	return s.showPage(c, a, shell.PageLayout{Title: "Dashboard"}, home.Dashboard(home.DashboardPage{Overview: all, Actor: a, Now: time.Now()}))
 }
 
 // certificateWarnings returns warnings for the portal's certificates that have expired or expire soon.

@@ -18,28 +18,28 @@ import (
 // stallingProxy is a TCP proxy to the database that can stall: it stops forwarding but keeps all connections open.
 type stallingProxy struct {
 	mu   sync.Mutex
-	held chan struct{} // closed on release; nil: not stalled
+	stalled chan struct{} // closed on release; nil: not stalled
 }
 
-func (l *stallingProxy) hold() {
+func (l *stallingProxy) stall() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held = make(chan struct{})
+	l.stalled = make(chan struct{})
 }
 
-func (l *stallingProxy) release() {
+func (l *stallingProxy) resume() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	close(l.held)
-	l.held = nil
+	close(l.stalled)
+	l.stalled = nil
 }
 
-func (l *stallingProxy) carry(to io.Writer, from io.Reader) {
+func (l *stallingProxy) forward(to io.Writer, from io.Reader) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
 		l.mu.Lock()
-		held := l.held
+		held := l.stalled
 		l.mu.Unlock()
 		if held != nil {
 			<-held
@@ -80,7 +80,7 @@ func newStallingProxy(t *testing.T) (*stallingProxy, string) {
 			}
 			for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
 				go func() {
-					l.carry(way[0], way[1])
+					l.forward(way[0], way[1])
 					in.Close()
 					out.Close()
 				}()
@@ -112,17 +112,17 @@ func TestHungDatabaseReportedUnavailable(t *testing.T) {
 	t.Cleanup(pool.Close)
 	p, agentURL := newPortalWithAgentsOn(t, pool)
 	host := p.joinHost(agentURL, "h1")
-	host.report(t)
-	ann, admin := p.signedIn("ann", fleet.RoleAdmin), p.apiClient("bob", fleet.RoleAdmin, nil)
-	ann.get("/readyz").is(t, http.StatusOK)
+	host.sendReport(t)
+	ann, admin := p.newSignedInBrowser("ann", fleet.RoleAdmin), p.newAPIClient("bob", fleet.RoleAdmin, nil)
+	ann.get("/readyz").requireStatus(t, http.StatusOK)
 
-	line.hold()
+	line.stall()
 	var all sync.WaitGroup
 	all.Go(func() { ann.getUntil(t, "/readyz", http.StatusServiceUnavailable) })
-	all.Go(func() { ann.get("/vms").is(t, http.StatusServiceUnavailable).has(t, "The database does not answer.") })
-	all.Go(func() { ann.get("/events?key=tasks", "HX-Request", "true").is(t, http.StatusServiceUnavailable) })
+	all.Go(func() { ann.get("/vms").requireStatus(t, http.StatusServiceUnavailable).contains(t, "The database does not answer.") })
+	all.Go(func() { ann.get("/events?key=tasks", "HX-Request", "true").requireStatus(t, http.StatusServiceUnavailable) })
 	all.Go(func() {
-		admin.call("POST", "/api/v1/projects", `{"name":"shop"}`, "Idempotency-Key", "k").refused(t, http.StatusServiceUnavailable, "")
+		admin.call("POST", "/api/v1/projects", `{"name":"shop"}`, "Idempotency-Key", "k").requireProblem(t, http.StatusServiceUnavailable, "")
 	})
 	all.Go(func() {
 		if _, err := host.Report(t.Context(), wire.Report{Seq: 99, Digest: "x", State: &wire.State{}}); wire.StatusOf(err) != http.StatusServiceUnavailable {
@@ -135,30 +135,30 @@ func TestHungDatabaseReportedUnavailable(t *testing.T) {
 		}
 	})
 	all.Wait()
-	ann.get("/healthz").is(t, http.StatusOK)
+	ann.get("/healthz").requireStatus(t, http.StatusOK)
 
-	line.release()
+	line.resume()
 	ann.getUntil(t, "/readyz", http.StatusOK)
-	admin.call("POST", "/api/v1/projects", `{"name":"shop"}`, "Idempotency-Key", "k").is(t, http.StatusCreated)
+	admin.call("POST", "/api/v1/projects", `{"name":"shop"}`, "Idempotency-Key", "k").requireStatus(t, http.StatusCreated)
 }
 
 // A database server that became a standby refuses writes, so the portal must not report itself as ready.
 func TestReadOnlyDatabaseReportedUnavailable(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	ann, admin := p.signedIn("ann", fleet.RoleAdmin), p.apiClient("bob", fleet.RoleAdmin, nil)
+	ann, admin := p.newSignedInBrowser("ann", fleet.RoleAdmin), p.newAPIClient("bob", fleet.RoleAdmin, nil)
 	var name string
 	if err := p.pool.QueryRow(t.Context(), "SELECT current_database()").Scan(&name); err != nil {
 		t.Fatal(err)
 	}
-	p.exec("ALTER DATABASE " + name + " SET default_transaction_read_only = on")
+	p.execSQL("ALTER DATABASE " + name + " SET default_transaction_read_only = on")
 	for _, conn := range p.pool.AcquireAllIdle(t.Context()) {
 		if _, err := conn.Exec(t.Context(), "SET default_transaction_read_only = on"); err != nil {
 			t.Fatal(err)
 		}
 		conn.Release()
 	}
-	admin.call("POST", "/api/v1/projects", `{"name":"shop"}`).refused(t, http.StatusServiceUnavailable, "")
-	ann.get("/readyz").is(t, http.StatusServiceUnavailable)
-	ann.get("/vms").is(t, http.StatusServiceUnavailable).has(t, "The database does not answer.")
+	admin.call("POST", "/api/v1/projects", `{"name":"shop"}`).requireProblem(t, http.StatusServiceUnavailable, "")
+	ann.get("/readyz").requireStatus(t, http.StatusServiceUnavailable)
+	ann.get("/vms").requireStatus(t, http.StatusServiceUnavailable).contains(t, "The database does not answer.")
 }

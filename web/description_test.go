@@ -19,24 +19,24 @@ import (
 
 // description is the OpenAPI document that the portal serves. The tests of this package check every response of /api/v1
 // against the document.
-type description struct {
+type openAPIDocument struct {
 	Paths map[string]map[string]struct {
 		Parameters []struct {
 			Name, In string
-			Schema   schema
+			Schema   openAPISchema
 		}
-		RequestBody message
-		Responses   map[string]message
+		RequestBody openAPIMessage
+		Responses   map[string]openAPIMessage
 	}
-	Components struct{ Schemas map[string]schema }
+	Components struct{ Schemas map[string]openAPISchema }
 }
 
-type message struct {
-	Content map[string]struct{ Schema schema }
+type openAPIMessage struct {
+	Content map[string]struct{ Schema openAPISchema }
 }
 
 // schema holds the JSON Schema keywords that the document uses. Decoding fails on any other keyword.
-type schema struct {
+type openAPISchema struct {
 	Ref                  string `json:"$ref"`
 	Type                 any
 	Format               string
@@ -44,19 +44,19 @@ type schema struct {
 	Description          string
 	Title                string
 	Examples             []any
-	Properties           map[string]schema
+	Properties           map[string]openAPISchema
 	AdditionalProperties json.RawMessage
 	Required             []string
-	Items                *schema
-	AnyOf                []schema
+	Items                *openAPISchema
+	AnyOf                []openAPISchema
 	Enum                 []any
 	Minimum              *float64
 }
 
 // readDescription decodes the document. It fails on unknown keywords, because the check of responses would ignore
 // them.
-func readDescription(text []byte) (*description, error) {
-	var d description
+func readDescription(text []byte) (*openAPIDocument, error) {
+	var d openAPIDocument
 	if err := json.Unmarshal(text, &d); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func readDescription(text []byte) (*description, error) {
 	for name, text := range raw.Components.Schemas {
 		strict := json.NewDecoder(bytes.NewReader(text))
 		strict.DisallowUnknownFields()
-		if err := strict.Decode(&schema{}); err != nil {
+		if err := strict.Decode(&openAPISchema{}); err != nil {
 			return nil, fmt.Errorf("schema %s: %w", name, err)
 		}
 	}
@@ -77,13 +77,13 @@ func readDescription(text []byte) (*description, error) {
 }
 
 // operationOf returns the document's path template for a request path, such as "/vms/{id}".
-func (d *description) operationOf(path string) (string, bool) {
+func (d *openAPIDocument) pathTemplateOf(path string) (string, bool) {
 	parts := strings.Split(path, "/")
 	best, holes := "", math.MaxInt
 	for template := range d.Paths {
 		want := strings.Split(template, "/")
 		n := strings.Count(template, "{")
-		if len(want) == len(parts) && n < holes && !slices.ContainsFunc(indexes(want), func(i int) bool {
+		if len(want) == len(parts) && n < holes && !slices.ContainsFunc(allIndexes(want), func(i int) bool {
 			return !strings.HasPrefix(want[i], "{") && want[i] != parts[i]
 		}) {
 			best, holes = template, n
@@ -92,7 +92,7 @@ func (d *description) operationOf(path string) (string, bool) {
 	return best, best != ""
 }
 
-func indexes(s []string) []int {
+func allIndexes(s []string) []int {
 	out := make([]int, len(s))
 	for i := range s {
 		out[i] = i
@@ -101,8 +101,8 @@ func indexes(s []string) []int {
 }
 
 // differences returns the differences between a response and the document; none for a correct response.
-func (d *description) differences(method, path string, status int, kind string, body []byte) []string {
-	template, ok := d.operationOf(path)
+func (d *openAPIDocument) differences(method, path string, status int, kind string, body []byte) []string {
+	template, ok := d.pathTemplateOf(path)
 	if !ok {
 		return nil // an unknown path, whose error response belongs to no operation
 	}
@@ -133,7 +133,7 @@ func (d *description) differences(method, path string, status int, kind string, 
 }
 
 // violations returns the paths, below at, where the value violates the schema.
-func (d *description) violations(at string, s schema, v any) (out []string) {
+func (d *openAPIDocument) violations(at string, s openAPISchema, v any) (out []string) {
 	s = d.resolve(s)
 	if len(s.AnyOf) > 0 {
 		var reasons []string
@@ -146,7 +146,7 @@ func (d *description) violations(at string, s schema, v any) (out []string) {
 		}
 		return reasons
 	}
-	if s.Type != nil && !slices.ContainsFunc(typesOf(v), func(is string) bool { return slices.Contains(allowed(s.Type), is) }) {
+	if s.Type != nil && !slices.ContainsFunc(jsonTypesOf(v), func(is string) bool { return slices.Contains(allowedTypes(s.Type), is) }) {
 		return []string{fmt.Sprintf("%s is %v, want %v", at, v, s.Type)}
 	}
 	if len(s.Enum) > 0 && !slices.Contains(s.Enum, v) {
@@ -159,7 +159,7 @@ func (d *description) violations(at string, s schema, v any) (out []string) {
 				out = append(out, at+"."+name+" is missing")
 			}
 		}
-		var more schema
+		var more openAPISchema
 		free := len(s.AdditionalProperties) > 0 && json.Unmarshal(s.AdditionalProperties, &more) == nil || string(s.AdditionalProperties) == "true"
 		for name, value := range v {
 			switch property, ok := s.Properties[name]; {
@@ -186,7 +186,7 @@ func (d *description) violations(at string, s schema, v any) (out []string) {
 }
 
 // allowed returns a schema's type keyword, a string or a list, as a list of types.
-func allowed(types any) (out []string) {
+func allowedTypes(types any) (out []string) {
 	switch types := types.(type) {
 	case string:
 		return []string{types}
@@ -199,7 +199,7 @@ func allowed(types any) (out []string) {
 }
 
 // typesOf returns the JSON Schema types that a decoded value has: a whole number has two.
-func typesOf(v any) []string {
+func jsonTypesOf(v any) []string {
 	switch v := v.(type) {
 	case nil:
 		return []string{"null"}
@@ -221,7 +221,7 @@ func typesOf(v any) []string {
 // servedDocument is the OpenAPI document, which is read once because it is the same for all portals of this process.
 var servedDocument struct {
 	once sync.Once
-	doc  *description
+	doc  *openAPIDocument
 	err  error
 }
 
@@ -261,14 +261,14 @@ func checkedHandler(t testing.TB, next http.Handler) http.Handler {
 func TestObjectsWithoutReportMatchOpenAPI(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
+	admin := p.newAPIClient("ann", fleet.RoleAdmin, nil)
 	host := fleet.NewID[fleet.HostID]()
-	p.exec("INSERT INTO hosts (id, name) VALUES ($1, 'silent')", host)
-	p.exec("INSERT INTO host_sessions (host_id) VALUES ($1)", host)
+	p.execSQL("INSERT INTO hosts (id, name) VALUES ($1, 'silent')", host)
+	p.execSQL("INSERT INTO host_sessions (host_id) VALUES ($1)", host)
 	project, vm, pool := p.addProject("shop"), fleet.NewID[fleet.VMID](), fleet.NewID[fleet.PoolID]()
-	p.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ($1, $2, $3, 'unborn', '{"power":"stopped","cpus":1,"memoryMiB":64,"disks":[],"nics":[]}')`, vm, project, host)
-	p.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, 'empty', '{"kind":"dir","path":"/srv/empty"}')`, pool)
-	p.exec("INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'assign')", pool, host)
+	p.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ($1, $2, $3, 'unborn', '{"power":"stopped","cpus":1,"memoryMiB":64,"disks":[],"nics":[]}')`, vm, project, host)
+	p.execSQL(`INSERT INTO pools (id, name, spec) VALUES ($1, 'empty', '{"kind":"dir","path":"/srv/empty"}')`, pool)
+	p.execSQL("INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'assign')", pool, host)
 	p.addNetwork("default", host)
 	h, err := admin.Host(t.Context(), host)
 	if err != nil || h.Status != nil || h.SeenAt != nil || h.Phase != fleet.HostPending {
@@ -279,11 +279,11 @@ func TestObjectsWithoutReportMatchOpenAPI(t *testing.T) {
 		"/pools", "/pools/" + string(pool), "/pools/" + string(pool) + "/volumes", "/pools/" + string(pool) + "/vms", "/networks", "/projects",
 		"/projects/" + string(project), "/projects/" + string(project) + "/members", "/users", "/users/me", "/tasks", "/tokens", "/join-tokens",
 	} {
-		admin.call(http.MethodGet, "/api/v1"+path, "").is(t, http.StatusOK)
+		admin.call(http.MethodGet, "/api/v1"+path, "").requireStatus(t, http.StatusOK)
 	}
 }
 
-func (d *description) resolve(s schema) schema {
+func (d *openAPIDocument) resolve(s openAPISchema) openAPISchema {
 	for s.Ref != "" {
 		s = d.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")]
 	}

@@ -22,11 +22,11 @@ import (
 const downloadStallLimit = 4 * time.Minute
 
 // recheckInterval is the interval between checks of the user's permission during a download.
-const recheckInterval = 30 * time.Second
+const downloadPermissionCheckInterval = 30 * time.Second
 
 // downloads configures the relay for downloads of volumes. The portal itself is the receiving end, on behalf of the
 // user.
-var downloads = relay.KindConfig{
+var downloadRelayConfig = relay.KindConfig{
 	Kind:         relay.Download,
 	Wait:         [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
 	NoPeer:       [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The download was cancelled before the host connected."},
@@ -39,18 +39,18 @@ var downloads = relay.KindConfig{
 // sendVolumeBySession sends a volume's file to a browser with a session; sendVolumeByToken sends it to a client with a
 // token.
 func (s *Server) sendVolumeBySession(c echo.Context, a fleet.Actor) error {
-	return s.sendVolume(c, a, volumeNamed(c))
+	return s.streamVolume(c, a, volumeInPath(c))
 }
 
 func (s *Server) sendVolumeByToken(c echo.Context, a fleet.Actor) error {
-	of := volumeNamed(c)
+	of := volumeInPath(c)
 	of.Volume = c.Param("volume")
-	return s.sendVolume(c, a, of)
+	return s.streamVolume(c, a, of)
 }
 
 // sendVolume streams a volume from its host as fast as the client reads, with one buffer in memory. It sends a
 // Content-Length, so that clients detect a truncated download.
-func (s *Server) sendVolume(c echo.Context, a fleet.Actor, of control.Volume) error {
+func (s *Server) streamVolume(c echo.Context, a fleet.Actor, of control.Volume) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
 	}
@@ -64,19 +64,19 @@ func (s *Server) sendVolume(c echo.Context, a fleet.Actor, of control.Volume) er
 // streamFromHost sends the client a file that a host streams. ask requests the stream and returns its relay end, and
 // the names of the host and the file. The stream ends when may no longer allows the user.
 func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, may func(fleet.Actor) bool, ask func(context.Context) (end relay.End, host, name string, err error)) error {
-	if !s.transferCount.enter(a.UserID) {
-		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxConsoles)
+	if !s.transfersPerUser.tryAcquire(a.UserID) {
+		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxTransfersPerUser)
 	}
-	defer s.transferCount.leave(a.UserID)
+	defer s.transfersPerUser.release(a.UserID)
 	ctx, cancel := context.WithCancel(c.Request().Context())
 	defer cancel()
 	end, host, name, err := ask(ctx)
 	if err != nil {
 		return err
 	}
-	ws, release, err := s.relays.Hold(ctx, end)
+	ws, release, err := s.relayBroker.ConnectPortalSide(ctx, end)
 	if err != nil {
-		left, done := context.WithTimeout(context.WithoutCancel(ctx), pageLimit)
+		left, done := context.WithTimeout(context.WithoutCancel(ctx), pageTimeout)
 		defer done()
 		if err := s.Control.AbandonRelay(left, a, end.ID()); err != nil {
 			s.Log.Warn("cancel a download whose host did not connect", "error", err)
@@ -94,7 +94,7 @@ func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, may func(fleet.Ac
 	case head.Error != "":
 		return fleet.Errorf(fleet.Conflict, "%s", head.Error)
 	}
-	go s.endWhenForbidden(ctx, c, may, cancel)
+	go s.endTransferWhenForbidden(ctx, c, may, cancel)
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, echo.MIMEOctetStream)
 	h.Set(echo.HeaderContentDisposition, mime.FormatMediaType("attachment", map[string]string{"filename": name}))
@@ -133,8 +133,8 @@ func copyToClient(c echo.Context, from io.Reader, size int64) error {
 }
 
 // endWhenForbidden checks the user at intervals and calls end when the session ends or may returns false.
-func (s *Server) endWhenForbidden(ctx context.Context, c echo.Context, may func(fleet.Actor) bool, end context.CancelFunc) {
-	look := time.NewTicker(recheckInterval)
+func (s *Server) endTransferWhenForbidden(ctx context.Context, c echo.Context, may func(fleet.Actor) bool, end context.CancelFunc) {
+	look := time.NewTicker(downloadPermissionCheckInterval)
 	defer look.Stop()
 	for {
 		select {
@@ -142,8 +142,8 @@ func (s *Server) endWhenForbidden(ctx context.Context, c echo.Context, may func(
 			return
 		case <-look.C:
 		}
-		asking, done := context.WithTimeout(ctx, pageLimit)
-		a, err := s.senderNow(asking, c)
+		asking, done := context.WithTimeout(ctx, pageTimeout)
+		a, err := s.currentTransferActor(asking, c)
 		done()
 		if code := fleet.CodeOf(err); err == nil && !may(a) || code == fleet.Unauthorized || code == fleet.Forbidden {
 			end()

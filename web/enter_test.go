@@ -20,14 +20,14 @@ var (
 // first button must be the primary one.
 func TestEnterActivatesPrimaryButton(t *testing.T) {
 	p, _, pool, vms := newFleetPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	running, stopped := "/vms/"+string(vms["web-01"]), "/vms/"+string(vms["web-02"])
-	p.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'web-02.qcow2', 'sizeBytes', 1073741824))) WHERE id = $1`, vms["web-02"], pool)
+	p.execSQL(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'web-02.qcow2', 'sizeBytes', 1073741824))) WHERE id = $1`, vms["web-02"], pool)
 	for _, path := range []string{
 		"/vms", "/vms/new", stopped + "/delete", running + "/delete", stopped + "?tab=configure", running + "?tab=configure", stopped + "/snapshots/take",
 		"/vms/edit?id=" + string(vms["web-01"]), "/vms/compare?id=" + string(vms["web-01"]) + "&id=" + string(vms["web-02"]), "/images/well-known", "/networks/new", "/pools/new",
 	} {
-		page := b.get(path).is(t, http.StatusOK)
+		page := b.get(path).requireStatus(t, http.StatusOK)
 		for _, form := range formPattern.FindAllString(page.body, -1) {
 			buttons := buttonPattern.FindAllString(form, -1)
 			buttons = slices.DeleteFunc(buttons, func(b string) bool { return strings.Contains(b, `type="button"`) })

@@ -18,7 +18,7 @@ import (
 	"quantix/views/shell"
 )
 
-var statuses = map[fleet.Code]int{
+var statusByErrorCode = map[fleet.ErrorCode]int{
 	fleet.Invalid:      http.StatusUnprocessableEntity,
 	fleet.Malformed:    http.StatusBadRequest,
 	fleet.Unauthorized: http.StatusUnauthorized,
@@ -34,7 +34,7 @@ var statuses = map[fleet.Code]int{
 type refusal struct {
 	status    int
 	message   string
-	reference string
+	logReference string
 	fields    []fleet.FieldError
 }
 
@@ -45,24 +45,24 @@ func (s *Server) writeError(err error, c echo.Context) {
 		s.Log.Debug("request ended early", "path", c.Request().URL.Path, "error", err)
 		return
 	}
-	r := s.refusalOf(c, asTooLarge(err))
+	r := s.refusalFromError(c, convertTooLargeError(err))
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
 		c.Response().Header().Set("Retry-After", "5")
 	}
 	var sent error
 	switch {
-	case wantsJSON(c):
+	case expectsJSONError(c):
 		sent = problem(c, r)
-	case isHTMX(c):
-		c.Response().Header().Set("X-Quantix-Message", url.PathEscape(r.text()))
+	case isHTMXRequest(c):
+		c.Response().Header().Set("X-Quantix-Message", url.PathEscape(r.sentence()))
 		sent = c.NoContent(r.status)
 	case routeOf(c).kind == unauthenticated: // for programs, such as load balancers and Prometheus
 		if r.status == http.StatusUnauthorized {
 			c.Response().Header().Set("WWW-Authenticate", "Bearer")
 		}
-		sent = c.String(r.status, r.text()+"\n")
+		sent = c.String(r.status, r.sentence()+"\n")
 	case r.status == http.StatusUnauthorized:
-		sent = c.Redirect(http.StatusSeeOther, signInFor(c.Request()))
+		sent = c.Redirect(http.StatusSeeOther, signInPathReturningTo(c.Request()))
 	case actorOf(c).MustChangePassword && r.status == http.StatusForbidden:
 		sent = c.Redirect(http.StatusSeeOther, "/account/password")
 	default:
@@ -75,36 +75,36 @@ func (s *Server) writeError(err error, c echo.Context) {
 
 // refusalOf converts err to a refusal. For an unknown error, the refusal and the log line carry the same
 // reference.
-func (s *Server) refusalOf(c echo.Context, err error) refusal {
+func (s *Server) refusalFromError(c echo.Context, err error) refusal {
 	var known *fleet.Error
-	if errors.As(err, &known) && statuses[known.Code] != 0 {
-		r := refusal{status: statuses[known.Code], message: known.Error(), fields: known.Fields}
-		s.noteRefusal(c, known)
+	if errors.As(err, &known) && statusByErrorCode[known.Code] != 0 {
+		r := refusal{status: statusByErrorCode[known.Code], message: known.Error(), fields: known.Fields}
+		s.auditRefusal(c, known)
 		if known.Code == fleet.Unavailable {
-			s.Log.Warn("unavailable", "request", c.Get(keyID), "path", c.Request().URL.Path, "error", err)
+			s.Log.Warn("unavailable", "request", c.Get(requestIDContextKey), "path", c.Request().URL.Path, "error", err)
 		}
 		return r
 	}
 	var ofEcho *echo.HTTPError
 	if errors.As(err, &ofEcho) && ofEcho.Code < 500 {
-		return refusal{status: ofEcho.Code, message: echoTexts[ofEcho.Code]}
+		return refusal{status: ofEcho.Code, message: textsByHTTPStatus[ofEcho.Code]}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		s.Log.Warn("too slow", "request", c.Get(keyID), "path", c.Request().URL.Path, "error", err)
+		s.Log.Warn("too slow", "request", c.Get(requestIDContextKey), "path", c.Request().URL.Path, "error", err)
 		return refusal{status: http.StatusServiceUnavailable, message: "The portal could not answer in time. Try again in a moment."}
 	}
 	ref := rand.Text()[:10]
 	s.Log.LogAttrs(context.Background(), slog.LevelError, "unexpected error", slog.String("reference", ref),
-		slog.Any("request", c.Get(keyID)), slog.String("path", c.Request().URL.Path), slog.String("error", err.Error()))
+		slog.Any("request", c.Get(requestIDContextKey)), slog.String("path", c.Request().URL.Path), slog.String("error", err.Error()))
 	return refusal{
-		status: http.StatusInternalServerError, reference: ref,
+		status: http.StatusInternalServerError, logReference: ref,
 		message: "Something went wrong in the portal. Try again. If the error remains, give an administrator the reference below: the log has the details.",
 	}
 }
 
 // noteRefusal writes the user and the route of a refused request to the audit log. It omits the address, which may
 // contain secrets.
-func (s *Server) noteRefusal(c echo.Context, e *fleet.Error) {
+func (s *Server) auditRefusal(c echo.Context, e *fleet.Error) {
 	a := actorOf(c)
 	if e.Code != fleet.Forbidden && e.Code != fleet.TooMany || a.MustChangePassword {
 		return
@@ -112,20 +112,20 @@ func (s *Server) noteRefusal(c echo.Context, e *fleet.Error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // the request's own context may have ended
 	defer cancel()
 	if err := s.Control.NoteRefusal(ctx, fleet.SystemActor, a, c.Request().Method+" "+c.Path(), e); err != nil {
-		s.Log.Warn("write a refusal to the audit log", "request", c.Get(keyID), "error", err)
+		s.Log.Warn("write a refusal to the audit log", "request", c.Get(requestIDContextKey), "error", err)
 	}
 }
 
-var echoTexts = map[int]string{
+var textsByHTTPStatus = map[int]string{
 	http.StatusNotFound:         "There is no such page.",
 	http.StatusMethodNotAllowed: "This address does not accept this HTTP method.",
 	http.StatusBadRequest:       "The request cannot be read.",
 }
 
-func (r refusal) text() string {
+func (r refusal) sentence() string {
 	switch {
-	case r.reference != "":
-		return "Something went wrong in the portal. Reference " + r.reference + "."
+	case r.logReference != "":
+		return "Something went wrong in the portal. Reference " + r.logReference + "."
 	case r.message == "":
 		return http.StatusText(r.status) + "."
 	}
@@ -134,20 +134,20 @@ func (r refusal) text() string {
 
 // writeErrorPage renders an error page without any further database query, because the database may be the cause.
 func (s *Server) writeErrorPage(c echo.Context, r refusal) error {
-	p := shell.ErrorPage{Status: r.status, Message: r.message, Reference: r.reference, Path: backOf(c.Request())}
+	p := shell.ErrorPage{Status: r.status, Message: r.message, Reference: r.logReference, Path: currentPathForRetry(c.Request())}
 	if p.Message == "" {
-		p.Message = r.text()
+		p.Message = r.sentence()
 	}
 	if a := actorOf(c); a.UserID != "" && !a.MustChangePassword && r.status != http.StatusServiceUnavailable {
 		p.NoRole = r.status == http.StatusForbidden && !policy.May(a, policy.VMSee, "")
-		f := shell.Frame{Title: p.Title(), Actor: a}
-		s.fillFrame(c, &f)
-		return s.writePage(c, r.status, shell.Layout(f, shell.ErrorBody(p)))
+		f := shell.PageLayout{Title: p.Title(), Actor: a}
+		s.fillPageLayout(c, &f)
+		return s.writePage(c, r.status, shell.Layout(f, shell.ErrorInLayout(p)))
 	}
-	return s.writePage(c, r.status, shell.ErrorGate(p))
+	return s.writePage(c, r.status, shell.ErrorWithoutLayout(p))
 }
 
-func backOf(r *http.Request) string {
+func currentPathForRetry(r *http.Request) string {
 	if r.Method == http.MethodGet {
 		return localPath(r.URL.RequestURI()) // "//elsewhere.example" is a path here, but another site in a link
 	}
@@ -156,15 +156,15 @@ func backOf(r *http.Request) string {
 
 // problem writes an error response in the format of RFC 9457, with the path of each wrong field.
 func problem(c echo.Context, r refusal) error {
-	text, err := json.Marshal(problemOf(r))
+	text, err := json.Marshal(newProblemBody(r))
 	if err != nil {
 		return err
 	}
 	return c.Blob(r.status, "application/problem+json", text)
 }
 
-func isAPI(c echo.Context) bool { return strings.HasPrefix(c.Request().URL.Path, "/api/") }
+func isAPIRequest(c echo.Context) bool { return strings.HasPrefix(c.Request().URL.Path, "/api/") }
 
-func wantsJSON(c echo.Context) bool {
-	return routeOf(c).kind == api || routeOf(c).kind == sessionTransfer || isAPI(c) || c.IsWebSocket() || strings.HasPrefix(c.Request().Header.Get("Accept"), "application/json")
+func expectsJSONError(c echo.Context) bool {
+	return routeOf(c).kind == api || routeOf(c).kind == sessionTransfer || isAPIRequest(c) || c.IsWebSocket() || strings.HasPrefix(c.Request().Header.Get("Accept"), "application/json")
 }

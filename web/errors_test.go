@@ -13,11 +13,11 @@ import (
 func TestUnknownPathsReturnNotFound(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.get("/nowhere").is(t, http.StatusNotFound).has(t, "There is no such page.", `class="top"`)
-	p.browser().get("/nowhere").is(t, http.StatusNotFound).has(t, "There is no such page.", `class="gate"`)
-	b.do(http.MethodDelete, "/vms", nil).is(t, http.StatusMethodNotAllowed)
-	a := b.get("/api/v1/nowhere").is(t, http.StatusNotFound)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	b.get("/nowhere").requireStatus(t, http.StatusNotFound).contains(t, "There is no such page.", `class="top"`)
+	p.newBrowser().get("/nowhere").requireStatus(t, http.StatusNotFound).contains(t, "There is no such page.", `class="gate"`)
+	b.send(http.MethodDelete, "/vms", nil).requireStatus(t, http.StatusMethodNotAllowed)
+	a := b.get("/api/v1/nowhere").requireStatus(t, http.StatusNotFound)
 	if got := a.header.Get("Content-Type"); got != "application/problem+json" {
 		t.Errorf("the API answers %q", got)
 	}
@@ -26,15 +26,15 @@ func TestUnknownPathsReturnNotFound(t *testing.T) {
 func TestTooLargeFormRefused(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.post("/vms", url.Values{"description": {strings.Repeat("x", 100<<10)}}).is(t, http.StatusRequestEntityTooLarge)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	b.post("/vms", url.Values{"description": {strings.Repeat("x", 100<<10)}}).requireStatus(t, http.StatusRequestEntityTooLarge)
 }
 
 // A client whose body is too large can read the reason, even with "Connection: close" or without a Content-Length.
 func TestClientReadsReasonForTooLargeBody(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	bearer := p.apiClient("ann", fleet.RoleAdmin, nil).token
+	bearer := p.newAPIClient("ann", fleet.RoleAdmin, nil).token
 	closing := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	staying := http.Client{Transport: &http.Transport{}}
 	defer staying.CloseIdleConnections()
@@ -50,7 +50,7 @@ func TestClientReadsReasonForTooLargeBody(t *testing.T) {
 			"pipe":        {http.MethodPut, "/pools/p/uploads/x.raw", -1, http.StatusBadRequest},
 		} {
 			for range 10 {
-				req, err := http.NewRequestWithContext(t.Context(), c.method, p.url+"/api/v1"+c.path, io.LimitReader(spaces{}, 8<<20))
+				req, err := http.NewRequestWithContext(t.Context(), c.method, p.url+"/api/v1"+c.path, io.LimitReader(endlessSpaces{}, 8<<20))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -71,9 +71,9 @@ func TestClientReadsReasonForTooLargeBody(t *testing.T) {
 }
 
 // spaces is an endless reader of spaces.
-type spaces struct{}
+type endlessSpaces struct{}
 
-func (spaces) Read(p []byte) (int, error) {
+func (endlessSpaces) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = ' '
 	}
@@ -83,15 +83,15 @@ func (spaces) Read(p []byte) (int, error) {
 func TestUnknownErrorsShowReference(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
-	p.exec("ALTER TABLE tasks RENAME COLUMN note TO oops")
-	a := b.get("/tasks").is(t, http.StatusInternalServerError)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	p.execSQL("ALTER TABLE tasks RENAME COLUMN note TO oops")
+	a := b.get("/tasks").requireStatus(t, http.StatusInternalServerError)
 	_, rest, found := strings.Cut(a.body, `<p class="mono">`)
 	ref, _, _ := strings.Cut(rest, "<")
 	if !found || len(ref) != 10 {
-		t.Fatalf("no reference: %s", a.main())
+		t.Fatalf("no reference: %s", a.pageContent())
 	}
-	a.lacks(t, "42703", "column")
+	a.excludes(t, "42703", "column")
 	if log := p.log.String(); !strings.Contains(log, ref) || !strings.Contains(log, "42703") {
 		t.Error("the log does not contain the reference and the database's error")
 	}
@@ -100,32 +100,32 @@ func TestUnknownErrorsShowReference(t *testing.T) {
 func TestUnreachableDatabaseReported(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	p.pool.Close()
-	b.get("/vms").is(t, http.StatusServiceUnavailable).has(t, "The database does not answer.", "Try again")
-	b.get("/healthz").is(t, http.StatusOK)
-	b.get("/readyz").is(t, http.StatusServiceUnavailable)
+	b.get("/vms").requireStatus(t, http.StatusServiceUnavailable).contains(t, "The database does not answer.", "Try again")
+	b.get("/healthz").requireStatus(t, http.StatusOK)
+	b.get("/readyz").requireStatus(t, http.StatusServiceUnavailable)
 }
 
 func TestRefusedRequestsAudited(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	b := p.signedIn("mia", fleet.RoleNone)
-	b.get("/users/0190?secret=1").is(t, http.StatusForbidden)
+	b := p.newSignedInBrowser("mia", fleet.RoleNone)
+	b.get("/users/0190?secret=1").requireStatus(t, http.StatusForbidden)
 	token, err := p.control.CreateToken(t.Context(), fleet.Actor{UserID: "mia"}, "ci", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.get("/api/v1/hosts", "Authorization", "Bearer "+token.Secret).is(t, http.StatusForbidden)
+	b.get("/api/v1/hosts", "Authorization", "Bearer "+token.Secret).requireStatus(t, http.StatusForbidden)
 	for range 6 {
-		p.browser().post("/sign-in", url.Values{"name": {"mia"}, "password": {"wrong password"}})
+		p.newBrowser().post("/sign-in", url.Values{"name": {"mia"}, "password": {"wrong password"}})
 	}
 	for _, where := range []string{
 		"action = 'user.refused' AND user_id = 'mia' AND detail LIKE 'GET /users/:id: You do not have permission%'",
 		"action = 'user.refused' AND user_id = 'mia' AND detail LIKE 'GET /api/v1/hosts: %'",
 		"action = 'user.throttled' AND user_id IS NULL AND detail LIKE 'POST /sign-in: Too many failed attempts.%'",
 	} {
-		if p.count("audit WHERE "+where) != 1 {
+		if p.countRows("audit WHERE "+where) != 1 {
 			t.Errorf("the audit log has no line for: %s", where)
 		}
 	}

@@ -18,34 +18,34 @@ import (
 )
 
 const (
-	maxKeys    = 170             // per stream; the address of more keys would be too long for some proxies
-	maxStreams = 40              // per user, in all browsers
-	pingEvery  = 5 * time.Second // the browser reconnects after 12 s without data
+	maxKeysPerStream    = 170             // per stream; the address of more keys would be too long for some proxies
+	maxStreamsPerUser = 40              // per user, in all browsers
+	pingInterval  = 5 * time.Second // the browser reconnects after 12 s without data
 	// interval at which a stream or console checks the user's session and permissions, in addition to wake-ups about
 	// changes
-	recheckEvery = 30 * time.Second
+	permissionCheckInterval = 30 * time.Second
 	// interval at which a stream checks whether the refresh interval has changed
-	refreshRateEvery = 5 * time.Second
-	writeLimit       = 10 * time.Second
+	refreshRateCheckInterval = 5 * time.Second
+	eventWriteTimeout       = 10 * time.Second
 )
 
 // streamCount counts the open streams of each user.
-type streamCount struct {
+type userStreamCounts struct {
 	mu   sync.Mutex
 	open map[fleet.UserID]int
 }
 
-func (n *streamCount) enter(id fleet.UserID) bool {
+func (n *userStreamCounts) tryAcquire(id fleet.UserID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.open[id] >= maxStreams {
+	if n.open[id] >= maxStreamsPerUser {
 		return false
 	}
 	n.open[id]++
 	return true
 }
 
-func (n *streamCount) leave(id fleet.UserID) {
+func (n *userStreamCounts) release(id fleet.UserID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.open[id]--; n.open[id] <= 0 {
@@ -58,19 +58,19 @@ func (n *streamCount) leave(id fleet.UserID) {
 func (s *Server) eventStream(c echo.Context, a fleet.Actor) error {
 	r := c.Request()
 	asked := r.URL.Query()["key"]
-	if len(asked) > maxKeys {
-		return fleet.Errorf(fleet.Malformed, "An event stream can follow at most %d keys. Request fewer.", maxKeys)
+	if len(asked) > maxKeysPerStream {
+		return fleet.Errorf(fleet.Malformed, "An event stream can follow at most %d keys. Request fewer.", maxKeysPerStream)
 	}
 	allowed, err := s.Control.WatchKeys(r.Context(), a, asked)
 	if err != nil {
 		return err
 	}
-	if !s.streams.enter(a.UserID) {
-		return fleet.Errorf(fleet.TooMany, "You have %d live pages open. Close some.", maxStreams)
+	if !s.streamsPerUser.tryAcquire(a.UserID) {
+		return fleet.Errorf(fleet.TooMany, "You have %d live pages open. Close some.", maxStreamsPerUser)
 	}
-	defer s.streams.leave(a.UserID)
+	defer s.streamsPerUser.release(a.UserID)
 
-	p := newEventScheduler(allowed, s.refreshRate.interval)
+	p := newEventScheduler(allowed, s.refreshRate.currentInterval)
 	rights := permissionKeys(a)
 	sub := s.Hub.Subscribe(append(p.subscriptions(), rights...)...)
 	defer sub.Close()
@@ -81,10 +81,10 @@ func (s *Server) eventStream(c echo.Context, a fleet.Actor) error {
 	h.Set("X-Accel-Buffering", "no")
 	c.Response().WriteHeader(http.StatusOK)
 	out.write(": open\n\n")
-	gap, _ := s.refreshRate.interval(time.Now())
+	gap, _ := s.refreshRate.currentInterval(time.Now())
 	out.writeInterval(gap)
 
-	ping, again, look := time.NewTicker(pingEvery), time.NewTicker(recheckEvery), time.NewTicker(refreshRateEvery)
+	ping, again, look := time.NewTicker(pingInterval), time.NewTicker(permissionCheckInterval), time.NewTicker(refreshRateCheckInterval)
 	defer ping.Stop()
 	defer again.Stop()
 	defer look.Stop()
@@ -93,22 +93,22 @@ func (s *Server) eventStream(c echo.Context, a fleet.Actor) error {
 		case <-r.Context().Done():
 			return nil
 		case <-sub.C:
-			keys := sub.Take()
-			judge := func(key string) bool { return key == notify.Resync || slices.Contains(rights, key) }
-			if slices.ContainsFunc(keys, judge) && !s.mayFollow(r, asked, allowed) {
+			keys := sub.TakeKeys()
+			judge := func(key string) bool { return key == notify.ResyncKey || slices.Contains(rights, key) }
+			if slices.ContainsFunc(keys, judge) && !s.streamStillAllowed(r, asked, allowed) {
 				return nil
 			}
 			out.writeEvents(p.eventsNow(keys, time.Now()))
 		case <-p.timerC():
 			out.writeEvents(p.dueEvents(time.Now()))
-			out.writeInterval(p.gap)
+			out.writeInterval(p.refreshInterval)
 		case now := <-look.C:
-			gap, _ := s.refreshRate.interval(now)
+			gap, _ := s.refreshRate.currentInterval(now)
 			out.writeInterval(gap)
 		case <-ping.C:
 			out.write(": ping\n\n")
 		case <-again.C:
-			if !s.mayFollow(r, asked, allowed) {
+			if !s.streamStillAllowed(r, asked, allowed) {
 				return nil
 			}
 		}
@@ -124,10 +124,10 @@ func permissionKeys(a fleet.Actor) []string {
 
 // mayFollow reports whether the stream may continue: the user's session is valid and the user may still follow
 // exactly the allowed keys. Otherwise the page must open a new stream.
-func (s *Server) mayFollow(r *http.Request, asked []string, allowed []query.Watched) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), pageLimit)
+func (s *Server) streamStillAllowed(r *http.Request, asked []string, allowed []query.Watched) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), pageTimeout)
 	defer cancel()
-	a, err := s.actorNow(ctx, r)
+	a, err := s.currentActor(ctx, r)
 	if err != nil {
 		return !isLostPermission(err)
 	}
@@ -140,7 +140,7 @@ func (s *Server) mayFollow(r *http.Request, asked []string, allowed []query.Watc
 
 // isRateLimited reports whether the page key is that of a list, or of an object with many parts. Events of such a key
 // are sent at most once per refresh interval.
-func isRateLimited(key string) bool {
+func isRateLimitedKey(key string) bool {
 	typ, _, one := strings.Cut(key, ":")
 	if one {
 		return fleet.ResourceType(typ).Info().HasParts
@@ -156,14 +156,14 @@ type eventScheduler struct {
 	wakeUps  map[string][]string  // wake-up keys by page key
 	pageKeys map[string]string    // page key by wake-up key
 	lastSent map[string]time.Time // time of the latest event of each rate-limited key
-	waiting  map[string]time.Time // page keys with a delayed event, and the time to send the event
+	delayedUntil  map[string]time.Time // page keys with a delayed event, and the time to send the event
 	interval func(time.Time) (gap, spread time.Duration)
-	gap      time.Duration // refresh interval of lists at the last check
+	refreshInterval      time.Duration // refresh interval of lists at the last check
 	timer    *time.Timer
 }
 
 func newEventScheduler(watched []query.Watched, pace func(time.Time) (gap, spread time.Duration)) *eventScheduler {
-	p := &eventScheduler{wakeUps: map[string][]string{}, pageKeys: map[string]string{}, lastSent: map[string]time.Time{}, waiting: map[string]time.Time{}, interval: pace}
+	p := &eventScheduler{wakeUps: map[string][]string{}, pageKeys: map[string]string{}, lastSent: map[string]time.Time{}, delayedUntil: map[string]time.Time{}, interval: pace}
 	for _, w := range watched {
 		p.wakeUps[w.Key] = w.WakeUps
 		for _, wake := range w.WakeUps {
@@ -179,22 +179,22 @@ func (p *eventScheduler) subscriptions() []string { return slices.Collect(maps.K
 // events of lists are delayed within the refresh interval.
 func (p *eventScheduler) eventsNow(keys []string, now time.Time) []string {
 	gap, spread := p.interval(now)
-	p.gap = gap
+	p.refreshInterval = gap
 	var out []string
 	for _, k := range keys {
-		if k == notify.Resync {
-			p.schedule(k, now.Add(randomDelay(spread))) // every page refreshes all its parts
+		if k == notify.ResyncKey {
+			p.delayEvent(k, now.Add(randomDelay(spread))) // every page refreshes all its parts
 		}
 		typ, _, _ := strings.Cut(k, ":")
 		for _, name := range []string{p.pageKeys[k], p.pageKeys[typ+":*"]} {
 			switch {
 			case name == "" || slices.Contains(out, name):
-			case !isRateLimited(name):
+			case !isRateLimitedKey(name):
 				out = append(out, name)
 			case p.lastSent[name].Add(gap).After(now):
-				p.schedule(name, p.lastSent[name].Add(gap))
+				p.delayEvent(name, p.lastSent[name].Add(gap))
 			default:
-				p.schedule(name, now.Add(randomDelay(spread)))
+				p.delayEvent(name, now.Add(randomDelay(spread)))
 			}
 		}
 	}
@@ -203,9 +203,9 @@ func (p *eventScheduler) eventsNow(keys []string, now time.Time) []string {
 
 // schedule schedules the event name for the given time, unless it is already scheduled. Until then, the hub's wake-ups
 // for that event are muted.
-func (p *eventScheduler) schedule(name string, at time.Time) {
-	if _, waits := p.waiting[name]; !waits {
-		p.waiting[name] = at
+func (p *eventScheduler) delayEvent(name string, at time.Time) {
+	if _, waits := p.delayedUntil[name]; !waits {
+		p.delayedUntil[name] = at
 		p.sub.Mute(p.wakeUps[name]...)
 	}
 }
@@ -222,10 +222,10 @@ func (p *eventScheduler) timerC() <-chan time.Time {
 func (p *eventScheduler) dueEvents(now time.Time) []string {
 	var out []string
 	var next time.Time
-	for name, at := range p.waiting {
+	for name, at := range p.delayedUntil {
 		if !at.After(now) {
 			p.sub.Unmute(p.wakeUps[name]...) // unmuted before the event is sent, so that a later change causes another event
-			delete(p.waiting, name)
+			delete(p.delayedUntil, name)
 			p.lastSent[name] = now
 			out = append(out, name)
 		} else if next.IsZero() || at.Before(next) {
@@ -246,17 +246,17 @@ func (p *eventScheduler) dueEvents(now time.Time) []string {
 type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	sentGap int // refresh interval last sent to the page, in seconds; 0: none yet
+	sentInterval int // refresh interval last sent to the page, in seconds; 0: none yet
 	err     error
 }
 
 // writeInterval sends the refresh interval of lists to the page if the interval has changed.
 func (o *eventWriter) writeInterval(gap time.Duration) {
 	seconds := int((gap + time.Second/2) / time.Second)
-	if seconds == o.sentGap {
+	if seconds == o.sentInterval {
 		return
 	}
-	o.sentGap = seconds
+	o.sentInterval = seconds
 	o.write(fmt.Sprintf("event: pace\ndata: %d\n\n", seconds))
 }
 
@@ -276,7 +276,7 @@ func (o *eventWriter) write(text string) {
 		return
 	}
 	// A connection without deadlines (a test's recorder) is written to without one.
-	_ = o.control.SetWriteDeadline(time.Now().Add(writeLimit))
+	_ = o.control.SetWriteDeadline(time.Now().Add(eventWriteTimeout))
 	if _, o.err = o.w.Write([]byte(text)); o.err == nil {
 		o.err = o.control.Flush()
 	}

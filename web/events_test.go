@@ -64,7 +64,7 @@ func expectLine(t *testing.T, lines <-chan string, want string) {
 
 func TestStreamSendsEventsOfItsKeysOnly(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	id := string(vms["web-01"])
 	lines := stream(t, b, "key=vm:"+id+"&key=tasks&key=hosts")
 	p.hub.Wake("vm:" + id)
@@ -83,9 +83,9 @@ func TestStreamSendsEventsOfItsKeysOnly(t *testing.T) {
 
 func TestEventsOfOtherProjectsHidden(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
-	b := p.signedIn("vera", fleet.RoleNone)
+	b := p.newSignedInBrowser("vera", fleet.RoleNone)
 	finance := p.addProject("finance")
-	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'vera', 'viewer')", finance)
+	p.execSQL("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'vera', 'viewer')", finance)
 	lines := stream(t, b, "key=vm:"+string(vms["web-01"])+"&key=tasks&key=vms&key=pools&key=networks&key=projects")
 	for _, key := range []string{"vm:" + string(vms["web-01"]), "tasks", "projects", "pool:one", "net:one", "tasks:other", "vms:other", "project:other"} {
 		p.hub.Wake(key)
@@ -98,12 +98,12 @@ func TestEventsOfOtherProjectsHidden(t *testing.T) {
 
 func TestTooManyStreamsRefused(t *testing.T) {
 	p, _, _, _ := newFleetPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	for range 40 {
 		stream(t, b, "key=tasks")
 	}
-	b.get("/events?key=tasks").is(t, http.StatusTooManyRequests)
-	p.browser().get("/events?key=tasks", "Accept", "text/event-stream", "HX-Request", "true").is(t, http.StatusUnauthorized)
+	b.get("/events?key=tasks").requireStatus(t, http.StatusTooManyRequests)
+	p.newBrowser().get("/events?key=tasks", "Accept", "text/event-stream", "HX-Request", "true").requireStatus(t, http.StatusUnauthorized)
 }
 
 // expectStreamEnd fails unless the stream closes before its next periodic permission check, so because of a wake-up.
@@ -140,28 +140,28 @@ func TestStreamEndsWhenPermissionsChange(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b := p.signedIn("mia", fleet.RoleNone)
+	b := p.newSignedInBrowser("mia", fleet.RoleNone)
 	member(fleet.RoleMember)
 	query := "key=tasks&key=vm:" + string(vm)
 
 	lines := stream(t, b, query)
 	user("maria", fleet.RoleNone, false) // an update without new permissions keeps the stream open
 	member(fleet.RoleViewer)             // another role that allows the same keys
-	p.exec("UPDATE vms SET description = 'poked' WHERE id = $1", vm)
+	p.execSQL("UPDATE vms SET description = 'poked' WHERE id = $1", vm)
 	expectLine(t, lines, "event: vm:"+string(vm))
 	member(fleet.RoleNone)
 	expectStreamEnd(t, lines)
 
 	member(fleet.RoleMember)
 	lines = stream(t, b, query)
-	b.post("/sign-out", nil).is(t, http.StatusSeeOther)
+	b.post("/sign-out", nil).requireStatus(t, http.StatusSeeOther)
 	expectStreamEnd(t, lines)
 
-	b.post("/sign-in", url.Values{"name": {"maria"}, "password": {goodPassword}}).is(t, http.StatusSeeOther)
+	b.post("/sign-in", url.Values{"name": {"maria"}, "password": {goodPassword}}).requireStatus(t, http.StatusSeeOther)
 	lines = stream(t, b, query)
 	user("maria", fleet.RoleNone, true)
 	expectStreamEnd(t, lines)
-	b.get("/events?"+query, "HX-Request", "true").is(t, http.StatusUnauthorized)
+	b.get("/events?"+query, "HX-Request", "true").requireStatus(t, http.StatusUnauthorized)
 }
 
 // Under load the stream sends the refresh interval to the page and delays events of lists by the interval. It sends
@@ -169,7 +169,7 @@ func TestStreamEndsWhenPermissionsChange(t *testing.T) {
 func TestStreamSendsRefreshInterval(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
 	p.server.SetRefreshLoad(3 * time.Second)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	one := "vm:" + string(vms["web-01"])
 	lines := stream(t, b, "key="+one+"&key=hosts")
 	expectLine(t, lines, "event: pace")

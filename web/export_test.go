@@ -8,7 +8,7 @@ import (
 // AgentProofs returns whether each agent route requires a session, by the route's method and path.
 func (s *Server) AgentProofs() map[string]bool {
 	out := map[string]bool{}
-	for name, r := range s.table {
+	for name, r := range s.routeTable {
 		if r.kind.isAgentRoute() {
 			out[name] = r.kind == sessionProof || r.kind == transactionProof
 		}

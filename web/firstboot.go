@@ -18,7 +18,7 @@ func (s *Server) sendFirstBoot(c echo.Context, a fleet.Actor, in wire.FirstBootR
 
 type firstBootOutput struct{ Body control.FirstBootDetails }
 
-func (s *Server) apiFirstBoot(ctx context.Context, a fleet.Actor, in *VMPath) (*firstBootOutput, error) {
+func (s *Server) apiGetFirstBoot(ctx context.Context, a fleet.Actor, in *VMPath) (*firstBootOutput, error) {
 	out, err := s.Control.FirstBoot(ctx, a, in.ID)
 	return &firstBootOutput{out}, err
 }

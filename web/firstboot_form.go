@@ -14,20 +14,20 @@ const firstBootPrefix = "firstBoot.cloudInit."
 
 // firstBootOf reads the first-boot data from the form; nil: none. Further users and files, which the form does not
 // show, are taken from had.
-func firstBootOf(checks *fleet.Checks, typed url.Values, had fleet.FirstBoot) *control.FirstBootInput {
+func firstBootFromForm(checks *fleet.Checks, typed url.Values, had fleet.FirstBoot) *control.FirstBootInput {
 	text := func(name string) string { return strings.TrimSpace(typed.Get(firstBootPrefix + name)) }
 	out := &control.FirstBootInput{}
-	switch kind := typed.Get(vmview.FirstKind); kind {
+	switch kind := typed.Get(vmview.FirstBootKindField); kind {
 	case "":
 		return nil
-	case vmview.KeepCurrent:
+	case vmview.FirstBootKeepCurrent:
 		out.Again = true
-	case vmview.BySpec:
-		out.CustomizationID = fleet.CustomizationID(typed.Get(vmview.FirstSpec))
+	case vmview.FirstBootBySpec:
+		out.CustomizationID = fleet.CustomizationID(typed.Get(vmview.FirstBootSpecField))
 		if out.CustomizationID == "" {
-			checks.Add(vmview.FirstSpec, "Choose a customization spec.")
+			checks.Add(vmview.FirstBootSpecField, "Choose a customization spec.")
 		}
-		out.Variables = valuesOf(checks, vmview.FirstValues, typed.Get(vmview.FirstValues))
+		out.Variables = parseKeyValueLines(checks, vmview.FirstBootVariablesField, typed.Get(vmview.FirstBootVariablesField))
 	case string(fleet.CloudInit):
 		form := fleet.CloudInitForm{}
 		if had.CloudInit != nil {
@@ -35,9 +35,9 @@ func firstBootOf(checks *fleet.Checks, typed url.Values, had fleet.FirstBoot) *c
 		}
 		form.Hostname, form.Timezone, form.Locale = text("hostname"), text("timezone"), text("locale")
 		form.SSHPassword, form.Upgrade = text("sshPassword") != "", text("upgrade") != ""
-		form.Packages, form.Run = linesOf(text("packages")), linesOf(text("run"))
-		form.Network = nicsOf(checks, vmview.FirstNetwork, text("network"))
-		form.Users = usersOf(typed, form.Users)
+		form.Packages, form.Run = splitLines(text("packages")), splitLines(text("run"))
+		form.Network = parseFirstBootNICs(checks, vmview.FirstBootNetworkField, text("network"))
+		form.Users = firstBootUsersFromForm(typed, form.Users)
 		out.Kind, out.CloudInit = fleet.CloudInit, &form
 	default:
 		out.Kind = fleet.FirstBootKind(kind)
@@ -51,15 +51,15 @@ func firstBootOf(checks *fleet.Checks, typed url.Values, had fleet.FirstBoot) *c
 
 // usersOf returns the users of had, the first one replaced by the typed user. An empty name means the image's default
 // user. A form without any value of a user has no first user.
-func usersOf(typed url.Values, had []fleet.FirstUser) []fleet.FirstUser {
+func firstBootUsersFromForm(typed url.Values, had []fleet.FirstUser) []fleet.FirstUser {
 	const at = firstBootPrefix + "users[0]."
 	u := fleet.FirstUser{}
 	if len(had) > 0 {
 		u, had = had[0], had[1:]
 	}
 	kept := u.Name
-	u.Name, u.Sudo, u.SSHKeys, u.Password = strings.TrimSpace(typed.Get(at+"name")), typed.Get(at+"sudo") != "", linesOf(typed.Get(at+"sshKeys")), typed.Get(at+"password")
-	if u.Password != "" || u.Name != kept || typed.Get(vmview.FirstPasswordHash) == "" {
+	u.Name, u.Sudo, u.SSHKeys, u.Password = strings.TrimSpace(typed.Get(at+"name")), typed.Get(at+"sudo") != "", splitLines(typed.Get(at+"sshKeys")), typed.Get(at+"password")
+	if u.Password != "" || u.Name != kept || typed.Get(vmview.FirstBootPasswordHashField) == "" {
 		u.PasswordHash = ""
 	}
 	if u.Name == "" && u.Password == "" && u.PasswordHash == "" && len(u.SSHKeys) == 0 {
@@ -68,7 +68,7 @@ func usersOf(typed url.Values, had []fleet.FirstUser) []fleet.FirstUser {
 	return append([]fleet.FirstUser{u}, had...)
 }
 
-func linesOf(text string) []string {
+func splitLines(text string) []string {
 	var out []string
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -78,9 +78,9 @@ func linesOf(text string) []string {
 	return out
 }
 
-func valuesOf(checks *fleet.Checks, field, text string) map[string]string {
+func parseKeyValueLines(checks *fleet.Checks, field, text string) map[string]string {
 	out := map[string]string{}
-	for _, line := range linesOf(text) {
+	for _, line := range splitLines(text) {
 		name, value, ok := strings.Cut(line, "=")
 		if !ok {
 			checks.Add(field, "Write one value per line as name=value; %q has no \"=\".", line)
@@ -92,9 +92,9 @@ func valuesOf(checks *fleet.Checks, field, text string) map[string]string {
 }
 
 // nicsOf parses NICs in the format of vmview.NetworkText.
-func nicsOf(checks *fleet.Checks, field, text string) []fleet.FirstBootNIC {
+func parseFirstBootNICs(checks *fleet.Checks, field, text string) []fleet.FirstBootNIC {
 	var out []fleet.FirstBootNIC
-	for _, line := range linesOf(text) {
+	for _, line := range splitLines(text) {
 		var n fleet.FirstBootNIC
 		into := map[string]*[]string{"via": &n.Gateways, "dns": &n.DNS, "search": &n.Search}
 		words := strings.Fields(line)
@@ -118,7 +118,7 @@ func nicsOf(checks *fleet.Checks, field, text string) []fleet.FirstBootNIC {
 
 // fillFirstBootForm fills the form's fields from existing first-boot data.
 func fillFirstBootForm(typed url.Values, f fleet.FirstBoot) {
-	typed.Set(vmview.FirstKind, string(f.Kind))
+	typed.Set(vmview.FirstBootKindField, string(f.Kind))
 	typed.Set("firstBoot.userData", f.UserData)
 	typed.Set("firstBoot.networkConfig", f.NetworkConfig)
 	if f.CloudInit == nil {
@@ -134,7 +134,7 @@ func fillFirstBootForm(typed url.Values, f fleet.FirstBoot) {
 	set("hostname", c.Hostname)
 	set("timezone", c.Timezone)
 	set("locale", c.Locale)
-	set("network", vmview.NetworkText(c.Network))
+	set("network", vmview.FirstBootNICLines(c.Network))
 	set("packages", strings.Join(c.Packages, "\n"))
 	set("run", strings.Join(c.Run, "\n"))
 	box("upgrade", c.Upgrade)
@@ -150,11 +150,11 @@ func fillFirstBootForm(typed url.Values, f fleet.FirstBoot) {
 
 // otherFirstBootParts returns a sentence about the parts of the first-boot data that the form does not show, or ""
 // without such parts. Saving the form leaves them unchanged.
-func otherFirstBootParts(f fleet.FirstBoot) string {
+func firstBootDataOutsideForm(f fleet.FirstBoot) string {
 	var out []string
 	if f.CloudInit != nil {
 		if n := len(f.CloudInit.Users); n > 1 {
-			out = append(out, "users "+userNames(f.CloudInit.Users[1:]))
+			out = append(out, "users "+firstBootUserNames(f.CloudInit.Users[1:]))
 		}
 		for _, w := range f.CloudInit.Files {
 			out = append(out, "the file "+w.Path)
@@ -166,10 +166,10 @@ func otherFirstBootParts(f fleet.FirstBoot) string {
 	return "Also set by the API, and not changed here: " + strings.Join(out, ", ") + "."
 }
 
-func userNames(users []fleet.FirstUser) string {
+func firstBootUserNames(users []fleet.FirstUser) string {
 	var out []string
 	for _, u := range users {
-		out = append(out, cmp.Or(u.Name, vmview.DefaultUser))
+		out = append(out, cmp.Or(u.Name, vmview.DefaultUserLabel))
 	}
 	return strings.Join(out, ", ")
 }

@@ -16,19 +16,19 @@ import (
 )
 
 // typedValues is a submitted form as url.Values, for handlers that read the fields one by one.
-type typedValues struct{ url.Values }
+type formValues struct{ url.Values }
 
-func (in *typedValues) read(sent url.Values) { in.Values = sent }
+func (in *formValues) read(sent url.Values) { in.Values = sent }
 
 // showFirstBootForm shows the form for the first-boot data that the guest gets at the VM's next start.
-func (s *Server) showFirstBootForm(c echo.Context, a fleet.Actor, in typedValues, how formState) error {
+func (s *Server) showFirstBootForm(c echo.Context, a fleet.Actor, in formValues, how formDisplay) error {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
 		return err
 	}
 	p := vmview.FirstBootPage{VM: vm, Errors: how.errors, Form: vmview.FirstBootForm{Typed: in.Values, Errors: how.errors, Current: vm.Spec.FirstBoot}}
-	if p.Form.Specs, err = s.customizationsFor(c, a, vm.ProjectID); err != nil {
+	if p.Form.Specs, err = s.customizationsOfProject(c, a, vm.ProjectID); err != nil {
 		return err
 	}
 	_, p.Why = vm.Allows(fleet.ActEdit)
@@ -36,7 +36,7 @@ func (s *Server) showFirstBootForm(c echo.Context, a fleet.Actor, in typedValues
 	switch {
 	case err == nil:
 		p.SetBy, p.SetAt = had.SetBy, had.SetAt.UTC().Format("2006-01-02 15:04 UTC")
-		p.Form.OtherSettings = otherFirstBootParts(had.Content)
+		p.Form.OtherSettings = firstBootDataOutsideForm(had.Content)
 	case fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict:
 		return err
 	}
@@ -44,11 +44,11 @@ func (s *Server) showFirstBootForm(c echo.Context, a fleet.Actor, in typedValues
 		p.Form.Typed = url.Values{"generation": {strconv.FormatInt(vm.Generation, 10)}}
 		fillFirstBootForm(p.Form.Typed, had.Content)
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(vm), vmview.FirstBoot(p))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(vm), vmview.FirstBootDialog(p))
 }
 
 // customizationsFor lists the customization specs that VMs of the project may use.
-func (s *Server) customizationsFor(c echo.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.Customization, error) {
+func (s *Server) customizationsOfProject(c echo.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.Customization, error) {
 	all, err := s.Control.ListCustomizations(c.Request().Context(), a)
 	out := all[:0]
 	for _, one := range all {
@@ -59,18 +59,18 @@ func (s *Server) customizationsFor(c echo.Context, a fleet.Actor, project fleet.
 	return out, err
 }
 
-func (s *Server) setFirstBoot(c echo.Context, a fleet.Actor, in typedValues) (formResponse, error) {
+func (s *Server) setFirstBoot(c echo.Context, a fleet.Actor, in formValues) (formResponse, error) {
 	ctx, id := c.Request().Context(), fleet.VMID(c.Param("id"))
 	generation, err := strconv.ParseInt(in.Get("generation"), 10, 64)
 	if err != nil {
-		return nil, unreadableForm()
+		return nil, unreadableFormError()
 	}
 	had, err := s.Control.FirstBoot(ctx, a, id)
 	if err != nil && fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict {
 		return nil, err
 	}
 	var checks fleet.Checks
-	want := firstBootOf(&checks, in.Values, had.Content)
+	want := firstBootFromForm(&checks, in.Values, had.Content)
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
@@ -91,50 +91,50 @@ func (s *Server) listCustomizations(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.showPage(c, a, shell.Frame{Title: "Customization specs"}, vmview.Customizations(vmview.SpecList{Actor: a, Specs: all}))
+	return s.showPage(c, a, shell.PageLayout{Title: "Customization specs"}, vmview.CustomizationsPage(vmview.CustomizationList{Actor: a, Specs: all}))
 }
 
-func (s *Server) showNewCustomizationForm(c echo.Context, a fleet.Actor, in typedValues, how formState) (err error) {
+func (s *Server) showNewCustomizationForm(c echo.Context, a fleet.Actor, in formValues, how formDisplay) (err error) {
 	typed := in.Values
 	if typed == nil {
-		typed = url.Values{vmview.FirstKind: {string(fleet.CloudInit)}}
+		typed = url.Values{vmview.FirstBootKindField: {string(fleet.CloudInit)}}
 	}
-	p := vmview.SpecPage{Typed: typed, Errors: how.errors, Form: vmview.FirstBootForm{Typed: typed, Errors: how.errors, Spec: true}}
-	projects := optionQuery{typ: "projects", chosen: []string{typed.Get("projectId")}, page: "/customizations/new", all: c.QueryParam("all") != ""}
+	p := vmview.CustomizationForm{Typed: typed, Errors: how.errors, Form: vmview.FirstBootForm{Typed: typed, Errors: how.errors, Spec: true}}
+	projects := optionQuery{kind: "projects", chosen: []string{typed.Get("projectId")}, formAddress: "/customizations/new", showAll: c.QueryParam("all") != ""}
 	if p.Projects, err = s.selectOptions(c.Request().Context(), a, projects); err != nil {
 		return err
 	}
 	if policy.May(a, policy.InfraChange, "") {
 		p.Projects.Options = append(p.Projects.Options, kit.Option{Text: "Fleet-wide: every project may use it"})
 	}
-	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: "New customization spec"}, vmview.Customization(p))
+	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New customization spec"}, vmview.CustomizationPage(p))
 }
 
 // specOfForm reads a customization spec from the form.
-func specOfForm(typed url.Values, had fleet.FirstBoot) (control.CustomizationInput, error) {
+func customizationFromForm(typed url.Values, had fleet.FirstBoot) (control.CustomizationInput, error) {
 	var checks fleet.Checks
 	out := control.CustomizationInput{ProjectID: fleet.ProjectID(typed.Get("projectId")), Name: typed.Get("name"), Description: typed.Get("description")}
-	if boot := firstBootOf(&checks, typed, had); boot != nil {
+	if boot := firstBootFromForm(&checks, typed, had); boot != nil {
 		out.FirstBoot = fleet.FirstBoot{Kind: boot.Kind, CloudInit: boot.CloudInit, UserData: boot.UserData, NetworkConfig: boot.NetworkConfig}
 	}
 	return out, checks.Err()
 }
 
-func (s *Server) createCustomization(c echo.Context, a fleet.Actor, in typedValues) (formResponse, error) {
-	want, err := specOfForm(in.Values, fleet.FirstBoot{})
+func (s *Server) createCustomization(c echo.Context, a fleet.Actor, in formValues) (formResponse, error) {
+	want, err := customizationFromForm(in.Values, fleet.FirstBoot{})
 	if err != nil {
 		return nil, err
 	}
 	_, err = s.Control.CreateCustomization(c.Request().Context(), a, want)
-	return redirect("/customizations"), err
+	return redirectTo("/customizations"), err
 }
 
-func (s *Server) showCustomization(c echo.Context, a fleet.Actor, in typedValues, how formState) error {
+func (s *Server) showCustomization(c echo.Context, a fleet.Actor, in formValues, how formDisplay) error {
 	one, err := s.Control.GetCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	p := vmview.SpecPage{ID: one.ID, Seen: one, Typed: in.Values, Errors: how.errors}
+	p := vmview.CustomizationForm{ID: one.ID, Seen: one, Typed: in.Values, Errors: how.errors}
 	switch {
 	case one.Unreadable != "":
 		p.Why, p.MayDelete = one.Unreadable, true
@@ -146,12 +146,12 @@ func (s *Server) showCustomization(c echo.Context, a fleet.Actor, in typedValues
 	}
 	p.Form = vmview.FirstBootForm{Typed: p.Typed, Errors: how.errors, Spec: true}
 	if one.FirstBoot != nil {
-		p.Form.OtherSettings = otherFirstBootParts(*one.FirstBoot)
+		p.Form.OtherSettings = firstBootDataOutsideForm(*one.FirstBoot)
 	}
-	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: one.Name}, vmview.Customization(p))
+	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: one.Name}, vmview.CustomizationPage(p))
 }
 
-func (s *Server) editCustomization(c echo.Context, a fleet.Actor, in typedValues) (formResponse, error) {
+func (s *Server) editCustomization(c echo.Context, a fleet.Actor, in formValues) (formResponse, error) {
 	ctx, id := c.Request().Context(), fleet.CustomizationID(c.Param("id"))
 	one, err := s.Control.GetCustomization(ctx, a, id)
 	if err != nil {
@@ -161,23 +161,23 @@ func (s *Server) editCustomization(c echo.Context, a fleet.Actor, in typedValues
 	if one.FirstBoot != nil {
 		had = *one.FirstBoot
 	}
-	want, err := specOfForm(in.Values, had)
+	want, err := customizationFromForm(in.Values, had)
 	if err != nil {
 		return nil, err
 	}
 	if want.IfGeneration, err = strconv.ParseInt(in.Get("generation"), 10, 64); err != nil {
-		return nil, unreadableForm()
+		return nil, unreadableFormError()
 	}
 	_, err = s.Control.UpdateCustomization(ctx, a, id, want)
-	return redirect("/customizations"), err
+	return redirectTo("/customizations"), err
 }
 
-func customizationFrame(one fleet.Customization) shell.Frame { return shell.Frame{Title: one.Name} }
+func customizationPageLayout(one fleet.Customization) shell.PageLayout { return shell.PageLayout{Title: one.Name} }
 
 func (s *Server) confirmDeleteCustomization() formRenderer[emptyForm] {
-	return confirm(s, s.Control.GetCustomization, customizationFrame, vmview.DeleteCustomization)
+	return confirmDialogHandler(s, s.Control.GetCustomization, customizationPageLayout, vmview.DeleteCustomizationDialog)
 }
 
 func (s *Server) deleteCustomization(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	return redirect("/customizations"), s.Control.DeleteCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
+	return redirectTo("/customizations"), s.Control.DeleteCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
 }

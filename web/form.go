@@ -14,44 +14,44 @@ import (
 )
 
 // maxRows limits repeated parts of a form: disks, NICs, selected VMs.
-const maxRows = control.MaxAtOnce
+const maxFormRows = control.MaxBulkVMs
 
-var decoder = newDecoder()
+var formDecoder = newFormDecoder()
 
-func newDecoder() *form.Decoder {
+func newFormDecoder() *form.Decoder {
 	d := form.NewDecoder()
-	d.SetMaxArraySize(maxRows)
+	d.SetMaxArraySize(maxFormRows)
 	return d
 }
 
 // decode reads the request's form into a T: by its `form:"name"` tags, or by its method read. T holds numbers as text,
 // so that the form can show invalid input beside the error.
-func decode[T any](c echo.Context) (T, error) {
+func decodeForm[T any](c echo.Context) (T, error) {
 	var into T
 	r := c.Request()
 	if err := r.ParseForm(); err != nil {
-		if limited := asTooLarge(err); fleet.CodeOf(limited) != "" {
+		if limited := convertTooLargeError(err); fleet.CodeOf(limited) != "" {
 			return into, limited
 		}
-		return into, unreadableForm()
+		return into, unreadableFormError()
 	}
 	if own, ok := any(&into).(interface{ read(sent url.Values) }); ok {
 		own.read(r.PostForm)
 		return into, nil
 	}
-	if err := decoder.Decode(&into, r.PostForm); err != nil {
-		return into, unreadableForm()
+	if err := formDecoder.Decode(&into, r.PostForm); err != nil {
+		return into, unreadableFormError()
 	}
 	return into, nil
 }
 
-func unreadableForm() error {
+func unreadableFormError() error {
 	return fleet.Errorf(fleet.Malformed, "The form cannot be read. Reload the page and try again.")
 }
 
 // formErrors converts an error of code Invalid or Conflict to the errors that a form shows at its fields or above its
 // button. For every other error ok is false, and the handler must return the error.
-func formErrors(err error) (e kit.Errors, status int, ok bool) {
+func formErrorsFrom(err error) (e kit.Errors, status int, ok bool) {
 	var refused *fleet.Error
 	if !errors.As(err, &refused) || refused.Code != fleet.Invalid && refused.Code != fleet.Conflict {
 		return e, 0, false
@@ -62,12 +62,12 @@ func formErrors(err error) (e kit.Errors, status int, ok bool) {
 			e.Fields[f.Field] = f.Message
 		}
 	}
-	return e, statuses[refused.Code], true
+	return e, statusByErrorCode[refused.Code], true
 }
 
 // formStatus returns the status for a form that is shown again: always 422 to htmx, which swaps no other error.
-func formStatus(c echo.Context, status int) int {
-	if isHTMX(c) {
+func statusOfRefusedForm(c echo.Context, status int) int {
+	if isHTMXRequest(c) {
 		return 422
 	}
 	return status
@@ -83,7 +83,7 @@ func parseField[T any](c *fleet.Checks, field, text string, as func(string) (T, 
 }
 
 // labelsOf parses labels as users type them: one "key=value" per line.
-func labelsOf(c *fleet.Checks, field, text string) map[string]string {
+func parseLabels(c *fleet.Checks, field, text string) map[string]string {
 	labels := map[string]string{}
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line == "" {
@@ -100,7 +100,7 @@ func labelsOf(c *fleet.Checks, field, text string) map[string]string {
 }
 
 // joinChecks joins the errors found while a form was decoded with the errors from control.
-func joinChecks(checks *fleet.Checks, err error) error {
+func joinFormErrors(checks *fleet.Checks, err error) error {
 	own := checks.Err()
 	switch {
 	case own == nil:

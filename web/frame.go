@@ -15,27 +15,27 @@ import (
 	"quantix/views/shell"
 )
 
-const dockRows = 8
+const maxDockTasks = 8
 
 // fillFrame sets the fields of the page layout that need no database query.
-func (s *Server) fillFrame(c echo.Context, f *shell.Frame) {
+func (s *Server) fillPageLayout(c echo.Context, f *shell.PageLayout) {
 	r := c.Request()
 	f.Now, f.Path, f.Query = time.Now(), localPath(r.URL.Path), r.URL.Query()
 	if r.Method != http.MethodGet {
 		f.Query = url.Values{} // the page answers a POST, whose address cannot be opened
 	}
-	f.Tree.View = treeView(c, append(shell.TreeViewsOf(f.Actor), fleet.TreeVMs))
-	f.Tree.Group = treeLabelKey(c)
+	f.Tree.View = chosenTreeView(c, append(shell.TreeViewsOf(f.Actor), fleet.TreeVMs))
+	f.Tree.Group = treeGroupingLabel(c)
 	f.Dock.All = displayPreference(c, "dock", "mine", "all") == "all"
 	f.Dock.Now = f.Now
-	f.Quiet = true
+	f.IsErrorPage = true
 }
 
 // loadFrame reads the data of the page layout from the database: tree, recent tasks and the like.
-func (s *Server) loadFrame(c echo.Context, f *shell.Frame) error {
-	s.fillFrame(c, f)
-	f.Quiet = false
-	if !f.May(policy.VMSee) {
+func (s *Server) loadPageLayout(c echo.Context, f *shell.PageLayout) error {
+	s.fillPageLayout(c, f)
+	f.IsErrorPage = false
+	if !f.ActorMay(policy.VMSee) {
 		return nil // a user without a role gets an empty layout
 	}
 	ctx := c.Request().Context()
@@ -47,27 +47,27 @@ func (s *Server) loadFrame(c echo.Context, f *shell.Frame) error {
 		f.ProjectName = project.Name
 	}
 	tree := query.TreeQuery{View: f.Tree.View, LabelKey: f.Tree.Group}
-	around, err := s.Control.Layout(ctx, f.Actor, dockQuery(f.Dock.All), tree)
+	around, err := s.Control.Layout(ctx, f.Actor, taskDockQuery(f.Dock.All), tree)
 	if err != nil {
 		return err
 	}
-	f.Running, f.Dock.Tasks = around.Running, around.Tasks
-	f.Tree, err = s.buildTreeLevel(c, f.Actor, tree, around.Tree, f.Here)
+	f.UnfinishedTasks, f.Dock.Tasks = around.Running, around.Tasks
+	f.Tree, err = s.buildTreeLevel(c, f.Actor, tree, around.Tree, f.ObjectKeys)
 	return err
 }
 
 // dockQuery returns the query of the task dock, the list of recent tasks at the bottom of the page: the user's newest
 // tasks, or the newest of all visible tasks.
-func dockQuery(all bool) fleet.Query {
+func taskDockQuery(all bool) fleet.Query {
 	if all {
-		return fleet.Query{Limit: dockRows}
+		return fleet.Query{Limit: maxDockTasks}
 	}
-	return fleet.Query{Limit: dockRows, Filter: "who:me"}
+	return fleet.Query{Limit: maxDockTasks, Filter: "who:me"}
 }
 
-func (s *Server) readDock(c echo.Context, a fleet.Actor, all bool) (shell.Dock, error) {
-	tasks, err := s.Control.ListTasks(c.Request().Context(), a, dockQuery(all))
-	return shell.Dock{All: all, Tasks: tasks.Items, Now: time.Now()}, err
+func (s *Server) readTaskDock(c echo.Context, a fleet.Actor, all bool) (shell.TaskDock, error) {
+	tasks, err := s.Control.ListTasks(c.Request().Context(), a, taskDockQuery(all))
+	return shell.TaskDock{All: all, Tasks: tasks.Items, Now: time.Now()}, err
 }
 
 // readTreeLevel reads the children of one node of the tree, and expands the nodes on the path to the page's object
@@ -82,7 +82,7 @@ func (s *Server) readTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery,
 
 // buildTreeLevel is readTreeLevel for rows that are already read.
 func (s *Server) buildTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, rows query.TreeLevel, here []string) (shell.TreeLevel, error) {
-	l := shell.TreeLevel{View: q.View, Group: q.LabelKey, Node: q.Node, Here: here}
+	l := shell.TreeLevel{View: q.View, Group: q.LabelKey, Node: q.Node, ObjectKeys: here}
 	l.Next = rows.Next
 	l.Items = make([]shell.TreeItem, len(rows.Nodes))
 	for i, n := range rows.Nodes {
@@ -97,7 +97,7 @@ func (s *Server) buildTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery
 			if err != nil {
 				return l, err
 			}
-			l.Items[i].Open, l.Items[i].HasChildren = &below, true
+			l.Items[i].Children, l.Items[i].HasChildren = &below, true
 		}
 	}
 	return l, nil
@@ -107,7 +107,7 @@ func (s *Server) buildTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery
 // or from that cookie, or the first of allowed.
 func displayPreference(c echo.Context, name string, allowed ...string) string {
 	if v := c.QueryParam(name); slices.Contains(allowed, v) {
-		storePreference(c, name, v)
+		storePreferenceCookie(c, name, v)
 		return v
 	}
 	if cookie, err := c.Cookie("quantix-" + name); err == nil && slices.Contains(allowed, cookie.Value) {
@@ -117,7 +117,7 @@ func displayPreference(c echo.Context, name string, allowed ...string) string {
 }
 
 // typeAt returns the resource type of the pages at a path, and the rest of the path.
-func typeAt(path string) (t fleet.Resource, rest string) {
+func resourceTypeAtPath(path string) (t fleet.Resource, rest string) {
 	list, rest, _ := strings.Cut(strings.Trim(path, "/"), "/")
 	t, _ = fleet.ResourceByPlural(list)
 	return t, rest
@@ -125,12 +125,12 @@ func typeAt(path string) (t fleet.Resource, rest string) {
 
 // treeView returns the user's choice among the allowed views of the tree. If the query chooses none and the stored
 // choice does not show the page's object, it returns a view that shows the object.
-func treeView(c echo.Context, allowed []string) string {
+func chosenTreeView(c echo.Context, allowed []string) string {
 	chosen := displayPreference(c, "tree", allowed...)
 	if c.QueryParam("tree") != "" {
 		return chosen
 	}
-	t, _ := typeAt(c.Request().URL.Path)
+	t, _ := resourceTypeAtPath(c.Request().URL.Path)
 	if slices.Contains(t.Trees, chosen) {
 		return chosen
 	}
@@ -142,7 +142,7 @@ func treeView(c echo.Context, allowed []string) string {
 	return chosen
 }
 
-func storePreference(c echo.Context, name, value string) {
+func storePreferenceCookie(c echo.Context, name, value string) {
 	c.SetCookie(&http.Cookie{
 		Name: "quantix-" + name, Value: value, Path: "/", MaxAge: int((365 * 24 * time.Hour).Seconds()),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.Scheme() == "https",
@@ -151,14 +151,14 @@ func storePreference(c echo.Context, name, value string) {
 
 // treeLabelKey returns the label key by which the tree groups VMs; empty: no grouping. Like displayPreference, it
 // stores a valid key from the query in a cookie.
-func treeLabelKey(c echo.Context) string {
+func treeGroupingLabel(c echo.Context) string {
 	valid := func(key string) bool {
 		var checks fleet.Checks
 		fleet.CheckLabels(&checks, "group", map[string]string{key: ""})
 		return checks.Err() == nil
 	}
 	if given, ok := c.QueryParams()["group"]; ok && (given[0] == "" || valid(given[0])) {
-		storePreference(c, "group", given[0])
+		storePreferenceCookie(c, "group", given[0])
 		return given[0]
 	}
 	if cookie, err := c.Cookie("quantix-group"); err == nil && valid(cookie.Value) {
@@ -168,11 +168,11 @@ func treeLabelKey(c echo.Context) string {
 }
 
 func (s *Server) showTreeRoot(c echo.Context, a fleet.Actor) error {
-	return s.writeTreeLevel(c, a, query.TreeQuery{View: c.Param("view"), After: c.QueryParam("after"), LabelKey: treeLabelKey(c)})
+	return s.writeTreeLevel(c, a, query.TreeQuery{View: c.Param("view"), After: c.QueryParam("after"), LabelKey: treeGroupingLabel(c)})
 }
 
 func (s *Server) showTreeLevel(c echo.Context, a fleet.Actor) error {
-	return s.writeTreeLevel(c, a, query.TreeQuery{View: c.Param("view"), Node: c.Param("node"), After: c.QueryParam("after"), LabelKey: treeLabelKey(c)})
+	return s.writeTreeLevel(c, a, query.TreeQuery{View: c.Param("view"), Node: c.Param("node"), After: c.QueryParam("after"), LabelKey: treeGroupingLabel(c)})
 }
 
 func (s *Server) writeTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery) error {
@@ -180,7 +180,7 @@ func (s *Server) writeTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery
 	if err != nil {
 		return err
 	}
-	if isHTMX(c) {
+	if isHTMXRequest(c) {
 		return s.writePage(c, http.StatusOK, shell.TreeRows(l))
 	}
 	return s.writeFragment(c, a, "Inventory", shell.TreePage(l))
@@ -193,7 +193,7 @@ func currentTreePath(c echo.Context) []string {
 	if err != nil {
 		return nil
 	}
-	t, rest := typeAt(u.Path)
+	t, rest := resourceTypeAtPath(u.Path)
 	id, _, _ := strings.Cut(rest, "/")
 	if !t.FollowsOwnKey || id == "" {
 		return nil
@@ -202,7 +202,7 @@ func currentTreePath(c echo.Context) []string {
 }
 
 func (s *Server) recentTasks(c echo.Context, a fleet.Actor) error {
-	d, err := s.readDock(c, a, c.QueryParam("whose") == "all")
+	d, err := s.readTaskDock(c, a, c.QueryParam("whose") == "all")
 	if err != nil {
 		return err
 	}
@@ -214,5 +214,5 @@ func (s *Server) runningTasks(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.writeFragment(c, a, "Running tasks", shell.RunningCount(n))
+	return s.writeFragment(c, a, "Running tasks", shell.UnfinishedTaskCount(n))
 }

@@ -9,12 +9,12 @@ import (
 
 // gridOf returns the matrix of hosts and objects of typ, with the queries for its hosts and its other objects (side).
 // Hosts are filtered and paged as in their list; the other objects have separate paging parameters.
-func gridOf(c echo.Context, typ fleet.ResourceType, rows, columns int) (g kit.Grid, hosts, side fleet.Query) {
+func newHostGrid(c echo.Context, typ fleet.ResourceType, rows, columns int) (g kit.Grid, hosts, side fleet.Query) {
 	name := typ.Info().Plural
-	hosts = queryOf(c)
+	hosts = queryFromURL(c)
 	hosts.Sort, hosts.Limit = "name", rows
 	side = fleet.Query{After: c.QueryParam(name), Before: c.QueryParam(name + "-before"), Sort: "name", Limit: columns}
-	g = kit.Grid{Link: linkOf(c), Type: typ}
+	g = kit.Grid{Link: linkToCurrentPage(c), Type: typ}
 	g.Filter = kit.Filter{Link: g.Link, Type: "hosts", Label: "Filter hosts", Value: hosts.Filter, Placeholder: "name:h1* label:rack=4 phase:online"}
 	return g, hosts, side
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // readyLimit is how long the database may take to answer /readyz.
-const readyLimit = 2 * time.Second
+const readinessTimeout = 2 * time.Second
 
 // livenessProbe answers 200, which shows that the process responds.
 func (s *Server) livenessProbe(c echo.Context, _ fleet.Actor) error {
@@ -23,7 +23,7 @@ func (s *Server) livenessProbe(c echo.Context, _ fleet.Actor) error {
 // readinessProbe answers 200 if the portal's database accepts writes, else 503.
 func (s *Server) readinessProbe(c echo.Context, _ fleet.Actor) error {
 	if s.Ready != nil {
-		ctx, cancel := context.WithTimeout(c.Request().Context(), readyLimit)
+		ctx, cancel := context.WithTimeout(c.Request().Context(), readinessTimeout)
 		defer cancel()
 		if err := s.Ready(ctx); err != nil {
 			s.Log.Warn("not ready", "error", err)

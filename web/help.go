@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxHelpText = 200 // bytes of a search text
+	maxHelpQueryBytes = 200 // bytes of a search text
 	maxHelpHits = 15  // sections that a search of the manual shows
 )
 
@@ -29,13 +29,13 @@ func (s *Server) helpPage(c echo.Context, a fleet.Actor) error {
 		}
 		p.Chapter = chapter
 	}
-	if len(p.Text) > maxHelpText {
-		return fleet.Errorf(fleet.Malformed, "The search text is too long. Search for at most %d bytes.", maxHelpText)
+	if len(p.Text) > maxHelpQueryBytes {
+		return fleet.Errorf(fleet.Malformed, "The search text is too long. Search for at most %d bytes.", maxHelpQueryBytes)
 	}
 	if p.Text != "" {
 		p.Hits = manual.Search(p.Text, maxHelpHits)
 	}
-	f := shell.Frame{Title: p.Title(), Actor: a}
-	s.fillFrame(c, &f)
-	return s.writePage(c, http.StatusOK, shell.PublicPage(f, help.Show(p)))
+	f := shell.PageLayout{Title: p.Title(), Actor: a}
+	s.fillPageLayout(c, &f)
+	return s.writePage(c, http.StatusOK, shell.PublicPage(f, help.ManualPage(p)))
 }

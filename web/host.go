@@ -16,12 +16,12 @@ import (
 	"quantix/views/shell"
 )
 
-func hostFrame(h fleet.HostView) shell.Frame {
-	return shell.Frame{Title: h.Name, Here: []string{"host:" + string(h.ID)}}
+func hostPageLayout(h fleet.HostView) shell.PageLayout {
+	return shell.PageLayout{Title: h.Name, ObjectKeys: []string{"host:" + string(h.ID)}}
 }
 
 func (s *Server) hostPage(c echo.Context, a fleet.Actor) error {
-	tab, err := tabOf(c, hostview.Tabs(), "host")
+	tab, err := requestedTab(c, hostview.Tabs(), "host")
 	if err != nil {
 		return err
 	}
@@ -29,18 +29,18 @@ func (s *Server) hostPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	p := hostview.Page{Actor: a, Link: linkOf(c), Tab: tab, Host: h, Now: time.Now(), Form: hostFormOf(h)}
+	p := hostview.Page{Actor: a, Link: linkToCurrentPage(c), Tab: tab, Host: h, Now: time.Now(), Form: newHostForm(h)}
 	if htmxTarget(c) != "host-head" {
-		if err := s.fillHost(c, a, &p); err != nil {
+		if err := s.fillHostTab(c, a, &p); err != nil {
 			return err
 		}
 	}
-	return s.showPage(c, a, hostFrame(h), hostview.Show(p))
+	return s.showPage(c, a, hostPageLayout(h), hostview.HostPage(p))
 }
 
 // fillHost reads the data of the page's current tab.
-func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *hostview.Page) (err error) {
-	ctx, q := c.Request().Context(), queryOf(c)
+func (s *Server) fillHostTab(c echo.Context, a fleet.Actor, p *hostview.Page) (err error) {
+	ctx, q := c.Request().Context(), queryFromURL(c)
 	q.Filter = "host:" + strconv.Quote(p.Host.Name)
 	switch p.Tab {
 	case "vms":
@@ -81,43 +81,43 @@ func (in hostForm) generation() int64 {
 	return n
 }
 
-func hostFormOf(h fleet.HostView) hostview.Form {
-	return hostview.Form{Labels: kit.LabelText(h.Spec.Labels), Taints: strings.Join(h.Spec.Taints, "\n"), Description: h.Spec.Description, Generation: h.Generation}
+func newHostForm(h fleet.HostView) hostview.SettingsForm {
+	return hostview.SettingsForm{Labels: kit.LabelLines(h.Spec.Labels), Taints: strings.Join(h.Spec.Taints, "\n"), Description: h.Spec.Description, Generation: h.Generation}
 }
 
 // showHostForm shows the host's page with the typed form.
-func (s *Server) showHostForm(c echo.Context, a fleet.Actor, in hostForm, how formState) error {
+func (s *Server) showHostForm(c echo.Context, a fleet.Actor, in hostForm, how formDisplay) error {
 	h, err := s.Control.GetHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
 	if err != nil {
 		return err
 	}
 	link := kit.Link{Path: views.HostPath(h.ID)}.With("tab", "configure")
-	f := hostview.Form{Labels: in.Labels, Taints: in.Taints, Description: in.Description, Generation: in.generation(), Errors: how.errors}
+	f := hostview.SettingsForm{Labels: in.Labels, Taints: in.Taints, Description: in.Description, Generation: in.generation(), Errors: how.errors}
 	p := hostview.Page{Actor: a, Link: link, Tab: "configure", Host: h, Now: time.Now(), Form: f}
-	return s.showPageWithStatus(c, how.status, a, hostFrame(h), hostview.Show(p))
+	return s.showPageWithStatus(c, how.status, a, hostPageLayout(h), hostview.HostPage(p))
 }
 
 func (s *Server) editHost(c echo.Context, a fleet.Actor, in hostForm) (formResponse, error) {
 	var checks fleet.Checks
-	change := control.UpdateHost{Labels: labelsOf(&checks, "labels", in.Labels), Description: &in.Description, IfGeneration: in.generation()}
+	change := control.UpdateHost{Labels: parseLabels(&checks, "labels", in.Labels), Description: &in.Description, IfGeneration: in.generation()}
 	change.Taints = append([]string{}, strings.Fields(in.Taints)...)
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	id := fleet.HostID(c.Param("id"))
 	_, err := s.Control.UpdateHost(c.Request().Context(), a, id, change)
-	return redirect(views.HostPath(id)), err
+	return redirectTo(views.HostPath(id)), err
 }
 
-func (s *Server) clearConflict(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Server) clearHostConflict(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := fleet.HostID(c.Param("id"))
 	return stayOnPage(views.HostPath(id), "The conflict is cleared."), s.Control.ClearConflict(c.Request().Context(), a, id)
 }
 
 func (s *Server) confirmDeleteHost() formRenderer[emptyForm] {
-	return confirm(s, s.Control.GetHost, hostFrame, hostview.Delete)
+	return confirmDialogHandler(s, s.Control.GetHost, hostPageLayout, hostview.DeleteDialog)
 }
 
 func (s *Server) deleteHost(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	return redirect("/hosts"), s.Control.DeleteHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
+	return redirectTo("/hosts"), s.Control.DeleteHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
 }

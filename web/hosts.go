@@ -13,16 +13,16 @@ import (
 )
 
 // hostTabs maps the tabs of the host list to their filters.
-var hostTabs = map[string]string{"all": "", "attention": "-phase:online"}
+var hostListTabFilters = map[string]string{"all": "", "attention": "-phase:online"}
 
 func (s *Server) listHosts(c echo.Context, a fleet.Actor) error {
-	q := queryOf(c)
-	tab, err := tabFilter(c, hostTabs, "hosts", &q)
+	q := queryFromURL(c)
+	tab, err := applyTabFilter(c, hostListTabFilters, "hosts", &q)
 	if err != nil {
 		return err
 	}
 	f := kit.Filter{Label: "Filter hosts", Placeholder: "phase:online label:rack=4 name:h*"}
-	p := &hostview.ListPage{List: s.listOf(c, "hosts", "name", hostview.Columns, f), Actor: a, Tab: tab}
+	p := &hostview.ListPage{List: s.newList(c, "hosts", "name", hostview.Columns, f), Actor: a, Tab: tab}
 	if p.Hosts, err = fillList(c, a, &p.List, q, s.Control.ListHosts); err != nil {
 		return err
 	}
@@ -31,12 +31,12 @@ func (s *Server) listHosts(c echo.Context, a fleet.Actor) error {
 			return err
 		}
 	}
-	return s.showList(c, a, shell.Frame{Title: "Hosts"}, p.List, hostview.List(p))
+	return s.showList(c, a, shell.PageLayout{Title: "Hosts"}, p.List, hostview.List(p))
 }
 
-var hostHead = []string{"id", "name", "phase", "vms", "committedCpus", "threads", "committedMemoryMiB", "memoryMiB", "hypervisor", "os", "labels", "description", "seen"}
+var hostCSVHeader = []string{"id", "name", "phase", "vms", "committedCpus", "threads", "committedMemoryMiB", "memoryMiB", "hypervisor", "os", "labels", "description", "seen"}
 
-func hostRow(h fleet.HostView) []string {
+func hostCSVRow(h fleet.HostView) []string {
 	var status fleet.HostStatus
 	if h.Status != nil {
 		status = *h.Status
@@ -44,14 +44,14 @@ func hostRow(h fleet.HostView) []string {
 	return []string{
 		string(h.ID), h.Name, string(h.Phase), strconv.Itoa(h.VMs), strconv.Itoa(h.CommittedCPUs), strconv.Itoa(status.Inventory.CPU.Threads),
 		strconv.FormatInt(h.CommittedMiB, 10), strconv.FormatInt(status.Inventory.MemoryBytes>>20, 10), status.Hypervisor, status.Inventory.OS,
-		strings.ReplaceAll(kit.LabelText(h.Spec.Labels), "\n", " "), h.Spec.Description, csvTime(h.SeenAt),
+		strings.ReplaceAll(kit.LabelLines(h.Spec.Labels), "\n", " "), h.Spec.Description, csvTime(h.SeenAt),
 	}
 }
 
 func (s *Server) exportHosts(c echo.Context, a fleet.Actor) error {
-	q := queryOf(c)
-	if _, err := tabFilter(c, hostTabs, "hosts", &q); err != nil {
+	q := queryFromURL(c)
+	if _, err := applyTabFilter(c, hostListTabFilters, "hosts", &q); err != nil {
 		return err
 	}
-	return exportCSV(s, c, a, "hosts.csv", q, s.Control.ListHosts, hostHead, hostRow)
+	return exportCSV(s, c, a, "hosts.csv", q, s.Control.ListHosts, hostCSVHeader, hostCSVRow)
 }

@@ -20,25 +20,25 @@ func newHostsPortal(t *testing.T) (p *portal, well, silent fleet.HostID) {
 	p.addPool("shared-nfs", well, silent)
 	p.addNetwork("default", well)
 	p.addVM(p.addProject("shop"), well, "web-01", fleet.Running)
-	p.exec("INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'legacy-erp', $3)", well, fleet.NewID[fleet.VMID](),
+	p.execSQL("INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'legacy-erp', $3)", well, fleet.NewID[fleet.VMID](),
 		mustJSON(fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 2048}))
 	return p, well, silent
 }
 
 func TestHostListFiltersAndExports(t *testing.T) {
 	p, _, _ := newHostsPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.get("/hosts").is(t, http.StatusOK).has(t, "host-1", "Online", "host-2", "Unknown", "libvirt 9.0.0", `href="/hosts/join"`)
-	b.get("/hosts?tab=attention").is(t, http.StatusOK).has(t, ">host-2</a></th>")
-	if strings.Contains(b.get("/hosts?tab=attention").main(), ">host-1<") {
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	b.get("/hosts").requireStatus(t, http.StatusOK).contains(t, "host-1", "Online", "host-2", "Unknown", "libvirt 9.0.0", `href="/hosts/join"`)
+	b.get("/hosts?tab=attention").requireStatus(t, http.StatusOK).contains(t, ">host-2</a></th>")
+	if strings.Contains(b.get("/hosts?tab=attention").pageContent(), ">host-1<") {
 		t.Error("host-1 is listed although it needs no attention")
 	}
-	b.get("/hosts?filter=name:zzz").is(t, http.StatusOK).has(t, "No host matches")
-	b.get("/hosts?filter=nosuch:x").is(t, http.StatusUnprocessableEntity).has(t, `role="alert"`)
-	b.get("/hosts?tab=nosuch").is(t, http.StatusNotFound)
-	b.fragment("/hosts", "host-rows").is(t, http.StatusOK).lacks(t, "<html", "<form class")
+	b.get("/hosts?filter=name:zzz").requireStatus(t, http.StatusOK).contains(t, "No host matches")
+	b.get("/hosts?filter=nosuch:x").requireStatus(t, http.StatusUnprocessableEntity).contains(t, `role="alert"`)
+	b.get("/hosts?tab=nosuch").requireStatus(t, http.StatusNotFound)
+	b.getFragment("/hosts", "host-rows").requireStatus(t, http.StatusOK).excludes(t, "<html", "<form class")
 
-	rows, err := csv.NewReader(strings.NewReader(b.get("/hosts.csv").is(t, http.StatusOK).body)).ReadAll()
+	rows, err := csv.NewReader(strings.NewReader(b.get("/hosts.csv").requireStatus(t, http.StatusOK).body)).ReadAll()
 	if err != nil || len(rows) != 3 || rows[1][1] != "host-1" || rows[2][2] != "unknown" {
 		t.Errorf("the CSV is %q: %v", rows, err)
 	}
@@ -47,14 +47,14 @@ func TestHostListFiltersAndExports(t *testing.T) {
 func TestEmptyHostListOffersJoinToAdministrators(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	p.signedIn("mara", fleet.RoleAdmin).get("/hosts").is(t, http.StatusOK).has(t, "No hosts yet", "Add host")
+	p.newSignedInBrowser("mara", fleet.RoleAdmin).get("/hosts").requireStatus(t, http.StatusOK).contains(t, "No hosts yet", "Add host")
 	// An operator sees the disabled button with the reason.
-	p.signedIn("otto", fleet.RoleOperator).get("/hosts").is(t, http.StatusOK).has(t, `aria-disabled="true"`, "Ask an administrator")
+	p.newSignedInBrowser("otto", fleet.RoleOperator).get("/hosts").requireStatus(t, http.StatusOK).contains(t, `aria-disabled="true"`, "Ask an administrator")
 }
 
 func TestHostPageShowsEachTab(t *testing.T) {
 	p, well, silent := newHostsPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	path := "/hosts/" + string(well)
 	for tab, texts := range map[string][]string{
 		"":               {"AMD EPYC 7443P", "48 threads", "Debian GNU/Linux 12", "KVM", "2 vCPUs on 48 threads"},
@@ -65,51 +65,51 @@ func TestHostPageShowsEachTab(t *testing.T) {
 		"?tab=configure": {`name="labels"`, `name="description"`},
 		"?tab=tasks":     {"No tasks yet"},
 	} {
-		b.get(path+tab).is(t, http.StatusOK).has(t, texts...)
+		b.get(path+tab).requireStatus(t, http.StatusOK).contains(t, texts...)
 	}
-	b.get(path+"?tab=nosuch").is(t, http.StatusNotFound)
-	b.fragment(path, "host-head").is(t, http.StatusOK).has(t, `id="host-head"`, "host-1")
-	b.fragment(path+"?tab=vms", "host-body").is(t, http.StatusOK).has(t, "legacy-erp")
+	b.get(path+"?tab=nosuch").requireStatus(t, http.StatusNotFound)
+	b.getFragment(path, "host-head").requireStatus(t, http.StatusOK).contains(t, `id="host-head"`, "host-1")
+	b.getFragment(path+"?tab=vms", "host-body").requireStatus(t, http.StatusOK).contains(t, "legacy-erp")
 
-	b.get("/hosts/"+string(silent)).is(t, http.StatusOK).has(t, "This host is offline.")
-	b.get("/hosts/"+string(silent)+"?tab=storage").is(t, http.StatusOK).has(t, "Unknown", "Last known: active, 498 GiB of 2 TiB used.")
-	b.get("/hosts/"+string(fleet.NewID[fleet.HostID]())).is(t, http.StatusNotFound)
+	b.get("/hosts/"+string(silent)).requireStatus(t, http.StatusOK).contains(t, "This host is offline.")
+	b.get("/hosts/"+string(silent)+"?tab=storage").requireStatus(t, http.StatusOK).contains(t, "Unknown", "Last known: active, 498 GiB of 2 TiB used.")
+	b.get("/hosts/"+string(fleet.NewID[fleet.HostID]())).requireStatus(t, http.StatusNotFound)
 }
 
 func TestHostMenuShowsReasonForDisabledActions(t *testing.T) {
 	p, well, _ := newHostsPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
-	a := b.get("/menus/host/"+string(well), "HX-Request", "true").is(t, http.StatusOK)
-	a.has(t, "The host still has 1 VM. Delete them first.", "Only one agent shows this host&#39;s identity.")
-	a.lacks(t, "<html")
-	p.signedIn("vera", fleet.RoleViewer).get("/menus/host/"+string(well), "HX-Request", "true").has(t, "You do not have permission to change hosts and pools.")
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	a := b.get("/menus/host/"+string(well), "HX-Request", "true").requireStatus(t, http.StatusOK)
+	a.contains(t, "The host still has 1 VM. Delete them first.", "Only one agent shows this host&#39;s identity.")
+	a.excludes(t, "<html")
+	p.newSignedInBrowser("vera", fleet.RoleViewer).get("/menus/host/"+string(well), "HX-Request", "true").contains(t, "You do not have permission to change hosts and pools.")
 }
 
 func TestHostEditRefusedForInvalidAndOutdatedInput(t *testing.T) {
 	p, well, _ := newHostsPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	path := "/hosts/" + string(well) + "/edit"
 	// Errors are shown at their fields, and the typed text is kept.
-	a := b.post(path, url.Values{"labels": {"Rack 4"}, "description": {"by the door"}, "generation": {"1"}}, hx("host-form")...).is(t, 422)
-	a.has(t, "Write one label per line as key=value", "Rack 4", "by the door")
-	a.lacks(t, "<html")
-	b.post(path, url.Values{"labels": {"rack=4"}, "description": {"by the door"}, "generation": {"1"}}).is(t, http.StatusSeeOther)
-	b.get("/hosts/"+string(well)).has(t, "rack=4", "by the door")
+	a := b.post(path, url.Values{"labels": {"Rack 4"}, "description": {"by the door"}, "generation": {"1"}}, htmxFormHeaders("host-form")...).requireStatus(t, 422)
+	a.contains(t, "Write one label per line as key=value", "Rack 4", "by the door")
+	a.excludes(t, "<html")
+	b.post(path, url.Values{"labels": {"rack=4"}, "description": {"by the door"}, "generation": {"1"}}).requireStatus(t, http.StatusSeeOther)
+	b.get("/hosts/"+string(well)).contains(t, "rack=4", "by the door")
 	// The form was rendered at an older generation.
-	b.post(path, url.Values{"labels": {"rack=5"}, "generation": {"1"}}).is(t, http.StatusConflict).has(t, "Reload and try again")
-	p.signedIn("vera", fleet.RoleViewer).post(path, url.Values{"labels": {"rack=9"}}).is(t, http.StatusForbidden)
+	b.post(path, url.Values{"labels": {"rack=5"}, "generation": {"1"}}).requireStatus(t, http.StatusConflict).contains(t, "Reload and try again")
+	p.newSignedInBrowser("vera", fleet.RoleViewer).post(path, url.Values{"labels": {"rack=9"}}).requireStatus(t, http.StatusForbidden)
 }
 
 func TestHostConflictClearedAndEmptyHostDeleted(t *testing.T) {
 	p, well, silent := newHostsPortal(t)
-	p.exec("UPDATE host_sessions SET conflict = 'from 10.0.0.9' WHERE host_id = $1", silent)
-	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.get("/hosts/"+string(silent)).has(t, "A second agent uses this host", "from 10.0.0.9", "Clear the conflict")
-	b.post("/hosts/"+string(silent)+"/conflict", url.Values{}, hx("")...).is(t, http.StatusNoContent)
-	b.get("/hosts/"+string(silent)).lacks(t, "A second agent")
+	p.execSQL("UPDATE host_sessions SET conflict = 'from 10.0.0.9' WHERE host_id = $1", silent)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	b.get("/hosts/"+string(silent)).contains(t, "A second agent uses this host", "from 10.0.0.9", "Clear the conflict")
+	b.post("/hosts/"+string(silent)+"/conflict", url.Values{}, htmxFormHeaders("")...).requireStatus(t, http.StatusNoContent)
+	b.get("/hosts/"+string(silent)).excludes(t, "A second agent")
 
-	b.get("/hosts/"+string(well)+"/delete").has(t, "Nothing on the host changes", "The host still has 1 VM")
-	b.post("/hosts/"+string(well)+"/delete", url.Values{}, hx("dialog")...).is(t, 422).has(t, "The host still has 1 VM. Delete them first. host-1 has web-01.")
-	b.post("/hosts/"+string(silent)+"/delete", url.Values{}).is(t, http.StatusSeeOther)
-	b.get("/hosts/"+string(silent)).is(t, http.StatusNotFound)
+	b.get("/hosts/"+string(well)+"/delete").contains(t, "Nothing on the host changes", "The host still has 1 VM")
+	b.post("/hosts/"+string(well)+"/delete", url.Values{}, htmxFormHeaders("dialog")...).requireStatus(t, 422).contains(t, "The host still has 1 VM. Delete them first. host-1 has web-01.")
+	b.post("/hosts/"+string(silent)+"/delete", url.Values{}).requireStatus(t, http.StatusSeeOther)
+	b.get("/hosts/"+string(silent)).requireStatus(t, http.StatusNotFound)
 }

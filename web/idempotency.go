@@ -13,21 +13,21 @@ import (
 )
 
 // keyHeader names the request header with the idempotency key, which makes a POST to /api/v1 safe to repeat.
-const keyHeader = "Idempotency-Key"
+const idempotencyKeyHeader = "Idempotency-Key"
 
-func keyParam() *huma.Param {
+func idempotencyKeyParam() *huma.Param {
 	return &huma.Param{
-		Name: keyHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString, MaxLength: new(200)},
+		Name: idempotencyKeyHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString, MaxLength: new(200)},
 		Description: "Makes the request safe to repeat: for 24 h the same request with the same key gets the first response again, with Idempotent-Replay: true, and has no second effect",
 	}
 }
 
 // replayHeader marks a response as the stored response of an earlier request with the same Idempotency-Key.
-const replayHeader = "Idempotent-Replay"
+const replayedResponseHeader = "Idempotent-Replay"
 
 // idempotent runs do under an idempotency key. If the key was used before, it returns the result of that first run
 // instead, with replayed set. Without a key, every call runs do.
-func idempotent[O any](ctx context.Context, s *Server, a fleet.Actor, k control.Key, do func(context.Context) (O, error)) (out O, replayed bool, err error) {
+func runIdempotent[O any](ctx context.Context, s *Server, a fleet.Actor, k control.IdempotencyKey, do func(context.Context) (O, error)) (out O, replayed bool, err error) {
 	if k.Name == "" || a.UserID == "" {
 		out, err = do(ctx)
 		return out, false, err
@@ -51,11 +51,11 @@ func idempotent[O any](ctx context.Context, s *Server, a fleet.Actor, k control.
 }
 
 // keyOf returns the idempotency key of an API request, together with its operation, object and input.
-func keyOf(c echo.Context, in any) (control.Key, error) {
+func idempotencyKeyOf(c echo.Context, in any) (control.IdempotencyKey, error) {
 	r := c.Request()
 	request, err := json.Marshal(struct {
 		Path  string
 		Input any
 	}{r.URL.Path, in})
-	return control.Key{Name: r.Header.Get(keyHeader), Request: request, Secret: bearerOf(r)}, err
+	return control.IdempotencyKey{Name: r.Header.Get(idempotencyKeyHeader), Request: request, Secret: bearerToken(r)}, err
 }

@@ -14,11 +14,11 @@ import (
 func TestEveryPostIsIdempotent(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
-	admin := s.apiClient("ann", fleet.RoleAdmin, nil)
+	admin := s.newAPIClient("ann", fleet.RoleAdmin, nil)
 	project, pool := s.addProject("lab"), s.addPool("fast", s.host.id)
 	off := s.addVM(project, s.host.id, "off", fleet.Stopped)
 	var waiting struct{ ID string }
-	if err := json.Unmarshal([]byte(admin.call("POST", "/api/v1/vms/"+string(off)+"/actions", `{"action":"start"}`).is(t, http.StatusAccepted).body), &waiting); err != nil {
+	if err := json.Unmarshal([]byte(admin.call("POST", "/api/v1/vms/"+string(off)+"/actions", `{"action":"start"}`).requireStatus(t, http.StatusAccepted).body), &waiting); err != nil {
 		t.Fatal(err)
 	}
 	vm := "/vms/" + string(s.vm)
@@ -28,62 +28,62 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		sick[act] = "/vms/" + string(id)
 		sick[act+" disk"] = `{"disk":{"poolId":"` + string(disk.PoolID) + `","volume":"` + disk.Volume + `"}`
 	}
-	s.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven, alarm) VALUES ($1, $2, 'running', 1, true, true)`, strings.TrimPrefix(sick["place"], "/vms/"), s.host.id)
-	s.exec(`UPDATE vms SET spec = spec || '{"power":"stopped","firmware":"bios","disks":[],"nics":[]}', status = '{"power":"stopped","cpus":1,"memoryMiB":128}', generation = 1, observed_generation = 1 WHERE id = $1`, strings.TrimPrefix(sick["migrate"], "/vms/"))
+	s.execSQL(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven, alarm) VALUES ($1, $2, 'running', 1, true, true)`, strings.TrimPrefix(sick["place"], "/vms/"), s.host.id)
+	s.execSQL(`UPDATE vms SET spec = spec || '{"power":"stopped","firmware":"bios","disks":[],"nics":[]}', status = '{"power":"stopped","cpus":1,"memoryMiB":128}', generation = 1, observed_generation = 1 WHERE id = $1`, strings.TrimPrefix(sick["migrate"], "/vms/"))
 	place := func(host fleet.HostID) string { return `{"hostId":"` + string(host) + `"}` }
 	var placed fleet.HostID
 	if err := s.pool.QueryRow(t.Context(), "SELECT id FROM hosts WHERE name = 'host-place'").Scan(&placed); err != nil {
 		t.Fatal(err)
 	}
-	s.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1`, pool)
+	s.execSQL(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1`, pool)
 	sickPool := s.addPool("sick", s.host.id)
-	s.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1`, sickPool)
+	s.execSQL(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1`, sickPool)
 	volumes := "/pools/" + string(s.addVolumes("stock", "clone-me.raw", "grow-me.raw", "wipe-me.raw", "name-me.raw", "convert-me.vhdx")) + "/volumes"
 	san := s.addPool("san", s.host.id)
-	s.exec(`UPDATE pools SET spec = '{"kind":"iscsi-direct","portal":"10.0.0.5","target":"iqn.2026-01.org.example:vms","user":"quantix"}' WHERE id = $1`, san)
+	s.execSQL(`UPDATE pools SET spec = '{"kind":"iscsi-direct","portal":"10.0.0.5","target":"iqn.2026-01.org.example:vms","user":"quantix"}' WHERE id = $1`, san)
 	stock := s.addVolumes("stock-of-images", "golden.raw", "next.raw", "first.raw", "second.raw", "third.raw")
 	shelve := func(name string) string {
 		id := string(fleet.NewID[fleet.ImageID]())
-		s.exec("INSERT INTO images (id, name, created_by) VALUES ($1, $2, 'ann')", id, name)
-		s.exec("INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by) SELECT $1, $1, 1, v->>'format', (v->>'capacityBytes')::bigint, 'ann' FROM assignments a, jsonb_array_elements(a.status->'volumes') v WHERE a.pool_id = $2 AND v->>'name' = $3 LIMIT 1", id, stock, name)
-		s.exec("INSERT INTO image_copies (version_id, pool_id, volume, added_by) VALUES ($1, $2, $3, 'ann')", id, stock, name)
+		s.execSQL("INSERT INTO images (id, name, created_by) VALUES ($1, $2, 'ann')", id, name)
+		s.execSQL("INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by) SELECT $1, $1, 1, v->>'format', (v->>'capacityBytes')::bigint, 'ann' FROM assignments a, jsonb_array_elements(a.status->'volumes') v WHERE a.pool_id = $2 AND v->>'name' = $3 LIMIT 1", id, stock, name)
+		s.execSQL("INSERT INTO image_copies (version_id, pool_id, volume, added_by) VALUES ($1, $2, $3, 'ann')", id, stock, name)
 		return "/images/" + id
 	}
 	versioned, forgotten, verified := shelve("first.raw"), shelve("second.raw"), shelve("third.raw")
 	file := func(name string) string { return `{"poolId":"` + string(stock) + `","volume":"` + name + `"}` }
 	sickCopies := s.addVolumes("copies-of-images")
 	lan := fleet.NewID[fleet.NetworkID]()
-	s.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, 'lan', 'libvirt', '{"mode":"isolated"}')`, lan)
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status) VALUES ('net', $1, $2, 'assign', '{"active":false}')`, lan, s.host.id)
+	s.execSQL(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, 'lan', 'libvirt', '{"mode":"isolated"}')`, lan)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status) VALUES ('net', $1, $2, 'assign', '{"active":false}')`, lan, s.host.id)
 	group := fleet.NewID[fleet.SecurityGroupID]()
-	s.exec(`INSERT INTO security_groups (id, project_id, name, spec) VALUES ($1, $2, 'web', '{"rules":[]}')`, group, project)
+	s.execSQL(`INSERT INTO security_groups (id, project_id, name, spec) VALUES ($1, $2, 'web', '{"rules":[]}')`, group, project)
 	disk, slow := `{"disk":{"poolId":"`+string(pool)+`","volume":"web-1.qcow2"},"poolId":"`, s.addPool("slow-disks", s.host.id)
-	s.exec(`UPDATE assignments SET status = '{"state":"active","capacityBytes":1099511627776,"availableBytes":1099511627776}' WHERE pool_id = $1`, slow)
+	s.execSQL(`UPDATE assignments SET status = '{"state":"active","capacityBytes":1099511627776,"availableBytes":1099511627776}' WHERE pool_id = $1`, slow)
 	outgoing := s.addVM(project, s.host.id, "outgoing", fleet.Stopped)
-	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'outgoing-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, outgoing, slow)
+	s.execSQL(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'outgoing-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, outgoing, slow)
 	shot, shotDisk := s.addVM(project, s.host.id, "shot", fleet.Stopped), `{"disk":{"poolId":"`+string(slow)+`","volume":"shot-1.qcow2"},"name":`
-	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'shot-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, shot, slow)
-	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'web-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, s.vm, pool)
+	s.execSQL(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'shot-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, shot, slow)
+	s.execSQL(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'web-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, s.vm, pool)
 	pattern := s.addVM(project, s.host.id, "pattern", fleet.Stopped)
-	s.exec(`UPDATE vms SET spec = spec || '{"disks":[],"nics":[]}' WHERE id = $1`, pattern)
+	s.execSQL(`UPDATE vms SET spec = spec || '{"disks":[],"nics":[]}' WHERE id = $1`, pattern)
 	template := func() string {
 		id := string(fleet.NewID[fleet.TemplateID]())
-		s.exec("INSERT INTO templates (id, project_id, name, created_by) VALUES ($1, $2, $1, 'ann')", id, project)
-		s.exec(`INSERT INTO template_versions (id, template_id, number, spec, created_by) VALUES ($1, $1, 1, '{"cpus":1,"memoryMiB":128,"firmware":"bios","disks":[],"nics":[]}', 'ann')`, id)
+		s.execSQL("INSERT INTO templates (id, project_id, name, created_by) VALUES ($1, $2, $1, 'ann')", id, project)
+		s.execSQL(`INSERT INTO template_versions (id, template_id, number, spec, created_by) VALUES ($1, $1, 1, '{"cpus":1,"memoryMiB":128,"firmware":"bios","disks":[],"nics":[]}', 'ann')`, id)
 		return id
 	}
 	fresh, old := template(), template()
 	ofPattern := `"vmId":"` + string(pattern) + `"`
 	growing, grow := "/vms/"+string(off), `{"disk":{"poolId":"`+string(slow)+`","volume":"off-1.qcow2"},"sizeBytes":`
-	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'off-1.qcow2', 'sizeBytes', 524288))) WHERE id = $1`, off, slow)
+	s.execSQL(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'off-1.qcow2', 'sizeBytes', 524288))) WHERE id = $1`, off, slow)
 	snapped := func(name string) string {
 		id := s.addVM(project, s.host.id, name, fleet.Stopped)
-		s.exec(`UPDATE vms SET observed_generation = generation, spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', $3::text, 'sizeBytes', 1048576))),
+		s.execSQL(`UPDATE vms SET observed_generation = generation, spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', $3::text, 'sizeBytes', 1048576))),
 			status = '{"power":"stopped","cpus":1,"memoryMiB":128,"snapshots":{"merges":1,"snapshots":[{"id":"old","name":"old"}]}}' WHERE id = $1`, id, slow, name+".qcow2")
 		return "/vms/" + string(id)
 	}
 	asked := s.addVM(project, s.host.id, "asked", fleet.Running)
-	s.exec(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, asked)
+	s.execSQL(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, asked)
 	bodies := map[string]struct{ path, body, other string }{
 		"/vms/{id}/guest":                              {"/vms/" + string(asked) + "/guest", `{"action":"trim"}`, `{"action":"clock"}`},
 		"/vms/{id}/migrate":                            {sick["migrate"] + "/migrate", place(s.host.id), place(placed)},
@@ -165,9 +165,9 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 			continue
 		}
 		if path == "/hosts/{id}/actions" { // the action needs a conflict to clear
-			s.exec("UPDATE host_sessions SET conflict = 'A copy of this host is at work.' WHERE host_id = $1", s.host.id)
+			s.execSQL("UPDATE host_sessions SET conflict = 'A copy of this host is at work.' WHERE host_id = $1", s.host.id)
 		}
-		before := s.count("audit")
+		before := s.countRows("audit")
 		first := admin.call("POST", "/api/v1"+c.path, c.body, "Idempotency-Key", path)
 		if first.status/100 != 2 {
 			t.Errorf("POST %s: %d %s", path, first.status, first.body)
@@ -177,16 +177,16 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		if again.status != first.status || again.body != first.body || again.header.Get("Location") != first.header.Get("Location") || again.header.Get("ETag") != first.header.Get("ETag") {
 			t.Errorf("POST %s answers\n%d %s, and the second time\n%d %s", path, first.status, first.body, again.status, again.body)
 		}
-		if n := s.count("audit") - before; n != 1 {
+		if n := s.countRows("audit") - before; n != 1 {
 			t.Errorf("POST %s was done %d times", path, n)
 		}
 		if c.other != "" {
-			admin.call("POST", "/api/v1"+c.path, c.other, "Idempotency-Key", path).refused(t, http.StatusConflict, "")
+			admin.call("POST", "/api/v1"+c.path, c.other, "Idempotency-Key", path).requireProblem(t, http.StatusConflict, "")
 		}
 	}
 	if tried != len(bodies) {
 		t.Errorf("%d POSTs are tested, but this test's table has %d", tried, len(bodies))
 	}
 	// The path is part of the request: the same key with another path is refused.
-	admin.call("POST", "/api/v1/vms/"+string(off)+"/actions", `{"action":"reset"}`, "Idempotency-Key", "/vms/{id}/actions").refused(t, http.StatusConflict, "")
+	admin.call("POST", "/api/v1/vms/"+string(off)+"/actions", `{"action":"reset"}`, "Idempotency-Key", "/vms/{id}/actions").requireProblem(t, http.StatusConflict, "")
 }

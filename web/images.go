@@ -20,63 +20,63 @@ import (
 
 func (s *Server) listImages(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter images", Placeholder: "os:debian published:yes name:web*"}
-	p := &imageview.ListPage{List: s.listOf(c, "images", "name", imageview.Columns, f), Actor: a}
-	if p.Images, err = fillList(c, a, &p.List, queryOf(c), s.Control.ListImages); err != nil {
+	p := &imageview.ListPage{List: s.newList(c, "images", "name", imageview.Columns, f), Actor: a}
+	if p.Images, err = fillList(c, a, &p.List, queryFromURL(c), s.Control.ListImages); err != nil {
 		return err
 	}
-	return s.showList(c, a, shell.Frame{Title: "Images"}, p.List, imageview.List(p))
+	return s.showList(c, a, shell.PageLayout{Title: "Images"}, p.List, imageview.List(p))
 }
 
-var imageHead = []string{"id", "name", "owner", "os", "version", "format", "capacityBytes", "sha256", "publishedTo", "created"}
+var imageCSVHeader = []string{"id", "name", "owner", "os", "version", "format", "capacityBytes", "sha256", "publishedTo", "created"}
 
-func imageRow(v fleet.ImageView) []string {
+func imageCSVRow(v fleet.ImageView) []string {
 	newest := fleet.ImageVersion{}
 	if n := v.Newest(); n != nil {
 		newest = *n
 	}
 	return []string{
-		string(v.ID), v.Name, imageview.Owner(v), v.OS.Words(), strconv.Itoa(newest.Number), newest.Format, strconv.FormatInt(newest.CapacityBytes, 10), newest.SHA256,
+		string(v.ID), v.Name, imageview.OwnerName(v), v.OS.Text(), strconv.Itoa(newest.Number), newest.Format, strconv.FormatInt(newest.CapacityBytes, 10), newest.SHA256,
 		v.Published(), v.CreatedAt.UTC().Format(time.RFC3339),
 	}
 }
 
 func (s *Server) exportImages(c echo.Context, a fleet.Actor) error {
-	return exportCSV(s, c, a, "images.csv", queryOf(c), s.Control.ListImages, imageHead, imageRow)
+	return exportCSV(s, c, a, "images.csv", queryFromURL(c), s.Control.ListImages, imageCSVHeader, imageCSVRow)
 }
 
-func imageFrame(v fleet.ImageView) shell.Frame {
-	return shell.Frame{Title: v.Name, Here: []string{string(fleet.SubjectImage(v.ID))}}
+func imagePageLayout(v fleet.ImageView) shell.PageLayout {
+	return shell.PageLayout{Title: v.Name, ObjectKeys: []string{string(fleet.SubjectImage(v.ID))}}
 }
 
 // imagePage shows an image. One tab has the form that publishes the image to a project.
-func (s *Server) imagePage(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
-	tab, err := tabOf(c, imageview.Tabs(), "image")
+func (s *Server) imagePage(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
+	tab, err := requestedTab(c, imageview.Tabs(), "image")
 	if err != nil {
 		return err
 	}
 	return s.showImage(c, a, tab, how)
 }
 
-func (s *Server) showImageGrants(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
+func (s *Server) showImageGrants(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
 	return s.showImage(c, a, "grants", how)
 }
 
-func (s *Server) showImage(c echo.Context, a fleet.Actor, tab string, how formState) error {
+func (s *Server) showImage(c echo.Context, a fleet.Actor, tab string, how formDisplay) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetImage(ctx, a, fleet.ImageID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	p := imageview.Page{Actor: a, Link: linkOf(c), Tab: tab, Image: v, Now: time.Now(), Errors: how.errors}
+	p := imageview.Page{Actor: a, Link: linkToCurrentPage(c), Tab: tab, Image: v, Now: time.Now(), Errors: how.errors}
 	if tab == "grants" && policy.May(a, policy.InfraChange, "") {
 		projects := optionQuery{
-			typ: "image-grants", parentID: string(v.ID), chosen: []string{imageview.GrantAll}, page: "/images/" + string(v.ID) + "?tab=grants", all: c.QueryParam("all") != "",
+			kind: "image-grants", parentID: string(v.ID), chosen: []string{imageview.GrantToAllProjects}, formAddress: "/images/" + string(v.ID) + "?tab=grants", showAll: c.QueryParam("all") != "",
 		}
 		if p.Projects, err = s.selectOptions(ctx, a, projects); err != nil {
 			return err
 		}
 	}
-	return s.showPageWithStatus(c, how.status, a, imageFrame(v), imageview.Show(p))
+	return s.showPageWithStatus(c, how.status, a, imagePageLayout(v), imageview.ImagePage(p))
 }
 
 // setImageGrant publishes an image to a project, or withdraws it.
@@ -86,8 +86,8 @@ func (s *Server) setImageGrant(c echo.Context, a fleet.Actor, in grantForm) (for
 		set = s.Control.RevokeImage
 	}
 	id := fleet.ImageID(c.Param("id"))
-	err := set(c.Request().Context(), a, id, grantedProject(in.Project))
-	return redrawForm(views.TabPath(views.ImagePath(id), "grants"), func(c echo.Context) error { return s.showImageGrants(c, a, in, firstShown) }), err
+	err := set(c.Request().Context(), a, id, grantProjectID(in.Project))
+	return redrawForm(views.TabPath(views.ImagePath(id), "grants"), func(c echo.Context) error { return s.showImageGrants(c, a, in, firstDisplay) }), err
 }
 
 type imageForm struct {
@@ -136,7 +136,7 @@ func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 	case "vm":
 		out.VMID = fleet.VMID(strings.TrimSpace(in.VM))
 		if text := strings.TrimSpace(in.Disk); text != "" {
-			out.Disk = parseField(checks, "source.disk", text, numberOf)
+			out.Disk = parseField(checks, "source.disk", text, parseNumber)
 		}
 		if out.VMID == "" {
 			checks.Add("source.vmId", "Give the UUID of the VM: its page shows it.")
@@ -153,20 +153,20 @@ func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 }
 
 // imageChoices reads the options for the selects of an image form.
-func (s *Server) imageChoices(c echo.Context, a fleet.Actor, f *imageview.Form) (err error) {
+func (s *Server) readImageFormChoices(c echo.Context, a fleet.Actor, f *imageview.Form) (err error) {
 	ctx, all, page := c.Request().Context(), c.QueryParam("all") != "", c.Request().URL.String()
-	if f.Pools, err = s.selectOptions(ctx, a, optionQuery{typ: "pools", chosen: []string{f.In.Pool}, page: page, all: all}); err != nil {
+	if f.Pools, err = s.selectOptions(ctx, a, optionQuery{kind: "pools", chosen: []string{f.In.Pool}, formAddress: page, showAll: all}); err != nil {
 		return err
 	}
-	if f.Hosts, err = s.selectOptions(ctx, a, optionQuery{typ: "hosts", chosen: []string{f.In.Host}, page: page, all: all}); err != nil {
+	if f.Hosts, err = s.selectOptions(ctx, a, optionQuery{kind: "hosts", chosen: []string{f.In.Host}, formAddress: page, showAll: all}); err != nil {
 		return err
 	}
-	f.Projects, err = s.selectOptions(ctx, a, optionQuery{typ: "projects", chosen: []string{f.In.Owner}, page: page, all: all})
+	f.Projects, err = s.selectOptions(ctx, a, optionQuery{kind: "projects", chosen: []string{f.In.Owner}, formAddress: page, showAll: all})
 	f.Projects.Options = slices.Concat([]kit.Option{{Text: "The fleet"}}, f.Projects.Options)
 	return err
 }
 
-func (s *Server) showImageForm(c echo.Context, a fleet.Actor, in imageForm, how formState) error {
+func (s *Server) showImageForm(c echo.Context, a fleet.Actor, in imageForm, how formDisplay) error {
 	starts, err := s.Control.StartImages(c.Request().Context(), a)
 	if err != nil {
 		return err
@@ -188,10 +188,10 @@ func (s *Server) showImageForm(c echo.Context, a fleet.Actor, in imageForm, how 
 			f.In.From, f.In.VM, f.In.Disk = "vm", vm, "1"
 		}
 	}
-	if err := s.imageChoices(c, a, &f); err != nil {
+	if err := s.readImageFormChoices(c, a, &f); err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: "New image"}, imageview.New(f))
+	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New image"}, imageview.NewImageForm(f))
 }
 
 func (s *Server) createImage(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
@@ -203,13 +203,13 @@ func (s *Server) createImage(c echo.Context, a fleet.Actor, in imageForm) (formR
 	id, _, err := s.Control.AddImage(c.Request().Context(), a, control.NewImage{
 		Name: strings.TrimSpace(in.Name), ProjectID: fleet.ProjectID(in.Owner), Description: strings.TrimSpace(in.Description), OS: in.os(), Public: in.Public != "", Source: source,
 	})
-	return redirect(views.ImagePath(id)), err
+	return redirectTo(views.ImagePath(id)), err
 }
 
 // imageDialog returns the handler that shows a dialog about one image. fill, which may be nil, prepares the form when
 // it is first shown.
 func (s *Server) imageDialog(show func(imageview.Form) templ.Component, fill func(c echo.Context, f *imageview.Form) error) formRenderer[imageForm] {
-	return func(c echo.Context, a fleet.Actor, in imageForm, how formState) error {
+	return func(c echo.Context, a fleet.Actor, in imageForm, how formDisplay) error {
 		v, err := s.Control.GetImage(c.Request().Context(), a, fleet.ImageID(c.Param("id")))
 		if err != nil {
 			return err
@@ -230,11 +230,11 @@ func (s *Server) imageDialog(show func(imageview.Form) templ.Component, fill fun
 		}
 		f.Member = !policy.May(a, policy.InfraChange, "")
 		if !f.Member {
-			if err := s.imageChoices(c, a, &f); err != nil {
+			if err := s.readImageFormChoices(c, a, &f); err != nil {
 				return err
 			}
 		}
-		return s.showPageWithStatus(c, how.status, a, imageFrame(v), show(f))
+		return s.showPageWithStatus(c, how.status, a, imagePageLayout(v), show(f))
 	}
 }
 
@@ -250,7 +250,7 @@ func (s *Server) addImageVersion(c echo.Context, a fleet.Actor, in imageForm) (f
 	return stayOnPage(views.ImagePath(imageIDOf(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
-func (s *Server) copyImage(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+func (s *Server) copyImageToPool(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
 	t, err := s.Control.CopyImage(c.Request().Context(), a, imageIDOf(c), control.NewCopy{VersionID: fleet.ImageVersionID(in.Version), PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host)})
 	text := "The pool already holds a file with the same content, which is now the copy."
 	if t.ID != "" {
@@ -267,36 +267,36 @@ func (s *Server) editImage(c echo.Context, a fleet.Actor, in imageForm) (formRes
 
 func (s *Server) deleteImage(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
 	_, err := s.Control.DeleteImage(c.Request().Context(), a, imageIDOf(c), in.Confirm, in.Files != "")
-	return redirect("/images"), err
+	return redirectTo("/images"), err
 }
 
-type copyForm struct {
+type imageCopyForm struct {
 	Pool   string `form:"pool"`
 	Volume string `form:"volume"`
 	Host   string `form:"host"`
 }
 
-func (in copyForm) imageCopy(c echo.Context) control.ImageCopy {
+func (in imageCopyForm) imageCopy(c echo.Context) control.ImageCopy {
 	return control.ImageCopy{ImageID: imageIDOf(c), PoolID: fleet.PoolID(in.Pool), Volume: in.Volume, HostID: fleet.HostID(in.Host)}
 }
 
-func (s *Server) verifyCopy(c echo.Context, a fleet.Actor, in copyForm) (formResponse, error) {
+func (s *Server) verifyImageCopy(c echo.Context, a fleet.Actor, in imageCopyForm) (formResponse, error) {
 	t, err := s.Control.VerifyCopy(c.Request().Context(), a, in.imageCopy(c))
 	return stayOnPage(views.ImagePath(imageIDOf(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
-func (s *Server) forgetCopy(c echo.Context, a fleet.Actor, in copyForm) (formResponse, error) {
+func (s *Server) forgetImageCopy(c echo.Context, a fleet.Actor, in imageCopyForm) (formResponse, error) {
 	return stayOnPage(views.ImagePath(imageIDOf(c)), in.Volume+" is removed from the library; the file stays."), s.Control.ForgetCopy(c.Request().Context(), a, in.imageCopy(c))
 }
 
 // copyInQuery returns the image copy in the request's query.
-func copyInQuery(c echo.Context) control.ImageCopy {
-	return copyForm{c.QueryParam("pool"), c.QueryParam("volume"), c.QueryParam("host")}.imageCopy(c)
+func imageCopyInQuery(c echo.Context) control.ImageCopy {
+	return imageCopyForm{c.QueryParam("pool"), c.QueryParam("volume"), c.QueryParam("host")}.imageCopy(c)
 }
 
 // fillCopy sets the form's copy to delete from the query. It fails with NotFound if the image has no such copy.
-func fillCopy(c echo.Context, f *imageview.Form) error {
-	at := copyInQuery(c)
+func fillImageCopyFromQuery(c echo.Context, f *imageview.Form) error {
+	at := imageCopyInQuery(c)
 	for _, v := range f.Image.Versions {
 		for _, o := range v.Copies {
 			if o.PoolID == at.PoolID && o.Volume == at.Volume && o.HostID == at.HostID {
@@ -308,8 +308,8 @@ func fillCopy(c echo.Context, f *imageview.Form) error {
 	return fleet.Errorf(fleet.NotFound, "The image no longer has this copy.")
 }
 
-func (s *Server) deleteCopy(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
-	at := copyInQuery(c)
+func (s *Server) deleteImageCopy(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+	at := imageCopyInQuery(c)
 	_, err := s.Control.DeleteCopy(c.Request().Context(), a, at, in.Confirm)
 	return stayOnPage(views.ImagePath(imageIDOf(c)), at.Volume+" is being deleted."), err
 }

@@ -11,30 +11,30 @@ import (
 
 func TestVolumePublishedAndWithdrawn(t *testing.T) {
 	p, pool, hosts := newPoolPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	path := "/pools/" + string(pool)
-	p.exec("DELETE FROM vms")
-	p.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || '{"name":"50% dump #1.raw","path":"/srv/d","format":"raw","capacityBytes":7}') WHERE noun = 'pool' AND host_id = $1`, hosts[0])
-	b.get(path+"?tab=volumes").is(t, http.StatusOK).has(t, ">Published</span>", "published by mara", "The volume is not published.", "publish?volume=50%25+dump+%231.raw")
-	tom := p.signedIn("tom", fleet.RoleNone)
-	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
-	form := tom.get("/vms/new").is(t, http.StatusOK)
-	form.has(t, "debian-12.qcow2", "installer.iso")
-	form.lacks(t, "dump")
-	tab := tom.get(path+"?tab=volumes").is(t, http.StatusOK)
-	tab.has(t, "debian-12.qcow2")
-	tab.lacks(t, "dump", "Publish to tenants", "mara")
+	p.execSQL("DELETE FROM vms")
+	p.execSQL(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || '{"name":"50% dump #1.raw","path":"/srv/d","format":"raw","capacityBytes":7}') WHERE noun = 'pool' AND host_id = $1`, hosts[0])
+	b.get(path+"?tab=volumes").requireStatus(t, http.StatusOK).contains(t, ">Published</span>", "published by mara", "The volume is not published.", "publish?volume=50%25+dump+%231.raw")
+	tom := p.newSignedInBrowser("tom", fleet.RoleNone)
+	p.execSQL("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
+	form := tom.get("/vms/new").requireStatus(t, http.StatusOK)
+	form.contains(t, "debian-12.qcow2", "installer.iso")
+	form.excludes(t, "dump")
+	tab := tom.get(path+"?tab=volumes").requireStatus(t, http.StatusOK)
+	tab.contains(t, "debian-12.qcow2")
+	tab.excludes(t, "dump", "Publish to tenants", "mara")
 	at := func(act string) string {
 		return path + "/" + act + "?" + url.Values{"volume": {"50% dump #1.raw"}}.Encode()
 	}
-	tom.post(at("publish"), url.Values{}).is(t, http.StatusForbidden)
+	tom.post(at("publish"), url.Values{}).requireStatus(t, http.StatusForbidden)
 
-	b.post(at("publish"), url.Values{}, hx("")...).is(t, http.StatusNoContent)
-	tom.get("/vms/new").is(t, http.StatusOK).has(t, "50% dump #1.raw")
-	b.post(at("withdraw"), url.Values{}).is(t, http.StatusSeeOther)
-	tom.get("/vms/new").is(t, http.StatusOK).lacks(t, "dump")
+	b.post(at("publish"), url.Values{}, htmxFormHeaders("")...).requireStatus(t, http.StatusNoContent)
+	tom.get("/vms/new").requireStatus(t, http.StatusOK).contains(t, "50% dump #1.raw")
+	b.post(at("withdraw"), url.Values{}).requireStatus(t, http.StatusSeeOther)
+	tom.get("/vms/new").requireStatus(t, http.StatusOK).excludes(t, "dump")
 
-	program := p.apiClient("ann", fleet.RoleAdmin, nil)
+	program := p.newAPIClient("ann", fleet.RoleAdmin, nil)
 	published := func() (out []string) {
 		volumes, err := program.Volumes(t.Context(), pool)
 		if err != nil {

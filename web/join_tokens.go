@@ -17,7 +17,7 @@ import (
 // joinPage shows the join tokens. With ?token= it also shows the state of one token, and with ?host= the steps to join
 // that host again.
 func (s *Server) joinPage(c echo.Context, a fleet.Actor) error {
-	p, err := s.joinTokens(c, a, fleet.JoinTokenID(c.QueryParam("token")))
+	p, err := s.readJoinPage(c, a, fleet.JoinTokenID(c.QueryParam("token")))
 	if err != nil {
 		return err
 	}
@@ -28,38 +28,38 @@ func (s *Server) joinPage(c echo.Context, a fleet.Actor) error {
 		}
 		p.RejoiningHost = &h
 	}
-	return s.showJoin(c, a, p)
+	return s.showJoinPage(c, a, p)
 }
 
-type joinForm struct {
+type joinTokenForm struct {
 	Host fleet.HostID `form:"host"` // host that joins again; empty: a new host
 }
 
 // createJoinToken answers with the page that shows the secret. The secret is not stored, so no page can show it again.
-func (s *Server) createJoinToken(c echo.Context, a fleet.Actor, in joinForm) (formResponse, error) {
+func (s *Server) createJoinToken(c echo.Context, a fleet.Actor, in joinTokenForm) (formResponse, error) {
 	made, err := s.Control.CreateJoinToken(c.Request().Context(), a, in.Host)
 	return func(c echo.Context) error {
-		p, err := s.joinTokens(c, a, made.ID)
+		p, err := s.readJoinPage(c, a, made.ID)
 		if err != nil {
 			return err
 		}
 		p.Created = &made
-		return s.showJoin(c, a, p)
+		return s.showJoinPage(c, a, p)
 	}, err
 }
 
-func (s *Server) showJoin(c echo.Context, a fleet.Actor, p hostview.JoinPage) error {
-	return s.showPageWithStatus(c, http.StatusOK, a, shell.Frame{Title: p.Title()}, hostview.Join(p))
+func (s *Server) showJoinPage(c echo.Context, a fleet.Actor, p hostview.JoinPage) error {
+	return s.showPageWithStatus(c, http.StatusOK, a, shell.PageLayout{Title: p.Title()}, hostview.Join(p))
 }
 
 // maxShownTokens is the maximum number of join tokens that the page shows, newest first.
-const maxShownTokens = 200
+const maxShownJoinTokens = 200
 
 // joinTokens reads the join tokens and, for the watched token, the host that joined with it.
-func (s *Server) joinTokens(c echo.Context, a fleet.Actor, watched fleet.JoinTokenID) (hostview.JoinPage, error) {
+func (s *Server) readJoinPage(c echo.Context, a fleet.Actor, watched fleet.JoinTokenID) (hostview.JoinPage, error) {
 	ctx := c.Request().Context()
 	p := hostview.JoinPage{Now: time.Now()}
-	tokens, err := s.Control.ListJoinTokens(ctx, a, fleet.Query{Limit: maxShownTokens})
+	tokens, err := s.Control.ListJoinTokens(ctx, a, fleet.Query{Limit: maxShownJoinTokens})
 	if p.Tokens = tokens.Items; err != nil || watched == "" {
 		return p, err
 	}
@@ -68,12 +68,12 @@ func (s *Server) joinTokens(c echo.Context, a fleet.Actor, watched fleet.JoinTok
 		return p, fleet.Errorf(fleet.NotFound, "There is no such join token.")
 	}
 	p.Watched = &p.Tokens[i]
-	p.Host, err = s.hostNamed(ctx, a, p.Watched.UsedBy)
+	p.Host, err = s.hostByName(ctx, a, p.Watched.UsedBy)
 	return p, err
 }
 
 // hostNamed returns the host with that name, or nil.
-func (s *Server) hostNamed(ctx context.Context, a fleet.Actor, name string) (*fleet.HostView, error) {
+func (s *Server) hostByName(ctx context.Context, a fleet.Actor, name string) (*fleet.HostView, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -85,5 +85,5 @@ func (s *Server) hostNamed(ctx context.Context, a fleet.Actor, name string) (*fl
 }
 
 func (s *Server) revokeJoinToken(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	return redirect("/hosts/join"), s.Control.RevokeJoinToken(c.Request().Context(), a, fleet.JoinTokenID(c.Param("id")))
+	return redirectTo("/hosts/join"), s.Control.RevokeJoinToken(c.Request().Context(), a, fleet.JoinTokenID(c.Param("id")))
 }

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 const goodPassword = "correct horse battery"
 
 // goodHash returns the hash of goodPassword. It is computed once per process, because hashing is slow on purpose.
-var goodHash = sync.OnceValues(func() (string, error) { return auth.HashPassword(context.Background(), goodPassword) })
+var goodPasswordHash = sync.OnceValues(func() (string, error) { return auth.HashPassword(context.Background(), goodPassword) })
 
 // portal is a running portal with a database for one test.
 type portal struct {
@@ -66,20 +66,20 @@ func (b *syncBuffer) String() string {
 
 func newPortal(t testing.TB) *portal {
 	t.Helper()
-	return portalOn(t, testkit.DB(t))
+	return newPortalOn(t, testkit.DB(t))
 }
 
 // portalOn is newPortal with a given database pool.
-func portalOn(t testing.TB, pool *pgxpool.Pool) *portal {
+func newPortalOn(t testing.TB, pool *pgxpool.Pool) *portal {
 	t.Helper()
 	testkit.KeepOnline(t, pool)
 	p := &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}}
-	p.control = control.New(pool, control.Options{AgentURL: "https://portal.example:8444", Vault: vaultOf(pool)})
+	p.control = control.New(pool, control.Options{AgentURL: "https://portal.example:8444", Vault: vaultOfPool(pool)})
 	p.server = web.New(web.Options{
-		Control: p.control, Hub: p.hub, Sessions: auth.Sessions(pool, false), Version: "test",
+		Control: p.control, Hub: p.hub, Sessions: auth.NewSessionManager(pool, false), Version: "test",
 		Log:   slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Ready: func(ctx context.Context) error { return p.control.Ready(ctx, fleet.SystemActor) },
-		Pool:  func() web.PoolStat { return pool.Stat() },
+		Pool:  func() web.DatabasePoolStat { return pool.Stat() },
 	})
 	s := httptest.NewServer(checkedHandler(t, p.server.Handler()))
 	t.Cleanup(s.Close)
@@ -88,21 +88,21 @@ func portalOn(t testing.TB, pool *pgxpool.Pool) *portal {
 }
 
 // vaults maps database pools to vaults, because portals with the same database must share a secrets key.
-var vaults sync.Map
+var vaultsByPool sync.Map
 
-func vaultOf(pool *pgxpool.Pool) auth.Vault {
-	v, _ := vaults.LoadOrStore(pool.Config().ConnConfig.Database, auth.NewVault())
+func vaultOfPool(pool *pgxpool.Pool) auth.Vault {
+	v, _ := vaultsByPool.LoadOrStore(pool.Config().ConnConfig.Database, auth.NewVault())
 	return v.(auth.Vault)
 }
 
-func (p *portal) exec(sql string, args ...any) {
+func (p *portal) execSQL(sql string, args ...any) {
 	p.t.Helper()
 	if _, err := p.pool.Exec(p.t.Context(), sql, args...); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func (p *portal) count(table string) int {
+func (p *portal) countRows(table string) int {
 	p.t.Helper()
 	var n int
 	if err := p.pool.QueryRow(p.t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
@@ -114,11 +114,11 @@ func (p *portal) count(table string) int {
 // addUser creates a user with goodPassword. The user's id equals the name.
 func (p *portal) addUser(name string, role fleet.Role) {
 	p.t.Helper()
-	hash, err := goodHash()
+	hash, err := goodPasswordHash()
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.exec("INSERT INTO users (id, name, role, password_hash) VALUES ($1, $1, $2, $3)", name, role, hash)
+	p.execSQL("INSERT INTO users (id, name, role, password_hash) VALUES ($1, $1, $2, $3)", name, role, hash)
 }
 
 // browser is an HTTP client that keeps cookies and follows no redirects.
@@ -128,7 +128,7 @@ type browser struct {
 	url  string
 }
 
-func (p *portal) browser() *browser {
+func (p *portal) newBrowser() *browser {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		p.t.Fatal(err)
@@ -140,10 +140,10 @@ func (p *portal) browser() *browser {
 }
 
 // signedIn creates a user with that role and returns the user's signed-in browser.
-func (p *portal) signedIn(name string, role fleet.Role) *browser {
+func (p *portal) newSignedInBrowser(name string, role fleet.Role) *browser {
 	p.t.Helper()
 	p.addUser(name, role)
-	b := p.browser()
+	b := p.newBrowser()
 	if a := b.post("/sign-in", url.Values{"name": {name}, "password": {goodPassword}}); a.status != http.StatusSeeOther {
 		p.t.Fatalf("sign in as %s: %d %s", name, a.status, a.body)
 	}
@@ -157,17 +157,17 @@ type answer struct {
 }
 
 // has fails unless the response contains all texts.
-func (a answer) has(t testing.TB, texts ...string) {
+func (a answer) contains(t testing.TB, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		if !strings.Contains(a.body, text) {
-			t.Errorf("the response (%d) lacks %q:\n%s", a.status, text, a.main())
+			t.Errorf("the response (%d) lacks %q:\n%s", a.status, text, a.pageContent())
 		}
 	}
 }
 
 // main returns the page's content without the page layout, or the whole body if there is no layout.
-func (a answer) main() string {
+func (a answer) pageContent() string {
 	_, body, found := strings.Cut(a.body, "<main")
 	if !found {
 		return a.body
@@ -177,26 +177,26 @@ func (a answer) main() string {
 }
 
 // lacks fails if the response contains one of the texts.
-func (a answer) lacks(t testing.TB, texts ...string) {
+func (a answer) excludes(t testing.TB, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		if strings.Contains(a.body, text) {
-			t.Errorf("the response (%d) contains %q:\n%s", a.status, text, a.main())
+			t.Errorf("the response (%d) contains %q:\n%s", a.status, text, a.pageContent())
 		}
 	}
 }
 
 // is stops the test unless the response has that status. It returns the response.
-func (a answer) is(t testing.TB, status int) answer {
+func (a answer) requireStatus(t testing.TB, status int) answer {
 	t.Helper()
 	if a.status != status {
-		t.Fatalf("status %d, not %d: %s", a.status, status, a.main())
+		t.Fatalf("status %d, not %d: %s", a.status, status, a.pageContent())
 	}
 	return a
 }
 
 // do sends a request. header alternates names and values.
-func (b *browser) do(method, path string, body io.Reader, header ...string) answer {
+func (b *browser) send(method, path string, body io.Reader, header ...string) answer {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, body)
 	if err != nil {
@@ -225,23 +225,23 @@ func (b *browser) do(method, path string, body io.Reader, header ...string) answ
 
 func (b *browser) get(path string, header ...string) answer {
 	b.t.Helper()
-	return b.do(http.MethodGet, path, nil, header...)
+	return b.send(http.MethodGet, path, nil, header...)
 }
 
 // fragment requests the page's element with that id, as htmx does for a refresh.
-func (b *browser) fragment(path, id string) answer {
+func (b *browser) getFragment(path, id string) answer {
 	b.t.Helper()
 	return b.get(path, "HX-Request", "true", "HX-Target", id, "HX-Trigger", id)
 }
 
 func (b *browser) post(path string, form url.Values, header ...string) answer {
 	b.t.Helper()
-	return b.do(http.MethodPost, path, strings.NewReader(form.Encode()),
+	return b.send(http.MethodPost, path, strings.NewReader(form.Encode()),
 		append([]string{"Content-Type", "application/x-www-form-urlencoded"}, header...)...)
 }
 
 // hx returns the headers with which htmx sends a form whose target is the element with that id.
-func hx(id string) []string { return []string{"HX-Request", "true", "HX-Target", id} }
+func htmxFormHeaders(id string) []string { return []string{"HX-Request", "true", "HX-Target", id} }
 
 func mustJSON(v any) string {
 	text, err := json.Marshal(v)
@@ -256,7 +256,7 @@ func mustJSON(v any) string {
 func (p *portal) addProject(name string) fleet.ProjectID {
 	p.t.Helper()
 	id := fleet.NewID[fleet.ProjectID]()
-	p.exec("INSERT INTO projects (id, name) VALUES ($1, $2)", id, name)
+	p.execSQL("INSERT INTO projects (id, name) VALUES ($1, $2)", id, name)
 	return id
 }
 
@@ -271,15 +271,15 @@ func (p *portal) addHost(name string, seen time.Duration) fleet.HostID {
 			Firmwares: []fleet.Firmware{fleet.BIOS, fleet.UEFI},
 		},
 	}
-	p.exec("INSERT INTO hosts (id, name, status, report_seq) VALUES ($1, $2, $3, 1)", id, name, mustJSON(status))
-	p.exec("INSERT INTO host_sessions (host_id, seen_at) VALUES ($1, now() - $2::interval)", id, fmt.Sprintf("%d seconds", int(seen.Seconds())))
+	p.execSQL("INSERT INTO hosts (id, name, status, report_seq) VALUES ($1, $2, $3, 1)", id, name, mustJSON(status))
+	p.execSQL("INSERT INTO host_sessions (host_id, seen_at) VALUES ($1, now() - $2::interval)", id, fmt.Sprintf("%d seconds", int(seen.Seconds())))
 	return id
 }
 
 func (p *portal) addPool(name string, hosts ...fleet.HostID) fleet.PoolID {
 	p.t.Helper()
 	id := fleet.NewID[fleet.PoolID]()
-	p.exec("INSERT INTO pools (id, name, spec) VALUES ($1, $2, $3)", id, name,
+	p.execSQL("INSERT INTO pools (id, name, spec) VALUES ($1, $2, $3)", id, name,
 		mustJSON(fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/srv/" + name, Server: "10.0.0.5", Export: "/exports/" + name, Shared: true}))
 	status := fleet.PoolStatus{
 		State: fleet.PoolActive, CapacityBytes: 2 << 40, UsedBytes: 498 << 30, AvailableBytes: 1550 << 30, MountPath: "/srv/" + name,
@@ -289,14 +289,14 @@ func (p *portal) addPool(name string, hosts ...fleet.HostID) fleet.PoolID {
 		},
 	}
 	for _, h := range hosts {
-		p.exec("INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, report_seq, reported_at) VALUES ('pool', $1, $2, 'assign', $3, 1, 1, now())", id, h, mustJSON(status))
+		p.execSQL("INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, report_seq, reported_at) VALUES ('pool', $1, $2, 'assign', $3, 1, 1, now())", id, h, mustJSON(status))
 	}
 	for _, v := range status.Volumes {
 		image, version := fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()
-		p.exec("INSERT INTO images (id, name, created_by) VALUES ($1, $2, 'mara')", image, v.Name+" of "+name)
-		p.exec("INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by) VALUES ($1, $2, 1, $3, $4, 'mara')", version, image, v.Format, v.CapacityBytes)
-		p.exec("INSERT INTO image_copies (version_id, pool_id, volume, added_by) VALUES ($1, $2, $3, 'mara')", version, id, v.Name)
-		p.exec("INSERT INTO image_grants (image_id, granted_by) VALUES ($1, 'mara')", image)
+		p.execSQL("INSERT INTO images (id, name, created_by) VALUES ($1, $2, 'mara')", image, v.Name+" of "+name)
+		p.execSQL("INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by) VALUES ($1, $2, 1, $3, $4, 'mara')", version, image, v.Format, v.CapacityBytes)
+		p.execSQL("INSERT INTO image_copies (version_id, pool_id, volume, added_by) VALUES ($1, $2, $3, 'mara')", version, id, v.Name)
+		p.execSQL("INSERT INTO image_grants (image_id, granted_by) VALUES ($1, 'mara')", image)
 	}
 	return id
 }
@@ -309,19 +309,19 @@ func (s *consoleHost) addVolumes(name string, volumes ...string) fleet.PoolID {
 	for _, v := range volumes {
 		at := time.Now().Add(-72 * time.Hour).UTC().Truncate(fleet.ModifiedResolution)
 		status.Volumes = append(status.Volumes, fleet.Volume{Name: v, Path: "/srv/" + name + "/" + v, Format: "raw", CapacityBytes: 1 << 20, AllocBytes: 1 << 20, ModifiedAt: &at})
-		if kind := fleet.ApplianceKind(v); kind != "" {
+		if kind := fleet.ApplianceFormatByName(v); kind != "" {
 			last := &status.Volumes[len(status.Volumes)-1]
 			last.Format, last.Appliance = kind, &fleet.Appliance{Disks: []fleet.ApplianceDisk{{Format: kind, SizeBytes: 1 << 20}}}
 		}
 	}
-	s.exec("UPDATE assignments SET status = $2 WHERE pool_id = $1", id, mustJSON(status))
+	s.execSQL("UPDATE assignments SET status = $2 WHERE pool_id = $1", id, mustJSON(status))
 	return id
 }
 
 // network returns the id of the libvirt network of that name. It creates the network without hosts if there is none.
-func (p *portal) network(name string) (id fleet.NetworkID) {
+func (p *portal) networkID(name string) (id fleet.NetworkID) {
 	p.t.Helper()
-	p.exec("INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'libvirt') ON CONFLICT DO NOTHING", fleet.NewID[fleet.NetworkID](), name)
+	p.execSQL("INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'libvirt') ON CONFLICT DO NOTHING", fleet.NewID[fleet.NetworkID](), name)
 	if err := p.pool.QueryRow(p.t.Context(), "SELECT id FROM networks WHERE name = $1 AND kind = 'libvirt'", name).Scan(&id); err != nil {
 		p.t.Fatal(err)
 	}
@@ -330,9 +330,9 @@ func (p *portal) network(name string) (id fleet.NetworkID) {
 
 func (p *portal) addNetwork(name string, hosts ...fleet.HostID) {
 	p.t.Helper()
-	id := p.network(name)
+	id := p.networkID(name)
 	for _, h := range hosts {
-		p.exec("INSERT INTO assignments (noun, object_id, host_id, status, report_seq) VALUES ('net', $1, $2, $3, 1)", id, h,
+		p.execSQL("INSERT INTO assignments (noun, object_id, host_id, status, report_seq) VALUES ('net', $1, $2, $3, 1)", id, h,
 			mustJSON(fleet.NetworkStatus{Active: true, Bridge: "virbr0", Forward: "nat", Subnets: []string{"192.168.122.0/24"}}))
 	}
 }
@@ -340,12 +340,12 @@ func (p *portal) addNetwork(name string, hosts ...fleet.HostID) {
 // addVM creates a VM whose host has reported the given power state. change may modify the VM before it is stored.
 func (p *portal) addVM(project fleet.ProjectID, host fleet.HostID, name string, power fleet.Power, change ...func(*fleet.VM)) fleet.VMID {
 	p.t.Helper()
-	mac := fmt.Sprintf("52:54:00:3a:01:%02x", 0x11+p.count("vms")) // unique within the test
+	mac := fmt.Sprintf("52:54:00:3a:01:%02x", 0x11+p.countRows("vms")) // unique within the test
 	vm := fleet.VM{
 		Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: name, Labels: map[string]string{}, Generation: 1, ObservedGeneration: 1},
 		Spec: fleet.VMSpec{
 			Power: power, CPUs: 2, MemoryMiB: 4096, Firmware: fleet.UEFI, Disks: []fleet.Disk{},
-			NICs: []fleet.NIC{{NetworkID: p.network("default"), MAC: mac}},
+			NICs: []fleet.NIC{{NetworkID: p.networkID("default"), MAC: mac}},
 		},
 		Status: &fleet.VMStatus{Power: power, CPUs: 2, MemoryMiB: 4096, Accelerator: "kvm"},
 	}
@@ -357,7 +357,7 @@ func (p *portal) addVM(project fleet.ProjectID, host fleet.HostID, name string, 
 	for _, f := range change {
 		f(&vm)
 	}
-	p.exec(`INSERT INTO vms (id, project_id, host_id, name, labels, description, spec, generation, status, observed_generation, report_seq)
+	p.execSQL(`INSERT INTO vms (id, project_id, host_id, name, labels, description, spec, generation, status, observed_generation, report_seq)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1)`,
 		vm.ID, project, host, vm.Name, mustJSON(vm.Labels), vm.Description, mustJSON(vm.Spec), vm.Generation, mustJSON(vm.Status), vm.ObservedGeneration)
 	return vm.ID

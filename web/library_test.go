@@ -14,42 +14,42 @@ import (
 // actions.
 func TestImagePageDependsOnPermissions(t *testing.T) {
 	p, pool, hosts := newPoolPortal(t)
-	p.exec("UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL")
-	p.exec("DELETE FROM vms") // a VM of the test fleet has a disk of that name
-	mara, tom := p.signedIn("mara", fleet.RoleAdmin), p.signedIn("tom", fleet.RoleNone)
-	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
+	p.execSQL("UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL")
+	p.execSQL("DELETE FROM vms") // a VM of the test fleet has a disk of that name
+	mara, tom := p.newSignedInBrowser("mara", fleet.RoleAdmin), p.newSignedInBrowser("tom", fleet.RoleNone)
+	p.execSQL("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
 	var id, project string
 	if err := p.pool.QueryRow(t.Context(), "SELECT i.id, (SELECT min(o.id) FROM projects o) FROM images i WHERE i.name LIKE 'debian%' LIMIT 1").Scan(&id, &project); err != nil {
 		t.Fatal(err)
 	}
 	at := "/images/" + id
-	mara.get("/images").is(t, http.StatusOK).has(t, "debian-12.qcow2", "all projects", "1 of 1", `href="/images/new"`)
-	mara.get(at).is(t, http.StatusOK).has(t, "Not verified", "Verify checksum", "This is the last copy of the version.", "This is the only copy of the image, so the image and its publications are deleted, too.", "not computed yet", "/pools/"+string(pool))
-	mara.get("/images.csv").is(t, http.StatusOK).has(t, "id,name,owner", "debian-12.qcow2")
-	mara.get("/search?q=debian").is(t, http.StatusOK).has(t, `href="`+at+`"`)
-	tom.get("/images").is(t, http.StatusOK).has(t, "debian-12.qcow2")
-	told := tom.get(at).is(t, http.StatusOK)
-	told.has(t, "Version 1", "You do not have permission to")
-	told.lacks(t, "host-", string(pool), "mara", "/srv/", "Copies of version")
+	mara.get("/images").requireStatus(t, http.StatusOK).contains(t, "debian-12.qcow2", "all projects", "1 of 1", `href="/images/new"`)
+	mara.get(at).requireStatus(t, http.StatusOK).contains(t, "Not verified", "Verify checksum", "This is the last copy of the version.", "This is the only copy of the image, so the image and its publications are deleted, too.", "not computed yet", "/pools/"+string(pool))
+	mara.get("/images.csv").requireStatus(t, http.StatusOK).contains(t, "id,name,owner", "debian-12.qcow2")
+	mara.get("/search?q=debian").requireStatus(t, http.StatusOK).contains(t, `href="`+at+`"`)
+	tom.get("/images").requireStatus(t, http.StatusOK).contains(t, "debian-12.qcow2")
+	told := tom.get(at).requireStatus(t, http.StatusOK)
+	told.contains(t, "Version 1", "You do not have permission to")
+	told.excludes(t, "host-", string(pool), "mara", "/srv/", "Copies of version")
 	for _, below := range []string{"/edit", "/delete", "/versions/new", "/copies/new"} {
-		tom.get(at+below).is(t, http.StatusForbidden)
+		tom.get(at+below).requireStatus(t, http.StatusForbidden)
 	}
 
 	// The image is withdrawn from all projects and published to one.
-	mara.post(at+"/grants", url.Values{"project": {"all"}, "revoke": {"yes"}}).is(t, http.StatusSeeOther)
-	tom.get(at).is(t, http.StatusNotFound)
-	tom.get("/images").is(t, http.StatusOK).lacks(t, "debian-12.qcow2")
-	tom.get("/vms/new").is(t, http.StatusOK).lacks(t, "debian-12.qcow2")
-	tom.get("/search?q=debian").is(t, http.StatusOK).lacks(t, at)
-	mara.post(at+"/grants", url.Values{"project": {project}}).is(t, http.StatusSeeOther)
-	tom.get("/vms/new").is(t, http.StatusOK).has(t, "image:"+id, "Overlay on an image")
+	mara.post(at+"/grants", url.Values{"project": {"all"}, "revoke": {"yes"}}).requireStatus(t, http.StatusSeeOther)
+	tom.get(at).requireStatus(t, http.StatusNotFound)
+	tom.get("/images").requireStatus(t, http.StatusOK).excludes(t, "debian-12.qcow2")
+	tom.get("/vms/new").requireStatus(t, http.StatusOK).excludes(t, "debian-12.qcow2")
+	tom.get("/search?q=debian").requireStatus(t, http.StatusOK).excludes(t, at)
+	mara.post(at+"/grants", url.Values{"project": {project}}).requireStatus(t, http.StatusSeeOther)
+	tom.get("/vms/new").requireStatus(t, http.StatusOK).contains(t, "image:"+id, "Overlay on an image")
 
 	// A tenant creates a VM from the image with the form.
 	typed := url.Values{
 		"name": {"from-library"}, "projectId": {project}, "spec.cpus": {"1"}, "spec.memoryMiB": {"1", "GiB"}, "spec.firmware": {"bios"}, "spec.nics": {""},
 		"spec.disks[0].source": {"overlay"}, "spec.disks[0].image": {"image:" + id + ":"}, "spec.disks[0].poolId": {string(pool)}, "spec.disks[0].sizeBytes": {"20"},
 	}
-	tom.post("/vms", typed).is(t, http.StatusSeeOther)
+	tom.post("/vms", typed).requireStatus(t, http.StatusSeeOther)
 	var spec []byte
 	if err := p.pool.QueryRow(t.Context(), "SELECT spec->'disks'->0 FROM vms WHERE name = 'from-library'").Scan(&spec); err != nil {
 		t.Fatal(err)
@@ -58,11 +58,11 @@ func TestImagePageDependsOnPermissions(t *testing.T) {
 	if err := json.Unmarshal(spec, &disk); err != nil || !disk.Overlay || string(disk.ImageID) != id || disk.Image == nil || disk.Image.Volume != "debian-12.qcow2" || disk.VersionID == "" {
 		t.Errorf("the disk is %s %v", spec, err)
 	}
-	mara.get(at).is(t, http.StatusOK).has(t, "VM from-library", "backed by the ")
-	mara.post(at+"/delete", url.Values{"confirm": {"x"}}).is(t, http.StatusConflict).has(t, "VM from-library")
+	mara.get(at).requireStatus(t, http.StatusOK).contains(t, "VM from-library", "backed by the ")
+	mara.post(at+"/delete", url.Values{"confirm": {"x"}}).requireStatus(t, http.StatusConflict).contains(t, "VM from-library")
 
 	// Invalid input in an image form is refused at its fields.
-	mara.get("/images/new?start=00000000-0000-7000-8000-000000440001").is(t, http.StatusOK).has(t, "cloud.debian.org", "Alpine")
+	mara.get("/images/new?start=00000000-0000-7000-8000-000000440001").requireStatus(t, http.StatusOK).contains(t, "cloud.debian.org", "Alpine")
 	for field, in := range map[string]url.Values{
 		"Give the address":            {"name": {"X"}, "from": {"url"}, "pool": {string(pool)}},
 		"Choose the pool":             {"name": {"X"}, "from": {"file"}, "volume": {"a.qcow2"}},
@@ -70,7 +70,7 @@ func TestImagePageDependsOnPermissions(t *testing.T) {
 		"no volume":                   {"name": {"X"}, "from": {"file"}, "pool": {string(pool)}, "volume": {"nothing.qcow2"}},
 		"The name of the image must":  {"name": {""}, "from": {"url"}, "pool": {string(pool)}, "url": {"https://example.org/x.qcow2"}},
 		"Plain http needs a checksum": {"name": {"X"}, "from": {"url"}, "pool": {string(pool)}, "url": {"http://example.org/x.qcow2"}},
-		"is in the library alre":      {"name": {"debian-12.qcow2 of " + p.poolName(pool)}, "from": {"url"}, "pool": {string(pool)}, "host": {string(hosts[0])}, "url": {"https://example.org/y.qcow2"}},
+		"is in the library alre":      {"name": {"debian-12.qcow2 of " + p.poolNameByID(pool)}, "from": {"url"}, "pool": {string(pool)}, "host": {string(hosts[0])}, "url": {"https://example.org/y.qcow2"}},
 	} {
 		a := mara.post("/images", in)
 		if a.status != http.StatusUnprocessableEntity && a.status != http.StatusConflict && a.status != http.StatusNotFound || !strings.Contains(a.body, field) {
@@ -79,7 +79,7 @@ func TestImagePageDependsOnPermissions(t *testing.T) {
 	}
 }
 
-func (p *portal) poolName(id fleet.PoolID) (name string) {
+func (p *portal) poolNameByID(id fleet.PoolID) (name string) {
 	if err := p.pool.QueryRow(p.t.Context(), "SELECT name FROM pools WHERE id = $1", id).Scan(&name); err != nil {
 		p.t.Fatal(err)
 	}

@@ -12,78 +12,78 @@ import (
 )
 
 const (
-	maxConcurrent = 8  // concurrent pages and lists of one user, in all browsers and API clients; see newLimiter
-	maxWaiting    = 64 // requests of one user that may wait for a slot
+	maxConcurrentRequests = 8  // concurrent pages and lists of one user, in all browsers and API clients; see newLimiter
+	maxWaitingRequests    = 64 // requests of one user that may wait for a slot
 	// longest wait: well below pageLimit, so that the refusal is still sent in time
 	maxSlotWait = 1500 * time.Millisecond
 )
 
 // limiter is the per-user limiter: it bounds the concurrent reads of each user, so that one user cannot occupy the
 // whole portal. Further reads wait.
-type limiter struct {
+type userLimiter struct {
 	maxPerUser int
 	mu         sync.Mutex
-	queues     map[fleet.UserID]*userQueue
+	queues     map[fleet.UserID]*userRequestQueue
 }
 
 // newLimiter returns a limiter that leaves most database connections to other users.
-func newLimiter(pool func() PoolStat) *limiter {
-	n := &limiter{maxPerUser: maxConcurrent, queues: map[fleet.UserID]*userQueue{}}
+func newUserLimiter(pool func() DatabasePoolStat) *userLimiter {
+	n := &userLimiter{maxPerUser: maxConcurrentRequests, queues: map[fleet.UserID]*userRequestQueue{}}
 	if pool != nil {
-		n.maxPerUser = min(maxConcurrent, max(1, int(pool().MaxConns())*2/5))
+		n.maxPerUser = min(maxConcurrentRequests, max(1, int(pool().MaxConns())*2/5))
 	}
 	return n
 }
 
-type userQueue struct {
+type userRequestQueue struct {
 	slots    chan struct{}
 	requests int // requests that have a slot or wait for a slot
 }
 
 // acquire waits for a slot of the user; the caller must call leave to free the slot. It fails with TooMany after
 // maxSlotWait. Requests without a user need no slot, because the handlers of public pages have limits of their own.
-func (n *limiter) acquire(ctx context.Context, id fleet.UserID) (leave func(), err error) {
+func (n *userLimiter) acquire(ctx context.Context, id fleet.UserID) (leave func(), err error) {
 	if id == "" {
 		return func() {}, nil
 	}
-	q := n.enter(id)
+	q := n.queueOfUser(id)
 	if q == nil {
-		return nil, n.tooManyError()
+		return nil, n.tooManyRequestsError()
 	}
 	patience := time.NewTimer(maxSlotWait)
 	defer patience.Stop()
 	select {
 	case q.slots <- struct{}{}:
-		return func() { <-q.slots; n.leave(id) }, nil
+		return func() { <-q.slots; n.leaveQueue(id) }, nil
 	case <-patience.C:
-		err = n.tooManyError()
+		err = n.tooManyRequestsError()
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	n.leave(id)
+	n.leaveQueue(id)
 	return nil, err
 }
 
-func (n *limiter) tooManyError() error {
+func (n *userLimiter) tooManyRequestsError() error {
 	return fleet.Errorf(fleet.TooMany, "You have too many open requests: at most %d pages and lists load at the same time. Try again in a moment.", n.maxPerUser)
 }
 
-func (n *limiter) enter(id fleet.UserID) *userQueue {
+func (n *userLimiter) queueOfUser(id fleet.UserID) *userRequestQueue {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	q, ok := n.queues[id]
 	if !ok {
-		q = &userQueue{slots: make(chan struct{}, n.maxPerUser)}
+		q = &userRequestQueue{slots: make(chan struct{}, n.maxPerUser)}
 		n.queues[id] = q
 	}
-	if q.requests == n.maxPerUser+maxWaiting {
+	if q.requests == n.maxPerUser+maxWaitingRequests {
 		return nil
 	}
 	q.requests++
 	return q
 }
 
-func (n *limiter) leave(id fleet.UserID) {
+func (n *userLimiter) leaveQueue(id fleet.UserID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	q := n.queues[id]
@@ -100,7 +100,7 @@ func (s *Server) limitPerUser(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		came := time.Now()
-		leave, err := s.turns.acquire(c.Request().Context(), actorOf(c).UserID)
+		leave, err := s.userLimiter.acquire(c.Request().Context(), actorOf(c).UserID)
 		addIdleTime(c, time.Since(came))
 		if err != nil {
 			return err

@@ -14,13 +14,13 @@ import (
 func TestSlowSearchesDelayOnlyTheirUser(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	greedy, other := p.signedIn("gus", fleet.RoleAdmin), p.browser()
+	greedy, other := p.newSignedInBrowser("gus", fleet.RoleAdmin), p.newBrowser()
 	p.addUser("mara", fleet.RoleAdmin)
 	token, err := p.control.CreateToken(t.Context(), fleet.Actor{UserID: "mara"}, "ci", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	greedy.get("/vms?filter=*a*b*c*d*", hx("vm-rows")...).is(t, http.StatusUnprocessableEntity)
+	greedy.get("/vms?filter=*a*b*c*d*", htmxFormHeaders("vm-rows")...).requireStatus(t, http.StatusUnprocessableEntity)
 	tx, err := p.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -33,10 +33,10 @@ func TestSlowSearchesDelayOnlyTheirUser(t *testing.T) {
 	var asked sync.WaitGroup
 	for i := range answers {
 		asked.Go(func() {
-			answers[i] = greedy.get("/vms?filter=slow", append(hx("vm-rows"), "Accept", "application/json")...)
+			answers[i] = greedy.get("/vms?filter=slow", append(htmxFormHeaders("vm-rows"), "Accept", "application/json")...)
 		})
 	}
-	other.do(http.MethodGet, "/api/v1/users/me", nil, "Authorization", "Bearer "+token.Secret).is(t, http.StatusOK)
+	other.send(http.MethodGet, "/api/v1/users/me", nil, "Authorization", "Bearer "+token.Secret).requireStatus(t, http.StatusOK)
 	asked.Wait()
 	got := map[int]int{}
 	for _, a := range answers {

@@ -26,7 +26,7 @@ func newListsPortal(t *testing.T) *portal {
 		p.addPool(fmt.Sprintf("pool-%d", i), hosts[0])
 		p.addNetwork(fmt.Sprintf("net-%d", i), hosts[0])
 		p.addVM(project, hosts[0], fmt.Sprintf("vm-%d", i), fleet.Running)
-		p.exec("INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, $3, $4)", hosts[0], fleet.NewID[fleet.VMID](), fmt.Sprintf("old-%d", i),
+		p.execSQL("INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, $3, $4)", hosts[0], fleet.NewID[fleet.VMID](), fmt.Sprintf("old-%d", i),
 			mustJSON(fleet.VMStatus{Power: fleet.Running}))
 		testkit.TaskWithJob{
 			Host: hosts[0], Kind: fleet.PoolApply, Subject: fleet.Subject(fmt.Sprintf("pool:%d", i)), Name: fmt.Sprintf("job-%d", i),
@@ -37,23 +37,23 @@ func newListsPortal(t *testing.T) *portal {
 }
 
 var (
-	tableBody = regexp.MustCompile(`(?s)<tbody.*?</tbody>`)
-	rowWords  = regexp.MustCompile(`>((?:host|pool|net|vm|old|job)-\d+)<`)
-	pageLink  = regexp.MustCompile(`rel="(prev|next)" href="([^"]+)"`)
+	tableBodyPattern = regexp.MustCompile(`(?s)<tbody.*?</tbody>`)
+	rowNamePattern  = regexp.MustCompile(`>((?:host|pool|net|vm|old|job)-\d+)<`)
+	pageLinkPattern  = regexp.MustCompile(`rel="(prev|next)" href="([^"]+)"`)
 )
 
 // rowsOf returns the names in the rows of the response's table, in order, as one text.
-func rowsOf(a answer) string {
+func rowNames(a answer) string {
 	var words []string
-	for _, m := range rowWords.FindAllStringSubmatch(tableBody.FindString(a.body), -1) {
+	for _, m := range rowNamePattern.FindAllStringSubmatch(tableBodyPattern.FindString(a.body), -1) {
 		words = append(words, m[1])
 	}
 	return strings.Join(words, " ")
 }
 
-func linksOf(a answer) map[string]string {
+func pagerLinks(a answer) map[string]string {
 	links := map[string]string{}
-	for _, m := range pageLink.FindAllStringSubmatch(a.body, -1) {
+	for _, m := range pageLinkPattern.FindAllStringSubmatch(a.body, -1) {
 		links[m[1]] = strings.ReplaceAll(m[2], "&amp;", "&")
 	}
 	return links
@@ -61,7 +61,7 @@ func linksOf(a answer) map[string]string {
 
 func TestListsPageForwardAndBack(t *testing.T) {
 	p := newListsPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	for path, want := range map[string][]string{
 		"/vms?columns=state&limit=2":           {"vm-0 vm-1", "vm-2 vm-3", "vm-4"},
 		"/vms?sort=-name&columns=id&limit=2":   {"vm-4 vm-3", "vm-2 vm-1", "vm-0"},
@@ -72,23 +72,23 @@ func TestListsPageForwardAndBack(t *testing.T) {
 		"/networks?columns=id&limit=2":         {"net-0 net-1", "net-2 net-3", "net-4"},
 		"/tasks?columns=target&limit=2":        {"job-4 job-3", "job-2 job-1", "job-0"},
 	} {
-		first := b.get(path).is(t, http.StatusOK)
-		if rowsOf(first) != want[0] || linksOf(first)["prev"] != "" || strings.Contains(first.body, "First page") {
-			t.Errorf("%s begins with %q, links %v", path, rowsOf(first), linksOf(first))
+		first := b.get(path).requireStatus(t, http.StatusOK)
+		if rowNames(first) != want[0] || pagerLinks(first)["prev"] != "" || strings.Contains(first.body, "First page") {
+			t.Errorf("%s begins with %q, links %v", path, rowNames(first), pagerLinks(first))
 			continue
 		}
-		second := b.get(linksOf(first)["next"]).is(t, http.StatusOK)
-		second.has(t, "First page", "Previous")
-		third := b.get(linksOf(second)["next"]).is(t, http.StatusOK)
-		if rowsOf(second) != want[1] || rowsOf(third) != want[2] || linksOf(third)["next"] != "" {
-			t.Errorf("%s goes on with %q and %q", path, rowsOf(second), rowsOf(third))
+		second := b.get(pagerLinks(first)["next"]).requireStatus(t, http.StatusOK)
+		second.contains(t, "First page", "Previous")
+		third := b.get(pagerLinks(second)["next"]).requireStatus(t, http.StatusOK)
+		if rowNames(second) != want[1] || rowNames(third) != want[2] || pagerLinks(third)["next"] != "" {
+			t.Errorf("%s goes on with %q and %q", path, rowNames(second), rowNames(third))
 		}
-		again := b.get(linksOf(third)["prev"]).is(t, http.StatusOK)
-		start := b.get(linksOf(again)["prev"]).is(t, http.StatusOK)
-		if rowsOf(again) != want[1] || rowsOf(start) != want[0] || linksOf(start)["prev"] != "" || linksOf(start)["next"] == "" {
-			t.Errorf("%s goes back by %q to %q, links %v", path, rowsOf(again), rowsOf(start), linksOf(start))
+		again := b.get(pagerLinks(third)["prev"]).requireStatus(t, http.StatusOK)
+		start := b.get(pagerLinks(again)["prev"]).requireStatus(t, http.StatusOK)
+		if rowNames(again) != want[1] || rowNames(start) != want[0] || pagerLinks(start)["prev"] != "" || pagerLinks(start)["next"] == "" {
+			t.Errorf("%s goes back by %q to %q, links %v", path, rowNames(again), rowNames(start), pagerLinks(start))
 		}
-		start.lacks(t, "First page")
+		start.excludes(t, "First page")
 	}
 }
 
@@ -96,36 +96,36 @@ func TestListsPageForwardAndBack(t *testing.T) {
 // shown.
 func TestNextPageLinkFollowsLiveUpdates(t *testing.T) {
 	p := newListsPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	path := "/vms?columns=state&limit=2"
-	before := linksOf(b.get(path))
-	p.exec("UPDATE vms SET name = 'vm-00' WHERE name = 'vm-4'") // now the second row
-	rows := b.fragment(path, "vm-rows").is(t, http.StatusOK)
-	if after := linksOf(rows); after["next"] == before["next"] || rowsOf(b.get(after["next"])) != "vm-1 vm-2" {
-		t.Errorf("after a change, the next page is %q", rowsOf(b.get(linksOf(rows)["next"])))
+	before := pagerLinks(b.get(path))
+	p.execSQL("UPDATE vms SET name = 'vm-00' WHERE name = 'vm-4'") // now the second row
+	rows := b.getFragment(path, "vm-rows").requireStatus(t, http.StatusOK)
+	if after := pagerLinks(rows); after["next"] == before["next"] || rowNames(b.get(after["next"])) != "vm-1 vm-2" {
+		t.Errorf("after a change, the next page is %q", rowNames(b.get(pagerLinks(rows)["next"])))
 	}
 }
 
 func TestEmptyPageRedirectsToFirst(t *testing.T) {
 	p := newListsPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	path := "/vms?columns=state&limit=2"
-	second := linksOf(b.get(path))["next"]
-	back := linksOf(b.get(second))["prev"]
-	p.exec("DELETE FROM vms WHERE name < 'vm-2'")
-	if to := b.get(back).is(t, http.StatusSeeOther).header.Get("Location"); to != path {
+	second := pagerLinks(b.get(path))["next"]
+	back := pagerLinks(b.get(second))["prev"]
+	p.execSQL("DELETE FROM vms WHERE name < 'vm-2'")
+	if to := b.get(back).requireStatus(t, http.StatusSeeOther).header.Get("Location"); to != path {
 		t.Errorf("the empty page redirects to %s", to)
 	}
-	b.get(path).is(t, http.StatusOK).has(t, "vm-2")
-	b.get("/vms?after=zzz").is(t, http.StatusBadRequest).has(t, "out of date")
-	b.get(second+"&before=x").is(t, http.StatusBadRequest).has(t, "Give only one cursor")
-	p.exec("DELETE FROM vms")
-	b.get(path).is(t, http.StatusOK).has(t, "No VMs yet")
+	b.get(path).requireStatus(t, http.StatusOK).contains(t, "vm-2")
+	b.get("/vms?after=zzz").requireStatus(t, http.StatusBadRequest).contains(t, "out of date")
+	b.get(second+"&before=x").requireStatus(t, http.StatusBadRequest).contains(t, "Give only one cursor")
+	p.execSQL("DELETE FROM vms")
+	b.get(path).requireStatus(t, http.StatusOK).contains(t, "No VMs yet")
 }
 
 func TestListsShowColumnsInQuery(t *testing.T) {
 	p := newListsPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	head := func(a answer) string {
 		var words []string
 		for _, m := range regexp.MustCompile(`(?s)<th class="[^"]*"[^>]*>(.*?)</th>`).FindAllStringSubmatch(a.body, -1) {
@@ -145,45 +145,45 @@ func TestListsShowColumnsInQuery(t *testing.T) {
 		"/vms?tab=found&columns=host":       "Name|Host",
 		"/vms?columns=created":              "|Name|Created|Actions",
 	} {
-		if got := head(b.get(path).is(t, http.StatusOK)); got != want {
+		if got := head(b.get(path).requireStatus(t, http.StatusOK)); got != want {
 			t.Errorf("%s shows %s, not %s", path, got, want)
 		}
 	}
 	// Each menu item adds or removes one column. A link to the default columns names none, and the last column cannot
 	// be removed.
-	a := b.get("/pools?columns=free&filter=x&limit=9&tree=storage").is(t, http.StatusOK)
-	a.has(t, `href="/pools?columns=kind%2Cfree&amp;filter=x&amp;limit=9"`, `href="/pools?columns=free&amp;filter=x&amp;limit=9" aria-current="true"`)
-	b.get("/networks?columns=kind,health,forward,subnets").is(t, http.StatusOK).has(t, `<a class="menu-item" href="/networks">Hosts</a>`)
+	a := b.get("/pools?columns=free&filter=x&limit=9&tree=storage").requireStatus(t, http.StatusOK)
+	a.contains(t, `href="/pools?columns=kind%2Cfree&amp;filter=x&amp;limit=9"`, `href="/pools?columns=free&amp;filter=x&amp;limit=9" aria-current="true"`)
+	b.get("/networks?columns=kind,health,forward,subnets").requireStatus(t, http.StatusOK).contains(t, `<a class="menu-item" href="/networks">Hosts</a>`)
 }
 
 func TestListsExportAsCSV(t *testing.T) {
 	p := newListsPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	for path, first := range map[string]string{
 		"/hosts.csv": "host-0", "/pools.csv": "pool-0", "/networks.csv": "net-0", "/tasks.csv": "Assign pool", "/vms.csv": "vm-0", "/vms.csv?tab=found": "old-0",
 	} {
 		// The export ignores the limit and the position of the page.
-		a := b.get(path+map[bool]string{true: "&", false: "?"}[strings.Contains(path, "?")]+"limit=2&after=x&before=y").is(t, http.StatusOK)
+		a := b.get(path+map[bool]string{true: "&", false: "?"}[strings.Contains(path, "?")]+"limit=2&after=x&before=y").requireStatus(t, http.StatusOK)
 		rows, err := csv.NewReader(strings.NewReader(a.body)).ReadAll()
 		if err != nil || len(rows) != 6 || rows[1][1] != first || rows[0][0] != "id" || !strings.Contains(a.header.Get("Content-Disposition"), ".csv") {
 			t.Errorf("%s: %q %v", path, rows, err)
 		}
 	}
-	b.get("/pools.csv?filter=name:pool-3").is(t, http.StatusOK).lacks(t, "pool-2")
-	b.get("/pools.csv?filter=name:pool-3").has(t, "pool-3,nfs,10.0.0.5:/exports/pool-3,true,ok,1 of 1 hosts healthy,2199023255552")
-	b.get("/networks.csv?sort=-name&filter=name:net-3").has(t, "net-3,libvirt,1,1,host-0")
-	b.get("/tasks.csv?filter=target:job-2").has(t, "job-2,failed,'=cmd(),host-0", "'@x")
-	b.get("/tasks.csv?filter=nosuch:x").is(t, http.StatusUnprocessableEntity)
-	b.get("/vms.csv?tab=nosuch").is(t, http.StatusNotFound)
-	b.get("/hosts.csv?tab=nosuch").is(t, http.StatusNotFound)
-	b.get("/tasks?"+url.Values{"filter": {"target:job-2"}, "columns": {"who"}, "after": {""}, "limit": {"3"}}.Encode()).is(t, http.StatusOK).
-		has(t, `href="/tasks.csv?filter=target%3Ajob-2"`)
+	b.get("/pools.csv?filter=name:pool-3").requireStatus(t, http.StatusOK).excludes(t, "pool-2")
+	b.get("/pools.csv?filter=name:pool-3").contains(t, "pool-3,nfs,10.0.0.5:/exports/pool-3,true,ok,1 of 1 hosts healthy,2199023255552")
+	b.get("/networks.csv?sort=-name&filter=name:net-3").contains(t, "net-3,libvirt,1,1,host-0")
+	b.get("/tasks.csv?filter=target:job-2").contains(t, "job-2,failed,'=cmd(),host-0", "'@x")
+	b.get("/tasks.csv?filter=nosuch:x").requireStatus(t, http.StatusUnprocessableEntity)
+	b.get("/vms.csv?tab=nosuch").requireStatus(t, http.StatusNotFound)
+	b.get("/hosts.csv?tab=nosuch").requireStatus(t, http.StatusNotFound)
+	b.get("/tasks?"+url.Values{"filter": {"target:job-2"}, "columns": {"who"}, "after": {""}, "limit": {"3"}}.Encode()).requireStatus(t, http.StatusOK).
+		contains(t, `href="/tasks.csv?filter=target%3Ajob-2"`)
 
-	tenant := p.signedIn("tom", fleet.RoleNone)
-	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
-	tenant.get("/pools.csv").is(t, http.StatusOK).lacks(t, "10.0.0.5")
-	tenant.get("/tasks.csv").is(t, http.StatusOK).lacks(t, "job-")
-	tenant.get("/hosts.csv").is(t, http.StatusForbidden)
+	tenant := p.newSignedInBrowser("tom", fleet.RoleNone)
+	p.execSQL("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
+	tenant.get("/pools.csv").requireStatus(t, http.StatusOK).excludes(t, "10.0.0.5")
+	tenant.get("/tasks.csv").requireStatus(t, http.StatusOK).excludes(t, "job-")
+	tenant.get("/hosts.csv").requireStatus(t, http.StatusForbidden)
 }
 
 // An export of several pages is complete, in order and without duplicates. For users who may not see hosts it contains
@@ -193,9 +193,9 @@ func TestExportOfSeveralPagesComplete(t *testing.T) {
 	p := newPortal(t)
 	const vms = 4_500
 	testkit.Seed(t, p.pool, 3, vms)
-	p.exec(`UPDATE vms SET description = '=cmd()' WHERE name = 'vm-000017'`)
+	p.execSQL(`UPDATE vms SET description = '=cmd()' WHERE name = 'vm-000017'`)
 	rows := func(b *browser, path string) [][]string {
-		rows, err := csv.NewReader(strings.NewReader(b.get(path).is(t, http.StatusOK).body)).ReadAll()
+		rows, err := csv.NewReader(strings.NewReader(b.get(path).requireStatus(t, http.StatusOK).body)).ReadAll()
 		if err != nil || len(rows) == 0 {
 			t.Fatalf("%s: %d rows, %v", path, len(rows), err)
 		}
@@ -207,7 +207,7 @@ func TestExportOfSeveralPagesComplete(t *testing.T) {
 		}
 		return names
 	}
-	admin := p.signedIn("mara", fleet.RoleAdmin)
+	admin := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	all := rows(admin, "/vms.csv")
 	if got := names(all); len(got) != vms || !slices.IsSorted(got) || len(slices.Compact(got)) != vms {
 		t.Errorf("the file has %d VMs", len(got))
@@ -219,8 +219,8 @@ func TestExportOfSeveralPagesComplete(t *testing.T) {
 	if !slices.IsSortedFunc(byHost, func(x, y []string) int { return strings.Compare(y[3]+y[1], x[3]+x[1]) }) || len(byHost) != vms-vms/1000 {
 		t.Errorf("sorted by host the file has %d VMs, or the order is wrong", len(byHost))
 	}
-	tenant := p.signedIn("tom", fleet.RoleNone)
-	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects WHERE name < 'project-5'")
+	tenant := p.newSignedInBrowser("tom", fleet.RoleNone)
+	p.execSQL("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects WHERE name < 'project-5'")
 	for _, row := range rows(tenant, "/vms.csv") {
 		if row[3] != "" || row[4] > "project-5" {
 			t.Fatalf("a tenant gets the row %q", row)

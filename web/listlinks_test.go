@@ -10,28 +10,28 @@ import (
 	"quantix/internal/fleet"
 )
 
-var listOwn = regexp.MustCompile(`href="(/[^"]+\.csv[^"]*)"|hx-get="(/views/[^"]+)"|href="(/views/[^"]+)"`)
+var listToolbarLinks = regexp.MustCompile(`href="(/[^"]+\.csv[^"]*)"|hx-get="(/views/[^"]+)"|href="(/views/[^"]+)"`)
 
 // The links above each list work: CSV export, saved views (as menu and as page), and completion of the filter.
 func TestListToolbarLinksWork(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	b := p.signedIn("ann", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("ann", fleet.RoleAdmin)
 	for _, list := range []string{"vms", "hosts", "pools", "networks", "security-groups", "images", "tasks"} {
-		page := b.get("/"+list).is(t, http.StatusOK)
+		page := b.get("/"+list).requireStatus(t, http.StatusOK)
 		var links []string
-		for _, m := range listOwn.FindAllStringSubmatch(page.body, -1) {
+		for _, m := range listToolbarLinks.FindAllStringSubmatch(page.body, -1) {
 			links = append(links, html.UnescapeString(m[1]+m[2]+m[3]))
 		}
 		if len(links) < 2 {
 			t.Errorf("/%s has only the links %q above the list", list, links)
 		}
 		for _, link := range slices.Compact(slices.Sorted(slices.Values(links))) {
-			b.get(link).is(t, http.StatusOK).lacks(t, `<a href="/`+list+`"></a>`)
+			b.get(link).requireStatus(t, http.StatusOK).excludes(t, `<a href="/`+list+`"></a>`)
 		}
-		b.get("/complete?noun="+list+"&q=na").is(t, http.StatusOK)
+		b.get("/complete?noun="+list+"&q=na").requireStatus(t, http.StatusOK)
 		if list != "tasks" {
-			b.get("/complete?noun="+list+"&q=na").has(t, "name:")
+			b.get("/complete?noun="+list+"&q=na").contains(t, "name:")
 		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // PoolStat provides the statistics of a database connection pool, as in pgxpool.Stat.
-type PoolStat interface {
+type DatabasePoolStat interface {
 	AcquiredConns() int32
 	IdleConns() int32
 	MaxConns() int32
@@ -39,7 +39,7 @@ type metrics struct {
 	requests *prometheus.HistogramVec
 	claims   *prometheus.CounterVec
 	jobs     *prometheus.HistogramVec
-	parked   atomic.Int64
+	parkedClaims   atomic.Int64
 }
 
 func (s *Server) newMetrics() *metrics {
@@ -62,27 +62,27 @@ func (s *Server) newMetrics() *metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.requests, m.claims, m.jobs,
-		openJobs{s.Control}, certificateEnds(func() []auth.Validity { return s.Certificates() }),
-		gauge("quantix_claims_parked", "Agents that wait for jobs.", func() float64 { return float64(m.parked.Load()) }),
-		gauge("quantix_consoles_open", "Consoles with both ends connected.", func() float64 { open, _ := s.relays.Counts(relay.Console); return float64(open) }),
-		gauge("quantix_consoles_waiting", "Console ends that wait for the other end.", func() float64 { _, waiting := s.relays.Counts(relay.Console); return float64(waiting) }),
+		openJobsCollector{s.Control}, certificateEndCollector(func() []auth.Validity { return s.Certificates() }),
+		gauge("quantix_claims_parked", "Agents that wait for jobs.", func() float64 { return float64(m.parkedClaims.Load()) }),
+		gauge("quantix_consoles_open", "Consoles with both ends connected.", func() float64 { open, _ := s.relayBroker.Counts(relay.Console); return float64(open) }),
+		gauge("quantix_consoles_waiting", "Console ends that wait for the other end.", func() float64 { _, waiting := s.relayBroker.Counts(relay.Console); return float64(waiting) }),
 	)
 	if s.Pool != nil {
-		m.registry.MustRegister(poolMetrics(s.Pool)...)
+		m.registry.MustRegister(databasePoolMetrics(s.Pool)...)
 	}
 	return m
 }
 
 // openJobs is a Prometheus collector that counts the queued and running jobs in the database at each scrape.
-type openJobs struct{ control *control.Control }
+type openJobsCollector struct{ control *control.Control }
 
 var openJobsDesc = prometheus.NewDesc("quantix_jobs", "Jobs of all hosts that wait for their agent or run there.", []string{"state"}, nil)
 
 // Describe implements prometheus.Collector.
-func (openJobs) Describe(out chan<- *prometheus.Desc) { out <- openJobsDesc }
+func (openJobsCollector) Describe(out chan<- *prometheus.Desc) { out <- openJobsDesc }
 
 // Collect implements prometheus.Collector. The values are NaN while the database does not answer.
-func (o openJobs) Collect(out chan<- prometheus.Metric) {
+func (o openJobsCollector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	open, err := o.control.OpenJobs(ctx, fleet.SystemActor)
@@ -96,16 +96,16 @@ func (o openJobs) Collect(out chan<- prometheus.Metric) {
 }
 
 // certificateEnds is a Prometheus collector that reports when the portal's certificates expire.
-type certificateEnds func() []auth.Validity
+type certificateEndCollector func() []auth.Validity
 
 var certificateEndDesc = prometheus.NewDesc("quantix_certificate_end_timestamp_seconds",
 	"When a certificate of this portal expires: for browsers, for agents, and of the CA of the hosts' certificates.", []string{"use"}, nil)
 
 // Describe implements prometheus.Collector.
-func (certificateEnds) Describe(out chan<- *prometheus.Desc) { out <- certificateEndDesc }
+func (certificateEndCollector) Describe(out chan<- *prometheus.Desc) { out <- certificateEndDesc }
 
 // Collect implements prometheus.Collector.
-func (c certificateEnds) Collect(out chan<- prometheus.Metric) {
+func (c certificateEndCollector) Collect(out chan<- prometheus.Metric) {
 	for _, v := range c() {
 		out <- prometheus.MustNewConstMetric(certificateEndDesc, prometheus.GaugeValue, float64(v.Until.Unix()), v.Use)
 	}
@@ -130,21 +130,21 @@ func (m *metrics) recordJob(j fleet.Job) {
 	}
 }
 
-func poolMetrics(stat func() PoolStat) []prometheus.Collector {
-	gauge := func(name, help string, value func(PoolStat) float64) prometheus.Collector {
+func databasePoolMetrics(stat func() DatabasePoolStat) []prometheus.Collector {
+	gauge := func(name, help string, value func(DatabasePoolStat) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(stat()) })
 	}
-	counter := func(name, help string, value func(PoolStat) float64) prometheus.Collector {
+	counter := func(name, help string, value func(DatabasePoolStat) float64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return value(stat()) })
 	}
 	return []prometheus.Collector{
-		gauge("quantix_db_conns_acquired", "Database connections in use.", func(p PoolStat) float64 { return float64(p.AcquiredConns()) }),
-		gauge("quantix_db_conns_idle", "Database connections open and free.", func(p PoolStat) float64 { return float64(p.IdleConns()) }),
-		gauge("quantix_db_conns_max", "Maximum number of database connections.", func(p PoolStat) float64 { return float64(p.MaxConns()) }),
-		counter("quantix_db_acquires_total", "Database connections taken from the pool.", func(p PoolStat) float64 { return float64(p.AcquireCount()) }),
-		counter("quantix_db_acquires_waited_total", "Database connections taken from the pool after a wait.", func(p PoolStat) float64 { return float64(p.EmptyAcquireCount()) }),
-		counter("quantix_db_acquires_given_up_total", "Waits for a database connection that were cancelled.", func(p PoolStat) float64 { return float64(p.CanceledAcquireCount()) }),
-		counter("quantix_db_acquire_seconds_total", "Time spent waiting for database connections.", func(p PoolStat) float64 { return p.AcquireDuration().Seconds() }),
+		gauge("quantix_db_conns_acquired", "Database connections in use.", func(p DatabasePoolStat) float64 { return float64(p.AcquiredConns()) }),
+		gauge("quantix_db_conns_idle", "Database connections open and free.", func(p DatabasePoolStat) float64 { return float64(p.IdleConns()) }),
+		gauge("quantix_db_conns_max", "Maximum number of database connections.", func(p DatabasePoolStat) float64 { return float64(p.MaxConns()) }),
+		counter("quantix_db_acquires_total", "Database connections taken from the pool.", func(p DatabasePoolStat) float64 { return float64(p.AcquireCount()) }),
+		counter("quantix_db_acquires_waited_total", "Database connections taken from the pool after a wait.", func(p DatabasePoolStat) float64 { return float64(p.EmptyAcquireCount()) }),
+		counter("quantix_db_acquires_given_up_total", "Waits for a database connection that were cancelled.", func(p DatabasePoolStat) float64 { return float64(p.CanceledAcquireCount()) }),
+		counter("quantix_db_acquire_seconds_total", "Time spent waiting for database connections.", func(p DatabasePoolStat) float64 { return p.AcquireDuration().Seconds() }),
 	}
 }
 
@@ -161,12 +161,12 @@ func (m *metrics) measureRequests(next echo.HandlerFunc) echo.HandlerFunc {
 		if route == "" {
 			route = "none"
 		}
-		m.requests.WithLabelValues(methodOf(c), route, strconv.Itoa(c.Response().Status)).Observe(time.Since(start).Seconds())
+		m.requests.WithLabelValues(methodLabel(c), route, strconv.Itoa(c.Response().Status)).Observe(time.Since(start).Seconds())
 		return nil
 	}
 }
 
-func methodOf(c echo.Context) string {
+func methodLabel(c echo.Context) string {
 	switch m := c.Request().Method; m {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
 		return m
@@ -177,9 +177,9 @@ func methodOf(c echo.Context) string {
 // showMetrics serves the metrics to clients on this machine. Other clients need the API token of a user who may see
 // hosts.
 func (s *Server) showMetrics(c echo.Context, nobody fleet.Actor) error {
-	if !fromThisMachine(c) {
+	if !isLocalClient(c) {
 		nobody.Address = c.RealIP()
-		a, err := s.actorOfBearer(c, nobody)
+		a, err := s.actorOfBearerToken(c, nobody)
 		if err == nil {
 			err = policy.Check(a, policy.InfraSee, "")
 		}
@@ -193,7 +193,7 @@ func (s *Server) showMetrics(c echo.Context, nobody fleet.Actor) error {
 
 // fromThisMachine reports whether the client runs on this machine. It is false for requests through a local proxy,
 // which makes all clients look local.
-func fromThisMachine(c echo.Context) bool {
+func isLocalClient(c echo.Context) bool {
 	h := c.Request().Header
 	ip := net.ParseIP(c.RealIP())
 	return ip != nil && ip.IsLoopback() && h.Get("X-Forwarded-For") == "" && h.Get("Forwarded") == "" && h.Get("X-Real-Ip") == ""

@@ -13,17 +13,17 @@ import (
 func TestMetricsRequireLocalClientOrToken(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	b := p.browser()
+	b := p.newBrowser()
 	b.get("/healthz")
-	b.get("/metrics").is(t, http.StatusOK).has(t, `quantix_http_request_seconds_count{method="GET",route="/healthz",status="200"} 1`,
+	b.get("/metrics").requireStatus(t, http.StatusOK).contains(t, `quantix_http_request_seconds_count{method="GET",route="/healthz",status="200"} 1`,
 		"quantix_claims_parked 0", "quantix_consoles_open 0", `quantix_jobs{state="queued"} 0`, "quantix_db_conns_max 10", "go_goroutines")
 	through := []string{"X-Forwarded-For", "203.0.113.9"}
 	if a := b.get("/metrics", through...); a.status == http.StatusOK {
 		t.Error("a request through a proxy on this machine gets the metrics without a token")
 	}
-	viewer := p.apiClient("vic", fleet.RoleViewer, nil)
-	viewer.call("GET", "/metrics", "", through...).is(t, http.StatusOK)
-	member := p.apiClient("mia", "", nil)
+	viewer := p.newAPIClient("vic", fleet.RoleViewer, nil)
+	viewer.call("GET", "/metrics", "", through...).requireStatus(t, http.StatusOK)
+	member := p.newAPIClient("mia", "", nil)
 	if a := member.call("GET", "/metrics", "", through...); a.status != http.StatusForbidden {
 		t.Errorf("status %d", a.status)
 	}
@@ -33,7 +33,7 @@ func TestOpenJobsMetricIsNaNWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	p.pool.Close()
-	p.browser().get("/metrics").is(t, http.StatusOK).has(t, `quantix_jobs{state="queued"} NaN`, `quantix_jobs{state="running"} NaN`)
+	p.newBrowser().get("/metrics").requireStatus(t, http.StatusOK).contains(t, `quantix_jobs{state="queued"} NaN`, `quantix_jobs{state="running"} NaN`)
 }
 
 func TestExpiringCertificateOnDashboardAndInMetrics(t *testing.T) {
@@ -47,17 +47,17 @@ func TestExpiringCertificateOnDashboardAndInMetrics(t *testing.T) {
 			{Use: "agents", From: now, Until: now.Add(30 * 24 * time.Hour)},
 		}
 	}
-	p.browser().get("/metrics").has(t, fmt.Sprintf(`quantix_certificate_end_timestamp_seconds{use="browsers"} %v`, float64(ends.Unix())))
+	p.newBrowser().get("/metrics").contains(t, fmt.Sprintf(`quantix_certificate_end_timestamp_seconds{use="browsers"} %v`, float64(ends.Unix())))
 	words := []string{"certificate for browsers ends on", "Renew /etc/quantix/tls.crt"}
-	p.signedIn("ada", fleet.RoleAdmin).get("/").is(t, http.StatusOK).has(t, words...)
-	p.signedIn("vic", fleet.RoleViewer).get("/").is(t, http.StatusOK).lacks(t, words...)
+	p.newSignedInBrowser("ada", fleet.RoleAdmin).get("/").requireStatus(t, http.StatusOK).contains(t, words...)
+	p.newSignedInBrowser("vic", fleet.RoleViewer).get("/").requireStatus(t, http.StatusOK).excludes(t, words...)
 }
 
 func TestMetricsWithoutTokenReturn401(t *testing.T) {
 	t.Parallel()
-	a := newPortal(t).browser().get("/metrics", "X-Forwarded-For", "203.0.113.9").is(t, http.StatusUnauthorized)
+	a := newPortal(t).newBrowser().get("/metrics", "X-Forwarded-For", "203.0.113.9").requireStatus(t, http.StatusUnauthorized)
 	if a.header.Get("WWW-Authenticate") != "Bearer" || a.header.Get("Location") != "" {
 		t.Errorf("the response header is %v", a.header)
 	}
-	a.has(t, "Send an API token")
+	a.contains(t, "Send an API token")
 }

@@ -18,35 +18,35 @@ import (
 )
 
 const (
-	formLimit = 64 << 10 // bytes of a form
-	apiLimit  = 1 << 20  // bytes of an API request
+	maxFormBytes = 64 << 10 // bytes of a form
+	maxAPIBodyBytes  = 1 << 20  // bytes of an API request
 
 	// bodyTime is how long a request body may take to arrive. Without this limit, a slow client could hold its
 	// connection forever.
-	bodyTime = 15 * time.Second
+	bodyReadTimeout = 15 * time.Second
 	// drainTime is how long the portal reads on after it refused a request, so that the client can read the reason.
 	// net/http waits the same time.
-	drainTime = 500 * time.Millisecond
+	bodyDrainTimeout = 500 * time.Millisecond
 
 	// pageLimit is how long a page may wait for the database. The error response is sent within 5 s.
-	pageLimit = 4 * time.Second
+	pageTimeout = 4 * time.Second
 )
 
 // Keys of values that the middleware stores in echo's context.
 const (
-	keyRoute = "route"
-	keyActor = "actor"
-	keyID    = "request"
+	routeContextKey = "route"
+	actorContextKey = "actor"
+	requestIDContextKey    = "request"
 )
 
 func routeOf(c echo.Context) route {
-	r, _ := c.Get(keyRoute).(route)
+	r, _ := c.Get(routeContextKey).(route)
 	return r
 }
 
 // actorOf returns the actor of the request, or the zero Actor before the middleware authenticate has run.
 func actorOf(c echo.Context) fleet.Actor {
-	a, _ := c.Get(keyActor).(fleet.Actor)
+	a, _ := c.Get(actorContextKey).(fleet.Actor)
 	return a
 }
 
@@ -54,7 +54,7 @@ func actorOf(c echo.Context) fleet.Actor {
 func requestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := fleet.NewID[string]()
-		c.Set(keyID, id)
+		c.Set(requestIDContextKey, id)
 		c.Response().Header().Set("X-Request-Id", id)
 		return next(c)
 	}
@@ -72,7 +72,7 @@ func (s *Server) logAccess(next echo.HandlerFunc) echo.HandlerFunc {
 			level = slog.LevelDebug
 		}
 		s.Log.LogAttrs(context.Background(), level, "request",
-			slog.String("id", fmt.Sprint(c.Get(keyID))), slog.String("method", c.Request().Method),
+			slog.String("id", fmt.Sprint(c.Get(requestIDContextKey))), slog.String("method", c.Request().Method),
 			slog.String("path", c.Request().URL.Path), slog.Int("status", c.Response().Status),
 			slog.Int64("bytes", c.Response().Size), slog.Duration("took", time.Since(start)),
 			slog.String("who", actorOf(c).Name), slog.String("from", c.RealIP()))
@@ -119,23 +119,23 @@ func unescapeParams(next echo.HandlerFunc) echo.HandlerFunc {
 // required permission, which answers 404 or 405.
 func (s *Server) findRoute(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		r, ok := s.table[c.Request().Method+" "+c.Path()]
-		if !ok && isAPI(c) {
+		r, ok := s.routeTable[c.Request().Method+" "+c.Path()]
+		if !ok && isAPIRequest(c) {
 			r.kind = api
 		}
-		c.Set(keyRoute, r)
+		c.Set(routeContextKey, r)
 		return next(c)
 	}
 }
 
-const contentPolicy = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+const contentSecurityPolicy = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"worker-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
 // setSecurityHeaders sets the security headers, such as the content security policy.
 func (s *Server) setSecurityHeaders(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		h := c.Response().Header()
-		h.Set("Content-Security-Policy", contentPolicy)
+		h.Set("Content-Security-Policy", contentSecurityPolicy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
@@ -152,12 +152,12 @@ func (s *Server) setSecurityHeaders(next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // limitBody refuses a body that is too large: by its Content-Length, or while reading if the length is unknown.
-func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
+func limitBodySize(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		limit := int64(formLimit)
+		limit := int64(maxFormBytes)
 		switch routeOf(c).kind {
 		case api:
-			limit = apiLimit
+			limit = maxAPIBodyBytes
 		case sessionTransfer, tokenTransfer: // uploads are checked against their announced size
 			return next(c)
 		}
@@ -166,13 +166,13 @@ func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 		case whole.ContentLength == 0:
 			return next(c)
 		case whole.ContentLength > limit:
-			return tooLarge(limit)
+			return tooLargeError(limit)
 		}
 		// the handler gets a copy, because net/http inspects its own request for an unread body
 		r := whole.WithContext(whole.Context())
 		r.Body = http.MaxBytesReader(c.Response().Writer, r.Body, limit)
 		c.SetRequest(r)
-		readUntil(c, time.Now().Add(bodyTime)) // no reset needed: net/http clears the deadline after the response
+		setReadDeadline(c, time.Now().Add(bodyReadTimeout)) // no reset needed: net/http clears the deadline after the response
 		return next(c)
 	}
 }
@@ -180,13 +180,13 @@ func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 // drainBody reads the rest of the body for drainTime after a refusal on a connection that will close, as Python's
 // urllib requests it. Otherwise the client would get a TCP reset instead of the reason. On keep-alive connections
 // net/http drains the body.
-func drainBody(next echo.HandlerFunc) echo.HandlerFunc {
+func drainBodyAfterRefusal(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
 		err := next(c)
 		if r.Close && r.ContentLength != 0 && c.Response().Status >= http.StatusBadRequest {
 			if http.NewResponseController(c.Response()).Flush() == nil {
-				readUntil(c, time.Now().Add(drainTime))
+				setReadDeadline(c, time.Now().Add(bodyDrainTimeout))
 				_, _ = io.Copy(io.Discard, r.Body)
 			}
 		}
@@ -196,22 +196,22 @@ func drainBody(next echo.HandlerFunc) echo.HandlerFunc {
 
 // readUntil sets the read deadline of the connection; the zero time means none. Connections without deadlines (a test's
 // recorder) ignore it.
-func readUntil(c echo.Context, t time.Time) {
+func setReadDeadline(c echo.Context, t time.Time) {
 	_ = http.NewResponseController(c.Response()).SetReadDeadline(t)
 }
 
-func tooLarge(limit int64) error {
+func tooLargeError(limit int64) error {
 	return fleet.Errorf(fleet.TooLarge, "The request is larger than %d KiB. Send less at once.", limit>>10)
 }
 
 // limitTime gives each request except streams a deadline, which ends waits for the database.
-func limitTime(next echo.HandlerFunc) echo.HandlerFunc {
+func limitRequestTime(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if routeOf(c).kind.isLongLived() {
 			return next(c)
 		}
 		whole := c.Request()
-		ctx, cancel := context.WithTimeout(whole.Context(), pageLimit)
+		ctx, cancel := context.WithTimeout(whole.Context(), pageTimeout)
 		defer cancel()
 		c.SetRequest(whole.WithContext(ctx))
 		// writeError runs later: it detects a disconnected browser by the original context, which has no deadline
@@ -222,7 +222,7 @@ func limitTime(next echo.HandlerFunc) echo.HandlerFunc {
 
 // sameOrigin refuses writes that a page of another site makes the browser send (CSRF). It lets websocket requests pass,
 // which are GETs: their handlers check the origin.
-func (s *Server) sameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
+func (s *Server) requireSameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := s.origin.Check(c.Request()); err != nil {
 			return fleet.Errorf(fleet.Forbidden, "The request came from another site. Open Quantix itself and try again.")
@@ -232,9 +232,9 @@ func (s *Server) sameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // asTooLarge converts err to TooLarge if a body exceeded the bound of limitBody while it was read; else it returns err.
-func asTooLarge(err error) error {
+func convertTooLargeError(err error) error {
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return tooLarge(e.Limit)
+		return tooLargeError(e.Limit)
 	}
 	return err
 }

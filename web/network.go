@@ -14,8 +14,8 @@ import (
 	"quantix/views/shell"
 )
 
-func networkFrame(n fleet.NetworkView) shell.Frame {
-	return shell.Frame{Title: n.Name, Here: []string{"net:" + string(n.ID)}}
+func networkPageLayout(n fleet.NetworkView) shell.PageLayout {
+	return shell.PageLayout{Title: n.Name, ObjectKeys: []string{"net:" + string(n.ID)}}
 }
 
 type grantForm struct {
@@ -24,27 +24,27 @@ type grantForm struct {
 }
 
 // networkPage shows a network. Its Sharing tab has the form that gives a project access.
-func (s *Server) networkPage(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
-	tab, err := tabOf(c, networkview.Tabs(), "network")
+func (s *Server) networkPage(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
+	tab, err := requestedTab(c, networkview.Tabs(), "network")
 	if err != nil {
 		return err
 	}
 	return s.showNetwork(c, a, tab, how)
 }
 
-func (s *Server) showNetworkGrants(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
+func (s *Server) showNetworkGrants(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
 	return s.showNetwork(c, a, "grants", how)
 }
 
-func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how formState) error {
+func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how formDisplay) error {
 	ctx := c.Request().Context()
 	n, err := s.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	p := networkview.Page{Actor: a, Link: linkOf(c), Tab: tab, Network: n, Now: time.Now()}
+	p := networkview.Page{Actor: a, Link: linkToCurrentPage(c), Tab: tab, Network: n, Now: time.Now()}
 	if tab == "hosts" && htmxTarget(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
-		if p.Statuses, err = statusesOf(c, n.Health.SeverityCounts, func(q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
+		if p.Statuses, err = readHostStatuses(c, n.Health.SeverityCounts, func(q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
 			return s.Control.NetworkHosts(ctx, a, n.ID, q)
 		}); err != nil {
 			return err
@@ -61,7 +61,7 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how form
 		}
 	}
 	if tab == "groups" && n.Spec != nil && htmxTarget(c) != "network-head" {
-		if p.Groups, err = s.portGroups(c, a, n.ID); err != nil {
+		if p.Groups, err = s.readPortGroupsTab(c, a, n.ID); err != nil {
 			return err
 		}
 	}
@@ -71,7 +71,7 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how form
 		}
 	}
 	if tab == "vms" && htmxTarget(c) != "network-head" {
-		q := queryOf(c)
+		q := queryFromURL(c)
 		q.Filter = "network:" + strconv.Quote(n.Name)
 		vms, err := s.Control.ListVMs(ctx, a, q)
 		if err != nil {
@@ -82,7 +82,7 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how form
 	if tab == "grants" && n.Restricted && policy.May(a, policy.InfraChange, "") {
 		p.Grant.Errors = how.errors
 		projects := optionQuery{
-			typ: "grants", parentID: string(n.ID), chosen: []string{networkview.GrantAll}, page: "/networks/" + string(n.ID) + "?tab=grants", all: c.QueryParam("all") != "",
+			kind: "grants", parentID: string(n.ID), chosen: []string{networkview.GrantToAllProjects}, formAddress: "/networks/" + string(n.ID) + "?tab=grants", showAll: c.QueryParam("all") != "",
 		}
 		if p.Grant.Projects, err = s.selectOptions(ctx, a, projects); err != nil {
 			return err
@@ -92,7 +92,7 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how form
 	if p.Statuses.Error != "" {
 		status = http.StatusUnprocessableEntity
 	}
-	return s.showPageWithStatus(c, status, a, networkFrame(n), networkview.Show(p))
+	return s.showPageWithStatus(c, status, a, networkPageLayout(n), networkview.NetworkPage(p))
 }
 
 // setNetworkGrant gives a project access to a network, or revokes it.
@@ -102,15 +102,15 @@ func (s *Server) setNetworkGrant(c echo.Context, a fleet.Actor, in grantForm) (f
 		set = s.Control.RevokeNetwork
 	}
 	id := fleet.NetworkID(c.Param("id"))
-	err := set(c.Request().Context(), a, id, grantedProject(in.Project))
-	return redrawForm(views.TabPath(views.NetworkPath(id), "grants"), func(c echo.Context) error { return s.showNetworkGrants(c, a, in, firstShown) }), err
+	err := set(c.Request().Context(), a, id, grantProjectID(in.Project))
+	return redrawForm(views.TabPath(views.NetworkPath(id), "grants"), func(c echo.Context) error { return s.showNetworkGrants(c, a, in, firstDisplay) }), err
 }
 
 // grantedProject converts the project of a form or a path to an id: the empty id for all projects. Empty text becomes
 // an invalid id, which control refuses.
-func grantedProject(text string) fleet.ProjectID {
+func grantProjectID(text string) fleet.ProjectID {
 	switch text {
-	case networkview.GrantAll:
+	case networkview.GrantToAllProjects:
 		return ""
 	case "":
 		return "none"

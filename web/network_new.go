@@ -46,7 +46,7 @@ func (in networkForm) spec(checks *fleet.Checks) fleet.NetworkSpec {
 	s := fleet.NetworkSpec{
 		Mode: fleet.NetworkMode(in.Mode), DNS: in.DNS != "", Domain: in.Domain, Bridge: in.Bridge, Device: in.Device, Description: in.Description,
 		Underlay: in.Underlay, STP: in.STP != "", Direct: fleet.DirectMode(in.Direct),
-		IPv4: subnetOf(in.Gateway4, in.DHCP4, in.Ranges4, in.Leases4), IPv6: subnetOf(in.Gateway6, in.DHCP6, in.Ranges6, ""),
+		IPv4: subnetFromForm(in.Gateway4, in.DHCP4, in.Ranges4, in.Leases4), IPv6: subnetFromForm(in.Gateway6, in.DHCP6, in.Ranges6, ""),
 	}
 	for _, n := range []struct {
 		at, text, what string
@@ -68,7 +68,7 @@ func (in networkForm) spec(checks *fleet.Checks) fleet.NetworkSpec {
 	return s.OfMode()
 }
 
-func subnetOf(gateway, dhcp, ranges, leases string) *fleet.Subnet {
+func subnetFromForm(gateway, dhcp, ranges, leases string) *fleet.Subnet {
 	if gateway = strings.TrimSpace(gateway); gateway == "" {
 		return nil
 	}
@@ -78,12 +78,12 @@ func subnetOf(gateway, dhcp, ranges, leases string) *fleet.Subnet {
 	}
 	out.DHCP = &fleet.DHCP{}
 	for line := range strings.Lines(ranges) {
-		if words := splitWords(line); len(words) > 0 {
+		if words := splitAddressWords(line); len(words) > 0 {
 			out.DHCP.Ranges = append(out.DHCP.Ranges, fleet.AddressRange{Start: words[0], End: strings.Join(words[1:], " ")})
 		}
 	}
 	for line := range strings.Lines(leases) {
-		words := append(splitWords(line), "", "")
+		words := append(splitAddressWords(line), "", "")
 		if words[0] != "" {
 			out.DHCP.Leases = append(out.DHCP.Leases, fleet.StaticLease{MAC: words[0], IP: words[1], Name: strings.TrimSpace(strings.Join(words[2:], " "))})
 		}
@@ -92,7 +92,7 @@ func subnetOf(gateway, dhcp, ranges, leases string) *fleet.Subnet {
 }
 
 // splitWords splits a line into words. Words may also be separated by a hyphen or dash, and followed by a comma.
-func splitWords(line string) []string {
+func splitAddressWords(line string) []string {
 	words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n,–", r) })
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "-" })
 	if len(words) == 1 { // a hyphen separates two addresses, which contain none
@@ -103,7 +103,7 @@ func splitWords(line string) []string {
 	return words
 }
 
-func (s *Server) showNetworkForm(c echo.Context, a fleet.Actor, in networkForm, how formState) (err error) {
+func (s *Server) showNetworkForm(c echo.Context, a fleet.Actor, in networkForm, how formDisplay) (err error) {
 	f := networkview.Form{
 		Name: in.Name, Mode: in.Mode, Device: in.Device, Description: in.Description, DNS: in.DNS != "", Domain: in.Domain, Bridge: in.Bridge, MTU: in.MTU, Errors: how.errors,
 		VNI: in.VNI, Underlay: in.Underlay, VLAN: in.VLAN, STP: in.STP != "", Direct: in.Direct,
@@ -113,13 +113,13 @@ func (s *Server) showNetworkForm(c echo.Context, a fleet.Actor, in networkForm, 
 	if !how.wasRefused() {
 		f.Mode, f.DNS, f.IPv4.DHCP = string(fleet.NetworkNAT), true, true
 	}
-	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, in.Hosts, nil, func(h fleet.Host) []kit.Lack { return networkview.Lacks(h, "") }); err != nil {
+	if f.Hosts, err = s.assignableHosts(c.Request().Context(), a, in.Hosts, nil, func(h fleet.Host) []kit.MissingCapability { return networkview.MissingCapabilities(h, "") }); err != nil {
 		return err
 	}
-	if f.Labels, err = s.newLabelForm(c.Request().Context(), a, fleet.TypeNetwork, in.Selector, how); err != nil {
+	if f.Labels, err = s.newLabelSelectorForm(c.Request().Context(), a, fleet.TypeNetwork, in.Selector, how); err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: "New network"}, networkview.New(f))
+	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New network"}, networkview.NewNetworkForm(f))
 }
 
 func (s *Server) createNetwork(c echo.Context, a fleet.Actor, in networkForm) (formResponse, error) {
@@ -130,8 +130,8 @@ func (s *Server) createNetwork(c echo.Context, a fleet.Actor, in networkForm) (f
 		fleet.CheckName(&all, "name", ask.Name)
 		ask.Spec.Check(&all, "spec")
 		fleet.ParseSelector(&all, "selector", ask.Selector)
-		return nil, joinChecks(&checks, all.Err())
+		return nil, joinFormErrors(&checks, all.Err())
 	}
 	n, err := s.Control.CreateNetwork(c.Request().Context(), a, ask)
-	return redirect(views.NetworkPath(n.ID)), err
+	return redirectTo(views.NetworkPath(n.ID)), err
 }

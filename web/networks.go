@@ -19,16 +19,16 @@ import (
 
 func (s *Server) listNetworks(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter networks", Placeholder: "kind:bridge host:h1 name:br*"}
-	p := &networkview.ListPage{List: s.listOf(c, "networks", "name", networkview.Columns, f), Actor: a}
-	if p.Networks, err = fillList(c, a, &p.List, queryOf(c), s.Control.ListNetworks); err != nil {
+	p := &networkview.ListPage{List: s.newList(c, "networks", "name", networkview.Columns, f), Actor: a}
+	if p.Networks, err = fillList(c, a, &p.List, queryFromURL(c), s.Control.ListNetworks); err != nil {
 		return err
 	}
-	return s.showList(c, a, shell.Frame{Title: "Networks"}, p.List, networkview.List(p))
+	return s.showList(c, a, shell.PageLayout{Title: "Networks"}, p.List, networkview.List(p))
 }
 
-var networkHead = []string{"id", "name", "kind", "hosts", "active", "hostNames", "created", "mode", "subnets"}
+var networkCSVHeader = []string{"id", "name", "kind", "hosts", "active", "hostNames", "created", "mode", "subnets"}
 
-func networkRow(n fleet.NetworkView) []string {
+func networkCSVRow(n fleet.NetworkView) []string {
 	hosts := make([]string, len(n.Hosts))
 	for i, h := range n.Hosts {
 		hosts[i] = h.HostName
@@ -36,16 +36,16 @@ func networkRow(n fleet.NetworkView) []string {
 	slices.Sort(hosts)
 	return []string{
 		string(n.ID), n.Name, string(n.Kind), strconv.Itoa(n.Health.Hosts), strconv.Itoa(n.Health.Active), strings.Join(hosts, " "),
-		n.CreatedAt.UTC().Format(time.RFC3339), networkview.Mode(n), networkview.Subnets(n),
+		n.CreatedAt.UTC().Format(time.RFC3339), networkview.ModeText(n), networkview.SubnetsText(n),
 	}
 }
 
 func (s *Server) exportNetworks(c echo.Context, a fleet.Actor) error {
-	return exportCSV(s, c, a, "networks.csv", queryOf(c), s.networksInFull, networkHead, networkRow)
+	return exportCSV(s, c, a, "networks.csv", queryFromURL(c), s.networksWithHostStatuses, networkCSVHeader, networkCSVRow)
 }
 
 // networksInFull is ListNetworks, but returns all host statuses of each network to users who may see hosts.
-func (s *Server) networksInFull(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
+func (s *Server) networksWithHostStatuses(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
 	page, err := s.Control.ListNetworks(ctx, a, q)
 	if err != nil || !policy.May(a, policy.InfraSee, "") {
 		return page, err

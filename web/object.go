@@ -13,7 +13,7 @@ import (
 )
 
 // tabOf returns the requested tab of an object's page. The first tab is the default.
-func tabOf(c echo.Context, all []string, resource string) (string, error) {
+func requestedTab(c echo.Context, all []string, resource string) (string, error) {
 	tab := c.QueryParam("tab")
 	switch {
 	case tab == "":
@@ -25,17 +25,17 @@ func tabOf(c echo.Context, all []string, resource string) (string, error) {
 }
 
 // linkOf returns the address of the current page, without the display preferences in its query.
-func linkOf(c echo.Context) kit.Link {
+func linkToCurrentPage(c echo.Context) kit.Link {
 	return kit.Link{Path: c.Request().URL.Path, Query: c.QueryParams()}.Without("tree", "dock")
 }
 
 // statusesOf returns the requested page of an object's host statuses, with the counts per severity (tones) over all
 // hosts. For an invalid filter it returns no error, but statuses with the reason.
-func statusesOf[T any](c echo.Context, tones fleet.SeverityCounts, list func(fleet.Query) (fleet.Page[T], error)) (kit.HostStatuses[T], error) {
-	q := queryOf(c)
-	q.Sort, q.Limit = "", kit.HostStatusesShown
+func readHostStatuses[T any](c echo.Context, tones fleet.SeverityCounts, list func(fleet.Query) (fleet.Page[T], error)) (kit.HostStatuses[T], error) {
+	q := queryFromURL(c)
+	q.Sort, q.Limit = "", kit.MaxHostStatusesShown
 	page, err := list(q)
-	wrong, err := filterError(err)
+	wrong, err := splitFilterError(err)
 	return kit.HostStatuses[T]{Items: page.Items, SeverityCounts: tones, Prev: page.Prev, Next: page.Next, Filter: q.Filter, Error: wrong}, err
 }
 
@@ -43,19 +43,19 @@ func statusesOf[T any](c echo.Context, tones fleet.SeverityCounts, list func(fle
 type objectGetter[ID ~string, T any] func(ctx context.Context, a fleet.Actor, id ID) (T, error)
 
 // menu returns the handler of an object's action menu. acts lists the actions.
-func menu[ID ~string, T any](s *Server, get objectGetter[ID, T], frame func(T) shell.Frame, acts func(fleet.Actor, T) []kit.Act) handler {
+func actionMenuHandler[ID ~string, T any](s *Server, get objectGetter[ID, T], frame func(T) shell.PageLayout, acts func(fleet.Actor, T) []kit.ActionButton) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		object, err := get(c.Request().Context(), a, ID(c.Param("id")))
 		if err != nil {
 			return err
 		}
-		return s.writeFragment(c, a, frame(object).Title, kit.Acts(acts(a, object)))
+		return s.writeFragment(c, a, frame(object).Title, kit.MenuItems(acts(a, object)))
 	}
 }
 
 // confirm returns the handler that shows a confirmation dialog for an action on the object, such as its deletion.
-func confirm[ID ~string, T any](s *Server, get objectGetter[ID, T], frame func(T) shell.Frame, dialog func(T, kit.Errors) templ.Component) formRenderer[emptyForm] {
-	return func(c echo.Context, a fleet.Actor, _ emptyForm, how formState) error {
+func confirmDialogHandler[ID ~string, T any](s *Server, get objectGetter[ID, T], frame func(T) shell.PageLayout, dialog func(T, kit.Errors) templ.Component) formRenderer[emptyForm] {
+	return func(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
 		object, err := get(c.Request().Context(), a, ID(c.Param("id")))
 		if err != nil {
 			return err

@@ -18,7 +18,7 @@ func TestVolumePathsAcceptedInAnyEscaping(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
 	pool := s.addVolumes("stock", oddNames...)
-	admin := s.apiClient("ann", fleet.RoleAdmin, nil)
+	admin := s.newAPIClient("ann", fleet.RoleAdmin, nil)
 	every := func(format string) func(string) string {
 		return func(name string) string {
 			var b strings.Builder
@@ -38,15 +38,15 @@ func TestVolumePathsAcceptedInAnyEscaping(t *testing.T) {
 	} {
 		for _, name := range oddNames {
 			at := "/api/v1/pools/" + string(pool) + "/volumes/" + escape(name)
-			if says := admin.call("DELETE", at+"?confirm=no", "").refused(t, http.StatusUnprocessableEntity, "confirm"); t.Failed() {
+			if says := admin.call("DELETE", at+"?confirm=no", "").requireProblem(t, http.StatusUnprocessableEntity, "confirm"); t.Failed() {
 				t.Fatalf("%s: %s: %+v", how, at, says)
 			}
 		}
 	}
-	admin.call("DELETE", "/api/v1/pools/"+string(pool)+"/volumes/none%20(x).raw?confirm=no", "").refused(t, http.StatusNotFound, "")
+	admin.call("DELETE", "/api/v1/pools/"+string(pool)+"/volumes/none%20(x).raw?confirm=no", "").requireProblem(t, http.StatusNotFound, "")
 	for _, name := range oddNames {
 		at := "/api/v1/pools/" + string(pool) + "/volumes/" + url.PathEscape(name)
-		admin.call("DELETE", at+"?confirm="+url.QueryEscape(name), "").is(t, http.StatusAccepted)
+		admin.call("DELETE", at+"?confirm="+url.QueryEscape(name), "").requireStatus(t, http.StatusAccepted)
 	}
 }
 
@@ -54,21 +54,21 @@ func TestVMUsesVolumesWithUnusualNames(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
 	project := s.addProject("lab")
-	s.exec("UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '68719476736')")
+	s.execSQL("UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '68719476736')")
 	pool := s.addVolumes("stock", oddNames...)
-	admin := s.apiClient("ann", fleet.RoleAdmin, nil)
+	admin := s.newAPIClient("ann", fleet.RoleAdmin, nil)
 	for i, network := range []string{"odd space & ü", "--all", strings.Repeat("n", 129), "my net (old)"} {
 		s.addNetwork(network, s.host.id)
-		spec := fmt.Sprintf(`"nics":[{"networkId":%q}],"iso":{"poolId":%q,"volume":%s}`, s.network(network), pool, mustJSON(oddNames[0]))
+		spec := fmt.Sprintf(`"nics":[{"networkId":%q}],"iso":{"poolId":%q,"volume":%s}`, s.networkID(network), pool, mustJSON(oddNames[0]))
 		body := strings.Replace(vmBody(project, fmt.Sprintf("odd-%d", i)), `"nics":[]`, spec, 1)
-		a := admin.call("POST", "/api/v1/vms", body).is(t, http.StatusCreated)
+		a := admin.call("POST", "/api/v1/vms", body).requireStatus(t, http.StatusCreated)
 		var vm fleet.VMView
-		if err := json.Unmarshal([]byte(a.body), &vm); err != nil || vm.Spec.ISO == nil || vm.Spec.ISO.Volume != oddNames[0] || len(vm.Spec.NICs) != 1 || vm.Spec.NICs[0].Network != network && vm.Spec.NICs[0].NetworkID != s.network(network) {
+		if err := json.Unmarshal([]byte(a.body), &vm); err != nil || vm.Spec.ISO == nil || vm.Spec.ISO.Volume != oddNames[0] || len(vm.Spec.NICs) != 1 || vm.Spec.NICs[0].Network != network && vm.Spec.NICs[0].NetworkID != s.networkID(network) {
 			t.Errorf("%s: %v, %s", network, err, a.body)
 		}
 	}
 	for _, name := range []string{"../etc", "a/b", ".hidden", "", "a\x00b"} {
 		body := strings.Replace(vmBody(project, "refused"), `"nics":[]`, fmt.Sprintf(`"nics":[],"iso":{"poolId":%q,"volume":%s}`, pool, mustJSON(name)), 1)
-		admin.call("POST", "/api/v1/vms", body).refused(t, http.StatusUnprocessableEntity, "spec.iso.volume")
+		admin.call("POST", "/api/v1/vms", body).requireProblem(t, http.StatusUnprocessableEntity, "spec.iso.volume")
 	}
 }

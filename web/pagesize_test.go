@@ -26,18 +26,18 @@ import (
 const firstPageBudget = 55 << 10
 
 // countedConn is a connection that counts its received and sent bytes.
-type countedConn struct {
+type byteCountingConn struct {
 	net.Conn
 	in, out *atomic.Int64
 }
 
-func (c countedConn) Read(b []byte) (int, error) {
+func (c byteCountingConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.in.Add(int64(n))
 	return n, err
 }
 
-func (c countedConn) Write(b []byte) (int, error) {
+func (c byteCountingConn) Write(b []byte) (int, error) {
 	c.out.Add(int64(len(b)))
 	return c.Conn.Write(b)
 }
@@ -49,14 +49,14 @@ var (
 
 // firstVisit loads a page with all its assets, as a browser does. It returns the number of files, and of received and
 // sent bytes.
-func (b *browser) firstVisit(path string) (files int, in, out int64) {
+func (b *browser) loadWithAssets(path string) (files int, in, out int64) {
 	b.t.Helper()
 	var received, sent atomic.Int64
 	client := &http.Client{Jar: b.http.Jar, Transport: &http.Transport{
 		DisableCompression: true,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-			return countedConn{conn, &received, &sent}, err
+			return byteCountingConn{conn, &received, &sent}, err
 		},
 	}}
 	defer client.CloseIdleConnections()
@@ -118,9 +118,9 @@ func TestFirstPageWithinSizeBudget(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	testkit.Seed(t, p.pool, 200, 5000)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	for _, path := range []string{"/", "/vms", "/hosts", "/tasks"} {
-		files, in, out := b.firstVisit(path)
+		files, in, out := b.loadWithAssets(path)
 		report := fmt.Sprintf("%s with %d files: %d bytes received, %d sent", path, files, in, out)
 		// fewer than 9 files mean that the test does not find the assets
 		if t.Log(report); in > firstPageBudget || files < 9 {

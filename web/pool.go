@@ -15,24 +15,24 @@ import (
 	"quantix/views/shell"
 )
 
-func poolFrame(v fleet.PoolView) shell.Frame {
+func poolPageLayout(v fleet.PoolView) shell.PageLayout {
 	group := "storage:local"
 	if v.Spec.Shared {
 		group = "storage:shared"
 	}
-	return shell.Frame{Title: v.Name, Here: []string{group, "pool:" + string(v.ID)}}
+	return shell.PageLayout{Title: v.Name, ObjectKeys: []string{group, "pool:" + string(v.ID)}}
 }
 
 func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
-	tab, err := tabOf(c, poolview.Tabs(), "pool")
+	tab, err := requestedTab(c, poolview.Tabs(), "pool")
 	if err != nil {
 		return err
 	}
-	p := poolview.Page{Actor: a, Link: linkOf(c), Tab: tab, Now: time.Now()}
-	id, q := fleet.PoolID(c.Param("id")), fleet.Query{Limit: kit.HostStatusesShown}
+	p := poolview.Page{Actor: a, Link: linkToCurrentPage(c), Tab: tab, Now: time.Now()}
+	id, q := fleet.PoolID(c.Param("id")), fleet.Query{Limit: kit.MaxHostStatusesShown}
 	if tab == "health" {
-		p.Statuses, err = statusesOf(c, fleet.SeverityCounts{}, func(q fleet.Query) (page fleet.Page[fleet.PoolHost], err error) {
+		p.Statuses, err = readHostStatuses(c, fleet.SeverityCounts{}, func(q fleet.Query) (page fleet.Page[fleet.PoolHost], err error) {
 			p.Pool, page, err = s.Control.PoolMatrix(ctx, a, id, q)
 			return page, err
 		})
@@ -47,28 +47,28 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	p.Counts = countTexts(a, counts)
+	p.Counts = poolTabCounts(a, counts)
 	if (tab == "health" || tab == "configure") && policy.May(a, policy.InfraSee, "") {
 		if p.ByLabel, err = s.Control.ByLabel(ctx, a, fleet.SubjectPool(p.Pool.ID)); err != nil {
 			return err
 		}
 	}
-	if err := s.fillPool(c, a, &p); err != nil {
+	if err := s.fillPoolTab(c, a, &p); err != nil {
 		return err
 	}
 	if p.Statuses.Error != "" {
 		p.Filter.Error = p.Statuses.Error
 	}
-	f := poolFrame(p.Pool)
+	f := poolPageLayout(p.Pool)
 	if tab == "volumes" && policy.May(a, policy.InfraChange, "") {
 		f.Scripts = []string{uploadScript}
 	}
-	return s.showPageWithStatus(c, listStatus(p.Filter), a, f, poolview.Show(p))
+	return s.showPageWithStatus(c, listResponseStatus(p.Filter), a, f, poolview.PoolPage(p))
 }
 
 // countTexts formats the numbers that the tabs show. A user who does not see all projects gets no number of volumes.
-func countTexts(a fleet.Actor, n query.PoolCounts) poolview.Counts {
-	out := poolview.Counts{VMs: strconv.Itoa(n.VMs)}
+func poolTabCounts(a fleet.Actor, n query.PoolCounts) poolview.TabCounts {
+	out := poolview.TabCounts{VMs: strconv.Itoa(n.VMs)}
 	if n.VMs == query.MaxCounted {
 		out.VMs += "+"
 	}
@@ -79,14 +79,14 @@ func countTexts(a fleet.Actor, n query.PoolCounts) poolview.Counts {
 }
 
 // fillPool reads the data of the page's current tab.
-func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error {
+func (s *Server) fillPoolTab(c echo.Context, a fleet.Actor, p *poolview.Page) error {
 	ctx := c.Request().Context()
-	q := queryOf(c)
+	q := queryFromURL(c)
 	switch p.Tab {
 	case "vms":
 		p.Filter = kit.Filter{Link: p.Link, Type: "vms", Label: "Filter VMs", Value: q.Filter, Placeholder: "host:h1 phase:running name:web*"}
 		vms, err := s.Control.PoolVMs(ctx, a, p.Pool.ID, q)
-		p.Filter.Error, err = filterError(err)
+		p.Filter.Error, err = splitFilterError(err)
 		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
 		return err
 	case "volumes":
@@ -99,11 +99,11 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error
 				return err
 			}
 		}
-		p.Volumes = poolview.FilterOrphans(volumeRows(volumes), c.QueryParam("only") == "orphans")
+		p.Volumes = poolview.FilterUnusedVolumes(volumeRows(volumes), c.QueryParam("only") == "orphans")
 		p.Counts.Volumes = strconv.Itoa(p.Volumes.All)
 		from, _ := strconv.Atoi(c.QueryParam("from")) // text that is no number counts as 0
 		p.First = min(max(0, from), len(p.Volumes.Rows))
-		p.Last = min(p.First+poolview.VolumesShown, len(p.Volumes.Rows))
+		p.Last = min(p.First+poolview.MaxVolumesShown, len(p.Volumes.Rows))
 	case "tasks":
 		q.Filter = "target:" + strconv.Quote(string(fleet.SubjectPool(p.Pool.ID))) + `,volume:` + string(p.Pool.ID) + "/*"
 		tasks, err := s.Control.ListTasks(ctx, a, q)
@@ -116,22 +116,22 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error
 // volumeRows returns the rows of the volume table.
 func volumeRows(volumes []query.VolumeOn) (rows []poolview.VolumeRow) {
 	for _, v := range volumes {
-		r := poolview.VolumeRow{Volume: v.Volume, Shared: v.Shared, Unfit: v.Unfit, Orphan: v.Orphan, FetchUntil: v.FetchUntil, ActionStates: v.Actions}
+		r := poolview.VolumeRow{Volume: v.Volume, Shared: v.Shared, WhyUnpublishable: v.Unfit, Orphan: v.Orphan, FetchUntil: v.FetchUntil, ActionStates: v.Actions}
 		if !v.Shared && len(v.Hosts) > 0 {
 			r.Host = v.Hosts[0].ID
 		}
 		if v.Published != nil {
-			r.Published = &poolview.Publication{By: v.Published.By, At: v.Published.At, Stale: v.Published.Stale}
+			r.Published = &poolview.VolumePublication{By: v.Published.By, At: v.Published.At, WhyUnusable: v.Published.Stale}
 		}
 		for _, h := range v.Hosts {
-			r.Hosts = append(r.Hosts, kit.Named{Name: h.Name, Href: views.HostPath(h.ID)})
+			r.Hosts = append(r.Hosts, kit.NamedLink{Name: h.Name, Href: views.HostPath(h.ID)})
 		}
 		switch {
 		case v.VM == nil:
 		case v.VM.HostID != "":
-			r.VM, r.Discovered = &kit.Named{Name: v.VM.Name, Href: views.DiscoveredPath(v.VM.HostID, v.VM.ID)}, true
+			r.VM, r.Discovered = &kit.NamedLink{Name: v.VM.Name, Href: views.DiscoveredVMPath(v.VM.HostID, v.VM.ID)}, true
 		default:
-			r.VM = &kit.Named{Name: v.VM.Name, Href: views.VMPath(v.VM.ID)}
+			r.VM = &kit.NamedLink{Name: v.VM.Name, Href: views.VMPath(v.VM.ID)}
 		}
 		rows = append(rows, r)
 	}

@@ -17,18 +17,18 @@ type credentialsForm struct {
 	Secret string `form:"secret"`
 }
 
-func (s *Server) showCredentialsForm(c echo.Context, a fleet.Actor, _ credentialsForm, how formState) error {
+func (s *Server) showCredentialsForm(c echo.Context, a fleet.Actor, _ credentialsForm, how formDisplay) error {
 	v, err := s.Control.GetPool(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, poolFrame(v), poolview.Credentials(v, how.errors))
+	return s.showPageWithStatus(c, how.status, a, poolPageLayout(v), poolview.CredentialsDialog(v, how.errors))
 }
 
 func (s *Server) changeCredentials(c echo.Context, a fleet.Actor, in credentialsForm) (formResponse, error) {
 	id := fleet.PoolID(c.Param("id"))
 	tasks, err := s.Control.ChangePoolSecret(c.Request().Context(), a, id, in.Secret)
-	return stayOnPage(views.PoolPath(id), "The credentials are changed; "+kit.Count(len(tasks), "host")+" will fetch them."), err
+	return stayOnPage(views.PoolPath(id), "The credentials are changed; "+kit.CountText(len(tasks), "host")+" will fetch them."), err
 }
 
 type credentialsInput struct {
@@ -40,7 +40,7 @@ type credentialsInput struct {
 
 func (s *Server) apiChangeCredentials(ctx context.Context, a fleet.Actor, in *credentialsInput) (*pageOutput[fleet.Task], error) {
 	tasks, err := s.Control.ChangePoolSecret(ctx, a, in.ID, in.Body.Secret)
-	return s.tasksOf(ctx, a, tasks, err)
+	return s.readTasks(ctx, a, tasks, err)
 }
 
 // sendPoolSecret sends a host the secret of a pool that is assigned to it.

@@ -10,13 +10,13 @@ import (
 )
 
 // poolGrid shows the matrix of all pools and hosts.
-func (s *Server) poolGrid(c echo.Context, a fleet.Actor) (err error) {
-	g, hosts, pools := gridOf(c, fleet.TypePool, poolview.GridHosts, poolview.GridPools)
+func (s *Server) showPoolGrid(c echo.Context, a fleet.Actor) (err error) {
+	g, hosts, pools := newHostGrid(c, fleet.TypePool, poolview.MaxGridHosts, poolview.MaxGridPools)
 	p := poolview.GridPage{Actor: a, Grid: g}
 	p.States, err = s.Control.PoolGrid(c.Request().Context(), a, hosts, pools)
-	if p.Filter.Error, err = filterError(err); err != nil {
+	if p.Filter.Error, err = splitFilterError(err); err != nil {
 		return err
 	}
-	p.Hosts, p.Side = kit.ExtentOf(p.States.Hosts), kit.ExtentOf(p.States.Pools)
-	return s.showPageWithStatus(c, listStatus(p.Filter), a, shell.Frame{Title: "Pools on each host"}, poolview.Grid(p))
+	p.Hosts, p.Columns = kit.PageExtentOf(p.States.Hosts), kit.PageExtentOf(p.States.Pools)
+	return s.showPageWithStatus(c, listResponseStatus(p.Filter), a, shell.PageLayout{Title: "Pools on each host"}, poolview.PoolGridPage(p))
 }

@@ -36,23 +36,23 @@ func (in poolForm) spec() fleet.PoolSpec {
 	return spec
 }
 
-func (s *Server) showPoolForm(c echo.Context, a fleet.Actor, in poolForm, how formState) (err error) {
+func (s *Server) showPoolForm(c echo.Context, a fleet.Actor, in poolForm, how formDisplay) (err error) {
 	f := poolview.Form{Name: in.Name, Spec: in.spec(), Errors: how.errors}
 	if !how.wasRefused() {
 		f.Spec.Kind = fleet.PoolDir
 	}
-	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, in.Hosts, nil, func(h fleet.Host) []kit.Lack { return poolview.Lacks(h, "") }); err != nil {
+	if f.Hosts, err = s.assignableHosts(c.Request().Context(), a, in.Hosts, nil, func(h fleet.Host) []kit.MissingCapability { return poolview.MissingCapabilities(h, "") }); err != nil {
 		return err
 	}
-	if f.Labels, err = s.newLabelForm(c.Request().Context(), a, fleet.TypePool, in.Selector, how); err != nil {
+	if f.Labels, err = s.newLabelSelectorForm(c.Request().Context(), a, fleet.TypePool, in.Selector, how); err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: "New pool"}, poolview.New(f))
+	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New pool"}, poolview.NewPoolForm(f))
 }
 
 // hostChoices lists the hosts that an object can be assigned to, each with its unmet requirements. It omits hosts for
 // which have returns true. A nil have means that no host has the object; a nil lacks means no requirements.
-func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, chosen []fleet.HostID, have func(fleet.HostID) bool, lacks func(fleet.Host) []kit.Lack) ([]kit.HostChoice, error) {
+func (s *Server) assignableHosts(ctx context.Context, a fleet.Actor, chosen []fleet.HostID, have func(fleet.HostID) bool, lacks func(fleet.Host) []kit.MissingCapability) ([]kit.HostChoice, error) {
 	hosts, err := query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListHosts)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, chosen []fleet.
 		}
 		choice := kit.HostChoice{ID: h.ID, Name: h.Name, Phase: h.Phase, Chosen: slices.Contains(chosen, h.ID)}
 		if lacks != nil {
-			choice.Lacks = lacks(h.Host)
+			choice.MissingCapabilities = lacks(h.Host)
 		}
 		out = append(out, choice)
 	}
@@ -77,5 +77,5 @@ func (s *Server) createPool(c echo.Context, a fleet.Actor, in poolForm) (formRes
 		want.Secret = in.Secret
 	}
 	pool, err := s.Control.CreatePool(c.Request().Context(), a, want)
-	return redirect(views.PoolPath(pool.ID)), err
+	return redirectTo(views.PoolPath(pool.ID)), err
 }

@@ -16,12 +16,12 @@ import (
 )
 
 // portGroups returns the data of a network's port groups tab.
-func (s *Server) portGroups(c echo.Context, a fleet.Actor, id fleet.NetworkID) (t networkview.GroupsTab, err error) {
+func (s *Server) readPortGroupsTab(c echo.Context, a fleet.Actor, id fleet.NetworkID) (t networkview.PortGroupsTab, err error) {
 	ctx := c.Request().Context()
 	if t.All, err = s.Control.PortGroups(ctx, a, id); err != nil || !policy.May(a, policy.InfraChange, "") {
 		return t, err
 	}
-	t.Projects, err = s.selectOptions(ctx, a, optionQuery{typ: "group-grants", page: portGroupsTab(c), all: c.QueryParam("all") != ""})
+	t.Projects, err = s.selectOptions(ctx, a, optionQuery{kind: "group-grants", formAddress: portGroupsTab(c), showAll: c.QueryParam("all") != ""})
 	return t, err
 }
 
@@ -47,8 +47,8 @@ type portGroupForm struct {
 	AntiSpoofing string                  `form:"guard"` // "on" or "off"; empty: the default
 }
 
-func (in portGroupForm) view() networkview.GroupForm {
-	return networkview.GroupForm{
+func (in portGroupForm) view() networkview.PortGroupForm {
+	return networkview.PortGroupForm{
 		Name: in.Name, Description: in.Description, VLAN: in.VLAN, Trunk: in.Trunk, Restricted: in.Restricted != "",
 		AntiSpoofing: in.AntiSpoofing, ToAverage: in.ToAverage, ToPeak: in.ToPeak, ToBurst: in.ToBurst, FromAverage: in.FromAverage, FromPeak: in.FromPeak, FromBurst: in.FromBurst,
 	}
@@ -84,7 +84,7 @@ func (in portGroupForm) group(checks *fleet.Checks) fleet.PortGroup {
 		g.AntiSpoofing = &guard
 	}
 	v := fleet.VLAN{ID: number("vlan", in.VLAN)}
-	for _, word := range splitWords(in.Trunk) {
+	for _, word := range splitAddressWords(in.Trunk) {
 		v.Trunk = append(v.Trunk, number("vlan", word))
 	}
 	if v.ID != 0 || len(v.Trunk) > 0 {
@@ -93,7 +93,7 @@ func (in portGroupForm) group(checks *fleet.Checks) fleet.PortGroup {
 	return g
 }
 
-func (s *Server) showPortGroupForm(c echo.Context, a fleet.Actor, in portGroupForm, how formState) error {
+func (s *Server) showPortGroupForm(c echo.Context, a fleet.Actor, in portGroupForm, how formDisplay) error {
 	n, err := s.Control.NetworkBrief(c.Request().Context(), a, fleet.NetworkID(c.Param("id")))
 	if err != nil {
 		return err
@@ -101,23 +101,23 @@ func (s *Server) showPortGroupForm(c echo.Context, a fleet.Actor, in portGroupFo
 	if n.Spec == nil {
 		return fleet.Errorf(fleet.Conflict, "This network was discovered on hosts. Only networks that are defined in Quantix can have port groups.")
 	}
-	p := networkview.GroupPage{Network: n, Old: in.Old, In: in.view(), Errors: how.errors}
+	p := networkview.PortGroupPage{Network: n, Old: in.Old, In: in.view(), Errors: how.errors}
 	chosen := in.Groups
 	if name := c.QueryParam("name"); name != "" && !how.wasRefused() {
-		g := n.Spec.Group(name)
+		g := n.Spec.PortGroupByName(name)
 		if g == nil {
 			return fleet.Errorf(fleet.NotFound, "The network has no such port group.")
 		}
-		p.Old, p.In, chosen = name, networkview.FormOf(*g), g.SecurityGroups
+		p.Old, p.In, chosen = name, networkview.PortGroupFormOf(*g), g.SecurityGroups
 	}
 	all, err := s.Control.SharedSecurityGroups(c.Request().Context(), a)
 	if err != nil {
 		return err
 	}
 	for _, g := range all {
-		p.Groups = append(p.Groups, networkview.DefaultGroup{ID: g.ID, Name: g.Name, Rules: len(g.Spec.Rules), Chosen: slices.Contains(chosen, g.ID)})
+		p.Groups = append(p.Groups, networkview.SecurityGroupChoice{ID: g.ID, Name: g.Name, Rules: len(g.Spec.Rules), Chosen: slices.Contains(chosen, g.ID)})
 	}
-	return s.showPageWithStatus(c, how.status, a, networkFrame(n), networkview.Group(p))
+	return s.showPageWithStatus(c, how.status, a, networkPageLayout(n), networkview.PortGroupDialog(p))
 }
 
 func (s *Server) setPortGroup(c echo.Context, a fleet.Actor, in portGroupForm) (formResponse, error) {
@@ -132,17 +132,17 @@ func (s *Server) setPortGroup(c echo.Context, a fleet.Actor, in portGroupForm) (
 		if err != nil {
 			return nil, err
 		}
-		if n.Spec == nil || n.Spec.Group(in.Old) == nil || in.Old != g.Name {
+		if n.Spec == nil || n.Spec.PortGroupByName(in.Old) == nil || in.Old != g.Name {
 			return nil, fleet.Errorf(fleet.NotFound, "The network has no port group %s any more.", in.Old)
 		}
 	}
 	tasks, err := s.Control.SetPortGroup(ctx, a, id, g, in.Old == "")
-	return stayOnPage(portGroupsTab(c), "Port group "+g.Name+queuedOnHosts(len(tasks))), err
+	return stayOnPage(portGroupsTab(c), "Port group "+g.Name+queuedOnHostsText(len(tasks))), err
 }
 
 func (s *Server) deletePortGroup(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	tasks, err := s.Control.DropPortGroup(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), c.Param("group"))
-	return stayOnPage(portGroupsTab(c), "The port group "+c.Param("group")+" is deleted"+queuedOnHosts(len(tasks))), err
+	return stayOnPage(portGroupsTab(c), "The port group "+c.Param("group")+" is deleted"+queuedOnHostsText(len(tasks))), err
 }
 
 type groupGrantForm struct {
@@ -156,22 +156,22 @@ func (s *Server) setPortGroupGrant(c echo.Context, a fleet.Actor, in groupGrantF
 	if in.Revoke != "" {
 		set, word = s.Control.RevokePortGroup, "closed"
 	}
-	err := set(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), in.Group, grantedProject(in.Project))
+	err := set(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), in.Group, grantProjectID(in.Project))
 	return stayOnPage(portGroupsTab(c), "The port group "+in.Group+" is "+word+"."), err
 }
 
 // groupChoice returns the select option that connects a NIC to a port group.
-func groupChoice(network, group string) kit.Option {
+func portGroupOption(network, group string) kit.Option {
 	return kit.Option{Value: string(fleet.NetworkLibvirt) + ":" + network + "/" + group, Text: "network " + network + " · port group " + group}
 }
 
 // withGroups appends to out the port groups that the user may connect NICs to: of the given networks, or of all
 // networks if none is given.
-func (s *Server) withGroups(ctx context.Context, a fleet.Actor, out []kit.Option, of []fleet.NetworkView) ([]kit.Option, error) {
+func (s *Server) appendPortGroupOptions(ctx context.Context, a fleet.Actor, out []kit.Option, of []fleet.NetworkView) ([]kit.Option, error) {
 	groups, err := s.Control.PortGroupsToUse(ctx, a)
 	for _, g := range groups {
 		if of == nil || slices.ContainsFunc(of, func(n fleet.NetworkView) bool { return n.ID == g.NetworkID }) {
-			out = append(out, groupChoice(g.Network, g.Name))
+			out = append(out, portGroupOption(g.Network, g.Name))
 		}
 	}
 	return out, err
@@ -183,5 +183,5 @@ func (s *Server) portGroupGrantOptions(ctx context.Context, a fleet.Actor, c opt
 		return nil, err
 	}
 	projects, err := s.projectOptions(ctx, a, c)
-	return append([]kit.Option{{Value: networkview.GrantAll, Text: "All projects"}}, projects...), err
+	return append([]kit.Option{{Value: networkview.GrantToAllProjects, Text: "All projects"}}, projects...), err
 }

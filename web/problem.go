@@ -24,8 +24,8 @@ type problemField struct {
 	Message  string `json:"message"`
 }
 
-func problemOf(r refusal) *problemBody {
-	p := &problemBody{Title: http.StatusText(r.status), Status: r.status, Detail: r.text(), Reference: r.reference}
+func newProblemBody(r refusal) *problemBody {
+	p := &problemBody{Title: http.StatusText(r.status), Status: r.status, Detail: r.sentence(), Reference: r.logReference}
 	for _, f := range r.fields {
 		p.Errors = append(p.Errors, problemField{Location: f.Field, Message: f.Message})
 	}
@@ -44,7 +44,7 @@ func (p *problemBody) ContentType(string) string { return "application/problem+j
 // wording.
 func init() {
 	huma.ValidateStrictCasing = true // otherwise "CPUs" would be accepted and ignored beside "cpus"
-	huma.NewError = func(status int, text string, errs ...error) huma.StatusError { return humaProblem(status, text, errs) }
+	huma.NewError = func(status int, text string, errs ...error) huma.StatusError { return problemFromHuma(status, text, errs) }
 	validation.MsgUnexpectedProperty = "There is no such field here, or the field cannot be set."
 	validation.MsgExpectedBoolean = "Give true or false."
 	validation.MsgExpectedNumber = "Give a number."
@@ -56,35 +56,35 @@ func init() {
 }
 
 // humaTexts maps those texts of huma that are not in package variables to the portal's texts.
-var humaTexts = map[string]string{
+var textsByHumaText = map[string]string{
 	"invalid integer": "Give a whole number.", "invalid boolean": "Give true or false.", "request body is required": "Send a JSON object as the request's body.",
 	"unknown query parameter": "There is no such parameter.",
 }
 
 // overflowPattern matches encoding/json's error for a value that overflows its field's type, which huma passes on as
 // text. The submatch is the field's path without the names of embedded structs, which begin with a capital letter.
-var overflowPattern = regexp.MustCompile(`^json: cannot unmarshal .* into Go struct field [^.]*\.(?:[A-Z]\w*\.)*(.+) of type \S+$`)
+var jsonOverflowPattern = regexp.MustCompile(`^json: cannot unmarshal .* into Go struct field [^.]*\.(?:[A-Z]\w*\.)*(.+) of type \S+$`)
 
-const noValue = "The field cannot hold this value."
+const invalidValueText = "The field cannot hold this value."
 
-func humaProblem(status int, text string, errs []error) *problemBody {
-	p := &problemBody{Title: http.StatusText(status), Status: status, Detail: said(text)}
+func problemFromHuma(status int, text string, errs []error) *problemBody {
+	p := &problemBody{Title: http.StatusText(status), Status: status, Detail: humaErrorText(text)}
 	for _, err := range errs {
 		d, ok := err.(huma.ErrorDetailer)
 		if !ok || err == nil {
 			continue
 		}
 		detail := d.ErrorDetail()
-		f := problemField{Location: strings.TrimPrefix(strings.TrimPrefix(detail.Location, "body"), "."), Message: said(detail.Message)}
-		if m := overflowPattern.FindStringSubmatch(detail.Message); m != nil {
-			f = problemField{Location: m[1], Message: noValue}
+		f := problemField{Location: strings.TrimPrefix(strings.TrimPrefix(detail.Location, "body"), "."), Message: humaErrorText(detail.Message)}
+		if m := jsonOverflowPattern.FindStringSubmatch(detail.Message); m != nil {
+			f = problemField{Location: m[1], Message: invalidValueText}
 		}
 		p.Errors = append(p.Errors, f)
 	}
 	switch {
 	case status == http.StatusRequestEntityTooLarge:
-		p.Detail = tooLarge(apiLimit).Error()
-	case status == http.StatusBadRequest && len(p.Errors) == 1 && p.Errors[0].Message == fmt.Sprintf(tooManyValues, apiValues):
+		p.Detail = tooLargeError(maxAPIBodyBytes).Error()
+	case status == http.StatusBadRequest && len(p.Errors) == 1 && p.Errors[0].Message == fmt.Sprintf(tooManyValuesText, maxAPIValues):
 		p.Status, p.Title = http.StatusRequestEntityTooLarge, http.StatusText(http.StatusRequestEntityTooLarge)
 		p.Detail, p.Errors = p.Errors[0].Message, nil
 	case status == http.StatusUnsupportedMediaType:
@@ -104,8 +104,8 @@ func humaProblem(status int, text string, errs []error) *problemBody {
 	return p
 }
 
-func said(text string) string {
-	if words, ok := humaTexts[text]; ok {
+func humaErrorText(text string) string {
+	if words, ok := textsByHumaText[text]; ok {
 		return words
 	}
 	return text

@@ -13,8 +13,8 @@ import (
 	"quantix/views/shell"
 )
 
-func projectFrame(p fleet.Project) shell.Frame {
-	return shell.Frame{Title: p.Name, Project: p.ID, ProjectName: p.Name, Here: []string{"project:" + string(p.ID)}}
+func projectPageLayout(p fleet.Project) shell.PageLayout {
+	return shell.PageLayout{Title: p.Name, Project: p.ID, ProjectName: p.Name, ObjectKeys: []string{"project:" + string(p.ID)}}
 }
 
 type memberForm struct {
@@ -23,7 +23,7 @@ type memberForm struct {
 }
 
 // projectPage shows a project, with the form that adds a member.
-func (s *Server) projectPage(c echo.Context, a fleet.Actor, in memberForm, how formState) error {
+func (s *Server) projectPage(c echo.Context, a fleet.Actor, in memberForm, how formDisplay) error {
 	ctx, id := c.Request().Context(), fleet.ProjectID(c.Param("id"))
 	project, err := s.Control.GetProject(ctx, a, id)
 	if err != nil {
@@ -33,27 +33,27 @@ func (s *Server) projectPage(c echo.Context, a fleet.Actor, in memberForm, how f
 	if err != nil {
 		return err
 	}
-	p := peopleview.ProjectPage{Actor: a, Project: project, Add: peopleview.MemberForm{User: in.User, Role: in.Role, Errors: how.errors}}
+	p := peopleview.ProjectPage{Actor: a, Project: project, MemberForm: peopleview.MemberForm{User: in.User, Role: in.Role, Errors: how.errors}}
 	if !how.wasRefused() {
-		p.Add.Role = string(fleet.RoleMember)
+		p.MemberForm.Role = string(fleet.RoleMember)
 	}
 	for _, m := range members {
 		p.Members = append(p.Members, peopleview.MemberRow{UserID: m.UserID, Name: m.Name, Role: m.Role})
 	}
 	if policy.May(a, policy.Manage, "") {
-		users := optionQuery{typ: "members", parentID: string(id), chosen: []string{in.User}, page: "/projects/" + string(id), all: c.QueryParam("all") != ""}
-		if p.Add.Users, err = s.selectOptions(ctx, a, users); err != nil {
+		users := optionQuery{kind: "members", parentID: string(id), chosen: []string{in.User}, formAddress: "/projects/" + string(id), showAll: c.QueryParam("all") != ""}
+		if p.MemberForm.Users, err = s.selectOptions(ctx, a, users); err != nil {
 			return err
 		}
 	}
-	return s.showPageWithStatus(c, how.status, a, projectFrame(project), peopleview.Project(p))
+	return s.showPageWithStatus(c, how.status, a, projectPageLayout(project), peopleview.ProjectBody(p))
 }
 
 // setMember sets a user's role in the project. An empty role removes the member.
 func (s *Server) setMember(c echo.Context, a fleet.Actor, in memberForm) (formResponse, error) {
 	id := fleet.ProjectID(c.Param("id"))
 	err := s.Control.SetMember(c.Request().Context(), a, id, fleet.UserID(in.User), fleet.Role(in.Role))
-	return redrawForm(views.ProjectPath(id), func(c echo.Context) error { return s.projectPage(c, a, memberForm{}, firstShown) }), err
+	return redrawForm(views.ProjectPath(id), func(c echo.Context) error { return s.projectPage(c, a, memberForm{}, firstDisplay) }), err
 }
 
 type projectForm struct {
@@ -70,14 +70,14 @@ func (in projectForm) input() identity.ProjectInput {
 }
 
 // showProjectForm shows the form of the project in the path, or of a new project.
-func (s *Server) showProjectForm(c echo.Context, a fleet.Actor, in projectForm, how formState) error {
-	ctx, id, f := c.Request().Context(), fleet.ProjectID(c.Param("id")), shell.Frame{Title: "New project"}
+func (s *Server) showProjectForm(c echo.Context, a fleet.Actor, in projectForm, how formDisplay) error {
+	ctx, id, f := c.Request().Context(), fleet.ProjectID(c.Param("id")), shell.PageLayout{Title: "New project"}
 	if id != "" {
 		p, err := s.Control.GetProject(ctx, a, id)
 		if err != nil {
 			return err
 		}
-		f = projectFrame(p)
+		f = projectPageLayout(p)
 		if !how.wasRefused() {
 			in = projectForm{p.Name, p.Description, string(p.DefaultPoolID), string(p.DefaultNetworkID)}
 		}
@@ -85,29 +85,29 @@ func (s *Server) showProjectForm(c echo.Context, a fleet.Actor, in projectForm, 
 	out := peopleview.ProjectForm{ID: id, Name: in.Name, Description: in.Description, Pool: in.Pool, Network: in.Network, Errors: how.errors}
 	page, all := views.ProjectPath(id, "edit"), c.QueryParam("all") != ""
 	var err error
-	if out.Pools, err = s.selectOptions(ctx, a, optionQuery{typ: "default-pools", chosen: []string{in.Pool}, page: page, all: all}); err == nil {
-		out.Networks, err = s.selectOptions(ctx, a, optionQuery{typ: "default-networks", parentID: string(id), chosen: []string{in.Network}, page: page, all: all})
+	if out.Pools, err = s.selectOptions(ctx, a, optionQuery{kind: "default-pools", chosen: []string{in.Pool}, formAddress: page, showAll: all}); err == nil {
+		out.Networks, err = s.selectOptions(ctx, a, optionQuery{kind: "default-networks", parentID: string(id), chosen: []string{in.Network}, formAddress: page, showAll: all})
 	}
 	if err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, f, peopleview.ProjectEdit(out))
+	return s.showPageWithStatus(c, how.status, a, f, peopleview.ProjectEditForm(out))
 }
 
 func (s *Server) createProject(c echo.Context, a fleet.Actor, in projectForm) (formResponse, error) {
 	p, err := s.Control.CreateProject(c.Request().Context(), a, in.input())
-	return redirect(views.ProjectPath(p.ID)), err
+	return redirectTo(views.ProjectPath(p.ID)), err
 }
 
 func (s *Server) editProject(c echo.Context, a fleet.Actor, in projectForm) (formResponse, error) {
 	p, err := s.Control.UpdateProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")), in.input())
-	return redirect(views.ProjectPath(p.ID)), err
+	return redirectTo(views.ProjectPath(p.ID)), err
 }
 
 func (s *Server) confirmDeleteProject() formRenderer[emptyForm] {
-	return confirm(s, s.Control.GetProject, projectFrame, peopleview.ProjectDelete)
+	return confirmDialogHandler(s, s.Control.GetProject, projectPageLayout, peopleview.ProjectDeleteDialog)
 }
 
 func (s *Server) deleteProject(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	return redirect("/projects"), s.Control.DeleteProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")))
+	return redirectTo("/projects"), s.Control.DeleteProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")))
 }

@@ -14,5 +14,5 @@ func (s *Server) listProjects(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.showPage(c, a, shell.Frame{Title: "Projects"}, peopleview.Projects(peopleview.ProjectsPage{Actor: a, Projects: projects}))
+	return s.showPage(c, a, shell.PageLayout{Title: "Projects"}, peopleview.ProjectList(peopleview.ProjectsPage{Actor: a, Projects: projects}))
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // volumeToPublish returns the volume to publish: the pool is in the path, the volume and host are in the query.
-func volumeToPublish(c echo.Context) control.Image {
-	return control.Image{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
+func volumeToPublish(c echo.Context) control.ImageFile {
+	return control.ImageFile{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
 }
 
 func (s *Server) publishImage(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
@@ -23,4 +23,4 @@ func (s *Server) withdrawImage(c echo.Context, a fleet.Actor, _ emptyForm) (form
 	return stayOnPage(volumesTab(in), in.Volume+" is withdrawn from tenants."), s.Control.WithdrawImage(c.Request().Context(), a, in)
 }
 
-func volumesTab(in control.Image) string { return views.TabPath(views.PoolPath(in.PoolID), "volumes") }
+func volumesTab(in control.ImageFile) string { return views.TabPath(views.PoolPath(in.PoolID), "volumes") }

@@ -18,13 +18,13 @@ func TestUnpublishedObjectsAnsweredAsMissing(t *testing.T) {
 	p.addNetwork("default", h)
 	shop, office := p.addProject("shop"), p.addProject("office")
 	br0, lan := fleet.NewID[fleet.NetworkID](), fleet.NewID[fleet.NetworkID]()
-	p.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, 'br0', 'bridge')`, br0)
-	p.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, 'uplink', 'libvirt', '{"mode":"device","device":"eth1","portGroups":[{"name":"web"},{"name":"db"},{"name":"staff","restricted":true}]}')`, lan)
-	p.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT 'net', unnest($1::text[]), $2, 'assign', '{"active":true,"bridge":"br0","forward":"bridge"}'`, []fleet.NetworkID{br0, lan}, h)
-	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
-	mia := p.apiClient("mia", fleet.RoleNone, map[fleet.ProjectID]fleet.Role{shop: fleet.RoleMember})
-	olga := p.apiClient("olga", fleet.RoleNone, map[fleet.ProjectID]fleet.Role{office: fleet.RoleMember})
-	theirs := admin.call("POST", "/api/v1/security-groups", fmt.Sprintf(`{"projectId":%q,"name":"theirs","spec":{}}`, office)).is(t, http.StatusCreated)
+	p.execSQL(`INSERT INTO networks (id, name, kind) VALUES ($1, 'br0', 'bridge')`, br0)
+	p.execSQL(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, 'uplink', 'libvirt', '{"mode":"device","device":"eth1","portGroups":[{"name":"web"},{"name":"db"},{"name":"staff","restricted":true}]}')`, lan)
+	p.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT 'net', unnest($1::text[]), $2, 'assign', '{"active":true,"bridge":"br0","forward":"bridge"}'`, []fleet.NetworkID{br0, lan}, h)
+	admin := p.newAPIClient("ann", fleet.RoleAdmin, nil)
+	mia := p.newAPIClient("mia", fleet.RoleNone, map[fleet.ProjectID]fleet.Role{shop: fleet.RoleMember})
+	olga := p.newAPIClient("olga", fleet.RoleNone, map[fleet.ProjectID]fleet.Role{office: fleet.RoleMember})
+	theirs := admin.call("POST", "/api/v1/security-groups", fmt.Sprintf(`{"projectId":%q,"name":"theirs","spec":{}}`, office)).requireStatus(t, http.StatusCreated)
 	group := regexp.MustCompile(`"id":"([0-9a-f-]{36})"`).FindStringSubmatch(theirs.body)[1]
 	none := string(fleet.NewID[fleet.NetworkID]())
 
@@ -44,7 +44,7 @@ func TestUnpublishedObjectsAnsweredAsMissing(t *testing.T) {
 	}
 	byID := func(id string) string { return fmt.Sprintf(`{"networkId":%q}`, id) }
 	on := func(group string) string { return fmt.Sprintf(`{"networkId":%q,"portGroup":%q}`, lan, group) }
-	mia.call("GET", "/api/v1/networks", "").is(t, http.StatusOK).lacks(t, "br0", string(br0))
+	mia.call("GET", "/api/v1/networks", "").requireStatus(t, http.StatusOK).excludes(t, "br0", string(br0))
 	alike("a bridge", mia.call("GET", "/api/v1/networks/"+string(br0), ""), mia.call("GET", "/api/v1/networks/"+none, ""))
 	alike("a bridge's port groups", mia.call("GET", "/api/v1/networks/"+string(br0)+"/port-groups", ""), mia.call("GET", "/api/v1/networks/"+none+"/port-groups", ""))
 	alike("a VM on a bridge", ask(mia, shop, byID(string(br0))), ask(mia, shop, byID(none)))
@@ -52,9 +52,9 @@ func TestUnpublishedObjectsAnsweredAsMissing(t *testing.T) {
 	alike("a VM in another project's security group",
 		ask(mia, shop, fmt.Sprintf(`{"network":"default","securityGroups":[%q]}`, group)), ask(mia, shop, fmt.Sprintf(`{"network":"default","securityGroups":[%q]}`, none)))
 	for _, at := range []string{"/networks/" + string(br0) + "/grants/" + string(shop), "/networks/" + string(lan) + "/port-groups/web/grants/" + string(shop)} {
-		mia.call("PUT", "/api/v1"+at, "").is(t, http.StatusForbidden)
+		mia.call("PUT", "/api/v1"+at, "").requireStatus(t, http.StatusForbidden)
 	}
-	vm := ask(mia, shop, `{"network":"default"}`).is(t, http.StatusCreated)
+	vm := ask(mia, shop, `{"network":"default"}`).requireStatus(t, http.StatusCreated)
 	edit := "/api/v1/vms/" + regexp.MustCompile(`"id":"([0-9a-f-]{36})"`).FindStringSubmatch(vm.body)[1]
 	moved := func(nic string) answer {
 		return mia.call("PATCH", edit, fmt.Sprintf(`{"spec":{"nics":[%s]}}`, nic))
@@ -62,18 +62,18 @@ func TestUnpublishedObjectsAnsweredAsMissing(t *testing.T) {
 	alike("a NIC onto a bridge", moved(byID(string(br0))), moved(byID(none)))
 
 	// Each object is granted to the project separately.
-	admin.call("PUT", "/api/v1/networks/"+string(br0)+"/grants/"+string(shop), "").is(t, http.StatusNoContent)
-	admin.call("PUT", "/api/v1/networks/"+string(lan)+"/port-groups/web/grants/"+string(shop), "").is(t, http.StatusNoContent)
-	mia.call("GET", "/api/v1/networks", "").is(t, http.StatusOK).has(t, `"br0"`)
-	ask(mia, shop, byID(string(br0))).is(t, http.StatusCreated)
-	ask(mia, shop, on("web")).is(t, http.StatusCreated)
+	admin.call("PUT", "/api/v1/networks/"+string(br0)+"/grants/"+string(shop), "").requireStatus(t, http.StatusNoContent)
+	admin.call("PUT", "/api/v1/networks/"+string(lan)+"/port-groups/web/grants/"+string(shop), "").requireStatus(t, http.StatusNoContent)
+	mia.call("GET", "/api/v1/networks", "").requireStatus(t, http.StatusOK).contains(t, `"br0"`)
+	ask(mia, shop, byID(string(br0))).requireStatus(t, http.StatusCreated)
+	ask(mia, shop, on("web")).requireStatus(t, http.StatusCreated)
 	for _, closed := range []string{"db", "staff"} {
-		ask(mia, shop, on(closed)).is(t, http.StatusUnprocessableEntity)
+		ask(mia, shop, on(closed)).requireStatus(t, http.StatusUnprocessableEntity)
 	}
 	alike("a port group by grant that there is", ask(mia, shop, on("staff")), ask(mia, shop, on("nemo5")))
-	olga.call("GET", "/api/v1/networks", "").is(t, http.StatusOK).lacks(t, "br0")
+	olga.call("GET", "/api/v1/networks", "").requireStatus(t, http.StatusOK).excludes(t, "br0")
 	alike("another project's bridge", olga.call("GET", "/api/v1/networks/"+string(br0), ""), olga.call("GET", "/api/v1/networks/"+none, ""))
-	ask(olga, office, on("web")).is(t, http.StatusUnprocessableEntity)
-	admin.call("DELETE", "/api/v1/networks/"+string(br0)+"/grants/"+string(shop), "").is(t, http.StatusNoContent)
+	ask(olga, office, on("web")).requireStatus(t, http.StatusUnprocessableEntity)
+	admin.call("DELETE", "/api/v1/networks/"+string(br0)+"/grants/"+string(shop), "").requireStatus(t, http.StatusNoContent)
 	alike("a bridge after its grant was taken back", ask(mia, shop, byID(string(br0))), ask(mia, shop, byID(none)))
 }

@@ -66,10 +66,10 @@ func (l *queryRecorder) takeQueries() []recordedQuery {
 
 // cost is the database work for a page: statements, rows returned (rows), rows scanned (visited), blocks read, and
 // bytes returned. worst is the statement that scanned most rows.
-type cost struct {
-	statements, rows, visited, blocks, bytes int
-	worst                                    string
-	worstN                                   int
+type queryCost struct {
+	statements, rows, scannedRows, blocks, bytes int
+	worst                                        string
+	worstN                                       int
 }
 
 // planNode is one node of EXPLAIN ANALYZE's query plan.
@@ -96,9 +96,9 @@ func (s planNode) visited() int {
 }
 
 // costOf runs the queries again with EXPLAIN ANALYZE and returns the sum of their costs.
-func costOf(t *testing.T, pool *pgxpool.Pool, asked []recordedQuery) cost {
+func explainCost(t *testing.T, pool *pgxpool.Pool, asked []recordedQuery) queryCost {
 	t.Helper()
-	var all cost
+	var all queryCost
 	for _, q := range asked {
 		tx, err := pool.Begin(t.Context())
 		if err != nil {
@@ -119,7 +119,7 @@ func costOf(t *testing.T, pool *pgxpool.Pool, asked []recordedQuery) cost {
 		all.statements++
 		all.rows += int(plan.Rows)
 		visited := plan.visited()
-		all.visited += visited
+		all.scannedRows += visited
 		all.blocks += plan.Hit + plan.Read
 		if visited > all.worstN {
 			all.worst, all.worstN = q.sql, visited

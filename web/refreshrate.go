@@ -15,9 +15,9 @@ import (
 const (
 	minListInterval = time.Second      // minimum interval between two events of a list; several changes share one event
 	maxListInterval = 15 * time.Second // maximum interval, under any load
-	loadWindow      = 4 * time.Second  // maximum time over which the load is measured
+	loadMeasureWindow      = 4 * time.Second  // maximum time over which the load is measured
 	// automatic page refreshes may use 1/refreshShare of the processors
-	refreshShare = 8
+	refreshCPUShare = 8
 
 	maxRefreshWait = 10 * time.Second // maximum wait for a refresh slot; below the browser's timeout for a refresh
 )
@@ -30,32 +30,32 @@ type refreshRate struct {
 
 	mu              sync.Mutex
 	since           time.Time
-	busy            time.Duration // time spent on refreshes after since
+	busyTime            time.Duration // time spent on refreshes after since
 	timePerInterval time.Duration // time that the refreshes of one interval take with the budget's processors
 }
 
 func newRefreshRate() *refreshRate {
-	return &refreshRate{budget: float64(runtime.GOMAXPROCS(0)) / refreshShare}
+	return &refreshRate{budget: float64(runtime.GOMAXPROCS(0)) / refreshCPUShare}
 }
 
 func (p *refreshRate) addBusyTime(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.busy += d
+	p.busyTime += d
 }
 
 // interval returns the refresh interval for the time now, and the part of the interval over which events are spread.
-func (p *refreshRate) interval(now time.Time) (gap, spread time.Duration) {
+func (p *refreshRate) currentInterval(now time.Time) (gap, spread time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	gap = p.clampedInterval()
 	switch passed := now.Sub(p.since); {
 	case p.since.IsZero():
-		p.since, p.busy = now, 0
-	case passed >= min(gap, loadWindow):
+		p.since, p.busyTime = now, 0
+	case passed >= min(gap, loadMeasureWindow):
 		// The moving average keeps one slow second from changing the interval much.
-		took := time.Duration(float64(gap) * p.busy.Seconds() / passed.Seconds() / p.budget)
-		p.timePerInterval, p.since, p.busy = (p.timePerInterval+took)/2, now, 0
+		took := time.Duration(float64(gap) * p.busyTime.Seconds() / passed.Seconds() / p.budget)
+		p.timePerInterval, p.since, p.busyTime = (p.timePerInterval+took)/2, now, 0
 		gap = p.clampedInterval()
 	}
 	return gap, min(p.timePerInterval, gap)
@@ -80,19 +80,19 @@ func randomDelay(spread time.Duration) time.Duration {
 // Context keys of a refresh: how long the request waited for other requests, and the function that frees its refresh
 // slot.
 const (
-	keyIdle  = "idle"
-	keyLeave = "leave"
+	idleTimeContextKey  = "idle"
+	releaseSlotContextKey = "leave"
 )
 
 func addIdleTime(c echo.Context, d time.Duration) {
-	before, _ := c.Get(keyIdle).(time.Duration)
-	c.Set(keyIdle, before+d)
+	before, _ := c.Get(idleTimeContextKey).(time.Duration)
+	c.Set(idleTimeContextKey, before+d)
 }
 
 // freeRefreshSlot frees the request's refresh slot. Handlers call it before they wait for other requests, and before
 // they write the response, which a slow client can delay.
-func freeRefreshSlot(c echo.Context) {
-	if leave, ok := c.Get(keyLeave).(func()); ok {
+func releaseRefreshSlot(c echo.Context) {
+	if leave, ok := c.Get(releaseSlotContextKey).(func()); ok {
 		leave()
 	}
 }
@@ -101,13 +101,13 @@ func freeRefreshSlot(c echo.Context) {
 // records how long each refresh worked. The wait for a slot or for other requests does not count as work.
 func (s *Server) limitRefreshes(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if r := routeOf(c); r.kind != page || !isRefresh(c) || strings.Contains(r.path, "/:id") {
+		if r := routeOf(c); r.kind != page || !isAutomaticRefresh(c) || strings.Contains(r.path, "/:id") {
 			return next(c)
 		}
 		patience := time.NewTimer(maxRefreshWait)
 		defer patience.Stop()
 		select {
-		case s.refreshes <- struct{}{}:
+		case s.refreshSlots <- struct{}{}:
 		case <-patience.C:
 			return fleet.Errorf(fleet.TooMany, "Too many pages refresh at the same time. This page retries automatically.")
 		case <-c.Request().Context().Done():
@@ -115,12 +115,12 @@ func (s *Server) limitRefreshes(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		began := time.Now()
 		leave := sync.OnceFunc(func() {
-			<-s.refreshes
-			idle, _ := c.Get(keyIdle).(time.Duration)
+			<-s.refreshSlots
+			idle, _ := c.Get(idleTimeContextKey).(time.Duration)
 			s.refreshRate.addBusyTime(time.Since(began) - idle)
 		})
 		defer leave()
-		c.Set(keyLeave, leave)
+		c.Set(releaseSlotContextKey, leave)
 		return next(c)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-var boundsForm = regexp.MustCompile(`^Enter a whole number from (\d+) to (\d+), or leave the field empty\.$`)
+var boundsErrorText = regexp.MustCompile(`^Enter a whole number from (\d+) to (\d+), or leave the field empty\.$`)
 
 // specErrorAt returns the message of the spec's validation at the field; "" if the field is valid.
 func specErrorAt(s fleet.VMSpec, at string) (out string) {
@@ -33,7 +33,7 @@ var hostileTexts = map[string]string{
 
 // ofField returns cases with values that the field with input in must refuse. at is the field's path. try returns a
 // spec with the value, which is JSON.
-func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fleet.VMSpec) (out []refusal) {
+func fieldCases(t *testing.T, at string, in fleet.FormInput, try func(value string) fleet.VMSpec) (out []refusal) {
 	t.Helper()
 	add := func(what string, value any, says string) {
 		out = append(out, refusal{what: at + ": " + what, sent: requestValues{at: value}, says: says})
@@ -41,7 +41,7 @@ func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fle
 	switch in.Kind {
 	case fleet.InputNumber:
 		says := specErrorAt(try("1099511627776"), at)
-		m := boundsForm.FindStringSubmatch(says)
+		m := boundsErrorText.FindStringSubmatch(says)
 		if m == nil {
 			t.Fatalf("%s: the message %q contains no bounds", at, says)
 		}
@@ -81,7 +81,7 @@ func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fle
 }
 
 // ofFields returns cases for all fields in the tables of package fleet, so that new fields are covered automatically.
-func (r *refusalPortal) ofFields(t *testing.T) (out []refusal) {
+func (r *refusalPortal) fieldTableCases(t *testing.T) (out []refusal) {
 	t.Helper()
 	base := func() fleet.VMSpec {
 		return fleet.VMSpec{
@@ -98,19 +98,19 @@ func (r *refusalPortal) ofFields(t *testing.T) (out []refusal) {
 		if f.Input.Section == "" {
 			continue // lists of rows: the functions for devices and policies return their cases
 		}
-		out = append(out, ofField(t, "spec."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Decode(&s, []byte(v)), f.Name); return s })...)
+		out = append(out, fieldCases(t, "spec."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Decode(&s, []byte(v)), f.Name); return s })...)
 	}
 	for _, f := range fleet.DiskFields {
-		out = append(out, ofField(t, "spec.disks[0]."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Decode(&s.Disks[0], []byte(v)), f.Name); return s })...)
+		out = append(out, fieldCases(t, "spec.disks[0]."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Decode(&s.Disks[0], []byte(v)), f.Name); return s })...)
 	}
 	for _, f := range fleet.NICFields {
-		out = append(out, ofField(t, "spec.nics[0]."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Decode(&s.NICs[0], []byte(v)), f.Name); return s })...)
+		out = append(out, fieldCases(t, "spec.nics[0]."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Decode(&s.NICs[0], []byte(v)), f.Name); return s })...)
 	}
 	for _, f := range fleet.DriveFields {
 		if f.Input.Kind != fleet.InputNumber {
 			continue
 		}
-		for _, c := range ofField(t, "spec.drives[0]."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Decode(&s.Drives[0], []byte(v)), f.Name); return s }) {
+		for _, c := range fieldCases(t, "spec.drives[0]."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Decode(&s.Drives[0], []byte(v)), f.Name); return s }) {
 			c.at, c.sent["spec.drives[0].slot"] = "spec.drives[0]."+f.Name, "cdrom2"
 			out = append(out, c)
 		}

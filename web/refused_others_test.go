@@ -9,7 +9,7 @@ import (
 )
 
 // ofSources returns cases about templates, VMs, snapshots and files as sources of new VMs.
-func (r *refusalPortal) ofSources() []refusal {
+func (r *refusalPortal) sourceCases() []refusal {
 	c := func(what, at, says string, from requestValues) refusal {
 		return refusal{what: what, sent: requestValues{"from": from}, at: at, says: says, how: created}
 	}
@@ -25,15 +25,15 @@ func (r *refusalPortal) ofSources() []refusal {
 		c("from a file that is none", "-", "no-such.ova", requestValues{"appliance": requestValues{"poolId": r.stored, "volume": "no-such.ova"}}).as(http.StatusNotFound),
 		c("from a file that climbs", "-", ".", requestValues{"appliance": requestValues{"poolId": r.stored, "volume": "../../x.ova"}}).as(http.StatusNotFound),
 		c("from a file that is no appliance", "-", "is not an appliance", requestValues{"appliance": requestValues{"poolId": r.stored, "volume": "debian-12.qcow2"}}).as(http.StatusNotFound),
-		severalValues("a clone on another host", "hostId", "Disks are copied on the host of the VM.", requestValues{"from": requestValues{"vmId": r.off}, "hostId": r.other}, created),
-		severalValues("a linked clone of a VM", "spec.disks[0].overlay", "A clone of a VM is a full copy", requestValues{"from": requestValues{"vmId": r.off}, "spec.disks[0].overlay": true}, created),
-		severalValues("a clone with more disks", "spec.disks", "has 1 disks, and each is copied", requestValues{"from": requestValues{"vmId": r.off}, "spec.disks[1].sizeBytes": 1}, created),
-		severalValues("a clone with an image", "spec.disks[0].image", "This disk is a copy of disk 1 of off and cannot have another source.", requestValues{"from": requestValues{"vmId": r.off}, "spec.disks[0].image": r.volume("debian-12.qcow2")}, created),
+		caseWithValues("a clone on another host", "hostId", "Disks are copied on the host of the VM.", requestValues{"from": requestValues{"vmId": r.off}, "hostId": r.other}, created),
+		caseWithValues("a linked clone of a VM", "spec.disks[0].overlay", "A clone of a VM is a full copy", requestValues{"from": requestValues{"vmId": r.off}, "spec.disks[0].overlay": true}, created),
+		caseWithValues("a clone with more disks", "spec.disks", "has 1 disks, and each is copied", requestValues{"from": requestValues{"vmId": r.off}, "spec.disks[1].sizeBytes": 1}, created),
+		caseWithValues("a clone with an image", "spec.disks[0].image", "This disk is a copy of disk 1 of off and cannot have another source.", requestValues{"from": requestValues{"vmId": r.off}, "spec.disks[0].image": r.volumeRef("debian-12.qcow2")}, created),
 	}
 }
 
 // ofFirstBoot returns cases about the fields of first-boot data. Package firstboot tests the rules themselves.
-func (r *refusalPortal) ofFirstBoot() []refusal {
+func (r *refusalPortal) firstBootCases() []refusal {
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEbZLH8iO5fLDpZlZYlPcv0fbU0iFxmrX5vYVyOTuAmk ann@example.org"
 	c := func(what, at, says string, boot any) refusal {
 		return refusal{what: what, sent: requestValues{"firstBoot": boot}, at: "firstBoot." + at, says: says, how: created}
@@ -44,7 +44,7 @@ func (r *refusalPortal) ofFirstBoot() []refusal {
 	form := func(v requestValues) requestValues { return requestValues{"kind": "cloud-init", "cloudInit": v} }
 	user := func(v requestValues) requestValues { return form(requestValues{"users": []any{v}}) }
 	return []refusal{
-		severalValues("a first boot in the spec", "spec.firstBoot", "First-boot data is separate from the VM's other values", requestValues{"spec.firstBoot": requestValues{"kind": "cloud-init", "number": 1}}),
+		caseWithValues("a first boot in the spec", "spec.firstBoot", "First-boot data is separate from the VM's other values", requestValues{"spec.firstBoot": requestValues{"kind": "cloud-init", "number": 1}}),
 		c("a first boot of no kind that is", "kind", "no such kind", requestValues{"kind": "kickstart"}),
 		c("a first boot and a customization", "customizationId", "not both", requestValues{"kind": "cloud-init", "cloudInit": requestValues{}, "customizationId": fleet.NewID[string]()}),
 		c("a customization that is none", "customizationId", "no such customization", requestValues{"customizationId": fleet.NewID[string]()}),
@@ -78,7 +78,7 @@ func (r *refusalPortal) ofFirstBoot() []refusal {
 var reservedValues = map[string]any{"cpu.pinned": "0", "memory.nodes": "0", "boot.cmdline": "quiet", "memory.hugePageKiB": 2048, "placement.tolerations": "gpu", "cpu.reserved": 10}
 
 // ofTenants returns cases about values that only infrastructure administrators may set, sent by a tenant.
-func (r *refusalPortal) ofTenants(t *testing.T) (out []refusal) {
+func (r *refusalPortal) tenantCases(t *testing.T) (out []refusal) {
 	t.Helper()
 	for _, f := range fleet.OptionalFields() {
 		if f.ReservedReason == "" || f.ReservedPaths != nil {
@@ -92,58 +92,58 @@ func (r *refusalPortal) ofTenants(t *testing.T) (out []refusal) {
 		case f.Input.Kind == fleet.InputChoice:
 			value = f.Input.Options[1].Value
 		case f.Input.Kind == fleet.InputFile:
-			value = r.volume("vmlinuz")
+			value = r.volumeRef("vmlinuz")
 		case f.Name == "hostDevices":
 			value = []any{requestValues{"device": "usb/046d:c52b"}}
 		case f.Name == "shares":
-			value = []any{requestValues{"tag": "src", "folder": r.volume("src")}}
+			value = []any{requestValues{"tag": "src", "folder": r.volumeRef("src")}}
 		default:
 			t.Fatalf("%s: add a valid value to reservedValues", f.Name)
 		}
 		s, says := requestValues{"spec." + f.Name: value}, "Only those who may change infrastructure may choose "+f.Type
 		switch f.Name {
 		case "boot.initrd", "boot.cmdline":
-			s["spec.boot.kernel"] = r.volume("vmlinuz")
+			s["spec.boot.kernel"] = r.volumeRef("vmlinuz")
 		case "shares":
 			s["spec.memory.shared"] = true
 		}
 		out = append(out,
-			refusal{what: "a tenant's " + f.Name, sent: s, at: "spec." + f.Name, says: says, how: tenant},
-			refusal{what: "a tenant's edit of " + f.Name, sent: s, at: "spec." + f.Name, says: says, how: tenants})
+			refusal{what: "a tenant's " + f.Name, sent: s, at: "spec." + f.Name, says: says, how: tenantCreate},
+			refusal{what: "a tenant's edit of " + f.Name, sent: s, at: "spec." + f.Name, says: says, how: tenantEdit})
 	}
 	nodes := []any{requestValues{"cpus": "0", "memoryMiB": 512, "nodes": "0"}, requestValues{"cpus": "1", "memoryMiB": 512}}
 	return append(out,
-		severalValues("a tenant's host nodes of a NUMA node", "spec.numa[0].nodes", "Only those who may change infrastructure may choose this value of NUMA nodes", requestValues{"spec.numa": nodes}, tenant),
-		severalValues("a tenant's edit of nodes", "spec.numa[0].nodes", "Only those who may change infrastructure may choose this value of NUMA nodes", requestValues{"spec.numa": nodes}, tenants),
-		severalValues("a tenant's CPU shares", "spec.cpu.shares", "Only those who may change infrastructure may choose this value of CPU shares: more than 1024", requestValues{"spec.cpu.shares": 1025}, tenant),
-		severalValues("a tenant's edit of CPU shares", "spec.cpu.shares", "Only those who may change infrastructure may choose this value of CPU shares: more than 1024", requestValues{"spec.cpu.shares": 1025}, tenants),
-		severalValues("a tenant's rule of hosts", "spec.rules[0].of", "Only people who can see hosts may name hosts in a rule.", requestValues{"spec.rules": []any{requestValues{"of": "host", "name": "host-1"}}}, tenant),
-		severalValues("a tenant's edit to a rule of hosts", "spec.rules[0].of", "Only people who can see hosts may name hosts in a rule.", requestValues{"spec.rules": []any{requestValues{"of": "hostLabels", "name": "ssd"}}}, tenants),
-		oneValue("a tenant's overcommit", "overcommit", true, "Only those who may change infrastructure may overcommit", tenant),
-		oneValue("a tenant's guest with other addresses", "spec.nics[0].antiSpoofing", false, "Only those who may change infrastructure may turn anti-spoofing off", tenant),
-		severalValues("a tenant's bridge", "spec.nics[0].bridge", "br0 is not open to this project.", requestValues{"spec.nics[0]": requestValues{"bridge": "br0"}}, tenant),
-		severalValues("a tenant's NIC on a network that no host has", "hostId", `2 hosts: no active network "elsewhere".`, requestValues{"spec.nics[0].network": "elsewhere"}, tenant),
-		severalValues("a tenant's unpublished volume", "hostId", `2 hosts: no volume "secret.qcow2" in pool nfs.`, requestValues{"spec.disks[0].image": r.volume("secret.qcow2")}, tenant),
-		severalValues("a tenant's unpublished disc", "hostId", `2 hosts: no volume "secret.iso" in pool nfs.`, requestValues{"spec.iso": r.volume("secret.iso")}, tenant),
-		severalValues("a tenant's volume as it is", "spec.disks[0].existing", "Pool nfs makes a volume for each disk.", requestValues{"spec.disks[0]": requestValues{"poolId": r.stored, "volume": "lun-1", "existing": true}}, tenant),
-		severalValues("a tenant's other project", "-", "There is no such object, or you may not see it.", requestValues{"projectId": fleet.NewID[string]()}, tenant).as(http.StatusNotFound),
+		caseWithValues("a tenant's host nodes of a NUMA node", "spec.numa[0].nodes", "Only those who may change infrastructure may choose this value of NUMA nodes", requestValues{"spec.numa": nodes}, tenantCreate),
+		caseWithValues("a tenant's edit of nodes", "spec.numa[0].nodes", "Only those who may change infrastructure may choose this value of NUMA nodes", requestValues{"spec.numa": nodes}, tenantEdit),
+		caseWithValues("a tenant's CPU shares", "spec.cpu.shares", "Only those who may change infrastructure may choose this value of CPU shares: more than 1024", requestValues{"spec.cpu.shares": 1025}, tenantCreate),
+		caseWithValues("a tenant's edit of CPU shares", "spec.cpu.shares", "Only those who may change infrastructure may choose this value of CPU shares: more than 1024", requestValues{"spec.cpu.shares": 1025}, tenantEdit),
+		caseWithValues("a tenant's rule of hosts", "spec.rules[0].of", "Only people who can see hosts may name hosts in a rule.", requestValues{"spec.rules": []any{requestValues{"of": "host", "name": "host-1"}}}, tenantCreate),
+		caseWithValues("a tenant's edit to a rule of hosts", "spec.rules[0].of", "Only people who can see hosts may name hosts in a rule.", requestValues{"spec.rules": []any{requestValues{"of": "hostLabels", "name": "ssd"}}}, tenantEdit),
+		caseWithValue("a tenant's overcommit", "overcommit", true, "Only those who may change infrastructure may overcommit", tenantCreate),
+		caseWithValue("a tenant's guest with other addresses", "spec.nics[0].antiSpoofing", false, "Only those who may change infrastructure may turn anti-spoofing off", tenantCreate),
+		caseWithValues("a tenant's bridge", "spec.nics[0].bridge", "br0 is not open to this project.", requestValues{"spec.nics[0]": requestValues{"bridge": "br0"}}, tenantCreate),
+		caseWithValues("a tenant's NIC on a network that no host has", "hostId", `2 hosts: no active network "elsewhere".`, requestValues{"spec.nics[0].network": "elsewhere"}, tenantCreate),
+		caseWithValues("a tenant's unpublished volume", "hostId", `2 hosts: no volume "secret.qcow2" in pool nfs.`, requestValues{"spec.disks[0].image": r.volumeRef("secret.qcow2")}, tenantCreate),
+		caseWithValues("a tenant's unpublished disc", "hostId", `2 hosts: no volume "secret.iso" in pool nfs.`, requestValues{"spec.iso": r.volumeRef("secret.iso")}, tenantCreate),
+		caseWithValues("a tenant's volume as it is", "spec.disks[0].existing", "Pool nfs makes a volume for each disk.", requestValues{"spec.disks[0]": requestValues{"poolId": r.stored, "volume": "lun-1", "existing": true}}, tenantCreate),
+		caseWithValues("a tenant's other project", "-", "There is no such object, or you may not see it.", requestValues{"projectId": fleet.NewID[string]()}, tenantCreate).as(http.StatusNotFound),
 	)
 }
 
 // ofEdits returns cases about changes that an edit may never make, or not while the VM is running.
-func (r *refusalPortal) ofEdits() []refusal {
+func (r *refusalPortal) editCases() []refusal {
 	return []refusal{
-		oneValue("a disk that shrinks", "spec.disks[0].sizeBytes", 1<<30, "Disks cannot shrink", edited),
-		oneValue("another volume", "spec.disks[0].volume", "other.qcow2", "The VM has no disk of this name.", edited),
-		severalValues("a disk twice", "spec.disks[1].volume", "Disk 1 is this volume already.", requestValues{"spec.disks[1]": requestValues{"poolId": r.stored, "volume": "off-1.qcow2", "sizeBytes": 2 << 30}}, edited),
-		oneValue("another firmware while it is on", "spec.firmware", "bios", "This can be changed only while the VM is off", onlineVM),
-		severalValues("a disk that is encrypted afterwards", "spec.disks[0]", "This cannot be changed by an edit", requestValues{"spec.disks[0].encryption": "luks"}, edited),
-		oneValue("a number that is a word", "spec.cpus", "two", "Give a whole number."),
-		oneValue("a number that is broken", "spec.cpus", 1.5, "Give a whole number."),
-		oneValue("a number that is endless", "spec.memoryMiB", 1e30, "The field cannot hold this value."),
-		oneValue("a list that is none", "spec.nics", "all", "Give a list."),
-		oneValue("a label that is a list", "labels.a", []int{1}, "Give a text."),
-		oneValue("a field that is none", "spec.cpuz", 2, "There is no such field here"),
-		oneValue("a disk's field that is none", "spec.disks[0].path", "/etc/shadow", "There is no such field here"),
+		caseWithValue("a disk that shrinks", "spec.disks[0].sizeBytes", 1<<30, "Disks cannot shrink", editedVM),
+		caseWithValue("another volume", "spec.disks[0].volume", "other.qcow2", "The VM has no disk of this name.", editedVM),
+		caseWithValues("a disk twice", "spec.disks[1].volume", "Disk 1 is this volume already.", requestValues{"spec.disks[1]": requestValues{"poolId": r.stored, "volume": "off-1.qcow2", "sizeBytes": 2 << 30}}, editedVM),
+		caseWithValue("another firmware while it is on", "spec.firmware", "bios", "This can be changed only while the VM is off", onlineVM),
+		caseWithValues("a disk that is encrypted afterwards", "spec.disks[0]", "This cannot be changed by an edit", requestValues{"spec.disks[0].encryption": "luks"}, editedVM),
+		caseWithValue("a number that is a word", "spec.cpus", "two", "Give a whole number."),
+		caseWithValue("a number that is broken", "spec.cpus", 1.5, "Give a whole number."),
+		caseWithValue("a number that is endless", "spec.memoryMiB", 1e30, "The field cannot hold this value."),
+		caseWithValue("a list that is none", "spec.nics", "all", "Give a list."),
+		caseWithValue("a label that is a list", "labels.a", []int{1}, "Give a text."),
+		caseWithValue("a field that is none", "spec.cpuz", 2, "There is no such field here"),
+		caseWithValue("a disk's field that is none", "spec.disks[0].path", "/etc/shadow", "There is no such field here"),
 	}
 }

@@ -26,7 +26,7 @@ type refusal struct {
 	at   string // path of the field with the error; empty: the path of the only value
 	says string
 
-	how    sender
+	how    caseSender
 	status int // 0: 422
 }
 
@@ -37,16 +37,16 @@ func (c refusal) as(status int) refusal {
 }
 
 // sender is the sender and the operation of a case's request.
-type sender int
+type caseSender int
 
 const (
-	both      sender = iota // a new VM, and an edit of a stopped VM
+	newAndEditedVM      caseSender = iota // a new VM, and an edit of a stopped VM
 	created                 // a new VM only
-	edited                  // an edit only
+	editedVM                  // an edit only
 	onlineVM                // an edit of a running VM
-	bulkNames               // a bulk create
-	tenant                  // a new VM, by a tenant
-	tenants                 // an edit, by a tenant
+	bulkCreate               // a bulk create
+	tenantCreate                  // a new VM, by a tenant
+	tenantEdit                 // an edit, by a tenant
 )
 
 // refusalPortal is a portal with the objects to which the refused requests refer.
@@ -65,9 +65,9 @@ func newRefusalPortal(t *testing.T) *refusalPortal {
 	t.Helper()
 	p := newPortal(t)
 	r := &refusalPortal{portal: p, project: p.addProject("shop"), host: p.addHost("host-1", 0), other: p.addHost("host-2", 0)}
-	p.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', $1::text::jsonb), '{inventory,hugePages}', '[{"sizeKiB":2048,"total":600,"free":600}]')`, mustJSON(fleet.OptionalFieldNames()))
-	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,devices}', '[{"device":"pci/0000:41:00.0","iommu":"7"},{"device":"usb/046d:c52b"},{"device":"pci/0000:42:00.0"},{"device":"blk/ata-A","busy":"mounted"}]') WHERE id = $1`, r.host)
-	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', $2::text::jsonb) WHERE id = $1`, r.host, mustJSON(fleet.NICLimitGaps("The kernel lacks sch_sfq.")))
+	p.execSQL(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', $1::text::jsonb), '{inventory,hugePages}', '[{"sizeKiB":2048,"total":600,"free":600}]')`, mustJSON(fleet.OptionalFieldNames()))
+	p.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,devices}', '[{"device":"pci/0000:41:00.0","iommu":"7"},{"device":"usb/046d:c52b"},{"device":"pci/0000:42:00.0"},{"device":"blk/ata-A","busy":"mounted"}]') WHERE id = $1`, r.host)
+	p.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', $2::text::jsonb) WHERE id = $1`, r.host, mustJSON(fleet.NICLimitGaps("The kernel lacks sch_sfq.")))
 	r.stored, r.local, r.blind = p.addPool("nfs", r.host, r.other), p.addPool("far", r.other), p.addPool("blind")
 	p.addNetwork("default", r.host, r.other)
 	p.addNetwork("elsewhere")
@@ -76,15 +76,15 @@ func newRefusalPortal(t *testing.T) *refusalPortal {
 		vm.Spec.Disks = []fleet.Disk{{PoolID: r.stored, Volume: vm.Name + "-1.qcow2", SizeBytes: 2 << 30}}
 	}
 	r.off, r.on = p.addVM(r.project, r.host, "off", fleet.Stopped, disk), p.addVM(r.project, r.host, "on", fleet.Running, disk)
-	r.admin = p.apiClient("ann", fleet.RoleAdmin, nil)
-	r.tenant = p.apiClient("tom", fleet.RoleNone, map[fleet.ProjectID]fleet.Role{r.project: fleet.RoleMember})
+	r.admin = p.newAPIClient("ann", fleet.RoleAdmin, nil)
+	r.tenant = p.newAPIClient("tom", fleet.RoleNone, map[fleet.ProjectID]fleet.Role{r.project: fleet.RoleMember})
 	r.fresh = map[string]any{
 		"projectId": r.project, "name": "fresh", "labels": map[string]any{"env": "test"}, "description": "A VM", "spec": map[string]any{
 			"cpus": 2, "memoryMiB": 1024, "firmware": "uefi", "disks": []any{map[string]any{"poolId": r.stored, "sizeBytes": 1 << 30}}, "nics": []any{map[string]any{"network": "default"}},
 		},
 	}
-	r.admin.call("GET", "/api/v1/vms", "").is(t, http.StatusOK) // a token's first use writes to the database; do that before the comparison
-	r.tenant.call("GET", "/api/v1/vms", "").is(t, http.StatusOK)
+	r.admin.call("GET", "/api/v1/vms", "").requireStatus(t, http.StatusOK) // a token's first use writes to the database; do that before the comparison
+	r.tenant.call("GET", "/api/v1/vms", "").requireStatus(t, http.StatusOK)
 	rows, err := p.pool.Query(t.Context(), "SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' AND tablename NOT IN ('tokens', 'sessions', 'browsers') ORDER BY 1")
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func newRefusalPortal(t *testing.T) *refusalPortal {
 }
 
 // written returns, for each table, the number of rows and the last transaction that wrote a row.
-func (r *refusalPortal) written(t *testing.T) (out string) {
+func (r *refusalPortal) tableChangeCounts(t *testing.T) (out string) {
 	t.Helper()
 	if err := r.pool.QueryRow(t.Context(), r.tables).Scan(&out); err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func (r *refusalPortal) written(t *testing.T) (out string) {
 // expectNoWrites fails if anything was written since the last call.
 func (r *refusalPortal) expectNoWrites(t *testing.T, what string) {
 	t.Helper()
-	now := r.written(t)
+	now := r.tableChangeCounts(t)
 	if r.last != "" && r.last != now {
 		t.Errorf("%s has written to the database: %s", what, cmp.Diff(strings.Split(r.last, "\n"), strings.Split(now, "\n")))
 	}
@@ -131,7 +131,7 @@ func (r *refusalPortal) expectNoWrites(t *testing.T, what string) {
 // unchangedEdit returns the body of an edit that leaves the VM unchanged.
 func (r *refusalPortal) unchangedEdit(t *testing.T, id fleet.VMID) map[string]any {
 	t.Helper()
-	a := r.admin.call("GET", "/api/v1/vms/"+string(id), "").is(t, http.StatusOK)
+	a := r.admin.call("GET", "/api/v1/vms/"+string(id), "").requireStatus(t, http.StatusOK)
 	var vm map[string]any
 	if err := json.Unmarshal([]byte(a.body), &vm); err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func put(t *testing.T, in map[string]any, place string, value any) {
 }
 
 // deep returns a deep copy of in.
-func deep(t *testing.T, in map[string]any) (out map[string]any) {
+func deepCopy(t *testing.T, in map[string]any) (out map[string]any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(mustJSON(in)), &out); err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ const maxErrorSize = 32 << 10
 func (r *refusalPortal) expectRefusal(t *testing.T, c refusal, by *apiClient, method, path string, body map[string]any) {
 	t.Helper()
 	at := c.at
-	body = deep(t, body)
+	body = deepCopy(t, body)
 	for _, place := range slices.Sorted(maps.Keys(c.sent)) {
 		if put(t, body, place, c.sent[place]); at == "" {
 			at = place
@@ -223,52 +223,52 @@ func (r *refusalPortal) expectRefusal(t *testing.T, c refusal, by *apiClient, me
 }
 
 // try sends the case's request for all its operations. off and on are unchanged edits of a stopped and a running VM.
-func (r *refusalPortal) try(t *testing.T, c refusal, off, on map[string]any) {
+func (r *refusalPortal) runCase(t *testing.T, c refusal, off, on map[string]any) {
 	t.Helper()
 	const all, one = "/api/v1/vms", "/api/v1/vms/"
 	switch c.how {
 	case created:
 		r.expectRefusal(t, c, r.admin, "POST", all, r.fresh)
-	case both:
+	case newAndEditedVM:
 		r.expectRefusal(t, c, r.admin, "POST", all, r.fresh)
 		r.expectRefusal(t, c, r.admin, "PATCH", one+string(r.off), off)
-	case edited:
+	case editedVM:
 		r.expectRefusal(t, c, r.admin, "PATCH", one+string(r.off), off)
 	case onlineVM:
 		r.expectRefusal(t, c, r.admin, "PATCH", one+string(r.on), on)
-	case bulkNames:
+	case bulkCreate:
 		r.expectRefusal(t, c, r.admin, "POST", all+"/bulk-create", r.fresh)
-	case tenant:
+	case tenantCreate:
 		r.expectRefusal(t, c, r.tenant, "POST", all, r.fresh)
-	case tenants:
+	case tenantEdit:
 		r.expectRefusal(t, c, r.tenant, "PATCH", one+string(r.off), off)
 	}
 }
 
 // minCases is the minimum number of cases. It detects generated cases that went missing.
-const minCases = 250
+const minRefusalCases = 250
 
 func TestInvalidRequestsRefusedAtFieldWithoutWrites(t *testing.T) {
 	t.Parallel()
 	r := newRefusalPortal(t)
 	off, on := r.unchangedEdit(t, r.off), r.unchangedEdit(t, r.on)
 	r.expectNoWrites(t, "no request")
-	cases := slices.Concat(r.ofFields(t), r.ofNames(), r.ofHardware(), r.ofDevices(), r.ofContradictions(), r.ofPolicies(), r.ofSources(), r.ofFirstBoot(), r.ofTenants(t), r.ofEdits())
+	cases := slices.Concat(r.fieldTableCases(t), r.nameCases(), r.hardwareCases(), r.deviceCases(), r.contradictionCases(), r.policyCases(), r.sourceCases(), r.firstBootCases(), r.tenantCases(t), r.editCases())
 	seen := map[string]bool{}
 	for _, c := range cases {
 		if seen[c.what] {
 			t.Errorf("%s: two cases have this name", c.what)
 		}
 		seen[c.what] = true
-		r.try(t, c, off, on)
+		r.runCase(t, c, off, on)
 	}
-	if len(seen) < minCases {
-		t.Errorf("%d cases, want at least %d", len(seen), minCases)
+	if len(seen) < minRefusalCases {
+		t.Errorf("%d cases, want at least %d", len(seen), minRefusalCases)
 	}
 	t.Logf("%d refusals", len(seen))
 
 	// Requests without a wrong value are accepted, so each wrong value caused its refusal.
-	r.admin.call("POST", "/api/v1/vms", mustJSON(r.fresh)).is(t, http.StatusCreated)
+	r.admin.call("POST", "/api/v1/vms", mustJSON(r.fresh)).requireStatus(t, http.StatusCreated)
 	put(t, off, "spec.cpus", 4)
-	r.admin.call("PATCH", "/api/v1/vms/"+string(r.off), mustJSON(off)).is(t, http.StatusOK)
+	r.admin.call("PATCH", "/api/v1/vms/"+string(r.off), mustJSON(off)).requireStatus(t, http.StatusOK)
 }

@@ -15,9 +15,9 @@ import (
 func TestPastedXMLWithHostAccessRefusedToTenant(t *testing.T) {
 	t.Parallel()
 	r := newRefusalPortal(t)
-	admin, tom := r.browser(), r.browser()
+	admin, tom := r.newBrowser(), r.newBrowser()
 	for b, name := range map[*browser]string{admin: "ann", tom: "tom"} {
-		b.post("/sign-in", url.Values{"name": {name}, "password": {goodPassword}}).is(t, http.StatusSeeOther)
+		b.post("/sign-in", url.Values{"name": {name}, "password": {goodPassword}}).requireStatus(t, http.StatusSeeOther)
 	}
 	domain := func(head, devices string) string {
 		return fmt.Sprintf("<domain type='kvm'>\n<name>mine</name>\n<memory unit='GiB'>1</memory>\n<vcpu>1</vcpu>\n%s\n<devices>\n%s\n</devices>\n</domain>", head, devices)
@@ -25,8 +25,8 @@ func TestPastedXMLWithHostAccessRefusedToTenant(t *testing.T) {
 	send := func(b *browser, xml string) answer {
 		return b.post("/vms", url.Values{"key": {"k"}, "projectId": {string(r.project)}, "hostId": {""}, "source": {"xml"}, "xml": {xml}, "begin": {"read"}})
 	}
-	send(admin, domain("", "")).is(t, http.StatusOK)
-	send(tom, domain("", "")).is(t, http.StatusOK)
+	send(admin, domain("", "")).requireStatus(t, http.StatusOK)
+	send(tom, domain("", "")).requireStatus(t, http.StatusOK)
 	r.last = ""
 	r.expectNoWrites(t, "nobody")
 	for what, c := range map[string]struct{ head, devices, line, listed string }{
@@ -42,11 +42,11 @@ func TestPastedXMLWithHostAccessRefusedToTenant(t *testing.T) {
 		"a socket of the host":    {"", "<serial type='unix'><source mode='bind' path='/run/x'/></serial>", "Line 7", ""},
 	} {
 		a := send(tom, domain(c.head, c.devices))
-		if text := html.UnescapeString(a.main()); a.status != http.StatusUnprocessableEntity || !strings.Contains(text, `id="xml-error"`) || !strings.Contains(text, "give the VM access to the host") || !strings.Contains(text, c.line) {
+		if text := html.UnescapeString(a.pageContent()); a.status != http.StatusUnprocessableEntity || !strings.Contains(text, `id="xml-error"`) || !strings.Contains(text, "give the VM access to the host") || !strings.Contains(text, c.line) {
 			t.Errorf("%s, by a tenant: %d %.300s", what, a.status, text)
 		}
 		a = send(admin, domain(c.head, c.devices))
-		if text := html.UnescapeString(a.main()); a.status != http.StatusOK || !strings.Contains(text, cmp.Or(c.listed, "Ignored, because it affects more than the VM: 1 line.")) || c.listed == "" && !strings.Contains(text, c.line) {
+		if text := html.UnescapeString(a.pageContent()); a.status != http.StatusOK || !strings.Contains(text, cmp.Or(c.listed, "Ignored, because it affects more than the VM: 1 line.")) || c.listed == "" && !strings.Contains(text, c.line) {
 			t.Errorf("%s, by an administrator: %d %.300s", what, a.status, text)
 		}
 		r.expectNoWrites(t, what)
@@ -61,7 +61,7 @@ func TestPastedXMLWithHostAccessRefusedToTenant(t *testing.T) {
 	} {
 		for by, b := range map[string]*browser{"a tenant": tom, "who runs the hosts": admin} {
 			a := send(b, c.xml)
-			if text := html.UnescapeString(a.main()); a.status != http.StatusUnprocessableEntity || !strings.Contains(text, `id="xml-error"`) || !strings.Contains(text, c.says) {
+			if text := html.UnescapeString(a.pageContent()); a.status != http.StatusUnprocessableEntity || !strings.Contains(text, `id="xml-error"`) || !strings.Contains(text, c.says) {
 				t.Errorf("%s, by %s: %d %.600s", what, by, a.status, text)
 			}
 		}

@@ -37,17 +37,17 @@ var gzipMiddleware = func() func(http.Handler) http.HandlerFunc {
 
 // brotlis pools brotli encoders. Brotli makes a full page a third smaller than gzip, in twice the time. It is used for
 // pages that a user opens, not for automatic refreshes.
-var brotlis = sync.Pool{New: func() any { return brotli.NewWriterV2(nil, 1) }}
+var brotliWriters = sync.Pool{New: func() any { return brotli.NewWriterV2(nil, 1) }}
 
 func acceptsBrotli(c echo.Context) bool {
-	return !isHTMX(c) && static.AcceptsEncoding(c.Request().Header.Get(echo.HeaderAcceptEncoding), "br")
+	return !isHTMXRequest(c) && static.AcceptsEncoding(c.Request().Header.Get(echo.HeaderAcceptEncoding), "br")
 }
 
-func isHTMX(c echo.Context) bool { return c.Request().Header.Get("HX-Request") == "true" }
+func isHTMXRequest(c echo.Context) bool { return c.Request().Header.Get("HX-Request") == "true" }
 
 // htmxTarget returns the id of the element that htmx will fill with the response; empty for a request without htmx.
 func htmxTarget(c echo.Context) string {
-	if !isHTMX(c) {
+	if !isHTMXRequest(c) {
 		return ""
 	}
 	return c.Request().Header.Get("HX-Target")
@@ -55,20 +55,20 @@ func htmxTarget(c echo.Context) string {
 
 // isRefresh reports whether the request is a page's automatic refresh of an element, or a stream. Such a request must
 // not keep an idle session alive.
-func isRefresh(c echo.Context) bool {
+func isAutomaticRefresh(c echo.Context) bool {
 	h := c.Request().Header
 	return c.Request().Method == http.MethodGet && (routeOf(c).kind == stream ||
-		isHTMX(c) && h.Get("HX-Target") != "" && h.Get("HX-Target") == h.Get("HX-Trigger"))
+		isHTMXRequest(c) && h.Get("HX-Target") != "" && h.Get("HX-Target") == h.Get("HX-Trigger"))
 }
 
 // showPage answers with body inside the page layout f. If htmx requests one element, the answer is only the part of
 // body inside @templ.Fragment(id) with that element's id. First render and update share this code path.
-func (s *Server) showPage(c echo.Context, a fleet.Actor, f shell.Frame, body templ.Component) error {
+func (s *Server) showPage(c echo.Context, a fleet.Actor, f shell.PageLayout, body templ.Component) error {
 	return s.showPageWithStatus(c, http.StatusOK, a, f, body)
 }
 
 // showPageWithStatus is showPage with a status: 422 for a form with its errors.
-func (s *Server) showPageWithStatus(c echo.Context, status int, a fleet.Actor, f shell.Frame, body templ.Component) error {
+func (s *Server) showPageWithStatus(c echo.Context, status int, a fleet.Actor, f shell.PageLayout, body templ.Component) error {
 	if id := htmxTarget(c); id != "" {
 		var out bytes.Buffer
 		if err := templ.RenderFragments(c.Request().Context(), &out, body, id); err != nil {
@@ -80,7 +80,7 @@ func (s *Server) showPageWithStatus(c echo.Context, status int, a fleet.Actor, f
 		return s.sendHTML(c, status, out.Bytes())
 	}
 	f.Actor = a
-	if err := s.loadFrame(c, &f); err != nil {
+	if err := s.loadPageLayout(c, &f); err != nil {
 		return err
 	}
 	return s.writePage(c, status, shell.Layout(f, body))
@@ -89,17 +89,17 @@ func (s *Server) showPageWithStatus(c echo.Context, status int, a fleet.Actor, f
 // writeFragment answers htmx with a fragment that has a separate address: a menu, a level of the tree, suggestions.
 // Without scripts it answers with a page that contains the fragment.
 func (s *Server) writeFragment(c echo.Context, a fleet.Actor, title string, piece templ.Component) error {
-	if isHTMX(c) {
+	if isHTMXRequest(c) {
 		return s.writePage(c, http.StatusOK, piece)
 	}
-	return s.showPage(c, a, shell.Frame{Title: title}, shell.FragmentPage(title, piece))
+	return s.showPage(c, a, shell.PageLayout{Title: title}, shell.FragmentPage(title, piece))
 }
 
 // writePage answers with the rendered page. It renders into memory first, so that a render error can still become
 // an error response.
 func (s *Server) writePage(c echo.Context, status int, page templ.Component) error {
 	out := getBuffer()
-	defer putBuffer(out)
+	defer returnBuffer(out)
 	// An error page must be rendered even after the request's deadline; rendering makes no queries that could hang.
 	if err := page.Render(context.WithoutCancel(c.Request().Context()), out); err != nil {
 		return err
@@ -113,7 +113,7 @@ var pageBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 func getBuffer() *bytes.Buffer { return pageBuffers.Get().(*bytes.Buffer) }
 
 // putBuffer returns a buffer to the pool, unless an unusually large page has enlarged it.
-func putBuffer(b *bytes.Buffer) {
+func returnBuffer(b *bytes.Buffer) {
 	if b.Cap() <= 1<<20 {
 		b.Reset()
 		pageBuffers.Put(b)
@@ -121,7 +121,7 @@ func putBuffer(b *bytes.Buffer) {
 }
 
 func (s *Server) sendHTML(c echo.Context, status int, html []byte) error {
-	freeRefreshSlot(c)
+	releaseRefreshSlot(c)
 	if acceptsBrotli(c) {
 		return sendBrotli(c, status, html)
 	}
@@ -142,9 +142,9 @@ func writeCompressed(to http.ResponseWriter, r *http.Request, status int, html [
 
 func sendBrotli(c echo.Context, status int, html []byte) error {
 	out := getBuffer()
-	defer putBuffer(out)
-	to := brotlis.Get().(*matchfinder.Writer)
-	defer brotlis.Put(to)
+	defer returnBuffer(out)
+	to := brotliWriters.Get().(*matchfinder.Writer)
+	defer brotliWriters.Put(to)
 	to.Reset(out)
 	_, _ = to.Write(html) // a bytes.Buffer accepts every write and Close
 	_ = to.Close()
@@ -160,7 +160,7 @@ func sendBrotli(c echo.Context, status int, html []byte) error {
 }
 
 // trigger encodes events for the HX-Trigger header as ASCII JSON, because headers allow only ASCII.
-func trigger(events map[string]any) string {
+func triggerHeader(events map[string]any) string {
 	text, err := json.Marshal(events)
 	if err != nil {
 		return "{}" // not reached: maps of strings and booleans always encode

@@ -24,7 +24,7 @@ type unlimitedList struct {
 	named   bool
 }
 
-func (r unlimitedList) filled(n int) json.RawMessage {
+func (r unlimitedList) withElements(n int) json.RawMessage {
 	var b strings.Builder
 	for i := range n {
 		if b.WriteByte(','); r.named {
@@ -39,7 +39,7 @@ func (r unlimitedList) filled(n int) json.RawMessage {
 	return json.RawMessage(ends[:1] + strings.TrimPrefix(b.String(), ",") + ends[1:])
 }
 
-func (d *description) smallestValue(s schema) string {
+func (d *openAPIDocument) smallestValue(s openAPISchema) string {
 	kind := fmt.Sprint(d.resolve(s).Type)
 	for _, of := range [][2]string{{"object", "{}"}, {"array", "[]"}, {"string", `""`}, {"boolean", "true"}} {
 		if strings.Contains(kind, of[0]) {
@@ -50,7 +50,7 @@ func (d *description) smallestValue(s schema) string {
 }
 
 // unlimitedLists returns the lists and maps below a schema that have no size limit. at is the path of the schema.
-func (d *description) unlimitedLists(t *testing.T, s schema, at string) (out []unlimitedList) {
+func (d *openAPIDocument) unlimitedLists(t *testing.T, s openAPISchema, at string) (out []unlimitedList) {
 	t.Helper()
 	s = d.resolve(s)
 	if strings.Count(at, ".") > 8 {
@@ -63,7 +63,7 @@ func (d *description) unlimitedLists(t *testing.T, s schema, at string) (out []u
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		out = append(out, d.unlimitedLists(t, s.Properties[name], strings.TrimPrefix(at+"."+name, "."))...)
 	}
-	var of schema
+	var of openAPISchema
 	// additionalProperties is either a schema or a boolean
 	if len(s.AdditionalProperties) > 0 && json.Unmarshal(s.AdditionalProperties, &of) == nil {
 		out = append(out, unlimitedList{at: at, element: d.smallestValue(of), named: true})
@@ -77,7 +77,7 @@ func TestLargeListsInRequestsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRefusalPortal(t)
 	edit := r.unchangedEdit(t, r.off)
-	var api description
+	var api openAPIDocument
 	if err := json.Unmarshal([]byte(r.admin.call("GET", "/api/v1/openapi.json", "").body), &api); err != nil {
 		t.Fatal(err)
 	}
@@ -95,11 +95,11 @@ func TestLargeListsInRequestsBounded(t *testing.T) {
 				for i, room := range api.unlimitedLists(t, content.Schema, "") {
 					what := method + " " + path
 					asked := func(n int) answer {
-						body := deep(t, bases[what])
+						body := deepCopy(t, bases[what])
 						if body == nil {
 							body = map[string]any{}
 						}
-						put(t, body, room.at, room.filled(n))
+						put(t, body, room.at, room.withElements(n))
 						return r.admin.call(strings.ToUpper(method), strings.ReplaceAll(path, "{id}", id), mustJSON(body), "If-Match", "")
 					}
 					if a := asked(maxValues - 500); a.status >= http.StatusInternalServerError || len(a.body) > maxErrorSize {

@@ -18,7 +18,7 @@ func TestRogueHostAffectsOnlyItself(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	m, rogue := p.joinHost(agentURL, "h1"), p.joinHost(agentURL, "rogue")
-	session := rogue.hello(t, "rogue")
+	session := rogue.sendHello(t, "rogue")
 	for _, pool := range []string{"given", "not-given"} {
 		in := control.CreatePool{Name: pool, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + pool}, HostIDs: []fleet.HostID{m.id}}
 		if pool == "given" {
@@ -29,8 +29,8 @@ func TestRogueHostAffectsOnlyItself(t *testing.T) {
 		}
 	}
 	vm := p.addVM(p.addProject("shop"), m.id, "web", fleet.Running)
-	m.report(t, wire.VMReport{ID: vm, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
-	rogue.report(t)
+	m.sendReport(t, wire.VMReport{ID: vm, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
+	rogue.sendReport(t)
 	others := func() (rows string) {
 		t.Helper()
 		err := p.pool.QueryRow(t.Context(), `SELECT (SELECT string_agg(v::text, ';') FROM vms v) || (SELECT string_agg(ph::text, ';' ORDER BY ph::text) FROM assignments ph WHERE ph.host_id = $1)
@@ -41,12 +41,12 @@ func TestRogueHostAffectsOnlyItself(t *testing.T) {
 		return rows
 	}
 	before := others()
-	c := callerAs(t, agentURL, rogue, &rogue.credentials.Certificate, session)
+	c := newAgentCaller(t, agentURL, rogue, &rogue.credentials.Certificate, session)
 	report := func(want int, says string) {
 		t.Helper()
 		rogue.seq++
 		body := strings.ReplaceAll(says, "SEQ", strconv.FormatInt(rogue.seq, 10))
-		if a := c.ask(http.MethodPost, wire.PathReport, body); a.status != want {
+		if a := c.request(http.MethodPost, wire.PathReport, body); a.status != want {
 			t.Errorf("%.120s: %d, want %d: %s", says, a.status, want, a.body)
 		}
 	}
@@ -83,19 +83,19 @@ func TestRogueHostAffectsOnlyItself(t *testing.T) {
 	report(large, state("", `,"vms":[`+many(1<<20, "0")+`]`))
 	report(ok, state("", `,"networks":[`+networks(4096)+`]`))
 	report(ok, state("", ""))
-	if n := p.count("networks WHERE name <> 'default'") + p.count("found_vms"); n != 0 {
+	if n := p.countRows("networks WHERE name <> 'default'") + p.countRows("found_vms"); n != 0 {
 		t.Errorf("%d rows from the host's reports are left", n)
 	}
 	for _, path := range []string{wire.PathJobs + "%00/finish", wire.PathJobs + "%00/progress", wire.PathRelay + "%00", wire.PathConsole + "%00"} {
 		method, body := http.MethodPost, fmt.Sprintf(`{"seq":%d,"outcome":"done"}`, rogue.seq+1)
-		if isPair(path) {
+		if isRelayPath(path) {
 			method = http.MethodGet
 		}
-		if a := c.ask(method, path, body); a.status != http.StatusNotFound {
+		if a := c.request(method, path, body); a.status != http.StatusNotFound {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
-	if a := c.ask(http.MethodPost, wire.PathHello, `{"instance":"rogue","version":"a\u0000","fingerprint":"`+strings.Repeat("x", 200000)+`"}`); a.status != ok {
+	if a := c.request(http.MethodPost, wire.PathHello, `{"instance":"rogue","version":"a\u0000","fingerprint":"`+strings.Repeat("x", 200000)+`"}`); a.status != ok {
 		t.Errorf("hello: %d %s", a.status, a.body)
 	}
 	if after := others(); after != before {

@@ -15,14 +15,14 @@ import (
 func TestEveryRouteIsInTheTable(t *testing.T) {
 	t.Parallel()
 	s := New(Options{Control: control.New(nil, control.Options{}), Hub: notify.NewHub()})
-	for of, served := range map[bool][]*echo.Route{false: s.pages.Routes(), true: s.agents.Routes()} {
+	for of, served := range map[bool][]*echo.Route{false: s.pageEcho.Routes(), true: s.agentEcho.Routes()} {
 		for _, r := range served {
-			if line, ok := s.table[r.Method+" "+r.Path]; !ok || line.kind.isAgentRoute() != of {
+			if line, ok := s.routeTable[r.Method+" "+r.Path]; !ok || line.kind.isAgentRoute() != of {
 				t.Errorf("%s %s is not in the table of routes.go, which defines the permission (agent route: %v)", r.Method, r.Path, of)
 			}
 		}
 	}
-	if len(s.table) != len(s.routes()) {
+	if len(s.routeTable) != len(s.routes()) {
 		t.Error("a route is in the table twice")
 	}
 }
@@ -37,11 +37,11 @@ func TestRoutesWithoutPermissionListed(t *testing.T) {
 		"POST " + wire.PathJoin: true,
 	}
 	s := New(Options{Control: control.New(nil, control.Options{}), Hub: notify.NewHub()})
-	for name, r := range s.table {
-		if r.right == noPermission && !open[name] {
+	for name, r := range s.routeTable {
+		if r.permission == noPermission && !open[name] {
 			t.Errorf("%s requires no permission", name)
 		}
-		if (r.right == policy.ActAsAgent) != (r.kind.isAgentRoute() && r.kind != joinTokenProof) {
+		if (r.permission == policy.ActAsAgent) != (r.kind.isAgentRoute() && r.kind != joinTokenProof) {
 			t.Errorf("%s: an agent route on the wrong listener", name)
 		}
 	}

@@ -34,7 +34,7 @@ func (s *Server) searchPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.showPage(c, a, shell.Frame{Title: "Search"}, home.Search(p))
+	return s.showPage(c, a, shell.PageLayout{Title: "Search"}, home.SearchResults(p))
 }
 
 func (s *Server) suggestResults(c echo.Context, a fleet.Actor) error {
@@ -42,7 +42,7 @@ func (s *Server) suggestResults(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.writeFragment(c, a, "Search", home.Suggestions(p))
+	return s.writeFragment(c, a, "Search", home.SearchSuggestions(p))
 }
 
 // completeFilter suggests completions of a list's filter. The query parameter q is the filter's text up to the caret.
@@ -51,9 +51,9 @@ func (s *Server) completeFilter(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	out := make([]home.Completion, len(list))
+	out := make([]home.FilterCompletion, len(list))
 	for i, x := range list {
-		out[i] = home.Completion(x)
+		out[i] = home.FilterCompletion(x)
 	}
-	return s.writeFragment(c, a, "Filter", home.Completions(out))
+	return s.writeFragment(c, a, "Filter", home.FilterCompletions(out))
 }

@@ -18,14 +18,14 @@ import (
 )
 
 // nicForm is the form with a NIC's security groups and anti-spoofing.
-type nicForm struct {
+type nicFiltersForm struct {
 	MAC          string                  `form:"mac"`
 	Generation   int64                   `form:"generation"`
 	Groups       []fleet.SecurityGroupID `form:"group"`
 	AntiSpoofing string                  `form:"guard"`
 }
 
-func (s *Server) showNICForm(c echo.Context, a fleet.Actor, in nicForm, how formState) error {
+func (s *Server) showNICFiltersForm(c echo.Context, a fleet.Actor, in nicFiltersForm, how formDisplay) error {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Server) showNICForm(c echo.Context, a fleet.Actor, in nicForm, how form
 	if !how.wasRefused() {
 		in.MAC = c.QueryParam("mac")
 	}
-	nic := nicOf(vm, in.MAC)
+	nic := nicByMAC(vm, in.MAC)
 	if nic == nil {
 		return fleet.Errorf(fleet.NotFound, "The VM %s has no such NIC.", vm.Name)
 	}
@@ -52,12 +52,12 @@ func (s *Server) showNICForm(c echo.Context, a fleet.Actor, in nicForm, how form
 	if nic.DefaultGroups {
 		follow = nic.PortGroup
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(vm), groupview.NICFilters(groupview.NICForm{
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(vm), groupview.NICFiltersDialog(groupview.NICForm{
 		PortGroup: follow, VM: vm, MAC: nic.MAC, AntiSpoofing: in.AntiSpoofing != "", MayTurnOff: policy.May(a, policy.InfraChange, ""), Groups: groupview.NICChoices(all, in.Groups), Errors: how.errors,
 	}))
 }
 
-func nicOf(vm fleet.VMView, mac string) *fleet.NIC {
+func nicByMAC(vm fleet.VMView, mac string) *fleet.NIC {
 	for i, n := range vm.Spec.NICs {
 		if strings.EqualFold(n.MAC, mac) {
 			return &vm.Spec.NICs[i]
@@ -66,13 +66,13 @@ func nicOf(vm fleet.VMView, mac string) *fleet.NIC {
 	return nil
 }
 
-func (s *Server) setNIC(c echo.Context, a fleet.Actor, in nicForm) (formResponse, error) {
+func (s *Server) setNICFilters(c echo.Context, a fleet.Actor, in nicFiltersForm) (formResponse, error) {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
 		return nil, err
 	}
-	nic := nicOf(vm, in.MAC)
+	nic := nicByMAC(vm, in.MAC)
 	if nic == nil {
 		return nil, fleet.Errorf(fleet.NotFound, "The VM %s has no such NIC.", vm.Name)
 	}
@@ -86,7 +86,7 @@ func (s *Server) setNIC(c echo.Context, a fleet.Actor, in nicForm) (formResponse
 // users can share the address of a result.
 func (s *Server) trafficTestPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
-	p := groupview.TestPage{
+	p := groupview.PacketTestPage{
 		Actor: a,
 		From:  strings.TrimSpace(c.QueryParam("from")), FromNIC: strings.TrimSpace(c.QueryParam("fromCard")),
 		To: strings.TrimSpace(c.QueryParam("to")), ToNIC: strings.TrimSpace(c.QueryParam("toCard")),
@@ -102,20 +102,20 @@ func (s *Server) trafficTestPage(c echo.Context, a fleet.Actor) error {
 	status := http.StatusOK
 	if p.From != "" || p.To != "" {
 		var refused *fleet.Error
-		answer, err := s.predictPass(c, a, p)
+		answer, err := s.runTrafficTest(c, a, p)
 		switch {
 		case err == nil:
 			p.Answer = &answer
 		case errors.As(err, &refused) && refused.Code == fleet.Invalid:
-			p.Errors, status, _ = formErrors(err)
+			p.Errors, status, _ = formErrorsFrom(err)
 		default:
 			return err
 		}
 	}
-	return s.showPageWithStatus(c, status, a, shell.Frame{Title: "Traffic test"}, groupview.Test(p))
+	return s.showPageWithStatus(c, status, a, shell.PageLayout{Title: "Traffic test"}, groupview.PacketTest(p))
 }
 
-func (s *Server) predictPass(c echo.Context, a fleet.Actor, p groupview.TestPage) (fleet.PassAnswer, error) {
+func (s *Server) runTrafficTest(c echo.Context, a fleet.Actor, p groupview.PacketTestPage) (fleet.PassAnswer, error) {
 	q := fleet.PassQuestion{Protocol: fleet.Protocol(p.Protocol)}
 	var checks fleet.Checks
 	if p.Port != "" && (q.Protocol == fleet.TCP || q.Protocol == fleet.UDP) {
@@ -126,8 +126,8 @@ func (s *Server) predictPass(c echo.Context, a fleet.Actor, p groupview.TestPage
 		q.Port = port
 	}
 	var err error
-	if q.From, err = s.resolvePassEnd(c, a, p.From, p.FromNIC, "from", &checks); err == nil {
-		q.To, err = s.resolvePassEnd(c, a, p.To, p.ToNIC, "to", &checks)
+	if q.From, err = s.resolveTrafficEndpoint(c, a, p.From, p.FromNIC, "from", &checks); err == nil {
+		q.To, err = s.resolveTrafficEndpoint(c, a, p.To, p.ToNIC, "to", &checks)
 	}
 	if err == nil {
 		err = checks.Err()
@@ -140,7 +140,7 @@ func (s *Server) predictPass(c echo.Context, a fleet.Actor, p groupview.TestPage
 
 // resolvePassEnd resolves an endpoint of the traffic test from the typed text: an address, or a VM by name or id. nic
 // selects the VM's NIC by MAC or IP address. Errors are added to checks, at fields below at.
-func (s *Server) resolvePassEnd(c echo.Context, a fleet.Actor, text, nic, at string, checks *fleet.Checks) (e fleet.PassEnd, err error) {
+func (s *Server) resolveTrafficEndpoint(c echo.Context, a fleet.Actor, text, nic, at string, checks *fleet.Checks) (e fleet.PassEnd, err error) {
 	if _, err := netip.ParseAddr(text); err == nil || text == "" {
 		return fleet.PassEnd{Address: text}, nil
 	}

@@ -18,20 +18,20 @@ import (
 	"quantix/views/shell"
 )
 
-func groupFrame(g fleet.SecurityGroupView) shell.Frame { return shell.Frame{Title: g.Name} }
+func securityGroupPageLayout(g fleet.SecurityGroupView) shell.PageLayout { return shell.PageLayout{Title: g.Name} }
 
 func (s *Server) listSecurityGroups(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter security groups", Placeholder: "name:web*"}
-	p := &groupview.ListPage{List: s.listOf(c, fleet.TypeSecurityGroup.Info().Plural, "name", groupview.Columns, f), Actor: a}
-	if p.Groups, err = fillList(c, a, &p.List, queryOf(c), s.Control.ListSecurityGroups); err != nil {
+	p := &groupview.ListPage{List: s.newList(c, fleet.TypeSecurityGroup.Info().Plural, "name", groupview.Columns, f), Actor: a}
+	if p.Groups, err = fillList(c, a, &p.List, queryFromURL(c), s.Control.ListSecurityGroups); err != nil {
 		return err
 	}
-	return s.showList(c, a, shell.Frame{Title: "Security groups"}, p.List, groupview.List(p))
+	return s.showList(c, a, shell.PageLayout{Title: "Security groups"}, p.List, groupview.List(p))
 }
 
-var groupHead = []string{"id", "name", "project", "rules", "nics", "hosts", "hostsFailed", "description", "created"}
+var securityGroupCSVHeader = []string{"id", "name", "project", "rules", "nics", "hosts", "hostsFailed", "description", "created"}
 
-func groupRow(g fleet.SecurityGroupView) []string {
+func securityGroupCSVRow(g fleet.SecurityGroupView) []string {
 	return []string{
 		string(g.ID), g.Name, g.ProjectName, strconv.Itoa(len(g.Spec.Rules)), strconv.Itoa(g.NICs), strconv.Itoa(len(g.Hosts)), strconv.Itoa(g.SeverityCounts.Bad),
 		g.Spec.Description, g.CreatedAt.UTC().Format(time.RFC3339),
@@ -39,76 +39,76 @@ func groupRow(g fleet.SecurityGroupView) []string {
 }
 
 func (s *Server) exportSecurityGroups(c echo.Context, a fleet.Actor) error {
-	return exportCSV(s, c, a, "security-groups.csv", queryOf(c), s.Control.ListSecurityGroups, groupHead, groupRow)
+	return exportCSV(s, c, a, "security-groups.csv", queryFromURL(c), s.Control.ListSecurityGroups, securityGroupCSVHeader, securityGroupCSVRow)
 }
 
-type groupForm struct {
+type securityGroupForm struct {
 	Name        string          `form:"name"`
 	Project     fleet.ProjectID `form:"project"`
 	Description string          `form:"description"`
 }
 
-func (s *Server) showSecurityGroupForm(c echo.Context, a fleet.Actor, in groupForm, how formState) (err error) {
+func (s *Server) showSecurityGroupForm(c echo.Context, a fleet.Actor, in securityGroupForm, how formDisplay) (err error) {
 	f := groupview.Form{Name: in.Name, Project: string(in.Project), Description: in.Description, Errors: how.errors}
-	projects := optionQuery{typ: "projects", chosen: []string{f.Project}, page: "/security-groups/new", all: c.QueryParam("all") != ""}
+	projects := optionQuery{kind: "projects", chosen: []string{f.Project}, formAddress: "/security-groups/new", showAll: c.QueryParam("all") != ""}
 	if f.Projects, err = s.selectOptions(c.Request().Context(), a, projects); err != nil {
 		return err
 	}
 	if policy.May(a, policy.InfraChange, "") {
 		f.Projects.Options = append(f.Projects.Options, kit.Option{Text: "Fleet-wide: every project may use it"})
 	}
-	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: "New security group"}, groupview.New(f))
+	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New security group"}, groupview.NewGroupForm(f))
 }
 
-func (s *Server) createSecurityGroup(c echo.Context, a fleet.Actor, in groupForm) (formResponse, error) {
+func (s *Server) createSecurityGroup(c echo.Context, a fleet.Actor, in securityGroupForm) (formResponse, error) {
 	g, err := s.Control.CreateSecurityGroup(c.Request().Context(), a, control.CreateSecurityGroup{
 		ProjectID: in.Project, Name: strings.TrimSpace(in.Name), Spec: fleet.SecurityGroupSpec{Description: in.Description},
 	})
-	return redirect(views.SecurityGroupPath(g.ID)), err
+	return redirectTo(views.SecurityGroupPath(g.ID)), err
 }
 
-func (s *Server) showSecurityGroupEditForm(c echo.Context, a fleet.Actor, in groupForm, how formState) error {
-	g, err := s.Control.GetSecurityGroup(c.Request().Context(), a, securityGroupOf(c))
+func (s *Server) showSecurityGroupEditForm(c echo.Context, a fleet.Actor, in securityGroupForm, how formDisplay) error {
+	g, err := s.Control.GetSecurityGroup(c.Request().Context(), a, securityGroupInPath(c))
 	if err != nil {
 		return err
 	}
 	if !how.wasRefused() {
-		in = groupForm{Name: g.Name, Description: g.Spec.Description}
+		in = securityGroupForm{Name: g.Name, Description: g.Spec.Description}
 	}
-	return s.showPageWithStatus(c, how.status, a, groupFrame(g), groupview.Edit(groupview.Form{ID: g.ID, Name: in.Name, Description: in.Description, Errors: how.errors}))
+	return s.showPageWithStatus(c, how.status, a, securityGroupPageLayout(g), groupview.EditGroupForm(groupview.Form{ID: g.ID, Name: in.Name, Description: in.Description, Errors: how.errors}))
 }
 
-func securityGroupOf(c echo.Context) fleet.SecurityGroupID {
+func securityGroupInPath(c echo.Context) fleet.SecurityGroupID {
 	return fleet.SecurityGroupID(c.Param("id"))
 }
 
-func (s *Server) editSecurityGroup(c echo.Context, a fleet.Actor, in groupForm) (formResponse, error) {
+func (s *Server) editSecurityGroup(c echo.Context, a fleet.Actor, in securityGroupForm) (formResponse, error) {
 	ctx := c.Request().Context()
-	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupOf(c))
+	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupInPath(c))
 	if err != nil {
 		return nil, err
 	}
 	name, spec := strings.TrimSpace(in.Name), g.Spec
 	spec.Description = in.Description
 	_, err = s.Control.UpdateSecurityGroup(ctx, a, g.ID, control.UpdateSecurityGroup{Name: &name, Spec: &spec, IfGeneration: g.Generation})
-	return redirect(views.SecurityGroupPath(g.ID)), err
+	return redirectTo(views.SecurityGroupPath(g.ID)), err
 }
 
 func (s *Server) confirmDeleteSecurityGroup() formRenderer[emptyForm] {
-	return confirm(s, s.Control.GetSecurityGroup, groupFrame, groupview.Delete)
+	return confirmDialogHandler(s, s.Control.GetSecurityGroup, securityGroupPageLayout, groupview.DeleteGroupDialog)
 }
 
 func (s *Server) deleteSecurityGroup(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	return redirect("/security-groups"), s.Control.DeleteSecurityGroup(c.Request().Context(), a, securityGroupOf(c))
+	return redirectTo("/security-groups"), s.Control.DeleteSecurityGroup(c.Request().Context(), a, securityGroupInPath(c))
 }
 
 func (s *Server) retrySecurityGroup(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	id := securityGroupOf(c)
+	id := securityGroupInPath(c)
 	return stayOnPage(views.SecurityGroupPath(id), "The hosts retry the security group."), s.Control.RetrySecurityGroup(c.Request().Context(), a, id)
 }
 
 // ruleForm is the form that adds a rule to a security group, or removes a rule.
-type ruleForm struct {
+type securityRuleForm struct {
 	Generation  int64           `form:"generation"`
 	Direction   fleet.Direction `form:"direction"`
 	Protocol    fleet.Protocol  `form:"protocol"`
@@ -120,13 +120,13 @@ type ruleForm struct {
 }
 
 // rule returns the typed rule to add. Its error is at the field of the form.
-func (in ruleForm) rule() (fleet.SecurityRule, error) {
+func (in securityRuleForm) rule() (fleet.SecurityRule, error) {
 	r := fleet.SecurityRule{Direction: in.Direction, Protocol: in.Protocol, Description: strings.TrimSpace(in.Description)}
 	switch in.Remote {
 	case "", "anybody":
 	case "cidr":
 		if r.CIDR = strings.TrimSpace(in.CIDR); r.CIDR == "" {
-			return r, fieldError("cidr", "Give addresses such as 10.0.0.0/24, 10.0.0.7 or 2001:db8::/64.")
+			return r, newFieldError("cidr", "Give addresses such as 10.0.0.0/24, 10.0.0.7 or 2001:db8::/64.")
 		}
 	default:
 		r.GroupID = fleet.SecurityGroupID(in.Remote)
@@ -141,40 +141,40 @@ func (in ruleForm) rule() (fleet.SecurityRule, error) {
 		r.ToPort, bad = strconv.Atoi(strings.TrimSpace(to))
 	}
 	if err != nil || bad != nil || r.FromPort == 0 {
-		return r, fieldError("ports", "Give one port, such as 443, or a range, such as 8000-8100. Leave the field empty for all ports.")
+		return r, newFieldError("ports", "Give one port, such as 443, or a range, such as 8000-8100. Leave the field empty for all ports.")
 	}
 	return r, nil
 }
 
-func fieldError(field, text string) error {
+func newFieldError(field, text string) error {
 	var c fleet.Checks
 	c.Add(field, "%s", text)
 	return c.Err()
 }
 
-func (s *Server) securityGroupPage(c echo.Context, a fleet.Actor, in ruleForm, how formState) error {
-	tab, err := tabOf(c, groupview.Tabs(), "security group")
+func (s *Server) securityGroupPage(c echo.Context, a fleet.Actor, in securityRuleForm, how formDisplay) error {
+	tab, err := requestedTab(c, groupview.Tabs(), "security group")
 	if err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
-	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupOf(c))
+	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupInPath(c))
 	if err != nil {
 		return err
 	}
-	p := groupview.Page{Actor: a, Link: linkOf(c), Tab: tab, Group: g, Now: time.Now(), Rule: groupview.RuleForm{
+	p := groupview.Page{Actor: a, Link: linkToCurrentPage(c), Tab: tab, Group: g, Now: time.Now(), Rule: groupview.RuleForm{
 		Direction: string(in.Direction), Protocol: string(in.Protocol), Ports: in.Ports, Remote: in.Remote, CIDR: in.CIDR, Description: in.Description, Errors: how.errors,
 	}}
 	if tab == "rules" && htmxTarget(c) != "secgroup-head" {
-		if p.Groups, err = s.remoteGroups(c, a, g); err != nil {
+		if p.Groups, err = s.remoteGroupOptions(c, a, g); err != nil {
 			return err
 		}
 	}
-	return s.showPageWithStatus(c, how.status, a, groupFrame(g), groupview.Show(p))
+	return s.showPageWithStatus(c, how.status, a, securityGroupPageLayout(g), groupview.GroupPage(p))
 }
 
 // remoteGroups lists the groups that the rules of the group may refer to.
-func (s *Server) remoteGroups(c echo.Context, a fleet.Actor, g fleet.SecurityGroupView) ([]kit.Option, error) {
+func (s *Server) remoteGroupOptions(c echo.Context, a fleet.Actor, g fleet.SecurityGroupView) ([]kit.Option, error) {
 	out := []kit.Option{{Value: string(g.ID), Text: "members of this group"}}
 	var all []fleet.SecurityGroupView
 	var err error
@@ -191,14 +191,14 @@ func (s *Server) remoteGroups(c echo.Context, a fleet.Actor, g fleet.SecurityGro
 	return out, err
 }
 
-func (s *Server) showSecurityGroupRules(c echo.Context, a fleet.Actor, in ruleForm, how formState) error {
+func (s *Server) showSecurityGroupRules(c echo.Context, a fleet.Actor, in securityRuleForm, how formDisplay) error {
 	return s.securityGroupPage(c, a, in, how)
 }
 
 // changeSecurityGroupRules adds the form's rule to the security group, or removes the chosen rule.
-func (s *Server) changeSecurityGroupRules(c echo.Context, a fleet.Actor, in ruleForm) (formResponse, error) {
+func (s *Server) changeSecurityGroupRules(c echo.Context, a fleet.Actor, in securityRuleForm) (formResponse, error) {
 	ctx := c.Request().Context()
-	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupOf(c))
+	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupInPath(c))
 	if err != nil {
 		return nil, err
 	}
@@ -222,12 +222,12 @@ func (s *Server) changeSecurityGroupRules(c echo.Context, a fleet.Actor, in rule
 		}
 	}
 	_, err = s.Control.UpdateSecurityGroup(ctx, a, g.ID, change)
-	return redrawForm(views.SecurityGroupPath(g.ID), func(c echo.Context) error { return s.securityGroupPage(c, a, ruleForm{}, firstShown) }), moveErrorsToRule(err, at)
+	return redrawForm(views.SecurityGroupPath(g.ID), func(c echo.Context) error { return s.securityGroupPage(c, a, securityRuleForm{}, firstDisplay) }), moveErrorsToRuleForm(err, at)
 }
 
 // moveErrorsToRule maps control's errors about the added rule, at index at of the group's rules, to the fields of the
 // form.
-func moveErrorsToRule(err error, at int) error {
+func moveErrorsToRuleForm(err error, at int) error {
 	var e *fleet.Error
 	if !errors.As(err, &e) || e.Code != fleet.Invalid {
 		return err

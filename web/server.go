@@ -34,7 +34,7 @@ type Options struct {
 	Version        string
 	Ready          func(context.Context) error // readiness check of /readyz
 	RelayBytes     int64                       // limit in bytes per second for traffic that this portal relays between hosts; 0: none
-	Pool           func() PoolStat             // database pool statistics for /metrics; nil: none
+	Pool           func() DatabasePoolStat             // database pool statistics for /metrics; nil: none
 	Certificates   func() []auth.Validity      // this portal's certificates, for /metrics and the dashboard; nil: none
 }
 
@@ -42,18 +42,18 @@ type Options struct {
 type Server struct {
 	Options
 	origin      *http.CrossOriginProtection
-	pages       *echo.Echo
-	agents      *echo.Echo
-	table       map[string]route // by method and path
-	streams     streamCount
-	turns       *limiter
-	sharedParts partRenderer
+	pageEcho       *echo.Echo
+	agentEcho      *echo.Echo
+	routeTable       map[string]route // by method and path
+	streamsPerUser     userStreamCounts
+	userLimiter       *userLimiter
+	sharedRenderer sharedRenderer
 	refreshRate *refreshRate
 
-	refreshes chan struct{} // slots of automatic page refreshes; the capacity is the maximum number of concurrent refreshes
+	refreshSlots chan struct{} // slots of automatic page refreshes; the capacity is the maximum number of concurrent refreshes
 
-	relays        *relay.Broker
-	transferCount userCount
+	relayBroker        *relay.Broker
+	transfersPerUser userTransferCounts
 	metrics       *metrics
 
 	description func() ([]byte, error) // OpenAPI description of /api/v1
@@ -67,52 +67,52 @@ func New(o Options) *Server {
 	if o.Certificates == nil {
 		o.Certificates = func() []auth.Validity { return nil }
 	}
-	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newLimiter(o.Pool), sharedParts: partRenderer{queues: map[question]*renderQueue{}}, refreshRate: newRefreshRate(), refreshes: make(chan struct{}, maxConcurrentRefreshes()), relays: relay.New(consoles, uploads, downloads, hostRelay(o.RelayBytes))}
+	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streamsPerUser: userStreamCounts{open: map[fleet.UserID]int{}}, userLimiter: newUserLimiter(o.Pool), sharedRenderer: sharedRenderer{queues: map[sharedRequestKey]*renderQueue{}}, refreshRate: newRefreshRate(), refreshSlots: make(chan struct{}, maxConcurrentRefreshes()), relayBroker: relay.NewBroker(consoleRelayConfig, uploadRelayConfig, downloadRelayConfig, hostRelayConfig(o.RelayBytes))}
 	s.metrics = s.newMetrics()
 	if u, err := url.Parse(o.PublicURL); err == nil && u.Host != "" {
 		// A proxy may forward another Host than browsers see. An invalid PublicURL is ignored here.
 		_ = s.origin.AddTrustedOrigin(u.Scheme + "://" + u.Host)
 	}
-	s.pages = s.newEcho()
-	s.pages.Use(
+	s.pageEcho = s.newEcho()
+	s.pageEcho.Use(
 		s.metrics.measureRequests,
-		drainBody,
+		drainBodyAfterRefusal,
 		requestID,
 		s.logAccess, // outermost: turns errors into responses and logs each request
 		recoverPanic,
 		unescapeParams,
 		s.findRoute, // looks up the route, which the middleware below uses
 		s.limitRefreshes,
-		limitWriteTime,
+		limitClientReadTime,
 		s.setSecurityHeaders,
-		limitBody,
-		limitTime,
-		s.sameOrigin,
+		limitBodySize,
+		limitRequestTime,
+		s.requireSameOrigin,
 		s.authenticate,    // authenticates by session or bearer token; otherwise anonymous
 		s.checkPermission, // checks the route's permission
 		s.limitPerUser,
 	)
-	s.agents = s.newEcho()
-	s.agents.HTTPErrorHandler = s.writeAgentError
-	s.table = map[string]route{}
+	s.agentEcho = s.newEcho()
+	s.agentEcho.HTTPErrorHandler = s.writeAgentError
+	s.routeTable = map[string]route{}
 	for _, r := range s.routes() {
-		s.table[r.method+" "+r.path] = r
+		s.routeTable[r.method+" "+r.path] = r
 		switch {
 		case r.kind.isAgentRoute():
-			s.addForAgents(r)
+			s.addAgentRoute(r)
 		case r.handle != nil:
-			s.pages.Add(r.method, r.path, func(c echo.Context) error { return r.handle(c, actorOf(c)) })
+			s.pageEcho.Add(r.method, r.path, func(c echo.Context) error { return r.handle(c, actorOf(c)) })
 		}
 	}
-	s.registerAPI(s.pages)
+	s.registerAPI(s.pageEcho)
 	return s
 }
 
 // Handler returns the handler for browsers and API clients.
-func (s *Server) Handler() http.Handler { return s.pages }
+func (s *Server) Handler() http.Handler { return s.pageEcho }
 
 // AgentHandler returns the handler for agents. The listener that serves it must request client certificates.
-func (s *Server) AgentHandler() http.Handler { return s.agents }
+func (s *Server) AgentHandler() http.Handler { return s.agentEcho }
 
 func (s *Server) newEcho() *echo.Echo {
 	e := echo.New()

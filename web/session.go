@@ -17,13 +17,13 @@ import (
 
 // touchAfter is the minimum interval between two writes of a session's last use. Without it, every page would write to
 // the database.
-const touchAfter = time.Minute
+const minSessionWriteInterval = time.Minute
 
 // Keys of the values in a browser session.
 const (
-	sessionUser  = "user"  // fleet.UserID
-	sessionBegan = "began" // sign-in time, in microseconds of the database's time
-	sessionUsed  = "used"  // last recorded use of the session, in Unix seconds
+	sessionUserKey  = "user"  // fleet.UserID
+	sessionBeganKey = "began" // sign-in time, in microseconds of the database's time
+	sessionUsedKey  = "used"  // last recorded use of the session, in Unix seconds
 )
 
 // authenticate is the middleware that authenticates the request. An invalid token or session is an error only on routes
@@ -32,21 +32,21 @@ func (s *Server) authenticate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := routeOf(c)
 		nobody := fleet.Actor{Address: c.RealIP()}
-		c.Set(keyActor, nobody)
+		c.Set(actorContextKey, nobody)
 		var a fleet.Actor
 		var err error
 		switch {
 		case r.kind == unauthenticated:
 			return next(c)
 		case r.kind.requiresToken():
-			a, err = s.actorOfBearer(c, nobody)
+			a, err = s.actorOfBearerToken(c, nobody)
 		default:
 			a, err = s.loadSession(c)
 		}
 		switch {
 		case err == nil:
-			c.Set(keyActor, a)
-		case fleet.CodeOf(err) != fleet.Unauthorized || r.kind.requiresToken() && r.right != noPermission:
+			c.Set(actorContextKey, a)
+		case fleet.CodeOf(err) != fleet.Unauthorized || r.kind.requiresToken() && r.permission != noPermission:
 			return err
 		}
 		return next(c)
@@ -57,17 +57,17 @@ func (s *Server) authenticate(next echo.HandlerFunc) echo.HandlerFunc {
 func (s *Server) checkPermission(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := routeOf(c)
-		if r.right == noPermission {
+		if r.permission == noPermission {
 			return next(c)
 		}
-		if err := policy.Check(actorOf(c), r.right, ""); err != nil {
+		if err := policy.Check(actorOf(c), r.permission, ""); err != nil {
 			return err
 		}
 		return next(c)
 	}
 }
 
-func (s *Server) actorOfBearer(c echo.Context, nobody fleet.Actor) (fleet.Actor, error) {
+func (s *Server) actorOfBearerToken(c echo.Context, nobody fleet.Actor) (fleet.Actor, error) {
 	scheme, secret, _ := strings.Cut(c.Request().Header.Get(echo.HeaderAuthorization), " ")
 	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
 		return nobody, fleet.Errorf(fleet.Unauthorized, "Send an API token: \"Authorization: Bearer qx_…\".")
@@ -85,23 +85,23 @@ func (s *Server) loadSession(c echo.Context) (fleet.Actor, error) {
 	}
 	ctx, err := s.Sessions.Load(r.Context(), token)
 	if err != nil {
-		return fleet.Actor{}, sessionsUnavailable(err)
+		return fleet.Actor{}, sessionsUnavailableError(err)
 	}
 	c.SetRequest(r.WithContext(ctx))
-	a, err := s.actorInSession(ctx, c.RealIP())
-	if err != nil || isRefresh(c) {
+	a, err := s.actorOfLoadedSession(ctx, c.RealIP())
+	if err != nil || isAutomaticRefresh(c) {
 		return a, err
 	}
 	return a, s.recordSessionUse(ctx)
 }
 
 // actorInSession returns the user of the loaded session, with current permissions.
-func (s *Server) actorInSession(ctx context.Context, address string) (fleet.Actor, error) {
-	id := fleet.UserID(s.Sessions.GetString(ctx, sessionUser))
+func (s *Server) actorOfLoadedSession(ctx context.Context, address string) (fleet.Actor, error) {
+	id := fleet.UserID(s.Sessions.GetString(ctx, sessionUserKey))
 	if id == "" {
 		return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Sign in first.")
 	}
-	began := time.UnixMicro(s.Sessions.GetInt64(ctx, sessionBegan))
+	began := time.UnixMicro(s.Sessions.GetInt64(ctx, sessionBeganKey))
 	a, err := s.Control.ActorOf(ctx, fleet.SystemActor, id, began)
 	if err != nil {
 		return fleet.Actor{}, err
@@ -113,15 +113,15 @@ func (s *Server) actorInSession(ctx context.Context, address string) (fleet.Acto
 
 // actorNow reads the browser session of the request and the user's permissions from the database again. ctx must not
 // be the request's own context, which still contains the session as first loaded.
-func (s *Server) actorNow(ctx context.Context, r *http.Request) (fleet.Actor, error) {
+func (s *Server) currentActor(ctx context.Context, r *http.Request) (fleet.Actor, error) {
 	cookie, err := r.Cookie(s.Sessions.Cookie.Name)
 	if err != nil {
 		return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Sign in first.")
 	}
 	if ctx, err = s.Sessions.Load(ctx, cookie.Value); err != nil {
-		return fleet.Actor{}, sessionsUnavailable(err)
+		return fleet.Actor{}, sessionsUnavailableError(err)
 	}
-	return s.actorInSession(ctx, "")
+	return s.actorOfLoadedSession(ctx, "")
 }
 
 // isLostPermission reports whether err means a lost permission or session. It is false for an unavailable database.
@@ -136,12 +136,12 @@ func isLostPermission(err error) bool {
 // recordSessionUse records the use of the session in ctx, which postpones the session's idle timeout.
 func (s *Server) recordSessionUse(ctx context.Context) error {
 	now := time.Now().Unix()
-	if now-s.Sessions.GetInt64(ctx, sessionUsed) < int64(touchAfter/time.Second) {
+	if now-s.Sessions.GetInt64(ctx, sessionUsedKey) < int64(minSessionWriteInterval/time.Second) {
 		return nil
 	}
-	s.Sessions.Put(ctx, sessionUsed, now)
+	s.Sessions.Put(ctx, sessionUsedKey, now)
 	if _, _, err := s.Sessions.Commit(ctx); err != nil {
-		return sessionsUnavailable(err)
+		return sessionsUnavailableError(err)
 	}
 	return nil
 }
@@ -151,14 +151,14 @@ func (s *Server) recordSessionUse(ctx context.Context) error {
 func (s *Server) beginSession(c echo.Context, user fleet.UserID, began time.Time) error {
 	ctx := c.Request().Context()
 	if err := s.Sessions.RenewToken(ctx); err != nil {
-		return sessionsUnavailable(err)
+		return sessionsUnavailableError(err)
 	}
-	s.Sessions.Put(ctx, sessionUser, string(user))
-	s.Sessions.Put(ctx, sessionBegan, began.UnixMicro())
-	s.Sessions.Put(ctx, sessionUsed, time.Now().Unix())
+	s.Sessions.Put(ctx, sessionUserKey, string(user))
+	s.Sessions.Put(ctx, sessionBeganKey, began.UnixMicro())
+	s.Sessions.Put(ctx, sessionUsedKey, time.Now().Unix())
 	token, expiry, err := s.Sessions.Commit(ctx)
 	if err != nil {
-		return sessionsUnavailable(err)
+		return sessionsUnavailableError(err)
 	}
 	s.Sessions.WriteSessionCookie(ctx, c.Response(), token, expiry)
 	return nil
@@ -169,13 +169,13 @@ func (s *Server) beginSession(c echo.Context, user fleet.UserID, began time.Time
 func (s *Server) endSession(c echo.Context) error {
 	ctx := c.Request().Context()
 	if err := s.Sessions.Destroy(ctx); err != nil {
-		return sessionsUnavailable(err)
+		return sessionsUnavailableError(err)
 	}
 	s.Sessions.WriteSessionCookie(ctx, c.Response(), "", time.Time{})
 	return nil
 }
 
-func sessionsUnavailable(err error) error {
+func sessionsUnavailableError(err error) error {
 	return fmt.Errorf("sessions: %w (%w)",
 		fleet.Errorf(fleet.Unavailable, "The database does not answer. VMs keep running; try again in a moment."), err)
 }

@@ -15,16 +15,16 @@ func TestSignInReturnsToRequestedPageAndSignOutEndsSession(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	p.addUser("mara", fleet.RoleAdmin)
-	b := p.browser()
+	b := p.newBrowser()
 
-	a := b.get("/vms?filter=phase:running").is(t, http.StatusSeeOther)
+	a := b.get("/vms?filter=phase:running").requireStatus(t, http.StatusSeeOther)
 	if to := a.header.Get("Location"); to != "/sign-in?next=%2Fvms%3Ffilter%3Dphase%3Arunning" {
 		t.Fatalf("without a session the page redirects to %q", to)
 	}
-	b.get("/sign-in?next=%2Fvms").is(t, http.StatusOK).has(t, `name="next" value="/vms"`)
-	a = b.post("/sign-in", url.Values{"name": {"mara"}, "password": {"wrong"}}).is(t, http.StatusUnauthorized)
-	a.has(t, "The user name or the password is wrong.", `value="mara"`)
-	a = b.post("/sign-in", url.Values{"name": {"mara"}, "password": {goodPassword}, "next": {"/tasks"}}).is(t, http.StatusSeeOther)
+	b.get("/sign-in?next=%2Fvms").requireStatus(t, http.StatusOK).contains(t, `name="next" value="/vms"`)
+	a = b.post("/sign-in", url.Values{"name": {"mara"}, "password": {"wrong"}}).requireStatus(t, http.StatusUnauthorized)
+	a.contains(t, "The user name or the password is wrong.", `value="mara"`)
+	a = b.post("/sign-in", url.Values{"name": {"mara"}, "password": {goodPassword}, "next": {"/tasks"}}).requireStatus(t, http.StatusSeeOther)
 	if to := a.header.Get("Location"); to != "/tasks" {
 		t.Errorf("signing in redirects to %q", to)
 	}
@@ -32,11 +32,11 @@ func TestSignInReturnsToRequestedPageAndSignOutEndsSession(t *testing.T) {
 	if !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Lax") {
 		t.Errorf("the session's cookie is %q", cookie)
 	}
-	b.get("/tasks").is(t, http.StatusOK).has(t, "<h1>Tasks</h1>")
+	b.get("/tasks").requireStatus(t, http.StatusOK).contains(t, "<h1>Tasks</h1>")
 
-	b.post("/sign-out", nil).is(t, http.StatusSeeOther)
-	b.get("/tasks").is(t, http.StatusSeeOther)
-	b.get("/tasks", "HX-Request", "true").is(t, http.StatusUnauthorized)
+	b.post("/sign-out", nil).requireStatus(t, http.StatusSeeOther)
+	b.get("/tasks").requireStatus(t, http.StatusSeeOther)
+	b.get("/tasks", "HX-Request", "true").requireStatus(t, http.StatusUnauthorized)
 }
 
 func TestSignInRedirectsOnlyToThisSite(t *testing.T) {
@@ -44,7 +44,7 @@ func TestSignInRedirectsOnlyToThisSite(t *testing.T) {
 	p := newPortal(t)
 	p.addUser("mara", fleet.RoleAdmin)
 	for _, next := range []string{"https://evil.example/", "//evil.example", "/\\evil.example", "javascript:alert(1)", "evil", "/\t/evil.example"} {
-		a := p.browser().post("/sign-in", url.Values{"name": {"mara"}, "password": {goodPassword}, "next": {next}})
+		a := p.newBrowser().post("/sign-in", url.Values{"name": {"mara"}, "password": {goodPassword}, "next": {next}})
 		if to := a.header.Get("Location"); to != "/" {
 			t.Errorf("next=%q redirects to %q", next, to)
 		}
@@ -55,27 +55,27 @@ func TestFirstPasswordMustBeChanged(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	p.addUser("mara", fleet.RoleAdmin)
-	p.exec("UPDATE users SET must_change = true")
-	b := p.browser()
-	a := b.post("/sign-in", url.Values{"name": {"mara"}, "password": {goodPassword}}).is(t, http.StatusSeeOther)
+	p.execSQL("UPDATE users SET must_change = true")
+	b := p.newBrowser()
+	a := b.post("/sign-in", url.Values{"name": {"mara"}, "password": {goodPassword}}).requireStatus(t, http.StatusSeeOther)
 	if to := a.header.Get("Location"); !strings.HasPrefix(to, "/account/password") {
 		t.Fatalf("signing in redirects to %q", to)
 	}
-	if to := b.get("/vms").is(t, http.StatusSeeOther).header.Get("Location"); to != "/account/password" {
+	if to := b.get("/vms").requireStatus(t, http.StatusSeeOther).header.Get("Location"); to != "/account/password" {
 		t.Errorf("before the change, pages redirect to %q", to)
 	}
 	b.post("/account/password", url.Values{"old": {goodPassword}, "new": {"a new long password"}, "again": {"another one"}}).
-		is(t, http.StatusUnprocessableEntity).has(t, "differ")
+		requireStatus(t, http.StatusUnprocessableEntity).contains(t, "differ")
 	b.post("/account/password", url.Values{"old": {goodPassword}, "new": {"a new long password"}, "again": {"a new long password"}}).
-		is(t, http.StatusSeeOther)
-	b.get("/tasks").is(t, http.StatusOK)
+		requireStatus(t, http.StatusSeeOther)
+	b.get("/tasks").requireStatus(t, http.StatusOK)
 }
 
 func TestNewPasswordDeletesAPITokensUnlessUnticked(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.post("/account/tokens", url.Values{"name": {"ci"}}).is(t, http.StatusOK)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	b.post("/account/tokens", url.Values{"name": {"ci"}}).requireStatus(t, http.StatusOK)
 	tokens := func(want int) {
 		t.Helper()
 		var n int
@@ -83,19 +83,19 @@ func TestNewPasswordDeletesAPITokensUnlessUnticked(t *testing.T) {
 			t.Errorf("%d API tokens (%v), want %d", n, err, want)
 		}
 	}
-	b.get("/account/password").is(t, http.StatusOK).has(t, `name="endTokens" value="yes" checked`)
+	b.get("/account/password").requireStatus(t, http.StatusOK).contains(t, `name="endTokens" value="yes" checked`)
 	change := url.Values{"old": {goodPassword}, "new": {"a new long password"}, "again": {"a new long password"}}
-	b.post("/account/password", change).is(t, http.StatusSeeOther)
+	b.post("/account/password", change).requireStatus(t, http.StatusSeeOther)
 	tokens(1)
 	change = url.Values{"old": {"a new long password"}, "new": {goodPassword}, "again": {goodPassword}, "endTokens": {"yes"}}
-	b.post("/account/password", change).is(t, http.StatusSeeOther)
+	b.post("/account/password", change).requireStatus(t, http.StatusSeeOther)
 	tokens(0)
 }
 
 func TestRefreshesDoNotExtendSession(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	var before, after time.Time
 	expiry := func(into *time.Time) {
 		t.Helper()
@@ -104,7 +104,7 @@ func TestRefreshesDoNotExtendSession(t *testing.T) {
 		}
 	}
 	expiry(&before)
-	b.fragment("/tasks/recent", "dock-body").is(t, http.StatusOK)
+	b.getFragment("/tasks/recent", "dock-body").requireStatus(t, http.StatusOK)
 	if expiry(&after); !after.Equal(before) {
 		t.Error("a page's automatic refresh extended the session")
 	}
@@ -113,15 +113,15 @@ func TestRefreshesDoNotExtendSession(t *testing.T) {
 func TestCrossOriginPostRefused(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.post("/sign-out", nil, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site").is(t, http.StatusForbidden)
-	b.get("/tasks").is(t, http.StatusOK)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	b.post("/sign-out", nil, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site").requireStatus(t, http.StatusForbidden)
+	b.get("/tasks").requireStatus(t, http.StatusOK)
 }
 
 func TestPagesHaveSecurityHeaders(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	h := p.browser().get("/sign-in").header
+	h := p.newBrowser().get("/sign-in").header
 	for name, want := range map[string]string{
 		"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store",
 	} {
@@ -136,7 +136,7 @@ func TestPagesHaveSecurityHeaders(t *testing.T) {
 		t.Error("HSTS header without TLS")
 	}
 	for file, policy := range map[string]bool{"app.css": false, "js/live-worker.js": true, "mark.svg": true} {
-		h := p.browser().get(static.Path(file)).header
+		h := p.newBrowser().get(static.Path(file)).header
 		if (h.Get("Content-Security-Policy") != "") != policy || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Frame-Options") != "" {
 			t.Errorf("%s has the headers %v", file, h)
 		}
@@ -146,25 +146,25 @@ func TestPagesHaveSecurityHeaders(t *testing.T) {
 // A cookie stores the view and grouping of the tree, so links need not contain them.
 func TestTreeViewAndGroupingKeptPerBrowser(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
-	a := b.get("/vms/"+string(vms["web-01"])).is(t, http.StatusOK)
-	a.has(t, `id="tree-hosts"`, `aria-expanded="true"`, `aria-current="page"`)
-	b.get("/?tree=vms&group=env").is(t, http.StatusOK).has(t, `id="tree-vms"`, ">shop<", `value="env"`)
-	b.get("/tasks").is(t, http.StatusOK).has(t, `id="tree-vms"`, `value="env"`)
-	b.get("/tasks?group=Not+A+Key").is(t, http.StatusOK).has(t, `value="env"`)
-	b.fragment("/tree/hosts", "tree-hosts").is(t, http.StatusOK).has(t, "host-1")
-	b.get("/tree/nosuch").is(t, http.StatusNotFound)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	a := b.get("/vms/"+string(vms["web-01"])).requireStatus(t, http.StatusOK)
+	a.contains(t, `id="tree-hosts"`, `aria-expanded="true"`, `aria-current="page"`)
+	b.get("/?tree=vms&group=env").requireStatus(t, http.StatusOK).contains(t, `id="tree-vms"`, ">shop<", `value="env"`)
+	b.get("/tasks").requireStatus(t, http.StatusOK).contains(t, `id="tree-vms"`, `value="env"`)
+	b.get("/tasks?group=Not+A+Key").requireStatus(t, http.StatusOK).contains(t, `value="env"`)
+	b.getFragment("/tree/hosts", "tree-hosts").requireStatus(t, http.StatusOK).contains(t, "host-1")
+	b.get("/tree/nosuch").requireStatus(t, http.StatusNotFound)
 }
 
 func TestSignInMakesBrowserKnown(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
-	p.exec("UPDATE login_throttle SET failures = 100, last_at = now()")
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	p.execSQL("UPDATE login_throttle SET failures = 100, last_at = now()")
 	enter := url.Values{"name": {"mara"}, "password": {goodPassword}}
-	p.browser().post("/sign-in", enter).is(t, http.StatusTooManyRequests)
-	b.post("/sign-out", nil).is(t, http.StatusSeeOther)
-	again := b.post("/sign-in", enter).is(t, http.StatusSeeOther)
+	p.newBrowser().post("/sign-in", enter).requireStatus(t, http.StatusTooManyRequests)
+	b.post("/sign-out", nil).requireStatus(t, http.StatusSeeOther)
+	again := b.post("/sign-in", enter).requireStatus(t, http.StatusSeeOther)
 	for _, cookie := range again.header.Values("Set-Cookie") {
 		name, value, _ := strings.Cut(cookie, "=")
 		if name != "quantix-browser" {

@@ -18,7 +18,7 @@ type signInForm struct {
 }
 
 // signInFor returns the address of the sign-in page, which returns to the address of r afterwards.
-func signInFor(r *http.Request) string {
+func signInPathReturningTo(r *http.Request) string {
 	if r.Method != http.MethodGet || r.URL.Path == "/" {
 		return "/sign-in"
 	}
@@ -30,11 +30,11 @@ func (s *Server) signInPage(c echo.Context, a fleet.Actor) error {
 	if a.UserID != "" {
 		return c.Redirect(http.StatusSeeOther, next)
 	}
-	return s.writePage(c, http.StatusOK, peopleview.SignIn(peopleview.SignInPage{Next: next}))
+	return s.writePage(c, http.StatusOK, peopleview.SignInForm(peopleview.SignInPage{Next: next}))
 }
 
 func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
-	in, err := decode[signInForm](c)
+	in, err := decodeForm[signInForm](c)
 	if err != nil {
 		return err
 	}
@@ -42,8 +42,8 @@ func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
 	user, err := s.Control.SignIn(c.Request().Context(), fleet.Actor{Address: a.Address, Browser: s.knownBrowserID(c.Request())}, in.Name, in.Password)
 	switch fleet.CodeOf(err) {
 	case fleet.Unauthorized, fleet.TooMany, fleet.Invalid:
-		p := peopleview.SignInPage{Name: in.Name, Next: next, Error: s.refusalOf(c, err).text()}
-		return s.writePage(c, statuses[fleet.CodeOf(err)], peopleview.SignIn(p))
+		p := peopleview.SignInPage{Name: in.Name, Next: next, Error: s.refusalFromError(c, err).sentence()}
+		return s.writePage(c, statusByErrorCode[fleet.CodeOf(err)], peopleview.SignInForm(p))
 	}
 	if err != nil {
 		return err
@@ -61,14 +61,14 @@ func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
 }
 
 // browserCookieLife is how long a browser counts as known after its last sign-in.
-const browserCookieLife = 180 * 24 * time.Hour
+const knownBrowserCookieLifetime = 180 * 24 * time.Hour
 
 // browserCookie returns the name of the cookie of a known browser, which outlives the session cookie. The cookie grants
 // no access: it only exempts the browser from the delay after other clients' wrong passwords.
-func (s *Server) browserCookie() string { return s.Sessions.Cookie.Name + "-browser" }
+func (s *Server) knownBrowserCookieName() string { return s.Sessions.Cookie.Name + "-browser" }
 
 func (s *Server) knownBrowserID(r *http.Request) string {
-	cookie, err := r.Cookie(s.browserCookie())
+	cookie, err := r.Cookie(s.knownBrowserCookieName())
 	if err != nil {
 		return ""
 	}
@@ -82,7 +82,7 @@ func (s *Server) markBrowserKnown(c echo.Context, user fleet.UserID) error {
 		return err
 	}
 	c.SetCookie(&http.Cookie{
-		Name: s.browserCookie(), Value: secret, Path: "/", MaxAge: int(browserCookieLife / time.Second), HttpOnly: true, Secure: s.Secure, SameSite: http.SameSiteStrictMode,
+		Name: s.knownBrowserCookieName(), Value: secret, Path: "/", MaxAge: int(knownBrowserCookieLifetime / time.Second), HttpOnly: true, Secure: s.Secure, SameSite: http.SameSiteStrictMode,
 	})
 	return nil
 }

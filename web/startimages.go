@@ -13,25 +13,25 @@ import (
 	"quantix/views/shell"
 )
 
-var catalogFrame = shell.Frame{Title: "Well-known images"}
+var catalogPageLayout = shell.PageLayout{Title: "Well-known images"}
 
 func (s *Server) listCatalog(c echo.Context, a fleet.Actor) (err error) {
 	ctx, all := c.Request().Context(), c.QueryParam("all") != ""
-	p := imageview.CatalogPage{Actor: a, Link: linkOf(c), Now: time.Now()}
+	p := imageview.CatalogPage{Actor: a, Link: linkToCurrentPage(c), Now: time.Now()}
 	if p.Images, err = s.Control.StartImages(ctx, a); err != nil {
 		return err
 	}
 	if htmxTarget(c) == "" { // a refresh redraws only the rows, not the form above them
-		if p.Pools, err = s.selectOptions(ctx, a, optionQuery{typ: "pools", page: imageview.CatalogPath(), all: all}); err != nil {
+		if p.Pools, err = s.selectOptions(ctx, a, optionQuery{kind: "pools", formAddress: imageview.CatalogPath(), showAll: all}); err != nil {
 			return err
 		}
-		if p.Hosts, err = s.selectOptions(ctx, a, optionQuery{typ: "hosts", page: imageview.CatalogPath(), all: all}); err != nil {
+		if p.Hosts, err = s.selectOptions(ctx, a, optionQuery{kind: "hosts", formAddress: imageview.CatalogPath(), showAll: all}); err != nil {
 			return err
 		}
 	} else if p.Pools.Options, err = s.poolOptions(ctx, a, optionQuery{}); err != nil {
 		return err
 	}
-	return s.showPage(c, a, catalogFrame, imageview.Start(p))
+	return s.showPage(c, a, catalogPageLayout, imageview.CatalogList(p))
 }
 
 type pullForm struct {
@@ -69,7 +69,7 @@ func catalogEntryIDOf(c echo.Context) fleet.StartImageID { return fleet.StartIma
 // catalogEntryDialog returns the handler that shows a dialog about an entry of the image catalog; for a new entry the
 // form is empty.
 func (s *Server) catalogEntryDialog(show func(imageview.CatalogForm) templ.Component) formRenderer[catalogEntryForm] {
-	return func(c echo.Context, a fleet.Actor, in catalogEntryForm, how formState) error {
+	return func(c echo.Context, a fleet.Actor, in catalogEntryForm, how formDisplay) error {
 		f := imageview.CatalogForm{In: imageview.CatalogValues(in), Errors: how.errors}
 		if id := catalogEntryIDOf(c); id != "" {
 			v, err := s.Control.StartImage(c.Request().Context(), a, id)
@@ -85,7 +85,7 @@ func (s *Server) catalogEntryDialog(show func(imageview.CatalogForm) templ.Compo
 		} else if !how.wasRefused() {
 			f.In.Family, f.In.Arch = "linux", "x86_64"
 		}
-		return s.showPageWithStatus(c, how.status, a, catalogFrame, show(f))
+		return s.showPageWithStatus(c, how.status, a, catalogPageLayout, show(f))
 	}
 }
 

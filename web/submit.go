@@ -10,7 +10,7 @@ import (
 )
 
 // formRenderer shows the page or dialog of a form F, filled with in. how holds the status and errors of a refused form.
-type formRenderer[F any] func(c echo.Context, a fleet.Actor, in F, how formState) error
+type formRenderer[F any] func(c echo.Context, a fleet.Actor, in F, how formDisplay) error
 
 // formAction passes a submitted form F to control and returns the response after success.
 type formAction[F any] func(c echo.Context, a fleet.Actor, in F) (formResponse, error)
@@ -22,21 +22,21 @@ type formResponse func(c echo.Context) error
 type emptyForm struct{}
 
 // formState is how a form is shown: for the first time, or again after a refusal, with its status and errors.
-type formState struct {
+type formDisplay struct {
 	status int
 	errors kit.Errors
 }
 
-var firstShown = formState{status: http.StatusOK}
+var firstDisplay = formDisplay{status: http.StatusOK}
 
 // wasRefused reports whether the form was submitted and refused.
-func (h formState) wasRefused() bool { return h.status != http.StatusOK }
+func (h formDisplay) wasRefused() bool { return h.status != http.StatusOK }
 
 // showForm returns the handler that shows a form.
 func showForm[F any](show formRenderer[F]) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		var in F
-		return show(c, a, in, firstShown)
+		return show(c, a, in, firstDisplay)
 	}
 }
 
@@ -48,9 +48,9 @@ func showForm[F any](show formRenderer[F]) handler {
 //	         and always 422 to htmx, which swaps no other error; any other error, and all errors if show is nil, get
 //	         the usual error response
 //	success  the response that do returned
-func submit[F any](do formAction[F], show formRenderer[F]) handler {
+func submitForm[F any](do formAction[F], show formRenderer[F]) handler {
 	return func(c echo.Context, a fleet.Actor) error {
-		in, err := decode[F](c)
+		in, err := decodeForm[F](c)
 		if err != nil {
 			return err
 		}
@@ -58,8 +58,8 @@ func submit[F any](do formAction[F], show formRenderer[F]) handler {
 		if err == nil {
 			return taken(c)
 		}
-		if e, status, ok := formErrors(err); ok && show != nil {
-			return show(c, a, in, formState{formStatus(c, status), e})
+		if e, status, ok := formErrorsFrom(err); ok && show != nil {
+			return show(c, a, in, formDisplay{statusOfRefusedForm(c, status), e})
 		}
 		return err
 	}
@@ -67,16 +67,16 @@ func submit[F any](do formAction[F], show formRenderer[F]) handler {
 
 // submitButton is submit for a form that is not shown again. An error is shown as a toast, or without scripts as a
 // page.
-func submitButton[F any](do formAction[F]) handler { return submit(do, nil) }
+func submitWithoutForm[F any](do formAction[F]) handler { return submitForm(do, nil) }
 
 // stayOnPage keeps the user on the page. With scripts it closes the dialog and shows text as a toast; the live page
 // refreshes itself. Without scripts it redirects to back.
 func stayOnPage(back, text string) formResponse {
 	return func(c echo.Context) error {
-		if !isHTMX(c) {
+		if !isHTMXRequest(c) {
 			return c.Redirect(http.StatusSeeOther, back)
 		}
-		c.Response().Header().Set("HX-Trigger", trigger(map[string]any{
+		c.Response().Header().Set("HX-Trigger", triggerHeader(map[string]any{
 			"close-dialog": true, "toast": map[string]string{"kind": "ok", "text": text},
 		}))
 		return c.NoContent(http.StatusNoContent)
@@ -84,9 +84,9 @@ func stayOnPage(back, text string) formResponse {
 }
 
 // redirect sends the user to another page.
-func redirect(to string) formResponse {
+func redirectTo(to string) formResponse {
 	return func(c echo.Context) error {
-		if !isHTMX(c) {
+		if !isHTMXRequest(c) {
 			return c.Redirect(http.StatusSeeOther, to)
 		}
 		c.Response().Header().Set("HX-Redirect", to)
@@ -97,7 +97,7 @@ func redirect(to string) formResponse {
 // redrawForm answers with show, which renders the form's part of the page again. Without scripts it redirects to back.
 func redrawForm(back string, show func(c echo.Context) error) formResponse {
 	return func(c echo.Context) error {
-		if !isHTMX(c) {
+		if !isHTMXRequest(c) {
 			return c.Redirect(http.StatusSeeOther, back)
 		}
 		return show(c)

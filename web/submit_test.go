@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-type greeting struct {
+type greetingForm struct {
 	Name string `form:"name"`
 }
 
@@ -25,14 +25,14 @@ func TestFormErrorsShownWithAndWithoutScripts(t *testing.T) {
 		return c.Err()
 	}()
 	conflict, gone := fleet.Errorf(fleet.Conflict, "It is in use."), fleet.Errorf(fleet.NotFound, "There is no such object, or you may not see it.")
-	show := func(c echo.Context, _ fleet.Actor, in greeting, how formState) error {
+	show := func(c echo.Context, _ fleet.Actor, in greetingForm, how formDisplay) error {
 		return c.String(how.status, in.Name+"|"+how.errors.Form+"|"+how.errors.Fields["name"])
 	}
 	for _, x := range []struct {
 		name         string
 		err          error
 		scripts      bool
-		show         formRenderer[greeting]
+		show         formRenderer[greetingForm]
 		status       int
 		body, header string // header: "name: value"
 		refused      error
@@ -52,13 +52,13 @@ func TestFormErrorsShownWithAndWithoutScripts(t *testing.T) {
 			r.Header.Set("HX-Request", "true")
 		}
 		w := httptest.NewRecorder()
-		do := func(_ echo.Context, _ fleet.Actor, in greeting) (formResponse, error) {
+		do := func(_ echo.Context, _ fleet.Actor, in greetingForm) (formResponse, error) {
 			if in.Name != "ann" {
 				t.Errorf("%s: the decoded form is %+v", x.name, in)
 			}
-			return redirect("/greeted"), x.err
+			return redirectTo("/greeted"), x.err
 		}
-		err := submit(do, x.show)(echo.New().NewContext(r, w), fleet.Actor{})
+		err := submitForm(do, x.show)(echo.New().NewContext(r, w), fleet.Actor{})
 		if err != x.refused { //nolint:errorlint // submit must return the error unchanged
 			t.Errorf("%s: %v, want %v", x.name, err, x.refused)
 		}
@@ -73,8 +73,8 @@ func TestFormShownEmptyBeforeFirstSubmit(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	c := echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/greetings/new", nil), w)
-	err := showForm(func(c echo.Context, _ fleet.Actor, in greeting, how formState) error {
-		if how.wasRefused() || in != (greeting{}) {
+	err := showForm(func(c echo.Context, _ fleet.Actor, in greetingForm, how formDisplay) error {
+		if how.wasRefused() || in != (greetingForm{}) {
 			t.Errorf("shown with %+v and %+v", in, how)
 		}
 		return c.NoContent(how.status)

@@ -18,30 +18,30 @@ import (
 const maxMenuProjects = 12
 
 // switchProject shows the projects that lists can be filtered by: in the top bar's menu, and as a page without scripts.
-func (s *Server) switchProject(c echo.Context, a fleet.Actor) error {
+func (s *Server) showProjectMenu(c echo.Context, a fleet.Actor) error {
 	all, err := query.ReadAllPages(c.Request().Context(), a, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
 		return err
 	}
-	p := shell.Switcher{
-		Back: filterableByProject(c.QueryParam("back")), Project: fleet.ProjectID(c.QueryParam("project")),
-		Text: strings.TrimSpace(c.QueryParam("q")), Few: len(all) <= maxMenuProjects,
+	p := shell.ProjectSwitcher{
+		Back: linkIfFilterableByProject(c.QueryParam("back")), Project: fleet.ProjectID(c.QueryParam("project")),
+		Text: strings.TrimSpace(c.QueryParam("q")), AllShown: len(all) <= maxMenuProjects,
 	}
 	part := strings.ToLower(p.Text)
 	p.Projects = slices.DeleteFunc(all, func(x fleet.Project) bool { return !strings.Contains(x.Name, part) })
 	switch {
 	case htmxTarget(c) == "switch-links":
-		return s.writePage(c, http.StatusOK, shell.SwitchLinks(p))
-	case isHTMX(c):
-		return s.writePage(c, http.StatusOK, shell.SwitchList(p))
+		return s.writePage(c, http.StatusOK, shell.ProjectSwitcherLinks(p))
+	case isHTMXRequest(c):
+		return s.writePage(c, http.StatusOK, shell.ProjectSwitcherList(p))
 	}
 	const title = "Choose a project"
-	return s.showPage(c, a, shell.Frame{Title: title, Project: p.Project}, shell.FragmentPage(title, shell.SwitchList(p)))
+	return s.showPage(c, a, shell.PageLayout{Title: title, Project: p.Project}, shell.FragmentPage(title, shell.ProjectSwitcherList(p)))
 }
 
 // filterableByProject returns the address as a link if the address is a list that can be filtered by project; else the
 // zero Link.
-func filterableByProject(address string) kit.Link {
+func linkIfFilterableByProject(address string) kit.Link {
 	u, err := url.Parse(localPath(address))
 	if err != nil || !shell.HasProjectFilter(u.Path) {
 		return kit.Link{}

@@ -13,36 +13,36 @@ func TestProjectMenuLinksFilteredLists(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	shop, finance := p.addProject("shop"), p.addProject("finance")
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 
-	list := b.get("/projects/switch?back=%2Ftasks%3Ffilter%3Dstate%3Adone%26after%3Dx&project="+string(shop), "HX-Request", "true").is(t, http.StatusOK)
-	list.has(t, "All projects", `href="/tasks?filter=state%3Adone"`, `href="/tasks?filter=state%3Adone&amp;project=`+string(finance)+`"`,
+	list := b.get("/projects/switch?back=%2Ftasks%3Ffilter%3Dstate%3Adone%26after%3Dx&project="+string(shop), "HX-Request", "true").requireStatus(t, http.StatusOK)
+	list.contains(t, "All projects", `href="/tasks?filter=state%3Adone"`, `href="/tasks?filter=state%3Adone&amp;project=`+string(finance)+`"`,
 		`project=`+string(shop)+`" aria-current="true"`)
-	list.lacks(t, "<html", "Part of the name")
+	list.excludes(t, "<html", "Part of the name")
 	if n := strings.Count(list.body, "aria-current"); n != 1 {
 		t.Errorf("%d projects are marked as current, want 1", n)
 	}
 
 	// Without scripts the same address is a page. If back is not a list that can be filtered, the links go to the VMs.
 	for _, back := range []string{"", "/hosts", "https://elsewhere.example/vms", "//elsewhere.example/vms"} {
-		a := b.get("/projects/switch?back="+back).is(t, http.StatusOK)
-		a.has(t, "<html", `href="/vms?project=`+string(shop)+`"`)
-		if strings.Contains(a.main(), "elsewhere") {
+		a := b.get("/projects/switch?back="+back).requireStatus(t, http.StatusOK)
+		a.contains(t, "<html", `href="/vms?project=`+string(shop)+`"`)
+		if strings.Contains(a.pageContent(), "elsewhere") {
 			t.Errorf("the page links back to %s", back)
 		}
 	}
-	b.get("/vms?sort=-name&project="+string(shop)).is(t, http.StatusOK).has(t, `aria-label="Project: shop"`,
+	b.get("/vms?sort=-name&project="+string(shop)).requireStatus(t, http.StatusOK).contains(t, `aria-label="Project: shop"`,
 		`href="/projects/switch?back=%2Fvms%3Fproject%3D`+string(shop)+`%26sort%3D-name&amp;project=`+string(shop)+`"`)
-	b.get("/projects/"+string(finance)).is(t, http.StatusOK).has(t, `aria-label="Project: finance"`)
-	b.get("/hosts").is(t, http.StatusOK).has(t, `aria-label="Project: All projects"`, `href="/projects/switch"`)
+	b.get("/projects/"+string(finance)).requireStatus(t, http.StatusOK).contains(t, `aria-label="Project: finance"`)
+	b.get("/hosts").requireStatus(t, http.StatusOK).contains(t, `aria-label="Project: All projects"`, `href="/projects/switch"`)
 
 	// A project that the user may not see is answered like a missing project.
-	tom := p.signedIn("tom", fleet.RoleNone)
-	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'tom', 'viewer')", shop)
+	tom := p.newSignedInBrowser("tom", fleet.RoleNone)
+	p.execSQL("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'tom', 'viewer')", shop)
 	for _, id := range []string{string(finance), string(fleet.NewID[fleet.ProjectID]())} {
-		tom.get("/vms?project="+id).is(t, http.StatusOK).has(t, `aria-label="Project: No such project"`)
+		tom.get("/vms?project="+id).requireStatus(t, http.StatusOK).contains(t, `aria-label="Project: No such project"`)
 	}
-	tom.get("/projects/switch").is(t, http.StatusOK).lacks(t, "finance")
+	tom.get("/projects/switch").requireStatus(t, http.StatusOK).excludes(t, "finance")
 }
 
 func TestProjectMenuSearchesManyProjects(t *testing.T) {
@@ -51,16 +51,16 @@ func TestProjectMenuSearchesManyProjects(t *testing.T) {
 	for i := range 120 {
 		p.addProject(fmt.Sprintf("team-%03d", i))
 	}
-	b := p.signedIn("mara", fleet.RoleAdmin)
-	a := b.get("/projects/switch?back=/vms").is(t, http.StatusOK)
-	a.has(t, "Part of the name", "team-099", "And 20 more")
-	if strings.Contains(a.main(), "team-100") {
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	a := b.get("/projects/switch?back=/vms").requireStatus(t, http.StatusOK)
+	a.contains(t, "Part of the name", "team-099", "And 20 more")
+	if strings.Contains(a.pageContent(), "team-100") {
 		t.Error("the list shows more than 100 projects")
 	}
-	a = b.fragment("/projects/switch?back=/vms&q=M-11", "switch-links").is(t, http.StatusOK)
-	a.has(t, "team-110", "team-119")
-	a.lacks(t, "<form", "team-011", "All projects")
-	b.get("/projects/switch?q=nothing").is(t, http.StatusOK).has(t, "No project is called “nothing”.", `value="nothing"`)
+	a = b.getFragment("/projects/switch?back=/vms&q=M-11", "switch-links").requireStatus(t, http.StatusOK)
+	a.contains(t, "team-110", "team-119")
+	a.excludes(t, "<form", "team-011", "All projects")
+	b.get("/projects/switch?q=nothing").requireStatus(t, http.StatusOK).contains(t, "No project is called “nothing”.", `value="nothing"`)
 }
 
 // With thousands of projects, a page must not load all projects.
@@ -68,8 +68,8 @@ func TestPagesDoNotLoadAllProjects(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	p.addProject("shop")
-	b := p.signedIn("mara", fleet.RoleAdmin)
-	p.exec("ALTER TABLE projects RENAME COLUMN name TO oops")
-	b.get("/pools").is(t, http.StatusOK)
-	b.get("/projects/switch").is(t, http.StatusInternalServerError)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	p.execSQL("ALTER TABLE projects RENAME COLUMN name TO oops")
+	b.get("/pools").requireStatus(t, http.StatusOK)
+	b.get("/projects/switch").requireStatus(t, http.StatusInternalServerError)
 }

@@ -20,11 +20,11 @@ func (s *Server) taskPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	p := taskview.Page{Task: task, Now: time.Now(), Cancel: cancelState(a, task)}
+	p := taskview.Page{Task: task, Now: time.Now(), Cancel: cancelTaskState(a, task)}
 	if given := c.QueryParam("back"); given != "" {
 		p.Back = localPath(given)
 	}
-	f := shell.Frame{Title: task.Title() + " " + task.SubjectName}
+	f := shell.PageLayout{Title: task.Title() + " " + task.SubjectName}
 	if task.Steps != nil {
 		return s.childTasksPage(c, a, f, p)
 	}
@@ -47,28 +47,28 @@ func (s *Server) taskPage(c echo.Context, a fleet.Actor) error {
 			return err
 		}
 	}
-	return s.showPage(c, a, f, taskview.Show(p))
+	return s.showPage(c, a, f, taskview.TaskPage(p))
 }
 
 // childTasksPage shows a task with the list of its child tasks.
-func (s *Server) childTasksPage(c echo.Context, a fleet.Actor, f shell.Frame, p taskview.Page) (err error) {
-	columns := taskview.StepColumns
+func (s *Server) childTasksPage(c echo.Context, a fleet.Actor, f shell.PageLayout, p taskview.Page) (err error) {
+	columns := taskview.ChildTaskColumns
 	if !policy.May(a, policy.InfraSee, "") {
 		columns = columns.WithoutHost()
 	}
 	filter := kit.Filter{Type: "tasks", Label: "Filter results", Placeholder: "state:failed target:web-01"}
-	p.Steps = &taskview.ListPage{List: s.listOf(c, "tasks/"+string(p.Task.ID), "created", columns, filter)}
-	q := queryOf(c)
+	p.ChildTasks = &taskview.ListPage{List: s.newList(c, "tasks/"+string(p.Task.ID), "created", columns, filter)}
+	q := queryFromURL(c)
 	q.Filter, q.Sort, q.Project = strings.TrimSpace("parent:"+string(p.Task.ID)+" "+q.Filter), "created", ""
-	if p.Steps.Tasks, err = fillList(c, a, &p.Steps.List, q, s.Control.ListTasks); err != nil {
+	if p.ChildTasks.Tasks, err = fillList(c, a, &p.ChildTasks.List, q, s.Control.ListTasks); err != nil {
 		return err
 	}
-	return s.showList(c, a, f, p.Steps.List, taskview.Show(p))
+	return s.showList(c, a, f, p.ChildTasks.List, taskview.TaskPage(p))
 }
 
 // cancelState returns whether the actor can cancel the task, and the reason if not. For a finished task that reason
 // comes before a missing permission.
-func cancelState(a fleet.Actor, task fleet.Task) fleet.ActionState {
+func cancelTaskState(a fleet.Actor, task fleet.Task) fleet.ActionState {
 	ok, why := task.Allows(fleet.ActCancel)
 	if ok && !policy.May(a, policy.CancelPermission(task), task.ProjectID) {
 		ok, why = false, "You may see this task, but not cancel it."

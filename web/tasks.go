@@ -14,22 +14,22 @@ import (
 )
 
 func (s *Server) listTasks(c echo.Context, a fleet.Actor) (err error) {
-	q := queryOf(c)
+	q := queryFromURL(c)
 	f := kit.Filter{Label: "Filter tasks", Placeholder: "state:failed target:web-01 who:me"}
 	columns := taskview.Columns
 	if !policy.May(a, policy.InfraSee, "") {
 		columns = columns.WithoutHost()
 	}
-	p := &taskview.ListPage{List: s.listOf(c, "tasks", "-created", columns, f)}
+	p := &taskview.ListPage{List: s.newList(c, "tasks", "-created", columns, f)}
 	if p.Tasks, err = fillList(c, a, &p.List, q, s.Control.ListTasks); err != nil {
 		return err
 	}
-	return s.showList(c, a, shell.Frame{Title: "Tasks", Project: q.Project}, p.List, taskview.List(p))
+	return s.showList(c, a, shell.PageLayout{Title: "Tasks", Project: q.Project}, p.List, taskview.List(p))
 }
 
-var taskHead = []string{"id", "task", "kind", "target", "state", "who", "host", "created", "started", "ended", "progress", "error", "parent"}
+var taskCSVHeader = []string{"id", "task", "kind", "target", "state", "who", "host", "created", "started", "ended", "progress", "error", "parent"}
 
-func taskRow(j fleet.Task) []string {
+func taskCSVRow(j fleet.Task) []string {
 	return []string{
 		string(j.ID), j.Title(), string(j.Kind), j.SubjectName, string(j.State), j.CreatedBy, j.HostName,
 		j.CreatedAt.UTC().Format(time.RFC3339), csvTime(j.StartedAt), csvTime(j.EndedAt), strconv.Itoa(j.Progress), j.Error, string(j.Parent),
@@ -37,5 +37,5 @@ func taskRow(j fleet.Task) []string {
 }
 
 func (s *Server) exportTasks(c echo.Context, a fleet.Actor) error {
-	return exportCSV(s, c, a, "tasks.csv", queryOf(c), s.Control.ListTasks, taskHead, taskRow)
+	return exportCSV(s, c, a, "tasks.csv", queryFromURL(c), s.Control.ListTasks, taskCSVHeader, taskCSVRow)
 }

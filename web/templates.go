@@ -20,58 +20,58 @@ import (
 
 func (s *Server) listTemplates(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter templates", Placeholder: "os:debian project:web published:yes"}
-	p := &templateview.ListPage{List: s.listOf(c, "templates", "name", templateview.Columns, f), Actor: a}
-	if p.Templates, err = fillList(c, a, &p.List, queryOf(c), s.Control.ListTemplates); err != nil {
+	p := &templateview.ListPage{List: s.newList(c, "templates", "name", templateview.Columns, f), Actor: a}
+	if p.Templates, err = fillList(c, a, &p.List, queryFromURL(c), s.Control.ListTemplates); err != nil {
 		return err
 	}
-	return s.showList(c, a, shell.Frame{Title: "Templates"}, p.List, templateview.List(p))
+	return s.showList(c, a, shell.PageLayout{Title: "Templates"}, p.List, templateview.List(p))
 }
 
-var templateHead = []string{"id", "name", "project", "os", "version", "hardware", "publishedTo", "vms", "created"}
+var templateCSVHeader = []string{"id", "name", "project", "os", "version", "hardware", "publishedTo", "vms", "created"}
 
-func templateRow(v fleet.TemplateView) []string {
+func templateCSVRow(v fleet.TemplateView) []string {
 	number, words := "", ""
 	if newest := v.Newest(); newest != nil {
-		number, words = strconv.Itoa(newest.Number), newest.Words()
+		number, words = strconv.Itoa(newest.Number), newest.SpecText()
 	}
 	return []string{
-		string(v.ID), v.Name, v.ProjectName, v.OS.Words(), number, words, v.Published(), strconv.Itoa(templateview.VMs(v)), v.CreatedAt.UTC().Format(time.RFC3339),
+		string(v.ID), v.Name, v.ProjectName, v.OS.Text(), number, words, v.Published(), strconv.Itoa(templateview.CreatedVMCount(v)), v.CreatedAt.UTC().Format(time.RFC3339),
 	}
 }
 
 func (s *Server) exportTemplates(c echo.Context, a fleet.Actor) error {
-	return exportCSV(s, c, a, "templates.csv", queryOf(c), s.Control.ListTemplates, templateHead, templateRow)
+	return exportCSV(s, c, a, "templates.csv", queryFromURL(c), s.Control.ListTemplates, templateCSVHeader, templateCSVRow)
 }
 
-func templateFrame(v fleet.TemplateView) shell.Frame {
-	return shell.Frame{Title: v.Name, Here: []string{string(fleet.SubjectTemplate(v.ID))}}
+func templatePageLayout(v fleet.TemplateView) shell.PageLayout {
+	return shell.PageLayout{Title: v.Name, ObjectKeys: []string{string(fleet.SubjectTemplate(v.ID))}}
 }
 
 func templateIDOf(c echo.Context) fleet.TemplateID { return fleet.TemplateID(c.Param("id")) }
 
 // templatePage shows a template. One tab has the form that publishes the template to a project.
-func (s *Server) templatePage(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
-	tab, err := tabOf(c, templateview.Tabs(), "template")
+func (s *Server) templatePage(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
+	tab, err := requestedTab(c, templateview.Tabs(), "template")
 	if err != nil {
 		return err
 	}
 	return s.showTemplate(c, a, tab, how)
 }
 
-func (s *Server) showTemplateGrants(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
+func (s *Server) showTemplateGrants(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
 	return s.showTemplate(c, a, "grants", how)
 }
 
-func (s *Server) showTemplate(c echo.Context, a fleet.Actor, tab string, how formState) error {
+func (s *Server) showTemplate(c echo.Context, a fleet.Actor, tab string, how formDisplay) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetTemplate(ctx, a, templateIDOf(c))
 	if err != nil {
 		return err
 	}
-	p := templateview.Page{Actor: a, Link: linkOf(c), Tab: tab, Template: v, Now: time.Now(), Errors: how.errors}
+	p := templateview.Page{Actor: a, Link: linkToCurrentPage(c), Tab: tab, Template: v, Now: time.Now(), Errors: how.errors}
 	if tab == "grants" && policy.May(a, policy.InfraChange, "") {
 		projects := optionQuery{
-			typ: "template-grants", parentID: string(v.ID), chosen: []string{templateview.GrantAll}, page: "/templates/" + string(v.ID) + "?tab=grants", all: c.QueryParam("all") != "",
+			kind: "template-grants", parentID: string(v.ID), chosen: []string{templateview.GrantToAllProjects}, formAddress: "/templates/" + string(v.ID) + "?tab=grants", showAll: c.QueryParam("all") != "",
 		}
 		if p.Projects, err = s.selectOptions(ctx, a, projects); err != nil {
 			return err
@@ -87,7 +87,7 @@ func (s *Server) showTemplate(c echo.Context, a fleet.Actor, tab string, how for
 			return err
 		}
 	}
-	return s.showPageWithStatus(c, how.status, a, templateFrame(v), templateview.Show(p))
+	return s.showPageWithStatus(c, how.status, a, templatePageLayout(v), templateview.TemplatePage(p))
 }
 
 // setTemplateGrant publishes a template to a project, or withdraws it.
@@ -97,8 +97,8 @@ func (s *Server) setTemplateGrant(c echo.Context, a fleet.Actor, in grantForm) (
 		set = s.Control.RevokeTemplate
 	}
 	id := templateIDOf(c)
-	err := set(c.Request().Context(), a, id, grantedProject(in.Project))
-	return redrawForm(views.TabPath(views.TemplatePath(id), "grants"), func(c echo.Context) error { return s.showTemplateGrants(c, a, in, firstShown) }), err
+	err := set(c.Request().Context(), a, id, grantProjectID(in.Project))
+	return redrawForm(views.TabPath(views.TemplatePath(id), "grants"), func(c echo.Context) error { return s.showTemplateGrants(c, a, in, firstDisplay) }), err
 }
 
 type templateForm struct {
@@ -126,7 +126,7 @@ func (in templateForm) os() fleet.OSFacts {
 }
 
 // showTemplateForm shows the form that creates a template from the VM in the path.
-func (s *Server) showTemplateForm(c echo.Context, a fleet.Actor, in templateForm, how formState) error {
+func (s *Server) showTemplateForm(c echo.Context, a fleet.Actor, in templateForm, how formDisplay) error {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
@@ -147,10 +147,10 @@ func (s *Server) showTemplateForm(c echo.Context, a fleet.Actor, in templateForm
 	}
 	for _, v := range own.Items {
 		if v.ProjectID == p.VM.ProjectID {
-			f.Own = append(f.Own, v)
+			f.OwnTemplates = append(f.OwnTemplates, v)
 		}
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), templateview.Create(f))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), templateview.CreateForm(f))
 }
 
 func (s *Server) createTemplate(c echo.Context, a fleet.Actor, in templateForm) (formResponse, error) {
@@ -158,18 +158,18 @@ func (s *Server) createTemplate(c echo.Context, a fleet.Actor, in templateForm) 
 	of := control.TemplateSource{VMID: fleet.VMID(c.Param("id")), OfImages: in.Disks == "images", Note: strings.TrimSpace(in.Note)}
 	if to := fleet.TemplateID(in.To); to != "" {
 		_, err := s.Control.AddTemplateVersion(ctx, a, to, of)
-		return redirect(views.TemplatePath(to)), err
+		return redirectTo(views.TemplatePath(to)), err
 	}
 	id, _, err := s.Control.AddTemplate(ctx, a, control.NewTemplate{
 		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), OS: in.os(), TemplateSource: of,
 	})
-	return redirect(views.TemplatePath(id)), err
+	return redirectTo(views.TemplatePath(id)), err
 }
 
 // templateDialog returns the handler that shows a dialog about the template in the path, or about the version in the
 // query.
 func (s *Server) templateDialog(show func(templateview.Form) templ.Component) formRenderer[templateForm] {
-	return func(c echo.Context, a fleet.Actor, in templateForm, how formState) error {
+	return func(c echo.Context, a fleet.Actor, in templateForm, how formDisplay) error {
 		v, err := s.Control.GetTemplate(c.Request().Context(), a, templateIDOf(c))
 		if err != nil {
 			return err
@@ -190,16 +190,16 @@ func (s *Server) templateDialog(show func(templateview.Form) templ.Component) fo
 				return fleet.Errorf(fleet.NotFound, "The template has no such version.")
 			}
 		}
-		return s.showPageWithStatus(c, how.status, a, templateFrame(v), show(f))
+		return s.showPageWithStatus(c, how.status, a, templatePageLayout(v), show(f))
 	}
 }
 
 // confirmDeleteTemplateVersion shows the dialog that deletes the version in the query, which must exist.
-func (s *Server) confirmDeleteTemplateVersion(c echo.Context, a fleet.Actor, in templateForm, how formState) error {
+func (s *Server) confirmDeleteTemplateVersion(c echo.Context, a fleet.Actor, in templateForm, how formDisplay) error {
 	if c.QueryParam("version") == "" {
 		return fleet.Errorf(fleet.NotFound, "The template has no such version.")
 	}
-	return s.templateDialog(templateview.DeleteVersion)(c, a, in, how)
+	return s.templateDialog(templateview.DeleteVersionDialog)(c, a, in, how)
 }
 
 func (s *Server) editTemplate(c echo.Context, a fleet.Actor, in templateForm) (formResponse, error) {
@@ -210,7 +210,7 @@ func (s *Server) editTemplate(c echo.Context, a fleet.Actor, in templateForm) (f
 
 func (s *Server) deleteTemplate(c echo.Context, a fleet.Actor, in templateForm) (formResponse, error) {
 	_, err := s.Control.DeleteTemplate(c.Request().Context(), a, templateIDOf(c), in.Confirm)
-	return redirect("/templates"), err
+	return redirectTo("/templates"), err
 }
 
 type deprecateForm struct {

@@ -19,9 +19,9 @@ import (
 const defaultTokenHours = "2160"
 
 // maxHours bounds the typed lifetime: longer than any token may live, and short enough for a time.Duration.
-const maxHours = 1_000_000
+const maxTokenHours = 1_000_000
 
-func tokenFrame(fleet.Token) shell.Frame { return shell.Frame{Title: "API tokens"} }
+func tokenPageLayout(fleet.Token) shell.PageLayout { return shell.PageLayout{Title: "API tokens"} }
 
 type tokenForm struct {
 	Name string `form:"name"`
@@ -29,7 +29,7 @@ type tokenForm struct {
 }
 
 // tokensPage shows the tokens, with the form of a new one.
-func (s *Server) tokensPage(c echo.Context, a fleet.Actor, in tokenForm, how formState) error {
+func (s *Server) tokensPage(c echo.Context, a fleet.Actor, in tokenForm, how formDisplay) error {
 	if !how.wasRefused() {
 		in.Life = defaultTokenHours
 	}
@@ -42,13 +42,13 @@ func (s *Server) showTokens(c echo.Context, a fleet.Actor, status int, made *fle
 		return err
 	}
 	p := peopleview.TokensPage{Name: a.Name, Tokens: tokens, Created: made, Form: f, Now: time.Now()}
-	return s.showPageWithStatus(c, status, a, tokenFrame(fleet.Token{}), peopleview.Tokens(p))
+	return s.showPageWithStatus(c, status, a, tokenPageLayout(fleet.Token{}), peopleview.TokenList(p))
 }
 
 // createToken answers with the page that shows the secret. No other page can show the secret.
 func (s *Server) createToken(c echo.Context, a fleet.Actor, in tokenForm) (formResponse, error) {
 	var checks fleet.Checks
-	hours := min(parseField(&checks, "ttl", in.Life, numberOf), maxHours)
+	hours := min(parseField(&checks, "ttl", in.Life, parseNumber), maxTokenHours)
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
@@ -59,11 +59,11 @@ func (s *Server) createToken(c echo.Context, a fleet.Actor, in tokenForm) (formR
 }
 
 func (s *Server) confirmDeleteToken() formRenderer[emptyForm] {
-	return confirm(s, s.ownToken, tokenFrame, peopleview.TokenDelete)
+	return confirmDialogHandler(s, s.ownToken, tokenPageLayout, peopleview.TokenDeleteDialog)
 }
 
 func (s *Server) deleteToken(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	return redirect("/account/tokens"), s.Control.DeleteToken(c.Request().Context(), a, fleet.TokenID(c.Param("id")))
+	return redirectTo("/account/tokens"), s.Control.DeleteToken(c.Request().Context(), a, fleet.TokenID(c.Param("id")))
 }
 
 // ownToken returns the actor's own token with that id.

@@ -10,13 +10,13 @@ import (
 )
 
 // networkGrid shows the topology page of all networks: a matrix of networks and hosts.
-func (s *Server) networkGrid(c echo.Context, a fleet.Actor) (err error) {
-	g, hosts, networks := gridOf(c, fleet.TypeNetwork, topologyview.FleetHosts, topologyview.FleetNetworks)
+func (s *Server) showNetworkGrid(c echo.Context, a fleet.Actor) (err error) {
+	g, hosts, networks := newHostGrid(c, fleet.TypeNetwork, topologyview.MaxFleetHosts, topologyview.MaxFleetNetworks)
 	p := topologyview.FleetPage{Actor: a, Grid: g}
 	p.Statuses, err = s.Control.NetworkGrid(c.Request().Context(), a, hosts, networks)
-	if p.Filter.Error, err = filterError(err); err != nil {
+	if p.Filter.Error, err = splitFilterError(err); err != nil {
 		return err
 	}
-	p.Hosts, p.Side = kit.ExtentOf(p.Statuses.Hosts), kit.ExtentOf(p.Statuses.Networks)
-	return s.showPageWithStatus(c, listStatus(p.Filter), a, shell.Frame{Title: "Topology of networks"}, topologyview.Fleet(p))
+	p.Hosts, p.Columns = kit.PageExtentOf(p.Statuses.Hosts), kit.PageExtentOf(p.Statuses.Networks)
+	return s.showPageWithStatus(c, listResponseStatus(p.Filter), a, shell.PageLayout{Title: "Topology of networks"}, topologyview.FleetTopology(p))
 }

@@ -12,7 +12,7 @@ import (
 
 // hostRelay configures the relay between two hosts that cannot reach each other. All such relays share the limit
 // bytesASecond; 0: no limit.
-func hostRelay(bytesASecond int64) relay.KindConfig {
+func hostRelayConfig(bytesASecond int64) relay.KindConfig {
 	return relay.KindConfig{
 		Kind:         relay.Transfer,
 		Wait:         [2]time.Duration{relay.Asker: 20 * time.Second, relay.Answerer: 20 * time.Second},

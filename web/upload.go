@@ -27,7 +27,7 @@ import (
 const uploadScript = "bundle/upload.js"
 
 // messageHeader is the header with an error's sentence, for scripts: the response to HEAD has no body.
-const messageHeader = "X-Quantix-Message"
+const errorMessageHeader = "X-Quantix-Message"
 
 // uploadRequest is one HTTP request of an upload. tusd passes it through the context to tusStore.
 type uploadRequest struct {
@@ -45,7 +45,7 @@ func uploadRequestOf(ctx context.Context) *uploadRequest {
 }
 
 // tusHandler returns a handler for tus 1.0 uploads below base, which stores them by tusStore.
-func tusHandler(base string) *tus.UnroutedHandler {
+func newTusHandler(base string) *tus.UnroutedHandler {
 	composer := tus.NewStoreComposer()
 	composer.UseCore(tusStore{})
 	composer.UseTerminater(tusStore{})
@@ -61,13 +61,13 @@ func tusHandler(base string) *tus.UnroutedHandler {
 
 // uploadHandler returns a route's handler for one of tusd's handlers.
 func (s *Server) uploadHandler(base string, do func(*tus.UnroutedHandler) http.HandlerFunc) handler {
-	h := tusHandler(base)
+	h := newTusHandler(base)
 	serve := h.Middleware(do(h))
 	return func(c echo.Context, a fleet.Actor) error {
-		if !s.transferCount.enter(a.UserID) {
-			return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxConsoles)
+		if !s.transfersPerUser.tryAcquire(a.UserID) {
+			return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxTransfersPerUser)
 		}
-		defer s.transferCount.leave(a.UserID)
+		defer s.transfersPerUser.release(a.UserID)
 		at := &uploadRequest{s: s, c: c, a: a}
 		defer at.releaseHost()
 		r := c.Request().WithContext(context.WithValue(c.Request().Context(), uploadRequestKey{}, at))
@@ -97,11 +97,11 @@ func (at *uploadRequest) tusError(err error) error {
 	if errors.Is(err, context.Canceled) {
 		err = fleet.Errorf(fleet.Unavailable, "The portal is stopping. Continue the upload.")
 	}
-	r := at.s.refusalOf(at.c, asTooLarge(err))
-	body, _ := json.Marshal(problemOf(r)) // not reached: plain values always encode
-	out := tus.NewError("ERR_REFUSED", r.text(), r.status)
+	r := at.s.refusalFromError(at.c, convertTooLargeError(err))
+	body, _ := json.Marshal(newProblemBody(r)) // not reached: plain values always encode
+	out := tus.NewError("ERR_REFUSED", r.sentence(), r.status)
 	out.HTTPResponse.Body = string(body)
-	out.HTTPResponse.Header = tus.HTTPHeader{"Content-Type": "application/problem+json", messageHeader: url.PathEscape(r.text())}
+	out.HTTPResponse.Header = tus.HTTPHeader{"Content-Type": "application/problem+json", errorMessageHeader: url.PathEscape(r.sentence())}
 	return out
 }
 
@@ -123,7 +123,7 @@ func (tusStore) NewUpload(ctx context.Context, info tus.FileInfo) (tus.Upload, e
 	if err != nil {
 		return nil, at.tusError(err)
 	}
-	return &tusUpload{uploadRequest: at, of: u, fresh: true}, nil
+	return &tusUpload{uploadRequest: at, upload: u, isNew: true}, nil
 }
 
 // GetUpload implements tus.DataStore.
@@ -133,7 +133,7 @@ func (tusStore) GetUpload(ctx context.Context, _ string) (tus.Upload, error) {
 	if err != nil {
 		return nil, at.tusError(err)
 	}
-	return &tusUpload{uploadRequest: at, of: u}, nil
+	return &tusUpload{uploadRequest: at, upload: u}, nil
 }
 
 // AsTerminatableUpload implements tus.TerminaterDataStore.
@@ -142,34 +142,34 @@ func (tusStore) AsTerminatableUpload(u tus.Upload) tus.TerminatableUpload { retu
 // tusUpload is an upload during one request.
 type tusUpload struct {
 	*uploadRequest
-	of    fleet.Upload
+	upload    fleet.Upload
 	conn  *uploadConn
-	fresh bool // this request created the upload, so the host has no data yet
+	isNew bool // this request created the upload, so the host has no data yet
 }
 
 // GetInfo implements tus.Upload. The host reports the current offset.
 func (u *tusUpload) GetInfo(context.Context) (tus.FileInfo, error) {
-	info := tus.FileInfo{ID: string(u.of.ID), Size: u.of.SizeBytes, MetaData: tus.MetaData{"name": u.of.Volume}}
-	if u.fresh {
+	info := tus.FileInfo{ID: string(u.upload.ID), Size: u.upload.SizeBytes, MetaData: tus.MetaData{"name": u.upload.Volume}}
+	if u.isNew {
 		return info, nil
 	}
-	if err := u.of.EndedError(); err != nil {
+	if err := u.upload.EndedError(); err != nil {
 		return info, u.tusError(err)
 	}
 	var err error
-	if info.Offset = u.of.SizeBytes; !u.of.IsComplete() {
-		info.Offset, err = u.open()
+	if info.Offset = u.upload.SizeBytes; !u.upload.IsComplete() {
+		info.Offset, err = u.connectToHost()
 	}
 	return info, u.tusError(err)
 }
 
 // open connects to the host once per request and returns the current offset.
-func (u *tusUpload) open() (int64, error) {
+func (u *tusUpload) connectToHost() (int64, error) {
 	if u.conn == nil {
-		line, err := u.s.openUploadConn(u.c.Request().Context(), u.a, u.of)
+		line, err := u.s.openUploadConn(u.c.Request().Context(), u.a, u.upload)
 		switch {
 		case errors.Is(err, errUploadEnded):
-			return u.of.SizeBytes, nil
+			return u.upload.SizeBytes, nil
 		case err != nil:
 			return 0, err
 		}
@@ -180,7 +180,7 @@ func (u *tusUpload) open() (int64, error) {
 
 // WriteChunk implements tus.Upload.
 func (u *tusUpload) WriteChunk(_ context.Context, offset int64, src io.Reader) (int64, error) {
-	has, err := u.open()
+	has, err := u.connectToHost()
 	switch {
 	case err != nil:
 		return 0, u.tusError(err)
@@ -189,7 +189,7 @@ func (u *tusUpload) WriteChunk(_ context.Context, offset int64, src io.Reader) (
 	}
 	ctx, stop := u.s.watchPermission(u.c.Request(), u.a, u.checkSender)
 	defer stop()
-	n, err := u.conn.send(ctx, src)
+	n, err := u.conn.sendChunks(ctx, src)
 	if errors.Is(err, errUploadEnded) {
 		if err = u.FinishUpload(ctx); err == nil {
 			err = fleet.Errorf(fleet.Invalid, "This upload has ended.")
@@ -200,30 +200,30 @@ func (u *tusUpload) WriteChunk(_ context.Context, offset int64, src io.Reader) (
 
 // checkSender checks that the client still has permission, and records that the upload is still active.
 func (u *tusUpload) checkSender(ctx context.Context) error {
-	a, err := u.s.senderNow(ctx, u.c)
+	a, err := u.s.currentTransferActor(ctx, u.c)
 	if err == nil && a.UserID != u.a.UserID {
 		err = fleet.Errorf(fleet.Unauthorized, "Sign in first.")
 	}
 	if err != nil {
 		return err
 	}
-	return u.s.Control.TouchUpload(ctx, a, u.of.ID)
+	return u.s.Control.TouchUpload(ctx, a, u.upload.ID)
 }
 
 // senderNow returns the actor of an upload or download, with current permissions. The transfer counts as use of the
 // session.
-func (s *Server) senderNow(ctx context.Context, c echo.Context) (fleet.Actor, error) {
+func (s *Server) currentTransferActor(ctx context.Context, c echo.Context) (fleet.Actor, error) {
 	if routeOf(c).kind == tokenTransfer {
-		return s.Control.ActorOfToken(ctx, fleet.Actor{}, bearerOf(c.Request()))
+		return s.Control.ActorOfToken(ctx, fleet.Actor{}, bearerToken(c.Request()))
 	}
-	return s.consoleActor(ctx, c.Request(), true)
+	return s.currentConsoleActor(ctx, c.Request(), true)
 }
 
 // FinishUpload implements tus.Upload. The client gets the host's result if the host finishes soon enough; the task
 // always shows the result.
 func (u *tusUpload) FinishUpload(context.Context) error {
 	u.releaseHost()
-	now, err := u.s.awaitUpload(u.c.Request().Context(), u.a, u.of)
+	now, err := u.s.awaitUpload(u.c.Request().Context(), u.a, u.upload)
 	if err == nil {
 		err = now.EndedError()
 	}
@@ -237,12 +237,12 @@ func (u *tusUpload) GetReader(context.Context) (io.ReadCloser, error) {
 
 // Terminate implements tus.TerminatableUpload.
 func (u *tusUpload) Terminate(context.Context) error {
-	return u.tusError(u.s.Control.CancelUpload(u.c.Request().Context(), u.a, u.of.ID))
+	return u.tusError(u.s.Control.CancelUpload(u.c.Request().Context(), u.a, u.upload.ID))
 }
 
 // putVolume accepts a volume in one request, as curl -T sends it. It cancels a truncated upload, because a client like
 // curl has no address to continue the upload at.
-func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
+func (s *Server) uploadVolumeInOneRequest(c echo.Context, a fleet.Actor) error {
 	r := c.Request()
 	ctx := r.Context()
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
@@ -251,10 +251,10 @@ func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 	if r.ContentLength <= 0 {
 		return fleet.Errorf(fleet.Malformed, "Send the size of the file as Content-Length. To upload from a pipe, use tus instead.")
 	}
-	if !s.transferCount.enter(a.UserID) {
-		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxConsoles)
+	if !s.transfersPerUser.tryAcquire(a.UserID) {
+		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxTransfersPerUser)
 	}
-	defer s.transferCount.leave(a.UserID)
+	defer s.transfersPerUser.release(a.UserID)
 	of, err := s.Control.CreateUpload(ctx, a, fleet.PoolID(c.Param("id")), control.NewUpload{
 		Name: c.Param("name"), HostID: fleet.HostID(c.QueryParam("host")), SizeBytes: r.ContentLength, Checksum: c.QueryParam("checksum"),
 	})
@@ -263,16 +263,16 @@ func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 	}
 	at := &uploadRequest{s: s, c: c, a: a}
 	defer at.releaseHost()
-	u := &tusUpload{uploadRequest: at, of: of}
-	if _, err = u.open(); err == nil && u.conn != nil { // otherwise the host ended the upload before any data was sent
+	u := &tusUpload{uploadRequest: at, upload: of}
+	if _, err = u.connectToHost(); err == nil && u.conn != nil { // otherwise the host ended the upload before any data was sent
 		watch, stop := s.watchPermission(r, a, u.checkSender)
 		defer stop()
-		_, err = u.conn.send(watch, r.Body)
+		_, err = u.conn.sendChunks(watch, r.Body)
 	}
 	whole := u.conn != nil && u.conn.offset == of.SizeBytes
 	at.releaseHost()
 	if err == nil && !whole || err != nil && !errors.Is(err, errUploadEnded) {
-		fresh, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageLimit)
+		fresh, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageTimeout)
 		defer cancel()
 		if gone := s.Control.CancelUpload(fresh, a, of.ID); gone != nil && fleet.CodeOf(gone) != fleet.Conflict {
 			s.Log.Warn("cancel a truncated upload", "upload", of.ID, "error", gone)
@@ -292,12 +292,12 @@ func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 	return c.JSON(created, now)
 }
 
-func (s *Server) showUploadVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
-	return s.showNewVolumeDialog(c, a, in, how, poolview.UploadVolume, uploadScript)
+func (s *Server) showUploadVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay) error {
+	return s.showNewVolumeDialog(c, a, in, how, poolview.UploadVolumeForm, uploadScript)
 }
 
 // uploadVolume creates the upload; the script of the form's page then sends the file.
-func (s *Server) uploadVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Server) createVolumeUpload(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	var checks fleet.Checks
 	size, err := strconv.ParseInt(in.Size, 10, 64)
 	if err != nil || in.File == "" {

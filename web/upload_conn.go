@@ -14,10 +14,10 @@ import (
 )
 
 // uploadAnswerLimit is how long a host may take to write a piece to its storage.
-const uploadAnswerLimit = time.Minute
+const uploadAnswerTimeout = time.Minute
 
 // uploads configures the relay for uploads. The portal itself is the sending end, on behalf of the user.
-var uploads = relay.KindConfig{
+var uploadRelayConfig = relay.KindConfig{
 	Kind:         relay.Upload,
 	Wait:         [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
 	NoPeer:       [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The upload's client left before the host connected."},
@@ -42,12 +42,12 @@ type uploadConn struct {
 
 // connTries is how often the host is asked to connect if its connection ends before it reports the offset. An earlier
 // request of the same upload, whose client has already disconnected, may have taken the connection.
-const connTries = 3
+const maxConnectTries = 3
 
 // openUploadConn asks the upload's host to connect, and reads the offset from the host. If the upload has ended
 // instead, the error is the upload's result.
 func (s *Server) openUploadConn(ctx context.Context, a fleet.Actor, u fleet.Upload) (l *uploadConn, err error) {
-	for range connTries {
+	for range maxConnectTries {
 		if l, err = s.connectUploadHost(ctx, a, u); !errors.Is(err, errHostDisconnected) {
 			return l, err
 		}
@@ -74,18 +74,18 @@ func (s *Server) connectUploadHost(ctx context.Context, a fleet.Actor, u fleet.U
 				return
 			case <-sub.C:
 			}
-			if now, err := s.Control.GetUpload(ctx, a, u.ID); err == nil && now.State.Ended() {
+			if now, err := s.Control.GetUpload(ctx, a, u.ID); err == nil && now.State.IsFinal() {
 				cancel(errUploadEnded)
 			}
 		}
 	}()
-	ws, release, err := s.relays.Hold(ctx, end)
+	ws, release, err := s.relayBroker.ConnectPortalSide(ctx, end)
 	if err != nil {
 		return nil, s.uploadConnError(ctx, a, u, err)
 	}
 	l := &uploadConn{stream: wire.NewStream(ws), release: release, host: u.HostName, answers: make(chan wire.UploadAnswer, 1), ended: make(chan struct{})}
-	go l.listen()
-	first, err := l.answer(ctx)
+	go l.readAnswers()
+	first, err := l.nextAnswer(ctx)
 	select {
 	case <-l.ended:
 		if err != nil && ctx.Err() == nil {
@@ -114,7 +114,7 @@ func (s *Server) uploadConnError(ctx context.Context, a fleet.Actor, u fleet.Upl
 	if ctx.Err() != nil && !ended {
 		return ctx.Err()
 	}
-	fresh, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageLimit)
+	fresh, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageTimeout)
 	defer cancel()
 	now, failed := s.Control.GetUpload(fresh, a, u.ID)
 	switch {
@@ -128,9 +128,9 @@ func (s *Server) uploadConnError(ctx context.Context, a fleet.Actor, u fleet.Upl
 	return fleet.Errorf(fleet.Unavailable, "The host %s did not connect for the upload. Continue the upload when the host is online again: the host keeps the data that has arrived.", u.HostName)
 }
 
-func (l *uploadConn) listen() {
+func (l *uploadConn) readAnswers() {
 	defer close(l.ended)
-	next := wire.NewUploadAnswers(l.stream)
+	next := wire.NewUploadAnswerReader(l.stream)
 	for {
 		a, err := next()
 		if err != nil {
@@ -145,8 +145,8 @@ func (l *uploadConn) listen() {
 }
 
 // answer waits for the host's next message.
-func (l *uploadConn) answer(ctx context.Context) (wire.UploadAnswer, error) {
-	late := time.NewTimer(uploadAnswerLimit)
+func (l *uploadConn) nextAnswer(ctx context.Context) (wire.UploadAnswer, error) {
+	late := time.NewTimer(uploadAnswerTimeout)
 	defer late.Stop()
 	select {
 	case a := <-l.answers:
@@ -157,7 +157,7 @@ func (l *uploadConn) answer(ctx context.Context) (wire.UploadAnswer, error) {
 			return a, nil
 		default:
 		}
-		return wire.UploadAnswer{}, l.lostError()
+		return wire.UploadAnswer{}, l.hostLostError()
 	case <-late.C:
 		return wire.UploadAnswer{}, fleet.Errorf(fleet.Unavailable, "The storage of the host %s did not store the data in time. Continue the upload.", l.host)
 	case <-ctx.Done():
@@ -165,13 +165,13 @@ func (l *uploadConn) answer(ctx context.Context) (wire.UploadAnswer, error) {
 	}
 }
 
-func (l *uploadConn) lostError() error {
+func (l *uploadConn) hostLostError() error {
 	return fleet.Errorf(fleet.Unavailable, "The connection to the host %s was lost. Continue the upload.", l.host)
 }
 
 // send forwards the data of from to the host piece by piece, and returns how many of these bytes the host has stored
 // durably. It buffers only one piece.
-func (l *uploadConn) send(ctx context.Context, from io.Reader) (int64, error) {
+func (l *uploadConn) sendChunks(ctx context.Context, from io.Reader) (int64, error) {
 	piece := transferBuffers.Get().(*[wire.UploadHeader + wire.MaxUploadPiece]byte)
 	defer transferBuffers.Put(piece)
 	defer context.AfterFunc(ctx, l.close)()
@@ -194,7 +194,7 @@ func (l *uploadConn) send(ctx context.Context, from io.Reader) (int64, error) {
 	if _, err := l.stream.Write(make([]byte, wire.UploadHeader)); err != nil {
 		return l.lastAnswer(ctx)
 	}
-	a, err := l.answer(ctx)
+	a, err := l.nextAnswer(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -211,7 +211,7 @@ func (l *uploadConn) send(ctx context.Context, from io.Reader) (int64, error) {
 
 // lastAnswer waits for the last message of a host that no longer accepts data, and returns the message's result.
 func (l *uploadConn) lastAnswer(ctx context.Context) (int64, error) {
-	a, err := l.answer(ctx)
+	a, err := l.nextAnswer(ctx)
 	switch {
 	case err != nil:
 		return 0, err
@@ -220,7 +220,7 @@ func (l *uploadConn) lastAnswer(ctx context.Context) (int64, error) {
 	case a.Error != "":
 		return 0, fleet.Errorf(fleet.Invalid, "%s", a.Error)
 	}
-	return 0, l.lostError()
+	return 0, l.hostLostError()
 }
 
 func (l *uploadConn) close() {
@@ -235,11 +235,11 @@ func (s *Server) awaitUpload(ctx context.Context, a fleet.Actor, u fleet.Upload)
 	}
 	sub := s.Hub.Subscribe(string(fleet.SubjectVolume(fleet.Volref{PoolID: u.PoolID, Volume: u.Volume})))
 	defer sub.Close()
-	late := time.NewTimer(uploadAnswerLimit)
+	late := time.NewTimer(uploadAnswerTimeout)
 	defer late.Stop()
 	for {
 		now, err := s.Control.GetUpload(ctx, a, u.ID)
-		if err != nil || now.State.Ended() {
+		if err != nil || now.State.IsFinal() {
 			return now, err
 		}
 		select {

@@ -30,7 +30,7 @@ func TestUploadFailsWhenHostClaimsUnsentData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+p.apiClient("ann", fleet.RoleAdmin, nil).token)
+	req.Header.Set("Authorization", "Bearer "+p.newAPIClient("ann", fleet.RoleAdmin, nil).token)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 	"quantix/views/shell"
 )
 
-func userFrame(u fleet.User) shell.Frame { return shell.Frame{Title: u.Name} }
+func userPageLayout(u fleet.User) shell.PageLayout { return shell.PageLayout{Title: u.Name} }
 
 type userForm struct {
 	Name     string `form:"name"`
@@ -31,16 +31,16 @@ func (in userForm) input() identity.UserInput {
 	return identity.UserInput{Name: strings.TrimSpace(in.Name), Role: fleet.Role(in.Role), Disabled: in.Disabled != ""}
 }
 
-func (in userForm) view(id fleet.UserID, how formState) peopleview.UserForm {
+func (in userForm) view(id fleet.UserID, how formDisplay) peopleview.UserForm {
 	return peopleview.UserForm{ID: id, Name: in.Name, Role: in.Role, Disabled: in.Disabled != "", Errors: how.errors}
 }
 
-func (s *Server) showUserForm(c echo.Context, a fleet.Actor, in userForm, how formState) error {
+func (s *Server) showUserForm(c echo.Context, a fleet.Actor, in userForm, how formDisplay) error {
 	return s.showNewUser(c, a, how.status, in.view("", how))
 }
 
 func (s *Server) showNewUser(c echo.Context, a fleet.Actor, status int, f peopleview.UserForm) error {
-	return s.showPageWithStatus(c, status, a, shell.Frame{Title: "New user"}, peopleview.NewUser(f))
+	return s.showPageWithStatus(c, status, a, shell.PageLayout{Title: "New user"}, peopleview.NewUserForm(f))
 }
 
 // createUser answers with the page that shows the one-time password. No other page can show the password.
@@ -52,7 +52,7 @@ func (s *Server) createUser(c echo.Context, a fleet.Actor, in userForm) (formRes
 }
 
 // userPage shows a user, with the form that edits the user.
-func (s *Server) userPage(c echo.Context, a fleet.Actor, in userForm, how formState) error {
+func (s *Server) userPage(c echo.Context, a fleet.Actor, in userForm, how formDisplay) error {
 	ctx := c.Request().Context()
 	u, err := s.Control.GetUser(ctx, a, fleet.UserID(c.Param("id")))
 	if err != nil {
@@ -62,24 +62,24 @@ func (s *Server) userPage(c echo.Context, a fleet.Actor, in userForm, how formSt
 	if !how.wasRefused() {
 		p.Form = peopleview.UserForm{ID: u.ID, Name: u.Name, Role: string(u.Role), Disabled: u.Disabled}
 	}
-	if p.Projects, p.Roles, err = s.rolesOf(ctx, a, u); err != nil {
+	if p.Projects, p.Roles, err = s.projectRolesOfUser(ctx, a, u); err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, userFrame(u), peopleview.User(p))
+	return s.showPageWithStatus(c, how.status, a, userPageLayout(u), peopleview.UserBody(p))
 }
 
 // rolesOf returns the projects where the user has a role, and the roles by project id. It omits projects that the actor
 // may not see.
-func (s *Server) rolesOf(ctx context.Context, a fleet.Actor, u fleet.User) ([]kit.Named, map[string]fleet.Role, error) {
+func (s *Server) projectRolesOfUser(ctx context.Context, a fleet.Actor, u fleet.User) ([]kit.NamedLink, map[string]fleet.Role, error) {
 	roles := map[string]fleet.Role{}
 	if len(u.Projects) == 0 {
 		return nil, roles, nil
 	}
 	projects, err := query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListProjects)
-	var out []kit.Named
+	var out []kit.NamedLink
 	for _, p := range projects {
 		if role, ok := u.Projects[p.ID]; ok {
-			out = append(out, kit.Named{Name: p.Name, Href: views.ProjectPath(p.ID)})
+			out = append(out, kit.NamedLink{Name: p.Name, Href: views.ProjectPath(p.ID)})
 			roles[p.Name] = role
 		}
 	}
@@ -89,29 +89,29 @@ func (s *Server) rolesOf(ctx context.Context, a fleet.Actor, u fleet.User) ([]ki
 func (s *Server) editUser(c echo.Context, a fleet.Actor, in userForm) (formResponse, error) {
 	id := fleet.UserID(c.Param("id"))
 	_, err := s.Control.UpdateUser(c.Request().Context(), a, id, in.input())
-	return redirect(views.UserPath(id)), err
+	return redirectTo(views.UserPath(id)), err
 }
 
-func (s *Server) confirmResetPassword(c echo.Context, a fleet.Actor, _ emptyForm, how formState) error {
-	return s.showReset(c, a, how, "")
+func (s *Server) confirmResetPassword(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
+	return s.showPasswordReset(c, a, how, "")
 }
 
-func (s *Server) showReset(c echo.Context, a fleet.Actor, how formState, password string) error {
-	dialog := func(u fleet.User, e kit.Errors) templ.Component { return peopleview.UserPassword(u, password, e) }
-	return confirm(s, s.Control.GetUser, userFrame, dialog)(c, a, emptyForm{}, how)
+func (s *Server) showPasswordReset(c echo.Context, a fleet.Actor, how formDisplay, password string) error {
+	dialog := func(u fleet.User, e kit.Errors) templ.Component { return peopleview.ResetPasswordDialog(u, password, e) }
+	return confirmDialogHandler(s, s.Control.GetUser, userPageLayout, dialog)(c, a, emptyForm{}, how)
 }
 
 // resetPassword answers with the page that shows the new one-time password. No other page can show the password.
 func (s *Server) resetPassword(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	password := auth.NewPassword()
 	err := s.Control.SetPassword(c.Request().Context(), a, fleet.UserID(c.Param("id")), password)
-	return func(c echo.Context) error { return s.showReset(c, a, firstShown, password) }, err
+	return func(c echo.Context) error { return s.showPasswordReset(c, a, firstDisplay, password) }, err
 }
 
 func (s *Server) confirmDeleteUser() formRenderer[emptyForm] {
-	return confirm(s, s.Control.GetUser, userFrame, peopleview.UserDelete)
+	return confirmDialogHandler(s, s.Control.GetUser, userPageLayout, peopleview.UserDeleteDialog)
 }
 
 func (s *Server) deleteUser(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	return redirect("/users"), s.Control.DeleteUser(c.Request().Context(), a, fleet.UserID(c.Param("id")))
+	return redirectTo("/users"), s.Control.DeleteUser(c.Request().Context(), a, fleet.UserID(c.Param("id")))
 }

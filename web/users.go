@@ -16,5 +16,5 @@ func (s *Server) listUsers(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.showPage(c, a, shell.Frame{Title: "Users"}, peopleview.Users(peopleview.UsersPage{Users: users, Now: time.Now()}))
+	return s.showPage(c, a, shell.PageLayout{Title: "Users"}, peopleview.UserList(peopleview.UsersPage{Users: users, Now: time.Now()}))
 }

@@ -18,19 +18,19 @@ import (
 // Limits on the number of JSON values in a body. Each list and object counts as one value. An empty object has three
 // bytes but takes a kilobyte to decode, so a size limit alone does not bound memory.
 const (
-	apiValues   = 25_000
-	agentValues = 512 << 10 // a host's report lists all its VMs, volumes and devices
+	maxAPIValues   = 25_000
+	maxAgentValues = 512 << 10 // a host's report lists all its VMs, volumes and devices
 )
 
-const tooManyValues = "The request holds more than %d values. Send less at once."
+const tooManyValuesText = "The request holds more than %d values. Send less at once."
 
 // checkValues returns TooLarge for a body of more than most values. It runs before the body is decoded.
-func checkValues(text []byte, most int) error {
+func checkValueCount(text []byte, most int) error {
 	if quick := 1 + bytes.Count(text, []byte{','}) + bytes.Count(text, []byte{'{'}) + bytes.Count(text, []byte{'['}); quick <= most {
 		return nil // an upper bound of the number of values, because strings may contain these characters too
 	}
-	if countValues(text) > most {
-		return fleet.Errorf(fleet.TooLarge, tooManyValues, most)
+	if countJSONValues(text) > most {
+		return fleet.Errorf(fleet.TooLarge, tooManyValuesText, most)
 	}
 	return nil
 }
@@ -39,10 +39,10 @@ func checkValues(text []byte, most int) error {
 var limitedJSON = huma.Format{
 	Marshal: huma.DefaultJSONFormat.Marshal,
 	Unmarshal: func(text []byte, into any) error {
-		if err := checkValues(text, apiValues); err != nil {
+		if err := checkValueCount(text, maxAPIValues); err != nil {
 			return err
 		}
-		if err := checkNames(text); err != nil {
+		if err := checkDuplicateNames(text); err != nil {
 			return err
 		}
 		return json.Unmarshal(text, into)
@@ -51,15 +51,15 @@ var limitedJSON = huma.Format{
 
 // checkNames refuses an object with a duplicate name, because some decoders take the first value and others the last.
 // It ignores all other errors, which the decoder reports.
-func checkNames(text []byte) error {
+func checkDuplicateNames(text []byte) error {
 	_, err := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true)).ReadValue()
 	if twice, ok := errors.AsType[*jsontext.SyntacticError](err); ok && errors.Is(err, jsontext.ErrDuplicateName) {
-		return fleet.Errorf(fleet.Malformed, "The JSON has %q twice. Send each name once.", shortName(string(twice.JSONPointer)))
+		return fleet.Errorf(fleet.Malformed, "The JSON has %q twice. Send each name once.", fieldNameOfPointer(string(twice.JSONPointer)))
 	}
 	return nil
 }
 
-func shortName(pointer string) string {
+func fieldNameOfPointer(pointer string) string {
 	return strings.ToValidUTF8(pointer[:min(len(pointer), 200)], "")
 }
 
@@ -67,7 +67,7 @@ func shortName(pointer string) string {
 var limitedYAML = huma.Format{
 	Marshal: huma.DefaultJSONFormat.Marshal, // JSON is valid YAML
 	Unmarshal: func(text []byte, into any) error {
-		asJSON, err := jsonOf(text)
+		asJSON, err := yamlToJSON(text)
 		if err != nil {
 			return err
 		}
@@ -75,21 +75,21 @@ var limitedYAML = huma.Format{
 	},
 }
 
-func jsonOf(text []byte) ([]byte, error) {
+func yamlToJSON(text []byte) ([]byte, error) {
 	read := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
 	if err := read.Decode(&doc); err != nil {
-		return nil, fleet.Errorf(fleet.Malformed, "This is not valid YAML: %s.", strings.TrimPrefix(shortName(err.Error()), "yaml: "))
+		return nil, fleet.Errorf(fleet.Malformed, "This is not valid YAML: %s.", strings.TrimPrefix(fieldNameOfPointer(err.Error()), "yaml: "))
 	}
 	if err := read.Decode(&more); !errors.Is(err, io.EOF) {
 		return nil, fleet.Errorf(fleet.Malformed, "The YAML has more than one document. Send one at a time.")
 	}
-	if hasAlias(&doc) {
+	if hasYAMLAlias(&doc) {
 		return nil, fleet.Errorf(fleet.Malformed, "The YAML has aliases, which are not supported. Replace each alias by its value.")
 	}
 	var tree any
 	if err := doc.Decode(&tree); err != nil {
-		return nil, fleet.Errorf(fleet.Malformed, "This is not valid YAML: %s.", strings.TrimPrefix(shortName(err.Error()), "yaml: "))
+		return nil, fleet.Errorf(fleet.Malformed, "This is not valid YAML: %s.", strings.TrimPrefix(fieldNameOfPointer(err.Error()), "yaml: "))
 	}
 	asJSON, err := json.Marshal(tree)
 	if err != nil {
@@ -98,13 +98,13 @@ func jsonOf(text []byte) ([]byte, error) {
 	return asJSON, nil
 }
 
-func hasAlias(n *yaml.Node) bool {
-	return n.Kind == yaml.AliasNode || slices.ContainsFunc(n.Content, hasAlias)
+func hasYAMLAlias(n *yaml.Node) bool {
+	return n.Kind == yaml.AliasNode || slices.ContainsFunc(n.Content, hasYAMLAlias)
 }
 
 // countValues returns the size of a JSON text for checkValues: each list, object, string, number, boolean and null
 // counts as one. For invalid JSON the result is arbitrary.
-func countValues(text []byte) (n int) {
+func countJSONValues(text []byte) (n int) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case ' ', '\t', '\r', '\n', ',', ']', '}':
@@ -121,7 +121,7 @@ func countValues(text []byte) (n int) {
 			n++
 		default: // a number, true, false or null
 			n++
-			for i+1 < len(text) && !endsWord[text[i+1]] {
+			for i+1 < len(text) && !endsJSONScalar[text[i+1]] {
 				i++
 			}
 		}
@@ -129,4 +129,4 @@ func countValues(text []byte) (n int) {
 	return n
 }
 
-var endsWord = [256]bool{' ': true, '\t': true, '\r': true, '\n': true, ',': true, ']': true, '}': true, ':': true, '"': true, '[': true, '{': true}
+var endsJSONScalar = [256]bool{' ': true, '\t': true, '\r': true, '\n': true, ',': true, ']': true, '}': true, ':': true, '"': true, '[': true, '{': true}

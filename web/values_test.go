@@ -9,7 +9,7 @@ import (
 )
 
 // valuesRead returns the number of values that encoding/json reads from the text.
-func valuesRead(text []byte) (n int) {
+func countDecodedValues(text []byte) (n int) {
 	from := json.NewDecoder(bytes.NewReader(text))
 	var in []bool // whether each enclosing container is an object
 	name := false // the next token is a name, unless it ends the object
@@ -42,31 +42,31 @@ func TestJSONValueCountMatchesDecoder(t *testing.T) {
 		`{}`: 1, `[]`: 1, ` null `: 1, `"a,b:{["`: 1, `[1,-2.5e3,true,false,null,"x"]`: 7, `{"a":1,"b":[{},{}],"c":{"d":"\\\",,"}}`: 7,
 		"{\n\t\"a\" : [ 1 , 2 ]\r\n}": 4, `"\\"`: 1, `["\"",1]`: 3, `[[[[]]]]`: 4, `[1,2]` + " ": 3,
 	} {
-		if got, read := countValues([]byte(text)), valuesRead([]byte(text)); got != want || read != want {
+		if got, read := countJSONValues([]byte(text)), countDecodedValues([]byte(text)); got != want || read != want {
 			t.Errorf("%s: values returns %d, encoding/json reads %d, want %d", text, got, read, want)
 		}
 	}
 	for _, broken := range []string{"", `"`, `"\`, `[`, `:::`, `{"a`, "\x00", `nul`} {
-		countValues([]byte(broken)) // any result is correct, but the call must return
+		countJSONValues([]byte(broken)) // any result is correct, but the call must return
 	}
 }
 
 func FuzzValues(f *testing.F) {
 	f.Add([]byte(`{"a":[1,{"b":"c,\"d"}],"e":null}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		got := countValues(text)
-		if json.Valid(text) && got != valuesRead(text) {
-			t.Errorf("%q: %d values, want %d", text, got, valuesRead(text))
+		got := countJSONValues(text)
+		if json.Valid(text) && got != countDecodedValues(text) {
+			t.Errorf("%q: %d values, want %d", text, got, countDecodedValues(text))
 		}
 	})
 }
 
 func TestCommasInsideStringNotCountedAsValues(t *testing.T) {
 	text := []byte(`{"userData":"` + strings.Repeat(",{[", 20_000) + `"}`)
-	if err := checkValues(text, 10); err != nil {
+	if err := checkValueCount(text, 10); err != nil {
 		t.Error(err)
 	}
-	if err := checkValues([]byte("["+strings.Repeat("0,", 10)+"0]"), 10); err == nil {
+	if err := checkValueCount([]byte("["+strings.Repeat("0,", 10)+"0]"), 10); err == nil {
 		t.Error("12 values are accepted with a limit of 10")
 	}
 }
@@ -92,7 +92,7 @@ func TestMergePatchMatchesRFC7396(t *testing.T) {
 		// numbers keep their text
 		{`{"n":12345678901234567890}`, `{"m":1.10}`, `{"m":1.10,"n":12345678901234567890}`},
 	} {
-		got, err := mergeText([]byte(c[0]), []byte(c[1]))
+		got, err := mergePatchText([]byte(c[0]), []byte(c[1]))
 		if err != nil || string(got) != c[2] {
 			t.Errorf("%s with %s: %s %v, want %s", c[0], c[1], got, err, c[2])
 		}

@@ -16,18 +16,18 @@ import (
 )
 
 // actionsOf returns all actions on a VM, each with the reason if the user cannot start the action now.
-func actionsOf(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
+func vmActions(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
 	return policy.RestrictActions(a, "vm", vm.ProjectID, vm.Actions())
 }
 
 // guestActionsOf returns all actions of the guest agent, each with the reason if the user cannot start the action now.
-func guestActionsOf(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
+func guestActions(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
 	return policy.RestrictActions(a, "vm", vm.ProjectID, vm.GuestActions())
 }
 
 // vmFrame returns the layout of the VM's pages. The tree marks the VM, below its host.
-func vmFrame(vm fleet.VMView) shell.Frame {
-	return shell.Frame{Title: vm.Name, Here: []string{
+func vmPageLayout(vm fleet.VMView) shell.PageLayout {
+	return shell.PageLayout{Title: vm.Name, ObjectKeys: []string{
 		"project:" + string(vm.ProjectID), "host:" + string(vm.HostID), "vm:" + string(vm.ID),
 	}}
 }
@@ -35,24 +35,24 @@ func vmFrame(vm fleet.VMView) shell.Frame {
 // readVMPage reads the VM in the path, and the data that every tab of the VM's page shows.
 func (s *Server) readVMPage(c echo.Context, a fleet.Actor, tab string) (vmview.Page, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
-	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actor: a, Actions: actionsOf(a, vm), GuestActions: guestActionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeRefusal(a), MoveWhy: moveRefusal(a), MigrateWhy: migrateRefusal(a)}, err
+	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actor: a, Actions: vmActions(a, vm), GuestActions: guestActions(a, vm), MaySeeHosts: policy.May(a, policy.InfraSee, ""), PlaceWhy: setHostRefusal(a), MoveWhy: moveDisksRefusal(a), MigrateWhy: migrationRefusal(a)}, err
 }
 
-func placeRefusal(a fleet.Actor) string {
+func setHostRefusal(a fleet.Actor) string {
 	if policy.May(a, policy.InfraChange, "") {
 		return ""
 	}
 	return "Only users who may change hosts can set which host a VM is on."
 }
 
-func moveRefusal(a fleet.Actor) string {
+func moveDisksRefusal(a fleet.Actor) string {
 	if policy.May(a, policy.InfraChange, "") {
 		return ""
 	}
 	return "Only users who may change hosts can move disks between pools."
 }
 
-func migrateRefusal(a fleet.Actor) string {
+func migrationRefusal(a fleet.Actor) string {
 	if policy.May(a, policy.InfraChange, "") {
 		return ""
 	}
@@ -69,20 +69,20 @@ func (s *Server) vmPage(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	if htmxTarget(c) != "vm-head" {
-		if err := s.fillTab(c, a, &p); err != nil {
+		if err := s.fillVMTab(c, a, &p); err != nil {
 			return err
 		}
 	}
-	return s.showPage(c, a, vmFrame(p.VM), vmview.Show(p))
+	return s.showPage(c, a, vmPageLayout(p.VM), vmview.VMPage(p))
 }
 
 // fillTab reads the data of the page's current tab.
-func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err error) {
+func (s *Server) fillVMTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err error) {
 	ctx := c.Request().Context()
 	switch p.Tab {
 	case "summary":
 		if p.Retry, err = s.Control.VMRetry(ctx, a, p.VM.ID); err == nil {
-			p.Pools, err = s.poolNames(ctx, a, p.VM)
+			p.Pools, err = s.poolNamesOfVM(ctx, a, p.VM)
 		}
 		if err == nil && len(p.VM.Spec.NICs) > 0 {
 			p.Filters, err = s.Control.NICFilterStates(ctx, a, p.VM.ID)
@@ -94,17 +94,17 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 			p.Guest, err = s.Control.VMGuest(ctx, a, p.VM.ID)
 		}
 		if err == nil && p.MoveWhy == "" {
-			p.Moving, err = s.Control.OpenDiskMigrations(ctx, a, p.VM.ID)
+			p.DiskMigrations, err = s.Control.OpenDiskMigrations(ctx, a, p.VM.ID)
 		}
 		if err == nil && p.MigrateWhy == "" {
-			p.Leaving, err = s.Control.OpenMigration(ctx, a, p.VM.ID)
+			p.RunningMigration, err = s.Control.OpenMigration(ctx, a, p.VM.ID)
 		}
 	case "configure":
 		if p.Edit, err = s.newEditForm(c, a, p.VM); err == nil {
-			p.Pools, err = s.poolNames(ctx, a, p.VM)
+			p.Pools, err = s.poolNamesOfVM(ctx, a, p.VM)
 		}
 	case "snapshots":
-		if p.Busy, err = s.Control.SnapshotWork(ctx, a, p.VM.ID); err == nil {
+		if p.UnfinishedSnapshotJobs, err = s.Control.SnapshotWork(ctx, a, p.VM.ID); err == nil {
 			p.Schedules, err = s.Control.SnapshotSchedules(ctx, a, p.VM.ID)
 		}
 	case "events":
@@ -114,7 +114,7 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 	case "monitor":
 		m, err := s.Control.VMMeter(ctx, a, p.VM.ID)
 		if m != nil {
-			p.Meter = &vmview.Meter{At: m.At, Meter: m.Meter, CPUPercent: m.CPUPercent}
+			p.Meter = &vmview.LoadSample{At: m.At, Meter: m.Meter, CPUPercent: m.CPUPercent}
 		}
 		return err
 	default:
@@ -124,7 +124,7 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 }
 
 // poolNames returns the names of the pools with the VM's disks and ISO, by pool id.
-func (s *Server) poolNames(ctx context.Context, a fleet.Actor, vm fleet.VMView) (map[fleet.PoolID]string, error) {
+func (s *Server) poolNamesOfVM(ctx context.Context, a fleet.Actor, vm fleet.VMView) (map[fleet.PoolID]string, error) {
 	return s.Control.PoolNames(ctx, a, vm.Spec.Pools())
 }
 
@@ -133,13 +133,13 @@ func (s *Server) consolePage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	f := vmFrame(p.VM)
+	f := vmPageLayout(p.VM)
 	f.Scripts = []string{"bundle/console.js"}
 	if c.QueryParam("window") == "" {
-		return s.showPage(c, a, f, vmview.Show(p))
+		return s.showPage(c, a, f, vmview.VMPage(p))
 	}
 	f.Title, f.Actor, f.Now = "Console of "+p.VM.Name, a, p.Now
-	return s.writePage(c, http.StatusOK, shell.Window(f, vmview.ConsoleWindow(p)))
+	return s.writePage(c, http.StatusOK, shell.WindowPage(f, vmview.ConsoleWindow(p)))
 }
 
 func (s *Server) vmMenu(c echo.Context, a fleet.Actor) error {
@@ -147,7 +147,7 @@ func (s *Server) vmMenu(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.writeFragment(c, a, p.VM.Name, vmview.Menu(p))
+	return s.writeFragment(c, a, p.VM.Name, vmview.ActionMenu(p))
 }
 
 func (s *Server) discoveredVMPage(c echo.Context, a fleet.Actor) error {
@@ -155,50 +155,50 @@ func (s *Server) discoveredVMPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	f := shell.Frame{Title: vm.Name, Here: []string{"host:" + string(vm.HostID), "found:" + string(vm.ID)}}
-	return s.showPage(c, a, f, vmview.Discovered(vmview.DiscoveredPage{VM: vm, Now: time.Now()}))
+	f := shell.PageLayout{Title: vm.Name, ObjectKeys: []string{"host:" + string(vm.HostID), "found:" + string(vm.ID)}}
+	return s.showPage(c, a, f, vmview.DiscoveredVMPage(vmview.DiscoveredPage{VM: vm, Now: time.Now()}))
 }
 
-type actionForm struct {
+type vmActionForm struct {
 	Action fleet.Action `form:"action"`
 }
 
-func (s *Server) startVMAction(c echo.Context, a fleet.Actor, in actionForm) (formResponse, error) {
+func (s *Server) startVMAction(c echo.Context, a fleet.Actor, in vmActionForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	job, err := s.Control.ActVM(c.Request().Context(), a, id, in.Action)
 	return stayOnPage(views.VMPath(id), in.Action.Label()+" "+job.SubjectName+": queued on "+cmp.Or(job.HostName, "its host")+"."), err
 }
 
-type deleteForm struct {
+type deleteVMForm struct {
 	Disks   string `form:"disks"`
 	Confirm string `form:"confirm"`
 }
 
-func (s *Server) confirmDeleteVM(c echo.Context, a fleet.Actor, in deleteForm, how formState) error {
+func (s *Server) confirmDeleteVM(c echo.Context, a fleet.Actor, in deleteVMForm, how formDisplay) error {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
 	}
 	d := vmview.DeletePage{VM: p.VM, Disks: in.Disks, Errors: how.errors}
-	if d.Pools, err = s.poolNames(c.Request().Context(), a, p.VM); err != nil {
+	if d.Pools, err = s.poolNamesOfVM(c.Request().Context(), a, p.VM); err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Delete(d))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DeleteDialog(d))
 }
 
-func (s *Server) deleteVM(c echo.Context, a fleet.Actor, in deleteForm) (formResponse, error) {
+func (s *Server) deleteVM(c echo.Context, a fleet.Actor, in deleteVMForm) (formResponse, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
 	if may, _ := vm.Allows(fleet.ActDelete); err == nil && may && vm.HasGuest() && in.Confirm != vm.Name {
-		err = nameMismatch(vm.Name)
+		err = nameMismatchError(vm.Name)
 	}
 	if err == nil {
 		_, err = s.Control.DeleteVM(c.Request().Context(), a, vm.ID, in.Disks == "delete", in.Confirm)
 	}
-	return redirect("/vms"), err
+	return redirectTo("/vms"), err
 }
 
 // nameMismatch returns the error for a deletion dialog where the typed name differs from the VM's name.
-func nameMismatch(name string) error {
+func nameMismatchError(name string) error {
 	var checks fleet.Checks
 	checks.Add("confirm", "Type %s to confirm: the VM is running and will be powered off.", name)
 	return checks.Err()

@@ -14,7 +14,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-type bulkForm struct {
+type bulkActionForm struct {
 	Action fleet.Action `form:"action"`
 	IDs    []fleet.VMID `form:"id"`
 	Back   string       `form:"back"`
@@ -29,52 +29,52 @@ type bulkForm struct {
 
 // startBulkAction starts one action on many VMs and redirects to the task's page, so that a reload does not repeat the
 // action. Destructive actions, and actions that need more input, show a dialog first.
-func (s *Server) startBulkAction(c echo.Context, a fleet.Actor, in bulkForm) (formResponse, error) {
-	if in.Action == vmview.ManyCompare {
-		return compareSelected(in.IDs)
+func (s *Server) startBulkAction(c echo.Context, a fleet.Actor, in bulkActionForm) (formResponse, error) {
+	if in.Action == vmview.BulkCompare {
+		return redirectToComparison(in.IDs)
 	}
-	if in.Confirmed == "" && vmview.OpensDialog(in.Action) {
-		return func(c echo.Context) error { return s.showBulkActionDialog(c, a, in, firstShown) }, nil
+	if in.Confirmed == "" && vmview.BulkActionOpensDialog(in.Action) {
+		return func(c echo.Context) error { return s.showBulkActionDialog(c, a, in, firstDisplay) }, nil
 	}
 	task, err := s.queueBulkAction(c.Request().Context(), a, in)
-	return redirect(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", localPath(in.Back)).String()), err
+	return redirectTo(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", localPath(in.Back)).String()), err
 }
 
 // compareSelected redirects to the comparison of the selected VMs: two, or one that the user compares with another VM
 // chosen there.
-func compareSelected(ids []fleet.VMID) (formResponse, error) {
+func redirectToComparison(ids []fleet.VMID) (formResponse, error) {
 	switch len(ids) {
 	case 0:
 		return nil, fleet.Errorf(fleet.Malformed, "Select two VMs to compare.")
 	case 1:
-		return redirect(kit.Link{Path: "/vms/compare"}.With("id", string(ids[0])).String()), nil
+		return redirectTo(kit.Link{Path: "/vms/compare"}.With("id", string(ids[0])).String()), nil
 	case 2:
-		return redirect(kit.Link{Path: "/vms/compare"}.With("id", string(ids[0])).With("with", string(ids[1])).String()), nil
+		return redirectTo(kit.Link{Path: "/vms/compare"}.With("id", string(ids[0])).With("with", string(ids[1])).String()), nil
 	}
 	return nil, fleet.Errorf(fleet.Malformed, "Only two VMs can be compared. Select two, not %d.", len(ids))
 }
 
-func (s *Server) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkForm) (fleet.Task, error) {
+func (s *Server) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkActionForm) (fleet.Task, error) {
 	switch in.Action {
 	case fleet.ActDelete:
 		vms, err := s.Control.VMsByID(ctx, a, in.IDs)
 		if err != nil {
 			return fleet.Task{}, err
 		}
-		p := vmview.ManyPage{VMs: vms}
-		if (in.Disks == "delete" || p.Running() > 0) && strings.TrimSpace(in.Confirm) != p.Number() {
+		p := vmview.BulkActionPage{VMs: vms}
+		if (in.Disks == "delete" || p.RunningCount() > 0) && strings.TrimSpace(in.Confirm) != p.ConfirmationNumber() {
 			var checks fleet.Checks
-			checks.Add("confirm", "Type %s, the number of VMs, to delete them.", p.Number())
+			checks.Add("confirm", "Type %s, the number of VMs, to delete them.", p.ConfirmationNumber())
 			return fleet.Task{}, checks.Err()
 		}
 		return s.Control.DeleteVMs(ctx, a, in.IDs, in.Disks == "delete")
-	case vmview.ManySnapshot:
+	case vmview.BulkSnapshot:
 		return s.Control.SnapshotVMs(ctx, a, in.IDs, control.NewSnapshot{
 			Name: in.Name, Description: in.Description, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
 		})
-	case vmview.ManyMigrate:
+	case vmview.BulkMigrate:
 		var checks fleet.Checks
-		order := control.MigrateVM{HostID: fleet.HostID(in.Host), RateBytes: parseField(&checks, "rateBytes", in.Rate, rateOf)}
+		order := control.MigrateVM{HostID: fleet.HostID(in.Host), RateBytes: parseField(&checks, "rateBytes", in.Rate, parseTransferRate)}
 		if err := checks.Err(); err != nil {
 			return fleet.Task{}, err
 		}
@@ -84,9 +84,9 @@ func (s *Server) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkForm
 }
 
 // showBulkActionDialog shows the dialog that asks for the details of an action on many VMs, or for its confirmation.
-func (s *Server) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkForm, how formState) error {
+func (s *Server) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkActionForm, how formDisplay) error {
 	ctx := c.Request().Context()
-	if !vmview.OpensDialog(in.Action) {
+	if !vmview.BulkActionOpensDialog(in.Action) {
 		return fleet.Errorf(fleet.Invalid, "%s", how.errors.Form)
 	}
 	vms, err := s.Control.VMsByID(ctx, a, in.IDs)
@@ -96,22 +96,22 @@ func (s *Server) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkForm
 	if len(vms) == 0 {
 		return fleet.Errorf(fleet.NotFound, "None of these VMs exists any more. Reload the page.")
 	}
-	p := vmview.ManyPage{Action: in.Action, VMs: vms, Back: localPath(in.Back), Errors: how.errors, In: vmview.ManyForm{
+	p := vmview.BulkActionPage{Action: in.Action, VMs: vms, Back: localPath(in.Back), Errors: how.errors, In: vmview.BulkActionForm{
 		Disks: in.Disks, Name: in.Name, Description: in.Description, Host: in.Host, Rate: in.Rate, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
 	}}
-	if in.Action == vmview.ManyMigrate {
-		if p.Hosts, err = s.selectOptions(ctx, a, optionQuery{typ: "hosts", chosen: []string{in.Host}, page: "/vms"}); err != nil {
+	if in.Action == vmview.BulkMigrate {
+		if p.Hosts, err = s.selectOptions(ctx, a, optionQuery{kind: "hosts", chosen: []string{in.Host}, formAddress: "/vms"}); err != nil {
 			return err
 		}
 		if len(p.Hosts.Options) > 0 && p.Hosts.Options[0].Value == "" {
 			p.Hosts.Options = p.Hosts.Options[1:]
 		}
 	}
-	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: "Virtual machines"}, vmview.Many(p))
+	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "Virtual machines"}, vmview.BulkActionDialog(p))
 }
 
 // redirectBulkPage redirects the addresses of bulk results in older versions to the tasks that replaced these pages.
-func (s *Server) redirectBulkPage(c echo.Context, _ fleet.Actor) error {
+func (s *Server) redirectOldBulkPage(c echo.Context, _ fleet.Actor) error {
 	l := kit.Link{Path: "/tasks/" + c.Param("id")}
 	return c.Redirect(http.StatusMovedPermanently, l.With("back", localPath(c.QueryParam("back"))).String())
 }

@@ -34,7 +34,7 @@ func (in bulkEditForm) ids() (out []fleet.VMID) {
 func (in bulkEditForm) edit() (fleet.BulkEdit, error) {
 	var checks fleet.Checks
 	out := fleet.BulkEdit{Labels: map[string]*string{}, Fields: map[string]json.RawMessage{}}
-	for k, v := range labelsOf(&checks, "labels", in.Get("labels")) {
+	for k, v := range parseLabels(&checks, "labels", in.Get("labels")) {
 		out.Labels[k] = &v
 	}
 	for line := range strings.Lines(in.Get("unlabel")) {
@@ -45,7 +45,7 @@ func (in bulkEditForm) edit() (fleet.BulkEdit, error) {
 			out.Labels[key] = nil
 		}
 	}
-	spec := specOf(&checks, in.Values, fleet.VMSpec{})
+	spec := specFromForm(&checks, in.Values, fleet.VMSpec{})
 	for _, f := range fleet.BulkFields() {
 		if in.Get("set."+f.Name) == "" {
 			continue
@@ -60,9 +60,9 @@ func (in bulkEditForm) edit() (fleet.BulkEdit, error) {
 }
 
 // showBulkEditForm shows the bulk edit form for selected VMs, or for all VMs that match a filter.
-func (s *Server) showBulkEditForm(c echo.Context, a fleet.Actor, in bulkEditForm, how formState) error {
+func (s *Server) showBulkEditForm(c echo.Context, a fleet.Actor, in bulkEditForm, how formDisplay) error {
 	if in.Values == nil {
-		ids, err := s.selectedIDs(c.Request().Context(), a, c.Request().URL.Query())
+		ids, err := s.selectedVMIDs(c.Request().Context(), a, c.Request().URL.Query())
 		if err != nil {
 			return err
 		}
@@ -76,23 +76,23 @@ func newBulkEditForm(ids []string) bulkEditForm {
 	return bulkEditForm{url.Values{"id": ids, "spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}}}
 }
 
-func (s *Server) showBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, how formState, preview *vmview.BulkPreview) error {
+func (s *Server) showBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, how formDisplay, preview *vmview.BulkEditPreview) error {
 	models, err := s.Control.CPUModels(c.Request().Context(), a)
 	if err != nil {
 		return err
 	}
-	p := vmview.BulkPage{IDs: in.ids(), Preview: preview, Form: vmview.Form{Typed: in.Values, Errors: how.errors, CPUModels: models, RunsHosts: policy.May(a, policy.InfraChange, "")}}
-	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: "Edit VMs"}, vmview.Bulk(p))
+	p := vmview.BulkEditData{IDs: in.ids(), Preview: preview, Form: vmview.Form{Typed: in.Values, Errors: how.errors, CPUModels: models, MayChangeHosts: policy.May(a, policy.InfraChange, "")}}
+	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "Edit VMs"}, vmview.BulkEditPage(p))
 }
 
 // selectedIDs returns the VM ids in q, or the ids of all VMs that match the filter in q.
-func (s *Server) selectedIDs(ctx context.Context, a fleet.Actor, q url.Values) ([]string, error) {
+func (s *Server) selectedVMIDs(ctx context.Context, a fleet.Actor, q url.Values) ([]string, error) {
 	if ids := q["id"]; len(ids) > 0 || !q.Has("filter") {
 		if len(ids) == 0 {
 			return nil, fleet.Errorf(fleet.Malformed, "Select VMs first.")
 		}
-		if len(ids) > control.MaxAtOnce {
-			return nil, fleet.Errorf(fleet.TooLarge, "Select at most %d VMs at once.", control.MaxAtOnce)
+		if len(ids) > control.MaxBulkVMs {
+			return nil, fleet.Errorf(fleet.TooLarge, "Select at most %d VMs at once.", control.MaxBulkVMs)
 		}
 		return ids, nil
 	}
@@ -107,8 +107,8 @@ func (s *Server) selectedIDs(ctx context.Context, a fleet.Actor, q url.Values) (
 			out = append(out, string(vm.ID))
 		}
 		switch {
-		case len(out) > control.MaxAtOnce:
-			return nil, fleet.Errorf(fleet.TooLarge, "The filter matches more than %d VMs. Add a word to the filter to select fewer.", control.MaxAtOnce)
+		case len(out) > control.MaxBulkVMs:
+			return nil, fleet.Errorf(fleet.TooLarge, "The filter matches more than %d VMs. Add a word to the filter to select fewer.", control.MaxBulkVMs)
 		case page.Next == "" && len(out) == 0:
 			return nil, fleet.Errorf(fleet.NotFound, "The filter matches no VM.")
 		case page.Next == "":
@@ -122,8 +122,8 @@ func (s *Server) selectedIDs(ctx context.Context, a fleet.Actor, q url.Values) (
 // selection is in the request body, because proxies refuse addresses with hundreds of ids.
 func (s *Server) submitBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm) (formResponse, error) {
 	if in.Get("step") == "select" {
-		ids, err := s.selectedIDs(c.Request().Context(), a, url.Values{"id": in.Values["id"]})
-		return func(c echo.Context) error { return s.showBulkEdit(c, a, newBulkEditForm(ids), firstShown, nil) }, err
+		ids, err := s.selectedVMIDs(c.Request().Context(), a, url.Values{"id": in.Values["id"]})
+		return func(c echo.Context) error { return s.showBulkEdit(c, a, newBulkEditForm(ids), firstDisplay, nil) }, err
 	}
 	edit, err := in.edit()
 	if err != nil {
@@ -132,14 +132,14 @@ func (s *Server) submitBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm) 
 	ctx := c.Request().Context()
 	if in.Get("step") == "do" {
 		task, err := s.Control.EditVMs(ctx, a, in.ids(), edit)
-		return redirect(kit.Link{Path: views.TaskPath(task.ID)}.With("back", "/vms").String()), err
+		return redirectTo(kit.Link{Path: views.TaskPath(task.ID)}.With("back", "/vms").String()), err
 	}
 	b, err := s.Control.PreviewEdit(ctx, a, in.ids(), edit)
 	if err != nil {
 		return nil, err
 	}
-	preview := vmview.BulkPreview{Now: b.Now, NextBoot: b.NextBoot, Same: b.Same, Left: b.Left, Refused: slices.Clone(b.Refused)}
-	return func(c echo.Context) error { return s.showBulkEdit(c, a, in, firstShown, &preview) }, nil
+	preview := vmview.BulkEditPreview{Now: b.Now, NextBoot: b.NextBoot, Same: b.Same, Left: b.Left, Refused: slices.Clone(b.Refused)}
+	return func(c echo.Context) error { return s.showBulkEdit(c, a, in, firstDisplay, &preview) }, nil
 }
 
 type editVMsInput struct {

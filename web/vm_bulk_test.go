@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (p *portal) beginTasks() {
+func (p *portal) runTaskStarter() {
 	p.t.Helper()
 	if err := p.control.BeginTasks(p.t.Context(), fleet.SystemActor); err != nil {
 		p.t.Fatal(err)
@@ -19,70 +19,70 @@ func (p *portal) beginTasks() {
 
 func TestBulkActionTaskShowsResultPerVM(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	form := url.Values{
 		"action": {"start"}, "back": {"/vms?sort=-name"},
 		"id": {string(vms["web-02"]), string(vms["web-01"]), string(fleet.NewID[fleet.VMID]())},
 	}
-	to := b.post("/vms/bulk", form).is(t, http.StatusSeeOther).header.Get("Location")
-	b.get(to).is(t, http.StatusOK).has(t, "Start 3 VMs", "1 waiting · 2 refused", "Waiting in the queue")
-	p.beginTasks()
-	tasks := p.count("jobs")
-	a := b.get(to).is(t, http.StatusOK)
-	a.has(t, "Start 3 VMs", "1 waiting · 2 refused", "Waiting for host-2", "Only a stopped VM can be started.", "There is no such VM.",
+	to := b.post("/vms/bulk", form).requireStatus(t, http.StatusSeeOther).header.Get("Location")
+	b.get(to).requireStatus(t, http.StatusOK).contains(t, "Start 3 VMs", "1 waiting · 2 refused", "Waiting in the queue")
+	p.runTaskStarter()
+	tasks := p.countRows("jobs")
+	a := b.get(to).requireStatus(t, http.StatusOK)
+	a.contains(t, "Start 3 VMs", "1 waiting · 2 refused", "Waiting for host-2", "Only a stopped VM can be started.", "There is no such VM.",
 		`href="/vms?sort=-name"`, ">web-01</a>", `data-live="task:`, "Cancel waiting tasks")
-	p.exec(`UPDATE jobs SET state = 'failed', attempt = 1, error = 'qemu: <no> memory', started_at = now(), ended_at = now() WHERE kind = 'vm.start'`)
-	b.fragment(to, "task-sum").is(t, http.StatusOK).has(t, "1 failed · 2 refused")
-	rows := b.fragment(to, "step-rows").is(t, http.StatusOK)
-	rows.has(t, "qemu: &lt;no&gt; memory", "There is no such VM.", `href="/tasks/`)
-	rows.lacks(t, "<html", "<h1")
-	if n := p.count("jobs"); n != tasks || tasks != 1 {
+	p.execSQL(`UPDATE jobs SET state = 'failed', attempt = 1, error = 'qemu: <no> memory', started_at = now(), ended_at = now() WHERE kind = 'vm.start'`)
+	b.getFragment(to, "task-sum").requireStatus(t, http.StatusOK).contains(t, "1 failed · 2 refused")
+	rows := b.getFragment(to, "step-rows").requireStatus(t, http.StatusOK)
+	rows.contains(t, "qemu: &lt;no&gt; memory", "There is no such VM.", `href="/tasks/`)
+	rows.excludes(t, "<html", "<h1")
+	if n := p.countRows("jobs"); n != tasks || tasks != 1 {
 		t.Errorf("%d jobs after the page was shown, and %d before; want 1 both times", n, tasks)
 	}
 
 	// The results can be filtered and paged, and the page of each result links back.
-	some := b.get(to+"&filter=target:web-02").is(t, http.StatusOK)
-	some.has(t, `">web-02</a>`)
-	some.lacks(t, `">web-01</a></th>`)
-	b.get(to+"&filter=state:done").is(t, http.StatusOK).has(t, "No result matches")
-	b.get(to+"&filter=nonsense:x").is(t, http.StatusUnprocessableEntity).has(t, "The filter is not valid")
-	first := b.get(to+"&limit=2").is(t, http.StatusOK)
-	first.has(t, "2 results on this page", ">web-02</a>", ">web-01</a>", "Next")
+	some := b.get(to+"&filter=target:web-02").requireStatus(t, http.StatusOK)
+	some.contains(t, `">web-02</a>`)
+	some.excludes(t, `">web-01</a></th>`)
+	b.get(to+"&filter=state:done").requireStatus(t, http.StatusOK).contains(t, "No result matches")
+	b.get(to+"&filter=nonsense:x").requireStatus(t, http.StatusUnprocessableEntity).contains(t, "The filter is not valid")
+	first := b.get(to+"&limit=2").requireStatus(t, http.StatusOK)
+	first.contains(t, "2 results on this page", ">web-02</a>", ">web-01</a>", "Next")
 	links := strings.Split(rows.body, `href="/tasks/`)
 	child, _, _ := strings.Cut(links[len(links)-1], `"`)
-	b.get("/tasks/"+child).is(t, http.StatusOK).has(t, ">Start 3 VMs</a>", "The task was refused:")
-	list := b.get("/tasks").is(t, http.StatusOK)
-	list.has(t, ">3 VMs</a>", "1 failed · 2 refused")
-	list.lacks(t, ">There is no such VM.")
+	b.get("/tasks/"+child).requireStatus(t, http.StatusOK).contains(t, ">Start 3 VMs</a>", "The task was refused:")
+	list := b.get("/tasks").requireStatus(t, http.StatusOK)
+	list.contains(t, ">3 VMs</a>", "1 failed · 2 refused")
+	list.excludes(t, ">There is no such VM.")
 
-	p.signedIn("ron", fleet.RoleNone).get(to).is(t, http.StatusForbidden)
+	p.newSignedInBrowser("ron", fleet.RoleNone).get(to).requireStatus(t, http.StatusForbidden)
 	if a := b.get(strings.Replace(to, "/tasks/", "/vms/bulk/", 1)); a.header.Get("Location") != to {
 		t.Errorf("the address of older versions redirects to %q", a.header.Get("Location"))
 	}
 	form.Set("back", "//elsewhere.example")
-	to = b.post("/vms/bulk", form).is(t, http.StatusSeeOther).header.Get("Location")
-	b.get(to).is(t, http.StatusOK).lacks(t, "elsewhere.example")
-	b.get(to+"&back=//elsewhere.example").is(t, http.StatusOK).lacks(t, `href="//elsewhere`)
+	to = b.post("/vms/bulk", form).requireStatus(t, http.StatusSeeOther).header.Get("Location")
+	b.get(to).requireStatus(t, http.StatusOK).excludes(t, "elsewhere.example")
+	b.get(to+"&back=//elsewhere.example").requireStatus(t, http.StatusOK).excludes(t, `href="//elsewhere`)
 }
 
 func TestCancelStopsQueuedBulkSteps(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
-	to := b.post("/vms/bulk", url.Values{"action": {"start"}, "id": {string(vms["web-02"])}}).is(t, http.StatusSeeOther).header.Get("Location")
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	to := b.post("/vms/bulk", url.Values{"action": {"start"}, "id": {string(vms["web-02"])}}).requireStatus(t, http.StatusSeeOther).header.Get("Location")
 	path, _, _ := strings.Cut(to, "?")
-	b.post(path+"/cancel", nil).is(t, http.StatusSeeOther)
-	b.get(path).is(t, http.StatusOK).has(t, "Start 1 VM<", "1 cancelled", "Cancelled by mara.", "The task has ended.")
+	b.post(path+"/cancel", nil).requireStatus(t, http.StatusSeeOther)
+	b.get(path).requireStatus(t, http.StatusOK).contains(t, "Start 1 VM<", "1 cancelled", "Cancelled by mara.", "The task has ended.")
 }
 
 func TestAPIBulkActionReportsResultPerVM(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
-	api := p.apiClient("ann", fleet.RoleAdmin, nil)
+	api := p.newAPIClient("ann", fleet.RoleAdmin, nil)
 	body := mustJSON(map[string]any{"action": "start", "ids": []fleet.VMID{vms["web-01"], vms["web-02"]}})
-	a := api.call("POST", "/api/v1/vms/actions", body, "Idempotency-Key", "once").is(t, http.StatusAccepted)
-	if again := api.call("POST", "/api/v1/vms/actions", body, "Idempotency-Key", "once"); again.body != a.body || p.count("tasks") != 3 {
-		t.Errorf("repeated request: %s, %d tasks", again.body, p.count("tasks"))
+	a := api.call("POST", "/api/v1/vms/actions", body, "Idempotency-Key", "once").requireStatus(t, http.StatusAccepted)
+	if again := api.call("POST", "/api/v1/vms/actions", body, "Idempotency-Key", "once"); again.body != a.body || p.countRows("tasks") != 3 {
+		t.Errorf("repeated request: %s, %d tasks", again.body, p.countRows("tasks"))
 	}
-	p.beginTasks()
+	p.runTaskStarter()
 	var task fleet.Task
 	if err := json.Unmarshal([]byte(a.body), &task); err != nil {
 		t.Fatal(err)
@@ -99,13 +99,13 @@ func TestAPIBulkActionReportsResultPerVM(t *testing.T) {
 	if err != nil || len(parts.Items) != 2 || parts.Items[0].Parent != task.ID {
 		t.Errorf("%+v %v", parts, err)
 	}
-	api.call("POST", "/api/v1/vms/actions", `{"action":"start","ids":[]}`).refused(t, http.StatusBadRequest, "")
-	api.call("POST", "/api/v1/vms/actions", `{"action":"fly","ids":["`+string(vms["web-01"])+`"]}`).refused(t, http.StatusUnprocessableEntity, "action")
+	api.call("POST", "/api/v1/vms/actions", `{"action":"start","ids":[]}`).requireProblem(t, http.StatusBadRequest, "")
+	api.call("POST", "/api/v1/vms/actions", `{"action":"fly","ids":["`+string(vms["web-01"])+`"]}`).requireProblem(t, http.StatusUnprocessableEntity, "action")
 }
 
 func TestInvalidBulkActionsRefused(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	id := string(vms["web-02"])
 	many := make([]string, 501)
 	for i := range many {
@@ -125,41 +125,41 @@ func TestInvalidBulkActionsRefused(t *testing.T) {
 			t.Errorf("%s: %d, not %d", name, a.status, c.status)
 		}
 	}
-	if n := p.count("tasks"); n != 0 {
+	if n := p.countRows("tasks"); n != 0 {
 		t.Errorf("refused actions created %d tasks", n)
 	}
-	p.signedIn("vera", fleet.RoleViewer).post("/vms/bulk", url.Values{"action": {"start"}, "id": {id}}).is(t, http.StatusForbidden)
+	p.newSignedInBrowser("vera", fleet.RoleViewer).post("/vms/bulk", url.Values{"action": {"start"}, "id": {id}}).requireStatus(t, http.StatusForbidden)
 }
 
 // The first click on a destructive action changes nothing: it shows a dialog with the number and names of the VMs.
 func TestDestructiveBulkActionConfirmed(t *testing.T) {
 	p, project, _, vms := newFleetPortal(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
-	list := b.get("/vms").is(t, http.StatusOK)
-	list.has(t, `value="reset" hx-post="/vms/bulk"`, `value="delete" hx-post`, `value="snapshot" hx-post`, `value="migrate" hx-post`, "Labels…")
-	list.lacks(t, "data-confirm", `value="start" hx-post`)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	list := b.get("/vms").requireStatus(t, http.StatusOK)
+	list.contains(t, `value="reset" hx-post="/vms/bulk"`, `value="delete" hx-post`, `value="snapshot" hx-post`, `value="migrate" hx-post`, "Labels…")
+	list.excludes(t, "data-confirm", `value="start" hx-post`)
 	ids := []string{string(vms["web-01"]), string(vms["web-02"])}
 	for action, words := range map[string][]string{
 		"stop": {"Force off 2 VMs?"}, "reset": {"Reset 2 VMs?"}, "migrate": {"Migrate 2 VMs?", "host-2"},
 		"snapshot": {"Take snapshots of 2 VMs?", `name="name"`, `name="memory"`},
 		"delete":   {"Delete 2 VMs?", "1 of them is running and will be powered off first.", `data-confirm-name="2"`, `value="keep" checked`},
 	} {
-		d := b.post("/vms/bulk", url.Values{"action": {action}, "id": ids}, hx("dialog")...).is(t, http.StatusOK)
-		d.has(t, append(words, ">web-01<", ">web-02<", `name="sure" value="yes"`, `value="`+ids[1]+`"`)...)
+		d := b.post("/vms/bulk", url.Values{"action": {action}, "id": ids}, htmxFormHeaders("dialog")...).requireStatus(t, http.StatusOK)
+		d.contains(t, append(words, ">web-01<", ">web-02<", `name="sure" value="yes"`, `value="`+ids[1]+`"`)...)
 	}
-	if n := p.count("tasks"); n != 0 {
+	if n := p.countRows("tasks"); n != 0 {
 		t.Errorf("%d tasks before the confirmation", n)
 	}
 
 	form := url.Values{"action": {"delete"}, "sure": {"yes"}, "disks": {"keep"}, "id": ids}
-	b.post("/vms/bulk", form, hx("dialog")...).is(t, http.StatusUnprocessableEntity).has(t, `id="confirm-error"`, "Type 2, the number of VMs")
+	b.post("/vms/bulk", form, htmxFormHeaders("dialog")...).requireStatus(t, http.StatusUnprocessableEntity).contains(t, `id="confirm-error"`, "Type 2, the number of VMs")
 	form.Set("confirm", "2")
-	to := b.post("/vms/bulk", form, hx("dialog")...).is(t, http.StatusNoContent).header.Get("HX-Redirect")
-	p.beginTasks()
-	b.get(to).is(t, http.StatusOK).has(t, "Delete 2 VMs", "2 waiting")
+	to := b.post("/vms/bulk", form, htmxFormHeaders("dialog")...).requireStatus(t, http.StatusNoContent).header.Get("HX-Redirect")
+	p.runTaskStarter()
+	b.get(to).requireStatus(t, http.StatusOK).contains(t, "Delete 2 VMs", "2 waiting")
 	kept := p.addVM(project, p.addHost("host-9", 0), "kept", fleet.Stopped)
 	form = url.Values{"action": {"snapshot"}, "sure": {"yes"}, "id": {string(kept)}}
-	b.post("/vms/bulk", form, hx("dialog")...).is(t, http.StatusUnprocessableEntity).has(t, `id="name-error"`)
+	b.post("/vms/bulk", form, htmxFormHeaders("dialog")...).requireStatus(t, http.StatusUnprocessableEntity).contains(t, `id="name-error"`)
 	form.Set("name", "nightly")
-	b.post("/vms/bulk", form, hx("dialog")...).is(t, http.StatusNoContent)
+	b.post("/vms/bulk", form, htmxFormHeaders("dialog")...).requireStatus(t, http.StatusNoContent)
 }

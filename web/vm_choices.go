@@ -18,21 +18,21 @@ import (
 
 // fillNewVMChoices fills the selects of the form of a new VM with the options that the user may choose.
 func (s *Server) fillNewVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form) error {
-	return s.readChoices(c, a, f, "/vms/new", "", map[string]*kit.Choices{
+	return s.readVMFormChoices(c, a, f, "/vms/new", "", map[string]*kit.SelectChoices{
 		"projects": &f.Projects, "hosts": &f.Hosts, "pools": &f.Pools, "images": &f.Images, "isos": &f.ISOs, "networks": &f.Networks, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
 }
 
 // fillEditVMChoices is fillNewVMChoices for the form that edits the VM.
 func (s *Server) fillEditVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm fleet.VMID) error {
-	return s.readChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*kit.Choices{
+	return s.readVMFormChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*kit.SelectChoices{
 		"isos": &f.ISOs, "vm-networks": &f.Networks, "pools": &f.Pools, "images": &f.Images, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
 }
 
 // readChoices reads the options of each select in lists, whose keys are those of choosers. The chosen options are
 // always included.
-func (s *Server) readChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.Choices) error {
+func (s *Server) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.SelectChoices) error {
 	now := map[string][]string{"projects": f.Typed["projectId"], "hosts": f.Typed["hostId"], "isos": f.Typed["spec.iso"]}
 	for name, values := range f.Typed {
 		typ := map[string]string{"poolId": "pools", "image": "images", "lun": "luns", "network": "networks", "medium": "discs", "kernel": "files", "initrd": "files"}[name[strings.LastIndexByte(name, '.')+1:]]
@@ -57,7 +57,7 @@ func (s *Server) readChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page
 		return err
 	}
 	fill := func(typ string) (err error) {
-		q := optionQuery{typ: typ, chosen: now[typ], page: page, all: c.QueryParam("all") != "", media: &media, pools: pools, networks: networks}
+		q := optionQuery{kind: typ, chosen: now[typ], formAddress: page, showAll: c.QueryParam("all") != "", media: &media, pools: pools, networks: networks}
 		if typ == "vm-networks" {
 			q.parentID = of
 		}
@@ -73,7 +73,7 @@ func (s *Server) readChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page
 			project = fleet.ProjectID(f.Projects.Options[0].Value)
 		}
 	}
-	if f.Default, err = s.defaultsFor(c.Request().Context(), a, f, project, pools, networks); err != nil {
+	if f.Default, err = s.defaultPoolAndNetwork(c.Request().Context(), a, f, project, pools, networks); err != nil {
 		return err
 	}
 	now["pools"] = append(now["pools"], string(f.Default.Pool.ID))
@@ -96,14 +96,14 @@ func (s *Server) usableNetworks(c echo.Context, a fleet.Actor, edits bool, vm fl
 
 // defaultsFor returns the pool and the network that the form preselects for new devices: the defaults of the project
 // and host, but the pool of the first disk when a VM with disks is edited.
-func (s *Server) defaultsFor(ctx context.Context, a fleet.Actor, f *vmview.Form, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
+func (s *Server) defaultPoolAndNetwork(ctx context.Context, a fleet.Actor, f *vmview.Form, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
 	if project == "" {
 		return fleet.VMDefaults{}, nil
 	}
 	if host := fleet.HostID(f.Typed.Get("hostId")); host != "" && !f.Edits {
-		return ignoreNotFound(s.Control.VMDefaults(ctx, a, project, host))
+		return noDefaultsIfNotFound(s.Control.VMDefaults(ctx, a, project, host))
 	}
-	out, err := ignoreNotFound(s.Control.VMDefaultsOf(ctx, a, project, pools, networks))
+	out, err := noDefaultsIfNotFound(s.Control.VMDefaultsOf(ctx, a, project, pools, networks))
 	if len(f.VM.Spec.Disks) > 0 {
 		at := f.VM.Spec.Disks[0].PoolID
 		if i := slices.IndexFunc(pools, func(p fleet.PoolView) bool { return p.ID == at && p.SupportsNewDisks() }); i >= 0 {
@@ -115,19 +115,19 @@ func (s *Server) defaultsFor(ctx context.Context, a fleet.Actor, f *vmview.Form,
 
 // ignoreNotFound returns no defaults instead of NotFound, for a project that was deleted or is hidden. The form stays
 // usable, and control reports the error when the VM is created.
-func ignoreNotFound(d fleet.VMDefaults, err error) (fleet.VMDefaults, error) {
+func noDefaultsIfNotFound(d fleet.VMDefaults, err error) (fleet.VMDefaults, error) {
 	if fleet.CodeOf(err) == fleet.NotFound {
 		return fleet.VMDefaults{}, nil
 	}
 	return d, err
 }
 
-func networkChoice(a fleet.Actor, n fleet.NetworkView) kit.Option {
+func networkOption(a fleet.Actor, n fleet.NetworkView) kit.Option {
 	kind := "network"
 	if n.Kind == fleet.NetworkBridge {
 		kind = "bridge"
 	}
-	text := fmt.Sprintf("%s %s · %s", kind, n.Name, kit.Count(n.Health.Hosts, "host"))
+	text := fmt.Sprintf("%s %s · %s", kind, n.Name, kit.CountText(n.Health.Hosts, "host"))
 	everywhere := slices.ContainsFunc(n.Grants, func(g fleet.NetworkGrant) bool { return g.ProjectID == "" })
 	if n.Restricted && !everywhere && !policy.May(a, policy.InfraChange, "") {
 		var projects []string
@@ -140,7 +140,7 @@ func networkChoice(a fleet.Actor, n fleet.NetworkView) kit.Option {
 }
 
 // poolSpaceText returns a pool's free and provisioned space as text, for people who size a disk.
-func poolSpaceText(h fleet.PoolHealth) string {
+func poolFreeSpaceText(h fleet.PoolHealth) string {
 	text := kit.Bytes(h.AvailableBytes) + " free"
 	switch {
 	case h.Full > 0:
@@ -154,14 +154,14 @@ func poolSpaceText(h fleet.PoolHealth) string {
 }
 
 // unusableRank returns 1 for a pool where no host can create a disk now, else 0. Selects sort pools by this value.
-func unusableRank(p fleet.PoolView) int {
+func poolUnusableRank(p fleet.PoolView) int {
 	if p.Health.Healthy == 0 || p.DeletedAt != nil {
 		return 1
 	}
 	return 0
 }
 
-func volumeChoice(v query.VolumeOn) kit.Option {
+func volumeOption(v query.VolumeOn) kit.Option {
 	text := v.Name + " · " + kit.Bytes(v.CapacityBytes) + " · " + v.PoolName
 	if !v.Shared && len(v.Hosts) > 0 {
 		var hosts []string
@@ -170,5 +170,5 @@ func volumeChoice(v query.VolumeOn) kit.Option {
 		}
 		text += " on " + strings.Join(hosts, ", ")
 	}
-	return kit.Option{Value: vmview.Volume(v.PoolID, v.Name), Text: text}
+	return kit.Option{Value: vmview.VolumeValue(v.PoolID, v.Name), Text: text}
 }

@@ -21,7 +21,7 @@ import (
 
 // comparePage compares two VMs field by field, or a VM and a template version. The query has two ids from a list's
 // selection, one id from a VM's page, and none from a template's page.
-func (s *Server) comparePage(c echo.Context, a fleet.Actor) error {
+func (s *Server) compareVMsPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
 	ids := c.Request().URL.Query()["id"]
 	with, template := fleet.VMID(c.QueryParam("with")), c.QueryParam("template")
@@ -46,10 +46,10 @@ func (s *Server) comparePage(c echo.Context, a fleet.Actor) error {
 		if p.Right, err = s.Control.GetVM(ctx, a, with); err != nil {
 			return err
 		}
-		p.Rows = fleet.Compare(p.Left.VM, p.Right.VM)
+		p.Rows = fleet.CompareVMs(p.Left.VM, p.Right.VM)
 	}
 	if template != "" {
-		if p.Template, p.Version, err = s.templateVersionOf(ctx, a, template); err != nil {
+		if p.Template, p.Version, err = s.templateVersionOfValue(ctx, a, template); err != nil {
 			return err
 		}
 		template = views.TemplateVersionValue(p.Template.ID, p.Version.ID)
@@ -58,21 +58,21 @@ func (s *Server) comparePage(c echo.Context, a fleet.Actor) error {
 		}
 	}
 	all := c.QueryParam("every") != ""
-	if p.VMs, err = s.selectOptions(ctx, a, optionQuery{typ: "vms", chosen: []string{string(with)}, page: p.Address(), all: all}); err != nil {
+	if p.VMs, err = s.selectOptions(ctx, a, optionQuery{kind: "vms", chosen: []string{string(with)}, formAddress: p.BaseAddress(), showAll: all}); err != nil {
 		return err
 	}
-	frame := shell.Frame{Title: "Compare " + p.Template.Name}
+	frame := shell.PageLayout{Title: "Compare " + p.Template.Name}
 	if p.Left.ID != "" {
-		frame = shell.Frame{Title: "Compare " + p.Left.Name, Here: []string{"vm:" + string(p.Left.ID)}}
-		if p.Templates, err = s.selectOptions(ctx, a, optionQuery{typ: "templates", parentID: string(p.Left.ID), chosen: []string{template}, page: p.Address(), all: all}); err != nil {
+		frame = shell.PageLayout{Title: "Compare " + p.Left.Name, ObjectKeys: []string{"vm:" + string(p.Left.ID)}}
+		if p.Templates, err = s.selectOptions(ctx, a, optionQuery{kind: "templates", parentID: string(p.Left.ID), chosen: []string{template}, formAddress: p.BaseAddress(), showAll: all}); err != nil {
 			return err
 		}
 	}
-	return s.showPage(c, a, frame, vmview.Compare(p))
+	return s.showPage(c, a, frame, vmview.ComparisonPage(p))
 }
 
 // templateVersionOf returns the template version of a select's value (see views.TemplateVersionValue).
-func (s *Server) templateVersionOf(ctx context.Context, a fleet.Actor, value string) (fleet.TemplateView, *fleet.TemplateVersion, error) {
+func (s *Server) templateVersionOfValue(ctx context.Context, a fleet.Actor, value string) (fleet.TemplateView, *fleet.TemplateVersion, error) {
 	id, version, _ := strings.Cut(value, "/")
 	t, err := s.Control.GetTemplate(ctx, a, fleet.TemplateID(id))
 	if err != nil {
@@ -88,8 +88,8 @@ func (s *Server) templateVersionOf(ctx context.Context, a fleet.Actor, value str
 // versionOptions lists the template versions that the user may see: first the version that VM c.parentID was created
 // from, then the newest version of each template.
 func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
-	q := fleet.Query{Limit: maxChoices + 1, Sort: "name"}
-	if text := nameText(c.text); text != "" {
+	q := fleet.Query{Limit: maxOptions + 1, Sort: "name"}
+	if text := withoutFilterCharacters(c.text); text != "" {
 		q.Filter = "name:*" + text + "*"
 	}
 	page, err := s.Control.ListTemplates(ctx, a, q)
@@ -113,7 +113,7 @@ func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c optionQuer
 		if value == "" || slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
 			continue
 		}
-		if t, v, err := s.templateVersionOf(ctx, a, value); err == nil {
+		if t, v, err := s.templateVersionOfValue(ctx, a, value); err == nil {
 			out = append(out, kit.Option{Value: value, Text: t.Name + " · version " + strconv.Itoa(v.Number)})
 		}
 	}
@@ -121,7 +121,7 @@ func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c optionQuer
 }
 
 // nameText returns the search text without the characters that are special in filters.
-func nameText(text string) string {
+func withoutFilterCharacters(text string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`*":() `, r) {
 			return -1
@@ -132,8 +132,8 @@ func nameText(text string) string {
 
 // vmOptions lists the VMs that the user may see and whose name contains the search text, and the chosen VM.
 func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
-	q := fleet.Query{Limit: maxChoices + 1, Sort: "name"}
-	if text := nameText(c.text); text != "" {
+	q := fleet.Query{Limit: maxOptions + 1, Sort: "name"}
+	if text := withoutFilterCharacters(c.text); text != "" {
 		q.Filter = "name:*" + text + "*"
 	}
 	page, err := s.Control.ListVMLines(ctx, a, q)
@@ -170,10 +170,10 @@ func encodeVMState(vm fleet.VM) string {
 
 // mergeChanges merges the user's change with the changes that others made to the VM meanwhile. fields lists the fields
 // that anybody changed. For fields that both changed, the choices in the form ("take.<field>") decide.
-func mergeChanges(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged fleet.VM, fields []fleet.Merged, err error) {
+func mergeConcurrentChanges(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged fleet.VM, fields []fleet.MergedField, err error) {
 	var was vmEdit
 	if err := json.Unmarshal([]byte(typed.Get("was")), &was); err != nil {
-		return merged, nil, unreadableForm()
+		return merged, nil, unreadableFormError()
 	}
 	as := func(name string, labels map[string]string, description string, spec fleet.VMSpec) fleet.VM {
 		out := vm.VM
@@ -181,13 +181,13 @@ func mergeChanges(typed url.Values, change control.UpdateVM, vm fleet.VMView) (m
 		return out
 	}
 	restoreNICs(change.Spec.NICs, was.Spec.NICs)
-	chosen := map[string]fleet.Side{}
+	chosen := map[string]fleet.MergeSide{}
 	for name, texts := range typed {
 		if field, ok := strings.CutPrefix(name, "take."); ok && len(texts) > 0 {
-			chosen[field] = fleet.Side(texts[0])
+			chosen[field] = fleet.MergeSide(texts[0])
 		}
 	}
-	merged, fields = fleet.Merge(as(was.Name, was.Labels, was.Description, was.Spec), as(*change.Name, change.Labels, *change.Description, *change.Spec), vm.VM, chosen)
+	merged, fields = fleet.MergeEdits(as(was.Name, was.Labels, was.Description, was.Spec), as(*change.Name, change.Labels, *change.Description, *change.Spec), vm.VM, chosen)
 	return merged, fields, nil
 }
 
@@ -212,12 +212,12 @@ func (s *Server) mergePage(ctx context.Context, a fleet.Actor, typed url.Values,
 	if typed.Get("was") == "" || typed.Get("merged") == "" && typed.Get("generation") == strconv.FormatInt(vm.Generation, 10) {
 		return nil, nil
 	}
-	change, err := changeOfForm(typed, vm)
+	change, err := changeFromForm(typed, vm)
 	if err != nil {
 		return nil, nil //nolint:nilerr // the form is shown with its errors
 	}
 	out := &vmview.MergePage{Generation: vm.Generation}
-	if _, out.Fields, err = mergeChanges(typed, change, vm); err != nil || len(out.Fields) == 0 {
+	if _, out.Fields, err = mergeConcurrentChanges(typed, change, vm); err != nil || len(out.Fields) == 0 {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(typed)) {

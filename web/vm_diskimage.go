@@ -26,7 +26,7 @@ func (s *Server) diskInPath(c echo.Context, a fleet.Actor) (p vmview.Page, disk 
 	if p, err = s.readVMPage(c, a, ""); err != nil {
 		return p, disk, 0, err
 	}
-	ref := volumeOf(c.QueryParam("disk"))
+	ref := parseVolumeValue(c.QueryParam("disk"))
 	for i, d := range p.VM.Spec.Disks {
 		if d.Ref() == ref {
 			return p, d, i + 1, nil
@@ -35,7 +35,7 @@ func (s *Server) diskInPath(c echo.Context, a fleet.Actor) (p vmview.Page, disk 
 	return p, disk, 0, fleet.Errorf(fleet.NotFound, "This VM has no such disk any more.")
 }
 
-func (s *Server) showDiskImageForm(c echo.Context, a fleet.Actor, in diskImageForm, how formState) error {
+func (s *Server) showDiskImageForm(c echo.Context, a fleet.Actor, in diskImageForm, how formDisplay) error {
 	p, disk, number, err := s.diskInPath(c, a)
 	if err != nil {
 		return err
@@ -45,16 +45,16 @@ func (s *Server) showDiskImageForm(c echo.Context, a fleet.Actor, in diskImageFo
 		In: vmview.ImageForm{Name: in.Name, Description: in.Description, Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch},
 	}
 	_, out.Why = p.VM.AllowsImage(disk.Ref())
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.DiskImage(out))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DiskImageDialog(out))
 }
 
 func (s *Server) createDiskImage(c echo.Context, a fleet.Actor, in diskImageForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
-	image, _, err := s.Control.ImageOfDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), control.DiskImage{
+	image, _, err := s.Control.ImageOfDisk(c.Request().Context(), a, id, parseVolumeValue(c.QueryParam("disk")), control.DiskImage{
 		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description),
 		OS: imageForm{Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch}.os(),
 	})
-	return redirect(views.ImagePath(image)), err
+	return redirectTo(views.ImagePath(image)), err
 }
 
 type diskImageInput struct {

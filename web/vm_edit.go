@@ -18,13 +18,13 @@ import (
 
 // newEditForm returns the edit form with the VM's current values.
 func (s *Server) newEditForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
-	f := vmview.Form{Edits: true, VM: vm.VM, On: vm.HasGuest(), SeesHosts: policy.May(a, policy.InfraSee, ""), RunsHosts: policy.May(a, policy.InfraChange, "")}
+	f := vmview.Form{Edits: true, VM: vm.VM, GuestRuns: vm.HasGuest(), MaySeeHosts: policy.May(a, policy.InfraSee, ""), MayChangeHosts: policy.May(a, policy.InfraChange, "")}
 	var err error
 	was := encodeVMState(vm.VM)
 	if err = s.applyPlannedEdit(c, a, &vm); err != nil {
 		return f, err
 	}
-	if f.Typed, err = formValuesOf(vm); err == nil {
+	if f.Typed, err = editFormValues(vm); err == nil {
 		f.Typed.Set("was", was)
 		err = s.fillEditVMChoices(c, a, &f, vm.ID)
 	}
@@ -32,15 +32,15 @@ func (s *Server) newEditForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vm
 }
 
 // showEditForm shows the VM's page with the submitted form.
-func (s *Server) showEditForm(c echo.Context, a fleet.Actor, in typedVM, how formState) error {
+func (s *Server) showEditForm(c echo.Context, a fleet.Actor, in vmForm, how formDisplay) error {
 	p, err := s.readVMPage(c, a, "configure")
 	if err != nil {
 		return err
 	}
-	if err := s.fillTab(c, a, &p); err != nil {
+	if err := s.fillVMTab(c, a, &p); err != nil {
 		return err
 	}
-	p.Edit.Typed, p.Edit.Errors, p.Edit.MayOvercommit = in.Values, how.errors, p.Edit.RunsHosts
+	p.Edit.Typed, p.Edit.Errors, p.Edit.MayOvercommit = in.Values, how.errors, p.Edit.MayChangeHosts
 	if how.wasRefused() {
 		if p.Merge, err = s.mergePage(c.Request().Context(), a, in.Values, p.VM); err != nil {
 			return err
@@ -52,40 +52,40 @@ func (s *Server) showEditForm(c echo.Context, a fleet.Actor, in typedVM, how for
 	if err := s.fillEditVMChoices(c, a, &p.Edit, p.VM.ID); err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Show(p))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.VMPage(p))
 }
 
-func (s *Server) editVM(c echo.Context, a fleet.Actor, in typedVM) (formResponse, error) {
-	if in.redrawOnly && in.prefillKey != vmview.BeginHeadings {
-		return func(c echo.Context) error { return s.showEditForm(c, a, in, firstShown) }, nil
+func (s *Server) editVM(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
+	if in.redrawOnly && in.prefillKey != vmview.PrefillSectionHeadings {
+		return func(c echo.Context) error { return s.showEditForm(c, a, in, firstDisplay) }, nil
 	}
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
 		return nil, err
 	}
-	if in.prefillKey == vmview.BeginHeadings {
-		f := vmview.Form{Typed: in.Values, Edits: true, VM: vm.VM, On: vm.HasGuest()}
-		return func(c echo.Context) error { return s.writePage(c, http.StatusOK, vmview.Headings(f, in.original)) }, nil
+	if in.prefillKey == vmview.PrefillSectionHeadings {
+		f := vmview.Form{Typed: in.Values, Edits: true, VM: vm.VM, GuestRuns: vm.HasGuest()}
+		return func(c echo.Context) error { return s.writePage(c, http.StatusOK, vmview.SectionSummaries(f, in.sentValues)) }, nil
 	}
-	change, err := mergedChange(in.Values, vm)
+	change, err := mergedChangeFromForm(in.Values, vm)
 	if err != nil {
 		return nil, err
 	}
 	_, _, err = s.Control.UpdateVM(ctx, a, vm.ID, change)
-	return redirect(views.VMPath(vm.ID)), err
+	return redirectTo(views.VMPath(vm.ID)), err
 }
 
-func changeOfForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
+func changeFromForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	var checks fleet.Checks
-	name, text, spec := strings.TrimSpace(typed.Get("name")), typed.Get("description"), specOf(&checks, typed, vm.Spec)
+	name, text, spec := strings.TrimSpace(typed.Get("name")), typed.Get("description"), specFromForm(&checks, typed, vm.Spec)
 	restoreNICFilters(&spec, vm.Spec)
 	generation, err := strconv.ParseInt(typed.Get("generation"), 10, 64)
 	if err != nil {
-		return control.UpdateVM{}, unreadableForm()
+		return control.UpdateVM{}, unreadableFormError()
 	}
 	change := control.UpdateVM{
-		Name: &name, Labels: labelsOf(&checks, "labels", typed.Get("labels")), Description: &text, Spec: &spec, IfGeneration: generation,
+		Name: &name, Labels: parseLabels(&checks, "labels", typed.Get("labels")), Description: &text, Spec: &spec, IfGeneration: generation,
 		Overcommit: typed.Get("overcommit") != "",
 	}
 	return change, checks.Err()
@@ -93,12 +93,12 @@ func changeOfForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 
 // mergedChange returns the change that the form requests. If another user changed the VM meanwhile, it merges both
 // changes by the choices in the form.
-func mergedChange(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
-	change, err := changeOfForm(typed, vm)
+func mergedChangeFromForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
+	change, err := changeFromForm(typed, vm)
 	if err != nil || typed.Get("merged") == "" || change.IfGeneration != vm.Generation {
 		return change, err
 	}
-	both, fields, err := mergeChanges(typed, change, vm)
+	both, fields, err := mergeConcurrentChanges(typed, change, vm)
 	if err != nil {
 		return change, err
 	}

@@ -23,7 +23,7 @@ import (
 // as one choice.
 var specDecoder, specEncoder = newSpecDecoder(), newSpecEncoder()
 
-var specKey = regexp.MustCompile(`^spec(\.[A-Za-z]+(\[[0-9]{1,3}\])?)+$`)
+var specKeyPattern = regexp.MustCompile(`^spec(\.[A-Za-z]+(\[[0-9]{1,3}\])?)+$`)
 
 type specForm struct {
 	Spec fleet.VMSpec `json:"spec"`
@@ -32,20 +32,20 @@ type specForm struct {
 func newSpecDecoder() *form.Decoder {
 	d := form.NewDecoder()
 	d.SetTagName("json")
-	d.SetMaxArraySize(maxRows)
+	d.SetMaxArraySize(maxFormRows)
 	d.RegisterCustomTypeFunc(func(texts []string) (any, error) {
 		if len(texts) > 1 {
-			return memoryOf(texts[0], texts[1])
+			return parseMemory(texts[0], texts[1])
 		}
-		return numberOf(texts[0])
+		return parseNumber(texts[0])
 	}, 0)
 	// a ticked checkbox sends its value after the hidden default of the field
 	d.RegisterCustomTypeFunc(func(texts []string) (any, error) {
 		return slices.Contains(texts, "yes") || slices.Contains(texts, "true"), nil
 	}, false)
-	d.RegisterCustomTypeFunc(func(texts []string) (any, error) { return sizeOf(texts[0]) }, int64(0))
+	d.RegisterCustomTypeFunc(func(texts []string) (any, error) { return parseDiskSize(texts[0]) }, int64(0))
 	d.RegisterCustomTypeFunc(func(texts []string) (any, error) {
-		if v := volumeOf(texts[0]); v != (fleet.Volref{}) {
+		if v := parseVolumeValue(texts[0]); v != (fleet.Volref{}) {
 			return &v, nil
 		}
 		return (*fleet.Volref)(nil), nil
@@ -59,13 +59,13 @@ func newSpecEncoder() *form.Encoder {
 	e.RegisterCustomTypeFunc(func(v any) ([]string, error) { return []string{gibText(v.(int64))}, nil }, int64(0))
 	e.RegisterCustomTypeFunc(func(v any) ([]string, error) {
 		ref := v.(fleet.Volref)
-		return []string{vmview.Volume(ref.PoolID, ref.Volume)}, nil
+		return []string{vmview.VolumeValue(ref.PoolID, ref.Volume)}, nil
 	}, fleet.Volref{})
 	return e
 }
 
 // rowLists holds the names of the spec's lists that the form sends as rows, such as "spec.disks".
-var rowLists = func() []string {
+var formRowLists = func() []string {
 	out := []string{"spec.nics", "spec.disks", "spec.rules", "spec.health"}
 	for _, l := range fleet.VMLists {
 		out = append(out, "spec."+l.Name)
@@ -75,13 +75,13 @@ var rowLists = func() []string {
 
 // specOf returns spec with the valid values of the form; fields that the form lacks are unchanged. It adds an error to
 // checks for each invalid value.
-func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMSpec {
+func specFromForm(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMSpec {
 	into := specForm{spec}
 	if typed.Has("spec.iso") {
 		into.Spec.ISO = nil
 	}
 	for _, f := range fleet.VMFields {
-		if name := "spec." + f.Name; slices.Contains(rowLists, name) && typed.Has(name) {
+		if name := "spec." + f.Name; slices.Contains(formRowLists, name) && typed.Has(name) {
 			f.Copy(&into.Spec, fleet.VMSpec{})
 		}
 	}
@@ -94,7 +94,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 	}
 	values := maps.Clone(typed)
 	maps.DeleteFunc(values, func(name string, _ []string) bool {
-		return !specKey.MatchString(name) || slices.Contains(rowLists, name)
+		return !specKeyPattern.MatchString(name) || slices.Contains(formRowLists, name)
 	})
 	if wrong, ok := errors.AsType[form.DecodeErrors](specDecoder.Decode(&into, values)); ok {
 		for _, field := range slices.Sorted(maps.Keys(wrong)) {
@@ -103,7 +103,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 	}
 	out := into.Spec
 	out.Power = spec.Power   // power is changed by actions, not by the form
-	for i := range maxRows { // the row of an existing disk may have no other fields
+	for i := range maxFormRows { // the row of an existing disk may have no other fields
 		if typed.Has(fmt.Sprintf("spec.disks[%d].keep", i)) && i == len(out.Disks) {
 			out.Disks = append(out.Disks, fleet.Disk{})
 		}
@@ -114,7 +114,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 		switch d := &out.Disks[i]; {
 		case len(source) == 0: // an existing disk
 		case source[0] == "lun":
-			lun := volumeOf(typed.Get(fmt.Sprintf("spec.disks[%d].lun", i)))
+			lun := parseVolumeValue(typed.Get(fmt.Sprintf("spec.disks[%d].lun", i)))
 			there := fleet.Disk{PoolID: lun.PoolID, Volume: lun.Volume, Existing: true}
 			for _, f := range fleet.DiskFields {
 				f.Copy(&there, *d)
@@ -128,7 +128,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 			d.Image = &fleet.Volref{}
 		default:
 			d.Overlay = source[0] == "overlay"
-			if image, version, ok := vmview.LibraryImageOf(d.Image.PoolID); ok {
+			if image, version, ok := vmview.ParseLibraryImageValue(d.Image.PoolID); ok {
 				d.Image, d.ImageID, d.VersionID = nil, image, version
 			}
 		}
@@ -138,7 +138,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 		if h.Kind != fleet.HealthExec {
 			h.Program, h.Args = "", ""
 		}
-		h.Program, h.Args = strings.TrimSpace(h.Program), strings.Join(fleet.ArgLines(h.Args), "\n")
+		h.Program, h.Args = strings.TrimSpace(h.Program), strings.Join(fleet.SplitArgLines(h.Args), "\n")
 		if h.Kind != fleet.HealthHTTP {
 			h.Path, h.Status = "", 0
 		}
@@ -167,7 +167,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 func restoreDisks(disks, was []fleet.Disk, typed url.Values) {
 	for i := range disks {
 		at := fmt.Sprintf("spec.disks[%d].", i)
-		k := slices.IndexFunc(was, func(d fleet.Disk) bool { return typed.Get(at+"keep") == vmview.Volume(d.PoolID, d.Volume) })
+		k := slices.IndexFunc(was, func(d fleet.Disk) bool { return typed.Get(at+"keep") == vmview.VolumeValue(d.PoolID, d.Volume) })
 		if k < 0 {
 			continue
 		}
@@ -182,12 +182,12 @@ func restoreDisks(disks, was []fleet.Disk, typed url.Values) {
 }
 
 // formValuesOf returns the values of the edit form for the VM.
-func formValuesOf(vm fleet.VMView) (url.Values, error) {
+func editFormValues(vm fleet.VMView) (url.Values, error) {
 	typed, err := specEncoder.Encode(specForm{vm.Spec})
 	if err != nil {
 		return nil, fmt.Errorf("encode the spec of %s as a form: %w", vm.ID, err)
 	}
-	typed["spec.memoryMiB"] = memoryText(vm.Spec.MemoryMiB)
+	typed["spec.memoryMiB"] = memoryFormValues(vm.Spec.MemoryMiB)
 	for i, n := range vm.Spec.NICs {
 		at := fmt.Sprintf("spec.nics[%d].", i)
 		typed.Set(at+"network", string(fleet.NetworkLibvirt)+":"+n.Network)
@@ -201,7 +201,7 @@ func formValuesOf(vm fleet.VMView) (url.Values, error) {
 		typed.Del(at + "bridge")
 	}
 	for i, d := range vm.Spec.Disks {
-		typed.Set(fmt.Sprintf("spec.disks[%d].keep", i), vmview.Volume(d.PoolID, d.Volume))
+		typed.Set(fmt.Sprintf("spec.disks[%d].keep", i), vmview.VolumeValue(d.PoolID, d.Volume))
 	}
 	for i, v := range vm.Spec.Shares {
 		at := fmt.Sprintf("spec.shares[%d].folder", i)
@@ -210,7 +210,7 @@ func formValuesOf(vm fleet.VMView) (url.Values, error) {
 		typed.Set(at+".volume", v.Folder.Volume)
 	}
 	typed.Set("name", vm.Name)
-	typed.Set("labels", kit.LabelText(vm.Labels))
+	typed.Set("labels", kit.LabelLines(vm.Labels))
 	typed.Set("description", vm.Description)
 	typed.Set("was", encodeVMState(vm.VM))
 	typed.Set("generation", strconv.FormatInt(vm.Generation, 10))
@@ -218,36 +218,36 @@ func formValuesOf(vm fleet.VMView) (url.Values, error) {
 }
 
 // typedVM is a submitted VM form, with its rows renumbered without gaps.
-type typedVM struct {
+type vmForm struct {
 	url.Values
-	original   url.Values // the values from the browser, with gaps between row numbers
+	sentValues   url.Values // the values from the browser, with gaps between row numbers
 	redrawOnly bool       // the button only redraws the form: to add or remove a row without scripts, or to prefill
 
 	prefillKey string              // key of the source or preset that prefills the form: see Server.prefillNewVM
 	notes      []vmview.ImportNote // notes about the pasted definition, such as settings that are not imported
-	xmlRead    bool
+	xmlImported    bool
 }
 
-func (in *typedVM) read(sent url.Values) {
+func (in *vmForm) read(sent url.Values) {
 	if drop := sent.Get("drop"); drop != "" {
 		maps.DeleteFunc(sent, func(name string, _ []string) bool { return strings.HasPrefix(name, drop+".") })
 		in.redrawOnly = true
 	}
-	in.Values, in.original = renumberRows(sent), sent
+	in.Values, in.sentValues = renumberFormRows(sent), sent
 	if in.prefillKey = sent.Get("begin"); in.prefillKey != "" {
 		in.redrawOnly = true
 	}
 	if list := sent.Get("add"); list != "" {
-		addRow(in.Values, list)
+		addFormRow(in.Values, list)
 		in.redrawOnly = true
 	}
 }
 
 // addRow appends a row with default values to a list of the form, such as "spec.disks".
-func addRow(typed url.Values, list string) {
+func addFormRow(typed url.Values, list string) {
 	n := 0
 	for name := range typed {
-		if m := rowKey.FindStringSubmatch(name); m != nil && m[1] == list {
+		if m := rowKeyPattern.FindStringSubmatch(name); m != nil && m[1] == list {
 			i, _ := strconv.Atoi(m[2])
 			n = max(n, i+1)
 		}
@@ -271,16 +271,16 @@ func addRow(typed url.Values, list string) {
 	}
 }
 
-var rowKey = regexp.MustCompile(`^(spec\.[A-Za-z]+)\[([0-9]{1,9})\](\..+)$`)
+var rowKeyPattern = regexp.MustCompile(`^(spec\.[A-Za-z]+)\[([0-9]{1,9})\](\..+)$`)
 
 // renumberRows returns the values with the rows of each list renumbered from 0. Rows that the browser removed leave
 // gaps in the numbers; rows without values are dropped.
-func renumberRows(sent url.Values) url.Values {
+func renumberFormRows(sent url.Values) url.Values {
 	out := url.Values{}
 	rows := map[string]map[int]bool{}
 	each := func(do func(list string, i int, rest string, texts []string)) {
 		for name, texts := range sent {
-			if m := rowKey.FindStringSubmatch(name); m != nil {
+			if m := rowKeyPattern.FindStringSubmatch(name); m != nil {
 				i, _ := strconv.Atoi(m[2])
 				do(m[1], i, m[3], texts)
 			}
@@ -307,7 +307,7 @@ func renumberRows(sent url.Values) url.Values {
 		}
 	})
 	for name, texts := range sent {
-		if !rowKey.MatchString(name) {
+		if !rowKeyPattern.MatchString(name) {
 			out[name] = texts
 		}
 	}
@@ -315,7 +315,7 @@ func renumberRows(sent url.Values) url.Values {
 }
 
 // numberOf parses a whole number; empty text is 0.
-func numberOf(text string) (int, error) {
+func parseNumber(text string) (int, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
 	}
@@ -327,7 +327,7 @@ func numberOf(text string) (int, error) {
 }
 
 // memoryText returns the form's number and unit for a memory size: in GiB if that is a whole number, else in MiB.
-func memoryText(mib int) []string {
+func memoryFormValues(mib int) []string {
 	if mib%1024 == 0 {
 		return []string{strconv.Itoa(mib / 1024), "GiB"}
 	}
@@ -335,7 +335,7 @@ func memoryText(mib int) []string {
 }
 
 // memoryOf parses a memory size and returns MiB. Fractions such as "1.5" GiB are allowed.
-func memoryOf(text, unit string) (int, error) {
+func parseMemory(text, unit string) (int, error) {
 	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	if unit != "MiB" {
 		n *= 1024
@@ -347,7 +347,7 @@ func memoryOf(text, unit string) (int, error) {
 }
 
 // sizeOf parses a disk size in GiB and returns bytes; empty text is 0.
-func sizeOf(text string) (int64, error) {
+func parseDiskSize(text string) (int64, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
 	}
@@ -362,7 +362,7 @@ func sizeOf(text string) (int64, error) {
 func gibText(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', -1, 64) }
 
 // volumeOf parses a select's value from vmview.Volume; empty text is the zero Volref.
-func volumeOf(value string) fleet.Volref {
+func parseVolumeValue(value string) fleet.Volref {
 	pool, volume, _ := strings.Cut(value, "/")
 	return fleet.Volref{PoolID: fleet.PoolID(pool), Volume: volume}
 }

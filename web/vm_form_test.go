@@ -32,16 +32,16 @@ func TestUntouchedFormChangesNothing(t *testing.T) {
 			Display: fleet.VMDisplay{Keyboard: "de"}, Security: fleet.VMSecurity{TPM: true}, Devices: fleet.VMDevices{RNGRate: 1024},
 		}
 	}
-	typed, err := formValuesOf(fleet.VMView{VM: fleet.VM{Spec: spec()}})
+	typed, err := editFormValues(fleet.VMView{VM: fleet.VM{Spec: spec()}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	dropNewDiskFields(typed)
-	for _, list := range rowLists {
+	for _, list := range formRowLists {
 		typed.Set(list, "")
 	}
 	var checks fleet.Checks
-	got := specOf(&checks, renumberRows(typed), spec())
+	got := specFromForm(&checks, renumberFormRows(typed), spec())
 	if diff := cmp.Diff(spec(), got); diff != "" || checks.Err() != nil {
 		t.Errorf("%v\n%s\n%+v", checks.Err(), diff, typed)
 	}
@@ -50,7 +50,7 @@ func TestUntouchedFormChangesNothing(t *testing.T) {
 // dropNewDiskFields removes the values that the form sends only for new disks.
 func dropNewDiskFields(typed url.Values) {
 	for name := range typed {
-		m := rowKey.FindStringSubmatch(name)
+		m := rowKeyPattern.FindStringSubmatch(name)
 		if m == nil || m[1] != "spec.disks" || m[3] == ".keep" {
 			continue
 		}
@@ -69,7 +69,7 @@ func TestDiskRowsOfFormMapToDisksOfVM(t *testing.T) {
 		{PoolID: "p", Volume: "b.qcow2", SizeBytes: 2 << 30, Bus: "scsi", ReadOnly: true},
 		{PoolID: "p", Volume: "c.qcow2", SizeBytes: 3 << 30},
 	}}
-	typed, err := formValuesOf(fleet.VMView{VM: fleet.VM{Spec: was}})
+	typed, err := editFormValues(fleet.VMView{VM: fleet.VM{Spec: was}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestDiskRowsOfFormMapToDisksOfVM(t *testing.T) {
 	typed.Set("spec.disks[7].bus", "sata")
 	typed.Set("spec.disks[9].keep", "q/not-its.qcow2")
 	var checks fleet.Checks
-	got := specOf(&checks, renumberRows(typed), was).Disks
+	got := specFromForm(&checks, renumberFormRows(typed), was).Disks
 	b, c := was.Disks[1], was.Disks[2]
 	b.ReadOnly, c.Limits.ReadIOPS = false, 50
 	want := []fleet.Disk{b, c, {PoolID: "q", SizeBytes: 4 << 30, Bus: "sata"}, {}}
@@ -106,7 +106,7 @@ func TestFormErrorsUseAPIFieldPaths(t *testing.T) {
 		"spec.nics[9].network": {"libvirt:default"}, "spec.nics[99999999].network": {"libvirt:lan"},
 	}
 	var checks fleet.Checks
-	got := specOf(&checks, renumberRows(sent), fleet.VMSpec{Power: fleet.Stopped})
+	got := specFromForm(&checks, renumberFormRows(sent), fleet.VMSpec{Power: fleet.Stopped})
 	want := fleet.VMSpec{
 		Power: fleet.Stopped, MemoryMiB: 1536, ISO: &fleet.Volref{PoolID: "p", Volume: "cd.iso"},
 		Disks: []fleet.Disk{{PoolID: "q", SizeBytes: 1 << 29}, {PoolID: "p", Image: &fleet.Volref{PoolID: "p", Volume: "debian.qcow2"}}},
@@ -115,7 +115,7 @@ func TestFormErrorsUseAPIFieldPaths(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	e, _, _ := formErrors(checks.Err())
+	e, _, _ := formErrorsFrom(checks.Err())
 	if len(e.Fields) != 2 || e.At("spec.cpus") == "" || e.At("spec.disks[1].sizeBytes") == "" {
 		t.Errorf("the errors are at %v", e.Fields)
 	}
@@ -125,7 +125,7 @@ func TestFormErrorsUseAPIFieldPaths(t *testing.T) {
 func TestUntickedBoxesAndClearedNumbersReset(t *testing.T) {
 	t.Parallel()
 	var checks fleet.Checks
-	got := specOf(&checks, url.Values{
+	got := specFromForm(&checks, url.Values{
 		"spec.security.tpm": {"false", "yes"}, "spec.memory.locked": {"false"}, "spec.cpu.cores": {""}, "spec.cpu.model": {"qemu64"}, "spec.devices.rngRate": {" 12 "},
 		"spec.display.video": {""},
 	}, fleet.VMSpec{Memory: fleet.VMMemory{Locked: true}, CPU: fleet.VMCPU{Cores: 4}, Display: fleet.VMDisplay{Video: "virtio", Keyboard: "de"}})
@@ -148,7 +148,7 @@ func TestDeviceRowsOfFormMapToDevicesOfVM(t *testing.T) {
 	}
 	read := func(change func(url.Values)) fleet.VMSpec {
 		t.Helper()
-		typed, err := formValuesOf(fleet.VMView{VM: fleet.VM{Spec: was}})
+		typed, err := editFormValues(fleet.VMView{VM: fleet.VM{Spec: was}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +157,7 @@ func TestDeviceRowsOfFormMapToDevicesOfVM(t *testing.T) {
 		}
 		change(typed)
 		var checks fleet.Checks
-		got := specOf(&checks, renumberRows(typed), was)
+		got := specFromForm(&checks, renumberFormRows(typed), was)
 		if checks.Err() != nil {
 			t.Error(checks.Err())
 		}
@@ -188,11 +188,11 @@ func TestDeviceRowsOfFormMapToDevicesOfVM(t *testing.T) {
 func TestPresetAddsItsDrives(t *testing.T) {
 	t.Parallel()
 	typed := url.Values{"spec.drives[3].slot": {"floppy1"}}
-	if err := prefillPreset(typed, "windows-11"); err != nil {
+	if err := prefillFromPreset(typed, "windows-11"); err != nil {
 		t.Fatal(err)
 	}
 	var checks fleet.Checks
-	got := specOf(&checks, renumberRows(typed), fleet.VMSpec{})
+	got := specFromForm(&checks, renumberFormRows(typed), fleet.VMSpec{})
 	if want := []fleet.VMDrive{{Slot: "cdrom2"}}; !slices.Equal(got.Drives, want) || !got.Security.SecureBoot || !got.Security.TPM {
 		t.Errorf("%+v", got)
 	}
@@ -205,7 +205,7 @@ func TestRuleAndHealthCheckRowsOfFormMapToSpec(t *testing.T) {
 		Rules:  []fleet.PlacementRule{{Of: fleet.RuleVM, Name: "db"}, {Apart: true, Of: fleet.RuleVM, Name: "web"}},
 		Health: []fleet.HealthCheck{{Kind: fleet.HealthHTTP, Port: 80, Path: "/x", Status: 204}},
 	}
-	typed, err := formValuesOf(fleet.VMView{VM: fleet.VM{Spec: was}})
+	typed, err := editFormValues(fleet.VMView{VM: fleet.VM{Spec: was}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,16 +221,16 @@ func TestRuleAndHealthCheckRowsOfFormMapToSpec(t *testing.T) {
 	typed.Set("spec.rules[1].name", " web ")
 	typed.Set("spec.health[0].kind", "agent")
 	var checks fleet.Checks
-	got := specOf(&checks, renumberRows(typed), was)
+	got := specFromForm(&checks, renumberFormRows(typed), was)
 	if len(got.Rules) != 1 || got.Rules[0] != (fleet.PlacementRule{Preferred: true, Of: fleet.RuleVM, Name: "web"}) || len(got.Health) != 1 || got.Health[0] != (fleet.HealthCheck{Kind: fleet.HealthAgent}) || checks.Err() != nil {
 		t.Errorf("rules %+v and health checks %+v: %v", got.Rules, got.Health, checks.Err())
 	}
-	bare := renumberRows(url.Values{"spec.rules": {""}, "spec.health": {""}})
-	if got := specOf(&checks, bare, was); len(got.Rules)+len(got.Health) != 0 {
+	bare := renumberFormRows(url.Values{"spec.rules": {""}, "spec.health": {""}})
+	if got := specFromForm(&checks, bare, was); len(got.Rules)+len(got.Health) != 0 {
 		t.Errorf("a form without rows leaves the rules %+v and health checks %+v", got.Rules, got.Health)
 	}
 	typed.Set("spec.health[0].interval", "often")
-	if specOf(&checks, renumberRows(typed), was); checks.Err() == nil {
+	if specFromForm(&checks, renumberFormRows(typed), was); checks.Err() == nil {
 		t.Error("a word is accepted as a number")
 	}
 }

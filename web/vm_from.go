@@ -16,7 +16,7 @@ import (
 )
 
 // sourceOfForm returns the form's source of the new VM: a template, VM, snapshot or appliance. nil: none of these.
-func sourceOfForm(typed url.Values) *control.VMSource {
+func sourceFromForm(typed url.Values) *control.VMSource {
 	from := control.VMSource{
 		TemplateID: fleet.TemplateID(typed.Get("from.templateId")), VersionID: fleet.TemplateVersionID(typed.Get("from.versionId")), VMID: fleet.VMID(typed.Get("from.vmId")),
 		SnapshotID: fleet.SnapshotID(typed.Get("from.snapshotId")),
@@ -34,10 +34,10 @@ func sourceOfForm(typed url.Values) *control.VMSource {
 
 // sourceForForm returns the source of a new VM for the form, and image options for a template. If fresh is true, the
 // source is in the query and prefills typed; else the source is in typed.
-func (s *Server) sourceForForm(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.Source, []kit.Option, error) {
-	from := sourceOfForm(typed)
+func (s *Server) readFormSource(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.NewVMSource, []kit.Option, error) {
+	from := sourceFromForm(typed)
 	if fresh {
-		from = sourceOfForm(url.Values{
+		from = sourceFromForm(url.Values{
 			"from.templateId": {c.QueryParam("template")}, "from.versionId": {c.QueryParam("version")}, "from.vmId": {c.QueryParam("clone")}, "from.snapshotId": {c.QueryParam("snapshot")},
 			"from.appliance.poolId": {c.QueryParam("pool")}, "from.appliance.hostId": {c.QueryParam("host")}, "from.appliance.volume": {c.QueryParam("import")},
 		})
@@ -57,7 +57,7 @@ func (s *Server) sourceForForm(c echo.Context, a fleet.Actor, typed url.Values, 
 	return nil, nil, fleet.Errorf(fleet.NotFound, "There is no such template.")
 }
 
-func (s *Server) sourceFromTemplate(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.Source, []kit.Option, error) {
+func (s *Server) sourceFromTemplate(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.NewVMSource, []kit.Option, error) {
 	v, err := s.Control.GetTemplate(c.Request().Context(), a, from.TemplateID)
 	if err != nil {
 		return nil, nil, err
@@ -66,7 +66,7 @@ func (s *Server) sourceFromTemplate(c echo.Context, a fleet.Actor, from control.
 	if version == nil {
 		return nil, nil, fleet.Errorf(fleet.NotFound, "The template %s does not have this version, or all its versions are deprecated.", v.Name)
 	}
-	out := &vmview.Source{
+	out := &vmview.NewVMSource{
 		Title: "New VM from " + v.Name, Back: views.TemplatePath(v.ID),
 		Note: fmt.Sprintf("The settings are those of version %d of the template. An overlay is a linked clone: it is created at once and stores only differences. A copy does not depend on the template.", version.Number),
 		Sent: map[string]string{"from.templateId": string(v.ID), "from.versionId": string(version.ID)},
@@ -80,12 +80,12 @@ func (s *Server) sourceFromTemplate(c echo.Context, a fleet.Actor, from control.
 		if d.SizeBytes > 0 {
 			text += " (" + kit.Bytes(d.SizeBytes) + ")"
 		}
-		images = append(images, kit.Option{Value: vmview.LibraryImage(d.ImageID, d.VersionID), Text: text})
+		images = append(images, kit.Option{Value: vmview.LibraryImageValue(d.ImageID, d.VersionID), Text: text})
 	}
 	if !fresh {
 		return out, images, nil
 	}
-	if err := setSpecValues(typed, control.SpecOf(*version, false, "")); err != nil {
+	if err := setSpecValues(typed, control.SpecOfTemplateVersion(*version, false, "")); err != nil {
 		return nil, nil, err
 	}
 	if typed.Get("projectId") == "" && v.ProjectID != "" {
@@ -100,12 +100,12 @@ func (s *Server) sourceFromTemplate(c echo.Context, a fleet.Actor, from control.
 	return out, images, nil
 }
 
-func (s *Server) sourceFromVM(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.Source, error) {
+func (s *Server) sourceFromVM(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.NewVMSource, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, from.VMID)
 	if err != nil {
 		return nil, err
 	}
-	out := &vmview.Source{
+	out := &vmview.NewVMSource{
 		Title: "Clone " + vm.Name, Back: views.VMPath(vm.ID), Sent: map[string]string{"from.vmId": string(vm.ID)}, Disks: []string{},
 		Note: "A full copy on the host of " + vm.Name + ", with new MAC addresses. Firmware variables and TPM start empty. For linked clones, create a template first.",
 	}
@@ -119,11 +119,11 @@ func (s *Server) sourceFromVM(c echo.Context, a fleet.Actor, from control.VMSour
 		if err != nil {
 			return nil, err
 		}
-		disks, of = vm.DisksIn(shot), " of “"+shot.Name+"”"
+		disks, of = vm.DisksInSnapshot(shot), " of “"+shot.Name+"”"
 	} else if ok, why := vm.AllowsClone(); !ok {
 		out.Note = why
 	}
-	spec := control.CloneOf(vm, "", disks)
+	spec := control.CloneSpec(vm, "", disks)
 	for i, d := range spec.Disks {
 		out.Disks = append(out.Disks, fmt.Sprintf("Copy of disk %d%s (%s)", i+1, of, kit.Bytes(d.SizeBytes)))
 	}
@@ -140,7 +140,7 @@ func (s *Server) sourceFromVM(c echo.Context, a fleet.Actor, from control.VMSour
 	typed.Set("name", name)
 	typed.Del("start")
 	typed.Set("projectId", string(vm.ProjectID))
-	typed.Set("labels", kit.LabelText(vm.Labels))
+	typed.Set("labels", kit.LabelLines(vm.Labels))
 	typed.Set("description", vm.Description)
 	for i := range spec.Disks {
 		typed.Set(fmt.Sprintf("spec.disks[%d].source", i), "clone")
@@ -150,11 +150,11 @@ func (s *Server) sourceFromVM(c echo.Context, a fleet.Actor, from control.VMSour
 
 // snapshotToClone returns the snapshot whose disks are copied to the new VM, and sets the heading and note of the form
 // (out).
-func (s *Server) snapshotToClone(c echo.Context, a fleet.Actor, vm fleet.VMView, id fleet.SnapshotID, out *vmview.Source) (fleet.Snapshot, error) {
-	if vm.Status == nil || vm.Status.Snapshots.ByID(id) == nil {
+func (s *Server) snapshotToClone(c echo.Context, a fleet.Actor, vm fleet.VMView, id fleet.SnapshotID, out *vmview.NewVMSource) (fleet.Snapshot, error) {
+	if vm.Status == nil || vm.Status.Snapshots.SnapshotByID(id) == nil {
 		return fleet.Snapshot{}, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
 	}
-	shot := *vm.Status.Snapshots.ByID(id)
+	shot := *vm.Status.Snapshots.SnapshotByID(id)
 	busy, err := s.Control.SnapshotWork(c.Request().Context(), a, vm.ID)
 	if err != nil {
 		return shot, err
@@ -164,7 +164,7 @@ func (s *Server) snapshotToClone(c echo.Context, a fleet.Actor, vm fleet.VMView,
 	out.Sent["from.snapshotId"] = string(shot.ID)
 	out.Note = "Full copies of the disks in the snapshot, on the host of " + vm.Name + ", which can keep running. Its snapshots cannot change until the disks are copied. " +
 		"The settings are the VM's current ones, with new MAC addresses. The snapshot's memory is not copied; firmware variables and TPM start empty."
-	if ok, why := vm.AllowsNew(shot, busy); !ok {
+	if ok, why := vm.AllowsVMFromSnapshot(shot, busy); !ok {
 		out.Note = why
 	}
 	return shot, nil
@@ -172,7 +172,7 @@ func (s *Server) snapshotToClone(c echo.Context, a fleet.Actor, vm fleet.VMView,
 
 // setSpecValues sets the form's values of a new VM from a spec.
 func setSpecValues(typed url.Values, spec fleet.VMSpec) error {
-	values, err := formValuesOf(fleet.VMView{VM: fleet.VM{Spec: spec}})
+	values, err := editFormValues(fleet.VMView{VM: fleet.VM{Spec: spec}})
 	if err != nil {
 		return err
 	}
@@ -184,15 +184,15 @@ func setSpecValues(typed url.Values, spec fleet.VMSpec) error {
 }
 
 // bulkNamesOf returns the form's number of VMs and the first number of their names.
-func bulkNamesOf(checks *fleet.Checks, typed url.Values) (out fleet.BulkNames) {
-	out.Count = parseField(checks, "count", typed.Get("count"), numberOf)
-	out.First = parseField(checks, "first", typed.Get("first"), numberOf)
+func bulkNamesFromForm(checks *fleet.Checks, typed url.Values) (out fleet.BulkNames) {
+	out.Count = parseField(checks, "count", typed.Get("count"), parseNumber)
+	out.First = parseField(checks, "first", typed.Get("first"), parseNumber)
 	return out
 }
 
 // withOptions prepends options to the choices, after an option without a value. If the choices already have an option
 // with the same value, it gets the new text instead.
-func withOptions(in kit.Choices, more []kit.Option) kit.Choices {
+func prependOptions(in kit.SelectChoices, more []kit.Option) kit.SelectChoices {
 	if len(more) == 0 {
 		return in
 	}

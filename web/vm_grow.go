@@ -17,7 +17,7 @@ type growDiskForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *Server) showGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm, how formState) error {
+func (s *Server) showGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm, how formDisplay) error {
 	p, disk, number, err := s.diskInPath(c, a)
 	if err != nil {
 		return err
@@ -30,27 +30,27 @@ func (s *Server) showGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm
 		VM: p.VM, Disk: disk, Number: number, Pool: pool.Name, Errors: how.errors, In: vmview.GrowForm{Size: in.Size, Overcommit: in.Overcommit != ""},
 	}
 	if pool.Health.CapacityBytes > 0 {
-		out.Room = "The pool has " + poolSpaceText(pool.Health) + "."
+		out.Room = "The pool has " + poolFreeSpaceText(pool.Health) + "."
 	}
-	if _, out.Why = p.VM.AllowsGrow(out.Disk, nil); !how.wasRefused() {
+	if _, out.Why = p.VM.AllowsDiskGrowth(out.Disk, nil); !how.wasRefused() {
 		out.In.Size = gibText(p.VM.DiskBytes(out.Disk))
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.GrowDisk(out))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.GrowDiskDialog(out))
 }
 
 func (s *Server) growDisk(c echo.Context, a fleet.Actor, in growDiskForm) (formResponse, error) {
 	var checks fleet.Checks
-	order := control.GrowDisk{SizeBytes: parseField(&checks, "sizeBytes", in.Size, sizeOf), Overcommit: in.Overcommit != ""}
+	order := control.GrowDisk{SizeBytes: parseField(&checks, "sizeBytes", in.Size, parseDiskSize), Overcommit: in.Overcommit != ""}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	id := fleet.VMID(c.Param("id"))
-	vm, _, err := s.Control.GrowDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), order)
-	return stayOnPage(views.VMPath(id), "The disk grows to "+kit.Bytes(order.SizeBytes)+": queued on "+hostLabel(vm)+"."), err
+	vm, _, err := s.Control.GrowDisk(c.Request().Context(), a, id, parseVolumeValue(c.QueryParam("disk")), order)
+	return stayOnPage(views.VMPath(id), "The disk grows to "+kit.Bytes(order.SizeBytes)+": queued on "+hostNameOrIts(vm)+"."), err
 }
 
 // hostLabel returns the name of the VM's host, or "its host" for users who may not see hosts.
-func hostLabel(vm fleet.VMView) string {
+func hostNameOrIts(vm fleet.VMView) string {
 	if vm.HostName == "" {
 		return "its host"
 	}
@@ -66,5 +66,5 @@ type growDiskInput struct {
 }
 
 func (s *Server) apiGrowDisk(ctx context.Context, a fleet.Actor, in *growDiskInput) (*vmOutput, error) {
-	return changedVM(a)(s.Control.GrowDisk(ctx, a, in.ID, in.Body.Disk, in.Body.GrowDisk))
+	return changedVMResponder(a)(s.Control.GrowDisk(ctx, a, in.ID, in.Body.Disk, in.Body.GrowDisk))
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // startGuestAction starts an action of the guest agent that needs no dialog.
-func (s *Server) startGuestAction(c echo.Context, a fleet.Actor, in actionForm) (formResponse, error) {
+func (s *Server) startGuestAction(c echo.Context, a fleet.Actor, in vmActionForm) (formResponse, error) {
 	return s.queueGuestAction(c, a, control.GuestRequest{Action: in.Action})
 }
 
@@ -30,7 +30,7 @@ type freezeForm struct {
 
 // guestDialog returns the data that all dialogs about guest actions share, with the reason (Why) if the action act is
 // not possible now.
-func (s *Server) guestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how formState) (vmview.GuestPage, error) {
+func (s *Server) newGuestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how formDisplay) (vmview.GuestPage, error) {
 	p, err := s.readVMPage(c, a, "")
 	out := vmview.GuestPage{VM: p.VM, Errors: how.errors}
 	for _, st := range p.GuestActions {
@@ -41,20 +41,20 @@ func (s *Server) guestDialog(c echo.Context, a fleet.Actor, act fleet.Action, ho
 	return out, err
 }
 
-func (s *Server) showFreezeForm(c echo.Context, a fleet.Actor, in freezeForm, how formState) error {
-	p, err := s.guestDialog(c, a, fleet.ActFreeze, how)
+func (s *Server) showFreezeForm(c echo.Context, a fleet.Actor, in freezeForm, how formDisplay) error {
+	p, err := s.newGuestDialog(c, a, fleet.ActFreeze, how)
 	if err != nil {
 		return err
 	}
 	if p.In.Seconds = in.Seconds; !how.wasRefused() {
 		p.In.Seconds = strconv.Itoa(fleet.DefaultFreeze)
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Freeze(p))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.FreezeDialog(p))
 }
 
 func (s *Server) freezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (formResponse, error) {
 	var checks fleet.Checks
-	n := parseField(&checks, "seconds", in.Seconds, numberOf)
+	n := parseField(&checks, "seconds", in.Seconds, parseNumber)
 	if checks.Err() == nil {
 		fleet.CheckFreeze(&checks, "seconds", n) // control would take the default for an empty field
 	}
@@ -70,15 +70,15 @@ type guestPasswordForm struct {
 	Password string `form:"password"`
 }
 
-func (s *Server) showGuestPasswordForm(c echo.Context, a fleet.Actor, in guestPasswordForm, how formState) error {
-	p, err := s.guestDialog(c, a, fleet.ActGuestPassword, how)
+func (s *Server) showGuestPasswordForm(c echo.Context, a fleet.Actor, in guestPasswordForm, how formDisplay) error {
+	p, err := s.newGuestDialog(c, a, fleet.ActGuestPassword, how)
 	if err != nil {
 		return err
 	}
 	if p.In.User = in.User; !how.wasRefused() {
 		p.In.User = "root"
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.GuestPassword(p))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.GuestPasswordDialog(p))
 }
 
 func (s *Server) setGuestPassword(c echo.Context, a fleet.Actor, in guestPasswordForm) (formResponse, error) {
@@ -86,14 +86,14 @@ func (s *Server) setGuestPassword(c echo.Context, a fleet.Actor, in guestPasswor
 }
 
 // execForm contains arguments, one per line, which may be secrets. Only the form itself may repeat them.
-type execForm struct {
+type guestProgramForm struct {
 	Program string `form:"program"`
 	Args    string `form:"args"`
 	Seconds string `form:"seconds"`
 }
 
-func (s *Server) showExecForm(c echo.Context, a fleet.Actor, in execForm, how formState) error {
-	p, err := s.guestDialog(c, a, fleet.ActExec, how)
+func (s *Server) showGuestProgramForm(c echo.Context, a fleet.Actor, in guestProgramForm, how formDisplay) error {
+	p, err := s.newGuestDialog(c, a, fleet.ActExec, how)
 	if err != nil {
 		return err
 	}
@@ -101,14 +101,14 @@ func (s *Server) showExecForm(c echo.Context, a fleet.Actor, in execForm, how fo
 	if p.In.Seconds = in.Seconds; !how.wasRefused() {
 		p.In.Seconds = strconv.Itoa(fleet.DefaultExec)
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Exec(p))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.GuestProgramDialog(p))
 }
 
 // runProgram redirects to the task, which will show the program's output.
-func (s *Server) runProgram(c echo.Context, a fleet.Actor, in execForm) (formResponse, error) {
-	order := control.GuestRequest{Action: fleet.ActExec, Program: in.Program, Args: fleet.ArgLines(in.Args)}
+func (s *Server) runGuestProgram(c echo.Context, a fleet.Actor, in guestProgramForm) (formResponse, error) {
+	order := control.GuestRequest{Action: fleet.ActExec, Program: in.Program, Args: fleet.SplitArgLines(in.Args)}
 	var checks fleet.Checks
-	order.Seconds = parseField(&checks, "seconds", in.Seconds, numberOf)
+	order.Seconds = parseField(&checks, "seconds", in.Seconds, parseNumber)
 	if checks.Err() == nil {
 		fleet.CheckExec(&checks, "seconds", order.Seconds) // control would take the default for an empty field
 	}
@@ -117,7 +117,7 @@ func (s *Server) runProgram(c echo.Context, a fleet.Actor, in execForm) (formRes
 		return nil, err
 	}
 	t, err := s.Control.ActGuest(c.Request().Context(), a, fleet.VMID(c.Param("id")), order)
-	return redirect(views.TaskPath(t.ID)), err
+	return redirectTo(views.TaskPath(t.ID)), err
 }
 
 // sendGuestSecret sends a host the secret, such as a password, that a job passes to the VM's guest.
@@ -134,13 +134,13 @@ type guestOutput struct {
 	}
 }
 
-func (s *Server) apiGuest(ctx context.Context, a fleet.Actor, in *VMPath) (*guestOutput, error) {
+func (s *Server) apiGetGuest(ctx context.Context, a fleet.Actor, in *VMPath) (*guestOutput, error) {
 	out := &guestOutput{}
 	vm, err := s.Control.GetVM(ctx, a, in.ID)
 	if err != nil {
 		return out, err
 	}
-	if out.Body.Offered = (Offered{guestActionsOf(a, vm)}); vm.Status != nil {
+	if out.Body.Offered = (Offered{guestActions(a, vm)}); vm.Status != nil {
 		out.Body.Status = vm.Status.Guest
 	}
 	out.Body.GuestView, err = s.Control.VMGuest(ctx, a, in.ID)
@@ -152,7 +152,7 @@ type askGuestInput struct {
 	Body control.GuestRequest
 }
 
-func (s *Server) apiAskGuest(ctx context.Context, a fleet.Actor, in *askGuestInput) (*taskOutput, error) {
+func (s *Server) apiRequestGuestAction(ctx context.Context, a fleet.Actor, in *askGuestInput) (*taskOutput, error) {
 	task, err := s.Control.ActGuest(ctx, a, in.ID, in.Body)
 	return &taskOutput{task}, err
 }

@@ -19,39 +19,39 @@ func TestVMPageShowsGuestAgentData(t *testing.T) {
 	on := p.addVM(shop, host, "web", fleet.Running, func(vm *fleet.VM) {
 		vm.Status.Guest = &fleet.GuestStatus{Agent: fleet.AgentAnswers, Version: "7.2.19", OS: "Debian <12>", Kernel: "6.1.0", Hostname: "inside"}
 	})
-	p.exec(`INSERT INTO vm_guests (vm_id, host_id, at, reading) VALUES ($1, $2, now() - interval '20 seconds', $3)`, on, host, fleet.GuestReading{
+	p.execSQL(`INSERT INTO vm_guests (vm_id, host_id, at, reading) VALUES ($1, $2, now() - interval '20 seconds', $3)`, on, host, fleet.GuestReading{
 		ClockMs: 90_000, ClockBehind: true, Users: []fleet.GuestUser{{Name: "root"}, {Name: "ann", Domain: "CORP"}},
 		FileSystems: []fleet.GuestFileSystem{{Path: "/srv", Type: "xfs", UsedBytes: 512 << 20, TotalBytes: 1 << 30}, {Path: "/old"}},
 	})
 	silent := p.addVM(shop, host, "silent", fleet.Running, func(vm *fleet.VM) { vm.Status.Guest = &fleet.GuestStatus{Agent: fleet.AgentNotResponding} })
 	none := p.addVM(shop, host, "none", fleet.Running, func(vm *fleet.VM) { vm.Status.Guest = &fleet.GuestStatus{Agent: fleet.AgentNone} })
 	off := p.addVM(shop, host, "off", fleet.Stopped)
-	b := p.signedIn("olga", fleet.RoleOperator)
+	b := p.newSignedInBrowser("olga", fleet.RoleOperator)
 	at := func(id fleet.VMID, below string) string { return "/vms/" + string(id) + below }
-	b.get(at(on, "")).has(t, "Debian &lt;12&gt;", "kernel 6.1.0", "version 7.2.19", "inside", `CORP\ann`, "1 min behind", "/srv", "512 MiB of 1 GiB", "The guest&#39;s file systems are not frozen.")
-	b.get(at(silent, "")).has(t, "Does not answer", "Install and start qemu-guest-agent in the guest.", "The guest agent does not answer.")
-	b.get(at(none, "")).has(t, "No channel", "Enable the guest agent under Configure", "The VM has no channel for a guest agent.")
+	b.get(at(on, "")).contains(t, "Debian &lt;12&gt;", "kernel 6.1.0", "version 7.2.19", "inside", `CORP\ann`, "1 min behind", "/srv", "512 MiB of 1 GiB", "The guest&#39;s file systems are not frozen.")
+	b.get(at(silent, "")).contains(t, "Does not answer", "Install and start qemu-guest-agent in the guest.", "The guest agent does not answer.")
+	b.get(at(none, "")).contains(t, "No channel", "Enable the guest agent under Configure", "The VM has no channel for a guest agent.")
 	stopped := b.get(at(off, ""))
-	stopped.has(t, "The VM is not running, so its guest agent is not running either.")
-	stopped.lacks(t, "Guest agent</dt>")
+	stopped.contains(t, "The VM is not running, so its guest agent is not running either.")
+	stopped.excludes(t, "Guest agent</dt>")
 
-	asked := func() int { return p.count("tasks WHERE kind LIKE 'vm.%'") }
+	asked := func() int { return p.countRows("tasks WHERE kind LIKE 'vm.%'") }
 	send := func(what, path string, form url.Values, want int, says string) {
 		t.Helper()
 		before := asked()
 		a := b.post(path, form)
-		a.is(t, want)
+		a.requireStatus(t, want)
 		if says != "" {
-			a.has(t, says)
+			a.contains(t, says)
 		}
-		a.lacks(t, "hush-hush")
+		a.excludes(t, "hush-hush")
 		if did := asked() > before; did != (want == http.StatusSeeOther) {
 			t.Errorf("%s: a job is queued: %t", what, did)
 		}
 	}
 	freeze, password := "/guest/freeze", "/guest/guestpassword"
-	b.get(at(on, freeze)).has(t, `value="60"`)
-	b.get(at(off, freeze)).has(t, "not running")
+	b.get(at(on, freeze)).contains(t, `value="60"`)
+	b.get(at(off, freeze)).contains(t, "not running")
 	send("no number", at(on, freeze), url.Values{"seconds": {"soon"}}, http.StatusUnprocessableEntity, "whole number")
 	send("nothing", at(on, freeze), url.Values{"seconds": {""}}, http.StatusUnprocessableEntity, "1 to 600")
 	send("for an hour", at(on, freeze), url.Values{"seconds": {"3600"}}, http.StatusUnprocessableEntity, "1 to 600")
@@ -64,8 +64,8 @@ func TestVMPageShowsGuestAgentData(t *testing.T) {
 	send("trim", at(on, "/guest"), url.Values{"action": {"trim"}}, http.StatusSeeOther, "")
 	send("an action of VMs", at(on, "/guest"), url.Values{"action": {"stop"}}, http.StatusUnprocessableEntity, "")
 	events := b.get(at(on, "?tab=events"))
-	events.has(t, "Set a user&#39;s password", "Trim file systems")
-	events.lacks(t, "hush-hush")
+	events.contains(t, "Set a user&#39;s password", "Trim file systems")
+	events.excludes(t, "hush-hush")
 }
 
 // The page of a locked VM shows who locked the VM and why. The page of an expiring VM shows the date and how to extend
@@ -76,24 +76,24 @@ func TestVMPageShowsProtection(t *testing.T) {
 	shop := p.addProject("shop")
 	vm := p.addVM(shop, p.addHost("host-1", 0), "web", fleet.Running)
 	page := "/vms/" + string(vm)
-	mia, other := p.tenant("mia", shop), p.tenant("max", shop)
-	mia.get(page+"/protection").has(t, "Protect from deletion", `name="reason"`, `type="datetime-local"`)
-	mia.post(page+"/protection", url.Values{"locked": {"yes"}}).is(t, http.StatusUnprocessableEntity).has(t, "Give the reason for the lock", "checked")
-	mia.post(page+"/protection", url.Values{"expiresAt": {"tomorrow"}}).is(t, http.StatusUnprocessableEntity).has(t, "Give a time in UTC", `value="tomorrow"`)
-	mia.post(page+"/protection", url.Values{"expiresAt": {"2001-01-01T00:00"}}).is(t, http.StatusUnprocessableEntity).has(t, "Choose a future time within 20 years.")
+	mia, other := p.newTenantBrowser("mia", shop), p.newTenantBrowser("max", shop)
+	mia.get(page+"/protection").contains(t, "Protect from deletion", `name="reason"`, `type="datetime-local"`)
+	mia.post(page+"/protection", url.Values{"locked": {"yes"}}).requireStatus(t, http.StatusUnprocessableEntity).contains(t, "Give the reason for the lock", "checked")
+	mia.post(page+"/protection", url.Values{"expiresAt": {"tomorrow"}}).requireStatus(t, http.StatusUnprocessableEntity).contains(t, "Give a time in UTC", `value="tomorrow"`)
+	mia.post(page+"/protection", url.Values{"expiresAt": {"2001-01-01T00:00"}}).requireStatus(t, http.StatusUnprocessableEntity).contains(t, "Choose a future time within 20 years.")
 	soon := time.Now().UTC().Add(48 * time.Hour)
 	mia.post(page+"/protection", url.Values{
 		"protected": {"yes"}, "locked": {"yes"}, "reason": {"the <audit>"}, "expiresAt": {soon.Format("2006-01-02T15:04")}, "expiryStops": {"yes"},
-	}).is(t, http.StatusSeeOther)
+	}).requireStatus(t, http.StatusSeeOther)
 	expires := "Expires " + soon.Format("2 January 2006, 15:04 UTC") + ", then shuts down"
 	own := mia.get(page)
-	own.has(t, "Locked by mia.", "the &lt;audit&gt;", "Protected from deletion", expires, "Extend…")
-	own.lacks(t, "mia has locked the VM")
-	other.get(page).has(t, "Locked by mia.", "mia has locked the VM: the &lt;audit&gt;.")
-	other.post(page+"/actions", url.Values{"action": {"stop"}}).is(t, http.StatusConflict).has(t, "mia has locked the VM")
-	other.post(page+"/protection", url.Values{}).is(t, http.StatusConflict).has(t, "mia has locked the VM")
-	mia.get(page+"/protection").has(t, `value="the &lt;audit&gt;"`, `value="`+soon.Format("2006-01-02T15:04")+`"`)
-	mia.post(page+"/delete", url.Values{"disks": {"keep"}}).is(t, http.StatusConflict).has(t, "protected from deletion")
-	mia.post(page+"/protection", url.Values{}).is(t, http.StatusSeeOther)
-	other.post(page+"/actions", url.Values{"action": {"stop"}}).is(t, http.StatusSeeOther)
+	own.contains(t, "Locked by mia.", "the &lt;audit&gt;", "Protected from deletion", expires, "Extend…")
+	own.excludes(t, "mia has locked the VM")
+	other.get(page).contains(t, "Locked by mia.", "mia has locked the VM: the &lt;audit&gt;.")
+	other.post(page+"/actions", url.Values{"action": {"stop"}}).requireStatus(t, http.StatusConflict).contains(t, "mia has locked the VM")
+	other.post(page+"/protection", url.Values{}).requireStatus(t, http.StatusConflict).contains(t, "mia has locked the VM")
+	mia.get(page+"/protection").contains(t, `value="the &lt;audit&gt;"`, `value="`+soon.Format("2006-01-02T15:04")+`"`)
+	mia.post(page+"/delete", url.Values{"disks": {"keep"}}).requireStatus(t, http.StatusConflict).contains(t, "protected from deletion")
+	mia.post(page+"/protection", url.Values{}).requireStatus(t, http.StatusSeeOther)
+	other.post(page+"/actions", url.Values{"action": {"stop"}}).requireStatus(t, http.StatusSeeOther)
 }

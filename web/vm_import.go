@@ -24,17 +24,17 @@ import (
 // button on their own pages.
 const maxUploadPools = 12
 
-func (s *Server) importPage(c echo.Context, a fleet.Actor) error {
+func (s *Server) showImportPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
 	files, err := s.Control.ListAppliances(ctx, a)
 	if err != nil {
 		return err
 	}
-	p := vmview.ImportPage{Actor: a, Link: linkOf(c)}
+	p := vmview.ImportPage{Actor: a, Link: linkToCurrentPage(c)}
 	for _, v := range files {
-		f := vmview.ImportFile{Volume: v.Volume, PoolID: v.PoolID, Pool: kit.Named{Name: v.PoolName, Href: views.TabPath(views.PoolPath(v.PoolID), "volumes")}}
+		f := vmview.ImportFile{Volume: v.Volume, PoolID: v.PoolID, Pool: kit.NamedLink{Name: v.PoolName, Href: views.TabPath(views.PoolPath(v.PoolID), "volumes")}}
 		if !v.Shared && len(v.Hosts) > 0 {
-			f.HostID, f.Host = v.Hosts[0].ID, kit.Named{Name: v.Hosts[0].Name}
+			f.HostID, f.Host = v.Hosts[0].ID, kit.NamedLink{Name: v.Hosts[0].Name}
 		}
 		_, f.Why = v.Use().Allows(fleet.ActImport)
 		p.Files = append(p.Files, f)
@@ -45,25 +45,25 @@ func (s *Server) importPage(c echo.Context, a fleet.Actor) error {
 	}
 	for _, o := range options[:min(len(options), maxUploadPools)] {
 		name, _, _ := strings.Cut(o.Text, " · ")
-		p.Pools = append(p.Pools, kit.Named{Name: name, Href: views.PoolPath(fleet.PoolID(o.Value), "volumes", "upload")})
+		p.Pools = append(p.Pools, kit.NamedLink{Name: name, Href: views.PoolPath(fleet.PoolID(o.Value), "volumes", "upload")})
 	}
 	if p.Uploads, err = s.Control.ListUploads(ctx, a, ""); err != nil {
 		return err
 	}
-	return s.showPage(c, a, shell.Frame{Title: "Import", Scripts: []string{uploadScript}}, vmview.ImportList(p))
+	return s.showPage(c, a, shell.PageLayout{Title: "Import", Scripts: []string{uploadScript}}, vmview.ImportListPage(p))
 }
 
 // sourceFromAppliance returns an appliance as the source of a new VM. If fresh is true, it prefills the form (typed)
 // from the appliance.
-func (s *Server) sourceFromAppliance(c echo.Context, a fleet.Actor, of control.ApplianceFile, typed url.Values, fresh bool) (*vmview.Source, error) {
+func (s *Server) sourceFromAppliance(c echo.Context, a fleet.Actor, of control.ApplianceFile, typed url.Values, fresh bool) (*vmview.NewVMSource, error) {
 	v, err := s.Control.GetAppliance(c.Request().Context(), a, of)
 	if err != nil {
 		return nil, err
 	}
-	out := &vmview.Source{
+	out := &vmview.NewVMSource{
 		Title: "Import " + v.Name, Back: vmview.ImportPath, Disks: []string{}, Needs: v.Appliance.RequiredDrivers(), Left: v.Appliance.NotImported,
 		Sent: map[string]string{"from.appliance.poolId": string(of.PoolID), "from.appliance.hostId": string(of.HostID), "from.appliance.volume": of.Volume},
-		Note: importNote(v),
+		Note: applianceNote(v),
 	}
 	if ok, why := v.Use().Allows(fleet.ActImport); !ok {
 		out.Note = why
@@ -107,7 +107,7 @@ func (s *Server) sourceFromAppliance(c echo.Context, a fleet.Actor, of control.A
 	return out, nil
 }
 
-func importNote(v query.VolumeOn) string {
+func applianceNote(v query.VolumeOn) string {
 	words := []string{}
 	if v.Appliance.OS != "" && v.Appliance.Family != "other" {
 		words = append(words, "Guest OS in the file: "+v.Appliance.OS+".")
@@ -115,11 +115,11 @@ func importNote(v query.VolumeOn) string {
 	if v.Appliance.Product != "" {
 		words = append(words, "Created by "+v.Appliance.Product+".")
 	}
-	words = append(words, "The disks are converted to qcow2 on "+hostNameOf(v)+". The VM stays off until then. The file is kept.")
+	words = append(words, "The disks are converted to qcow2 on "+hostNameOfVolume(v)+". The VM stays off until then. The file is kept.")
 	return strings.Join(words, " ")
 }
 
-func hostNameOf(v query.VolumeOn) string {
+func hostNameOfVolume(v query.VolumeOn) string {
 	if len(v.Hosts) == 0 {
 		return "its host"
 	}
@@ -131,7 +131,7 @@ type exportForm struct {
 	Pool string `form:"pool"`
 }
 
-func (s *Server) showExportForm(c echo.Context, a fleet.Actor, in exportForm, how formState) error {
+func (s *Server) showExportForm(c echo.Context, a fleet.Actor, in exportForm, how formDisplay) error {
 	ctx := c.Request().Context()
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *Server) showExportForm(c echo.Context, a fleet.Actor, in exportForm, ho
 			}
 		}
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Export(out))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.ExportDialog(out))
 }
 
 func (s *Server) exportVM(c echo.Context, a fleet.Actor, in exportForm) (formResponse, error) {
@@ -162,13 +162,13 @@ func (s *Server) exportVM(c echo.Context, a fleet.Actor, in exportForm) (formRes
 	order.Format = format
 	var checks fleet.Checks
 	if disk != "" {
-		order.Disk = parseField(&checks, "disk", disk, numberOf)
+		order.Disk = parseField(&checks, "disk", disk, parseNumber)
 	}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	e, err := s.Control.ExportVM(c.Request().Context(), a, id, order)
-	return redirect(views.VMPath(e.VMID, "export")), err
+	return redirectTo(views.VMPath(e.VMID, "export")), err
 }
 
 func (s *Server) deleteExport(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {

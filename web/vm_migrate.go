@@ -19,7 +19,7 @@ type migrateForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *Server) showMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, how formState) error {
+func (s *Server) showMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, how formDisplay) error {
 	ctx := c.Request().Context()
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
@@ -34,18 +34,18 @@ func (s *Server) showMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, 
 	if err != nil {
 		return err
 	}
-	if _, out.Why = p.VM.AllowsMigrate(moving, leaving); out.Why == "" {
+	if _, out.Why = p.VM.AllowsMigration(moving, leaving); out.Why == "" {
 		if out.Targets, err = s.Control.MigrationTargets(ctx, a, p.VM.ID); err != nil {
 			return err
 		}
 		targets := optionQuery{
-			typ: "leave-targets", parentID: string(p.VM.ID), chosen: []string{in.To}, page: views.VMPath(p.VM.ID, "migrate"), all: c.QueryParam("all") != "", targets: out.Targets,
+			kind: "leave-targets", parentID: string(p.VM.ID), chosen: []string{in.To}, formAddress: views.VMPath(p.VM.ID, "migrate"), showAll: c.QueryParam("all") != "", targets: out.Targets,
 		}
 		if out.To, err = s.selectOptions(ctx, a, targets); err != nil {
 			return err
 		}
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Migrate(out))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.MigrateDialog(out))
 }
 
 // migrateOptions lists the hosts and pools that VM c.parentID can migrate to.
@@ -59,7 +59,7 @@ func (s *Server) migrateOptions(ctx context.Context, a fleet.Actor, c optionQuer
 func (s *Server) migrateVM(c echo.Context, a fleet.Actor, in migrateForm) (formResponse, error) {
 	var checks fleet.Checks
 	host, pool, _ := strings.Cut(in.To, "/")
-	order := control.MigrateVM{HostID: fleet.HostID(host), PoolID: fleet.PoolID(pool), RateBytes: parseField(&checks, "rateBytes", in.Rate, rateOf), Overcommit: in.Overcommit != ""}
+	order := control.MigrateVM{HostID: fleet.HostID(host), PoolID: fleet.PoolID(pool), RateBytes: parseField(&checks, "rateBytes", in.Rate, parseTransferRate), Overcommit: in.Overcommit != ""}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ type migrationTargetsOutput struct {
 	}
 }
 
-func (s *Server) apiMigrationTargets(ctx context.Context, a fleet.Actor, in *VMPath) (*migrationTargetsOutput, error) {
+func (s *Server) apiListMigrationTargets(ctx context.Context, a fleet.Actor, in *VMPath) (*migrationTargetsOutput, error) {
 	out := &migrationTargetsOutput{}
 	var err error
 	out.Body.Items, err = s.Control.MigrationTargets(ctx, a, in.ID)

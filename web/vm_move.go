@@ -21,17 +21,17 @@ type moveDiskForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *Server) showMoveDiskForm(c echo.Context, a fleet.Actor, in moveDiskForm, how formState) error {
+func (s *Server) showMoveDiskForm(c echo.Context, a fleet.Actor, in moveDiskForm, how formDisplay) error {
 	ctx := c.Request().Context()
 	p, disk, number, err := s.diskInPath(c, a)
 	if err != nil {
 		return err
 	}
-	out := vmview.MovePage{
+	out := vmview.MoveDiskPage{
 		VM: p.VM, Disk: disk, Number: number, Errors: how.errors,
-		In: vmview.MoveForm{Pool: in.Pool, Rate: in.Rate, Overcommit: in.Overcommit != ""},
+		In: vmview.MoveDiskForm{Pool: in.Pool, Rate: in.Rate, Overcommit: in.Overcommit != ""},
 	}
-	pools, err := s.poolNames(ctx, a, p.VM)
+	pools, err := s.poolNamesOfVM(ctx, a, p.VM)
 	if err != nil {
 		return err
 	}
@@ -40,27 +40,27 @@ func (s *Server) showMoveDiskForm(c echo.Context, a fleet.Actor, in moveDiskForm
 		return err
 	}
 	out.Pool = pools[disk.PoolID]
-	if _, out.Why = p.VM.AllowsMove(disk.Ref(), moving); out.Why == "" {
+	if _, out.Why = p.VM.AllowsDiskMigration(disk.Ref(), moving); out.Why == "" {
 		if out.Targets, err = s.Control.MoveTargets(ctx, a, p.VM.ID, disk.Ref()); err != nil {
 			return err
 		}
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.MoveDisk(out))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.MoveDiskDialog(out))
 }
 
 func (s *Server) moveDisk(c echo.Context, a fleet.Actor, in moveDiskForm) (formResponse, error) {
 	var checks fleet.Checks
-	order := control.MoveDisk{PoolID: fleet.PoolID(in.Pool), RateBytes: parseField(&checks, "rateBytes", in.Rate, rateOf), Overcommit: in.Overcommit != ""}
+	order := control.MoveDisk{PoolID: fleet.PoolID(in.Pool), RateBytes: parseField(&checks, "rateBytes", in.Rate, parseTransferRate), Overcommit: in.Overcommit != ""}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	id := fleet.VMID(c.Param("id"))
-	t, err := s.Control.MoveDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), order)
+	t, err := s.Control.MoveDisk(c.Request().Context(), a, id, parseVolumeValue(c.QueryParam("disk")), order)
 	return stayOnPage(views.VMPath(id), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
 // rateOf parses a rate in MiB per second and returns bytes per second; empty text is 0, no limit.
-func rateOf(text string) (int64, error) {
+func parseTransferRate(text string) (int64, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
 	}
@@ -96,7 +96,7 @@ type moveTargetsOutput struct {
 	}
 }
 
-func (s *Server) apiMoveTargets(ctx context.Context, a fleet.Actor, in *moveTargetsInput) (*moveTargetsOutput, error) {
+func (s *Server) apiListMoveTargets(ctx context.Context, a fleet.Actor, in *moveTargetsInput) (*moveTargetsOutput, error) {
 	out := &moveTargetsOutput{}
 	var err error
 	out.Body.Items, err = s.Control.MoveTargets(ctx, a, in.ID, fleet.Volref{PoolID: in.PoolID, Volume: in.Volume})

@@ -17,7 +17,7 @@ import (
 )
 
 // showNewVMForm shows the form of a new VM with the usual defaults.
-func (s *Server) showNewVMForm(c echo.Context, a fleet.Actor, in typedVM, how formState) error {
+func (s *Server) showNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how formDisplay) error {
 	fresh := in.Values == nil
 	if fresh {
 		plan, err := s.plannedFormValues(c, a)
@@ -32,100 +32,100 @@ func (s *Server) showNewVMForm(c echo.Context, a fleet.Actor, in typedVM, how fo
 			"spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}, "start": {"yes"}, "source": {string(fleet.SourceImage)},
 		}
 	}
-	from, images, err := s.sourceForForm(c, a, in.Values, fresh)
+	from, images, err := s.readFormSource(c, a, in.Values, fresh)
 	if err != nil {
 		return err
 	}
 	runs := policy.May(a, policy.InfraChange, "")
-	f := vmview.Form{Typed: in.Values, Errors: how.errors, MayOvercommit: !fresh && runs, RunsHosts: runs, SeesHosts: policy.May(a, policy.InfraSee, ""), Source: from}
+	f := vmview.Form{Typed: in.Values, Errors: how.errors, MayOvercommit: !fresh && runs, MayChangeHosts: runs, MaySeeHosts: policy.May(a, policy.InfraSee, ""), Source: from}
 	if err = s.fillNewVMChoices(c, a, &f); err == nil {
 		f.Specs, err = s.Control.ListCustomizations(c.Request().Context(), a)
 	}
 	if err != nil {
 		return err
 	}
-	f.Images = withOptions(f.Images, images)
+	f.Images = prependOptions(f.Images, images)
 	if fresh && from == nil && len(f.Pools.Options) > 0 {
-		addRow(in.Values, "spec.disks")
+		addFormRow(in.Values, "spec.disks")
 	}
 	if fresh && from == nil && len(f.Images.Options) < 2 {
 		in.Values.Set("source", string(fleet.SourceISO))
 	}
 	if fresh && from == nil {
-		prefillSource(in.Values, fleet.VMSource(in.Get("source")))
+		prefillFromSource(in.Values, fleet.VMSource(in.Get("source")))
 	}
-	f.Wizard = vmview.Wizard{Source: fleet.VMSource(in.Get("source")), Preset: in.Get("preset"), Notes: in.notes, Read: in.xmlRead}
+	f.Wizard = vmview.Wizard{Source: fleet.VMSource(in.Get("source")), Preset: in.Get("preset"), Notes: in.notes, XMLImported: in.xmlImported}
 	if fresh && from == nil && len(f.Networks.Options) > 0 {
-		addRow(in.Values, "spec.nics")
+		addFormRow(in.Values, "spec.nics")
 	}
-	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: f.Title()}, vmview.New(f))
+	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: f.Title()}, vmview.NewVMPage(f))
 }
 
-func (s *Server) createVM(c echo.Context, a fleet.Actor, in typedVM) (formResponse, error) {
+func (s *Server) createVM(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
 	if in.redrawOnly {
-		return s.prefillVMForm(c, a, in)
+		return s.redrawNewVMForm(c, a, in)
 	}
-	want, series, err := vmOfForm(in.Values)
+	want, series, err := newVMFromForm(in.Values)
 	if err != nil {
 		return nil, err
 	}
 	ctx := c.Request().Context()
 	if series.Count > 1 || strings.ContainsAny(want.Name, "{}") {
 		many := control.CreateVMs{CreateVM: want, BulkNames: series}
-		task, err := createOnce(ctx, s, a, in.Get("key"), many, func(ctx context.Context) (fleet.TaskID, error) {
+		task, err := createOncePerForm(ctx, s, a, in.Get("key"), many, func(ctx context.Context) (fleet.TaskID, error) {
 			task, err := s.Control.CreateVMs(ctx, a, many)
 			return task.ID, err
 		})
-		return redirect(views.TaskPath(task)), err
+		return redirectTo(views.TaskPath(task)), err
 	}
-	vm, err := createOnce(ctx, s, a, in.Get("key"), want, func(ctx context.Context) (fleet.VMID, error) {
+	vm, err := createOncePerForm(ctx, s, a, in.Get("key"), want, func(ctx context.Context) (fleet.VMID, error) {
 		vm, err := s.Control.CreateVM(ctx, a, want)
 		return vm.ID, err
 	})
-	return redirect(views.VMPath(vm)), err
+	return redirectTo(views.VMPath(vm)), err
 }
 
 // vmOfForm returns the form's new VM, and the count and names of a bulk create.
-func vmOfForm(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
+func newVMFromForm(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 	var checks fleet.Checks
 	want := control.CreateVM{
 		ProjectID: fleet.ProjectID(in.Get("projectId")), HostID: fleet.HostID(in.Get("hostId")), Name: strings.TrimSpace(in.Get("name")),
-		Labels: labelsOf(&checks, "labels", in.Get("labels")), Description: in.Get("description"),
-		Spec: specOf(&checks, in, fleet.VMSpec{}), From: sourceOfForm(in), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
-		FirstBoot: firstBootOf(&checks, in, fleet.FirstBoot{}),
+		Labels: parseLabels(&checks, "labels", in.Get("labels")), Description: in.Get("description"),
+		Spec: specFromForm(&checks, in, fleet.VMSpec{}), From: sourceFromForm(in), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
+		FirstBoot: firstBootFromForm(&checks, in, fleet.FirstBoot{}),
 	}
-	series := bulkNamesOf(&checks, in)
+	series := bulkNamesFromForm(&checks, in)
 	if checks.Err() != nil {
 		// The form shows all errors at once, so this adds those that control would find later.
 		var rest fleet.Checks
-		series.Names(&rest, want.Name)
+		series.ExpandPattern(&rest, want.Name)
 		want.Spec.Power = fleet.Stopped
 		want.Spec.Check(&rest, "spec")
-		return want, series, joinChecks(&checks, rest.Err())
+		return want, series, joinFormErrors(&checks, rest.Err())
 	}
 	return want, series, nil
 }
 
 // createOnce runs do, but only once for the same form, even if the form is sent twice. form is the form's idempotency
 // key; the second call returns the id from the first call.
-func createOnce[I ~string](ctx context.Context, s *Server, a fleet.Actor, form string, want any, do func(context.Context) (I, error)) (I, error) {
+func createOncePerForm[I ~string](ctx context.Context, s *Server, a fleet.Actor, form string, want any, do func(context.Context) (I, error)) (I, error) {
 	request, err := json.Marshal(want)
 	if err != nil {
 		return "", err
 	}
-	id, _, err := idempotent(ctx, s, a, control.Key{Name: form, Request: request, Secret: s.Sessions.Token(ctx)}, do)
+	id, _, err := runIdempotent(ctx, s, a, control.IdempotencyKey{Name: form, Request: request, Secret: s.Sessions.Token(ctx)}, do)
 	return id, err
 }
 
 // prefillVMForm shows the form of a new VM again after a button that adds or removes rows, or prefills the form.
-func (s *Server) prefillVMForm(c echo.Context, a fleet.Actor, in typedVM) (formResponse, error) {
-	how := firstShown
+func (s *Server) redrawNewVMForm(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
+	how := firstDisplay
 	if in.prefillKey != "" {
 		err := s.prefillNewVM(c.Request().Context(), a, &in)
-		e, status, ok := formErrors(err)
+		e, status, ok := formErrorsFrom(err)
 		switch {
 		case ok:
-			how = formState{formStatus(c, status), e}
+			how = formDisplay{statusOfRefusedForm(c, status), e}
 		case err != nil:
 			return nil, err
 		}

@@ -14,16 +14,16 @@ import (
 )
 
 // planEdit creates a plan of the form's changes and redirects to the plan's page.
-func (s *Server) planEdit(c echo.Context, a fleet.Actor, in typedVM) (formResponse, error) {
+func (s *Server) planVMEdit(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
 	if in.redrawOnly {
-		return func(c echo.Context) error { return s.showEditForm(c, a, in, firstShown) }, nil
+		return func(c echo.Context) error { return s.showEditForm(c, a, in, firstDisplay) }, nil
 	}
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
 		return nil, err
 	}
-	change, err := mergedChange(in.Values, vm)
+	change, err := mergedChangeFromForm(in.Values, vm)
 	if err != nil {
 		return nil, err
 	}
@@ -31,15 +31,15 @@ func (s *Server) planEdit(c echo.Context, a fleet.Actor, in typedVM) (formRespon
 	if err == nil && plan.ID == "" {
 		err = fleet.Errorf(fleet.Conflict, "The form changes nothing, so there is nothing to review.")
 	}
-	return redirect(views.PlanPath(plan.ID)), err
+	return redirectTo(views.PlanPath(plan.ID)), err
 }
 
 // planNew creates a plan of the form's new VM and redirects to the plan's page.
-func (s *Server) planNew(c echo.Context, a fleet.Actor, in typedVM) (formResponse, error) {
+func (s *Server) planNewVM(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
 	if in.redrawOnly {
-		return s.prefillVMForm(c, a, in)
+		return s.redrawNewVMForm(c, a, in)
 	}
-	want, series, err := vmOfForm(in.Values)
+	want, series, err := newVMFromForm(in.Values)
 	if err != nil {
 		return nil, err
 	}
@@ -49,24 +49,24 @@ func (s *Server) planNew(c echo.Context, a fleet.Actor, in typedVM) (formRespons
 		return nil, checks.Err()
 	}
 	plan, err := s.Control.PlanNewVM(c.Request().Context(), a, want)
-	return redirect(views.PlanPath(plan.ID)), err
+	return redirectTo(views.PlanPath(plan.ID)), err
 }
 
-func (s *Server) planPage(c echo.Context, a fleet.Actor, _ emptyForm, how formState) error {
+func (s *Server) planPage(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
 	plan, err := s.Control.GetPlan(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	f := shell.Frame{Title: "Review " + plan.Name}
+	f := shell.PageLayout{Title: "Review " + plan.Name}
 	if plan.VMID != "" {
-		f.Here = []string{"project:" + string(plan.ProjectID), "host:" + string(plan.HostID), "vm:" + string(plan.VMID)}
+		f.ObjectKeys = []string{"project:" + string(plan.ProjectID), "host:" + string(plan.HostID), "vm:" + string(plan.VMID)}
 	}
-	return s.showPageWithStatus(c, how.status, a, f, vmview.Plan(vmview.PlanPage{Plan: plan, Errors: how.errors, Now: time.Now()}))
+	return s.showPageWithStatus(c, how.status, a, f, vmview.PlanBody(vmview.PlanPage{Plan: plan, Errors: how.errors, Now: time.Now()}))
 }
 
 func (s *Server) executePlan(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	vm, err := s.Control.ExecutePlan(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
-	return redirect(views.VMPath(vm)), err
+	return redirectTo(views.VMPath(vm)), err
 }
 
 // PlanPath holds the id of a plan, from the request's path.
@@ -78,9 +78,9 @@ type planOutput struct {
 	Body fleet.Plan
 }
 
-func (s *Server) apiPlanVM(ctx context.Context, a fleet.Actor, in *updateVMInput) (*planOutput, error) {
+func (s *Server) apiPlanVMEdit(ctx context.Context, a fleet.Actor, in *updateVMInput) (*planOutput, error) {
 	return retryPatch(in.MatchHeader, func(wanted int64) (*planOutput, error) {
-		_, change, err := s.applyPatch(ctx, a, in, wanted)
+		_, change, err := s.applyVMPatch(ctx, a, in, wanted)
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +90,7 @@ func (s *Server) apiPlanVM(ctx context.Context, a fleet.Actor, in *updateVMInput
 }
 
 func (s *Server) apiPlanNewVM(ctx context.Context, a fleet.Actor, in *newVMInput) (*planOutput, error) {
-	if err := in.Body.check(); err != nil {
+	if err := in.Body.checkDocument(); err != nil {
 		return nil, err
 	}
 	plan, err := s.Control.PlanNewVM(ctx, a, in.Body.CreateVM)

@@ -22,7 +22,7 @@ type protectionForm struct {
 	ExpiryStops string `form:"expiryStops"`
 }
 
-func (s *Server) showProtectionForm(c echo.Context, a fleet.Actor, in protectionForm, how formState) error {
+func (s *Server) showProtectionForm(c echo.Context, a fleet.Actor, in protectionForm, how formDisplay) error {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
@@ -36,14 +36,14 @@ func (s *Server) showProtectionForm(c echo.Context, a fleet.Actor, in protection
 	if how.wasRefused() {
 		out.In = vmview.ProtectionForm{Protected: in.Protected != "", Locked: in.Locked != "", Stops: in.ExpiryStops != "", Reason: in.Reason, Expires: in.ExpiresAt}
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Protection(out))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.ProtectionDialog(out))
 }
 
-func (s *Server) protectVM(c echo.Context, a fleet.Actor, in protectionForm) (formResponse, error) {
+func (s *Server) setVMProtection(c echo.Context, a fleet.Actor, in protectionForm) (formResponse, error) {
 	var checks fleet.Checks
 	guard := control.ProtectVM{
 		Protected: in.Protected != "", Locked: in.Locked != "", Reason: in.Reason,
-		ExpiresAt: parseField(&checks, "expiresAt", in.ExpiresAt, timeOf), ExpiryStops: in.ExpiryStops != "",
+		ExpiresAt: parseField(&checks, "expiresAt", in.ExpiresAt, parseUTCTime), ExpiryStops: in.ExpiryStops != "",
 	}
 	if err := checks.Err(); err != nil {
 		return nil, err
@@ -54,11 +54,11 @@ func (s *Server) protectVM(c echo.Context, a fleet.Actor, in protectionForm) (fo
 }
 
 // timeOf parses a time in UTC in the format of a datetime-local field; empty text is nil.
-func timeOf(text string) (*time.Time, error) {
+func parseUTCTime(text string) (*time.Time, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return nil, nil
 	}
-	for _, form := range []string{vmview.ExpiresForm, "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02"} {
+	for _, form := range []string{vmview.ExpiryTimeLayout, "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02"} {
 		if at, err := time.ParseInLocation(form, text, time.UTC); err == nil {
 			return &at, nil
 		}
@@ -73,5 +73,5 @@ type protectVMInput struct {
 
 func (s *Server) apiProtectVM(ctx context.Context, a fleet.Actor, in *protectVMInput) (*vmOutput, error) {
 	vm, err := s.Control.SetVMProtection(ctx, a, in.ID, in.Body)
-	return changedVM(a)(vm, "", err)
+	return changedVMResponder(a)(vm, "", err)
 }

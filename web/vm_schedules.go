@@ -36,7 +36,7 @@ func (f scheduleForm) view() vmview.ScheduleForm {
 // schedule returns the typed schedule. Invalid numbers are errors at their fields.
 func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
 	var checks fleet.Checks
-	count := func(field, text string) int { return parseField(&checks, field, text, numberOf) }
+	count := func(field, text string) int { return parseField(&checks, field, text, parseNumber) }
 	out := fleet.SnapshotSchedule{
 		Name: f.Name, Enabled: f.Enabled != "", Memory: f.With == "memory", Quiesce: f.With == "quiesce", NameAs: f.NameAs,
 		Times: fleet.SnapshotTimes{EveryHours: count("times.everyHours", f.Every), At: f.At, Days: f.Days, Zone: f.Zone},
@@ -48,12 +48,12 @@ func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
 }
 
 // newSchedulePage returns the data that all dialogs about a schedule share. A new schedule has no id in the path.
-func (s *Server) newSchedulePage(c echo.Context, a fleet.Actor, in scheduleForm, how formState) (vmview.SchedulePage, error) {
+func (s *Server) newSchedulePage(c echo.Context, a fleet.Actor, in scheduleForm, how formDisplay) (vmview.SchedulePage, error) {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return vmview.SchedulePage{}, err
 	}
-	out := vmview.SchedulePage{VM: p.VM, Errors: how.errors, In: vmview.NewSchedule(), ID: fleet.ScheduleID(c.Param("schedule"))}
+	out := vmview.SchedulePage{VM: p.VM, Errors: how.errors, In: vmview.NewScheduleForm(), ID: fleet.ScheduleID(c.Param("schedule"))}
 	if out.All, err = s.Control.SnapshotSchedules(c.Request().Context(), a, p.VM.ID); err != nil {
 		return out, err
 	}
@@ -62,7 +62,7 @@ func (s *Server) newSchedulePage(c echo.Context, a fleet.Actor, in scheduleForm,
 		if i < 0 {
 			return out, fleet.Errorf(fleet.NotFound, "The VM has no such schedule any more. Reload the page.")
 		}
-		out.Was, out.In = out.All[i], vmview.ScheduleOf(out.All[i].SnapshotSchedule)
+		out.Stored, out.In = out.All[i], vmview.ScheduleFormOf(out.All[i].SnapshotSchedule)
 	}
 	if how.wasRefused() {
 		out.In = in.view()
@@ -70,20 +70,20 @@ func (s *Server) newSchedulePage(c echo.Context, a fleet.Actor, in scheduleForm,
 	return out, nil
 }
 
-func (s *Server) showScheduleForm(c echo.Context, a fleet.Actor, in scheduleForm, how formState) error {
+func (s *Server) showScheduleForm(c echo.Context, a fleet.Actor, in scheduleForm, how formDisplay) error {
 	p, err := s.newSchedulePage(c, a, in, how)
 	if err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Schedule(p))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.ScheduleDialog(p))
 }
 
-func (s *Server) confirmDeleteSchedule(c echo.Context, a fleet.Actor, _ emptyForm, how formState) error {
-	p, err := s.newSchedulePage(c, a, scheduleForm{}, formState{status: how.status, errors: how.errors})
+func (s *Server) confirmDeleteSchedule(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
+	p, err := s.newSchedulePage(c, a, scheduleForm{}, formDisplay{status: how.status, errors: how.errors})
 	if err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.DeleteSchedule(p))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DeleteScheduleDialog(p))
 }
 
 // saveSchedule creates a schedule, or changes the one in the path.
@@ -98,24 +98,24 @@ func (s *Server) saveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (f
 	} else {
 		err = s.Control.EditSnapshotSchedule(c.Request().Context(), a, vm, id, spec)
 	}
-	return stayOnSchedules(vm, "The schedule "+spec.Name+" is saved."), err
+	return stayOnSchedulesTab(vm, "The schedule "+spec.Name+" is saved."), err
 }
 
 func (s *Server) deleteSchedule(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	vm := fleet.VMID(c.Param("id"))
 	err := s.Control.DeleteSnapshotSchedule(c.Request().Context(), a, vm, fleet.ScheduleID(c.Param("schedule")))
-	return stayOnSchedules(vm, "The schedule is deleted; its snapshots stay."), err
+	return stayOnSchedulesTab(vm, "The schedule is deleted; its snapshots stay."), err
 }
 
 func (s *Server) enableSchedule(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	return s.switchSchedule(c, a, true, "enabled")
+	return s.setScheduleEnabled(c, a, true, "enabled")
 }
 
 func (s *Server) disableSchedule(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	return s.switchSchedule(c, a, false, "disabled")
+	return s.setScheduleEnabled(c, a, false, "disabled")
 }
 
-func (s *Server) switchSchedule(c echo.Context, a fleet.Actor, to bool, word string) (formResponse, error) {
+func (s *Server) setScheduleEnabled(c echo.Context, a fleet.Actor, to bool, word string) (formResponse, error) {
 	ctx, vm, id := c.Request().Context(), fleet.VMID(c.Param("id")), fleet.ScheduleID(c.Param("schedule"))
 	all, err := s.Control.SnapshotSchedules(ctx, a, vm)
 	if err != nil {
@@ -127,10 +127,10 @@ func (s *Server) switchSchedule(c echo.Context, a fleet.Actor, to bool, word str
 	}
 	spec := all[i].SnapshotSchedule
 	spec.Enabled = to
-	return stayOnSchedules(vm, "The schedule "+spec.Name+" is "+word+"."), s.Control.EditSnapshotSchedule(ctx, a, vm, id, spec)
+	return stayOnSchedulesTab(vm, "The schedule "+spec.Name+" is "+word+"."), s.Control.EditSnapshotSchedule(ctx, a, vm, id, spec)
 }
 
-func stayOnSchedules(vm fleet.VMID, text string) formResponse {
+func stayOnSchedulesTab(vm fleet.VMID, text string) formResponse {
 	return stayOnPage(views.TabPath(views.VMPath(vm), "snapshots"), text)
 }
 
@@ -140,7 +140,7 @@ type schedulesOutput struct {
 	}
 }
 
-func (s *Server) apiSchedules(ctx context.Context, a fleet.Actor, in *VMPath) (*schedulesOutput, error) {
+func (s *Server) apiListSchedules(ctx context.Context, a fleet.Actor, in *VMPath) (*schedulesOutput, error) {
 	out := &schedulesOutput{}
 	all, err := s.Control.SnapshotSchedules(ctx, a, in.ID)
 	out.Body.Items = append([]fleet.ScheduleView{}, all...)

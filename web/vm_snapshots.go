@@ -25,17 +25,17 @@ func (f snapshotForm) view() vmview.SnapshotForm {
 
 // newSnapshotPage returns the data that all dialogs about a snapshot share. allows reports whether the dialog's action
 // is possible, and the reason if not.
-func (s *Server) newSnapshotPage(c echo.Context, a fleet.Actor, in snapshotForm, how formState, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
+func (s *Server) newSnapshotPage(c echo.Context, a fleet.Actor, in snapshotForm, how formDisplay, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return vmview.SnapshotPage{}, err
 	}
 	out := vmview.SnapshotPage{VM: p.VM, Errors: how.errors, In: in.view(), Subtree: c.QueryParam("subtree") != ""}
 	if id := fleet.SnapshotID(c.Param("snapshot")); id != "" {
-		if p.VM.Status == nil || p.VM.Status.Snapshots.ByID(id) == nil {
+		if p.VM.Status == nil || p.VM.Status.Snapshots.SnapshotByID(id) == nil {
 			return out, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
 		}
-		out.Snapshot, out.Below = *p.VM.Status.Snapshots.ByID(id), p.VM.Status.Snapshots.Descendants(id)
+		out.Snapshot, out.Below = *p.VM.Status.Snapshots.SnapshotByID(id), p.VM.Status.Snapshots.Descendants(id)
 	}
 	busy, err := s.Control.SnapshotWork(c.Request().Context(), a, p.VM.ID)
 	if err != nil {
@@ -45,15 +45,15 @@ func (s *Server) newSnapshotPage(c echo.Context, a fleet.Actor, in snapshotForm,
 	return out, nil
 }
 
-func (s *Server) showTakeSnapshotForm(c echo.Context, a fleet.Actor, in snapshotForm, how formState) error {
-	p, err := s.newSnapshotPage(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsTake(busy) })
+func (s *Server) showTakeSnapshotForm(c echo.Context, a fleet.Actor, in snapshotForm, how formDisplay) error {
+	p, err := s.newSnapshotPage(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsNewSnapshot(busy) })
 	if err != nil {
 		return err
 	}
 	if !how.wasRefused() {
 		p.In.Memory = p.VM.HasGuest()
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.TakeSnapshot(p))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.TakeSnapshotDialog(p))
 }
 
 func (s *Server) takeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (formResponse, error) {
@@ -61,15 +61,15 @@ func (s *Server) takeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (f
 	t, err := s.Control.TakeSnapshot(c.Request().Context(), a, id, control.NewSnapshot{
 		Name: in.Name, Description: in.Description, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
 	})
-	return stayOnSnapshots(id, t), err
+	return stayOnSnapshotsTab(id, t), err
 }
 
 // stayOnSnapshots returns the response after task t was queued: a message on the VM's snapshots tab.
-func stayOnSnapshots(id fleet.VMID, t fleet.Task) formResponse {
+func stayOnSnapshotsTab(id fleet.VMID, t fleet.Task) formResponse {
 	return stayOnPage(views.TabPath(views.VMPath(id), "snapshots"), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+".")
 }
 
-func (s *Server) confirmRevertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formState) error {
+func (s *Server) confirmRevertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formDisplay) error {
 	p, err := s.newSnapshotPage(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) {
 		return p.VM.AllowsRevert(p.Snapshot, busy)
 	})
@@ -79,38 +79,38 @@ func (s *Server) confirmRevertSnapshot(c echo.Context, a fleet.Actor, in snapsho
 	if !how.wasRefused() {
 		p.In.Start = p.VM.HasGuest()
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.RevertSnapshot(p))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.RevertSnapshotDialog(p))
 }
 
 func (s *Server) revertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.RevertSnapshot(c.Request().Context(), a, id, fleet.SnapshotID(c.Param("snapshot")), control.RevertSnapshot{Start: in.Start != ""})
-	return stayOnSnapshots(id, t), err
+	return stayOnSnapshotsTab(id, t), err
 }
 
-func (s *Server) confirmDeleteSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formState) error {
+func (s *Server) confirmDeleteSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formDisplay) error {
 	p, err := s.newSnapshotPage(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsSnapshots(busy) })
 	if err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.DeleteSnapshot(p))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DeleteSnapshotDialog(p))
 }
 
 func (s *Server) deleteSnapshot(c echo.Context, a fleet.Actor, _ snapshotForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.DeleteSnapshot(c.Request().Context(), a, id, fleet.SnapshotID(c.Param("snapshot")), c.QueryParam("subtree") != "")
-	return stayOnSnapshots(id, t), err
+	return stayOnSnapshotsTab(id, t), err
 }
 
-func (s *Server) consolidateVM(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Server) consolidateSnapshots(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.ConsolidateVM(c.Request().Context(), a, id)
-	return stayOnSnapshots(id, t), err
+	return stayOnSnapshotsTab(id, t), err
 }
 
 type snapshotsOutput struct{ Body fleet.SnapshotTree }
 
-func (s *Server) apiSnapshots(ctx context.Context, a fleet.Actor, in *VMPath) (*snapshotsOutput, error) {
+func (s *Server) apiListSnapshots(ctx context.Context, a fleet.Actor, in *VMPath) (*snapshotsOutput, error) {
 	vm, err := s.Control.GetVM(ctx, a, in.ID)
 	out := &snapshotsOutput{}
 	if err == nil && vm.Status != nil && vm.Status.Snapshots != nil {
@@ -155,7 +155,7 @@ func (s *Server) apiDeleteSnapshot(ctx context.Context, a fleet.Actor, in *delet
 	return &taskOutput{task}, err
 }
 
-func (s *Server) apiConsolidate(ctx context.Context, a fleet.Actor, in *VMPath) (*taskOutput, error) {
+func (s *Server) apiConsolidateSnapshots(ctx context.Context, a fleet.Actor, in *VMPath) (*taskOutput, error) {
 	task, err := s.Control.ConsolidateVM(ctx, a, in.ID)
 	return &taskOutput{task}, err
 }

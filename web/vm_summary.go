@@ -21,10 +21,10 @@ import (
 
 // summarize renders a summary of the VM that the form would create, with its host. The page requests the summary while
 // the user types.
-func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (formResponse, error) {
-	out := vmview.Summary{}
-	want, _, err := vmOfForm(in.Values)
-	out.Facts = summaryFacts(want)
+func (s *Server) showNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
+	out := vmview.NewVMSummary{}
+	want, _, err := newVMFromForm(in.Values)
+	out.Facts = newVMSummaryFacts(want)
 	if err == nil {
 		ask := want
 		if ask.Name == "" {
@@ -36,12 +36,12 @@ func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (formRespo
 			if want.From != nil { // control takes the disk sizes from the source
 				shown := want
 				shown.Spec.Disks = p.Spec.Disks
-				out.Facts = summaryFacts(shown)
+				out.Facts = newVMSummaryFacts(shown)
 			}
 			for _, h := range p.Hosts {
 				out.Others = append(out.Others, vmview.OtherHost{Name: h.Name, Why: h.Why, Suitable: h.Could})
 			}
-			if out.API, out.YAML, err = requestTexts(c, want); err != nil {
+			if out.API, out.YAML, err = newVMRequestTexts(c, want); err != nil {
 				return nil, err
 			}
 		}
@@ -61,25 +61,25 @@ func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (formRespo
 		return nil, err
 	}
 	f := vmview.Form{Typed: in.Values}
-	if in.Get(vmview.FirstKind) == vmview.BySpec {
+	if in.Get(vmview.FirstBootKindField) == vmview.FirstBootBySpec {
 		if f.Specs, err = s.Control.ListCustomizations(c.Request().Context(), a); err != nil {
 			return nil, err
 		}
 	}
 	return func(c echo.Context) error {
-		return s.writePage(c, http.StatusOK, vmview.SummaryAnswer(out, f, in.original))
+		return s.writePage(c, http.StatusOK, vmview.SummaryRefresh(out, f, in.sentValues))
 	}, nil
 }
 
 // summaryFacts returns the labels and values of a summary.
-func summaryFacts(vm control.CreateVM) (out []vmview.Fact) {
+func newVMSummaryFacts(vm control.CreateVM) (out []vmview.SummaryFact) {
 	add := func(word, text string) {
 		if text != "" {
-			out = append(out, vmview.Fact{Word: word, Text: text})
+			out = append(out, vmview.SummaryFact{Word: word, Text: text})
 		}
 	}
 	add("Name", vm.Name)
-	add("CPU", kit.Count(vm.Spec.CPUs, "vCPU"))
+	add("CPU", kit.CountText(vm.Spec.CPUs, "vCPU"))
 	add("Memory", kit.MiB(vm.Spec.MemoryMiB))
 	add("Firmware", strings.ToUpper(string(vm.Spec.Firmware)))
 	for i, d := range vm.Spec.Disks {
@@ -110,7 +110,7 @@ func summaryFacts(vm control.CreateVM) (out []vmview.Fact) {
 		}
 	}
 	if first := vm.FirstBoot; first != nil && (first.Kind != "" || first.CustomizationID != "") {
-		text := first.Kind.Words()
+		text := first.Kind.Text()
 		if first.CustomizationID != "" {
 			text = "by a customization spec"
 		}
@@ -118,7 +118,7 @@ func summaryFacts(vm control.CreateVM) (out []vmview.Fact) {
 		if first.CloudInit != nil {
 			for _, u := range first.CloudInit.Users {
 				if u.Name == "" {
-					words = append(words, vmview.DefaultUser)
+					words = append(words, vmview.DefaultUserLabel)
 				} else {
 					words = append(words, "user "+u.Name)
 				}
@@ -133,7 +133,7 @@ func summaryFacts(vm control.CreateVM) (out []vmview.Fact) {
 }
 
 // requestTexts returns the API request that creates the VM, as a curl command and as a YAML document.
-func requestTexts(c echo.Context, vm control.CreateVM) (call, object string, err error) {
+func newVMRequestTexts(c echo.Context, vm control.CreateVM) (call, object string, err error) {
 	text, err := json.Marshal(vm)
 	if err != nil {
 		return "", "", err
@@ -156,14 +156,14 @@ func requestTexts(c echo.Context, vm control.CreateVM) (call, object string, err
 		return "", "", err
 	}
 	word := func(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
-	body.Content = append([]*yaml.Node{word("apiVersion"), word(objectVersion), word("kind"), word(objectVM)}, body.Content...)
-	object, err = asYAML(body)
+	body.Content = append([]*yaml.Node{word("apiVersion"), word(vmDocumentVersion), word("kind"), word(vmDocumentKind)}, body.Content...)
+	object, err = yamlText(body)
 	// An apostrophe would end the shell's quoted string.
 	quoted := strings.ReplaceAll(strings.TrimSpace(pretty.String()), "'", `'\''`)
 	return fmt.Sprintf("curl %s://%s%s/vms \\\n  -H \"Authorization: Bearer $QUANTIX_TOKEN\" \\\n  -H 'Content-Type: application/json' \\\n  -d '%s'", c.Scheme(), c.Request().Host, apiBase, quoted), object, err
 }
 
-func asYAML(n *yaml.Node) (string, error) {
+func yamlText(n *yaml.Node) (string, error) {
 	var b strings.Builder
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)

@@ -18,13 +18,13 @@ func (s *Server) missingDiskPage(c echo.Context, a fleet.Actor) (vmview.DiskPage
 	if err != nil {
 		return vmview.DiskPage{}, err
 	}
-	ref := volumeOf(c.QueryParam("disk"))
+	ref := parseVolumeValue(c.QueryParam("disk"))
 	i := slices.IndexFunc(p.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
-	fault := p.VM.FaultOf(ref)
+	fault := p.VM.MissingDiskFault(ref)
 	if i < 0 || fault == nil {
 		return vmview.DiskPage{}, fleet.Errorf(fleet.NotFound, "This disk of the VM is no longer missing.")
 	}
-	pools, err := s.poolNames(c.Request().Context(), a, p.VM)
+	pools, err := s.poolNamesOfVM(c.Request().Context(), a, p.VM)
 	d := p.VM.Spec.Disks[i]
 	in := vmview.NewDiskForm{Volume: control.NewDiskName(p.VM, d)}
 	if d.SizeBytes > 0 {
@@ -33,18 +33,18 @@ func (s *Server) missingDiskPage(c echo.Context, a fleet.Actor) (vmview.DiskPage
 	return vmview.DiskPage{VM: p.VM, Disk: d, Pool: pools[d.PoolID], Text: fault.Text, In: in}, err
 }
 
-func (s *Server) confirmDetachDisk(c echo.Context, a fleet.Actor, _ emptyForm, how formState) error {
+func (s *Server) confirmDetachDisk(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
 	p, err := s.missingDiskPage(c, a)
 	if err != nil {
 		return err
 	}
 	p.Errors = how.errors
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.DetachDisk(p))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DetachDiskDialog(p))
 }
 
 func (s *Server) detachDisk(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
-	_, _, err := s.Control.DetachDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")))
+	_, _, err := s.Control.DetachDisk(c.Request().Context(), a, id, parseVolumeValue(c.QueryParam("disk")))
 	return stayOnPage(views.VMPath(id), "The disk is removed from the VM."), err
 }
 
@@ -54,7 +54,7 @@ type replaceDiskForm struct {
 	Content string `form:"content"`
 }
 
-func (s *Server) showReplaceDiskForm(c echo.Context, a fleet.Actor, in replaceDiskForm, how formState) error {
+func (s *Server) showReplaceDiskForm(c echo.Context, a fleet.Actor, in replaceDiskForm, how formDisplay) error {
 	p, err := s.missingDiskPage(c, a)
 	if err != nil {
 		return err
@@ -62,17 +62,17 @@ func (s *Server) showReplaceDiskForm(c echo.Context, a fleet.Actor, in replaceDi
 	if how.wasRefused() {
 		p.In, p.Errors = vmview.NewDiskForm{Volume: in.Volume, Size: in.Size, Content: in.Content}, how.errors
 	}
-	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.ReplaceDisk(p))
+	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.ReplaceDiskDialog(p))
 }
 
 func (s *Server) replaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm) (formResponse, error) {
 	var checks fleet.Checks
-	disk := control.NewDisk{Volume: in.Volume, SizeBytes: parseField(&checks, "sizeBytes", in.Size, sizeOf), Clone: in.Content == "clone"}
+	disk := control.NewDisk{Volume: in.Volume, SizeBytes: parseField(&checks, "sizeBytes", in.Size, parseDiskSize), Clone: in.Content == "clone"}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	id := fleet.VMID(c.Param("id"))
-	_, _, err := s.Control.ReplaceDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), disk)
+	_, _, err := s.Control.ReplaceDisk(c.Request().Context(), a, id, parseVolumeValue(c.QueryParam("disk")), disk)
 	return stayOnPage(views.VMPath(id), "The new disk is queued on the host."), err
 }
 
@@ -93,7 +93,7 @@ func (s *Server) reapplyVM(c echo.Context, a fleet.Actor, _ emptyForm) (formResp
 	return stayOnPage(views.VMPath(id), "Reapply "+job.SubjectName+": queued on "+job.HostName+"."), err
 }
 
-func (s *Server) placeVM(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Server) setVMHost(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	vm, err := s.Control.PlaceVM(c.Request().Context(), a, id, fleet.HostID(c.Param("host")))
 	return stayOnPage(views.VMPath(id), vm.Name+" is on "+vm.HostName+"."), err

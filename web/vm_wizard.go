@@ -21,28 +21,28 @@ import (
 
 // prefillNewVM prefills the form of a new VM by the key in in.begin: for a source, for a preset, or from pasted XML.
 // Errors about the pasted XML are at the field "xml".
-func (s *Server) prefillNewVM(ctx context.Context, a fleet.Actor, in *typedVM) error {
+func (s *Server) prefillNewVM(ctx context.Context, a fleet.Actor, in *vmForm) error {
 	switch key, preset := strings.CutPrefix(in.prefillKey, "preset:"); {
 	case preset:
-		return prefillPreset(in.Values, key)
+		return prefillFromPreset(in.Values, key)
 	case in.prefillKey == "read":
-		return s.readXML(ctx, a, in)
-	case in.prefillKey == vmview.BeginProject:
+		return s.importPastedXML(ctx, a, in)
+	case in.prefillKey == vmview.PrefillProjectDefaults:
 		clearProposedDefaults(in.Values)
 		return nil
 	}
-	i := slices.IndexFunc(sourceKeys(), func(k fleet.VMSource) bool { return string(k) == in.prefillKey })
+	i := slices.IndexFunc(prefillSourceKeys(), func(k fleet.VMSource) bool { return string(k) == in.prefillKey })
 	if i < 0 {
-		return unreadableForm()
+		return unreadableFormError()
 	}
-	prefillSource(in.Values, sourceKeys()[i])
+	prefillFromSource(in.Values, prefillSourceKeys()[i])
 	return nil
 }
 
 // clearProposedDefaults clears the pools and networks that the form proposed by default, so that the defaults of the
 // newly chosen project apply.
 func clearProposedDefaults(typed url.Values) {
-	for name, was := range map[string]string{".poolId": typed.Get(vmview.ProposedPool), ".network": typed.Get(vmview.ProposedNetwork)} {
+	for name, was := range map[string]string{".poolId": typed.Get(vmview.ProposedPoolField), ".network": typed.Get(vmview.ProposedNetworkField)} {
 		for field := range typed {
 			if strings.HasPrefix(field, "spec.") && strings.HasSuffix(field, name) && typed.Get(field) == was {
 				typed.Set(field, "")
@@ -51,7 +51,7 @@ func clearProposedDefaults(typed url.Values) {
 	}
 }
 
-func sourceKeys() []fleet.VMSource {
+func prefillSourceKeys() []fleet.VMSource {
 	var out []fleet.VMSource
 	for _, s := range fleet.VMSources {
 		out = append(out, s.Key)
@@ -60,7 +60,7 @@ func sourceKeys() []fleet.VMSource {
 }
 
 // prefillSource sets the form's first disk and CD-ROM drive to suit the source.
-func prefillSource(typed url.Values, source fleet.VMSource) {
+func prefillFromSource(typed url.Values, source fleet.VMSource) {
 	typed.Set("source", string(source))
 	disk := "spec.disks[0].source"
 	switch has := typed.Has(disk); {
@@ -79,10 +79,10 @@ func prefillSource(typed url.Values, source fleet.VMSource) {
 	}
 }
 
-func prefillPreset(typed url.Values, key string) error {
-	p, ok := fleet.PresetNamed(key)
+func prefillFromPreset(typed url.Values, key string) error {
+	p, ok := fleet.PresetByKey(key)
 	if !ok {
-		return unreadableForm()
+		return unreadableFormError()
 	}
 	spec, err := p.ApplyTo(fleet.VMSpec{})
 	if err != nil {
@@ -110,10 +110,10 @@ func prefillPreset(typed url.Values, key string) error {
 			typed[name] = texts
 		}
 	}
-	typed["spec.memoryMiB"] = memoryText(spec.MemoryMiB)
+	typed["spec.memoryMiB"] = memoryFormValues(spec.MemoryMiB)
 	fillPresetRows(typed, "spec.disks", fleet.DiskFields, p.Disk)
 	fillPresetRows(typed, "spec.nics", fleet.NICFields, p.NIC)
-	prefillSource(typed, p.Source)
+	prefillFromSource(typed, p.Source)
 	if p.DiskGiB > 0 && typed.Get("spec.disks[0].source") == "empty" {
 		typed.Set("spec.disks[0].sizeBytes", strconv.Itoa(p.DiskGiB))
 	}
@@ -124,7 +124,7 @@ func prefillPreset(typed url.Values, key string) error {
 // fillPresetRows writes a preset's values into all rows of one list of devices, and resets their other fields to
 // defaults.
 func fillPresetRows[S any](typed url.Values, list string, fields []fleet.Field[S], values map[string]string) {
-	for i := range maxRows {
+	for i := range maxFormRows {
 		at := fmt.Sprintf("%s[%d].", list, i)
 		has := false
 		for name := range typed {
@@ -140,9 +140,9 @@ func fillPresetRows[S any](typed url.Values, list string, fields []fleet.Field[S
 
 // readXML replaces the form's values with those of the pasted XML. It refuses settings that give access to the host,
 // unless the user is an infrastructure administrator.
-func (s *Server) readXML(ctx context.Context, a fleet.Actor, in *typedVM) error {
+func (s *Server) importPastedXML(ctx context.Context, a fleet.Actor, in *vmForm) error {
 	var checks fleet.Checks
-	r, err := vmxml.Read(in.Get("xml"))
+	r, err := vmxml.ConvertDomain(in.Get("xml"))
 	if err != nil {
 		if refused, ok := errors.AsType[*fleet.Error](err); ok {
 			checks.Add("xml", "%s", refused)
@@ -172,7 +172,7 @@ func (s *Server) readXML(ctx context.Context, a fleet.Actor, in *typedVM) error 
 			in.Values[name] = texts
 		}
 	}
-	in.xmlRead = true
+	in.xmlImported = true
 	return nil
 }
 
@@ -190,7 +190,7 @@ func (s *Server) addPastedDisks(ctx context.Context, a fleet.Actor, r *vmxml.Res
 			return err
 		}
 	}
-	note := func(d vmxml.Disk, kind vmxml.Kind, text string) {
+	note := func(d vmxml.Disk, kind vmxml.NoteKind, text string) {
 		r.Notes = append(r.Notes, vmxml.Note{Line: d.Line, At: "devices/disk", Kind: kind, Text: text})
 	}
 	nth := map[bool]int{} // number of drives so far, of floppies (true) and CD-ROMs (false)
@@ -199,7 +199,7 @@ func (s *Server) addPastedDisks(ctx context.Context, a fleet.Actor, r *vmxml.Res
 		if d.CDROM {
 			all = media.ISOs
 		}
-		found := findVolume(pools, all, d)
+		found := findVolumeOfPastedDisk(pools, all, d)
 		var from *fleet.Volref
 		if found != nil {
 			from = &fleet.Volref{PoolID: found.PoolID, Volume: found.Name}
@@ -208,7 +208,7 @@ func (s *Server) addPastedDisks(ctx context.Context, a fleet.Actor, r *vmxml.Res
 		switch {
 		case d.CDROM || d.Floppy:
 			nth[d.Floppy]++
-			if !addDrive(spec, d, nth[d.Floppy], from) {
+			if !addPastedDrive(spec, d, nth[d.Floppy], from) {
 				note(d, vmxml.Left, "A VM here has at most four CD-ROM drives and two floppy drives.")
 			} else if from == nil && (d.Path != "" || d.Volume != "") {
 				note(d, vmxml.Left, "The drive is empty: choose a medium.")
@@ -234,7 +234,7 @@ func (s *Server) addPastedDisks(ctx context.Context, a fleet.Actor, r *vmxml.Res
 
 // addDrive adds the nth CD-ROM or floppy drive, with its medium, to spec. It returns false if a VM cannot have that
 // many drives.
-func addDrive(spec *fleet.VMSpec, d vmxml.Disk, nth int, medium *fleet.Volref) bool {
+func addPastedDrive(spec *fleet.VMSpec, d vmxml.Disk, nth int, medium *fleet.Volref) bool {
 	slot := fmt.Sprintf("cdrom%d", nth)
 	if d.Floppy {
 		slot = fmt.Sprintf("floppy%d", nth)
@@ -250,7 +250,7 @@ func addDrive(spec *fleet.VMSpec, d vmxml.Disk, nth int, medium *fleet.Volref) b
 }
 
 // findVolume returns the volume in all that the disk's definition refers to, by pool and name or by path; nil: none.
-func findVolume(pools []fleet.PoolView, all []query.VolumeOn, d vmxml.Disk) *query.VolumeOn {
+func findVolumeOfPastedDisk(pools []fleet.PoolView, all []query.VolumeOn, d vmxml.Disk) *query.VolumeOn {
 	dir, file := path.Split(path.Clean(d.Path))
 	for _, p := range pools {
 		name := ""
@@ -269,7 +269,7 @@ func findVolume(pools []fleet.PoolView, all []query.VolumeOn, d vmxml.Disk) *que
 
 // newVMFormValues returns the form's values for a new VM. vmOfForm is the inverse.
 func newVMFormValues(vm control.CreateVM) (url.Values, error) {
-	typed, err := formValuesOf(fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{Name: vm.Name, Labels: vm.Labels, Description: vm.Description}, Spec: vm.Spec}})
+	typed, err := editFormValues(fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{Name: vm.Name, Labels: vm.Labels, Description: vm.Description}, Spec: vm.Spec}})
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +288,7 @@ func newVMFormValues(vm control.CreateVM) (url.Values, error) {
 		switch {
 		case d.Existing:
 			typed.Set(at+"source", "lun")
-			typed.Set(at+"lun", vmview.Volume(d.PoolID, d.Volume))
+			typed.Set(at+"lun", vmview.VolumeValue(d.PoolID, d.Volume))
 		case d.Overlay:
 			typed.Set(at+"source", "overlay")
 		case d.Image != nil || d.ImageID != "":
@@ -297,9 +297,9 @@ func newVMFormValues(vm control.CreateVM) (url.Values, error) {
 			typed.Set(at+"source", "empty")
 		}
 		if d.ImageID != "" {
-			typed.Set(at+"image", vmview.LibraryImage(d.ImageID, d.VersionID))
+			typed.Set(at+"image", vmview.LibraryImageValue(d.ImageID, d.VersionID))
 		} else if d.Image != nil {
-			typed.Set(at+"image", vmview.Volume(d.Image.PoolID, d.Image.Volume))
+			typed.Set(at+"image", vmview.VolumeValue(d.Image.PoolID, d.Image.Volume))
 		}
 	}
 	for _, name := range []string{"generation", "was", "spec.power"} {

@@ -10,7 +10,7 @@ import (
 func TestProjectChangeKeepsPoolOfAppliance(t *testing.T) {
 	t.Parallel()
 	typed := url.Values{
-		vmview.ProposedPool: {"p1"}, vmview.ProposedNetwork: {"libvirt:default"},
+		vmview.ProposedPoolField: {"p1"}, vmview.ProposedNetworkField: {"libvirt:default"},
 		"from.appliance.poolId": {"p1"}, "spec.disks[0].poolId": {"p1"}, "spec.disks[1].poolId": {"p2"}, "spec.nics[0].network": {"libvirt:default"},
 	}
 	clearProposedDefaults(typed)

@@ -15,21 +15,21 @@ import (
 )
 
 // vmTabs maps the tabs of the VM list to their filters.
-var vmTabs = map[string]string{
+var vmListTabFilters = map[string]string{
 	"all": "", "found": "",
 	"attention": "attention:yes",
 	"restart":   "phase:needsRestart",
 }
 
 func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
-	q := queryOf(c)
-	tab, err := tabFilter(c, vmTabs, "VMs", &q)
+	q := queryFromURL(c)
+	tab, err := applyTabFilter(c, vmListTabFilters, "VMs", &q)
 	if err != nil {
 		return err
 	}
 	f, columns := kit.Filter{Label: "Filter VMs", Placeholder: "phase:running host:h1 name:web* label:env=prod"}, vmview.Columns
 	if tab == "found" {
-		f.Type, f.Placeholder, columns = "found", "name:web* host:h1 phase:running", vmview.FoundColumns
+		f.Type, f.Placeholder, columns = "found", "name:web* host:h1 phase:running", vmview.DiscoveredVMColumns
 	}
 	if tab == "restart" {
 		columns = vmview.RestartColumns
@@ -38,9 +38,9 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 		f.Placeholder, columns = "phase:running name:web* label:env=prod", columns.WithoutHost()
 	}
 	p := &vmview.ListPage{
-		List: s.listOf(c, "vms", "name", columns, f), Tab: tab,
-		Create: policy.May(a, policy.VMChange, ""), RunsHosts: policy.May(a, policy.InfraChange, ""), Use: policy.May(a, policy.VMUse, ""),
-		Any: tab != "all" || q.Filter != "" || q.Project != "",
+		List: s.newList(c, "vms", "name", columns, f), Tab: tab,
+		MayCreate: policy.May(a, policy.VMChange, ""), MayChangeHosts: policy.May(a, policy.InfraChange, ""), MayUseVMs: policy.May(a, policy.VMUse, ""),
+		IsRestricted: tab != "all" || q.Filter != "" || q.Project != "",
 	}
 	switch {
 	case htmxTarget(c) == "vms-head": // a refresh of the counts above the list
@@ -57,25 +57,25 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 			return err
 		}
 	}
-	return s.showList(c, a, shell.Frame{Title: "Virtual machines", Project: q.Project}, p.List, vmview.List(p))
+	return s.showList(c, a, shell.PageLayout{Title: "Virtual machines", Project: q.Project}, p.List, vmview.List(p))
 }
 
 // exportVMs writes all pages of the list as CSV.
 func (s *Server) exportVMs(c echo.Context, a fleet.Actor) error {
-	q := queryOf(c)
-	tab, err := tabFilter(c, vmTabs, "VMs", &q)
+	q := queryFromURL(c)
+	tab, err := applyTabFilter(c, vmListTabFilters, "VMs", &q)
 	if err != nil {
 		return err
 	}
 	if tab == "found" {
-		return exportCSV(s, c, a, "discovered-vms.csv", q, s.Control.ListDiscoveredVMs, discoveredHead, discoveredRow)
+		return exportCSV(s, c, a, "discovered-vms.csv", q, s.Control.ListDiscoveredVMs, discoveredVMCSVHeader, discoveredVMCSVRow)
 	}
-	return exportCSV(s, c, a, "vms.csv", q, s.Control.ListVMLines, vmHead, vmRow)
+	return exportCSV(s, c, a, "vms.csv", q, s.Control.ListVMLines, vmCSVHeader, vmCSVRow)
 }
 
-var vmHead = []string{"id", "name", "phase", "host", "project", "cpus", "memoryMiB", "addresses", "labels", "description", "created"}
+var vmCSVHeader = []string{"id", "name", "phase", "host", "project", "cpus", "memoryMiB", "addresses", "labels", "description", "created"}
 
-func vmRow(vm fleet.VMView) []string {
+func vmCSVRow(vm fleet.VMView) []string {
 	var addresses []string
 	if vm.Status != nil {
 		for _, n := range vm.Status.NICs {
@@ -84,12 +84,12 @@ func vmRow(vm fleet.VMView) []string {
 	}
 	return []string{
 		string(vm.ID), vm.Name, string(vm.Phase), vm.HostName, vm.ProjectName, strconv.Itoa(vm.Spec.CPUs), strconv.Itoa(vm.Spec.MemoryMiB),
-		strings.Join(addresses, " "), strings.ReplaceAll(kit.LabelText(vm.Labels), "\n", " "), vm.Description, vm.CreatedAt.UTC().Format(time.RFC3339),
+		strings.Join(addresses, " "), strings.ReplaceAll(kit.LabelLines(vm.Labels), "\n", " "), vm.Description, vm.CreatedAt.UTC().Format(time.RFC3339),
 	}
 }
 
-var discoveredHead = []string{"id", "name", "phase", "host", "cpus", "memoryMiB"}
+var discoveredVMCSVHeader = []string{"id", "name", "phase", "host", "cpus", "memoryMiB"}
 
-func discoveredRow(vm fleet.DiscoveredVM) []string {
+func discoveredVMCSVRow(vm fleet.DiscoveredVM) []string {
 	return []string{string(vm.ID), vm.Name, string(vm.Phase), vm.HostName, strconv.Itoa(vm.Status.CPUs), strconv.Itoa(vm.Status.MemoryMiB)}
 }

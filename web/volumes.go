@@ -37,22 +37,22 @@ func (in volumeForm) view() poolview.VolumeForm {
 }
 
 // volumeNamed returns the pool's volume in the request's path and query.
-func volumeNamed(c echo.Context) control.Volume {
+func volumeInPath(c echo.Context) control.Volume {
 	return control.Volume{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
 }
 
 // volumeTaskQueued returns the response after task t was queued: a message on the pool's volumes tab.
-func (s *Server) volumeTaskQueued(c echo.Context, t fleet.Task, err error) (formResponse, error) {
+func (s *Server) stayOnVolumesTab(c echo.Context, t fleet.Task, err error) (formResponse, error) {
 	back := views.TabPath(views.PoolPath(fleet.PoolID(c.Param("id"))), "volumes")
 	return stayOnPage(back, t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
-func (s *Server) showNewVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
-	return s.showNewVolumeDialog(c, a, in, how, poolview.NewVolume)
+func (s *Server) showNewVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay) error {
+	return s.showNewVolumeDialog(c, a, in, how, poolview.NewVolumeForm)
 }
 
-func (s *Server) showDownloadVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
-	return s.showNewVolumeDialog(c, a, in, how, poolview.FetchVolume)
+func (s *Server) showDownloadVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay) error {
+	return s.showNewVolumeDialog(c, a, in, how, poolview.DownloadVolumeForm)
 }
 
 func (s *Server) downloadVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
@@ -60,12 +60,12 @@ func (s *Server) downloadVolume(c echo.Context, a fleet.Actor, in volumeForm) (f
 		URL: strings.TrimSpace(in.URL), Checksum: strings.TrimSpace(in.Checksum), ChecksumURL: strings.TrimSpace(in.ChecksumURL), Name: strings.TrimSpace(in.Name), HostID: fleet.HostID(in.Host),
 	}
 	t, err := s.Control.FetchVolume(c.Request().Context(), a, fleet.PoolID(c.Param("id")), order)
-	return s.volumeTaskQueued(c, t, err)
+	return s.stayOnVolumesTab(c, t, err)
 }
 
 // showNewVolumeDialog shows the dialog of a new volume. scripts are the scripts that the dialog needs as a separate
 // page.
-func (s *Server) showNewVolumeDialog(c echo.Context, a fleet.Actor, in volumeForm, how formState, dialog func(poolview.VolumePage) templ.Component, scripts ...string) error {
+func (s *Server) showNewVolumeDialog(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay, dialog func(poolview.VolumePage) templ.Component, scripts ...string) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Server) showNewVolumeDialog(c echo.Context, a fleet.Actor, in volumeFor
 			p.In.Host = string(p.Hosts[0].HostID)
 		}
 	}
-	f := poolFrame(v)
+	f := poolPageLayout(v)
 	f.Scripts = scripts
 	return s.showPageWithStatus(c, how.status, a, f, dialog(p))
 }
@@ -98,23 +98,23 @@ func (s *Server) showNewVolumeDialog(c echo.Context, a fleet.Actor, in volumeFor
 func (s *Server) createVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	var checks fleet.Checks
 	order := control.NewVolume{
-		Name: strings.TrimSpace(in.Name), Format: in.Format, SizeBytes: parseField(&checks, "sizeBytes", in.Size, sizeOf), Full: in.Full != "",
+		Name: strings.TrimSpace(in.Name), Format: in.Format, SizeBytes: parseField(&checks, "sizeBytes", in.Size, parseDiskSize), Full: in.Full != "",
 		HostID: fleet.HostID(in.Host), Overcommit: in.Overcommit != "",
 	}
 	// an unreadable size is 0 here, which control refuses
 	t, err := s.Control.CreateVolume(c.Request().Context(), a, fleet.PoolID(c.Param("id")), order)
-	return s.volumeTaskQueued(c, t, joinChecks(&checks, err))
+	return s.stayOnVolumesTab(c, t, joinFormErrors(&checks, err))
 }
 
 // volumeDialog returns the handler that shows a dialog about an existing volume.
 func (s *Server) volumeDialog(dialog func(poolview.VolumePage) templ.Component) formRenderer[volumeForm] {
-	return func(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
+	return func(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay) error {
 		ctx := c.Request().Context()
 		v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
 		if err != nil {
 			return err
 		}
-		of := volumeNamed(c)
+		of := volumeInPath(c)
 		on, err := s.Control.VolumeOn(ctx, a, of)
 		if err != nil {
 			return err
@@ -129,41 +129,41 @@ func (s *Server) volumeDialog(dialog func(poolview.VolumePage) templ.Component) 
 				p.In.Name = strings.TrimSuffix(on.Name, path.Ext(on.Name)) + ".qcow2"
 			}
 		}
-		return s.showPageWithStatus(c, how.status, a, poolFrame(v), dialog(p))
+		return s.showPageWithStatus(c, how.status, a, poolPageLayout(v), dialog(p))
 	}
 }
 
 func (s *Server) growVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	var checks fleet.Checks
-	size := parseField(&checks, "sizeBytes", in.Size, sizeOf)
+	size := parseField(&checks, "sizeBytes", in.Size, parseDiskSize)
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
-	t, err := s.Control.GrowVolume(c.Request().Context(), a, volumeNamed(c), size, in.Overcommit != "")
-	return s.volumeTaskQueued(c, t, err)
+	t, err := s.Control.GrowVolume(c.Request().Context(), a, volumeInPath(c), size, in.Overcommit != "")
+	return s.stayOnVolumesTab(c, t, err)
 }
 
 func (s *Server) cloneVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
-	t, err := s.Control.CloneVolume(c.Request().Context(), a, volumeNamed(c), strings.TrimSpace(in.Name), in.Overcommit != "")
-	return s.volumeTaskQueued(c, t, err)
+	t, err := s.Control.CloneVolume(c.Request().Context(), a, volumeInPath(c), strings.TrimSpace(in.Name), in.Overcommit != "")
+	return s.stayOnVolumesTab(c, t, err)
 }
 
 func (s *Server) convertVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
-	t, err := s.Control.ConvertVolume(c.Request().Context(), a, volumeNamed(c), strings.TrimSpace(in.Name), in.Overcommit != "")
-	return s.volumeTaskQueued(c, t, err)
+	t, err := s.Control.ConvertVolume(c.Request().Context(), a, volumeInPath(c), strings.TrimSpace(in.Name), in.Overcommit != "")
+	return s.stayOnVolumesTab(c, t, err)
 }
 
 func (s *Server) renameVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
-	t, err := s.Control.RenameVolume(c.Request().Context(), a, volumeNamed(c), strings.TrimSpace(in.Name))
-	return s.volumeTaskQueued(c, t, err)
+	t, err := s.Control.RenameVolume(c.Request().Context(), a, volumeInPath(c), strings.TrimSpace(in.Name))
+	return s.stayOnVolumesTab(c, t, err)
 }
 
 func (s *Server) wipeVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
-	t, err := s.Control.WipeVolume(c.Request().Context(), a, volumeNamed(c), in.Confirm)
-	return s.volumeTaskQueued(c, t, err)
+	t, err := s.Control.WipeVolume(c.Request().Context(), a, volumeInPath(c), in.Confirm)
+	return s.stayOnVolumesTab(c, t, err)
 }
 
 func (s *Server) deleteVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
-	t, err := s.Control.DeleteVolume(c.Request().Context(), a, volumeNamed(c), in.Confirm)
-	return s.volumeTaskQueued(c, t, err)
+	t, err := s.Control.DeleteVolume(c.Request().Context(), a, volumeInPath(c), in.Confirm)
+	return s.stayOnVolumesTab(c, t, err)
 }

@@ -12,13 +12,13 @@ import (
 
 const (
 	// rateInterval and rateChunk are the minimum rate at which a client must read a response: 64 KiB every 15 s.
-	rateInterval = 15 * time.Second
-	rateChunk    = 64 << 10
+	writeDeadlineInterval = 15 * time.Second
+	writeDeadlineChunk    = 64 << 10
 )
 
 // limitWriteTime is the middleware that closes the connections of clients that read too slowly. Streams set their own
 // deadlines.
-func limitWriteTime(next echo.HandlerFunc) echo.HandlerFunc {
+func limitClientReadTime(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		control := http.NewResponseController(c.Response().Writer)
 		// A connection without deadlines (a test's recorder) is written to without one.
@@ -27,7 +27,7 @@ func limitWriteTime(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		// the deadline until the handler begins to write
-		_ = control.SetWriteDeadline(time.Now().Add(pageLimit + bodyTime + rateInterval))
+		_ = control.SetWriteDeadline(time.Now().Add(pageTimeout + bodyReadTimeout + writeDeadlineInterval))
 		c.Response().Writer = &deadlineWriter{c.Response().Writer, control}
 		return next(c)
 	}
@@ -48,7 +48,7 @@ func (w *deadlineWriter) WriteHeader(status int) {
 
 func (w *deadlineWriter) Write(b []byte) (n int, err error) {
 	for {
-		piece := b[n:min(n+rateChunk, len(b))]
+		piece := b[n:min(n+writeDeadlineChunk, len(b))]
 		w.extendDeadline()
 		wrote, err := w.ResponseWriter.Write(piece)
 		if n += wrote; err != nil || n == len(b) {
@@ -58,7 +58,7 @@ func (w *deadlineWriter) Write(b []byte) (n int, err error) {
 }
 
 func (w *deadlineWriter) extendDeadline() {
-	_ = w.control.SetWriteDeadline(time.Now().Add(rateInterval))
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeDeadlineInterval))
 }
 
 // LimitPerAddress returns a listener on l that closes connections beyond most concurrent ones per client address (per
@@ -68,13 +68,13 @@ func LimitPerAddress(l net.Listener, most int, exempt []netip.Prefix) net.Listen
 	if most == 0 {
 		return l
 	}
-	return &limitedListener{Listener: l, most: most, exempt: exempt, open: map[netip.Addr]int{}}
+	return &limitedListener{Listener: l, maxPerAddress: most, exemptNetworks: exempt, open: map[netip.Addr]int{}}
 }
 
 type limitedListener struct {
 	net.Listener
-	most   int
-	exempt []netip.Prefix
+	maxPerAddress   int
+	exemptNetworks []netip.Prefix
 
 	mu   sync.Mutex
 	open map[netip.Addr]int
@@ -86,16 +86,16 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		from, bounded := l.countedAs(conn.RemoteAddr())
+		from, bounded := l.countedAddress(conn.RemoteAddr())
 		switch {
 		case !bounded:
 			return conn, nil
-		case l.enter(from):
-			leave := sync.OnceFunc(func() { l.leave(from) })
+		case l.tryAcquire(from):
+			leave := sync.OnceFunc(func() { l.release(from) })
 			if tcp, ok := conn.(*net.TCPConn); ok {
-				return &trackedTCPConn{tcp, leave}, nil
+				return &addressCountedTCPConn{tcp, leave}, nil
 			}
-			return &trackedConn{conn, leave}, nil
+			return &addressCountedConn{conn, leave}, nil
 		}
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0) // close with a reset, to leave no TIME_WAIT state for a minute
@@ -106,7 +106,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 
 // countedAs returns the address or IPv6 network for which a connection from remote counts, and whether connections
 // from there are limited.
-func (l *limitedListener) countedAs(remote net.Addr) (netip.Addr, bool) {
+func (l *limitedListener) countedAddress(remote net.Addr) (netip.Addr, bool) {
 	at, err := netip.ParseAddrPort(remote.String())
 	if err != nil {
 		return netip.Addr{}, false
@@ -115,7 +115,7 @@ func (l *limitedListener) countedAs(remote net.Addr) (netip.Addr, bool) {
 	if ip.IsLoopback() {
 		return ip, false
 	}
-	for _, p := range l.exempt {
+	for _, p := range l.exemptNetworks {
 		if p.Contains(ip) {
 			return ip, false
 		}
@@ -126,17 +126,17 @@ func (l *limitedListener) countedAs(remote net.Addr) (netip.Addr, bool) {
 	return ip, true
 }
 
-func (l *limitedListener) enter(from netip.Addr) bool {
+func (l *limitedListener) tryAcquire(from netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open[from] >= l.most {
+	if l.open[from] >= l.maxPerAddress {
 		return false
 	}
 	l.open[from]++
 	return true
 }
 
-func (l *limitedListener) leave(from netip.Addr) {
+func (l *limitedListener) release(from netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[from]--; l.open[from] <= 0 {
@@ -146,24 +146,24 @@ func (l *limitedListener) leave(from netip.Addr) {
 
 // trackedConn is a connection that calls leave when it is closed, which lowers the connection count of the client's
 // address.
-type trackedConn struct {
+type addressCountedConn struct {
 	net.Conn
 	leave func()
 }
 
-func (c *trackedConn) Close() error {
+func (c *addressCountedConn) Close() error {
 	c.leave()
 	return c.Conn.Close()
 }
 
 // trackedTCPConn is trackedConn for a TCP connection. It keeps the optimized methods of *net.TCPConn, such as
 // vectored writes.
-type trackedTCPConn struct {
+type addressCountedTCPConn struct {
 	*net.TCPConn
 	leave func()
 }
 
-func (c *trackedTCPConn) Close() error {
+func (c *addressCountedTCPConn) Close() error {
 	c.leave()
 	return c.TCPConn.Close()
 }

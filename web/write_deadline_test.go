@@ -94,25 +94,25 @@ func TestClientThatDoesNotReadDisconnected(t *testing.T) {
 }
 
 // remoteListener is a listener whose connections seem to come from an address that RFC 5737 reserves for documentation.
-type remoteListener struct {
+type documentationAddressListener struct {
 	net.Listener
 	from string
 }
 
-func (l remoteListener) Accept() (net.Conn, error) {
+func (l documentationAddressListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return remoteConn{conn, l.from}, nil
+	return documentationAddressConn{conn, l.from}, nil
 }
 
-type remoteConn struct {
+type documentationAddressConn struct {
 	net.Conn
 	from string
 }
 
-func (c remoteConn) RemoteAddr() net.Addr {
+func (c documentationAddressConn) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.from))
 }
 
@@ -124,7 +124,7 @@ func TestConnectionsPerAddressLimited(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := web.LimitPerAddress(remoteListener{base, from}, 3, proxies)
+		l := web.LimitPerAddress(documentationAddressListener{base, from}, 3, proxies)
 		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here") })}
 		go s.Serve(l)
 		t.Cleanup(func() { s.Close() })
@@ -163,9 +163,9 @@ func TestConnectionsPerAddressLimited(t *testing.T) {
 
 func TestStreamsLimitedPerUser(t *testing.T) {
 	p, _, _, _ := newFleetPortal(t)
-	first := p.signedIn("mara", fleet.RoleAdmin)
-	second := p.browser()
-	second.post("/sign-in", url.Values{"name": {"mara"}, "password": {goodPassword}}).is(t, http.StatusSeeOther)
+	first := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	second := p.newBrowser()
+	second.post("/sign-in", url.Values{"name": {"mara"}, "password": {goodPassword}}).requireStatus(t, http.StatusSeeOther)
 	for range 20 {
 		stream(t, first, "key=tasks")
 		stream(t, second, "key=tasks")
@@ -184,5 +184,5 @@ func TestStreamsLimitedPerUser(t *testing.T) {
 	if got.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("the user's 41st event stream gets %d", got.StatusCode)
 	}
-	stream(t, p.signedIn("otto", fleet.RoleAdmin), "key=tasks")
+	stream(t, p.newSignedInBrowser("otto", fleet.RoleAdmin), "key=tasks")
 }

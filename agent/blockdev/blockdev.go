@@ -15,7 +15,7 @@ import (
 )
 
 // Dir is udev's directory of disk names, below the root.
-const Dir = "dev/disk/by-id"
+const DiskNameDir = "dev/disk/by-id"
 
 // Device is a whole disk.
 type Device struct {
@@ -28,20 +28,20 @@ type Device struct {
 // nameForm matches names of disks that a guest can use. contentForm matches names that udev derives from a disk's
 // content, which a guest cannot use.
 var (
-	nameForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)
-	contentForm = regexp.MustCompile(`^(dm|md|lvm)-`)
-	virtual     = regexp.MustCompile(`^(ram|zram|dm-|md|sr|fd)`)
+	usableNamePattern    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)
+	contentNamePattern = regexp.MustCompile(`^(dm|md|lvm)-`)
+	virtualDevicePattern     = regexp.MustCompile(`^(ram|zram|dm-|md|sr|fd)`)
 )
 
 // List lists the disks of the machine, each once, sorted by name. root is the root of the machine's file tree.
-func List(root string) (out []Device) {
-	entries, err := os.ReadDir(filepath.Join(root, Dir))
+func ListDisks(root string) (out []Device) {
+	entries, err := os.ReadDir(filepath.Join(root, DiskNameDir))
 	if err != nil {
 		return nil
 	}
-	m := tree{root: root}
+	m := hostTree{root: root}
 	for _, e := range entries {
-		d, ok := m.device(e.Name())
+		d, ok := m.diskNamed(e.Name())
 		if ok && !slices.ContainsFunc(out, func(o Device) bool { return o.Kernel == d.Kernel }) {
 			out = append(out, d)
 		}
@@ -50,11 +50,11 @@ func List(root string) (out []Device) {
 }
 
 // Find returns the disk of that name below root; false: the disk does not exist.
-func Find(root, name string) (Device, bool) { return (&tree{root: root}).device(name) }
+func FindDisk(root, name string) (Device, bool) { return (&hostTree{root: root}).diskNamed(name) }
 
 // InUse reports whether the kernel uses the block device at path: for a file system on the device or on a partition,
 // a RAID or a volume group.
-func InUse(path string) (bool, error) {
+func IsUsedByKernel(path string) (bool, error) {
 	// O_EXCL on a block device fails while the kernel uses the device
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_EXCL, 0)
 	if errors.Is(err, syscall.EBUSY) {
@@ -71,13 +71,13 @@ func InUse(path string) (bool, error) {
 	return false, err
 }
 
-type tree struct {
+type hostTree struct {
 	root   string
-	mounts []string
-	swaps  []string
+	mountLines []string
+	swapDevices  []string
 }
 
-func (m *tree) text(rel ...string) string {
+func (m *hostTree) readLine(rel ...string) string {
 	data, err := os.ReadFile(filepath.Join(append([]string{m.root}, rel...)...))
 	if err != nil {
 		return ""
@@ -85,16 +85,16 @@ func (m *tree) text(rel ...string) string {
 	return strings.TrimSpace(string(data))
 }
 
-func (m *tree) device(name string) (Device, bool) {
-	if !nameForm.MatchString(name) || contentForm.MatchString(name) {
+func (m *hostTree) diskNamed(name string) (Device, bool) {
+	if !usableNamePattern.MatchString(name) || contentNamePattern.MatchString(name) {
 		return Device{}, false
 	}
-	to, err := os.Readlink(filepath.Join(m.root, Dir, name))
+	to, err := os.Readlink(filepath.Join(m.root, DiskNameDir, name))
 	d := Device{Name: name, Kernel: filepath.Base(to)}
-	if err != nil || virtual.MatchString(d.Kernel) || m.text("sys/class/block", d.Kernel, "partition") != "" {
+	if err != nil || virtualDevicePattern.MatchString(d.Kernel) || m.readLine("sys/class/block", d.Kernel, "partition") != "" {
 		return d, false
 	}
-	sectors, _ := strconv.ParseInt(m.text("sys/class/block", d.Kernel, "size"), 10, 64)
+	sectors, _ := strconv.ParseInt(m.readLine("sys/class/block", d.Kernel, "size"), 10, 64)
 	if d.SizeBytes = sectors * 512; d.SizeBytes <= 0 {
 		return d, false
 	}
@@ -103,18 +103,18 @@ func (m *tree) device(name string) (Device, bool) {
 }
 
 // usage returns how the host uses the disk or one of its partitions, in the form of Device.Busy.
-func (m *tree) usage(kernel string) string {
-	if m.text("sys/class/block", kernel, "ro") == "1" {
+func (m *hostTree) usage(kernel string) string {
+	if m.readLine("sys/class/block", kernel, "ro") == "1" {
 		return "read-only"
 	}
-	if m.mounts == nil {
-		m.mounts = strings.Split(m.text("proc/self/mountinfo"), "\n")
-		m.swaps = strings.Split(m.text("proc/swaps"), "\n")
+	if m.mountLines == nil {
+		m.mountLines = strings.Split(m.readLine("proc/self/mountinfo"), "\n")
+		m.swapDevices = strings.Split(m.readLine("proc/swaps"), "\n")
 	}
 	all := []string{kernel}
 	entries, _ := os.ReadDir(filepath.Join(m.root, "sys/class/block", kernel))
 	for _, e := range entries {
-		if m.text("sys/class/block", kernel, e.Name(), "partition") != "" {
+		if m.readLine("sys/class/block", kernel, e.Name(), "partition") != "" {
 			all = append(all, e.Name())
 		}
 	}
@@ -123,10 +123,10 @@ func (m *tree) usage(kernel string) string {
 		if i > 0 {
 			dir = append(dir, name)
 		}
-		if at := m.mountPoint(name, m.text(append(dir, "dev")...)); at != "" {
+		if at := m.mountPoint(name, m.readLine(append(dir, "dev")...)); at != "" {
 			return "mounted at " + at
 		}
-		for _, line := range m.swaps {
+		for _, line := range m.swapDevices {
 			if on, _, _ := strings.Cut(line, " "); strings.TrimSuffix(on, "\t") == "/dev/"+name {
 				return "swapped to"
 			}
@@ -140,8 +140,8 @@ func (m *tree) usage(kernel string) string {
 
 // mountPoint returns the mount point of a file system on the device. It compares the device number, and the name for
 // file systems with device numbers of their own.
-func (m *tree) mountPoint(name, number string) string {
-	for _, line := range m.mounts {
+func (m *hostTree) mountPoint(name, number string) string {
+	for _, line := range m.mountLines {
 		first, second, _ := strings.Cut(line, " - ")
 		before, after := strings.Fields(first), strings.Fields(second)
 		if len(before) > 4 && len(after) > 1 && (before[2] == number && number != "" || after[1] == "/dev/"+name) {

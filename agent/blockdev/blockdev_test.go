@@ -9,7 +9,7 @@ import (
 )
 
 // machine is a file tree with one disk of each kind; "->" is a link.
-const machine = `
+const sampleHostTree = `
 dev/disk/by-id/ata-FREE_1 -> ../../sda
 dev/disk/by-id/wwn-0x5000 -> ../../sda
 dev/disk/by-id/ata-ROOT_2 -> ../../sdb
@@ -70,7 +70,7 @@ func TestHostDisksAreListedWithUsage(t *testing.T) {
 		}
 		name = ""
 	}
-	for _, line := range strings.Split(machine, "\n")[1:] {
+	for _, line := range strings.Split(sampleHostTree, "\n")[1:] {
 		if link, to, ok := strings.Cut(line, " -> "); ok {
 			flush()
 			write(link, func(path string) error { return os.Symlink(to, path) })
@@ -90,18 +90,18 @@ func TestHostDisksAreListedWithUsage(t *testing.T) {
 		{Name: "ata-ROOT_2", Kernel: "sdb", SizeBytes: 1 << 20, Busy: "mounted at /"},
 		{Name: "ata-SWAP_4", Kernel: "sdd", SizeBytes: 1 << 20, Busy: "swapped to"},
 	}
-	if got := List(root); !reflect.DeepEqual(got, want) {
+	if got := ListDisks(root); !reflect.DeepEqual(got, want) {
 		t.Errorf("the disks are\n%+v, want\n%+v", got, want)
 	}
-	if d, ok := Find(root, "wwn-0x5000"); !ok || d.Kernel != "sda" {
+	if d, ok := FindDisk(root, "wwn-0x5000"); !ok || d.Kernel != "sda" {
 		t.Errorf("by its other name: %+v, %t", d, ok)
 	}
 	for _, name := range []string{"", "none", "../../../etc/passwd", "ata-ROOT_2-part1", "dm-name-vg-root", "a;id", "-rf", "ata-DVD_5", "ata-EMPTY_6"} {
-		if d, ok := Find(root, name); ok {
+		if d, ok := FindDisk(root, name); ok {
 			t.Errorf("%q is %+v", name, d)
 		}
 	}
-	if _, err := InUse(filepath.Join(root, "proc/swaps")); err == nil {
+	if _, err := IsUsedByKernel(filepath.Join(root, "proc/swaps")); err == nil {
 		t.Error("a file is a block device")
 	}
 }

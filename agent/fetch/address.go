@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	dialLimit  = 15 * time.Second
-	maxLookups = 8 // addresses tried per name
+	dialTimeout  = 15 * time.Second
+	maxDialedAddresses = 8 // addresses tried per name
 )
 
 // blockedNetworks are networks that downloads must not use, in addition to the networks that netip classifies.
@@ -27,8 +27,8 @@ var blockedNetworks = parsePrefixes(
 
 // IPv6 prefixes that a router translates to IPv4. The embedded IPv4 address is checked.
 var (
-	nat64  = netip.MustParsePrefix("64:ff9b::/96")
-	sixTo4 = netip.MustParsePrefix("2002::/16")
+	nat64Prefix  = netip.MustParsePrefix("64:ff9b::/96")
+	sixToFourPrefix = netip.MustParsePrefix("2002::/16")
 )
 
 func parsePrefixes(all ...string) (out []netip.Prefix) {
@@ -39,35 +39,35 @@ func parsePrefixes(all ...string) (out []netip.Prefix) {
 }
 
 // plainAddress returns the IPv4 address of an IPv6 address that embeds one, and any other address unchanged.
-func plainAddress(a netip.Addr) netip.Addr {
+func embeddedIPv4(a netip.Addr) netip.Addr {
 	a = a.WithZone("").Unmap()
 	b := a.As16()
 	switch {
-	case nat64.Contains(a):
+	case nat64Prefix.Contains(a):
 		return netip.AddrFrom4([4]byte(b[12:]))
-	case sixTo4.Contains(a):
+	case sixToFourPrefix.Contains(a):
 		return netip.AddrFrom4([4]byte(b[2:]))
 	}
 	return a
 }
 
 // notPublic reports whether the address is not on the public Internet.
-func notPublic(a netip.Addr) bool {
+func isNotPublic(a netip.Addr) bool {
 	return !a.IsValid() || a.IsUnspecified() || a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsMulticast() ||
 		slices.ContainsFunc(blockedNetworks, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // checkAddress returns the reason why downloads from the address are refused; nil: they are allowed.
-func (c *Client) checkAddress(given netip.Addr) error {
-	a := plainAddress(given)
+func (c *Client) checkAddressAllowed(given netip.Addr) error {
+	a := embeddedIPv4(given)
 	if slices.ContainsFunc(c.settings.AllowedNetworks, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return nil
 	}
 	const advice = "The agent's setting fetchFrom on the host must allow downloads from that address."
-	if notPublic(a) {
+	if isNotPublic(a) {
 		return fleet.Errorf(fleet.Conflict, "The address %s is in a private or reserved network. %s", given, advice)
 	}
-	own, err := c.own()
+	own, err := c.hostAddresses()
 	if err != nil {
 		return fmt.Errorf("list the host's own addresses: %w", err)
 	}
@@ -82,12 +82,12 @@ func (c *Client) checkAddress(given netip.Addr) error {
 }
 
 // checkDial checks the address when the dialer connects, so no name, redirect or DNS change can bypass it.
-func (c *Client) checkDial(_ context.Context, _, address string, _ syscall.RawConn) error {
+func (c *Client) checkDialedAddress(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("read the address %q: %w", address, err)
 	}
-	return c.checkAddress(to.Addr())
+	return c.checkAddressAllowed(to.Addr())
 }
 
 // dial connects to a name, trying its addresses one after the other.
@@ -96,15 +96,15 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	lookup, cancel := context.WithTimeout(ctx, dialLimit)
+	lookup, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	all, err := c.lookup(lookup, host)
 	if err != nil {
 		return nil, err
 	}
-	dialer := net.Dialer{Timeout: dialLimit, ControlContext: c.checkDial}
+	dialer := net.Dialer{Timeout: dialTimeout, ControlContext: c.checkDialedAddress}
 	err = errors.New("the name has no address")
-	for i, a := range all[:min(len(all), maxLookups)] {
+	for i, a := range all[:min(len(all), maxDialedAddresses)] {
 		conn, failed := dialer.DialContext(ctx, network, net.JoinHostPort(a.String(), port))
 		if failed == nil {
 			return conn, nil

@@ -15,9 +15,9 @@ import (
 // A checksum file is downloaded by the same rules as the image, and its size is limited.
 func TestChecksumFileIsDownloaded(t *testing.T) {
 	t.Parallel()
-	digits := strings.TrimPrefix(sumOf(file), "sha256:")
+	digits := strings.TrimPrefix(sha256Of(emptyDiskFile), "sha256:")
 	var asked atomic.Int64 // requests for the image
-	s, c := server(t, func(w http.ResponseWriter, r *http.Request) {
+	s, c := newFileServer(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/SUMS":
 			_, _ = w.Write([]byte(digits + "  image.qcow2\n" + strings.Repeat("0", 64) + "  other.qcow2\n"))
@@ -42,10 +42,10 @@ func TestChecksumFileIsDownloaded(t *testing.T) {
 			<-r.Context().Done()
 		default:
 			asked.Add(1)
-			http.ServeContent(w, r, "file", time.Time{}, bytes.NewReader(file))
+			http.ServeContent(w, r, "file", time.Time{}, bytes.NewReader(emptyDiskFile))
 		}
 	})
-	c.stall = 2 * time.Second
+	c.stallTimeout = 2 * time.Second
 	get := func(o Request) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
@@ -61,14 +61,14 @@ func TestChecksumFileIsDownloaded(t *testing.T) {
 	for at, says := range map[string]string{
 		"/long": "has more than", "/inside": "private or reserved", "/http": "redirects to an address that is not allowed", "/none": "404", "/silent": "sent nothing",
 	} {
-		wantErr(t, at, get(Request{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + at}), says)
+		wantErrorText(t, at, get(Request{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + at}), says)
 	}
-	wantErr(t, "another name", get(Request{URL: s.URL + "/third.qcow2", ChecksumURL: s.URL + "/SUMS"}), "no SHA-256 or SHA-512 of third.qcow2")
-	wantErr(t, "over http", get(Request{URL: s.URL + "/image.qcow2", ChecksumURL: "http://example.org/SUMS"}), "Plain http")
-	wantErr(t, "a checksum beside it", get(Request{URL: s.URL + "/image.qcow2", Checksum: digits, ChecksumURL: s.URL + "/SUMS"}), "is not a checksum")
+	wantErrorText(t, "another name", get(Request{URL: s.URL + "/third.qcow2", ChecksumURL: s.URL + "/SUMS"}), "no SHA-256 or SHA-512 of third.qcow2")
+	wantErrorText(t, "over http", get(Request{URL: s.URL + "/image.qcow2", ChecksumURL: "http://example.org/SUMS"}), "Plain http")
+	wantErrorText(t, "a checksum beside it", get(Request{URL: s.URL + "/image.qcow2", Checksum: digits, ChecksumURL: s.URL + "/SUMS"}), "is not a checksum")
 	if asked.Load() != before {
 		t.Error("the image was requested without its checksum")
 	}
-	wantErr(t, "other bytes", get(Request{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + "/wrong"}), "nothing of it was kept")
-	wantErr(t, "http without TLS for its checksum", get(Request{URL: "http://127.0.0.1:1/image.qcow2", ChecksumURL: s.URL + "/SUMS"}), "cannot reach")
+	wantErrorText(t, "other bytes", get(Request{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + "/wrong"}), "nothing of it was kept")
+	wantErrorText(t, "http without TLS for its checksum", get(Request{URL: "http://127.0.0.1:1/image.qcow2", ChecksumURL: s.URL + "/SUMS"}), "cannot reach")
 }

@@ -31,8 +31,8 @@ const DefaultMaxBytes = 64 << 30
 const (
 	maxRedirects   = 5
 	maxHeaderBytes = 64 << 10
-	defaultStall   = time.Minute
-	partBytes      = 1 << 20
+	defaultStallTimeout   = time.Minute
+	readChunkBytes      = 1 << 20
 )
 
 // Settings are the administrator's rules for downloads.
@@ -46,8 +46,8 @@ type Settings struct {
 // Client downloads files. It uses no proxy, cookie or password of the host. It is safe for concurrent use.
 type Client struct {
 	settings Settings
-	stall    time.Duration
-	own      func() ([]net.Addr, error)
+	stallTimeout    time.Duration
+	hostAddresses      func() ([]net.Addr, error)
 	lookup   func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
@@ -56,7 +56,7 @@ func New(s Settings) *Client {
 	if s.MaxBytes <= 0 {
 		s.MaxBytes = DefaultMaxBytes
 	}
-	return &Client{settings: s, stall: defaultStall, own: net.InterfaceAddrs, lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
+	return &Client{settings: s, stallTimeout: defaultStallTimeout, hostAddresses: net.InterfaceAddrs, lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
 		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	}}
 }
@@ -83,39 +83,39 @@ func (c *Client) Get(ctx context.Context, o Request, w io.Writer, report func(do
 		return err
 	}
 	if o.ChecksumURL != "" {
-		if algorithm, digest, err = c.checksum(ctx, o.ChecksumURL, path.Base(at.Path)); err != nil {
+		if algorithm, digest, err = c.fetchChecksum(ctx, o.ChecksumURL, path.Base(at.Path)); err != nil {
 			return err
 		}
 	}
-	return c.withSilenceLimit(ctx, at, func(ctx context.Context, watch *time.Timer) error {
+	return c.withStallTimeout(ctx, at, func(ctx context.Context, watch *time.Timer) error {
 		return c.download(ctx, at, algorithm, digest, o.FreeBytes, w, watch, report)
 	})
 }
 
 // withSilenceLimit calls do and cancels it if the server sends nothing for too long. It returns do's error as a
 // sentence.
-func (c *Client) withSilenceLimit(ctx context.Context, at *url.URL, do func(context.Context, *time.Timer) error) error {
+func (c *Client) withStallTimeout(ctx context.Context, at *url.URL, do func(context.Context, *time.Timer) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stalled := fleet.Errorf(fleet.Conflict, "The server %s sent nothing for %s, so the download was given up. Try again later.", at.Host, c.stall)
-	watch := time.AfterFunc(c.stall, func() { cancel(stalled) })
+	stalled := fleet.Errorf(fleet.Conflict, "The server %s sent nothing for %s, so the download was given up. Try again later.", at.Host, c.stallTimeout)
+	watch := time.AfterFunc(c.stallTimeout, func() { cancel(stalled) })
 	defer watch.Stop()
 	err := do(ctx, watch)
 	if errors.Is(context.Cause(ctx), stalled) {
 		return stalled
 	}
-	return asSentence(ctx, at, err)
+	return userError(ctx, at, err)
 }
 
 // checksum downloads a small checksum file within the silence limit, and returns the digest for the name.
-func (c *Client) checksum(ctx context.Context, address, name string) (algorithm, digest string, err error) {
+func (c *Client) fetchChecksum(ctx context.Context, address, name string) (algorithm, digest string, err error) {
 	at, err := fleet.ParseChecksumFile(address)
 	if err != nil {
 		return "", "", err
 	}
 	var text []byte
-	err = c.withSilenceLimit(ctx, at, func(ctx context.Context, _ *time.Timer) error {
-		response, err := c.open(ctx, at, false)
+	err = c.withStallTimeout(ctx, at, func(ctx context.Context, _ *time.Timer) error {
+		response, err := c.openURL(ctx, at, false)
 		if err != nil {
 			return err
 		}
@@ -124,25 +124,25 @@ func (c *Client) checksum(ctx context.Context, address, name string) (algorithm,
 			return truncatedError{err, int64(len(text)), response.ContentLength}
 		}
 		if len(text) > fleet.MaxChecksumFile {
-			return fleet.Errorf(fleet.Conflict, "The file of checksums at %s has more than %s, so it is not a file of checksums. Check its address.", at.Host, fleet.Bytes(fleet.MaxChecksumFile))
+			return fleet.Errorf(fleet.Conflict, "The file of checksums at %s has more than %s, so it is not a file of checksums. Check its address.", at.Host, fleet.FormatBytes(fleet.MaxChecksumFile))
 		}
 		return nil
 	})
 	if err != nil {
 		return "", "", err
 	}
-	sum, err := fleet.ChecksumIn(string(text), name)
+	sum, err := fleet.FindChecksum(string(text), name)
 	algorithm, digest, _ = strings.Cut(sum, ":")
 	return algorithm, digest, err
 }
 
 func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest string, room int64, w io.Writer, watch *time.Timer, report func(done, total, rate int64)) error {
-	response, err := c.open(ctx, at, digest != "")
+	response, err := c.openURL(ctx, at, digest != "")
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
-	watch.Reset(c.stall)
+	watch.Reset(c.stallTimeout)
 	total := response.ContentLength
 	switch {
 	case total == 0:
@@ -152,17 +152,17 @@ func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest st
 	}
 	most := min(c.settings.MaxBytes, room)
 	if total > most {
-		return c.tooLargeError(fleet.Bytes(total), most)
+		return c.tooLargeError(fleet.FormatBytes(total), most)
 	}
-	sum := digestOf(algorithm)
+	sum := newHash(algorithm)
 	meter := newMeter(max(total, 0), report)
-	part := make([]byte, partBytes)
+	part := make([]byte, readChunkBytes)
 	for {
 		n, err := response.Body.Read(part)
 		if n > 0 {
 			watch.Stop() // the limit must not count the time of slow storage
 			if meter.done += int64(n); meter.done > most {
-				return c.tooLargeError("more than "+fleet.Bytes(most), most)
+				return c.tooLargeError("more than "+fleet.FormatBytes(most), most)
 			}
 			if _, err := w.Write(part[:n]); err != nil {
 				return fmt.Errorf("write the download: %w", err)
@@ -170,7 +170,7 @@ func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest st
 			if sum != nil {
 				sum.Write(part[:n])
 			}
-			watch.Reset(c.stall)
+			watch.Reset(c.stallTimeout)
 			meter.update()
 		}
 		if errors.Is(err, io.EOF) {
@@ -180,7 +180,7 @@ func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest st
 			return truncatedError{err, meter.done, total}
 		}
 	}
-	if got := sumText(sum); got != digest {
+	if got := formatDigest(sum); got != digest {
 		return fleet.Errorf(fleet.Conflict, "The download's %s is %s, but %s was expected. The file is not the expected one, and nothing of it was kept.", algorithm, got, digest)
 	}
 	return nil
@@ -188,21 +188,21 @@ func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest st
 
 func (c *Client) tooLargeError(has string, most int64) error {
 	if most < c.settings.MaxBytes {
-		return NoRoomError("download", has, most)
+		return NoSpaceError("download", has, most)
 	}
-	return fleet.Errorf(fleet.Conflict, "The download has %s, but this host downloads %s at most. The agent's setting fetchMost changes that.", has, fleet.Bytes(most))
+	return fleet.Errorf(fleet.Conflict, "The download has %s, but this host downloads %s at most. The agent's setting fetchMost changes that.", has, fleet.FormatBytes(most))
 }
 
 // NoRoomError returns the error for a file that is larger than the pool's free space. what and has are the file's kind
 // and size.
-func NoRoomError(what, has string, room int64) error {
-	return fleet.Errorf(fleet.Conflict, "The %s has %s, but the pool has room for %s on this host. Make room, or choose another pool.", what, has, fleet.Bytes(max(room, 0)))
+func NoSpaceError(what, has string, room int64) error {
+	return fleet.Errorf(fleet.Conflict, "The %s has %s, but the pool has room for %s on this host. Make room, or choose another pool.", what, has, fleet.FormatBytes(max(room, 0)))
 }
 
 // Digest returns a new hash of that algorithm; nil: the algorithm is unknown.
-func Digest(algorithm string) hash.Hash { return digestOf(algorithm) }
+func NewHash(algorithm string) hash.Hash { return newHash(algorithm) }
 
-func digestOf(algorithm string) hash.Hash {
+func newHash(algorithm string) hash.Hash {
 	switch algorithm {
 	case "sha256":
 		return sha256.New()
@@ -212,7 +212,7 @@ func digestOf(algorithm string) hash.Hash {
 	return nil
 }
 
-func sumText(sum hash.Hash) string {
+func formatDigest(sum hash.Hash) string {
 	if sum == nil {
 		return ""
 	}
@@ -220,9 +220,9 @@ func sumText(sum hash.Hash) string {
 }
 
 // open follows redirects and returns the response with the file.
-func (c *Client) open(ctx context.Context, at *url.URL, checked bool) (*http.Response, error) {
+func (c *Client) openURL(ctx context.Context, at *url.URL, checked bool) (*http.Response, error) {
 	transport := &http.Transport{
-		Proxy: nil, DialContext: c.dial, TLSHandshakeTimeout: dialLimit, MaxResponseHeaderBytes: maxHeaderBytes,
+		Proxy: nil, DialContext: c.dial, TLSHandshakeTimeout: dialTimeout, MaxResponseHeaderBytes: maxHeaderBytes,
 		DisableCompression: true, DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: c.settings.Roots, MinVersion: tls.VersionTLS12},
 	}
 	for range maxRedirects + 1 {
@@ -283,7 +283,7 @@ func (c truncatedError) Unwrap() error { return c.error }
 
 // asSentence returns the error as a sentence for users. The agent does not retry a failed download, because the user
 // may know another URL.
-func asSentence(ctx context.Context, at *url.URL, err error) error {
+func userError(ctx context.Context, at *url.URL, err error) error {
 	cut, isCut := errors.AsType[truncatedError](err)
 	dns, isDNS := errors.AsType[*net.DNSError](err)
 	_, isDial := errors.AsType[*net.OpError](err)
@@ -294,9 +294,9 @@ func asSentence(ctx context.Context, at *url.URL, err error) error {
 	case isRefusal:
 		return refusal
 	case isCut && cut.total > 0:
-		return fleet.Errorf(fleet.Conflict, "The download was cut off after %s of %s: %s. Nothing of it was kept; try again.", fleet.Bytes(cut.done), fleet.Bytes(cut.total), cut.error)
+		return fleet.Errorf(fleet.Conflict, "The download was cut off after %s of %s: %s. Nothing of it was kept; try again.", fleet.FormatBytes(cut.done), fleet.FormatBytes(cut.total), cut.error)
 	case isCut:
-		return fleet.Errorf(fleet.Conflict, "The download was cut off after %s: %s. Nothing of it was kept; try again.", fleet.Bytes(cut.done), cut.error)
+		return fleet.Errorf(fleet.Conflict, "The download was cut off after %s: %s. Nothing of it was kept; try again.", fleet.FormatBytes(cut.done), cut.error)
 	case isDNS:
 		return fleet.Errorf(fleet.Conflict, "The host cannot find %s: %s. Check the address, and whether the host has a network and DNS that reach it.", at.Host, dns)
 	case isCert:

@@ -26,15 +26,15 @@ import (
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
 // file is the file that the test servers send: an empty disk.
-var file = append([]byte("\xeb\x63"), make([]byte, 3<<20)...)
+var emptyDiskFile = append([]byte("\xeb\x63"), make([]byte, 3<<20)...)
 
-func sumOf(text []byte) string {
+func sha256Of(text []byte) string {
 	sum := sha256.Sum256(text)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // server starts a TLS server. The returned client trusts it and may connect to it.
-func server(t *testing.T, answer http.HandlerFunc) (*httptest.Server, *Client) {
+func newFileServer(t *testing.T, answer http.HandlerFunc) (*httptest.Server, *Client) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(answer)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -55,7 +55,7 @@ func (c *Client) get(t *testing.T, url, checksum string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func wantErr(t *testing.T, what string, err error, says string) {
+func wantErrorText(t *testing.T, what string, err error, says string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), says) || fleet.CodeOf(err) != fleet.Conflict && fleet.CodeOf(err) != fleet.Invalid {
 		t.Errorf("%s: %v, want a refusal that says %q", what, err, says)
@@ -65,19 +65,19 @@ func wantErr(t *testing.T, what string, err error, says string) {
 func TestDownloadWritesVerifiedFile(t *testing.T) {
 	t.Parallel()
 	var seen http.Header
-	s, c := server(t, func(w http.ResponseWriter, r *http.Request) {
+	s, c := newFileServer(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/to":
 			http.SetCookie(w, &http.Cookie{Name: "track", Value: "you"})
 			http.Redirect(w, r, "/file?x=1", http.StatusFound)
 		default:
 			seen = r.Header.Clone()
-			http.ServeContent(w, r, "file", time.Time{}, bytes.NewReader(file))
+			http.ServeContent(w, r, "file", time.Time{}, bytes.NewReader(emptyDiskFile))
 		}
 	})
-	for _, sum := range []string{"", sumOf(file), strings.TrimPrefix(strings.ToUpper(sumOf(file)), "SHA256:")} {
+	for _, sum := range []string{"", sha256Of(emptyDiskFile), strings.TrimPrefix(strings.ToUpper(sha256Of(emptyDiskFile)), "SHA256:")} {
 		got, err := c.get(t, s.URL+"/to", sum)
-		if err != nil || !bytes.Equal(got, file) {
+		if err != nil || !bytes.Equal(got, emptyDiskFile) {
 			t.Errorf("with checksum %q: %d bytes, %v", sum, len(got), err)
 		}
 	}
@@ -91,11 +91,11 @@ func TestDownloadWritesVerifiedFile(t *testing.T) {
 	}
 	other := "sha256:" + strings.Repeat("ab", 32)
 	_, err := c.get(t, s.URL+"/file", other)
-	wantErr(t, "a wrong checksum", err, strings.TrimPrefix(other, "sha256:"))
-	wantErr(t, "a wrong checksum", err, strings.TrimPrefix(sumOf(file), "sha256:"))
+	wantErrorText(t, "a wrong checksum", err, strings.TrimPrefix(other, "sha256:"))
+	wantErrorText(t, "a wrong checksum", err, strings.TrimPrefix(sha256Of(emptyDiskFile), "sha256:"))
 	stranger := New(Settings{AllowedNetworks: loopback})
 	_, err = stranger.get(t, s.URL+"/file", "")
-	wantErr(t, "a certificate that nobody knows", err, "does not prove its identity")
+	wantErrorText(t, "a certificate that nobody knows", err, "does not prove its identity")
 }
 
 func TestForbiddenAddressesAreRefused(t *testing.T) {
@@ -106,25 +106,25 @@ func TestForbiddenAddressesAreRefused(t *testing.T) {
 		"255.255.255.255", "240.0.0.1", "198.18.0.1", "192.0.0.8", "::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd12::1", "ff02::1", "fec0::1",
 		"::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "::ffff:0:127.0.0.1", "168.63.129.16", "64:ff9b::a83f:8110", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "2002:7f00:1::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2",
 	} {
-		if err := c.checkAddress(netip.MustParseAddr(a)); fleet.CodeOf(err) != fleet.Conflict {
+		if err := c.checkAddressAllowed(netip.MustParseAddr(a)); fleet.CodeOf(err) != fleet.Conflict {
 			t.Errorf("%s: %v", a, err)
 		}
 	}
 	for _, a := range []string{"1.1.1.1", "172.32.0.1", "100.128.0.1", "168.63.129.17", "2606:4700::1111", "64:ff9b::101:101", "::ffff:1.1.1.1"} {
-		if err := c.checkAddress(netip.MustParseAddr(a)); err != nil {
+		if err := c.checkAddressAllowed(netip.MustParseAddr(a)); err != nil {
 			t.Errorf("%s: %v", a, err)
 		}
 	}
-	c.own = func() ([]net.Addr, error) {
+	c.hostAddresses = func() ([]net.Addr, error) {
 		return []net.Addr{&net.IPNet{IP: net.ParseIP("203.0.113.9"), Mask: net.CIDRMask(24, 32)}}, nil
 	}
 	for spelt, own := range map[string]bool{"203.0.113.9": true, "64:ff9b::cb00:7109": true, "203.0.113.8": false} {
-		if err := c.checkAddress(netip.MustParseAddr(spelt)); (err != nil) != own {
+		if err := c.checkAddressAllowed(netip.MustParseAddr(spelt)); (err != nil) != own {
 			t.Errorf("%s: %v, is the host's own: %v", spelt, err, own)
 		}
 	}
 	open := New(Settings{AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
-	if open.checkAddress(netip.MustParseAddr("::ffff:10.1.2.3")) != nil || open.checkAddress(netip.MustParseAddr("192.168.0.1")) == nil {
+	if open.checkAddressAllowed(netip.MustParseAddr("::ffff:10.1.2.3")) != nil || open.checkAddressAllowed(netip.MustParseAddr("192.168.0.1")) == nil {
 		t.Error("the setting opens another network than its own")
 	}
 }
@@ -164,7 +164,7 @@ func TestRedirectsAndDNSCannotBypassAddressRules(t *testing.T) {
 		}
 		where <- to
 		_, err := c.get(t, start, "")
-		wantErr(t, "redirected to "+to, err, "private or reserved")
+		wantErrorText(t, "redirected to "+to, err, "private or reserved")
 	}
 
 	var lookups atomic.Int64
@@ -176,7 +176,7 @@ func TestRedirectsAndDNSCannotBypassAddressRules(t *testing.T) {
 	}
 	where <- "https://example.com:" + innerPort + "/again"
 	_, err = c.get(t, start, "")
-	wantErr(t, "a name that is 127.0.0.1 the second time", err, "private or reserved")
+	wantErrorText(t, "a name that is 127.0.0.1 the second time", err, "private or reserved")
 	if lookups.Load() != 2 || asked.Load() != 0 {
 		t.Errorf("%d lookups, and the inner server was asked %d times", lookups.Load(), asked.Load())
 	}
@@ -189,10 +189,10 @@ func TestRedirectsAreLimited(t *testing.T) {
 			http.Redirect(w, r, "/file", http.StatusSeeOther)
 			return
 		}
-		_, _ = w.Write(file)
+		_, _ = w.Write(emptyDiskFile)
 	}))
 	t.Cleanup(plainServer.Close)
-	s, c := server(t, func(w http.ResponseWriter, r *http.Request) {
+	s, c := newFileServer(t, func(w http.ResponseWriter, r *http.Request) {
 		var n int
 		switch _, err := fmt.Sscanf(r.URL.Path, "/%d", &n); {
 		case r.URL.Path == "/down":
@@ -208,33 +208,33 @@ func TestRedirectsAreLimited(t *testing.T) {
 		case err == nil && n > 0:
 			http.Redirect(w, r, fmt.Sprintf("/%d", n-1), http.StatusFound)
 		default:
-			_, _ = w.Write(file)
+			_, _ = w.Write(emptyDiskFile)
 		}
 	})
 	// chunked, without a Content-Length
-	if got, err := c.get(t, s.URL+"/5", ""); err != nil || !bytes.Equal(got, file) {
+	if got, err := c.get(t, s.URL+"/5", ""); err != nil || !bytes.Equal(got, emptyDiskFile) {
 		t.Errorf("five redirects: %v", err)
 	}
-	_, err := c.get(t, s.URL+"/6", sumOf(file))
-	wantErr(t, "six redirects", err, "more than 5")
-	_, err = c.get(t, s.URL+"/down", sumOf(file))
-	wantErr(t, "from https to http", err, "from https to http")
+	_, err := c.get(t, s.URL+"/6", sha256Of(emptyDiskFile))
+	wantErrorText(t, "six redirects", err, "more than 5")
+	_, err = c.get(t, s.URL+"/down", sha256Of(emptyDiskFile))
+	wantErrorText(t, "from https to http", err, "from https to http")
 	for _, path := range []string{"/secret", "/deletedDir", "/file-scheme"} {
-		_, err = c.get(t, s.URL+path, sumOf(file))
-		wantErr(t, path, err, "not allowed")
+		_, err = c.get(t, s.URL+path, sha256Of(emptyDiskFile))
+		wantErrorText(t, path, err, "not allowed")
 		if err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("the error contains the secret: %v", err)
 		}
 	}
 	_, err = c.get(t, plainServer.URL+"/round", "")
-	wantErr(t, "http without a checksum", err, "checksum")
-	if got, err := c.get(t, plainServer.URL+"/round", sumOf(file)); err != nil || !bytes.Equal(got, file) {
+	wantErrorText(t, "http without a checksum", err, "checksum")
+	if got, err := c.get(t, plainServer.URL+"/round", sha256Of(emptyDiskFile)); err != nil || !bytes.Equal(got, emptyDiskFile) {
 		t.Errorf("http with a checksum: %v", err)
 	}
 }
 
 // raw returns a handler that sends text as the raw response and then calls after.
-func raw(text string, after func(net.Conn)) http.HandlerFunc {
+func rawAnswer(text string, after func(net.Conn)) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, buffered, err := w.(http.Hijacker).Hijack()
 		if err != nil {
@@ -251,9 +251,9 @@ func raw(text string, after func(net.Conn)) http.HandlerFunc {
 
 func TestInvalidServerAnswersFailDownload(t *testing.T) {
 	t.Parallel()
-	body := string(file[:100000])
+	body := string(emptyDiskFile[:100000])
 	endless := func(head string) http.HandlerFunc {
-		return raw(head, func(conn net.Conn) {
+		return rawAnswer(head, func(conn net.Conn) {
 			part := bytes.Repeat([]byte("x"), 64<<10)
 			for {
 				if _, err := conn.Write(part); err != nil {
@@ -263,7 +263,7 @@ func TestInvalidServerAnswersFailDownload(t *testing.T) {
 		})
 	}
 	silent := func(head string) http.HandlerFunc {
-		return raw(head, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+		return rawAnswer(head, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 	}
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
@@ -271,28 +271,28 @@ func TestInvalidServerAnswersFailDownload(t *testing.T) {
 		change func(*Client)
 		sum    string
 	}{
-		"cut in the middle":               {raw("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n"+body, nil), "cut off after", nil, sumOf(file)},
-		"cut between chunks":              {raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", nil), "cut off after", nil, ""},
-		"more than announced":             {raw("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"+body, nil), "was expected", nil, sumOf(file[:100000])},
-		"no length and no checksum":       {raw("HTTP/1.1 200 OK\r\n\r\n"+body, nil), "does not say how much", nil, ""},
-		"nothing":                         {raw("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", nil), "the file is empty", nil, ""},
-		"announces too much for the pool": {raw("HTTP/1.1 200 OK\r\nContent-Length: 9999999999999\r\n\r\n"+body, nil), "room for 1 GiB", nil, ""},
-		"announces more than the limit":   {raw("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"+body, nil), "downloads 1 KiB at most", func(c *Client) { c.settings.MaxBytes = 1 << 10 }, ""},
-		"endless":                         {endless("HTTP/1.1 200 OK\r\n\r\n"), "more than 8 MiB", func(c *Client) { c.settings.MaxBytes = 8 << 20 }, sumOf(file)},
+		"cut in the middle":               {rawAnswer("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n"+body, nil), "cut off after", nil, sha256Of(emptyDiskFile)},
+		"cut between chunks":              {rawAnswer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", nil), "cut off after", nil, ""},
+		"more than announced":             {rawAnswer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"+body, nil), "was expected", nil, sha256Of(emptyDiskFile[:100000])},
+		"no length and no checksum":       {rawAnswer("HTTP/1.1 200 OK\r\n\r\n"+body, nil), "does not say how much", nil, ""},
+		"nothing":                         {rawAnswer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", nil), "the file is empty", nil, ""},
+		"announces too much for the pool": {rawAnswer("HTTP/1.1 200 OK\r\nContent-Length: 9999999999999\r\n\r\n"+body, nil), "room for 1 GiB", nil, ""},
+		"announces more than the limit":   {rawAnswer("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"+body, nil), "downloads 1 KiB at most", func(c *Client) { c.settings.MaxBytes = 1 << 10 }, ""},
+		"endless":                         {endless("HTTP/1.1 200 OK\r\n\r\n"), "more than 8 MiB", func(c *Client) { c.settings.MaxBytes = 8 << 20 }, sha256Of(emptyDiskFile)},
 		"endless header":                  {endless("HTTP/1.1 200 OK\r\nX: "), "", nil, ""},
-		"stops sending":                   {silent("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + body), "sent nothing for", func(c *Client) { c.stall = 200 * time.Millisecond }, ""},
-		"never answers":                   {silent(""), "sent nothing for", func(c *Client) { c.stall = 200 * time.Millisecond }, ""},
-		"half a header":                   {silent("HTTP/1.1 200 OK\r\nContent-"), "sent nothing for", func(c *Client) { c.stall = 200 * time.Millisecond }, ""},
+		"stops sending":                   {silent("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + body), "sent nothing for", func(c *Client) { c.stallTimeout = 200 * time.Millisecond }, ""},
+		"never answers":                   {silent(""), "sent nothing for", func(c *Client) { c.stallTimeout = 200 * time.Millisecond }, ""},
+		"half a header":                   {silent("HTTP/1.1 200 OK\r\nContent-"), "sent nothing for", func(c *Client) { c.stallTimeout = 200 * time.Millisecond }, ""},
 		"not found":                       {func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }, `"404 Not Found"`, nil, ""},
 		"partial content":                 {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPartialContent) }, `"206 Partial`, nil, ""},
 		"compressed transfer": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
-			_, _ = w.Write(zipped(file))
+			_, _ = w.Write(gzipped(emptyDiskFile))
 		}, "packed as", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, client := server(t, c.answer)
+			s, client := newFileServer(t, c.answer)
 			if c.change != nil {
 				c.change(client)
 			}
@@ -303,13 +303,13 @@ func TestInvalidServerAnswersFailDownload(t *testing.T) {
 				}
 				return
 			}
-			wantErr(t, name, err, c.says)
+			wantErrorText(t, name, err, c.says)
 		})
 	}
 }
 
 // zipped returns the text compressed by gzip.
-func zipped(text []byte) []byte {
+func gzipped(text []byte) []byte {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
 	_, _ = w.Write(text)
@@ -321,8 +321,8 @@ func zipped(text []byte) []byte {
 // image.
 func TestDownloadedFileIsStoredUnchanged(t *testing.T) {
 	t.Parallel()
-	bomb := zipped(make([]byte, 64<<20))
-	s, c := server(t, func(w http.ResponseWriter, r *http.Request) {
+	bomb := gzipped(make([]byte, 64<<20))
+	s, c := newFileServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/bomb" {
 			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(bomb))
 			return
@@ -337,20 +337,20 @@ func TestDownloadedFileIsStoredUnchanged(t *testing.T) {
 		if len(got) > len(bomb) {
 			t.Errorf("%s: it was unpacked to %d bytes", path, len(got))
 		}
-		f, err := image.Read(bytes.NewReader(got), int64(len(got)), true)
+		f, err := image.ReadFacts(bytes.NewReader(got), int64(len(got)), true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, path, f.CheckDownloaded(false), says)
+		wantErrorText(t, path, f.CheckDownloaded(false), says)
 	}
 }
 
 func TestDownloadIsCancelled(t *testing.T) {
 	t.Parallel()
 	begun := make(chan bool)
-	s, c := server(t, func(w http.ResponseWriter, r *http.Request) {
+	s, c := newFileServer(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "1000000")
-		_, _ = w.Write(file[:1000])
+		_, _ = w.Write(emptyDiskFile[:1000])
 		w.(http.Flusher).Flush()
 		close(begun)
 		<-r.Context().Done()
@@ -381,9 +381,9 @@ func TestUnreachableServerFailsDownload(t *testing.T) {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	l.Close()
 	_, err = c.get(t, "https://gone.example/x", "")
-	wantErr(t, "no such name", err, "cannot find gone.example")
+	wantErrorText(t, "no such name", err, "cannot find gone.example")
 	_, err = c.get(t, "https://closed.example:"+port+"/x", "")
-	wantErr(t, "nobody listens", err, "cannot reach closed.example")
+	wantErrorText(t, "nobody listens", err, "cannot reach closed.example")
 	for _, bad := range []string{"ftp://x/y", "https://user@x/y", "https://u:p@x/y", "https://x/y#z", "file:///etc/passwd", "https:///y", "http://x/y", "", "https://x/a b"} {
 		if _, err := c.get(t, bad, ""); fleet.CodeOf(err) != fleet.Invalid {
 			t.Errorf("%q: %v", bad, err)

@@ -3,17 +3,17 @@ package fetch
 import "time"
 
 // meter reports the progress of a download, at most twice a second.
-type meter struct {
+type downloadMeter struct {
 	done, total       int64
 	report            func(done, total, rate int64)
 	begun, reportedAt time.Time
 }
 
-func newMeter(total int64, report func(done, total, rate int64)) *meter {
-	return &meter{total: total, report: report, begun: time.Now()}
+func newMeter(total int64, report func(done, total, rate int64)) *downloadMeter {
+	return &downloadMeter{total: total, report: report, begun: time.Now()}
 }
 
-func (m *meter) update() {
+func (m *downloadMeter) update() {
 	now := time.Now()
 	if now.Sub(m.reportedAt) < 500*time.Millisecond {
 		return

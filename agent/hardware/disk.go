@@ -12,7 +12,7 @@ import (
 
 // disks lists block devices with data. Loop, RAM, optical and device-mapper devices, and drives without a medium, are
 // left out.
-func (t tree) disks() (out []fleet.HostDisk) {
+func (t hostTree) disks() (out []fleet.HostDisk) {
 	info, err := ghw.Block(ghw.WithChroot(string(t)), ghw.WithDisableWarnings(), ghw.WithDisableTools())
 	if err != nil {
 		return nil
@@ -23,8 +23,8 @@ func (t tree) disks() (out []fleet.HostDisk) {
 		}
 		out = append(out, fleet.HostDisk{
 			Name: d.Name, Kind: diskKind(d),
-			Model:     cmp.Or(emptyIfUnknown(d.Model), t.text("sys/block", d.Name, "device/model")), // ghw asks udev, which may be absent
-			Serial:    cmp.Or(emptyIfUnknown(d.SerialNumber), t.text("sys/block", d.Name, "device/serial")),
+			Model:     cmp.Or(emptyIfUnknown(d.Model), t.readLine("sys/block", d.Name, "device/model")), // ghw asks udev, which may be absent
+			Serial:    cmp.Or(emptyIfUnknown(d.SerialNumber), t.readLine("sys/block", d.Name, "device/serial")),
 			SizeBytes: int64(d.SizeBytes), Removable: d.IsRemovable,
 		})
 	}

@@ -16,12 +16,12 @@ var gpuVendors = map[string]string{
 
 // gpus lists PCI devices of the display class and accelerators of GPU vendors, whatever their driver: a GPU passed to a
 // guest is not in /sys/class/drm.
-func (t tree) gpus() (out []fleet.GPU) {
+func (t hostTree) gpus() (out []fleet.GPU) {
 	const dir = "sys/bus/pci/devices"
 	var names func(address string) (vendor, product string)
-	for _, address := range t.list(dir) {
-		class := t.text(dir, address, "class")
-		vendor := t.text(dir, address, "vendor")
+	for _, address := range t.listDir(dir) {
+		class := t.readLine(dir, address, "class")
+		vendor := t.readLine(dir, address, "vendor")
 		compute := strings.HasPrefix(class, "0x1200") && (vendor == "0x10de" || vendor == "0x1002" || vendor == "0x8086")
 		if !strings.HasPrefix(class, "0x03") && !compute || t.exists(dir, address, "physfn") {
 			continue
@@ -37,18 +37,18 @@ func (t tree) gpus() (out []fleet.GPU) {
 			maker = "PCI vendor " + strings.TrimPrefix(vendor, "0x")
 		}
 		if product == "" {
-			product = "PCI device " + strings.TrimPrefix(t.text(dir, address, "device"), "0x")
+			product = "PCI device " + strings.TrimPrefix(t.readLine(dir, address, "device"), "0x")
 		}
 		out = append(out, fleet.GPU{
-			Address: address, Vendor: maker, Product: product, Driver: t.link(dir, address, "driver"),
-			VFsTotal: int(t.number(dir, address, "sriov_totalvfs")), MdevTypes: t.list(dir, address, "mdev_supported_types"),
+			Address: address, Vendor: maker, Product: product, Driver: t.linkTargetName(dir, address, "driver"),
+			VFsTotal: int(t.readNumber(dir, address, "sriov_totalvfs")), MdevTypes: t.listDir(dir, address, "mdev_supported_types"),
 		})
 	}
 	return out
 }
 
 // pciNames returns a lookup in the machine's pci.ids. Without that file the lookup returns no names.
-func (t tree) pciNames() func(string) (vendor, product string) {
+func (t hostTree) pciNames() func(string) (vendor, product string) {
 	found := map[string][2]string{}
 	info, err := ghw.PCI(ghw.WithChroot(string(t)), ghw.WithDisableWarnings(), ghw.WithDisableTools(), ghw.WithDisableTopology())
 	if err == nil {

@@ -22,11 +22,11 @@ import (
 )
 
 // Read discovers this machine's hardware. Values that the platform does not report stay empty.
-func Read(ctx context.Context) (fleet.Inventory, error) { return readAt(ctx, "/") }
+func Read(ctx context.Context) (fleet.Inventory, error) { return readInventoryBelow(ctx, "/") }
 
 // readAt reads the machine whose /sys, /proc and /etc are below root.
-func readAt(ctx context.Context, root string) (fleet.Inventory, error) {
-	here := tree(root)
+func readInventoryBelow(ctx context.Context, root string) (fleet.Inventory, error) {
+	here := hostTree(root)
 	if root != "/" {
 		ctx = context.WithValue(ctx, common.EnvKey, common.EnvMap{
 			common.HostProcEnvKey: here.path("proc"), common.HostSysEnvKey: here.path("sys"), common.HostEtcEnvKey: here.path("etc"),
@@ -38,13 +38,13 @@ func readAt(ctx context.Context, root string) (fleet.Inventory, error) {
 		return fleet.Inventory{}, fmt.Errorf("read the host's name: %w", err)
 	}
 	out := fleet.Inventory{
-		Hostname: name, OS: here.osName(ctx), Machine: here.machine(),
-		HugePages: here.hugePages(), NUMA: here.numa(), NICs: here.nics(), Disks: here.disks(), GPUs: here.gpus(), Devices: here.devices(),
+		Hostname: name, OS: here.osName(ctx), Machine: here.vendorAndProduct(),
+		HugePages: here.hugePages(), NUMA: here.numaNodes(), NICs: here.nics(), Disks: here.disks(), GPUs: here.gpus(), Devices: here.devices(),
 	}
 	// These values differ by platform. A value that cannot be read is no error.
 	out.Arch, _ = host.KernelArch()
 	out.Kernel, _ = host.KernelVersionWithContext(ctx)
-	out.HostUUID, out.BootID = here.text("sys/class/dmi/id/product_uuid"), here.text("proc/sys/kernel/random/boot_id")
+	out.HostUUID, out.BootID = here.readLine("sys/class/dmi/id/product_uuid"), here.readLine("proc/sys/kernel/random/boot_id")
 	if out.HostUUID == "" {
 		out.HostUUID, _ = host.HostIDWithContext(ctx)
 	}
@@ -57,13 +57,13 @@ func readAt(ctx context.Context, root string) (fleet.Inventory, error) {
 	if m, err := mem.VirtualMemoryWithContext(ctx); err == nil {
 		out.MemoryBytes = int64(m.Total)
 	}
-	out.CPU = processors(ctx, here)
+	out.CPU = readCPU(ctx, here)
 	return out, ctx.Err()
 }
 
 // processors counts sockets, cores and threads by the topology if the platform reports it, else by the scheduler's
 // CPUs.
-func processors(ctx context.Context, here tree) fleet.CPU {
+func readCPU(ctx context.Context, here hostTree) fleet.CPU {
 	out := fleet.CPU{Sockets: 1, Threads: runtime.NumCPU(), Cores: runtime.NumCPU()}
 	if all, err := cpu.InfoWithContext(ctx); err == nil && len(all) > 0 {
 		out.Model, out.Vendor, out.Features = all[0].ModelName, all[0].VendorID, all[0].Flags

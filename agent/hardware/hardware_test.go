@@ -13,7 +13,7 @@ import (
 
 // recorded is the sysfs tree of a server: two NUMA nodes, NVMe and spinning disks, an SR-IOV NIC with a virtual
 // function, a bridge with a guest's tap, and an NVIDIA GPU for passthrough. "->" is a symbolic link.
-const recorded = `
+const recordedServerTree = `
 etc/os-release: NAME="Debian GNU/Linux"
 VERSION_ID="12"
 ID=debian
@@ -140,7 +140,7 @@ sys/bus/pci/devices/0000:00:1f.0/vendor: 0x8086
 `
 
 // unpack writes a recorded tree to a temporary directory and returns its path.
-func unpack(t *testing.T, text string) string {
+func unpackTree(t *testing.T, text string) string {
 	t.Helper()
 	root := t.TempDir()
 	var file string
@@ -149,24 +149,24 @@ func unpack(t *testing.T, text string) string {
 		link, to, isLink := strings.Cut(strings.TrimSpace(line), " -> ")
 		switch {
 		case isLink:
-			write(t, filepath.Join(root, filepath.Dir(link), "x"), "")
+			writeFile(t, filepath.Join(root, filepath.Dir(link), "x"), "")
 			if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
 				t.Fatal(err)
 			}
 		case isFile && (strings.HasPrefix(name, "sys/") || strings.HasPrefix(name, "proc/") || strings.HasPrefix(name, "etc/")):
 			file = filepath.Join(root, name)
-			write(t, file, content)
+			writeFile(t, file, content)
 		default:
 			if strings.TrimSpace(line) == "." {
 				line = "\n"
 			}
-			write(t, file, line)
+			writeFile(t, file, line)
 		}
 	}
 	return root
 }
 
-func write(t *testing.T, name, content string) {
+func writeFile(t *testing.T, name, content string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func write(t *testing.T, name, content string) {
 
 func TestInventoryOfRecordedServer(t *testing.T) {
 	t.Parallel()
-	inv, err := readAt(t.Context(), unpack(t, recorded))
+	inv, err := readInventoryBelow(t.Context(), unpackTree(t, recordedServerTree))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,10 +251,10 @@ func TestInventoryOfThisMachine(t *testing.T) {
 
 func TestCPURangesAreParsed(t *testing.T) {
 	t.Parallel()
-	if got := parseRanges("0-2,8,10-11"); !slices.Equal(got, []int{0, 1, 2, 8, 10, 11}) {
+	if got := parseCPURanges("0-2,8,10-11"); !slices.Equal(got, []int{0, 1, 2, 8, 10, 11}) {
 		t.Errorf("got %v", got)
 	}
-	if got := parseRanges(""); len(got) != 0 {
+	if got := parseCPURanges(""); len(got) != 0 {
 		t.Errorf("an empty list is %v", got)
 	}
 }

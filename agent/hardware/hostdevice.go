@@ -18,26 +18,26 @@ import (
 )
 
 const (
-	usbDevices  = "sys/bus/usb/devices"
-	mdevParents = "sys/class/mdev_bus"
-	mdevs       = "sys/bus/mdev/devices"
+	usbDevicesDir  = "sys/bus/usb/devices"
+	mdevParentsDir = "sys/class/mdev_bus"
+	mdevDevicesDir       = "sys/bus/mdev/devices"
 )
 
 var (
 	// ErrNothingPlugged means that no device for a guest is plugged into the USB port.
-	ErrNothingPlugged = errors.New("nothing is plugged in")
+	ErrUSBPortEmpty = errors.New("nothing is plugged in")
 	// ErrNoneFree means that no device of the host can create another mediated device of a type.
-	ErrNoneFree = errors.New("no more can be created")
+	ErrNoMdevFree = errors.New("no more can be created")
 
-	usbPortForm  = regexp.MustCompile(`^[0-9]{1,3}-[0-9]{1,3}(\.[0-9]{1,3}){0,5}$`)
-	mdevTypeForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
-	hubPort      = regexp.MustCompile(`^(usb([0-9]+)|[0-9]+-[0-9.]+)-port([0-9]+)$`)
+	usbPortPattern  = regexp.MustCompile(`^[0-9]{1,3}-[0-9]{1,3}(\.[0-9]{1,3}){0,5}$`)
+	mdevTypePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+	hubPortPattern      = regexp.MustCompile(`^(usb([0-9]+)|[0-9]+-[0-9.]+)-port([0-9]+)$`)
 )
 
 // Devices manages the host devices of guests on the machine whose /sys is below Root; empty: this machine.
-type Devices struct{ Root string }
+type HostDevices struct{ Root string }
 
-func (d Devices) tree() tree { return tree(cmp.Or(d.Root, "/")) }
+func (d HostDevices) tree() hostTree { return hostTree(cmp.Or(d.Root, "/")) }
 
 // USBDevice is the kernel's current address of a device, and the device's IDs of four hexadecimal digits each. A
 // replugged device gets another number.
@@ -47,41 +47,41 @@ type USBDevice struct {
 }
 
 // USBAt returns the device plugged into a port such as "1-2.3", or ErrNothingPlugged.
-func (d Devices) USBAt(port string) (USBDevice, error) {
-	if !usbPortForm.MatchString(port) {
+func (d HostDevices) USBAt(port string) (USBDevice, error) {
+	if !usbPortPattern.MatchString(port) {
 		return USBDevice{}, fmt.Errorf("%q is no USB port", port)
 	}
 	t := d.tree()
 	out := USBDevice{
-		Bus: uint(t.number(usbDevices, port, "busnum")), Number: uint(t.number(usbDevices, port, "devnum")),
-		Vendor: t.text(usbDevices, port, "idVendor"), Product: t.text(usbDevices, port, "idProduct"),
+		Bus: uint(t.readNumber(usbDevicesDir, port, "busnum")), Number: uint(t.readNumber(usbDevicesDir, port, "devnum")),
+		Vendor: t.readLine(usbDevicesDir, port, "idVendor"), Product: t.readLine(usbDevicesDir, port, "idProduct"),
 	}
-	if out.Number == 0 || out.Vendor == "" || out.Product == "" || t.text(usbDevices, port, "bDeviceClass") == "09" {
-		return USBDevice{}, ErrNothingPlugged
+	if out.Number == 0 || out.Vendor == "" || out.Product == "" || t.readLine(usbDevicesDir, port, "bDeviceClass") == "09" {
+		return USBDevice{}, ErrUSBPortEmpty
 	}
 	return out, nil
 }
 
 // usbPorts lists USB ports for guests: ports with a device, and free ports of hubs.
-func (t tree) usbPorts() (out []fleet.HostDevice) {
+func (t hostTree) usbPorts() (out []fleet.HostDevice) {
 	ports := map[string]bool{}
-	for _, at := range t.list(usbDevices) {
-		if usbPortForm.MatchString(at) {
+	for _, at := range t.listDir(usbDevicesDir) {
+		if usbPortPattern.MatchString(at) {
 			ports[at] = true
 		}
 		if !strings.Contains(at, ":") {
 			continue
 		}
-		for _, name := range t.list(usbDevices, at) { // ports of a hub's interface
-			m := hubPort.FindStringSubmatch(name)
-			if m == nil || t.text(usbDevices, at, name, "connect_type") == "not used" {
+		for _, name := range t.listDir(usbDevicesDir, at) { // ports of a hub's interface
+			m := hubPortPattern.FindStringSubmatch(name)
+			if m == nil || t.readLine(usbDevicesDir, at, name, "connect_type") == "not used" {
 				continue
 			}
 			port := m[1] + "." + m[3]
 			if m[2] != "" {
 				port = m[2] + "-" + m[3]
 			}
-			ports[port] = usbPortForm.MatchString(port)
+			ports[port] = usbPortPattern.MatchString(port)
 		}
 	}
 	numbers := func(port string) (out []int) {
@@ -92,34 +92,34 @@ func (t tree) usbPorts() (out []fleet.HostDevice) {
 		return out
 	}
 	for _, port := range slices.SortedFunc(maps.Keys(ports), func(a, b string) int { return slices.Compare(numbers(a), numbers(b)) }) {
-		if !ports[port] || t.text(usbDevices, port, "bDeviceClass") == "09" {
+		if !ports[port] || t.readLine(usbDevicesDir, port, "bDeviceClass") == "09" {
 			continue
 		}
-		out = append(out, fleet.HostDevice{Device: "usb-port/" + port, Name: shorten(t.usbName(port)), Empty: t.usbName(port) == ""})
+		out = append(out, fleet.HostDevice{Device: "usb-port/" + port, Name: shortenDeviceName(t.usbName(port)), Empty: t.usbName(port) == ""})
 	}
 	return out
 }
 
 // usbName returns the name that the device reports; empty: none.
-func (t tree) usbName(at string) string {
-	vendor, product := t.text(usbDevices, at, "idVendor"), t.text(usbDevices, at, "idProduct")
+func (t hostTree) usbName(at string) string {
+	vendor, product := t.readLine(usbDevicesDir, at, "idVendor"), t.readLine(usbDevicesDir, at, "idProduct")
 	if vendor == "" || product == "" {
 		return ""
 	}
-	return cmp.Or(strings.TrimSpace(t.text(usbDevices, at, "manufacturer")+" "+t.text(usbDevices, at, "product")), "USB "+vendor+":"+product)
+	return cmp.Or(strings.TrimSpace(t.readLine(usbDevicesDir, at, "manufacturer")+" "+t.readLine(usbDevicesDir, at, "product")), "USB "+vendor+":"+product)
 }
 
 // mdevTypes lists the distinct mediated device types that the host's devices offer through vfio-pci.
-func (t tree) mdevTypes() (out []fleet.HostDevice) {
+func (t hostTree) mdevTypes() (out []fleet.HostDevice) {
 	made := map[string]int{}
-	for _, id := range t.list(mdevs) {
-		made[t.link(mdevs, id, "mdev_type")]++
+	for _, id := range t.listDir(mdevDevicesDir) {
+		made[t.linkTargetName(mdevDevicesDir, id, "mdev_type")]++
 	}
-	for _, parent := range t.list(mdevParents) {
-		for _, kind := range t.list(mdevParents, parent, "mdev_supported_types") {
-			at := []string{mdevParents, parent, "mdev_supported_types", kind}
-			of := func(file string) string { return t.text(append(slices.Clip(at), file)...) }
-			if api := of("device_api"); !mdevTypeForm.MatchString(kind) || api != "" && api != "vfio-pci" {
+	for _, parent := range t.listDir(mdevParentsDir) {
+		for _, kind := range t.listDir(mdevParentsDir, parent, "mdev_supported_types") {
+			at := []string{mdevParentsDir, parent, "mdev_supported_types", kind}
+			of := func(file string) string { return t.readLine(append(slices.Clip(at), file)...) }
+			if api := of("device_api"); !mdevTypePattern.MatchString(kind) || api != "" && api != "vfio-pci" {
 				continue
 			}
 			free, _ := strconv.Atoi(of("available_instances")) // the kernel writes a number there
@@ -127,7 +127,7 @@ func (t tree) mdevTypes() (out []fleet.HostDevice) {
 			i := slices.IndexFunc(out, func(d fleet.HostDevice) bool { return d.Device == "mdev/"+kind })
 			if i < 0 {
 				i = len(out)
-				out = append(out, fleet.HostDevice{Device: "mdev/" + kind, Name: shorten(cmp.Or(of("name"), kind)), Max: made[kind]})
+				out = append(out, fleet.HostDevice{Device: "mdev/" + kind, Name: shortenDeviceName(cmp.Or(of("name"), kind)), Max: made[kind]})
 			}
 			out[i].Free, out[i].Max, out[i].Parents = out[i].Free+free, out[i].Max+free, append(out[i].Parents, parent)
 		}
@@ -145,21 +145,21 @@ func MdevID(vm, kind string) string {
 
 // CreateMdev creates the VM's mediated device of that type, on the first device of the machine that can create one. It
 // does nothing if the mediated device exists.
-func (d Devices) CreateMdev(vm, kind string) error {
-	if !mdevTypeForm.MatchString(kind) {
+func (d HostDevices) CreateMdev(vm, kind string) error {
+	if !mdevTypePattern.MatchString(kind) {
 		return fmt.Errorf("%q is no type of mediated devices", kind)
 	}
 	t, id := d.tree(), MdevID(vm, kind)
-	if t.exists(mdevs, id) {
+	if t.exists(mdevDevicesDir, id) {
 		return nil
 	}
-	failed := ErrNoneFree
-	for _, parent := range t.list(mdevParents) {
-		if t.number(mdevParents, parent, "mdev_supported_types", kind, "available_instances") < 1 {
+	failed := ErrNoMdevFree
+	for _, parent := range t.listDir(mdevParentsDir) {
+		if t.readNumber(mdevParentsDir, parent, "mdev_supported_types", kind, "available_instances") < 1 {
 			continue
 		}
-		err := writeKernelFile(t.path(mdevParents, parent, "mdev_supported_types", kind, "create"), id)
-		if err == nil || t.exists(mdevs, id) {
+		err := writeKernelFile(t.path(mdevParentsDir, parent, "mdev_supported_types", kind, "create"), id)
+		if err == nil || t.exists(mdevDevicesDir, id) {
 			return nil
 		}
 		failed = fmt.Errorf("%s: %w", parent, err)
@@ -168,15 +168,15 @@ func (d Devices) CreateMdev(vm, kind string) error {
 }
 
 // RemoveMdevsExcept removes the VM's mediated devices except those of the given types.
-func (d Devices) RemoveMdevsExcept(vm string, kinds ...string) error {
+func (d HostDevices) RemoveMdevsExcept(vm string, kinds ...string) error {
 	t := d.tree()
 	var failed []error
-	for _, id := range t.list(mdevs) {
-		kind := t.link(mdevs, id, "mdev_type")
+	for _, id := range t.listDir(mdevDevicesDir) {
+		kind := t.linkTargetName(mdevDevicesDir, id, "mdev_type")
 		if id != MdevID(vm, kind) || slices.Contains(kinds, kind) {
 			continue
 		}
-		if err := writeKernelFile(t.path(mdevs, id, "remove"), "1"); err != nil && !errors.Is(err, fs.ErrNotExist) && t.exists(mdevs, id) {
+		if err := writeKernelFile(t.path(mdevDevicesDir, id, "remove"), "1"); err != nil && !errors.Is(err, fs.ErrNotExist) && t.exists(mdevDevicesDir, id) {
 			failed = append(failed, fmt.Errorf("remove the mediated device %s: %w", id, err))
 		}
 	}

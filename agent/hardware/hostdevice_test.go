@@ -11,18 +11,18 @@ import (
 // A device is found by its port, and a hub is no device for a guest.
 func TestUSBDeviceIsFoundByPort(t *testing.T) {
 	t.Parallel()
-	d := Devices{unpack(t, recorded)}
+	d := HostDevices{unpackTree(t, recordedServerTree)}
 	if got, err := d.USBAt("1-4.1"); err != nil || got != (USBDevice{1, 12, "0529", "0620"}) {
 		t.Errorf("at 1-4.1: %+v, %v", got, err)
 	}
 	// a hub, free ports, a port that does not exist, a port without its number
 	for _, port := range []string{"1-4", "1-4.2", "1-10", "9-9", "1-1"} {
-		if got, err := d.USBAt(port); !errors.Is(err, ErrNothingPlugged) {
+		if got, err := d.USBAt(port); !errors.Is(err, ErrUSBPortEmpty) {
 			t.Errorf("at %s: %+v, %v", port, got, err)
 		}
 	}
 	for _, port := range []string{"", "usb1", "../1-4.1", "1-4.1/..", "1-0:1.0", "1-4.1.1.1.1.1.1.1", "1-4.", "-1"} {
-		if got, err := d.USBAt(port); err == nil || errors.Is(err, ErrNothingPlugged) {
+		if got, err := d.USBAt(port); err == nil || errors.Is(err, ErrUSBPortEmpty) {
 			t.Errorf("%q is a port: %+v", port, got)
 		}
 	}
@@ -32,8 +32,8 @@ func TestUSBDeviceIsFoundByPort(t *testing.T) {
 // other VMs stay.
 func TestMediatedDevicesAreCreatedAndRemoved(t *testing.T) {
 	t.Parallel()
-	root := unpack(t, recorded)
-	d, vm, other := Devices{root}, "01a206b5-2a62-7003-a101-340befa69b68", "01a206b5-2a62-7003-a101-340befa69b69"
+	root := unpackTree(t, recordedServerTree)
+	d, vm, other := HostDevices{root}, "01a206b5-2a62-7003-a101-340befa69b68", "01a206b5-2a62-7003-a101-340befa69b69"
 	kind := func(parent, name, file string) string {
 		return filepath.Join(root, "sys/class/mdev_bus", parent, "mdev_supported_types", name, file)
 	}
@@ -47,29 +47,29 @@ func TestMediatedDevicesAreCreatedAndRemoved(t *testing.T) {
 	made := func(vm, name string) string { // made writes what the kernel would write
 		id := MdevID(vm, name)
 		dir := filepath.Join(root, "sys/bus/mdev/devices", id)
-		write(t, filepath.Join(dir, "remove"), "")
+		writeFile(t, filepath.Join(dir, "remove"), "")
 		if err := os.Symlink("../mdev_supported_types/"+name, filepath.Join(dir, "mdev_type")); err != nil {
 			t.Fatal(err)
 		}
 		return filepath.Join(dir, "remove")
 	}
-	if err := d.CreateMdev(vm, "nvidia-1147"); err == nil || errors.Is(err, ErrNoneFree) {
+	if err := d.CreateMdev(vm, "nvidia-1147"); err == nil || errors.Is(err, ErrNoMdevFree) {
 		t.Errorf("a kernel that accepts no request: %v", err)
 	}
 	if _, err := os.Stat(kind("0000:41:00.0", "nvidia-1147", "create")); err == nil {
 		t.Error("a file was made in place of the kernel's")
 	}
-	write(t, kind("0000:42:00.0", "nvidia-1147", "create"), "")
+	writeFile(t, kind("0000:42:00.0", "nvidia-1147", "create"), "")
 	if err := d.CreateMdev(vm, "nvidia-1147"); err != nil || asked(kind("0000:42:00.0", "nvidia-1147", "create")) != MdevID(vm, "nvidia-1147") {
 		t.Errorf("the second parent was asked for %q, %v", asked(kind("0000:42:00.0", "nvidia-1147", "create")), err)
 	}
 	for _, name := range []string{"nvidia-1148", "nvidia-9"} { // no capacity, unknown
-		if err := d.CreateMdev(vm, name); !errors.Is(err, ErrNoneFree) {
+		if err := d.CreateMdev(vm, name); !errors.Is(err, ErrNoMdevFree) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, name := range []string{"", "..", "../nvidia-1147", "nvidia-1147/..", "it is none"} {
-		if err := d.CreateMdev(vm, name); err == nil || errors.Is(err, ErrNoneFree) {
+		if err := d.CreateMdev(vm, name); err == nil || errors.Is(err, ErrNoMdevFree) {
 			t.Errorf("%q is a type: %v", name, err)
 		}
 	}

@@ -9,18 +9,18 @@ import (
 )
 
 // nics lists the network devices except those of guests and containers.
-func (t tree) nics() (out []fleet.HostNIC) {
+func (t hostTree) nics() (out []fleet.HostNIC) {
 	const dir = "sys/class/net"
-	for _, name := range t.list(dir) {
+	for _, name := range t.listDir(dir) {
 		kind := t.nicKind(name)
 		if kind == "" {
 			continue
 		}
 		nic := fleet.HostNIC{
-			Name: name, Kind: kind, MAC: t.text(dir, name, "address"), Driver: t.link(dir, name, "device/driver"),
-			Up: t.text(dir, name, "operstate") == "up", MTU: int(t.number(dir, name, "mtu")), Addresses: t.addresses(name),
-			Master: t.link(dir, name, "master"), Over: t.lowerDevice(name, kind), SpeedMbps: max(0, int(t.number(dir, name, "speed"))),
-			VFs: int(t.number(dir, name, "device/sriov_numvfs")), VFsTotal: int(t.number(dir, name, "device/sriov_totalvfs")),
+			Name: name, Kind: kind, MAC: t.readLine(dir, name, "address"), Driver: t.linkTargetName(dir, name, "device/driver"),
+			Up: t.readLine(dir, name, "operstate") == "up", MTU: int(t.readNumber(dir, name, "mtu")), Addresses: t.addresses(name),
+			Master: t.linkTargetName(dir, name, "master"), Over: t.lowerDevice(name, kind), SpeedMbps: max(0, int(t.readNumber(dir, name, "speed"))),
+			VFs: int(t.readNumber(dir, name, "device/sriov_numvfs")), VFsTotal: int(t.readNumber(dir, name, "device/sriov_totalvfs")),
 		}
 		if kind != "physical" {
 			nic.SpeedMbps = 0 // bridges report meaningless speeds
@@ -35,14 +35,14 @@ func (t tree) nics() (out []fleet.HostNIC) {
 
 // NICs lists this machine's current network devices. The agent calls it for every report, so it reads only the
 // necessary files.
-func NICs() []fleet.HostNIC { return tree("/").nics() }
+func NICs() []fleet.HostNIC { return hostTree("/").nics() }
 
 // lowerDevice returns the device that a VLAN device uses; empty for other devices.
-func (t tree) lowerDevice(name, kind string) string {
+func (t hostTree) lowerDevice(name, kind string) string {
 	if kind != "vlan" {
 		return ""
 	}
-	for _, entry := range t.list("sys/class/net", name) {
+	for _, entry := range t.listDir("sys/class/net", name) {
 		if below, ok := strings.CutPrefix(entry, "lower_"); ok {
 			return below
 		}
@@ -51,11 +51,11 @@ func (t tree) lowerDevice(name, kind string) string {
 }
 
 // nicKind returns the kind of a NIC; empty for loopback, virtual Ethernet pairs, taps and SR-IOV functions.
-func (t tree) nicKind(name string) string {
+func (t hostTree) nicKind(name string) string {
 	const dir = "sys/class/net"
 	has := func(f string) bool { return t.exists(dir, name, f) }
 	switch {
-	case !has("address"), t.text(dir, name, "type") != "1", has("device/physfn"):
+	case !has("address"), t.readLine(dir, name, "type") != "1", has("device/physfn"):
 		return ""
 	case has("device"):
 		return "physical"
@@ -63,9 +63,9 @@ func (t tree) nicKind(name string) string {
 		return "bridge"
 	case has("bonding"):
 		return "bond"
-	case strings.Contains(t.text(dir, name, "uevent"), "DEVTYPE=vlan"):
+	case strings.Contains(t.readLine(dir, name, "uevent"), "DEVTYPE=vlan"):
 		return "vlan"
-	case has("tun_flags"), t.number(dir, name, "iflink") != t.number(dir, name, "ifindex"):
+	case has("tun_flags"), t.readNumber(dir, name, "iflink") != t.readNumber(dir, name, "ifindex"):
 		return "" // a tap, or one end of a pair
 	case strings.HasPrefix(name, "veth"), strings.HasPrefix(name, "vnet"), strings.HasPrefix(name, "tap"):
 		return ""
@@ -74,7 +74,7 @@ func (t tree) nicKind(name string) string {
 }
 
 // addresses returns the device's addresses on this machine. A recorded tree has none.
-func (t tree) addresses(name string) []string {
+func (t hostTree) addresses(name string) []string {
 	if t != "/" {
 		return nil
 	}

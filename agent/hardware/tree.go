@@ -13,14 +13,14 @@ import (
 )
 
 // tree is the directory that contains /sys, /proc and /etc.
-type tree string
+type hostTree string
 
-func (t tree) path(rel ...string) string {
+func (t hostTree) path(rel ...string) string {
 	return filepath.Join(append([]string{string(t)}, rel...)...)
 }
 
 // text returns a file's content as one line; empty if the file does not exist.
-func (t tree) text(rel ...string) string {
+func (t hostTree) readLine(rel ...string) string {
 	data, err := os.ReadFile(t.path(rel...))
 	if err != nil {
 		return ""
@@ -29,18 +29,18 @@ func (t tree) text(rel ...string) string {
 }
 
 // number parses a file's content as an integer. It returns 0 if the file does not exist.
-func (t tree) number(rel ...string) int64 {
-	n, _ := strconv.ParseInt(t.text(rel...), 10, 64)
+func (t hostTree) readNumber(rel ...string) int64 {
+	n, _ := strconv.ParseInt(t.readLine(rel...), 10, 64)
 	return n
 }
 
-func (t tree) exists(rel ...string) bool {
+func (t hostTree) exists(rel ...string) bool {
 	_, err := os.Stat(t.path(rel...))
 	return err == nil
 }
 
 // list returns a directory's entries, sorted; none if the directory does not exist.
-func (t tree) list(rel ...string) []string {
+func (t hostTree) listDir(rel ...string) []string {
 	entries, err := os.ReadDir(t.path(rel...))
 	if err != nil {
 		return nil
@@ -53,7 +53,7 @@ func (t tree) list(rel ...string) []string {
 }
 
 // link returns the last element of a symbolic link's target, such as a driver or a device.
-func (t tree) link(rel ...string) string {
+func (t hostTree) linkTargetName(rel ...string) string {
 	to, err := os.Readlink(t.path(rel...))
 	if err != nil {
 		return ""
@@ -62,9 +62,9 @@ func (t tree) link(rel ...string) string {
 }
 
 // osName returns the operating system's name and version: "Debian GNU/Linux 12".
-func (t tree) osName(ctx context.Context) string {
+func (t hostTree) osName(ctx context.Context) string {
 	field := map[string]string{}
-	for line := range strings.Lines(t.text("etc/os-release")) {
+	for line := range strings.Lines(t.readLine("etc/os-release")) {
 		if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
 			field[k] = strings.Trim(v, `"`)
 		}
@@ -78,10 +78,10 @@ func (t tree) osName(ctx context.Context) string {
 }
 
 // machine returns the machine's vendor and product, without placeholders of unconfigured boards.
-func (t tree) machine() string {
+func (t hostTree) vendorAndProduct() string {
 	var out []string
 	for _, f := range []string{"sys_vendor", "product_name"} {
-		v := t.text("sys/class/dmi/id", f)
+		v := t.readLine("sys/class/dmi/id", f)
 		if v != "" && !strings.Contains(v, "To Be Filled") && !strings.Contains(v, "Default string") {
 			out = append(out, v)
 		}
@@ -89,27 +89,27 @@ func (t tree) machine() string {
 	return strings.Join(out, " ")
 }
 
-func (t tree) hugePages() (out []fleet.HugePages) {
+func (t hostTree) hugePages() (out []fleet.HugePages) {
 	const dir = "sys/kernel/mm/hugepages"
-	for _, name := range t.list(dir) {
+	for _, name := range t.listDir(dir) {
 		size, ok := strings.CutPrefix(name, "hugepages-")
 		kib, err := strconv.ParseInt(strings.TrimSuffix(size, "kB"), 10, 64)
 		if ok && err == nil {
-			out = append(out, fleet.HugePages{SizeKiB: kib, Total: t.number(dir, name, "nr_hugepages"), Free: t.number(dir, name, "free_hugepages")})
+			out = append(out, fleet.HugePages{SizeKiB: kib, Total: t.readNumber(dir, name, "nr_hugepages"), Free: t.readNumber(dir, name, "free_hugepages")})
 		}
 	}
 	return out
 }
 
-func (t tree) numa() (out []fleet.NUMANode) {
+func (t hostTree) numaNodes() (out []fleet.NUMANode) {
 	const dir = "sys/devices/system/node"
-	for _, name := range t.list(dir) {
+	for _, name := range t.listDir(dir) {
 		id, err := strconv.Atoi(strings.TrimPrefix(name, "node"))
 		if !strings.HasPrefix(name, "node") || err != nil {
 			continue
 		}
-		node := fleet.NUMANode{ID: id, Threads: parseRanges(t.text(dir, name, "cpulist"))}
-		for line := range strings.Lines(t.text(dir, name, "meminfo")) {
+		node := fleet.NUMANode{ID: id, Threads: parseCPURanges(t.readLine(dir, name, "cpulist"))}
+		for line := range strings.Lines(t.readLine(dir, name, "meminfo")) {
 			f := strings.Fields(line) // Node 0 MemTotal: 16384 kB
 			if len(f) >= 4 && f[2] == "MemTotal:" {
 				kib, _ := strconv.ParseInt(f[3], 10, 64) // the kernel writes a number there
@@ -122,7 +122,7 @@ func (t tree) numa() (out []fleet.NUMANode) {
 }
 
 // parseRanges parses the kernel's list format: "0-3,8".
-func parseRanges(s string) []int {
+func parseCPURanges(s string) []int {
 	out := []int{}
 	for part := range strings.SplitSeq(s, ",") {
 		from, to, isRange := strings.Cut(part, "-")

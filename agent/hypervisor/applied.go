@@ -16,7 +16,7 @@ type Applied struct {
 	Name   string `json:"name"`   // the VM's name
 	Domain string `json:"domain"` // the domain's name, chosen by DomainNames
 	// the domain's former name, which a running guest keeps until it is off
-	Was   string                       `json:"was,omitempty"`
+	FormerDomain   string                       `json:"was,omitempty"`
 	Spec  fleet.VMSpec                 `json:"spec"` // without its power state
 	Pools map[fleet.PoolID]AppliedPool `json:"pools,omitempty"`
 	// SpecHash is the portal's hash of the spec: see wire.Work.
@@ -31,16 +31,16 @@ type AppliedPool struct {
 }
 
 // Defined is a domain's definition, expressed as a spec.
-type Defined struct {
+type DefinedSpec struct {
 	Domain string            // the domain's name
 	Spec   fleet.VMSpec      // only disks that were applied, and only NICs that were applied or created by Quantix
-	Odd    map[string]string // by field of the spec: a description of a value that no spec can express
+	Inexpressible    map[string]string // by field of the spec: a description of a value that no spec can express
 }
 
 // NewApplied returns the record to store once the job is applied under the domain name. It takes pools that the job
 // does not have from old.
-func NewApplied(in Apply, domain, was string, old map[fleet.PoolID]AppliedPool) Applied {
-	out := Applied{Name: in.VM.Name, Domain: domain, Was: was, Spec: in.VM.Spec, Pools: map[fleet.PoolID]AppliedPool{}, SpecHash: in.SpecHash}
+func NewAppliedRecord(in ApplyWork, domain, was string, old map[fleet.PoolID]AppliedPool) Applied {
+	out := Applied{Name: in.VM.Name, Domain: domain, FormerDomain: was, Spec: in.VM.Spec, Pools: map[fleet.PoolID]AppliedPool{}, SpecHash: in.SpecHash}
 	out.Spec.Power = ""
 	named := map[fleet.PoolID]bool{}
 	for _, id := range out.Spec.Pools() {
@@ -65,39 +65,39 @@ func appliedPool(p fleet.Pool) AppliedPool {
 // AssumeApplied returns a substitute for the last applied spec, for a definition without one or a restored portal
 // without a record of it. The substitute is the job's spec without the disks that fresh reports as not created yet. So
 // ApplyVM overwrites no edit made on the host; such an edit shows as drift.
-func AssumeApplied(in Apply, domain, was string, fresh func(fleet.Disk) bool) Applied {
-	out := NewApplied(in, domain, was, nil)
+func AssumeAppliedRecord(in ApplyWork, domain, was string, fresh func(fleet.Disk) bool) Applied {
+	out := NewAppliedRecord(in, domain, was, nil)
 	out.Spec.Disks = slices.DeleteFunc(slices.Clone(out.Spec.Disks), fresh)
 	return out
 }
 
 // Edit lists the changes to a definition. Everything else in the definition stays.
-type Edit struct {
-	Name             bool             // set the wanted name
+type DefinitionEdit struct {
+	SetName             bool             // set the wanted name
 	Fields           []*fleet.VMField // fields to set; the values of merged lists are in lists
-	Disks, DropDisks []fleet.Disk     // disks to add, and disks to remove
+	Disks, RemoveDisks []fleet.Disk     // disks to add, and disks to remove
 	// disks larger than last applied; a disk that somebody grew further on the host keeps its size
 	GrowDisks      []fleet.Disk
-	NICs, DropNICs []fleet.NIC       // NICs to add, and NICs to remove
-	SetDisks       []Set[fleet.Disk] // changes of disks that the definition has
-	SetNICs        []Set[fleet.NIC]
-	lists          fleet.VMSpec // values of fields that are merged lists
-	RemoveStrays   bool         // remove devices that Quantix created and the spec does not name
+	NICs, RemoveNICs []fleet.NIC       // NICs to add, and NICs to remove
+	SetDisks       []DeviceChange[fleet.Disk] // changes of disks that the definition has
+	SetNICs        []DeviceChange[fleet.NIC]
+	mergedLists          fleet.VMSpec // values of fields that are merged lists
+	RemoveUnwantedDevices   bool         // remove devices that Quantix created and the spec does not name
 }
 
 // Set is a device of the definition, and the fields to set to the values of Device.
-type Set[T any] struct {
+type DeviceChange[T any] struct {
 	Device T
 	Fields []fleet.Field[T]
 }
 
 // Has reports whether the change sets the device's field with this name.
-func (s Set[T]) Has(field string) bool {
+func (s DeviceChange[T]) SetsField(field string) bool {
 	return slices.ContainsFunc(s.Fields, func(f fleet.Field[T]) bool { return f.Name == field })
 }
 
 // planDeviceChanges returns the changes to devices that the definition already has.
-func planDeviceChanges[T any](was, is, want []T, one func(a, b T) bool, fields []fleet.Field[T], reapply bool) []Set[T] {
+func planDeviceChanges[T any](was, is, want []T, one func(a, b T) bool, fields []fleet.Field[T], reapply bool) []DeviceChange[T] {
 	find := func(all []T, v T) (T, bool) {
 		i := slices.IndexFunc(all, func(o T) bool { return one(o, v) })
 		if i < 0 {
@@ -106,13 +106,13 @@ func planDeviceChanges[T any](was, is, want []T, one func(a, b T) bool, fields [
 		}
 		return all[i], true
 	}
-	var out []Set[T]
+	var out []DeviceChange[T]
 	for _, w := range want {
 		here, ok := find(is, w)
 		if !ok {
 			continue
 		}
-		set, before := Set[T]{Device: w}, w
+		set, before := DeviceChange[T]{Device: w}, w
 		if o, ok := find(was, w); ok {
 			before = o
 		}
@@ -129,31 +129,31 @@ func planDeviceChanges[T any](was, is, want []T, one func(a, b T) bool, fields [
 }
 
 // Has reports whether the edit sets the field with this name.
-func (e Edit) Has(field string) bool {
+func (e DefinitionEdit) SetsField(field string) bool {
 	return slices.ContainsFunc(e.Fields, func(f *fleet.VMField) bool { return f.Name == field })
 }
 
 // WithAllFields returns the edit with all fields and devices of the spec. It is for a retry of a job that already wrote
 // the definition, because it is unknown which changes the running guest has.
-func (e Edit) WithAllFields(s fleet.VMSpec) Edit {
+func (e DefinitionEdit) WithAllFields(s fleet.VMSpec) DefinitionEdit {
 	e.Fields, e.SetDisks, e.SetNICs = nil, nil, nil
 	for i := range fleet.VMFields {
 		e.Fields = append(e.Fields, &fleet.VMFields[i])
 	}
 	for _, d := range s.Disks {
-		e.SetDisks = append(e.SetDisks, Set[fleet.Disk]{d, fleet.DiskFields})
+		e.SetDisks = append(e.SetDisks, DeviceChange[fleet.Disk]{d, fleet.DiskFields})
 	}
 	for _, n := range s.NICs {
-		e.SetNICs = append(e.SetNICs, Set[fleet.NIC]{n, fleet.NICFields})
+		e.SetNICs = append(e.SetNICs, DeviceChange[fleet.NIC]{n, fleet.NICFields})
 	}
 	return e
 }
 
 // MergeLists returns the spec with merged lists, which have the users' changes and otherwise the definition's values.
-func (e Edit) MergeLists(s fleet.VMSpec) fleet.VMSpec {
+func (e DefinitionEdit) MergeLists(s fleet.VMSpec) fleet.VMSpec {
 	for _, f := range e.Fields {
 		if f.Merge != nil {
-			f.Copy(&s, e.lists)
+			f.Copy(&s, e.mergedLists)
 		}
 	}
 	return s
@@ -161,23 +161,23 @@ func (e Edit) MergeLists(s fleet.VMSpec) fleet.VMSpec {
 
 // Plan does a three-way comparison. A difference between was and want is a user's change, and Plan returns only such
 // changes. With reapply, Plan returns every difference between is and want.
-func Plan(was Applied, is Defined, want fleet.VM, reapply bool) Edit {
-	out := Edit{Name: was.Name != want.Name || reapply && was.renamed(is), RemoveStrays: reapply, Fields: make([]*fleet.VMField, 0, len(fleet.VMFields))}
+func PlanEdit(was Applied, is DefinedSpec, want fleet.VM, reapply bool) DefinitionEdit {
+	out := DefinitionEdit{SetName: was.Name != want.Name || reapply && was.isRenamedOnHost(is), RemoveUnwantedDevices: reapply, Fields: make([]*fleet.VMField, 0, len(fleet.VMFields))}
 	for i := range fleet.VMFields {
 		f := &fleet.VMFields[i]
-		here := is.Odd[f.Name] == "" && f.SameValue(&is.Spec, &want.Spec)
+		here := is.Inexpressible[f.Name] == "" && f.SameValue(&is.Spec, &want.Spec)
 		if here || !reapply && f.SameValue(&was.Spec, &want.Spec) {
 			continue
 		}
 		if out.Fields = append(out.Fields, f); f.Merge == nil {
 			continue
 		}
-		if f.Copy(&out.lists, want.Spec); !reapply {
-			f.Merge(&out.lists, was.Spec, is.Spec)
+		if f.Copy(&out.mergedLists, want.Spec); !reapply {
+			f.Merge(&out.mergedLists, was.Spec, is.Spec)
 		}
 	}
 	for _, d := range want.Spec.Disks {
-		if reapply || hasDisk(is.Spec, d) || !hasDisk(was.Spec, d) {
+		if reapply || specHasDisk(is.Spec, d) || !specHasDisk(was.Spec, d) {
 			out.Disks = append(out.Disks, d)
 		}
 	}
@@ -187,18 +187,18 @@ func Plan(was Applied, is Defined, want fleet.VM, reapply bool) Edit {
 		}
 	}
 	for _, d := range was.Spec.Disks {
-		if !hasDisk(want.Spec, d) {
-			out.DropDisks = append(out.DropDisks, d)
+		if !specHasDisk(want.Spec, d) {
+			out.RemoveDisks = append(out.RemoveDisks, d)
 		}
 	}
 	for _, n := range want.Spec.NICs {
-		if reapply || !slices.ContainsFunc(was.Spec.NICs, func(o fleet.NIC) bool { return sameNIC(o, n) }) {
+		if reapply || !slices.ContainsFunc(was.Spec.NICs, func(o fleet.NIC) bool { return isSameNIC(o, n) }) {
 			out.NICs = append(out.NICs, n)
 		}
 	}
 	for _, n := range was.Spec.NICs {
 		if !slices.ContainsFunc(want.Spec.NICs, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) }) {
-			out.DropNICs = append(out.DropNICs, n)
+			out.RemoveNICs = append(out.RemoveNICs, n)
 		}
 	}
 	out.SetDisks = planDeviceChanges(was.Spec.Disks, is.Spec.Disks, want.Spec.Disks, func(a, b fleet.Disk) bool { return a.Ref() == b.Ref() }, fleet.DiskFields, reapply)
@@ -207,23 +207,23 @@ func Plan(was Applied, is Defined, want fleet.VM, reapply bool) Edit {
 }
 
 // renamed reports whether somebody gave the domain a name other than the VM's name and the name chosen for the domain.
-func (a Applied) renamed(is Defined) bool {
-	return is.Domain != a.Domain && is.Domain != a.Name && is.Domain != a.Was
+func (a Applied) isRenamedOnHost(is DefinedSpec) bool {
+	return is.Domain != a.Domain && is.Domain != a.Name && is.Domain != a.FormerDomain
 }
 
 // Pending returns the name that the domain gets once its guest is off. It is empty if the domain already has its final
 // name.
-func (a Applied) Pending(domain string) string {
-	if a.Was != "" && a.Was == domain && a.Domain != domain {
+func (a Applied) PendingDomainName(domain string) string {
+	if a.FormerDomain != "" && a.FormerDomain == domain && a.Domain != domain {
 		return a.Domain
 	}
 	return ""
 }
 
 // Drift lists the differences between the definition and the applied spec.
-func (a Applied) Drift(is Defined) []fleet.Drift {
+func (a Applied) Drift(is DefinedSpec) []fleet.Drift {
 	var out []fleet.Drift
-	if a.renamed(is) {
+	if a.isRenamedOnHost(is) {
 		d := fleet.Drift{Field: "name", Applied: a.Domain, Actual: is.Domain}
 		var c fleet.Checks
 		if fleet.CheckName(&c, "name", is.Domain); c.Err() == nil {
@@ -232,7 +232,7 @@ func (a Applied) Drift(is Defined) []fleet.Drift {
 		out = append(out, d)
 	}
 	for _, f := range fleet.VMFields {
-		odd := is.Odd[f.Name]
+		odd := is.Inexpressible[f.Name]
 		if odd == "" && f.SameValue(&a.Spec, &is.Spec) {
 			continue
 		}
@@ -247,11 +247,11 @@ func (a Applied) Drift(is Defined) []fleet.Drift {
 	return out
 }
 
-func sameNIC(a, b fleet.NIC) bool {
-	return strings.EqualFold(a.MAC, b.MAC) && a.Network == b.Network && a.Bridge == b.Bridge && a.PortGroup == b.PortGroup && a.SameFilter(b)
+func isSameNIC(a, b fleet.NIC) bool {
+	return strings.EqualFold(a.MAC, b.MAC) && a.Network == b.Network && a.Bridge == b.Bridge && a.PortGroup == b.PortGroup && a.HasSameFilter(b)
 }
 
-func hasDisk(s fleet.VMSpec, d fleet.Disk) bool {
+func specHasDisk(s fleet.VMSpec, d fleet.Disk) bool {
 	return slices.ContainsFunc(s.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 }
 

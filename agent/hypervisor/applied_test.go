@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func specOf(cpus int, volumes ...string) fleet.VMSpec {
+func newSpec(cpus int, volumes ...string) fleet.VMSpec {
 	s := fleet.VMSpec{CPUs: cpus, MemoryMiB: 128, Firmware: fleet.BIOS}
 	for _, v := range volumes {
 		s.Disks = append(s.Disks, fleet.Disk{PoolID: "p", Volume: v, SizeBytes: 1})
@@ -19,9 +19,9 @@ func specOf(cpus int, volumes ...string) fleet.VMSpec {
 	return s
 }
 
-func vmOf(s fleet.VMSpec) fleet.VM { return fleet.VM{Meta: fleet.Meta{Name: "web"}, Spec: s} }
+func newVM(s fleet.VMSpec) fleet.VM { return fleet.VM{Meta: fleet.Meta{Name: "web"}, Spec: s} }
 
-func volumes(all []fleet.Disk) string {
+func volumeNames(all []fleet.Disk) string {
 	var out []string
 	for _, d := range all {
 		out = append(out, d.Volume)
@@ -37,19 +37,19 @@ func TestPlanComparesAppliedDefinedAndWantedSpecs(t *testing.T) {
 		cpus          bool
 		disks, drop   string
 	}{
-		"nothing differs":              {specOf(1, "a"), specOf(1, "a"), specOf(1, "a"), false, false, "a", ""},
-		"user's edit":                  {specOf(1), specOf(1), specOf(2), false, true, "", ""},
-		"host's edit is kept":          {specOf(1), specOf(4), specOf(1), false, false, "", ""},
-		"both edited: the user's wins": {specOf(1), specOf(4), specOf(2), false, true, "", ""},
-		"drift accepted":               {specOf(1), specOf(4), specOf(4), false, false, "", ""},
-		"drift reapplied":              {specOf(1, "a"), specOf(4), specOf(1, "a"), true, true, "a", ""},
+		"nothing differs":              {newSpec(1, "a"), newSpec(1, "a"), newSpec(1, "a"), false, false, "a", ""},
+		"user's edit":                  {newSpec(1), newSpec(1), newSpec(2), false, true, "", ""},
+		"host's edit is kept":          {newSpec(1), newSpec(4), newSpec(1), false, false, "", ""},
+		"both edited: the user's wins": {newSpec(1), newSpec(4), newSpec(2), false, true, "", ""},
+		"drift accepted":               {newSpec(1), newSpec(4), newSpec(4), false, false, "", ""},
+		"drift reapplied":              {newSpec(1, "a"), newSpec(4), newSpec(1, "a"), true, true, "a", ""},
 		"detached on the host, and another added": {
-			specOf(1, "a", "b"), specOf(1, "a"), specOf(1, "a", "b", "c"), false, false, "a c", "",
+			newSpec(1, "a", "b"), newSpec(1, "a"), newSpec(1, "a", "b", "c"), false, false, "a c", "",
 		},
-		"detached by the user": {specOf(1, "a", "b"), specOf(1, "a", "b"), specOf(1, "b"), false, false, "b", "a"},
+		"detached by the user": {newSpec(1, "a", "b"), newSpec(1, "a", "b"), newSpec(1, "b"), false, false, "b", "a"},
 	} {
-		e := hypervisor.Plan(hypervisor.Applied{Name: "web", Spec: c.was}, hypervisor.Defined{Spec: c.is}, vmOf(c.want), c.putBack)
-		if e.Has("cpus") != c.cpus || volumes(e.Disks) != c.disks || volumes(e.DropDisks) != c.drop || e.Name || e.Has("memoryMiB") || e.RemoveStrays != c.putBack {
+		e := hypervisor.PlanEdit(hypervisor.Applied{Name: "web", Spec: c.was}, hypervisor.DefinedSpec{Spec: c.is}, newVM(c.want), c.putBack)
+		if e.SetsField("cpus") != c.cpus || volumeNames(e.Disks) != c.disks || volumeNames(e.RemoveDisks) != c.drop || e.SetName || e.SetsField("memoryMiB") || e.RemoveUnwantedDevices != c.putBack {
 			t.Errorf("%s: the edit is %+v", name, e)
 		}
 	}
@@ -59,23 +59,23 @@ func TestPlanComparesAppliedDefinedAndWantedSpecs(t *testing.T) {
 // does not exist.
 func TestJobOverwritesNoEditWithoutAppliedSpec(t *testing.T) {
 	t.Parallel()
-	in := hypervisor.Apply{VM: vmOf(specOf(2, "a", "b", "new"))}
-	is := hypervisor.Defined{Domain: "web", Spec: specOf(4, "a")}
-	was := hypervisor.AssumeApplied(in, "web", "", func(d fleet.Disk) bool { return d.Volume == "new" })
-	e := hypervisor.Plan(was, is, in.VM, false)
-	if e.Has("cpus") || volumes(e.Disks) != "a new" {
+	in := hypervisor.ApplyWork{VM: newVM(newSpec(2, "a", "b", "new"))}
+	is := hypervisor.DefinedSpec{Domain: "web", Spec: newSpec(4, "a")}
+	was := hypervisor.AssumeAppliedRecord(in, "web", "", func(d fleet.Disk) bool { return d.Volume == "new" })
+	e := hypervisor.PlanEdit(was, is, in.VM, false)
+	if e.SetsField("cpus") || volumeNames(e.Disks) != "a new" {
 		t.Errorf("the edit is %+v", e)
 	}
-	if d := hypervisor.NewApplied(in, "web", "", nil).Drift(is); len(d) != 2 || d[0].Field != "cpus" || d[1].Field != "disks" {
+	if d := hypervisor.NewAppliedRecord(in, "web", "", nil).Drift(is); len(d) != 2 || d[0].Field != "cpus" || d[1].Field != "disks" {
 		t.Errorf("the drift is %+v", d)
 	}
 }
 
 func TestDriftOffersOnlyValuesThatSpecCanExpress(t *testing.T) {
 	t.Parallel()
-	was := hypervisor.Applied{Name: "db", Domain: "db_acme", Spec: specOf(1, "a", "b")}
+	was := hypervisor.Applied{Name: "db", Domain: "db_acme", Spec: newSpec(1, "a", "b")}
 	was.Spec.ISO = &fleet.Volref{PoolID: "p", Volume: "boot.iso"}
-	is := hypervisor.Defined{Domain: "Not a name", Spec: specOf(1, "b"), Odd: map[string]string{"nics": "mac on direct eth0"}}
+	is := hypervisor.DefinedSpec{Domain: "Not a name", Spec: newSpec(1, "b"), Inexpressible: map[string]string{"nics": "mac on direct eth0"}}
 	got := was.Drift(is)
 	want := []fleet.Drift{
 		{Field: "name", Applied: "db_acme", Actual: "Not a name"},
@@ -87,7 +87,7 @@ func TestDriftOffersOnlyValuesThatSpecCanExpress(t *testing.T) {
 		t.Errorf("the drift is\n%+v, want\n%+v", got, want)
 	}
 	for _, name := range []string{"db", "db_acme"} {
-		if d := was.Drift(hypervisor.Defined{Domain: name, Spec: was.Spec}); len(d) != 0 {
+		if d := was.Drift(hypervisor.DefinedSpec{Domain: name, Spec: was.Spec}); len(d) != 0 {
 			t.Errorf("the name %s is drift: %+v", name, d)
 		}
 	}

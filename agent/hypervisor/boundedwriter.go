@@ -13,7 +13,7 @@ type BoundedWriter struct {
 	To      io.Writer
 	Max     int64 // announced size in bytes; a Write beyond Max fails before the last message is sent
 	Written int64 // bytes written so far, including withheld ones
-	last    []byte
+	withheld    []byte
 }
 
 // Write implements io.Writer.
@@ -22,13 +22,13 @@ func (h *BoundedWriter) Write(p []byte) (int, error) {
 		return 0, fleet.Errorf(fleet.Conflict, "The volume became larger while it was being sent. Try again when nobody writes to it.")
 	}
 	for n := 0; n < len(p); {
-		if len(h.last) == wire.MaxDownloadPiece {
+		if len(h.withheld) == wire.MaxDownloadPiece {
 			if err := h.Flush(); err != nil {
 				return n, err
 			}
 		}
-		k := min(len(p)-n, wire.MaxDownloadPiece-len(h.last))
-		h.last = append(h.last, p[n:n+k]...)
+		k := min(len(p)-n, wire.MaxDownloadPiece-len(h.withheld))
+		h.withheld = append(h.withheld, p[n:n+k]...)
 		n, h.Written = n+k, h.Written+int64(k)
 	}
 	return len(p), nil
@@ -36,10 +36,10 @@ func (h *BoundedWriter) Write(p []byte) (int, error) {
 
 // Flush sends the withheld bytes.
 func (h *BoundedWriter) Flush() error {
-	if len(h.last) == 0 {
+	if len(h.withheld) == 0 {
 		return nil
 	}
-	_, err := h.To.Write(h.last)
-	h.last = h.last[:0]
+	_, err := h.To.Write(h.withheld)
+	h.withheld = h.withheld[:0]
 	return err
 }

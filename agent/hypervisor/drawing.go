@@ -20,7 +20,7 @@ func DiffDefinitions(before, after string) fleet.DefinitionDiff {
 	at := 0 // the next line of before
 	stay := func(upTo int) {
 		for ; at < upTo; at++ {
-			all = append(all, fleet.DefinitionLine{Op: fleet.LineSame, Text: was[at].text, At: was[at].at})
+			all = append(all, fleet.DefinitionLine{Op: fleet.LineSame, Text: was[at].text, At: was[at].path})
 		}
 	}
 	next := 0 // the next line of after
@@ -29,19 +29,19 @@ func DiffDefinitions(before, after string) fleet.DefinitionDiff {
 		next += from - at
 		stay(from)
 		for ; at < to; at++ {
-			all = append(all, fleet.DefinitionLine{Op: fleet.LineRemoved, Text: was[at].text, At: was[at].at})
+			all = append(all, fleet.DefinitionLine{Op: fleet.LineRemoved, Text: was[at].text, At: was[at].path})
 		}
 		for range strings.Count(e.New, "\n") {
-			all = append(all, fleet.DefinitionLine{Op: fleet.LineAdded, Text: is[next].text, At: is[next].at})
+			all = append(all, fleet.DefinitionLine{Op: fleet.LineAdded, Text: is[next].text, At: is[next].path})
 			next++
 		}
 	}
 	stay(len(was))
-	return nearChanges(all).Bounded()
+	return withContextLines(all).Bounded()
 }
 
 // nearChanges removes unchanged lines that are far from a change.
-func nearChanges(all []fleet.DefinitionLine) fleet.DefinitionDiff {
+func withContextLines(all []fleet.DefinitionLine) fleet.DefinitionDiff {
 	near := make([]bool, len(all))
 	for i, l := range all {
 		if l.Op != fleet.LineSame {
@@ -66,7 +66,7 @@ func nearChanges(all []fleet.DefinitionLine) fleet.DefinitionDiff {
 }
 
 // xmlLine is a line of XML and the path of the first element that starts or ends on that line.
-type xmlLine struct{ text, at string }
+type xmlLine struct{ text, path string }
 
 // splitXMLLines splits a text into lines with their element paths. Each line must end with a newline.
 func splitXMLLines(text string) []xmlLine {
@@ -94,8 +94,8 @@ func splitXMLLines(text string) []xmlLine {
 			here = strings.Join(path, "/")
 			path = path[:max(0, len(path)-1)]
 		}
-		if here != "" && line < len(out) && out[line].at == "" {
-			out[line].at = here
+		if here != "" && line < len(out) && out[line].path == "" {
+			out[line].path = here
 		}
 	}
 }

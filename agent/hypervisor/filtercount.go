@@ -9,7 +9,7 @@ import (
 
 // CountedNIC has the packet counters of a NIC, by chain. A chain maps rule IDs to counts; dropped packets are under
 // Dropped and Spoofed. A rewrite of a chain's rules resets all counters of the chain.
-type CountedNIC struct {
+type NICPacketCounts struct {
 	VM     fleet.VMID
 	MAC    string
 	Chains map[string]map[string]fleet.PassCount
@@ -17,14 +17,14 @@ type CountedNIC struct {
 
 // These keys of a chain are not rules.
 const (
-	Dropped = "dropped"
-	Spoofed = "spoofed"
+	DroppedKey = "dropped"
+	SpoofedKey = "spoofed"
 )
 
 // RuleOf returns the rule's ID from a rule's comment on the host. It is empty if Quantix did not create the rule.
-func RuleOf(comment string) string {
+func RuleIDOfComment(comment string) string {
 	id, ours := strings.CutPrefix(comment, RuleCommentPrefix)
-	if !ours || id == Dropped || id == Spoofed {
+	if !ours || id == DroppedKey || id == SpoofedKey {
 		return ""
 	}
 	return id
@@ -34,7 +34,7 @@ func RuleOf(comment string) string {
 const RuleCommentPrefix = "quantix-rule-"
 
 // NICOfFilter returns the VM and the MAC address in a filter's name: see FilterName. ok is false for another name.
-func NICOfFilter(name string) (vm fleet.VMID, mac string, ok bool) {
+func ParseFilterName(name string) (vm fleet.VMID, mac string, ok bool) {
 	rest, ours := strings.CutPrefix(name, fleet.FilterPrefix+"nic-")
 	digits, id, whole := strings.Cut(rest, "-")
 	if !ours || !whole || len(digits) != 12 || !fleet.IsID(id) {

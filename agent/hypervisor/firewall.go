@@ -18,12 +18,12 @@ type Firewall interface {
 }
 
 // FilterChanged returns the drift text of a network filter that differs from what Quantix defined.
-func FilterChanged(name string) string {
+func FilterChangedText(name string) string {
 	return "Somebody changed the network filter " + name + " on the host."
 }
 
 // FilterGone returns the drift text of a network filter that was removed.
-func FilterGone(name string) string {
+func FilterMissingText(name string) string {
 	return "Somebody removed the network filter " + name + " from the host."
 }
 
@@ -39,12 +39,12 @@ func RefuseMissingSecurityGroup() error {
 
 // RefuseHiddenPackets reports that a kernel setting hides bridged packets from the firewall, so that security groups
 // have no effect.
-func RefuseHiddenPackets(setting string) error {
+func RefuseUnfilteredBridges(setting string) error {
 	return fleet.Errorf(fleet.Conflict, "The kernel of this host hides bridged packets from the firewall, so security groups have no effect. Set net.bridge.%s to 1 with sysctl, and in /etc/sysctl.d, and try again.", setting)
 }
 
 // NICGroups returns the NIC's security groups from all. It fails if all lacks one of them.
-func NICGroups(n fleet.NIC, all []fleet.FlatGroup) ([]fleet.FlatGroup, error) {
+func SecurityGroupsOfNIC(n fleet.NIC, all []fleet.FlatGroup) ([]fleet.FlatGroup, error) {
 	var out []fleet.FlatGroup
 	for _, id := range n.SecurityGroups {
 		found := false

@@ -42,7 +42,7 @@ type Guests interface {
 	// Balloons lists the running guests with a memory minimum, and their current memory. SetBalloon requests that such
 	// a guest shrinks or grows to mib MiB. It does not wait for the guest and does not change the definition. It never
 	// requests less than the guest's memory minimum, and ignores guests without one.
-	Balloons(ctx context.Context) ([]Balloon, error)
+	Balloons(ctx context.Context) ([]BalloonGuest, error)
 	SetBalloon(ctx context.Context, id fleet.VMID, mib int) error
 }
 
@@ -57,12 +57,12 @@ type GuestReading struct {
 var ErrOutcomeUnknown = errors.New("it is unknown how the program ended")
 
 // RefuseProgram refuses to run a program in a guest.
-func RefuseProgram() error {
+func RefuseGuestProgram() error {
 	return fleet.Errorf(fleet.Conflict, "The VM's policy does not allow programs in the guest. Allow programs in the VM's configuration.")
 }
 
 // ProgramError returns the error of an ended program. It returns nil if the program succeeded.
-func ProgramError(o fleet.GuestOutput) error {
+func GuestProgramError(o fleet.GuestOutput) error {
 	switch {
 	case o.Signal != 0:
 		return fleet.Errorf(fleet.Conflict, "The program was ended by signal %d.", o.Signal)
@@ -74,24 +74,24 @@ func ProgramError(o fleet.GuestOutput) error {
 
 // FormatProgramOutput formats a program's output for storage and display. cut reports that the output was truncated.
 func FormatProgramOutput(text []byte, cut bool) (string, bool) {
-	out := wire.ShownLines(string(text), fleet.MaxGuestOutput)
+	out := wire.SanitizeLines(string(text), fleet.MaxGuestOutput)
 	return out, cut || len(text) > fleet.MaxGuestOutput
 }
 
 // NoAgent refuses a command to a guest agent that does not answer.
-func NoAgent() error {
+func NoAgentAnswerError() error {
 	return fleet.Errorf(fleet.Conflict, "The guest agent does not answer. Install and start qemu-guest-agent in the guest, or wait until the guest is up.")
 }
 
 // NoChannel refuses a command to the guest agent of a VM without an agent channel.
-func NoChannel() error {
+func NoAgentChannelError() error {
 	return fleet.Errorf(fleet.Conflict, "The VM has no channel for a guest agent. Switch on the guest agent in the VM's configuration, and restart the VM.")
 }
 
 // Balloon is a running guest with a memory minimum, which can return memory to the host.
-type Balloon struct {
+type BalloonGuest struct {
 	ID     fleet.VMID
-	HasMiB int // current balloon size
+	CurrentMiB int // current balloon size
 	MinMiB int
 	MaxMiB int // maximum memory in the VM's spec
 }

@@ -7,12 +7,12 @@ type VolumeChecksum struct {
 	Ref    fleet.Volref `json:"ref"`
 	SHA256 string       `json:"sha256"`
 	// Stamp identifies the content of the file at the time of the checksum. Only the backend interprets it.
-	Stamp string `json:"stamp"`
+	FileStamp string `json:"stamp"`
 }
 
 // Report adds the checksum to the volume if same is set, and otherwise marks the volume as altered. same means that the
 // file has not changed since the checksum, as far as the host knows.
-func (h VolumeChecksum) Report(v *fleet.Volume, same bool) {
+func (h VolumeChecksum) AddTo(v *fleet.Volume, same bool) {
 	if v.Altered = !same; same {
 		v.SHA256 = h.SHA256
 	}
@@ -24,7 +24,7 @@ func RefuseDifferentCopy(name, got, want string) error {
 }
 
 // RefuseDifferentVolume reports that a copy no longer matches its image.
-func RefuseDifferentVolume(name, got, want string) error {
+func DifferentVolumeError(name, got, want string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, but the image has %s.", name, got, want)
 }
 
@@ -34,6 +34,6 @@ func RefuseChangedVolume(name string) error {
 }
 
 // NoSource reports that the job has no pool to read from.
-func NoSource() error {
+func NoSourcePoolError() error {
 	return fleet.Errorf(fleet.Invalid, "The job names no pool to copy from, or a pool that is not set up on this host. Assign that pool first.")
 }

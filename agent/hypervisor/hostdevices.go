@@ -8,6 +8,6 @@ func RefuseEmptyUSBPort(port, host string) error {
 }
 
 // RefuseMdev refuses to start a guest with a mediated device if the host cannot create another one.
-func RefuseMdev(kind, host string) error {
+func RefuseUnavailableMdev(kind, host string) error {
 	return fleet.Errorf(fleet.Conflict, "%s cannot create another mediated device of the type %s. Stop a VM that has one, or remove the device from this VM.", host, kind)
 }

@@ -31,16 +31,16 @@ var ErrNotRunning = errors.New("the VM is not running")
 
 // ErrAway is wrapped by errors that mean only that the hypervisor was not reached or did not answer. The caller may
 // retry.
-var ErrAway = errors.New("the hypervisor is away")
+var ErrUnreachable = errors.New("the hypervisor is away")
 
 // WrapAway returns err so that it also wraps ErrAway, with the text of err.
-func WrapAway(err error) error {
+func WrapUnreachable(err error) error {
 	if err == nil {
 		return nil
 	}
-	return awayError{err}
+	return unreachableError{err}
 }
 
-type awayError struct{ error }
+type unreachableError struct{ error }
 
-func (a awayError) Unwrap() []error { return []error{a.error, ErrAway} }
+func (a unreachableError) Unwrap() []error { return []error{a.error, ErrUnreachable} }

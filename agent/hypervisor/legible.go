@@ -36,7 +36,7 @@ func isIllegalInXML(r rune) bool {
 }
 
 // VolumeUnnamed is the fault of a volume whose name is not valid text.
-const VolumeUnnamed = "The volume's name is not UTF-8 text, so Quantix cannot use the volume. Rename the file on the host."
+const InvalidVolumeNameText = "The volume's name is not UTF-8 text, so Quantix cannot use the volume. Rename the file on the host."
 
 // SummarizeFaultyVolumes summarizes the faulty volumes of a pool. It is empty if there are none.
 func SummarizeFaultyVolumes(volumes []fleet.Volume) string {
@@ -59,6 +59,6 @@ func SummarizeFaultyVolumes(volumes []fleet.Volume) string {
 }
 
 // UnreadFault returns the fault of a domain whose definition cannot be parsed.
-func UnreadFault(why error) fleet.Fault {
+func UnreadableDomainFault(why error) fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultUnread, Text: fmt.Sprintf("The host cannot read the VM's definition, so the VM's hardware is unknown: %s. Check the definition with virsh dumpxml on the host.", why)}
 }

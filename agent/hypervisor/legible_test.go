@@ -25,7 +25,7 @@ func TestInvalidUTF8NamesAreEscaped(t *testing.T) {
 		var text struct {
 			Is string `xml:",chardata"`
 		}
-		doc := "<a>" + escaped(got) + "</a>"
+		doc := "<a>" + escapedXML(got) + "</a>"
 		if err := xml.Unmarshal([]byte(doc), &text); err != nil || !utf8.ValidString(got) || hypervisor.EscapeInvalidText(got) != got {
 			t.Errorf("%q is no text: %v", got, err)
 		}
@@ -33,7 +33,7 @@ func TestInvalidUTF8NamesAreEscaped(t *testing.T) {
 }
 
 // escaped returns the text as libvirt writes it: it escapes only XML markup.
-func escaped(text string) string {
+func escapedXML(text string) string {
 	var out []byte
 	for _, c := range []byte(text) {
 		switch c {

@@ -31,12 +31,12 @@ func TestListFieldsAreMergedThreeWay(t *testing.T) {
 		"drive removed by the user":           {drives(empty("cdrom2"), empty("floppy1")), drives(empty("cdrom2"), empty("floppy1")), drives(empty("floppy1")), false, []fleet.VMDrive{empty("floppy1")}},
 		"reapply overwrites all":              {drives(empty("cdrom2")), drives(disc("cdrom2", "theirs"), empty("cdrom4")), drives(empty("cdrom2")), true, []fleet.VMDrive{empty("cdrom2")}},
 	} {
-		plan := hypervisor.Plan(hypervisor.Applied{Spec: c.was}, hypervisor.Defined{Spec: c.is}, fleet.VM{Spec: c.want}, c.putBack)
-		if got := plan.MergeLists(c.want).Drives; !plan.Has("drives") || !reflect.DeepEqual(got, c.written) {
+		plan := hypervisor.PlanEdit(hypervisor.Applied{Spec: c.was}, hypervisor.DefinedSpec{Spec: c.is}, fleet.VM{Spec: c.want}, c.putBack)
+		if got := plan.MergeLists(c.want).Drives; !plan.SetsField("drives") || !reflect.DeepEqual(got, c.written) {
 			t.Errorf("%s: written are %+v, want %+v", name, got, c.written)
 		}
 	}
-	if plan := hypervisor.Plan(hypervisor.Applied{Spec: drives(empty("cdrom2"))}, hypervisor.Defined{Spec: drives(disc("cdrom2", "theirs"))}, fleet.VM{Spec: drives(empty("cdrom2"))}, false); plan.Has("drives") {
+	if plan := hypervisor.PlanEdit(hypervisor.Applied{Spec: drives(empty("cdrom2"))}, hypervisor.DefinedSpec{Spec: drives(disc("cdrom2", "theirs"))}, fleet.VM{Spec: drives(empty("cdrom2"))}, false); plan.SetsField("drives") {
 		t.Error("an edit of another field writes the drives")
 	}
 }

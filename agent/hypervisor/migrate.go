@@ -10,10 +10,10 @@ import (
 )
 
 // MigrateVM is the job that sends a stopped VM to another host.
-type MigrateVM struct {
+type MigrateVMWork struct {
 	VM    fleet.VM
 	Pools []fleet.Pool
-	Order fleet.MigrationParams
+	Params fleet.MigrationParams
 	// SentStamp returns the stamp that RecordSending received for the disk's file in an earlier attempt of this job. It
 	// is empty if the disk was not sent.
 	SentStamp func(disk fleet.MigratingDisk) (stamp string)
@@ -23,7 +23,7 @@ type MigrateVM struct {
 	// all data.
 	Send func(ctx context.Context, disk fleet.MigratingDisk, pieces transfer.Pieces, size int64) error
 	// WaitArrived returns once the portal knows that the other host has all disks.
-	WaitArrived func(ctx context.Context) error
+	WaitDisksArrived func(ctx context.Context) error
 	Progress    Progress
 }
 

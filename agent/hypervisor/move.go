@@ -7,13 +7,13 @@ import (
 )
 
 // ErrStopped is the error of a job that was cancelled and has undone its changes.
-var ErrStopped = errors.New("the job was cancelled, and its changes were undone")
+var ErrCancelled = errors.New("the job was cancelled, and its changes were undone")
 
 // MoveDisk is the job that moves a VM's disk into another pool of the host.
-type MoveDisk struct {
+type MoveDiskWork struct {
 	VM    fleet.VM
 	Pools []fleet.Pool // the pools that the VM's spec names, and the target pool
-	Order fleet.MoveParams
+	Params fleet.MoveParams
 	// the file in the destination pool that an earlier attempt of this job passed to RecordFile; empty: none
 	RecordedFile string
 	// RecordFile receives the file in the destination pool before the file has data. If RecordFile fails, the job ends.
@@ -28,7 +28,7 @@ type MoveDisk struct {
 }
 
 // Stopped reports whether a user has cancelled the move.
-func (m MoveDisk) Stopped() bool {
+func (m MoveDiskWork) IsCancelled() bool {
 	select {
 	case <-m.Stop:
 		return true

@@ -13,7 +13,7 @@ import (
 )
 
 // maxWebAnswer limits how many bytes of a web server's response are read. The bytes are discarded.
-const maxWebAnswer = 64 << 10
+const maxHTTPResponseBytes = 64 << 10
 
 // CheckPort runs a TCP or HTTP check on a guest that dial connects to. check has its defaults filled in. CheckPort
 // follows no redirect and ignores the host's proxy settings.
@@ -23,7 +23,7 @@ func CheckPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx conte
 		if err != nil {
 			return CheckResult{}, connectionFailure(err)
 		}
-		return CheckResult{Text: "The port accepts connections."}, conn.Close()
+		return CheckResult{Answer: "The port accepts connections."}, conn.Close()
 	}
 	transport := &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, check.Port) },
@@ -42,13 +42,13 @@ func CheckPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx conte
 		return CheckResult{}, connectionFailure(err)
 	}
 	defer answer.Body.Close()
-	if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, maxWebAnswer)); err != nil {
+	if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, maxHTTPResponseBytes)); err != nil {
 		return CheckResult{}, errors.New("the response is incomplete")
 	}
 	said := fmt.Sprintf("The response has the status %d.", answer.StatusCode)
 	switch {
 	case check.Status == answer.StatusCode, check.Status == 0 && answer.StatusCode >= 200 && answer.StatusCode < 300:
-		return CheckResult{Text: said}, nil
+		return CheckResult{Answer: said}, nil
 	case check.Status == 0:
 		return CheckResult{}, fmt.Errorf("the response has the status %d instead of 200 to 299", answer.StatusCode)
 	}
@@ -58,7 +58,7 @@ func CheckPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx conte
 // connectionFailure returns why there was no connection or no response. It omits addresses, which are of no use to
 // readers.
 func connectionFailure(err error) error {
-	var unsure UncheckedError
+	var unsure CannotCheckError
 	var op *net.OpError
 	switch {
 	case errors.As(err, &unsure):
@@ -74,11 +74,11 @@ func connectionFailure(err error) error {
 // CheckResult is a guest's answer to one health check. Mark is compared with the value of the previous check: a
 // checksum of the picture for a screen check, the count of expiries for a watchdog check.
 type CheckResult struct {
-	Text string
-	Mark string
+	Answer string
+	ChangeMark string
 }
 
 // UncheckedError is the error of a check that cannot run now, so the guest neither passes nor fails the check.
-type UncheckedError string
+type CannotCheckError string
 
-func (u UncheckedError) Error() string { return string(u) }
+func (u CannotCheckError) Error() string { return string(u) }

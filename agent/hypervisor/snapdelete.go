@@ -8,7 +8,7 @@ import (
 
 // Delete marks the snapshot as deleted, with all its descendants if subtree is set. The snapshot's data stays until its
 // files are merged.
-func (t *SnapTree) Delete(id fleet.SnapshotID, subtree bool) {
+func (t *SnapTree) MarkDeleted(id fleet.SnapshotID, subtree bool) {
 	gone := map[fleet.SnapshotID]bool{id: true}
 	for i := range t.Nodes {
 		n := &t.Nodes[i]

@@ -28,14 +28,14 @@ type SnapshotWork struct {
 	VM    fleet.VM
 	Pools []fleet.Pool // the pools that the VM's spec names
 	Job   fleet.JobID  // the job's ID: a repeated job runs once
-	Order fleet.SnapshotParams
+	Params fleet.SnapshotParams
 	// Stop closes to cancel a merge: merged data stays merged, and the error is ErrStopped.
 	Stop     <-chan struct{}
 	Progress Progress
 }
 
 // Stopped reports whether a user has cancelled the merge.
-func (w SnapshotWork) Stopped() bool {
+func (w SnapshotWork) IsCancelled() bool {
 	select {
 	case <-w.Stop:
 		return true
@@ -45,7 +45,7 @@ func (w SnapshotWork) Stopped() bool {
 }
 
 // NoSnapshot refuses a job for a snapshot that the host does not have.
-func NoSnapshot(vm string) error {
+func NoSnapshotError(vm string) error {
 	return fleet.Errorf(fleet.NotFound, "The host no longer has this snapshot of %s. Reload the page.", vm)
 }
 

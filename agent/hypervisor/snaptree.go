@@ -79,11 +79,11 @@ const (
 
 // After these steps, an operation can only be completed and not undone.
 const (
-	SnapGuestOff = "off" // revert: the guest's current state is discarded
+	SnapStepGuestOff = "off" // revert: the guest's current state is discarded
 	// merge: QEMU switches a running guest from the overlay to the base; only QEMU knows whether the switch has
 	// happened
-	SnapPivoting  = "changing over"
-	SnapCommitted = "committed" // merge: the base contains all data of the overlay
+	SnapStepPivoting  = "changing over"
+	SnapStepCommitted = "committed" // merge: the base contains all data of the overlay
 )
 
 // SnapMerge describes the merge of Top into its backing file Base. Base backs no other file.
@@ -94,7 +94,7 @@ type SnapMerge struct {
 }
 
 // maxDone is the number of succeeded jobs that the tree records.
-const maxDone = 32
+const maxDoneJobs = 32
 
 // IsDone reports whether the job has already succeeded.
 func (t *SnapTree) IsDone(job fleet.JobID) bool { return job != "" && slices.Contains(t.Done, job) }
@@ -105,7 +105,7 @@ func (t *SnapTree) Finish(job fleet.JobID) {
 		return
 	}
 	t.Done = append(t.Done, job)
-	t.Done = t.Done[max(0, len(t.Done)-maxDone):]
+	t.Done = t.Done[max(0, len(t.Done)-maxDoneJobs):]
 }
 
 // Node returns the snapshot with the ID, including a deleted one. It returns nil if there is none.
@@ -119,12 +119,12 @@ func (t *SnapTree) Node(id fleet.SnapshotID) *SnapNode {
 
 // FileOf returns the disk's top file in the snapshot. With its backing chain, the file has the disk's content at the
 // time of the snapshot. It is empty if the snapshot does not exist or does not have the disk.
-func (t *SnapTree) FileOf(id fleet.SnapshotID, disk fleet.Volref) string {
+func (t *SnapTree) SnapshotFile(id fleet.SnapshotID, disk fleet.Volref) string {
 	if t == nil {
 		return ""
 	}
 	if n := t.Node(id); n != nil && !n.Deleted {
-		if l := layerOf(n.Layers, disk); l != nil {
+		if l := layerOfDisk(n.Layers, disk); l != nil {
 			return l.File
 		}
 	}
@@ -133,13 +133,13 @@ func (t *SnapTree) FileOf(id fleet.SnapshotID, disk fleet.Volref) string {
 
 // ActiveFile returns the file that the VM writes to for the disk. It is empty if that file is the disk's own volume.
 func (t *SnapTree) ActiveFile(disk fleet.Volref) string {
-	if l := layerOf(t.Active, disk); l != nil {
+	if l := layerOfDisk(t.Active, disk); l != nil {
 		return l.File
 	}
 	return ""
 }
 
-func layerOf(all []SnapLayer, disk fleet.Volref) *SnapLayer {
+func layerOfDisk(all []SnapLayer, disk fleet.Volref) *SnapLayer {
 	i := slices.IndexFunc(all, func(l SnapLayer) bool { return l.Disk == disk })
 	if i < 0 {
 		return nil
@@ -171,7 +171,7 @@ func (t *SnapTree) LayersBackedBy(file string) (out []*SnapLayer) {
 }
 
 // Files returns all files that the tree needs or must still remove, without duplicates.
-func (t *SnapTree) Files() (out []string) {
+func (t *SnapTree) AllFiles() (out []string) {
 	if t == nil {
 		return nil
 	}
@@ -200,11 +200,11 @@ func (t *SnapTree) Files() (out []string) {
 // PlanSnapshot returns the snapshot that a job requests, and the new top files of the VM. at returns the path of a
 // disk's own volume.
 func (t *SnapTree) PlanSnapshot(w SnapshotWork, spec fleet.VMSpec, at func(fleet.Volref) string) (node SnapNode, next []SnapLayer) {
-	o := w.Order
+	o := w.Params
 	node = SnapNode{Spec: spec, Snapshot: fleet.Snapshot{ID: o.ID, Parent: t.Current, Name: o.Name, Description: o.Description, By: o.By}}
 	for _, d := range spec.Disks {
 		now := SnapLayer{Disk: d.Ref(), File: at(d.Ref())}
-		if l := layerOf(t.Active, d.Ref()); l != nil {
+		if l := layerOfDisk(t.Active, d.Ref()); l != nil {
 			now = *l
 		}
 		node.Layers = append(node.Layers, now)
@@ -219,13 +219,13 @@ func (t *SnapTree) PlanSnapshot(w SnapshotWork, spec fleet.VMSpec, at func(fleet
 
 // maxStem limits how many bytes of the volume's name are in an overlay's file name. The file name must fit the length
 // limit of volume names.
-const maxStem = 150
+const maxOverlayNameBytes = 150
 
 // overlayPath returns the path of a new file next to a disk's volume. id makes the name unique.
 func overlayPath(volume, id, ending string) string {
 	stem := strings.TrimSuffix(path.Base(volume), ".qcow2")
 	id = strings.ReplaceAll(id, "-", "")
-	return path.Join(path.Dir(volume), stem[:min(len(stem), maxStem)]+"."+id[max(0, len(id)-12):]+ending)
+	return path.Join(path.Dir(volume), stem[:min(len(stem), maxOverlayNameBytes)]+"."+id[max(0, len(id)-12):]+ending)
 }
 
 // AddSnapshot adds the new snapshot to the tree.
@@ -237,7 +237,7 @@ func (t *SnapTree) AddSnapshot(node SnapNode, next []SnapLayer) {
 
 func (t *SnapTree) setActive(next []SnapLayer) {
 	for _, n := range next {
-		if l := layerOf(t.Active, n.Disk); l != nil {
+		if l := layerOfDisk(t.Active, n.Disk); l != nil {
 			*l = n
 		} else {
 			t.Active = append(t.Active, n)
@@ -257,7 +257,7 @@ func (t *SnapTree) PlanRevert(to SnapNode, id string, at func(fleet.Volref) stri
 // FinishRevert makes next the top files of the VM, and moves the previous ones to Trash.
 func (t *SnapTree) FinishRevert(to fleet.SnapshotID, next []SnapLayer) {
 	for _, n := range next {
-		if l := layerOf(t.Active, n.Disk); l != nil && l.File != n.File {
+		if l := layerOfDisk(t.Active, n.Disk); l != nil && l.File != n.File {
 			t.Trash = append(t.Trash, l.File)
 		}
 	}
@@ -267,7 +267,7 @@ func (t *SnapTree) FinishRevert(to fleet.SnapshotID, next []SnapLayer) {
 }
 
 // Depth returns the number of files in the longest backing chain in use.
-func (t *SnapTree) Depth() (deepest int) {
+func (t *SnapTree) ChainDepth() (deepest int) {
 	all := t.layers()
 	for _, a := range t.Active {
 		n := 1
@@ -284,14 +284,14 @@ func (t *SnapTree) Depth() (deepest int) {
 }
 
 // maxChanges limits the changes that are reported for one snapshot.
-const maxChanges = 8
+const maxReportedChanges = 8
 
 // Status returns the tree for the host's report. now is the spec applied to the VM; nil: unknown. others are
 // libvirt's own snapshots. over are the unmanaged overlays on the VM's disks.
-func (t *SnapTree) Status(now *fleet.VMSpec, others []string, over []fleet.Overlay) *fleet.SnapshotTree {
+func (t *SnapTree) ReportedTree(now *fleet.VMSpec, others []string, over []fleet.Overlay) *fleet.SnapshotTree {
 	out := &fleet.SnapshotTree{Others: others[:min(len(others), fleet.MaxSnapshots)], Overlays: over}
 	if t != nil {
-		out.Current, out.Depth, out.Merges = t.Current, t.Depth(), len(t.PendingMerges())
+		out.Current, out.Depth, out.Merges = t.Current, t.ChainDepth(), len(t.PendingMerges())
 		if t.Work != nil {
 			out.Unfinished = unfinishedTexts[t.Work.Kind]
 		}
@@ -307,8 +307,8 @@ func (t *SnapTree) Status(now *fleet.VMSpec, others []string, over []fleet.Overl
 				for _, c := range n.Spec.Diff(*now, false) {
 					s.Changed = append(s.Changed, c.Words)
 				}
-				if more := len(s.Changed) - maxChanges; more > 0 {
-					s.Changed = append(s.Changed[:maxChanges:maxChanges], fmt.Sprintf("%d more", more))
+				if more := len(s.Changed) - maxReportedChanges; more > 0 {
+					s.Changed = append(s.Changed[:maxReportedChanges:maxReportedChanges], fmt.Sprintf("%d more", more))
 				}
 			}
 			out.Snapshots = append(out.Snapshots, s)

@@ -19,22 +19,22 @@ type Telemetry interface {
 	//
 	// Snapshot restarts a failed pool as soon as a restart may succeed. A pool stopped by somebody else stays stopped
 	// (PoolStatus.StoppedOutside).
-	Snapshot(ctx context.Context, on Assigned) (wire.State, error)
+	HostState(ctx context.Context, on Assignment) (wire.State, error)
 
 	// Meters reads the load of all running VMs with Quantix metadata.
 	Meters(ctx context.Context) ([]wire.Meter, error)
 
 	// FilterCounts reads the packet counters of NICs of running VMs with a Quantix network filter: the packets accepted
 	// by each rule, and the packets dropped. It lists a rule without matches with the count 0.
-	FilterCounts(ctx context.Context) ([]CountedNIC, error)
+	FilterCounts(ctx context.Context) ([]NICPacketCounts, error)
 
 	// Changes delivers a wake-up (no data) when the host's state may have changed. The channel has a buffer of one, and
 	// deliveries end with ctx. A lost connection to the hypervisor and its return are wake-ups, too.
-	Changes(ctx context.Context) <-chan struct{}
+	WatchChanges(ctx context.Context) <-chan struct{}
 }
 
 // Assigned lists the pools and networks that the portal has most recently assigned to this host.
-type Assigned struct {
+type Assignment struct {
 	Pools    []fleet.Pool
 	Networks []fleet.Network
 	// checksums computed on this host; Snapshot reports the checksums of unchanged files

@@ -32,17 +32,17 @@ type VMs interface {
 	//
 	// ApplyVM refuses a domain with the VM's UUID but without the VM's Quantix metadata. If another domain has the VM's
 	// name, the VM's domain gets another name: see DomainNames. No error names another domain.
-	ApplyVM(ctx context.Context, in Apply) error
+	ApplyVM(ctx context.Context, in ApplyWork) error
 
 	// PlanVM returns the VM's current definition (empty if there is none) and the definition after ApplyVM of the same
 	// job. Both are XML with one element per line, without Quantix metadata and secrets. PlanVM changes nothing and
 	// refuses everything that ApplyVM refuses before its first change.
-	PlanVM(ctx context.Context, in Apply) (before, after string, err error)
+	PlanVM(ctx context.Context, in ApplyWork) (before, after string, err error)
 
 	// MarkVM writes the VM's ownership mark into the metadata of the domain's definition and of the running domain, so
 	// that the ownership mark follows a migration. It changes nothing else, and does nothing if the domain already has
 	// this ownership mark. The host reports the ownership mark in wire.VMReport.Proof.
-	MarkVM(ctx context.Context, id fleet.VMID, mark string) error
+	SetOwnershipMark(ctx context.Context, id fleet.VMID, mark string) error
 
 	// StartVM starts the VM. It refuses if a disk is missing, and does nothing if the VM is already running.
 	StartVM(ctx context.Context, id fleet.VMID) error
@@ -59,13 +59,13 @@ type VMs interface {
 	// interrupted call, MoveDisk waits for a copy that QEMU still makes, and restarts everything else that is
 	// incomplete. It refuses a disk with snapshots, a disk with a backing file, and a disk whose definition somebody
 	// changed.
-	MoveDisk(ctx context.Context, in MoveDisk) error
+	MoveDisk(ctx context.Context, in MoveDiskWork) error
 
 	// MigrateVM sends each disk of a stopped VM with Send, and removes the VM's definition once WaitArrived returns.
 	// The disks stay, but nothing refers to them any more. A failure leaves the VM unchanged. It refuses VMs with state
 	// outside their disk files: snapshots, NVRAM, a TPM, or disks with backing files. If an earlier call has removed
 	// the definition, MigrateVM only calls WaitArrived.
-	MigrateVM(ctx context.Context, in MigrateVM) error
+	MigrateVM(ctx context.Context, in MigrateVMWork) error
 
 	// DeleteVM forces the guest off and undefines the domain with its NVRAM. With disks, it deletes the volumes of the
 	// spec's disks, but never an image or ISO. It succeeds if the domain does not exist.

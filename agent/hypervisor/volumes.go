@@ -22,7 +22,7 @@ func RefuseTakenPoolSource(other, where string) error {
 // ReceivedFile is a file received from another host.
 type ReceivedFile struct {
 	Bytes int64
-	Sum   transfer.Sum
+	Sum   transfer.FileSum
 }
 
 // SHA256 returns the checksum in hexadecimal, as in reports.
@@ -35,9 +35,9 @@ type UploadConns <-chan io.ReadWriteCloser
 type VolumeWork struct {
 	Pool  fleet.Pool
 	Name  string
-	Order fleet.VolumeParams
+	Params fleet.VolumeParams
 	// Source is the pool of Params.Source; nil: the same pool.
-	Source *fleet.Pool
+	SourcePool *fleet.Pool
 	Pools  []fleet.Pool // export: the pools of the disks
 	// RecordChecksums receives computed checksums. If RecordChecksums fails, the job ends.
 	RecordChecksums func(...VolumeChecksum) error
@@ -50,7 +50,7 @@ type VolumeWork struct {
 	// Send sends a file to another host and returns once that host has the whole file.
 	Send func(ctx context.Context, pieces transfer.Pieces, size int64) error
 	// Arrive writes a file from another host into dst, at most room bytes of data. It may truncate dst and start again.
-	Arrive func(ctx context.Context, dst transfer.Sink, room int64) (ReceivedFile, error)
+	Receive func(ctx context.Context, dst transfer.Sink, room int64) (ReceivedFile, error)
 }
 
 // Ref names the volume.
@@ -58,12 +58,12 @@ func (w VolumeWork) Ref() fleet.Volref { return fleet.Volref{PoolID: w.Pool.ID, 
 
 // FormatDownloadProgress formats the progress of a download for people.
 func FormatDownloadProgress(done, total, rate int64) (percent int, note string) {
-	note = fleet.Bytes(done)
+	note = fleet.FormatBytes(done)
 	if total > 0 {
-		percent, note = int(min(99, float64(done)/float64(total)*100)), note+" of "+fleet.Bytes(total)
+		percent, note = int(min(99, float64(done)/float64(total)*100)), note+" of "+fleet.FormatBytes(total)
 	}
 	if rate > 0 {
-		note += ", " + fleet.Bytes(rate) + "/s"
+		note += ", " + fleet.FormatBytes(rate) + "/s"
 	}
 	return percent, note
 }
@@ -76,12 +76,12 @@ func RefuseTakenVolumeName(name, pool string) error {
 }
 
 // NoVolume reports that the pool has no volume with the name.
-func NoVolume(name, pool string) error {
+func NoVolumeError(name, pool string) error {
 	return fleet.Errorf(fleet.NotFound, "The pool %s has no volume named %s on this host.", pool, name)
 }
 
 // RefuseGrowWhileOff refuses to grow an encrypted disk of a stopped VM, because only QEMU has the disk's passphrase.
-func RefuseGrowWhileOff(name string) error {
+func RefuseGrowEncryptedWhileOff(name string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so the disk can grow only while its guest runs. Start the VM, and then grow the disk.", name)
 }
 

@@ -12,7 +12,7 @@ import (
 // ReadAppliance parses a file with the name of an OVA or OVF appliance. It returns nil for other names. Errors in the
 // file's content are in the appliance's Error.
 func ReadAppliance(r io.ReaderAt, size int64, name string) (*fleet.Appliance, error) {
-	kind := fleet.ApplianceKind(name)
+	kind := fleet.ApplianceFormatByName(name)
 	if kind == "" {
 		return nil, nil
 	}
@@ -25,10 +25,10 @@ func ReadAppliance(r io.ReaderAt, size int64, name string) (*fleet.Appliance, er
 
 func readAppliance(r io.ReaderAt, size int64, name, kind string) (fleet.Appliance, error) {
 	if kind != fleet.FormatOVA {
-		f, err := diskIn(r, size, name, kind)
+		f, err := inspectDisk(r, size, name, kind)
 		return fleet.Appliance{Disks: []fleet.ApplianceDisk{{Format: f.Format, SizeBytes: f.Size, FileBytes: size}}}, err
 	}
-	if f, err := Read(r, min(size, headBytes), false); err != nil || f.Format != "raw" {
+	if f, err := ReadFacts(r, min(size, headBytes), false); err != nil || f.Format != "raw" {
 		return fleet.Appliance{}, errors.Join(err, fleet.Errorf(fleet.Invalid, "The file is a disk, not a tar archive."))
 	}
 	a, files, err := ovf.Read(r, size)
@@ -41,7 +41,7 @@ func readAppliance(r io.ReaderAt, size int64, name, kind string) (fleet.Applianc
 			continue
 		}
 		file, _ := files.File(d.Member)
-		f, err := diskIn(io.NewSectionReader(r, file.Offset, file.Size), file.Size, d.Member, d.Format)
+		f, err := inspectDisk(io.NewSectionReader(r, file.Offset, file.Size), file.Size, d.Member, d.Format)
 		if err != nil {
 			return a, err
 		}
@@ -50,7 +50,7 @@ func readAppliance(r io.ReaderAt, size int64, name, kind string) (fleet.Applianc
 	return a, nil
 }
 
-func diskIn(r io.ReaderAt, size int64, name, claimed string) (Facts, error) {
+func inspectDisk(r io.ReaderAt, size int64, name, claimed string) (Facts, error) {
 	f, err := ReadConvertible(r, size)
 	if err != nil {
 		return f, explainTruncated(name, err)
@@ -60,7 +60,7 @@ func diskIn(r io.ReaderAt, size int64, name, claimed string) (Facts, error) {
 
 // explainTruncated explains the error of a truncated header, and returns any other error unchanged.
 func explainTruncated(name string, err error) error {
-	if errors.Is(err, ErrCutOff) {
+	if errors.Is(err, ErrHeaderTruncated) {
 		return fleet.Errorf(fleet.Invalid, "The disk %s is incomplete: %s.", name, err)
 	}
 	return err
@@ -68,7 +68,7 @@ func explainTruncated(name string, err error) error {
 
 // VerifyAppliance reads all files of an OVA archive and compares their checksums with the manifest, if the archive has
 // one. report receives the number of bytes read so far.
-func VerifyAppliance(ctx context.Context, r io.ReaderAt, size int64, report func(done int64)) error {
+func VerifyManifest(ctx context.Context, r io.ReaderAt, size int64, report func(done int64)) error {
 	_, files, err := ovf.Read(r, size)
 	if err != nil {
 		return err
@@ -85,13 +85,13 @@ func VerifyAppliance(ctx context.Context, r io.ReaderAt, size int64, report func
 
 // Member returns the offset and length of a disk in an OVA archive, and the facts of the disk's header. With an empty
 // member, the file is the disk.
-func Member(r io.ReaderAt, size int64, name, member string) (at, length int64, f Facts, err error) {
+func FindMember(r io.ReaderAt, size int64, name, member string) (at, length int64, f Facts, err error) {
 	claimed := ""
 	if member == "" {
-		if kind := fleet.ApplianceKind(name); kind != fleet.FormatOVA {
+		if kind := fleet.ApplianceFormatByName(name); kind != fleet.FormatOVA {
 			claimed = kind
 		}
-		f, err = diskIn(r, size, name, claimed)
+		f, err = inspectDisk(r, size, name, claimed)
 		return 0, size, f, err
 	}
 	a, files, err := ovf.Read(r, size)
@@ -101,7 +101,7 @@ func Member(r io.ReaderAt, size int64, name, member string) (at, length int64, f
 	for _, d := range a.Disks {
 		if d.Member == member {
 			file, _ := files.File(member)
-			f, err = diskIn(io.NewSectionReader(r, file.Offset, file.Size), file.Size, member, d.Format)
+			f, err = inspectDisk(io.NewSectionReader(r, file.Offset, file.Size), file.Size, member, d.Format)
 			return file.Offset, file.Size, f, err
 		}
 	}
@@ -109,7 +109,7 @@ func Member(r io.ReaderAt, size int64, name, member string) (at, length int64, f
 }
 
 // VerifyMember compares one file of an OVA archive with the manifest, if the archive has one.
-func VerifyMember(ctx context.Context, r io.ReaderAt, size int64, member string, report func(done int64)) error {
+func VerifyMemberChecksum(ctx context.Context, r io.ReaderAt, size int64, member string, report func(done int64)) error {
 	files, err := ovf.ReadArchive(r, size)
 	if err != nil {
 		return err

@@ -15,20 +15,20 @@ import (
 
 // Part is a disk in a file: the whole file if At is 0, else a part of an archive. qemu-img reads the file through an
 // open descriptor, never by its path.
-type Part struct {
+type DiskPart struct {
 	File   *os.File
-	At     int64
+	Offset     int64
 	Size   int64
 	Format string
 }
 
-const targetFile = "/proc/self/fd/4"
+const targetPath = "/proc/self/fd/4"
 
 // node returns QEMU's block node for the disk: the format is explicit, so that QEMU never probes it.
-func (p Part) node() map[string]any {
-	file := map[string]any{"driver": "file", "filename": inputFile}
-	if p.At > 0 { // QEMU needs a length that is a multiple of 512 bytes, and archives are padded to one
-		file = map[string]any{"driver": "raw", "offset": p.At, "size": (p.Size + 511) / 512 * 512, "file": file}
+func (p DiskPart) blockNode() map[string]any {
+	file := map[string]any{"driver": "file", "filename": inputPath}
+	if p.Offset > 0 { // QEMU needs a length that is a multiple of 512 bytes, and archives are padded to one
+		file = map[string]any{"driver": "raw", "offset": p.Offset, "size": (p.Size + 511) / 512 * 512, "file": file}
 	}
 	out := map[string]any{"driver": p.Format, "file": file}
 	if p.Format == "qcow2" || p.Format == "vmdk" {
@@ -50,21 +50,21 @@ func nodeJSON(node map[string]any) string {
 
 // Inspect inspects the disk with qemu-img as an unprivileged user, and refuses a disk whose format differs from its
 // header's. need is the disk's size in bytes as a qcow2 file.
-func (p Part) Inspect(ctx context.Context, f Facts) (need int64, err error) {
-	output, err := p.output(ctx, "info", "--output=json", nodeJSON(p.node()))
+func (p DiskPart) Inspect(ctx context.Context, f Facts) (need int64, err error) {
+	output, err := p.qemuImgOutput(ctx, "info", "--output=json", nodeJSON(p.blockNode()))
 	if err != nil {
 		return 0, err
 	}
-	if err := checkAgreement(output, f); err != nil {
+	if err := checkQemuImgAgrees(output, f); err != nil {
 		return 0, err
 	}
-	if output, err = p.output(ctx, "measure", "--output=json", "-O", "qcow2", nodeJSON(p.node())); err != nil {
+	if output, err = p.qemuImgOutput(ctx, "measure", "--output=json", "-O", "qcow2", nodeJSON(p.blockNode())); err != nil {
 		return 0, err
 	}
-	return parseMeasure(output)
+	return parseMeasuredSize(output)
 }
 
-func parseMeasure(text []byte) (int64, error) {
+func parseMeasuredSize(text []byte) (int64, error) {
 	var out struct{ Required int64 }
 	if err := json.Unmarshal(text, &out); err != nil || out.Required <= 0 {
 		return 0, fmt.Errorf("read what qemu-img measured: %w", errors.Join(err, errors.New("the size is missing")))
@@ -73,29 +73,29 @@ func parseMeasure(text []byte) (int64, error) {
 }
 
 // output runs qemu-img as an unprivileged user with only the disk's file.
-func (p Part) output(ctx context.Context, args ...string) ([]byte, error) {
+func (p DiskPart) qemuImgOutput(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	var out bounded
-	err := p.run(ctx, &out, []string{"--as=1073741824", "--cpu=60", "--nofile=64", "--core=0", "--fsize=0"}, nil, args...)
+	var out limitedOutput
+	err := p.runQemuImg(ctx, &out, []string{"--as=1073741824", "--cpu=60", "--nofile=64", "--core=0", "--fsize=0"}, nil, args...)
 	if err != nil {
 		if ctx.Err() != nil || IsQemuImgMissing(err) {
 			return nil, err
 		}
-		return nil, refuseFile("qemu-img does not accept it as a %s image: %s", p.Format, err)
+		return nil, untrustedImageError("qemu-img does not accept it as a %s image: %s", p.Format, err)
 	}
 	return out.Bytes(), nil
 }
 
 // Convert copies the disk into to as an unprivileged user. to must be an empty qcow2 image of the disk's size that
 // nobody else uses. most limits the bytes of a written file; report receives the percentage.
-func (p Part) Convert(ctx context.Context, to *os.File, most int64, report func(percent int)) error {
+func (p DiskPart) Convert(ctx context.Context, to *os.File, most int64, report func(percent int)) error {
 	limits := []string{"--as=2147483648", "--nofile=64", "--core=0", "--fsize=" + strconv.FormatInt(most, 10)}
-	return p.run(ctx, &percents{report: report}, limits, to, "convert", "-p", "-n", "--target-is-zero", "-O", "qcow2", nodeJSON(p.node()), targetFile)
+	return p.runQemuImg(ctx, &progressParser{report: report}, limits, to, "convert", "-p", "-n", "--target-is-zero", "-O", "qcow2", nodeJSON(p.blockNode()), targetPath)
 }
 
 // run runs qemu-img as an unprivileged user. The process gets the disk's file and the optional output file to.
-func (p Part) run(ctx context.Context, out io.Writer, limits []string, to *os.File, args ...string) (err error) {
+func (p DiskPart) runQemuImg(ctx context.Context, out io.Writer, limits []string, to *os.File, args ...string) (err error) {
 	call, err := qemuImg(ctx, limits, args...)
 	if err != nil {
 		return err
@@ -118,13 +118,13 @@ func (p Part) run(ctx context.Context, out io.Writer, limits []string, to *os.Fi
 }
 
 // percents parses the progress output of qemu-img: "    (12.34/100%)\r".
-type percents struct {
+type progressParser struct {
 	report func(int)
 	last   string
 }
 
 // Write implements io.Writer.
-func (p *percents) Write(b []byte) (int, error) {
+func (p *progressParser) Write(b []byte) (int, error) {
 	p.last += string(b)
 	if i := strings.LastIndexByte(p.last, '('); i >= 0 {
 		if whole, _, ok := strings.Cut(p.last[i+1:], "."); ok {
@@ -141,49 +141,49 @@ func (p *percents) Write(b []byte) (int, error) {
 
 // Layer is one file of a disk of this host, with its backing chain. The caller guarantees that each file is a plain
 // file of its pool.
-type Layer struct {
+type ChainFile struct {
 	Path, Format string
-	Backing      *Layer
+	Backing      *ChainFile
 }
 
-func (l *Layer) node() map[string]any {
+func (l *ChainFile) blockNode() map[string]any {
 	out := map[string]any{"driver": l.Format, "file": map[string]any{"driver": "file", "filename": l.Path}}
 	if l.Format == "qcow2" {
 		out["backing"] = nil
 		if l.Backing != nil {
-			out["backing"] = l.Backing.node()
+			out["backing"] = l.Backing.blockNode()
 		}
 	}
 	return out
 }
 
 // Measure returns the number of bytes that the disk takes as a qcow2 file.
-func (l *Layer) Measure(ctx context.Context) (int64, error) {
-	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "measure", "--output=json", "-O", "qcow2", nodeJSON(l.node()))
+func (l *ChainFile) MeasureQcow2(ctx context.Context) (int64, error) {
+	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "measure", "--output=json", "-O", "qcow2", nodeJSON(l.blockNode()))
 	if err != nil {
 		return 0, err
 	}
-	var out bounded
+	var out limitedOutput
 	call.Stdout = &out
 	if err := call.run(ctx); err != nil {
 		return 0, err
 	}
-	return parseMeasure(out.Bytes())
+	return parseMeasuredSize(out.Bytes())
 }
 
 // Pack writes the disk into to as a VMDK for archives. name is the file name in the VMDK's descriptor. report receives
 // the percentage.
-func (l *Layer) Pack(ctx context.Context, to *os.File, name string, report func(percent int)) error {
-	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "convert", "-p", "-O", "vmdk", "-o", "subformat=streamOptimized,adapter_type=lsilogic", nodeJSON(l.node()), inputFile)
+func (l *ChainFile) WriteVMDK(ctx context.Context, to *os.File, name string, report func(percent int)) error {
+	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "convert", "-p", "-O", "vmdk", "-o", "subformat=streamOptimized,adapter_type=lsilogic", nodeJSON(l.blockNode()), inputPath)
 	if err != nil {
 		return err
 	}
-	call.Stdout, call.ExtraFiles = &percents{report: report}, []*os.File{to}
+	call.Stdout, call.ExtraFiles = &progressParser{report: report}, []*os.File{to}
 	if err := call.run(ctx); err != nil {
 		return err
 	}
 	text := make([]byte, vmdkDescriptor)
-	if _, err := to.ReadAt(text, sector); err != nil {
+	if _, err := to.ReadAt(text, sectorSize); err != nil {
 		return fmt.Errorf("read the packed VMDK: %w", err)
 	}
 	// qemu-img wrote the descriptor number as the file name
@@ -191,6 +191,6 @@ func (l *Layer) Pack(ctx context.Context, to *os.File, name string, report func(
 	if n := len(bytes.TrimRight(named, "\x00")); n > vmdkDescriptor {
 		return fmt.Errorf("the name %q is too long for a descriptor", name)
 	}
-	_, err = to.WriteAt(named[:vmdkDescriptor], sector)
+	_, err = to.WriteAt(named[:vmdkDescriptor], sectorSize)
 	return err
 }

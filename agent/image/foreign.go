@@ -15,22 +15,22 @@ import (
 // ReadConvertible is Read for images to convert: it also reads the size and the references of other products' disk
 // formats.
 func ReadConvertible(r io.ReaderAt, size int64) (Facts, error) {
-	f, err := Read(r, size, true)
+	f, err := ReadFacts(r, size, true)
 	if err != nil {
 		return f, err
 	}
-	at := bytesAt{r: r, size: size}
+	at := headerReader{r: r, size: size}
 	switch {
 	case f.Format == "vmdk":
-		f = at.vmdk()
+		f = at.readVMDK()
 	case f.Format == "vhdx":
-		f = at.vhdx()
+		f = at.readVHDX()
 	case f.Format == "vdi":
-		f = at.vdi()
+		f = at.readVDI()
 	case f.Format == "vpc":
-		f = at.vhd(0)
-	case f.Content == fixedVHD:
-		f = at.vhd(size - 512)
+		f = at.readVHD(0)
+	case f.NonDiskContent == fixedVHDText:
+		f = at.readVHD(size - 512)
 	}
 	return f, at.err
 }
@@ -46,32 +46,32 @@ func (f Facts) CheckConvertible(name, claimed string) error {
 		return refuse("refers to %s, which is not imported. Export the disk as one self-contained file.", f.RefersTo)
 	case f.Encrypted || f.Format == "luks":
 		return refuse("is encrypted. Only unencrypted disks are accepted.")
-	case f.Fault != "":
-		return refuse("is invalid: %s.", f.Fault)
-	case f.Packed:
-		return refuse("is %s. Unpack it first.", f.Content)
-	case f.Format != "qcow2" && f.Format != "raw" && !isOtherFormat(f.Format):
+	case f.HeaderFault != "":
+		return refuse("is invalid: %s.", f.HeaderFault)
+	case f.IsArchive:
+		return refuse("is %s. Unpack it first.", f.NonDiskContent)
+	case f.Format != "qcow2" && f.Format != "raw" && !isConvertibleFormat(f.Format):
 		return refuse("has the format %s. VMDK, VHD, VHDX, VDI, qcow2 and raw are accepted.", f.Format)
 	case claimed != "" && claimed != f.Format:
 		return refuse("is declared as %s, but its header says %s, so it is refused.", claimed, f.Format)
 	case f.Size <= 0 || f.Size > fleet.MaxDiskBytes:
-		return refuse("has the invalid size %s.", fleet.Bytes(f.Size))
+		return refuse("has the invalid size %s.", fleet.FormatBytes(f.Size))
 	}
 	return f.checkDisk("The disk "+name, fleet.Invalid)
 }
 
-func isOtherFormat(format string) bool {
+func isConvertibleFormat(format string) bool {
 	return slices.Contains(fleet.ConvertedFormats, format)
 }
 
 // bytesAt reads small parts of a file. Bytes after the file's end are zeros.
-type bytesAt struct {
+type headerReader struct {
 	r    io.ReaderAt
 	size int64
 	err  error
 }
 
-func (b *bytesAt) read(at int64, n int) []byte {
+func (b *headerReader) bytes(at int64, n int) []byte {
 	out := make([]byte, n)
 	if at < 0 || at >= b.size || b.err != nil {
 		return out
@@ -83,48 +83,48 @@ func (b *bytesAt) read(at int64, n int) []byte {
 }
 
 const (
-	sector         = 512
-	vmdkDescriptor = 20 * sector // bytes of the embedded descriptor that QEMU reads, right after the header
-	vmdkAtEnd      = ^uint64(0)
+	sectorSize         = 512
+	vmdkDescriptor = 20 * sectorSize // bytes of the embedded descriptor that QEMU reads, right after the header
+	vmdkFooterMarker      = ^uint64(0)
 )
 
 var (
-	vmdkKind   = regexp.MustCompile(`(?mi)^\s*createType\s*=\s*"([A-Za-z0-9]*)"`)
-	vmdkParent = regexp.MustCompile(`(?mi)^\s*parentCID\s*=\s*([0-9a-f]*)`)
+	vmdkTypePattern   = regexp.MustCompile(`(?mi)^\s*createType\s*=\s*"([A-Za-z0-9]*)"`)
+	vmdkParentPattern = regexp.MustCompile(`(?mi)^\s*parentCID\s*=\s*([0-9a-f]*)`)
 )
 
 // vmdk reads the header of a sparse disk in one file. A separate descriptor names other files, and so does an embedded
 // descriptor if the header has no size.
-func (b *bytesAt) vmdk() Facts {
+func (b *headerReader) readVMDK() Facts {
 	f := Facts{Format: "vmdk"}
-	head := b.read(0, sector)
+	head := b.bytes(0, sectorSize)
 	if !bytes.HasPrefix(head, []byte("KDMV")) {
 		f.RefersTo = "other files, because it is only a descriptor"
 		return f
 	}
-	if binary.LittleEndian.Uint64(head[56:]) == vmdkAtEnd {
-		tail := b.read(b.size-2*sector, sector)
+	if binary.LittleEndian.Uint64(head[56:]) == vmdkFooterMarker {
+		tail := b.bytes(b.size-2*sectorSize, sectorSize)
 		if !bytes.HasPrefix(tail, []byte("KDMV")) || !bytes.Equal(tail[12:28], head[12:28]) {
-			f.Fault = "its footer is cut off or contradicts its header"
+			f.HeaderFault = "its footer is cut off or contradicts its header"
 			return f
 		}
 	}
 	capacity := binary.LittleEndian.Uint64(head[12:])
-	if capacity == 0 || capacity > fleet.MaxDiskBytes/sector {
+	if capacity == 0 || capacity > fleet.MaxDiskBytes/sectorSize {
 		f.RefersTo = "other files, because its header has no size of its own"
 		return f
 	}
-	f.Size = int64(capacity) * sector
-	text := b.read(sector, vmdkDescriptor)
-	if at, n := binary.LittleEndian.Uint64(head[28:]), binary.LittleEndian.Uint64(head[36:]); at > 1 && at < uint64(b.size/sector) && n > 0 && n < 1<<12 {
-		text = append(append(text, '\n'), b.read(int64(at)*sector, int(n)*sector)...)
+	f.Size = int64(capacity) * sectorSize
+	text := b.bytes(sectorSize, vmdkDescriptor)
+	if at, n := binary.LittleEndian.Uint64(head[28:]), binary.LittleEndian.Uint64(head[36:]); at > 1 && at < uint64(b.size/sectorSize) && n > 0 && n < 1<<12 {
+		text = append(append(text, '\n'), b.bytes(int64(at)*sectorSize, int(n)*sectorSize)...)
 	}
-	for _, m := range vmdkKind.FindAllSubmatch(text, -1) {
+	for _, m := range vmdkTypePattern.FindAllSubmatch(text, -1) {
 		if kind := string(m[1]); kind != "streamOptimized" && kind != "monolithicSparse" {
 			f.RefersTo = "other files, as disks of the kind " + kind + " do"
 		}
 	}
-	for _, m := range vmdkParent.FindAllSubmatch(text, -1) {
+	for _, m := range vmdkParentPattern.FindAllSubmatch(text, -1) {
 		if cid := string(bytes.ToLower(m[1])); cid != "ffffffff" {
 			f.RefersTo = "another disk, of which it is a snapshot"
 		}
@@ -153,23 +153,23 @@ func guid(text string) []byte {
 	return b
 }
 
-func (b *bytesAt) vhdx() Facts {
+func (b *headerReader) readVHDX() Facts {
 	f := Facts{Format: "vhdx"}
 	var table int64
-	regions := b.read(192<<10, 64<<10)
+	regions := b.bytes(192<<10, 64<<10)
 	for i := range min(int(binary.LittleEndian.Uint32(regions[8:])), 2047) {
 		if e := regions[16+32*i:]; bytes.HasPrefix(regions, []byte("regi")) && bytes.Equal(e[:16], vhdxMetadata) {
 			table = int64(binary.LittleEndian.Uint64(e[16:]) & (1<<62 - 1))
 		}
 	}
-	items := b.read(table, 64<<10)
+	items := b.bytes(table, 64<<10)
 	if table == 0 || !bytes.HasPrefix(items, []byte("metadata")) {
-		f.Fault = "its header has no metadata"
+		f.HeaderFault = "its header has no metadata"
 		return f
 	}
 	for i := range min(int(binary.LittleEndian.Uint16(items[10:])), 2046) {
 		e := items[32+32*i:]
-		value := b.read(table+int64(binary.LittleEndian.Uint32(e[16:])), 8)
+		value := b.bytes(table+int64(binary.LittleEndian.Uint32(e[16:])), 8)
 		switch {
 		case bytes.Equal(e[:16], vhdxSize):
 			f.Size = int64(binary.LittleEndian.Uint64(value) & (1<<62 - 1))
@@ -181,23 +181,23 @@ func (b *bytesAt) vhdx() Facts {
 }
 
 // vhd reads the footer at offset at. Dynamic disks have a copy of the footer at the beginning.
-func (b *bytesAt) vhd(at int64) Facts {
+func (b *headerReader) readVHD(at int64) Facts {
 	f := Facts{Format: "vpc"}
-	foot := b.read(at, sector)
+	foot := b.bytes(at, sectorSize)
 	f.Size = int64(binary.BigEndian.Uint64(foot[48:]) & (1<<62 - 1))
 	switch kind := binary.BigEndian.Uint32(foot[60:]); kind {
 	case 2, 3:
 	case 4:
 		f.RefersTo = "another disk, of which it is a snapshot"
 	default:
-		f.Fault = "its footer says that the disk is neither of fixed nor of dynamic size"
+		f.HeaderFault = "its footer says that the disk is neither of fixed nor of dynamic size"
 	}
 	return f
 }
 
-func (b *bytesAt) vdi() Facts {
+func (b *headerReader) readVDI() Facts {
 	f := Facts{Format: "vdi"}
-	head := b.read(0, sector)
+	head := b.bytes(0, sectorSize)
 	f.Size = int64(binary.LittleEndian.Uint64(head[368:]) & (1<<62 - 1))
 	if kind := binary.LittleEndian.Uint32(head[76:]); kind != 1 && kind != 2 {
 		f.RefersTo = "another disk, of which it is a snapshot"

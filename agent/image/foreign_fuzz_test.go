@@ -11,7 +11,7 @@ import (
 )
 
 // foreignHeads build, by format, complete headers of other products' disks of 1 GiB.
-var foreignHeads = map[string]func() []byte{
+var otherFormatHeaders = map[string]func() []byte{
 	"vmdk": func() []byte {
 		text := make([]byte, 64<<10)
 		copy(text, "KDMV")
@@ -61,7 +61,7 @@ var foreignHeads = map[string]func() []byte{
 
 func TestHeadersOfOtherFormatsAreRead(t *testing.T) {
 	t.Parallel()
-	for kind, head := range foreignHeads {
+	for kind, head := range otherFormatHeaders {
 		text := head()
 		a, err := image.ReadAppliance(bytes.NewReader(text), int64(len(text)), "disk."+kind)
 		if err != nil || a == nil || a.Error != "" || len(a.Disks) != 1 || a.Disks[0].SizeBytes != 1<<30 {
@@ -73,14 +73,14 @@ func TestHeadersOfOtherFormatsAreRead(t *testing.T) {
 // FuzzForeign parses other products' disks and archives. No accepted disk refers to another file or lacks a size, and
 // each refusal has a text.
 func FuzzForeign(f *testing.F) {
-	for _, head := range foreignHeads {
+	for _, head := range otherFormatHeaders {
 		f.Add(head())
 	}
 	f.Add(validQcow2(3, nil))
 	f.Add([]byte("# Disk DescriptorFile\nRW 99 FLAT \"/etc/passwd\" 0\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		facts, err := image.ReadConvertible(bytes.NewReader(text), int64(len(text)))
-		if err == nil && facts.CheckConvertible("x", "") == nil && (facts.Size <= 0 || facts.Size > fleet.MaxDiskBytes || facts.RefersTo != "" || facts.Encrypted || facts.Packed) {
+		if err == nil && facts.CheckConvertible("x", "") == nil && (facts.Size <= 0 || facts.Size > fleet.MaxDiskBytes || facts.RefersTo != "" || facts.Encrypted || facts.IsArchive) {
 			t.Errorf("an invalid disk is accepted: %+v", facts)
 		}
 		for _, name := range []string{"x.vmdk", "x.vhdx", "x.vhd", "x.vdi", "x.ova"} {

@@ -17,21 +17,21 @@ type Facts struct {
 	Size      int64  // the virtual size in bytes; of raw: the file's size
 	RefersTo  string // description of another file that the image needs; empty: self-contained
 	Encrypted bool
-	Disc      bool   // the file has an ISO 9660 or UDF volume descriptor at sector 16
-	Fault     string // an invalid property of the header, as a clause; empty: none
-	Content   string // raw only: the kind of the content if it is certainly not a disk, such as "a web page"
-	Packed    bool   // Content is a compressed or archive file
+	IsDisc      bool   // the file has an ISO 9660 or UDF volume descriptor at sector 16
+	HeaderFault     string // an invalid property of the header, as a clause; empty: none
+	NonDiskContent   string // raw only: the kind of the content if it is certainly not a disk, such as "a web page"
+	IsArchive    bool   // Content is a compressed or archive file
 }
 
 // headBytes is enough for every magic and the header of a qcow2 image, without long header extensions.
 const headBytes = 64 << 10
 
 // ErrCutOff is the error of a truncated header.
-var ErrCutOff = errors.New("the qcow2 header is cut off")
+var ErrHeaderTruncated = errors.New("the qcow2 header is cut off")
 
 // Read reads the facts of an image of size bytes. deep also checks the tables; deep must be false while a running guest
 // may change them.
-func Read(r io.ReaderAt, size int64, deep bool) (Facts, error) {
+func ReadFacts(r io.ReaderAt, size int64, deep bool) (Facts, error) {
 	head := make([]byte, min(max(size, 0), headBytes))
 	n, err := r.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -41,23 +41,23 @@ func Read(r io.ReaderAt, size int64, deep bool) (Facts, error) {
 	if bytes.HasPrefix(head, []byte(qcowMagic)) {
 		return readQcow2(r, head, size, deep)
 	}
-	if format := probedFormat(head); format != "" {
+	if format := formatByMagic(head); format != "" {
 		return Facts{Format: format}, nil
 	}
 	f := Facts{Format: "raw", Size: size}
-	if f.Disc, err = readDisc(r); err != nil {
+	if f.IsDisc, err = hasDiscDescriptor(r); err != nil {
 		return f, err
 	}
 	if !deep {
 		return f, nil
 	}
-	f.Content, f.Packed = contentOf(head)
-	if f.Content == "" && size >= 512 {
+	f.NonDiskContent, f.IsArchive = nonDiskContent(head)
+	if f.NonDiskContent == "" && size >= 512 {
 		tail := make([]byte, 512)
 		if _, err := r.ReadAt(tail, size-512); err != nil && !errors.Is(err, io.EOF) {
 			return f, err
 		}
-		f.Content = trailerOf(tail)
+		f.NonDiskContent = formatByTrailer(tail)
 	}
 	return f, nil
 }
@@ -71,8 +71,8 @@ func (f Facts) CheckClonable(volume string) error {
 		return fleet.Errorf(fleet.Conflict, "The image %s is encrypted, so it cannot be cloned. Choose an unencrypted image.", volume)
 	case f.Format != "qcow2" && f.Format != "raw":
 		return fleet.Errorf(fleet.Conflict, "The image %s has the format %s; only qcow2 and raw images are cloned. Convert the image to qcow2 first, in its pool.", volume, f.Format)
-	case f.Fault != "":
-		return fleet.Errorf(fleet.Conflict, "The image %s is invalid: %s. Replace it with a complete image.", volume, f.Fault)
+	case f.HeaderFault != "":
+		return fleet.Errorf(fleet.Conflict, "The image %s is invalid: %s. Replace it with a complete image.", volume, f.HeaderFault)
 	}
 	return nil
 }
@@ -92,8 +92,8 @@ func (f Facts) InvalidReason() string {
 		return "The file refers to " + f.RefersTo + ", so it is not a complete image. Replace it with a self-contained image."
 	case f.Encrypted || f.Format == "luks":
 		return "The file is encrypted. Only unencrypted images are accepted."
-	case f.Fault != "":
-		return "The file is invalid: " + f.Fault + ". Replace it with a complete image."
+	case f.HeaderFault != "":
+		return "The file is invalid: " + f.HeaderFault + ". Replace it with a complete image."
 	}
 	if err := f.checkDisk("It", fleet.Conflict); err != nil {
 		return err.Error()
@@ -103,7 +103,7 @@ func (f Facts) InvalidReason() string {
 
 // CheckISO returns an error, a sentence that names volume, if the file is not an ISO image.
 func (f Facts) CheckISO(volume string) error {
-	if f.Format != "raw" || !f.Disc {
+	if f.Format != "raw" || !f.IsDisc {
 		return fleet.Errorf(fleet.Conflict, "The volume %s is no ISO image: it has neither an ISO 9660 nor a UDF volume descriptor. Choose another volume.", volume)
 	}
 	return nil
@@ -130,22 +130,22 @@ func (f Facts) CheckReceived(what string, iso bool) error {
 		return refuse("is an encrypted LUKS image. Only unencrypted images are accepted.")
 	case f.Format != "qcow2" && f.Format != "raw":
 		return refuse("begins like a %s image; under its name only qcow2, raw and ISO images are accepted. "+otherFormatAdvice, f.Format)
-	case f.Fault != "":
-		return refuse("is invalid: %s.", f.Fault)
-	case iso && (f.Format != "raw" || !f.Disc) && f.Content == "":
+	case f.HeaderFault != "":
+		return refuse("is invalid: %s.", f.HeaderFault)
+	case iso && (f.Format != "raw" || !f.IsDisc) && f.NonDiskContent == "":
 		return refuse("is no ISO image: it has neither an ISO 9660 nor a UDF volume descriptor at sector 16. Choose a name without .iso if it is a disk.")
 	}
 	return f.checkDisk(what, fleet.Invalid)
 }
 
-func (f Facts) checkDisk(what string, code fleet.Code) error {
+func (f Facts) checkDisk(what string, code fleet.ErrorCode) error {
 	switch {
-	case f.Packed:
-		return fleet.Errorf(code, "%s is %s, not an image. Unpack it first, and use the image in it.", what, f.Content)
-	case f.Content == fixedVHD || f.Content == dmg:
-		return fleet.Errorf(code, "%s ends like %s; under its name only qcow2, raw and ISO images are accepted. "+otherFormatAdvice, what, f.Content)
-	case f.Content != "":
-		return fleet.Errorf(code, "%s is %s, not an image.", what, f.Content)
+	case f.IsArchive:
+		return fleet.Errorf(code, "%s is %s, not an image. Unpack it first, and use the image in it.", what, f.NonDiskContent)
+	case f.NonDiskContent == fixedVHDText || f.NonDiskContent == dmgText:
+		return fleet.Errorf(code, "%s ends like %s; under its name only qcow2, raw and ISO images are accepted. "+otherFormatAdvice, what, f.NonDiskContent)
+	case f.NonDiskContent != "":
+		return fleet.Errorf(code, "%s is %s, not an image.", what, f.NonDiskContent)
 	case f.Format == "raw" && f.Size == 0:
 		return fleet.Errorf(code, "%s is empty, so it is no image.", what)
 	}
@@ -153,4 +153,4 @@ func (f Facts) checkDisk(what string, code fleet.Code) error {
 }
 
 // faultf formats an invalid property of a header as a clause.
-func faultf(format string, args ...any) string { return fmt.Sprintf(format, args...) }
+func describeFault(format string, args ...any) string { return fmt.Sprintf(format, args...) }

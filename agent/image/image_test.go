@@ -12,18 +12,18 @@ import (
 	"quantix/agent/image"
 )
 
-const cluster = 64 << 10
+const clusterBytes = 64 << 10
 
 // validQcow2 returns a complete, empty qcow2 image of 5 GiB; change may corrupt the image.
 func validQcow2(version uint32, change func([]byte)) []byte {
-	text := make([]byte, 4*cluster)
+	text := make([]byte, 4*clusterBytes)
 	copy(text, "QFI\xfb")
 	binary.BigEndian.PutUint32(text[4:], version)
 	binary.BigEndian.PutUint32(text[20:], 16)
 	binary.BigEndian.PutUint64(text[24:], 5<<30)
 	binary.BigEndian.PutUint32(text[36:], 10)
-	binary.BigEndian.PutUint64(text[40:], 3*cluster)
-	binary.BigEndian.PutUint64(text[48:], cluster)
+	binary.BigEndian.PutUint64(text[40:], 3*clusterBytes)
+	binary.BigEndian.PutUint64(text[48:], clusterBytes)
 	binary.BigEndian.PutUint32(text[56:], 1)
 	if version == 3 {
 		binary.BigEndian.PutUint32(text[96:], 4)
@@ -35,16 +35,16 @@ func validQcow2(version uint32, change func([]byte)) []byte {
 	return text
 }
 
-func u32(at int, v uint32) func([]byte) {
+func putUint32(at int, v uint32) func([]byte) {
 	return func(text []byte) { binary.BigEndian.PutUint32(text[at:], v) }
 }
 
-func u64(at int, v uint64) func([]byte) {
+func putUint64(at int, v uint64) func([]byte) {
 	return func(text []byte) { binary.BigEndian.PutUint64(text[at:], v) }
 }
 
 // extension adds a header extension with a name.
-func extension(kind uint32) func([]byte) {
+func headerExtension(kind uint32) func([]byte) {
 	return func(text []byte) {
 		binary.BigEndian.PutUint32(text[104:], kind)
 		binary.BigEndian.PutUint32(text[108:], 11)
@@ -53,9 +53,9 @@ func extension(kind uint32) func([]byte) {
 }
 
 // disk returns a raw image that begins with begin.
-func disk(begin string) []byte { return append([]byte(begin), make([]byte, 1<<20)...) }
+func rawDiskStartingWith(begin string) []byte { return append([]byte(begin), make([]byte, 1<<20)...) }
 
-func diskWith(where int, word string, text []byte) []byte {
+func rawDiskContaining(where int, word string, text []byte) []byte {
 	copy(text[where:], word)
 	return text
 }
@@ -69,57 +69,57 @@ func TestDownloadedImagesAreChecked(t *testing.T) {
 	}{
 		"qcow2 version 3":              {text: validQcow2(3, nil)},
 		"qcow2 version 2":              {text: validQcow2(2, nil)},
-		"dirty":                        {text: validQcow2(3, u64(72, 1))},
-		"raw":                          {text: diskWith(510, "\x55\xaa", disk("\xeb\x63"))},
-		"iso":                          {text: diskWith(32769, "CD001", disk("")), iso: true},
-		"iso as a disk":                {text: diskWith(32769, "CD001", disk("\x33\xed"))},
-		"udf":                          {text: diskWith(32769+2048, "NSR02", diskWith(32769, "BEA01", disk(""))), iso: true},
-		"no disc":                      {text: disk(""), iso: true, refused: "no ISO image"},
-		"descriptor elsewhere":         {text: diskWith(32769+4096, "CD001", disk("")), iso: true, refused: "no ISO image"},
-		"qcow2 as a disc":              {text: diskWith(32769, "CD001", validQcow2(3, nil)), iso: true, refused: "no ISO image"},
-		"backing file":                 {text: validQcow2(3, u64(8, 200)), refused: "a backing file"},
-		"backing format alone":         {text: validQcow2(3, extension(0xe2792aca)), refused: "a backing file"},
-		"data file":                    {text: validQcow2(3, u64(72, 4)), refused: "an external data file"},
-		"data file by its name alone":  {text: validQcow2(3, extension(0x44415441)), refused: "an external data file"},
-		"encrypted":                    {text: validQcow2(3, u32(32, 1)), refused: "encrypted"},
-		"encrypted by LUKS":            {text: validQcow2(3, extension(0x0537be77)), refused: "encrypted"},
-		"corrupt":                      {text: validQcow2(3, u64(72, 2)), refused: "it is corrupt"},
-		"unknown feature":              {text: validQcow2(3, u64(72, 1<<40)), refused: "bit 40"},
-		"unknown compression":          {text: validQcow2(3, func(b []byte) { u64(72, 8)(b); u32(100, 112)(b); b[104] = 7 }), refused: "compression"},
-		"tiny clusters":                {text: validQcow2(3, u32(20, 3)), refused: "clusters of 2^3"},
-		"huge clusters":                {text: validQcow2(3, u32(20, 63)), refused: "clusters of 2^63"},
-		"absurd size":                  {text: validQcow2(3, u64(24, 1<<62)), refused: "absurd size"},
-		"negative size":                {text: validQcow2(3, u64(24, 1<<63)), refused: "absurd size"},
-		"no size":                      {text: validQcow2(3, u64(24, 0)), refused: "the size 0"},
-		"header of no length":          {text: validQcow2(3, u32(100, 0)), refused: "its own length"},
-		"table outside":                {text: validQcow2(3, u64(40, 1<<40)), refused: "outside the file"},
-		"table over the header":        {text: validQcow2(3, u64(40, 0)), refused: "outside the file"},
-		"table too short":              {text: validQcow2(3, u32(36, 1)), refused: "fewer than the 10"},
-		"table too long":               {text: validQcow2(3, u32(36, 1<<31)), refused: "entries"},
-		"reference counts outside":     {text: validQcow2(3, u64(48, 64<<20)), refused: "outside the file"},
-		"no reference counts":          {text: validQcow2(3, u32(56, 0)), refused: "reference counts of 0"},
-		"snapshots outside":            {text: validQcow2(3, func(b []byte) { u32(60, 1)(b); u64(64, 1<<40)(b) }), refused: "outside the file"},
-		"L2 table outside":             {text: validQcow2(3, u64(3*cluster+8, 1<<63|1<<30)), refused: "outside the file"},
-		"cut off":                      {text: validQcow2(3, nil)[:2*cluster], refused: "may be cut off"},
-		"extension beyond the cluster": {text: validQcow2(3, func(b []byte) { u32(104, 1)(b); u32(108, 1<<30)(b) }), refused: "first cluster"},
+		"dirty":                        {text: validQcow2(3, putUint64(72, 1))},
+		"raw":                          {text: rawDiskContaining(510, "\x55\xaa", rawDiskStartingWith("\xeb\x63"))},
+		"iso":                          {text: rawDiskContaining(32769, "CD001", rawDiskStartingWith("")), iso: true},
+		"iso as a disk":                {text: rawDiskContaining(32769, "CD001", rawDiskStartingWith("\x33\xed"))},
+		"udf":                          {text: rawDiskContaining(32769+2048, "NSR02", rawDiskContaining(32769, "BEA01", rawDiskStartingWith(""))), iso: true},
+		"no disc":                      {text: rawDiskStartingWith(""), iso: true, refused: "no ISO image"},
+		"descriptor elsewhere":         {text: rawDiskContaining(32769+4096, "CD001", rawDiskStartingWith("")), iso: true, refused: "no ISO image"},
+		"qcow2 as a disc":              {text: rawDiskContaining(32769, "CD001", validQcow2(3, nil)), iso: true, refused: "no ISO image"},
+		"backing file":                 {text: validQcow2(3, putUint64(8, 200)), refused: "a backing file"},
+		"backing format alone":         {text: validQcow2(3, headerExtension(0xe2792aca)), refused: "a backing file"},
+		"data file":                    {text: validQcow2(3, putUint64(72, 4)), refused: "an external data file"},
+		"data file by its name alone":  {text: validQcow2(3, headerExtension(0x44415441)), refused: "an external data file"},
+		"encrypted":                    {text: validQcow2(3, putUint32(32, 1)), refused: "encrypted"},
+		"encrypted by LUKS":            {text: validQcow2(3, headerExtension(0x0537be77)), refused: "encrypted"},
+		"corrupt":                      {text: validQcow2(3, putUint64(72, 2)), refused: "it is corrupt"},
+		"unknown feature":              {text: validQcow2(3, putUint64(72, 1<<40)), refused: "bit 40"},
+		"unknown compression":          {text: validQcow2(3, func(b []byte) { putUint64(72, 8)(b); putUint32(100, 112)(b); b[104] = 7 }), refused: "compression"},
+		"tiny clusters":                {text: validQcow2(3, putUint32(20, 3)), refused: "clusters of 2^3"},
+		"huge clusters":                {text: validQcow2(3, putUint32(20, 63)), refused: "clusters of 2^63"},
+		"absurd size":                  {text: validQcow2(3, putUint64(24, 1<<62)), refused: "absurd size"},
+		"negative size":                {text: validQcow2(3, putUint64(24, 1<<63)), refused: "absurd size"},
+		"no size":                      {text: validQcow2(3, putUint64(24, 0)), refused: "the size 0"},
+		"header of no length":          {text: validQcow2(3, putUint32(100, 0)), refused: "its own length"},
+		"table outside":                {text: validQcow2(3, putUint64(40, 1<<40)), refused: "outside the file"},
+		"table over the header":        {text: validQcow2(3, putUint64(40, 0)), refused: "outside the file"},
+		"table too short":              {text: validQcow2(3, putUint32(36, 1)), refused: "fewer than the 10"},
+		"table too long":               {text: validQcow2(3, putUint32(36, 1<<31)), refused: "entries"},
+		"reference counts outside":     {text: validQcow2(3, putUint64(48, 64<<20)), refused: "outside the file"},
+		"no reference counts":          {text: validQcow2(3, putUint32(56, 0)), refused: "reference counts of 0"},
+		"snapshots outside":            {text: validQcow2(3, func(b []byte) { putUint32(60, 1)(b); putUint64(64, 1<<40)(b) }), refused: "outside the file"},
+		"L2 table outside":             {text: validQcow2(3, putUint64(3*clusterBytes+8, 1<<63|1<<30)), refused: "outside the file"},
+		"cut off":                      {text: validQcow2(3, nil)[:2*clusterBytes], refused: "may be cut off"},
+		"extension beyond the cluster": {text: validQcow2(3, func(b []byte) { putUint32(104, 1)(b); putUint32(108, 1<<30)(b) }), refused: "first cluster"},
 		"qcow of another version":      {text: validQcow2(1, nil), refused: "qcow1"},
-		"vmdk":                         {text: disk("KDMV"), refused: "vmdk"},
+		"vmdk":                         {text: rawDiskStartingWith("KDMV"), refused: "vmdk"},
 		"vmdk descriptor":              {text: []byte("# Disk DescriptorFile\nversion=1\n"), refused: "vmdk"},
-		"vmdk descriptor in disguise":  {text: disk("# nothing\n \n#\nversion=1\nRW 99 FLAT \"/etc/passwd\" 0\n"), refused: "vmdk"},
-		"vdi":                          {text: diskWith(64, "\x7f\x10\xda\xbe", disk("")), refused: "vdi"},
-		"vhd":                          {text: disk("conectix"), refused: "vpc"},
-		"fixed vhd":                    {text: append(disk(""), append([]byte("conectix"), make([]byte, 504)...)...), refused: "VHD"},
-		"vhdx":                         {text: disk("vhdxfile"), refused: "vhdx"},
-		"qed":                          {text: disk("QED\x00"), refused: "qed"},
-		"parallels":                    {text: disk("WithoutFreeSpace"), refused: "parallels"},
-		"luks":                         {text: disk("LUKS\xba\xbe"), refused: "encrypted LUKS"},
-		"gzip":                         {text: disk("\x1f\x8b\x08"), refused: "Unpack it first"},
-		"xz":                           {text: disk("\xfd7zXZ\x00"), refused: "an xz file"},
-		"zstd":                         {text: disk("\x28\xb5\x2f\xfd"), refused: "a zstd file"},
-		"bzip2":                        {text: disk("BZh9"), refused: "a bzip2 file"},
-		"zip":                          {text: disk("PK\x03\x04"), refused: "a zip file"},
-		"tar":                          {text: diskWith(257, "ustar", disk("name")), refused: "a tar file"},
-		"gzip for a disc":              {text: disk("\x1f\x8b\x08"), iso: true, refused: "Unpack it first"},
+		"vmdk descriptor in disguise":  {text: rawDiskStartingWith("# nothing\n \n#\nversion=1\nRW 99 FLAT \"/etc/passwd\" 0\n"), refused: "vmdk"},
+		"vdi":                          {text: rawDiskContaining(64, "\x7f\x10\xda\xbe", rawDiskStartingWith("")), refused: "vdi"},
+		"vhd":                          {text: rawDiskStartingWith("conectix"), refused: "vpc"},
+		"fixed vhd":                    {text: append(rawDiskStartingWith(""), append([]byte("conectix"), make([]byte, 504)...)...), refused: "VHD"},
+		"vhdx":                         {text: rawDiskStartingWith("vhdxfile"), refused: "vhdx"},
+		"qed":                          {text: rawDiskStartingWith("QED\x00"), refused: "qed"},
+		"parallels":                    {text: rawDiskStartingWith("WithoutFreeSpace"), refused: "parallels"},
+		"luks":                         {text: rawDiskStartingWith("LUKS\xba\xbe"), refused: "encrypted LUKS"},
+		"gzip":                         {text: rawDiskStartingWith("\x1f\x8b\x08"), refused: "Unpack it first"},
+		"xz":                           {text: rawDiskStartingWith("\xfd7zXZ\x00"), refused: "an xz file"},
+		"zstd":                         {text: rawDiskStartingWith("\x28\xb5\x2f\xfd"), refused: "a zstd file"},
+		"bzip2":                        {text: rawDiskStartingWith("BZh9"), refused: "a bzip2 file"},
+		"zip":                          {text: rawDiskStartingWith("PK\x03\x04"), refused: "a zip file"},
+		"tar":                          {text: rawDiskContaining(257, "ustar", rawDiskStartingWith("name")), refused: "a tar file"},
+		"gzip for a disc":              {text: rawDiskStartingWith("\x1f\x8b\x08"), iso: true, refused: "Unpack it first"},
 		"web page":                     {text: []byte("\n<!DOCTYPE html><html><body>Not found"), refused: "a web page, not an image"},
 		"web page for a disc":          {text: []byte("<html>"), iso: true, refused: "a web page, not an image"},
 		"xml":                          {text: []byte("<?xml version='1.0'?><Error/>"), refused: "an XML document"},
@@ -127,7 +127,7 @@ func TestDownloadedImagesAreChecked(t *testing.T) {
 		"text":                         {text: []byte("Löschen Sie das nicht.\n"), refused: "text"},
 		"empty":                        {text: nil, refused: "empty"},
 	} {
-		f, err := image.Read(bytes.NewReader(c.text), int64(len(c.text)), true)
+		f, err := image.ReadFacts(bytes.NewReader(c.text), int64(len(c.text)), true)
 		if err == nil {
 			err = f.CheckDownloaded(c.iso)
 		}
@@ -140,7 +140,7 @@ func TestDownloadedImagesAreChecked(t *testing.T) {
 	}
 	for n := range 110 {
 		short := validQcow2(3, nil)[:n]
-		if f, err := image.Read(bytes.NewReader(short), int64(n), true); err == nil && f.CheckDownloaded(false) == nil {
+		if f, err := image.ReadFacts(bytes.NewReader(short), int64(n), true); err == nil && f.CheckDownloaded(false) == nil {
 			t.Errorf("%d bytes of a qcow2 image were taken: %+v", n, f)
 		}
 	}
@@ -155,16 +155,16 @@ func TestClonableImagesAreSelfContained(t *testing.T) {
 		clonable, bootable, forDrives bool
 	}{
 		"qcow2":           {validQcow2(3, nil), true, true, true, false},
-		"spoilt":          {validQcow2(3, u64(40, 1<<40)), true, false, false, false},
-		"not looked into": {validQcow2(3, u64(40, 1<<40)), false, true, true, false},
-		"backing":         {validQcow2(3, u64(8, 1)), false, false, false, false},
-		"vmdk":            {disk("KDMV"), true, false, false, false},
+		"spoilt":          {validQcow2(3, putUint64(40, 1<<40)), true, false, false, false},
+		"not looked into": {validQcow2(3, putUint64(40, 1<<40)), false, true, true, false},
+		"backing":         {validQcow2(3, putUint64(8, 1)), false, false, false, false},
+		"vmdk":            {rawDiskStartingWith("KDMV"), true, false, false, false},
 		"text":            {[]byte("words"), true, true, false, false},
-		"packed":          {disk("\x1f\x8b"), true, true, false, false},
-		"iso":             {diskWith(32769, "CD001", disk("")), true, true, true, true},
-		"qcow2 and iso":   {diskWith(32769, "CD001", validQcow2(3, nil)), true, true, true, false},
+		"packed":          {rawDiskStartingWith("\x1f\x8b"), true, true, false, false},
+		"iso":             {rawDiskContaining(32769, "CD001", rawDiskStartingWith("")), true, true, true, true},
+		"qcow2 and iso":   {rawDiskContaining(32769, "CD001", validQcow2(3, nil)), true, true, true, false},
 	} {
-		f, err := image.Read(bytes.NewReader(c.text), int64(len(c.text)), c.deep)
+		f, err := image.ReadFacts(bytes.NewReader(c.text), int64(len(c.text)), c.deep)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +191,7 @@ func TestQemuImgAgreesWithHeaderReader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		facts, err := image.Read(f, before.Size(), true)
+		facts, err := image.ReadFacts(f, before.Size(), true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,14 +248,14 @@ func TestQemuImgAgreesWithHeaderReader(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add(validQcow2(3, nil), true)
 	f.Add(validQcow2(2, nil), true)
-	f.Add(validQcow2(3, extension(0x44415441)), true)
+	f.Add(validQcow2(3, headerExtension(0x44415441)), true)
 	f.Add(validQcow2(3, nil)[:80], false)
 	f.Add([]byte("QFI\xfb"), true)
 	f.Add([]byte("# x\n\nversion=1"), true)
 	f.Add([]byte("<!DOCTYPE html>"), false)
-	f.Add(disk("\x1f\x8b"), true)
+	f.Add(rawDiskStartingWith("\x1f\x8b"), true)
 	f.Fuzz(func(t *testing.T, text []byte, deep bool) {
-		facts, err := image.Read(bytes.NewReader(text), int64(len(text)), deep)
+		facts, err := image.ReadFacts(bytes.NewReader(text), int64(len(text)), deep)
 		if err == nil && facts.Size < 0 {
 			t.Errorf("%+v", facts)
 		}

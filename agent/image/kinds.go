@@ -32,7 +32,7 @@ const (
 )
 
 // probedFormat returns the format, other than qcow2, that QEMU would detect by probing; empty: none.
-func probedFormat(head []byte) string {
+func formatByMagic(head []byte) string {
 	for _, m := range magics {
 		if bytes.HasPrefix(head, []byte(m.magic)) {
 			return m.format
@@ -41,7 +41,7 @@ func probedFormat(head []byte) string {
 	if len(head) >= vdiSignatureAt+4 && binary.LittleEndian.Uint32(head[vdiSignatureAt:]) == vdiSignature {
 		return "vdi"
 	}
-	if isDescriptor(head) {
+	if isVMDKDescriptor(head) {
 		return "vmdk"
 	}
 	return ""
@@ -49,7 +49,7 @@ func probedFormat(head []byte) string {
 
 // isDescriptor reports whether QEMU would detect a VMDK descriptor, which names other files. A descriptor begins with
 // comments and blank lines, and then has a version.
-func isDescriptor(head []byte) bool {
+func isVMDKDescriptor(head []byte) bool {
 	for len(head) > 0 {
 		line, rest, _ := bytes.Cut(head, []byte("\n"))
 		text := bytes.Trim(line, " \r")
@@ -80,19 +80,19 @@ var archiveMagics = []struct {
 }
 
 // textBytes is enough to distinguish text from a disk.
-const textBytes = 4 << 10
+const textSampleBytes = 4 << 10
 
 // contentOf returns what a file without a magic contains if the file is certainly not a disk.
-func contentOf(head []byte) (what string, isPacked bool) {
+func nonDiskContent(head []byte) (what string, isPacked bool) {
 	for _, p := range archiveMagics {
 		if len(head) >= p.at && bytes.HasPrefix(head[p.at:], []byte(p.magic)) {
 			return p.what, true
 		}
 	}
-	if !isText(head[:min(len(head), textBytes)]) {
+	if !isText(head[:min(len(head), textSampleBytes)]) {
 		return "", false
 	}
-	begin := strings.ToLower(string(bytes.TrimLeft(head[:min(len(head), textBytes)], "\ufeff \t\r\n")))
+	begin := strings.ToLower(string(bytes.TrimLeft(head[:min(len(head), textSampleBytes)], "\ufeff \t\r\n")))
 	for _, page := range []string{"<!doctype html", "<html", "<head", "<body", "<!--"} {
 		if strings.HasPrefix(begin, page) {
 			return "a web page", false
@@ -123,17 +123,17 @@ func isText(head []byte) bool {
 }
 
 const (
-	fixedVHD = "a VHD image of fixed size"
-	dmg      = "a DMG image"
+	fixedVHDText = "a VHD image of fixed size"
+	dmgText      = "a DMG image"
 )
 
 // trailerOf returns the format identified by the last 512 bytes.
-func trailerOf(tail []byte) string {
+func formatByTrailer(tail []byte) string {
 	switch {
 	case bytes.HasPrefix(tail, []byte("conectix")):
-		return fixedVHD
+		return fixedVHDText
 	case bytes.HasPrefix(tail, []byte("koly")):
-		return dmg
+		return dmgText
 	}
 	return ""
 }
@@ -146,17 +146,17 @@ const (
 	descriptorNameAt = 1
 )
 
-func readDisc(r io.ReaderAt) (bool, error) {
+func hasDiscDescriptor(r io.ReaderAt) (bool, error) {
 	text := make([]byte, maxDescriptors*sectorBytes)
 	n, err := r.ReadAt(text, firstDescriptor*sectorBytes) // a short file has fewer descriptors
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, err
 	}
-	return isDisc(text[:n]), nil
+	return containsDiscDescriptor(text[:n]), nil
 }
 
 // isDisc searches the volume descriptors for an ISO 9660 or UDF descriptor.
-func isDisc(text []byte) bool {
+func containsDiscDescriptor(text []byte) bool {
 	for ; len(text) >= descriptorNameAt+5; text = text[min(len(text), sectorBytes):] {
 		switch string(text[descriptorNameAt : descriptorNameAt+5]) {
 		case "CD001", "NSR02", "NSR03":

@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	verifyLimit = 10 * time.Second
-	inputFile   = "/proc/self/fd/3"
+	verifyTimeout = 10 * time.Second
+	inputPath   = "/proc/self/fd/3"
 )
 
 // VerifyWithQemuImg inspects an open file with qemu-img, as an unprivileged user with low limits. It returns an error
 // if qemu-img reports other facts or a reference to another file.
 func VerifyWithQemuImg(ctx context.Context, file *os.File, f Facts) error {
-	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	limits := []string{"--as=1073741824", "--cpu=10", "--nofile=64", "--core=0", "--fsize=0"}
-	call, err := qemuImg(ctx, limits, "info", "-U", "--output=json", "-f", f.Format, inputFile)
+	call, err := qemuImg(ctx, limits, "info", "-U", "--output=json", "-f", f.Format, inputPath)
 	if err != nil {
 		return err
 	}
-	var out bounded
+	var out limitedOutput
 	call.Stdout, call.ExtraFiles = &out, []*os.File{file}
 	back, err := asNobody(call.Cmd, file)
 	if err != nil {
@@ -38,19 +38,19 @@ func VerifyWithQemuImg(ctx context.Context, file *os.File, f Facts) error {
 	err = errors.Join(call.run(ctx), back())
 	switch {
 	case ctx.Err() != nil:
-		return refuseFile("qemu-img did not finish within %s.", verifyLimit)
+		return untrustedImageError("qemu-img did not finish within %s.", verifyTimeout)
 	case err != nil:
-		return refuseFile("qemu-img does not accept it as a %s image: %s", f.Format, err)
+		return untrustedImageError("qemu-img does not accept it as a %s image: %s", f.Format, err)
 	}
-	return checkAgreement(out.Bytes(), f)
+	return checkQemuImgAgrees(out.Bytes(), f)
 }
 
-func refuseFile(format string, args ...any) error {
+func untrustedImageError(format string, args ...any) error {
 	return fleet.Errorf(fleet.Invalid, "The file is refused: "+format, args...)
 }
 
 // checkAgreement returns an error if qemu-img's output contradicts the facts.
-func checkAgreement(text []byte, f Facts) error {
+func checkQemuImgAgrees(text []byte, f Facts) error {
 	var info map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -58,10 +58,10 @@ func checkAgreement(text []byte, f Facts) error {
 		return fmt.Errorf("read the output of qemu-img: %w", err)
 	}
 	if name := referencedFile(info); name != "" {
-		return refuseFile("qemu-img finds that it refers to another file, %q.", name)
+		return untrustedImageError("qemu-img finds that it refers to another file, %q.", name)
 	}
 	if info["format"] != f.Format {
-		return refuseFile("qemu-img detects the format %v, but its header says %s.", info["format"], f.Format)
+		return untrustedImageError("qemu-img detects the format %v, but its header says %s.", info["format"], f.Format)
 	}
 	size := f.Size
 	if f.Format == "raw" {
@@ -69,10 +69,10 @@ func checkAgreement(text []byte, f Facts) error {
 	}
 	// some products store less than the real size
 	if number, _ := info["virtual-size"].(json.Number); number.String() != strconv.FormatInt(size, 10) && f.Format != "vpc" {
-		return refuseFile("qemu-img reports a size of %v bytes, but its header says %d.", info["virtual-size"], size)
+		return untrustedImageError("qemu-img reports a size of %v bytes, but its header says %d.", info["virtual-size"], size)
 	}
 	if crypt, _ := info["encrypted"].(bool); crypt {
-		return refuseFile("qemu-img finds that it is encrypted.")
+		return untrustedImageError("qemu-img finds that it is encrypted.")
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func referencedFile(v any) string {
 func isOwnName(name string) bool {
 	graphJSON, isGraph := strings.CutPrefix(name, "json:")
 	if !isGraph {
-		return name == inputFile
+		return name == inputPath
 	}
 	var node any
 	return json.Unmarshal([]byte(graphJSON), &node) == nil && referencedFile(node) == ""

@@ -46,87 +46,87 @@ type qcow2 struct {
 	length  int64 // length of the header
 }
 
-func (q qcow2) u32(at int) int64  { return int64(binary.BigEndian.Uint32(q.head[at:])) }
-func (q qcow2) u64(at int) uint64 { return binary.BigEndian.Uint64(q.head[at:]) }
+func (q qcow2) uint32At(at int) int64  { return int64(binary.BigEndian.Uint32(q.head[at:])) }
+func (q qcow2) uint64At(at int) uint64 { return binary.BigEndian.Uint64(q.head[at:]) }
 
 // readQcow2 reads the facts of a file that begins with the qcow magic.
 func readQcow2(r io.ReaderAt, head []byte, size int64, deep bool) (Facts, error) {
 	if len(head) < 8 {
-		return Facts{}, ErrCutOff
+		return Facts{}, ErrHeaderTruncated
 	}
 	q := qcow2{head: head, size: size, version: binary.BigEndian.Uint32(head[4:])}
 	switch {
 	case len(head) < headerV2, q.version > 2 && len(head) < headerV3:
-		return Facts{}, ErrCutOff
+		return Facts{}, ErrHeaderTruncated
 	case q.version != 2 && q.version != 3:
 		return Facts{Format: fmt.Sprintf("qcow%d", q.version)}, nil
 	}
-	f := Facts{Format: "qcow2", Size: int64(q.u64(24)), Encrypted: q.u32(32) != 0}
-	if q.u64(8) != 0 {
+	f := Facts{Format: "qcow2", Size: int64(q.uint64At(24)), Encrypted: q.uint32At(32) != 0}
+	if q.uint64At(8) != 0 {
 		f.RefersTo = "a backing file"
 	}
-	if q.version == 3 && q.u64(72)&featureDataFile != 0 {
+	if q.version == 3 && q.uint64At(72)&featureDataFile != 0 {
 		f.RefersTo = "an external data file"
 	}
 	if f.Size < 0 {
-		f.Size, f.Fault = 0, "its header gives an absurd size"
+		f.Size, f.HeaderFault = 0, "its header gives an absurd size"
 	}
-	if !deep || f.Fault != "" {
+	if !deep || f.HeaderFault != "" {
 		return f, nil
 	}
-	if f.Fault = q.headerFault(f.Size); f.Fault != "" {
+	if f.HeaderFault = q.headerFault(f.Size); f.HeaderFault != "" {
 		return f, nil
 	}
-	if err := q.extensions(r, &f); err != nil || f.Fault != "" {
+	if err := q.readExtensions(r, &f); err != nil || f.HeaderFault != "" {
 		return f, err
 	}
-	if f.Fault = q.tablesFault(f.Size); f.Fault != "" {
+	if f.HeaderFault = q.tablesFault(f.Size); f.HeaderFault != "" {
 		return f, nil
 	}
 	var err error
-	if f.Fault, err = q.l2TablesFault(r); err != nil || f.Fault != "" || f.RefersTo != "" {
+	if f.HeaderFault, err = q.l2TablesFault(r); err != nil || f.HeaderFault != "" || f.RefersTo != "" {
 		return f, err
 	}
-	f.Fault, err = q.dataFault(r)
+	f.HeaderFault, err = q.dataFault(r)
 	return f, err
 }
 
 // headerFault validates the header's numbers, and returns the fault as a clause; empty: none.
 func (q *qcow2) headerFault(virtual int64) string {
-	clusterBits := q.u32(20)
+	clusterBits := q.uint32At(20)
 	if clusterBits < 9 || clusterBits > 21 {
-		return faultf("its header gives clusters of 2^%d bytes; they have 512 bytes to 2 MiB", clusterBits)
+		return describeFault("its header gives clusters of 2^%d bytes; they have 512 bytes to 2 MiB", clusterBits)
 	}
 	q.cluster, q.length = 1<<clusterBits, headerV2
 	if q.version == 3 {
-		if q.length = q.u32(100); q.length < headerV3 || q.length > q.cluster || q.length%8 != 0 {
-			return faultf("its header gives its own length as %d bytes", q.length)
+		if q.length = q.uint32At(100); q.length < headerV3 || q.length > q.cluster || q.length%8 != 0 {
+			return describeFault("its header gives its own length as %d bytes", q.length)
 		}
-		features := q.u64(72)
+		features := q.uint64At(72)
 		switch {
 		case features&^uint64(featuresKnown) != 0:
-			return faultf("its header requires unknown features (bit %d)", bits.TrailingZeros64(features&^uint64(featuresKnown)))
+			return describeFault("its header requires unknown features (bit %d)", bits.TrailingZeros64(features&^uint64(featuresKnown)))
 		case features&featureCorrupt != 0:
 			return "its header says that it is corrupt"
 		case features&featureCompression != 0 && (q.length <= headerV3 || len(q.head) <= headerV3 || q.head[headerV3] > 1):
 			return "its header requires an unknown compression"
-		case q.u32(96) > 6:
-			return faultf("its header gives reference counts of 2^%d bits; they have 64 at most", q.u32(96))
+		case q.uint32At(96) > 6:
+			return describeFault("its header gives reference counts of 2^%d bits; they have 64 at most", q.uint32At(96))
 		}
 	}
 	switch {
 	case virtual == 0:
 		return "its header gives the size 0"
 	case virtual > fleet.MaxDiskBytes:
-		return faultf("its header gives an absurd size, %s; a disk has at most %s", fleet.Bytes(virtual), fleet.Bytes(fleet.MaxDiskBytes))
-	case q.u32(32) > 2:
+		return describeFault("its header gives an absurd size, %s; a disk has at most %s", fleet.FormatBytes(virtual), fleet.FormatBytes(fleet.MaxDiskBytes))
+	case q.uint32At(32) > 2:
 		return "its header requires an unknown encryption"
 	}
 	return ""
 }
 
 // extensions searches the header extensions for references to other files, and records them in f.
-func (q *qcow2) extensions(r io.ReaderAt, f *Facts) error {
+func (q *qcow2) readExtensions(r io.ReaderAt, f *Facts) error {
 	at := q.length
 	for range maxExtensions {
 		var text [8]byte
@@ -143,7 +143,7 @@ func (q *qcow2) extensions(r io.ReaderAt, f *Facts) error {
 		case kind == extensionEnd:
 			return nil
 		case at+8+length > q.cluster:
-			f.Fault = "a part of its header reaches beyond its first cluster"
+			f.HeaderFault = "a part of its header reaches beyond its first cluster"
 			return nil
 		case kind == extensionDataFile:
 			f.RefersTo = "an external data file"
@@ -154,7 +154,7 @@ func (q *qcow2) extensions(r io.ReaderAt, f *Facts) error {
 		}
 		at += 8 + (length+7)/8*8
 	}
-	f.Fault = "its header has too many parts"
+	f.HeaderFault = "its header has too many parts"
 	return nil
 }
 
@@ -162,44 +162,44 @@ func (q *qcow2) extensions(r io.ReaderAt, f *Facts) error {
 // a clause.
 func (q *qcow2) tablesFault(virtual int64) string {
 	perL2 := q.cluster / 8
-	if q.version == 3 && q.u64(72)&featureExtendedL2 != 0 {
+	if q.version == 3 && q.uint64At(72)&featureExtendedL2 != 0 {
 		perL2 = q.cluster / 16
 	}
-	entries := q.u32(36)
+	entries := q.uint32At(36)
 	span := q.cluster * perL2
 	switch need := (virtual-1)/span + 1; {
 	case entries*8 > maxL1Bytes:
-		return faultf("its header gives a table of %d entries", entries)
+		return describeFault("its header gives a table of %d entries", entries)
 	case entries < need:
-		return faultf("its table has %d entries, fewer than the %d that its size requires", entries, need)
-	case !q.isInside(q.u64(40), entries*8):
+		return describeFault("its table has %d entries, fewer than the %d that its size requires", entries, need)
+	case !q.isTableInside(q.uint64At(40), entries*8):
 		return q.outsideFault("cluster table")
-	case q.u32(56)*q.cluster > maxRefcountBytes || q.u32(56) == 0:
-		return faultf("its header gives a table of reference counts of %d clusters", q.u32(56))
-	case !q.isInside(q.u64(48), q.u32(56)*q.cluster):
+	case q.uint32At(56)*q.cluster > maxRefcountBytes || q.uint32At(56) == 0:
+		return describeFault("its header gives a table of reference counts of %d clusters", q.uint32At(56))
+	case !q.isTableInside(q.uint64At(48), q.uint32At(56)*q.cluster):
 		return q.outsideFault("table of reference counts")
-	case q.u32(60) > maxSnapshots:
-		return faultf("its header gives %d snapshots", q.u32(60))
-	case q.u32(60) > 0 && !q.isInside(q.u64(64), 40*q.u32(60)):
+	case q.uint32At(60) > maxSnapshots:
+		return describeFault("its header gives %d snapshots", q.uint32At(60))
+	case q.uint32At(60) > 0 && !q.isTableInside(q.uint64At(64), 40*q.uint32At(60)):
 		return q.outsideFault("table of snapshots")
 	}
 	return ""
 }
 
 func (q *qcow2) outsideFault(what string) string {
-	return faultf("its %s lies outside the file, which has %s. It may be cut off", what, fleet.Bytes(q.size))
+	return describeFault("its %s lies outside the file, which has %s. It may be cut off", what, fleet.FormatBytes(q.size))
 }
 
 // isInside reports whether a table begins at a cluster after the header and ends in the file, whose last cluster may be
 // incomplete.
-func (q *qcow2) isInside(at uint64, length int64) bool {
+func (q *qcow2) isTableInside(at uint64, length int64) bool {
 	end := (q.size + q.cluster - 1) / q.cluster * q.cluster
 	return at >= uint64(q.cluster) && at%uint64(q.cluster) == 0 && at < uint64(q.size) && length <= end-int64(at)
 }
 
 // l2TablesFault checks that every L2 table is inside the file. It returns the fault as a clause.
 func (q *qcow2) l2TablesFault(r io.ReaderAt) (string, error) {
-	left, at := q.u32(36)*8, int64(q.u64(40))
+	left, at := q.uint32At(36)*8, int64(q.uint64At(40))
 	part := make([]byte, 64<<10)
 	for left > 0 {
 		text := part[:min(left, int64(len(part)))]
@@ -208,7 +208,7 @@ func (q *qcow2) l2TablesFault(r io.ReaderAt) (string, error) {
 			return "", err
 		}
 		for i := 0; i+8 <= n; i += 8 {
-			if to := binary.BigEndian.Uint64(text[i:]) & offsetMask; to != 0 && !q.isInside(to, q.cluster) {
+			if to := binary.BigEndian.Uint64(text[i:]) & offsetMask; to != 0 && !q.isTableInside(to, q.cluster) {
 				return q.outsideFault("L2 table"), nil
 			}
 		}

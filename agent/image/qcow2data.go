@@ -24,14 +24,14 @@ func (q *qcow2) dataFault(r io.ReaderAt) (string, error) {
 		return "", err
 	}
 	step := int64(8)
-	if q.version == 3 && q.u64(72)&featureExtendedL2 != 0 {
+	if q.version == 3 && q.uint64At(72)&featureExtendedL2 != 0 {
 		step = 16
 	}
 	table := make([]byte, q.cluster)
 	read := int64(0)
-	for i := range q.u32(36) {
+	for i := range q.uint32At(36) {
 		var entry [8]byte
-		if _, err := r.ReadAt(entry[:], int64(q.u64(40))+8*i); err != nil {
+		if _, err := r.ReadAt(entry[:], int64(q.uint64At(40))+8*i); err != nil {
 			return "", ignoreEOF(err)
 		}
 		at := int64(binary.BigEndian.Uint64(entry[:]) & offsetMask)
@@ -57,7 +57,7 @@ func (q *qcow2) dataFault(r io.ReaderAt) (string, error) {
 // isBeyondEnd reports whether an L2 entry refers to data after the file's end.
 func (q *qcow2) isBeyondEnd(entry uint64) bool {
 	if entry&entryCompressed != 0 {
-		shift := 62 - (q.u32(20) - 8)
+		shift := 62 - (q.uint32At(20) - 8)
 		return entry&(1<<shift-1) >= uint64(q.size)
 	}
 	return entry&entryZero == 0 && entry&offsetMask >= uint64(q.size)
@@ -65,14 +65,14 @@ func (q *qcow2) isBeyondEnd(entry uint64) bool {
 
 // lastCountedCluster returns the last cluster with a reference count; negative: none.
 func (q *qcow2) lastCountedCluster(r io.ReaderAt) (int64, error) {
-	table := make([]byte, q.u32(56)*q.cluster)
-	n, err := r.ReadAt(table, int64(q.u64(48)))
+	table := make([]byte, q.uint32At(56)*q.cluster)
+	n, err := r.ReadAt(table, int64(q.uint64At(48)))
 	if err := ignoreEOF(err); err != nil {
 		return -1, err
 	}
 	order := int64(4)
 	if q.version == 3 {
-		order = q.u32(96)
+		order = q.uint32At(96)
 	}
 	inBlock := q.cluster * 8 >> order
 	block := make([]byte, q.cluster)

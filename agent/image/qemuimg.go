@@ -21,38 +21,38 @@ var errNoQemuImg = errors.New("qemu-img is not installed, so only Quantix's own 
 func IsQemuImgMissing(err error) bool { return errors.Is(err, errNoQemuImg) }
 
 // imgCall is one run of qemu-img.
-type imgCall struct {
+type qemuImgCall struct {
 	*exec.Cmd
-	stderr bounded
+	stderr limitedOutput
 }
 
 // stackLimit is the stack size in bytes of each qemu-img thread. qemu-img starts one thread per waiting request, at
 // most 64. With default stacks of 8 MiB and malloc arenas of 64 MiB, slow storage made it exceed any address space
 // limit.
-const stackLimit = 1 << 20
+const threadStackBytes = 1 << 20
 
 // maxOutput limits the stored error output in bytes.
-const maxOutput = 1 << 20
+const maxErrorOutputBytes = 1 << 20
 
 // qemuImg returns a call of qemu-img within limits. limits are arguments of prlimit, and ignored if prlimit is not
 // installed.
-func qemuImg(ctx context.Context, limits []string, args ...string) (*imgCall, error) {
+func qemuImg(ctx context.Context, limits []string, args ...string) (*qemuImgCall, error) {
 	program, err := exec.LookPath("qemu-img")
 	if err != nil {
 		return nil, fmt.Errorf("%w: install qemu-utils", errNoQemuImg)
 	}
 	all := append([]string{program}, args...)
 	if limit, err := exec.LookPath("prlimit"); err == nil {
-		all = slices.Concat([]string{limit, fmt.Sprintf("--stack=%d", stackLimit)}, limits, []string{"--"}, all)
+		all = slices.Concat([]string{limit, fmt.Sprintf("--stack=%d", threadStackBytes)}, limits, []string{"--"}, all)
 	}
-	c := &imgCall{Cmd: exec.CommandContext(ctx, all[0], all[1:]...)} //nolint:gosec // fixed words, and numbers
+	c := &qemuImgCall{Cmd: exec.CommandContext(ctx, all[0], all[1:]...)} //nolint:gosec // fixed words, and numbers
 	c.Env = []string{"LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "MALLOC_ARENA_MAX=1"}
 	c.WaitDelay, c.Stderr = time.Second, &c.stderr
 	return c, nil
 }
 
 // run runs qemu-img in an empty directory, so that a relative name refers to no file.
-func (c *imgCall) run(ctx context.Context) error {
+func (c *qemuImgCall) run(ctx context.Context) error {
 	dir, leave, err := deletedDir()
 	if err != nil {
 		return err
@@ -62,11 +62,11 @@ func (c *imgCall) run(ctx context.Context) error {
 	if err = errors.Join(err, leave()); c.Process == nil {
 		return err
 	}
-	return errors.Join(asSentence(ctx, c.Wait(), &c.stderr), err)
+	return errors.Join(programError(ctx, c.Wait(), &c.stderr), err)
 }
 
 // asSentence returns the program's error output as the error.
-func asSentence(ctx context.Context, err error, stderr *bounded) error {
+func programError(ctx context.Context, err error, stderr *limitedOutput) error {
 	var exit *exec.ExitError
 	switch text := strings.TrimSpace(stderr.String()); {
 	case err == nil:
@@ -83,10 +83,10 @@ func asSentence(ctx context.Context, err error, stderr *bounded) error {
 }
 
 // bounded stores the beginning of its written data, up to maxOutput.
-type bounded struct{ bytes.Buffer }
+type limitedOutput struct{ bytes.Buffer }
 
-func (b *bounded) Write(p []byte) (int, error) {
-	room := maxOutput - b.Len()
+func (b *limitedOutput) Write(p []byte) (int, error) {
+	room := maxErrorOutputBytes - b.Len()
 	b.Buffer.Write(p[:min(len(p), max(room, 0))])
 	if room < len(p) {
 		return 0, io.ErrShortWrite

@@ -12,9 +12,9 @@ import (
 )
 
 // unsoundOf returns the reason why the file is invalid.
-func unsoundOf(t *testing.T, text []byte) string {
+func invalidReason(t *testing.T, text []byte) string {
 	t.Helper()
-	f, err := image.Read(bytes.NewReader(text), int64(len(text)), true)
+	f, err := image.ReadFacts(bytes.NewReader(text), int64(len(text)), true)
 	if err != nil {
 		return err.Error()
 	}
@@ -50,11 +50,11 @@ func TestTruncatedImagesAreInvalid(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if why := unsoundOf(t, whole); why != "" {
+			if why := invalidReason(t, whole); why != "" {
 				t.Errorf("the whole image: %s", why)
 			}
 			for _, part := range []int{95, 80, 50, 20, 1} {
-				if why := unsoundOf(t, whole[:len(whole)*part/100]); !strings.Contains(why, "cut off") {
+				if why := invalidReason(t, whole[:len(whole)*part/100]); !strings.Contains(why, "cut off") {
 					t.Errorf("%d %% of it: %q", part, why)
 				}
 			}
@@ -69,20 +69,20 @@ func TestNonImagesAreInvalid(t *testing.T) {
 		says string
 	}{
 		"a whole image":     {validQcow2(3, nil), ""},
-		"a disk":            {diskWith(510, "\x55\xaa", disk("\xeb\x63")), ""},
-		"a disc":            {diskWith(32769, "CD001", disk("")), ""},
+		"a disk":            {rawDiskContaining(510, "\x55\xaa", rawDiskStartingWith("\xeb\x63")), ""},
+		"a disc":            {rawDiskContaining(32769, "CD001", rawDiskStartingWith("")), ""},
 		"nothing":           {nil, "It is empty"},
-		"encrypted":         {validQcow2(3, u32(32, 1)), "The file is encrypted"},
-		"encrypted by LUKS": {validQcow2(3, extension(0x0537be77)), "The file is encrypted"},
-		"LUKS itself":       {disk("LUKS\xba\xbe"), "The file is encrypted"},
-		"a data file":       {validQcow2(3, u64(72, 4)), "The file refers to an external data file"},
-		"a backing file":    {validQcow2(3, u64(8, 200)), "The file refers to a backing file"},
-		"no table":          {validQcow2(3, nil)[:2*cluster], "The file is invalid"},
+		"encrypted":         {validQcow2(3, putUint32(32, 1)), "The file is encrypted"},
+		"encrypted by LUKS": {validQcow2(3, headerExtension(0x0537be77)), "The file is encrypted"},
+		"LUKS itself":       {rawDiskStartingWith("LUKS\xba\xbe"), "The file is encrypted"},
+		"a data file":       {validQcow2(3, putUint64(72, 4)), "The file refers to an external data file"},
+		"a backing file":    {validQcow2(3, putUint64(8, 200)), "The file refers to a backing file"},
+		"no table":          {validQcow2(3, nil)[:2*clusterBytes], "The file is invalid"},
 		"half a header":     {validQcow2(3, nil)[:40], "cut off"},
-		"a packed file":     {disk("\x1f\x8b\x08"), "Unpack it first"},
-		"counts beyond":     {validQcow2(3, u64(cluster, 1<<40)), ""}, // an unused table: QEMU repairs it
+		"a packed file":     {rawDiskStartingWith("\x1f\x8b\x08"), "Unpack it first"},
+		"counts beyond":     {validQcow2(3, putUint64(clusterBytes, 1<<40)), ""}, // an unused table: QEMU repairs it
 	} {
-		if why := unsoundOf(t, c.text); c.says == "" && why != "" || !strings.Contains(why, c.says) {
+		if why := invalidReason(t, c.text); c.says == "" && why != "" || !strings.Contains(why, c.says) {
 			t.Errorf("%s: %q, want %q", name, why, c.says)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	addressesAge      = 10 * time.Second
-	addressesPatience = 300 * time.Millisecond
+	addressMaxAge      = 10 * time.Second
+	addressReadTimeout = 300 * time.Millisecond
 	maxAddresses      = 64 // per NIC, so that no guest's answer grows the host's report beyond the portal's limit
 
 	// arpMaxAge is how long an address is reported after its last ARP entry. The kernel drops ARP entries sooner than
@@ -32,7 +32,7 @@ type nicAddresses map[string][]fleet.SeenAddress
 func (b *Backend) addressesOf(ctx context.Context, all []observedDomain) map[fleet.VMID]nicAddresses {
 	running := slices.DeleteFunc(slices.Clone(all), func(s observedDomain) bool { return s.live == nil || len(s.live.nics) == 0 })
 	look := func() (map[fleet.VMID]nicAddresses, error) {
-		c, err := dial(b.life, b.socket)
+		c, err := dial(b.runContext, b.socket)
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +42,7 @@ func (b *Backend) addressesOf(ctx context.Context, all []observedDomain) map[fle
 		g.SetLimit(4)
 		for i, s := range running {
 			g.Go(func() (err error) {
-				found[i], err = call(b.life, c, func(l *golibvirt.Libvirt) (nicAddresses, error) {
+				found[i], err = call(b.runContext, c, func(l *golibvirt.Libvirt) (nicAddresses, error) {
 					return readAddresses(l, s.ref, b.guests.nicsOf(s)), nil
 				})
 				return err
@@ -58,7 +58,7 @@ func (b *Backend) addressesOf(ctx context.Context, all []observedDomain) map[fle
 		b.arpHistory.addRecent(out, time.Now())
 		return out, nil
 	}
-	return b.addresses.read(ctx, addressesAge, addressesPatience, look).value
+	return b.addressWatch.read(ctx, addressMaxAge, addressReadTimeout, look).value
 }
 
 // addressSources lists the address sources that libvirt offers, most reliable first. The guest agent, see guests, is
@@ -80,14 +80,14 @@ func readAddresses(l *golibvirt.Libvirt, ref golibvirt.Domain, reported nicAddre
 	}
 	for _, s := range addressSources {
 		if found, err := l.DomainInterfaceAddresses(ref, uint32(s.ask), 0); err == nil {
-			out.add(found, s.source)
+			out.addSource(found, s.source)
 		}
 	}
 	return out
 }
 
 // add merges the addresses of one source. It skips loopback and link-local addresses; each NIC's list stays sorted.
-func (k nicAddresses) add(found []golibvirt.DomainInterface, by fleet.AddressSource) {
+func (k nicAddresses) addSource(found []golibvirt.DomainInterface, by fleet.AddressSource) {
 	for _, n := range found {
 		if len(n.Hwaddr) == 0 {
 			continue
@@ -114,7 +114,7 @@ func (k nicAddresses) addAddress(mac, ip string, by fleet.AddressSource) {
 }
 
 // addressIPs returns the IP addresses without their sources.
-func addressIPs(seen []fleet.SeenAddress) (ips []string) {
+func ipsOf(seen []fleet.SeenAddress) (ips []string) {
 	for _, a := range seen {
 		ips = append(ips, a.IP)
 	}
@@ -123,7 +123,7 @@ func addressIPs(seen []fleet.SeenAddress) (ips []string) {
 
 // arpHistory remembers when each address was last seen in the ARP table.
 type arpHistory struct {
-	at map[arpKey]time.Time
+	lastSeen map[arpKey]time.Time
 }
 
 type arpKey struct {
@@ -144,7 +144,7 @@ func (h *arpHistory) addRecent(found map[fleet.VMID]nicAddresses, now time.Time)
 			}
 		}
 	}
-	for was, at := range h.at {
+	for was, at := range h.lastSeen {
 		k, runs := found[was.vm]
 		if _, again := current[was]; again || !runs || now.Sub(at) > arpMaxAge {
 			continue
@@ -155,5 +155,5 @@ func (h *arpHistory) addRecent(found map[fleet.VMID]nicAddresses, now time.Time)
 			current[was] = at
 		}
 	}
-	h.at = current
+	h.lastSeen = current
 }

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func iface(mac string, ips ...string) golibvirt.DomainInterface {
+func domainInterface(mac string, ips ...string) golibvirt.DomainInterface {
 	c := golibvirt.DomainInterface{Hwaddr: []string{mac}}
 	for _, ip := range ips {
 		c.Addrs = append(c.Addrs, golibvirt.DomainIPAddr{Addr: ip})
@@ -26,7 +26,7 @@ func TestReportedAddressesAreLimitedPerNIC(t *testing.T) {
 		ips = append(ips, fmt.Sprintf("10.1.%d.%d", i/250, i%250))
 	}
 	k := nicAddresses{}
-	k.add([]golibvirt.DomainInterface{iface("52:54:00:00:00:01", ips...)}, fleet.FromAgent)
+	k.addSource([]golibvirt.DomainInterface{domainInterface("52:54:00:00:00:01", ips...)}, fleet.FromAgent)
 	if n := len(k["52:54:00:00:00:01"]); n != maxAddresses {
 		t.Errorf("%d addresses are reported", n)
 	}
@@ -35,9 +35,9 @@ func TestReportedAddressesAreLimitedPerNIC(t *testing.T) {
 func TestAddressesListTheirSources(t *testing.T) {
 	t.Parallel()
 	k := nicAddresses{}
-	k.add([]golibvirt.DomainInterface{iface("52:54:00:00:00:0A", "10.0.0.9", "fe80::1", "127.0.0.1", "10.0.0.5"), iface("", "10.9.9.9")}, fleet.FromAgent)
-	k.add([]golibvirt.DomainInterface{iface("52:54:00:00:00:0a", "10.0.0.5"), {}}, fleet.FromLease)
-	k.add([]golibvirt.DomainInterface{iface("52:54:00:00:00:0a", "10.0.0.7", "10.0.0.5")}, fleet.FromARP)
+	k.addSource([]golibvirt.DomainInterface{domainInterface("52:54:00:00:00:0A", "10.0.0.9", "fe80::1", "127.0.0.1", "10.0.0.5"), domainInterface("", "10.9.9.9")}, fleet.FromAgent)
+	k.addSource([]golibvirt.DomainInterface{domainInterface("52:54:00:00:00:0a", "10.0.0.5"), {}}, fleet.FromLease)
+	k.addSource([]golibvirt.DomainInterface{domainInterface("52:54:00:00:00:0a", "10.0.0.7", "10.0.0.5")}, fleet.FromARP)
 	want := []fleet.SeenAddress{
 		{IP: "10.0.0.5", By: []fleet.AddressSource{fleet.FromAgent, fleet.FromLease, fleet.FromARP}},
 		{IP: "10.0.0.7", By: []fleet.AddressSource{fleet.FromARP}},
@@ -62,7 +62,7 @@ func TestAddressFromARPStaysAfterKernelDropsIt(t *testing.T) {
 		}
 		found := map[fleet.VMID]nicAddresses{"vm": k}
 		h.addRecent(found, now)
-		return addressIPs(found["vm"]["m"])
+		return ipsOf(found["vm"]["m"])
 	}
 	for _, c := range []struct {
 		after time.Duration

@@ -17,9 +17,9 @@ import (
 
 // ApplyVM implements hypervisor.VMs. It creates disks first and writes the definition last, so a domain never names
 // an incomplete disk. A disk named by the definition therefore exists and is never created again.
-func (b *Backend) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
+func (b *Backend) ApplyVM(ctx context.Context, in hypervisor.ApplyWork) error {
 	act := "apply " + in.VM.Name
-	unlock, err := b.vms.lock(ctx, in.VM.ID)
+	unlock, err := b.vmLocks.lock(ctx, in.VM.ID)
 	if err != nil {
 		return wrapAction(act, err)
 	}
@@ -31,14 +31,14 @@ func (b *Backend) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	defer files.unlock()
 	b.assignedPools.record(in.Pools)
 	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
-		a := applying{Backend: b, c: c, in: in}
+		a := applyRun{Backend: b, c: c, in: in}
 		return a.run(ctx)
 	}))
 }
 
 // lockFilesShared takes shared locks on the files that the VM's definition will name, so that no volume job changes
 // them meanwhile.
-func (b *Backend) lockFilesShared(ctx context.Context, in hypervisor.Apply) (files unlockers, err error) {
+func (b *Backend) lockFilesShared(ctx context.Context, in hypervisor.ApplyWork) (files unlockers, err error) {
 	refs := make([]fleet.Volref, 0, 2*len(in.VM.Spec.Disks)+1)
 	for _, d := range in.VM.Spec.Disks {
 		if refs = append(refs, d.Ref()); d.Image != nil {
@@ -64,29 +64,29 @@ func (b *Backend) lockFilesShared(ctx context.Context, in hypervisor.Apply) (fil
 }
 
 // applying is the state of one ApplyVM call.
-type applying struct {
+type applyRun struct {
 	*Backend
 	c  *conn
-	in hypervisor.Apply
+	in hypervisor.ApplyWork
 }
 
-func (a *applying) run(ctx context.Context) error {
+func (a *applyRun) run(ctx context.Context) error {
 	old, err := a.existingDomain(ctx)
 	if err != nil {
 		return err
 	}
 	if old == nil {
-		return a.create(ctx)
+		return a.createDomain(ctx)
 	}
 	if old.transient && !a.in.Reapply {
-		return hypervisor.Refusal(hypervisor.UndefinedFault())
+		return hypervisor.FaultError(hypervisor.UndefinedDomainFault())
 	}
-	return a.redefine(ctx, *old)
+	return a.redefineDomain(ctx, *old)
 }
 
 // existingDomain returns the VM's current domain, or nil if there is none. It refuses a domain that Quantix does not
 // manage.
-func (a *applying) existingDomain(ctx context.Context) (*observedDomain, error) {
+func (a *applyRun) existingDomain(ctx context.Context) (*observedDomain, error) {
 	uuid, err := parseUUID(a.in.VM.ID)
 	if err != nil {
 		return nil, err
@@ -94,21 +94,21 @@ func (a *applying) existingDomain(ctx context.Context) (*observedDomain, error) 
 	a.domains.invalidate(uuid)
 	s, err := a.readDomainOn(ctx, a.c, a.in.VM.ID)
 	switch {
-	case is(err, golibvirt.ErrNoDomain):
+	case isLibvirtCode(err, golibvirt.ErrNoDomain):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	case !s.managed:
 		return nil, errUnmanaged()
 	}
-	return &s, a.refuseLost(s)
+	return &s, a.refuseLostGuest(s)
 }
 
 // create defines a VM without a definition: a new VM, or one whose definition an administrator removed.
-func (a *applying) create(ctx context.Context) error {
+func (a *applyRun) createDomain(ctx context.Context) error {
 	want := a.in.VM
-	plan := hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, want, true)
-	in, err := a.prepare(ctx, nil, nil, plan)
+	plan := hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, want, true)
+	in, err := a.prepareEdit(ctx, nil, nil, plan)
 	if err != nil {
 		return err
 	}
@@ -116,77 +116,77 @@ func (a *applying) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.makeSeed(ctx, fleet.VMFirstBoot{}, &in); err != nil {
+	if err := a.createSeed(ctx, fleet.VMFirstBoot{}, &in); err != nil {
 		return err
 	}
-	if err := a.filterNICs(ctx); err != nil {
+	if err := a.defineNICFilters(ctx); err != nil {
 		return err
 	}
 	return a.withFreeName(ctx, func(name string) error {
-		in.name, in.mark = name, a.mark(hypervisor.NewApplied(a.in, name, "", nil), "")
+		in.name, in.metadata = name, a.newMetadata(hypervisor.NewAppliedRecord(a.in, name, "", nil), "")
 		edit(x, in)
-		addPorts(x)
+		addPCIPorts(x)
 		if _, err := setNICMTUs(ctx, a.c, x); err != nil {
 			return err
 		}
-		return a.define(ctx, x)
+		return a.defineDomain(ctx, x)
 	})
 }
 
 // redefine changes the definition where the wanted spec differs from the last applied one. It skips the write if the
 // definition stays the same, unless the domain has no persistent definition.
-func (a *applying) redefine(ctx context.Context, old observedDomain) error {
+func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error {
 	defer a.domains.invalidate(old.ref.UUID)
 	// The secure XML includes the VNC password that an administrator set; redefining without it would lose the
 	// password.
-	x, err := readXML(ctx, a.c, old.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
+	x, err := readDefinition(ctx, a.c, old.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
 		return err
 	}
-	before, err := textOf(x)
+	before, err := definitionText(x)
 	if err != nil {
 		return err
 	}
 	was := old.applied
-	if was == nil || a.in.HasUnknownBase(old.mark.Generation, *was) {
+	if was == nil || a.in.LacksMergeBase(old.metadata.Generation, *was) {
 		if was, err = a.deriveApplied(ctx, old, x); err != nil {
 			return err
 		}
 	}
-	is := definedOf(x, *was, a.assignedPools.volumeAt)
-	plan := hypervisor.Plan(*was, is, a.in.VM, a.in.Reapply)
-	in, err := a.prepare(ctx, &old, was, plan)
+	is := readDefinedSpec(x, *was, a.assignedPools.volumeAt)
+	plan := hypervisor.PlanEdit(*was, is, a.in.VM, a.in.Reapply)
+	in, err := a.prepareEdit(ctx, &old, was, plan)
 	if err != nil {
 		return err
 	}
-	if err := a.refuseSnapshotDisks(plan.DropDisks); err != nil {
+	if err := a.refuseSnapshotDisks(plan.RemoveDisks); err != nil {
 		return err
 	}
-	if err := a.makeSeed(ctx, is.Spec.FirstBoot, &in); err != nil {
+	if err := a.createSeed(ctx, is.Spec.FirstBoot, &in); err != nil {
 		return err
 	}
 	if err := a.growDisks(ctx, old, x, plan.GrowDisks); err != nil {
 		return err
 	}
-	if err := a.filterNICs(ctx); err != nil {
+	if err := a.defineNICFilters(ctx); err != nil {
 		return err
 	}
-	domain, oldName, err := a.rename(ctx, &old, *was, plan.Name)
+	domain, oldName, err := a.renameDomain(ctx, &old, *was, plan.SetName)
 	if err != nil {
 		return err
 	}
-	in.name, in.mark = old.ref.Name, a.mark(hypervisor.NewApplied(a.in, domain, oldName, was.Pools), old.mark.Mark)
+	in.name, in.metadata = old.ref.Name, a.newMetadata(hypervisor.NewAppliedRecord(a.in, domain, oldName, was.Pools), old.metadata.OwnershipMark)
 	edit(x, in)
 	if _, err := setNICMTUs(ctx, a.c, x); err != nil {
 		return err
 	}
-	after, err := textOf(x)
+	after, err := definitionText(x)
 	if err != nil {
 		return err
 	}
 	if before != after || old.transient {
-		addPorts(x)
-		if err := a.define(ctx, x); err != nil {
+		addPCIPorts(x)
+		if err := a.defineDomain(ctx, x); err != nil {
 			return err
 		}
 	}
@@ -198,33 +198,33 @@ func (a *applying) redefine(ctx context.Context, old observedDomain) error {
 		if err := a.updateLiveFilters(ctx, old, x); err != nil {
 			return err
 		}
-		if err := a.hotPlugChanges(ctx, old, plan, old.mark.Generation == a.in.VM.Generation); err != nil {
+		if err := a.hotPlugChanges(ctx, old, plan, old.metadata.Generation == a.in.VM.Generation); err != nil {
 			return err
 		}
 	}
 	if err := a.removeUnusedSeeds(ctx, x, old.live); err != nil {
 		return err
 	}
-	return a.dropFilters(ctx, a.c, a.in.VM.ID, a.in.VM.Spec.NICs)
+	return a.removeNICFilters(ctx, a.c, a.in.VM.ID, a.in.VM.Spec.NICs)
 }
 
 // deriveApplied returns a substitute for the record of the last applied spec, derived from the definition x, for a
 // definition without a usable record.
-func (a *applying) deriveApplied(ctx context.Context, old observedDomain, x *libvirtxml.Domain) (*hypervisor.Applied, error) {
+func (a *applyRun) deriveApplied(ctx context.Context, old observedDomain, x *libvirtxml.Domain) (*hypervisor.Applied, error) {
 	domain, was := a.in.VM.Name, ""
 	if p := old.pendingName(); p != "" {
 		domain, was = p, old.ref.Name
 	}
-	here := definedOf(x, hypervisor.NewApplied(a.in, domain, was, nil), a.assignedPools.volumeAt)
+	here := readDefinedSpec(x, hypervisor.NewAppliedRecord(a.in, domain, was, nil), a.assignedPools.volumeAt)
 	var failed error
-	out := hypervisor.AssumeApplied(a.in, domain, was, func(d fleet.Disk) bool {
+	out := hypervisor.AssumeAppliedRecord(a.in, domain, was, func(d fleet.Disk) bool {
 		if slices.ContainsFunc(here.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) || slices.Contains(a.in.CreatedDisks, d.Ref()) {
 			return false
 		}
 		p, err := localVolumeOf(d.Ref(), a.in.Pools)
 		there := false
 		switch {
-		case err == nil && p.block():
+		case err == nil && p.isInBlockPool():
 			there, err = a.blockExists(ctx, p)
 		case err == nil:
 			there, err = fileExists(ctx, p.path())
@@ -238,28 +238,28 @@ func (a *applying) deriveApplied(ctx context.Context, old observedDomain, x *lib
 	return &out, failed
 }
 
-func (a *applying) mark(applied hypervisor.Applied, had string) mark {
+func (a *applyRun) newMetadata(applied hypervisor.Applied, had string) quantixMetadata {
 	text, err := json.Marshal(applied)
 	if err != nil {
 		panic(err) // cannot happen: the value has only texts and numbers
 	}
-	return mark{ID: a.in.VM.ID, Generation: a.in.VM.Generation, Applied: string(text), Mark: cmp.Or(a.in.Mark, had)}
+	return quantixMetadata{ID: a.in.VM.ID, Generation: a.in.VM.Generation, Applied: string(text), OwnershipMark: cmp.Or(a.in.OwnershipMark, had)}
 }
 
 // prepare resolves the planned changes to paths of this host and creates the disks that were never created. It checks
 // all disks before it creates the first one.
-func (a *applying) prepare(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.Edit) (definitionEdit, error) {
-	in, places, missing, err := a.checkPlan(ctx, old, was, plan)
+func (a *applyRun) prepareEdit(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.DefinitionEdit) (definitionEdit, error) {
+	in, places, missing, err := a.checkEditPlan(ctx, old, was, plan)
 	if err != nil {
 		return in, err
 	}
 	for i, p := range missing {
-		if err := a.makeDisk(ctx, p, i, len(missing)); err != nil {
+		if err := a.createDisk(ctx, p, i, len(missing)); err != nil {
 			return in, fmt.Errorf("disk %d: %w", p.number, err)
 		}
 	}
 	// diskPlaces needs the created files, because the cache mode depends on their storage.
-	if in.disks, err = a.diskPlaces(ctx, places); err != nil {
+	if in.disks, err = a.locateDisks(ctx, places); err != nil {
 		return in, err
 	}
 	a.in.Progress(100, "writing the definition")
@@ -268,14 +268,14 @@ func (a *applying) prepare(ctx context.Context, old *observedDomain, was *hyperv
 
 // checkDiskExists looks for one disk and returns false if the disk was never created. It refuses a disk that was
 // created but is now missing.
-func (a *applying) checkDiskExists(ctx context.Context, p localVolume, old *observedDomain, was *hypervisor.Applied) (made bool, err error) {
+func (a *applyRun) checkDiskExists(ctx context.Context, p localVolume, old *observedDomain, was *hypervisor.Applied) (made bool, err error) {
 	path := p.path()
 	made = slices.Contains(a.in.CreatedDisks, p.ref()) || was != nil && slices.ContainsFunc(was.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == p.ref() })
 	named := false
 	if old != nil {
 		alias := diskAlias(p.ref())
-		if k := slices.IndexFunc(old.spec, func(d specDisk) bool { return d.alias == alias || d.path == path }); k >= 0 {
-			made, named, path = true, true, old.spec[k].path
+		if k := slices.IndexFunc(old.specDisks, func(d specDisk) bool { return d.alias == alias || d.path == path }); k >= 0 {
+			made, named, path = true, true, old.specDisks[k].path
 		}
 	}
 	if !made {
@@ -283,28 +283,28 @@ func (a *applying) checkDiskExists(ctx context.Context, p localVolume, old *obse
 			return false, fmt.Errorf("disk %d: %w", p.number, err)
 		}
 	}
-	if p.block() {
-		return a.checkBlock(ctx, p, made, named)
+	if p.isInBlockPool() {
+		return a.checkBlockDisk(ctx, p, made, named)
 	}
-	why, err := a.whyUnavailable(ctx, a.c, p.pool.Name, path)
+	why, err := a.diskUnavailableReason(ctx, a.c, p.pool.Name, path)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("disk %d: %w", p.number, err)
-	case why == hypervisor.FileMissing && p.existing && !made:
-		return false, fleet.Errorf(fleet.Conflict, "Disk %d: %s", p.number, hypervisor.NoVolume(p.volume, p.pool.Name))
-	case why == hypervisor.FileMissing && !made:
+	case why == hypervisor.FileMissingReason && p.preexisting && !made:
+		return false, fleet.Errorf(fleet.Conflict, "Disk %d: %s", p.number, hypervisor.NoVolumeError(p.volume, p.pool.Name))
+	case why == hypervisor.FileMissingReason && !made:
 		return false, nil
-	case why == hypervisor.PoolInactive && !made:
+	case why == hypervisor.PoolInactiveReason && !made:
 		return false, fleet.Errorf(fleet.Conflict, "The pool %s of disk %d is not active on %s. Start the pool.", p.pool.Name, p.number, hostname())
 	case why != "":
-		return false, hypervisor.Refusal(hypervisor.MissingDiskFault(p.number, p.ref(), p.pool.Name, hostname(), why))
+		return false, hypervisor.FaultError(hypervisor.MissingDiskFault(p.number, p.ref(), p.pool.Name, hostname(), why))
 	case named:
 		return true, nil
 	}
-	if err := a.checkDisk(ctx, a.c, p, made); err != nil {
+	if err := a.checkExistingDisk(ctx, a.c, p, made); err != nil {
 		return false, fmt.Errorf("disk %d: %w", p.number, err)
 	}
-	if p.secret {
+	if p.encrypted {
 		if err := a.checkDiskSecret(ctx, a.c, p); err != nil {
 			return false, fmt.Errorf("disk %d: %w", p.number, err)
 		}
@@ -313,8 +313,8 @@ func (a *applying) checkDiskExists(ctx context.Context, p localVolume, old *obse
 }
 
 // resolveEdit resolves the planned changes to paths of this host.
-func (a *applying) resolveEdit(plan hypervisor.Edit) (definitionEdit, []localVolume, error) {
-	in := definitionEdit{Edit: plan, spec: a.in.VM.Spec}
+func (a *applyRun) resolveHostPaths(plan hypervisor.DefinitionEdit) (definitionEdit, []localVolume, error) {
+	in := definitionEdit{DefinitionEdit: plan, spec: a.in.VM.Spec}
 	for _, n := range plan.NICs {
 		if n.MAC == "" {
 			return in, nil, fleet.Errorf(fleet.Invalid, "A NIC has no MAC address. Set a MAC address.")
@@ -328,7 +328,7 @@ func (a *applying) resolveEdit(plan hypervisor.Edit) (definitionEdit, []localVol
 		}
 		p.number = 1 + slices.IndexFunc(in.spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 		p.format = d.FileFormat()
-		p.size, p.existing, p.shared, p.secret = d.SizeBytes, d.Existing, d.Shareable, d.Encryption != ""
+		p.size, p.preexisting, p.shared, p.encrypted = d.SizeBytes, d.Existing, d.Shareable, d.Encryption != ""
 		if d.Image != nil {
 			image, err := localVolumeOf(*d.Image, a.in.Pools)
 			p.image, p.noImage = &image, err
@@ -336,9 +336,9 @@ func (a *applying) resolveEdit(plan hypervisor.Edit) (definitionEdit, []localVol
 		}
 		places = append(places, p)
 	}
-	if plan.Has("iso") && in.spec.ISO != nil {
+	if plan.SetsField("iso") && in.spec.ISO != nil {
 		iso, err := localVolumeOf(*in.spec.ISO, a.in.Pools)
-		if err == nil && iso.block() {
+		if err == nil && iso.isInBlockPool() {
 			err = fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which has no ISO images. Choose an ISO image of another pool.", iso.pool.Name)
 		}
 		if err != nil {
@@ -347,21 +347,21 @@ func (a *applying) resolveEdit(plan hypervisor.Edit) (definitionEdit, []localVol
 		in.iso = iso.path()
 	}
 	var err error
-	in.spec, err = a.localMedia(plan)
+	in.spec, err = a.specWithMediaPaths(plan)
 	return in, places, err
 }
 
 // checkUsers refuses disks that another domain of the host uses: two guests writing to one image corrupt it.
-func (a *applying) checkUsers(ctx context.Context, places []localVolume) error {
+func (a *applyRun) checkDisksUnused(ctx context.Context, places []localVolume) error {
 	if len(places) == 0 {
 		return nil
 	}
-	all, err := a.inventory(ctx, a.c)
+	all, err := a.readDomains(ctx, a.c)
 	if err != nil {
 		return err
 	}
 	for _, p := range places {
-		user, err := a.userOf(ctx, all, a.in.VM.ID, p)
+		user, err := a.domainUsing(ctx, all, a.in.VM.ID, p)
 		if err != nil {
 			return err
 		}

@@ -20,10 +20,10 @@ func TestOpenWaitsForLibvirtd(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	if state, err := b.Snapshot(t.Context(), hypervisor.Assigned{}); err == nil || state.Host.Connected {
+	if state, err := b.HostState(t.Context(), hypervisor.Assignment{}); err == nil || state.Host.Connected {
 		t.Errorf("without libvirtd the host is %+v, %v", state.Host, err)
 	}
-	changes := b.Changes(t.Context())
+	changes := b.WatchChanges(t.Context())
 	if err := os.Symlink(libvirt.DefaultSocket, socket); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestOpenWaitsForLibvirtd(t *testing.T) {
 		case <-deadline:
 			t.Fatal("the backend did not connect to the running libvirtd")
 		}
-		if state, err := b.Snapshot(t.Context(), hypervisor.Assigned{}); err == nil && state.Host.Connected {
+		if state, err := b.HostState(t.Context(), hypervisor.Assignment{}); err == nil && state.Host.Connected {
 			return
 		}
 	}

@@ -30,59 +30,59 @@ import (
 const DefaultSocket = "/run/libvirt/libvirt-sock"
 
 // callLimit bounds the opening of a connection, and each call on the state or event connection.
-const callLimit = 10 * time.Second
+const libvirtCallTimeout = 10 * time.Second
 
 // Options configures Open.
 type Options struct {
 	Socket  string            // empty: DefaultSocket
 	Log     *slog.Logger      // nil: slog.Default()
-	Roots   pooldir.Roots     // directories that may hold pools
-	Book    *state.PoolBook   // persisted facts about pools; nil: start empty
+	PoolRoots   pooldir.PoolRoots     // directories that may hold pools
+	PoolBook    *state.PoolBook   // persisted facts about pools; nil: start empty
 	Filters *state.FilterBook // persisted facts about network filters; nil: start empty
-	Fetch   *fetch.Client     // HTTP client for downloads; nil: a client for public addresses only
+	Downloader   *fetch.Client     // HTTP client for downloads; nil: a client for public addresses only
 	Seeds   seed.Store        // first-boot seeds of guests
-	Devices machine.Devices   // host devices that guests use
+	Devices machine.HostDevices   // host devices that guests use
 }
 
 // Backend implements hypervisor.Hypervisor. Its methods may be called from several goroutines.
 type Backend struct {
 	socket string
 	log    *slog.Logger
-	life   context.Context // cancelled by Close
-	end    context.CancelFunc
-	ended  sync.WaitGroup
+	runContext   context.Context // cancelled by Close
+	cancelRun    context.CancelFunc
+	goroutines  sync.WaitGroup
 
 	subscribers subscribers
-	vms         keyLocks[fleet.VMID]
+	vmLocks         keyLocks[fleet.VMID]
 	volumeLocks fileLocks
 	// snapshotsRead locks the snapshot files of each VM while new disks are copied from these files.
-	snapshotsRead fileLocks
+	snapshotLocks fileLocks
 	fetcher       *fetch.Client
 	seeds         seed.Store
-	devices       machine.Devices
+	devices       machine.HostDevices
 	domains       domainCache
 	assignedPools assignedPools
 	ioErrors      ioErrors
-	watchdogs     watchdogs
-	execs         execs
-	addresses     watch[map[fleet.VMID]nicAddresses]
+	watchdogs     watchdogExpiries
+	checkPrograms         checkPrograms
+	addressWatch     valueWatch[map[fleet.VMID]nicAddresses]
 	arpHistory    arpHistory
 	guests        guests
-	disks         diskSizes
-	files         fileWatches
+	diskSizes         diskSizes
+	fileWatches         fileWatches
 	pools         poolWatches
-	nets          networkWatch
+	networkWatch          networkWatch
 	filterLocks   keyLocks[fleet.SecurityGroupID]
-	filters       *state.FilterBook
+	filterBook       *state.FilterBook
 	filterMu      sync.Mutex // held while a filter is written and recorded, or compared with the record
-	filterChanges watch[map[string]string]
-	caps          watch[capabilities]
+	filterDriftWatch valueWatch[map[string]string]
+	capabilityWatch          valueWatch[capabilities]
 
-	meterWatch       watch[[]wire.Meter]
-	filterCountWatch watch[[]hypervisor.CountedNIC]
+	meterWatch       valueWatch[[]wire.Meter]
+	filterCountWatch valueWatch[[]hypervisor.NICPacketCounts]
 
 	mu         sync.Mutex
-	reader     *conn // state connection; nil while libvirtd is unreachable, for the reason in lostReason
+	stateConnection     *conn // state connection; nil while libvirtd is unreachable, for the reason in lostReason
 	lostReason error
 	version    string
 	lastState  *wire.State // the host state that the newest Snapshot returned
@@ -99,12 +99,12 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	if o.Book == nil {
+	if o.PoolBook == nil {
 		book, err := state.OpenPoolBook("")
 		if err != nil {
 			return nil, err
 		}
-		o.Book = book
+		o.PoolBook = book
 	}
 	if o.Filters == nil {
 		book, err := state.OpenFilterBook("")
@@ -113,24 +113,24 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		}
 		o.Filters = book
 	}
-	if o.Fetch == nil {
-		o.Fetch = fetch.New(fetch.Settings{})
+	if o.Downloader == nil {
+		o.Downloader = fetch.New(fetch.Settings{})
 	}
-	b := &Backend{socket: o.Socket, log: o.Log, fetcher: o.Fetch, seeds: o.Seeds, devices: o.Devices, filters: o.Filters, pools: poolWatches{roots: o.Roots, book: o.Book}}
-	b.disks.replaced = b.isReplaced
-	b.life, b.end = context.WithCancel(context.Background())
+	b := &Backend{socket: o.Socket, log: o.Log, fetcher: o.Downloader, seeds: o.Seeds, devices: o.Devices, filterBook: o.Filters, pools: poolWatches{roots: o.PoolRoots, book: o.PoolBook}}
+	b.diskSizes.isReplaced = b.isReplaced
+	b.runContext, b.cancelRun = context.WithCancel(context.Background())
 	link, err := b.connect(ctx)
 	if err != nil {
 		b.setUnreachable(err)
 	}
-	b.ended.Go(func() { b.keepConnected(link) })
+	b.goroutines.Go(func() { b.reconnectLoop(link) })
 	return b, nil
 }
 
 // Close ends all connections. Guests keep running.
 func (b *Backend) Close() error {
-	b.end()
-	b.ended.Wait()
+	b.cancelRun()
+	b.goroutines.Wait()
 	return nil
 }
 
@@ -141,10 +141,10 @@ func (b *Backend) stateConn(ctx context.Context) (*conn, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.reader == nil {
+	if b.stateConnection == nil {
 		return nil, b.lostReason
 	}
-	return b.reader, nil
+	return b.stateConnection, nil
 }
 
 // withConn runs f with a connection of its own, then closes the connection and wakes the subscribers.
@@ -156,7 +156,7 @@ func (b *Backend) withConn(ctx context.Context, f func(context.Context, *conn) e
 		return err
 	}
 	defer c.disconnect()
-	defer b.subscribers.wake()
+	defer b.subscribers.wakeAll()
 	return f(ctx, c)
 }
 
@@ -173,6 +173,6 @@ func wrapAction(act string, err error) error {
 // cancelOnClose returns a copy of ctx that Close also cancels. The caller must call the returned function at the end.
 func (b *Backend) cancelOnClose(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(b.life, cancel)
+	stop := context.AfterFunc(b.runContext, cancel)
 	return ctx, func() { stop(); cancel() }
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Balloons implements hypervisor.Guests.
-func (b *Backend) Balloons(ctx context.Context) (out []hypervisor.Balloon, err error) {
+func (b *Backend) Balloons(ctx context.Context) (out []hypervisor.BalloonGuest, err error) {
 	err = b.withConn(ctx, func(ctx context.Context, c *conn) error {
 		const what = golibvirt.DomainStatsState | golibvirt.DomainStatsBalloon
 		const which = golibvirt.ConnectGetAllDomainsStatsActive | golibvirt.ConnectGetAllDomainsStatsNowait
@@ -22,14 +22,14 @@ func (b *Backend) Balloons(ctx context.Context) (out []hypervisor.Balloon, err e
 			return fmt.Errorf("read balloons: %w", err)
 		}
 		for _, s := range stats {
-			p := params(s.Params)
+			p := numericParams(s.Params)
 			d, err := b.readDomain(ctx, c, s.Dom)
 			switch {
-			case is(err, golibvirt.ErrNoDomain):
+			case isLibvirtCode(err, golibvirt.ErrNoDomain):
 			case err != nil:
 				return err
 			case golibvirt.DomainState(p[golibvirt.DomainStatsStateState]) == golibvirt.DomainRunning && d.minMiB() > 0:
-				out = append(out, hypervisor.Balloon{ID: d.id, HasMiB: int(p["balloon.current"] / 1024), MinMiB: d.minMiB(), MaxMiB: d.maxMiB()})
+				out = append(out, hypervisor.BalloonGuest{ID: d.id, CurrentMiB: int(p["balloon.current"] / 1024), MinMiB: d.minMiB(), MaxMiB: d.maxMiB()})
 			}
 		}
 		return nil
@@ -40,7 +40,7 @@ func (b *Backend) Balloons(ctx context.Context) (out []hypervisor.Balloon, err e
 // minMiB returns the running guest's memory minimum in MiB. The host never shrinks the balloon below the minimum.
 // minMiB returns 0 if the guest has no ballooning.
 func (d *domain) minMiB() int {
-	if !d.managed || d.applied == nil || d.live == nil || d.live.parts.Devices.Balloon == "none" {
+	if !d.managed || d.applied == nil || d.live == nil || d.live.fieldValues.Devices.Balloon == "none" {
 		return 0
 	}
 	return d.applied.Spec.Memory.MinMiB
@@ -59,7 +59,7 @@ func (d *domain) balloonMiB() int {
 	if d.minMiB() == 0 {
 		return 0
 	}
-	if n := d.live.parts.Memory.BalloonMiB; n < d.maxMiB() { // n is 0 if the balloon reclaims nothing
+	if n := d.live.fieldValues.Memory.BalloonMiB; n < d.maxMiB() { // n is 0 if the balloon reclaims nothing
 		return n
 	}
 	return 0

@@ -14,7 +14,7 @@ import (
 // later. Ballooning continues after an edit of the maximum memory.
 func TestBalloonShrinksToMemoryMinimumAndGrowsBack(t *testing.T) {
 	t.Parallel()
-	s := startDirect(newFixture(t)) // a Linux guest with 256 MiB and a maximum of 192 MiB
+	s := startDirectKernelGuest(newFixture(t)) // a Linux guest with 256 MiB and a maximum of 192 MiB
 	edit := func(m fleet.VMMemory) {
 		s.vm.Spec.Memory = m
 		s.vm.Generation++
@@ -25,14 +25,14 @@ func TestBalloonShrinksToMemoryMinimumAndGrowsBack(t *testing.T) {
 		t.Helper()
 		waitFor(t, when, func() bool {
 			const total = 4096 << 20
-			if _, err := agent.ShareMemory(t.Context(), s, total/100*percent, total, func(id fleet.VMID) bool { return id != s.vm.ID }); err != nil {
+			if _, err := agent.BalanceMemory(t.Context(), s, total/100*percent, total, func(id fleet.VMID) bool { return id != s.vm.ID }); err != nil {
 				t.Fatal(err)
 			}
 			return strings.TrimSpace(virsh(t, "qemu-monitor-command", string(s.vm.ID), "--hmp", "info balloon")) == "balloon: actual="+actual
 		})
 		waitFor(t, when+", as the host reports", func() bool {
 			status, _, err := s.VM(t.Context(), s.vm.ID)
-			s.ok(err)
+			s.requireNoError(err)
 			if len(status.Drift)+len(status.NextBoot) > 0 {
 				t.Fatalf("%s: drift %+v, next boot %q", when, status.Drift, status.NextBoot)
 			}

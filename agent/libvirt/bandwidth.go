@@ -20,7 +20,7 @@ const bandwidthTimeout = 5 * time.Second
 // bandwidthSteps are the tc commands that libvirt runs for a NIC's <bandwidth>: first those for traffic to the device,
 // then those for traffic from the device. module is the kernel module that the command needs. The failure of a step is
 // ignored if the module in after has failed.
-var bandwidthSteps = []struct{ module, after, command string }{
+var bandwidthProbeSteps = []struct{ module, after, command string }{
 	{"sch_htb", "", "qdisc add dev lo root handle 1: htb default 1"},
 	{"sch_htb", "", "class add dev lo parent 1: classid 1:1 htb rate 1000kbps quantum 87"},
 	{"sch_sfq", "sch_htb", "qdisc add dev lo parent 1:1 handle 2: sfq perturb 10"},
@@ -31,17 +31,17 @@ var bandwidthSteps = []struct{ module, after, command string }{
 }
 
 // failedStep matches the line that tc prints for each failed command of a batch.
-var failedStep = regexp.MustCompile(`(?m)^Command failed -:(\d+)$`)
+var failedStepPattern = regexp.MustCompile(`(?m)^Command failed -:(\d+)$`)
 
 // bandwidthGaps returns the NIC limits that this host's kernel does not support. The list of loaded modules is not
 // sufficient, because the kernel loads these modules on request. So tc runs libvirt's own commands on the loopback
 // device of a temporary network namespace. Modules loaded by the probe stay loaded, as after the first guest with a
 // limit. If the agent has no permission for the probe, bandwidthGaps reports no gap.
-func bandwidthGaps(ctx context.Context, tc func(ctx context.Context, batch string) (output string, err error)) []fleet.VMGap {
+func missingBandwidthLimits(ctx context.Context, tc func(ctx context.Context, batch string) (output string, err error)) []fleet.VMGap {
 	ctx, cancel := context.WithTimeout(ctx, bandwidthTimeout)
 	defer cancel()
 	var batch strings.Builder
-	for _, s := range bandwidthSteps {
+	for _, s := range bandwidthProbeSteps {
 		fmt.Fprintln(&batch, s.command)
 	}
 	output, err := tc(ctx, batch.String())
@@ -53,12 +53,12 @@ func bandwidthGaps(ctx context.Context, tc func(ctx context.Context, batch strin
 	}
 	failed := map[string]bool{}
 	var missing []string
-	for _, found := range failedStep.FindAllStringSubmatch(output, -1) {
+	for _, found := range failedStepPattern.FindAllStringSubmatch(output, -1) {
 		n, err := strconv.Atoi(found[1])
-		if err != nil || n < 1 || n > len(bandwidthSteps) {
+		if err != nil || n < 1 || n > len(bandwidthProbeSteps) {
 			continue
 		}
-		s := bandwidthSteps[n-1]
+		s := bandwidthProbeSteps[n-1]
 		if !failed[s.module] && !failed[s.after] {
 			missing = append(missing, s.module)
 		}

@@ -34,12 +34,12 @@ func BenchmarkSnapshot(b *testing.B) {
 		})
 	}
 	begun := time.Now()
-	if _, err := hv.Snapshot(b.Context(), hypervisor.Assigned{}); err != nil {
+	if _, err := hv.HostState(b.Context(), hypervisor.Assignment{}); err != nil {
 		b.Fatal(err)
 	}
 	first := time.Since(begun)
 	for b.Loop() {
-		if _, err := hv.Snapshot(b.Context(), hypervisor.Assigned{}); err != nil {
+		if _, err := hv.HostState(b.Context(), hypervisor.Assignment{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -18,7 +18,7 @@ const bridgeSettingsDir = "/proc/sys/net/bridge"
 func checkBridgeFiltering(dir string) error {
 	for _, name := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
 		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil && strings.TrimSpace(string(text)) == "0" {
-			return hypervisor.RefuseHiddenPackets(name)
+			return hypervisor.RefuseUnfilteredBridges(name)
 		}
 	}
 	return nil

@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	capsAge = time.Hour // after this time the capabilities are read again
+	capabilityMaxAge = time.Hour // after this time the capabilities are read again
 	// The host report waits capsPatience for the capabilities, and the creation of a VM waits capsForVM. On the first
 	// call libvirtd starts and probes every installed QEMU binary, which takes seconds.
-	capsPatience = 5 * time.Second
-	capsForVM    = time.Minute
+	capabilityReportTimeout = 5 * time.Second
+	capabilityVMTimeout    = time.Minute
 )
 
 // capabilities describes the guests that this host can run.
 type capabilities struct {
 	arch       string
-	kinds      []acceleratorKind // best first
+	accelerators      []acceleratorKind // best first
 	firmware   []fleet.Firmware
 	secureBoot bool   // at least one firmware supports secure boot
 	spice      bool   // QEMU supports SPICE
 	version    uint64 // libvirt's version; 9001000 is 9.1
 	// reason why a kind of memory encryption is unavailable, by kind; no entry: available
-	confidential map[string]string
-	models       []string      // named CPU models that guests of the best kind can use
-	pools        []string      // libvirt's names of pool types without a driver
-	bandwidth    []fleet.VMGap // NIC limits that the kernel does not support
+	encryptionGaps map[string]string
+	cpuModels       []string      // named CPU models that guests of the best kind can use
+	missingPoolTypes        []string      // libvirt's names of pool types without a driver
+	bandwidthGaps    []fleet.VMGap // NIC limits that the kernel does not support
 }
 
 // acceleratorKind is one accelerator that guests can run with.
@@ -46,36 +46,36 @@ type acceleratorKind struct {
 // capabilityInventory returns the capabilities as Snapshot reports them. They are empty until libvirtd has probed QEMU.
 func (b *Backend) capabilityInventory(ctx context.Context) fleet.Inventory {
 	var inv fleet.Inventory
-	s := b.caps.read(ctx, capsAge, capsPatience, b.readCapabilities)
-	for _, k := range s.value.kinds {
+	s := b.capabilityWatch.read(ctx, capabilityMaxAge, capabilityReportTimeout, b.readCapabilities)
+	for _, k := range s.value.accelerators {
 		inv.Accelerators = append(inv.Accelerators, k.accelerator)
 	}
-	inv.Firmwares, inv.CPUModels = s.value.firmware, s.value.models
-	inv.PoolGaps = poolGaps(s.value.pools, exec.LookPath)
-	inv.VMGaps = vmGaps(exec.LookPath, os.Stat)
+	inv.Firmwares, inv.CPUModels = s.value.firmware, s.value.cpuModels
+	inv.PoolGaps = poolGaps(s.value.missingPoolTypes, exec.LookPath)
+	inv.VMGaps = missingProgramGaps(exec.LookPath, os.Stat)
 	if s.known && !s.value.secureBoot {
 		inv.VMGaps = append(inv.VMGaps, fleet.VMGap{Field: "security.secureBoot", Why: "libvirt finds no firmware with secure boot. Install ovmf (edk2-ovmf)."})
 	}
 	if s.known {
-		inv.VMGaps = append(inv.VMGaps, s.value.gaps()...)
+		inv.VMGaps = append(inv.VMGaps, s.value.vmGaps()...)
 	}
 	return inv
 }
 
 // gaps returns the VM fields that libvirt, QEMU or the kernel do not support.
-func (c capabilities) gaps() (gaps []fleet.VMGap) {
-	gaps = append(gaps, c.bandwidth...)
+func (c capabilities) vmGaps() (gaps []fleet.VMGap) {
+	gaps = append(gaps, c.bandwidthGaps...)
 	if !c.spice {
 		for _, f := range []string{"display.spice", "display.usbRedirection"} {
 			gaps = append(gaps, fleet.VMGap{Field: f, Why: "QEMU on this host has no SPICE. Install qemu-system-modules-spice (qemu-spice)."})
 		}
 	}
 	for _, k := range fleet.ConfidentialKinds[1:] {
-		if why := c.confidential[k.Value]; why != "" {
+		if why := c.encryptionGaps[k.Value]; why != "" {
 			gaps = append(gaps, fleet.VMGap{Field: "security.confidential", Value: k.Value, Why: why})
 		}
 	}
-	if len(c.kinds) > 0 && !slices.Contains(c.kinds[0].machines, fleet.MachinePC) {
+	if len(c.accelerators) > 0 && !slices.Contains(c.accelerators[0].machines, fleet.MachinePC) {
 		gaps = append(gaps, fleet.VMGap{Field: "boot.machine", Value: fleet.MachinePC, Why: "QEMU on this host does not support the machine type pc. Choose q35."})
 	}
 	if c.version < 9_001_000 {
@@ -88,7 +88,7 @@ func (c capabilities) gaps() (gaps []fleet.VMGap) {
 }
 
 // vmGaps returns the VM fields whose program or kernel module is missing on the host.
-func vmGaps(lookPath func(program string) (string, error), stat func(path string) (os.FileInfo, error)) (gaps []fleet.VMGap) {
+func missingProgramGaps(lookPath func(program string) (string, error), stat func(path string) (os.FileInfo, error)) (gaps []fleet.VMGap) {
 	if _, err := lookPath("swtpm"); err != nil {
 		gaps = append(gaps, fleet.VMGap{Field: "security.tpm", Why: "swtpm is missing. Install swtpm and swtpm-tools."})
 	}
@@ -102,14 +102,14 @@ func vmGaps(lookPath func(program string) (string, error), stat func(path string
 }
 
 func (b *Backend) readCapabilities() (capabilities, error) {
-	c, err := dial(b.life, b.socket)
+	c, err := dial(b.runContext, b.socket)
 	if err != nil {
 		return capabilities{}, err
 	}
 	defer c.disconnect()
-	caps, err := call(b.life, c, queryCapabilities)
+	caps, err := call(b.runContext, c, queryCapabilities)
 	if err == nil {
-		caps.bandwidth = bandwidthGaps(b.life, trafficControl)
+		caps.bandwidthGaps = missingBandwidthLimits(b.runContext, trafficControl)
 	}
 	return caps, err
 }
@@ -127,12 +127,12 @@ func queryCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 	if caps.version, err = l.ConnectGetLibVersion(); err != nil {
 		return capabilities{}, err
 	}
-	if caps.pools, err = missingPools(l); err != nil {
+	if caps.missingPoolTypes, err = missingPoolTypes(l); err != nil {
 		return capabilities{}, err
 	}
 	for _, accelerator := range accelerators(host, caps.arch) {
 		k := acceleratorKind{accelerator: accelerator}
-		for _, machine := range machines {
+		for _, machine := range supportedMachines {
 			// libvirt returns an error for a combination that it cannot run.
 			text, err := l.ConnectGetDomainCapabilities(nil, golibvirt.OptString{caps.arch}, golibvirt.OptString{machine}, golibvirt.OptString{accelerator}, 0)
 			if err != nil && !isLibvirtError(err) {
@@ -146,12 +146,12 @@ func queryCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 				k.cpuModes = cpuModes(x)
 			}
 			if caps.firmware == nil {
-				caps.firmware, caps.secureBoot, caps.spice = firmwares(x), secureFirmware(x), hasSpice(x)
-				caps.confidential, caps.models = confidentialGaps(x, caps.version), cpuModels(x)
+				caps.firmware, caps.secureBoot, caps.spice = firmwares(x), hasSecureBootFirmware(x), hasSpice(x)
+				caps.encryptionGaps, caps.cpuModels = encryptionGapsByKind(x, caps.version), cpuModels(x)
 			}
 		}
 		if len(k.machines) > 0 {
-			caps.kinds = append(caps.kinds, k)
+			caps.accelerators = append(caps.accelerators, k)
 		}
 	}
 	return caps, nil
@@ -214,14 +214,14 @@ func firmwares(x libvirtxml.DomainCaps) []fleet.Firmware {
 }
 
 // secureFirmware reports whether at least one firmware supports secure boot.
-func secureFirmware(x libvirtxml.DomainCaps) bool {
+func hasSecureBootFirmware(x libvirtxml.DomainCaps) bool {
 	return x.OS != nil && x.OS.Loader != nil && slices.ContainsFunc(x.OS.Loader.Enums, func(e libvirtxml.DomainCapsEnum) bool {
 		return e.Name == "secure" && slices.Contains(e.Values, "yes")
 	})
 }
 
 // cpu returns the default CPU of guests: the host's model with KVM, otherwise all features that emulation offers.
-func (k acceleratorKind) cpu() *libvirtxml.DomainCPU {
+func (k acceleratorKind) defaultCPU() *libvirtxml.DomainCPU {
 	modes := []string{"host-model", "host-passthrough"}
 	if k.accelerator != "kvm" {
 		modes = []string{"maximum"}

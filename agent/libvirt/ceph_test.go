@@ -21,7 +21,7 @@ import (
 )
 
 // cluster is a Ceph cluster with one monitor and one OSD, in memory.
-type cluster struct {
+type cephCluster struct {
 	t       *testing.T
 	dir     string
 	monitor string
@@ -31,14 +31,14 @@ type cluster struct {
 const cephPool = "vms"
 
 // newCluster starts a cluster. The start takes seconds, so a single test covers everything about RBD pools.
-func newCluster(t *testing.T) *cluster {
+func newCephCluster(t *testing.T) *cephCluster {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "ceph")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	g := &cluster{t: t, dir: dir, monitor: freeLowPort(t)}
+	g := &cephCluster{t: t, dir: dir, monitor: freeLowPort(t)}
 	fsid, osd := string(fleet.NewID[fleet.PoolID]()), string(fleet.NewID[fleet.PoolID]())
 	conf := strings.NewReplacer("$DIR", dir, "$FSID", fsid, "$MON", g.monitor).Replace(`[global]
 fsid = $FSID
@@ -87,10 +87,10 @@ osd_op_num_threads_per_shard = 2
 		for c := 1; c < len(k); c += 2 {
 			args = append(args, "--cap", k[c], k[c+1])
 		}
-		g.run("ceph-authtool", args...)
+		g.runCommand("ceph-authtool", args...)
 	}
-	g.run("monmaptool", "--create", "--clobber", "--fsid", fsid, "--addv", "a", "v1:"+g.monitor, dir+"/monmap")
-	g.run("ceph-mon", "-i", "a", "--mkfs", "--monmap", dir+"/monmap", "--keyring", dir+"/keyring")
+	g.runCommand("monmaptool", "--create", "--clobber", "--fsid", fsid, "--addv", "a", "v1:"+g.monitor, dir+"/monmap")
+	g.runCommand("ceph-mon", "-i", "a", "--mkfs", "--monmap", dir+"/monmap", "--keyring", dir+"/keyring")
 	g.daemon("ceph-mon", "-i", "a", "-f")
 	output := ""
 	t.Cleanup(func() {
@@ -100,21 +100,21 @@ osd_op_num_threads_per_shard = 2
 		}
 	})
 	waitFor(t, "the monitor answers", func() bool {
-		out, err := g.try("ceph", "--connect-timeout", "30", "osd", "new", osd, "0")
+		out, err := g.tryCommand("ceph", "--connect-timeout", "30", "osd", "new", osd, "0")
 		if output = out; err == nil {
 			output = ""
 		}
 		return err == nil
 	})
-	g.run("ceph-osd", "-i", "0", "--mkfs", "--no-mon-config", "--osd-uuid", osd, "--keyring", dir+"/keyring")
-	g.run("ceph", "osd", "crush", "add", "osd.0", "1.0", "root=default")
+	g.runCommand("ceph-osd", "-i", "0", "--mkfs", "--no-mon-config", "--osd-uuid", osd, "--keyring", dir+"/keyring")
+	g.runCommand("ceph", "osd", "crush", "add", "osd.0", "1.0", "root=default")
 	g.osd = g.daemon("ceph-osd", "-i", "0", "-f")
 	waitFor(t, "the OSD is up", func() bool {
-		out, err := g.try("ceph", "osd", "stat")
+		out, err := g.tryCommand("ceph", "osd", "stat")
 		return err == nil && strings.Contains(out, "1 up")
 	})
-	g.run("ceph", "osd", "pool", "create", cephPool, "8", "8")
-	g.run("ceph", "osd", "pool", "application", "enable", cephPool, "rbd")
+	g.runCommand("ceph", "osd", "pool", "create", cephPool, "8", "8")
+	g.runCommand("ceph", "osd", "pool", "application", "enable", cephPool, "rbd")
 	return g
 }
 
@@ -133,7 +133,7 @@ func freeLowPort(t *testing.T) string {
 	return ""
 }
 
-func (g *cluster) daemon(name string, args ...string) *exec.Cmd {
+func (g *cephCluster) daemon(name string, args ...string) *exec.Cmd {
 	g.t.Helper()
 	cmd := exec.Command(name, append([]string{"-c", g.dir + "/ceph.conf"}, args...)...)
 	if err := cmd.Start(); err != nil {
@@ -146,16 +146,16 @@ func (g *cluster) daemon(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (g *cluster) try(name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), guestLimit)
+func (g *cephCluster) tryCommand(name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), guestStepTimeout)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, append([]string{"-c", g.dir + "/ceph.conf"}, args...)...).CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }
 
-func (g *cluster) run(name string, args ...string) string {
+func (g *cephCluster) runCommand(name string, args ...string) string {
 	g.t.Helper()
-	out, err := g.try(name, args...)
+	out, err := g.tryCommand(name, args...)
 	if err != nil {
 		g.t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
 	}
@@ -163,7 +163,7 @@ func (g *cluster) run(name string, args ...string) string {
 }
 
 // logState logs the cluster's state, because a pool that does not recover may be the cluster's fault.
-func (g *cluster) logState() {
+func (g *cephCluster) logState() {
 	g.t.Helper()
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.osd.Process.Pid))
 	_, state, _ := strings.Cut(string(stat), ") ")
@@ -180,7 +180,7 @@ func (g *cluster) logState() {
 	}
 }
 
-func (g *cluster) pool(b backend, user string) fleet.Pool {
+func (g *cephCluster) pool(b backend, user string) fleet.Pool {
 	return releasedPool(g.t, b, fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{
 		Kind: fleet.PoolRBD, Monitors: g.monitor, CephPool: cephPool, User: user, Shared: true,
 	}})
@@ -192,8 +192,8 @@ const wrongKey = "AQBAAAAAAAAAABAAfuM/uuQ+ByFp8jV4wXUCCjAoNJx4Nw=="
 // The test covers the key of an RBD pool, its volumes, the disks of VMs, and a cluster that hangs.
 func TestRBDPoolServesDisksAndRecoversFromHang(t *testing.T) {
 	t.Parallel()
-	g := newCluster(t)
-	b := open(t)
+	g := newCephCluster(t)
+	b := openBackend(t)
 	t.Cleanup(func() { b.Close() })
 	p := g.pool(b, "libvirt")
 	f := fixture{backend: b, t: t, pool: p}
@@ -201,69 +201,69 @@ func TestRBDPoolServesDisksAndRecoversFromHang(t *testing.T) {
 	// libvirt tries a wrong key for 30 s. Other jobs do not wait for this attempt.
 	wrong, refused := g.pool(b, "libvirt"), make(chan error, 1)
 	wrong.Spec.CephPool = "other"
-	f.ok(b.SetPoolSecret(t.Context(), wrong, wrongKey))
+	f.requireNoError(b.SetPoolSecret(t.Context(), wrong, wrongKey))
 	go func() { refused <- b.ApplyPool(t.Context(), wrong) }()
 
-	key := g.run("ceph", "auth", "get-key", "client.libvirt")
-	f.ok(b.SetPoolSecret(t.Context(), p, key))
+	key := g.runCommand("ceph", "auth", "get-key", "client.libvirt")
+	f.requireNoError(b.SetPoolSecret(t.Context(), p, key))
 	for range 2 {
-		f.ok(b.ApplyPool(t.Context(), p))
+		f.requireNoError(b.ApplyPool(t.Context(), p))
 	}
-	waitPool(t, b, p, "active", isActive)
+	waitPoolStatus(t, b, p, "active", isPoolActive)
 
 	// Create, grow and delete a volume.
-	f.ok(b.CreateVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{Format: "raw", SizeBytes: 8 << 20})))
+	f.requireNoError(b.CreateVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{Format: "raw", SizeBytes: 8 << 20})))
 	if err := b.CreateVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{Format: "raw", SizeBytes: 8 << 20})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "already has a volume named data") {
 		t.Errorf("create a second volume with the same name: %v", err)
 	}
 	again := f.volumeJob("data", fleet.VolumeParams{Format: "raw", SizeBytes: 8 << 20})
 	again.RecordedFile = "rbd:vms/data"
-	f.ok(b.CreateVolume(t.Context(), again))
+	f.requireNoError(b.CreateVolume(t.Context(), again))
 	if err := b.CreateVolume(t.Context(), f.volumeJob("q", fleet.VolumeParams{Format: "qcow2", SizeBytes: 8 << 20})); fleet.CodeOf(err) != fleet.Invalid {
 		t.Errorf("a qcow2 volume: %v", err)
 	}
 	for range 2 {
-		f.ok(b.GrowVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{SizeBytes: 16 << 20})))
+		f.requireNoError(b.GrowVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{SizeBytes: 16 << 20})))
 	}
 	if err := b.GrowVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{SizeBytes: 1 << 20})); fleet.CodeOf(err) != fleet.Invalid || !strings.Contains(err.Error(), "can only grow") {
 		t.Errorf("shrink: %v", err)
 	}
-	f.ok(b.CloneVolume(t.Context(), f.volumeJob("copy", fleet.VolumeParams{Source: "data"})))
-	f.ok(b.WipeVolume(t.Context(), f.volumeJob("copy", fleet.VolumeParams{})))
-	waitPool(t, b, p, "with its volumes", func(s fleet.PoolStatus) bool {
+	f.requireNoError(b.CloneVolume(t.Context(), f.volumeJob("copy", fleet.VolumeParams{Source: "data"})))
+	f.requireNoError(b.WipeVolume(t.Context(), f.volumeJob("copy", fleet.VolumeParams{})))
+	waitPoolStatus(t, b, p, "with its volumes", func(s fleet.PoolStatus) bool {
 		return len(s.Volumes) == 2 && s.Volumes[0].Name == "copy" && s.Volumes[1].Name == "data" && s.Volumes[1].CapacityBytes == 16<<20
 	})
-	if v := poolOf(t, b, p).Volumes[1]; v.Path != "rbd:vms/data" || v.Format != fleet.FormatRBD || v.IsImage() {
+	if v := poolStatusOf(t, b, p).Volumes[1]; v.Path != "rbd:vms/data" || v.Format != fleet.FormatRBD || v.IsImage() {
 		t.Errorf("the volume is %+v", v)
 	}
 	if err := b.DeleteVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{})); err == nil || !strings.Contains(err.Error(), "failed to remove volume 'vms/data'") {
 		t.Errorf("delete the parent of a clone: %v", err)
 	}
-	f.ok(b.DeleteVolume(t.Context(), f.volumeJob("copy", fleet.VolumeParams{})))
+	f.requireNoError(b.DeleteVolume(t.Context(), f.volumeJob("copy", fleet.VolumeParams{})))
 	for range 2 {
-		f.ok(b.CreateVolume(t.Context(), hypervisor.VolumeWork{Pool: p, Name: "gone", Order: fleet.VolumeParams{Format: "raw", SizeBytes: 1 << 20}, RecordFile: func(string) error { return nil }, Progress: func(int, string) {}}))
-		f.ok(b.DeleteVolume(t.Context(), f.volumeJob("gone", fleet.VolumeParams{})))
-		f.ok(b.DeleteVolume(t.Context(), f.volumeJob("gone", fleet.VolumeParams{})))
+		f.requireNoError(b.CreateVolume(t.Context(), hypervisor.VolumeWork{Pool: p, Name: "gone", Params: fleet.VolumeParams{Format: "raw", SizeBytes: 1 << 20}, RecordFile: func(string) error { return nil }, Progress: func(int, string) {}}))
+		f.requireNoError(b.DeleteVolume(t.Context(), f.volumeJob("gone", fleet.VolumeParams{})))
+		f.requireNoError(b.DeleteVolume(t.Context(), f.volumeJob("gone", fleet.VolumeParams{})))
 	}
 
 	// A VM's disk.
-	vm := f.vm()
+	vm := f.newVM()
 	vm.Spec.Disks = []fleet.Disk{{PoolID: p.ID, Volume: "disk-1.raw", SizeBytes: 8 << 20}}
 	whole := 0
 	in := applyJob(vm, p)
 	in.RecordDisk = func(fleet.Volref) error { whole++; return nil }
-	f.ok(b.ApplyVM(t.Context(), in))
+	f.requireNoError(b.ApplyVM(t.Context(), in))
 	in.CreatedDisks = []fleet.Volref{vm.Spec.Disks[0].Ref()}
-	f.ok(b.ApplyVM(t.Context(), in))
+	f.requireNoError(b.ApplyVM(t.Context(), in))
 	if whole != 1 {
 		t.Errorf("the disk was created %d times", whole)
 	}
-	f.ok(b.StartVM(t.Context(), vm.ID))
+	f.requireNoError(b.StartVM(t.Context(), vm.ID))
 	if out := virsh(t, "domblkinfo", string(vm.ID), "vda"); !strings.Contains(out, "8388608") {
 		t.Errorf("the guest's disk: %s", out)
 	}
 	status, _, err := b.VM(t.Context(), vm.ID)
-	f.ok(err)
+	f.requireNoError(err)
 	if d := status.Disks; len(status.Drift)+len(status.Faults) > 0 || len(d) != 1 || d[0].Path != "rbd:vms/disk-1.raw" {
 		t.Errorf("the VM is %+v", status)
 	}
@@ -283,16 +283,16 @@ func TestRBDPoolServesDisksAndRecoversFromHang(t *testing.T) {
 		}
 		vm.Generation, vm.Spec.Disks = vm.Generation+1, []fleet.Disk{{PoolID: p.ID, Volume: "disk-1.raw", SizeBytes: mib << 20}}
 		in.VM = vm
-		f.ok(b.ApplyVM(t.Context(), in))
+		f.requireNoError(b.ApplyVM(t.Context(), in))
 		if out := virsh(t, "domblkinfo", string(vm.ID), "vda"); !strings.Contains(out, strconv.FormatInt(mib<<20, 10)) {
 			t.Errorf("of a disk of %d MiB the guest sees: %s", mib, out)
 		}
 	}
-	f.ok(b.StopVM(t.Context(), vm.ID))
+	f.requireNoError(b.StopVM(t.Context(), vm.ID))
 
 	// If the cluster hangs, only its pool is reported as stalled. Other pools and VMs keep working.
 	beside := newFixtureOn(t, b)
-	f.ok(g.osd.Process.Signal(syscall.SIGSTOP))
+	f.requireNoError(g.osd.Process.Signal(syscall.SIGSTOP))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	if err := b.ApplyPool(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("apply while the OSD is stopped: %v", err)
@@ -300,7 +300,7 @@ func TestRBDPoolServesDisksAndRecoversFromHang(t *testing.T) {
 	cancel()
 	waitFor(t, "the pool is stalled", func() bool {
 		// A check that waits for the storage returns librados' error after 30 s and misses the stalled state.
-		s, err := b.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{p, beside.pool}})
+		s, err := b.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{p, beside.pool}})
 		for _, r := range s.Pools {
 			if err == nil && r.ID == beside.pool.ID && r.Status.State != fleet.PoolActive {
 				t.Errorf("the other pool is %+v", r.Status)
@@ -312,22 +312,22 @@ func TestRBDPoolServesDisksAndRecoversFromHang(t *testing.T) {
 		}
 		return err == nil && len(s.Pools) == 2 && s.Pools[i].Status.State == fleet.PoolStalled && strings.Contains(s.Pools[i].Status.Error, "has not answered since")
 	})
-	other := beside.vm()
-	other.Spec.Disks = []fleet.Disk{beside.disk("disk")}
-	f.ok(b.ApplyVM(t.Context(), applyJob(other, beside.pool)))
+	other := beside.newVM()
+	other.Spec.Disks = []fleet.Disk{beside.newDisk("disk")}
+	f.requireNoError(b.ApplyVM(t.Context(), applyJob(other, beside.pool)))
 	if err := b.StartVM(t.Context(), vm.ID); fleet.CodeOf(err) != fleet.Unavailable {
 		t.Errorf("start on a pool that hangs: %v", err)
 	}
-	f.ok(g.osd.Process.Signal(syscall.SIGCONT))
+	f.requireNoError(g.osd.Process.Signal(syscall.SIGCONT))
 	t.Cleanup(func() {
 		if t.Failed() {
 			g.logState()
 		}
 	})
-	waitPool(t, b, p, "active again", isActive)
+	waitPoolStatus(t, b, p, "active again", isPoolActive)
 
-	f.ok(b.DeleteVM(t.Context(), vm, []fleet.Pool{p}, true))
-	waitPool(t, b, p, "without the VM's disk", func(s fleet.PoolStatus) bool {
+	f.requireNoError(b.DeleteVM(t.Context(), vm, []fleet.Pool{p}, true))
+	waitPoolStatus(t, b, p, "without the VM's disk", func(s fleet.PoolStatus) bool {
 		return len(s.Volumes) == 1 && s.Volumes[0].Name == "data"
 	})
 
@@ -335,7 +335,7 @@ func TestRBDPoolServesDisksAndRecoversFromHang(t *testing.T) {
 	if err := <-refused; err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), wrongKey) {
 		t.Errorf("a wrong key: %v", err)
 	}
-	if st := poolOf(t, b, wrong); st.State != fleet.PoolFailed || !strings.Contains(st.Error, want) {
+	if st := poolStatusOf(t, b, wrong); st.State != fleet.PoolFailed || !strings.Contains(st.Error, want) {
 		t.Errorf("with a wrong key the pool is %+v", st) // also during another attempt of libvirt
 	}
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // maxScreenshot bounds the bytes read of one screenshot.
-const maxScreenshot = 64 << 20
+const maxScreenshotBytes = 64 << 20
 
 // CheckGuest implements hypervisor.Guests. It changes nothing and wakes no subscriber.
 func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
@@ -28,7 +28,7 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 	defer cancel()
 	s, err := b.readVM(ctx, id)
 	switch {
-	case is(err, golibvirt.ErrNoDomain):
+	case isLibvirtCode(err, golibvirt.ErrNoDomain):
 		return hypervisor.CheckResult{}, errNoDomain(id)
 	case err != nil:
 		return hypervisor.CheckResult{}, err
@@ -39,10 +39,10 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 	}
 	switch check.Kind {
 	case fleet.HealthTCP, fleet.HealthHTTP:
-		reach := dialTargets(b.addresses.state().value[id], neighbours())
-		return hypervisor.CheckPort(ctx, check, func(ctx context.Context, port int) (net.Conn, error) { return dialFirst(ctx, reach, port) })
+		reach := dialTargets(b.addressWatch.state().value[id], neighbours())
+		return hypervisor.CheckPort(ctx, check, func(ctx context.Context, port int) (net.Conn, error) { return dialFirstReachable(ctx, reach, port) })
 	case fleet.HealthWatchdog:
-		return hypervisor.CheckResult{Text: "The guest resets its watchdog.", Mark: b.watchdogs.expiryMark(s.ref.UUID)}, nil
+		return hypervisor.CheckResult{Answer: "The guest resets its watchdog.", ChangeMark: b.watchdogs.expiryMark(s.ref.UUID)}, nil
 	}
 	c, err := dial(ctx, b.socket)
 	if err != nil {
@@ -50,16 +50,16 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 	}
 	defer c.disconnect()
 	if check.Kind == fleet.HealthScreen {
-		return checkScreen(ctx, c, s)
+		return hashScreen(ctx, c, s)
 	}
-	if s.live.parts.Devices.GuestAgent == "none" {
-		return hypervisor.CheckResult{}, hypervisor.UncheckedError("The running guest has no guest agent channel.")
+	if s.live.fieldValues.Devices.GuestAgent == "none" {
+		return hypervisor.CheckResult{}, hypervisor.CannotCheckError("The running guest has no guest agent channel.")
 	}
-	if !s.agent {
+	if !s.agentConnected {
 		return hypervisor.CheckResult{}, errNoAgentAnswer
 	}
 	if check.Kind == fleet.HealthExec {
-		return b.execs.runCheck(ctx, newAgentCaller(ctx, c, s), s, check)
+		return b.checkPrograms.runCheck(ctx, newAgentCaller(ctx, c, s), s, check)
 	}
 	limit := time.Duration(check.Timeout) * time.Second
 	if _, err := callAgent[struct{}](newAgentCaller(ctx, c, s), limit, "guest-ping", nil); errors.Is(err, errNoAgentAnswer) {
@@ -67,33 +67,33 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 	} else if err != nil {
 		return hypervisor.CheckResult{}, err
 	}
-	return hypervisor.CheckResult{Text: "The guest agent answers."}, nil
+	return hypervisor.CheckResult{Answer: "The guest agent answers."}, nil
 }
 
 // checkScreen returns a checksum of the picture on the guest's first screen.
-func checkScreen(ctx context.Context, c *conn, s observedDomain) (hypervisor.CheckResult, error) {
+func hashScreen(ctx context.Context, c *conn, s observedDomain) (hypervisor.CheckResult, error) {
 	h := sha256.New()
-	sum := &screenshot{h: h.Write}
+	sum := &pictureHash{hashBytes: h.Write}
 	_, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) { return l.DomainScreenshot(s.ref, sum, 0, 0) })
 	// go-libvirt reads the end of the picture as a message header and then fails to decode the bytes after it. At that
 	// time the picture is complete.
-	if complete := err != nil && sum.n > 0 && strings.Contains(err.Error(), "xdr:"); err != nil && !complete {
-		return hypervisor.CheckResult{}, hypervisor.UncheckedError("The guest's screen cannot be read: " + err.Error())
+	if complete := err != nil && sum.byteCount > 0 && strings.Contains(err.Error(), "xdr:"); err != nil && !complete {
+		return hypervisor.CheckResult{}, hypervisor.CannotCheckError("The guest's screen cannot be read: " + err.Error())
 	}
-	return hypervisor.CheckResult{Text: "The guest's screen changes.", Mark: hex.EncodeToString(h.Sum(nil))}, nil
+	return hypervisor.CheckResult{Answer: "The guest's screen changes.", ChangeMark: hex.EncodeToString(h.Sum(nil))}, nil
 }
 
 // screenshot feeds a picture to a hash. It fails after maxScreenshot bytes.
-type screenshot struct {
-	h func([]byte) (int, error)
-	n int
+type pictureHash struct {
+	hashBytes func([]byte) (int, error)
+	byteCount int
 }
 
-func (b *screenshot) Write(p []byte) (int, error) {
-	if b.n += len(p); b.n > maxScreenshot {
-		return 0, fmt.Errorf("the screenshot has more than %d MiB", maxScreenshot>>20)
+func (b *pictureHash) Write(p []byte) (int, error) {
+	if b.byteCount += len(p); b.byteCount > maxScreenshotBytes {
+		return 0, fmt.Errorf("the screenshot has more than %d MiB", maxScreenshotBytes>>20)
 	}
-	return b.h(p)
+	return b.hashBytes(p)
 }
 
 // dialTarget is an address of a guest's NIC. An address known only from ARP is dialed through the device of its ARP
@@ -129,9 +129,9 @@ func dialTargets(seen nicAddresses, arp []neighbour) []dialTarget {
 }
 
 // dialFirst connects to the first address that accepts. It shares the remaining time among the addresses.
-func dialFirst(ctx context.Context, all []dialTarget, port int) (net.Conn, error) {
+func dialFirstReachable(ctx context.Context, all []dialTarget, port int) (net.Conn, error) {
 	if len(all) == 0 {
-		return nil, hypervisor.UncheckedError("The host knows no address of the guest's NICs, neither from a DHCP lease nor from ARP.")
+		return nil, hypervisor.CannotCheckError("The host knows no address of the guest's NICs, neither from a DHCP lease nor from ARP.")
 	}
 	var first error
 	for i, to := range all {
@@ -152,35 +152,35 @@ func dialFirst(ctx context.Context, all []dialTarget, port int) (net.Conn, error
 }
 
 // watchdogs counts the expiries of each guest's watchdog, as reported by QEMU events.
-type watchdogs struct {
+type watchdogExpiries struct {
 	mu       sync.Mutex
-	expiries map[golibvirt.UUID]int
+	counts map[golibvirt.UUID]int
 }
 
 // countExpiry counts an expiry of the guest's watchdog.
-func (w *watchdogs) countExpiry(id golibvirt.UUID) {
+func (w *watchdogExpiries) countExpiry(id golibvirt.UUID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.expiries == nil {
-		w.expiries = map[golibvirt.UUID]int{}
+	if w.counts == nil {
+		w.counts = map[golibvirt.UUID]int{}
 	}
-	w.expiries[id]++
+	w.counts[id]++
 }
 
 // expiryMark returns a text that changes with each expiry of the guest's watchdog.
-func (w *watchdogs) expiryMark(id golibvirt.UUID) string {
+func (w *watchdogExpiries) expiryMark(id golibvirt.UUID) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return strconv.Itoa(w.expiries[id] + 1)
+	return strconv.Itoa(w.counts[id] + 1)
 }
 
 // keepOnly removes the counts of guests that are not in all.
-func (w *watchdogs) keepOnly(all []observedDomain) {
+func (w *watchdogExpiries) keepOnly(all []observedDomain) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for id := range w.expiries {
+	for id := range w.counts {
 		if !slices.ContainsFunc(all, func(s observedDomain) bool { return s.ref.UUID == id }) {
-			delete(w.expiries, id)
+			delete(w.counts, id)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 func TestHealthCheckDialsOnlyAddressesKnownToHost(t *testing.T) {
 	t.Parallel()
 	const mac = "52:54:00:00:00:01"
-	arp := arpOf(`IP address       HW type     Flags       HW address            Mask     Device
+	arp := parseARPTable(`IP address       HW type     Flags       HW address            Mask     Device
 192.168.122.9    0x1         0x2         52:54:00:00:00:01     *        virbr0
 10.0.0.7         0x1         0x2         52:54:00:00:00:99     *        eth0
 10.0.0.8         0x1         0x0         52:54:00:00:00:01     *        eth0
@@ -84,7 +84,7 @@ func TestHTTPCheckSendsOneRequest(t *testing.T) {
 	ask := func(path string, status int) error {
 		check := fleet.HealthCheck{Kind: fleet.HealthHTTP, Port: at.Port, Path: path, Status: status}.WithDefaults()
 		_, err := hypervisor.CheckPort(ctx, check, func(ctx context.Context, port int) (net.Conn, error) {
-			return dialFirst(ctx, []dialTarget{{ip: at.IP}}, port)
+			return dialFirstReachable(ctx, []dialTarget{{ip: at.IP}}, port)
 		})
 		return err
 	}
@@ -100,11 +100,11 @@ func TestHTTPCheckSendsOneRequest(t *testing.T) {
 		t.Errorf("unexpected status: %v", err)
 	}
 	l.Close()
-	var unsure hypervisor.UncheckedError
+	var unsure hypervisor.CannotCheckError
 	if err := ask("/", 0); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "127.0.0.1") {
 		t.Errorf("closed port: %v", err)
 	}
-	if _, err := dialFirst(ctx, nil, 80); !errors.As(err, &unsure) {
+	if _, err := dialFirstReachable(ctx, nil, 80); !errors.As(err, &unsure) {
 		t.Errorf("without an address: %v", err)
 	}
 }

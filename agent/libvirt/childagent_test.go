@@ -23,7 +23,7 @@ import (
 
 // childSocket is an environment variable that makes a copy of the test program run one job as an agent. The value is
 // the libvirt socket to use.
-const childSocket = "QUANTIX_TEST_AGENT_SOCKET"
+const childSocketEnv = "QUANTIX_TEST_AGENT_SOCKET"
 
 // childJob is the job of the child agent. Either VM or Volume is set.
 type childJob struct {
@@ -58,7 +58,7 @@ type parentPipe struct {
 	out io.Writer
 }
 
-func (c *parentPipe) ask(line string) {
+func (c *parentPipe) sendLine(line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fmt.Fprintln(c.out, line)
@@ -83,9 +83,9 @@ func runChild(socket string) error {
 		return err
 	}
 	ctx := context.Background()
-	hv, err := libvirt.Open(ctx, libvirt.Options{Socket: socket, Log: slog.New(slog.DiscardHandler), Roots: roots, Book: known})
+	hv, err := libvirt.Open(ctx, libvirt.Options{Socket: socket, Log: slog.New(slog.DiscardHandler), PoolRoots: tempDirRoots, PoolBook: known})
 	if err == nil {
-		err = o.do(ctx, hv, c)
+		err = o.run(ctx, hv, c)
 	}
 	if err != nil {
 		fmt.Println(childFailed + strings.ReplaceAll(err.Error(), "\n", " "))
@@ -96,10 +96,10 @@ func runChild(socket string) error {
 }
 
 // do runs the job as an agent does and reports its steps to c, which may be nil.
-func (o childJob) do(ctx context.Context, hv hypervisor.Hypervisor, c *parentPipe) error {
+func (o childJob) run(ctx context.Context, hv hypervisor.Hypervisor, c *parentPipe) error {
 	tell := func(line string) {
 		if c != nil {
-			c.ask(line)
+			c.sendLine(line)
 		}
 	}
 	progress := func(_ int, note string) { tell(childStep + note) }
@@ -107,7 +107,7 @@ func (o childJob) do(ctx context.Context, hv hypervisor.Hypervisor, c *parentPip
 		return hv.DeleteVM(ctx, *o.VM, o.Pools, true)
 	}
 	if o.VM != nil {
-		return hv.ApplyVM(ctx, hypervisor.Apply{
+		return hv.ApplyVM(ctx, hypervisor.ApplyWork{
 			VM: *o.VM, Pools: o.Pools, CreatedDisks: o.Made, Progress: progress,
 			FirstBoot: func(context.Context) (map[string][]byte, error) {
 				tell(childStep + "fetching the first-boot data")
@@ -121,7 +121,7 @@ func (o childJob) do(ctx context.Context, hv hypervisor.Hypervisor, c *parentPip
 		})
 	}
 	in := hypervisor.VolumeWork{
-		Pool: o.Pool, Name: o.Name, Order: *o.Volume, Source: o.Source, RecordedFile: o.File, Progress: progress,
+		Pool: o.Pool, Name: o.Name, Params: *o.Volume, SourcePool: o.Source, RecordedFile: o.File, Progress: progress,
 		RecordFile:      func(file string) error { tell(childWhole + file); return nil },
 		RecordChecksums: func(...hypervisor.VolumeChecksum) error { tell(childStep + "recording the checksum"); return nil },
 	}
@@ -146,7 +146,7 @@ type childRun struct {
 func startChild(t *testing.T, socket string, o childJob) *childRun {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), childSocket+"="+socket)
+	cmd.Env = append(os.Environ(), childSocketEnv+"="+socket)
 	cmd.Stderr = os.Stderr
 	in := must(cmd.StdinPipe())
 	out := must(cmd.StdoutPipe())
@@ -164,7 +164,7 @@ func startChild(t *testing.T, socket string, o childJob) *childRun {
 	return r
 }
 
-func (r *childRun) proceed() { fmt.Fprintln(r.in) }
+func (r *childRun) answer() { fmt.Fprintln(r.in) }
 
 // drain drains the child's output and waits for its end.
 func (r *childRun) drain() {

@@ -13,7 +13,7 @@ import (
 )
 
 // cloneImage copies the image into the partial volume and grows it to the disk's size.
-func (a *applying) cloneImage(ctx context.Context, pool golibvirt.StoragePool, p localVolume, progress func(percent int)) error {
+func (a *applyRun) cloneImage(ctx context.Context, pool golibvirt.StoragePool, p localVolume, progress func(percent int)) error {
 	source, h, err := a.cloneSource(ctx, *p.image, p.inLibrary)
 	if err != nil {
 		return err
@@ -21,9 +21,9 @@ func (a *applying) cloneImage(ctx context.Context, pool golibvirt.StoragePool, p
 	if p.size != 0 && p.size < h.Size {
 		return fleet.Errorf(fleet.Invalid, "The image %s has %d bytes, more than the disk's %d. Make the disk at least as large.", p.image.volume, h.Size, p.size)
 	}
-	stop := watchCopy(p.partial().path(), h.alloc, progress)
+	stop := reportAllocation(p.unfinished().path(), h.alloc, progress)
 	volume, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
-		return l.StorageVolCreateXMLFrom(pool, volumeXML(p.partial().volume, newVolume{format: p.format, size: h.Size}), source, 0)
+		return l.StorageVolCreateXMLFrom(pool, volumeXML(p.unfinished().volume, newVolumeSpec{format: p.format, size: h.Size}), source, 0)
 	})
 	stop()
 	if err != nil {
@@ -34,23 +34,23 @@ func (a *applying) cloneImage(ctx context.Context, pool golibvirt.StoragePool, p
 	}
 	err = a.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(p.size), 0) })
 	if err != nil {
-		return errors.Join(err, a.removeVolume(ctx, a.c, p.partial()))
+		return errors.Join(err, a.removeVolume(ctx, a.c, p.unfinished()))
 	}
 	return nil
 }
 
 // cloneSource returns the source volume of a clone and its header. It refuses an image whose header refers to other
 // files.
-func (a *applying) cloneSource(ctx context.Context, p localVolume, library bool) (golibvirt.StorageVol, header, error) {
+func (a *applyRun) cloneSource(ctx context.Context, p localVolume, library bool) (golibvirt.StorageVol, header, error) {
 	none := golibvirt.StorageVol{}
-	h, err := a.imageIn(ctx, a.c, p)
+	h, err := a.readImageSource(ctx, a.c, p)
 	if err != nil {
 		return none, h, err
 	}
 	if err := h.CheckBootable(p.volume); err != nil {
 		return none, h, err
 	}
-	if err := a.checkRead(ctx, p, library); err != nil {
+	if err := a.checkReadable(ctx, p, library); err != nil {
 		return none, h, err
 	}
 	pool, err := lookupPool(ctx, a.c, p.pool.Name)
@@ -79,7 +79,7 @@ func volumeFormat(ctx context.Context, c *conn, pool golibvirt.StoragePool, name
 	if err := x.Unmarshal(text); err != nil {
 		return volume, "", err
 	}
-	v := volumeOf(x)
+	v := volumeFromLibvirt(x)
 	if v.Format == "iso" {
 		v.Format = "raw" // libvirt's name for a raw image with an ISO file system
 	}
@@ -88,7 +88,7 @@ func volumeFormat(ctx context.Context, c *conn, pool golibvirt.StoragePool, name
 
 // watchCopy reports the copy's progress until stop is called. The progress is the space allocated so far relative to
 // total, in bytes.
-func watchCopy(path string, total int64, progress func(percent int)) (stop func()) {
+func reportAllocation(path string, total int64, progress func(percent int)) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

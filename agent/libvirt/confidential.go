@@ -22,7 +22,7 @@ const (
 )
 
 // confidentialGaps returns, by kind, the reasons why this host cannot encrypt the memory of guests.
-func confidentialGaps(x libvirtxml.DomainCaps, version uint64) map[string]string {
+func encryptionGapsByKind(x libvirtxml.DomainCaps, version uint64) map[string]string {
 	gaps := map[string]string{}
 	sev, ways := (*libvirtxml.DomainCapsFeatureSEV)(nil), []string(nil)
 	if f := x.Features; f != nil {
@@ -49,7 +49,7 @@ func confidentialGaps(x libvirtxml.DomainCaps, version uint64) map[string]string
 	newer := func(way, since string, from uint64, why string) {
 		switch {
 		case version < from:
-			gaps[way] = "This memory encryption needs libvirt " + since + ". This host has " + versionText(version) + "."
+			gaps[way] = "This memory encryption needs libvirt " + since + ". This host has " + formatVersion(version) + "."
 		case !slices.Contains(ways, way):
 			gaps[way] = why
 		}
@@ -59,10 +59,10 @@ func confidentialGaps(x libvirtxml.DomainCaps, version uint64) map[string]string
 	return gaps
 }
 
-func versionText(v uint64) string { return fmt.Sprintf("%d.%d", v/1_000_000, v/1000%1000) }
+func formatVersion(v uint64) string { return fmt.Sprintf("%d.%d", v/1_000_000, v/1000%1000) }
 
 // confidentialOf returns the guest's kind of memory encryption. odd describes a setting that no spec can express.
-func confidentialOf(x *libvirtxml.Domain) (kind, odd string) {
+func encryptionKindOf(x *libvirtxml.Domain) (kind, odd string) {
 	l := copyOrZero(x.LaunchSecurity)
 	other := func(policy uint64) string { return fmt.Sprintf("with the policy 0x%04x", policy) }
 	switch {
@@ -90,8 +90,8 @@ func confidentialOf(x *libvirtxml.Domain) (kind, odd string) {
 // writeConfidential sets the spec's kind of memory encryption. If the kind is unchanged, elements that an administrator
 // added, such as a session or a certificate, stay. No <locked> element is necessary: libvirt always locks the memory of
 // a confidential guest.
-func writeConfidential(x *libvirtxml.Domain, s fleet.VMSpec) {
-	if kind, odd := confidentialOf(x); kind == s.Security.Confidential && odd == "" {
+func writeMemoryEncryption(x *libvirtxml.Domain, s fleet.VMSpec) {
+	if kind, odd := encryptionKindOf(x); kind == s.Security.Confidential && odd == "" {
 		return
 	}
 	policy, es, snp := uint(sevPolicy), uint(sevESPolicy), uint64(snpPolicy)
@@ -103,15 +103,15 @@ func writeConfidential(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}[s.Security.Confidential]
 }
 
-func readConfidential(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
-	s.Security.Confidential, odd = confidentialOf(x)
+func readMemoryEncryption(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
+	s.Security.Confidential, odd = encryptionKindOf(x)
 	return odd
 }
 
 // launchOf returns the processor's launch measurement of the guest. It returns nil if there is none or libvirt cannot
 // read it now.
 func (b *Backend) launchOf(ctx context.Context, c *conn, ref golibvirt.Domain, live *libvirtxml.Domain) *fleet.LaunchInfo {
-	kind, _ := confidentialOf(live)
+	kind, _ := encryptionKindOf(live)
 	if kind == "" {
 		return nil
 	}
@@ -122,11 +122,11 @@ func (b *Backend) launchOf(ctx context.Context, c *conn, ref golibvirt.Domain, l
 		b.log.Warn("the launch measurement of a guest cannot be read", "vm", ref.Name, "error", err)
 		return nil
 	}
-	return launchInfo(kind, answer)
+	return parseLaunchInfo(kind, answer)
 }
 
 // launchInfo decodes libvirt's answer and ignores unknown fields.
-func launchInfo(kind string, answer []golibvirt.TypedParam) *fleet.LaunchInfo {
+func parseLaunchInfo(kind string, answer []golibvirt.TypedParam) *fleet.LaunchInfo {
 	out := &fleet.LaunchInfo{Kind: kind}
 	for _, p := range answer {
 		n, _ := strconv.ParseUint(fmt.Sprint(p.Value.I), 10, 64) // 0 if the value is not a number

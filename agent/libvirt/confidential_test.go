@@ -42,7 +42,7 @@ func TestConfidentialGapsFollowCapabilities(t *testing.T) {
 		if err := x.Unmarshal("<domainCapabilities><domain>" + c.domain + "</domain><features>" + c.features + "</features></domainCapabilities>"); err != nil {
 			t.Fatal(err)
 		}
-		got := confidentialGaps(x, c.version)
+		got := encryptionGapsByKind(x, c.version)
 		maps.DeleteFunc(got, func(_, why string) bool { return why == "" })
 		if a, b := slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(c.gaps)); !slices.Equal(a, b) {
 			t.Errorf("%s: the host lacks %q, want %q", name, a, b)
@@ -88,7 +88,7 @@ func TestLaunchInfoIgnoresUnexpectedParameters(t *testing.T) {
 		"oversized measurement":    {"sev", []golibvirt.TypedParam{text("sev-measurement", strings.Repeat("A", 257))}, fleet.LaunchInfo{Kind: "sev"}},
 		"number out of range":      {"sev", []golibvirt.TypedParam{{Field: "sev-build-id", Value: *golibvirt.NewTypedParamValueUllong(1 << 63)}}, fleet.LaunchInfo{Kind: "sev", BuildID: 1<<31 - 1}},
 	} {
-		if diff := cmp.Diff(c.want, *launchInfo(c.kind, c.answer)); diff != "" {
+		if diff := cmp.Diff(c.want, *parseLaunchInfo(c.kind, c.answer)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -110,14 +110,14 @@ func TestLaunchPolicyThatSpecCannotExpressIsReported(t *testing.T) {
 		if err := x.Unmarshal("<domain type='kvm'>" + text + "</domain>"); err != nil {
 			t.Fatal(err)
 		}
-		if kind, odd := confidentialOf(&x); kind != want[0] || odd != want[1] {
+		if kind, odd := encryptionKindOf(&x); kind != want[0] || odd != want[1] {
 			t.Errorf("%s is %q, %q", text, kind, odd)
 		}
 		var none libvirtxml.Domain
 		if err := none.Unmarshal("<domain type='kvm'>" + text + "</domain>"); err != nil {
 			t.Fatal(err)
 		}
-		writeConfidential(&none, fleet.VMSpec{})
+		writeMemoryEncryption(&none, fleet.VMSpec{})
 		if none.LaunchSecurity != nil && text != "" {
 			t.Errorf("%s was not removed", text)
 		}
@@ -126,7 +126,7 @@ func TestLaunchPolicyThatSpecCannotExpressIsReported(t *testing.T) {
 	if err := own.Unmarshal(`<domain type='kvm'><launchSecurity type='sev'><policy>0x0003</policy><session>AAAC</session></launchSecurity></domain>`); err != nil {
 		t.Fatal(err)
 	}
-	writeConfidential(&own, fleet.VMSpec{Security: fleet.VMSecurity{Confidential: "sev"}})
+	writeMemoryEncryption(&own, fleet.VMSpec{Security: fleet.VMSecurity{Confidential: "sev"}})
 	if own.LaunchSecurity.SEV.Session != "AAAC" {
 		t.Error("the administrator's session was lost")
 	}

@@ -20,8 +20,8 @@ import (
 // conn is one connection to libvirtd. libvirtd handles at most five calls of a connection at a time, so each call that
 // may hang gets its own connection.
 type conn struct {
-	rpc    *golibvirt.Libvirt
-	sock   *watchedConn
+	client    *golibvirt.Libvirt
+	socket   *watchedConn
 	shared bool // true: a caller's deadline does not close the connection, but a failed ping in waitUntilLost does
 }
 
@@ -42,30 +42,30 @@ func (w *watchedConn) Read(p []byte) (int, error) {
 }
 
 // dialer gives go-libvirt a connection that is already open.
-type dialer struct{ net.Conn }
+type openConn struct{ net.Conn }
 
-func (d dialer) Dial() (net.Conn, error) { return d.Conn, nil }
+func (d openConn) Dial() (net.Conn, error) { return d.Conn, nil }
 
 // dial opens a connection to qemu:///system at the socket, within callLimit. Its errors wrap hypervisor.ErrAway.
 func dial(ctx context.Context, socket string) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, libvirtCallTimeout)
 	defer cancel()
 	raw, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
-		return nil, hypervisor.WrapAway(fmt.Errorf("connect to libvirt: %w", err))
+		return nil, hypervisor.WrapUnreachable(fmt.Errorf("connect to libvirt: %w", err))
 	}
 	sock := &watchedConn{Conn: raw, closed: make(chan struct{})}
-	c := &conn{rpc: golibvirt.NewWithDialer(dialer{sock}), sock: sock}
+	c := &conn{client: golibvirt.NewWithDialer(openConn{sock}), socket: sock}
 	err = c.do(ctx, func(l *golibvirt.Libvirt) error { return l.ConnectToURI(golibvirt.QEMUSystem) })
 	if err != nil {
 		c.close()
-		return nil, hypervisor.WrapAway(fmt.Errorf("connect to libvirt: %w", err))
+		return nil, hypervisor.WrapUnreachable(fmt.Errorf("connect to libvirt: %w", err))
 	}
 	return c, nil
 }
 
 // closed returns a channel that is closed when the connection is lost or closed.
-func (c *conn) closed() <-chan struct{} { return c.sock.closed }
+func (c *conn) closed() <-chan struct{} { return c.socket.closed }
 
 // disconnect closes the connection with libvirt's close call. libvirtd logs an error for a connection that ends without
 // this call.
@@ -81,7 +81,7 @@ func (c *conn) disconnect() {
 }
 
 // close closes the socket. Calls in progress return an error, but libvirtd may still complete them.
-func (c *conn) close() { c.sock.Close() }
+func (c *conn) close() { c.socket.Close() }
 
 // do is call for a function without a result.
 func (c *conn) do(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
@@ -103,7 +103,7 @@ func call[T any](ctx context.Context, c *conn, f func(*golibvirt.Libvirt) (T, er
 	}
 	done := make(chan result, 1)
 	go func() {
-		v, err := f(c.rpc)
+		v, err := f(c.client)
 		done <- result{v, err}
 	}()
 	select {
@@ -113,11 +113,11 @@ func call[T any](ctx context.Context, c *conn, f func(*golibvirt.Libvirt) (T, er
 		if !c.shared {
 			c.close()
 		}
-		return none, hypervisor.WrapAway(fmt.Errorf("libvirt did not answer in time: %w", ctx.Err()))
+		return none, hypervisor.WrapUnreachable(fmt.Errorf("libvirt did not answer in time: %w", ctx.Err()))
 	}
 }
 
-var errLost = hypervisor.WrapAway(errors.New("the connection to libvirt was lost"))
+var errConnectionLost = hypervisor.WrapUnreachable(errors.New("the connection to libvirt was lost"))
 
 // translateError converts an error of go-libvirt. The result wraps hypervisor.ErrAway if QEMU timed out or the
 // connection was lost. An error from libvirt gets the prefix "libvirt: ".
@@ -126,27 +126,27 @@ func translateError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case is(err, golibvirt.ErrOperationTimeout): // QEMU does not answer libvirt
-		return hypervisor.WrapAway(fmt.Errorf("libvirt: %w", err))
+	case isLibvirtCode(err, golibvirt.ErrOperationTimeout): // QEMU does not answer libvirt
+		return hypervisor.WrapUnreachable(fmt.Errorf("libvirt: %w", err))
 	case errors.As(err, &libvirtErr):
 		return fmt.Errorf("libvirt: %w", err)
 	case errors.Is(err, golibvirt.ErrInterrupted), errors.Is(err, syscall.EINVAL), errors.Is(err, net.ErrClosed), errors.Is(err, syscall.EPIPE):
-		return errLost
+		return errConnectionLost
 	}
 	return err
 }
 
 // is reports whether err is libvirt's error with that code.
-func is(err error, code golibvirt.ErrorNumber) bool {
+func isLibvirtCode(err error, code golibvirt.ErrorNumber) bool {
 	var libvirtErr golibvirt.Error
 	return errors.As(err, &libvirtErr) && golibvirt.ErrorNumber(libvirtErr.Code) == code
 }
 
 // concernsOneObject reports whether err concerns only the queried object: libvirt returned an error for the object, or
 // libvirt's answer cannot be parsed. Otherwise libvirt is unreachable or the context has ended.
-func concernsOneObject(err error) bool {
+func isObjectError(err error) bool {
 	err = translateError(err)
-	return err != nil && (isLibvirtError(err) || !errors.Is(err, hypervisor.ErrAway) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded))
+	return err != nil && (isLibvirtError(err) || !errors.Is(err, hypervisor.ErrUnreachable) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded))
 }
 
 // isLibvirtError reports whether err is an answer of libvirt and not a failure to reach libvirt.

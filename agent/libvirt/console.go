@@ -14,10 +14,10 @@ import (
 // Console implements hypervisor.VMs. It dials the VNC endpoint in the running guest's definition. A managed guest has a
 // Unix socket; an unmanaged guest may have a local port. go-libvirt's DomainOpenGraphicsFd does not work.
 func (b *Backend) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, libvirtCallTimeout)
 	defer cancel()
 	s, err := b.readVM(ctx, id)
-	if is(err, golibvirt.ErrNoDomain) {
+	if isLibvirtCode(err, golibvirt.ErrNoDomain) {
 		return nil, errNoDomain(id)
 	}
 	if err != nil {

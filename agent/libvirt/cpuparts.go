@@ -13,10 +13,10 @@ import (
 )
 
 // cpuPeriod is the period of the vCPU limit, in microseconds.
-const cpuPeriod = 100_000
+const cpuPeriodMicroseconds = 100_000
 
 // writeFeatures writes the CPU features of the spec in their order. All other features follow from the CPU model.
-func writeFeatures(x *libvirtxml.Domain, s fleet.VMSpec) {
+func writeCPUFeatures(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}
 	}
@@ -30,7 +30,7 @@ func writeFeatures(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-func featuresOf(x *libvirtxml.Domain) string {
+func cpuFeaturesOf(x *libvirtxml.Domain) string {
 	if x.CPU == nil {
 		return ""
 	}
@@ -50,10 +50,10 @@ func featuresOf(x *libvirtxml.Domain) string {
 // the CPU in a live definition to the host's model and every feature of the guest. The migratable definition still has
 // the original. live and kept are the guest's running and persistent definitions.
 func restoreSpecCPU(ctx context.Context, c *conn, ref golibvirt.Domain, live, kept *libvirtxml.Domain) error {
-	if sameCPU(live, kept) {
+	if isSameCPU(live, kept) {
 		return nil
 	}
-	migratable, err := readXML(ctx, c, ref, golibvirt.DomainXMLMigratable)
+	migratable, err := readDefinition(ctx, c, ref, golibvirt.DomainXMLMigratable)
 	if err != nil || migratable.CPU == nil {
 		return err
 	}
@@ -64,9 +64,9 @@ func restoreSpecCPU(ctx context.Context, c *conn, ref golibvirt.Domain, live, ke
 	return nil
 }
 
-func sameCPU(live, kept *libvirtxml.Domain) bool {
+func isSameCPU(live, kept *libvirtxml.Domain) bool {
 	var l, k fleet.VMSpec
-	return featuresOf(live) == featuresOf(kept) && readModel(live, &l) == readModel(kept, &k) && l.CPU.Model == k.CPU.Model
+	return cpuFeaturesOf(live) == cpuFeaturesOf(kept) && readCPUModel(live, &l) == readCPUModel(kept, &k) && l.CPU.Model == k.CPU.Model
 }
 
 // setCPUTune sets the CPU tuning of the definition, or removes the element if t is empty.
@@ -78,12 +78,12 @@ func setCPUTune(x *libvirtxml.Domain, t *libvirtxml.DomainCPUTune) {
 	}
 }
 
-func readLimit(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+func readCPULimit(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	t := copyOrZero(x.CPUTune)
 	if t.Quota == nil || t.Quota.Value <= 0 {
 		return ""
 	}
-	period := int64(cpuPeriod)
+	period := int64(cpuPeriodMicroseconds)
 	if t.Period != nil && t.Period.Value > 0 {
 		period = int64(t.Period.Value)
 	}
@@ -97,9 +97,9 @@ func writeSecureBoot(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if firmwareOf(x) != fleet.UEFI || secureBootOf(x) == s.Security.SecureBoot {
 		return
 	}
-	on, file := "no", x.UUID+plainVars
+	on, file := "no", x.UUID+plainVarsSuffix
 	if s.Security.SecureBoot {
-		on, file = "yes", x.UUID+secureVars
+		on, file = "yes", x.UUID+secureVarsSuffix
 	}
 	x.OS.Firmware, x.OS.Loader = "efi", nil
 	x.OS.FirmwareInfo = &libvirtxml.DomainOSFirmwareInfo{Features: []libvirtxml.DomainOSFirmwareFeature{
@@ -116,8 +116,8 @@ func writeSecureBoot(x *libvirtxml.Domain, s fleet.VMSpec) {
 
 // Suffixes of the files with a guest's UEFI variables, without and with secure boot.
 const (
-	plainVars  = "_VARS.fd"
-	secureVars = "_SECURE_VARS.fd"
+	plainVarsSuffix  = "_VARS.fd"
+	secureVarsSuffix = "_SECURE_VARS.fd"
 )
 
 func secureBootOf(x *libvirtxml.Domain) bool {

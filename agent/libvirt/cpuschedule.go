@@ -32,7 +32,7 @@ func defaultSharesAt(cgroups string) uint64 {
 
 // sameShares reports whether two specs give a guest the same CPU weight. No shares equal defaultShares, because a
 // running guest that was reset to the default has the default as an explicit value.
-func sameShares(a, b fleet.VMSpec, defaultShares uint64) bool {
+func isSameCPUShares(a, b fleet.VMSpec, defaultShares uint64) bool {
 	return cmp.Or(a.CPU.Shares, int(defaultShares)) == cmp.Or(b.CPU.Shares, int(defaultShares)) //nolint:gosec // 100 or 1024
 }
 
@@ -44,7 +44,7 @@ type cpuSchedule struct {
 
 func cpuScheduleOf(x *libvirtxml.Domain, defaultShares uint64) cpuSchedule {
 	t := copyOrZero(x.CPUTune)
-	out := cpuSchedule{defaultShares, cpuPeriod, -1}
+	out := cpuSchedule{defaultShares, cpuPeriodMicroseconds, -1}
 	if t.Shares != nil {
 		out.shares = uint64(t.Shares.Value)
 	}
@@ -56,7 +56,7 @@ func cpuScheduleOf(x *libvirtxml.Domain, defaultShares uint64) cpuSchedule {
 
 // applyCPUSchedule applies the definition's shares and limit to the running guest. It sets only values that differ,
 // because a host without the CPU controller of cgroups refuses every such call.
-func (a *applying) applyCPUSchedule(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
+func (a *applyRun) applyCPUSchedule(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
 	want, has := cpuScheduleOf(kept, defaultShares()), cpuScheduleOf(live, defaultShares())
 	var set []golibvirt.TypedParam
 	if want.shares != has.shares {

@@ -37,10 +37,10 @@ func TestDefaultSharesFollowCgroupVersion(t *testing.T) {
 			t.Errorf("%s: shares of %d become %d", name, has.shares, want.shares)
 		}
 		given := fleet.VMSpec{CPU: fleet.VMCPU{Shares: int(usual)}} //nolint:gosec // 100 or 1024
-		if !sameShares(given, fleet.VMSpec{}, usual) {
+		if !isSameCPUShares(given, fleet.VMSpec{}, usual) {
 			t.Errorf("%s: a guest reset to the default needs a restart", name)
 		}
-		if given.CPU.Shares *= 2; sameShares(given, fleet.VMSpec{}, usual) {
+		if given.CPU.Shares *= 2; isSameCPUShares(given, fleet.VMSpec{}, usual) {
 			t.Errorf("%s: twice the default counts as equal", name)
 		}
 	}

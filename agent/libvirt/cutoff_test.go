@@ -26,20 +26,20 @@ import (
 // reported step, or the time just before, during or after a libvirt call that changes something.
 type faultRunner struct {
 	fixture
-	proxy     *proxy
+	proxy     *libvirtProxy
 	book      string         // the pool book shared by the agents of the host
-	seen      int            // number of steps of the last job
-	places    int            // number of places interrupted in this run
-	kinds     map[string]int // number of places interrupted in this run, by fault
-	allPlaces int            // number of places of all jobs, including those skipped in this run
+	stepCount      int            // number of steps of the last job
+	faultCount    int            // number of places interrupted in this run
+	faultCounts     map[string]int // number of places interrupted in this run, by fault
+	placeCount int            // number of places of all jobs, including those skipped in this run
 }
 
-func newCutter(t *testing.T) *faultRunner {
+func newFaultRunner(t *testing.T) *faultRunner {
 	t.Helper()
 	path := t.TempDir()
-	b := openWith(t, libvirt.DefaultSocket, must(state.OpenPoolBook(path)))
+	b := openBackendWithBook(t, libvirt.DefaultSocket, must(state.OpenPoolBook(path)))
 	t.Cleanup(func() { b.Close() })
-	return &faultRunner{fixture: newFixtureOn(t, b), proxy: newProxy(t), book: path, kinds: map[string]int{}}
+	return &faultRunner{fixture: newFixtureOn(t, b), proxy: newProxy(t), book: path, faultCounts: map[string]int{}}
 }
 
 // placeDivisor reduces the duration of a run on real libvirt: the run injects a fault only at every third place. Runs
@@ -47,7 +47,7 @@ func newCutter(t *testing.T) *faultRunner {
 const placeDivisor = 3
 
 // fault is a failure that can be injected at a place.
-type fault struct {
+type injectedFault struct {
 	name   string
 	first  int    // first place where the fault may happen
 	every  int    // distance between places where the fault may happen
@@ -57,16 +57,16 @@ type fault struct {
 }
 
 // places returns the first place where this run injects the fault, and the distance to the next.
-func (f fault) places(t *testing.T) (first, every int) {
+func (f injectedFault) places(t *testing.T) (first, every int) {
 	t.Helper()
-	return f.first + f.every*tier.Offset(t, placeDivisor), f.every * placeDivisor
+	return f.first + f.every*tier.InterruptionOffset(t, placeDivisor), f.every * placeDivisor
 }
 
 // countPlaces returns the number of places where the fault may happen in a job with the given number of steps.
-func (f fault) countPlaces(steps int) int { return max(0, (steps-f.first+f.every)/f.every) }
+func (f injectedFault) countPlaces(steps int) int { return max(0, (steps-f.first+f.every)/f.every) }
 
 func killAgent(c *faultRunner, r *childRun, _ int) bool {
-	c.ok(r.cmd.Process.Kill())
+	c.requireNoError(r.cmd.Process.Kill())
 	return false
 }
 
@@ -87,19 +87,19 @@ func killServer(c *faultRunner, _ *childRun, _ int) bool {
 type pausedCall struct {
 	step  string
 	place bool // whether a fault may be injected at this call
-	goOn  chan bool
+	decision  chan bool
 }
 
 // runInterrupted runs the job and injects the fault at the job's nth place; 0 means no fault. It returns the place, or
 // "" if the job has fewer places, and the job's error. It adds the job's recorded files to o, as the retry needs them.
-func (c *faultRunner) runInterrupted(o *childJob, n int, f fault) (where string, err error) {
+func (c *faultRunner) runInterrupted(o *childJob, n int, f injectedFault) (where string, err error) {
 	c.t.Helper()
 	asks, over := make(chan pausedCall), make(chan struct{})
-	c.proxy.changes.Store(&changeWatch{at: func(what string) bool {
-		a := pausedCall{step: what, place: true, goOn: make(chan bool, 1)}
+	c.proxy.changes.Store(&changeObserver{onChange: func(what string) bool {
+		a := pausedCall{step: what, place: true, decision: make(chan bool, 1)}
 		select {
 		case asks <- a:
-			return <-a.goOn
+			return <-a.decision
 		case <-over:
 			return false
 		}
@@ -107,12 +107,12 @@ func (c *faultRunner) runInterrupted(o *childJob, n int, f fault) (where string,
 	r := startChild(c.t, c.proxy.socket, *o)
 	defer close(over)
 	defer r.drain()
-	c.seen = 0
+	c.stepCount = 0
 	reached := func(what string) (goOn bool) {
 		if f.atStep != "" && f.atStep != what {
 			return true
 		}
-		if c.seen++; c.seen != n {
+		if c.stepCount++; c.stepCount != n {
 			return true
 		}
 		where = what
@@ -122,7 +122,7 @@ func (c *faultRunner) runInterrupted(o *childJob, n int, f fault) (where string,
 	for {
 		select {
 		case a := <-asks:
-			a.goOn <- reached(a.step)
+			a.decision <- reached(a.step)
 		case line, more := <-r.lines:
 			switch {
 			case !more:
@@ -133,11 +133,11 @@ func (c *faultRunner) runInterrupted(o *childJob, n int, f fault) (where string,
 				err = nil
 			case strings.HasPrefix(line, childStep):
 				if reached(strings.TrimPrefix(line, childStep)) {
-					r.proceed()
+					r.answer()
 				}
 			default:
 				if reached("before the record of a created file") && c.recordFile(o, line) && reached("after the record of a created file") {
-					r.proceed()
+					r.answer()
 				}
 			}
 		}
@@ -151,7 +151,7 @@ func (c *faultRunner) recordFile(o *childJob, line string) bool {
 		return true
 	}
 	var ref fleet.Volref
-	c.ok(json.Unmarshal([]byte(strings.TrimPrefix(line, childMade)), &ref))
+	c.requireNoError(json.Unmarshal([]byte(strings.TrimPrefix(line, childMade)), &ref))
 	o.Made = append(o.Made, ref)
 	return true
 }
@@ -162,7 +162,7 @@ func (c *faultRunner) retryJob(when string, o childJob) {
 	c.waitReconnected()
 	var all []error
 	for range 3 {
-		err := o.do(c.t.Context(), c.backend, nil)
+		err := o.run(c.t.Context(), c.backend, nil)
 		if err == nil {
 			return
 		}
@@ -176,8 +176,8 @@ func (c *faultRunner) retryJob(when string, o childJob) {
 func (c *faultRunner) waitReconnected() {
 	c.t.Helper()
 	waitFor(c.t, "the backend has reconnected to libvirt", func() bool {
-		_, err := c.Snapshot(c.t.Context(), hypervisor.Assigned{})
-		s, _ := c.Snapshot(c.t.Context(), hypervisor.Assigned{})
+		_, err := c.HostState(c.t.Context(), hypervisor.Assignment{})
+		s, _ := c.HostState(c.t.Context(), hypervisor.Assignment{})
 		return err == nil && s.Host.Connected
 	})
 }
@@ -195,7 +195,7 @@ type interruptedJob struct {
 
 // runAllFaults runs the job once for each fault and each place that this run selects, and injects the fault at that
 // place.
-func (c *faultRunner) runAllFaults(d interruptedJob, faults ...fault) {
+func (c *faultRunner) runAllFaults(d interruptedJob, faults ...injectedFault) {
 	c.t.Helper()
 	for _, f := range faults {
 		first, every := f.places(c.t)
@@ -207,8 +207,8 @@ func (c *faultRunner) runAllFaults(d interruptedJob, faults ...fault) {
 				c.t.Fatalf("%s: %v", when, err)
 			}
 			if when += " (" + where + ")"; where != "" {
-				c.places++
-				c.kinds[f.name]++
+				c.faultCount++
+				c.faultCounts[f.name]++
 			}
 			if d.between != nil {
 				c.waitReconnected()
@@ -217,7 +217,7 @@ func (c *faultRunner) runAllFaults(d interruptedJob, faults ...fault) {
 			c.retryJob(when, o)
 			d.check(when, o)
 			if where == "" {
-				c.allPlaces += f.countPlaces(c.seen)
+				c.placeCount += f.countPlaces(c.stepCount)
 				break
 			}
 		}
@@ -225,11 +225,11 @@ func (c *faultRunner) runAllFaults(d interruptedJob, faults ...fault) {
 }
 
 // wantFiles requires exactly these files in the pool.
-func (c *faultRunner) wantFiles(when string, names ...string) {
+func (c *faultRunner) wantPoolFiles(when string, names ...string) {
 	c.t.Helper()
 	var have []string
 	for _, e := range must(os.ReadDir(c.pool.Spec.Path)) {
-		if e.Name() != pooldir.Marker {
+		if e.Name() != pooldir.MarkerFile {
 			have = append(have, e.Name())
 		}
 	}
@@ -239,16 +239,16 @@ func (c *faultRunner) wantFiles(when string, names ...string) {
 }
 
 // wantSeeds requires n seed files of the VM on the host, complete or partial.
-func (c *faultRunner) wantSeeds(when string, id fleet.VMID, n int) {
+func (c *faultRunner) wantSeedCount(when string, id fleet.VMID, n int) {
 	c.t.Helper()
-	all, err := os.ReadDir(filepath.Join(seed.Dir, string(id)))
+	all, err := os.ReadDir(filepath.Join(seed.DefaultDir, string(id)))
 	if len(all) != n || n == 0 && !os.IsNotExist(err) {
 		c.t.Fatalf("%s: the first-boot seeds are %v, %v; want %d", when, all, err, n)
 	}
 }
 
 // wantVars requires n files of UEFI variables of the VM.
-func (c *faultRunner) wantVars(when string, id fleet.VMID, n int) {
+func (c *faultRunner) wantUEFIVarsCount(when string, id fleet.VMID, n int) {
 	c.t.Helper()
 	if all := must(filepath.Glob("/var/lib/libvirt/qemu/nvram/*" + string(id) + "*")); len(all) != n {
 		c.t.Fatalf("%s: the firmware's variables are %q, want %d", when, all, n)
@@ -259,7 +259,7 @@ func (c *faultRunner) wantVars(when string, id fleet.VMID, n int) {
 func (c *faultRunner) requireNoDrift(when string, vm fleet.VM) fleet.VMStatus {
 	c.t.Helper()
 	s, _, err := c.VM(c.t.Context(), vm.ID)
-	c.ok(err)
+	c.requireNoError(err)
 	if len(s.Drift)+len(s.Faults)+len(s.NextBoot) > 0 || len(s.Disks) != len(vm.Spec.Disks) || len(s.NICs) != len(vm.Spec.NICs) {
 		c.t.Fatalf("%s: drift %+v, faults %+v, next boot %q, disks %+v, NICs %+v", when, s.Drift, s.Faults, s.NextBoot, s.Disks, s.NICs)
 	}
@@ -294,10 +294,10 @@ func (c *faultRunner) waitIdle() {
 // deleteCompletely deletes the VM with its disks and requires that only the given files remain in the pool.
 func (c *faultRunner) deleteCompletely(when string, vm fleet.VM, files ...string) {
 	c.t.Helper()
-	c.ok(c.DeleteVM(c.t.Context(), vm, []fleet.Pool{c.pool}, true))
-	c.wantFiles(when+", deleted", files...)
-	c.wantSeeds(when+", deleted", vm.ID, 0)
-	c.wantVars(when+", deleted", vm.ID, 0)
+	c.requireNoError(c.DeleteVM(c.t.Context(), vm, []fleet.Pool{c.pool}, true))
+	c.wantPoolFiles(when+", deleted", files...)
+	c.wantSeedCount(when+", deleted", vm.ID, 0)
+	c.wantUEFIVarsCount(when+", deleted", vm.ID, 0)
 	if out, err := tryVirsh("domstate", string(vm.ID)); err == nil {
 		c.t.Fatalf("%s: the deleted VM is still defined: %s", when, out)
 	}
@@ -305,9 +305,9 @@ func (c *faultRunner) deleteCompletely(when string, vm fleet.VM, files ...string
 
 // logPlaces logs the number of places with a fault, and requires that the jobs have at least the given number of
 // places.
-func (c *faultRunner) logPlaces(least int) {
+func (c *faultRunner) logFaultPlaces(least int) {
 	c.t.Helper()
-	if c.t.Logf("interrupted at %d of %d places: %v", c.places, c.allPlaces, c.kinds); c.allPlaces < least {
-		c.t.Errorf("the jobs have %d places, fewer than %d: does a step report no progress?", c.allPlaces, least)
+	if c.t.Logf("interrupted at %d of %d places: %v", c.faultCount, c.placeCount, c.faultCounts); c.placeCount < least {
+		c.t.Errorf("the jobs have %d places, fewer than %d: does a step report no progress?", c.placeCount, least)
 	}
 }

@@ -15,9 +15,9 @@ import (
 
 // definedOf translates a definition into a spec. applied determines the devices that belong to the spec. The result
 // omits devices that were added outside Quantix.
-func definedOf(x *libvirtxml.Domain, applied hypervisor.Applied, volumeAt func(string) *fleet.Volref) hypervisor.Defined {
-	out := hypervisor.Defined{Domain: x.Name, Odd: map[string]string{}, Spec: fleet.VMSpec{
-		CPUs: cpusOf(x), MemoryMiB: int(memoryKiB(x) / 1024), Firmware: firmwareOf(x),
+func readDefinedSpec(x *libvirtxml.Domain, applied hypervisor.Applied, volumeAt func(string) *fleet.Volref) hypervisor.DefinedSpec {
+	out := hypervisor.DefinedSpec{Domain: x.Name, Inexpressible: map[string]string{}, Spec: fleet.VMSpec{
+		CPUs: pluggedCPUs(x), MemoryMiB: int(configuredMemoryKiB(x) / 1024), Firmware: firmwareOf(x),
 	}}
 	if x.Devices == nil {
 		x.Devices = &libvirtxml.DomainDeviceList{}
@@ -25,10 +25,10 @@ func definedOf(x *libvirtxml.Domain, applied hypervisor.Applied, volumeAt func(s
 	for _, f := range metadataFields {
 		f.Copy(&out.Spec, applied.Spec)
 	}
-	readParts(x, &out.Spec, out.Odd)
+	readDefinitionFields(x, &out.Spec, out.Inexpressible)
 	out.Spec = out.Spec.MapMedia(func(m fleet.Medium) fleet.Volref {
 		for _, was := range applied.Spec.Media() {
-			if appliedPath(applied, was.Volref) == m.Volume {
+			if appliedVolumePath(applied, was.Volref) == m.Volume {
 				return was.Volref
 			}
 		}
@@ -36,12 +36,12 @@ func definedOf(x *libvirtxml.Domain, applied hypervisor.Applied, volumeAt func(s
 			return *v
 		}
 		part, _, _ := strings.Cut(m.Field, "[")
-		out.Odd[part] = m.Volume
+		out.Inexpressible[part] = m.Volume
 		return m.Volref
 	})
-	if applied.Spec.CPU.Model == "" && isDefaultModel(x, out.Spec.CPU.Model) {
+	if applied.Spec.CPU.Model == "" && isDefaultCPUModel(x, out.Spec.CPU.Model) {
 		out.Spec.CPU.Model = ""
-		delete(out.Odd, "cpu.model")
+		delete(out.Inexpressible, "cpu.model")
 	}
 	if out.Spec.CPU.Max == 0 && applied.Spec.CPU.Max == out.Spec.CPUs {
 		out.Spec.CPU.Max = out.Spec.CPUs // hot-plug has reached the maximum
@@ -49,40 +49,40 @@ func definedOf(x *libvirtxml.Domain, applied hypervisor.Applied, volumeAt func(s
 	if out.Spec.Memory.BalloonMiB == 0 && applied.Spec.Memory.BalloonMiB == out.Spec.MemoryMiB {
 		out.Spec.Memory.BalloonMiB = out.Spec.MemoryMiB // the balloon has reached the maximum
 	}
-	out.Spec.Disks = definedDisks(x.Devices.Disks, applied, out.Odd)
-	out.Spec.NICs = definedNICs(x.Devices.Interfaces, applied, out.Odd)
-	i := slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasCDROM })
+	out.Spec.Disks = readDefinedDisks(x.Devices.Disks, applied, out.Inexpressible)
+	out.Spec.NICs = readDefinedNICs(x.Devices.Interfaces, applied, out.Inexpressible)
+	i := slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == cdromAlias })
 	if i < 0 {
 		return out
 	}
-	iso := pathOf(&x.Devices.Disks[i])
+	iso := diskPathOf(&x.Devices.Disks[i])
 	switch ref := applied.Spec.ISO; {
 	case iso == "":
-	case ref != nil && appliedPath(applied, *ref) == iso:
+	case ref != nil && appliedVolumePath(applied, *ref) == iso:
 		out.Spec.ISO = ref
 	default:
 		if out.Spec.ISO = volumeAt(iso); out.Spec.ISO == nil {
-			out.Odd["iso"] = path.Base(iso)
+			out.Inexpressible["iso"] = path.Base(iso)
 		}
 	}
 	return out
 }
 
-func definedDisks(disks []libvirtxml.DomainDisk, applied hypervisor.Applied, odd map[string]string) []fleet.Disk {
+func readDefinedDisks(disks []libvirtxml.DomainDisk, applied hypervisor.Applied, odd map[string]string) []fleet.Disk {
 	var out []fleet.Disk
 	var labels []string
 	stray := false
 	for i := range disks {
 		d := &disks[i]
 		k := slices.IndexFunc(applied.Spec.Disks, func(a fleet.Disk) bool {
-			return diskPlace{alias: diskAlias(a.Ref()), path: appliedPath(applied, a.Ref())}.matches(d)
+			return locatedDisk{alias: diskAlias(a.Ref()), path: appliedVolumePath(applied, a.Ref())}.matches(d)
 		})
 		switch {
 		case k >= 0:
 			out = append(out, readDisk(*d, applied.Spec.Disks[k]))
 			labels = append(labels, applied.Spec.Disks[k].Volume)
-		case hasAliasPrefix(d.Alias, aliasDisk):
-			stray, labels = true, append(labels, path.Base(pathOf(d)))
+		case hasAliasPrefix(d.Alias, diskAliasPrefix):
+			stray, labels = true, append(labels, path.Base(diskPathOf(d)))
 		}
 	}
 	if stray {
@@ -91,15 +91,15 @@ func definedDisks(disks []libvirtxml.DomainDisk, applied hypervisor.Applied, odd
 	return out
 }
 
-func definedNICs(interfaces []libvirtxml.DomainInterface, applied hypervisor.Applied, odd map[string]string) []fleet.NIC {
+func readDefinedNICs(interfaces []libvirtxml.DomainInterface, applied hypervisor.Applied, odd map[string]string) []fleet.NIC {
 	var out []fleet.NIC
 	var labels []string
 	unmanaged := false
 	for i := range interfaces {
 		n := &interfaces[i]
-		mac := macOf(n)
+		mac := nicMACOf(n)
 		k := slices.IndexFunc(applied.Spec.NICs, func(a fleet.NIC) bool { return strings.EqualFold(a.MAC, mac) })
-		if k < 0 && !hasAliasPrefix(n.Alias, aliasNIC) {
+		if k < 0 && !hasAliasPrefix(n.Alias, nicAliasPrefix) {
 			continue
 		}
 		nic := fleet.NIC{MAC: mac}
@@ -111,8 +111,8 @@ func definedNICs(interfaces []libvirtxml.DomainInterface, applied hypervisor.App
 		default:
 			unmanaged = true
 		}
-		label := mac + " on " + sourceOf(n)
-		switch filter := filterOf(n); {
+		label := mac + " on " + nicSourceOf(n)
+		switch filter := filterNameOf(n); {
 		case isManagedFilter(filter) && k >= 0:
 			nic.SecurityGroups, nic.AntiSpoofing = applied.Spec.NICs[k].SecurityGroups, applied.Spec.NICs[k].AntiSpoofing
 		case filter != "":
@@ -128,11 +128,11 @@ func definedNICs(interfaces []libvirtxml.DomainInterface, applied hypervisor.App
 }
 
 // appliedPath returns the volume's path at the time it was applied, or "" if unknown.
-func appliedPath(applied hypervisor.Applied, ref fleet.Volref) string {
+func appliedVolumePath(applied hypervisor.Applied, ref fleet.Volref) string {
 	p, ok := applied.Pools[ref.PoolID]
 	switch {
-	case ok && p.Spec != nil && blocksOf(*p.Spec) != nil:
-		return blocksOf(*p.Spec).address(fleet.Pool{ID: ref.PoolID, Name: p.Name, Spec: *p.Spec}, ref.Volume)
+	case ok && p.Spec != nil && blockMappingOf(*p.Spec) != nil:
+		return blockMappingOf(*p.Spec).address(fleet.Pool{ID: ref.PoolID, Name: p.Name, Spec: *p.Spec}, ref.Volume)
 	case ok && p.Path != "":
 		return filepath.Join(p.Path, ref.Volume)
 	}
@@ -142,22 +142,22 @@ func appliedPath(applied hypervisor.Applied, ref fleet.Volref) string {
 // assignedPools records the pools that the portal assigned to this host: file pools by path, block pools by ID.
 type assignedPools struct {
 	mu     sync.Mutex
-	pools  map[string]fleet.Pool
-	blocks map[fleet.PoolID]fleet.Pool
+	byPath  map[string]fleet.Pool
+	blockPools map[fleet.PoolID]fleet.Pool
 }
 
 func (a *assignedPools) record(pools []fleet.Pool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.pools == nil {
-		a.pools, a.blocks = map[string]fleet.Pool{}, map[fleet.PoolID]fleet.Pool{}
+	if a.byPath == nil {
+		a.byPath, a.blockPools = map[string]fleet.Pool{}, map[fleet.PoolID]fleet.Pool{}
 	}
 	for _, p := range pools {
-		if blocksOf(p.Spec) != nil {
-			a.blocks[p.ID] = p
+		if blockMappingOf(p.Spec) != nil {
+			a.blockPools[p.ID] = p
 			continue
 		}
-		a.pools[filepath.Clean(p.Spec.Path)] = p
+		a.byPath[filepath.Clean(p.Spec.Path)] = p
 	}
 }
 
@@ -165,7 +165,7 @@ func (a *assignedPools) record(pools []fleet.Pool) {
 func (a *assignedPools) poolOfFile(file string) (fleet.Pool, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p, ok := a.pools[filepath.Dir(file)]
+	p, ok := a.byPath[filepath.Dir(file)]
 	return p, ok
 }
 
@@ -173,8 +173,8 @@ func (a *assignedPools) poolOfFile(file string) (fleet.Pool, bool) {
 func (a *assignedPools) blockAt(address string) (p fleet.Pool, volume string, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, p := range a.blocks {
-		if v := blocksOf(p.Spec).volumeAt(p, address); v != "" {
+	for _, p := range a.blockPools {
+		if v := blockMappingOf(p.Spec).volumeAt(p, address); v != "" {
 			return p, v, true
 		}
 	}

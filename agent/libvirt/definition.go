@@ -27,7 +27,7 @@ func newDefinition(id fleet.VMID, arch, machine string, k acceleratorKind) *libv
 			BootDevices: bootDevices(),
 		},
 		Features: &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}, APIC: &libvirtxml.DomainFeatureAPIC{}},
-		CPU:      k.cpu(),
+		CPU:      k.defaultCPU(),
 		Clock: &libvirtxml.DomainClock{Offset: "utc", Timer: []libvirtxml.DomainTimer{
 			{Name: "rtc", TickPolicy: "catchup"}, {Name: "pit", TickPolicy: "delay"}, {Name: "hpet", Present: "no"},
 		}},
@@ -60,8 +60,8 @@ func newDefinition(id fleet.VMID, arch, machine string, k acceleratorKind) *libv
 
 // baseDefinition returns the base definition of a VM without a domain on this host. It refuses a VM that this host
 // cannot run.
-func (a *applying) baseDefinition(ctx context.Context) (*libvirtxml.Domain, error) {
-	caps := a.caps.read(ctx, capsAge, capsForVM, a.readCapabilities)
+func (a *applyRun) baseDefinition(ctx context.Context) (*libvirtxml.Domain, error) {
+	caps := a.capabilityWatch.read(ctx, capabilityMaxAge, capabilityVMTimeout, a.readCapabilities)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -69,12 +69,12 @@ func (a *applying) baseDefinition(ctx context.Context) (*libvirtxml.Domain, erro
 		return nil, fmt.Errorf("read the host's virtualization capabilities: %w", caps.err)
 	case !caps.known:
 		return nil, fleet.Errorf(fleet.Unavailable, "libvirt is still reading the host's virtualization capabilities. Try again in a minute.")
-	case len(caps.value.kinds) == 0:
+	case len(caps.value.accelerators) == 0:
 		return nil, fleet.Errorf(fleet.Conflict, "libvirt finds no QEMU for %s guests on this host. Install qemu-system-x86 or qemu-kvm.", caps.value.arch)
 	case a.in.VM.Spec.Firmware == fleet.UEFI && !slices.Contains(caps.value.firmware, fleet.UEFI):
 		return nil, fleet.Errorf(fleet.Conflict, "The host has no UEFI firmware for guests. Install ovmf (edk2-ovmf), or choose BIOS.")
 	}
-	best, machine := caps.value.kinds[0], machineOf(a.in.VM.Spec)
+	best, machine := caps.value.accelerators[0], machineTypeOf(a.in.VM.Spec)
 	if !slices.Contains(best.machines, machine) {
 		return nil, fleet.Errorf(fleet.Conflict, "QEMU on this host does not support the machine type %s. Choose another machine type.", machine)
 	}
@@ -82,8 +82,8 @@ func (a *applying) baseDefinition(ctx context.Context) (*libvirtxml.Domain, erro
 }
 
 // define writes the definition to libvirt and drops the cached one.
-func (a *applying) define(ctx context.Context, x *libvirtxml.Domain) error {
-	text, err := textOf(x)
+func (a *applyRun) defineDomain(ctx context.Context, x *libvirtxml.Domain) error {
+	text, err := definitionText(x)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func BenchmarkDefinition(b *testing.B) {
 		plain.Spec.NICs = append(plain.Spec.NICs, fleet.NIC{Network: "default", MAC: fmt.Sprintf("52:54:00:00:00:%02d", i)})
 	}
 	full := plain
-	full.Spec = conformance.FullSpec(plain.Spec)
+	full.Spec = conformance.SpecWithAllFields(plain.Spec)
 	var usual, whole, library, wholeLibrary []time.Duration
 	for b.Loop() {
 		spec, xml := writeDefinition(b, plain)
@@ -42,17 +42,17 @@ func BenchmarkDefinition(b *testing.B) {
 // writeDefinition returns the time to apply the spec and the time to marshal the XML.
 func writeDefinition(b *testing.B, vm fleet.VM) (spec, xml time.Duration) {
 	began := time.Now()
-	a := applying{in: hypervisor.Apply{VM: vm}}
-	in := definitionEdit{Edit: hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, vm, true), name: vm.Name, spec: vm.Spec}
+	a := applyRun{in: hypervisor.ApplyWork{VM: vm}}
+	in := definitionEdit{DefinitionEdit: hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, vm, true), name: vm.Name, spec: vm.Spec}
 	for _, d := range vm.Spec.Disks {
-		in.disks = append(in.disks, diskPlace{spec: d, alias: diskAlias(d.Ref()), path: "/pool/" + d.Volume})
+		in.disks = append(in.disks, locatedDisk{spec: d, alias: diskAlias(d.Ref()), path: "/pool/" + d.Volume})
 	}
-	in.mark = a.mark(hypervisor.NewApplied(a.in, vm.Name, "", nil), "")
+	in.metadata = a.newMetadata(hypervisor.NewAppliedRecord(a.in, vm.Name, "", nil), "")
 	x := newDefinition(vm.ID, "x86_64", q35, acceleratorKind{accelerator: "kvm"})
 	edit(x, in)
-	addPorts(x)
+	addPCIPorts(x)
 	spec = time.Since(began)
-	text, err := textOf(x)
+	text, err := definitionText(x)
 	if err != nil || len(text) < 3000 {
 		b.Fatalf("%v: %s", err, text)
 	}

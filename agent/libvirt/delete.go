@@ -18,27 +18,27 @@ import (
 // DeleteVM implements hypervisor.VMs. It removes the definition first, so a domain never names a deleted disk.
 func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, disks bool) error {
 	act := "delete " + vm.Name
-	unlock, err := b.vms.lock(ctx, vm.ID)
+	unlock, err := b.vmLocks.lock(ctx, vm.ID)
 	if err != nil {
 		return wrapAction(act, err)
 	}
 	defer unlock()
 	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
-		tree, err := readTree(vm.ID)
+		tree, err := readSnapshotTree(vm.ID)
 		if err != nil {
 			return err
 		}
 		if tree != nil && len(tree.Active) > 0 && !disks {
 			return hypervisor.RefuseDeleteWithoutDisks(vm.Name)
 		}
-		release, err := b.ownSnapshots(vm)
+		release, err := b.lockSnapshots(vm)
 		if err != nil {
 			return err
 		}
 		defer release()
 		var places []localVolume
 		if disks {
-			files, err := b.lockFilesShared(ctx, hypervisor.Apply{VM: vm, Pools: pools})
+			files, err := b.lockFilesShared(ctx, hypervisor.ApplyWork{VM: vm, Pools: pools})
 			if err != nil {
 				return err
 			}
@@ -53,7 +53,7 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 		if err := b.undefine(ctx, c, vm.ID); err != nil {
 			return err
 		}
-		if err := b.dropFilters(ctx, c, vm.ID, nil); err != nil {
+		if err := b.removeNICFilters(ctx, c, vm.ID, nil); err != nil {
 			return err
 		}
 		if err := b.devices.RemoveMdevsExcept(string(vm.ID)); err != nil {
@@ -66,7 +66,7 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 					own[p.path()] = true
 				}
 			}
-			if _, err := withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, forgetTree(tree, own) }); err != nil {
+			if _, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, removeSnapshotFiles(tree, own) }); err != nil {
 				return fmt.Errorf("delete the VM's snapshots: %w", err)
 			}
 		}
@@ -77,8 +77,8 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 			if err := b.pools.checkAnswers(p.pool.Name); err != nil {
 				return err
 			}
-			all := []localVolume{p, p.partial()}
-			if p.block() {
+			all := []localVolume{p, p.unfinished()}
+			if p.isInBlockPool() {
 				all = all[:1]
 			}
 			for _, v := range all {
@@ -86,12 +86,12 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 					return fmt.Errorf("delete the volume %s: %w", v.volume, err)
 				}
 			}
-			if err := b.dropDiskSecret(ctx, c, p.ref()); err != nil {
+			if err := b.deleteDiskSecret(ctx, c, p.ref()); err != nil {
 				return fmt.Errorf("delete the passphrase of %s: %w", p.volume, err)
 			}
 			b.pools.expirePool(p.pool.Name)
 		}
-		return b.dropOrphanedSecrets(ctx, c, vm.Spec.Disks, pools)
+		return b.deleteOrphanedSecrets(ctx, c, vm.Spec.Disks, pools)
 	}))
 }
 
@@ -122,12 +122,12 @@ func (b *Backend) deletableDisks(ctx context.Context, c *conn, vm fleet.VM, pool
 	if len(out) == 0 {
 		return nil, nil
 	}
-	all, err := b.inventory(ctx, c)
+	all, err := b.readDomains(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range out {
-		user, err := b.userOf(ctx, all, vm.ID, p)
+		user, err := b.domainUsing(ctx, all, vm.ID, p)
 		if err != nil {
 			return nil, err
 		}
@@ -143,14 +143,14 @@ func (b *Backend) deletableDisks(ctx context.Context, c *conn, vm fleet.VM, pool
 func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
 	s, err := b.readDomainOn(ctx, c, id)
 	switch {
-	case is(err, golibvirt.ErrNoDomain):
+	case isLibvirtCode(err, golibvirt.ErrNoDomain):
 		return nil
 	case err != nil:
 		return err
 	case !s.managed:
 		return errUnmanaged()
 	}
-	if err := b.refuseLost(s); err != nil {
+	if err := b.refuseLostGuest(s); err != nil {
 		return err
 	}
 	defer b.domains.invalidate(s.ref.UUID)
@@ -159,27 +159,27 @@ func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
 	return c.do(ctx, func(l *golibvirt.Libvirt) error {
 		if s.live != nil {
 			// DomainDestroy fails if the guest has ended meanwhile. Then only the definition is removed.
-			if err := l.DomainDestroy(s.ref); err != nil && !is(err, golibvirt.ErrOperationInvalid) {
+			if err := l.DomainDestroy(s.ref); err != nil && !isLibvirtCode(err, golibvirt.ErrOperationInvalid) {
 				return err
 			}
 		}
 		// libvirt removes the state of a TPM only if the definition has a TPM. So the state of a TPM that was removed
 		// earlier is removed here.
-		if !s.persistent.parts.Security.TPM {
+		if !s.persistent.fieldValues.Security.TPM {
 			if err := os.RemoveAll(filepath.Join(tpmDir, string(id))); err != nil {
 				return fmt.Errorf("remove the state of the VM's TPM: %w", err)
 			}
 		}
 		// libvirt removes only the file of UEFI variables in the definition. A change of secure boot leaves another one.
-		other := secureVars
-		if s.persistent.parts.Security.SecureBoot {
-			other = plainVars
+		other := secureVarsSuffix
+		if s.persistent.fieldValues.Security.SecureBoot {
+			other = plainVarsSuffix
 		}
 		if err := os.Remove(filepath.Join(nvramDir, string(id)+other)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove the variables of the VM's firmware: %w", err)
 		}
 		err := l.DomainUndefineFlags(s.ref, all)
-		if is(err, golibvirt.ErrNoDomain) {
+		if isLibvirtCode(err, golibvirt.ErrNoDomain) {
 			return nil
 		}
 		return err

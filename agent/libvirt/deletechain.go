@@ -20,10 +20,10 @@ func (d *domain) unmanagedOverlays() (out []fleet.Overlay) {
 	if d.applied == nil {
 		return nil
 	}
-	for _, s := range d.spec {
-		own := appliedPath(*d.applied, s.ref)
-		if d.tree != nil {
-			own = cmp.Or(d.tree.ActiveFile(s.ref), own)
+	for _, s := range d.specDisks {
+		own := appliedVolumePath(*d.applied, s.ref)
+		if d.snapshotTree != nil {
+			own = cmp.Or(d.snapshotTree.ActiveFile(s.ref), own)
 		}
 		if own != "" && s.path != own && filepath.IsAbs(s.path) {
 			out = append(out, fleet.Overlay{Disk: s.ref, File: filepath.Base(s.path)})
@@ -48,7 +48,7 @@ func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pool
 		}
 	}
 	s, err := b.readDomainOn(ctx, c, vm.ID)
-	if is(err, golibvirt.ErrNoDomain) || err == nil && !s.managed {
+	if isLibvirtCode(err, golibvirt.ErrNoDomain) || err == nil && !s.managed {
 		return tree, nil // an earlier attempt recorded the files before it undefined the domain
 	}
 	if err != nil {
@@ -64,7 +64,7 @@ func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pool
 		tree = &hypervisor.SnapTree{VM: vm.ID}
 	}
 	tree.RemoveWithVM = doomed
-	if err := writeTree(tree); err != nil {
+	if err := writeSnapshotTree(tree); err != nil {
 		return nil, fmt.Errorf("nothing was deleted, because the host cannot record the files to delete: %w", err)
 	}
 	return tree, nil
@@ -76,14 +76,14 @@ func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pool
 func (b *Backend) overlaysToDelete(ctx context.Context, c *conn, ref golibvirt.Domain, vm fleet.VM, places []localVolume, tree *hypervisor.SnapTree) ([]string, error) {
 	defined := []*libvirtxml.Domain{}
 	for _, flags := range []golibvirt.DomainXMLFlags{golibvirt.DomainXMLInactive, 0} {
-		x, err := readXML(ctx, c, ref, flags)
+		x, err := readDefinition(ctx, c, ref, flags)
 		if err != nil {
 			return nil, err
 		}
 		defined = append(defined, x)
 	}
 	own := map[string]bool{}
-	for _, f := range tree.Files() {
+	for _, f := range tree.AllFiles() {
 		own[f] = true
 	}
 	for _, p := range places {
@@ -92,16 +92,16 @@ func (b *Backend) overlaysToDelete(ctx context.Context, c *conn, ref golibvirt.D
 	var out []string
 	for _, p := range places {
 		for _, x := range defined {
-			d := diskOf(x, p.ref())
-			if d == nil || p.block() || own[pathOf(d)] || !filepath.IsAbs(pathOf(d)) {
+			d := domainDiskOf(x, p.ref())
+			if d == nil || p.isInBlockPool() || own[diskPathOf(d)] || !filepath.IsAbs(diskPathOf(d)) {
 				continue
 			}
-			above, err := withinLookPatience(ctx, func() ([]string, error) { return filesAbove(pathOf(d), own), nil })
+			above, err := withinLookupTimeout(ctx, func() ([]string, error) { return filesAbove(diskPathOf(d), own), nil })
 			if err != nil {
 				return nil, err
 			}
 			if above == nil {
-				return nil, hypervisor.RefuseLeftoverOverlay(vm.Name, pathOf(d), "is not backed by "+p.volume)
+				return nil, hypervisor.RefuseLeftoverOverlay(vm.Name, diskPathOf(d), "is not backed by "+p.volume)
 			}
 			out = append(out, above...)
 		}
@@ -123,7 +123,7 @@ func (b *Backend) overlaysToDelete(ctx context.Context, c *conn, ref golibvirt.D
 // filesAbove returns the overlays of a backing chain, from the file top down to the first file in own (exclusive). It
 // returns nil if the chain contains no file of own.
 func filesAbove(top string, own map[string]bool) (out []string) {
-	for at := top; len(out) < longestChain; {
+	for at := top; len(out) < maxChainFiles; {
 		out = append(out, at)
 		refs := readReferences(at)
 		if len(refs) != 1 {
@@ -138,7 +138,7 @@ func filesAbove(top string, own map[string]bool) (out []string) {
 
 // virshSnapshotFiles returns the files of the domain's external snapshots in libvirt.
 func virshSnapshotFiles(ctx context.Context, c *conn, ref golibvirt.Domain) (out []string, err error) {
-	names, err := othersOf(ctx, c, ref)
+	names, err := virshSnapshotNames(ctx, c, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (b *Backend) checkFilesDeletable(ctx context.Context, c *conn, vm fleet.VM,
 	if len(files) == 0 {
 		return nil
 	}
-	all, err := b.inventory(ctx, c)
+	all, err := b.readDomains(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -186,10 +186,10 @@ func (b *Backend) checkFilesDeletable(ctx context.Context, c *conn, vm fleet.VM,
 		if !inPool || filepath.Dir(f) != filepath.Clean(dir) {
 			return hypervisor.RefuseLeftoverOverlay(vm.Name, f, "lies outside of the host's pools")
 		}
-		if is, err := within(ctx, func() (fileClass, error) { return b.fileClassAt(f, false) }); err != nil || is == asReplaced {
-			return firstError(err, hypervisor.RefuseLeftoverOverlay(vm.Name, f, "is not a regular file"))
+		if is, err := withinContext(ctx, func() (pathClass, error) { return b.classifyPath(f, false) }); err != nil || is == pathReplaced {
+			return preferFirstError(err, hypervisor.RefuseLeftoverOverlay(vm.Name, f, "is not a regular file"))
 		}
-		user, err := b.userOf(ctx, all, vm.ID, localVolume{pool: fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, volume: filepath.Base(f)})
+		user, err := b.domainUsing(ctx, all, vm.ID, localVolume{pool: fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, volume: filepath.Base(f)})
 		if err != nil {
 			return err
 		}

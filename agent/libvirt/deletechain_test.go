@@ -17,20 +17,20 @@ import (
 func TestDeleteVMRemovesVirshOverlays(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
-	vm.Spec.Disks = []fleet.Disk{f.disk("one.qcow2"), f.disk("two.qcow2")}
+	vm := f.newVM()
+	vm.Spec.Disks = []fleet.Disk{f.newDisk("one.qcow2"), f.newDisk("two.qcow2")}
 	f.apply(vm)
 	id := string(vm.ID)
-	at := func(target, name string) string { return target + ",file=" + f.at(name) }
+	at := func(target, name string) string { return target + ",file=" + f.volumePath(name) }
 	virsh(t, "snapshot-create-as", id, "first", "--disk-only", "--diskspec", at("vda", "one.first"), "--diskspec", at("vdb", "two.first"))
-	f.ok(f.StartVM(t.Context(), vm.ID))
-	virsh(t, "snapshot-create-as", id, "second", "--memspec", "file="+f.at("second.mem"), "--diskspec", at("vda", "one.second"), "--diskspec", at("vdb", "two.second"))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
+	virsh(t, "snapshot-create-as", id, "second", "--memspec", "file="+f.volumePath("second.mem"), "--diskspec", at("vda", "one.second"), "--diskspec", at("vdb", "two.second"))
 	virsh(t, "snapshot-create-as", id, "third", "--disk-only", "--no-metadata", "--diskspec", at("vda", "one.third.qcow2"), "--diskspec", "vdb,snapshot=no")
-	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
+	f.requireNoError(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
 	entries, err := os.ReadDir(f.pool.Spec.Path)
-	f.ok(err)
+	f.requireNoError(err)
 	for _, e := range entries {
-		if e.Name() != pooldir.Marker {
+		if e.Name() != pooldir.MarkerFile {
 			t.Errorf("%s is left", e.Name())
 		}
 	}
@@ -41,15 +41,15 @@ func TestDeleteVMRefusedWhenOverlayWouldStay(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
-	vm := f.vm()
-	vm.Spec.Disks = []fleet.Disk{f.disk("disk.qcow2")}
+	vm := f.newVM()
+	vm.Spec.Disks = []fleet.Disk{f.newDisk("disk.qcow2")}
 	f.apply(vm)
 	virsh(t, "snapshot-create-as", string(vm.ID), "theirs", "--disk-only", "--diskspec", "vda,file="+elsewhere)
 	err := f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true)
 	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), elsewhere) {
 		t.Errorf("the deletion: %v", err)
 	}
-	for _, file := range []string{f.at("disk.qcow2"), elsewhere} {
+	for _, file := range []string{f.volumePath("disk.qcow2"), elsewhere} {
 		if _, err := os.Stat(file); err != nil {
 			t.Error(err)
 		}
@@ -57,11 +57,11 @@ func TestDeleteVMRefusedWhenOverlayWouldStay(t *testing.T) {
 	if powerOf(t, vm.ID) != fleet.Stopped {
 		t.Error("the VM was deleted")
 	}
-	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, false))
-	for _, file := range []string{f.at("disk.qcow2"), elsewhere} {
+	f.requireNoError(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, false))
+	for _, file := range []string{f.volumePath("disk.qcow2"), elsewhere} {
 		if _, err := os.Stat(file); err != nil {
 			t.Error(err)
 		}
 	}
-	f.ok(os.Remove(f.at("disk.qcow2")))
+	f.requireNoError(os.Remove(f.volumePath("disk.qcow2")))
 }

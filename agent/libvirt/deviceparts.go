@@ -12,14 +12,14 @@ import (
 )
 
 // fieldCodec converts one field of the spec S of a disk or NIC to the libvirt element X and back.
-type fieldCodec[X, S any] struct {
+type deviceFieldCodec[X, S any] struct {
 	field string
 	write func(x *X, s S)
 	read  func(x *X, s *S)
 }
 
 // diskFieldCodecs covers fleet.DiskFields. expandDisk ensures that the element has a driver, a target and limits.
-var diskFieldCodecs = []fieldCodec[libvirtxml.DomainDisk, fleet.Disk]{
+var diskFieldCodecs = []deviceFieldCodec[libvirtxml.DomainDisk, fleet.Disk]{
 	{"bus", func(x *libvirtxml.DomainDisk, s fleet.Disk) {
 		if bus := cmp.Or(s.Bus, "virtio"); x.Target.Bus != bus {
 			*x.Target = libvirtxml.DomainDiskTarget{Bus: bus} // nameTargets sets the name
@@ -48,7 +48,7 @@ var diskFieldCodecs = []fieldCodec[libvirtxml.DomainDisk, fleet.Disk]{
 	},
 	{
 		"bootOrder", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Boot = bootElement(s.BootOrder) },
-		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.BootOrder = bootOrderOf(x.Boot) },
+		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.BootOrder = bootNumberOf(x.Boot) },
 	},
 	{
 		"serial", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Serial = s.Serial },
@@ -74,14 +74,14 @@ var diskFieldCodecs = []fieldCodec[libvirtxml.DomainDisk, fleet.Disk]{
 			s.Format = fleet.Raw
 		}
 	}},
-	diskLimit("limits.totalIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.TotalIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.TotalIOPS }),
-	diskLimit("limits.readIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.ReadIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.ReadIOPS }),
-	diskLimit("limits.writeIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.WriteIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.WriteIOPS }),
-	diskLimit("limits.totalKiB", 1024, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.TotalBytesSec }, func(d *fleet.Disk) *int { return &d.Limits.TotalKiB }),
-	diskLimit("limits.readKiB", 1024, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.ReadBytesSec }, func(d *fleet.Disk) *int { return &d.Limits.ReadKiB }),
-	diskLimit("limits.writeKiB", 1024, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.WriteBytesSec }, func(d *fleet.Disk) *int { return &d.Limits.WriteKiB }),
-	diskLimit("limits.burstIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.TotalIopsSecMax }, func(d *fleet.Disk) *int { return &d.Limits.BurstIOPS }),
-	diskLimit("limits.burstKiB", 1024, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.TotalBytesSecMax }, func(d *fleet.Disk) *int { return &d.Limits.BurstKiB }),
+	diskLimitCodec("limits.totalIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.TotalIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.TotalIOPS }),
+	diskLimitCodec("limits.readIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.ReadIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.ReadIOPS }),
+	diskLimitCodec("limits.writeIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.WriteIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.WriteIOPS }),
+	diskLimitCodec("limits.totalKiB", 1024, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.TotalBytesSec }, func(d *fleet.Disk) *int { return &d.Limits.TotalKiB }),
+	diskLimitCodec("limits.readKiB", 1024, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.ReadBytesSec }, func(d *fleet.Disk) *int { return &d.Limits.ReadKiB }),
+	diskLimitCodec("limits.writeKiB", 1024, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.WriteBytesSec }, func(d *fleet.Disk) *int { return &d.Limits.WriteKiB }),
+	diskLimitCodec("limits.burstIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.TotalIopsSecMax }, func(d *fleet.Disk) *int { return &d.Limits.BurstIOPS }),
+	diskLimitCodec("limits.burstKiB", 1024, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.TotalBytesSecMax }, func(d *fleet.Disk) *int { return &d.Limits.BurstKiB }),
 	{"limits.burstSeconds", func(x *libvirtxml.DomainDisk, s fleet.Disk) {
 		n := uint64(s.Limits.BurstSeconds)
 		x.IOTune.TotalIopsSecMaxLength, x.IOTune.TotalBytesSecMaxLength = 0, 0
@@ -100,8 +100,8 @@ var diskFieldCodecs = []fieldCodec[libvirtxml.DomainDisk, fleet.Disk]{
 }
 
 // diskLimit returns the conversion of one I/O limit. libvirt's value is the spec's value times unit.
-func diskLimit(field string, unit uint64, in func(*libvirtxml.DomainDiskIOTune) *uint64, at func(*fleet.Disk) *int) fieldCodec[libvirtxml.DomainDisk, fleet.Disk] {
-	return fieldCodec[libvirtxml.DomainDisk, fleet.Disk]{
+func diskLimitCodec(field string, unit uint64, in func(*libvirtxml.DomainDiskIOTune) *uint64, at func(*fleet.Disk) *int) deviceFieldCodec[libvirtxml.DomainDisk, fleet.Disk] {
+	return deviceFieldCodec[libvirtxml.DomainDisk, fleet.Disk]{
 		field,
 		func(x *libvirtxml.DomainDisk, s fleet.Disk) { *in(x.IOTune) = uint64(*at(&s)) * unit },
 		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { *at(s) = int(*in(x.IOTune) / unit) },
@@ -110,7 +110,7 @@ func diskLimit(field string, unit uint64, in func(*libvirtxml.DomainDiskIOTune) 
 
 // nicFieldCodecs covers fleet.NICFields. expandNIC ensures that the element has a model, a driver, a link and limits of
 // both directions.
-var nicFieldCodecs = []fieldCodec[libvirtxml.DomainInterface, fleet.NIC]{
+var nicFieldCodecs = []deviceFieldCodec[libvirtxml.DomainInterface, fleet.NIC]{
 	{"model", func(x *libvirtxml.DomainInterface, s fleet.NIC) {
 		if model := cmp.Or(s.Model, "virtio"); x.Model.Type != model {
 			x.Model.Type, x.Address = model, nil // the new model may need another kind of address
@@ -127,24 +127,24 @@ var nicFieldCodecs = []fieldCodec[libvirtxml.DomainInterface, fleet.NIC]{
 	}, func(x *libvirtxml.DomainInterface, s *fleet.NIC) { s.Queues = int(x.Driver.Queues) }},
 	{
 		"bootOrder", func(x *libvirtxml.DomainInterface, s fleet.NIC) { x.Boot = bootElement(s.BootOrder) },
-		func(x *libvirtxml.DomainInterface, s *fleet.NIC) { s.BootOrder = bootOrderOf(x.Boot) },
+		func(x *libvirtxml.DomainInterface, s *fleet.NIC) { s.BootOrder = bootNumberOf(x.Boot) },
 	},
 	{"linkDown", func(x *libvirtxml.DomainInterface, s fleet.NIC) {
 		if x.Link.State = ""; s.LinkDown {
 			x.Link.State = "down"
 		}
 	}, func(x *libvirtxml.DomainInterface, s *fleet.NIC) { s.LinkDown = x.Link.State == "down" }},
-	nicLimit("limits.inKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Inbound.Average }, func(n *fleet.NIC) *int { return &n.Limits.InKiB }),
-	nicLimit("limits.inPeakKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Inbound.Peak }, func(n *fleet.NIC) *int { return &n.Limits.InPeakKiB }),
-	nicLimit("limits.inBurstKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Inbound.Burst }, func(n *fleet.NIC) *int { return &n.Limits.InBurstKiB }),
-	nicLimit("limits.outKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Average }, func(n *fleet.NIC) *int { return &n.Limits.OutKiB }),
-	nicLimit("limits.outPeakKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Peak }, func(n *fleet.NIC) *int { return &n.Limits.OutPeakKiB }),
-	nicLimit("limits.outBurstKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Burst }, func(n *fleet.NIC) *int { return &n.Limits.OutBurstKiB }),
+	nicLimitCodec("limits.inKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Inbound.Average }, func(n *fleet.NIC) *int { return &n.Limits.InKiB }),
+	nicLimitCodec("limits.inPeakKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Inbound.Peak }, func(n *fleet.NIC) *int { return &n.Limits.InPeakKiB }),
+	nicLimitCodec("limits.inBurstKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Inbound.Burst }, func(n *fleet.NIC) *int { return &n.Limits.InBurstKiB }),
+	nicLimitCodec("limits.outKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Average }, func(n *fleet.NIC) *int { return &n.Limits.OutKiB }),
+	nicLimitCodec("limits.outPeakKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Peak }, func(n *fleet.NIC) *int { return &n.Limits.OutPeakKiB }),
+	nicLimitCodec("limits.outBurstKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Burst }, func(n *fleet.NIC) *int { return &n.Limits.OutBurstKiB }),
 }
 
 // nicLimit returns the conversion of one bandwidth limit, which is in KiB in the spec and in the definition.
-func nicLimit(field string, in func(*libvirtxml.DomainInterfaceBandwidth) **int, at func(*fleet.NIC) *int) fieldCodec[libvirtxml.DomainInterface, fleet.NIC] {
-	return fieldCodec[libvirtxml.DomainInterface, fleet.NIC]{field, func(x *libvirtxml.DomainInterface, s fleet.NIC) {
+func nicLimitCodec(field string, in func(*libvirtxml.DomainInterfaceBandwidth) **int, at func(*fleet.NIC) *int) deviceFieldCodec[libvirtxml.DomainInterface, fleet.NIC] {
+	return deviceFieldCodec[libvirtxml.DomainInterface, fleet.NIC]{field, func(x *libvirtxml.DomainInterface, s fleet.NIC) {
 		if *in(x.Bandwidth) = nil; *at(&s) != 0 {
 			*in(x.Bandwidth) = at(&s)
 		}
@@ -162,7 +162,7 @@ func bootElement(n int) *libvirtxml.DomainDeviceBoot {
 	return &libvirtxml.DomainDeviceBoot{Order: uint(n)}
 }
 
-func bootOrderOf(b *libvirtxml.DomainDeviceBoot) int {
+func bootNumberOf(b *libvirtxml.DomainDeviceBoot) int {
 	if b == nil {
 		return 0
 	}
@@ -263,15 +263,15 @@ func setNIC(n libvirtxml.DomainInterface, want fleet.NIC, has func(field string)
 func allFields(string) bool { return true }
 
 // nameTargets assigns target names to disks without one. The guest orders its disks by these names.
-func nameTargets(devices *libvirtxml.DomainDeviceList) {
+func assignTargetNames(devices *libvirtxml.DomainDeviceList) {
 	for i := range devices.Disks {
 		d := &devices.Disks[i]
 		if d.Target == nil || d.Target.Dev != "" {
 			continue
 		}
 		for k := 0; d.Target.Dev == ""; k++ {
-			name := targetNamed(d.Target.Bus, k)
-			if !slices.ContainsFunc(devices.Disks, func(o libvirtxml.DomainDisk) bool { return targetOf(&o) == name }) {
+			name := busTargetName(d.Target.Bus, k)
+			if !slices.ContainsFunc(devices.Disks, func(o libvirtxml.DomainDisk) bool { return diskTargetOf(&o) == name }) {
 				d.Target.Dev = name
 			}
 		}
@@ -280,20 +280,20 @@ func nameTargets(devices *libvirtxml.DomainDeviceList) {
 
 // targetNamed returns the target name of disk k on the bus. Each NVMe disk has its own controller, because the serial
 // number belongs to the controller.
-func targetNamed(bus string, k int) string {
+func busTargetName(bus string, k int) string {
 	switch bus {
 	case "virtio":
-		return diskNamed("vd", k)
+		return diskTargetName("vd", k)
 	case "ide":
-		return diskNamed("hd", k)
+		return diskTargetName("hd", k)
 	case "nvme":
 		return fmt.Sprintf("nvme%dn1", k)
 	}
-	return diskNamed("sd", k)
+	return diskTargetName("sd", k)
 }
 
 // fitNVMe removes NVMe controllers without a disk. Each remaining controller gets the serial number of its disk.
-func fitNVMe(devices *libvirtxml.DomainDeviceList) {
+func matchNVMeControllers(devices *libvirtxml.DomainDeviceList) {
 	serials := map[uint]string{}
 	for _, d := range devices.Disks {
 		var at uint
@@ -315,7 +315,7 @@ func fitNVMe(devices *libvirtxml.DomainDeviceList) {
 }
 
 // diskNamed returns "vda" for 0, "vdz" for 25 and "vdaa" for 26.
-func diskNamed(prefix string, i int) string {
+func diskTargetName(prefix string, i int) string {
 	name := ""
 	for ; i >= 0; i = i/26 - 1 {
 		name = string(rune('a'+i%26)) + name
@@ -324,7 +324,7 @@ func diskNamed(prefix string, i int) string {
 }
 
 // fitSCSI adds a virtio-scsi controller for SCSI disks. libvirt's default is an old model that few guests support.
-func fitSCSI(devices *libvirtxml.DomainDeviceList) {
+func addSCSIController(devices *libvirtxml.DomainDeviceList) {
 	if !slices.ContainsFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return d.Target != nil && d.Target.Bus == "scsi" }) ||
 		slices.ContainsFunc(devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == "scsi" }) {
 		return
@@ -338,7 +338,7 @@ func newSCSI() libvirtxml.DomainController {
 
 // fitBoot removes the boot order by device kind if a device has a boot order, and otherwise adds the boot order by
 // device kind if it is missing. libvirt refuses a definition with both.
-func fitBoot(x *libvirtxml.Domain) {
+func matchBootOrder(x *libvirtxml.Domain) {
 	if x.OS == nil {
 		return
 	}
@@ -357,8 +357,8 @@ func bootDevices() []libvirtxml.DomainBootDevice {
 }
 
 // changeOf returns the first planned change whose device satisfies is, or nil.
-func changeOf[T any](all []hypervisor.Set[T], is func(T) bool) *hypervisor.Set[T] {
-	i := slices.IndexFunc(all, func(s hypervisor.Set[T]) bool { return is(s.Device) })
+func plannedChange[T any](all []hypervisor.DeviceChange[T], is func(T) bool) *hypervisor.DeviceChange[T] {
+	i := slices.IndexFunc(all, func(s hypervisor.DeviceChange[T]) bool { return is(s.Device) })
 	if i < 0 {
 		return nil
 	}

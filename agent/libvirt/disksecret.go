@@ -17,7 +17,7 @@ import (
 // diskSecret returns the UUID of the libvirt secret with an encrypted disk's passphrase. The secret is private: the
 // host generates the passphrase, and libvirt's API never returns it. The UUID derives from the volume, so no record of
 // the UUID is necessary.
-func diskSecret(ref fleet.Volref) fleet.VMID {
+func diskSecretUUID(ref fleet.Volref) fleet.VMID {
 	sum := sha256.Sum256([]byte("quantix disk " + string(ref.PoolID) + "/" + ref.Volume))
 	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // UUID version 8, which no other generator uses
 	var id golibvirt.UUID
@@ -26,9 +26,9 @@ func diskSecret(ref fleet.Volref) fleet.VMID {
 }
 
 // makeDiskSecret generates a new 256-bit passphrase for a disk that is about to be created.
-func (b *Backend) makeDiskSecret(ctx context.Context, c *conn, p localVolume) error {
+func (b *Backend) createDiskSecret(ctx context.Context, c *conn, p localVolume) error {
 	text, err := (&libvirtxml.Secret{
-		Ephemeral: "no", Private: "yes", UUID: string(diskSecret(p.ref())), Description: "Quantix: disk " + p.volume + " of pool " + p.pool.Name,
+		Ephemeral: "no", Private: "yes", UUID: string(diskSecretUUID(p.ref())), Description: "Quantix: disk " + p.volume + " of pool " + p.pool.Name,
 		Usage: &libvirtxml.SecretUsage{Type: "volume", Volume: p.path()},
 	}).Marshal()
 	if err != nil {
@@ -49,8 +49,8 @@ func (b *Backend) makeDiskSecret(ctx context.Context, c *conn, p localVolume) er
 }
 
 // dropDiskSecret removes the passphrase of a deleted volume. A missing passphrase is no error.
-func (b *Backend) dropDiskSecret(ctx context.Context, c *conn, ref fleet.Volref) error {
-	uuid, err := parseUUID(diskSecret(ref))
+func (b *Backend) deleteDiskSecret(ctx context.Context, c *conn, ref fleet.Volref) error {
+	uuid, err := parseUUID(diskSecretUUID(ref))
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (b *Backend) dropDiskSecret(ctx context.Context, c *conn, ref fleet.Volref)
 		}
 		return l.SecretUndefine(s)
 	})
-	if is(err, golibvirt.ErrNoSecret) {
+	if isLibvirtCode(err, golibvirt.ErrNoSecret) {
 		return nil
 	}
 	return err
@@ -69,30 +69,30 @@ func (b *Backend) dropDiskSecret(ctx context.Context, c *conn, ref fleet.Volref)
 
 // checkDiskSecret refuses an encrypted disk if the host lacks its passphrase.
 func (b *Backend) checkDiskSecret(ctx context.Context, c *conn, p localVolume) error {
-	uuid, err := parseUUID(diskSecret(p.ref()))
+	uuid, err := parseUUID(diskSecretUUID(p.ref()))
 	if err != nil {
 		return err
 	}
 	_, err = call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Secret, error) { return l.SecretLookupByUUID(uuid) })
-	if is(err, golibvirt.ErrNoSecret) {
+	if isLibvirtCode(err, golibvirt.ErrNoSecret) {
 		return fleet.Errorf(fleet.Conflict, "The host has no passphrase for the encrypted volume %s of pool %s, so no VM on this host can use the volume.", p.volume, p.pool.Name)
 	}
 	return err
 }
 
 // dropOrphanedSecrets removes the passphrases of those disks whose volumes no longer exist.
-func (b *Backend) dropOrphanedSecrets(ctx context.Context, c *conn, disks []fleet.Disk, pools []fleet.Pool) error {
+func (b *Backend) deleteOrphanedSecrets(ctx context.Context, c *conn, disks []fleet.Disk, pools []fleet.Pool) error {
 	var failed error
 	for _, d := range disks {
 		p, err := localVolumeOf(d.Ref(), pools)
-		if d.Encryption == "" || err != nil || p.block() || b.pools.checkAnswers(p.pool.Name) != nil {
+		if d.Encryption == "" || err != nil || p.isInBlockPool() || b.pools.checkAnswers(p.pool.Name) != nil {
 			continue
 		}
-		why, err := b.whyUnavailable(ctx, c, p.pool.Name, p.path())
-		if err != nil || why != hypervisor.FileMissing { // an inactive pool does not prove that the file is missing
+		why, err := b.diskUnavailableReason(ctx, c, p.pool.Name, p.path())
+		if err != nil || why != hypervisor.FileMissingReason { // an inactive pool does not prove that the file is missing
 			continue
 		}
-		failed = errors.Join(failed, b.dropDiskSecret(ctx, c, d.Ref()))
+		failed = errors.Join(failed, b.deleteDiskSecret(ctx, c, d.Ref()))
 	}
 	return failed
 }
@@ -104,7 +104,7 @@ func writeEncryption(x *libvirtxml.DomainDisk, s fleet.Disk) {
 	source := *x.Source
 	if source.Encryption = nil; s.Encryption != "" {
 		source.Encryption = &libvirtxml.DomainDiskEncryption{
-			Format: s.Encryption, Secrets: []libvirtxml.DomainDiskSecret{{Type: "passphrase", UUID: string(diskSecret(s.Ref()))}},
+			Format: s.Encryption, Secrets: []libvirtxml.DomainDiskSecret{{Type: "passphrase", UUID: string(diskSecretUUID(s.Ref()))}},
 		}
 	}
 	x.Source, x.Encryption = &source, nil

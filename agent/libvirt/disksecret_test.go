@@ -17,13 +17,13 @@ import (
 func TestEncryptedDiskHidesContentAndPassphrase(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
+	vm := f.newVM()
 	plain := fleet.Disk{PoolID: f.pool.ID, Volume: "plain-" + vm.Name + ".qcow2", SizeBytes: 8 << 20}
 	secret := fleet.Disk{PoolID: f.pool.ID, Volume: "secret-" + vm.Name + ".qcow2", SizeBytes: 8 << 20, Encryption: "luks"}
 	vm.Spec.Disks = []fleet.Disk{plain, secret}
 	before := virsh(t, "secret-list")
 	f.apply(vm)
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	xml := virsh(t, "dumpxml", string(vm.ID))
 	_, at, ok := strings.Cut(xml, `<secret type='passphrase' uuid='`)
 	uuid, _, _ := strings.Cut(at, "'")
@@ -46,7 +46,7 @@ func TestEncryptedDiskHidesContentAndPassphrase(t *testing.T) {
 			t.Fatal(output)
 		}
 		data, err := os.ReadFile(file)
-		f.ok(err)
+		f.requireNoError(err)
 		if has := bytes.Contains(data, pattern); has != (d.Encryption == "") {
 			t.Errorf("%s: the plain text (%s) is in the file: %t", d.Volume, output, has)
 		}
@@ -54,7 +54,7 @@ func TestEncryptedDiskHidesContentAndPassphrase(t *testing.T) {
 	if info := runOutput(t, "qemu-img", "info", "-U", filepath.Join(f.pool.Spec.Path, secret.Volume)); !strings.Contains(info, "encrypted: yes") {
 		t.Errorf("qemu-img reports %s", info)
 	}
-	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
+	f.requireNoError(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
 	if left := virsh(t, "secret-list"); strings.Contains(left, uuid) {
 		t.Errorf("the passphrase is left over: %s", left)
 	}

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	sizesAge      = 5 * time.Second
-	sizesPatience = time.Second
+	diskSizeMaxAge      = 5 * time.Second
+	diskSizeTimeout = time.Second
 )
 
 // diskSize holds a disk's virtual size and its allocation on storage, in bytes; both are 0 if unreadable.
 type diskSize struct {
 	bytes, alloc int64
-	presence     presence
-	kind         diskKind
+	presence     filePresence
+	kind         diskReadMethod
 }
 
 // presence is the result of a check whether a file exists. A failed check results in fileUnknown.
-type presence int
+type filePresence int
 
 const (
-	fileUnknown presence = iota
+	fileUnknown filePresence = iota
 	filePresent
 	fileMissing
 	fileReplaced // a link, device or other file that the pool must not contain
@@ -39,23 +39,23 @@ const (
 // since the guest's start.
 type diskSizes struct {
 	mu       sync.Mutex
-	dirs     map[string]*watch[map[string]diskSize]
+	dirs     map[string]*valueWatch[map[string]diskSize]
 	reported map[string]diskSize
 	// replaced reports whether the path is not a regular file, or not a directory if folder is set; nil: no check
-	replaced func(path string, folder bool) bool
+	isReplaced func(path string, folder bool) bool
 }
 
 // diskPaths maps the file paths in definitions to the way of reading the files.
-type diskPaths map[string]diskKind
+type diskPaths map[string]diskReadMethod
 
 // diskKind is the way of reading a file.
-type diskKind int
+type diskReadMethod int
 
 const (
-	imageKind  diskKind = iota // read the header
-	rawKind                    // read the length
-	mediumKind                 // check existence
-	folderKind                 // check existence
+	readImageHeader  diskReadMethod = iota // read the header
+	readFileLength                    // read the length
+	checkMediumExists                 // check existence
+	checkFolderExists                 // check existence
 )
 
 // read returns the sizes of the paths; unknown sizes are zero. Allocations change only in steps, see smoothSize.
@@ -90,11 +90,11 @@ func (d *diskSizes) read(ctx context.Context, paths diskPaths) map[string]diskSi
 func (d *diskSizes) readDir(ctx context.Context, dir string, files diskPaths) map[string]diskSize {
 	d.mu.Lock()
 	if d.dirs == nil {
-		d.dirs = map[string]*watch[map[string]diskSize]{}
+		d.dirs = map[string]*valueWatch[map[string]diskSize]{}
 	}
 	w := d.dirs[dir]
 	if w == nil {
-		w = &watch[map[string]diskSize]{}
+		w = &valueWatch[map[string]diskSize]{}
 		d.dirs[dir] = w
 	}
 	d.mu.Unlock()
@@ -117,8 +117,8 @@ func (d *diskSizes) readDir(ctx context.Context, dir string, files diskPaths) ma
 			break
 		}
 	}
-	s := w.read(ctx, sizesAge, sizesPatience, look)
-	if s.late <= sizesPatience {
+	s := w.read(ctx, diskSizeMaxAge, diskSizeTimeout, look)
+	if s.running <= diskSizeTimeout {
 		return s.value
 	}
 	// The storage hangs, so the earlier presence of the files is no longer valid.
@@ -140,7 +140,7 @@ func (d *diskSizes) report(paths diskPaths, found map[string]diskSize) map[strin
 	for p := range paths {
 		z, ok := found[p]
 		if reported, was := d.reported[p]; was {
-			z.alloc = smoothSize(reported.alloc, z.alloc, 0)
+			z.alloc = steadySize(reported.alloc, z.alloc, 0)
 		}
 		if ok {
 			d.reported[p] = z
@@ -151,7 +151,7 @@ func (d *diskSizes) report(paths diskPaths, found map[string]diskSize) map[strin
 }
 
 // expire makes the next read of the directory refresh its sizes.
-func (d *diskSizes) expire(dir string) {
+func (d *diskSizes) expireDir(dir string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if w := d.dirs[filepath.Clean(dir)]; w != nil {
@@ -169,27 +169,27 @@ func (d *diskSizes) keepOnly(paths map[string]diskSize) {
 	}
 	maps.DeleteFunc(d.reported, func(p string, _ diskSize) bool { _, ok := paths[p]; return !ok })
 	// A directory with a hanging read stays, so that no second read of the directory starts.
-	maps.DeleteFunc(d.dirs, func(dir string, w *watch[map[string]diskSize]) bool { return !dirs[dir] && w.state().late == 0 })
+	maps.DeleteFunc(d.dirs, func(dir string, w *valueWatch[map[string]diskSize]) bool { return !dirs[dir] && w.state().running == 0 })
 }
 
 // sizeOf reads a file's allocation and its virtual size: from the header, or from the length of a raw file. Both are
 // zero if they cannot be read.
-func (d *diskSizes) sizeOf(path string, kind diskKind) diskSize {
-	if d.replaced != nil && d.replaced(path, kind == folderKind) {
+func (d *diskSizes) sizeOf(path string, kind diskReadMethod) diskSize {
+	if d.isReplaced != nil && d.isReplaced(path, kind == checkFolderExists) {
 		return diskSize{presence: fileReplaced, kind: kind}
 	}
 	var h header
 	var err error
 	switch kind {
-	case imageKind:
+	case readImageHeader:
 		h, err = readHeader(path, true)
-	case rawKind:
+	case readFileLength:
 		h, err = readRawHeader(path)
-	case mediumKind, folderKind:
+	case checkMediumExists, checkFolderExists:
 		_, err = os.Stat(path)
 	}
 	switch {
-	case isMissing(err):
+	case isFileMissing(err):
 		return diskSize{presence: fileMissing, kind: kind}
 	case err != nil:
 		return diskSize{kind: kind}
@@ -198,6 +198,6 @@ func (d *diskSizes) sizeOf(path string, kind diskKind) diskSize {
 }
 
 // isMissing reports whether the file system answered that the file does not exist.
-func isMissing(err error) bool {
+func isFileMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -21,38 +21,38 @@ import (
 // domainAge is the maximum age of a cached definition. Most changes send an event, which removes the definition from
 // the cache. A few changes, such as of a link state, send none. Changes of the persistent definition, such as of the
 // vCPU count, are detected from libvirt's file of the definition.
-const domainAge = time.Minute
+const domainMaxAge = time.Minute
 
 // domain is one domain of the host with the contents of its definitions.
 type domain struct {
 	ref            golibvirt.Domain // its ID is -1 while the domain is off
 	id             fleet.VMID
 	managed        bool // the definition has Quantix's metadata for this UUID
-	mark           mark
-	secret         string              // the VM's ownership mark: of the running guest, otherwise of the definition
+	metadata           quantixMetadata
+	ownershipMark         string              // the VM's ownership mark: of the running guest, otherwise of the definition
 	applied        *hypervisor.Applied // nil: an older agent recorded none
 	drift          []fleet.Drift
 	transient      bool       // the guest runs without a persistent definition
-	spec           []specDisk // the spec's disks that are in the definition
-	live           *hardware  // nil while the domain is off
-	persistent     hardware   // the hardware at the next start
+	specDisks           []specDisk // the spec's disks that are in the definition
+	live           *domainHardware  // nil while the domain is off
+	persistent     domainHardware   // the hardware at the next start
 	pendingUnplugs []fleet.PendingUnplug
 	accelerator    string
-	vnc            endpoint
-	agent          bool              // the guest agent is connected, or reachable over vsock
+	vnc            vncEndpoint
+	agentConnected          bool              // the guest agent is connected, or reachable over vsock
 	cid            uint32            // vsock CID of the guest agent; 0: the agent is reached through libvirt
 	launch         *fleet.LaunchInfo // of a running guest with encrypted memory
 	startedAt      *time.Time
 	readAt         time.Time
-	tree           *hypervisor.SnapTree // snapshots of Quantix; nil: none
-	whyNoSnapshots string               // why the snapshots are unknown; empty: the snapshots are known
-	others         []string             // names of snapshots made with virsh
+	snapshotTree           *hypervisor.SnapTree // snapshots of Quantix; nil: none
+	snapshotReadError string               // why the snapshots are unknown; empty: the snapshots are known
+	virshSnapshots         []string             // names of snapshots made with virsh
 	readErr        error                // why the definition cannot be read; nil: the definition was read
-	file           fileStamp            // of the persistent definition's file
+	definitionStamp           fileStamp            // of the persistent definition's file
 }
 
 // currentHardware returns the current hardware: of the running guest, otherwise of the definition.
-func (d *domain) currentHardware() hardware {
+func (d *domain) currentHardware() domainHardware {
 	if d.live != nil {
 		return *d.live
 	}
@@ -60,10 +60,10 @@ func (d *domain) currentHardware() hardware {
 }
 
 // files returns all paths that the domain uses now, at its next start, or in its snapshots.
-func (d *domain) files() []string {
-	all := d.persistent.files
+func (d *domain) allFiles() []string {
+	all := d.persistent.allFiles
 	if d.live != nil {
-		all = append(append([]string{}, all...), d.live.files...)
+		all = append(append([]string{}, all...), d.live.allFiles...)
 	}
 	for _, h := range d.snapshotFiles() {
 		all = append(slices.Clip(all), h.path)
@@ -82,10 +82,10 @@ func (d *domain) diskFiles() []diskFile {
 
 // snapshotFiles returns the files of the VM's snapshots, including those outside its current backing chains.
 func (d *domain) snapshotFiles() (out []diskFile) {
-	if d.tree == nil {
+	if d.snapshotTree == nil {
 		return nil
 	}
-	for _, f := range d.tree.Files() {
+	for _, f := range d.snapshotTree.AllFiles() {
 		out = append(out, diskFile{path: f, opaque: !strings.HasSuffix(f, ".qcow2"), inChain: true})
 	}
 	return out
@@ -118,14 +118,14 @@ func (k *domainCache) get(ref golibvirt.Domain, file fileStamp) (d *domain, forg
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	d = k.all[ref.UUID]
-	if d != nil && d.ref == ref && d.file == file && time.Since(d.readAt) < domainAge {
+	if d != nil && d.ref == ref && d.definitionStamp == file && time.Since(d.readAt) < domainMaxAge {
 		return d, k.invalidations
 	}
 	return nil, k.invalidations
 }
 
 // put stores the domain, unless an invalidation happened after the call of get that returned forgets.
-func (k *domainCache) put(d *domain, forgets int) {
+func (k *domainCache) store(d *domain, forgets int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.invalidations != forgets {
@@ -154,57 +154,57 @@ func (k *domainCache) keepOnly(all []observedDomain) {
 
 // readDomain returns the domain from the cache, or reads its definitions. libvirt must have returned ref just before.
 func (b *Backend) readDomain(ctx context.Context, c *conn, ref golibvirt.Domain) (*domain, error) {
-	file := stampOf(definitionFile(ref.Name))
+	file := fileStampAt(definitionFile(ref.Name))
 	d, forgets := b.domains.get(ref, file)
 	if d != nil {
 		return d, nil
 	}
-	kept, err := readXML(ctx, c, ref, golibvirt.DomainXMLInactive)
+	kept, err := readDefinition(ctx, c, ref, golibvirt.DomainXMLInactive)
 	if err != nil {
 		return nil, err
 	}
 	d = &domain{
-		ref: ref, id: formatUUID(ref.UUID), persistent: hardwareOf(kept), accelerator: kept.Type, readAt: time.Now(), file: file,
+		ref: ref, id: formatUUID(ref.UUID), persistent: readHardware(kept), accelerator: kept.Type, readAt: time.Now(), definitionStamp: file,
 	}
-	d.mark, d.managed = markOf(kept.Metadata)
-	d.managed = d.managed && d.mark.ID == d.id // a copy made by virt-clone has the original's metadata
-	d.secret = d.mark.Mark
+	d.metadata, d.managed = readQuantixMetadata(kept.Metadata)
+	d.managed = d.managed && d.metadata.ID == d.id // a copy made by virt-clone has the original's metadata
+	d.ownershipMark = d.metadata.OwnershipMark
 	if d.managed {
-		d.compare(kept, b.assignedPools.volumeAt)
-		if d.tree, err = readTree(d.id); err != nil {
+		d.computeDrift(kept, b.assignedPools.volumeAt)
+		if d.snapshotTree, err = readSnapshotTree(d.id); err != nil {
 			b.log.Warn("the record of a VM's snapshots cannot be read", "vm", d.id, "error", err)
-			d.whyNoSnapshots = "The host cannot read its record of the VM's snapshots: " + err.Error()
+			d.snapshotReadError = "The host cannot read its record of the VM's snapshots: " + err.Error()
 		}
-		switch d.others, err = othersOf(ctx, c, ref); {
-		case is(err, golibvirt.ErrNoDomain), err != nil && !concernsOneObject(err):
+		switch d.virshSnapshots, err = virshSnapshotNames(ctx, c, ref); {
+		case isLibvirtCode(err, golibvirt.ErrNoDomain), err != nil && !isObjectError(err):
 			return nil, err
 		case err != nil:
-			d.whyNoSnapshots = "The host cannot list the VM's snapshots in libvirt: " + err.Error()
+			d.snapshotReadError = "The host cannot list the VM's snapshots in libvirt: " + err.Error()
 		}
 	}
 	if ref.ID >= 0 {
-		x, err := readXML(ctx, c, ref, 0)
+		x, err := readDefinition(ctx, c, ref, 0)
 		if err != nil {
 			return nil, err
 		}
 		if err := restoreSpecCPU(ctx, c, ref, x, kept); err != nil {
 			return nil, err
 		}
-		live := hardwareOf(x)
-		d.live, d.vnc, d.agent, d.cid, d.accelerator = &live, vncOf(x), hasAgent(x), cidOf(x), x.Type
+		live := readHardware(x)
+		d.live, d.vnc, d.agentConnected, d.cid, d.accelerator = &live, vncEndpointOf(x), hasConnectedAgent(x), agentCIDOf(x), x.Type
 		if d.applied != nil && kept.Devices != nil && x.Devices != nil {
 			d.pendingUnplugs = reportUnplugs(pendingUnplugs(kept, x, d.applied.Spec))
 		}
 		d.startedAt, d.launch = b.startedAt(ref.Name), b.launchOf(ctx, c, ref, x)
-		running, _ := markOf(x.Metadata)
-		d.secret = running.Mark
+		running, _ := readQuantixMetadata(x.Metadata)
+		d.ownershipMark = running.OwnershipMark
 		persistent, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.DomainIsPersistent(ref) })
 		if err != nil {
 			return nil, err
 		}
 		d.transient = persistent == 0
 	}
-	b.domains.put(d, forgets)
+	b.domains.store(d, forgets)
 	return d, nil
 }
 
@@ -212,31 +212,31 @@ func (b *Backend) readDomain(ctx context.Context, c *conn, ref golibvirt.Domain)
 func (b *Backend) unreadableDomain(ctx context.Context, c *conn, ref golibvirt.Domain, why error) *domain {
 	d := &domain{ref: ref, id: formatUUID(ref.UUID), readErr: why}
 	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
-		return l.DomainGetMetadata(ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{markSpace}, golibvirt.DomainAffectCurrent)
+		return l.DomainGetMetadata(ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{metadataNamespace}, golibvirt.DomainAffectCurrent)
 	})
-	if err == nil && xml.Unmarshal([]byte(text), &d.mark) == nil {
-		d.managed, d.secret = d.mark.ID == d.id, d.mark.Mark
+	if err == nil && xml.Unmarshal([]byte(text), &d.metadata) == nil {
+		d.managed, d.ownershipMark = d.metadata.ID == d.id, d.metadata.OwnershipMark
 	}
 	return d
 }
 
 // compare sets d.applied from Quantix's metadata, and computes the drift and the spec's disks from the persistent
 // definition.
-func (d *domain) compare(kept *libvirtxml.Domain, volumeAt func(string) *fleet.Volref) {
-	d.applied = d.mark.applied()
+func (d *domain) computeDrift(kept *libvirtxml.Domain, volumeAt func(string) *fleet.Volref) {
+	d.applied = d.metadata.appliedSpec()
 	if d.applied != nil {
-		d.drift = d.applied.Drift(definedOf(kept, *d.applied, volumeAt))
+		d.drift = d.applied.Drift(readDefinedSpec(kept, *d.applied, volumeAt))
 	}
-	d.spec = specDisks(kept, d.applied, volumeAt)
+	d.specDisks = specDisks(kept, d.applied, volumeAt)
 }
 
 // pendingName returns the name that the domain gets when it is next off, or "" if its name is final.
 func (d *domain) pendingName() string {
 	if d.applied != nil {
-		return d.applied.Pending(d.ref.Name)
+		return d.applied.PendingDomainName(d.ref.Name)
 	}
-	if d.mark.Name != d.ref.Name {
-		return d.mark.Name
+	if d.metadata.Name != d.ref.Name {
+		return d.metadata.Name
 	}
 	return ""
 }
@@ -253,7 +253,7 @@ type fileStamp struct {
 }
 
 // stampOf returns the fileStamp of the file at the path.
-func stampOf(path string) fileStamp {
+func fileStampAt(path string) fileStamp {
 	info, err := os.Stat(path)
 	if err != nil {
 		return fileStamp{}
@@ -261,7 +261,7 @@ func stampOf(path string) fileStamp {
 	return fileStamp{info.ModTime(), info.Size()}
 }
 
-func readXML(ctx context.Context, c *conn, ref golibvirt.Domain, flags golibvirt.DomainXMLFlags) (*libvirtxml.Domain, error) {
+func readDefinition(ctx context.Context, c *conn, ref golibvirt.Domain, flags golibvirt.DomainXMLFlags) (*libvirtxml.Domain, error) {
 	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.DomainGetXMLDesc(ref, flags) })
 	if err != nil {
 		return nil, err
@@ -275,12 +275,12 @@ func readXML(ctx context.Context, c *conn, ref golibvirt.Domain, flags golibvirt
 	if err := x.Unmarshal(text); err != nil {
 		return x, err
 	}
-	return x, restoreNetworks(x, text)
+	return x, restoreNetworkNames(x, text)
 }
 
 // restoreNetworks sets the networks of a running guest's NICs. In a live definition libvirt replaces the network by its
 // bridge or device, and writes the network's name into an attribute that libvirtxml does not read.
-func restoreNetworks(x *libvirtxml.Domain, text string) error {
+func restoreNetworkNames(x *libvirtxml.Domain, text string) error {
 	var named struct {
 		NICs []struct {
 			Source libvirtxml.DomainInterfaceSourceNetwork `xml:"source"`
@@ -305,7 +305,7 @@ type observedDomain struct {
 }
 
 // inventory returns all domains of the host. It reads all states in one call, and the definitions that are not cached.
-func (b *Backend) inventory(ctx context.Context, c *conn) ([]observedDomain, error) {
+func (b *Backend) readDomains(ctx context.Context, c *conn) ([]observedDomain, error) {
 	stats, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
 		return l.ConnectGetAllDomainStats(nil, uint32(golibvirt.DomainStatsState), uint32(golibvirt.ConnectGetAllDomainsStatsNowait))
 	})
@@ -316,14 +316,14 @@ func (b *Backend) inventory(ctx context.Context, c *conn) ([]observedDomain, err
 	var g errgroup.Group
 	g.SetLimit(4) // libvirtd handles five calls of a connection at once
 	for i, s := range stats {
-		p := params(s.Params)
+		p := numericParams(s.Params)
 		all[i] = observedDomain{state: int32(p[golibvirt.DomainStatsStateState]), reason: int32(p[golibvirt.DomainStatsStateReason])}
 		g.Go(func() error {
 			d, err := b.readDomain(ctx, c, s.Dom)
 			switch {
-			case is(err, golibvirt.ErrNoDomain):
+			case isLibvirtCode(err, golibvirt.ErrNoDomain):
 				return nil // undefined after it was listed
-			case concernsOneObject(err):
+			case isObjectError(err):
 				d, err = b.unreadableDomain(ctx, c, s.Dom, err), nil
 			}
 			all[i].domain = d
@@ -342,12 +342,12 @@ func (b *Backend) inventory(ctx context.Context, c *conn) ([]observedDomain, err
 	b.domains.keepOnly(here)
 	b.ioErrors.keepOnly(here)
 	b.watchdogs.keepOnly(here)
-	b.execs.keepOnly(here)
+	b.checkPrograms.keepOnly(here)
 	return here, nil
 }
 
 // params returns the numeric typed parameters by name.
-func params(all []golibvirt.TypedParam) map[string]int64 {
+func numericParams(all []golibvirt.TypedParam) map[string]int64 {
 	out := make(map[string]int64, len(all))
 	for _, p := range all {
 		switch v := p.Value.I.(type) {

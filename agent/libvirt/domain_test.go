@@ -20,8 +20,8 @@ import (
 func TestApplyPreservesAdministratorChanges(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
-	vm.Spec.Disks = []fleet.Disk{f.disk("one"), f.disk("two")}
+	vm := f.newVM()
+	vm.Spec.Disks = []fleet.Disk{f.newDisk("one"), f.newDisk("two")}
 	f.apply(vm)
 	id := string(vm.ID)
 	extra := filepath.Join(f.pool.Spec.Path, "extra")
@@ -34,7 +34,7 @@ func TestApplyPreservesAdministratorChanges(t *testing.T) {
 	virsh(t, "autostart", id)
 
 	vm.Generation, vm.Spec.CPUs = 2, 2
-	vm.Spec.Disks = []fleet.Disk{vm.Spec.Disks[0], f.disk("three")}
+	vm.Spec.Disks = []fleet.Disk{vm.Spec.Disks[0], f.newDisk("three")}
 	f.apply(vm)
 	xml := virsh(t, "dumpxml", id, "--security-info")
 	for _, want := range []string{
@@ -60,8 +60,8 @@ func TestApplyPreservesAdministratorChanges(t *testing.T) {
 func TestApplyKeepsOverlayOfVirshSnapshot(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
-	vm.Spec.Disks = []fleet.Disk{f.disk("base")}
+	vm := f.newVM()
+	vm.Spec.Disks = []fleet.Disk{f.newDisk("base")}
 	f.apply(vm)
 	id := string(vm.ID)
 	virsh(t, "snapshot-create-as", id, "before", "--disk-only")
@@ -79,8 +79,8 @@ func TestApplyRefusedWhenExistingVolumeDoesNotFitDisk(t *testing.T) {
 	addImage(t, f.pool, conformance.Image{Name: "raw", Kind: conformance.Raw, SizeBytes: 1 << 20})
 	addImage(t, f.pool, conformance.Image{Name: "refers", Kind: conformance.Qcow2Backing, SizeBytes: 1 << 20})
 	for _, name := range []string{"raw", "refers"} {
-		vm := f.vm()
-		vm.Spec.Disks = []fleet.Disk{f.disk(name)}
+		vm := f.newVM()
+		vm.Spec.Disks = []fleet.Disk{f.newDisk(name)}
 		err := f.ApplyVM(t.Context(), applyJob(vm, f.pool))
 		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
@@ -102,10 +102,10 @@ func edit(t *testing.T, id, from, to string) {
 func TestUEFIVariablesSurviveRename(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
+	vm := f.newVM()
 	vm.Spec.Firmware = fleet.UEFI
 	f.apply(vm)
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	nvram := "/var/lib/libvirt/qemu/nvram/" + string(vm.ID) + "_VARS.fd"
 	if _, err := os.Stat(nvram); err != nil {
 		t.Fatal(err)
@@ -115,22 +115,22 @@ func TestUEFIVariablesSurviveRename(t *testing.T) {
 		t.Errorf("the firmware is not plain UEFI:\n%s", xml)
 	}
 	st, _, err := f.VM(t.Context(), vm.ID)
-	f.ok(err)
+	f.requireNoError(err)
 	if st.Power != fleet.Running || len(st.NextBoot) != 0 {
 		t.Errorf("status is %+v", st)
 	}
 
 	vm.Generation, vm.Name, vm.Spec.Firmware = 2, "renamed-"+vm.Name[:20], fleet.UEFI
 	f.apply(vm)
-	f.ok(f.StopVM(t.Context(), vm.ID))
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StopVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	if got := virsh(t, "domname", string(vm.ID)); got != vm.Name {
 		t.Errorf("the name is %q, want %q", got, vm.Name)
 	}
 	if _, err := os.Stat(nvram); err != nil {
 		t.Error(err)
 	}
-	f.ok(f.DeleteVM(t.Context(), vm, nil, false))
+	f.requireNoError(f.DeleteVM(t.Context(), vm, nil, false))
 	if _, err := os.Stat(nvram); !os.IsNotExist(err) {
 		t.Errorf("the variables outlive the VM: %v", err)
 	}
@@ -139,20 +139,20 @@ func TestUEFIVariablesSurviveRename(t *testing.T) {
 func TestApplyChangesFirmware(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
+	vm := f.newVM()
 	f.apply(vm)
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	vm.Spec.Firmware = fleet.UEFI
 	f.apply(vm)
 	st, _, err := f.VM(t.Context(), vm.ID)
-	f.ok(err)
+	f.requireNoError(err)
 	if len(st.NextBoot) != 1 || st.NextBoot[0] != "firmware" {
 		t.Errorf("next boot is %q", st.NextBoot)
 	}
-	f.ok(f.StopVM(t.Context(), vm.ID))
+	f.requireNoError(f.StopVM(t.Context(), vm.ID))
 	vm.Spec.Firmware = fleet.BIOS
 	f.apply(vm)
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 }
 
 func TestClonedDiskEqualsImage(t *testing.T) {
@@ -161,8 +161,8 @@ func TestClonedDiskEqualsImage(t *testing.T) {
 	for _, kind := range []conformance.ImageKind{conformance.Qcow2, conformance.Raw} {
 		img := conformance.Image{Name: "image-" + string(kind), Kind: kind, SizeBytes: 4 << 20}
 		addImage(t, f.pool, img)
-		vm := f.vm()
-		d := f.disk("clone-" + string(kind))
+		vm := f.newVM()
+		d := f.newDisk("clone-" + string(kind))
 		d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: f.pool.ID, Volume: img.Name}
 		vm.Spec.Disks = []fleet.Disk{d}
 		f.apply(vm)
@@ -180,13 +180,13 @@ func TestUnfinishedDiskIsCreatedAgain(t *testing.T) {
 	f := newFixture(t)
 	img := conformance.Image{Name: "image", Kind: conformance.Raw, SizeBytes: 4 << 20}
 	addImage(t, f.pool, img)
-	d := f.disk("disk")
+	d := f.newDisk("disk")
 	d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: f.pool.ID, Volume: img.Name}
 	partial := filepath.Join(f.pool.Spec.Path, d.Volume+".partial")
 	if err := os.WriteFile(partial, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	vm := f.vm()
+	vm := f.newVM()
 	vm.Spec.Disks = []fleet.Disk{d}
 	f.apply(vm)
 	run(t, "qemu-img", "compare", "-f", "raw", "-F", "qcow2", filepath.Join(f.pool.Spec.Path, img.Name), filepath.Join(f.pool.Spec.Path, d.Volume))
@@ -198,19 +198,19 @@ func TestUnfinishedDiskIsCreatedAgain(t *testing.T) {
 func TestCrashedGuestIsReportedAndStartsAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
+	vm := f.newVM()
 	f.apply(vm)
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	pid, err := os.ReadFile("/run/libvirt/qemu/" + vm.Name + ".pid")
-	f.ok(err)
+	f.requireNoError(err)
 	run(t, "kill", "-KILL", string(bytes.TrimSpace(pid)))
 	waitFor(t, "the guest is crashed", func() bool {
 		st, _, err := f.VM(t.Context(), vm.ID)
 		return err == nil && st.Power == fleet.Crashed
 	})
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	st, _, err := f.VM(t.Context(), vm.ID)
-	f.ok(err)
+	f.requireNoError(err)
 	if st.Power != fleet.Running || st.StartedAt == nil || time.Since(*st.StartedAt) > time.Minute {
 		t.Errorf("status is %+v", st)
 	}
@@ -221,8 +221,8 @@ func TestCrashedGuestIsReportedAndStartsAgain(t *testing.T) {
 func TestApplyAdoptsDefinitionOfOlderAgent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
-	vm.Spec.Disks = []fleet.Disk{f.disk("one")}
+	vm := f.newVM()
+	vm.Spec.Disks = []fleet.Disk{f.newDisk("one")}
 	f.apply(vm)
 	id := string(vm.ID)
 	xml := virsh(t, "dumpxml", id, "--inactive")
@@ -231,10 +231,10 @@ func TestApplyAdoptsDefinitionOfOlderAgent(t *testing.T) {
 		t.Fatalf("the definition has no record of the applied spec:\n%s", xml)
 	}
 	edit(t, id, xml[from:to+len("</quantix:applied>")], "")
-	_, err := f.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{f.pool}})
-	f.ok(err)
+	_, err := f.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{f.pool}})
+	f.requireNoError(err)
 	st, _, err := f.VM(t.Context(), vm.ID)
-	f.ok(err)
+	f.requireNoError(err)
 	if len(st.Drift) != 0 || len(st.Disks) != 1 || st.Disks[0].Volume == nil || *st.Disks[0].Volume != vm.Spec.Disks[0].Ref() {
 		t.Errorf("before anything is applied: %+v", st)
 	}
@@ -243,11 +243,11 @@ func TestApplyAdoptsDefinitionOfOlderAgent(t *testing.T) {
 		t.Errorf("apply with a missing disk: %v", err)
 	}
 	restore()
-	editVM(t, vm.ID, conformance.Change{CPUs: 4})
-	vm.Generation, vm.Spec.Disks = 2, append(vm.Spec.Disks, f.disk("two"))
+	editVM(t, vm.ID, conformance.VMEdit{CPUs: 4})
+	vm.Generation, vm.Spec.Disks = 2, append(vm.Spec.Disks, f.newDisk("two"))
 	f.apply(vm)
 	st, generation, err := f.VM(t.Context(), vm.ID)
-	f.ok(err)
+	f.requireNoError(err)
 	if st.CPUs != 4 || len(st.Disks) != 2 || generation != 2 || len(st.Drift) != 1 || st.Drift[0].Field != "cpus" {
 		t.Errorf("after the first apply: %+v", st)
 	}
@@ -258,8 +258,8 @@ func TestApplyAdoptsDefinitionOfOlderAgent(t *testing.T) {
 func TestDiskMissingWhenPoolIsHiddenByMount(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
-	vm.Spec.Disks = []fleet.Disk{f.disk("one")}
+	vm := f.newVM()
+	vm.Spec.Disks = []fleet.Disk{f.newDisk("one")}
 	f.apply(vm)
 	run(t, "mount", "-t", "tmpfs", "none", f.pool.Spec.Path)
 	mounted := true
@@ -280,11 +280,11 @@ func TestDiskMissingWhenPoolIsHiddenByMount(t *testing.T) {
 	}
 	umount()
 	f.apply(vm)
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 }
 
 // fillDisk is a boot sector that writes one sector into each 64 KiB of the boot disk.
-var fillDisk = []byte{
+var diskFillingBootSector = []byte{
 	0x31, 0xc0, // xor ax, ax
 	0x8e, 0xd8, // mov ds, ax
 	0xbe, 0x1c, 0x7c, // next: mov si, packet
@@ -300,22 +300,22 @@ var fillDisk = []byte{
 func TestFullPoolIsReportedAsGuestFault(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
-	mark := filepath.Join(f.pool.Spec.Path, pooldir.Marker)
+	vm := f.newVM()
+	mark := filepath.Join(f.pool.Spec.Path, pooldir.MarkerFile)
 	marker, err := os.ReadFile(mark)
-	f.ok(err)
+	f.requireNoError(err)
 	run(t, "mount", "-t", "tmpfs", "-o", "size=1m", "none", f.pool.Spec.Path)
 	t.Cleanup(func() { syscall.Unmount(f.pool.Spec.Path, syscall.MNT_DETACH) })
-	f.ok(os.WriteFile(mark, marker, 0o644)) // so that the agent accepts the small file system as the pool
-	vm.Spec.Disks = []fleet.Disk{f.disk("full")}
+	f.requireNoError(os.WriteFile(mark, marker, 0o644)) // so that the agent accepts the small file system as the pool
+	vm.Spec.Disks = []fleet.Disk{f.newDisk("full")}
 	f.apply(vm)
 	sector := make([]byte, 512)
-	copy(sector, fillDisk)
+	copy(sector, diskFillingBootSector)
 	sector[510], sector[511] = 0x55, 0xaa
 	file := filepath.Join(t.TempDir(), "sector")
-	f.ok(os.WriteFile(file, sector, 0o600))
+	f.requireNoError(os.WriteFile(file, sector, 0o600))
 	run(t, "qemu-io", "-f", "qcow2", "-c", "write -s "+file+" 0 512", filepath.Join(f.pool.Spec.Path, "full"))
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	var st fleet.VMStatus
 	// the pause event may arrive before the I/O error event
 	waitFor(t, "the guest is paused and QEMU has reported the disk", func() bool {

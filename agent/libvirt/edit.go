@@ -16,9 +16,9 @@ import (
 // Devices created by Quantix have an alias with one of these prefixes. Quantix does not change other devices. The alias
 // of a disk identifies its volume in the spec, because the disk's path changes: a snapshot adds an overlay.
 const (
-	aliasDisk  = "ua-quantix-disk-"
-	aliasNIC   = "ua-quantix-nic-"
-	aliasCDROM = "ua-quantix-cdrom"
+	diskAliasPrefix  = "ua-quantix-disk-"
+	nicAliasPrefix   = "ua-quantix-nic-"
+	cdromAlias = "ua-quantix-cdrom"
 )
 
 // nvramDir is libvirt's directory of UEFI variables. Quantix names each file after the VM's UUID, because the VM's name
@@ -27,17 +27,17 @@ const nvramDir = "/var/lib/libvirt/qemu/nvram"
 
 // definitionEdit is the content to write into a definition, with paths of this host.
 type definitionEdit struct {
-	hypervisor.Edit
+	hypervisor.DefinitionEdit
 	name  string
-	mark  mark
+	metadata  quantixMetadata
 	spec  fleet.VMSpec
-	disks []diskPlace // resolved paths of Edit.Disks
+	disks []locatedDisk // resolved paths of Edit.Disks
 	iso   string      // path; empty: no medium
 	seed  string      // path of the first-boot seed; empty: none
 }
 
 // diskPlace is a disk of the spec with its alias and its location on this host.
-type diskPlace struct {
+type locatedDisk struct {
 	spec   fleet.Disk
 	alias  string
 	path   string
@@ -47,14 +47,14 @@ type diskPlace struct {
 }
 
 // matches reports whether the definition's disk has the alias or the path of p.
-func (p diskPlace) matches(d *libvirtxml.DomainDisk) bool {
-	return aliasOf(d.Alias) == p.alias || p.path != "" && pathOf(d) == p.path
+func (p locatedDisk) matches(d *libvirtxml.DomainDisk) bool {
+	return aliasOf(d.Alias) == p.alias || p.path != "" && diskPathOf(d) == p.path
 }
 
 // diskAlias returns the alias of the spec's disk with that volume.
 func diskAlias(ref fleet.Volref) string {
 	sum := sha256.Sum256([]byte(string(ref.PoolID) + "/" + ref.Volume))
-	return aliasDisk + hex.EncodeToString(sum[:6])
+	return diskAliasPrefix + hex.EncodeToString(sum[:6])
 }
 
 // edit writes the content of in into the definition x, and preserves everything that an administrator added or changed.
@@ -63,41 +63,41 @@ func edit(x *libvirtxml.Domain, in definitionEdit) {
 		x.Devices = &libvirtxml.DomainDeviceList{}
 	}
 	x.Name = in.name
-	x.Metadata = putMark(x.Metadata, in.mark)
-	if in.Has("memoryMiB") {
+	x.Metadata = putQuantixMetadata(x.Metadata, in.metadata)
+	if in.SetsField("memoryMiB") {
 		editMemory(x, uint(in.spec.MemoryMiB)*1024)
 		if in.spec.Memory.BalloonMiB != 0 {
 			writeBalloonSize(x, in.spec)
 		}
 	}
-	if in.Has("cpus") {
+	if in.SetsField("cpus") {
 		editCPUs(x, uint(in.spec.CPUs), uint(in.spec.CPU.Max))
 	}
-	if in.Has("firmware") {
+	if in.SetsField("firmware") {
 		editFirmware(x, in.spec.Firmware)
 	}
-	for _, p := range parts {
-		if p.write != nil && in.Has(p.field) {
+	for _, p := range definitionFieldCodecs {
+		if p.write != nil && in.SetsField(p.field) {
 			p.write(x, in.spec)
 		}
 	}
 	editDisks(x.Devices, in)
-	if in.Has("hostDevices") {
-		writePhysicals(x, in.spec)
+	if in.SetsField("hostDevices") {
+		writePhysicalDisks(x, in.spec)
 	}
 	editNICs(x.Devices, in)
-	if in.Has("iso") {
+	if in.SetsField("iso") {
 		editCDROM(x, in.iso)
 	}
-	fitNode(x)
-	fitBoot(x)
-	if in.Has("firstBoot") {
+	resizeSingleNUMANode(x)
+	matchBootOrder(x)
+	if in.SetsField("firstBoot") {
 		editFirstBoot(x, in.spec.FirstBoot.Kind, in.seed)
 	}
 }
 
 func editMemory(x *libvirtxml.Domain, kib uint) {
-	if memoryKiB(x) != uint64(kib) {
+	if configuredMemoryKiB(x) != uint64(kib) {
 		x.Memory = &libvirtxml.DomainMemory{Value: kib, Unit: "KiB"}
 		x.CurrentMemory = &libvirtxml.DomainCurrentMemory{Value: kib, Unit: "KiB"}
 	}
@@ -118,7 +118,7 @@ func setCPUs(x *libvirtxml.Domain, n, maximum uint) {
 	if maximum > n {
 		all, current = maximum, n
 	}
-	if x.VCPU != nil && x.VCPU.Value == all && cpusOf(x) == int(n) {
+	if x.VCPU != nil && x.VCPU.Value == all && pluggedCPUs(x) == int(n) {
 		return
 	}
 	if x.VCPU == nil {
@@ -140,31 +140,31 @@ func editFirmware(x *libvirtxml.Domain, want fleet.Firmware) {
 		x.OS.FirmwareInfo = &libvirtxml.DomainOSFirmwareInfo{Features: []libvirtxml.DomainOSFirmwareFeature{
 			{Enabled: "no", Name: "enrolled-keys"}, {Enabled: "no", Name: "secure-boot"},
 		}}
-		x.OS.NVRam = &libvirtxml.DomainNVRam{NVRam: path.Join(nvramDir, x.UUID+plainVars)}
+		x.OS.NVRam = &libvirtxml.DomainNVRam{NVRam: path.Join(nvramDir, x.UUID+plainVarsSuffix)}
 	}
 }
 
 func editDisks(devices *libvirtxml.DomainDeviceList, in definitionEdit) {
 	drop := func(d libvirtxml.DomainDisk) bool {
-		return in.RemoveStrays || slices.ContainsFunc(in.DropDisks, func(o fleet.Disk) bool { return diskAlias(o.Ref()) == aliasOf(d.Alias) })
+		return in.RemoveUnwantedDevices || slices.ContainsFunc(in.RemoveDisks, func(o fleet.Disk) bool { return diskAlias(o.Ref()) == aliasOf(d.Alias) })
 	}
 	devices.Disks = slices.DeleteFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool {
-		return hasAliasPrefix(d.Alias, aliasDisk) && drop(d) && !slices.ContainsFunc(in.disks, func(w diskPlace) bool { return w.matches(&d) })
+		return hasAliasPrefix(d.Alias, diskAliasPrefix) && drop(d) && !slices.ContainsFunc(in.disks, func(w locatedDisk) bool { return w.matches(&d) })
 	})
 	for _, w := range in.disks {
 		i := slices.IndexFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return w.matches(&d) })
 		if i < 0 {
-			devices.Disks = append(devices.Disks, newDisk(w))
-		} else if set := changeOf(in.SetDisks, func(d fleet.Disk) bool { return d.Ref() == w.spec.Ref() }); set != nil {
-			devices.Disks[i] = setDisk(devices.Disks[i], set.Device, w.direct, set.Has)
+			devices.Disks = append(devices.Disks, newDiskElement(w))
+		} else if set := plannedChange(in.SetDisks, func(d fleet.Disk) bool { return d.Ref() == w.spec.Ref() }); set != nil {
+			devices.Disks[i] = setDisk(devices.Disks[i], set.Device, w.direct, set.SetsField)
 		}
 	}
-	nameTargets(devices)
-	fitSCSI(devices)
-	fitNVMe(devices)
+	assignTargetNames(devices)
+	addSCSIController(devices)
+	matchNVMeControllers(devices)
 }
 
-func newDisk(w diskPlace) libvirtxml.DomainDisk {
+func newDiskElement(w locatedDisk) libvirtxml.DomainDisk {
 	format, source := w.spec.FileFormat(), &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: w.path}}
 	if w.source != nil {
 		format, source = fleet.Raw, w.source
@@ -182,21 +182,21 @@ func editNICs(devices *libvirtxml.DomainDeviceList, in definitionEdit) {
 		return slices.ContainsFunc(all, func(n fleet.NIC) bool { return strings.EqualFold(n.MAC, mac) })
 	}
 	devices.Interfaces = slices.DeleteFunc(devices.Interfaces, func(n libvirtxml.DomainInterface) bool {
-		mac := macOf(&n)
-		return hasAliasPrefix(n.Alias, aliasNIC) && !has(in.spec.NICs, mac) && (in.RemoveStrays || has(in.DropNICs, mac))
+		mac := nicMACOf(&n)
+		return hasAliasPrefix(n.Alias, nicAliasPrefix) && !has(in.spec.NICs, mac) && (in.RemoveUnwantedDevices || has(in.RemoveNICs, mac))
 	})
 	for _, w := range in.NICs {
 		source := &libvirtxml.DomainInterfaceSource{Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: w.Network, PortGroup: w.PortGroup}}
 		if w.Bridge != "" {
 			source = &libvirtxml.DomainInterfaceSource{Bridge: &libvirtxml.DomainInterfaceSourceBridge{Bridge: w.Bridge}}
 		}
-		i := slices.IndexFunc(devices.Interfaces, func(n libvirtxml.DomainInterface) bool { return strings.EqualFold(w.MAC, macOf(&n)) })
+		i := slices.IndexFunc(devices.Interfaces, func(n libvirtxml.DomainInterface) bool { return strings.EqualFold(w.MAC, nicMACOf(&n)) })
 		if i >= 0 {
 			n := &devices.Interfaces[i]
-			if sourceOf(n) != sourceOf(&libvirtxml.DomainInterface{Source: source}) {
+			if nicSourceOf(n) != nicSourceOf(&libvirtxml.DomainInterface{Source: source}) {
 				n.Source = source
 			}
-			editFilter(n, in.mark.ID, w, in.RemoveStrays)
+			editFilter(n, in.metadata.ID, w, in.RemoveUnwantedDevices)
 			continue
 		}
 		devices.Interfaces = append(devices.Interfaces, setNIC(libvirtxml.DomainInterface{
@@ -204,11 +204,11 @@ func editNICs(devices *libvirtxml.DomainDeviceList, in definitionEdit) {
 			Source: source,
 			Alias:  &libvirtxml.DomainAlias{Name: nicAlias(w)},
 		}, w, allFields))
-		editFilter(&devices.Interfaces[len(devices.Interfaces)-1], in.mark.ID, w, false)
+		editFilter(&devices.Interfaces[len(devices.Interfaces)-1], in.metadata.ID, w, false)
 	}
 	for i, n := range devices.Interfaces {
-		if set := changeOf(in.SetNICs, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, macOf(&n)) }); set != nil {
-			devices.Interfaces[i] = setNIC(n, set.Device, set.Has)
+		if set := plannedChange(in.SetNICs, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, nicMACOf(&n)) }); set != nil {
+			devices.Interfaces[i] = setNIC(n, set.Device, set.SetsField)
 		}
 	}
 }
@@ -216,12 +216,12 @@ func editNICs(devices *libvirtxml.DomainDeviceList, in definitionEdit) {
 // editCDROM inserts the medium into the CD-ROM drive, or ejects it if iso is "". It adds the drive if it is missing.
 func editCDROM(x *libvirtxml.Domain, iso string) {
 	devices := x.Devices
-	i := slices.IndexFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasCDROM })
+	i := slices.IndexFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == cdromAlias })
 	if i < 0 && iso == "" {
 		return
 	}
 	if i < 0 {
-		devices.Disks = append(devices.Disks, freeDrive(x))
+		devices.Disks = append(devices.Disks, newCDROMOnFreeTarget(x))
 		i = len(devices.Disks) - 1
 	}
 	devices.Disks[i].Source = nil

@@ -10,7 +10,7 @@ import (
 
 // watchedEvents are the events that can change a VM's status. go-libvirt delivers no events of networks and pools, so
 // Snapshot polls networks and pools.
-var watchedEvents = []golibvirt.DomainEventID{
+var subscribedEvents = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDLifecycle, golibvirt.DomainEventIDReboot, golibvirt.DomainEventIDIoErrorReason,
 	golibvirt.DomainEventIDDiskChange, golibvirt.DomainEventIDTrayChange, golibvirt.DomainEventIDDeviceAdded,
 	golibvirt.DomainEventIDDeviceRemoved, golibvirt.DomainEventIDAgentLifecycle, golibvirt.DomainEventIDMetadataChange,
@@ -20,7 +20,7 @@ var watchedEvents = []golibvirt.DomainEventID{
 // subscribe forwards events as wake-ups until the connection is lost. It fails only if libvirt lacks lifecycle events,
 // because an older libvirt may lack other kinds of events.
 func (b *Backend) subscribe(ctx context.Context, c *conn) error {
-	for _, id := range watchedEvents {
+	for _, id := range subscribedEvents {
 		// The context never ends. Otherwise go-libvirt would unsubscribe while the connection closes, and that race
 		// crashes libvirtd 9.0.
 		events, err := call(ctx, c, func(l *golibvirt.Libvirt) (<-chan any, error) {
@@ -36,13 +36,13 @@ func (b *Backend) subscribe(ctx context.Context, c *conn) error {
 		go func() {
 			for e := range events {
 				if io, ok := e.(*golibvirt.DomainEventCallbackIOErrorReasonMsg); ok {
-					b.ioErrors.note(io.Msg)
+					b.ioErrors.record(io.Msg)
 				}
 				if watchdog, ok := e.(*golibvirt.DomainEventCallbackWatchdogMsg); ok {
 					b.watchdogs.countExpiry(watchdog.Msg.Dom.UUID)
 				}
 				b.domains.invalidate(eventDomain(e))
-				b.subscribers.wake()
+				b.subscribers.wakeAll()
 			}
 		}()
 	}
@@ -87,7 +87,7 @@ type subscribers struct {
 }
 
 // Changes implements hypervisor.Telemetry.
-func (b *Backend) Changes(ctx context.Context) <-chan struct{} { return b.subscribers.add(ctx) }
+func (b *Backend) WatchChanges(ctx context.Context) <-chan struct{} { return b.subscribers.add(ctx) }
 
 func (s *subscribers) add(ctx context.Context) <-chan struct{} {
 	ch := make(chan struct{}, 1)
@@ -105,7 +105,7 @@ func (s *subscribers) add(ctx context.Context) <-chan struct{} {
 	return ch
 }
 
-func (s *subscribers) wake() {
+func (s *subscribers) wakeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for ch := range s.all {

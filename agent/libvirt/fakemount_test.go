@@ -48,9 +48,9 @@ func installFakeMount() error {
 }
 
 func init() {
-	prepareHost = installFakeMount
+	prepareLabHost = installFakeMount
 	runAsChild = func() (bool, error) {
-		socket, dir := os.Getenv(childSocket), os.Getenv(childDir)
+		socket, dir := os.Getenv(childSocketEnv), os.Getenv(childDir)
 		switch {
 		case socket == "":
 			return false, nil

@@ -34,9 +34,9 @@ func specDisks(x *libvirtxml.Domain, applied *hypervisor.Applied, volumeAt func(
 	var out []specDisk
 	for i := range x.Devices.Disks {
 		d := &x.Devices.Disks[i]
-		one := specDisk{alias: aliasOf(d.Alias), path: pathOf(d), ref: fleet.Volref{Volume: filepath.Base(pathOf(d))}}
+		one := specDisk{alias: aliasOf(d.Alias), path: diskPathOf(d), ref: fleet.Volref{Volume: filepath.Base(diskPathOf(d))}}
 		if applied == nil {
-			if !hasAliasPrefix(d.Alias, aliasDisk) {
+			if !hasAliasPrefix(d.Alias, diskAliasPrefix) {
 				continue
 			}
 			if ref := volumeAt(one.path); ref != nil && diskAlias(*ref) == one.alias {
@@ -47,7 +47,7 @@ func specDisks(x *libvirtxml.Domain, applied *hypervisor.Applied, volumeAt func(
 			continue
 		}
 		k := slices.IndexFunc(applied.Spec.Disks, func(a fleet.Disk) bool {
-			return diskPlace{alias: diskAlias(a.Ref()), path: appliedPath(*applied, a.Ref())}.matches(d)
+			return locatedDisk{alias: diskAlias(a.Ref()), path: appliedVolumePath(*applied, a.Ref())}.matches(d)
 		})
 		if k >= 0 {
 			one.number, one.ref = k+1, applied.Spec.Disks[k].Ref()
@@ -59,7 +59,7 @@ func specDisks(x *libvirtxml.Domain, applied *hypervisor.Applied, volumeAt func(
 	return out
 }
 
-func (d specDisk) matchesDrive(v drive) bool {
+func (d specDisk) matchesDrive(v diskDrive) bool {
 	return v.alias != "" && v.alias == d.alias || v.path == d.path
 }
 
@@ -71,7 +71,7 @@ func (d specDisk) volume() *fleet.Volref {
 	return &d.ref
 }
 
-func (d specDisk) fault(why string) fleet.Fault {
+func (d specDisk) missingFault(why string) fleet.Fault {
 	return hypervisor.MissingDiskFault(d.number, d.ref, d.pool, hostname(), why)
 }
 
@@ -85,14 +85,14 @@ func hostname() string {
 
 // statusOf returns the domain's status with its faults, for the portal. A disk with a fault has no volume in the
 // status.
-func (b *Backend) statusOf(s observedDomain, sizes map[string]diskSize, addresses nicAddresses) fleet.VMStatus {
+func (b *Backend) statusWithFaults(s observedDomain, sizes map[string]diskSize, addresses nicAddresses) fleet.VMStatus {
 	st := s.status(sizes, addresses)
 	st.Faults = b.faults(s, sizes)
 	st.Guest = b.guests.statusOf(s)
-	if changed := b.filterChanges.state().value; s.managed && len(changed) > 0 {
+	if changed := b.filterDriftWatch.state().value; s.managed && len(changed) > 0 {
 		for _, n := range s.persistent.nics {
 			if message := changed[n.filter]; message != "" {
-				st.FilterDrifted(n.mac, message)
+				st.RecordFilterDrift(n.mac, message)
 			}
 		}
 	}
@@ -108,30 +108,30 @@ func (b *Backend) statusOf(s observedDomain, sizes map[string]diskSize, addresse
 func (b *Backend) faults(s observedDomain, sizes map[string]diskSize) []fleet.Fault {
 	var out []fleet.Fault
 	if s.readErr != nil {
-		out = append(out, hypervisor.UnreadFault(s.readErr))
+		out = append(out, hypervisor.UnreadableDomainFault(s.readErr))
 	}
 	if !s.managed {
 		return out
 	}
-	for _, d := range s.spec {
+	for _, d := range s.specDisks {
 		switch {
 		case b.pools.seenInactive(d.pool):
-			out = append(out, d.fault(hypervisor.PoolInactive))
+			out = append(out, d.missingFault(hypervisor.PoolInactiveReason))
 		case sizes[d.path].presence == fileMissing:
-			out = append(out, d.fault(hypervisor.FileMissing))
+			out = append(out, d.missingFault(hypervisor.FileMissingReason))
 		case sizes[d.path].presence == fileReplaced:
-			out = append(out, d.fault(hypervisor.FileReplaced))
+			out = append(out, d.missingFault(hypervisor.FileReplacedReason))
 		}
 	}
 	out = append(out, replacedMedia(s, sizes)...)
 	if golibvirt.DomainState(s.state) == golibvirt.DomainPaused && golibvirt.DomainPausedReason(s.reason) == golibvirt.DomainPausedIoerror {
-		out = append(out, b.ioErrors.fault(s))
+		out = append(out, b.ioErrors.faultOf(s))
 	}
-	if pid, kept := b.findOrphan(s); pid != 0 {
-		out = append(out, hypervisor.LostFault(pid, kept))
+	if pid, kept := b.findLostGuest(s); pid != 0 {
+		out = append(out, hypervisor.LostGuestFault(pid, kept))
 	}
 	if s.transient {
-		out = append(out, hypervisor.UndefinedFault())
+		out = append(out, hypervisor.UndefinedDomainFault())
 	}
 	return out
 }
@@ -146,29 +146,29 @@ func (p *poolWatches) seenInactive(name string) bool {
 		return false
 	}
 	s := w.state()
-	return s.known && s.err == nil && s.late < stalledAfter && s.value.State == fleet.PoolInactive
+	return s.known && s.err == nil && s.running < stalledAfter && s.value.State == fleet.PoolInactive
 }
 
 // whyUnavailable checks a disk now and returns why it is unavailable, or "" if it is available. pool is "" if it is
 // unknown.
-func (b *Backend) whyUnavailable(ctx context.Context, c *conn, pool, path string) (string, error) {
+func (b *Backend) diskUnavailableReason(ctx context.Context, c *conn, pool, path string) (string, error) {
 	if pool != "" {
 		switch err := b.pools.checkAnswers(pool); {
 		case fleet.CodeOf(err) == fleet.Conflict:
-			return hypervisor.PoolElsewhere, nil
+			return hypervisor.PoolReplacedReason, nil
 		case err != nil:
 			return "", err
 		}
 		active, err := poolActive(ctx, c, pool)
 		if err != nil || !active {
 			b.pools.expirePool(pool)
-			return hypervisor.PoolInactive, err
+			return hypervisor.PoolInactiveReason, err
 		}
 	}
 	if at, volume, ok := b.assignedPools.blockAt(path); ok && at.Name == pool {
-		there, err := b.blockIn(ctx, c, localVolume{pool: at, volume: volume})
+		there, err := b.blockVolumeExists(ctx, c, localVolume{pool: at, volume: volume})
 		if err == nil && !there {
-			return hypervisor.VolumeMissing, nil
+			return hypervisor.VolumeMissingReason, nil
 		}
 		return "", err
 	}
@@ -179,15 +179,15 @@ func (b *Backend) whyUnavailable(ctx context.Context, c *conn, pool, path string
 	if err != nil {
 		return "", err
 	}
-	why := hypervisor.FileMissing
+	why := hypervisor.FileMissingReason
 	if there {
-		is, err := within(ctx, func() (fileClass, error) { return b.fileClassAt(path, false) })
-		if err != nil || is == asExpected {
+		is, err := withinContext(ctx, func() (pathClass, error) { return b.classifyPath(path, false) })
+		if err != nil || is == pathAsExpected {
 			return "", err
 		}
-		why = hypervisor.FileReplaced
+		why = hypervisor.FileReplacedReason
 	}
-	b.disks.expire(filepath.Dir(path))
+	b.diskSizes.expireDir(filepath.Dir(path))
 	return why, nil
 }
 
@@ -201,7 +201,7 @@ func poolActive(ctx context.Context, c *conn, name string) (bool, error) {
 		}
 		return l.StoragePoolIsActive(ref)
 	})
-	if is(err, golibvirt.ErrNoStoragePool) {
+	if isLibvirtCode(err, golibvirt.ErrNoStoragePool) {
 		return false, nil
 	}
 	return active != 0, err
@@ -209,13 +209,13 @@ func poolActive(ctx context.Context, c *conn, name string) (bool, error) {
 
 // checkDisksAvailable refuses a guest with an unavailable disk.
 func (b *Backend) checkDisksAvailable(ctx context.Context, c *conn, s observedDomain) error {
-	for _, d := range s.spec {
-		why, err := b.whyUnavailable(ctx, c, d.pool, d.path)
+	for _, d := range s.specDisks {
+		why, err := b.diskUnavailableReason(ctx, c, d.pool, d.path)
 		if err != nil {
 			return err
 		}
 		if why != "" {
-			return hypervisor.Refusal(d.fault(why))
+			return hypervisor.FaultError(d.missingFault(why))
 		}
 	}
 	return nil
@@ -227,7 +227,7 @@ type ioErrors struct {
 	newest map[golibvirt.UUID]golibvirt.DomainEventIOErrorReasonMsg
 }
 
-func (e *ioErrors) note(m golibvirt.DomainEventIOErrorReasonMsg) {
+func (e *ioErrors) record(m golibvirt.DomainEventIOErrorReasonMsg) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.newest == nil {
@@ -246,14 +246,14 @@ func (e *ioErrors) keepOnly(all []observedDomain) {
 }
 
 // fault returns the fault of a guest that QEMU paused after an I/O error.
-func (e *ioErrors) fault(s observedDomain) fleet.Fault {
+func (e *ioErrors) faultOf(s observedDomain) fleet.Fault {
 	e.mu.Lock()
 	m := e.newest[s.ref.UUID]
 	e.mu.Unlock()
 	var ref *fleet.Volref
 	which := "a disk"
-	if i := slices.IndexFunc(s.spec, func(d specDisk) bool { return d.alias == m.DevAlias || d.path == m.SrcPath }); i >= 0 {
-		d := s.spec[i]
+	if i := slices.IndexFunc(s.specDisks, func(d specDisk) bool { return d.alias == m.DevAlias || d.path == m.SrcPath }); i >= 0 {
+		d := s.specDisks[i]
 		which, ref = fmt.Sprintf("disk %d", d.number), d.volume()
 		if d.pool != "" {
 			which += fmt.Sprintf(" (pool %s, volume %s)", d.pool, d.ref.Volume)

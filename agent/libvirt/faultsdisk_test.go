@@ -26,8 +26,8 @@ func secretUUIDs(t *testing.T) map[string]bool {
 }
 
 // diskFaults are the faults injected into jobs on few disks.
-func diskFaults() []fault {
-	return []fault{
+func diskFaults() []injectedFault {
+	return []injectedFault{
 		{name: "the agent is killed", first: 1, every: 1, inject: killAgent},
 		{name: "the agent is killed a moment later", first: 2, every: 3, inject: killAgentLater},
 		{name: "libvirtd is killed", first: 2, every: 3, inject: killServer},
@@ -37,11 +37,11 @@ func diskFaults() []fault {
 // If the agent or libvirtd is killed during the creation or deletion of an encrypted disk, the passphrase exists
 // exactly as long as the volume. A guest starts with the passphrase.
 func TestInterruptedEncryptedDiskKeepsPassphraseWithVolume(t *testing.T) {
-	c := newCutter(t)
+	c := newFaultRunner(t)
 	before := len(secretUUIDs(t))
 	pools := []fleet.Pool{c.pool}
-	var sealed sealedDisk
-	secret := c.disk("secret.qcow2")
+	var sealed encryptedDiskCopy
+	secret := c.newDisk("secret.qcow2")
 	secret.Encryption = "luks"
 	wants := func(when string, volumes, most int) {
 		t.Helper()
@@ -52,19 +52,19 @@ func TestInterruptedEncryptedDiskKeepsPassphraseWithVolume(t *testing.T) {
 	between := func(when string) {
 		t.Helper()
 		volumes := 0
-		if _, err := os.Stat(c.at(secret.Volume)); err == nil {
+		if _, err := os.Stat(c.volumePath(secret.Volume)); err == nil {
 			volumes = 1
 		}
 		wants(when, volumes, 1)
 	}
 	encrypted := func() fleet.VM {
-		vm := c.vm()
-		vm.Spec.Disks = []fleet.Disk{secret, c.disk("plain.qcow2")}
+		vm := c.newVM()
+		vm.Spec.Disks = []fleet.Disk{secret, c.newDisk("plain.qcow2")}
 		return vm
 	}
 	gone := func(when string) {
 		t.Helper()
-		c.wantFiles(when)
+		c.wantPoolFiles(when)
 		wants(when, 0, 0)
 	}
 	// QEMU takes seconds to create an encrypted volume, because it benchmarks the key derivation. So only some steps
@@ -76,18 +76,18 @@ func TestInterruptedEncryptedDiskKeepsPassphraseWithVolume(t *testing.T) {
 		vm := encrypted()
 		when := "create an encrypted disk, interrupted " + p.at
 		o := childJob{Book: c.book, VM: &vm, Pools: pools}
-		if where, _ := c.runInterrupted(&o, 1, fault{atStep: p.at, inject: p.happens}); where != p.at {
+		if where, _ := c.runInterrupted(&o, 1, injectedFault{atStep: p.at, inject: p.happens}); where != p.at {
 			t.Fatalf("%s: the job did not reach this step", when)
 		}
-		c.places++
-		c.allPlaces++
+		c.faultCount++
+		c.placeCount++
 		c.waitReconnected()
 		between(when)
 		c.retryJob(when, o)
-		c.wantFiles(when, "secret.qcow2", "plain.qcow2")
+		c.wantPoolFiles(when, "secret.qcow2", "plain.qcow2")
 		wants(when, 1, 1)
-		c.ok(c.StartVM(t.Context(), vm.ID)) // QEMU opens the disk with the passphrase
-		c.ok(c.StopVM(t.Context(), vm.ID))
+		c.requireNoError(c.StartVM(t.Context(), vm.ID)) // QEMU opens the disk with the passphrase
+		c.requireNoError(c.StopVM(t.Context(), vm.ID))
 		sealed.save(c, secret)
 		c.deleteCompletely(when, vm)
 		gone(when)
@@ -97,7 +97,7 @@ func TestInterruptedEncryptedDiskKeepsPassphraseWithVolume(t *testing.T) {
 		begin: func(string) childJob {
 			vm := encrypted()
 			sealed.restore(c, secret)
-			c.ok(c.ApplyVM(t.Context(), hypervisor.Apply{VM: vm, Pools: pools, CreatedDisks: []fleet.Volref{secret.Ref()}, Progress: func(int, string) {}, RecordDisk: func(fleet.Volref) error { return nil }}))
+			c.requireNoError(c.ApplyVM(t.Context(), hypervisor.ApplyWork{VM: vm, Pools: pools, CreatedDisks: []fleet.Volref{secret.Ref()}, Progress: func(int, string) {}, RecordDisk: func(fleet.Volref) error { return nil }}))
 			return childJob{Book: c.book, VM: &vm, Pools: pools, Delete: true}
 		},
 		between: between,
@@ -112,42 +112,42 @@ func TestInterruptedEncryptedDiskKeepsPassphraseWithVolume(t *testing.T) {
 		between: between,
 		check:   func(when string, _ childJob) { gone(when) },
 	}, diskFaults()...)
-	c.logPlaces(12)
+	c.logFaultPlaces(12)
 }
 
 // sealedDisk is an encrypted volume and its host's secret, which can be restored into a pool repeatedly.
-type sealedDisk struct{ file, secret string }
+type encryptedDiskCopy struct{ file, secret string }
 
 // save copies the volume and its secret out of the pool, once.
-func (s *sealedDisk) save(c *faultRunner, d fleet.Disk) {
+func (s *encryptedDiskCopy) save(c *faultRunner, d fleet.Disk) {
 	c.t.Helper()
 	if s.file != "" {
 		return
 	}
 	dir := c.t.TempDir()
 	s.file, s.secret = filepath.Join(dir, d.Volume), filepath.Join(dir, "secret.xml")
-	run(c.t, "cp", c.at(d.Volume), s.file)
+	run(c.t, "cp", c.volumePath(d.Volume), s.file)
 	for uuid := range secretUUIDs(c.t) {
-		if text := virsh(c.t, "secret-dumpxml", uuid); strings.Contains(text, c.at(d.Volume)) {
-			c.ok(os.WriteFile(s.secret, []byte(text), 0o600))
+		if text := virsh(c.t, "secret-dumpxml", uuid); strings.Contains(text, c.volumePath(d.Volume)) {
+			c.requireNoError(os.WriteFile(s.secret, []byte(text), 0o600))
 		}
 	}
 }
 
 // restore restores the volume and its secret.
-func (s *sealedDisk) restore(c *faultRunner, d fleet.Disk) {
+func (s *encryptedDiskCopy) restore(c *faultRunner, d fleet.Disk) {
 	c.t.Helper()
 	virsh(c.t, "secret-define", s.secret)
-	run(c.t, "cp", s.file, c.at(d.Volume))
+	run(c.t, "cp", s.file, c.volumePath(d.Volume))
 	virsh(c.t, "pool-refresh", c.pool.Name)
 }
 
 // If the agent or libvirtd is killed while a host disk is attached to a VM or detached from it, a retry completes the
 // change. The VM's own disks stay first, and a detached host disk is free again.
 func TestInterruptedHostDiskChangeCompletes(t *testing.T) {
-	c := newCutter(t)
+	c := newFaultRunner(t)
 	device, use := physicalDisk(t)
-	ownFirst := regexp.MustCompile(`\bvda +` + regexp.QuoteMeta(c.at("own.qcow2")))
+	ownFirst := regexp.MustCompile(`\bvda +` + regexp.QuoteMeta(c.volumePath("own.qcow2")))
 	disks := func(when string, vm fleet.VM, n int) {
 		t.Helper()
 		c.requireNoDrift(when, vm)
@@ -159,7 +159,7 @@ func TestInterruptedHostDiskChangeCompletes(t *testing.T) {
 	free := func(when string) {
 		t.Helper()
 		use()() // fails while the disk is in use
-		c.wantFiles(when)
+		c.wantPoolFiles(when)
 	}
 	with := []fleet.VMHostDevice{{Device: device}}
 	for _, of := range []struct {
@@ -170,8 +170,8 @@ func TestInterruptedHostDiskChangeCompletes(t *testing.T) {
 		c.runAllFaults(interruptedJob{
 			name: of.name,
 			begin: func(string) childJob {
-				vm := c.vm()
-				vm.Spec.Disks, vm.Spec.HostDevices = []fleet.Disk{c.disk("own.qcow2")}, of.was
+				vm := c.newVM()
+				vm.Spec.Disks, vm.Spec.HostDevices = []fleet.Disk{c.newDisk("own.qcow2")}, of.was
 				if !made {
 					c.apply(vm)
 					vm.Generation++
@@ -189,12 +189,12 @@ func TestInterruptedHostDiskChangeCompletes(t *testing.T) {
 	c.runAllFaults(interruptedJob{
 		name: "delete a VM with a host disk",
 		begin: func(string) childJob {
-			vm := c.vm()
-			vm.Spec.Disks, vm.Spec.HostDevices = []fleet.Disk{c.disk("own.qcow2")}, with
+			vm := c.newVM()
+			vm.Spec.Disks, vm.Spec.HostDevices = []fleet.Disk{c.newDisk("own.qcow2")}, with
 			c.apply(vm)
 			return childJob{Book: c.book, VM: &vm, Pools: []fleet.Pool{c.pool}, Delete: true}
 		},
 		check: func(when string, _ childJob) { free(when) },
 	}, diskFaults()...)
-	c.logPlaces(20)
+	c.logFaultPlaces(20)
 }

@@ -17,25 +17,25 @@ import (
 )
 
 // runCount returns the number of the VM's runs, from libvirt's log of its QEMU.
-func runCount(t *testing.T, vm fleet.VM) int {
+func qemuRunCount(t *testing.T, vm fleet.VM) int {
 	t.Helper()
 	return strings.Count(string(must(os.ReadFile(filepath.Join("/var/log/libvirt/qemu", vm.Name+".log")))), "starting up libvirt version")
 }
 
 // If the agent or libvirtd is killed during a restart, exactly one run of the VM ends and one begins.
 func TestInterruptedRestartHappensOnce(t *testing.T) {
-	c := newCutter(t)
+	c := newFaultRunner(t)
 	d := newTestPortal(t, c.proxy)
 	const apart = 4 * time.Second // minimum distance between two runs on any clock
 	vms := make([]fleet.VM, 4)    // restarted in turn, so that no step waits for the distance
 	for i := range vms {
-		vms[i] = c.vm()
+		vms[i] = c.newVM()
 		vms[i].Spec.Power = fleet.Running
 		c.apply(vms[i])
-		c.ok(c.StartVM(t.Context(), vms[i].ID))
+		c.requireNoError(c.StartVM(t.Context(), vms[i].ID))
 	}
 	turn := 0
-	for _, f := range []fault{
+	for _, f := range []injectedFault{
 		{name: "the agent is killed", first: 1, every: 1, inject: killAgent},
 		// The places skip the start of QEMU: libvirt 9 never releases a guest whose start was interrupted.
 		{name: "libvirtd is killed", first: 2, every: 4, inject: killServer},
@@ -48,10 +48,10 @@ func TestInterruptedRestartHappensOnce(t *testing.T) {
 				t.Helper()
 				c.waitReconnected()
 				s, _, err := c.VM(t.Context(), vm.ID)
-				c.ok(err)
+				c.requireNoError(err)
 				return s
 			}
-			before, runs := run(), runCount(t, vm)
+			before, runs := run(), qemuRunCount(t, vm)
 			waitFor(t, when+": the next run has a distinct start time", func() bool { return time.Since(*before.StartedAt) > apart })
 			where, end := d.interruptJob(c, wire.Work{Kind: fleet.VMRestart, VM: &vm, Args: fleet.JobArgs{Run: before.StartedAt}}, n, f, func(what string) {
 				if what == "in the middle of shut down" { // the test ends QEMU, as a guest does after a shutdown request
@@ -63,43 +63,43 @@ func TestInterruptedRestartHappensOnce(t *testing.T) {
 				}
 			})
 			if when += " (" + where + ")"; where != "" {
-				c.places++
-				c.kinds[f.name]++
+				c.faultCount++
+				c.faultCounts[f.name]++
 			}
-			if now := run(); end.Outcome != wire.Done || now.Power != fleet.Running || runCount(t, vm) != runs+1 || !now.StartedAt.After(*before.StartedAt) {
-				t.Fatalf("%s: the job ended with %+v, the VM is %s and was started %d times more", when, end, now.Power, runCount(t, vm)-runs)
+			if now := run(); end.Outcome != wire.Done || now.Power != fleet.Running || qemuRunCount(t, vm) != runs+1 || !now.StartedAt.After(*before.StartedAt) {
+				t.Fatalf("%s: the job ended with %+v, the VM is %s and was started %d times more", when, end, now.Power, qemuRunCount(t, vm)-runs)
 			}
 			if where == "" {
-				c.allPlaces += f.countPlaces(c.seen)
+				c.placeCount += f.countPlaces(c.stepCount)
 				break
 			}
 		}
 	}
 	for _, vm := range vms {
-		c.ok(c.StopVM(t.Context(), vm.ID))
+		c.requireNoError(c.StopVM(t.Context(), vm.ID))
 	}
-	c.logPlaces(8)
+	c.logFaultPlaces(8)
 }
 
 // If the agent or libvirtd is killed during the job of a guest program, the program runs at most once. The job ends as
 // unknown if the agent cannot find out whether the program ran.
 func TestInterruptedGuestProgramRunsAtMostOnce(t *testing.T) {
-	c := newCutter(t)
+	c := newFaultRunner(t)
 	d := newTestPortal(t, c.proxy)
 	guest := must(lab.GuestImage(t.Context(), lab.CacheDir()))
 	run(t, "cp", guest.Disk, filepath.Join(c.pool.Spec.Path, "root.qcow2"))
-	c.ok(c.ApplyPool(t.Context(), c.pool))
-	vm := c.vm()
+	c.requireNoError(c.ApplyPool(t.Context(), c.pool))
+	vm := c.newVM()
 	vm.Spec.Policy.GuestExec = true
 	vm.Spec.Disks = []fleet.Disk{{PoolID: c.pool.ID, Volume: "first.qcow2", Image: &fleet.Volref{PoolID: c.pool.ID, Volume: "root.qcow2"}}}
 	c.apply(vm)
-	c.ok(c.StartVM(t.Context(), vm.ID))
+	c.requireNoError(c.StartVM(t.Context(), vm.ID))
 	answers := func() bool {
 		_, err := tryVirsh("qemu-agent-command", string(vm.ID), `{"execute":"guest-ping"}`)
 		return err == nil
 	}
 	number, unknown := 0, 0
-	for _, f := range []fault{
+	for _, f := range []injectedFault{
 		{name: "the agent is killed", first: 1, every: 1, inject: killAgent},
 		{name: "libvirtd is killed", first: 2, every: 1, inject: killServer},
 	} {
@@ -112,11 +112,11 @@ func TestInterruptedGuestProgramRunsAtMostOnce(t *testing.T) {
 			d.secret = string(must(json.Marshal(fleet.GuestProgram{Program: "/bin/sh", Args: []string{"-c", "echo " + mark + " >>/ran"}})))
 			where, end := d.interruptJob(c, wire.Work{Kind: fleet.VMExec, VM: &vm, Args: fleet.JobArgs{Guest: &fleet.GuestParams{Program: "/bin/sh", Seconds: 60}}}, n, f, func(string) {})
 			if when += " (" + where + ")"; where != "" {
-				c.places++
-				c.kinds[f.name]++
+				c.faultCount++
+				c.faultCounts[f.name]++
 			}
 			waitFor(t, "the guest answers", answers)
-			ran := strings.Count(inGuest(t, vm.ID, "cat /ran"), mark)
+			ran := strings.Count(runInTestGuest(t, vm.ID, "cat /ran"), mark)
 			switch end.Outcome {
 			case wire.Done:
 				if ran != 1 {
@@ -132,13 +132,13 @@ func TestInterruptedGuestProgramRunsAtMostOnce(t *testing.T) {
 				}
 			}
 			if where == "" {
-				c.allPlaces += f.countPlaces(c.seen)
+				c.placeCount += f.countPlaces(c.stepCount)
 				break
 			}
 		}
 	}
 	c.deleteCompletely("afterwards", vm, "root.qcow2")
-	if c.logPlaces(10); unknown == 0 {
+	if c.logFaultPlaces(10); unknown == 0 {
 		t.Error("no run ended as unknown")
 	}
 }

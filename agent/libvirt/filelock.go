@@ -16,7 +16,7 @@ type fileLocks struct {
 
 type fileLock struct {
 	readers   int
-	exclusive bool
+	heldExclusively bool
 	released  chan struct{} // closed when the lock becomes free
 }
 
@@ -33,7 +33,7 @@ func (l *fileLocks) lockExclusive(ctx context.Context, path string) (unlock func
 func (l *fileLocks) lockFile(ctx context.Context, path string, alone bool) (unlock func(), err error) {
 	path = filepath.Clean(path)
 	for {
-		unlock, freed := l.tryLock(path, alone)
+		unlock, freed := l.tryLockFile(path, alone)
 		if unlock != nil {
 			return unlock, nil
 		}
@@ -46,7 +46,7 @@ func (l *fileLocks) lockFile(ctx context.Context, path string, alone bool) (unlo
 }
 
 // tryLock takes the lock if possible. Otherwise it returns a channel that is closed when the lock becomes free.
-func (l *fileLocks) tryLock(path string, alone bool) (unlock func(), freed <-chan struct{}) {
+func (l *fileLocks) tryLockFile(path string, alone bool) (unlock func(), freed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.held == nil {
@@ -57,10 +57,10 @@ func (l *fileLocks) tryLock(path string, alone bool) (unlock func(), freed <-cha
 	case f == nil:
 		f = &fileLock{released: make(chan struct{})}
 		l.held[path] = f
-	case f.exclusive || alone:
+	case f.heldExclusively || alone:
 		return nil, f.released
 	}
-	f.exclusive = alone
+	f.heldExclusively = alone
 	f.readers++
 	return sync.OnceFunc(func() { l.releaseLock(path, f) }), nil
 }

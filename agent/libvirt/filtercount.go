@@ -20,37 +20,37 @@ import (
 )
 
 const (
-	countsPatience = 2 * time.Second
-	countsAge      = 5 * time.Second
-	maxListed      = 64 << 20 // bytes of one program's output
+	countTimeout = 2 * time.Second
+	countMaxAge      = 5 * time.Second
+	maxListingBytes      = 64 << 20 // bytes of one program's output
 )
 
 // FilterCounts implements hypervisor.Telemetry. libvirt implements filters with iptables, ip6tables and ebtables.
 // libvirt's chains contain the name of the NIC's host device, and the rule comments contain Quantix's rule IDs. The
 // agent lists the rules only if at least one NIC has a filter.
-func (b *Backend) FilterCounts(ctx context.Context) ([]hypervisor.CountedNIC, error) {
+func (b *Backend) FilterCounts(ctx context.Context) ([]hypervisor.NICPacketCounts, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("count packets: %w", err)
 	}
-	s := b.filterCountWatch.read(ctx, countsAge, countsPatience, b.readCounts)
+	s := b.filterCountWatch.read(ctx, countMaxAge, countTimeout, b.readCounts)
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("count packets: %w", ctx.Err())
-	case s.late > 0:
-		return nil, fmt.Errorf("count packets: listing the filter rules takes longer than %s", countsPatience)
+	case s.running > 0:
+		return nil, fmt.Errorf("count packets: listing the filter rules takes longer than %s", countTimeout)
 	case s.err != nil:
 		return nil, fmt.Errorf("count packets: %w", s.err)
 	}
 	return s.value, nil
 }
 
-func (b *Backend) readCounts() ([]hypervisor.CountedNIC, error) {
-	c, err := dial(b.life, b.socket)
+func (b *Backend) readCounts() ([]hypervisor.NICPacketCounts, error) {
+	c, err := dial(b.runContext, b.socket)
 	if err != nil {
 		return nil, err
 	}
 	defer c.disconnect()
-	bound, err := call(b.life, c, func(l *golibvirt.Libvirt) ([]golibvirt.NwfilterBinding, error) {
+	bound, err := call(b.runContext, c, func(l *golibvirt.Libvirt) ([]golibvirt.NwfilterBinding, error) {
 		all, _, err := l.ConnectListAllNwfilterBindings(1, 0)
 		return all, err
 	})
@@ -60,19 +60,19 @@ func (b *Backend) readCounts() ([]hypervisor.CountedNIC, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []hypervisor.CountedNIC
+	var out []hypervisor.NICPacketCounts
 	at := map[string]int{} // index in out, by the NIC's host device
 	for _, x := range bound {
-		if vm, mac, ours := hypervisor.NICOfFilter(x.Filtername); ours {
+		if vm, mac, ours := hypervisor.ParseFilterName(x.Filtername); ours {
 			at[x.Portdev] = len(out)
-			out = append(out, hypervisor.CountedNIC{VM: vm, MAC: mac, Chains: map[string]map[string]fleet.PassCount{}})
+			out = append(out, hypervisor.NICPacketCounts{VM: vm, MAC: mac, Chains: map[string]map[string]fleet.PassCount{}})
 		}
 	}
 	if len(out) == 0 {
 		return out, nil
 	}
-	for _, p := range ruleListers {
-		listed, err := listRules(b.life, p.program, p.args...)
+	for _, p := range filterListCommands {
+		listed, err := listRules(b.runContext, p.program, p.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -92,53 +92,53 @@ func (b *Backend) readCounts() ([]hypervisor.CountedNIC, error) {
 }
 
 // ruleListers are the programs that list rules with their counters.
-var ruleListers = []ruleLister{
-	{"iptables-save", []string{"-c", "-t", "filter"}, readIPTables},
-	{"ip6tables-save", []string{"-c", "-t", "filter"}, readIPTables},
-	{"ebtables-save", []string{"-c"}, readEbtables},
+var filterListCommands = []filterListCommand{
+	{"iptables-save", []string{"-c", "-t", "filter"}, parseIPTables},
+	{"ip6tables-save", []string{"-c", "-t", "filter"}, parseIPTables},
+	{"ebtables-save", []string{"-c"}, parseEbtables},
 }
 
-type ruleLister struct {
+type filterListCommand struct {
 	program string
 	args    []string
-	read    func([]byte, countFunc)
+	read    func([]byte, ruleCountFunc)
 }
 
 // countFunc receives the count of one rule in a chain of a NIC's host device.
-type countFunc func(device, chain, rule string, n fleet.PassCount)
+type ruleCountFunc func(device, chain, rule string, n fleet.PassCount)
 
 var (
-	countedRule = regexp.MustCompile(`^\[(\d+):(\d+)\] -A (\S+) (.*)$`)
+	countedRulePattern = regexp.MustCompile(`^\[(\d+):(\d+)\] -A (\S+) (.*)$`)
 	// The chains FJ, FP and HJ do not match, because libvirt is still building them.
-	iptablesChain = regexp.MustCompile(`^(F[IO]|HI)-(\S+)$`)
-	ebtablesChain = regexp.MustCompile(`^(?:libvirt-)?(I)-([^-\s]+)`) // traffic from the guest
-	ruleComment   = regexp.MustCompile(`--comment "?([^\s"]+)"?`)
+	iptablesChainPattern = regexp.MustCompile(`^(F[IO]|HI)-(\S+)$`)
+	ebtablesChainPattern = regexp.MustCompile(`^(?:libvirt-)?(I)-([^-\s]+)`) // traffic from the guest
+	ruleCommentPattern   = regexp.MustCompile(`--comment "?([^\s"]+)"?`)
 )
 
 // readIPTables reads IP rules. A rule has its ID in the comment; the NIC's final drop rule has no comment.
-func readIPTables(listed []byte, each countFunc) {
+func parseIPTables(listed []byte, each ruleCountFunc) {
 	eachCountedRule(listed, func(n fleet.PassCount, chain, rest string) {
-		at := iptablesChain.FindStringSubmatch(chain)
+		at := iptablesChainPattern.FindStringSubmatch(chain)
 		if at == nil {
 			return
 		}
-		if match := ruleComment.FindStringSubmatch(rest); match != nil {
-			if id := hypervisor.RuleOf(match[1]); id != "" {
+		if match := ruleCommentPattern.FindStringSubmatch(rest); match != nil {
+			if id := hypervisor.RuleIDOfComment(match[1]); id != "" {
 				each(at[2], at[1], id, n)
 			}
 			return
 		}
 		if strings.HasSuffix(rest, "-j DROP") {
-			each(at[2], at[1], hypervisor.Dropped, n)
+			each(at[2], at[1], hypervisor.DroppedKey, n)
 		}
 	})
 }
 
 // readEbtables reads the packets of guests that anti-spoofing dropped.
-func readEbtables(listed []byte, each countFunc) {
+func parseEbtables(listed []byte, each ruleCountFunc) {
 	eachCountedRule(listed, func(n fleet.PassCount, chain, rest string) {
-		if at := ebtablesChain.FindStringSubmatch(chain); at != nil && strings.HasSuffix(rest, "-j DROP") {
-			each(at[2], chain, hypervisor.Spoofed, n)
+		if at := ebtablesChainPattern.FindStringSubmatch(chain); at != nil && strings.HasSuffix(rest, "-j DROP") {
+			each(at[2], chain, hypervisor.SpoofedKey, n)
 		}
 	})
 }
@@ -147,7 +147,7 @@ func readEbtables(listed []byte, each countFunc) {
 func eachCountedRule(listed []byte, each func(n fleet.PassCount, chain, rest string)) {
 	scan := bufio.NewScanner(bytes.NewReader(listed))
 	for scan.Scan() {
-		m := countedRule.FindStringSubmatch(scan.Text())
+		m := countedRulePattern.FindStringSubmatch(scan.Text())
 		if m == nil {
 			continue
 		}
@@ -161,7 +161,7 @@ func eachCountedRule(listed []byte, each func(n fleet.PassCount, chain, rest str
 
 // listRules runs the program and returns its output, at most maxListed bytes.
 func listRules(ctx context.Context, program string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, libvirtCallTimeout)
 	defer cancel()
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -171,7 +171,7 @@ func listRules(ctx context.Context, program string, args ...string) ([]byte, err
 		}
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
-	out, stderr := &limitedBuffer{left: maxListed}, &limitedBuffer{left: 1 << 10}
+	out, stderr := &limitedBuffer{left: maxListingBytes}, &limitedBuffer{left: 1 << 10}
 	cmd.Stdout, cmd.Stderr = out, stderr
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {

@@ -17,30 +17,30 @@ import (
 )
 
 const (
-	filtersAge      = 15 * time.Second
-	filtersPatience = time.Second
+	filterMaxAge      = 15 * time.Second
+	filterReadTimeout = time.Second
 )
 
 // changedFilters returns the messages about Quantix's network filters that were changed outside Quantix, by filter
 // name. It does not detect a change of a filter from an older agent until Quantix writes that filter again.
 func (b *Backend) changedFilters(ctx context.Context) map[string]string {
-	return b.filterChanges.read(ctx, filtersAge, filtersPatience, b.compareFilters).value
+	return b.filterDriftWatch.read(ctx, filterMaxAge, filterReadTimeout, b.compareFilters).value
 }
 
 func (b *Backend) compareFilters() (map[string]string, error) {
-	known := b.filters.All()
+	known := b.filterBook.All()
 	if len(known) == 0 {
 		return nil, nil
 	}
-	c, err := dial(b.life, b.socket)
+	c, err := dial(b.runContext, b.socket)
 	if err != nil {
 		return nil, err
 	}
 	defer c.disconnect()
 	out, bridgeErr := map[string]string{}, checkBridgeFiltering(bridgeSettingsDir)
 	for name := range known {
-		message, err := b.compareFilter(b.life, c, name)
-		if concernsOneObject(err) {
+		message, err := b.compareFilter(b.runContext, c, name)
+		if isObjectError(err) {
 			message, err = "The host cannot read the network filter "+name+": "+err.Error(), nil
 		}
 		if err != nil {
@@ -61,23 +61,23 @@ func (b *Backend) compareFilters() (map[string]string, error) {
 func (b *Backend) compareFilter(ctx context.Context, c *conn, name string) (message string, err error) {
 	b.filterMu.Lock()
 	defer b.filterMu.Unlock()
-	known := b.filters.Digest(name)
+	known := b.filterBook.Digest(name)
 	if known == "" {
 		return "", nil // Quantix removed the filter meanwhile
 	}
 	ref, err := findFilter(ctx, c, name)
-	if is(err, golibvirt.ErrNoNwfilter) {
-		return hypervisor.FilterGone(name), nil
+	if isLibvirtCode(err, golibvirt.ErrNoNwfilter) {
+		return hypervisor.FilterMissingText(name), nil
 	}
 	if err != nil {
 		return "", err
 	}
 	x, err := filterXML(ctx, c, ref)
-	if is(err, golibvirt.ErrNoNwfilter) {
-		return hypervisor.FilterGone(name), nil
+	if isLibvirtCode(err, golibvirt.ErrNoNwfilter) {
+		return hypervisor.FilterMissingText(name), nil
 	}
 	if err == nil && filterDigest(x) != known {
-		message = hypervisor.FilterChanged(name)
+		message = hypervisor.FilterChangedText(name)
 	}
 	return message, err
 }
@@ -93,7 +93,7 @@ func filterDigest(x libvirtxml.NWFilter) string {
 }
 
 // changedGroups returns the reports of security groups whose filters were changed outside Quantix.
-func changedGroups(changed map[string]string) []wire.GroupReport {
+func changedGroupReports(changed map[string]string) []wire.GroupReport {
 	var out []wire.GroupReport
 	for name, message := range changed {
 		if id, ours := strings.CutPrefix(name, fleet.FilterPrefix+"group-"); ours {

@@ -16,7 +16,7 @@ import (
 func TestVLANTaggedFramesDoNotBypassSecurityGroup(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	a, b := twoGuests(f)
+	a, b := runTwoGuests(f)
 	waitFor(t, "the guest has VLAN support", func() bool {
 		return strings.Contains(a.runCommand("ip link add link eth0 name tagged type vlan id 0 && ip link set tagged up && echo made"), "made")
 	})
@@ -25,7 +25,7 @@ func TestVLANTaggedFramesDoNotBypassSecurityGroup(t *testing.T) {
 	arrive := func() int {
 		count := func() int {
 			n, err := strconv.Atoi(strings.TrimSpace(b.runCommand(`awk '/^Udp: [0-9]/ {print $3}' /proc/net/snmp`)))
-			f.ok(err)
+			f.requireNoError(err)
 			return n
 		}
 		before := count()
@@ -33,23 +33,23 @@ func TestVLANTaggedFramesDoNotBypassSecurityGroup(t *testing.T) {
 		return count() - before
 	}
 	waitFor(t, "a tagged packet arrives", func() bool { return arrive() > 0 })
-	closed := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "closed", Revision: 1, Rules: []fleet.FlatRule{rule("00000000000e", fleet.Egress, fleet.AnyProtocol, 0)}}
+	closed := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "closed", Revision: 1, Rules: []fleet.FlatRule{newFlatRule("00000000000e", fleet.Egress, fleet.AnyProtocol, 0)}}
 	b.setFilters(false, closed)
 	if n := arrive(); n != 0 {
 		t.Errorf("%d tagged packets bypassed a group that accepts nothing", n)
 	}
 	a.runCommand("ip link delete tagged")
-	b.eventually(a, 80, true) // accepted traffic still passes
+	b.waitReachable(a, 80, true) // accepted traffic still passes
 	b.setFilters(false)
 	waitFor(t, "without a group packets arrive again", func() bool { return arrive() > 0 })
-	f.ok(f.ReleaseSecurityGroup(t.Context(), closed))
+	f.requireNoError(f.ReleaseSecurityGroup(t.Context(), closed))
 }
 
 // A guest with anti-spoofing cannot act as a DHCP server.
 func TestAntiSpoofingBlocksDHCPServerInGuest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	a, b := twoGuests(f)
+	a, b := runTwoGuests(f)
 	net := a.ip[:strings.LastIndex(a.ip, ".")+1]
 	a.runCommand(fmt.Sprintf("printf 'interface eth0\\nstart %[1]s200\\nend %[1]s210\\nlease_file /tmp/leases\\n' >/tmp/udhcpd.conf; touch /tmp/leases; udhcpd /tmp/udhcpd.conf", net))
 	// The network's own DHCP server answers only known MAC addresses.

@@ -15,7 +15,7 @@ import (
 // ApplySecurityGroup implements hypervisor.Firewall. libvirt also applies a changed filter to the NICs of running
 // guests.
 func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
-	return b.withGroupLock(ctx, "apply", g, func(ctx context.Context, c *conn) error {
+	return b.withSecurityGroupLock(ctx, "apply", g, func(ctx context.Context, c *conn) error {
 		if err := b.defineFilter(ctx, c, groupFilter(g), true); err != nil {
 			return err
 		}
@@ -25,19 +25,19 @@ func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) err
 
 // ReleaseSecurityGroup implements hypervisor.Firewall.
 func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
-	return b.withGroupLock(ctx, "release", g, func(ctx context.Context, c *conn) error {
-		all, err := b.inventory(ctx, c)
+	return b.withSecurityGroupLock(ctx, "release", g, func(ctx context.Context, c *conn) error {
+		all, err := b.readDomains(ctx, c)
 		if err != nil {
 			return err
 		}
 		name := hypervisor.GroupFilterName(g.ID)
-		defined, err := nicFilters(ctx, c)
+		defined, err := listNICFilters(ctx, c)
 		if err != nil {
 			return err
 		}
 		for _, f := range defined {
 			x, err := filterXML(ctx, c, f)
-			if is(err, golibvirt.ErrNoNwfilter) {
+			if isLibvirtCode(err, golibvirt.ErrNoNwfilter) {
 				continue
 			}
 			if err != nil {
@@ -58,7 +58,7 @@ func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) e
 }
 
 // withGroupLock runs f with a connection of its own, while it holds the group's lock.
-func (b *Backend) withGroupLock(ctx context.Context, verb string, g fleet.FlatGroup, f func(context.Context, *conn) error) error {
+func (b *Backend) withSecurityGroupLock(ctx context.Context, verb string, g fleet.FlatGroup, f func(context.Context, *conn) error) error {
 	act := verb + " security group " + g.Name
 	unlock, err := b.filterLocks.lock(ctx, g.ID)
 	if err != nil {
@@ -70,12 +70,12 @@ func (b *Backend) withGroupLock(ctx context.Context, verb string, g fleet.FlatGr
 
 // filterNICs defines the filters of the VM's NICs and the missing filters of their security groups. An existing group
 // filter stays unchanged, because a newer job may have written it.
-func (a *applying) filterNICs(ctx context.Context) error {
+func (a *applyRun) defineNICFilters(ctx context.Context) error {
 	for _, n := range a.in.VM.Spec.NICs {
-		if !n.Filtered() {
+		if !n.NeedsFilter() {
 			continue
 		}
-		groups, err := hypervisor.NICGroups(n, a.in.Groups)
+		groups, err := hypervisor.SecurityGroupsOfNIC(n, a.in.Groups)
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (a *applying) filterNICs(ctx context.Context) error {
 			}
 		}
 		for _, g := range groups {
-			if err := a.ensureGroup(ctx, g); err != nil {
+			if err := a.ensureGroupFilter(ctx, g); err != nil {
 				return err
 			}
 		}
@@ -97,31 +97,31 @@ func (a *applying) filterNICs(ctx context.Context) error {
 }
 
 // ensureGroup defines the filter of the security group if the host does not have the filter.
-func (a *applying) ensureGroup(ctx context.Context, g fleet.FlatGroup) error {
+func (a *applyRun) ensureGroupFilter(ctx context.Context, g fleet.FlatGroup) error {
 	unlock, err := a.filterLocks.lock(ctx, g.ID)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	_, err = findFilter(ctx, a.c, hypervisor.GroupFilterName(g.ID))
-	if is(err, golibvirt.ErrNoNwfilter) {
+	if isLibvirtCode(err, golibvirt.ErrNoNwfilter) {
 		return a.defineFilter(ctx, a.c, groupFilter(g), true)
 	}
 	return err
 }
 
 // updateLiveFilters gives the NICs of the running guest the filters of the persistent definition.
-func (a *applying) updateLiveFilters(ctx context.Context, guest observedDomain, kept *libvirtxml.Domain) error {
-	live, err := readXML(ctx, a.c, guest.ref, 0)
+func (a *applyRun) updateLiveFilters(ctx context.Context, guest observedDomain, kept *libvirtxml.Domain) error {
+	live, err := readDefinition(ctx, a.c, guest.ref, 0)
 	if err != nil {
 		return err
 	}
 	for _, n := range live.Devices.Interfaces {
-		k := slices.IndexFunc(kept.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return macOf(&o) == macOf(&n) })
-		if k < 0 || !hasAliasPrefix(n.Alias, aliasNIC) {
+		k := slices.IndexFunc(kept.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return nicMACOf(&o) == nicMACOf(&n) })
+		if k < 0 || !hasAliasPrefix(n.Alias, nicAliasPrefix) {
 			continue
 		}
-		now, want := filterOf(&n), filterOf(&kept.Devices.Interfaces[k])
+		now, want := filterNameOf(&n), filterNameOf(&kept.Devices.Interfaces[k])
 		if now == want || !isManagedFilter(now) && !isManagedFilter(want) {
 			continue
 		}
@@ -141,8 +141,8 @@ func (a *applying) updateLiveFilters(ctx context.Context, guest observedDomain, 
 }
 
 // dropFilters removes the filters of all NICs of the VM except keep. A filter that libvirt reports as in use stays.
-func (b *Backend) dropFilters(ctx context.Context, c *conn, vm fleet.VMID, keep []fleet.NIC) error {
-	all, err := nicFilters(ctx, c)
+func (b *Backend) removeNICFilters(ctx context.Context, c *conn, vm fleet.VMID, keep []fleet.NIC) error {
+	all, err := listNICFilters(ctx, c)
 	if isLibvirtError(err) {
 		return nil // a libvirt without support for network filters
 	}
@@ -150,7 +150,7 @@ func (b *Backend) dropFilters(ctx context.Context, c *conn, vm fleet.VMID, keep 
 		return err
 	}
 	for _, f := range all {
-		if !strings.HasSuffix(f.Name, "-"+string(vm)) || slices.ContainsFunc(keep, func(n fleet.NIC) bool { return n.Filtered() && hypervisor.FilterName(vm, n.MAC) == f.Name }) {
+		if !strings.HasSuffix(f.Name, "-"+string(vm)) || slices.ContainsFunc(keep, func(n fleet.NIC) bool { return n.NeedsFilter() && hypervisor.FilterName(vm, n.MAC) == f.Name }) {
 			continue
 		}
 		if err := b.undefineFilter(ctx, c, f.Name); err != nil && !isLibvirtError(err) {
@@ -160,7 +160,7 @@ func (b *Backend) dropFilters(ctx context.Context, c *conn, vm fleet.VMID, keep 
 	return nil
 }
 
-func nicFilters(ctx context.Context, c *conn) ([]golibvirt.Nwfilter, error) {
+func listNICFilters(ctx context.Context, c *conn) ([]golibvirt.Nwfilter, error) {
 	all, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.Nwfilter, error) {
 		all, _, err := l.ConnectListAllNwfilters(1, 0)
 		return all, err
@@ -170,7 +170,7 @@ func nicFilters(ctx context.Context, c *conn) ([]golibvirt.Nwfilter, error) {
 
 // userOfFilter returns the name of a domain with a NIC that uses the filter, or "".
 func userOfFilter(all []observedDomain, filter string) string {
-	has := func(k nic) bool { return k.filter == filter }
+	has := func(k nicHardware) bool { return k.filter == filter }
 	for _, s := range all {
 		if slices.ContainsFunc(s.persistent.nics, has) || slices.ContainsFunc(s.currentHardware().nics, has) {
 			return s.ref.Name
@@ -200,11 +200,11 @@ func (b *Backend) defineFilter(ctx context.Context, c *conn, want libvirtxml.NWF
 	}
 	b.filterMu.Lock()
 	defer b.filterMu.Unlock()
-	defer b.filterChanges.expire()
+	defer b.filterDriftWatch.expire()
 	digest := filterDigest(want)
 	ref, err := findFilter(ctx, c, want.Name)
 	switch {
-	case is(err, golibvirt.ErrNoNwfilter):
+	case isLibvirtCode(err, golibvirt.ErrNoNwfilter):
 	case err != nil:
 		return err
 	default:
@@ -212,9 +212,9 @@ func (b *Backend) defineFilter(ctx context.Context, c *conn, want libvirtxml.NWF
 		switch {
 		case err != nil:
 			return err
-		case sameFilter(have, want):
-			return b.filters.Put(want.Name, digest)
-		case !force && b.filters.Digest(want.Name) == digest:
+		case isSameFilter(have, want):
+			return b.filterBook.Put(want.Name, digest)
+		case !force && b.filterBook.Digest(want.Name) == digest:
 			return nil
 		}
 	}
@@ -225,11 +225,11 @@ func (b *Backend) defineFilter(ctx context.Context, c *conn, want libvirtxml.NWF
 	if err != nil {
 		return err
 	}
-	return b.filters.Put(want.Name, digest)
+	return b.filterBook.Put(want.Name, digest)
 }
 
 // sameFilter reports whether the filter from libvirt equals the wanted filter.
-func sameFilter(have, want libvirtxml.NWFilter) bool {
+func isSameFilter(have, want libvirtxml.NWFilter) bool {
 	x, failed := have.Marshal()
 	y, bad := want.Marshal()
 	return failed == nil && bad == nil && x == y
@@ -238,19 +238,19 @@ func sameFilter(have, want libvirtxml.NWFilter) bool {
 func (b *Backend) undefineFilter(ctx context.Context, c *conn, name string) error {
 	b.filterMu.Lock()
 	defer b.filterMu.Unlock()
-	defer b.filterChanges.expire()
+	defer b.filterDriftWatch.expire()
 	ref, err := findFilter(ctx, c, name)
 	if err == nil {
 		err = c.do(ctx, func(l *golibvirt.Libvirt) error { return l.NwfilterUndefine(ref) })
 	}
-	if err != nil && !is(err, golibvirt.ErrNoNwfilter) {
+	if err != nil && !isLibvirtCode(err, golibvirt.ErrNoNwfilter) {
 		return err
 	}
-	return b.filters.Put(name, "")
+	return b.filterBook.Put(name, "")
 }
 
 // filterOf returns the name of the NIC's network filter, or "".
-func filterOf(n *libvirtxml.DomainInterface) string {
+func filterNameOf(n *libvirtxml.DomainInterface) string {
 	if n.FilterRef == nil {
 		return ""
 	}
@@ -261,8 +261,8 @@ func isManagedFilter(name string) bool { return strings.HasPrefix(name, fleet.Fi
 
 // editFilter sets or removes the NIC's Quantix filter. It removes an unmanaged filter only with force.
 func editFilter(n *libvirtxml.DomainInterface, vm fleet.VMID, want fleet.NIC, force bool) {
-	switch has := filterOf(n); {
-	case want.Filtered():
+	switch has := filterNameOf(n); {
+	case want.NeedsFilter():
 		if name := hypervisor.FilterName(vm, want.MAC); has != name {
 			n.FilterRef = &libvirtxml.DomainInterfaceFilterRef{Filter: name}
 		}

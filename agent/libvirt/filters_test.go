@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func prefixes(all ...string) (out []netip.Prefix) {
+func parsePrefixes(all ...string) (out []netip.Prefix) {
 	for _, p := range all {
 		out = append(out, netip.MustParsePrefix(p))
 	}
@@ -21,13 +21,13 @@ func prefixes(all ...string) (out []netip.Prefix) {
 }
 
 // sampleGroup returns a security group with a rule of each kind.
-func sampleGroup() fleet.FlatGroup {
+func sampleSecurityGroup() fleet.FlatGroup {
 	id := fleet.NewID[fleet.SecurityGroupID]()
 	return fleet.FlatGroup{ID: id, Name: "web", Revision: 1, Rules: []fleet.FlatRule{
-		{ID: "00000000000a", Direction: fleet.Ingress, Protocol: fleet.TCP, FromPort: 80, ToPort: 81, Remotes: prefixes("10.0.0.0/8", "2001:db8::/64")},
+		{ID: "00000000000a", Direction: fleet.Ingress, Protocol: fleet.TCP, FromPort: 80, ToPort: 81, Remotes: parsePrefixes("10.0.0.0/8", "2001:db8::/64")},
 		{ID: "00000000000b", Direction: fleet.Ingress, Protocol: fleet.ICMP, Anybody: true},
 		{ID: "00000000000c", Direction: fleet.Ingress, Protocol: fleet.ICMPv6, Anybody: true},
-		{ID: "00000000000d", Direction: fleet.Egress, Protocol: fleet.UDP, FromPort: 53, Remotes: prefixes("10.0.0.53/32")},
+		{ID: "00000000000d", Direction: fleet.Egress, Protocol: fleet.UDP, FromPort: 53, Remotes: parsePrefixes("10.0.0.53/32")},
 		{ID: "00000000000e", Direction: fleet.Egress, Protocol: fleet.AnyProtocol, Anybody: true},
 	}}
 }
@@ -56,38 +56,38 @@ func nicWithGroups(network string, antiSpoofing bool, groups ...fleet.FlatGroup)
 func TestFiltersAreNotRewrittenWithoutChange(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	g := sampleGroup()
+	g := sampleSecurityGroup()
 	ctx := t.Context()
-	f.ok(f.ApplySecurityGroup(ctx, g))
+	f.requireNoError(f.ApplySecurityGroup(ctx, g))
 	name := hypervisor.GroupFilterName(g.ID)
-	vm := f.vm()
+	vm := f.newVM()
 	vm.Spec.NICs = []fleet.NIC{nicWithGroups("default", true, g)}
 	in := applyJob(vm, f.pool)
 	in.Groups = []fleet.FlatGroup{g}
-	f.ok(f.ApplyVM(ctx, in))
+	f.requireNoError(f.ApplyVM(ctx, in))
 	own := hypervisor.FilterName(vm.ID, vm.Spec.NICs[0].MAC)
 	// A second apply writes nothing, because libvirt returns both filters unchanged.
 	for _, filter := range []string{name, own} {
 		file := "/etc/libvirt/nwfilter/" + filter + ".xml"
 		before, err := os.Stat(file)
-		f.ok(err)
-		f.ok(f.ApplySecurityGroup(ctx, g))
-		f.ok(f.ApplyVM(ctx, in))
+		f.requireNoError(err)
+		f.requireNoError(f.ApplySecurityGroup(ctx, g))
+		f.requireNoError(f.ApplyVM(ctx, in))
 		after, err := os.Stat(file)
-		if f.ok(err); !after.ModTime().Equal(before.ModTime()) {
+		if f.requireNoError(err); !after.ModTime().Equal(before.ModTime()) {
 			t.Errorf("%s was written again", filter)
 		}
 	}
 	// An unmanaged filter on the NIC is reported and stays.
 	edit(t, string(vm.ID), "<filterref filter='"+own+"'/>", "<filterref filter='clean-traffic'/>")
 	in.VM.Generation, in.VM.Spec.CPUs = 2, 2
-	f.ok(f.ApplyVM(ctx, in))
+	f.requireNoError(f.ApplyVM(ctx, in))
 	s, _, err := f.VM(ctx, vm.ID)
-	if f.ok(err); len(s.Drift) != 1 || s.Drift[0].Field != "nics" || !strings.Contains(s.Drift[0].Actual, "network filter clean-traffic") || s.NICs[0].Filter != "clean-traffic" {
+	if f.requireNoError(err); len(s.Drift) != 1 || s.Drift[0].Field != "nics" || !strings.Contains(s.Drift[0].Actual, "network filter clean-traffic") || s.NICs[0].Filter != "clean-traffic" {
 		t.Errorf("with an unmanaged filter: %+v", s)
 	}
 	in.Reapply = true
-	f.ok(f.ApplyVM(ctx, in))
+	f.requireNoError(f.ApplyVM(ctx, in))
 	if s, _, err := f.VM(ctx, vm.ID); err != nil || len(s.Drift) != 0 || s.NICs[0].Filter != own {
 		t.Errorf("after reapply: %+v %v", s, err)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // frame is the first packet of a new connection at a NIC.
-type frame struct {
+type firstFrame struct {
 	fleet.Packet
 	kind string // Ethernet type: "ipv4", "ipv6", "arp" …
 	from int    // source port
@@ -26,7 +26,7 @@ type frame struct {
 // filterVerdict reports whether a frame passes the NIC's filter. It evaluates the filter as libvirt does: Ethernet
 // rules and IP rules are independent and ordered by priority. The first matching rule decides, and a frame without a
 // match passes.
-func filterVerdict(t *testing.T, defined map[string]libvirtxml.NWFilter, name string, f frame) bool {
+func filterVerdict(t *testing.T, defined map[string]libvirtxml.NWFilter, name string, f firstFrame) bool {
 	t.Helper()
 	var rules []*libvirtxml.NWFilterRule
 	var gather func(string)
@@ -48,7 +48,7 @@ func filterVerdict(t *testing.T, defined map[string]libvirtxml.NWFilter, name st
 	for _, layer := range []bool{true, false} {
 		i := slices.IndexFunc(rules, func(r *libvirtxml.NWFilterRule) bool {
 			own := r.Direction == "inout" || r.Direction == "in" == (f.Direction == fleet.Ingress)
-			ethernet, about := aboutFrame(t, r, f)
+			ethernet, about := ruleMatchesFrame(t, r, f)
 			return own && about && ethernet == layer
 		})
 		if i >= 0 && rules[i].Action == "drop" {
@@ -59,7 +59,7 @@ func filterVerdict(t *testing.T, defined map[string]libvirtxml.NWFilter, name st
 }
 
 // aboutFrame reports whether a rule is an Ethernet rule, and whether the rule matches the frame.
-func aboutFrame(t *testing.T, r *libvirtxml.NWFilterRule, f frame) (ethernet, about bool) {
+func ruleMatchesFrame(t *testing.T, r *libvirtxml.NWFilterRule, f firstFrame) (ethernet, about bool) {
 	t.Helper()
 	v6 := f.kind == "ipv6"
 	is := func(six bool, p fleet.Protocol) bool {
@@ -115,7 +115,7 @@ func aboutFrame(t *testing.T, r *libvirtxml.NWFilterRule, f frame) (ethernet, ab
 	return true, true // matches all frames
 }
 
-func pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
+func randomElement[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
 // randomAddress returns one of few addresses, so that rules often match.
 func randomAddress(r *rand.Rand, v6 bool) netip.Addr {
@@ -131,18 +131,18 @@ func randomGroup(t *testing.T, r *rand.Rand) fleet.FlatGroup {
 	member, none := fleet.NewID[fleet.SecurityGroupID](), fleet.NewID[fleet.SecurityGroupID]()
 	var spec fleet.SecurityGroupSpec
 	for range r.IntN(5) {
-		x := fleet.SecurityRule{Direction: pick(r, fleet.Ingress, fleet.Egress), Protocol: pick(r, fleet.Protocols...)}
+		x := fleet.SecurityRule{Direction: randomElement(r, fleet.Ingress, fleet.Egress), Protocol: randomElement(r, fleet.Protocols...)}
 		if x.Protocol == fleet.TCP || x.Protocol == fleet.UDP {
-			x.FromPort = pick(r, 0, 1+r.IntN(6))
+			x.FromPort = randomElement(r, 0, 1+r.IntN(6))
 			if x.FromPort > 0 {
-				x.ToPort = pick(r, 0, x.FromPort+r.IntN(3))
+				x.ToPort = randomElement(r, 0, x.FromPort+r.IntN(3))
 			}
 		}
 		v6 := x.Protocol == fleet.ICMPv6 || x.Protocol != fleet.ICMP && r.IntN(2) == 0
 		a := randomAddress(r, v6)
 		switch r.IntN(5) {
 		case 0:
-			x.GroupID = pick(r, member, none)
+			x.GroupID = randomElement(r, member, none)
 		case 1:
 			x.CIDR = fmt.Sprintf("%s/%d", a, a.BitLen()-r.IntN(3))
 		case 2:
@@ -153,7 +153,7 @@ func randomGroup(t *testing.T, r *rand.Rand) fleet.FlatGroup {
 		spec.Rules = append(spec.Rules, x)
 	}
 	spec = spec.Tidy()
-	g := fleet.SecurityGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "g", Spec: spec}.Flat(map[fleet.SecurityGroupID][]string{
+	g := fleet.SecurityGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "g", Spec: spec}.Flatten(map[fleet.SecurityGroupID][]string{
 		member: {randomAddress(r, false).String(), randomAddress(r, true).String(), randomAddress(r, true).String(), "nonsense", "::ffff:10.0.0.2", "fe80::1%eth0"},
 	})
 	var c fleet.Checks
@@ -193,9 +193,9 @@ func TestPacketCheckAgreesWithFilters(t *testing.T) {
 		}
 		read(nicFilter(vm, n))
 		for range 12 {
-			protocol := pick(r, fleet.Protocols[1:]...)
+			protocol := randomElement(r, fleet.Protocols[1:]...)
 			v6 := protocol == fleet.ICMPv6 || protocol != fleet.ICMP && r.IntN(2) == 0
-			f := frame{Packet: fleet.Packet{Direction: pick(r, fleet.Ingress, fleet.Egress), Protocol: protocol, Remote: randomAddress(r, v6)}, kind: "ipv4", from: 40000, icmp: 128}
+			f := firstFrame{Packet: fleet.Packet{Direction: randomElement(r, fleet.Ingress, fleet.Egress), Protocol: protocol, Remote: randomAddress(r, v6)}, kind: "ipv4", from: 40000, icmp: 128}
 			if v6 {
 				f.kind = "ipv6"
 			}
@@ -224,15 +224,15 @@ func TestDHCPAndDiscoveryIgnoreSecurityGroupRules(t *testing.T) {
 		{ID: "00000000000a", Direction: fleet.Ingress, Protocol: fleet.AnyProtocol, Anybody: true}, {ID: "00000000000b", Direction: fleet.Egress, Protocol: fleet.AnyProtocol, Anybody: true},
 	}}
 	none := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "none"}
-	udp := func(way fleet.Direction, kind string, from, to int) frame {
-		return frame{Packet: fleet.Packet{Direction: way, Protocol: fleet.UDP, Port: to, Remote: randomAddress(rand.New(rand.NewPCG(1, 1)), kind == "ipv6")}, kind: kind, from: from}
+	udp := func(way fleet.Direction, kind string, from, to int) firstFrame {
+		return firstFrame{Packet: fleet.Packet{Direction: way, Protocol: fleet.UDP, Port: to, Remote: randomAddress(rand.New(rand.NewPCG(1, 1)), kind == "ipv6")}, kind: kind, from: from}
 	}
-	icmp := func(way fleet.Direction, kind int) frame {
-		return frame{Packet: fleet.Packet{Direction: way, Protocol: fleet.ICMPv6, Remote: netip.MustParseAddr("fe80::1")}, kind: "ipv6", icmp: kind}
+	icmp := func(way fleet.Direction, kind int) firstFrame {
+		return firstFrame{Packet: fleet.Packet{Direction: way, Protocol: fleet.ICMPv6, Remote: netip.MustParseAddr("fe80::1")}, kind: "ipv6", icmp: kind}
 	}
 	for _, c := range []struct {
 		what           string
-		f              frame
+		f              firstFrame
 		none, all      bool // in a group without rules, and in a group that accepts everything
 		guard, guarded bool // with anti-spoofing: in no group, and in the group that accepts everything
 	}{
@@ -246,10 +246,10 @@ func TestDHCPAndDiscoveryIgnoreSecurityGroupRules(t *testing.T) {
 		{"router advertisement from the guest", icmp(fleet.Egress, 134), false, true, false, false},
 		{"redirect from the guest", icmp(fleet.Egress, 137), false, true, false, false},
 		{"neighbour solicitation from the guest", icmp(fleet.Egress, 135), true, true, true, true},
-		{"ARP", frame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "arp"}, true, true, true, true},
+		{"ARP", firstFrame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "arp"}, true, true, true, true},
 		// With anti-spoofing clean-traffic drops these frames, but filterVerdict does not evaluate clean-traffic.
-		{"VLAN-tagged frame to the guest", frame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "vlan"}, false, false, true, true},
-		{"VLAN-tagged frame from the guest", frame{Packet: fleet.Packet{Direction: fleet.Egress}, kind: "vlan"}, false, false, true, true},
+		{"VLAN-tagged frame to the guest", firstFrame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "vlan"}, false, false, true, true},
+		{"VLAN-tagged frame from the guest", firstFrame{Packet: fleet.Packet{Direction: fleet.Egress}, kind: "vlan"}, false, false, true, true},
 	} {
 		for name, k := range map[string]struct {
 			guard  bool

@@ -18,9 +18,9 @@ import (
 
 // Priorities of rules. The lowest is evaluated first.
 const (
-	priorityFirst  = 100
+	priorityBeforeOthers  = 100
 	priorityNormal = 500
-	priorityLast   = 1000
+	priorityAfterOthers   = 1000
 )
 
 // cleanTraffic is libvirt's anti-spoofing filter. It does not handle IPv6, so antiSpoofingIPv6 adds rules for IPv6.
@@ -32,19 +32,19 @@ func groupFilter(g fleet.FlatGroup) libvirtxml.NWFilter {
 	for _, r := range g.Rules {
 		if r.Anybody {
 			for _, v6 := range []bool{false, true} {
-				x.Entries = addRule(x.Entries, ruleFor(r, v6, netip.Prefix{}))
+				x.Entries = appendRule(x.Entries, filterRuleFor(r, v6, netip.Prefix{}))
 			}
 			continue
 		}
 		for _, p := range r.Remotes {
-			x.Entries = addRule(x.Entries, ruleFor(r, p.Addr().Is6(), p))
+			x.Entries = appendRule(x.Entries, filterRuleFor(r, p.Addr().Is6(), p))
 		}
 	}
 	return x
 }
 
 // addRule appends the rule, unless it is nil.
-func addRule(all []libvirtxml.NWFilterEntry, r *libvirtxml.NWFilterRule) []libvirtxml.NWFilterEntry {
+func appendRule(all []libvirtxml.NWFilterEntry, r *libvirtxml.NWFilterRule) []libvirtxml.NWFilterEntry {
 	if r == nil {
 		return all
 	}
@@ -53,7 +53,7 @@ func addRule(all []libvirtxml.NWFilterEntry, r *libvirtxml.NWFilterRule) []libvi
 
 // ruleFor returns the rule for one IP family and one remote prefix, or nil if the protocol does not exist in that
 // family.
-func ruleFor(r fleet.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.NWFilterRule {
+func filterRuleFor(r fleet.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.NWFilterRule {
 	out := &libvirtxml.NWFilterRule{Action: "accept", Direction: "in", Priority: priorityNormal}
 	var ip libvirtxml.NWFilterRuleCommonIP
 	address, mask := &ip.SrcIPAddr, &ip.SrcIPMask
@@ -100,9 +100,9 @@ func nicFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
 	x := libvirtxml.NWFilter{Name: name, UUID: filterUUID(name), Chain: "root"}
 	if n.HasAntiSpoofing() {
 		x.Entries = append(x.Entries, libvirtxml.NWFilterEntry{Ref: &libvirtxml.NWFilterRef{Filter: cleanTraffic}})
-		x.Entries = append(x.Entries, antiSpoofingIPv6()...)
+		x.Entries = append(x.Entries, antiSpoofingIPv6Rules()...)
 	} else {
-		x.Entries = append(x.Entries, ipFramesOnly()...)
+		x.Entries = append(x.Entries, ipFramesOnlyRules()...)
 	}
 	if len(n.SecurityGroups) == 0 {
 		return x
@@ -110,54 +110,54 @@ func nicFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
 	for _, id := range n.SecurityGroups {
 		x.Entries = append(x.Entries, libvirtxml.NWFilterEntry{Ref: &libvirtxml.NWFilterRef{Filter: hypervisor.GroupFilterName(id)}})
 	}
-	x.Entries = append(x.Entries, alwaysAccepted()...)
-	x.Entries = addRule(x.Entries, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityLast, All: &libvirtxml.NWFilterRuleAll{}})
-	x.Entries = addRule(x.Entries, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityLast, AllIPv6: &libvirtxml.NWFilterRuleAllIPv6{}})
+	x.Entries = append(x.Entries, alwaysAcceptedRules()...)
+	x.Entries = appendRule(x.Entries, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityAfterOthers, All: &libvirtxml.NWFilterRuleAll{}})
+	x.Entries = appendRule(x.Entries, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityAfterOthers, AllIPv6: &libvirtxml.NWFilterRuleAllIPv6{}})
 	return x
 }
 
 // antiSpoofingIPv6 accepts IPv6 frames, but drops router advertisements and DHCP server replies from the guest.
-func antiSpoofingIPv6() (all []libvirtxml.NWFilterEntry) {
-	all = addRule(all, acceptFrames("ipv6"))
+func antiSpoofingIPv6Rules() (all []libvirtxml.NWFilterEntry) {
+	all = appendRule(all, acceptFramesRule("ipv6"))
 	for _, kind := range []string{"134", "137"} { // router advertisement and redirect
-		all = addRule(all, icmpv6Rule("drop", "out", kind))
+		all = appendRule(all, icmpv6Rule("drop", "out", kind))
 	}
-	all = addRule(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: priorityFirst, StateMatch: "false", UDP: &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonPort: filterPorts("67", "68")}})
-	return addRule(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: priorityFirst, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: filterPorts("547", "546")}})
+	all = appendRule(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: priorityBeforeOthers, StateMatch: "false", UDP: &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonPort: filterPorts("67", "68")}})
+	return appendRule(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: priorityBeforeOthers, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: filterPorts("547", "546")}})
 }
 
 // ipFramesOnly accepts the frame types of IPv4, IPv6, ARP and RARP, and drops all others. iptables sees no packet in
 // other frames, such as frames with a VLAN tag. A guest accepts a frame with VLAN ID 0 as untagged, so such frames
 // would bypass the rules.
-func ipFramesOnly() (all []libvirtxml.NWFilterEntry) {
+func ipFramesOnlyRules() (all []libvirtxml.NWFilterEntry) {
 	for _, kind := range []string{"ipv4", "ipv6", "arp", "rarp"} {
-		all = addRule(all, acceptFrames(kind))
+		all = appendRule(all, acceptFramesRule(kind))
 	}
-	return addRule(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityLast})
+	return appendRule(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityAfterOthers})
 }
 
 // acceptFrames returns a rule that accepts frames of one kind.
-func acceptFrames(kind string) *libvirtxml.NWFilterRule {
+func acceptFramesRule(kind string) *libvirtxml.NWFilterRule {
 	return &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: priorityNormal, MAC: &libvirtxml.NWFilterRuleMAC{ProtocolID: filterField(kind)}}
 }
 
 // alwaysAccepted returns the rules for DHCP and IPv6 neighbour discovery, and for ICMP errors of accepted connections.
-func alwaysAccepted() (all []libvirtxml.NWFilterEntry) {
+func alwaysAcceptedRules() (all []libvirtxml.NWFilterEntry) {
 	related := libvirtxml.NWFilterRuleCommonIP{State: filterField("RELATED")}
-	all = addRule(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: priorityFirst, All: &libvirtxml.NWFilterRuleAll{NWFilterRuleCommonIP: related}})
-	all = addRule(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: priorityFirst, AllIPv6: &libvirtxml.NWFilterRuleAllIPv6{NWFilterRuleCommonIP: related}})
+	all = appendRule(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: priorityBeforeOthers, All: &libvirtxml.NWFilterRuleAll{NWFilterRuleCommonIP: related}})
+	all = appendRule(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: priorityBeforeOthers, AllIPv6: &libvirtxml.NWFilterRuleAllIPv6{NWFilterRuleCommonIP: related}})
 	for _, d := range []struct{ way, from, to string }{{"out", "68", "67"}, {"in", "67", "68"}} {
-		all = addRule(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: d.way, Priority: priorityFirst, StateMatch: "false", UDP: &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonPort: filterPorts(d.from, d.to)}})
+		all = appendRule(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: d.way, Priority: priorityBeforeOthers, StateMatch: "false", UDP: &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonPort: filterPorts(d.from, d.to)}})
 	}
 	for _, d := range []struct{ way, from, to string }{{"out", "546", "547"}, {"in", "547", "546"}} {
-		all = addRule(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: d.way, Priority: priorityFirst, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: filterPorts(d.from, d.to)}})
+		all = appendRule(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: d.way, Priority: priorityBeforeOthers, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: filterPorts(d.from, d.to)}})
 	}
 	// router solicitation, neighbour solicitation and neighbour advertisement
 	for _, t := range []string{"133", "135", "136"} {
-		all = addRule(all, icmpv6Rule("accept", "out", t))
+		all = appendRule(all, icmpv6Rule("accept", "out", t))
 	}
 	for _, t := range []string{"134", "135", "136"} {
-		all = addRule(all, icmpv6Rule("accept", "in", t))
+		all = appendRule(all, icmpv6Rule("accept", "in", t))
 	}
 	return all
 }
@@ -169,7 +169,7 @@ func filterPorts(from, to string) libvirtxml.NWFilterRuleCommonPort {
 // icmpv6Rule returns a rule for one ICMPv6 type, which has no connection state.
 func icmpv6Rule(action, way, kind string) *libvirtxml.NWFilterRule {
 	return &libvirtxml.NWFilterRule{
-		Action: action, Direction: way, Priority: priorityFirst, StateMatch: "false", ICMPv6: &libvirtxml.NWFilterRuleICMPIPv6{Type: filterField(kind)},
+		Action: action, Direction: way, Priority: priorityBeforeOthers, StateMatch: "false", ICMPv6: &libvirtxml.NWFilterRuleICMPIPv6{Type: filterField(kind)},
 	}
 }
 

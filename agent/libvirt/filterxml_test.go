@@ -34,11 +34,11 @@ func TestFilterDefinitionsMatchGoldenFiles(t *testing.T) {
 		}
 		golden.Text(t, filepath.Join("testdata", name+".xml"), text+"\n")
 		var again libvirtxml.NWFilter
-		if err := again.Unmarshal(text); err != nil || !sameFilter(again, x) {
+		if err := again.Unmarshal(text); err != nil || !isSameFilter(again, x) {
 			t.Errorf("%s differs after it was read back: %v", name, err)
 		}
 	}
-	if other := group; sameFilter(groupFilter(group), groupFilter(fleet.FlatGroup{ID: other.ID, Rules: other.Rules[1:]})) {
+	if other := group; isSameFilter(groupFilter(group), groupFilter(fleet.FlatGroup{ID: other.ID, Rules: other.Rules[1:]})) {
 		t.Error("a filter with fewer rules counts as equal")
 	}
 }

@@ -14,25 +14,25 @@ import (
 )
 
 // aliasFirstBoot is the alias of the drive with the first-boot seed. The spec does not list this drive.
-const aliasFirstBoot = "ua-quantix-firstboot"
+const firstBootAlias = "ua-quantix-firstboot"
 
 // ignitionKeys are the firmware configuration (fw_cfg) names of Ignition files. Fedora CoreOS and Flatcar read
 // different names.
-var ignitionKeys = []string{"opt/com.coreos/config", "opt/org.flatcar-linux/config"}
+var ignitionFWCfgNames = []string{"opt/com.coreos/config", "opt/org.flatcar-linux/config"}
 
 // makeSeed sets in.seed if the spec has first-boot data and the definition uses it. It creates the seed file if the
 // file is missing. defined is the first-boot setting of the current definition.
-func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *definitionEdit) error {
+func (a *applyRun) createSeed(ctx context.Context, defined fleet.VMFirstBoot, in *definitionEdit) error {
 	want := a.in.VM.Spec.FirstBoot
-	if want.Kind == "" || !in.Has("firstBoot") && defined != want {
+	if want.Kind == "" || !in.SetsField("firstBoot") && defined != want {
 		return nil
 	}
-	file, err := a.seeds.Path(a.in.VM.ID, want)
+	file, err := a.seeds.PathOf(a.in.VM.ID, want)
 	if err != nil {
 		return err
 	}
 	in.seed = file
-	have, err := within(ctx, func() (bool, error) { return a.seeds.Exists(a.in.VM.ID, want) })
+	have, err := withinContext(ctx, func() (bool, error) { return a.seeds.Exists(a.in.VM.ID, want) })
 	if err != nil || have {
 		return err
 	}
@@ -43,7 +43,7 @@ func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *
 	if err != nil {
 		return err
 	}
-	_, err = within(ctx, func() (struct{}, error) { return struct{}{}, a.seeds.Write(a.in.VM.ID, want, files) })
+	_, err = withinContext(ctx, func() (struct{}, error) { return struct{}{}, a.seeds.Write(a.in.VM.ID, want, files) })
 	if err != nil {
 		return fmt.Errorf("create the first-boot seed: %w", err)
 	}
@@ -51,9 +51,9 @@ func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *
 }
 
 // removeUnusedSeeds removes seeds that no definition, running guest or snapshot with memory uses.
-func (a *applying) removeUnusedSeeds(ctx context.Context, x *libvirtxml.Domain, live *hardware) error {
-	keep := []string{seedOf(x)}
-	tree, err := within(ctx, func() (*hypervisor.SnapTree, error) { return readTree(a.in.VM.ID) })
+func (a *applyRun) removeUnusedSeeds(ctx context.Context, x *libvirtxml.Domain, live *domainHardware) error {
+	keep := []string{seedPathOf(x)}
+	tree, err := withinContext(ctx, func() (*hypervisor.SnapTree, error) { return readSnapshotTree(a.in.VM.ID) })
 	if err != nil {
 		return nil //nolint:nilerr // all seeds stay, because an unknown snapshot may use any of them
 	}
@@ -73,7 +73,7 @@ func (a *applying) removeUnusedSeeds(ctx context.Context, x *libvirtxml.Domain, 
 
 // removeOtherSeeds removes the VM's first-boot seeds except the given files.
 func (b *Backend) removeOtherSeeds(ctx context.Context, id fleet.VMID, files ...string) error {
-	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, b.seeds.RemoveExcept(id, files...) })
+	_, err := withinContext(ctx, func() (struct{}, error) { return struct{}{}, b.seeds.RemoveExcept(id, files...) })
 	if err != nil {
 		return fmt.Errorf("remove the first-boot seed: %w", err)
 	}
@@ -83,8 +83,8 @@ func (b *Backend) removeOtherSeeds(ctx context.Context, id fleet.VMID, files ...
 // editFirstBoot removes the previous seed from the definition and attaches the seed file, unless file is "". Ignition
 // reads the file from the firmware configuration; other kinds read a drive.
 func editFirstBoot(x *libvirtxml.Domain, kind fleet.FirstBootKind, file string) {
-	x.Devices.Disks = slices.DeleteFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasFirstBoot })
-	dropIgnition(x)
+	x.Devices.Disks = slices.DeleteFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == firstBootAlias })
+	removeIgnition(x)
 	switch {
 	case file == "":
 	case kind == fleet.Ignition:
@@ -93,15 +93,15 @@ func editFirstBoot(x *libvirtxml.Domain, kind fleet.FirstBootKind, file string) 
 			x.SysInfo = append(x.SysInfo, libvirtxml.DomainSysInfo{FWCfg: &libvirtxml.DomainSysInfoFWCfg{}})
 			i = len(x.SysInfo) - 1
 		}
-		for _, key := range ignitionKeys {
+		for _, key := range ignitionFWCfgNames {
 			x.SysInfo[i].FWCfg.Entry = append(x.SysInfo[i].FWCfg.Entry, libvirtxml.DomainSysInfoEntry{Name: key, File: file})
 		}
 	default:
-		drive := freeDrive(x)
-		if kind.ByCloudInit() {
+		drive := newCDROMOnFreeTarget(x)
+		if kind.UsesCloudInit() {
 			drive = seedDisk(x)
 		}
-		drive.Alias = &libvirtxml.DomainAlias{Name: aliasFirstBoot}
+		drive.Alias = &libvirtxml.DomainAlias{Name: firstBootAlias}
 		drive.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: file}}
 		x.Devices.Disks = append(x.Devices.Disks, drive)
 	}
@@ -112,8 +112,8 @@ func editFirstBoot(x *libvirtxml.Domain, kind fleet.FirstBootKind, file string) 
 // boots from the first disk.
 func seedDisk(x *libvirtxml.Domain) libvirtxml.DomainDisk {
 	target := ""
-	for i := 25; target == "" || slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return targetOf(&d) == target }); i++ {
-		target = diskNamed("vd", i)
+	for i := 25; target == "" || slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return diskTargetOf(&d) == target }); i++ {
+		target = diskTargetName("vd", i)
 	}
 	return libvirtxml.DomainDisk{
 		Device: "disk", Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"},
@@ -122,7 +122,7 @@ func seedDisk(x *libvirtxml.Domain) libvirtxml.DomainDisk {
 }
 
 // dropIgnition removes Quantix's fw_cfg entries. Entries of an administrator stay.
-func dropIgnition(x *libvirtxml.Domain) {
+func removeIgnition(x *libvirtxml.Domain) {
 	for i := range x.SysInfo {
 		if f := x.SysInfo[i].FWCfg; f != nil {
 			f.Entry = slices.DeleteFunc(f.Entry, isIgnition)
@@ -134,15 +134,15 @@ func dropIgnition(x *libvirtxml.Domain) {
 // isIgnition reports whether the entry is an Ignition file of Quantix.
 func isIgnition(e libvirtxml.DomainSysInfoEntry) bool {
 	_, ours := seed.ParsePath(e.File)
-	return ours && slices.Contains(ignitionKeys, e.Name)
+	return ours && slices.Contains(ignitionFWCfgNames, e.Name)
 }
 
 // seedOf returns the path of the first-boot seed in the definition, or "".
-func seedOf(x *libvirtxml.Domain) string {
+func seedPathOf(x *libvirtxml.Domain) string {
 	if x.Devices != nil {
 		for i := range x.Devices.Disks {
-			if d := &x.Devices.Disks[i]; aliasOf(d.Alias) == aliasFirstBoot {
-				return pathOf(d)
+			if d := &x.Devices.Disks[i]; aliasOf(d.Alias) == firstBootAlias {
+				return diskPathOf(d)
 			}
 		}
 	}
@@ -161,7 +161,7 @@ func seedOf(x *libvirtxml.Domain) string {
 
 // readFirstBoot derives the first-boot settings from the seed's file name. If it cannot, it returns the file's name.
 func readFirstBoot(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-	file := seedOf(x)
+	file := seedPathOf(x)
 	if file == "" {
 		return ""
 	}

@@ -20,33 +20,33 @@ func TestSnapshotKeepsFirstBootSeed(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			s := &snapper{fixture: f, vm: f.vm()}
-			s.vm.Spec.Disks = []fleet.Disk{f.disk("disk.qcow2")}
+			s := &snapper{fixture: f, vm: f.newVM()}
+			s.vm.Spec.Disks = []fleet.Disk{f.newDisk("disk.qcow2")}
 			s.vm.Spec.FirstBoot = fleet.VMFirstBoot{Kind: kind, Number: 1}
 			apply := func() {
 				t.Helper()
 				in := applyJob(s.vm, s.pool)
 				in.FirstBoot = func(context.Context) (map[string][]byte, error) { return files, nil }
-				s.ok(s.ApplyVM(t.Context(), in))
+				s.requireNoError(s.ApplyVM(t.Context(), in))
 			}
 			apply()
-			s.ok(s.StartVM(t.Context(), s.vm.ID))
-			id := s.take(true)
+			s.requireNoError(s.StartVM(t.Context(), s.vm.ID))
+			id := s.takeSnapshot(true)
 			s.stopGuest()
 			s.vm.Generation, s.vm.Spec.FirstBoot = 2, fleet.VMFirstBoot{}
 			apply()
-			if n := len(seedsOf(t, s.vm.ID)); n != 1 {
+			if n := len(seedContents(t, s.vm.ID)); n != 1 {
 				t.Fatalf("with a snapshot that uses the seed, %d seeds exist", n)
 			}
-			s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotParams{ID: id})))
+			s.requireNoError(s.RevertSnapshot(t.Context(), s.snapshotWork(fleet.SnapshotParams{ID: id})))
 			if st := s.status(); st.Power != fleet.Running || len(st.Drift)+len(st.Faults) > 0 {
 				t.Errorf("after the revert: %+v", st)
 			}
 			s.stopGuest()
-			s.ok(s.DeleteSnapshot(t.Context(), s.order(fleet.SnapshotParams{ID: id})))
+			s.requireNoError(s.DeleteSnapshot(t.Context(), s.snapshotWork(fleet.SnapshotParams{ID: id})))
 			s.vm.Generation = 3
 			apply()
-			if n := len(seedsOf(t, s.vm.ID)); n != 0 {
+			if n := len(seedContents(t, s.vm.ID)); n != 0 {
 				t.Errorf("without the snapshot, %d seeds exist", n)
 			}
 		})

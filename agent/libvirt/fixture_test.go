@@ -18,9 +18,9 @@ func cleanupContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 30*time.Second)
 }
 
-func poolOf(t *testing.T, b backend, p fleet.Pool) fleet.PoolStatus {
+func poolStatusOf(t *testing.T, b backend, p fleet.Pool) fleet.PoolStatus {
 	t.Helper()
-	s, err := b.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{p}})
+	s, err := b.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{p}})
 	if err != nil || !s.Host.Connected || len(s.Pools) != 1 {
 		t.Fatalf("snapshot: %v, %+v", err, s)
 	}
@@ -36,7 +36,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) fixture {
 	t.Helper()
-	b := open(t)
+	b := openBackend(t)
 	t.Cleanup(func() { b.Close() })
 	return newFixtureOn(t, b)
 }
@@ -56,18 +56,18 @@ func newFixtureOn(t *testing.T, b backend) fixture {
 			t.Error(err)
 		}
 	})
-	f.ok(f.ApplyPool(t.Context(), f.pool))
+	f.requireNoError(f.ApplyPool(t.Context(), f.pool))
 	return f
 }
 
-func (f fixture) ok(err error) {
+func (f fixture) requireNoError(err error) {
 	f.t.Helper()
 	if err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-func (f fixture) vm() fleet.VM {
+func (f fixture) newVM() fleet.VM {
 	id := fleet.NewID[fleet.VMID]()
 	vm := fleet.VM{
 		Meta: fleet.Meta{ID: id, Name: "vm-" + string(id), Generation: 1},
@@ -85,9 +85,9 @@ func (f fixture) vm() fleet.VM {
 
 func (f fixture) apply(vm fleet.VM) {
 	f.t.Helper()
-	f.ok(f.ApplyVM(f.t.Context(), applyJob(vm, f.pool)))
+	f.requireNoError(f.ApplyVM(f.t.Context(), applyJob(vm, f.pool)))
 }
 
-func (f fixture) disk(name string) fleet.Disk {
+func (f fixture) newDisk(name string) fleet.Disk {
 	return fleet.Disk{PoolID: f.pool.ID, Volume: name, SizeBytes: 8 << 20}
 }

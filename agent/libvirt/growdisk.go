@@ -16,7 +16,7 @@ import (
 
 // growDisks grows the disks to the sizes of the spec. It must run before the definition records the new sizes, so that
 // the next job retries after a failure. A disk that already has the size stays unchanged.
-func (a *applying) growDisks(ctx context.Context, old observedDomain, kept *libvirtxml.Domain, disks []fleet.Disk) error {
+func (a *applyRun) growDisks(ctx context.Context, old observedDomain, kept *libvirtxml.Domain, disks []fleet.Disk) error {
 	for _, d := range disks {
 		p, err := localVolumeOf(d.Ref(), a.in.Pools)
 		if err != nil {
@@ -24,37 +24,37 @@ func (a *applying) growDisks(ctx context.Context, old observedDomain, kept *libv
 		}
 		p.number = 1 + slices.IndexFunc(a.in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 		p.size, p.format = d.SizeBytes, d.FileFormat()
-		a.in.Progress(100, fmt.Sprintf("growing disk %d to %s", p.number, fleet.Bytes(p.size)))
+		a.in.Progress(100, fmt.Sprintf("growing disk %d to %s", p.number, fleet.FormatBytes(p.size)))
 		if err := a.growDisk(ctx, old, kept, p); err != nil {
 			return fmt.Errorf("disk %d: %w", p.number, err)
 		}
-		a.volumeChanged(p.pool)
+		a.expireVolume(p.pool)
 	}
 	return nil
 }
 
-func (a *applying) growDisk(ctx context.Context, old observedDomain, kept *libvirtxml.Domain, p localVolume) error {
-	if err := refuseFixedVolumes(p.pool); err != nil {
+func (a *applyRun) growDisk(ctx context.Context, old observedDomain, kept *libvirtxml.Domain, p localVolume) error {
+	if err := refuseStorageManagedVolumes(p.pool); err != nil {
 		return err
 	}
-	in, err := ownDisk(kept, p)
+	in, err := growableDisk(kept, p)
 	if err != nil {
 		return err
 	}
 	var running *libvirtxml.DomainDisk
 	if old.live != nil && in != nil {
-		live, err := readXML(ctx, a.c, old.ref, 0)
+		live, err := readDefinition(ctx, a.c, old.ref, 0)
 		if err != nil {
 			return err
 		}
-		if running, err = ownDisk(live, p); err != nil {
+		if running, err = growableDisk(live, p); err != nil {
 			return err
 		}
 	}
-	if p.block() {
-		ref, v, err := a.volumeThere(ctx, a.c, p)
+	if p.isInBlockPool() {
+		ref, v, err := a.requireVolume(ctx, a.c, p)
 		if err == nil && v.CapacityBytes < p.size {
-			err = a.growBlock(ctx, a.c, ref, p.size)
+			err = a.growBlockTo(ctx, a.c, ref, p.size)
 		}
 		if err != nil || running == nil {
 			return err
@@ -67,9 +67,9 @@ func (a *applying) growDisk(ctx context.Context, old observedDomain, kept *libvi
 	case err != nil || f.Size >= p.size:
 		return err
 	case f.Encrypted && running == nil:
-		return hypervisor.RefuseGrowWhileOff(p.volume)
+		return hypervisor.RefuseGrowEncryptedWhileOff(p.volume)
 	}
-	other, err := a.backedBy(ctx, a.c, p, f.id)
+	other, err := a.overlayOf(ctx, a.c, p, f.id)
 	switch {
 	case err != nil:
 		return err
@@ -85,13 +85,13 @@ func (a *applying) growDisk(ctx context.Context, old observedDomain, kept *libvi
 	if err != nil {
 		return err
 	}
-	return a.growTo(ctx, a.c, pool, p, f, p.size)
+	return a.growVolumeTo(ctx, a.c, pool, p, f, p.size)
 }
 
 // growTo grows the file of a volume to size bytes. No guest may use the volume.
-func (b *Backend) growTo(ctx context.Context, c *conn, pool golibvirt.StoragePool, p localVolume, f volumeFile, size int64) error {
+func (b *Backend) growVolumeTo(ctx context.Context, c *conn, pool golibvirt.StoragePool, p localVolume, f volumeFile, size int64) error {
 	if f.Format == fleet.Raw {
-		_, err := withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, growFile(p.path(), size) })
+		_, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, growFile(p.path(), size) })
 		return err
 	}
 	volume, err := b.checkSameFormat(ctx, c, pool, p.volume, f.header)
@@ -116,20 +116,20 @@ func growFile(path string, size int64) (err error) {
 }
 
 // resizeLive makes QEMU grow the disk of a running guest to size bytes and notify the guest.
-func (a *applying) resizeLive(ctx context.Context, ref golibvirt.Domain, d *libvirtxml.DomainDisk, size int64) error {
+func (a *applyRun) resizeLive(ctx context.Context, ref golibvirt.Domain, d *libvirtxml.DomainDisk, size int64) error {
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		return l.DomainBlockResize(ref, targetOf(d), uint64(size), golibvirt.DomainBlockResizeBytes)
+		return l.DomainBlockResize(ref, diskTargetOf(d), uint64(size), golibvirt.DomainBlockResizeBytes)
 	})
 }
 
 // ownDisk returns the definition's disk of p, or nil. It refuses a shared, read-only or mirrored disk and a disk with
 // an overlay, because growing the file would not grow the guest's disk.
-func ownDisk(x *libvirtxml.Domain, p localVolume) (*libvirtxml.DomainDisk, error) {
+func growableDisk(x *libvirtxml.Domain, p localVolume) (*libvirtxml.DomainDisk, error) {
 	if x.Devices == nil {
 		return nil, nil
 	}
-	want := diskPlace{alias: diskAlias(p.ref()), path: p.path()}
-	if kind := blocksOf(p.pool.Spec); kind != nil {
+	want := locatedDisk{alias: diskAlias(p.ref()), path: p.path()}
+	if kind := blockMappingOf(p.pool.Spec); kind != nil {
 		want.source = kind.source(p.pool, p.volume)
 		want.path = sourcePath(want.source)
 	}
@@ -144,8 +144,8 @@ func ownDisk(x *libvirtxml.Domain, p localVolume) (*libvirtxml.DomainDisk, error
 	switch {
 	case d.ReadOnly != nil || d.Shareable != nil:
 		return nil, refuse("the disk is shared or read-only in the VM's definition.")
-	case pathOf(d) != want.path:
-		return nil, refuse("the VM uses the file %s instead, for example after a snapshot. Merge that file first.", filepath.Base(pathOf(d)))
+	case diskPathOf(d) != want.path:
+		return nil, refuse("the VM uses the file %s instead, for example after a snapshot. Merge that file first.", filepath.Base(diskPathOf(d)))
 	case d.Mirror != nil:
 		return nil, refuse("a block job on the host copies the disk. End the job first (virsh blockjob).")
 	}

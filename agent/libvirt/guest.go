@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	guestAge        = 30 * time.Second // interval of the queries of a guest
-	guestWait       = 5 * time.Second  // time limit of one answer of the guest agent
-	guestQueryLimit = 25 * time.Second // time limit of all commands of one query
-	guestBackoff    = 5 * time.Minute  // longest interval of the queries of a guest that does not answer
+	guestQueryInterval        = 30 * time.Second // interval of the queries of a guest
+	agentAnswerTimeout       = 5 * time.Second  // time limit of one answer of the guest agent
+	guestQueryTimeout = 25 * time.Second // time limit of all commands of one query
+	maxGuestBackoff    = 5 * time.Minute  // longest interval of the queries of a guest that does not answer
 	maxGuestQueries = 4
 )
 
@@ -35,7 +35,7 @@ type guests struct {
 
 // guestRun is the state of one run of one guest.
 type guestRun struct {
-	run        int32 // libvirt's domain ID of the run
+	domainRunID        int32 // libvirt's domain ID of the run
 	querying   bool
 	dueAt      time.Time
 	backoff    time.Duration // current backoff; 0: the guest answers
@@ -47,7 +47,7 @@ type guestRun struct {
 }
 
 // startQueries starts queries of all guests that are due. It does not wait for them.
-func (g *guests) startQueries(b *Backend, all []observedDomain) {
+func (g *guests) startDueQueries(b *Backend, all []observedDomain) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.all == nil {
@@ -56,13 +56,13 @@ func (g *guests) startQueries(b *Backend, all []observedDomain) {
 	on := make(map[fleet.VMID]bool, len(all))
 	now := time.Now()
 	for _, s := range all {
-		if s.live == nil || !s.agent {
+		if s.live == nil || !s.agentConnected {
 			continue
 		}
 		on[s.id] = true
 		seen := g.all[s.id]
-		if seen == nil || seen.run != s.ref.ID {
-			seen = &guestRun{run: s.ref.ID, managed: s.managed, status: fleet.GuestStatus{Agent: fleet.AgentNotResponding}}
+		if seen == nil || seen.domainRunID != s.ref.ID {
+			seen = &guestRun{domainRunID: s.ref.ID, managed: s.managed, status: fleet.GuestStatus{Agent: fleet.AgentNotResponding}}
 			g.all[s.id] = seen
 		}
 		if seen.querying || now.Before(seen.dueAt) || g.runningQueries >= maxGuestQueries || golibvirt.DomainState(s.state) != golibvirt.DomainRunning {
@@ -81,7 +81,7 @@ func (g *guests) startQueries(b *Backend, all []observedDomain) {
 
 // queryGuest queries one guest and stores its answers.
 func (g *guests) queryGuest(b *Backend, s observedDomain, seen *guestRun) {
-	ctx, cancel := context.WithTimeout(b.life, guestQueryLimit)
+	ctx, cancel := context.WithTimeout(b.runContext, guestQueryTimeout)
 	defer cancel()
 	begun := time.Now()
 	next := guestRun{status: seen.status, reading: fleet.GuestReading{ID: s.id}}
@@ -96,15 +96,15 @@ func (g *guests) queryGuest(b *Backend, s observedDomain, seen *guestRun) {
 	was := seen.status
 	switch {
 	// libvirtd is unreachable, so the guest's status stays
-	case errors.Is(err, hypervisor.ErrAway) && !errors.Is(err, context.DeadlineExceeded):
-		seen.dueAt = begun.Add(guestWait)
+	case errors.Is(err, hypervisor.ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded):
+		seen.dueAt = begun.Add(agentAnswerTimeout)
 	case err != nil:
 		b.log.Debug("a guest's agent does not answer", "vm", s.ref.Name, "error", err)
-		seen.backoff = min(max(2*seen.backoff, guestAge), guestBackoff)
+		seen.backoff = min(max(2*seen.backoff, guestQueryInterval), maxGuestBackoff)
 		seen.dueAt, seen.status = time.Now().Add(seen.backoff), fleet.GuestStatus{Agent: fleet.AgentNotResponding}
 		seen.answeredAt, seen.nics = time.Time{}, nil
 	default:
-		seen.backoff, seen.dueAt, seen.status = 0, begun.Add(guestAge), next.status
+		seen.backoff, seen.dueAt, seen.status = 0, begun.Add(guestQueryInterval), next.status
 		if !next.status.Frozen { // a frozen guest answers no other command
 			seen.answeredAt, seen.reading, seen.nics = begun, next.reading, next.nics
 		}
@@ -112,7 +112,7 @@ func (g *guests) queryGuest(b *Backend, s observedDomain, seen *guestRun) {
 	changed := seen.status != was
 	g.mu.Unlock()
 	if changed {
-		b.subscribers.wake()
+		b.subscribers.wakeAll()
 	}
 }
 
@@ -124,7 +124,7 @@ func (n *guestRun) queryGuest(ctx context.Context, c *conn, s observedDomain) er
 			return l.DomainInterfaceAddresses(s.ref, uint32(golibvirt.DomainInterfaceAddressesSrcAgent), 0)
 		})
 		n.nics = nicAddresses{}
-		n.nics.add(found, fleet.FromAgent)
+		n.nics.addSource(found, fleet.FromAgent)
 		n.status = fleet.GuestStatus{}
 		return err
 	}
@@ -135,20 +135,20 @@ func (n *guestRun) queryGuest(ctx context.Context, c *conn, s observedDomain) er
 func (n *guestRun) queryAgent(ask agentCaller) error {
 	info, err := callAgent[struct {
 		Version string `json:"version"`
-	}](ask, guestWait, "guest-info", nil)
+	}](ask, agentAnswerTimeout, "guest-info", nil)
 	if err != nil {
 		return err
 	}
 	n.status.Agent, n.status.Version = fleet.AgentAnswers, guestText(info.Version)
-	frozen, err := callAgent[string](ask, guestWait, "guest-fsfreeze-status", nil)
+	frozen, err := callAgent[string](ask, agentAnswerTimeout, "guest-fsfreeze-status", nil)
 	if errors.Is(err, errNoAgentAnswer) {
 		return err
 	}
 	if n.status.Frozen = frozen == "frozen"; n.status.Frozen {
 		return nil
 	}
-	for _, read := range []func(agentCaller) error{n.readSystem, n.readName, n.readNICs, n.readFileSystems, n.readUsers, n.readClock} {
-		if err := read(ask); errors.Is(err, errNoAgentAnswer) || errors.Is(err, hypervisor.ErrAway) {
+	for _, read := range []func(agentCaller) error{n.readSystem, n.readHostName, n.readNICs, n.readFileSystems, n.readUsers, n.readClock} {
+		if err := read(ask); errors.Is(err, errNoAgentAnswer) || errors.Is(err, hypervisor.ErrUnreachable) {
 			return err
 		}
 	}
@@ -161,16 +161,16 @@ func (n *guestRun) readSystem(ask agentCaller) error {
 		Name    string `json:"name"`
 		Version string `json:"version"`
 		Kernel  string `json:"kernel-release"`
-	}](ask, guestWait, "guest-get-osinfo", nil)
+	}](ask, agentAnswerTimeout, "guest-get-osinfo", nil)
 	n.status.OS = guestText(cmp.Or(os.Pretty, strings.TrimSpace(os.Name+" "+os.Version)))
 	n.status.Kernel = guestText(os.Kernel)
 	return err
 }
 
-func (n *guestRun) readName(ask agentCaller) error {
+func (n *guestRun) readHostName(ask agentCaller) error {
 	host, err := callAgent[struct {
 		Name string `json:"host-name"`
-	}](ask, guestWait, "guest-get-host-name", nil)
+	}](ask, agentAnswerTimeout, "guest-get-host-name", nil)
 	n.status.Hostname = guestText(host.Name)
 	return err
 }
@@ -181,7 +181,7 @@ func (n *guestRun) readNICs(ask agentCaller) error {
 		Addresses []struct {
 			IP string `json:"ip-address"`
 		} `json:"ip-addresses"`
-	}](ask, guestWait, "guest-network-get-interfaces", nil)
+	}](ask, agentAnswerTimeout, "guest-network-get-interfaces", nil)
 	n.nics = nicAddresses{}
 	for _, iface := range answer[:min(len(answer), maxGuestNICs)] {
 		mac, wrong := net.ParseMAC(iface.MAC)
@@ -206,7 +206,7 @@ func (n *guestRun) readFileSystems(ask agentCaller) error {
 		Type  string  `json:"type"`
 		Used  float64 `json:"used-bytes"`
 		Total float64 `json:"total-bytes"`
-	}](ask, guestWait, "guest-get-fsinfo", nil)
+	}](ask, agentAnswerTimeout, "guest-get-fsinfo", nil)
 	for _, f := range answer {
 		one := fleet.GuestFileSystem{Path: guestText(f.Path), Type: guestText(f.Type), UsedBytes: guestBytes(f.Used), TotalBytes: guestBytes(f.Total)}
 		known := slices.ContainsFunc(n.reading.FileSystems, func(o fleet.GuestFileSystem) bool { return o.Path == one.Path })
@@ -222,7 +222,7 @@ func (n *guestRun) readUsers(ask agentCaller) error {
 	answer, err := callAgent[[]struct {
 		User   string `json:"user"`
 		Domain string `json:"domain"`
-	}](ask, guestWait, "guest-get-users", nil)
+	}](ask, agentAnswerTimeout, "guest-get-users", nil)
 	for _, u := range answer {
 		one := fleet.GuestUser{Name: guestText(u.User), Domain: guestText(u.Domain)}
 		if one.Name != "" && !slices.Contains(n.reading.Users, one) && len(n.reading.Users) < fleet.MaxGuestUsers {
@@ -238,7 +238,7 @@ func (n *guestRun) readUsers(ask agentCaller) error {
 // readClock compares the guest's clock with the host's clock at the middle of the call.
 func (n *guestRun) readClock(ask agentCaller) error {
 	sent := time.Now()
-	nanos, err := callAgent[int64](ask, guestWait, "guest-get-time", nil)
+	nanos, err := callAgent[int64](ask, agentAnswerTimeout, "guest-get-time", nil)
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (n *guestRun) readClock(ask agentCaller) error {
 }
 
 // guestText sanitizes and shortens a text from the guest.
-func guestText(text string) string { return wire.Shown(text, fleet.MaxGuestText) }
+func guestText(text string) string { return wire.SanitizeLine(text, fleet.MaxGuestText) }
 
 // guestBytes limits a byte count from the guest to the range from 0 to 2^53.
 func guestBytes(n float64) int64 { return int64(min(max(n, 0), 1<<53)) }
@@ -259,13 +259,13 @@ func (g *guests) statusOf(s observedDomain) *fleet.GuestStatus {
 	switch {
 	case s.live == nil || !s.managed:
 		return nil
-	case s.live.parts.Devices.GuestAgent == "none":
+	case s.live.fieldValues.Devices.GuestAgent == "none":
 		return &fleet.GuestStatus{Agent: fleet.AgentNone}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	out := fleet.GuestStatus{Agent: fleet.AgentNotResponding}
-	if seen := g.all[s.id]; seen != nil && seen.run == s.ref.ID && s.agent {
+	if seen := g.all[s.id]; seen != nil && seen.domainRunID == s.ref.ID && s.agentConnected {
 		out = seen.status
 	}
 	return &out
@@ -275,7 +275,7 @@ func (g *guests) statusOf(s observedDomain) *fleet.GuestStatus {
 func (g *guests) nicsOf(s observedDomain) nicAddresses {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if seen := g.all[s.id]; seen != nil && seen.run == s.ref.ID && s.agent {
+	if seen := g.all[s.id]; seen != nil && seen.domainRunID == s.ref.ID && s.agentConnected {
 		return seen.nics
 	}
 	return nil
@@ -285,7 +285,7 @@ func (g *guests) nicsOf(s observedDomain) nicAddresses {
 func (g *guests) updateStatus(s observedDomain, change func(*fleet.GuestStatus)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if seen := g.all[s.id]; seen != nil && seen.run == s.ref.ID {
+	if seen := g.all[s.id]; seen != nil && seen.domainRunID == s.ref.ID {
 		change(&seen.status)
 		seen.dueAt = time.Time{}
 	}

@@ -29,14 +29,14 @@ func fakeAgent(answers map[string]string) agentCaller {
 	}
 }
 
-const sane = `{"return":{"version":"7.2.0"}}`
+const validVersionReply = `{"return":{"version":"7.2.0"}}`
 
 // An invalid answer counts as no answer, and the error does not repeat the guest's text.
 func TestInvalidAgentAnswerCountsAsNoAnswer(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]string{
 		"nothing": "", "rubbish": "}{\x01\x02", "a number": `{"return": 42}`, "a list": `{"return": [1, 2]}`, "a text": `"return"`, "truncated answer": `{"return": {"version": "7`,
-		"10 MB": `{"return": {"version": "` + strings.Repeat("a", 10<<20) + `"}}`, "10 MB of lists": strings.Repeat("[", 10<<20), "two answers": sane + sane,
+		"10 MB": `{"return": {"version": "` + strings.Repeat("a", 10<<20) + `"}}`, "10 MB of lists": strings.Repeat("[", 10<<20), "two answers": validVersionReply + validVersionReply,
 		"many lists": `{"return": ` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`,
 	} {
 		var n guestRun
@@ -48,7 +48,7 @@ func TestInvalidAgentAnswerCountsAsNoAnswer(t *testing.T) {
 	for _, command := range []string{"guest-fsfreeze-status", "guest-get-osinfo", "guest-get-host-name", "guest-network-get-interfaces", "guest-get-fsinfo", "guest-get-users", "guest-get-time"} {
 		for _, answer := range []string{`{"return": {"x": {}}`, `{"return": true}`, strings.Repeat("a", 1<<20)} {
 			var n guestRun
-			if err := n.queryAgent(fakeAgent(map[string]string{"guest-info": sane, command: answer})); !errors.Is(err, errNoAgentAnswer) {
+			if err := n.queryAgent(fakeAgent(map[string]string{"guest-info": validVersionReply, command: answer})); !errors.Is(err, errNoAgentAnswer) {
 				t.Errorf("%s answered with %.20q: %v", command, answer, err)
 			}
 		}
@@ -111,12 +111,12 @@ func TestGuestAnswersAreSanitizedAndLimited(t *testing.T) {
 
 	// A frozen guest gets no other command. An older agent that lacks most commands still counts as answering.
 	var frozen guestRun
-	err = frozen.queryAgent(fakeAgent(map[string]string{"guest-info": sane, "guest-fsfreeze-status": `{"return": "frozen"}`, "guest-get-host-name": "rubbish"}))
+	err = frozen.queryAgent(fakeAgent(map[string]string{"guest-info": validVersionReply, "guest-fsfreeze-status": `{"return": "frozen"}`, "guest-get-host-name": "rubbish"}))
 	if err != nil || frozen.status != (fleet.GuestStatus{Agent: fleet.AgentAnswers, Version: "7.2.0", Frozen: true}) {
 		t.Errorf("frozen: %+v, %v", frozen.status, err)
 	}
 	var old guestRun
-	if err := old.queryAgent(fakeAgent(map[string]string{"guest-info": sane})); err != nil || old.status != (fleet.GuestStatus{Agent: fleet.AgentAnswers, Version: "7.2.0"}) {
+	if err := old.queryAgent(fakeAgent(map[string]string{"guest-info": validVersionReply})); err != nil || old.status != (fleet.GuestStatus{Agent: fleet.AgentAnswers, Version: "7.2.0"}) {
 		t.Errorf("an older agent: %+v, %v", old.status, err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // inGuest runs a command in a guest and returns its output.
-func inGuest(t *testing.T, id fleet.VMID, command string) string {
+func runInTestGuest(t *testing.T, id fleet.VMID, command string) string {
 	t.Helper()
 	ask := func(execute string, args map[string]any, out any) {
 		text := must(json.Marshal(map[string]any{"execute": execute, "arguments": args}))
@@ -39,15 +39,15 @@ func inGuest(t *testing.T, id fleet.VMID, command string) string {
 func prepareGuest(t *testing.T, id fleet.VMID) {
 	t.Helper()
 	waitFor(t, "the guest has its second disk", func() bool {
-		return strings.Contains(inGuest(t, id, "ls /dev/vdb && grep -w ext4 /proc/filesystems"), "ext4")
+		return strings.Contains(runInTestGuest(t, id, "ls /dev/vdb && grep -w ext4 /proc/filesystems"), "ext4")
 	})
-	if out := inGuest(t, id, "exec 2>&1; mkdir -p /data && mke2fs /dev/vdb && mount -t ext4 /dev/vdb /data && echo mounted; dmesg | tail -3"); !strings.Contains(out, "mounted") {
+	if out := runInTestGuest(t, id, "exec 2>&1; mkdir -p /data && mke2fs /dev/vdb && mount -t ext4 /dev/vdb /data && echo mounted; dmesg | tail -3"); !strings.Contains(out, "mounted") {
 		t.Fatalf("the guest has no file system: %s", out)
 	}
-	inGuest(t, id, `printf '#!/bin/sh\ncat >>/tmp/given\n' >/sbin/chpasswd; chmod 755 /sbin/chpasswd; ln -s /bin/busybox /sbin/hwclock`)
+	runInTestGuest(t, id, `printf '#!/bin/sh\ncat >>/tmp/given\n' >/sbin/chpasswd; chmod 755 /sbin/chpasswd; ln -s /bin/busybox /sbin/hwclock`)
 }
 
-func guestFrozen(t *testing.T, id fleet.VMID) bool {
+func isGuestFrozen(t *testing.T, id fleet.VMID) bool {
 	t.Helper()
 	return strings.Contains(virsh(t, "qemu-agent-command", string(id), `{"execute":"guest-fsfreeze-status"}`, "--timeout", "30"), "frozen")
 }
@@ -55,5 +55,5 @@ func guestFrozen(t *testing.T, id fleet.VMID) bool {
 // guestHasPassword reports whether the fake chpasswd last recorded this password for the user.
 func guestHasPassword(t *testing.T, id fleet.VMID, user, password string) bool {
 	t.Helper()
-	return strings.TrimSpace(inGuest(t, id, "tail -n 1 /tmp/given")) == user+":"+password
+	return strings.TrimSpace(runInTestGuest(t, id, "tail -n 1 /tmp/given")) == user+":"+password
 }

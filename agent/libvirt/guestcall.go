@@ -31,21 +31,21 @@ type agentCaller func(command string, limit time.Duration) (string, error)
 // libvirt.
 func newAgentCaller(ctx context.Context, c *conn, s observedDomain) agentCaller {
 	if s.cid != 0 {
-		return overVSOCK(ctx, s.cid)
+		return vsockAgentCaller(ctx, s.cid)
 	}
-	return overLibvirt(ctx, c, s.ref)
+	return libvirtAgentCaller(ctx, c, s.ref)
 }
 
 // overLibvirt returns a function that sends commands through libvirt. libvirt's calls for single agent commands wait
 // forever for a hanging agent, and their time limit can only be set per guest. So each command is sent as text with its
 // own limit.
-func overLibvirt(ctx context.Context, c *conn, ref golibvirt.Domain) agentCaller {
+func libvirtAgentCaller(ctx context.Context, c *conn, ref golibvirt.Domain) agentCaller {
 	return func(command string, limit time.Duration) (string, error) {
 		answer, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) {
 			return l.QEMUDomainAgentCommand(ref, command, int32(limit/time.Second), 0)
 		})
 		switch {
-		case is(err, golibvirt.ErrAgentUnresponsive), is(err, golibvirt.ErrAgentCommandTimeout), is(err, golibvirt.ErrAgentUnsynced):
+		case isLibvirtCode(err, golibvirt.ErrAgentUnresponsive), isLibvirtCode(err, golibvirt.ErrAgentCommandTimeout), isLibvirtCode(err, golibvirt.ErrAgentUnsynced):
 			return "", fmt.Errorf("%w: %w", errNoAgentAnswer, err)
 		case err != nil:
 			return "", err
@@ -86,14 +86,14 @@ func callAgentLimited[T any](ask agentCaller, limit time.Duration, maximum int, 
 }
 
 // isNoCommand reports whether the agent lacks the command or has it disabled.
-func isNoCommand(err error) bool {
+func isCommandUnavailable(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "has not been found") || strings.Contains(err.Error(), "has been disabled") || strings.Contains(err.Error(), "not supported"))
 }
 
 // guestError adds the advice of hypervisor.NoAgent to an error of an agent that did not answer.
-func guestError(err error) error {
+func addNoAgentAdvice(err error) error {
 	if errors.Is(err, errNoAgentAnswer) {
-		return fmt.Errorf("%w (%w)", hypervisor.NoAgent(), err)
+		return fmt.Errorf("%w (%w)", hypervisor.NoAgentAnswerError(), err)
 	}
 	return err
 }

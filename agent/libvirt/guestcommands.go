@@ -22,7 +22,7 @@ const (
 // FreezeGuest implements hypervisor.Guests.
 func (b *Backend) FreezeGuest(ctx context.Context, id fleet.VMID) error {
 	return b.withGuestAgent(ctx, id, "freeze", func(ask agentCaller, s observedDomain) error {
-		state, err := callAgent[string](ask, guestWait, "guest-fsfreeze-status", nil)
+		state, err := callAgent[string](ask, agentAnswerTimeout, "guest-fsfreeze-status", nil)
 		if err != nil || state == "frozen" {
 			return err
 		}
@@ -42,7 +42,7 @@ func (b *Backend) FreezeGuest(ctx context.Context, id fleet.VMID) error {
 func (b *Backend) ThawGuest(ctx context.Context, id fleet.VMID) error {
 	err := b.withGuestAgent(ctx, id, "thaw", func(ask agentCaller, s observedDomain) error {
 		_, err := callAgent[int](ask, guestFreezeLimit, "guest-fsfreeze-thaw", nil)
-		if err == nil || isNoCommand(err) {
+		if err == nil || isCommandUnavailable(err) {
 			b.guests.updateStatus(s, func(g *fleet.GuestStatus) { g.Frozen = false })
 			return nil
 		}
@@ -88,7 +88,7 @@ func (b *Backend) withGuestAgent(ctx context.Context, id fleet.VMID, verb string
 	return b.withConn(ctx, func(ctx context.Context, c *conn) error {
 		s, err := b.readDomainOn(ctx, c, id)
 		switch {
-		case is(err, golibvirt.ErrNoDomain):
+		case isLibvirtCode(err, golibvirt.ErrNoDomain):
 			return errNoDomain(id)
 		case err != nil:
 			return wrapAction(verb, err)
@@ -96,13 +96,13 @@ func (b *Backend) withGuestAgent(ctx context.Context, id fleet.VMID, verb string
 			return errUnmanaged()
 		case s.live == nil:
 			return hypervisor.ErrNotRunning
-		case s.live.parts.Devices.GuestAgent == "none":
-			return hypervisor.NoChannel()
-		case !s.agent:
-			return hypervisor.NoAgent()
+		case s.live.fieldValues.Devices.GuestAgent == "none":
+			return hypervisor.NoAgentChannelError()
+		case !s.agentConnected:
+			return hypervisor.NoAgentAnswerError()
 		case golibvirt.DomainState(s.state) != golibvirt.DomainRunning:
 			return fleet.Errorf(fleet.Conflict, "The guest is paused, so the guest agent cannot answer. Resume the VM first.")
 		}
-		return wrapAction(verb+" "+s.ref.Name, guestError(f(newAgentCaller(ctx, c, s), s)))
+		return wrapAction(verb+" "+s.ref.Name, addNoAgentAdvice(f(newAgentCaller(ctx, c, s), s)))
 	})
 }

@@ -18,12 +18,12 @@ const maxExecAnswer = 4 << 20
 
 // Intervals between status queries of a program. The first ones are short, because most programs end at once.
 const (
-	execPoll    = 50 * time.Millisecond
+	minExecPoll    = 50 * time.Millisecond
 	maxExecPoll = 2 * time.Second
 )
 
 // execEnd is the agent's answer to guest-exec-status.
-type execEnd struct {
+type execStatus struct {
 	Exited  bool   `json:"exited"`
 	Code    int    `json:"exitcode"`
 	Signal  int    `json:"signal"`
@@ -61,9 +61,9 @@ func startGuestProgram(ask agentCaller, program fleet.GuestProgram) (int64, erro
 		PID int64 `json:"pid"`
 	}](ask, guestCommandLimit, "guest-exec", map[string]any{"path": program.Program, "arg": args, "capture-output": true})
 	switch {
-	case isNoCommand(err):
+	case isCommandUnavailable(err):
 		return 0, fleet.Errorf(fleet.Conflict, "The guest agent runs no programs: %s. Remove guest-exec and guest-exec-status from the list of blocked commands in the agent's configuration in the guest.", err)
-	case errors.Is(err, errNoAgentAnswer), errors.Is(err, hypervisor.ErrAway):
+	case errors.Is(err, errNoAgentAnswer), errors.Is(err, hypervisor.ErrUnreachable):
 		return 0, fmt.Errorf("%w: the guest's agent did not answer: %w", hypervisor.ErrOutcomeUnknown, err)
 	}
 	return begun.PID, err
@@ -71,10 +71,10 @@ func startGuestProgram(ask agentCaller, program fleet.GuestProgram) (int64, erro
 
 // waitGuestProgram polls until the program has ended. If ctx or the agent ends first, the error wraps
 // hypervisor.ErrOutcomeUnknown.
-func waitGuestProgram(ctx context.Context, ask agentCaller, pid int64) (execEnd, error) {
-	wait := execPoll
+func waitGuestProgram(ctx context.Context, ask agentCaller, pid int64) (execStatus, error) {
+	wait := minExecPoll
 	for {
-		end, err := callAgentLimited[execEnd](ask, guestCommandLimit, maxExecAnswer, "guest-exec-status", map[string]any{"pid": pid})
+		end, err := callAgentLimited[execStatus](ask, guestCommandLimit, maxExecAnswer, "guest-exec-status", map[string]any{"pid": pid})
 		if err != nil {
 			return end, fmt.Errorf("%w: %w", hypervisor.ErrOutcomeUnknown, err)
 		}
@@ -91,7 +91,7 @@ func waitGuestProgram(ctx context.Context, ask agentCaller, pid int64) (execEnd,
 }
 
 // output returns the program's result with its outputs decoded and shortened.
-func (e execEnd) output() fleet.GuestOutput {
+func (e execStatus) output() fleet.GuestOutput {
 	out := fleet.GuestOutput{ExitCode: e.Code, Signal: e.Signal}
 	// output that is not valid base64 is decoded up to the first invalid byte
 	text, _ := base64.StdEncoding.DecodeString(e.Out)
@@ -102,24 +102,24 @@ func (e execEnd) output() fleet.GuestOutput {
 }
 
 // execs records the running programs of health checks, so that no check starts a second program beside a hanging one.
-type execs struct {
+type checkPrograms struct {
 	mu       sync.Mutex
-	programs map[execKey]execRun
+	programs map[checkProgramKey]checkProgram
 }
 
-type execKey struct {
+type checkProgramKey struct {
 	id    fleet.VMID
 	check fleet.HealthCheck
 }
 
 // execRun is a program in one run of a guest.
-type execRun struct {
+type checkProgram struct {
 	run int32
 	pid int64
 }
 
 // keepOnly removes the programs of VMs that are not in all, and of earlier runs.
-func (e *execs) keepOnly(all []observedDomain) {
+func (e *checkPrograms) keepOnly(all []observedDomain) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.programs) == 0 {
@@ -138,33 +138,33 @@ func (e *execs) keepOnly(all []observedDomain) {
 	}
 }
 
-func (e *execs) get(key execKey) (execRun, bool) {
+func (e *checkPrograms) get(key checkProgramKey) (checkProgram, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	was, ok := e.programs[key]
 	return was, ok
 }
 
-func (e *execs) set(key execKey, run execRun) {
+func (e *checkPrograms) set(key checkProgramKey, run checkProgram) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.programs == nil {
-		e.programs = map[execKey]execRun{}
+		e.programs = map[checkProgramKey]checkProgram{}
 	}
 	e.programs[key] = run
 }
 
-func (e *execs) drop(key execKey) {
+func (e *checkPrograms) drop(key checkProgramKey) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.programs, key)
 }
 
 // runCheck runs the program of a health check. It fails if the previous run of the program has not ended.
-func (e *execs) runCheck(ctx context.Context, ask agentCaller, s observedDomain, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
-	key := execKey{s.id, check}
+func (e *checkPrograms) runCheck(ctx context.Context, ask agentCaller, s observedDomain, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
+	key := checkProgramKey{s.id, check}
 	if was, ok := e.get(key); ok && was.run == s.ref.ID {
-		end, err := callAgentLimited[execEnd](ask, guestWait, maxExecAnswer, "guest-exec-status", map[string]any{"pid": was.pid})
+		end, err := callAgentLimited[execStatus](ask, agentAnswerTimeout, maxExecAnswer, "guest-exec-status", map[string]any{"pid": was.pid})
 		switch {
 		case errors.Is(err, errNoAgentAnswer):
 			return hypervisor.CheckResult{}, errNoAgentAnswer
@@ -177,14 +177,14 @@ func (e *execs) runCheck(ctx context.Context, ask agentCaller, s observedDomain,
 	if err != nil {
 		return hypervisor.CheckResult{}, err
 	}
-	e.set(key, execRun{s.ref.ID, pid})
+	e.set(key, checkProgram{s.ref.ID, pid})
 	end, err := waitGuestProgram(ctx, ask, pid)
 	if err != nil {
 		return hypervisor.CheckResult{}, err
 	}
 	e.drop(key)
-	if err := hypervisor.ProgramError(end.output()); err != nil {
+	if err := hypervisor.GuestProgramError(end.output()); err != nil {
 		return hypervisor.CheckResult{}, err
 	}
-	return hypervisor.CheckResult{Text: "The program ended with exit code 0."}, nil
+	return hypervisor.CheckResult{Answer: "The program ended with exit code 0."}, nil
 }

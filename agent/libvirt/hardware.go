@@ -13,79 +13,79 @@ import (
 )
 
 // hardware is the content of a running or persistent definition that the agent reports and compares.
-type hardware struct {
+type domainHardware struct {
 	cpus      int
 	memoryMiB int
 	max       struct{ cpus, memoryMiB int } // limits of hot-plug; 0: none
 	minCPUs   int                           // minimum vCPUs with hot-unplug; 0: no vCPU can be unplugged
 	modules   []fleet.Module                // memory modules that Quantix hot-plugged
 	firmware  fleet.Firmware
-	disks     []drive // by target
-	nics      []nic   // in the definition's order
+	disks     []diskDrive // by target
+	nics      []nicHardware   // in the definition's order
 	iso       string  // path of the first CD-ROM's medium
-	files     []string
+	allFiles     []string
 	diskFiles []diskFile
-	parts     fleet.VMSpec // only the fields in the list parts
+	fieldValues     fleet.VMSpec // only the fields in the list parts
 	seed      string       // path of the first-boot seed
 }
 
-type drive struct {
+type diskDrive struct {
 	target, path string
 	alias        string // set for disks of the spec
-	fields       string // the disk's other fields as XML
+	otherFields       string // the disk's other fields as XML
 }
 
 // same compares all fields but the alias, because a migrated disk has its old alias until the guest's next start.
-func (d drive) same(o drive) bool {
-	return d.target == o.target && d.path == o.path && d.fields == o.fields
+func (d diskDrive) isSameDevice(o diskDrive) bool {
+	return d.target == o.target && d.path == o.path && d.otherFields == o.otherFields
 }
 
-type nic struct{ mac, source, filter, fields, limits string }
+type nicHardware struct{ mac, source, filter, fields, limits string }
 
 // same compares all fields. It ignores the limits if the persistent definition has none, because a running NIC then has
 // the limits of its port group.
-func (c nic) same(kept nic) bool {
+func (c nicHardware) isSameDevice(kept nicHardware) bool {
 	return c.mac == kept.mac && c.source == kept.source && c.filter == kept.filter && c.fields == kept.fields && (kept.limits == "" || c.limits == kept.limits)
 }
 
-func nicFrom(n *libvirtxml.DomainInterface) nic {
+func nicFrom(n *libvirtxml.DomainInterface) nicHardware {
 	is := readNIC(*n, fleet.NIC{})
 	limits := fleet.NIC{Limits: is.Limits}
 	is.Limits = fleet.NICLimits{}
-	return nic{macOf(n), sourceOf(n), filterOf(n), fleet.FieldsXML(fleet.NICFields, is), fleet.FieldsXML(fleet.NICFields, limits)}
+	return nicHardware{nicMACOf(n), nicSourceOf(n), filterNameOf(n), fleet.CanonicalFields(fleet.NICFields, is), fleet.CanonicalFields(fleet.NICFields, limits)}
 }
 
-func hardwareOf(x *libvirtxml.Domain) hardware {
-	h := hardware{cpus: cpusOf(x), memoryMiB: int(memoryKiB(x) / 1024), firmware: firmwareOf(x)}
+func readHardware(x *libvirtxml.Domain) domainHardware {
+	h := domainHardware{cpus: pluggedCPUs(x), memoryMiB: int(configuredMemoryKiB(x) / 1024), firmware: firmwareOf(x)}
 	h.max.cpus, h.max.memoryMiB = maxHotPlugCPUs(x), maxHotPlugMemory(x)
 	if x.Devices == nil {
 		return h
 	}
-	readParts(x, &h.parts, nil)
-	h.minCPUs = minHotPlugCPUs(x)
+	readDefinitionFields(x, &h.fieldValues, nil)
+	h.minCPUs = minHotUnplugCPUs(x)
 	h.modules, _, _ = modulesOf(x)
-	h.seed = seedOf(x)
+	h.seed = seedPathOf(x)
 	for i := range x.Devices.Disks {
 		d := &x.Devices.Disks[i]
-		path := pathOf(d)
+		path := diskPathOf(d)
 		if path != "" {
-			h.files = append(h.files, path)
+			h.allFiles = append(h.allFiles, path)
 		}
 		h.diskFiles = append(h.diskFiles, diskFilesOf(d)...)
 		switch {
 		// the spec does not list these drives as disks
-		case aliasOf(d.Alias) == aliasFirstBoot, hasAliasPrefix(d.Alias, aliasDrive), physicalOf(d) != "":
+		case aliasOf(d.Alias) == firstBootAlias, hasAliasPrefix(d.Alias, driveAliasPrefix), physicalDiskName(d) != "":
 		case d.Device == "cdrom" && h.iso == "":
 			h.iso = path
 		case d.Device == "disk" || d.Device == "" || d.Device == "lun":
-			one := drive{target: targetOf(d), path: path, fields: fleet.FieldsXML(fleet.DiskFields, readDisk(*d, fleet.Disk{}))}
-			if hasAliasPrefix(d.Alias, aliasDisk) {
+			one := diskDrive{target: diskTargetOf(d), path: path, otherFields: fleet.CanonicalFields(fleet.DiskFields, readDisk(*d, fleet.Disk{}))}
+			if hasAliasPrefix(d.Alias, diskAliasPrefix) {
 				one.alias = aliasOf(d.Alias)
 			}
 			h.disks = append(h.disks, one)
 		}
 	}
-	slices.SortFunc(h.disks, func(a, b drive) int {
+	slices.SortFunc(h.disks, func(a, b diskDrive) int {
 		return cmp.Or(cmp.Compare(len(a.target), len(b.target)), cmp.Compare(a.target, b.target))
 	})
 	for i := range x.Devices.Interfaces {
@@ -96,7 +96,7 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 }
 
 // nextBoot lists the spec fields that differ between the persistent definition and the running guest.
-func nextBoot(live, kept hardware) []string {
+func pendingFields(live, kept domainHardware) []string {
 	var out []string
 	for _, f := range []struct {
 		name string
@@ -105,21 +105,21 @@ func nextBoot(live, kept hardware) []string {
 		{"cpus", live.cpus == kept.cpus},
 		{"memoryMiB", live.memoryMiB == kept.memoryMiB},
 		{"firmware", live.firmware == kept.firmware},
-		{"disks", slices.EqualFunc(live.disks, kept.disks, drive.same)},
-		{"nics", slices.EqualFunc(live.nics, kept.nics, nic.same)},
+		{"disks", slices.EqualFunc(live.disks, kept.disks, diskDrive.isSameDevice)},
+		{"nics", slices.EqualFunc(live.nics, kept.nics, nicHardware.isSameDevice)},
 		{"iso", live.iso == kept.iso},
 	} {
 		if !f.same {
 			out = append(out, f.name)
 		}
 	}
-	for _, f := range partFields { // a change of any part affects the guest
-		same := f.SameValue(&live.parts, &kept.parts)
+	for _, f := range definitionFields { // a change of any part affects the guest
+		same := f.SameValue(&live.fieldValues, &kept.fieldValues)
 		switch f.Name {
 		case "memory.balloonMiB": // the balloon of a running guest changes without a job
 			same = true
 		case "cpu.shares":
-			same = sameShares(live.parts, kept.parts, defaultShares())
+			same = isSameCPUShares(live.fieldValues, kept.fieldValues, defaultShares())
 		case "cpu.max": // a definition with all vCPUs plugged states no maximum
 			same = live.max.cpus == kept.max.cpus || max(live.cpus, live.max.cpus) == max(kept.cpus, kept.max.cpus)
 		}
@@ -131,9 +131,9 @@ func nextBoot(live, kept hardware) []string {
 }
 
 // partFields are the spec's fields that the list parts covers.
-var partFields = func() (out []fleet.VMField) {
-	for _, p := range parts {
-		f, ok := fleet.FieldOf(p.field)
+var definitionFields = func() (out []fleet.VMField) {
+	for _, p := range definitionFieldCodecs {
+		f, ok := fleet.FieldByName(p.field)
 		if !ok {
 			panic("no spec has the field " + p.field)
 		}
@@ -144,11 +144,11 @@ var partFields = func() (out []fleet.VMField) {
 
 // metadataFields are the spec's fields that a definition has only in Quantix's metadata.
 var metadataFields = slices.DeleteFunc(slices.Clone(fleet.OptionalFields()), func(f fleet.Field[fleet.VMSpec]) bool {
-	return slices.ContainsFunc(parts, func(p part) bool { return p.field == f.Name })
+	return slices.ContainsFunc(definitionFieldCodecs, func(p definitionField) bool { return p.field == f.Name })
 })
 
 // cpusOf returns the number of plugged vCPUs.
-func cpusOf(x *libvirtxml.Domain) int {
+func pluggedCPUs(x *libvirtxml.Domain) int {
 	switch {
 	case x.VCPU == nil:
 		return 1
@@ -159,15 +159,15 @@ func cpusOf(x *libvirtxml.Domain) int {
 }
 
 // memoryKiB returns the guest's configured memory in KiB. It ignores the balloon, which changes without a job.
-func memoryKiB(x *libvirtxml.Domain) uint64 {
+func configuredMemoryKiB(x *libvirtxml.Domain) uint64 {
 	if x.Memory == nil {
 		return 0
 	}
-	return kibOf(x.Memory.Value, x.Memory.Unit)
+	return toKiB(x.Memory.Value, x.Memory.Unit)
 }
 
 // kibOf converts n in a unit of libvirt to KiB. The default unit is KiB.
-func kibOf(n uint, unit string) uint64 {
+func toKiB(n uint, unit string) uint64 {
 	bytes := map[string]uint64{
 		"b": 1, "bytes": 1, "KB": 1000, "MB": 1000 * 1000, "GB": 1000 * 1000 * 1000,
 		"M": 1 << 20, "MiB": 1 << 20, "G": 1 << 30, "GiB": 1 << 30, "T": 1 << 40, "TiB": 1 << 40,
@@ -182,7 +182,7 @@ func firmwareOf(x *libvirtxml.Domain) fleet.Firmware {
 	return fleet.BIOS
 }
 
-func targetOf(d *libvirtxml.DomainDisk) string {
+func diskTargetOf(d *libvirtxml.DomainDisk) string {
 	if d.Target == nil {
 		return ""
 	}
@@ -190,7 +190,7 @@ func targetOf(d *libvirtxml.DomainDisk) string {
 }
 
 // pathOf returns the file or device of a disk, "rbd:pool/image" for network storage, or "" without a medium.
-func pathOf(d *libvirtxml.DomainDisk) string { return sourcePath(d.Source) }
+func diskPathOf(d *libvirtxml.DomainDisk) string { return sourcePath(d.Source) }
 
 func sourcePath(s *libvirtxml.DomainDiskSource) string {
 	switch {
@@ -203,14 +203,14 @@ func sourcePath(s *libvirtxml.DomainDiskSource) string {
 	case s.Network != nil:
 		return s.Network.Protocol + ":" + s.Network.Name
 	case s.Volume != nil:
-		return volumePath(s.Volume.Pool, s.Volume.Volume)
+		return volumeRefPath(s.Volume.Pool, s.Volume.Volume)
 	case s.Dir != nil:
 		return s.Dir.Dir
 	}
 	return ""
 }
 
-func macOf(n *libvirtxml.DomainInterface) string {
+func nicMACOf(n *libvirtxml.DomainInterface) string {
 	if n.MAC == nil {
 		return ""
 	}
@@ -218,7 +218,7 @@ func macOf(n *libvirtxml.DomainInterface) string {
 }
 
 // sourceOf describes the network or device of a NIC, such as "network default".
-func sourceOf(n *libvirtxml.DomainInterface) string {
+func nicSourceOf(n *libvirtxml.DomainInterface) string {
 	switch s := n.Source; {
 	case s == nil:
 		return ""
@@ -241,11 +241,11 @@ func sourceOf(n *libvirtxml.DomainInterface) string {
 }
 
 // endpoint is the address of a guest's VNC server for net.Dial. The address is "" if there is none.
-type endpoint struct{ network, address string }
+type vncEndpoint struct{ network, address string }
 
-func vncOf(x *libvirtxml.Domain) endpoint {
+func vncEndpointOf(x *libvirtxml.Domain) vncEndpoint {
 	if x.Devices == nil {
-		return endpoint{}
+		return vncEndpoint{}
 	}
 	for _, g := range x.Devices.Graphics {
 		if g.VNC == nil {
@@ -259,16 +259,16 @@ func vncOf(x *libvirtxml.Domain) endpoint {
 		}
 		switch {
 		case socket != "":
-			return endpoint{"unix", socket}
+			return vncEndpoint{"unix", socket}
 		case g.VNC.Port > 0:
-			return endpoint{"tcp", net.JoinHostPort(vncHost(g.VNC), strconv.Itoa(g.VNC.Port))}
+			return vncEndpoint{"tcp", net.JoinHostPort(vncDialHost(g.VNC), strconv.Itoa(g.VNC.Port))}
 		}
 	}
-	return endpoint{}
+	return vncEndpoint{}
 }
 
 // vncHost returns the address to dial. For a server on all addresses this is the loopback address.
-func vncHost(v *libvirtxml.DomainGraphicVNC) string {
+func vncDialHost(v *libvirtxml.DomainGraphicVNC) string {
 	host := v.Listen
 	for _, l := range v.Listeners {
 		if l.Address != nil && host == "" {
@@ -282,8 +282,8 @@ func vncHost(v *libvirtxml.DomainGraphicVNC) string {
 }
 
 // hasAgent reports whether the guest agent is connected, according to a live definition.
-func hasAgent(x *libvirtxml.Domain) bool {
-	return x.Devices != nil && (cidOf(x) != 0 || slices.ContainsFunc(x.Devices.Channels, func(c libvirtxml.DomainChannel) bool {
+func hasConnectedAgent(x *libvirtxml.Domain) bool {
+	return x.Devices != nil && (agentCIDOf(x) != 0 || slices.ContainsFunc(x.Devices.Channels, func(c libvirtxml.DomainChannel) bool {
 		return isAgentChannel(c) && c.Target.VirtIO.State == "connected"
 	}))
 }

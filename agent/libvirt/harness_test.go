@@ -31,10 +31,10 @@ import (
 )
 
 // seedsOf returns the contents of the VM's seed files, each by file name.
-func seedsOf(t *testing.T, id fleet.VMID) []map[string]string {
+func seedContents(t *testing.T, id fleet.VMID) []map[string]string {
 	t.Helper()
 	var out []map[string]string
-	dir := filepath.Join(seed.Dir, string(id))
+	dir := filepath.Join(seed.DefaultDir, string(id))
 	all, err := os.ReadDir(dir)
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
@@ -49,12 +49,12 @@ func seedsOf(t *testing.T, id fleet.VMID) []map[string]string {
 			out = append(out, map[string]string{"config.ign": string(must(os.ReadFile(path)))})
 			continue
 		}
-		out = append(out, discOf(t, path))
+		out = append(out, readDisc(t, path))
 	}
 	return out
 }
 
-func discOf(t *testing.T, path string) map[string]string {
+func readDisc(t *testing.T, path string) map[string]string {
 	t.Helper()
 	from := must(file.OpenFromPath(path, true))
 	defer from.Close()
@@ -68,18 +68,18 @@ func discOf(t *testing.T, path string) map[string]string {
 
 func dropSeeds(t *testing.T, id fleet.VMID) {
 	t.Helper()
-	if err := os.RemoveAll(filepath.Join(seed.Dir, string(id))); err != nil {
+	if err := os.RemoveAll(filepath.Join(seed.DefaultDir, string(id))); err != nil {
 		t.Fatal(err)
 	}
 }
 
-var seedEntry = regexp.MustCompile(`(?s)<sysinfo type='fwcfg'>.*?</sysinfo>`)
+var seedEntryPattern = regexp.MustCompile(`(?s)<sysinfo type='fwcfg'>.*?</sysinfo>`)
 
 // removeDefinedSeed removes the first-boot seed from the definition, as virsh edit does.
 func removeDefinedSeed(t *testing.T, id string) {
 	t.Helper()
 	text := virsh(t, "dumpxml", id, "--inactive")
-	after := seedEntry.ReplaceAllString(text, "")
+	after := seedEntryPattern.ReplaceAllString(text, "")
 	if i := strings.Index(after, "ua-quantix-firstboot"); i >= 0 {
 		from, to := strings.LastIndex(after[:i], "<disk "), strings.Index(after[i:], "</disk>")
 		after = after[:from] + after[i+to+len("</disk>"):]
@@ -95,14 +95,14 @@ func removeDefinedSeed(t *testing.T, id string) {
 }
 
 // leaseIn returns an address of the network that has no lease.
-func leaseIn(t *testing.T, name string) string {
+func unleasedAddress(t *testing.T, name string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(virsh(t, "net-dumpxml", name, "--inactive"), "<ip address='")
 	gateway, _, _ := strings.Cut(rest, "'")
 	return strings.TrimSuffix(gateway, ".1") + ".77"
 }
 
-func serverPID(t *testing.T, name string) int {
+func dnsmasqPID(t *testing.T, name string) int {
 	t.Helper()
 	text, err := os.ReadFile("/run/libvirt/network/" + name + ".pid")
 	if err != nil {
@@ -115,10 +115,10 @@ func serverPID(t *testing.T, name string) int {
 	return pid
 }
 
-func endServer(t *testing.T, name string) {
+func killDnsmasq(t *testing.T, name string) {
 	t.Helper()
-	pid := serverPID(t, name)
-	signal(t, pid, syscall.SIGKILL)
+	pid := dnsmasqPID(t, name)
+	signalProcess(t, pid, syscall.SIGKILL)
 	waitFor(t, "dnsmasq has ended", func() bool {
 		line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 		return err != nil || len(line) == 0
@@ -156,7 +156,7 @@ func unusedVeth(t *testing.T) string {
 	id := string(fleet.NewID[fleet.NetworkID]())
 	name := "qxd" + id[len(id)-8:]
 	run(t, "ip", "link", "add", name, "type", "veth", "peer", "name", name+"p")
-	t.Cleanup(func() { dropLink(t, name) })
+	t.Cleanup(func() { deleteNetworkLink(t, name) })
 	run(t, "ip", "link", "set", name, "up")
 	return name
 }
@@ -207,7 +207,7 @@ func runOutput(t *testing.T, command string, args ...string) string {
 }
 
 // fetcher downloads from the servers of the tests, which share a TLS certificate.
-var fetcher = func() *fetch.Client {
+var testDownloader = func() *fetch.Client {
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
 	roots := x509.NewCertPool()
@@ -241,7 +241,7 @@ func serveImage(t *testing.T, text []byte) fleet.VolumeParams {
 
 // createdImage returns the image that qemu-img creates with the arguments. FILE in an argument is the path of the
 // image.
-func createdImage(t *testing.T, args ...string) []byte {
+func qemuImgCreate(t *testing.T, args ...string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image")
 	for i, a := range args {
@@ -251,19 +251,19 @@ func createdImage(t *testing.T, args ...string) []byte {
 	return must(os.ReadFile(path))
 }
 
-func remoteImage(t *testing.T, what conformance.Remote) (url, checksum string) {
+func remoteImage(t *testing.T, what conformance.RemoteFile) (url, checksum string) {
 	t.Helper()
 	var o fleet.VolumeParams
 	switch what {
-	case conformance.RemoteQcow2, conformance.RemoteWrong:
-		o = serveImage(t, createdImage(t, "-f", "qcow2", "FILE", "4M"))
-	case conformance.RemoteSums, conformance.RemoteNoSum, conformance.RemoteNoFile:
-		o = serveImage(t, createdImage(t, "-f", "qcow2", "FILE", "4M"))
+	case conformance.RemoteQcow2, conformance.RemoteWrongChecksum:
+		o = serveImage(t, qemuImgCreate(t, "-f", "qcow2", "FILE", "4M"))
+	case conformance.RemoteWithChecksumFile, conformance.RemoteChecksumMissing, conformance.RemoteFileMissing:
+		o = serveImage(t, qemuImgCreate(t, "-f", "qcow2", "FILE", "4M"))
 		digits := strings.TrimPrefix(o.Checksum, "sha512:")
 		switch what {
-		case conformance.RemoteSums:
+		case conformance.RemoteWithChecksumFile:
 			return o.URL, serveChecksums(t, digits+"  image\n")
-		case conformance.RemoteNoSum:
+		case conformance.RemoteChecksumMissing:
 			return o.URL, serveChecksums(t, digits+"  other\n")
 		}
 		s := httptest.NewTLSServer(nil)
@@ -271,15 +271,15 @@ func remoteImage(t *testing.T, what conformance.Remote) (url, checksum string) {
 		return o.URL, s.URL + "/SHA512SUMS"
 	case conformance.RemoteISO:
 		path := filepath.Join(t.TempDir(), "iso")
-		disc(t, path, 1<<20)
+		writeDisc(t, path, 1<<20)
 		o = serveImage(t, must(os.ReadFile(path)))
-	case conformance.RemotePage:
+	case conformance.RemoteWebPage:
 		o = serveImage(t, []byte("<!DOCTYPE html><title>Not found</title>"))
-	case conformance.RemoteGone:
+	case conformance.RemoteNoServer:
 		s := httptest.NewServer(nil)
 		s.Close()
 		o = fleet.VolumeParams{URL: s.URL, Checksum: sumOf(nil)}
-	case conformance.RemoteStuck:
+	case conformance.RemoteStalled:
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "10000000")
 			_, _ = w.Write(make([]byte, 1<<20))
@@ -289,13 +289,13 @@ func remoteImage(t *testing.T, what conformance.Remote) (url, checksum string) {
 		t.Cleanup(s.Close)
 		o = fleet.VolumeParams{URL: s.URL, Checksum: sumOf(nil)}
 	}
-	if what == conformance.RemoteWrong {
+	if what == conformance.RemoteWrongChecksum {
 		o.Checksum = sumOf(nil)
 	}
 	return o.URL, o.Checksum
 }
 
-func dropLink(t *testing.T, name string) {
+func deleteNetworkLink(t *testing.T, name string) {
 	t.Helper()
 	if out, err := exec.Command("ip", "link", "delete", name).CombinedOutput(); err != nil {
 		t.Errorf("delete %s: %v: %s", name, err, out)

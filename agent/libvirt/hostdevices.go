@@ -17,22 +17,22 @@ import (
 // Aliases of host devices that Quantix assigned. Only the alias identifies a USB port or a mediated device type. The
 // element itself names the USB device at the last start, or the UUID of the mediated device.
 const (
-	aliasHostdev = "ua-quantix-hostdev-"
-	aliasUSBPort = "ua-quantix-usbport-"
-	aliasMdev    = "ua-quantix-mdev-"
+	hostdevAliasPrefix = "ua-quantix-hostdev-"
+	usbPortAliasPrefix = "ua-quantix-usbport-"
+	mdevAliasPrefix    = "ua-quantix-mdev-"
 )
 
 func isHostDevice(d libvirtxml.DomainHostdev) bool {
-	return slices.ContainsFunc([]string{aliasHostdev, aliasUSBPort, aliasMdev}, func(prefix string) bool { return hasAliasPrefix(d.Alias, prefix) })
+	return slices.ContainsFunc([]string{hostdevAliasPrefix, usbPortAliasPrefix, mdevAliasPrefix}, func(prefix string) bool { return hasAliasPrefix(d.Alias, prefix) })
 }
 
 func writeHostDevices(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
 	d.Hostdevs = slices.DeleteFunc(d.Hostdevs, func(o libvirtxml.DomainHostdev) bool {
-		return isHostDevice(o) && !slices.ContainsFunc(s.HostDevices, func(w fleet.VMHostDevice) bool { return w.Device == deviceOf(o) })
+		return isHostDevice(o) && !slices.ContainsFunc(s.HostDevices, func(w fleet.VMHostDevice) bool { return w.Device == hostDeviceName(o) })
 	})
 	for _, w := range s.HostDevices {
-		if w.Physical() == "" && !slices.ContainsFunc(d.Hostdevs, func(o libvirtxml.DomainHostdev) bool { return deviceOf(o) == w.Device }) {
+		if w.PhysicalDiskName() == "" && !slices.ContainsFunc(d.Hostdevs, func(o libvirtxml.DomainHostdev) bool { return hostDeviceName(o) == w.Device }) {
 			d.Hostdevs = append(d.Hostdevs, newHostDevice(x.UUID, w.Device))
 		}
 	}
@@ -41,7 +41,7 @@ func writeHostDevices(x *libvirtxml.Domain, s fleet.VMSpec) {
 // newHostDevice returns the definition of the named device. libvirt detaches a managed device from its host driver at
 // the guest's start, and reattaches the device after the guest's end.
 func newHostDevice(vm, name string) libvirtxml.DomainHostdev {
-	out := libvirtxml.DomainHostdev{Managed: "yes", Alias: &libvirtxml.DomainAlias{Name: aliasHostdev + aliasHash(name)}}
+	out := libvirtxml.DomainHostdev{Managed: "yes", Alias: &libvirtxml.DomainAlias{Name: hostdevAliasPrefix + aliasHash(name)}}
 	hexed := func(text string) *uint {
 		n, _ := strconv.ParseUint(text, 16, 32) // the format was validated before
 		v := uint(n)
@@ -51,12 +51,12 @@ func newHostDevice(vm, name string) libvirtxml.DomainHostdev {
 	at := strings.FieldsFunc(rest, func(r rune) bool { return r == ':' || r == '.' })
 	switch {
 	case kind == "usb-port":
-		out.Alias.Name = aliasUSBPort + strings.ReplaceAll(rest, ".", "_")
+		out.Alias.Name = usbPortAliasPrefix + strings.ReplaceAll(rest, ".", "_")
 		bus, _ := strconv.ParseUint(strings.Split(rest, "-")[0], 10, 8)
 		// no device has the number 0, so no device is passed through before prepareHostDevice sets the number
 		setUSB(&out, machine.USBDevice{Bus: uint(bus)})
 	case kind == "mdev":
-		out.Managed, out.Alias.Name = "", aliasMdev+rest
+		out.Managed, out.Alias.Name = "", mdevAliasPrefix+rest
 		out.SubsysMDev = &libvirtxml.DomainHostdevSubsysMDev{
 			Model: "vfio-pci", Source: &libvirtxml.DomainHostdevSubsysMDevSource{Address: &libvirtxml.DomainAddressMDev{UUID: machine.MdevID(vm, rest)}},
 		}
@@ -81,22 +81,22 @@ func setUSB(d *libvirtxml.DomainHostdev, is machine.USBDevice) (changed bool) {
 	}
 	was := d.SubsysUSB
 	d.SubsysUSB = &libvirtxml.DomainHostdevSubsysUSB{Source: src}
-	return was == nil || was.Source == nil || usbSource(*was.Source) != usbSource(*src)
+	return was == nil || was.Source == nil || usbAddressText(*was.Source) != usbAddressText(*src)
 }
 
-func usbSource(s libvirtxml.DomainHostdevSubsysUSBSource) string {
+func usbAddressText(s libvirtxml.DomainHostdevSubsysUSBSource) string {
 	a, v, p := copyOrZero(s.Address), copyOrZero(s.Vendor), copyOrZero(s.Product)
 	return fmt.Sprintln(*copyOrZero(a.Bus), *copyOrZero(a.Device), v.ID, p.ID)
 }
 
 // deviceOf returns the device's name in a spec, or "".
-func deviceOf(d libvirtxml.DomainHostdev) string {
+func hostDeviceName(d libvirtxml.DomainHostdev) string {
 	num := func(p *uint) uint { return *copyOrZero(p) }
 	switch {
-	case hasAliasPrefix(d.Alias, aliasUSBPort) && d.SubsysUSB != nil:
-		return "usb-port/" + strings.ReplaceAll(strings.TrimPrefix(aliasOf(d.Alias), aliasUSBPort), "_", ".")
-	case hasAliasPrefix(d.Alias, aliasMdev) && d.SubsysMDev != nil:
-		return "mdev/" + strings.TrimPrefix(aliasOf(d.Alias), aliasMdev)
+	case hasAliasPrefix(d.Alias, usbPortAliasPrefix) && d.SubsysUSB != nil:
+		return "usb-port/" + strings.ReplaceAll(strings.TrimPrefix(aliasOf(d.Alias), usbPortAliasPrefix), "_", ".")
+	case hasAliasPrefix(d.Alias, mdevAliasPrefix) && d.SubsysMDev != nil:
+		return "mdev/" + strings.TrimPrefix(aliasOf(d.Alias), mdevAliasPrefix)
 	case d.SubsysPCI != nil && d.SubsysPCI.Source != nil && d.SubsysPCI.Source.Address != nil:
 		a := d.SubsysPCI.Source.Address
 		return fmt.Sprintf("pci/%04x:%02x:%02x.%x", num(a.Domain), num(a.Bus), num(a.Slot), num(a.Function))
@@ -110,11 +110,11 @@ func deviceOf(d libvirtxml.DomainHostdev) string {
 func readHostDevices(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	for _, d := range x.Devices.Hostdevs {
 		if isHostDevice(d) {
-			s.HostDevices = append(s.HostDevices, fleet.VMHostDevice{Device: deviceOf(d)})
+			s.HostDevices = append(s.HostDevices, fleet.VMHostDevice{Device: hostDeviceName(d)})
 		}
 	}
 	for i := range x.Devices.Disks {
-		if name := physicalOf(&x.Devices.Disks[i]); name != "" {
+		if name := physicalDiskName(&x.Devices.Disks[i]); name != "" {
 			s.HostDevices = append(s.HostDevices, fleet.VMHostDevice{Device: name})
 		}
 	}
@@ -142,10 +142,10 @@ func (b *Backend) prepareHostDevices(x *libvirtxml.Domain) (changed bool, err er
 
 // prepareHostDevice prepares one device. changed reports whether the definition now names another device.
 func (b *Backend) prepareHostDevice(vm string, d *libvirtxml.DomainHostdev) (changed bool, err error) {
-	name := deviceOf(*d)
+	name := hostDeviceName(*d)
 	if port, ok := strings.CutPrefix(name, "usb-port/"); ok {
 		is, err := b.devices.USBAt(port)
-		if errors.Is(err, machine.ErrNothingPlugged) {
+		if errors.Is(err, machine.ErrUSBPortEmpty) {
 			return false, hypervisor.RefuseEmptyUSBPort(port, hostname())
 		}
 		if err != nil {
@@ -158,8 +158,8 @@ func (b *Backend) prepareHostDevice(vm string, d *libvirtxml.DomainHostdev) (cha
 		return false, nil
 	}
 	err = b.devices.CreateMdev(vm, kind)
-	if errors.Is(err, machine.ErrNoneFree) {
-		return false, hypervisor.RefuseMdev(kind, hostname())
+	if errors.Is(err, machine.ErrNoMdevFree) {
+		return false, hypervisor.RefuseUnavailableMdev(kind, hostname())
 	}
 	if err != nil {
 		return false, fmt.Errorf("create a mediated device of the type %s: %w", kind, err)
@@ -172,7 +172,7 @@ func (b *Backend) removeOtherMdevs(all ...*libvirtxml.Domain) error {
 	var kinds []string
 	for _, x := range all {
 		for _, d := range x.Devices.Hostdevs {
-			if kind, ok := strings.CutPrefix(deviceOf(d), "mdev/"); ok && isHostDevice(d) {
+			if kind, ok := strings.CutPrefix(hostDeviceName(d), "mdev/"); ok && isHostDevice(d) {
 				kinds = append(kinds, kind)
 			}
 		}

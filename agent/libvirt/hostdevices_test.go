@@ -21,15 +21,15 @@ type fakeSysAgent struct {
 	root string
 }
 
-func newRecorded(t *testing.T) fakeSysAgent {
+func newFakeSysAgent(t *testing.T) fakeSysAgent {
 	t.Helper()
-	needHost(t)
+	requireLabHost(t)
 	r := fakeSysAgent{root: t.TempDir()}
 	r.fixture.t = t
-	r.writeSys(mdevKind+"available_instances", "2\n")
-	r.writeSys(mdevKind+"create", "")
+	r.writeSys(mdevTypeDir+"available_instances", "2\n")
+	r.writeSys(mdevTypeDir+"create", "")
 	b, err := libvirt.Open(t.Context(), libvirt.Options{
-		Socket: libvirt.DefaultSocket, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Roots: roots, Book: book, Devices: hardware.Devices{Root: r.root},
+		Socket: libvirt.DefaultSocket, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), PoolRoots: tempDirRoots, PoolBook: sharedPoolBook, Devices: hardware.HostDevices{Root: r.root},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func newRecorded(t *testing.T) fakeSysAgent {
 	return r
 }
 
-const mdevKind = "class/mdev_bus/0000:41:00.0/mdev_supported_types/nvidia-63/"
+const mdevTypeDir = "class/mdev_bus/0000:41:00.0/mdev_supported_types/nvidia-63/"
 
 func (r fakeSysAgent) writeSys(file, text string) {
 	r.t.Helper()
@@ -52,7 +52,7 @@ func (r fakeSysAgent) writeSys(file, text string) {
 	}
 }
 
-func (r fakeSysAgent) read(file string) string {
+func (r fakeSysAgent) readSys(file string) string {
 	text, _ := os.ReadFile(filepath.Join(r.root, "sys", file))
 	return string(text)
 }
@@ -71,22 +71,22 @@ func (r fakeSysAgent) addMdev(id string) {
 	if err := os.Symlink("../mdev_supported_types/nvidia-63", filepath.Join(r.root, "sys/bus/mdev/devices", id, "mdev_type")); err != nil {
 		r.t.Fatal(err)
 	}
-	r.writeSys(mdevKind+"create", "")
+	r.writeSys(mdevTypeDir+"create", "")
 }
 
 // The agent looks up USB devices and creates mediated devices at the guest's start, and removes mediated devices with
 // the VM. The start then fails in libvirt, because the devices of the fake /sys do not exist.
 func TestStartResolvesHostDevices(t *testing.T) {
 	t.Parallel()
-	f := newRecorded(t)
-	vm := f.vm()
+	f := newFakeSysAgent(t)
+	vm := f.newVM()
 	vm.Spec.HostDevices = []fleet.VMHostDevice{{Device: "usb-port/250-2.3"}}
 	f.apply(vm)
 	defined := func() string { return virsh(t, "dumpxml", "--inactive", string(vm.ID)) }
 	if x := defined(); !strings.Contains(x, `<address bus='250' device='0'/>`) {
 		t.Errorf("before the first start the definition has a device: %s", x)
 	}
-	validated(t, vm.ID)
+	requireValidDefinition(t, vm.ID)
 	for _, number := range []string{"7", "9"} { // a replugged device has a new number
 		f.plugIn(number)
 		err := f.StartVM(t.Context(), vm.ID)
@@ -108,17 +108,17 @@ func TestStartResolvesHostDevices(t *testing.T) {
 	if x := defined(); !strings.Contains(x, "<address uuid='"+id+"'/>") {
 		t.Errorf("the definition does not have the device %s: %s", id, x)
 	}
-	validated(t, vm.ID)
+	requireValidDefinition(t, vm.ID)
 	err := f.StartVM(t.Context(), vm.ID)
-	if written := f.read(mdevKind + "create"); err == nil || written != id || !strings.Contains(strings.ToLower(err.Error()), "mediated") {
+	if written := f.readSys(mdevTypeDir + "create"); err == nil || written != id || !strings.Contains(strings.ToLower(err.Error()), "mediated") {
 		t.Errorf("the kernel got the request for %q, and libvirt's error is: %v", written, err)
 	}
 	f.addMdev(id)
-	removed := func() bool { return f.read("bus/mdev/devices/"+id+"/remove") == "1" }
+	removed := func() bool { return f.readSys("bus/mdev/devices/"+id+"/remove") == "1" }
 	if err := f.StartVM(t.Context(), vm.ID); err == nil {
 		t.Error("started with a missing device")
 	}
-	if written := f.read(mdevKind + "create"); written != "" || removed() {
+	if written := f.readSys(mdevTypeDir + "create"); written != "" || removed() {
 		t.Errorf("the existing device was created again as %q, or removed", written)
 	}
 	vm.Generation++
@@ -128,7 +128,7 @@ func TestStartResolvesHostDevices(t *testing.T) {
 		t.Error("the detached device still exists")
 	}
 	f.writeSys("bus/mdev/devices/"+id+"/remove", "")
-	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
+	f.requireNoError(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
 	if !removed() {
 		t.Error("the device still exists after the deletion of the VM")
 	}
@@ -138,10 +138,10 @@ func TestStartResolvesHostDevices(t *testing.T) {
 // because the devices of the fake /sys do not exist. A mediated device that the spec no longer has is removed.
 func TestHotPlugResolvesHostDevices(t *testing.T) {
 	t.Parallel()
-	f := newRecorded(t)
-	vm := f.vm()
+	f := newFakeSysAgent(t)
+	vm := f.newVM()
 	f.apply(vm)
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	give := func(device string) error {
 		vm.Generation++
 		vm.Spec.HostDevices = []fleet.VMHostDevice{{Device: device}}
@@ -166,18 +166,18 @@ func TestHotPlugResolvesHostDevices(t *testing.T) {
 			}
 		}
 		s, _, err := f.VM(t.Context(), vm.ID)
-		if f.ok(err); s.Power != fleet.Running || !slices.Equal(s.NextBoot, []string{"hostDevices"}) || len(s.PendingUnplug)+len(s.Drift) != 0 {
+		if f.requireNoError(err); s.Power != fleet.Running || !slices.Equal(s.NextBoot, []string{"hostDevices"}) || len(s.PendingUnplug)+len(s.Drift) != 0 {
 			t.Errorf("%s: the guest is %+v", c.device, s)
 		}
 	}
-	if written := f.read(mdevKind + "create"); written != id {
+	if written := f.readSys(mdevTypeDir + "create"); written != id {
 		t.Errorf("the kernel got the request for %q", written)
 	}
 	f.addMdev(id)
 	vm.Generation++
 	vm.Spec.HostDevices = nil
 	f.apply(vm)
-	if s, _, err := f.VM(t.Context(), vm.ID); err != nil || len(s.NextBoot) != 0 || f.read("bus/mdev/devices/"+id+"/remove") != "1" {
+	if s, _, err := f.VM(t.Context(), vm.ID); err != nil || len(s.NextBoot) != 0 || f.readSys("bus/mdev/devices/"+id+"/remove") != "1" {
 		t.Errorf("without devices: %+v, %v", s, err)
 	}
 }

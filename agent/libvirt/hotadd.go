@@ -11,7 +11,7 @@ import (
 
 // maxHotPlugCPUs returns the domain's maximum number of vCPUs, or 0 if the domain already has that number.
 func maxHotPlugCPUs(x *libvirtxml.Domain) int {
-	if x.VCPU == nil || cpusOf(x) >= int(x.VCPU.Value) {
+	if x.VCPU == nil || pluggedCPUs(x) >= int(x.VCPU.Value) {
 		return 0
 	}
 	return int(x.VCPU.Value)
@@ -28,24 +28,24 @@ func maxHotPlugMemory(x *libvirtxml.Domain) int {
 	if x.MaximumMemory == nil {
 		return 0
 	}
-	return int(kibOf(x.MaximumMemory.Value, x.MaximumMemory.Unit) / 1024)
+	return int(toKiB(x.MaximumMemory.Value, x.MaximumMemory.Unit) / 1024)
 }
 
 // cdromOf returns the index of Quantix's CD-ROM drive among the disks, or -1.
-func cdromOf(x *libvirtxml.Domain) int {
-	return slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasCDROM })
+func cdromIndex(x *libvirtxml.Domain) int {
+	return slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == cdromAlias })
 }
 
 func writeMaxMemory(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if x.MaximumMemory = nil; s.Memory.MaxMiB > 0 {
 		x.MaximumMemory = &libvirtxml.DomainMaxMemory{Value: uint(s.Memory.MaxMiB) * 1024, Unit: "KiB", Slots: fleet.MaxModules}
 	}
-	fitSingleNode(x)
+	matchSingleNUMANode(x)
 }
 
 // fitSingleNode adds the single NUMA node that memory hot-plug requires, and removes it if the guest has no maximum
 // memory.
-func fitSingleNode(x *libvirtxml.Domain) {
+func matchSingleNUMANode(x *libvirtxml.Domain) {
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}
 	}
@@ -60,12 +60,12 @@ func fitSingleNode(x *libvirtxml.Domain) {
 
 // fitNode gives all vCPUs and memory to a guest's only NUMA node. Several nodes stay unchanged; writeNUMANodes
 // configures those.
-func fitNode(x *libvirtxml.Domain) {
+func resizeSingleNUMANode(x *libvirtxml.Domain) {
 	if x.CPU == nil || x.CPU.Numa == nil || len(x.CPU.Numa.Cell) != 1 || x.Memory == nil || x.VCPU == nil {
 		return
 	}
 	c := &x.CPU.Numa.Cell[0]
-	if kib := memoryKiB(x); kibOf(c.Memory, c.Unit) != kib {
+	if kib := configuredMemoryKiB(x); toKiB(c.Memory, c.Unit) != kib {
 		c.Memory, c.Unit = uint(kib), "KiB"
 	}
 	if all := fmt.Sprintf("0-%d", x.VCPU.Value-1); x.VCPU.Value > 1 && c.CPUs != all {

@@ -14,14 +14,14 @@ import (
 
 // aliasModule is the alias prefix of memory modules that Quantix hot-plugged. Quantix unplugs only modules with this
 // prefix.
-const aliasModule = "ua-quantix-dimm-"
+const memoryModuleAliasPrefix = "ua-quantix-dimm-"
 
 // moduleOf returns the memory module of a device, or false if the device is not a DIMM with a size.
 func moduleOf(m libvirtxml.DomainMemorydev) (fleet.Module, bool) {
 	if m.Model != "dimm" || m.Target == nil || m.Target.Size == nil {
 		return fleet.Module{}, false
 	}
-	out := fleet.Module{MiB: int(kibOf(m.Target.Size.Value, m.Target.Size.Unit) / 1024)}
+	out := fleet.Module{MiB: int(toKiB(m.Target.Size.Value, m.Target.Size.Unit) / 1024)}
 	if m.Target.Node != nil {
 		out.NUMANode = int(m.Target.Node.Value)
 	}
@@ -34,7 +34,7 @@ func modulesOf(x *libvirtxml.Domain) (all []fleet.Module, aliases []string, othe
 	others = map[int]int{}
 	for _, d := range x.Devices.Memorydevs {
 		switch m, ok := moduleOf(d); {
-		case ok && hasAliasPrefix(d.Alias, aliasModule):
+		case ok && hasAliasPrefix(d.Alias, memoryModuleAliasPrefix):
 			all, aliases = append(all, m), append(aliases, aliasOf(d.Alias))
 		case ok:
 			others[m.NUMANode] += m.MiB
@@ -45,17 +45,17 @@ func modulesOf(x *libvirtxml.Domain) (all []fleet.Module, aliases []string, othe
 
 // surplusMemory returns the modules to unplug, so that the guest has the memory of its next start. It returns none if
 // no set of modules has exactly the surplus.
-func surplusMemory(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []pluggable) {
-	if int(memoryKiB(kept)/1024) != spec.MemoryMiB {
+func memoryToUnplug(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []pluggable) {
+	if int(configuredMemoryKiB(kept)/1024) != spec.MemoryMiB {
 		return nil // the memory was changed outside Quantix
 	}
 	all, aliases, others := modulesOf(live)
-	less := []int{int(memoryKiB(live)/1024) - spec.MemoryMiB}
-	if numaNodesOf(live) != nil || numaNodesOf(kept) != nil {
+	less := []int{int(configuredMemoryKiB(live)/1024) - spec.MemoryMiB}
+	if multipleNUMANodes(live) != nil || multipleNUMANodes(kept) != nil {
 		var now, next fleet.VMSpec
 		readNUMANodes(live, &now)
 		readNUMANodes(kept, &next)
-		nodes, ok := fleet.GrownNodes(next.NUMA, now.NUMA)
+		nodes, ok := fleet.MemoryGainPerNode(next.NUMA, now.NUMA)
 		if !ok {
 			return nil
 		}
@@ -77,25 +77,25 @@ func surplusMemory(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []plug
 }
 
 // addMemory hot-plugs the missing memory of each NUMA node. Without a free slot the memory waits for the next start.
-func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
-	want, has := memoryKiB(kept), memoryKiB(live)
+func (a *applyRun) hotPlugMemory(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
+	want, has := configuredMemoryKiB(kept), configuredMemoryKiB(live)
 	if want <= has || int(want/1024) > maxHotPlugMemory(live) || (want-has)%(fleet.MemoryStep*1024) != 0 {
 		return nil
 	}
 	more := []int{int((want - has) / 1024)}
-	if numaNodesOf(live) != nil || numaNodesOf(kept) != nil {
+	if multipleNUMANodes(live) != nil || multipleNUMANodes(kept) != nil {
 		var now, next fleet.VMSpec
 		readNUMANodes(live, &now)
 		readNUMANodes(kept, &next)
 		var ok bool
-		if more, ok = fleet.GrownNodes(now.NUMA, next.NUMA); !ok {
+		if more, ok = fleet.MemoryGainPerNode(now.NUMA, next.NUMA); !ok {
 			return nil
 		}
 	}
 	number := 0
 	for _, m := range live.Devices.Memorydevs {
 		var n int
-		if _, err := fmt.Sscanf(aliasOf(m.Alias), aliasModule+"%d", &n); err == nil {
+		if _, err := fmt.Sscanf(aliasOf(m.Alias), memoryModuleAliasPrefix+"%d", &n); err == nil {
 			number = max(number, n)
 		}
 	}
@@ -104,14 +104,14 @@ func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, kept, li
 			continue
 		}
 		number++
-		dimm := libvirtxml.DomainMemorydev{Model: "dimm", Alias: &libvirtxml.DomainAlias{Name: fmt.Sprint(aliasModule, number)}, Target: &libvirtxml.DomainMemorydevTarget{
+		dimm := libvirtxml.DomainMemorydev{Model: "dimm", Alias: &libvirtxml.DomainAlias{Name: fmt.Sprint(memoryModuleAliasPrefix, number)}, Target: &libvirtxml.DomainMemorydevTarget{
 			Size: &libvirtxml.DomainMemorydevTargetSize{Value: uint(mib) * 1024, Unit: "KiB"}, Node: &libvirtxml.DomainMemorydevTargetNode{Value: uint(node)},
 		}}
 		text, err := dimm.Marshal()
 		if err != nil {
 			return err
 		}
-		err = a.attachText(ctx, ref, text)
+		err = a.attachXML(ctx, ref, text)
 		if err != nil && isLibvirtError(err) && strings.Contains(err.Error(), "no free memory device slot") {
 			return nil
 		}
@@ -124,7 +124,7 @@ func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, kept, li
 
 // minHotPlugCPUs returns the minimum vCPUs of a running guest, because vCPUs present at the guest's start cannot be
 // unplugged. It returns 0 if no vCPU can be unplugged, as without KVM: an emulated guest fails when it loses a vCPU.
-func minHotPlugCPUs(x *libvirtxml.Domain) int {
+func minHotUnplugCPUs(x *libvirtxml.Domain) int {
 	if x.Type != "kvm" || x.VCPUs == nil {
 		return 0
 	}
@@ -145,9 +145,9 @@ func minHotPlugCPUs(x *libvirtxml.Domain) int {
 }
 
 // surplusCPUs returns the vCPUs to unplug, so that the guest has the number of its next start, or none if impossible.
-func surplusCPUs(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
-	want, has := cpusOf(kept), cpusOf(live)
-	if want != spec.CPUs || want >= has || want < cmp.Or(minHotPlugCPUs(live), has) {
+func cpusToUnplug(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
+	want, has := pluggedCPUs(kept), pluggedCPUs(live)
+	if want != spec.CPUs || want >= has || want < cmp.Or(minHotUnplugCPUs(live), has) {
 		return nil
 	}
 	label := fmt.Sprintf("%d vCPUs", has-want)

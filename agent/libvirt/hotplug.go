@@ -16,24 +16,24 @@ import (
 )
 
 // sparePorts is the number of devices that can be hot-plugged into a q35 guest. Each device needs an empty root port.
-const sparePorts = 4
+const sparePCIPorts = 4
 
 // The agent repeats an unplug request after unplugRetry, because a booting guest ignores requests. The limit is short,
 // because other jobs wait.
 const (
-	unplugLimit = 6 * time.Second
+	unplugTimeout = 6 * time.Second
 	unplugRetry = 2 * time.Second
-	unplugPoll  = 200 * time.Millisecond
+	pollPeriod  = 200 * time.Millisecond
 )
 
 // addPorts adds root ports to a q35 definition: one for each device that needs a port, and spare ports for hot-plug.
-func addPorts(x *libvirtxml.Domain) {
+func addPCIPorts(x *libvirtxml.Domain) {
 	if !isQ35(x) || x.Devices == nil {
 		return
 	}
 	d := x.Devices
 	// 3 ports are for the balloon and the controllers of USB and channels
-	missing := sparePorts + len(d.Interfaces) + len(d.RNGs) + len(d.Hostdevs) + len(d.Filesystems) + 3
+	missing := sparePCIPorts + len(d.Interfaces) + len(d.RNGs) + len(d.Hostdevs) + len(d.Filesystems) + 3
 	for _, disk := range d.Disks {
 		// each virtio or NVMe disk has its own controller
 		if disk.Target != nil && (disk.Target.Bus == "virtio" || disk.Target.Bus == "nvme") {
@@ -67,7 +67,7 @@ type pluggable struct {
 	address   *libvirtxml.DomainAddress
 	usb       bool // needs a USB controller
 	// prepare prepares the device before the attach; nil: nothing to prepare
-	prepare func(context.Context, *applying) error
+	prepare func(context.Context, *applyRun) error
 	unplug  func(*golibvirt.Libvirt, golibvirt.Domain) error // requests the unplug; nil: by alias
 }
 
@@ -75,26 +75,26 @@ type pluggable struct {
 func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	var out []pluggable
 	for _, n := range x.Devices.Interfaces {
-		if hasAliasPrefix(n.Alias, aliasNIC) {
-			out = append(out, pluggable{field: "nics", label: "NIC " + macOf(&n), alias: aliasOf(n.Alias), wanted: hasNIC(spec.NICs, n), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
+		if hasAliasPrefix(n.Alias, nicAliasPrefix) {
+			out = append(out, pluggable{field: "nics", label: "NIC " + nicMACOf(&n), alias: aliasOf(n.Alias), wanted: specHasNIC(spec.NICs, n), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
 				n.Address = at
 				return n.Marshal()
 			}, address: n.Address})
 		}
 	}
 	for _, d := range x.Devices.Disks {
-		p := pluggable{field: "disks", alias: aliasOf(d.Alias), path: pathOf(&d), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
+		p := pluggable{field: "disks", alias: aliasOf(d.Alias), path: diskPathOf(&d), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
 			d.Address = at
 			return d.Marshal()
 		}, address: d.Address, usb: d.Target != nil && d.Target.Bus == "usb"}
-		switch name := physicalOf(&d); {
+		switch name := physicalDiskName(&d); {
 		case name != "":
-			p.field, p.label, p.wanted = "hostDevices", name, hasDevice(spec.HostDevices, name)
-			p.prepare = func(ctx context.Context, a *applying) error {
-				return a.checkPhysicalsFree(ctx, a.c, a.in.VM.ID, []fleet.VMHostDevice{{Device: name}}, true)
+			p.field, p.label, p.wanted = "hostDevices", name, specHasHostDevice(spec.HostDevices, name)
+			p.prepare = func(ctx context.Context, a *applyRun) error {
+				return a.checkPhysicalDisksFree(ctx, a.c, a.in.VM.ID, []fleet.VMHostDevice{{Device: name}}, true)
 			}
-		case hasAliasPrefix(d.Alias, aliasDisk) && d.Target != nil && readDisk(d, fleet.Disk{}).HotPlugs():
-			p.label = fmt.Sprintf("disk %s (%s)", targetOf(&d), path.Base(pathOf(&d)))
+		case hasAliasPrefix(d.Alias, diskAliasPrefix) && d.Target != nil && readDisk(d, fleet.Disk{}).SupportsHotPlug():
+			p.label = fmt.Sprintf("disk %s (%s)", diskTargetOf(&d), path.Base(diskPathOf(&d)))
 			p.wanted = slices.ContainsFunc(spec.Disks, func(o fleet.Disk) bool { return diskAlias(o.Ref()) == p.alias })
 		default:
 			continue
@@ -102,11 +102,11 @@ func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 		out = append(out, p)
 	}
 	for _, d := range x.Devices.Hostdevs {
-		if name := deviceOf(d); isHostDevice(d) {
-			out = append(out, pluggable{field: "hostDevices", label: name, alias: aliasOf(d.Alias), wanted: hasDevice(spec.HostDevices, name), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
+		if name := hostDeviceName(d); isHostDevice(d) {
+			out = append(out, pluggable{field: "hostDevices", label: name, alias: aliasOf(d.Alias), wanted: specHasHostDevice(spec.HostDevices, name), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
 				d.Address = at
 				return d.Marshal()
-			}, address: d.Address, usb: d.SubsysUSB != nil, prepare: func(_ context.Context, a *applying) error {
+			}, address: d.Address, usb: d.SubsysUSB != nil, prepare: func(_ context.Context, a *applyRun) error {
 				_, err := a.prepareHostDevice(x.UUID, &d)
 				return err
 			}})
@@ -124,7 +124,7 @@ func hasPluggable(all []pluggable, p pluggable) bool {
 func pendingUnplugs(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	stay := pluggables(kept, spec)
 	out := slices.DeleteFunc(pluggables(live, spec), func(p pluggable) bool { return p.wanted || hasPluggable(stay, p) })
-	return slices.Concat(out, surplusMemory(kept, live, spec), surplusCPUs(kept, live, spec))
+	return slices.Concat(out, memoryToUnplug(kept, live, spec), cpusToUnplug(kept, live, spec))
 }
 
 func reportUnplugs(all []pluggable) (out []fleet.PendingUnplug) {
@@ -137,12 +137,12 @@ func reportUnplugs(all []pluggable) (out []fleet.PendingUnplug) {
 // hotPlugChanges hot-plugs the devices that the edit adds and unplugs the devices that the definition no longer has. If
 // the guest has no slot for a device, or does not release one, the change waits for the next start and is reported.
 // again marks an edit that an earlier job applied, perhaps incompletely.
-func (a *applying) hotPlugChanges(ctx context.Context, guest observedDomain, plan hypervisor.Edit, again bool) error {
-	kept, err := readXML(ctx, a.c, guest.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
+func (a *applyRun) hotPlugChanges(ctx context.Context, guest observedDomain, plan hypervisor.DefinitionEdit, again bool) error {
+	kept, err := readDefinition(ctx, a.c, guest.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
 		return err
 	}
-	live, err := readXML(ctx, a.c, guest.ref, 0)
+	live, err := readDefinition(ctx, a.c, guest.ref, 0)
 	if err != nil {
 		return err
 	}
@@ -150,33 +150,33 @@ func (a *applying) hotPlugChanges(ctx context.Context, guest observedDomain, pla
 	if again && (a.in.Reapply || a.in.AppliedGeneration < a.in.VM.Generation) { // the earlier attempt did not complete
 		tuned = plan.WithAllFields(a.in.VM.Spec)
 	}
-	if err := a.retune(ctx, guest.ref, tuned, kept, live); err != nil {
+	if err := a.applyToRunningGuest(ctx, guest.ref, tuned, kept, live); err != nil {
 		return err
 	}
 	there := pluggables(live, a.in.VM.Spec)
 	for _, p := range pluggables(kept, a.in.VM.Spec) {
 		if p.wanted && !hasPluggable(there, p) && (again || addsDevice(plan, p, guest.persistent)) {
-			if err := a.attach(ctx, guest.ref, p, live); err != nil {
+			if err := a.attachDevice(ctx, guest.ref, p, live); err != nil {
 				return err
 			}
 		}
 	}
-	if live, err = a.unplugSurplus(ctx, guest, kept, tuned.Has("cpus")); err != nil {
+	if live, err = a.unplugSurplus(ctx, guest, kept, tuned.SetsField("cpus")); err != nil {
 		return err
 	}
 	return a.removeOtherMdevs(kept, live)
 }
 
 // addsDevice reports whether the edit gives the VM the device. was is the definition before the edit.
-func addsDevice(plan hypervisor.Edit, p pluggable, was hardware) bool {
+func addsDevice(plan hypervisor.DefinitionEdit, p pluggable, was domainHardware) bool {
 	return slices.ContainsFunc(plan.Disks, func(d fleet.Disk) bool { return diskAlias(d.Ref()) == p.alias }) ||
 		slices.ContainsFunc(plan.NICs, func(n fleet.NIC) bool { return nicAlias(n) == p.alias }) ||
-		p.field == "hostDevices" && plan.Has(p.field) && !hasDevice(was.parts.HostDevices, p.label)
+		p.field == "hostDevices" && plan.SetsField(p.field) && !specHasHostDevice(was.fieldValues.HostDevices, p.label)
 }
 
 // attach hot-plugs the device at the address that the device has at the next start, so that its name in the guest stays
 // the same. If that fails, it uses any free address.
-func (a *applying) attach(ctx context.Context, ref golibvirt.Domain, p pluggable, live *libvirtxml.Domain) error {
+func (a *applyRun) attachDevice(ctx context.Context, ref golibvirt.Domain, p pluggable, live *libvirtxml.Domain) error {
 	has := func(kind string) bool {
 		return slices.ContainsFunc(live.Devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == kind && c.Model != "none" })
 	}
@@ -194,7 +194,7 @@ func (a *applying) attach(ctx context.Context, ref golibvirt.Domain, p pluggable
 		if err != nil {
 			return err
 		}
-		if err := a.attachText(ctx, ref, text); err != nil {
+		if err := a.attachXML(ctx, ref, text); err != nil {
 			return ignoreNoSlot(err)
 		}
 	}
@@ -204,7 +204,7 @@ func (a *applying) attach(ctx context.Context, ref golibvirt.Domain, p pluggable
 		if bad != nil {
 			return bad
 		}
-		if err = a.attachText(ctx, ref, text); err == nil || !isLibvirtError(err) {
+		if err = a.attachXML(ctx, ref, text); err == nil || !isLibvirtError(err) {
 			return err
 		}
 		if none := translateNoFreeDevice(err); none != err { //nolint:errorlint // translateNoFreeDevice returns err itself unless a network has no free device
@@ -214,7 +214,7 @@ func (a *applying) attach(ctx context.Context, ref golibvirt.Domain, p pluggable
 	return ignoreNoSlot(err)
 }
 
-func (a *applying) attachText(ctx context.Context, ref golibvirt.Domain, text string) error {
+func (a *applyRun) attachXML(ctx context.Context, ref golibvirt.Domain, text string) error {
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainAttachDeviceFlags(ref, text, uint32(golibvirt.DomainDeviceModifyLive))
 	})
@@ -231,16 +231,16 @@ func ignoreNoSlot(err error) error {
 
 // unplugSurplus requests the unplug of surplus devices until the guest has released them or unplugLimit has passed. It
 // unplugs vCPUs only if cpus is set. live is the running guest's definition afterwards.
-func (a *applying) unplugSurplus(ctx context.Context, guest observedDomain, kept *libvirtxml.Domain, cpus bool) (live *libvirtxml.Domain, err error) {
-	look := time.NewTicker(unplugPoll)
+func (a *applyRun) unplugSurplus(ctx context.Context, guest observedDomain, kept *libvirtxml.Domain, cpus bool) (live *libvirtxml.Domain, err error) {
+	look := time.NewTicker(pollPeriod)
 	defer look.Stop()
 	began, requested := time.Now(), time.Time{}
 	for {
-		if live, err = readXML(ctx, a.c, guest.ref, 0); err != nil {
+		if live, err = readDefinition(ctx, a.c, guest.ref, 0); err != nil {
 			return nil, err
 		}
 		pending := slices.DeleteFunc(pendingUnplugs(kept, live, a.in.VM.Spec), func(p pluggable) bool { return p.field == "cpus" && !cpus })
-		if len(pending) == 0 || time.Since(began) > unplugLimit {
+		if len(pending) == 0 || time.Since(began) > unplugTimeout {
 			return live, nil
 		}
 		if time.Since(requested) > unplugRetry {
@@ -258,7 +258,7 @@ func (a *applying) unplugSurplus(ctx context.Context, guest observedDomain, kept
 				}
 			}
 		}
-		if p, _ := power(guest.state, guest.reason); p == fleet.Paused {
+		if p, _ := translatePower(guest.state, guest.reason); p == fleet.Paused {
 			return live, nil // a paused guest handles the request after it resumes
 		}
 		select {
@@ -269,16 +269,16 @@ func (a *applying) unplugSurplus(ctx context.Context, guest observedDomain, kept
 	}
 }
 
-func hasNIC(all []fleet.NIC, n libvirtxml.DomainInterface) bool {
-	return slices.ContainsFunc(all, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, macOf(&n)) })
+func specHasNIC(all []fleet.NIC, n libvirtxml.DomainInterface) bool {
+	return slices.ContainsFunc(all, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, nicMACOf(&n)) })
 }
 
 // nicAlias returns the alias of the spec's NIC. The alias contains the MAC address, so a new NIC never has the alias of
 // another NIC that is pending unplug.
 func nicAlias(n fleet.NIC) string {
-	return aliasNIC + strings.ToLower(strings.ReplaceAll(n.MAC, ":", ""))
+	return nicAliasPrefix + strings.ToLower(strings.ReplaceAll(n.MAC, ":", ""))
 }
 
-func hasDevice(all []fleet.VMHostDevice, name string) bool {
+func specHasHostDevice(all []fleet.VMHostDevice, name string) bool {
 	return slices.ContainsFunc(all, func(w fleet.VMHostDevice) bool { return w.Device == name })
 }

@@ -37,8 +37,8 @@ func TestHotPluggedHostDeviceIsResolvedAndAddressed(t *testing.T) {
 		{Device: "pci/0000:41:1f.7"}, {Device: "usb/046d:c52b"}, {Device: "usb-port/1-2.3"}, {Device: "mdev/nvidia-63"}, {Device: "blk/ata-WDC"},
 	}}
 	writeHostDevices(x, spec)
-	writePhysicals(x, spec)
-	a := &applying{Backend: &Backend{devices: machine.Devices{Root: root}}}
+	writePhysicalDisks(x, spec)
+	a := &applyRun{Backend: &Backend{devices: machine.HostDevices{Root: root}}}
 	mdev := machine.MdevID(id, "nvidia-63")
 	want := map[string][]string{
 		"pci/0000:41:1f.7": {`<hostdev mode="subsystem" type="pci" managed="yes">`, `<address domain="0x0000" bus="0x41" slot="0x1f" function="0x7"></address>`, `<address type="pci" domain="0x0000" bus="0x05" slot="0x00" function="0x0"></address>`},
@@ -111,7 +111,7 @@ func TestSurplusCPUsAndMemoryAreUnplugged(t *testing.T) {
 	live := parse(guest)
 	emulated := parse(strings.Replace(guest, `"kvm"`, `"qemu"`, 1))
 	started := parse(regexp.MustCompile(`hotpluggable="yes"`).ReplaceAllString(guest, `hotpluggable="no"`))
-	if n := []int{minHotPlugCPUs(live), minHotPlugCPUs(emulated), minHotPlugCPUs(started), minHotPlugCPUs(parse(`<domain type="kvm"><vcpu>2</vcpu></domain>`))}; !slices.Equal(n, []int{1, 0, 0, 0}) {
+	if n := []int{minHotUnplugCPUs(live), minHotUnplugCPUs(emulated), minHotUnplugCPUs(started), minHotUnplugCPUs(parse(`<domain type="kvm"><vcpu>2</vcpu></domain>`))}; !slices.Equal(n, []int{1, 0, 0, 0}) {
 		t.Errorf("the guests have the minimum vCPUs %v", n)
 	}
 	if all, _, others := modulesOf(live); !slices.Equal(all, []fleet.Module{{MiB: 128}, {MiB: 192}}) || others[0] != 128 {

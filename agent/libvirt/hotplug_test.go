@@ -18,22 +18,22 @@ func TestNICsAreHotPluggedAndUnplugged(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
-	f.ok(err)
+	f.requireNoError(err)
 	run(t, "cp", guest.ISO, filepath.Join(f.pool.Spec.Path, "guest.iso"))
-	vm := f.vm()
+	vm := f.newVM()
 	id := string(vm.ID)
 	vm.Spec.ISO = &fleet.Volref{PoolID: f.pool.ID, Volume: "guest.iso"}
 	first, second := fleet.NIC{Network: "default", MAC: "52:54:00:0a:00:01"}, fleet.NIC{Network: "default", MAC: "52:54:00:0a:00:02"}
 	vm.Spec.NICs = []fleet.NIC{first}
 	f.apply(vm)
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	edit := func(nics ...fleet.NIC) fleet.VMStatus {
 		t.Helper()
 		vm.Generation++
 		vm.Spec.NICs = nics
 		f.apply(vm)
 		s, _, err := f.VM(t.Context(), vm.ID)
-		f.ok(err)
+		f.requireNoError(err)
 		return s
 	}
 	// A guest whose firmware still runs accepts a NIC, but does not release one. The unplug is pending until the guest
@@ -69,8 +69,8 @@ func TestNICsAreHotPluggedAndUnplugged(t *testing.T) {
 	if s := edit(many...); len(s.NICs) < 4 || len(s.NICs) > 8 || !slices.Equal(s.NextBoot, []string{"nics"}) {
 		t.Errorf("with more NICs than free ports: %+v", s)
 	}
-	f.ok(f.StopVM(t.Context(), vm.ID))
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StopVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	if s, _, err := f.VM(t.Context(), vm.ID); err != nil || len(s.NICs) != 9 || len(s.NextBoot) != 0 {
 		t.Errorf("after the next start: %+v %v", s, err)
 	}
@@ -81,14 +81,14 @@ func TestNICsAreHotPluggedAndUnplugged(t *testing.T) {
 func TestVCPUWaitsForRestartWhenEmulatedWithSecureBoot(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
+	vm := f.newVM()
 	vm.Spec.Firmware, vm.Spec.Security.SecureBoot, vm.Spec.CPU.Max, vm.Spec.Memory.MaxMiB = fleet.UEFI, true, 2, 512
 	f.apply(vm)
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	vm.Generation, vm.Spec.CPUs, vm.Spec.MemoryMiB = 2, 2, 256
 	f.apply(vm)
 	s, _, err := f.VM(t.Context(), vm.ID)
-	f.ok(err)
+	f.requireNoError(err)
 	if s.CPUs != 1 || s.MaxCPUs != 0 || s.MemoryMiB != 256 || s.MaxMemory != 512 || !slices.Equal(s.NextBoot, []string{"cpus"}) || len(s.Drift) != 0 {
 		t.Errorf("with a vCPU that waits for the next start: %+v", s)
 	}

@@ -27,13 +27,13 @@ func fileIDAt(path string) fileID {
 }
 
 // longestChain limits the length of a backing chain.
-const longestChain = 64
+const maxChainFiles = 64
 
 // chainOf returns the file at the path and all files that its header refers to, recursively. It does not read the
 // header of an opaque file, which has raw data that a guest may have written.
-func chainOf(path string, opaque bool) []fileID {
+func backingChainIDs(path string, opaque bool) []fileID {
 	var out []fileID
-	for todo := []reference{{path, opaque}}; len(todo) > 0 && len(out) < longestChain; todo = todo[1:] {
+	for todo := []imageReference{{path, opaque}}; len(todo) > 0 && len(out) < maxChainFiles; todo = todo[1:] {
 		at := todo[0]
 		id := fileIDAt(at.path)
 		if id == (fileID{}) || slices.Contains(out, id) {
@@ -48,23 +48,23 @@ func chainOf(path string, opaque bool) []fileID {
 }
 
 // recency is the maximum age of a cached value, and the time to wait for storage before the cached value is used.
-type recency struct{ age, patience time.Duration }
+type cacheRecency struct{ age, timeout time.Duration }
 
 var (
-	reportRecency = recency{20 * time.Second, time.Second} // for reports
+	reportRecency = cacheRecency{20 * time.Second, time.Second} // for reports
 	// for decisions: a file may have been moved, removed or replaced meanwhile
-	decisionRecency = recency{0, lookPatience}
+	decisionRecency = cacheRecency{0, fileLookupTimeout}
 )
 
 // dirCache caches facts about files. It reads each directory separately, so that hanging storage delays only its files.
 type dirCache[T any] struct {
 	mu   sync.Mutex
-	dirs map[string]*watch[map[string]T]
+	dirs map[string]*valueWatch[map[string]T]
 }
 
 // read returns the results of look by path. Cached results are used up to the age in how; hanging storage has no
 // result.
-func (d *dirCache[T]) read(ctx context.Context, how recency, paths []string, look func(path string) T) map[string]T {
+func (d *dirCache[T]) read(ctx context.Context, how cacheRecency, paths []string, look func(path string) T) map[string]T {
 	in := map[string][]string{}
 	for _, p := range paths {
 		if filepath.IsAbs(p) {
@@ -88,13 +88,13 @@ func (d *dirCache[T]) read(ctx context.Context, how recency, paths []string, loo
 	return found
 }
 
-func (d *dirCache[T]) readDir(ctx context.Context, how recency, dir string, files []string, look func(path string) T) map[string]T {
+func (d *dirCache[T]) readDir(ctx context.Context, how cacheRecency, dir string, files []string, look func(path string) T) map[string]T {
 	d.mu.Lock()
 	w := d.dirs[dir]
 	if w == nil {
-		w = &watch[map[string]T]{}
+		w = &valueWatch[map[string]T]{}
 		if d.dirs == nil {
-			d.dirs = map[string]*watch[map[string]T]{}
+			d.dirs = map[string]*valueWatch[map[string]T]{}
 		}
 		d.dirs[dir] = w
 	}
@@ -106,7 +106,7 @@ func (d *dirCache[T]) readDir(ctx context.Context, how recency, dir string, file
 		w.expire()
 	}
 	read := func() map[string]T {
-		return w.read(ctx, how.age, how.patience, func() (map[string]T, error) {
+		return w.read(ctx, how.age, how.timeout, func() (map[string]T, error) {
 			out := make(map[string]T, len(files))
 			for _, f := range files {
 				out[f] = look(f)
@@ -133,11 +133,11 @@ func (d *dirCache[T]) keepOnly(paths []string) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(d.dirs, func(dir string, w *watch[map[string]T]) bool { return !dirs[dir] && w.state().late == 0 })
+	maps.DeleteFunc(d.dirs, func(dir string, w *valueWatch[map[string]T]) bool { return !dirs[dir] && w.state().running == 0 })
 }
 
 // expire makes the next read of the directory refresh it.
-func (d *dirCache[T]) expire(dir string) {
+func (d *dirCache[T]) expireDir(dir string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if w := d.dirs[filepath.Clean(dir)]; w != nil {

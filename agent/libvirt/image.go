@@ -23,19 +23,19 @@ func readHeader(path string, follow bool) (header, error) { return readImage(pat
 func inspectImage(path string) (header, error) { return readImage(path, false, true) }
 
 func readImage(path string, follow, deep bool) (header, error) {
-	return withImage(path, follow, func(f *os.File, size int64) (image.Facts, error) { return image.Read(f, size, deep) })
+	return withOpenImage(path, follow, func(f *os.File, size int64) (image.Facts, error) { return image.ReadFacts(f, size, deep) })
 }
 
 // readRawHeader is readHeader for a raw file or block device. It does not read the content, which a guest may have
 // written.
 func readRawHeader(path string) (header, error) {
-	return withImage(path, true, func(_ *os.File, size int64) (image.Facts, error) {
+	return withOpenImage(path, true, func(_ *os.File, size int64) (image.Facts, error) {
 		return image.Facts{Format: fleet.Raw, Size: size}, nil
 	})
 }
 
 // withImage calls read with the open image and its size in bytes, and adds the allocation to the result.
-func withImage(path string, follow bool, read func(f *os.File, size int64) (image.Facts, error)) (header, error) {
+func withOpenImage(path string, follow bool, read func(f *os.File, size int64) (image.Facts, error)) (header, error) {
 	f, err := openImage(path, follow)
 	if err != nil {
 		return header{}, err

@@ -17,11 +17,11 @@ import (
 )
 
 // fileClass classifies the file at a path of a pool.
-type fileClass int
+type pathClass int
 
 const (
-	asExpected fileClass = iota // the expected kind, or missing: other code reports missing files
-	asReplaced                  // a link, a device, or a folder instead of a file
+	pathAsExpected pathClass = iota // the expected kind, or missing: other code reports missing files
+	pathReplaced                  // a link, a device, or a folder instead of a file
 )
 
 // checkDefinedPaths refuses the start of a guest if a path in the definition is in a pool, but is not a regular file of
@@ -32,7 +32,7 @@ func (b *Backend) checkDefinedPaths(ctx context.Context, x *libvirtxml.Domain) e
 	if err != nil {
 		return err
 	}
-	paths, err := pathsIn(text)
+	paths, err := absolutePathsIn(text)
 	if err != nil {
 		return err
 	}
@@ -46,9 +46,9 @@ func (b *Backend) checkDefinedPaths(ctx context.Context, x *libvirtxml.Domain) e
 			}
 		}
 	}
-	odd, err := withinLookPatience(ctx, func() (string, error) {
+	odd, err := withinLookupTimeout(ctx, func() (string, error) {
 		for _, p := range paths {
-			if is, err := b.fileClassAt(p.path, p.folder); err != nil || is == asReplaced {
+			if is, err := b.classifyPath(p.path, p.folder); err != nil || is == pathReplaced {
 				return p.path, err
 			}
 		}
@@ -60,7 +60,7 @@ func (b *Backend) checkDefinedPaths(ctx context.Context, x *libvirtxml.Domain) e
 		return "", nil
 	})
 	if err == nil && odd != "" {
-		err = hypervisor.Refusal(hypervisor.OutsideFileFault(odd, hostname()))
+		err = hypervisor.FaultError(hypervisor.OutsideFileFault(odd, hostname()))
 	}
 	return err
 }
@@ -72,7 +72,7 @@ type definedPath struct {
 }
 
 // pathsIn returns all absolute paths in a definition, except those in metadata and descriptions.
-func pathsIn(text string) (out []definedPath, err error) {
+func absolutePathsIn(text string) (out []definedPath, err error) {
 	folder := false
 	add := func(path string) {
 		if path = strings.TrimSpace(path); filepath.IsAbs(path) {
@@ -108,45 +108,45 @@ func pathsIn(text string) (out []definedPath, err error) {
 }
 
 // fileClassAt classifies the file at a path without following links. A path outside all pools is asExpected.
-func (b *Backend) fileClassAt(path string, folder bool) (is fileClass, err error) {
+func (b *Backend) classifyPath(path string, folder bool) (is pathClass, err error) {
 	dir, _, ok := b.pools.book.RecordContaining(path)
 	if !ok {
-		return asExpected, nil
+		return pathAsExpected, nil
 	}
 	root, err := os.OpenRoot(dir)
-	if isMissing(err) {
-		return asExpected, nil
+	if isFileMissing(err) {
+		return pathAsExpected, nil
 	}
 	if err != nil {
-		return asExpected, err
+		return pathAsExpected, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	below, err := filepath.Rel(dir, filepath.Clean(path))
 	if err != nil {
-		return asExpected, err
+		return pathAsExpected, err
 	}
 	names := strings.Split(below, string(filepath.Separator))
 	for i := range names {
 		info, err := root.Lstat(filepath.Join(names[:i+1]...))
 		last := i == len(names)-1
 		switch {
-		case isMissing(err):
-			return asExpected, nil
+		case isFileMissing(err):
+			return pathAsExpected, nil
 		case err != nil:
-			return asExpected, err
+			return pathAsExpected, err
 		case info.Mode().IsRegular() && last, info.IsDir() && (!last || folder):
 		default:
-			return asReplaced, nil
+			return pathReplaced, nil
 		}
 	}
-	return asExpected, nil
+	return pathAsExpected, nil
 }
 
 // badBackingFile returns the first invalid backing file of a qcow2 disk in a pool, or "". A backing file in a pool is
 // invalid if it is not a regular file. A backing file outside all pools is invalid for a disk in a shared pool.
 func (b *Backend) badBackingFile(disk string) (string, error) {
 	seen := map[string]bool{}
-	for todo := []string{disk}; len(todo) > 0 && len(seen) < longestChain; todo = todo[1:] {
+	for todo := []string{disk}; len(todo) > 0 && len(seen) < maxChainFiles; todo = todo[1:] {
 		_, kept, ok := b.pools.book.RecordContaining(todo[0])
 		if !ok || seen[todo[0]] {
 			continue // a file outside all pools, so an administrator created the file
@@ -154,11 +154,11 @@ func (b *Backend) badBackingFile(disk string) (string, error) {
 		seen[todo[0]] = true
 		for _, below := range readReferences(todo[0]) {
 			at := filepath.Clean(below.path)
-			is, err := b.fileClassAt(at, false)
+			is, err := b.classifyPath(at, false)
 			if err != nil {
 				return at, err
 			}
-			if _, _, inPool := b.pools.book.RecordContaining(at); is == asReplaced || kept.Shared && !inPool {
+			if _, _, inPool := b.pools.book.RecordContaining(at); is == pathReplaced || kept.Shared && !inPool {
 				return at, nil
 			}
 			if !below.opaque {
@@ -171,13 +171,13 @@ func (b *Backend) badBackingFile(disk string) (string, error) {
 
 // isReplaced reports whether the file at a path of a pool is not the expected kind. It returns false if a read fails.
 func (b *Backend) isReplaced(path string, folder bool) bool {
-	is, err := b.fileClassAt(path, folder)
-	return err == nil && is == asReplaced
+	is, err := b.classifyPath(path, folder)
+	return err == nil && is == pathReplaced
 }
 
 // replacedMedia returns the faults of replaced media and shared folders, which prevent the guest's start.
 func replacedMedia(s observedDomain, sizes map[string]diskSize) (out []fleet.Fault) {
-	for path := range mediaOf(s) {
+	for path := range mediaPaths(s) {
 		if sizes[path].presence == fileReplaced {
 			out = append(out, hypervisor.OutsideFileFault(path, hostname()))
 		}
@@ -187,14 +187,14 @@ func replacedMedia(s observedDomain, sizes map[string]diskSize) (out []fleet.Fau
 }
 
 // mediaOf returns the media and shared folders of a domain.
-func mediaOf(s observedDomain) diskPaths {
+func mediaPaths(s observedDomain) diskPaths {
 	out := diskPaths{}
 	if s.persistent.iso != "" {
-		out[s.persistent.iso] = mediumKind
+		out[s.persistent.iso] = checkMediumExists
 	}
-	for _, m := range s.persistent.parts.Media() {
-		if out[m.Volume] = mediumKind; m.Kind == fleet.MediumFolder {
-			out[m.Volume] = folderKind
+	for _, m := range s.persistent.fieldValues.Media() {
+		if out[m.Volume] = checkMediumExists; m.Kind == fleet.MediumFolder {
+			out[m.Volume] = checkFolderExists
 		}
 	}
 	return out

@@ -23,7 +23,7 @@ func TestStartRefusesPathLeadingOutOfPool(t *testing.T) {
 	}
 	ref := func(f fixture, name string) *fleet.Volref { return &fleet.Volref{PoolID: f.pool.ID, Volume: name} }
 	raw := func(f fixture) fleet.Disk {
-		d := f.disk("plain.raw")
+		d := f.newDisk("plain.raw")
 		d.Format = fleet.Raw
 		return d
 	}
@@ -33,14 +33,14 @@ func TestStartRefusesPathLeadingOutOfPool(t *testing.T) {
 		fault bool // the report has a fault
 	}{
 		"a raw disk":   {"plain.raw", func(f fixture, s *fleet.VMSpec) { s.Disks = []fleet.Disk{raw(f)} }, true},
-		"a qcow2 disk": {"disk.qcow2", func(f fixture, s *fleet.VMSpec) { s.Disks = []fleet.Disk{f.disk("disk.qcow2")} }, true},
+		"a qcow2 disk": {"disk.qcow2", func(f fixture, s *fleet.VMSpec) { s.Disks = []fleet.Disk{f.newDisk("disk.qcow2")} }, true},
 		"an ISO":       {"tools.iso", func(f fixture, s *fleet.VMSpec) { s.ISO = ref(f, "tools.iso") }, true},
 		"a kernel":     {"kernel", func(f fixture, s *fleet.VMSpec) { s.Boot.Kernel = ref(f, "kernel") }, true},
 		"a shared folder": {"folder", func(f fixture, s *fleet.VMSpec) {
 			s.Memory.Shared, s.Shares = true, []fleet.VMShare{{Tag: "t", Folder: *ref(f, "folder")}}
 		}, true},
 		"a backing file": {"image", func(f fixture, s *fleet.VMSpec) {
-			d := f.disk("disk.qcow2")
+			d := f.newDisk("disk.qcow2")
 			d.Image, d.Overlay, d.VersionID = ref(f, "image"), true, "version"
 			s.Disks = []fleet.Disk{d}
 		}, false},
@@ -51,14 +51,14 @@ func TestStartRefusesPathLeadingOutOfPool(t *testing.T) {
 			addImage(t, f.pool, conformance.Image{Name: "image", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 			addImage(t, f.pool, conformance.Image{Name: "tools.iso", Kind: conformance.ISO, SizeBytes: 1 << 20})
 			addImage(t, f.pool, conformance.Image{Name: "kernel", Kind: conformance.Raw, SizeBytes: 1 << 20})
-			addImage(t, f.pool, conformance.Image{Name: "folder", Kind: conformance.Folder})
-			f.ok(f.ApplyPool(t.Context(), f.pool))
-			vm := f.vm()
+			addImage(t, f.pool, conformance.Image{Name: "folder", Kind: conformance.DirectoryImage})
+			f.requireNoError(f.ApplyPool(t.Context(), f.pool))
+			vm := f.newVM()
 			c.spec(f, &vm.Spec)
 			f.apply(vm)
 			faults := func() []fleet.Fault {
-				s, err := f.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{f.pool}})
-				f.ok(err)
+				s, err := f.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{f.pool}})
+				f.requireNoError(err)
 				for _, r := range s.VMs {
 					if r.ID == vm.ID {
 						return r.Status.Faults
@@ -70,8 +70,8 @@ func TestStartRefusesPathLeadingOutOfPool(t *testing.T) {
 				t.Fatalf("before: %+v", all)
 			}
 			aside := filepath.Join(t.TempDir(), "aside")
-			f.ok(os.Rename(f.at(c.file), aside))
-			f.ok(os.Symlink(secret, f.at(c.file)))
+			f.requireNoError(os.Rename(f.volumePath(c.file), aside))
+			f.requireNoError(os.Symlink(secret, f.volumePath(c.file)))
 			if err := f.StartVM(t.Context(), vm.ID); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), c.file) ||
 				!strings.Contains(err.Error(), "not a plain file of a pool") && !strings.Contains(err.Error(), "a link, a device or a folder has replaced the disk's file") {
 				t.Errorf("the start: %v", err)
@@ -82,12 +82,12 @@ func TestStartRefusesPathLeadingOutOfPool(t *testing.T) {
 			if c.fault {
 				waitFor(t, "the fault shows", func() bool { return len(faults()) == 1 })
 			}
-			f.ok(os.Remove(f.at(c.file)))
-			f.ok(os.Rename(aside, f.at(c.file)))
+			f.requireNoError(os.Remove(f.volumePath(c.file)))
+			f.requireNoError(os.Rename(aside, f.volumePath(c.file)))
 			if vm.Spec.Shares != nil {
 				return // the test host cannot start a guest with a shared folder
 			}
-			f.ok(f.StartVM(t.Context(), vm.ID))
+			f.requireNoError(f.StartVM(t.Context(), vm.ID))
 			waitFor(t, "the fault ends", func() bool { return len(faults()) == 0 })
 		})
 	}
@@ -98,13 +98,13 @@ func TestStartRefusesBackingFileOutsideSharedPool(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.pool.Spec.Shared = true
-	f.ok(f.ApplyPool(t.Context(), f.pool))
+	f.requireNoError(f.ApplyPool(t.Context(), f.pool))
 	secret := filepath.Join(t.TempDir(), "secret")
-	f.ok(os.WriteFile(secret, make([]byte, 8<<20), 0o600))
-	vm := f.vm()
-	vm.Spec.Disks = []fleet.Disk{f.disk("disk.qcow2")}
+	f.requireNoError(os.WriteFile(secret, make([]byte, 8<<20), 0o600))
+	vm := f.newVM()
+	vm.Spec.Disks = []fleet.Disk{f.newDisk("disk.qcow2")}
 	f.apply(vm)
-	run(t, "qemu-img", "rebase", "-u", "-f", "qcow2", "-b", secret, "-F", "raw", f.at("disk.qcow2"))
+	run(t, "qemu-img", "rebase", "-u", "-f", "qcow2", "-b", secret, "-F", "raw", f.volumePath("disk.qcow2"))
 	if err := f.StartVM(t.Context(), vm.ID); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), secret) {
 		t.Errorf("the start: %v", err)
 	}
@@ -118,17 +118,17 @@ func TestResumeFromMemoryRefusedWhenFileIsReplaced(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	addImage(t, f.pool, conformance.Image{Name: "tools.iso", Kind: conformance.ISO, SizeBytes: 1 << 20})
-	f.ok(f.ApplyPool(t.Context(), f.pool))
-	vm := f.vm()
-	vm.Spec.Disks = []fleet.Disk{f.disk("disk.qcow2")}
+	f.requireNoError(f.ApplyPool(t.Context(), f.pool))
+	vm := f.newVM()
+	vm.Spec.Disks = []fleet.Disk{f.newDisk("disk.qcow2")}
 	vm.Spec.ISO = &fleet.Volref{PoolID: f.pool.ID, Volume: "tools.iso"}
 	f.apply(vm)
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	snap := func(o fleet.SnapshotParams) hypervisor.SnapshotWork {
-		return hypervisor.SnapshotWork{VM: vm, Pools: []fleet.Pool{f.pool}, Order: o, Job: fleet.NewID[fleet.JobID](), Progress: func(int, string) {}}
+		return hypervisor.SnapshotWork{VM: vm, Pools: []fleet.Pool{f.pool}, Params: o, Job: fleet.NewID[fleet.JobID](), Progress: func(int, string) {}}
 	}
 	id := fleet.NewID[fleet.SnapshotID]()
-	f.ok(f.TakeSnapshot(t.Context(), snap(fleet.SnapshotParams{ID: id, Name: "then", Memory: true})))
+	f.requireNoError(f.TakeSnapshot(t.Context(), snap(fleet.SnapshotParams{ID: id, Name: "then", Memory: true})))
 	back := linkVolume(t, f.pool, "tools.iso")
 	if err := f.RevertSnapshot(t.Context(), snap(fleet.SnapshotParams{ID: id})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "plain file") {
 		t.Errorf("revert to the snapshot: %v", err)
@@ -137,7 +137,7 @@ func TestResumeFromMemoryRefusedWhenFileIsReplaced(t *testing.T) {
 		t.Errorf("the guest is %s", p)
 	}
 	back()
-	f.ok(f.RevertSnapshot(t.Context(), snap(fleet.SnapshotParams{ID: id})))
+	f.requireNoError(f.RevertSnapshot(t.Context(), snap(fleet.SnapshotParams{ID: id})))
 	virsh(t, "managedsave", string(vm.ID))
 	virsh(t, "change-media", string(vm.ID), "sda", "--eject", "--config") // the saved memory still uses the ISO
 	back = linkVolume(t, f.pool, "tools.iso")

@@ -14,7 +14,7 @@ import (
 func TestUnreadableDefinitionHidesNoOther(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	bad, good := f.vm(), f.vm()
+	bad, good := f.newVM(), f.newVM()
 	f.apply(bad)
 	f.apply(good)
 	id := string(fleet.NewID[fleet.NetworkID]())
@@ -24,9 +24,9 @@ func TestUnreadableDefinitionHidesNoOther(t *testing.T) {
 
 	proxy := newProxy(t)
 	proxy.garbled.Store(&[]string{"<name>" + bad.Name + "</", "<name>strange-" + id + "</", "<name>bad-" + id + "</"})
-	b := openAt(t, proxy.socket)
+	b := openBackendAt(t, proxy.socket)
 	t.Cleanup(func() { b.Close() })
-	s, err := b.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{f.pool}})
+	s, err := b.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{f.pool}})
 	if err != nil || !s.Host.Connected {
 		t.Fatalf("the host is offline: %v, %+v", err, s.Host)
 	}
@@ -68,17 +68,17 @@ func TestUnreadableDefinitionHidesNoOther(t *testing.T) {
 func TestUnreadablePoolStaysActiveWithError(t *testing.T) {
 	t.Parallel()
 	proxy := newProxy(t)
-	b := openAt(t, proxy.socket)
+	b := openBackendAt(t, proxy.socket)
 	t.Cleanup(func() { b.Close() })
 	f := newFixtureOn(t, b)
-	if st := poolOf(t, b, f.pool); st.State != fleet.PoolActive || st.Error != "" {
+	if st := poolStatusOf(t, b, f.pool); st.State != fleet.PoolActive || st.Error != "" {
 		t.Fatalf("the pool is %+v", st)
 	}
 	proxy.garbled.Store(&[]string{"<name>" + f.pool.Name + "</"})
 	waitFor(t, "the active pool reports an error", func() bool {
-		st := poolOf(t, b, f.pool)
+		st := poolStatusOf(t, b, f.pool)
 		return st.State == fleet.PoolActive && strings.Contains(st.Error, "is an earlier one")
 	})
 	proxy.garbled.Store(nil)
-	waitFor(t, "the pool has no error", func() bool { return poolOf(t, b, f.pool).Error == "" })
+	waitFor(t, "the pool has no error", func() bool { return poolStatusOf(t, b, f.pool).Error == "" })
 }

@@ -29,17 +29,17 @@ import (
 // insideHostEnv is an environment variable of the copy of the test program that runs inside a lab host. In that process
 // all paths are paths of the lab host. The value lists the libvirt sockets of the host and, in the long tests, of a
 // second host.
-const insideHostEnv = "QUANTIX_TEST_INSIDE_HOST"
+const insideLabHostEnv = "QUANTIX_TEST_INSIDE_HOST"
 
 // unsupported is the reason why this machine cannot run a lab host. Tests that need a lab host then fail.
-var unsupported error
+var errNoLabHost error
 
 // Hooks that an init function of the long tests sets.
 var (
 	// runAsChild runs the child agent if this process is one. Otherwise ran is false.
 	runAsChild = func() (ran bool, err error) { return false, nil }
 	// prepareHost prepares the lab host before the tests.
-	prepareHost = func() error { return nil }
+	prepareLabHost = func() error { return nil }
 )
 
 func TestMain(m *testing.M) {
@@ -50,17 +50,17 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	if os.Getenv(insideHostEnv) != "" {
-		if err := prepareHost(); err != nil {
+	if os.Getenv(insideLabHostEnv) != "" {
+		if err := prepareLabHost(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(m.Run())
 	}
-	if unsupported = lab.Supported(); unsupported != nil {
+	if errNoLabHost = lab.Supported(); errNoLabHost != nil {
 		os.Exit(m.Run())
 	}
-	code, err := runInHost()
+	code, err := runInLabHost()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -69,7 +69,7 @@ func TestMain(m *testing.M) {
 }
 
 // runInHost runs this test program inside a lab host, and in the long tests with a second host.
-func runInHost() (code int, err error) {
+func runInLabHost() (code int, err error) {
 	release, err := tier.GuestSlot()
 	if err != nil {
 		return 0, err
@@ -97,7 +97,7 @@ func runInHost() (code int, err error) {
 		sockets = append(sockets, hosts[i].Socket())
 	}
 	cmd := hosts[0].Command(ctx, os.Args[0], os.Args[1:]...)
-	cmd.Env = append(cmd.Env, insideHostEnv+"="+strings.Join(sockets, " "), tier.SeedVariable+"="+strconv.Itoa(tier.Seed()))
+	cmd.Env = append(cmd.Env, insideLabHostEnv+"="+strings.Join(sockets, " "), tier.SeedVariable+"="+strconv.Itoa(tier.Seed()))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err = cmd.Run()
 	if _, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -106,33 +106,33 @@ func runInHost() (code int, err error) {
 	return cmd.ProcessState.ExitCode(), err
 }
 
-func needHost(t testing.TB) {
+func requireLabHost(t testing.TB) {
 	t.Helper()
-	if unsupported != nil {
-		t.Fatal(unsupported) // an untested backend must not pass
+	if errNoLabHost != nil {
+		t.Fatal(errNoLabHost) // an untested backend must not pass
 	}
 }
 
 func TestConformance(t *testing.T) {
-	needHost(t)
+	requireLabHost(t)
 	conformance.Run(t, conformance.Harness{
-		CoreOnly:    !tier.Ordeal,
-		Open:        open,
+		OnlyCoreTests:    !tier.Ordeal,
+		Open:        openBackend,
 		PoolPath:    func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },
 		FailingPool: failingPool,
-		BadPath:     "/var/lib/libvirt/secrets",
-		Misplace:    misplace,
+		ForbiddenPoolPath:     "/var/lib/libvirt/secrets",
+		ReplacePoolDir:    replacePoolDir,
 		AddImage:    addImage,
-		Physical:    physicalDisk,
+		UnusedDisk:    physicalDisk,
 		AddOverlay: func(t *testing.T, p fleet.Pool, name, base string) {
 			run(t, "qemu-img", "create", "-f", "qcow2", "-b", filepath.Join(p.Spec.Path, base), "-F", "qcow2", filepath.Join(p.Spec.Path, name))
 			virsh(t, "pool-refresh", p.Name)
 		},
-		Remote:   remoteImage,
-		Foreign:  defineUnmanagedVM,
-		Power:    powerOf,
+		ServeFile:   remoteImage,
+		DefineUnmanagedVM:  defineUnmanagedVM,
+		PowerOf:    powerOf,
 		PowerOff: func(t *testing.T, id fleet.VMID) { virsh(t, "destroy", string(id)) },
-		Change:   editVM,
+		EditVM:   editVM,
 		SaveDefinition: func(t *testing.T, id fleet.VMID) func() {
 			file := filepath.Join(t.TempDir(), "kept.xml")
 			if err := os.WriteFile(file, []byte(virsh(t, "dumpxml", string(id), "--inactive", "--security-info")), 0o600); err != nil {
@@ -140,12 +140,12 @@ func TestConformance(t *testing.T) {
 			}
 			return func() { virsh(t, "define", file) }
 		},
-		Undefine:   func(t *testing.T, id fleet.VMID) { virsh(t, "undefine", string(id)) },
+		UndefineVM:   func(t *testing.T, id fleet.VMID) { virsh(t, "undefine", string(id)) },
 		HideVolume: hideVolume, LinkVolume: linkVolume,
 		DeleteVolume: func(t *testing.T, pool fleet.Pool, volume string) {
 			virsh(t, "vol-delete", volume, "--pool", pool.Name)
 		},
-		Touch: func(t *testing.T, pool fleet.Pool, volume string) {
+		WriteKeepingTime: func(t *testing.T, pool fleet.Pool, volume string) {
 			path := filepath.Join(pool.Spec.Path, volume)
 			info := must(os.Stat(path))
 			f := must(os.OpenFile(path, os.O_WRONLY, 0))
@@ -154,7 +154,7 @@ func TestConformance(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		GuestWrites: guestWrites,
+		WriteQcow2Header: guestWrites,
 		WriteDisk: func(t *testing.T, path string, b byte) {
 			run(t, "qemu-io", "-f", "qcow2", "-c", fmt.Sprintf("write -P %d 0 64k", b), path)
 		},
@@ -164,49 +164,49 @@ func TestConformance(t *testing.T) {
 			return byte(must(strconv.ParseUint(strings.Fields(out)[0], 16, 8)))
 		},
 		CheckDisk:       checkChain,
-		ForeignSnapshot: foreignSnapshot, ForeignOverlay: foreignOverlay,
+		TakeUnmanagedSnapshot: takeVirshSnapshot, CreateUnmanagedOverlay: createVirshOverlay,
 
-		Seeds: seedsOf, DropSeeds: dropSeeds,
+		FirstBootData: seedContents, DeleteFirstBootData: dropSeeds,
 		EditFilter:     editFilter,
 		UndefineFilter: func(t *testing.T, name string) { virsh(t, "nwfilter-undefine", name) },
-		ForeignPool:    defineUnmanagedPool,
+		DefineUnmanagedPool:    defineUnmanagedPool,
 		StopPool:       func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
 		StopNetwork:    func(t *testing.T, name string) { virsh(t, "net-destroy", name) }, UndefineNetwork: func(t *testing.T, name string) { virsh(t, "net-undefine", name) },
 		EditNetwork: func(t *testing.T, name string) {
-			virsh(t, "net-update", name, "add", "ip-dhcp-host", "<host mac='52:54:00:00:00:aa' name='theirs' ip='"+leaseIn(t, name)+"'/>", "--live", "--config")
+			virsh(t, "net-update", name, "add", "ip-dhcp-host", "<host mac='52:54:00:00:00:aa' name='theirs' ip='"+unleasedAddress(t, name)+"'/>", "--live", "--config")
 		},
 		Reservations: reservations, DropReservations: dropReservations, PortGroups: portGroups,
-		EndServer: endServer, ForeignNetwork: defineUnmanagedNetwork,
-		AddBootable: func(t *testing.T, p fleet.Pool, name string) {
+		KillDnsmasq: killDnsmasq, DefineUnmanagedNetwork: defineUnmanagedNetwork,
+		AddBootableVolume: func(t *testing.T, p fleet.Pool, name string) {
 			guest := must(lab.GuestImage(t.Context(), lab.CacheDir()))
 			run(t, "cp", guest.Disk, filepath.Join(p.Spec.Path, name))
 			virsh(t, "pool-refresh", p.Name)
 		},
-		Prepare: prepareGuest, Frozen: guestFrozen, HasPassword: guestHasPassword,
-		Network: "default", Device: unusedVeth,
-		Unplug: func(t *testing.T) func() {
+		PrepareGuest: prepareGuest, IsGuestFrozen: isGuestFrozen, GuestHasPassword: guestHasPassword,
+		ActiveNetwork: "default", UnusedNetworkDevice: unusedVeth,
+		DisconnectHypervisor: func(t *testing.T) func() {
 			stopLibvirtd(t)
 			return func() { startLibvirtd(t) }
 		},
-		Freeze: func(t *testing.T) func() {
+		FreezeHypervisor: func(t *testing.T) func() {
 			pid := libvirtdPID(t)
-			signal(t, pid, syscall.SIGSTOP)
-			t.Cleanup(func() { signal(t, pid, syscall.SIGCONT) })
-			return func() { signal(t, pid, syscall.SIGCONT) }
+			signalProcess(t, pid, syscall.SIGSTOP)
+			t.Cleanup(func() { signalProcess(t, pid, syscall.SIGCONT) })
+			return func() { signalProcess(t, pid, syscall.SIGCONT) }
 		},
 	})
 }
 
 // applyJob returns the agent's apply job for the VM.
-func applyJob(vm fleet.VM, pools ...fleet.Pool) hypervisor.Apply {
-	return hypervisor.Apply{VM: vm, Pools: pools, Progress: func(int, string) {}, RecordDisk: func(fleet.Volref) error { return nil }}
+func applyJob(vm fleet.VM, pools ...fleet.Pool) hypervisor.ApplyWork {
+	return hypervisor.ApplyWork{VM: vm, Pools: pools, Progress: func(int, string) {}, RecordDisk: func(fleet.Volref) error { return nil }}
 }
 
 // openBench opens a backend for a benchmark.
 func openBench(b *testing.B) hypervisor.Hypervisor {
 	b.Helper()
-	needHost(b)
-	hv, err := libvirt.Open(b.Context(), libvirt.Options{Log: slog.New(slog.DiscardHandler), Roots: roots, Book: book})
+	requireLabHost(b)
+	hv, err := libvirt.Open(b.Context(), libvirt.Options{Log: slog.New(slog.DiscardHandler), PoolRoots: tempDirRoots, PoolBook: sharedPoolBook})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -216,24 +216,24 @@ func openBench(b *testing.B) hypervisor.Hypervisor {
 
 // All backends of the tests share one pool book. The pools are in temporary directories of the tests.
 var (
-	book  = must(state.OpenPoolBook(""))
-	roots = pooldir.Roots{Allowed: []string{os.TempDir()}}
+	sharedPoolBook  = must(state.OpenPoolBook(""))
+	tempDirRoots = pooldir.PoolRoots{Allowed: []string{os.TempDir()}}
 )
 
-func open(t *testing.T) hypervisor.Hypervisor {
+func openBackend(t *testing.T) hypervisor.Hypervisor {
 	t.Helper()
-	return openAt(t, libvirt.DefaultSocket)
+	return openBackendAt(t, libvirt.DefaultSocket)
 }
 
-func openAt(t *testing.T, socket string) hypervisor.Hypervisor {
+func openBackendAt(t *testing.T, socket string) hypervisor.Hypervisor {
 	t.Helper()
-	return openWith(t, socket, book)
+	return openBackendWithBook(t, socket, sharedPoolBook)
 }
 
-func openWith(t *testing.T, socket string, book *state.PoolBook) hypervisor.Hypervisor {
+func openBackendWithBook(t *testing.T, socket string, book *state.PoolBook) hypervisor.Hypervisor {
 	t.Helper()
-	needHost(t)
-	b, err := libvirt.Open(t.Context(), libvirt.Options{Socket: socket, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Roots: roots, Book: book, Fetch: fetcher})
+	requireLabHost(t)
+	b, err := libvirt.Open(t.Context(), libvirt.Options{Socket: socket, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), PoolRoots: tempDirRoots, PoolBook: book, Downloader: testDownloader})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func addImage(t *testing.T, pool fleet.Pool, image conformance.Image) {
 		run(t, "qemu-img", "convert", "-f", "raw", "-O", "raw", raw, path)
 	case conformance.Qcow2:
 		run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, path)
-	case conformance.Qcow2Short:
+	case conformance.Qcow2Truncated:
 		run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, path)
 		info, err := os.Stat(path)
 		if err == nil {
@@ -294,13 +294,13 @@ func addImage(t *testing.T, pool fleet.Pool, image conformance.Image) {
 			t.Fatal(err)
 		}
 	case conformance.ISO:
-		disc(t, path, image.SizeBytes)
-	case conformance.Folder:
+		writeDisc(t, path, image.SizeBytes)
+	case conformance.DirectoryImage:
 		if err := os.Mkdir(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	case conformance.LinkedISO:
-		disc(t, raw+".iso", image.SizeBytes)
+		writeDisc(t, raw+".iso", image.SizeBytes)
 		if err := os.Symlink(raw+".iso", path); err != nil {
 			t.Fatal(err)
 		}
@@ -312,7 +312,7 @@ func addImage(t *testing.T, pool fleet.Pool, image conformance.Image) {
 }
 
 // disc writes a file with an ISO 9660 volume descriptor.
-func disc(t *testing.T, path string, size int64) {
+func writeDisc(t *testing.T, path string, size int64) {
 	t.Helper()
 	text := make([]byte, size)
 	copy(text[16*2048:], "\x01CD001\x01")

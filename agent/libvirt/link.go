@@ -10,22 +10,22 @@ import (
 
 const (
 	fastRetry    = 50 * time.Millisecond // first interval, because a restarted libvirtd is up again quickly
-	fastRetryFor = 2 * time.Second
+	fastRetryDuration = 2 * time.Second
 	retryPeriod  = time.Second
 	pingPeriod   = 5 * time.Second // go-libvirt has no keepalive
 )
 
 // link is the state connection and the event connection to libvirtd.
-type link struct{ reader, events *conn }
+type libvirtConnections struct{ state, events *conn }
 
-func (l *link) close() {
-	l.reader.disconnect()
+func (l *libvirtConnections) close() {
+	l.state.disconnect()
 	l.events.disconnect()
 }
 
 // connect opens both connections, subscribes to events and records libvirt's version.
-func (b *Backend) connect(ctx context.Context) (*link, error) {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+func (b *Backend) connect(ctx context.Context) (*libvirtConnections, error) {
+	ctx, cancel := context.WithTimeout(ctx, libvirtCallTimeout)
 	defer cancel()
 	reader, err := dial(ctx, b.socket)
 	if err != nil {
@@ -37,8 +37,8 @@ func (b *Backend) connect(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	reader.shared, events.shared = true, true
-	l := &link{reader: reader, events: events}
-	version, err := call(ctx, reader, versions)
+	l := &libvirtConnections{state: reader, events: events}
+	version, err := call(ctx, reader, hypervisorVersions)
 	if err == nil {
 		err = b.subscribe(ctx, events)
 	}
@@ -47,16 +47,16 @@ func (b *Backend) connect(ctx context.Context) (*link, error) {
 		return nil, fmt.Errorf("connect to libvirt: %w", err)
 	}
 	b.domains.clear() // events may have been missed
-	b.pools.expire()
-	b.caps.expire()
+	b.pools.expireAll()
+	b.capabilityWatch.expire()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reader, b.lostReason, b.version = reader, nil, version
+	b.stateConnection, b.lostReason, b.version = reader, nil, version
 	return l, nil
 }
 
 // versions returns a text like "libvirt 9.0.0, QEMU 7.2.22".
-func versions(l *golibvirt.Libvirt) (string, error) {
+func hypervisorVersions(l *golibvirt.Libvirt) (string, error) {
 	lib, err := l.ConnectGetLibVersion()
 	if err != nil {
 		return "", err
@@ -70,18 +70,18 @@ func versions(l *golibvirt.Libvirt) (string, error) {
 }
 
 // keepConnected reconnects after each loss of the link, until Close. l is the first link, or nil.
-func (b *Backend) keepConnected(l *link) {
+func (b *Backend) reconnectLoop(l *libvirtConnections) {
 	for {
 		if l == nil {
 			if l = b.reconnect(); l == nil {
 				return
 			}
 			b.log.Info("connected to libvirt")
-			b.subscribers.wake()
+			b.subscribers.wakeAll()
 		}
-		why := b.waitUntilLost(l)
+		why := b.waitConnectionLost(l)
 		l.close()
-		if b.life.Err() != nil {
+		if b.runContext.Err() != nil {
 			return
 		}
 		b.setUnreachable(why)
@@ -93,28 +93,28 @@ func (b *Backend) keepConnected(l *link) {
 func (b *Backend) setUnreachable(why error) {
 	b.log.Warn("libvirt is unreachable; trying again (\"quantix doctor agent\" lists what is missing)", "error", why)
 	b.mu.Lock()
-	b.reader, b.lostReason = nil, why
+	b.stateConnection, b.lostReason = nil, why
 	b.mu.Unlock()
-	b.subscribers.wake()
+	b.subscribers.wakeAll()
 }
 
 // waitUntilLost waits for the loss of the link, or for Close, and returns the reason. It pings libvirtd, so that a
 // hanging libvirtd counts as lost too.
-func (b *Backend) waitUntilLost(l *link) error {
+func (b *Backend) waitConnectionLost(l *libvirtConnections) error {
 	ping := time.NewTicker(pingPeriod)
 	defer ping.Stop()
 	for {
 		select {
-		case <-b.life.Done():
-			return b.life.Err()
-		case <-l.reader.closed():
-			return errLost
+		case <-b.runContext.Done():
+			return b.runContext.Err()
+		case <-l.state.closed():
+			return errConnectionLost
 		case <-l.events.closed():
-			return errLost
+			return errConnectionLost
 		case <-ping.C:
 		}
-		for _, c := range []*conn{l.reader, l.events} {
-			ctx, cancel := context.WithTimeout(b.life, callLimit)
+		for _, c := range []*conn{l.state, l.events} {
+			ctx, cancel := context.WithTimeout(b.runContext, libvirtCallTimeout)
 			_, err := call(ctx, c, (*golibvirt.Libvirt).ConnectGetLibVersion)
 			cancel()
 			if err != nil {
@@ -125,22 +125,22 @@ func (b *Backend) waitUntilLost(l *link) error {
 }
 
 // reconnect retries until the link is open, and returns nil after Close.
-func (b *Backend) reconnect() *link {
+func (b *Backend) reconnect() *libvirtConnections {
 	retry := time.NewTicker(fastRetry)
 	defer retry.Stop()
 	for lost := time.Now(); ; {
-		l, err := b.connect(b.life)
+		l, err := b.connect(b.runContext)
 		if err == nil {
 			return l
 		}
 		b.mu.Lock()
 		b.lostReason = err
 		b.mu.Unlock()
-		if time.Since(lost) > fastRetryFor {
+		if time.Since(lost) > fastRetryDuration {
 			retry.Reset(retryPeriod)
 		}
 		select {
-		case <-b.life.Done():
+		case <-b.runContext.Done():
 			return nil
 		case <-retry.C:
 		}

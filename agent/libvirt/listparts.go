@@ -15,11 +15,11 @@ import (
 
 // Alias prefixes of devices that can exist several times. A distinguishing suffix follows.
 const (
-	aliasDrive    = "ua-quantix-drive-"
-	aliasShare    = "ua-quantix-share-"
-	aliasSerial   = "ua-quantix-serial-"
-	aliasRedir    = "ua-quantix-redir-"
-	aliasParallel = "ua-quantix-parallel"
+	driveAliasPrefix    = "ua-quantix-drive-"
+	shareAliasPrefix    = "ua-quantix-share-"
+	serialAliasPrefix   = "ua-quantix-serial-"
+	redirAliasPrefix    = "ua-quantix-redir-"
+	parallelAlias = "ua-quantix-parallel"
 )
 
 // mediumPath returns the path of a medium, or "" for nil. In this package the specs for definitions name a medium by
@@ -32,14 +32,14 @@ func mediumPath(v *fleet.Volref) string {
 }
 
 // mediumAt returns the medium with that path, or nil for "".
-func mediumAt(path string) *fleet.Volref {
+func mediumOfPath(path string) *fleet.Volref {
 	if path == "" {
 		return nil
 	}
 	return &fleet.Volref{Volume: path}
 }
 
-func setOS(x *libvirtxml.Domain, set func(*libvirtxml.DomainOS)) {
+func updateOS(x *libvirtxml.Domain, set func(*libvirtxml.DomainOS)) {
 	if x.OS != nil {
 		set(x.OS)
 	}
@@ -54,18 +54,18 @@ func aliasHash(s string) string {
 func writeDrives(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
 	wanted := func(alias string) bool {
-		return slices.ContainsFunc(s.Drives, func(w fleet.VMDrive) bool { return aliasDrive+w.Slot == alias })
+		return slices.ContainsFunc(s.Drives, func(w fleet.VMDrive) bool { return driveAliasPrefix+w.Slot == alias })
 	}
 	d.Disks = slices.DeleteFunc(d.Disks, func(o libvirtxml.DomainDisk) bool {
-		return hasAliasPrefix(o.Alias, aliasDrive) && !wanted(aliasOf(o.Alias))
+		return hasAliasPrefix(o.Alias, driveAliasPrefix) && !wanted(aliasOf(o.Alias))
 	})
 	for _, w := range s.Drives {
-		i := slices.IndexFunc(d.Disks, func(o libvirtxml.DomainDisk) bool { return aliasOf(o.Alias) == aliasDrive+w.Slot })
+		i := slices.IndexFunc(d.Disks, func(o libvirtxml.DomainDisk) bool { return aliasOf(o.Alias) == driveAliasPrefix+w.Slot })
 		if i < 0 {
-			d.Disks, i = append(d.Disks, newDrive(x, w)), len(d.Disks)
+			d.Disks, i = append(d.Disks, newMediaDrive(x, w)), len(d.Disks)
 		}
 		one := &d.Disks[i]
-		if one.Boot = bootElement(w.BootOrder); pathOf(one) == mediumPath(w.Medium) {
+		if one.Boot = bootElement(w.BootOrder); diskPathOf(one) == mediumPath(w.Medium) {
 			continue
 		}
 		if one.Source = nil; w.Medium != nil {
@@ -74,20 +74,20 @@ func writeDrives(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-func newDrive(x *libvirtxml.Domain, w fleet.VMDrive) libvirtxml.DomainDisk {
-	drive := freeDrive(x)
-	if w.Floppy() {
+func newMediaDrive(x *libvirtxml.Domain, w fleet.VMDrive) libvirtxml.DomainDisk {
+	drive := newCDROMOnFreeTarget(x)
+	if w.IsFloppy() {
 		drive.Device = "floppy" // read-only, because several VMs may use the same image
 		drive.Target = &libvirtxml.DomainDiskTarget{Dev: map[string]string{"floppy1": "fda", "floppy2": "fdb"}[w.Slot], Bus: "fdc"}
 	}
-	drive.Alias = &libvirtxml.DomainAlias{Name: aliasDrive + w.Slot}
+	drive.Alias = &libvirtxml.DomainAlias{Name: driveAliasPrefix + w.Slot}
 	return drive
 }
 
 func readDrives(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	for i := range x.Devices.Disks {
-		if d := &x.Devices.Disks[i]; hasAliasPrefix(d.Alias, aliasDrive) {
-			s.Drives = append(s.Drives, fleet.VMDrive{Slot: strings.TrimPrefix(aliasOf(d.Alias), aliasDrive), Medium: mediumAt(pathOf(d)), BootOrder: bootOrderOf(d.Boot)})
+		if d := &x.Devices.Disks[i]; hasAliasPrefix(d.Alias, driveAliasPrefix) {
+			s.Drives = append(s.Drives, fleet.VMDrive{Slot: strings.TrimPrefix(aliasOf(d.Alias), driveAliasPrefix), Medium: mediumOfPath(diskPathOf(d)), BootOrder: bootNumberOf(d.Boot)})
 		}
 	}
 	return ""
@@ -95,20 +95,20 @@ func readDrives(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 
 func writeShares(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
-	d.Filesystems = slices.DeleteFunc(d.Filesystems, func(o libvirtxml.DomainFilesystem) bool { return hasAliasPrefix(o.Alias, aliasShare) })
+	d.Filesystems = slices.DeleteFunc(d.Filesystems, func(o libvirtxml.DomainFilesystem) bool { return hasAliasPrefix(o.Alias, shareAliasPrefix) })
 	for _, w := range s.Shares {
 		d.Filesystems = append(d.Filesystems, libvirtxml.DomainFilesystem{
 			AccessMode: "passthrough", Driver: &libvirtxml.DomainFilesystemDriver{Type: "virtiofs"},
 			Source: &libvirtxml.DomainFilesystemSource{Mount: &libvirtxml.DomainFilesystemSourceMount{Dir: w.Folder.Volume}},
 			Target: &libvirtxml.DomainFilesystemTarget{Dir: w.Tag},
-			Alias:  &libvirtxml.DomainAlias{Name: aliasShare + aliasHash(w.Tag)},
+			Alias:  &libvirtxml.DomainAlias{Name: shareAliasPrefix + aliasHash(w.Tag)},
 		})
 	}
 }
 
 func readShares(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	for _, d := range x.Devices.Filesystems {
-		if hasAliasPrefix(d.Alias, aliasShare) && d.Target != nil && d.Source != nil && d.Source.Mount != nil {
+		if hasAliasPrefix(d.Alias, shareAliasPrefix) && d.Target != nil && d.Source != nil && d.Source.Mount != nil {
 			s.Shares = append(s.Shares, fleet.VMShare{Tag: d.Target.Dir, Folder: fleet.Volref{Volume: d.Source.Mount.Dir}})
 		}
 	}
@@ -141,7 +141,7 @@ func readBalloon(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 }
 
 func writeBalloonSize(x *libvirtxml.Domain, s fleet.VMSpec) {
-	kib := uint(memoryKiB(x))
+	kib := uint(configuredMemoryKiB(x))
 	if n := uint(s.Memory.BalloonMiB) * 1024; n > 0 {
 		kib = min(n, kib)
 	}
@@ -149,8 +149,8 @@ func writeBalloonSize(x *libvirtxml.Domain, s fleet.VMSpec) {
 }
 
 func readBalloonSize(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-	if c := x.CurrentMemory; c != nil && kibOf(c.Value, c.Unit) < memoryKiB(x) {
-		s.Memory.BalloonMiB = int(kibOf(c.Value, c.Unit) / 1024)
+	if c := x.CurrentMemory; c != nil && toKiB(c.Value, c.Unit) < configuredMemoryKiB(x) {
+		s.Memory.BalloonMiB = int(toKiB(c.Value, c.Unit) / 1024)
 	}
 	return ""
 }
@@ -158,11 +158,11 @@ func readBalloonSize(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 func writeSerials(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
 	d.Serials = slices.DeleteFunc(d.Serials, func(o libvirtxml.DomainSerial) bool {
-		n, _ := strconv.Atoi(strings.TrimPrefix(aliasOf(o.Alias), aliasSerial))
-		return hasAliasPrefix(o.Alias, aliasSerial) && n > s.Devices.Serials
+		n, _ := strconv.Atoi(strings.TrimPrefix(aliasOf(o.Alias), serialAliasPrefix))
+		return hasAliasPrefix(o.Alias, serialAliasPrefix) && n > s.Devices.Serials
 	})
 	for n := 1; n <= s.Devices.Serials; n++ {
-		alias := aliasSerial + strconv.Itoa(n)
+		alias := serialAliasPrefix + strconv.Itoa(n)
 		if !slices.ContainsFunc(d.Serials, func(o libvirtxml.DomainSerial) bool { return aliasOf(o.Alias) == alias }) {
 			d.Serials = append(d.Serials, libvirtxml.DomainSerial{
 				Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}}, Alias: &libvirtxml.DomainAlias{Name: alias},
@@ -173,10 +173,10 @@ func writeSerials(x *libvirtxml.Domain, s fleet.VMSpec) {
 
 func writeParallel(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
-	d.Parallels = slices.DeleteFunc(d.Parallels, func(o libvirtxml.DomainParallel) bool { return aliasOf(o.Alias) == aliasParallel })
+	d.Parallels = slices.DeleteFunc(d.Parallels, func(o libvirtxml.DomainParallel) bool { return aliasOf(o.Alias) == parallelAlias })
 	if s.Devices.Parallel {
 		d.Parallels = append(d.Parallels, libvirtxml.DomainParallel{
-			Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}}, Alias: &libvirtxml.DomainAlias{Name: aliasParallel},
+			Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}}, Alias: &libvirtxml.DomainAlias{Name: parallelAlias},
 		})
 	}
 }
@@ -199,16 +199,16 @@ func writeSpice(x *libvirtxml.Domain, s fleet.VMSpec) {
 
 func writeRedirection(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
-	d.RedirDevs = slices.DeleteFunc(d.RedirDevs, func(o libvirtxml.DomainRedirDev) bool { return hasAliasPrefix(o.Alias, aliasRedir) })
+	d.RedirDevs = slices.DeleteFunc(d.RedirDevs, func(o libvirtxml.DomainRedirDev) bool { return hasAliasPrefix(o.Alias, redirAliasPrefix) })
 	for n := range s.Display.USBRedirection {
 		d.RedirDevs = append(d.RedirDevs, libvirtxml.DomainRedirDev{
 			Bus: "usb", Source: &libvirtxml.DomainChardevSource{SpiceVMC: &libvirtxml.DomainChardevSourceSpiceVMC{}},
-			Alias: &libvirtxml.DomainAlias{Name: aliasRedir + strconv.Itoa(n+1)},
+			Alias: &libvirtxml.DomainAlias{Name: redirAliasPrefix + strconv.Itoa(n+1)},
 		})
 	}
 }
 
 // sameFile reports whether the spec was already has the file at path as a medium of the same kind as m.
-func sameFile(was fleet.VMSpec, m fleet.Medium, path string) bool {
+func specHasMedium(was fleet.VMSpec, m fleet.Medium, path string) bool {
 	return slices.ContainsFunc(was.Media(), func(o fleet.Medium) bool { return o.Kind == m.Kind && cmp.Or(o.Volume) == path })
 }

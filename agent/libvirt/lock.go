@@ -15,7 +15,7 @@ type keyLocks[K comparable] struct {
 // lock takes the key's lock. It waits for the lock, at most until ctx ends.
 func (l *keyLocks[K]) lock(ctx context.Context, key K) (unlock func(), err error) {
 	for {
-		unlock, busy := l.try(key)
+		unlock, busy := l.tryLock(key)
 		if unlock != nil {
 			return unlock, nil
 		}
@@ -28,7 +28,7 @@ func (l *keyLocks[K]) lock(ctx context.Context, key K) (unlock func(), err error
 }
 
 // try takes the key's lock if it is free. Otherwise it returns a channel that is closed when the lock is released.
-func (l *keyLocks[K]) try(key K) (unlock func(), busy <-chan struct{}) {
+func (l *keyLocks[K]) tryLock(key K) (unlock func(), busy <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if held := l.held[key]; held != nil {

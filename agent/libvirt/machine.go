@@ -15,9 +15,9 @@ import (
 const q35 = "q35"
 
 // machines are the machine types that Quantix supports, the default first.
-var machines = []string{q35, fleet.MachinePC}
+var supportedMachines = []string{q35, fleet.MachinePC}
 
-func machineOf(s fleet.VMSpec) string { return cmp.Or(s.Boot.Machine, q35) }
+func machineTypeOf(s fleet.VMSpec) string { return cmp.Or(s.Boot.Machine, q35) }
 
 // isPC reports whether the definition has the old PC machine type, as an alias or a version: pc-i440fx-7.2, pc-1.3.
 func isPC(x *libvirtxml.Domain) bool {
@@ -30,7 +30,7 @@ func isQ35(x *libvirtxml.Domain) bool {
 
 // readMachine sets the spec's machine type and returns an unsupported machine type. It ignores a definition without a
 // machine type, which libvirt never returns.
-func readMachine(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+func readMachineType(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	switch {
 	case isPC(x):
 		s.Boot.Machine = fleet.MachinePC
@@ -42,12 +42,12 @@ func readMachine(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 
 // writeMachine changes the machine type. It removes all bus addresses, because libvirt must assign new ones. It moves
 // CD-ROM drives to the bus that guests of the new machine type expect.
-func writeMachine(x *libvirtxml.Domain, s fleet.VMSpec) {
+func writeMachineType(x *libvirtxml.Domain, s fleet.VMSpec) {
 	var is fleet.VMSpec
-	if x.OS == nil || x.OS.Type == nil || readMachine(x, &is) == "" && is.Boot.Machine == s.Boot.Machine {
+	if x.OS == nil || x.OS.Type == nil || readMachineType(x, &is) == "" && is.Boot.Machine == s.Boot.Machine {
 		return
 	}
-	x.OS.Type.Machine = machineOf(s)
+	x.OS.Type.Machine = machineTypeOf(s)
 	d := x.Devices
 	d.Controllers = slices.DeleteFunc(d.Controllers, func(c libvirtxml.DomainController) bool {
 		return c.Type == "pci" || c.Type == "ide" || c.Type == "sata"
@@ -60,7 +60,7 @@ func writeMachine(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 	for i := range d.Disks {
 		if one := &d.Disks[i]; one.Target != nil && *one.Target == (libvirtxml.DomainDiskTarget{}) {
-			*one.Target = *freeDrive(x).Target
+			*one.Target = *newCDROMOnFreeTarget(x).Target
 		}
 	}
 }
@@ -90,33 +90,33 @@ func dropBusAddresses(v reflect.Value) {
 func newCDROM(machine string) libvirtxml.DomainDisk {
 	target := &libvirtxml.DomainDiskTarget{Dev: "sda", Bus: "sata"}
 	if machine == fleet.MachinePC {
-		target = &libvirtxml.DomainDiskTarget{Dev: ideDrives[0], Bus: "ide"}
+		target = &libvirtxml.DomainDiskTarget{Dev: ideTargets[0], Bus: "ide"}
 	}
 	return libvirtxml.DomainDisk{
 		Device: "cdrom", Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"},
-		Target: target, ReadOnly: &libvirtxml.DomainDiskReadOnly{}, Alias: &libvirtxml.DomainAlias{Name: aliasCDROM},
+		Target: target, ReadOnly: &libvirtxml.DomainDiskReadOnly{}, Alias: &libvirtxml.DomainAlias{Name: cdromAlias},
 	}
 }
 
 // ideDrives are the target names of IDE drives on the pc machine type. Targets of the second channel come first,
 // because disks use the first channel.
-var ideDrives = []string{"hdc", "hdd", "hdb", "hda"}
+var ideTargets = []string{"hdc", "hdd", "hdb", "hda"}
 
 // freeDrive returns a CD-ROM drive with an unused target name. If all IDE targets are in use, freeDrive uses SATA.
-func freeDrive(x *libvirtxml.Domain) libvirtxml.DomainDisk {
+func newCDROMOnFreeTarget(x *libvirtxml.Domain) libvirtxml.DomainDisk {
 	free := func(name string) bool {
-		return !slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return targetOf(&d) == name })
+		return !slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return diskTargetOf(&d) == name })
 	}
 	if isPC(x) {
-		if i := slices.IndexFunc(ideDrives, free); i >= 0 {
+		if i := slices.IndexFunc(ideTargets, free); i >= 0 {
 			drive := newCDROM(fleet.MachinePC)
-			drive.Target.Dev = ideDrives[i]
+			drive.Target.Dev = ideTargets[i]
 			return drive
 		}
 	}
 	drive := newCDROM(q35)
 	for i := 0; !free(drive.Target.Dev); i++ {
-		drive.Target.Dev = diskNamed("sd", i)
+		drive.Target.Dev = diskTargetName("sd", i)
 	}
 	return drive
 }

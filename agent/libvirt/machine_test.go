@@ -14,24 +14,24 @@ import (
 )
 
 // definitionOf returns the VM's new definition on the spec's machine type.
-func definitionOf(t *testing.T, spec fleet.VMSpec) *libvirtxml.Domain {
+func newDefinitionOf(t *testing.T, spec fleet.VMSpec) *libvirtxml.Domain {
 	t.Helper()
 	vm := fleet.VM{Meta: fleet.Meta{ID: "01a206b5-2a62-7003-a101-340befa69b68", Name: "old", Generation: 1}, Spec: spec}
-	x := newDefinition(vm.ID, "x86_64", machineOf(spec), acceleratorKind{accelerator: "kvm"})
-	edit(x, intentOf(vm, hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, vm, true)))
-	addPorts(x)
+	x := newDefinition(vm.ID, "x86_64", machineTypeOf(spec), acceleratorKind{accelerator: "kvm"})
+	edit(x, definitionEditOf(vm, hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, vm, true)))
+	addPCIPorts(x)
 	return x
 }
 
-func intentOf(vm fleet.VM, plan hypervisor.Edit) definitionEdit {
-	in := definitionEdit{Edit: plan, name: vm.Name, spec: vm.Spec, mark: mark{ID: vm.ID, Generation: 1}}
+func definitionEditOf(vm fleet.VM, plan hypervisor.DefinitionEdit) definitionEdit {
+	in := definitionEdit{DefinitionEdit: plan, name: vm.Name, spec: vm.Spec, metadata: quantixMetadata{ID: vm.ID, Generation: 1}}
 	for _, d := range plan.Disks {
-		in.disks = append(in.disks, diskPlace{spec: d, alias: diskAlias(d.Ref()), path: "/pool/" + d.Volume})
+		in.disks = append(in.disks, locatedDisk{spec: d, alias: diskAlias(d.Ref()), path: "/pool/" + d.Volume})
 	}
 	return in
 }
 
-func disksNamed(bus string, volumes ...string) (out []fleet.Disk) {
+func disksOnBus(bus string, volumes ...string) (out []fleet.Disk) {
 	for _, v := range volumes {
 		out = append(out, fleet.Disk{PoolID: "p", Volume: v, Bus: bus})
 	}
@@ -41,13 +41,13 @@ func disksNamed(bus string, volumes ...string) (out []fleet.Disk) {
 // The definitions of a pc machine and of NVMe disks match the golden file, and reading them returns the spec.
 func TestMachineTypeDefinitionsMatchGoldenFile(t *testing.T) {
 	t.Parallel()
-	nvme := disksNamed("nvme", "a.qcow2", "b.qcow2")
+	nvme := disksOnBus("nvme", "a.qcow2", "b.qcow2")
 	nvme[0].Serial, nvme[1].Serial, nvme[1].BootOrder = "N1", "N2", 1
 	for name, spec := range map[string]fleet.VMSpec{
-		"pc":   {CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Boot: fleet.VMBoot{Machine: fleet.MachinePC}, Disks: disksNamed("ide", "a.qcow2", "b.qcow2"), Drives: []fleet.VMDrive{{Slot: "cdrom2"}}},
+		"pc":   {CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Boot: fleet.VMBoot{Machine: fleet.MachinePC}, Disks: disksOnBus("ide", "a.qcow2", "b.qcow2"), Drives: []fleet.VMDrive{{Slot: "cdrom2"}}},
 		"nvme": {CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Disks: nvme},
 	} {
-		text, err := definitionOf(t, spec).Marshal()
+		text, err := newDefinitionOf(t, spec).Marshal()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,10 +56,10 @@ func TestMachineTypeDefinitionsMatchGoldenFile(t *testing.T) {
 		if err := again.Unmarshal(text); err != nil {
 			t.Fatal(err)
 		}
-		is := definedOf(&again, hypervisor.Applied{Spec: spec, Pools: map[fleet.PoolID]hypervisor.AppliedPool{}}, func(string) *fleet.Volref { return nil })
+		is := readDefinedSpec(&again, hypervisor.Applied{Spec: spec, Pools: map[fleet.PoolID]hypervisor.AppliedPool{}}, func(string) *fleet.Volref { return nil })
 		for _, f := range []string{"boot.machine", "disks", "drives"} {
-			if f, _ := fleet.FieldOf(f); is.Odd[f.Name] != "" || !f.Same(is.Spec, spec) {
-				t.Errorf("%s: %s is read as %s %s", name, f.Name, f.Words(is.Spec), is.Odd[f.Name])
+			if f, _ := fleet.FieldByName(f); is.Inexpressible[f.Name] != "" || !f.Same(is.Spec, spec) {
+				t.Errorf("%s: %s is read as %s %s", name, f.Name, f.Words(is.Spec), is.Inexpressible[f.Name])
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func TestUnsupportedMachineTypeReported(t *testing.T) {
 		"microvm": "odd microvm", "virt-9.0": "odd virt-9.0", "isapc": "odd isapc",
 	} {
 		var s fleet.VMSpec
-		odd := readMachine(&libvirtxml.Domain{OS: &libvirtxml.DomainOS{Type: &libvirtxml.DomainOSType{Machine: machine}}}, &s)
+		odd := readMachineType(&libvirtxml.Domain{OS: &libvirtxml.DomainOS{Type: &libvirtxml.DomainOSType{Machine: machine}}}, &s)
 		if got := strings.TrimSpace(s.Boot.Machine + strings.TrimSuffix(" odd "+odd, " odd ")); got != want {
 			t.Errorf("%s is %q, want %q", machine, got, want)
 		}
@@ -83,13 +83,13 @@ func TestUnsupportedMachineTypeReported(t *testing.T) {
 // IDE devices of a pc machine use the targets of its CD-ROM drives and disks until all targets are in use.
 func TestIDEDevicesOfPCMachineGetFreeTargets(t *testing.T) {
 	t.Parallel()
-	spec := fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Boot: fleet.VMBoot{Machine: fleet.MachinePC}, Disks: disksNamed("ide", "a", "b", "c")}
-	x := definitionOf(t, spec)
+	spec := fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Boot: fleet.VMBoot{Machine: fleet.MachinePC}, Disks: disksOnBus("ide", "a", "b", "c")}
+	x := newDefinitionOf(t, spec)
 	places := func() string {
 		var all []string
 		for i := range x.Devices.Disks {
 			d := &x.Devices.Disks[i]
-			all = append(all, d.Device+" "+targetOf(d))
+			all = append(all, d.Device+" "+diskTargetOf(d))
 		}
 		slices.Sort(all)
 		return strings.Join(all, ", ")
@@ -97,7 +97,7 @@ func TestIDEDevicesOfPCMachineGetFreeTargets(t *testing.T) {
 	if got := places(); got != "cdrom hdc, disk hda, disk hdb, disk hdd" {
 		t.Errorf("the IDE targets are %s", got)
 	}
-	if drive := freeDrive(x); drive.Target.Bus != "sata" || drive.Target.Dev != "sda" {
+	if drive := newCDROMOnFreeTarget(x); drive.Target.Bus != "sata" || drive.Target.Dev != "sda" {
 		t.Errorf("without a free IDE target the drive is %+v", drive.Target)
 	}
 	if slices.ContainsFunc(x.Devices.Controllers, func(c libvirtxml.DomainController) bool { return strings.HasPrefix(c.Model, "pcie") }) {
@@ -109,20 +109,20 @@ func TestIDEDevicesOfPCMachineGetFreeTargets(t *testing.T) {
 		x.Devices.Disks[1].Address = &libvirtxml.DomainAddress{Drive: &libvirtxml.DomainAddressDrive{}}
 		x.Devices.Hostdevs = []libvirtxml.DomainHostdev{{SubsysPCI: &libvirtxml.DomainHostdevSubsysPCI{Source: &libvirtxml.DomainHostdevSubsysPCISource{Address: &libvirtxml.DomainAddressPCI{}}}}}
 	}
-	x = definitionOf(t, fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Drives: []fleet.VMDrive{{Slot: "cdrom2"}}, Disks: disksNamed("", "a")})
+	x = newDefinitionOf(t, fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Drives: []fleet.VMDrive{{Slot: "cdrom2"}}, Disks: disksOnBus("", "a")})
 	address(x)
-	writeMachine(x, spec)
+	writeMachineType(x, spec)
 	if got := places(); x.OS.Type.Machine != "pc" || got != "cdrom hdc, cdrom hdd, disk vda" || len(x.Devices.Controllers) != 0 || x.Devices.MemBalloon.Address != nil ||
 		x.Devices.Disks[1].Address != nil || x.Devices.Hostdevs[0].SubsysPCI.Source.Address == nil {
 		t.Errorf("reapplied as pc: %s, %d controllers, %s", x.OS.Type.Machine, len(x.Devices.Controllers), got)
 	}
 	address(x)
-	writeMachine(x, fleet.VMSpec{})
+	writeMachineType(x, fleet.VMSpec{})
 	if got := places(); x.OS.Type.Machine != "q35" || got != "cdrom sda, cdrom sdb, disk vda" {
 		t.Errorf("reapplied as q35: %s, %s", x.OS.Type.Machine, got)
 	}
 	address(x)
-	if writeMachine(x, fleet.VMSpec{}); x.Devices.MemBalloon.Address == nil {
+	if writeMachineType(x, fleet.VMSpec{}); x.Devices.MemBalloon.Address == nil {
 		t.Error("an unchanged definition was modified")
 	}
 }
@@ -137,8 +137,8 @@ func TestNVMeControllersFollowTheirDisks(t *testing.T) {
 			{Type: "scsi", Index: index(0)}, {Type: "nvme", Index: index(1), NVME: &libvirtxml.DomainControllerNVME{Serial: "OLD"}}, {Type: "nvme", Index: index(2), NVME: &libvirtxml.DomainControllerNVME{Serial: "GONE"}},
 		},
 	}
-	nameTargets(d)
-	fitNVMe(d)
+	assignTargetNames(d)
+	matchNVMeControllers(d)
 	if d.Disks[1].Target.Dev != "nvme0n1" || len(d.Controllers) != 2 || d.Controllers[1].NVME.Serial != "NEW" {
 		t.Errorf("%+v %+v", d.Disks[1].Target, d.Controllers)
 	}
@@ -152,13 +152,13 @@ func TestUnsupportedMachinesAndBusesReportedAsGaps(t *testing.T) {
 		caps capabilities
 		want string
 	}{
-		"libvirt 9.0":  {capabilities{version: 9_000_000, kinds: both, spice: true}, "devices.watchdog=itco disks.bus=nvme"},
-		"libvirt 11.4": {capabilities{version: 11_004_000, kinds: both, spice: true}, "disks.bus=nvme"},
-		"libvirt 11.5": {capabilities{version: 11_005_000, kinds: both, spice: true}, ""},
-		"no pc":        {capabilities{version: 12_000_000, kinds: []acceleratorKind{{machines: []string{"q35"}}}, spice: true}, "boot.machine=pc"},
+		"libvirt 9.0":  {capabilities{version: 9_000_000, accelerators: both, spice: true}, "devices.watchdog=itco disks.bus=nvme"},
+		"libvirt 11.4": {capabilities{version: 11_004_000, accelerators: both, spice: true}, "disks.bus=nvme"},
+		"libvirt 11.5": {capabilities{version: 11_005_000, accelerators: both, spice: true}, ""},
+		"no pc":        {capabilities{version: 12_000_000, accelerators: []acceleratorKind{{machines: []string{"q35"}}}, spice: true}, "boot.machine=pc"},
 	} {
 		var got []string
-		for _, g := range c.caps.gaps() {
+		for _, g := range c.caps.vmGaps() {
 			if g.Why == "" {
 				t.Errorf("%s: no gap for %s", name, g.Field)
 			}

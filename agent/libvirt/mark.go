@@ -14,25 +14,25 @@ import (
 )
 
 // markSpace is the XML namespace of Quantix's element in a domain's metadata.
-const markSpace = "https://quantix.dev/xmlns/vm/1"
+const metadataNamespace = "https://quantix.dev/xmlns/vm/1"
 
 // markKey is the namespace's prefix.
-const markKey = "quantix"
+const metadataPrefix = "quantix"
 
 // mark is Quantix's element in a domain's metadata. It contains the VM's ownership mark.
-type mark struct {
+type quantixMetadata struct {
 	ID         fleet.VMID `xml:"id"`
 	Generation int64      `xml:"generation"`
 	Name       string     `xml:"name"`    // used by older agents: the name after the next stop; empty: no rename
 	Applied    string     `xml:"applied"` // an hypervisor.Applied as JSON; empty: written by an older agent
-	Mark       string     `xml:"mark"`    // the VM's ownership mark; empty: none yet
+	OwnershipMark       string     `xml:"mark"`    // the VM's ownership mark; empty: none yet
 }
 
 // markOf reads Quantix's element from a domain's metadata. It returns false if there is no such element or if it is
 // invalid.
-func markOf(meta *libvirtxml.DomainMetadata) (mark, bool) {
-	var m mark
-	start, end := findMark(meta)
+func readQuantixMetadata(meta *libvirtxml.DomainMetadata) (quantixMetadata, bool) {
+	var m quantixMetadata
+	start, end := findQuantixMetadata(meta)
 	if start == end {
 		return m, false
 	}
@@ -41,7 +41,7 @@ func markOf(meta *libvirtxml.DomainMetadata) (mark, bool) {
 }
 
 // applied returns the last applied spec, or nil if the element has none.
-func (m mark) applied() *hypervisor.Applied {
+func (m quantixMetadata) appliedSpec() *hypervisor.Applied {
 	var a hypervisor.Applied
 	if m.Applied == "" || json.Unmarshal([]byte(m.Applied), &a) != nil {
 		return nil
@@ -50,14 +50,14 @@ func (m mark) applied() *hypervisor.Applied {
 }
 
 // xml returns the element with its namespace, for a definition.
-func (m mark) xml() string {
-	return m.element(markKey+":", fmt.Sprintf(" xmlns:%s=%q", markKey, markSpace))
+func (m quantixMetadata) withNamespace() string {
+	return m.element(metadataPrefix+":", fmt.Sprintf(" xmlns:%s=%q", metadataPrefix, metadataNamespace))
 }
 
 // plain returns the element without a namespace, for DomainSetMetadata, which adds the namespace.
-func (m mark) plain() string { return m.element("", "") }
+func (m quantixMetadata) withoutNamespace() string { return m.element("", "") }
 
-func (m mark) element(prefix, attributes string) string {
+func (m quantixMetadata) element(prefix, attributes string) string {
 	var b strings.Builder
 	b.Grow(512 + len(m.Applied) + len(m.Applied)/2) // escaping makes the text longer
 	add := func(parts ...string) {
@@ -67,7 +67,7 @@ func (m mark) element(prefix, attributes string) string {
 	}
 	add("<", prefix, "vm", attributes, ">")
 	for _, text := range []struct{ name, value string }{
-		{"id", string(m.ID)}, {"generation", strconv.FormatInt(m.Generation, 10)}, {"name", m.Name}, {"applied", m.Applied}, {"mark", m.Mark},
+		{"id", string(m.ID)}, {"generation", strconv.FormatInt(m.Generation, 10)}, {"name", m.Name}, {"applied", m.Applied}, {"mark", m.OwnershipMark},
 	} {
 		if text.value != "" {
 			add("<", prefix, text.name, ">")
@@ -87,22 +87,22 @@ func (m mark) element(prefix, attributes string) string {
 func needsEscape(r rune) bool { return r < ' ' || r > '~' || r == '<' || r == '>' || r == '&' }
 
 // putMark replaces Quantix's element in the metadata and preserves all other metadata.
-func putMark(meta *libvirtxml.DomainMetadata, m mark) *libvirtxml.DomainMetadata {
-	if old, ok := markOf(meta); ok && old == m {
+func putQuantixMetadata(meta *libvirtxml.DomainMetadata, m quantixMetadata) *libvirtxml.DomainMetadata {
+	if old, ok := readQuantixMetadata(meta); ok && old == m {
 		return meta
 	}
 	if meta == nil {
-		return &libvirtxml.DomainMetadata{XML: m.xml()}
+		return &libvirtxml.DomainMetadata{XML: m.withNamespace()}
 	}
-	start, end := findMark(meta)
+	start, end := findQuantixMetadata(meta)
 	if start == end {
 		start, end = len(meta.XML), len(meta.XML)
 	}
-	return &libvirtxml.DomainMetadata{XML: meta.XML[:start] + m.xml() + meta.XML[end:]}
+	return &libvirtxml.DomainMetadata{XML: meta.XML[:start] + m.withNamespace() + meta.XML[end:]}
 }
 
 // findMark returns the start and end offsets of Quantix's element in the metadata's text. Both are 0 if there is none.
-func findMark(meta *libvirtxml.DomainMetadata) (start, end int) {
+func findQuantixMetadata(meta *libvirtxml.DomainMetadata) (start, end int) {
 	if meta == nil {
 		return 0, 0
 	}
@@ -120,7 +120,7 @@ func findMark(meta *libvirtxml.DomainMetadata) (start, end int) {
 		if err := d.Skip(); err != nil {
 			return 0, 0
 		}
-		if e.Name.Space == markSpace && e.Name.Local == "vm" {
+		if e.Name.Space == metadataNamespace && e.Name.Local == "vm" {
 			return start, int(d.InputOffset())
 		}
 	}

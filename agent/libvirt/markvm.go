@@ -10,9 +10,9 @@ import (
 
 // MarkVM implements hypervisor.VMs. libvirt writes the metadata into the definition of the running guest and the
 // persistent definition without redefining the domain. The guest does not notice.
-func (b *Backend) MarkVM(ctx context.Context, id fleet.VMID, secret string) error {
+func (b *Backend) SetOwnershipMark(ctx context.Context, id fleet.VMID, secret string) error {
 	const act = "mark the VM"
-	unlock, err := b.vms.lock(ctx, id)
+	unlock, err := b.vmLocks.lock(ctx, id)
 	if err != nil {
 		return wrapAction(act, err)
 	}
@@ -29,7 +29,7 @@ func (b *Backend) MarkVM(ctx context.Context, id fleet.VMID, secret string) erro
 			return err
 		case !s.managed:
 			return errUnmanaged()
-		case s.mark.Mark == secret && s.secret == secret:
+		case s.metadata.OwnershipMark == secret && s.ownershipMark == secret:
 			return nil
 		}
 		into := golibvirt.DomainAffectConfig
@@ -38,12 +38,12 @@ func (b *Backend) MarkVM(ctx context.Context, id fleet.VMID, secret string) erro
 		} else if s.live != nil {
 			into |= golibvirt.DomainAffectLive
 		}
-		m := s.mark
-		m.Mark = secret
+		m := s.metadata
+		m.OwnershipMark = secret
 		defer b.domains.invalidate(uuid)
 		return c.do(ctx, func(l *golibvirt.Libvirt) error {
-			return l.DomainSetMetadata(s.ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{m.plain()},
-				golibvirt.OptString{markKey}, golibvirt.OptString{markSpace}, into)
+			return l.DomainSetMetadata(s.ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{m.withoutNamespace()},
+				golibvirt.OptString{metadataPrefix}, golibvirt.OptString{metadataNamespace}, into)
 		})
 	}))
 }

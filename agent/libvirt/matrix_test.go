@@ -20,11 +20,11 @@ import (
 // [conformance.FullSpec] and its variants. An empty query reads the process's arguments. A query in braces is a QMP
 // command; other queries are HMP commands. The prefix "direct:" queries the guest that boots a kernel of the host, and
 // "old:" the guest on a pc machine. A key may have the form field=value.
-type look struct{ query, want string }
+type qemuObservation struct{ query, want string }
 
 // provedFields lists the fields whose effect the test observes in a running QEMU. Other fields are proved only by a
 // definition that a real libvirt has validated and returned; the manual lists these fields.
-var provedFields = map[string]look{
+var observedFields = map[string]qemuObservation{
 	"disks":                  {`{"execute":"query-block"}`, `disk\.qcow2`},
 	"nics":                   {"info network", `52:54:00:0c:00:01`},
 	"cpus":                   {`{"execute":"query-cpus-fast"}`, `(?s)(thread-id.*){4}`},
@@ -126,26 +126,26 @@ var undefinableFields = map[string]string{"security.confidential": "tests of its
 func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
-	vm.Spec.CPUs, vm.Spec.Disks = 4, []fleet.Disk{conformance.FullDisk(fleet.Disk{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 8 << 20})}
+	vm := f.newVM()
+	vm.Spec.CPUs, vm.Spec.Disks = 4, []fleet.Disk{conformance.DiskWithAllFields(fleet.Disk{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 8 << 20})}
 	// The second disk has the limits that exclude the limits of the first disk.
 	second := fleet.Disk{PoolID: f.pool.ID, Volume: "second.qcow2", SizeBytes: 1 << 20}
 	second.Limits = fleet.DiskLimits{ReadIOPS: 101, WriteIOPS: 102, TotalKiB: 4096, BurstKiB: 8192}
 	vm.Spec.Disks = append(vm.Spec.Disks, second)
-	f.ok(os.WriteFile(filepath.Join(f.pool.Spec.Path, "shared.raw"), make([]byte, 1<<20), 0o600))
+	f.requireNoError(os.WriteFile(filepath.Join(f.pool.Spec.Path, "shared.raw"), make([]byte, 1<<20), 0o600))
 	vm.Spec.Disks = append(vm.Spec.Disks, fleet.Disk{PoolID: f.pool.ID, Volume: "shared.raw", Existing: true, Shareable: true},
 		fleet.Disk{PoolID: f.pool.ID, Volume: "secret.qcow2", SizeBytes: 1 << 20, Encryption: "luks"})
-	vm.Spec = conformance.FullSpec(vm.Spec)
+	vm.Spec = conformance.SpecWithAllFields(vm.Spec)
 	vm.Spec.CPU.Sockets, vm.Spec.CPU.Cores, vm.Spec.CPU.Threads = 2, 2, 2
-	vm.Spec.NICs = []fleet.NIC{conformance.FullNIC(fleet.NIC{Network: "default", MAC: "52:54:00:0c:00:01"})}
+	vm.Spec.NICs = []fleet.NIC{conformance.NICWithAllFields(fleet.NIC{Network: "default", MAC: "52:54:00:0c:00:01"})}
 	f.apply(vm)
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	id := string(vm.ID)
 	text, err := os.ReadFile("/run/libvirt/qemu/" + vm.Name + ".pid")
-	f.ok(err)
+	f.requireNoError(err)
 	pid := strings.TrimSpace(string(text))
-	direct := startDirect(f)
-	others := map[string]string{"direct": string(direct.vm.ID), "old": startOld(f)}
+	direct := startDirectKernelGuest(f)
+	others := map[string]string{"direct": string(direct.vm.ID), "old": startPCMachineGuest(f)}
 	answers := map[string]func() string{
 		"direct:balloon": func() (outputs string) {
 			waitFor(t, "the guest gives memory back", func() bool {
@@ -154,16 +154,16 @@ func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 			})
 			return outputs
 		},
-		"direct:guest": func() string { return direct.talk().ask("cat /proc/cmdline; echo") },
+		"direct:guest": func() string { return direct.openGuestShell().run("cat /proc/cmdline; echo") },
 		"": func() string {
 			args, err := os.ReadFile("/proc/" + pid + "/cmdline")
-			f.ok(err)
+			f.requireNoError(err)
 			return strings.ReplaceAll(string(args), "\x00", " ")
 		},
 		"pinned": func() string {
 			var at []string
 			tasks, err := filepath.Glob("/proc/" + pid + "/task/*")
-			f.ok(err)
+			f.requireNoError(err)
 			for _, task := range tasks {
 				name, _ := os.ReadFile(task + "/comm")
 				if status, err := os.ReadFile(task + "/status"); err == nil && strings.HasPrefix(string(name), "CPU ") {
@@ -217,7 +217,7 @@ func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 			fmt.Printf("%-24s by %s\n", name, where)
 			continue
 		}
-		l, ok := provedFields[name]
+		l, ok := observedFields[name]
 		if !ok {
 			byXML = append(byXML, name)
 			continue
@@ -228,7 +228,7 @@ func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 		}
 		fmt.Printf("%-24s proved in QEMU\n", name)
 	}
-	for name := range provedFields {
+	for name := range observedFields {
 		if _, twice := testedElsewhere[name]; twice {
 			t.Errorf("%s is proved here and elsewhere", name)
 		}
@@ -241,37 +241,37 @@ func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 	}
 	const chapter = "static/docs/not-run-on-hardware.md"
 	manual, err := os.ReadFile("../../" + chapter)
-	f.ok(err)
+	f.requireNoError(err)
 	if list := "`" + strings.Join(byXML, "`, `") + "`"; !strings.Contains(strings.Join(strings.Fields(string(manual)), " "), list) {
 		t.Errorf("%s does not list the fields proved only by their definition: %s", chapter, list)
 	}
 }
 
 // startDirect starts a guest with a kernel from the host and a shared folder.
-func startDirect(f fixture) *snapper {
+func startDirectKernelGuest(f fixture) *snapper {
 	t := f.t
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
-	f.ok(err)
-	s := &snapper{fixture: f, vm: f.vm()}
+	f.requireNoError(err)
+	s := &snapper{fixture: f, vm: f.newVM()}
 	in := func(file string) *fleet.Volref {
 		run(t, "cp", file, filepath.Join(f.pool.Spec.Path, filepath.Base(file)))
 		return &fleet.Volref{PoolID: f.pool.ID, Volume: filepath.Base(file)}
 	}
-	f.ok(os.Mkdir(filepath.Join(f.pool.Spec.Path, "src"), 0o755))
+	f.requireNoError(os.Mkdir(filepath.Join(f.pool.Spec.Path, "src"), 0o755))
 	s.vm.Spec.MemoryMiB, s.vm.Spec.Memory.Shared, s.vm.Spec.Memory.BalloonMiB = 256, true, 192
 	s.vm.Spec.Boot = fleet.VMBoot{Kernel: in(guest.Kernel), Initrd: in(guest.Initrd), Cmdline: "console=ttyS0 quiet no_timer_check quantix=matrix"}
 	s.vm.Spec.Shares = []fleet.VMShare{{Tag: "src", Folder: fleet.Volref{PoolID: f.pool.ID, Volume: "src"}}}
 	s.apply(s.vm)
-	f.ok(f.StartVM(t.Context(), s.vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), s.vm.ID))
 	return s
 }
 
 // startOld starts a guest on a pc machine with a raw IDE disk.
-func startOld(f fixture) string {
-	vm := f.vm()
+func startPCMachineGuest(f fixture) string {
+	vm := f.newVM()
 	vm.Spec.Boot.Machine = fleet.MachinePC
 	vm.Spec.Disks = []fleet.Disk{{PoolID: f.pool.ID, Volume: "plain.raw", SizeBytes: 1 << 20, Bus: "ide", Format: fleet.Raw}}
 	f.apply(vm)
-	f.ok(f.StartVM(f.t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(f.t.Context(), vm.ID))
 	return string(vm.ID)
 }

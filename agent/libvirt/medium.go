@@ -19,7 +19,7 @@ import (
 
 // checkMedium refuses an ISO volume that is not a disc image or is the disk of another VM. A medium that is already
 // inserted is not checked.
-func (a *applying) checkMedium(ctx context.Context, old *observedDomain, in definitionEdit) error {
+func (a *applyRun) checkISO(ctx context.Context, old *observedDomain, in definitionEdit) error {
 	if in.iso == "" || old != nil && old.persistent.iso == in.iso {
 		return nil
 	}
@@ -30,14 +30,14 @@ func (a *applying) checkMedium(ctx context.Context, old *observedDomain, in defi
 	if err := a.pools.checkAnswers(p.pool.Name); err != nil {
 		return err
 	}
-	h, err := within(ctx, func() (header, error) { return readHeader(p.path(), false) })
+	h, err := withinContext(ctx, func() (header, error) { return readHeader(p.path(), false) })
 	if err != nil {
 		return translateReadError(p, err)
 	}
 	if err := h.CheckISO(p.volume); err != nil {
 		return err
 	}
-	return a.checkNoDisk(ctx, p)
+	return a.checkNotGuestDisk(ctx, p)
 }
 
 // translateReadError translates the error of a failed read of a volume into an error for people.
@@ -52,15 +52,15 @@ func translateReadError(p localVolume, err error) error {
 }
 
 // localMedia returns the planned spec with paths on this host instead of the volumes of floppies and shared folders.
-func (a *applying) localMedia(plan hypervisor.Edit) (fleet.VMSpec, error) {
+func (a *applyRun) specWithMediaPaths(plan hypervisor.DefinitionEdit) (fleet.VMSpec, error) {
 	var wrong error
 	spec := plan.MergeLists(a.in.VM.Spec).MapMedia(func(m fleet.Medium) fleet.Volref {
 		part, _, _ := strings.Cut(m.Field, "[")
-		if m.PoolID == "" || !plan.Has(part) {
+		if m.PoolID == "" || !plan.SetsField(part) {
 			return m.Volref // a path outside all pools stays unchanged
 		}
 		p, err := localVolumeOf(m.Volref, a.in.Pools)
-		if err == nil && p.block() {
+		if err == nil && p.isInBlockPool() {
 			err = fleet.Errorf(fleet.Conflict, "The pool %s holds no files. Choose a volume of another pool.", p.pool.Name)
 		}
 		if err != nil {
@@ -73,11 +73,11 @@ func (a *applying) localMedia(plan hypervisor.Edit) (fleet.VMSpec, error) {
 }
 
 // checkMedia runs the checks of checkMedium for floppies and shared folders.
-func (a *applying) checkMedia(ctx context.Context, old *observedDomain, in definitionEdit) error {
+func (a *applyRun) checkFloppiesAndShares(ctx context.Context, old *observedDomain, in definitionEdit) error {
 	local := in.spec.Media()
 	for i, m := range in.MergeLists(a.in.VM.Spec).Media() {
 		part, _, _ := strings.Cut(m.Field, "[")
-		if part == "iso" || m.PoolID == "" || !in.Has(part) || old != nil && sameFile(old.persistent.parts, m, local[i].Volume) {
+		if part == "iso" || m.PoolID == "" || !in.SetsField(part) || old != nil && specHasMedium(old.persistent.fieldValues, m, local[i].Volume) {
 			continue
 		}
 		p, err := localVolumeOf(m.Volref, a.in.Pools)
@@ -88,9 +88,9 @@ func (a *applying) checkMedia(ctx context.Context, old *observedDomain, in defin
 			return err
 		}
 		if m.Kind == fleet.MediumFolder {
-			err = a.checkFolder(ctx, p)
+			err = a.checkSharedFolder(ctx, p)
 		} else {
-			err = a.checkFile(ctx, p, m.Kind)
+			err = a.checkMediumFile(ctx, p, m.Kind)
 		}
 		if err != nil {
 			return err
@@ -99,8 +99,8 @@ func (a *applying) checkMedia(ctx context.Context, old *observedDomain, in defin
 	return nil
 }
 
-func (a *applying) checkFile(ctx context.Context, p localVolume, kind fleet.MediumKind) error {
-	h, err := within(ctx, func() (header, error) { return readHeader(p.path(), false) })
+func (a *applyRun) checkMediumFile(ctx context.Context, p localVolume, kind fleet.MediumKind) error {
+	h, err := withinContext(ctx, func() (header, error) { return readHeader(p.path(), false) })
 	switch {
 	case err != nil:
 		return translateReadError(p, err)
@@ -114,12 +114,12 @@ func (a *applying) checkFile(ctx context.Context, p localVolume, kind fleet.Medi
 	if err != nil {
 		return err
 	}
-	return a.checkNoDisk(ctx, p)
+	return a.checkNotGuestDisk(ctx, p)
 }
 
 // checkFolder refuses a path that is not a directory directly in the pool's directory.
-func (a *applying) checkFolder(ctx context.Context, p localVolume) error {
-	info, err := within(ctx, func() (os.FileInfo, error) { return os.Lstat(p.path()) })
+func (a *applyRun) checkSharedFolder(ctx context.Context, p localVolume) error {
+	info, err := withinContext(ctx, func() (os.FileInfo, error) { return os.Lstat(p.path()) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fleet.Errorf(fleet.NotFound, "There is no folder %s in the pool %s of this host. Create the folder first.", p.volume, p.pool.Name)
@@ -133,13 +133,13 @@ func (a *applying) checkFolder(ctx context.Context, p localVolume) error {
 
 // setBalloon sets the running guest's memory balloon to the size in the persistent definition. A guest without a
 // balloon device gets the size at the next start.
-func (a *applying) setBalloon(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
+func (a *applyRun) setLiveBalloon(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
 	if b := live.Devices.MemBalloon; b == nil || b.Model == "none" {
 		return nil
 	}
-	want, has := memoryKiB(live), uint64(0)
+	want, has := configuredMemoryKiB(live), uint64(0)
 	if c := live.CurrentMemory; c != nil {
-		has = kibOf(c.Value, c.Unit)
+		has = toKiB(c.Value, c.Unit)
 	}
 	var s fleet.VMSpec
 	if readBalloonSize(kept, &s); s.Memory.BalloonMiB > 0 {

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-const metersPatience = 5 * time.Second
+const meterTimeout = 5 * time.Second
 
 // Meters implements hypervisor.Telemetry. One libvirt call reads the meters of all guests. libvirt skips a busy guest
 // instead of waiting for it.
@@ -19,11 +19,11 @@ func (b *Backend) Meters(ctx context.Context) ([]wire.Meter, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("read meters: %w", err)
 	}
-	s := b.meterWatch.read(ctx, 0, metersPatience, b.readMeters)
+	s := b.meterWatch.read(ctx, 0, meterTimeout, b.readMeters)
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("read meters: %w", ctx.Err())
-	case s.late > 0:
+	case s.running > 0:
 		return nil, fmt.Errorf("read meters: libvirt has not answered since %s", s.began.UTC().Format(time.TimeOnly))
 	case s.err != nil:
 		return nil, fmt.Errorf("read meters: %w", s.err)
@@ -32,14 +32,14 @@ func (b *Backend) Meters(ctx context.Context) ([]wire.Meter, error) {
 }
 
 func (b *Backend) readMeters() ([]wire.Meter, error) {
-	c, err := dial(b.life, b.socket)
+	c, err := dial(b.runContext, b.socket)
 	if err != nil {
 		return nil, err
 	}
 	defer c.disconnect()
 	const what = golibvirt.DomainStatsCPUTotal | golibvirt.DomainStatsBalloon | golibvirt.DomainStatsInterface | golibvirt.DomainStatsBlock
 	const which = golibvirt.ConnectGetAllDomainsStatsActive | golibvirt.ConnectGetAllDomainsStatsNowait
-	stats, err := call(b.life, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
+	stats, err := call(b.runContext, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
 		return l.ConnectGetAllDomainStats(nil, uint32(what), uint32(which))
 	})
 	if err != nil {
@@ -47,21 +47,21 @@ func (b *Backend) readMeters() ([]wire.Meter, error) {
 	}
 	out := []wire.Meter{}
 	for _, s := range stats {
-		d, err := b.readDomain(b.life, c, s.Dom)
-		if is(err, golibvirt.ErrNoDomain) {
+		d, err := b.readDomain(b.runContext, c, s.Dom)
+		if isLibvirtCode(err, golibvirt.ErrNoDomain) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
 		if d.managed {
-			out = append(out, meter(d, params(s.Params)))
+			out = append(out, domainMeter(d, numericParams(s.Params)))
 		}
 	}
 	return out, nil
 }
 
-func meter(d *domain, p map[string]int64) wire.Meter {
+func domainMeter(d *domain, p map[string]int64) wire.Meter {
 	m := wire.Meter{ID: d.id, CPUNanos: p["cpu.time"], MemoryBytes: p["balloon.rss"] * 1024}
 	for i := range p["block.count"] {
 		at := "block." + strconv.FormatInt(i, 10)

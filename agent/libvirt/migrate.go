@@ -15,52 +15,52 @@ import (
 )
 
 // coldMigration is the state of one MigrateVM call.
-type coldMigration struct {
+type migrationRun struct {
 	*Backend
 	c     *conn
-	in    hypervisor.MigrateVM
-	disks []*diskMove  // one for each disk of the migration, so that migration reuses the checks of MoveDisk
-	sent  []volumeFile // the disks' files when they were sent
+	in    hypervisor.MigrateVMWork
+	disks []*diskMigration  // one for each disk of the migration, so that migration reuses the checks of MoveDisk
+	sentFiles  []volumeFile // the disks' files when they were sent
 }
 
 // MigrateVM implements hypervisor.VMs. It removes the definition last, after the destination has received all disks and
 // no disk has changed since. Until then this host can start the VM; afterwards nobody can start the VM here.
-func (b *Backend) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error {
+func (b *Backend) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error {
 	act := "send " + in.VM.Name
-	files, err := b.lockFilesShared(ctx, hypervisor.Apply{VM: in.VM, Pools: in.Pools})
+	files, err := b.lockFilesShared(ctx, hypervisor.ApplyWork{VM: in.VM, Pools: in.Pools})
 	if err != nil {
 		return wrapAction(act, err)
 	}
 	defer files.unlock()
 	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
-		l := &coldMigration{Backend: b, c: c, in: in}
-		return l.run(ctx)
+		l := &migrationRun{Backend: b, c: c, in: in}
+		return l.runMigration(ctx)
 	}))
 }
 
-func (l *coldMigration) run(ctx context.Context) error {
-	for _, d := range l.in.Order.Disks {
+func (l *migrationRun) runMigration(ctx context.Context) error {
+	for _, d := range l.in.Params.Disks {
 		from, err := localVolumeOf(d.Disk, l.in.Pools)
 		if err != nil {
 			return err
 		}
-		if from.block() {
+		if from.isInBlockPool() {
 			return errNotFilePool(from.pool)
 		}
 		from.number = 1 + slices.IndexFunc(l.in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Disk })
-		l.disks = append(l.disks, &diskMove{
+		l.disks = append(l.disks, &diskMigration{
 			Backend: l.Backend, c: l.c, from: from, to: from,
-			in: hypervisor.MoveDisk{VM: l.in.VM, Pools: l.in.Pools, Order: fleet.MoveParams{Disk: d.Disk, To: d.Disk}},
+			in: hypervisor.MoveDiskWork{VM: l.in.VM, Pools: l.in.Pools, Params: fleet.MoveParams{Disk: d.Disk, To: d.Disk}},
 		})
 	}
 	for _, d := range l.in.VM.Spec.Disks {
-		if !slices.Contains(l.in.Order.Stay, d.Ref()) && !slices.ContainsFunc(l.in.Order.Disks, func(o fleet.MigratingDisk) bool { return o.Disk == d.Ref() }) {
+		if !slices.Contains(l.in.Params.Stay, d.Ref()) && !slices.ContainsFunc(l.in.Params.Disks, func(o fleet.MigratingDisk) bool { return o.Disk == d.Ref() }) {
 			return hypervisor.RefuseMigration(l.in.VM.Name, "the migration job does not list the disk %s.", d.Volume)
 		}
 	}
 	s, err := l.readState(ctx)
-	if is(err, golibvirt.ErrNoDomain) {
-		return l.handleUndefined(ctx)
+	if isLibvirtCode(err, golibvirt.ErrNoDomain) {
+		return l.resumeWithoutDefinition(ctx)
 	}
 	if err != nil {
 		return err
@@ -69,11 +69,11 @@ func (l *coldMigration) run(ctx context.Context) error {
 		return err
 	}
 	for i, m := range l.disks {
-		if err := l.sendDisk(ctx, m, l.in.Order.Disks[i]); err != nil {
+		if err := l.sendDisk(ctx, m, l.in.Params.Disks[i]); err != nil {
 			return err
 		}
 	}
-	if err := l.in.WaitArrived(ctx); err != nil {
+	if err := l.in.WaitDisksArrived(ctx); err != nil {
 		return err
 	}
 	return l.removeDefinition(ctx)
@@ -82,8 +82,8 @@ func (l *coldMigration) run(ctx context.Context) error {
 // handleUndefined handles a VM without a definition. An earlier call removed the definition, or somebody removed it on
 // the host, perhaps after a run of the VM. The copy is valid only if the disks that remain on this host are unchanged
 // since they were sent.
-func (l *coldMigration) handleUndefined(ctx context.Context) error {
-	if err := l.in.WaitArrived(ctx); err != nil {
+func (l *migrationRun) resumeWithoutDefinition(ctx context.Context) error {
+	if err := l.in.WaitDisksArrived(ctx); err != nil {
 		return err
 	}
 	for i, m := range l.disks {
@@ -92,39 +92,39 @@ func (l *coldMigration) handleUndefined(ctx context.Context) error {
 		case fleet.CodeOf(err) == fleet.NotFound:
 		case err != nil:
 			return err
-		case l.in.SentStamp(l.in.Order.Disks[i]) != sentStamp(f):
+		case l.in.SentStamp(l.in.Params.Disks[i]) != sentFileStamp(f):
 			return hypervisor.RefuseChangedVM(l.in.VM.Name)
 		}
 	}
 	if err := l.removeOtherSeeds(ctx, l.in.VM.ID); err != nil {
 		return err
 	}
-	return l.dropFilters(ctx, l.c, l.in.VM.ID, nil)
+	return l.removeNICFilters(ctx, l.c, l.in.VM.ID, nil)
 }
 
 // sentStamp identifies the content of a disk's file by its ID, size and modification time. It ignores the owner,
 // because libvirt changes that.
-func sentStamp(f volumeFile) string {
-	return volumeID{fileID: f.id, modified: f.modified, bytes: f.bytes}.stamp()
+func sentFileStamp(f volumeFile) string {
+	return fileVersion{fileID: f.id, modified: f.modified, bytes: f.bytes}.stamp()
 }
 
 // readState returns the domain's current state.
-func (l *coldMigration) readState(ctx context.Context) (moveState, error) {
-	m := &diskMove{Backend: l.Backend, c: l.c, in: hypervisor.MoveDisk{VM: l.in.VM}}
+func (l *migrationRun) readState(ctx context.Context) (diskMigrationState, error) {
+	m := &diskMigration{Backend: l.Backend, c: l.c, in: hypervisor.MoveDiskWork{VM: l.in.VM}}
 	uuid, err := parseUUID(l.in.VM.ID)
 	if err != nil {
-		return moveState{}, err
+		return diskMigrationState{}, err
 	}
 	l.domains.invalidate(uuid)
 	if _, err := l.readDomainOn(ctx, l.c, l.in.VM.ID); err != nil {
-		return moveState{}, err
+		return diskMigrationState{}, err
 	}
 	return m.readState(ctx)
 }
 
 // checkMigratable refuses a VM whose state includes more than its disks.
-func (l *coldMigration) checkMigratable(ctx context.Context, s moveState) error {
-	x := s.kept
+func (l *migrationRun) checkMigratable(ctx context.Context, s diskMigrationState) error {
+	x := s.persistentXML
 	switch {
 	case s.live != nil:
 		return hypervisor.RefuseMigration(l.in.VM.Name, "the VM is running. Shut down the VM first.")
@@ -137,7 +137,7 @@ func (l *coldMigration) checkMigratable(ctx context.Context, s moveState) error 
 	}
 	for _, m := range l.disks {
 		of := s
-		of.keptDisk = m.diskIn(x)
+		of.persistentDisk = m.migratingDiskIn(x)
 		if _, err := m.checkMovable(ctx, of); err != nil {
 			return err
 		}
@@ -148,21 +148,21 @@ func (l *coldMigration) checkMigratable(ctx context.Context, s moveState) error 
 // sendDisk sends a disk's file. It fails before the last byte if somebody wrote to the file during the transfer. It
 // also fails if the file changed since an earlier call, because the destination keeps the data that it already
 // received.
-func (l *coldMigration) sendDisk(ctx context.Context, m *diskMove, d fleet.MigratingDisk) error {
+func (l *migrationRun) sendDisk(ctx context.Context, m *diskMigration, d fleet.MigratingDisk) error {
 	before, err := m.unusedFile(ctx)
 	if err != nil {
 		return err
 	}
 	switch l.in.SentStamp(d) {
-	case sentStamp(before):
+	case sentFileStamp(before):
 	case "":
-		if err := l.in.RecordSending(d, sentStamp(before)); err != nil {
+		if err := l.in.RecordSending(d, sentFileStamp(before)); err != nil {
 			return err
 		}
 	default:
 		return hypervisor.RefuseChangedVM(l.in.VM.Name)
 	}
-	l.sent = append(l.sent, before)
+	l.sentFiles = append(l.sentFiles, before)
 	return waitUnlessHung(ctx, func() error {
 		f, err := openImage(m.from.path(), false)
 		if err != nil {
@@ -173,12 +173,12 @@ func (l *coldMigration) sendDisk(ctx context.Context, m *diskMove, d fleet.Migra
 			if err := transfer.File(f, before.bytes)(ctx, do); err != nil {
 				return err
 			}
-			return l.checkUnchanged(ctx, m, before)
+			return l.checkVMUnchanged(ctx, m, before)
 		}, before.bytes)
 	})
 }
 
-func (l *coldMigration) checkUnchanged(ctx context.Context, m *diskMove, before volumeFile) error {
+func (l *migrationRun) checkVMUnchanged(ctx context.Context, m *diskMigration, before volumeFile) error {
 	after, err := m.unusedFile(ctx)
 	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
 		err = hypervisor.RefuseChangedVM(l.in.VM.Name)
@@ -188,8 +188,8 @@ func (l *coldMigration) checkUnchanged(ctx context.Context, m *diskMove, before 
 
 // removeDefinition removes the definition of an unchanged VM. If somebody starts the VM with virsh during the removal,
 // removeDefinition restores the definition.
-func (l *coldMigration) removeDefinition(ctx context.Context) error {
-	unlock, err := l.vms.lock(ctx, l.in.VM.ID)
+func (l *migrationRun) removeDefinition(ctx context.Context) error {
+	unlock, err := l.vmLocks.lock(ctx, l.in.VM.ID)
 	if err != nil {
 		return err
 	}
@@ -202,11 +202,11 @@ func (l *coldMigration) removeDefinition(ctx context.Context) error {
 		return hypervisor.RefuseChangedVM(l.in.VM.Name)
 	}
 	for i, m := range l.disks {
-		if err := l.checkUnchanged(ctx, m, l.sent[i]); err != nil {
+		if err := l.checkVMUnchanged(ctx, m, l.sentFiles[i]); err != nil {
 			return err
 		}
 	}
-	was, err := s.kept.Marshal()
+	was, err := s.persistentXML.Marshal()
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (l *coldMigration) removeDefinition(ctx context.Context) error {
 		if err := x.Unmarshal(was); err != nil {
 			return err
 		}
-		if err := (&diskMove{Backend: l.Backend, c: l.c}).define(ctx, x); err != nil {
+		if err := (&diskMigration{Backend: l.Backend, c: l.c}).defineDomain(ctx, x); err != nil {
 			return fmt.Errorf("%w (and the VM's definition could not be restored: %w)", why, err)
 		}
 		return why
@@ -233,11 +233,11 @@ func (l *coldMigration) removeDefinition(ctx context.Context) error {
 	switch s, err := l.readState(ctx); {
 	case err == nil && s.live != nil:
 		return back(hypervisor.RefuseChangedVM(l.in.VM.Name))
-	case err != nil && !is(err, golibvirt.ErrNoDomain):
+	case err != nil && !isLibvirtCode(err, golibvirt.ErrNoDomain):
 		return err
 	}
 	for i, m := range l.disks {
-		if l.modifiedSince(ctx, m, l.sent[i]) {
+		if l.isModifiedSince(ctx, m, l.sentFiles[i]) {
 			return back(hypervisor.RefuseChangedVM(l.in.VM.Name))
 		}
 	}
@@ -247,10 +247,10 @@ func (l *coldMigration) removeDefinition(ctx context.Context) error {
 	if err := l.devices.RemoveMdevsExcept(string(l.in.VM.ID)); err != nil {
 		return err
 	}
-	return l.dropFilters(ctx, l.c, l.in.VM.ID, nil)
+	return l.removeNICFilters(ctx, l.c, l.in.VM.ID, nil)
 }
 
-func (l *coldMigration) modifiedSince(ctx context.Context, m *diskMove, before volumeFile) bool {
+func (l *migrationRun) isModifiedSince(ctx context.Context, m *diskMigration, before volumeFile) bool {
 	f, err := l.volumeFile(ctx, l.c, m.from)
 	return err == nil && !f.modified.Equal(before.modified)
 }

@@ -18,12 +18,12 @@ import (
 )
 
 // diskMove is the state of one MoveDisk call.
-type diskMove struct {
+type diskMigration struct {
 	*Backend
 	c        *conn
-	in       hypervisor.MoveDisk
+	in       hypervisor.MoveDiskWork
 	from, to localVolume
-	pool     golibvirt.StoragePool // destination pool; set before the first file is created there
+	targetPool     golibvirt.StoragePool // destination pool; set before the first file is created there
 	pivoted  bool                  // QEMU received the pivot command, so the guest may have written to the new disk only
 }
 
@@ -33,20 +33,20 @@ const pivotSuffix = " changing over"
 
 // MoveDisk implements hypervisor.VMs. Each call reads the progress from the domain, so an interrupted disk migration
 // can resume at any point.
-func (b *Backend) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
-	act := "move disk " + in.Order.Disk.Volume
-	from, err := localVolumeOf(in.Order.Disk, in.Pools)
+func (b *Backend) MoveDisk(ctx context.Context, in hypervisor.MoveDiskWork) error {
+	act := "move disk " + in.Params.Disk.Volume
+	from, err := localVolumeOf(in.Params.Disk, in.Pools)
 	if err != nil {
 		return wrapAction(act, err)
 	}
-	to, err := localVolumeOf(in.Order.To, in.Pools)
+	to, err := localVolumeOf(in.Params.To, in.Pools)
 	if err != nil {
 		return wrapAction(act, err)
 	}
-	if !fleet.IsVolumeName(to.volume) || to.volume == pooldir.Marker || filepath.Clean(to.path()) == filepath.Clean(from.path()) {
+	if !fleet.IsVolumeName(to.volume) || to.volume == pooldir.MarkerFile || filepath.Clean(to.path()) == filepath.Clean(from.path()) {
 		return fleet.Errorf(fleet.Invalid, "%q is not a valid destination for a disk.", to.volume)
 	}
-	from.number = 1 + slices.IndexFunc(in.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == in.Order.Disk })
+	from.number = 1 + slices.IndexFunc(in.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == in.Params.Disk })
 	unlock, err := b.volumeLocks.lockExclusive(ctx, to.path())
 	if err != nil {
 		return wrapAction(act, err)
@@ -59,31 +59,31 @@ func (b *Backend) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 	defer release()
 	b.assignedPools.record(in.Pools)
 	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
-		m := &diskMove{Backend: b, c: c, in: in, from: from, to: to}
+		m := &diskMigration{Backend: b, c: c, in: in, from: from, to: to}
 		m.in.RecordedFile, m.pivoted = strings.CutSuffix(in.RecordedFile, pivotSuffix)
-		defer b.volumeChanged(from.pool)
-		defer b.volumeChanged(to.pool)
-		return m.run(ctx)
+		defer b.expireVolume(from.pool)
+		defer b.expireVolume(to.pool)
+		return m.runMigration(ctx)
 	}))
 }
 
 // moveState is the current state of the domain during a disk migration.
-type moveState struct {
+type diskMigrationState struct {
 	observedDomain
-	kept     *libvirtxml.Domain
-	keptDisk *libvirtxml.DomainDisk // nil: the persistent definition does not have the disk
+	persistentXML     *libvirtxml.Domain
+	persistentDisk *libvirtxml.DomainDisk // nil: the persistent definition does not have the disk
 	liveDisk *libvirtxml.DomainDisk // nil: the guest is off or does not have the disk
 }
 
-func (m *diskMove) readState(ctx context.Context) (moveState, error) {
+func (m *diskMigration) readState(ctx context.Context) (diskMigrationState, error) {
 	uuid, err := parseUUID(m.in.VM.ID)
 	if err != nil {
-		return moveState{}, err
+		return diskMigrationState{}, err
 	}
 	m.domains.invalidate(uuid)
-	var out moveState
+	var out diskMigrationState
 	if out.observedDomain, err = m.readDomainOn(ctx, m.c, m.in.VM.ID); err != nil {
-		if is(err, golibvirt.ErrNoDomain) {
+		if isLibvirtCode(err, golibvirt.ErrNoDomain) {
 			err = errNoDomain(m.in.VM.ID)
 		}
 		return out, err
@@ -91,33 +91,33 @@ func (m *diskMove) readState(ctx context.Context) (moveState, error) {
 	if !out.managed {
 		return out, errUnmanaged()
 	}
-	if out.kept, err = readXML(ctx, m.c, out.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure); err != nil {
+	if out.persistentXML, err = readDefinition(ctx, m.c, out.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure); err != nil {
 		return out, err
 	}
-	out.keptDisk = m.diskIn(out.kept)
+	out.persistentDisk = m.migratingDiskIn(out.persistentXML)
 	if out.live == nil {
 		return out, nil
 	}
-	running, err := readXML(ctx, m.c, out.ref, 0)
-	if is(err, golibvirt.ErrOperationInvalid) || is(err, golibvirt.ErrNoDomain) {
+	running, err := readDefinition(ctx, m.c, out.ref, 0)
+	if isLibvirtCode(err, golibvirt.ErrOperationInvalid) || isLibvirtCode(err, golibvirt.ErrNoDomain) {
 		out.domain.live = nil // the guest has ended meanwhile
 		return out, nil
 	}
 	if err == nil {
-		out.liveDisk = m.diskIn(running)
+		out.liveDisk = m.migratingDiskIn(running)
 	}
 	return out, err
 }
 
 // diskIn finds the migrating disk in the definition by the old path, the new path or, failing both, the alias. It
 // returns nil if the definition does not have the disk.
-func (m *diskMove) diskIn(x *libvirtxml.Domain) *libvirtxml.DomainDisk {
+func (m *diskMigration) migratingDiskIn(x *libvirtxml.Domain) *libvirtxml.DomainDisk {
 	if x.Devices == nil {
 		return nil
 	}
 	disks := x.Devices.Disks
 	for _, is := range []func(*libvirtxml.DomainDisk) bool{
-		func(d *libvirtxml.DomainDisk) bool { return pathOf(d) == m.to.path() || pathOf(d) == m.from.path() },
+		func(d *libvirtxml.DomainDisk) bool { return diskPathOf(d) == m.to.path() || diskPathOf(d) == m.from.path() },
 		func(d *libvirtxml.DomainDisk) bool {
 			return aliasOf(d.Alias) == diskAlias(m.to.ref()) || aliasOf(d.Alias) == diskAlias(m.from.ref())
 		},
@@ -132,37 +132,37 @@ func (m *diskMove) diskIn(x *libvirtxml.Domain) *libvirtxml.DomainDisk {
 }
 
 // isMirrored reports whether QEMU is copying the disk to the new path.
-func (m *diskMove) isMirrored(d *libvirtxml.DomainDisk) bool {
+func (m *diskMigration) isMirrored(d *libvirtxml.DomainDisk) bool {
 	return d != nil && d.Mirror != nil && sourcePath(d.Mirror.Source) == m.to.path()
 }
 
-func (m *diskMove) run(ctx context.Context) error {
+func (m *diskMigration) runMigration(ctx context.Context) error {
 	s, err := m.readState(ctx)
 	if err != nil {
 		return err
 	}
-	if err := m.refuseLost(s.observedDomain); err != nil {
+	if err := m.refuseLostGuest(s.observedDomain); err != nil {
 		return errors.Join(err, m.finishMoveOfLostGuest(ctx, s))
 	}
 	switch {
 	case s.live != nil && m.isMirrored(s.liveDisk):
 		return m.waitForMirror(ctx)
-	case s.live != nil && s.liveDisk != nil && pathOf(s.liveDisk) == m.to.path(), s.live == nil && m.definesNew(s):
+	case s.live != nil && s.liveDisk != nil && diskPathOf(s.liveDisk) == m.to.path(), s.live == nil && m.definitionNamesNewDisk(s):
 		return m.finishMove(ctx)
-	case m.definesNew(s) && s.liveDisk != nil && pathOf(s.liveDisk) == m.from.path():
+	case m.definitionNamesNewDisk(s) && s.liveDisk != nil && diskPathOf(s.liveDisk) == m.from.path():
 		return m.restoreOldDisk(ctx, s)
 	case m.pivoted:
-		if err := m.refuseUnknownOutcome(ctx); err != nil {
+		if err := m.refuseUnknownPivotOutcome(ctx); err != nil {
 			return err
 		}
 	}
-	if m.in.Stopped() {
-		return errors.Join(hypervisor.ErrStopped, m.removeFiles(ctx))
+	if m.in.IsCancelled() {
+		return errors.Join(hypervisor.ErrCancelled, m.removeCopies(ctx))
 	}
-	if m.pool, err = m.ownPool(ctx, m.c, m.to.pool); err != nil {
+	if m.targetPool, err = m.checkedPool(ctx, m.c, m.to.pool); err != nil {
 		return err
 	}
-	if err := m.removeFiles(ctx); err != nil {
+	if err := m.removeCopies(ctx); err != nil {
 		return err
 	}
 	h, err := m.checkMovable(ctx, s)
@@ -176,21 +176,21 @@ func (m *diskMove) run(ctx context.Context) error {
 }
 
 // definesNew reports whether the persistent definition names the new disk.
-func (m *diskMove) definesNew(s moveState) bool {
-	return s.keptDisk != nil && pathOf(s.keptDisk) == m.to.path()
+func (m *diskMigration) definitionNamesNewDisk(s diskMigrationState) bool {
+	return s.persistentDisk != nil && diskPathOf(s.persistentDisk) == m.to.path()
 }
 
 // restoreOldDisk restores the old disk in the definition. It handles a guest that somebody started on the old disk just
 // before the definition changed to the copy.
-func (m *diskMove) restoreOldDisk(ctx context.Context, s moveState) error {
-	unlock, err := m.vms.lock(ctx, m.in.VM.ID)
+func (m *diskMigration) restoreOldDisk(ctx context.Context, s diskMigrationState) error {
+	unlock, err := m.vmLocks.lock(ctx, m.in.VM.ID)
 	if err != nil {
 		return err
 	}
 	back := *m
 	back.from, back.to = m.to, m.from
 	if s.applied == nil {
-		err = hypervisor.Refusal(hypervisor.UndefinedFault())
+		err = hypervisor.FaultError(hypervisor.UndefinedDomainFault())
 	} else {
 		err = back.redefineOnCopy(ctx, s)
 	}
@@ -198,15 +198,15 @@ func (m *diskMove) restoreOldDisk(ctx context.Context, s moveState) error {
 	if err != nil {
 		return err
 	}
-	return m.revert(ctx, errStartedDuringCopy())
+	return m.undoMigration(ctx, errStartedDuringCopy())
 }
 
 // refuseUnknownOutcome refuses to remove a copy that may have the guest's last writes. The guest ended during the
 // pivot, and libvirt does not report whether QEMU had already pivoted.
-func (m *diskMove) refuseUnknownOutcome(ctx context.Context) error {
-	file, err := withinLookPatience(ctx, func() (string, error) { return inodeText(m.to.path()) })
+func (m *diskMigration) refuseUnknownPivotOutcome(ctx context.Context) error {
+	file, err := withinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.path()) })
 	switch {
-	case isMissing(err):
+	case isFileMissing(err):
 		return nil
 	case err != nil || file != m.in.RecordedFile:
 		return err // removeFiles refuses a file of another origin
@@ -218,20 +218,20 @@ func (m *diskMove) refuseUnknownOutcome(ctx context.Context) error {
 
 // removeFiles removes the files that this job created at the destination. It refuses if the destination has a file with
 // the same name that this job did not create.
-func (m *diskMove) removeFiles(ctx context.Context) error {
-	if err := m.removeVolume(ctx, m.c, m.to.partial()); err != nil {
+func (m *diskMigration) removeCopies(ctx context.Context) error {
+	if err := m.removeVolume(ctx, m.c, m.to.unfinished()); err != nil {
 		return err
 	}
-	file, err := withinLookPatience(ctx, func() (string, error) { return inodeText(m.to.path()) })
+	file, err := withinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.path()) })
 	switch {
-	case isMissing(err):
+	case isFileMissing(err):
 		return nil
 	case err != nil:
 		return err
 	case m.in.RecordedFile == "" || file != m.in.RecordedFile:
 		return hypervisor.RefuseTakenVolumeName(m.to.volume, m.to.pool.Name)
 	}
-	id, err := m.to.id(ctx)
+	id, err := m.to.readFileID(ctx)
 	if err != nil {
 		return err
 	}
@@ -249,8 +249,8 @@ func (m *diskMove) removeFiles(ctx context.Context) error {
 }
 
 // recordFile records the identity of the copy's file while the file is still empty.
-func (m *diskMove) recordFile(ctx context.Context) error {
-	file, err := withinLookPatience(ctx, func() (string, error) { return inodeText(m.to.partial().path()) })
+func (m *diskMigration) recordFile(ctx context.Context) error {
+	file, err := withinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.unfinished().path()) })
 	if err != nil {
 		return err
 	}
@@ -260,27 +260,27 @@ func (m *diskMove) recordFile(ctx context.Context) error {
 
 // revert undoes the migration and returns why. If libvirt does not answer or ctx has ended, revert changes nothing,
 // because the job is retried.
-func (m *diskMove) revert(ctx context.Context, why error) error {
-	if errors.Is(why, hypervisor.ErrAway) || ctx.Err() != nil {
+func (m *diskMigration) undoMigration(ctx context.Context, why error) error {
+	if errors.Is(why, hypervisor.ErrUnreachable) || ctx.Err() != nil {
 		return why
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*tidyLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*cleanupTimeout)
 	defer cancel()
-	moved, err := m.abortCopy(ctx)
+	moved, err := m.abortMirror(ctx)
 	switch {
 	case moved:
 		return m.finishMove(ctx)
 	case err == nil && m.pivoted:
-		if err := m.refuseUnknownOutcome(ctx); err != nil {
+		if err := m.refuseUnknownPivotOutcome(ctx); err != nil {
 			return err
 		}
 		fallthrough
 	case err == nil:
-		err = m.removeFiles(ctx)
+		err = m.removeCopies(ctx)
 	}
 	if err != nil {
 		m.log.Warn("a reverted disk migration has left files", "vm", m.in.VM.ID, "volume", m.to.path(), "error", err)
-		if !errors.Is(why, hypervisor.ErrStopped) {
+		if !errors.Is(why, hypervisor.ErrCancelled) {
 			return fmt.Errorf("%w (the copy could not be deleted: %w)", why, err)
 		}
 		return err
@@ -290,8 +290,8 @@ func (m *diskMove) revert(ctx context.Context, why error) error {
 
 // abortCopy aborts QEMU's copy. It returns moved if the guest uses the new disk, or used the new disk when it ended. If
 // abortCopy sees the guest on the old disk, QEMU has not pivoted.
-func (m *diskMove) abortCopy(ctx context.Context) (moved bool, err error) {
-	tick := time.NewTicker(unplugPoll)
+func (m *diskMigration) abortMirror(ctx context.Context) (moved bool, err error) {
+	tick := time.NewTicker(pollPeriod)
 	defer tick.Stop()
 	for {
 		s, err := m.readState(ctx)
@@ -299,21 +299,21 @@ func (m *diskMove) abortCopy(ctx context.Context) (moved bool, err error) {
 		case err != nil:
 			return false, err
 		case s.live == nil:
-			return m.definesNew(s), nil
+			return m.definitionNamesNewDisk(s), nil
 		case s.liveDisk == nil:
 			return false, nil
 		case s.liveDisk.Mirror == nil:
 			m.pivoted = false
-			return pathOf(s.liveDisk) == m.to.path(), nil
+			return diskPathOf(s.liveDisk) == m.to.path(), nil
 		case !m.isMirrored(s.liveDisk):
 			return false, nil
 		}
-		err = m.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(s.ref, targetOf(s.liveDisk), 0) })
+		err = m.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(s.ref, diskTargetOf(s.liveDisk), 0) })
 		if err != nil && !isLibvirtError(err) {
 			return false, err
 		}
 		if err != nil {
-			switch gone, over, err := m.mirrorEnded(ctx, s); {
+			switch gone, over, err := m.findEndedMirror(ctx, s); {
 			case err != nil || over:
 				return over, err
 			case gone:

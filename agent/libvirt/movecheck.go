@@ -15,20 +15,20 @@ import (
 
 // checkMovable refuses a disk if a copy of the disk's file would be incomplete, or if another VM or volume needs the
 // old file. It returns the header of the disk's file.
-func (m *diskMove) checkMovable(ctx context.Context, s moveState) (header, error) {
+func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) (header, error) {
 	refuse := func(format string, args ...any) (header, error) {
 		return header{}, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: %s", m.from.number, m.from.volume, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case s.transient:
-		return header{}, hypervisor.Refusal(hypervisor.UndefinedFault())
-	case s.applied == nil || !hasRef(s.applied.Spec, m.from.ref()) || s.keptDisk == nil:
+		return header{}, hypervisor.FaultError(hypervisor.UndefinedDomainFault())
+	case s.applied == nil || !specHasVolume(s.applied.Spec, m.from.ref()) || s.persistentDisk == nil:
 		return refuse("the VM's definition on this host does not have the disk. Reapply the VM's configuration first.")
-	case pathOf(s.keptDisk) != m.from.path() || s.live != nil && (s.liveDisk == nil || pathOf(s.liveDisk) != m.from.path()):
-		return refuse("the VM uses the file %s instead, as after a snapshot or a change on the host. Merge that file first.", filepath.Base(pathOf(s.keptDisk)))
-	case s.keptDisk.ReadOnly != nil || s.keptDisk.Shareable != nil:
+	case diskPathOf(s.persistentDisk) != m.from.path() || s.live != nil && (s.liveDisk == nil || diskPathOf(s.liveDisk) != m.from.path()):
+		return refuse("the VM uses the file %s instead, as after a snapshot or a change on the host. Merge that file first.", filepath.Base(diskPathOf(s.persistentDisk)))
+	case s.persistentDisk.ReadOnly != nil || s.persistentDisk.Shareable != nil:
 		return refuse("the VM's definition has the disk as shared or read-only.")
-	case s.keptDisk.Driver != nil && s.keptDisk.Driver.Type == fleet.Raw:
+	case s.persistentDisk.Driver != nil && s.persistentDisk.Driver.Type == fleet.Raw:
 		return refuse("the VM's definition has the disk as a raw file.")
 	case s.live != nil && s.liveDisk.Mirror != nil:
 		return refuse("the host is already copying the disk (virsh blockjob). End that copy first.")
@@ -67,46 +67,46 @@ func (m *diskMove) checkMovable(ctx context.Context, s moveState) (header, error
 		return refuse("the disk's file refers to %s. Merge that file first.", f.RefersTo)
 	case f.Encrypted:
 		return refuse("the disk's file is encrypted.")
-	case f.Fault != "":
-		return refuse("the disk's file is invalid: %s.", f.Fault)
+	case f.HeaderFault != "":
+		return refuse("the disk's file is invalid: %s.", f.HeaderFault)
 	}
 	if s.live != nil {
-		n, err := withinLookPatience(ctx, func() (uint32, error) { return snapshotsIn(m.from.path()) })
+		n, err := withinLookupTimeout(ctx, func() (uint32, error) { return internalSnapshotCount(m.from.path()) })
 		if err != nil || n > 0 {
-			return header{}, firstError(err, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: the disk's file has %d internal snapshots, which would be lost. Delete the snapshots with qemu-img, or move the disk while the VM is off.", m.from.number, m.from.volume, n))
+			return header{}, preferFirstError(err, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: the disk's file has %d internal snapshots, which would be lost. Delete the snapshots with qemu-img, or move the disk while the VM is off.", m.from.number, m.from.volume, n))
 		}
 	}
-	all, err := m.inventory(ctx, m.c)
+	all, err := m.readDomains(ctx, m.c)
 	if err != nil {
 		return header{}, err
 	}
-	user, err := m.userOf(ctx, all, m.in.VM.ID, m.from)
+	user, err := m.domainUsing(ctx, all, m.in.VM.ID, m.from)
 	if err != nil {
 		return header{}, err
 	}
 	if user != "" {
 		return refuse("another VM of the host uses the disk's file.")
 	}
-	other, err := m.backedBy(ctx, m.c, m.from, f.id)
+	other, err := m.overlayOf(ctx, m.c, m.from, f.id)
 	if err == nil && other != "" {
 		return refuse("the volume %s is backed by the disk. Flatten or delete that volume first.", other)
 	}
 	return f.header, err
 }
 
-func firstError(first, second error) error {
+func preferFirstError(first, second error) error {
 	if first != nil {
 		return first
 	}
 	return second
 }
 
-func hasRef(s fleet.VMSpec, ref fleet.Volref) bool {
+func specHasVolume(s fleet.VMSpec, ref fleet.Volref) bool {
 	return slices.ContainsFunc(s.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
 }
 
 // snapshotsIn returns the number of internal snapshots in a qcow2 file.
-func snapshotsIn(path string) (uint32, error) {
+func internalSnapshotCount(path string) (uint32, error) {
 	f, err := openImage(path, false)
 	if err != nil {
 		return 0, err

@@ -15,33 +15,33 @@ import (
 )
 
 // copyStopped copies the disk of a stopped guest, verifies the copy and changes the definition to the copy.
-func (m *diskMove) copyStopped(ctx context.Context) error {
+func (m *diskMigration) copyStopped(ctx context.Context) error {
 	before, err := m.unusedFile(ctx)
 	if err != nil {
 		return err
 	}
 	if err := m.writeCopy(ctx, before); err != nil {
-		return m.revert(ctx, err)
+		return m.undoMigration(ctx, err)
 	}
 	after, err := m.unusedFile(ctx)
 	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
 		err = fleet.Errorf(fleet.Conflict, "The disk %s was written to while it was being copied, so the copy is incomplete. The disk was not moved; move the disk again.", m.from.volume)
 	}
-	if err == nil && m.in.Stopped() {
-		err = hypervisor.ErrStopped // a small disk may be complete before the copy notices the stop
+	if err == nil && m.in.IsCancelled() {
+		err = hypervisor.ErrCancelled // a small disk may be complete before the copy notices the stop
 	}
 	if err == nil {
-		_, err = withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(m.to) })
+		_, err = withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(m.to) })
 	}
 	if err != nil {
-		return m.revert(ctx, err)
+		return m.undoMigration(ctx, err)
 	}
-	m.refreshPool(ctx, m.c, m.pool)
+	m.refreshPool(ctx, m.c, m.targetPool)
 	return m.redefineStopped(ctx, before)
 }
 
 // unusedFile returns the state of the disk's file. It fails if somebody writes to the file.
-func (m *diskMove) unusedFile(ctx context.Context) (volumeFile, error) {
+func (m *diskMigration) unusedFile(ctx context.Context) (volumeFile, error) {
 	f, err := m.volumeFile(ctx, m.c, m.from)
 	if err == nil {
 		err = m.checkUnwritten(ctx, m.c, m.from, f.id)
@@ -53,9 +53,9 @@ func (m *diskMove) unusedFile(ctx context.Context) (volumeFile, error) {
 }
 
 // writeCopy copies the disk to the unfinished name of the destination volume.
-func (m *diskMove) writeCopy(ctx context.Context, was volumeFile) error {
-	dst, err := withinLookPatience(ctx, func() (*os.File, error) {
-		return os.OpenFile(m.to.partial().path(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+func (m *diskMigration) writeCopy(ctx context.Context, was volumeFile) error {
+	dst, err := withinLookupTimeout(ctx, func() (*os.File, error) {
+		return os.OpenFile(m.to.unfinished().path(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	})
 	if err != nil {
 		return err
@@ -64,24 +64,24 @@ func (m *diskMove) writeCopy(ctx context.Context, was volumeFile) error {
 		dst.Close()
 		return err
 	}
-	if free, err := withinLookPatience(ctx, func() (int64, error) { return freeBytes(dst) }); err == nil && free < was.alloc {
+	if free, err := withinLookupTimeout(ctx, func() (int64, error) { return freeBytes(dst) }); err == nil && free < was.alloc {
 		dst.Close()
-		return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the disk needs %s. Free space in the pool first.", m.to.pool.Name, fleet.Bytes(free), fleet.Bytes(was.alloc))
+		return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the disk needs %s. Free space in the pool first.", m.to.pool.Name, fleet.FormatBytes(free), fleet.FormatBytes(was.alloc))
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer whenClosed(m.in.Stop, func() { cancel(hypervisor.ErrStopped) })()
+	defer runWhenClosed(m.in.Stop, func() { cancel(hypervisor.ErrCancelled) })()
 	err = waitUnlessHung(ctx, func() error {
 		defer dst.Close()
 		return m.copyAndCheck(ctx, dst, was)
 	})
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, hypervisor.ErrStopped) {
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, hypervisor.ErrCancelled) {
 		return cause
 	}
 	return err
 }
 
-func (m *diskMove) copyAndCheck(ctx context.Context, dst *os.File, was volumeFile) error {
+func (m *diskMigration) copyAndCheck(ctx context.Context, dst *os.File, was volumeFile) error {
 	src, err := openImage(m.from.path(), false)
 	if err != nil {
 		return err
@@ -93,49 +93,49 @@ func (m *diskMove) copyAndCheck(ctx context.Context, dst *os.File, was volumeFil
 			m.in.Progress(from+percent*share/100, note)
 		}}
 	}
-	sum, err := transfer.Copy(ctx, dst, src, was.bytes, &transfer.Rate{Bytes: m.in.Order.RateBytes}, meter("copying", 0, 75))
+	sum, err := transfer.CopyFile(ctx, dst, src, was.bytes, &transfer.RateLimit{Bytes: m.in.Params.RateBytes}, meter("copying", 0, 75))
 	if err != nil {
 		return err
 	}
-	return transfer.Check(ctx, dst, was.bytes, sum, meter("checking", 75, 24))
+	return transfer.VerifyFile(ctx, dst, was.bytes, sum, meter("checking", 75, 24))
 }
 
 // redefineStopped changes the definition to the copy. If somebody starts the guest with virsh during the change,
 // redefineStopped restores the old definition.
-func (m *diskMove) redefineStopped(ctx context.Context, before volumeFile) error {
+func (m *diskMigration) redefineStopped(ctx context.Context, before volumeFile) error {
 	s, err := m.readState(ctx)
 	if err != nil {
 		return err
 	}
-	if s.live != nil || s.keptDisk == nil || pathOf(s.keptDisk) != m.from.path() {
-		return m.revert(ctx, errStartedDuringCopy())
+	if s.live != nil || s.persistentDisk == nil || diskPathOf(s.persistentDisk) != m.from.path() {
+		return m.undoMigration(ctx, errStartedDuringCopy())
 	}
-	was, err := s.kept.Marshal()
+	was, err := s.persistentXML.Marshal()
 	if err != nil {
 		return err
 	}
 	if err := m.finishMove(ctx); err != nil {
-		return m.revert(ctx, err)
+		return m.undoMigration(ctx, err)
 	}
 	s, err = m.readState(ctx)
 	if err != nil {
 		return err
 	}
-	if (s.live == nil || s.liveDisk == nil || pathOf(s.liveDisk) != m.from.path()) && !m.writtenSince(ctx, before) {
+	if (s.live == nil || s.liveDisk == nil || diskPathOf(s.liveDisk) != m.from.path()) && !m.isWrittenSince(ctx, before) {
 		return nil
 	}
 	back := &libvirtxml.Domain{}
 	if err := back.Unmarshal(was); err != nil {
 		return err
 	}
-	if err := m.define(ctx, back); err != nil {
+	if err := m.defineDomain(ctx, back); err != nil {
 		return err
 	}
-	return m.revert(ctx, errStartedDuringCopy())
+	return m.undoMigration(ctx, errStartedDuringCopy())
 }
 
 // writtenSince reports whether the old file was modified since before. It returns false for a missing file.
-func (m *diskMove) writtenSince(ctx context.Context, before volumeFile) bool {
+func (m *diskMigration) isWrittenSince(ctx context.Context, before volumeFile) bool {
 	f, err := m.volumeFile(ctx, m.c, m.from)
 	return err == nil && !f.modified.Equal(before.modified)
 }
@@ -145,7 +145,7 @@ func errStartedDuringCopy() error {
 }
 
 // whenClosed runs do once the channel closes, unless the caller calls forget first.
-func whenClosed(c <-chan struct{}, do func()) (forget func()) {
+func runWhenClosed(c <-chan struct{}, do func()) (forget func()) {
 	done := make(chan struct{})
 	go func() {
 		select {
@@ -159,7 +159,7 @@ func whenClosed(c <-chan struct{}, do func()) (forget func()) {
 
 // abandonAfter is how long file operations may continue after ctx ended. After this time, the agent abandons hanging
 // storage.
-const abandonAfter = 10 * time.Second
+const hungStorageTimeout = 10 * time.Second
 
 // waitUnlessHung runs work, which must check ctx, and waits for the result. It returns an error if the storage still
 // hangs abandonAfter after ctx ended.
@@ -174,7 +174,7 @@ func waitUnlessHung(ctx context.Context, work func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(abandonAfter):
+	case <-time.After(hungStorageTimeout):
 		return fmt.Errorf("the storage did not answer in time: %w", ctx.Err())
 	}
 }

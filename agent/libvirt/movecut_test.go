@@ -17,8 +17,8 @@ import (
 // may have the last writes, so neither this agent, nor the next agent, nor a retry with a running guest deletes it.
 func TestCopyNotDeletedWhenGuestEndsDuringPivot(t *testing.T) {
 	t.Parallel()
-	m := newMover(t, 2)
-	to := m.other("")
+	m := newDiskMoveFixture(t, 2)
+	to := m.newTargetPool("")
 	m.apply(m.vm)
 	id := string(m.vm.ID)
 	ending := func(how func()) error {
@@ -35,38 +35,38 @@ func TestCopyNotDeletedWhenGuestEndsDuringPivot(t *testing.T) {
 		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "last writes") {
 			t.Fatalf("%s: %v", when, err)
 		}
-		m.wantAt(when, m.pool)
-		run(t, "qemu-img", "compare", m.at("disk.qcow2"), filepath.Join(to.Spec.Path, "disk.qcow2"), "-U")
+		m.wantDiskInPool(when, m.pool)
+		run(t, "qemu-img", "compare", m.volumePath("disk.qcow2"), filepath.Join(to.Spec.Path, "disk.qcow2"), "-U")
 	}
-	m.ok(m.StartVM(t.Context(), m.vm.ID))
+	m.requireNoError(m.StartVM(t.Context(), m.vm.ID))
 	kept("ended", ending(func() { virsh(t, "destroy", id) }))
 	kept("the retried job", m.MoveDisk(t.Context(), m.moveJob(to, 0)))
-	m.ok(m.StartVM(t.Context(), m.vm.ID))
+	m.requireNoError(m.StartVM(t.Context(), m.vm.ID))
 	kept("while it runs again", m.MoveDisk(t.Context(), m.moveJob(to, 0)))
 
-	m.ok(os.Remove(filepath.Join(to.Spec.Path, "disk.qcow2"))) // as an operator does after the comparison
-	m.made = ""
-	m.ok(ending(func() {
+	m.requireNoError(os.Remove(filepath.Join(to.Spec.Path, "disk.qcow2"))) // as an operator does after the comparison
+	m.recordedFile = ""
+	m.requireNoError(ending(func() {
 		virsh(t, "blockjob", id, "vda", "--pivot")
 		virsh(t, "destroy", id)
 	}))
-	m.wantAt("pivoted", to)
+	m.wantDiskInPool("pivoted", to)
 }
 
 // An agent that ends just after it has changed the definition to the copy does not see that somebody started the guest
 // on the old disk. The next agent restores the definition before the guest's next start.
 func TestInterruptedDiskMigrationRestoresOldDisk(t *testing.T) {
 	t.Parallel()
-	m := newMover(t, 2)
-	to := m.other("")
+	m := newDiskMoveFixture(t, 2)
+	to := m.newTargetPool("")
 	m.apply(m.vm)
 	definition := func(name string) string {
 		file := filepath.Join(t.TempDir(), name)
-		m.ok(os.WriteFile(file, []byte(virsh(t, "dumpxml", "--inactive", "--security-info", string(m.vm.ID))), 0o600))
+		m.requireNoError(os.WriteFile(file, []byte(virsh(t, "dumpxml", "--inactive", "--security-info", string(m.vm.ID))), 0o600))
 		return file
 	}
 	before := definition("before")
-	m.ok(m.MoveDisk(t.Context(), m.moveJob(to, 0)))
+	m.requireNoError(m.MoveDisk(t.Context(), m.moveJob(to, 0)))
 	after := definition("after")
 	virsh(t, "define", before)
 	virsh(t, "start", string(m.vm.ID))
@@ -74,51 +74,51 @@ func TestInterruptedDiskMigrationRestoresOldDisk(t *testing.T) {
 	if err := m.MoveDisk(t.Context(), m.moveJob(to, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Somebody started or changed the VM") {
 		t.Fatalf("the retried job: %v", err)
 	}
-	m.wantAt("restored", m.pool)
-	m.wantNothingIn("restored", to)
+	m.wantDiskInPool("restored", m.pool)
+	m.wantEmptyPool("restored", to)
 }
 
 // If the guest uses the new disk but its definition cannot be written, the job does not fail: it retries the write.
 func TestDiskMigrationAfterPivotWaitsForDefinition(t *testing.T) {
 	t.Parallel()
-	m := newMover(t, 2)
-	to := m.other("")
+	m := newDiskMoveFixture(t, 2)
+	to := m.newTargetPool("")
 	m.apply(m.vm)
 	inTheWay := filepath.Join("/etc/libvirt/qemu", m.vm.Name+".xml.new") // libvirt's temporary name of the definition
-	m.ok(os.Mkdir(inTheWay, 0o700))
+	m.requireNoError(os.Mkdir(inTheWay, 0o700))
 	if err := m.MoveDisk(t.Context(), m.moveJob(to, 0)); err == nil || fleet.CodeOf(err) == fleet.Unavailable {
 		t.Fatalf("of a VM that is off: %v", err)
 	}
-	m.wantAt("off, definition not writable", m.pool)
-	m.wantNothingIn("off, definition not writable", to)
-	m.ok(os.Remove(inTheWay))
-	m.ok(m.StartVM(t.Context(), m.vm.ID))
+	m.wantDiskInPool("off, definition not writable", m.pool)
+	m.wantEmptyPool("off, definition not writable", to)
+	m.requireNoError(os.Remove(inTheWay))
+	m.requireNoError(m.StartVM(t.Context(), m.vm.ID))
 	in := m.moveJob(to, 0)
 	in.Progress = func(_ int, note string) {
 		if strings.HasPrefix(note, "switching") {
-			m.ok(os.Mkdir(inTheWay, 0o700))
+			m.requireNoError(os.Mkdir(inTheWay, 0o700))
 		}
 	}
 	t.Cleanup(func() { _ = os.Remove(inTheWay) }) // no longer exists if the test passed
 	if err := m.MoveDisk(t.Context(), in); fleet.CodeOf(err) != fleet.Unavailable || !strings.Contains(err.Error(), "cannot be written") {
 		t.Fatalf("without room for its definition: %v", err)
 	}
-	m.ok(os.Remove(inTheWay))
-	m.ok(m.MoveDisk(t.Context(), m.moveJob(to, 0)))
-	m.wantAt("afterwards", to)
+	m.requireNoError(os.Remove(inTheWay))
+	m.requireNoError(m.MoveDisk(t.Context(), m.moveJob(to, 0)))
+	m.wantDiskInPool("afterwards", to)
 }
 
 // If an agent ends just after it has removed a migrated VM, the next agent removes the VM's NIC filters.
 func TestInterruptedMigrationRemovesFilters(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
+	vm := f.newVM()
 	name := hypervisor.FilterName(vm.ID, "52:54:00:00:00:07")
 	file := filepath.Join(t.TempDir(), "filter.xml")
-	f.ok(os.WriteFile(file, []byte("<filter name='"+name+"' chain='root'/>"), 0o600))
+	f.requireNoError(os.WriteFile(file, []byte("<filter name='"+name+"' chain='root'/>"), 0o600))
 	virsh(t, "nwfilter-define", file)
-	in := hypervisor.MigrateVM{VM: vm, WaitArrived: func(context.Context) error { return nil }, Progress: func(int, string) {}}
-	f.ok(f.MigrateVM(t.Context(), in))
+	in := hypervisor.MigrateVMWork{VM: vm, WaitDisksArrived: func(context.Context) error { return nil }, Progress: func(int, string) {}}
+	f.requireNoError(f.MigrateVM(t.Context(), in))
 	if all := virsh(t, "nwfilter-list"); strings.Contains(all, name) {
 		virsh(t, "nwfilter-undefine", name)
 		t.Errorf("there is still %s", name)

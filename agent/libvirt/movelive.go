@@ -16,26 +16,26 @@ import (
 // copyRunning makes QEMU copy the disk of a running guest. The copy has the final file name from the start, because
 // QEMU cannot rename an open file. The agent recognizes an incomplete copy by the recorded identity of the file and by
 // the mirror in the domain's definition.
-func (m *diskMove) copyRunning(ctx context.Context, s moveState, h header) error {
-	w := &volumeJob{Backend: m.Backend, localVolume: m.to, c: m.c, pool: m.pool}
-	if err := w.createEmpty(ctx, newVolume{format: "qcow2", size: h.Size}); err != nil {
+func (m *diskMigration) copyRunning(ctx context.Context, s diskMigrationState, h header) error {
+	w := &volumeJob{Backend: m.Backend, localVolume: m.to, c: m.c, pool: m.targetPool}
+	if err := w.createEmpty(ctx, newVolumeSpec{format: "qcow2", size: h.Size}); err != nil {
 		return err
 	}
 	if err := m.recordFile(ctx); err != nil {
-		return m.revert(ctx, err)
+		return m.undoMigration(ctx, err)
 	}
-	if _, err := withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(m.to) }); err != nil {
-		return m.revert(ctx, err)
+	if _, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(m.to) }); err != nil {
+		return m.undoMigration(ctx, err)
 	}
-	m.refreshPool(ctx, m.c, m.pool)
+	m.refreshPool(ctx, m.c, m.targetPool)
 	if err := m.startMirror(ctx, s); err != nil {
-		return m.revert(ctx, err)
+		return m.undoMigration(ctx, err)
 	}
 	return m.waitForMirror(ctx)
 }
 
 // startMirror starts QEMU's copy as a transient block job, which libvirt requires for a persistent domain.
-func (m *diskMove) startMirror(ctx context.Context, s moveState) error {
+func (m *diskMigration) startMirror(ctx context.Context, s diskMigrationState) error {
 	dest := libvirtxml.DomainDisk{
 		Device: "disk", Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2"},
 		Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: m.to.path()}},
@@ -45,7 +45,7 @@ func (m *diskMove) startMirror(ctx context.Context, s moveState) error {
 		return err
 	}
 	var params []golibvirt.TypedParam
-	if rate := m.in.Order.RateBytes; rate > 0 {
+	if rate := m.in.Params.RateBytes; rate > 0 {
 		params = append(params, golibvirt.TypedParam{Field: golibvirt.DomainBlockCopyBandwidth, Value: *golibvirt.NewTypedParamValueUllong(uint64(rate))})
 	}
 	// By default, QEMU copies the guest's new writes later. QEMU can also write to both disks at once (write-blocking),
@@ -53,16 +53,16 @@ func (m *diskMove) startMirror(ctx context.Context, s moveState) error {
 	// guest whose copy is cancelled, exits, or loses a write in the copy.
 	const flags = golibvirt.DomainBlockCopyReuseExt | golibvirt.DomainBlockCopyTransientJob
 	return m.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		return l.DomainBlockCopy(s.ref, targetOf(s.liveDisk), text, params, flags)
+		return l.DomainBlockCopy(s.ref, diskTargetOf(s.liveDisk), text, params, flags)
 	})
 }
 
 // followPeriod is the interval at which the agent checks QEMU's copy.
-const followPeriod = 500 * time.Millisecond
+const mirrorPollPeriod = 500 * time.Millisecond
 
 // waitForMirror waits for QEMU's copy and pivots the guest to the copy once the copy is complete.
-func (m *diskMove) waitForMirror(ctx context.Context) error {
-	tick := time.NewTicker(followPeriod)
+func (m *diskMigration) waitForMirror(ctx context.Context) error {
+	tick := time.NewTicker(mirrorPollPeriod)
 	defer tick.Stop()
 	var last copyProgress
 	for {
@@ -72,35 +72,35 @@ func (m *diskMove) waitForMirror(ctx context.Context) error {
 		}
 		d := s.liveDisk
 		if s.live != nil && m.isMirrored(d) {
-			switch gone, over, err := m.mirrorEnded(ctx, s); {
+			switch gone, over, err := m.findEndedMirror(ctx, s); {
 			case err != nil:
 				return err
 			case over:
 				return m.finishMove(ctx)
 			case gone:
-				return m.revert(ctx, errGhostJob("the disk"))
+				return m.undoMigration(ctx, errCopyWithoutQEMU("the disk"))
 			}
 		}
 		switch {
-		case s.live == nil && m.definesNew(s):
+		case s.live == nil && m.definitionNamesNewDisk(s):
 			return m.finishMove(ctx) // the guest ended after the pivot
 		case s.live == nil || d == nil:
-			return m.revert(ctx, fleet.Errorf(fleet.Conflict, "The guest was powered off while its disk was being moved. The disk was not moved; move the disk again."))
-		case d.Mirror == nil && pathOf(d) == m.to.path():
+			return m.undoMigration(ctx, fleet.Errorf(fleet.Conflict, "The guest was powered off while its disk was being moved. The disk was not moved; move the disk again."))
+		case d.Mirror == nil && diskPathOf(d) == m.to.path():
 			return m.finishMove(ctx)
 		case d.Mirror == nil:
-			return m.revert(ctx, m.mirrorFailure(ctx, s))
+			return m.undoMigration(ctx, m.mirrorFailure(ctx, s))
 		case !m.isMirrored(d):
 			return fleet.Errorf(fleet.Conflict, "The host is already copying the disk (virsh blockjob). End that copy first.")
-		case m.in.Stopped():
-			return m.revert(ctx, hypervisor.ErrStopped)
+		case m.in.IsCancelled():
+			return m.undoMigration(ctx, hypervisor.ErrCancelled)
 		case d.Mirror.Ready == "yes":
-			if err := m.pivot(ctx, s); err != nil {
-				return m.revert(ctx, err) // revert detects a pivot that succeeded despite the error
+			if err := m.pivotToCopy(ctx, s); err != nil {
+				return m.undoMigration(ctx, err) // revert detects a pivot that succeeded despite the error
 			}
 			continue
 		}
-		if last, err = m.reportProgress(ctx, s.ref, targetOf(d), last); err != nil {
+		if last, err = m.reportProgress(ctx, s.ref, diskTargetOf(d), last); err != nil {
 			return err
 		}
 		select {
@@ -114,7 +114,7 @@ func (m *diskMove) waitForMirror(ctx context.Context) error {
 
 // pivot switches the guest to the new disk. It records the switch first, because the old disk may miss the guest's
 // later writes. If the record cannot be written, pivot does not start the switch.
-func (m *diskMove) pivot(ctx context.Context, s moveState) error {
+func (m *diskMigration) pivotToCopy(ctx context.Context, s diskMigrationState) error {
 	m.in.Progress(99, "switching to the new disk")
 	if !m.pivoted {
 		if err := m.in.RecordFile(m.in.RecordedFile + pivotSuffix); err != nil {
@@ -126,16 +126,16 @@ func (m *diskMove) pivot(ctx context.Context, s moveState) error {
 		m.pivoted = true
 	}
 	return m.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		return l.DomainBlockJobAbort(s.ref, targetOf(s.liveDisk), golibvirt.DomainBlockJobAbortPivot)
+		return l.DomainBlockJobAbort(s.ref, diskTargetOf(s.liveDisk), golibvirt.DomainBlockJobAbortPivot)
 	})
 }
 
 // mirrorEnded detects a copy that libvirt still lists although QEMU has ended it. libvirtd had stopped before QEMU
 // ended the copy. gone reports that QEMU has no such job; over reports that QEMU uses the new disk.
-func (m *diskMove) mirrorEnded(ctx context.Context, s moveState) (gone, over bool, err error) {
-	for began := time.Now(); time.Since(began) < ghostPatience; {
+func (m *diskMigration) findEndedMirror(ctx context.Context, s diskMigrationState) (gone, over bool, err error) {
+	for began := time.Now(); time.Since(began) < endedJobTimeout; {
 		found, err := call(ctx, m.c, func(l *golibvirt.Libvirt) (int32, error) {
-			found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(s.liveDisk), 0)
+			found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, diskTargetOf(s.liveDisk), 0)
 			return found, err
 		})
 		if err != nil && isLibvirtError(err) {
@@ -147,7 +147,7 @@ func (m *diskMove) mirrorEnded(ctx context.Context, s moveState) (gone, over boo
 		if s, err = m.readState(ctx); err != nil || s.live == nil || !m.isMirrored(s.liveDisk) {
 			return false, false, err // the copy or the guest has just ended; the next check shows the result
 		}
-		if err := waitLookPeriod(ctx); err != nil {
+		if err := waitPollPeriod(ctx); err != nil {
 			return false, false, err
 		}
 	}
@@ -156,13 +156,13 @@ func (m *diskMove) mirrorEnded(ctx context.Context, s moveState) (gone, over boo
 }
 
 // usesNewDisk asks QEMU whether the guest uses the new disk.
-func (m *diskMove) usesNewDisk(ctx context.Context, s moveState) (bool, error) {
+func (m *diskMigration) usesNewDisk(ctx context.Context, s diskMigrationState) (bool, error) {
 	return m.diskChangedTo(ctx, m.c, s.observedDomain, m.from.path(), m.to.path())
 }
 
 // finishMoveOfLostGuest handles a guest that libvirt lost during the pivot. If the guest's QEMU runs and uses the new
 // disk, finishMoveOfLostGuest changes the definition to the new disk.
-func (m *diskMove) finishMoveOfLostGuest(ctx context.Context, s moveState) error {
+func (m *diskMigration) finishMoveOfLostGuest(ctx context.Context, s diskMigrationState) error {
 	if !m.pivoted {
 		return nil
 	}
@@ -180,7 +180,7 @@ type copyProgress struct {
 }
 
 // reportProgress reports the copy's progress if it has advanced.
-func (m *diskMove) reportProgress(ctx context.Context, ref golibvirt.Domain, dev string, last copyProgress) (copyProgress, error) {
+func (m *diskMigration) reportProgress(ctx context.Context, ref golibvirt.Domain, dev string, last copyProgress) (copyProgress, error) {
 	type info struct{ done, total int64 }
 	now, err := call(ctx, m.c, func(l *golibvirt.Libvirt) (info, error) {
 		_, _, _, done, total, err := l.DomainGetBlockJobInfo(ref, dev, 0)
@@ -204,8 +204,8 @@ func (m *diskMove) reportProgress(ctx context.Context, ref golibvirt.Domain, dev
 const minFreeBytes = 4 << 20
 
 // mirrorFailure returns the likely reason why QEMU's copy ended early. libvirt does not record the reason.
-func (m *diskMove) mirrorFailure(ctx context.Context, s moveState) error {
-	free, err := withinLookPatience(ctx, func() (int64, error) {
+func (m *diskMigration) mirrorFailure(ctx context.Context, s diskMigrationState) error {
+	free, err := withinLookupTimeout(ctx, func() (int64, error) {
 		f, err := os.Open(m.to.pool.Spec.Path)
 		if err != nil {
 			return 0, err

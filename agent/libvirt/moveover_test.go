@@ -29,25 +29,25 @@ func TestDiskMigrationSurvivesLibvirtdKilledDuringPivot(t *testing.T) {
 		{"not pivoted, libvirt lost the guest", "job-cancel", true, "libvirt has lost the VM", false},
 	} {
 		t.Run(a.name, func(t *testing.T) {
-			m := newMover(t, 2)
-			to := m.other("")
+			m := newDiskMoveFixture(t, 2)
+			to := m.newTargetPool("")
 			m.apply(m.vm)
-			m.ok(m.StartVM(t.Context(), m.vm.ID))
+			m.requireNoError(m.StartVM(t.Context(), m.vm.ID))
 			pid := qemuPIDOf(t, m.vm)
-			t.Cleanup(func() { endQEMU(t, pid) })
+			t.Cleanup(func() { killQEMUProcess(t, pid) })
 			in := m.moveJob(to, 0)
-			in.RecordDisk = func(fleet.Volref) error { panic(errKilled) } // the pivot is recorded, but QEMU gets no command
-			cutOff(t, func() error { return m.MoveDisk(t.Context(), in) })
+			in.RecordDisk = func(fleet.Volref) error { panic(errAgentKilled) } // the pivot is recorded, but QEMU gets no command
+			requireInterrupted(t, func() error { return m.MoveDisk(t.Context(), in) })
 			stopLibvirtd(t)
 			back := sync.OnceFunc(func() { startLibvirtd(t) })
 			t.Cleanup(back)
-			q := newMonitor(t, m.vm)
-			q.end(a.qemu)
+			q := newQEMUMonitor(t, m.vm)
+			q.endMerge(a.qemu)
 			q.write('b')
 			q.sock.Close()
 			if a.lost {
 				text := regexp.MustCompile(`<mirror type='file'.* job='[^>]*>`).ReplaceAllString(string(must(os.ReadFile(statusFileOf(m.vm)))), "<mirror type='file' job=''>")
-				m.ok(os.WriteFile(statusFileOf(m.vm), []byte(text), 0o600))
+				m.requireNoError(os.WriteFile(statusFileOf(m.vm), []byte(text), 0o600))
 			}
 			back()
 			waitFor(t, "the backend has reconnected to libvirt", func() bool { _, _, err := m.VM(t.Context(), m.vm.ID); return err == nil })
@@ -55,7 +55,7 @@ func TestDiskMigrationSurvivesLibvirtdKilledDuringPivot(t *testing.T) {
 			if a.want == "" && err != nil || a.want != "" && (fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), a.want)) {
 				t.Fatalf("the retried job: %v, want %q", err, a.want)
 			}
-			endQEMU(t, pid)
+			killQEMUProcess(t, pid)
 			at := m.pool
 			if a.moved {
 				at = to
@@ -64,7 +64,7 @@ func TestDiskMigrationSurvivesLibvirtdKilledDuringPivot(t *testing.T) {
 				s, _, err := m.VM(t.Context(), m.vm.ID)
 				return err == nil && s.Power != fleet.Running && len(s.Faults) == 0
 			})
-			m.wantAt("off", at)
+			m.wantDiskInPool("off", at)
 			run(t, "qemu-io", "-r", "-f", "qcow2", "-c", "read -P 98 0 64k", filepath.Join(at.Spec.Path, "disk.qcow2"))
 		})
 	}

@@ -14,8 +14,8 @@ import (
 
 // finishMove changes the definition to the new disk. The guest must use the new disk already, or nobody may use the old
 // disk.
-func (m *diskMove) finishMove(ctx context.Context) error {
-	unlock, err := m.vms.lock(ctx, m.in.VM.ID)
+func (m *diskMigration) finishMove(ctx context.Context) error {
+	unlock, err := m.vmLocks.lock(ctx, m.in.VM.ID)
 	if err != nil {
 		return err
 	}
@@ -24,19 +24,19 @@ func (m *diskMove) finishMove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.applied == nil || s.keptDisk == nil {
+	if s.applied == nil || s.persistentDisk == nil {
 		return fleet.Errorf(fleet.Conflict, "The disk is copied to %s, but the VM's definition no longer has the disk. Reapply the VM's configuration.", m.to.path())
 	}
-	if err := m.verify(ctx, s); err != nil {
+	if err := m.verifyNewDisk(ctx, s); err != nil {
 		return err
 	}
 	if err := m.in.RecordDisk(m.to.ref()); err != nil {
 		return err
 	}
-	if hasRef(s.applied.Spec, m.to.ref()) && pathOf(s.keptDisk) == m.to.path() && aliasOf(s.keptDisk.Alias) == diskAlias(m.to.ref()) {
+	if specHasVolume(s.applied.Spec, m.to.ref()) && diskPathOf(s.persistentDisk) == m.to.path() && aliasOf(s.persistentDisk.Alias) == diskAlias(m.to.ref()) {
 		return nil // an earlier attempt completed this
 	}
-	over := m.definesNew(s) || s.liveDisk != nil && pathOf(s.liveDisk) == m.to.path()
+	over := m.definitionNamesNewDisk(s) || s.liveDisk != nil && diskPathOf(s.liveDisk) == m.to.path()
 	err = m.redefineOnCopy(ctx, s)
 	if err != nil && over && isLibvirtError(err) {
 		// The job must not fail: after a failed job the portal would believe that the VM uses the old disk.
@@ -46,12 +46,12 @@ func (m *diskMove) finishMove(ctx context.Context) error {
 }
 
 // verify checks that the new disk is complete and has no backing file.
-func (m *diskMove) verify(ctx context.Context, s moveState) error {
+func (m *diskMigration) verifyNewDisk(ctx context.Context, s diskMigrationState) error {
 	f, err := m.volumeFile(ctx, m.c, m.to)
 	if err != nil {
 		return err
 	}
-	if f.Format != "qcow2" || f.RefersTo != "" || f.Fault != "" {
+	if f.Format != "qcow2" || f.RefersTo != "" || f.HeaderFault != "" {
 		return fleet.Errorf(fleet.Conflict, "The copy in pool %s is not a valid qcow2 disk without a backing file, so the VM's definition was not changed.", m.to.pool.Name)
 	}
 	if s.live != nil {
@@ -67,27 +67,27 @@ func (m *diskMove) verify(ctx context.Context, s moveState) error {
 	return err
 }
 
-func (m *diskMove) redefineOnCopy(ctx context.Context, s moveState) error {
+func (m *diskMigration) redefineOnCopy(ctx context.Context, s diskMigrationState) error {
 	defer m.domains.invalidate(s.ref.UUID)
-	d := s.keptDisk
+	d := s.persistentDisk
 	d.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: m.to.path()}}
 	d.Alias = &libvirtxml.DomainAlias{Name: diskAlias(m.to.ref())}
 	d.BackingStore, d.Mirror = nil, nil
-	if d.Driver != nil && d.Driver.Cache == "none" && !directWithin(ctx, m.to.path()) {
+	if d.Driver != nil && d.Driver.Cache == "none" && !supportsDirectIOWithin(ctx, m.to.path()) {
 		d.Driver.Cache = ""
 	}
-	stamp := s.mark
-	text, err := json.Marshal(m.movedSpec(*s.applied))
+	stamp := s.metadata
+	text, err := json.Marshal(m.appliedWithNewDisk(*s.applied))
 	if err != nil {
 		return err
 	}
 	stamp.Applied = string(text)
-	s.kept.Metadata = putMark(s.kept.Metadata, stamp)
-	return m.define(ctx, s.kept)
+	s.persistentXML.Metadata = putQuantixMetadata(s.persistentXML.Metadata, stamp)
+	return m.defineDomain(ctx, s.persistentXML)
 }
 
 // movedSpec returns the applied spec with the disk at its new pool and volume.
-func (m *diskMove) movedSpec(was hypervisor.Applied) hypervisor.Applied {
+func (m *diskMigration) appliedWithNewDisk(was hypervisor.Applied) hypervisor.Applied {
 	out := was
 	out.Spec.Disks = slices.Clone(was.Spec.Disks)
 	for i, d := range out.Spec.Disks {
@@ -105,7 +105,7 @@ func (m *diskMove) movedSpec(was hypervisor.Applied) hypervisor.Applied {
 	return out
 }
 
-func (m *diskMove) define(ctx context.Context, x *libvirtxml.Domain) error {
-	a := applying{Backend: m.Backend, c: m.c}
-	return a.define(ctx, x)
+func (m *diskMigration) defineDomain(ctx context.Context, x *libvirtxml.Domain) error {
+	a := applyRun{Backend: m.Backend, c: m.c}
+	return a.defineDomain(ctx, x)
 }

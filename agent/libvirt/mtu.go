@@ -26,7 +26,7 @@ func setNICMTUs(ctx context.Context, c *conn, x *libvirtxml.Domain) (changed boo
 	}
 	for i := range x.Devices.Interfaces {
 		n := &x.Devices.Interfaces[i]
-		if !hasAliasPrefix(n.Alias, aliasNIC) || n.Source == nil || n.Source.Network == nil {
+		if !hasAliasPrefix(n.Alias, nicAliasPrefix) || n.Source == nil || n.Source.Network == nil {
 			continue
 		}
 		mtu, err := networkMTU(ctx, c, n.Source.Network.Network)
@@ -51,7 +51,7 @@ func networkMTU(ctx context.Context, c *conn, name string) (uint, error) {
 		}
 		return l.NetworkGetXMLDesc(ref, 0)
 	})
-	if is(err, golibvirt.ErrNoNetwork) {
+	if isLibvirtCode(err, golibvirt.ErrNoNetwork) {
 		return 0, nil // the start of the guest reports a missing network
 	}
 	if err != nil {

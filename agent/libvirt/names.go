@@ -12,7 +12,7 @@ import (
 
 // withFreeName calls f with the first candidate name that no other domain has. If another domain takes that name before
 // f ends, withFreeName tries the next candidate.
-func (a *applying) withFreeName(ctx context.Context, f func(name string) error) error {
+func (a *applyRun) withFreeName(ctx context.Context, f func(name string) error) error {
 	for _, name := range hypervisor.DomainNames(a.in.VM.Name, a.in.Project, a.in.VM.ID) {
 		taken, err := a.isNameTaken(ctx, name)
 		if err != nil {
@@ -34,10 +34,10 @@ func (a *applying) withFreeName(ctx context.Context, f func(name string) error) 
 }
 
 // isNameTaken reports whether another domain has the name.
-func (a *applying) isNameTaken(ctx context.Context, name string) (bool, error) {
+func (a *applyRun) isNameTaken(ctx context.Context, name string) (bool, error) {
 	other, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.Domain, error) { return l.DomainLookupByName(name) })
 	switch {
-	case is(err, golibvirt.ErrNoDomain):
+	case isLibvirtCode(err, golibvirt.ErrNoDomain):
 		return false, nil
 	case err != nil:
 		return false, err
@@ -47,8 +47,8 @@ func (a *applying) isNameTaken(ctx context.Context, name string) (bool, error) {
 
 // rename gives the domain its pending name, or a new name if choose is set. A running guest keeps the old name until it
 // is off, because libvirt renames only inactive domains.
-func (a *applying) rename(ctx context.Context, s *observedDomain, was hypervisor.Applied, choose bool) (domain, old string, err error) {
-	wanted := was.Pending(s.ref.Name)
+func (a *applyRun) renameDomain(ctx context.Context, s *observedDomain, was hypervisor.Applied, choose bool) (domain, old string, err error) {
+	wanted := was.PendingDomainName(s.ref.Name)
 	if !choose && wanted == "" {
 		return was.Domain, "", nil
 	}

@@ -13,11 +13,11 @@ func neighbours() []neighbour {
 	if err != nil {
 		return nil
 	}
-	return arpOf(string(text))
+	return parseARPTable(string(text))
 }
 
 // arpOf parses /proc/net/arp: address, type, flags, hardware address, mask, device.
-func arpOf(text string) (out []neighbour) {
+func parseARPTable(text string) (out []neighbour) {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) == 6 && f[0] != "IP" && f[2] != "0x0" {
 			out = append(out, neighbour{ip: f[0], mac: strings.ToLower(f[3]), device: f[5]})

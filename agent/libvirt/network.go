@@ -24,8 +24,8 @@ func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 		if err != nil {
 			return err
 		}
-		if state.status.Active && state.status.Error == hypervisor.NetworkUnserved {
-			if err := b.stopUnserved(ctx, c, n, state); err != nil {
+		if state.status.Active && state.status.Error == hypervisor.NoDnsmasqText {
+			if err := b.stopNetworkWithoutDnsmasq(ctx, c, n, state); err != nil {
 				return err
 			}
 			state.status.Active = false
@@ -53,10 +53,10 @@ func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 // that nobody edited since Quantix wrote it.
 func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) (golibvirt.Network, error) {
 	ref, err := findNetwork(ctx, c, n.ID)
-	if is(err, golibvirt.ErrNoNetwork) {
+	if isLibvirtCode(err, golibvirt.ErrNoNetwork) {
 		_, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkLookupByName(n.Name) })
 		switch {
-		case is(err, golibvirt.ErrNoNetwork):
+		case isLibvirtCode(err, golibvirt.ErrNoNetwork):
 			return defineNetwork(ctx, c, n)
 		case err != nil:
 			return ref, err
@@ -80,28 +80,28 @@ func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) 
 	if err != nil {
 		return ref, err
 	}
-	parts := differences(networkDefinition(n), inactive)
-	if groups.text() != groupsOf(n.Spec).text() {
+	parts := editedParts(networkDefinition(n), inactive)
+	if groups.text() != portGroupsOf(n.Spec).text() {
 		parts = append(parts, "port groups")
 	}
 	switch {
 	case len(parts) == 0:
 		return ref, nil
-	case networkStamp(inactive).isUnedited(inactive) && networkStamp(inactive).Groups == groups.digest():
+	case networkStamp(inactive).matchesDefinition(inactive) && networkStamp(inactive).Groups == groups.digest():
 		return defineNetwork(ctx, c, n)
 	}
-	return ref, fleet.Errorf(fleet.Conflict, "%s", hypervisor.NetworkEdited(parts))
+	return ref, fleet.Errorf(fleet.Conflict, "%s", hypervisor.NetworkEditedText(parts))
 }
 
 // stopUnserved stops a network whose dnsmasq has exited, so that the next start runs dnsmasq again. It refuses while
 // guests use the network, because the stop would cut them off.
-func (b *Backend) stopUnserved(ctx context.Context, c *conn, n fleet.Network, state networkState) error {
-	user, err := b.networkUser(ctx, c, n.Name, state.status.Bridge)
+func (b *Backend) stopNetworkWithoutDnsmasq(ctx context.Context, c *conn, n fleet.Network, state networkState) error {
+	user, err := b.domainOnNetwork(ctx, c, n.Name, state.status.Bridge)
 	if err != nil {
 		return err
 	}
 	if user != "" {
-		return fleet.Errorf(fleet.Conflict, "%s Restart libvirtd (virtnetworkd) on the host, which starts dnsmasq again; a restart of the network would cut off %s.", hypervisor.NetworkUnserved, user)
+		return fleet.Errorf(fleet.Conflict, "%s Restart libvirtd (virtnetworkd) on the host, which starts dnsmasq again; a restart of the network would cut off %s.", hypervisor.NoDnsmasqText, user)
 	}
 	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.NetworkDestroy(state.ref) })
 }
@@ -110,7 +110,7 @@ func (b *Backend) stopUnserved(ctx context.Context, c *conn, n fleet.Network, st
 func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	return b.withNetworkLock(ctx, "release", n, func(ctx context.Context, c *conn) error {
 		ref, err := findNetwork(ctx, c, n.ID)
-		if is(err, golibvirt.ErrNoNetwork) {
+		if isLibvirtCode(err, golibvirt.ErrNoNetwork) {
 			return nil // Quantix does not manage a network with this name but another UUID
 		}
 		if err != nil {
@@ -124,7 +124,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 		if t := n.Spec.Mode.Info(); !t.CreatesDevices && !t.HostAddresses {
 			bridge = "" // the bridge remains after the release, so other users of the bridge do not matter
 		}
-		user, err := b.networkUser(ctx, c, ref.Name, bridge)
+		user, err := b.domainOnNetwork(ctx, c, ref.Name, bridge)
 		if err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 					return err
 				}
 			}
-			if state.inactive == nil {
+			if state.persistent == nil {
 				return nil // libvirt deletes a transient network when it stops
 			}
 			return l.NetworkUndefine(ref)
@@ -146,12 +146,12 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 }
 
 // noFreeDeviceError matches libvirt's error for a network whose devices are all in use.
-var noFreeDeviceError = regexp.MustCompile(`network '([^']+)' requires exclusive access to interfaces, but none are available`)
+var noFreeDevicePattern = regexp.MustCompile(`network '([^']+)' requires exclusive access to interfaces, but none are available`)
 
 // translateNoFreeDevice translates libvirt's error for a network without a free device into a sentence for people.
 func translateNoFreeDevice(err error) error {
 	if err != nil {
-		if m := noFreeDeviceError.FindStringSubmatch(err.Error()); m != nil {
+		if m := noFreeDevicePattern.FindStringSubmatch(err.Error()); m != nil {
 			return hypervisor.RefuseNICWithoutDevice(m[1])
 		}
 	}
@@ -161,24 +161,24 @@ func translateNoFreeDevice(err error) error {
 // withNetworkLock runs f while it holds the network's lock, so that only one operation at a time runs for a network.
 func (b *Backend) withNetworkLock(ctx context.Context, verb string, n fleet.Network, f func(context.Context, *conn) error) error {
 	act := verb + " network " + n.Name
-	unlock, err := b.nets.locks.lock(ctx, n.Name)
+	unlock, err := b.networkWatch.locks.lock(ctx, n.Name)
 	if err != nil {
 		return wrapAction(act, err)
 	}
 	defer unlock()
-	defer b.nets.expire()
+	defer b.networkWatch.expire()
 	return wrapAction(act, b.withConn(ctx, f))
 }
 
 // networkUser returns the name of a running or stopped domain with a NIC on the network or on the network's bridge. It
 // returns an empty name if there is none.
-func (b *Backend) networkUser(ctx context.Context, c *conn, network, bridge string) (string, error) {
-	all, err := b.inventory(ctx, c)
+func (b *Backend) domainOnNetwork(ctx context.Context, c *conn, network, bridge string) (string, error) {
+	all, err := b.readDomains(ctx, c)
 	if err != nil {
 		return "", err
 	}
 	for _, s := range all {
-		on := func(k nic) bool {
+		on := func(k nicHardware) bool {
 			return k.source == "network "+network || strings.HasPrefix(k.source, "network "+network+", ") || bridge != "" && k.source == "bridge "+bridge
 		}
 		if slices.ContainsFunc(s.persistent.nics, on) || slices.ContainsFunc(s.currentHardware().nics, on) {
@@ -199,7 +199,7 @@ func findNetwork(ctx context.Context, c *conn, id fleet.NetworkID) (golibvirt.Ne
 
 // defineNetwork defines or redefines the network in libvirt.
 func defineNetwork(ctx context.Context, c *conn, n fleet.Network) (golibvirt.Network, error) {
-	text, err := stamped(n)
+	text, err := definitionWithStamp(n)
 	if err != nil {
 		return golibvirt.Network{}, fmt.Errorf("write the network's definition: %w", err)
 	}

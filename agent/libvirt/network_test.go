@@ -55,7 +55,7 @@ func wantContains(t *testing.T, what, text string, all ...string) {
 // the network is left on the host.
 func TestAppliedNetworkRunsInLibvirt(t *testing.T) {
 	t.Parallel()
-	hv := open(t)
+	hv := openBackend(t)
 	t.Cleanup(func() { hv.Close() }) // after the other cleanups of the test
 	n := newTestNetwork(t, hv)
 	if err := hv.ApplyNetwork(t.Context(), n); err != nil {
@@ -65,7 +65,7 @@ func TestAppliedNetworkRunsInLibvirt(t *testing.T) {
 	wantContains(t, "the definition", virsh(t, "net-dumpxml", n.Name, "--inactive"), "<uuid>"+string(n.ID)+"</uuid>", "quantix:generation>1<", "<forward mode='nat'", n.Spec.Bridge, "address='"+gateway+"'")
 	wantContains(t, "the information", strings.Join(strings.Fields(virsh(t, "net-info", n.Name)), " "), "Active: yes", "Persistent: yes", "Autostart: yes", "Bridge: "+n.Spec.Bridge)
 	wantContains(t, "the bridge", run(t, "ip", "-4", "-o", "addr", "show", "dev", n.Spec.Bridge), n.Spec.IPv4.Gateway)
-	line, err := os.ReadFile("/proc/" + strconv.Itoa(serverPID(t, n.Name)) + "/cmdline")
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(dnsmasqPID(t, n.Name)) + "/cmdline")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestAppliedNetworkRunsInLibvirt(t *testing.T) {
 // A newer generation replaces an older definition that nobody has edited.
 func TestNewerNetworkGenerationReplacesOlder(t *testing.T) {
 	t.Parallel()
-	hv := open(t)
+	hv := openBackend(t)
 	t.Cleanup(func() { hv.Close() }) // after the other cleanups of the test
 	n := newTestNetwork(t, hv)
 	if err := hv.ApplyNetwork(t.Context(), n); err != nil {
@@ -114,7 +114,7 @@ func TestNewerNetworkGenerationReplacesOlder(t *testing.T) {
 // The error of a failed start has libvirt's message. The definition stays, and a later apply starts the network.
 func TestNetworkStartFailureReportsReason(t *testing.T) {
 	t.Parallel()
-	hv := open(t)
+	hv := openBackend(t)
 	t.Cleanup(func() { hv.Close() }) // after the other cleanups of the test
 	first, second := newTestNetwork(t, hv), newTestNetwork(t, hv)
 	second.Spec.IPv4 = first.Spec.IPv4
@@ -141,7 +141,7 @@ func TestNetworkStartFailureReportsReason(t *testing.T) {
 // The error for a device without virtual functions has libvirt's message.
 func TestSRIOVNetworkRefusedWithoutVirtualFunctions(t *testing.T) {
 	t.Parallel()
-	hv := open(t)
+	hv := openBackend(t)
 	t.Cleanup(func() { hv.Close() }) // after the other cleanups of the test
 	n := newTestNetwork(t, hv)
 	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "lo"}
@@ -155,15 +155,15 @@ func TestGuestNICGetsNetworkMTU(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
-	f.ok(err)
+	f.requireNoError(err)
 	run(t, "cp", guest.ISO, filepath.Join(f.pool.Spec.Path, "guest.iso"))
 	id := fleet.NewID[fleet.NetworkID]()
 	n := fleet.Network{ID: id, Name: "over-" + string(id[len(id)-8:]), Kind: fleet.NetworkLibvirt, Generation: 1, Spec: &fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 7, Underlay: "10.50.0.0/24"}}
 	bridge := n.BridgeDevice()
 	run(t, "ip", "link", "add", bridge, "mtu", "1450", "type", "bridge")
-	t.Cleanup(func() { dropLink(t, bridge) })
-	f.ok(f.ApplyNetwork(t.Context(), n))
-	vm := f.vm()
+	t.Cleanup(func() { deleteNetworkLink(t, bridge) })
+	f.requireNoError(f.ApplyNetwork(t.Context(), n))
+	vm := f.newVM()
 	t.Cleanup(func() {
 		ctx, cancel := cleanupContext()
 		defer cancel()
@@ -177,7 +177,7 @@ func TestGuestNICGetsNetworkMTU(t *testing.T) {
 	vm.Spec.ISO = &fleet.Volref{PoolID: f.pool.ID, Volume: "guest.iso"}
 	vm.Spec.NICs = []fleet.NIC{{Network: n.Name, MAC: "52:54:00:0b:00:01"}, {Network: "default", MAC: "52:54:00:0b:00:02"}}
 	f.apply(vm)
-	in := peer{f: f, vm: &vm}
+	in := guestPeer{fixture: f, vm: &vm}
 	mtus := func(want string) {
 		t.Helper()
 		waitFor(t, "the guest's agent answers", func() bool {
@@ -188,15 +188,15 @@ func TestGuestNICGetsNetworkMTU(t *testing.T) {
 			t.Errorf("the guest's NICs have the MTUs %s, want %s", got, want)
 		}
 	}
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	mtus("1450 1500")
 	vm.Generation++
 	vm.Spec.NICs = append(vm.Spec.NICs, fleet.NIC{Network: n.Name, MAC: "52:54:00:0b:00:03"})
 	f.apply(vm)
 	mtus("1450 1500 1450")
-	f.ok(f.StopVM(t.Context(), vm.ID))
+	f.requireNoError(f.StopVM(t.Context(), vm.ID))
 	run(t, "ip", "link", "set", bridge, "mtu", "1400")
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	mtus("1400 1500 1400")
 	if s, _, err := f.VM(t.Context(), vm.ID); err != nil || len(s.Drift) > 0 || len(s.NextBoot) > 0 {
 		t.Errorf("the MTU shows as drift or as a pending change: %+v %v", s, err)

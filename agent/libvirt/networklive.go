@@ -31,7 +31,7 @@ func (b *Backend) updateNetwork(ctx context.Context, c *conn, ref golibvirt.Netw
 	if err != nil {
 		return err
 	}
-	for _, u := range append(updatesOf(live, networkDefinition(n)), groups.updatesTo(groupsOf(n.Spec))...) {
+	for _, u := range append(networkUpdates(live, networkDefinition(n)), groups.updatesTo(portGroupsOf(n.Spec))...) {
 		err := c.do(ctx, func(l *golibvirt.Libvirt) error {
 			return l.NetworkUpdateCompat(ref, u.command, u.section, u.parent, u.xml, golibvirt.NetworkUpdateAffectLive)
 		})
@@ -42,26 +42,26 @@ func (b *Backend) updateNetwork(ctx context.Context, c *conn, ref golibvirt.Netw
 	if len(n.Spec.PortGroups) == 0 {
 		return nil
 	}
-	return b.limitNICs(ctx, c, n)
+	return b.applyNICBandwidths(ctx, c, n)
 }
 
 // updatesOf returns the changes from the live definition to the wanted definition. Deletions come first, because
 // additions may need the deleted addresses.
-func updatesOf(live, want libvirtxml.Network) (out []networkUpdate) {
+func networkUpdates(live, want libvirtxml.Network) (out []networkUpdate) {
 	for i, ip := range live.IPs {
-		k := slices.IndexFunc(want.IPs, func(w libvirtxml.NetworkIP) bool { return subnet(w) == subnet(ip) })
+		k := slices.IndexFunc(want.IPs, func(w libvirtxml.NetworkIP) bool { return subnetPrefix(w) == subnetPrefix(ip) })
 		if k < 0 {
 			continue
 		}
 		had, wanted := reservationsOf(ip), reservationsOf(want.IPs[k])
 		for _, h := range had {
 			if !slices.Contains(wanted, h) {
-				out = append(out, hostUpdate(golibvirt.NetworkUpdateCommandDelete, i, h))
+				out = append(out, reservationUpdate(golibvirt.NetworkUpdateCommandDelete, i, h))
 			}
 		}
 		for _, h := range wanted {
 			if !slices.Contains(had, h) {
-				out = append(out, hostUpdate(golibvirt.NetworkUpdateCommandAddLast, i, h))
+				out = append(out, reservationUpdate(golibvirt.NetworkUpdateCommandAddLast, i, h))
 			}
 		}
 	}
@@ -69,21 +69,21 @@ func updatesOf(live, want libvirtxml.Network) (out []networkUpdate) {
 }
 
 // reservation is a static DHCP address for a MAC address.
-type reservation struct{ mac, ip, name string }
+type dhcpReservation struct{ mac, ip, name string }
 
 // reservationsOf returns the static DHCP addresses of a network's subnet.
-func reservationsOf(ip libvirtxml.NetworkIP) (out []reservation) {
+func reservationsOf(ip libvirtxml.NetworkIP) (out []dhcpReservation) {
 	if ip.DHCP == nil {
 		return nil
 	}
 	for _, h := range ip.DHCP.Hosts {
-		out = append(out, reservation{strings.ToLower(h.MAC), address(h.IP), h.Name})
+		out = append(out, dhcpReservation{strings.ToLower(h.MAC), formatAddress(h.IP), h.Name})
 	}
 	return out
 }
 
 // hostUpdate returns the update that adds or deletes a static DHCP address.
-func hostUpdate(command golibvirt.NetworkUpdateCommand, ip int, r reservation) networkUpdate {
+func reservationUpdate(command golibvirt.NetworkUpdateCommand, ip int, r dhcpReservation) networkUpdate {
 	h := libvirtxml.NetworkDHCPHost{MAC: r.mac, IP: r.ip, Name: r.name}
 	text, _ := h.Marshal() // Marshal cannot fail: h has string fields only
 	return networkUpdate{command, golibvirt.NetworkSectionIPDhcpHost, int32(ip), text}

@@ -22,41 +22,41 @@ import (
 )
 
 // networkPatience is how long a host report waits for a read of the networks that is in progress.
-const networkPatience = 2 * time.Second
+const networkReadTimeout = 2 * time.Second
 
 // networkWatch reads the host's networks on its own connection. libvirt locks a network while it starts, and a hanging
 // start must not delay the host's report.
 type networkWatch struct {
 	locks keyLocks[string] // one operation at a time, by network name
-	watch[[]networkState]
+	valueWatch[[]networkState]
 }
 
 // networkState is the state of one libvirt network.
 type networkState struct {
 	ref golibvirt.Network
 	// definition for the next start; nil if the network is transient or the definition is unreadable
-	inactive *libvirtxml.Network
+	persistent *libvirtxml.Network
 	live     libvirtxml.Network // the running definition, if the network is active
 
-	inactiveGroups, liveGroups groups
+	persistentGroups, liveGroups groups
 	leases                     []fleet.DHCPLease
 	status                     fleet.NetworkStatus
 }
 
-var errNetworksLate = hypervisor.WrapAway(errors.New("libvirt has not answered about its networks in time"))
+var errNetworksNotRead = hypervisor.WrapUnreachable(errors.New("libvirt has not answered about its networks in time"))
 
 // readRecent returns the networks of the latest read. The portal treats a network that a report omits as deleted, so
 // the first read may take as long as the whole report.
 func (w *networkWatch) readRecent(ctx context.Context, load func() ([]networkState, error)) (watchState[[]networkState], error) {
-	s := w.read(ctx, 0, networkPatience, load)
-	if !s.known && s.late > 0 {
-		s = w.read(ctx, 0, snapshotLimit, load)
+	s := w.read(ctx, 0, networkReadTimeout, load)
+	if !s.known && s.running > 0 {
+		s = w.read(ctx, 0, hostStateTimeout, load)
 	}
 	switch {
-	case s.late == 0 && (s.known || s.err != nil):
+	case s.running == 0 && (s.known || s.err != nil):
 		return s, s.err
 	case !s.known:
-		return s, errNetworksLate
+		return s, errNetworksNotRead
 	}
 	return s, nil
 }
@@ -64,14 +64,14 @@ func (w *networkWatch) readRecent(ctx context.Context, load func() ([]networkSta
 // networks reports libvirt's networks, assigned networks that are missing, and host bridges without a network, sorted
 // by name.
 func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wire.NetworkReport, error) {
-	s, err := b.nets.readRecent(ctx, b.readNetworks)
+	s, err := b.networkWatch.readRecent(ctx, b.readNetworks)
 	if err != nil {
 		return nil, err
 	}
 	out, taken := []wire.NetworkReport{}, map[string]bool{}
 	for _, n := range s.value {
 		st := n.status
-		if s.late > stalledAfter {
+		if s.running > stalledAfter {
 			st.Error = fmt.Sprintf("libvirt has not answered about its networks since %s UTC.", s.began.UTC().Format(time.DateTime))
 		}
 		id := fleet.NetworkID(formatUUID(n.ref.UUID))
@@ -88,10 +88,10 @@ func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wir
 	}
 	for _, a := range assigned {
 		if !slices.ContainsFunc(out, func(r wire.NetworkReport) bool { return r.ID == a.ID || r.Name == a.Name }) {
-			out = append(out, wire.NetworkReport{ID: a.ID, Name: a.Name, Kind: fleet.NetworkLibvirt, Absent: true, Status: fleet.NetworkStatus{Error: hypervisor.NetworkMissing}})
+			out = append(out, wire.NetworkReport{ID: a.ID, Name: a.Name, Kind: fleet.NetworkLibvirt, Absent: true, Status: fleet.NetworkStatus{Error: hypervisor.NetworkMissingText}})
 		}
 	}
-	for _, name := range bridges() {
+	for _, name := range bridgeNames() {
 		if !taken[name] {
 			out = append(out, wire.NetworkReport{Name: name, Kind: fleet.NetworkBridge, Status: bridgeStatus(name)})
 		}
@@ -105,34 +105,34 @@ func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wir
 // networkProblem returns the problem of an assigned network as a sentence, or an empty string if there is none.
 func networkProblem(n networkState, a fleet.Network) string {
 	switch {
-	case n.inactive == nil && n.status.Active:
-		return hypervisor.NetworkUndefined
-	case n.inactive == nil || a.Spec == nil:
+	case n.persistent == nil && n.status.Active:
+		return hypervisor.NetworkUndefinedText
+	case n.persistent == nil || a.Spec == nil:
 		return ""
-	case networkStamp(*n.inactive).isUnedited(*n.inactive) && networkStamp(*n.inactive).Groups == n.inactiveGroups.digest():
-		if n.status.Active && len(updatesOf(n.live, *n.inactive))+len(n.liveGroups.updatesTo(n.inactiveGroups)) > 0 {
-			return hypervisor.NetworkBehind
+	case networkStamp(*n.persistent).matchesDefinition(*n.persistent) && networkStamp(*n.persistent).Groups == n.persistentGroups.digest():
+		if n.status.Active && len(networkUpdates(n.live, *n.persistent))+len(n.liveGroups.updatesTo(n.persistentGroups)) > 0 {
+			return hypervisor.NetworkOutdatedText
 		}
 		return ""
 	}
-	parts := differences(networkDefinition(a), *n.inactive)
-	if n.inactiveGroups.text() != groupsOf(a.Spec).text() {
+	parts := editedParts(networkDefinition(a), *n.persistent)
+	if n.persistentGroups.text() != portGroupsOf(a.Spec).text() {
 		parts = append(parts, "port groups")
 	}
 	if len(parts) > 0 {
-		return hypervisor.NetworkEdited(parts)
+		return hypervisor.NetworkEditedText(parts)
 	}
 	return ""
 }
 
 // readNetworks reads all networks of libvirt. It lists an unreadable network with the error.
 func (b *Backend) readNetworks() ([]networkState, error) {
-	c, err := dial(b.life, b.socket)
+	c, err := dial(b.runContext, b.socket)
 	if err != nil {
 		return nil, err
 	}
 	defer c.disconnect()
-	refs, err := call(b.life, c, func(l *golibvirt.Libvirt) ([]golibvirt.Network, error) {
+	refs, err := call(b.runContext, c, func(l *golibvirt.Libvirt) ([]golibvirt.Network, error) {
 		all, _, err := l.ConnectListAllNetworks(1, 0)
 		return all, err
 	})
@@ -141,11 +141,11 @@ func (b *Backend) readNetworks() ([]networkState, error) {
 	}
 	out := make([]networkState, 0, len(refs))
 	for _, ref := range refs {
-		n, err := b.readNetwork(b.life, c, ref)
+		n, err := b.readNetwork(b.runContext, c, ref)
 		switch {
-		case is(err, golibvirt.ErrNoNetwork):
+		case isLibvirtCode(err, golibvirt.ErrNoNetwork):
 			continue
-		case concernsOneObject(err):
+		case isObjectError(err):
 			n.status.Error = "The host cannot read this network: " + err.Error()
 		case err != nil:
 			return nil, err
@@ -171,7 +171,7 @@ func (b *Backend) readNetwork(ctx context.Context, c *conn, ref golibvirt.Networ
 		st.Forward = x.Forward.Mode
 	}
 	for _, ip := range x.IPs {
-		if s := subnet(ip); s != "" {
+		if s := subnetPrefix(ip); s != "" {
 			st.Subnets = append(st.Subnets, s)
 		}
 	}
@@ -193,13 +193,13 @@ func (b *Backend) readNetwork(ctx context.Context, c *conn, ref golibvirt.Networ
 		if err != nil {
 			return n, err
 		}
-		n.inactive, n.inactiveGroups = &inactive, groups
+		n.persistent, n.persistentGroups = &inactive, groups
 	}
 	if st.Active {
 		n.leases = leasesOf(ctx, c, ref)
 	}
 	if st.Active && hasDnsmasq(x) && !serverRuns(b.socket, ref.Name) {
-		st.Error = hypervisor.NetworkUnserved
+		st.Error = hypervisor.NoDnsmasqText
 	}
 	return n, nil
 }
@@ -208,7 +208,7 @@ func (b *Backend) readNetwork(ctx context.Context, c *conn, ref golibvirt.Networ
 const inactiveNetworkXML = 1 // VIR_NETWORK_XML_INACTIVE
 
 // subnet returns the network's prefix, such as "192.168.122.0/24", or an empty string if the network has none.
-func subnet(x libvirtxml.NetworkIP) string {
+func subnetPrefix(x libvirtxml.NetworkIP) string {
 	ip := net.ParseIP(x.Address)
 	bits := 128
 	if v4 := ip.To4(); v4 != nil {
@@ -226,7 +226,7 @@ func subnet(x libvirtxml.NetworkIP) string {
 }
 
 // bridges returns the names of the host's bridge devices.
-func bridges() []string {
+func bridgeNames() []string {
 	dirs, _ := filepath.Glob("/sys/class/net/*/bridge") // fails only for a malformed pattern
 	names := make([]string, len(dirs))
 	for i, d := range dirs {

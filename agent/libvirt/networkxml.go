@@ -15,13 +15,13 @@ import (
 )
 
 // networkSpace is the XML namespace of Quantix's element in a network's metadata.
-const networkSpace = "https://quantix.dev/xmlns/network/1"
+const networkNamespace = "https://quantix.dev/xmlns/network/1"
 
 // networkDefinition returns the network's libvirt definition without Quantix's metadata.
 func networkDefinition(n fleet.Network) libvirtxml.Network {
 	s := n.Spec
 	if t := s.Mode.Info(); !t.HostAddresses {
-		return unservedDefinition(n, t)
+		return deviceNetworkDefinition(n, t)
 	}
 	x := libvirtxml.Network{
 		Name: n.Name, UUID: string(n.ID),
@@ -49,7 +49,7 @@ func networkDefinition(n fleet.Network) libvirtxml.Network {
 
 // unservedDefinition returns the definition of a network that libvirt does not serve. Such a definition only names a
 // bridge or device that the host or the agent created.
-func unservedDefinition(n fleet.Network, t fleet.NetworkType) libvirtxml.Network {
+func deviceNetworkDefinition(n fleet.Network, t fleet.NetworkType) libvirtxml.Network {
 	s := n.Spec
 	x := libvirtxml.Network{Name: n.Name, UUID: string(n.ID), Forward: &libvirtxml.NetworkForward{Mode: s.Forward()}}
 	switch s.Mode {
@@ -88,16 +88,16 @@ func networkIP(s fleet.Subnet) libvirtxml.NetworkIP {
 	}
 	ip.DHCP = &libvirtxml.NetworkDHCP{}
 	for _, r := range s.DHCP.Ranges {
-		ip.DHCP.Ranges = append(ip.DHCP.Ranges, libvirtxml.NetworkDHCPRange{Start: address(r.Start), End: address(r.End)})
+		ip.DHCP.Ranges = append(ip.DHCP.Ranges, libvirtxml.NetworkDHCPRange{Start: formatAddress(r.Start), End: formatAddress(r.End)})
 	}
 	for _, l := range s.DHCP.Leases {
-		ip.DHCP.Hosts = append(ip.DHCP.Hosts, libvirtxml.NetworkDHCPHost{MAC: l.MAC, IP: address(l.IP), Name: l.Name})
+		ip.DHCP.Hosts = append(ip.DHCP.Hosts, libvirtxml.NetworkDHCPHost{MAC: l.MAC, IP: formatAddress(l.IP), Name: l.Name})
 	}
 	return ip
 }
 
 // address returns an IP address in libvirt's notation.
-func address(text string) string {
+func formatAddress(text string) string {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return a.String()
 	}
@@ -116,28 +116,28 @@ func hasDnsmasq(x libvirtxml.Network) bool {
 
 // stamp is the metadata that Quantix writes into its network definitions: the generation, and digests that reveal later
 // edits.
-type stamp struct {
+type networkMetadata struct {
 	Generation int64  `xml:"generation"`
 	Digest     string `xml:"digest"` // digest of the definition as Quantix wrote it
 	Groups     string `xml:"groups"` // digest of the port groups as Quantix wrote them; empty if there were none
 }
 
 // stamped returns the definition with Quantix's metadata.
-func stamped(n fleet.Network) (string, error) {
+func definitionWithStamp(n fleet.Network) (string, error) {
 	x := networkDefinition(n)
-	groups := groupsOf(n.Spec)
+	groups := portGroupsOf(n.Spec)
 	of := ""
 	if len(groups) > 0 {
-		of = fmt.Sprintf("<%[1]s:groups>%[2]s</%[1]s:groups>", markKey, groups.digest())
+		of = fmt.Sprintf("<%[1]s:groups>%[2]s</%[1]s:groups>", metadataPrefix, groups.digest())
 	}
 	x.Metadata = &libvirtxml.NetworkMetadata{XML: fmt.Sprintf("<%[1]s:network xmlns:%[1]s=%[2]q><%[1]s:generation>%[3]s</%[1]s:generation><%[1]s:digest>%[4]s</%[1]s:digest>%[5]s</%[1]s:network>",
-		markKey, networkSpace, strconv.FormatInt(n.Generation, 10), digestOf(x), of)}
+		metadataPrefix, networkNamespace, strconv.FormatInt(n.Generation, 10), definitionDigest(x), of)}
 	text, err := x.Marshal()
 	return groups.insertInto(text), err
 }
 
 // networkStamp reads Quantix's metadata from a definition. It returns the zero stamp if there is none.
-func networkStamp(x libvirtxml.Network) (s stamp) {
+func networkStamp(x libvirtxml.Network) (s networkMetadata) {
 	if x.Metadata == nil {
 		return s
 	}
@@ -145,17 +145,17 @@ func networkStamp(x libvirtxml.Network) (s stamp) {
 	for {
 		t, err := d.Token()
 		if err != nil {
-			return stamp{}
+			return networkMetadata{}
 		}
 		if e, ok := t.(xml.StartElement); ok {
-			if e.Name.Space == networkSpace && e.Name.Local == "network" {
+			if e.Name.Space == networkNamespace && e.Name.Local == "network" {
 				if d.DecodeElement(&s, &e) != nil {
-					return stamp{}
+					return networkMetadata{}
 				}
 				return s
 			}
 			if d.Skip() != nil {
-				return stamp{}
+				return networkMetadata{}
 			}
 		}
 	}
@@ -163,19 +163,19 @@ func networkStamp(x libvirtxml.Network) (s stamp) {
 
 // isUnedited reports whether nobody has edited the definition since Quantix wrote it. The definition may have an older
 // generation than the spec.
-func (s stamp) isUnedited(is libvirtxml.Network) bool {
+func (s networkMetadata) matchesDefinition(is libvirtxml.Network) bool {
 	plain := is
 	if is.Bridge != nil && is.Bridge.Name != "" && s.Digest != "" {
 		bridge := *is.Bridge
 		bridge.Name = "" // libvirt may have chosen the bridge's name
 		plain.Bridge = &bridge
 	}
-	return s.Digest != "" && (s.Digest == digestOf(is) || s.Digest == digestOf(plain))
+	return s.Digest != "" && (s.Digest == definitionDigest(is) || s.Digest == definitionDigest(plain))
 }
 
 // digestOf returns the SHA-256 of the normalized definition.
-func digestOf(x libvirtxml.Network) string {
-	sum := sha256.Sum256([]byte(xmlText(normalizeNetwork(x))))
+func definitionDigest(x libvirtxml.Network) string {
+	sum := sha256.Sum256([]byte(networkXML(normalizeNetwork(x))))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -198,7 +198,7 @@ func normalizeNetwork(x libvirtxml.Network) libvirtxml.Network {
 	return x
 }
 
-func xmlText(x libvirtxml.Network) string {
+func networkXML(x libvirtxml.Network) string {
 	text, err := x.Marshal()
 	if err != nil {
 		return err.Error() // an error text equals no definition
@@ -207,7 +207,7 @@ func xmlText(x libvirtxml.Network) string {
 }
 
 // networkParts lists the compared parts of a network definition, with the names shown to people.
-var networkParts = []struct {
+var comparedParts = []struct {
 	name string
 	of   func(libvirtxml.Network) libvirtxml.Network
 }{
@@ -220,22 +220,22 @@ var networkParts = []struct {
 }
 
 // differences returns the names of the differing parts of two definitions. It is empty if the definitions agree.
-func differences(want, is libvirtxml.Network) (parts []string) {
+func editedParts(want, is libvirtxml.Network) (parts []string) {
 	want, is = normalizeNetwork(want), normalizeNetwork(is)
 	if want.Bridge != nil && want.Bridge.Name == "" && is.Bridge != nil { // libvirt chose the bridge's name
 		bridge := *is.Bridge
 		bridge.Name = ""
 		is.Bridge = &bridge
 	}
-	for _, p := range networkParts {
-		if xmlText(p.of(want)) != xmlText(p.of(is)) {
+	for _, p := range comparedParts {
+		if networkXML(p.of(want)) != networkXML(p.of(is)) {
 			parts = append(parts, p.name)
 		}
 	}
 	for _, x := range []*libvirtxml.Network{&want, &is} {
 		x.Forward, x.Bridge, x.MTU, x.Domain, x.DNS, x.IPs = nil, nil, nil, nil, nil, nil
 	}
-	if xmlText(want) != xmlText(is) {
+	if networkXML(want) != networkXML(is) {
 		parts = append(parts, "settings that Quantix does not manage")
 	}
 	return parts

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/testkit/golden"
 )
 
-func goldenNetworks() map[string]fleet.Network {
+func sampleNetworks() map[string]fleet.Network {
 	network := func(s fleet.NetworkSpec) fleet.Network {
 		return fleet.Network{ID: "01a206b5-2a62-7003-a101-340befa69b68", Name: "lan", Kind: fleet.NetworkLibvirt, Generation: 3, Spec: &s}
 	}
@@ -43,8 +43,8 @@ func goldenNetworks() map[string]fleet.Network {
 // Golden files show the libvirt definition of each network mode.
 func TestNetworkDefinitionsMatchGoldenFiles(t *testing.T) {
 	t.Parallel()
-	for name, n := range goldenNetworks() {
-		text, err := stamped(n)
+	for name, n := range sampleNetworks() {
+		text, err := definitionWithStamp(n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,9 +55,9 @@ func TestNetworkDefinitionsMatchGoldenFiles(t *testing.T) {
 // Additions by libvirt are not reported as differences. Edits by people are, with the name of the edited part.
 func TestNetworkDifferencesNameEditedParts(t *testing.T) {
 	t.Parallel()
-	n := goldenNetworks()["nat"]
+	n := sampleNetworks()["nat"]
 	n.Spec.Bridge = ""
-	text, err := stamped(n)
+	text, err := definitionWithStamp(n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,10 +92,10 @@ func TestNetworkDifferencesNameEditedParts(t *testing.T) {
 		if err := is.Unmarshal(changed); err != nil {
 			t.Fatal(err)
 		}
-		if got := differences(networkDefinition(n), is); !slices.Equal(got, c.want) {
+		if got := editedParts(networkDefinition(n), is); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
-		if untouched := networkStamp(is).isUnedited(is); untouched != (c.want == nil) {
+		if untouched := networkStamp(is).matchesDefinition(is); untouched != (c.want == nil) {
 			t.Errorf("%s: untouched %v", name, untouched)
 		}
 	}
@@ -104,8 +104,8 @@ func TestNetworkDifferencesNameEditedParts(t *testing.T) {
 // Quantix overwrites an older definition that it wrote. It never overwrites a definition without Quantix's metadata.
 func TestOnlyUneditedNetworkIsOverwritten(t *testing.T) {
 	t.Parallel()
-	old, next := goldenNetworks()["nat"], goldenNetworks()["isolated"]
-	text, err := stamped(old)
+	old, next := sampleNetworks()["nat"], sampleNetworks()["isolated"]
+	text, err := definitionWithStamp(old)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,15 +113,15 @@ func TestOnlyUneditedNetworkIsOverwritten(t *testing.T) {
 	if err := is.Unmarshal(text); err != nil {
 		t.Fatal(err)
 	}
-	if len(differences(networkDefinition(next), is)) == 0 || !networkStamp(is).isUnedited(is) || networkStamp(is).Generation != 3 {
-		t.Errorf("the older definition: differences %v, stamp %+v", differences(networkDefinition(next), is), networkStamp(is))
+	if len(editedParts(networkDefinition(next), is)) == 0 || !networkStamp(is).matchesDefinition(is) || networkStamp(is).Generation != 3 {
+		t.Errorf("the older definition: differences %v, stamp %+v", editedParts(networkDefinition(next), is), networkStamp(is))
 	}
 	is.Metadata = nil
-	if networkStamp(is).isUnedited(is) {
+	if networkStamp(is).matchesDefinition(is) {
 		t.Error("a definition without a stamp counts as written by Quantix")
 	}
 	is.Metadata = &libvirtxml.NetworkMetadata{XML: `<quantix:network xmlns:quantix="https://quantix.dev/xmlns/network/1"><quantix:digest></quantix:digest></quantix:network>`}
-	if networkStamp(is).isUnedited(is) {
+	if networkStamp(is).matchesDefinition(is) {
 		t.Error("an empty stamp matches a definition")
 	}
 }
@@ -129,7 +129,7 @@ func TestOnlyUneditedNetworkIsOverwritten(t *testing.T) {
 func TestServedNetworksHaveDnsmasq(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{"nat": true, "route": false, "isolated": true, "bare": false} {
-		if got := hasDnsmasq(networkDefinition(goldenNetworks()[name])); got != want || got != goldenNetworks()[name].Spec.RunsDHCPOrDNS() {
+		if got := hasDnsmasq(networkDefinition(sampleNetworks()[name])); got != want || got != sampleNetworks()[name].Spec.RunsDHCPOrDNS() {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}

@@ -18,12 +18,12 @@ import (
 func TestRunningGuestHasRequestedNUMANodes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
+	vm := f.newVM()
 	vm.Spec.CPUs, vm.Spec.MemoryMiB, vm.Spec.Memory.MaxMiB = 4, 256, 1024
 	vm.Spec.NUMA = []fleet.VMNUMANode{{CPUs: "0,2", MemoryMiB: 64, Nodes: "0"}, {CPUs: "1,3", MemoryMiB: 192}}
 	f.apply(vm)
-	validated(t, vm.ID)
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	requireValidDefinition(t, vm.ID)
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	vm.Generation++
 	vm.Spec.MemoryMiB, vm.Spec.NUMA = 384, []fleet.VMNUMANode{{CPUs: "0,2", MemoryMiB: 64, Nodes: "0"}, {CPUs: "1,3", MemoryMiB: 320}}
 	f.apply(vm)
@@ -40,7 +40,7 @@ func TestRunningGuestHasRequestedNUMANodes(t *testing.T) {
 }
 
 // validated checks the VM's definition against libvirt's schema.
-func validated(t *testing.T, id fleet.VMID) {
+func requireValidDefinition(t *testing.T, id fleet.VMID) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "vm.xml")
 	if err := os.WriteFile(file, []byte(virsh(t, "dumpxml", "--inactive", "--security-info", string(id))), 0o600); err != nil {
@@ -54,12 +54,12 @@ func TestConfidentialVMRefusedWithoutHostSupport(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, kind := range fleet.ConfidentialKinds[1:] {
-		vm := f.vm()
+		vm := f.newVM()
 		vm.Spec.Firmware, vm.Spec.Security.Confidential = fleet.UEFI, kind.Value
-		state, err := f.Snapshot(t.Context(), hypervisor.Assigned{})
-		f.ok(err)
+		state, err := f.HostState(t.Context(), hypervisor.Assignment{})
+		f.requireNoError(err)
 		gap := slices.IndexFunc(state.Host.Inventory.VMGaps, func(g fleet.VMGap) bool { return g.Field == "security.confidential" && g.Value == kind.Value })
-		err = f.ApplyVM(t.Context(), hypervisor.Apply{VM: vm, Pools: []fleet.Pool{f.pool}, Progress: func(int, string) {}})
+		err = f.ApplyVM(t.Context(), hypervisor.ApplyWork{VM: vm, Pools: []fleet.Pool{f.pool}, Progress: func(int, string) {}})
 		if gap < 0 || err == nil {
 			t.Errorf("%s: index %d in the host's gaps, apply: %v", kind.Value, gap, err)
 		}

@@ -10,7 +10,7 @@ import (
 
 // numaNodesOf returns the guest's NUMA nodes if there are several. It ignores a single node, because libvirt needs one
 // for memory hot-plug.
-func numaNodesOf(x *libvirtxml.Domain) []libvirtxml.DomainCell {
+func multipleNUMANodes(x *libvirtxml.Domain) []libvirtxml.DomainCell {
 	if x.CPU == nil || x.CPU.Numa == nil || len(x.CPU.Numa.Cell) < 2 {
 		return nil
 	}
@@ -18,7 +18,7 @@ func numaNodesOf(x *libvirtxml.Domain) []libvirtxml.DomainCell {
 }
 
 // nodeID returns the NUMA node's ID, which defaults to its index.
-func nodeID(c libvirtxml.DomainCell, at int) uint {
+func numaNodeID(c libvirtxml.DomainCell, at int) uint {
 	if c.ID != nil {
 		return *c.ID
 	}
@@ -26,21 +26,21 @@ func nodeID(c libvirtxml.DomainCell, at int) uint {
 }
 
 // keepNUMATune sets the domain's numatune element, and removes the element if it would be empty.
-func keepNUMATune(x *libvirtxml.Domain, t *libvirtxml.DomainNUMATune) {
+func setNUMATune(x *libvirtxml.Domain, t *libvirtxml.DomainNUMATune) {
 	if x.NUMATune = t; t.Memory == nil && len(t.MemNodes) == 0 {
 		x.NUMATune = nil
 	}
 }
 
-func writeNodes(x *libvirtxml.Domain, s fleet.VMSpec) {
+func writeHostNodes(x *libvirtxml.Domain, s fleet.VMSpec) {
 	t := copyOrZero(x.NUMATune)
 	if t.Memory = nil; s.Memory.Nodes != "" {
 		t.Memory = &libvirtxml.DomainNUMATuneMemory{Mode: "strict", Nodeset: s.Memory.Nodes}
 	}
-	keepNUMATune(x, t)
+	setNUMATune(x, t)
 }
 
-func readNodes(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+func readHostNodes(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	switch t := copyOrZero(x.NUMATune); {
 	case t.Memory == nil:
 	case t.Memory.Mode != "strict":
@@ -57,17 +57,17 @@ func writeNUMANodes(x *libvirtxml.Domain, s fleet.VMSpec) {
 	t := copyOrZero(x.NUMATune)
 	t.MemNodes = nil
 	if len(s.NUMA) == 0 {
-		if numaNodesOf(x) != nil {
+		if multipleNUMANodes(x) != nil {
 			x.CPU.Numa = nil
 		}
-		keepNUMATune(x, t)
-		fitSingleNode(x)
+		setNUMATune(x, t)
+		matchSingleNUMANode(x)
 		return
 	}
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}
 	}
-	was := numaNodesOf(x)
+	was := multipleNUMANodes(x)
 	x.CPU.Numa = copyOrZero(x.CPU.Numa)
 	x.CPU.Numa.Cell = nil
 	for i, v := range s.NUMA {
@@ -81,15 +81,15 @@ func writeNUMANodes(x *libvirtxml.Domain, s fleet.VMSpec) {
 			t.MemNodes = append(t.MemNodes, libvirtxml.DomainNUMATuneMemNode{CellID: id, Mode: "strict", Nodeset: v.Nodes})
 		}
 	}
-	keepNUMATune(x, t)
+	setNUMATune(x, t)
 }
 
 // readNUMANodes reads the NUMA nodes into the spec. It counts hot-plugged memory to the memory's NUMA node.
 func readNUMANodes(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
 	t := copyOrZero(x.NUMATune)
-	for i, c := range numaNodesOf(x) {
-		id := nodeID(c, i)
-		v := fleet.VMNUMANode{CPUs: c.CPUs, MemoryMiB: int((kibOf(c.Memory, c.Unit) + pluggedKiB(x, id)) / 1024)}
+	for i, c := range multipleNUMANodes(x) {
+		id := numaNodeID(c, i)
+		v := fleet.VMNUMANode{CPUs: c.CPUs, MemoryMiB: int((toKiB(c.Memory, c.Unit) + hotPluggedKiB(x, id)) / 1024)}
 		for _, n := range t.MemNodes {
 			if n.CellID == id && n.Mode != "strict" {
 				odd = "with a NUMA mode other than strict"
@@ -98,7 +98,7 @@ func readNUMANodes(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
 			}
 		}
 		if c.Distances != nil || len(c.Caches) > 0 {
-			odd = fmt.Sprintf("%d with distances or caches", len(numaNodesOf(x)))
+			odd = fmt.Sprintf("%d with distances or caches", len(multipleNUMANodes(x)))
 		}
 		s.NUMA = append(s.NUMA, v)
 	}
@@ -106,13 +106,13 @@ func readNUMANodes(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
 }
 
 // pluggedKiB returns the total size, in KiB, of the DIMMs in the NUMA node.
-func pluggedKiB(x *libvirtxml.Domain, cell uint) (kib uint64) {
+func hotPluggedKiB(x *libvirtxml.Domain, cell uint) (kib uint64) {
 	if x.Devices == nil {
 		return 0
 	}
 	for _, m := range x.Devices.Memorydevs {
 		if m.Target != nil && m.Target.Size != nil && m.Target.Node != nil && m.Target.Node.Value == cell && m.Model == "dimm" {
-			kib += kibOf(m.Target.Size.Value, m.Target.Size.Unit)
+			kib += toKiB(m.Target.Size.Value, m.Target.Size.Unit)
 		}
 	}
 	return kib

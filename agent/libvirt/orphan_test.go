@@ -30,7 +30,7 @@ func qemuPIDOf(t *testing.T, vm fleet.VM) int {
 }
 
 // endQEMU kills the process and waits for its end.
-func endQEMU(t *testing.T, pid int) {
+func killQEMUProcess(t *testing.T, pid int) {
 	t.Helper()
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 	waitFor(t, "QEMU has ended", func() bool {
@@ -40,7 +40,7 @@ func endQEMU(t *testing.T, pid int) {
 }
 
 // isOrphaned reports whether the host reports that libvirt has lost the guest.
-func (s *snapper) isOrphaned() bool {
+func (s *snapper) isLostByLibvirt() bool {
 	s.t.Helper()
 	return slices.ContainsFunc(s.status().Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultLost })
 }
@@ -50,7 +50,7 @@ func (s *snapper) isOrphaned() bool {
 // text recover the guest.
 func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 	s := newSnapper(t)
-	s.ok(s.StartVM(t.Context(), s.vm.ID))
+	s.requireNoError(s.StartVM(t.Context(), s.vm.ID))
 	pid := qemuPIDOf(t, s.vm)
 	stopLibvirtd(t)
 	original := must(os.ReadFile(statusFileOf(s.vm)))
@@ -58,12 +58,12 @@ func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 	mirror := fmt.Sprintf("<mirror type='file' job=''><format type='qcow2'/><source file='%s'/></mirror>\n        <target dev='vda'",
 		filepath.Join(s.pool.Spec.Path, "disk.qcow2"))
 	torn := strings.Replace(string(original), "<target dev='vda'", mirror, 1)
-	s.ok(os.WriteFile(statusFileOf(s.vm), []byte(torn), 0o600))
-	t.Cleanup(func() { endQEMU(t, pid) }) // a guest that libvirt has lost would run forever
+	s.requireNoError(os.WriteFile(statusFileOf(s.vm), []byte(torn), 0o600))
+	t.Cleanup(func() { killQEMUProcess(t, pid) }) // a guest that libvirt has lost would run forever
 	startLibvirtd(t)
 	waitFor(t, "the fault is reported", func() bool {
 		st, _, err := s.VM(t.Context(), s.vm.ID)
-		return err == nil && slices.Contains(st.Faults, hypervisor.LostFault(pid, statusFileOf(s.vm)))
+		return err == nil && slices.Contains(st.Faults, hypervisor.LostGuestFault(pid, statusFileOf(s.vm)))
 	})
 	if out, err := tryVirsh("domstate", string(s.vm.ID)); err != nil || strings.TrimSpace(out) != "shut off" {
 		t.Fatalf("libvirt still knows the guest as running: %s, %v", out, err)
@@ -72,7 +72,7 @@ func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 		"start":    s.StartVM(t.Context(), s.vm.ID),
 		"stop":     s.StopVM(t.Context(), s.vm.ID),
 		"edit":     s.ApplyVM(t.Context(), applyJob(s.vm, s.pool)),
-		"snapshot": s.TakeSnapshot(t.Context(), s.order(fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "one"})),
+		"snapshot": s.TakeSnapshot(t.Context(), s.snapshotWork(fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "one"})),
 		"delete":   s.DeleteVM(t.Context(), s.vm, []fleet.Pool{s.pool}, true),
 	} {
 		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), fmt.Sprintf("its QEMU (process %d) is still running", pid)) {
@@ -83,7 +83,7 @@ func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 		t.Fatalf("the guest's QEMU: %v", err)
 	}
 	stopLibvirtd(t)
-	s.ok(os.WriteFile(statusFileOf(s.vm), original, 0o600))
+	s.requireNoError(os.WriteFile(statusFileOf(s.vm), original, 0o600))
 	startLibvirtd(t)
 	waitFor(t, "libvirt knows the running guest again", func() bool {
 		st, _, err := s.VM(t.Context(), s.vm.ID)
@@ -92,5 +92,5 @@ func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 	if now := qemuPIDOf(t, s.vm); now != pid {
 		t.Errorf("QEMU's process ID is %d, was %d", now, pid)
 	}
-	s.take(false)
+	s.takeSnapshot(false)
 }

@@ -11,7 +11,7 @@ import (
 
 // createOverlay creates the partial volume as an overlay of the image. Overlay and image must be in the same pool, so
 // that a check before a move or release of one of them finds the other.
-func (a *applying) createOverlay(ctx context.Context, pool golibvirt.StoragePool, p localVolume) error {
+func (a *applyRun) createOverlay(ctx context.Context, pool golibvirt.StoragePool, p localVolume) error {
 	if p.image.pool.ID != p.pool.ID {
 		return fleet.Errorf(fleet.Invalid, "The image %s is not in the disk's pool, so the image cannot be the disk's backing file. Copy the image to the pool %s first.", p.image.volume, p.pool.Name)
 	}
@@ -22,9 +22,9 @@ func (a *applying) createOverlay(ctx context.Context, pool golibvirt.StoragePool
 	if p.size != 0 && p.size < h.Size {
 		return fleet.Errorf(fleet.Invalid, "The image %s has %d bytes, more than the disk's %d. Make the disk at least as large.", p.image.volume, h.Size, p.size)
 	}
-	n := newVolume{format: "qcow2", size: max(p.size, h.Size), base: p.image.path(), baseFormat: h.Format}
+	n := newVolumeSpec{format: "qcow2", size: max(p.size, h.Size), base: p.image.path(), baseFormat: h.Format}
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		_, err := l.StorageVolCreateXML(pool, volumeXML(p.partial().volume, n), 0)
+		_, err := l.StorageVolCreateXML(pool, volumeXML(p.unfinished().volume, n), 0)
 		return err
 	})
 }

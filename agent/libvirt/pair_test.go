@@ -17,8 +17,8 @@ import (
 
 // TestPair runs the two-host suite. The lab hosts share all files except libvirt's own.
 func TestPair(t *testing.T) {
-	needHost(t)
-	sockets := strings.Fields(os.Getenv(insideHostEnv))
+	requireLabHost(t)
+	sockets := strings.Fields(os.Getenv(insideLabHostEnv))
 	uri := func(host int) string { return "qemu+unix:///system?socket=" + sockets[host] }
 	p := conformance.Pair{Migrate: func(t *testing.T, id fleet.VMID, from, to int, leave bool) {
 		t.Helper()
@@ -33,10 +33,10 @@ func TestPair(t *testing.T) {
 	for i, socket := range []string{libvirt.DefaultSocket, sockets[1]} {
 		known := must(state.OpenPoolBook("")) // one pool book for each host's agent
 		p.Hosts[i] = conformance.Harness{
-			Open:     func(t *testing.T) hypervisor.Hypervisor { return openWith(t, socket, known) },
+			Open:     func(t *testing.T) hypervisor.Hypervisor { return openBackendWithBook(t, socket, known) },
 			PoolPath: func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },
-			Power:    func(t *testing.T, id fleet.VMID) fleet.Power { return powerAt(t, uri(i), id) },
+			PowerOf:    func(t *testing.T, id fleet.VMID) fleet.Power { return powerOfDomainAt(t, uri(i), id) },
 		}
 	}
-	conformance.RunPair(t, p)
+	conformance.RunTwoHosts(t, p)
 }

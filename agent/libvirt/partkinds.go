@@ -11,8 +11,8 @@ import (
 
 // readParts reads all fields of the list parts into the spec. For each field with a setting that no spec can express,
 // it adds a description to odd; a nil odd discards the descriptions.
-func readParts(x *libvirtxml.Domain, s *fleet.VMSpec, odd map[string]string) {
-	for _, p := range parts {
+func readDefinitionFields(x *libvirtxml.Domain, s *fleet.VMSpec, odd map[string]string) {
+	for _, p := range definitionFieldCodecs {
 		if unsupported := p.read(x, s); unsupported != "" && odd != nil {
 			odd[p.field] = unsupported
 		}
@@ -20,18 +20,18 @@ func readParts(x *libvirtxml.Domain, s *fleet.VMSpec, odd map[string]string) {
 }
 
 // defaultModel returns the CPU model of a spec without one, for the domain's type.
-func defaultModel(x *libvirtxml.Domain) string {
+func defaultCPUModel(x *libvirtxml.Domain) string {
 	if x.Type == "kvm" {
 		return "host-model"
 	}
 	return "maximum"
 }
 
-func writeModel(x *libvirtxml.Domain, s fleet.VMSpec) {
+func writeCPUModel(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}
 	}
-	c, model := x.CPU, cmp.Or(s.CPU.Model, defaultModel(x))
+	c, model := x.CPU, cmp.Or(s.CPU.Model, defaultCPUModel(x))
 	c.Mode, c.Match, c.Check, c.Migratable, c.Vendor, c.Model = model, "", "", "", "", nil
 	switch model {
 	case "host-passthrough", "host-model", "maximum":
@@ -40,7 +40,7 @@ func writeModel(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-func readModel(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+func readCPUModel(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	switch {
 	case x.CPU == nil || x.CPU.Mode == "" && x.CPU.Model == nil:
 		return "QEMU's default"
@@ -53,7 +53,7 @@ func readModel(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 }
 
 // isDefaultModel reports whether a spec without a CPU model could result in this CPU model on any host.
-func isDefaultModel(x *libvirtxml.Domain, model string) bool {
+func isDefaultCPUModel(x *libvirtxml.Domain, model string) bool {
 	if x.Type == "kvm" {
 		return model == "" || model == "host-model" || model == "host-passthrough"
 	}
@@ -86,7 +86,7 @@ func backingOf(x *libvirtxml.Domain) libvirtxml.DomainMemoryBacking {
 }
 
 // keepBacking sets the domain's memory backing, and removes the element if it would be empty.
-func keepBacking(x *libvirtxml.Domain, b libvirtxml.DomainMemoryBacking) {
+func setMemoryBacking(x *libvirtxml.Domain, b libvirtxml.DomainMemoryBacking) {
 	if x.MemoryBacking = nil; b != (libvirtxml.DomainMemoryBacking{}) {
 		x.MemoryBacking = &b
 	}
@@ -97,7 +97,7 @@ func writeHugePages(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if b.MemoryHugePages = nil; s.Memory.HugePageKiB != 0 {
 		b.MemoryHugePages = &libvirtxml.DomainMemoryHugepages{Hugepages: []libvirtxml.DomainMemoryHugepage{{Size: uint(s.Memory.HugePageKiB), Unit: "KiB"}}}
 	}
-	keepBacking(x, b)
+	setMemoryBacking(x, b)
 }
 
 func readHugePages(x *libvirtxml.Domain, s *fleet.VMSpec) string {
@@ -110,12 +110,12 @@ func readHugePages(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	case len(h.Hugepages) > 1 || h.Hugepages[0].Nodeset != "":
 		return "huge pages of several sizes"
 	}
-	s.Memory.HugePageKiB = int(kibOf(h.Hugepages[0].Size, h.Hugepages[0].Unit))
+	s.Memory.HugePageKiB = int(toKiB(h.Hugepages[0].Size, h.Hugepages[0].Unit))
 	return ""
 }
 
 // writeShared makes the memory shareable, which virtiofs requires.
-func writeShared(x *libvirtxml.Domain, s fleet.VMSpec) {
+func writeSharedMemory(x *libvirtxml.Domain, s fleet.VMSpec) {
 	b := backingOf(x)
 	b.MemoryAccess = nil
 	switch {
@@ -124,7 +124,7 @@ func writeShared(x *libvirtxml.Domain, s fleet.VMSpec) {
 	case b.MemorySource != nil && b.MemorySource.Type == "memfd":
 		b.MemorySource = nil
 	}
-	keepBacking(x, b)
+	setMemoryBacking(x, b)
 }
 
 func newVideo() libvirtxml.DomainVideo {
@@ -183,7 +183,7 @@ func isAgentChannel(c libvirtxml.DomainChannel) bool {
 
 // writeTPM adds or removes Quantix's TPM.
 func writeTPM(x *libvirtxml.Domain, s fleet.VMSpec) {
-	ours := func(d libvirtxml.DomainTPM) bool { return aliasOf(d.Alias) == aliasTPM }
+	ours := func(d libvirtxml.DomainTPM) bool { return aliasOf(d.Alias) == tpmAlias }
 	if s.Security.TPM && slices.ContainsFunc(x.Devices.TPMs, ours) {
 		return // the device's removal would delete the TPM's state
 	}
@@ -192,7 +192,7 @@ func writeTPM(x *libvirtxml.Domain, s fleet.VMSpec) {
 		x.Devices.TPMs = append(x.Devices.TPMs, libvirtxml.DomainTPM{
 			Model:   "tpm-crb",
 			Backend: &libvirtxml.DomainTPMBackend{Emulator: &libvirtxml.DomainTPMBackendEmulator{Version: "2.0"}},
-			Alias:   &libvirtxml.DomainAlias{Name: aliasTPM},
+			Alias:   &libvirtxml.DomainAlias{Name: tpmAlias},
 		})
 	}
 }
@@ -200,7 +200,7 @@ func writeTPM(x *libvirtxml.Domain, s fleet.VMSpec) {
 // watchdogOf returns Quantix's watchdog. If the domain has none, it returns an empty watchdog with the default action.
 func watchdogOf(x *libvirtxml.Domain) libvirtxml.DomainWatchdog {
 	for _, d := range x.Devices.Watchdogs {
-		if aliasOf(d.Alias) == aliasWatchdog {
+		if aliasOf(d.Alias) == watchdogAlias {
 			return d
 		}
 	}
@@ -209,10 +209,10 @@ func watchdogOf(x *libvirtxml.Domain) libvirtxml.DomainWatchdog {
 
 // writeWatchdog adds, changes or removes Quantix's watchdog.
 func writeWatchdog(x *libvirtxml.Domain, s fleet.VMSpec) {
-	x.Devices.Watchdogs = slices.DeleteFunc(x.Devices.Watchdogs, func(d libvirtxml.DomainWatchdog) bool { return aliasOf(d.Alias) == aliasWatchdog })
+	x.Devices.Watchdogs = slices.DeleteFunc(x.Devices.Watchdogs, func(d libvirtxml.DomainWatchdog) bool { return aliasOf(d.Alias) == watchdogAlias })
 	if s.Devices.Watchdog != "" {
 		x.Devices.Watchdogs = append(x.Devices.Watchdogs, libvirtxml.DomainWatchdog{
-			Model: s.Devices.Watchdog, Action: cmp.Or(s.Devices.WatchdogAction, "reset"), Alias: &libvirtxml.DomainAlias{Name: aliasWatchdog},
+			Model: s.Devices.Watchdog, Action: cmp.Or(s.Devices.WatchdogAction, "reset"), Alias: &libvirtxml.DomainAlias{Name: watchdogAlias},
 		})
 	}
 }

@@ -13,17 +13,17 @@ import (
 // These aliases mark the small devices that Quantix adds, at most one of each kind. Quantix does not manage other
 // devices of these kinds.
 const (
-	aliasSound    = "ua-quantix-sound"
-	aliasTPM      = "ua-quantix-tpm"
-	aliasWatchdog = "ua-quantix-watchdog"
-	aliasVSOCK    = "ua-quantix-vsock"
+	soundAlias    = "ua-quantix-sound"
+	tpmAlias      = "ua-quantix-tpm"
+	watchdogAlias = "ua-quantix-watchdog"
+	vsockAlias    = "ua-quantix-vsock"
 )
 
 // tpmDir is the directory where libvirt stores the TPM state of guests, in a subdirectory named by the guest's UUID.
 const tpmDir = "/var/lib/libvirt/swtpm"
 
 // part maps a field of the spec to one place in the libvirt definition.
-type part struct {
+type definitionField struct {
 	field string
 	write func(x *libvirtxml.Domain, s fleet.VMSpec)
 	// read sets the spec's field from the definition and leaves the zero value for the setting of a new definition. odd
@@ -33,10 +33,10 @@ type part struct {
 
 // parts lists the fields of the spec that map to one place each. A definition always has a devices element: see edit
 // and definedOf.
-var parts = []part{
+var definitionFieldCodecs = []definitionField{
 	{"firstBoot", nil, readFirstBoot}, // the host writes the first-boot file: see editFirstBoot
-	{"cpu.model", writeModel, readModel},
-	{"cpu.max", func(x *libvirtxml.Domain, s fleet.VMSpec) { setCPUs(x, uint(cpusOf(x)), uint(s.CPU.Max)) }, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	{"cpu.model", writeCPUModel, readCPUModel},
+	{"cpu.max", func(x *libvirtxml.Domain, s fleet.VMSpec) { setCPUs(x, uint(pluggedCPUs(x)), uint(s.CPU.Max)) }, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		s.CPU.Max = maxHotPlugCPUs(x)
 		return ""
 	}},
@@ -51,7 +51,7 @@ var parts = []part{
 	{"cpu.cores", writeTopology, func(x *libvirtxml.Domain, s *fleet.VMSpec) string { s.CPU.Cores = topologyOf(x).Cores; return "" }},
 	{"cpu.threads", writeTopology, func(x *libvirtxml.Domain, s *fleet.VMSpec) string { s.CPU.Threads = topologyOf(x).Threads; return "" }},
 
-	{"cpu.features", writeFeatures, func(x *libvirtxml.Domain, s *fleet.VMSpec) string { s.CPU.Features = featuresOf(x); return "" }},
+	{"cpu.features", writeCPUFeatures, func(x *libvirtxml.Domain, s *fleet.VMSpec) string { s.CPU.Features = cpuFeaturesOf(x); return "" }},
 	{"cpu.shares", func(x *libvirtxml.Domain, s fleet.VMSpec) {
 		t := copyOrZero(x.CPUTune)
 		if t.Shares = nil; s.CPU.Shares != 0 {
@@ -67,10 +67,10 @@ var parts = []part{
 	{"cpu.limit", func(x *libvirtxml.Domain, s fleet.VMSpec) {
 		t := copyOrZero(x.CPUTune)
 		if t.Period, t.Quota = nil, nil; s.CPU.Limit != 0 {
-			t.Period, t.Quota = &libvirtxml.DomainCPUTunePeriod{Value: cpuPeriod}, &libvirtxml.DomainCPUTuneQuota{Value: int64(s.CPU.Limit) * cpuPeriod / 100}
+			t.Period, t.Quota = &libvirtxml.DomainCPUTunePeriod{Value: cpuPeriodMicroseconds}, &libvirtxml.DomainCPUTuneQuota{Value: int64(s.CPU.Limit) * cpuPeriodMicroseconds / 100}
 		}
 		setCPUTune(x, t)
-	}, readLimit},
+	}, readCPULimit},
 	{"cpu.pinned", func(x *libvirtxml.Domain, s fleet.VMSpec) {
 		if x.VCPU != nil {
 			x.VCPU.CPUSet = s.CPU.Pinned
@@ -89,12 +89,12 @@ var parts = []part{
 		if s.Memory.Locked {
 			b.MemoryLocked = &libvirtxml.DomainMemoryLocked{}
 		}
-		keepBacking(x, b)
+		setMemoryBacking(x, b)
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		s.Memory.Locked = backingOf(x).MemoryLocked != nil
 		return ""
 	}},
-	{"memory.shared", writeShared, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	{"memory.shared", writeSharedMemory, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		b := backingOf(x)
 		s.Memory.Shared = b.MemoryAccess != nil && b.MemoryAccess.Mode == "shared"
 		return ""
@@ -105,10 +105,10 @@ var parts = []part{
 		return ""
 	}},
 
-	{"memory.nodes", writeNodes, readNodes},
+	{"memory.nodes", writeHostNodes, readHostNodes},
 	{"numa", writeNUMANodes, readNUMANodes},
 
-	{"boot.machine", writeMachine, readMachine},
+	{"boot.machine", writeMachineType, readMachineType},
 	{"boot.menu", func(x *libvirtxml.Domain, s fleet.VMSpec) {
 		if x.OS == nil {
 			return
@@ -123,21 +123,21 @@ var parts = []part{
 
 	{"memory.balloonMiB", writeBalloonSize, readBalloonSize},
 	{"boot.kernel", func(x *libvirtxml.Domain, s fleet.VMSpec) {
-		setOS(x, func(os *libvirtxml.DomainOS) { os.Kernel = mediumPath(s.Boot.Kernel) })
+		updateOS(x, func(os *libvirtxml.DomainOS) { os.Kernel = mediumPath(s.Boot.Kernel) })
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		setOS(x, func(os *libvirtxml.DomainOS) { s.Boot.Kernel = mediumAt(os.Kernel) })
+		updateOS(x, func(os *libvirtxml.DomainOS) { s.Boot.Kernel = mediumOfPath(os.Kernel) })
 		return ""
 	}},
 	{"boot.initrd", func(x *libvirtxml.Domain, s fleet.VMSpec) {
-		setOS(x, func(os *libvirtxml.DomainOS) { os.Initrd = mediumPath(s.Boot.Initrd) })
+		updateOS(x, func(os *libvirtxml.DomainOS) { os.Initrd = mediumPath(s.Boot.Initrd) })
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		setOS(x, func(os *libvirtxml.DomainOS) { s.Boot.Initrd = mediumAt(os.Initrd) })
+		updateOS(x, func(os *libvirtxml.DomainOS) { s.Boot.Initrd = mediumOfPath(os.Initrd) })
 		return ""
 	}},
 	{"boot.cmdline", func(x *libvirtxml.Domain, s fleet.VMSpec) {
-		setOS(x, func(os *libvirtxml.DomainOS) { os.Cmdline = s.Boot.Cmdline })
+		updateOS(x, func(os *libvirtxml.DomainOS) { os.Cmdline = s.Boot.Cmdline })
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		setOS(x, func(os *libvirtxml.DomainOS) { s.Boot.Cmdline = os.Cmdline })
+		updateOS(x, func(os *libvirtxml.DomainOS) { s.Boot.Cmdline = os.Cmdline })
 		return ""
 	}},
 	{"display.spice", writeSpice, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
@@ -146,7 +146,7 @@ var parts = []part{
 	}},
 	{"display.usbRedirection", writeRedirection, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		for _, d := range x.Devices.RedirDevs {
-			if hasAliasPrefix(d.Alias, aliasRedir) {
+			if hasAliasPrefix(d.Alias, redirAliasPrefix) {
 				s.Display.USBRedirection++
 			}
 		}
@@ -155,14 +155,14 @@ var parts = []part{
 	{"devices.balloon", writeBalloon, readBalloon},
 	{"devices.serials", writeSerials, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		for _, d := range x.Devices.Serials {
-			if hasAliasPrefix(d.Alias, aliasSerial) {
+			if hasAliasPrefix(d.Alias, serialAliasPrefix) {
 				s.Devices.Serials++
 			}
 		}
 		return ""
 	}},
 	{"devices.parallel", writeParallel, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		s.Devices.Parallel = slices.ContainsFunc(x.Devices.Parallels, func(d libvirtxml.DomainParallel) bool { return aliasOf(d.Alias) == aliasParallel })
+		s.Devices.Parallel = slices.ContainsFunc(x.Devices.Parallels, func(d libvirtxml.DomainParallel) bool { return aliasOf(d.Alias) == parallelAlias })
 		return ""
 	}},
 	{"drives", writeDrives, readDrives},
@@ -170,12 +170,12 @@ var parts = []part{
 	{"shares", writeShares, readShares},
 
 	{"boot.cdrom", func(x *libvirtxml.Domain, s fleet.VMSpec) {
-		if i := cdromOf(x); i >= 0 {
+		if i := cdromIndex(x); i >= 0 {
 			x.Devices.Disks[i].Boot = bootElement(s.Boot.CDROM)
 		}
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		if i := cdromOf(x); i >= 0 {
-			s.Boot.CDROM = bootOrderOf(x.Devices.Disks[i].Boot)
+		if i := cdromIndex(x); i >= 0 {
+			s.Boot.CDROM = bootNumberOf(x.Devices.Disks[i].Boot)
 		}
 		return ""
 	}},
@@ -217,13 +217,13 @@ var parts = []part{
 		return ""
 	}},
 	{"display.sound", func(x *libvirtxml.Domain, s fleet.VMSpec) {
-		x.Devices.Sounds = slices.DeleteFunc(x.Devices.Sounds, func(d libvirtxml.DomainSound) bool { return aliasOf(d.Alias) == aliasSound })
+		x.Devices.Sounds = slices.DeleteFunc(x.Devices.Sounds, func(d libvirtxml.DomainSound) bool { return aliasOf(d.Alias) == soundAlias })
 		if s.Display.Sound != "" {
-			x.Devices.Sounds = append(x.Devices.Sounds, libvirtxml.DomainSound{Model: s.Display.Sound, Alias: &libvirtxml.DomainAlias{Name: aliasSound}})
+			x.Devices.Sounds = append(x.Devices.Sounds, libvirtxml.DomainSound{Model: s.Display.Sound, Alias: &libvirtxml.DomainAlias{Name: soundAlias}})
 		}
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		for _, d := range x.Devices.Sounds {
-			if aliasOf(d.Alias) == aliasSound {
+			if aliasOf(d.Alias) == soundAlias {
 				s.Display.Sound = d.Model
 			}
 		}
@@ -232,7 +232,7 @@ var parts = []part{
 
 	{"security.tpm", writeTPM, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		for _, d := range x.Devices.TPMs {
-			if aliasOf(d.Alias) != aliasTPM {
+			if aliasOf(d.Alias) != tpmAlias {
 				continue
 			}
 			if d.Backend == nil || d.Backend.Emulator == nil {
@@ -248,7 +248,7 @@ var parts = []part{
 		return ""
 	}},
 
-	{"security.confidential", writeConfidential, readConfidential},
+	{"security.confidential", writeMemoryEncryption, readMemoryEncryption},
 
 	{"devices.watchdog", writeWatchdog, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		s.Devices.Watchdog = watchdogOf(x).Model
@@ -291,7 +291,7 @@ var parts = []part{
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		switch {
 		case slices.ContainsFunc(x.Devices.Channels, isAgentChannel):
-		case onVSOCK(x):
+		case hasAgentVSOCK(x):
 			s.Devices.GuestAgent = fleet.AgentOnVSOCK
 		default:
 			s.Devices.GuestAgent = "none"

@@ -16,30 +16,30 @@ import (
 func TestVMDeleteRemovesTPMState(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
+	vm := f.newVM()
 	vm.Spec.Security.TPM = true
 	state := filepath.Join("/var/lib/libvirt/swtpm", string(vm.ID))
 	f.apply(vm)
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	vm.Spec.Security.TPM = false
 	f.apply(vm)
-	f.ok(f.StopVM(t.Context(), vm.ID))
+	f.requireNoError(f.StopVM(t.Context(), vm.ID))
 	if _, err := os.Stat(state); err != nil {
 		t.Errorf("the TPM's state: %v", err)
 	}
-	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
+	f.requireNoError(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
 	if _, err := os.Stat(state); !os.IsNotExist(err) {
 		t.Errorf("the TPM's state outlives its VM: %v", err)
 	}
 }
 
 // calls records the libvirt calls that change a VM, a volume or a secret, as seen by the proxy.
-type calls struct {
+type changingCalls struct {
 	mu  sync.Mutex
 	all []string
 }
 
-func (c *calls) at(what string) bool {
+func (c *changingCalls) recordCall(what string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all = append(c.all, what)
@@ -47,7 +47,7 @@ func (c *calls) at(what string) bool {
 }
 
 // take returns the calls since the last take.
-func (c *calls) take() []string {
+func (c *changingCalls) takeCalls() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := c.all
@@ -59,19 +59,19 @@ func (c *calls) take() []string {
 // refuses every call that sets shares, even to the default.
 func TestRepeatedStartChangesNothingInRunningGuest(t *testing.T) {
 	t.Parallel()
-	through, seen := newProxy(t), &calls{}
-	through.changes.Store(&changeWatch{at: seen.at})
-	b := openAt(t, through.socket)
+	through, seen := newProxy(t), &changingCalls{}
+	through.changes.Store(&changeObserver{onChange: seen.recordCall})
+	b := openBackendAt(t, through.socket)
 	t.Cleanup(func() { b.Close() })
 	f := newFixtureOn(t, b)
-	vm := f.vm()
-	vm.Spec.Disks = []fleet.Disk{f.disk("disk.qcow2")}
+	vm := f.newVM()
+	vm.Spec.Disks = []fleet.Disk{f.newDisk("disk.qcow2")}
 	vm.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:7a:29:01"}}
 	start := func() []string {
-		seen.take()
+		seen.takeCalls()
 		f.apply(vm)
-		f.ok(f.StartVM(t.Context(), vm.ID))
-		return seen.take()
+		f.requireNoError(f.StartVM(t.Context(), vm.ID))
+		return seen.takeCalls()
 	}
 	start()
 	if again := start(); len(again) > 0 {

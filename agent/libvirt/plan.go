@@ -12,28 +12,28 @@ import (
 )
 
 // PlanVM implements hypervisor.VMs. It reads the current state and does not wait for a running job of the VM.
-func (b *Backend) PlanVM(ctx context.Context, in hypervisor.Apply) (before, after string, err error) {
+func (b *Backend) PlanVM(ctx context.Context, in hypervisor.ApplyWork) (before, after string, err error) {
 	err = b.withConn(ctx, func(ctx context.Context, c *conn) error {
-		a := applying{Backend: b, c: c, in: in}
+		a := applyRun{Backend: b, c: c, in: in}
 		old, err := a.existingDomain(ctx)
 		switch {
 		case err != nil:
 			return err
 		case old == nil:
-			after, err = a.planNew(ctx)
+			after, err = a.planNewDefinition(ctx)
 			return err
 		case old.transient:
-			return hypervisor.Refusal(hypervisor.UndefinedFault())
+			return hypervisor.FaultError(hypervisor.UndefinedDomainFault())
 		}
-		before, after, err = a.planEdit(ctx, *old)
+		before, after, err = a.planDefinitionEdit(ctx, *old)
 		return err
 	})
 	return before, after, wrapAction("plan "+in.VM.Name, err)
 }
 
 // planNew returns the definition that a new VM would get.
-func (a *applying) planNew(ctx context.Context) (string, error) {
-	in, _, _, err := a.checkPlan(ctx, nil, nil, hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, a.in.VM, true))
+func (a *applyRun) planNewDefinition(ctx context.Context) (string, error) {
+	in, _, _, err := a.checkEditPlan(ctx, nil, nil, hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, a.in.VM, true))
 	if err != nil {
 		return "", err
 	}
@@ -49,7 +49,7 @@ func (a *applying) planNew(ctx context.Context) (string, error) {
 		return "", err
 	}
 	edit(x, in)
-	addPorts(x)
+	addPCIPorts(x)
 	if _, err := setNICMTUs(ctx, a.c, x); err != nil {
 		return "", err
 	}
@@ -57,9 +57,9 @@ func (a *applying) planNew(ctx context.Context) (string, error) {
 }
 
 // planEdit returns the VM's definition before and after the edit.
-func (a *applying) planEdit(ctx context.Context, old observedDomain) (before, after string, err error) {
+func (a *applyRun) planDefinitionEdit(ctx context.Context, old observedDomain) (before, after string, err error) {
 	// The definition must not contain secrets, because it is shown to people.
-	x, err := readXML(ctx, a.c, old.ref, golibvirt.DomainXMLInactive)
+	x, err := readDefinition(ctx, a.c, old.ref, golibvirt.DomainXMLInactive)
 	if err != nil {
 		return "", "", err
 	}
@@ -67,18 +67,18 @@ func (a *applying) planEdit(ctx context.Context, old observedDomain) (before, af
 		return "", "", err
 	}
 	was := old.applied
-	if was == nil || a.in.HasUnknownBase(old.mark.Generation, *was) {
+	if was == nil || a.in.LacksMergeBase(old.metadata.Generation, *was) {
 		if was, err = a.deriveApplied(ctx, old, x); err != nil {
 			return "", "", err
 		}
 	}
-	plan := hypervisor.Plan(*was, definedOf(x, *was, a.assignedPools.volumeAt), a.in.VM, false)
-	in, _, _, err := a.checkPlan(ctx, &old, was, plan)
+	plan := hypervisor.PlanEdit(*was, readDefinedSpec(x, *was, a.assignedPools.volumeAt), a.in.VM, false)
+	in, _, _, err := a.checkEditPlan(ctx, &old, was, plan)
 	if err != nil {
 		return "", "", err
 	}
 	in.name = old.ref.Name
-	if (plan.Name || was.Pending(old.ref.Name) != "") && old.live == nil { // a running guest gets its new name once it is off
+	if (plan.SetName || was.PendingDomainName(old.ref.Name) != "") && old.live == nil { // a running guest gets its new name once it is off
 		err := a.withFreeName(ctx, func(name string) error {
 			in.name = name
 			return nil
@@ -94,7 +94,7 @@ func (a *applying) planEdit(ctx context.Context, old observedDomain) (before, af
 	if after, err = renderXML(x); err != nil || after == before {
 		return before, after, err
 	}
-	addPorts(x)
+	addPCIPorts(x)
 	after, err = renderXML(x)
 	return before, after, err
 }
@@ -102,7 +102,7 @@ func (a *applying) planEdit(ctx context.Context, old observedDomain) (before, af
 // renderXML renders a definition for people, without Quantix's metadata element.
 func renderXML(x *libvirtxml.Domain) (string, error) {
 	shown := *x
-	if start, end := findMark(x.Metadata); start != end {
+	if start, end := findQuantixMetadata(x.Metadata); start != end {
 		shown.Metadata = &libvirtxml.DomainMetadata{XML: x.Metadata.XML[:start] + x.Metadata.XML[end:]}
 		if strings.TrimSpace(shown.Metadata.XML) == "" {
 			shown.Metadata = nil
@@ -113,20 +113,20 @@ func renderXML(x *libvirtxml.Domain) (string, error) {
 }
 
 // checkPlan runs the checks of prepare but creates nothing. missing are the disks whose volumes were never created.
-func (a *applying) checkPlan(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.Edit) (in definitionEdit, places, missing []localVolume, err error) {
-	if in, places, err = a.resolveEdit(plan); err != nil {
+func (a *applyRun) checkEditPlan(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.DefinitionEdit) (in definitionEdit, places, missing []localVolume, err error) {
+	if in, places, err = a.resolveHostPaths(plan); err != nil {
 		return in, nil, nil, err
 	}
-	if err := a.checkUsers(ctx, places); err != nil {
+	if err := a.checkDisksUnused(ctx, places); err != nil {
 		return in, nil, nil, err
 	}
-	if err := a.checkMedium(ctx, old, in); err != nil {
+	if err := a.checkISO(ctx, old, in); err != nil {
 		return in, nil, nil, err
 	}
-	if err := a.checkMedia(ctx, old, in); err != nil {
+	if err := a.checkFloppiesAndShares(ctx, old, in); err != nil {
 		return in, nil, nil, err
 	}
-	if err := a.checkPhysicals(ctx, old, in); err != nil {
+	if err := a.checkPhysicalDisks(ctx, old, in); err != nil {
 		return in, nil, nil, err
 	}
 	for _, p := range places {
@@ -139,25 +139,25 @@ func (a *applying) checkPlan(ctx context.Context, old *observedDomain, was *hype
 		}
 	}
 	if first := in.spec.FirstBoot; first.Kind != "" { // the path of the first-boot image
-		if in.seed, err = a.seeds.Path(a.in.VM.ID, first); err != nil {
+		if in.seed, err = a.seeds.PathOf(a.in.VM.ID, first); err != nil {
 			return in, nil, nil, err
 		}
 	}
-	in.disks, err = a.diskPlaces(ctx, places)
+	in.disks, err = a.locateDisks(ctx, places)
 	return in, places, missing, err
 }
 
 // diskPlaces returns the disks with the sources that the definition needs.
-func (a *applying) diskPlaces(ctx context.Context, places []localVolume) (out []diskPlace, err error) {
+func (a *applyRun) locateDisks(ctx context.Context, places []localVolume) (out []locatedDisk, err error) {
 	for _, p := range places {
-		disk := diskPlace{spec: a.in.VM.Spec.Disks[p.number-1], alias: diskAlias(p.ref()), path: p.path()}
-		if kind := blocksOf(p.pool.Spec); kind != nil {
+		disk := locatedDisk{spec: a.in.VM.Spec.Disks[p.number-1], alias: diskAlias(p.ref()), path: p.path()}
+		if kind := blockMappingOf(p.pool.Spec); kind != nil {
 			disk.source, disk.direct = kind.source(p.pool, p.volume), true
 		} else {
 			if disk.path, err = a.currentDiskPath(p); err != nil {
 				return nil, err
 			}
-			disk.direct = directWithin(ctx, disk.path)
+			disk.direct = supportsDirectIOWithin(ctx, disk.path)
 		}
 		if disk.spec.Shareable && !disk.direct {
 			return nil, fleet.Errorf(fleet.Conflict, "The pool %s does not support direct I/O on this host, so a VM would not see what other VMs wrote to the shared disk. Use a volume of another pool.", p.pool.Name)

@@ -17,10 +17,10 @@ import (
 // ApplyPool implements hypervisor.Storage.
 func (b *Backend) ApplyPool(ctx context.Context, pool fleet.Pool) error {
 	err := b.withPoolLock(ctx, "apply", pool, func(ctx context.Context, c *conn) error {
-		record, known := b.pools.book.Record(pool)
+		record, known := b.pools.book.RecordOf(pool)
 		if !known {
 			var err error
-			if record.Preexisting, err = poolBefore(ctx, c, pool); err != nil {
+			if record.Preexisting, err = priorPoolState(ctx, c, pool); err != nil {
 				return err
 			}
 		}
@@ -42,20 +42,20 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 	err := b.withPoolLock(ctx, "release", pool, func(ctx context.Context, c *conn) error {
 		ref, x, err := findPool(ctx, c, pool.Name)
 		switch {
-		case is(err, golibvirt.ErrNoStoragePool):
+		case isLibvirtCode(err, golibvirt.ErrNoStoragePool):
 			if err := b.removePoolSecret(ctx, c, pool); err != nil {
 				return err
 			}
 			return b.forgetPool(ctx, pool)
 		case err != nil:
 			return err
-		case !sameSource(x, pool.Spec):
+		case !isSameStorage(x, pool.Spec):
 			// libvirt's pool with this name belongs to somebody else; Quantix never created this pool.
 			return b.pools.book.Forget(pool.Name)
 		case !createdByQuantix(x, pool):
 			return b.releasePreexisting(ctx, c, pool, ref)
 		}
-		if err := b.checkUnused(ctx, c, pool, func(observedDomain) bool { return true }); err != nil {
+		if err := b.checkPoolUnused(ctx, c, pool, func(observedDomain) bool { return true }); err != nil {
 			return err
 		}
 		if err := b.removeMarker(ctx, pool); err != nil {
@@ -107,19 +107,19 @@ func (b *Backend) withPoolLock(ctx context.Context, verb string, pool fleet.Pool
 }
 
 // checkUnused refuses if a running or stopped domain that selects accepts has a file of the pool.
-func (b *Backend) checkUnused(ctx context.Context, c *conn, pool fleet.Pool, selects func(observedDomain) bool) error {
-	all, err := b.inventory(ctx, c)
+func (b *Backend) checkPoolUnused(ctx context.Context, c *conn, pool fleet.Pool, selects func(observedDomain) bool) error {
+	all, err := b.readDomains(ctx, c)
 	if err != nil {
 		return err
 	}
 	dir := strings.TrimSuffix(path.Clean(pool.Spec.Path), "/") + "/"
 	has := func(f string) bool { return strings.HasPrefix(f, dir) }
-	if kind := blocksOf(pool.Spec); kind != nil {
+	if kind := blockMappingOf(pool.Spec); kind != nil {
 		has = func(f string) bool { return kind.volumeAt(pool, f) != "" }
 	}
 	for _, s := range slices.DeleteFunc(all, func(s observedDomain) bool { return !selects(s) }) {
-		for _, f := range s.files() {
-			if has(f) || strings.HasPrefix(f, volumePath(pool.Name, "")) {
+		for _, f := range s.allFiles() {
+			if has(f) || strings.HasPrefix(f, volumeRefPath(pool.Name, "")) {
 				return fleet.Errorf(fleet.Conflict, "The pool %s is in use by %s (%s). Delete or move that VM first.", pool.Name, s.ref.Name, path.Base(f))
 			}
 		}
@@ -160,9 +160,9 @@ func definePool(ctx context.Context, c *conn, pool fleet.Pool) (golibvirt.Storag
 // refreshPool makes libvirt re-read the pool's directory. It only logs an error: libvirt refuses a refresh while a
 // volume is being created, and a later pool check refreshes again.
 func (b *Backend) refreshPool(ctx context.Context, c *conn, ref golibvirt.StoragePool) {
-	ctx, cancel := context.WithTimeout(ctx, storageLimit)
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
-	if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(ref, 0) }); err != nil && !isBusy(err) {
+	if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(ref, 0) }); err != nil && !isPoolBusyError(err) {
 		b.log.Warn("a storage pool cannot be refreshed", "pool", ref.Name, "error", err)
 	}
 	b.pools.expirePool(ref.Name)

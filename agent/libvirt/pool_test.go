@@ -34,14 +34,14 @@ func nfsPool(t *testing.T, b backend, server, export string) fleet.Pool {
 
 func TestNFSPoolMountsAndUnmounts(t *testing.T) {
 	t.Parallel()
-	b := open(t)
+	b := openBackend(t)
 	t.Cleanup(func() { b.Close() })
 	p := nfsPool(t, b, "good", "/export")
 	for range 2 {
 		if err := b.ApplyPool(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
-		if st := poolOf(t, b, p); st.State != fleet.PoolActive || st.CapacityBytes != 16<<20 || st.MountPath != p.Spec.Path {
+		if st := poolStatusOf(t, b, p); st.State != fleet.PoolActive || st.CapacityBytes != 16<<20 || st.MountPath != p.Spec.Path {
 			t.Errorf("the pool is %+v", st)
 		}
 	}
@@ -60,7 +60,7 @@ func TestNFSPoolMountsAndUnmounts(t *testing.T) {
 
 func TestLargePoolListsFirstVolumes(t *testing.T) {
 	t.Parallel()
-	b := open(t)
+	b := openBackend(t)
 	t.Cleanup(func() { b.Close() })
 	f := newFixtureOn(t, b)
 	for i := range 2001 {
@@ -68,9 +68,9 @@ func TestLargePoolListsFirstVolumes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f.ok(b.ApplyPool(t.Context(), f.pool)) // refreshes the list
-	waitFor(t, "the pool lists its files", func() bool { return len(poolOf(t, b, f.pool).Volumes) > 0 })
-	st := poolOf(t, b, f.pool)
+	f.requireNoError(b.ApplyPool(t.Context(), f.pool)) // refreshes the list
+	waitFor(t, "the pool lists its files", func() bool { return len(poolStatusOf(t, b, f.pool).Volumes) > 0 })
+	st := poolStatusOf(t, b, f.pool)
 	if len(st.Volumes) != 2000 || st.State != fleet.PoolActive || !strings.Contains(st.Note, "2000 of the pool's 2001") {
 		t.Errorf("%d volumes, %s, %q", len(st.Volumes), st.State, st.Note)
 	}
@@ -78,14 +78,14 @@ func TestLargePoolListsFirstVolumes(t *testing.T) {
 
 func TestNFSPoolReportsServerRefusal(t *testing.T) {
 	t.Parallel()
-	b := open(t)
+	b := openBackend(t)
 	t.Cleanup(func() { b.Close() })
 	p := nfsPool(t, b, "refuses", "/export")
 	const message = "access denied by server while mounting refuses:/export"
 	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), message) {
 		t.Errorf("apply: %v", err)
 	}
-	if st := poolOf(t, b, p); st.State != fleet.PoolFailed || !strings.Contains(st.Error, message) {
+	if st := poolStatusOf(t, b, p); st.State != fleet.PoolFailed || !strings.Contains(st.Error, message) {
 		t.Errorf("the pool is %+v", st)
 	}
 }
@@ -93,7 +93,7 @@ func TestNFSPoolReportsServerRefusal(t *testing.T) {
 // A job for a pool with a hanging mount ends at its deadline, and the hanging mount affects nothing else on the host.
 func TestNFSPoolStalledWhenMountHangs(t *testing.T) {
 	t.Parallel()
-	b := open(t)
+	b := openBackend(t)
 	t.Cleanup(func() { b.Close() })
 	dir := t.TempDir()
 	hang := filepath.Join(dir, "hang")
@@ -106,7 +106,7 @@ func TestNFSPoolStalledWhenMountHangs(t *testing.T) {
 	if err := b.ApplyPool(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("apply: %v", err)
 	}
-	if st := poolOf(t, b, p); st.State != fleet.PoolStalled || !strings.Contains(st.Error, "did not answer") {
+	if st := poolStatusOf(t, b, p); st.State != fleet.PoolStalled || !strings.Contains(st.Error, "did not answer") {
 		t.Errorf("the pool is %+v", st)
 	}
 	if err := os.Remove(hang); err != nil {
@@ -116,7 +116,7 @@ func TestNFSPoolStalledWhenMountHangs(t *testing.T) {
 		err := b.ApplyPool(t.Context(), p)
 		return err != nil && strings.Contains(err.Error(), "mount.nfs: gave up")
 	})
-	if st := poolOf(t, b, p); st.State != fleet.PoolFailed {
+	if st := poolStatusOf(t, b, p); st.State != fleet.PoolFailed {
 		t.Errorf("the pool is %+v", st)
 	}
 }
@@ -126,13 +126,13 @@ func TestNFSPoolStalledWhenMountHangs(t *testing.T) {
 func TestHangingPoolBlocksNoOtherPoolOrVM(t *testing.T) {
 	t.Parallel()
 	proxy := newProxy(t)
-	b := openAt(t, proxy.socket)
+	b := openBackendAt(t, proxy.socket)
 	t.Cleanup(func() { b.Close() })
 	f := newFixtureOn(t, b)
-	if st := poolOf(t, b, f.pool); st.State != fleet.PoolActive {
+	if st := poolStatusOf(t, b, f.pool); st.State != fleet.PoolActive {
 		t.Fatalf("the pool is %+v", st)
 	}
-	vm := f.vm()
+	vm := f.newVM()
 	proxy.drop.Store(procStoragePoolRefresh)
 	if err := b.ReleasePool(t.Context(), f.pool); err != nil {
 		t.Fatal(err)
@@ -143,13 +143,13 @@ func TestHangingPoolBlocksNoOtherPoolOrVM(t *testing.T) {
 		t.Errorf("apply: %v", err)
 	}
 	waitFor(t, "the pool is stalled", func() bool {
-		st := poolOf(t, b, f.pool) // a report that waits for the refresh would never return
+		st := poolStatusOf(t, b, f.pool) // a report that waits for the refresh would never return
 		return st.State == fleet.PoolStalled && strings.Contains(st.Error, "has not answered since")
 	})
 	f.apply(vm)
-	f.ok(b.StartVM(t.Context(), vm.ID))
-	f.ok(b.StopVM(t.Context(), vm.ID))
-	vm.Spec.Disks = []fleet.Disk{f.disk("disk")}
+	f.requireNoError(b.StartVM(t.Context(), vm.ID))
+	f.requireNoError(b.StopVM(t.Context(), vm.ID))
+	vm.Spec.Disks = []fleet.Disk{f.newDisk("disk")}
 	// A job that waits for the pool would end at this deadline with another error.
 	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -160,9 +160,9 @@ func TestHangingPoolBlocksNoOtherPoolOrVM(t *testing.T) {
 		t.Errorf("%d calls were sent to the hanging pool", n)
 	}
 	proxy.drop.Store(0)
-	proxy.cut()
+	proxy.closeConnections()
 	waitFor(t, "the pool answers again", func() bool {
-		s, err := b.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{f.pool}})
+		s, err := b.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{f.pool}})
 		return err == nil && s.Host.Connected && s.Pools[0].Status.State == fleet.PoolActive
 	})
 }

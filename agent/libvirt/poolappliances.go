@@ -6,12 +6,12 @@ import (
 )
 
 // maxAppliances limits the appliances read in a pool, as each may have a descriptor of several MiB.
-const maxAppliances = 64
+const maxAppliancesPerPool = 64
 
 // cachedAppliance is an appliance with the identity of the source file.
 type cachedAppliance struct {
-	file volumeID
-	is   fleet.Appliance
+	file fileVersion
+	appliance   fleet.Appliance
 }
 
 // addAppliances adds the machine description to appliance volumes. It reads a file again only if the file has changed.
@@ -19,11 +19,11 @@ func addAppliances(volumes []fleet.Volume, known map[string]cachedAppliance) map
 	now := map[string]cachedAppliance{}
 	for i := range volumes {
 		v := &volumes[i]
-		kind := fleet.ApplianceKind(v.Name)
-		if kind == "" || v.Unfinished || v.Fault != "" || v.Path == "" || len(now) >= maxAppliances {
+		kind := fleet.ApplianceFormatByName(v.Name)
+		if kind == "" || v.Unfinished || v.Fault != "" || v.Path == "" || len(now) >= maxAppliancesPerPool {
 			continue
 		}
-		file := identifyVolume(v.Path)
+		file := fileVersionAt(v.Path)
 		s, ok := known[v.Name]
 		if !ok || s.file != file {
 			a, err := readAppliance(v.Path, v.Name)
@@ -33,7 +33,7 @@ func addAppliances(volumes []fleet.Volume, known map[string]cachedAppliance) map
 			s = cachedAppliance{file, *a}
 		}
 		now[v.Name] = s
-		is := s.is
+		is := s.appliance
 		v.Appliance, v.Format = &is, kind // libvirt reports unknown formats as raw
 		if kind != fleet.FormatOVA && len(is.Disks) == 1 && is.Disks[0].SizeBytes > 0 {
 			v.CapacityBytes = is.Disks[0].SizeBytes

@@ -17,7 +17,7 @@ import (
 
 // blocks maps the volumes of a block pool to addresses. An address is the result of pathOf for a disk and identifies a
 // volume in every definition.
-type blocks struct {
+type blockVolumeMapping struct {
 	format string // the format in volume lists
 	// prefix returns the address prefix of the pool's volumes, also for a pool that somebody else defined. An empty
 	// prefix means that the pool's name is the prefix.
@@ -28,23 +28,23 @@ type blocks struct {
 }
 
 // blocksOf returns the mapping of the pool's kind. It returns nil for a file pool.
-func blocksOf(s fleet.PoolSpec) *blocks { return poolSources[s.Kind].blocks }
+func blockMappingOf(s fleet.PoolSpec) *blockVolumeMapping { return poolSourcesByKind[s.Kind].blocks }
 
 // address returns the volume's address. It is empty if no volume of the pool can have this name.
-func (b *blocks) address(p fleet.Pool, volume string) string {
+func (b *blockVolumeMapping) address(p fleet.Pool, volume string) string {
 	below := b.suffixOf(volume)
 	if base := b.prefix(poolXML(p)); base != "" && below != "" {
 		return base + below
 	}
 	if below != "" {
-		return volumePath(p.Name, volume)
+		return volumeRefPath(p.Name, volume)
 	}
 	return ""
 }
 
 // volumeAt returns the name of the pool's volume at the address. It is empty if the address is not in the pool.
-func (b *blocks) volumeAt(p fleet.Pool, address string) string {
-	if name, ok := strings.CutPrefix(address, volumePath(p.Name, "")); ok {
+func (b *blockVolumeMapping) volumeAt(p fleet.Pool, address string) string {
+	if name, ok := strings.CutPrefix(address, volumeRefPath(p.Name, "")); ok {
 		return name
 	}
 	base := b.prefix(poolXML(p))
@@ -57,13 +57,13 @@ func (b *blocks) volumeAt(p fleet.Pool, address string) string {
 var (
 	releasedPool = func(v string) string { return v }
 
-	lunBelow = func(v string) string {
-		n, _ := fleet.LUN(v)
+	lunSuffix = func(v string) string {
+		n, _ := fleet.LUNNumber(v)
 		return n
 	}
 
-	iscsiDirect = &blocks{
-		format: fleet.FormatLUN, suffixOf: lunBelow,
+	iscsiDirectMapping = &blockVolumeMapping{
+		format: fleet.FormatLUN, suffixOf: lunSuffix,
 		prefix: func(x libvirtxml.StoragePool) string {
 			if x.Source == nil || len(x.Source.Device) != 1 {
 				return ""
@@ -71,14 +71,14 @@ var (
 			return "iscsi:" + x.Source.Device[0].Path + "/"
 		},
 		nameOf: func(below string) string {
-			if v := "unit:0:0:" + below; lunBelow(v) == below {
+			if v := "unit:0:0:" + below; lunSuffix(v) == below {
 				return v
 			}
 			return ""
 		},
 		source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
 			return &libvirtxml.DomainDiskSource{Network: &libvirtxml.DomainDiskSourceNetwork{
-				Protocol: "iscsi", Name: p.Spec.Target + "/" + lunBelow(volume), Hosts: diskHosts(p.Spec), Auth: diskAuth(p, "iscsi"),
+				Protocol: "iscsi", Name: p.Spec.Target + "/" + lunSuffix(volume), Hosts: diskServers(p.Spec), Auth: diskAuth(p, "iscsi"),
 				Initiator: &libvirtxml.DomainDiskSourceNetworkInitiator{IQN: &libvirtxml.DomainDiskSourceNetworkIQN{Name: p.Spec.Initiator}},
 			}}
 		},
@@ -86,14 +86,14 @@ var (
 
 	// The kernel's names of LUNs contain addresses that only one host can resolve, so disks refer to the volume of the
 	// libvirt pool instead.
-	iscsiKernel = &blocks{
-		format: fleet.FormatLUN, suffixOf: lunBelow, nameOf: releasedPool, prefix: func(libvirtxml.StoragePool) string { return "" },
+	iscsiKernelMapping = &blockVolumeMapping{
+		format: fleet.FormatLUN, suffixOf: lunSuffix, nameOf: releasedPool, prefix: func(libvirtxml.StoragePool) string { return "" },
 		source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
 			return &libvirtxml.DomainDiskSource{Volume: &libvirtxml.DomainDiskSourceVolume{Pool: p.Name, Volume: volume, Mode: "host"}}
 		},
 	}
 
-	rbd = &blocks{
+	rbdMapping = &blockVolumeMapping{
 		format: fleet.FormatRBD, suffixOf: releasedPool, nameOf: releasedPool,
 		prefix: func(x libvirtxml.StoragePool) string {
 			if x.Source == nil {
@@ -103,12 +103,12 @@ var (
 		},
 		source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
 			return &libvirtxml.DomainDiskSource{Network: &libvirtxml.DomainDiskSourceNetwork{
-				Protocol: "rbd", Name: p.Spec.CephPool + "/" + volume, Hosts: diskHosts(p.Spec), Auth: diskAuth(p, "ceph"),
+				Protocol: "rbd", Name: p.Spec.CephPool + "/" + volume, Hosts: diskServers(p.Spec), Auth: diskAuth(p, "ceph"),
 			}}
 		},
 	}
 
-	logical = &blocks{
+	lvmMapping = &blockVolumeMapping{
 		format: fleet.FormatLV, suffixOf: releasedPool, nameOf: releasedPool,
 		prefix: func(x libvirtxml.StoragePool) string {
 			if x.Source == nil {
@@ -123,8 +123,8 @@ var (
 )
 
 // blocksOfType returns the mapping for libvirt's pool type. It returns nil for a file pool or an unknown type.
-func blocksOfType(libvirtType string) *blocks {
-	for _, s := range poolSources {
+func blockMappingOfType(libvirtType string) *blockVolumeMapping {
+	for _, s := range poolSourcesByKind {
 		if s.libvirt == libvirtType {
 			return s.blocks
 		}
@@ -133,7 +133,7 @@ func blocksOfType(libvirtType string) *blocks {
 }
 
 // serversOf returns the addresses of the pool's storage servers, each with its port if the spec has one.
-func serversOf(s fleet.PoolSpec) (out []libvirtxml.StoragePoolSourceHost) {
+func poolServers(s fleet.PoolSpec) (out []libvirtxml.StoragePoolSourceHost) {
 	all := s.Servers()
 	if s.Portal != "" {
 		all = []string{s.Portal}
@@ -149,8 +149,8 @@ func serversOf(s fleet.PoolSpec) (out []libvirtxml.StoragePoolSourceHost) {
 }
 
 // diskHosts returns the pool's storage servers for the source of a disk.
-func diskHosts(s fleet.PoolSpec) (out []libvirtxml.DomainDiskSourceHost) {
-	for _, h := range serversOf(s) {
+func diskServers(s fleet.PoolSpec) (out []libvirtxml.DomainDiskSourceHost) {
+	for _, h := range poolServers(s) {
 		out = append(out, libvirtxml.DomainDiskSourceHost{Name: h.Name, Port: h.Port})
 	}
 	return out
@@ -175,7 +175,7 @@ func poolAuth(p fleet.Pool, kind string) *libvirtxml.StoragePoolSourceAuth {
 
 func iscsiSource(p fleet.Pool) *libvirtxml.StoragePoolSource {
 	x := &libvirtxml.StoragePoolSource{
-		Host: serversOf(p.Spec), Device: []libvirtxml.StoragePoolSourceDevice{{Path: p.Spec.Target}}, Auth: poolAuth(p, "chap"),
+		Host: poolServers(p.Spec), Device: []libvirtxml.StoragePoolSourceDevice{{Path: p.Spec.Target}}, Auth: poolAuth(p, "chap"),
 	}
 	if p.Spec.Initiator != "" {
 		x.Initiator = &libvirtxml.StoragePoolSourceInitiator{IQN: libvirtxml.StoragePoolSourceInitiatorIQN{Name: p.Spec.Initiator}}
@@ -185,8 +185,8 @@ func iscsiSource(p fleet.Pool) *libvirtxml.StoragePoolSource {
 
 // blockPoolStorage returns the identity of a block pool's storage. It ignores the fields that libvirt adds after a
 // refresh.
-func blockPoolStorage(x libvirtxml.StoragePool) poolStorage {
-	at := poolStorage{kind: x.Type}
+func blockPoolStorage(x libvirtxml.StoragePool) storageIdentity {
+	at := storageIdentity{kind: x.Type}
 	if x.Source == nil {
 		return at
 	}
@@ -235,14 +235,14 @@ var (
 func secretXML(p fleet.Pool) libvirtxml.Secret {
 	return libvirtxml.Secret{
 		Ephemeral: "no", Private: "yes", UUID: string(p.ID), Description: "Quantix: storage pool " + p.Name,
-		Usage: poolSources[p.Spec.Kind].secret.usage(string(p.ID)),
+		Usage: poolSourcesByKind[p.Spec.Kind].secret.usage(string(p.ID)),
 	}
 }
 
 // SetPoolSecret implements hypervisor.Storage. libvirt never returns the value of a private secret. The secret survives
 // restarts of the host, because guests with autostart need it.
 func (b *Backend) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string) error {
-	kind := poolSources[p.Spec.Kind].secret
+	kind := poolSourcesByKind[p.Spec.Kind].secret
 	if kind == nil {
 		return fleet.Errorf(fleet.Invalid, "A pool of kind %q has no secret.", string(p.Spec.Kind))
 	}
@@ -267,7 +267,7 @@ func (b *Backend) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string
 
 // removePoolSecret removes the libvirt secret of a released pool.
 func (b *Backend) removePoolSecret(ctx context.Context, c *conn, p fleet.Pool) error {
-	if poolSources[p.Spec.Kind].secret == nil {
+	if poolSourcesByKind[p.Spec.Kind].secret == nil {
 		return nil
 	}
 	uuid, err := parseUUID(fleet.VMID(p.ID))
@@ -281,7 +281,7 @@ func (b *Backend) removePoolSecret(ctx context.Context, c *conn, p fleet.Pool) e
 		}
 		return l.SecretUndefine(ref)
 	})
-	if is(err, golibvirt.ErrNoSecret) {
+	if isLibvirtCode(err, golibvirt.ErrNoSecret) {
 		return nil
 	}
 	return err
@@ -296,13 +296,13 @@ func (b *Backend) lookupVolume(ctx context.Context, c *conn, p localVolume) (*go
 	}
 	for refreshed := false; ; refreshed = true {
 		v, volume, err := b.readVolumeInfo(ctx, c, pool, p)
-		if err == nil || !is(err, golibvirt.ErrNoStorageVol) {
+		if err == nil || !isLibvirtCode(err, golibvirt.ErrNoStorageVol) {
 			return v, volume, err
 		}
 		if refreshed {
 			return nil, volume, nil
 		}
-		if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(pool, 0) }); err != nil && !isBusy(err) {
+		if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(pool, 0) }); err != nil && !isPoolBusyError(err) {
 			return nil, volume, err
 		}
 	}
@@ -321,13 +321,13 @@ func (b *Backend) readVolumeInfo(ctx context.Context, c *conn, pool golibvirt.St
 		}
 		return v, err
 	})
-	return &v, volumeIn(p.pool, x), err
+	return &v, volumeFromXML(p.pool, x), err
 }
 
 // volumeIn returns the volume as libvirt's pool reports it. The name is empty if the volume is unusable, such as an
 // iSCSI controller.
-func volumeIn(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
-	v, kind := volumeOf(x), blocksOf(p.Spec)
+func volumeFromXML(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
+	v, kind := volumeFromLibvirt(x), blockMappingOf(p.Spec)
 	if kind == nil {
 		return v
 	}
@@ -339,10 +339,10 @@ func volumeIn(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
 }
 
 // volumeThere returns the volume, or an error if the volume is missing.
-func (b *Backend) volumeThere(ctx context.Context, c *conn, p localVolume) (golibvirt.StorageVol, fleet.Volume, error) {
+func (b *Backend) requireVolume(ctx context.Context, c *conn, p localVolume) (golibvirt.StorageVol, fleet.Volume, error) {
 	ref, v, err := b.lookupVolume(ctx, c, p)
 	if err == nil && ref == nil {
-		err = hypervisor.NoVolume(p.volume, p.pool.Name)
+		err = hypervisor.NoVolumeError(p.volume, p.pool.Name)
 	}
 	if err != nil {
 		return golibvirt.StorageVol{}, v, err
@@ -352,14 +352,14 @@ func (b *Backend) volumeThere(ctx context.Context, c *conn, p localVolume) (goli
 
 // sizesOf returns the sizes of disks. It reads files directly, and takes other volumes from the latest listing of their
 // pool. The size of an unlisted volume is unknown, because the volume may be newer than the listing.
-func (b *Backend) sizesOf(ctx context.Context, paths diskPaths) map[string]diskSize {
-	out := b.disks.read(ctx, paths)
+func (b *Backend) diskSizesOf(ctx context.Context, paths diskPaths) map[string]diskSize {
+	out := b.diskSizes.read(ctx, paths)
 	for address := range paths {
 		p, volume, ok := b.assignedPools.blockAt(address)
 		if !ok {
 			continue
 		}
-		w := b.pools.of(p.Name)
+		w := b.pools.watchOf(p.Name)
 		w.mu.Lock()
 		i := slices.IndexFunc(w.reported.Volumes, func(v fleet.Volume) bool { return v.Name == volume })
 		if out[address] = (diskSize{}); i >= 0 && w.reported.State == fleet.PoolActive {

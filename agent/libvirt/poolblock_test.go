@@ -33,7 +33,7 @@ func TestBlockPoolRefusalNamesMissingSettingOrStorage(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("apply: %v, want %q", err, c.want)
 			}
-			if st := poolOf(t, b, p); st.State != fleet.PoolFailed || !strings.Contains(st.Error, c.want) {
+			if st := poolStatusOf(t, b, p); st.State != fleet.PoolFailed || !strings.Contains(st.Error, c.want) {
 				t.Errorf("the pool is %+v", st)
 			}
 		})

@@ -19,9 +19,9 @@ import (
 )
 
 // poolCheck is one check of a pool. The check also restarts a failed pool.
-type poolCheck struct {
+type poolCheckRun struct {
 	*Backend
-	w         *poolWatch
+	watch         *poolWatch
 	c         *conn
 	pool      fleet.Pool
 	exclusive bool // no job of the pool is running, so the check may act and record
@@ -31,18 +31,18 @@ type poolCheck struct {
 // checkPool checks a pool and blocks as long as the pool's storage hangs. It has no deadline, because a second call
 // would hang behind the first.
 func (b *Backend) checkPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, error) {
-	c, err := dial(b.life, b.socket)
+	c, err := dial(b.runContext, b.socket)
 	if err != nil {
 		return fleet.PoolStatus{}, err
 	}
 	defer c.disconnect()
-	check := poolCheck{Backend: b, w: w, c: c, pool: p}
-	if unlock, _ := b.pools.locks.try(p.Name); unlock != nil {
+	check := poolCheckRun{Backend: b, watch: w, c: c, pool: p}
+	if unlock, _ := b.pools.locks.tryLock(p.Name); unlock != nil {
 		defer unlock()
 		check.exclusive = true
 	}
-	return call(b.life, c, func(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
-		st, err := check.check(l)
+	return call(b.runContext, c, func(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
+		st, err := check.checkStatus(l)
 		if err != nil && isLibvirtError(err) {
 			return check.failedStatus(translateError(err).Error()), nil
 		}
@@ -51,15 +51,15 @@ func (b *Backend) checkPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, error
 }
 
 // failedStatus returns the status of a failed pool.
-func (g *poolCheck) failedStatus(message string) fleet.PoolStatus {
+func (g *poolCheckRun) failedStatus(message string) fleet.PoolStatus {
 	return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: g.pool.Spec.Path, Error: message}
 }
 
 // check returns the pool's status, and restarts a failed pool if a retry is due.
-func (g *poolCheck) check(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
+func (g *poolCheckRun) checkStatus(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	st := fleet.PoolStatus{State: fleet.PoolInactive, MountPath: g.pool.Spec.Path}
 	ref, err := l.StoragePoolLookupByName(g.pool.Name)
-	if is(err, golibvirt.ErrNoStoragePool) {
+	if isLibvirtCode(err, golibvirt.ErrNoStoragePool) {
 		st.Error = translateError(err).Error()
 		return g.handleInactive(l, st, false)
 	}
@@ -74,8 +74,8 @@ func (g *poolCheck) check(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	if err := x.Unmarshal(hypervisor.EscapeInvalidText(text)); err != nil {
 		return st, err
 	}
-	if !sameSource(x, g.pool.Spec) {
-		return g.failedStatus(errOtherSource(g.pool.Name, x).Error()), nil
+	if !isSameStorage(x, g.pool.Spec) {
+		return g.failedStatus(errPoolHasOtherSource(g.pool.Name, x).Error()), nil
 	}
 	active, err := l.StoragePoolIsActive(ref)
 	if err != nil {
@@ -89,23 +89,23 @@ func (g *poolCheck) check(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 		return g.handleInactive(l, st, autostart != 0)
 	}
 	if g.exclusive {
-		record, _ := g.pools.book.Record(g.pool)
-		now, problem := g.recordPoolDir(g.life, g.pool, record)
+		record, _ := g.pools.book.RecordOf(g.pool)
+		now, problem := g.recordPoolDir(g.runContext, g.pool, record)
 		if problem != nil {
 			return g.handleWrongPlace(l, record, problem)
 		}
 		if g.pool.Spec.Kind.Info().FilePool {
-			g.w.probe(path.Clean(g.pool.Spec.Path), now)
+			g.watch.probeDir(path.Clean(g.pool.Spec.Path), now)
 		}
 	}
-	return g.w.readActive(l, ref, g.pool, st, func(err error) { g.recordPoolOutcome(g.pool, err) })
+	return g.watch.readActive(l, ref, g.pool, st, func(err error) { g.recordPoolOutcome(g.pool, err) })
 }
 
 // handleWrongPlace handles an active pool whose directory is not the recorded one. If the pool has lost its mount, it
 // mounts the pool again.
-func (g *poolCheck) handleWrongPlace(l *golibvirt.Libvirt, record pooldir.RecordedPool, problem error) (fleet.PoolStatus, error) {
-	now, err := pooldir.ReadPlace(record.Path)
-	if err == nil && g.pool.Spec.Kind.Info().Mounted && record.Unmounted(now) && !g.started && g.w.healDue() {
+func (g *poolCheckRun) handleWrongPlace(l *golibvirt.Libvirt, record pooldir.RecordedPool, problem error) (fleet.PoolStatus, error) {
+	now, err := pooldir.InspectDir(record.Path)
+	if err == nil && g.pool.Spec.Kind.Info().Mounted && record.IsUnmounted(now) && !g.started && g.watch.isRestartDue() {
 		return g.restartPool(l)
 	}
 	record.Failing = true
@@ -115,34 +115,34 @@ func (g *poolCheck) handleWrongPlace(l *golibvirt.Libvirt, record pooldir.Record
 
 // handleInactive handles an inactive pool that somebody stopped or that failed. It starts a failed pool again once a
 // retry is due.
-func (g *poolCheck) handleInactive(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart bool) (fleet.PoolStatus, error) {
-	record, known := g.pools.book.Record(g.pool)
+func (g *poolCheckRun) handleInactive(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart bool) (fleet.PoolStatus, error) {
+	record, known := g.pools.book.RecordOf(g.pool)
 	if !g.exclusive || !known {
-		return g.w.inactiveStatus(st), nil
+		return g.watch.inactiveStatus(st), nil
 	}
 	if !g.pool.Spec.Kind.Info().Mounted {
-		if _, problem := g.checkPoolDir(g.life, record); problem != nil {
+		if _, problem := g.checkPoolDir(g.runContext, record); problem != nil {
 			record.Failing = record.Failing || !record.ByOthers
 			g.recordPool(g.pool, record)
 			return g.failedStatus(problem.Error()), nil
 		}
 	}
-	if record.StoppedByOthers(g.pools.book.Boot(), autostart) {
+	if record.IsStoppedByOthers(g.pools.book.Boot(), autostart) {
 		record.ByOthers, st.StoppedOutside = true, true
 		g.recordPool(g.pool, record)
 		return st, nil
 	}
-	if g.started || !g.w.healDue() {
-		return g.w.inactiveStatus(st), nil
+	if g.started || !g.watch.isRestartDue() {
+		return g.watch.inactiveStatus(st), nil
 	}
 	return g.restartPool(l)
 }
 
 // restartPool starts the pool and checks it again.
-func (g *poolCheck) restartPool(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
+func (g *poolCheckRun) restartPool(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	g.started = true
-	err := wrapAction("start pool "+g.pool.Name, g.startPool(g.life, g.c, g.pool))
-	if g.life.Err() != nil {
+	err := wrapAction("start pool "+g.pool.Name, g.startPool(g.runContext, g.c, g.pool))
+	if g.runContext.Err() != nil {
 		return fleet.PoolStatus{}, err
 	}
 	g.recordPoolOutcome(g.pool, err)
@@ -150,7 +150,7 @@ func (g *poolCheck) restartPool(l *golibvirt.Libvirt) (fleet.PoolStatus, error) 
 		return g.failedStatus(err.Error()), nil
 	}
 	g.log.Info("a storage pool that had failed is active again", "pool", g.pool.Name)
-	return g.check(l)
+	return g.checkStatus(l)
 }
 
 // inactiveStatus returns st as failed or stalled if the pool's last start failed or hung, otherwise unchanged.
@@ -167,18 +167,18 @@ func (w *poolWatch) inactiveStatus(st fleet.PoolStatus) fleet.PoolStatus {
 }
 
 // probe writes and reads a small file in the pool's directory, at most once per refreshAge.
-func (w *poolWatch) probe(dir string, now pooldir.DirReading) {
+func (w *poolWatch) probeDir(dir string, now pooldir.DirReading) {
 	w.mu.Lock()
-	due := time.Since(w.refreshed) > refreshAge
+	due := time.Since(w.refreshed) > poolRefreshInterval
 	w.mu.Unlock()
 	if !due {
 		return
 	}
-	p, err := pooldir.ProbePlace(dir)
+	p, err := pooldir.ProbeDir(dir)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lastProbe.MountOptions, w.lastProbe.FileSystem, w.lastProbe.Error = now.Options, now.FileSystem, ""
-	w.lastProbe.WriteMicros, w.lastProbe.ReadMicros = pooldir.SteadyMicros(w.lastProbe.WriteMicros, p.Write), pooldir.SteadyMicros(w.lastProbe.ReadMicros, p.Read)
+	w.lastProbe.WriteMicros, w.lastProbe.ReadMicros = pooldir.SteadyMicroseconds(w.lastProbe.WriteMicros, p.Write), pooldir.SteadyMicroseconds(w.lastProbe.ReadMicros, p.Read)
 	if err != nil {
 		w.lastProbe.Error = err.Error()
 	}
@@ -188,15 +188,15 @@ func (w *poolWatch) probe(dir string, now pooldir.DirReading) {
 // passes the error to failed if libvirt deactivates the pool.
 func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool, st fleet.PoolStatus, failed func(error)) (fleet.PoolStatus, error) {
 	w.mu.Lock()
-	due := time.Since(w.refreshed) > refreshAge
-	volumes, total, machines, images, unlisted := w.volumes, w.total, w.machines, w.images, w.unlisted
+	due := time.Since(w.refreshed) > poolRefreshInterval
+	volumes, total, machines, images, unlisted := w.volumes, w.total, w.appliances, w.images, w.listingError
 	w.mu.Unlock()
 	if due {
 		begun := time.Now()
 		// libvirt deactivates a pool that fails to refresh. While a volume is being created, libvirt refuses the
 		// refresh and the pool stays active.
 		err := l.StoragePoolRefresh(ref, 0)
-		if err != nil && !isBusy(err) {
+		if err != nil && !isPoolBusyError(err) {
 			failed(translateError(err))
 			return st, err
 		}
@@ -205,7 +205,7 @@ func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 		switch {
 		case err == nil:
 			volumes, total, unlisted = list, n, ""
-		case concernsOneObject(err):
+		case isObjectError(err):
 			unlisted = "The pool's volumes cannot be listed, so the list is an earlier one: " + translateError(err).Error()
 		default:
 			return st, err
@@ -216,11 +216,11 @@ func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 		}
 		if p.Spec.Kind.Info().FilePool {
 			machines = addAppliances(volumes, machines)
-			images = markUnsound(volumes, images)
+			images = markInvalidImages(volumes, images)
 		}
 		w.mu.Lock()
-		w.machines, w.images = machines, images
-		w.volumes, w.total, w.unlisted, w.refreshed, w.failure, w.timedOut = volumes, total, unlisted, begun, "", false
+		w.appliances, w.images = machines, images
+		w.volumes, w.total, w.listingError, w.refreshed, w.failure, w.timedOut = volumes, total, unlisted, begun, "", false
 		w.mu.Unlock()
 	}
 	_, capacity, used, available, err := l.StoragePoolGetInfo(ref)
@@ -264,15 +264,15 @@ func addNewFiles(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 		if len(known) >= maxListedVolumes || names[name] || hypervisor.EscapeInvalidText(name) != name || !e.Type().IsRegular() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, partialSuffix) || pooldir.IsQuantixFile(name) {
 			continue
 		}
-		if raw, is := rawFile(p, name); is {
+		if raw, is := rawVolumeFile(p, name); is {
 			known = append(known, raw)
 			continue
 		}
-		f, err := readVolume(filepath.Join(dir, name))
-		if err != nil || f.RefersTo != "" || f.Fault != "" || f.Encrypted {
+		f, err := readVolumeFile(filepath.Join(dir, name))
+		if err != nil || f.RefersTo != "" || f.HeaderFault != "" || f.Encrypted {
 			continue
 		}
-		if f.Disc {
+		if f.IsDisc {
 			f.Format = "iso"
 		}
 		known = append(known, fleet.Volume{Name: name, Path: filepath.Join(dir, name), Format: f.Format, CapacityBytes: f.Size, AllocBytes: f.alloc})
@@ -282,7 +282,7 @@ func addNewFiles(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 }
 
 // isBusy reports whether libvirt refused the refresh because a volume of the pool is being created.
-func isBusy(err error) bool {
+func isPoolBusyError(err error) bool {
 	return isLibvirtError(err) && strings.Contains(err.Error(), "asynchronous jobs")
 }
 
@@ -298,19 +298,19 @@ func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) 
 		return nil, 0, err
 	}
 	refs = slices.DeleteFunc(refs, func(v golibvirt.StorageVol) bool {
-		return strings.HasSuffix(v.Name, partialSuffix) && !isAbandoned(v.Key) || pooldir.IsQuantixFile(v.Name)
+		return strings.HasSuffix(v.Name, partialSuffix) && !isUnfinishedAbandoned(v.Key) || pooldir.IsQuantixFile(v.Name)
 	})
 	slices.SortFunc(refs, func(a, b golibvirt.StorageVol) int { return cmp.Compare(a.Name, b.Name) })
 	for _, v := range refs[:min(len(refs), maxListedVolumes)] {
-		if raw, is := rawFile(p, v.Name); is {
+		if raw, is := rawVolumeFile(p, v.Name); is {
 			out = append(out, raw)
 			continue
 		}
 		one, err := describeVolume(l, v, p)
 		switch {
-		case is(err, golibvirt.ErrNoStorageVol):
+		case isLibvirtCode(err, golibvirt.ErrNoStorageVol):
 			continue
-		case concernsOneObject(err):
+		case isObjectError(err):
 			one = fleet.Volume{Name: hypervisor.EscapeInvalidText(v.Name), Path: hypervisor.EscapeInvalidText(v.Key), Fault: "The host cannot read the volume: " + translateError(err).Error()}
 		case err != nil:
 			return nil, 0, err
@@ -335,16 +335,16 @@ func describeVolume(l *golibvirt.Libvirt, v golibvirt.StorageVol, p fleet.Pool) 
 	if !slices.Contains([]string{"", "file", "block", "network"}, x.Type) {
 		return fleet.Volume{}, nil
 	}
-	out := volumeIn(p, x)
+	out := volumeFromXML(p, x)
 	if hypervisor.EscapeInvalidText(v.Name) != v.Name {
-		out.Fault = hypervisor.VolumeUnnamed
+		out.Fault = hypervisor.InvalidVolumeNameText
 	}
 	return out, nil
 }
 
 // rawFile returns the volume if the name is the name of a raw disk. libvirt would probe the format from bytes that the
 // guest wrote.
-func rawFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
+func rawVolumeFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
 	if !p.Spec.Kind.Info().FilePool || !fleet.IsRawName(name) || hypervisor.EscapeInvalidText(name) != name {
 		return v, false
 	}
@@ -353,20 +353,20 @@ func rawFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
 	if err != nil || !info.Mode().IsRegular() {
 		return v, false
 	}
-	return rawVolume(fleet.Volume{Name: name, Path: at, AllocBytes: allocated(info, info.Size()), Unfinished: strings.HasSuffix(name, partialSuffix)}, info.Size()), true
+	return rawVolumeListing(fleet.Volume{Name: name, Path: at, AllocBytes: allocated(info, info.Size()), Unfinished: strings.HasSuffix(name, partialSuffix)}, info.Size()), true
 }
 
 // abandonedAfter is the time since the last write after which an unfinished file counts as abandoned.
-const abandonedAfter = 10 * time.Minute
+const unfinishedMaxAge = 10 * time.Minute
 
 // isAbandoned reports whether nobody has written to the unfinished file for abandonedAfter.
-func isAbandoned(path string) bool {
+func isUnfinishedAbandoned(path string) bool {
 	info, err := os.Lstat(path)
-	return err == nil && time.Since(info.ModTime()) > abandonedAfter
+	return err == nil && time.Since(info.ModTime()) > unfinishedMaxAge
 }
 
 // volumeOf converts libvirt's description of a volume.
-func volumeOf(x libvirtxml.StorageVolume) fleet.Volume {
+func volumeFromLibvirt(x libvirtxml.StorageVolume) fleet.Volume {
 	v := fleet.Volume{Name: x.Name, Unfinished: strings.HasSuffix(x.Name, partialSuffix)}
 	if x.Target != nil {
 		v.Path = x.Target.Path

@@ -36,7 +36,7 @@ func TestBusyPoolListsNewFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := []fleet.Volume{{Name: "known.raw", CapacityBytes: 7}}
-	info, err := readVolume(at("come.qcow2"))
+	info, err := readVolumeFile(at("come.qcow2"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,19 +19,19 @@ import (
 func createdByQuantix(x libvirtxml.StoragePool, p fleet.Pool) bool { return x.UUID == string(p.ID) }
 
 // poolBefore returns the state of a preexisting pool before Quantix first uses it.
-func poolBefore(ctx context.Context, c *conn, p fleet.Pool) (pooldir.PriorPoolState, error) {
+func priorPoolState(ctx context.Context, c *conn, p fleet.Pool) (pooldir.PriorPoolState, error) {
 	ref, x, err := findPool(ctx, c, p.Name)
-	if is(err, golibvirt.ErrNoStoragePool) || err == nil && createdByQuantix(x, p) {
+	if isLibvirtCode(err, golibvirt.ErrNoStoragePool) || err == nil && createdByQuantix(x, p) {
 		return pooldir.PriorPoolState{}, nil
 	}
 	if err != nil {
 		return pooldir.PriorPoolState{}, err
 	}
-	return poolState(ctx, c, ref)
+	return readPoolState(ctx, c, ref)
 }
 
 // poolState reads whether the pool is active and has autostart.
-func poolState(ctx context.Context, c *conn, ref golibvirt.StoragePool) (pooldir.PriorPoolState, error) {
+func readPoolState(ctx context.Context, c *conn, ref golibvirt.StoragePool) (pooldir.PriorPoolState, error) {
 	return call(ctx, c, func(l *golibvirt.Libvirt) (pooldir.PriorPoolState, error) {
 		active, err := l.StoragePoolIsActive(ref)
 		if err != nil {
@@ -45,18 +45,18 @@ func poolState(ctx context.Context, c *conn, ref golibvirt.StoragePool) (pooldir
 // releasePreexisting releases a preexisting pool. The pool stays defined, and its active and autostart states become
 // what they were before Quantix used the pool. It stays active while unmanaged domains of the host use it.
 func (b *Backend) releasePreexisting(ctx context.Context, c *conn, p fleet.Pool, ref golibvirt.StoragePool) error {
-	if err := b.checkUnused(ctx, c, p, func(s observedDomain) bool { return s.managed }); err != nil {
+	if err := b.checkPoolUnused(ctx, c, p, func(s observedDomain) bool { return s.managed }); err != nil {
 		return err
 	}
-	record, _ := b.pools.book.Record(p)
-	now, err := poolState(ctx, c, ref)
+	record, _ := b.pools.book.RecordOf(p)
+	now, err := readPoolState(ctx, c, ref)
 	if err != nil {
 		return err
 	}
 	if err := b.removeMarker(ctx, p); err != nil {
 		return err
 	}
-	was, used := record.Preexisting, b.checkUnused(ctx, c, p, func(observedDomain) bool { return true })
+	was, used := record.Preexisting, b.checkPoolUnused(ctx, c, p, func(observedDomain) bool { return true })
 	err = c.do(ctx, func(l *golibvirt.Libvirt) error {
 		if was.Defined && !was.Autostart && now.Autostart {
 			if err := l.StoragePoolSetAutostart(ref, 0); err != nil {
@@ -98,12 +98,12 @@ func translateSourceConflict(ctx context.Context, c *conn, err error) error {
 
 // discoveredPools returns all pools of libvirt, sorted by name. It lists an unreadable pool with the error.
 func (b *Backend) discoveredPools() ([]fleet.DiscoveredPool, error) {
-	c, err := dial(b.life, b.socket)
+	c, err := dial(b.runContext, b.socket)
 	if err != nil {
 		return nil, err
 	}
 	defer c.disconnect()
-	out, err := call(b.life, c, func(l *golibvirt.Libvirt) (out []fleet.DiscoveredPool, err error) {
+	out, err := call(b.runContext, c, func(l *golibvirt.Libvirt) (out []fleet.DiscoveredPool, err error) {
 		all, _, err := l.ConnectListAllStoragePools(1, 0)
 		if err != nil {
 			return nil, err
@@ -111,9 +111,9 @@ func (b *Backend) discoveredPools() ([]fleet.DiscoveredPool, error) {
 		for _, ref := range all {
 			one, err := discoveredPool(l, ref)
 			switch {
-			case is(err, golibvirt.ErrNoStoragePool):
+			case isLibvirtCode(err, golibvirt.ErrNoStoragePool):
 				continue
-			case concernsOneObject(err):
+			case isObjectError(err):
 				one = fleet.DiscoveredPool{Name: ref.Name, Error: translateError(err).Error()}
 			case err != nil:
 				return nil, err

@@ -15,7 +15,7 @@ import (
 // A release stops a preexisting pool that was inactive before, unless a domain of the host still uses the pool.
 func TestReleaseRestoresPreexistingPool(t *testing.T) {
 	t.Parallel()
-	b := open(t)
+	b := openBackend(t)
 	t.Cleanup(func() { b.Close() })
 	for _, used := range []bool{false, true} {
 		p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(t.TempDir(), "imgs")}}
@@ -28,7 +28,7 @@ func TestReleaseRestoresPreexistingPool(t *testing.T) {
 		if used {
 			run(t, "qemu-img", "create", "-f", "qcow2", filepath.Join(p.Spec.Path, "existing.qcow2"), "4M")
 			virsh(t, "pool-refresh", p.Name)
-			startOnVolume(t, p.Name, "existing.qcow2")
+			startDomainOnVolume(t, p.Name, "existing.qcow2")
 		}
 		if err := b.ReleasePool(t.Context(), p); err != nil {
 			t.Fatal(err)
@@ -41,14 +41,14 @@ func TestReleaseRestoresPreexistingPool(t *testing.T) {
 			virsh(t, "destroy", "on-"+p.Name)
 			virsh(t, "start", "on-"+p.Name)
 		}
-		if _, err := os.Lstat(filepath.Join(p.Spec.Path, pooldir.Marker)); !os.IsNotExist(err) {
+		if _, err := os.Lstat(filepath.Join(p.Spec.Path, pooldir.MarkerFile)); !os.IsNotExist(err) {
 			t.Errorf("the marker: %v", err)
 		}
 	}
 }
 
 // startOnVolume starts a domain with a disk that the definition names by pool and volume.
-func startOnVolume(t *testing.T, pool, volume string) {
+func startDomainOnVolume(t *testing.T, pool, volume string) {
 	t.Helper()
 	name, file := "on-"+pool, filepath.Join(t.TempDir(), "domain.xml")
 	text := `<domain type='qemu'><name>` + name + `</name><memory unit='MiB'>64</memory><os><type arch='x86_64'>hvm</type></os><devices>

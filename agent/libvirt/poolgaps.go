@@ -12,7 +12,7 @@ import (
 
 // missingPools returns the pool types without a libvirt driver. It returns none if libvirt is too old to report its
 // drivers.
-func missingPools(l *golibvirt.Libvirt) (types []string, err error) {
+func missingPoolTypes(l *golibvirt.Libvirt) (types []string, err error) {
 	text, err := l.ConnectGetStoragePoolCapabilities(0)
 	if err != nil {
 		if isLibvirtError(err) {
@@ -45,7 +45,7 @@ func poolGaps(missing []string, lookPath func(program string) (string, error)) (
 		lacks[t] = true
 	}
 	for _, t := range fleet.PoolTypes() {
-		need, libvirt := t.Kind.RequiredPackages(), poolSources[t.Kind].libvirt
+		need, libvirt := t.Kind.RequiredPackages(), poolSourcesByKind[t.Kind].libvirt
 		if lacks[libvirt] {
 			gaps = append(gaps, fleet.PoolGap{Kind: t.Kind, Why: fmt.Sprintf("This libvirt has no %s driver. Install %s.", libvirt, cmp.Or(need.Driver, "its storage drivers"))})
 			continue

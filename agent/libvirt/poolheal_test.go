@@ -16,9 +16,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-func marker(p fleet.Pool) string { return filepath.Join(p.Spec.Path, pooldir.Marker) }
+func markerPath(p fleet.Pool) string { return filepath.Join(p.Spec.Path, pooldir.MarkerFile) }
 
-func waitPool(t *testing.T, b backend, p fleet.Pool, what string, ok func(fleet.PoolStatus) bool) {
+func waitPoolStatus(t *testing.T, b backend, p fleet.Pool, what string, ok func(fleet.PoolStatus) bool) {
 	t.Helper()
 	var last fleet.PoolStatus
 	defer func() {
@@ -28,35 +28,35 @@ func waitPool(t *testing.T, b backend, p fleet.Pool, what string, ok func(fleet.
 		}
 	}()
 	waitFor(t, "the pool is "+what, func() bool {
-		last = poolOf(t, b, p)
+		last = poolStatusOf(t, b, p)
 		return ok(last)
 	})
 }
 
-func isActive(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive }
+func isPoolActive(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive }
 
 // A pool that somebody undefined counts as stopped by others, and the agent does not restart the pool. An apply defines
 // the pool again.
 func TestPoolUndefinedOnHostIsNotRestarted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	waitPool(t, f, f.pool, "active", isActive)
+	waitPoolStatus(t, f, f.pool, "active", isPoolActive)
 	virsh(t, "pool-destroy", f.pool.Name)
 	virsh(t, "pool-undefine", f.pool.Name)
-	waitPool(t, f, f.pool, "stopped by others", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolInactive && s.StoppedOutside })
-	f.ok(f.ApplyPool(t.Context(), f.pool))
-	waitPool(t, f, f.pool, "active", isActive)
+	waitPoolStatus(t, f, f.pool, "stopped by others", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolInactive && s.StoppedOutside })
+	f.requireNoError(f.ApplyPool(t.Context(), f.pool))
+	waitPoolStatus(t, f, f.pool, "active", isPoolActive)
 	virsh(t, "pool-destroy", f.pool.Name)
-	waitPool(t, f, f.pool, "stopped by others", func(s fleet.PoolStatus) bool { return s.StoppedOutside })
+	waitPoolStatus(t, f, f.pool, "stopped by others", func(s fleet.PoolStatus) bool { return s.StoppedOutside })
 	virsh(t, "pool-start", f.pool.Name)
-	waitPool(t, f, f.pool, "active after a start by others", isActive)
+	waitPoolStatus(t, f, f.pool, "active after a start by others", isPoolActive)
 }
 
 // A pool recovers without a job after its NFS server was unreachable at the first apply, and after the pool lost its
 // mount.
 func TestNFSPoolRecoversWithoutJob(t *testing.T) {
 	t.Parallel()
-	b := open(t)
+	b := openBackend(t)
 	t.Cleanup(func() { b.Close() })
 	dir := t.TempDir()
 	away := filepath.Join(dir, "away")
@@ -68,14 +68,14 @@ func TestNFSPoolRecoversWithoutJob(t *testing.T) {
 	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), message) {
 		t.Errorf("apply: %v", err)
 	}
-	waitPool(t, b, p, "failed", func(s fleet.PoolStatus) bool {
+	waitPoolStatus(t, b, p, "failed", func(s fleet.PoolStatus) bool {
 		return s.State == fleet.PoolFailed && strings.Contains(s.Error, message)
 	})
 	if err := os.Remove(away); err != nil {
 		t.Fatal(err)
 	}
-	waitPool(t, b, p, "active without a job", isActive)
-	if text, err := os.ReadFile(marker(p)); err != nil || strings.TrimSpace(string(text)) != string(p.ID) {
+	waitPoolStatus(t, b, p, "active without a job", isPoolActive)
+	if text, err := os.ReadFile(markerPath(p)); err != nil || strings.TrimSpace(string(text)) != string(p.ID) {
 		t.Errorf("the marker is %q, %v", text, err)
 	}
 
@@ -83,14 +83,14 @@ func TestNFSPoolRecoversWithoutJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	unmount(t, p.Spec.Path)
-	waitPool(t, b, p, "not mounted", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolFailed })
+	waitPoolStatus(t, b, p, "not mounted", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolFailed })
 	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), message) {
 		t.Errorf("apply: %v", err)
 	}
 	if err := os.Remove(away); err != nil {
 		t.Fatal(err)
 	}
-	waitPool(t, b, p, "mounted again without a job", isActive)
+	waitPoolStatus(t, b, p, "mounted again without a job", isPoolActive)
 
 	// A server that exports another directory under the same name no longer has the pool's storage.
 	virsh(t, "pool-destroy", p.Name)
@@ -107,7 +107,7 @@ func TestNFSPoolRecoversWithoutJob(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "other")); err != nil {
 		t.Fatal(err)
 	}
-	waitPool(t, b, p, "active on its own export", isActive)
+	waitPoolStatus(t, b, p, "active on its own export", isPoolActive)
 	t.Cleanup(func() { unmount(t, p.Spec.Path) })
 }
 
@@ -116,7 +116,7 @@ func TestNFSPoolRecoversWithoutJob(t *testing.T) {
 func TestPoolRecoversAfterLibvirtdRestart(t *testing.T) {
 	f := newFixture(t) // runs alone, because it stops libvirtd for all tests
 	stays := newFixture(t)
-	waitPool(t, f, f.pool, "active", isActive)
+	waitPoolStatus(t, f, f.pool, "active", isPoolActive)
 	aside := f.pool.Spec.Path + ".aside"
 	stopLibvirtd(t)
 	if err := os.Rename(f.pool.Spec.Path, aside); err != nil {
@@ -124,14 +124,14 @@ func TestPoolRecoversAfterLibvirtdRestart(t *testing.T) {
 	}
 	startLibvirtd(t)
 	waitFor(t, "the pool has failed", func() bool {
-		s, err := f.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{f.pool}})
+		s, err := f.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{f.pool}})
 		return err == nil && s.Host.Connected && s.Pools[0].Status.State == fleet.PoolFailed && strings.Contains(s.Pools[0].Status.Error, "is gone")
 	})
 	if err := os.Rename(aside, f.pool.Spec.Path); err != nil {
 		t.Fatal(err)
 	}
-	waitPool(t, f, f.pool, "active without a job", isActive)
-	waitPool(t, stays, stays.pool, "active", isActive)
+	waitPoolStatus(t, f, f.pool, "active without a job", isPoolActive)
+	waitPoolStatus(t, stays, stays.pool, "active", isPoolActive)
 }
 
 // An agent from before pools had markers left its pool without a marker and without an entry in the pool book. The
@@ -139,29 +139,29 @@ func TestPoolRecoversAfterLibvirtdRestart(t *testing.T) {
 func TestPoolOfOlderAgentGetsMarkerOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	if err := os.Remove(marker(f.pool)); err != nil {
+	if err := os.Remove(markerPath(f.pool)); err != nil {
 		t.Fatal(err)
 	}
 	fresh, err := state.OpenPoolBook(t.TempDir())
-	f.ok(err)
-	b, err := libvirt.Open(t.Context(), libvirt.Options{Roots: pooldir.Roots{}, Book: fresh})
-	f.ok(err)
+	f.requireNoError(err)
+	b, err := libvirt.Open(t.Context(), libvirt.Options{PoolRoots: pooldir.PoolRoots{}, PoolBook: fresh})
+	f.requireNoError(err)
 	t.Cleanup(func() { b.Close() })
-	waitPool(t, b, f.pool, "active", isActive)
-	if text, err := os.ReadFile(marker(f.pool)); err != nil || strings.TrimSpace(string(text)) != string(f.pool.ID) {
+	waitPoolStatus(t, b, f.pool, "active", isPoolActive)
+	if text, err := os.ReadFile(markerPath(f.pool)); err != nil || strings.TrimSpace(string(text)) != string(f.pool.ID) {
 		t.Errorf("the marker is %q, %v", text, err)
 	}
-	if record, ok := fresh.Record(f.pool); !ok || record.Place == nil || !record.Place.Marked {
+	if record, ok := fresh.RecordOf(f.pool); !ok || record.Place == nil || !record.Place.Marked {
 		t.Errorf("the pool book has %+v", record)
 	}
 	// A pool that loses its marker after its first use gets no new marker.
-	if err := os.Remove(marker(f.pool)); err != nil {
+	if err := os.Remove(markerPath(f.pool)); err != nil {
 		t.Fatal(err)
 	}
-	waitPool(t, b, f.pool, "failed", func(s fleet.PoolStatus) bool {
+	waitPoolStatus(t, b, f.pool, "failed", func(s fleet.PoolStatus) bool {
 		return s.State == fleet.PoolFailed && strings.Contains(s.Error, "its marker .quantix-pool is missing")
 	})
-	if _, err := os.Stat(marker(f.pool)); !os.IsNotExist(err) {
+	if _, err := os.Stat(markerPath(f.pool)); !os.IsNotExist(err) {
 		t.Errorf("the marker was written again: %v", err)
 	}
 }
@@ -170,25 +170,25 @@ func TestPoolOfOlderAgentGetsMarkerOnce(t *testing.T) {
 func TestPoolReleaseRemovesLocalMarker(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	gone := func() bool { _, err := os.Stat(marker(f.pool)); return os.IsNotExist(err) }
+	gone := func() bool { _, err := os.Stat(markerPath(f.pool)); return os.IsNotExist(err) }
 	if gone() {
 		t.Error("the pool was not marked")
 	}
-	f.ok(f.ReleasePool(t.Context(), f.pool))
+	f.requireNoError(f.ReleasePool(t.Context(), f.pool))
 	if !gone() {
 		t.Error("a local pool's marker outlives its release")
 	}
 	shared := f.pool
 	shared.Spec.Shared = true
-	f.ok(f.ApplyPool(t.Context(), shared))
-	f.ok(f.ReleasePool(t.Context(), shared))
+	f.requireNoError(f.ApplyPool(t.Context(), shared))
+	f.requireNoError(f.ReleasePool(t.Context(), shared))
 	if gone() {
 		t.Error("the release on one host removed a shared pool's marker")
 	}
-	f.ok(f.ApplyPool(t.Context(), shared))
+	f.requireNoError(f.ApplyPool(t.Context(), shared))
 	now := time.Now()
 	shared.DeletedAt = &now
-	f.ok(f.ReleasePool(t.Context(), shared))
+	f.requireNoError(f.ReleasePool(t.Context(), shared))
 	if !gone() {
 		t.Error("a deleted pool's marker still exists")
 	}
@@ -219,7 +219,7 @@ func TestPoolBehindSymlinkRefused(t *testing.T) {
 // A pool on a full file system stays active and reports no free space.
 func TestFullPoolStaysActive(t *testing.T) {
 	t.Parallel()
-	b := open(t)
+	b := openBackend(t)
 	t.Cleanup(func() { b.Close() })
 	dir := filepath.Join(t.TempDir(), "pool")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -246,7 +246,7 @@ func TestFullPoolStaysActive(t *testing.T) {
 	if err := b.ApplyPool(t.Context(), p); err != nil {
 		t.Errorf("apply a full pool: %v", err)
 	}
-	waitPool(t, b, p, "full", func(s fleet.PoolStatus) bool {
+	waitPoolStatus(t, b, p, "full", func(s fleet.PoolStatus) bool {
 		return s.State == fleet.PoolActive && s.AvailableBytes == 0 && s.UsedBytes == s.CapacityBytes
 	})
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // mountedPool returns a pool that the host mounts. The test's cleanup releases the pool.
-func mountedPool(t *testing.T, b hypervisor.Hypervisor, spec fleet.PoolSpec) fleet.Pool {
+func newMountedPool(t *testing.T, b hypervisor.Hypervisor, spec fleet.PoolSpec) fleet.Pool {
 	t.Helper()
 	spec.Path = filepath.Join(t.TempDir(), "mnt")
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: spec}
@@ -35,10 +35,10 @@ func mountedPool(t *testing.T, b hypervisor.Hypervisor, spec fleet.PoolSpec) fle
 // backendAllowing returns a backend whose settings allow pools on these devices.
 func backendAllowing(t *testing.T, devices ...string) hypervisor.Hypervisor {
 	t.Helper()
-	needHost(t)
-	allowed := roots
+	requireLabHost(t)
+	allowed := tempDirRoots
 	allowed.Devices = devices
-	b, err := libvirt.Open(t.Context(), libvirt.Options{Roots: allowed, Book: book})
+	b, err := libvirt.Open(t.Context(), libvirt.Options{PoolRoots: allowed, PoolBook: sharedPoolBook})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func backendAllowing(t *testing.T, devices ...string) hypervisor.Hypervisor {
 }
 
 // loopDevice returns a loop device with an empty file system.
-func loopDevice(t *testing.T, format string) string {
+func newLoopDevice(t *testing.T, format string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")
 	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 320<<20)); err != nil {
@@ -66,9 +66,9 @@ func TestDevicePoolMountsAndUnmounts(t *testing.T) {
 	for _, format := range []string{"ext4", "xfs", "btrfs"} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
-			device := loopDevice(t, format)
+			device := newLoopDevice(t, format)
 			b := backendAllowing(t, "/dev/loop*")
-			p := mountedPool(t, b, fleet.PoolSpec{Kind: fleet.PoolFS, Device: device, Format: format})
+			p := newMountedPool(t, b, fleet.PoolSpec{Kind: fleet.PoolFS, Device: device, Format: format})
 			f := fixture{backend: b, t: t, pool: p}
 			elsewhere := t.TempDir()
 			runOutput(t, "mount", device, elsewhere)
@@ -77,33 +77,33 @@ func TestDevicePoolMountsAndUnmounts(t *testing.T) {
 			}
 			unmount(t, elsewhere)
 			for range 2 {
-				f.ok(b.ApplyPool(t.Context(), p))
+				f.requireNoError(b.ApplyPool(t.Context(), p))
 			}
-			waitPool(t, b, p, "active", func(s fleet.PoolStatus) bool {
+			waitPoolStatus(t, b, p, "active", func(s fleet.PoolStatus) bool {
 				return s.State == fleet.PoolActive && s.CapacityBytes > 200<<20 && s.CapacityBytes < 330<<20
 			})
-			waitPool(t, b, p, "write-tested", func(s fleet.PoolStatus) bool {
+			waitPoolStatus(t, b, p, "write-tested", func(s fleet.PoolStatus) bool {
 				return s.WriteMicros > 0 && s.Error == "" && strings.Contains(s.MountOptions, "rw,") && strings.Contains(s.MountOptions, "nosuid")
 			})
 			runOutput(t, "mount", "-o", "remount,ro", p.Spec.Path)
-			f.ok(b.ApplyPool(t.Context(), p)) // refreshes the status
-			waitPool(t, b, p, "read-only", func(s fleet.PoolStatus) bool {
+			f.requireNoError(b.ApplyPool(t.Context(), p)) // refreshes the status
+			waitPoolStatus(t, b, p, "read-only", func(s fleet.PoolStatus) bool {
 				return s.State == fleet.PoolActive && strings.Contains(s.Error, "is mounted read-only") && strings.HasPrefix(s.MountOptions, "ro,") && s.WriteMicros == 0
 			})
 			runOutput(t, "mount", "-o", "remount,rw", p.Spec.Path)
-			f.ok(b.ApplyPool(t.Context(), p))
-			waitPool(t, b, p, "writable again", func(s fleet.PoolStatus) bool { return s.Error == "" && s.WriteMicros > 0 })
-			vm := f.vm()
+			f.requireNoError(b.ApplyPool(t.Context(), p))
+			waitPoolStatus(t, b, p, "writable again", func(s fleet.PoolStatus) bool { return s.Error == "" && s.WriteMicros > 0 })
+			vm := f.newVM()
 			vm.Spec.Disks = []fleet.Disk{{PoolID: p.ID, Volume: "a.qcow2", SizeBytes: 8 << 20}}
-			f.ok(b.ApplyVM(t.Context(), applyJob(vm, p)))
+			f.requireNoError(b.ApplyVM(t.Context(), applyJob(vm, p)))
 			if _, err := os.Stat(filepath.Join(p.Spec.Path, vm.Spec.Disks[0].Volume)); err != nil {
 				t.Errorf("the VM's disk: %v", err)
 			}
 
 			unmount(t, p.Spec.Path)
-			waitPool(t, b, p, "mounted again without a job", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && len(s.Volumes) == 1 })
-			f.ok(b.DeleteVM(t.Context(), vm, []fleet.Pool{p}, true))
-			f.ok(b.ReleasePool(t.Context(), p))
+			waitPoolStatus(t, b, p, "mounted again without a job", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && len(s.Volumes) == 1 })
+			f.requireNoError(b.DeleteVM(t.Context(), vm, []fleet.Pool{p}, true))
+			f.requireNoError(b.ReleasePool(t.Context(), p))
 			if mounts, _ := os.ReadFile("/proc/mounts"); strings.Contains(string(mounts), device+" ") {
 				t.Error("the released device is still mounted")
 			}
@@ -113,7 +113,7 @@ func TestDevicePoolMountsAndUnmounts(t *testing.T) {
 
 func TestDevicePoolRefusalNamesReason(t *testing.T) {
 	t.Parallel()
-	device := loopDevice(t, "ext4")
+	device := newLoopDevice(t, "ext4")
 	empty := filepath.Join(t.TempDir(), "disk")
 	if err := errors.Join(os.WriteFile(empty, nil, 0o600), os.Truncate(empty, 16<<20)); err != nil {
 		t.Fatal(err)
@@ -133,11 +133,11 @@ func TestDevicePoolRefusalNamesReason(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			b := backendAllowing(t, c.devices...)
-			p := mountedPool(t, b, fleet.PoolSpec{Kind: fleet.PoolFS, Device: c.device, Format: "ext4"})
+			p := newMountedPool(t, b, fleet.PoolSpec{Kind: fleet.PoolFS, Device: c.device, Format: "ext4"})
 			if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("apply: %v, want %q", err, c.want)
 			}
-			if st := poolOf(t, b, p); st.State != fleet.PoolFailed || !strings.Contains(st.Error, c.want) {
+			if st := poolStatusOf(t, b, p); st.State != fleet.PoolFailed || !strings.Contains(st.Error, c.want) {
 				t.Errorf("the pool is %+v", st)
 			}
 		})
@@ -149,14 +149,14 @@ func TestDevicePoolRefusalNamesReason(t *testing.T) {
 
 // gluster starts a server with one volume, gv0, at the address of the lab host's default network. The test's cleanup
 // stops it.
-func gluster(t *testing.T) (server string, stop func()) {
+func startGluster(t *testing.T) (server string, stop func()) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "gluster")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	iface, err := net.InterfaceByName(bridgeOf(t, "default"))
+	iface, err := net.InterfaceByName(networkBridge(t, "default"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ end-volume
 	return server, end
 }
 
-func bridgeOf(t *testing.T, network string) string {
+func networkBridge(t *testing.T, network string) string {
 	t.Helper()
 	for line := range strings.Lines(virsh(t, "net-info", network)) {
 		if name, ok := strings.CutPrefix(line, "Bridge:"); ok {
@@ -216,19 +216,19 @@ func bridgeOf(t *testing.T, network string) string {
 // This test runs alone: it kills the server under the mount, and the hanging mount blocks volume jobs of the whole
 // host.
 func TestGlusterPoolMountsAndReportsDeadServer(t *testing.T) {
-	server, stop := gluster(t)
+	server, stop := startGluster(t)
 	b := backendAllowing(t)
-	none := mountedPool(t, b, fleet.PoolSpec{Kind: fleet.PoolGluster, Server: server, Volume: "none", Shared: true})
+	none := newMountedPool(t, b, fleet.PoolSpec{Kind: fleet.PoolGluster, Server: server, Volume: "none", Shared: true})
 	if err := b.ApplyPool(t.Context(), none); err == nil || !strings.Contains(err.Error(), "mount") {
 		t.Errorf("a missing volume: %v", err)
 	}
-	p := mountedPool(t, b, fleet.PoolSpec{Kind: fleet.PoolGluster, Server: server, Volume: "gv0", Shared: true})
+	p := newMountedPool(t, b, fleet.PoolSpec{Kind: fleet.PoolGluster, Server: server, Volume: "gv0", Shared: true})
 	f := fixture{backend: b, t: t, pool: p}
 	waitFor(t, "the volume is mounted", func() bool { return b.ApplyPool(t.Context(), p) == nil })
-	vm := f.vm()
+	vm := f.newVM()
 	vm.Spec.Disks = []fleet.Disk{{PoolID: p.ID, Volume: "a.qcow2", SizeBytes: 8 << 20}}
-	f.ok(b.ApplyVM(t.Context(), applyJob(vm, p)))
-	waitPool(t, b, p, "active with the disk", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && len(s.Volumes) == 1 })
+	f.requireNoError(b.ApplyVM(t.Context(), applyJob(vm, p)))
+	waitPoolStatus(t, b, p, "active with the disk", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && len(s.Volumes) == 1 })
 	stop()
-	waitPool(t, b, p, "not active", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolFailed || s.State == fleet.PoolStalled })
+	waitPoolStatus(t, b, p, "not active", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolFailed || s.State == fleet.PoolStalled })
 }

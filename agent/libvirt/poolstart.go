@@ -17,7 +17,7 @@ func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 	if err := b.checkPoolAllowed(ctx, p); err != nil {
 		return err
 	}
-	record, _ := b.pools.book.Record(p)
+	record, _ := b.pools.book.RecordOf(p)
 	if !p.Spec.Kind.Info().Mounted {
 		if _, err := b.checkPoolDir(ctx, record); err != nil {
 			return err
@@ -38,12 +38,12 @@ func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 	}
 	if _, err := b.recordPoolDir(ctx, p, record); err != nil {
 		if !active {
-			b.undoStart(ctx, c, ref)
+			b.stopWrongPool(ctx, c, ref)
 		}
 		return err
 	}
 	err = c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(ref, 0) })
-	if isBusy(err) {
+	if isPoolBusyError(err) {
 		return nil
 	}
 	return err
@@ -53,12 +53,12 @@ func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 func (b *Backend) definedPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt.StoragePool, error) {
 	ref, x, err := findPool(ctx, c, p.Name)
 	switch {
-	case is(err, golibvirt.ErrNoStoragePool):
+	case isLibvirtCode(err, golibvirt.ErrNoStoragePool):
 		return definePool(ctx, c, p)
 	case err != nil:
 		return ref, err
-	case !sameSource(x, p.Spec):
-		return ref, errOtherSource(p.Name, x)
+	case !isSameStorage(x, p.Spec):
+		return ref, errPoolHasOtherSource(p.Name, x)
 	}
 	return ref, nil
 }
@@ -71,7 +71,7 @@ func (b *Backend) poolActive(ctx context.Context, c *conn, ref golibvirt.Storage
 		return false, err
 	}
 	now, problem := b.checkPoolDir(ctx, record)
-	if problem == nil || !record.Unmounted(now) {
+	if problem == nil || !record.IsUnmounted(now) {
 		return true, problem
 	}
 	return false, c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolDestroy(ref) })
@@ -97,7 +97,7 @@ func (b *Backend) createPool(ctx context.Context, c *conn, p fleet.Pool, ref gol
 }
 
 // undoStart stops a pool that started on the wrong directory. It only logs an error.
-func (b *Backend) undoStart(ctx context.Context, c *conn, ref golibvirt.StoragePool) {
+func (b *Backend) stopWrongPool(ctx context.Context, c *conn, ref golibvirt.StoragePool) {
 	if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolDestroy(ref) }); err != nil {
 		b.log.Warn("a storage pool on the wrong directory cannot be stopped", "pool", ref.Name, "error", err)
 	}
@@ -105,18 +105,18 @@ func (b *Backend) undoStart(ctx context.Context, c *conn, ref golibvirt.StorageP
 
 // checkPoolAllowed refuses pools that the agent's settings forbid, and pool kinds that the agent does not know.
 func (b *Backend) checkPoolAllowed(ctx context.Context, p fleet.Pool) error {
-	kind, known := poolSources[p.Spec.Kind]
+	kind, known := poolSourcesByKind[p.Spec.Kind]
 	if !known {
 		return fleet.Errorf(fleet.Conflict, "This agent does not know pools of kind %q. Upgrade the agent.", string(p.Spec.Kind))
 	}
-	_, err := within(ctx, func() (struct{}, error) {
+	_, err := withinContext(ctx, func() (struct{}, error) {
 		switch {
 		case kind.blocks != nil && kind.device != nil:
 			return struct{}{}, b.pools.roots.AllowDevice(kind.device(p.Spec))
 		case kind.blocks != nil:
 			return struct{}{}, nil
 		}
-		if err := b.pools.roots.Check(p.Spec.Path); err != nil || kind.device == nil {
+		if err := b.pools.roots.CheckDir(p.Spec.Path); err != nil || kind.device == nil {
 			return struct{}{}, err
 		}
 		return struct{}{}, b.pools.roots.CheckDevice(kind.device(p.Spec), p.Spec.Path)
@@ -129,11 +129,11 @@ func (b *Backend) checkPoolDir(ctx context.Context, record pooldir.RecordedPool)
 	if record.Path == "" {
 		return pooldir.DirReading{}, nil // libvirt identifies a block pool by its source
 	}
-	now, err := within(ctx, func() (pooldir.DirReading, error) { return pooldir.ReadPlace(record.Path) })
+	now, err := withinContext(ctx, func() (pooldir.DirReading, error) { return pooldir.InspectDir(record.Path) })
 	if err != nil {
 		return now, err
 	}
-	return now, record.CheckPlace(now)
+	return now, record.CheckDir(now)
 }
 
 // markerDir returns the directory that holds the pool's marker. It is empty for a block pool.
@@ -152,7 +152,7 @@ func isShared(s fleet.PoolSpec) bool { return s.Shared || s.Kind.Info().Mounted 
 func (b *Backend) recordPoolDir(ctx context.Context, p fleet.Pool, record pooldir.RecordedPool) (pooldir.DirReading, error) {
 	record.ID, record.Path, record.Shared = p.ID, markerDir(p.Spec), isShared(p.Spec)
 	if record.Path == "" {
-		record.Place = &pooldir.Place{}
+		record.Place = &pooldir.RecordedDir{}
 		record.Boot, record.Failing, record.ByOthers = b.pools.book.Boot(), false, false
 		b.recordPool(p, record)
 		return pooldir.DirReading{}, nil
@@ -165,7 +165,7 @@ func (b *Backend) recordPoolDir(ctx context.Context, p fleet.Pool, record pooldi
 		return now, err
 	}
 	if now.Marker == "" && (record.Place == nil || !record.Place.Marked) {
-		_, failed := within(ctx, func() (struct{}, error) { return struct{}{}, pooldir.MarkPlace(record.Path, p.ID) })
+		_, failed := withinContext(ctx, func() (struct{}, error) { return struct{}{}, pooldir.WriteMarker(record.Path, p.ID) })
 		if failed != nil && record.Place == nil {
 			b.log.Warn("the marker of a storage pool cannot be written; the mount and inode identify the directory", "pool", p.Name, "error", failed)
 		}
@@ -173,7 +173,7 @@ func (b *Backend) recordPoolDir(ctx context.Context, p fleet.Pool, record pooldi
 			return now, err // another pool wrote its marker to the directory at the same time
 		}
 	}
-	record.Place = &pooldir.Place{Marked: now.Marker == p.ID, Mount: now.Mount, Inode: now.Inode}
+	record.Place = &pooldir.RecordedDir{Marked: now.Marker == p.ID, Mount: now.Mount, Inode: now.Inode}
 	record.Boot, record.Failing, record.ByOthers = b.pools.book.Boot(), false, false
 	b.recordPool(p, record)
 	return now, nil
@@ -193,17 +193,17 @@ func (b *Backend) removeMarker(ctx context.Context, p fleet.Pool) error {
 	if p.Spec.Shared && p.DeletedAt == nil || !p.Spec.Kind.Info().FilePool {
 		return nil
 	}
-	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, pooldir.UnmarkPlace(p.Spec.Path, p.ID) })
+	_, err := withinContext(ctx, func() (struct{}, error) { return struct{}{}, pooldir.RemoveMarker(p.Spec.Path, p.ID) })
 	return err
 }
 
 // restoreMarker restores the marker after a failed release.
 func (b *Backend) restoreMarker(ctx context.Context, p fleet.Pool) {
-	record, known := b.pools.book.Record(p)
+	record, known := b.pools.book.RecordOf(p)
 	if !known || record.Place == nil || !record.Place.Marked {
 		return
 	}
-	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, pooldir.MarkPlace(record.Path, p.ID) }); err != nil {
+	if _, err := withinContext(ctx, func() (struct{}, error) { return struct{}{}, pooldir.WriteMarker(record.Path, p.ID) }); err != nil {
 		b.log.Warn("the marker of a storage pool cannot be restored", "pool", p.Name, "error", err)
 	}
 }

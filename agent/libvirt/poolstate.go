@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	poolAge         = 5 * time.Second
-	poolPatience    = 2 * time.Second
-	refreshAge      = 30 * time.Second
+	poolMaxAge         = 5 * time.Second
+	poolReadTimeout    = 2 * time.Second
+	poolRefreshInterval      = 30 * time.Second
 	stalledAfter    = 10 * time.Second // since the pool's storage last answered
-	storageLimit    = time.Minute      // limit of a refresh within a job
+	refreshTimeout    = time.Minute      // limit of a refresh within a job
 	minRestartDelay = 5 * time.Second  // time from a failure to the next start; doubles each time
 	maxRestartDelay = 15 * time.Second
 )
@@ -29,37 +29,37 @@ const (
 // poolWatches checks each assigned pool on its own connection. libvirt locks a pool while it reads the storage, so
 // hanging storage blocks every call for that pool and the list of all pools.
 type poolWatches struct {
-	roots pooldir.Roots
+	roots pooldir.PoolRoots
 	book  *state.PoolBook
 	locks keyLocks[string] // by pool name; locked by jobs and by pool checks
 
 	mu     sync.Mutex
 	all    map[string]*poolWatch
-	others watch[[]fleet.DiscoveredPool]
+	discovered valueWatch[[]fleet.DiscoveredPool]
 }
 
 // poolWatch holds the cached status and volumes of one pool.
 type poolWatch struct {
-	watch[fleet.PoolStatus]
-	place watch[error] // checks that the directory is the recorded one; see poolWatches.checkAnswers
+	valueWatch[fleet.PoolStatus]
+	dirCheck valueWatch[error] // checks that the directory is the recorded one; see poolWatches.checkAnswers
 
 	mu        sync.Mutex
 	failure   string // the error of the last failed job or refresh; empty after a success
 	timedOut  bool   // the last failed job or refresh reached its deadline without an answer
 	refreshed time.Time
 	volumes   []fleet.Volume
-	machines  map[string]cachedAppliance
+	appliances  map[string]cachedAppliance
 	images    map[string]cachedImage
 	total     int    // number of all volumes; volumes has only the first ones
-	unlisted  string // why volumes is an older listing; empty if the listing is current
+	listingError  string // why volumes is an older listing; empty if the listing is current
 	reported  fleet.PoolStatus
 	lastProbe fleet.PoolStatus // the result of the last write test: options, file system, durations, error
-	healAt    time.Time        // no restart of the pool before this time
-	healWait  time.Duration
+	restartAt    time.Time        // no restart of the pool before this time
+	restartDelay  time.Duration
 }
 
 // of returns the watch of the pool and creates it if necessary.
-func (p *poolWatches) of(name string) *poolWatch {
+func (p *poolWatches) watchOf(name string) *poolWatch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all == nil {
@@ -74,28 +74,28 @@ func (p *poolWatches) of(name string) *poolWatch {
 // expirePool makes the next read of the pool, and of the list of pools, check again instead of returning a cached
 // result.
 func (p *poolWatches) expirePool(name string) {
-	w := p.of(name)
+	w := p.watchOf(name)
 	w.mu.Lock()
 	w.refreshed = time.Time{}
 	w.mu.Unlock()
 	w.expire()
-	p.others.expire()
+	p.discovered.expire()
 }
 
 // recordPoolOutcome records the outcome of a job, a refresh or a restart. The pool's status shows the error until the
 // pool is active. A nil err records a success.
 func (b *Backend) recordPoolOutcome(p fleet.Pool, err error) {
-	w := b.pools.of(p.Name)
+	w := b.pools.watchOf(p.Name)
 	w.mu.Lock()
 	w.failure, w.timedOut = "", errors.Is(err, context.DeadlineExceeded)
 	if err != nil {
 		w.failure = err.Error()
-		w.healAt, w.healWait = time.Now().Add(max(w.healWait, minRestartDelay)), min(2*max(w.healWait, minRestartDelay), maxRestartDelay)
+		w.restartAt, w.restartDelay = time.Now().Add(max(w.restartDelay, minRestartDelay)), min(2*max(w.restartDelay, minRestartDelay), maxRestartDelay)
 	} else {
-		w.healAt, w.healWait = time.Time{}, 0
+		w.restartAt, w.restartDelay = time.Time{}, 0
 	}
 	w.mu.Unlock()
-	if record, known := b.pools.book.Record(p); known && err != nil {
+	if record, known := b.pools.book.RecordOf(p); known && err != nil {
 		record.Failing, record.ByOthers = true, false
 		b.recordPool(p, record)
 	}
@@ -110,26 +110,26 @@ func (b *Backend) recordPool(p fleet.Pool, record pooldir.RecordedPool) {
 }
 
 // healDue reports whether the wait after the last failed start is over.
-func (w *poolWatch) healDue() bool {
+func (w *poolWatch) isRestartDue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !time.Now().Before(w.healAt)
+	return !time.Now().Before(w.restartAt)
 }
 
 // expire makes the next read of every pool check again instead of returning a cached result.
-func (p *poolWatches) expire() {
+func (p *poolWatches) expireAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range p.all {
 		w.expire()
 	}
-	p.others.expire()
+	p.discovered.expire()
 }
 
 // checkHanging returns an error if the pool's storage hangs, because another call would only block one more thread of
 // libvirtd.
 func (p *poolWatches) checkHanging(name string) error {
-	if s := p.of(name).state(); s.late > stalledAfter {
+	if s := p.watchOf(name).state(); s.running > stalledAfter {
 		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledText(s.began))
 	}
 	return nil
@@ -144,12 +144,12 @@ func (p *poolWatches) checkAnswers(name string) error {
 	if !known || record.Place == nil || record.Path == "" {
 		return nil // only libvirt knows whether the pool is active
 	}
-	s := p.of(name).place.read(context.Background(), 0, poolPatience, func() (error, error) {
-		now, err := pooldir.ReadPlace(record.Path)
-		return record.CheckPlace(now), err
+	s := p.watchOf(name).dirCheck.read(context.Background(), 0, poolReadTimeout, func() (error, error) {
+		now, err := pooldir.InspectDir(record.Path)
+		return record.CheckDir(now), err
 	})
 	switch {
-	case s.late > poolPatience/2: // a shorter delay belongs to a later, concurrent check
+	case s.running > poolReadTimeout/2: // a shorter delay belongs to a later, concurrent check
 		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledText(s.began))
 	case s.err != nil:
 		return fmt.Errorf("look at the pool %s: %w", name, s.err)
@@ -176,7 +176,7 @@ func (b *Backend) reportPools(ctx context.Context, pools []fleet.Pool) poolRepor
 			reports.assigned[i] = wire.PoolReport{ID: p.ID, Name: p.Name, Status: b.poolStatus(ctx, p)}
 		})
 	}
-	all := b.pools.others.read(ctx, poolAge, poolPatience, b.discoveredPools).value
+	all := b.pools.discovered.read(ctx, poolMaxAge, poolReadTimeout, b.discoveredPools).value
 	done.Wait()
 	for _, other := range all {
 		if !slices.ContainsFunc(pools, func(p fleet.Pool) bool { return p.Name == other.Name }) {
@@ -190,15 +190,15 @@ func (b *Backend) reportPools(ctx context.Context, pools []fleet.Pool) poolRepor
 // poolStatus returns the pool's recent status. A pool that has not answered for stalledAfter is reported as stalled,
 // with the sizes last read.
 func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus {
-	w := b.pools.of(p.Name)
-	s := w.read(ctx, poolAge, poolPatience, func() (fleet.PoolStatus, error) { return b.checkPool(p, w) })
-	st := w.smooth(s.value)
+	w := b.pools.watchOf(p.Name)
+	s := w.read(ctx, poolMaxAge, poolReadTimeout, func() (fleet.PoolStatus, error) { return b.checkPool(p, w) })
+	st := w.smoothSizes(s.value)
 	switch {
-	case s.late > stalledAfter && s.known && st.State == fleet.PoolFailed && st.Error != "":
+	case s.running > stalledAfter && s.known && st.State == fleet.PoolFailed && st.Error != "":
 		// While a restart of the pool hangs, the error of the earlier failure says more than a stalled state.
 	case !s.known && w.hasFailure():
 		return w.inactiveStatus(fleet.PoolStatus{MountPath: p.Spec.Path})
-	case s.late > stalledAfter:
+	case s.running > stalledAfter:
 		st.State, st.Error = fleet.PoolStalled, stalledText(s.began)
 	case !s.known && s.err != nil:
 		st.State, st.Error = fleet.PoolStalled, s.err.Error()
@@ -218,27 +218,27 @@ func (w *poolWatch) hasFailure() bool {
 }
 
 // smooth smooths the sizes, which always fluctuate on storage in use; see smoothSize.
-func (w *poolWatch) smooth(st fleet.PoolStatus) fleet.PoolStatus {
+func (w *poolWatch) smoothSizes(st fleet.PoolStatus) fleet.PoolStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if old := w.reported; st.State == fleet.PoolActive && old.State == fleet.PoolActive && old.CapacityBytes == st.CapacityBytes {
-		st.UsedBytes = smoothSize(old.UsedBytes, st.UsedBytes, st.CapacityBytes)
-		st.AvailableBytes = smoothSize(old.AvailableBytes, st.AvailableBytes, st.CapacityBytes)
+		st.UsedBytes = steadySize(old.UsedBytes, st.UsedBytes, st.CapacityBytes)
+		st.AvailableBytes = steadySize(old.AvailableBytes, st.AvailableBytes, st.CapacityBytes)
 		st.Volumes = slices.Clone(st.Volumes)
 		for i := range st.Volumes {
 			v := &st.Volumes[i]
 			if k := slices.IndexFunc(old.Volumes, func(o fleet.Volume) bool { return o.Path == v.Path }); k >= 0 {
-				v.AllocBytes = smoothSize(old.Volumes[k].AllocBytes, v.AllocBytes, 0)
+				v.AllocBytes = steadySize(old.Volumes[k].AllocBytes, v.AllocBytes, 0)
 			}
 		}
 	}
-	st.ProvisionedBytes = provisioned(st.Volumes)
+	st.ProvisionedBytes = unallocatedBytes(st.Volumes)
 	w.reported = st
 	return st
 }
 
 // provisioned returns how much the listed volumes may still grow, in bytes. ISOs do not grow.
-func provisioned(volumes []fleet.Volume) (n int64) {
+func unallocatedBytes(volumes []fleet.Volume) (n int64) {
 	for _, v := range volumes {
 		if !v.IsISO() {
 			n += max(0, v.CapacityBytes-v.AllocBytes)

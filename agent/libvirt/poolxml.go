@@ -10,11 +10,11 @@ import (
 )
 
 // poolSources maps the pool kinds to libvirt's pool definitions.
-var poolSources = map[fleet.PoolKind]poolSource{
+var poolSourcesByKind = map[fleet.PoolKind]poolSource{
 	fleet.PoolDir: {libvirt: "dir", source: func(fleet.Pool) *libvirtxml.StoragePoolSource { return nil }},
 	fleet.PoolFS: {libvirt: "fs", device: func(s fleet.PoolSpec) string { return s.Device }, source: func(p fleet.Pool) *libvirtxml.StoragePoolSource {
 		return &libvirtxml.StoragePoolSource{
-			Device: []libvirtxml.StoragePoolSourceDevice{{Path: path.Clean(p.Spec.Device)}}, Format: &libvirtxml.StoragePoolSourceFormat{Type: deviceFormat(p.Spec)},
+			Device: []libvirtxml.StoragePoolSourceDevice{{Path: path.Clean(p.Spec.Device)}}, Format: &libvirtxml.StoragePoolSourceFormat{Type: fileSystemName(p.Spec)},
 		}
 	}},
 	fleet.PoolNFS: {
@@ -30,19 +30,19 @@ var poolSources = map[fleet.PoolKind]poolSource{
 		},
 	},
 	fleet.PoolISCSIDirect: {
-		libvirt: "iscsi-direct", blocks: iscsiDirect, secret: chapSecret, source: iscsiSource,
+		libvirt: "iscsi-direct", blocks: iscsiDirectMapping, secret: chapSecret, source: iscsiSource,
 	},
 	fleet.PoolISCSI: {
-		libvirt: "iscsi", blocks: iscsiKernel, secret: chapSecret, source: iscsiSource, target: func(fleet.PoolSpec) string { return "/dev/disk/by-path" },
+		libvirt: "iscsi", blocks: iscsiKernelMapping, secret: chapSecret, source: iscsiSource, target: func(fleet.PoolSpec) string { return "/dev/disk/by-path" },
 	},
 	fleet.PoolRBD: {
-		libvirt: "rbd", blocks: rbd, secret: cephSecret,
+		libvirt: "rbd", blocks: rbdMapping, secret: cephSecret,
 		source: func(p fleet.Pool) *libvirtxml.StoragePoolSource {
-			return &libvirtxml.StoragePoolSource{Name: p.Spec.CephPool, Host: serversOf(p.Spec), Auth: poolAuth(p, "ceph")}
+			return &libvirtxml.StoragePoolSource{Name: p.Spec.CephPool, Host: poolServers(p.Spec), Auth: poolAuth(p, "ceph")}
 		},
 	},
 	fleet.PoolLogical: {
-		libvirt: "logical", blocks: logical,
+		libvirt: "logical", blocks: lvmMapping,
 		device: func(s fleet.PoolSpec) string { return "/dev/" + s.Group }, target: func(s fleet.PoolSpec) string { return "/dev/" + s.Group },
 		source: func(p fleet.Pool) *libvirtxml.StoragePoolSource {
 			return &libvirtxml.StoragePoolSource{Name: p.Spec.Group, Format: &libvirtxml.StoragePoolSourceFormat{Type: "lvm2"}}
@@ -59,7 +59,7 @@ type poolSource struct {
 	target func(fleet.PoolSpec) string
 	device func(fleet.PoolSpec) string // the device that the agent's settings must allow; nil: the kind uses no host device
 	secret *poolSecret                 // nil: the kind has no secret
-	blocks *blocks                     // nil: a file pool
+	blocks *blockVolumeMapping                     // nil: a file pool
 }
 
 func netSource(server, dir, format string) *libvirtxml.StoragePoolSource {
@@ -71,7 +71,7 @@ func netSource(server, dir, format string) *libvirtxml.StoragePoolSource {
 
 // deviceFormat returns libvirt's name of the file system. For btrfs it returns "auto", because not every libvirt knows
 // btrfs and mount detects the file system.
-func deviceFormat(s fleet.PoolSpec) string {
+func fileSystemName(s fleet.PoolSpec) string {
 	if s.Format == "btrfs" {
 		return "auto"
 	}
@@ -80,7 +80,7 @@ func deviceFormat(s fleet.PoolSpec) string {
 
 // poolXML returns the pool's libvirt definition.
 func poolXML(p fleet.Pool) libvirtxml.StoragePool {
-	kind := poolSources[p.Spec.Kind]
+	kind := poolSourcesByKind[p.Spec.Kind]
 	x := libvirtxml.StoragePool{Type: kind.libvirt, Name: p.Name, UUID: string(p.ID)}
 	switch {
 	case kind.blocks == nil:
@@ -95,16 +95,16 @@ func poolXML(p fleet.Pool) libvirtxml.StoragePool {
 }
 
 // poolStorage identifies the storage of a pool. Pools with equal values use the same storage.
-type poolStorage struct {
+type storageIdentity struct {
 	kind, path, host, dir, device string
 	gluster                       bool // otherwise NFS
 }
 
-func poolStorageOf(x libvirtxml.StoragePool) poolStorage {
-	if blocksOfType(x.Type) != nil {
+func poolStorageOf(x libvirtxml.StoragePool) storageIdentity {
+	if blockMappingOfType(x.Type) != nil {
 		return blockPoolStorage(x)
 	}
-	at := poolStorage{kind: x.Type}
+	at := storageIdentity{kind: x.Type}
 	if x.Target != nil {
 		at.path = path.Clean(x.Target.Path)
 	}
@@ -128,7 +128,7 @@ func poolStorageOf(x libvirtxml.StoragePool) poolStorage {
 }
 
 // describe returns the storage as a phrase for people.
-func (at poolStorage) describe() string {
+func (at storageIdentity) describe() string {
 	var all []string
 	if at.path != "" {
 		all = append(all, "at "+at.path)
@@ -147,12 +147,12 @@ func (at poolStorage) describe() string {
 }
 
 // sameSource reports whether libvirt's pool has the storage of the spec.
-func sameSource(x libvirtxml.StoragePool, s fleet.PoolSpec) bool {
+func isSameStorage(x libvirtxml.StoragePool, s fleet.PoolSpec) bool {
 	return poolStorageOf(x) == poolStorageOf(poolXML(fleet.Pool{Spec: s}))
 }
 
 // errOtherSource is the error for a pool of this name with another source.
-func errOtherSource(name string, x libvirtxml.StoragePool) error {
+func errPoolHasOtherSource(name string, x libvirtxml.StoragePool) error {
 	at := poolStorageOf(x)
 	what := strings.TrimSpace(at.kind + " " + at.describe())
 	return fleet.Errorf(fleet.Conflict, "The host already has a storage pool named %q with another source (%s). Give your pool another name, or remove the host's pool with virsh.", name, what)

@@ -43,7 +43,7 @@ func TestPoolDefinitionsMatchGoldenFile(t *testing.T) {
 		all.WriteString(text + "\n")
 		for other, s := range specs {
 			s.Kind = other
-			if same := sameSource(x, s); same != (other == kind.Kind) {
+			if same := isSameStorage(x, s); same != (other == kind.Kind) {
 				t.Errorf("sameSource of the %s definition and the %s spec: %t", kind.Kind, other, same)
 			}
 		}
@@ -118,7 +118,7 @@ func TestSameSourceComparesPoolStorage(t *testing.T) {
 		if err := x.Unmarshal(c.xml); err != nil {
 			t.Fatal(err)
 		}
-		if got := sameSource(x, c.spec); got != c.want {
+		if got := isSameStorage(x, c.spec); got != c.want {
 			t.Errorf("%s: %t, want %t", what, got, c.want)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 // groupXML is a port group of a network definition. libvirtxml does not support the bandwidth of a port group, so
 // Quantix reads and writes port groups separately.
-type groupXML struct {
+type portGroupXML struct {
 	XMLName   xml.Name                     `xml:"portgroup"`
 	Name      string                       `xml:"name,attr"`
 	VLAN      *libvirtxml.NetworkVLAN      `xml:"vlan"`
@@ -26,18 +26,18 @@ type groupXML struct {
 }
 
 // groups are the port groups of a network definition, sorted by name.
-type groups []groupXML
+type groups []portGroupXML
 
 // groupsOf returns the spec's port groups for libvirt.
-func groupsOf(s *fleet.NetworkSpec) (out groups) {
+func portGroupsOf(s *fleet.NetworkSpec) (out groups) {
 	for _, g := range s.PortGroups {
-		x := groupXML{Name: g.Name}
+		x := portGroupXML{Name: g.Name}
 		if g.VLAN != nil {
 			x.VLAN = vlanXML(*g.VLAN)
 		}
 		if g.ToGuest != nil || g.FromGuest != nil {
 			// libvirt's inbound and outbound are from the guest's view.
-			x.Bandwidth = &libvirtxml.NetworkBandwidth{Inbound: rateXML(g.ToGuest), Outbound: rateXML(g.FromGuest)}
+			x.Bandwidth = &libvirtxml.NetworkBandwidth{Inbound: bandwidthXML(g.ToGuest), Outbound: bandwidthXML(g.FromGuest)}
 		}
 		out = append(out, x)
 	}
@@ -58,7 +58,7 @@ func vlanXML(v fleet.VLAN) *libvirtxml.NetworkVLAN {
 	return x
 }
 
-func rateXML(r *fleet.Rate) *libvirtxml.NetworkBandwidthParams {
+func bandwidthXML(r *fleet.Rate) *libvirtxml.NetworkBandwidthParams {
 	if r == nil {
 		return nil
 	}
@@ -73,7 +73,7 @@ func rateXML(r *fleet.Rate) *libvirtxml.NetworkBandwidthParams {
 }
 
 // groupsIn reads the port groups of a network's XML.
-func groupsIn(text string) (groups, error) {
+func parsePortGroups(text string) (groups, error) {
 	var x struct {
 		Groups groups `xml:"portgroup"`
 	}
@@ -82,11 +82,11 @@ func groupsIn(text string) (groups, error) {
 }
 
 func (g groups) sorted() groups {
-	slices.SortFunc(g, func(a, b groupXML) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(g, func(a, b portGroupXML) int { return cmp.Compare(a.Name, b.Name) })
 	return g
 }
 
-func (g groupXML) text() string {
+func (g portGroupXML) text() string {
 	g.XMLName = xml.Name{}
 	text, err := xml.Marshal(g)
 	if err != nil {
@@ -112,8 +112,8 @@ func (g groups) digest() string {
 }
 
 // textOf returns the text of the group with this name. It is empty if there is none.
-func (g groups) textOf(name string) string {
-	if i := slices.IndexFunc(g, func(x groupXML) bool { return x.Name == name }); i >= 0 {
+func (g groups) groupText(name string) string {
+	if i := slices.IndexFunc(g, func(x portGroupXML) bool { return x.Name == name }); i >= 0 {
 		return g[i].text()
 	}
 	return ""
@@ -135,12 +135,12 @@ func (g groups) updatesTo(want groups) (out []networkUpdate) {
 		out = append(out, networkUpdate{command, golibvirt.NetworkSectionPortgroup, -1, text})
 	}
 	for _, x := range g {
-		if want.textOf(x.Name) == "" {
+		if want.groupText(x.Name) == "" {
 			add(golibvirt.NetworkUpdateCommandDelete, x.text())
 		}
 	}
 	for _, x := range want {
-		switch g.textOf(x.Name) {
+		switch g.groupText(x.Name) {
 		case x.text():
 		case "":
 			add(golibvirt.NetworkUpdateCommandAddLast, x.text())
@@ -161,33 +161,33 @@ func readNetworkXML(ctx context.Context, c *conn, ref golibvirt.Network, flags u
 		return x, nil, err
 	}
 	x.PortGroups = nil
-	g, err = groupsIn(text)
+	g, err = parsePortGroups(text)
 	return x, g, err
 }
 
 // limitNICs applies changed port group bandwidths to the NICs of running guests, because libvirt applies the bandwidth
 // only when it attaches a NIC. It does not change a NIC with bandwidth limits of its own.
-func (b *Backend) limitNICs(ctx context.Context, c *conn, n fleet.Network) error {
-	all, err := b.inventory(ctx, c)
+func (b *Backend) applyNICBandwidths(ctx context.Context, c *conn, n fleet.Network) error {
+	all, err := b.readDomains(ctx, c)
 	if err != nil {
 		return err
 	}
-	on := func(k nic) bool { return strings.HasPrefix(k.source, "network "+n.Name+", ") }
+	on := func(k nicHardware) bool { return strings.HasPrefix(k.source, "network "+n.Name+", ") }
 	for _, s := range all {
 		if s.live == nil || !slices.ContainsFunc(s.live.nics, on) {
 			continue
 		}
-		live, err := readXML(ctx, c, s.ref, 0)
+		live, err := readDefinition(ctx, c, s.ref, 0)
 		if err != nil {
 			return err
 		}
-		inactive, err := readXML(ctx, c, s.ref, golibvirt.DomainXMLInactive)
+		inactive, err := readDefinition(ctx, c, s.ref, golibvirt.DomainXMLInactive)
 		if err != nil {
 			return err
 		}
 		for _, d := range live.Devices.Interfaces {
-			if err := limitNIC(ctx, c, s.ref, n, d, inactive); err != nil {
-				return fmt.Errorf("limit the NIC %s of %s: %w", macOf(&d), s.ref.Name, err)
+			if err := applyNICBandwidth(ctx, c, s.ref, n, d, inactive); err != nil {
+				return fmt.Errorf("limit the NIC %s of %s: %w", nicMACOf(&d), s.ref.Name, err)
 			}
 		}
 	}
@@ -195,12 +195,12 @@ func (b *Backend) limitNICs(ctx context.Context, c *conn, n fleet.Network) error
 }
 
 // limitNIC sets the bandwidth of one NIC of a running guest to the bandwidth of the NIC's port group.
-func limitNIC(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Network, d libvirtxml.DomainInterface, inactive *libvirtxml.Domain) error {
+func applyNICBandwidth(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Network, d libvirtxml.DomainInterface, inactive *libvirtxml.Domain) error {
 	if d.Source == nil || d.Source.Network == nil || d.Source.Network.Network != n.Name {
 		return nil
 	}
-	g := n.Spec.Group(d.Source.Network.PortGroup)
-	own := slices.ContainsFunc(inactive.Devices.Interfaces, func(k libvirtxml.DomainInterface) bool { return macOf(&k) == macOf(&d) && k.Bandwidth != nil })
+	g := n.Spec.PortGroupByName(d.Source.Network.PortGroup)
+	own := slices.ContainsFunc(inactive.Devices.Interfaces, func(k libvirtxml.DomainInterface) bool { return nicMACOf(&k) == nicMACOf(&d) && k.Bandwidth != nil })
 	if g == nil || own {
 		return nil
 	}
@@ -213,7 +213,7 @@ func limitNIC(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Networ
 		params[i] = golibvirt.TypedParam{Field: w.name, Value: *golibvirt.NewTypedParamValueUint(w.value)}
 	}
 	return c.do(ctx, func(l *golibvirt.Libvirt) error {
-		return l.DomainSetInterfaceParameters(ref, macOf(&d), params, uint32(golibvirt.DomainAffectLive))
+		return l.DomainSetInterfaceParameters(ref, nicMACOf(&d), params, uint32(golibvirt.DomainAffectLive))
 	})
 }
 

@@ -31,14 +31,14 @@ func TestPortGroupBandwidthAppliesToRunningNICs(t *testing.T) {
 		n.Generation++
 		return f.ApplyNetwork(t.Context(), n)
 	}
-	f.ok(set(&fleet.Rate{AverageKiB: 1000, PeakKiB: 2000, BurstKiB: 500}, nil))
+	f.requireNoError(set(&fleet.Rate{AverageKiB: 1000, PeakKiB: 2000, BurstKiB: 500}, nil))
 	wantContains(t, "the definition", virsh(t, "net-dumpxml", n.Name, "--inactive"), "<portgroup name='slow'>", "<inbound average='1000' peak='2000' burst='500'/>")
-	vm := f.vm()
+	vm := f.newVM()
 	vm.Spec.NICs = []fleet.NIC{{Network: n.Name, PortGroup: "slow", MAC: "52:54:00:0e:00:01"}}
 	f.apply(vm)
 	if err := f.StartVM(t.Context(), vm.ID); err == nil {
 		t.Log("this kernel supports bandwidth limits")
-		f.ok(f.StopVM(t.Context(), vm.ID))
+		f.requireNoError(f.StopVM(t.Context(), vm.ID))
 	} else if !strings.Contains(err.Error(), "tc") && !strings.Contains(err.Error(), "bandwidth") {
 		t.Errorf("start on a kernel without bandwidth limits: %v", err)
 	}
@@ -53,15 +53,15 @@ func TestPortGroupBandwidthAppliesToRunningNICs(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	tuned := func() string {
 		return strings.ReplaceAll(strings.Join(strings.Fields(virsh(t, "domiftune", string(vm.ID), "52:54:00:0e:00:01", "--live")), " "), " :", ":")
 	}
 	for range 2 {
-		f.ok(set(&fleet.Rate{AverageKiB: 4000}, &fleet.Rate{AverageKiB: 300}))
+		f.requireNoError(set(&fleet.Rate{AverageKiB: 4000}, &fleet.Rate{AverageKiB: 300}))
 		wantContains(t, "the running NIC after a change", tuned(), "inbound.average: 4000 inbound.peak: 0", "outbound.average: 300")
 	}
-	f.ok(set(nil, nil))
+	f.requireNoError(set(nil, nil))
 	wantContains(t, "the running NIC without limits", tuned(), "inbound.average: 0", "outbound.average: 0")
 	if st, _, err := f.VM(t.Context(), vm.ID); err != nil || len(st.NextBoot) != 0 || len(st.Drift) != 0 {
 		t.Errorf("%+v %v", st, err)

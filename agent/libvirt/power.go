@@ -14,7 +14,7 @@ import (
 // These are the poll interval and the time limit for an earlier start that is still running.
 const (
 	startPoll = 50 * time.Millisecond
-	startWait = 100 * time.Second
+	earlierStartTimeout = 100 * time.Second
 )
 
 // StartVM implements hypervisor.VMs. It first renames a domain whose new name was pending until the guest was off. It
@@ -26,7 +26,7 @@ func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
 		switch {
 		case err != nil || !underWay:
 			return err
-		case time.Since(began) > startWait:
+		case time.Since(began) > earlierStartTimeout:
 			return fleet.Errorf(fleet.Conflict, "An earlier start of the VM has not ended. If libvirtd was killed during that start, the start never ends. Then stop libvirtd, remove the guest's file in /run/libvirt/qemu, and start libvirtd.")
 		}
 		select {
@@ -42,7 +42,7 @@ func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, er
 	err = b.withVMConn(ctx, id, "start", func(ctx context.Context, c *conn, s observedDomain) error {
 		if s.live != nil {
 			underWay = golibvirt.DomainState(s.state) == golibvirt.DomainPaused && golibvirt.DomainPausedReason(s.reason) == golibvirt.DomainPausedStartingUp
-			if p, _ := power(s.state, s.reason); p != fleet.Crashed {
+			if p, _ := translatePower(s.state, s.reason); p != fleet.Crashed {
 				return nil
 			}
 		}
@@ -52,10 +52,10 @@ func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, er
 		if err := b.checkDisksAvailable(ctx, c, s); err != nil {
 			return err
 		}
-		if err := b.checkPhysicalsFree(ctx, c, id, s.persistent.parts.HostDevices, true); err != nil {
+		if err := b.checkPhysicalDisksFree(ctx, c, id, s.persistent.fieldValues.HostDevices, true); err != nil {
 			return err
 		}
-		if err := b.prepareStart(ctx, c, s); err != nil {
+		if err := b.prepareGuestStart(ctx, c, s); err != nil {
 			return err
 		}
 		return c.do(ctx, func(l *golibvirt.Libvirt) error {
@@ -83,7 +83,7 @@ func (b *Backend) ShutdownVM(ctx context.Context, id fleet.VMID) error {
 		if s.live == nil {
 			return nil
 		}
-		return unlessOff(l, s.ref, l.DomainShutdown(s.ref))
+		return ignoreIfOff(l, s.ref, l.DomainShutdown(s.ref))
 	})
 }
 
@@ -93,13 +93,13 @@ func (b *Backend) StopVM(ctx context.Context, id fleet.VMID) error {
 		if s.live == nil {
 			return nil
 		}
-		return unlessOff(l, s.ref, l.DomainDestroy(s.ref))
+		return ignoreIfOff(l, s.ref, l.DomainDestroy(s.ref))
 	})
 }
 
 // unlessOff returns err, or nil if the guest has stopped on its own.
-func unlessOff(l *golibvirt.Libvirt, ref golibvirt.Domain, err error) error {
-	if is(err, golibvirt.ErrOperationInvalid) {
+func ignoreIfOff(l *golibvirt.Libvirt, ref golibvirt.Domain, err error) error {
+	if isLibvirtCode(err, golibvirt.ErrOperationInvalid) {
 		if active, checkErr := l.DomainIsActive(ref); checkErr == nil && active == 0 {
 			return nil
 		}
@@ -159,14 +159,14 @@ func (b *Backend) withVM(ctx context.Context, id fleet.VMID, verb string, f func
 
 // withVMConn runs f for a managed VM, with the VM's current state, under the VM's lock and on a new connection.
 func (b *Backend) withVMConn(ctx context.Context, id fleet.VMID, verb string, f func(context.Context, *conn, observedDomain) error) error {
-	unlock, err := b.vms.lock(ctx, id)
+	unlock, err := b.vmLocks.lock(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%s: %w", verb, err)
 	}
 	defer unlock()
 	return b.withConn(ctx, func(ctx context.Context, c *conn) error {
 		s, err := b.readDomainOn(ctx, c, id)
-		if is(err, golibvirt.ErrNoDomain) {
+		if isLibvirtCode(err, golibvirt.ErrNoDomain) {
 			return errNoDomain(id)
 		}
 		if err != nil {
@@ -175,7 +175,7 @@ func (b *Backend) withVMConn(ctx context.Context, id fleet.VMID, verb string, f 
 		if !s.managed {
 			return errUnmanaged()
 		}
-		if err := b.refuseLost(s); err != nil {
+		if err := b.refuseLostGuest(s); err != nil {
 			return err
 		}
 		defer b.domains.invalidate(s.ref.UUID)

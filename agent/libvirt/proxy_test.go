@@ -18,9 +18,9 @@ const procStoragePoolRefresh = 83
 
 // proxy forwards connections to libvirtd's socket. It can drop calls of one procedure, as if libvirtd hung in the call,
 // and report each call that changes something.
-type proxy struct {
+type libvirtProxy struct {
 	socket  string
-	changes atomic.Pointer[changeWatch] // observes the calls of connections opened later; nil: no observer
+	changes atomic.Pointer[changeObserver] // observes the calls of connections opened later; nil: no observer
 	drop    atomic.Uint32               // procedure whose calls are dropped; 0: none
 	dropped atomic.Int32
 	garbled atomic.Pointer[[]string] // the proxy replaces the last byte of these texts in libvirtd's answers; nil: none
@@ -29,14 +29,14 @@ type proxy struct {
 	conns []net.Conn
 }
 
-func newProxy(t *testing.T) *proxy {
+func newProxy(t *testing.T) *libvirtProxy {
 	t.Helper()
-	p := &proxy{socket: filepath.Join(t.TempDir(), "sock")}
+	p := &libvirtProxy{socket: filepath.Join(t.TempDir(), "sock")}
 	l, err := net.Listen("unix", p.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close(); p.cut() })
+	t.Cleanup(func() { l.Close(); p.closeConnections() })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -50,7 +50,7 @@ func newProxy(t *testing.T) *proxy {
 }
 
 // cut closes all connections.
-func (p *proxy) cut() {
+func (p *libvirtProxy) closeConnections() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.conns {
@@ -59,7 +59,7 @@ func (p *proxy) cut() {
 	p.conns = nil
 }
 
-func (p *proxy) serve(client net.Conn) {
+func (p *libvirtProxy) serve(client net.Conn) {
 	defer client.Close()
 	server, err := net.Dial("unix", "/run/libvirt/libvirt-sock")
 	if err != nil {
@@ -71,7 +71,7 @@ func (p *proxy) serve(client net.Conn) {
 	p.mu.Unlock()
 	watch := p.changes.Load()
 	if watch == nil {
-		watch = &changeWatch{at: func(string) bool { return true }}
+		watch = &changeObserver{onChange: func(string) bool { return true }}
 	}
 	var pending sync.Map // pending changing calls, by serial number
 	go func() {
@@ -81,7 +81,7 @@ func (p *proxy) serve(client net.Conn) {
 			if err != nil {
 				return
 			}
-			if what, ok := pending.LoadAndDelete(in.serial); ok && in.kind == packetReply && !watch.at("after "+what.(string)) {
+			if what, ok := pending.LoadAndDelete(in.serial); ok && in.kind == packetReply && !watch.onChange("after "+what.(string)) {
 				return
 			}
 			if texts := p.garbled.Load(); texts != nil {
@@ -103,17 +103,17 @@ func (p *proxy) serve(client net.Conn) {
 			p.dropped.Add(1)
 			continue
 		}
-		what, changes := out.changes()
+		what, changes := out.changeMade()
 		if changes {
 			pending.Store(out.serial, what)
 		}
-		if changes && !watch.at("before "+what) {
+		if changes && !watch.onChange("before "+what) {
 			return
 		}
 		if _, err := server.Write(out.bytes); err != nil {
 			return
 		}
-		if changes && !watch.at("in the middle of "+what) {
+		if changes && !watch.onChange("in the middle of "+what) {
 			return
 		}
 	}
@@ -121,7 +121,7 @@ func (p *proxy) serve(client net.Conn) {
 
 // changeWatch is called for each changing call: before libvirtd gets the call, after libvirtd got the call, and before
 // the proxy forwards the answer. If at returns false, the proxy closes the connection.
-type changeWatch struct{ at func(what string) bool }
+type changeObserver struct{ onChange func(what string) bool }
 
 // changingProcedures maps procedure numbers of libvirt's protocol to the changes that they make to VMs, volumes and
 // secrets.
@@ -133,7 +133,7 @@ var changingProcedures = map[uint32]string{
 }
 
 // changes returns the change that the packet's call makes. ok is false if the call changes nothing.
-func (p packet) changes() (what string, ok bool) {
+func (p packet) changeMade() (what string, ok bool) {
 	switch {
 	case p.kind != packetCall:
 		return "", false

@@ -15,13 +15,13 @@ import (
 func TestRawDiskStaysRawWhateverGuestWrites(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
+	vm := f.newVM()
 	vm.Spec.Disks = []fleet.Disk{{PoolID: f.pool.ID, Volume: "plain.raw", SizeBytes: 1 << 20, Format: fleet.Raw}}
 	f.apply(vm)
 	at, decoy := filepath.Join(f.pool.Spec.Path, "plain.raw"), filepath.Join(t.TempDir(), "lure.qcow2")
 	run(t, "qemu-img", "create", "-q", "-f", "qcow2", "-u", "-b", "/etc/shadow", "-F", "raw", decoy, "1G")
 	written, err := os.ReadFile(decoy)
-	f.ok(err)
+	f.requireNoError(err)
 	grown := func(size int64) {
 		t.Helper()
 		vm.Generation++
@@ -35,23 +35,23 @@ func TestRawDiskStaysRawWhateverGuestWrites(t *testing.T) {
 	write := func() {
 		t.Helper()
 		file, err := os.OpenFile(at, os.O_WRONLY, 0)
-		f.ok(err)
+		f.requireNoError(err)
 		_, err = file.WriteAt(written[:512], 0)
-		f.ok(err)
-		f.ok(file.Close())
+		f.requireNoError(err)
+		f.requireNoError(file.Close())
 	}
 	write()
 	grown(2 << 20)
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	grown(3 << 20)
 	status, _, err := f.VM(t.Context(), vm.ID)
-	f.ok(err)
+	f.requireNoError(err)
 	if len(status.Drift) > 0 || len(status.NextBoot) > 0 || len(status.Faults) > 0 {
 		t.Errorf("the VM is %+v", status)
 	}
 	begin := make([]byte, 4)
 	file, err := os.Open(at)
-	f.ok(err)
+	f.requireNoError(err)
 	defer file.Close()
 	if _, err := file.ReadAt(begin, 0); err != nil || string(begin) != "QFI\xfb" {
 		t.Errorf("the guest's data is %q: %v", begin, err)

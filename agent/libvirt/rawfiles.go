@@ -16,7 +16,7 @@ import (
 type formats struct{ raw, other map[fileID]bool }
 
 // note records the file's format in one domain's definition.
-func (f *formats) note(id fileID, raw bool) {
+func (f *formats) addFile(id fileID, raw bool) {
 	if f.raw == nil {
 		f.raw, f.other = map[fileID]bool{}, map[fileID]bool{}
 	}
@@ -33,36 +33,36 @@ func (f formats) isRaw(path string, id fileID) bool {
 }
 
 // formatsNow reads the definitions of all domains now.
-func (b *Backend) formatsNow(ctx context.Context, c *conn) (formats, error) {
-	all, err := b.inventory(ctx, c)
+func (b *Backend) readFileFormats(ctx context.Context, c *conn) (formats, error) {
+	all, err := b.readDomains(ctx, c)
 	if err != nil {
 		return formats{}, fmt.Errorf("read the disks of the host's VMs: %w", err)
 	}
-	return b.usersOf(ctx, decisionRecency, all).formats, nil
+	return b.findFileUsers(ctx, decisionRecency, all).formats, nil
 }
 
 // asRaw returns the facts of a raw file: its length, and nothing from its content. begins is the format that the
 // content resembles, for callers that create images from the file.
-func (f volumeFile) asRaw() volumeFile {
-	f.begins = cmp.Or(f.Format, "qcow2") // only a truncated qcow2 header leaves the format empty
+func (f volumeFile) withoutContent() volumeFile {
+	f.contentFormat = cmp.Or(f.Format, "qcow2") // only a truncated qcow2 header leaves the format empty
 	f.header = header{image.Facts{Format: fleet.Raw, Size: f.bytes}, f.alloc}
 	return f
 }
 
 // looksFormatted reports whether the content of the raw disk looks like another format.
-func (f volumeFile) looksFormatted() bool { return f.begins != "" }
+func (f volumeFile) looksFormatted() bool { return f.contentFormat != "" }
 
 // imageIn reads the facts that decide whether an image may be created from a volume. It refuses a raw disk that looks
 // like another format, because readers of the copy would use that format.
-func (b *Backend) imageIn(ctx context.Context, c *conn, p localVolume) (header, error) {
+func (b *Backend) readImageSource(ctx context.Context, c *conn, p localVolume) (header, error) {
 	f, err := b.volumeFile(ctx, c, p)
 	if err != nil {
 		return header{}, err
 	}
 	if f.looksFormatted() {
-		return header{}, hypervisor.RefuseImageOfRawDisk(p.volume, f.begins)
+		return header{}, hypervisor.RefuseImageOfRawDisk(p.volume, f.contentFormat)
 	}
-	h, err := within(ctx, func() (header, error) { return inspectImage(p.path()) })
+	h, err := withinContext(ctx, func() (header, error) { return inspectImage(p.path()) })
 	if err != nil {
 		return h, translateReadError(p, err)
 	}
@@ -70,7 +70,7 @@ func (b *Backend) imageIn(ctx context.Context, c *conn, p localVolume) (header, 
 }
 
 // rawVolume returns the listing of a raw volume without libvirt's values, because libvirt probed the guest's bytes.
-func rawVolume(v fleet.Volume, bytes int64) fleet.Volume {
+func rawVolumeListing(v fleet.Volume, bytes int64) fleet.Volume {
 	v.Format, v.CapacityBytes, v.Backing, v.Appliance = fleet.Raw, bytes, "", nil
 	return v
 }

@@ -64,22 +64,22 @@ func TestRawDiskContentAffectsNoOtherVM(t *testing.T) {
 	f := newFixture(t)
 	addImage(t, f.pool, conformance.Image{Name: "image", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 	addImage(t, f.pool, conformance.Image{Name: "shared.img", Kind: conformance.Raw, SizeBytes: 4 << 20})
-	other, vm := f.vm(), f.vm()
-	other.Spec.Disks = []fleet.Disk{f.disk("other.qcow2")}
+	other, vm := f.newVM(), f.newVM()
+	other.Spec.Disks = []fleet.Disk{f.newDisk("other.qcow2")}
 	vm.Spec.Disks = []fleet.Disk{
 		{PoolID: f.pool.ID, Volume: "plain.raw", SizeBytes: 4 << 20, Format: fleet.Raw},
 		{PoolID: f.pool.ID, Volume: "shared.img", Existing: true},
 	}
 	f.apply(other)
 	f.apply(vm)
-	f.ok(f.CreateVolume(t.Context(), f.volumeJob("left.raw", fleet.VolumeParams{Format: fleet.Raw, SizeBytes: 4 << 20})))
-	defineUnmanaged(t, fileDisk(f.at("theirs"), fleet.Raw))
-	f.ok(os.WriteFile(f.at("theirs"), make([]byte, 4<<20), 0o600))
+	f.requireNoError(f.CreateVolume(t.Context(), f.volumeJob("left.raw", fleet.VolumeParams{Format: fleet.Raw, SizeBytes: 4 << 20})))
+	defineUnmanagedDomain(t, fileDiskXML(f.volumePath("theirs"), fleet.Raw))
+	f.requireNoError(os.WriteFile(f.volumePath("theirs"), make([]byte, 4<<20), 0o600))
 	seen := func(what string) (volumes []fleet.Volume, disks []fleet.DiskState) {
 		t.Helper()
-		f.ok(f.ApplyPool(t.Context(), f.pool))
-		s, err := f.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{f.pool}})
-		f.ok(err)
+		f.requireNoError(f.ApplyPool(t.Context(), f.pool))
+		s, err := f.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{f.pool}})
+		f.requireNoError(err)
 		if len(s.Pools) != 1 || s.Pools[0].Status.State != fleet.PoolActive {
 			t.Fatalf("%s: the pool is %+v", what, s.Pools)
 		}
@@ -103,16 +103,16 @@ func TestRawDiskContentAffectsNoOtherVM(t *testing.T) {
 	}
 	size := int64(4 << 20)
 	r := rand.New(rand.NewPCG(uint64(tier.Seed()), 0))
-	for what, text := range guestBytes(t, f.at("image"), r) {
+	for what, text := range guestBytes(t, f.volumePath("image"), r) {
 		for _, name := range []string{"plain.raw", "shared.img", "left.raw", "theirs"} {
-			writeAt(t, f.at(name), text)
+			overwriteBeginning(t, f.volumePath(name), text)
 		}
 		if v, d := seen(what); !reflect.DeepEqual(v, volumes) || !reflect.DeepEqual(d, disks) {
 			t.Errorf("%s: the host reports\n%+v\n%+v, before\n%+v\n%+v", what, v, d, volumes, disks)
 		}
 		size += 1 << 20
 		grown := other
-		grown.Generation, grown.Spec.Disks = size, []fleet.Disk{f.disk("other.qcow2")}
+		grown.Generation, grown.Spec.Disks = size, []fleet.Disk{f.newDisk("other.qcow2")}
 		grown.Spec.Disks[0].SizeBytes = 8<<20 + size
 		for act, err := range map[string]error{
 			"grow a volume":              f.GrowVolume(t.Context(), f.volumeJob("image", fleet.VolumeParams{SizeBytes: size})),
@@ -126,14 +126,14 @@ func TestRawDiskContentAffectsNoOtherVM(t *testing.T) {
 				t.Errorf("%s: %s: %v", what, act, err)
 			}
 		}
-		f.ok(f.RenameVolume(t.Context(), f.volumeJob("image", fleet.VolumeParams{Source: "renamed"})))
-		f.ok(f.RenameVolume(t.Context(), f.volumeJob("left.raw", fleet.VolumeParams{Source: "lies.raw"})))
+		f.requireNoError(f.RenameVolume(t.Context(), f.volumeJob("image", fleet.VolumeParams{Source: "renamed"})))
+		f.requireNoError(f.RenameVolume(t.Context(), f.volumeJob("left.raw", fleet.VolumeParams{Source: "lies.raw"})))
 		for _, name := range []string{"plain.raw", "shared.img", "left.raw", "theirs"} {
-			writeAt(t, f.at(name), make([]byte, 64<<10))
+			overwriteBeginning(t, f.volumePath(name), make([]byte, 64<<10))
 		}
 		volumes, disks = seen(what + ", zeroed")
 	}
-	f.ok(f.DeleteVolume(t.Context(), f.volumeJob("image", fleet.VolumeParams{})))
+	f.requireNoError(f.DeleteVolume(t.Context(), f.volumeJob("image", fleet.VolumeParams{})))
 }
 
 // A raw disk that looks like another format is no source of an image. The error does not suggest a program that would
@@ -141,12 +141,12 @@ func TestRawDiskContentAffectsNoOtherVM(t *testing.T) {
 func TestCopyRefusedForRawDiskThatLooksLikeAnotherFormat(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.ok(f.CreateVolume(t.Context(), f.volumeJob("guest.raw", fleet.VolumeParams{Format: fleet.Raw, SizeBytes: 4 << 20})))
+	f.requireNoError(f.CreateVolume(t.Context(), f.volumeJob("guest.raw", fleet.VolumeParams{Format: fleet.Raw, SizeBytes: 4 << 20})))
 	addImage(t, f.pool, conformance.Image{Name: "secret", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 	guestWrites(t, f.pool, "guest.raw", "secret")
-	f.ok(f.ApplyPool(t.Context(), f.pool))
+	f.requireNoError(f.ApplyPool(t.Context(), f.pool))
 	flat := f.volumeJob("flat.qcow2", fleet.VolumeParams{Source: "guest.raw", SourcePool: f.pool.ID, Flatten: true})
-	flat.Source = &f.pool
+	flat.SourcePool = &f.pool
 	flat.RecordChecksums = func(...hypervisor.VolumeChecksum) error { return nil }
 	copied := f.volumeJob("copied.raw", fleet.VolumeParams{Source: "guest.raw"})
 	copied.RecordChecksums = flat.RecordChecksums
@@ -162,7 +162,7 @@ func TestCopyRefusedForRawDiskThatLooksLikeAnotherFormat(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"flat.qcow2", "copied.raw"} {
-		if _, err := os.Lstat(f.at(name)); !os.IsNotExist(err) {
+		if _, err := os.Lstat(f.volumePath(name)); !os.IsNotExist(err) {
 			t.Errorf("%s was created: %v", name, err)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 // prepareStart checks every path that the guest would open. Then it updates the VM's definition with values known only
 // at the start: the networks' MTUs, the host's USB ports and the mediated devices.
-func (b *Backend) prepareStart(ctx context.Context, c *conn, s observedDomain) error {
-	x, err := readXML(ctx, c, s.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
+func (b *Backend) prepareGuestStart(ctx context.Context, c *conn, s observedDomain) error {
+	x, err := readDefinition(ctx, c, s.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
 		return err
 	}
@@ -20,7 +20,7 @@ func (b *Backend) prepareStart(ctx context.Context, c *conn, s observedDomain) e
 	if err := b.checkManagedSave(ctx, c, s.ref); err != nil {
 		return err
 	}
-	if x.Devices == nil || len(s.persistent.nics) == 0 && len(s.persistent.parts.HostDevices) == 0 {
+	if x.Devices == nil || len(s.persistent.nics) == 0 && len(s.persistent.fieldValues.HostDevices) == 0 {
 		return b.devices.RemoveMdevsExcept(string(s.id))
 	}
 	mtuChanged, err := setNICMTUs(ctx, c, x)
@@ -31,7 +31,7 @@ func (b *Backend) prepareStart(ctx context.Context, c *conn, s observedDomain) e
 	if err != nil || !mtuChanged && !devicesChanged {
 		return err
 	}
-	text, err := textOf(x)
+	text, err := definitionText(x)
 	if err != nil {
 		return err
 	}

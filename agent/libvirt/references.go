@@ -12,14 +12,14 @@ import (
 
 // reference is a file named in an image's header. The file of an opaque reference is raw: the agent does not read its
 // header.
-type reference struct {
+type imageReference struct {
 	path   string
 	opaque bool
 }
 
 // referenceBytes is how many bytes of an image are read for references. A qcow2 file has its references in the first
 // cluster.
-const referenceBytes = 64 << 10
+const maxReferenceBytes = 64 << 10
 
 // Types of qcow2 header extensions.
 const (
@@ -29,32 +29,32 @@ const (
 
 // readReferences returns the files named in the image's header, without opening them. It returns none if the image
 // cannot be read.
-func readReferences(path string) []reference {
+func readReferences(path string) []imageReference {
 	f, err := openImage(path, true)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	text := make([]byte, referenceBytes)
+	text := make([]byte, maxReferenceBytes)
 	n, _ := f.ReadAt(text, 0) // a partial read is parsed as far as possible
-	var out []reference
+	var out []imageReference
 	for _, r := range parseReferences(text[:n]) {
-		for _, name := range fileNames(r.path) {
+		for _, name := range filesOfImageName(r.path) {
 			if !filepath.IsAbs(name) {
 				name = filepath.Join(filepath.Dir(path), name)
 			}
-			out = append(out, reference{name, r.opaque})
+			out = append(out, imageReference{name, r.opaque})
 		}
 	}
 	return out
 }
 
 // parseReferences returns the backing file and the external data file named in a qcow2 header.
-func parseReferences(text []byte) []reference {
+func parseReferences(text []byte) []imageReference {
 	if len(text) < 72 || !bytes.HasPrefix(text, []byte("QFI\xfb")) {
 		return nil
 	}
-	var out []reference
+	var out []imageReference
 	at, length := binary.BigEndian.Uint64(text[8:]), uint64(binary.BigEndian.Uint32(text[16:]))
 	backing := at != 0 && at < uint64(len(text)) && length <= uint64(len(text))-at
 	format := ""
@@ -71,20 +71,20 @@ func parseReferences(text []byte) []reference {
 		case qcow2BackingFormat:
 			format = value
 		case qcow2DataName:
-			out = append(out, reference{value, true})
+			out = append(out, imageReference{value, true})
 		}
 		next += (size + 7) &^ 7
 	}
 	if backing {
 		name := string(text[at : at+length])
-		out = append(out, reference{name, format == fleet.Raw || format == "" && fleet.IsRawName(name)})
+		out = append(out, imageReference{name, format == fleet.Raw || format == "" && fleet.IsRawName(name)})
 	}
 	return out
 }
 
 // fileNames returns the files that QEMU opens for a file name of an image. The name may have the prefix "file:" or be a
 // JSON description.
-func fileNames(name string) []string {
+func filesOfImageName(name string) []string {
 	text, described := strings.CutPrefix(name, "json:")
 	if !described {
 		return []string{strings.TrimPrefix(name, "file:")}
@@ -93,22 +93,22 @@ func fileNames(name string) []string {
 	if json.Unmarshal([]byte(text), &value) != nil {
 		return nil
 	}
-	return namesIn(value)
+	return fileNamesInJSON(value)
 }
 
 // namesIn returns the file names in a JSON description of a block device.
-func namesIn(value any) (out []string) {
+func fileNamesInJSON(value any) (out []string) {
 	switch v := value.(type) {
 	case map[string]any:
 		for key, x := range v {
 			if name, ok := x.(string); ok && (key == "filename" || strings.HasSuffix(key, ".filename")) {
-				out = append(out, fileNames(strings.TrimPrefix(name, "json:"))...)
+				out = append(out, filesOfImageName(strings.TrimPrefix(name, "json:"))...)
 			}
-			out = append(out, namesIn(x)...)
+			out = append(out, fileNamesInJSON(x)...)
 		}
 	case []any:
 		for _, x := range v {
-			out = append(out, namesIn(x)...)
+			out = append(out, fileNamesInJSON(x)...)
 		}
 	}
 	return out

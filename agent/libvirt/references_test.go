@@ -16,7 +16,7 @@ func extension(h []byte, at int, kind uint32, value string) int {
 func TestParseReferencesReadsHeaderOnly(t *testing.T) {
 	t.Parallel()
 	image := func(version uint32, backing string, extensions func([]byte, int)) []byte {
-		return qcow2(version, func(h []byte) {
+		return qcow2Header(version, func(h []byte) {
 			at := 72
 			if version > 2 {
 				binary.BigEndian.PutUint32(h[100:], 104)
@@ -31,17 +31,17 @@ func TestParseReferencesReadsHeaderOnly(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		text []byte
-		want []reference
+		want []imageReference
 	}{
-		"plain":       {qcow2(3, nil), nil},
+		"plain":       {qcow2Header(3, nil), nil},
 		"raw":         {[]byte("anything"), nil},
 		"cut off":     {image(3, "base", nil)[:302], nil},
-		"backing":     {image(3, "base.qcow2", nil), []reference{{"base.qcow2", false}}},
-		"backing, v2": {image(2, "/v/base", nil), []reference{{"/v/base", false}}},
-		"raw backing": {image(3, "base.img", func(h []byte, at int) { extension(h, at, qcow2BackingFormat, "raw") }), []reference{{"base.img", true}}},
+		"backing":     {image(3, "base.qcow2", nil), []imageReference{{"base.qcow2", false}}},
+		"backing, v2": {image(2, "/v/base", nil), []imageReference{{"/v/base", false}}},
+		"raw backing": {image(3, "base.img", func(h []byte, at int) { extension(h, at, qcow2BackingFormat, "raw") }), []imageReference{{"base.img", true}}},
 		"data file and backing": {image(3, "b", func(h []byte, at int) {
 			extension(h, extension(h, at, qcow2BackingFormat, "qcow2"), qcow2DataName, "d.raw")
-		}), []reference{{"d.raw", true}, {"b", false}}},
+		}), []imageReference{{"d.raw", true}, {"b", false}}},
 	} {
 		if got := parseReferences(c.text); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
@@ -52,18 +52,18 @@ func TestParseReferencesReadsHeaderOnly(t *testing.T) {
 		`json:{"driver":"qcow2","file":{"driver":"file","filename":"/v/a"}}`: {"/v/a"},
 		`json:{"file.filename":"/v/a"}`:                                      {"/v/a"},
 	} {
-		if got := fileNames(name); !slices.Equal(got, want) {
+		if got := filesOfImageName(name); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
 }
 
 func FuzzParseReferences(f *testing.F) {
-	f.Add(qcow2(3, func(h []byte) { h[15], h[19] = 200, 9 }))
-	f.Add(qcow2(2, nil)[:72])
+	f.Add(qcow2Header(3, func(h []byte) { h[15], h[19] = 200, 9 }))
+	f.Add(qcow2Header(2, nil)[:72])
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, r := range parseReferences(text) {
-			_ = fileNames(r.path)
+			_ = filesOfImageName(r.path)
 		}
 	})
 }

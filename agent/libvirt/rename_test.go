@@ -31,7 +31,7 @@ func TestRenameNeverReplacesFile(t *testing.T) {
 		if err := errors.Join(rename(from, free), unlinkOldName(from, free), unlinkOldName(from, free)); err != nil {
 			t.Errorf("%s: %v", way, err)
 		}
-		if _, err := os.Lstat(from); !isMissing(err) {
+		if _, err := os.Lstat(from); !isFileMissing(err) {
 			t.Errorf("%s: the old name: %v", way, err)
 		}
 		if err := os.WriteFile(from, nil, 0o600); err != nil {
@@ -51,7 +51,7 @@ func TestFinalFileNameNeverReplacesFile(t *testing.T) {
 	t.Parallel()
 	p := localVolume{pool: fleet.Pool{Spec: fleet.PoolSpec{Path: t.TempDir()}}, volume: "disk.qcow2"}
 	for range 3000 {
-		if err := os.WriteFile(p.partial().path(), []byte("ours"), 0o600); err != nil {
+		if err := os.WriteFile(p.unfinished().path(), []byte("ours"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		begin, made := make(chan struct{}), make(chan error, 1)
@@ -64,12 +64,12 @@ func TestFinalFileNameNeverReplacesFile(t *testing.T) {
 			made <- err
 		}()
 		close(begin)
-		refused := putInPlace(p)
+		refused := renameToFinal(p)
 		theirs := <-made == nil
 		if theirs != (refused != nil) {
 			t.Fatalf("created by the other side: %v, putInPlace: %v", theirs, refused)
 		}
-		if err := errors.Join(os.Remove(p.path()), os.RemoveAll(p.partial().path())); err != nil {
+		if err := errors.Join(os.Remove(p.path()), os.RemoveAll(p.unfinished().path())); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -19,32 +19,32 @@ func TestGuestGetsReservedAddress(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	n := newTestNetwork(t, f)
-	f.ok(f.ApplyNetwork(t.Context(), n))
-	server := serverPID(t, n.Name)
+	f.requireNoError(f.ApplyNetwork(t.Context(), n))
+	server := dnsmasqPID(t, n.Name)
 	const mac = "52:54:00:0d:00:01"
 	ip := strings.TrimSuffix(n.Spec.IPv4.Prefix().Addr().String(), "0") + "42"
 	spec, v4, dhcp := *n.Spec, *n.Spec.IPv4, *n.Spec.IPv4.DHCP
 	dhcp.Leases = []fleet.StaticLease{{MAC: mac, IP: ip, Name: "web"}}
 	v4.DHCP, spec.IPv4, n.Spec = &dhcp, &v4, &spec
 	n.Generation = 2
-	f.ok(f.ApplyNetwork(t.Context(), n))
-	if again := serverPID(t, n.Name); again != server {
+	f.requireNoError(f.ApplyNetwork(t.Context(), n))
+	if again := dnsmasqPID(t, n.Name); again != server {
 		t.Errorf("dnsmasq was restarted: process %d, before %d", again, server)
 	}
 
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
-	f.ok(err)
+	f.requireNoError(err)
 	run(t, "cp", guest.ISO, filepath.Join(f.pool.Spec.Path, "guest.iso"))
-	vm := f.vm()
+	vm := f.newVM()
 	vm.Spec.ISO = &fleet.Volref{PoolID: f.pool.ID, Volume: "guest.iso"}
 	vm.Spec.NICs = []fleet.NIC{{Network: n.Name, MAC: mac}}
 	f.apply(vm)
-	f.ok(f.StartVM(t.Context(), vm.ID))
+	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	var nic fleet.NICState
 	var leases []fleet.DHCPLease
 	waitFor(t, "the guest's addresses are reported by agent and lease", func() bool {
-		state, err := f.Snapshot(t.Context(), hypervisor.Assigned{Networks: []fleet.Network{n}})
-		f.ok(err)
+		state, err := f.HostState(t.Context(), hypervisor.Assignment{Networks: []fleet.Network{n}})
+		f.requireNoError(err)
 		for _, v := range state.VMs {
 			if v.ID == vm.ID && len(v.Status.NICs) == 1 {
 				nic = v.Status.NICs[0]

@@ -14,45 +14,45 @@ import (
 
 // retune applies the edit to the running guest as far as libvirt can. The other changes take effect at the next start;
 // until then the VM's status lists them as pending.
-func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan hypervisor.Edit, inactive, live *libvirtxml.Domain) error {
-	if plan.Has("iso") {
-		if err := a.swapMedium(ctx, ref, inactive, live); err != nil {
+func (a *applyRun) applyToRunningGuest(ctx context.Context, ref golibvirt.Domain, plan hypervisor.DefinitionEdit, inactive, live *libvirtxml.Domain) error {
+	if plan.SetsField("iso") {
+		if err := a.changeISO(ctx, ref, inactive, live); err != nil {
 			return err
 		}
 	}
-	if plan.Has("drives") {
-		if err := a.swapDrives(ctx, ref, inactive, live); err != nil {
+	if plan.SetsField("drives") {
+		if err := a.changeDriveMedia(ctx, ref, inactive, live); err != nil {
 			return err
 		}
 	}
 	// The host later lowers the balloon again if the host runs short of memory.
-	if plan.Has("memory.balloonMiB") || plan.Has("memory.minMiB") || plan.Has("memoryMiB") {
-		if err := a.setBalloon(ctx, ref, inactive, live); err != nil {
+	if plan.SetsField("memory.balloonMiB") || plan.SetsField("memory.minMiB") || plan.SetsField("memoryMiB") {
+		if err := a.setLiveBalloon(ctx, ref, inactive, live); err != nil {
 			return err
 		}
 	}
-	if plan.Has("cpus") {
-		if err := a.addCPUs(ctx, ref, cpusOf(inactive), live); err != nil {
+	if plan.SetsField("cpus") {
+		if err := a.hotPlugCPUs(ctx, ref, pluggedCPUs(inactive), live); err != nil {
 			return err
 		}
 	}
-	if plan.Has("memoryMiB") {
-		if err := a.addMemory(ctx, ref, inactive, live); err != nil {
+	if plan.SetsField("memoryMiB") {
+		if err := a.hotPlugMemory(ctx, ref, inactive, live); err != nil {
 			return err
 		}
 	}
-	if plan.Has("cpu.shares") || plan.Has("cpu.limit") {
+	if plan.SetsField("cpu.shares") || plan.SetsField("cpu.limit") {
 		if err := a.applyCPUSchedule(ctx, ref, inactive, live); err != nil {
 			return err
 		}
 	}
 	for _, set := range plan.SetDisks {
-		if err := a.limitDisk(ctx, ref, diskAlias(set.Device.Ref()), inactive, live); err != nil {
+		if err := a.applyDiskLimits(ctx, ref, diskAlias(set.Device.Ref()), inactive, live); err != nil {
 			return err
 		}
 	}
 	for _, set := range plan.SetNICs {
-		if err := a.retuneNIC(ctx, ref, set, inactive, live); err != nil {
+		if err := a.applyNICSettings(ctx, ref, set, inactive, live); err != nil {
 			return err
 		}
 	}
@@ -61,20 +61,20 @@ func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan hyperv
 
 // swapMedium changes or ejects the medium of the guest's CD-ROM drive. A drive that the guest has locked keeps its
 // medium.
-func (a *applying) swapMedium(ctx context.Context, ref golibvirt.Domain, inactive, live *libvirtxml.Domain) error {
-	want, has := cdromOf(inactive), cdromOf(live)
+func (a *applyRun) changeISO(ctx context.Context, ref golibvirt.Domain, inactive, live *libvirtxml.Domain) error {
+	want, has := cdromIndex(inactive), cdromIndex(live)
 	if want < 0 || has < 0 {
 		return nil
 	}
-	return a.swapDrive(ctx, ref, inactive.Devices.Disks[want], live.Devices.Disks[has])
+	return a.changeDriveMedium(ctx, ref, inactive.Devices.Disks[want], live.Devices.Disks[has])
 }
 
 // swapDrives changes or ejects the media of the guest's other drives.
-func (a *applying) swapDrives(ctx context.Context, ref golibvirt.Domain, inactive, live *libvirtxml.Domain) error {
+func (a *applyRun) changeDriveMedia(ctx context.Context, ref golibvirt.Domain, inactive, live *libvirtxml.Domain) error {
 	for _, want := range inactive.Devices.Disks {
 		has := slices.IndexFunc(live.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasOf(want.Alias) })
-		if hasAliasPrefix(want.Alias, aliasDrive) && has >= 0 {
-			if err := a.swapDrive(ctx, ref, want, live.Devices.Disks[has]); err != nil {
+		if hasAliasPrefix(want.Alias, driveAliasPrefix) && has >= 0 {
+			if err := a.changeDriveMedium(ctx, ref, want, live.Devices.Disks[has]); err != nil {
 				return err
 			}
 		}
@@ -84,8 +84,8 @@ func (a *applying) swapDrives(ctx context.Context, ref golibvirt.Domain, inactiv
 
 // swapDrive changes the medium of one drive. If the guest has locked the tray, swapDrive changes nothing and returns no
 // error.
-func (a *applying) swapDrive(ctx context.Context, ref golibvirt.Domain, want, drive libvirtxml.DomainDisk) error {
-	if pathOf(&drive) == pathOf(&want) {
+func (a *applyRun) changeDriveMedium(ctx context.Context, ref golibvirt.Domain, want, drive libvirtxml.DomainDisk) error {
+	if diskPathOf(&drive) == diskPathOf(&want) {
 		return nil
 	}
 	drive.Source, drive.BackingStore = want.Source, nil
@@ -103,8 +103,8 @@ func (a *applying) swapDrive(ctx context.Context, ref golibvirt.Domain, want, dr
 }
 
 // addCPUs hot-plugs vCPUs, up to the guest's maximum.
-func (a *applying) addCPUs(ctx context.Context, ref golibvirt.Domain, want int, live *libvirtxml.Domain) error {
-	if want <= cpusOf(live) || want > maxHotPlugCPUs(live) || !supportsCPUHotPlug(live.Type, secureBootOf(live)) {
+func (a *applyRun) hotPlugCPUs(ctx context.Context, ref golibvirt.Domain, want int, live *libvirtxml.Domain) error {
+	if want <= pluggedCPUs(live) || want > maxHotPlugCPUs(live) || !supportsCPUHotPlug(live.Type, secureBootOf(live)) {
 		return nil
 	}
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
@@ -113,7 +113,7 @@ func (a *applying) addCPUs(ctx context.Context, ref golibvirt.Domain, want int, 
 }
 
 // limitDisk applies the definition's I/O limits to the guest's disk.
-func (a *applying) limitDisk(ctx context.Context, ref golibvirt.Domain, alias string, inactive, live *libvirtxml.Domain) error {
+func (a *applyRun) applyDiskLimits(ctx context.Context, ref golibvirt.Domain, alias string, inactive, live *libvirtxml.Domain) error {
 	is := func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == alias }
 	k, l := slices.IndexFunc(inactive.Devices.Disks, is), slices.IndexFunc(live.Devices.Disks, is)
 	if k < 0 || l < 0 {
@@ -145,13 +145,13 @@ func (a *applying) limitDisk(ctx context.Context, ref golibvirt.Domain, alias st
 	set(golibvirt.DomainBlockIotuneTotalIopsSecMaxLength, length(t.TotalIopsSecMax, t.TotalIopsSecMaxLength))
 	set(golibvirt.DomainBlockIotuneTotalBytesSecMaxLength, length(t.TotalBytesSecMax, t.TotalBytesSecMaxLength))
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		return l.DomainSetBlockIOTune(ref, targetOf(&now), limits, uint32(golibvirt.DomainAffectLive))
+		return l.DomainSetBlockIOTune(ref, diskTargetOf(&now), limits, uint32(golibvirt.DomainAffectLive))
 	})
 }
 
 // retuneNIC applies the definition's link state and limits to the guest's NIC.
-func (a *applying) retuneNIC(ctx context.Context, ref golibvirt.Domain, set hypervisor.Set[fleet.NIC], inactive, live *libvirtxml.Domain) error {
-	is := func(n libvirtxml.DomainInterface) bool { return strings.EqualFold(macOf(&n), set.Device.MAC) }
+func (a *applyRun) applyNICSettings(ctx context.Context, ref golibvirt.Domain, set hypervisor.DeviceChange[fleet.NIC], inactive, live *libvirtxml.Domain) error {
+	is := func(n libvirtxml.DomainInterface) bool { return strings.EqualFold(nicMACOf(&n), set.Device.MAC) }
 	k, l := slices.IndexFunc(inactive.Devices.Interfaces, is), slices.IndexFunc(live.Devices.Interfaces, is)
 	if k < 0 || l < 0 {
 		return nil

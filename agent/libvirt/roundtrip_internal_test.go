@@ -15,10 +15,10 @@ import (
 )
 
 // generator generates field values from bytes. It reads the field tables, so it also covers new fields.
-type generator struct{ bytes []byte }
+type specGenerator struct{ bytes []byte }
 
 // next returns the next byte. After the last byte it returns 0, which ends the generation.
-func (d *generator) next() int {
+func (d *specGenerator) nextByte() int {
 	if len(d.bytes) == 0 {
 		return 0
 	}
@@ -28,7 +28,7 @@ func (d *generator) next() int {
 }
 
 // of returns a number below n. It returns 0 after the last byte.
-func (d *generator) of(n int) int { return d.next() % n }
+func (d *specGenerator) numberBelow(n int) int { return d.nextByte() % n }
 
 // sampleTexts are the candidates for text fields; each field accepts some of them.
 var sampleTexts = []string{
@@ -37,32 +37,32 @@ var sampleTexts = []string{
 }
 
 // value generates a JSON value of the field's kind. It returns nil if the bytes select no value.
-func (d *generator) value(in fleet.Input) any {
+func (d *specGenerator) fieldValue(in fleet.FormInput) any {
 	switch in.Kind {
 	case fleet.InputFlag:
-		return d.of(2) == 1
+		return d.numberBelow(2) == 1
 	case fleet.InputChoice:
 		if len(in.Options) > 0 {
-			return in.Options[d.of(len(in.Options))].Value
+			return in.Options[d.numberBelow(len(in.Options))].Value
 		}
 	case fleet.InputNumber:
-		if d.of(2) == 1 {
-			return 1 + d.of(4)
+		if d.numberBelow(2) == 1 {
+			return 1 + d.numberBelow(4)
 		}
-		n := d.next()
-		return n << d.of(16)
+		n := d.nextByte()
+		return n << d.numberBelow(16)
 	case fleet.InputText:
-		if n := len(in.Options); n > 0 && d.of(2) == 1 {
-			return in.Options[d.of(n)].Value
+		if n := len(in.Options); n > 0 && d.numberBelow(2) == 1 {
+			return in.Options[d.numberBelow(n)].Value
 		}
-		return sampleTexts[d.of(len(sampleTexts))]
+		return sampleTexts[d.numberBelow(len(sampleTexts))]
 	case fleet.InputMedium, fleet.InputFile:
-		return map[string]any{"poolId": samplePool, "volume": fmt.Sprintf("medium-%d.iso", d.of(3))}
+		return map[string]any{"poolId": samplePool, "volume": fmt.Sprintf("medium-%d.iso", d.numberBelow(3))}
 	case fleet.InputPool:
 		return samplePool
 	case fleet.InputRows:
 		rows := []any{}
-		for range d.of(4) {
+		for range d.numberBelow(4) {
 			row := map[string]any{}
 			for _, r := range in.Rows {
 				at := row
@@ -74,7 +74,7 @@ func (d *generator) value(in fleet.Input) any {
 					}
 					at[name], at = below, below
 				}
-				at[names[len(names)-1]] = d.value(r.Input)
+				at[names[len(names)-1]] = d.fieldValue(r.Input)
 			}
 			rows = append(rows, row)
 		}
@@ -86,12 +86,12 @@ func (d *generator) value(in fleet.Input) any {
 const samplePool, samplePath = "01a20f00-0000-7000-8000-0000000000aa", "/srv/pool"
 
 // setFields sets random fields of a spec, disk or NIC. It resets a field if the spec is then invalid.
-func setFields[T any](d *generator, fields []fleet.Field[T], at *T, right func() bool) {
+func setRandomFields[T any](d *specGenerator, fields []fleet.Field[T], at *T, right func() bool) {
 	for _, f := range fields {
-		if d.of(3) == 0 {
+		if d.numberBelow(3) == 0 {
 			continue
 		}
-		value, err := json.Marshal(d.value(f.Input))
+		value, err := json.Marshal(d.fieldValue(f.Input))
 		if err != nil {
 			panic(err) // plain values always marshal
 		}
@@ -104,30 +104,30 @@ func setFields[T any](d *generator, fields []fleet.Field[T], at *T, right func()
 
 // randomVM generates a VM that passes validation.
 func randomVM(bytes []byte) fleet.VM {
-	d := &generator{bytes}
-	s := fleet.VMSpec{CPUs: 1 + d.of(16), MemoryMiB: fleet.MinMemoryMiB << d.of(8), Firmware: []fleet.Firmware{fleet.BIOS, fleet.UEFI}[d.of(2)], Power: fleet.Stopped}
+	d := &specGenerator{bytes}
+	s := fleet.VMSpec{CPUs: 1 + d.numberBelow(16), MemoryMiB: fleet.MinMemoryMiB << d.numberBelow(8), Firmware: []fleet.Firmware{fleet.BIOS, fleet.UEFI}[d.numberBelow(2)], Power: fleet.Stopped}
 	right := func() bool {
 		var c fleet.Checks
 		s.Check(&c, "spec")
 		return c.Err() == nil
 	}
-	for i := range d.of(4) {
+	for i := range d.numberBelow(4) {
 		s.Disks = append(s.Disks, fleet.Disk{PoolID: samplePool, Volume: fmt.Sprintf("disk-%d.qcow2", i), SizeBytes: 1 << 30})
-		setFields(d, fleet.DiskFields, &s.Disks[i], right)
+		setRandomFields(d, fleet.DiskFields, &s.Disks[i], right)
 	}
-	for i := range d.of(4) {
+	for i := range d.numberBelow(4) {
 		s.NICs = append(s.NICs, fleet.NIC{Network: "default", MAC: fmt.Sprintf("52:54:00:00:00:%02x", i)})
-		if d.of(2) == 1 {
+		if d.numberBelow(2) == 1 {
 			s.NICs[i].Network, s.NICs[i].Bridge = "", "br0"
 		}
-		setFields(d, fleet.NICFields, &s.NICs[i], right)
+		setRandomFields(d, fleet.NICFields, &s.NICs[i], right)
 	}
-	if d.of(2) == 1 {
+	if d.numberBelow(2) == 1 {
 		s.ISO = &fleet.Volref{PoolID: samplePool, Volume: "medium-0.iso"}
 	}
-	setFields(d, fleet.OptionalFields(), &s, right)
+	setRandomFields(d, fleet.OptionalFields(), &s, right)
 	// Random values would hardly ever add up to the VM's CPUs and memory.
-	if half := s.CPUs / 2; len(s.NUMA) == 0 && half > 0 && s.CPU.Max <= s.CPUs && d.of(2) == 1 {
+	if half := s.CPUs / 2; len(s.NUMA) == 0 && half > 0 && s.CPU.Max <= s.CPUs && d.numberBelow(2) == 1 {
 		s.NUMA = []fleet.VMNUMANode{{CPUs: numaNodes(0, half), MemoryMiB: s.MemoryMiB / 2}, {CPUs: numaNodes(half, s.CPUs), MemoryMiB: s.MemoryMiB - s.MemoryMiB/2}}
 		if !right() {
 			s.NUMA = nil
@@ -137,25 +137,25 @@ func randomVM(bytes []byte) fleet.VM {
 	return fleet.VM{Meta: fleet.Meta{ID: "01a20f00-0000-7000-8000-0000000000bb", Name: "web-01", Generation: 3}, Spec: s}
 }
 
-func numaNodes(from, to int) string { return fleet.PlainSet(fmt.Sprintf("%d-%d", from, to-1)) }
+func numaNodes(from, to int) string { return fleet.NormalizeNumberSet(fmt.Sprintf("%d-%d", from, to-1)) }
 
 // roundTrip writes the VM's definition and reads it back from its text.
-func roundTrip(t *testing.T, vm fleet.VM, k acceleratorKind) (hypervisor.Applied, hypervisor.Defined, string) {
+func roundTrip(t *testing.T, vm fleet.VM, k acceleratorKind) (hypervisor.Applied, hypervisor.DefinedSpec, string) {
 	t.Helper()
 	pools := []fleet.Pool{{ID: samplePool, Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: samplePath}}}
-	a := applying{in: hypervisor.Apply{VM: vm, Pools: pools}}
-	in := definitionEdit{Edit: hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, vm, true), name: vm.Name}
+	a := applyRun{in: hypervisor.ApplyWork{VM: vm, Pools: pools}}
+	in := definitionEdit{DefinitionEdit: hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, vm, true), name: vm.Name}
 	in.spec = vm.Spec.MapMedia(func(m fleet.Medium) fleet.Volref { return fleet.Volref{Volume: path.Join(samplePath, m.Volume)} })
 	if vm.Spec.ISO != nil {
 		in.iso = path.Join(samplePath, vm.Spec.ISO.Volume)
 	}
 	for _, d := range vm.Spec.Disks {
-		in.disks = append(in.disks, diskPlace{spec: d, alias: diskAlias(d.Ref()), path: path.Join(samplePath, d.Volume)})
+		in.disks = append(in.disks, locatedDisk{spec: d, alias: diskAlias(d.Ref()), path: path.Join(samplePath, d.Volume)})
 	}
-	in.mark = a.mark(hypervisor.NewApplied(a.in, vm.Name, "", nil), "secret")
-	x := newDefinition(vm.ID, "x86_64", machineOf(vm.Spec), k)
+	in.metadata = a.newMetadata(hypervisor.NewAppliedRecord(a.in, vm.Name, "", nil), "secret")
+	x := newDefinition(vm.ID, "x86_64", machineTypeOf(vm.Spec), k)
 	edit(x, in)
-	addPorts(x)
+	addPCIPorts(x)
 	text, err := x.Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -164,14 +164,14 @@ func roundTrip(t *testing.T, vm fleet.VM, k acceleratorKind) (hypervisor.Applied
 	if err := again.Unmarshal(text); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	m, ok := markOf(again.Metadata)
-	applied := m.applied()
-	if !ok || applied == nil || m.ID != vm.ID || m.Mark != "secret" {
+	m, ok := readQuantixMetadata(again.Metadata)
+	applied := m.appliedSpec()
+	if !ok || applied == nil || m.ID != vm.ID || m.OwnershipMark != "secret" {
 		t.Fatalf("the definition's mark is %+v\n%s", m, text)
 	}
 	var known assignedPools
 	known.record(pools)
-	return *applied, definedOf(&again, *applied, known.volumeAt), text
+	return *applied, readDefinedSpec(&again, *applied, known.volumeAt), text
 }
 
 // checkRoundTrip fails the test if reading the VM's definition does not return the VM's spec.
@@ -184,11 +184,11 @@ func checkRoundTrip(t *testing.T, vm fleet.VM, k acceleratorKind) {
 		t.Errorf("the recorded spec is %s, want %s", got, sent)
 	}
 	for _, f := range fleet.VMFields {
-		if !f.Same(vm.Spec, is.Spec) || is.Odd[f.Name] != "" {
-			t.Errorf("%s: %q is read as %q %q in\n%s", f.Name, f.Words(vm.Spec), f.Words(is.Spec), is.Odd[f.Name], text)
+		if !f.Same(vm.Spec, is.Spec) || is.Inexpressible[f.Name] != "" {
+			t.Errorf("%s: %q is read as %q %q in\n%s", f.Name, f.Words(vm.Spec), f.Words(is.Spec), is.Inexpressible[f.Name], text)
 		}
 	}
-	if more := hypervisor.Plan(applied, is, vm, true); len(more.Fields)+len(more.SetDisks)+len(more.SetNICs)+len(applied.Drift(is)) > 0 {
+	if more := hypervisor.PlanEdit(applied, is, vm, true); len(more.Fields)+len(more.SetDisks)+len(more.SetNICs)+len(applied.Drift(is)) > 0 {
 		t.Errorf("a second apply changes %d fields, %d disks and %d NICs, drift %+v, in\n%s", len(more.Fields), len(more.SetDisks), len(more.SetNICs), applied.Drift(is), text)
 	}
 }

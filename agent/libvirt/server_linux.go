@@ -18,7 +18,7 @@ func serverRuns(socket, network string) bool {
 	if err != nil && !os.IsNotExist(err) {
 		return true
 	}
-	if pid, bad := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && bad == nil && isServer(pid, network) {
+	if pid, bad := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && bad == nil && isDnsmasqOf(pid, network) {
 		return true
 	}
 	if !processVisible(socket) {
@@ -30,7 +30,7 @@ func serverRuns(socket, network string) bool {
 		return true
 	}
 	for _, dir := range all {
-		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && isServer(pid, network) {
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && isDnsmasqOf(pid, network) {
 			return true
 		}
 	}
@@ -38,7 +38,7 @@ func serverRuns(socket, network string) bool {
 }
 
 // isServer reports whether the process is a dnsmasq with the network's configuration.
-func isServer(pid int, network string) bool {
+func isDnsmasqOf(pid int, network string) bool {
 	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if err != nil {
 		return false

@@ -21,7 +21,7 @@ import (
 type snapper struct {
 	fixture
 	vm    fleet.VM
-	later chan struct{} // closes when a delayed kill and restart has ended; nil if none is pending
+	delayedRestart chan struct{} // closes when a delayed kill and restart has ended; nil if none is pending
 }
 
 func newSnapper(t *testing.T) *snapper {
@@ -30,33 +30,33 @@ func newSnapper(t *testing.T) *snapper {
 }
 
 func newSnapperOn(f fixture) *snapper {
-	s := &snapper{fixture: f, vm: f.vm()}
+	s := &snapper{fixture: f, vm: f.newVM()}
 	s.vm.Spec.Disks = []fleet.Disk{{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 64 << 20}, {PoolID: f.pool.ID, Volume: "second.qcow2", SizeBytes: 8 << 20}}
 	s.apply(s.vm)
 	return s
 }
 
-func (s *snapper) order(o fleet.SnapshotParams) hypervisor.SnapshotWork {
+func (s *snapper) snapshotWork(o fleet.SnapshotParams) hypervisor.SnapshotWork {
 	return hypervisor.SnapshotWork{
-		VM: s.vm, Pools: []fleet.Pool{s.pool}, Job: fleet.NewID[fleet.JobID](), Order: o, Stop: make(chan struct{}), Progress: func(int, string) {},
+		VM: s.vm, Pools: []fleet.Pool{s.pool}, Job: fleet.NewID[fleet.JobID](), Params: o, Stop: make(chan struct{}), Progress: func(int, string) {},
 	}
 }
 
-func (s *snapper) take(memory bool) fleet.SnapshotID {
+func (s *snapper) takeSnapshot(memory bool) fleet.SnapshotID {
 	s.t.Helper()
-	o := s.order(fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "one", Memory: memory})
-	s.ok(s.TakeSnapshot(s.t.Context(), o))
-	return o.Order.ID
+	o := s.snapshotWork(fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "one", Memory: memory})
+	s.requireNoError(s.TakeSnapshot(s.t.Context(), o))
+	return o.Params.ID
 }
 
 func (s *snapper) status() fleet.VMStatus {
 	s.t.Helper()
 	st, _, err := s.VM(s.t.Context(), s.vm.ID)
-	s.ok(err)
+	s.requireNoError(err)
 	return st
 }
 
-func (s *snapper) tree() fleet.SnapshotTree {
+func (s *snapper) reportedTree() fleet.SnapshotTree {
 	s.t.Helper()
 	if t := s.status().Snapshots; t != nil {
 		return *t
@@ -67,25 +67,25 @@ func (s *snapper) tree() fleet.SnapshotTree {
 // stopGuest stops the guest if it runs.
 func (s *snapper) stopGuest() {
 	s.t.Helper()
-	s.ok(s.StopVM(s.t.Context(), s.vm.ID))
+	s.requireNoError(s.StopVM(s.t.Context(), s.vm.ID))
 }
 
-func (s *snapper) file() string { return s.status().Disks[0].Path }
+func (s *snapper) currentDiskFile() string { return s.status().Disks[0].Path }
 
-func (s *snapper) write(b byte) {
+func (s *snapper) writeDisk(b byte) {
 	s.t.Helper()
-	run(s.t, "qemu-io", "-f", "qcow2", "-c", fmt.Sprintf("write -P %d 0 1M", b), s.file())
+	run(s.t, "qemu-io", "-f", "qcow2", "-c", fmt.Sprintf("write -P %d 0 1M", b), s.currentDiskFile())
 }
 
-func (s *snapper) read() byte {
+func (s *snapper) readDisk() byte {
 	s.t.Helper()
-	_, out, _ := strings.Cut(run(s.t, "qemu-io", "-r", "-f", "qcow2", "-c", "read -v 0 16", s.file()), "00000000:")
+	_, out, _ := strings.Cut(run(s.t, "qemu-io", "-r", "-f", "qcow2", "-c", "read -v 0 16", s.currentDiskFile()), "00000000:")
 	return byte(must(strconv.ParseUint(strings.Fields(out)[0], 16, 8)))
 }
 
 // checkIntact stops the guest and checks the first disk, which must start with want. It fails the test if unfinished
 // work, a broken backing chain or an extra file is left.
-func (s *snapper) checkIntact(when string, want byte) {
+func (s *snapper) stopAndCheckDisk(when string, want byte) {
 	s.t.Helper()
 	st := s.status()
 	if st.Snapshots != nil && (st.Snapshots.Unfinished != "" || st.Snapshots.Merges > 0) || len(st.Faults)+len(st.Drift) > 0 {
@@ -95,11 +95,11 @@ func (s *snapper) checkIntact(when string, want byte) {
 	for _, d := range s.status().Disks {
 		checkChain(s.t, d.Path)
 	}
-	if got := s.read(); got != want {
+	if got := s.readDisk(); got != want {
 		s.t.Fatalf("%s: the disk has %q, want %q", when, got, want)
 	}
 	files, err := os.ReadDir(s.pool.Spec.Path)
-	s.ok(err)
+	s.requireNoError(err)
 	n := 0
 	for _, f := range files {
 		if !strings.HasPrefix(f.Name(), ".") {
@@ -107,7 +107,7 @@ func (s *snapper) checkIntact(when string, want byte) {
 		}
 	}
 	wantFiles := 2
-	for _, snap := range s.tree().Snapshots {
+	for _, snap := range s.reportedTree().Snapshots {
 		if wantFiles += 2; snap.Memory {
 			wantFiles++
 		}
@@ -118,13 +118,13 @@ func (s *snapper) checkIntact(when string, want byte) {
 }
 
 // safeToStart reports whether libvirt can still start guests after the interruption.
-func safeToStart(c interruption) bool { return !strings.HasSuffix(c.name, "a moment later") }
+func canStartAfter(c processKill) bool { return !strings.HasSuffix(c.name, "a moment later") }
 
 // errKilled simulates the death of the agent.
-var errKilled = errors.New("killed")
+var errAgentKilled = errors.New("killed")
 
 // goroutine returns the name of the calling goroutine, as in a stack trace.
-func goroutine() string {
+func goroutineName() string {
 	trace := make([]byte, 64)
 	name, _, _ := bytes.Cut(trace[:runtime.Stack(trace, false)], []byte(" ["))
 	return string(name)
@@ -133,10 +133,10 @@ func goroutine() string {
 // until runs the job and calls happens at the job's nth step. seen is the number of steps that the job reached; it is
 // below n if the job ended earlier. Progress from other goroutines, such as the progress of a long write, does not
 // count as a step, because a panic there would not end the job.
-func until(n int, in hypervisor.SnapshotWork, do func(hypervisor.SnapshotWork) error, happens func()) (seen int, err error) {
-	own := goroutine()
+func runUntilStep(n int, in hypervisor.SnapshotWork, do func(hypervisor.SnapshotWork) error, happens func()) (seen int, err error) {
+	own := goroutineName()
 	in.Progress = func(int, string) {
-		if goroutine() != own {
+		if goroutineName() != own {
 			return
 		}
 		if seen++; seen == n {
@@ -147,7 +147,7 @@ func until(n int, in hypervisor.SnapshotWork, do func(hypervisor.SnapshotWork) e
 		switch p := recover(); cause := p.(type) {
 		case nil:
 		case error:
-			if err = cause; !errors.Is(cause, errKilled) {
+			if err = cause; !errors.Is(cause, errAgentKilled) {
 				panic(p)
 			}
 		default:
@@ -159,7 +159,7 @@ func until(n int, in hypervisor.SnapshotWork, do func(hypervisor.SnapshotWork) e
 }
 
 // interruption is a way to interrupt a job.
-type interruption struct {
+type processKill struct {
 	name  string
 	first int // the first step to interrupt
 	every int // the distance between interrupted steps; slow interruptions do not cover each step
@@ -176,43 +176,43 @@ func killQEMU(s *snapper) {
 	if pid == 0 {
 		return // the guest is off
 	}
-	endQEMU(s.t, pid)
+	killQEMUProcess(s.t, pid)
 	waitFor(s.t, "QEMU is gone", func() bool { return powerOf(s.t, s.vm.ID) != fleet.Running && powerOf(s.t, s.vm.ID) != fleet.Paused })
 }
 
-var interruptions = []interruption{
+var processKills = []processKill{
 	{"libvirtd is killed a moment later", 1, 3, func(s *snapper) {
-		s.later = make(chan struct{})
-		time.AfterFunc(30*time.Millisecond, func() { defer close(s.later); killLibvirtd(s) })
+		s.delayedRestart = make(chan struct{})
+		time.AfterFunc(30*time.Millisecond, func() { defer close(s.delayedRestart); killLibvirtd(s) })
 	}},
-	{"the agent ends", 1, 1, func(*snapper) { panic(errKilled) }},
+	{"the agent ends", 1, 1, func(*snapper) { panic(errAgentKilled) }},
 	{"libvirtd is killed", 2, 3, killLibvirtd},
 	{"QEMU is killed", 3, 3, killQEMU},
 }
 
 // minCutPlaces is the minimum number of interruptible steps in all snapshot jobs.
-const minCutPlaces = 60
+const minInterruptedSteps = 60
 
 // Whichever process is killed at any step, the repeated job leaves the VM as before or as requested: the guest runs,
 // its disks are valid, and no extra file is left.
 func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 	s := newSnapper(t)
-	s.write('a')
+	s.writeDisk('a')
 	ended := false // the test stopped the guest, because libvirt had lost it or its block job
 	// reached runs after each interrupted job.
 	reached := func() {
 		t.Helper()
 		ended = false
-		if s.later != nil {
-			<-s.later
-			s.later = nil
+		if s.delayedRestart != nil {
+			<-s.delayedRestart
+			s.delayedRestart = nil
 		}
 		waitFor(t, "the backend has reconnected to libvirt", func() bool { _, _, err := s.VM(t.Context(), s.vm.ID); return err == nil })
-		if s.isOrphaned() {
+		if s.isLostByLibvirt() {
 			// libvirt 9, killed just as a merge begins, loses the guest. The agent refuses jobs for the guest until
 			// somebody ends its QEMU.
 			t.Log("libvirt has lost the guest")
-			endQEMU(t, qemuPIDOf(t, s.vm))
+			killQEMUProcess(t, qemuPIDOf(t, s.vm))
 			ended = true
 		}
 	}
@@ -230,7 +230,7 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 			switch {
 			case strings.Contains(err.Error(), "no longer has this snapshot"):
 				// The snapshot is deleted; the page offers to merge its remaining files.
-				in.Order.ID, do = "", drop
+				in.Params.ID, do = "", drop
 			case strings.Contains(err.Error(), "Shut the guest down"):
 				// Until the guest is off, libvirt lists a merge that QEMU has ended as running.
 				s.stopGuest()
@@ -242,11 +242,11 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 	take := func(in hypervisor.SnapshotWork) error { return s.TakeSnapshot(t.Context(), in) }
 	revert := func(in hypervisor.SnapshotWork) error { return s.RevertSnapshot(t.Context(), in) }
 	covered, all := 0, 0
-	for _, c := range interruptions {
-		may := fault{first: c.first, every: c.every}
+	for _, c := range processKills {
+		may := injectedFault{first: c.first, every: c.every}
 		first, every := may.places(t)
 		until := func(n int, in hypervisor.SnapshotWork, do func(hypervisor.SnapshotWork) error, happens func()) (done bool, err error) {
-			seen, err := until(n, in, do, happens)
+			seen, err := runUntilStep(n, in, do, happens)
 			if seen < n {
 				all += may.countPlaces(seen)
 				return true, err
@@ -263,13 +263,13 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 			begin := func() {
 				t.Helper()
 				if on {
-					s.ok(s.StartVM(t.Context(), s.vm.ID))
+					s.requireNoError(s.StartVM(t.Context(), s.vm.ID))
 				}
 			}
 			for n := first; ; n += every {
 				when := fmt.Sprintf("take, %s, %s at step %d", state, c.name, n)
 				begin()
-				in := s.order(fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "cut", Memory: on})
+				in := s.snapshotWork(fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "cut", Memory: on})
 				done, err := until(n, in, take, func() { c.do(s) })
 				reached()
 				if err != nil || !done {
@@ -278,26 +278,26 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 				if p := s.status().Power; on && !ended && c.name != "QEMU is killed" && p != fleet.Running {
 					t.Fatalf("%s: the guest is %s", when, p)
 				}
-				if tree := s.tree(); len(tree.Snapshots) != 1 || tree.Current != in.Order.ID {
+				if tree := s.reportedTree(); len(tree.Snapshots) != 1 || tree.Current != in.Params.ID {
 					t.Fatalf("%s: %+v", when, tree)
 				}
-				s.checkIntact(when, 'a')
-				s.ok(drop(s.order(fleet.SnapshotParams{ID: in.Order.ID})))
-				s.checkIntact(when+", deleted", 'a')
+				s.stopAndCheckDisk(when, 'a')
+				s.requireNoError(drop(s.snapshotWork(fleet.SnapshotParams{ID: in.Params.ID})))
+				s.stopAndCheckDisk(when+", deleted", 'a')
 				if done {
 					break
 				}
 			}
 			begin()
-			id := s.take(on)
+			id := s.takeSnapshot(on)
 			// If libvirt 9 is killed in the middle of a guest's start, it never releases the guest, not even after a
 			// restart.
-			for n := first; safeToStart(c); n += every {
+			for n := first; canStartAfter(c); n += every {
 				when := fmt.Sprintf("revert, %s, %s at step %d", state, c.name, n)
 				s.stopGuest()
-				s.write('b')
+				s.writeDisk('b')
 				begin()
-				in := s.order(fleet.SnapshotParams{ID: id})
+				in := s.snapshotWork(fleet.SnapshotParams{ID: id})
 				done, err := until(n, in, revert, func() { c.do(s) })
 				reached()
 				if err != nil || !done {
@@ -306,43 +306,43 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 				if p := s.status().Power; on && !ended && c.name != "QEMU is killed" && p != fleet.Running {
 					t.Fatalf("%s: the guest is %s", when, p)
 				}
-				s.checkIntact(when, 'a')
+				s.stopAndCheckDisk(when, 'a')
 				if done {
 					break
 				}
 			}
 			s.stopGuest()
-			s.ok(drop(s.order(fleet.SnapshotParams{ID: id})))
+			s.requireNoError(drop(s.snapshotWork(fleet.SnapshotParams{ID: id})))
 			for n := first; ; n += every {
 				when := fmt.Sprintf("delete, %s, %s at step %d", state, c.name, n)
-				s.write('x')
-				s.take(false)
-				s.write('b')
+				s.writeDisk('x')
+				s.takeSnapshot(false)
+				s.writeDisk('b')
 				begin()
-				middle := s.take(false)
+				middle := s.takeSnapshot(false)
 				s.stopGuest()
-				s.write('a')
-				s.take(false)
+				s.writeDisk('a')
+				s.takeSnapshot(false)
 				begin()
-				in := s.order(fleet.SnapshotParams{ID: middle})
+				in := s.snapshotWork(fleet.SnapshotParams{ID: middle})
 				done, err := until(n, in, drop, func() { c.do(s) })
 				reached()
 				if err != nil || !done {
 					again(when, in, drop)
 				}
-				if tree := s.tree(); len(tree.Snapshots) != 2 || tree.ByID(middle) != nil {
+				if tree := s.reportedTree(); len(tree.Snapshots) != 2 || tree.SnapshotByID(middle) != nil {
 					t.Fatalf("%s: %+v", when, tree)
 				}
-				s.checkIntact(when, 'a')
+				s.stopAndCheckDisk(when, 'a')
 				begin()
-				all := s.order(fleet.SnapshotParams{ID: s.tree().Snapshots[0].ID, Subtree: true})
+				all := s.snapshotWork(fleet.SnapshotParams{ID: s.reportedTree().Snapshots[0].ID, Subtree: true})
 				gone, err := until(n, all, drop, func() { c.do(s) })
 				reached()
 				if err != nil || !gone {
 					again(when+", all", all, drop)
 				}
-				s.checkIntact(when+", all", 'a')
-				if tree := s.tree(); len(tree.Snapshots) != 0 {
+				s.stopAndCheckDisk(when+", all", 'a')
+				if tree := s.reportedTree(); len(tree.Snapshots) != 0 {
 					t.Fatalf("%s: %+v", when, tree)
 				}
 				if done && gone {
@@ -351,7 +351,7 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("interrupted in %d of %d places", covered, all); all < minCutPlaces {
-		t.Errorf("the jobs have %d places, fewer than %d: does a step report no progress?", all, minCutPlaces)
+	if t.Logf("interrupted in %d of %d places", covered, all); all < minInterruptedSteps {
+		t.Errorf("the jobs have %d places, fewer than %d: does a step report no progress?", all, minInterruptedSteps)
 	}
 }

@@ -22,18 +22,18 @@ import (
 // snapDir has one directory for each VM with snapshots, beside libvirt's own state. The directory has tree.json, which
 // lists every file in readable form, and the UEFI variables and TPM state of each snapshot. Disk and memory files are
 // large, so they are in the pools of the disks.
-const snapDir = "/var/lib/libvirt/quantix/snapshots"
+const snapshotsDir = "/var/lib/libvirt/quantix/snapshots"
 
 // snapHome returns the VM's snapshot directory.
-func snapHome(id fleet.VMID) string { return filepath.Join(snapDir, string(id)) }
+func snapshotDirOf(id fleet.VMID) string { return filepath.Join(snapshotsDir, string(id)) }
 
 // maxTreeBytes limits the size of tree.json. A tree with the maximum number of snapshots is far smaller.
 const maxTreeBytes = 4 << 20
 
 // readTree reads the VM's snapshot tree. It returns nil if the VM has none.
-func readTree(id fleet.VMID) (*hypervisor.SnapTree, error) {
-	f, err := openImage(filepath.Join(snapHome(id), "tree.json"), false)
-	if isMissing(err) {
+func readSnapshotTree(id fleet.VMID) (*hypervisor.SnapTree, error) {
+	f, err := openImage(filepath.Join(snapshotDirOf(id), "tree.json"), false)
+	if isFileMissing(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -56,12 +56,12 @@ func readTree(id fleet.VMID) (*hypervisor.SnapTree, error) {
 
 // writeTree replaces the tree's file. It syncs the new file before it returns; a crash leaves the old file or the new
 // one.
-func writeTree(t *hypervisor.SnapTree) error {
+func writeSnapshotTree(t *hypervisor.SnapTree) error {
 	text, err := json.MarshalIndent(t, "", " ")
 	if err != nil {
 		return err
 	}
-	dir := snapHome(t.VM)
+	dir := snapshotDirOf(t.VM)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func syncDir(dir string) error {
 
 // saveState copies the current UEFI variables and TPM state. It does nothing if the VM has neither or if the copy
 // exists, because a copy gets its final name only when complete. kept reports whether a copy exists now.
-func saveState(x *libvirtxml.Domain, to string) (kept bool, err error) {
+func saveFirmwareState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 	if _, err := os.Stat(to); err == nil {
 		return true, nil
 	}
@@ -103,8 +103,8 @@ func saveState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 	if err := os.RemoveAll(partial); err != nil {
 		return false, err
 	}
-	for name, from := range stateOf(x) {
-		err := copyTree(from, filepath.Join(partial, name))
+	for name, from := range firmwareStatePaths(x) {
+		err := copyFileOrDir(from, filepath.Join(partial, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the guest never ran
 		}
@@ -127,8 +127,8 @@ func saveState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 
 // restoreState replaces the VM's current UEFI variables and TPM state by a snapshot's copies. A repeated call is
 // harmless.
-func restoreState(x *libvirtxml.Domain, from string) error {
-	for name, to := range stateOf(x) {
+func restoreFirmwareState(x *libvirtxml.Domain, from string) error {
+	for name, to := range firmwareStatePaths(x) {
 		copied := filepath.Join(from, name)
 		if _, err := os.Lstat(copied); errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -137,7 +137,7 @@ func restoreState(x *libvirtxml.Domain, from string) error {
 		if err := os.RemoveAll(partial); err != nil {
 			return err
 		}
-		if err := copyTree(copied, partial); err != nil {
+		if err := copyFileOrDir(copied, partial); err != nil {
 			return err
 		}
 		if err := os.RemoveAll(to); err != nil {
@@ -154,7 +154,7 @@ func restoreState(x *libvirtxml.Domain, from string) error {
 }
 
 // stateOf returns the paths of the domain's UEFI variables and TPM state.
-func stateOf(x *libvirtxml.Domain) map[string]string {
+func firmwareStatePaths(x *libvirtxml.Domain) map[string]string {
 	out := map[string]string{}
 	if x.OS != nil && x.OS.NVRam != nil && x.OS.NVRam.NVRam != "" {
 		out["nvram"] = x.OS.NVRam.NVRam
@@ -167,11 +167,11 @@ func stateOf(x *libvirtxml.Domain) map[string]string {
 
 // maxStateBytes limits the size of a VM's UEFI variables and TPM state. UEFI variables need some 100 KiB, and TPM state
 // needs less.
-const maxStateBytes = 64 << 20
+const maxFirmwareStateBytes = 64 << 20
 
 // copyTree copies a file or a directory with owners and modes. It skips links and devices.
-func copyTree(from, to string) error {
-	left := int64(maxStateBytes)
+func copyFileOrDir(from, to string) error {
+	left := int64(maxFirmwareStateBytes)
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -197,7 +197,7 @@ func copyTree(from, to string) error {
 			if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
 				return err
 			}
-			if err := copyState(path, at, info.Mode().Perm()); err != nil {
+			if err := copyStateFile(path, at, info.Mode().Perm()); err != nil {
 				return err
 			}
 		default:
@@ -208,7 +208,7 @@ func copyTree(from, to string) error {
 }
 
 // copyState copies one file of a VM's state and syncs the copy.
-func copyState(from, to string, mode fs.FileMode) error {
+func copyStateFile(from, to string, mode fs.FileMode) error {
 	src, err := openImage(from, false)
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func copyState(from, to string, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(dst, io.LimitReader(src, maxStateBytes))
+	_, err = io.Copy(dst, io.LimitReader(src, maxFirmwareStateBytes))
 	if err == nil {
 		err = dst.Sync()
 	}
@@ -232,15 +232,15 @@ func (w *snapshotJob) createOverlays(ctx context.Context, next []hypervisor.Snap
 		if err != nil {
 			return err
 		}
-		h, err := withinLookPatience(ctx, func() (header, error) { return readHeader(n.Base, false) })
+		h, err := withinLookupTimeout(ctx, func() (header, error) { return readHeader(n.Base, false) })
 		if err != nil {
 			return fmt.Errorf("read %s: %w", filepath.Base(n.Base), err)
 		}
-		pool, err := w.ownPool(ctx, w.c, p.pool)
+		pool, err := w.checkedPool(ctx, w.c, p.pool)
 		if err != nil {
 			return err
 		}
-		text := volumeXML(filepath.Base(n.File), newVolume{format: "qcow2", size: h.Size, base: n.Base, baseFormat: "qcow2"})
+		text := volumeXML(filepath.Base(n.File), newVolumeSpec{format: "qcow2", size: h.Size, base: n.Base, baseFormat: "qcow2"})
 		err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
 			_, err := l.StorageVolCreateXML(pool, text, 0)
 			return err
@@ -261,15 +261,15 @@ func (w *snapshotJob) removeTrash(ctx context.Context) error {
 	needed := map[string]bool{}
 	kept := *w.tree
 	kept.Trash = nil
-	for _, f := range kept.Files() {
+	for _, f := range kept.AllFiles() {
 		needed[f] = true
 	}
 	var left []string
 	for _, path := range w.tree.Trash {
-		if needed[path] || !w.mayRemove(path) {
+		if needed[path] || !w.isSnapshotPath(path) {
 			continue
 		}
-		_, err := withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, os.RemoveAll(path) })
+		_, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, os.RemoveAll(path) })
 		if err != nil {
 			w.log.Warn("a file of a deleted snapshot cannot be removed yet", "vm", w.in.VM.ID, "file", path, "error", err)
 			left = append(left, path)
@@ -283,15 +283,15 @@ func (w *snapshotJob) removeTrash(ctx context.Context) error {
 		if ref, err := lookupPool(ctx, w.c, p.Name); err == nil {
 			w.refreshPool(ctx, w.c, ref)
 		}
-		w.volumeChanged(p)
+		w.expireVolume(p)
 	}
 	return w.save()
 }
 
 // mayRemove reports whether the path may belong to a snapshot. Such a path is in the VM's snapshot directory, or beside
 // a disk in one of the VM's pools.
-func (w *snapshotJob) mayRemove(path string) bool {
-	if filepath.Dir(path) == snapHome(w.in.VM.ID) {
+func (w *snapshotJob) isSnapshotPath(path string) bool {
+	if filepath.Dir(path) == snapshotDirOf(w.in.VM.ID) {
 		return true
 	}
 	for _, p := range w.in.Pools {
@@ -303,7 +303,7 @@ func (w *snapshotJob) mayRemove(path string) bool {
 }
 
 // measureLayers records the allocated size of the snapshots' read-only files.
-func measureLayers(t *hypervisor.SnapTree) {
+func recordLayerSizes(t *hypervisor.SnapTree) {
 	took := func(path string) int64 {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -323,8 +323,8 @@ func measureLayers(t *hypervisor.SnapTree) {
 
 // currentDiskPath returns the file that the VM writes to for a disk. For a VM with snapshots, this file is an overlay,
 // and the disk's own volume is read-only.
-func (a *applying) currentDiskPath(p localVolume) (string, error) {
-	t, err := readTree(a.in.VM.ID)
+func (a *applyRun) currentDiskPath(p localVolume) (string, error) {
+	t, err := readSnapshotTree(a.in.VM.ID)
 	if err != nil || t == nil {
 		return p.path(), err
 	}
@@ -332,11 +332,11 @@ func (a *applying) currentDiskPath(p localVolume) (string, error) {
 }
 
 // refuseSnapshotDisks refuses to remove disks from the definition if snapshots need the disks.
-func (a *applying) refuseSnapshotDisks(disks []fleet.Disk) error {
+func (a *applyRun) refuseSnapshotDisks(disks []fleet.Disk) error {
 	if len(disks) == 0 {
 		return nil
 	}
-	t, err := readTree(a.in.VM.ID)
+	t, err := readSnapshotTree(a.in.VM.ID)
 	if err != nil || t == nil {
 		return err
 	}
@@ -349,8 +349,8 @@ func (a *applying) refuseSnapshotDisks(disks []fleet.Disk) error {
 }
 
 // forgetTree removes all files of the VM's snapshots and the snapshot tree, except the files in own.
-func forgetTree(t *hypervisor.SnapTree, own map[string]bool) error {
-	for _, f := range t.Files() {
+func removeSnapshotFiles(t *hypervisor.SnapTree, own map[string]bool) error {
+	for _, f := range t.AllFiles() {
 		if own[f] {
 			continue
 		}
@@ -358,5 +358,5 @@ func forgetTree(t *hypervisor.SnapTree, own map[string]bool) error {
 			return err
 		}
 	}
-	return os.RemoveAll(snapHome(t.VM))
+	return os.RemoveAll(snapshotDirOf(t.VM))
 }

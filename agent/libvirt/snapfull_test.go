@@ -16,11 +16,11 @@ import (
 )
 
 // small returns a pool on a tmpfs of the given size.
-func (f fixture) small(size string) fleet.Pool {
+func (f fixture) newTmpfsPool(size string) fleet.Pool {
 	f.t.Helper()
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(f.t.TempDir(), "pool")}}
 	p.Name = "pool-" + string(p.ID)
-	f.ok(os.Mkdir(p.Spec.Path, 0o755))
+	f.requireNoError(os.Mkdir(p.Spec.Path, 0o755))
 	run(f.t, "mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs", p.Spec.Path)
 	f.t.Cleanup(func() { unmount(f.t, p.Spec.Path) })
 	f.t.Cleanup(func() {
@@ -30,12 +30,12 @@ func (f fixture) small(size string) fleet.Pool {
 			f.t.Error(err)
 		}
 	})
-	f.ok(f.ApplyPool(f.t.Context(), p))
+	f.requireNoError(f.ApplyPool(f.t.Context(), p))
 	return p
 }
 
 // fillUp fills the storage until only left bytes are free. free removes the filler.
-func fillUp(t *testing.T, dir string, left int64) (free func()) {
+func fillStorage(t *testing.T, dir string, left int64) (free func()) {
 	t.Helper()
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
@@ -54,7 +54,7 @@ func fillUp(t *testing.T, dir string, left int64) (free func()) {
 }
 
 // wantFull fails the test unless the job failed for lack of space, with an error that says what to do.
-func wantFull(t *testing.T, when string, err error) {
+func wantNoSpaceError(t *testing.T, when string, err error) {
 	t.Helper()
 	if err == nil || fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Free space") {
 		t.Errorf("%s: %v", when, err)
@@ -90,15 +90,15 @@ func backingOf(t *testing.T, path string) string {
 func TestFullStorageLosesNoSnapshotData(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.pool = f.small("320m")
+	f.pool = f.newTmpfsPool("320m")
 	s := newSnapperOn(f)
-	s.write('a')
+	s.writeDisk('a')
 	onFull := func(in hypervisor.SnapshotWork, at string, left int64, do func(hypervisor.SnapshotWork) error) error {
 		t.Helper()
 		free := func() {}
 		in.Progress = func(_ int, note string) {
 			if strings.Contains(note, at) && at != "" {
-				free, at = fillUp(t, s.pool.Spec.Path, left), ""
+				free, at = fillStorage(t, s.pool.Spec.Path, left), ""
 			}
 		}
 		err := do(in)
@@ -111,47 +111,47 @@ func TestFullStorageLosesNoSnapshotData(t *testing.T) {
 	take := func(in hypervisor.SnapshotWork) error { return s.TakeSnapshot(t.Context(), in) }
 	drop := func(in hypervisor.SnapshotWork) error { return s.DeleteSnapshot(t.Context(), in) }
 
-	s.ok(s.StartVM(t.Context(), s.vm.ID))
+	s.requireNoError(s.StartVM(t.Context(), s.vm.ID))
 	for _, left := range []int64{1 << 20, 64 << 10} { // while memory is saved, and before the first overlay
-		in := s.order(fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "full", Memory: true})
-		wantFull(t, "a snapshot with memory", onFull(in, "saving the guest's current state", left, take))
+		in := s.snapshotWork(fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "full", Memory: true})
+		wantNoSpaceError(t, "a snapshot with memory", onFull(in, "saving the guest's current state", left, take))
 		if st := s.status(); st.Power != fleet.Running || st.Snapshots != nil {
 			t.Fatalf("after a snapshot without free space: %s, %+v", st.Power, st.Snapshots)
 		}
-		s.checkIntact("after a snapshot without free space", 'a')
-		s.ok(s.StartVM(t.Context(), s.vm.ID))
+		s.stopAndCheckDisk("after a snapshot without free space", 'a')
+		s.requireNoError(s.StartVM(t.Context(), s.vm.ID))
 	}
 	for _, on := range []bool{true, false} {
 		s.stopGuest()
-		one := s.take(false)
-		run(t, "qemu-io", "-f", "qcow2", "-c", map[bool]string{true: "write -P 98 0 28M", false: "write -P 98 30M 28M"}[on], s.file())
+		one := s.takeSnapshot(false)
+		run(t, "qemu-io", "-f", "qcow2", "-c", map[bool]string{true: "write -P 98 0 28M", false: "write -P 98 30M 28M"}[on], s.currentDiskFile())
 		if on {
-			s.ok(s.StartVM(t.Context(), s.vm.ID))
+			s.requireNoError(s.StartVM(t.Context(), s.vm.ID))
 		}
-		in := s.order(fleet.SnapshotParams{ID: one})
-		wantFull(t, "a merge", onFull(in, "merging", 8<<20, drop))
+		in := s.snapshotWork(fleet.SnapshotParams{ID: one})
+		wantNoSpaceError(t, "a merge", onFull(in, "merging", 8<<20, drop))
 		st := s.status()
 		if st.Snapshots == nil || st.Snapshots.Unfinished != "" || st.Snapshots.Merges == 0 || on != (st.Power == fleet.Running) {
 			t.Fatalf("after a merge without free space: %s, %+v", st.Power, st.Snapshots)
 		}
 		s.checkChains("after a merge without free space")
-		s.ok(drop(s.order(fleet.SnapshotParams{})))
+		s.requireNoError(drop(s.snapshotWork(fleet.SnapshotParams{})))
 		s.stopGuest()
 		s.checkChains("merged once there was space")
 		for _, d := range s.status().Disks { // repairs clusters that QEMU leaked
 			_ = exec.CommandContext(t.Context(), "qemu-img", "check", "-q", "-r", "leaks", d.Path).Run()
 		}
-		s.checkIntact("merged once there was space", 'b')
+		s.stopAndCheckDisk("merged once there was space", 'b')
 	}
 
-	to := s.small("8m")
+	to := s.newTmpfsPool("8m")
 	w := hypervisor.VolumeWork{
-		Pool: to, Source: &s.pool, Name: "copy.qcow2", Order: fleet.VolumeParams{Source: "disk.qcow2", SourcePool: s.pool.ID, Flatten: true},
+		Pool: to, SourcePool: &s.pool, Name: "copy.qcow2", Params: fleet.VolumeParams{Source: "disk.qcow2", SourcePool: s.pool.ID, Flatten: true},
 		RecordFile: func(string) error { return nil }, Progress: func(int, string) {}, RecordChecksums: func(...hypervisor.VolumeChecksum) error { return nil },
 	}
-	wantFull(t, "a full copy", s.CopyVolume(t.Context(), w))
+	wantNoSpaceError(t, "a full copy", s.CopyVolume(t.Context(), w))
 	if left := must(os.ReadDir(to.Spec.Path)); len(left) > 1 || len(left) == 1 && !strings.HasPrefix(left[0].Name(), ".") {
 		t.Errorf("the copy left %v", left)
 	}
-	s.checkIntact("after a copy without free space", 'b')
+	s.stopAndCheckDisk("after a copy without free space", 'b')
 }

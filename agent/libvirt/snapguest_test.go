@@ -29,12 +29,12 @@ type guestShell struct {
 }
 
 // talk opens the serial console of the running guest.
-func (s *snapper) talk() *guestShell {
+func (s *snapper) openGuestShell() *guestShell {
 	s.t.Helper()
 	line := virsh(s.t, "ttyconsole", string(s.vm.ID))
 	run(s.t, "stty", "-F", line, "raw", "-echo")
 	tty, err := os.OpenFile(line, os.O_RDWR, 0)
-	s.ok(err)
+	s.requireNoError(err)
 	s.t.Cleanup(func() { tty.Close() })
 	k := &guestShell{s: s, tty: tty, answers: map[string]string{}}
 	go func() {
@@ -56,7 +56,7 @@ func (s *snapper) talk() *guestShell {
 // ask runs a command in the guest's shell and returns the last line of the output. A booting guest may lose input, so
 // ask sends the first command until the guest answers. It sends each later command once, because a repeated command
 // would run twice.
-func (k *guestShell) ask(command string) (answer string) {
+func (k *guestShell) run(command string) (answer string) {
 	k.s.t.Helper()
 	k.n++
 	number, last := strconv.Itoa(k.n), time.Time{}
@@ -67,7 +67,7 @@ func (k *guestShell) ask(command string) (answer string) {
 		if last.IsZero() || !answered && time.Since(last) > 2*time.Second {
 			last = time.Now()
 			_, err := fmt.Fprintf(k.tty, "\necho ans''wer-%s:$( %s ):end\n", number, command)
-			k.s.ok(err)
+			k.s.requireNoError(err)
 		}
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -90,22 +90,22 @@ func TestRevertRestoresMemoryAndDisk(t *testing.T) {
 		t.Run(string(firmware), func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			s := &snapper{fixture: f, vm: f.vm()}
+			s := &snapper{fixture: f, vm: f.newVM()}
 			s.vm.Spec.Disks = []fleet.Disk{{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 64 << 20}}
 			s.vm.Spec.Firmware, s.vm.Spec.MemoryMiB = firmware, 256
 			s.vm.Spec.Security.TPM = firmware == fleet.UEFI
 			from := func(file string) *fleet.Volref {
-				run(t, "cp", file, s.at(filepath.Base(file)))
+				run(t, "cp", file, s.volumePath(filepath.Base(file)))
 				return &fleet.Volref{PoolID: f.pool.ID, Volume: filepath.Base(file)}
 			}
 			s.vm.Spec.Boot = fleet.VMBoot{Kernel: from(guest.Kernel), Initrd: from(guest.Initrd), Cmdline: "console=ttyS0 quiet no_timer_check"}
 			s.apply(s.vm)
-			s.ok(s.StartVM(t.Context(), s.vm.ID))
-			k := s.talk()
-			k.ask("[ -b /dev/vda ] && printf before | dd of=/dev/vda conv=fsync,notrunc 2>/dev/null && echo written")
-			k.ask("(i=0; while true; do i=$((i+1)); echo $i > /tmp/count; sleep 0.1; done) >/dev/null 2>&1 & echo $! > /tmp/pid; echo counting")
+			s.requireNoError(s.StartVM(t.Context(), s.vm.ID))
+			k := s.openGuestShell()
+			k.run("[ -b /dev/vda ] && printf before | dd of=/dev/vda conv=fsync,notrunc 2>/dev/null && echo written")
+			k.run("(i=0; while true; do i=$((i+1)); echo $i > /tmp/count; sleep 0.1; done) >/dev/null 2>&1 & echo $! > /tmp/pid; echo counting")
 			count := func(k *guestShell) int {
-				n, err := strconv.Atoi(k.ask("cat /tmp/count"))
+				n, err := strconv.Atoi(k.run("cat /tmp/count"))
 				if err != nil {
 					return 0 // the file is being written
 				}
@@ -113,23 +113,23 @@ func TestRevertRestoresMemoryAndDisk(t *testing.T) {
 			}
 			waitFor(t, "the program counts", func() bool { return count(k) > 5 })
 			began := time.Now()
-			id := s.take(true)
+			id := s.takeSnapshot(true)
 			t.Logf("a snapshot of a guest of 256 MiB took %s", time.Since(began))
 			at := count(k)
-			k.ask("printf AFTER! | dd of=/dev/vda conv=fsync,notrunc 2>/dev/null; kill -9 $(cat /tmp/pid); while [ -d /proc/$(cat /tmp/pid) ]; do :; done; rm /tmp/count; echo gone")
-			if got := k.ask("cat /tmp/count 2>/dev/null || echo none"); got != "none" {
+			k.run("printf AFTER! | dd of=/dev/vda conv=fsync,notrunc 2>/dev/null; kill -9 $(cat /tmp/pid); while [ -d /proc/$(cat /tmp/pid) ]; do :; done; rm /tmp/count; echo gone")
+			if got := k.run("cat /tmp/count 2>/dev/null || echo none"); got != "none" {
 				t.Fatalf("before the revert the program is at %s", got)
 			}
-			checkChain(t, s.file())
+			checkChain(t, s.currentDiskFile())
 
 			began = time.Now()
-			s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotParams{ID: id})))
+			s.requireNoError(s.RevertSnapshot(t.Context(), s.snapshotWork(fleet.SnapshotParams{ID: id})))
 			t.Logf("the revert took %s", time.Since(began))
 			if st := s.status(); st.Power != fleet.Running || len(st.NextBoot)+len(st.Drift)+len(st.Faults) > 0 {
 				t.Fatalf("after the revert: %+v", st)
 			}
-			k = s.talk()
-			if got := k.ask("echo 3 > /proc/sys/vm/drop_caches; dd if=/dev/vda bs=6 count=1 2>/dev/null"); got != "before" {
+			k = s.openGuestShell()
+			if got := k.run("echo 3 > /proc/sys/vm/drop_caches; dd if=/dev/vda bs=6 count=1 2>/dev/null"); got != "before" {
 				t.Errorf("the disk has %q", got)
 			}
 			now := count(k)
@@ -137,13 +137,13 @@ func TestRevertRestoresMemoryAndDisk(t *testing.T) {
 				t.Errorf("the program is at %d, and was at %d", now, at)
 			}
 			waitFor(t, "the program runs on", func() bool { return count(k) > now })
-			checkChain(t, s.file())
-			s.ok(s.DeleteSnapshot(t.Context(), s.order(fleet.SnapshotParams{ID: id})))
+			checkChain(t, s.currentDiskFile())
+			s.requireNoError(s.DeleteSnapshot(t.Context(), s.snapshotWork(fleet.SnapshotParams{ID: id})))
 			waitFor(t, "the program runs on after the merge", func() bool { return count(k) > now })
-			if s.status().Snapshots != nil || s.file() != s.at("disk.qcow2") {
-				t.Errorf("after the merge: %+v on %s", s.status().Snapshots, s.file())
+			if s.status().Snapshots != nil || s.currentDiskFile() != s.volumePath("disk.qcow2") {
+				t.Errorf("after the merge: %+v on %s", s.status().Snapshots, s.currentDiskFile())
 			}
-			checkChain(t, s.file())
+			checkChain(t, s.currentDiskFile())
 		})
 	}
 }
@@ -152,44 +152,44 @@ func TestRevertRestoresMemoryAndDisk(t *testing.T) {
 func TestRevertRestoresFirmwareAndTPM(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	s := &snapper{fixture: f, vm: f.vm()}
+	s := &snapper{fixture: f, vm: f.newVM()}
 	s.vm.Spec.Disks = []fleet.Disk{{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 8 << 20}}
 	s.vm.Spec.Firmware, s.vm.Spec.Security.TPM = fleet.UEFI, true
 	s.apply(s.vm)
-	s.ok(s.StartVM(t.Context(), s.vm.ID)) // the start creates the UEFI variables and the TPM state
+	s.requireNoError(s.StartVM(t.Context(), s.vm.ID)) // the start creates the UEFI variables and the TPM state
 	s.stopGuest()
 	files := []string{filepath.Join("/var/lib/libvirt/qemu/nvram", string(s.vm.ID)+"_VARS.fd")}
 	found, err := filepath.Glob(filepath.Join("/var/lib/libvirt/swtpm", string(s.vm.ID), "tpm2", "*.permall"))
-	s.ok(err)
+	s.requireNoError(err)
 	if files = append(files, found...); len(found) != 1 {
 		t.Fatalf("the TPM's state is %v", found)
 	}
 	sums := func() (out []string) {
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			s.ok(err)
+			s.requireNoError(err)
 			out = append(out, fmt.Sprintf("%x", sha256.Sum256(text)))
 		}
 		return out
 	}
 	was := sums()
-	id := s.take(false)
+	id := s.takeSnapshot(false)
 	for _, file := range files {
 		to, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
-		s.ok(err)
+		s.requireNoError(err)
 		_, err = to.WriteString("more")
-		s.ok(err)
-		s.ok(to.Close())
+		s.requireNoError(err)
+		s.requireNoError(to.Close())
 	}
-	s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotParams{ID: id, Start: true})))
+	s.requireNoError(s.RevertSnapshot(t.Context(), s.snapshotWork(fleet.SnapshotParams{ID: id, Start: true})))
 	s.stopGuest()
-	s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotParams{ID: id})))
+	s.requireNoError(s.RevertSnapshot(t.Context(), s.snapshotWork(fleet.SnapshotParams{ID: id})))
 	if got := sums(); strings.Join(got, " ") != strings.Join(was, " ") {
 		t.Errorf("the state's checksums are %v, were %v", got, was)
 	}
-	s.ok(s.DeleteSnapshot(t.Context(), s.order(fleet.SnapshotParams{ID: id})))
+	s.requireNoError(s.DeleteSnapshot(t.Context(), s.snapshotWork(fleet.SnapshotParams{ID: id})))
 	left, err := filepath.Glob(filepath.Join("/var/lib/libvirt/quantix/snapshots", string(s.vm.ID), "*-*"))
-	s.ok(err)
+	s.requireNoError(err)
 	if len(left) > 0 {
 		t.Errorf("the deleted snapshot left %v", left)
 	}
@@ -198,15 +198,15 @@ func TestRevertRestoresFirmwareAndTPM(t *testing.T) {
 // A snapshot without enough free space is refused before any change, and the guest keeps running.
 func TestSnapshotRefusedWithoutFreeSpace(t *testing.T) {
 	t.Parallel()
-	m := newMover(t, 2)
-	full := m.other("24m")
+	m := newDiskMoveFixture(t, 2)
+	full := m.newTargetPool("24m")
 	m.vm.Spec.Disks[0] = fleet.Disk{PoolID: full.ID, Volume: "disk.qcow2", SizeBytes: 8 << 20}
 	a := applyJob(m.vm, m.pools...)
-	m.ok(m.ApplyVM(t.Context(), a))
-	m.ok(m.StartVM(t.Context(), m.vm.ID))
+	m.requireNoError(m.ApplyVM(t.Context(), a))
+	m.requireNoError(m.StartVM(t.Context(), m.vm.ID))
 	s := &snapper{fixture: m.fixture, vm: m.vm}
 	in := func(o fleet.SnapshotParams) hypervisor.SnapshotWork {
-		w := s.order(o)
+		w := s.snapshotWork(o)
 		w.Pools = m.pools
 		return w
 	}
@@ -218,23 +218,23 @@ func TestSnapshotRefusedWithoutFreeSpace(t *testing.T) {
 	if st := s.status(); st.Power != fleet.Running || st.Snapshots != nil || st.Disks[0].Path != filepath.Join(full.Spec.Path, "disk.qcow2") {
 		t.Fatalf("after the refusal: %+v", st)
 	}
-	m.ok(m.TakeSnapshot(t.Context(), in(fleet.SnapshotParams{ID: id, Name: "one"})))
+	m.requireNoError(m.TakeSnapshot(t.Context(), in(fleet.SnapshotParams{ID: id, Name: "one"})))
 	// A merge without enough free space leaves its files, and a later merge succeeds once there is space.
 	s.stopGuest()
 	run(t, "qemu-io", "-f", "qcow2", "-c", "write -P 7 0 7M", s.status().Disks[0].Path)
 	filler := filepath.Join(full.Spec.Path, "filler")
-	m.ok(os.WriteFile(filler, make([]byte, 12<<20), 0o600))
+	m.requireNoError(os.WriteFile(filler, make([]byte, 12<<20), 0o600))
 	err = m.DeleteSnapshot(t.Context(), in(fleet.SnapshotParams{ID: id}))
 	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Free space there first") {
 		t.Fatalf("merge: %v", err)
 	}
-	if tree := s.tree(); tree.Merges != 1 || tree.ByID(id) != nil || tree.Unfinished != "" {
+	if tree := s.reportedTree(); tree.Merges != 1 || tree.SnapshotByID(id) != nil || tree.Unfinished != "" {
 		t.Fatalf("after the refusal: %+v", tree)
 	}
-	m.ok(os.Remove(filler))
-	m.ok(m.DeleteSnapshot(t.Context(), in(fleet.SnapshotParams{})))
-	if s.status().Snapshots != nil || s.read() != 7 {
-		t.Errorf("after the merge: %+v, %d", s.status().Snapshots, s.read())
+	m.requireNoError(os.Remove(filler))
+	m.requireNoError(m.DeleteSnapshot(t.Context(), in(fleet.SnapshotParams{})))
+	if s.status().Snapshots != nil || s.readDisk() != 7 {
+		t.Errorf("after the merge: %+v, %d", s.status().Snapshots, s.readDisk())
 	}
-	m.ok(m.DeleteVM(t.Context(), m.vm, m.pools, true))
+	m.requireNoError(m.DeleteVM(t.Context(), m.vm, m.pools, true))
 }

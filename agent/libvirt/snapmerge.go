@@ -25,17 +25,17 @@ func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.checkManaged(ctx, s); err != nil {
+	if err := w.checkOnlyManagedState(ctx, s); err != nil {
 		return err
 	}
-	if id := w.in.Order.ID; id != "" {
+	if id := w.in.Params.ID; id != "" {
 		node := w.tree.Node(id)
 		switch {
 		case node == nil && w.tree.Deleted == w.in.Job:
 		case node == nil:
-			return hypervisor.NoSnapshot(w.in.VM.Name)
-		case !node.Deleted || w.in.Order.Subtree:
-			w.tree.Delete(id, w.in.Order.Subtree)
+			return hypervisor.NoSnapshotError(w.in.VM.Name)
+		case !node.Deleted || w.in.Params.Subtree:
+			w.tree.MarkDeleted(id, w.in.Params.Subtree)
 			w.tree.Deleted = w.in.Job
 			if err := w.save(); err != nil {
 				return fmt.Errorf("nothing was done, because the host cannot record the start of the job: %w", err)
@@ -51,10 +51,10 @@ func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 		if len(all) == 0 {
 			break
 		}
-		if w.in.Stopped() {
-			return hypervisor.ErrStopped
+		if w.in.IsCancelled() {
+			return hypervisor.ErrCancelled
 		}
-		if err := w.merge(ctx, all[0], n, n+len(all)); err != nil {
+		if err := w.mergeFile(ctx, all[0], n, n+len(all)); err != nil {
 			return err
 		}
 	}
@@ -64,8 +64,8 @@ func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 
 // merge commits one file into its backing file, which backs no other file. A reader of the chain sees the same
 // content at all times.
-func (w *snapshotJob) merge(ctx context.Context, m hypervisor.SnapMerge, n, of int) error {
-	top, err := withinLookPatience(ctx, func() (header, error) { return readHeader(m.Top, false) })
+func (w *snapshotJob) mergeFile(ctx context.Context, m hypervisor.SnapMerge, n, of int) error {
+	top, err := withinLookupTimeout(ctx, func() (header, error) { return readHeader(m.Top, false) })
 	if err != nil {
 		return fmt.Errorf("read %s: %w", filepath.Base(m.Top), err)
 	}
@@ -80,7 +80,7 @@ func (w *snapshotJob) merge(ctx context.Context, m hypervisor.SnapMerge, n, of i
 		w.in.Progress(min(99, 5+(n*100+percent)*94/(of*100)), fmt.Sprintf("merging %s into %s", filepath.Base(m.Top), filepath.Base(m.Base)))
 	}
 	progress(0)
-	s, by, err := w.findGuest(ctx, m)
+	s, by, err := w.findGuestOfMerge(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -97,19 +97,19 @@ func (w *snapshotJob) merge(ctx context.Context, m hypervisor.SnapMerge, n, of i
 
 // findGuest reports whether the VM's running guest uses the files of the merge. A restarted libvirt needs some time to
 // learn its guests' backing chains. Until then, a QEMU has the files open but libvirt does not name its guest.
-func (w *snapshotJob) findGuest(ctx context.Context, m hypervisor.SnapMerge) (s moveState, inUse bool, err error) {
-	tick := time.NewTicker(unplugPoll)
+func (w *snapshotJob) findGuestOfMerge(ctx context.Context, m hypervisor.SnapMerge) (s diskMigrationState, inUse bool, err error) {
+	tick := time.NewTicker(pollPeriod)
 	defer tick.Stop()
 	for began := time.Now(); ; {
 		if s, err = w.readState(ctx); err != nil {
 			return s, false, err
 		}
 		live, err := w.runningDefinition(ctx, s)
-		if err != nil || live != nil && inChain(diskOf(live, m.Disk), m.Top) {
+		if err != nil || live != nil && isInBackingChain(domainDiskOf(live, m.Disk), m.Top) {
 			return s, err == nil, err
 		}
-		open, err := withinLookPatience(ctx, func() (bool, error) { return openByQEMU(m.Top) })
-		if err != nil || !open || time.Since(began) > unplugLimit {
+		open, err := withinLookupTimeout(ctx, func() (bool, error) { return openByQEMU(m.Top) })
+		if err != nil || !open || time.Since(began) > unplugTimeout {
 			return s, false, err
 		}
 		select {
@@ -121,11 +121,11 @@ func (w *snapshotJob) findGuest(ctx context.Context, m hypervisor.SnapMerge) (s 
 }
 
 // inChain reports whether the file is the running guest's disk d or in the backing chain of d.
-func inChain(d *libvirtxml.DomainDisk, file string) bool {
+func isInBackingChain(d *libvirtxml.DomainDisk, file string) bool {
 	if d == nil {
 		return false
 	}
-	if pathOf(d) == file {
+	if diskPathOf(d) == file {
 		return true
 	}
 	for b := d.BackingStore; b != nil; b = b.BackingStore {
@@ -138,18 +138,18 @@ func inChain(d *libvirtxml.DomainDisk, file string) bool {
 
 // commitLive makes QEMU merge while the guest runs. It always names the top file and the base, because libvirt without
 // a base would merge into the last file of the chain.
-func (w *snapshotJob) commitLive(ctx context.Context, s moveState, m hypervisor.SnapMerge, progress func(int)) error {
+func (w *snapshotJob) commitLive(ctx context.Context, s diskMigrationState, m hypervisor.SnapMerge, progress func(int)) error {
 	d, err := w.liveDisk(ctx, m.Disk)
 	if err != nil {
 		return err
 	}
-	active := d != nil && pathOf(d) == m.Top
+	active := d != nil && diskPathOf(d) == m.Top
 	flags := golibvirt.DomainBlockCommitFlags(0)
 	if active {
 		flags = golibvirt.DomainBlockCommitActive
 	}
 	err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		return l.DomainBlockCommit(s.ref, targetOf(d), golibvirt.OptString{m.Base}, golibvirt.OptString{m.Top}, 0, flags)
+		return l.DomainBlockCommit(s.ref, diskTargetOf(d), golibvirt.OptString{m.Base}, golibvirt.OptString{m.Top}, 0, flags)
 	})
 	if err != nil {
 		return err
@@ -164,13 +164,13 @@ func (w *snapshotJob) liveDisk(ctx context.Context, ref fleet.Volref) (*libvirtx
 		return nil, err
 	}
 	live, err := w.runningDefinition(ctx, s)
-	return diskOf(live, ref), err
+	return domainDiskOf(live, ref), err
 }
 
 // followCommit waits for QEMU's block commit. A commit of the active layer continues until QEMU pivots to the base on
 // command.
 func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m hypervisor.SnapMerge, active bool, progress func(int)) error {
-	tick := time.NewTicker(followPeriod / 5)
+	tick := time.NewTicker(mirrorPollPeriod / 5)
 	defer tick.Stop()
 	for {
 		d, err := w.liveDisk(ctx, m.Disk)
@@ -178,21 +178,21 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 		case err != nil:
 			return err
 		case d == nil:
-			return errGuestEnded()
-		case active && pathOf(d) == m.Base, !active && !inChain(d, m.Top):
+			return errGuestEndedDuringMerge()
+		case active && diskPathOf(d) == m.Base, !active && !isInBackingChain(d, m.Top):
 			return nil
-		case w.in.Stopped() && w.tree.Work.Step != hypervisor.SnapPivoting:
-			if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(ref, targetOf(d), 0) }); err != nil && !isLibvirtError(err) {
+		case w.in.IsCancelled() && w.tree.Work.Step != hypervisor.SnapStepPivoting:
+			if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(ref, diskTargetOf(d), 0) }); err != nil && !isLibvirtError(err) {
 				return err
 			}
-			return errors.Join(hypervisor.ErrStopped, w.forgetWork())
+			return errors.Join(hypervisor.ErrCancelled, w.removeOperationRecord())
 		case active && d.Mirror != nil && d.Mirror.Ready == "yes":
 			if err := w.recordPivot(); err != nil {
 				return err
 			}
 			progress(99)
 			err := w.c.do(ctx, func(l *golibvirt.Libvirt) error {
-				return l.DomainBlockJobAbort(ref, targetOf(d), golibvirt.DomainBlockJobAbortPivot)
+				return l.DomainBlockJobAbort(ref, diskTargetOf(d), golibvirt.DomainBlockJobAbortPivot)
 			})
 			if err != nil && !isLibvirtError(err) {
 				return err
@@ -203,7 +203,7 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 		}
 		type info struct{ jobs, done, total int64 }
 		now, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (info, error) {
-			jobs, _, _, done, total, err := l.DomainGetBlockJobInfo(ref, targetOf(d), 0)
+			jobs, _, _, done, total, err := l.DomainGetBlockJobInfo(ref, diskTargetOf(d), 0)
 			return info{int64(jobs), int64(done), int64(total)}, err
 		})
 		if err != nil && !isLibvirtError(err) {
@@ -214,9 +214,9 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 				return err
 			}
 			if err := checkFreeSpace(ctx, filepath.Dir(m.Base), minFreeBytes, "merging the disk"); err != nil {
-				return errors.Join(err, w.forgetWork())
+				return errors.Join(err, w.removeOperationRecord())
 			}
-			return errors.Join(fleet.Errorf(fleet.Conflict, "QEMU or somebody on the host (virsh blockjob --abort) stopped the merge of the disk. No data is lost. Consolidate the VM's disks to try again."), w.forgetWork())
+			return errors.Join(fleet.Errorf(fleet.Conflict, "QEMU or somebody on the host (virsh blockjob --abort) stopped the merge of the disk. No data is lost. Consolidate the VM's disks to try again."), w.removeOperationRecord())
 		}
 		if now.total > 0 {
 			progress(int(now.done * 100 / now.total))
@@ -231,7 +231,7 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 }
 
 // forgetWork removes the record of the unfinished job from the tree.
-func (w *snapshotJob) forgetWork() error {
+func (w *snapshotJob) removeOperationRecord() error {
 	w.tree.Work = nil
 	return w.save()
 }
@@ -242,24 +242,24 @@ func (w *snapshotJob) commitFile(ctx context.Context, m hypervisor.SnapMerge, pr
 	if err := checkFilesUnused(ctx, m.Top, m.Base); err != nil {
 		return err
 	}
-	stop := watchCopy(m.Base, 0, func(int) { progress(50) })
+	stop := reportAllocation(m.Base, 0, func(int) { progress(50) })
 	defer stop()
-	within, cancel := w.untilStop(ctx)
+	within, cancel := w.contextUntilCancelled(ctx)
 	defer cancel()
 	err := qemuImg(within, "commit", "-q", "-f", "qcow2", "-d", "-b", m.Base, m.Top)
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return err // after an interruption, the tree still records the merge
-	case w.in.Stopped():
-		return errors.Join(hypervisor.ErrStopped, w.forgetWork())
+	case w.in.IsCancelled():
+		return errors.Join(hypervisor.ErrCancelled, w.removeOperationRecord())
 	}
-	return errors.Join(translateNoSnapshotSpace(filepath.Dir(m.Base), err), w.forgetWork())
+	return errors.Join(translateNoSnapshotSpace(filepath.Dir(m.Base), err), w.removeOperationRecord())
 }
 
 // checkFilesUnused returns an error if a QEMU has one of the files open.
 func checkFilesUnused(ctx context.Context, files ...string) error {
 	for _, f := range files {
-		open, err := withinLookPatience(ctx, func() (bool, error) { return openByQEMU(f) })
+		open, err := withinLookupTimeout(ctx, func() (bool, error) { return openByQEMU(f) })
 		if err == nil && open {
 			err = fleet.Errorf(fleet.Conflict, "A QEMU on this or another host has %s open. Find that QEMU, and stop it first.", f)
 		}
@@ -271,7 +271,7 @@ func checkFilesUnused(ctx context.Context, files ...string) error {
 }
 
 // untilStop returns a context that is cancelled when the job is stopped.
-func (w *snapshotJob) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
+func (w *snapshotJob) contextUntilCancelled(ctx context.Context) (context.Context, context.CancelFunc) {
 	within, cancel := context.WithCancel(ctx)
 	go func() {
 		select {
@@ -287,7 +287,7 @@ func (w *snapshotJob) untilStop(ctx context.Context) (context.Context, context.C
 func qemuImg(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "qemu-img", args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
-	cmd.WaitDelay = abandonAfter
+	cmd.WaitDelay = hungStorageTimeout
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
@@ -302,13 +302,13 @@ func qemuImg(ctx context.Context, args ...string) error {
 // finishMerge finishes a merge once the base has all data. It rebases other overlays of the top file onto the base, and
 // then removes the top file.
 func (w *snapshotJob) finishMerge(ctx context.Context, m hypervisor.SnapMerge) error {
-	w.tree.Work = &hypervisor.SnapOperation{Job: w.in.Job, Kind: hypervisor.SnapMergeKind, Step: hypervisor.SnapCommitted, Merge: &m}
+	w.tree.Work = &hypervisor.SnapOperation{Job: w.in.Job, Kind: hypervisor.SnapMergeKind, Step: hypervisor.SnapStepCommitted, Merge: &m}
 	if err := w.save(); err != nil {
 		return err
 	}
 	w.in.Progress(95, "moving overlays to the remaining file")
 	for _, l := range w.tree.LayersBackedBy(m.Top) {
-		refs, err := withinLookPatience(ctx, func() ([]reference, error) { return readReferences(l.File), nil })
+		refs, err := withinLookupTimeout(ctx, func() ([]imageReference, error) { return readReferences(l.File), nil })
 		if err != nil {
 			return err
 		}
@@ -325,12 +325,12 @@ func (w *snapshotJob) finishMerge(ctx context.Context, m hypervisor.SnapMerge) e
 		}
 		to := a
 		to.File = m.Base
-		if err := w.redefine(ctx, []hypervisor.SnapLayer{to}); err != nil {
+		if err := w.redefineOnLayers(ctx, []hypervisor.SnapLayer{to}); err != nil {
 			return err
 		}
 	}
 	w.tree.FinishMerge(m)
-	measureLayers(w.tree)
+	recordLayerSizes(w.tree)
 	w.tree.Work = nil
 	if err := w.save(); err != nil {
 		return err

@@ -28,10 +28,10 @@ import (
 
 // recordPivot records in the tree that the guest is about to pivot.
 func (w *snapshotJob) recordPivot() error {
-	if w.tree.Work.Step == hypervisor.SnapPivoting {
+	if w.tree.Work.Step == hypervisor.SnapStepPivoting {
 		return nil
 	}
-	w.tree.Work.Step = hypervisor.SnapPivoting
+	w.tree.Work.Step = hypervisor.SnapStepPivoting
 	return w.save()
 }
 
@@ -46,69 +46,69 @@ func (w *snapshotJob) hasPivoted(ctx context.Context, m hypervisor.SnapMerge, ac
 		if err != nil {
 			return false, err
 		}
-		d := diskOf(live, m.Disk)
+		d := domainDiskOf(live, m.Disk)
 		switch {
 		case d == nil:
-			return false, errGuestEnded()
-		case active && pathOf(d) == m.Base, !active && !inChain(d, m.Top):
+			return false, errGuestEndedDuringMerge()
+		case active && diskPathOf(d) == m.Base, !active && !isInBackingChain(d, m.Top):
 			return true, nil
-		case !active, d.Mirror == nil && w.tree.Work.Step != hypervisor.SnapPivoting:
+		case !active, d.Mirror == nil && w.tree.Work.Step != hypervisor.SnapStepPivoting:
 			return false, nil
-		case d.Mirror == nil, time.Since(began) > ghostPatience:
+		case d.Mirror == nil, time.Since(began) > endedJobTimeout:
 			over, err := w.usesBase(ctx, s, m)
 			if err == nil && !over && d.Mirror != nil {
-				err = errors.Join(errGhostJob("the disk"), w.forgetWork())
+				err = errors.Join(errCopyWithoutQEMU("the disk"), w.removeOperationRecord())
 			}
 			return over, err
 		}
-		if err := waitLookPeriod(ctx); err != nil {
+		if err := waitPollPeriod(ctx); err != nil {
 			return false, err
 		}
 	}
 }
 
 // ghostPatience is how long libvirt may take to notice that QEMU ended a job.
-const ghostPatience = 2 * time.Second
+const endedJobTimeout = 2 * time.Second
 
 // waitLookPeriod waits for unplugPoll. It returns an error if ctx ends first.
-func waitLookPeriod(ctx context.Context) error {
+func waitPollPeriod(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(unplugPoll):
+	case <-time.After(pollPeriod):
 		return nil
 	}
 }
 
 // diskCopyError returns the error for a disk that libvirt reports as being copied: QEMU really copies the disk, or only
 // libvirt believes so.
-func (w *snapshotJob) diskCopyError(ctx context.Context, s moveState, d *libvirtxml.DomainDisk, name string) error {
+func (w *snapshotJob) diskCopyError(ctx context.Context, s diskMigrationState, d *libvirtxml.DomainDisk, name string) error {
 	jobs, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
-		jobs, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(d), 0)
+		jobs, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, diskTargetOf(d), 0)
 		return jobs, err
 	})
 	switch {
 	case err != nil && !isLibvirtError(err):
 		return err
 	case err == nil && jobs == 0:
-		return errGhostJob(name)
+		return errCopyWithoutQEMU(name)
 	}
 	return fleet.Errorf(fleet.Conflict, "The host is already copying %s (virsh blockjob). End that copy first.", name)
 }
 
 // errGhostJob is the error for a disk that libvirt reports as being copied while QEMU copies nothing.
-func errGhostJob(disk string) error {
+func errCopyWithoutQEMU(disk string) error {
 	return fleet.Errorf(fleet.Conflict, "libvirt was stopped while %s was being merged or copied. libvirt still lists that job, although QEMU has ended the job. "+
 		"No data is lost. Shut the guest down, which removes the job from libvirt. Then consolidate the VM's disks.", disk)
 }
 
 // errGuestEnded is the error for a guest that ended during a merge.
-func errGuestEnded() error {
+func errGuestEndedDuringMerge() error {
 	return fleet.Errorf(fleet.Conflict, "The guest ended while its disk was being merged. No data is lost. Consolidate the VM's disks to complete the merge.")
 }
 
 // usesBase asks QEMU whether the guest uses the base of the merge.
-func (w *snapshotJob) usesBase(ctx context.Context, s moveState, m hypervisor.SnapMerge) (bool, error) {
+func (w *snapshotJob) usesBase(ctx context.Context, s diskMigrationState, m hypervisor.SnapMerge) (bool, error) {
 	return w.diskChangedTo(ctx, w.c, s.observedDomain, m.Top, m.Base)
 }
 
@@ -118,15 +118,15 @@ func (w *snapshotJob) checkSameContent(ctx context.Context, m hypervisor.SnapMer
 	if err := checkFilesUnused(ctx, m.Top, m.Base); err != nil {
 		return err
 	}
-	within, cancel := w.untilStop(ctx)
+	within, cancel := w.contextUntilCancelled(ctx)
 	defer cancel()
 	err := qemuImg(within, "compare", "-q", "-f", "qcow2", "-F", "qcow2", m.Top, m.Base)
 	var ended *exec.ExitError
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return err
-	case w.in.Stopped():
-		return hypervisor.ErrStopped
+	case w.in.IsCancelled():
+		return hypervisor.ErrCancelled
 	case errors.As(err, &ended) && ended.ExitCode() == 1:
 		return fleet.Errorf(fleet.Conflict, "The guest ended while QEMU switched from %s to %s. The two files differ, so it is unknown which of them has the guest's last writes. "+
 			"To use the first file, start the VM with virsh. To use the second file, enter it in the VM's definition (virsh edit). Then consolidate the VM's disks.", m.Top, m.Base)
@@ -136,9 +136,9 @@ func (w *snapshotJob) checkSameContent(ctx context.Context, m hypervisor.SnapMer
 
 // finishMergeOfLostGuest finishes the merge of a guest that libvirt lost during a pivot. Only the running QEMU knows
 // which file the guest uses.
-func (w *snapshotJob) finishMergeOfLostGuest(ctx context.Context, s moveState) error {
+func (w *snapshotJob) finishMergeOfLostGuest(ctx context.Context, s diskMigrationState) error {
 	note := w.tree.Work
-	if note == nil || note.Kind != hypervisor.SnapMergeKind || note.Step != hypervisor.SnapPivoting {
+	if note == nil || note.Kind != hypervisor.SnapMergeKind || note.Step != hypervisor.SnapStepPivoting {
 		return nil
 	}
 	over, err := w.usesBase(ctx, s, *note.Merge)
@@ -150,11 +150,11 @@ func (w *snapshotJob) finishMergeOfLostGuest(ctx context.Context, s moveState) e
 
 // refuseUnknownPivot refuses to start a VM while the outcome of a pivot is unknown.
 func refuseUnknownPivot(s observedDomain) error {
-	if s.live != nil || s.tree == nil || s.tree.Work == nil || s.tree.Work.Step != hypervisor.SnapPivoting {
+	if s.live != nil || s.snapshotTree == nil || s.snapshotTree.Work == nil || s.snapshotTree.Work.Step != hypervisor.SnapStepPivoting {
 		return nil
 	}
-	top := s.tree.Work.Merge.Top
-	if !slices.ContainsFunc(s.spec, func(d specDisk) bool { return d.path == top }) {
+	top := s.snapshotTree.Work.Merge.Top
+	if !slices.ContainsFunc(s.specDisks, func(d specDisk) bool { return d.path == top }) {
 		return nil
 	}
 	return fleet.Errorf(fleet.Conflict, "The guest ended while QEMU switched the guest away from the file %s. First consolidate the VM's disks (Snapshots), which determines the current file.", filepath.Base(top))
@@ -181,9 +181,9 @@ func (b *Backend) diskFilesInQEMU(ctx context.Context, c *conn, s observedDomain
 	ask := func(question string) (string, error) {
 		return call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.QEMUDomainMonitorCommand(s.ref, question, 0) })
 	}
-	if pid, statusFile := b.findOrphan(s); pid != 0 {
+	if pid, statusFile := b.findLostGuest(s); pid != 0 {
 		ask = func(question string) (string, error) {
-			return withinLookPatience(ctx, func() (string, error) { return askQEMU(ctx, statusFile, question) })
+			return withinLookupTimeout(ctx, func() (string, error) { return sendQMP(ctx, statusFile, question) })
 		}
 	}
 	reply, err := ask(`{"execute":"query-block"}`)
@@ -208,14 +208,14 @@ func (b *Backend) diskFilesInQEMU(ctx context.Context, c *conn, s observedDomain
 }
 
 const (
-	qmpLimit       = 5 * time.Second
+	qmpTimeout       = 5 * time.Second
 	maxAnswerBytes = 4 << 20 // bytes of QEMU's answer
 	maxStatusBytes = 4 << 20 // bytes of libvirt's status file
-	qmpBegin       = `{"execute":"qmp_capabilities"}`
+	qmpCapabilitiesCommand       = `{"execute":"qmp_capabilities"}`
 )
 
 // askQEMU sends a command to the QEMU monitor socket that libvirt created. QEMU serves one client at a time.
-func askQEMU(ctx context.Context, statusFile, question string) (string, error) {
+func sendQMP(ctx context.Context, statusFile, question string) (string, error) {
 	f, err := os.Open(statusFile)
 	if err != nil {
 		return "", err
@@ -229,18 +229,18 @@ func askQEMU(ctx context.Context, statusFile, question string) (string, error) {
 	if err := xml.NewDecoder(io.LimitReader(f, maxStatusBytes)).Decode(&status); err != nil {
 		return "", fmt.Errorf("read %s: %w", statusFile, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, qmpLimit)
+	ctx, cancel := context.WithTimeout(ctx, qmpTimeout)
 	defer cancel()
 	sock, err := new(net.Dialer).DialContext(ctx, "unix", status.Monitor.Path)
 	if err != nil {
 		return "", err
 	}
 	defer sock.Close()
-	if err := sock.SetDeadline(time.Now().Add(qmpLimit)); err != nil {
+	if err := sock.SetDeadline(time.Now().Add(qmpTimeout)); err != nil {
 		return "", err
 	}
 	decoder := json.NewDecoder(io.LimitReader(sock, maxAnswerBytes))
-	for _, q := range []string{"", qmpBegin, question} { // QEMU sends its greeting first
+	for _, q := range []string{"", qmpCapabilitiesCommand, question} { // QEMU sends its greeting first
 		if _, err := io.WriteString(sock, q); err != nil {
 			return "", err
 		}
@@ -269,7 +269,7 @@ func askQEMU(ctx context.Context, statusFile, question string) (string, error) {
 // ended. Otherwise the next merge starts from the beginning.
 func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapOperation) error {
 	m := *note.Merge
-	if note.Step == hypervisor.SnapCommitted {
+	if note.Step == hypervisor.SnapStepCommitted {
 		return w.finishMerge(ctx, m)
 	}
 	s, err := w.readState(ctx)
@@ -284,9 +284,9 @@ func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapOper
 	for _, a := range w.tree.Active {
 		active = active || a.File == m.Top
 	}
-	d := diskOf(live, m.Disk)
+	d := domainDiskOf(live, m.Disk)
 	switch {
-	case d != nil && active && pathOf(d) == m.Base:
+	case d != nil && active && diskPathOf(d) == m.Base:
 		return w.finishMerge(ctx, m)
 	case d != nil && d.Mirror != nil:
 		if err := w.followCommit(ctx, s.ref, m, active, func(int) {}); err != nil {
@@ -295,7 +295,7 @@ func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapOper
 		return w.finishMerge(ctx, m)
 	case d != nil:
 		jobs, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
-			jobs, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(d), 0)
+			jobs, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, diskTargetOf(d), 0)
 			return jobs, err
 		})
 		if err != nil {
@@ -316,9 +316,9 @@ func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapOper
 		if over {
 			return w.finishMerge(ctx, m)
 		}
-	case live == nil && active && definedOnBase(s.kept, m):
+	case live == nil && active && definedOnBase(s.persistentXML, m):
 		return w.finishMerge(ctx, m)
-	case live == nil && active && note.Step == hypervisor.SnapPivoting:
+	case live == nil && active && note.Step == hypervisor.SnapStepPivoting:
 		if err := w.checkSameContent(ctx, m); err != nil {
 			return err
 		}
@@ -326,13 +326,13 @@ func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapOper
 	case live == nil && !active && w.rebasedOnBase(m):
 		return w.finishMerge(ctx, m)
 	}
-	return w.forgetWork()
+	return w.removeOperationRecord()
 }
 
 // definedOnBase reports whether the inactive definition names the base as the disk's file.
 func definedOnBase(x *libvirtxml.Domain, m hypervisor.SnapMerge) bool {
-	d := diskOf(x, m.Disk)
-	return d != nil && pathOf(d) == m.Base
+	d := domainDiskOf(x, m.Disk)
+	return d != nil && diskPathOf(d) == m.Base
 }
 
 // rebasedOnBase reports whether an overlay of the top is already backed by the base, which is the last step of QEMU's

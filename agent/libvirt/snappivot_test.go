@@ -19,7 +19,7 @@ import (
 )
 
 // monitor talks to a guest's QEMU directly while libvirtd is stopped.
-type monitor struct {
+type qemuMonitor struct {
 	t       *testing.T
 	sock    net.Conn
 	decoder *json.Decoder
@@ -27,24 +27,24 @@ type monitor struct {
 	job     string // the block job of the merge
 }
 
-func newMonitor(t *testing.T, vm fleet.VM) *monitor {
+func newQEMUMonitor(t *testing.T, vm fleet.VM) *qemuMonitor {
 	t.Helper()
 	status := string(must(os.ReadFile(statusFileOf(vm))))
 	of := func(what string) string { return regexp.MustCompile(what).FindStringSubmatch(status)[1] }
 	sock := must(net.Dial("unix", of(`<monitor path='([^']*)'`)))
 	t.Cleanup(func() { sock.Close() })
-	m := &monitor{t: t, sock: sock, decoder: json.NewDecoder(sock), disk: firstDisk(status), job: of(`<blockjob name='([^']*)'`)}
+	m := &qemuMonitor{t: t, sock: sock, decoder: json.NewDecoder(sock), disk: firstDiskDevice(status), job: of(`<blockjob name='([^']*)'`)}
 	m.receive()
-	m.ask("qmp_capabilities", map[string]any{})
+	m.sendCommand("qmp_capabilities", map[string]any{})
 	return m
 }
 
 // firstDisk returns the device path of the guest's first disk, from libvirt's status file.
-func firstDisk(status string) string {
+func firstDiskDevice(status string) string {
 	return regexp.MustCompile(`<qom name='(/machine/peripheral/ua-quantix-disk[^']*)'`).FindStringSubmatch(status)[1]
 }
 
-func (m *monitor) receive() json.RawMessage {
+func (m *qemuMonitor) receive() json.RawMessage {
 	m.t.Helper()
 	for {
 		var reply map[string]json.RawMessage
@@ -60,7 +60,7 @@ func (m *monitor) receive() json.RawMessage {
 	}
 }
 
-func (m *monitor) ask(what string, args map[string]any) json.RawMessage {
+func (m *qemuMonitor) sendCommand(what string, args map[string]any) json.RawMessage {
 	m.t.Helper()
 	if err := json.NewEncoder(m.sock).Encode(map[string]any{"execute": what, "arguments": args}); err != nil {
 		m.t.Fatal(err)
@@ -69,29 +69,29 @@ func (m *monitor) ask(what string, args map[string]any) json.RawMessage {
 }
 
 // end ends the merge with the QMP command and dismisses the job, as libvirt does before it records the outcome.
-func (m *monitor) end(how string) {
+func (m *qemuMonitor) endMerge(how string) {
 	m.t.Helper()
-	m.ask(how, map[string]any{"id": m.job})
-	waitFor(m.t, "the merge has ended", func() bool { return strings.Contains(string(m.ask("query-jobs", map[string]any{})), "concluded") })
-	m.ask("job-dismiss", map[string]any{"id": m.job})
+	m.sendCommand(how, map[string]any{"id": m.job})
+	waitFor(m.t, "the merge has ended", func() bool { return strings.Contains(string(m.sendCommand("query-jobs", map[string]any{})), "concluded") })
+	m.sendCommand("job-dismiss", map[string]any{"id": m.job})
 }
 
 // write writes to the guest's disk.
-func (m *monitor) write(b byte) {
+func (m *qemuMonitor) write(b byte) {
 	m.t.Helper()
 	for _, do := range []string{fmt.Sprintf("write -P %d 0 64k", b), "flush"} {
 		line := fmt.Sprintf("qemu-io -d %s %q", m.disk, do)
-		if reply := m.ask("human-monitor-command", map[string]any{"command-line": line}); string(reply) != `""` {
+		if reply := m.sendCommand("human-monitor-command", map[string]any{"command-line": line}); string(reply) != `""` {
 			m.t.Fatalf("%s: %s", line, reply)
 		}
 	}
 }
 
 // cutOff runs a job and requires that the agent's simulated death interrupts the job.
-func cutOff(t *testing.T, do func() error) {
+func requireInterrupted(t *testing.T, do func() error) {
 	t.Helper()
 	defer func() {
-		if err, _ := recover().(error); !errors.Is(err, errKilled) {
+		if err, _ := recover().(error); !errors.Is(err, errAgentKilled) {
 			t.Fatal("the job was not interrupted:", err)
 		}
 	}()
@@ -112,7 +112,7 @@ func (c *pivotSuffix) again() error {
 }
 
 func (c *pivotSuffix) consolidate() error {
-	return c.DeleteSnapshot(c.t.Context(), c.order(fleet.SnapshotParams{}))
+	return c.DeleteSnapshot(c.t.Context(), c.snapshotWork(fleet.SnapshotParams{}))
 }
 
 func (c *pivotSuffix) refused(what string, err error, says string) {
@@ -124,22 +124,22 @@ func (c *pivotSuffix) refused(what string, err error, says string) {
 
 // newChangingOver returns a VM with libvirtd stopped while QEMU waits for the pivot. The guest's disk starts with 'c',
 // and the snapshot with 'a'.
-func newChangingOver(t *testing.T) *pivotSuffix {
+func newInterruptedPivot(t *testing.T) *pivotSuffix {
 	t.Helper()
 	s := newSnapper(t)
-	s.write('a')
-	s.ok(s.StartVM(t.Context(), s.vm.ID))
-	c := &pivotSuffix{snapper: s, in: s.order(fleet.SnapshotParams{ID: s.take(false)}), pid: qemuPIDOf(t, s.vm)}
-	virsh(t, "qemu-monitor-command", string(s.vm.ID), "--hmp", fmt.Sprintf(`qemu-io -d %s "write -P 99 0 64k"`, firstDisk(string(must(os.ReadFile(statusFileOf(s.vm)))))))
+	s.writeDisk('a')
+	s.requireNoError(s.StartVM(t.Context(), s.vm.ID))
+	c := &pivotSuffix{snapper: s, in: s.snapshotWork(fleet.SnapshotParams{ID: s.takeSnapshot(false)}), pid: qemuPIDOf(t, s.vm)}
+	virsh(t, "qemu-monitor-command", string(s.vm.ID), "--hmp", fmt.Sprintf(`qemu-io -d %s "write -P 99 0 64k"`, firstDiskDevice(string(must(os.ReadFile(statusFileOf(s.vm)))))))
 	c.back = sync.OnceFunc(func() { startLibvirtd(t) })
-	t.Cleanup(func() { endQEMU(t, c.pid) })
+	t.Cleanup(func() { killQEMUProcess(t, c.pid) })
 	tree := filepath.Join("/var/lib/libvirt/quantix/snapshots", string(s.vm.ID), "tree.json")
 	c.in.Progress = func(int, string) {
-		if strings.Contains(string(must(os.ReadFile(tree))), hypervisor.SnapPivoting) {
-			panic(errKilled)
+		if strings.Contains(string(must(os.ReadFile(tree))), hypervisor.SnapStepPivoting) {
+			panic(errAgentKilled)
 		}
 	}
-	cutOff(t, func() error { return s.DeleteSnapshot(t.Context(), c.in) })
+	requireInterrupted(t, func() error { return s.DeleteSnapshot(t.Context(), c.in) })
 	stopLibvirtd(t)
 	t.Cleanup(c.back)
 	return c
@@ -162,38 +162,38 @@ func TestMergeSurvivesLibvirtKilledDuringPivot(t *testing.T) {
 				c.t.Errorf("the guest is %s", p)
 			}
 			c.stopGuest()
-			c.ok(c.consolidate())
+			c.requireNoError(c.consolidate())
 		}},
 		{"not pivoted, libvirt believes the merge runs", "job-cancel", 'b', false, false, func(c *pivotSuffix) {
 			c.refused("again", c.again(), "Shut the guest down")
 			c.stopGuest()
-			c.ok(c.consolidate())
+			c.requireNoError(c.consolidate())
 		}},
 		{"pivoted, libvirt has lost the guest", "job-complete", 'b', true, false, func(c *pivotSuffix) {
 			c.refused("again", c.again(), "libvirt has lost the VM")
-			endQEMU(c.t, c.pid)
+			killQEMUProcess(c.t, c.pid)
 			// virtlogd, which has the guest's log open, notices the end of QEMU a moment later.
 			waitFor(c.t, "the guest starts", func() bool { return c.StartVM(c.t.Context(), c.vm.ID) == nil })
-			c.ok(c.again())
+			c.requireNoError(c.again())
 		}},
-		{"pivoted, QEMU ended", "job-complete", 0, false, true, func(c *pivotSuffix) { c.ok(c.again()) }},
+		{"pivoted, QEMU ended", "job-complete", 0, false, true, func(c *pivotSuffix) { c.requireNoError(c.again()) }},
 		{"pivoted, guest wrote, QEMU ended", "job-complete", 'b', false, true, func(c *pivotSuffix) {
 			c.refused("again", c.again(), "two files differ")
 			c.refused("start", c.StartVM(c.t.Context(), c.vm.ID), "consolidate the VM's disks")
 			path := filepath.Join(c.t.TempDir(), "xml")
-			text, err := virshAt(system, "dumpxml", "--inactive", string(c.vm.ID))
-			c.ok(err)
-			text = strings.ReplaceAll(text, c.file(), filepath.Join(c.pool.Spec.Path, "disk.qcow2"))
-			c.ok(os.WriteFile(path, []byte(text), 0o600))
+			text, err := virshAt(systemURI, "dumpxml", "--inactive", string(c.vm.ID))
+			c.requireNoError(err)
+			text = strings.ReplaceAll(text, c.currentDiskFile(), filepath.Join(c.pool.Spec.Path, "disk.qcow2"))
+			c.requireNoError(os.WriteFile(path, []byte(text), 0o600))
 			virsh(c.t, "define", path)
-			c.ok(c.consolidate())
-			c.ok(c.StartVM(c.t.Context(), c.vm.ID))
+			c.requireNoError(c.consolidate())
+			c.requireNoError(c.StartVM(c.t.Context(), c.vm.ID))
 		}},
 	} {
 		t.Run(a.name, func(t *testing.T) {
-			c := newChangingOver(t)
-			m := newMonitor(t, c.vm)
-			m.end(a.qemu)
+			c := newInterruptedPivot(t)
+			m := newQEMUMonitor(t, c.vm)
+			m.endMerge(a.qemu)
 			want := byte('c')
 			if a.next != 0 {
 				want = a.next
@@ -202,15 +202,15 @@ func TestMergeSurvivesLibvirtKilledDuringPivot(t *testing.T) {
 			m.sock.Close()
 			if a.lost {
 				text := regexp.MustCompile(`<mirror type='file' job='[^>]*>`).ReplaceAll(must(os.ReadFile(statusFileOf(c.vm))), []byte("<mirror type='file' job=''>"))
-				c.ok(os.WriteFile(statusFileOf(c.vm), text, 0o600))
+				c.requireNoError(os.WriteFile(statusFileOf(c.vm), text, 0o600))
 			}
 			if a.ends {
-				endQEMU(t, c.pid)
+				killQEMUProcess(t, c.pid)
 			}
 			c.back()
 			waitFor(t, "the backend has reconnected to libvirt", func() bool { _, _, err := c.VM(t.Context(), c.vm.ID); return err == nil })
 			a.then(c)
-			c.checkIntact(a.name, want)
+			c.stopAndCheckDisk(a.name, want)
 		})
 	}
 }

@@ -20,20 +20,20 @@ import (
 
 // revert reverts the VM to a snapshot. The current state stays until the new overlays exist. After that the revert
 // cannot be undone, and a retried job continues it.
-func (w *snapshotJob) revert(ctx context.Context) error {
+func (w *snapshotJob) revertToSnapshot(ctx context.Context) error {
 	s, err := w.readState(ctx)
 	if err != nil {
 		return err
 	}
-	if err := w.checkManaged(ctx, s); err != nil {
+	if err := w.checkOnlyManagedState(ctx, s); err != nil {
 		return err
 	}
-	node := w.tree.Node(w.in.Order.ID)
+	node := w.tree.Node(w.in.Params.ID)
 	if node == nil || node.Deleted {
-		return hypervisor.NoSnapshot(w.in.VM.Name)
+		return hypervisor.NoSnapshotError(w.in.VM.Name)
 	}
 	for _, l := range node.Layers {
-		if !hasRef(s.applied.Spec, l.Disk) {
+		if !specHasVolume(s.applied.Spec, l.Disk) {
 			return hypervisor.RefuseRevertWithoutDisk(l.Disk.Volume)
 		}
 		if err := checkFreeSpace(ctx, filepath.Dir(w.ownVolumePath(l.Disk)), 1<<20, "the revert"); err != nil {
@@ -41,7 +41,7 @@ func (w *snapshotJob) revert(ctx context.Context) error {
 		}
 	}
 	if node.Memory != "" {
-		text, err := w.memoryXML(ctx, *node, s.kept, nil)
+		text, err := w.memoryXML(ctx, *node, s.persistentXML, nil)
 		if err == nil {
 			err = w.checkMemoryPaths(ctx, text)
 		}
@@ -59,10 +59,10 @@ func (w *snapshotJob) revert(ctx context.Context) error {
 		if isInterrupted(ctx, err) {
 			return err
 		}
-		return firstError(w.settleRevert(ctx, w.tree.Work), err)
+		return preferFirstError(w.settleRevert(ctx, w.tree.Work), err)
 	}
 	w.in.Progress(25, "stopping the guest")
-	w.tree.Work.Step = hypervisor.SnapGuestOff
+	w.tree.Work.Step = hypervisor.SnapStepGuestOff
 	if err := w.save(); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 	if s.live != nil {
 		if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error {
 			err := l.DomainDestroy(s.ref)
-			if is(err, golibvirt.ErrOperationInvalid) {
+			if isLibvirtCode(err, golibvirt.ErrOperationInvalid) {
 				err = nil // the guest has stopped on its own
 			}
 			return err
@@ -91,12 +91,12 @@ func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 	}
 	w.in.Progress(40, "restoring the firmware's variables")
 	if node.State != "" {
-		if _, err := withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, restoreState(s.kept, node.State) }); err != nil {
+		if _, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, restoreFirmwareState(s.persistentXML, node.State) }); err != nil {
 			return err
 		}
 	}
 	w.in.Progress(50, "changing the definition")
-	if err := w.redefine(ctx, note.New); err != nil {
+	if err := w.redefineOnLayers(ctx, note.New); err != nil {
 		return err
 	}
 	w.in.Progress(60, "the disks are reverted")
@@ -109,7 +109,7 @@ func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 	}
 	w.in.Progress(95, "deleting files that are no longer needed")
 	w.tree.FinishRevert(node.ID, note.New)
-	measureLayers(w.tree)
+	recordLayerSizes(w.tree)
 	if failed != nil { // the disks are reverted in any case
 		w.tree.Work = nil
 	} else {
@@ -131,11 +131,11 @@ func (w *snapshotJob) restorePower(ctx context.Context, node hypervisor.SnapNode
 		return err
 	}
 	if node.Memory == "" {
-		if !w.in.Order.Start || s.live != nil {
+		if !w.in.Params.Start || s.live != nil {
 			return nil
 		}
 		w.in.Progress(70, "starting the guest")
-		if err := w.prepareStart(ctx, w.c, s.observedDomain); err != nil {
+		if err := w.prepareGuestStart(ctx, w.c, s.observedDomain); err != nil {
 			return err
 		}
 		err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return translateNoFreeDevice(l.DomainCreate(s.ref)) })
@@ -144,12 +144,12 @@ func (w *snapshotJob) restorePower(ctx context.Context, node hypervisor.SnapNode
 		}
 		return err
 	}
-	text, err := w.memoryXML(ctx, node, s.kept, w.tree.Work.New)
+	text, err := w.memoryXML(ctx, node, s.persistentXML, w.tree.Work.New)
 	if err == nil {
 		s, err = w.renameForMemory(ctx, s, text)
 	}
 	if err == nil {
-		text, err = w.memoryXML(ctx, node, s.kept, w.tree.Work.New) // with the domain's name at the time of the snapshot
+		text, err = w.memoryXML(ctx, node, s.persistentXML, w.tree.Work.New) // with the domain's name at the time of the snapshot
 	}
 	if err != nil {
 		return fmt.Errorf("the disks are as in the snapshot and the VM is off, but the guest's memory cannot be restored: %w", err)
@@ -183,14 +183,14 @@ func (w *snapshotJob) checkMemoryPaths(ctx context.Context, text string) error {
 
 // renameForMemory renames the domain to its name at the time of the snapshot, because libvirt restores memory only
 // under that name. The domain gets its current name once the guest is off, like any rename of a running guest.
-func (w *snapshotJob) renameForMemory(ctx context.Context, s moveState, text string) (moveState, error) {
+func (w *snapshotJob) renameForMemory(ctx context.Context, s diskMigrationState, text string) (diskMigrationState, error) {
 	var then struct {
 		Name string `xml:"name"`
 	}
 	if err := xml.Unmarshal([]byte(text), &then); err != nil {
 		return s, err
 	}
-	if s.applied == nil || then.Name == s.ref.Name && (s.applied.Domain == then.Name || s.applied.Was == then.Name) {
+	if s.applied == nil || then.Name == s.ref.Name && (s.applied.Domain == then.Name || s.applied.FormerDomain == then.Name) {
 		return s, nil
 	}
 	if then.Name != s.ref.Name {
@@ -207,15 +207,15 @@ func (w *snapshotJob) renameForMemory(ctx context.Context, s moveState, text str
 		return s, err
 	}
 	applied := *s.applied
-	applied.Was = then.Name
+	applied.FormerDomain = then.Name
 	encoded, err := json.Marshal(applied)
 	if err != nil {
 		return s, err
 	}
-	stamp := s.mark
+	stamp := s.metadata
 	stamp.Applied = string(encoded)
-	s.kept.Metadata = putMark(s.kept.Metadata, stamp)
-	if err := (&diskMove{Backend: w.Backend, c: w.c}).define(ctx, s.kept); err != nil {
+	s.persistentXML.Metadata = putQuantixMetadata(s.persistentXML.Metadata, stamp)
+	if err := (&diskMigration{Backend: w.Backend, c: w.c}).defineDomain(ctx, s.persistentXML); err != nil {
 		return s, err
 	}
 	return w.readState(ctx)
@@ -228,7 +228,7 @@ const memoryMagic = "LibvirtQemudSave"
 // snapshot with the current disks, networks, filters and media. memoryXML refuses a NIC that the VM no longer has,
 // because the NIC would bypass networks and filters that people removed.
 func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, inactive *libvirtxml.Domain, next []hypervisor.SnapLayer) (string, error) {
-	complete, err := withinLookPatience(ctx, func() (bool, error) {
+	complete, err := withinLookupTimeout(ctx, func() (bool, error) {
 		f, err := openImage(node.Memory, false)
 		if err != nil {
 			return false, err
@@ -241,7 +241,7 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, i
 	if err == nil && !complete {
 		err = fleet.Errorf(fleet.Conflict, "The file of the snapshot's memory, %s, is incomplete.", node.Memory)
 	}
-	if isMissing(err) {
+	if isFileMissing(err) {
 		err = fleet.Errorf(fleet.NotFound, "The file of the snapshot's memory, %s, is missing. Delete the snapshot.", node.Memory)
 	}
 	if err != nil {
@@ -261,7 +261,7 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, i
 		return "", fleet.Errorf(fleet.Conflict, "The file of the snapshot's memory, %s, belongs to another VM.", node.Memory)
 	}
 	if x.Name != inactive.Name {
-		a := applying{Backend: w.Backend, c: w.c, in: hypervisor.Apply{VM: w.in.VM}}
+		a := applyRun{Backend: w.Backend, c: w.c, in: hypervisor.ApplyWork{VM: w.in.VM}}
 		taken, err := a.isNameTaken(ctx, x.Name)
 		if err == nil && taken {
 			err = fleet.Errorf(fleet.Conflict, "At the time of the snapshot the VM had the name %s on the host, which another VM has now. libvirt restores memory only under the same name.", x.Name)
@@ -276,24 +276,24 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, i
 		d.BackingStore = nil
 		switch k := slices.IndexFunc(next, func(n hypervisor.SnapLayer) bool { return aliasOf(d.Alias) == diskAlias(n.Disk) }); {
 		case k >= 0:
-			setFile(d, next[k].File)
+			setDiskFile(d, next[k].File)
 		case d.Device == "cdrom" || d.Device == "floppy":
 			d.Source = nil
 			for n := range inactive.Devices.Disks {
-				if targetOf(&inactive.Devices.Disks[n]) == targetOf(d) && inactive.Devices.Disks[n].Device == d.Device {
+				if diskTargetOf(&inactive.Devices.Disks[n]) == diskTargetOf(d) && inactive.Devices.Disks[n].Device == d.Device {
 					d.Source = inactive.Devices.Disks[n].Source
 				}
 			}
-		case aliasOf(d.Alias) == aliasFirstBoot: // the first-boot image of that time still exists and is read-only
+		case aliasOf(d.Alias) == firstBootAlias: // the first-boot image of that time still exists and is read-only
 		case next != nil:
-			return "", fleet.Errorf(fleet.Conflict, "At the time of the snapshot the guest had the disk %s, which is not in the snapshot.", targetOf(d))
+			return "", fleet.Errorf(fleet.Conflict, "At the time of the snapshot the guest had the disk %s, which is not in the snapshot.", diskTargetOf(d))
 		}
 	}
 	for i := range x.Devices.Interfaces {
 		n := &x.Devices.Interfaces[i]
-		k := slices.IndexFunc(inactive.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return strings.EqualFold(macOf(&o), macOf(n)) })
+		k := slices.IndexFunc(inactive.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return strings.EqualFold(nicMACOf(&o), nicMACOf(n)) })
 		if k < 0 {
-			return "", fleet.Errorf(fleet.Conflict, "At the time of the snapshot the guest had the NIC %s, which the VM no longer has. Add the NIC again first, or use a snapshot without memory.", macOf(n))
+			return "", fleet.Errorf(fleet.Conflict, "At the time of the snapshot the guest had the NIC %s, which the VM no longer has. Add the NIC again first, or use a snapshot without memory.", nicMACOf(n))
 		}
 		now := inactive.Devices.Interfaces[k]
 		n.Source, n.FilterRef, n.Target, n.VirtualPort, n.Link = now.Source, now.FilterRef, now.Target, now.VirtualPort, now.Link
@@ -310,7 +310,7 @@ func (w *snapshotJob) settleRevert(ctx context.Context, note *hypervisor.SnapOpe
 			w.tree.Trash = append(w.tree.Trash, n.File)
 		}
 	}
-	if note.Step != hypervisor.SnapGuestOff {
+	if note.Step != hypervisor.SnapStepGuestOff {
 		drop()
 		w.tree.Work = nil
 		if err := w.save(); err != nil {
@@ -320,7 +320,7 @@ func (w *snapshotJob) settleRevert(ctx context.Context, note *hypervisor.SnapOpe
 	}
 	node := w.tree.Node(fleet.SnapshotID(note.To))
 	if node == nil {
-		return hypervisor.NoSnapshot(w.in.VM.Name)
+		return hypervisor.NoSnapshotError(w.in.VM.Name)
 	}
 	s, err := w.readState(ctx)
 	if err != nil {
@@ -334,7 +334,7 @@ func (w *snapshotJob) settleRevert(ctx context.Context, note *hypervisor.SnapOpe
 	// restored again.
 	if all, _ := compareLayers(live, note.New); live != nil && all && golibvirt.DomainState(s.state) == golibvirt.DomainRunning {
 		w.tree.FinishRevert(node.ID, note.New)
-		measureLayers(w.tree)
+		recordLayerSizes(w.tree)
 		w.tree.Finish(note.Job)
 		if err := w.save(); err != nil {
 			return err

@@ -16,12 +16,12 @@ import (
 )
 
 // snapshotLimit limits the time to read domains and networks. A read of hundreds of them takes less than a second.
-const snapshotLimit = 8 * time.Second
+const hostStateTimeout = 8 * time.Second
 
 // Snapshot implements hypervisor.Telemetry. If libvirtd does not answer, it returns the last known state with the host
 // disconnected, because the portal treats a missing object as deleted.
-func (b *Backend) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.State, error) {
-	state, err := b.snapshot(ctx, on)
+func (b *Backend) HostState(ctx context.Context, on hypervisor.Assignment) (wire.State, error) {
+	state, err := b.readHostState(ctx, on)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -37,8 +37,8 @@ func (b *Backend) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.St
 }
 
 // snapshot reads the host's full state within snapshotLimit.
-func (b *Backend) snapshot(ctx context.Context, on hypervisor.Assigned) (wire.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, snapshotLimit)
+func (b *Backend) readHostState(ctx context.Context, on hypervisor.Assignment) (wire.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, hostStateTimeout)
 	defer cancel()
 	b.assignedPools.record(on.Pools)
 	c, err := b.stateConn(ctx)
@@ -48,7 +48,7 @@ func (b *Backend) snapshot(ctx context.Context, on hypervisor.Assigned) (wire.St
 	poolsDone := make(chan poolReports, 1)
 	go func() { poolsDone <- b.reportPools(ctx, on.Pools) }()
 
-	all, err := b.inventory(ctx, c)
+	all, err := b.readDomains(ctx, c)
 	if err != nil {
 		return wire.State{}, err
 	}
@@ -58,19 +58,19 @@ func (b *Backend) snapshot(ctx context.Context, on hypervisor.Assigned) (wire.St
 	}
 	state := wire.State{
 		VMs: []wire.VMReport{}, Discovered: []fleet.DiscoveredVM{}, Networks: networks,
-		Host: fleet.HostStatus{Connected: true, Hypervisor: b.versionSeen(), Inventory: b.capabilityInventory(ctx)},
+		Host: fleet.HostStatus{Connected: true, Hypervisor: b.lastVersion(), Inventory: b.capabilityInventory(ctx)},
 	}
-	sizes := b.sizesOf(ctx, pathsOf(all...))
-	b.disks.keepOnly(sizes)
-	b.guests.startQueries(b, all)
+	sizes := b.diskSizesOf(ctx, diskPathsOf(all...))
+	b.diskSizes.keepOnly(sizes)
+	b.guests.startDueQueries(b, all)
 	addresses := b.addressesOf(ctx, all)
 	seen := <-poolsDone
 	changed := b.changedFilters(ctx)
-	state.Groups = changedGroups(changed)
+	state.Groups = changedGroupReports(changed)
 	for _, s := range all {
-		st := b.statusOf(s, sizes, addresses[s.id])
+		st := b.statusWithFaults(s, sizes, addresses[s.id])
 		if s.managed {
-			r := wire.VMReport{ID: s.id, Name: s.ref.Name, Generation: s.mark.Generation, Status: st, Proof: wire.Proof(s.id, s.secret), Stamped: s.mark.Generation}
+			r := wire.VMReport{ID: s.id, Name: s.ref.Name, Generation: s.metadata.Generation, Status: st, Proof: wire.OwnershipProof(s.id, s.ownershipMark), Stamped: s.metadata.Generation}
 			if s.applied != nil {
 				r.SpecHash = s.applied.SpecHash
 			}
@@ -82,12 +82,12 @@ func (b *Backend) snapshot(ctx context.Context, on hypervisor.Assigned) (wire.St
 	slices.SortFunc(state.VMs, func(a, b wire.VMReport) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(state.Discovered, func(a, b fleet.DiscoveredVM) int { return cmp.Compare(a.ID, b.ID) })
 	state.Pools, state.Host.DiscoveredPools = seen.assigned, seen.others
-	b.markUsers(ctx, all, state.Pools, on.Checksums)
+	b.addVolumeUsers(ctx, all, state.Pools, on.Checksums)
 	return state, nil
 }
 
 // versionSeen returns the hypervisor version that libvirt reported last.
-func (b *Backend) versionSeen() string {
+func (b *Backend) lastVersion() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.version
@@ -95,21 +95,21 @@ func (b *Backend) versionSeen() string {
 
 // VM implements hypervisor.VMs.
 func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, libvirtCallTimeout)
 	defer cancel()
 	s, err := b.readVM(ctx, id)
-	if is(err, golibvirt.ErrNoDomain) {
+	if isLibvirtCode(err, golibvirt.ErrNoDomain) {
 		return fleet.VMStatus{Power: fleet.Absent}, 0, nil
 	}
 	if err != nil {
 		return fleet.VMStatus{}, 0, fmt.Errorf("read the VM: %w", err)
 	}
-	generation := s.mark.Generation
+	generation := s.metadata.Generation
 	if !s.managed {
 		generation = 0
 	}
 	b.changedFilters(ctx)
-	return b.statusOf(s, b.sizesOf(ctx, pathsOf(s)), b.addresses.state().value[id]), generation, nil
+	return b.statusWithFaults(s, b.diskSizesOf(ctx, diskPathsOf(s)), b.addressWatch.state().value[id]), generation, nil
 }
 
 // readVM reads one domain over the backend's connection for state.
@@ -142,21 +142,21 @@ func (b *Backend) readDomainOn(ctx context.Context, c *conn, id fleet.VMID) (obs
 }
 
 // pathsOf returns the paths of the domains' current disks, of the disks in their specs, and of their media.
-func pathsOf(all ...observedDomain) diskPaths {
+func diskPathsOf(all ...observedDomain) diskPaths {
 	out := diskPaths{}
 	for _, s := range all {
 		for _, d := range s.currentHardware().disks {
-			out[d.path] = imageKind
+			out[d.path] = readImageHeader
 		}
-		for _, d := range s.spec {
-			out[d.path] = imageKind
+		for _, d := range s.specDisks {
+			out[d.path] = readImageHeader
 		}
 		for _, h := range s.diskFiles() {
 			if _, known := out[h.path]; known && h.opaque {
-				out[h.path] = rawKind
+				out[h.path] = readFileLength
 			}
 		}
-		for path, kind := range mediaOf(s) {
+		for path, kind := range mediaPaths(s) {
 			if _, disk := out[path]; !disk && s.managed {
 				out[path] = kind
 			}

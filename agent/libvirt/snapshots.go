@@ -24,12 +24,12 @@ type snapshotJob struct {
 
 // TakeSnapshot implements hypervisor.Snapshots.
 func (b *Backend) TakeSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
-	return b.runSnapshotJob(ctx, "take a snapshot of "+in.VM.Name, in, (*snapshotJob).take)
+	return b.runSnapshotJob(ctx, "take a snapshot of "+in.VM.Name, in, (*snapshotJob).takeSnapshot)
 }
 
 // RevertSnapshot implements hypervisor.Snapshots.
 func (b *Backend) RevertSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
-	return b.runSnapshotJob(ctx, "revert "+in.VM.Name+" to a snapshot", in, (*snapshotJob).revert)
+	return b.runSnapshotJob(ctx, "revert "+in.VM.Name+" to a snapshot", in, (*snapshotJob).revertToSnapshot)
 }
 
 // DeleteSnapshot implements hypervisor.Snapshots.
@@ -40,7 +40,7 @@ func (b *Backend) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork
 // runSnapshotJob finishes or undoes an interrupted job, and then runs do. It does nothing if the tree records that this
 // job is done.
 func (b *Backend) runSnapshotJob(ctx context.Context, act string, in hypervisor.SnapshotWork, do func(*snapshotJob, context.Context) error) error {
-	unlock, err := b.vms.lock(ctx, in.VM.ID)
+	unlock, err := b.vmLocks.lock(ctx, in.VM.ID)
 	if err != nil {
 		return wrapAction(act, err)
 	}
@@ -53,10 +53,10 @@ func (b *Backend) runSnapshotJob(ctx context.Context, act string, in hypervisor.
 		}
 		defer func() {
 			for _, p := range in.Pools {
-				b.volumeChanged(p)
+				b.expireVolume(p)
 			}
 		}()
-		if w.tree, err = withinLookPatience(ctx, func() (*hypervisor.SnapTree, error) { return readTree(in.VM.ID) }); err != nil {
+		if w.tree, err = withinLookupTimeout(ctx, func() (*hypervisor.SnapTree, error) { return readSnapshotTree(in.VM.ID) }); err != nil {
 			return err
 		}
 		if w.tree == nil {
@@ -69,12 +69,12 @@ func (b *Backend) runSnapshotJob(ctx context.Context, act string, in hypervisor.
 		if err != nil {
 			return err
 		}
-		release, err := b.ownSnapshots(in.VM)
+		release, err := b.lockSnapshots(in.VM)
 		if err != nil {
 			return err
 		}
 		defer release()
-		if err := b.refuseLost(s.observedDomain); err != nil {
+		if err := b.refuseLostGuest(s.observedDomain); err != nil {
 			return errors.Join(err, w.finishMergeOfLostGuest(ctx, s))
 		}
 		if err := w.settleUnfinished(ctx); err != nil {
@@ -93,13 +93,13 @@ func (b *Backend) runSnapshotJob(ctx context.Context, act string, in hypervisor.
 // readSnapshot replaces the volume in from by the file that the disk had at the time of the snapshot. No job changes
 // the files of the VM's snapshots until the caller calls release.
 func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *localVolume) (release func(), err error) {
-	release, err = b.snapshotsRead.lockShared(ctx, string(of.VMID))
+	release, err = b.snapshotLocks.lockShared(ctx, string(of.VMID))
 	if err != nil {
 		return nil, err
 	}
-	tree, err := withinLookPatience(ctx, func() (*hypervisor.SnapTree, error) { return readTree(of.VMID) })
+	tree, err := withinLookupTimeout(ctx, func() (*hypervisor.SnapTree, error) { return readSnapshotTree(of.VMID) })
 	if err == nil {
-		switch file := tree.FileOf(of.ID, from.ref()); {
+		switch file := tree.SnapshotFile(of.ID, from.ref()); {
 		case file == "" || filepath.Dir(file) != filepath.Dir(from.path()):
 			err = fleet.Errorf(fleet.NotFound, "The host no longer has this snapshot of the disk %s.", from.volume)
 		case tree.Work != nil:
@@ -114,8 +114,8 @@ func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *l
 }
 
 // ownSnapshots locks the files of the VM's snapshots for a change. It fails while another job reads them.
-func (b *Backend) ownSnapshots(vm fleet.VM) (release func(), err error) {
-	release, _ = b.snapshotsRead.tryLock(string(vm.ID), true)
+func (b *Backend) lockSnapshots(vm fleet.VM) (release func(), err error) {
+	release, _ = b.snapshotLocks.tryLockFile(string(vm.ID), true)
 	if release == nil {
 		return nil, hypervisor.RefuseCopiedSnapshots(vm.Name)
 	}
@@ -123,28 +123,28 @@ func (b *Backend) ownSnapshots(vm fleet.VM) (release func(), err error) {
 }
 
 // save writes the snapshot tree to the disk.
-func (w *snapshotJob) save() error { return writeTree(w.tree) }
+func (w *snapshotJob) save() error { return writeSnapshotTree(w.tree) }
 
 // readState reads the domain's current state.
-func (w *snapshotJob) readState(ctx context.Context) (moveState, error) {
-	m := &diskMove{Backend: w.Backend, c: w.c, in: hypervisor.MoveDisk{VM: w.in.VM}}
+func (w *snapshotJob) readState(ctx context.Context) (diskMigrationState, error) {
+	m := &diskMigration{Backend: w.Backend, c: w.c, in: hypervisor.MoveDiskWork{VM: w.in.VM}}
 	return m.readState(ctx)
 }
 
 // runningDefinition returns the running guest's definition. It returns nil if the guest is off.
-func (w *snapshotJob) runningDefinition(ctx context.Context, s moveState) (*libvirtxml.Domain, error) {
+func (w *snapshotJob) runningDefinition(ctx context.Context, s diskMigrationState) (*libvirtxml.Domain, error) {
 	if s.live == nil {
 		return nil, nil
 	}
-	x, err := readXML(ctx, w.c, s.ref, 0)
-	if is(err, golibvirt.ErrOperationInvalid) {
+	x, err := readDefinition(ctx, w.c, s.ref, 0)
+	if isLibvirtCode(err, golibvirt.ErrOperationInvalid) {
 		return nil, nil
 	}
 	return x, err
 }
 
 // diskOf returns the domain's disk for a disk of the spec. It returns nil if there is none.
-func diskOf(x *libvirtxml.Domain, ref fleet.Volref) *libvirtxml.DomainDisk {
+func domainDiskOf(x *libvirtxml.Domain, ref fleet.Volref) *libvirtxml.DomainDisk {
 	if x == nil || x.Devices == nil {
 		return nil
 	}
@@ -160,8 +160,8 @@ func diskOf(x *libvirtxml.Domain, ref fleet.Volref) *libvirtxml.DomainDisk {
 func compareLayers(x *libvirtxml.Domain, next []hypervisor.SnapLayer) (all, none bool) {
 	all, none = true, true
 	for _, n := range next {
-		d := diskOf(x, n.Disk)
-		if d != nil && pathOf(d) == n.File {
+		d := domainDiskOf(x, n.Disk)
+		if d != nil && diskPathOf(d) == n.File {
 			none = false
 		} else {
 			all = false
@@ -181,11 +181,11 @@ func (w *snapshotJob) ownVolumePath(ref fleet.Volref) string {
 
 // checkManaged refuses a VM with a state that Quantix did not create. Otherwise a job would lose disks or snapshots
 // that somebody created outside Quantix.
-func (w *snapshotJob) checkManaged(ctx context.Context, s moveState) error {
+func (w *snapshotJob) checkOnlyManagedState(ctx context.Context, s diskMigrationState) error {
 	refuse := func(format string, args ...any) error { return fleet.Errorf(fleet.Conflict, format, args...) }
 	switch {
 	case s.transient:
-		return hypervisor.Refusal(hypervisor.UndefinedFault())
+		return hypervisor.FaultError(hypervisor.UndefinedDomainFault())
 	case s.applied == nil:
 		return refuse("An older agent made the VM's definition. Edit and save the VM, and then try again.")
 	}
@@ -198,36 +198,36 @@ func (w *snapshotJob) checkManaged(ctx context.Context, s moveState) error {
 		if err != nil {
 			return err
 		}
-		if p.block() || d.Existing {
+		if p.isInBlockPool() || d.Existing {
 			return refuse("Disk %d (%s) is not a file of a pool, so the disk cannot have snapshots.", i+1, d.Volume)
 		}
-		if _, err := w.ownPool(ctx, w.c, p.pool); err != nil {
+		if _, err := w.checkedPool(ctx, w.c, p.pool); err != nil {
 			return err
 		}
 		want := w.tree.ActiveFile(d.Ref())
 		if want == "" {
 			want = p.path()
 		}
-		for _, x := range []*libvirtxml.Domain{s.kept, live} {
+		for _, x := range []*libvirtxml.Domain{s.persistentXML, live} {
 			if x == nil {
 				continue
 			}
-			disk := diskOf(x, d.Ref())
+			disk := domainDiskOf(x, d.Ref())
 			switch {
 			case disk == nil:
 				return refuse("Disk %d (%s) is not in the VM's definition on the host. Add the disk to the definition again, or detach the disk, first.", i+1, d.Volume)
 			case disk.Mirror != nil:
 				return w.diskCopyError(ctx, s, disk, "disk "+strconv.Itoa(i+1)+" ("+d.Volume+")")
-			case pathOf(disk) != want:
-				return refuse("The VM uses the file %s instead of %s, as after a snapshot or a change on the host. Merge that file first.", filepath.Base(pathOf(disk)), filepath.Base(want))
+			case diskPathOf(disk) != want:
+				return refuse("The VM uses the file %s instead of %s, as after a snapshot or a change on the host. Merge that file first.", filepath.Base(diskPathOf(disk)), filepath.Base(want))
 			case disk.ReadOnly != nil || disk.Shareable != nil:
 				return refuse("Disk %d (%s) is shared or read-only in the VM's definition, so the disk cannot have snapshots.", i+1, d.Volume)
 			}
 		}
-		f, err := withinLookPatience(ctx, func() (volumeFile, error) { return readVolume(want) })
+		f, err := withinLookupTimeout(ctx, func() (volumeFile, error) { return readVolumeFile(want) })
 		switch {
-		case isMissing(err):
-			return hypervisor.NoVolume(filepath.Base(want), p.pool.Name)
+		case isFileMissing(err):
+			return hypervisor.NoVolumeError(filepath.Base(want), p.pool.Name)
 		case err != nil:
 			return translateReadError(p, err)
 		case d.FileFormat() != "qcow2":
@@ -237,26 +237,26 @@ func (w *snapshotJob) checkManaged(ctx context.Context, s moveState) error {
 		}
 	}
 	for _, a := range w.tree.Active {
-		if !hasRef(s.applied.Spec, a.Disk) {
+		if !specHasVolume(s.applied.Spec, a.Disk) {
 			return hypervisor.RefuseRevertWithoutDisk(a.Disk.Volume)
 		}
 	}
-	for i := range s.kept.Devices.Disks {
-		d := &s.kept.Devices.Disks[i]
-		if name := physicalOf(d); name != "" {
+	for i := range s.persistentXML.Devices.Disks {
+		d := &s.persistentXML.Devices.Disks[i]
+		if name := physicalDiskName(d); name != "" {
 			return refuse("The VM has the physical disk %s. Physical disks cannot have snapshots.", name)
 		}
-		if d.Device != "cdrom" && d.Device != "floppy" && !hasAliasPrefix(d.Alias, aliasDisk) && aliasOf(d.Alias) != aliasFirstBoot {
-			return refuse("Somebody attached the disk %s on the host. Quantix does not manage this disk. Detach the disk first.", targetOf(d))
+		if d.Device != "cdrom" && d.Device != "floppy" && !hasAliasPrefix(d.Alias, diskAliasPrefix) && aliasOf(d.Alias) != firstBootAlias {
+			return refuse("Somebody attached the disk %s on the host. Quantix does not manage this disk. Detach the disk first.", diskTargetOf(d))
 		}
 	}
-	return w.checkForeignState(ctx, s)
+	return w.checkNoUnmanagedState(ctx, s)
 }
 
 // checkForeignState refuses while the domain has snapshots of libvirt, backup checkpoints or a saved memory image,
 // which depend on the current disks.
-func (w *snapshotJob) checkForeignState(ctx context.Context, s moveState) error {
-	others, err := othersOf(ctx, w.c, s.ref)
+func (w *snapshotJob) checkNoUnmanagedState(ctx context.Context, s diskMigrationState) error {
+	others, err := virshSnapshotNames(ctx, w.c, s.ref)
 	if err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func (w *snapshotJob) checkForeignState(ctx context.Context, s moveState) error 
 }
 
 // othersOf returns the names of the domain's snapshots that libvirt manages.
-func othersOf(ctx context.Context, c *conn, ref golibvirt.Domain) ([]string, error) {
+func virshSnapshotNames(ctx context.Context, c *conn, ref golibvirt.Domain) ([]string, error) {
 	return call(ctx, c, func(l *golibvirt.Libvirt) ([]string, error) {
 		n, err := l.DomainSnapshotNum(ref, 0)
 		if err != nil || n == 0 {
@@ -292,32 +292,32 @@ func othersOf(ctx context.Context, c *conn, ref golibvirt.Domain) ([]string, err
 }
 
 // redefine sets the inactive definition's disks to the files that the VM writes to.
-func (w *snapshotJob) redefine(ctx context.Context, next []hypervisor.SnapLayer) error {
+func (w *snapshotJob) redefineOnLayers(ctx context.Context, next []hypervisor.SnapLayer) error {
 	s, err := w.readState(ctx)
 	if err != nil {
 		return err
 	}
 	changed := false
 	for _, n := range next {
-		d := diskOf(s.kept, n.Disk)
+		d := domainDiskOf(s.persistentXML, n.Disk)
 		if d == nil {
 			return hypervisor.RefuseRevertWithoutDisk(n.Disk.Volume)
 		}
-		if pathOf(d) == n.File && d.BackingStore == nil {
+		if diskPathOf(d) == n.File && d.BackingStore == nil {
 			continue
 		}
 		changed = true
-		setFile(d, n.File)
+		setDiskFile(d, n.File)
 	}
 	if !changed {
 		return nil
 	}
 	defer w.domains.invalidate(s.ref.UUID)
-	return (&diskMove{Backend: w.Backend, c: w.c}).define(ctx, s.kept)
+	return (&diskMigration{Backend: w.Backend, c: w.c}).defineDomain(ctx, s.persistentXML)
 }
 
 // setFile sets the disk's file and removes the backing chain, because libvirt reads the chain from the file's header.
-func setFile(d *libvirtxml.DomainDisk, file string) {
+func setDiskFile(d *libvirtxml.DomainDisk, file string) {
 	d.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: file}}
 	d.BackingStore, d.Mirror = nil, nil
 }
@@ -343,5 +343,5 @@ func (w *snapshotJob) settleUnfinished(ctx context.Context) error {
 // isInterrupted reports whether err comes from an interruption and not from a refusal. After an interruption everything
 // stays unchanged, because the job is retried.
 func isInterrupted(ctx context.Context, err error) bool {
-	return errors.Is(err, hypervisor.ErrAway) || ctx.Err() != nil
+	return errors.Is(err, hypervisor.ErrUnreachable) || ctx.Err() != nil
 }

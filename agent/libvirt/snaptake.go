@@ -17,8 +17,8 @@ import (
 
 // take takes a snapshot of the VM. QEMU switches all disks of a running guest to new overlays at the same moment. The
 // agent copies the UEFI variables and the TPM state while the guest is paused.
-func (w *snapshotJob) take(ctx context.Context) error {
-	o := w.in.Order
+func (w *snapshotJob) takeSnapshot(ctx context.Context) error {
+	o := w.in.Params
 	if n := w.tree.Node(o.ID); n != nil {
 		return fleet.Errorf(fleet.Conflict, "The host already has this snapshot.")
 	}
@@ -26,7 +26,7 @@ func (w *snapshotJob) take(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.checkManaged(ctx, s); err != nil {
+	if err := w.checkOnlyManagedState(ctx, s); err != nil {
 		return err
 	}
 	switch {
@@ -45,8 +45,8 @@ func (w *snapshotJob) take(ctx context.Context) error {
 		node.Seed = s.live.seed
 	}
 	switch {
-	case on && o.Memory && s.live.parts.WhyNoMemorySnapshot() != "":
-		return fleet.Errorf(fleet.Conflict, "%s", s.live.parts.WhyNoMemorySnapshot())
+	case on && o.Memory && s.live.fieldValues.WhyNoMemorySnapshot() != "":
+		return fleet.Errorf(fleet.Conflict, "%s", s.live.fieldValues.WhyNoMemorySnapshot())
 	case on && o.Memory && golibvirt.DomainState(s.state) != golibvirt.DomainRunning && !node.Paused:
 		return fleet.Errorf(fleet.Conflict, "The guest is neither running nor paused, so its memory cannot be saved now. Try again, or take a snapshot without memory.")
 	case on && !o.Memory:
@@ -56,7 +56,7 @@ func (w *snapshotJob) take(ctx context.Context) error {
 	}
 	for _, n := range append(next, hypervisor.SnapLayer{File: node.Memory}) {
 		if there, err := fileExists(ctx, n.File); n.File != "" && (err != nil || there) {
-			return firstError(err, fleet.Errorf(fleet.Conflict, "The file %s already exists. The file was not changed. Try again.", n.File))
+			return preferFirstError(err, fleet.Errorf(fleet.Conflict, "The file %s already exists. The file was not changed. Try again.", n.File))
 		}
 	}
 	if err := w.checkSpace(ctx, s, node, next); err != nil {
@@ -83,17 +83,17 @@ func (w *snapshotJob) take(ctx context.Context) error {
 }
 
 // spareBytes is the free space required beyond the estimate, in bytes.
-const spareBytes = 64 << 20
+const snapshotReserveBytes = 64 << 20
 
 // checkSpace checks that the pools have space for the memory file and for the start of each new overlay. The memory
 // file is in the pool of the first disk.
-func (w *snapshotJob) checkSpace(ctx context.Context, s moveState, node hypervisor.SnapNode, next []hypervisor.SnapLayer) error {
+func (w *snapshotJob) checkSpace(ctx context.Context, s diskMigrationState, node hypervisor.SnapNode, next []hypervisor.SnapLayer) error {
 	need := map[string]int64{}
 	for _, n := range next {
 		need[filepath.Dir(n.File)] += 1 << 20
 	}
 	if node.Memory != "" {
-		need[filepath.Dir(node.Memory)] += int64(s.live.memoryMiB)<<20 + spareBytes
+		need[filepath.Dir(node.Memory)] += int64(s.live.memoryMiB)<<20 + snapshotReserveBytes
 	}
 	for dir, bytes := range need {
 		if err := checkFreeSpace(ctx, dir, bytes, "the snapshot"); err != nil {
@@ -106,7 +106,7 @@ func (w *snapshotJob) checkSpace(ctx context.Context, s moveState, node hypervis
 // checkFreeSpace returns an error if the directory's file system has fewer free bytes than bytes. what names the user
 // of the space in the error.
 func checkFreeSpace(ctx context.Context, dir string, bytes int64, what string) error {
-	free, err := withinLookPatience(ctx, func() (int64, error) {
+	free, err := withinLookupTimeout(ctx, func() (int64, error) {
 		f, err := os.Open(dir)
 		if err != nil {
 			return 0, err
@@ -115,14 +115,14 @@ func checkFreeSpace(ctx context.Context, dir string, bytes int64, what string) e
 		return freeBytes(f)
 	})
 	if err == nil && free < bytes {
-		err = fleet.Errorf(fleet.Conflict, "%s has %s free, but %s may need %s. Free space there first.", dir, fleet.Bytes(free), what, fleet.Bytes(bytes))
+		err = fleet.Errorf(fleet.Conflict, "%s has %s free, but %s may need %s. Free space there first.", dir, fleet.FormatBytes(free), what, fleet.FormatBytes(bytes))
 	}
 	return err
 }
 
 // translateNoSnapshotSpace replaces an out-of-space error by an error that says what to do.
 func translateNoSnapshotSpace(dir string, err error) error {
-	if !isFull(err) {
+	if !isNoSpaceError(err) {
 		return err
 	}
 	return fleet.Errorf(fleet.Conflict, "%s has no space left. The VM's disks are unchanged (%s). Free space there, and try again.", dir, err)
@@ -134,20 +134,20 @@ func (w *snapshotJob) takeOffline(ctx context.Context) error {
 		return err
 	}
 	w.in.Progress(30, "changing the definition")
-	return w.redefine(ctx, w.tree.Work.New)
+	return w.redefineOnLayers(ctx, w.tree.Work.New)
 }
 
 // takeLive takes the snapshot through libvirt without libvirt's snapshot metadata. It pauses the guest first, so that
 // the UEFI variables and TPM state copied later are from the same moment.
-func (w *snapshotJob) takeLive(ctx context.Context, s moveState) error {
+func (w *snapshotJob) takeLive(ctx context.Context, s diskMigrationState) error {
 	note := w.tree.Work
-	if w.in.Order.Quiesce && note.Node.Memory == "" && !note.Node.Paused {
+	if w.in.Params.Quiesce && note.Node.Memory == "" && !note.Node.Paused {
 		note.Frozen = true
 		if err := w.save(); err != nil {
 			return err
 		}
 		w.in.Progress(10, "freezing the guest's file systems")
-		if err := w.freeze(ctx, s.ref); err != nil {
+		if err := w.freezeGuest(ctx, s.ref); err != nil {
 			if isInterrupted(ctx, err) {
 				return err
 			}
@@ -157,7 +157,7 @@ func (w *snapshotJob) takeLive(ctx context.Context, s moveState) error {
 			note.Node.Quiesced, note.Node.Note = true, ""
 		}
 	}
-	if !note.Node.Paused && (note.Node.Memory != "" || len(stateOf(s.kept)) > 0) {
+	if !note.Node.Paused && (note.Node.Memory != "" || len(firmwareStatePaths(s.persistentXML)) > 0) {
 		note.Resume = true
 	}
 	if err := w.save(); err != nil {
@@ -184,7 +184,7 @@ func (w *snapshotJob) takeLive(ctx context.Context, s moveState) error {
 	if note.Node.Memory == "" {
 		flags |= golibvirt.DomainSnapshotCreateDiskOnly
 	}
-	stop := watchCopy(note.Node.Memory, int64(s.live.memoryMiB)<<20, func(percent int) { w.in.Progress(20+percent/2, "saving the guest's memory") })
+	stop := reportAllocation(note.Node.Memory, int64(s.live.memoryMiB)<<20, func(percent int) { w.in.Progress(20+percent/2, "saving the guest's memory") })
 	defer stop()
 	return w.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		_, err := l.DomainSnapshotCreateXML(s.ref, text, uint32(flags))
@@ -193,20 +193,20 @@ func (w *snapshotJob) takeLive(ctx context.Context, s moveState) error {
 }
 
 // freezeTime limits how long the guest agent may take.
-const freezeTime = 20 * time.Second
+const freezeTimeout = 20 * time.Second
 
 // freeze asks the guest agent to freeze the guest's file systems.
-func (w *snapshotJob) freeze(ctx context.Context, ref golibvirt.Domain) error {
-	within, cancel := context.WithTimeout(ctx, freezeTime)
+func (w *snapshotJob) freezeGuest(ctx context.Context, ref golibvirt.Domain) error {
+	within, cancel := context.WithTimeout(ctx, freezeTimeout)
 	defer cancel()
-	return w.onOwnConn(within, func(l *golibvirt.Libvirt) error {
+	return w.withOwnConn(within, func(l *golibvirt.Libvirt) error {
 		_, err := l.DomainFsfreeze(ref, nil, 0)
 		return err
 	})
 }
 
 // onOwnConn runs one call on a new connection, because the call may hang as long as the guest does.
-func (w *snapshotJob) onOwnConn(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
+func (w *snapshotJob) withOwnConn(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
 	c, err := dial(ctx, w.socket)
 	if err != nil {
 		return err
@@ -226,7 +226,7 @@ func snapshotXML(live *libvirtxml.Domain, note hypervisor.SnapOperation) (string
 	}
 	for i := range live.Devices.Disks {
 		d := &live.Devices.Disks[i]
-		out := libvirtxml.DomainSnapshotDisk{Name: targetOf(d), Snapshot: "no"}
+		out := libvirtxml.DomainSnapshotDisk{Name: diskTargetOf(d), Snapshot: "no"}
 		for _, n := range note.New {
 			if aliasOf(d.Alias) == diskAlias(n.Disk) {
 				out.Snapshot = "external"
@@ -247,8 +247,8 @@ func (w *snapshotJob) finishTake(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	state := filepath.Join(snapHome(w.in.VM.ID), string(note.Node.ID))
-	kept, err := withinLookPatience(ctx, func() (bool, error) { return saveState(s.kept, state) })
+	state := filepath.Join(snapshotDirOf(w.in.VM.ID), string(note.Node.ID))
+	kept, err := withinLookupTimeout(ctx, func() (bool, error) { return saveFirmwareState(s.persistentXML, state) })
 	if err != nil {
 		// The disks already use the new overlays, and only a stopped guest could switch back. A snapshot without the
 		// copies is still usable.
@@ -262,27 +262,27 @@ func (w *snapshotJob) finishTake(ctx context.Context) error {
 	if err := w.resumeGuest(ctx, s, note); err != nil {
 		return err
 	}
-	if err := w.redefine(ctx, note.New); err != nil {
+	if err := w.redefineOnLayers(ctx, note.New); err != nil {
 		return err
 	}
 	note.Node.At = time.Now().UTC().Truncate(time.Second)
 	w.tree.AddSnapshot(*note.Node, note.New)
-	measureLayers(w.tree)
+	recordLayerSizes(w.tree)
 	w.tree.Finish(note.Job)
 	return w.save()
 }
 
 // resumeGuest resumes and thaws a guest that this job paused or froze.
-func (w *snapshotJob) resumeGuest(ctx context.Context, s moveState, note *hypervisor.SnapOperation) error {
+func (w *snapshotJob) resumeGuest(ctx context.Context, s diskMigrationState, note *hypervisor.SnapOperation) error {
 	if note.Resume && s.live != nil && golibvirt.DomainState(s.state) == golibvirt.DomainPaused {
-		if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainResume(s.ref) }); err != nil && !is(err, golibvirt.ErrOperationInvalid) {
+		if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainResume(s.ref) }); err != nil && !isLibvirtCode(err, golibvirt.ErrOperationInvalid) {
 			return err
 		}
 	}
 	if note.Frozen && s.live != nil {
-		within, cancel := context.WithTimeout(ctx, freezeTime)
+		within, cancel := context.WithTimeout(ctx, freezeTimeout)
 		defer cancel()
-		err := w.onOwnConn(within, func(l *golibvirt.Libvirt) error {
+		err := w.withOwnConn(within, func(l *golibvirt.Libvirt) error {
 			_, err := l.DomainFsthaw(s.ref, nil, 0)
 			return err
 		})
@@ -296,7 +296,7 @@ func (w *snapshotJob) resumeGuest(ctx context.Context, s moveState, note *hyperv
 // undoTake restores the VM if the failed job took no snapshot. If the snapshot exists despite the error, undoTake
 // finishes the snapshot.
 func (w *snapshotJob) undoTake(ctx context.Context, why error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*tidyLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*cleanupTimeout)
 	defer cancel()
 	if err := w.settleTake(ctx, w.tree.Work); err != nil {
 		return errors.Join(why, err)
@@ -319,7 +319,7 @@ func (w *snapshotJob) settleTake(ctx context.Context, note *hypervisor.SnapOpera
 	}
 	now := live
 	if now == nil {
-		now = s.kept
+		now = s.persistentXML
 	}
 	all, none := compareLayers(now, note.New)
 	if all {
@@ -329,8 +329,8 @@ func (w *snapshotJob) settleTake(ctx context.Context, note *hypervisor.SnapOpera
 		return fleet.Errorf(fleet.Conflict, "Only some of the VM's disks use the files of an interrupted snapshot. Merge those files on the host (virsh blockcommit), and try again.")
 	}
 	for _, n := range note.New {
-		open, err := withinLookPatience(ctx, func() (bool, error) { return openByQEMU(n.File) })
-		if err != nil && !isMissing(err) {
+		open, err := withinLookupTimeout(ctx, func() (bool, error) { return openByQEMU(n.File) })
+		if err != nil && !isFileMissing(err) {
 			return err
 		}
 		if open {
@@ -343,7 +343,7 @@ func (w *snapshotJob) settleTake(ctx context.Context, note *hypervisor.SnapOpera
 	if live == nil { // the inactive definition may already name some of the overlays
 		back := make([]hypervisor.SnapLayer, len(note.Node.Layers))
 		copy(back, note.Node.Layers)
-		if err := w.redefine(ctx, back); err != nil {
+		if err := w.redefineOnLayers(ctx, back); err != nil {
 			return err
 		}
 	}
@@ -353,7 +353,7 @@ func (w *snapshotJob) settleTake(ctx context.Context, note *hypervisor.SnapOpera
 	if note.Node.Memory != "" {
 		w.tree.Trash = append(w.tree.Trash, note.Node.Memory)
 	}
-	w.tree.Trash = append(w.tree.Trash, filepath.Join(snapHome(w.in.VM.ID), string(note.Node.ID)), filepath.Join(snapHome(w.in.VM.ID), string(note.Node.ID))+partialSuffix)
+	w.tree.Trash = append(w.tree.Trash, filepath.Join(snapshotDirOf(w.in.VM.ID), string(note.Node.ID)), filepath.Join(snapshotDirOf(w.in.VM.ID), string(note.Node.ID))+partialSuffix)
 	w.tree.Work = nil
 	if err := w.save(); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 )
 
 // volumeID identifies a volume's file and its last change.
-type volumeID struct {
+type fileVersion struct {
 	fileID
 	modified time.Time
 	bytes    int64
@@ -22,14 +22,14 @@ type volumeID struct {
 // stamp returns a text that identifies the file's content: inode, length, modification time and inode change time.
 // Nobody can set back the inode change time. The device number is omitted, because the device number of network and
 // mapped devices changes with each boot.
-func (v volumeID) stamp() string {
+func (v fileVersion) stamp() string {
 	return fmt.Sprintf("%d %d %d %d", v.ino, v.bytes, v.modified.UnixNano(), v.changed)
 }
 
 // compareStamp compares the file with an earlier stamp. same reports that inode, length and modification time are
 // equal. touched reports that the inode change time differs; it is false for a stamp of an older agent, which has no
 // inode change time.
-func (v volumeID) compareStamp(stamp string) (same, touched bool) {
+func (v fileVersion) compareWithStamp(stamp string) (same, touched bool) {
 	core, changed, recorded := stamp, "", false
 	if fields := strings.Fields(stamp); len(fields) == 4 {
 		core, changed, recorded = strings.Join(fields[:3], " "), fields[3], true
@@ -38,20 +38,20 @@ func (v volumeID) compareStamp(stamp string) (same, touched bool) {
 }
 
 // identifyVolume reads the file's identity. The identity is zero if the file cannot be read.
-func identifyVolume(path string) volumeID {
+func fileVersionAt(path string) fileVersion {
 	info, err := os.Stat(path)
 	if err != nil {
-		return volumeID{}
+		return fileVersion{}
 	}
-	return volumeID{identityOf(info), info.ModTime(), info.Size(), changedAt(info)}
+	return fileVersion{identityOf(info), info.ModTime(), info.Size(), changedAt(info)}
 }
 
 // addChecksum adds the recorded checksum to the volume if the file is unchanged. libvirt changes the owner of files
 // that VMs use, which is harmless. If the inode of an unused file changed, somebody may have changed the content and
 // then the times, so the checksum counts as unknown.
-func addChecksum(v *fleet.Volume, h hypervisor.VolumeChecksum, id volumeID) {
-	same, touched := id.compareStamp(h.Stamp)
+func addChecksum(v *fleet.Volume, h hypervisor.VolumeChecksum, id fileVersion) {
+	same, touched := id.compareWithStamp(h.FileStamp)
 	if !same || !touched || len(v.UsedBy) > 0 || len(v.InDrive) > 0 {
-		h.Report(v, same)
+		h.AddTo(v, same)
 	}
 }

@@ -19,17 +19,17 @@ import (
 func (s observedDomain) status(sizes map[string]diskSize, addresses nicAddresses) fleet.VMStatus {
 	hw := s.currentHardware()
 	st := fleet.VMStatus{CPUs: hw.cpus, MemoryMiB: hw.memoryMiB, StartedAt: s.startedAt, Accelerator: s.accelerator}
-	st.Power, st.Reason = power(s.state, s.reason)
+	st.Power, st.Reason = translatePower(s.state, s.reason)
 	st.Launch = s.launch
 	if s.live != nil {
-		if st.MaxMemory = hw.max.memoryMiB; supportsCPUHotPlug(s.accelerator, hw.parts.Security.SecureBoot) {
+		if st.MaxMemory = hw.max.memoryMiB; supportsCPUHotPlug(s.accelerator, hw.fieldValues.Security.SecureBoot) {
 			st.MaxCPUs = hw.max.cpus
 		}
 		st.MinCPUs, st.Modules, st.PendingUnplug = hw.minCPUs, hw.modules, s.pendingUnplugs
 		if s.managed && s.pendingName() != "" {
 			st.NextBoot = []string{"name"}
 		}
-		st.NextBoot = append(st.NextBoot, nextBoot(*s.live, s.persistent)...)
+		st.NextBoot = append(st.NextBoot, pendingFields(*s.live, s.persistent)...)
 	}
 	if s.managed {
 		st.Drift = s.drift
@@ -39,9 +39,9 @@ func (s observedDomain) status(sizes map[string]diskSize, addresses nicAddresses
 			st.BalloonMiB = s.balloonMiB()
 			st.Policy, st.Checks = s.applied.Spec.Policy, s.applied.Spec.Health
 		}
-		st.Snapshots = s.tree.Status(now, s.others, s.unmanagedOverlays())
-		if s.whyNoSnapshots != "" {
-			st.Snapshots = &fleet.SnapshotTree{Unfinished: s.whyNoSnapshots, Others: s.others}
+		st.Snapshots = s.snapshotTree.ReportedTree(now, s.virshSnapshots, s.unmanagedOverlays())
+		if s.snapshotReadError != "" {
+			st.Snapshots = &fleet.SnapshotTree{Unfinished: s.snapshotReadError, Others: s.virshSnapshots}
 		}
 		if s.applied != nil && s.applied.Name != s.ref.Name {
 			st.Domain = s.ref.Name
@@ -50,15 +50,15 @@ func (s observedDomain) status(sizes map[string]diskSize, addresses nicAddresses
 	for _, d := range hw.disks {
 		z := sizes[d.path]
 		state := fleet.DiskState{Target: d.target, Path: d.path, SizeBytes: z.bytes, AllocBytes: z.alloc}
-		if k := slices.IndexFunc(s.spec, func(v specDisk) bool { return v.matchesDrive(d) }); k >= 0 && z.presence == filePresent {
-			state.Volume = s.spec[k].volume()
+		if k := slices.IndexFunc(s.specDisks, func(v specDisk) bool { return v.matchesDrive(d) }); k >= 0 && z.presence == filePresent {
+			state.Volume = s.specDisks[k].volume()
 		}
 		st.Disks = append(st.Disks, state)
 	}
 	for _, n := range hw.nics {
 		nic := fleet.NICState{MAC: n.mac, Source: n.source, Filter: n.filter}
 		if s.live != nil {
-			nic.Seen, nic.Addresses = addresses[n.mac], addressIPs(addresses[n.mac])
+			nic.Seen, nic.Addresses = addresses[n.mac], ipsOf(addresses[n.mac])
 		}
 		st.NICs = append(st.NICs, nic)
 	}
@@ -66,7 +66,7 @@ func (s observedDomain) status(sizes map[string]diskSize, addresses nicAddresses
 }
 
 // power translates libvirt's state, and returns the reason in virsh's words.
-func power(state, reason int32) (fleet.Power, string) {
+func translatePower(state, reason int32) (fleet.Power, string) {
 	why := func(words []string) string {
 		if reason < 0 || int(reason) >= len(words) {
 			return ""
@@ -104,16 +104,16 @@ var (
 
 // stepBytes is how many bytes a size must change before a new value is reported, so that a busy guest does not change
 // every report.
-const stepBytes = 64 << 20
+const minReportedChange = 64 << 20
 
 // smoothSize returns the value to report. It returns reported until newest differs from it by stepBytes, or by a
 // thousandth of total if that is more.
-func smoothSize(reported, newest, total int64) int64 {
+func steadySize(reported, newest, total int64) int64 {
 	diff := newest - reported
 	if diff < 0 {
 		diff = -diff
 	}
-	if diff < max(stepBytes, total/1000) {
+	if diff < max(minReportedChange, total/1000) {
 		return reported
 	}
 	return newest

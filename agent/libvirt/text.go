@@ -9,12 +9,12 @@ import (
 )
 
 // texts pools the buffers for XML encoding.
-var texts = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+var xmlBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // textOf returns the definition's XML, without line breaks.
-func textOf(x *libvirtxml.Domain) (string, error) {
-	b := texts.Get().(*bytes.Buffer) //nolint:forcetypeassert // the pool holds only buffers
-	defer texts.Put(b)
+func definitionText(x *libvirtxml.Domain) (string, error) {
+	b := xmlBuffers.Get().(*bytes.Buffer) //nolint:forcetypeassert // the pool holds only buffers
+	defer xmlBuffers.Put(b)
 	b.Reset()
 	if err := xml.NewEncoder(b).Encode(x); err != nil {
 		return "", err

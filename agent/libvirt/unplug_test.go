@@ -14,10 +14,10 @@ import (
 )
 
 // linuxGuest starts a Linux guest with direct kernel boot. The guest is able to release hot-plugged memory.
-func linuxGuest(f fixture, change func(*fleet.VMSpec)) *snapper {
+func startLinuxGuest(f fixture, change func(*fleet.VMSpec)) *snapper {
 	guest, err := lab.GuestImage(f.t.Context(), lab.CacheDir())
-	f.ok(err)
-	s := &snapper{fixture: f, vm: f.vm()}
+	f.requireNoError(err)
+	s := &snapper{fixture: f, vm: f.newVM()}
 	in := func(file string) *fleet.Volref {
 		run(f.t, "cp", file, filepath.Join(f.pool.Spec.Path, filepath.Base(file)))
 		return &fleet.Volref{PoolID: f.pool.ID, Volume: filepath.Base(file)}
@@ -25,12 +25,12 @@ func linuxGuest(f fixture, change func(*fleet.VMSpec)) *snapper {
 	s.vm.Spec.Boot = fleet.VMBoot{Kernel: in(guest.Kernel), Initrd: in(guest.Initrd), Cmdline: "console=ttyS0 quiet no_timer_check memhp_default_state=online_movable"}
 	change(&s.vm.Spec)
 	s.apply(s.vm)
-	f.ok(f.StartVM(f.t.Context(), s.vm.ID))
+	f.requireNoError(f.StartVM(f.t.Context(), s.vm.ID))
 	return s
 }
 
 // edited applies an edit of the VM and returns its status.
-func (s *snapper) edited(change func(*fleet.VMSpec)) fleet.VMStatus {
+func (s *snapper) applyEdit(change func(*fleet.VMSpec)) fleet.VMStatus {
 	s.t.Helper()
 	s.vm.Generation++
 	change(&s.vm.Spec)
@@ -43,9 +43,9 @@ func (s *snapper) edited(change func(*fleet.VMSpec)) fleet.VMStatus {
 func TestRunningGuestSeesHotPlugAndUnplug(t *testing.T) {
 	t.Parallel()
 	device, _ := physicalDisk(t)
-	s := linuxGuest(newFixture(t), func(s *fleet.VMSpec) { s.MemoryMiB, s.Memory.MaxMiB, s.CPU.Max = 192, 1024, 2 })
-	guest := s.talk()
-	disks := func() string { return guest.ask("ls -d /sys/block/vd* 2>/dev/null | wc -l") }
+	s := startLinuxGuest(newFixture(t), func(s *fleet.VMSpec) { s.MemoryMiB, s.Memory.MaxMiB, s.CPU.Max = 192, 1024, 2 })
+	guest := s.openGuestShell()
+	disks := func() string { return guest.run("ls -d /sys/block/vd* 2>/dev/null | wc -l") }
 	if got := disks(); got != "0" {
 		t.Fatalf("the guest starts with %s disks", got)
 	}
@@ -56,41 +56,41 @@ func TestRunningGuestSeesHotPlugAndUnplug(t *testing.T) {
 		}
 	}
 	with := []fleet.VMHostDevice{{Device: device}}
-	settled("with a physical disk", s.edited(func(s *fleet.VMSpec) { s.HostDevices = with }))
+	settled("with a physical disk", s.applyEdit(func(s *fleet.VMSpec) { s.HostDevices = with }))
 	waitFor(t, "the guest sees the disk", func() bool { return disks() == "1" })
-	if got := guest.ask("cat /sys/block/vda/size"); got != "32768" {
+	if got := guest.run("cat /sys/block/vda/size"); got != "32768" {
 		t.Errorf("the guest sees %s sectors of the 16 MiB disk", got)
 	}
-	settled("without it", s.edited(func(s *fleet.VMSpec) { s.HostDevices = nil }))
+	settled("without it", s.applyEdit(func(s *fleet.VMSpec) { s.HostDevices = nil }))
 	if got := disks(); got != "0" {
 		t.Errorf("after the unplug the guest has %s disks", got)
 	}
 
 	usb := fleet.Disk{PoolID: s.pool.ID, Volume: "usb.qcow2", SizeBytes: 8 << 20, Bus: "usb"}
-	settled("with a USB disk", s.edited(func(s *fleet.VMSpec) { s.Disks = []fleet.Disk{usb} }))
+	settled("with a USB disk", s.applyEdit(func(s *fleet.VMSpec) { s.Disks = []fleet.Disk{usb} }))
 	seen := func() string { return virsh(t, "qemu-monitor-command", string(s.vm.ID), "--hmp", "info usb") }
 	if got := seen(); !strings.Contains(got, "QEMU USB HARDDRIVE") && !strings.Contains(got, "MSD") {
 		t.Errorf("QEMU has %s", got)
 	}
-	settled("without it", s.edited(func(s *fleet.VMSpec) { s.Disks = nil }))
+	settled("without it", s.applyEdit(func(s *fleet.VMSpec) { s.Disks = nil }))
 	if got := seen(); strings.Contains(got, "ua-quantix-disk") {
 		t.Errorf("after the unplug QEMU has %s", got)
 	}
 
 	memory := func() int {
-		mib, err := strconv.Atoi(guest.ask("free -m | awk '/Mem:/{print $2}'"))
-		s.ok(err)
+		mib, err := strconv.Atoi(guest.run("free -m | awk '/Mem:/{print $2}'"))
+		s.requireNoError(err)
 		return mib
 	}
 	before := memory()
-	settled("with more memory", s.edited(func(s *fleet.VMSpec) { s.MemoryMiB = 320 }))
-	st := s.edited(func(s *fleet.VMSpec) { s.MemoryMiB = 576 })
+	settled("with more memory", s.applyEdit(func(s *fleet.VMSpec) { s.MemoryMiB = 320 }))
+	st := s.applyEdit(func(s *fleet.VMSpec) { s.MemoryMiB = 576 })
 	settled("with still more", st)
 	if !slices.Equal(st.Modules, []fleet.Module{{MiB: 128}, {MiB: 256}}) {
 		t.Errorf("the guest has the memory modules %+v", st.Modules)
 	}
 	waitFor(t, "the guest has the memory", func() bool { return memory() == before+384 })
-	st = s.edited(func(s *fleet.VMSpec) { s.MemoryMiB = 320 })
+	st = s.applyEdit(func(s *fleet.VMSpec) { s.MemoryMiB = 320 })
 	settled("with less", st)
 	if got := memory(); got != before+128 {
 		t.Errorf("after the unplug the guest has %d MiB, and had %d MiB at its start", got, before)
@@ -98,27 +98,27 @@ func TestRunningGuestSeesHotPlugAndUnplug(t *testing.T) {
 	if st.MemoryMiB != 320 || !slices.Equal(st.Modules, []fleet.Module{{MiB: 128}}) {
 		t.Errorf("after the unplug the VM has %d MiB, modules %+v", st.MemoryMiB, st.Modules)
 	}
-	if st = s.edited(func(s *fleet.VMSpec) { s.MemoryMiB = 160 }); st.MemoryMiB != 320 || len(st.PendingUnplug) != 0 || !slices.Equal(st.NextBoot, []string{"memoryMiB"}) {
+	if st = s.applyEdit(func(s *fleet.VMSpec) { s.MemoryMiB = 160 }); st.MemoryMiB != 320 || len(st.PendingUnplug) != 0 || !slices.Equal(st.NextBoot, []string{"memoryMiB"}) {
 		t.Errorf("below the memory at start: %+v", st)
 	}
 
 	// An emulated guest does not support the unplug of vCPUs, so none is requested.
-	settled("with another vCPU", s.edited(func(s *fleet.VMSpec) { s.MemoryMiB, s.CPUs = 320, 2 }))
-	if st = s.edited(func(s *fleet.VMSpec) { s.CPUs = 1 }); st.CPUs != 2 || st.MinCPUs != 0 || len(st.PendingUnplug) != 0 || !slices.Equal(st.NextBoot, []string{"cpus"}) {
+	settled("with another vCPU", s.applyEdit(func(s *fleet.VMSpec) { s.MemoryMiB, s.CPUs = 320, 2 }))
+	if st = s.applyEdit(func(s *fleet.VMSpec) { s.CPUs = 1 }); st.CPUs != 2 || st.MinCPUs != 0 || len(st.PendingUnplug) != 0 || !slices.Equal(st.NextBoot, []string{"cpus"}) {
 		t.Errorf("with one vCPU less: %+v", st)
 	}
 
 	// A paused guest cannot answer unplug requests.
-	settled("with all again", s.edited(func(s *fleet.VMSpec) { s.CPUs, s.HostDevices = 2, with }))
+	settled("with all again", s.applyEdit(func(s *fleet.VMSpec) { s.CPUs, s.HostDevices = 2, with }))
 	waitFor(t, "the guest sees the disk", func() bool { return disks() == "1" })
-	s.ok(s.PauseVM(t.Context(), s.vm.ID))
-	st = s.edited(func(s *fleet.VMSpec) { s.MemoryMiB, s.HostDevices = 192, nil })
+	s.requireNoError(s.PauseVM(t.Context(), s.vm.ID))
+	st = s.applyEdit(func(s *fleet.VMSpec) { s.MemoryMiB, s.HostDevices = 192, nil })
 	want := []fleet.PendingUnplug{{Field: "hostDevices", What: device}, {Field: "memoryMiB", What: "128 MiB of memory"}}
 	if !slices.Equal(st.PendingUnplug, want) || !slices.Equal(st.NextBoot, []string{"memoryMiB", "hostDevices"}) || len(st.Drift) != 0 {
 		t.Errorf("paused: pending unplugs %+v, waiting %q, drift %+v", st.PendingUnplug, st.NextBoot, st.Drift)
 	}
-	changes := s.Changes(t.Context())
-	s.ok(s.ResumeVM(t.Context(), s.vm.ID))
+	changes := s.WatchChanges(t.Context())
+	s.requireNoError(s.ResumeVM(t.Context(), s.vm.ID))
 	for st = s.status(); len(st.PendingUnplug) > 0 || len(st.NextBoot) > 0; st = s.status() {
 		select {
 		case <-changes:
@@ -135,10 +135,10 @@ func TestRunningGuestSeesHotPlugAndUnplug(t *testing.T) {
 func TestUSBDiskWithoutFreePortWaitsForNextStart(t *testing.T) {
 	t.Parallel()
 	s := &snapper{fixture: newFixture(t)}
-	s.vm = s.fixture.vm()
+	s.vm = s.fixture.newVM()
 	s.apply(s.vm)
-	s.ok(s.StartVM(t.Context(), s.vm.ID))
-	st := s.edited(func(spec *fleet.VMSpec) {
+	s.requireNoError(s.StartVM(t.Context(), s.vm.ID))
+	st := s.applyEdit(func(spec *fleet.VMSpec) {
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			spec.Disks = append(spec.Disks, fleet.Disk{PoolID: s.pool.ID, Volume: name + ".qcow2", SizeBytes: 1 << 20, Bus: "usb"})
 		}
@@ -146,8 +146,8 @@ func TestUSBDiskWithoutFreePortWaitsForNextStart(t *testing.T) {
 	if n := len(st.Disks); n < 2 || n > 4 || !slices.Equal(st.NextBoot, []string{"disks"}) || len(st.PendingUnplug)+len(st.Drift) != 0 {
 		t.Errorf("with more disks than ports: %+v", st)
 	}
-	s.ok(s.StopVM(t.Context(), s.vm.ID))
-	s.ok(s.StartVM(t.Context(), s.vm.ID))
+	s.requireNoError(s.StopVM(t.Context(), s.vm.ID))
+	s.requireNoError(s.StartVM(t.Context(), s.vm.ID))
 	if st := s.status(); len(st.Disks) != 5 || len(st.NextBoot) != 0 {
 		t.Errorf("after the next start: %+v", st)
 	}

@@ -25,7 +25,7 @@ type diskFile struct {
 }
 
 // fileUsage returns how the domain uses the file.
-func (h diskFile) fileUsage() usage {
+func (h diskFile) fileUsage() fileUse {
 	if h.inChain {
 		return usedAsBacking
 	}
@@ -34,7 +34,7 @@ func (h diskFile) fileUsage() usage {
 
 // diskFilesOf returns the files that the definition names for one disk.
 func diskFilesOf(d *libvirtxml.DomainDisk) []diskFile {
-	if d.Device == "cdrom" || hasAliasPrefix(d.Alias, aliasDrive) { // an unmanaged floppy is writable, so it counts
+	if d.Device == "cdrom" || hasAliasPrefix(d.Alias, driveAliasPrefix) { // an unmanaged floppy is writable, so it counts
 		return nil
 	}
 	var out []diskFile
@@ -69,10 +69,10 @@ func formatName(f *libvirtxml.DomainDiskFormat) string {
 }
 
 // usage is how a domain uses a file.
-type usage int
+type fileUse int
 
 const (
-	usedAsDisk    usage = iota
+	usedAsDisk    fileUse = iota
 	usedAsBacking       // in a disk's backing chain
 	usedAsMedium        // in a drive: the guest only reads it
 )
@@ -81,7 +81,7 @@ const (
 type fileUser struct {
 	id     fleet.VMID
 	name   string
-	usage  usage
+	usage  fileUse
 	shared bool // other domains may write to the file
 }
 
@@ -95,24 +95,24 @@ type fileUsers struct {
 
 // fileWatches caches facts about files between reports.
 type fileWatches struct {
-	chains  dirCache[[]fileID] // of the domains' disks and media
-	volumes dirCache[volumeID] // of the pools' volumes
-	bases   dirCache[[]fileID] // backing chains of volumes, without the volumes themselves
-	pools   watch[poolDirs]
+	diskChains  dirCache[[]fileID] // of the domains' disks and media
+	volumes dirCache[fileVersion] // of the pools' volumes
+	backingChains   dirCache[[]fileID] // backing chains of volumes, without the volumes themselves
+	poolDirWatch   valueWatch[poolLocations]
 }
 
 // usersOf returns the files that the domains use. It finds a file under every path that a definition may use for it.
-func (b *Backend) usersOf(ctx context.Context, how recency, all []observedDomain) fileUsers {
+func (b *Backend) findFileUsers(ctx context.Context, how cacheRecency, all []observedDomain) fileUsers {
 	type use struct {
 		diskFile
 		fileUser
 	}
 	var uses []use
 	opaque := map[string]bool{}
-	dirs := b.dirsOfPools(ctx, how, all)
+	dirs := b.poolLocationsFor(ctx, how, all)
 	for _, s := range all {
 		disks := s.diskFiles()
-		for _, f := range s.files() {
+		for _, f := range s.allFiles() {
 			if !slices.ContainsFunc(disks, func(h diskFile) bool { return h.path == f }) {
 				uses = append(uses, use{diskFile{path: dirs.path(f), opaque: true}, fileUser{id: s.id, name: s.ref.Name, usage: usedAsMedium}})
 			}
@@ -128,14 +128,14 @@ func (b *Backend) usersOf(ctx context.Context, how recency, all []observedDomain
 		old, twice := opaque[u.path]
 		opaque[u.path] = u.opaque && (old || !twice)
 	}
-	known := b.files.chains.read(ctx, how, paths, func(path string) []fileID { return chainOf(path, opaque[path]) })
-	b.files.chains.keepOnly(paths)
+	known := b.fileWatches.diskChains.read(ctx, how, paths, func(path string) []fileID { return backingChainIDs(path, opaque[path]) })
+	b.fileWatches.diskChains.keepOnly(paths)
 	out := fileUsers{byID: map[fileID][]fileUser{}, byPath: map[string][]fileUser{}}
 	for _, u := range uses {
 		out.byPath[u.path] = append(out.byPath[u.path], u.fileUser)
 		for i, id := range known[u.path] {
 			if i == 0 && u.usage != usedAsMedium {
-				out.note(id, u.opaque)
+				out.addFile(id, u.opaque)
 			}
 			if i > 0 && u.usage == usedAsDisk {
 				u.usage = usedAsBacking
@@ -147,8 +147,8 @@ func (b *Backend) usersOf(ctx context.Context, how recency, all []observedDomain
 }
 
 // of returns the users of a volume's file.
-func (u fileUsers) of(pool, volume, path string, id fileID) []fileUser {
-	out := slices.Concat(u.byPath[path], u.byPath[volumePath(pool, volume)])
+func (u fileUsers) usersOfVolume(pool, volume, path string, id fileID) []fileUser {
+	out := slices.Concat(u.byPath[path], u.byPath[volumeRefPath(pool, volume)])
 	if id != (fileID{}) {
 		out = append(out, u.byID[id]...)
 	}
@@ -156,21 +156,21 @@ func (u fileUsers) of(pool, volume, path string, id fileID) []fileUser {
 }
 
 // id reads the file's identity without the cache, because a cached identity may belong to an earlier file.
-func (p localVolume) id(ctx context.Context) (fileID, error) {
+func (p localVolume) readFileID(ctx context.Context) (fileID, error) {
 	if !filepath.IsAbs(p.path()) {
 		return fileID{}, nil
 	}
-	return within(ctx, func() (fileID, error) { return fileIDAt(p.path()), nil })
+	return withinContext(ctx, func() (fileID, error) { return fileIDAt(p.path()), nil })
 }
 
 // userOf returns the name of a domain other than except that uses the file. It is empty if there is none. It ignores
 // domains that share an existing shareable disk, and overlays that an administrator created on a disk of except.
-func (b *Backend) userOf(ctx context.Context, all []observedDomain, except fleet.VMID, p localVolume) (string, error) {
-	id, err := p.id(ctx)
+func (b *Backend) domainUsing(ctx context.Context, all []observedDomain, except fleet.VMID, p localVolume) (string, error) {
+	id, err := p.readFileID(ctx)
 	if err != nil {
 		return "", err
 	}
-	users := b.usersOf(ctx, decisionRecency, all).of(p.pool.Name, p.volume, p.path(), id)
+	users := b.findFileUsers(ctx, decisionRecency, all).usersOfVolume(p.pool.Name, p.volume, p.path(), id)
 	mine := slices.ContainsFunc(users, func(u fileUser) bool { return u.id == except && u.usage == usedAsDisk })
 	for _, u := range users {
 		if u.id == except || mine && u.usage == usedAsBacking || p.shared && u.shared && u.usage == usedAsDisk {
@@ -183,54 +183,54 @@ func (b *Backend) userOf(ctx context.Context, all []observedDomain, except fleet
 
 // checkNoDisk refuses a file that is a domain's disk or in a disk's backing chain, because the content belongs to that
 // guest.
-func (a *applying) checkNoDisk(ctx context.Context, p localVolume) error {
-	return a.checkRead(ctx, p, false)
+func (a *applyRun) checkNotGuestDisk(ctx context.Context, p localVolume) error {
+	return a.checkReadable(ctx, p, false)
 }
 
 // checkRead is checkNoDisk but, if library is set, accepts an image that backs disks: library images are read-only and
 // may back disks.
-func (a *applying) checkRead(ctx context.Context, p localVolume, library bool) error {
-	all, err := a.inventory(ctx, a.c)
+func (a *applyRun) checkReadable(ctx context.Context, p localVolume, library bool) error {
+	all, err := a.readDomains(ctx, a.c)
 	if err != nil {
 		return err
 	}
-	id, err := p.id(ctx)
+	id, err := p.readFileID(ctx)
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(a.usersOf(ctx, decisionRecency, all).of(p.pool.Name, p.volume, p.path(), id), func(u fileUser) bool { return u.usage == usedAsDisk || u.usage == usedAsBacking && !library }) {
+	if slices.ContainsFunc(a.findFileUsers(ctx, decisionRecency, all).usersOfVolume(p.pool.Name, p.volume, p.path(), id), func(u fileUser) bool { return u.usage == usedAsDisk || u.usage == usedAsBacking && !library }) {
 		return fleet.Errorf(fleet.Conflict, "The volume %s is used by a disk of a VM on this host, so the volume can be neither cloned nor inserted into a drive. Choose a volume that no VM uses.", p.volume)
 	}
 	return nil
 }
 
 // markUsers sets the users and the modification times of the volumes.
-func (b *Backend) markUsers(ctx context.Context, all []observedDomain, pools []wire.PoolReport, hashed map[fleet.Volref]hypervisor.VolumeChecksum) {
+func (b *Backend) addVolumeUsers(ctx context.Context, all []observedDomain, pools []wire.PoolReport, hashed map[fleet.Volref]hypervisor.VolumeChecksum) {
 	var paths []string
 	for _, p := range pools {
 		for _, v := range p.Status.Volumes {
 			paths = append(paths, v.Path)
 		}
 	}
-	ids := b.files.volumes.read(ctx, reportRecency, paths, identifyVolume)
-	b.files.volumes.keepOnly(paths)
-	users := b.usersOf(ctx, reportRecency, all)
+	ids := b.fileWatches.volumes.read(ctx, reportRecency, paths, fileVersionAt)
+	b.fileWatches.volumes.keepOnly(paths)
+	users := b.findFileUsers(ctx, reportRecency, all)
 	for i := range pools {
 		volumes := slices.Clone(pools[i].Status.Volumes) // the pool's cache keeps the original slice
 		for k := range volumes {
 			if v := &volumes[k]; users.raw[ids[v.Path].fileID] {
-				*v = rawVolume(*v, ids[v.Path].bytes)
+				*v = rawVolumeListing(*v, ids[v.Path].bytes)
 			}
 		}
-		pools[i].Status.Volumes, pools[i].Status.ProvisionedBytes = volumes, provisioned(volumes)
+		pools[i].Status.Volumes, pools[i].Status.ProvisionedBytes = volumes, unallocatedBytes(volumes)
 	}
-	bases := b.basesOf(ctx, pools)
+	bases := b.backedVolumes(ctx, pools)
 	for i := range pools {
 		volumes := pools[i].Status.Volumes
 		for k := range volumes {
 			v := &volumes[k]
 			id := ids[v.Path]
-			markVolume(v, users.of(pools[i].Name, v.Name, v.Path, id.fileID), bases[id.fileID], id.modified)
+			addUsersToVolume(v, users.usersOfVolume(pools[i].Name, v.Name, v.Path, id.fileID), bases[id.fileID], id.modified)
 			if h, ok := hashed[fleet.Volref{PoolID: pools[i].ID, Volume: v.Name}]; ok && id.fileID != (fileID{}) {
 				addChecksum(v, h, id)
 			}
@@ -239,7 +239,7 @@ func (b *Backend) markUsers(ctx context.Context, all []observedDomain, pools []w
 }
 
 // basesOf maps each backing file to the names of the volumes that it backs.
-func (b *Backend) basesOf(ctx context.Context, pools []wire.PoolReport) map[fileID][]string {
+func (b *Backend) backedVolumes(ctx context.Context, pools []wire.PoolReport) map[fileID][]string {
 	var paths []string
 	for _, p := range pools {
 		for _, v := range p.Status.Volumes {
@@ -248,8 +248,8 @@ func (b *Backend) basesOf(ctx context.Context, pools []wire.PoolReport) map[file
 			}
 		}
 	}
-	chains := b.files.bases.read(ctx, reportRecency, paths, func(path string) []fileID { return chainOf(path, false) })
-	b.files.bases.keepOnly(paths)
+	chains := b.fileWatches.backingChains.read(ctx, reportRecency, paths, func(path string) []fileID { return backingChainIDs(path, false) })
+	b.fileWatches.backingChains.keepOnly(paths)
 	out := map[fileID][]string{}
 	for _, path := range paths {
 		for _, id := range chains[path][min(1, len(chains[path])):] {
@@ -260,7 +260,7 @@ func (b *Backend) basesOf(ctx context.Context, pools []wire.PoolReport) map[file
 }
 
 // markVolume sets the users and the modification time of the volume.
-func markVolume(v *fleet.Volume, users []fileUser, bases []string, modified time.Time) {
+func addUsersToVolume(v *fleet.Volume, users []fileUser, bases []string, modified time.Time) {
 	for _, u := range users {
 		of := &v.UsedBy
 		if u.usage == usedAsMedium {
@@ -289,22 +289,22 @@ func markVolume(v *fleet.Volume, users []fileUser, bases []string, modified time
 	}
 }
 
-const volumePrefix = "volume:"
+const volumeRefPrefix = "volume:"
 
 // volumePath returns the path for a volume that a definition names by pool and volume name.
-func volumePath(pool, volume string) string { return volumePrefix + pool + "/" + volume }
+func volumeRefPath(pool, volume string) string { return volumeRefPrefix + pool + "/" + volume }
 
 // poolDirs maps the names of the host's pools to their directories, or to the address prefix of block pools.
-type poolDirs map[string]poolDir
+type poolLocations map[string]poolLocation
 
 // poolDir is the directory of a file pool or the address prefix of a block pool.
-type poolDir struct {
+type poolLocation struct {
 	path   string
-	blocks *blocks // nil: a file pool
+	blocks *blockVolumeMapping // nil: a file pool
 }
 
 // of returns the volume's path or address. It is empty if only libvirt knows the path.
-func (d poolDir) of(volume string) string {
+func (d poolLocation) volumeLocation(volume string) string {
 	switch {
 	case d.path == "":
 		return ""
@@ -318,10 +318,10 @@ func (d poolDir) of(volume string) string {
 }
 
 // path returns the file's path for a pool and volume name of a definition. It returns other paths unchanged.
-func (d poolDirs) path(path string) string {
-	rest, byPool := strings.CutPrefix(path, volumePrefix)
+func (d poolLocations) path(path string) string {
+	rest, byPool := strings.CutPrefix(path, volumeRefPrefix)
 	pool, volume, _ := strings.Cut(rest, "/")
-	if at := d[pool].of(volume); byPool && at != "" {
+	if at := d[pool].volumeLocation(volume); byPool && at != "" {
 		return at
 	}
 	return path
@@ -329,8 +329,8 @@ func (d poolDirs) path(path string) string {
 
 // unknown returns the pool name in a definition's volume reference if the pool is not listed. It is empty for a listed
 // pool and for plain paths.
-func (d poolDirs) unknown(path string) string {
-	rest, byPool := strings.CutPrefix(path, volumePrefix)
+func (d poolLocations) unlistedPool(path string) string {
+	rest, byPool := strings.CutPrefix(path, volumeRefPrefix)
 	pool, _, _ := strings.Cut(rest, "/")
 	if _, known := d[pool]; byPool && !known {
 		return pool
@@ -340,46 +340,46 @@ func (d poolDirs) unknown(path string) string {
 
 // dirsOfPools reads the pools from libvirt only if a domain names a disk by pool and volume. It does not wait for
 // hanging storage.
-func (b *Backend) dirsOfPools(ctx context.Context, how recency, all []observedDomain) poolDirs {
+func (b *Backend) poolLocationsFor(ctx context.Context, how cacheRecency, all []observedDomain) poolLocations {
 	if !slices.ContainsFunc(all, func(s observedDomain) bool {
-		return slices.ContainsFunc(s.files(), func(f string) bool { return strings.HasPrefix(f, volumePrefix) })
+		return slices.ContainsFunc(s.allFiles(), func(f string) bool { return strings.HasPrefix(f, volumeRefPrefix) })
 	}) {
 		return nil
 	}
 	if how.age == 0 {
-		b.files.pools.expire()
+		b.fileWatches.poolDirWatch.expire()
 	}
-	return b.files.pools.read(ctx, 10*time.Second, poolPatience, func() (poolDirs, error) {
-		c, err := dial(b.life, b.socket)
+	return b.fileWatches.poolDirWatch.read(ctx, 10*time.Second, poolReadTimeout, func() (poolLocations, error) {
+		c, err := dial(b.runContext, b.socket)
 		if err != nil {
 			return nil, err
 		}
 		defer c.disconnect()
-		return call(b.life, c, listPoolDirs)
+		return call(b.runContext, c, listPoolLocations)
 	}).value
 }
 
 // poolDirOf returns the directory or address prefix in libvirt's definition of a pool.
-func poolDirOf(x libvirtxml.StoragePool) poolDir {
-	if kind := blocksOfType(x.Type); kind != nil {
-		return poolDir{kind.prefix(x), kind}
+func poolLocationOf(x libvirtxml.StoragePool) poolLocation {
+	if kind := blockMappingOfType(x.Type); kind != nil {
+		return poolLocation{kind.prefix(x), kind}
 	}
 	if x.Target != nil {
-		return poolDir{path: x.Target.Path}
+		return poolLocation{path: x.Target.Path}
 	}
-	return poolDir{}
+	return poolLocation{}
 }
 
 // listPoolDirs reads the directories of all pools from libvirt.
-func listPoolDirs(l *golibvirt.Libvirt) (poolDirs, error) {
+func listPoolLocations(l *golibvirt.Libvirt) (poolLocations, error) {
 	refs, _, err := l.ConnectListAllStoragePools(1, 0)
 	if err != nil {
 		return nil, err
 	}
-	out := make(poolDirs, len(refs))
+	out := make(poolLocations, len(refs))
 	for _, ref := range refs {
 		text, err := l.StoragePoolGetXMLDesc(ref, 0)
-		if is(err, golibvirt.ErrNoStoragePool) {
+		if isLibvirtCode(err, golibvirt.ErrNoStoragePool) {
 			continue
 		}
 		if err != nil {
@@ -389,7 +389,7 @@ func listPoolDirs(l *golibvirt.Libvirt) (poolDirs, error) {
 		if err := x.Unmarshal(text); err != nil {
 			return nil, err
 		}
-		out[ref.Name] = poolDirOf(x)
+		out[ref.Name] = poolLocationOf(x)
 	}
 	return out, nil
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // defineUnmanaged defines a domain without Quantix metadata that has these disks. The test's cleanup undefines it.
-func defineUnmanaged(t *testing.T, disks string) fleet.VMID {
+func defineUnmanagedDomain(t *testing.T, disks string) fleet.VMID {
 	t.Helper()
 	name := "stranger-" + string(fleet.NewID[fleet.VMID]())
 	xml := filepath.Join(t.TempDir(), "domain.xml")
@@ -31,7 +31,7 @@ func defineUnmanaged(t *testing.T, disks string) fleet.VMID {
 	return fleet.VMID(virsh(t, "domuuid", name))
 }
 
-func fileDisk(path, format string) string {
+func fileDiskXML(path, format string) string {
 	return fmt.Sprintf(`<disk type='file' device='disk'><driver name='qemu' type='%s'/><source file='%s'/><target dev='vda' bus='virtio'/></disk>`, format, path)
 }
 
@@ -41,11 +41,11 @@ func TestFileUsersFoundUnderAnyPath(t *testing.T) {
 	f := newFixture(t)
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(f.pool.Spec.Path, name) }
-	f.ok(os.Symlink(f.pool.Spec.Path, filepath.Join(dir, "link")))
+	f.requireNoError(os.Symlink(f.pool.Spec.Path, filepath.Join(dir, "link")))
 	bound := filepath.Join(dir, "bound")
-	f.ok(os.Mkdir(bound, 0o755))
-	f.ok(bindMount(f.pool.Spec.Path, bound))
-	t.Cleanup(func() { f.ok(syscall.Unmount(bound, 0)) })
+	f.requireNoError(os.Mkdir(bound, 0o755))
+	f.requireNoError(bindMount(f.pool.Spec.Path, bound))
+	t.Cleanup(func() { f.requireNoError(syscall.Unmount(bound, 0)) })
 	other := "other-" + string(f.pool.ID)
 	// libvirt refuses a second pool with the same path, but not one with a path through a link.
 	virsh(t, "pool-define-as", other, "dir", "--target", filepath.Join(dir, "link"))
@@ -54,12 +54,12 @@ func TestFileUsersFoundUnderAnyPath(t *testing.T) {
 	overlay := filepath.Join(dir, "overlay")
 	fake := filepath.Join(dir, "fake.raw") // a guest may write anything to a raw disk
 	ways := map[string]func(volume string) string{
-		"path":    func(v string) string { return fileDisk(at(v), "qcow2") },
-		"symlink": func(v string) string { return fileDisk(filepath.Join(dir, "link", v), "qcow2") },
-		"bind":    func(v string) string { return fileDisk(filepath.Join(bound, v), "qcow2") },
+		"path":    func(v string) string { return fileDiskXML(at(v), "qcow2") },
+		"symlink": func(v string) string { return fileDiskXML(filepath.Join(dir, "link", v), "qcow2") },
+		"bind":    func(v string) string { return fileDiskXML(filepath.Join(bound, v), "qcow2") },
 		"hardlink": func(v string) string {
-			f.ok(os.Link(at(v), at("other-name")))
-			return fileDisk(at("other-name"), "qcow2")
+			f.requireNoError(os.Link(at(v), at("other-name")))
+			return fileDiskXML(at("other-name"), "qcow2")
 		},
 		"volume": func(v string) string {
 			return fmt.Sprintf(`<disk type='volume' device='disk'><driver name='qemu' type='qcow2'/><source pool='%s' volume='%s'/><target dev='vda' bus='virtio'/></disk>`, f.pool.Name, v)
@@ -70,25 +70,25 @@ func TestFileUsersFoundUnderAnyPath(t *testing.T) {
 		"backing": func(v string) string {
 			run(t, "qemu-img", "create", "-f", "qcow2", "-b", at(v), "-F", "qcow2", overlay+"1")
 			run(t, "qemu-img", "create", "-f", "qcow2", "-b", overlay+"1", "-F", "qcow2", overlay+"2")
-			return fileDisk(overlay+"2", "qcow2")
+			return fileDiskXML(overlay+"2", "qcow2")
 		},
 		"data-file": func(v string) string {
 			run(t, "qemu-img", "create", "-f", "qcow2", "-o", "data_file="+at(v)+",data_file_raw=on", overlay+"3", "4M")
-			return fileDisk(overlay+"3", "qcow2")
+			return fileDiskXML(overlay+"3", "qcow2")
 		},
 	}
 	want := map[string][]fleet.VMID{"free": nil, "named-by-a-guest": nil}
 	addImage(t, f.pool, conformance.Image{Name: "free", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 	addImage(t, f.pool, conformance.Image{Name: "named-by-a-guest", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 	run(t, "qemu-img", "create", "-f", "qcow2", "-b", at("named-by-a-guest"), "-F", "qcow2", fake)
-	defineUnmanaged(t, fileDisk(fake, "raw"))
+	defineUnmanagedDomain(t, fileDiskXML(fake, "raw"))
 	for how, disks := range ways {
 		addImage(t, f.pool, conformance.Image{Name: how, Kind: conformance.Qcow2, SizeBytes: 4 << 20})
-		want[how] = []fleet.VMID{defineUnmanaged(t, disks(how))}
+		want[how] = []fleet.VMID{defineUnmanagedDomain(t, disks(how))}
 	}
-	f.ok(f.ApplyPool(t.Context(), f.pool)) // refreshes the pool
+	f.requireNoError(f.ApplyPool(t.Context(), f.pool)) // refreshes the pool
 	seen := 0
-	for _, v := range poolOf(t, f, f.pool).Volumes {
+	for _, v := range poolStatusOf(t, f, f.pool).Volumes {
 		users, known := want[v.Name]
 		if known && !slices.Equal(v.UsedBy, users) {
 			t.Errorf("%s: the volume is a disk of %q, want %q", v.Name, v.UsedBy, users)
@@ -101,16 +101,16 @@ func TestFileUsersFoundUnderAnyPath(t *testing.T) {
 		t.Errorf("%d of %d volumes are reported", seen, len(want))
 	}
 	for how := range want {
-		vm := f.vm()
-		d := f.disk("clone-of-" + how)
+		vm := f.newVM()
+		d := f.newDisk("clone-of-" + how)
 		d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: f.pool.ID, Volume: how}
 		vm.Spec.Disks = []fleet.Disk{d}
 		err := f.ApplyVM(t.Context(), applyJob(vm, f.pool))
 		if taken := ways[how] != nil; taken != (fleet.CodeOf(err) == fleet.Conflict) {
 			t.Errorf("%s: clone: %v", how, err)
 		}
-		vm = f.vm()
-		vm.Spec.Disks = []fleet.Disk{f.disk(how)}
+		vm = f.newVM()
+		vm.Spec.Disks = []fleet.Disk{f.newDisk(how)}
 		if how == "free" || how == "named-by-a-guest" {
 			continue
 		}
@@ -124,12 +124,12 @@ func TestFileUsersFoundUnderAnyPath(t *testing.T) {
 func TestUnmanagedOverlayDoesNotBlockEdit(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	vm := f.vm()
-	vm.Spec.Disks = []fleet.Disk{f.disk("base")}
+	vm := f.newVM()
+	vm.Spec.Disks = []fleet.Disk{f.newDisk("base")}
 	f.apply(vm)
 	overlay := filepath.Join(t.TempDir(), "overlay")
 	run(t, "qemu-img", "create", "-f", "qcow2", "-b", filepath.Join(f.pool.Spec.Path, "base"), "-F", "qcow2", overlay)
-	defineUnmanaged(t, fileDisk(overlay, "qcow2"))
+	defineUnmanagedDomain(t, fileDiskXML(overlay, "qcow2"))
 	vm.Generation, vm.Spec.CPUs = 2, 2
 	f.apply(vm)
 }
@@ -139,11 +139,11 @@ func TestSymlinkInPoolNotCloned(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	secret := filepath.Join(t.TempDir(), "secret.raw")
-	f.ok(os.WriteFile(secret, make([]byte, 1<<20), 0o600))
-	f.ok(os.Symlink(secret, filepath.Join(f.pool.Spec.Path, "linked.raw")))
-	f.ok(f.ApplyPool(t.Context(), f.pool))
-	vm := f.vm()
-	d := f.disk("clone")
+	f.requireNoError(os.WriteFile(secret, make([]byte, 1<<20), 0o600))
+	f.requireNoError(os.Symlink(secret, filepath.Join(f.pool.Spec.Path, "linked.raw")))
+	f.requireNoError(f.ApplyPool(t.Context(), f.pool))
+	vm := f.newVM()
+	d := f.newDisk("clone")
 	d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: f.pool.ID, Volume: "linked.raw"}
 	vm.Spec.Disks = []fleet.Disk{d}
 	if err := f.ApplyVM(t.Context(), applyJob(vm, f.pool)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "plain file") {
@@ -157,18 +157,18 @@ func TestDeleteChecksFileUsersWithoutCache(t *testing.T) {
 	f := newFixture(t)
 	made := func(volume string) fleet.VM {
 		t.Helper()
-		vm := f.vm()
-		vm.Spec.Disks = []fleet.Disk{f.disk(volume)}
-		f.ok(f.ApplyVM(t.Context(), applyJob(vm, f.pool)))
+		vm := f.newVM()
+		vm.Spec.Disks = []fleet.Disk{f.newDisk(volume)}
+		f.requireNoError(f.ApplyVM(t.Context(), applyJob(vm, f.pool)))
 		return vm
 	}
 	keeper, other, third := made("keeper.qcow2"), made("other.qcow2"), made("third.qcow2")
 	at := func(volume string) string { return filepath.Join(f.pool.Spec.Path, volume) }
-	_, err := f.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{f.pool}}) // fills the cache of file users
-	f.ok(err)
+	_, err := f.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{f.pool}}) // fills the cache of file users
+	f.requireNoError(err)
 
-	f.ok(os.Remove(at("keeper.qcow2")))
-	f.ok(os.Symlink(at("other.qcow2"), at("keeper.qcow2")))
+	f.requireNoError(os.Remove(at("keeper.qcow2")))
+	f.requireNoError(os.Symlink(at("other.qcow2"), at("keeper.qcow2")))
 	if err := f.DeleteVM(t.Context(), other, []fleet.Pool{f.pool}, true); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "in use by another VM") {
 		t.Errorf("delete a disk that another VM's disk links to: %v", err)
 	}
@@ -176,13 +176,13 @@ func TestDeleteChecksFileUsersWithoutCache(t *testing.T) {
 		t.Error(err)
 	}
 
-	f.ok(os.Remove(at("keeper.qcow2")))
-	f.ok(os.Rename(at("other.qcow2"), at("third.qcow2"))) // the third VM's file is now the one that the other VM had
-	f.ok(f.DeleteVM(t.Context(), third, []fleet.Pool{f.pool}, true))
+	f.requireNoError(os.Remove(at("keeper.qcow2")))
+	f.requireNoError(os.Rename(at("other.qcow2"), at("third.qcow2"))) // the third VM's file is now the one that the other VM had
+	f.requireNoError(f.DeleteVM(t.Context(), third, []fleet.Pool{f.pool}, true))
 	if _, err := os.Stat(at("third.qcow2")); err == nil {
 		t.Error("the deleted VM's disk still exists")
 	}
 	for _, vm := range []fleet.VM{keeper, other} {
-		f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
+		f.requireNoError(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
 	}
 }

@@ -21,10 +21,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-func misplace(t *testing.T, p fleet.Pool, how conformance.Misplacement) (back func()) {
+func replacePoolDir(t *testing.T, p fleet.Pool, how conformance.PoolDirReplacement) (back func()) {
 	t.Helper()
 	dir, aside := p.Spec.Path, p.Spec.Path+".aside"
-	if how == conformance.Covered {
+	if how == conformance.PoolDirCovered {
 		run(t, "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", dir)
 		back = sync.OnceFunc(func() { unmount(t, dir) })
 		t.Cleanup(back)
@@ -33,13 +33,13 @@ func misplace(t *testing.T, p fleet.Pool, how conformance.Misplacement) (back fu
 	if err := os.Rename(dir, aside); err != nil {
 		t.Fatal(err)
 	}
-	if how == conformance.Emptied {
+	if how == conformance.PoolDirEmptied {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	back = sync.OnceFunc(func() {
-		if how == conformance.Emptied {
+		if how == conformance.PoolDirEmptied {
 			if err := os.Remove(dir); err != nil {
 				t.Error("something was created in the pool's place:", err)
 			}
@@ -60,7 +60,7 @@ func unmount(t *testing.T, dir string) {
 }
 
 // editVM edits a VM with virsh, as an administrator does.
-func editVM(t *testing.T, vm fleet.VMID, c conformance.Change) {
+func editVM(t *testing.T, vm fleet.VMID, c conformance.VMEdit) {
 	t.Helper()
 	id := string(vm)
 	if c.CPUs > 0 {
@@ -73,10 +73,10 @@ func editVM(t *testing.T, vm fleet.VMID, c conformance.Change) {
 		virsh(t, "setmaxmem", id, n, "--config")
 		virsh(t, "setmem", id, n, "--config")
 	}
-	if c.Detach != "" {
-		virsh(t, "detach-disk", id, c.Detach, "--config")
+	if c.DetachDisk != "" {
+		virsh(t, "detach-disk", id, c.DetachDisk, "--config")
 	}
-	if c.FirstBoot {
+	if c.RemoveFirstBoot {
 		removeDefinedSeed(t, id)
 	}
 	if c.Network != "" {
@@ -95,11 +95,11 @@ func guestWrites(t *testing.T, p fleet.Pool, volume, names string) {
 	t.Helper()
 	decoy := filepath.Join(t.TempDir(), "lure")
 	run(t, "qemu-img", "create", "-q", "-f", "qcow2", "-u", "-b", filepath.Join(p.Spec.Path, names), "-F", "qcow2", decoy, "1G")
-	writeAt(t, filepath.Join(p.Spec.Path, volume), must(os.ReadFile(decoy))[:4096])
+	overwriteBeginning(t, filepath.Join(p.Spec.Path, volume), must(os.ReadFile(decoy))[:4096])
 }
 
 // writeAt overwrites the beginning of a file.
-func writeAt(t *testing.T, path string, text []byte) {
+func overwriteBeginning(t *testing.T, path string, text []byte) {
 	t.Helper()
 	f := must(os.OpenFile(path, os.O_WRONLY, 0))
 	_, err := f.WriteAt(text, 0)
@@ -124,14 +124,14 @@ func checkChain(t *testing.T, path string) {
 	}
 }
 
-func foreignSnapshot(t *testing.T, id fleet.VMID, name string) func() {
+func takeVirshSnapshot(t *testing.T, id fleet.VMID, name string) func() {
 	t.Helper()
 	virsh(t, "snapshot-create-as", string(id), name)
 	return func() { virsh(t, "snapshot-delete", string(id), name) }
 }
 
 // foreignOverlay creates an overlay in the pool on the VM's first disk, with virsh.
-func foreignOverlay(t *testing.T, p fleet.Pool, vm fleet.VM, name string) {
+func createVirshOverlay(t *testing.T, p fleet.Pool, vm fleet.VM, name string) {
 	t.Helper()
 	args := []string{"snapshot-create-as", string(vm.ID), name, "--disk-only", "--diskspec", "vda,file=" + filepath.Join(p.Spec.Path, name)}
 	for i := range vm.Spec.Disks[1:] {
@@ -168,10 +168,10 @@ func linkVolume(t *testing.T, pool fleet.Pool, volume string) func() {
 
 func powerOf(t *testing.T, id fleet.VMID) fleet.Power {
 	t.Helper()
-	return powerAt(t, system, id)
+	return powerOfDomainAt(t, systemURI, id)
 }
 
-func powerAt(t *testing.T, uri string, id fleet.VMID) fleet.Power {
+func powerOfDomainAt(t *testing.T, uri string, id fleet.VMID) fleet.Power {
 	t.Helper()
 	out, err := virshAt(uri, "domstate", string(id))
 	if err != nil {
@@ -190,9 +190,9 @@ func virsh(t *testing.T, args ...string) string {
 }
 
 // system is the libvirt URI of the host that the tests run on.
-const system = "qemu:///system"
+const systemURI = "qemu:///system"
 
-func tryVirsh(args ...string) (string, error) { return virshAt(system, args...) }
+func tryVirsh(args ...string) (string, error) { return virshAt(systemURI, args...) }
 
 // virshAt runs virsh with a time limit of its own, because cleanups call it after the test's context has ended.
 func virshAt(uri string, args ...string) (string, error) {
@@ -230,7 +230,7 @@ func libvirtdPID(t *testing.T) int {
 	return pid
 }
 
-func signal(t *testing.T, pid int, sig syscall.Signal) {
+func signalProcess(t *testing.T, pid int, sig syscall.Signal) {
 	t.Helper()
 	if err := syscall.Kill(pid, sig); err != nil {
 		t.Error(err)
@@ -240,7 +240,7 @@ func signal(t *testing.T, pid int, sig syscall.Signal) {
 func stopLibvirtd(t *testing.T) {
 	t.Helper()
 	pid := libvirtdPID(t)
-	signal(t, pid, syscall.SIGKILL)
+	signalProcess(t, pid, syscall.SIGKILL)
 	waitFor(t, "libvirtd is gone", func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
@@ -256,13 +256,13 @@ func startLibvirtd(t *testing.T) {
 func bindMount(from, to string) error { return syscall.Mount(from, to, "", syscall.MS_BIND, "") }
 
 // guestLimit is how long an emulated guest on a busy machine may take for one step of a test.
-const guestLimit = 5 * time.Minute
+const guestStepTimeout = 5 * time.Minute
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(guestLimit)
+	limit := time.After(guestStepTimeout)
 	for !ok() {
 		select {
 		case <-tick.C:

@@ -26,9 +26,9 @@ func TestDefinitionFieldsRoundTrip(t *testing.T) {
 		x := &libvirtxml.Domain{Type: "kvm", UUID: "01a206b5-2a62-7003-a101-340befa69b68", VCPU: &libvirtxml.DomainVCPU{Value: 1}, Devices: &libvirtxml.DomainDeviceList{}}
 		editMemory(x, uint(spec.MemoryMiB)*1024)
 		editCPUs(x, uint(spec.CPUs), uint(spec.CPU.Max))
-		var fields []part
-		for _, p := range parts {
-			if f, _ := fleet.FieldOf(p.field); !f.Default(spec) {
+		var fields []definitionField
+		for _, p := range definitionFieldCodecs {
+			if f, _ := fleet.FieldByName(p.field); !f.Default(spec) {
 				p.write(x, spec)
 				fields = append(fields, p)
 			}
@@ -45,7 +45,7 @@ func TestDefinitionFieldsRoundTrip(t *testing.T) {
 		for _, p := range fields {
 			var is fleet.VMSpec
 			odd := p.read(&again, &is)
-			if f, _ := fleet.FieldOf(p.field); odd != "" || !f.Same(is, spec) {
+			if f, _ := fleet.FieldByName(p.field); odd != "" || !f.Same(is, spec) {
 				t.Errorf("%s: %s is read as %s %s", name, p.field, f.Words(is), odd)
 			}
 		}

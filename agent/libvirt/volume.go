@@ -31,9 +31,9 @@ type localVolume struct {
 	image  *localVolume // the image to clone
 
 	format    string // of the disk's file: see fleet.Disk.FileFormat
-	existing  bool   // the volume existed before the VM: Quantix never creates, changes or deletes it
+	preexisting  bool   // the volume existed before the VM: Quantix never creates, changes or deletes it
 	shared    bool   // other VMs may use the volume, too
-	secret    bool   // the volume is encrypted
+	encrypted    bool   // the volume is encrypted
 	inLibrary bool   // the image is in the library, so it may back other disks, too
 	overlay   bool   // the disk is an overlay of the image
 
@@ -43,19 +43,19 @@ type localVolume struct {
 // path returns the volume's file. For a block pool it returns the volume's address, which is an absolute path only for
 // a device.
 func (p localVolume) path() string {
-	if kind := blocksOf(p.pool.Spec); kind != nil {
+	if kind := blockMappingOf(p.pool.Spec); kind != nil {
 		return kind.address(p.pool, p.volume)
 	}
 	return filepath.Join(p.pool.Spec.Path, p.volume)
 }
 
 // block reports whether the volume is in a block pool.
-func (p localVolume) block() bool { return blocksOf(p.pool.Spec) != nil }
+func (p localVolume) isInBlockPool() bool { return blockMappingOf(p.pool.Spec) != nil }
 
 func (p localVolume) ref() fleet.Volref { return fleet.Volref{PoolID: p.pool.ID, Volume: p.volume} }
 
 // partial returns the volume under its unfinished name.
-func (p localVolume) partial() localVolume {
+func (p localVolume) unfinished() localVolume {
 	return localVolume{pool: p.pool, volume: p.volume + partialSuffix}
 }
 
@@ -74,7 +74,7 @@ func localVolumeOf(ref fleet.Volref, pools []fleet.Pool) (localVolume, error) {
 }
 
 // within runs f, which may hang on storage. It abandons f and returns an error if ctx ends first.
-func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
+func withinContext[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type result struct {
 		v   T
 		err error
@@ -94,16 +94,16 @@ func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
 }
 
 // directWithin reports whether the file supports direct I/O. It returns false if the storage does not answer.
-func directWithin(ctx context.Context, path string) bool {
-	ok, err := within(ctx, func() (bool, error) { return supportsDirectIO(path), nil })
+func supportsDirectIOWithin(ctx context.Context, path string) bool {
+	ok, err := withinContext(ctx, func() (bool, error) { return supportsDirectIO(path), nil })
 	return ok && err == nil
 }
 
 // fileExists reports whether the file exists. It fails if the storage does not answer before ctx ends.
 func fileExists(ctx context.Context, path string) (bool, error) {
-	return within(ctx, func() (bool, error) {
+	return withinContext(ctx, func() (bool, error) {
 		_, err := os.Lstat(path)
-		if isMissing(err) {
+		if isFileMissing(err) {
 			return false, nil
 		}
 		return err == nil, err
@@ -112,33 +112,33 @@ func fileExists(ctx context.Context, path string) (bool, error) {
 
 // makeDisk creates a disk that was never created before. For the progress, i is the disk's index and n the number of
 // disks to create.
-func (a *applying) makeDisk(ctx context.Context, p localVolume, i, n int) error {
+func (a *applyRun) createDisk(ctx context.Context, p localVolume, i, n int) error {
 	if p.noImage != nil {
 		return p.noImage
 	}
 	progress := func(percent int, note string) { a.in.Progress((i*100+percent)/n, note) }
 	progress(0, fmt.Sprintf("creating disk %d", p.number))
-	if p.block() {
-		return a.makeBlock(ctx, p)
+	if p.isInBlockPool() {
+		return a.createBlockDisk(ctx, p)
 	}
 	pool, err := lookupPool(ctx, a.c, p.pool.Name)
 	if err != nil {
 		return err
 	}
-	if err := a.removeVolume(ctx, a.c, p.partial()); err != nil {
+	if err := a.removeVolume(ctx, a.c, p.unfinished()); err != nil {
 		return err
 	}
-	if p.secret {
-		if err := a.makeDiskSecret(ctx, a.c, p); err != nil {
+	if p.encrypted {
+		if err := a.createDiskSecret(ctx, a.c, p); err != nil {
 			return fmt.Errorf("create the passphrase of disk %d: %w", p.number, err)
 		}
 	}
 	if p.image == nil {
-		blank := newVolume{format: p.format, size: p.size}
-		if p.secret {
-			blank.secret = string(diskSecret(p.ref()))
+		blank := newVolumeSpec{format: p.format, size: p.size}
+		if p.encrypted {
+			blank.secret = string(diskSecretUUID(p.ref()))
 		}
-		err = a.makeBlank(ctx, pool, p, blank)
+		err = a.createEmptyVolume(ctx, pool, p, blank)
 	} else if p.overlay {
 		err = a.createOverlay(ctx, pool, p)
 	} else {
@@ -147,40 +147,40 @@ func (a *applying) makeDisk(ctx context.Context, p localVolume, i, n int) error 
 	if err != nil {
 		return err
 	}
-	if _, err = within(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(p) }); err != nil {
+	if _, err = withinContext(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(p) }); err != nil {
 		return err
 	}
 	if err := a.in.RecordDisk(p.ref()); err != nil {
 		return err
 	}
 	a.refreshPool(ctx, a.c, pool)
-	a.disks.expire(p.pool.Spec.Path)
+	a.diskSizes.expireDir(p.pool.Spec.Path)
 	progress(100, fmt.Sprintf("disk %d is ready", p.number))
 	return nil
 }
 
 // maxMeasureTries is how often QEMU may fail to measure the host's hash speed.
-const maxMeasureTries = 5
+const maxHashSpeedTries = 5
 
 // makeBlank creates an empty volume. For an encrypted volume, QEMU measures the host's hash speed by CPU time. On a
 // busy host the measured time is sometimes 0 and QEMU fails, so makeBlank tries again.
-func (a *applying) makeBlank(ctx context.Context, pool golibvirt.StoragePool, p localVolume, v newVolume) error {
+func (a *applyRun) createEmptyVolume(ctx context.Context, pool golibvirt.StoragePool, p localVolume, v newVolumeSpec) error {
 	for try := 1; ; try++ {
 		_, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
-			return l.StorageVolCreateXML(pool, volumeXML(p.partial().volume, v), 0)
+			return l.StorageVolCreateXML(pool, volumeXML(p.unfinished().volume, v), 0)
 		})
-		if err == nil || v.secret == "" || try == maxMeasureTries || !strings.Contains(err.Error(), "accurate CPU usage") {
+		if err == nil || v.secret == "" || try == maxHashSpeedTries || !strings.Contains(err.Error(), "accurate CPU usage") {
 			return err
 		}
-		if err := a.removeVolume(ctx, a.c, p.partial()); err != nil {
+		if err := a.removeVolume(ctx, a.c, p.unfinished()); err != nil {
 			return err
 		}
 	}
 }
 
 // putInPlace renames a complete disk to its final name. It fails if a file with the final name exists.
-func putInPlace(p localVolume) error {
-	from := p.partial().path()
+func renameToFinal(p localVolume) error {
+	from := p.unfinished().path()
 	err := renameNoReplace(from, p.path())
 	if errors.Is(err, fs.ErrExist) {
 		return fleet.Errorf(fleet.Conflict, "A file named %s appeared in the pool %s while the disk was being created. The file was not changed. Try again to use it as the disk.", p.volume, p.pool.Name)
@@ -193,21 +193,21 @@ func putInPlace(p localVolume) error {
 
 // checkDisk refuses an existing volume that is not a self-contained disk, because QEMU would open the files that the
 // volume refers to.
-func (b *Backend) checkDisk(ctx context.Context, c *conn, p localVolume, made bool) error {
+func (b *Backend) checkExistingDisk(ctx context.Context, c *conn, p localVolume, made bool) error {
 	h, err := b.volumeFile(ctx, c, p)
 	switch {
 	case err != nil:
 		return err
-	case made && p.format == fleet.Raw && !p.existing:
+	case made && p.format == fleet.Raw && !p.preexisting:
 		return nil // the content of a raw file is guest data
-	case p.existing && (h.Format != "raw" || h.Size == 0):
+	case p.preexisting && (h.Format != "raw" || h.Size == 0):
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s has the format %s, or is empty. VMs can share only raw volumes.", p.volume, p.pool.Name, h.Format)
-	case p.existing:
+	case p.preexisting:
 	case h.Format != p.format:
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s already exists and has the format %s, not %s. Choose another name for the disk.", p.volume, p.pool.Name, h.Format, p.format)
 	case p.overlay && !h.Encrypted && backedByImage(p):
-	case p.secret && h.Encrypted && h.RefersTo == "":
-	case p.secret:
+	case p.encrypted && h.Encrypted && h.RefersTo == "":
+	case p.encrypted:
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s already exists and is not encrypted. Choose another name for the disk.", p.volume, p.pool.Name)
 	case h.RefersTo != "" || h.Encrypted:
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s already exists and is not self-contained. Choose another name for the disk.", p.volume, p.pool.Name)
@@ -217,7 +217,7 @@ func (b *Backend) checkDisk(ctx context.Context, c *conn, p localVolume, made bo
 
 // removeVolume deletes a volume. It waits while libvirt still writes the volume. A missing volume is no error.
 func (b *Backend) removeVolume(ctx context.Context, c *conn, p localVolume) error {
-	if !p.block() {
+	if !p.isInBlockPool() {
 		there, err := fileExists(ctx, p.path())
 		if err != nil || !there && !b.isBeingCreated(ctx, c, p) {
 			return err
@@ -240,13 +240,13 @@ func (b *Backend) removeVolume(ctx context.Context, c *conn, p localVolume) erro
 		switch {
 		case err == nil:
 			return nil
-		case is(err, golibvirt.ErrNoStorageVol) && !refreshed:
+		case isLibvirtCode(err, golibvirt.ErrNoStorageVol) && !refreshed:
 			b.refreshPool(ctx, c, pool)
 			refreshed, err = true, nil
 			continue
-		case is(err, golibvirt.ErrNoStorageVol) && p.block():
+		case isLibvirtCode(err, golibvirt.ErrNoStorageVol) && p.isInBlockPool():
 			return nil
-		case !is(err, golibvirt.ErrOperationInvalid) || !strings.Contains(err.Error(), "being allocated"):
+		case !isLibvirtCode(err, golibvirt.ErrOperationInvalid) || !strings.Contains(err.Error(), "being allocated"):
 			return err
 		}
 		// An earlier job's copy still runs in libvirtd and cannot be stopped by the agent.
@@ -273,7 +273,7 @@ func (b *Backend) isBeingCreated(ctx context.Context, c *conn, p localVolume) bo
 }
 
 // newVolume describes a volume for libvirt to create.
-type newVolume struct {
+type newVolumeSpec struct {
 	format string
 	size   int64
 	full   bool // allocate all blocks at creation
@@ -285,7 +285,7 @@ type newVolume struct {
 }
 
 // volumeXML returns the libvirt definition of a new volume.
-func volumeXML(name string, n newVolume) string {
+func volumeXML(name string, n newVolumeSpec) string {
 	x := libvirtxml.StorageVolume{
 		Name:       name,
 		Capacity:   &libvirtxml.StorageVolumeSize{Unit: "bytes", Value: uint64(n.size)},

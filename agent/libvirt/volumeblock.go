@@ -16,15 +16,15 @@ import (
 
 // checkBlock reports whether a disk in a block pool exists; false means that the disk was never created. It refuses a
 // disk that was created and is now missing.
-func (a *applying) checkBlock(ctx context.Context, p localVolume, made, named bool) (bool, error) {
+func (a *applyRun) checkBlockDisk(ctx context.Context, p localVolume, made, named bool) (bool, error) {
 	missing := func(why string) error {
-		return hypervisor.Refusal(hypervisor.MissingDiskFault(p.number, p.ref(), p.pool.Name, hostname(), why))
+		return hypervisor.FaultError(hypervisor.MissingDiskFault(p.number, p.ref(), p.pool.Name, hostname(), why))
 	}
-	why, err := a.whyUnavailable(ctx, a.c, p.pool.Name, "")
+	why, err := a.diskUnavailableReason(ctx, a.c, p.pool.Name, "")
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("disk %d: %w", p.number, err)
-	case why == hypervisor.PoolInactive && !made:
+	case why == hypervisor.PoolInactiveReason && !made:
 		return false, fleet.Errorf(fleet.Conflict, "The pool %s of disk %d is not active on %s. Start the pool.", p.pool.Name, p.number, hostname())
 	case why != "":
 		return false, missing(why)
@@ -34,33 +34,33 @@ func (a *applying) checkBlock(ctx context.Context, p localVolume, made, named bo
 	case err != nil:
 		return false, fmt.Errorf("disk %d: %w", p.number, err)
 	case ref == nil && made:
-		return false, missing(hypervisor.VolumeMissing)
-	case ref == nil && p.existing:
-		return false, fleet.Errorf(fleet.Conflict, "Disk %d: %s", p.number, hypervisor.NoVolume(p.volume, p.pool.Name))
+		return false, missing(hypervisor.VolumeMissingReason)
+	case ref == nil && p.preexisting:
+		return false, fleet.Errorf(fleet.Conflict, "Disk %d: %s", p.number, hypervisor.NoVolumeError(p.volume, p.pool.Name))
 	case ref == nil:
 		return false, nil
-	case named || made || p.existing:
+	case named || made || p.preexisting:
 		return true, nil
 	case p.size > v.CapacityBytes: // an earlier attempt was interrupted
-		return true, a.growBlock(ctx, a.c, *ref, p.size)
+		return true, a.growBlockTo(ctx, a.c, *ref, p.size)
 	}
 	return true, nil
 }
 
 // blockExists reports whether the volume exists, without any checks.
-func (a *applying) blockExists(ctx context.Context, p localVolume) (bool, error) {
-	return a.blockIn(ctx, a.c, p)
+func (a *applyRun) blockExists(ctx context.Context, p localVolume) (bool, error) {
+	return a.blockVolumeExists(ctx, a.c, p)
 }
 
 // blockIn reports whether the volume exists in its block pool.
-func (b *Backend) blockIn(ctx context.Context, c *conn, p localVolume) (bool, error) {
+func (b *Backend) blockVolumeExists(ctx context.Context, c *conn, p localVolume) (bool, error) {
 	ref, _, err := b.lookupVolume(ctx, c, p)
 	return ref != nil, err
 }
 
 // makeBlock creates an empty disk. Block pools have no images to clone.
-func (a *applying) makeBlock(ctx context.Context, p localVolume) error {
-	if !p.pool.Spec.Kind.Info().CreatesVolumes || p.existing {
+func (a *applyRun) createBlockDisk(ctx context.Context, p localVolume) error {
+	if !p.pool.Spec.Kind.Info().CreatesVolumes || p.preexisting {
 		return fleet.Errorf(fleet.Conflict, "The pool %s cannot create volumes. Choose an existing volume of the pool as the disk.", p.pool.Name)
 	}
 	if p.image != nil {
@@ -70,7 +70,7 @@ func (a *applying) makeBlock(ctx context.Context, p localVolume) error {
 	if err != nil {
 		return err
 	}
-	if err := a.newBlock(ctx, a.c, pool, p.volume, p.size); err != nil {
+	if err := a.createBlockVolume(ctx, a.c, pool, p.volume, p.size); err != nil {
 		return err
 	}
 	if err := a.in.RecordDisk(p.ref()); err != nil {
@@ -83,20 +83,20 @@ func (a *applying) makeBlock(ctx context.Context, p localVolume) error {
 
 // newBlock creates an empty volume with all blocks allocated. Thin-provisioned storage still allocates blocks only on
 // write.
-func (b *Backend) newBlock(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string, size int64) error {
+func (b *Backend) createBlockVolume(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string, size int64) error {
 	return c.do(ctx, func(l *golibvirt.Libvirt) error {
-		_, err := l.StorageVolCreateXML(pool, volumeXML(name, newVolume{format: "raw", size: size, full: true}), 0)
+		_, err := l.StorageVolCreateXML(pool, volumeXML(name, newVolumeSpec{format: "raw", size: size, full: true}), 0)
 		return err
 	})
 }
 
 // growBlock grows the volume to size bytes.
-func (b *Backend) growBlock(ctx context.Context, c *conn, v golibvirt.StorageVol, size int64) error {
+func (b *Backend) growBlockTo(ctx context.Context, c *conn, v golibvirt.StorageVol, size int64) error {
 	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(v, uint64(size), 0) })
 }
 
 // refuseFixedVolumes returns an error for a pool with volumes that only the storage can change, such as LUNs.
-func refuseFixedVolumes(p fleet.Pool) error {
+func refuseStorageManagedVolumes(p fleet.Pool) error {
 	if p.Spec.Kind.Info().CreatesVolumes {
 		return nil
 	}
@@ -105,7 +105,7 @@ func refuseFixedVolumes(p fleet.Pool) error {
 
 // checkBlockName refuses the name of an existing volume. made reports that this job has already created the volume.
 func (w *volumeJob) checkBlockName(ctx context.Context) (made bool, err error) {
-	there, err := w.blockIn(ctx, w.c, w.localVolume)
+	there, err := w.blockVolumeExists(ctx, w.c, w.localVolume)
 	switch {
 	case err != nil || !there:
 		return false, err
@@ -121,11 +121,11 @@ func (w *volumeJob) createBlock(ctx context.Context) error {
 	if err != nil || made {
 		return err
 	}
-	if w.in.Order.Format != "raw" || w.in.Order.SizeBytes <= 0 {
+	if w.in.Params.Format != "raw" || w.in.Params.SizeBytes <= 0 {
 		return fleet.Errorf(fleet.Invalid, "A volume of the pool %s must be raw and larger than 0 bytes.", w.localVolume.pool.Name)
 	}
 	w.in.Progress(0, "creating "+w.volume)
-	if err := w.newBlock(ctx, w.c, w.pool, w.volume, w.in.Order.SizeBytes); err != nil {
+	if err := w.createBlockVolume(ctx, w.c, w.pool, w.volume, w.in.Params.SizeBytes); err != nil {
 		return err
 	}
 	return w.in.RecordFile(w.path())
@@ -133,7 +133,7 @@ func (w *volumeJob) createBlock(ctx context.Context) error {
 
 // cloneBlock makes libvirt copy another volume of the pool. If the agent cannot record the copy, it removes the copy.
 func (w *volumeJob) cloneBlock(ctx context.Context) error {
-	from := localVolume{pool: w.localVolume.pool, volume: w.in.Order.Source}
+	from := localVolume{pool: w.localVolume.pool, volume: w.in.Params.Source}
 	if !fleet.IsVolumeName(from.volume) || from.volume == w.volume {
 		return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", from.volume)
 	}
@@ -146,11 +146,11 @@ func (w *volumeJob) cloneBlock(ctx context.Context) error {
 	if err != nil || made {
 		return err
 	}
-	source, v, err := w.volumeThere(ctx, w.c, from)
+	source, v, err := w.requireVolume(ctx, w.c, from)
 	if err != nil {
 		return err
 	}
-	id, err := from.id(ctx)
+	id, err := from.readFileID(ctx)
 	if err == nil {
 		err = w.checkUnwritten(ctx, w.c, from, id)
 	}
@@ -159,7 +159,7 @@ func (w *volumeJob) cloneBlock(ctx context.Context) error {
 	}
 	w.in.Progress(0, "copying "+from.volume)
 	err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.volume, newVolume{format: "raw", size: v.CapacityBytes, full: true}), source, 0)
+		_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.volume, newVolumeSpec{format: "raw", size: v.CapacityBytes, full: true}), source, 0)
 		return err
 	})
 	if err == nil {
@@ -173,26 +173,26 @@ func (w *volumeJob) cloneBlock(ctx context.Context) error {
 
 // growBlockVolume grows an unused volume of a block pool.
 func (w *volumeJob) growBlockVolume(ctx context.Context) error {
-	ref, v, err := w.volumeThere(ctx, w.c, w.localVolume)
+	ref, v, err := w.requireVolume(ctx, w.c, w.localVolume)
 	switch {
 	case err != nil:
 		return err
-	case v.CapacityBytes == w.in.Order.SizeBytes:
+	case v.CapacityBytes == w.in.Params.SizeBytes:
 		return nil
-	case v.CapacityBytes > w.in.Order.SizeBytes:
-		return hypervisor.RefuseShrink(w.volume, v.CapacityBytes, w.in.Order.SizeBytes)
+	case v.CapacityBytes > w.in.Params.SizeBytes:
+		return hypervisor.RefuseShrink(w.volume, v.CapacityBytes, w.in.Params.SizeBytes)
 	}
-	if err := w.unusedBlock(ctx); err != nil {
+	if err := w.requireUnusedBlock(ctx); err != nil {
 		return err
 	}
-	return w.growBlock(ctx, w.c, ref, w.in.Order.SizeBytes)
+	return w.growBlockTo(ctx, w.c, ref, w.in.Params.SizeBytes)
 }
 
 // wipeBlock makes libvirt overwrite an unused volume with zeros.
 func (w *volumeJob) wipeBlock(ctx context.Context) error {
-	ref, _, err := w.volumeThere(ctx, w.c, w.localVolume)
+	ref, _, err := w.requireVolume(ctx, w.c, w.localVolume)
 	if err == nil {
-		err = w.unusedBlock(ctx)
+		err = w.requireUnusedBlock(ctx)
 	}
 	if err != nil {
 		return err
@@ -203,11 +203,11 @@ func (w *volumeJob) wipeBlock(ctx context.Context) error {
 
 // deleteBlock deletes an unused volume of a block pool.
 func (w *volumeJob) deleteBlock(ctx context.Context) error {
-	there, err := w.blockIn(ctx, w.c, w.localVolume)
+	there, err := w.blockVolumeExists(ctx, w.c, w.localVolume)
 	if err != nil || !there {
 		return err
 	}
-	if err := w.unusedBlock(ctx); err != nil {
+	if err := w.requireUnusedBlock(ctx); err != nil {
 		return err
 	}
 	return w.removeVolume(ctx, w.c, w.localVolume)
@@ -215,8 +215,8 @@ func (w *volumeJob) deleteBlock(ctx context.Context) error {
 
 // unusedBlock refuses a volume that a domain of this host uses. The storage protects volumes of running guests on other
 // hosts.
-func (w *volumeJob) unusedBlock(ctx context.Context) error {
-	id, err := w.id(ctx)
+func (w *volumeJob) requireUnusedBlock(ctx context.Context) error {
+	id, err := w.readFileID(ctx)
 	if err != nil {
 		return err
 	}

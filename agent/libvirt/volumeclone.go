@@ -11,7 +11,7 @@ import (
 
 // copy copies another volume byte by byte, preserves holes, and ends as soon as ctx ends. It checks the source again at
 // the end, because a guest may have started during the copy.
-func (w *volumeJob) copy(ctx context.Context, from localVolume) error {
+func (w *volumeJob) copyFile(ctx context.Context, from localVolume) error {
 	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
 		return err
@@ -24,10 +24,10 @@ func (w *volumeJob) copy(ctx context.Context, from localVolume) error {
 	}
 	if before.looksFormatted() {
 		if w.guestData = true; !fleet.IsRawName(w.volume) {
-			return hypervisor.RefuseVolumeSuffix(w.volume, before.begins)
+			return hypervisor.RefuseVolumeSuffix(w.volume, before.contentFormat)
 		}
 	} else {
-		sound, err := withinLookPatience(ctx, func() (header, error) { return inspectImage(from.path()) })
+		sound, err := withinLookupTimeout(ctx, func() (header, error) { return inspectImage(from.path()) })
 		if err != nil {
 			return translateReadError(from, err)
 		}
@@ -58,7 +58,7 @@ func (w *volumeJob) writeCopy(ctx context.Context, from localVolume, was volumeF
 		return translateReadError(from, err)
 	}
 	defer src.Close()
-	dst, room, err := w.newPartial()
+	dst, room, err := w.createUnfinished()
 	if err != nil {
 		return err
 	}
@@ -66,16 +66,16 @@ func (w *volumeJob) writeCopy(ctx context.Context, from localVolume, was volumeF
 	if was.alloc > room {
 		return errNoCopySpace(w.localVolume, room, was.alloc)
 	}
-	_, err = transfer.Copy(ctx, dst, src, was.bytes, nil, w.meter(note, was.bytes))
+	_, err = transfer.CopyFile(ctx, dst, src, was.bytes, nil, w.newMeter(note, was.bytes))
 	return err
 }
 
 // meter reports the progress of a copy.
-func (w *volumeJob) meter(note string, total int64) *transfer.Meter {
+func (w *volumeJob) newMeter(note string, total int64) *transfer.Meter {
 	return &transfer.Meter{Total: total, Report: func(done, total, rate int64) { w.in.Progress(hypervisor.FormatCopyProgress(note, done, total, rate)) }}
 }
 
 // errNoCopySpace is the error for a copy that needs more space than the pool has. room and needs are in bytes.
 func errNoCopySpace(to localVolume, room, needs int64) error {
-	return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the copy needs %s.", to.pool.Name, fleet.Bytes(room), fleet.Bytes(needs))
+	return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the copy needs %s.", to.pool.Name, fleet.FormatBytes(room), fleet.FormatBytes(needs))
 }

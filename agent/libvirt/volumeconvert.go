@@ -15,19 +15,19 @@ import (
 // descriptor with a fixed format, so it cannot open files that the source names.
 func (b *Backend) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "convert", in, (*volumeJob).refuseBlockPool, func(ctx context.Context, w *volumeJob) error {
-		from := localVolume{pool: in.Pool, volume: in.Order.Source}
-		if in.Source != nil {
-			from.pool = *in.Source
+		from := localVolume{pool: in.Pool, volume: in.Params.Source}
+		if in.SourcePool != nil {
+			from.pool = *in.SourcePool
 		}
 		switch {
 		case !fleet.IsVolumeName(from.volume) || from.ref() == in.Ref():
-			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be converted.", in.Order.Source)
-		case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
-			return hypervisor.NoSource()
-		case from.block():
+			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be converted.", in.Params.Source)
+		case in.Params.SourcePool != "" && (in.SourcePool == nil || in.SourcePool.ID != in.Params.SourcePool):
+			return hypervisor.NoSourcePoolError()
+		case from.isInBlockPool():
 			return errNotFilePool(from.pool)
 		}
-		if _, err := b.ownPool(ctx, w.c, from.pool); err != nil {
+		if _, err := b.checkedPool(ctx, w.c, from.pool); err != nil {
 			return err
 		}
 		// qemu-img runs with the group nobody, so the file's group must change during the conversion.
@@ -36,20 +36,20 @@ func (b *Backend) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) e
 			return err
 		}
 		defer unlock()
-		return w.makeVolume(ctx, func() error { return w.convert(ctx, from) })
+		return w.createFilled(ctx, func() error { return w.convertSource(ctx, from) })
 	})
 }
 
 // convert converts the source to qcow2 and fails if the source changes meanwhile.
-func (w *volumeJob) convert(ctx context.Context, from localVolume) error {
+func (w *volumeJob) convertSource(ctx context.Context, from localVolume) error {
 	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
 		return err
 	}
-	if err := w.refuseRunning(ctx, from, before.id); err != nil {
+	if err := w.refuseFileOfRunningGuest(ctx, from, before.id); err != nil {
 		return err
 	}
-	_, err = within(ctx, func() (struct{}, error) { return struct{}{}, w.convertFile(ctx, from, before) })
+	_, err = withinContext(ctx, func() (struct{}, error) { return struct{}{}, w.convertFile(ctx, from, before) })
 	if err != nil {
 		return err
 	}
@@ -67,13 +67,13 @@ func (w *volumeJob) convertFile(ctx context.Context, from localVolume, is volume
 		return translateReadError(from, err)
 	}
 	defer f.Close()
-	o := w.in.Order
-	at, size, facts, err := image.Member(f, is.bytes, from.volume, o.Member)
+	o := w.in.Params
+	at, size, facts, err := image.FindMember(f, is.bytes, from.volume, o.Member)
 	if err != nil {
 		return err
 	}
 	if o.Member != "" {
-		err := image.VerifyMember(ctx, f, is.bytes, o.Member, func(done int64) {
+		err := image.VerifyMemberChecksum(ctx, f, is.bytes, o.Member, func(done int64) {
 			w.in.Progress(int(float64(done)/float64(size+1)*10), "verifying "+o.Member)
 		})
 		if err != nil {
@@ -81,7 +81,7 @@ func (w *volumeJob) convertFile(ctx context.Context, from localVolume, is volume
 		}
 	}
 	w.in.Progress(10, "reading the image's format")
-	part := image.Part{File: f, At: at, Size: size, Format: facts.Format}
+	part := image.DiskPart{File: f, Offset: at, Size: size, Format: facts.Format}
 	if facts.Format == "raw" {
 		facts.Size = (facts.Size + 511) / 512 * 512
 	}
@@ -89,15 +89,15 @@ func (w *volumeJob) convertFile(ctx context.Context, from localVolume, is volume
 	if err != nil {
 		return err
 	}
-	if err := w.createEmpty(ctx, newVolume{format: "qcow2", size: facts.Size}); err != nil {
+	if err := w.createEmpty(ctx, newVolumeSpec{format: "qcow2", size: facts.Size}); err != nil {
 		return err
 	}
 	return w.fillConverted(ctx, part, facts, need)
 }
 
 // fillConverted writes the disk into the empty, unfinished volume.
-func (w *volumeJob) fillConverted(ctx context.Context, part image.Part, facts image.Facts, need int64) (err error) {
-	to, err := openToWrite(w.partial().path())
+func (w *volumeJob) fillConverted(ctx context.Context, part image.DiskPart, facts image.Facts, need int64) (err error) {
+	to, err := openToWrite(w.unfinished().path())
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (w *volumeJob) fillConverted(ctx context.Context, part image.Part, facts im
 	if err != nil {
 		return err
 	}
-	made, err := readHeader(w.partial().path(), false)
+	made, err := readHeader(w.unfinished().path(), false)
 	switch {
 	case err != nil:
 		return err

@@ -24,7 +24,7 @@ import (
 // HashVolume implements hypervisor.Storage. Other jobs may read the file at the same time.
 func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	act := "verify volume " + in.Name
-	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
+	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.MarkerFile {
 		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
 	}
 	at, err := localVolumeOf(in.Ref(), []fleet.Pool{in.Pool})
@@ -37,16 +37,16 @@ func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	}
 	defer unlock()
 	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
-		pool, err := b.ownPool(ctx, c, in.Pool)
+		pool, err := b.checkedPool(ctx, c, in.Pool)
 		if err != nil {
 			return err
 		}
-		if at.block() {
+		if at.isInBlockPool() {
 			return errNotFilePool(in.Pool)
 		}
 		w := &volumeJob{Backend: b, localVolume: at, c: c, in: in, pool: pool}
-		defer b.volumeChanged(in.Pool)
-		h, err := w.read(ctx, at, "reading "+in.Name, nil)
+		defer b.expireVolume(in.Pool)
+		h, err := w.readAndHash(ctx, at, "reading "+in.Name, nil)
 		if err != nil {
 			return err
 		}
@@ -56,8 +56,8 @@ func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 		if err := in.RecordChecksums(h); err != nil {
 			return err
 		}
-		if want, has := strings.CutPrefix(in.Order.Checksum, "sha256:"); has && want != h.SHA256 {
-			return hypervisor.RefuseDifferentVolume(in.Name, h.SHA256, want)
+		if want, has := strings.CutPrefix(in.Params.Checksum, "sha256:"); has && want != h.SHA256 {
+			return hypervisor.DifferentVolumeError(in.Name, h.SHA256, want)
 		}
 		return nil
 	}))
@@ -66,7 +66,7 @@ func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 // checkValidImage refuses a file that cannot be a VM's disk. It uses Quantix's own reader, because qemu-img as nobody
 // would need another group on the file while guests may use it.
 func (w *volumeJob) checkValidImage(ctx context.Context, at localVolume) error {
-	h, err := w.imageIn(ctx, w.c, at)
+	h, err := w.readImageSource(ctx, w.c, at)
 	if err != nil {
 		return err
 	}
@@ -75,25 +75,25 @@ func (w *volumeJob) checkValidImage(ctx context.Context, at localVolume) error {
 
 // read reads a volume to its end and hashes it. It also writes the bytes to to, unless to is nil. It fails if the
 // volume changes during the read.
-func (w *volumeJob) read(ctx context.Context, from localVolume, note string, to io.Writer) (hypervisor.VolumeChecksum, error) {
+func (w *volumeJob) readAndHash(ctx context.Context, from localVolume, note string, to io.Writer) (hypervisor.VolumeChecksum, error) {
 	none := hypervisor.VolumeChecksum{}
 	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
 		return none, err
 	}
-	if err := w.refuseRunning(ctx, from, before.id); err != nil {
+	if err := w.refuseFileOfRunningGuest(ctx, from, before.id); err != nil {
 		return none, err
 	}
-	stamped, err := withinLookPatience(ctx, func() (volumeID, error) { return identifyVolume(from.path()), nil })
+	stamped, err := withinLookupTimeout(ctx, func() (fileVersion, error) { return fileVersionAt(from.path()), nil })
 	if err != nil {
 		return none, err
 	}
 	sum := sha256.New()
-	id, err := within(ctx, func() (volumeID, error) { return w.hashFile(ctx, from, before.bytes, note, sum, to) })
+	id, err := withinContext(ctx, func() (fileVersion, error) { return w.hashFile(ctx, from, before.bytes, note, sum, to) })
 	if err != nil {
 		return none, err
 	}
-	if err := w.refuseRunning(ctx, from, before.id); err != nil {
+	if err := w.refuseFileOfRunningGuest(ctx, from, before.id); err != nil {
 		return none, err
 	}
 	after, err := w.volumeFile(ctx, w.c, from)
@@ -103,16 +103,16 @@ func (w *volumeJob) read(ctx context.Context, from localVolume, note string, to 
 	case after.id != before.id || after.id != id.fileID || after.bytes != before.bytes || !after.modified.Equal(before.modified) || id.bytes != after.bytes:
 		return none, hypervisor.RefuseChangedVolume(from.volume)
 	}
-	return hypervisor.VolumeChecksum{Ref: from.ref(), SHA256: hex.EncodeToString(sum.Sum(nil)), Stamp: volumeID{after.id, after.modified, after.bytes, stamped.changed}.stamp()}, nil
+	return hypervisor.VolumeChecksum{Ref: from.ref(), SHA256: hex.EncodeToString(sum.Sum(nil)), FileStamp: fileVersion{after.id, after.modified, after.bytes, stamped.changed}.stamp()}, nil
 }
 
 const readBytes = 1 << 20
 
 // hashFile hashes the file that it opened, even if another file gets the path during the read.
-func (w *volumeJob) hashFile(ctx context.Context, from localVolume, total int64, note string, sum hash.Hash, to io.Writer) (volumeID, error) {
+func (w *volumeJob) hashFile(ctx context.Context, from localVolume, total int64, note string, sum hash.Hash, to io.Writer) (fileVersion, error) {
 	f, err := openImage(from.path(), false)
 	if err != nil {
-		return volumeID{}, translateReadError(from, err)
+		return fileVersion{}, translateReadError(from, err)
 	}
 	defer f.Close()
 	piece, done, reported := make([]byte, readBytes), int64(0), time.Now()
@@ -121,7 +121,7 @@ func (w *volumeJob) hashFile(ctx context.Context, from localVolume, total int64,
 		sum.Write(piece[:n])
 		if to != nil && n > 0 {
 			if _, err := to.Write(piece[:n]); err != nil {
-				return volumeID{}, err
+				return fileVersion{}, err
 			}
 		}
 		done += int64(n)
@@ -133,20 +133,20 @@ func (w *volumeJob) hashFile(ctx context.Context, from localVolume, total int64,
 		if errors.Is(err, io.EOF) {
 			info, err := f.Stat()
 			if err != nil {
-				return volumeID{}, err
+				return fileVersion{}, err
 			}
-			return volumeID{identityOf(info), info.ModTime(), info.Size(), changedAt(info)}, nil
+			return fileVersion{identityOf(info), info.ModTime(), info.Size(), changedAt(info)}, nil
 		}
 		if err != nil {
-			return volumeID{}, fmt.Errorf("read the volume %s: %w", from.volume, err)
+			return fileVersion{}, fmt.Errorf("read the volume %s: %w", from.volume, err)
 		}
 	}
-	return volumeID{}, ctx.Err()
+	return fileVersion{}, ctx.Err()
 }
 
 // refuseRunning refuses a file that a running guest may write to. Backing files are accepted, because guests only read
 // them.
-func (w *volumeJob) refuseRunning(ctx context.Context, p localVolume, id fileID) error {
+func (w *volumeJob) refuseFileOfRunningGuest(ctx context.Context, p localVolume, id fileID) error {
 	users, err := w.volumeUsers(ctx, w.c, p, id)
 	if err != nil {
 		return err
@@ -162,24 +162,24 @@ func (w *volumeJob) refuseRunning(ctx context.Context, p localVolume, id fileID)
 // CopyVolume implements hypervisor.Storage.
 func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "copy", in, (*volumeJob).refuseBlockPool, func(ctx context.Context, w *volumeJob) error {
-		from := localVolume{pool: in.Pool, volume: in.Order.Source}
-		if in.Source != nil {
-			from.pool = *in.Source
+		from := localVolume{pool: in.Pool, volume: in.Params.Source}
+		if in.SourcePool != nil {
+			from.pool = *in.SourcePool
 		}
-		if from.block() {
+		if from.isInBlockPool() {
 			return errNotFilePool(from.pool)
 		}
 		switch {
 		case !fleet.IsVolumeName(from.volume) || from.ref() == in.Ref():
-			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", in.Order.Source)
-		case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
-			return hypervisor.NoSource()
+			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", in.Params.Source)
+		case in.Params.SourcePool != "" && (in.SourcePool == nil || in.SourcePool.ID != in.Params.SourcePool):
+			return hypervisor.NoSourcePoolError()
 		}
-		pool, err := b.ownPool(ctx, w.c, from.pool)
+		pool, err := b.checkedPool(ctx, w.c, from.pool)
 		if err != nil {
 			return err
 		}
-		if of := in.Order.Snapshot; of != nil {
+		if of := in.Params.Snapshot; of != nil {
 			release, err := b.readSnapshot(ctx, *of, &from)
 			if err != nil {
 				return err
@@ -191,9 +191,9 @@ func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 			return err
 		}
 		defer unlock()
-		defer b.volumeChanged(from.pool) // the copy also yields the checksum of the source
-		if in.Order.Flatten {
-			return w.flatten(ctx, from, pool)
+		defer b.expireVolume(from.pool) // the copy also yields the checksum of the source
+		if in.Params.Flatten {
+			return w.flattenDisk(ctx, from, pool)
 		}
 		return w.copyVolume(ctx, from)
 	})
@@ -201,13 +201,13 @@ func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 
 // copyVolume copies the source byte by byte and reports the checksums of the source and of the copy.
 func (w *volumeJob) copyVolume(ctx context.Context, from localVolume) error {
-	there, err := w.alreadyMade(ctx)
+	there, err := w.isAlreadyCreated(ctx)
 	if err != nil || there {
 		return err
 	}
 	var source hypervisor.VolumeChecksum
-	err = w.makeVolume(ctx, func() error {
-		source, err = w.fillFrom(ctx, from)
+	err = w.createFilled(ctx, func() error {
+		source, err = w.copyIntoUnfinished(ctx, from)
 		return err
 	})
 	if err != nil {
@@ -215,17 +215,17 @@ func (w *volumeJob) copyVolume(ctx context.Context, from localVolume) error {
 	}
 	own := source
 	own.Ref = w.ref()
-	id, err := withinLookPatience(ctx, func() (volumeID, error) { return identifyVolume(w.path()), nil })
+	id, err := withinLookupTimeout(ctx, func() (fileVersion, error) { return fileVersionAt(w.path()), nil })
 	if err != nil {
 		return err
 	}
-	own.Stamp = id.stamp()
+	own.FileStamp = id.stamp()
 	return w.in.RecordChecksums(source, own)
 }
 
 // fillFrom copies the source into the unfinished file and returns the checksum of the source.
-func (w *volumeJob) fillFrom(ctx context.Context, from localVolume) (hypervisor.VolumeChecksum, error) {
-	sound, err := w.imageIn(ctx, w.c, from)
+func (w *volumeJob) copyIntoUnfinished(ctx context.Context, from localVolume) (hypervisor.VolumeChecksum, error) {
+	sound, err := w.readImageSource(ctx, w.c, from)
 	if err != nil {
 		return hypervisor.VolumeChecksum{}, err
 	}
@@ -236,23 +236,23 @@ func (w *volumeJob) fillFrom(ctx context.Context, from localVolume) (hypervisor.
 		f    *os.File
 		room int64
 	}
-	o, err := withinLookPatience(ctx, func() (o opened, err error) { o.f, o.room, err = w.newPartial(); return o, err })
+	o, err := withinLookupTimeout(ctx, func() (o opened, err error) { o.f, o.room, err = w.createUnfinished(); return o, err })
 	if err != nil {
 		return hypervisor.VolumeChecksum{}, err
 	}
 	if sound.alloc > o.room {
 		return hypervisor.VolumeChecksum{}, errors.Join(errNoCopySpace(w.localVolume, o.room, sound.alloc), o.f.Close())
 	}
-	to := &sparse{withheldHeadFile{f: o.f}}
-	h, err := w.read(ctx, from, "copying "+from.volume, to)
-	if want, has := strings.CutPrefix(w.in.Order.Checksum, "sha256:"); err == nil && has && want != h.SHA256 {
+	to := &sparseFile{withheldHeadFile{f: o.f}}
+	h, err := w.readAndHash(ctx, from, "copying "+from.volume, to)
+	if want, has := strings.CutPrefix(w.in.Params.Checksum, "sha256:"); err == nil && has && want != h.SHA256 {
 		err = hypervisor.RefuseDifferentCopy(from.volume, h.SHA256, want)
 	}
 	if ctx.Err() != nil {
 		return h, errors.Join(ctx.Err(), err) // the file may hang on the storage, so it is abandoned
 	}
 	if err == nil {
-		_, err = within(ctx, func() (struct{}, error) {
+		_, err = withinContext(ctx, func() (struct{}, error) {
 			return struct{}{}, errors.Join(to.f.Truncate(to.size), to.writeHead(), to.f.Sync())
 		})
 	}
@@ -260,11 +260,11 @@ func (w *volumeJob) fillFrom(ctx context.Context, from localVolume) (hypervisor.
 }
 
 // sparse writes blocks of zeros as holes.
-type sparse struct{ withheldHeadFile }
+type sparseFile struct{ withheldHeadFile }
 
 // Write implements io.Writer.
-func (s *sparse) Write(p []byte) (int, error) {
-	if len(s.head) < headBytes || !isAllZeros(p) {
+func (s *sparseFile) Write(p []byte) (int, error) {
+	if len(s.head) < withheldHeadBytes || !isAllZeros(p) {
 		return s.withheldHeadFile.Write(p)
 	}
 	s.size += int64(len(p))
@@ -277,35 +277,35 @@ var zeroBytes = make([]byte, readBytes)
 func isAllZeros(p []byte) bool { return len(p) <= len(zeroBytes) && bytes.Equal(p, zeroBytes[:len(p)]) }
 
 // flatten makes libvirt copy a disk and its backing chain into one image, and then reads the image for its checksum.
-func (w *volumeJob) flatten(ctx context.Context, from localVolume, pool golibvirt.StoragePool) error {
-	if there, err := w.alreadyMade(ctx); err != nil || there {
+func (w *volumeJob) flattenDisk(ctx context.Context, from localVolume, pool golibvirt.StoragePool) error {
+	if there, err := w.isAlreadyCreated(ctx); err != nil || there {
 		return err
 	}
-	err := w.makeVolume(ctx, func() error {
+	err := w.createFilled(ctx, func() error {
 		before, err := w.volumeFile(ctx, w.c, from)
 		if err != nil {
 			return err
 		}
-		if err := w.refuseRunning(ctx, from, before.id); err != nil {
+		if err := w.refuseFileOfRunningGuest(ctx, from, before.id); err != nil {
 			return err
 		}
-		if _, err := withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, checkDiskChain(from, before) }); err != nil {
+		if _, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, checkDiskChain(from, before) }); err != nil {
 			return err
 		}
 		source, err := w.checkSameFormat(ctx, w.c, pool, from.volume, before.header)
 		if err != nil {
 			return err
 		}
-		stop := watchCopy(w.partial().path(), before.alloc, func(percent int) { w.in.Progress(percent, "copying "+from.volume) })
+		stop := reportAllocation(w.unfinished().path(), before.alloc, func(percent int) { w.in.Progress(percent, "copying "+from.volume) })
 		err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
-			_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.partial().volume, newVolume{format: "qcow2", size: before.Size}), source, 0)
+			_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.unfinished().volume, newVolumeSpec{format: "qcow2", size: before.Size}), source, 0)
 			return err
 		})
 		stop()
 		if err != nil {
 			return err
 		}
-		if err := w.refuseRunning(ctx, from, before.id); err != nil {
+		if err := w.refuseFileOfRunningGuest(ctx, from, before.id); err != nil {
 			return err
 		}
 		after, err := w.volumeFile(ctx, w.c, from)
@@ -317,7 +317,7 @@ func (w *volumeJob) flatten(ctx context.Context, from localVolume, pool golibvir
 	if err != nil {
 		return err
 	}
-	h, err := w.read(ctx, w.localVolume, "reading "+w.volume, nil)
+	h, err := w.readAndHash(ctx, w.localVolume, "reading "+w.volume, nil)
 	if err != nil {
 		return err
 	}
@@ -328,7 +328,7 @@ func (w *volumeJob) flatten(ctx context.Context, from localVolume, pool golibvir
 }
 
 // maxLayers limits the number of files in a disk's backing chain.
-const maxLayers = 64
+const maxChainDepth = 64
 
 // checkDiskChain refuses a disk that is not qcow2 or has backing files outside its own pool.
 func checkDiskChain(of localVolume, f volumeFile) error {
@@ -349,13 +349,13 @@ func checkChain(of localVolume, path string, depth int) error {
 	switch {
 	case err != nil:
 		return translateReadError(localVolume{pool: of.pool, volume: filepath.Base(path)}, err)
-	case h.Encrypted || h.Fault != "" || h.Format != "qcow2" && h.Format != "raw":
+	case h.Encrypted || h.HeaderFault != "" || h.Format != "qcow2" && h.Format != "raw":
 		return errInvalidDisk(of)
 	case h.RefersTo == "":
 		return nil
 	}
 	names := readReferences(path)
-	if depth >= maxLayers || len(names) != 1 || filepath.Dir(filepath.Clean(names[0].path)) != filepath.Clean(of.pool.Spec.Path) {
+	if depth >= maxChainDepth || len(names) != 1 || filepath.Dir(filepath.Clean(names[0].path)) != filepath.Clean(of.pool.Spec.Path) {
 		return fleet.Errorf(fleet.Conflict, "The disk %s is backed by %s, which is not a file of the pool %s, so no image can be created from the disk.", of.volume, h.RefersTo, of.pool.Name)
 	}
 	if names[0].opaque {

@@ -21,7 +21,7 @@ import (
 // last. It first packs each disk into an unnamed file, so that an interrupted export leaves no file behind.
 func (b *Backend) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "export", in, (*volumeJob).refuseBlockPool, func(ctx context.Context, w *volumeJob) error {
-		e := in.Order.Export
+		e := in.Params.Export
 		if e == nil || len(e.Disks) != len(e.Appliance.Disks) || len(e.Disks) == 0 || len(e.Disks) > fleet.MaxDisks {
 			return fleet.Errorf(fleet.Invalid, "The export job names no appliance to export.")
 		}
@@ -33,7 +33,7 @@ func (b *Backend) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) er
 				return fmt.Errorf("disk %d: %w", i+1, err)
 			}
 		}
-		return w.makeVolume(ctx, func() error { return x.fill(ctx) })
+		return w.createFilled(ctx, func() error { return x.writeArchiveFile(ctx) })
 	})
 }
 
@@ -42,9 +42,9 @@ type exportJob struct {
 	*volumeJob
 	unlockers
 	order  fleet.ExportParams
-	at     []localVolume
-	before []volumeFile
-	layers []*image.Layer
+	disks     []localVolume
+	filesBefore []volumeFile
+	layers []*image.ChainFile
 }
 
 func (x *exportJob) unlock() { x.unlockers.unlock() }
@@ -55,12 +55,12 @@ func (x *exportJob) lockDisk(ctx context.Context, i int, ref fleet.Volref) error
 	switch {
 	case err != nil:
 		return err
-	case p.block():
+	case p.isInBlockPool():
 		return errNotFilePool(p.pool)
 	case !fleet.IsVolumeName(x.order.Appliance.Disks[i].Member) || p.ref() == x.in.Ref():
 		return fleet.Errorf(fleet.Invalid, "%q is not a valid name of a disk in an archive.", x.order.Appliance.Disks[i].Member)
 	}
-	if _, err := x.ownPool(ctx, x.c, p.pool); err != nil {
+	if _, err := x.checkedPool(ctx, x.c, p.pool); err != nil {
 		return err
 	}
 	unlock, err := x.volumeLocks.lockShared(ctx, p.path())
@@ -72,22 +72,22 @@ func (x *exportJob) lockDisk(ctx context.Context, i int, ref fleet.Volref) error
 	if err != nil {
 		return err
 	}
-	if err := x.refuseRunning(ctx, p, f.id); err != nil {
+	if err := x.refuseFileOfRunningGuest(ctx, p, f.id); err != nil {
 		return err
 	}
-	layer, err := withinLookPatience(ctx, func() (*image.Layer, error) {
+	layer, err := withinLookupTimeout(ctx, func() (*image.ChainFile, error) {
 		if err := checkDiskChain(p, f); err != nil {
 			return nil, err
 		}
-		return layersOf(p.path(), f.Format), nil
+		return chainLayers(p.path(), f.Format), nil
 	})
-	x.at, x.before, x.layers = append(x.at, p), append(x.before, f), append(x.layers, layer)
+	x.disks, x.filesBefore, x.layers = append(x.disks, p), append(x.filesBefore, f), append(x.layers, layer)
 	return err
 }
 
 // layersOf returns the files of a backing chain that checkChain has accepted.
-func layersOf(path, format string) *image.Layer {
-	l := &image.Layer{Path: path, Format: format}
+func chainLayers(path, format string) *image.ChainFile {
+	l := &image.ChainFile{Path: path, Format: format}
 	if format != "qcow2" {
 		return l
 	}
@@ -97,35 +97,35 @@ func layersOf(path, format string) *image.Layer {
 		if h, err := readHeader(at, false); err == nil && !below.opaque {
 			as = h.Format
 		}
-		l.Backing = layersOf(at, as)
+		l.Backing = chainLayers(at, as)
 	}
 	return l
 }
 
 // fill writes the archive.
-func (x *exportJob) fill(ctx context.Context) error {
+func (x *exportJob) writeArchiveFile(ctx context.Context) error {
 	var sum, largest int64
 	for i, l := range x.layers {
-		n, err := l.Measure(ctx)
+		n, err := l.MeasureQcow2(ctx)
 		if err != nil {
 			return fmt.Errorf("disk %d: %w", i+1, err)
 		}
 		sum, largest = sum+n, max(largest, n)
 	}
-	to, room, err := x.newPartial()
+	to, room, err := x.createUnfinished()
 	if err != nil {
 		return err
 	}
 	if need := sum + largest; need > room { // the disk being packed is stored twice
 		return errors.Join(errNoCopySpace(x.localVolume, room, need), to.Close())
 	}
-	_, err = within(ctx, func() (struct{}, error) { return struct{}{}, errors.Join(x.write(ctx, to), to.Close()) })
+	_, err = withinContext(ctx, func() (struct{}, error) { return struct{}{}, errors.Join(x.writeArchive(ctx, to), to.Close()) })
 	if err != nil {
 		return err
 	}
-	for i, p := range x.at { // somebody may have started the VM during the export
-		was := x.before[i]
-		if err := x.refuseRunning(ctx, p, was.id); err != nil {
+	for i, p := range x.disks { // somebody may have started the VM during the export
+		was := x.filesBefore[i]
+		if err := x.refuseFileOfRunningGuest(ctx, p, was.id); err != nil {
 			return err
 		}
 		now, err := x.volumeFile(ctx, x.c, p)
@@ -140,17 +140,17 @@ func (x *exportJob) fill(ctx context.Context) error {
 }
 
 // write writes all disks and then the head into the archive.
-func (x *exportJob) write(ctx context.Context, to *os.File) error {
+func (x *exportJob) writeArchive(ctx context.Context, to *os.File) error {
 	a := x.order.Appliance
 	var sums []string
-	plan := ovf.NewPlan(a)
+	plan := ovf.NewArchivePlan(a)
 	for i := range a.Disks {
-		size, digest, err := x.disk(ctx, to, plan, i)
+		size, digest, err := x.packDisk(ctx, to, plan, i)
 		if err != nil {
 			return fmt.Errorf("disk %d: %w", i+1, err)
 		}
-		plan.Advance(size)
-		a.Disks[i].FileBytes, a.Disks[i].SizeBytes = size, x.before[i].Size
+		plan.AddFile(size)
+		a.Disks[i].FileBytes, a.Disks[i].SizeBytes = size, x.filesBefore[i].Size
 		sums = append(sums, digest)
 	}
 	if err := to.Truncate(plan.Size()); err != nil {
@@ -159,11 +159,11 @@ func (x *exportJob) write(ctx context.Context, to *os.File) error {
 	if err := to.Sync(); err != nil {
 		return err
 	}
-	return errors.Join(plan.Begin(to, a, sums), to.Sync())
+	return errors.Join(plan.WriteHead(to, a, sums), to.Sync())
 }
 
 // disk packs one disk and copies it into the archive.
-func (x *exportJob) disk(ctx context.Context, to *os.File, plan ovf.Plan, i int) (size int64, digest string, err error) {
+func (x *exportJob) packDisk(ctx context.Context, to *os.File, plan ovf.ArchivePlan, i int) (size int64, digest string, err error) {
 	member := x.order.Appliance.Disks[i].Member
 	progress := func(percent int, note string) {
 		x.in.Progress((100*i+percent)/len(x.layers), fmt.Sprintf("%s disk %d of %d", note, i+1, len(x.layers)))
@@ -173,14 +173,14 @@ func (x *exportJob) disk(ctx context.Context, to *os.File, plan ovf.Plan, i int)
 		return 0, "", err
 	}
 	defer func() { err = errors.Join(err, packed.Close()) }()
-	if err := x.layers[i].Pack(ctx, packed, member, func(percent int) { progress(percent*8/10, "packing") }); err != nil {
+	if err := x.layers[i].WriteVMDK(ctx, packed, member, func(percent int) { progress(percent*8/10, "packing") }); err != nil {
 		return 0, "", err
 	}
 	if size, err = packed.Seek(0, io.SeekEnd); err != nil {
 		return 0, "", err
 	}
-	header, data := plan.Next()
-	text, err := ovf.Header(member, size)
+	header, data := plan.NextOffsets()
+	text, err := ovf.TarHeader(member, size)
 	if err != nil {
 		return 0, "", err
 	}

@@ -18,19 +18,19 @@ import (
 // complete.
 func (b *Backend) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "download", in, (*volumeJob).refuseBlockPool, func(ctx context.Context, w *volumeJob) error {
-		return w.makeVolume(ctx, func() error { return w.fetch(ctx) })
+		return w.createFilled(ctx, func() error { return w.downloadVolume(ctx) })
 	})
 }
 
 // fetch downloads into the unfinished file and inspects the file before it becomes a volume. If the storage hangs,
 // fetch abandons the file, which keeps its unfinished name.
-func (w *volumeJob) fetch(ctx context.Context) error {
-	_, err := within(ctx, func() (struct{}, error) {
-		f, room, err := w.newPartial()
+func (w *volumeJob) downloadVolume(ctx context.Context) error {
+	_, err := withinContext(ctx, func() (struct{}, error) {
+		f, room, err := w.createUnfinished()
 		if err != nil {
 			return struct{}{}, err
 		}
-		err = w.download(ctx, f, room)
+		err = w.downloadInto(ctx, f, room)
 		return struct{}{}, errors.Join(err, f.Close())
 	})
 	return err
@@ -38,13 +38,13 @@ func (w *volumeJob) fetch(ctx context.Context) error {
 
 // newPartial creates the unfinished file in the pool's directory. A later replacement of the path does not redirect the
 // write. room is the maximum size of the file in bytes; some space stays reserved for guests.
-func (w *volumeJob) newPartial() (f *os.File, room int64, err error) {
+func (w *volumeJob) createUnfinished() (f *os.File, room int64, err error) {
 	root, err := os.OpenRoot(w.localVolume.pool.Spec.Path)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	if f, err = root.OpenFile(w.partial().volume, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+	if f, err = root.OpenFile(w.unfinished().volume, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return nil, 0, err
 	}
 	if room, err = usableBytes(f); err != nil {
@@ -60,8 +60,8 @@ func usableBytes(f *os.File) (int64, error) {
 }
 
 // download downloads the file, inspects it and writes its head.
-func (w *volumeJob) download(ctx context.Context, f *os.File, room int64) error {
-	o := w.in.Order
+func (w *volumeJob) downloadInto(ctx context.Context, f *os.File, room int64) error {
+	o := w.in.Params
 	to := &withheldHeadFile{f: f}
 	err := w.fetcher.Get(ctx, fetch.Request{URL: o.URL, Checksum: o.Checksum, ChecksumURL: o.ChecksumURL, FreeBytes: room}, to, func(done, total, rate int64) {
 		w.in.Progress(hypervisor.FormatDownloadProgress(done, total, rate))
@@ -69,18 +69,18 @@ func (w *volumeJob) download(ctx context.Context, f *os.File, room int64) error 
 	if err != nil {
 		return err
 	}
-	return w.accept(ctx, to, "downloaded", to.f.Sync)
+	return w.acceptReceived(ctx, to, "downloaded", to.f.Sync)
 }
 
 // accept inspects the received data, and then writes the withheld head of the file. action is a past participle such as
 // "downloaded", for errors. settle syncs the file in its final form.
-func (w *volumeJob) accept(ctx context.Context, to *withheldHeadFile, action string, settle func() error) error {
+func (w *volumeJob) acceptReceived(ctx context.Context, to *withheldHeadFile, action string, settle func() error) error {
 	w.in.Progress(99, "checking the file that was "+action)
-	machine := fleet.ApplianceKind(w.volume)
-	inspect := w.inspect
+	machine := fleet.ApplianceFormatByName(w.volume)
+	inspect := w.inspectImageData
 	if machine != "" {
 		inspect = func(to *withheldHeadFile, action string) (image.Facts, error) {
-			return w.inspectMachine(ctx, to, action)
+			return w.inspectAppliance(ctx, to, action)
 		}
 	}
 	facts, err := inspect(to, action)
@@ -92,11 +92,11 @@ func (w *volumeJob) accept(ctx context.Context, to *withheldHeadFile, action str
 	}
 	switch machine {
 	case "":
-		return w.secondOpinion(ctx, to.f, facts)
+		return w.checkWithQemuImg(ctx, to.f, facts)
 	case fleet.FormatOVA:
 		return nil // the conversion checks each disk
 	}
-	_, err = image.Part{File: to.f, Size: to.size, Format: facts.Format}.Inspect(ctx, facts)
+	_, err = image.DiskPart{File: to.f, Size: to.size, Format: facts.Format}.Inspect(ctx, facts)
 	if image.IsQemuImgMissing(err) {
 		return nil // qemu-img is missing on this host; the conversion checks the disk
 	}
@@ -105,7 +105,7 @@ func (w *volumeJob) accept(ctx context.Context, to *withheldHeadFile, action str
 
 // inspectMachine refuses an appliance that is no valid source of a VM. It compares all files of an archive with the
 // archive's manifest.
-func (w *volumeJob) inspectMachine(ctx context.Context, to *withheldHeadFile, action string) (image.Facts, error) {
+func (w *volumeJob) inspectAppliance(ctx context.Context, to *withheldHeadFile, action string) (image.Facts, error) {
 	a, err := image.ReadAppliance(to, to.size, w.volume)
 	if err != nil {
 		return image.Facts{}, fmt.Errorf("read the file that was %s: %w", action, err)
@@ -113,20 +113,20 @@ func (w *volumeJob) inspectMachine(ctx context.Context, to *withheldHeadFile, ac
 	if a.Error != "" {
 		return image.Facts{}, fleet.Errorf(fleet.Invalid, "The file that was %s is refused. %s", action, a.Error)
 	}
-	if fleet.ApplianceKind(w.volume) != fleet.FormatOVA {
+	if fleet.ApplianceFormatByName(w.volume) != fleet.FormatOVA {
 		return image.ReadConvertible(to, to.size)
 	}
-	return image.Facts{Format: "raw", Size: to.size}, image.VerifyAppliance(ctx, to, to.size, func(done int64) {
-		w.in.Progress(99, "comparing the archive with its manifest: "+fleet.Bytes(done)+" of "+fleet.Bytes(to.size))
+	return image.Facts{Format: "raw", Size: to.size}, image.VerifyManifest(ctx, to, to.size, func(done int64) {
+		w.in.Progress(99, "comparing the archive with its manifest: "+fleet.FormatBytes(done)+" of "+fleet.FormatBytes(to.size))
 	})
 }
 
 // inspect refuses data that is not a self-contained image. It uses Quantix's own reader.
-func (w *volumeJob) inspect(to *withheldHeadFile, action string) (image.Facts, error) {
+func (w *volumeJob) inspectImageData(to *withheldHeadFile, action string) (image.Facts, error) {
 	what := "The file that was " + action
-	facts, err := image.Read(to, to.size, true)
+	facts, err := image.ReadFacts(to, to.size, true)
 	switch {
-	case errors.Is(err, image.ErrCutOff):
+	case errors.Is(err, image.ErrHeaderTruncated):
 		return facts, fleet.Errorf(fleet.Invalid, "%s is incomplete: %s.", what, err)
 	case err != nil:
 		return facts, fmt.Errorf("read the file that was %s: %w", action, err)
@@ -135,7 +135,7 @@ func (w *volumeJob) inspect(to *withheldHeadFile, action string) (image.Facts, e
 }
 
 // secondOpinion checks the file with qemu-img. If qemu-img is missing, it only logs a warning.
-func (w *volumeJob) secondOpinion(ctx context.Context, f *os.File, facts image.Facts) error {
+func (w *volumeJob) checkWithQemuImg(ctx context.Context, f *os.File, facts image.Facts) error {
 	err := image.VerifyWithQemuImg(ctx, f, facts)
 	if image.IsQemuImgMissing(err) {
 		w.log.Warn(err.Error(), "pool", w.localVolume.pool.Name, "volume", w.volume)
@@ -146,7 +146,7 @@ func (w *volumeJob) secondOpinion(ctx context.Context, f *os.File, facts image.F
 }
 
 // headBytes is the length of a file's head in bytes. It covers all bytes that libvirt reads to detect a format.
-const headBytes = 64 << 10
+const withheldHeadBytes = 64 << 10
 
 // withheldHeadFile writes a file without its head, and writeHead adds the head after the inspection. libvirt reads
 // every file of a pool on refresh, and deactivates the whole pool if it cannot read a header.
@@ -158,11 +158,11 @@ type withheldHeadFile struct {
 }
 
 // syncEvery is how many bytes are written between two syncs, so that the last sync is short.
-const syncEvery = 256 << 20
+const syncIntervalBytes = 256 << 20
 
 // Write implements io.Writer.
 func (h *withheldHeadFile) Write(p []byte) (int, error) {
-	n := min(len(p), headBytes-len(h.head))
+	n := min(len(p), withheldHeadBytes-len(h.head))
 	h.head = append(h.head, p[:n]...)
 	if n < len(p) {
 		more, err := h.f.WriteAt(p[n:], h.size+int64(n))
@@ -173,7 +173,7 @@ func (h *withheldHeadFile) Write(p []byte) (int, error) {
 		}
 	}
 	h.size += int64(n)
-	if h.size-h.synced < syncEvery {
+	if h.size-h.synced < syncIntervalBytes {
 		return n, nil
 	}
 	h.synced = h.size

@@ -22,7 +22,7 @@ import (
 func (f fixture) poolFiles() (names []string) {
 	f.t.Helper()
 	for _, e := range must(os.ReadDir(f.pool.Spec.Path)) {
-		if e.Name() != pooldir.Marker {
+		if e.Name() != pooldir.MarkerFile {
 			names = append(names, e.Name())
 		}
 	}
@@ -33,26 +33,26 @@ func (f fixture) poolFiles() (names []string) {
 func TestInvalidDownloadRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	valid := createdImage(t, "-f", "qcow2", "FILE", "64M")
+	valid := qemuImgCreate(t, "-f", "qcow2", "FILE", "64M")
 	boot := append([]byte("\xeb\x63"), make([]byte, 1<<20)...)
 	for name, c := range map[string]struct {
 		text []byte
 		want string
 	}{
-		"backing.qcow2":   {createdImage(t, "-f", "qcow2", "-u", "-b", "/etc/passwd", "-F", "raw", "FILE", "64M"), "refers to a backing file"},
-		"data.qcow2":      {createdImage(t, "-f", "qcow2", "-o", "data_file=FILE.data", "FILE", "64M"), "an external data file"},
-		"encrypted.qcow2": {createdImage(t, "--object", "secret,id=s,data=x", "-f", "qcow2", "-o", "encrypt.format=aes,encrypt.key-secret=s", "FILE", "64M"), "encrypted"},
+		"backing.qcow2":   {qemuImgCreate(t, "-f", "qcow2", "-u", "-b", "/etc/passwd", "-F", "raw", "FILE", "64M"), "refers to a backing file"},
+		"data.qcow2":      {qemuImgCreate(t, "-f", "qcow2", "-o", "data_file=FILE.data", "FILE", "64M"), "an external data file"},
+		"encrypted.qcow2": {qemuImgCreate(t, "--object", "secret,id=s,data=x", "-f", "qcow2", "-o", "encrypt.format=aes,encrypt.key-secret=s", "FILE", "64M"), "encrypted"},
 		"cut.qcow2":       {valid[:len(valid)/2], "cut off"},
 		"header.qcow2":    {valid[:90], "cut off"},
-		"another.vmdk":    {createdImage(t, "-f", "vdi", "FILE", "64M"), "vmdk"},
+		"another.vmdk":    {qemuImgCreate(t, "-f", "vdi", "FILE", "64M"), "vmdk"},
 		"none.ova":        {append([]byte("PK"), make([]byte, 1<<20)...), "archive"},
 		"flat.vmdk":       {[]byte("# Disk DescriptorFile\nversion=1\nRW 99 FLAT \"/etc/passwd\" 0\n"), "vmdk"},
-		"sparse.raw":      {createdImage(t, "-f", "vmdk", "FILE", "64M"), "vmdk"},
-		"vdi.raw":         {createdImage(t, "-f", "vdi", "FILE", "64M"), "vdi"},
-		"vpc.raw":         {createdImage(t, "-f", "vpc", "FILE", "64M"), "vpc"},
-		"fixed.raw":       {createdImage(t, "-f", "vpc", "-o", "subformat=fixed", "FILE", "4M"), "VHD image of fixed size"},
-		"vhdx.raw":        {createdImage(t, "-f", "vhdx", "FILE", "64M"), "vhdx"},
-		"disk.qed":        {createdImage(t, "-f", "qed", "FILE", "64M"), "qed"},
+		"sparse.raw":      {qemuImgCreate(t, "-f", "vmdk", "FILE", "64M"), "vmdk"},
+		"vdi.raw":         {qemuImgCreate(t, "-f", "vdi", "FILE", "64M"), "vdi"},
+		"vpc.raw":         {qemuImgCreate(t, "-f", "vpc", "FILE", "64M"), "vpc"},
+		"fixed.raw":       {qemuImgCreate(t, "-f", "vpc", "-o", "subformat=fixed", "FILE", "4M"), "VHD image of fixed size"},
+		"vhdx.raw":        {qemuImgCreate(t, "-f", "vhdx", "FILE", "64M"), "vhdx"},
+		"disk.qed":        {qemuImgCreate(t, "-f", "qed", "FILE", "64M"), "qed"},
 		"disk.luks":       {append([]byte("LUKS\xba\xbe"), make([]byte, 1<<20)...), "encrypted LUKS"},
 		"image.iso":       {boot, "no ISO image"},
 		"packed.qcow2":    {append([]byte("\xfd7zXZ\x00"), make([]byte, 100)...), "Unpack it first"},
@@ -67,13 +67,13 @@ func TestInvalidDownloadRefused(t *testing.T) {
 		}
 	}
 	for name, text := range map[string][]byte{
-		"whole.qcow2": valid, "old.qcow2": createdImage(t, "-f", "qcow2", "-o", "compat=0.10", "FILE", "64M"), "boot.raw": boot,
-		"sparse.vmdk": createdImage(t, "-f", "vmdk", "FILE", "64M"), "disk.vdi": createdImage(t, "-f", "vdi", "FILE", "64M"), "disk.vhd": createdImage(t, "-f", "vpc", "FILE", "64M"),
-		"fixed.vhd": createdImage(t, "-f", "vpc", "-o", "subformat=fixed", "FILE", "4M"), "disk.vhdx": createdImage(t, "-f", "vhdx", "FILE", "64M"),
+		"whole.qcow2": valid, "old.qcow2": qemuImgCreate(t, "-f", "qcow2", "-o", "compat=0.10", "FILE", "64M"), "boot.raw": boot,
+		"sparse.vmdk": qemuImgCreate(t, "-f", "vmdk", "FILE", "64M"), "disk.vdi": qemuImgCreate(t, "-f", "vdi", "FILE", "64M"), "disk.vhd": qemuImgCreate(t, "-f", "vpc", "FILE", "64M"),
+		"fixed.vhd": qemuImgCreate(t, "-f", "vpc", "-o", "subformat=fixed", "FILE", "4M"), "disk.vhdx": qemuImgCreate(t, "-f", "vhdx", "FILE", "64M"),
 	} {
-		f.ok(f.FetchVolume(t.Context(), f.volumeJob(name, serveImage(t, text))))
-		info := must(os.Stat(f.at(name)))
-		if owner := info.Sys().(*syscall.Stat_t); !bytes.Equal(f.content(name), text) || info.Mode() != 0o600 || owner.Gid != uint32(os.Getgid()) {
+		f.requireNoError(f.FetchVolume(t.Context(), f.volumeJob(name, serveImage(t, text))))
+		info := must(os.Stat(f.volumePath(name)))
+		if owner := info.Sys().(*syscall.Stat_t); !bytes.Equal(f.readVolume(name), text) || info.Mode() != 0o600 || owner.Gid != uint32(os.Getgid()) {
 			t.Errorf("%s: %v of group %d, %d bytes", name, info.Mode(), owner.Gid, info.Size())
 		}
 	}
@@ -86,11 +86,11 @@ func TestDownloadRefusedWithoutFreeSpace(t *testing.T) {
 	small := f
 	small.pool.ID = fleet.NewID[fleet.PoolID]()
 	small.pool.Name, small.pool.Spec.Path = "small-"+string(small.pool.ID), filepath.Join(t.TempDir(), "small")
-	f.ok(os.Mkdir(small.pool.Spec.Path, 0o755))
+	f.requireNoError(os.Mkdir(small.pool.Spec.Path, 0o755))
 	run(t, "mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small.pool.Spec.Path)
-	t.Cleanup(func() { f.ok(syscall.Unmount(small.pool.Spec.Path, syscall.MNT_DETACH)) })
-	f.ok(f.ApplyPool(t.Context(), small.pool))
-	t.Cleanup(func() { f.ok(f.ReleasePool(context.WithoutCancel(t.Context()), small.pool)) })
+	t.Cleanup(func() { f.requireNoError(syscall.Unmount(small.pool.Spec.Path, syscall.MNT_DETACH)) })
+	f.requireNoError(f.ApplyPool(t.Context(), small.pool))
+	t.Cleanup(func() { f.requireNoError(f.ReleasePool(context.WithoutCancel(t.Context()), small.pool)) })
 	text := append([]byte("\xeb\x63"), make([]byte, 8<<20-40<<10)...)
 	order := serveImage(t, text)
 	quiet := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -116,24 +116,24 @@ func TestDownloadRefusedWithoutFreeSpace(t *testing.T) {
 func TestDiskFromNonImageRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	valid := createdImage(t, "-f", "qcow2", "FILE", "4M")
+	valid := qemuImgCreate(t, "-f", "qcow2", "FILE", "4M")
 	for name, c := range map[string]struct {
 		text []byte
 		want string
 	}{"packed.raw": {append([]byte("\x1f\x8b"), make([]byte, 1<<20)...), "a gzip file"}, "page.raw": {[]byte("<html>"), "a web page"}} {
-		f.ok(os.WriteFile(f.at(name), c.text, 0o600))
-		vm := f.vm()
-		vm.Spec.Disks = []fleet.Disk{f.disk("from-" + name)}
+		f.requireNoError(os.WriteFile(f.volumePath(name), c.text, 0o600))
+		vm := f.newVM()
+		vm.Spec.Disks = []fleet.Disk{f.newDisk("from-" + name)}
 		vm.Spec.Disks[0].Image = &fleet.Volref{PoolID: f.pool.ID, Volume: name}
 		if err := f.ApplyVM(t.Context(), applyJob(vm, f.pool)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	f.ok(os.WriteFile(f.at("whole.qcow2"), valid, 0o600))
-	f.ok(f.ApplyPool(t.Context(), f.pool))
+	f.requireNoError(os.WriteFile(f.volumePath("whole.qcow2"), valid, 0o600))
+	f.requireNoError(f.ApplyPool(t.Context(), f.pool))
 	spoilt := bytes.Clone(valid)
 	copy(spoilt[40:48], "\x00\x00\x00\x7f\x00\x00\x00\x00") // the L1 table's offset is far outside the file
-	f.ok(os.WriteFile(f.at("whole.qcow2"), spoilt, 0o600))
+	f.requireNoError(os.WriteFile(f.volumePath("whole.qcow2"), spoilt, 0o600))
 	err := f.CloneVolume(t.Context(), f.volumeJob("copy.qcow2", fleet.VolumeParams{Source: "whole.qcow2"}))
 	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "outside the file") {
 		t.Errorf("a clone of a corrupt image: %v", err)
@@ -143,8 +143,8 @@ func TestDiskFromNonImageRefused(t *testing.T) {
 // Downloads from the host itself and from private networks are refused unless the agent's settings allow them.
 func TestDownloadFromHostItselfRefused(t *testing.T) {
 	t.Parallel()
-	needHost(t)
-	b, err := libvirt.Open(t.Context(), libvirt.Options{Roots: roots, Book: book})
+	requireLabHost(t)
+	b, err := libvirt.Open(t.Context(), libvirt.Options{PoolRoots: tempDirRoots, PoolBook: sharedPoolBook})
 	if err != nil {
 		t.Fatal(err)
 	}

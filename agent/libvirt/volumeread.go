@@ -13,14 +13,14 @@ import (
 // bytes only after a final check that the file has not changed.
 func (b *Backend) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to func(size int64) (io.Writer, error)) error {
 	act := "send volume " + in.Name
-	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
+	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.MarkerFile {
 		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
 	}
 	at, err := localVolumeOf(in.Ref(), []fleet.Pool{in.Pool})
 	if err != nil {
 		return err
 	}
-	if at.block() {
+	if at.isInBlockPool() {
 		return hypervisor.RefuseBlockVolume(in.Pool.Name)
 	}
 	unlock, err := b.volumeLocks.lockShared(ctx, at.path())
@@ -29,7 +29,7 @@ func (b *Backend) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to f
 	}
 	defer unlock()
 	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
-		pool, err := b.ownPool(ctx, c, in.Pool)
+		pool, err := b.checkedPool(ctx, c, in.Pool)
 		if err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (b *Backend) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to f
 		case f.RefersTo != "":
 			return hypervisor.RefuseVolumeWithBackingFile(in.Name, f.RefersTo)
 		}
-		if err := w.refuseRunning(ctx, at, f.id); err != nil {
+		if err := w.refuseFileOfRunningGuest(ctx, at, f.id); err != nil {
 			return err
 		}
 		out, err := to(f.bytes)
@@ -49,7 +49,7 @@ func (b *Backend) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to f
 			return err
 		}
 		held := &hypervisor.BoundedWriter{To: out, Max: f.bytes}
-		if _, err := w.read(ctx, at, "sending "+in.Name, held); err != nil {
+		if _, err := w.readAndHash(ctx, at, "sending "+in.Name, held); err != nil {
 			return err
 		}
 		if held.Written != f.bytes {

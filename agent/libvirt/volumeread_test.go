@@ -22,11 +22,11 @@ func TestFileChangedDuringReadIsNotSentCompletely(t *testing.T) {
 		"over":   func(file *os.File) error { _, err := file.WriteAt([]byte("changed"), 0); return err },
 		"behind": func(file *os.File) error { return file.Truncate(5 << 20) },
 	} {
-		f.ok(os.Truncate(f.at("data"), 4<<20))
-		got := &meddlingWriter{write: func() {
-			file, err := os.OpenFile(f.at("data"), os.O_WRONLY, 0)
-			f.ok(err)
-			f.ok(errors.Join(write(file), file.Close()))
+		f.requireNoError(os.Truncate(f.volumePath("data"), 4<<20))
+		got := &changingWriter{write: func() {
+			file, err := os.OpenFile(f.volumePath("data"), os.O_WRONLY, 0)
+			f.requireNoError(err)
+			f.requireNoError(errors.Join(write(file), file.Close()))
 		}}
 		var size int64
 		err := f.ReadVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{}), func(n int64) (io.Writer, error) { size = n; return got, nil })
@@ -35,10 +35,10 @@ func TestFileChangedDuringReadIsNotSentCompletely(t *testing.T) {
 		}
 	}
 	// The file's length reveals a change between the first check and the first read.
-	f.ok(os.Truncate(f.at("data"), 4<<20))
+	f.requireNoError(os.Truncate(f.volumePath("data"), 4<<20))
 	var got bytes.Buffer
 	err := f.ReadVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{}), func(int64) (io.Writer, error) {
-		return &got, os.Truncate(f.at("data"), 5<<20)
+		return &got, os.Truncate(f.volumePath("data"), 5<<20)
 	})
 	if err == nil {
 		t.Errorf("%d bytes of a grown file were sent without an error", got.Len())
@@ -46,12 +46,12 @@ func TestFileChangedDuringReadIsNotSentCompletely(t *testing.T) {
 }
 
 // meddlingWriter changes the file after the first bytes have been sent.
-type meddlingWriter struct {
+type changingWriter struct {
 	bytes.Buffer
 	write func()
 }
 
-func (w *meddlingWriter) Write(p []byte) (int, error) {
+func (w *changingWriter) Write(p []byte) (int, error) {
 	if w.Len() == 0 {
 		w.write()
 	}

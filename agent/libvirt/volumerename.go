@@ -17,25 +17,25 @@ import (
 // pool's volume.
 func (b *Backend) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "rename", in, (*volumeJob).refuseRename, func(ctx context.Context, w *volumeJob) error {
-		from := localVolume{pool: in.Pool, volume: in.Order.Source}
-		if !fleet.IsVolumeName(from.volume) || from.volume == pooldir.Marker || from.volume == w.volume {
-			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be renamed.", in.Order.Source)
+		from := localVolume{pool: in.Pool, volume: in.Params.Source}
+		if !fleet.IsVolumeName(from.volume) || from.volume == pooldir.MarkerFile || from.volume == w.volume {
+			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be renamed.", in.Params.Source)
 		}
 		unlock, err := b.volumeLocks.lockExclusive(ctx, from.path())
 		if err != nil {
 			return err
 		}
 		defer unlock()
-		there, err := w.alreadyMade(ctx)
+		there, err := w.isAlreadyCreated(ctx)
 		if err != nil {
 			return err
 		}
 		if !there {
-			if err := w.rename(ctx, from); err != nil {
+			if err := w.renameFile(ctx, from); err != nil {
 				return err
 			}
 		}
-		if _, err := withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, unlinkOldName(from.path(), w.path()) }); err != nil {
+		if _, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, unlinkOldName(from.path(), w.path()) }); err != nil {
 			return fmt.Errorf("remove the old name: %w", err)
 		}
 		w.refreshPool(ctx, w.c, w.pool)
@@ -48,11 +48,11 @@ func (w *volumeJob) refuseRename(context.Context) error {
 }
 
 // rename renames an unused file. It first records the file's identity, so that a retried job recognizes the file.
-func (w *volumeJob) rename(ctx context.Context, from localVolume) error {
-	f, err := withinLookPatience(ctx, func() (volumeFile, error) { return readVolume(from.path()) })
+func (w *volumeJob) renameFile(ctx context.Context, from localVolume) error {
+	f, err := withinLookupTimeout(ctx, func() (volumeFile, error) { return readVolumeFile(from.path()) })
 	switch {
-	case isMissing(err):
-		return hypervisor.NoVolume(from.volume, from.pool.Name)
+	case isFileMissing(err):
+		return hypervisor.NoVolumeError(from.volume, from.pool.Name)
 	case err != nil && (f.id == (fileID{}) || errors.Is(err, errNotRegular)):
 		return translateReadError(from, err)
 	}
@@ -62,14 +62,14 @@ func (w *volumeJob) rename(ctx context.Context, from localVolume) error {
 	if err := w.checkUnusedVolume(ctx, w.c, from, f.id); err != nil {
 		return err
 	}
-	word, err := withinLookPatience(ctx, func() (string, error) { return inodeText(from.path()) })
+	word, err := withinLookupTimeout(ctx, func() (string, error) { return inodeOf(from.path()) })
 	if err != nil {
 		return err
 	}
 	if err := w.in.RecordFile(word); err != nil {
 		return err
 	}
-	_, err = withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, renameNoReplace(from.path(), w.path()) })
+	_, err = withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameNoReplace(from.path(), w.path()) })
 	if errors.Is(err, fs.ErrExist) {
 		return hypervisor.RefuseTakenVolumeName(w.volume, w.localVolume.pool.Name)
 	}
@@ -90,7 +90,7 @@ func linkNoReplace(from, to string) error {
 // the old name.
 func unlinkOldName(from, to string) error {
 	old, err := os.Lstat(from)
-	if isMissing(err) {
+	if isFileMissing(err) {
 		return nil
 	}
 	if err != nil {

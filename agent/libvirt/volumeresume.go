@@ -17,24 +17,24 @@ import (
 
 const (
 	checkpointBytes = 4 << 10
-	checkpointEvery = 64 << 20 // a power failure of the host loses at most this many bytes of the upload
+	checkpointIntervalBytes = 64 << 20 // a power failure of the host loses at most this many bytes of the upload
 )
 
 // uploadSum is the running checksum of an upload. hash is nil if the upload has no checksum.
-type uploadSum struct {
+type uploadChecksum struct {
 	algorithm, want string
 	hash            hash.Hash
 }
 
 // resumable is the unfinished file of an upload that can be resumed. The file's head is stored after the end of the
 // file. Two alternating checkpoints follow, so that a torn write leaves the other checkpoint intact.
-type resumable struct {
+type resumableUpload struct {
 	withheldHeadFile
 	pool         string // the pool's name, for errors
 	upload       fleet.UploadID
 	total        int64
-	sum          uploadSum
-	turn         int64
+	sum          uploadChecksum
+	checkpointNumber         int64
 	checkpointed int64      // the size in the newest checkpoint, written or being written
 	writing      chan error // not nil while a checkpoint is being written in the background
 	settled      bool       // the file already has its head and its final size
@@ -50,18 +50,18 @@ type checkpoint struct {
 }
 
 // newResumable returns the state of a new upload.
-func newResumable(f *os.File, pool string, o fleet.VolumeParams, sum uploadSum) *resumable {
-	return &resumable{withheldHeadFile: withheldHeadFile{f: f}, pool: pool, upload: o.Upload, total: o.SizeBytes, sum: sum, checkpointed: -1}
+func newResumable(f *os.File, pool string, o fleet.VolumeParams, sum uploadChecksum) *resumableUpload {
+	return &resumableUpload{withheldHeadFile: withheldHeadFile{f: f}, pool: pool, upload: o.Upload, total: o.SizeBytes, sum: sum, checkpointed: -1}
 }
 
 // completeResumable returns a complete file that only needs its final name.
-func completeResumable(f *os.File, o fleet.VolumeParams) *resumable {
-	return &resumable{withheldHeadFile: withheldHeadFile{f: f, size: o.SizeBytes}, upload: o.Upload, total: o.SizeBytes, settled: true}
+func completeResumable(f *os.File, o fleet.VolumeParams) *resumableUpload {
+	return &resumableUpload{withheldHeadFile: withheldHeadFile{f: f, size: o.SizeBytes}, upload: o.Upload, total: o.SizeBytes, settled: true}
 }
 
 // readResumable returns the progress of the upload's unfinished file. It returns nil if the file belongs to another
 // upload.
-func readResumable(f *os.File, pool string, o fleet.VolumeParams, sum uploadSum) (*resumable, error) {
+func readResumable(f *os.File, pool string, o fleet.VolumeParams, sum uploadChecksum) (*resumableUpload, error) {
 	p := newResumable(f, pool, o, sum)
 	var newest checkpoint
 	found := false
@@ -86,17 +86,17 @@ func readResumable(f *os.File, pool string, o fleet.VolumeParams, sum uploadSum)
 			return nil, fmt.Errorf("resume the upload's checksum: %w", err)
 		}
 	}
-	p.head = make([]byte, min(newest.Size, headBytes))
+	p.head = make([]byte, min(newest.Size, withheldHeadBytes))
 	if _, err := f.ReadAt(p.head, p.total); err != nil {
 		return nil, fmt.Errorf("read the head of the upload: %w", err)
 	}
-	p.size, p.synced, p.checkpointed, p.turn = newest.Size, newest.Size, newest.Size, newest.Turn+1
+	p.size, p.synced, p.checkpointed, p.checkpointNumber = newest.Size, newest.Size, newest.Size, newest.Turn+1
 	return p, nil
 }
 
 // checkpointAt returns the offset of the checkpoint with this number.
-func (p *resumable) checkpointAt(turn int64) int64 {
-	return p.total + headBytes + turn%2*checkpointBytes
+func (p *resumableUpload) checkpointAt(turn int64) int64 {
+	return p.total + withheldHeadBytes + turn%2*checkpointBytes
 }
 
 // parseCheckpoint parses a checkpoint. ok is false if the CRC-32 does not match.
@@ -109,17 +109,17 @@ func parseCheckpoint(raw []byte) (f checkpoint, ok bool) {
 }
 
 // Size implements upload.File.
-func (p *resumable) Size() int64 { return p.size }
+func (p *resumableUpload) Size() int64 { return p.size }
 
 // Write implements upload.File. It writes checkpoints in the background, so that the sender does not wait for the
 // storage.
-func (p *resumable) Write(b []byte) (int, error) {
+func (p *resumableUpload) Write(b []byte) (int, error) {
 	p.synced = p.size // suppresses the sync of withheldHeadFile, because Keep syncs
 	n, err := p.withheldHeadFile.Write(b)
 	if p.sum.hash != nil {
 		p.sum.hash.Write(b[:n])
 	}
-	if err != nil || p.size-p.checkpointed < checkpointEvery {
+	if err != nil || p.size-p.checkpointed < checkpointIntervalBytes {
 		return n, translateNoSpace(p.pool, err)
 	}
 	select {
@@ -144,7 +144,7 @@ func (p *resumable) Write(b []byte) (int, error) {
 }
 
 // Keep implements upload.File.
-func (p *resumable) Keep() error {
+func (p *resumableUpload) Keep() error {
 	if err := p.waitCheckpoint(); err != nil || p.checkpointed == p.size {
 		return err
 	}
@@ -160,7 +160,7 @@ func (p *resumable) Keep() error {
 }
 
 // waitCheckpoint waits for the checkpoint that is being written.
-func (p *resumable) waitCheckpoint() error {
+func (p *resumableUpload) waitCheckpoint() error {
 	if p.writing == nil {
 		return nil
 	}
@@ -171,8 +171,8 @@ func (p *resumable) waitCheckpoint() error {
 
 // newCheckpoint returns a function that writes a checkpoint of the current size. The function syncs the data before it
 // writes the checkpoint.
-func (p *resumable) newCheckpoint() (put func() error, err error) {
-	at := checkpoint{Upload: p.upload, Total: p.total, Size: p.size, Turn: p.turn}
+func (p *resumableUpload) newCheckpoint() (put func() error, err error) {
+	at := checkpoint{Upload: p.upload, Total: p.total, Size: p.size, Turn: p.checkpointNumber}
 	if state, ok := p.sum.hash.(encoding.BinaryMarshaler); ok {
 		if at.Sum, err = state.MarshalBinary(); err != nil {
 			return nil, err
@@ -183,8 +183,8 @@ func (p *resumable) newCheckpoint() (put func() error, err error) {
 		return nil, err
 	}
 	line := fmt.Appendf(nil, "%08x %s\n", crc32.ChecksumIEEE(text), text)
-	where, head := p.checkpointAt(p.turn), slices.Clip(p.head)
-	p.turn, p.checkpointed = p.turn+1, p.size
+	where, head := p.checkpointAt(p.checkpointNumber), slices.Clip(p.head)
+	p.checkpointNumber, p.checkpointed = p.checkpointNumber+1, p.size
 	return func() error {
 		if _, err := p.f.WriteAt(head, p.total); err != nil {
 			return err
@@ -200,4 +200,4 @@ func (p *resumable) newCheckpoint() (put func() error, err error) {
 }
 
 // close waits for the running checkpoint and closes the file.
-func (p *resumable) close() error { return errors.Join(p.waitCheckpoint(), p.f.Close()) }
+func (p *resumableUpload) close() error { return errors.Join(p.waitCheckpoint(), p.f.Close()) }

@@ -15,7 +15,7 @@ import (
 // SendVolume implements hypervisor.Storage. Other jobs may read the file at the same time.
 func (b *Backend) SendVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	act := "send volume " + in.Name
-	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
+	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.MarkerFile {
 		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
 	}
 	at, err := localVolumeOf(in.Ref(), []fleet.Pool{in.Pool})
@@ -28,28 +28,28 @@ func (b *Backend) SendVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	}
 	defer unlock()
 	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
-		pool, err := b.ownPool(ctx, c, in.Pool)
+		pool, err := b.checkedPool(ctx, c, in.Pool)
 		if err != nil {
 			return err
 		}
-		if at.block() {
+		if at.isInBlockPool() {
 			return errNotFilePool(in.Pool)
 		}
 		w := &volumeJob{Backend: b, localVolume: at, c: c, in: in, pool: pool}
-		return w.send(ctx)
+		return w.sendFile(ctx)
 	}))
 }
 
 // send sends the file that it opened, even if another file gets the path during the transfer.
-func (w *volumeJob) send(ctx context.Context) error {
+func (w *volumeJob) sendFile(ctx context.Context) error {
 	before, err := w.volumeFile(ctx, w.c, w.localVolume)
 	if err != nil {
 		return err
 	}
-	if err := w.refuseRunning(ctx, w.localVolume, before.id); err != nil {
+	if err := w.refuseFileOfRunningGuest(ctx, w.localVolume, before.id); err != nil {
 		return err
 	}
-	sound, err := w.imageIn(ctx, w.c, w.localVolume)
+	sound, err := w.readImageSource(ctx, w.c, w.localVolume)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (w *volumeJob) failIfChanged(before volumeFile, pieces transfer.Pieces) tra
 		if err := pieces(ctx, do); err != nil {
 			return err
 		}
-		if err := w.refuseRunning(ctx, w.localVolume, before.id); err != nil {
+		if err := w.refuseFileOfRunningGuest(ctx, w.localVolume, before.id); err != nil {
 			return err
 		}
 		after, err := w.volumeFile(ctx, w.c, w.localVolume)
@@ -91,23 +91,23 @@ func (w *volumeJob) failIfChanged(before volumeFile, pieces transfer.Pieces) tra
 // ReceiveVolume implements hypervisor.Storage.
 func (b *Backend) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "receive", in, (*volumeJob).refuseBlockPool, func(ctx context.Context, w *volumeJob) error {
-		there, err := w.alreadyMade(ctx)
+		there, err := w.isAlreadyCreated(ctx)
 		if err != nil || there {
 			return err
 		}
 		var received hypervisor.ReceivedFile
-		err = w.makeVolume(ctx, func() error {
+		err = w.createFilled(ctx, func() error {
 			received, err = w.receiveFile(ctx)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		id, err := withinLookPatience(ctx, func() (volumeID, error) { return identifyVolume(w.path()), nil })
+		id, err := withinLookupTimeout(ctx, func() (fileVersion, error) { return fileVersionAt(w.path()), nil })
 		if err != nil {
 			return err
 		}
-		return in.RecordChecksums(hypervisor.VolumeChecksum{Ref: w.ref(), SHA256: received.SHA256(), Stamp: id.stamp()})
+		return in.RecordChecksums(hypervisor.VolumeChecksum{Ref: w.ref(), SHA256: received.SHA256(), FileStamp: id.stamp()})
 	})
 }
 
@@ -117,7 +117,7 @@ func (w *volumeJob) receiveFile(ctx context.Context) (hypervisor.ReceivedFile, e
 		f    *os.File
 		room int64
 	}
-	o, err := withinLookPatience(ctx, func() (o opened, err error) { o.f, o.room, err = w.newPartial(); return o, err })
+	o, err := withinLookupTimeout(ctx, func() (o opened, err error) { o.f, o.room, err = w.createUnfinished(); return o, err })
 	if err != nil {
 		return hypervisor.ReceivedFile{}, err
 	}
@@ -133,36 +133,36 @@ func (w *volumeJob) receiveFile(ctx context.Context) (hypervisor.ReceivedFile, e
 
 // receiveInto receives the file, verifies its checksum and inspects it.
 func (w *volumeJob) receiveInto(ctx context.Context, f *os.File, room int64) (hypervisor.ReceivedFile, error) {
-	to := &incoming{f: f}
-	received, err := w.in.Arrive(ctx, to, room)
+	to := &receivedFile{f: f}
+	received, err := w.in.Receive(ctx, to, room)
 	if err != nil {
 		return received, err
 	}
-	if want, has := strings.CutPrefix(w.in.Order.Checksum, "sha256:"); has && want != received.SHA256() {
+	if want, has := strings.CutPrefix(w.in.Params.Checksum, "sha256:"); has && want != received.SHA256() {
 		return received, hypervisor.RefuseDifferentCopy(w.volume, received.SHA256(), want)
 	}
-	head := &withheldHeadFile{f: f, head: to.head[:min(received.Bytes, headBytes)], size: received.Bytes}
-	if err := w.accept(ctx, head, "sent", f.Sync); err != nil {
+	head := &withheldHeadFile{f: f, head: to.head[:min(received.Bytes, withheldHeadBytes)], size: received.Bytes}
+	if err := w.acceptReceived(ctx, head, "sent", f.Sync); err != nil {
 		return received, err
 	}
-	if t := w.in.Order.Transfer; t == nil || !t.Check {
+	if t := w.in.Params.Transfer; t == nil || !t.Check {
 		return received, nil
 	}
-	return received, transfer.Check(ctx, f, received.Bytes, received.Sum, &transfer.Meter{Total: received.Bytes, Report: func(done, total, rate int64) {
+	return received, transfer.VerifyFile(ctx, f, received.Bytes, received.Sum, &transfer.Meter{Total: received.Bytes, Report: func(done, total, rate int64) {
 		w.in.Progress(hypervisor.FormatCopyProgress("reading back the received file", done, total, rate))
 	}})
 }
 
 // incoming is the file of a transfer. It withholds the file's head until the inspection: see withheldHeadFile.
-type incoming struct {
+type receivedFile struct {
 	f    *os.File
-	head [headBytes]byte
+	head [withheldHeadBytes]byte
 }
 
 // WriteAt implements transfer.Sink.
-func (i *incoming) WriteAt(p []byte, at int64) (int, error) {
+func (i *receivedFile) WriteAt(p []byte, at int64) (int, error) {
 	n := 0
-	if at < headBytes {
+	if at < withheldHeadBytes {
 		n = copy(i.head[at:], p)
 	}
 	if n == len(p) {
@@ -173,10 +173,10 @@ func (i *incoming) WriteAt(p []byte, at int64) (int, error) {
 }
 
 // Writeback implements transfer.Sink.
-func (i *incoming) Writeback(at, n int64) { transfer.FileSink{File: i.f}.Writeback(at, n) }
+func (i *receivedFile) Writeback(at, n int64) { transfer.FileSink{File: i.f}.Writeback(at, n) }
 
 // Truncate implements transfer.Sink.
-func (i *incoming) Truncate(size int64) error {
+func (i *receivedFile) Truncate(size int64) error {
 	if size == 0 {
 		clear(i.head[:])
 	}
@@ -184,4 +184,4 @@ func (i *incoming) Truncate(size int64) error {
 }
 
 // Sync implements transfer.Sink.
-func (i *incoming) Sync() error { return i.f.Sync() }
+func (i *receivedFile) Sync() error { return i.f.Sync() }

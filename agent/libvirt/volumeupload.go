@@ -18,7 +18,7 @@ import (
 // refused upload leaves no file.
 func (b *Backend) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "upload", in, (*volumeJob).refuseBlockPool, func(ctx context.Context, w *volumeJob) error {
-		there, err := w.alreadyMade(ctx)
+		there, err := w.isAlreadyCreated(ctx)
 		if err != nil || there {
 			return err
 		}
@@ -26,9 +26,9 @@ func (b *Backend) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) er
 		if err != nil {
 			return err
 		}
-		err = unlessHung(ctx, func() error { return w.receive(ctx, to) })
+		err = abandonIfHung(ctx, func() error { return w.receiveUpload(ctx, to) })
 		if err == nil {
-			err = w.finish(ctx)
+			err = w.renameToFinalName(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			w.removeUnfinished(ctx)
@@ -42,7 +42,7 @@ func (b *Backend) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) er
 
 // unlessHung runs f and waits for the result, at most a short time beyond the end of ctx. It abandons f if the storage
 // hangs.
-func unlessHung(ctx context.Context, f func() error) error {
+func abandonIfHung(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	select {
@@ -53,56 +53,56 @@ func unlessHung(ctx context.Context, f func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(tidyLimit):
+	case <-time.After(cleanupTimeout):
 		return fmt.Errorf("the storage did not answer in time: %w", ctx.Err())
 	}
 }
 
 // openUpload opens the upload's unfinished file or creates a new one. The pool must have space for the whole upload
 // before a new file is created.
-func (w *volumeJob) openUpload(ctx context.Context) (*resumable, error) {
-	o := w.in.Order
+func (w *volumeJob) openUpload(ctx context.Context) (*resumableUpload, error) {
+	o := w.in.Params
 	algorithm, digest, known := fleet.ParseChecksum(o.Checksum)
 	if !known || o.SizeBytes <= 0 || o.Upload == "" {
 		return nil, fleet.Errorf(fleet.Invalid, "An upload needs a size, and a checksum of the kind SHA-256 or SHA-512.")
 	}
-	sum := uploadSum{algorithm: algorithm, want: digest, hash: fetch.Digest(algorithm)}
-	to, err := within(ctx, func() (*resumable, error) { return w.continueUpload(sum) })
+	sum := uploadChecksum{algorithm: algorithm, want: digest, hash: fetch.NewHash(algorithm)}
+	to, err := withinContext(ctx, func() (*resumableUpload, error) { return w.continueUpload(sum) })
 	if err != nil || to != nil {
 		return to, err
 	}
-	if err := w.removeVolume(ctx, w.c, w.partial()); err != nil {
+	if err := w.removeVolume(ctx, w.c, w.unfinished()); err != nil {
 		return nil, err
 	}
-	return within(ctx, func() (*resumable, error) {
-		f, room, err := w.newPartial()
+	return withinContext(ctx, func() (*resumableUpload, error) {
+		f, room, err := w.createUnfinished()
 		if err != nil {
 			return nil, err
 		}
 		to := newResumable(f, w.localVolume.pool.Name, o, sum)
 		if o.SizeBytes > room {
-			err = fetch.NoRoomError("upload", fleet.Bytes(o.SizeBytes), room)
+			err = fetch.NoSpaceError("upload", fleet.FormatBytes(o.SizeBytes), room)
 		} else {
 			err = to.Keep()
 		}
 		if err != nil {
-			return nil, errors.Join(err, f.Close(), os.Remove(w.partial().path()))
+			return nil, errors.Join(err, f.Close(), os.Remove(w.unfinished().path()))
 		}
 		return to, nil
 	})
 }
 
 // continueUpload returns the upload's unfinished file with its progress. It returns nil if there is none.
-func (w *volumeJob) continueUpload(sum uploadSum) (_ *resumable, err error) {
+func (w *volumeJob) continueUpload(sum uploadChecksum) (_ *resumableUpload, err error) {
 	root, err := os.OpenRoot(w.localVolume.pool.Spec.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	name := w.partial().volume
+	name := w.unfinished().volume
 	info, err := root.Lstat(name)
 	switch {
-	case isMissing(err):
+	case isFileMissing(err):
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -113,12 +113,12 @@ func (w *volumeJob) continueUpload(sum uploadSum) (_ *resumable, err error) {
 	if err != nil {
 		return nil, err
 	}
-	to, err := readResumable(f, w.localVolume.pool.Name, w.in.Order, sum)
-	if err == nil && to == nil && w.in.RecordedFile != "" && info.Size() == w.in.Order.SizeBytes {
+	to, err := readResumable(f, w.localVolume.pool.Name, w.in.Params, sum)
+	if err == nil && to == nil && w.in.RecordedFile != "" && info.Size() == w.in.Params.SizeBytes {
 		// The earlier attempt was interrupted just before its end. The data was received and inspected; only the final
 		// name is missing.
-		if word, err := inodeText(w.partial().path()); err == nil && word == w.in.RecordedFile {
-			to = completeResumable(f, w.in.Order)
+		if word, err := inodeOf(w.unfinished().path()); err == nil && word == w.in.RecordedFile {
+			to = completeResumable(f, w.in.Params)
 		}
 	}
 	if err != nil || to == nil {
@@ -128,10 +128,10 @@ func (w *volumeJob) continueUpload(sum uploadSum) (_ *resumable, err error) {
 }
 
 // receive receives the missing data and then inspects the file like a download.
-func (w *volumeJob) receive(ctx context.Context, to *resumable) error {
+func (w *volumeJob) receiveUpload(ctx context.Context, to *resumableUpload) error {
 	defer func() { _ = to.close() }()
 	if !to.settled {
-		err := upload.Receive(ctx, w.in.UploadConns, w.in.Order.SizeBytes, to, func(done, total, rate int64) { w.in.Progress(hypervisor.FormatDownloadProgress(done, total, rate)) })
+		err := upload.Receive(ctx, w.in.UploadConns, w.in.Params.SizeBytes, to, func(done, total, rate int64) { w.in.Progress(hypervisor.FormatDownloadProgress(done, total, rate)) })
 		if err != nil {
 			return err
 		}
@@ -139,10 +139,10 @@ func (w *volumeJob) receive(ctx context.Context, to *resumable) error {
 			return upload.ChecksumMismatch(to.sum.algorithm, got, to.sum.want)
 		}
 	}
-	_, err := within(ctx, func() (struct{}, error) {
-		return struct{}{}, w.accept(ctx, &to.withheldHeadFile, "uploaded", func() error {
-			return to.settle(func() error {
-				file, err := inodeText(w.partial().path())
+	_, err := withinContext(ctx, func() (struct{}, error) {
+		return struct{}{}, w.acceptReceived(ctx, &to.withheldHeadFile, "uploaded", func() error {
+			return to.complete(func() error {
+				file, err := inodeOf(w.unfinished().path())
 				if err != nil {
 					return err
 				}
@@ -154,7 +154,7 @@ func (w *volumeJob) receive(ctx context.Context, to *resumable) error {
 }
 
 // text returns the checksum of the data received so far. It is empty if the upload has no checksum.
-func (s uploadSum) text() string {
+func (s uploadChecksum) text() string {
 	if s.hash == nil {
 		return ""
 	}
@@ -163,7 +163,7 @@ func (s uploadSum) text() string {
 
 // settle first calls record to store the identity of the complete upload, and then truncates the file to its final
 // size.
-func (p *resumable) settle(record func() error) error {
+func (p *resumableUpload) complete(record func() error) error {
 	if p.settled {
 		return nil
 	}

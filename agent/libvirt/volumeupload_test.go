@@ -25,16 +25,16 @@ func TestUploadRefusedWithoutFreeSpace(t *testing.T) {
 	small := f
 	small.pool.ID = fleet.NewID[fleet.PoolID]()
 	small.pool.Name, small.pool.Spec.Path = "small-"+string(small.pool.ID), filepath.Join(t.TempDir(), "small")
-	f.ok(os.Mkdir(small.pool.Spec.Path, 0o755))
+	f.requireNoError(os.Mkdir(small.pool.Spec.Path, 0o755))
 	run(t, "mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small.pool.Spec.Path)
-	t.Cleanup(func() { f.ok(syscall.Unmount(small.pool.Spec.Path, syscall.MNT_DETACH)) })
-	f.ok(f.ApplyPool(t.Context(), small.pool))
-	t.Cleanup(func() { f.ok(f.ReleasePool(context.WithoutCancel(t.Context()), small.pool)) })
+	t.Cleanup(func() { f.requireNoError(syscall.Unmount(small.pool.Spec.Path, syscall.MNT_DETACH)) })
+	f.requireNoError(f.ApplyPool(t.Context(), small.pool))
+	t.Cleanup(func() { f.requireNoError(f.ReleasePool(context.WithoutCancel(t.Context()), small.pool)) })
 	upload := func(size int64) (conns chan io.ReadWriteCloser, ended chan error) {
 		conns, ended = make(chan io.ReadWriteCloser), make(chan error, 1)
 		go func() {
 			ended <- small.UploadVolume(t.Context(), hypervisor.VolumeWork{
-				Pool: small.pool, Name: "image.raw", Order: fleet.VolumeParams{Upload: "u", SizeBytes: size}, UploadConns: conns,
+				Pool: small.pool, Name: "image.raw", Params: fleet.VolumeParams{Upload: "u", SizeBytes: size}, UploadConns: conns,
 				RecordFile: func(string) error { return nil }, Progress: func(int, string) {},
 			})
 		}()
@@ -48,11 +48,11 @@ func TestUploadRefusedWithoutFreeSpace(t *testing.T) {
 	conns, ended := upload(6 << 20)
 	conn, there := net.Pipe()
 	conns <- there
-	answers := wire.NewUploadAnswers(conn)
+	answers := wire.NewUploadAnswerReader(conn)
 	if a, err := answers(); err != nil || a.Offset != 0 || a.Error != "" {
 		t.Fatalf("the host's first answer: %+v, %v", a, err)
 	}
-	small.ok(os.WriteFile(filepath.Join(small.pool.Spec.Path, "another's"), make([]byte, 4<<20), 0o600))
+	small.requireNoError(os.WriteFile(filepath.Join(small.pool.Spec.Path, "another's"), make([]byte, 4<<20), 0o600))
 	last := make(chan wire.UploadAnswer, 1)
 	go func() {
 		a, _ := answers()
@@ -72,7 +72,7 @@ func TestUploadRefusedWithoutFreeSpace(t *testing.T) {
 	if a := <-last; !a.Final || !strings.HasPrefix(a.Error, full) {
 		t.Errorf("the sender's last answer: %+v", a)
 	}
-	small.ok(os.Remove(filepath.Join(small.pool.Spec.Path, "another's")))
+	small.requireNoError(os.Remove(filepath.Join(small.pool.Spec.Path, "another's")))
 	if left := small.poolFiles(); len(left) > 0 {
 		t.Errorf("the failed upload left %s", left)
 	}

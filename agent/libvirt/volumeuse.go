@@ -19,23 +19,23 @@ import (
 )
 
 // lookPatience limits each check of a file, a backing chain or a pool that a user of the volume may name.
-const lookPatience = 10 * time.Second
+const fileLookupTimeout = 10 * time.Second
 
 // volumeUser is a domain that currently uses a file.
 type volumeUser struct {
 	domain  string
-	usage   usage
+	usage   fileUse
 	running bool
 }
 
 // volumeUsers returns the domains that currently use the file under any path. It does not use a cache. It returns an
 // error if storage that may have a user's disk does not answer.
 func (b *Backend) volumeUsers(ctx context.Context, c *conn, p localVolume, id fileID) ([]volumeUser, error) {
-	all, err := b.inventory(ctx, c)
+	all, err := b.readDomains(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	dirs, complete, err := b.currentPoolDirs(ctx, all)
+	dirs, complete, err := b.currentPoolLocations(ctx, all)
 	if err != nil {
 		return nil, err
 	}
@@ -44,16 +44,16 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p localVolume, id fi
 		for _, use := range filesUsedBy(s) {
 			at := dirs.path(use.path)
 			if !filepath.IsAbs(at) {
-				if pool := dirs.unknown(at); pool != "" && !complete && b.mayHavePool(ctx, pool) {
+				if pool := dirs.unlistedPool(at); pool != "" && !complete && b.mayHavePool(ctx, pool) {
 					return nil, fleet.Errorf(fleet.Unavailable, "The directory of the pool %s, which the VM %s uses, is unknown, so it is unknown whether the VM uses %s. Try again when libvirt lists its pools.",
 						pool, s.ref.Name, p.volume)
 				}
-				if at == p.path() || use.path == volumePath(p.pool.Name, p.volume) {
+				if at == p.path() || use.path == volumeRefPath(p.pool.Name, p.volume) {
 					out = append(out, volumeUser{s.ref.Name, use.usage, s.live != nil})
 				}
 				continue
 			}
-			chain, err := withinLookPatience(ctx, func() ([]fileID, error) { return chainOf(at, use.opaque), nil })
+			chain, err := withinLookupTimeout(ctx, func() ([]fileID, error) { return backingChainIDs(at, use.opaque), nil })
 			if err != nil {
 				return nil, fleet.Errorf(fleet.Unavailable, "The storage of the file %s, which the VM %s uses, does not answer, so it is unknown whether this file is %s. Try again when the storage answers.",
 					filepath.Base(at), s.ref.Name, p.volume)
@@ -75,18 +75,18 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p localVolume, id fi
 // filesUsedBy returns the files that the domain's definitions name.
 func filesUsedBy(s observedDomain) []struct {
 	diskFile
-	usage usage
+	usage fileUse
 } {
 	type use = struct {
 		diskFile
-		usage usage
+		usage fileUse
 	}
 	var out []use
 	disks := s.diskFiles()
 	for _, h := range disks {
 		out = append(out, use{h, h.fileUsage()})
 	}
-	for _, f := range s.files() {
+	for _, f := range s.allFiles() {
 		if !slices.ContainsFunc(disks, func(h diskFile) bool { return h.path == f }) {
 			out = append(out, use{diskFile{path: f, opaque: true}, usedAsMedium})
 		}
@@ -95,15 +95,15 @@ func filesUsedBy(s observedDomain) []struct {
 }
 
 // withinLookPatience runs f like within, with the limit lookPatience.
-func withinLookPatience[T any](ctx context.Context, f func() (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+func withinLookupTimeout[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, fileLookupTimeout)
 	defer cancel()
-	return within(ctx, f)
+	return withinContext(ctx, f)
 }
 
 // mayHavePool reports whether libvirt has a pool with this name. It also returns true if libvirt does not answer.
 func (b *Backend) mayHavePool(ctx context.Context, name string) bool {
-	ctx, cancel := context.WithTimeout(ctx, poolPatience)
+	ctx, cancel := context.WithTimeout(ctx, poolReadTimeout)
 	defer cancel()
 	c, err := dial(ctx, b.socket)
 	if err != nil {
@@ -111,42 +111,42 @@ func (b *Backend) mayHavePool(ctx context.Context, name string) bool {
 	}
 	defer c.disconnect()
 	_, err = lookupPool(ctx, c, name)
-	return !is(err, golibvirt.ErrNoStoragePool)
+	return !isLibvirtCode(err, golibvirt.ErrNoStoragePool)
 }
 
 // currentPoolDirs reads the directories of libvirt's pools if a domain names a disk by pool and volume; otherwise it
 // returns none. complete reports that the list has every pool.
-func (b *Backend) currentPoolDirs(ctx context.Context, all []observedDomain) (dirs poolDirs, complete bool, err error) {
-	byPool := func(f string) bool { return strings.HasPrefix(f, volumePrefix) }
-	if !slices.ContainsFunc(all, func(s observedDomain) bool { return slices.ContainsFunc(s.files(), byPool) }) {
+func (b *Backend) currentPoolLocations(ctx context.Context, all []observedDomain) (dirs poolLocations, complete bool, err error) {
+	byPool := func(f string) bool { return strings.HasPrefix(f, volumeRefPrefix) }
+	if !slices.ContainsFunc(all, func(s observedDomain) bool { return slices.ContainsFunc(s.allFiles(), byPool) }) {
 		return nil, true, nil
 	}
-	return b.allPoolDirs(ctx)
+	return b.allPoolLocations(ctx)
 }
 
 // allPoolDirs returns the directories of all pools. It opens a new connection, because a hanging pool would block the
 // shared one. If libvirt does not answer, it reads libvirt's definition files and the last known list, and returns
 // complete as false. That list lacks new pools without a definition file.
-func (b *Backend) allPoolDirs(ctx context.Context) (dirs poolDirs, complete bool, err error) {
-	soon, cancel := context.WithTimeout(ctx, poolPatience)
+func (b *Backend) allPoolLocations(ctx context.Context) (dirs poolLocations, complete bool, err error) {
+	soon, cancel := context.WithTimeout(ctx, poolReadTimeout)
 	defer cancel()
 	c, err := dial(soon, b.socket)
 	if err != nil {
 		return nil, false, err
 	}
 	defer c.disconnect()
-	dirs, err = call(soon, c, listPoolDirs)
+	dirs, err = call(soon, c, listPoolLocations)
 	if err == nil || isLibvirtError(err) || ctx.Err() != nil {
 		if err != nil {
 			err = fmt.Errorf("read the directories of the host's pools: %w", err)
 		}
 		return dirs, err == nil, err
 	}
-	defined, readErr := definedPoolDirs(storageDir)
+	defined, readErr := definedPoolLocations(storageDir)
 	if readErr != nil {
 		return nil, false, fmt.Errorf("read the directories of the host's pools: %w", errors.Join(err, readErr))
 	}
-	for name, at := range b.files.pools.state().value {
+	for name, at := range b.fileWatches.poolDirWatch.state().value {
 		if _, known := defined[name]; !known {
 			defined[name] = at
 		}
@@ -158,15 +158,15 @@ func (b *Backend) allPoolDirs(ctx context.Context) (dirs poolDirs, complete bool
 const storageDir = "/etc/libvirt/storage"
 
 // definedPoolDirs reads the pools from libvirt's definition files.
-func definedPoolDirs(dir string) (poolDirs, error) {
+func definedPoolLocations(dir string) (poolLocations, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.xml"))
 	if err != nil {
 		return nil, err
 	}
-	out := poolDirs{}
+	out := poolLocations{}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
-		if isMissing(err) {
+		if isFileMissing(err) {
 			continue // libvirt has undefined the pool since
 		}
 		var x libvirtxml.StoragePool
@@ -176,19 +176,19 @@ func definedPoolDirs(dir string) (poolDirs, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", f, err)
 		}
-		out[x.Name] = poolDirOf(x)
+		out[x.Name] = poolLocationOf(x)
 	}
 	return out, nil
 }
 
 // backedBy returns the name of a volume in the host's pools that is backed by the file. It is empty if there is
 // none.
-func (b *Backend) backedBy(ctx context.Context, c *conn, p localVolume, id fileID) (string, error) {
-	is, err := b.formatsNow(ctx, c)
+func (b *Backend) overlayOf(ctx context.Context, c *conn, p localVolume, id fileID) (string, error) {
+	is, err := b.readFileFormats(ctx, c)
 	if err != nil {
 		return "", err
 	}
-	dirs, _, err := b.allPoolDirs(ctx)
+	dirs, _, err := b.allPoolLocations(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -196,7 +196,7 @@ func (b *Backend) backedBy(ctx context.Context, c *conn, p localVolume, id fileI
 		if dir.path == "" || dir.blocks != nil {
 			continue
 		}
-		name, err := withinLookPatience(ctx, func() (string, error) { return findOverlay(dir.path, id, is) })
+		name, err := withinLookupTimeout(ctx, func() (string, error) { return findOverlayInDir(dir.path, id, is) })
 		if err != nil {
 			return "", fleet.Errorf(fleet.Unavailable, "The pool %s cannot be read, so it is unknown whether one of its volumes is backed by %s. Repair the pool, or remove the pool from this host: %s", pool, p.volume, err)
 		}
@@ -209,9 +209,9 @@ func (b *Backend) backedBy(ctx context.Context, c *conn, p localVolume, id fileI
 
 // findOverlay returns the name of a file in the directory with the file id in its backing chain. It is empty if there
 // is none.
-func findOverlay(dir string, id fileID, is formats) (string, error) {
+func findOverlayInDir(dir string, id fileID, is formats) (string, error) {
 	entries, err := os.ReadDir(dir)
-	if isMissing(err) {
+	if isFileMissing(err) {
 		return "", nil
 	}
 	if err != nil {
@@ -222,7 +222,7 @@ func findOverlay(dir string, id fileID, is formats) (string, error) {
 			continue
 		}
 		at := filepath.Join(dir, e.Name())
-		chain := chainOf(at, is.isRaw(at, fileIDAt(at)))
+		chain := backingChainIDs(at, is.isRaw(at, fileIDAt(at)))
 		if i := slices.Index(chain, id); i > 0 {
 			return e.Name(), nil
 		}
@@ -236,23 +236,23 @@ type volumeFile struct {
 	id       fileID
 	modified time.Time
 	bytes    int64
-	begins   string // the format that a raw disk's content looks like; empty if the format comes from the header
+	contentFormat   string // the format that a raw disk's content looks like; empty if the format comes from the header
 }
 
 // volumeFile reads the file of a volume, which must be a regular file of its pool. If a definition has the volume as
 // raw, volumeFile ignores the content, which the guest wrote.
 func (b *Backend) volumeFile(ctx context.Context, c *conn, p localVolume) (volumeFile, error) {
-	f, err := withinLookPatience(ctx, func() (volumeFile, error) { return readVolume(p.path()) })
-	if isMissing(err) {
-		return f, hypervisor.NoVolume(p.volume, p.pool.Name)
+	f, err := withinLookupTimeout(ctx, func() (volumeFile, error) { return readVolumeFile(p.path()) })
+	if isFileMissing(err) {
+		return f, hypervisor.NoVolumeError(p.volume, p.pool.Name)
 	}
-	if errors.Is(err, image.ErrCutOff) || err == nil && f.Format != fleet.Raw {
-		is, unseen := b.formatsNow(ctx, c)
+	if errors.Is(err, image.ErrHeaderTruncated) || err == nil && f.Format != fleet.Raw {
+		is, unseen := b.readFileFormats(ctx, c)
 		if unseen != nil {
 			return f, unseen
 		}
 		if is.isRaw(p.path(), f.id) {
-			return f.asRaw(), nil
+			return f.withoutContent(), nil
 		}
 	}
 	if err != nil {
@@ -262,7 +262,7 @@ func (b *Backend) volumeFile(ctx context.Context, c *conn, p localVolume) (volum
 }
 
 // readVolume reads the header and identity of a regular file.
-func readVolume(path string) (volumeFile, error) {
+func readVolumeFile(path string) (volumeFile, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return volumeFile{}, err
@@ -286,7 +286,7 @@ func (b *Backend) checkUnusedVolume(ctx context.Context, c *conn, p localVolume,
 	if len(users) > 0 {
 		return hypervisor.RefuseUsedVolume(p.volume, users[0].domain)
 	}
-	other, err := b.backedBy(ctx, c, p, id)
+	other, err := b.overlayOf(ctx, c, p, id)
 	if err != nil {
 		return err
 	}
@@ -313,7 +313,7 @@ func (b *Backend) checkUnwritten(ctx context.Context, c *conn, p localVolume, id
 
 // checkNotOpen returns an error if a QEMU has the volume open.
 func checkNotOpen(ctx context.Context, p localVolume) error {
-	open, err := withinLookPatience(ctx, func() (bool, error) { return openByQEMU(p.path()) })
+	open, err := withinLookupTimeout(ctx, func() (bool, error) { return openByQEMU(p.path()) })
 	if err != nil {
 		return fmt.Errorf("check whether %s is in use: %w", p.volume, err)
 	}
@@ -333,7 +333,7 @@ func (b *Backend) checkSameFormat(ctx context.Context, c *conn, pool golibvirt.S
 			return volume, nil
 		case refreshed && err == nil:
 			return volume, fleet.Errorf(fleet.Conflict, "libvirt reports the volume %s as %s, but the header of the file has the format %s. The volume was not changed.", name, format, h.Format)
-		case refreshed || err != nil && !is(err, golibvirt.ErrNoStorageVol):
+		case refreshed || err != nil && !isLibvirtCode(err, golibvirt.ErrNoStorageVol):
 			return volume, err
 		}
 		b.refreshPool(ctx, c, pool)

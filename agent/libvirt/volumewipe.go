@@ -40,7 +40,7 @@ func (b *Backend) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 		if f.Format != "qcow2" {
 			return nil
 		}
-		return w.recreate(ctx, f)
+		return w.recreateEmpty(ctx, f)
 	})
 }
 
@@ -63,21 +63,21 @@ func (w *volumeJob) overwriteWithZeros(ctx context.Context, was volumeFile) (err
 	if !info.Mode().IsRegular() || identityOf(info) != was.id {
 		return fleet.Errorf(fleet.Conflict, "Another file has replaced the volume %s. Nothing was written. Check the pool, and try again.", w.volume)
 	}
-	return transfer.Zero(ctx, f, info.Size(), w.meter("overwriting with zeros: "+w.volume, was.alloc))
+	return transfer.ZeroFile(ctx, f, info.Size(), w.newMeter("overwriting with zeros: "+w.volume, was.alloc))
 }
 
 // recreate replaces the wiped file by an empty volume. It fails if another file has replaced the wiped one.
-func (w *volumeJob) recreate(ctx context.Context, was volumeFile) error {
-	if err := w.removeVolume(ctx, w.c, w.partial()); err != nil {
+func (w *volumeJob) recreateEmpty(ctx context.Context, was volumeFile) error {
+	if err := w.removeVolume(ctx, w.c, w.unfinished()); err != nil {
 		return err
 	}
-	err := w.createEmpty(ctx, newVolume{format: was.Format, size: was.Size})
+	err := w.createEmpty(ctx, newVolumeSpec{format: was.Format, size: was.Size})
 	if err == nil {
-		_, err = withinLookPatience(ctx, func() (struct{}, error) {
-			if info, err := os.Lstat(w.path()); err != nil && !isMissing(err) || err == nil && identityOf(info) != was.id {
+		_, err = withinLookupTimeout(ctx, func() (struct{}, error) {
+			if info, err := os.Lstat(w.path()); err != nil && !isFileMissing(err) || err == nil && identityOf(info) != was.id {
 				return struct{}{}, errors.Join(err, fleet.Errorf(fleet.Conflict, "Another file replaced the volume %s during the job. That file was not changed.", w.volume))
 			}
-			return struct{}{}, os.Rename(w.partial().path(), w.path())
+			return struct{}{}, os.Rename(w.unfinished().path(), w.path())
 		})
 	}
 	if err != nil {

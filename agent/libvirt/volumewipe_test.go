@@ -14,17 +14,17 @@ import (
 // If somebody replaces the file during a wipe, the new file is not changed.
 func TestWipeKeepsReplacedFile(t *testing.T) {
 	t.Parallel()
-	m := newMover(t, 48)
+	m := newDiskMoveFixture(t, 48)
 	for range 10 { // a wipe may end before the rename
-		run(t, "cp", m.at("image.qcow2"), m.at("wiped.qcow2"))
+		run(t, "cp", m.volumePath("image.qcow2"), m.volumePath("wiped.qcow2"))
 		other := filepath.Join(m.pool.Spec.Path, "theirs.qcow2")
 		run(t, "qemu-img", "create", "-f", "qcow2", other, "3M")
 		renamed := make(chan bool)
 		over := make(chan struct{})
 		go func() {
 			for {
-				if isZero(m.at("wiped.qcow2")) {
-					renamed <- os.Rename(other, m.at("wiped.qcow2")) == nil
+				if isZero(m.volumePath("wiped.qcow2")) {
+					renamed <- os.Rename(other, m.volumePath("wiped.qcow2")) == nil
 					return
 				}
 				select {
@@ -43,7 +43,7 @@ func TestWipeKeepsReplacedFile(t *testing.T) {
 		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Another file replaced the volume") {
 			t.Errorf("wipe: %v", err)
 		}
-		if info := run(t, "qemu-img", "info", m.at("wiped.qcow2")); !strings.Contains(info, "3 MiB") {
+		if info := run(t, "qemu-img", "info", m.volumePath("wiped.qcow2")); !strings.Contains(info, "3 MiB") {
 			t.Errorf("the other file is\n%s", info)
 		}
 		return

@@ -18,7 +18,7 @@ import (
 )
 
 // tidyLimit limits the cleanup after a failed job.
-const tidyLimit = 20 * time.Second
+const cleanupTimeout = 20 * time.Second
 
 // volumeJob is a running job for a volume.
 type volumeJob struct {
@@ -35,12 +35,12 @@ type volumeJob struct {
 // directory. It calls block for a block pool and do for a file pool.
 func (b *Backend) runVolumeJob(ctx context.Context, verb string, in hypervisor.VolumeWork, block func(*volumeJob, context.Context) error, do func(context.Context, *volumeJob) error) error {
 	act := verb + " volume " + in.Name
-	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
+	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.MarkerFile {
 		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
 	}
 	at, err := localVolumeOf(in.Ref(), []fleet.Pool{in.Pool})
 	if err == nil {
-		err = refuseFixedVolumes(in.Pool)
+		err = refuseStorageManagedVolumes(in.Pool)
 	}
 	if err != nil {
 		return err
@@ -51,13 +51,13 @@ func (b *Backend) runVolumeJob(ctx context.Context, verb string, in hypervisor.V
 	}
 	defer unlock()
 	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
-		pool, err := b.ownPool(ctx, c, in.Pool)
+		pool, err := b.checkedPool(ctx, c, in.Pool)
 		if err != nil {
 			return err
 		}
 		w := &volumeJob{Backend: b, localVolume: at, c: c, in: in, pool: pool}
-		defer b.volumeChanged(in.Pool)
-		if at.block() {
+		defer b.expireVolume(in.Pool)
+		if at.isInBlockPool() {
 			return block(w, ctx)
 		}
 		return translateNoSpace(in.Pool.Name, do(ctx, w))
@@ -66,7 +66,7 @@ func (b *Backend) runVolumeJob(ctx context.Context, verb string, in hypervisor.V
 
 // translateNoSpace replaces an out-of-space error by an error that says what to do.
 func translateNoSpace(pool string, err error) error {
-	if !isFull(err) {
+	if !isNoSpaceError(err) {
 		return err
 	}
 	return fleet.Errorf(fleet.Conflict, "The pool %s has no space left on this host, and the unfinished volume was removed (%s). Free space in the pool, or choose another pool, and try again.", pool, err)
@@ -74,7 +74,7 @@ func translateNoSpace(pool string, err error) error {
 
 // isFull reports whether the error means that storage is full. libvirt and QEMU report the kernel's text. isFull
 // returns false for a refusal, which already is an error for people.
-func isFull(err error) bool {
+func isNoSpaceError(err error) bool {
 	if _, refused := errors.AsType[*fleet.Error](err); refused || err == nil {
 		return false
 	}
@@ -90,9 +90,9 @@ func (p localVolume) finalName() localVolume {
 
 // ownPool returns libvirt's pool for an assigned pool. The pool must be active, have the spec's source, and be on the
 // recorded directory, which the agent's settings must allow.
-func (b *Backend) ownPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt.StoragePool, error) {
+func (b *Backend) checkedPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt.StoragePool, error) {
 	none := golibvirt.StoragePool{}
-	if _, known := b.pools.book.Record(p); !known {
+	if _, known := b.pools.book.RecordOf(p); !known {
 		return none, fleet.Errorf(fleet.Conflict, "The pool %s is not set up on this host. Assign the pool first.", p.Name)
 	}
 	if err := b.checkPoolAllowed(ctx, p); err != nil {
@@ -105,8 +105,8 @@ func (b *Backend) ownPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt
 	switch {
 	case err != nil:
 		return none, err
-	case !sameSource(x, p.Spec):
-		return none, errOtherSource(p.Name, x)
+	case !isSameStorage(x, p.Spec):
+		return none, errPoolHasOtherSource(p.Name, x)
 	}
 	active, err := poolActive(ctx, c, p.Name)
 	if err == nil && !active {
@@ -116,29 +116,29 @@ func (b *Backend) ownPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt
 }
 
 // volumeChanged makes the next pool check re-read the pool, and drops cached facts about the pool's files.
-func (b *Backend) volumeChanged(p fleet.Pool) {
+func (b *Backend) expireVolume(p fleet.Pool) {
 	b.pools.expirePool(p.Name)
 	if !p.Spec.Kind.Info().FilePool {
 		return
 	}
-	b.disks.expire(p.Spec.Path)
-	b.files.volumes.expire(p.Spec.Path)
-	b.files.bases.expire(p.Spec.Path)
+	b.diskSizes.expireDir(p.Spec.Path)
+	b.fileWatches.volumes.expireDir(p.Spec.Path)
+	b.fileWatches.backingChains.expireDir(p.Spec.Path)
 }
 
 // CreateVolume implements hypervisor.Storage.
 func (b *Backend) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "create", in, (*volumeJob).createBlock, func(ctx context.Context, w *volumeJob) error {
-		n := newVolume{format: in.Order.Format, size: in.Order.SizeBytes, full: in.Order.Full}
+		n := newVolumeSpec{format: in.Params.Format, size: in.Params.SizeBytes, full: in.Params.Full}
 		if n.format != "qcow2" && n.format != "raw" || n.size <= 0 {
 			return fleet.Errorf(fleet.Invalid, "A volume needs the format qcow2 or raw, and a size above 0.")
 		}
-		return w.makeVolume(ctx, func() error {
+		return w.createFilled(ctx, func() error {
 			note, total := "creating "+w.volume, int64(0)
 			if n.full {
 				note, total = "allocating "+w.volume, n.size
 			}
-			stop := watchCopy(w.partial().path(), total, func(percent int) { in.Progress(percent, note) })
+			stop := reportAllocation(w.unfinished().path(), total, func(percent int) { in.Progress(percent, note) })
 			defer stop()
 			return w.createEmpty(ctx, n)
 		})
@@ -146,14 +146,14 @@ func (b *Backend) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) er
 }
 
 // createEmpty makes libvirt create an empty volume under the unfinished name.
-func (w *volumeJob) createEmpty(ctx context.Context, n newVolume) error {
+func (w *volumeJob) createEmpty(ctx context.Context, n newVolumeSpec) error {
 	flags := golibvirt.StorageVolCreateFlags(0)
 	if n.full && n.format == "qcow2" {
 		// With the full size allocated, libvirt makes QEMU allocate the data, too.
 		flags = golibvirt.StorageVolCreatePreallocMetadata
 	}
 	return w.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		_, err := l.StorageVolCreateXML(w.pool, volumeXML(w.partial().volume, n), flags)
+		_, err := l.StorageVolCreateXML(w.pool, volumeXML(w.unfinished().volume, n), flags)
 		return err
 	})
 }
@@ -161,32 +161,32 @@ func (w *volumeJob) createEmpty(ctx context.Context, n newVolume) error {
 // CloneVolume implements hypervisor.Storage.
 func (b *Backend) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "clone", in, (*volumeJob).cloneBlock, func(ctx context.Context, w *volumeJob) error {
-		if !fleet.IsVolumeName(in.Order.Source) || in.Order.Source == in.Name {
-			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", in.Order.Source)
+		if !fleet.IsVolumeName(in.Params.Source) || in.Params.Source == in.Name {
+			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", in.Params.Source)
 		}
-		from := localVolume{pool: in.Pool, volume: in.Order.Source}
+		from := localVolume{pool: in.Pool, volume: in.Params.Source}
 		unlock, err := b.volumeLocks.lockShared(ctx, from.path())
 		if err != nil {
 			return err
 		}
 		defer unlock()
-		return w.makeVolume(ctx, func() error { return w.copy(ctx, from) })
+		return w.createFilled(ctx, func() error { return w.copyFile(ctx, from) })
 	})
 }
 
 // makeVolume creates a volume under its unfinished name and renames the file when it is complete. A failure leaves no
 // file.
-func (w *volumeJob) makeVolume(ctx context.Context, fill func() error) error {
-	there, err := w.alreadyMade(ctx)
+func (w *volumeJob) createFilled(ctx context.Context, fill func() error) error {
+	there, err := w.isAlreadyCreated(ctx)
 	if err != nil || there {
 		return err
 	}
-	if err := w.removeVolume(ctx, w.c, w.partial()); err != nil {
+	if err := w.removeVolume(ctx, w.c, w.unfinished()); err != nil {
 		return err
 	}
 	err = fill()
 	if err == nil {
-		err = w.finish(ctx)
+		err = w.renameToFinalName(ctx)
 	}
 	if err != nil {
 		w.removeUnfinished(ctx)
@@ -197,15 +197,15 @@ func (w *volumeJob) makeVolume(ctx context.Context, fill func() error) error {
 }
 
 // alreadyMade reports whether this job has already created the volume. It refuses another volume with the same name.
-func (w *volumeJob) alreadyMade(ctx context.Context) (bool, error) {
-	file, err := withinLookPatience(ctx, func() (string, error) { return inodeText(w.path()) })
+func (w *volumeJob) isAlreadyCreated(ctx context.Context) (bool, error) {
+	file, err := withinLookupTimeout(ctx, func() (string, error) { return inodeOf(w.path()) })
 	switch {
-	case isMissing(err):
+	case isFileMissing(err):
 		return false, nil
 	case err != nil:
 		return false, err
 	case w.in.RecordedFile != "" && file == w.in.RecordedFile: // the job was interrupted during the rename, when the file had both names
-		_, err := withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, unlinkOldName(w.partial().path(), w.path()) })
+		_, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, unlinkOldName(w.unfinished().path(), w.path()) })
 		return true, err
 	}
 	return false, hypervisor.RefuseTakenVolumeName(w.volume, w.localVolume.pool.Name)
@@ -213,18 +213,18 @@ func (w *volumeJob) alreadyMade(ctx context.Context) (bool, error) {
 
 // finish records the file's identity and then renames the file to its final name. So a retried job recognizes its own
 // file.
-func (w *volumeJob) finish(ctx context.Context) error {
+func (w *volumeJob) renameToFinalName(ctx context.Context) error {
 	if err := w.checkRawName(ctx); err != nil {
 		return err
 	}
-	file, err := withinLookPatience(ctx, func() (string, error) { return inodeText(w.partial().path()) })
+	file, err := withinLookupTimeout(ctx, func() (string, error) { return inodeOf(w.unfinished().path()) })
 	if err != nil {
 		return err
 	}
 	if err := w.in.RecordFile(file); err != nil {
 		return err
 	}
-	_, err = withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(w.localVolume) })
+	_, err = withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(w.localVolume) })
 	return err
 }
 
@@ -234,7 +234,7 @@ func (w *volumeJob) checkRawName(ctx context.Context) error {
 	if !fleet.IsRawName(w.volume) || w.guestData {
 		return nil
 	}
-	h, err := withinLookPatience(ctx, func() (header, error) { return readHeader(w.partial().path(), false) })
+	h, err := withinLookupTimeout(ctx, func() (header, error) { return readHeader(w.unfinished().path(), false) })
 	if err == nil && h.Format != fleet.Raw {
 		err = hypervisor.RefuseVolumeSuffix(w.volume, h.Format)
 	}
@@ -243,7 +243,7 @@ func (w *volumeJob) checkRawName(ctx context.Context) error {
 
 // inodeText returns the file's inode number as text. The number identifies the file in its directory, also after a
 // reboot of the host.
-func inodeText(path string) (string, error) {
+func inodeOf(path string) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return "", err
@@ -254,11 +254,11 @@ func inodeText(path string) (string, error) {
 // removeUnfinished removes the unfinished file. It only logs a failure, as while libvirt still writes the file. Then
 // the next attempt removes the file, or a user who sees it in the volume list.
 func (w *volumeJob) removeUnfinished(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	err := w.withConn(ctx, func(ctx context.Context, c *conn) error { return w.removeVolume(ctx, c, w.partial()) })
+	err := w.withConn(ctx, func(ctx context.Context, c *conn) error { return w.removeVolume(ctx, c, w.unfinished()) })
 	if err != nil {
-		w.log.Warn("an unfinished volume cannot be removed yet", "pool", w.in.Pool.Name, "volume", w.partial().volume, "error", err)
+		w.log.Warn("an unfinished volume cannot be removed yet", "pool", w.in.Pool.Name, "volume", w.unfinished().volume, "error", err)
 	}
 }
 
@@ -269,23 +269,23 @@ func (b *Backend) GrowVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 		switch {
 		case err != nil:
 			return err
-		case f.Size == in.Order.SizeBytes:
+		case f.Size == in.Params.SizeBytes:
 			return nil
-		case f.Size > in.Order.SizeBytes:
-			return hypervisor.RefuseShrink(w.volume, f.Size, in.Order.SizeBytes)
+		case f.Size > in.Params.SizeBytes:
+			return hypervisor.RefuseShrink(w.volume, f.Size, in.Params.SizeBytes)
 		}
-		if err := checkGrows(w.volume, f.header); err != nil {
+		if err := checkCanGrow(w.volume, f.header); err != nil {
 			return err
 		}
 		if err := w.checkUnusedVolume(ctx, w.c, w.localVolume, f.id); err != nil {
 			return err
 		}
-		return w.growTo(ctx, w.c, w.pool, w.localVolume, f, in.Order.SizeBytes)
+		return w.growVolumeTo(ctx, w.c, w.pool, w.localVolume, f, in.Params.SizeBytes)
 	})
 }
 
 // checkGrows refuses volumes that cannot grow.
-func checkGrows(volume string, h header) error {
+func checkCanGrow(volume string, h header) error {
 	switch {
 	case h.RefersTo != "":
 		return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so the volume cannot grow. Create an image from the VM with this disk, and grow a disk of a VM from that image.", volume, h.RefersTo)
@@ -300,11 +300,11 @@ func checkGrows(volume string, h header) error {
 // DeleteVolume implements hypervisor.Storage.
 func (b *Backend) DeleteVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "delete", in, (*volumeJob).deleteBlock, func(ctx context.Context, w *volumeJob) error {
-		f, err := withinLookPatience(ctx, func() (volumeFile, error) { return readVolume(w.path()) })
+		f, err := withinLookupTimeout(ctx, func() (volumeFile, error) { return readVolumeFile(w.path()) })
 		var odd *os.PathError
 		switch {
-		case isMissing(err):
-			return w.dropDiskSecret(ctx, w.c, w.ref())
+		case isFileMissing(err):
+			return w.deleteDiskSecret(ctx, w.c, w.ref())
 		case errors.As(err, &odd) && errors.Is(err, errNotRegular):
 			return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s. Links, directories and devices are not deleted.", w.volume, w.localVolume.pool.Name)
 		case err != nil && f.id == (fileID{}):
@@ -316,6 +316,6 @@ func (b *Backend) DeleteVolume(ctx context.Context, in hypervisor.VolumeWork) er
 		if err := w.removeVolume(ctx, w.c, w.localVolume); err != nil {
 			return err
 		}
-		return w.dropDiskSecret(ctx, w.c, w.ref())
+		return w.deleteDiskSecret(ctx, w.c, w.ref())
 	})
 }

@@ -21,16 +21,16 @@ import (
 )
 
 // aliasVSOCKAgent is the alias of a vsock that the guest agent listens on. Other vsocks of Quantix have aliasVSOCK.
-const aliasVSOCKAgent = aliasVSOCK + "-agent"
+const agentVSOCKAlias = vsockAlias + "-agent"
 
 // isVSOCK reports whether Quantix added the vsock.
 func isVSOCK(v *libvirtxml.DomainVSock) bool {
-	return v != nil && (aliasOf(v.Alias) == aliasVSOCK || aliasOf(v.Alias) == aliasVSOCKAgent)
+	return v != nil && (aliasOf(v.Alias) == vsockAlias || aliasOf(v.Alias) == agentVSOCKAlias)
 }
 
 // onVSOCK reports whether the guest agent listens on the guest's vsock.
-func onVSOCK(x *libvirtxml.Domain) bool {
-	return x.Devices.VSock != nil && aliasOf(x.Devices.VSock.Alias) == aliasVSOCKAgent
+func hasAgentVSOCK(x *libvirtxml.Domain) bool {
+	return x.Devices.VSock != nil && aliasOf(x.Devices.VSock.Alias) == agentVSOCKAlias
 }
 
 // writeVSOCK adds or removes Quantix's vsock. A guest can have only one vsock.
@@ -44,16 +44,16 @@ func writeVSOCK(x *libvirtxml.Domain, s fleet.VMSpec) {
 	case x.Devices.VSock == nil:
 		x.Devices.VSock = &libvirtxml.DomainVSock{Model: "virtio", CID: &libvirtxml.DomainVSockCID{Auto: "yes"}}
 	}
-	alias := aliasVSOCK
+	alias := vsockAlias
 	if s.Devices.GuestAgent == fleet.AgentOnVSOCK {
-		alias = aliasVSOCKAgent
+		alias = agentVSOCKAlias
 	}
 	x.Devices.VSock.Alias = &libvirtxml.DomainAlias{Name: alias}
 }
 
 // cidOf returns the context ID of the running guest's vsock if the guest agent listens on that vsock, otherwise 0.
-func cidOf(x *libvirtxml.Domain) uint32 {
-	if x.Devices == nil || !onVSOCK(x) || x.Devices.VSock.CID == nil {
+func agentCIDOf(x *libvirtxml.Domain) uint32 {
+	if x.Devices == nil || !hasAgentVSOCK(x) || x.Devices.VSock.CID == nil {
 		return 0
 	}
 	n, _ := strconv.ParseUint(x.Devices.VSock.CID.Address, 10, 32)
@@ -66,7 +66,7 @@ func cidOf(x *libvirtxml.Domain) uint32 {
 // overVSOCK returns a function that sends a command to the guest agent on the guest's vsock, which libvirt does not
 // support. Each command uses a new connection: the agent serves one connection at a time, so an open connection would
 // block all others.
-func overVSOCK(ctx context.Context, cid uint32) agentCaller {
+func vsockAgentCaller(ctx context.Context, cid uint32) agentCaller {
 	return func(command string, limit time.Duration) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
@@ -89,16 +89,16 @@ func sendGuestCommand(rw io.ReadWriter, command string) (string, error) {
 	id := int64(binary.BigEndian.Uint32(number[:]))
 	// The byte 0xff, which JSON cannot contain, makes an agent drop an incomplete earlier command.
 	if _, err := fmt.Fprintf(rw, "\xff{\"execute\":\"guest-sync-delimited\",\"arguments\":{\"id\":%d}}\n", id); err != nil {
-		return "", noAnswer(err)
+		return "", agentConnError(err)
 	}
 	in := bufio.NewReader(rw)
 	for {
-		if err := skipTo(in, 0xff); err != nil {
-			return "", noAnswer(err)
+		if err := skipPast(in, 0xff); err != nil {
+			return "", agentConnError(err)
 		}
 		line, err := readLine(in)
 		if err != nil {
-			return "", noAnswer(err)
+			return "", agentConnError(err)
 		}
 		var sync agentReply[int64]
 		if json.Unmarshal(line, &sync) == nil && sync.Return == id {
@@ -106,11 +106,11 @@ func sendGuestCommand(rw io.ReadWriter, command string) (string, error) {
 		}
 	}
 	if _, err := io.WriteString(rw, command+"\n"); err != nil {
-		return "", noAnswer(err)
+		return "", agentConnError(err)
 	}
 	line, err := readLine(in)
 	if err != nil {
-		return "", noAnswer(err)
+		return "", agentConnError(err)
 	}
 	var failed struct {
 		Error *struct {
@@ -124,7 +124,7 @@ func sendGuestCommand(rw io.ReadWriter, command string) (string, error) {
 }
 
 // noAnswer converts a read or write error to the error for a guest agent that does not answer.
-func noAnswer(err error) error {
+func agentConnError(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("%w in time", errNoAgentAnswer)
 	}
@@ -135,7 +135,7 @@ func noAnswer(err error) error {
 const maxSkippedBytes = 4 << 20
 
 // skipTo skips all bytes up to and including mark.
-func skipTo(r *bufio.Reader, mark byte) error {
+func skipPast(r *bufio.Reader, mark byte) error {
 	for range maxSkippedBytes {
 		switch b, err := r.ReadByte(); {
 		case err != nil:

@@ -23,7 +23,7 @@ import (
 )
 
 // overUnix is overVSOCK over a Unix socket, because the tests' kernel has no vsock to a guest.
-func overUnix(t *testing.T, socket string) agentCaller {
+func unixAgentCaller(t *testing.T, socket string) agentCaller {
 	return func(command string, limit time.Duration) (string, error) {
 		c, err := net.Dial("unix", socket)
 		if err != nil {
@@ -70,7 +70,7 @@ func TestGuestAgentAnswersOverSocket(t *testing.T) {
 			t.Fatal("the agent does not listen")
 		}
 	}
-	ask := overUnix(t, socket)
+	ask := unixAgentCaller(t, socket)
 	for range 3 {
 		var seen guestRun
 		if err := seen.queryAgent(ask); err != nil || seen.status.Agent != fleet.AgentAnswers || seen.status.Version == "" || seen.status.Hostname == "" {
@@ -83,7 +83,7 @@ func TestGuestAgentAnswersOverSocket(t *testing.T) {
 		fmt.Fprint(broken, `{"execute":"guest-info","argum`)
 		broken.Close()
 	}
-	if _, err := callAgent[struct{}](ask, guestWait, "guest-no-such-thing", nil); !isNoCommand(err) || errors.Is(err, errNoAgentAnswer) {
+	if _, err := callAgent[struct{}](ask, agentAnswerTimeout, "guest-no-such-thing", nil); !isCommandUnavailable(err) || errors.Is(err, errNoAgentAnswer) {
 		t.Errorf("an unknown command: %v", err)
 	}
 }
@@ -152,13 +152,13 @@ func TestGuestAgentAnswersAreBounded(t *testing.T) {
 // A command to a guest without an agent on its vsock fails within the time limit.
 func TestVSOCKWithoutAgentTimesOut(t *testing.T) {
 	t.Parallel()
-	_, err := overVSOCK(t.Context(), 4_000_000)(`{"execute":"guest-ping"}`, 200*time.Millisecond)
+	_, err := vsockAgentCaller(t.Context(), 4_000_000)(`{"execute":"guest-ping"}`, 200*time.Millisecond)
 	if !errors.Is(err, errNoAgentAnswer) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := overVSOCK(ctx, 4_000_000)(`{"execute":"guest-ping"}`, time.Hour); !errors.Is(err, errNoAgentAnswer) {
+	if _, err := vsockAgentCaller(ctx, 4_000_000)(`{"execute":"guest-ping"}`, time.Hour); !errors.Is(err, errNoAgentAnswer) {
 		t.Error(err)
 	}
 }
@@ -170,17 +170,17 @@ func TestOnlyRunningAgentVSOCKHasCID(t *testing.T) {
 		alias, address string
 		want           uint32
 	}{
-		"agent's vsock": {aliasVSOCKAgent, "7", 7}, "other vsock": {aliasVSOCK, "7", 0}, "not running": {aliasVSOCKAgent, "", 0},
-		"the host": {aliasVSOCKAgent, "2", 0}, "wildcard": {aliasVSOCKAgent, "-1", 0}, "the hypervisor": {aliasVSOCKAgent, "0", 0},
+		"agent's vsock": {agentVSOCKAlias, "7", 7}, "other vsock": {vsockAlias, "7", 0}, "not running": {agentVSOCKAlias, "", 0},
+		"the host": {agentVSOCKAlias, "2", 0}, "wildcard": {agentVSOCKAlias, "-1", 0}, "the hypervisor": {agentVSOCKAlias, "0", 0},
 	} {
 		x := &libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{VSock: &libvirtxml.DomainVSock{
 			CID: &libvirtxml.DomainVSockCID{Auto: "yes", Address: c.address}, Alias: &libvirtxml.DomainAlias{Name: c.alias},
 		}}}
-		if got := cidOf(x); got != c.want {
+		if got := agentCIDOf(x); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
-		if hasAgent(x) != (c.want != 0) {
-			t.Errorf("%s: hasAgent: %v", name, hasAgent(x))
+		if hasConnectedAgent(x) != (c.want != 0) {
+			t.Errorf("%s: hasAgent: %v", name, hasConnectedAgent(x))
 		}
 	}
 }

@@ -47,7 +47,7 @@ func runAgent(socket, dir string) error {
 		return err
 	}
 	ctx := context.Background()
-	hv, err := libvirt.Open(ctx, libvirt.Options{Socket: socket, Log: slog.New(slog.DiscardHandler), Roots: roots, Book: known})
+	hv, err := libvirt.Open(ctx, libvirt.Options{Socket: socket, Log: slog.New(slog.DiscardHandler), PoolRoots: tempDirRoots, PoolBook: known})
 	if err != nil {
 		return err
 	}
@@ -69,25 +69,25 @@ type testPortal struct {
 	t    *testing.T
 	ca   *auth.Authority
 	dir  string // the agent's directory
-	ends chan wire.Finish
+	results chan wire.Finish
 
 	mu      sync.Mutex
-	moved   chan struct{} // closed and replaced with each change
+	changed   chan struct{} // closed and replaced with each change
 	session int64
 	claims  int
 	order   *wire.Work // the unfinished job; nil: none
-	given   bool       // the current session of the agent has received the job
+	jobSent   bool       // the current session of the agent has received the job
 	secret  string
-	at      func(what string) bool // called at each interruptible step; false closes the connection
+	onStep      func(what string) bool // called at each interruptible step; false closes the connection
 }
 
-func newTestPortal(t *testing.T, p *proxy) *testPortal {
+func newTestPortal(t *testing.T, p *libvirtProxy) *testPortal {
 	t.Helper()
 	// The agent reads the guests' start times from this directory.
 	if err := os.Symlink("/run/libvirt/qemu", filepath.Join(filepath.Dir(p.socket), "qemu")); err != nil {
 		t.Fatal(err)
 	}
-	d := &testPortal{t: t, ca: must(auth.NewAuthority()), dir: filepath.Join(t.TempDir(), "agent"), ends: make(chan wire.Finish, 1), moved: make(chan struct{})}
+	d := &testPortal{t: t, ca: must(auth.NewAuthority()), dir: filepath.Join(t.TempDir(), "agent"), results: make(chan wire.Finish, 1), changed: make(chan struct{})}
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(d.serve))
 	srv.TLS = must(d.ca.ServerTLS([]string{"127.0.0.1"}))
 	// Otherwise httptest adds its own certificate.
@@ -102,18 +102,18 @@ func newTestPortal(t *testing.T, p *proxy) *testPortal {
 	return d
 }
 
-func (d *testPortal) change(f func()) {
+func (d *testPortal) update(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f()
-	close(d.moved)
-	d.moved = make(chan struct{})
+	close(d.changed)
+	d.changed = make(chan struct{})
 }
 
 // reachStep calls at for the step and reports whether the agent continues.
 func (d *testPortal) reachStep(what string) bool {
 	d.mu.Lock()
-	at := d.at
+	at := d.onStep
 	d.mu.Unlock()
 	return at == nil || at(what)
 }
@@ -143,7 +143,7 @@ func (d *testPortal) answer(r *http.Request) any {
 		return wire.JoinAnswer{HostID: "host-1", Name: "host-1", Certificate: wire.Certificate{Cert: must(d.ca.IssueHost("host-1", read[wire.JoinRequest](r).CSR)), CA: d.ca.CertPEM()}}
 	case path == wire.PathHello:
 		var session int64
-		d.change(func() { d.session, d.given = d.session+1, false; session = d.session })
+		d.update(func() { d.session, d.jobSent = d.session+1, false; session = d.session })
 		return wire.HelloAnswer{Session: strconv.FormatInt(session, 10), SeqBase: session << 32}
 	case path == wire.PathReport:
 		return wire.ReportAnswer{}
@@ -178,17 +178,17 @@ func (d *testPortal) answer(r *http.Request) any {
 func (d *testPortal) claim(r *http.Request) any {
 	_, _ = io.Copy(io.Discard, r.Body) // a server notices a closed connection only after it has read the body
 	var number int
-	d.change(func() { d.claims++; number = d.claims })
+	d.update(func() { d.claims++; number = d.claims })
 	for {
 		d.mu.Lock()
 		if number != d.claims {
 			d.mu.Unlock()
 			return nil
 		}
-		moved, order := d.moved, d.order
-		mine := order != nil && !d.given && r.Header.Get(wire.SessionHeader) == strconv.FormatInt(d.session, 10)
+		moved, order := d.changed, d.order
+		mine := order != nil && !d.jobSent && r.Header.Get(wire.SessionHeader) == strconv.FormatInt(d.session, 10)
 		if mine {
-			d.given = true
+			d.jobSent = true
 			order.Epoch++
 			order.Attempt++
 		}
@@ -209,7 +209,7 @@ func (d *testPortal) finish(id fleet.JobID, in wire.Finish) any {
 	mine := func() (order *wire.Work, ok bool) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return d.order, d.order != nil && d.order.ID == id && d.order.Epoch == in.Epoch && d.given
+		return d.order, d.order != nil && d.order.ID == id && d.order.Epoch == in.Epoch && d.jobSent
 	}
 	if _, ok := mine(); ok && !d.reachStep("before the portal accepts the result") {
 		panic(http.ErrAbortHandler)
@@ -218,27 +218,27 @@ func (d *testPortal) finish(id fleet.JobID, in wire.Finish) any {
 	if !ok {
 		return http.StatusConflict
 	}
-	if in.Outcome == wire.Failed && in.Retry && !order.Kind.SingleShot(order.Args) {
-		d.change(func() { d.given = false })
+	if in.Outcome == wire.Failed && in.Retry && !order.Kind.IsSingleShot(order.Args) {
+		d.update(func() { d.jobSent = false })
 		return wire.FinishAnswer{}
 	}
-	d.change(func() { d.order = nil })
+	d.update(func() { d.order = nil })
 	if !d.reachStep("after the portal accepted the result") {
-		d.ends <- in
+		d.results <- in
 		panic(http.ErrAbortHandler)
 	}
-	d.ends <- in
+	d.results <- in
 	return wire.FinishAnswer{}
 }
 
 // start starts an agent and returns once the agent has said hello.
-func (d *testPortal) start(socket string) *childRun {
+func (d *testPortal) startAgent(socket string) *childRun {
 	d.t.Helper()
 	d.mu.Lock()
 	before := d.session
 	d.mu.Unlock()
 	cmd := exec.CommandContext(d.t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), childSocket+"="+socket, childDir+"="+d.dir)
+	cmd.Env = append(os.Environ(), childSocketEnv+"="+socket, childDir+"="+d.dir)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)
@@ -259,44 +259,44 @@ func (d *testPortal) start(socket string) *childRun {
 // interruptJob gives an agent the job and interrupts the agent at its nth step; 0 interrupts nothing. If the agent
 // dies, interruptJob starts another one. It calls passed at each step. It returns the job's result and the interrupted
 // step, which is empty if the job has fewer steps.
-func (d *testPortal) interruptJob(c *faultRunner, w wire.Work, n int, f fault, passed func(what string)) (where string, end wire.Finish) {
+func (d *testPortal) interruptJob(c *faultRunner, w wire.Work, n int, f injectedFault, passed func(what string)) (where string, end wire.Finish) {
 	d.t.Helper()
 	asks, over := make(chan pausedCall), make(chan struct{})
 	defer close(over)
 	at := func(what string) bool {
-		a := pausedCall{step: what, goOn: make(chan bool, 1)}
+		a := pausedCall{step: what, decision: make(chan bool, 1)}
 		select {
 		case asks <- a:
-			return <-a.goOn
+			return <-a.decision
 		case <-over:
 			return true
 		}
 	}
-	c.proxy.changes.Store(&changeWatch{at: at})
-	r := d.start(c.proxy.socket)
+	c.proxy.changes.Store(&changeObserver{onChange: at})
+	r := d.startAgent(c.proxy.socket)
 	defer func() {
 		_ = r.cmd.Process.Kill()
 		<-r.lines
 	}()
 	w.ID, w.Epoch, w.Subject, w.Generation = fleet.NewID[fleet.JobID](), 0, fleet.SubjectVM(w.VM.ID), w.VM.Generation
-	d.change(func() { d.order, d.at = &w, at })
-	limit := time.After(guestLimit)
-	for c.seen = 0; ; {
+	d.update(func() { d.order, d.onStep = &w, at })
+	limit := time.After(guestStepTimeout)
+	for c.stepCount = 0; ; {
 		select {
 		case <-limit:
 			d.t.Fatalf("%s, %s at place %d: the job has not ended", w.Kind, f.name, n)
 		case a := <-asks:
 			goOn := true
-			if c.seen++; c.seen == n {
+			if c.stepCount++; c.stepCount == n {
 				where = a.step
 				goOn = f.inject(c, r, n)
 			}
 			passed(a.step)
-			a.goOn <- goOn
-		case end = <-d.ends:
+			a.decision <- goOn
+		case end = <-d.results:
 			return where, end
 		case <-r.lines:
-			r = d.start(c.proxy.socket)
+			r = d.startAgent(c.proxy.socket)
 		}
 	}
 }

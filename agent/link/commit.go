@@ -17,58 +17,58 @@ import (
 // Timing of a change that may cut the host off: the interval of attempts to reach the portal, and the time that the
 // rollback process waits longer than the agent.
 const (
-	reachInterval  = 500 * time.Millisecond
+	portalRetryInterval  = 500 * time.Millisecond
 	rollbackMargin = 2 * time.Second
-	armLimit       = 10 * time.Second
-	lockLimit      = 5 * time.Second
+	rollbackStartTimeout       = 10 * time.Second
+	lockTimeout      = 5 * time.Second
 )
 
 // commit makes a change that may cut the host off from its portal. If the portal is not reached afterwards, the change
 // is rolled back. A separate rollback process, started by Options.RollbackCommand, undoes an unconfirmed change even if
 // this process dies.
-func (k *Devices) commit(ctx context.Context, job string, n fleet.Network, was previousState, carries bool, device string, steps []step) error {
-	c := change{ID: rand.Text(), JobID: job, Boot: k.o.Boot, Network: n, Before: was}
-	if err := save(k.o.Dir, journalFile, c); err != nil {
+func (k *Devices) changeWithRollback(ctx context.Context, job string, n fleet.Network, was previousState, carries bool, device string, steps []step) error {
+	c := unconfirmedChange{ID: rand.Text(), JobID: job, Boot: k.options.BootID, Network: n, Before: was}
+	if err := saveJSON(k.options.Dir, journalFile, c); err != nil {
 		return fmt.Errorf("nothing was changed, because the agent cannot record the state before the change: %w", err)
 	}
 	disarm, err := k.startRollbackProcess()
 	if err != nil {
-		return errors.Join(fmt.Errorf("nothing was changed, because no process could be started to undo the change: %w", err), remove(k.o.Dir, journalFile))
+		return errors.Join(fmt.Errorf("nothing was changed, because no process could be started to undo the change: %w", err), removeFile(k.options.Dir, journalFile))
 	}
 	defer disarm()
-	until := time.Now().Add(k.o.Limit)
-	lock, err := lockFor(k.o.Dir, lockLimit)
+	until := time.Now().Add(k.options.PortalTimeout)
+	lock, err := lockFor(k.options.Dir, lockTimeout)
 	if err != nil {
-		return errors.Join(err, remove(k.o.Dir, journalFile))
+		return errors.Join(err, removeFile(k.options.Dir, journalFile))
 	}
 	err = k.runSteps(steps, until)
 	lock.Close()
 	if err != nil {
-		return errors.Join(err, undo(k.o.Dir, k.kernel, c, true, fmt.Sprintf("The change was undone: %v", err)))
+		return errors.Join(err, undoChange(k.options.Dir, k.kernel, c, true, fmt.Sprintf("The change was undone: %v", err)))
 	}
 	if !carries {
 		device = ""
 	}
 	var words string
-	if err := k.reach(ctx, device, until); err != nil {
-		words = fmt.Sprintf("The change was undone: the portal was not reached through %s within %s (%v). The host is as it was before. Repair the network there, then try again.", n.BridgeDevice(), k.o.Limit, err)
+	if err := k.waitForPortal(ctx, device, until); err != nil {
+		words = fmt.Sprintf("The change was undone: the portal was not reached through %s within %s (%v). The host is as it was before. Repair the network there, then try again.", n.BridgeDevice(), k.options.PortalTimeout, err)
 	} else if err = k.confirm(c); err == nil {
 		return nil
 	} else {
 		words = fmt.Sprintf("The change was undone: the portal was reached, but the confirmation could not be recorded (%v). The host is as it was before. Try again.", err)
 	}
-	return errors.Join(fleet.Errorf(fleet.Conflict, "%s", words), undo(k.o.Dir, k.kernel, c, true, words))
+	return errors.Join(fleet.Errorf(fleet.Conflict, "%s", words), undoChange(k.options.Dir, k.kernel, c, true, words))
 }
 
 // reach tries to connect to the portal until it answers or the time is up, with a new connection for each attempt.
 // device: use only this device; empty: any.
-func (k *Devices) reach(ctx context.Context, device string, until time.Time) error {
+func (k *Devices) waitForPortal(ctx context.Context, device string, until time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	var last error
 	for {
 		once, stop := context.WithTimeout(ctx, 5*time.Second)
-		err := k.o.Reach(once, device)
+		err := k.options.ReachPortal(once, device)
 		stop()
 		if err == nil {
 			return nil
@@ -79,33 +79,33 @@ func (k *Devices) reach(ctx context.Context, device string, until time.Time) err
 		select {
 		case <-ctx.Done():
 			return last
-		case <-time.After(reachInterval):
+		case <-time.After(portalRetryInterval):
 		}
 	}
 }
 
 // confirm marks the change as confirmed. It fails if the rollback process has undone the change already.
-func (k *Devices) confirm(c change) error {
-	lock, err := lockFor(k.o.Dir, lockLimit)
+func (k *Devices) confirm(c unconfirmedChange) error {
+	lock, err := lockFor(k.options.Dir, lockTimeout)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	var now change
-	found, err := load(k.o.Dir, journalFile, &now)
+	var now unconfirmedChange
+	found, err := loadJSON(k.options.Dir, journalFile, &now)
 	if err != nil {
 		return err
 	}
 	if !found || now.ID != c.ID {
 		return errors.New("the rollback process has undone the change already")
 	}
-	return remove(k.o.Dir, journalFile)
+	return removeFile(k.options.Dir, journalFile)
 }
 
 // startRollbackProcess starts the rollback process and returns once the process reports that it waits; disarm ends the
 // process.
 func (k *Devices) startRollbackProcess() (disarm func(), err error) {
-	cmd, err := k.o.RollbackCommand(k.o.Limit + rollbackMargin)
+	cmd, err := k.options.RollbackCommand(k.options.PortalTimeout + rollbackMargin)
 	if err != nil {
 		return nil, err
 	}
@@ -128,51 +128,51 @@ func (k *Devices) startRollbackProcess() (disarm func(), err error) {
 	}()
 	select {
 	case line := <-firstLine:
-		if line == armedLine+"\n" {
+		if line == rollbackReadyLine+"\n" {
 			return end, nil
 		}
 		end()
 		return nil, fmt.Errorf("%s said %q", filepath.Base(cmd.Path), line)
-	case <-time.After(armLimit):
+	case <-time.After(rollbackStartTimeout):
 		end()
 		return nil, errors.New("the process did not answer in time")
 	}
 }
 
-const armedLine = "armed"
+const rollbackReadyLine = "armed"
 
 // RollBackUnlessConfirmed waits, then rolls back the change recorded in the agent's directory unless the change was
 // confirmed. It runs in a process of its own, which outlives the agent.
 func RollBackUnlessConfirmed(ctx context.Context, dir string, after time.Duration) error {
-	var c change
-	found, err := load(dir, journalFile, &c)
+	var c unconfirmedChange
+	found, err := loadJSON(dir, journalFile, &c)
 	if err != nil || !found {
 		return err
 	}
-	fmt.Fprintln(os.Stdout, armedLine)
+	fmt.Fprintln(os.Stdout, rollbackReadyLine)
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(after):
 	}
-	return undo(dir, newKernel(), c, false, "The change was undone: the agent did not confirm it in time. The host is as it was before.")
+	return undoChange(dir, newKernel(), c, false, "The change was undone: the agent did not confirm it in time. The host is as it was before.")
 }
 
 // undo rolls back a change. If maker is false, it skips a change that is confirmed or undone already. The maker of the
 // change rolls back in any case, because it may have made steps after the rollback process ran. If the lock cannot be
 // acquired in time, undo works without it, because restoring the host takes precedence.
-func undo(dir string, kernel kernel, c change, maker bool, words string) error {
-	if lock, err := lockFor(dir, lockLimit); err == nil {
+func undoChange(dir string, kernel kernel, c unconfirmedChange, maker bool, words string) error {
+	if lock, err := lockFor(dir, lockTimeout); err == nil {
 		defer lock.Close()
 	}
-	var now change
-	found, err := load(dir, journalFile, &now)
+	var now unconfirmedChange
+	found, err := loadJSON(dir, journalFile, &now)
 	if over := err == nil && (!found || now.ID != c.ID); over && !maker {
 		return nil
 	}
 	var errs []error
 	for range 3 {
-		if errs = rollBack(kernel, c); len(errs) == 0 {
+		if errs = runRollbackSteps(kernel, c); len(errs) == 0 {
 			break
 		}
 	}
@@ -183,7 +183,7 @@ func undo(dir string, kernel kernel, c change, maker bool, words string) error {
 }
 
 // rollBack runs as many steps of planRollback as possible, and returns the errors of the steps that failed.
-func rollBack(kernel kernel, c change) (errs []error) {
+func runRollbackSteps(kernel kernel, c unconfirmedChange) (errs []error) {
 	p, err := kernel.read(c.Network, true)
 	if err != nil {
 		return []error{err}
@@ -197,19 +197,19 @@ func rollBack(kernel kernel, c change) (errs []error) {
 }
 
 // recover rolls back an unconfirmed change that an earlier agent left.
-func (k *Devices) recover() error {
-	var c change
-	found, err := load(k.o.Dir, journalFile, &c)
+func (k *Devices) rollBackUnconfirmed() error {
+	var c unconfirmedChange
+	found, err := loadJSON(k.options.Dir, journalFile, &c)
 	if err != nil || !found {
 		return err
 	}
-	if c.Boot != k.o.Boot { // the kernel has lost the devices of that boot
-		return recordRollback(k.o.Dir, c, "The change was undone: the host restarted before the portal was reached through the new devices.")
+	if c.Boot != k.options.BootID { // the kernel has lost the devices of that boot
+		return recordRollback(k.options.Dir, c, "The change was undone: the host restarted before the portal was reached through the new devices.")
 	}
-	return undo(k.o.Dir, k.kernel, c, false, "The change was undone: the agent ended before the portal was reached through the new devices. The host is as it was before.")
+	return undoChange(k.options.Dir, k.kernel, c, false, "The change was undone: the agent ended before the portal was reached through the new devices. The host is as it was before.")
 }
 
 // Command returns the command that runs RollBackUnlessConfirmed as a subcommand of the agent's program.
-func Command(program, dir string, after time.Duration) *exec.Cmd {
+func RollbackCommand(program, dir string, after time.Duration) *exec.Cmd {
 	return exec.Command(program, "agent", "rollback", "--data-dir", dir, "--after", after.String())
 }

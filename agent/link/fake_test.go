@@ -11,17 +11,17 @@ import (
 )
 
 // fake is a kernel in memory that supports bridges on devices.
-type fake struct {
+type fakeKernel struct {
 	devices map[string]*device
-	done    []string
-	fail    stepKind // kind of the step that fails next
+	steps    []string
+	failingStep    stepKind // kind of the step that fails next
 	before  func(step)
-	by      []string
+	carrierDevices      []string
 }
 
-func newFake() *fake { return &fake{devices: map[string]*device{"eth1": nic()}} }
+func newFakeKernel() *fakeKernel { return &fakeKernel{devices: map[string]*device{"eth1": newUplinkDevice()}} }
 
-func (f *fake) String() string {
+func (f *fakeKernel) String() string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(f.devices)) {
 		d := *f.devices[name]
@@ -31,7 +31,7 @@ func (f *fake) String() string {
 	return strings.Join(out, "\n")
 }
 
-func copied(d *device) *device {
+func copyDevice(d *device) *device {
 	if d == nil {
 		return nil
 	}
@@ -40,22 +40,22 @@ func copied(d *device) *device {
 	return &c
 }
 
-func (f *fake) read(n fleet.Network, _ bool) (p hostState, err error) {
+func (f *fakeKernel) read(n fleet.Network, _ bool) (p hostState, err error) {
 	p = hostState{
-		bridge: copied(f.devices[n.BridgeDevice()]), tunnel: copied(f.devices[n.TunnelDevice()]), vlan: copied(f.devices[n.VLANDevice()]),
-		uplink: copied(f.devices[n.Spec.Device]),
+		bridge: copyDevice(f.devices[n.BridgeDevice()]), tunnel: copyDevice(f.devices[n.TunnelDevice()]), vlan: copyDevice(f.devices[n.VLANDevice()]),
+		uplink: copyDevice(f.devices[n.Spec.Device]),
 	}
 	for name, d := range f.devices {
 		if d.Master == n.BridgeDevice() {
-			if p.ports = append(p.ports, name); !isGuest(name, d.Kind) {
-				p.outPorts = append(p.outPorts, name)
+			if p.ports = append(p.ports, name); !isGuestPort(name, d.Kind) {
+				p.nonGuestPorts = append(p.nonGuestPorts, name)
 			}
 		}
 	}
 	return p, nil
 }
 
-func (f *fake) all(steps []step) {
+func (f *fakeKernel) doAll(steps []step) {
 	for _, s := range steps {
 		if err := f.do(s); err != nil {
 			panic(err)
@@ -63,12 +63,12 @@ func (f *fake) all(steps []step) {
 	}
 }
 
-func (f *fake) do(s step) error {
-	if f.fail == s.kind {
-		f.fail = ""
+func (f *fakeKernel) do(s step) error {
+	if f.failingStep == s.kind {
+		f.failingStep = ""
 		return fmt.Errorf("operation not permitted")
 	}
-	f.done = append(f.done, s.String())
+	f.steps = append(f.steps, s.String())
 	if f.before != nil {
 		f.before(s)
 	}
@@ -97,13 +97,13 @@ func (f *fake) do(s step) error {
 		}
 		d.Master = s.to
 	case setSTP:
-		d.STP = s.n == 1
+		d.STP = s.number == 1
 	case leaveBridge:
 		d.Master = ""
 	case bringUp:
 		d.Up = true
 	case dropAddress:
-		d.Addresses = slices.DeleteFunc(slices.Clone(d.Addresses), func(a Address) bool { return a.CIDR == s.addr.CIDR })
+		d.Addresses = slices.DeleteFunc(slices.Clone(d.Addresses), func(a IPAddress) bool { return a.CIDR == s.addr.CIDR })
 	case giveAddress:
 		if !slices.Contains(d.Addresses, s.addr) {
 			d.Addresses = append(d.Addresses, s.addr)
@@ -118,6 +118,6 @@ func (f *fake) do(s step) error {
 	return nil
 }
 
-func (f *fake) carrier(string) []string                  { return f.by }
-func (f *fake) functions(string) fleet.NetworkNICs       { return fleet.NetworkNICs{} }
-func (f *fake) openSwitch(context.Context, string) error { return nil }
+func (f *fakeKernel) carrier(string) []string                  { return f.carrierDevices }
+func (f *fakeKernel) functions(string) fleet.NetworkNICs       { return fleet.NetworkNICs{} }
+func (f *fakeKernel) openSwitch(context.Context, string) error { return nil }

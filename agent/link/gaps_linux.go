@@ -26,7 +26,7 @@ func (l linux) gaps(ctx context.Context) (out []fleet.NetworkGap) {
 	gap := func(mode fleet.NetworkMode, format string, args ...any) {
 		out = append(out, fleet.NetworkGap{Mode: mode, Why: fmt.Sprintf(format, args...)})
 	}
-	tried := tryKernel(ctx)
+	tried := tryDeviceKinds(ctx)
 	if err := tried["bridge"]; err != nil {
 		gap(fleet.NetworkUplink, "The kernel does not support bridges: %v.", err)
 	}
@@ -57,13 +57,13 @@ func (l linux) gaps(ctx context.Context) (out []fleet.NetworkGap) {
 
 // tryKernel tries to create a device of each kind. It returns the errors by kind; a nil error means that the kind is
 // supported.
-func tryKernel(ctx context.Context) map[string]error {
+func tryDeviceKinds(ctx context.Context) map[string]error {
 	done := make(chan map[string]error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() != unix.Getpid() {
 			// the locked thread ends with the goroutine, and the namespace with the thread
-			done <- tryHere()
+			done <- tryDeviceKindsInNamespace()
 			return
 		}
 		// The main thread cannot end, and its namespace is that of the process. Block it, so that another thread is
@@ -73,7 +73,7 @@ func tryKernel(ctx context.Context) map[string]error {
 		go func() {
 			runtime.LockOSThread()
 			defer close(ended)
-			done <- tryHere()
+			done <- tryDeviceKindsInNamespace()
 		}()
 		<-ended
 	}()
@@ -86,7 +86,7 @@ func tryKernel(ctx context.Context) map[string]error {
 }
 
 // tryHere moves the current thread into a new network namespace and tries to create the devices in it.
-func tryHere() map[string]error {
+func tryDeviceKindsInNamespace() map[string]error {
 	out := map[string]error{}
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return out // the process lacks the permission, so support is unknown

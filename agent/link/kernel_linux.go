@@ -34,7 +34,7 @@ func (l linux) do(s step) error {
 	case addTunnel:
 		a := netlink.NewLinkAttrs()
 		a.Name, a.MTU = s.device, s.mtu
-		return createDevice(&netlink.Vxlan{LinkAttrs: a, VxlanId: s.n, SrcAddr: net.ParseIP(s.to), Learning: true, Port: fleet.VXLANPort}, s.owner)
+		return createDevice(&netlink.Vxlan{LinkAttrs: a, VxlanId: s.number, SrcAddr: net.ParseIP(s.to), Learning: true, Port: fleet.VXLANPort}, s.owner)
 	}
 	if s.kind == addVLAN {
 		parent, err := netlink.LinkByName(s.to)
@@ -43,7 +43,7 @@ func (l linux) do(s step) error {
 		}
 		a := netlink.NewLinkAttrs()
 		a.Name, a.ParentIndex = s.device, parent.Attrs().Index
-		return createDevice(&netlink.Vlan{LinkAttrs: a, VlanId: s.n}, s.owner)
+		return createDevice(&netlink.Vlan{LinkAttrs: a, VlanId: s.number}, s.owner)
 	}
 	x, err := netlink.LinkByName(s.device)
 	if s.kind == removeLink && errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -64,7 +64,7 @@ func (l linux) do(s step) error {
 	case leaveBridge:
 		return netlink.LinkSetNoMaster(x)
 	case setMTU:
-		return netlink.LinkSetMTU(x, s.n)
+		return netlink.LinkSetMTU(x, s.number)
 	case bringUp:
 		return netlink.LinkSetUp(x)
 	case disableIPv6:
@@ -76,7 +76,7 @@ func (l linux) do(s step) error {
 	case copyIPv6Settings:
 		return copyIPv6(s.to, s.device)
 	case setSTP:
-		return setBridge(x, s.n)
+		return setBridge(x, s.number)
 	case addPeer, dropPeer:
 		return changePeer(x, s)
 	}

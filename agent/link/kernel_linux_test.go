@@ -21,13 +21,13 @@ import (
 )
 
 // roleEnv names the environment variable that makes the test binary run as an agent or a rollback process.
-const roleEnv = "QUANTIX_LINK_TEST"
+const testRoleEnv = "QUANTIX_LINK_TEST"
 
 // TestMain runs as the agent or as its rollback process if a test starts this program again.
 func TestMain(m *testing.M) {
 	dir := os.Getenv("QUANTIX_LINK_DIR")
 	var err error
-	switch os.Getenv(roleEnv) {
+	switch os.Getenv(testRoleEnv) {
 	case "rollback":
 		after, _ := time.ParseDuration(os.Getenv("QUANTIX_LINK_AFTER"))
 		err = RollBackUnlessConfirmed(context.Background(), dir, after)
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		var n fleet.Network
 		if err = json.Unmarshal([]byte(os.Getenv("QUANTIX_LINK_NETWORK")), &n); err == nil {
 			var k *Devices
-			if k, err = Open(options(dir, 2*time.Second, func(context.Context, string) error { return errors.New("nobody answers") })); err == nil {
+			if k, err = Open(testOptions(dir, 2*time.Second, func(context.Context, string) error { return errors.New("nobody answers") })); err == nil {
 				err = k.Apply(context.Background(), os.Getenv("QUANTIX_LINK_ORDER"), n)
 			}
 		}
@@ -48,19 +48,19 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func options(dir string, limit time.Duration, reach func(context.Context, string) error) Options {
+func testOptions(dir string, limit time.Duration, reach func(context.Context, string) error) Options {
 	return Options{
-		Dir: dir, Boot: "boot-1", Limit: limit, Portal: "10.9.0.1", Reach: reach,
+		Dir: dir, BootID: "boot-1", PortalTimeout: limit, Portal: "10.9.0.1", ReachPortal: reach,
 		RollbackCommand: func(after time.Duration) (*exec.Cmd, error) {
 			cmd := exec.Command("/proc/self/exe")
-			cmd.Env = append(os.Environ(), roleEnv+"=rollback", "QUANTIX_LINK_DIR="+dir, "QUANTIX_LINK_AFTER="+after.String())
+			cmd.Env = append(os.Environ(), testRoleEnv+"=rollback", "QUANTIX_LINK_DIR="+dir, "QUANTIX_LINK_AFTER="+after.String())
 			return cmd, nil
 		},
 	}
 }
 
 // inNamespace runs the test again in a temporary network namespace, and reports whether this is that run.
-func inNamespace(t *testing.T) bool {
+func runsInNamespace(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv("QUANTIX_LINK_APART") != "" {
 		return true
@@ -78,7 +78,7 @@ func inNamespace(t *testing.T) bool {
 	return false
 }
 
-func ip(t *testing.T, args ...string) string {
+func runIP(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "ip", args...).CombinedOutput()
 	if err != nil {
@@ -93,15 +93,15 @@ func addWiredDevice(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "sysfs", "sysfs", "/sys").CombinedOutput(); err != nil {
 		t.Fatalf("mount sysfs: %v: %s", err, out)
 	}
-	ip(t, "link", "set", "lo", "up")
-	ip(t, "link", "add", "eth1", "type", "veth", "peer", "name", "far")
-	ip(t, "link", "set", "far", "up")
-	ip(t, "addr", "add", "10.9.0.2/24", "dev", "eth1")
-	ip(t, "addr", "add", "fd00:9::2/64", "dev", "eth1", "nodad")
-	ip(t, "link", "set", "eth1", "up")
-	ip(t, "route", "add", "default", "via", "10.9.0.1")
-	ip(t, "route", "add", "10.77.0.0/16", "via", "10.9.0.3", "metric", "50", "src", "10.9.0.2")
-	ip(t, "-6", "route", "add", "fd00:77::/64", "via", "fd00:9::1")
+	runIP(t, "link", "set", "lo", "up")
+	runIP(t, "link", "add", "eth1", "type", "veth", "peer", "name", "far")
+	runIP(t, "link", "set", "far", "up")
+	runIP(t, "addr", "add", "10.9.0.2/24", "dev", "eth1")
+	runIP(t, "addr", "add", "fd00:9::2/64", "dev", "eth1", "nodad")
+	runIP(t, "link", "set", "eth1", "up")
+	runIP(t, "route", "add", "default", "via", "10.9.0.1")
+	runIP(t, "route", "add", "10.77.0.0/16", "via", "10.9.0.3", "metric", "50", "src", "10.9.0.2")
+	runIP(t, "-6", "route", "add", "fd00:77::/64", "via", "fd00:9::1")
 }
 
 // addressesAndRoutes returns the host's addresses and routes without dynamic ones.
@@ -109,7 +109,7 @@ func addressesAndRoutes(t *testing.T) string {
 	t.Helper()
 	out := []string{}
 	for _, args := range [][]string{{"-o", "addr"}, {"route"}, {"-6", "route"}, {"-br", "link"}} {
-		for line := range strings.Lines(ip(t, args...)) {
+		for line := range strings.Lines(runIP(t, args...)) {
 			line = strings.ReplaceAll(line, " linkdown", "")
 			if !strings.Contains(line, "fe80") && !strings.Contains(line, "far") {
 				words := strings.Fields(strings.ReplaceAll(line, "nodad", ""))
@@ -133,15 +133,15 @@ func newDevices(t *testing.T, o Options) *Devices {
 	return k
 }
 
-func reached(context.Context, string) error { return nil }
+func portalReachable(context.Context, string) error { return nil }
 
-func (k *Devices) seen(n fleet.Network) (st fleet.NetworkStatus) {
+func (k *Devices) reportedStatus(n fleet.Network) (st fleet.NetworkStatus) {
 	st.Active = true
-	k.Look(n, &st)
+	k.AddStatus(n, &st)
 	return st
 }
 
-func want(t *testing.T, what string, ok bool, got ...any) {
+func requireTrue(t *testing.T, what string, ok bool, got ...any) {
 	t.Helper()
 	if !ok {
 		t.Errorf("%s: %v", what, got)
@@ -149,19 +149,19 @@ func want(t *testing.T, what string, ok bool, got ...any) {
 }
 
 func TestOverlayDevicesAreCreatedAndRemoved(t *testing.T) {
-	if !inNamespace(t) {
+	if !runsInNamespace(t) {
 		return
 	}
 	addWiredDevice(t)
-	ctx, k, n := t.Context(), newDevices(t, options(t.TempDir(), 0, reached)), overlay("10.9.0.2", "10.9.0.3")
+	ctx, k, n := t.Context(), newDevices(t, testOptions(t.TempDir(), 0, portalReachable)), newOverlay("10.9.0.2", "10.9.0.3")
 	n.Spec.Underlay = "10.9.0.0/24"
 	was := addressesAndRoutes(t)
 	for range 2 {
 		if err := k.Apply(ctx, "order", n); err != nil {
 			t.Fatal(err)
 		}
-		st := k.seen(n)
-		want(t, "the overlay exists", st.Error == "" && st.VTEP == "10.9.0.2" && st.Peers == 1 && st.MTU == 1450 && st.Uplink == "eth1" && st.Bridge == n.BridgeDevice(), st)
+		st := k.reportedStatus(n)
+		requireTrue(t, "the overlay exists", st.Error == "" && st.VTEP == "10.9.0.2" && st.Peers == 1 && st.MTU == 1450 && st.Uplink == "eth1" && st.Bridge == n.BridgeDevice(), st)
 	}
 	n.Peers = []string{"10.9.0.2", "10.9.0.4", "10.9.0.5", "192.0.2.1"}
 	if err := k.Apply(ctx, "order", n); err != nil {
@@ -169,17 +169,17 @@ func TestOverlayDevicesAreCreatedAndRemoved(t *testing.T) {
 	}
 	p, err := k.kernel.read(n, true)
 	slices.Sort(p.tunnel.Peers)
-	want(t, "the peers follow", err == nil && slices.Equal(p.tunnel.Peers, []string{"10.9.0.4", "10.9.0.5"}), p.tunnel.Peers)
-	want(t, "guests do not reach the host by IPv6", !strings.Contains(ip(t, "-6", "addr", "show", "dev", n.BridgeDevice()), "fe80"))
-	ip(t, "link", "set", n.TunnelDevice(), "nomaster")
-	want(t, "a removed uplink is reported", strings.Contains(k.seen(n).Error, "uplink of the bridge"), k.seen(n))
-	ip(t, "link", "del", n.BridgeDevice())
-	want(t, "a removed bridge is reported", strings.Contains(k.seen(n).Error, "was removed"), k.seen(n))
-	if err := k.Restore(ctx); err != nil || !strings.Contains(k.seen(n).Error, "was removed") {
+	requireTrue(t, "the peers follow", err == nil && slices.Equal(p.tunnel.Peers, []string{"10.9.0.4", "10.9.0.5"}), p.tunnel.Peers)
+	requireTrue(t, "guests do not reach the host by IPv6", !strings.Contains(runIP(t, "-6", "addr", "show", "dev", n.BridgeDevice()), "fe80"))
+	runIP(t, "link", "set", n.TunnelDevice(), "nomaster")
+	requireTrue(t, "a removed uplink is reported", strings.Contains(k.reportedStatus(n).Error, "uplink of the bridge"), k.reportedStatus(n))
+	runIP(t, "link", "del", n.BridgeDevice())
+	requireTrue(t, "a removed bridge is reported", strings.Contains(k.reportedStatus(n).Error, "was removed"), k.reportedStatus(n))
+	if err := k.Restore(ctx); err != nil || !strings.Contains(k.reportedStatus(n).Error, "was removed") {
 		t.Errorf("the agent's restart recreated a removed device: %v", err)
 	}
-	if err := k.Apply(ctx, "order", n); err != nil || k.seen(n).Error != "" {
-		t.Errorf("the device is not recreated: %v %+v", err, k.seen(n))
+	if err := k.Apply(ctx, "order", n); err != nil || k.reportedStatus(n).Error != "" {
+		t.Errorf("the device is not recreated: %v %+v", err, k.reportedStatus(n))
 	}
 	if err := k.Release(ctx, "order", n); err != nil || addressesAndRoutes(t) != was {
 		t.Errorf("after its release (%v) the host is\n%s\nand was\n%s", err, addressesAndRoutes(t), was)
@@ -187,12 +187,12 @@ func TestOverlayDevicesAreCreatedAndRemoved(t *testing.T) {
 }
 
 func TestBridgeTakesAddressesOfAgentsDevice(t *testing.T) {
-	if !inNamespace(t) {
+	if !runsInNamespace(t) {
 		return
 	}
 	addWiredDevice(t)
-	ctx, dir, n, by := t.Context(), t.TempDir(), uplink(), ""
-	k := newDevices(t, options(dir, 0, func(_ context.Context, device string) error { by = device; return nil }))
+	ctx, dir, n, by := t.Context(), t.TempDir(), newUplinkNetwork(), ""
+	k := newDevices(t, testOptions(dir, 0, func(_ context.Context, device string) error { by = device; return nil }))
 	was := addressesAndRoutes(t)
 	for range 2 {
 		if err := k.Apply(ctx, "order", n); err != nil {
@@ -205,71 +205,71 @@ func TestBridgeTakesAddressesOfAgentsDevice(t *testing.T) {
 			t.Errorf("the host lacks %q:\n%s", strings.TrimSpace(line), addressesAndRoutes(t))
 		}
 	}
-	want(t, "the portal is asked through the bridge", by == "qx-wire", by)
-	want(t, "no change is open", !exists(dir, journalFile))
-	mac := func(dev string) string { return strings.Fields(ip(t, "-br", "link", "show", "dev", dev))[2] }
-	want(t, "the bridge has the device's MAC address", mac("qx-wire") == mac("eth1"), mac("qx-wire"))
+	requireTrue(t, "the portal is asked through the bridge", by == "qx-wire", by)
+	requireTrue(t, "no change is open", !fileExists(dir, journalFile))
+	mac := func(dev string) string { return strings.Fields(runIP(t, "-br", "link", "show", "dev", dev))[2] }
+	requireTrue(t, "the bridge has the device's MAC address", mac("qx-wire") == mac("eth1"), mac("qx-wire"))
 
 	// The host reboots: the kernel has lost all devices, and the host's own configuration gives the device its address.
-	ip(t, "link", "del", "qx-wire")
-	ip(t, "addr", "add", "10.9.0.2/24", "dev", "eth1")
-	ip(t, "route", "add", "default", "via", "10.9.0.1")
-	o := options(dir, 0, func(context.Context, string) error { return errors.New("the portal is away") })
-	o.Boot = "boot-2"
+	runIP(t, "link", "del", "qx-wire")
+	runIP(t, "addr", "add", "10.9.0.2/24", "dev", "eth1")
+	runIP(t, "route", "add", "default", "via", "10.9.0.1")
+	o := testOptions(dir, 0, func(context.Context, string) error { return errors.New("the portal is away") })
+	o.BootID = "boot-2"
 	k = newDevices(t, o)
 	if err := k.Restore(ctx); err != nil {
 		t.Fatal(err)
 	}
-	st := k.seen(n)
-	want(t, "the bridge is recreated before the portal is reached", st.Error == "" && strings.Contains(addressesAndRoutes(t), "default via 10.9.0.1 dev qx-wire"), st, addressesAndRoutes(t))
+	st := k.reportedStatus(n)
+	requireTrue(t, "the bridge is recreated before the portal is reached", st.Error == "" && strings.Contains(addressesAndRoutes(t), "default via 10.9.0.1 dev qx-wire"), st, addressesAndRoutes(t))
 
-	k = newDevices(t, options(dir, 0, reached))
+	k = newDevices(t, testOptions(dir, 0, portalReachable))
 	if err := k.Release(ctx, "order", n); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "the device has its address again", strings.Contains(addressesAndRoutes(t), "default via 10.9.0.1 dev eth1") && !strings.Contains(addressesAndRoutes(t), "qx-wire"), addressesAndRoutes(t))
+	requireTrue(t, "the device has its address again", strings.Contains(addressesAndRoutes(t), "default via 10.9.0.1 dev eth1") && !strings.Contains(addressesAndRoutes(t), "qx-wire"), addressesAndRoutes(t))
 }
 
-func exists(dir, name string) bool {
+func fileExists(dir, name string) bool {
 	_, err := os.Stat(filepath.Join(dir, name))
 	return err == nil
 }
 
 func TestChangeThatCutsOffPortalIsRolledBack(t *testing.T) {
-	if !inNamespace(t) {
+	if !runsInNamespace(t) {
 		return
 	}
 	addWiredDevice(t)
-	ctx, dir, n := t.Context(), t.TempDir(), uplink()
-	k := newDevices(t, options(dir, time.Second, func(context.Context, string) error { return errors.New("no route to host") }))
+	ctx, dir, n := t.Context(), t.TempDir(), newUplinkNetwork()
+	k := newDevices(t, testOptions(dir, time.Second, func(context.Context, string) error { return errors.New("no route to host") }))
 	was := addressesAndRoutes(t)
 	err := k.Apply(ctx, "order", n)
-	want(t, "the error contains the reason", err != nil && strings.Contains(err.Error(), "no route to host"), err)
-	want(t, "the host is as before", addressesAndRoutes(t) == was, addressesAndRoutes(t))
-	st := k.seen(n)
-	want(t, "the status reports the rollback", st.RolledBack != nil && strings.Contains(st.Error, "The change was undone"), st)
-	k.o.Reach = func(context.Context, string) error { t.Error("the same job is done again"); return nil }
+	requireTrue(t, "the error contains the reason", err != nil && strings.Contains(err.Error(), "no route to host"), err)
+	requireTrue(t, "the host is as before", addressesAndRoutes(t) == was, addressesAndRoutes(t))
+	st := k.reportedStatus(n)
+	requireTrue(t, "the status reports the rollback", st.RolledBack != nil && strings.Contains(st.Error, "The change was undone"), st)
+	k.options.ReachPortal = func(context.Context, string) error { t.Error("the same job is done again"); return nil }
 	again := k.Apply(ctx, "order", n)
-	want(t, "the same job is refused", again != nil && strings.Contains(again.Error(), "no route to host") && addressesAndRoutes(t) == was, again)
-	k.o.Reach = reached
+	requireTrue(t, "the same job is refused", again != nil && strings.Contains(again.Error(), "no route to host") && addressesAndRoutes(t) == was, again)
+	k.options.ReachPortal = portalReachable
 	if err := k.Apply(ctx, "another order", n); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "another job succeeds", k.seen(n).Error == "" && k.seen(n).RolledBack == nil, k.seen(n))
+	requireTrue(t, "another job succeeds", k.reportedStatus(n).Error == "" && k.reportedStatus(n).RolledBack == nil, k.reportedStatus(n))
 	bridged := addressesAndRoutes(t)
-	k.o.Reach = func(context.Context, string) error { return errors.New("no route to host") }
+	k.options.ReachPortal = func(context.Context, string) error { return errors.New("no route to host") }
 	err = k.Release(ctx, "a third order", n)
-	want(t, "a release that cuts the host off is undone, too", err != nil && addressesAndRoutes(t) == bridged, err, addressesAndRoutes(t))
+	requireTrue(t, "a release that cuts the host off is undone, too", err != nil && addressesAndRoutes(t) == bridged, err, addressesAndRoutes(t))
 }
 
 // The agent is killed during an unconfirmed change: the rollback process undoes the change. If the rollback process is
 // killed, too, the next agent undoes it.
 func TestKilledAgentsChangeIsRolledBack(t *testing.T) {
-	if !inNamespace(t) {
+	if !runsInNamespace(t) {
 		return
 	}
 	addWiredDevice(t)
-	dir, n := t.TempDir(), uplink()
+	dir, n := t.TempDir(), newUplinkNetwork()
 	was := addressesAndRoutes(t)
 	text, err := json.Marshal(n)
 	if err != nil {
@@ -278,28 +278,28 @@ func TestKilledAgentsChangeIsRolledBack(t *testing.T) {
 	start := func(order string) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
-		cmd.Env = append(os.Environ(), roleEnv+"=agent", "QUANTIX_LINK_DIR="+dir, "QUANTIX_LINK_NETWORK="+string(text), "QUANTIX_LINK_ORDER="+order)
+		cmd.Env = append(os.Environ(), testRoleEnv+"=agent", "QUANTIX_LINK_DIR="+dir, "QUANTIX_LINK_NETWORK="+string(text), "QUANTIX_LINK_ORDER="+order)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the change is made", func() bool { return strings.Contains(addressesAndRoutes(t), "default via 10.9.0.1 dev qx-wire") })
+		waitUntil(t, "the change is made", func() bool { return strings.Contains(addressesAndRoutes(t), "default via 10.9.0.1 dev qx-wire") })
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
 	}
 	start("first")
-	want(t, "the dead agent has undone nothing", addressesAndRoutes(t) != was)
-	until(t, "the rollback process undoes the change", func() bool { return addressesAndRoutes(t) == was && !exists(dir, journalFile) })
-	k := newDevices(t, options(dir, time.Second, reached))
-	want(t, "the next agent reports the rollback", k.seen(n).RolledBack != nil && strings.Contains(k.seen(n).Error, "did not confirm"), k.seen(n))
+	requireTrue(t, "the dead agent has undone nothing", addressesAndRoutes(t) != was)
+	waitUntil(t, "the rollback process undoes the change", func() bool { return addressesAndRoutes(t) == was && !fileExists(dir, journalFile) })
+	k := newDevices(t, testOptions(dir, time.Second, portalReachable))
+	requireTrue(t, "the next agent reports the rollback", k.reportedStatus(n).RolledBack != nil && strings.Contains(k.reportedStatus(n).Error, "did not confirm"), k.reportedStatus(n))
 
 	start("second")
-	k = newDevices(t, options(dir, time.Second, reached))
-	want(t, "an agent that starts before the rollback process undoes the change at once", addressesAndRoutes(t) == was && strings.Contains(k.seen(n).Error, "the agent ended"), addressesAndRoutes(t), k.seen(n))
+	k = newDevices(t, testOptions(dir, time.Second, portalReachable))
+	requireTrue(t, "an agent that starts before the rollback process undoes the change at once", addressesAndRoutes(t) == was && strings.Contains(k.reportedStatus(n).Error, "the agent ended"), addressesAndRoutes(t), k.reportedStatus(n))
 }
 
-func until(t *testing.T, what string, ok func() bool) {
+func waitUntil(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -309,27 +309,27 @@ func until(t *testing.T, what string, ok func() bool) {
 }
 
 func TestNoChangeWithoutRollbackProcess(t *testing.T) {
-	if !inNamespace(t) {
+	if !runsInNamespace(t) {
 		return
 	}
 	addWiredDevice(t)
-	o := options(t.TempDir(), time.Second, reached)
+	o := testOptions(t.TempDir(), time.Second, portalReachable)
 	o.RollbackCommand = func(time.Duration) (*exec.Cmd, error) { return exec.Command("/bin/false"), nil }
 	k, was := newDevices(t, o), addressesAndRoutes(t)
-	err := k.Apply(t.Context(), "order", uplink())
-	want(t, "the change is refused", err != nil && strings.Contains(err.Error(), "nothing was changed") && addressesAndRoutes(t) == was, err, addressesAndRoutes(t))
+	err := k.Apply(t.Context(), "order", newUplinkNetwork())
+	requireTrue(t, "the change is refused", err != nil && strings.Contains(err.Error(), "nothing was changed") && addressesAndRoutes(t) == was, err, addressesAndRoutes(t))
 }
 
 func TestKernelErrorsAreReported(t *testing.T) {
-	if !inNamespace(t) {
+	if !runsInNamespace(t) {
 		return
 	}
 	addWiredDevice(t)
-	k, n, was := newDevices(t, options(t.TempDir(), time.Second, reached)), uplink(), addressesAndRoutes(t)
+	k, n, was := newDevices(t, testOptions(t.TempDir(), time.Second, portalReachable)), newUplinkNetwork(), addressesAndRoutes(t)
 	n.Spec.VLAN = 7
 	if err := k.Apply(t.Context(), "order", n); err != nil { // a kernel without VLANs
-		want(t, "the error names the step and the kernel's error", strings.Contains(err.Error(), "make VLAN") && strings.Contains(err.Error(), "not supported"), err)
-		want(t, "nothing is left half-made", addressesAndRoutes(t) == was, addressesAndRoutes(t))
+		requireTrue(t, "the error names the step and the kernel's error", strings.Contains(err.Error(), "make VLAN") && strings.Contains(err.Error(), "not supported"), err)
+		requireTrue(t, "nothing is left half-made", addressesAndRoutes(t) == was, addressesAndRoutes(t))
 	}
 	for mode, words := range map[fleet.NetworkMode]string{fleet.NetworkBridged: "no bridge br0", fleet.NetworkMacvtap: "no device eth9", fleet.NetworkSRIOV: "no device eth9"} {
 		x := fleet.Network{ID: n.ID, Spec: &fleet.NetworkSpec{Mode: mode, Bridge: "br0", Device: "eth9"}}
@@ -339,7 +339,7 @@ func TestKernelErrorsAreReported(t *testing.T) {
 	}
 	x := fleet.Network{ID: n.ID, Spec: &fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth1"}}
 	err := k.Apply(t.Context(), "order", x)
-	want(t, "a device without functions", err != nil && strings.Contains(err.Error(), "no virtual functions"), err)
+	requireTrue(t, "a device without functions", err != nil && strings.Contains(err.Error(), "no virtual functions"), err)
 	sys := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(sys, "class/net/eth1/device"), 0o755); err != nil {
 		t.Fatal(err)
@@ -361,29 +361,29 @@ func TestKernelErrorsAreReported(t *testing.T) {
 		t.Errorf("a device with functions is refused: %v", err)
 	}
 	st := fleet.NetworkStatus{Active: true}
-	k.Look(x, &st)
-	want(t, "the status has the numbers of functions and of guests' functions", st.NICs != nil && *st.NICs == fleet.NetworkNICs{Total: 4, Used: 2} && st.Error == "", st.NICs, st.Error)
+	k.AddStatus(x, &st)
+	requireTrue(t, "the status has the numbers of functions and of guests' functions", st.NICs != nil && *st.NICs == fleet.NetworkNICs{Total: 4, Used: 2} && st.Error == "", st.NICs, st.Error)
 	if err := os.WriteFile(filepath.Join(sys, "class/net/eth1/device/sriov_numvfs"), []byte("0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	st = fleet.NetworkStatus{Active: true}
-	k.Look(x, &st)
-	want(t, "the status reports missing functions", st.NICs != nil && st.NICs.Total == 0 && strings.Contains(st.Error, "no virtual functions"), st.NICs, st.Error)
+	k.AddStatus(x, &st)
+	requireTrue(t, "the status reports missing functions", st.NICs != nil && st.NICs.Total == 0 && strings.Contains(st.Error, "no virtual functions"), st.NICs, st.Error)
 	alone := fleet.Network{ID: n.ID, Spec: &fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Direct: fleet.DirectPassthrough, Device: "eth1"}}
 	st = fleet.NetworkStatus{Active: true}
-	k.Look(alone, &st)
-	want(t, "a device without guests", st.NICs != nil && *st.NICs == fleet.NetworkNICs{Total: 1}, st.NICs)
+	k.AddStatus(alone, &st)
+	requireTrue(t, "a device without guests", st.NICs != nil && *st.NICs == fleet.NetworkNICs{Total: 1}, st.NICs)
 	namespace, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 30 {
-		tryKernel(t.Context())
+		tryDeviceKinds(t.Context())
 	}
 	now, err := os.Readlink("/proc/self/ns/net")
-	want(t, "the program stays in its network namespace", err == nil && now == namespace, now, namespace, err)
+	requireTrue(t, "the program stays in its network namespace", err == nil && now == namespace, now, namespace, err)
 	for _, g := range (linux{sys}).gaps(t.Context()) {
-		want(t, "no supported mode is reported as a gap", g.Mode != fleet.NetworkSRIOV && g.Mode != fleet.NetworkVXLAN, g)
+		requireTrue(t, "no supported mode is reported as a gap", g.Mode != fleet.NetworkSRIOV && g.Mode != fleet.NetworkVXLAN, g)
 	}
 	if out, err := net.Interfaces(); err != nil || len(out) != 3 {
 		t.Errorf("the trial left devices: %v %v", out, err)

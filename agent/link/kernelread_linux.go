@@ -29,12 +29,12 @@ func (l linux) read(n fleet.Network, routes bool) (p hostState, err error) {
 	for _, x := range links {
 		a := x.Attrs()
 		if bridge != "" && names[a.MasterIndex] == bridge {
-			if p.ports = append(p.ports, a.Name); !isGuest(a.Name, x.Type()) {
-				p.outPorts = append(p.outPorts, a.Name)
+			if p.ports = append(p.ports, a.Name); !isGuestPort(a.Name, x.Type()) {
+				p.nonGuestPorts = append(p.nonGuestPorts, a.Name)
 			}
 		}
 		if n.Spec.Device != "" && x.Type() == "macvtap" && names[a.ParentIndex] == n.Spec.Device {
-			p.taps++
+			p.guestTaps++
 		}
 		at := (**device)(nil)
 		switch {
@@ -57,7 +57,7 @@ func (l linux) read(n fleet.Network, routes bool) (p hostState, err error) {
 		}
 	}
 	if n.Spec.Mode == fleet.NetworkVXLAN {
-		p.locals, err = localAddresses(links)
+		p.localAddresses, err = localAddresses(links)
 	}
 	return p, err
 }
@@ -123,7 +123,7 @@ func readDevice(x netlink.Link, names map[int]string) (*device, error) {
 		if addr.Scope == int(netlink.SCOPE_LINK) || dynamic && addr.IP.To4() == nil {
 			continue // the kernel adds such addresses to the new device
 		}
-		own := Address{CIDR: addr.IPNet.String(), Scope: addr.Scope, Flags: addr.Flags & unix.IFA_F_NOPREFIXROUTE, Dynamic: dynamic}
+		own := IPAddress{CIDR: addr.IPNet.String(), Scope: addr.Scope, Flags: addr.Flags & unix.IFA_F_NOPREFIXROUTE, Dynamic: dynamic}
 		if addr.Broadcast != nil {
 			own.Broadcast = addr.Broadcast.String()
 		}

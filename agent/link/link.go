@@ -20,11 +20,11 @@ import (
 // Options configure Devices.
 type Options struct {
 	Dir   string        // the agent's data directory
-	Boot  string        // id of the host's current boot
-	Limit time.Duration // time to reach the portal after a change that may cut the host off; 0: 30 s
+	BootID  string        // id of the host's current boot
+	PortalTimeout time.Duration // time to reach the portal after a change that may cut the host off; 0: 30 s
 	// Reach makes a new connection to the portal and returns nil once the portal has answered. It uses only the given
 	// device; empty: any.
-	Reach func(ctx context.Context, device string) error
+	ReachPortal func(ctx context.Context, device string) error
 	// Portal is the host name in the portal's address.
 	Portal string
 	// RollbackCommand returns the command of the rollback process, which undoes a change that is not confirmed within
@@ -45,13 +45,13 @@ type kernel interface {
 
 // Devices manages the network devices of one host.
 type Devices struct {
-	o      Options
+	options      Options
 	kernel kernel
 	log    *slog.Logger
 	change sync.Mutex // one change at a time
 
 	mu    sync.Mutex
-	state state
+	state networksFile
 }
 
 // Open reads the recorded networks of the host, and rolls back an unconfirmed change of an earlier agent.
@@ -61,17 +61,17 @@ func open(o Options, kernel kernel) (*Devices, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Limit == 0 {
-		o.Limit = 30 * time.Second
+	if o.PortalTimeout == 0 {
+		o.PortalTimeout = 30 * time.Second
 	}
-	k := &Devices{o: o, kernel: kernel, log: o.Log}
-	if _, err := load(o.Dir, stateFile, &k.state); err != nil {
+	k := &Devices{options: o, kernel: kernel, log: o.Log}
+	if _, err := loadJSON(o.Dir, stateFile, &k.state); err != nil {
 		return nil, err
 	}
 	if k.state.Networks == nil {
 		k.state.Networks = map[fleet.NetworkID]appliedNetwork{}
 	}
-	if err := k.recover(); err != nil {
+	if err := k.rollBackUnconfirmed(); err != nil {
 		return nil, fmt.Errorf("undo an unconfirmed change of the network: %w", err)
 	}
 	return k, nil
@@ -94,9 +94,9 @@ func (k *Devices) Apply(ctx context.Context, job string, n fleet.Network) error 
 		if err != nil {
 			return err
 		}
-		return checkPresent(n, p, k.nics(n, p))
+		return checkDevicesPresent(n, p, k.nicCapacity(n, p))
 	}
-	if u, ok := k.wasRolledBack(n.ID); ok && u.JobID == job {
+	if u, ok := k.rolledBack(n.ID); ok && u.JobID == job {
 		return fleet.Errorf(fleet.Conflict, "%s", u.Words)
 	}
 	if err := k.createDevices(ctx, job, n, true); err != nil {
@@ -128,7 +128,7 @@ func (k *Devices) createDevices(ctx context.Context, job string, n fleet.Network
 	if asked && moves {
 		carries := k.isPathToPortal(n.Spec.Device, n.BridgeDevice())
 		if carries || len(p.uplink.Addresses) > 0 || p.bridge != nil && len(p.bridge.Addresses) > 0 {
-			return k.commit(ctx, job, n, beforeApply(p), carries, n.BridgeDevice(), steps)
+			return k.changeWithRollback(ctx, job, n, beforeApply(p), carries, n.BridgeDevice(), steps)
 		}
 	}
 	if err := k.runSteps(steps, time.Time{}); err != nil {
@@ -152,7 +152,7 @@ func (k *Devices) restoreAddresses(n fleet.Network, d *device) {
 
 // isPathToPortal reports whether the host reaches its portal through one of the devices.
 func (k *Devices) isPathToPortal(devices ...string) bool {
-	return slices.ContainsFunc(k.kernel.carrier(k.o.Portal), func(d string) bool { return slices.Contains(devices, d) })
+	return slices.ContainsFunc(k.kernel.carrier(k.options.Portal), func(d string) bool { return slices.Contains(devices, d) })
 }
 
 // removeIncomplete removes the incomplete devices of a failed creation.
@@ -189,7 +189,7 @@ func (k *Devices) Release(ctx context.Context, job string, n fleet.Network) erro
 	if !n.Spec.Mode.Info().CreatesDevices {
 		return nil
 	}
-	if u, ok := k.wasRolledBack(n.ID); ok && u.JobID == job {
+	if u, ok := k.rolledBack(n.ID); ok && u.JobID == job {
 		return fleet.Errorf(fleet.Conflict, "%s", u.Words)
 	}
 	p, err := k.kernel.read(n, true)
@@ -202,7 +202,7 @@ func (k *Devices) Release(ctx context.Context, job string, n fleet.Network) erro
 	}
 	carries := k.isPathToPortal(n.BridgeDevice())
 	if moves && (carries || len(p.bridge.Addresses) > 0) {
-		err = k.commit(ctx, job, n, beforeRelease(p), carries, n.Spec.Device, steps)
+		err = k.changeWithRollback(ctx, job, n, beforeRelease(p), carries, n.Spec.Device, steps)
 	} else {
 		err = k.runSteps(steps, time.Time{})
 	}
@@ -221,7 +221,7 @@ func (k *Devices) Restore(ctx context.Context) error {
 	k.mu.Lock()
 	due := map[fleet.NetworkID]appliedNetwork{}
 	for id, s := range k.state.Networks {
-		if s.Boot != k.o.Boot {
+		if s.Boot != k.options.BootID {
 			due[id] = s
 		}
 	}
@@ -239,15 +239,15 @@ func (k *Devices) Restore(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for id, s := range due {
-		s.Boot = k.o.Boot
+		s.Boot = k.options.BootID
 		k.state.Networks[id] = s
 	}
-	return errors.Join(append(errs, save(k.o.Dir, stateFile, k.state))...)
+	return errors.Join(append(errs, saveJSON(k.options.Dir, stateFile, k.state))...)
 }
 
 // recordApplied records the applied network, to restore its devices after the next boot.
 func (k *Devices) recordApplied(n fleet.Network) error {
-	s := appliedNetwork{Network: n, Boot: k.o.Boot}
+	s := appliedNetwork{Network: n, Boot: k.options.BootID}
 	if n.Spec.Mode == fleet.NetworkUplink && n.Spec.VLAN == 0 {
 		if p, err := k.kernel.read(n, true); err == nil && p.bridge != nil {
 			s.Addresses, s.Routes = p.bridge.Addresses, p.bridge.Routes
@@ -256,63 +256,63 @@ func (k *Devices) recordApplied(n fleet.Network) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.state.Networks[n.ID] = s
-	return errors.Join(save(k.o.Dir, stateFile, k.state), k.clearUndone(n.ID))
+	return errors.Join(saveJSON(k.options.Dir, stateFile, k.state), k.clearRolledBack(n.ID))
 }
 
 func (k *Devices) removeRecord(id fleet.NetworkID) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.state.Networks, id)
-	return errors.Join(save(k.o.Dir, stateFile, k.state), k.clearUndone(id))
+	return errors.Join(saveJSON(k.options.Dir, stateFile, k.state), k.clearRolledBack(id))
 }
 
 // wasRolledBack reads the file each time, because the rollback process may have written it.
-func (k *Devices) wasRolledBack(id fleet.NetworkID) (rolledBackChange, bool) {
+func (k *Devices) rolledBack(id fleet.NetworkID) (rolledBackChange, bool) {
 	all := map[fleet.NetworkID]rolledBackChange{}
-	if _, err := load(k.o.Dir, undoneFile, &all); err != nil {
+	if _, err := loadJSON(k.options.Dir, rolledBackFile, &all); err != nil {
 		return rolledBackChange{}, false
 	}
 	u, ok := all[id]
 	return u, ok
 }
 
-func (k *Devices) clearUndone(id fleet.NetworkID) error {
+func (k *Devices) clearRolledBack(id fleet.NetworkID) error {
 	all := map[fleet.NetworkID]rolledBackChange{}
-	if _, err := load(k.o.Dir, undoneFile, &all); err != nil {
+	if _, err := loadJSON(k.options.Dir, rolledBackFile, &all); err != nil {
 		return err
 	}
 	if _, ok := all[id]; !ok {
 		return nil
 	}
 	delete(all, id)
-	return save(k.o.Dir, undoneFile, all)
+	return saveJSON(k.options.Dir, rolledBackFile, all)
 }
 
 // Look adds the state of the host's devices to a network's status.
-func (k *Devices) Look(n fleet.Network, st *fleet.NetworkStatus) {
+func (k *Devices) AddStatus(n fleet.Network, st *fleet.NetworkStatus) {
 	if n.Spec == nil || n.Spec.Mode.Info().HostAddresses || n.Spec.Mode == "" {
 		return
 	}
-	if u, ok := k.wasRolledBack(n.ID); ok {
+	if u, ok := k.rolledBack(n.ID); ok {
 		at := u.At
 		st.RolledBack, st.Error = &at, u.Words
 	}
 	p, err := k.kernel.read(n, false)
 	if err != nil {
-		addFault(st, err.Error())
+		addFirstFault(st, err.Error())
 		return
 	}
 	if !n.Spec.Mode.Info().CreatesDevices && st.Active {
-		st.NICs = k.nics(n, p)
-		if err := checkPresent(n, p, st.NICs); err != nil {
-			addFault(st, err.Error())
+		st.NICs = k.nicCapacity(n, p)
+		if err := checkDevicesPresent(n, p, st.NICs); err != nil {
+			addFirstFault(st, err.Error())
 		}
 	}
-	addStatus(n, p, st)
+	addDeviceStatus(n, p, st)
 }
 
 // nics returns the network's NIC capacity on this host; nil: unlimited.
-func (k *Devices) nics(n fleet.Network, p hostState) *fleet.NetworkNICs {
+func (k *Devices) nicCapacity(n fleet.Network, p hostState) *fleet.NetworkNICs {
 	switch {
 	case !n.Spec.HasExclusiveNICs():
 		return nil
@@ -320,7 +320,7 @@ func (k *Devices) nics(n fleet.Network, p hostState) *fleet.NetworkNICs {
 		c := k.kernel.functions(n.Spec.Device)
 		return &c
 	}
-	c := fleet.NetworkNICs{Used: p.taps}
+	c := fleet.NetworkNICs{Used: p.guestTaps}
 	if p.uplink != nil {
 		c.Total = 1
 	}
@@ -328,7 +328,7 @@ func (k *Devices) nics(n fleet.Network, p hostState) *fleet.NetworkNICs {
 }
 
 // addStatus adds the state of the devices for Look.
-func addStatus(n fleet.Network, p hostState, st *fleet.NetworkStatus) {
+func addDeviceStatus(n fleet.Network, p hostState, st *fleet.NetworkStatus) {
 	if !n.Spec.Mode.Info().CreatesDevices {
 		st.Uplink = n.Spec.Device
 		if p.bridge != nil {
@@ -338,9 +338,9 @@ func addStatus(n fleet.Network, p hostState, st *fleet.NetworkStatus) {
 		}
 		return
 	}
-	if p.bridge == nil || p.bridge.Owner != owner(n) {
+	if p.bridge == nil || p.bridge.Owner != ownerAlias(n) {
 		if st.Active {
-			addFault(st, fmt.Sprintf("The bridge %s was removed on the host. Try again to recreate it.", n.BridgeDevice()))
+			addFirstFault(st, fmt.Sprintf("The bridge %s was removed on the host. Try again to recreate it.", n.BridgeDevice()))
 		}
 		return
 	}
@@ -351,7 +351,7 @@ func addStatus(n fleet.Network, p hostState, st *fleet.NetworkStatus) {
 		port = p.tunnel
 		if port != nil {
 			st.VTEP, st.Peers = port.Local, len(port.Peers)
-			for _, l := range p.locals {
+			for _, l := range p.localAddresses {
 				if l.addr.String() == port.Local {
 					st.Uplink = l.on
 				}
@@ -362,19 +362,19 @@ func addStatus(n fleet.Network, p hostState, st *fleet.NetworkStatus) {
 	}
 	switch {
 	case p.bridge.STP != n.Spec.STP && n.Spec.Mode == fleet.NetworkUplink:
-		addFault(st, fmt.Sprintf("The spanning tree of the bridge %s was switched %s on the host. Try again to switch it %s.", p.bridge.Name, onOff(p.bridge.STP), onOff(n.Spec.STP)))
+		addFirstFault(st, fmt.Sprintf("The spanning tree of the bridge %s was switched %s on the host. Try again to switch it %s.", p.bridge.Name, onOffText(p.bridge.STP), onOffText(n.Spec.STP)))
 	case !p.bridge.Up:
-		addFault(st, fmt.Sprintf("The bridge %s was taken down on the host. Try again to bring it up.", p.bridge.Name))
+		addFirstFault(st, fmt.Sprintf("The bridge %s was taken down on the host. Try again to bring it up.", p.bridge.Name))
 	case port == nil || port.Master != p.bridge.Name:
-		addFault(st, fmt.Sprintf("The uplink of the bridge %s was removed on the host. Try again to recreate it.", p.bridge.Name))
+		addFirstFault(st, fmt.Sprintf("The uplink of the bridge %s was removed on the host. Try again to recreate it.", p.bridge.Name))
 	case port == p.uplink && len(port.Addresses) > 0:
-		addFault(st, fmt.Sprintf("The device %s has an address of its own on the host, %s, which does not work in a bridge. Try again to move the address to the bridge %s.", port.Name, port.Addresses[0].CIDR, p.bridge.Name))
-	case foreignPort(n, p) != "":
-		addFault(st, fmt.Sprintf("Somebody put %s into the bridge %s on the host: two uplinks may form a loop. Remove the device from the bridge there.", foreignPort(n, p), p.bridge.Name))
+		addFirstFault(st, fmt.Sprintf("The device %s has an address of its own on the host, %s, which does not work in a bridge. Try again to move the address to the bridge %s.", port.Name, port.Addresses[0].CIDR, p.bridge.Name))
+	case unmanagedPort(n, p) != "":
+		addFirstFault(st, fmt.Sprintf("Somebody put %s into the bridge %s on the host: two uplinks may form a loop. Remove the device from the bridge there.", unmanagedPort(n, p), p.bridge.Name))
 	}
 }
 
-func onOff(on bool) string {
+func onOffText(on bool) string {
 	if on {
 		return "on"
 	}
@@ -382,7 +382,7 @@ func onOff(on bool) string {
 }
 
 // addFault records a fault in the status unless it has one already.
-func addFault(st *fleet.NetworkStatus, words string) {
+func addFirstFault(st *fleet.NetworkStatus, words string) {
 	if st.Error == "" {
 		st.Error = words
 	}
@@ -390,7 +390,7 @@ func addFault(st *fleet.NetworkStatus, words string) {
 
 // MarkPortalNICs sets for each device whether the agent reaches its portal through it.
 func (k *Devices) MarkPortalNICs(nics []fleet.HostNIC) {
-	carriers := k.kernel.carrier(k.o.Portal)
+	carriers := k.kernel.carrier(k.options.Portal)
 	for i := range nics {
 		nics[i].Agent = slices.Contains(carriers, nics[i].Name)
 	}

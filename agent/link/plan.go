@@ -10,7 +10,7 @@ import (
 )
 
 // Address is an IP address of a device.
-type Address struct {
+type IPAddress struct {
 	CIDR      string `json:"cidr"`
 	Scope     int    `json:"scope,omitempty"`
 	Broadcast string `json:"broadcast,omitempty"`
@@ -41,7 +41,7 @@ type device struct {
 	MAC              string
 	MTU              int
 	Up               bool
-	Addresses        []Address
+	Addresses        []IPAddress
 	Routes           []Route
 	InMultipath      bool   // the device is part of a multipath route
 	UnsupportedRoute string // a route of the device that type Route cannot express
@@ -58,9 +58,9 @@ type device struct {
 type hostState struct {
 	bridge, tunnel, vlan, uplink *device
 	ports                        []string // ports of the bridge
-	outPorts                     []string // ports of the bridge that do not belong to guests
-	taps                         int      // guests directly on the uplink
-	locals                       []localAddress
+	nonGuestPorts                     []string // ports of the bridge that do not belong to guests
+	guestTaps                         int      // guests directly on the uplink
+	localAddresses                       []localAddress
 }
 
 // localAddress is an address of the host and the device that has it.
@@ -98,10 +98,10 @@ type step struct {
 	kind   stepKind
 	device string
 	to     string // depending on kind: a bridge, a parent, a MAC address, a peer or a local address
-	n      int    // depending on kind: a VNI, a VLAN ID, an MTU, or 1 for on
+	number      int    // depending on kind: a VNI, a VLAN ID, an MTU, or 1 for on
 	mtu    int
 	owner  string
-	addr   Address
+	addr   IPAddress
 	route  Route
 }
 
@@ -113,14 +113,14 @@ func (s step) String() string {
 // ownerPrefix begins the alias of devices created by Quantix; the network's ID follows.
 const ownerPrefix = "quantix:"
 
-func owner(n fleet.Network) string { return ownerPrefix + string(n.ID) }
+func ownerAlias(n fleet.Network) string { return ownerPrefix + string(n.ID) }
 
 // checkOwner returns an error for a device that Quantix did not create for this network, or that has another kind.
-func checkOwner(n fleet.Network, d *device, kind string) error {
+func checkDeviceOwner(n fleet.Network, d *device, kind string) error {
 	switch {
-	case d == nil || d.Owner == owner(n) && d.Kind == kind:
+	case d == nil || d.Owner == ownerAlias(n) && d.Kind == kind:
 		return nil
-	case strings.HasPrefix(d.Owner, ownerPrefix) && d.Owner != owner(n):
+	case strings.HasPrefix(d.Owner, ownerPrefix) && d.Owner != ownerAlias(n):
 		return fleet.Errorf(fleet.Conflict, "The device %s on this host belongs to another network of Quantix. Give this network another bridge device.", d.Name)
 	}
 	return fleet.Errorf(fleet.Conflict, "The host has a device %s already, which was not made by Quantix, so it is left alone. Give the network another bridge device, or remove that device.", d.Name)
@@ -129,10 +129,10 @@ func checkOwner(n fleet.Network, d *device, kind string) error {
 // planOverlay returns the steps to create or update an overlay; no steps if the overlay is up to date.
 func planOverlay(n fleet.Network, p hostState) (steps []step, err error) {
 	bridge, tunnel := n.BridgeDevice(), n.TunnelDevice()
-	if err := checkOwner(n, p.bridge, "bridge"); err != nil {
+	if err := checkDeviceOwner(n, p.bridge, "bridge"); err != nil {
 		return nil, err
 	}
-	if err := checkOwner(n, p.tunnel, "vxlan"); err != nil {
+	if err := checkDeviceOwner(n, p.tunnel, "vxlan"); err != nil {
 		return nil, err
 	}
 	at, err := underlayAddress(n, p)
@@ -148,13 +148,13 @@ func planOverlay(n fleet.Network, p hostState) (steps []step, err error) {
 	}
 	have := p.tunnel
 	if p.bridge == nil {
-		steps = append(steps, step{kind: addBridge, device: bridge, mtu: mtu, owner: owner(n)}, step{kind: disableIPv6, device: bridge})
+		steps = append(steps, step{kind: addBridge, device: bridge, mtu: mtu, owner: ownerAlias(n)}, step{kind: disableIPv6, device: bridge})
 	}
 	if have != nil && (have.VNI != n.Spec.VNI || have.Local != at.addr.String()) {
 		steps, have = append(steps, step{kind: removeLink, device: tunnel}), nil
 	}
 	if have == nil {
-		steps = append(steps, step{kind: addTunnel, device: tunnel, to: at.addr.String(), n: n.Spec.VNI, mtu: mtu, owner: owner(n)}, step{kind: disableIPv6, device: tunnel})
+		steps = append(steps, step{kind: addTunnel, device: tunnel, to: at.addr.String(), number: n.Spec.VNI, mtu: mtu, owner: ownerAlias(n)}, step{kind: disableIPv6, device: tunnel})
 		have = &device{MTU: mtu}
 	}
 	if have.Master != bridge {
@@ -165,10 +165,10 @@ func planOverlay(n fleet.Network, p hostState) (steps []step, err error) {
 		now  *device
 	}{{tunnel, p.tunnel}, {bridge, p.bridge}} {
 		if d.now != nil && d.now.MTU != mtu && (d.name != tunnel || have == p.tunnel) {
-			steps = append(steps, step{kind: setMTU, device: d.name, n: mtu})
+			steps = append(steps, step{kind: setMTU, device: d.name, number: mtu})
 		}
 	}
-	want := peersOf(n, at.addr)
+	want := overlayPeers(n, at.addr)
 	for _, peer := range have.Peers {
 		if !slices.Contains(want, peer) {
 			steps = append(steps, step{kind: dropPeer, device: tunnel, to: peer})
@@ -195,7 +195,7 @@ func underlayAddress(n fleet.Network, p hostState) (localAddress, error) {
 		return localAddress{}, err
 	}
 	var found []localAddress
-	for _, l := range p.locals {
+	for _, l := range p.localAddresses {
 		if in.Contains(l.addr) && l.on != n.BridgeDevice() {
 			found = append(found, l)
 		}
@@ -213,7 +213,7 @@ func underlayAddress(n fleet.Network, p hostState) (localAddress, error) {
 }
 
 // peersOf returns the addresses of the overlay's other hosts as the portal lists them, at most the supported number.
-func peersOf(n fleet.Network, self netip.Addr) (out []string) {
+func overlayPeers(n fleet.Network, self netip.Addr) (out []string) {
 	in, err := netip.ParsePrefix(n.Spec.Underlay)
 	if err != nil {
 		return nil
@@ -229,7 +229,7 @@ func peersOf(n fleet.Network, self netip.Addr) (out []string) {
 // planRelease returns the steps to remove the network's devices. moves: the steps move the host's addresses from the
 // bridge to the device.
 func planRelease(n fleet.Network, p hostState) (steps []step, moves bool, err error) {
-	mine := func(d *device) bool { return d != nil && d.Owner == owner(n) }
+	mine := func(d *device) bool { return d != nil && d.Owner == ownerAlias(n) }
 	if mine(p.bridge) {
 		own := func(port string) bool {
 			return port == n.TunnelDevice() || port == n.VLANDevice() || port == n.Spec.Device
@@ -268,10 +268,10 @@ func planRollback(n fleet.Network, before previousState, p hostState) (steps []s
 	if p.uplink == nil {
 		return nil
 	}
-	mine := p.bridge != nil && p.bridge.Owner == owner(n)
+	mine := p.bridge != nil && p.bridge.Owner == ownerAlias(n)
 	stood, joined := before.Bridged || before.BridgeExisted, before.Bridged || before.WasPort
-	if stp := (step{kind: setSTP, device: bridge, n: boolToInt(before.STP)}); stood && p.bridge == nil {
-		steps = append(steps, step{kind: addBridge, device: bridge, to: p.uplink.MAC, mtu: p.uplink.MTU, owner: owner(n)}, stp, step{kind: bringUp, device: bridge})
+	if stp := (step{kind: setSTP, device: bridge, number: boolToInt(before.STP)}); stood && p.bridge == nil {
+		steps = append(steps, step{kind: addBridge, device: bridge, to: p.uplink.MAC, mtu: p.uplink.MTU, owner: ownerAlias(n)}, stp, step{kind: bringUp, device: bridge})
 	} else if stood && mine && p.bridge.STP != before.STP {
 		steps = append(steps, stp)
 	}
@@ -322,7 +322,7 @@ func boolToInt(on bool) int {
 }
 
 // checkPresent returns an error if the host lacks a device that the network needs.
-func checkPresent(n fleet.Network, p hostState, nics *fleet.NetworkNICs) error {
+func checkDevicesPresent(n fleet.Network, p hostState, nics *fleet.NetworkNICs) error {
 	s := n.Spec
 	switch s.Mode {
 	case fleet.NetworkBridged:

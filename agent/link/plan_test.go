@@ -8,21 +8,21 @@ import (
 	"quantix/internal/fleet"
 )
 
-func overlay(peers ...string) fleet.Network {
+func newOverlay(peers ...string) fleet.Network {
 	return fleet.Network{
 		ID: "01a2074e-3760-7000-8464-3f2fd20d3344", Name: "over", Generation: 1, Peers: peers,
 		Spec: &fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 100, Underlay: "10.50.0.0/24"},
 	}
 }
 
-func uplink() fleet.Network {
+func newUplinkNetwork() fleet.Network {
 	return fleet.Network{
 		ID: "01a2074e-3760-7000-8464-3f2fd20d3345", Name: "wire", Generation: 1,
 		Spec: &fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: "eth1", Bridge: "qx-wire"},
 	}
 }
 
-func at(text, on string, mtu int) localAddress {
+func newLocalAddress(text, on string, mtu int) localAddress {
 	return localAddress{netip.MustParseAddr(text), on, mtu}
 }
 
@@ -37,22 +37,22 @@ func joinSteps(steps []step) string {
 // existingOverlay returns a host's state with an existing overlay.
 func existingOverlay(n fleet.Network, peers ...string) hostState {
 	return hostState{
-		bridge: &device{Name: n.BridgeDevice(), Kind: "bridge", Owner: owner(n), MTU: 1450, Up: true},
-		tunnel: &device{Name: n.TunnelDevice(), Kind: "vxlan", Owner: owner(n), Master: n.BridgeDevice(), MTU: 1450, Up: true, VNI: 100, Local: "10.50.0.1", Peers: peers},
-		locals: []localAddress{at("10.50.0.1", "eth0", 1500)}, ports: []string{n.TunnelDevice()},
+		bridge: &device{Name: n.BridgeDevice(), Kind: "bridge", Owner: ownerAlias(n), MTU: 1450, Up: true},
+		tunnel: &device{Name: n.TunnelDevice(), Kind: "vxlan", Owner: ownerAlias(n), Master: n.BridgeDevice(), MTU: 1450, Up: true, VNI: 100, Local: "10.50.0.1", Peers: peers},
+		localAddresses: []localAddress{newLocalAddress("10.50.0.1", "eth0", 1500)}, ports: []string{n.TunnelDevice()},
 	}
 }
 
 func TestOverlayPlanHasOnlyNeededSteps(t *testing.T) {
 	t.Parallel()
-	n := overlay("10.50.0.1", "10.50.0.2", "10.50.0.3", "192.0.2.1", "no address")
+	n := newOverlay("10.50.0.1", "10.50.0.2", "10.50.0.3", "192.0.2.1", "no address")
 	b, v := n.BridgeDevice(), n.TunnelDevice()
 	for name, c := range map[string]struct {
 		p    hostState
 		want string
 	}{
 		"new": {
-			hostState{locals: []localAddress{at("10.50.0.9", "eth0", 1500), at("10.50.0.1", "eth0", 1500)}},
+			hostState{localAddresses: []localAddress{newLocalAddress("10.50.0.9", "eth0", 1500), newLocalAddress("10.50.0.1", "eth0", 1500)}},
 			"make bridge " + b + "; keep the host's own IPv6 off " + b + "; make tunnel " + v + " 10.50.0.1; keep the host's own IPv6 off " + v + "; put into bridge " + v + " " + b +
 				"; add a peer to " + v + " 10.50.0.2; add a peer to " + v + " 10.50.0.3; bring up " + v + "; bring up " + b,
 		},
@@ -66,21 +66,21 @@ func TestOverlayPlanHasOnlyNeededSteps(t *testing.T) {
 		}
 	}
 	moved := existingOverlay(n, "10.50.0.2", "10.50.0.3")
-	moved.locals = []localAddress{at("10.50.0.7", "eth0", 1500)}
+	moved.localAddresses = []localAddress{newLocalAddress("10.50.0.7", "eth0", 1500)}
 	steps, err := planOverlay(n, moved)
 	if err != nil || !strings.HasPrefix(joinSteps(steps), "remove "+v+"; make tunnel "+v+" 10.50.0.7") {
 		t.Errorf("another address: %v %s", err, joinSteps(steps))
 	}
 	jumbo := existingOverlay(n, "10.50.0.2", "10.50.0.3")
-	jumbo.locals[0].mtu = 9000
-	if steps, err := planOverlay(n, jumbo); err != nil || joinSteps(steps) != "set the MTU of "+v+"; set the MTU of "+b || steps[0].n != 8950 {
+	jumbo.localAddresses[0].mtu = 9000
+	if steps, err := planOverlay(n, jumbo); err != nil || joinSteps(steps) != "set the MTU of "+v+"; set the MTU of "+b || steps[0].number != 8950 {
 		t.Errorf("a larger MTU: %v %s", err, joinSteps(steps))
 	}
 }
 
 func TestPlanRefusesUnmanagedDevices(t *testing.T) {
 	t.Parallel()
-	n := overlay()
+	n := newOverlay()
 	refused := func(what string, err error, want string) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -101,7 +101,7 @@ func TestPlanRefusesUnmanagedDevices(t *testing.T) {
 	kind.tunnel.Kind = "dummy"
 	_, err = planOverlay(n, kind)
 	refused("a device of another kind", err, "left alone")
-	_, err = planOverlay(n, hostState{locals: []localAddress{at("192.0.2.1", "eth0", 1500)}})
+	_, err = planOverlay(n, hostState{localAddresses: []localAddress{newLocalAddress("192.0.2.1", "eth0", 1500)}})
 	refused("no address in the underlay", err, "None of this host's addresses is in 10.50.0.0/24")
 	n.Spec.MTU = 1500
 	_, err = planOverlay(n, existingOverlay(n))
@@ -114,18 +114,18 @@ func TestPlanRefusesUnmanagedDevices(t *testing.T) {
 }
 
 // nic returns the host's device with its address and default route.
-func nic() *device {
+func newUplinkDevice() *device {
 	return &device{
 		Name: "eth1", Kind: "device", MAC: "52:54:00:00:00:01", MTU: 1500, Up: true,
-		Addresses: []Address{{CIDR: "10.9.0.2/24"}},
+		Addresses: []IPAddress{{CIDR: "10.9.0.2/24"}},
 		Routes:    []Route{{To: "0.0.0.0/0", Via: "10.9.0.1", Table: 254}, {To: "10.9.1.1/32", Table: 254, Scope: 253}},
 	}
 }
 
 func TestBridgePlanMovesAddressesAndRoutes(t *testing.T) {
 	t.Parallel()
-	n := uplink()
-	steps, moves, err := planUplink(n, hostState{uplink: nic()})
+	n := newUplinkNetwork()
+	steps, moves, err := planUplink(n, hostState{uplink: newUplinkDevice()})
 	want := "make bridge qx-wire 52:54:00:00:00:01; give the IPv6 settings of its device to qx-wire eth1; set the spanning tree of qx-wire; bring up qx-wire; take an address from eth1 10.9.0.2/24; take a route from eth1 0.0.0.0/0; " +
 		"take a route from eth1 10.9.1.1/32; put into bridge eth1 qx-wire; give an address to qx-wire 10.9.0.2/24; give a route to qx-wire 10.9.1.1/32; give a route to qx-wire 0.0.0.0/0"
 	if err != nil || !moves || joinSteps(steps) != want {
@@ -133,7 +133,7 @@ func TestBridgePlanMovesAddressesAndRoutes(t *testing.T) {
 	}
 	stands := hostState{
 		uplink: &device{Name: "eth1", Kind: "device", Master: "qx-wire", MAC: "52:54:00:00:00:01", Up: true},
-		bridge: &device{Name: "qx-wire", Kind: "bridge", Owner: owner(n), Up: true, Addresses: nic().Addresses, Routes: nic().Routes},
+		bridge: &device{Name: "qx-wire", Kind: "bridge", Owner: ownerAlias(n), Up: true, Addresses: newUplinkDevice().Addresses, Routes: newUplinkDevice().Routes},
 		ports:  []string{"eth1", "vnet0"},
 	}
 	if steps, moves, err := planUplink(n, stands); err != nil || moves || len(steps) > 0 {
@@ -146,9 +146,9 @@ func TestBridgePlanMovesAddressesAndRoutes(t *testing.T) {
 	if err != nil || !moves || joinSteps(steps) != want {
 		t.Errorf("release: %v %v\n%s\nwant\n%s", moves, err, joinSteps(steps), want)
 	}
-	tagged := uplink()
+	tagged := newUplinkNetwork()
 	tagged.Spec.VLAN = 7
-	steps, moves, err = planUplink(tagged, hostState{uplink: nic()})
+	steps, moves, err = planUplink(tagged, hostState{uplink: newUplinkDevice()})
 	if err != nil || moves || strings.Contains(joinSteps(steps), "eth1 10.9") || !strings.Contains(joinSteps(steps), "make VLAN "+tagged.VLANDevice()+" eth1") {
 		t.Errorf("on a VLAN: %v %v %s", moves, err, joinSteps(steps))
 	}
@@ -157,7 +157,7 @@ func TestBridgePlanMovesAddressesAndRoutes(t *testing.T) {
 			t.Errorf("guests of a VLAN reach the host by IPv6 on %s: %s", device, joinSteps(steps))
 		}
 	}
-	auto := nic()
+	auto := newUplinkDevice()
 	auto.AutoIPv6 = true // the addresses come from routers: the bridge must accept advertisements, too
 	if steps, _, err := planUplink(n, hostState{uplink: auto}); err != nil || strings.Contains(joinSteps(steps), "IPv6") {
 		t.Errorf("a device with addresses of routers: %v %s", err, joinSteps(steps))
@@ -182,13 +182,13 @@ func TestBridgePlanRefusesLoopsAndUnmanagedPorts(t *testing.T) {
 		"an address by DHCP": {func(p *hostState) { p.uplink.Addresses[0].Dynamic = true }, "DHCP"},
 		"several ways out":   {func(p *hostState) { p.uplink.InMultipath = true }, "several devices at once"},
 		"a second uplink": {func(p *hostState) {
-			p.bridge, p.outPorts = &device{Name: "qx-wire", Kind: "bridge", Owner: owner(uplink()), Up: true}, []string{"eth2"}
+			p.bridge, p.nonGuestPorts = &device{Name: "qx-wire", Kind: "bridge", Owner: ownerAlias(newUplinkNetwork()), Up: true}, []string{"eth2"}
 		}, "form a loop"},
 		"an unmanaged bridge": {func(p *hostState) { p.bridge = &device{Name: "qx-wire", Kind: "bridge"} }, "not made by Quantix"},
 	} {
-		p := hostState{uplink: nic()}
+		p := hostState{uplink: newUplinkDevice()}
 		c.change(&p)
-		if steps, _, err := planUplink(uplink(), p); err == nil || !strings.Contains(err.Error(), c.want) || len(steps) > 0 {
+		if steps, _, err := planUplink(newUplinkNetwork(), p); err == nil || !strings.Contains(err.Error(), c.want) || len(steps) > 0 {
 			t.Errorf("%s: %v %s, want %q", name, err, joinSteps(steps), c.want)
 		}
 	}
@@ -197,8 +197,8 @@ func TestBridgePlanRefusesLoopsAndUnmanagedPorts(t *testing.T) {
 // An interrupted change is rolled back to the previous state, whichever step was the last.
 func TestRollbackPlanRestoresStateFromEveryStep(t *testing.T) {
 	t.Parallel()
-	n := uplink()
-	forth := func(f *fake) []step {
+	n := newUplinkNetwork()
+	forth := func(f *fakeKernel) []step {
 		p, _ := f.read(n, true)
 		steps, _, err := planUplink(n, p)
 		if err != nil {
@@ -206,7 +206,7 @@ func TestRollbackPlanRestoresStateFromEveryStep(t *testing.T) {
 		}
 		return steps
 	}
-	home := func(f *fake) []step {
+	home := func(f *fakeKernel) []step {
 		p, _ := f.read(n, true)
 		steps, _, err := planRelease(n, p)
 		if err != nil {
@@ -214,29 +214,29 @@ func TestRollbackPlanRestoresStateFromEveryStep(t *testing.T) {
 		}
 		return steps
 	}
-	whole := len(forth(newFake()))
+	whole := len(forth(newFakeKernel()))
 	for cut := range whole + 1 {
-		f := newFake()
+		f := newFakeKernel()
 		was := f.String()
 		d := f.devices["eth1"]
-		c := change{Network: n, Before: beforeApply(hostState{uplink: d})}
-		f.all(forth(f)[:cut])
-		if errs := rollBack(f, c); len(errs) > 0 || f.String() != was {
+		c := unconfirmedChange{Network: n, Before: beforeApply(hostState{uplink: d})}
+		f.doAll(forth(f)[:cut])
+		if errs := runRollbackSteps(f, c); len(errs) > 0 || f.String() != was {
 			t.Errorf("after %d steps and back: %v\n%s\nwant\n%s", cut, errs, f, was)
 		}
-		if errs := rollBack(f, c); len(errs) > 0 || f.String() != was {
+		if errs := runRollbackSteps(f, c); len(errs) > 0 || f.String() != was {
 			t.Errorf("back a second time: %v\n%s", errs, f)
 		}
 	}
 	for cut := range whole {
-		f := newFake()
-		f.all(forth(f))
+		f := newFakeKernel()
+		f.doAll(forth(f))
 		was := f.String()
 		d := f.devices["qx-wire"]
-		c := change{Network: n, Before: beforeRelease(hostState{uplink: f.devices["eth1"], bridge: d})}
+		c := unconfirmedChange{Network: n, Before: beforeRelease(hostState{uplink: f.devices["eth1"], bridge: d})}
 		steps := home(f)
-		f.all(steps[:min(cut, len(steps))])
-		if errs := rollBack(f, c); len(errs) > 0 || f.String() != was {
+		f.doAll(steps[:min(cut, len(steps))])
+		if errs := runRollbackSteps(f, c); len(errs) > 0 || f.String() != was {
 			t.Errorf("a release, after %d steps and back: %v\n%s\nwant\n%s", cut, errs, f, was)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // to the bridge, or interrupt the device's traffic for a moment.
 func planUplink(n fleet.Network, p hostState) (steps []step, moves bool, err error) {
 	bridge, nic := n.BridgeDevice(), n.Spec.Device
-	if err := checkOwner(n, p.bridge, "bridge"); err != nil {
+	if err := checkDeviceOwner(n, p.bridge, "bridge"); err != nil {
 		return nil, false, err
 	}
 	if p.uplink == nil {
@@ -23,12 +23,12 @@ func planUplink(n fleet.Network, p hostState) (steps []step, moves bool, err err
 		return nil, false, err
 	}
 	if n.Spec.VLAN > 0 {
-		if err := checkOwner(n, p.vlan, "vlan"); err != nil {
+		if err := checkDeviceOwner(n, p.vlan, "vlan"); err != nil {
 			return nil, false, err
 		}
 	}
 	if p.bridge == nil {
-		made := step{kind: addBridge, device: bridge, mtu: p.uplink.MTU, owner: owner(n)}
+		made := step{kind: addBridge, device: bridge, mtu: p.uplink.MTU, owner: ownerAlias(n)}
 		if n.Spec.VLAN == 0 {
 			made.to = p.uplink.MAC // keeps the neighbours' ARP entries valid
 		}
@@ -41,7 +41,7 @@ func planUplink(n fleet.Network, p hostState) (steps []step, moves bool, err err
 		}
 	}
 	if p.bridge == nil || p.bridge.STP != n.Spec.STP {
-		steps = append(steps, step{kind: setSTP, device: bridge, n: boolToInt(n.Spec.STP)})
+		steps = append(steps, step{kind: setSTP, device: bridge, number: boolToInt(n.Spec.STP)})
 		// The bridge's ports learn MAC addresses again, and a switch may block a port that receives spanning tree
 		// packets.
 		moves = p.bridge != nil
@@ -50,7 +50,7 @@ func planUplink(n fleet.Network, p hostState) (steps []step, moves bool, err err
 		steps = append(steps, step{kind: bringUp, device: bridge})
 	}
 	if n.Spec.VLAN > 0 && p.vlan == nil {
-		steps = append(steps, step{kind: addVLAN, device: port, to: nic, n: n.Spec.VLAN, owner: owner(n)}, step{kind: disableIPv6, device: port})
+		steps = append(steps, step{kind: addVLAN, device: port, to: nic, number: n.Spec.VLAN, owner: ownerAlias(n)}, step{kind: disableIPv6, device: port})
 	}
 	now := p.uplink
 	if n.Spec.VLAN > 0 {
@@ -78,7 +78,7 @@ func planUplink(n fleet.Network, p hostState) (steps []step, moves bool, err err
 
 // addAddressesAndRoutes returns the steps to add addresses and then routes to a device. A route to a gateway precedes
 // the routes through that gateway.
-func addAddressesAndRoutes(to string, addresses []Address, routes []Route) (steps []step) {
+func addAddressesAndRoutes(to string, addresses []IPAddress, routes []Route) (steps []step) {
 	for _, a := range addresses {
 		steps = append(steps, step{kind: giveAddress, device: to, addr: a})
 	}
@@ -95,7 +95,7 @@ func addAddressesAndRoutes(to string, addresses []Address, routes []Route) (step
 // uplinkPort returns the device to put into the bridge, or an error if the device must not be put there.
 func uplinkPort(n fleet.Network, p hostState) (string, error) {
 	bridge, nic := n.BridgeDevice(), p.uplink
-	if other := foreignPort(n, p); other != "" {
+	if other := unmanagedPort(n, p); other != "" {
 		return "", fleet.Errorf(fleet.Conflict, "The bridge %s has another device in it: %s. Two uplinks of one bridge form a loop. Remove that device from the bridge.", bridge, other)
 	}
 	if n.Spec.VLAN > 0 {
@@ -124,16 +124,16 @@ func uplinkPort(n fleet.Network, p hostState) (string, error) {
 
 // foreignPort returns a port of the network's bridge that is neither the uplink nor a guest's NIC; empty: there is
 // none.
-func foreignPort(n fleet.Network, p hostState) string {
+func unmanagedPort(n fleet.Network, p hostState) string {
 	own := []string{n.VLANDevice(), n.TunnelDevice(), n.Spec.Device}
-	if i := slices.IndexFunc(p.outPorts, func(port string) bool { return !slices.Contains(own, port) }); i >= 0 {
-		return p.outPorts[i]
+	if i := slices.IndexFunc(p.nonGuestPorts, func(port string) bool { return !slices.Contains(own, port) }); i >= 0 {
+		return p.nonGuestPorts[i]
 	}
 	return ""
 }
 
 // isGuest reports whether a port of a bridge belongs to a VM or a container: by the port's kind, or by the names that
 // libvirt and container tools use.
-func isGuest(port, kind string) bool {
+func isGuestPort(port, kind string) bool {
 	return kind == "tuntap" || strings.HasPrefix(port, "vnet") || strings.HasPrefix(port, "tap") || strings.HasPrefix(port, "veth")
 }

@@ -16,7 +16,7 @@ import (
 const (
 	stateFile   = "networks.json"        // applied networks, to recreate at the next boot
 	journalFile = "networks-change.json" // an unconfirmed change
-	undoneFile  = "networks-undone.json" // changes that were rolled back
+	rolledBackFile  = "networks-undone.json" // changes that were rolled back
 	lockFile    = "networks-change.lock" // held during a change or rollback
 )
 
@@ -25,14 +25,14 @@ type previousState struct {
 	// the device was a port of the network's bridge, and the bridge had the device's addresses
 	Bridged   bool      `json:"bridged,omitempty"`
 	Up        bool      `json:"up,omitempty"`
-	Addresses []Address `json:"addresses,omitempty"`
+	Addresses []IPAddress `json:"addresses,omitempty"`
 	Routes    []Route   `json:"routes,omitempty"`
 
 	// The following fields describe a bridge that existed before the change (BridgeExisted). WasPort: the device was a
 	// port of that bridge. BridgeAddresses and BridgeRoutes are the bridge's addresses and routes.
 	BridgeExisted   bool      `json:"stood,omitempty"`
 	WasPort         bool      `json:"joined,omitempty"`
-	BridgeAddresses []Address `json:"own,omitempty"`
+	BridgeAddresses []IPAddress `json:"own,omitempty"`
 	BridgeRoutes    []Route   `json:"ownRoutes,omitempty"`
 	STP             bool      `json:"stp,omitempty"`
 }
@@ -56,17 +56,17 @@ type appliedNetwork struct {
 	Network fleet.Network `json:"network"`
 	Boot    string        `json:"boot"` // the host boot of its last creation
 	// addresses that moved from the device to the bridge, in case the device comes up without them after a boot
-	Addresses []Address `json:"addresses,omitempty"`
+	Addresses []IPAddress `json:"addresses,omitempty"`
 	Routes    []Route   `json:"routes,omitempty"`
 }
 
 // state is the content of the networks file.
-type state struct {
+type networksFile struct {
 	Networks map[fleet.NetworkID]appliedNetwork `json:"networks"`
 }
 
 // change is the journal of an unconfirmed change. It contains all that a process needs for a rollback.
-type change struct {
+type unconfirmedChange struct {
 	ID      string        `json:"id"`
 	JobID   string        `json:"order"` // the job's ID
 	Boot    string        `json:"boot"`
@@ -82,7 +82,7 @@ type rolledBackChange struct {
 }
 
 // load reads a JSON file into into. If the file does not exist, into stays unchanged and found is false.
-func load(dir, name string, into any) (found bool, err error) {
+func loadJSON(dir, name string, into any) (found bool, err error) {
 	path := filepath.Join(dir, name)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +98,7 @@ func load(dir, name string, into any) (found bool, err error) {
 }
 
 // save replaces a file atomically, and returns once the file is on disk.
-func save(dir, name string, value any) error {
+func saveJSON(dir, name string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func save(dir, name string, value any) error {
 	return syncDir(dir)
 }
 
-func remove(dir, name string) error {
+func removeFile(dir, name string) error {
 	if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -136,11 +136,11 @@ func syncDir(dir string) error {
 }
 
 // recordRollback records that a change was rolled back, and deletes its journal.
-func recordRollback(dir string, c change, words string) error {
+func recordRollback(dir string, c unconfirmedChange, words string) error {
 	all := map[fleet.NetworkID]rolledBackChange{}
-	if _, err := load(dir, undoneFile, &all); err != nil {
+	if _, err := loadJSON(dir, rolledBackFile, &all); err != nil {
 		all = map[fleet.NetworkID]rolledBackChange{}
 	}
 	all[c.Network.ID] = rolledBackChange{JobID: c.JobID, At: time.Now().UTC().Truncate(time.Second), Words: words}
-	return errors.Join(save(dir, undoneFile, all), remove(dir, journalFile))
+	return errors.Join(saveJSON(dir, rolledBackFile, all), removeFile(dir, journalFile))
 }

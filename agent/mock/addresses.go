@@ -10,8 +10,8 @@ import (
 )
 
 // address returns the guest's address on the NIC and the sources of the address. The caller holds h.mu.
-func (h *Host) address(n fleet.NIC) (string, []fleet.AddressSource) {
-	a := hash(n.MAC)
+func (h *Host) guestAddress(n fleet.NIC) (string, []fleet.AddressSource) {
+	a := hashText(n.MAC)
 	if n.Bridge != "" {
 		return fmt.Sprintf("10.20.%d.%d", byte(a>>8), 2+byte(a)%250), []fleet.AddressSource{fleet.FromAgent, fleet.FromARP}
 	}
@@ -44,7 +44,7 @@ func (n *network) dhcpAddress(mac string) (string, bool) {
 	if err != nil || err2 != nil {
 		return "", false
 	}
-	for range hash(mac) % 32 {
+	for range hashText(mac) % 32 {
 		if next := ip.Next(); !last.Less(next) {
 			ip = next
 		}
@@ -63,7 +63,7 @@ func (h *Host) leases(network string) (out []fleet.DHCPLease) {
 			continue
 		}
 		for _, n := range g.live.spec.NICs {
-			if ip, by := h.address(n); n.Network == network && slices.Contains(by, fleet.FromLease) {
+			if ip, by := h.guestAddress(n); n.Network == network && slices.Contains(by, fleet.FromLease) {
 				out = append(out, fleet.DHCPLease{MAC: n.MAC, IP: ip, Name: g.name})
 			}
 		}
@@ -85,8 +85,8 @@ func (h *Host) Reservations(network string) (out []string) {
 }
 
 // AlterReservations removes all reservations from the running network, like virsh net-update --live.
-func (h *Host) AlterReservations(name string) {
-	h.alterNetwork(name, func(n *network) {
+func (h *Host) DropReservations(name string) {
+	h.changeNetwork(name, func(n *network) {
 		v4, dhcp := *n.live.IPv4, *n.live.IPv4.DHCP
 		dhcp.Leases = nil
 		v4.DHCP, n.live.IPv4 = &dhcp, &v4

@@ -16,11 +16,11 @@ import (
 )
 
 // vmdkHead is the length in bytes of the header and descriptor of a simulated VMDK.
-const vmdkHead = 21 * 512
+const vmdkHeadBytes = 21 * 512
 
 // packedDisk returns a disk for an archive: a valid VMDK header, and the text that represents the disk's data.
-func packedDisk(size int64, data string) []byte {
-	b := make([]byte, vmdkHead, vmdkHead+len(data))
+func simulatedVMDK(size int64, data string) []byte {
+	b := make([]byte, vmdkHeadBytes, vmdkHeadBytes+len(data))
 	copy(b, "KDMV")
 	binary.LittleEndian.PutUint32(b[4:], 3)
 	binary.LittleEndian.PutUint64(b[12:], uint64(size/512))
@@ -34,69 +34,69 @@ func packedDisk(size int64, data string) []byte {
 func (f *file) chainText(p *pool) string {
 	for at := f; at != nil; at = p.dir.files[path.Base(at.Backing)] {
 		if at.bytes != "" || at.Backing == "" {
-			return at.data()
+			return at.dataText()
 		}
 	}
-	return f.data()
+	return f.dataText()
 }
 
 // ConvertVolume implements hypervisor.Storage.
 func (h *Host) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	of := in.Pool
-	if in.Source != nil {
-		of = *in.Source
+	if in.SourcePool != nil {
+		of = *in.SourcePool
 	}
 	switch {
-	case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
-		return hypervisor.NoSource()
-	case !fleet.IsVolumeName(in.Order.Source) || of.ID == in.Pool.ID && in.Order.Source == in.Name:
-		return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be converted.", in.Order.Source)
+	case in.Params.SourcePool != "" && (in.SourcePool == nil || in.SourcePool.ID != in.Params.SourcePool):
+		return hypervisor.NoSourcePoolError()
+	case !fleet.IsVolumeName(in.Params.Source) || of.ID == in.Pool.ID && in.Params.Source == in.Name:
+		return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be converted.", in.Params.Source)
 	}
-	if err := h.opts.Roots.Check(of.Spec.Path); err != nil {
+	if err := h.options.Roots.CheckDir(of.Spec.Path); err != nil {
 		return err
 	}
 	told := in.Progress
-	in.Progress = func(percent int, _ string) { told(percent, "converting "+in.Order.Source) }
+	in.Progress = func(percent int, _ string) { told(percent, "converting "+in.Params.Source) }
 	var data string
 	err := h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) {
-		p, err := h.active(of.ID, []fleet.Pool{of})
+		p, err := h.activePool(of.ID, []fleet.Pool{of})
 		if err != nil {
 			return fleet.Volume{}, err
 		}
-		from, ok := p.dir.files[in.Order.Source]
+		from, ok := p.dir.files[in.Params.Source]
 		if !ok {
-			return fleet.Volume{}, hypervisor.NoVolume(in.Order.Source, of.Name)
+			return fleet.Volume{}, hypervisor.NoVolumeError(in.Params.Source, of.Name)
 		}
 		if err := h.checkNotRunning(p, from); err != nil {
 			return fleet.Volume{}, err
 		}
-		if misbehaves(in.Name, FailVolume) {
+		if nameContains(in.Name, FailVolume) {
 			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "The pool has not enough space for the disk, and the unfinished volume was removed (No space left on device).")
 		}
-		text := []byte(from.data())
-		at, size, facts, err := image.Member(bytes.NewReader(text), int64(len(text)), from.Name, in.Order.Member)
-		if err == nil && in.Order.Member != "" {
-			err = image.VerifyMember(ctx, bytes.NewReader(text), int64(len(text)), in.Order.Member, func(int64) {})
+		text := []byte(from.dataText())
+		at, size, facts, err := image.FindMember(bytes.NewReader(text), int64(len(text)), from.Name, in.Params.Member)
+		if err == nil && in.Params.Member != "" {
+			err = image.VerifyMemberChecksum(ctx, bytes.NewReader(text), int64(len(text)), in.Params.Member, func(int64) {})
 		}
 		if err != nil {
 			return fleet.Volume{}, err
 		}
-		if data = string(text[at : at+size]); facts.Format == "vmdk" && size > vmdkHead {
-			data = data[vmdkHead:]
+		if data = string(text[at : at+size]); facts.Format == "vmdk" && size > vmdkHeadBytes {
+			data = data[vmdkHeadBytes:]
 		}
 		return fleet.Volume{Format: "qcow2", CapacityBytes: facts.Size, AllocBytes: min(facts.Size, size+196<<10)}, nil
 	})
 	if err != nil || data == "" {
 		return err
 	}
-	return h.setBytes(ctx, in, data)
+	return h.setVolumeData(ctx, in, data)
 }
 
 // setBytes sets the text that represents the data of a new volume.
-func (h *Host) setBytes(ctx context.Context, in hypervisor.VolumeWork, data string) error {
-	return h.onVolume(ctx, in, func(_ *pool, f *file) error {
+func (h *Host) setVolumeData(ctx context.Context, in hypervisor.VolumeWork, data string) error {
+	return h.withVolumeOfJob(ctx, in, func(_ *pool, f *file) error {
 		if f == nil {
-			return hypervisor.NoVolume(in.Name, in.Pool.Name)
+			return hypervisor.NoVolumeError(in.Name, in.Pool.Name)
 		}
 		f.bytes = data
 		return nil
@@ -105,7 +105,7 @@ func (h *Host) setBytes(ctx context.Context, in hypervisor.VolumeWork, data stri
 
 // ExportVolume implements hypervisor.Storage. It writes a complete archive.
 func (h *Host) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	e := in.Order.Export
+	e := in.Params.Export
 	if e == nil || len(e.Disks) == 0 || len(e.Disks) != len(e.Appliance.Disks) {
 		return fleet.Errorf(fleet.Invalid, "The export job names no appliance to export.")
 	}
@@ -115,7 +115,7 @@ func (h *Host) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) error
 	}
 	var text []byte
 	err := h.makeVolume(ctx, in, func(*pool) (v fleet.Volume, err error) {
-		text, err = h.archive(in, *e)
+		text, err = h.buildArchive(in, *e)
 		if err != nil {
 			return v, err
 		}
@@ -125,50 +125,50 @@ func (h *Host) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) error
 	if err != nil || text == nil {
 		return err
 	}
-	return h.setBytes(ctx, in, string(text))
+	return h.setVolumeData(ctx, in, string(text))
 }
 
-func (h *Host) archive(in hypervisor.VolumeWork, e fleet.ExportParams) ([]byte, error) {
+func (h *Host) buildArchive(in hypervisor.VolumeWork, e fleet.ExportParams) ([]byte, error) {
 	a := e.Appliance
 	a.Disks = slices.Clone(a.Disks)
 	var disks [][]byte
 	var names, sums []string
 	for i, ref := range e.Disks {
-		p, err := h.active(ref.PoolID, append(slices.Clone(in.Pools), in.Pool))
+		p, err := h.activePool(ref.PoolID, append(slices.Clone(in.Pools), in.Pool))
 		if err != nil {
 			return nil, err
 		}
 		f := p.dir.files[ref.Volume]
 		if f == nil {
-			return nil, hypervisor.NoVolume(ref.Volume, p.spec.Path)
+			return nil, hypervisor.NoVolumeError(ref.Volume, p.spec.Path)
 		}
 		if err := h.checkNotRunning(p, f); err != nil {
 			return nil, err
 		}
-		text := packedDisk(f.CapacityBytes, f.chainText(p))
+		text := simulatedVMDK(f.CapacityBytes, f.chainText(p))
 		a.Disks[i].FileBytes, a.Disks[i].SizeBytes = int64(len(text)), f.CapacityBytes
 		disks, names = append(disks, text), append(names, a.Disks[i].Member)
 		sums = append(sums, fmt.Sprintf("%x", sha256.Sum256(text)))
 	}
-	to, plan := &memoryFile{}, ovf.NewPlan(a)
+	to, plan := &memoryFile{}, ovf.NewArchivePlan(a)
 	for i, text := range disks {
-		at, data := plan.Next()
-		header, err := ovf.Header(names[i], int64(len(text)))
+		at, data := plan.NextOffsets()
+		header, err := ovf.TarHeader(names[i], int64(len(text)))
 		if err != nil {
 			return nil, err
 		}
-		to.put(header, at)
-		to.put(text, data)
-		plan.Advance(int64(len(text)))
+		to.writeText(header, at)
+		to.writeText(text, data)
+		plan.AddFile(int64(len(text)))
 	}
-	to.put([]byte{0}, plan.Size()-1)
-	return to.text, plan.Begin(to, a, sums)
+	to.writeText([]byte{0}, plan.Size()-1)
+	return to.text, plan.WriteHead(to, a, sums)
 }
 
 // memoryFile is a file in memory.
 type memoryFile struct{ text []byte }
 
-func (w *memoryFile) put(b []byte, at int64) {
+func (w *memoryFile) writeText(b []byte, at int64) {
 	if more := at + int64(len(b)) - int64(len(w.text)); more > 0 {
 		w.text = append(w.text, make([]byte, more)...)
 	}
@@ -177,6 +177,6 @@ func (w *memoryFile) put(b []byte, at int64) {
 
 // WriteAt implements io.WriterAt.
 func (w *memoryFile) WriteAt(b []byte, at int64) (int, error) {
-	w.put(b, at)
+	w.writeText(b, at)
 	return len(b), nil
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // ApplyVM implements hypervisor.VMs.
-func (h *Host) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
-	if err := h.enter(ctx); err != nil {
+func (h *Host) ApplyVM(ctx context.Context, in hypervisor.ApplyWork) error {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
 	make, err := h.volumesToCreate(in)
@@ -48,35 +48,35 @@ func (h *Host) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	if err := h.growDisks(in); err != nil {
 		return err
 	}
-	return h.define(in)
+	return h.defineVM(in)
 }
 
 // growDisks grows disks to the sizes in the job. The caller holds h.mu.
-func (h *Host) growDisks(in hypervisor.Apply) error {
+func (h *Host) growDisks(in hypervisor.ApplyWork) error {
 	if _, known := h.guests[in.VM.ID]; !known {
 		return nil
 	}
-	for _, d := range h.plan(in).GrowDisks {
-		p, err := h.active(d.PoolID, in.Pools)
+	for _, d := range h.planEdit(in).GrowDisks {
+		p, err := h.activePool(d.PoolID, in.Pools)
 		if err != nil {
 			return err
 		}
 		f, ok := p.dir.files[d.Volume]
-		if err := h.guests[in.VM.ID].refuseSnapshots([]fleet.Disk{d}, in.VM.Name); err != nil {
+		if err := h.guests[in.VM.ID].refuseDisksWithSnapshots([]fleet.Disk{d}, in.VM.Name); err != nil {
 			return err
 		}
 		switch {
 		case !p.spec.Kind.Info().CreatesVolumes:
 			return fleet.Errorf(fleet.Conflict, "The storage of the pool %s defines its volumes. Quantix cannot create, change or delete them.", p.spec.Source())
 		case !ok:
-			return hypervisor.NoVolume(d.Volume, p.spec.Source())
+			return hypervisor.NoVolumeError(d.Volume, p.spec.Source())
 		case f.CapacityBytes >= d.SizeBytes:
 			continue
 		}
 		if d.Encryption != "" && !h.guests[in.VM.ID].isRunning() {
-			return hypervisor.RefuseGrowWhileOff(d.Volume)
+			return hypervisor.RefuseGrowEncryptedWhileOff(d.Volume)
 		}
-		if other := f.baseOf(p); other != "" {
+		if other := f.fileBackedBy(p); other != "" {
 			return hypervisor.RefuseBackingVolume(f.Name, other)
 		}
 		f.CapacityBytes = d.SizeBytes
@@ -85,10 +85,10 @@ func (h *Host) growDisks(in hypervisor.Apply) error {
 }
 
 // addVolumes adds the new volumes to their pools.
-func (h *Host) addVolumes(in hypervisor.Apply, make []newVolume) error {
+func (h *Host) addVolumes(in hypervisor.ApplyWork, make []newVolume) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, err := h.check(in); err != nil {
+	if _, err := h.checkApply(in); err != nil {
 		return err
 	}
 	for _, v := range make {
@@ -103,52 +103,52 @@ func (h *Host) addVolumes(in hypervisor.Apply, make []newVolume) error {
 type newVolume struct {
 	file
 	ref   fleet.Volref
-	in    *directory
+	in    *sourceDirectory
 	image bool
 }
 
 // volumesToCreate checks the spec against the host and returns the volumes to create.
-func (h *Host) volumesToCreate(in hypervisor.Apply) ([]newVolume, error) {
+func (h *Host) volumesToCreate(in hypervisor.ApplyWork) ([]newVolume, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	make, err := h.check(in)
-	if err == nil && misbehaves(in.VM.Name, FailCreate) {
+	make, err := h.checkApply(in)
+	if err == nil && nameContains(in.VM.Name, FailCreate) {
 		err = errors.New("cannot allocate the disk image: No space left on device")
 	}
 	return make, err
 }
 
 // plan returns the changes that the job makes. The caller holds h.mu.
-func (h *Host) plan(in hypervisor.Apply) hypervisor.Edit {
+func (h *Host) planEdit(in hypervisor.ApplyWork) hypervisor.DefinitionEdit {
 	if g, ok := h.guests[in.VM.ID]; ok {
 		was := g.applied
-		if in.HasUnknownBase(g.generation, was) {
-			was = hypervisor.AssumeApplied(in, was.Domain, was.Was, func(d fleet.Disk) bool {
-				return !hasDisk(was.Spec.Disks, d) && !slices.Contains(in.CreatedDisks, d.Ref())
+		if in.LacksMergeBase(g.generation, was) {
+			was = hypervisor.AssumeAppliedRecord(in, was.Domain, was.FormerDomain, func(d fleet.Disk) bool {
+				return !hasDiskOfVolume(was.Spec.Disks, d) && !slices.Contains(in.CreatedDisks, d.Ref())
 			})
 		}
-		return hypervisor.Plan(was, g.defined(), in.VM, in.Reapply)
+		return hypervisor.PlanEdit(was, g.definedSpec(), in.VM, in.Reapply)
 	}
-	return hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, in.VM, true)
+	return hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, in.VM, true)
 }
 
 // check refuses an invalid job, and otherwise returns the volumes to create. The caller holds h.mu.
-func (h *Host) check(in hypervisor.Apply) ([]newVolume, error) {
+func (h *Host) checkApply(in hypervisor.ApplyWork) ([]newVolume, error) {
 	var was []fleet.Disk
 	var had []fleet.VMHostDevice
 	if g, ok := h.guests[in.VM.ID]; ok {
-		had = g.def.spec.HostDevices
+		had = g.persistent.spec.HostDevices
 		switch {
 		case !g.managed:
 			return nil, errUnmanaged()
 		case g.undefined && !in.Reapply:
-			return nil, hypervisor.Refusal(hypervisor.UndefinedFault())
+			return nil, hypervisor.FaultError(hypervisor.UndefinedDomainFault())
 		}
 		was = g.applied.Spec.Disks
 	}
-	plan := h.plan(in)
+	plan := h.planEdit(in)
 	var out []newVolume
-	if plan.Has("hostDevices") {
+	if plan.SetsField("hostDevices") {
 		if err := h.checkPhysicals(in.VM.ID, plan.MergeLists(in.VM.Spec).HostDevices, had); err != nil {
 			return nil, err
 		}
@@ -164,7 +164,7 @@ func (h *Host) check(in hypervisor.Apply) ([]newVolume, error) {
 		}
 	}
 	for _, m := range in.VM.Spec.Media() {
-		if part, _, _ := strings.Cut(m.Field, "["); plan.Has(part) {
+		if part, _, _ := strings.Cut(m.Field, "["); plan.SetsField(part) {
 			if err := h.checkMedium(in, m); err != nil {
 				return nil, err
 			}
@@ -175,75 +175,75 @@ func (h *Host) check(in hypervisor.Apply) ([]newVolume, error) {
 
 // checkMedium refuses a volume that does not fit the medium's kind. A medium that the VM already has is not checked.
 // The caller holds h.mu.
-func (h *Host) checkMedium(in hypervisor.Apply, m fleet.Medium) error {
-	p, err := h.active(m.PoolID, in.Pools)
+func (h *Host) checkMedium(in hypervisor.ApplyWork, m fleet.Medium) error {
+	p, err := h.activePool(m.PoolID, in.Pools)
 	if err != nil {
 		return err
 	}
-	at := path.Join(dirOf(p.spec), m.Volume)
-	if g, ok := h.guests[in.VM.ID]; ok && slices.Contains(g.def.media(), at) || m.Kind == fleet.MediumFolder {
+	at := path.Join(volumePathPrefix(p.spec), m.Volume)
+	if g, ok := h.guests[in.VM.ID]; ok && slices.Contains(g.persistent.media(), at) || m.Kind == fleet.MediumFolder {
 		return nil
 	}
 	switch f, ok := p.dir.files[m.Volume]; {
 	case !ok:
-		return errNoVolume(m.Volume)
+		return errImageMissing(m.Volume)
 	case len(h.diskUsers()[at]) > 0:
 		return errDiskInUse(m.Volume)
-	case m.Kind == fleet.MediumISO && (f.Format != "iso" || f.refers):
+	case m.Kind == fleet.MediumISO && (f.Format != "iso" || f.hasExternalData):
 		return fleet.Errorf(fleet.Conflict, "The volume %s is not an ISO image, or is a link. Choose another volume.", m.Volume)
-	case m.Kind != fleet.MediumISO && (f.Format != "raw" || f.refers), m.Kind == fleet.MediumFloppy && f.CapacityBytes > fleet.MaxFloppyBytes:
+	case m.Kind != fleet.MediumISO && (f.Format != "raw" || f.hasExternalData), m.Kind == fleet.MediumFloppy && f.CapacityBytes > fleet.MaxFloppyBytes:
 		return fleet.Errorf(fleet.Conflict, "The volume %s does not fit the drive, or is a link. Choose another volume.", m.Volume)
 	}
 	return nil
 }
 
 // checkDisk returns the volume to create for a disk that was never created. It returns nil if the disk exists.
-func (h *Host) checkDisk(in hypervisor.Apply, d fleet.Disk, made bool) (*newVolume, error) {
+func (h *Host) checkDisk(in hypervisor.ApplyWork, d fleet.Disk, made bool) (*newVolume, error) {
 	i := slices.IndexFunc(in.Pools, func(p fleet.Pool) bool { return p.ID == d.PoolID })
 	if i < 0 {
 		return nil, fleet.Errorf(fleet.Invalid, "The pool %s is not known to this host.", d.PoolID)
 	}
-	pools := hypervisor.NewApplied(in, "", "", nil).Pools
+	pools := hypervisor.NewAppliedRecord(in, "", "", nil).Pools
 	switch why := h.missingReason(d.Ref(), pools); {
 	case why == "":
-		if p, err := h.active(d.PoolID, in.Pools); err == nil && d.Existing && p.spec.Kind.Info().FilePool {
+		if p, err := h.activePool(d.PoolID, in.Pools); err == nil && d.Existing && p.spec.Kind.Info().FilePool {
 			if f := p.dir.files[d.Volume]; f != nil && (f.Format != "raw" || f.CapacityBytes == 0) {
 				return nil, fleet.Errorf(fleet.Conflict, "The volume %s of pool %s has the format %s, or is empty. VMs can share only raw volumes.", d.Volume, in.Pools[i].Name, f.Format)
 			}
 		}
-		return nil, h.refuseUsedDiskUnlessShared(path.Join(dirOf(in.Pools[i].Spec), d.Volume), in.VM.ID, d.Shareable)
+		return nil, h.refuseUsedDiskUnlessShared(path.Join(volumePathPrefix(in.Pools[i].Spec), d.Volume), in.VM.ID, d.Shareable)
 	case made:
 		n := 1 + slices.IndexFunc(in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
-		return nil, hypervisor.Refusal(hypervisor.MissingDiskFault(n, d.Ref(), in.Pools[i].Name, h.opts.Name, why))
+		return nil, hypervisor.FaultError(hypervisor.MissingDiskFault(n, d.Ref(), in.Pools[i].Name, h.options.Name, why))
 	}
-	p, err := h.active(d.PoolID, in.Pools)
+	p, err := h.activePool(d.PoolID, in.Pools)
 	if err == nil && (d.Existing || !p.spec.Kind.Info().CreatesVolumes) {
-		err = hypervisor.NoVolume(d.Volume, in.Pools[i].Name)
+		err = hypervisor.NoVolumeError(d.Volume, in.Pools[i].Name)
 	}
 	if err != nil {
 		return nil, err
 	}
-	v, err := h.newVolume(d, p, in.Pools)
+	v, err := h.newVolumeForDisk(d, p, in.Pools)
 	return &v, err
 }
 
-func (h *Host) newVolume(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, error) {
+func (h *Host) newVolumeForDisk(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, error) {
 	v := newVolume{ref: d.Ref(), in: p.dir, file: file{Volume: fleet.Volume{Name: d.Volume, Format: d.FileFormat(), CapacityBytes: d.SizeBytes, AllocBytes: 196 << 10}}}
 	if !p.spec.Kind.Info().FilePool {
-		v.Format = formatOf(p.spec)
+		v.Format = blockFormatOf(p.spec)
 	}
 	if d.Image == nil {
 		return v, nil
 	}
-	from, err := h.active(d.Image.PoolID, pools)
+	from, err := h.activePool(d.Image.PoolID, pools)
 	if err != nil {
 		return v, err
 	}
 	img, ok := from.dir.files[d.Image.Volume]
 	switch {
 	case !ok:
-		return v, errNoVolume(d.Image.Volume)
-	case len(h.diskUsers()[path.Join(dirOf(from.spec), img.Name)]) > 0 || d.VersionID == "" && h.backsDisk(from, img):
+		return v, errImageMissing(d.Image.Volume)
+	case len(h.diskUsers()[path.Join(volumePathPrefix(from.spec), img.Name)]) > 0 || d.VersionID == "" && h.backsAnyDisk(from, img):
 		return v, errDiskInUse(img.Name)
 	case img.checkSelfContained() != nil:
 		return v, img.checkSelfContained()
@@ -257,11 +257,11 @@ func (h *Host) newVolume(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, 
 		v.CapacityBytes, v.Backing = max(d.SizeBytes, img.CapacityBytes), path.Join(from.spec.Path, img.Name)
 		return v, nil
 	}
-	v.CapacityBytes, v.AllocBytes, v.image, v.bytes = max(d.SizeBytes, img.CapacityBytes), img.AllocBytes, true, img.data()
+	v.CapacityBytes, v.AllocBytes, v.image, v.bytes = max(d.SizeBytes, img.CapacityBytes), img.AllocBytes, true, img.dataText()
 	return v, nil
 }
 
-func errNoVolume(name string) error {
+func errImageMissing(name string) error {
 	return fmt.Errorf("Storage volume not found: no storage vol with matching name '%s'", name)
 }
 
@@ -274,7 +274,7 @@ func (h *Host) copyVolume(ctx context.Context, v newVolume, i, n int, progress h
 	}
 	for s := range steps {
 		progress(100*(i*steps+s)/(n*steps), note)
-		if err := h.step(ctx, 0.3); err != nil {
+		if err := h.waitDelay(ctx, 0.3); err != nil {
 			return err
 		}
 	}
@@ -282,18 +282,18 @@ func (h *Host) copyVolume(ctx context.Context, v newVolume, i, n int, progress h
 }
 
 // define applies the user's changes to the definition. The caller holds h.mu.
-func (h *Host) define(in hypervisor.Apply) error {
-	plan := h.plan(in)
+func (h *Host) defineVM(in hypervisor.ApplyWork) error {
+	plan := h.planEdit(in)
 	g, ok := h.guests[in.VM.ID]
-	if err := g.refuseSnapshots(plan.DropDisks, in.VM.Name); err != nil {
+	if err := g.refuseDisksWithSnapshots(plan.RemoveDisks, in.VM.Name); err != nil {
 		return err
 	}
 	if !ok {
 		g = &guest{id: in.VM.ID, managed: true, power: fleet.Stopped}
 	}
 	domain, was := g.applied.Domain, ""
-	if plan.Name || g.applied.Pending(g.name) != "" {
-		if domain = h.freeName(in); domain == "" {
+	if plan.SetName || g.applied.PendingDomainName(g.name) != "" {
+		if domain = h.freeDomainName(in); domain == "" {
 			return fleet.Errorf(fleet.Conflict, "Other domains on the host have all names that this VM's domain could get.")
 		}
 		if g.isRunning() && domain != g.name {
@@ -306,7 +306,7 @@ func (h *Host) define(in hypervisor.Apply) error {
 	h.rewriteFilters(in, g.applied.Spec.NICs)
 	old := g.applied.Pools
 	again := g.generation == in.VM.Generation
-	g.applied, g.generation, g.undefined, g.mark = hypervisor.NewApplied(in, domain, was, old), in.VM.Generation, false, cmp.Or(in.Mark, g.mark)
+	g.applied, g.generation, g.undefined, g.ownershipMark = hypervisor.NewAppliedRecord(in, domain, was, old), in.VM.Generation, false, cmp.Or(in.OwnershipMark, g.ownershipMark)
 	var refused error
 	if g.isRunning() {
 		nics := slices.Clone(plan.NICs)
@@ -316,20 +316,20 @@ func (h *Host) define(in hypervisor.Apply) error {
 		refused = h.checkNICLimits(nics)
 	}
 	if g.isRunning() && refused == nil {
-		if plan.Has("memory.balloonMiB") || plan.Has("memory.minMiB") || plan.Has("memoryMiB") {
+		if plan.SetsField("memory.balloonMiB") || plan.SetsField("memory.minMiB") || plan.SetsField("memoryMiB") {
 			g.balloon = 0
 		}
-		g.live.spec.NICs = nicsAfter(g.live.spec.NICs, plan)
+		g.live.spec.NICs = nicsAfterEdit(g.live.spec.NICs, plan)
 		g.live.hotPlug(plan, in.VM.Spec)
 		g.live.pools = maps.Clone(g.live.pools)
 	}
-	had := g.def.spec.HostDevices
-	g.def = definition{spec: editedSpec(g.def.spec, plan, in.VM.Spec), pools: map[fleet.PoolID]string{}}
+	had := g.persistent.spec.HostDevices
+	g.persistent = guestDefinition{spec: editedSpec(g.persistent.spec, plan, in.VM.Spec), pools: map[fleet.PoolID]string{}}
 	for id, p := range g.applied.Pools {
-		g.def.pools[id] = cmp.Or(p.Path, dirOfApplied(p))
+		g.persistent.pools[id] = cmp.Or(p.Path, dirOfApplied(p))
 	}
 	if g.isRunning() {
-		maps.Copy(g.live.pools, g.def.pools)
+		maps.Copy(g.live.pools, g.persistent.pools)
 		if again {
 			had = nil
 		}
@@ -343,7 +343,7 @@ func (h *Host) define(in hypervisor.Apply) error {
 }
 
 // freeName returns the preferred name for the VM's domain that no other domain has. It is empty if all names are taken.
-func (h *Host) freeName(in hypervisor.Apply) string {
+func (h *Host) freeDomainName(in hypervisor.ApplyWork) string {
 	for _, name := range hypervisor.DomainNames(in.VM.Name, in.Project, in.VM.ID) {
 		taken := false
 		for _, g := range h.guests {

@@ -14,15 +14,15 @@ func (g *guest) balloonMiB() int {
 }
 
 // Balloons implements hypervisor.Guests.
-func (h *Host) Balloons(ctx context.Context) (out []hypervisor.Balloon, err error) {
-	if err := h.enter(ctx); err != nil {
+func (h *Host) Balloons(ctx context.Context) (out []hypervisor.BalloonGuest, err error) {
+	if err := h.simulateCall(ctx); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, g := range h.guests {
 		if floor := g.applied.Spec.Memory.MinMiB; g.managed && g.power == fleet.Running && floor > 0 {
-			out = append(out, hypervisor.Balloon{ID: g.id, HasMiB: cmp.Or(g.balloon, g.balloonMiB()), MinMiB: floor, MaxMiB: g.balloonMiB()})
+			out = append(out, hypervisor.BalloonGuest{ID: g.id, CurrentMiB: cmp.Or(g.balloon, g.balloonMiB()), MinMiB: floor, MaxMiB: g.balloonMiB()})
 		}
 	}
 	return out, nil
@@ -30,10 +30,10 @@ func (h *Host) Balloons(ctx context.Context) (out []hypervisor.Balloon, err erro
 
 // SetBalloon implements hypervisor.Guests. The guest changes its size immediately.
 func (h *Host) SetBalloon(ctx context.Context, id fleet.VMID, mib int) error {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
-	return h.change(id, func(g *guest) error {
+	return h.changeVM(id, func(g *guest) error {
 		if floor := g.applied.Spec.Memory.MinMiB; !g.isRunning() || floor == 0 || mib < floor {
 			return nil
 		}

@@ -11,11 +11,11 @@ import (
 
 // wrongUser is the user whose password the simulated storage refuses. A server whose name begins with "refused" does
 // not answer.
-const wrongUser = "wrong"
+const wrongPasswordUser = "wrong"
 
 // SetPoolSecret implements hypervisor.Storage.
 func (h *Host) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string) error {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -37,13 +37,13 @@ func (h *Host) Secret(id fleet.PoolID) string {
 // checkPoolAllowed refuses pools on paths and devices that the host's settings do not allow.
 func (h *Host) checkPoolAllowed(s fleet.PoolSpec) error {
 	if s.Kind.Info().FilePool {
-		return h.opts.Roots.Check(s.Path)
+		return h.options.Roots.CheckDir(s.Path)
 	}
 	return nil
 }
 
 // authError returns the storage's error about the pool's credentials, in libvirt's words.
-func (h *Host) authError(p fleet.Pool) error {
+func (h *Host) credentialsError(p fleet.Pool) error {
 	s := p.Spec
 	switch server := s.Portal + s.Monitors; {
 	case s.Kind.Info().FilePool:
@@ -54,16 +54,16 @@ func (h *Host) authError(p fleet.Pool) error {
 		return fmt.Errorf("failed to connect to the RADOS monitor on: %s: Connection refused", server)
 	case s.User != "" && h.Secret(p.ID) == "":
 		return fmt.Errorf("Secret not found: no secret with matching uuid '%s'", p.ID)
-	case s.User == wrongUser && s.Target != "":
+	case s.User == wrongPasswordUser && s.Target != "":
 		return fmt.Errorf("internal error: Failed to connect to LUN : Failed to log in to target. Status: Authorization failure(514)")
-	case s.User == wrongUser:
+	case s.User == wrongPasswordUser:
 		return fmt.Errorf("failed to connect to the RADOS monitor on: %s: Operation not permitted", server)
 	}
 	return nil
 }
 
 // dirOf returns the prefix of the paths of the pool's volumes.
-func dirOf(s fleet.PoolSpec) string {
+func volumePathPrefix(s fleet.PoolSpec) string {
 	switch {
 	case s.Kind.Info().FilePool:
 		return s.Path
@@ -79,11 +79,11 @@ func dirOfApplied(p hypervisor.AppliedPool) string {
 	if p.Spec == nil {
 		return ""
 	}
-	return dirOf(*p.Spec)
+	return volumePathPrefix(*p.Spec)
 }
 
 // formatOf returns the format of the volumes of a block pool.
-func formatOf(s fleet.PoolSpec) string {
+func blockFormatOf(s fleet.PoolSpec) string {
 	switch {
 	case s.Target != "":
 		return fleet.FormatLUN

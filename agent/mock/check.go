@@ -18,10 +18,10 @@ import (
 // CheckGuest implements hypervisor.Guests. All ports of a guest accept connections and serve HTTP, unless the guest is
 // sick.
 func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return hypervisor.CheckResult{}, err
 	}
-	g, on, err := h.copyOf(id)
+	g, on, err := h.copyVM(id)
 	switch {
 	case err != nil:
 		return hypervisor.CheckResult{}, err
@@ -29,7 +29,7 @@ func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Health
 		return hypervisor.CheckResult{}, hypervisor.ErrNotRunning
 	}
 	h.mu.Lock()
-	sick := g.sick[check.Kind] || misbehaves(g.name, Sick)
+	sick := g.failingChecks[check.Kind] || nameContains(g.name, FailHealthChecks)
 	h.mu.Unlock()
 	switch check.Kind {
 	case fleet.HealthExec:
@@ -38,17 +38,17 @@ func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Health
 		}
 		out, err := runProgram(ctx, check.GuestProgram())
 		if err == nil {
-			err = hypervisor.ProgramError(out)
+			err = hypervisor.GuestProgramError(out)
 		}
-		return hypervisor.CheckResult{Text: "It ended with exit code 0."}, err
+		return hypervisor.CheckResult{Answer: "It ended with exit code 0."}, err
 	case fleet.HealthAgent:
 		switch says := g.agentStatus(); {
 		case says.Agent == fleet.AgentNone:
-			return hypervisor.CheckResult{}, hypervisor.UncheckedError("The running guest has no channel for a guest agent.")
+			return hypervisor.CheckResult{}, hypervisor.CannotCheckError("The running guest has no channel for a guest agent.")
 		case sick || says.Agent != fleet.AgentAnswers:
 			return hypervisor.CheckResult{}, errors.New("the guest's agent does not answer")
 		}
-		return hypervisor.CheckResult{Text: "It answers."}, nil
+		return hypervisor.CheckResult{Answer: "It answers."}, nil
 	case fleet.HealthWatchdog, fleet.HealthScreen:
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -59,12 +59,12 @@ func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Health
 		if sick == (check.Kind == fleet.HealthWatchdog) {
 			g.healthChanges++
 		}
-		return hypervisor.CheckResult{Mark: strconv.Itoa(g.healthChanges + 1)}, nil
+		return hypervisor.CheckResult{ChangeMark: strconv.Itoa(g.healthChanges + 1)}, nil
 	}
 	return hypervisor.CheckPort(ctx, check, func(context.Context, int) (net.Conn, error) {
 		switch {
 		case len(g.live.spec.NICs) == 0:
-			return nil, hypervisor.UncheckedError("The host knows no address of the VM's NICs from DHCP leases or traffic.")
+			return nil, hypervisor.CannotCheckError("The host knows no address of the VM's NICs from DHCP leases or traffic.")
 		case sick && check.Kind == fleet.HealthTCP:
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 		}
@@ -97,8 +97,8 @@ func (h *Host) SetSick(id fleet.VMID, kind fleet.HealthKind, sick bool) {
 	if g == nil {
 		return
 	}
-	if g.sick == nil {
-		g.sick = map[fleet.HealthKind]bool{}
+	if g.failingChecks == nil {
+		g.failingChecks = map[fleet.HealthKind]bool{}
 	}
-	g.sick[kind] = sick
+	g.failingChecks[kind] = sick
 }

@@ -9,10 +9,10 @@ import (
 
 // DeleteVM implements hypervisor.VMs.
 func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, disks bool) error {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
-	if err := h.step(ctx, 0.3); err != nil {
+	if err := h.waitDelay(ctx, 0.3); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -25,12 +25,12 @@ func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, di
 	if err != nil {
 		return err
 	}
-	if err := h.deleteTree(g, vm.Name, disks); err != nil {
+	if err := h.deleteSnapshotFiles(g, vm.Name, disks); err != nil {
 		return err
 	}
 	if ok && disks {
 		for _, o := range g.foreignOverlays {
-			if p := h.poolAt(g.file(g.def, o.Disk)); p != nil {
+			if p := h.poolAt(g.currentDiskFile(g.persistent, o.Disk)); p != nil {
 				delete(p.dir.files, o.File)
 			}
 		}
@@ -57,14 +57,14 @@ func (h *Host) volumesToDelete(vm fleet.VM, pools []fleet.Pool, disks bool) (out
 		if d.Existing {
 			continue
 		}
-		p, err := h.active(d.PoolID, pools)
+		p, err := h.activePool(d.PoolID, pools)
 		if _, here := h.guests[vm.ID]; err != nil && !here {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		if err := h.refuseUsedDisk(path.Join(dirOf(p.spec), d.Volume), vm.ID); err != nil {
+		if err := h.refuseUsedDisk(path.Join(volumePathPrefix(p.spec), d.Volume), vm.ID); err != nil {
 			return nil, err
 		}
 		out = append(out, newVolume{in: p.dir, file: file{Volume: fleet.Volume{Name: d.Volume}}})

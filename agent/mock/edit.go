@@ -9,33 +9,33 @@ import (
 )
 
 // editedSpec returns a definition after an edit.
-func editedSpec(spec fleet.VMSpec, plan hypervisor.Edit, want fleet.VMSpec) fleet.VMSpec {
+func editedSpec(spec fleet.VMSpec, plan hypervisor.DefinitionEdit, want fleet.VMSpec) fleet.VMSpec {
 	disks, cards := spec.Disks, spec.NICs
 	want = plan.MergeLists(want)
 	for _, f := range plan.Fields {
 		f.Copy(&spec, want)
 	}
-	spec.Disks = slices.DeleteFunc(slices.Clone(disks), func(d fleet.Disk) bool { return hasDisk(plan.DropDisks, d) })
+	spec.Disks = slices.DeleteFunc(slices.Clone(disks), func(d fleet.Disk) bool { return hasDiskOfVolume(plan.RemoveDisks, d) })
 	for _, d := range plan.Disks {
-		if !hasDisk(spec.Disks, d) {
+		if !hasDiskOfVolume(spec.Disks, d) {
 			spec.Disks = append(spec.Disks, d)
 		}
 	}
-	cards = slices.DeleteFunc(slices.Clone(cards), func(n fleet.NIC) bool { return nicOf(plan.DropNICs, n) >= 0 })
+	cards = slices.DeleteFunc(slices.Clone(cards), func(n fleet.NIC) bool { return indexOfNIC(plan.RemoveNICs, n) >= 0 })
 	for _, n := range plan.NICs {
-		if i := nicOf(cards, n); i >= 0 {
+		if i := indexOfNIC(cards, n); i >= 0 {
 			cards[i] = n
 		} else {
 			cards = append(cards, n)
 		}
 	}
 	spec.NICs = cards
-	setAll(&spec, plan, func(fleet.When) bool { return true })
+	setDeviceFields(&spec, plan, func(fleet.EffectTime) bool { return true })
 	return spec
 }
 
 // setAll sets the edited fields of disks and NICs if so accepts the time at which the field takes effect.
-func setAll(spec *fleet.VMSpec, plan hypervisor.Edit, so func(fleet.When) bool) {
+func setDeviceFields(spec *fleet.VMSpec, plan hypervisor.DefinitionEdit, so func(fleet.EffectTime) bool) {
 	spec.Disks, spec.NICs = slices.Clone(spec.Disks), slices.Clone(spec.NICs)
 	for _, set := range plan.SetDisks {
 		if i := slices.IndexFunc(spec.Disks, func(d fleet.Disk) bool { return d.Ref() == set.Device.Ref() }); i >= 0 {
@@ -47,7 +47,7 @@ func setAll(spec *fleet.VMSpec, plan hypervisor.Edit, so func(fleet.When) bool) 
 		}
 	}
 	for _, set := range plan.SetNICs {
-		if i := nicOf(spec.NICs, set.Device); i >= 0 {
+		if i := indexOfNIC(spec.NICs, set.Device); i >= 0 {
 			for _, f := range set.Fields {
 				if so(f.TakesEffect) {
 					f.Copy(&spec.NICs[i], set.Device)
@@ -57,10 +57,10 @@ func setAll(spec *fleet.VMSpec, plan hypervisor.Edit, so func(fleet.When) bool) 
 	}
 }
 
-func hasDisk(all []fleet.Disk, d fleet.Disk) bool {
+func hasDiskOfVolume(all []fleet.Disk, d fleet.Disk) bool {
 	return slices.ContainsFunc(all, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 }
 
-func nicOf(all []fleet.NIC, n fleet.NIC) int {
+func indexOfNIC(all []fleet.NIC, n fleet.NIC) int {
 	return slices.IndexFunc(all, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) })
 }

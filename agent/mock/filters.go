@@ -17,7 +17,7 @@ const NoFilter = "no-filter"
 
 // ApplySecurityGroup implements hypervisor.Firewall.
 func (h *Host) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -28,11 +28,11 @@ func (h *Host) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error 
 
 // updateGroup simulates libvirt's update of the group's filter. The caller holds h.mu.
 func (h *Host) updateGroup(g fleet.FlatGroup) error {
-	if misbehaves(g.Name, NoFilter) {
+	if nameContains(g.Name, NoFilter) {
 		return fmt.Errorf("libvirt: internal error: Failed to run firewall command /usr/sbin/iptables -w -N FO-vnet0: No such file or directory")
 	}
-	h.groups[g.ID] = g
-	delete(h.changed, hypervisor.GroupFilterName(g.ID))
+	h.securityGroups[g.ID] = g
+	delete(h.changedFilters, hypervisor.GroupFilterName(g.ID))
 	return nil
 }
 
@@ -41,14 +41,14 @@ func (h *Host) editFilter(name string, gone bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer h.notify()
-	if h.changed[name] = hypervisor.FilterChanged(name); gone {
-		h.changed[name] = hypervisor.FilterGone(name)
+	if h.changedFilters[name] = hypervisor.FilterChangedText(name); gone {
+		h.changedFilters[name] = hypervisor.FilterMissingText(name)
 	}
 }
 
 // reportGroups returns the security groups that somebody changed on the host. The caller holds h.mu.
 func (h *Host) reportGroups() (out []wire.GroupReport) {
-	for name, said := range h.changed {
+	for name, said := range h.changedFilters {
 		if id, ours := strings.CutPrefix(name, fleet.FilterPrefix+"group-"); ours {
 			out = append(out, wire.GroupReport{ID: fleet.SecurityGroupID(id), Changed: said})
 		}
@@ -59,42 +59,42 @@ func (h *Host) reportGroups() (out []wire.GroupReport) {
 
 // rewriteFilters rewrites the filters of a VM's NICs. A filter that somebody changed stays if the NIC's spec is
 // unchanged. The caller holds h.mu.
-func (h *Host) rewriteFilters(in hypervisor.Apply, was []fleet.NIC) {
+func (h *Host) rewriteFilters(in hypervisor.ApplyWork, was []fleet.NIC) {
 	for _, n := range in.VM.Spec.NICs {
-		same := slices.ContainsFunc(was, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) && o.SameFilter(n) })
+		same := slices.ContainsFunc(was, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) && o.HasSameFilter(n) })
 		if in.Reapply || !same {
-			delete(h.changed, hypervisor.FilterName(in.VM.ID, n.MAC))
+			delete(h.changedFilters, hypervisor.FilterName(in.VM.ID, n.MAC))
 		}
 	}
 }
 
 // ReleaseSecurityGroup implements hypervisor.Firewall.
 func (h *Host) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, other := range h.guests {
-		if slices.Contains(other.def.spec.SecurityGroups(), g.ID) {
+		if slices.Contains(other.persistent.spec.SecurityGroups(), g.ID) {
 			return hypervisor.RefuseUsedSecurityGroup(g.Name, other.name)
 		}
 	}
-	delete(h.groups, g.ID)
-	delete(h.changed, hypervisor.GroupFilterName(g.ID))
+	delete(h.securityGroups, g.ID)
+	delete(h.changedFilters, hypervisor.GroupFilterName(g.ID))
 	h.notify()
 	return nil
 }
 
 // FilterCounts implements hypervisor.Telemetry. Each rule accepts one packet per second, and one packet in five seconds
 // is dropped.
-func (h *Host) FilterCounts(ctx context.Context) ([]hypervisor.CountedNIC, error) {
-	if err := h.enter(ctx); err != nil {
+func (h *Host) FilterCounts(ctx context.Context) ([]hypervisor.NICPacketCounts, error) {
+	if err := h.simulateCall(ctx); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var out []hypervisor.CountedNIC
+	var out []hypervisor.NICPacketCounts
 	for _, g := range h.guests {
 		if !g.managed || !g.isRunning() {
 			continue
@@ -104,29 +104,29 @@ func (h *Host) FilterCounts(ctx context.Context) ([]hypervisor.CountedNIC, error
 			if filterOf(g.id, nic) == "" {
 				continue
 			}
-			chain := map[string]fleet.PassCount{hypervisor.Dropped: {Packets: n / 5, Bytes: n / 5 * 60}}
+			chain := map[string]fleet.PassCount{hypervisor.DroppedKey: {Packets: n / 5, Bytes: n / 5 * 60}}
 			for _, id := range nic.SecurityGroups {
-				for _, r := range h.groups[id].Rules {
+				for _, r := range h.securityGroups[id].Rules {
 					chain[r.ID] = fleet.PassCount{Packets: n, Bytes: n * 500}
 				}
 			}
-			out = append(out, hypervisor.CountedNIC{VM: g.id, MAC: nic.MAC, Chains: map[string]map[string]fleet.PassCount{"all": chain}})
+			out = append(out, hypervisor.NICPacketCounts{VM: g.id, MAC: nic.MAC, Chains: map[string]map[string]fleet.PassCount{"all": chain}})
 		}
 	}
 	return out, nil
 }
 
 // checkGroups refuses NICs in groups that the job does not have or that the host cannot apply.
-func (h *Host) checkGroups(in hypervisor.Apply) error {
+func (h *Host) checkGroups(in hypervisor.ApplyWork) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, n := range in.VM.Spec.NICs {
-		groups, err := hypervisor.NICGroups(n, in.Groups)
+		groups, err := hypervisor.SecurityGroupsOfNIC(n, in.Groups)
 		if err != nil {
 			return err
 		}
 		for _, g := range groups {
-			if _, here := h.groups[g.ID]; here {
+			if _, here := h.securityGroups[g.ID]; here {
 				continue
 			}
 			if err := h.updateGroup(g); err != nil {
@@ -139,7 +139,7 @@ func (h *Host) checkGroups(in hypervisor.Apply) error {
 
 // filterOf returns the name of the NIC's network filter.
 func filterOf(vm fleet.VMID, n fleet.NIC) string {
-	if !n.Filtered() {
+	if !n.NeedsFilter() {
 		return ""
 	}
 	return hypervisor.FilterName(vm, n.MAC)

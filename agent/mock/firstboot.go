@@ -11,13 +11,13 @@ import (
 )
 
 // storeSeed fetches and stores the first-boot data if the definition will use the data and the host does not have it.
-func (h *Host) storeSeed(ctx context.Context, in hypervisor.Apply) error {
+func (h *Host) storeSeed(ctx context.Context, in hypervisor.ApplyWork) error {
 	want := in.VM.Spec.FirstBoot
 	h.mu.Lock()
-	plan := h.plan(in)
-	needed := plan.Has("firstBoot")
+	plan := h.planEdit(in)
+	needed := plan.SetsField("firstBoot")
 	if g, ok := h.guests[in.VM.ID]; ok {
-		needed = needed || g.def.spec.FirstBoot == want
+		needed = needed || g.persistent.spec.FirstBoot == want
 	}
 	_, have := h.seeds[in.VM.ID][want]
 	h.mu.Unlock()
@@ -47,7 +47,7 @@ func (h *Host) storeSeed(ctx context.Context, in hypervisor.Apply) error {
 // h.mu.
 func (h *Host) deleteUnusedSeeds(g *guest) {
 	maps.DeleteFunc(h.seeds[g.id], func(of fleet.VMFirstBoot, _ map[string][]byte) bool {
-		has := of == g.def.spec.FirstBoot || g.isRunning() && of == g.live.spec.FirstBoot
+		has := of == g.persistent.spec.FirstBoot || g.isRunning() && of == g.live.spec.FirstBoot
 		return !has
 	})
 	if len(h.seeds[g.id]) == 0 {

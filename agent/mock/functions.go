@@ -7,18 +7,18 @@ import (
 
 // SetFunctions sets the number of enabled virtual functions of a device, as an administrator does. It adds a missing
 // device to the host.
-func (h *Host) SetFunctions(device string, n int) {
+func (h *Host) SetVirtualFunctions(device string, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.functions[device] = n
+	h.virtualFunctions[device] = n
 	h.notify()
 }
 
 // nics returns the NIC capacity of networks on the spec's device. The caller holds h.mu.
-func (h *Host) nics(s fleet.NetworkSpec) *fleet.NetworkNICs {
+func (h *Host) nicCapacity(s fleet.NetworkSpec) *fleet.NetworkNICs {
 	c := &fleet.NetworkNICs{Total: 1}
 	if s.Mode == fleet.NetworkSRIOV {
-		c.Total = h.functions[s.Device]
+		c.Total = h.virtualFunctions[s.Device]
 	}
 	for _, g := range h.guests {
 		if g.isRunning() {
@@ -41,12 +41,12 @@ func (h *Host) countNICs(nics []fleet.NIC, s fleet.NetworkSpec) (cards int) {
 
 // checkFreeDevices refuses a start if a network of the guest has no free device. The caller holds h.mu.
 func (h *Host) checkFreeDevices(g *guest) error {
-	for _, n := range g.def.spec.NICs {
+	for _, n := range g.persistent.spec.NICs {
 		o := h.networks[n.Network]
 		if o == nil || !o.spec.HasExclusiveNICs() {
 			continue
 		}
-		if c := h.nics(o.spec); c.Used+h.countNICs(g.def.spec.NICs, o.spec) > c.Total {
+		if c := h.nicCapacity(o.spec); c.Used+h.countNICs(g.persistent.spec.NICs, o.spec) > c.Total {
 			return hypervisor.RefuseNICWithoutDevice(n.Network)
 		}
 	}

@@ -17,22 +17,22 @@ type guest struct {
 	managed          bool // the domain has Quantix metadata
 	generation       int64
 	applied          hypervisor.Applied
-	mark             string // the VM's ownership mark in the domain's metadata
+	ownershipMark             string // the VM's ownership mark in the domain's metadata
 	name             string // the domain's current name
-	def              definition
+	persistent              guestDefinition
 	undefined        bool        // the guest runs without a definition
-	live             *definition // the running definition; nil: off
+	live             *guestDefinition // the running definition; nil: off
 	power            fleet.Power
 	startedAt        time.Time
-	screen           *screen
-	tree             *hypervisor.SnapTree // the VM's snapshot tree; nil: the VM never had a snapshot
+	screen           *textScreen
+	snapshotTree             *hypervisor.SnapTree // the VM's snapshot tree; nil: the VM never had a snapshot
 	foreignSnapshots []string             // snapshots made outside Quantix
 	foreignOverlays  []fleet.Overlay      // overlays made outside Quantix
 
 	balloon int // balloon size in MiB; 0: all memory
 
 	reason        string                    // why the guest is off
-	sick          map[fleet.HealthKind]bool // checks that the guest fails
+	failingChecks          map[fleet.HealthKind]bool // checks that the guest fails
 	healthChanges int                       // number of changes of the screen or of expiries of the watchdog
 
 	frozen    bool                 // the guest's file systems are frozen
@@ -41,7 +41,7 @@ type guest struct {
 }
 
 // definition is a definition: a spec, and the paths of its pools.
-type definition struct {
+type guestDefinition struct {
 	spec  fleet.VMSpec
 	pools map[fleet.PoolID]string
 
@@ -49,9 +49,9 @@ type definition struct {
 	startVCPUs int            // number of vCPUs at the guest's start
 }
 
-func (s definition) path(ref fleet.Volref) string { return path.Join(s.pools[ref.PoolID], ref.Volume) }
+func (s guestDefinition) path(ref fleet.Volref) string { return path.Join(s.pools[ref.PoolID], ref.Volume) }
 
-func (s definition) disks() []string {
+func (s guestDefinition) disks() []string {
 	var out []string
 	for _, d := range s.spec.Disks {
 		out = append(out, s.path(d.Ref()))
@@ -60,7 +60,7 @@ func (s definition) disks() []string {
 }
 
 // media returns the paths of the definition's read-only files, such as media in drives and a kernel.
-func (s definition) media() []string {
+func (s guestDefinition) media() []string {
 	var out []string
 	for _, m := range s.spec.Media() {
 		out = append(out, s.path(m.Volref))
@@ -68,18 +68,18 @@ func (s definition) media() []string {
 	return out
 }
 
-func (g *guest) defined() hypervisor.Defined {
-	return hypervisor.Defined{Domain: g.name, Spec: g.def.spec}
+func (g *guest) definedSpec() hypervisor.DefinedSpec {
+	return hypervisor.DefinedSpec{Domain: g.name, Spec: g.persistent.spec}
 }
 
 func (g *guest) start(now time.Time) {
-	if want := g.applied.Pending(g.name); want != "" {
+	if want := g.applied.PendingDomainName(g.name); want != "" {
 		g.name = want
 	}
-	run := g.def
+	run := g.persistent
 	run.startVCPUs = run.spec.CPUs
 	g.live, g.power, g.startedAt = &run, fleet.Running, now.Truncate(time.Second)
-	g.screen = newScreen(g.name, g.def)
+	g.screen = newScreen(g.name, g.persistent)
 	g.frozen, g.reason, g.balloon = false, "", 0
 }
 
@@ -90,7 +90,7 @@ func (h *Host) stop(g *guest, reason string) {
 	}
 	g.live, g.power, g.startedAt, g.reason, g.balloon = nil, fleet.Stopped, time.Time{}, reason, 0
 	if g.screen != nil {
-		g.screen.off()
+		g.screen.end()
 		g.screen = nil
 	}
 	if g.undefined {
@@ -101,16 +101,16 @@ func (h *Host) stop(g *guest, reason string) {
 func (g *guest) isRunning() bool { return g.live != nil }
 
 // nextBoot lists the pending changes of the running guest.
-func (g *guest) nextBoot() []string {
+func (g *guest) pendingFields() []string {
 	if !g.isRunning() {
 		return nil
 	}
 	var out []string
-	if g.applied.Pending(g.name) != "" {
+	if g.applied.PendingDomainName(g.name) != "" {
 		out = append(out, "name")
 	}
 	for _, f := range fleet.VMFields {
-		if !isInvisibleToGuest(&f) && !f.Same(g.live.spec, g.def.spec) {
+		if !isInvisibleToGuest(&f) && !f.Same(g.live.spec, g.persistent.spec) {
 			out = append(out, f.Name)
 		}
 	}
@@ -123,14 +123,14 @@ func isInvisibleToGuest(f *fleet.VMField) bool {
 }
 
 // uses reports whether the running or persistent definition uses the file.
-func (g *guest) uses(path string) bool {
-	return g.tree != nil && slices.Contains(g.tree.Files(), path) || slices.Contains(g.def.disks(), path) || slices.Contains(g.def.media(), path) ||
+func (g *guest) usesFile(path string) bool {
+	return g.snapshotTree != nil && slices.Contains(g.snapshotTree.AllFiles(), path) || slices.Contains(g.persistent.disks(), path) || slices.Contains(g.persistent.media(), path) ||
 		g.isRunning() && (slices.Contains(g.live.disks(), path) || slices.Contains(g.live.media(), path))
 }
 
 // shares reports whether the domain uses the file only as a shareable disk.
-func (g *guest) shares(path string) bool {
-	one := func(s definition) bool {
+func (g *guest) sharesFile(path string) bool {
+	one := func(s guestDefinition) bool {
 		for _, d := range s.spec.Disks {
 			if s.path(d.Ref()) == path && !d.Shareable {
 				return false
@@ -138,13 +138,13 @@ func (g *guest) shares(path string) bool {
 		}
 		return !slices.Contains(s.media(), path)
 	}
-	return one(g.def) && (!g.isRunning() || one(*g.live)) && (g.tree == nil || !slices.Contains(g.tree.Files(), path))
+	return one(g.persistent) && (!g.isRunning() || one(*g.live)) && (g.snapshotTree == nil || !slices.Contains(g.snapshotTree.AllFiles(), path))
 }
 
 // status returns the status as libvirt would report it. The caller holds h.mu.
 func (h *Host) status(g *guest) fleet.VMStatus {
-	now := g.def
-	s := fleet.VMStatus{Power: g.power, Reason: g.reason, NextBoot: g.nextBoot(), Accelerator: h.inv.Accelerators[0]}
+	now := g.persistent
+	s := fleet.VMStatus{Power: g.power, Reason: g.reason, NextBoot: g.pendingFields(), Accelerator: h.inventory.Accelerators[0]}
 	if g.isRunning() {
 		now = *g.live
 		started := g.startedAt
@@ -158,13 +158,13 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 			s.MaxCPUs = n
 		}
 		s.Modules, s.PendingUnplug = slices.Clone(now.modules), h.pendingUnplugs(g)
-		if h.inv.Accelerators[0] == "kvm" && now.startVCPUs < s.CPUs {
+		if h.inventory.Accelerators[0] == "kvm" && now.startVCPUs < s.CPUs {
 			s.MinCPUs = now.startVCPUs
 		}
 	}
 	if g.managed {
-		s.Faults, s.Drift = h.faults(g), g.applied.Drift(g.defined())
-		s.Snapshots = g.tree.Status(&g.applied.Spec, g.foreignSnapshots, g.foreignOverlays)
+		s.Faults, s.Drift = h.faults(g), g.applied.Drift(g.definedSpec())
+		s.Snapshots = g.snapshotTree.ReportedTree(&g.applied.Spec, g.foreignSnapshots, g.foreignOverlays)
 		if g.name != g.applied.Name {
 			s.Domain = g.name
 		}
@@ -173,7 +173,7 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 	}
 	for i, spec := range now.spec.Disks {
 		ref := spec.Ref()
-		d := fleet.DiskState{Target: target(i), Path: g.file(now, ref)}
+		d := fleet.DiskState{Target: diskTarget(i), Path: g.currentDiskFile(now, ref)}
 		if v := h.volumeAt(d.Path); v != nil {
 			d.SizeBytes, d.AllocBytes, d.Volume = v.CapacityBytes, v.AllocBytes, &ref
 		}
@@ -189,14 +189,14 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 		}
 		state.Filter = filterOf(g.id, n)
 		if g.isRunning() {
-			ip, by := h.address(n)
+			ip, by := h.guestAddress(n)
 			state.Addresses, state.Seen = []string{ip}, []fleet.SeenAddress{{IP: ip, By: by}}
 		}
 		s.NICs = append(s.NICs, state)
 	}
-	for _, n := range g.def.spec.NICs {
-		if said := h.changed[filterOf(g.id, n)]; g.managed && said != "" {
-			s.FilterDrifted(n.MAC, said)
+	for _, n := range g.persistent.spec.NICs {
+		if said := h.changedFilters[filterOf(g.id, n)]; g.managed && said != "" {
+			s.RecordFilterDrift(n.MAC, said)
 		}
 	}
 	return s
@@ -206,15 +206,15 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 func (h *Host) faults(g *guest) []fleet.Fault {
 	var out []fleet.Fault
 	for i, d := range g.applied.Spec.Disks {
-		if !slices.ContainsFunc(g.def.spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
+		if !slices.ContainsFunc(g.persistent.spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
 			continue
 		}
 		if why := h.missingReason(d.Ref(), g.applied.Pools); why != "" {
-			out = append(out, hypervisor.MissingDiskFault(i+1, d.Ref(), g.applied.Pools[d.PoolID].Name, h.opts.Name, why))
+			out = append(out, hypervisor.MissingDiskFault(i+1, d.Ref(), g.applied.Pools[d.PoolID].Name, h.options.Name, why))
 		}
 	}
 	if g.undefined {
-		out = append(out, hypervisor.UndefinedFault())
+		out = append(out, hypervisor.UndefinedDomainFault())
 	}
 	return out
 }
@@ -223,23 +223,23 @@ func (h *Host) faults(g *guest) []fleet.Fault {
 func (h *Host) missingReason(ref fleet.Volref, pools map[fleet.PoolID]hypervisor.AppliedPool) string {
 	p := h.pools[pools[ref.PoolID].Name]
 	if p == nil || p.dir == nil || p.stopped {
-		return hypervisor.PoolInactive
+		return hypervisor.PoolInactiveReason
 	}
 	switch f, ok := p.dir.files[ref.Volume]; {
 	case !ok:
-		return hypervisor.FileMissing
+		return hypervisor.FileMissingReason
 	case f.linked:
-		return hypervisor.FileReplaced
+		return hypervisor.FileReplacedReason
 	}
 	return ""
 }
 
-func target(i int) string { return "vd" + string(rune('a'+i)) }
+func diskTarget(i int) string { return "vd" + string(rune('a'+i)) }
 
 // meter returns the guest's counters since its start. The load oscillates slowly around a mean, and counters never
 // decrease.
 func (g *guest) meter(now time.Time) wire.Meter {
-	seed := hash(string(g.id))
+	seed := hashText(string(g.id))
 	seconds := now.Sub(g.startedAt).Seconds()
 	mean := 0.03 + float64(seed%100)/250 // per vCPU
 	period := 120 + float64(seed%240)
@@ -254,7 +254,7 @@ func (g *guest) meter(now time.Time) wire.Meter {
 }
 
 // load returns the fraction of one hardware thread that the guest currently uses.
-func (g *guest) load(now time.Time) float64 {
+func (g *guest) cpuLoad(now time.Time) float64 {
 	if g.power != fleet.Running {
 		return 0
 	}

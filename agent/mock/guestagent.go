@@ -18,7 +18,7 @@ func (g *guest) agentStatus() *fleet.GuestStatus {
 		return nil
 	case g.live.spec.Devices.GuestAgent == "none":
 		return &fleet.GuestStatus{Agent: fleet.AgentNone}
-	case misbehaves(g.name, NoAgent):
+	case nameContains(g.name, NoAgent):
 		return &fleet.GuestStatus{Agent: fleet.AgentNotResponding}
 	}
 	return &fleet.GuestStatus{
@@ -28,7 +28,7 @@ func (g *guest) agentStatus() *fleet.GuestStatus {
 
 // GuestReadings implements hypervisor.Guests. A guest's file system fills slowly and is then emptied.
 func (h *Host) GuestReadings(ctx context.Context) ([]hypervisor.GuestReading, error) {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
@@ -39,7 +39,7 @@ func (h *Host) GuestReadings(ctx context.Context) ([]hypervisor.GuestReading, er
 		if !g.managed || !g.isRunning() || g.agentStatus().Agent != fleet.AgentAnswers || g.power != fleet.Running {
 			continue
 		}
-		seed := hash(string(g.id))
+		seed := hashText(string(g.id))
 		total := int64(20 << 30)
 		used := total / 100 * int64(25+seed%60) // percent
 		out = append(out, hypervisor.GuestReading{At: now.Truncate(10 * time.Second), GuestReading: fleet.GuestReading{
@@ -56,7 +56,7 @@ func (h *Host) GuestReadings(ctx context.Context) ([]hypervisor.GuestReading, er
 
 // FreezeGuest implements hypervisor.Guests.
 func (h *Host) FreezeGuest(ctx context.Context, id fleet.VMID) error {
-	return h.toGuest(ctx, id, func(g *guest) error {
+	return h.withGuestAgent(ctx, id, func(g *guest) error {
 		if len(g.live.spec.Disks) == 0 {
 			return fleet.Errorf(fleet.Conflict, "The guest has no file system that can be frozen.")
 		}
@@ -67,10 +67,10 @@ func (h *Host) FreezeGuest(ctx context.Context, id fleet.VMID) error {
 
 // ThawGuest implements hypervisor.Guests.
 func (h *Host) ThawGuest(ctx context.Context, id fleet.VMID) error {
-	if g, on, err := h.copyOf(id); err != nil || !on || g.power == fleet.Stopped {
+	if g, on, err := h.copyVM(id); err != nil || !on || g.power == fleet.Stopped {
 		return err
 	}
-	return h.toGuest(ctx, id, func(g *guest) error {
+	return h.withGuestAgent(ctx, id, func(g *guest) error {
 		g.frozen = false
 		return nil
 	})
@@ -78,7 +78,7 @@ func (h *Host) ThawGuest(ctx context.Context, id fleet.VMID) error {
 
 // SetGuestPassword implements hypervisor.Guests.
 func (h *Host) SetGuestPassword(ctx context.Context, id fleet.VMID, user, password string) error {
-	return h.toGuest(ctx, id, func(g *guest) error {
+	return h.withGuestAgent(ctx, id, func(g *guest) error {
 		g.passwords = maps.Clone(g.passwords)
 		if g.passwords == nil {
 			g.passwords = map[string]string{}
@@ -90,28 +90,28 @@ func (h *Host) SetGuestPassword(ctx context.Context, id fleet.VMID, user, passwo
 
 // SyncGuestTime implements hypervisor.Guests.
 func (h *Host) SyncGuestTime(ctx context.Context, id fleet.VMID) error {
-	return h.toGuest(ctx, id, func(*guest) error { return nil })
+	return h.withGuestAgent(ctx, id, func(*guest) error { return nil })
 }
 
 // TrimGuest implements hypervisor.Guests.
 func (h *Host) TrimGuest(ctx context.Context, id fleet.VMID) error {
-	return h.toGuest(ctx, id, func(*guest) error { return nil })
+	return h.withGuestAgent(ctx, id, func(*guest) error { return nil })
 }
 
 // toGuest runs a guest agent command.
-func (h *Host) toGuest(ctx context.Context, id fleet.VMID, f func(*guest) error) error {
-	if err := h.enter(ctx); err != nil {
+func (h *Host) withGuestAgent(ctx context.Context, id fleet.VMID, f func(*guest) error) error {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
-	return h.change(id, func(g *guest) error {
+	return h.changeVM(id, func(g *guest) error {
 		says := g.agentStatus()
 		switch {
 		case says == nil:
 			return hypervisor.ErrNotRunning
 		case says.Agent == fleet.AgentNone:
-			return hypervisor.NoChannel()
+			return hypervisor.NoAgentChannelError()
 		case says.Agent != fleet.AgentAnswers:
-			return hypervisor.NoAgent()
+			return hypervisor.NoAgentAnswerError()
 		case g.power != fleet.Running:
 			return fleet.Errorf(fleet.Conflict, "The guest is paused, so its agent cannot answer. Resume the VM first.")
 		}
@@ -121,13 +121,13 @@ func (h *Host) toGuest(ctx context.Context, id fleet.VMID, f func(*guest) error)
 
 // GuestFrozen reports whether a guest is frozen, for tests.
 func (h *Host) GuestFrozen(id fleet.VMID) bool {
-	g, _, err := h.copyOf(id)
+	g, _, err := h.copyVM(id)
 	return err == nil && g.frozen
 }
 
 // GuestPassword returns the password set for the guest's user, for tests.
 func (h *Host) GuestPassword(id fleet.VMID, user string) string {
-	g, _, err := h.copyOf(id)
+	g, _, err := h.copyVM(id)
 	if err != nil {
 		return ""
 	}

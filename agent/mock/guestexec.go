@@ -15,8 +15,8 @@ import (
 // RunInGuest implements hypervisor.Guests. A guest has the programs echo, false and sleep, which never ends in time.
 // Any other program only prints that it ran.
 func (h *Host) RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (out fleet.GuestOutput, err error) {
-	err = h.toGuest(ctx, id, func(g *guest) error {
-		if misbehaves(g.name, NoExec) {
+	err = h.withGuestAgent(ctx, id, func(g *guest) error {
+		if nameContains(g.name, NoExec) {
 			return fleet.Errorf(fleet.Conflict, "The guest agent runs no programs: Command guest-exec has been disabled. Remove guest-exec and guest-exec-status from the list of blocked commands in the agent's configuration in the guest.")
 		}
 		g.programs = append(slices.Clone(g.programs), program)
@@ -46,7 +46,7 @@ func runProgram(ctx context.Context, program fleet.GuestProgram) (out fleet.Gues
 
 // BackdateStart sets the start time of the running guest one minute earlier.
 func (h *Host) BackdateStart(id fleet.VMID) {
-	_ = h.change(id, func(g *guest) error {
+	_ = h.changeVM(id, func(g *guest) error {
 		g.startedAt = g.startedAt.Add(-time.Minute)
 		return nil
 	})
@@ -54,7 +54,7 @@ func (h *Host) BackdateStart(id fleet.VMID) {
 
 // GuestPrograms returns the programs that were run in a guest, for tests.
 func (h *Host) GuestPrograms(id fleet.VMID) []fleet.GuestProgram {
-	g, _, err := h.copyOf(id)
+	g, _, err := h.copyVM(id)
 	if err != nil {
 		return nil
 	}

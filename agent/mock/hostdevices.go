@@ -12,7 +12,7 @@ import (
 
 // checkHostDevices refuses a start if a requested host device is missing. The caller holds h.mu.
 func (h *Host) checkHostDevices(g *guest) error {
-	for _, want := range g.def.spec.HostDevices {
+	for _, want := range g.persistent.spec.HostDevices {
 		if err := h.checkHostDevice(want); err != nil {
 			return err
 		}
@@ -23,9 +23,9 @@ func (h *Host) checkHostDevices(g *guest) error {
 // checkHostDevice refuses a USB port without a device, and a mediated device type without capacity. The caller holds
 // h.mu.
 func (h *Host) checkHostDevice(want fleet.VMHostDevice) error {
-	i := slices.IndexFunc(h.inv.Devices, func(d fleet.HostDevice) bool { return d.Device == want.Device && !d.Empty })
+	i := slices.IndexFunc(h.inventory.Devices, func(d fleet.HostDevice) bool { return d.Device == want.Device && !d.Empty })
 	if port, ok := strings.CutPrefix(want.Device, "usb-port/"); ok && i < 0 {
-		return hypervisor.RefuseEmptyUSBPort(port, h.opts.Name)
+		return hypervisor.RefuseEmptyUSBPort(port, h.options.Name)
 	}
 	kind, ok := strings.CutPrefix(want.Device, "mdev/")
 	if !ok {
@@ -33,12 +33,12 @@ func (h *Host) checkHostDevice(want fleet.VMHostDevice) error {
 	}
 	used := 0
 	for _, o := range h.guests {
-		if o.isRunning() && checkHostDevice(o.live.spec.HostDevices, want) {
+		if o.isRunning() && hasHostDevice(o.live.spec.HostDevices, want) {
 			used++
 		}
 	}
-	if i < 0 || used >= h.inv.Devices[i].Max {
-		return hypervisor.RefuseMdev(kind, h.opts.Name)
+	if i < 0 || used >= h.inventory.Devices[i].Max {
+		return hypervisor.RefuseUnavailableMdev(kind, h.options.Name)
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func launchInfo(g *guest) *fleet.LaunchInfo {
 }
 
 // encryptionGaps returns the reasons why the processor cannot encrypt guest memory.
-func (m machine) encryptionGaps() (gaps []fleet.VMGap) {
+func (m machineModel) missingEncryptionKinds() (gaps []fleet.VMGap) {
 	for _, k := range fleet.ConfidentialKinds[1:] {
 		if m.vendor != "AuthenticAMD" || k.Value == "tdx" {
 			gaps = append(gaps, fleet.VMGap{Field: "security.confidential", Value: k.Value, Why: "libvirt finds no " + strings.Split(k.Text, " (")[0] + ": the processor does not support it, or the firmware or the kernel disables it."})

@@ -13,34 +13,34 @@ import (
 )
 
 // machine is a model of simulated hardware.
-type machine struct {
+type machineModel struct {
 	product, vendor, model string
-	sockets, coresEach     int
+	sockets, coresPerSocket     int
 	memoryGiB              int64
 	driver                 string
-	speed, vfs             int
+	nicSpeedMbps, maxVirtualFunctions             int
 	gpu                    *fleet.GPU
 	os, kernel             string
 	features               []string
 	models                 []string // additional CPU models for its guests
 }
 
-var machines = []machine{
+var machines = []machineModel{
 	{
-		product: "Dell Inc. PowerEdge R6625", vendor: "AuthenticAMD", model: "AMD EPYC 9354 32-Core Processor", sockets: 1, coresEach: 32,
-		memoryGiB: 384, driver: "mlx5_core", speed: 25000, vfs: 64, os: "Debian GNU/Linux 12", kernel: "6.1.0-26-amd64",
+		product: "Dell Inc. PowerEdge R6625", vendor: "AuthenticAMD", model: "AMD EPYC 9354 32-Core Processor", sockets: 1, coresPerSocket: 32,
+		memoryGiB: 384, driver: "mlx5_core", nicSpeedMbps: 25000, maxVirtualFunctions: 64, os: "Debian GNU/Linux 12", kernel: "6.1.0-26-amd64",
 		features: []string{"svm", "npt", "avx2", "avx512f", "aes", "sha_ni", "x2apic"},
 		models:   []string{"EPYC", "EPYC-Milan", "EPYC-Rome"},
 	},
 	{
-		product: "HPE ProLiant DL380 Gen10", vendor: "GenuineIntel", model: "Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz", sockets: 2, coresEach: 32,
-		memoryGiB: 512, driver: "i40e", speed: 10000, vfs: 32, os: "Ubuntu 24.04 LTS", kernel: "6.8.0-45-generic",
+		product: "HPE ProLiant DL380 Gen10", vendor: "GenuineIntel", model: "Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz", sockets: 2, coresPerSocket: 32,
+		memoryGiB: 512, driver: "i40e", nicSpeedMbps: 10000, maxVirtualFunctions: 32, os: "Ubuntu 24.04 LTS", kernel: "6.8.0-45-generic",
 		features: []string{"vmx", "ept", "avx2", "avx512f", "aes", "sha_ni", "x2apic"},
 		models:   []string{"Cascadelake-Server", "Icelake-Server", "Skylake-Server"},
 	},
 	{
-		product: "Supermicro AS-4125GS-TNRT", vendor: "AuthenticAMD", model: "AMD EPYC 9554 64-Core Processor", sockets: 2, coresEach: 64,
-		memoryGiB: 1024, driver: "mlx5_core", speed: 100000, vfs: 128, os: "Rocky Linux 9.4", kernel: "5.14.0-427.el9.x86_64",
+		product: "Supermicro AS-4125GS-TNRT", vendor: "AuthenticAMD", model: "AMD EPYC 9554 64-Core Processor", sockets: 2, coresPerSocket: 64,
+		memoryGiB: 1024, driver: "mlx5_core", nicSpeedMbps: 100000, maxVirtualFunctions: 128, os: "Rocky Linux 9.4", kernel: "5.14.0-427.el9.x86_64",
 		features: []string{"svm", "npt", "avx2", "avx512f", "aes", "sha_ni", "x2apic"},
 		models:   []string{"EPYC", "EPYC-Milan", "EPYC-Rome"},
 		gpu:      &fleet.GPU{Address: "0000:41:00.0", Vendor: "NVIDIA", Product: "L40S", Driver: "nvidia", VFsTotal: 32, MdevTypes: []string{"nvidia-1147", "nvidia-1148"}},
@@ -51,7 +51,7 @@ var machines = []machine{
 func (h *Host) Inventory(ctx context.Context) (fleet.Inventory, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.inv, ctx.Err()
+	return h.inventory, ctx.Err()
 }
 
 // checkPhysicals refuses physical disks that do not exist, that the host uses, or that another guest has. had are the
@@ -59,19 +59,19 @@ func (h *Host) Inventory(ctx context.Context) (fleet.Inventory, error) {
 func (h *Host) checkPhysicals(id fleet.VMID, devices, had []fleet.VMHostDevice) error {
 	for _, w := range devices {
 		is := func(o fleet.VMHostDevice) bool { return o.Device == w.Device }
-		if w.Physical() == "" || slices.ContainsFunc(had, is) {
+		if w.PhysicalDiskName() == "" || slices.ContainsFunc(had, is) {
 			continue
 		}
-		i := slices.IndexFunc(h.inv.Devices, func(d fleet.HostDevice) bool { return d.Device == w.Device })
+		i := slices.IndexFunc(h.inventory.Devices, func(d fleet.HostDevice) bool { return d.Device == w.Device })
 		switch {
 		case i < 0:
-			return hypervisor.NoPhysical(w.Device)
-		case h.inv.Devices[i].HostUse != "":
-			return hypervisor.RefuseBusyPhysical(w.Device, h.inv.Devices[i].HostUse)
+			return hypervisor.NoPhysicalDiskError(w.Device)
+		case h.inventory.Devices[i].HostUse != "":
+			return hypervisor.RefuseBusyPhysicalDisk(w.Device, h.inventory.Devices[i].HostUse)
 		}
 		for _, g := range h.guests {
-			if g.id != id && (slices.ContainsFunc(g.def.spec.HostDevices, is) || g.isRunning() && slices.ContainsFunc(g.live.spec.HostDevices, is)) {
-				return hypervisor.RefuseTakenPhysical(w.Device)
+			if g.id != id && (slices.ContainsFunc(g.persistent.spec.HostDevices, is) || g.isRunning() && slices.ContainsFunc(g.live.spec.HostDevices, is)) {
+				return hypervisor.RefuseTakenPhysicalDisk(w.Device)
 			}
 		}
 	}
@@ -79,16 +79,16 @@ func (h *Host) checkPhysicals(id fleet.VMID, devices, had []fleet.VMHostDevice) 
 }
 
 // inventoryOf returns a plausible machine. Equal names have equal machines.
-func inventoryOf(name string) fleet.Inventory {
-	seed := hash(name)
+func simulatedInventory(name string) fleet.Inventory {
+	seed := hashText(name)
 	m := machines[seed%uint64(len(machines))]
 	booted := time.Date(2026, 9, 1, 4, 0, 0, 0, time.UTC).Add(time.Duration(seed%4e6) * time.Second)
 	out := fleet.Inventory{
 		Hostname: name, HostUUID: string(stableID("machine/" + name)), BootID: string(stableID("boot/" + name)), BootedAt: &booted,
 		OS: m.os, Kernel: m.kernel, Arch: "x86_64", Machine: m.product,
 		CPU: fleet.CPU{
-			Model: m.model, Vendor: m.vendor, Sockets: m.sockets, Cores: m.sockets * m.coresEach,
-			Threads: 2 * m.sockets * m.coresEach, Features: m.features,
+			Model: m.model, Vendor: m.vendor, Sockets: m.sockets, Cores: m.sockets * m.coresPerSocket,
+			Threads: 2 * m.sockets * m.coresPerSocket, Features: m.features,
 		},
 		MemoryBytes: m.memoryGiB << 30, Accelerators: []string{"kvm", "qemu"}, Firmwares: []fleet.Firmware{fleet.BIOS, fleet.UEFI},
 		HugePages: []fleet.HugePages{{SizeKiB: 2048, Total: 4096, Free: 4096}, {SizeKiB: 1 << 20}},
@@ -98,13 +98,13 @@ func inventoryOf(name string) fleet.Inventory {
 		},
 		NetworkGaps: []fleet.NetworkGap{{Mode: fleet.NetworkOVS, Why: "Open vSwitch is not installed. Install openvswitch-switch."}},
 	}
-	out.VMGaps = append(out.VMGaps, m.encryptionGaps()...)
+	out.VMGaps = append(out.VMGaps, m.missingEncryptionKinds()...)
 	out.CPUModels = append([]string{"Nehalem", "Penryn", "SandyBridge", "Westmere", "kvm64", "qemu64"}, m.models...)
 	for n := range m.sockets {
 		node := fleet.NUMANode{ID: n, MemoryBytes: m.memoryGiB << 30 / int64(m.sockets)}
 		for half := range 2 {
-			for c := range m.coresEach {
-				node.Threads = append(node.Threads, (half*m.sockets+n)*m.coresEach+c)
+			for c := range m.coresPerSocket {
+				node.Threads = append(node.Threads, (half*m.sockets+n)*m.coresPerSocket+c)
 			}
 		}
 		out.NUMA = append(out.NUMA, node)
@@ -118,7 +118,7 @@ func inventoryOf(name string) fleet.Inventory {
 	for i := range 2 {
 		out.NICs = append(out.NICs, fleet.HostNIC{
 			Name: fmt.Sprintf("ens%df0np0", 1+i), MAC: macOf(fmt.Sprint(name, i)), Driver: m.driver, Kind: "physical",
-			SpeedMbps: m.speed, Up: true, MTU: 9000, VFs: i * 8, VFsTotal: m.vfs, Master: []string{"br0", ""}[i],
+			SpeedMbps: m.nicSpeedMbps, Up: true, MTU: 9000, VFs: i * 8, VFsTotal: m.maxVirtualFunctions, Master: []string{"br0", ""}[i],
 		})
 	}
 	out.NICs = append(out.NICs, fleet.HostNIC{
@@ -163,14 +163,14 @@ func (h *Host) Load(ctx context.Context) (wire.HostMeter, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	busy, used := 0.3, h.inv.MemoryBytes/20
+	busy, used := 0.3, h.inventory.MemoryBytes/20
 	for _, g := range h.guests {
 		if g.isRunning() {
-			busy += g.load(now)
+			busy += g.cpuLoad(now)
 			used += g.meter(now).MemoryBytes
 		}
 	}
 	return wire.HostMeter{
-		CPUPercent: min(100, 100*busy/float64(h.inv.CPU.Threads)), MemoryUsed: min(used, h.inv.MemoryBytes), MemoryTotal: h.inv.MemoryBytes,
+		CPUPercent: min(100, 100*busy/float64(h.inventory.CPU.Threads)), MemoryUsed: min(used, h.inventory.MemoryBytes), MemoryTotal: h.inventory.MemoryBytes,
 	}, ctx.Err()
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // data returns the text that represents the file's bytes. A copy has the same text.
-func (f *file) data() string {
+func (f *file) dataText() string {
 	if f.bytes != "" {
 		return f.bytes
 	}
@@ -22,29 +22,29 @@ func (f *file) data() string {
 }
 
 // chainData returns the text that represents a disk's content with its backing chain. The caller holds h.mu.
-func (h *Host) chainData(f *file) string {
+func (h *Host) chainDataText(f *file) string {
 	for at := f; at != nil; at = h.fileAt(at.Backing) {
 		if at.bytes != "" {
 			return at.bytes
 		}
 	}
-	return f.data()
+	return f.dataText()
 }
 
-func (f *file) digest() string {
-	sum := sha256.Sum256([]byte(f.data()))
+func (f *file) dataDigest() string {
+	sum := sha256.Sum256([]byte(f.dataText()))
 	return hex.EncodeToString(sum[:])
 }
 
 // stamp identifies the file, its content and the number of external changes.
-func (f *file) stamp() string { return fmt.Sprintf("%s %s #%d", f.identity(), f.data(), f.touched) }
+func (f *file) fileStamp() string { return fmt.Sprintf("%s %s #%d", f.identityText(), f.dataText(), f.externalChanges) }
 
 // addChecksum adds the stored checksum to the volume, unless the file changed while no VM used the file.
 func (f *file) addChecksum(v *fleet.Volume, sum hypervisor.VolumeChecksum) {
-	was, _, _ := strings.Cut(sum.Stamp, " #")
-	now, _, _ := strings.Cut(f.stamp(), " #")
-	if was != now || f.stamp() == sum.Stamp || len(v.UsedBy)+len(v.InDrive) > 0 {
-		sum.Report(v, was == now)
+	was, _, _ := strings.Cut(sum.FileStamp, " #")
+	now, _, _ := strings.Cut(f.fileStamp(), " #")
+	if was != now || f.fileStamp() == sum.FileStamp || len(v.UsedBy)+len(v.InDrive) > 0 {
+		sum.AddTo(v, was == now)
 	}
 }
 
@@ -61,7 +61,7 @@ func (h *Host) checkNotRunning(p *pool, f *file) error {
 }
 
 // backsDisk reports whether a domain's disk is backed by the file. The caller holds h.mu.
-func (h *Host) backsDisk(p *pool, f *file) bool {
+func (h *Host) backsAnyDisk(p *pool, f *file) bool {
 	users := h.diskUsers()
 	for _, other := range p.dir.files {
 		if other.Backing == path.Join(p.spec.Path, f.Name) && len(users[path.Join(p.spec.Path, other.Name)]) > 0 {
@@ -74,10 +74,10 @@ func (h *Host) backsDisk(p *pool, f *file) bool {
 // checkSelfContained refuses a file that cannot be the source of an image.
 func (f *file) checkSelfContained() error {
 	switch {
-	case f.Backing != "" || f.refers:
+	case f.Backing != "" || f.hasExternalData:
 		return fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so the image cannot be cloned.", f.Name)
-	case f.begins != "":
-		return hypervisor.RefuseImageOfRawDisk(f.Name, f.begins)
+	case f.contentFormat != "":
+		return hypervisor.RefuseImageOfRawDisk(f.Name, f.contentFormat)
 	}
 	return nil
 }
@@ -87,26 +87,26 @@ func (h *Host) HashVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	look := func(sum *hypervisor.VolumeChecksum) func(*pool, *file) error {
 		return func(p *pool, f *file) error {
 			if f == nil {
-				return hypervisor.NoVolume(in.Name, in.Pool.Name)
+				return hypervisor.NoVolumeError(in.Name, in.Pool.Name)
 			}
 			if err := f.checkSelfContained(); err != nil {
 				return err
 			}
-			*sum = hypervisor.VolumeChecksum{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
+			*sum = hypervisor.VolumeChecksum{Ref: in.Ref(), SHA256: f.dataDigest(), FileStamp: f.fileStamp()}
 			return h.checkNotRunning(p, f)
 		}
 	}
 	var before, after hypervisor.VolumeChecksum
-	if err := h.onVolume(ctx, in, look(&before)); err != nil {
+	if err := h.withVolumeOfJob(ctx, in, look(&before)); err != nil {
 		return err
 	}
 	for s := range 10 {
 		in.Progress(10*s, "reading "+in.Name)
-		if err := h.step(ctx, 0.1); err != nil {
+		if err := h.waitDelay(ctx, 0.1); err != nil {
 			return err
 		}
 	}
-	if err := h.onVolume(ctx, in, look(&after)); err != nil {
+	if err := h.withVolumeOfJob(ctx, in, look(&after)); err != nil {
 		return err
 	}
 	if before != after {
@@ -115,8 +115,8 @@ func (h *Host) HashVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	if err := in.RecordChecksums(after); err != nil {
 		return err
 	}
-	if want, has := strings.CutPrefix(in.Order.Checksum, "sha256:"); has && want != after.SHA256 {
-		return hypervisor.RefuseDifferentVolume(in.Name, after.SHA256, want)
+	if want, has := strings.CutPrefix(in.Params.Checksum, "sha256:"); has && want != after.SHA256 {
+		return hypervisor.DifferentVolumeError(in.Name, after.SHA256, want)
 	}
 	return nil
 }
@@ -124,20 +124,20 @@ func (h *Host) HashVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 // CopyVolume implements hypervisor.Storage.
 func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	of := in.Pool
-	if in.Source != nil {
-		of = *in.Source
+	if in.SourcePool != nil {
+		of = *in.SourcePool
 	}
 	switch {
-	case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
-		return hypervisor.NoSource()
-	case !fleet.IsVolumeName(in.Order.Source) || of.ID == in.Pool.ID && in.Order.Source == in.Name:
-		return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", in.Order.Source)
+	case in.Params.SourcePool != "" && (in.SourcePool == nil || in.SourcePool.ID != in.Params.SourcePool):
+		return hypervisor.NoSourcePoolError()
+	case !fleet.IsVolumeName(in.Params.Source) || of.ID == in.Pool.ID && in.Params.Source == in.Name:
+		return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", in.Params.Source)
 	}
-	if err := h.opts.Roots.Check(of.Spec.Path); err != nil {
+	if err := h.options.Roots.CheckDir(of.Spec.Path); err != nil {
 		return err
 	}
-	name := in.Order.Source
-	if s := in.Order.Snapshot; s != nil {
+	name := in.Params.Source
+	if s := in.Params.Snapshot; s != nil {
 		file, release, err := h.readSnapshot(*s, fleet.Volref{PoolID: of.ID, Volume: name})
 		if err != nil {
 			return err
@@ -149,28 +149,28 @@ func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	data := ""
 	err := h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) {
 		none := fleet.Volume{}
-		p, err := h.active(of.ID, []fleet.Pool{of})
+		p, err := h.activePool(of.ID, []fleet.Pool{of})
 		if err != nil {
 			return none, err
 		}
 		from, ok := p.dir.files[name]
 		if !ok {
-			return none, hypervisor.NoVolume(name, of.Name)
+			return none, hypervisor.NoVolumeError(name, of.Name)
 		}
 		// A running guest does not write to a snapshot's file.
-		if err := h.checkNotRunning(p, from); err != nil && in.Order.Snapshot == nil {
+		if err := h.checkNotRunning(p, from); err != nil && in.Params.Snapshot == nil {
 			return none, err
 		}
-		want, has := strings.CutPrefix(in.Order.Checksum, "sha256:")
-		source, data = hypervisor.VolumeChecksum{Ref: fleet.Volref{PoolID: of.ID, Volume: from.Name}, SHA256: from.digest(), Stamp: from.stamp()}, from.data()
+		want, has := strings.CutPrefix(in.Params.Checksum, "sha256:")
+		source, data = hypervisor.VolumeChecksum{Ref: fleet.Volref{PoolID: of.ID, Volume: from.Name}, SHA256: from.dataDigest(), FileStamp: from.fileStamp()}, from.dataText()
 		switch {
-		case in.Order.Flatten:
-			if _, there := p.dir.files[path.Base(from.Backing)]; from.refers || from.Backing != "" && (path.Dir(from.Backing) != p.spec.Path || !there) {
+		case in.Params.Flatten:
+			if _, there := p.dir.files[path.Base(from.Backing)]; from.hasExternalData || from.Backing != "" && (path.Dir(from.Backing) != p.spec.Path || !there) {
 				return none, fleet.Errorf(fleet.Conflict, "The disk %s is backed by %s, which is not a file of the pool %s, so no image can be created from the disk.", from.Name, from.Backing, of.Name)
 			}
-			data = h.chainData(from) + " flat"
+			data = h.chainDataText(from) + " flat"
 			return fleet.Volume{Format: "qcow2", CapacityBytes: from.CapacityBytes, AllocBytes: from.AllocBytes}, nil
-		case from.Backing != "" || from.refers:
+		case from.Backing != "" || from.hasExternalData:
 			return none, fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so the image cannot be cloned.", from.Name)
 		case has && want != source.SHA256:
 			return none, hypervisor.RefuseDifferentCopy(from.Name, source.SHA256, want)
@@ -181,20 +181,20 @@ func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 		return err
 	}
 	var own hypervisor.VolumeChecksum
-	err = h.onVolume(ctx, in, func(_ *pool, f *file) error {
+	err = h.withVolumeOfJob(ctx, in, func(_ *pool, f *file) error {
 		if f == nil {
-			return hypervisor.NoVolume(in.Name, in.Pool.Name)
+			return hypervisor.NoVolumeError(in.Name, in.Pool.Name)
 		}
 		if data != "" { // otherwise an earlier job created the volume
 			f.bytes = data
 		}
-		own = hypervisor.VolumeChecksum{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
+		own = hypervisor.VolumeChecksum{Ref: in.Ref(), SHA256: f.dataDigest(), FileStamp: f.fileStamp()}
 		return nil
 	})
 	switch {
 	case err != nil:
 		return err
-	case in.Order.Flatten || source.SHA256 == "":
+	case in.Params.Flatten || source.SHA256 == "":
 		return in.RecordChecksums(own)
 	}
 	return in.RecordChecksums(source, own)

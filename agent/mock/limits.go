@@ -11,14 +11,14 @@ import (
 func (h *Host) SetNICLimits(can bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.inv.VMGaps = slices.DeleteFunc(slices.Clone(h.inv.VMGaps), isLimit)
+	h.inventory.VMGaps = slices.DeleteFunc(slices.Clone(h.inventory.VMGaps), isNICLimitGap)
 	if !can {
-		h.inv.VMGaps = append(h.inv.VMGaps, fleet.NICLimitGaps("The kernel lacks sch_sfq, which libvirt needs to limit a NIC. Install the kernel's extra modules, or another kernel.")...)
+		h.inventory.VMGaps = append(h.inventory.VMGaps, fleet.NICLimitGaps("The kernel lacks sch_sfq, which libvirt needs to limit a NIC. Install the kernel's extra modules, or another kernel.")...)
 	}
 	h.notify()
 }
 
-func isLimit(g fleet.VMGap) bool { return g.Field == fleet.NICLimitIn || g.Field == fleet.NICLimitOut }
+func isNICLimitGap(g fleet.VMGap) bool { return g.Field == fleet.NICLimitIn || g.Field == fleet.NICLimitOut }
 
 // checkNICLimits refuses NIC limits that the kernel does not support, with the text of libvirt and tc. The caller holds
 // h.mu.
@@ -27,10 +27,10 @@ func (h *Host) checkNICLimits(nics []fleet.NIC) error {
 		if n.Limits != (fleet.NICLimits{}) || h.networks[n.Network] == nil {
 			return n.Limits != fleet.NICLimits{}
 		}
-		g := h.networks[n.Network].live.Group(n.PortGroup)
+		g := h.networks[n.Network].live.PortGroupByName(n.PortGroup)
 		return g != nil && (g.ToGuest != nil || g.FromGuest != nil)
 	}
-	if !slices.ContainsFunc(h.inv.VMGaps, isLimit) || !slices.ContainsFunc(nics, limited) {
+	if !slices.ContainsFunc(h.inventory.VMGaps, isNICLimitGap) || !slices.ContainsFunc(nics, limited) {
 		return nil
 	}
 	return errors.New("internal error: Child process (tc qdisc add dev vnet0 parent 1:1 handle 2: sfq perturb 10) unexpected exit status 2: Error: Specified qdisc kind is unknown")

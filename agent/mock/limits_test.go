@@ -12,7 +12,7 @@ func TestHostWithoutNICLimitsReportsGap(t *testing.T) {
 	for _, can := range []bool{true, false} {
 		h := New(Options{Name: "mock-1"})
 		h.SetNICLimits(can)
-		harness := conformance.Harness{Network: "default", Open: func(*testing.T) hypervisor.Hypervisor { return h }}
+		harness := conformance.Harness{ActiveNetwork: "default", Open: func(*testing.T) hypervisor.Hypervisor { return h }}
 		if gap := conformance.RunNICLimits(t, harness); gap == can {
 			t.Errorf("limits: %t, reported as a gap: %t", can, gap)
 		}

@@ -23,27 +23,27 @@ import (
 const (
 	FailCreate = "fail-create" // the VM's disks cannot be created
 	FailStart  = "fail-start"  // QEMU exits immediately
-	HangStart  = "hang-start"  // a start never ends; also for networks
+	HangOnStart  = "hang-start"  // a start never ends; also for networks
 	NoShutdown = "no-shutdown" // the guest ignores the request to power off
 	NoAgent    = "no-agent"    // the guest agent does not answer
 	NoExec     = "no-exec"     // the guest agent runs no programs
-	Sick       = "sick"        // the guest fails its health checks
+	FailHealthChecks       = "sick"        // the guest fails its health checks
 )
 
 // Options describe a simulated host.
 type Options struct {
 	Name   string         // host name and seed of the simulated hardware
 	Delay  time.Duration  // duration of a slow step, such as a start, a shutdown or a copy; 0: none
-	Found  []string       // names of running domains without Quantix metadata
+	UnmanagedVMs  []string       // names of running domains without Quantix metadata
 	Images []fleet.Volume // initial volumes of a new pool; the pool sets Path
-	Shared *Storage       // storage shared by several hosts; nil: local storage only
-	Roots  pooldir.Roots  // allowed directories of pools; empty: /srv and /mnt
+	SharedStorage *Storage       // storage shared by several hosts; nil: local storage only
+	Roots  pooldir.PoolRoots  // allowed directories of pools; empty: /srv and /mnt
 }
 
 // Host is a simulated host. It implements hypervisor.Hypervisor. Its guests continue after Close.
 type Host struct {
-	opts Options
-	inv  fleet.Inventory
+	options Options
+	inventory  fleet.Inventory
 
 	mu        *sync.Mutex // the lock of the shared storage, which all hosts with that storage share
 	guests    map[fleet.VMID]*guest
@@ -51,42 +51,42 @@ type Host struct {
 	secrets   map[fleet.PoolID]string
 	seeds     map[fleet.VMID]map[fleet.VMFirstBoot]map[string][]byte // first-boot data
 	networks  map[string]*network                                    // networks by name, without the fixed ones
-	groups    map[fleet.SecurityGroupID]fleet.FlatGroup
-	changed   map[string]string // network filters changed outside Quantix, with the fault's text
-	functions map[string]int    // enabled virtual functions by device
-	local     *Storage
-	wakes     map[chan struct{}]bool
-	sent      map[fleet.UploadID]*receivedUpload
-	pulled    map[string]bool    // devices without a link
-	removed   map[string]bool    // devices that an administrator removed
-	gone      bool               // libvirtd is unreachable
-	reads     map[fleet.VMID]int // number of running copies from snapshots, by VM
-	frozen    chan struct{}      // if not nil, libvirtd does not answer until the channel closes
+	securityGroups    map[fleet.SecurityGroupID]fleet.FlatGroup
+	changedFilters   map[string]string // network filters changed outside Quantix, with the fault's text
+	virtualFunctions map[string]int    // enabled virtual functions by device
+	localStorage     *Storage
+	wakeUps     map[chan struct{}]bool
+	uploads      map[fleet.UploadID]*receivedUpload
+	devicesWithoutLink    map[string]bool    // devices without a link
+	removedDevices   map[string]bool    // devices that an administrator removed
+	unreachable      bool               // libvirtd is unreachable
+	snapshotReads     map[fleet.VMID]int // number of running copies from snapshots, by VM
+	thawed    chan struct{}      // if not nil, libvirtd does not answer until the channel closes
 }
 
 var _ hypervisor.Hypervisor = (*Host)(nil)
 
 // New creates a simulated host.
 func New(o Options) *Host {
-	if o.Shared == nil {
-		o.Shared = NewStorage()
+	if o.SharedStorage == nil {
+		o.SharedStorage = NewStorage()
 	}
 	if o.Roots.Allowed == nil {
 		o.Roots.Allowed = []string{"/srv", "/mnt"}
 	}
 	h := &Host{
-		opts: o, inv: inventoryOf(o.Name), mu: &o.Shared.mu,
-		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, networks: map[string]*network{}, groups: map[fleet.SecurityGroupID]fleet.FlatGroup{}, changed: map[string]string{},
-		local: NewStorage(), wakes: map[chan struct{}]bool{}, sent: map[fleet.UploadID]*receivedUpload{},
+		options: o, inventory: simulatedInventory(o.Name), mu: &o.SharedStorage.mu,
+		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, networks: map[string]*network{}, securityGroups: map[fleet.SecurityGroupID]fleet.FlatGroup{}, changedFilters: map[string]string{},
+		localStorage: NewStorage(), wakeUps: map[chan struct{}]bool{}, uploads: map[fleet.UploadID]*receivedUpload{},
 	}
-	h.functions, h.reads = map[string]int{}, map[fleet.VMID]int{}
-	for _, nic := range h.inv.NICs {
-		h.functions[nic.Name] = nic.VFs
+	h.virtualFunctions, h.snapshotReads = map[string]int{}, map[fleet.VMID]int{}
+	for _, nic := range h.inventory.NICs {
+		h.virtualFunctions[nic.Name] = nic.VFs
 	}
 	h.mu.Lock()
-	o.Shared.hosts = append(o.Shared.hosts, h)
+	o.SharedStorage.hosts = append(o.SharedStorage.hosts, h)
 	h.mu.Unlock()
-	for _, name := range o.Found {
+	for _, name := range o.UnmanagedVMs {
 		h.addUnmanaged(name)
 	}
 	return h
@@ -96,8 +96,8 @@ func New(o Options) *Host {
 func (h *Host) addUnmanaged(name string) fleet.VMID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	g := &guest{id: stableID(h.opts.Name + "/" + name), name: name, power: fleet.Stopped}
-	g.def.spec = fleet.VMSpec{CPUs: 2, MemoryMiB: 2048, NICs: []fleet.NIC{{Network: "default", MAC: macOf(name)}}}
+	g := &guest{id: stableID(h.options.Name + "/" + name), name: name, power: fleet.Stopped}
+	g.persistent.spec = fleet.VMSpec{CPUs: 2, MemoryMiB: 2048, NICs: []fleet.NIC{{Network: "default", MAC: macOf(name)}}}
 	g.start(time.Now())
 	h.guests[g.id] = g
 	h.notify()
@@ -105,42 +105,42 @@ func (h *Host) addUnmanaged(name string) fleet.VMID {
 }
 
 // Unplug makes libvirtd unreachable until the caller calls plug. The guests continue.
-func (h *Host) Unplug() (plug func()) {
-	h.setGone(true)
-	return func() { h.setGone(false) }
+func (h *Host) DisconnectLibvirt() (plug func()) {
+	h.setUnreachable(true)
+	return func() { h.setUnreachable(false) }
 }
 
-func (h *Host) setGone(gone bool) {
+func (h *Host) setUnreachable(gone bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.gone = gone
+	h.unreachable = gone
 	h.notify()
 }
 
 // Freeze makes libvirtd accept calls without answering until the caller calls thaw.
-func (h *Host) Freeze() (thaw func()) {
+func (h *Host) FreezeLibvirt() (thaw func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	frozen := make(chan struct{})
-	h.frozen = frozen
+	h.thawed = frozen
 	return sync.OnceFunc(func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.frozen = nil
+		h.thawed = nil
 		close(frozen)
 		h.notify()
 	})
 }
 
-var errGone = hypervisor.WrapAway(errors.New("failed to connect socket to '/run/libvirt/libvirt-sock': Connection refused"))
+var errLibvirtUnreachable = hypervisor.WrapUnreachable(errors.New("failed to connect socket to '/run/libvirt/libvirt-sock': Connection refused"))
 
 // enter simulates one call to libvirtd, which takes time and may fail.
-func (h *Host) enter(ctx context.Context) error {
+func (h *Host) simulateCall(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	h.mu.Lock()
-	gone, frozen := h.gone, h.frozen
+	gone, frozen := h.unreachable, h.thawed
 	h.mu.Unlock()
 	if frozen != nil {
 		select {
@@ -150,14 +150,14 @@ func (h *Host) enter(ctx context.Context) error {
 		}
 	}
 	if gone {
-		return errGone
+		return errLibvirtUnreachable
 	}
 	return nil
 }
 
 // step waits for the given fraction of Delay.
-func (h *Host) step(ctx context.Context, parts float64) error {
-	d := time.Duration(parts * float64(h.opts.Delay))
+func (h *Host) waitDelay(ctx context.Context, parts float64) error {
+	d := time.Duration(parts * float64(h.options.Delay))
 	if d == 0 {
 		return ctx.Err()
 	}
@@ -172,14 +172,14 @@ func (h *Host) step(ctx context.Context, parts float64) error {
 }
 
 // Changes implements hypervisor.Telemetry.
-func (h *Host) Changes(ctx context.Context) <-chan struct{} {
+func (h *Host) WatchChanges(ctx context.Context) <-chan struct{} {
 	ch := make(chan struct{}, 1)
 	h.mu.Lock()
-	h.wakes[ch] = true
+	h.wakeUps[ch] = true
 	h.mu.Unlock()
 	context.AfterFunc(ctx, func() {
 		h.mu.Lock()
-		delete(h.wakes, ch)
+		delete(h.wakeUps, ch)
 		h.mu.Unlock()
 	})
 	return ch
@@ -187,7 +187,7 @@ func (h *Host) Changes(ctx context.Context) <-chan struct{} {
 
 // notify wakes all listeners. The caller holds h.mu.
 func (h *Host) notify() {
-	for ch := range h.wakes {
+	for ch := range h.wakeUps {
 		select {
 		case ch <- struct{}{}:
 		default:
@@ -196,9 +196,9 @@ func (h *Host) notify() {
 }
 
 // Snapshot implements hypervisor.Telemetry.
-func (h *Host) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.State, error) {
-	err := h.enter(ctx)
-	if err != nil && !errors.Is(err, errGone) {
+func (h *Host) HostState(ctx context.Context, on hypervisor.Assignment) (wire.State, error) {
+	err := h.simulateCall(ctx)
+	if err != nil && !errors.Is(err, errLibvirtUnreachable) {
 		return wire.State{}, err
 	}
 	h.mu.Lock()
@@ -210,14 +210,14 @@ func (h *Host) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.State
 	if err != nil {
 		s.Host.Error = err.Error()
 	}
-	s.Host.Inventory.Accelerators = slices.Clone(h.inv.Accelerators)
-	s.Host.Inventory.Firmwares = slices.Clone(h.inv.Firmwares)
-	s.Host.Inventory.VMGaps = slices.Clone(h.inv.VMGaps)
-	s.Host.Inventory.CPUModels = slices.Clone(h.inv.CPUModels)
+	s.Host.Inventory.Accelerators = slices.Clone(h.inventory.Accelerators)
+	s.Host.Inventory.Firmwares = slices.Clone(h.inventory.Firmwares)
+	s.Host.Inventory.VMGaps = slices.Clone(h.inventory.VMGaps)
+	s.Host.Inventory.CPUModels = slices.Clone(h.inventory.CPUModels)
 	for _, g := range h.guests {
 		if g.managed {
 			s.VMs = append(s.VMs, wire.VMReport{
-				ID: g.id, Name: g.name, Generation: g.generation, Status: h.status(g), Proof: wire.Proof(g.id, g.mark), Stamped: g.generation, SpecHash: g.applied.SpecHash,
+				ID: g.id, Name: g.name, Generation: g.generation, Status: h.status(g), Proof: wire.OwnershipProof(g.id, g.ownershipMark), Stamped: g.generation, SpecHash: g.applied.SpecHash,
 			})
 		} else {
 			s.Discovered = append(s.Discovered, fleet.DiscoveredVM{ID: g.id, Name: g.name, Status: h.status(g)})
@@ -244,7 +244,7 @@ const fixedNetwork = fleet.NetworkID("00000000-0000-4000-8000-00000000aaaa")
 func (h *Host) Close() error { return nil }
 
 // find returns the managed VM with the ID. It refuses an unmanaged domain. The caller holds h.mu.
-func (h *Host) find(id fleet.VMID) (*guest, error) {
+func (h *Host) findManaged(id fleet.VMID) (*guest, error) {
 	g, ok := h.guests[id]
 	switch {
 	case !ok:
@@ -260,9 +260,9 @@ func errUnmanaged() error {
 }
 
 // misbehaves reports whether the VM's name contains the word how.
-func misbehaves(name, how string) bool { return strings.Contains(name, how) }
+func nameContains(name, how string) bool { return strings.Contains(name, how) }
 
-func hash(s string) uint64 {
+func hashText(s string) uint64 {
 	f := fnv.New64a()
 	f.Write([]byte(s))
 	return f.Sum64()
@@ -270,11 +270,11 @@ func hash(s string) uint64 {
 
 // stableID returns a VM ID derived from the name.
 func stableID(name string) fleet.VMID {
-	a, b := hash(name), hash("2/"+name)
+	a, b := hashText(name), hashText("2/"+name)
 	return fleet.VMID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", uint32(a), uint16(a>>32), uint16(a>>48)&0xfff, uint16(b)&0xfff, b>>16))
 }
 
 func macOf(name string) string {
-	a := hash(name)
+	a := hashText(name)
 	return fmt.Sprintf("52:54:00:%02x:%02x:%02x", byte(a), byte(a>>8), byte(a>>16))
 }

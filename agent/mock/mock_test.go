@@ -20,24 +20,24 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	h := New(Options{Name: "mock-1"})
 	conformance.Run(t, conformance.Harness{
-		CutsOff:  true,
+		InterruptsJobs:  true,
 		Open:     func(*testing.T) hypervisor.Hypervisor { return h },
 		PoolPath: func(*testing.T) string { return "/srv/" + string(fleet.NewID[fleet.PoolID]()) },
 		FailingPool: func(*testing.T) (fleet.PoolSpec, string) {
 			return fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/mnt/bad", Server: "refused.example", Export: "/vm", Shared: true}, "Connection refused"
 		},
-		BadPath:        "/var/lib/quantix",
-		Misplace:       func(_ *testing.T, p fleet.Pool, how conformance.Misplacement) func() { return h.misplace(p, how) },
+		ForbiddenPoolPath:        "/var/lib/quantix",
+		ReplacePoolDir:       func(_ *testing.T, p fleet.Pool, how conformance.PoolDirReplacement) func() { return h.replacePoolDir(p, how) },
 		EditFilter:     func(_ *testing.T, name string) { h.editFilter(name, false) },
 		UndefineFilter: func(_ *testing.T, name string) { h.editFilter(name, true) },
 		AddImage:       func(_ *testing.T, p fleet.Pool, img conformance.Image) { h.addImage(p, img) },
-		Physical: func(*testing.T) (string, func() func()) {
+		UnusedDisk: func(*testing.T) (string, func() func()) {
 			device := fleet.PhysicalDevice + "nvme-" + string(fleet.NewID[fleet.VMID]())
 			set := func(busy string) {
 				h.mu.Lock()
 				defer h.mu.Unlock()
-				h.inv.Devices = slices.DeleteFunc(slices.Clone(h.inv.Devices), func(d fleet.HostDevice) bool { return d.Device == device })
-				h.inv.Devices = append(h.inv.Devices, fleet.HostDevice{Device: device, SizeBytes: 1 << 30, HostUse: busy})
+				h.inventory.Devices = slices.DeleteFunc(slices.Clone(h.inventory.Devices), func(d fleet.HostDevice) bool { return d.Device == device })
+				h.inventory.Devices = append(h.inventory.Devices, fleet.HostDevice{Device: device, SizeBytes: 1 << 30, HostUse: busy})
 			}
 			set("")
 			return device, func() func() {
@@ -51,25 +51,25 @@ func TestConformance(t *testing.T) {
 			defer h.mu.Unlock()
 			h.pools[p.Name].dir.files[name].Backing = path.Join(p.Spec.Path, base)
 		},
-		Remote: func(_ *testing.T, what conformance.Remote) (url, checksum string) {
-			at := map[conformance.Remote]string{conformance.RemotePage: FetchPage, conformance.RemoteWrong: FetchWrong, conformance.RemoteGone: FetchRefused, conformance.RemoteStuck: FetchSlow}
-			if sums, ok := map[conformance.Remote]string{conformance.RemoteSums: "example.org", conformance.RemoteNoSum: FetchNoSum, conformance.RemoteNoFile: FetchRefused}[what]; ok {
+		ServeFile: func(_ *testing.T, what conformance.RemoteFile) (url, checksum string) {
+			at := map[conformance.RemoteFile]string{conformance.RemoteWebPage: FetchPage, conformance.RemoteWrongChecksum: FetchWrongChecksum, conformance.RemoteNoServer: FetchRefused, conformance.RemoteStalled: FetchSlow}
+			if sums, ok := map[conformance.RemoteFile]string{conformance.RemoteWithChecksumFile: "example.org", conformance.RemoteChecksumMissing: FetchChecksumMissing, conformance.RemoteFileMissing: FetchRefused}[what]; ok {
 				return "https://example.org/image", "https://" + sums + "/SHA256SUMS"
 			}
 			return "https://" + cmp.Or(at[what], "example.org") + "/image", strings.Repeat("ab", 32)
 		},
-		ForeignPool: func(_ *testing.T, name, path string) {
+		DefineUnmanagedPool: func(_ *testing.T, name, path string) {
 			h.DefinePool(name, fleet.PoolSpec{Kind: fleet.PoolDir, Path: path})
 		},
-		Foreign: func(_ *testing.T, name string) fleet.VMID { return h.addUnmanaged(name) },
-		Power:   func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
+		DefineUnmanagedVM: func(_ *testing.T, name string) fleet.VMID { return h.addUnmanaged(name) },
+		PowerOf:   func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
 		PowerOff: func(t *testing.T, id fleet.VMID) {
 			h.mu.Lock()
 			run := h.guests[id].live
 			h.mu.Unlock()
 			h.powerOff(id, run, "forced off")
 		},
-		Change: func(_ *testing.T, id fleet.VMID, c conformance.Change) { h.editVM(id, c) },
+		EditVM: func(_ *testing.T, id fleet.VMID, c conformance.VMEdit) { h.editVM(id, c) },
 		SaveDefinition: func(_ *testing.T, id fleet.VMID) func() {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -80,7 +80,7 @@ func TestConformance(t *testing.T) {
 				*h.guests[id] = kept
 			}
 		},
-		Undefine: func(_ *testing.T, id fleet.VMID) {
+		UndefineVM: func(_ *testing.T, id fleet.VMID) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			if g := h.guests[id]; g.isRunning() {
@@ -90,7 +90,7 @@ func TestConformance(t *testing.T) {
 			}
 			h.notify()
 		},
-		HideVolume: func(_ *testing.T, p fleet.Pool, volume string) func() { return h.hide(p, volume) },
+		HideVolume: func(_ *testing.T, p fleet.Pool, volume string) func() { return h.hideVolume(p, volume) },
 		LinkVolume: func(_ *testing.T, p fleet.Pool, volume string) func() {
 			set := func(linked bool) {
 				h.mu.Lock()
@@ -100,16 +100,16 @@ func TestConformance(t *testing.T) {
 			set(true)
 			return func() { set(false) }
 		},
-		DeleteVolume: func(_ *testing.T, p fleet.Pool, volume string) { h.hide(p, volume) },
-		Touch: func(_ *testing.T, p fleet.Pool, volume string) {
+		DeleteVolume: func(_ *testing.T, p fleet.Pool, volume string) { h.hideVolume(p, volume) },
+		WriteKeepingTime: func(_ *testing.T, p fleet.Pool, volume string) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			h.pools[p.Name].dir.files[volume].touched++
+			h.pools[p.Name].dir.files[volume].externalChanges++
 		},
-		GuestWrites: func(_ *testing.T, p fleet.Pool, volume, _ string) {
+		WriteQcow2Header: func(_ *testing.T, p fleet.Pool, volume, _ string) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			h.pools[p.Name].dir.files[volume].begins = "qcow2"
+			h.pools[p.Name].dir.files[volume].contentFormat = "qcow2"
 		},
 		WriteDisk: func(_ *testing.T, at string, b byte) {
 			h.mu.Lock()
@@ -135,7 +135,7 @@ func TestConformance(t *testing.T) {
 				}
 			}
 		},
-		ForeignSnapshot: func(_ *testing.T, id fleet.VMID, name string) func() {
+		TakeUnmanagedSnapshot: func(_ *testing.T, id fleet.VMID, name string) func() {
 			set := func(names []string) {
 				h.mu.Lock()
 				defer h.mu.Unlock()
@@ -144,32 +144,32 @@ func TestConformance(t *testing.T) {
 			set([]string{name})
 			return func() { set(nil) }
 		},
-		ForeignOverlay: func(_ *testing.T, p fleet.Pool, vm fleet.VM, name string) {
+		CreateUnmanagedOverlay: func(_ *testing.T, p fleet.Pool, vm fleet.VM, name string) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			g := h.guests[vm.ID]
-			h.keep(path.Join(p.Spec.Path, name), "qcow2", g.file(g.def, vm.Spec.Disks[0].Ref()), 0)
+			h.addFile(path.Join(p.Spec.Path, name), "qcow2", g.currentDiskFile(g.persistent, vm.Spec.Disks[0].Ref()), 0)
 			g.foreignOverlays = []fleet.Overlay{{Disk: vm.Spec.Disks[0].Ref(), File: name}}
 		},
 		StopPool:    func(_ *testing.T, p fleet.Pool) { h.stopPool(p) },
 		StopNetwork: func(_ *testing.T, name string) { h.StopNetwork(name) }, UndefineNetwork: func(_ *testing.T, name string) { h.UndefineNetwork(name) },
 		EditNetwork: func(_ *testing.T, name string) {
-			h.alterNetwork(name, func(n *network) { n.edited = []string{"addresses and DHCP"} })
+			h.changeNetwork(name, func(n *network) { n.editedParts = []string{"addresses and DHCP"} })
 		},
 		Reservations:     func(_ *testing.T, name string) []string { return h.Reservations(name) },
-		DropReservations: func(_ *testing.T, name string) { h.AlterReservations(name) },
+		DropReservations: func(_ *testing.T, name string) { h.DropReservations(name) },
 		PortGroups:       func(_ *testing.T, name string) []string { return h.PortGroups(name) },
-		EndServer:        func(_ *testing.T, name string) { h.EndDNSMasq(name) },
-		ForeignNetwork:   func(_ *testing.T, name string) { h.DefineNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}) },
-		AddBootable: func(_ *testing.T, p fleet.Pool, name string) {
+		KillDnsmasq:        func(_ *testing.T, name string) { h.EndDNSMasq(name) },
+		DefineUnmanagedNetwork:   func(_ *testing.T, name string) { h.DefineNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}) },
+		AddBootableVolume: func(_ *testing.T, p fleet.Pool, name string) {
 			h.addImage(p, conformance.Image{Name: name, Kind: conformance.Qcow2, SizeBytes: 64 << 20})
 		},
-		Prepare: func(*testing.T, fleet.VMID) {},
-		Frozen:  func(_ *testing.T, id fleet.VMID) bool { return h.GuestFrozen(id) },
-		HasPassword: func(_ *testing.T, id fleet.VMID, user, password string) bool {
+		PrepareGuest: func(*testing.T, fleet.VMID) {},
+		IsGuestFrozen:  func(_ *testing.T, id fleet.VMID) bool { return h.GuestFrozen(id) },
+		GuestHasPassword: func(_ *testing.T, id fleet.VMID, user, password string) bool {
 			return h.GuestPassword(id, user) == password
 		},
-		Seeds: func(_ *testing.T, id fleet.VMID) []map[string]string {
+		FirstBootData: func(_ *testing.T, id fleet.VMID) []map[string]string {
 			var out []map[string]string
 			for _, files := range h.Seeds(id) {
 				texts := map[string]string{}
@@ -180,11 +180,11 @@ func TestConformance(t *testing.T) {
 			}
 			return out
 		},
-		DropSeeds: func(_ *testing.T, id fleet.VMID) { h.dropSeeds(id) },
-		Network:   "default",
-		Device:    func(*testing.T) string { return "ens1f0np0" },
-		Unplug:    func(*testing.T) func() { return h.Unplug() },
-		Freeze:    func(*testing.T) func() { return h.Freeze() },
+		DeleteFirstBootData: func(_ *testing.T, id fleet.VMID) { h.dropSeeds(id) },
+		ActiveNetwork:   "default",
+		UnusedNetworkDevice:    func(*testing.T) string { return "ens1f0np0" },
+		DisconnectHypervisor:    func(*testing.T) func() { return h.DisconnectLibvirt() },
+		FreezeHypervisor:    func(*testing.T) func() { return h.FreezeLibvirt() },
 	})
 }
 
@@ -197,13 +197,13 @@ func (h *Host) powerOf(id fleet.VMID) fleet.Power {
 	return fleet.Absent
 }
 
-func (h *Host) misplace(p fleet.Pool, how conformance.Misplacement) (back func()) {
+func (h *Host) replacePoolDir(p fleet.Pool, how conformance.PoolDirReplacement) (back func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	dir := h.pools[p.Name].dir
-	dir.misplaced = map[conformance.Misplacement]*pooldir.DirReading{
-		conformance.Moved: {}, conformance.Emptied: {Exists: true, Mount: ownMount},
-		conformance.Covered: {Exists: true, Mount: pooldir.Mount{Point: p.Spec.Path, Type: "tmpfs", Source: "tmpfs"}},
+	dir.misplaced = map[conformance.PoolDirReplacement]*pooldir.DirReading{
+		conformance.PoolDirMoved: {}, conformance.PoolDirEmptied: {Exists: true, Mount: ownMount},
+		conformance.PoolDirCovered: {Exists: true, Mount: pooldir.Mount{Point: p.Spec.Path, Type: "tmpfs", Source: "tmpfs"}},
 	}[how]
 	return func() {
 		h.mu.Lock()
@@ -225,34 +225,34 @@ func (h *Host) stopPool(p fleet.Pool) {
 }
 
 // editVM applies an administrator's change, like virsh.
-func (h *Host) editVM(id fleet.VMID, c conformance.Change) {
+func (h *Host) editVM(id fleet.VMID, c conformance.VMEdit) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.guests[id]
-	g.name, g.def.spec.CPUs, g.def.spec.MemoryMiB = cmp.Or(c.Name, g.name), cmp.Or(c.CPUs, g.def.spec.CPUs), cmp.Or(c.MemoryMiB, g.def.spec.MemoryMiB)
-	if c.Detach != "" {
-		i := int(c.Detach[2] - 'a')
-		g.def.spec.Disks = slices.Delete(slices.Clone(g.def.spec.Disks), i, i+1)
+	g.name, g.persistent.spec.CPUs, g.persistent.spec.MemoryMiB = cmp.Or(c.Name, g.name), cmp.Or(c.CPUs, g.persistent.spec.CPUs), cmp.Or(c.MemoryMiB, g.persistent.spec.MemoryMiB)
+	if c.DetachDisk != "" {
+		i := int(c.DetachDisk[2] - 'a')
+		g.persistent.spec.Disks = slices.Delete(slices.Clone(g.persistent.spec.Disks), i, i+1)
 	}
-	if c.FirstBoot {
-		g.def.spec.FirstBoot = fleet.VMFirstBoot{}
+	if c.RemoveFirstBoot {
+		g.persistent.spec.FirstBoot = fleet.VMFirstBoot{}
 	}
 	if c.Network != "" {
-		g.def.spec.NICs = slices.Clone(g.def.spec.NICs)
-		g.def.spec.NICs[0].Network = c.Network
+		g.persistent.spec.NICs = slices.Clone(g.persistent.spec.NICs)
+		g.persistent.spec.NICs[0].Network = c.Network
 	}
 	for _, p := range h.pools {
 		if path.Dir(c.ISO) == p.spec.Path {
-			g.def.pools = maps.Clone(g.def.pools)
-			g.def.pools[p.kept.ID] = p.spec.Path
-			g.def.spec.ISO = &fleet.Volref{PoolID: p.kept.ID, Volume: path.Base(c.ISO)}
+			g.persistent.pools = maps.Clone(g.persistent.pools)
+			g.persistent.pools[p.record.ID] = p.spec.Path
+			g.persistent.spec.ISO = &fleet.Volref{PoolID: p.record.ID, Volume: path.Base(c.ISO)}
 		}
 	}
 	h.notify()
 }
 
 // hide removes a volume's file until the caller calls restore.
-func (h *Host) hide(p fleet.Pool, volume string) (restore func()) {
+func (h *Host) hideVolume(p fleet.Pool, volume string) (restore func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	files := h.pools[p.Name].dir.files
@@ -274,22 +274,22 @@ func (h *Host) addImage(p fleet.Pool, img conformance.Image) {
 		f.Format = "raw"
 	case conformance.ISO:
 		f.Format = "iso"
-	case conformance.Folder: // pools do not list directories
+	case conformance.DirectoryImage: // pools do not list directories
 		return
 	case conformance.LinkedISO:
-		f.Format, f.refers = "iso", true
+		f.Format, f.hasExternalData = "iso", true
 	case conformance.Qcow2Backing:
 		f.Backing = path.Join(p.Spec.Path, "base.img")
 	case conformance.Qcow2Data:
-		f.refers, f.NotImageReason = true, image.Facts{Format: "qcow2", RefersTo: "an external data file"}.InvalidReason()
-	case conformance.Qcow2Short:
-		f.NotImageReason = image.Facts{Format: "qcow2", Fault: "it is cut off"}.InvalidReason()
+		f.hasExternalData, f.NotImageReason = true, image.Facts{Format: "qcow2", RefersTo: "an external data file"}.InvalidReason()
+	case conformance.Qcow2Truncated:
+		f.NotImageReason = image.Facts{Format: "qcow2", HeaderFault: "it is cut off"}.InvalidReason()
 	}
 	h.pools[p.Name].dir.files[img.Name] = f
 }
 
 func ExampleHost_Inventory() {
-	a, b := inventoryOf("alpha"), inventoryOf("alpha")
+	a, b := simulatedInventory("alpha"), simulatedInventory("alpha")
 	fmt.Println(a.HostUUID == b.HostUUID, a.CPU.Threads >= a.CPU.Cores)
 	// Output: true true
 }

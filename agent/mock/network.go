@@ -20,7 +20,7 @@ const NoDNSMasq = "no-dnsmasq"
 
 // CutsOff in a network's name makes its apply fail: a bridge on a device disconnects the host from its portal, so the
 // change is rolled back.
-const CutsOff = "cuts-off"
+const CutsHostOff = "cuts-off"
 
 // network is a libvirt network defined on the host.
 type network struct {
@@ -29,14 +29,14 @@ type network struct {
 	live      fleet.NetworkSpec // the definition of the running network
 	active    bool
 	undefined bool     // the network runs without a definition
-	edited    []string // parts that an administrator edited
-	unserved  bool     // the network's dnsmasq has ended
-	self      string   // overlay network: the host's own address
-	peers     int      // overlay network: the number of known peers
+	editedParts    []string // parts that an administrator edited
+	dnsmasqEnded  bool     // the network's dnsmasq has ended
+	ownAddress      string   // overlay network: the host's own address
+	peerCount     int      // overlay network: the number of known peers
 }
 
 // vtep returns the host's address in the underlay of an overlay network. Each host has another address.
-func vtep(s fleet.NetworkSpec, host string) string {
+func underlayAddress(s fleet.NetworkSpec, host string) string {
 	p, err := netip.ParsePrefix(s.Underlay)
 	if err != nil || s.Mode != fleet.NetworkVXLAN {
 		return ""
@@ -54,7 +54,7 @@ func vtep(s fleet.NetworkSpec, host string) string {
 func (n *network) addDeviceState(st *fleet.NetworkStatus) {
 	switch n.spec.Mode {
 	case fleet.NetworkVXLAN:
-		st.VTEP, st.Peers, st.Uplink, st.MTU = n.self, n.peers, "eth0", cmp.Or(n.spec.MTU, 1450)
+		st.VTEP, st.Peers, st.Uplink, st.MTU = n.ownAddress, n.peerCount, "eth0", cmp.Or(n.spec.MTU, 1450)
 	case fleet.NetworkUplink, fleet.NetworkMacvtap, fleet.NetworkSRIOV:
 		st.Uplink, st.MTU = n.spec.Device, 1500
 	case fleet.NetworkBridged, fleet.NetworkOVS:
@@ -64,14 +64,14 @@ func (n *network) addDeviceState(st *fleet.NetworkStatus) {
 
 // ApplyNetwork implements hypervisor.Networks.
 func (h *Host) ApplyNetwork(ctx context.Context, n fleet.Network) error {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
-	if misbehaves(n.Name, HangStart) {
+	if nameContains(n.Name, HangOnStart) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	if err := h.step(ctx, 0.3); err != nil {
+	if err := h.waitDelay(ctx, 0.3); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -82,29 +82,29 @@ func (h *Host) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	case mine != nil && mine.id != n.ID, slices.ContainsFunc(fixedNetworks(), func(r wire.NetworkReport) bool { return r.Kind == fleet.NetworkLibvirt && r.Name == n.Name }):
 		return hypervisor.RefuseTakenNetworkName(n.Name)
 	case mine == nil:
-		mine = &network{id: n.ID, spec: *n.Spec, self: vtep(*n.Spec, h.opts.Name)}
+		mine = &network{id: n.ID, spec: *n.Spec, ownAddress: underlayAddress(*n.Spec, h.options.Name)}
 		h.networks[n.Name] = mine
-	case len(mine.edited) > 0:
-		return fleet.Errorf(fleet.Conflict, "%s", hypervisor.NetworkEdited(mine.edited))
+	case len(mine.editedParts) > 0:
+		return fleet.Errorf(fleet.Conflict, "%s", hypervisor.NetworkEditedText(mine.editedParts))
 	}
-	if misbehaves(n.Name, CutsOff) && n.Spec.Mode == fleet.NetworkUplink {
+	if nameContains(n.Name, CutsHostOff) && n.Spec.Mode == fleet.NetworkUplink {
 		delete(h.networks, n.Name)
 		return fleet.Errorf(fleet.Conflict, "The change was undone: the portal was not reached through %s within 30 s (dial tcp: i/o timeout). The host is unchanged. Repair the network there, then try again.", n.BridgeDevice())
 	}
-	mine.undefined, mine.spec, mine.peers = false, *n.Spec, len(slices.DeleteFunc(slices.Clone(n.Peers), func(a string) bool { return a == mine.self }))
-	if user := h.userOf(n.Name, mine.bridge()); mine.unserved && user != "" {
-		return fleet.Errorf(fleet.Conflict, "%s Stop %s first.", hypervisor.NetworkUnserved, user)
+	mine.undefined, mine.spec, mine.peerCount = false, *n.Spec, len(slices.DeleteFunc(slices.Clone(n.Peers), func(a string) bool { return a == mine.ownAddress }))
+	if user := h.guestOnNetwork(n.Name, mine.bridgeName()); mine.dnsmasqEnded && user != "" {
+		return fleet.Errorf(fleet.Conflict, "%s Stop %s first.", hypervisor.NoDnsmasqText, user)
 	}
-	if misbehaves(n.Name, NoDNSMasq) && n.Spec.RunsDHCPOrDNS() {
+	if nameContains(n.Name, NoDNSMasq) && n.Spec.RunsDHCPOrDNS() {
 		return fmt.Errorf("libvirt: internal error: Child process (/usr/sbin/dnsmasq --conf-file=/var/lib/libvirt/dnsmasq/%s.conf) unexpected fatal signal: No such file or directory", n.Name)
 	}
-	mine.active, mine.unserved, mine.live = true, false, mine.spec
+	mine.active, mine.dnsmasqEnded, mine.live = true, false, mine.spec
 	return nil
 }
 
 // ReleaseNetwork implements hypervisor.Networks.
 func (h *Host) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -113,7 +113,7 @@ func (h *Host) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	if mine == nil || mine.id != n.ID {
 		return nil
 	}
-	if user := h.userOf(n.Name, mine.ownBridge()); user != "" {
+	if user := h.guestOnNetwork(n.Name, mine.ownBridge()); user != "" {
 		return hypervisor.RefuseUsedNetwork(n.Name, user)
 	}
 	delete(h.networks, n.Name)
@@ -122,10 +122,10 @@ func (h *Host) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 }
 
 // userOf returns the name of a guest with a NIC on the network or its bridge. The caller holds h.mu.
-func (h *Host) userOf(name, bridge string) string {
+func (h *Host) guestOnNetwork(name, bridge string) string {
 	on := func(n fleet.NIC) bool { return n.Network == name || bridge != "" && n.Bridge == bridge }
 	for _, g := range h.guests {
-		if slices.ContainsFunc(g.def.spec.NICs, on) || g.isRunning() && slices.ContainsFunc(g.live.spec.NICs, on) {
+		if slices.ContainsFunc(g.persistent.spec.NICs, on) || g.isRunning() && slices.ContainsFunc(g.live.spec.NICs, on) {
 			return g.name
 		}
 	}
@@ -137,10 +137,10 @@ func (n *network) ownBridge() string {
 	if t := n.spec.Mode.Info(); !t.CreatesDevices && !t.HostAddresses {
 		return ""
 	}
-	return n.bridge()
+	return n.bridgeName()
 }
 
-func (n *network) bridge() string {
+func (n *network) bridgeName() string {
 	switch t := n.spec.Mode.Info(); {
 	case t.CreatesDevices:
 		return fleet.Network{ID: n.id, Spec: &n.spec}.BridgeDevice()
@@ -151,24 +151,24 @@ func (n *network) bridge() string {
 }
 
 func (h *Host) networkStatus(n *network) fleet.NetworkStatus {
-	st := fleet.NetworkStatus{Active: n.active, Autostart: !n.undefined, Bridge: n.bridge()}
+	st := fleet.NetworkStatus{Active: n.active, Autostart: !n.undefined, Bridge: n.bridgeName()}
 	st.Forward = n.spec.Forward()
 	n.addDeviceState(&st)
 	if n.spec.HasExclusiveNICs() && n.active {
-		st.NICs = h.nics(n.spec)
+		st.NICs = h.nicCapacity(n.spec)
 	}
 	for _, p := range n.spec.Prefixes() {
 		st.Subnets = append(st.Subnets, p.String())
 	}
 	switch {
 	case n.undefined:
-		st.Error = hypervisor.NetworkUndefined
+		st.Error = hypervisor.NetworkUndefinedText
 	case n.spec.Mode == fleet.NetworkSRIOV && st.NICs != nil && st.NICs.Total == 0:
 		st.Error = "The device " + n.spec.Device + " of this host has no virtual functions. Enable them on the host: write their number to /sys/class/net/" + n.spec.Device + "/device/sriov_numvfs."
-	case n.active && n.unserved:
-		st.Error = hypervisor.NetworkUnserved
+	case n.active && n.dnsmasqEnded:
+		st.Error = hypervisor.NoDnsmasqText
 	case n.active && !reflect.DeepEqual(n.spec, n.live):
-		st.Error = hypervisor.NetworkBehind
+		st.Error = hypervisor.NetworkOutdatedText
 	}
 	return st
 }
@@ -178,8 +178,8 @@ func (h *Host) reportNetworks(assigned []fleet.Network) []wire.NetworkReport {
 	out := fixedNetworks()
 	for name, n := range h.networks {
 		r := wire.NetworkReport{ID: n.id, Name: name, Kind: fleet.NetworkLibvirt, Status: h.networkStatus(n)}
-		if len(n.edited) > 0 && slices.ContainsFunc(assigned, func(a fleet.Network) bool { return a.ID == n.id }) {
-			r.Status.Error = cmp.Or(r.Status.Error, hypervisor.NetworkEdited(n.edited))
+		if len(n.editedParts) > 0 && slices.ContainsFunc(assigned, func(a fleet.Network) bool { return a.ID == n.id }) {
+			r.Status.Error = cmp.Or(r.Status.Error, hypervisor.NetworkEditedText(n.editedParts))
 		}
 		if slices.ContainsFunc(assigned, func(a fleet.Network) bool { return a.ID == n.id }) {
 			r.Status.Leases = h.leases(name)
@@ -190,7 +190,7 @@ func (h *Host) reportNetworks(assigned []fleet.Network) []wire.NetworkReport {
 		if !slices.ContainsFunc(out, func(r wire.NetworkReport) bool {
 			return r.Kind == fleet.NetworkLibvirt && (r.ID == a.ID || r.Name == a.Name)
 		}) {
-			out = append(out, wire.NetworkReport{ID: a.ID, Name: a.Name, Kind: fleet.NetworkLibvirt, Absent: true, Status: fleet.NetworkStatus{Error: hypervisor.NetworkMissing}})
+			out = append(out, wire.NetworkReport{ID: a.ID, Name: a.Name, Kind: fleet.NetworkLibvirt, Absent: true, Status: fleet.NetworkStatus{Error: hypervisor.NetworkMissingText}})
 		}
 	}
 	slices.SortFunc(out, func(a, b wire.NetworkReport) int {
@@ -201,17 +201,17 @@ func (h *Host) reportNetworks(assigned []fleet.Network) []wire.NetworkReport {
 
 // StopNetwork stops a network, like virsh net-destroy.
 func (h *Host) StopNetwork(name string) {
-	h.alterNetwork(name, func(n *network) { n.active = false })
+	h.changeNetwork(name, func(n *network) { n.active = false })
 }
 
 // UndefineNetwork removes a network's definition, like virsh net-undefine.
 func (h *Host) UndefineNetwork(name string) {
-	h.alterNetwork(name, func(n *network) { n.undefined = true })
+	h.changeNetwork(name, func(n *network) { n.undefined = true })
 }
 
 // EndDNSMasq ends a network's DHCP and DNS server.
 func (h *Host) EndDNSMasq(name string) {
-	h.alterNetwork(name, func(n *network) { n.unserved = true })
+	h.changeNetwork(name, func(n *network) { n.dnsmasqEnded = true })
 }
 
 // DefineNetwork creates and starts a network, like virsh.
@@ -222,7 +222,7 @@ func (h *Host) DefineNetwork(name string, spec fleet.NetworkSpec) {
 	h.notify()
 }
 
-func (h *Host) alterNetwork(name string, how func(*network)) {
+func (h *Host) changeNetwork(name string, how func(*network)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if n := h.networks[name]; n != nil {

@@ -12,13 +12,13 @@ import (
 func (h *Host) NICs() []fleet.HostNIC {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := slices.Clone(h.inv.NICs)
+	out := slices.Clone(h.inventory.NICs)
 	for i := range out {
-		out[i].Up = !h.pulled[out[i].Name]
+		out[i].Up = !h.devicesWithoutLink[out[i].Name]
 	}
 	bridge := func(name string) {
 		if !slices.ContainsFunc(out, func(n fleet.HostNIC) bool { return n.Name == name }) {
-			out = append(out, fleet.HostNIC{Name: name, MAC: macOf(h.opts.Name + name), Kind: "bridge", Up: true, MTU: 1500})
+			out = append(out, fleet.HostNIC{Name: name, MAC: macOf(h.options.Name + name), Kind: "bridge", Up: true, MTU: 1500})
 		}
 	}
 	bridge("virbr0")
@@ -32,29 +32,29 @@ func (h *Host) NICs() []fleet.HostNIC {
 		is := fleet.Network{ID: n.id, Spec: &n.spec}
 		port := func(name string) {
 			if i := slices.IndexFunc(out, func(n fleet.HostNIC) bool { return n.Name == name }); i >= 0 {
-				out[i].Master = n.bridge()
+				out[i].Master = n.bridgeName()
 			}
 		}
 		switch {
 		case n.spec.Mode == fleet.NetworkVXLAN:
-			out = append(out, fleet.HostNIC{Name: is.TunnelDevice(), Kind: "virtual", Up: true, MTU: 1450, Master: n.bridge()})
+			out = append(out, fleet.HostNIC{Name: is.TunnelDevice(), Kind: "virtual", Up: true, MTU: 1450, Master: n.bridgeName()})
 		case n.spec.VLAN > 0:
-			out = append(out, fleet.HostNIC{Name: is.VLANDevice(), Kind: "vlan", Up: true, MTU: 1500, Master: n.bridge(), Over: n.spec.Device})
+			out = append(out, fleet.HostNIC{Name: is.VLANDevice(), Kind: "vlan", Up: true, MTU: 1500, Master: n.bridgeName(), Over: n.spec.Device})
 		default:
 			port(n.spec.Device)
 		}
 	}
 	slices.SortFunc(out, func(a, b fleet.HostNIC) int { return cmp.Compare(a.Name, b.Name) })
-	return slices.DeleteFunc(out, func(n fleet.HostNIC) bool { return h.removed[n.Name] })
+	return slices.DeleteFunc(out, func(n fleet.HostNIC) bool { return h.removedDevices[n.Name] })
 }
 
 // PullCable removes the link of a device.
-func (h *Host) PullCable(name string) { h.mark(&h.pulled, name) }
+func (h *Host) PullCable(name string) { h.addToSet(&h.devicesWithoutLink, name) }
 
 // RemoveDevice removes a device, like ip link delete.
-func (h *Host) RemoveDevice(name string) { h.mark(&h.removed, name) }
+func (h *Host) RemoveDevice(name string) { h.addToSet(&h.removedDevices, name) }
 
-func (h *Host) mark(set *map[string]bool, name string) {
+func (h *Host) addToSet(set *map[string]bool, name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if *set == nil {

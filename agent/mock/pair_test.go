@@ -11,7 +11,7 @@ import (
 func TestPair(t *testing.T) {
 	t.Parallel()
 	storage := NewStorage()
-	hosts := [2]*Host{New(Options{Name: "mock-1", Shared: storage}), New(Options{Name: "mock-2", Shared: storage})}
+	hosts := [2]*Host{New(Options{Name: "mock-1", SharedStorage: storage}), New(Options{Name: "mock-2", SharedStorage: storage})}
 	p := conformance.Pair{Migrate: func(t *testing.T, id fleet.VMID, from, to int, leave bool) {
 		t.Helper()
 		hosts[from].migrate(t, hosts[to], id, leave)
@@ -20,10 +20,10 @@ func TestPair(t *testing.T) {
 		p.Hosts[i] = conformance.Harness{
 			Open:     func(*testing.T) hypervisor.Hypervisor { return h },
 			PoolPath: func(*testing.T) string { return "/srv/" + string(fleet.NewID[fleet.PoolID]()) },
-			Power:    func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
+			PowerOf:    func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
 		}
 	}
-	conformance.RunPair(t, p)
+	conformance.RunTwoHosts(t, p)
 }
 
 // migrate moves a running guest to a host with the same storage, like virsh migrate --persistent.
@@ -33,11 +33,11 @@ func (h *Host) migrate(t *testing.T, to *Host, id fleet.VMID, leave bool) {
 	defer h.mu.Unlock()
 	g, ok := h.guests[id]
 	if !ok || !g.isRunning() || to.guests[id] != nil && to.guests[id].isRunning() {
-		t.Fatalf("%s cannot migrate %s to %s", h.opts.Name, id, to.opts.Name)
+		t.Fatalf("%s cannot migrate %s to %s", h.options.Name, id, to.options.Name)
 	}
 	for _, file := range g.live.disks() {
 		if v := h.volumeAt(file); v == nil || v != to.volumeAt(file) {
-			t.Fatalf("%s does not reach %s", to.opts.Name, file)
+			t.Fatalf("%s does not reach %s", to.options.Name, file)
 		}
 	}
 	run, there := *g.live, *g

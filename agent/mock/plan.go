@@ -13,8 +13,8 @@ import (
 )
 
 // PlanVM implements hypervisor.VMs.
-func (h *Host) PlanVM(ctx context.Context, in hypervisor.Apply) (before, after string, err error) {
-	if err := h.enter(ctx); err != nil {
+func (h *Host) PlanVM(ctx context.Context, in hypervisor.ApplyWork) (before, after string, err error) {
+	if err := h.simulateCall(ctx); err != nil {
 		return "", "", err
 	}
 	if _, err := h.volumesToCreate(in); err != nil {
@@ -22,12 +22,12 @@ func (h *Host) PlanVM(ctx context.Context, in hypervisor.Apply) (before, after s
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	plan := h.plan(in)
-	name, spec := h.freeName(in), fleet.VMSpec{Firmware: fleet.BIOS}
+	plan := h.planEdit(in)
+	name, spec := h.freeDomainName(in), fleet.VMSpec{Firmware: fleet.BIOS}
 	if g, known := h.guests[in.VM.ID]; known {
-		spec = g.def.spec
+		spec = g.persistent.spec
 		before = h.renderXML(in, g.name, spec)
-		if g.isRunning() || !plan.Name && g.applied.Pending(g.name) == "" {
+		if g.isRunning() || !plan.SetName && g.applied.PendingDomainName(g.name) == "" {
 			name = g.name
 		}
 	}
@@ -38,7 +38,7 @@ func (h *Host) PlanVM(ctx context.Context, in hypervisor.Apply) (before, after s
 }
 
 // renderXML returns a definition similar to libvirt's XML.
-func (h *Host) renderXML(in hypervisor.Apply, name string, s fleet.VMSpec) string {
+func (h *Host) renderXML(in hypervisor.ApplyWork, name string, s fleet.VMSpec) string {
 	var b strings.Builder
 	line := func(depth int, format string, args ...any) {
 		for i, a := range args {
@@ -51,7 +51,7 @@ func (h *Host) renderXML(in hypervisor.Apply, name string, s fleet.VMSpec) strin
 	file := func(ref fleet.Volref) string {
 		for _, p := range in.Pools {
 			if p.ID == ref.PoolID {
-				return path.Join(dirOf(p.Spec), ref.Volume)
+				return path.Join(volumePathPrefix(p.Spec), ref.Volume)
 			}
 		}
 		return ref.Volume

@@ -36,37 +36,37 @@ var trueColour = pixelFormat{
 }
 
 // rfb is the connection of one viewer: RFB 3.8 without authentication, with raw encoding and true colour.
-type rfb struct {
+type rfbServer struct {
 	conn   net.Conn
 	in     *bufio.Reader
-	screen *screen
-	ask    chan request // buffer of one: the viewer's newest request
+	screen *textScreen
+	requests    chan updateRequest // buffer of one: the viewer's newest request
 }
 
 // request is a FramebufferUpdateRequest, with the pixel format that applied when the request arrived.
-type request struct {
+type updateRequest struct {
 	format pixelFormat
 	full   bool
 }
 
 // serveRFB serves one viewer until the viewer disconnects or the screen ends.
-func serveRFB(conn net.Conn, s *screen) {
-	r := &rfb{conn: conn, in: bufio.NewReader(conn), screen: s, ask: make(chan request, 1)}
+func serveRFB(conn net.Conn, s *textScreen) {
+	r := &rfbServer{conn: conn, in: bufio.NewReader(conn), screen: s, requests: make(chan updateRequest, 1)}
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(30 * time.Second))
-	if r.greet() != nil {
+	if r.handshake() != nil {
 		return
 	}
 	conn.SetDeadline(time.Time{})
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		r.read()
+		r.readMessages()
 	}()
-	r.write(gone)
+	r.answerRequests(gone)
 }
 
-func (r *rfb) greet() error {
+func (r *rfbServer) handshake() error {
 	if _, err := io.WriteString(r.conn, "RFB 003.008\n"); err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (r *rfb) greet() error {
 }
 
 // read handles the viewer's messages.
-func (r *rfb) read() {
+func (r *rfbServer) readMessages() {
 	format := trueColour
 	for {
 		kind, err := r.in.ReadByte()
@@ -132,7 +132,7 @@ func (r *rfb) read() {
 				_           [4]uint16
 			}
 			err = binary.Read(r.in, binary.BigEndian, &m)
-			r.request(request{format: format, full: m.Incremental == 0})
+			r.storeRequest(updateRequest{format: format, full: m.Incremental == 0})
 		case 4: // KeyEvent
 			var m struct {
 				Down uint8
@@ -140,7 +140,7 @@ func (r *rfb) read() {
 				Key  uint32
 			}
 			if err = binary.Read(r.in, binary.BigEndian, &m); err == nil && m.Down != 0 {
-				r.screen.key(m.Key)
+				r.screen.typeKey(m.Key)
 			}
 		case 5: // PointerEvent
 			r.skip(5)
@@ -164,36 +164,36 @@ func (r *rfb) read() {
 }
 
 // skip discards bytes. An error shows at the next read.
-func (r *rfb) skip(n int) { _, _ = r.in.Discard(n) }
+func (r *rfbServer) skip(n int) { _, _ = r.in.Discard(n) }
 
 // request stores the newest request. An incremental request does not replace a full one.
-func (r *rfb) request(q request) {
+func (r *rfbServer) storeRequest(q updateRequest) {
 	select {
-	case old := <-r.ask:
+	case old := <-r.requests:
 		q.full = q.full || old.full
 	default:
 	}
-	r.ask <- q
+	r.requests <- q
 }
 
 // write answers requests: a full request immediately, and an incremental one when the text changes.
-func (r *rfb) write(gone <-chan struct{}) {
+func (r *rfbServer) answerRequests(gone <-chan struct{}) {
 	var shown [rows]string
-	var asked *request
+	var asked *updateRequest
 	for {
-		text, changed, ended := r.screen.view()
+		text, changed, ended := r.screen.currentText()
 		if ended {
 			return
 		}
 		if asked != nil && text != shown {
-			if r.update(asked.format, text, shown) != nil {
+			if r.sendChangedRows(asked.format, text, shown) != nil {
 				return
 			}
 			shown, asked = text, nil
 		}
 		select {
 		case <-changed:
-		case q := <-r.ask:
+		case q := <-r.requests:
 			asked = &q
 			if q.full {
 				shown = [rows]string{}
@@ -205,7 +205,7 @@ func (r *rfb) write(gone <-chan struct{}) {
 }
 
 // update sends the changed rows.
-func (r *rfb) update(f pixelFormat, text, shown [rows]string) error {
+func (r *rfbServer) sendChangedRows(f pixelFormat, text, shown [rows]string) error {
 	msg := []byte{0, 0, 0, 0}
 	count := 0
 	for i := range text {
@@ -214,7 +214,7 @@ func (r *rfb) update(f pixelFormat, text, shown [rows]string) error {
 			for _, v := range []uint16{0, uint16(i * cellHeight), width, cellHeight, 0, 0} { // x, y, w, h, encoding raw
 				msg = binary.BigEndian.AppendUint16(msg, v)
 			}
-			msg = f.appendPixels(msg, paint(text[i]))
+			msg = f.appendPixels(msg, drawLine(text[i]))
 		}
 	}
 	binary.BigEndian.PutUint16(msg[2:], uint16(count))
@@ -223,13 +223,13 @@ func (r *rfb) update(f pixelFormat, text, shown [rows]string) error {
 	return err
 }
 
-var paper, ink = image.NewUniform(color.RGBA{0x10, 0x18, 0x20, 0xff}), image.NewUniform(color.RGBA{0xd8, 0xe0, 0xd0, 0xff})
+var backgroundColour, textColour = image.NewUniform(color.RGBA{0x10, 0x18, 0x20, 0xff}), image.NewUniform(color.RGBA{0xd8, 0xe0, 0xd0, 0xff})
 
 // paint draws one line of text.
-func paint(line string) *image.RGBA {
+func drawLine(line string) *image.RGBA {
 	img := image.NewRGBA(image.Rect(0, 0, width, cellHeight))
-	draw.Draw(img, img.Bounds(), paper, image.Point{}, draw.Src)
-	d := font.Drawer{Dst: img, Src: ink, Face: basicfont.Face7x13, Dot: fixed.P(0, basicfont.Face7x13.Ascent)}
+	draw.Draw(img, img.Bounds(), backgroundColour, image.Point{}, draw.Src)
+	d := font.Drawer{Dst: img, Src: textColour, Face: basicfont.Face7x13, Dot: fixed.P(0, basicfont.Face7x13.Ascent)}
 	d.DrawString(line)
 	return img
 }

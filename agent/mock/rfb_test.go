@@ -13,19 +13,19 @@ import (
 )
 
 // viewer is a minimal RFB client.
-type viewer struct {
+type rfbClient struct {
 	t *testing.T
 	net.Conn
 }
 
-func (v viewer) send(b ...byte) {
+func (v rfbClient) send(b ...byte) {
 	v.t.Helper()
 	if _, err := v.Write(b); err != nil {
 		v.t.Fatal(err)
 	}
 }
 
-func (v viewer) read(n int) []byte {
+func (v rfbClient) read(n int) []byte {
 	v.t.Helper()
 	b := make([]byte, n)
 	if _, err := io.ReadFull(v, b); err != nil {
@@ -35,7 +35,7 @@ func (v viewer) read(n int) []byte {
 }
 
 // update requests a picture and returns the pixels of each received row by its y coordinate.
-func (v viewer) update(incremental byte, pixel int) map[int][]byte {
+func (v rfbClient) update(incremental byte, pixel int) map[int][]byte {
 	v.t.Helper()
 	v.send(3, incremental, 0, 0, 0, 0, 2, 48, 1, 69)
 	head := v.read(4)
@@ -52,7 +52,7 @@ func TestScreenEchoesKeys(t *testing.T) {
 	t.Parallel()
 	h := New(Options{Name: "h"})
 	vm := fleet.VM{Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: "web"}, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128}}
-	if err := h.ApplyVM(t.Context(), hypervisor.Apply{VM: vm, Progress: func(int, string) {}}); err != nil {
+	if err := h.ApplyVM(t.Context(), hypervisor.ApplyWork{VM: vm, Progress: func(int, string) {}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.StartVM(t.Context(), vm.ID); err != nil {
@@ -64,7 +64,7 @@ func TestScreenEchoesKeys(t *testing.T) {
 	}
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(10 * time.Second))
-	v := viewer{t, conn}
+	v := rfbClient{t, conn}
 	v.send(v.read(12)...)
 	v.read(2)
 	v.send(1)

@@ -13,7 +13,7 @@ const (
 )
 
 // screen is a guest's text screen. Keys typed at any console of the guest appear on the screen.
-type screen struct {
+type textScreen struct {
 	mu      sync.Mutex
 	name    string
 	banner  []string
@@ -23,26 +23,26 @@ type screen struct {
 	ended   bool
 }
 
-func newScreen(name string, s definition) *screen {
-	scr := &screen{name: name, changed: make(chan struct{}), banner: []string{
+func newScreen(name string, s guestDefinition) *textScreen {
+	scr := &textScreen{name: name, changed: make(chan struct{}), banner: []string{
 		"Quantix simulated machine", "",
 		fmt.Sprintf("  name    %s", name), fmt.Sprintf("  vCPUs   %d", s.spec.CPUs), fmt.Sprintf("  memory  %d MiB", s.spec.MemoryMiB), "",
 		"No guest runs here: this screen only echoes what you type.", "",
 	}}
-	scr.boot()
+	scr.showInitialText()
 	return scr
 }
 
 // prompt returns the prefix of an input line.
-func (s *screen) prompt() string { return s.name + "$ " }
+func (s *textScreen) prompt() string { return s.name + "$ " }
 
 // boot shows the initial screen again.
-func (s *screen) boot() {
+func (s *textScreen) showInitialText() {
 	s.change(func() { s.lines = append(append([]string{}, s.banner...), s.prompt()) })
 }
 
 // off ends the screen and disconnects all viewers.
-func (s *screen) off() { s.change(func() { s.ended = true }) }
+func (s *textScreen) end() { s.change(func() { s.ended = true }) }
 
 // These are the keysyms of keys that print no character.
 const (
@@ -52,7 +52,7 @@ const (
 )
 
 // key handles one key press, as an X11 keysym.
-func (s *screen) key(sym uint32) {
+func (s *textScreen) typeKey(sym uint32) {
 	s.change(func() {
 		last := &s.lines[len(s.lines)-1]
 		switch {
@@ -67,7 +67,7 @@ func (s *screen) key(sym uint32) {
 	})
 }
 
-func (s *screen) change(f func()) {
+func (s *textScreen) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
@@ -77,7 +77,7 @@ func (s *screen) change(f func()) {
 }
 
 // view returns the current text with a cursor, each line at full width. changed closes when the text is outdated.
-func (s *screen) view() (text [rows]string, changed <-chan struct{}, ended bool) {
+func (s *textScreen) currentText() (text [rows]string, changed <-chan struct{}, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range text {

@@ -19,29 +19,29 @@ const (
 
 // TakeSnapshot implements hypervisor.Snapshots.
 func (h *Host) TakeSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
-	return h.onSnapshots(ctx, in, 1, func(g *guest, t *hypervisor.SnapTree) error {
+	return h.runSnapshotStep(ctx, in, 1, func(g *guest, t *hypervisor.SnapTree) error {
 		switch {
-		case t.Node(in.Order.ID) != nil:
+		case t.Node(in.Params.ID) != nil:
 			return fleet.Errorf(fleet.Conflict, "The host already has this snapshot.")
 		case len(g.applied.Spec.Disks) == 0:
 			return fleet.Errorf(fleet.Conflict, "The VM has no disk, so a snapshot would be empty.")
 		case len(t.Nodes) >= fleet.MaxSnapshots:
 			return fleet.Errorf(fleet.Conflict, "The VM has %d snapshots, which is the maximum. Delete a snapshot first.", fleet.MaxSnapshots)
-		case g.isRunning() && in.Order.Memory && g.live.spec.WhyNoMemorySnapshot() != "":
+		case g.isRunning() && in.Params.Memory && g.live.spec.WhyNoMemorySnapshot() != "":
 			return fleet.Errorf(fleet.Conflict, "%s", g.live.spec.WhyNoMemorySnapshot())
-		case misbehaves(in.VM.Name, FailSnapshot):
-			return fleet.Errorf(fleet.Conflict, "/srv/full has 3 MiB free, but the snapshot may need %s. Free space there first.", fleet.Bytes(int64(in.VM.Spec.MemoryMiB)<<20))
+		case nameContains(in.VM.Name, FailSnapshot):
+			return fleet.Errorf(fleet.Conflict, "/srv/full has 3 MiB free, but the snapshot may need %s. Free space there first.", fleet.FormatBytes(int64(in.VM.Spec.MemoryMiB)<<20))
 		}
-		node, next := t.PlanSnapshot(in, g.applied.Spec, g.def.path)
+		node, next := t.PlanSnapshot(in, g.applied.Spec, g.persistent.path)
 		node.Domain = g.name
 		node.At = time.Now().UTC().Truncate(time.Second)
 		switch on := g.isRunning(); {
-		case on && in.Order.Memory:
+		case on && in.Params.Memory:
 			node.Snapshot.Memory, node.Paused, node.MemSize = true, g.power == fleet.Paused, int64(g.live.spec.MemoryMiB)<<20
-			h.keep(node.Memory, "raw", "", node.MemSize)
-		case in.Order.Memory:
+			h.addFile(node.Memory, "raw", "", node.MemSize)
+		case in.Params.Memory:
 			node.Memory, node.Note = "", "The VM was off, so there was no memory to save."
-		case on && in.Order.Quiesce:
+		case on && in.Params.Quiesce:
 			node.Quiesced = true
 		case on:
 			node.Note = "Without memory: the disks are as after a power cut."
@@ -54,27 +54,27 @@ func (h *Host) TakeSnapshot(ctx context.Context, in hypervisor.SnapshotWork) err
 
 // RevertSnapshot implements hypervisor.Snapshots.
 func (h *Host) RevertSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
-	return h.onSnapshots(ctx, in, 2, func(g *guest, t *hypervisor.SnapTree) error {
-		node := t.Node(in.Order.ID)
+	return h.runSnapshotStep(ctx, in, 2, func(g *guest, t *hypervisor.SnapTree) error {
+		node := t.Node(in.Params.ID)
 		if node == nil || node.Deleted {
-			return hypervisor.NoSnapshot(in.VM.Name)
+			return hypervisor.NoSnapshotError(in.VM.Name)
 		}
 		for _, l := range node.Layers {
-			if !hasRef(g.def, l.Disk) {
+			if !definitionHasVolume(g.persistent, l.Disk) {
 				return hypervisor.RefuseRevertWithoutDisk(l.Disk.Volume)
 			}
 		}
-		next := t.PlanRevert(*node, string(in.Job), g.def.path)
+		next := t.PlanRevert(*node, string(in.Job), g.persistent.path)
 		h.addLayers(next)
 		h.stop(g, "forced off")
-		if node.Memory != "" || in.Order.Start {
+		if node.Memory != "" || in.Params.Start {
 			g.start(time.Now())
 			if node.Memory != "" {
-				run := g.def
+				run := g.persistent
 				run.spec.CPUs, run.spec.MemoryMiB = node.Spec.CPUs, node.Spec.MemoryMiB
 				g.live = &run
 				if g.name != node.Domain { // the domain gets its own name once the guest is off
-					g.name, g.applied.Was = node.Domain, node.Domain
+					g.name, g.applied.FormerDomain = node.Domain, node.Domain
 				}
 			}
 			if node.Paused {
@@ -88,8 +88,8 @@ func (h *Host) RevertSnapshot(ctx context.Context, in hypervisor.SnapshotWork) e
 
 // DeleteSnapshot implements hypervisor.Snapshots.
 func (h *Host) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
-	id := in.Order.ID
-	err := h.onSnapshots(ctx, in, 0.2, func(_ *guest, t *hypervisor.SnapTree) error {
+	id := in.Params.ID
+	err := h.runSnapshotStep(ctx, in, 0.2, func(_ *guest, t *hypervisor.SnapTree) error {
 		if id == "" {
 			return nil
 		}
@@ -97,24 +97,24 @@ func (h *Host) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork) e
 			return nil
 		}
 		if t.Node(id) == nil {
-			return hypervisor.NoSnapshot(in.VM.Name)
+			return hypervisor.NoSnapshotError(in.VM.Name)
 		}
-		t.Delete(id, in.Order.Subtree)
+		t.MarkDeleted(id, in.Params.Subtree)
 		t.Deleted = in.Job
 		return nil
 	})
 	for more := true; more && err == nil; {
-		if in.Stopped() {
-			return hypervisor.ErrStopped
+		if in.IsCancelled() {
+			return hypervisor.ErrCancelled
 		}
 		in.Progress(50, "merging the remaining files")
-		err = h.onSnapshots(ctx, hypervisor.SnapshotWork{VM: in.VM, Pools: in.Pools, Progress: in.Progress}, 0.5, func(_ *guest, t *hypervisor.SnapTree) error {
+		err = h.runSnapshotStep(ctx, hypervisor.SnapshotWork{VM: in.VM, Pools: in.Pools, Progress: in.Progress}, 0.5, func(_ *guest, t *hypervisor.SnapTree) error {
 			all := t.PendingMerges()
 			if more = len(all) > 0; !more {
 				return nil
 			}
-			if misbehaves(in.VM.Name, FailMerge) {
-				return fleet.Errorf(fleet.Conflict, "/srv/full has 3 MiB free, but merging the disk may need %s. Free space there first.", fleet.Bytes(1<<30))
+			if nameContains(in.VM.Name, FailMerge) {
+				return fleet.Errorf(fleet.Conflict, "/srv/full has 3 MiB free, but merging the disk may need %s. Free space there first.", fleet.FormatBytes(1<<30))
 			}
 			top, base := h.fileAt(all[0].Top), h.fileAt(all[0].Base)
 			if top == nil || base == nil {
@@ -135,28 +135,28 @@ func (h *Host) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork) e
 
 // onSnapshots runs one operation on a VM's snapshots. It does nothing for a job that is already done. parts is the
 // duration as a fraction of Delay.
-func (h *Host) onSnapshots(ctx context.Context, in hypervisor.SnapshotWork, parts float64, do func(*guest, *hypervisor.SnapTree) error) error {
-	if err := h.enter(ctx); err != nil {
+func (h *Host) runSnapshotStep(ctx context.Context, in hypervisor.SnapshotWork, parts float64, do func(*guest, *hypervisor.SnapTree) error) error {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
 	in.Progress(10, "asking QEMU")
-	if err := h.step(ctx, parts); err != nil {
+	if err := h.waitDelay(ctx, parts); err != nil {
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	g, err := h.find(in.VM.ID)
+	g, err := h.findManaged(in.VM.ID)
 	if err != nil {
 		return err
 	}
-	t := g.tree
+	t := g.snapshotTree
 	if t == nil {
 		t = &hypervisor.SnapTree{VM: in.VM.ID}
 	}
 	if t.IsDone(in.Job) {
 		return nil
 	}
-	if h.reads[in.VM.ID] > 0 {
+	if h.snapshotReads[in.VM.ID] > 0 {
 		return hypervisor.RefuseCopiedSnapshots(in.VM.Name)
 	}
 	if err := h.checkSnapshots(g, in); err != nil {
@@ -172,8 +172,8 @@ func (h *Host) onSnapshots(ctx context.Context, in hypervisor.SnapshotWork, part
 	}
 	t.Trash = nil
 	t.Finish(in.Job)
-	h.measure(t)
-	g.tree = t
+	h.recordLayerSizes(t)
+	g.snapshotTree = t
 	h.notify()
 	return nil
 }
@@ -182,21 +182,21 @@ func (h *Host) onSnapshots(ctx context.Context, in hypervisor.SnapshotWork, part
 func (h *Host) checkSnapshots(g *guest, in hypervisor.SnapshotWork) error {
 	switch {
 	case g.undefined:
-		return hypervisor.Refusal(hypervisor.UndefinedFault())
+		return hypervisor.FaultError(hypervisor.UndefinedDomainFault())
 	case len(g.foreignSnapshots) > 0:
 		return fleet.Errorf(fleet.Conflict, "Somebody made snapshots of the VM with virsh on the host (%s), which would be lost. Delete those snapshots first (virsh snapshot-list, snapshot-delete).", g.foreignSnapshots[0])
 	}
 	if len(g.foreignOverlays) > 0 {
 		return fleet.Errorf(fleet.Conflict, "The VM uses the file %s instead of %s, as after a snapshot or a change on the host. Merge that file first.", g.foreignOverlays[0].File, g.foreignOverlays[0].Disk.Volume)
 	}
-	if i := slices.IndexFunc(g.def.spec.HostDevices, func(d fleet.VMHostDevice) bool { return d.Physical() != "" }); i >= 0 {
-		return fleet.Errorf(fleet.Conflict, "The VM has the physical disk %s. Physical disks cannot have snapshots.", g.def.spec.HostDevices[i].Device)
+	if i := slices.IndexFunc(g.persistent.spec.HostDevices, func(d fleet.VMHostDevice) bool { return d.PhysicalDiskName() != "" }); i >= 0 {
+		return fleet.Errorf(fleet.Conflict, "The VM has the physical disk %s. Physical disks cannot have snapshots.", g.persistent.spec.HostDevices[i].Device)
 	}
 	for i, d := range g.applied.Spec.Disks {
-		if !hasRef(g.def, d.Ref()) {
+		if !definitionHasVolume(g.persistent, d.Ref()) {
 			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not in the VM's definition on the host. Add the disk to the definition again, or detach the disk, first.", i+1, d.Volume)
 		}
-		p, err := h.active(d.PoolID, in.Pools)
+		p, err := h.activePool(d.PoolID, in.Pools)
 		if err != nil {
 			return err
 		}
@@ -209,22 +209,22 @@ func (h *Host) checkSnapshots(g *guest, in hypervisor.SnapshotWork) error {
 		if !p.spec.Kind.Info().FilePool || d.Existing {
 			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not a file of a pool, so the disk cannot have snapshots.", i+1, d.Volume)
 		}
-		if h.volumeAt(g.file(g.def, d.Ref())) == nil {
-			return hypervisor.NoVolume(path.Base(g.file(g.def, d.Ref())), in.Pools[slices.IndexFunc(in.Pools, func(o fleet.Pool) bool { return o.ID == d.PoolID })].Name)
+		if h.volumeAt(g.currentDiskFile(g.persistent, d.Ref())) == nil {
+			return hypervisor.NoVolumeError(path.Base(g.currentDiskFile(g.persistent, d.Ref())), in.Pools[slices.IndexFunc(in.Pools, func(o fleet.Pool) bool { return o.ID == d.PoolID })].Name)
 		}
 	}
 	return nil
 }
 
 // file returns the path of the file that the VM writes to for a disk.
-func (g *guest) file(s definition, ref fleet.Volref) string {
+func (g *guest) currentDiskFile(s guestDefinition, ref fleet.Volref) string {
 	for _, o := range g.foreignOverlays {
 		if o.Disk == ref {
 			return path.Join(path.Dir(s.path(ref)), o.File)
 		}
 	}
-	if g.tree != nil && g.tree.ActiveFile(ref) != "" {
-		return g.tree.ActiveFile(ref)
+	if g.snapshotTree != nil && g.snapshotTree.ActiveFile(ref) != "" {
+		return g.snapshotTree.ActiveFile(ref)
 	}
 	return s.path(ref)
 }
@@ -232,7 +232,7 @@ func (g *guest) file(s definition, ref fleet.Volref) string {
 // poolAt returns the pool of the file. The caller holds h.mu.
 func (h *Host) poolAt(file string) *pool {
 	for _, p := range h.pools {
-		if p.dir != nil && dirOf(p.spec) == path.Dir(file) {
+		if p.dir != nil && volumePathPrefix(p.spec) == path.Dir(file) {
 			return p
 		}
 	}
@@ -246,7 +246,7 @@ func (h *Host) fileAt(at string) *file {
 	return nil
 }
 
-func (h *Host) keep(at, format, base string, bytes int64) {
+func (h *Host) addFile(at, format, base string, bytes int64) {
 	p := h.poolAt(at)
 	if p == nil {
 		return
@@ -264,24 +264,24 @@ func (h *Host) readSnapshot(of fleet.SnapshotOf, disk fleet.Volref) (name string
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.guests[of.VMID]
-	if g == nil || g.tree.FileOf(of.ID, disk) == "" {
+	if g == nil || g.snapshotTree.SnapshotFile(of.ID, disk) == "" {
 		return "", nil, fleet.Errorf(fleet.NotFound, "The host no longer has this snapshot of the disk %s.", disk.Volume)
 	}
-	h.reads[of.VMID]++
-	return path.Base(g.tree.FileOf(of.ID, disk)), func() {
+	h.snapshotReads[of.VMID]++
+	return path.Base(g.snapshotTree.SnapshotFile(of.ID, disk)), func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.reads[of.VMID]--
+		h.snapshotReads[of.VMID]--
 	}, nil
 }
 
 func (h *Host) addLayers(next []hypervisor.SnapLayer) {
 	for _, n := range next {
-		h.keep(n.File, "qcow2", n.Base, 0)
+		h.addFile(n.File, "qcow2", n.Base, 0)
 	}
 }
 
-func (h *Host) measure(t *hypervisor.SnapTree) {
+func (h *Host) recordLayerSizes(t *hypervisor.SnapTree) {
 	for i := range t.Nodes {
 		for k := range t.Nodes[i].Layers {
 			if f := h.fileAt(t.Nodes[i].Layers[k].File); f != nil {
@@ -292,12 +292,12 @@ func (h *Host) measure(t *hypervisor.SnapTree) {
 }
 
 // refuseSnapshots refuses an operation on disks with snapshots.
-func (g *guest) refuseSnapshots(disks []fleet.Disk, vm string) error {
-	if g == nil || g.tree == nil {
+func (g *guest) refuseDisksWithSnapshots(disks []fleet.Disk, vm string) error {
+	if g == nil || g.snapshotTree == nil {
 		return nil
 	}
 	for _, d := range disks {
-		if g.tree.ActiveFile(d.Ref()) != "" {
+		if g.snapshotTree.ActiveFile(d.Ref()) != "" {
 			return hypervisor.RefuseVMWithSnapshots(vm)
 		}
 	}
@@ -305,16 +305,16 @@ func (g *guest) refuseSnapshots(disks []fleet.Disk, vm string) error {
 }
 
 // deleteTree deletes the files of a VM's snapshots. It refuses to delete them without the disks. The caller holds h.mu.
-func (h *Host) deleteTree(g *guest, vm string, disks bool) error {
+func (h *Host) deleteSnapshotFiles(g *guest, vm string, disks bool) error {
 	switch {
-	case g == nil || g.tree == nil || len(g.tree.Active) == 0:
+	case g == nil || g.snapshotTree == nil || len(g.snapshotTree.Active) == 0:
 		return nil
-	case h.reads[g.tree.VM] > 0:
+	case h.snapshotReads[g.snapshotTree.VM] > 0:
 		return hypervisor.RefuseCopiedSnapshots(vm)
 	case !disks:
 		return hypervisor.RefuseDeleteWithoutDisks(vm)
 	}
-	for _, f := range g.tree.Files() {
+	for _, f := range g.snapshotTree.AllFiles() {
 		if p := h.poolAt(f); p != nil {
 			delete(p.dir.files, path.Base(f))
 		}

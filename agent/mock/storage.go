@@ -18,15 +18,15 @@ import (
 // the hosts that share the storage.
 type Storage struct {
 	mu    sync.Mutex
-	dirs  map[string]*directory
+	dirs  map[string]*sourceDirectory
 	hosts []*Host // hosts that share the storage
 }
 
 // NewStorage creates an empty storage.
-func NewStorage() *Storage { return &Storage{dirs: map[string]*directory{}} }
+func NewStorage() *Storage { return &Storage{dirs: map[string]*sourceDirectory{}} }
 
 // directory has the volumes of one source. misplaced is another directory that replaces it on a host.
-type directory struct {
+type sourceDirectory struct {
 	capacity  int64
 	files     map[string]*file
 	marker    fleet.PoolID
@@ -35,7 +35,7 @@ type directory struct {
 
 var ownMount = pooldir.Mount{Point: "/", Type: "ext4", Source: "/dev/vda1"}
 
-func (d *directory) inspect() pooldir.DirReading {
+func (d *sourceDirectory) inspect() pooldir.DirReading {
 	if d.misplaced != nil {
 		return *d.misplaced
 	}
@@ -44,22 +44,22 @@ func (d *directory) inspect() pooldir.DirReading {
 
 type file struct {
 	fleet.Volume
-	refers bool   // the file's data is in another file
+	hasExternalData bool   // the file's data is in another file
 	bytes  string // text that represents the file's data; empty: derived from name, format and size
 	linked bool   // a symbolic link replaces the file
-	begins string // the format that a raw disk's content looks like; empty: none
+	contentFormat string // the format that a raw disk's content looks like; empty: none
 
-	touched int // number of external changes that reset the file times
+	externalChanges int // number of external changes that reset the file times
 }
 
 // pool is a pool on one host. If the pool could not start, dir is nil and words is the error.
 type pool struct {
 	spec    fleet.PoolSpec
-	dir     *directory
-	words   string
-	kept    pooldir.RecordedPool
+	dir     *sourceDirectory
+	startError   string
+	record    pooldir.RecordedPool
 	stopped bool // somebody else stopped the pool
-	foreign bool // the host had the pool before Quantix
+	preexisting bool // the host had the pool before Quantix
 }
 
 // fileSystem returns the file system of the pool. Exports of a server share one, and all local directories share one.
@@ -72,10 +72,10 @@ func fileSystem(s fleet.PoolSpec) *fleet.FileSystem {
 
 // at returns the directory of a source. It creates a new directory with the initial volumes first. The caller holds the
 // hosts' lock.
-func (s *Storage) at(source string, first []fleet.Volume) *directory {
+func (s *Storage) directoryOf(source string, first []fleet.Volume) *sourceDirectory {
 	d, ok := s.dirs[source]
 	if !ok {
-		d = &directory{capacity: 4 << 40, files: map[string]*file{}}
+		d = &sourceDirectory{capacity: 4 << 40, files: map[string]*file{}}
 		for _, v := range first {
 			d.files[v.Name] = &file{Volume: v}
 		}
@@ -86,7 +86,7 @@ func (s *Storage) at(source string, first []fleet.Volume) *directory {
 
 // ApplyPool implements hypervisor.Storage.
 func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -97,27 +97,27 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 	}
 	err := h.checkPoolAllowed(p.Spec)
 	if err == nil {
-		err = h.authError(p)
+		err = h.credentialsError(p)
 	}
 	if err == nil {
-		err = h.mount(ctx, p.Spec)
+		err = h.simulateMount(ctx, p.Spec)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for name, other := range h.pools {
-		if name != p.Name && other.foreign && other.spec.Source() == p.Spec.Source() {
+		if name != p.Name && other.preexisting && other.spec.Source() == p.Spec.Source() {
 			return hypervisor.RefuseTakenPoolSource(name, "at "+other.spec.Path)
 		}
 	}
-	next := &pool{spec: p.Spec, kept: pooldir.RecordedPool{ID: p.ID, Path: p.Spec.Path}, foreign: ok && old.foreign}
-	if ok && old.kept.ID == p.ID {
-		next.kept = old.kept
+	next := &pool{spec: p.Spec, record: pooldir.RecordedPool{ID: p.ID, Path: p.Spec.Path}, preexisting: ok && old.preexisting}
+	if ok && old.record.ID == p.ID {
+		next.record = old.record
 	}
 	if err == nil {
-		err = next.start(h.storage(p.Spec).at(p.Spec.Source(), initialVolumes(p.Spec, h.opts.Images)))
+		err = next.startOn(h.storage(p.Spec).directoryOf(p.Spec.Source(), initialVolumes(p.Spec, h.options.Images)))
 	}
 	if err != nil {
-		next.words = err.Error()
+		next.startError = err.Error()
 	}
 	h.pools[p.Name] = next
 	h.notify()
@@ -125,29 +125,29 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 }
 
 // start starts the pool on the directory, and creates the marker at first use.
-func (p *pool) start(d *directory) error {
-	if p.kept.Place != nil {
+func (p *pool) startOn(d *sourceDirectory) error {
+	if p.record.Place != nil {
 		p.dir = d // the pool uses the directory again once the directory is back
 	}
-	if err := p.kept.CheckPlace(d.inspect()); err != nil {
+	if err := p.record.CheckDir(d.inspect()); err != nil {
 		return err
 	}
 	if d.marker == "" {
-		d.marker = p.kept.ID
+		d.marker = p.record.ID
 	}
-	p.dir, p.kept.Place = d, &pooldir.Place{Marked: true, Mount: ownMount}
+	p.dir, p.record.Place = d, &pooldir.RecordedDir{Marked: true, Mount: ownMount}
 	return nil
 }
 
 func (h *Host) storage(s fleet.PoolSpec) *Storage {
 	if s.Kind == fleet.PoolNFS || s.Shared {
-		return h.opts.Shared
+		return h.options.SharedStorage
 	}
-	return h.local
+	return h.localStorage
 }
 
 // mount simulates a mount. Some servers refuse, and one server never answers.
-func (h *Host) mount(ctx context.Context, s fleet.PoolSpec) error {
+func (h *Host) simulateMount(ctx context.Context, s fleet.PoolSpec) error {
 	switch {
 	case s.Kind == fleet.PoolNFS && s.Server == "hang.example":
 		<-ctx.Done()
@@ -156,12 +156,12 @@ func (h *Host) mount(ctx context.Context, s fleet.PoolSpec) error {
 		return fmt.Errorf("internal error: Child process (/bin/mount -o nodev,nosuid,noexec %s %s) unexpected exit status 32: mount.nfs: Connection refused for %s on %s",
 			s.Source(), s.Path, s.Source(), s.Path)
 	}
-	return h.step(ctx, 0.5)
+	return h.waitDelay(ctx, 0.5)
 }
 
 // ReleasePool implements hypervisor.Storage.
 func (h *Host) ReleasePool(ctx context.Context, p fleet.Pool) error {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -173,7 +173,7 @@ func (h *Host) ReleasePool(ctx context.Context, p fleet.Pool) error {
 	if mine.dir != nil {
 		for _, g := range h.guests {
 			for name := range mine.dir.files {
-				if g.uses(path.Join(dirOf(mine.spec), name)) {
+				if g.usesFile(path.Join(volumePathPrefix(mine.spec), name)) {
 					return fleet.Errorf(fleet.Conflict, "The VM %q uses volumes of the pool %q. Delete or move the VM first.", g.name, p.Name)
 				}
 			}
@@ -184,8 +184,8 @@ func (h *Host) ReleasePool(ctx context.Context, p fleet.Pool) error {
 	}
 	delete(h.secrets, p.ID)
 	delete(h.pools, p.Name)
-	if mine.foreign {
-		h.pools[p.Name] = &pool{spec: mine.spec, dir: mine.dir, foreign: true}
+	if mine.preexisting {
+		h.pools[p.Name] = &pool{spec: mine.spec, dir: mine.dir, preexisting: true}
 	}
 	h.notify()
 	return nil
@@ -195,12 +195,12 @@ func (h *Host) ReleasePool(ctx context.Context, p fleet.Pool) error {
 func (h *Host) DefinePool(name string, spec fleet.PoolSpec) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pools[name] = &pool{spec: spec, dir: h.storage(spec).at(spec.Source(), nil), foreign: true}
+	h.pools[name] = &pool{spec: spec, dir: h.storage(spec).directoryOf(spec.Source(), nil), preexisting: true}
 	h.notify()
 }
 
 // active returns the active pool with the ID on this host. The caller holds h.mu.
-func (h *Host) active(id fleet.PoolID, pools []fleet.Pool) (*pool, error) {
+func (h *Host) activePool(id fleet.PoolID, pools []fleet.Pool) (*pool, error) {
 	i := slices.IndexFunc(pools, func(p fleet.Pool) bool { return p.ID == id })
 	if i < 0 {
 		return nil, fleet.Errorf(fleet.Invalid, "The pool %s is not known to this host.", id)
@@ -209,13 +209,13 @@ func (h *Host) active(id fleet.PoolID, pools []fleet.Pool) (*pool, error) {
 	if !ok || p.dir == nil || p.stopped {
 		return nil, fmt.Errorf("Requested operation is not valid: storage pool '%s' is not active", pools[i].Name)
 	}
-	return p, p.kept.CheckPlace(p.dir.inspect())
+	return p, p.record.CheckDir(p.dir.inspect())
 }
 
 // volumeAt returns the volume with the path. The caller holds h.mu.
 func (h *Host) volumeAt(file string) *fleet.Volume {
 	for _, p := range h.pools {
-		if p.dir != nil && !p.stopped && dirOf(p.spec) == path.Dir(file) {
+		if p.dir != nil && !p.stopped && volumePathPrefix(p.spec) == path.Dir(file) {
 			if v, ok := p.dir.files[path.Base(file)]; ok && !v.linked {
 				return &v.Volume
 			}
@@ -227,10 +227,10 @@ func (h *Host) volumeAt(file string) *fleet.Volume {
 // refuseLockedDisks refuses to start a guest if a guest of another host has one of its disks open, as QEMU does. The
 // caller holds h.mu.
 func (h *Host) refuseLockedDisks(g *guest) error {
-	for _, file := range g.def.disks() {
+	for _, file := range g.persistent.disks() {
 		v := h.volumeAt(file)
-		for _, other := range h.opts.Shared.hosts {
-			if v != nil && other != h && other.isOpen(v) {
+		for _, other := range h.options.SharedStorage.hosts {
+			if v != nil && other != h && other.isVolumeOpen(v) {
 				return fmt.Errorf("internal error: process exited while connecting to monitor: qemu-system-x86_64: Failed to get \"write\" lock\nIs another process using the image [%s]?", file)
 			}
 		}
@@ -239,7 +239,7 @@ func (h *Host) refuseLockedDisks(g *guest) error {
 }
 
 // isOpen reports whether a running guest has the volume open as a disk.
-func (h *Host) isOpen(v *fleet.Volume) bool {
+func (h *Host) isVolumeOpen(v *fleet.Volume) bool {
 	for _, g := range h.guests {
 		if g.isRunning() && slices.ContainsFunc(g.live.disks(), func(file string) bool { return h.volumeAt(file) == v }) {
 			return true
@@ -251,7 +251,7 @@ func (h *Host) isOpen(v *fleet.Volume) bool {
 // reportPools reports the assigned pools and lists the other pools. The caller holds h.mu.
 func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]hypervisor.VolumeChecksum) (out []wire.PoolReport, others []fleet.DiscoveredPool) {
 	out = []wire.PoolReport{}
-	users := volumeUsers{h.diskUsers(), h.driveUsers()}
+	users := fileUsers{h.diskUsers(), h.driveUsers()}
 	for _, a := range assigned {
 		status := fleet.PoolStatus{State: fleet.PoolInactive, Error: fmt.Sprintf("Storage pool not found: no storage pool with matching name '%s'", a.Name)}
 		if p, ok := h.pools[a.Name]; ok {
@@ -275,13 +275,13 @@ func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]hyperv
 }
 
 // volumeUsers maps files to the domains that use them.
-type volumeUsers struct{ disks, drives map[string][]fleet.VMID }
+type fileUsers struct{ disks, drives map[string][]fleet.VMID }
 
-func (p *pool) status(users volumeUsers) fleet.PoolStatus {
+func (p *pool) status(users fileUsers) fleet.PoolStatus {
 	if p.dir == nil {
-		return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: p.spec.Path, Error: p.words}
+		return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: p.spec.Path, Error: p.startError}
 	}
-	if err := p.kept.CheckPlace(p.dir.inspect()); err != nil {
+	if err := p.record.CheckDir(p.dir.inspect()); err != nil {
 		return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: p.spec.Path, Error: err.Error()}
 	}
 	if p.stopped {
@@ -294,9 +294,9 @@ func (p *pool) status(users volumeUsers) fleet.PoolStatus {
 	}
 	for _, f := range p.dir.files {
 		v := f.Volume
-		v.Path = path.Join(dirOf(p.spec), v.Name)
+		v.Path = path.Join(volumePathPrefix(p.spec), v.Name)
 		if name := hypervisor.EscapeInvalidText(v.Name); name != v.Name {
-			v.Name, v.Path, v.Fault = name, hypervisor.EscapeInvalidText(v.Path), hypervisor.VolumeUnnamed
+			v.Name, v.Path, v.Fault = name, hypervisor.EscapeInvalidText(v.Path), hypervisor.InvalidVolumeNameText
 		}
 		v.UsedBy, v.InDrive = users.disks[v.Path], users.drives[v.Path]
 		if len(v.UsedBy) > 0 {

@@ -18,12 +18,12 @@ import (
 const FailSend = "fail-send"
 
 // simulated returns the file's pieces and their total size in bytes. The pieces are small, so that there are several.
-func (h *Host) simulated(f *file) (transfer.Pieces, int64) {
-	text := []byte(fmt.Sprintf("%s %d %d\n%s", f.Format, f.CapacityBytes, f.AllocBytes, f.data()))
+func (h *Host) piecesOf(f *file) (transfer.Pieces, int64) {
+	text := []byte(fmt.Sprintf("%s %d %d\n%s", f.Format, f.CapacityBytes, f.AllocBytes, f.dataText()))
 	return func(ctx context.Context, do func(int64, []byte, int64) error) error {
 		for at := 0; at < len(text); {
 			n := min(max(1, len(text)/moveSteps), len(text)-at)
-			if err := h.step(ctx, 0.1); err != nil {
+			if err := h.waitDelay(ctx, 0.1); err != nil {
 				return err
 			}
 			if err := do(int64(at), text[at:at+n], int64(n)); err != nil {
@@ -36,7 +36,7 @@ func (h *Host) simulated(f *file) (transfer.Pieces, int64) {
 }
 
 // parseSimulated parses the bytes that simulated sends.
-func parseSimulated(text []byte) (v fleet.Volume, data string, err error) {
+func parsePieces(text []byte) (v fleet.Volume, data string, err error) {
 	line, rest, ok := bytes.Cut(text, []byte{'\n'})
 	if _, err := fmt.Sscanf(string(line), "%s %d %d", &v.Format, &v.CapacityBytes, &v.AllocBytes); err != nil || !ok {
 		return v, "", fleet.Errorf(fleet.Invalid, "The file that was sent is not an image.")
@@ -45,38 +45,38 @@ func parseSimulated(text []byte) (v fleet.Volume, data string, err error) {
 }
 
 // sink is a file in memory.
-type sink struct{ data []byte }
+type memorySink struct{ data []byte }
 
-func (s *sink) WriteAt(p []byte, at int64) (int, error) {
+func (s *memorySink) WriteAt(p []byte, at int64) (int, error) {
 	if more := int(at) + len(p) - len(s.data); more > 0 {
 		s.data = append(s.data, make([]byte, more)...)
 	}
 	return copy(s.data[at:], p), nil
 }
 
-func (s *sink) Truncate(size int64) error {
+func (s *memorySink) Truncate(size int64) error {
 	s.data = append(s.data, make([]byte, max(0, int(size)-len(s.data)))...)[:size]
 	return nil
 }
 
-func (s *sink) Writeback(int64, int64) {}
+func (s *memorySink) Writeback(int64, int64) {}
 
-func (s *sink) Sync() error { return nil }
+func (s *memorySink) Sync() error { return nil }
 
 // SendVolume implements hypervisor.Storage.
 func (h *Host) SendVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	var pieces transfer.Pieces
 	var size int64
 	var sum hypervisor.VolumeChecksum
-	err := h.onVolume(ctx, in, func(p *pool, f *file) error {
+	err := h.withVolumeOfJob(ctx, in, func(p *pool, f *file) error {
 		if f == nil {
-			return hypervisor.NoVolume(in.Name, in.Pool.Name)
+			return hypervisor.NoVolumeError(in.Name, in.Pool.Name)
 		}
 		if err := f.checkSelfContained(); err != nil {
 			return err
 		}
-		pieces, size = h.simulated(f)
-		sum = hypervisor.VolumeChecksum{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
+		pieces, size = h.piecesOf(f)
+		sum = hypervisor.VolumeChecksum{Ref: in.Ref(), SHA256: f.dataDigest(), FileStamp: f.fileStamp()}
 		return h.checkNotRunning(p, f)
 	})
 	if err != nil {
@@ -91,8 +91,8 @@ func (h *Host) SendVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 // ReceiveVolume implements hypervisor.Storage.
 func (h *Host) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	made := false
-	err := h.onVolume(ctx, in, func(_ *pool, f *file) error {
-		made = f != nil && in.RecordedFile != "" && f.identity() == in.RecordedFile
+	err := h.withVolumeOfJob(ctx, in, func(_ *pool, f *file) error {
+		made = f != nil && in.RecordedFile != "" && f.identityText() == in.RecordedFile
 		if f != nil && !made {
 			return hypervisor.RefuseTakenVolumeName(in.Name, in.Pool.Name)
 		}
@@ -101,19 +101,19 @@ func (h *Host) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	if err != nil || made {
 		return err
 	}
-	to := &sink{}
-	if _, err := in.Arrive(ctx, to, 1<<40); err != nil {
+	to := &memorySink{}
+	if _, err := in.Receive(ctx, to, 1<<40); err != nil {
 		return err
 	}
-	v, data, err := parseSimulated(to.data)
+	v, data, err := parsePieces(to.data)
 	if err != nil {
 		return err
 	}
 	own := file{Volume: v, bytes: data}
-	if want, has := strings.CutPrefix(in.Order.Checksum, "sha256:"); has && want != own.digest() {
-		return hypervisor.RefuseDifferentCopy(in.Name, own.digest(), want)
+	if want, has := strings.CutPrefix(in.Params.Checksum, "sha256:"); has && want != own.dataDigest() {
+		return hypervisor.RefuseDifferentCopy(in.Name, own.dataDigest(), want)
 	}
-	if misbehaves(in.Name, FailSend) {
+	if nameContains(in.Name, FailSend) {
 		return fleet.Errorf(fleet.Conflict, "The pool is full: No space left on device.")
 	}
 	err = h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) { return v, nil })
@@ -121,12 +121,12 @@ func (h *Host) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 		return err
 	}
 	var sum hypervisor.VolumeChecksum
-	err = h.onVolume(ctx, in, func(_ *pool, f *file) error {
+	err = h.withVolumeOfJob(ctx, in, func(_ *pool, f *file) error {
 		if f == nil {
-			return hypervisor.NoVolume(in.Name, in.Pool.Name)
+			return hypervisor.NoVolumeError(in.Name, in.Pool.Name)
 		}
 		f.bytes = data
-		sum = hypervisor.VolumeChecksum{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
+		sum = hypervisor.VolumeChecksum{Ref: in.Ref(), SHA256: f.dataDigest(), FileStamp: f.fileStamp()}
 		return nil
 	})
 	if err != nil {
@@ -136,8 +136,8 @@ func (h *Host) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 }
 
 // MigrateVM implements hypervisor.VMs.
-func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error {
-	if err := h.enter(ctx); err != nil {
+func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
 	there, sent, err := h.migratingFiles(in)
@@ -145,24 +145,24 @@ func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error {
 	case err != nil:
 		return err
 	case !there:
-		return h.handleUndefined(ctx, in)
+		return h.migrateUndefined(ctx, in)
 	}
-	for i, d := range in.Order.Disks {
+	for i, d := range in.Params.Disks {
 		switch in.SentStamp(d) {
-		case sent[i].data():
+		case sent[i].dataText():
 		case "":
-			if err := in.RecordSending(d, sent[i].data()); err != nil {
+			if err := in.RecordSending(d, sent[i].dataText()); err != nil {
 				return err
 			}
 		default:
 			return hypervisor.RefuseChangedVM(in.VM.Name)
 		}
-		pieces, size := h.simulated(&sent[i])
+		pieces, size := h.piecesOf(&sent[i])
 		if err := in.Send(ctx, d, pieces, size); err != nil {
 			return err
 		}
 	}
-	if err := in.WaitArrived(ctx); err != nil {
+	if err := in.WaitDisksArrived(ctx); err != nil {
 		return err
 	}
 	now, after, err := h.migratingFiles(in)
@@ -170,7 +170,7 @@ func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error {
 		return err
 	}
 	for i := range after {
-		if !now || after[i].data() != sent[i].data() {
+		if !now || after[i].dataText() != sent[i].dataText() {
 			return hypervisor.RefuseChangedVM(in.VM.Name)
 		}
 	}
@@ -186,18 +186,18 @@ func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error {
 }
 
 // handleUndefined handles a VM without a definition.
-func (h *Host) handleUndefined(ctx context.Context, in hypervisor.MigrateVM) error {
-	if err := in.WaitArrived(ctx); err != nil {
+func (h *Host) migrateUndefined(ctx context.Context, in hypervisor.MigrateVMWork) error {
+	if err := in.WaitDisksArrived(ctx); err != nil {
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, d := range in.Order.Disks {
-		p, err := h.active(d.Disk.PoolID, in.Pools)
+	for _, d := range in.Params.Disks {
+		p, err := h.activePool(d.Disk.PoolID, in.Pools)
 		if err != nil {
 			return err
 		}
-		if f := p.dir.files[d.Disk.Volume]; f != nil && f.data() != in.SentStamp(d) {
+		if f := p.dir.files[d.Disk.Volume]; f != nil && f.dataText() != in.SentStamp(d) {
 			return hypervisor.RefuseChangedVM(in.VM.Name)
 		}
 	}
@@ -205,7 +205,7 @@ func (h *Host) handleUndefined(ctx context.Context, in hypervisor.MigrateVM) err
 }
 
 // migratingFiles returns the disks' files of a guest that may migrate. there reports that the guest is defined.
-func (h *Host) migratingFiles(in hypervisor.MigrateVM) (there bool, files []file, err error) {
+func (h *Host) migratingFiles(in hypervisor.MigrateVMWork) (there bool, files []file, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g, ok := h.guests[in.VM.ID]
@@ -218,20 +218,20 @@ func (h *Host) migratingFiles(in hypervisor.MigrateVM) (there bool, files []file
 		return true, nil, hypervisor.RefuseMigration(in.VM.Name, "a migration does not copy the firmware's settings file (NVRAM).")
 	}
 	for _, d := range in.VM.Spec.Disks {
-		if !slices.Contains(in.Order.Stay, d.Ref()) && !slices.ContainsFunc(in.Order.Disks, func(o fleet.MigratingDisk) bool { return o.Disk == d.Ref() }) {
+		if !slices.Contains(in.Params.Stay, d.Ref()) && !slices.ContainsFunc(in.Params.Disks, func(o fleet.MigratingDisk) bool { return o.Disk == d.Ref() }) {
 			return true, nil, hypervisor.RefuseMigration(in.VM.Name, "the migration job does not list the disk %s.", d.Volume)
 		}
 	}
-	for _, d := range in.Order.Disks {
-		p, err := h.active(d.Disk.PoolID, in.Pools)
+	for _, d := range in.Params.Disks {
+		p, err := h.activePool(d.Disk.PoolID, in.Pools)
 		if err != nil {
 			return true, nil, err
 		}
 		f := p.dir.files[d.Disk.Volume]
 		switch {
-		case f == nil || !hasRef(g.def, d.Disk):
-			return true, nil, hypervisor.NoVolume(d.Disk.Volume, poolNamed(in.Pools, d.Disk.PoolID))
-		case f.Backing != "" || f.refers:
+		case f == nil || !definitionHasVolume(g.persistent, d.Disk):
+			return true, nil, hypervisor.NoVolumeError(d.Disk.Volume, poolNameOf(in.Pools, d.Disk.PoolID))
+		case f.Backing != "" || f.hasExternalData:
 			return true, nil, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: the disk's file refers to %s. Merge that file first.", f.Name, f.Backing)
 		}
 		files = append(files, *f)

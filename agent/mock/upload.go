@@ -21,24 +21,24 @@ type receivedUpload struct {
 	size int64
 	sum  digest.Hash
 	head []byte
-	most int  // number of bytes to store
-	full bool // the storage is full
+	maxBytes int  // number of bytes to store
+	storageFull bool // the storage is full
 }
 
 const (
-	sentHead    = 64 << 10
-	sentMachine = 8 << 20 // bytes stored of an appliance; sentHead of any other file
+	maxHeadBytes    = 64 << 10
+	maxApplianceBytes = 8 << 20 // bytes stored of an appliance; sentHead of any other file
 )
 
 // Write implements upload.File.
 func (s *receivedUpload) Write(b []byte) (int, error) {
-	if s.full {
+	if s.storageFull {
 		return 0, fmt.Errorf("pwrite: No space left on device")
 	}
 	if s.sum != nil {
 		s.sum.Write(b)
 	}
-	s.head = append(s.head, b[:min(len(b), s.most-len(s.head))]...)
+	s.head = append(s.head, b[:min(len(b), s.maxBytes-len(s.head))]...)
 	s.size += int64(len(b))
 	return len(b), nil
 }
@@ -51,24 +51,24 @@ func (s *receivedUpload) Keep() error { return nil }
 
 // UploadVolume implements hypervisor.Storage.
 func (h *Host) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	o := in.Order
+	o := in.Params
 	algorithm, want, known := fleet.ParseChecksum(o.Checksum)
 	if !known || o.SizeBytes <= 0 || o.Upload == "" {
 		return fleet.Errorf(fleet.Invalid, "An upload needs a size, and a checksum of the kind SHA-256 or SHA-512.")
 	}
-	if err := h.onVolume(ctx, in, func(p *pool, f *file) error {
+	if err := h.withVolumeOfJob(ctx, in, func(p *pool, f *file) error {
 		if room := p.dir.capacity - p.dir.capacity/20; f == nil && o.SizeBytes > room {
-			return fetch.NoRoomError("upload", fleet.Bytes(o.SizeBytes), room)
+			return fetch.NoSpaceError("upload", fleet.FormatBytes(o.SizeBytes), room)
 		}
 		return nil
 	}); err != nil {
 		return err
 	}
-	to := h.receivedPart(in, algorithm)
+	to := h.receivedUploadOf(in, algorithm)
 	forget := func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.sent, o.Upload)
+		delete(h.uploads, o.Upload)
 	}
 	var v fleet.Volume
 	err := h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) { return v, nil }, func() (err error) {
@@ -81,27 +81,27 @@ func (h *Host) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error
 	if err != nil || v.Appliance == nil {
 		return err
 	}
-	return h.setBytes(ctx, in, string(to.head))
+	return h.setVolumeData(ctx, in, string(to.head))
 }
 
 // receivedPart returns the bytes that the host has received of the upload so far.
-func (h *Host) receivedPart(in hypervisor.VolumeWork, algorithm string) *receivedUpload {
+func (h *Host) receivedUploadOf(in hypervisor.VolumeWork, algorithm string) *receivedUpload {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	to := h.sent[in.Order.Upload]
+	to := h.uploads[in.Params.Upload]
 	if to == nil {
-		to = &receivedUpload{sum: fetch.Digest(algorithm), full: misbehaves(in.Name, FailVolume), most: sentHead}
-		if fleet.ApplianceKind(in.Name) != "" {
-			to.most = sentMachine
+		to = &receivedUpload{sum: fetch.NewHash(algorithm), storageFull: nameContains(in.Name, FailVolume), maxBytes: maxHeadBytes}
+		if fleet.ApplianceFormatByName(in.Name) != "" {
+			to.maxBytes = maxApplianceBytes
 		}
-		h.sent[in.Order.Upload] = to
+		h.uploads[in.Params.Upload] = to
 	}
 	return to
 }
 
 func (h *Host) finishUpload(ctx context.Context, in hypervisor.VolumeWork, to *receivedUpload, algorithm, want string) (fleet.Volume, error) {
 	var v fleet.Volume
-	err := upload.Receive(ctx, in.UploadConns, in.Order.SizeBytes, to, func(done, total, rate int64) { in.Progress(hypervisor.FormatDownloadProgress(done, total, rate)) })
+	err := upload.Receive(ctx, in.UploadConns, in.Params.SizeBytes, to, func(done, total, rate int64) { in.Progress(hypervisor.FormatDownloadProgress(done, total, rate)) })
 	if err != nil {
 		return v, err
 	}
@@ -110,13 +110,13 @@ func (h *Host) finishUpload(ctx context.Context, in hypervisor.VolumeWork, to *r
 			return v, upload.ChecksumMismatch(algorithm, got, want)
 		}
 	}
-	if kind := fleet.ApplianceKind(in.Name); kind != "" {
+	if kind := fleet.ApplianceFormatByName(in.Name); kind != "" {
 		a, err := image.ReadAppliance(bytes.NewReader(to.head), to.size, in.Name)
 		if err == nil && a.Error != "" {
 			err = fleet.Errorf(fleet.Invalid, "The file that was uploaded is refused. %s", a.Error)
 		}
 		if err == nil && kind == fleet.FormatOVA {
-			err = image.VerifyAppliance(ctx, bytes.NewReader(to.head), to.size, func(int64) {})
+			err = image.VerifyManifest(ctx, bytes.NewReader(to.head), to.size, func(int64) {})
 		}
 		return fleet.Volume{Format: kind, CapacityBytes: to.size, AllocBytes: to.size, Appliance: a}, err
 	}
@@ -124,14 +124,14 @@ func (h *Host) finishUpload(ctx context.Context, in hypervisor.VolumeWork, to *r
 	if text := string(to.head); len(text) > 32 && text[:4] == "QFI\xfb" {
 		f.Format, f.Size = "qcow2", int64(binary.BigEndian.Uint64(to.head[24:]))
 	} else if len(text) > 0 && text[0] == '<' {
-		f.Content = "a web page"
+		f.NonDiskContent = "a web page"
 	}
-	f.Disc = path.Ext(in.Name) == ".iso"
-	if err := f.CheckReceived("The file that was uploaded", f.Disc); err != nil {
+	f.IsDisc = path.Ext(in.Name) == ".iso"
+	if err := f.CheckReceived("The file that was uploaded", f.IsDisc); err != nil {
 		return v, err
 	}
 	v = fleet.Volume{Format: f.Format, CapacityBytes: f.Size, AllocBytes: to.size}
-	if f.Disc {
+	if f.IsDisc {
 		v.Format = "iso"
 	}
 	return v, nil

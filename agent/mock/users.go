@@ -13,12 +13,12 @@ func (h *Host) diskUsers() map[string][]fleet.VMID {
 	out := map[string][]fleet.VMID{}
 	for _, id := range slices.Sorted(maps.Keys(h.guests)) {
 		g := h.guests[id]
-		files := g.def.disks()
+		files := g.persistent.disks()
 		if g.isRunning() {
 			files = append(files, g.live.disks()...)
 		}
-		if g.tree != nil {
-			files = append(files, g.tree.Files()...)
+		if g.snapshotTree != nil {
+			files = append(files, g.snapshotTree.AllFiles()...)
 		}
 		for _, f := range files {
 			if !slices.Contains(out[f], id) {
@@ -34,7 +34,7 @@ func (h *Host) driveUsers() map[string][]fleet.VMID {
 	out := map[string][]fleet.VMID{}
 	for _, id := range slices.Sorted(maps.Keys(h.guests)) {
 		g := h.guests[id]
-		media := g.def.media()
+		media := g.persistent.media()
 		if g.isRunning() {
 			media = append(media, g.live.media()...)
 		}
@@ -54,7 +54,7 @@ func (h *Host) refuseUsedDisk(file string, owner fleet.VMID) error {
 // refuseUsedDiskUnlessShared is refuseUsedDisk but, if shareable is set, ignores domains that share the disk.
 func (h *Host) refuseUsedDiskUnlessShared(file string, owner fleet.VMID, shareable bool) error {
 	for _, g := range h.guests {
-		if g.id != owner && g.uses(file) && (!shareable || !g.shares(file)) {
+		if g.id != owner && g.usesFile(file) && (!shareable || !g.sharesFile(file)) {
 			return fleet.Errorf(fleet.Conflict, "The volume %s is in use by another VM of the host.", path.Base(file))
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // VM implements hypervisor.VMs.
 func (h *Host) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, error) {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return fleet.VMStatus{}, 0, err
 	}
 	h.mu.Lock()
@@ -27,19 +27,19 @@ func (h *Host) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, er
 }
 
 // MarkVM implements hypervisor.VMs.
-func (h *Host) MarkVM(ctx context.Context, id fleet.VMID, mark string) error {
-	if err := h.enter(ctx); err != nil {
+func (h *Host) SetOwnershipMark(ctx context.Context, id fleet.VMID, mark string) error {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
-	return h.change(id, func(g *guest) error {
-		g.mark = mark
+	return h.changeVM(id, func(g *guest) error {
+		g.ownershipMark = mark
 		return nil
 	})
 }
 
 // Meters implements hypervisor.Telemetry.
 func (h *Host) Meters(ctx context.Context) ([]wire.Meter, error) {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
@@ -56,36 +56,36 @@ func (h *Host) Meters(ctx context.Context) ([]wire.Meter, error) {
 
 // StartVM implements hypervisor.VMs.
 func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
-	g, on, err := h.copyOf(id)
+	g, on, err := h.copyVM(id)
 	switch {
 	case err != nil:
 		return err
 	case on:
 		return nil
-	case misbehaves(g.name, HangStart):
+	case nameContains(g.name, HangOnStart):
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	if err := h.step(ctx, 1); err != nil {
+	if err := h.waitDelay(ctx, 1); err != nil {
 		return err
 	}
-	return h.change(id, func(g *guest) error {
-		if misbehaves(g.name, FailStart) {
+	return h.changeVM(id, func(g *guest) error {
+		if nameContains(g.name, FailStart) {
 			return fmt.Errorf("internal error: process exited while connecting to monitor: qemu-system-x86_64: -accel kvm: failed to initialize kvm: Cannot allocate memory")
 		}
 		if g.isRunning() {
 			return nil
 		}
 		if i := slices.IndexFunc(h.faults(g), func(f fleet.Fault) bool { return f.Code == fleet.FaultDisk }); i >= 0 {
-			return hypervisor.Refusal(h.faults(g)[i])
+			return hypervisor.FaultError(h.faults(g)[i])
 		}
 		if err := h.refuseLockedDisks(g); err != nil {
 			return err
 		}
-		if err := h.checkPhysicals(id, g.def.spec.HostDevices, nil); err != nil {
+		if err := h.checkPhysicals(id, g.persistent.spec.HostDevices, nil); err != nil {
 			return err
 		}
 		if err := h.checkFreeDevices(g); err != nil {
@@ -94,7 +94,7 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 		if err := h.checkHostDevices(g); err != nil {
 			return err
 		}
-		if err := h.checkNICLimits(g.def.spec.NICs); err != nil {
+		if err := h.checkNICLimits(g.persistent.spec.NICs); err != nil {
 			return err
 		}
 		g.start(time.Now())
@@ -103,10 +103,10 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 }
 
 // copyOf returns a copy of a VM, and whether the VM is running.
-func (h *Host) copyOf(id fleet.VMID) (guest, bool, error) {
+func (h *Host) copyVM(id fleet.VMID) (guest, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	g, err := h.find(id)
+	g, err := h.findManaged(id)
 	if err != nil {
 		return guest{}, false, err
 	}
@@ -114,10 +114,10 @@ func (h *Host) copyOf(id fleet.VMID) (guest, bool, error) {
 }
 
 // change applies f to a VM under the host's lock and then wakes the listeners.
-func (h *Host) change(id fleet.VMID, f func(*guest) error) error {
+func (h *Host) changeVM(id fleet.VMID, f func(*guest) error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	g, err := h.find(id)
+	g, err := h.findManaged(id)
 	if err != nil {
 		return err
 	}
@@ -130,21 +130,21 @@ func (h *Host) change(id fleet.VMID, f func(*guest) error) error {
 
 // ShutdownVM implements hypervisor.VMs. The guest powers off after Delay.
 func (h *Host) ShutdownVM(ctx context.Context, id fleet.VMID) error {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
-	return h.change(id, func(g *guest) error {
-		if !g.isRunning() || misbehaves(g.name, NoShutdown) {
+	return h.changeVM(id, func(g *guest) error {
+		if !g.isRunning() || nameContains(g.name, NoShutdown) {
 			return nil
 		}
 		run := g.live
-		time.AfterFunc(h.opts.Delay, func() { h.powerOff(id, run, "shut down") })
+		time.AfterFunc(h.options.Delay, func() { h.powerOff(id, run, "shut down") })
 		return nil
 	})
 }
 
 // powerOff stops the guest if it is still in the given run.
-func (h *Host) powerOff(id fleet.VMID, run *definition, reason string) {
+func (h *Host) powerOff(id fleet.VMID, run *guestDefinition, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if g, ok := h.guests[id]; ok && g.isRunning() && g.live == run {
@@ -169,13 +169,13 @@ func (h *Host) PowerOffGuest(id fleet.VMID, crashes bool) {
 
 // StopVM implements hypervisor.VMs.
 func (h *Host) StopVM(ctx context.Context, id fleet.VMID) error {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
-	if err := h.step(ctx, 0.2); err != nil {
+	if err := h.waitDelay(ctx, 0.2); err != nil {
 		return err
 	}
-	return h.change(id, func(g *guest) error {
+	return h.changeVM(id, func(g *guest) error {
 		h.stop(g, "forced off")
 		return nil
 	})
@@ -189,27 +189,27 @@ func (h *Host) ResetVM(ctx context.Context, id fleet.VMID) error { return h.rest
 
 // restart shows the initial screen, because nothing else of a reboot is visible from outside.
 func (h *Host) restart(ctx context.Context, id fleet.VMID) error {
-	return h.running(ctx, id, func(g *guest) { g.screen.boot() })
+	return h.withRunningGuest(ctx, id, func(g *guest) { g.screen.showInitialText() })
 }
 
 // PauseVM implements hypervisor.VMs.
 func (h *Host) PauseVM(ctx context.Context, id fleet.VMID) error {
-	return h.running(ctx, id, func(g *guest) { g.power = fleet.Paused })
+	return h.withRunningGuest(ctx, id, func(g *guest) { g.power = fleet.Paused })
 }
 
 // ResumeVM implements hypervisor.VMs.
 func (h *Host) ResumeVM(ctx context.Context, id fleet.VMID) error {
-	return h.running(ctx, id, func(g *guest) {
+	return h.withRunningGuest(ctx, id, func(g *guest) {
 		g.power = fleet.Running
 		h.releaseUnplugged(g) // devices that were unplugged while the guest was paused
 	})
 }
 
-func (h *Host) running(ctx context.Context, id fleet.VMID, f func(*guest)) error {
-	if err := h.enter(ctx); err != nil {
+func (h *Host) withRunningGuest(ctx context.Context, id fleet.VMID, f func(*guest)) error {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
-	return h.change(id, func(g *guest) error {
+	return h.changeVM(id, func(g *guest) error {
 		if !g.isRunning() {
 			return hypervisor.ErrNotRunning
 		}
@@ -220,10 +220,10 @@ func (h *Host) running(ctx context.Context, id fleet.VMID, f func(*guest)) error
 
 // Console implements hypervisor.VMs. It returns a connection to an RFB server with a text screen that echoes keys.
 func (h *Host) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) {
-	if err := h.enter(ctx); err != nil {
+	if err := h.simulateCall(ctx); err != nil {
 		return nil, err
 	}
-	g, on, err := h.copyOf(id)
+	g, on, err := h.copyVM(id)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 const FailVolume = "fail-volume"
 
 // volumeWork returns the pool and the file of a volume job. The caller holds h.mu.
-func (h *Host) volumeWork(in hypervisor.VolumeWork) (*pool, *file, error) {
+func (h *Host) volumeOfJob(in hypervisor.VolumeWork) (*pool, *file, error) {
 	if !fleet.IsVolumeName(in.Name) {
 		return nil, nil, fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
 	}
@@ -28,8 +28,8 @@ func (h *Host) volumeWork(in hypervisor.VolumeWork) (*pool, *file, error) {
 	if !in.Pool.Spec.Kind.Info().CreatesVolumes {
 		return nil, nil, fleet.Errorf(fleet.Conflict, "The storage of the pool %s defines its volumes. Quantix cannot create, change or delete them.", in.Pool.Name)
 	}
-	p, err := h.active(in.Pool.ID, []fleet.Pool{in.Pool})
-	if err == nil && p.kept.ID != in.Pool.ID {
+	p, err := h.activePool(in.Pool.ID, []fleet.Pool{in.Pool})
+	if err == nil && p.record.ID != in.Pool.ID {
 		err = fleet.Errorf(fleet.Conflict, "The pool %s is not set up on this host. Assign the pool first.", in.Pool.Name)
 	}
 	if err != nil {
@@ -39,13 +39,13 @@ func (h *Host) volumeWork(in hypervisor.VolumeWork) (*pool, *file, error) {
 }
 
 // onVolume runs one step of a job for an existing volume.
-func (h *Host) onVolume(ctx context.Context, in hypervisor.VolumeWork, do func(*pool, *file) error) error {
-	if err := h.enter(ctx); err != nil {
+func (h *Host) withVolumeOfJob(ctx context.Context, in hypervisor.VolumeWork, do func(*pool, *file) error) error {
+	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p, f, err := h.volumeWork(in)
+	p, f, err := h.volumeOfJob(in)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (h *Host) onVolume(ctx context.Context, in hypervisor.VolumeWork, do func(*
 
 // CreateVolume implements hypervisor.Storage.
 func (h *Host) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	o := in.Order
+	o := in.Params
 	if o.Format != "qcow2" && o.Format != "raw" || o.SizeBytes <= 0 {
 		return fleet.Errorf(fleet.Invalid, "A volume needs the format qcow2 or raw, and a size above 0.")
 	}
@@ -65,13 +65,13 @@ func (h *Host) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) error
 			v.AllocBytes = 196 << 10
 		}
 		if !p.spec.Kind.Info().FilePool {
-			v.Format, v.AllocBytes = formatOf(p.spec), v.CapacityBytes
+			v.Format, v.AllocBytes = blockFormatOf(p.spec), v.CapacityBytes
 		}
 		if o.Full {
 			v.AllocBytes = o.SizeBytes
 		}
-		if o.Full && v.AllocBytes > p.dir.capacity || misbehaves(in.Name, FailVolume) {
-			return v, fmt.Errorf("cannot allocate %d bytes in file '%s': No space left on device", o.SizeBytes, path.Join(dirOf(p.spec), in.Name))
+		if o.Full && v.AllocBytes > p.dir.capacity || nameContains(in.Name, FailVolume) {
+			return v, fmt.Errorf("cannot allocate %d bytes in file '%s': No space left on device", o.SizeBytes, path.Join(volumePathPrefix(p.spec), in.Name))
 		}
 		return v, nil
 	})
@@ -80,13 +80,13 @@ func (h *Host) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) error
 // CloneVolume implements hypervisor.Storage.
 func (h *Host) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return h.makeVolume(ctx, in, func(p *pool) (fleet.Volume, error) {
-		from, ok := p.dir.files[in.Order.Source]
+		from, ok := p.dir.files[in.Params.Source]
 		switch {
 		case !ok:
-			return fleet.Volume{}, hypervisor.NoVolume(in.Order.Source, in.Pool.Name)
-		case from.begins != "" && !fleet.IsRawName(in.Name):
-			return fleet.Volume{}, hypervisor.RefuseVolumeSuffix(in.Name, from.begins)
-		case from.begins == "" && from.checkSelfContained() != nil:
+			return fleet.Volume{}, hypervisor.NoVolumeError(in.Params.Source, in.Pool.Name)
+		case from.contentFormat != "" && !fleet.IsRawName(in.Name):
+			return fleet.Volume{}, hypervisor.RefuseVolumeSuffix(in.Name, from.contentFormat)
+		case from.contentFormat == "" && from.checkSelfContained() != nil:
 			return fleet.Volume{}, from.checkSelfContained()
 		case from.Format != "qcow2" && from.Format != "raw" && p.spec.Kind.Info().FilePool && !from.IsISO():
 			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "The image %s has the format %s; only qcow2 and raw images can be cloned.", from.Name, from.Format)
@@ -101,33 +101,33 @@ func (h *Host) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) error 
 // Downloads from servers with these host names misbehave.
 const (
 	FetchRefused = "refused.example" // no server listens
-	FetchLost    = "lost.example"    // the name does not resolve, as without a network
+	FetchUnresolved    = "lost.example"    // the name does not resolve, as without a network
 	FetchPage    = "page.example"    // the server sends a web page
-	FetchWrong   = "wrong.example"   // the checksum differs
+	FetchWrongChecksum   = "wrong.example"   // the checksum differs
 	FetchSlow    = "slow.example"    // the server stops sending until the job is cancelled
-	FetchNoSum   = "nosum.example"   // the server's checksum file lacks the file
+	FetchChecksumMissing   = "nosum.example"   // the server's checksum file lacks the file
 )
 
-const fetchedBytes = 600 << 20
+const downloadedBytes = 600 << 20
 
 // FetchVolume implements hypervisor.Storage.
 func (h *Host) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	if _, _, known := fleet.ParseChecksum(in.Order.Checksum); !known {
-		return fleet.Errorf(fleet.Invalid, "%q is not a checksum. Give the digits of a SHA-256 or SHA-512.", in.Order.Checksum)
+	if _, _, known := fleet.ParseChecksum(in.Params.Checksum); !known {
+		return fleet.Errorf(fleet.Invalid, "%q is not a checksum. Give the digits of a SHA-256 or SHA-512.", in.Params.Checksum)
 	}
-	at, err := fleet.ParseDownload(in.Order.URL, in.Order.Checksum+in.Order.ChecksumURL != "")
+	at, err := fleet.ParseDownload(in.Params.URL, in.Params.Checksum+in.Params.ChecksumURL != "")
 	if err != nil {
 		return err
 	}
 	sums := &url.URL{}
-	if in.Order.ChecksumURL != "" {
-		if sums, err = fleet.ParseChecksumFile(in.Order.ChecksumURL); err != nil {
+	if in.Params.ChecksumURL != "" {
+		if sums, err = fleet.ParseChecksumFile(in.Params.ChecksumURL); err != nil {
 			return err
 		}
 	}
 	told := in.Progress
 	in.Progress = func(percent int, _ string) {
-		told(hypervisor.FormatDownloadProgress(int64(percent)*fetchedBytes/100, fetchedBytes, 45<<20))
+		told(hypervisor.FormatDownloadProgress(int64(percent)*downloadedBytes/100, downloadedBytes, 45<<20))
 	}
 	if at.Hostname() == FetchSlow {
 		in.Progress(10, "")
@@ -136,24 +136,24 @@ func (h *Host) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error 
 	}
 	return h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) {
 		var err error
-		if sums.Hostname() == FetchNoSum {
-			_, err = fleet.ChecksumIn("", path.Base(at.Path))
+		if sums.Hostname() == FetchChecksumMissing {
+			_, err = fleet.FindChecksum("", path.Base(at.Path))
 			return fleet.Volume{}, err
 		}
-		if slices.Contains([]string{FetchRefused, FetchLost}, sums.Hostname()) {
+		if slices.Contains([]string{FetchRefused, FetchUnresolved}, sums.Hostname()) {
 			at = sums // the checksum file is fetched first
 		}
 		switch at.Hostname() {
 		case FetchRefused:
 			err = fleet.Errorf(fleet.Conflict, "The host cannot reach %s: connection refused. Check the address, and whether the host has a network that reaches it.", at.Host)
-		case FetchLost:
+		case FetchUnresolved:
 			err = fleet.Errorf(fleet.Conflict, "The host cannot find %s: no such host. Check the address, and whether the host has a network and DNS that reach it.", at.Host)
 		case FetchPage:
 			err = fleet.Errorf(fleet.Invalid, "The file that was downloaded is a web page, not an image.")
-		case FetchWrong:
-			err = fleet.Errorf(fleet.Conflict, "The download's checksum differs from the expected one, %s. The download was discarded, and nothing of it was kept.", in.Order.Checksum)
+		case FetchWrongChecksum:
+			err = fleet.Errorf(fleet.Conflict, "The download's checksum differs from the expected one, %s. The download was discarded, and nothing of it was kept.", in.Params.Checksum)
 		}
-		v := fleet.Volume{Format: "raw", CapacityBytes: fetchedBytes, AllocBytes: fetchedBytes}
+		v := fleet.Volume{Format: "raw", CapacityBytes: downloadedBytes, AllocBytes: downloadedBytes}
 		switch path.Ext(in.Name) {
 		case ".iso":
 			v.Format = "iso"
@@ -169,7 +169,7 @@ func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what fu
 	made := false
 	look := func(p *pool, f *file) error {
 		switch {
-		case f != nil && in.RecordedFile != "" && f.identity() == in.RecordedFile:
+		case f != nil && in.RecordedFile != "" && f.identityText() == in.RecordedFile:
 			made = true
 			return nil
 		case f != nil:
@@ -178,7 +178,7 @@ func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what fu
 		_, err := what(p)
 		return err
 	}
-	if err := h.onVolume(ctx, in, look); err != nil || made {
+	if err := h.withVolumeOfJob(ctx, in, look); err != nil || made {
 		return err
 	}
 	for _, do := range first {
@@ -191,15 +191,15 @@ func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what fu
 			break // the simulated duration has passed
 		}
 		in.Progress(10*s, "creating "+in.Name)
-		if err := h.step(ctx, 0.3); err != nil {
+		if err := h.waitDelay(ctx, 0.3); err != nil {
 			return err
 		}
 	}
 	f := &file{}
-	if err := in.RecordFile(f.identity()); err != nil {
+	if err := in.RecordFile(f.identityText()); err != nil {
 		return err
 	}
-	return h.onVolume(ctx, in, func(p *pool, there *file) error { // the host may have changed during the steps
+	return h.withVolumeOfJob(ctx, in, func(p *pool, there *file) error { // the host may have changed during the steps
 		if there != nil {
 			return hypervisor.RefuseTakenVolumeName(in.Name, in.Pool.Name)
 		}
@@ -219,64 +219,64 @@ func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what fu
 }
 
 // identity returns a text that identifies a file.
-func (f *file) identity() string { return fmt.Sprintf("%p", f) }
+func (f *file) identityText() string { return fmt.Sprintf("%p", f) }
 
 // hostsSharing returns the hosts that have the pool's files.
 func (h *Host) hostsSharing(p *pool) []*Host {
 	if p.spec.Shared || p.spec.Kind == fleet.PoolNFS {
-		return h.opts.Shared.hosts
+		return h.options.SharedStorage.hosts
 	}
 	return []*Host{h}
 }
 
 // GrowVolume implements hypervisor.Storage.
 func (h *Host) GrowVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return h.onVolume(ctx, in, func(p *pool, f *file) error {
+	return h.withVolumeOfJob(ctx, in, func(p *pool, f *file) error {
 		switch {
 		case f == nil:
-			return hypervisor.NoVolume(in.Name, in.Pool.Name)
-		case f.CapacityBytes == in.Order.SizeBytes:
+			return hypervisor.NoVolumeError(in.Name, in.Pool.Name)
+		case f.CapacityBytes == in.Params.SizeBytes:
 			return nil
-		case f.CapacityBytes > in.Order.SizeBytes:
-			return hypervisor.RefuseShrink(in.Name, f.CapacityBytes, in.Order.SizeBytes)
-		case f.Backing != "" || f.refers:
+		case f.CapacityBytes > in.Params.SizeBytes:
+			return hypervisor.RefuseShrink(in.Name, f.CapacityBytes, in.Params.SizeBytes)
+		case f.Backing != "" || f.hasExternalData:
 			return fleet.Errorf(fleet.Conflict, "The volume %s refers to another file, so the volume cannot grow.", in.Name)
 		}
-		if err := h.unusedVolume(p, f); err != nil {
+		if err := h.refuseUsedVolume(p, f); err != nil {
 			return err
 		}
-		f.CapacityBytes = in.Order.SizeBytes
+		f.CapacityBytes = in.Params.SizeBytes
 		return nil
 	})
 }
 
 // RenameVolume implements hypervisor.Storage.
 func (h *Host) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return h.onVolume(ctx, in, func(p *pool, there *file) error {
-		from, ok := p.dir.files[in.Order.Source]
+	return h.withVolumeOfJob(ctx, in, func(p *pool, there *file) error {
+		from, ok := p.dir.files[in.Params.Source]
 		switch {
 		case !p.spec.Kind.Info().FilePool:
 			return hypervisor.RefuseVolumeRename(in.Pool.Name)
-		case !fleet.IsVolumeName(in.Order.Source) || in.Order.Source == in.Name:
-			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be renamed.", in.Order.Source)
-		case there != nil && in.RecordedFile != "" && there.identity() == in.RecordedFile:
+		case !fleet.IsVolumeName(in.Params.Source) || in.Params.Source == in.Name:
+			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be renamed.", in.Params.Source)
+		case there != nil && in.RecordedFile != "" && there.identityText() == in.RecordedFile:
 			return nil
 		case there != nil:
 			return hypervisor.RefuseTakenVolumeName(in.Name, in.Pool.Name)
 		case !ok:
-			return hypervisor.NoVolume(in.Order.Source, in.Pool.Name)
-		case fleet.IsRawName(in.Order.Source) != fleet.IsRawName(in.Name) && (from.Format != fleet.Raw || from.begins != ""):
-			return hypervisor.RefuseVolumeSuffix(in.Name, cmp.Or(from.begins, from.Format))
+			return hypervisor.NoVolumeError(in.Params.Source, in.Pool.Name)
+		case fleet.IsRawName(in.Params.Source) != fleet.IsRawName(in.Name) && (from.Format != fleet.Raw || from.contentFormat != ""):
+			return hypervisor.RefuseVolumeSuffix(in.Name, cmp.Or(from.contentFormat, from.Format))
 		}
-		if err := h.unusedVolume(p, from); err != nil {
+		if err := h.refuseUsedVolume(p, from); err != nil {
 			return err
 		}
-		if err := in.RecordFile(from.identity()); err != nil {
+		if err := in.RecordFile(from.identityText()); err != nil {
 			return err
 		}
-		delete(p.dir.files, in.Order.Source)
+		delete(p.dir.files, in.Params.Source)
 		if from.bytes == "" {
-			from.bytes = from.data()
+			from.bytes = from.dataText()
 		}
 		from.Name = in.Name
 		p.dir.files[in.Name] = from
@@ -287,16 +287,16 @@ func (h *Host) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) error
 // ReadVolume implements hypervisor.Storage. It sends the text that represents the volume's data.
 func (h *Host) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to func(size int64) (io.Writer, error)) error {
 	var data string
-	if err := h.onVolume(ctx, in, func(p *pool, f *file) error {
+	if err := h.withVolumeOfJob(ctx, in, func(p *pool, f *file) error {
 		switch {
 		case f == nil:
-			return hypervisor.NoVolume(in.Name, in.Pool.Name)
+			return hypervisor.NoVolumeError(in.Name, in.Pool.Name)
 		case !p.spec.Kind.Info().FilePool:
 			return hypervisor.RefuseBlockVolume(in.Pool.Name)
-		case f.Backing != "" || f.refers:
+		case f.Backing != "" || f.hasExternalData:
 			return hypervisor.RefuseVolumeWithBackingFile(in.Name, "another file")
 		}
-		data = f.data()
+		data = f.dataText()
 		return h.checkNotRunning(p, f)
 	}); err != nil {
 		return err
@@ -314,9 +314,9 @@ func (h *Host) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to func
 
 // WipeVolume implements hypervisor.Storage.
 func (h *Host) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	if err := h.onVolume(ctx, in, func(_ *pool, f *file) error { // refuse before any progress
+	if err := h.withVolumeOfJob(ctx, in, func(_ *pool, f *file) error { // refuse before any progress
 		if f == nil {
-			return hypervisor.NoVolume(in.Name, in.Pool.Name)
+			return hypervisor.NoVolumeError(in.Name, in.Pool.Name)
 		}
 		return nil
 	}); err != nil {
@@ -324,21 +324,21 @@ func (h *Host) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	}
 	for s := range 10 {
 		in.Progress(10*s, "overwriting with zeros: "+in.Name)
-		if err := h.step(ctx, 0.1); err != nil {
+		if err := h.waitDelay(ctx, 0.1); err != nil {
 			return err
 		}
 	}
-	return h.onVolume(ctx, in, func(p *pool, f *file) error {
+	return h.withVolumeOfJob(ctx, in, func(p *pool, f *file) error {
 		switch {
 		case f == nil:
-			return hypervisor.NoVolume(in.Name, in.Pool.Name)
-		case f.Backing != "" || f.refers:
+			return hypervisor.NoVolumeError(in.Name, in.Pool.Name)
+		case f.Backing != "" || f.hasExternalData:
 			return fleet.Errorf(fleet.Conflict, "The volume %s refers to another file, so only a part of its data would be wiped. Delete the volume instead.", in.Name)
 		}
-		if err := h.unusedVolume(p, f); err != nil {
+		if err := h.refuseUsedVolume(p, f); err != nil {
 			return err
 		}
-		if f.bytes, f.begins = "zeros", ""; f.Format == "qcow2" {
+		if f.bytes, f.contentFormat = "zeros", ""; f.Format == "qcow2" {
 			f.AllocBytes = 196 << 10
 		} else {
 			f.Format = "raw"
@@ -349,11 +349,11 @@ func (h *Host) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 
 // DeleteVolume implements hypervisor.Storage.
 func (h *Host) DeleteVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return h.onVolume(ctx, in, func(p *pool, f *file) error {
+	return h.withVolumeOfJob(ctx, in, func(p *pool, f *file) error {
 		if f == nil {
 			return nil
 		}
-		if err := h.unusedVolume(p, f); err != nil {
+		if err := h.refuseUsedVolume(p, f); err != nil {
 			return err
 		}
 		delete(p.dir.files, in.Name)

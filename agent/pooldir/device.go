@@ -13,7 +13,7 @@ import (
 
 // CheckDevice refuses a block device that the agent's settings do not allow for pools, or that is mounted anywhere but
 // at dir. Without this check a compromised portal could mount the host's own file systems as pools.
-func (r Roots) CheckDevice(device, dir string) error {
+func (r PoolRoots) CheckDevice(device, dir string) error {
 	if err := r.AllowDevice(device); err != nil {
 		return err
 	}
@@ -30,26 +30,26 @@ func (r Roots) CheckDevice(device, dir string) error {
 	if err != nil {
 		return err
 	}
-	real, err := realPath(dir)
+	real, err := resolvePath(dir)
 	if err != nil {
 		return err
 	}
-	if at, ok := mountedAt(string(mounts), info, real); ok {
+	if at, ok := otherMountPoint(string(mounts), info, real); ok {
 		return fleet.Errorf(fleet.Conflict, "%s is mounted at %s already. Unmount the device there, or define a directory pool at that path.", device, at)
 	}
 	return nil
 }
 
 // AllowDevice refuses a device, or a volume group's directory, that the agent's settings do not allow for pools.
-func (r Roots) AllowDevice(device string) error {
-	if !anyMatches(r.Devices, device) {
+func (r PoolRoots) AllowDevice(device string) error {
+	if !matchesAnyPattern(r.Devices, device) {
 		return fleet.Errorf(fleet.Forbidden, "The host refuses the device %s: its agent allows %s for pools. Add the device to poolDevices in the agent's settings.",
-			device, deviceWords(r.Devices))
+			device, listDevicePatterns(r.Devices))
 	}
 	return nil
 }
 
-func anyMatches(patterns []string, device string) bool {
+func matchesAnyPattern(patterns []string, device string) bool {
 	for _, p := range patterns {
 		if ok, err := path.Match(p, device); ok && err == nil {
 			return true
@@ -58,7 +58,7 @@ func anyMatches(patterns []string, device string) bool {
 	return false
 }
 
-func deviceWords(patterns []string) string {
+func listDevicePatterns(patterns []string) string {
 	if len(patterns) == 0 {
 		return "no device"
 	}
@@ -67,16 +67,16 @@ func deviceWords(patterns []string) string {
 
 // mountedAt returns a mount point of the device other than dir; ok: there is one. It compares the mount's source, too,
 // because each btrfs mount has a device number of its own.
-func mountedAt(table string, device fs.FileInfo, dir string) (at string, ok bool) {
-	for m := range mounts(table) {
-		if m.Point != dir && (m.device == deviceNumber(device) || sameDevice(m.Source, device)) {
+func otherMountPoint(table string, device fs.FileInfo, dir string) (at string, ok bool) {
+	for m := range parseMountTable(table) {
+		if m.Point != dir && (m.device == deviceNumber(device) || isSameDevice(m.Source, device)) {
 			return m.Point, true
 		}
 	}
 	return "", false
 }
 
-func sameDevice(source string, device fs.FileInfo) bool {
+func isSameDevice(source string, device fs.FileInfo) bool {
 	if !filepath.IsAbs(source) || !strings.HasPrefix(source, "/dev/") {
 		return false
 	}

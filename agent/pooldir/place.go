@@ -18,7 +18,7 @@ import (
 
 // Marker is the file in a pool's directory that contains the pool's ID. All hosts of a shared pool use the same file. A
 // volume's name must not begin with Marker, and lists of volumes leave the file out.
-const Marker = ".quantix-pool"
+const MarkerFile = ".quantix-pool"
 
 // Mount describes the mount of a path, as the kernel reports it.
 type Mount struct {
@@ -41,14 +41,14 @@ type DirReading struct {
 
 // Place identifies the directory that a pool was first used in, by the marker. Mount and inode identify it only if no
 // marker could be written, because device numbers change with reboots and mounts. Otherwise they only explain an error.
-type Place struct {
+type RecordedDir struct {
 	Marked bool   `json:"marked"`
 	Mount  Mount  `json:"mount"`
 	Inode  uint64 `json:"inode"`
 }
 
 // ReadPlace reads the state of a pool's directory. It may block as long as the storage does not answer.
-func ReadPlace(dir string) (DirReading, error) {
+func InspectDir(dir string) (DirReading, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return DirReading{}, nil
@@ -67,20 +67,20 @@ func ReadPlace(dir string) (DirReading, error) {
 		return DirReading{}, err
 	}
 	s := DirReading{Exists: true, Inode: inode(info)}
-	s.Mount, s.FileSystem, s.Options = mountOf(self)
+	s.Mount, s.FileSystem, s.Options = readMountOf(self)
 	s.Marker, err = readMarker(root)
 	return s, err
 }
 
 func readMarker(root *os.Root) (fleet.PoolID, error) {
-	info, err := root.Lstat(Marker)
+	info, err := root.Lstat(MarkerFile)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	f, err := root.OpenFile(Marker, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := root.OpenFile(MarkerFile, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return "", err
 	}
@@ -91,7 +91,7 @@ func readMarker(root *os.Root) (fleet.PoolID, error) {
 
 // MarkPlace writes the pool's marker unless the directory has one. Other hosts of a shared pool may do so at the same
 // time.
-func MarkPlace(dir string, id fleet.PoolID) error {
+func WriteMarker(dir string, id fleet.PoolID) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func MarkPlace(dir string, id fleet.PoolID) error {
 	if there, err := readMarker(root); err != nil || there != "" {
 		return err
 	}
-	f, err := root.OpenFile(Marker, os.O_WRONLY|os.O_CREATE|syscall.O_NONBLOCK, 0o644)
+	f, err := root.OpenFile(MarkerFile, os.O_WRONLY|os.O_CREATE|syscall.O_NONBLOCK, 0o644)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func MarkPlace(dir string, id fleet.PoolID) error {
 }
 
 // UnmarkPlace removes the marker if it contains this pool's ID.
-func UnmarkPlace(dir string, id fleet.PoolID) error {
+func RemoveMarker(dir string, id fleet.PoolID) error {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil
@@ -121,12 +121,12 @@ func UnmarkPlace(dir string, id fleet.PoolID) error {
 	if there, err := readMarker(root); err != nil || there != id {
 		return err
 	}
-	return root.Remove(Marker)
+	return root.Remove(MarkerFile)
 }
 
 // mountOf returns the open directory's mount, file system and mount options; zero values if the kernel does not report
 // them.
-func mountOf(dir *os.File) (Mount, *fleet.FileSystem, string) {
+func readMountOf(dir *os.File) (Mount, *fleet.FileSystem, string) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", dir.Fd()))
 	if err != nil {
 		return Mount{}, nil, ""
@@ -137,14 +137,14 @@ func mountOf(dir *os.File) (Mount, *fleet.FileSystem, string) {
 	if err != nil {
 		return Mount{}, nil, ""
 	}
-	return mountIn(string(table), id)
+	return findMount(string(table), id)
 }
 
 // mountIn finds a mount by its ID in the kernel's mount table.
-func mountIn(table, id string) (Mount, *fleet.FileSystem, string) {
-	for m := range mounts(table) {
+func findMount(table, id string) (Mount, *fleet.FileSystem, string) {
+	for m := range parseMountTable(table) {
 		if m.id == id {
-			return m.Mount, fileSystemOf(table, m), optionsOf(m.options...)
+			return m.Mount, fileSystemOf(table, m), joinOptions(m.options...)
 		}
 	}
 	return Mount{}, nil, ""
@@ -159,7 +159,7 @@ type mountEntry struct {
 
 // mounts parses the kernel's mount table. A line has: id, parent, device, root, point, options, any number of other
 // fields, "-", type, source, options.
-func mounts(table string) iter.Seq[mountEntry] {
+func parseMountTable(table string) iter.Seq[mountEntry] {
 	return func(yield func(mountEntry) bool) {
 		for line := range strings.Lines(table) {
 			first, second, _ := strings.Cut(line, " - ")
@@ -167,7 +167,7 @@ func mounts(table string) iter.Seq[mountEntry] {
 			if len(before) < 6 || len(after) < 2 {
 				continue
 			}
-			m := mountEntry{Mount{Point: unescape(before[4]), Type: after[0], Source: unescape(after[1])}, before[0], before[2], append(before[5:6:6], after[2:]...)}
+			m := mountEntry{Mount{Point: unescapeOctal(before[4]), Type: after[0], Source: unescapeOctal(after[1])}, before[0], before[2], append(before[5:6:6], after[2:]...)}
 			if !yield(m) {
 				return
 			}
@@ -188,7 +188,7 @@ func fileSystemOf(table string, of mountEntry) *fleet.FileSystem {
 		return &fleet.FileSystem{ID: of.device}
 	}
 	source := of.Source
-	for m := range mounts(table) {
+	for m := range parseMountTable(table) {
 		if m.device == of.device && sharedFileSystems[m.Type] == kind {
 			source = min(source, m.Source)
 		}
@@ -197,10 +197,10 @@ func fileSystemOf(table string, of mountEntry) *fleet.FileSystem {
 }
 
 // maxOptions limits the reported mount options, in bytes.
-const maxOptions = 400
+const maxOptionsBytes = 400
 
 // optionsOf joins lists of options, each option once. An "ro" removes "rw".
-func optionsOf(lists ...string) string {
+func joinOptions(lists ...string) string {
 	var all []string
 	for _, l := range lists {
 		for o := range strings.SplitSeq(l, ",") {
@@ -213,11 +213,11 @@ func optionsOf(lists ...string) string {
 		all = slices.DeleteFunc(all, func(o string) bool { return o == "rw" })
 	}
 	out := strings.Join(all, ",")
-	return strings.ToValidUTF8(out[:min(len(out), maxOptions)], "")
+	return strings.ToValidUTF8(out[:min(len(out), maxOptionsBytes)], "")
 }
 
 // unescape decodes the kernel's octal escapes, as of blanks and backslashes.
-func unescape(s string) string {
+func unescapeOctal(s string) string {
 	var out strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+3 < len(s) {

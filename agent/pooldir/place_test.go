@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	mine   = fleet.PoolID("01994c2e-0000-7000-8000-000000000001")
-	theirs = fleet.PoolID("01994c2e-0000-7000-8000-000000000002")
+	ownPoolID   = fleet.PoolID("01994c2e-0000-7000-8000-000000000001")
+	otherPoolID = fleet.PoolID("01994c2e-0000-7000-8000-000000000002")
 )
 
 func TestPoolDirectoryIsVerified(t *testing.T) {
 	t.Parallel()
 	disk, root := Mount{"/srv", "ext4", "/dev/sdb1"}, Mount{"/", "ext4", "/dev/sda1"}
 	nas := Mount{"/srv/vm", "nfs4", "nas:/vm"}
-	marked, unmarked := &Place{true, disk, 7}, &Place{false, nas, 7}
+	marked, unmarked := &RecordedDir{true, disk, 7}, &RecordedDir{false, nas, 7}
 	for name, c := range map[string]struct {
-		place *Place
+		place *RecordedDir
 		now   DirReading
 		want  string
 	}{
 		"never used, missing":                     {nil, DirReading{}, ""},
 		"never used, exists":                      {nil, DirReading{Exists: true, Mount: root, Inode: 1}, ""},
-		"never used, its own marker":              {nil, DirReading{Exists: true, Marker: mine}, ""},
-		"never used, another pool's":              {nil, DirReading{Exists: true, Marker: theirs}, string(theirs)},
-		"its marker":                              {marked, DirReading{true, mine, disk, 7, "", nil}, ""},
-		"its marker on another device":            {marked, DirReading{true, mine, Mount{"/srv", "ext4", "/dev/sdc1"}, 9, "", nil}, ""},
-		"another pool's marker":                   {marked, DirReading{true, theirs, disk, 7, "", nil}, "belongs to another pool"},
+		"never used, its own marker":              {nil, DirReading{Exists: true, Marker: ownPoolID}, ""},
+		"never used, another pool's":              {nil, DirReading{Exists: true, Marker: otherPoolID}, string(otherPoolID)},
+		"its marker":                              {marked, DirReading{true, ownPoolID, disk, 7, "", nil}, ""},
+		"its marker on another device":            {marked, DirReading{true, ownPoolID, Mount{"/srv", "ext4", "/dev/sdc1"}, 9, "", nil}, ""},
+		"another pool's marker":                   {marked, DirReading{true, otherPoolID, disk, 7, "", nil}, "belongs to another pool"},
 		"missing":                                 {marked, DirReading{}, "is gone"},
 		"recreated directory":                     {marked, DirReading{true, "", disk, 8, "", nil}, "its marker .quantix-pool is missing"},
 		"only the marker is missing":              {marked, DirReading{true, "", disk, 7, "", nil}, "its marker .quantix-pool is missing"},
@@ -42,9 +42,9 @@ func TestPoolDirectoryIsVerified(t *testing.T) {
 		"no marker could be written":              {unmarked, DirReading{true, "", nas, 7, "", nil}, ""},
 		"no marker, another directory":            {unmarked, DirReading{true, "", nas, 8, "", nil}, "not the one"},
 		"no marker, not mounted":                  {unmarked, DirReading{true, "", disk, 7, "", nil}, "is not mounted: nfs4 of nas:/vm"},
-		"no marker, marked by another pool since": {unmarked, DirReading{true, theirs, nas, 7, "", nil}, "belongs to another pool"},
+		"no marker, marked by another pool since": {unmarked, DirReading{true, otherPoolID, nas, 7, "", nil}, "belongs to another pool"},
 	} {
-		err := RecordedPool{ID: mine, Path: "/srv/vm", Place: c.place}.CheckPlace(c.now)
+		err := RecordedPool{ID: ownPoolID, Path: "/srv/vm", Place: c.place}.CheckDir(c.now)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -54,7 +54,7 @@ func TestPoolDirectoryIsVerified(t *testing.T) {
 // A pool stays stopped only if somebody else stopped it.
 func TestPoolStoppedByOthersStaysStopped(t *testing.T) {
 	t.Parallel()
-	used := &Place{Marked: true}
+	used := &RecordedDir{Marked: true}
 	for name, c := range map[string]struct {
 		kept      RecordedPool
 		autostart bool
@@ -68,7 +68,7 @@ func TestPoolStoppedByOthersStaysStopped(t *testing.T) {
 		"stopped by others before the boot":    {RecordedPool{Place: used, Boot: "before", ByOthers: true}, true, false},
 		"failed before the boot, no autostart": {RecordedPool{Place: used, Boot: "before", Failing: true}, false, false},
 	} {
-		if got := c.kept.StoppedByOthers("now", c.autostart); got != c.want {
+		if got := c.kept.IsStoppedByOthers("now", c.autostart); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -79,7 +79,7 @@ func TestPoolMarkerIsWrittenOnce(t *testing.T) {
 	dir := t.TempDir()
 	see := func() DirReading {
 		t.Helper()
-		s, err := ReadPlace(dir)
+		s, err := InspectDir(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,19 +88,19 @@ func TestPoolMarkerIsWrittenOnce(t *testing.T) {
 	if s := see(); !s.Exists || s.Marker != "" || s.Inode == 0 || s.Mount.Point == "" {
 		t.Errorf("a new directory is %+v", s)
 	}
-	for _, id := range []fleet.PoolID{mine, mine, theirs} {
-		if err := MarkPlace(dir, id); err != nil {
+	for _, id := range []fleet.PoolID{ownPoolID, ownPoolID, otherPoolID} {
+		if err := WriteMarker(dir, id); err != nil {
 			t.Fatal(err)
 		}
-		if s := see(); s.Marker != mine {
+		if s := see(); s.Marker != ownPoolID {
 			t.Errorf("marked by %s it is %+v", id, s)
 		}
 	}
-	for _, id := range []fleet.PoolID{theirs, mine, mine} {
-		if err := UnmarkPlace(dir, id); err != nil {
+	for _, id := range []fleet.PoolID{otherPoolID, ownPoolID, ownPoolID} {
+		if err := RemoveMarker(dir, id); err != nil {
 			t.Fatal(err)
 		}
-		if s := see(); (s.Marker == mine) != (id == theirs) {
+		if s := see(); (s.Marker == ownPoolID) != (id == otherPoolID) {
 			t.Errorf("unmarked by %s it is %+v", id, s)
 		}
 	}
@@ -108,16 +108,16 @@ func TestPoolMarkerIsWrittenOnce(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(secret, filepath.Join(dir, Marker)); err != nil {
+	if err := os.Symlink(secret, filepath.Join(dir, MarkerFile)); err != nil {
 		t.Fatal(err)
 	}
 	if s := see(); s.Marker != "" {
 		t.Errorf("a link was followed: %+v", s)
 	}
-	if err := MarkPlace(dir, mine); err == nil {
+	if err := WriteMarker(dir, ownPoolID); err == nil {
 		t.Error("a link out of the directory was written through")
 	}
-	if s, err := ReadPlace(filepath.Join(secret, "below")); err != nil || s.Exists {
+	if s, err := InspectDir(filepath.Join(secret, "below")); err != nil || s.Exists {
 		t.Errorf("below a file: %+v, %v", s, err)
 	}
 }
@@ -140,7 +140,7 @@ func TestMountAndFileSystemAreReadFromMountTable(t *testing.T) {
 		"93": {Mount{"/srv/second", "nfs", "nas:/a/2"}, "rw", &fleet.FileSystem{ID: "nfs nas:/a/2", Shared: true}},
 		"91": {Mount{"/srv/my vm", "tmpfs", "tmpfs"}, "rw", &fleet.FileSystem{ID: "0:41"}}, "9": {},
 	} {
-		if got, on, options := mountIn(table, id); got != want.Mount || options != want.options || !reflect.DeepEqual(on, want.on) {
+		if got, on, options := findMount(table, id); got != want.Mount || options != want.options || !reflect.DeepEqual(on, want.on) {
 			t.Errorf("mount %s is %+v on %+v with %q, want %+v", id, got, on, options, want)
 		}
 	}
@@ -151,17 +151,17 @@ func TestMountAndFileSystemAreReadFromMountTable(t *testing.T) {
 func TestProbeDistinguishesReadOnlyStorage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p, err := ProbePlace(dir)
+	p, err := ProbeDir(dir)
 	if err != nil || p.Write <= 0 || p.Read <= 0 || p.Write > time.Minute {
 		t.Errorf("the probe took %+v: %v", p, err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("the probe left %v, %v", left, err)
 	}
-	if _, err := ProbePlace(filepath.Join(dir, "gone")); err == nil {
+	if _, err := ProbeDir(filepath.Join(dir, "gone")); err == nil {
 		t.Error("the probe wrote to a removed directory")
 	}
-	for name, ours := range map[string]bool{Marker: true, poolProbe + "X": true, "disk.qcow2": false, "quantix-probe-1": false} {
+	for name, ours := range map[string]bool{MarkerFile: true, probePrefix + "X": true, "disk.qcow2": false, "quantix-probe-1": false} {
 		if IsQuantixFile(name) != ours {
 			t.Errorf("that %s is ours is %t", name, !ours)
 		}
@@ -182,7 +182,7 @@ func TestSmallChangesOfProbeDurationsAreNotReported(t *testing.T) {
 		{700, 0, 0},
 		{0, 0, 0},
 	} {
-		if got := SteadyMicros(c.reported, c.now); got != c.want {
+		if got := SteadyMicroseconds(c.reported, c.now); got != c.want {
 			t.Errorf("after %d µs, %s is reported as %d, want %d", c.reported, c.now, got, c.want)
 		}
 	}

@@ -14,13 +14,13 @@ import (
 )
 
 // poolProbe is the name prefix of files that probes write; lists of volumes leave them out.
-const poolProbe = ".quantix-probe-"
+const probePrefix = ".quantix-probe-"
 
 // IsQuantixFile reports whether a file in a pool's directory is Quantix's own and therefore not a volume.
-func IsQuantixFile(name string) bool { return name == Marker || strings.HasPrefix(name, poolProbe) }
+func IsQuantixFile(name string) bool { return name == MarkerFile || strings.HasPrefix(name, probePrefix) }
 
 // Probe holds the durations of a small synced write to a pool's directory and of reading it back; zero: not tried.
-type Probe struct{ Write, Read time.Duration }
+type ProbeDurations struct{ Write, Read time.Duration }
 
 // probeSize is the size of a probe in bytes.
 const probeSize = 4096
@@ -28,26 +28,26 @@ const probeSize = 4096
 // ProbePlace writes a small file into a pool's directory, reads it back and removes it. An error means that writes
 // fail. A full file system and missing permissions are no errors: free space is reported elsewhere, and a server may
 // allow only guests to write. ProbePlace may block as long as the storage does not answer.
-func ProbePlace(dir string) (p Probe, err error) {
+func ProbeDir(dir string) (p ProbeDurations, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return p, err
 	}
 	defer func() { _ = root.Close() }()
-	name := poolProbe + rand.Text()
-	p, err = probe(root, name)
+	name := probePrefix + rand.Text()
+	p, err = writeAndReadProbe(root, name)
 	switch {
 	case err == nil:
 		return p, nil
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, os.ErrPermission):
-		return Probe{}, nil
+		return ProbeDurations{}, nil
 	case errors.Is(err, syscall.EROFS):
-		return Probe{}, fleet.Errorf(fleet.Conflict, "Nothing can be written to %s: it is mounted read-only.", dir)
+		return ProbeDurations{}, fleet.Errorf(fleet.Conflict, "Nothing can be written to %s: it is mounted read-only.", dir)
 	}
-	return Probe{}, fleet.Errorf(fleet.Conflict, "A test file could not be written to %s and read back: %v", dir, err)
+	return ProbeDurations{}, fleet.Errorf(fleet.Conflict, "A test file could not be written to %s and read back: %v", dir, err)
 }
 
-func probe(root *os.Root, name string) (p Probe, err error) {
+func writeAndReadProbe(root *os.Root, name string) (p ProbeDurations, err error) {
 	out := make([]byte, probeSize)
 	_, _ = rand.Read(out)
 	began := time.Now()
@@ -78,7 +78,7 @@ func probe(root *os.Root, name string) (p Probe, err error) {
 
 // SteadyMicros returns a duration in microseconds for reports. It keeps the previously reported value until that value
 // is wrong by a factor of two, so that busy storage does not change each report.
-func SteadyMicros(previous int64, now time.Duration) int64 {
+func SteadyMicroseconds(previous int64, now time.Duration) int64 {
 	us := now.Microseconds()
 	if previous > 0 && us > previous/2 && us < previous*2 {
 		return previous

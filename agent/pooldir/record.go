@@ -10,7 +10,7 @@ import (
 type RecordedPool struct {
 	ID      fleet.PoolID `json:"id"`
 	Path    string       `json:"path"`
-	Place   *Place       `json:"place,omitempty"`   // nil: the pool was never active
+	Place   *RecordedDir       `json:"place,omitempty"`   // nil: the pool was never active
 	Boot    string       `json:"boot,omitempty"`    // the host boot when the pool was last seen active
 	Shared  bool         `json:"shared,omitempty"`  // other hosts or a server write to the pool's directory
 	Failing bool         `json:"failing,omitempty"` // the pool has failed since, and must be restarted
@@ -28,23 +28,23 @@ type PriorPoolState struct {
 }
 
 // CheckPlace returns an error unless now describes the directory that the pool was first used in.
-func (k RecordedPool) CheckPlace(now DirReading) error {
+func (k RecordedPool) CheckDir(now DirReading) error {
 	switch {
 	case now.Marker != "" && now.Marker != k.ID:
 		return fleet.Errorf(fleet.Conflict, "The directory %s belongs to another pool (ID %s), according to its file %s. Choose another directory, or remove that file if the other pool no longer exists.",
-			k.Path, shorten(string(now.Marker)), Marker)
+			k.Path, shortenText(string(now.Marker)), MarkerFile)
 	case k.Place == nil || now.Marker == k.ID:
 		return nil
 	case !now.Exists:
 		return fleet.Errorf(fleet.Conflict, "The directory %s is gone. When the directory is back or mounted again, the pool is used again automatically.", k.Path)
-	case now.Mount != k.Place.Mount && below(now.Mount.Point, k.Place.Mount.Point):
+	case now.Mount != k.Place.Mount && isBelow(now.Mount.Point, k.Place.Mount.Point):
 		return fleet.Errorf(fleet.Conflict, "Another file system lies over %s: %s, mounted at %s. When that file system is unmounted, the pool is used again automatically.",
-			k.Path, now.Mount.words(), now.Mount.Point)
+			k.Path, now.Mount.describe(), now.Mount.Point)
 	case now.Mount != k.Place.Mount:
 		return fleet.Errorf(fleet.Conflict, "The file system of %s is not mounted: %s belongs at %s. When the file system is mounted again, the pool is used again automatically.",
-			k.Path, k.Place.Mount.words(), k.Place.Mount.Point)
+			k.Path, k.Place.Mount.describe(), k.Place.Mount.Point)
 	case k.Place.Marked:
-		return fleet.Errorf(fleet.Conflict, "The directory %s is not the one that this pool was created in: its marker %s is missing. Bring that directory back, or release the pool.", k.Path, Marker)
+		return fleet.Errorf(fleet.Conflict, "The directory %s is not the one that this pool was created in: its marker %s is missing. Bring that directory back, or release the pool.", k.Path, MarkerFile)
 	case now.Inode != k.Place.Inode:
 		return fleet.Errorf(fleet.Conflict, "The directory %s is not the one that this pool was created in. Bring that directory back, or release the pool.", k.Path)
 	}
@@ -53,11 +53,11 @@ func (k RecordedPool) CheckPlace(now DirReading) error {
 
 // Unmounted reports whether the file system of the pool's directory is unmounted and no other file system is mounted
 // there.
-func (k RecordedPool) Unmounted(now DirReading) bool {
-	return k.Place != nil && now.Mount.Point != k.Place.Mount.Point && below(k.Place.Mount.Point, now.Mount.Point)
+func (k RecordedPool) IsUnmounted(now DirReading) bool {
+	return k.Place != nil && now.Mount.Point != k.Place.Mount.Point && isBelow(k.Place.Mount.Point, now.Mount.Point)
 }
 
-func (m Mount) words() string {
+func (m Mount) describe() string {
 	if m.Source == "" || m.Source == m.Type || m.Source == "none" {
 		return m.Type
 	}
@@ -65,13 +65,13 @@ func (m Mount) words() string {
 }
 
 // shorten limits text from untrusted files to 40 bytes.
-func shorten(s string) string {
+func shortenText(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), 40)], "?")
 }
 
 // StoppedByOthers reports whether an inactive pool was stopped by somebody else, who must start it. It is false for a
 // failed pool, and for a pool with autostart that the host's boot could not start.
-func (k RecordedPool) StoppedByOthers(boot string, autostart bool) bool {
+func (k RecordedPool) IsStoppedByOthers(boot string, autostart bool) bool {
 	return k.Place != nil && !k.Failing && (k.Boot == boot || !autostart)
 }
 

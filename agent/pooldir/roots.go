@@ -15,7 +15,7 @@ import (
 
 // Roots are the directories and devices that an agent allows for pools on its host. The portal's own check is only a
 // convenience, because only the host can resolve a path.
-type Roots struct {
+type PoolRoots struct {
 	Allowed []string // pools are allowed in and below these directories; empty: no pools are allowed
 	// directories that a pool must not be, contain or lie in, such as the agent's own. Forbidden overrides Allowed.
 	Forbidden []string
@@ -27,8 +27,8 @@ const maxLinks = 40
 
 // Check resolves the symbolic links of the existing part of dir, and refuses a result outside the roots. So missing
 // directories are created only below a root.
-func (r Roots) Check(dir string) error {
-	real, err := realPath(dir)
+func (r PoolRoots) CheckDir(dir string) error {
+	real, err := resolvePath(dir)
 	if err != nil {
 		return err
 	}
@@ -37,20 +37,20 @@ func (r Roots) Check(dir string) error {
 		what += ", which is really " + real + ","
 	}
 	for _, root := range r.Forbidden {
-		if at := realRoot(root); below(real, at) || below(at, real) {
+		if at := resolveRoot(root); isBelow(real, at) || isBelow(at, real) {
 			return fleet.Errorf(fleet.Forbidden, "The host refuses a pool at %s: Quantix keeps its own files in %s.", what, at)
 		}
 	}
 	for _, root := range r.Allowed {
-		if below(real, realRoot(root)) {
+		if isBelow(real, resolveRoot(root)) {
 			return nil
 		}
 	}
 	return fleet.Errorf(fleet.Forbidden, "The host refuses a pool at %s: its agent allows pools in %s only. Choose a directory there, or add one to poolRoots in the agent's settings.",
-		what, joinDirs(r.Allowed))
+		what, listDirs(r.Allowed))
 }
 
-func joinDirs(words []string) string {
+func listDirs(words []string) string {
 	if len(words) == 0 {
 		return "no directory"
 	}
@@ -58,13 +58,13 @@ func joinDirs(words []string) string {
 }
 
 // below reports whether p is dir or lies in dir. Both paths must be clean.
-func below(p, dir string) bool {
+func isBelow(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // realRoot resolves the symbolic links of an administrator's directory. A path that cannot be resolved is only cleaned.
-func realRoot(dir string) string {
-	if real, err := realPath(dir); err == nil {
+func resolveRoot(dir string) string {
+	if real, err := resolvePath(dir); err == nil {
 		return real
 	}
 	return path.Clean(dir)
@@ -72,7 +72,7 @@ func realRoot(dir string) string {
 
 // realPath returns the path without symbolic links. Missing elements stay. A link with a missing target is refused,
 // because its later target is unknown.
-func realPath(p string) (string, error) {
+func resolvePath(p string) (string, error) {
 	if !path.IsAbs(p) {
 		return "", fleet.Errorf(fleet.Invalid, "%q is not an absolute path.", p)
 	}

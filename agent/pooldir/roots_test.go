@@ -33,7 +33,7 @@ func TestPoolsOutsideRootsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	roots := pooldir.Roots{Allowed: []string{at("srv"), at("mnt/"), at("not-there-yet")}, Forbidden: []string{at("srv/own/quantix")}}
+	roots := pooldir.PoolRoots{Allowed: []string{at("srv"), at("mnt/"), at("not-there-yet")}, Forbidden: []string{at("srv/own/quantix")}}
 	for p, want := range map[string]string{
 		"srv":                    "keeps its own files", // the root contains Quantix's files
 		"srv/vm":                 "",
@@ -64,7 +64,7 @@ func TestPoolsOutsideRootsAreRefused(t *testing.T) {
 		"srv/own":                "keeps its own files",
 		"srv/own/quantix2":       "",
 	} {
-		err := roots.Check(dir + "/" + p)
+		err := roots.CheckDir(dir + "/" + p)
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%s is refused: %v", p, err)
@@ -72,10 +72,10 @@ func TestPoolsOutsideRootsAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want a refusal with %q", p, err, want)
 		}
 	}
-	if err := roots.Check("srv/vm"); fleet.CodeOf(err) != fleet.Invalid {
+	if err := roots.CheckDir("srv/vm"); fleet.CodeOf(err) != fleet.Invalid {
 		t.Errorf("a relative path: %v", err)
 	}
-	if err := (pooldir.Roots{}).Check("/srv/vm"); fleet.CodeOf(err) != fleet.Forbidden {
+	if err := (pooldir.PoolRoots{}).CheckDir("/srv/vm"); fleet.CodeOf(err) != fleet.Forbidden {
 		t.Errorf("no roots at all: %v", err)
 	}
 }

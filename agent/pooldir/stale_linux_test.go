@@ -15,7 +15,7 @@ import (
 
 // staleable mounts a directory of a user-space file server. After forget, each call in the directory returns ESTALE, as
 // for an NFS server after a restart.
-func staleable(t *testing.T) (dir string, forget func()) {
+func mountStaleableDir(t *testing.T) (dir string, forget func()) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Fatal("this test mounts a file system: run it as root")
@@ -97,16 +97,16 @@ func serveFUSE(dev *os.File, stale *atomic.Bool) {
 // A stale handle is reported both by the probe of a pool's directory and by ReadPlace.
 func TestStaleHandleIsReported(t *testing.T) {
 	t.Parallel()
-	dir, forget := staleable(t)
-	if _, err := pooldir.ReadPlace(dir); err != nil {
+	dir, forget := mountStaleableDir(t)
+	if _, err := pooldir.InspectDir(dir); err != nil {
 		t.Fatalf("before: %v", err)
 	}
 	forget()
 	said := strings.ToLower(syscall.ESTALE.Error())
-	if _, err := pooldir.ProbePlace(dir); err == nil || !strings.Contains(strings.ToLower(err.Error()), said) {
+	if _, err := pooldir.ProbeDir(dir); err == nil || !strings.Contains(strings.ToLower(err.Error()), said) {
 		t.Errorf("the probe reports %v", err)
 	}
-	if _, err := pooldir.ReadPlace(dir); err == nil || !strings.Contains(strings.ToLower(err.Error()), said) {
+	if _, err := pooldir.InspectDir(dir); err == nil || !strings.Contains(strings.ToLower(err.Error()), said) {
 		t.Errorf("SeePlace reports %v", err)
 	}
 }

@@ -20,36 +20,36 @@ import (
 
 // Dir is the directory of the first-boot files. QEMU runs as another user: it can open files in Dir by name but cannot
 // list Dir.
-const Dir = "/var/lib/libvirt/quantix"
+const DefaultDir = "/var/lib/libvirt/quantix"
 
 const (
-	maxBytes      = 1 << 20 // limit of all files of a disc, in bytes
+	maxDiscBytes      = 1 << 20 // limit of all files of a disc, in bytes
 	partialSuffix = ".part" // suffix of incomplete files
 	workSuffix    = ".work" // suffix of the working directory of a disc
 )
 
 var (
-	idForm   = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-	fileForm = regexp.MustCompile(`^(cloud-init|cloud-config|ignition|sysprep)-([1-9][0-9]{0,9})\.(iso|ign)$`)
-	nameForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.-]{0,31}$`)
+	vmIDPattern   = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	seedFilePattern = regexp.MustCompile(`^(cloud-init|cloud-config|ignition|sysprep)-([1-9][0-9]{0,9})\.(iso|ign)$`)
+	fileNamePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.-]{0,31}$`)
 )
 
 // Store is a directory of first-boot data. A zero Store uses the constant Dir.
 type Store struct{ Dir string }
 
 func (s Store) dirOf(id fleet.VMID) (string, error) {
-	if !idForm.MatchString(string(id)) {
+	if !vmIDPattern.MatchString(string(id)) {
 		return "", fmt.Errorf("%q is not a VM's ID", id)
 	}
 	dir := s.Dir
 	if dir == "" {
-		dir = Dir
+		dir = DefaultDir
 	}
 	return filepath.Join(dir, string(id)), nil
 }
 
 // Path returns the path for a version of the VM's first-boot data, whether the file exists or not.
-func (s Store) Path(id fleet.VMID, of fleet.VMFirstBoot) (string, error) {
+func (s Store) PathOf(id fleet.VMID, of fleet.VMFirstBoot) (string, error) {
 	dir, err := s.dirOf(id)
 	if err != nil {
 		return "", err
@@ -59,7 +59,7 @@ func (s Store) Path(id fleet.VMID, of fleet.VMFirstBoot) (string, error) {
 		ending = "ign"
 	}
 	name := fmt.Sprintf("%s-%d.%s", of.Kind, of.Number, ending)
-	if !fileForm.MatchString(name) {
+	if !seedFilePattern.MatchString(name) {
 		return "", fmt.Errorf("%q is not a version of first-boot data", name)
 	}
 	return filepath.Join(dir, name), nil
@@ -67,8 +67,8 @@ func (s Store) Path(id fleet.VMID, of fleet.VMFirstBoot) (string, error) {
 
 // ParsePath returns the first-boot version that a path belongs to; false: the path has another form.
 func ParsePath(path string) (fleet.VMFirstBoot, bool) {
-	m := fileForm.FindStringSubmatch(filepath.Base(path))
-	if m == nil || !idForm.MatchString(filepath.Base(filepath.Dir(path))) {
+	m := seedFilePattern.FindStringSubmatch(filepath.Base(path))
+	if m == nil || !vmIDPattern.MatchString(filepath.Base(filepath.Dir(path))) {
 		return fleet.VMFirstBoot{}, false
 	}
 	n, err := strconv.Atoi(m[2])
@@ -77,7 +77,7 @@ func ParsePath(path string) (fleet.VMFirstBoot, bool) {
 
 // Exists reports whether a version of the VM's first-boot data exists and is complete.
 func (s Store) Exists(id fleet.VMID, of fleet.VMFirstBoot) (bool, error) {
-	path, err := s.Path(id, of)
+	path, err := s.PathOf(id, of)
 	if err != nil {
 		return false, err
 	}
@@ -94,7 +94,7 @@ func (s Store) Exists(id fleet.VMID, of fleet.VMFirstBoot) (bool, error) {
 // Write writes files as a version of the VM's first-boot data. The file gets its name only once it is synced; an error
 // leaves no file.
 func (s Store) Write(id fleet.VMID, of fleet.VMFirstBoot, files map[string][]byte) (err error) {
-	path, err := s.Path(id, of)
+	path, err := s.PathOf(id, of)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (s Store) Write(id fleet.VMID, of fleet.VMFirstBoot, files map[string][]byt
 	if of.Kind == fleet.Ignition {
 		_, err = f.Write(files["config.ign"])
 	} else {
-		err = writeDisc(f, path+workSuffix, label(of.Kind), files)
+		err = writeDisc(f, path+workSuffix, volumeLabel(of.Kind), files)
 	}
 	if err == nil {
 		err = f.Sync()
@@ -140,20 +140,20 @@ func (s Store) Write(id fleet.VMID, of fleet.VMFirstBoot, files map[string][]byt
 func checkFiles(of fleet.VMFirstBoot, files map[string][]byte) error {
 	all := 0
 	for name, data := range files {
-		if !nameForm.MatchString(name) {
+		if !fileNamePattern.MatchString(name) {
 			return fmt.Errorf("the portal sent first-boot data with the invalid file name %q", name)
 		}
 		all += len(data)
 	}
-	if len(files) == 0 || len(files) > 8 || all > maxBytes || of.Kind == fleet.Ignition && len(files["config.ign"]) == 0 {
-		return fmt.Errorf("the portal sent first-boot data that is empty or larger than %d KiB", maxBytes>>10)
+	if len(files) == 0 || len(files) > 8 || all > maxDiscBytes || of.Kind == fleet.Ignition && len(files["config.ign"]) == 0 {
+		return fmt.Errorf("the portal sent first-boot data that is empty or larger than %d KiB", maxDiscBytes>>10)
 	}
 	return nil
 }
 
 // label returns the disc's volume label, by which cloud-init finds the disc; empty for other kinds.
-func label(k fleet.FirstBootKind) string {
-	if k.ByCloudInit() {
+func volumeLabel(k fleet.FirstBootKind) string {
+	if k.UsesCloudInit() {
 		return "cidata"
 	}
 	return "UNATTEND"
@@ -195,11 +195,11 @@ func (s Store) RemoveExcept(id fleet.VMID, paths ...string) error {
 	kept := false
 	for _, e := range all {
 		path := filepath.Join(dir, e.Name())
-		if contains(paths, path) {
+		if containsPath(paths, path) {
 			kept = true
 			continue
 		}
-		if !fileForm.MatchString(strings.TrimSuffix(strings.TrimSuffix(e.Name(), partialSuffix), workSuffix)) {
+		if !seedFilePattern.MatchString(strings.TrimSuffix(strings.TrimSuffix(e.Name(), partialSuffix), workSuffix)) {
 			kept = true // Quantix has not written this file
 			continue
 		}
@@ -216,7 +216,7 @@ func (s Store) RemoveExcept(id fleet.VMID, paths ...string) error {
 	return nil
 }
 
-func contains(paths []string, path string) bool {
+func containsPath(paths []string, path string) bool {
 	for _, p := range paths {
 		if p != "" && filepath.Clean(p) == path {
 			return true

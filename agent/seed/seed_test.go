@@ -15,9 +15,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-const vm = fleet.VMID("5f9d3f3e-3c47-4dd6-9e3c-6b3c12345678")
+const testVMID = fleet.VMID("5f9d3f3e-3c47-4dd6-9e3c-6b3c12345678")
 
-func read(t *testing.T, path string) (label string, files map[string]string) {
+func readDisc(t *testing.T, path string) (label string, files map[string]string) {
 	t.Helper()
 	b, err := file.OpenFromPath(path, true)
 	if err != nil {
@@ -59,14 +59,14 @@ func TestSeedDiscContainsFilesByName(t *testing.T) {
 		for name, text := range want.files {
 			files[name] = []byte(text)
 		}
-		if err := s.Write(vm, of, files); err != nil {
+		if err := s.Write(testVMID, of, files); err != nil {
 			t.Fatal(err)
 		}
-		path, err := s.Path(vm, of)
+		path, err := s.PathOf(testVMID, of)
 		if err != nil {
 			t.Fatal(err)
 		}
-		label, got := read(t, path)
+		label, got := readDisc(t, path)
 		if label != want.label || !cmp.Equal(got, want.files) {
 			t.Errorf("%s: the disc %q has %v", kind, label, cmp.Diff(want.files, got))
 		}
@@ -86,10 +86,10 @@ func TestIgnitionSeedIsPlainFile(t *testing.T) {
 	t.Parallel()
 	s := seed.Store{Dir: t.TempDir()}
 	of := fleet.VMFirstBoot{Kind: fleet.Ignition, Number: 1}
-	if err := s.Write(vm, of, map[string][]byte{"config.ign": []byte("{}")}); err != nil {
+	if err := s.Write(testVMID, of, map[string][]byte{"config.ign": []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
-	path, _ := s.Path(vm, of)
+	path, _ := s.PathOf(testVMID, of)
 	if data, err := os.ReadFile(path); err != nil || !bytes.Equal(data, []byte("{}")) {
 		t.Errorf("the file says %q, %v", data, err)
 	}
@@ -99,7 +99,7 @@ func TestInterruptedSeedIsRecreatedAndUnusedSeedsAreRemoved(t *testing.T) {
 	t.Parallel()
 	s := seed.Store{Dir: t.TempDir()}
 	one, two := fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}, fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 2}
-	path, _ := s.Path(vm, one)
+	path, _ := s.PathOf(testVMID, one)
 	dir := filepath.Dir(path)
 	for _, left := range []string{path + ".work/user-data", path + ".part"} {
 		if err := os.MkdirAll(filepath.Dir(left), 0o755); err != nil {
@@ -109,27 +109,27 @@ func TestInterruptedSeedIsRecreatedAndUnusedSeedsAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if have, err := s.Exists(vm, one); have || err != nil {
+	if have, err := s.Exists(testVMID, one); have || err != nil {
 		t.Errorf("an interrupted file counts as complete: %v", err)
 	}
 	files := map[string][]byte{"meta-data": []byte("a"), "user-data": []byte("b")}
 	for _, of := range []fleet.VMFirstBoot{one, two} {
-		if err := s.Write(vm, of, files); err != nil {
+		if err := s.Write(testVMID, of, files); err != nil {
 			t.Fatal(err)
 		}
-		if have, err := s.Exists(vm, of); !have || err != nil {
+		if have, err := s.Exists(testVMID, of); !have || err != nil {
 			t.Errorf("%v is not there: %v", of, err)
 		}
 	}
-	next, _ := s.Path(vm, two)
-	if err := s.RemoveExcept(vm, next); err != nil {
+	next, _ := s.PathOf(testVMID, two)
+	if err := s.RemoveExcept(testVMID, next); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 1 || all[0].Name() != filepath.Base(next) {
 		t.Errorf("after the deletion of all but the second there is %v, %v", all, err)
 	}
 	for range 2 {
-		if err := s.RemoveExcept(vm); err != nil {
+		if err := s.RemoveExcept(testVMID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestInterruptedSeedIsRecreatedAndUnusedSeedsAreRemoved(t *testing.T) {
 func TestOtherFilesStayInSeedDirectory(t *testing.T) {
 	t.Parallel()
 	s := seed.Store{Dir: t.TempDir()}
-	path, _ := s.Path(vm, fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1})
+	path, _ := s.PathOf(testVMID, fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1})
 	other := filepath.Join(filepath.Dir(path), "notes.txt")
 	if err := os.MkdirAll(filepath.Dir(other), 0o755); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestOtherFilesStayInSeedDirectory(t *testing.T) {
 	if err := os.WriteFile(other, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.RemoveExcept(vm); err != nil {
+	if err := s.RemoveExcept(testVMID); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(other); err != nil {
@@ -165,12 +165,12 @@ func TestFileNamesCannotEscapeSeedDirectory(t *testing.T) {
 	for what, err := range map[string]error{
 		"an id that is a path":  s.Write("../../etc", of, good),
 		"no id":                 s.RemoveExcept(""),
-		"an unknown kind":       s.Write(vm, fleet.VMFirstBoot{Kind: "../x", Number: 1}, good),
-		"no number":             s.Write(vm, fleet.VMFirstBoot{Kind: fleet.CloudInit}, good),
-		"a file that is a path": s.Write(vm, of, map[string][]byte{"../user-data": nil}),
-		"a hidden file":         s.Write(vm, of, map[string][]byte{".x": nil}),
-		"no file":               s.Write(vm, of, nil),
-		"too much":              s.Write(vm, of, map[string][]byte{"user-data": make([]byte, 2<<20)}),
+		"an unknown kind":       s.Write(testVMID, fleet.VMFirstBoot{Kind: "../x", Number: 1}, good),
+		"no number":             s.Write(testVMID, fleet.VMFirstBoot{Kind: fleet.CloudInit}, good),
+		"a file that is a path": s.Write(testVMID, of, map[string][]byte{"../user-data": nil}),
+		"a hidden file":         s.Write(testVMID, of, map[string][]byte{".x": nil}),
+		"no file":               s.Write(testVMID, of, nil),
+		"too much":              s.Write(testVMID, of, map[string][]byte{"user-data": make([]byte, 2<<20)}),
 	} {
 		if err == nil {
 			t.Errorf("%s is taken", what)

@@ -53,7 +53,7 @@ func OpenPoolBook(dir string) (*PoolBook, error) {
 func (b *PoolBook) Boot() string { return b.boot }
 
 // Record returns the record of the pool. A record of another pool with the same name is not returned.
-func (b *PoolBook) Record(p fleet.Pool) (pooldir.RecordedPool, bool) {
+func (b *PoolBook) RecordOf(p fleet.Pool) (pooldir.RecordedPool, bool) {
 	k, ok := b.RecordNamed(p.Name)
 	if !ok || k.ID != p.ID {
 		return pooldir.RecordedPool{}, false

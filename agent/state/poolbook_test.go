@@ -22,14 +22,14 @@ func TestPoolBookSurvivesRestart(t *testing.T) {
 		}
 		return b
 	}
-	kept := pooldir.RecordedPool{ID: mine, Path: "/srv/vm", Place: &pooldir.Place{Marked: true, Inode: 7}, Boot: "b", Failing: true}
+	kept := pooldir.RecordedPool{ID: mine, Path: "/srv/vm", Place: &pooldir.RecordedDir{Marked: true, Inode: 7}, Boot: "b", Failing: true}
 	if err := book().Put("fast", kept); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := book().Record(fleet.Pool{ID: mine, Name: "fast"}); !ok || !got.Equal(kept) {
+	if got, ok := book().RecordOf(fleet.Pool{ID: mine, Name: "fast"}); !ok || !got.Equal(kept) {
 		t.Errorf("the record is %+v, %v", got, ok)
 	}
-	if got, ok := book().Record(fleet.Pool{ID: theirs, Name: "fast"}); ok || !got.Equal(pooldir.RecordedPool{}) {
+	if got, ok := book().RecordOf(fleet.Pool{ID: theirs, Name: "fast"}); ok || !got.Equal(pooldir.RecordedPool{}) {
 		t.Errorf("the record of another pool with that name is %+v, %v", got, ok)
 	}
 	if err := book().Forget("fast"); err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // bufferBytes is the buffer size for reads and writes of the kernel.
-const bufferBytes = 256 << 10
+const connBufferBytes = 256 << 10
 
 // bufferedConn is the connection below TLS, whose records have at most 16 KiB. After enableBuffers many records share
 // one system call. Buffers are enabled only once the peer is admitted, so that connections of other hosts cost no
@@ -25,10 +25,10 @@ type bufferedConn struct {
 
 // enableBuffers enables buffering. It must be called while nobody reads or writes.
 func (w *bufferedConn) enableBuffers() {
-	w.in = bufio.NewReaderSize(w.Conn, bufferBytes)
+	w.in = bufio.NewReaderSize(w.Conn, connBufferBytes)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.out = bufio.NewWriterSize(w.Conn, bufferBytes)
+	w.out = bufio.NewWriterSize(w.Conn, connBufferBytes)
 }
 
 // Read implements net.Conn. It does not wait for a full buffer.
@@ -64,7 +64,7 @@ func (w *bufferedConn) setCoalescing(on bool) error {
 }
 
 // coalesce buffers all that do writes to conn, and then flushes the buffer once.
-func coalesce(conn net.Conn, do func() error) error {
+func coalesceWrites(conn net.Conn, do func() error) error {
 	below, ok := conn.(*tls.Conn).NetConn().(*bufferedConn)
 	if !ok {
 		return do()

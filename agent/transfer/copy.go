@@ -14,24 +14,24 @@ import (
 const blockBytes = 1 << 20
 
 // holeBytes is the part of a hole that is hashed between two progress reports, because hashing zeros takes time.
-const holeBytes = 256 << 20
+const holeHashBytes = 256 << 20
 
 // Sum is the SHA-256 of a file's bytes; holes count as zeros.
-type Sum [sha256.Size]byte
+type FileSum [sha256.Size]byte
 
 // ErrDiffers is wrapped by the error of a copy whose bytes differ from its source.
 var ErrDiffers = errors.New("the data written differs from the data read")
 
 // Copy writes all of src into dst, which must be empty, and returns the sum of the bytes read. Holes stay holes. When
 // Copy returns, the data is synced to the storage.
-func Copy(ctx context.Context, dst, src *os.File, size int64, rate *Rate, meter *Meter) (Sum, error) {
+func CopyFile(ctx context.Context, dst, src *os.File, size int64, rate *RateLimit, meter *Meter) (FileSum, error) {
 	sum := sha256.New()
 	err := eachExtent(ctx, src, size, func(at int64, block []byte, n int64) error {
 		if block == nil {
 			meter.Add(n)
 			return addZeros(ctx, sum, n)
 		}
-		if err := rate.Take(ctx, len(block)); err != nil {
+		if err := rate.Wait(ctx, len(block)); err != nil {
 			return err
 		}
 		sum.Write(block)
@@ -47,13 +47,13 @@ func Copy(ctx context.Context, dst, src *os.File, size int64, rate *Rate, meter 
 	if err == nil {
 		err = dst.Sync()
 	}
-	return Sum(sum.Sum(nil)), err
+	return FileSum(sum.Sum(nil)), err
 }
 
 // Check reads size bytes of the file back from the storage, past the page cache if possible, and compares their sum
 // with want.
-func Check(ctx context.Context, f *os.File, size int64, want Sum, meter *Meter) error {
-	got, err := sumOf(ctx, f, size, meter)
+func VerifyFile(ctx context.Context, f *os.File, size int64, want FileSum, meter *Meter) error {
+	got, err := fileSum(ctx, f, size, meter)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the copy back: %w", err)
@@ -64,13 +64,13 @@ func Check(ctx context.Context, f *os.File, size int64, want Sum, meter *Meter) 
 }
 
 // sumOf returns the sum of the file.
-func sumOf(ctx context.Context, f *os.File, size int64, meter *Meter) (Sum, error) {
+func fileSum(ctx context.Context, f *os.File, size int64, meter *Meter) (FileSum, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return Sum{}, err
+		return FileSum{}, err
 	}
 	if info.Size() != size {
-		return Sum{}, fmt.Errorf("the file has %d bytes, not %d", info.Size(), size)
+		return FileSum{}, fmt.Errorf("the file has %d bytes, not %d", info.Size(), size)
 	}
 	dropPageCache(f)
 	sum := sha256.New()
@@ -82,7 +82,7 @@ func sumOf(ctx context.Context, f *os.File, size int64, meter *Meter) (Sum, erro
 		sum.Write(block)
 		return nil
 	})
-	return Sum(sum.Sum(nil)), err
+	return FileSum(sum.Sum(nil)), err
 }
 
 // eachExtent reads the file in order. It calls do with each block of data, and with a nil block for a hole of n bytes.
@@ -91,7 +91,7 @@ func eachExtent(ctx context.Context, f *os.File, size int64, do func(at int64, b
 	for at := int64(0); at < size; {
 		data, hole := nextExtent(f, at, size)
 		for at < data {
-			n := min(data-at, holeBytes)
+			n := min(data-at, holeHashBytes)
 			if err := do(at, nil, n); err != nil {
 				return err
 			}

@@ -17,18 +17,18 @@ import (
 
 // Limits of a listener.
 const (
-	maxConnections = 32               // all connections, including those of other hosts
-	handshakeTime  = 10 * time.Second // for the handshake and the ticket together
+	maxListenerConnections = 32               // all connections, including those of other hosts
+	admissionTimeout  = 10 * time.Second // for the handshake and the ticket together
 	// PeerTimeout is how long a listener waits for its peer to connect.
 	PeerTimeout = time.Minute
 )
 
 // ErrNoPeer is wrapped by the error of a listener whose peer did not connect.
-var ErrNoPeer = errors.New("the other host did not connect")
+var ErrPeerNotConnected = errors.New("the other host did not connect")
 
 // Listener is a port that is open for one transfer. It admits its peer once, with the transfer's ticket.
 type Listener struct {
-	own    Self
+	self    HostIdentity
 	peer   Peer
 	ticket string // hash of the ticket
 	ln     net.Listener
@@ -37,21 +37,21 @@ type Listener struct {
 
 // Open opens a listener on all of the host's addresses. It admits only peer, with the ticket that has the hash
 // ticketHash.
-func Open(own Self, peer Peer, ticketHash string, ports Ports) (*Listener, error) {
+func Open(own HostIdentity, peer Peer, ticketHash string, ports PortRange) (*Listener, error) {
 	ln, err := ports.listen()
 	if err != nil {
 		return nil, fmt.Errorf("open a port for the transfer: %w", err)
 	}
-	return &Listener{own: own, peer: peer, ticket: ticketHash, ln: ln}, nil
+	return &Listener{self: own, peer: peer, ticket: ticketHash, ln: ln}, nil
 }
 
 // Ports are the first and the last port allowed for listeners; zero: any.
-type Ports struct{ First, Last int }
+type PortRange struct{ First, Last int }
 
 // NoPorts allows no port.
-var NoPorts = Ports{-1, -1}
+var NoPorts = PortRange{-1, -1}
 
-func (p Ports) listen() (ln net.Listener, err error) {
+func (p PortRange) listen() (ln net.Listener, err error) {
 	for port := p.First; port <= p.Last; port++ {
 		if ln, err = net.Listen("tcp", ":"+strconv.Itoa(port)); err == nil { //nolint:noctx // it takes no time
 			return ln, nil
@@ -68,8 +68,8 @@ func (d *Listener) Close() { d.closed.Do(func() { d.ln.Close() }) }
 
 // Wait waits for the peer. Then it closes the listener, also after PeerTimeout or after too many connections of hosts
 // other than the peer.
-func (d *Listener) Wait(ctx context.Context) (*Incoming, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, PeerTimeout, ErrNoPeer)
+func (d *Listener) WaitPeer(ctx context.Context) (*Incoming, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, PeerTimeout, ErrPeerNotConnected)
 	defer context.AfterFunc(ctx, d.Close)()
 	came := make(chan *Incoming)
 	ended := make(chan error, 1)
@@ -79,14 +79,14 @@ func (d *Listener) Wait(ctx context.Context) (*Incoming, error) {
 		defer close(over)
 		var visits sync.WaitGroup
 		defer visits.Wait()
-		for range maxConnections {
+		for range maxListenerConnections {
 			conn, err := d.ln.Accept()
 			if err != nil {
 				ended <- err
 				return
 			}
 			visits.Go(func() {
-				in, err := Admit(ctx, conn, d.own, d.peer, d.ticket)
+				in, err := Admit(ctx, conn, d.self, d.peer, d.ticket)
 				if err != nil {
 					return
 				}
@@ -99,7 +99,7 @@ func (d *Listener) Wait(ctx context.Context) (*Incoming, error) {
 		}
 		d.Close()
 		visits.Wait()
-		ended <- fmt.Errorf("%w: %d others did", ErrNoPeer, maxConnections)
+		ended <- fmt.Errorf("%w: %d others did", ErrPeerNotConnected, maxListenerConnections)
 	}()
 	select {
 	case in := <-came:
@@ -113,8 +113,8 @@ func (d *Listener) Wait(ctx context.Context) (*Incoming, error) {
 
 // Admit accepts the sender on an existing connection: only peer, with the ticket that has the hash ticketHash. On an
 // error it closes conn.
-func Admit(ctx context.Context, conn net.Conn, own Self, peer Peer, ticketHash string) (*Incoming, error) {
-	within, cancel := context.WithTimeout(ctx, handshakeTime)
+func Admit(ctx context.Context, conn net.Conn, own HostIdentity, peer Peer, ticketHash string) (*Incoming, error) {
+	within, cancel := context.WithTimeout(ctx, admissionTimeout)
 	defer cancel()
 	defer context.AfterFunc(within, func() { conn.Close() })()
 	secure := tls.Server(&bufferedConn{Conn: conn}, tlsConfig(own, peer))
@@ -131,7 +131,7 @@ func Admit(ctx context.Context, conn net.Conn, own Self, peer Peer, ticketHash s
 	want, err := hex.DecodeString(ticketHash)
 	if err != nil || subtle.ConstantTimeCompare(sum[:], want) != 1 {
 		_ = conn.Close()
-		return nil, fmt.Errorf("%w: the ticket is another one", ErrStranger)
+		return nil, fmt.Errorf("%w: the ticket is another one", ErrWrongPeer)
 	}
 	if _, err := secure.Write([]byte{ticketAccepted}); err != nil {
 		_ = conn.Close()
@@ -142,7 +142,7 @@ func Admit(ctx context.Context, conn net.Conn, own Self, peer Peer, ticketHash s
 
 // Dial connects to the peer at the first address where the peer accepts the ticket. It tries all addresses in parallel,
 // each for a short time.
-func Dial(ctx context.Context, addresses []string, own Self, peer Peer, ticket Ticket) (*Outgoing, error) {
+func Dial(ctx context.Context, addresses []string, own HostIdentity, peer Peer, ticket Ticket) (*Outgoing, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type met struct {
@@ -177,10 +177,10 @@ func Dial(ctx context.Context, addresses []string, own Self, peer Peer, ticket T
 }
 
 // dialTime limits the attempt at one address.
-const dialTime = 3 * time.Second
+const dialTimeout = 3 * time.Second
 
-func dialPeer(ctx context.Context, at string, own Self, peer Peer) (*tls.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
+func dialPeer(ctx context.Context, at string, own HostIdentity, peer Peer) (*tls.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", at)
 	if err != nil {
@@ -195,8 +195,8 @@ func dialPeer(ctx context.Context, at string, own Self, peer Peer) (*tls.Conn, e
 }
 
 // Connect presents the ticket to the receiver on an existing connection.
-func Connect(ctx context.Context, conn net.Conn, own Self, peer Peer, ticket Ticket) (*Outgoing, error) {
-	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
+func Connect(ctx context.Context, conn net.Conn, own HostIdentity, peer Peer, ticket Ticket) (*Outgoing, error) {
+	ctx, cancel := context.WithTimeout(ctx, admissionTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	secure := tls.Client(&bufferedConn{Conn: conn}, tlsConfig(own, peer))
@@ -208,7 +208,7 @@ func Connect(ctx context.Context, conn net.Conn, own Self, peer Peer, ticket Tic
 }
 
 func presentTicket(conn *tls.Conn, ticket Ticket) (*Outgoing, error) {
-	_ = conn.SetDeadline(time.Now().Add(handshakeTime))
+	_ = conn.SetDeadline(time.Now().Add(admissionTimeout))
 	var word [1]byte
 	_, err := conn.Write(ticket[:])
 	if err == nil {
@@ -227,12 +227,12 @@ func presentTicket(conn *tls.Conn, ticket Ticket) (*Outgoing, error) {
 
 // Addresses returns this host's addresses with port, as other hosts reach it: without loopback and link-local
 // addresses.
-func Addresses(port int) ([]string, error) {
+func HostAddresses(port int) ([]string, error) {
 	all, err := net.InterfaceAddrs()
 	var out []string
 	for _, a := range all {
 		ip, ok := a.(*net.IPNet)
-		if ok && ip.IP.IsGlobalUnicast() && len(out) < MostAddresses {
+		if ok && ip.IP.IsGlobalUnicast() && len(out) < MaxAddresses {
 			out = append(out, net.JoinHostPort(ip.IP.String(), strconv.Itoa(port)))
 		}
 	}
@@ -240,4 +240,4 @@ func Addresses(port int) ([]string, error) {
 }
 
 // MostAddresses limits the number of a host's addresses that are tried.
-const MostAddresses = 16
+const MaxAddresses = 16

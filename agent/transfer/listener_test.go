@@ -26,22 +26,22 @@ import (
 )
 
 // authority signs hosts' certificates.
-type authority struct {
+type testAuthority struct {
 	t    *testing.T
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
 	pool *x509.CertPool
 }
 
-func newAuthority(t *testing.T) *authority {
+func newAuthority(t *testing.T) *testAuthority {
 	t.Helper()
-	a := &authority{t: t, pool: x509.NewCertPool()}
+	a := &testAuthority{t: t, pool: x509.NewCertPool()}
 	a.key, a.cert = a.sign("authority", nil, time.Hour)
 	a.pool.AddCert(a.cert)
 	return a
 }
 
-func (a *authority) sign(name string, by *authority, life time.Duration) (*ecdsa.PrivateKey, *x509.Certificate) {
+func (a *testAuthority) sign(name string, by *testAuthority, life time.Duration) (*ecdsa.PrivateKey, *x509.Certificate) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -68,33 +68,33 @@ func (a *authority) sign(name string, by *authority, life time.Duration) (*ecdsa
 }
 
 // host returns a host with a certificate of the authority: its own identity, and the peer that others expect.
-func (a *authority) host(name string, life time.Duration) (transfer.Self, transfer.Peer) {
+func (a *testAuthority) host(name string, life time.Duration) (transfer.HostIdentity, transfer.Peer) {
 	key, cert := a.sign(name, a, life)
 	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
-	return transfer.Self{Certificate: tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}, CA: a.pool},
+	return transfer.HostIdentity{Certificate: tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}, CA: a.pool},
 		transfer.Peer{Host: fleet.HostID(name), KeyHash: hex.EncodeToString(sum[:])}
 }
 
 // opened is a listener with a goroutine that waits for its peer.
-type opened struct {
+type waitingListener struct {
 	at   []string
-	came chan *transfer.Incoming
+	admitted chan *transfer.Incoming
 	err  chan error
 }
 
-func open(t *testing.T, ctx context.Context, own transfer.Self, peer transfer.Peer, hash string) opened { //nolint:revive // t first
+func openListener(t *testing.T, ctx context.Context, own transfer.HostIdentity, peer transfer.Peer, hash string) waitingListener { //nolint:revive // t first
 	t.Helper()
-	listener, err := transfer.Open(own, peer, hash, transfer.Ports{})
+	listener, err := transfer.Open(own, peer, hash, transfer.PortRange{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := opened{at: []string{fmt.Sprintf("127.0.0.1:%d", listener.Port())}, came: make(chan *transfer.Incoming, 1), err: make(chan error, 1)}
+	o := waitingListener{at: []string{fmt.Sprintf("127.0.0.1:%d", listener.Port())}, admitted: make(chan *transfer.Incoming, 1), err: make(chan error, 1)}
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer close(done)
-		in, err := listener.Wait(ctx)
-		o.came <- in
+		in, err := listener.WaitPeer(ctx)
+		o.admitted <- in
 		o.err <- err
 	}()
 	t.Cleanup(func() { cancel(); <-done })
@@ -111,8 +111,8 @@ func TestListenerAdmitsPeerOnce(t *testing.T) {
 	old, peerOld := ca.host("old", -time.Minute)
 	foreign, _ := newAuthority(t).host("a", time.Hour)
 	ticket := transfer.NewTicket()
-	o := open(t, t.Context(), b, peerA, ticket.Hash())
-	refused := func(what string, own transfer.Self, peer transfer.Peer, with transfer.Ticket) {
+	o := openListener(t, t.Context(), b, peerA, ticket.Hash())
+	refused := func(what string, own transfer.HostIdentity, peer transfer.Peer, with transfer.Ticket) {
 		t.Helper()
 		if out, err := transfer.Dial(t.Context(), o.at, own, peer, with); err == nil {
 			out.Close()
@@ -123,7 +123,7 @@ func TestListenerAdmitsPeerOnce(t *testing.T) {
 	refused("a host of that name with another key", again, peerB, ticket)
 	refused("a host of another authority", foreign, peerB, ticket)
 	refused("another ticket", a, peerB, transfer.NewTicket())
-	if _, err := transfer.Dial(t.Context(), o.at, a, peerOld, ticket); !errors.Is(err, transfer.ErrStranger) {
+	if _, err := transfer.Dial(t.Context(), o.at, a, peerOld, ticket); !errors.Is(err, transfer.ErrWrongPeer) {
 		t.Errorf("a listener of another host: %v", err)
 	}
 	out, err := transfer.Dial(t.Context(), o.at, a, peerB, ticket)
@@ -131,7 +131,7 @@ func TestListenerAdmitsPeerOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	in := <-o.came
+	in := <-o.admitted
 	if err := <-o.err; err != nil || in == nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestListenerAdmitsPeerOnce(t *testing.T) {
 		t.Errorf("the port is open still: %v", err)
 	}
 
-	o = open(t, t.Context(), b, peerOld, ticket.Hash())
+	o = openListener(t, t.Context(), b, peerOld, ticket.Hash())
 	refused("a certificate that has ended", old, peerB, ticket)
 }
 
@@ -153,7 +153,7 @@ func TestListenerClosesAfterTooManyWrongPeers(t *testing.T) {
 	ca := newAuthority(t)
 	b, _ := ca.host("b", time.Hour)
 	_, peerA := ca.host("a", time.Hour)
-	o := open(t, t.Context(), b, peerA, transfer.NewTicket().Hash())
+	o := openListener(t, t.Context(), b, peerA, transfer.NewTicket().Hash())
 	for range 32 {
 		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(t.Context(), "tcp", o.at[0])
 		if err != nil {
@@ -161,11 +161,11 @@ func TestListenerClosesAfterTooManyWrongPeers(t *testing.T) {
 		}
 		conn.Close()
 	}
-	if err := <-o.err; !errors.Is(err, transfer.ErrNoPeer) {
+	if err := <-o.err; !errors.Is(err, transfer.ErrPeerNotConnected) {
 		t.Errorf("after 32 strangers: %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	o = open(t, ctx, b, peerA, transfer.NewTicket().Hash())
+	o = openListener(t, ctx, b, peerA, transfer.NewTicket().Hash())
 	cancel(errors.New("taken back"))
 	if err := <-o.err; err == nil || err.Error() != "taken back" {
 		t.Errorf("cancelled: %v", err)
@@ -173,83 +173,83 @@ func TestListenerClosesAfterTooManyWrongPeers(t *testing.T) {
 }
 
 // joined returns the sender's and the receiver's end of a connection.
-func joined(t *testing.T) (*transfer.Outgoing, *transfer.Incoming) {
+func connectedPair(t *testing.T) (*transfer.Outgoing, *transfer.Incoming) {
 	t.Helper()
 	ca := newAuthority(t)
 	a, peerA := ca.host("a", time.Hour)
 	b, peerB := ca.host("b", time.Hour)
 	ticket := transfer.NewTicket()
-	o := open(t, t.Context(), b, peerA, ticket.Hash())
+	o := openListener(t, t.Context(), b, peerA, ticket.Hash())
 	out, err := transfer.Dial(t.Context(), o.at, a, peerB, ticket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := <-o.came
+	in := <-o.admitted
 	t.Cleanup(func() { out.Close(); in.Close() })
 	return out, in
 }
 
 // take receives the file into dst as a host does, and answers the sender.
-func take(ctx context.Context, in *transfer.Incoming, dst transfer.Sink, room int64) (transfer.Sum, error) {
+func receiveAndAnswer(ctx context.Context, in *transfer.Incoming, dst transfer.Sink, room int64) (transfer.FileSum, error) {
 	size, err := in.Size()
-	var sum transfer.Sum
+	var sum transfer.FileSum
 	if err == nil {
 		sum, err = in.Receive(ctx, dst, size, room, nil)
 	}
-	in.SendBusy()
+	in.SendStillChecking()
 	in.Answer(err)
 	return sum, err
 }
 
 // began records the writeback calls before the sync.
-type began struct {
+type writebackRecorder struct {
 	transfer.FileSink
 	bytes  int64
-	before int64
+	bytesBeforeSync int64
 }
 
-func (b *began) Writeback(at, n int64) {
+func (b *writebackRecorder) Writeback(at, n int64) {
 	b.bytes += n
 	b.FileSink.Writeback(at, n)
 }
 
-func (b *began) Sync() error {
-	b.before = b.bytes
+func (b *writebackRecorder) Sync() error {
+	b.bytesBeforeSync = b.bytes
 	return b.FileSink.Sync()
 }
 
 func TestReceivedFileIsWrittenBackBeforeSync(t *testing.T) {
 	t.Parallel()
-	out, in := joined(t)
+	out, in := connectedPair(t)
 	const size = 40 << 20
-	src, dst := source(t, size), &began{FileSink: transfer.FileSink{File: file(t, "dst")}}
-	done := taking(t.Context(), in, dst, size)
+	src, dst := newRandomFile(t, size), &writebackRecorder{FileSink: transfer.FileSink{File: newEmptyFile(t, "dst")}}
+	done := startReceive(t.Context(), in, dst, size)
 	if err := out.Send(t.Context(), transfer.File(src, size), size, nil, nil); err != nil || (<-done).err != nil {
 		t.Fatal(err)
 	}
-	if dst.before < size*3/4 {
-		t.Errorf("%d of %d MiB wait for the end", (size-dst.before)>>20, size>>20)
+	if dst.bytesBeforeSync < size*3/4 {
+		t.Errorf("%d of %d MiB wait for the end", (size-dst.bytesBeforeSync)>>20, size>>20)
 	}
 }
 
-type taken struct {
-	sum transfer.Sum
+type receiveResult struct {
+	sum transfer.FileSum
 	err error
 }
 
-func taking(ctx context.Context, in *transfer.Incoming, dst transfer.Sink, room int64) <-chan taken {
-	done := make(chan taken, 1)
+func startReceive(ctx context.Context, in *transfer.Incoming, dst transfer.Sink, room int64) <-chan receiveResult {
+	done := make(chan receiveResult, 1)
 	go func() {
-		sum, err := take(ctx, in, dst, room)
-		done <- taken{sum, err}
+		sum, err := receiveAndAnswer(ctx, in, dst, room)
+		done <- receiveResult{sum, err}
 	}()
 	return done
 }
 
 func TestFileIsReceivedCompleteAndSparse(t *testing.T) {
 	t.Parallel()
-	out, in := joined(t)
-	src, dst := source(t, 3<<20+17), file(t, "dst")
+	out, in := connectedPair(t)
+	src, dst := newRandomFile(t, 3<<20+17), newEmptyFile(t, "dst")
 	const size = 300 << 20
 	tail := []byte("the end of it")
 	if _, err := src.WriteAt(tail, 200<<20); err != nil {
@@ -258,13 +258,13 @@ func TestFileIsReceivedCompleteAndSparse(t *testing.T) {
 	if err := src.Truncate(size); err != nil {
 		t.Fatal(err)
 	}
-	done := taking(t.Context(), in, transfer.FileSink{File: dst}, 16<<20)
+	done := startReceive(t.Context(), in, transfer.FileSink{File: dst}, 16<<20)
 	err := out.Send(t.Context(), transfer.File(src, size), size, nil, nil)
 	got := <-done
 	if err != nil || got.err != nil {
 		t.Fatalf("sent %v, received %v", err, got.err)
 	}
-	if err := transfer.Check(t.Context(), dst, size, got.sum, nil); err != nil {
+	if err := transfer.VerifyFile(t.Context(), dst, size, got.sum, nil); err != nil {
 		t.Error(err)
 	}
 	was, _ := os.ReadFile(src.Name())
@@ -279,9 +279,9 @@ func TestFileIsReceivedCompleteAndSparse(t *testing.T) {
 
 func TestEmptyFileIsReceived(t *testing.T) {
 	t.Parallel()
-	out, in := joined(t)
-	src, dst := source(t, 0), file(t, "dst")
-	done := taking(t.Context(), in, transfer.FileSink{File: dst}, 0)
+	out, in := connectedPair(t)
+	src, dst := newRandomFile(t, 0), newEmptyFile(t, "dst")
+	done := startReceive(t.Context(), in, transfer.FileSink{File: dst}, 0)
 	if err := out.Send(t.Context(), transfer.File(src, 0), 0, nil, nil); err != nil || (<-done).err != nil {
 		t.Error(err)
 	}
@@ -289,12 +289,12 @@ func TestEmptyFileIsReceived(t *testing.T) {
 
 func TestTransferIsRateLimited(t *testing.T) {
 	t.Parallel()
-	out, in := joined(t)
+	out, in := connectedPair(t)
 	const size = 3 << 20
-	src, dst := source(t, size), file(t, "dst")
-	done := taking(t.Context(), in, transfer.FileSink{File: dst}, size)
+	src, dst := newRandomFile(t, size), newEmptyFile(t, "dst")
+	done := startReceive(t.Context(), in, transfer.FileSink{File: dst}, size)
 	began := time.Now()
-	if err := out.Send(t.Context(), transfer.File(src, size), size, &transfer.Rate{Bytes: 4 << 20}, nil); err != nil || (<-done).err != nil {
+	if err := out.Send(t.Context(), transfer.File(src, size), size, &transfer.RateLimit{Bytes: 4 << 20}, nil); err != nil || (<-done).err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took < 600*time.Millisecond {
@@ -303,27 +303,27 @@ func TestTransferIsRateLimited(t *testing.T) {
 }
 
 // full is a file on a full disk.
-type full struct{ transfer.FileSink }
+type fullDisk struct{ transfer.FileSink }
 
-func (full) WriteAt([]byte, int64) (int, error) { return 0, errors.New("no space left on device") }
+func (fullDisk) WriteAt([]byte, int64) (int, error) { return 0, errors.New("no space left on device") }
 
 func TestIncompleteTransferFailsForSenderAndReceiver(t *testing.T) {
 	t.Parallel()
 	const size = 5 << 20
 	t.Run("more data than free space", func(t *testing.T) {
 		t.Parallel()
-		out, in := joined(t)
-		done := taking(t.Context(), in, transfer.FileSink{File: file(t, "dst")}, 2<<20)
-		err := out.Send(t.Context(), transfer.File(source(t, size), size), size, nil, nil)
+		out, in := connectedPair(t)
+		done := startReceive(t.Context(), in, transfer.FileSink{File: newEmptyFile(t, "dst")}, 2<<20)
+		err := out.Send(t.Context(), transfer.File(newRandomFile(t, size), size), size, nil, nil)
 		if got := <-done; got.err == nil || err == nil || !strings.Contains(err.Error(), "exceeds the free space") {
 			t.Errorf("sent %v, received %v", err, got.err)
 		}
 	})
 	t.Run("a full disk", func(t *testing.T) {
 		t.Parallel()
-		out, in := joined(t)
-		done := taking(t.Context(), in, full{transfer.FileSink{File: file(t, "dst")}}, size)
-		err := out.Send(t.Context(), transfer.File(source(t, size), size), size, nil, nil)
+		out, in := connectedPair(t)
+		done := startReceive(t.Context(), in, fullDisk{transfer.FileSink{File: newEmptyFile(t, "dst")}}, size)
+		err := out.Send(t.Context(), transfer.File(newRandomFile(t, size), size), size, nil, nil)
 		if got := <-done; got.err == nil || err == nil || !strings.Contains(err.Error(), "no space left") {
 			t.Errorf("sent %v, received %v", err, got.err)
 		}
@@ -337,8 +337,8 @@ func TestIncompleteTransferFailsForSenderAndReceiver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out, in := joined(t)
-			done := taking(t.Context(), in, transfer.FileSink{File: file(t, "dst")}, size)
+			out, in := connectedPair(t)
+			done := startReceive(t.Context(), in, transfer.FileSink{File: newEmptyFile(t, "dst")}, size)
 			_, err := out.Raw().Write(append([]byte{0, 0, 0, 0, 0, 0, 0, 3}, bad...))
 			if got := <-done; err != nil || got.err == nil || !strings.Contains(got.err.Error(), "invalid data") {
 				t.Errorf("sent %v, received %v", err, got.err)
@@ -347,7 +347,7 @@ func TestIncompleteTransferFailsForSenderAndReceiver(t *testing.T) {
 	}
 	t.Run("holes of unbounded size", func(t *testing.T) {
 		t.Parallel()
-		out, in := joined(t)
+		out, in := connectedPair(t)
 		// 4 EiB, which would take years to hash
 		if _, err := out.Raw().Write([]byte{64, 0, 0, 0, 0, 0, 0, 0}); err != nil {
 			t.Fatal(err)
@@ -358,33 +358,33 @@ func TestIncompleteTransferFailsForSenderAndReceiver(t *testing.T) {
 	})
 	t.Run("confirmed before it was sent", func(t *testing.T) {
 		t.Parallel()
-		out, in := joined(t)
+		out, in := connectedPair(t)
 		in.Answer(nil)
-		if err := out.Send(t.Context(), transfer.File(source(t, size), size), size, nil, nil); err == nil {
+		if err := out.Send(t.Context(), transfer.File(newRandomFile(t, size), size), size, nil, nil); err == nil {
 			t.Error("half a file counts as complete")
 		}
 	})
 	t.Run("cancelled by the sender", func(t *testing.T) {
 		t.Parallel()
-		out, in := joined(t)
+		out, in := connectedPair(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		done := taking(t.Context(), in, transfer.FileSink{File: file(t, "dst")}, size)
+		done := startReceive(t.Context(), in, transfer.FileSink{File: newEmptyFile(t, "dst")}, size)
 		err := out.Send(ctx, func(ctx context.Context, do func(int64, []byte, int64) error) error {
 			cancel(errors.New("taken back"))
-			return transfer.File(source(t, size), size)(ctx, do)
+			return transfer.File(newRandomFile(t, size), size)(ctx, do)
 		}, size, nil, nil)
-		if got := <-done; !errors.Is(got.err, transfer.ErrLost) || err == nil || err.Error() != "taken back" {
+		if got := <-done; !errors.Is(got.err, transfer.ErrConnectionLost) || err == nil || err.Error() != "taken back" {
 			t.Errorf("sent %v, received %v", err, got.err)
 		}
 	})
 	t.Run("cancelled by the receiver", func(t *testing.T) {
 		t.Parallel()
-		out, in := joined(t)
+		out, in := connectedPair(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		done := taking(ctx, in, transfer.FileSink{File: file(t, "dst")}, size)
+		done := startReceive(ctx, in, transfer.FileSink{File: newEmptyFile(t, "dst")}, size)
 		err := out.Send(t.Context(), func(ctx context.Context, do func(int64, []byte, int64) error) error {
 			cancel(errors.New("taken back"))
-			return transfer.File(source(t, size), size)(ctx, do)
+			return transfer.File(newRandomFile(t, size), size)(ctx, do)
 		}, size, nil, nil)
 		if got := <-done; got.err == nil || got.err.Error() != "taken back" || err == nil {
 			t.Errorf("sent %v, received %v", err, got.err)

@@ -32,7 +32,7 @@ func (t Ticket) Hash() string {
 }
 
 // Self is this host's identity.
-type Self struct {
+type HostIdentity struct {
 	Certificate tls.Certificate
 	CA          *x509.CertPool // contains only the portal's authority
 }
@@ -44,33 +44,33 @@ type Peer struct {
 }
 
 // ErrStranger is wrapped by the error of a handshake with a host other than the peer.
-var ErrStranger = errors.New("the connected host is not the one that the portal named")
+var ErrWrongPeer = errors.New("the connected host is not the one that the portal named")
 
 // check accepts only a currently valid certificate of the authority for the peer's host and key.
-func (p Peer) check(ca *x509.CertPool, state tls.ConnectionState) error {
+func (p Peer) checkCertificate(ca *x509.CertPool, state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
-		return fmt.Errorf("%w: there is no certificate", ErrStranger)
+		return fmt.Errorf("%w: there is no certificate", ErrWrongPeer)
 	}
 	cert := state.PeerCertificates[0]
 	want, err := hex.DecodeString(p.KeyHash)
 	if sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo); err != nil || !bytes.Equal(sum[:], want) || p.Host == "" || cert.Subject.CommonName != string(p.Host) {
-		return fmt.Errorf("%w: the certificate belongs to another host", ErrStranger)
+		return fmt.Errorf("%w: the certificate belongs to another host", ErrWrongPeer)
 	}
 	if _, err := cert.Verify(x509.VerifyOptions{Roots: ca, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
-		return fmt.Errorf("%w: %w", ErrStranger, err)
+		return fmt.Errorf("%w: %w", ErrWrongPeer, err)
 	}
 	return nil
 }
 
 // tlsConfig requires TLS 1.3 with certificates of both hosts. Hosts have no DNS names, so check verifies the key
 // instead of a name.
-func tlsConfig(own Self, peer Peer) *tls.Config {
+func tlsConfig(own HostIdentity, peer Peer) *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
 		Certificates:           []tls.Certificate{own.Certificate},
 		ClientAuth:             tls.RequireAnyClientCert,
 		InsecureSkipVerify:     true, //nolint:gosec // VerifyConnection asks for more than a name
 		SessionTicketsDisabled: true, // each transfer authenticates again
-		VerifyConnection:       func(s tls.ConnectionState) error { return peer.check(own.CA, s) },
+		VerifyConnection:       func(s tls.ConnectionState) error { return peer.checkCertificate(own.CA, s) },
 	}
 }

@@ -9,7 +9,7 @@ import (
 const (
 	// aheadBlocks is the number of blocks that may wait for hashing and writing together, so that a short delay of one
 	// stage does not stop the others.
-	aheadBlocks = 8
+	maxQueuedBlocks = 8
 	// writebackBytes is the number of bytes written before writeback starts. Without writeback, the kernel writes most
 	// of a file during the final Sync, and the guests' I/O waits behind it.
 	writebackBytes = 8 << 20
@@ -17,10 +17,10 @@ const (
 
 // pipeline hashes and writes a file's pieces behind their reader. One goroutine hashes each piece and passes it to a
 // second one, which writes it.
-type pipeline struct {
+type hashWritePipeline struct {
 	free   chan []byte
-	hashes chan piece
-	writes chan piece
+	hashes chan filePiece
+	writes chan filePiece
 	done   chan struct{} // closed when the last piece is written
 	fail   chan struct{} // closed at the first error
 	err    error         // the first error; valid once fail or done is closed
@@ -30,20 +30,20 @@ type pipeline struct {
 }
 
 // piece is a block of the file, and the length of the hole before the block.
-type piece struct {
+type filePiece struct {
 	block    []byte
 	at, hole int64
 }
 
 // newPipeline returns a pipeline that writes to dst. ctx only interrupts the hashing of a hole.
-func newPipeline(ctx context.Context, dst Sink) *pipeline {
+func newPipeline(ctx context.Context, dst Sink) *hashWritePipeline {
 	ctx, cancel := context.WithCancel(ctx)
-	p := &pipeline{
+	p := &hashWritePipeline{
 		cancel: cancel,
-		free:   make(chan []byte, aheadBlocks), hashes: make(chan piece, aheadBlocks), writes: make(chan piece, aheadBlocks),
+		free:   make(chan []byte, maxQueuedBlocks), hashes: make(chan filePiece, maxQueuedBlocks), writes: make(chan filePiece, maxQueuedBlocks),
 		done: make(chan struct{}), fail: make(chan struct{}), hash: sha256.New(),
 	}
-	for range aheadBlocks {
+	for range maxQueuedBlocks {
 		p.free <- nil // allocated when needed, because most files are short
 	}
 	go p.hashAll(ctx)
@@ -51,7 +51,7 @@ func newPipeline(ctx context.Context, dst Sink) *pipeline {
 	return p
 }
 
-func (p *pipeline) hashAll(ctx context.Context) {
+func (p *hashWritePipeline) hashAll(ctx context.Context) {
 	defer close(p.writes)
 	for x := range p.hashes {
 		_ = addZeros(ctx, p.hash, x.hole) // addZeros fails only if the sum is no longer needed
@@ -60,7 +60,7 @@ func (p *pipeline) hashAll(ctx context.Context) {
 	}
 }
 
-func (p *pipeline) writeAll(dst Sink) {
+func (p *hashWritePipeline) writeAll(dst Sink) {
 	defer close(p.done)
 	var from, to int64 // written bytes that writeback has not started yet
 	for x := range p.writes {
@@ -81,7 +81,7 @@ func (p *pipeline) writeAll(dst Sink) {
 }
 
 // block returns a buffer of n bytes, or the pipeline's first error.
-func (p *pipeline) block(n int64) ([]byte, error) {
+func (p *hashWritePipeline) takeBuffer(n int64) ([]byte, error) {
 	select {
 	case <-p.fail:
 		return nil, p.err
@@ -93,15 +93,15 @@ func (p *pipeline) block(n int64) ([]byte, error) {
 	}
 }
 
-func (p *pipeline) put(x piece) { p.hashes <- x }
+func (p *hashWritePipeline) enqueue(x filePiece) { p.hashes <- x }
 
 // abandon skips unhashed holes and waits until all writes have ended. After finish it does nothing.
-func (p *pipeline) abandon() {
+func (p *hashWritePipeline) abandon() {
 	p.cancel()
 	p.close()
 }
 
-func (p *pipeline) close() {
+func (p *hashWritePipeline) close() {
 	if !p.closed {
 		p.closed = true
 		close(p.hashes)
@@ -110,7 +110,7 @@ func (p *pipeline) close() {
 }
 
 // finish waits until all pieces are written, and returns their sum.
-func (p *pipeline) finish() (Sum, error) {
+func (p *hashWritePipeline) finish() (FileSum, error) {
 	p.close()
-	return Sum(p.hash.Sum(nil)), p.err
+	return FileSum(p.hash.Sum(nil)), p.err
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Rate limits the bytes per second of all goroutines that share it. The zero value does not limit.
-type Rate struct {
+type RateLimit struct {
 	Bytes int64 // per second; 0: unlimited
 
 	mu   sync.Mutex
@@ -18,10 +18,10 @@ type Rate struct {
 
 // burst is how far a transfer may be ahead of its rate, because a sleep after each block would take longer than the
 // block itself.
-const burst = 100 * time.Millisecond
+const maxBurst = 100 * time.Millisecond
 
 // Take waits until n more bytes are allowed, or returns ctx's cause.
-func (r *Rate) Take(ctx context.Context, n int) error {
+func (r *RateLimit) Wait(ctx context.Context, n int) error {
 	if r == nil || r.Bytes <= 0 {
 		return context.Cause(ctx)
 	}
@@ -31,7 +31,7 @@ func (r *Rate) Take(ctx context.Context, n int) error {
 		r.next = now
 	}
 	r.next = r.next.Add(time.Duration(float64(n) / float64(r.Bytes) * float64(time.Second)))
-	wait := r.next.Sub(now) - burst
+	wait := r.next.Sub(now) - maxBurst
 	r.mu.Unlock()
 	if wait <= 0 {
 		return context.Cause(ctx)
@@ -60,7 +60,7 @@ type Meter struct {
 	rate       int64
 }
 
-const reportPeriod = 500 * time.Millisecond
+const progressPeriod = 500 * time.Millisecond
 
 // Add adds n to the number of bytes done.
 func (m *Meter) Add(n int64) {
@@ -74,7 +74,7 @@ func (m *Meter) Add(n int64) {
 	}
 	m.done += n
 	since := now.Sub(m.reportedAt)
-	if since < reportPeriod {
+	if since < progressPeriod {
 		m.mu.Unlock()
 		return
 	}

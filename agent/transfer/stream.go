@@ -22,17 +22,17 @@ const (
 
 	answerComplete = 0 // answer: the file is complete and correct
 	answerFailed   = 1 // answer: the transfer failed; an error text follows
-	answerBusy     = 2 // answer: the receiver is still checking
+	answerStillChecking     = 2 // answer: the receiver is still checking
 
-	headBytes      = 12
-	maxWords       = 1000
+	pieceHeadBytes      = 12
+	maxErrorBytes       = 1000
 	silenceTimeout = 90 * time.Second // longest time without a byte
 
-	drainTime = 3 * time.Second // time for a sender to read the refusal
+	drainTimeout = 3 * time.Second // time for a sender to read the refusal
 )
 
 // ErrLost is wrapped by the error of a transfer whose connection was lost. Such a transfer may be retried.
-var ErrLost = errors.New("the connection to the other host was lost")
+var ErrConnectionLost = errors.New("the connection to the other host was lost")
 
 // Pieces delivers a file's bytes in order to do: blocks of data of at most 1 MiB, and a nil block for a hole of n
 // bytes.
@@ -67,7 +67,7 @@ type Outgoing struct{ conn net.Conn }
 func (o *Outgoing) Close() { o.conn.Close() }
 
 // Send sends the file and waits until the receiver confirms that the file is complete.
-func (o *Outgoing) Send(ctx context.Context, pieces Pieces, size int64, rate *Rate, meter *Meter) error {
+func (o *Outgoing) Send(ctx context.Context, pieces Pieces, size int64, rate *RateLimit, meter *Meter) error {
 	answers := make(chan error, 1)
 	go func() { answers <- o.answer() }()
 	stop := context.AfterFunc(ctx, o.Close)
@@ -82,8 +82,8 @@ func (o *Outgoing) Send(ctx context.Context, pieces Pieces, size int64, rate *Ra
 
 // send reads the receiver's answer in parallel, because a receiver that refuses the file answers early and stops
 // reading.
-func (o *Outgoing) send(ctx context.Context, answers <-chan error, pieces Pieces, size int64, rate *Rate, meter *Meter) error {
-	var head [headBytes]byte
+func (o *Outgoing) send(ctx context.Context, answers <-chan error, pieces Pieces, size int64, rate *RateLimit, meter *Meter) error {
+	var head [pieceHeadBytes]byte
 	var refused error
 	binary.BigEndian.PutUint64(head[:8], uint64(size))
 	err := o.write(head[:8])
@@ -91,7 +91,7 @@ func (o *Outgoing) send(ctx context.Context, answers <-chan error, pieces Pieces
 		err = pieces(ctx, func(at int64, block []byte, n int64) error {
 			select {
 			case answer := <-answers:
-				refused = cmp.Or(answer, errEarly)
+				refused = cmp.Or(answer, errEarlyConfirmation)
 				return refused
 			default:
 			}
@@ -99,12 +99,12 @@ func (o *Outgoing) send(ctx context.Context, answers <-chan error, pieces Pieces
 			if block == nil {
 				return nil
 			}
-			if err := rate.Take(ctx, len(block)); err != nil {
+			if err := rate.Wait(ctx, len(block)); err != nil {
 				return err
 			}
 			binary.BigEndian.PutUint64(head[:8], uint64(at))
 			binary.BigEndian.PutUint32(head[8:], uint32(len(block)))
-			return coalesce(o.conn, func() error { return cmp.Or(o.write(head[:]), o.write(block)) })
+			return coalesceWrites(o.conn, func() error { return cmp.Or(o.write(head[:]), o.write(block)) })
 		})
 	}
 	if err == nil {
@@ -118,24 +118,24 @@ func (o *Outgoing) send(ctx context.Context, answers <-chan error, pieces Pieces
 	case err == nil:
 		_ = o.conn.SetReadDeadline(time.Now().Add(silenceTimeout))
 		return <-answers
-	case !errors.Is(err, ErrLost):
+	case !errors.Is(err, ErrConnectionLost):
 		return err
 	}
 	// Prefer the receiver's answer, if it sent one before it closed the connection.
 	_ = o.conn.SetReadDeadline(time.Now().Add(time.Second))
-	if answer := <-answers; answer != nil && !errors.Is(answer, ErrLost) {
+	if answer := <-answers; answer != nil && !errors.Is(answer, ErrConnectionLost) {
 		return answer
 	}
 	return err
 }
 
 // errEarly is the error of a receiver that confirms a file before the file was sent completely.
-var errEarly = errors.New("the other host answers before it has received the whole file")
+var errEarlyConfirmation = errors.New("the other host answers before it has received the whole file")
 
 func (o *Outgoing) write(p []byte) error {
 	_ = o.conn.SetWriteDeadline(time.Now().Add(silenceTimeout))
 	if _, err := o.conn.Write(p); err != nil {
-		return fmt.Errorf("%w: %w", ErrLost, err)
+		return fmt.Errorf("%w: %w", ErrConnectionLost, err)
 	}
 	return nil
 }
@@ -145,11 +145,11 @@ func (o *Outgoing) answer() error {
 	var head [3]byte
 	for {
 		if _, err := io.ReadFull(o.conn, head[:]); err != nil {
-			return fmt.Errorf("%w: %w", ErrLost, err)
+			return fmt.Errorf("%w: %w", ErrConnectionLost, err)
 		}
-		words := make([]byte, min(int(binary.BigEndian.Uint16(head[1:])), maxWords))
+		words := make([]byte, min(int(binary.BigEndian.Uint16(head[1:])), maxErrorBytes))
 		if _, err := io.ReadFull(o.conn, words); err != nil {
-			return fmt.Errorf("%w: %w", ErrLost, err)
+			return fmt.Errorf("%w: %w", ErrConnectionLost, err)
 		}
 		switch head[0] {
 		case answerComplete:
@@ -169,7 +169,7 @@ func (in *Incoming) Close() { in.conn.Close() }
 
 // MostBytes limits the announced size of a file: twice the largest disk, because of the format's metadata. Holes take
 // no space, but are hashed, too.
-const MostBytes = 2 * fleet.MaxDiskBytes
+const MaxAnnouncedBytes = 2 * fleet.MaxDiskBytes
 
 // Size returns the announced size of the file in bytes. It must be called once, before Receive.
 func (in *Incoming) Size() (int64, error) {
@@ -178,7 +178,7 @@ func (in *Incoming) Size() (int64, error) {
 		return 0, err
 	}
 	size := int64(binary.BigEndian.Uint64(head[:]))
-	if size < 0 || size > MostBytes {
+	if size < 0 || size > MaxAnnouncedBytes {
 		return 0, errors.New("the file announced by the other host is longer than any file may be")
 	}
 	return size, nil
@@ -187,14 +187,14 @@ func (in *Incoming) Size() (int64, error) {
 func (in *Incoming) read(p []byte) error {
 	_ = in.conn.SetReadDeadline(time.Now().Add(silenceTimeout))
 	if _, err := io.ReadFull(in.conn, p); err != nil {
-		return fmt.Errorf("%w: %w", ErrLost, err)
+		return fmt.Errorf("%w: %w", ErrConnectionLost, err)
 	}
 	return nil
 }
 
 // Receive writes the received file of that size into dst, which must be empty. It returns the sum of the bytes, holes
 // as zeros. room limits the received data in bytes. When Receive returns, the data is synced to the storage.
-func (in *Incoming) Receive(ctx context.Context, dst Sink, size, room int64, meter *Meter) (Sum, error) {
+func (in *Incoming) Receive(ctx context.Context, dst Sink, size, room int64, meter *Meter) (FileSum, error) {
 	stop := context.AfterFunc(ctx, in.Close)
 	sum, err := in.receive(ctx, dst, size, room, meter)
 	if !stop() {
@@ -203,33 +203,33 @@ func (in *Incoming) Receive(ctx context.Context, dst Sink, size, room int64, met
 	return sum, err
 }
 
-func (in *Incoming) receive(ctx context.Context, dst Sink, size, room int64, meter *Meter) (Sum, error) {
+func (in *Incoming) receive(ctx context.Context, dst Sink, size, room int64, meter *Meter) (FileSum, error) {
 	p := newPipeline(ctx, dst)
 	defer p.abandon()
-	var head [headBytes]byte
+	var head [pieceHeadBytes]byte
 	for next := int64(0); ; {
 		if err := in.read(head[:]); err != nil {
-			return Sum{}, err
+			return FileSum{}, err
 		}
 		at, n := int64(binary.BigEndian.Uint64(head[:8])), int64(binary.BigEndian.Uint32(head[8:]))
 		switch {
 		case at < next || at > size || n > blockBytes || at+n > size || n == 0 && at != size:
-			return Sum{}, errors.New("the other host sends invalid data")
+			return FileSum{}, errors.New("the other host sends invalid data")
 		case room < n:
-			return Sum{}, errors.New("the received data exceeds the free space")
+			return FileSum{}, errors.New("the received data exceeds the free space")
 		}
 		room -= n
 		if at > next {
 			meter.Add(at - next)
 		}
-		block, err := p.block(n)
+		block, err := p.takeBuffer(n)
 		if err != nil {
-			return Sum{}, err
+			return FileSum{}, err
 		}
 		if err := in.read(block); err != nil {
-			return Sum{}, err
+			return FileSum{}, err
 		}
-		p.put(piece{block, at, at - next})
+		p.enqueue(filePiece{block, at, at - next})
 		if next = at + n; n == 0 {
 			break
 		}
@@ -246,7 +246,7 @@ func (in *Incoming) receive(ctx context.Context, dst Sink, size, room int64, met
 }
 
 // SendBusy notifies the sender that the file is still being checked.
-func (in *Incoming) SendBusy() { _ = in.reply(answerBusy, "") }
+func (in *Incoming) SendStillChecking() { _ = in.reply(answerStillChecking, "") }
 
 // Answer sends the result to the sender and closes the connection.
 func (in *Incoming) Answer(err error) {
@@ -256,19 +256,19 @@ func (in *Incoming) Answer(err error) {
 		return
 	}
 	if in.reply(answerFailed, err.Error()) == nil {
-		in.drain()
+		in.drainUntilClosed()
 	}
 }
 
 // drain reads until the sender has received the answer and closed the connection. Closing a connection with unread
 // bytes would reset it, and the answer would be lost.
-func (in *Incoming) drain() {
-	_ = in.conn.SetReadDeadline(time.Now().Add(drainTime))
+func (in *Incoming) drainUntilClosed() {
+	_ = in.conn.SetReadDeadline(time.Now().Add(drainTimeout))
 	_, _ = io.Copy(io.Discard, in.conn)
 }
 
 func (in *Incoming) reply(what byte, words string) error {
-	words = words[:min(len(words), maxWords)]
+	words = words[:min(len(words), maxErrorBytes)]
 	_ = in.conn.SetWriteDeadline(time.Now().Add(5 * time.Second))
 	_, err := in.conn.Write(append([]byte{what, byte(len(words) >> 8), byte(len(words))}, words...))
 	return err

@@ -13,18 +13,18 @@ import (
 )
 
 // source returns a file of size random bytes.
-func source(t *testing.T, size int) *os.File {
+func newRandomFile(t *testing.T, size int) *os.File {
 	t.Helper()
 	text := make([]byte, size)
 	_, _ = rand.Read(text) // it never fails
-	f := file(t, "src")
+	f := newEmptyFile(t, "src")
 	if _, err := f.Write(text); err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-func file(t *testing.T, name string) *os.File {
+func newEmptyFile(t *testing.T, name string) *os.File {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(t.TempDir(), name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -37,9 +37,9 @@ func file(t *testing.T, name string) *os.File {
 func TestCopyIsRateLimited(t *testing.T) {
 	t.Parallel()
 	const size = 3 << 20
-	src, dst := source(t, size), file(t, "dst")
+	src, dst := newRandomFile(t, size), newEmptyFile(t, "dst")
 	began := time.Now()
-	if _, err := transfer.Copy(t.Context(), dst, src, size, &transfer.Rate{Bytes: 4 << 20}, nil); err != nil {
+	if _, err := transfer.CopyFile(t.Context(), dst, src, size, &transfer.RateLimit{Bytes: 4 << 20}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took < 600*time.Millisecond {
@@ -50,8 +50,8 @@ func TestCopyIsRateLimited(t *testing.T) {
 func TestCopyIsVerifiedByReadingStorage(t *testing.T) {
 	t.Parallel()
 	const size = 4<<20 + 5
-	src, dst := source(t, size), file(t, "dst")
-	sum, err := transfer.Copy(t.Context(), dst, src, size, nil, nil)
+	src, dst := newRandomFile(t, size), newEmptyFile(t, "dst")
+	sum, err := transfer.CopyFile(t.Context(), dst, src, size, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,16 +59,16 @@ func TestCopyIsVerifiedByReadingStorage(t *testing.T) {
 	if is, _ := os.ReadFile(dst.Name()); !bytes.Equal(was, is) {
 		t.Error("the copy has other bytes")
 	}
-	if err := transfer.Check(t.Context(), dst, size, sum, nil); err != nil {
+	if err := transfer.VerifyFile(t.Context(), dst, size, sum, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := dst.WriteAt([]byte("rot"), 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	if err := transfer.Check(t.Context(), dst, size, sum, nil); !errors.Is(err, transfer.ErrDiffers) {
+	if err := transfer.VerifyFile(t.Context(), dst, size, sum, nil); !errors.Is(err, transfer.ErrDiffers) {
 		t.Errorf("another byte: %v", err)
 	}
-	if err := transfer.Check(t.Context(), dst, size+1, sum, nil); err == nil {
+	if err := transfer.VerifyFile(t.Context(), dst, size+1, sum, nil); err == nil {
 		t.Error("another length")
 	}
 }

@@ -6,11 +6,11 @@ import (
 )
 
 // syncBytes is the number of bytes written between two syncs, which limits the delay of a cancel.
-const syncBytes = 32 << 20
+const zeroSyncBytes = 32 << 20
 
 // Zero overwrites all data of the file with zeros; holes stay holes. When Zero returns, the zeros are synced to the
 // storage. After a cancel, the data overwritten so far is lost.
-func Zero(ctx context.Context, f *os.File, size int64, meter *Meter) error {
+func ZeroFile(ctx context.Context, f *os.File, size int64, meter *Meter) error {
 	block, waits := make([]byte, blockBytes), int64(0)
 	for at := int64(0); at < size; {
 		if ctx.Err() != nil {
@@ -26,7 +26,7 @@ func Zero(ctx context.Context, f *os.File, size int64, meter *Meter) error {
 				return err
 			}
 			at, waits = at+int64(n), waits+int64(n)
-			if waits >= syncBytes {
+			if waits >= zeroSyncBytes {
 				waits = 0
 				if err := f.Sync(); err != nil {
 					return err

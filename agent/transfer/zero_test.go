@@ -12,7 +12,7 @@ import (
 )
 
 // filled returns a file of data, a hole and data again, of 8 MiB each.
-func filled(t *testing.T) *os.File {
+func newSparseFile(t *testing.T) *os.File {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
@@ -33,8 +33,8 @@ func filled(t *testing.T) *os.File {
 
 func TestZeroOverwritesAllData(t *testing.T) {
 	t.Parallel()
-	f := filled(t)
-	if err := transfer.Zero(t.Context(), f, 24<<20, &transfer.Meter{}); err != nil {
+	f := newSparseFile(t)
+	if err := transfer.ZeroFile(t.Context(), f, 24<<20, &transfer.Meter{}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(f.Name())
@@ -46,10 +46,10 @@ func TestZeroOverwritesAllData(t *testing.T) {
 // A cancelled Zero ends at the next block and leaves the rest unchanged.
 func TestZeroEndsWhenCancelled(t *testing.T) {
 	t.Parallel()
-	f, back := filled(t), errors.New("taken back")
+	f, back := newSparseFile(t), errors.New("taken back")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(back)
-	if err := transfer.Zero(ctx, f, 24<<20, nil); !errors.Is(err, back) {
+	if err := transfer.ZeroFile(ctx, f, 24<<20, nil); !errors.Is(err, back) {
 		t.Errorf("it ended with %v", err)
 	}
 	text, err := os.ReadFile(f.Name())

@@ -3,7 +3,7 @@ package upload
 import "time"
 
 // meter reports the progress of an upload, at most twice a second. The rate is that of the current connection.
-type meter struct {
+type uploadMeter struct {
 	total      int64
 	report     func(done, total, rate int64)
 	began      int64 // bytes present when the connection began
@@ -11,9 +11,9 @@ type meter struct {
 	reportedAt time.Time
 }
 
-func (m *meter) begin(done int64) { m.began, m.opened = done, time.Now() }
+func (m *uploadMeter) begin(done int64) { m.began, m.opened = done, time.Now() }
 
-func (m *meter) update(done int64) {
+func (m *uploadMeter) update(done int64) {
 	now := time.Now()
 	if now.Sub(m.reportedAt) < 500*time.Millisecond && done < m.total {
 		return

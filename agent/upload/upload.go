@@ -29,7 +29,7 @@ type File interface {
 // whose sender may be gone. report periodically receives the number of bytes done. Receive returns nil once the
 // complete file is synced. It returns an error of the file at once, and ignores errors of connections.
 func Receive(ctx context.Context, conns <-chan io.ReadWriteCloser, total int64, to File, report func(done, total, rate int64)) error {
-	meter := &meter{total: total, report: report, began: to.Size()}
+	meter := &uploadMeter{total: total, report: report, began: to.Size()}
 	meter.update(to.Size())
 	var now *uploadConn
 	defer func() {
@@ -50,14 +50,14 @@ func Receive(ctx context.Context, conns <-chan io.ReadWriteCloser, total int64, 
 		case conn := <-conns:
 			if now != nil {
 				now.close()
-				if now.fault != nil {
+				if now.fileError != nil {
 					conn.Close()
-					return now.fault
+					return now.fileError
 				}
 			}
 			now = serveConn(conn, total, to, meter)
 		case <-left:
-			fault := now.fault
+			fault := now.fileError
 			if now = nil; fault != nil {
 				return fault
 			}
@@ -70,18 +70,18 @@ type uploadConn struct {
 	conn     io.ReadWriteCloser
 	once     sync.Once
 	released chan struct{}
-	fault    error // the file's error
+	fileError    error // the file's error
 }
 
-func serveConn(conn io.ReadWriteCloser, total int64, to File, m *meter) *uploadConn {
+func serveConn(conn io.ReadWriteCloser, total int64, to File, m *uploadMeter) *uploadConn {
 	v := &uploadConn{conn: conn, released: make(chan struct{})}
 	go func() {
 		defer close(v.released)
 		defer v.closeConn()
-		v.fault = v.serve(total, to, m)
-		if v.fault != nil {
+		v.fileError = v.copyToFile(total, to, m)
+		if v.fileError != nil {
 			// the sender may still be connected
-			_ = wire.WriteUploadAnswer(conn, wire.UploadAnswer{Offset: to.Size(), Error: v.fault.Error(), Final: true})
+			_ = wire.WriteUploadAnswer(conn, wire.UploadAnswer{Offset: to.Size(), Error: v.fileError.Error(), Final: true})
 		}
 	}()
 	return v
@@ -96,7 +96,7 @@ func (v *uploadConn) close() {
 func (v *uploadConn) closeConn() { v.once.Do(func() { v.conn.Close() }) }
 
 // serve writes the connection's data to the file, and returns the file's error. The end of the connection is no error.
-func (v *uploadConn) serve(total int64, to File, m *meter) error {
+func (v *uploadConn) copyToFile(total int64, to File, m *uploadMeter) error {
 	answer := func() (bool, error) {
 		if err := to.Keep(); err != nil {
 			return false, err

@@ -77,7 +77,7 @@ func (c *Conn) SetValue(k io.Closer) {
 
 // Parked is a connection whose request has no answer yet. While parked, it has no buffers, and only two goroutines with
 // small stacks.
-type Parked struct {
+type ParkedConn struct {
 	conn          *Conn
 	ahead         []byte        // start of the next request, if net/http has read it already
 	readable      chan struct{} // closed when the agent has sent data or closed the connection
@@ -88,16 +88,16 @@ type Parked struct {
 // Park takes the connection of a request from net/http, after the request's body was read. The caller sends the answer
 // with Answer, possibly after the request's handler has returned. If confirm is true, Park sends the agent status 102
 // now.
-func (c *Conn) Park(w http.Hijacker, confirm bool) (*Parked, error) {
+func (c *Conn) Park(w http.Hijacker, confirm bool) (*ParkedConn, error) {
 	_, buffered, err := w.Hijack()
 	if err != nil {
 		return nil, err
 	}
-	p := &Parked{conn: c, readable: make(chan struct{}), answered: make(chan struct{})}
+	p := &ParkedConn{conn: c, readable: make(chan struct{}), answered: make(chan struct{})}
 	if n := buffered.Reader.Buffered(); n > 0 {
 		p.ahead, _ = buffered.Reader.Peek(n)
 	}
-	err = p.drain()
+	err = p.drainTLSBuffer()
 	if confirm && err == nil {
 		err = p.write([]byte("HTTP/1.1 102 Processing\r\n\r\n"))
 	}
@@ -109,9 +109,9 @@ func (c *Conn) Park(w http.Hijacker, confirm bool) (*Parked, error) {
 	return p, nil
 }
 
-func (p *Parked) closeConn() { _ = p.conn.tls.Close() }
+func (p *ParkedConn) closeConn() { _ = p.conn.tls.Close() }
 
-func (p *Parked) write(text []byte) error {
+func (p *ParkedConn) write(text []byte) error {
 	var c net.Conn = p.conn.tls
 	c.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := c.Write(text); err != nil {
@@ -121,7 +121,7 @@ func (p *Parked) write(text []byte) error {
 }
 
 // drain reads the data that the TLS layer has already buffered, because wait notices only new data below TLS.
-func (p *Parked) drain() error {
+func (p *ParkedConn) drainTLSBuffer() error {
 	c := p.conn.tls
 	setReadDeadline(c, time.Unix(1, 0))
 	defer setReadDeadline(c, time.Time{})
@@ -144,7 +144,7 @@ func (p *Parked) drain() error {
 func setReadDeadline(c net.Conn, t time.Time) { _ = c.SetReadDeadline(t) }
 
 // wait waits for more data from the agent. After the answer, it returns the connection to the listener.
-func (p *Parked) wait() {
+func (p *ParkedConn) wait() {
 	if c := p.conn; len(p.ahead) == 0 {
 		n, _ := c.Conn.Read(c.ahead[:])
 		c.hasAhead, p.closedByAgent = n == 1, n == 0
@@ -156,18 +156,18 @@ func (p *Parked) wait() {
 		return
 	}
 	setReadDeadline(p.conn, time.Time{})
-	p.conn.listener.push(accepted{conn: &resumed{p.conn.tls, p.ahead}})
+	p.conn.listener.queueAccepted(acceptResult{conn: &resumedConn{p.conn.tls, p.ahead}})
 }
 
 // AnswerDue returns a channel that is closed once the agent has sent its next request or has closed the connection. The
 // caller must then call Answer.
-func (p *Parked) AnswerDue() <-chan struct{} { return p.readable }
+func (p *ParkedConn) AnswerDue() <-chan struct{} { return p.readable }
 
 // Context returns a context that ends when the listener is closed, after which no answer can be sent.
-func (p *Parked) Context() context.Context { return p.conn.listener.ctx }
+func (p *ParkedConn) Context() context.Context { return p.conn.listener.ctx }
 
 // Answer sends the answer. It must be called once.
-func (p *Parked) Answer(a *http.Response) {
+func (p *ParkedConn) Answer(a *http.Response) {
 	defer close(p.answered)
 	a.ProtoMajor, a.ProtoMinor = 1, 1
 	a.Close = p.conn.listener.ctx.Err() != nil
@@ -188,12 +188,12 @@ func (p *Parked) Answer(a *http.Response) {
 
 // resumed is a connection after it was parked. ahead is the start of the next request, which was read during the
 // parking.
-type resumed struct {
+type resumedConn struct {
 	*tls.Conn
 	ahead []byte
 }
 
-func (r *resumed) Read(p []byte) (int, error) {
+func (r *resumedConn) Read(p []byte) (int, error) {
 	if len(r.ahead) > 0 {
 		n := copy(p, r.ahead)
 		r.ahead = r.ahead[n:]

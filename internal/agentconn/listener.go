@@ -14,19 +14,19 @@ import (
 type Listener struct {
 	inner  net.Listener
 	conf   *tls.Config
-	ready  chan accepted
+	ready  chan acceptResult
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 }
 
-type accepted struct {
+type acceptResult struct {
 	conn net.Conn
 	err  error
 }
 
 // Listen returns a listener that accepts TLS connections from inner.
 func Listen(inner net.Listener, conf *tls.Config) *Listener {
-	l := &Listener{inner: inner, conf: conf, ready: make(chan accepted)}
+	l := &Listener{inner: inner, conf: conf, ready: make(chan acceptResult)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	go l.acceptNew()
 	return l
@@ -36,16 +36,16 @@ func (l *Listener) acceptNew() {
 	for l.ctx.Err() == nil {
 		raw, err := l.inner.Accept()
 		if err != nil {
-			l.push(accepted{err: err})
+			l.queueAccepted(acceptResult{err: err})
 			continue
 		}
 		c := &Conn{Conn: raw, listener: l}
 		c.tls = tls.Server(c, l.conf)
-		l.push(accepted{conn: c.tls})
+		l.queueAccepted(acceptResult{conn: c.tls})
 	}
 }
 
-func (l *Listener) push(a accepted) {
+func (l *Listener) queueAccepted(a acceptResult) {
 	select {
 	case l.ready <- a:
 	case <-l.ctx.Done():
@@ -74,20 +74,20 @@ func (l *Listener) Close() error {
 // Addr is the listener's address.
 func (l *Listener) Addr() net.Addr { return l.inner.Addr() }
 
-type key struct{}
+type connKey struct{}
 
 // ConnContext adds the Conn to the context of its requests, where Of finds it.
 func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if wrapped, ok := c.(interface{ NetConn() net.Conn }); ok {
 		if own, ok := wrapped.NetConn().(*Conn); ok {
-			return context.WithValue(ctx, key{}, own)
+			return context.WithValue(ctx, connKey{}, own)
 		}
 	}
 	return ctx
 }
 
 // Of returns the connection of a request, given the request's context; nil if the connection came through no Listener.
-func Of(ctx context.Context) *Conn {
-	c, _ := ctx.Value(key{}).(*Conn)
+func ConnFromContext(ctx context.Context) *Conn {
+	c, _ := ctx.Value(connKey{}).(*Conn)
 	return c
 }

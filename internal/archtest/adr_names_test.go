@@ -21,7 +21,6 @@ var externalNames = []string{
 	"fw_cfg", "iscsi:TARGET/LUN", "rbd:POOL/IMAGE", "/dev/GROUP/VOLUME",
 	"KillMode=process", "SO_BINDTODEVICE", "memhp_default_state=online_movable",
 	"DISCARD PLANS", "pg_trgm", "postgresql-contrib",
-	"views/<type>", "web/<type>.go", // placeholders of a guide
 }
 
 var (
@@ -30,8 +29,7 @@ var (
 	qualifiedName = regexp.MustCompile(`\w+(?:\.\w+)+`)
 )
 
-// TestDecisionRecordsNameExistingCode checks that the names in backticks in decision records and guides exist in the
-// code.
+// TestDecisionRecordsNameExistingCode checks that the names in backticks in decision records exist in the code.
 func TestDecisionRecordsNameExistingCode(t *testing.T) {
 	t.Parallel()
 	names := readCodeNames(t)
@@ -39,14 +37,10 @@ func TestDecisionRecordsNameExistingCode(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no decision records in %s: %v", adrDir, err)
 	}
-	guides, err := filepath.Glob(filepath.Join(adrDir, "guide", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range append(files, guides...) {
-		text := strings.ReplaceAll(strings.ReplaceAll(read(t, path), "```", ""), "\n", " ")
+	for _, path := range files {
+		text := strings.ReplaceAll(strings.ReplaceAll(readFile(t, path), "```", ""), "\n", " ")
 		for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
-			if missing := names.missing(span[1]); missing != "" {
+			if missing := names.firstMissing(span[1]); missing != "" {
 				t.Errorf("%s names `%s`, but %s does not exist in the code", filepath.Base(path), span[1], missing)
 			}
 		}
@@ -61,7 +55,7 @@ type codeNames struct {
 }
 
 // missing returns the first name in the code span that does not exist, or "".
-func (c *codeNames) missing(span string) string {
+func (c *codeNames) firstMissing(span string) string {
 	if slices.Contains(externalNames, span) {
 		return ""
 	}
@@ -140,19 +134,19 @@ func (c *codeNames) addGoFile(path string) error {
 				c.addWords(n.Value)
 			}
 		case *ast.FuncDecl:
-			c.declare(pkg, n.Name)
+			c.addDeclared(pkg, n.Name)
 			if n.Recv != nil {
-				c.declare(receiverType(n.Recv.List[0].Type), n.Name)
+				c.addDeclared(receiverType(n.Recv.List[0].Type), n.Name)
 			}
 		case *ast.ValueSpec:
-			c.declare(pkg, n.Names...)
+			c.addDeclared(pkg, n.Names...)
 		case *ast.TypeSpec:
-			c.declare(pkg, n.Name)
+			c.addDeclared(pkg, n.Name)
 			switch body := n.Type.(type) {
 			case *ast.StructType:
-				c.declareFields(n.Name.Name, body.Fields)
+				c.addFields(n.Name.Name, body.Fields)
 			case *ast.InterfaceType:
-				c.declareFields(n.Name.Name, body.Methods)
+				c.addFields(n.Name.Name, body.Methods)
 			}
 		}
 		return true
@@ -166,7 +160,7 @@ func (c *codeNames) addWords(text string) {
 	}
 }
 
-func (c *codeNames) declare(owner string, names ...*ast.Ident) {
+func (c *codeNames) addDeclared(owner string, names ...*ast.Ident) {
 	if c.members[owner] == nil {
 		c.members[owner] = map[string]bool{}
 	}
@@ -175,9 +169,9 @@ func (c *codeNames) declare(owner string, names ...*ast.Ident) {
 	}
 }
 
-func (c *codeNames) declareFields(owner string, fields *ast.FieldList) {
+func (c *codeNames) addFields(owner string, fields *ast.FieldList) {
 	for _, field := range fields.List {
-		c.declare(owner, field.Names...)
+		c.addDeclared(owner, field.Names...)
 	}
 }
 

@@ -29,13 +29,13 @@ var (
 // that its row in the index shows its status, without the remarks in parentheses.
 func TestDecisionRecordsHaveStandardForm(t *testing.T) {
 	t.Parallel()
-	index := read(t, filepath.Join(adrDir, "README.md"))
+	index := readFile(t, filepath.Join(adrDir, "README.md"))
 	files, err := filepath.Glob(filepath.Join(adrDir, "[0-9]*.md"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no decision records in %s: %v", adrDir, err)
 	}
 	for _, path := range files {
-		file, text := filepath.Base(path), read(t, path)
+		file, text := filepath.Base(path), readFile(t, path)
 		title := adrTitle.FindStringSubmatch(text)
 		if title == nil {
 			t.Errorf("%s does not begin with a title such as \"# 7. The decision\"", file)
@@ -70,12 +70,12 @@ func TestDecisionRecordsHaveStandardForm(t *testing.T) {
 		}
 	}
 	for _, path := range append(files, filepath.Join(adrDir, "README.md")) {
-		for _, other := range adrNumber.FindAllStringSubmatch(read(t, path), -1) {
+		for _, other := range adrNumber.FindAllStringSubmatch(readFile(t, path), -1) {
 			if !strings.Contains(index, "| "+other[1]+" | [") {
 				t.Errorf("%s names ADR %s, which does not exist", filepath.Base(path), other[1])
 			}
 		}
-		for _, link := range mdLink.FindAllStringSubmatch(read(t, path), -1) {
+		for _, link := range mdLink.FindAllStringSubmatch(readFile(t, path), -1) {
 			if _, err := os.Stat(filepath.Join(adrDir, link[1])); err != nil && !strings.Contains(link[1], "://") {
 				t.Errorf("%s links to %s, which does not exist", filepath.Base(path), link[1])
 			}
@@ -86,7 +86,7 @@ func TestDecisionRecordsHaveStandardForm(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, path string) string {
+func readFile(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {

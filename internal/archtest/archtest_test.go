@@ -125,12 +125,12 @@ type goListPackage struct {
 
 func TestImportsFollowLayers(t *testing.T) {
 	t.Parallel()
-	for _, p := range packages(t) {
+	for _, p := range listPackages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		if p.ImportPath == strings.TrimSuffix(module, "/") {
 			name = "main"
 		}
-		rule, ok := ruleOf(name)
+		rule, ok := importRuleOf(name)
 		if !ok {
 			t.Errorf("%s has no row in allowedImports: add one with the packages that it may import", name)
 			continue
@@ -143,7 +143,7 @@ func TestImportsFollowLayers(t *testing.T) {
 
 func checkImport(t *testing.T, name string, rule []string, imported string) {
 	if own, ours := strings.CutPrefix(imported, module); ours {
-		if !slices.Contains(rule, "*") && !within(rule, own) && !strings.HasPrefix(own, name+"/") {
+		if !slices.Contains(rule, "*") && !isInList(rule, own) && !strings.HasPrefix(own, name+"/") {
 			t.Errorf("%s imports %s, which the architecture does not allow", name, own)
 		}
 	}
@@ -151,18 +151,18 @@ func checkImport(t *testing.T, name string, rule []string, imported string) {
 		t.Errorf("internal/fleet imports %s: it may use the standard library only", imported)
 	}
 	for library, homes := range restricted {
-		if (imported == library || strings.HasPrefix(imported, library+"/")) && !within(homes, name) {
+		if (imported == library || strings.HasPrefix(imported, library+"/")) && !isInList(homes, name) {
 			t.Errorf("%s imports %s, which only %s may import", name, imported, strings.Join(homes, ", "))
 		}
 	}
 }
 
 // within reports whether the list contains the package, or one of the package's prefixes that end in "/".
-func within(list []string, name string) bool {
+func isInList(list []string, name string) bool {
 	return slices.ContainsFunc(list, func(x string) bool { return x == name || strings.HasSuffix(x, "/") && strings.HasPrefix(name, x) })
 }
 
-func ruleOf(name string) ([]string, bool) {
+func importRuleOf(name string) ([]string, bool) {
 	if rule, ok := allowedImports[name]; ok {
 		return rule, true
 	}
@@ -176,7 +176,7 @@ func ruleOf(name string) ([]string, bool) {
 	return nil, false
 }
 
-func packages(t *testing.T) []goListPackage {
+func listPackages(t *testing.T) []goListPackage {
 	t.Helper()
 	openAllDirs(t)
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "quantix/...")

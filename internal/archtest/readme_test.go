@@ -17,7 +17,7 @@ const (
 // TestReadmeIsShort limits README to an overview, because details belong in the manual or in a guide.
 func TestReadmeIsShort(t *testing.T) {
 	t.Parallel()
-	text := read(t, filepath.Join(repositoryRoot, "README.md"))
+	text := readFile(t, filepath.Join(repositoryRoot, "README.md"))
 	if len(text) > maxReadmeBytes {
 		t.Errorf("README has %d bytes, more than %d", len(text), maxReadmeBytes)
 	}
@@ -35,11 +35,11 @@ func TestReadmeIsShort(t *testing.T) {
 // the manual and every guide.
 func TestReadmeAndGuideLinksAreValid(t *testing.T) {
 	t.Parallel()
-	guides := glob(t, filepath.Join(repositoryRoot, "internal/adr/guide/*.md"))
+	guides := globFiles(t, filepath.Join(repositoryRoot, "internal/adr/guide/*.md"))
 	linked := map[string]bool{}
 	readme := filepath.Join(repositoryRoot, "README.md")
 	for _, path := range append(guides, readme) {
-		for _, link := range mdLink.FindAllStringSubmatch(read(t, path), -1) {
+		for _, link := range mdLink.FindAllStringSubmatch(readFile(t, path), -1) {
 			if strings.Contains(link[1], "://") {
 				continue
 			}
@@ -50,7 +50,7 @@ func TestReadmeAndGuideLinksAreValid(t *testing.T) {
 			linked[target] = linked[target] || path == readme
 		}
 	}
-	for _, path := range append(guides, glob(t, filepath.Join(repositoryRoot, "static/docs/*.md"))...) {
+	for _, path := range append(guides, globFiles(t, filepath.Join(repositoryRoot, "static/docs/*.md"))...) {
 		if !linked[path] {
 			t.Errorf("README does not link to %s", path)
 		}
@@ -60,13 +60,13 @@ func TestReadmeAndGuideLinksAreValid(t *testing.T) {
 // TestReadmeNamesTheCommandOfCI checks that README contains the command that .ci/run runs.
 func TestReadmeNamesTheCommandOfCI(t *testing.T) {
 	t.Parallel()
-	_, command, found := strings.Cut(read(t, filepath.Join(repositoryRoot, ".ci/run")), "\nexec ")
-	if command = strings.TrimSpace(command); !found || !strings.Contains(read(t, filepath.Join(repositoryRoot, "README.md")), "\n"+command+"\n") {
+	_, command, found := strings.Cut(readFile(t, filepath.Join(repositoryRoot, ".ci/run")), "\nexec ")
+	if command = strings.TrimSpace(command); !found || !strings.Contains(readFile(t, filepath.Join(repositoryRoot, "README.md")), "\n"+command+"\n") {
 		t.Errorf("README has no line %q, which .ci/run runs", command)
 	}
 }
 
-func glob(t *testing.T, pattern string) []string {
+func globFiles(t *testing.T, pattern string) []string {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {

@@ -170,12 +170,12 @@ func pageWords(path string, note func(place, text string)) error {
 			}
 			if call, ok := n.(*ast.CallExpr); ok && len(call.Args) == 3 {
 				if f, ok := call.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "WriteString" {
-					page.WriteString(literal(call.Args[2]))
+					page.WriteString(stringLiteral(call.Args[2]))
 					return false
 				}
 			}
 			if e, ok := n.(*ast.BasicLit); ok {
-				if text := literal(e); strings.Contains(text, " ") || humps.MatchString("a"+text) {
+				if text := stringLiteral(e); strings.Contains(text, " ") || humps.MatchString("a"+text) {
 					note(place, text)
 				}
 			}
@@ -190,7 +190,7 @@ func pageWords(path string, note func(place, text string)) error {
 }
 
 // literal returns the text of a string literal, or "" for any other expression.
-func literal(e ast.Expr) string {
+func stringLiteral(e ast.Expr) string {
 	if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 		text, _ := strconv.Unquote(lit.Value)
 		return text

@@ -51,7 +51,7 @@ func newCSR(t *testing.T, key crypto.Signer) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
-func parse(t *testing.T, certificate string) *x509.Certificate {
+func parseCert(t *testing.T, certificate string) *x509.Certificate {
 	t.Helper()
 	block, _ := pem.Decode([]byte(certificate))
 	cert, err := x509.ParseCertificate(block.Bytes)
@@ -95,7 +95,7 @@ func TestHostCertificateIgnoresRequestNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cert := parse(t, text)
+		cert := parseCert(t, text)
 		if id, ok := HostOf(cert); !ok || id != hostID || len(cert.DNSNames) != 0 || cert.IsCA {
 			t.Errorf("names %q, %v, CA %v", id, cert.DNSNames, cert.IsCA)
 		}
@@ -151,7 +151,7 @@ func TestHostOfAcceptsOnlyHostCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expired := *parse(t, text)
+	expired := *parseCert(t, text)
 	expired.NotAfter = time.Now().Add(-time.Second)
 	for name, cert := range map[string]*x509.Certificate{"none": nil, "the portal's": server.Leaf, "the authority's": a.cert, "expired": &expired} {
 		if id, ok := HostOf(cert); ok {
@@ -161,7 +161,7 @@ func TestHostOfAcceptsOnlyHostCertificates(t *testing.T) {
 }
 
 // shake performs one TLS handshake and returns the errors of both sides.
-func shake(t *testing.T, server, client *tls.Config) (peer []*x509.Certificate, serverErr, clientErr error) {
+func handshake(t *testing.T, server, client *tls.Config) (peer []*x509.Certificate, serverErr, clientErr error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -201,11 +201,11 @@ func TestAgentAndPortalAuthenticateEachOther(t *testing.T) {
 		}
 		return &tls.Config{
 			RootCAs: trusts.Pool(), ServerName: name,
-			Certificates: []tls.Certificate{{Certificate: [][]byte{parse(t, text).Raw}, PrivateKey: key}},
+			Certificates: []tls.Certificate{{Certificate: [][]byte{parseCert(t, text).Raw}, PrivateKey: key}},
 		}
 	}
 	for _, name := range []string{"portal.example", "192.0.2.1"} {
-		peer, serverErr, clientErr := shake(t, server, client(a, a, name))
+		peer, serverErr, clientErr := handshake(t, server, client(a, a, name))
 		if serverErr != nil || clientErr != nil || len(peer) == 0 {
 			t.Fatalf("%s: %v, %v", name, serverErr, clientErr)
 		}
@@ -213,16 +213,16 @@ func TestAgentAndPortalAuthenticateEachOther(t *testing.T) {
 			t.Errorf("%s: the portal sees host %q", name, id)
 		}
 	}
-	if _, serverErr, _ := shake(t, server, client(foreign, a, "portal.example")); serverErr == nil {
+	if _, serverErr, _ := handshake(t, server, client(foreign, a, "portal.example")); serverErr == nil {
 		t.Error("portal accepted a host of another authority")
 	}
-	if _, _, clientErr := shake(t, server, client(a, foreign, "portal.example")); clientErr == nil {
+	if _, _, clientErr := handshake(t, server, client(a, foreign, "portal.example")); clientErr == nil {
 		t.Error("agent accepted a portal of another authority")
 	}
-	if _, _, clientErr := shake(t, server, client(a, a, "other.example")); clientErr == nil {
+	if _, _, clientErr := handshake(t, server, client(a, a, "other.example")); clientErr == nil {
 		t.Error("agent accepted another name")
 	}
-	if peer, serverErr, clientErr := shake(t, server, &tls.Config{RootCAs: a.Pool(), ServerName: "portal.example"}); serverErr != nil || clientErr != nil || len(peer) != 0 {
+	if peer, serverErr, clientErr := handshake(t, server, &tls.Config{RootCAs: a.Pool(), ServerName: "portal.example"}); serverErr != nil || clientErr != nil || len(peer) != 0 {
 		t.Errorf("a joining agent has no certificate yet: %v, %v", serverErr, clientErr)
 	}
 }
@@ -247,15 +247,15 @@ func TestExpiredHostCertificateAllowsOnlyRenewal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cert := parse(t, text)
+		cert := parseCert(t, text)
 		client := &tls.Config{RootCAs: a.Pool(), ServerName: "portal.example", Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}}}
-		if _, serverErr, _ := shake(t, server, client); (serverErr == nil) != want.enters {
+		if _, serverErr, _ := handshake(t, server, client); (serverErr == nil) != want.enters {
 			t.Errorf("a certificate made %s ago: the portal's listener says %v", age, serverErr)
 		}
 		if _, ok := HostOf(cert); ok != want.isHost {
 			t.Errorf("a certificate made %s ago identifies its host: %v", age, ok)
 		}
-		if id, ok := LapsedHostOf(cert); ok != want.renews || ok && id != hostID {
+		if id, ok := RenewableHostOf(cert); ok != want.renews || ok && id != hostID {
 			t.Errorf("a certificate made %s ago can be renewed: %v, %q", age, ok, id)
 		}
 	}
@@ -263,8 +263,8 @@ func TestExpiredHostCertificateAllowsOnlyRenewal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &tls.Config{RootCAs: a.Pool(), ServerName: "portal.example", Certificates: []tls.Certificate{{Certificate: [][]byte{parse(t, foreign).Raw}, PrivateKey: key}}}
-	if _, serverErr, _ := shake(t, server, client); serverErr == nil {
+	client := &tls.Config{RootCAs: a.Pool(), ServerName: "portal.example", Certificates: []tls.Certificate{{Certificate: [][]byte{parseCert(t, foreign).Raw}, PrivateKey: key}}}
+	if _, serverErr, _ := handshake(t, server, client); serverErr == nil {
 		t.Error("portal accepted an expired certificate of another authority")
 	}
 }
@@ -282,7 +282,7 @@ func TestServerCertificateReplacedBeforeExpiry(t *testing.T) {
 	}
 	for days, same := range map[int]bool{0: true, 19: true, 21: false} {
 		s.cert = &first
-		got, err := s.get(time.Now().Add(time.Duration(days) * 24 * time.Hour))
+		got, err := s.certificateAt(time.Now().Add(time.Duration(days) * 24 * time.Hour))
 		if err != nil || (got == &first) != same {
 			t.Errorf("after %d days: the same %v, %v", days, got == &first, err)
 		}

@@ -56,17 +56,17 @@ func (f *FileCert) Reload() (changed bool, err error) {
 func (f *FileCert) TLS() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.get(), nil },
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.certificate(), nil },
 	}
 }
 
 // Validity returns the validity period of the served certificate.
 func (f *FileCert) Validity() Validity {
-	leaf := f.get().Leaf
+	leaf := f.certificate().Leaf
 	return Validity{Use: "browsers", File: f.certFile, From: leaf.NotBefore, Until: leaf.NotAfter}
 }
 
-func (f *FileCert) get() *tls.Certificate {
+func (f *FileCert) certificate() *tls.Certificate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.current

@@ -12,7 +12,7 @@ import (
 )
 
 // pemPair writes a certificate for name, and its key, to the two files. An empty path omits a file.
-func pemPair(t *testing.T, name, certFile, keyFile string) {
+func writePEMPair(t *testing.T, name, certFile, keyFile string) {
 	t.Helper()
 	pair, err := newAuthority(t).IssueServer([]string{name})
 	if err != nil {
@@ -35,7 +35,7 @@ func pemPair(t *testing.T, name, certFile, keyFile string) {
 func TestRenewedCertificateFilesServedOnceTheyMatch(t *testing.T) {
 	t.Parallel()
 	cert, key := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
-	pemPair(t, "first.example", cert, key)
+	writePEMPair(t, "first.example", cert, key)
 	f, err := OpenFileCert(cert, key)
 	if err != nil {
 		t.Fatal(err)
@@ -50,12 +50,12 @@ func TestRenewedCertificateFilesServedOnceTheyMatch(t *testing.T) {
 	if changed, err := f.Reload(); changed || err != nil {
 		t.Errorf("the same files: changed %v, %v", changed, err)
 	}
-	pemPair(t, "half.example", cert, "") // the key still belongs to the old certificate
+	writePEMPair(t, "half.example", cert, "") // the key still belongs to the old certificate
 	if changed, err := f.Reload(); changed || err == nil || !strings.Contains(err.Error(), cert) {
 		t.Errorf("half a renewal: changed %v, %v", changed, err)
 	}
 	serves("first.example")
-	pemPair(t, "second.example", cert, key)
+	writePEMPair(t, "second.example", cert, key)
 	if changed, err := f.Reload(); !changed || err != nil {
 		t.Errorf("a renewal: changed %v, %v", changed, err)
 	}

@@ -13,7 +13,7 @@ type hasher struct {
 	wait  time.Duration
 }
 
-func (h hasher) do(ctx context.Context, work func() error) error {
+func (h hasher) runInSlot(ctx context.Context, work func() error) error {
 	timer := time.NewTimer(h.wait)
 	defer timer.Stop()
 	select {

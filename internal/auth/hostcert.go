@@ -37,7 +37,7 @@ func (a *Authority) IssueHost(id fleet.HostID, csr string) (certificate string, 
 }
 
 func (a *Authority) issueHost(id fleet.HostID, csr string, now time.Time) (certificate string, err error) {
-	key, err := requestKey(csr)
+	key, err := publicKeyOfCSR(csr)
 	if err != nil {
 		return "", err
 	}
@@ -58,7 +58,7 @@ func (a *Authority) issueHost(id fleet.HostID, csr string, now time.Time) (certi
 
 // CheckCSR adds an error at the field "csr" if IssueHost would refuse the request.
 func CheckCSR(c *fleet.Checks, csr string) {
-	if _, err := requestKey(csr); err != nil {
+	if _, err := publicKeyOfCSR(csr); err != nil {
 		c.Add("csr", "%s", err.Error())
 	}
 }
@@ -84,12 +84,12 @@ func (a *Authority) verifyHost(state tls.ConnectionState) error {
 
 // HostOf returns the host ID in a certificate that TLS has verified. ok is false for other certificates and for expired
 // ones: a connection may outlive its certificate.
-func HostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostWithin(cert, 0) }
+func HostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostIDFromCert(cert, 0) }
 
 // LapsedHostOf is HostOf for renewals: the certificate may have expired within the last 30 days.
-func LapsedHostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostWithin(cert, renewalGrace) }
+func RenewableHostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostIDFromCert(cert, renewalGrace) }
 
-func hostWithin(cert *x509.Certificate, grace time.Duration) (fleet.HostID, bool) {
+func hostIDFromCert(cert *x509.Certificate, grace time.Duration) (fleet.HostID, bool) {
 	if cert == nil || len(cert.URIs) != 1 || time.Now().After(cert.NotAfter.Add(grace)) {
 		return "", false
 	}
@@ -104,8 +104,8 @@ func KeyHash(cert *x509.Certificate) []byte {
 }
 
 // RequestKeyHash returns the KeyHash of the certificate that IssueHost would issue for the request csr.
-func RequestKeyHash(csr string) ([]byte, error) {
-	key, err := requestKey(csr)
+func CSRKeyHash(csr string) ([]byte, error) {
+	key, err := publicKeyOfCSR(csr)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func hostURI(id fleet.HostID) *url.URL {
 	return &url.URL{Scheme: "quantix", Host: "host", Path: "/" + string(id)}
 }
 
-func requestKey(csr string) (crypto.PublicKey, error) {
+func publicKeyOfCSR(csr string) (crypto.PublicKey, error) {
 	refuse := func(text string) error {
 		var c fleet.Checks
 		c.Add("csr", "%s", text)

@@ -34,7 +34,7 @@ var passwordHasher = hasher{slots: make(chan struct{}, 2), wait: 5 * time.Second
 // HashPassword returns the argon2id hash of a password. At most two computations run at the same time. A caller that
 // waits longer than 5 s gets the error TooMany.
 func HashPassword(ctx context.Context, password string) (hash string, err error) {
-	err = passwordHasher.do(ctx, func() error {
+	err = passwordHasher.runInSlot(ctx, func() error {
 		hash, err = argon2id.CreateHash(password, hashParams)
 		return err
 	})
@@ -47,7 +47,7 @@ func VerifyPassword(ctx context.Context, password, hash string) (same bool, err 
 	if hash == "" {
 		hash = dummyHash
 	}
-	err = passwordHasher.do(ctx, func() error {
+	err = passwordHasher.runInSlot(ctx, func() error {
 		same, err = argon2id.ComparePasswordAndHash(password, hash)
 		return err
 	})

@@ -79,22 +79,22 @@ func TestPasswordHashingWaitsForSlotThenFails(t *testing.T) {
 		h := hasher{slots: make(chan struct{}, 2), wait: 5 * time.Second}
 		release := make(chan struct{})
 		for range 2 {
-			go func() { _ = h.do(t.Context(), func() error { <-release; return nil }) }()
+			go func() { _ = h.runInSlot(t.Context(), func() error { <-release; return nil }) }()
 		}
 		synctest.Wait()
 		start := time.Now()
-		err := h.do(t.Context(), func() error { t.Error("a third hash ran"); return nil })
+		err := h.runInSlot(t.Context(), func() error { t.Error("a third hash ran"); return nil })
 		if fleet.CodeOf(err) != fleet.TooMany || time.Since(start) != 5*time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := h.do(gone, func() error { return nil }); !errors.Is(err, context.Canceled) {
+		if err := h.runInSlot(gone, func() error { return nil }); !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled caller got %v", err)
 		}
 		close(release)
 		synctest.Wait()
-		if err := h.do(t.Context(), func() error { return nil }); err != nil {
+		if err := h.runInSlot(t.Context(), func() error { return nil }); err != nil {
 			t.Errorf("free slot refused: %v", err)
 		}
 	})

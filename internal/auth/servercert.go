@@ -51,7 +51,7 @@ func (a *Authority) IssueServer(hosts []string) (tls.Certificate, error) {
 }
 
 // Server returns a certificate for the agent listener at these names or IP addresses. It is replaced before it expires.
-func (a *Authority) Server(hosts []string) (*ServerCert, error) {
+func (a *Authority) NewServerCert(hosts []string) (*ServerCert, error) {
 	first, err := a.IssueServer(hosts)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (a *Authority) Server(hosts []string) (*ServerCert, error) {
 
 // ServerTLS returns the TLS configuration of a listener that uses the certificate from Server.
 func (a *Authority) ServerTLS(hosts []string) (*tls.Config, error) {
-	s, err := a.Server(hosts)
+	s, err := a.NewServerCert(hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (s *ServerCert) TLS() *tls.Config {
 		ClientCAs:        s.authority.Pool(),
 		VerifyConnection: s.authority.verifyHost,
 		NextProtos:       []string{"http/1.1"},
-		GetCertificate:   func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.get(time.Now()) },
+		GetCertificate:   func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certificateAt(time.Now()) },
 	}
 }
 
@@ -101,14 +101,14 @@ func (s *ServerCert) Renew() error {
 
 // Validity returns the validity period of the certificate in use. It first replaces the certificate if that is due.
 func (s *ServerCert) Validity() (Validity, error) {
-	cert, err := s.get(time.Now())
+	cert, err := s.certificateAt(time.Now())
 	if err != nil {
 		return Validity{}, err
 	}
 	return Validity{Use: "agents", From: cert.Leaf.NotBefore, Until: cert.Leaf.NotAfter}, nil
 }
 
-func (s *ServerCert) get(now time.Time) (*tls.Certificate, error) {
+func (s *ServerCert) certificateAt(now time.Time) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cert.Leaf.NotAfter.Sub(now) < serverCertLife/3 {

@@ -13,9 +13,9 @@ import (
 // Sessions returns the manager of browser sessions, which are stored in PostgreSQL. A session ends after 12 h, or after
 // 30 min without a request. The database contains only hashes of the session tokens. The cookie ends with the browser.
 // secure means that browsers use TLS; the cookie is then bound to this origin.
-func Sessions(pool *pgxpool.Pool, secure bool) *scs.SessionManager {
+func NewSessionManager(pool *pgxpool.Pool, secure bool) *scs.SessionManager {
 	m := scs.New()
-	m.Store = bounded{pgxstore.New(pool)}
+	m.Store = timeLimitedStore{pgxstore.New(pool)}
 	m.HashTokenInStore = true
 	m.IdleTimeout = 30 * time.Minute
 	m.Lifetime = 12 * time.Hour
@@ -32,21 +32,21 @@ func Sessions(pool *pgxpool.Pool, secure bool) *scs.SessionManager {
 // such as streams.
 const storeLimit = 4 * time.Second
 
-type bounded struct{ *pgxstore.PostgresStore }
+type timeLimitedStore struct{ *pgxstore.PostgresStore }
 
-func (b bounded) FindCtx(ctx context.Context, token string) ([]byte, bool, error) {
+func (b timeLimitedStore) FindCtx(ctx context.Context, token string) ([]byte, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeLimit)
 	defer cancel()
 	return b.PostgresStore.FindCtx(ctx, token)
 }
 
-func (b bounded) CommitCtx(ctx context.Context, token string, data []byte, expiry time.Time) error {
+func (b timeLimitedStore) CommitCtx(ctx context.Context, token string, data []byte, expiry time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, storeLimit)
 	defer cancel()
 	return b.PostgresStore.CommitCtx(ctx, token, data, expiry)
 }
 
-func (b bounded) DeleteCtx(ctx context.Context, token string) error {
+func (b timeLimitedStore) DeleteCtx(ctx context.Context, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, storeLimit)
 	defer cancel()
 	return b.PostgresStore.DeleteCtx(ctx, token)

@@ -16,7 +16,7 @@ func TestSessionTokenIsStoredHashed(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	for name, secure := range map[string]bool{"__Host-quantix": true, "quantix": false} {
-		m := auth.Sessions(pool, secure)
+		m := auth.NewSessionManager(pool, secure)
 		put := m.LoadAndSave(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { m.Put(r.Context(), "user", "u1") }))
 		w := httptest.NewRecorder()
 		put.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "POST", "/sign-in", nil))

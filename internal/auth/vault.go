@@ -48,7 +48,7 @@ func writeKey(file string, v Vault) error {
 }
 
 // ID identifies the vault's key without revealing it; empty without a key.
-func (v Vault) ID() string {
+func (v Vault) KeyID() string {
 	if v.secret == "" {
 		return ""
 	}

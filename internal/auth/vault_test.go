@@ -24,8 +24,8 @@ func TestVaultDecryptsOnlyWithItsKey(t *testing.T) {
 		t.Errorf("the key's file is %v, %v", info, err)
 	}
 	again, err := auth.OpenVault(file, true)
-	if err != nil || again != v || v.ID() == "" || v.ID() == auth.NewVault().ID() {
-		t.Errorf("opened again: %q, was %q, %v", again.ID(), v.ID(), err)
+	if err != nil || again != v || v.KeyID() == "" || v.KeyID() == auth.NewVault().KeyID() {
+		t.Errorf("opened again: %q, was %q, %v", again.KeyID(), v.KeyID(), err)
 	}
 	sealed, err := v.Seal("pool 1", []byte("secretsecret1"))
 	if err != nil || strings.Contains(string(sealed), "secret") {

@@ -43,24 +43,24 @@ func BenchmarkAgents(b *testing.B) {
 	defer stop()
 	park := func(callers []*agentCaller, all int) { // in batches, because both ends of each handshake use this machine's processors
 		for i, c := range callers {
-			working.Go(func() { c.work(ctx, b, got) })
+			working.Go(func() { c.runJobs(ctx, b, got) })
 			if here := all - len(callers) + i + 1; here%parkBatch == 0 {
-				await(b, "some more agents are parked", func() bool { return p.metric("quantix_claims_parked") >= float64(here-parkBatch/2) })
+				pollUntil(b, "some more agents are parked", func() bool { return p.metric("quantix_claims_parked") >= float64(here-parkBatch/2) })
 			}
 		}
-		await(b, "all agents are parked", func() bool { return p.parked(all) })
+		pollUntil(b, "all agents are parked", func() bool { return p.agentsParked(all) })
 	}
 	park(few, fewAgents)
 	flushCommits(b, r.pool, true)
 	for range b.N {
-		raw := rawNotify(b, r)
+		raw := measureRawNotify(b, r)
 		took, alone := measureIntentLatency(b, r, few, got)
 		goals.Intent.Record(b, took.percentile(0.99) <= 4*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String(), took.ratioTo(raw))
 		flushCommits(b, r.pool, false)
 		all := slices.Concat(few, p.openSessions(b, certs, fewAgents+1, allAgents))
 		park(all[fewAgents:], allAgents)
 		flushCommits(b, r.pool, true)
-		raw = rawNotify(b, r)
+		raw = measureRawNotify(b, r)
 		took, alone = measureIntentLatency(b, r, all, got)
 		goals.IntentAll.Record(b, took.percentile(0.99) <= 8*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String(), took.ratioTo(raw))
 		measureMassJobs(b, r, p, got)
@@ -90,7 +90,7 @@ func measureIntentLatency(b *testing.B, r *rig, callers []*agentCaller, got chan
 		c := callers[rand.IntN(len(callers))]
 		began := time.Now()
 		// Use a prepared statement, as the portal does.
-		r.exec(b, insertJobsSQL(fleet.VMApply, "id = $1"), c.vm(fleet10kHosts, rand.IntN(9)))
+		r.exec(b, insertJobsSQL(fleet.VMApply, "id = $1"), c.vmID(fleet10kHosts, rand.IntN(9)))
 		if host := <-got; host != c.id {
 			b.Fatalf("the job of %s came to %s", c.id, host)
 		}
@@ -119,9 +119,9 @@ func measureMassJobs(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	b.Helper()
 	var begun, ended durations
 	for range massSamples {
-		await(b, "all agents are parked", func() bool { return p.parked(allAgents) })
+		pollUntil(b, "all agents are parked", func() bool { return p.agentsParked(allAgents) })
 		began := time.Now()
-		r.exec(b, insertJobsSQL(fleet.VMApply, fmt.Sprintf("id > '%s' AND id <= '%s'", id(1_000_000), id(1_000_000+allAgents-1))+fmt.Sprintf(" OR id = '%s'", id(1_000_000+fleet10kHosts))))
+		r.exec(b, insertJobsSQL(fleet.VMApply, fmt.Sprintf("id > '%s' AND id <= '%s'", seedID(1_000_000), seedID(1_000_000+allAgents-1))+fmt.Sprintf(" OR id = '%s'", seedID(1_000_000+fleet10kHosts))))
 		for range allAgents {
 			<-got
 		}
@@ -140,9 +140,9 @@ func measureThroughput(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	b.Helper()
 	var rate []float64
 	for range massSamples {
-		await(b, "all agents are parked", func() bool { return p.parked(allAgents) })
+		pollUntil(b, "all agents are parked", func() bool { return p.agentsParked(allAgents) })
 		began := time.Now()
-		r.exec(b, insertJobsSQL(fleet.VMApply, fmt.Sprintf("host_id <= '%s'", id(manyJobs/10))))
+		r.exec(b, insertJobsSQL(fleet.VMApply, fmt.Sprintf("host_id <= '%s'", seedID(manyJobs/10))))
 		for range manyJobs {
 			<-got
 		}
@@ -158,7 +158,7 @@ func measureThroughput(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 // of the measurement.
 func (r *rig) waitJobsEnded(b *testing.B) {
 	b.Helper()
-	await(b, "all jobs have ended", func() bool {
+	pollUntil(b, "all jobs have ended", func() bool {
 		var open bool
 		if err := r.pool.QueryRow(b.Context(), `SELECT EXISTS (SELECT FROM jobs WHERE state = 'queued' AND run_after <= 'infinity') OR EXISTS (SELECT FROM jobs WHERE state = 'running' AND started_at IS NOT NULL)`).Scan(&open); err != nil {
 			b.Fatal(err)
@@ -192,7 +192,7 @@ func bareRequests(b *testing.B, n int) (took time.Duration) {
 	return took
 }
 
-func rawNotify(b *testing.B, r *rig) durations {
+func measureRawNotify(b *testing.B, r *rig) durations {
 	b.Helper()
 	listener, err := pgx.ConnectConfig(b.Context(), r.pool.Config().ConnConfig)
 	if err != nil {

@@ -18,7 +18,7 @@ const bulkSamples = 5
 func BenchmarkBulk(b *testing.B) {
 	r := newRig(b)
 	r.addHosts(b, 20)
-	seedVMs(b, r, control.MaxAtOnce)
+	seedVMs(b, r, control.MaxBulkVMs)
 	keepOnline(b, r)
 	if _, err := r.pool.Exec(b.Context(), `INSERT INTO users (id, name, role, password_hash) VALUES ('ann', 'ann', 'operator', '')`); err != nil {
 		b.Fatal(err)
@@ -65,7 +65,7 @@ func BenchmarkBulk(b *testing.B) {
 		bare := exec(`INSERT INTO bare SELECT * FROM tasks LIMIT 500`)
 		exec(`DROP TABLE bare`)
 		goals.Bulk.Record(b, request.percentile(0.99) <= 300*time.Millisecond, fmt.Sprintf("%s ms; %.1f s", request, dispatch.percentile(0.5).Seconds()),
-			fmt.Sprintf("as many bare rows %.1f ms", ms(bare)), request.percentile(0.5).Seconds()/bare.Seconds())
+			fmt.Sprintf("as many bare rows %.1f ms", milliseconds(bare)), request.percentile(0.5).Seconds()/bare.Seconds())
 		settled.report(b, "end-of-a-part")
 		var alone durations
 		exec(`UPDATE tasks SET parent_id = NULL`)

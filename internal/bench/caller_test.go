@@ -33,8 +33,8 @@ func (p *portal) openSessions(b *testing.B, certs hostCerts, from, to int) []*ag
 	out := make([]*agentCaller, to-from+1)
 	trusted := certs.authority.Pool()
 	atOnce(len(out), 16, func(i int) {
-		c := &agentCaller{number: from + i, id: fleet.HostID(id(from + i))}
-		shown := wire.Credentials{Certificate: certs.of(b, c.id), CA: trusted}
+		c := &agentCaller{number: from + i, id: fleet.HostID(seedID(from + i))}
+		shown := wire.Credentials{Certificate: certs.certificateOf(b, c.id), CA: trusted}
 		var err error
 		if c.client, err = wire.NewClient(p.agents, func() wire.Credentials { return shown }); err != nil {
 			b.Error(err)
@@ -79,15 +79,15 @@ func atOnce(n, limit int, do func(int)) {
 }
 
 // vm returns the ID of the n-th VM on the caller's host, in a fleet with the given number of hosts.
-func (c *agentCaller) vm(hosts, n int) fleet.VMID {
-	return fleet.VMID(id(1_000_000 + c.number - 1 + hosts*(1+n)))
+func (c *agentCaller) vmID(hosts, n int) fleet.VMID {
+	return fleet.VMID(seedID(1_000_000 + c.number - 1 + hosts*(1+n)))
 }
 
 // failedCalls counts failed claims and results. finished counts all results that the portal answered.
 var failedCalls, finished atomic.Int64
 
 // work claims jobs until ctx ends, as an agent does, and finishes four of them at a time.
-func (c *agentCaller) work(ctx context.Context, b *testing.B, got chan<- fleet.HostID) {
+func (c *agentCaller) runJobs(ctx context.Context, b *testing.B, got chan<- fleet.HostID) {
 	for ctx.Err() == nil {
 		claim, err := c.client.Claim(ctx, wire.ClaimRequest{Max: 32})
 		if err != nil {

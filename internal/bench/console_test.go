@@ -61,7 +61,7 @@ func BenchmarkConsoleOpen(b *testing.B) {
 		}
 	})
 	if len(ours) > 0 && len(peer) > 0 {
-		goals.Open.Record(b, ms(ours.percentile(0.5)) <= 6.4, fmt.Sprintf("%.1f ms", ms(ours.percentile(0.5))), fmt.Sprintf("websockify without authorization: %.1f ms", ms(peer.percentile(0.5))), ours.ratioTo(peer))
+		goals.Open.Record(b, milliseconds(ours.percentile(0.5)) <= 6.4, fmt.Sprintf("%.1f ms", milliseconds(ours.percentile(0.5))), fmt.Sprintf("websockify without authorization: %.1f ms", milliseconds(peer.percentile(0.5))), ours.ratioTo(peer))
 	}
 }
 
@@ -115,7 +115,7 @@ func (r *rig) createAdministrator(b *testing.B, base string) (*client.Client, fl
 // screen.
 func (r *rig) serveConsoles(b *testing.B, agentURL string, certs hostCerts) (stop func()) {
 	b.Helper()
-	shown := wire.Credentials{Certificate: certs.of(b, r.hosts[0].id), CA: certs.authority.Pool()}
+	shown := wire.Credentials{Certificate: certs.certificateOf(b, r.hosts[0].id), CA: certs.authority.Pool()}
 	agent, err := wire.NewClient(agentURL, func() wire.Credentials { return shown })
 	if err != nil {
 		b.Fatal(err)
@@ -198,7 +198,7 @@ func startWebsockify(b *testing.B) (dial func() (*websocket.Conn, error)) {
 	})
 	d := websocket.Dialer{Subprotocols: []string{"binary"}}
 	dial = func() (*websocket.Conn, error) { ws, _, err := d.Dial("ws://"+address, nil); return ws, err }
-	await(b, "websockify listens", func() bool {
+	pollUntil(b, "websockify listens", func() bool {
 		ws, err := dial()
 		if err == nil {
 			ws.Close()

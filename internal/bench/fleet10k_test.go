@@ -30,13 +30,13 @@ func BenchmarkTenThousand(b *testing.B) {
 	certs := newHostCerts(b, r.control)
 	joined, trusted := make([]load.Host, beatingHosts), certs.authority.Pool()
 	for i := range joined {
-		joined[i] = load.Host{ID: fleet.HostID(id(i + 1)), Name: fmt.Sprintf("host-%05d", i+1), CA: trusted}
-		joined[i].Certificate = certs.of(b, joined[i].ID)
+		joined[i] = load.Host{ID: fleet.HostID(seedID(i + 1)), Name: fmt.Sprintf("host-%05d", i+1), CA: trusted}
+		joined[i].Certificate = certs.certificateOf(b, joined[i].ID)
 	}
 	for range b.N {
 		f, err := load.Run(b.Context(), load.Options{
 			Portal: p.url, Token: p.token(), Agents: p.agents, Joined: joined, Change: 20, People: 4, For: lasting, Report: lasting / 6,
-			Portals: load.Process(p.pid), Postgres: postgres(), Out: logWriter{b},
+			Portals: load.SingleProcess(p.pid), Postgres: postgresProcesses(), Out: logWriter{b},
 		})
 		if err != nil {
 			b.Fatal(err)

@@ -38,11 +38,11 @@ func BenchmarkFleet(b *testing.B) {
 		people[i] = p.signedIn()
 	}
 	one := visitor{people[0], p.url}
-	one.request(b, "/", "")
-	r.settle(b)
+	one.requestPage(b, "/", "")
+	r.waitIdle(b)
 	for range b.N {
-		b.Run("pages", func(b *testing.B) { commonPages(b, one) })
-		b.Run("wide", func(b *testing.B) { widePages(b, one) })
+		b.Run("pages", func(b *testing.B) { measureCommonPages(b, one) })
+		b.Run("wide", func(b *testing.B) { measureWidePages(b, one) })
 		b.Run("first", func(b *testing.B) { measureFirstPage(b, one) })
 		b.Run("searches", func(b *testing.B) { measureSearches(b, one) })
 		b.Run("csv", func(b *testing.B) { measureCSV(b, r, one) })
@@ -53,10 +53,10 @@ func BenchmarkFleet(b *testing.B) {
 
 // settle waits until a new portal has run its start-up queries: until no connection of the database has been active for
 // two seconds.
-func (r *rig) settle(b *testing.B) {
+func (r *rig) waitIdle(b *testing.B) {
 	b.Helper()
 	quiet := 0
-	await(b, "the portal is at rest", func() bool {
+	pollUntil(b, "the portal is at rest", func() bool {
 		var busy bool
 		err := r.pool.QueryRow(b.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND state = 'active' AND backend_type = 'client backend' AND pid <> pg_backend_pid())`).Scan(&busy)
@@ -84,7 +84,7 @@ type visitor struct {
 
 // request requests a page or a part of it as browsers do. It returns the duration, the body as received and the size of
 // the response header.
-func (v visitor) request(b *testing.B, path string, part string) (took time.Duration, body *rawBody, header int) {
+func (v visitor) requestPage(b *testing.B, path string, part string) (took time.Duration, body *rawBody, header int) {
 	b.Helper()
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, v.url+path, nil)
 	if err != nil {
@@ -118,12 +118,12 @@ func (v visitor) request(b *testing.B, path string, part string) (took time.Dura
 func (v visitor) requestTimes(b *testing.B, path, part string) (took durations, size int) {
 	b.Helper()
 	for range pageWarm {
-		_, body, _ := v.request(b, path, part)
-		size = len(unzipped(b, body))
+		_, body, _ := v.requestPage(b, path, part)
+		size = len(decompressed(b, body))
 	}
 	began := time.Now()
 	for len(took) < pageRequests && (len(took) < pageMinimum || time.Since(began) < pageTime) {
-		t, _, _ := v.request(b, path, part)
+		t, _, _ := v.requestPage(b, path, part)
 		took = append(took, t)
 	}
 	return took, size
@@ -151,28 +151,28 @@ func (s durations) ratioTo(other durations) float64 {
 }
 
 func (s durations) String() string {
-	return fmt.Sprintf("%.1f/%.1f", ms(s.percentile(0.5)), ms(s.percentile(0.99)))
+	return fmt.Sprintf("%.1f/%.1f", milliseconds(s.percentile(0.5)), milliseconds(s.percentile(0.99)))
 }
 
 // id returns the n-th ID that testkit.Seed creates.
-func id(n int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", n) }
+func seedID(n int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", n) }
 
-func commonPages(b *testing.B, v visitor) {
+func measureCommonPages(b *testing.B, v visitor) {
 	var ours []string
 	met := true
 	var slowest durations
-	for _, path := range []string{"/vms/" + id(1_000_042), "/hosts", "/"} {
+	for _, path := range []string{"/vms/" + seedID(1_000_042), "/hosts", "/"} {
 		took, _ := v.requestTimes(b, path, "")
 		ours, met, slowest = append(ours, took.String()), met && took.percentile(0.99) <= 20*time.Millisecond, slowerOf(slowest, took)
 	}
 	v.compare(b, goals.Pages, met, strings.Join(ours, " · "), slowest)
 }
 
-func widePages(b *testing.B, v visitor) {
+func measureWidePages(b *testing.B, v visitor) {
 	var ours []string
 	var slowest durations
 	met := true
-	for _, path := range []string{"/vms/new", "/pools/" + id(2001), "/tree/storage"} {
+	for _, path := range []string{"/vms/new", "/pools/" + seedID(2001), "/tree/storage"} {
 		took, size := v.requestTimes(b, path, "")
 		ours = append(ours, fmt.Sprintf("%s (%d KB)", took, size/1000))
 		met, slowest = met && took.percentile(0.99) <= 30*time.Millisecond && size <= 80_000, slowerOf(slowest, took)
@@ -200,17 +200,17 @@ func measureMatrixPage(b *testing.B, r *rig, v visitor) {
 // measureFirstPage measures the bytes of the first page with an empty browser cache: the page, the files that it refers
 // to, and the files that those files import.
 func measureFirstPage(b *testing.B, v visitor) {
-	_, body, header := v.request(b, "/vms", "")
+	_, body, header := v.requestPage(b, "/vms", "")
 	page := body.Len() + header
-	n, plain, seen := page, len(unzipped(b, body)), map[string]bool{}
+	n, plain, seen := page, len(decompressed(b, body)), map[string]bool{}
 	var follow func(address string)
 	follow = func(address string) {
 		if seen[address] {
 			return
 		}
 		seen[address] = true
-		_, file, header := v.request(b, address, "")
-		text := unzipped(b, file)
+		_, file, header := v.requestPage(b, address, "")
+		text := decompressed(b, file)
 		n, plain = n+file.Len()+header, plain+len(text)
 		if strings.HasSuffix(address, ".js") {
 			for _, m := range imported.FindAllStringSubmatch(text, -1) {
@@ -218,7 +218,7 @@ func measureFirstPage(b *testing.B, v visitor) {
 			}
 		}
 	}
-	for _, m := range named.FindAllStringSubmatch(unzipped(b, body), -1) {
+	for _, m := range named.FindAllStringSubmatch(decompressed(b, body), -1) {
 		follow(m[1])
 	}
 	goals.FirstPage.Record(b, n <= 55_000, fmt.Sprintf("%.1f KB: the page %.1f, and %d files", float64(n)/1000, float64(page)/1000, len(seen)),
@@ -237,7 +237,7 @@ func measureSearches(b *testing.B, v visitor) {
 	met := true
 	for _, path := range queries {
 		took, _ := v.requestTimes(b, path, "")
-		ours, met, slowest = append(ours, fmt.Sprintf("%.0f", ms(took.percentile(0.99)))), met && took.percentile(0.99) <= 30*time.Millisecond, slowerOf(slowest, took)
+		ours, met, slowest = append(ours, fmt.Sprintf("%.0f", milliseconds(took.percentile(0.99)))), met && took.percentile(0.99) <= 30*time.Millisecond, slowerOf(slowest, took)
 	}
 	v.compare(b, goals.Searches, met, strings.Join(ours, " · ")+" ms", slowest)
 }
@@ -245,9 +245,9 @@ func measureSearches(b *testing.B, v visitor) {
 // measureCSV measures the export of all VMs as CSV. The reference is PostgreSQL's own COPY of the same columns.
 func measureCSV(b *testing.B, r *rig, v visitor) {
 	began := time.Now()
-	_, body, _ := v.request(b, "/vms.csv", "")
+	_, body, _ := v.requestPage(b, "/vms.csv", "")
 	took := time.Since(began)
-	rows := strings.Count(unzipped(b, body), "\n") - 1
+	rows := strings.Count(decompressed(b, body), "\n") - 1
 	if rows != fleetVMs {
 		b.Errorf("the file has %d rows", rows)
 	}
@@ -271,7 +271,7 @@ func measureLists(b *testing.B, r *rig, p *portal, people []*http.Client) {
 	for _, q := range fleetQueries {
 		alone = append(alone, r.queryTimes(b, q, listClients)...)
 	}
-	met := well.percentile(0.99) <= 12*time.Millisecond && ms(well.percentile(0.5)) <= 2.5*ms(alone.percentile(0.5))
+	met := well.percentile(0.99) <= 12*time.Millisecond && milliseconds(well.percentile(0.5)) <= 2.5*milliseconds(alone.percentile(0.5))
 	goals.List.Record(b, met, well.String()+" ms", "the query alone "+alone.String(), well.ratioTo(alone))
 	running := fetchAsPeople(b, p, people, fleetQueries[:1])
 	r.exec(b, `UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
@@ -307,7 +307,7 @@ var (
 )
 
 // unzipped returns the decompressed body.
-func unzipped(b *testing.B, body *rawBody) string {
+func decompressed(b *testing.B, body *rawBody) string {
 	b.Helper()
 	var from io.Reader = bytes.NewReader(body.Bytes())
 	switch body.encoding {

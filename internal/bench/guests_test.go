@@ -67,7 +67,7 @@ func newGuestLab(b *testing.B) *guestLab {
 }
 
 // call calls API endpoints that the client package does not support.
-func call[T any](l *guestLab, method, path string, in any) (out T) {
+func callAPI[T any](l *guestLab, method, path string, in any) (out T) {
 	l.Helper()
 	text, err := json.Marshal(in)
 	if err != nil {
@@ -106,14 +106,14 @@ func (l *guestLab) waitTask(id fleet.TaskID) {
 	l.Helper()
 	l.poll("the end of a task", func() bool {
 		t, err := l.api.Task(l.Context(), id)
-		if err != nil || t.State.Ended() && t.State != fleet.JobDone {
+		if err != nil || t.State.IsFinal() && t.State != fleet.JobDone {
 			l.Fatal(t.State, t.Error, err)
 		}
-		return t.State.Ended()
+		return t.State.IsFinal()
 	})
 }
 
-func (l *guestLab) vm(id fleet.VMID) fleet.VMView {
+func (l *guestLab) getVM(id fleet.VMID) fleet.VMView {
 	l.Helper()
 	vm, err := l.api.VM(l.Context(), id)
 	if err != nil || vm.Status != nil && vm.Status.Error != "" {
@@ -122,18 +122,18 @@ func (l *guestLab) vm(id fleet.VMID) fleet.VMView {
 	return vm
 }
 
-func (l *guestLab) phase(id fleet.VMID, want fleet.Phase) {
+func (l *guestLab) waitPhase(id fleet.VMID, want fleet.Phase) {
 	l.Helper()
-	l.poll(string(want), func() bool { return l.vm(id).Phase == want })
+	l.poll(string(want), func() bool { return l.getVM(id).Phase == want })
 }
 
-func (l *guestLab) create(in control.CreateVM) fleet.VMID {
+func (l *guestLab) createVM(in control.CreateVM) fleet.VMID {
 	l.Helper()
 	in.ProjectID = l.project
-	return call[fleet.VMView](l, http.MethodPost, "vms", in).ID
+	return callAPI[fleet.VMView](l, http.MethodPost, "vms", in).ID
 }
 
-func (l *guestLab) run(name string, args ...string) string {
+func (l *guestLab) runCommand(name string, args ...string) string {
 	l.Helper()
 	out, err := exec.CommandContext(l.Context(), name, args...).CombinedOutput()
 	if err != nil {
@@ -182,26 +182,26 @@ func measureSnapshots(l *guestLab) {
 	var portal, plain durations
 	for i := range guestSamples + 1 {
 		began := time.Now()
-		l.waitTask(call[fleet.Task](l, http.MethodPost, "vms/"+string(id)+"/snapshots", map[string]any{"name": fmt.Sprintf("bench-%d", i), "memory": true}).ID)
+		l.waitTask(callAPI[fleet.Task](l, http.MethodPost, "vms/"+string(id)+"/snapshots", map[string]any{"name": fmt.Sprintf("bench-%d", i), "memory": true}).ID)
 		took := time.Since(began)
-		tree := l.vm(id).Status.Snapshots
+		tree := l.getVM(id).Status.Snapshots
 		if tree == nil || len(tree.Snapshots) != 1 || !tree.Snapshots[0].Memory {
 			l.Fatalf("%+v", tree)
 		}
-		l.waitTask(call[fleet.Task](l, http.MethodDelete, "vms/"+string(id)+"/snapshots/"+string(tree.Snapshots[0].ID), nil).ID)
+		l.waitTask(callAPI[fleet.Task](l, http.MethodDelete, "vms/"+string(id)+"/snapshots/"+string(tree.Snapshots[0].ID), nil).ID)
 
 		memory, overlay := filepath.Join(dir, fmt.Sprintf("%d.mem", i)), filepath.Join(dir, fmt.Sprintf("%d.qcow2", i))
 		began = time.Now()
-		l.run("virsh", "-q", "-c", l.uris[0], "snapshot-create-as", string(id), "plain", "--no-metadata", "--atomic", "--memspec", "file="+memory, "--diskspec", "vda,file="+overlay)
+		l.runCommand("virsh", "-q", "-c", l.uris[0], "snapshot-create-as", string(id), "plain", "--no-metadata", "--atomic", "--memspec", "file="+memory, "--diskspec", "vda,file="+overlay)
 		other := time.Since(began)
-		l.run("virsh", "-q", "-c", l.uris[0], "blockcommit", string(id), "vda", "--active", "--pivot", "--wait")
-		l.run("rm", memory, overlay)
+		l.runCommand("virsh", "-q", "-c", l.uris[0], "blockcommit", string(id), "vda", "--active", "--pivot", "--wait")
+		l.runCommand("rm", memory, overlay)
 		if i > 0 { // the first round warms up the portal and libvirt
 			portal, plain = append(portal, took), append(plain, other)
 		}
 	}
 	portal.report(l.B, "snapshot")
-	goals.Snapshot.Record(l, portal.percentile(0.5) <= plain.percentile(0.5)+100*time.Millisecond, fmt.Sprintf("%.0f ms", ms(portal.percentile(0.5))), fmt.Sprintf("virsh snapshot-create-as: %.0f ms", ms(plain.percentile(0.5))), portal.ratioTo(plain))
+	goals.Snapshot.Record(l, portal.percentile(0.5) <= plain.percentile(0.5)+100*time.Millisecond, fmt.Sprintf("%.0f ms", milliseconds(portal.percentile(0.5))), fmt.Sprintf("virsh snapshot-create-as: %.0f ms", milliseconds(plain.percentile(0.5))), portal.ratioTo(plain))
 }
 
 // measureClones measures linked clones of a template; every second clone is also started. The reference is qemu-img for
@@ -213,26 +213,26 @@ func measureClones(l *guestLab) {
 	if err != nil || len(hello.Items) != 1 {
 		l.Fatal(hello, err)
 	}
-	golden := l.create(control.CreateVM{Name: "golden", HostID: host, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Disks: []fleet.Disk{{PoolID: hello.Items[0].Spec.Disks[0].PoolID, Image: hello.Items[0].Spec.Disks[0].Image}}}})
-	l.phase(golden, fleet.PhaseStopped)
-	template := call[fleet.TemplateView](l, http.MethodPost, "templates", map[string]any{"name": "bench", "vmId": golden}).ID
+	golden := l.createVM(control.CreateVM{Name: "golden", HostID: host, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Disks: []fleet.Disk{{PoolID: hello.Items[0].Spec.Disks[0].PoolID, Image: hello.Items[0].Spec.Disks[0].Image}}}})
+	l.waitPhase(golden, fleet.PhaseStopped)
+	template := callAPI[fleet.TemplateView](l, http.MethodPost, "templates", map[string]any{"name": "bench", "vmId": golden}).ID
 	l.poll("the template", func() bool {
-		t := call[fleet.TemplateView](l, http.MethodGet, "templates/"+string(template), nil)
+		t := callAPI[fleet.TemplateView](l, http.MethodGet, "templates/"+string(template), nil)
 		return len(t.Versions) == 1 && t.Versions[0].WhyUnusable() == ""
 	})
 	var ready, started, bare, plain durations
 	for i := range guestSamples + 1 {
 		began := time.Now()
-		off := l.create(control.CreateVM{Name: fmt.Sprintf("off-%d", i), HostID: host, From: &control.VMSource{TemplateID: template}})
-		l.phase(off, fleet.PhaseStopped)
+		off := l.createVM(control.CreateVM{Name: fmt.Sprintf("off-%d", i), HostID: host, From: &control.VMSource{TemplateID: template}})
+		l.waitPhase(off, fleet.PhaseStopped)
 		tookOff := time.Since(began)
 		began = time.Now()
-		on := l.create(control.CreateVM{Name: fmt.Sprintf("on-%d", i), HostID: host, From: &control.VMSource{TemplateID: template}, Start: true})
-		l.phase(on, fleet.PhaseRunning)
+		on := l.createVM(control.CreateVM{Name: fmt.Sprintf("on-%d", i), HostID: host, From: &control.VMSource{TemplateID: template}, Start: true})
+		l.waitPhase(on, fleet.PhaseRunning)
 		tookOn := time.Since(began)
 		tookBare, tookPlain := copyGuest(l, on)
 		for _, id := range []fleet.VMID{on, off} {
-			task, err := l.api.DeleteVM(l.Context(), id, true, l.vm(id).Name)
+			task, err := l.api.DeleteVM(l.Context(), id, true, l.getVM(id).Name)
 			if err != nil {
 				l.Fatal(err)
 			}
@@ -244,8 +244,8 @@ func measureClones(l *guestLab) {
 	}
 	ready.report(l.B, "linked-clone")
 	started.report(l.B, "from-image")
-	goals.LinkedClone.Record(l, ready.percentile(0.5) <= 200*time.Millisecond, fmt.Sprintf("%.0f ms", ms(ready.percentile(0.5))), fmt.Sprintf("qemu-img and plain libvirt's define: %.0f ms", ms(bare.percentile(0.5))), ready.ratioTo(bare))
-	goals.StartImage.Record(l, started.percentile(0.5) <= plain.percentile(0.5)+150*time.Millisecond, fmt.Sprintf("%.0f ms", ms(started.percentile(0.5))), fmt.Sprintf("qemu-img and plain libvirt, the same XML: %.0f ms", ms(plain.percentile(0.5))), started.ratioTo(plain))
+	goals.LinkedClone.Record(l, ready.percentile(0.5) <= 200*time.Millisecond, fmt.Sprintf("%.0f ms", milliseconds(ready.percentile(0.5))), fmt.Sprintf("qemu-img and plain libvirt's define: %.0f ms", milliseconds(bare.percentile(0.5))), ready.ratioTo(bare))
+	goals.StartImage.Record(l, started.percentile(0.5) <= plain.percentile(0.5)+150*time.Millisecond, fmt.Sprintf("%.0f ms", milliseconds(started.percentile(0.5))), fmt.Sprintf("qemu-img and plain libvirt, the same XML: %.0f ms", milliseconds(plain.percentile(0.5))), started.ratioTo(plain))
 }
 
 var ownParts = regexp.MustCompile(`(?s)<metadata>.*?</metadata>|<uuid>.*?</uuid>|<mac address=[^>]*/>`)
@@ -258,18 +258,18 @@ func copyGuest(l *guestLab, of fleet.VMID) (defined, started time.Duration) {
 	if err != nil {
 		l.Fatal(err)
 	}
-	disk := l.vm(of).Status.Disks[0].Path
+	disk := l.getVM(of).Status.Disks[0].Path
 	var image struct {
 		Backing string `json:"full-backing-filename"`
 	}
-	if err := json.Unmarshal([]byte(l.run("qemu-img", "info", "-U", "--output=json", disk)), &image); err != nil {
+	if err := json.Unmarshal([]byte(l.runCommand("qemu-img", "info", "-U", "--output=json", disk)), &image); err != nil {
 		l.Fatal(err)
 	}
 	overlay := filepath.Join(l.TempDir(), "twin.qcow2")
 	text = regexp.MustCompile(`<name>.*</name>`).ReplaceAllString(ownParts.ReplaceAllString(text, ""), "<name>twin-"+string(of)+"</name>")
 	text = strings.ReplaceAll(text, disk, overlay)
 	began := time.Now()
-	l.run("qemu-img", "create", "-q", "-f", "qcow2", "-b", image.Backing, "-F", "qcow2", overlay)
+	l.runCommand("qemu-img", "create", "-q", "-f", "qcow2", "-b", image.Backing, "-F", "qcow2", overlay)
 	domain, err := l.plain[0].DomainDefineXMLFlags(text, 0)
 	if err != nil {
 		l.Fatal(err)
@@ -297,21 +297,21 @@ func measureBulkStarts(l *guestLab) {
 	l.Helper()
 	ids := make([]fleet.VMID, bulkGuests)
 	for i := range ids {
-		ids[i] = l.create(control.CreateVM{Name: fmt.Sprintf("bulk-%d", i), HostID: l.hosts[i%2].ID, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: bulkMemoryMiB, Firmware: fleet.BIOS}})
+		ids[i] = l.createVM(control.CreateVM{Name: fmt.Sprintf("bulk-%d", i), HostID: l.hosts[i%2].ID, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: bulkMemoryMiB, Firmware: fleet.BIOS}})
 	}
 	for _, id := range ids {
-		l.phase(id, fleet.PhaseStopped)
+		l.waitPhase(id, fleet.PhaseStopped)
 	}
 	all := func(action fleet.Action) time.Duration {
 		began := time.Now()
-		l.waitTask(call[fleet.Task](l, http.MethodPost, "vms/actions", map[string]any{"action": action, "ids": ids}).ID)
+		l.waitTask(callAPI[fleet.Task](l, http.MethodPost, "vms/actions", map[string]any{"action": action, "ids": ids}).ID)
 		return time.Since(began)
 	}
 	ours := all(fleet.ActStart)
 	all(fleet.ActStop)
 	theirs := l.startInLoops(ids)
 	for _, id := range ids {
-		l.phase(id, fleet.PhaseRunning)
+		l.waitPhase(id, fleet.PhaseRunning)
 	}
 	all(fleet.ActStop)
 	l.ReportMetric(ours.Seconds(), "bulk-s")

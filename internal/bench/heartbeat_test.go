@@ -41,7 +41,7 @@ func BenchmarkHeartbeats(b *testing.B) {
 		for _, c := range callers {
 			meters := make([]wire.Meter, fleetVMs/fleetHosts-1)
 			for i := range meters {
-				meters[i] = wire.Meter{ID: c.vm(fleetHosts, i), CPUNanos: 1 << 40, MemoryBytes: 1 << 31, ReadBytes: 1 << 34, WriteBytes: 1 << 34, ReceiveBytes: 1 << 33, SendBytes: 1 << 33}
+				meters[i] = wire.Meter{ID: c.vmID(fleetHosts, i), CPUNanos: 1 << 40, MemoryBytes: 1 << 31, ReadBytes: 1 << 34, WriteBytes: 1 << 34, ReceiveBytes: 1 << 33, SendBytes: 1 << 33}
 			}
 			all.Go(func() {
 				for time.Now().Before(end) {

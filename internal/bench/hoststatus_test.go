@@ -30,11 +30,11 @@ func BenchmarkHostStatusShown(b *testing.B) {
 	base := "http://" + portal.address
 	h := r.adoptHosts(b)[0]
 	for n := range 3 {
-		h.state.Pools = append(h.state.Pools, wire.PoolReport{ID: fleet.PoolID(id(2001 + n)), Status: fleet.PoolStatus{State: fleet.PoolActive}})
+		h.state.Pools = append(h.state.Pools, wire.PoolReport{ID: fleet.PoolID(seedID(2001 + n)), Status: fleet.PoolStatus{State: fleet.PoolActive}})
 	}
 	flushCommits(b, r.pool, true)
 	agent, person := newClient(), r.signInPerson(b, base, "person")
-	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/events?key=pool:"+id(2001), nil)
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/events?key=pool:"+seedID(2001), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func BenchmarkHostStatusShown(b *testing.B) {
 	poked := make(chan struct{}, 1)
 	go func() {
 		for lines := bufio.NewScanner(res.Body); lines.Scan(); {
-			if lines.Text() == "event: pool:"+id(2001) {
+			if lines.Text() == "event: pool:"+seedID(2001) {
 				select {
 				case poked <- struct{}{}:
 				default:
@@ -56,7 +56,7 @@ func BenchmarkHostStatusShown(b *testing.B) {
 	}()
 	body := func() (text []byte, took time.Duration) {
 		began := time.Now()
-		req, _ := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/pools/"+id(2001), nil)
+		req, _ := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/pools/"+seedID(2001), nil)
 		for name, value := range map[string]string{"HX-Request": "true", "HX-Target": "pool-body", "HX-Trigger": "pool-body"} {
 			req.Header.Set(name, value)
 		}
@@ -106,7 +106,7 @@ func BenchmarkHostStatusShown(b *testing.B) {
 			sleep(b.Context(), 300*time.Millisecond) // the minimum time between two refreshes of the tab
 		}
 		shown.report(b, "shown")
-		goals.HostStatusShown.Record(b, shown.percentile(0.99) <= 300*time.Millisecond, fmt.Sprintf("%.0f/%.0f ms", ms(shown.percentile(0.5)), ms(shown.percentile(0.99))),
-			fmt.Sprintf("the part of the page alone %.0f/%.0f ms", ms(alone.percentile(0.5)), ms(alone.percentile(0.99))), shown.ratioTo(alone))
+		goals.HostStatusShown.Record(b, shown.percentile(0.99) <= 300*time.Millisecond, fmt.Sprintf("%.0f/%.0f ms", milliseconds(shown.percentile(0.5)), milliseconds(shown.percentile(0.99))),
+			fmt.Sprintf("the part of the page alone %.0f/%.0f ms", milliseconds(alone.percentile(0.5)), milliseconds(alone.percentile(0.99))), shown.ratioTo(alone))
 	}
 }

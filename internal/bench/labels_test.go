@@ -78,7 +78,7 @@ func BenchmarkLabels(b *testing.B) {
 			b.Fatalf("%d assignments, not %d", assigned(), want)
 		}
 		goals.Labels.Record(b, all <= 30*time.Second && idle.percentile(0.5) <= time.Second,
-			fmt.Sprintf("answered after %.0f ms, all after %.1f s; nothing to do %.0f ms, one new host %.0f ms", ms(answered), all.Seconds(), ms(idle.percentile(0.5)), ms(one.percentile(0.5))),
+			fmt.Sprintf("answered after %.0f ms, all after %.1f s; nothing to do %.0f ms, one new host %.0f ms", milliseconds(answered), all.Seconds(), milliseconds(idle.percentile(0.5)), milliseconds(one.percentile(0.5))),
 			fmt.Sprintf("as many bare rows %.2f s", bare.Seconds()), all.Seconds()/bare.Seconds())
 		r.exec(b, `TRUNCATE networks, tasks CASCADE`)
 		r.exec(b, `DROP TABLE bare`)

@@ -47,9 +47,9 @@ func BenchmarkVMList(b *testing.B) {
 	testkit.Seed(b, r.pool, listHosts, listVMs)
 	server := httptest.NewServer(r.web.Handler())
 	b.Cleanup(server.Close)
-	client := signedIn(b, r, server.URL)
+	client := newSignedInClient(b, r, server.URL)
 	keepOnline(b, r)
-	ask(b, client, server.URL, listQueries[0]) // the first request fills caches
+	requestListPage(b, client, server.URL, listQueries[0]) // the first request fills caches
 	b.ResetTimer()
 	for range b.N {
 		for _, q := range listQueries {
@@ -72,7 +72,7 @@ func BenchmarkCSV(b *testing.B) {
 	testkit.Seed(b, r.pool, listHosts, listVMs)
 	server := httptest.NewServer(r.web.Handler())
 	b.Cleanup(server.Close)
-	client := signedIn(b, r, server.URL)
+	client := newSignedInClient(b, r, server.URL)
 	keepOnline(b, r)
 	for b.Loop() {
 		began := time.Now()
@@ -128,10 +128,10 @@ func (r *rig) copyRate(b *testing.B) (rows float64) {
 // fetchConcurrently requests a page from all clients at the same time, n times each.
 func fetchConcurrently(b *testing.B, client *http.Client, base string, q fleet.Query, n int) durations {
 	b.Helper()
-	return concurrently(listClients, n, func() time.Duration { return ask(b, client, base, q) })
+	return measureConcurrently(listClients, n, func() time.Duration { return requestListPage(b, client, base, q) })
 }
 
-func concurrently(clients, n int, do func() time.Duration) durations {
+func measureConcurrently(clients, n int, do func() time.Duration) durations {
 	var mu sync.Mutex
 	var took durations
 	var all sync.WaitGroup
@@ -155,7 +155,7 @@ var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // measured time, because a browser does this on another machine.
 var checkedPages atomic.Int64
 
-func ask(b *testing.B, client *http.Client, base string, q fleet.Query) time.Duration {
+func requestListPage(b *testing.B, client *http.Client, base string, q fleet.Query) time.Duration {
 	began := time.Now()
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/vms?"+url.Values{"filter": {q.Filter}, "sort": {q.Sort}}.Encode(), nil)
 	if err != nil {
@@ -195,7 +195,7 @@ func checkRows(b *testing.B, q fleet.Query, body io.Reader) {
 // requests as for the page.
 func (r *rig) queryTimes(b *testing.B, q fleet.Query, clients int) durations {
 	b.Helper()
-	return concurrently(clients, listRequests, func() time.Duration {
+	return measureConcurrently(clients, listRequests, func() time.Duration {
 		began := time.Now()
 		page, err := r.control.ListVMRows(b.Context(), fleet.Actor{UserID: "bench", Name: "bench", Role: fleet.RoleAdmin}, q)
 		if err != nil || len(page.Items) != 100 {
@@ -206,7 +206,7 @@ func (r *rig) queryTimes(b *testing.B, q fleet.Query, clients int) durations {
 }
 
 // signedIn creates the first administrator, signs in and changes the one-time password.
-func signedIn(b *testing.B, r *rig, base string) *http.Client {
+func newSignedInClient(b *testing.B, r *rig, base string) *http.Client {
 	b.Helper()
 	password, _, err := r.control.EnsureAdmin(b.Context(), fleet.SystemActor)
 	if err != nil {

@@ -58,7 +58,7 @@ func newHostCerts(b *testing.B, c *control.Control) hostCerts {
 	return hostCerts{authority, hostKey(), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))}
 }
 
-func (p hostCerts) of(b *testing.B, id fleet.HostID) tls.Certificate {
+func (p hostCerts) certificateOf(b *testing.B, id fleet.HostID) tls.Certificate {
 	b.Helper()
 	text, err := p.authority.IssueHost(id, p.request)
 	if err != nil {

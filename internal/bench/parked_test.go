@@ -28,11 +28,11 @@ func BenchmarkAgentConnections(b *testing.B) {
 	for range b.N {
 		r := newRig(b)
 		r.addHosts(b, connectedAgents)
-		one, inUse := measureAgentMemory(b, r, oneConnection)
+		one, inUse := measureAgentMemory(b, r, newOneConnAgent)
 		b.ReportMetric(one, "KB/agent")
 		b.ReportMetric(inUse, "KB/agent-before-GC")
 		b.ReportMetric(48, "limit-KB/agent")
-		two, _ := measureAgentMemory(b, r, twoConnections)
+		two, _ := measureAgentMemory(b, r, newTwoConnAgent)
 		b.ReportMetric(two, "KB/agent-of-two-connections")
 		bare := measureParkedMemory(b, r, "bare"+overTLS) * 1024 / 1000
 		b.ReportMetric(bare, "KB/bare-net-http-connection")
@@ -42,13 +42,13 @@ func BenchmarkAgentConnections(b *testing.B) {
 }
 
 // protocol is the agent's side of the agent protocol.
-type protocol interface {
+type agentProtocol interface {
 	Hello(context.Context, wire.Hello) (wire.HelloAnswer, error)
 	Report(context.Context, wire.Report) (wire.ReportAnswer, error)
 	Claim(context.Context, wire.ClaimRequest) (wire.Claim, error)
 }
 
-func oneConnection(portal string, shown wire.Credentials) (protocol, error) {
+func newOneConnAgent(portal string, shown wire.Credentials) (agentProtocol, error) {
 	return wire.NewClient(portal, func() wire.Credentials { return shown })
 }
 
@@ -59,7 +59,7 @@ type twoConnAgent struct {
 	calls, claims *http.Client
 }
 
-func twoConnections(portal string, shown wire.Credentials) (protocol, error) {
+func newTwoConnAgent(portal string, shown wire.Credentials) (agentProtocol, error) {
 	conf := &tls.Config{RootCAs: shown.CA, Certificates: []tls.Certificate{shown.Certificate}}
 	return &twoConnAgent{portal: portal, calls: &http.Client{Transport: &http.Transport{TLSClientConfig: conf}}, claims: &http.Client{Transport: &http.Transport{TLSClientConfig: conf}}}, nil
 }
@@ -85,7 +85,7 @@ func (e *twoConnAgent) Claim(ctx context.Context, in wire.ClaimRequest) (out wir
 
 // measureAgentMemory returns the memory in KB that an agent uses in the portal's process: held after a garbage
 // collection, and inUse before it.
-func measureAgentMemory(b *testing.B, r *rig, agent func(portal string, shown wire.Credentials) (protocol, error)) (held, inUse float64) {
+func measureAgentMemory(b *testing.B, r *rig, agent func(portal string, shown wire.Credentials) (agentProtocol, error)) (held, inUse float64) {
 	b.Helper()
 	s := startServerProcess(b, r, "portal"+overTLS)
 	defer s.stop()
@@ -101,7 +101,7 @@ func measureAgentMemory(b *testing.B, r *rig, agent func(portal string, shown wi
 			turns <- struct{}{}
 			starting.Go(func() {
 				defer func() { <-turns }()
-				if err := startAgent(ctx, "https://"+s.address, wire.Credentials{Certificate: certs.of(b, h.id), CA: certs.authority.Pool()}, agent, &claims); err != nil {
+				if err := startAgent(ctx, "https://"+s.address, wire.Credentials{Certificate: certs.certificateOf(b, h.id), CA: certs.authority.Pool()}, agent, &claims); err != nil {
 					b.Error(err)
 				}
 			})
@@ -112,15 +112,15 @@ func measureAgentMemory(b *testing.B, r *rig, agent func(portal string, shown wi
 	}
 	const warm = 100
 	work(r.hosts[:warm])
-	before := s.ask("resident")
+	before := s.sendCommand("resident")
 	work(r.hosts[warm:])
-	await(b, "all agents are parked", func() bool { return s.ask("parked") == int64(len(r.hosts)) })
+	pollUntil(b, "all agents are parked", func() bool { return s.sendCommand("parked") == int64(len(r.hosts)) })
 	each := func(n int64) float64 { return float64(n-before) / 1000 / float64(len(r.hosts)-warm) }
-	inUse = each(s.ask("raw"))
-	return each(s.ask("resident")), inUse
+	inUse = each(s.sendCommand("raw"))
+	return each(s.sendCommand("resident")), inUse
 }
 
-func startAgent(ctx context.Context, portal string, shown wire.Credentials, agent func(string, wire.Credentials) (protocol, error), claims *sync.WaitGroup) error {
+func startAgent(ctx context.Context, portal string, shown wire.Credentials, agent func(string, wire.Credentials) (agentProtocol, error), claims *sync.WaitGroup) error {
 	a, err := agent(portal, shown)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func measureParkedMemory(b *testing.B, r *rig, kind string) float64 {
 		conf := &tls.Config{RootCAs: certs.authority.Pool()}
 		dial = func(h hostSession) net.Conn {
 			own := conf.Clone()
-			own.Certificates, own.ServerName = []tls.Certificate{certs.of(b, h.id)}, "127.0.0.1"
+			own.Certificates, own.ServerName = []tls.Certificate{certs.certificateOf(b, h.id)}, "127.0.0.1"
 			c := tls.Client(dialTCP(b, s.address), own)
 			if err := c.Handshake(); err != nil {
 				b.Error(err)
@@ -186,12 +186,12 @@ func measureParkedMemory(b *testing.B, r *rig, kind string) float64 {
 	} else if kind == "portal" {
 		issueCerts(b, s.address, r.hosts)
 	}
-	leave := park(b, s, r.hosts[:100], dial) // the first agents warm up the server process
+	leave := parkClaims(b, s, r.hosts[:100], dial) // the first agents warm up the server process
 	leave()
-	await(b, "the first agents have left", func() bool { return s.ask("parked") == 0 })
-	before := s.ask("resident")
-	defer park(b, s, r.hosts, dial)()
-	return float64(s.ask("resident")-before) / 1024 / float64(len(r.hosts))
+	pollUntil(b, "the first agents have left", func() bool { return s.sendCommand("parked") == 0 })
+	before := s.sendCommand("resident")
+	defer parkClaims(b, s, r.hosts, dial)()
+	return float64(s.sendCommand("resident")-before) / 1024 / float64(len(r.hosts))
 }
 
 func dialTCP(b *testing.B, address string) net.Conn {
@@ -217,7 +217,7 @@ func issueCerts(b *testing.B, address string, hosts []hostSession) {
 
 // park sends a claim for each host on its own connection, and returns when all claims are parked. It reads no answers,
 // because the portal answers no claim before wire.ClaimWait has passed.
-func park(b *testing.B, s *serverProcess, hosts []hostSession, dial func(hostSession) net.Conn) (leave func()) {
+func parkClaims(b *testing.B, s *serverProcess, hosts []hostSession, dial func(hostSession) net.Conn) (leave func()) {
 	b.Helper()
 	conns := make([]net.Conn, len(hosts))
 	var dialling sync.WaitGroup
@@ -241,7 +241,7 @@ func park(b *testing.B, s *serverProcess, hosts []hostSession, dial func(hostSes
 			b.Fatal(err)
 		}
 	}
-	await(b, "all agents are parked", func() bool { return s.ask("parked") == int64(len(hosts)) })
+	pollUntil(b, "all agents are parked", func() bool { return s.sendCommand("parked") == int64(len(hosts)) })
 	return func() {
 		for _, c := range conns {
 			c.Close()

@@ -59,7 +59,7 @@ func BenchmarkOldPlan(b *testing.B) {
 // claimTimes claims four jobs at a time, n times.
 func claimTimes(b *testing.B, r *rig, h hostSession, n int) (took durations) {
 	b.Helper()
-	actor := fleet.Actor{HostID: h.id, Name: "host", Session: h.session, KeyHash: string(auth.KeyHash(stateOf(string(h.id)).PeerCertificates[0]))}
+	actor := fleet.Actor{HostID: h.id, Name: "host", Session: h.session, KeyHash: string(auth.KeyHash(tlsStateOf(string(h.id)).PeerCertificates[0]))}
 	for range n {
 		began := time.Now()
 		got, err := r.control.Claim(b.Context(), actor, wire.ClaimRequest{Max: 4}, time.Second)

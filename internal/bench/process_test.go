@@ -168,9 +168,9 @@ func (p *portal) metric(name string) float64 {
 }
 
 // parked reports whether n agents are parked and no agent's claim still queries the database.
-func (p *portal) parked(n int) bool {
+func (p *portal) agentsParked(n int) bool {
 	return p.metric("quantix_claims_parked") == float64(n) && p.metric("quantix_db_conns_acquired") == 0
 }
 
 // postgres returns the processes of the portal's database server.
-func postgres() load.Processes { return load.Tree(durable.pg.Pid()) }
+func postgresProcesses() load.Processes { return load.ProcessTree(durable.pg.Pid()) }

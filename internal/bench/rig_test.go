@@ -92,27 +92,27 @@ func newPortal(ctx context.Context, b fataler, database, agentURL string) *rig {
 	r := &rig{pool: pool, hub: hub}
 	r.control = control.New(pool, control.Options{Hub: hub, Log: log, AgentURL: agentURL, PairURL: agentURL, Vault: vault})
 	r.web = web.New(web.Options{
-		Control: r.control, Hub: hub, Sessions: auth.Sessions(pool, false), Log: log, PublicURL: "http://portal.test",
+		Control: r.control, Hub: hub, Sessions: auth.NewSessionManager(pool, false), Log: log, PublicURL: "http://portal.test",
 		Version: "bench", Ready: pool.Ping,
 	})
 	return r
 }
 
 // asHosts replaces TLS: each request counts as sent by the host that the header hostHeader names.
-func asHosts(next http.Handler) http.Handler {
+func authenticateAsHosts(next http.Handler) http.Handler {
 	var known sync.Map
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(hostHeader)
 		state, ok := known.Load(id)
 		if !ok {
-			state, _ = known.LoadOrStore(id, stateOf(id))
+			state, _ = known.LoadOrStore(id, tlsStateOf(id))
 		}
 		r.TLS = state.(*tls.ConnectionState)
 		next.ServeHTTP(w, r)
 	})
 }
 
-func stateOf(id string) *tls.ConnectionState {
+func tlsStateOf(id string) *tls.ConnectionState {
 	cert := &x509.Certificate{
 		Subject: pkix.Name{CommonName: id}, NotAfter: time.Now().Add(time.Hour), RawSubjectPublicKeyInfo: hostKeyInfo(),
 		URIs: []*url.URL{{Scheme: "quantix", Host: "host", Path: "/" + id}},
@@ -131,7 +131,7 @@ func (r *rig) addHosts(b *testing.B, n int) {
 		h.id = fleet.NewID[fleet.HostID]()
 		_, err := r.pool.Exec(b.Context(), `WITH h AS (INSERT INTO hosts (id, name) VALUES ($1, $2)) INSERT INTO host_sessions (host_id) VALUES ($1)`, h.id, fmt.Sprintf("h%05d", i))
 		if err == nil {
-			err = r.hello(b.Context(), h)
+			err = r.openSession(b.Context(), h)
 		}
 		if err != nil {
 			b.Error(err)
@@ -144,8 +144,8 @@ func (r *rig) addHosts(b *testing.B, n int) {
 }
 
 // hello opens the session of a host's agent and sends its first full report.
-func (r *rig) hello(ctx context.Context, h *hostSession) error {
-	actor := fleet.Actor{HostID: h.id, Name: "host", KeyHash: string(auth.KeyHash(stateOf(string(h.id)).PeerCertificates[0]))}
+func (r *rig) openSession(ctx context.Context, h *hostSession) error {
+	actor := fleet.Actor{HostID: h.id, Name: "host", KeyHash: string(auth.KeyHash(tlsStateOf(string(h.id)).PeerCertificates[0]))}
 	answer, err := r.control.Hello(ctx, actor, wire.Hello{Instance: "bench", Fingerprint: "bench"})
 	if err != nil {
 		return err
@@ -199,7 +199,7 @@ func (r *rig) exec(b *testing.B, sql string, args ...any) {
 }
 
 // parked returns the number of parked agents. ok is false while any agent's claim still queries the database.
-func (r *rig) parked() (n int, ok bool) {
+func (r *rig) parkedCount() (n int, ok bool) {
 	ask := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	ask.RemoteAddr = "127.0.0.1:1"
 	answer := httptest.NewRecorder()
@@ -210,7 +210,7 @@ func (r *rig) parked() (n int, ok bool) {
 }
 
 // await polls until done returns true, for at most a minute.
-func await(b *testing.B, what string, done func() bool) {
+func pollUntil(b *testing.B, what string, done func() bool) {
 	b.Helper()
 	for until := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(until) {
@@ -232,8 +232,8 @@ func (s durations) percentile(p float64) time.Duration {
 }
 
 func (s durations) report(b *testing.B, name string) {
-	b.ReportMetric(ms(s.percentile(0.50)), name+"-p50-ms")
-	b.ReportMetric(ms(s.percentile(0.99)), name+"-p99-ms")
+	b.ReportMetric(milliseconds(s.percentile(0.50)), name+"-p50-ms")
+	b.ReportMetric(milliseconds(s.percentile(0.99)), name+"-p99-ms")
 }
 
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -61,11 +61,11 @@ func startServerProcess(b *testing.B, r *rig, kind string) *serverProcess {
 		b.Fatal(err)
 	}
 	s.answers = bufio.NewScanner(out)
-	s.address = s.line()
+	s.address = s.readLine()
 	return s
 }
 
-func (s *serverProcess) line() string {
+func (s *serverProcess) readLine() string {
 	if !s.answers.Scan() {
 		s.b.Fatal("the server process ended")
 	}
@@ -74,9 +74,9 @@ func (s *serverProcess) line() string {
 
 // ask sends a command to the process and returns its answer. "resident" and "raw" are the bytes of memory after and
 // before a garbage collection. "parked" is the number of parked requests, or -1 while some requests are being handled.
-func (s *serverProcess) ask(command string) int64 {
+func (s *serverProcess) sendCommand(command string) int64 {
 	fmt.Fprintln(s.in, command)
-	n, err := strconv.ParseInt(s.line(), 10, 64)
+	n, err := strconv.ParseInt(s.readLine(), 10, 64)
 	if err != nil {
 		s.b.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func runServerProcess() bool {
 	if err != nil {
 		exitOnFatal{}.Fatal(err)
 	}
-	var peer peer
+	var peer parkingPeer
 	parked := func() int64 { return peer.parked.Load() }
 	handler := http.Handler(&peer)
 	var r *rig
@@ -112,17 +112,17 @@ func runServerProcess() bool {
 	case "portal":
 		handler = r.web.AgentHandler()
 		if name == kind {
-			handler = asHosts(handler)
+			handler = authenticateAsHosts(handler)
 		}
 		parked = func() int64 {
-			if n, ok := r.parked(); ok {
+			if n, ok := r.parkedCount(); ok {
 				return int64(n)
 			}
 			return -1
 		}
 	case "tabs": // the complete portal: pages and agent API at one address
 		cli.TuneMemory()
-		pages, agents := r.web.Handler(), asHosts(r.web.AgentHandler())
+		pages, agents := r.web.Handler(), authenticateAsHosts(r.web.AgentHandler())
 		handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if strings.HasPrefix(q.URL.Path, "/agent/") {
 				agents.ServeHTTP(w, q)
@@ -153,18 +153,18 @@ func runServerProcess() bool {
 		case "parked":
 			fmt.Println(parked())
 		case "raw":
-			fmt.Println(rss())
+			fmt.Println(residentBytes())
 		default:
-			fmt.Println(resident())
+			fmt.Println(residentAfterGC())
 		}
 	}
 	return true
 }
 
 // peer parks requests and does nothing else.
-type peer struct{ parked atomic.Int64 }
+type parkingPeer struct{ parked atomic.Int64 }
 
-func (p *peer) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+func (p *parkingPeer) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
 	p.parked.Add(1)
 	defer p.parked.Add(-1)
@@ -177,14 +177,14 @@ func (exitOnFatal) Fatal(args ...any) { fmt.Fprintln(os.Stderr, args...); os.Exi
 
 // resident returns the process's memory after free memory was returned to the operating system. It collects garbage
 // several times, because each collection shrinks stacks only by half.
-func resident() int64 {
+func residentAfterGC() int64 {
 	for range 4 {
 		debug.FreeOSMemory()
 	}
-	return rss()
+	return residentBytes()
 }
 
-func rss() int64 {
+func residentBytes() int64 {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return 0

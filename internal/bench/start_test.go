@@ -61,9 +61,9 @@ func BenchmarkCreateAndStart(b *testing.B) {
 		}
 		portal.report(b, "portal")
 		plain.report(b, "libvirt")
-		b.ReportMetric(ms(portal.percentile(0.5)-plain.percentile(0.5)), "portal-above-libvirt-p50-ms")
+		b.ReportMetric(milliseconds(portal.percentile(0.5)-plain.percentile(0.5)), "portal-above-libvirt-p50-ms")
 		b.ReportMetric(60, "limit-above-libvirt-ms")
-		goals.Start.Record(b, portal.percentile(0.5) <= plain.percentile(0.5)+60*time.Millisecond, fmt.Sprintf("%.0f ms", ms(portal.percentile(0.5))), fmt.Sprintf("plain libvirt, the same XML: %.0f ms", ms(plain.percentile(0.5))), portal.ratioTo(plain))
+		goals.Start.Record(b, portal.percentile(0.5) <= plain.percentile(0.5)+60*time.Millisecond, fmt.Sprintf("%.0f ms", milliseconds(portal.percentile(0.5))), fmt.Sprintf("plain libvirt, the same XML: %.0f ms", milliseconds(plain.percentile(0.5))), portal.ratioTo(plain))
 	}
 }
 

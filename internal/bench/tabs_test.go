@@ -63,10 +63,10 @@ func BenchmarkTabs(b *testing.B) {
 	var seen tabResults
 	for _, p := range people {
 		for range tabsEach {
-			all.Go(func() { seen.tab(ctx, p, base) })
+			all.Go(func() { seen.followList(ctx, p, base) })
 		}
 	}
-	await(b, "all tabs follow", func() bool { return seen.open.Load() == tabsPeople*tabsEach })
+	pollUntil(b, "all tabs follow", func() bool { return seen.open.Load() == tabsPeople*tabsEach })
 	all.Go(func() { reportChanges(ctx, b, base, hosts) })
 	var (
 		cores            float64
@@ -95,8 +95,8 @@ func BenchmarkTabs(b *testing.B) {
 	bare := bareStreams(b, tabsPeople*tabsEach)
 	bare.report(b, "bare-change")
 	goals.Tabs.Record(b, cores <= 0.6 && refresh.percentile(0.99) <= 2*time.Second && failed == 0,
-		fmt.Sprintf("%.2f core, refresh %.0f/%.0f ms, the page says every %d s, %d failed", cores, ms(refresh.percentile(0.5)), ms(refresh.percentile(0.99)), interval, failed),
-		fmt.Sprintf("a bare change to 1,000 streams %.0f/%.0f ms", ms(bare.percentile(0.5)), ms(bare.percentile(0.99))), refresh.ratioTo(bare))
+		fmt.Sprintf("%.2f core, refresh %.0f/%.0f ms, the page says every %d s, %d failed", cores, milliseconds(refresh.percentile(0.5)), milliseconds(refresh.percentile(0.99)), interval, failed),
+		fmt.Sprintf("a bare change to 1,000 streams %.0f/%.0f ms", milliseconds(bare.percentile(0.5)), milliseconds(bare.percentile(0.99))), refresh.ratioTo(bare))
 }
 
 // tabResults collects the results of the tabs.
@@ -119,7 +119,7 @@ func (s *tabResults) end() durations {
 }
 
 // tab follows the list of VMs until ctx ends.
-func (s *tabResults) tab(ctx context.Context, client *http.Client, base string) {
+func (s *tabResults) followList(ctx context.Context, client *http.Client, base string) {
 	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, base+"/events?key=vms&key=tasks&key=hosts", nil)
 	res, err := client.Do(req)
 	if err != nil || res.StatusCode != http.StatusOK {
@@ -129,9 +129,9 @@ func (s *tabResults) tab(ctx context.Context, client *http.Client, base string) 
 	defer res.Body.Close()
 	s.open.Add(1)
 	poked := map[string]chan struct{}{"vms": make(chan struct{}, 1), "head": make(chan struct{}, 1), "hosts": make(chan struct{}, 1)}
-	go s.refreshes(ctx, client, base+"/vms", "vm-rows", 250*time.Millisecond, poked["vms"])
-	go s.refreshes(ctx, client, base+"/vms", "vms-head", 5*time.Second, poked["head"])
-	go s.refreshes(ctx, client, base+"/tree/hosts", "tree-hosts", 250*time.Millisecond, poked["hosts"])
+	go s.refreshOnEvents(ctx, client, base+"/vms", "vm-rows", 250*time.Millisecond, poked["vms"])
+	go s.refreshOnEvents(ctx, client, base+"/vms", "vms-head", 5*time.Second, poked["head"])
+	go s.refreshOnEvents(ctx, client, base+"/tree/hosts", "tree-hosts", 250*time.Millisecond, poked["hosts"])
 	poke := func(name string) {
 		select {
 		case poked[name] <- struct{}{}:
@@ -161,7 +161,7 @@ func (s *tabResults) tab(ctx context.Context, client *http.Client, base string) 
 }
 
 // refreshes requests one element of the page after each event, but not more often than once per gap.
-func (s *tabResults) refreshes(ctx context.Context, client *http.Client, address, id string, gap time.Duration, poked <-chan struct{}) {
+func (s *tabResults) refreshOnEvents(ctx context.Context, client *http.Client, address, id string, gap time.Duration, poked <-chan struct{}) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -246,7 +246,7 @@ func (r *rig) adoptHosts(b *testing.B) []*reportingHost {
 			hosts = append(hosts, &reportingHost{hostSession{id: host}, wire.State{Host: fleet.HostStatus{Connected: true, Hypervisor: "libvirt 9.0.0"}}})
 		}
 		vm.Status = fleet.VMStatus{}
-		vm.Proof = wire.Proof(vm.ID, mark)
+		vm.Proof = wire.OwnershipProof(vm.ID, mark)
 		h := hosts[len(hosts)-1]
 		err := json.Unmarshal(status, &vm.Status)
 		h.state.VMs = append(h.state.VMs, vm)
@@ -256,7 +256,7 @@ func (r *rig) adoptHosts(b *testing.B) []*reportingHost {
 		b.Fatal(err)
 	}
 	for _, h := range hosts {
-		actor := fleet.Actor{HostID: h.id, Name: "host", KeyHash: string(auth.KeyHash(stateOf(string(h.id)).PeerCertificates[0]))}
+		actor := fleet.Actor{HostID: h.id, Name: "host", KeyHash: string(auth.KeyHash(tlsStateOf(string(h.id)).PeerCertificates[0]))}
 		answer, err := r.control.Hello(b.Context(), actor, wire.Hello{Instance: "bench", Fingerprint: "bench"})
 		if err != nil {
 			b.Fatal(err)
@@ -384,7 +384,7 @@ func bareStreams(b *testing.B, n int) durations {
 			}
 		}()
 	}
-	await(b, "all bare streams are open", func() bool { return open.Load() == int64(n) })
+	pollUntil(b, "all bare streams are open", func() bool { return open.Load() == int64(n) })
 	var took durations
 	for range 10 {
 		mu.Lock()

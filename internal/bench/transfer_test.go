@@ -56,7 +56,7 @@ func BenchmarkTransfer(b *testing.B) {
 		beside, ours := time.Duration(1<<62), time.Duration(1<<62)
 		for range 2 {
 			beside = min(beside, catInto(b, src, filepath.Join(dir, "plain")))
-			ours = min(ours, own.send(b, f, filepath.Join(dir, "sent")))
+			ours = min(ours, own.sendFile(b, f, filepath.Join(dir, "sent")))
 		}
 		share := beside.Seconds() / ours.Seconds()
 		rate := func(d time.Duration) float64 { return transferBytes / (1 << 20) / d.Seconds() }
@@ -123,12 +123,12 @@ func copyLikeNC(to io.Writer, from io.Reader) (int64, error) {
 }
 
 // hosts are two hosts whose certificates are from one authority.
-type hosts struct {
-	self [2]transfer.Self
+type transferHosts struct {
+	self [2]transfer.HostIdentity
 	peer [2]transfer.Peer
 }
 
-func newHosts(b *testing.B) (h hosts) {
+func newHosts(b *testing.B) (h transferHosts) {
 	b.Helper()
 	sign := func(name string, by *x509.Certificate, with *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -159,23 +159,23 @@ func newHosts(b *testing.B) (h hosts) {
 		name := fmt.Sprintf("host-%d", i+1)
 		cert, key := sign(name, ca, caKey)
 		sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
-		h.self[i] = transfer.Self{Certificate: tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}, CA: pool}
+		h.self[i] = transfer.HostIdentity{Certificate: tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}, CA: pool}
 		h.peer[i] = transfer.Peer{Host: fleet.HostID(name), KeyHash: hex.EncodeToString(sum[:])}
 	}
 	return h
 }
 
 // send transfers the file in the same way as agents do.
-func (h hosts) send(b *testing.B, src *os.File, to string) time.Duration {
+func (h transferHosts) sendFile(b *testing.B, src *os.File, to string) time.Duration {
 	b.Helper()
 	began := time.Now()
 	ticket := transfer.NewTicket()
-	listener, err := transfer.Open(h.self[1], h.peer[0], ticket.Hash(), transfer.Ports{})
+	listener, err := transfer.Open(h.self[1], h.peer[0], ticket.Hash(), transfer.PortRange{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- receive(b.Context(), listener, to) }()
+	go func() { done <- receiveTransfer(b.Context(), listener, to) }()
 	out, err := transfer.Dial(b.Context(), []string{fmt.Sprintf("127.0.0.1:%d", listener.Port())}, h.self[0], h.peer[1], ticket)
 	if err == nil {
 		err = out.Send(b.Context(), transfer.File(src, transferBytes), transferBytes, nil, nil)
@@ -188,8 +188,8 @@ func (h hosts) send(b *testing.B, src *os.File, to string) time.Duration {
 	return took
 }
 
-func receive(ctx context.Context, listener *transfer.Listener, to string) error {
-	in, err := listener.Wait(ctx)
+func receiveTransfer(ctx context.Context, listener *transfer.Listener, to string) error {
+	in, err := listener.WaitPeer(ctx)
 	if err != nil {
 		return err
 	}

@@ -26,14 +26,14 @@ func BenchmarkUpgrade(b *testing.B) {
 		took := time.Since(begun)
 		b.ReportMetric(took.Seconds(), "upgrade-s")
 		b.StopTimer()
-		beside := copyOfVMs(b, url)
+		beside := timeVMsCopy(b, url)
 		goals.Upgrade.Record(b, took <= 30*time.Second, fmt.Sprintf("%.1f s", took.Seconds()), fmt.Sprintf("one copy of the table of VMs %.1f s", beside.Seconds()), took.Seconds()/beside.Seconds())
 		b.ReportMetric(30, "limit-s")
 	}
 }
 
 // copyOfVMs returns the time that PostgreSQL takes to copy the table vms.
-func copyOfVMs(b *testing.B, url string) time.Duration {
+func timeVMsCopy(b *testing.B, url string) time.Duration {
 	b.Helper()
 	pool, err := db.Open(b.Context(), url, 1)
 	if err != nil {

@@ -70,9 +70,9 @@ func BenchmarkUpload(b *testing.B) {
 	defer plain.Close()
 	b.ResetTimer()
 	for range b.N {
-		beside := curl(b, file, plain.URL+"/image.raw", "")
+		beside := curlUpload(b, file, plain.URL+"/image.raw", "")
 		before, watch := residentOf(b, pid), watchResident(b, pid)
-		ours := curl(b, file, base+"/api/v1/pools/"+string(pool.ID)+"/uploads/bench.raw", token)
+		ours := curlUpload(b, file, base+"/api/v1/pools/"+string(pool.ID)+"/uploads/bench.raw", token)
 		grown := watch() - before
 		removeVolume(b, base, token, pool.ID, "bench.raw")
 		share := beside.Seconds() / ours.Seconds()
@@ -86,7 +86,7 @@ func BenchmarkUpload(b *testing.B) {
 }
 
 // curl uploads the file with one request.
-func curl(b *testing.B, file, to, token string) time.Duration {
+func curlUpload(b *testing.B, file, to, token string) time.Duration {
 	b.Helper()
 	began := time.Now()
 	out, err := exec.CommandContext(b.Context(), "curl", "-sS", "--fail-with-body", "-T", file, "-H", "Authorization: Bearer "+token, to).CombinedOutput()
@@ -99,7 +99,7 @@ func curl(b *testing.B, file, to, token string) time.Duration {
 func removeVolume(b *testing.B, base, token string, pool fleet.PoolID, name string) {
 	b.Helper()
 	at := base + "/api/v1/pools/" + string(pool) + "/volumes/" + name + "?confirm=" + url.QueryEscape(name)
-	await(b, "the volume to be deleted", func() bool {
+	pollUntil(b, "the volume to be deleted", func() bool {
 		out, err := exec.CommandContext(b.Context(), "curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "-X", "DELETE", "-H", "Authorization: Bearer "+token, at).Output()
 		return err == nil && string(out) == "404"
 	})

@@ -94,7 +94,7 @@ func joinHost(ctx context.Context, cfg config.Agent, token string, cmd *cobra.Co
 
 // runAgent runs a joined host's agent until ctx ends.
 func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
-	if !agent.Joined(cfg.DataDir) {
+	if !agent.HasJoined(cfg.DataDir) {
 		return fmt.Errorf("this host has not joined a portal yet (no identity in %s): run \"quantix agent join\" with the command from Hosts, Add host", cfg.DataDir)
 	}
 	identity, err := agent.OpenIdentity(cfg.DataDir)
@@ -125,7 +125,7 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 	first, last, _ := config.TransferPorts(cfg.TransferPorts)
 	a, err := agent.New(agent.Options{
 		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: facts.inventory, NICs: facts.nics, Load: hardware.Load, Memory: hardware.Memory,
-		Version: versionText(), Log: log, Metrics: metrics, Ports: transfer.Ports{First: first, Last: last},
+		Version: versionText(), Log: log, Metrics: metrics, Ports: transfer.PortRange{First: first, Last: last},
 	})
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func refreshOnHangup(ctx context.Context, a *agent.Agent) {
 
 // openHypervisor opens the hypervisor that the settings name. It returns a mock only if they name it.
 func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (hypervisor.Hypervisor, error) {
-	roots := pooldir.Roots{Allowed: cfg.PoolRoots, Forbidden: []string{cfg.DataDir}, Devices: cfg.PoolDevices}
+	roots := pooldir.PoolRoots{Allowed: cfg.PoolRoots, Forbidden: []string{cfg.DataDir}, Devices: cfg.PoolDevices}
 	if cfg.Hypervisor == "mock" {
 		return mock.New(mock.Options{Roots: roots}), nil
 	}
@@ -174,7 +174,7 @@ func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (hy
 		}
 		settings.AllowedNetworks = append(settings.AllowedNetworks, prefix)
 	}
-	backend, err := libvirt.Open(ctx, libvirt.Options{Socket: cfg.Libvirt.Socket, Log: log, Roots: roots, Book: book, Filters: filters, Fetch: fetch.New(settings)})
+	backend, err := libvirt.Open(ctx, libvirt.Options{Socket: cfg.Libvirt.Socket, Log: log, PoolRoots: roots, PoolBook: book, Filters: filters, Downloader: fetch.New(settings)})
 	if err != nil {
 		return nil, err
 	}

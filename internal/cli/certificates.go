@@ -31,13 +31,13 @@ func (c *certificates) watch(ctx context.Context, signals <-chan os.Signal) erro
 	reload, remind := time.NewTicker(certificateReload), time.NewTicker(certificateRemind)
 	defer reload.Stop()
 	defer remind.Stop()
-	c.warn()
+	c.warnOfExpiry()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-remind.C:
-			c.warn()
+			c.warnOfExpiry()
 		case <-reload.C:
 			c.reload()
 		case <-signals:
@@ -47,7 +47,7 @@ func (c *certificates) watch(ctx context.Context, signals <-chan os.Signal) erro
 			if err := c.agents.Renew(); err != nil {
 				c.log.Error("the certificate for agents cannot be renewed", "error", err)
 			}
-			c.warn()
+			c.warnOfExpiry()
 		}
 	}
 }
@@ -66,12 +66,12 @@ func (c *certificates) reload() {
 		c.log.Warn("the TLS certificate cannot be read again; the portal keeps its current certificate", "error", err)
 	case changed:
 		c.log.Info("the renewed TLS certificate is in use", "until", c.browsers.Validity().Until)
-		c.warn()
+		c.warnOfExpiry()
 	}
 	c.failure = failure
 }
 
-func (c *certificates) warn() {
+func (c *certificates) warnOfExpiry() {
 	for _, v := range c.validities() {
 		if text := v.Warning(time.Now()); text != "" {
 			c.log.Warn(text)

@@ -42,20 +42,20 @@ the demo; without it, no data stays.`,
 }
 
 func runDemo(ctx context.Context, f playgroundFlags, out, progress io.Writer) (err error) {
-	if os.Geteuid() == 0 && !doctor.Ready(doctor.Inspect(ctx, doctor.Demo)) {
+	if os.Geteuid() == 0 && !doctor.AllRequiredOK(doctor.Inspect(ctx, doctor.Demo)) {
 		fmt.Fprintln(progress, "Installing what the demo needs …")
 		if err := doctor.Install(ctx, doctor.Demo, progress); err != nil {
 			return err
 		}
 	}
-	dir, remove, err := f.dir("demo")
+	dir, remove, err := f.openDataDir("demo")
 	if err != nil {
 		return err
 	}
 	defer remove()
 	log := newLog(f.log, progress)
 	fmt.Fprintln(progress, "Starting the portal and three simulated hosts …")
-	p, err := f.start(ctx, dir, log)
+	p, err := f.startPortal(ctx, dir, log)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func runDemo(ctx context.Context, f playgroundFlags, out, progress io.Writer) (e
 	hosts := make([]readyHost, len(demoHosts))
 	ids := make([]fleet.HostID, len(demoHosts))
 	for i, o := range demoHosts {
-		o.Shared, o.Delay, o.Images = storage, 400*time.Millisecond, demoImages
+		o.SharedStorage, o.Delay, o.Images = storage, 400*time.Millisecond, demoImages
 		if ids[i], err = s.startMockHost(agents, filepath.Join(dir, o.Name), o, log, &running); err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func runDemo(ctx context.Context, f playgroundFlags, out, progress io.Writer) (e
 	if err := s.createDemoFleet(ctx, ids); err != nil {
 		return err
 	}
-	r, err := s.ready(ctx, hosts)
+	r, err := s.readyReport(ctx, hosts)
 	if err != nil {
 		return err
 	}
@@ -96,8 +96,8 @@ func runDemo(ctx context.Context, f playgroundFlags, out, progress io.Writer) (e
 }
 
 // startMockHost joins a simulated host and runs its agent in this process. The agent uses mutual TLS, like a real one.
-func (s *setup) startMockHost(ctx context.Context, dir string, o mock.Options, log *slog.Logger, running *sync.WaitGroup) (fleet.HostID, error) {
-	host, joined := mock.New(o), agent.Joined(dir)
+func (s *fleetSetup) startMockHost(ctx context.Context, dir string, o mock.Options, log *slog.Logger, running *sync.WaitGroup) (fleet.HostID, error) {
+	host, joined := mock.New(o), agent.HasJoined(dir)
 	if !joined {
 		token, err := s.Control.CreateJoinToken(ctx, s.actor, "")
 		if err != nil {
@@ -119,7 +119,7 @@ func (s *setup) startMockHost(ctx context.Context, dir string, o mock.Options, l
 		return "", err
 	}
 	if joined {
-		if err := s.restore(ctx, host, identity.HostID(), o.Name); err != nil {
+		if err := s.restoreHost(ctx, host, identity.HostID(), o.Name); err != nil {
 			return "", errors.Join(err, identity.Close())
 		}
 	}
@@ -147,7 +147,7 @@ func (s *setup) startMockHost(ctx context.Context, dir string, o mock.Options, l
 
 // createDemoFleet creates projects, pools, networks and forty VMs through the control API, and waits until the last VM
 // exists.
-func (s *setup) createDemoFleet(ctx context.Context, hosts []fleet.HostID) error {
+func (s *fleetSetup) createDemoFleet(ctx context.Context, hosts []fleet.HostID) error {
 	if err := s.waitHosts(ctx, hosts); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (s *setup) createDemoFleet(ctx context.Context, hosts []fleet.HostID) error
 			in.HostIDs = append(in.HostIDs, hosts[h])
 		}
 		var err error
-		if pools[i], err = s.pool(ctx, in); err != nil {
+		if pools[i], err = s.ensurePool(ctx, in); err != nil {
 			return err
 		}
 	}
@@ -181,17 +181,17 @@ func (s *setup) createDemoFleet(ctx context.Context, hosts []fleet.HostID) error
 		}
 	}
 	for _, image := range demoImages {
-		if err := s.Control.PublishImage(ctx, s.actor, control.Image{PoolID: pools[0], Volume: image.Name}); err != nil {
+		if err := s.Control.PublishImage(ctx, s.actor, control.ImageFile{PoolID: pools[0], Volume: image.Name}); err != nil {
 			return fmt.Errorf("publish %s: %w", image.Name, err)
 		}
 	}
 	var last fleet.VMID
 	for i, vm := range demoVMs {
-		project, err := s.project(ctx, vm.project, "")
+		project, err := s.ensureProject(ctx, vm.project, "")
 		if err != nil {
 			return err
 		}
-		created, err := s.Control.CreateVM(ctx, s.actor, vm.create(project, hosts[i%len(hosts)], pools[0]))
+		created, err := s.Control.CreateVM(ctx, s.actor, vm.createRequest(project, hosts[i%len(hosts)], pools[0]))
 		if err != nil {
 			return fmt.Errorf("create the VM %s: %w", vm.name, err)
 		}

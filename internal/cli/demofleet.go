@@ -11,8 +11,8 @@ import (
 // The demo's resources together show every state, including failures.
 var (
 	demoHosts = []mock.Options{
-		{Name: "host-1", Found: []string{"legacy-erp", "old-mail"}},
-		{Name: "host-2", Found: []string{"vendor-appliance"}},
+		{Name: "host-1", UnmanagedVMs: []string{"legacy-erp", "old-mail"}},
+		{Name: "host-2", UnmanagedVMs: []string{"vendor-appliance"}},
 		{Name: "host-3"},
 	}
 
@@ -83,7 +83,7 @@ var demoVMs = func() []demoVM {
 	return out
 }()
 
-func (v demoVM) create(project fleet.ProjectID, host fleet.HostID, pool fleet.PoolID) control.CreateVM {
+func (v demoVM) createRequest(project fleet.ProjectID, host fleet.HostID, pool fleet.PoolID) control.CreateVM {
 	return control.CreateVM{
 		ProjectID: project, Name: v.name, HostID: host, Labels: v.labels, Start: v.start,
 		Spec: fleet.VMSpec{

@@ -13,7 +13,7 @@ import (
 
 // restore creates the pools, networks, VMs and power states of an earlier run again on a simulated host, from the
 // portal's records, because a mock host stores nothing. It must run before the host's agent starts.
-func (s *setup) restore(ctx context.Context, host *mock.Host, id fleet.HostID, name string) error {
+func (s *fleetSetup) restoreHost(ctx context.Context, host *mock.Host, id fleet.HostID, name string) error {
 	pools, err := s.restorePools(ctx, host, id)
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (s *setup) restore(ctx context.Context, host *mock.Host, id fleet.HostID, n
 		}
 		all.Go(func() {
 			// Some demo VMs fail on purpose, as they did in the earlier run. The host's report shows the failure.
-			in := hypervisor.Apply{
+			in := hypervisor.ApplyWork{
 				VM: vm.VM, Project: vm.ProjectName, Pools: pools,
 				RecordDisk: func(fleet.Volref) error { return nil }, Progress: func(int, string) {},
 			}
@@ -45,7 +45,7 @@ func (s *setup) restore(ctx context.Context, host *mock.Host, id fleet.HostID, n
 	return ctx.Err()
 }
 
-func (s *setup) restoreNetworks(ctx context.Context, host *mock.Host, id fleet.HostID) error {
+func (s *fleetSetup) restoreNetworks(ctx context.Context, host *mock.Host, id fleet.HostID) error {
 	known, err := s.Control.NetworksOn(ctx, s.actor, id)
 	for _, n := range known {
 		if n.Spec != nil && len(n.Hosts) > 0 && n.Hosts[0].Assigned {
@@ -57,7 +57,7 @@ func (s *setup) restoreNetworks(ctx context.Context, host *mock.Host, id fleet.H
 
 // restorePools applies the pools assigned to the host and returns them. A pool that cannot start on the host fails
 // again at its next job.
-func (s *setup) restorePools(ctx context.Context, host *mock.Host, id fleet.HostID) ([]fleet.Pool, error) {
+func (s *fleetSetup) restorePools(ctx context.Context, host *mock.Host, id fleet.HostID) ([]fleet.Pool, error) {
 	known, err := query.ReadAllPages(ctx, s.actor, fleet.Query{}, s.Control.ListPools)
 	if err != nil {
 		return nil, err

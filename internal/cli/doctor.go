@@ -32,10 +32,10 @@ the benchmarks. With --install, as root on Debian or Ubuntu, the missing package
 				}
 			}
 			checks := doctor.Inspect(cmd.Context(), purpose)
-			if err := doctor.Print(cmd.OutOrStdout(), checks); err != nil {
+			if err := doctor.PrintChecks(cmd.OutOrStdout(), checks); err != nil {
 				return err
 			}
-			if !doctor.Ready(checks) {
+			if !doctor.AllRequiredOK(checks) {
 				return fmt.Errorf("this machine is not ready for the %s; \"quantix doctor %[1]s --install\" installs what is missing", purpose)
 			}
 			return nil

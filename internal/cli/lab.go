@@ -60,7 +60,7 @@ func runLab(ctx context.Context, f playgroundFlags, apart bool, out, progress io
 	if err := prepareLab(ctx, progress); err != nil {
 		return err
 	}
-	dir, remove, err := f.dir("lab")
+	dir, remove, err := f.openDataDir("lab")
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func runLab(ctx context.Context, f playgroundFlags, apart bool, out, progress io
 		defer func() { err = errors.Join(err, hostSwitch.Close()) }()
 		f.agents = hostSwitch.Address()
 	}
-	p, err := f.start(ctx, dir, log)
+	p, err := f.startPortal(ctx, dir, log)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func runLab(ctx context.Context, f playgroundFlags, apart bool, out, progress io
 	if err := s.createLabFleet(ctx, hosts, shared); err != nil {
 		return err
 	}
-	r, err := s.ready(ctx, []readyHost{{hosts[0].name, hosts[0].URI()}, {hosts[1].name, hosts[1].URI()}})
+	r, err := s.readyReport(ctx, []readyHost{{hosts[0].name, hosts[0].URI()}, {hosts[1].name, hosts[1].URI()}})
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func labHints(hosts []*labHost) []string {
 // prepareLab installs missing packages if it runs as root. It returns an error if this machine does not support the
 // lab.
 func prepareLab(ctx context.Context, progress io.Writer) error {
-	if os.Geteuid() == 0 && !doctor.Ready(doctor.Inspect(ctx, doctor.Lab)) {
+	if os.Geteuid() == 0 && !doctor.AllRequiredOK(doctor.Inspect(ctx, doctor.Lab)) {
 		fmt.Fprintln(progress, "Installing what the lab needs …")
 		if err := doctor.Install(ctx, doctor.Lab, progress); err != nil {
 			return err
@@ -185,8 +185,8 @@ func copyFile(to, from string) error {
 }
 
 // joinLabHost joins a host as an administrator would: it creates a token and runs the agent's join command on the host.
-func (s *setup) joinLabHost(ctx context.Context, h *labHost) error {
-	if !agent.Joined(h.agentDir()) {
+func (s *fleetSetup) joinLabHost(ctx context.Context, h *labHost) error {
+	if !agent.HasJoined(h.agentDir()) {
 		token, err := s.Control.CreateJoinToken(ctx, s.actor, "")
 		if err != nil {
 			return err
@@ -251,12 +251,12 @@ func (h *labHost) runAgent(ctx context.Context, portal string) error {
 }
 
 // createLabFleet creates the shared pool and one VM, unless they exist from an earlier run.
-func (s *setup) createLabFleet(ctx context.Context, hosts []*labHost, shared string) error {
+func (s *fleetSetup) createLabFleet(ctx context.Context, hosts []*labHost, shared string) error {
 	ids := []fleet.HostID{hosts[0].id, hosts[1].id}
 	if err := s.waitHosts(ctx, ids); err != nil {
 		return err
 	}
-	pool, err := s.pool(ctx, control.CreatePool{
+	pool, err := s.ensurePool(ctx, control.CreatePool{
 		Name: "shared", HostIDs: ids,
 		Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: shared, Shared: true, Description: "A directory that both hosts use."},
 	})
@@ -266,7 +266,7 @@ func (s *setup) createLabFleet(ctx context.Context, hosts []*labHost, shared str
 	if err := s.waitPool(ctx, pool, len(ids)); err != nil {
 		return err
 	}
-	project, err := s.project(ctx, "lab", "The objects that the lab has created.")
+	project, err := s.ensureProject(ctx, "lab", "The objects that the lab has created.")
 	if err != nil {
 		return err
 	}
@@ -275,7 +275,7 @@ func (s *setup) createLabFleet(ctx context.Context, hosts []*labHost, shared str
 		return err
 	}
 	for _, image := range []string{"tiny-guest.qcow2", "tiny-guest.iso"} {
-		if err := s.Control.PublishImage(ctx, s.actor, control.Image{PoolID: pool, Volume: image}); err != nil {
+		if err := s.Control.PublishImage(ctx, s.actor, control.ImageFile{PoolID: pool, Volume: image}); err != nil {
 			return fmt.Errorf("publish %s: %w", image, err)
 		}
 	}
@@ -302,7 +302,7 @@ func (s *setup) createLabFleet(ctx context.Context, hosts []*labHost, shared str
 
 // defaultNIC returns a NIC on the host's NAT network. Without iptables the lab has no NAT network, and defaultNIC
 // returns no NIC.
-func (s *setup) defaultNIC(ctx context.Context, host fleet.HostID) []fleet.NIC {
+func (s *fleetSetup) defaultNIC(ctx context.Context, host fleet.HostID) []fleet.NIC {
 	networks, err := s.Control.NetworksOn(ctx, s.actor, host)
 	if err != nil {
 		return nil
@@ -316,7 +316,7 @@ func (s *setup) defaultNIC(ctx context.Context, host fleet.HostID) []fleet.NIC {
 }
 
 // pool returns the ID of the pool named in.Name, and creates the pool if it is missing.
-func (s *setup) pool(ctx context.Context, in control.CreatePool) (fleet.PoolID, error) {
+func (s *fleetSetup) ensurePool(ctx context.Context, in control.CreatePool) (fleet.PoolID, error) {
 	pools, err := s.Control.ListPools(ctx, s.actor, fleet.Query{Filter: "name:" + in.Name})
 	if err != nil {
 		return "", err

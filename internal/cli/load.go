@@ -96,13 +96,13 @@ func runLoad(ctx context.Context, f loadFlags, out, progress io.Writer, in io.Re
 		}
 	}
 	if f.pid != 0 {
-		f.Portals = load.Process(f.pid)
+		f.Portals = load.SingleProcess(f.pid)
 		if f.postgres == 0 {
 			f.postgres = load.PostgresOf(f.pid)
 		}
 	}
 	if f.postgres != 0 {
-		f.Postgres = load.Tree(f.postgres)
+		f.Postgres = load.ProcessTree(f.postgres)
 	}
 	figures, err := load.Run(ctx, f.Options)
 	if err != nil {

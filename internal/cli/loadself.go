@@ -66,7 +66,7 @@ func startLoadPortal(ctx context.Context, progress io.Writer) (p *loadPortal, er
 		p.cmd = nil
 		return nil, err
 	}
-	if err := p.await(log, progress); err != nil {
+	if err := p.awaitStart(log, progress); err != nil {
 		return nil, err
 	}
 	return p, p.connect(ctx)
@@ -74,7 +74,7 @@ func startLoadPortal(ctx context.Context, progress io.Writer) (p *loadPortal, er
 
 // await reads the portal's log until the portal has started. From then on it forwards the log's warnings and errors to
 // progress.
-func (p *loadPortal) await(log io.Reader, progress io.Writer) error {
+func (p *loadPortal) awaitStart(log io.Reader, progress io.Writer) error {
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)
 	var last string

@@ -18,7 +18,7 @@ import (
 )
 
 // manual returns the text of all chapters of the manual.
-func manual(t *testing.T) string {
+func manualText(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob("../../static/docs/*.md")
 	if err != nil || len(files) == 0 {
@@ -39,7 +39,7 @@ var yamlKey = regexp.MustCompile(`YAML ([\w.]+)]$`)
 
 func TestManualNamesEverySetting(t *testing.T) {
 	t.Parallel()
-	text := manual(t)
+	text := manualText(t)
 	for name, register := range map[string]func(*pflag.FlagSet){"portal": config.PortalFlags, "agent": config.AgentFlags} {
 		flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
 		register(flags)
@@ -62,7 +62,7 @@ func TestManualNamesEverySetting(t *testing.T) {
 
 func TestManualNamesEveryCommandAndFlag(t *testing.T) {
 	t.Parallel()
-	text := manual(t)
+	text := manualText(t)
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		if cmd.Hidden {
@@ -84,7 +84,7 @@ func TestManualNamesEveryCommandAndFlag(t *testing.T) {
 }
 
 // constants returns the values of the constants of the type of, from a file of package fleet.
-func constants(t *testing.T, file, of string) (out []string) {
+func constantValues(t *testing.T, file, of string) (out []string) {
 	t.Helper()
 	tree, err := parser.ParseFile(token.NewFileSet(), "../fleet/"+file, nil, 0)
 	if err != nil {
@@ -109,18 +109,18 @@ func constants(t *testing.T, file, of string) (out []string) {
 
 func TestManualNamesEveryResourceRoleAndPermission(t *testing.T) {
 	t.Parallel()
-	text := manual(t)
-	for _, name := range constants(t, "resource.go", "ResourceType") {
+	text := manualText(t)
+	for _, name := range constantValues(t, "resource.go", "ResourceType") {
 		if label := fleet.ResourceType(name).Info().Label; !strings.Contains(text, "(`"+label+"`)") {
 			t.Errorf("the manual does not name the resource type %s (%s)", name, label)
 		}
 	}
-	for _, r := range constants(t, "permission.go", "Permission") {
+	for _, r := range constantValues(t, "permission.go", "Permission") {
 		if !strings.Contains(text, "| "+r) {
 			t.Errorf("the manual's table of permissions lacks %q", r)
 		}
 	}
-	for _, r := range constants(t, "role.go", "Role") {
+	for _, r := range constantValues(t, "role.go", "Role") {
 		if r != "" && !strings.Contains(text, "`"+r+"`") {
 			t.Errorf("the manual does not name the role %s", r)
 		}
@@ -146,7 +146,7 @@ var metricName = regexp.MustCompile(`"(quantix_\w+)"`)
 
 func TestManualNamesEveryMetric(t *testing.T) {
 	t.Parallel()
-	text := manual(t)
+	text := manualText(t)
 	for _, file := range []string{"../../web/metrics.go", "../../agent/metrics.go"} {
 		source, err := os.ReadFile(file)
 		if err != nil {
@@ -163,7 +163,7 @@ func TestManualNamesEveryMetric(t *testing.T) {
 // The tests with load balancers use the configurations in the manual, so the manual must contain one for each balancer.
 func TestManualHasOneConfigOfEachBalancer(t *testing.T) {
 	t.Parallel()
-	text := manual(t)
+	text := manualText(t)
 	for _, program := range []string{"haproxy", "nginx"} {
 		if n := strings.Count(text, "```"+program+"\n"); n != 1 {
 			t.Errorf("the manual has %d configurations of %s", n, program)

@@ -38,7 +38,7 @@ func (f *playgroundFlags) register(cmd *cobra.Command) {
 // dir returns the data directory, and a function that removes the directory if it is temporary. Other users cannot list
 // or write the directory. If this process is root, they can enter it, because PostgreSQL runs as another user; private
 // files in it have their own mode.
-func (f *playgroundFlags) dir(name string) (string, func(), error) {
+func (f *playgroundFlags) openDataDir(name string) (string, func(), error) {
 	mode := os.FileMode(0o700)
 	if os.Geteuid() == 0 {
 		mode = 0o711
@@ -65,7 +65,7 @@ func (f *playgroundFlags) dir(name string) (string, func(), error) {
 
 // start starts the portal in dir. The listener for agents gets the same address at each start, so that joined agents
 // can reach it.
-func (f *playgroundFlags) start(ctx context.Context, dir string, log *slog.Logger) (*portal, error) {
+func (f *playgroundFlags) startPortal(ctx context.Context, dir string, log *slog.Logger) (*portal, error) {
 	file := filepath.Join(dir, "agent-address")
 	known, _ := os.ReadFile(file) // the file is missing at the first start
 	p, err := startPortal(ctx, f.portalConfig(dir, strings.TrimSpace(string(known))), log, f.dataDir == "", nil)
@@ -98,7 +98,7 @@ func (f *playgroundFlags) portalConfig(dir, known string) config.Portal {
 }
 
 // ready is the information that demo and lab print once they are ready, for scripts as one line of JSON.
-type ready struct {
+type readyReport struct {
 	URL      string      `json:"url"`
 	User     string      `json:"user"`
 	Password string      `json:"password"`
@@ -112,7 +112,7 @@ type readyHost struct {
 }
 
 // print writes r: as JSON for scripts, or as text with hints for people.
-func (r ready) print(out io.Writer, asJSON bool, hints []string) error {
+func (r readyReport) print(out io.Writer, asJSON bool, hints []string) error {
 	if asJSON {
 		return json.NewEncoder(out).Encode(r)
 	}

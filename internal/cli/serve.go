@@ -81,7 +81,7 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	var pool *pgxpool.Pool
 	if err := waitForDatabase(ctx, p.log, func() error {
 		if cfg.Database.URL != "" {
-			if err := db.ProveSessions(ctx, url); err != nil {
+			if err := db.CheckSessionMode(ctx, url); err != nil {
 				return err
 			}
 		}
@@ -89,7 +89,7 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 			return err
 		}
 		var err error
-		pool, err = db.OpenReady(ctx, url, cfg.Database.MaxConns, control.WarmUp)
+		pool, err = db.OpenWithSetup(ctx, url, cfg.Database.MaxConns, control.WarmUp)
 		return err
 	}); err != nil {
 		return databaseError(err)
@@ -107,7 +107,7 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	if err != nil {
 		return err
 	}
-	p.URL, p.AgentURL, p.PairURL = addresses(cfg, browsers, agents)
+	p.URL, p.AgentURL, p.PairURL = listenerURLs(cfg, browsers, agents)
 	hub := notify.NewHub()
 	p.Control = control.New(pool, control.Options{Log: p.log, Hub: hub, AgentURL: p.AgentURL, PairURL: p.PairURL, Vault: vault, MACPrefix: cfg.MACPrefix, AuditMonths: cfg.AuditMonths})
 	if p.Password, _, err = p.Control.EnsureAdmin(ctx, fleet.SystemActor); err != nil {
@@ -157,17 +157,17 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	if err != nil {
 		return fmt.Errorf("open the authority that signs hosts' certificates: %w", err)
 	}
-	endpoint, err := authority.Server(certNames(cfg.AgentListen, p.AgentURL, p.PairURL))
+	endpoint, err := authority.NewServerCert(certNames(cfg.AgentListen, p.AgentURL, p.PairURL))
 	if err != nil {
 		return err
 	}
 	certs := &certificates{browsers: certificate, agents: endpoint, authority: authority.Certificate(), log: p.log}
 	secure := certificate != nil || hasScheme(p.URL, "https")
 	server := web.New(web.Options{
-		Control: p.Control, Hub: hub, Sessions: auth.Sessions(pool, secure), Log: p.log, PublicURL: p.URL,
+		Control: p.Control, Hub: hub, Sessions: auth.NewSessionManager(pool, secure), Log: p.log, PublicURL: p.URL,
 		Secure: secure, TrustedProxies: proxies, Version: versionText(), Ready: func(ctx context.Context) error { return p.Control.Ready(ctx, fleet.SystemActor) },
 		RelayBytes:   int64(cfg.RelayRate) << 20,
-		Pool:         func() web.PoolStat { return pool.Stat() },
+		Pool:         func() web.DatabasePoolStat { return pool.Stat() },
 		Certificates: certs.validities,
 	})
 	browsers = web.LimitPerAddress(browsers, cfg.ConnsPerAddress, proxies)
@@ -298,7 +298,7 @@ func (p *portal) publishAddress(ctx context.Context) error {
 
 // addresses returns the URLs for browsers, agents and relays. A URL that the settings lack is derived from the
 // listener's address.
-func addresses(cfg config.Portal, browsers, agents net.Listener) (public, agent, pair string) {
+func listenerURLs(cfg config.Portal, browsers, agents net.Listener) (public, agent, pair string) {
 	public, agent = cfg.PublicURL, cfg.AgentURL
 	if public == "" {
 		scheme := "http://"

@@ -12,7 +12,7 @@ import (
 )
 
 // setup fills the portal of a demo or a lab as an administrator, through the same control API that users use.
-type setup struct {
+type fleetSetup struct {
 	*portal
 	actor     fleet.Actor
 	startedAt time.Time // start of this run, before any agent starts
@@ -20,7 +20,7 @@ type setup struct {
 
 // newSetup returns a setup that acts as the first administrator. If the administrator never used the one-time password,
 // newSetup sets a new one.
-func newSetup(ctx context.Context, p *portal) (*setup, error) {
+func newSetup(ctx context.Context, p *portal) (*fleetSetup, error) {
 	admins, err := p.Control.ListUsers(ctx, fleet.SystemActor, fleet.Query{Filter: "role:" + string(fleet.RoleAdmin), Limit: 1})
 	if err != nil {
 		return nil, err
@@ -35,16 +35,16 @@ func newSetup(ctx context.Context, p *portal) (*setup, error) {
 			return nil, fmt.Errorf("make a new one-time password: %w", err)
 		}
 	}
-	return &setup{p, fleet.Actor{UserID: u.ID, Name: u.Name, Role: u.Role}, time.Now()}, nil
+	return &fleetSetup{p, fleet.Actor{UserID: u.ID, Name: u.Name, Role: u.Role}, time.Now()}, nil
 }
 
 // ready creates an API token and returns what a user needs to begin.
-func (s *setup) ready(ctx context.Context, hosts []readyHost) (ready, error) {
+func (s *fleetSetup) readyReport(ctx context.Context, hosts []readyHost) (readyReport, error) {
 	token, err := s.Control.CreateToken(ctx, s.actor, "started with the portal", 30*24*time.Hour)
 	if err != nil {
-		return ready{}, fmt.Errorf("make an API token: %w", err)
+		return readyReport{}, fmt.Errorf("make an API token: %w", err)
 	}
-	r := ready{URL: s.URL, User: s.actor.Name, Password: s.Password, APIToken: token.Secret, Hosts: hosts}
+	r := readyReport{URL: s.URL, User: s.actor.Name, Password: s.Password, APIToken: token.Secret, Hosts: hosts}
 	if r.Password == "" {
 		r.Password = passwordPlaceholder
 	}
@@ -52,7 +52,7 @@ func (s *setup) ready(ctx context.Context, hosts []readyHost) (ready, error) {
 }
 
 // project returns the ID of the named project, and creates the project if it is missing.
-func (s *setup) project(ctx context.Context, name, description string) (fleet.ProjectID, error) {
+func (s *fleetSetup) ensureProject(ctx context.Context, name, description string) (fleet.ProjectID, error) {
 	projects, err := query.ReadAllPages(ctx, s.actor, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
 		return "", err
@@ -90,7 +90,7 @@ func waitFor(ctx context.Context, what string, done func() (bool, error)) error 
 
 // waitHosts waits until every host has sent a report in this run. Shortly after a restart, a host still counts as
 // online from the previous run.
-func (s *setup) waitHosts(ctx context.Context, ids []fleet.HostID) error {
+func (s *fleetSetup) waitHosts(ctx context.Context, ids []fleet.HostID) error {
 	for _, id := range ids {
 		err := waitFor(ctx, "the first report of a host", func() (bool, error) {
 			h, err := s.Control.GetHost(ctx, s.actor, id)
@@ -103,7 +103,7 @@ func (s *setup) waitHosts(ctx context.Context, ids []fleet.HostID) error {
 	return nil
 }
 
-func (s *setup) waitPool(ctx context.Context, id fleet.PoolID, healthy int) error {
+func (s *fleetSetup) waitPool(ctx context.Context, id fleet.PoolID, healthy int) error {
 	return waitFor(ctx, "a pool's start", func() (bool, error) {
 		p, err := s.Control.GetPool(ctx, s.actor, id)
 		return err == nil && p.Health.Healthy >= healthy, err
@@ -111,7 +111,7 @@ func (s *setup) waitPool(ctx context.Context, id fleet.PoolID, healthy int) erro
 }
 
 // hostID returns the ID of the joined host with that name, and whether the host exists.
-func (s *setup) hostID(ctx context.Context, name string) (fleet.HostID, bool, error) {
+func (s *fleetSetup) hostID(ctx context.Context, name string) (fleet.HostID, bool, error) {
 	page, err := s.Control.ListHosts(ctx, s.actor, fleet.Query{Filter: "name:" + name})
 	if err != nil {
 		return "", false, err

@@ -42,7 +42,7 @@ func TestSecretsKeyGeneratedOnlyWhenNothingIsEncrypted(t *testing.T) {
 	if err := os.WriteFile(file, key, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := openVault(t.Context(), cfg, pool); err != nil || again.ID() != vault.ID() {
+	if again, err := openVault(t.Context(), cfg, pool); err != nil || again.KeyID() != vault.KeyID() {
 		t.Errorf("with the key restored: %v", err)
 	}
 	if _, err := openVault(t.Context(), config.Portal{DataDir: cfg.DataDir, SecretsKey: filepath.Join(cfg.DataDir, "none")}, pool); err == nil {

@@ -19,25 +19,25 @@ var macPrefixForm = regexp.MustCompile(`^[0-9a-f][02468ace](:[0-9a-f]{2}){2,4}$`
 
 // checker collects errors. Each error names the setting in the spelling that the user chose.
 type checker struct {
-	from origins
+	from settingOrigins
 	errs []error
 }
 
 func (c *checker) fail(key, format string, args ...any) {
-	c.errs = append(c.errs, fmt.Errorf("%s: %s", c.from.name(key), fmt.Sprintf(format, args...)))
+	c.errs = append(c.errs, fmt.Errorf("%s: %s", c.from.nameOf(key), fmt.Sprintf(format, args...)))
 }
 
-func checkPortal(p *Portal, from origins) error {
+func checkPortal(p *Portal, from settingOrigins) error {
 	c := &checker{from: from}
-	c.address("listen", p.Listen)
-	c.address("agentListen", p.AgentListen)
+	c.checkAddress("listen", p.Listen)
+	c.checkAddress("agentListen", p.AgentListen)
 	if p.Listen == p.AgentListen && !strings.HasSuffix(p.Listen, ":0") {
 		c.fail("agentListen", "%q is also the address of listen; give agents another address", p.AgentListen)
 	}
 	c.requireValue("dataDir", p.DataDir)
-	c.webURL("publicUrl", p.PublicURL, "https", "http")
-	c.webURL("agentUrl", p.AgentURL, "https")
-	c.webURL("pairUrl", p.PairURL, "https")
+	c.checkWebURL("publicUrl", p.PublicURL, "https", "http")
+	c.checkWebURL("agentUrl", p.AgentURL, "https")
+	c.checkWebURL("pairUrl", p.PairURL, "https")
 	for i, network := range p.TrustedProxies {
 		prefix, ok := parseNetwork(network)
 		if !ok {
@@ -59,7 +59,7 @@ func checkPortal(p *Portal, from origins) error {
 	if p.ConnsPerAddress < 0 || p.ConnsPerAddress > 1_000_000 {
 		c.fail("connsPerAddress", "%d is out of range; choose 0 (no limit) to 1000000", p.ConnsPerAddress)
 	}
-	c.databaseURL("database.url", p.Database.URL)
+	c.checkDatabaseURL("database.url", p.Database.URL)
 	if p.Database.MaxConns < 2 || p.Database.MaxConns > 10_000 {
 		c.fail("database.maxConns", "%d is out of range; choose 2 to 10000", p.Database.MaxConns)
 	}
@@ -69,16 +69,16 @@ func checkPortal(p *Portal, from origins) error {
 	case p.TLS.Cert == "" && p.TLS.Key != "":
 		c.fail("tls.key", "a key needs its certificate; set tls.cert too")
 	}
-	c.log(p.Log)
+	c.checkLog(p.Log)
 	return errors.Join(c.errs...)
 }
 
-func checkAgent(a Agent, from origins) error {
+func checkAgent(a Agent, from settingOrigins) error {
 	c := &checker{from: from}
-	c.webURL("portal", a.Portal, "https")
+	c.checkWebURL("portal", a.Portal, "https")
 	c.requireValue("name", a.Name)
 	c.requireValue("dataDir", a.DataDir)
-	c.oneOf("hypervisor", a.Hypervisor, "libvirt", "mock")
+	c.checkOneOf("hypervisor", a.Hypervisor, "libvirt", "mock")
 	if a.Hypervisor == "libvirt" && !filepath.IsAbs(a.Libvirt.Socket) {
 		c.fail("libvirt.socket", "%q is not an absolute path; the default is /run/libvirt/libvirt-sock", a.Libvirt.Socket)
 	}
@@ -110,18 +110,18 @@ func checkAgent(a Agent, from origins) error {
 		c.fail("fetchMost", "%d is out of range; choose 1 to 65536", a.FetchMost)
 	}
 	if a.MetricsListen != "" {
-		c.address("metricsListen", a.MetricsListen)
+		c.checkAddress("metricsListen", a.MetricsListen)
 	}
-	c.log(a.Log)
+	c.checkLog(a.Log)
 	return errors.Join(c.errs...)
 }
 
-func (c *checker) log(l Log) {
-	c.oneOf("log.level", l.Level, "debug", "info", "warn", "error")
-	c.oneOf("log.format", l.Format, "text", "json")
+func (c *checker) checkLog(l Log) {
+	c.checkOneOf("log.level", l.Level, "debug", "info", "warn", "error")
+	c.checkOneOf("log.format", l.Format, "text", "json")
 }
 
-func (c *checker) oneOf(key, value string, allowed ...string) {
+func (c *checker) checkOneOf(key, value string, allowed ...string) {
 	if !slices.Contains(allowed, value) {
 		c.fail(key, "%q is not known; choose one of %s", value, strings.Join(allowed, ", "))
 	}
@@ -133,7 +133,7 @@ func (c *checker) requireValue(key, value string) {
 	}
 }
 
-func (c *checker) address(key, value string) {
+func (c *checker) checkAddress(key, value string) {
 	host, port, err := net.SplitHostPort(value)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
@@ -144,7 +144,7 @@ func (c *checker) address(key, value string) {
 }
 
 // webURL checks a URL without a path, because Quantix is served at the root.
-func (c *checker) webURL(key, value string, schemes ...string) {
+func (c *checker) checkWebURL(key, value string, schemes ...string) {
 	if value == "" {
 		return
 	}
@@ -158,7 +158,7 @@ func (c *checker) webURL(key, value string, schemes ...string) {
 
 // databaseURL checks a database URL. Its errors contain neither the value nor the error of net/url, which quotes the
 // value.
-func (c *checker) databaseURL(key, value string) {
+func (c *checker) checkDatabaseURL(key, value string) {
 	if value == "" {
 		return
 	}

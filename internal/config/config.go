@@ -123,7 +123,7 @@ func AgentFlags(fs *pflag.FlagSet) { registerFlags(fs, agentSettings, AgentFile)
 // if it exists. The error names every invalid setting in the spelling that the user chose.
 func LoadPortal(flags *pflag.FlagSet, env []string, file string) (Portal, error) {
 	var p Portal
-	from, err := load(&p, source{portalSettings, agentSettings, PortalFile}, flags, env, file)
+	from, err := loadSettings(&p, settingsSource{portalSettings, agentSettings, PortalFile}, flags, env, file)
 	if err != nil {
 		return Portal{}, err
 	}
@@ -150,7 +150,7 @@ func LoadPortal(flags *pflag.FlagSet, env []string, file string) (Portal, error)
 // LoadAgent reads and checks the agent's settings, in the same way as LoadPortal.
 func LoadAgent(flags *pflag.FlagSet, env []string, file string) (Agent, error) {
 	var a Agent
-	from, err := load(&a, source{agentSettings, portalSettings, AgentFile}, flags, env, file)
+	from, err := loadSettings(&a, settingsSource{agentSettings, portalSettings, AgentFile}, flags, env, file)
 	if err != nil {
 		return Agent{}, err
 	}

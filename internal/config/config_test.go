@@ -11,13 +11,13 @@ import (
 )
 
 // given holds the settings that a test passes by file, environment and flags.
-type given struct {
+type givenSettings struct {
 	yaml  string
 	env   []string
 	flags []string
 }
 
-func (g given) portal(t *testing.T) (Portal, error) {
+func (g givenSettings) portal(t *testing.T) (Portal, error) {
 	t.Helper()
 	fs := pflag.NewFlagSet("portal", pflag.ContinueOnError)
 	PortalFlags(fs)
@@ -27,7 +27,7 @@ func (g given) portal(t *testing.T) (Portal, error) {
 	return LoadPortal(fs, g.env, g.file(t, "portal.yaml"))
 }
 
-func (g given) agent(t *testing.T) (Agent, error) {
+func (g givenSettings) agent(t *testing.T) (Agent, error) {
 	t.Helper()
 	fs := pflag.NewFlagSet("agent", pflag.ContinueOnError)
 	AgentFlags(fs)
@@ -37,7 +37,7 @@ func (g given) agent(t *testing.T) (Agent, error) {
 	return LoadAgent(fs, g.env, g.file(t, "agent.yaml"))
 }
 
-func (g given) file(t *testing.T, name string) string {
+func (g givenSettings) file(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, []byte(g.yaml), 0o600); err != nil {
@@ -57,13 +57,13 @@ func portalDefaults() Portal {
 func TestPortalSettingsReadFromAllSources(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		given given
+		given givenSettings
 		want  func(*Portal)
 	}{
-		"no settings":    {given{}, func(*Portal) {}},
-		"only a comment": {given{yaml: "# later\n"}, func(*Portal) {}},
+		"no settings":    {givenSettings{}, func(*Portal) {}},
+		"only a comment": {givenSettings{yaml: "# later\n"}, func(*Portal) {}},
 		"file": {
-			given{yaml: `
+			givenSettings{yaml: `
 listen: ":9443"
 dataDir: /srv/quantix
 publicUrl: https://portal.example/
@@ -88,7 +88,7 @@ log: {level: debug, format: json}
 			},
 		},
 		"environment beats file": {
-			given{
+			givenSettings{
 				yaml: "database: {maxConns: 40}\nlog: {level: debug}\ntrustedProxies: [10.0.0.0/8]\n",
 				env:  []string{"QUANTIX_DATABASE_MAX_CONNS=50", "QUANTIX_TRUSTED_PROXIES=172.16.0.0/12, ::1", "PATH=/bin"},
 			},
@@ -98,7 +98,7 @@ log: {level: debug, format: json}
 			},
 		},
 		"flag beats environment": {
-			given{
+			givenSettings{
 				yaml:  "database: {maxConns: 40}\n",
 				env:   []string{"QUANTIX_DATABASE_MAX_CONNS=50", "QUANTIX_DATA_DIR=/env"},
 				flags: []string{"--database-max-conns=60", "--log-format=json"},
@@ -106,28 +106,28 @@ log: {level: debug, format: json}
 			func(p *Portal) { p.Database.MaxConns, p.DataDir, p.Log.Format = 60, "/env", "json" },
 		},
 		"a flag with the default value overrides": {
-			given{env: []string{"QUANTIX_LOG_LEVEL=debug"}, flags: []string{"--log-level=info"}},
+			givenSettings{env: []string{"QUANTIX_LOG_LEVEL=debug"}, flags: []string{"--log-level=info"}},
 			func(*Portal) {},
 		},
 		"variables of the agent and of tests are ignored": {
-			given{env: []string{"QUANTIX_HYPERVISOR=mock", "QUANTIX_TEST_X=1"}},
+			givenSettings{env: []string{"QUANTIX_HYPERVISOR=mock", "QUANTIX_TEST_X=1"}},
 			func(*Portal) {},
 		},
 		"port not known yet": {
-			given{flags: []string{"--listen=127.0.0.1:0", "--agent-listen=127.0.0.1:0"}},
+			givenSettings{flags: []string{"--listen=127.0.0.1:0", "--agent-listen=127.0.0.1:0"}},
 			func(p *Portal) {
 				p.Listen, p.AgentListen, p.PublicURL, p.AgentURL, p.PairURL = "127.0.0.1:0", "127.0.0.1:0", "", "", ""
 			},
 		},
 		"wildcard address becomes the hostname": {
-			given{flags: []string{"--listen=:8443"}},
+			givenSettings{flags: []string{"--listen=:8443"}},
 			func(p *Portal) {
 				host, _ := os.Hostname()
 				p.Listen, p.PublicURL = ":8443", "http://"+host+":8443"
 			},
 		},
 		"an alias in the file": {
-			given{yaml: "dataDir: &d /srv\nlog: {level: info}\ntls: {cert: *d, key: *d}\n"},
+			givenSettings{yaml: "dataDir: &d /srv\nlog: {level: info}\ntls: {cert: *d, key: *d}\n"},
 			func(p *Portal) { p.DataDir, p.TLS, p.PublicURL = "/srv", TLS{"/srv", "/srv"}, "https://127.0.0.1:8443" },
 		},
 	} {
@@ -153,18 +153,18 @@ func TestAgentSettingsReadFromAllSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		given given
+		given givenSettings
 		want  Agent
 	}{
 		"no settings": {
-			given{},
+			givenSettings{},
 			Agent{
 				Name: host, DataDir: "/var/lib/quantix-agent", Hypervisor: "libvirt",
 				Libvirt: Libvirt{Socket: "/run/libvirt/libvirt-sock"}, PoolRoots: PoolRoots, FetchMost: 64, NetworkConfirm: 30, Log: Log{Level: "info", Format: "text"},
 			},
 		},
 		"file, environment and flags": {
-			given{
+			givenSettings{
 				yaml:  "portal: https://portal.example:8444/\nlibvirt: {socket: /a}\npoolRoots: [/srv, /vmdata]\npoolDevices: [/dev/disk/by-id/*]\nfetchFrom: [10.1.2.3/8, 192.0.2.7]\nfetchMost: 8\n",
 				env:   []string{"QUANTIX_LIBVIRT_SOCKET=/b", "QUANTIX_NAME=h1", "QUANTIX_DATABASE_URL=postgres://x"},
 				flags: []string{"--hypervisor", "mock", "--metrics-listen", "127.0.0.1:9100"},
@@ -191,46 +191,46 @@ func TestAgentSettingsReadFromAllSources(t *testing.T) {
 func TestInvalidPortalSettingsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		given given
+		given givenSettings
 		want  []string
 	}{
 		"an unknown key, with its line": {
-			given{yaml: "listen: :1\ndatabase:\n  ulr: x\n"},
+			givenSettings{yaml: "listen: :1\ndatabase:\n  ulr: x\n"},
 			[]string{`portal.yaml:3: unknown key "database.ulr"; did you mean "database.url"?`},
 		},
-		"another spelling of a key":       {given{yaml: "data-dir: /x\n"}, []string{`unknown key "data-dir"; did you mean "dataDir"?`}},
-		"a key without a similar one":     {given{yaml: "colour: red\n"}, []string{`portal.yaml:1: unknown key "colour"`}},
-		"the agent's key":                 {given{yaml: "libvirt: {socket: /x}\n"}, []string{`unknown key "libvirt"; it belongs in the other program's file`}},
-		"a text for a number":             {given{yaml: "database:\n  maxConns: many\n"}, []string{`portal.yaml:2: "database.maxConns" must be a whole number, not a text`}},
-		"a number for a text":             {given{yaml: "listen: 8443\n"}, []string{`:1: "listen" must be a text`, "not a number"}},
-		"a text for a list":               {given{yaml: "trustedProxies: 10.0.0.0/8\n"}, []string{`"trustedProxies" must be a list of texts`}},
-		"nothing for a text":              {given{yaml: "dataDir:\n"}, []string{`"dataDir" must be a text`, "not empty"}},
-		"a text for a group":              {given{yaml: "tls: on\n"}, []string{`"tls" must be a group of settings`}},
-		"a list for the file":             {given{yaml: "- listen\n"}, []string{"the file must be a group of settings"}},
-		"a key twice":                     {given{yaml: "dataDir: /a\ndataDir: /b\n"}, []string{`portal.yaml:2: "dataDir" is set twice`}},
-		"two documents":                   {given{yaml: "dataDir: /a\n---\ndataDir: /b\n"}, []string{"one YAML document"}},
-		"invalid YAML":                    {given{yaml: "listen: [\n"}, []string{"portal.yaml: line "}},
-		"several errors":                  {given{yaml: "a: 1\nb: 2\n"}, []string{`:1: unknown key "a"`, `:2: unknown key "b"`}},
-		"an unknown variable":             {given{env: []string{"QUANTIX_DATABSE_URL=x"}}, []string{`QUANTIX_DATABSE_URL: there is no such setting; did you mean "QUANTIX_DATABASE_URL"?`}},
-		"text for a number in a variable": {given{env: []string{"QUANTIX_DATABASE_MAX_CONNS=ten"}}, []string{`QUANTIX_DATABASE_MAX_CONNS: "ten" is not a whole number`}},
-		"no address, by flag":             {given{flags: []string{"--listen=8443"}}, []string{`--listen: "8443" is not an address`}},
-		"no address, by file":             {given{yaml: "\nlisten: localhost:99999\n"}, []string{`portal.yaml:2: listen: "localhost:99999" is not an address`}},
-		"one address for both listeners":  {given{flags: []string{"--listen=:1", "--agent-listen=:1"}}, []string{"--agent-listen", "is also the address of listen"}},
-		"a certificate without key":       {given{flags: []string{"--tls-cert=/c"}}, []string{"--tls-cert: a certificate needs its key"}},
-		"a key without certificate":       {given{env: []string{"QUANTIX_TLS_KEY=/k"}}, []string{"QUANTIX_TLS_KEY: a key needs its certificate"}},
-		"an unknown level":                {given{flags: []string{"--log-level=loud"}}, []string{`--log-level: "loud" is not known; choose one of debug, info, warn, error`}},
-		"no network":                      {given{flags: []string{"--trusted-proxies=here"}}, []string{`"here" is not a network`}},
-		"plain HTTP for agents":           {given{flags: []string{"--agent-url=http://x"}}, []string{"--agent-url", "https://host"}},
-		"a URL with a path":               {given{flags: []string{"--public-url=https://x/quantix"}}, []string{"--public-url"}},
-		"an empty data directory":         {given{flags: []string{"--data-dir="}}, []string{"--data-dir: it must not be empty"}},
-		"too few connections":             {given{flags: []string{"--database-max-conns=1"}}, []string{"choose 2 to 10000"}},
-		"a database of another kind":      {given{env: []string{"QUANTIX_DATABASE_URL=mysql://u:hunter2@h/d"}}, []string{"QUANTIX_DATABASE_URL: this is not the URL of a PostgreSQL"}},
+		"another spelling of a key":       {givenSettings{yaml: "data-dir: /x\n"}, []string{`unknown key "data-dir"; did you mean "dataDir"?`}},
+		"a key without a similar one":     {givenSettings{yaml: "colour: red\n"}, []string{`portal.yaml:1: unknown key "colour"`}},
+		"the agent's key":                 {givenSettings{yaml: "libvirt: {socket: /x}\n"}, []string{`unknown key "libvirt"; it belongs in the other program's file`}},
+		"a text for a number":             {givenSettings{yaml: "database:\n  maxConns: many\n"}, []string{`portal.yaml:2: "database.maxConns" must be a whole number, not a text`}},
+		"a number for a text":             {givenSettings{yaml: "listen: 8443\n"}, []string{`:1: "listen" must be a text`, "not a number"}},
+		"a text for a list":               {givenSettings{yaml: "trustedProxies: 10.0.0.0/8\n"}, []string{`"trustedProxies" must be a list of texts`}},
+		"nothing for a text":              {givenSettings{yaml: "dataDir:\n"}, []string{`"dataDir" must be a text`, "not empty"}},
+		"a text for a group":              {givenSettings{yaml: "tls: on\n"}, []string{`"tls" must be a group of settings`}},
+		"a list for the file":             {givenSettings{yaml: "- listen\n"}, []string{"the file must be a group of settings"}},
+		"a key twice":                     {givenSettings{yaml: "dataDir: /a\ndataDir: /b\n"}, []string{`portal.yaml:2: "dataDir" is set twice`}},
+		"two documents":                   {givenSettings{yaml: "dataDir: /a\n---\ndataDir: /b\n"}, []string{"one YAML document"}},
+		"invalid YAML":                    {givenSettings{yaml: "listen: [\n"}, []string{"portal.yaml: line "}},
+		"several errors":                  {givenSettings{yaml: "a: 1\nb: 2\n"}, []string{`:1: unknown key "a"`, `:2: unknown key "b"`}},
+		"an unknown variable":             {givenSettings{env: []string{"QUANTIX_DATABSE_URL=x"}}, []string{`QUANTIX_DATABSE_URL: there is no such setting; did you mean "QUANTIX_DATABASE_URL"?`}},
+		"text for a number in a variable": {givenSettings{env: []string{"QUANTIX_DATABASE_MAX_CONNS=ten"}}, []string{`QUANTIX_DATABASE_MAX_CONNS: "ten" is not a whole number`}},
+		"no address, by flag":             {givenSettings{flags: []string{"--listen=8443"}}, []string{`--listen: "8443" is not an address`}},
+		"no address, by file":             {givenSettings{yaml: "\nlisten: localhost:99999\n"}, []string{`portal.yaml:2: listen: "localhost:99999" is not an address`}},
+		"one address for both listeners":  {givenSettings{flags: []string{"--listen=:1", "--agent-listen=:1"}}, []string{"--agent-listen", "is also the address of listen"}},
+		"a certificate without key":       {givenSettings{flags: []string{"--tls-cert=/c"}}, []string{"--tls-cert: a certificate needs its key"}},
+		"a key without certificate":       {givenSettings{env: []string{"QUANTIX_TLS_KEY=/k"}}, []string{"QUANTIX_TLS_KEY: a key needs its certificate"}},
+		"an unknown level":                {givenSettings{flags: []string{"--log-level=loud"}}, []string{`--log-level: "loud" is not known; choose one of debug, info, warn, error`}},
+		"no network":                      {givenSettings{flags: []string{"--trusted-proxies=here"}}, []string{`"here" is not a network`}},
+		"plain HTTP for agents":           {givenSettings{flags: []string{"--agent-url=http://x"}}, []string{"--agent-url", "https://host"}},
+		"a URL with a path":               {givenSettings{flags: []string{"--public-url=https://x/quantix"}}, []string{"--public-url"}},
+		"an empty data directory":         {givenSettings{flags: []string{"--data-dir="}}, []string{"--data-dir: it must not be empty"}},
+		"too few connections":             {givenSettings{flags: []string{"--database-max-conns=1"}}, []string{"choose 2 to 10000"}},
+		"a database of another kind":      {givenSettings{env: []string{"QUANTIX_DATABASE_URL=mysql://u:hunter2@h/d"}}, []string{"QUANTIX_DATABASE_URL: this is not the URL of a PostgreSQL"}},
 		"invalid database URL": {
-			given{yaml: "database:\n  url: 'postgres://u:hunter2%@h/d'\n"},
+			givenSettings{yaml: "database:\n  url: 'postgres://u:hunter2%@h/d'\n"},
 			[]string{"portal.yaml:2: database.url: this is not the URL of a PostgreSQL"},
 		},
-		"a password where a group should be": {given{yaml: "database: postgres://u:hunter2@h/d\n"}, []string{`"database" must be a group`}},
-		"a password in a list":               {given{yaml: "database: {url: [hunter2]}\n"}, []string{`"database.url" must be a text`}},
+		"a password where a group should be": {givenSettings{yaml: "database: postgres://u:hunter2@h/d\n"}, []string{`"database" must be a group`}},
+		"a password in a list":               {givenSettings{yaml: "database: {url: [hunter2]}\n"}, []string{`"database.url" must be a text`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -253,18 +253,18 @@ func TestInvalidPortalSettingsAreRefused(t *testing.T) {
 func TestInvalidAgentSettingsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		given given
+		given givenSettings
 		want  string
 	}{
-		"an unknown hypervisor":    {given{flags: []string{"--hypervisor=xen"}}, `--hypervisor: "xen" is not known; choose one of libvirt, mock`},
-		"plain HTTP":               {given{yaml: "portal: http://p\n"}, "agent.yaml:1: portal: "},
-		"a relative socket":        {given{env: []string{"QUANTIX_LIBVIRT_SOCKET=sock"}}, `QUANTIX_LIBVIRT_SOCKET: "sock" is not an absolute path`},
-		"pools anywhere":           {given{flags: []string{"--pool-roots=/srv,/"}}, "--pool-roots"},
-		"a relative root of pools": {given{env: []string{"QUANTIX_POOL_ROOTS=srv"}}, "QUANTIX_POOL_ROOTS"},
-		"no address for metrics":   {given{flags: []string{"--metrics-listen=yes"}}, "--metrics-listen"},
-		"an unknown variable":      {given{env: []string{"QUANTIX_PORTL=x"}}, `did you mean "QUANTIX_PORTAL"?`},
-		"the portal's key":         {given{yaml: "database: {url: x}\n"}, "belongs in the other program's file"},
-		"an empty name in quotes":  {given{yaml: "name: ' '\n"}, "agent.yaml:1: name: it must not be empty"},
+		"an unknown hypervisor":    {givenSettings{flags: []string{"--hypervisor=xen"}}, `--hypervisor: "xen" is not known; choose one of libvirt, mock`},
+		"plain HTTP":               {givenSettings{yaml: "portal: http://p\n"}, "agent.yaml:1: portal: "},
+		"a relative socket":        {givenSettings{env: []string{"QUANTIX_LIBVIRT_SOCKET=sock"}}, `QUANTIX_LIBVIRT_SOCKET: "sock" is not an absolute path`},
+		"pools anywhere":           {givenSettings{flags: []string{"--pool-roots=/srv,/"}}, "--pool-roots"},
+		"a relative root of pools": {givenSettings{env: []string{"QUANTIX_POOL_ROOTS=srv"}}, "QUANTIX_POOL_ROOTS"},
+		"no address for metrics":   {givenSettings{flags: []string{"--metrics-listen=yes"}}, "--metrics-listen"},
+		"an unknown variable":      {givenSettings{env: []string{"QUANTIX_PORTL=x"}}, `did you mean "QUANTIX_PORTAL"?`},
+		"the portal's key":         {givenSettings{yaml: "database: {url: x}\n"}, "belongs in the other program's file"},
+		"an empty name in quotes":  {givenSettings{yaml: "name: ' '\n"}, "agent.yaml:1: name: it must not be empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -285,7 +285,7 @@ func TestConfigFlagSelectsSettingsFile(t *testing.T) {
 		}
 		return LoadPortal(fs, nil, "")
 	}
-	if p, err := load(given{yaml: "dataDir: /srv\n"}.file(t, "mine.yaml")); err != nil || p.DataDir != "/srv" {
+	if p, err := load(givenSettings{yaml: "dataDir: /srv\n"}.file(t, "mine.yaml")); err != nil || p.DataDir != "/srv" {
 		t.Errorf("got %q, %v", p.DataDir, err)
 	}
 	if _, err := load(filepath.Join(t.TempDir(), "none.yaml")); err == nil || !strings.Contains(err.Error(), "none.yaml") {

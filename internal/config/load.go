@@ -12,16 +12,16 @@ import (
 )
 
 // source holds a command's settings, the settings of the other command, and the command's default file.
-type source struct {
+type settingsSource struct {
 	settings, others []setting
 	file             string
 }
 
 // values are settings by key, as one layer for koanf.
-type values map[string]any
+type settingValues map[string]any
 
 // Read implements koanf.Provider: it expands the keys into nested maps.
-func (v values) Read() (map[string]any, error) {
+func (v settingValues) Read() (map[string]any, error) {
 	nested := map[string]any{}
 	for key, value := range v {
 		section, name, deep := strings.Cut(key, ".")
@@ -40,13 +40,13 @@ func (v values) Read() (map[string]any, error) {
 }
 
 // ReadBytes returns an error, because values need no parser.
-func (v values) ReadBytes() ([]byte, error) { return nil, errors.New("settings are already parsed") }
+func (v settingValues) ReadBytes() ([]byte, error) { return nil, errors.New("settings are already parsed") }
 
 // origins holds, for each setting, the place of its effective value: "--listen", "QUANTIX_LISTEN", "portal.yaml:3:
 // listen".
-type origins map[string]string
+type settingOrigins map[string]string
 
-func (o origins) name(key string) string {
+func (o settingOrigins) nameOf(key string) string {
 	if name, ok := o[key]; ok {
 		return name
 	}
@@ -55,9 +55,9 @@ func (o origins) name(key string) string {
 
 // load fills target from the defaults, the file, the environment and the flags. A later source overrides an earlier
 // one.
-func load(target any, from source, flags *pflag.FlagSet, env []string, file string) (origins, error) {
-	given := origins{}
-	defaults := values{}
+func loadSettings(target any, from settingsSource, flags *pflag.FlagSet, env []string, file string) (settingOrigins, error) {
+	given := settingOrigins{}
+	defaults := settingValues{}
 	for _, s := range from.settings {
 		defaults[s.key] = s.value
 	}
@@ -71,7 +71,7 @@ func load(target any, from source, flags *pflag.FlagSet, env []string, file stri
 		return nil, err
 	}
 	k := koanf.New(".")
-	for _, layer := range []values{defaults, fromFile, fromEnv, fromFlags} {
+	for _, layer := range []settingValues{defaults, fromFile, fromEnv, fromFlags} {
 		if err := k.Load(layer, nil); err != nil {
 			return nil, fmt.Errorf("read the settings: %w", err)
 		}
@@ -91,7 +91,7 @@ func chosenFile(flags *pflag.FlagSet, file string) string {
 	return file
 }
 
-func readFile(from source, file string, given origins) (values, error) {
+func readFile(from settingsSource, file string, given settingOrigins) (settingValues, error) {
 	optional := file == ""
 	if optional {
 		file = from.file
@@ -108,19 +108,19 @@ func readFile(from source, file string, given origins) (values, error) {
 
 // readEnv reads every QUANTIX_* variable. A variable that no command uses is an error, so that typing mistakes are
 // detected. QUANTIX_TEST_* is reserved for tests.
-func readEnv(from source, env []string, given origins) (values, error) {
-	found := values{}
+func readEnv(from settingsSource, env []string, given settingOrigins) (settingValues, error) {
+	found := settingValues{}
 	var wrong []error
 	for _, entry := range env {
 		name, text, _ := strings.Cut(entry, "=")
 		if !strings.HasPrefix(name, envPrefix) || strings.HasPrefix(name, envPrefix+"TEST_") {
 			continue
 		}
-		s, ok := findSetting(from.settings, name, setting.env)
+		s, ok := findSetting(from.settings, name, setting.envName)
 		if !ok {
-			if _, ok := findSetting(from.others, name, setting.env); !ok {
+			if _, ok := findSetting(from.others, name, setting.envName); !ok {
 				wrong = append(wrong, fmt.Errorf("%s: there is no such setting%s; unset the variable or correct its name",
-					name, didYouMean(name, spellings(from.settings, setting.env))))
+					name, didYouMean(name, spellings(from.settings, setting.envName))))
 			}
 			continue
 		}
@@ -134,14 +134,14 @@ func readEnv(from source, env []string, given origins) (values, error) {
 	return found, errors.Join(wrong...)
 }
 
-func readFlags(from source, flags *pflag.FlagSet, given origins) (values, error) {
-	found := values{}
+func readFlags(from settingsSource, flags *pflag.FlagSet, given settingOrigins) (settingValues, error) {
+	found := settingValues{}
 	if flags == nil {
 		return found, nil
 	}
 	var wrong []error
 	flags.Visit(func(flag *pflag.Flag) {
-		s, ok := findSetting(from.settings, flag.Name, setting.flag)
+		s, ok := findSetting(from.settings, flag.Name, setting.flagName)
 		if !ok {
 			return
 		}

@@ -9,7 +9,7 @@ import (
 func didYouMean(name string, names []string) string {
 	best, bestDistance := "", len(name)/3+1
 	for _, candidate := range names {
-		if d := distance(normalize(name), normalize(candidate)); d <= bestDistance {
+		if d := editDistance(normalize(name), normalize(candidate)); d <= bestDistance {
 			if d < bestDistance || best == "" {
 				best, bestDistance = candidate, d
 			}
@@ -27,7 +27,7 @@ func normalize(name string) string {
 }
 
 // distance returns the Levenshtein distance between two texts, in characters.
-func distance(a, b string) int {
+func editDistance(a, b string) int {
 	from, to := []rune(a), []rune(b)
 	row := make([]int, len(to)+1)
 	for j := range row {

@@ -76,7 +76,7 @@ var (
 )
 
 // words splits the key at its dots and capital letters: database.maxConns becomes database, max, conns.
-func (s setting) words() []string {
+func (s setting) keyWords() []string {
 	var b strings.Builder
 	for _, r := range s.key {
 		switch {
@@ -92,9 +92,9 @@ func (s setting) words() []string {
 	return strings.Fields(b.String())
 }
 
-func (s setting) flag() string { return strings.Join(s.words(), "-") }
+func (s setting) flagName() string { return strings.Join(s.keyWords(), "-") }
 
-func (s setting) env() string { return envPrefix + strings.ToUpper(strings.Join(s.words(), "_")) }
+func (s setting) envName() string { return envPrefix + strings.ToUpper(strings.Join(s.keyWords(), "_")) }
 
 // parse parses the text of an environment variable. Commas separate the items of a list.
 func (s setting) parse(text string) (any, error) {
@@ -120,14 +120,14 @@ func (s setting) parse(text string) (any, error) {
 func registerFlags(fs *pflag.FlagSet, settings []setting, file string) {
 	fs.String("config", "", "read settings from this YAML `file`, which must exist; without it, from "+file+" if that exists")
 	for _, s := range settings {
-		help := fmt.Sprintf("%s [%s, YAML %s]", s.help, s.env(), s.key)
+		help := fmt.Sprintf("%s [%s, YAML %s]", s.help, s.envName(), s.key)
 		switch value := s.value.(type) {
 		case int:
-			fs.Int(s.flag(), value, help)
+			fs.Int(s.flagName(), value, help)
 		case []string:
-			fs.StringSlice(s.flag(), value, help)
+			fs.StringSlice(s.flagName(), value, help)
 		case string:
-			fs.String(s.flag(), value, help)
+			fs.String(s.flagName(), value, help)
 		}
 	}
 }

@@ -14,15 +14,15 @@ import (
 // because the file may contain a password. A strict decoder (goccy/go-yaml) would stop at the first error, quote its
 // line, and neither recognize the other command's keys nor suggest similar names.
 type yamlReader struct {
-	from  source
+	from  settingsSource
 	file  string
-	given origins
-	found values
+	given settingOrigins
+	found settingValues
 	errs  []error
 }
 
-func parseYAML(from source, file string, text []byte, given origins) (values, error) {
-	r := &yamlReader{from: from, file: file, given: given, found: values{}}
+func parseYAML(from settingsSource, file string, text []byte, given settingOrigins) (settingValues, error) {
+	r := &yamlReader{from: from, file: file, given: given, found: settingValues{}}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node
 	err := decoder.Decode(&document)
@@ -45,7 +45,7 @@ func parseYAML(from source, file string, text []byte, given origins) (values, er
 // section reads the mapping at path. An empty path means the whole file.
 func (r *yamlReader) section(path string, node *yaml.Node) {
 	if node.Kind != yaml.MappingNode {
-		r.fail(node, "%s must be a group of settings (name: value), not %s", quoteOr(path, "the file"), kindOf(node))
+		r.fail(node, "%s must be a group of settings (name: value), not %s", quoteOr(path, "the file"), nodeKindText(node))
 		return
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -116,7 +116,7 @@ func (r *yamlReader) value(s setting, name, node *yaml.Node) {
 	}
 	switch {
 	case want != "":
-		r.fail(node, "%q must be %s, not %s", s.key, want, kindOf(node))
+		r.fail(node, "%q must be %s, not %s", s.key, want, nodeKindText(node))
 	case err != nil:
 		r.fail(node, "%q cannot be read", s.key)
 	default:
@@ -146,7 +146,7 @@ func resolveAlias(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-func kindOf(node *yaml.Node) string {
+func nodeKindText(node *yaml.Node) string {
 	switch node.Tag {
 	case "!!null":
 		return "empty (remove the line to keep the default)"

@@ -8,27 +8,27 @@ import (
 )
 
 func TestSecondAgentOfHostRefusedAndFlagged(t *testing.T) {
-	r := newRig(t)
-	r.report("1")
+	r := newHostFixture(t)
+	r.reportState("1")
 	_, err := r.Hello(t.Context(), r.agent, wire.Hello{Instance: "two", Fingerprint: "elsewhere"})
 	wantCode(t, err, fleet.Conflict)
-	if text := one[string](r, `SELECT conflict FROM host_sessions`); text == "" {
+	if text := queryValue[string](r, `SELECT conflict FROM host_sessions`); text == "" {
 		t.Fatal("the host is not flagged")
 	}
-	r.report("2") // the first agent continues
-	if n := one[int](r, `SELECT count(*) FROM audit WHERE action = 'host.conflict'`); n != 1 {
+	r.reportState("2") // the first agent continues
+	if n := queryValue[int](r, `SELECT count(*) FROM audit WHERE action = 'host.conflict'`); n != 1 {
 		t.Fatalf("%d audit lines", n)
 	}
 }
 
 func TestRestartedAgentReclaimsItsJobs(t *testing.T) {
-	r := newRig(t)
-	r.report("1")
+	r := newHostFixture(t)
+	r.reportState("1")
 	r.addVM("web")
-	before := r.claim()[0]
+	before := r.claimJobs()[0]
 	old := r.agent
-	r.hello("two", "here")
-	if again := r.claim(); len(again) != 1 || again[0].ID != before.ID {
+	r.sendHello("two", "here")
+	if again := r.claimJobs(); len(again) != 1 || again[0].ID != before.ID {
 		t.Fatalf("claimed %+v", again)
 	}
 	_, err := r.Report(t.Context(), old, wire.Report{Seq: 1, Digest: "1"})
@@ -38,8 +38,8 @@ func TestRestartedAgentReclaimsItsJobs(t *testing.T) {
 }
 
 func TestRemovedHostMustJoinAgain(t *testing.T) {
-	r := newRig(t)
-	r.exec(`DELETE FROM hosts`)
+	r := newHostFixture(t)
+	r.execSQL(`DELETE FROM hosts`)
 	_, err := r.Hello(t.Context(), r.agent, wire.Hello{Instance: "x", Fingerprint: "y"})
 	wantCode(t, err, fleet.Unauthorized)
 }

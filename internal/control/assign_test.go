@@ -9,9 +9,9 @@ import (
 )
 
 // reportStatus reports the host's pools and networks.
-func (r *rig) reportStatus(pools []wire.PoolReport, networks ...wire.NetworkReport) {
+func (r *hostFixture) reportPoolsAndNetworks(pools []wire.PoolReport, networks ...wire.NetworkReport) {
 	r.t.Helper()
-	seq := r.next()
+	seq := r.nextSeq()
 	_, err := r.Report(r.t.Context(), r.agent, wire.Report{Seq: seq, Digest: string(rune(seq)), State: &wire.State{
 		Host: fleet.HostStatus{Connected: true}, Pools: pools, Networks: networks,
 	}})
@@ -20,60 +20,60 @@ func (r *rig) reportStatus(pools []wire.PoolReport, networks ...wire.NetworkRepo
 	}
 }
 
-func (r *rig) assignments() string {
+func (r *hostFixture) assignmentList() string {
 	r.t.Helper()
-	return one[string](r, `SELECT COALESCE(string_agg(concat_ws(' ', o.noun, o.name, a.asked, COALESCE(a.status->>'state', a.status->>'active')), ', ' ORDER BY o.noun, o.name), '')
+	return queryValue[string](r, `SELECT COALESCE(string_agg(concat_ws(' ', o.noun, o.name, a.asked, COALESCE(a.status->>'state', a.status->>'active')), ', ' ORDER BY o.noun, o.name), '')
 		FROM assignments a JOIN objects o ON o.noun = a.noun AND o.id = a.object_id`)
 }
 
 // A reported pool counts only if it is assigned to the host. Pools match by id or, for older agents, by name. A
 // reported network also counts as discovered.
 func TestReportedPoolsMatchByIDOrName(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	for _, name := range []string{"fast", "slow", "others"} {
-		r.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, $1, '{}')`, name)
+		r.execSQL(`INSERT INTO pools (id, name, spec) VALUES ($1, $1, '{}')`, name)
 	}
-	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', 'fast', $1, 'assign'), ('pool', 'slow', $1, 'release')`, r.agent.HostID)
+	r.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', 'fast', $1, 'assign'), ('pool', 'slow', $1, 'release')`, r.agent.HostID)
 	active := fleet.PoolStatus{State: fleet.PoolActive}
 	lan := wire.NetworkReport{Name: "lan", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: true}}
-	r.reportStatus([]wire.PoolReport{{ID: "fast", Name: "renamed", Status: active}, {Name: "slow", Status: active}, {ID: "others", Name: "others", Status: active}}, lan)
-	if got, want := r.assignments(), "net lan  true, pool fast assign active, pool slow release active"; got != want {
+	r.reportPoolsAndNetworks([]wire.PoolReport{{ID: "fast", Name: "renamed", Status: active}, {Name: "slow", Status: active}, {ID: "others", Name: "others", Status: active}}, lan)
+	if got, want := r.assignmentList(), "net lan  true, pool fast assign active, pool slow release active"; got != want {
 		t.Fatalf("%q, want %q", got, want)
 	}
-	r.reportStatus([]wire.PoolReport{{ID: "nobody's", Name: "fast", Status: fleet.PoolStatus{State: fleet.PoolFailed}}})
-	if got, want := r.assignments(), "pool fast assign active, pool slow release active"; got != want {
+	r.reportPoolsAndNetworks([]wire.PoolReport{{ID: "nobody's", Name: "fast", Status: fleet.PoolStatus{State: fleet.PoolFailed}}})
+	if got, want := r.assignmentList(), "pool fast assign active, pool slow release active"; got != want {
 		t.Errorf("after a report with another pool id and without the network: %q, want %q", got, want)
 	}
 }
 
 // The drift pass queues jobs for lost pools and networks, except for objects that a person stopped on the host.
 func TestLostPoolsAndNetworksAreReapplied(t *testing.T) {
-	r := newRig(t)
-	r.exec(`INSERT INTO networks (id, name, kind, spec) SELECT n, n, 'libvirt', '{}' FROM unnest(ARRAY['new', 'leaving', 'off', 'stopped', 'failed', 'fine']) n`)
-	r.exec(`INSERT INTO pools (id, name, spec) VALUES ('fast', 'fast', '{}')`)
-	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) SELECT 'pool', 'fast', $1, 'assign'`, r.agent.HostID)
-	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, observed_generation, status) VALUES ('net', 'new', $1, 'assign', 0, NULL),
+	r := newHostFixture(t)
+	r.execSQL(`INSERT INTO networks (id, name, kind, spec) SELECT n, n, 'libvirt', '{}' FROM unnest(ARRAY['new', 'leaving', 'off', 'stopped', 'failed', 'fine']) n`)
+	r.execSQL(`INSERT INTO pools (id, name, spec) VALUES ('fast', 'fast', '{}')`)
+	r.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked) SELECT 'pool', 'fast', $1, 'assign'`, r.agent.HostID)
+	r.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, observed_generation, status) VALUES ('net', 'new', $1, 'assign', 0, NULL),
 		('net', 'leaving', $1, 'release', 1, '{"active":true}'), ('net', 'off', $1, 'assign', 1, '{"active":false}'), ('net', 'stopped', $1, 'assign', 1, '{"active":false,"byOthers":true}'),
 		('net', 'failed', $1, 'assign', 1, '{"active":true,"error":"dnsmasq"}'), ('net', 'fine', $1, 'assign', 1, '{"active":true}')`, r.agent.HostID)
-	r.exec(`UPDATE host_sessions SET seen_at = now(), blind_since = NULL`)
+	r.execSQL(`UPDATE host_sessions SET seen_at = now(), blind_since = NULL`)
 	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if got := one[string](r, `SELECT COALESCE(string_agg(kind || ' ' || subject, ', ' ORDER BY kind, subject), '') FROM jobs`); got != "network.apply net:new, network.apply net:off, network.release net:leaving, pool.apply pool:fast" {
+	if got := queryValue[string](r, `SELECT COALESCE(string_agg(kind || ' ' || subject, ', ' ORDER BY kind, subject), '') FROM jobs`); got != "network.apply net:new, network.apply net:off, network.release net:leaving, pool.apply pool:fast" {
 		t.Errorf("queued %q", got)
 	}
 }
 
 // A report without changes writes and locks no rows of the host's pools and networks.
 func TestUnchangedReportWritesNoRows(t *testing.T) {
-	r := newRig(t)
-	r.exec(`INSERT INTO pools (id, name, spec) VALUES ('fast', 'fast', '{}')`)
-	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', 'fast', $1, 'assign')`, r.agent.HostID)
+	r := newHostFixture(t)
+	r.execSQL(`INSERT INTO pools (id, name, spec) VALUES ('fast', 'fast', '{}')`)
+	r.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', 'fast', $1, 'assign')`, r.agent.HostID)
 	say := func(active bool) string {
 		t.Helper()
-		r.reportStatus([]wire.PoolReport{{ID: "fast", Name: "fast", Status: fleet.PoolStatus{State: fleet.PoolActive}}},
+		r.reportPoolsAndNetworks([]wire.PoolReport{{ID: "fast", Name: "fast", Status: fleet.PoolStatus{State: fleet.PoolActive}}},
 			wire.NetworkReport{Name: "lan", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: active}}, wire.NetworkReport{Name: "br0", Kind: fleet.NetworkBridge})
-		return one[string](r, `SELECT concat((SELECT string_agg(concat(ctid, xmin, xmax), ' ' ORDER BY ctid) FROM assignments), (SELECT string_agg(concat(ctid, xmin, xmax), ' ' ORDER BY ctid) FROM networks))`)
+		return queryValue[string](r, `SELECT concat((SELECT string_agg(concat(ctid, xmin, xmax), ' ' ORDER BY ctid) FROM assignments), (SELECT string_agg(concat(ctid, xmin, xmax), ' ' ORDER BY ctid) FROM networks))`)
 	}
 	first := say(true)
 	if again := say(true); again != first {
@@ -109,21 +109,21 @@ func TestNICNetworkStoredByID(t *testing.T) {
 	if err != nil || len(claim.Jobs) != 1 {
 		t.Fatalf("%+v %v", claim, err)
 	}
-	for where, nics := range map[string][]fleet.NIC{"made": vm.Spec.NICs, "read": s.get(vm.ID).Spec.NICs, "listed": page.Items[0].Spec.NICs, "sent": claim.Jobs[0].VM.Spec.NICs} {
+	for where, nics := range map[string][]fleet.NIC{"made": vm.Spec.NICs, "read": s.getVM(vm.ID).Spec.NICs, "listed": page.Items[0].Spec.NICs, "sent": claim.Jobs[0].VM.Spec.NICs} {
 		for i, n := range nics {
 			if len(nics) != 3 || n.NetworkID != id || n.Network != "default" || n.Bridge != "" || n.MAC == "" {
 				t.Errorf("%s: NIC %d of %d is %+v", where, i+1, len(nics), n)
 			}
 		}
 	}
-	if n := s.count(`vms v, jsonb_array_elements(v.spec->'nics') AS c WHERE c ? 'networkId' AND NOT c ?| ARRAY['network', 'bridge']`); n != 3 {
+	if n := s.countRows(`vms v, jsonb_array_elements(v.spec->'nics') AS c WHERE c ? 'networkId' AND NOT c ?| ARRAY['network', 'bridge']`); n != 3 {
 		t.Errorf("%d NICs are stored with only the network's id", n)
 	}
 	s.reportPower(vm.ID, fleet.Stopped)
 	if _, err := s.ActVM(t.Context(), chief, vm.ID, fleet.ActStart); err != nil { // a start writes the spec too
 		t.Fatal(err)
 	}
-	if got := s.get(vm.ID).Spec.NICs; got[0].Network != "default" {
+	if got := s.getVM(vm.ID).Spec.NICs; got[0].Network != "default" {
 		t.Errorf("after an order the NICs are %+v", got)
 	}
 

@@ -9,15 +9,15 @@ import (
 
 // The list of a host's pools changes soon after an assignment changes. Reports do not change it.
 func TestHostListsAssignedPools(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	r.drainHub()
 	changes := r.hub.Subscribe("assigned")
 	t.Cleanup(changes.Close)
 	wantNotified := func(what string, want bool, sql string, args ...any) {
 		t.Helper()
-		r.exec(sql, args...)
+		r.execSQL(sql, args...)
 		r.drainHub()
-		if got := len(changes.Take()) > 0; got != want {
+		if got := len(changes.TakeKeys()) > 0; got != want {
 			t.Errorf("%s is notified of: %t", what, got)
 		}
 	}
@@ -54,9 +54,9 @@ func TestHostListsAssignedPools(t *testing.T) {
 
 // Heartbeats of many hosts read the pool assignments once, not every second.
 func TestHeartbeatsReadAssignmentsOnce(t *testing.T) {
-	r := newRig(t)
-	c, statements := recorded(t, r.pool.Config().ConnString())
-	first := len(statements.statementsAbout(t, "name: AssignedPools", func() error {
+	r := newHostFixture(t)
+	c, statements := recordedControl(t, r.pool.Config().ConnString())
+	first := len(statements.statementsOnTable(t, "name: AssignedPools", func() error {
 		// Longer than the batching interval of changes.
 		for until := time.Now().Add(1200 * time.Millisecond); time.Now().Before(until); {
 			if _, err := c.Report(t.Context(), r.agent, wire.Report{Seq: r.seq, Digest: "d"}); err != nil {

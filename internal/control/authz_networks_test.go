@@ -7,26 +7,26 @@ import (
 // definedNetwork returns a defined network that is assigned to h1.
 func (w *authzFixture) definedNetwork() fleet.NetworkID {
 	id := fleet.NewID[fleet.NetworkID]()
-	w.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, $2, 'libvirt', '{"mode":"isolated"}')`, id, w.name("lan"))
-	w.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('net', $1, $2, 'assign')`, id, w.h1)
+	w.execSQL(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, $2, 'libvirt', '{"mode":"isolated"}')`, id, w.uniqueName("lan"))
+	w.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('net', $1, $2, 'assign')`, id, w.h1)
 	return id
 }
 
 // networkWithReservation returns a network with an address reservation.
 func (w *authzFixture) networkWithReservation() fleet.NetworkID {
 	id := w.definedNetwork()
-	w.exec(`UPDATE networks SET spec = '{"mode":"isolated","ipv4":{"gateway":"10.9.0.1/24","dhcp":{"ranges":[{"start":"10.9.0.9","end":"10.9.0.20"}],"leases":[{"mac":"52:54:00:00:00:98","ip":"10.9.0.8"}]}}}' WHERE id = $1`, id)
+	w.execSQL(`UPDATE networks SET spec = '{"mode":"isolated","ipv4":{"gateway":"10.9.0.1/24","dhcp":{"ranges":[{"start":"10.9.0.9","end":"10.9.0.20"}],"leases":[{"mac":"52:54:00:00:00:98","ip":"10.9.0.8"}]}}}' WHERE id = $1`, id)
 	return id
 }
 
 // networkWithPortGroup returns a network with a port group.
 func (w *authzFixture) networkWithPortGroup() fleet.NetworkID {
 	id := w.definedNetwork()
-	w.exec(`UPDATE networks SET spec = '{"mode":"isolated","portGroups":[{"name":"voice"}]}' WHERE id = $1`, id)
+	w.execSQL(`UPDATE networks SET spec = '{"mode":"isolated","portGroups":[{"name":"voice"}]}' WHERE id = $1`, id)
 	return id
 }
 
-func aNetwork(w *authzFixture) []any {
+func definedNetworkArgs(w *authzFixture) []any {
 	page, err := w.ListNetworks(w.t.Context(), chief, fleet.Query{Filter: "kind:libvirt"}) // a network that every project may use
 	if err != nil {
 		w.t.Fatal(err)

@@ -10,34 +10,34 @@ import (
 // network returns a bridge of h1 that is granted to no project.
 func (w *authzFixture) network() fleet.NetworkID {
 	id := fleet.NewID[fleet.NetworkID]()
-	w.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'bridge')`, id, w.name("br"))
-	w.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, id, w.h1)
+	w.execSQL(`INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'bridge')`, id, w.uniqueName("br"))
+	w.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, id, w.h1)
 	return id
 }
 
 // job returns a job for a VM of project red on h1. state is "queued", or "running" with epoch 7.
 func (w *authzFixture) job(state string) fleet.JobID {
 	id := testkit.TaskWithJob{Host: w.h1, Project: w.red, Kind: fleet.VMShutdown, Subject: fleet.SubjectVM(w.vm()), Name: "red-vm", By: "mia", State: fleet.JobState(state)}.Add(w.t, w.pool)
-	w.exec(`UPDATE jobs SET epoch = 7, lease_until = now() + interval '1 hour' WHERE id = $1`, id)
+	w.execSQL(`UPDATE jobs SET epoch = 7, lease_until = now() + interval '1 hour' WHERE id = $1`, id)
 	return fleet.JobID(id)
 }
 
 // ownPool returns a pool that only h1 has.
 func (w *authzFixture) ownPool() fleet.PoolID {
-	name := w.name("pool")
+	name := w.uniqueName("pool")
 	return w.addPool(name, `{"kind":"dir","path":"/srv/`+name+`","shared":false}`, w.h1)
 }
 
 // volume returns an unused volume in a new pool.
 func (w *authzFixture) volume() control.Volume {
-	name := w.name("data") + ".raw"
+	name := w.uniqueName("data") + ".raw"
 	w.addVolume(w.nfs, w.h1, `{"name":"`+name+`","path":"/mnt/nfs/`+name+`","format":"raw","capacityBytes":1048576}`)
 	return control.Volume{PoolID: w.nfs, Volume: name}
 }
 
 // volumeOfFormat returns a volume of the given format.
 func (w *authzFixture) volumeOfFormat(format string) control.Volume {
-	name := w.name("foreign") + "." + format
+	name := w.uniqueName("foreign") + "." + format
 	w.addVolume(w.nfs, w.h1, `{"name":"`+name+`","path":"/mnt/nfs/`+name+`","format":"`+format+`","capacityBytes":1048576,"appliance":{"disks":[{"format":"`+format+`","sizeBytes":1048576}]}}`)
 	return control.Volume{PoolID: w.nfs, Volume: name}
 }
@@ -45,7 +45,7 @@ func (w *authzFixture) volumeOfFormat(format string) control.Volume {
 // stoppedVMWithDisk returns a VM of project red that is off, with an existing disk.
 func (w *authzFixture) stoppedVMWithDisk() fleet.VMID {
 	id, _ := w.vmWithDisk()
-	w.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, id)
+	w.execSQL(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, id)
 	return id
 }
 
@@ -53,15 +53,15 @@ func (w *authzFixture) stoppedVMWithDisk() fleet.VMID {
 func (w *authzFixture) export() fleet.ExportID {
 	id, of := fleet.NewID[fleet.ExportID](), w.volume()
 	order := testkit.TaskWithJob{Host: w.h1, Project: w.red, Kind: fleet.VolumeExport, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}), Name: of.Volume, By: "mia", State: fleet.JobDone}.Add(w.t, w.pool)
-	w.exec(`INSERT INTO exports (id, vm_id, project_id, task_id, pool_id, host_id, volume, format, created_by, expires_at)
+	w.execSQL(`INSERT INTO exports (id, vm_id, project_id, task_id, pool_id, host_id, volume, format, created_by, expires_at)
 		VALUES ($1, $2, $3, (SELECT task_id FROM jobs WHERE id = $4), $5, $6, $7, 'ova', 'mia', now() + interval '1 day')`, id, w.vm(), w.red, order, of.PoolID, w.h1, of.Volume)
 	return id
 }
 
 // upload returns an upload of the operator.
 func (w *authzFixture) upload() fleet.UploadID {
-	w.exec(`DELETE FROM uploads`)
-	u, err := w.CreateUpload(w.t.Context(), w.actors["operator"], w.nfs, control.NewUpload{Name: w.name("sent"), SizeBytes: 1 << 20})
+	w.execSQL(`DELETE FROM uploads`)
+	u, err := w.CreateUpload(w.t.Context(), w.actors["operator"], w.nfs, control.NewUpload{Name: w.uniqueName("sent"), SizeBytes: 1 << 20})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func (w *authzFixture) upload() fleet.UploadID {
 func (w *authzFixture) imageCopy() control.ImageCopy {
 	of, other := w.volume(), w.volume()
 	id, version := w.publishImage(w.nfs, []fleet.HostID{w.h1}, of.Volume, "raw", 1<<20)
-	w.exec(`INSERT INTO image_copies (version_id, pool_id, volume, added_by) VALUES ($1, $2, $3, 'chief')`, version, w.nfs, other.Volume)
+	w.execSQL(`INSERT INTO image_copies (version_id, pool_id, volume, added_by) VALUES ($1, $2, $3, 'chief')`, version, w.nfs, other.Volume)
 	return control.ImageCopy{ImageID: id, PoolID: w.nfs, Volume: of.Volume}
 }
 
@@ -85,7 +85,7 @@ func (w *authzFixture) imageName(of control.ImageCopy) string {
 // startImage returns a new entry of the image catalog.
 func (w *authzFixture) startImage() fleet.StartImageID {
 	id := fleet.NewID[fleet.StartImageID]()
-	w.exec("INSERT INTO start_images (id, name, url, file) VALUES ($1, $1, 'https://example.org/a.qcow2', 'a.qcow2')", id)
+	w.execSQL("INSERT INTO start_images (id, name, url, file) VALUES ($1, $1, 'https://example.org/a.qcow2', 'a.qcow2')", id)
 	return id
 }
 
@@ -97,22 +97,22 @@ func (w *authzFixture) vmWithoutDisks() control.TemplateSource {
 // template returns a version of a template that project red owns.
 func (w *authzFixture) template() control.TemplateVersion {
 	of := control.TemplateVersion{TemplateID: fleet.NewID[fleet.TemplateID](), VersionID: fleet.NewID[fleet.TemplateVersionID]()}
-	w.exec("INSERT INTO templates (id, project_id, name, created_by) VALUES ($1, $2, $1, 'chief')", of.TemplateID, w.red)
-	w.exec(`INSERT INTO template_versions (id, template_id, number, spec, created_by) VALUES ($1, $2, 1, '{"cpus":1,"memoryMiB":128,"firmware":"bios","disks":[],"nics":[]}', 'chief')`, of.VersionID, of.TemplateID)
-	w.exec("INSERT INTO template_grants (template_id, project_id, granted_by) VALUES ($1, $2, 'chief')", of.TemplateID, w.red)
+	w.execSQL("INSERT INTO templates (id, project_id, name, created_by) VALUES ($1, $2, $1, 'chief')", of.TemplateID, w.red)
+	w.execSQL(`INSERT INTO template_versions (id, template_id, number, spec, created_by) VALUES ($1, $2, 1, '{"cpus":1,"memoryMiB":128,"firmware":"bios","disks":[],"nics":[]}', 'chief')`, of.VersionID, of.TemplateID)
+	w.execSQL("INSERT INTO template_grants (template_id, project_id, granted_by) VALUES ($1, $2, 'chief')", of.TemplateID, w.red)
 	return of
 }
 
-func (w *authzFixture) someHost() fleet.HostID { return w.host(w.name("spare"), 1024) }
+func (w *authzFixture) someHost() fleet.HostID { return w.addHostWithMemory(w.uniqueName("spare"), 1024) }
 
 func (w *authzFixture) someUser() fleet.UserID {
-	return w.addUser(w.name("user"), fleet.RoleNone).UserID
+	return w.addUser(w.uniqueName("user"), fleet.RoleNone).UserID
 }
 
 // insertForMia inserts a row owned by mia and returns its id.
-func (w *authzFixture) insertForMia(sql string) string {
+func (w *authzFixture) insertOwnedByMia(sql string) string {
 	id := string(fleet.NewID[fleet.TokenID]())
-	w.exec(sql, id)
+	w.execSQL(sql, id)
 	return id
 }
 
@@ -122,22 +122,22 @@ func (w *authzFixture) console() (fleet.PairID, string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.exec(`DELETE FROM console_tickets WHERE expires_at < now() OR used_at IS NULL AND console_id <> $1`, ticket.ID)
+	w.execSQL(`DELETE FROM console_tickets WHERE expires_at < now() OR used_at IS NULL AND console_id <> $1`, ticket.ID)
 	return ticket.ID, ticket.Secret
 }
 
 // seq returns an unused report number of the agents' current sessions.
-func (w *authzFixture) seq() int64 { w.number++; return w.base + int64(w.number) }
+func (w *authzFixture) nextReportSeq() int64 { w.lastNumber++; return w.firstReportSeq + int64(w.lastNumber) }
 
 // newSessions starts new sessions for the agents of both hosts.
-func (w *authzFixture) newSessions() {
+func (w *authzFixture) renewAgentSessions() {
 	for _, who := range []string{"agent", "alien"} {
 		a := w.actors[who]
-		answer, err := w.Hello(w.t.Context(), a, wire.Hello{Instance: w.name("instance"), Fingerprint: "f"})
+		answer, err := w.Hello(w.t.Context(), a, wire.Hello{Instance: w.uniqueName("instance"), Fingerprint: "f"})
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		a.Session, w.base = answer.Session, answer.SeqBase
+		a.Session, w.firstReportSeq = answer.Session, answer.SeqBase
 		w.actors[who] = a
 	}
 }

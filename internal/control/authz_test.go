@@ -20,7 +20,7 @@ import (
 // useCase is one entry of the table. permitted lists the actors by their names in authzFixture.actors; an actor with
 // "?" is not tested. args returns the arguments, new for each call: objects of project red, or mia's own.
 type useCase struct {
-	permitted string
+	permittedActors string
 	args      func(w *authzFixture) []any
 	// badArgs returns arguments with bad credentials, for use cases that authenticate their caller.
 	badArgs func(w *authzFixture) []any
@@ -29,19 +29,19 @@ type useCase struct {
 // Permitted actors. These lists are the specification; they do not depend on package policy.
 const (
 	everybody = "nobody newcomer roleless blueMember viewer member watcher operator admin agent alien system"
-	persons   = "newcomer roleless blueMember viewer member watcher operator admin system" // actors with an account
+	signedInActors   = "newcomer roleless blueMember viewer member watcher operator admin system" // actors with an account
 	// Actors who see at least one project, and the infrastructure that belongs to no project.
-	somewhere   = "blueMember viewer member watcher operator admin system"
-	someUse     = "blueMember member operator admin system"
-	redSeen     = "viewer member watcher operator admin system"
-	redUse      = "member operator admin system"
-	infraSeen   = "watcher operator admin system"
-	infraChange = "operator admin system"
-	managers    = "admin system"
-	mia         = "member"
-	portal      = "system"
-	agents      = "agent alien system?" // the portal never acts as a host
-	ownAgent    = "agent system?"
+	actorsWithAnyRole   = "blueMember viewer member watcher operator admin system"
+	actorsUsingAnyProject     = "blueMember member operator admin system"
+	actorsSeeingRed     = "viewer member watcher operator admin system"
+	actorsUsingRed      = "member operator admin system"
+	actorsSeeingInfra   = "watcher operator admin system"
+	actorsChangingInfra = "operator admin system"
+	actorsManagingUsers    = "admin system"
+	onlyMia         = "member"
+	onlyPortal      = "system"
+	allAgents      = "agent alien system?" // the portal never acts as a host
+	onlyOwnAgent    = "agent system?"
 )
 
 // mergeCases joins several tables of use cases.
@@ -59,7 +59,7 @@ func mergeCases(parts ...map[string]useCase) map[string]useCase {
 }
 
 // except removes names from a list.
-func except(list string, names ...string) string {
+func without(list string, names ...string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(list), func(n string) bool { return slices.Contains(names, n) }), " ")
 }
 
@@ -68,23 +68,23 @@ func except(list string, names ...string) string {
 type authzFixture struct {
 	*projectFixture
 	actors map[string]fleet.Actor
-	number int
-	base   int64 // start of the report numbers of both agents' sessions, which start together
+	lastNumber int
+	firstReportSeq   int64 // start of the report numbers of both agents' sessions, which start together
 }
 
 func newAuthzFixture(t *testing.T) *authzFixture {
 	t.Helper()
 	w := &authzFixture{projectFixture: newProjectFixture(t)}
 	// Enough capacity for all entries.
-	w.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,cpu,threads}', '256'), '{inventory,memoryBytes}', '1099511627776')`)
+	w.execSQL(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,cpu,threads}', '256'), '{inventory,memoryBytes}', '1099511627776')`)
 	w.Control = control.New(w.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
-	w.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '8796093022208')`)
-	w.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'found-1', '{"power":"running"}')`, w.h1, foundID)
+	w.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '8796093022208')`)
+	w.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'found-1', '{"power":"running"}')`, w.h1, discoveredVMID)
 	newcomer := w.addUser("nina", fleet.RoleAdmin)
 	newcomer.MustChangePassword = true
 	w.actors = map[string]fleet.Actor{
 		"nobody": anonymous, "newcomer": newcomer, "roleless": w.addUser("ron", fleet.RoleNone),
-		"blueMember": w.stranger, "viewer": w.viewer, "member": w.member, "watcher": w.addUser("wes", fleet.RoleViewer),
+		"blueMember": w.blueMember, "viewer": w.viewer, "member": w.member, "watcher": w.addUser("wes", fleet.RoleViewer),
 		"operator": w.addUser("olga", fleet.RoleOperator), "admin": chief,
 		"agent": {HostID: w.h1, Name: "host h1"}, "alien": {HostID: w.h2, Name: "host h2"}, "system": fleet.SystemActor,
 	}
@@ -97,7 +97,7 @@ func newAuthzFixture(t *testing.T) *authzFixture {
 	return w
 }
 
-const foundID fleet.VMID = "0190f0f0-0000-7000-8000-0000000000f0"
+const discoveredVMID fleet.VMID = "0190f0f0-0000-7000-8000-0000000000f0"
 
 // TestEveryUseCaseChecksItsPermission calls every exported method of control as every actor, with existing objects. It
 // fails for a method without an entry, for a permitted actor who is not listed, for a change before a refusal, and for
@@ -116,7 +116,7 @@ func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 			}
 			entries++
 			// Earlier entries may have taken longer than the freshness limit of host reports.
-			w.exec(`UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL`)
+			w.execSQL(`UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL`)
 			w.checkCase(key, v.Method(i), entry)
 		}
 		if entries == 0 {
@@ -161,21 +161,21 @@ func TestNoMethodEmbeddedInControlIsShadowed(t *testing.T) {
 // which must not change, then as each permitted actor with new objects.
 func (w *authzFixture) checkCase(name string, method reflect.Value, entry useCase) {
 	w.t.Helper()
-	may := strings.Fields(entry.permitted)
+	may := strings.Fields(entry.permittedActors)
 	args := entry.args(w)
-	before := w.changeMarks()
+	before := w.summarizeChanges()
 	for who := range w.actors {
 		if slices.Contains(may, who) || slices.Contains(may, who+"?") {
 			continue
 		}
-		out, err := w.call(name, method, who, args)
+		out, err := w.callUseCase(name, method, who, args)
 		switch {
 		case who == "alien" && fleet.CodeOf(err) == fleet.Conflict: // another host's job does not exist for the agent
-		case !refusalError(err):
+		case !isRefusal(err):
 			w.t.Errorf("%s permits %s: %v", name, who, err)
-		case w.changeMarks() != before:
+		case w.summarizeChanges() != before:
 			w.t.Errorf("%s refuses %s after a change", name, who)
-			before = w.changeMarks()
+			before = w.summarizeChanges()
 		case slices.ContainsFunc(out, func(x any) bool { return x != nil && !reflect.ValueOf(x).IsZero() && !isEmptyResult(x) }):
 			w.t.Errorf("%s refuses %s with an answer: %+v", name, who, out)
 		}
@@ -185,29 +185,29 @@ func (w *authzFixture) checkCase(name string, method reflect.Value, entry useCas
 			continue
 		}
 		if entry.badArgs != nil {
-			if _, err := w.call(name, method, who, entry.badArgs(w)); !refusalError(err) {
+			if _, err := w.callUseCase(name, method, who, entry.badArgs(w)); !isRefusal(err) {
 				w.t.Errorf("%s permits %s with bad credentials: %v", name, who, err)
 			}
 		}
-		out, err := w.call(name, method, who, entry.args(w))
+		out, err := w.callUseCase(name, method, who, entry.args(w))
 		if err != nil {
 			w.t.Errorf("%s refuses %s: %v", name, who, err)
 		}
 		if who == "blueMember" {
-			w.checkRevealsNothing(name, out)
+			w.checkHidesOtherProject(name, out)
 		}
 	}
 }
 
 // checkRevealsNothing checks that the result for blueMember, a user of another project, names no object of project red
 // and no domain of a host.
-func (w *authzFixture) checkRevealsNothing(name string, out []any) {
+func (w *authzFixture) checkHidesOtherProject(name string, out []any) {
 	w.t.Helper()
 	text, err := json.Marshal(out)
 	if err != nil {
 		w.t.Errorf("%s: %v", name, err)
 	}
-	for _, secret := range []string{string(w.red), `"red`, "found-1", string(foundID)} {
+	for _, secret := range []string{string(w.red), `"red`, "found-1", string(discoveredVMID)} {
 		if strings.Contains(string(text), secret) {
 			w.t.Errorf("%s reveals %q to a member of another project: %s", name, secret, text)
 		}
@@ -219,7 +219,7 @@ func isEmptyResult(x any) bool {
 	return (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
 }
 
-func refusalError(err error) bool {
+func isRefusal(err error) bool {
 	switch fleet.CodeOf(err) {
 	case fleet.Unauthorized, fleet.Forbidden, fleet.NotFound:
 		return true
@@ -228,12 +228,12 @@ func refusalError(err error) bool {
 }
 
 // changeMarks returns a summary of everything that a use case can change: audit lines, queued jobs and reported state.
-func (w *authzFixture) changeMarks() string {
-	return fmt.Sprint(w.count("audit"), w.count("jobs"), w.count("tasks"), w.count("jobs WHERE state = 'running'"), w.count("vms WHERE generation > 1"), w.count("host_sessions WHERE session IS NOT NULL"))
+func (w *authzFixture) summarizeChanges() string {
+	return fmt.Sprint(w.countRows("audit"), w.countRows("jobs"), w.countRows("tasks"), w.countRows("jobs WHERE state = 'running'"), w.countRows("vms WHERE generation > 1"), w.countRows("host_sessions WHERE session IS NOT NULL"))
 }
 
 // call calls the method as the named actor and returns its results without the error.
-func (w *authzFixture) call(name string, method reflect.Value, who string, args []any) (out []any, err error) {
+func (w *authzFixture) callUseCase(name string, method reflect.Value, who string, args []any) (out []any, err error) {
 	w.t.Helper()
 	kind := method.Type()
 	if kind.NumIn() < 2 || kind.In(1) != reflect.TypeFor[fleet.Actor]() {
@@ -263,23 +263,23 @@ func (w *authzFixture) call(name string, method reflect.Value, who string, args 
 
 // The functions below make objects for the entries.
 
-func (w *authzFixture) name(prefix string) string {
-	w.number++
-	return fmt.Sprintf("%s-%d", prefix, w.number)
+func (w *authzFixture) uniqueName(prefix string) string {
+	w.lastNumber++
+	return fmt.Sprintf("%s-%d", prefix, w.lastNumber)
 }
 
 // securityGroup returns a new security group of project red.
-func (w *authzFixture) securityGroup() fleet.SecurityGroupID {
+func (w *authzFixture) redSecurityGroup() fleet.SecurityGroupID {
 	id := fleet.NewID[fleet.SecurityGroupID]()
-	w.exec(`INSERT INTO security_groups (id, project_id, name, spec) VALUES ($1, $2, $3, '{"rules":[]}')`, id, w.red, w.name("group"))
+	w.execSQL(`INSERT INTO security_groups (id, project_id, name, spec) VALUES ($1, $2, $3, '{"rules":[]}')`, id, w.red, w.uniqueName("group"))
 	return id
 }
 
 // vmWithNIC returns a VM with a NIC.
 func (w *authzFixture) vmWithNIC() fleet.VMID {
 	id := w.vm()
-	w.number++
-	w.exec(`UPDATE vms SET spec = spec || jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', $2::text))) WHERE id = $1`, id, fmt.Sprintf("52:54:00:00:%02x:%02x", w.number/256%256, w.number%256))
+	w.lastNumber++
+	w.execSQL(`UPDATE vms SET spec = spec || jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', $2::text))) WHERE id = $1`, id, fmt.Sprintf("52:54:00:00:%02x:%02x", w.lastNumber/256%256, w.lastNumber%256))
 	return id
 }
 
@@ -290,22 +290,22 @@ func (w *authzFixture) plan() fleet.PlanID {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.exec(`UPDATE vm_plans SET asked_at = now() - interval '1 minute' WHERE id = $1`, plan.ID) // no longer pending
+	w.execSQL(`UPDATE vm_plans SET asked_at = now() - interval '1 minute' WHERE id = $1`, plan.ID) // no longer pending
 	return plan.ID
 }
 
 func (w *authzFixture) vm() fleet.VMID {
 	id := fleet.NewID[fleet.VMID]()
-	w.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, observed_generation, status)
+	w.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec, observed_generation, status)
 		VALUES ($1, $2, $3, $4, '{"power":"running","cpus":1,"memoryMiB":128,"firmware":"bios","disks":[],"nics":[]}', 1, '{"power":"running","cpus":1,"memoryMiB":128}')`,
-		id, w.red, w.h1, w.name("red"))
+		id, w.red, w.h1, w.uniqueName("red"))
 	return id
 }
 
 // faultyVM returns a VM that is off, with a missing disk and drift in the number of vCPUs.
-func (w *authzFixture) faultyVM() (fleet.VMID, fleet.Volref) {
-	id, disk := w.vm(), fleet.Volref{PoolID: w.nfs, Volume: w.name("lost") + ".qcow2"}
-	w.exec(`UPDATE vms SET spec = spec || jsonb_build_object('power', 'stopped', 'disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', $3::text, 'sizeBytes', 1048576))),
+func (w *authzFixture) vmWithPartlyMissingDisk() (fleet.VMID, fleet.Volref) {
+	id, disk := w.vm(), fleet.Volref{PoolID: w.nfs, Volume: w.uniqueName("lost") + ".qcow2"}
+	w.execSQL(`UPDATE vms SET spec = spec || jsonb_build_object('power', 'stopped', 'disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', $3::text, 'sizeBytes', 1048576))),
 		status = status || jsonb_build_object('power', 'stopped',
 			'faults', jsonb_build_array(jsonb_build_object('code', 'disk', 'text', 'Disk 1 is not there.', 'disk', jsonb_build_object('poolId', $2::text, 'volume', $3::text))),
 			'drift', '[{"field":"cpus","applied":"1 vCPU","actual":"2 vCPUs","take":2}]'::jsonb) WHERE id = $1`, id, string(disk.PoolID), disk.Volume)
@@ -314,8 +314,8 @@ func (w *authzFixture) faultyVM() (fleet.VMID, fleet.Volref) {
 
 // vmWithDisk returns a VM of project red on h1 with an existing disk.
 func (w *authzFixture) vmWithDisk() (fleet.VMID, fleet.Volref) {
-	id, disk := w.vm(), fleet.Volref{PoolID: w.nfs, Volume: w.name("whole") + ".qcow2"}
-	w.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', $3::text, 'sizeBytes', 1048576))) WHERE id = $1`,
+	id, disk := w.vm(), fleet.Volref{PoolID: w.nfs, Volume: w.uniqueName("whole") + ".qcow2"}
+	w.execSQL(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', $3::text, 'sizeBytes', 1048576))) WHERE id = $1`,
 		id, string(disk.PoolID), disk.Volume)
 	return id, disk
 }
@@ -324,7 +324,7 @@ func (w *authzFixture) vmWithDisk() (fleet.VMID, fleet.Volref) {
 func (w *authzFixture) vmWithSchedule() (fleet.VMID, fleet.ScheduleID) {
 	w.t.Helper()
 	id, _ := w.vmWithDisk()
-	schedule, err := w.AddSnapshotSchedule(w.t.Context(), fleet.SystemActor, id, hourly)
+	schedule, err := w.AddSnapshotSchedule(w.t.Context(), fleet.SystemActor, id, hourlySchedule)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -332,10 +332,10 @@ func (w *authzFixture) vmWithSchedule() (fleet.VMID, fleet.ScheduleID) {
 }
 
 // withSnapshots returns a VM of project red on h1 with a snapshot and an overlay that can be merged.
-func (w *authzFixture) withSnapshots() (fleet.VMID, fleet.SnapshotID) {
+func (w *authzFixture) vmWithSnapshots() (fleet.VMID, fleet.SnapshotID) {
 	id, _ := w.vmWithDisk()
 	snapshot := fleet.NewID[fleet.SnapshotID]()
-	w.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', jsonb_build_object('merges', 1, 'snapshots', jsonb_build_array(jsonb_build_object('id', $2::text, 'name', 'old')))) WHERE id = $1`,
+	w.execSQL(`UPDATE vms SET status = status || jsonb_build_object('snapshots', jsonb_build_object('merges', 1, 'snapshots', jsonb_build_array(jsonb_build_object('id', $2::text, 'name', 'old')))) WHERE id = $1`,
 		id, string(snapshot))
 	return id, snapshot
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // MaxAtOnce limits the number of VMs in one bulk task.
-const MaxAtOnce = 500
+const MaxBulkVMs = 500
 
 // ActVMs requests a power action for many VMs, each once. It writes a task with one child per VM and returns without
 // waiting for the children. Children refused by the portal's own checks have already ended. BeginTasks starts the
@@ -27,16 +27,16 @@ func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, i
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return fleet.Task{}, err
 	}
-	if err := checkPower(act); err != nil {
+	if err := checkPowerAction(act); err != nil {
 		return fleet.Task{}, err
 	}
-	if err := checkMany(a, ids); err != nil {
+	if err := checkVMCount(a, ids); err != nil {
 		return fleet.Task{}, err
 	}
 	return c.addBulkTask(ctx, a, bulkRequest{
-		kind: act.Job(), action: "vms." + string(act), permission: policy.VMUse, ids: ids,
-		refuse:     func(vm fleet.VMView) error { return checkAllowed(vm, act) },
-		startOrder: fleet.BulkPosition(act),
+		kind: act.JobKind(), action: "vms." + string(act), permission: policy.VMUse, ids: ids,
+		refuseVM:     func(vm fleet.VMView) error { return checkActionAllowed(vm, act) },
+		startOrder: fleet.BulkActionPosition(act),
 	})
 }
 
@@ -46,7 +46,7 @@ type bulkRequest struct {
 	action     string // audit action
 	permission policy.Permission
 	ids        []fleet.VMID
-	refuse     func(fleet.VMView) error // refuses a VM by its state in the database at the time of the request
+	refuseVM     func(fleet.VMView) error // refuses a VM by its state in the database at the time of the request
 	// Start order (stage and wait in seconds); nil: all at once.
 	startOrder  func(fleet.VMPolicy) (startOrder, wait int)
 	afterInsert func(q *db.Queries, parent fleet.TaskID) error // stores further rows for the task; nil: nothing
@@ -58,11 +58,11 @@ func (c *Control) addBulkTask(ctx context.Context, a fleet.Actor, in bulkRequest
 	err := c.store.Tx(ctx, func(q *db.Queries) error {
 		var steps db.AddStepsParams
 		var err error
-		if steps, forbidden, err = childSteps(ctx, q, a, in); err != nil {
+		if steps, forbidden, err = buildChildSteps(ctx, q, a, in); err != nil {
 			return err
 		}
 		id := fleet.NewID[fleet.TaskID]()
-		steps.ID, steps.Kind, steps.CreatedBy, steps.UserID, steps.Address = &id, in.kind, a.Name, store.UserIDOf(a), a.Address
+		steps.ID, steps.Kind, steps.CreatedBy, steps.UserID, steps.Address = &id, in.kind, a.Name, store.ActorUserID(a), a.Address
 		if in.kind == fleet.VMApply {
 			steps.Generation = fleet.EditOfMany
 		}
@@ -94,29 +94,29 @@ func (c *Control) addBulkTask(ctx context.Context, a fleet.Actor, in bulkRequest
 			return fleet.Task{}, err
 		}
 	}
-	return store.TaskFor(a, task), nil
+	return store.RedactTask(a, task), nil
 }
 
 // visibleVMs returns the given VMs that the actor sees, by id.
 func visibleVMs(ctx context.Context, q *db.Queries, a fleet.Actor, ids []fleet.VMID) (map[fleet.VMID]fleet.VMView, error) {
-	rows, err := q.VMsNamed(ctx, db.VMsNamedParams{Ids: store.Texts(ids), AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a)})
+	rows, err := q.VMsNamed(ctx, db.VMsNamedParams{Ids: store.ToStrings(ids), AllProjects: policy.AllProjects(a), Projects: store.VisibleProjects(a)})
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	vms := make(map[fleet.VMID]fleet.VMView, len(rows))
 	for _, r := range rows {
 		vm := store.VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
-		if err := store.ReadPlaces(ctx, q, &vm, r.Now); err != nil {
+		if err := store.ReadLocations(ctx, q, &vm, r.Now); err != nil {
 			return nil, err
 		}
-		vms[vm.ID] = store.ShownTo(a, vm)
+		vms[vm.ID] = store.RedactVMForActions(a, vm)
 	}
 	return vms, nil
 }
 
 // childSteps makes one child per VM. A child that in.refuse refuses, or for which a permission is missing, stores the
 // refusal. forbidden is the first refusal for a missing permission.
-func childSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkRequest) (steps db.AddStepsParams, forbidden *fleet.Error, err error) {
+func buildChildSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkRequest) (steps db.AddStepsParams, forbidden *fleet.Error, err error) {
 	vms, err := visibleVMs(ctx, q, a, in.ids)
 	if err != nil {
 		return steps, nil, err
@@ -139,9 +139,9 @@ func childSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkReques
 		seen[id] = true
 		vm, visible := vms[id]
 		subject, name, project := fleet.SubjectVM(id), vm.Name, vm.ProjectID
-		err := store.NotFound(pgx.ErrNoRows, "VM")
+		err := store.NotFoundError(pgx.ErrNoRows, "VM")
 		if visible {
-			err = store.FirstError(policy.Check(a, in.permission, project), func() error { return in.refuse(vm) })
+			err = store.FirstErrorOf(policy.Check(a, in.permission, project), func() error { return in.refuseVM(vm) })
 		} else if subject, name = "", string(id); steps.ProjectID != nil {
 			project = *steps.ProjectID
 		}
@@ -155,7 +155,7 @@ func childSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkReques
 		steps.Names, steps.Projects, steps.Errors = append(steps.Names, name), append(steps.Projects, string(project)), append(steps.Errors, note)
 	}
 	if in.startOrder != nil {
-		setStages(&steps, vms, in.startOrder)
+		setStartStages(&steps, vms, in.startOrder)
 	}
 	steps.Name = fmt.Sprintf("%d VMs", len(seen))
 	if len(seen) == 1 {
@@ -166,7 +166,7 @@ func childSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkReques
 
 // setStages sets the stages of the children that were not refused. A stage starts when all children of earlier stages
 // have ended and the longest wait of the previous stage is over.
-func setStages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, startOrder func(fleet.VMPolicy) (startOrder, wait int)) {
+func setStartStages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, startOrder func(fleet.VMPolicy) (startOrder, wait int)) {
 	waits := map[int]int{} // longest wait in seconds, by start order
 	at := make([]int, len(steps.Ids))
 	for i, subject := range steps.Subjects {
@@ -192,7 +192,7 @@ func setStages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, startO
 // the person who requested the task. Starting a child and its effects share one transaction, so a crash neither loses
 // nor repeats a child. Several portals may run BeginTasks at once.
 func (c *Control) BeginTasks(ctx context.Context, a fleet.Actor) error {
-	if err := store.OnlySystem(a); err != nil {
+	if err := store.CheckSystemActor(a); err != nil {
 		return err
 	}
 	if _, err := c.store.LetStagesBegin(ctx); err != nil {
@@ -208,7 +208,7 @@ func (c *Control) BeginTasks(ctx context.Context, a fleet.Actor) error {
 
 // startPendingChildren starts a few pending children and returns their number.
 func (c *Control) startPendingChildren(ctx context.Context) (n int, err error) {
-	err = c.store.Begin(ctx, func(tx pgx.Tx) error {
+	err = c.store.RunPgxTx(ctx, func(tx pgx.Tx) error {
 		q := db.New(tx)
 		pending, err := q.PendingTasks(ctx)
 		if n = len(pending); err != nil {
@@ -219,7 +219,7 @@ func (c *Control) startPendingChildren(ctx context.Context) (n int, err error) {
 		actors := map[fleet.UserID]fleet.Actor{}
 		for _, p := range pending {
 			err := pgx.BeginFunc(ctx, tx, func(sub pgx.Tx) error { return c.startChild(store.WithTx(ctx, sub), db.New(sub), actors, p) })
-			note, refused := c.refusalText(ctx, p, store.Err(err))
+			note, refused := c.refusalText(ctx, p, store.UserError(err))
 			if !refused {
 				return err
 			}
@@ -230,13 +230,13 @@ func (c *Control) startPendingChildren(ctx context.Context) (n int, err error) {
 				return err
 			}
 		}
-		return deleteVMOrders(ctx, q, pending)
+		return deleteUnneededInputs(ctx, q, pending)
 	})
 	return n, err
 }
 
 // deleteVMOrders deletes the stored input of tasks without pending children.
-func deleteVMOrders(ctx context.Context, q *db.Queries, children []db.PendingTasksRow) error {
+func deleteUnneededInputs(ctx context.Context, q *db.Queries, children []db.PendingTasksRow) error {
 	var parents []string
 	for _, p := range children {
 		if p.Kind == fleet.VMApply && p.ParentID != nil && !slices.Contains(parents, string(*p.ParentID)) {
@@ -250,23 +250,23 @@ func deleteVMOrders(ctx context.Context, q *db.Queries, children []db.PendingTas
 }
 
 func (c *Control) startChild(ctx context.Context, q *db.Queries, actors map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) error {
-	a, err := currentActor(ctx, q, actors, p)
+	a, err := readTaskCreator(ctx, q, actors, p)
 	if err != nil {
 		return err
 	}
 	if p.Kind == fleet.VMApply {
 		return c.createPendingVM(ctx, q, a, p)
 	}
-	if _, alike := childRunners[p.Kind]; alike {
+	if _, alike := bulkChildRunners[p.Kind]; alike {
 		return c.runChild(ctx, q, a, p)
 	}
 	_, id := p.Subject.Split()
-	_, err = actVM(ctx, q, a, fleet.VMID(id), fleet.ActionOf(p.Kind), p.ID)
+	_, err = queuePowerAction(ctx, q, a, fleet.VMID(id), fleet.ActionOfJobKind(p.Kind), p.ID)
 	return err
 }
 
 // currentActor returns the person who requested the task, with that person's current permissions.
-func currentActor(ctx context.Context, q *db.Queries, actors map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) (fleet.Actor, error) {
+func readTaskCreator(ctx context.Context, q *db.Queries, actors map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) (fleet.Actor, error) {
 	noAccount := fleet.Errorf(fleet.Unauthorized, "Not done: the account of %s is deleted or disabled.", p.CreatedBy)
 	if p.UserID == nil {
 		return fleet.Actor{}, noAccount

@@ -21,7 +21,7 @@ func (c *Control) EditVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, 
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Task{}, err
 	}
-	if err := checkMany(a, ids); err != nil {
+	if err := checkVMCount(a, ids); err != nil {
 		return fleet.Task{}, err
 	}
 	if err := edit.Check(); err != nil {
@@ -33,7 +33,7 @@ func (c *Control) EditVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, 
 	}
 	return c.addBulkTask(ctx, a, bulkRequest{
 		kind: fleet.VMApply, action: "vms.edit", permission: policy.VMChange, ids: ids,
-		refuse: func(vm fleet.VMView) error { _, _, err := applyBulkEdit(edit, vm); return err },
+		refuseVM: func(vm fleet.VMView) error { _, _, err := applyBulkEdit(edit, vm); return err },
 		afterInsert: func(q *db.Queries, id fleet.TaskID) error {
 			return q.AddTaskEdit(ctx, db.AddTaskEditParams{TaskID: id, Edit: text})
 		},
@@ -41,14 +41,14 @@ func (c *Control) EditVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, 
 }
 
 // checkMany refuses a bulk request without a person, without VMs, or with more than MaxAtOnce VMs.
-func checkMany(a fleet.Actor, ids []fleet.VMID) error {
+func checkVMCount(a fleet.Actor, ids []fleet.VMID) error {
 	switch {
 	case a.UserID == "":
 		return fleet.Errorf(fleet.Forbidden, "Only a person can change several VMs at once.")
 	case len(ids) == 0:
 		return fleet.Errorf(fleet.Malformed, "Select VMs first.")
-	case len(ids) > MaxAtOnce:
-		return fleet.Errorf(fleet.TooLarge, "Select at most %d VMs at once.", MaxAtOnce)
+	case len(ids) > MaxBulkVMs:
+		return fleet.Errorf(fleet.TooLarge, "Select at most %d VMs at once.", MaxBulkVMs)
 	case slices.ContainsFunc(ids, func(id fleet.VMID) bool { return !fleet.IsID(string(id)) }):
 		return fleet.Errorf(fleet.Malformed, "An id of a VM is a UUID in lower case.")
 	}
@@ -79,7 +79,7 @@ type BulkPreview struct {
 }
 
 // maxRefused limits the refusals listed in a preview.
-const maxRefused = 50
+const maxListedRefusals = 50
 
 // PreviewEdit predicts the outcome of EditVMs with the same input from data in the database. Checks of host resources,
 // such as free memory, run only when the edit is applied.
@@ -87,7 +87,7 @@ func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VM
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return out, err
 	}
-	if err := checkMany(a, ids); err != nil {
+	if err := checkVMCount(a, ids); err != nil {
 		return out, err
 	}
 	if err := edit.Check(); err != nil {
@@ -105,13 +105,13 @@ func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VM
 		seen[id] = true
 		vm, visible := vms[id]
 		name := vm.Name
-		err := store.NotFound(pgx.ErrNoRows, "VM")
+		err := store.NotFoundError(pgx.ErrNoRows, "VM")
 		var changes []fleet.Change
 		if visible {
-			err = store.FirstError(policy.Check(a, policy.VMChange, vm.ProjectID), func() (err error) {
+			err = store.FirstErrorOf(policy.Check(a, policy.VMChange, vm.ProjectID), func() (err error) {
 				var to fleet.VMView
 				if to, changes, err = applyBulkEdit(edit, vm); err == nil {
-					err = checkReserved(a, vm.Spec, to.Spec)
+					err = checkReservedFields(a, vm.Spec, to.Spec)
 				}
 				return err
 			})
@@ -119,7 +119,7 @@ func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VM
 			name = string(id)
 		}
 		switch refused, ok := errors.AsType[*fleet.Error](err); {
-		case ok && len(out.Refused) == maxRefused:
+		case ok && len(out.Refused) == maxListedRefusals:
 			out.Left++
 		case ok:
 			out.Refused = append(out.Refused, fleet.Refused{VMID: id, Name: name, Why: refused.Error()})
@@ -137,7 +137,7 @@ func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VM
 }
 
 // runEditChild runs one child of EditVMs. A child whose VM needs no change ends at once.
-func runEditChild(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, p db.PendingTasksRow) error {
+func runEditChild(ctx context.Context, q *db.Queries, a fleet.Actor, from macAllocator, p db.PendingTasksRow) error {
 	text, err := q.TaskEdit(ctx, p.ID)
 	if err != nil {
 		return fmt.Errorf("read the edit of task %s: %w", p.ID, err)

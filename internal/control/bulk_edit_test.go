@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func fields(pairs ...string) fleet.BulkEdit {
+func bulkEditOf(pairs ...string) fleet.BulkEdit {
 	e := fleet.BulkEdit{Fields: map[string]json.RawMessage{}}
 	for i := 0; i < len(pairs); i += 2 {
 		e.Fields[pairs[i]] = json.RawMessage(pairs[i+1])
@@ -21,10 +21,10 @@ func fields(pairs ...string) fleet.BulkEdit {
 func TestBulkEditChangesEachVMOnce(t *testing.T) {
 	s := newProjectFixture(t)
 	// The member's role is read from the database when the child runs.
-	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
-	on, off, so := s.vm("on", fleet.Running), s.vm("off", fleet.Stopped), s.vm("so", fleet.Stopped)
+	s.execSQL(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
+	on, off, so := s.createVM("on", fleet.Running), s.createVM("off", fleet.Stopped), s.createVM("so", fleet.Stopped)
 	prod := "prod"
-	edit := fields("cpus", "3")
+	edit := bulkEditOf("cpus", "3")
 	edit.Labels = map[string]*string{"env": &prod, "old": nil}
 	if _, _, err := s.UpdateVM(t.Context(), chief, so.ID, control.UpdateVM{Labels: map[string]string{"env": "prod"}, Spec: &fleet.VMSpec{Power: fleet.Stopped, CPUs: 3, MemoryMiB: 256, Firmware: fleet.BIOS, Disks: so.Spec.Disks, NICs: so.Spec.NICs}}); err != nil {
 		t.Fatal(err)
@@ -32,13 +32,13 @@ func TestBulkEditChangesEachVMOnce(t *testing.T) {
 	if _, _, err := s.UpdateVM(t.Context(), chief, off.ID, control.UpdateVM{Labels: map[string]string{"old": "yes", "keep": "me"}}); err != nil {
 		t.Fatal(err)
 	}
-	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE state = 'queued'`)
+	s.execSQL(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE state = 'queued'`)
 	gone := fleet.NewID[fleet.VMID]()
 	ids := []fleet.VMID{on.ID, off.ID, so.ID, gone, on.ID}
 
-	before := s.stateMarks()
+	before := s.stateSummary()
 	p, err := s.PreviewEdit(t.Context(), s.member, ids, edit)
-	if err != nil || p.Now != 1 || p.NextBoot != 1 || p.Same != 1 || len(p.Refused) != 1 || p.Refused[0].Why != "There is no such VM." || s.stateMarks() != before {
+	if err != nil || p.Now != 1 || p.NextBoot != 1 || p.Same != 1 || len(p.Refused) != 1 || p.Refused[0].Why != "There is no such VM." || s.stateSummary() != before {
 		t.Fatalf("the preview is %+v, %v", p, err)
 	}
 	task, err := s.EditVMs(t.Context(), s.member, ids, edit)
@@ -51,12 +51,12 @@ func TestBulkEditChangesEachVMOnce(t *testing.T) {
 		}
 	}
 	for _, id := range ids[:3] {
-		v := s.get(id)
+		v := s.getVM(id)
 		if v.Spec.CPUs != 3 || v.Labels["env"] != "prod" || v.Labels["old"] != "" || (id == off.ID) != (v.Labels["keep"] == "me") {
 			t.Errorf("%s became %+v %v", v.Name, v.Spec, v.Labels)
 		}
 	}
-	if got := s.get(on.ID).Generation; got != on.Generation+1 {
+	if got := s.getVM(on.ID).Generation; got != on.Generation+1 {
 		t.Errorf("one edit raises the generation from %d to %d", on.Generation, got)
 	}
 	var children []string
@@ -80,25 +80,25 @@ func TestBulkEditChangesEachVMOnce(t *testing.T) {
 func TestBulkEditChecksEachVM(t *testing.T) {
 	s := newProjectFixture(t)
 	// The member's role is read from the database when the child runs.
-	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
-	mine, others := s.vm("mine", fleet.Running), s.vm("others", fleet.Stopped)
-	s.exec(`UPDATE vms SET project_id = $1 WHERE id = $2`, s.blue, others.ID)
+	s.execSQL(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
+	mine, others := s.createVM("mine", fleet.Running), s.createVM("others", fleet.Stopped)
+	s.execSQL(`UPDATE vms SET project_id = $1 WHERE id = $2`, s.blue, others.ID)
 	ids := []fleet.VMID{mine.ID, others.ID}
-	p, err := s.PreviewEdit(t.Context(), s.member, ids, fields("firmware", `"uefi"`))
+	p, err := s.PreviewEdit(t.Context(), s.member, ids, bulkEditOf("firmware", `"uefi"`))
 	if err != nil || len(p.Refused) != 2 || !strings.Contains(p.Refused[0].Why, "only while the VM is off") || p.Refused[1].Name != string(others.ID) || p.Refused[1].Why != "There is no such VM." {
 		t.Errorf("a member reads %+v, %v", p, err)
 	}
-	p, err = s.PreviewEdit(t.Context(), s.member, ids[:1], fields("memory.locked", "true"))
+	p, err = s.PreviewEdit(t.Context(), s.member, ids[:1], bulkEditOf("memory.locked", "true"))
 	if err != nil || len(p.Refused) != 1 || !strings.Contains(p.Refused[0].Why, "Only those who may change infrastructure") {
 		t.Errorf("a reserved field: %+v, %v", p, err)
 	}
-	if _, err := s.EditVMs(t.Context(), s.member, ids, fields("cpus", "2")); err != nil {
+	if _, err := s.EditVMs(t.Context(), s.member, ids, bulkEditOf("cpus", "2")); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.get(others.ID).Spec.CPUs; got != 1 {
+	if got := s.getVM(others.ID).Spec.CPUs; got != 1 {
 		t.Errorf("another project's VM has %d vCPUs", got)
 	}
 
@@ -111,21 +111,21 @@ func TestBulkEditChecksEachVM(t *testing.T) {
 		a    fleet.Actor
 		ids  []fleet.VMID
 		edit fleet.BulkEdit
-		code fleet.Code
+		code fleet.ErrorCode
 		says string
 	}{
-		"nobody":             {fleet.Actor{}, ids, fields("cpus", "2"), fleet.Unauthorized, ""},
-		"who may look":       {s.viewer, ids, fields("cpus", "2"), fleet.Forbidden, ""},
-		"no VMs":             {s.member, nil, fields("cpus", "2"), fleet.Malformed, "Select VMs first"},
-		"too many":           {s.member, bulkOrder, fields("cpus", "2"), fleet.TooLarge, "at most 500"},
-		"no id":              {s.member, []fleet.VMID{"x"}, fields("cpus", "2"), fleet.Malformed, "UUID"},
+		"nobody":             {fleet.Actor{}, ids, bulkEditOf("cpus", "2"), fleet.Unauthorized, ""},
+		"who may look":       {s.viewer, ids, bulkEditOf("cpus", "2"), fleet.Forbidden, ""},
+		"no VMs":             {s.member, nil, bulkEditOf("cpus", "2"), fleet.Malformed, "Select VMs first"},
+		"too many":           {s.member, bulkOrder, bulkEditOf("cpus", "2"), fleet.TooLarge, "at most 500"},
+		"no id":              {s.member, []fleet.VMID{"x"}, bulkEditOf("cpus", "2"), fleet.Malformed, "UUID"},
 		"nothing":            {s.member, ids, fleet.BulkEdit{}, fleet.Invalid, "Choose a field or a label to change."},
-		"disks":              {s.member, ids, fields("disks", "[]"), fleet.Invalid, "cannot be edited for several VMs at once."},
-		"NICs":               {s.member, ids, fields("nics", "[]"), fleet.Invalid, "cannot be edited for several VMs at once."},
-		"power":              {s.member, ids, fields("power", `"running"`), fleet.Invalid, "cannot be edited for several VMs at once."},
-		"a field of nobody":  {s.member, ids, fields(strings.Repeat("x", 9000), "1"), fleet.Invalid, "cannot be edited for several VMs at once."},
-		"words for a number": {s.member, ids, fields("cpus", `"many"`), fleet.Invalid, "not a valid value for vCPUs"},
-		"more than a value":  {s.member, ids, fields("cpus", `{"a":1}`), fleet.Invalid, "not a valid value for vCPUs"},
+		"disks":              {s.member, ids, bulkEditOf("disks", "[]"), fleet.Invalid, "cannot be edited for several VMs at once."},
+		"NICs":               {s.member, ids, bulkEditOf("nics", "[]"), fleet.Invalid, "cannot be edited for several VMs at once."},
+		"power":              {s.member, ids, bulkEditOf("power", `"running"`), fleet.Invalid, "cannot be edited for several VMs at once."},
+		"a field of nobody":  {s.member, ids, bulkEditOf(strings.Repeat("x", 9000), "1"), fleet.Invalid, "cannot be edited for several VMs at once."},
+		"words for a number": {s.member, ids, bulkEditOf("cpus", `"many"`), fleet.Invalid, "not a valid value for vCPUs"},
+		"more than a value":  {s.member, ids, bulkEditOf("cpus", `{"a":1}`), fleet.Invalid, "not a valid value for vCPUs"},
 		"a wrong label":      {s.member, ids, fleet.BulkEdit{Labels: map[string]*string{"a b": &bad}}, fleet.Invalid, ""},
 	} {
 		s.wantRefused(name, c.code, c.says, func() error { _, err := s.EditVMs(t.Context(), c.a, c.ids, c.edit); return err })

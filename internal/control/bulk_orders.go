@@ -18,18 +18,18 @@ func (c *Control) DeleteVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID
 
 // SnapshotVMs takes a snapshot of many VMs, each as by TakeSnapshot. Memory is included only for running VMs.
 func (c *Control) SnapshotVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, in NewSnapshot) (fleet.Task, error) {
-	if err := in.check(); err != nil {
+	if err := in.checkFields(); err != nil {
 		return fleet.Task{}, err
 	}
-	return c.addBulkTaskWithInput(ctx, a, policy.VMChange, "vms.snapshot", fleet.VMSnapshot, ids, in, func(vm fleet.VMView) error { return refusalError(vm.AllowsTake(nil)) })
+	return c.addBulkTaskWithInput(ctx, a, policy.VMChange, "vms.snapshot", fleet.VMSnapshot, ids, in, func(vm fleet.VMView) error { return isRefusal(vm.AllowsNewSnapshot(nil)) })
 }
 
 // MigrateVMs migrates many VMs that are off to another host, each as by MigrateVM.
 func (c *Control) MigrateVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, in MigrateVM) (fleet.Task, error) {
-	if err := in.check(); err != nil {
+	if err := in.checkFields(); err != nil {
 		return fleet.Task{}, err
 	}
-	return c.addBulkTaskWithInput(ctx, a, policy.InfraChange, "vms.leave", fleet.VMMigrate, ids, in, func(vm fleet.VMView) error { return refusalError(vm.AllowsMigrate(nil, nil)) })
+	return c.addBulkTaskWithInput(ctx, a, policy.InfraChange, "vms.leave", fleet.VMMigrate, ids, in, func(vm fleet.VMView) error { return isRefusal(vm.AllowsMigration(nil, nil)) })
 }
 
 // addBulkTaskWithInput writes a task with one child per VM and stores the input with the task until all children have
@@ -40,7 +40,7 @@ func (c *Control) addBulkTaskWithInput(ctx context.Context, a fleet.Actor, right
 	if err := policy.Check(a, right, ""); err != nil {
 		return fleet.Task{}, err
 	}
-	if err := checkMany(a, ids); err != nil {
+	if err := checkVMCount(a, ids); err != nil {
 		return fleet.Task{}, err
 	}
 	text, err := json.Marshal(input)
@@ -48,7 +48,7 @@ func (c *Control) addBulkTaskWithInput(ctx context.Context, a fleet.Actor, right
 		return fleet.Task{}, err
 	}
 	return c.addBulkTask(ctx, a, bulkRequest{
-		kind: kind, action: action, permission: policy.VMChange, ids: ids, refuse: check,
+		kind: kind, action: action, permission: policy.VMChange, ids: ids, refuseVM: check,
 		afterInsert: func(q *db.Queries, id fleet.TaskID) error {
 			return q.AddTaskEdit(ctx, db.AddTaskEditParams{TaskID: id, Edit: text})
 		},
@@ -57,19 +57,19 @@ func (c *Control) addBulkTaskWithInput(ctx context.Context, a fleet.Actor, right
 
 // childRunners runs one child of addBulkTaskWithInput through the use case for a single VM. name is the VM's name at
 // the time of the request.
-var childRunners = map[fleet.JobKind]func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, input json.RawMessage) error{
+var bulkChildRunners = map[fleet.JobKind]func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, input json.RawMessage) error{
 	fleet.VMDelete: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, input json.RawMessage) error {
-		return decodeAndRun(input, func(disks bool) (fleet.Task, error) { return c.DeleteVM(ctx, a, id, disks, name) })
+		return decodeInputAndRun(input, func(disks bool) (fleet.Task, error) { return c.DeleteVM(ctx, a, id, disks, name) })
 	},
 	fleet.VMSnapshot: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, _ string, input json.RawMessage) error {
-		return decodeAndRun(input, func(in NewSnapshot) (fleet.Task, error) { return c.TakeSnapshot(ctx, a, id, in) })
+		return decodeInputAndRun(input, func(in NewSnapshot) (fleet.Task, error) { return c.TakeSnapshot(ctx, a, id, in) })
 	},
 	fleet.VMMigrate: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, _ string, input json.RawMessage) error {
-		return decodeAndRun(input, func(in MigrateVM) (fleet.Task, error) { return c.MigrateVM(ctx, a, id, in) })
+		return decodeInputAndRun(input, func(in MigrateVM) (fleet.Task, error) { return c.MigrateVM(ctx, a, id, in) })
 	},
 }
 
-func decodeAndRun[T any](input json.RawMessage, do func(T) (fleet.Task, error)) error {
+func decodeInputAndRun[T any](input json.RawMessage, do func(T) (fleet.Task, error)) error {
 	var in T
 	if err := json.Unmarshal(input, &in); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (c *Control) runChild(ctx context.Context, q *db.Queries, a fleet.Actor, p 
 		return fmt.Errorf("read the input of task %s: %w", p.ID, err)
 	}
 	_, id := p.Subject.Split()
-	return childRunners[p.Kind](c, store.AsChild(ctx, p.ID), a, fleet.VMID(id), p.SubjectName, text)
+	return bulkChildRunners[p.Kind](c, store.WithChildTask(ctx, p.ID), a, fleet.VMID(id), p.SubjectName, text)
 }
 
 // VMsByID returns the given VMs that the actor sees, in the given order. Pages use it to show the VMs of a bulk task.
@@ -93,7 +93,7 @@ func (c *Control) VMsByID(ctx context.Context, a fleet.Actor, ids []fleet.VMID) 
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return nil, err
 	}
-	if err := checkMany(a, ids); err != nil {
+	if err := checkVMCount(a, ids); err != nil {
 		return nil, err
 	}
 	vms, err := visibleVMs(ctx, c.store.Queries, a, ids)

@@ -14,17 +14,17 @@ import (
 // children of a task run.
 func newTaskFixture(t *testing.T) *projectFixture {
 	s := newProjectFixture(t)
-	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
+	s.execSQL(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	return s
 }
 
 // bulkShutdown makes running VMs of project red and requests their shutdown as mia.
-func (s *projectFixture) bulkShutdown(names ...string) (fleet.Task, []fleet.VMView) {
+func (s *projectFixture) addBulkShutdown(names ...string) (fleet.Task, []fleet.VMView) {
 	s.t.Helper()
 	var ids []fleet.VMID
 	var vms []fleet.VMView
 	for _, name := range names {
-		vm := s.vm(name, fleet.Running)
+		vm := s.createVM(name, fleet.Running)
 		ids, vms = append(ids, vm.ID), append(vms, vm)
 	}
 	task, err := s.ActVMs(s.t.Context(), s.member, fleet.ActShutdown, ids)
@@ -57,24 +57,24 @@ func (s *projectFixture) beginTasks() {
 
 func (s *projectFixture) endJob(vm fleet.VMID, state string) {
 	s.t.Helper()
-	s.exec(`UPDATE jobs SET state = 'running', attempt = 1, started_at = now() WHERE subject = $1 AND state = 'queued'`, fleet.SubjectVM(vm))
-	s.exec(`UPDATE jobs SET state = $2, ended_at = now() WHERE subject = $1 AND state = 'running'`, fleet.SubjectVM(vm), state)
+	s.execSQL(`UPDATE jobs SET state = 'running', attempt = 1, started_at = now() WHERE subject = $1 AND state = 'queued'`, fleet.SubjectVM(vm))
+	s.execSQL(`UPDATE jobs SET state = $2, ended_at = now() WHERE subject = $1 AND state = 'running'`, fleet.SubjectVM(vm), state)
 }
 
 func (s *projectFixture) wantTask(id fleet.TaskID, state fleet.JobState, progress int, steps fleet.Steps) {
 	s.t.Helper()
 	got, err := s.GetTask(s.t.Context(), s.member, id)
-	if err != nil || got.State != state || got.Progress != progress || got.Steps == nil || *got.Steps != steps || (got.EndedAt != nil) != state.Ended() {
+	if err != nil || got.State != state || got.Progress != progress || got.Steps == nil || *got.Steps != steps || (got.EndedAt != nil) != state.IsFinal() {
 		s.t.Errorf("want %s at %d%% with %+v: %+v %+v %v", state, progress, steps, got, got.Steps, err)
 	}
 }
 
 func TestBulkActionIsOneTask(t *testing.T) {
 	s := newTaskFixture(t)
-	off := s.vm("off", fleet.Stopped)
-	b, a := s.vm("b", fleet.Running), s.vm("a", fleet.Running)
+	off := s.createVM("off", fleet.Stopped)
+	b, a := s.createVM("b", fleet.Running), s.createVM("a", fleet.Running)
 	foreign := fleet.NewID[fleet.VMID]()
-	before := s.count("jobs")
+	before := s.countRows("jobs")
 	task, err := s.ActVMs(t.Context(), s.member, fleet.ActShutdown, []fleet.VMID{b.ID, off.ID, foreign, a.ID, b.ID})
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestBulkActionIsOneTask(t *testing.T) {
 	if task.Title() != "Shut down" || task.SubjectName != "4 VMs" || task.Subject != fleet.SubjectTask(task.ID) || task.ProjectID != s.red || task.CreatedBy != "mia" {
 		t.Errorf("%+v", task)
 	}
-	if n := s.count("jobs"); n != before {
+	if n := s.countRows("jobs"); n != before {
 		t.Error("the request queued a job for the host")
 	}
 	if got, want := s.childStates(task.ID), "b queued, off failed, "+string(foreign)+" failed, a queued"; got != want {
@@ -91,10 +91,10 @@ func TestBulkActionIsOneTask(t *testing.T) {
 	s.wantTask(task.ID, fleet.JobRunning, 50, fleet.Steps{Queued: 2, Failed: 2, Refused: 2})
 	s.beginTasks()
 	s.beginTasks() // no child is pending any more
-	if n := s.count("jobs"); n != before+2 {
+	if n := s.countRows("jobs"); n != before+2 {
 		t.Errorf("%d jobs, want 2", n-before)
 	}
-	if n := s.count("audit WHERE actor = 'mia' AND action = 'vm.shutdown'"); n != 2 {
+	if n := s.countRows("audit WHERE actor = 'mia' AND action = 'vm.shutdown'"); n != 2 {
 		t.Errorf("%d audit lines, want one per VM", n)
 	}
 	s.endJob(a.ID, "done")
@@ -120,7 +120,7 @@ func TestBulkActionIsOneTask(t *testing.T) {
 	if err != nil || history.Jobs[0].Parent != task.ID {
 		t.Errorf("the VM's own history lacks it: %+v %v", history.Jobs, err)
 	}
-	s.wantRefused("a person outside the project", fleet.NotFound, "There is no such task.", func() error { _, err := s.GetTask(t.Context(), s.stranger, task.ID); return err })
+	s.wantRefused("a person outside the project", fleet.NotFound, "There is no such task.", func() error { _, err := s.GetTask(t.Context(), s.blueMember, task.ID); return err })
 }
 
 func TestBulkTaskStateFollowsChildren(t *testing.T) {
@@ -128,7 +128,7 @@ func TestBulkTaskStateFollowsChildren(t *testing.T) {
 	for want, ends := range map[fleet.JobState][]string{
 		fleet.JobDone: {"done", "done"}, fleet.JobCancelled: {"done", "cancelled"}, fleet.JobUnknown: {"cancelled", "unknown"}, fleet.JobFailed: {"unknown", "failed"},
 	} {
-		task, vms := s.bulkShutdown(string(want)+"-a", string(want)+"-b")
+		task, vms := s.addBulkShutdown(string(want)+"-a", string(want)+"-b")
 		s.beginTasks()
 		for i, end := range ends {
 			s.endJob(vms[i].ID, end)
@@ -137,9 +137,9 @@ func TestBulkTaskStateFollowsChildren(t *testing.T) {
 			t.Errorf("%v: the task is %s %v", ends, got.State, err)
 		}
 	}
-	task, vms := s.bulkShutdown("gone")
+	task, vms := s.addBulkShutdown("gone")
 	s.beginTasks()
-	s.exec(`DELETE FROM tasks WHERE parent_id = $1`, task.ID)
+	s.execSQL(`DELETE FROM tasks WHERE parent_id = $1`, task.ID)
 	if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobCancelled {
 		t.Errorf("without any part, of %s: %s %v", vms[0].ID, got.State, err)
 	}
@@ -161,13 +161,13 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 		return err
 	})
 	s.wantRefused("too many", fleet.TooLarge, "at most 500", func() error {
-		_, err := s.ActVMs(t.Context(), chief, fleet.ActStart, make([]fleet.VMID, control.MaxAtOnce+1))
+		_, err := s.ActVMs(t.Context(), chief, fleet.ActStart, make([]fleet.VMID, control.MaxBulkVMs+1))
 		return err
 	})
 
-	blue := s.vm("blue", fleet.Running)
-	s.exec(`UPDATE vms SET project_id = $2 WHERE id = $1`, blue.ID, s.blue)
-	red := s.vm("red", fleet.Running)
+	blue := s.createVM("blue", fleet.Running)
+	s.execSQL(`UPDATE vms SET project_id = $2 WHERE id = $1`, blue.ID, s.blue)
+	red := s.createVM("red", fleet.Running)
 	both := s.member
 	both.Projects = map[fleet.ProjectID]fleet.Role{s.red: fleet.RoleMember, s.blue: fleet.RoleViewer}
 	task, err := s.ActVMs(t.Context(), both, fleet.ActPause, []fleet.VMID{blue.ID, red.ID})
@@ -185,8 +185,8 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 	}{
 		"one's own":          {both, "who:me", "2 VMs"},
 		"its parts":          {both, "parent:" + string(task.ID), "red blue"},
-		"the other projects": {s.stranger, "", "blue"},
-		"in another's":       {s.stranger, "parent:" + string(task.ID), "blue"},
+		"the other projects": {s.blueMember, "", "blue"},
+		"in another's":       {s.blueMember, "parent:" + string(task.ID), "blue"},
 		"the whole house":    {chief, "", "2 VMs"},
 	} {
 		page, err := s.ListTasks(t.Context(), x.who, fleet.Query{Filter: "kind:vm.pause " + x.filter})
@@ -202,23 +202,23 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 	for name, x := range map[string]struct {
 		who  fleet.Actor
 		want int
-	}{"one's own": {both, 1}, "a user of another project": {s.stranger, 0}, "the whole house": {chief, 1}} {
+	}{"one's own": {both, 1}, "a user of another project": {s.blueMember, 0}, "the whole house": {chief, 1}} {
 		if got, err := s.WatchKeys(t.Context(), x.who, keys); err != nil || len(got) != x.want || x.want == 1 && !slices.Equal(got[0].WakeUps, keys) {
 			t.Errorf("%s follows %v %v", name, got, err)
 		}
 	}
-	s.exec(`DELETE FROM project_members WHERE user_id = $1`, both.UserID)
+	s.execSQL(`DELETE FROM project_members WHERE user_id = $1`, both.UserID)
 	s.beginTasks()
 	child, err := s.ListTasks(t.Context(), chief, fleet.Query{Filter: "target:red parent:" + string(task.ID)})
-	if err != nil || len(child.Items) != 1 || !child.Items[0].Refused() || child.Items[0].Error != "There is no such VM." {
+	if err != nil || len(child.Items) != 1 || !child.Items[0].WasRefusedBeforeHost() || child.Items[0].Error != "There is no such VM." {
 		t.Errorf("%+v %v", child, err)
 	}
-	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, both.UserID)
-	task, vms := s.bulkShutdown("late")
-	s.exec(`UPDATE users SET disabled = true WHERE id = $1`, s.member.UserID)
+	s.execSQL(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, both.UserID)
+	task, vms := s.addBulkShutdown("late")
+	s.execSQL(`UPDATE users SET disabled = true WHERE id = $1`, s.member.UserID)
 	s.beginTasks()
 	child, err = s.ListTasks(t.Context(), chief, fleet.Query{Filter: "parent:" + string(task.ID)})
-	if err != nil || child.Items[0].Error != "Not done: the account of mia is deleted or disabled." || s.get(vms[0].ID).Spec.Power != fleet.Running {
+	if err != nil || child.Items[0].Error != "Not done: the account of mia is deleted or disabled." || s.getVM(vms[0].ID).Spec.Power != fleet.Running {
 		t.Errorf("%+v %v", child, err)
 	}
 }
@@ -227,8 +227,8 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 // if that host is offline, if the domain has the VM's ownership mark, unless a user has decided that it is not the VM.
 func TestBulkStartRefusedWhenVMRunsOnOtherHost(t *testing.T) {
 	s := newTaskFixture(t)
-	online, offline := s.host("h3", 4096), s.h2
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, offline)
+	online, offline := s.addHostWithMemory("h3", 4096), s.h2
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, offline)
 	var ids []fleet.VMID
 	want := map[string]bool{}
 	for _, x := range []struct {
@@ -245,9 +245,9 @@ func TestBulkStartRefusedWhenVMRunsOnOtherHost(t *testing.T) {
 		{"itself-silent", offline, fleet.Running, true, false, true},
 		{"settled-silent", offline, fleet.Running, true, true, false},
 	} {
-		vm := s.vm(x.name, fleet.Stopped)
-		s.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven, settled) VALUES ($1, $2, $3, 1, $4, $5)`, vm.ID, x.on, x.power, x.proven, x.settled)
-		if ok, why := s.get(vm.ID).Allows(fleet.ActStart); ok == x.blocked {
+		vm := s.createVM(x.name, fleet.Stopped)
+		s.execSQL(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven, settled) VALUES ($1, $2, $3, 1, $4, $5)`, vm.ID, x.on, x.power, x.proven, x.settled)
+		if ok, why := s.getVM(vm.ID).Allows(fleet.ActStart); ok == x.blocked {
 			t.Fatalf("%s alone: start is allowed %t: %s", x.name, ok, why)
 		}
 		ids, want[x.name] = append(ids, vm.ID), x.blocked
@@ -263,7 +263,7 @@ func TestBulkStartRefusedWhenVMRunsOnOtherHost(t *testing.T) {
 	for _, child := range page.Items {
 		// Mia cannot see hosts, so the error names none.
 		blocked := strings.HasPrefix(child.Error, "Start is not possible: Another host reports a guest with this UUID, ")
-		if blocked != want[child.SubjectName] || blocked != child.Refused() || child.State.Ended() != blocked {
+		if blocked != want[child.SubjectName] || blocked != child.WasRefusedBeforeHost() || child.State.IsFinal() != blocked {
 			t.Errorf("%s is %s: %q", child.SubjectName, child.State, child.Error)
 		}
 	}
@@ -272,7 +272,7 @@ func TestBulkStartRefusedWhenVMRunsOnOtherHost(t *testing.T) {
 // A child is checked against the state of its VM when the child runs, not at the time of the request.
 func TestBulkChildTaskCheckedWhenItRuns(t *testing.T) {
 	s := newTaskFixture(t)
-	task, vms := s.bulkShutdown("web", "db")
+	task, vms := s.addBulkShutdown("web", "db")
 	s.reportPower(vms[0].ID, fleet.Stopped)
 	s.beginTasks()
 	if got := s.childStates(task.ID); got != "web failed, db queued" {
@@ -283,7 +283,7 @@ func TestBulkChildTaskCheckedWhenItRuns(t *testing.T) {
 
 func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
 	s := newTaskFixture(t)
-	vm := s.vm("web", fleet.Running)
+	vm := s.createVM("web", fleet.Running)
 	act := func() fleet.Task {
 		t.Helper()
 		task, err := s.ActVM(t.Context(), chief, vm.ID, fleet.ActShutdown)
@@ -293,7 +293,7 @@ func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
 		return task
 	}
 	// A queued stop makes the phase "stopping". Reset it, so that the phase does not refuse the next request.
-	still := func() { s.exec(`UPDATE vms SET ordered = '', observed_generation = generation WHERE id = $1`, vm.ID) }
+	still := func() { s.execSQL(`UPDATE vms SET ordered = '', observed_generation = generation WHERE id = $1`, vm.ID) }
 	first := act()
 	still()
 	if again := act(); again.ID != first.ID {
@@ -310,7 +310,7 @@ func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
 	if err != nil || old.State != fleet.JobCancelled || old.Error != "Replaced by a newer order." || old.EndedAt == nil {
 		t.Errorf("the older task is %+v %v", old, err)
 	}
-	if n := s.count("jobs WHERE state = 'queued'"); n != 1 {
+	if n := s.countRows("jobs WHERE state = 'queued'"); n != 1 {
 		t.Errorf("%d jobs wait, want the one", n)
 	}
 	still()
@@ -323,11 +323,11 @@ func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
 
 func TestCancelBulkTaskCancelsPendingChildren(t *testing.T) {
 	s := newTaskFixture(t)
-	task, vms := s.bulkShutdown("asked", "runs", "waits")
+	task, vms := s.addBulkShutdown("asked", "runs", "waits")
 	s.beginTasks()
-	s.exec(`UPDATE jobs SET state = 'running', attempt = 1 WHERE subject = $1 AND state = 'queued'`, fleet.SubjectVM(vms[1].ID))
-	s.exec(`DELETE FROM jobs WHERE subject = $1 AND kind = 'vm.shutdown'`, fleet.SubjectVM(vms[2].ID))
-	s.exec(`UPDATE tasks SET pending = true, state = 'queued', error = '', ended_at = NULL WHERE subject = $1 AND kind = 'vm.shutdown'`, fleet.SubjectVM(vms[2].ID))
+	s.execSQL(`UPDATE jobs SET state = 'running', attempt = 1 WHERE subject = $1 AND state = 'queued'`, fleet.SubjectVM(vms[1].ID))
+	s.execSQL(`DELETE FROM jobs WHERE subject = $1 AND kind = 'vm.shutdown'`, fleet.SubjectVM(vms[2].ID))
+	s.execSQL(`UPDATE tasks SET pending = true, state = 'queued', error = '', ended_at = NULL WHERE subject = $1 AND kind = 'vm.shutdown'`, fleet.SubjectVM(vms[2].ID))
 	s.wantRefused("viewer", fleet.Forbidden, "do not have permission", func() error { _, err := s.CancelTask(t.Context(), s.viewer, task.ID); return err })
 	got, err := s.CancelTask(t.Context(), s.member, task.ID)
 	if err != nil || got.State != fleet.JobRunning || *got.Steps != (fleet.Steps{Running: 1, Cancelled: 2}) {
@@ -337,7 +337,7 @@ func TestCancelBulkTaskCancelsPendingChildren(t *testing.T) {
 		t.Error(children)
 	}
 	s.beginTasks()
-	if n := s.count("jobs WHERE state = 'queued'"); n != 0 {
+	if n := s.countRows("jobs WHERE state = 'queued'"); n != 0 {
 		t.Error("a cancelled child started")
 	}
 	s.wantRefused("twice", fleet.Conflict, "No job of this task is waiting", func() error { _, err := s.CancelTask(t.Context(), s.member, task.ID); return err })
@@ -345,7 +345,7 @@ func TestCancelBulkTaskCancelsPendingChildren(t *testing.T) {
 	s.wantTask(task.ID, fleet.JobCancelled, 100, fleet.Steps{Done: 1, Cancelled: 2})
 
 	// One child is cancelled while it is pending.
-	task, _ = s.bulkShutdown("one", "two")
+	task, _ = s.addBulkShutdown("one", "two")
 	page, err := s.ListTasks(t.Context(), s.member, fleet.Query{Filter: "target:one parent:" + string(task.ID)})
 	if err != nil {
 		t.Fatal(err)
@@ -362,13 +362,13 @@ func TestCancelBulkTaskCancelsPendingChildren(t *testing.T) {
 // Several portals start pending children at once. Each child starts once.
 func TestBulkChildTasksStartOnce(t *testing.T) {
 	s := newTaskFixture(t)
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 64}')`)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 64}')`)
 	var names []string
 	for i := range 45 { // more than one batch
 		names = append(names, fmt.Sprintf("vm-%02d", i))
 	}
-	task, _ := s.bulkShutdown(names...)
-	s.exec(`DELETE FROM jobs`)
+	task, _ := s.addBulkShutdown(names...)
+	s.execSQL(`DELETE FROM jobs`)
 	errs := make(chan error, 4)
 	for range cap(errs) {
 		go func() { errs <- s.BeginTasks(t.Context(), fleet.SystemActor) }()
@@ -378,13 +378,13 @@ func TestBulkChildTasksStartOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n, audits := s.count("jobs"), s.count("audit WHERE action = 'vm.shutdown'"); n != len(names) || audits != n {
+	if n, audits := s.countRows("jobs"), s.countRows("audit WHERE action = 'vm.shutdown'"); n != len(names) || audits != n {
 		t.Errorf("%d jobs and %d lines in the audit, want %d", n, audits, len(names))
 	}
 	s.wantTask(task.ID, fleet.JobQueued, 0, fleet.Steps{Queued: len(names)})
-	s.exec(`UPDATE jobs SET state = 'done', ended_at = now()`)
+	s.execSQL(`UPDATE jobs SET state = 'done', ended_at = now()`)
 	s.wantTask(task.ID, fleet.JobDone, 100, fleet.Steps{Done: len(names)})
-	s.exec(`DO $$ BEGIN -- as if it had been asked for in 2017
+	s.execSQL(`DO $$ BEGIN -- as if it had been asked for in 2017
 		PERFORM set_config('session_replication_role', 'replica', true);
 		UPDATE jobs SET task_id = '015' || substr(task_id, 4);
 		UPDATE tasks SET id = '015' || substr(id, 4), parent_id = '015' || substr(parent_id, 4), ended_at = now() - interval '31 days';
@@ -392,7 +392,7 @@ func TestBulkChildTasksStartOnce(t *testing.T) {
 	if err := s.Sweep(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count("tasks") + s.count("jobs"); n != 0 {
+	if n := s.countRows("tasks") + s.countRows("jobs"); n != 0 {
 		t.Errorf("%d expired rows remain", n)
 	}
 }

@@ -24,7 +24,7 @@ type pageData struct {
 	NetHosts  []fleet.HostID
 	Hosts     map[fleet.HostPhase]int
 	Overview  fleet.Overview
-	Listed    []fleet.PoolHealth
+	ListedPools    []fleet.PoolHealth
 	Unknown   []string // names of VMs
 	Running   []string
 }
@@ -78,7 +78,7 @@ func loadPages(t *testing.T, c *control.Control, pool fleet.PoolID, network flee
 	all, err := c.ListPools(ctx, chief, fleet.Query{})
 	want(err)
 	for _, v := range all.Items {
-		l.Listed = append(l.Listed, v.Health)
+		l.ListedPools = append(l.ListedPools, v.Health)
 	}
 	return l
 }
@@ -88,13 +88,13 @@ func loadPages(t *testing.T, c *control.Control, pool fleet.PoolID, network flee
 func TestCachedTotalsFollowChanges(t *testing.T) {
 	s := newProjectFixture(t)
 	network := fleet.NewID[fleet.NetworkID]()
-	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, 'lan', 'libvirt')`, network)
-	s.exec(`INSERT INTO hosts (id, name, status) SELECT '00000000-0000-7000-8000-' || lpad(n::text, 12, '0'), 'w' || lpad(n::text, 4, '0'), '{"connected": true}' FROM generate_series(1, 1200) n`)
-	s.exec(`INSERT INTO host_sessions (host_id, seen_at) SELECT id, now() FROM hosts WHERE name LIKE 'w%'`)
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, id, 'assign',
+	s.execSQL(`INSERT INTO networks (id, name, kind) VALUES ($1, 'lan', 'libvirt')`, network)
+	s.execSQL(`INSERT INTO hosts (id, name, status) SELECT '00000000-0000-7000-8000-' || lpad(n::text, 12, '0'), 'w' || lpad(n::text, 4, '0'), '{"connected": true}' FROM generate_series(1, 1200) n`)
+	s.execSQL(`INSERT INTO host_sessions (host_id, seen_at) SELECT id, now() FROM hosts WHERE name LIKE 'w%'`)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, id, 'assign',
 		jsonb_build_object('state', 'active', 'capacityBytes', 1000, 'usedBytes', 100, 'availableBytes', 900, 'volumes', '[{"name": "a"}]'::jsonb), 1, now() FROM hosts WHERE name LIKE 'w%'`, s.nfs)
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', $1, id, '{"active": true, "bridge": "lan0"}' FROM hosts`, network)
-	s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, status, observed_generation) SELECT '00000000-0000-7000-9000-' || right(h.id, 12), $1, h.id, 'on-' || h.name,
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', $1, id, '{"active": true, "bridge": "lan0"}' FROM hosts`, network)
+	s.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec, status, observed_generation) SELECT '00000000-0000-7000-9000-' || right(h.id, 12), $1, h.id, 'on-' || h.name,
 		'{"power": "running", "cpus": 1, "memoryMiB": 512, "firmware": "bios"}', '{"power": "running", "cpus": 1, "memoryMiB": 512}', 1 FROM hosts h WHERE h.name IN ('w0600', 'w0700')`, s.red)
 
 	hub := notify.NewHub() // not connected to PostgreSQL, so it gets only the cache's own wake-ups
@@ -115,7 +115,7 @@ func TestCachedTotalsFollowChanges(t *testing.T) {
 	} {
 		if now.sql != "" {
 			loadPages(t, c, s.nfs, network)
-			s.exec(now.sql)
+			s.execSQL(now.sql)
 			loadPages(t, c, s.nfs, network) // caches the state before the host is deleted
 		}
 		want := loadPages(t, control.New(s.pool, control.Options{}), s.nfs, network)

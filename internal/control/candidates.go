@@ -17,13 +17,13 @@ import (
 
 // candidates reads the facts about hosts that placement needs: of all hosts, or of the given host. Until the
 // transaction ends, no host can release a pool of the spec.
-func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec) ([]placement.Host, error) {
-	return candidatesWith(ctx, q, a, host, spec, nil)
+func candidateHosts(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec) ([]placement.Host, error) {
+	return candidatesWithPools(ctx, q, a, host, spec, nil)
 }
 
 // candidatesWith works like candidates and also reads and locks the pools in others.
-func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec, others []fleet.PoolID) ([]placement.Host, error) {
-	ids := store.Texts(append(spec.Pools(), others...))
+func candidatesWithPools(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec, others []fleet.PoolID) ([]placement.Host, error) {
+	ids := store.ToStrings(append(spec.Pools(), others...))
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	if err := q.LockPools(ctx, ids); err != nil {
@@ -44,7 +44,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	if err != nil {
 		return nil, err
 	}
-	rows, err := q.Candidates(ctx, db.CandidatesParams{Pools: ids, Host: string(host), Model: spec.NamedModel()})
+	rows, err := q.Candidates(ctx, db.CandidatesParams{Pools: ids, Host: string(host), Model: spec.NamedCPUModel()})
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +64,11 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	if err != nil {
 		return nil, err
 	}
-	room, err := nicCapacity(ctx, q, host, spec.NICs)
+	room, err := readNICCapacity(ctx, q, host, spec.NICs)
 	if err != nil {
 		return nil, err
 	}
-	limited, err := limitedNICs(ctx, q, spec.NICs)
+	limited, err := bandwidthLimitedNICs(ctx, q, spec.NICs)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 		}
 		for _, p := range pools {
 			if on := h.Pools[p.ID]; p.DeletedAt == nil {
-				on.Name, on.FreeBytes = p.Name, on.FreeBytes-pending.on(p, r.ID)
+				on.Name, on.FreeBytes = p.Name, on.FreeBytes-pending.bytesOn(p, r.ID)
 				h.Pools[p.ID] = on
 			}
 		}
@@ -142,16 +142,16 @@ func pendingDiskBytes(ctx context.Context, q *db.Queries, pools []string) (pendi
 		return nil, err
 	}
 	for _, r := range rows {
-		out.add(fleet.PoolID(r.PoolID), r.HostID, r.Bytes)
+		out.addBytes(fleet.PoolID(r.PoolID), r.HostID, r.Bytes)
 	}
 	volumes, err := q.VolumesToCome(ctx, pools)
 	for _, r := range volumes {
-		out.add(fleet.PoolID(r.PoolID), r.HostID, r.Bytes)
+		out.addBytes(fleet.PoolID(r.PoolID), r.HostID, r.Bytes)
 	}
 	return out, err
 }
 
-func (c pendingBytes) add(id fleet.PoolID, host fleet.HostID, bytes int64) {
+func (c pendingBytes) addBytes(id fleet.PoolID, host fleet.HostID, bytes int64) {
 	if c[id] == nil {
 		c[id] = map[fleet.HostID]int64{}
 	}
@@ -159,7 +159,7 @@ func (c pendingBytes) add(id fleet.PoolID, host fleet.HostID, bytes int64) {
 }
 
 // on returns the pending bytes of a pool on a host; for a shared pool, the pending bytes of all hosts.
-func (c pendingBytes) on(p db.Pool, host fleet.HostID) int64 {
+func (c pendingBytes) bytesOn(p db.Pool, host fleet.HostID) int64 {
 	if !p.Spec.Shared {
 		return c[p.ID][host]
 	}
@@ -197,7 +197,7 @@ func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, requeste
 }
 
 // fillHost returns the devices; each device without a host gets the given host.
-func fillHost(devices []fleet.VMHostDevice, host fleet.HostID) []fleet.VMHostDevice {
+func fillDeviceHost(devices []fleet.VMHostDevice, host fleet.HostID) []fleet.VMHostDevice {
 	out := slices.Clone(devices)
 	for i := range out {
 		out[i].HostID = cmp.Or(out[i].HostID, host)

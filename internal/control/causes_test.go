@@ -11,7 +11,7 @@ import (
 )
 
 // attention returns the rows of the dashboard's Needs attention list, as "2 vm [a b]: text -> remedy (list)".
-func (s *projectFixture) attention(a fleet.Actor) (rows []string) {
+func (s *projectFixture) attentionRows(a fleet.Actor) (rows []string) {
 	s.t.Helper()
 	if _, err := s.RefreshCounters(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
@@ -35,18 +35,18 @@ func TestNeedsAttentionListHasOneRowPerCause(t *testing.T) {
 	const helper = "Child process (/usr/bin/mount) unexpected exit status 32: mount: bad option; for several filesystems (e.g. nfs, cifs) you might need a /sbin/mount.<type> helper program."
 	archive := s.addPool("archive", `{"kind":"nfs","path":"/mnt/archive","server":"nas","export":"/archive","shared":true}`, s.h1, s.h2)
 	for _, pool := range []fleet.PoolID{s.nfs, archive} {
-		s.exec(`UPDATE assignments SET status = jsonb_build_object('state', 'failed', 'error', $2::text) WHERE pool_id = $1`, pool, helper)
+		s.execSQL(`UPDATE assignments SET status = jsonb_build_object('state', 'failed', 'error', $2::text) WHERE pool_id = $1`, pool, helper)
 	}
 	for _, name := range []string{"a1", "a2", "b"} {
-		v := s.vm(name, fleet.Running)
-		s.exec(`UPDATE vms SET status = status || jsonb_build_object('power', 'stopped', 'errorOf', 'vm.start', 'error', $2::text) WHERE id = $1`, v.ID,
+		v := s.createVM(name, fleet.Running)
+		s.execSQL(`UPDATE vms SET status = status || jsonb_build_object('power', 'stopped', 'errorOf', 'vm.start', 'error', $2::text) WHERE id = $1`, v.ID,
 			map[bool]string{true: "cannot open " + name + ".qcow2: No space left on device", false: "no firmware"}[name != "b"])
 	}
 	for _, name := range []string{"d1", "d2"} {
 		s.driftedVM(name, fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: rawJSON("3")})
 	}
-	s.exec(`DELETE FROM jobs`)
-	s.exec(`DELETE FROM tasks`)
+	s.execSQL(`DELETE FROM jobs`)
+	s.execSQL(`DELETE FROM tasks`)
 	const full = "Free space in the pool, or move disks to another pool."
 	want := []string{
 		"2 pool [archive on 2 hosts nfs on 2 hosts]: Failed: " + helper + " -> Install nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, Red Hat) on the host. (/pools?filter=tone:bad)",
@@ -54,12 +54,12 @@ func TestNeedsAttentionListHasOneRowPerCause(t *testing.T) {
 		"1 vm [b]: Start failed: no firmware ->  (/vms?filter=attention:yes)",
 		"2 vm []: Changed on the host: the definition there differs from what was set here (drift). -> " + fleet.DriftRemedy + " (/vms?filter=drift:yes)",
 	}
-	if diff := cmp.Diff(want, s.attention(chief)); diff != "" {
+	if diff := cmp.Diff(want, s.attentionRows(chief)); diff != "" {
 		t.Error(diff)
 	}
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
 	hosts := "2 host [h1 h2]: Its agent is offline. Its last report may be outdated. -> " + fleet.HostUnknown.Remedy() + " (/hosts?filter=phase:unknown)"
-	if diff := cmp.Diff([]string{hosts}, s.attention(chief)); diff != "" {
+	if diff := cmp.Diff([]string{hosts}, s.attentionRows(chief)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -67,18 +67,18 @@ func TestNeedsAttentionListHasOneRowPerCause(t *testing.T) {
 // A tenant's counters and Needs attention list agree: each unhealthy object has a row, and the texts name no host.
 func TestTenantDashboardCountsAreConsistent(t *testing.T) {
 	s := newProjectFixture(t)
-	s.vm("web", fleet.Running)
-	s.exec(`DELETE FROM jobs`)
-	s.exec(`DELETE FROM tasks`)
-	if rows := s.attention(s.member); len(rows) != 0 {
+	s.createVM("web", fleet.Running)
+	s.execSQL(`DELETE FROM jobs`)
+	s.execSQL(`DELETE FROM tasks`)
+	if rows := s.attentionRows(s.member); len(rows) != 0 {
 		t.Errorf("a member whose VMs and pools are well reads %q", rows)
 	}
-	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out at h1"}' WHERE pool_id = $1`, s.nfs)
-	if diff := cmp.Diff([]string{"1 pool [nfs]: 0 of 2 hosts healthy ->  (/pools?filter=tone:bad)"}, s.attention(s.member)); diff != "" {
+	s.execSQL(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out at h1"}' WHERE pool_id = $1`, s.nfs)
+	if diff := cmp.Diff([]string{"1 pool [nfs]: 0 of 2 hosts healthy ->  (/pools?filter=tone:bad)"}, s.attentionRows(s.member)); diff != "" {
 		t.Error(diff)
 	}
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
-	rows := s.attention(s.member)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
+	rows := s.attentionRows(s.member)
 	if len(rows) != 2 || !strings.HasPrefix(rows[0], "2 pool [local nfs]: The state is unknown") || !strings.HasPrefix(rows[1], "1 vm []: The state is unknown") {
 		t.Errorf("with offline hosts a member reads %q", rows)
 	}
@@ -96,14 +96,14 @@ func TestManyDriftedVMsDoNotHideOtherAttentionCauses(t *testing.T) {
 		"expiring":  `expires_at = '2030-01-02 10:00Z', expiry = 'soon'`,
 		"scheduled": `schedule_trouble = 'The snapshot of the schedule "nightly" failed.'`,
 	} {
-		v := s.vm(name, fleet.Running)
-		s.exec(`UPDATE vms SET `+sql+` WHERE id = $1`, v.ID)
+		v := s.createVM(name, fleet.Running)
+		s.execSQL(`UPDATE vms SET `+sql+` WHERE id = $1`, v.ID)
 	}
-	s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, status, observed_generation)
+	s.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec, status, observed_generation)
 		SELECT '00000000-0000-7000-9000-' || lpad(n::text, 12, '0'), $1, $2, 'a' || n, '{"power": "running", "cpus": 1, "memoryMiB": 512, "firmware": "bios"}',
 			'{"power": "running", "cpus": 1, "memoryMiB": 512, "drift": [{"field": "cpus", "applied": "1", "actual": "3"}]}', 1 FROM generate_series(1, 501) n`, s.red, s.h1)
-	s.exec(`DELETE FROM jobs`)
-	s.exec(`DELETE FROM tasks`)
+	s.execSQL(`DELETE FROM jobs`)
+	s.execSQL(`DELETE FROM tasks`)
 	const list = " ->  (/vms?filter=attention:yes)"
 	want := []string{
 		"1 vm [crashed]: Crashed" + list,
@@ -111,7 +111,7 @@ func TestManyDriftedVMsDoNotHideOtherAttentionCauses(t *testing.T) {
 		"1 vm [scheduled]: The snapshot of the schedule \"nightly\" failed." + list,
 		"501 vm []: Changed on the host: the definition there differs from what was set here (drift). -> " + fleet.DriftRemedy + " (/vms?filter=drift:yes)",
 	}
-	if diff := cmp.Diff(want, s.attention(s.member)); diff != "" {
+	if diff := cmp.Diff(want, s.attentionRows(s.member)); diff != "" {
 		t.Error(diff)
 	}
 	for what, list := range map[string]func() (fleet.Page[fleet.VMView], error){

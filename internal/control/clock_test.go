@@ -10,12 +10,12 @@ import (
 // If the database clock is set back, an offline host must not appear online: a last-seen time in the future counts as
 // unknown.
 func TestHostWithFutureLastSeenIsUnknown(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	vm := r.addVM("web")
-	r.report("one", wire.VMReport{ID: vm, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
+	r.reportState("one", wire.VMReport{ID: vm, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
 	expect := func(seen string, host fleet.HostPhase, phase fleet.Phase, doubted int) {
 		t.Helper()
-		r.exec(`UPDATE host_sessions SET seen_at = now() + $1::interval, last_look = now() + $1::interval, blind_since = NULL`, seen)
+		r.execSQL(`UPDATE host_sessions SET seen_at = now() + $1::interval, last_look = now() + $1::interval, blind_since = NULL`, seen)
 		if h, err := r.GetHost(t.Context(), chief, r.agent.HostID); err != nil || h.Phase != host {
 			t.Errorf("seen in %s, the host is %s (%v)", seen, h.Phase, err)
 		}
@@ -30,14 +30,14 @@ func TestHostWithFutureLastSeenIsUnknown(t *testing.T) {
 		if err != nil || len(vms.Items) != 1 {
 			t.Errorf("seen in %s, the list of %s VMs has %d (%v)", seen, phase, len(vms.Items), err)
 		}
-		r.exec(`DELETE FROM jobs`)
-		r.exec(`UPDATE vms SET generation = observed_generation + 1`)
+		r.execSQL(`DELETE FROM jobs`)
+		r.execSQL(`UPDATE vms SET generation = observed_generation + 1`)
 		queued := 1 - doubted
-		if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil || one[int](r, `SELECT count(*)::int FROM jobs WHERE kind = 'vm.apply'`) != queued {
+		if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil || queryValue[int](r, `SELECT count(*)::int FROM jobs WHERE kind = 'vm.apply'`) != queued {
 			t.Errorf("seen in %s, the drifted VM is not queued %d times (%v)", seen, queued, err)
 		}
-		r.exec(`DELETE FROM jobs`)
-		r.exec(`UPDATE vms SET generation = observed_generation`)
+		r.execSQL(`DELETE FROM jobs`)
+		r.execSQL(`UPDATE vms SET generation = observed_generation`)
 		if all, err := r.HostsNotFresh(t.Context(), fleet.SystemActor); err != nil || len(all) != doubted {
 			t.Errorf("seen in %s, the passes doubt %d hosts (%v)", seen, len(all), err)
 		}

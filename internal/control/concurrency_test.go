@@ -11,13 +11,13 @@ import (
 )
 
 // addHosts returns n hosts with a VM each, whose first job is queued.
-func (r *rig) addHosts(n int) []*rig {
+func (r *hostFixture) addHosts(n int) []*hostFixture {
 	r.t.Helper()
-	hosts := make([]*rig, n)
+	hosts := make([]*hostFixture, n)
 	for i := range hosts {
-		h := &rig{Control: r.Control, t: r.t, pool: r.pool, hub: r.hub}
+		h := &hostFixture{Control: r.Control, t: r.t, pool: r.pool, hub: r.hub}
 		h.agent = h.addHost(fmt.Sprintf("crowd-%d", i))
-		h.hello("one", fmt.Sprintf("there-%d", i))
+		h.sendHello("one", fmt.Sprintf("there-%d", i))
 		h.addVM(fmt.Sprintf("vm-%d", i))
 		hosts[i] = h
 	}
@@ -25,10 +25,10 @@ func (r *rig) addHosts(n int) []*rig {
 }
 
 // waitForLock returns once a transaction waits for a lock.
-func (r *rig) waitForLock() {
+func (r *hostFixture) waitForLock() {
 	r.t.Helper()
 	for timeout := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if one[bool](r, `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`) {
+		if queryValue[bool](r, `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`) {
 			return
 		}
 		if time.Now().After(timeout) {
@@ -39,7 +39,7 @@ func (r *rig) waitForLock() {
 
 // runConcurrently runs do for each host, while a lock on the row that sql selects blocks the first host's call. All
 // other calls must end before the lock is released, and the first call must succeed afterwards.
-func (r *rig) runConcurrently(n int, do func(i int), sql string, arg any) {
+func (r *hostFixture) runConcurrently(n int, do func(i int), sql string, arg any) {
 	r.t.Helper()
 	tx, err := r.pool.Begin(r.t.Context())
 	if err != nil {
@@ -77,11 +77,11 @@ func (r *rig) runConcurrently(n int, do func(i int), sql string, arg any) {
 }
 
 func TestConcurrentClaimsSurviveLockedRow(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	hosts := r.addHosts(30)
 	const ended = 7 // another hello ended this host's session
-	again := &rig{Control: r.Control, t: t, pool: r.pool, agent: hosts[ended].agent}
-	again.hello("two", fmt.Sprintf("there-%d", ended))
+	again := &hostFixture{Control: r.Control, t: t, pool: r.pool, agent: hosts[ended].agent}
+	again.sendHello("two", fmt.Sprintf("there-%d", ended))
 	got, errs := make([]wire.Claim, len(hosts)), make([]error, len(hosts))
 	r.runConcurrently(len(hosts), func(i int) {
 		got[i], errs[i] = r.Claim(t.Context(), hosts[i].agent, wire.ClaimRequest{Max: 4}, 0)
@@ -98,16 +98,16 @@ func TestConcurrentClaimsSurviveLockedRow(t *testing.T) {
 }
 
 func TestConcurrentFinishesSurviveLockedRow(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	hosts := r.addHosts(30)
 	work := make([]wire.Work, len(hosts))
 	for i, h := range hosts {
-		work[i] = h.claim()[0]
+		work[i] = h.claimJobs()[0]
 	}
 	off := &fleet.VMStatus{Power: fleet.Stopped}
 	wrong := map[int]struct {
 		do   func(f *wire.Finish, id *fleet.JobID)
-		want fleet.Code
+		want fleet.ErrorCode
 	}{
 		3: {func(f *wire.Finish, _ *fleet.JobID) { f.Epoch-- }, fleet.Conflict},
 		4: {func(f *wire.Finish, _ *fleet.JobID) { f.Seq += 1 << 32 }, fleet.Invalid},
@@ -116,19 +116,19 @@ func TestConcurrentFinishesSurviveLockedRow(t *testing.T) {
 		7: {func(_ *wire.Finish, id *fleet.JobID) { *id = work[8].ID }, fleet.NotFound},
 	}
 	const changed = 10 // this host's VM was changed after the claim
-	r.exec(`UPDATE vms SET generation = generation + 1 WHERE id = $1`, work[changed].VM.ID)
+	r.execSQL(`UPDATE vms SET generation = generation + 1 WHERE id = $1`, work[changed].VM.ID)
 	errs, answers := make([]error, len(hosts)), make([]wire.FinishAnswer, len(hosts))
 	r.runConcurrently(len(hosts), func(i int) {
 		w := work[i]
-		f := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: hosts[i].next(), Outcome: wire.Done, VM: off}
+		f := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: hosts[i].nextSeq(), Outcome: wire.Done, VM: off}
 		if bad, ok := wrong[i]; ok {
 			bad.do(&f, &w.ID)
 		}
 		answers[i], _, errs[i] = r.Finish(t.Context(), hosts[i].agent, w.ID, f)
 	}, `SELECT 1 FROM vms WHERE id = $1 FOR UPDATE`, work[0].VM.ID)
 	for i, w := range work {
-		state := one[fleet.JobState](r, `SELECT state FROM tasks WHERE id = $1`, w.ID)
-		power := one[string](r, `SELECT COALESCE(status->>'power', 'unseen') FROM vms WHERE id = $1`, w.VM.ID)
+		state := queryValue[fleet.JobState](r, `SELECT state FROM tasks WHERE id = $1`, w.ID)
+		power := queryValue[string](r, `SELECT COALESCE(status->>'power', 'unseen') FROM vms WHERE id = $1`, w.VM.ID)
 		if bad, ok := wrong[i]; ok {
 			if fleet.CodeOf(errs[i]) != bad.want || state != fleet.JobRunning || power != "unseen" {
 				t.Errorf("host %d got %v, its task is %s and its VM %s; want a refusal of kind %s", i, errs[i], state, power, bad.want)
@@ -140,10 +140,10 @@ func TestConcurrentFinishesSurviveLockedRow(t *testing.T) {
 }
 
 func TestConcurrentDuplicateFinishCountsOnce(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	r.addVM("web")
-	w := r.claim()[0]
-	f := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: r.next(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}
+	w := r.claimJobs()[0]
+	f := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: r.nextSeq(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}
 	const times = 20
 	errs := make(chan error, times)
 	for range times {

@@ -53,7 +53,7 @@ func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID)
 			return fleet.Errorf(fleet.Conflict, "%s", why)
 		}
 		added, err := q.AddTicket(ctx, db.AddTicketParams{
-			Hash: hashTicket(ticket.Secret), ConsoleID: ticket.ID, VMID: id, UserID: a.UserID, Session: a.Session, Max: maxTickets,
+			Hash: hashTicketSecret(ticket.Secret), ConsoleID: ticket.ID, VMID: id, UserID: a.UserID, Session: a.Session, Max: maxTickets,
 		})
 		if err != nil {
 			return err
@@ -69,7 +69,7 @@ func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID)
 	return ticket, nil
 }
 
-func hashTicket(secret string) []byte {
+func hashTicketSecret(secret string) []byte {
 	hash := sha256.Sum256([]byte(secret))
 	return hash[:]
 }
@@ -92,7 +92,7 @@ func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.Pai
 	}
 	var out ConsoleEnd
 	err := c.store.Tx(ctx, func(q *db.Queries) error {
-		row, err := q.RedeemTicket(ctx, db.RedeemTicketParams{Hash: hashTicket(secret), ConsoleID: id})
+		row, err := q.RedeemTicket(ctx, db.RedeemTicketParams{Hash: hashTicketSecret(secret), ConsoleID: id})
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.Pai
 			return err
 		}
 		out.VM = row.VMID
-		if out.End, err = agentapi.ConsolePair(id, row.UserID, row.Session, view.HostID).Admit(relay.PartyOf(a)); err != nil {
+		if out.End, err = agentapi.ConsoleRelayTicket(id, row.UserID, row.Session, view.HostID).Admit(relay.PartyOf(a)); err != nil {
 			return err
 		}
 		if err := policy.Check(a, policy.VMUse, view.ProjectID); err != nil {

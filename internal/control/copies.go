@@ -30,7 +30,7 @@ type NewCopy struct {
 }
 
 // noCopyToSend is the reason when no host can supply a copy.
-const noCopyToSend = "No online host has an unchanged copy of the image, or none has the pool"
+const noCopyToSendText = "No online host has an unchanged copy of the image, or none has the pool"
 
 // imageCopyRequest is a request for an image copy: one host copies between two of its pools, or receives the file from
 // another host.
@@ -47,7 +47,7 @@ func (o imageCopyRequest) volumeJob() volumeJob {
 	if o.from.ID != "" {
 		return volumeJob{
 			kind: fleet.VolumeReceive, ref: o.ref, host: o.host, detail: fmt.Sprintf("of %s in pool %s on %s", o.source.Volume, o.source.PoolName, o.from.Name),
-			args: fleet.VolumeParams{TakesBytes: cmp.Or(o.source.AllocBytes, o.version.CapacityBytes), Checksum: o.checksum()},
+			params: fleet.VolumeParams{TakesBytes: cmp.Or(o.source.AllocBytes, o.version.CapacityBytes), Checksum: o.checksum()},
 		}
 	}
 	order := fleet.VolumeParams{Source: o.source.Volume, TakesBytes: cmp.Or(o.source.AllocBytes, o.version.CapacityBytes)}
@@ -55,7 +55,7 @@ func (o imageCopyRequest) volumeJob() volumeJob {
 		order.SourcePool = o.source.PoolID
 	}
 	order.Checksum = o.checksum()
-	return volumeJob{kind: fleet.VolumeCopy, ref: o.ref, host: o.host, args: order, detail: "of " + o.source.Volume + " in pool " + o.source.PoolName}
+	return volumeJob{kind: fleet.VolumeCopy, ref: o.ref, host: o.host, params: order, detail: "of " + o.source.Volume + " in pool " + o.source.PoolName}
 }
 
 func (o imageCopyRequest) checksum() string {
@@ -66,7 +66,7 @@ func (o imageCopyRequest) checksum() string {
 }
 
 // hostOfFile returns the host of the new file in a local pool; empty for a shared pool.
-func (o imageCopyRequest) hostOfFile() fleet.HostID {
+func (o imageCopyRequest) fileHost() fleet.HostID {
 	if o.shared {
 		return ""
 	}
@@ -75,7 +75,7 @@ func (o imageCopyRequest) hostOfFile() fleet.HostID {
 
 // addPendingCopy records the pending copy.
 func (o imageCopyRequest) addPendingCopy(ctx context.Context, q *db.Queries, a fleet.Actor) error {
-	_, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: o.version.ID, PoolID: o.ref.PoolID, Host: string(o.hostOfFile()), Volume: o.ref.Volume, AddedBy: a.Name})
+	_, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: o.version.ID, PoolID: o.ref.PoolID, Host: string(o.fileHost()), Volume: o.ref.Volume, AddedBy: a.Name})
 	return err
 }
 
@@ -131,19 +131,19 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 	if old != nil { // replace a copy that is missing or was never completed
 		order.ref.Volume = old.Volume
 	}
-	way, to := routeOf(&order), fleet.Volref{}
-	return c.queueVolumeJobAnd(ctx, a, in.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+	way, to := routeOfCopyRequest(&order), fleet.Volref{}
+	return c.queueVolumeJobWithRows(ctx, a, in.PoolID, func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
 		if _, err := q.LockImage(ctx, id); err != nil {
-			return volumeJob{}, store.NotFound(err, "image")
+			return volumeJob{}, store.NotFoundError(err, "image")
 		}
 		o := order
 		if o.ref.Volume == "" {
-			if o.ref.Volume, err = freeVolume(ctx, q, v.Name, *version, in, pool.Spec.Shared); err != nil {
+			if o.ref.Volume, err = freeVolumeName(ctx, q, v.Name, *version, in, pool.Spec.Shared); err != nil {
 				return volumeJob{}, err
 			}
 		}
 		j := o.volumeJob()
-		if j.host, err = findHost(ctx, q, a, j, o.host.ID, nil, false); err != nil {
+		if j.host, err = findHostForVolumeJob(ctx, q, a, j, o.host.ID, nil, false); err != nil {
 			return j, err
 		}
 		way.markReceiver(&j)
@@ -163,9 +163,9 @@ func findExistingCopy(copies query.Copies, version fleet.ImageVersionID, in NewC
 		}
 		switch {
 		case c.Work != "":
-			return nil, fleet.Errorf(fleet.Conflict, "A task uses the copy in %s. Wait until that task has ended.", c.Where())
+			return nil, fleet.Errorf(fleet.Conflict, "A task uses the copy in %s. Wait until that task has ended.", c.LocationText())
 		case c.Usable():
-			return nil, fleet.Errorf(fleet.Conflict, "The image has a copy in %s already: %s.", c.Where(), c.Volume)
+			return nil, fleet.Errorf(fleet.Conflict, "The image has a copy in %s already: %s.", c.LocationText(), c.Volume)
 		case c.State == fleet.CopyMissing:
 			return &copies[i], nil
 		}
@@ -186,11 +186,11 @@ func findVolumeWithBytes(all []query.VolumeOn, v fleet.ImageVersion, host fleet.
 
 // registerCopy registers a file with the version's bytes as a copy.
 func (c *Control) registerCopy(ctx context.Context, a fleet.Actor, image fleet.ImageView, v fleet.ImageVersion, file query.VolumeOn) error {
-	return assign.Pools.Change(ctx, c.store, a, string(file.PoolID), func(q *db.Queries, pool assign.Object) error {
+	return assign.PoolType.ChangeObject(ctx, c.store, a, string(file.PoolID), func(q *db.Queries, pool assign.AssignableObject) error {
 		if err := checkVolumeIdle(ctx, q, file); err != nil {
 			return err
 		}
-		if err := addCopy(ctx, q, a, v.ID, file); err != nil {
+		if err := addImageCopy(ctx, q, a, v.ID, file); err != nil {
 			return err
 		}
 		return store.Audit(ctx, q, a, "image.copy", fleet.SubjectImage(image.ID), image.Name, file.Name+" of pool "+pool.Name+", which has its bytes already")
@@ -234,7 +234,7 @@ func (c *Control) findCopy(ctx context.Context, copies query.Copies, v fleet.Ima
 		}
 	}
 	if best == nil {
-		return imageCopyRequest{}, fleet.Errorf(fleet.Conflict, "%s, so nothing can be copied.", noCopyToSend)
+		return imageCopyRequest{}, fleet.Errorf(fleet.Conflict, "%s, so nothing can be copied.", noCopyToSendText)
 	}
 	return *best, nil
 }
@@ -257,12 +257,12 @@ func findSender(from query.CopyOn, to fleet.HostID) *query.HostRef {
 }
 
 // freeVolume returns a file name for the new copy that no existing or pending volume of the pool has.
-func freeVolume(ctx context.Context, q *db.Queries, image string, v fleet.ImageVersion, in NewCopy, shared bool, reserved ...string) (string, error) {
-	plain := fleet.CopyName(image, v.Number, v.Format)
+func freeVolumeName(ctx context.Context, q *db.Queries, image string, v fleet.ImageVersion, in NewCopy, shared bool, reserved ...string) (string, error) {
+	plain := fleet.DefaultCopyName(image, v.Number, v.Format)
 	name := plain
 	for n := 2; ; n++ {
 		err := checkNameFree(ctx, q, fleet.Volref{PoolID: in.PoolID, Volume: name}, in.HostID, shared)
-		if err != nil && (!isNameRefusal(err) || n > 50) || err == nil && !slices.Contains(reserved, name) {
+		if err != nil && (!isNameTakenOrInvalid(err) || n > 50) || err == nil && !slices.Contains(reserved, name) {
 			return name, err
 		}
 		name = fmt.Sprintf("%d-%s", n, plain)
@@ -275,11 +275,11 @@ func (c *Control) VerifyCopy(ctx context.Context, a fleet.Actor, of ImageCopy) (
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	j, err := verifyJob(copy, *v.Version(copy.VersionID), "")
+	j, err := newVerifyJob(copy, *v.Version(copy.VersionID), "")
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	return c.queueVolumeJob(ctx, a, of.PoolID, func(*db.Queries, assign.Object) (volumeJob, error) {
+	return c.queueVolumeJob(ctx, a, of.PoolID, func(*db.Queries, assign.AssignableObject) (volumeJob, error) {
 		return j, nil
 	})
 }
@@ -294,7 +294,7 @@ func (c *Control) ForgetCopy(ctx context.Context, a fleet.Actor, of ImageCopy) e
 		if err := forgetCopy(ctx, q, copy); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "image.copy.forget", fleet.SubjectImage(v.ID), image.Name, copy.Volume+" in "+copy.Where())
+		return store.Audit(ctx, q, a, "image.copy.forget", fleet.SubjectImage(v.ID), image.Name, copy.Volume+" in "+copy.LocationText())
 	})
 }
 
@@ -319,17 +319,17 @@ func (c *Control) DeleteCopy(ctx context.Context, a fleet.Actor, of ImageCopy, c
 				return err
 			}
 		}
-		return store.Audit(ctx, q, a, "image.copy.delete", fleet.SubjectImage(v.ID), image.Name, copy.Volume+" in "+copy.Where())
+		return store.Audit(ctx, q, a, "image.copy.delete", fleet.SubjectImage(v.ID), image.Name, copy.Volume+" in "+copy.LocationText())
 	})
 	return task, err
 }
 
 func forgetCopy(ctx context.Context, q *db.Queries, copy query.CopyOn) error {
-	in := Image{PoolID: copy.PoolID, Volume: copy.Volume, HostID: copy.HostID}
+	in := ImageFile{PoolID: copy.PoolID, Volume: copy.Volume, HostID: copy.HostID}
 	if err := checkNoOverlays(ctx, q, in); err != nil {
 		return err
 	}
-	_, err := removeCopies(ctx, q, in)
+	_, err := removeImageCopies(ctx, q, in)
 	return err
 }
 

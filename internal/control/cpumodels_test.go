@@ -10,7 +10,7 @@ import (
 
 func (s *projectFixture) setCPUModels(host fleet.HostID, models ...string) {
 	s.t.Helper()
-	s.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,cpuModels}', to_jsonb($2::text[])), '{inventory,vmFields}', to_jsonb($3::text[])) WHERE id = $1`, host, models, fleet.OptionalFieldNames())
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,cpuModels}', to_jsonb($2::text[])), '{inventory,vmFields}', to_jsonb($3::text[])) WHERE id = $1`, host, models, fleet.OptionalFieldNames())
 }
 
 // A VM with a named CPU model is placed only on a host that supports the model. Hosts whose agents report no models are
@@ -34,16 +34,16 @@ func TestPlacementRespectsNamedCPUModel(t *testing.T) {
 	}
 	s.wantRefused("on a named host", fleet.Invalid, "h1 does not support the CPU model EPYC-Rome", func() error { _, err := made(chief, "x", s.h1, "EPYC-Rome"); return err })
 	s.wantRefused("a model that no host has", fleet.Invalid, "No host can take this VM. 2 hosts: no CPU model POWER9.", func() error { _, err := made(s.member, "x", "", "POWER9"); return err })
-	v := s.vm("web", fleet.Stopped)
+	v := s.createVM("web", fleet.Stopped)
 	edit := func(model string) error {
-		_, _, err := s.UpdateVM(t.Context(), chief, v.ID, editedSpec(s.get(v.ID), func(s *fleet.VMSpec) { s.CPU.Model = model }))
+		_, _, err := s.UpdateVM(t.Context(), chief, v.ID, editedSpec(s.getVM(v.ID), func(s *fleet.VMSpec) { s.CPU.Model = model }))
 		return err
 	}
 	s.wantRefused("by an edit", fleet.Invalid, "h1 does not support the CPU model EPYC-Rome", func() error { return edit("EPYC-Rome") })
 	if err := edit("Nehalem"); err != nil {
 		t.Error(err)
 	}
-	s.exec(`UPDATE hosts SET status = status #- '{inventory,cpuModels}'`)
+	s.execSQL(`UPDATE hosts SET status = status #- '{inventory,cpuModels}'`)
 	if _, err := made(chief, "trusted", s.h1, "EPYC-Rome"); err != nil {
 		t.Errorf("hosts that report no CPU models: %v", err)
 	}
@@ -78,13 +78,13 @@ func TestCPUBaselineResolvedOnceToCommonModel(t *testing.T) {
 	}
 	s.reportPower(v.ID, fleet.Stopped)
 	s.setCPUModels(s.h1, "Penryn")
-	if now := s.get(v.ID).Spec.CPU.Model; now != "Nehalem" {
+	if now := s.getVM(v.ID).Spec.CPU.Model; now != "Nehalem" {
 		t.Errorf("it has become %q", now)
 	}
-	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.get(v.ID), func(s *fleet.VMSpec) { s.CPU.Model = fleet.BaselineModel })); err != nil || s.get(v.ID).Spec.CPU.Model != "Penryn" {
-		t.Errorf("by an edit %q: %v", s.get(v.ID).Spec.CPU.Model, err)
+	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.getVM(v.ID), func(s *fleet.VMSpec) { s.CPU.Model = fleet.BaselineModel })); err != nil || s.getVM(v.ID).Spec.CPU.Model != "Penryn" {
+		t.Errorf("by an edit %q: %v", s.getVM(v.ID).Spec.CPU.Model, err)
 	}
-	s.exec(`UPDATE hosts SET status = status #- '{inventory,cpuModels}'`)
+	s.execSQL(`UPDATE hosts SET status = status #- '{inventory,cpuModels}'`)
 	s.wantRefused("hosts without CPU models", fleet.Invalid, "No named CPU model is supported by all hosts", func() error {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "other", Spec: spec})
 		return err

@@ -34,7 +34,7 @@ type CustomizationInput struct {
 
 func customizationLabel(id fleet.CustomizationID) string { return "customization " + string(id) }
 
-func (in CustomizationInput) check() error {
+func (in CustomizationInput) checkFields() error {
 	var checks fleet.Checks
 	fleet.CheckName(&checks, "name", in.Name)
 	fleet.CheckDescription(&checks, "description", in.Description)
@@ -51,7 +51,7 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Customization{}, err
 	}
-	if err := checkGroupPermission(a, in.ProjectID); err != nil {
+	if err := checkSecurityGroupPermission(a, in.ProjectID); err != nil {
 		return fleet.Customization{}, err
 	}
 	id := fleet.NewID[fleet.CustomizationID]()
@@ -68,7 +68,7 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		if in.ProjectID != "" {
 			if _, err := q.ProjectName(ctx, in.ProjectID); err != nil {
-				return store.NotFound(err, "project")
+				return store.NotFoundError(err, "project")
 			}
 			add.ProjectID = &in.ProjectID
 		}
@@ -85,7 +85,7 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 		if err := q.AddCustomization(ctx, add); err != nil {
 			return customizationNameTakenError(err, in.Name)
 		}
-		return store.Audit(ctx, q, a, "customization.create", fleet.SubjectOf(fleet.TypeCustomization, id), in.Name, boot.Kind.Words())
+		return store.Audit(ctx, q, a, "customization.create", fleet.SubjectOf(fleet.TypeCustomization, id), in.Name, boot.Kind.Text())
 	})
 	if err != nil {
 		return fleet.Customization{}, err
@@ -96,13 +96,13 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 // sealCustomization checks and encrypts the input. Passwords that the input leaves unchanged come from had.
 func (c *Control) sealCustomization(id fleet.CustomizationID, in CustomizationInput, had fleet.FirstBoot) (boot fleet.FirstBoot, key string, sealed []byte, err error) {
 	in.FirstBoot = in.FirstBoot.WithoutBOM().WithUnchangedPasswords(had)
-	if err := in.check(); err != nil {
+	if err := in.checkFields(); err != nil {
 		return boot, "", nil, err
 	}
-	if boot, err = firstboot.Hash(in.FirstBoot); err != nil {
+	if boot, err = firstboot.HashPasswords(in.FirstBoot); err != nil {
 		return boot, "", nil, err
 	}
-	key, sealed, err = sealer{c.opts.Vault}.seal(customizationLabel(id), boot)
+	key, sealed, err = secretSealer{c.opts.Vault}.sealJSON(customizationLabel(id), boot)
 	return boot, key, sealed, err
 }
 
@@ -125,7 +125,7 @@ func (c *Control) UpdateCustomization(ctx context.Context, a fleet.Actor, id fle
 			return changedMeanwhileError("customization spec", row.Generation, in.IfGeneration)
 		}
 		var had fleet.FirstBoot
-		err := sealer{c.opts.Vault}.open(customizationLabel(id), row.ByKey, row.Sealed, &had)
+		err := secretSealer{c.opts.Vault}.openJSON(customizationLabel(id), row.ByKey, row.Sealed, &had)
 		if err != nil && fleet.CodeOf(err) != fleet.Conflict {
 			return err
 		}
@@ -142,7 +142,7 @@ func (c *Control) UpdateCustomization(ctx context.Context, a fleet.Actor, id fle
 		if err := q.ChangeCustomization(ctx, to); err != nil {
 			return customizationNameTakenError(err, in.Name)
 		}
-		return store.Audit(ctx, q, a, "customization.edit", fleet.SubjectOf(fleet.TypeCustomization, id), in.Name, boot.Kind.Words())
+		return store.Audit(ctx, q, a, "customization.edit", fleet.SubjectOf(fleet.TypeCustomization, id), in.Name, boot.Kind.Text())
 	})
 	if err != nil {
 		return fleet.Customization{}, err
@@ -159,7 +159,7 @@ func (c *Control) DeleteCustomization(ctx context.Context, a fleet.Actor, id fle
 		if err := q.DeleteCustomization(ctx, id); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "customization.delete", fleet.SubjectOf(fleet.TypeCustomization, id), row.Name, row.Kind.Words())
+		return store.Audit(ctx, q, a, "customization.delete", fleet.SubjectOf(fleet.TypeCustomization, id), row.Name, row.Kind.Text())
 	})
 }
 
@@ -174,16 +174,16 @@ func (c *Control) lockCustomization(ctx context.Context, a fleet.Actor, id fleet
 		}
 		row, err := q.LockCustomization(ctx, id)
 		if err != nil {
-			return store.NotFound(err, "customization spec")
+			return store.NotFoundError(err, "customization spec")
 		}
-		if err := checkGroupPermission(a, projectOf(row)); err != nil {
+		if err := checkSecurityGroupPermission(a, customizationProject(row)); err != nil {
 			return err
 		}
 		return do(q, row)
 	})
 }
 
-func projectOf(row db.Customization) fleet.ProjectID {
+func customizationProject(row db.Customization) fleet.ProjectID {
 	if row.ProjectID == nil {
 		return ""
 	}
@@ -192,7 +192,7 @@ func projectOf(row db.Customization) fleet.ProjectID {
 
 // getCustomization returns a spec that the actor sees.
 func getCustomization(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.CustomizationID) (db.GetCustomizationRow, error) {
-	all, projects := policy.AllProjects(a), store.ProjectsOf(a)
+	all, projects := policy.AllProjects(a), store.VisibleProjects(a)
 	row, err := q.GetCustomization(ctx, db.GetCustomizationParams{ID: id, AllProjects: all, Projects: projects})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return row, fleet.Errorf(fleet.NotFound, "There is no such customization spec.")
@@ -210,20 +210,20 @@ func (c *Control) GetCustomization(ctx context.Context, a fleet.Actor, id fleet.
 	}
 	row, err := getCustomization(ctx, c.store.Queries, a, id)
 	if err != nil {
-		return fleet.Customization{}, store.Err(err)
+		return fleet.Customization{}, store.UserError(err)
 	}
-	out := customizationOf(row.Customization, row.ProjectName)
-	if refused := checkGroupPermission(a, out.ProjectID); refused != nil {
+	out := customizationFromRow(row.Customization, row.ProjectName)
+	if refused := checkSecurityGroupPermission(a, out.ProjectID); refused != nil {
 		return out, nil //nolint:nilerr // people who may not change the spec see it without content
 	}
 	var boot fleet.FirstBoot
-	if err := (sealer{c.opts.Vault}).open(customizationLabel(id), row.Customization.ByKey, row.Customization.Sealed, &boot); err != nil {
+	if err := (secretSealer{c.opts.Vault}).openJSON(customizationLabel(id), row.Customization.ByKey, row.Customization.Sealed, &boot); err != nil {
 		if fleet.CodeOf(err) == fleet.Conflict {
 			out.Unreadable, err = err.Error(), nil // an unreadable spec can still be deleted
 		}
 		return out, err
 	}
-	boot = boot.Shown()
+	boot = boot.WithoutPasswordHashes()
 	out.FirstBoot = &boot
 	return out, nil
 }
@@ -233,28 +233,28 @@ func (c *Control) ListCustomizations(ctx context.Context, a fleet.Actor) ([]flee
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err
 	}
-	all, projects := policy.AllProjects(a), store.ProjectsOf(a)
+	all, projects := policy.AllProjects(a), store.VisibleProjects(a)
 	const most = 5000
 	rows, err := c.store.ListCustomizations(ctx, db.ListCustomizationsParams{AllProjects: all, Projects: projects, Most: most})
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	out := make([]fleet.Customization, 0, len(rows))
 	for _, row := range rows {
-		out = append(out, customizationOf(row.Customization, row.ProjectName))
+		out = append(out, customizationFromRow(row.Customization, row.ProjectName))
 	}
 	return out, nil
 }
 
-func customizationOf(row db.Customization, project string) fleet.Customization {
+func customizationFromRow(row db.Customization, project string) fleet.Customization {
 	return fleet.Customization{
-		ID: row.ID, ProjectID: projectOf(row), ProjectName: project, Name: row.Name, Description: row.Description, Kind: row.Kind,
+		ID: row.ID, ProjectID: customizationProject(row), ProjectName: project, Name: row.Name, Description: row.Description, Kind: row.Kind,
 		Variables: row.Variables, Generation: row.Generation, ChangedAt: row.ChangedAt, ChangedBy: row.ChangedBy,
 	}
 }
 
 // customizationFor returns the content of a spec that a VM of the project may use: a global one or the project's own.
-func (s sealer) customizationFor(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, id fleet.CustomizationID) (fleet.FirstBoot, error) {
+func (s secretSealer) openCustomization(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, id fleet.CustomizationID) (fleet.FirstBoot, error) {
 	var out fleet.FirstBoot
 	none := func() error {
 		var checks fleet.Checks
@@ -271,9 +271,9 @@ func (s sealer) customizationFor(ctx context.Context, q *db.Queries, a fleet.Act
 	if err != nil {
 		return out, err
 	}
-	if of := projectOf(row.Customization); of != "" && of != project {
+	if of := customizationProject(row.Customization); of != "" && of != project {
 		return out, none()
 	}
-	err = s.open(customizationLabel(id), row.Customization.ByKey, row.Customization.Sealed, &out)
+	err = s.openJSON(customizationLabel(id), row.Customization.ByKey, row.Customization.Sealed, &out)
 	return out, err
 }

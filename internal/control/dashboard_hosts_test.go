@@ -10,9 +10,9 @@ import (
 
 // The dashboard lists the hosts that need attention: first those with a known problem, then by name.
 func TestDashboardListsHostsNeedingAttention(t *testing.T) {
-	r := newRig(t)
-	r.exec(`UPDATE hosts SET status = '{}'`)
-	r.exec(`UPDATE host_sessions SET seen_at = now(), last_look = now()`)
+	r := newHostFixture(t)
+	r.execSQL(`UPDATE hosts SET status = '{}'`)
+	r.execSQL(`UPDATE host_sessions SET seen_at = now(), last_look = now()`)
 	const looked, heard = `seen_at = now(), last_look = now()`, `seen_at = now(), last_look = now() - interval '1 hour'`
 	for name, says := range map[string]string{
 		"f-well":    looked,
@@ -23,9 +23,9 @@ func TestDashboardListsHostsNeedingAttention(t *testing.T) {
 		"a-silent":  `seen_at = now() - interval '1 hour', last_look = now()`,
 		"g-pending": `seen_at = NULL`,
 	} {
-		r.exec(`UPDATE host_sessions SET `+says+` WHERE host_id = $1`, r.addHost(name).HostID)
+		r.execSQL(`UPDATE host_sessions SET `+says+` WHERE host_id = $1`, r.addHost(name).HostID)
 	}
-	r.exec(`UPDATE hosts SET status = '{"error": "no libvirtd"}'`)
+	r.execSQL(`UPDATE hosts SET status = '{"error": "no libvirtd"}'`)
 	names := func() (out []string) {
 		o, err := r.Overview(t.Context(), chief)
 		if err != nil {
@@ -48,9 +48,9 @@ func TestDashboardListsHostsNeedingAttention(t *testing.T) {
 		t.Fatalf("named are %q, want %q", got, want)
 	}
 	for i := range 25 {
-		r.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour' WHERE host_id = $1`, r.addHost(fmt.Sprintf("s%02d", i)).HostID)
+		r.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '1 hour' WHERE host_id = $1`, r.addHost(fmt.Sprintf("s%02d", i)).HostID)
 	}
-	r.exec(`UPDATE hosts SET status = '{}'`)
+	r.execSQL(`UPDATE hosts SET status = '{}'`)
 	got = names()
 	for _, must := range []string{row("d-twin", fleet.HostConflict), row("c-blind", fleet.HostDegraded), row("e-stale", fleet.HostDegraded), row("a-silent", fleet.HostUnknown)} {
 		if len(got) != 3+fleet.AttentionNames || !slices.Contains(got, must) {

@@ -14,7 +14,7 @@ import (
 // VMDefaults returns the default pool and network for a new VM of the project. If a host is named, only its pools and
 // networks count.
 func (c *Control) VMDefaults(ctx context.Context, a fleet.Actor, project fleet.ProjectID, host fleet.HostID) (fleet.VMDefaults, error) {
-	pools, networks, err := c.poolsAndNetworks(ctx, host)
+	pools, networks, err := c.readPoolsAndNetworks(ctx, host)
 	if err != nil {
 		return fleet.VMDefaults{}, err
 	}
@@ -25,11 +25,11 @@ func (c *Control) VMDefaults(ctx context.Context, a fleet.Actor, project fleet.P
 // fleet.VMDefaults.WithFallbacks.
 func (c *Control) VMDefaultsOf(ctx context.Context, a fleet.Actor, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
 	if err := policy.Check(a, policy.VMSee, project); err != nil {
-		return fleet.VMDefaults{}, store.NoProject(err)
+		return fleet.VMDefaults{}, store.UnknownProjectError(err)
 	}
 	own, err := c.store.ProjectDefaults(ctx, project)
 	if err != nil {
-		return fleet.VMDefaults{}, store.NotFound(err, "project")
+		return fleet.VMDefaults{}, store.NotFoundError(err, "project")
 	}
 	set := fleet.VMDefaults{
 		Pool:    fleet.DefaultPool{ID: fleet.PoolID(own.PoolID), Name: own.Pool},
@@ -40,7 +40,7 @@ func (c *Control) VMDefaultsOf(ctx context.Context, a fleet.Actor, project fleet
 
 // poolsAndNetworks returns all pools and networks with their health, or those of the named host with the host's
 // status.
-func (c *Control) poolsAndNetworks(ctx context.Context, host fleet.HostID) (pools []fleet.PoolView, networks []fleet.NetworkView, err error) {
+func (c *Control) readPoolsAndNetworks(ctx context.Context, host fleet.HostID) (pools []fleet.PoolView, networks []fleet.NetworkView, err error) {
 	if !fleet.IsID(string(host)) {
 		if pools, err = query.ReadAllPages(ctx, fleet.SystemActor, fleet.Query{}, c.ListPools); err == nil {
 			networks, err = c.UsableNetworks(ctx, fleet.SystemActor)
@@ -62,7 +62,7 @@ func (c *Control) poolsAndNetworks(ctx context.Context, host fleet.HostID) (pool
 
 // withDefaults returns the input with the default pool for each disk that names none, and the default network for each
 // NIC that names none.
-func (c *Control) withDefaults(ctx context.Context, a fleet.Actor, in CreateVM) (CreateVM, error) {
+func (c *Control) fillPoolAndNetworkDefaults(ctx context.Context, a fleet.Actor, in CreateVM) (CreateVM, error) {
 	noPool := func(d fleet.Disk) bool { return d.PoolID == "" && !d.Existing }
 	noNetwork := func(n fleet.NIC) bool {
 		return n.NetworkID == "" && n.Network == "" && n.Bridge == "" && n.PortGroup == ""
@@ -94,7 +94,7 @@ func (c *Control) applianceNICs(ctx context.Context, a fleet.Actor, in CreateVM,
 	if len(nics) == 0 || in.ProjectID == "" {
 		return nil, nil
 	}
-	pools, networks, err := c.poolsAndNetworks(ctx, in.HostID)
+	pools, networks, err := c.readPoolsAndNetworks(ctx, in.HostID)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (c *Control) applianceNICs(ctx context.Context, a fleet.Actor, in CreateVM,
 	}
 	var out []fleet.NIC
 	for i, n := range nics {
-		if same := fleet.NetworkNamed(in.ProjectID, networks, from.NICs[i].Network); same != nil {
+		if same := fleet.NetworkByName(in.ProjectID, networks, from.NICs[i].Network); same != nil {
 			out = append(out, n.WithNetwork(same.ID, same.Kind, same.Name))
 		} else if d.Network.ID != "" {
 			out = append(out, n.WithNetwork(d.Network.ID, d.Network.Kind, d.Network.Name))

@@ -13,15 +13,15 @@ import (
 func (s *projectFixture) networkOnBothHosts(kind fleet.NetworkKind, name, forward string) fleet.NetworkID {
 	s.t.Helper()
 	id := s.addNetwork(kind, name, `{"active":true,"forward":"`+forward+`"}`)
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', network_id, $2, status FROM assignments WHERE network_id = $1`, id, s.h2)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', network_id, $2, status FROM assignments WHERE network_id = $1`, id, s.h2)
 	return id
 }
 
 // newDefaults returns a fixture whose default pool and network are not the first by name.
-func newDefaults(t *testing.T) *projectFixture {
+func newDefaultsFixture(t *testing.T) *projectFixture {
 	t.Helper()
 	s := newProjectFixture(t)
-	s.exec(`UPDATE assignments SET status = status || '{"forward":"nat"}' WHERE noun = 'net'`)
+	s.execSQL(`UPDATE assignments SET status = status || '{"forward":"nat"}' WHERE noun = 'net'`)
 	s.networkOnBothHosts(fleet.NetworkLibvirt, "a-isolated", "")
 	s.setPoolSizes(s.local, 100<<10, 0, 0)
 	s.setPoolSizes(s.addPool("a-small", `{"kind":"dir","path":"/srv/small","shared":false}`, s.h1, s.h2), 1024, 0, 0)
@@ -29,63 +29,63 @@ func newDefaults(t *testing.T) *projectFixture {
 }
 
 // withoutChoices returns a request for a VM with one disk and one NIC, without a pool or network.
-func (s *projectFixture) withoutChoices(name string) control.CreateVM {
+func (s *projectFixture) requestWithoutPoolAndNetwork(name string) control.CreateVM {
 	in := control.CreateVM{ProjectID: s.red, Name: name, Spec: smallSpec}
 	in.Spec.Disks, in.Spec.NICs = []fleet.Disk{{SizeBytes: 1 << 20}}, []fleet.NIC{{}}
 	return in
 }
 
 func TestNewVMWithoutPoolAndNetworkGetsDefaults(t *testing.T) {
-	s := newDefaults(t)
+	s := newDefaultsFixture(t)
 	made := func(in control.CreateVM) (pool fleet.PoolID, network string) {
 		t.Helper()
 		vm, err := s.CreateVM(t.Context(), s.member, in)
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec := s.get(vm.ID).Spec
+		spec := s.getVM(vm.ID).Spec
 		return spec.Disks[0].PoolID, spec.NICs[0].Network + spec.NICs[0].Bridge
 	}
-	if pool, network := made(s.withoutChoices("plain")); pool != s.nfs || network != "default" {
+	if pool, network := made(s.requestWithoutPoolAndNetwork("plain")); pool != s.nfs || network != "default" {
 		t.Errorf("pool %s, network %s; want nfs, which has most free space, and the NAT network", pool, network)
 	}
-	onH1 := s.withoutChoices("placed")
+	onH1 := s.requestWithoutPoolAndNetwork("placed")
 	onH1.HostID = s.h1
-	s.exec(`UPDATE assignments SET status = status || '{"availableBytes": 1}' WHERE pool_id = $1`, s.nfs)
+	s.execSQL(`UPDATE assignments SET status = status || '{"availableBytes": 1}' WHERE pool_id = $1`, s.nfs)
 	if pool, _ := made(onH1); pool != s.local {
 		t.Errorf("pool %s on h1, want local, which has most free space there", pool)
 	}
-	onH2 := s.withoutChoices("elsewhere")
+	onH2 := s.requestWithoutPoolAndNetwork("elsewhere")
 	onH2.HostID = s.h2
 	if pool, _ := made(onH2); pool == s.local || pool == s.nfs {
 		t.Errorf("pool %s on h2, want a-small: local is not on that host, and nfs is full", pool)
 	}
 
-	plan, err := s.PlanNewVM(t.Context(), chief, s.withoutChoices("planned"))
+	plan, err := s.PlanNewVM(t.Context(), chief, s.requestWithoutPoolAndNetwork("planned"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.exec(`UPDATE assignments SET status = status || jsonb_build_object('availableBytes', 5000::bigint << 30) WHERE pool_id = $1`, s.nfs)
+	s.execSQL(`UPDATE assignments SET status = status || jsonb_build_object('availableBytes', 5000::bigint << 30) WHERE pool_id = $1`, s.nfs)
 	vm, err := s.ExecutePlan(t.Context(), chief, plan.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pool := s.get(vm).Spec.Disks[0].PoolID; pool != s.local {
+	if pool := s.getVM(vm).Spec.Disks[0].PoolID; pool != s.local {
 		t.Errorf("pool %s, want local, which the plan was made with", pool)
 	}
 
-	series := control.CreateVMs{CreateVM: s.withoutChoices("many-{n}"), BulkNames: fleet.BulkNames{Count: 2}}
+	series := control.CreateVMs{CreateVM: s.requestWithoutPoolAndNetwork("many-{n}"), BulkNames: fleet.BulkNames{Count: 2}}
 	if _, err := s.CreateVMs(t.Context(), s.member, series); err != nil {
 		t.Errorf("of several: %v", err)
 	}
-	p, err := s.PreviewVM(t.Context(), s.member, s.withoutChoices("seen"))
+	p, err := s.PreviewVM(t.Context(), s.member, s.requestWithoutPoolAndNetwork("seen"))
 	if err != nil || p.Spec.Disks[0].PoolID != s.nfs || p.Spec.NICs[0].Network != "default" {
 		t.Errorf("the preview has %+v, %v", p.Spec, err)
 	}
 }
 
 func TestNewVMUsesProjectDefaults(t *testing.T) {
-	s := newDefaults(t)
+	s := newDefaultsFixture(t)
 	lan := s.networkOnBothHosts(fleet.NetworkBridge, "lan", "")
 	set := identity.ProjectInput{Name: "red", DefaultPoolID: s.local, DefaultNetworkID: lan}
 	update := func(a fleet.Actor, in identity.ProjectInput) func() error {
@@ -106,11 +106,11 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 	if err != nil || project.DefaultPoolID != s.local || project.DefaultNetworkID != lan {
 		t.Fatalf("%+v %v", project, err)
 	}
-	vm, err := s.CreateVM(t.Context(), s.member, s.withoutChoices("one"))
+	vm, err := s.CreateVM(t.Context(), s.member, s.requestWithoutPoolAndNetwork("one"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if spec := s.get(vm.ID).Spec; spec.Disks[0].PoolID != s.local || spec.NICs[0].Bridge != "lan" {
+	if spec := s.getVM(vm.ID).Spec; spec.Disks[0].PoolID != s.local || spec.NICs[0].Bridge != "lan" {
 		t.Errorf("%+v %+v", spec.Disks, spec.NICs)
 	}
 	d, err := s.VMDefaults(t.Context(), s.member, s.red, "")
@@ -130,13 +130,13 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 	if err := update(chief, set)(); err != nil {
 		t.Errorf("with an unchanged default: %v", err)
 	}
-	s.exec(`UPDATE projects SET default_pool_id = $1 WHERE id = $2`, luns, s.red)
-	s.exec(`DELETE FROM assignments WHERE pool_id = $1`, luns)
-	s.exec(`DELETE FROM pools WHERE id = $1`, luns)
+	s.execSQL(`UPDATE projects SET default_pool_id = $1 WHERE id = $2`, luns, s.red)
+	s.execSQL(`DELETE FROM assignments WHERE pool_id = $1`, luns)
+	s.execSQL(`DELETE FROM pools WHERE id = $1`, luns)
 	if project, err := s.GetProject(t.Context(), chief, s.red); err != nil || project.DefaultPoolID != "" {
 		t.Errorf("%+v %v", project, err)
 	}
-	if _, err := s.VMDefaults(t.Context(), s.stranger, s.red, ""); fleet.CodeOf(err) != fleet.NotFound {
+	if _, err := s.VMDefaults(t.Context(), s.blueMember, s.red, ""); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("a user of another project gets %v", err)
 	}
 }
@@ -144,9 +144,9 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 func TestNewVMRefusedWithoutDefault(t *testing.T) {
 	s := newProjectFixture(t)
 	s.networkOnBothHosts(fleet.NetworkLibvirt, "a-isolated", "")
-	s.wantRefused("two networks without NAT", fleet.Invalid, "Choose a network.", func() error { _, err := s.CreateVM(t.Context(), chief, s.withoutChoices("web")); return err })
-	s.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id IS NOT NULL`)
-	in := s.withoutChoices("web")
+	s.wantRefused("two networks without NAT", fleet.Invalid, "Choose a network.", func() error { _, err := s.CreateVM(t.Context(), chief, s.requestWithoutPoolAndNetwork("web")); return err })
+	s.execSQL(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id IS NOT NULL`)
+	in := s.requestWithoutPoolAndNetwork("web")
 	in.Spec.NICs = nil
 	s.wantRefused("no pool", fleet.Invalid, "Choose the pool", func() error { _, err := s.CreateVM(t.Context(), chief, in); return err })
 }

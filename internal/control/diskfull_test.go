@@ -12,18 +12,18 @@ import (
 // If PostgreSQL's disk is full, error texts name the disk and the portal is not ready, although the row of the
 // readiness check still fits into its page. The portal is ready again when the disk has space.
 func TestPortalNotReadyWhenDatabaseDiskFull(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	ready := func() error { return r.Ready(t.Context(), fleet.SystemActor) }
 	if err := ready(); err != nil {
 		t.Fatal(err)
 	}
 	// Statements that extend a file fail: new project rows, and new tables.
-	r.exec(`CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	r.execSQL(`CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$`)
-	r.exec(`CREATE FUNCTION no_room_for_tables() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+	r.execSQL(`CREATE FUNCTION no_room_for_tables() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
 		RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$`)
-	r.exec(`CREATE TRIGGER no_room BEFORE INSERT ON projects FOR EACH ROW EXECUTE FUNCTION no_room()`)
-	r.exec(`CREATE EVENT TRIGGER no_room_for_tables ON ddl_command_start WHEN TAG IN ('CREATE TABLE AS') EXECUTE FUNCTION no_room_for_tables()`)
+	r.execSQL(`CREATE TRIGGER no_room BEFORE INSERT ON projects FOR EACH ROW EXECUTE FUNCTION no_room()`)
+	r.execSQL(`CREATE EVENT TRIGGER no_room_for_tables ON ddl_command_start WHEN TAG IN ('CREATE TABLE AS') EXECUTE FUNCTION no_room_for_tables()`)
 	_, err := r.CreateProject(t.Context(), chief, identity.ProjectInput{Name: "shop"})
 	if fleet.CodeOf(err) != fleet.Unavailable || !strings.Contains(err.Error(), "disk of the portal's PostgreSQL is full") {
 		t.Errorf("the refusal: %v", err)
@@ -45,6 +45,6 @@ func TestPortalNotReadyWhenDatabaseDiskFull(t *testing.T) {
 		}
 	}
 	turns("with a full disk", func(err error) bool { return err != nil && strings.Contains(err.Error(), "is full") })
-	r.exec(`DROP EVENT TRIGGER no_room_for_tables`)
+	r.execSQL(`DROP EVENT TRIGGER no_room_for_tables`)
 	turns("with room again", func(err error) bool { return err == nil })
 }

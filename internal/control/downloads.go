@@ -43,8 +43,8 @@ func (c *Control) readVolume(ctx context.Context, poolActor, a fleet.Actor, of V
 	if err != nil {
 		return end, "", err
 	}
-	err = assign.Pools.Change(ctx, c.store, poolActor, string(of.PoolID), func(q *db.Queries, pool assign.Object) error {
-		use, err := currentUse(ctx, q, v)
+	err = assign.PoolType.ChangeObject(ctx, c.store, poolActor, string(of.PoolID), func(q *db.Queries, pool assign.AssignableObject) error {
+		use, err := currentVolumeUse(ctx, q, v)
 		if err != nil {
 			return err
 		}
@@ -69,12 +69,12 @@ func (c *Control) readVolume(ctx context.Context, poolActor, a fleet.Actor, of V
 		if err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "volume.read", subject, of.Volume, fmt.Sprintf("in pool %s on %s: %s", pool.Name, on.Name, fleet.Bytes(v.AllocBytes)))
+		return store.Audit(ctx, q, a, "volume.read", subject, of.Volume, fmt.Sprintf("in pool %s on %s: %s", pool.Name, on.Name, fleet.FormatBytes(v.AllocBytes)))
 	})
 	if err != nil {
 		return end, "", err
 	}
-	end, err = agentapi.ReadPair(at, a.UserID, a.Session, on.ID).Admit(relay.PartyOf(a))
+	end, err = agentapi.DownloadRelayTicket(at, a.UserID, a.Session, on.ID).Admit(relay.PartyOf(a))
 	return end, on.Name, err
 }
 
@@ -83,5 +83,5 @@ func (c *Control) AbandonRelay(ctx context.Context, a fleet.Actor, at fleet.Pair
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err
 	}
-	return store.Err(c.store.AbandonRelay(ctx, db.AbandonRelayParams{PairID: at, UserID: a.UserID}))
+	return store.UserError(c.store.AbandonRelay(ctx, db.AbandonRelayParams{PairID: at, UserID: a.UserID}))
 }

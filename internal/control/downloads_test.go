@@ -11,7 +11,7 @@ import (
 )
 
 // withSession returns the administrator chief with a browser session.
-func withSession() fleet.Actor {
+func chiefWithSession() fleet.Actor {
 	a := chief
 	a.Session = "session"
 	return a
@@ -19,7 +19,7 @@ func withSession() fleet.Actor {
 
 // readVolume requests a volume's file.
 func (s *projectFixture) readVolume(of control.Volume) (relay.End, error) {
-	end, _, err := s.ReadVolume(s.t.Context(), withSession(), of)
+	end, _, err := s.ReadVolume(s.t.Context(), chiefWithSession(), of)
 	return end, err
 }
 
@@ -31,12 +31,12 @@ func TestVolumeDownloadGoesToRequester(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.audited("volume.read")
-	work := m.claim()
+	m.auditActions("volume.read")
+	work := m.claimJobs()
 	if len(work) != 1 || work[0].Kind != fleet.VolumeRead || work[0].Args.Pair != end.ID() || work[0].Args.Volume.Source != of.Volume || work[0].Pool == nil || work[0].Pool.ID != m.nfs {
 		t.Fatalf("the host is asked %+v", work)
 	}
-	if m.count("tasks") != 0 {
+	if m.countRows("tasks") != 0 {
 		t.Error("the download has a task")
 	}
 	// The volume is in use during the transfer, so every change is refused.
@@ -54,12 +54,12 @@ func TestVolumeDownloadGoesToRequester(t *testing.T) {
 		_, err := m.JoinPair(t.Context(), other, end.ID())
 		return err
 	})
-	m.exec(`UPDATE volume_reads SET at = now() - interval '1 minute'`)
+	m.execSQL(`UPDATE volume_reads SET at = now() - interval '1 minute'`)
 	if _, err := m.JoinPair(t.Context(), m.agent, end.ID()); err == nil {
 		t.Error("the host can join the relay long afterwards")
 	}
-	m.exec(`DELETE FROM jobs WHERE kind = 'volume.read'`)
-	if m.count("volume_reads") != 0 {
+	m.execSQL(`DELETE FROM jobs WHERE kind = 'volume.read'`)
+	if m.countRows("volume_reads") != 0 {
 		t.Error("an ended download is still stored")
 	}
 	m.wantRefused("without a session", fleet.Unauthorized, "Sign in", func() error { _, _, err := m.ReadVolume(t.Context(), chief, of); return err })
@@ -73,9 +73,9 @@ func TestAbandonedDownloadCancelsItsJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	otherUser := withSession()
+	otherUser := chiefWithSession()
 	otherUser.UserID = "somebody"
-	for _, who := range []fleet.Actor{otherUser, withSession()} {
+	for _, who := range []fleet.Actor{otherUser, chiefWithSession()} {
 		if err := s.AbandonRelay(t.Context(), who, end.ID()); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestAbandonedDownloadCancelsItsJob(t *testing.T) {
 		if who.UserID == chief.UserID {
 			want = 0
 		}
-		if n := s.count("jobs WHERE kind = 'volume.read' AND state = 'queued'"); n != want {
+		if n := s.countRows("jobs WHERE kind = 'volume.read' AND state = 'queued'"); n != want {
 			t.Errorf("after %s stopped waiting, %d jobs are queued", who.UserID, n)
 		}
 	}
@@ -147,7 +147,7 @@ func TestTransferLimitHoldsAcrossPools(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- open() }()
 		const waits = "pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-		for s.count(waits) == 0 {
+		for s.countRows(waits) == 0 {
 			select {
 			case err := <-done:
 				t.Fatalf("%s did not wait: %v", what, err)

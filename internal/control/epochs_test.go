@@ -8,36 +8,36 @@ import (
 )
 
 // outdated returns the result of a job that the host refused because of its epoch.
-func outdated(newest int64) wire.Finish { return wire.Finish{Outcome: wire.Outdated, Newest: newest} }
+func outdatedFinish(newest int64) wire.Finish { return wire.Finish{Outcome: wire.Outdated, Newest: newest} }
 
 // A restored database issues epochs that its hosts have already seen. The host reports that, and the job is queued
 // again with a higher epoch, if needed several times.
 func TestOutdatedEpochRequeuesJobWithHigherEpoch(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
 	// The epoch sequence as restored from a backup.
-	ahead := one[int64](r, `SELECT setval('job_epoch', 5000) << 28`)
-	r.exec(`SELECT setval('job_epoch', 7)`)
+	ahead := queryValue[int64](r, `SELECT setval('job_epoch', 5000) << 28`)
+	r.execSQL(`SELECT setval('job_epoch', 7)`)
 	for n := range 7 {
-		w := r.claim()[0]
+		w := r.claimJobs()[0]
 		if n > 0 && w.Epoch <= ahead {
 			t.Fatalf("claim %d has epoch %d, and the host has seen %d", n, w.Epoch, ahead)
 		}
 		ahead = max(ahead, w.Epoch) + 1<<28 + 7
-		if err := r.finish(w, outdated(ahead)); err != nil {
+		if err := r.finishJob(w, outdatedFinish(ahead)); err != nil {
 			t.Fatal(err)
 		}
-		if state := one[string](r, `SELECT state FROM jobs WHERE id = $1`, w.ID); state != "queued" {
+		if state := queryValue[string](r, `SELECT state FROM jobs WHERE id = $1`, w.ID); state != "queued" {
 			t.Fatalf("the job is %s", state)
 		}
-		r.skipDelay()
+		r.skipRetryDelay()
 	}
-	lapsed := r.claim()[0]
-	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
+	lapsed := r.claimJobs()[0]
+	r.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
 	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	again := r.claim()
+	again := r.claimJobs()
 	if len(again) != 1 || again[0].ID != lapsed.ID {
 		t.Fatalf("refusals for the epoch were counted as attempts: %+v", again)
 	}
@@ -45,30 +45,30 @@ func TestOutdatedEpochRequeuesJobWithHigherEpoch(t *testing.T) {
 	if w.Subject != fleet.SubjectVM(id) || w.Epoch <= ahead {
 		t.Fatalf("%+v after %d", w, ahead)
 	}
-	if err := r.finish(w, wire.Finish{Outcome: wire.Done, Seq: r.next(), Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+	if err := r.finishJob(w, wire.Finish{Outcome: wire.Done, Seq: r.nextSeq(), Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
 		t.Error(err)
 	}
-	if left := one[int](r, `SELECT count(*)::int FROM jobs WHERE state <> 'done'`); left != 0 {
+	if left := queryValue[int](r, `SELECT count(*)::int FROM jobs WHERE state <> 'done'`); left != 0 {
 		t.Errorf("%d jobs are not done", left)
 	}
 }
 
 // The result of an ended claim is ignored, and one host's report does not change other hosts' epochs.
 func TestOutdatedResultOfEndedClaimIgnored(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	r.addVM("web")
-	late := r.claim()[0]
-	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
+	late := r.claimJobs()[0]
+	r.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
 	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	w := r.claim()[0]
+	w := r.claimJobs()[0]
 	if w.ID != late.ID || w.Epoch <= late.Epoch {
 		t.Fatalf("%+v after %+v", w, late)
 	}
-	refused := func(what string, w wire.Work, newest int64, code fleet.Code) {
+	refused := func(what string, w wire.Work, newest int64, code fleet.ErrorCode) {
 		t.Helper()
-		if err := r.finish(w, outdated(newest)); fleet.CodeOf(err) != code {
+		if err := r.finishJob(w, outdatedFinish(newest)); fleet.CodeOf(err) != code {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -76,20 +76,20 @@ func TestOutdatedResultOfEndedClaimIgnored(t *testing.T) {
 	refused("an epoch that is not newer", w, w.Epoch, fleet.Malformed)
 	refused("an absurd jump", w, w.Epoch+1<<56+1, fleet.Malformed)
 	refused("an absurd number", w, 1<<62, fleet.Malformed)
-	if err := r.finish(w, outdated(w.Epoch+1<<50)); err != nil {
+	if err := r.finishJob(w, outdatedFinish(w.Epoch+1<<50)); err != nil {
 		t.Fatal(err)
 	}
-	r.skipDelay()
+	r.skipRetryDelay()
 	other := *r
 	other.agent = r.addHost("h2")
-	other.hello("two", "there")
+	other.sendHello("two", "there")
 	vm := other.addVM("db")
-	for _, got := range other.claim() {
+	for _, got := range other.claimJobs() {
 		if got.Subject == fleet.SubjectVM(vm) && got.Epoch > w.Epoch+1<<40 {
 			t.Errorf("the other host's epoch rose from %d to %d", w.Epoch, got.Epoch)
 		}
 	}
-	if again := r.claim()[0]; again.Epoch <= w.Epoch+1<<50 {
+	if again := r.claimJobs()[0]; again.Epoch <= w.Epoch+1<<50 {
 		t.Errorf("the reporting host's epoch is %d after %d", again.Epoch, w.Epoch)
 	}
 }
@@ -97,24 +97,24 @@ func TestOutdatedResultOfEndedClaimIgnored(t *testing.T) {
 // A change that the host applied after the backup shows as drift in the host's next report, and is reapplied only on
 // request.
 func TestVMChangedAfterBackupShowsAsDriftAndIsReapplied(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
-	w := r.claim()[0]
+	w := r.claimJobs()[0]
 	if w.SpecHash == "" {
 		t.Fatal("the job has no hash of the spec")
 	}
 	vmReport := func(generation, stamped int64, hash string) wire.VMReport {
 		return wire.VMReport{ID: id, Name: "web", Generation: generation, Stamped: stamped, SpecHash: hash, Status: fleet.VMStatus{Power: fleet.Stopped}}
 	}
-	if err := r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+	if err := r.finishJob(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
 		t.Fatal(err)
 	}
 	digest := 0
 	queued := func(when string, vm wire.VMReport) bool {
 		t.Helper()
 		digest++
-		r.report(string(rune('a'+digest)), vm)
-		return one[int](r, `SELECT count(*)::int FROM jobs WHERE kind = 'vm.apply' AND state = 'queued' AND generation = (SELECT generation FROM vms)`) == 1
+		r.reportState(string(rune('a'+digest)), vm)
+		return queryValue[int](r, `SELECT count(*)::int FROM jobs WHERE kind = 'vm.apply' AND state = 'queued' AND generation = (SELECT generation FROM vms)`) == 1
 	}
 	for when, vm := range map[string]wire.VMReport{
 		"as ordered":                        vmReport(1, 1, w.SpecHash),
@@ -134,17 +134,17 @@ func TestVMChangedAfterBackupShowsAsDriftAndIsReapplied(t *testing.T) {
 		if !queued(when, vm) || !queued(when+", again", vm) {
 			t.Errorf("%s: the VM is not applied once", when)
 		}
-		r.exec(`UPDATE jobs SET state = 'failed', ended_at = now() WHERE state = 'queued'`)
+		r.execSQL(`UPDATE jobs SET state = 'failed', ended_at = now() WHERE state = 'queued'`)
 		if queued(when+", which just failed", vm) {
 			t.Errorf("%s: the VM is applied repeatedly", when)
 		}
-		r.exec(`UPDATE jobs SET state = 'done' WHERE state = 'failed'`)
+		r.execSQL(`UPDATE jobs SET state = 'done' WHERE state = 'failed'`)
 		if queued(when+", as before its order was done", vm) {
 			t.Errorf("%s: the VM is applied repeatedly on a host that never reports success", when)
 		}
-		r.exec(`DELETE FROM jobs WHERE task_id IN (SELECT id FROM tasks WHERE created_by = 'Quantix')`)
+		r.execSQL(`DELETE FROM jobs WHERE task_id IN (SELECT id FROM tasks WHERE created_by = 'Quantix')`)
 	}
-	r.exec(`UPDATE vms SET spec = spec || '{"power":"stopped"}'`)
+	r.execSQL(`UPDATE vms SET spec = spec || '{"power":"stopped"}'`)
 	if queued("with another power", vmReport(1, 1, w.SpecHash)) {
 		t.Error("the hash of the definition depends on the wanted power state")
 	}

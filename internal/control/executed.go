@@ -9,12 +9,12 @@ import (
 )
 
 // assignableFor returns the assignable resource type (pool or network) of a subject, and the object's id.
-func assignableFor(a fleet.Actor, of fleet.Subject, right policy.Permission) (*assign.Assignable, string, error) {
+func resolveAssignable(a fleet.Actor, of fleet.Subject, right policy.Permission) (*assign.AssignableType, string, error) {
 	if err := policy.Check(a, right, ""); err != nil {
 		return nil, "", err
 	}
 	typ, id := of.Split()
-	if n := assign.AssignableFor(typ); n != nil {
+	if n := assign.AssignableTypeByName(typ); n != nil {
 		return n, id, nil
 	}
 	return nil, "", fleet.Errorf(fleet.NotFound, "Objects of this kind are not assigned to hosts.")
@@ -22,7 +22,7 @@ func assignableFor(a fleet.Actor, of fleet.Subject, right policy.Permission) (*a
 
 // Assign assigns an object to further hosts and returns one task per new host. Existing assignments do not change.
 func (c *Control) Assign(ctx context.Context, a fleet.Actor, of fleet.Subject, hosts []fleet.HostID) ([]fleet.TaskID, error) {
-	n, id, err := assignableFor(a, of, policy.InfraChange)
+	n, id, err := resolveAssignable(a, of, policy.InfraChange)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (c *Control) Assign(ctx context.Context, a fleet.Actor, of fleet.Subject, h
 // Release removes an object's assignment to a host; the object's data on the host stays. Release is refused while VMs
 // on that host use the object.
 func (c *Control) Release(ctx context.Context, a fleet.Actor, of fleet.Subject, host fleet.HostID) (fleet.TaskID, error) {
-	n, id, err := assignableFor(a, of, policy.InfraChange)
+	n, id, err := resolveAssignable(a, of, policy.InfraChange)
 	if err != nil {
 		return "", err
 	}
@@ -41,7 +41,7 @@ func (c *Control) Release(ctx context.Context, a fleet.Actor, of fleet.Subject, 
 
 // Retry queues the set-up of an object on a host again, without waiting for the retry interval.
 func (c *Control) Retry(ctx context.Context, a fleet.Actor, of fleet.Subject, host fleet.HostID) (fleet.TaskID, error) {
-	n, id, err := assignableFor(a, of, policy.InfraChange)
+	n, id, err := resolveAssignable(a, of, policy.InfraChange)
 	if err != nil {
 		return "", err
 	}
@@ -49,10 +49,10 @@ func (c *Control) Retry(ctx context.Context, a fleet.Actor, of fleet.Subject, ho
 }
 
 // RetryEverywhere sets up an object again on all hosts where it failed.
-func (c *Control) RetryEverywhere(ctx context.Context, a fleet.Actor, of fleet.Subject) (fleet.Retried, error) {
-	n, id, err := assignableFor(a, of, policy.InfraChange)
+func (c *Control) RetryEverywhere(ctx context.Context, a fleet.Actor, of fleet.Subject) (fleet.RetryResult, error) {
+	n, id, err := resolveAssignable(a, of, policy.InfraChange)
 	if err != nil {
-		return fleet.Retried{}, err
+		return fleet.RetryResult{}, err
 	}
 	return n.RetryAll(ctx, c.store, a, id)
 }
@@ -61,7 +61,7 @@ func (c *Control) RetryEverywhere(ctx context.Context, a fleet.Actor, of fleet.S
 // assignment. Without any assignment the row is deleted at once and no task is returned. DeleteEverywhere is refused
 // while VMs use the object.
 func (c *Control) DeleteEverywhere(ctx context.Context, a fleet.Actor, of fleet.Subject) ([]fleet.TaskID, error) {
-	n, id, err := assignableFor(a, of, policy.InfraChange)
+	n, id, err := resolveAssignable(a, of, policy.InfraChange)
 	if err != nil {
 		return nil, err
 	}
@@ -71,16 +71,16 @@ func (c *Control) DeleteEverywhere(ctx context.Context, a fleet.Actor, of fleet.
 // AssignByLabel sets the label selector by which hosts get an object automatically; empty: no host does. Matching
 // hosts get the object at once.
 func (c *Control) AssignByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject, selector string) (fleet.ByLabel, error) {
-	n, id, err := assignableFor(a, of, policy.InfraChange)
+	n, id, err := resolveAssignable(a, of, policy.InfraChange)
 	if err != nil {
 		return fleet.ByLabel{}, err
 	}
-	return n.Select(ctx, c.store, a, id, selector)
+	return n.SetSelector(ctx, c.store, a, id, selector)
 }
 
 // ByLabel returns how an object is assigned to hosts by their labels.
 func (c *Control) ByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject) (fleet.ByLabel, error) {
-	n, id, err := assignableFor(a, of, policy.InfraSee)
+	n, id, err := resolveAssignable(a, of, policy.InfraSee)
 	if err != nil {
 		return fleet.ByLabel{}, err
 	}
@@ -90,9 +90,9 @@ func (c *Control) ByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject) 
 // LabelledHosts returns the hosts that a selector matches, and which of them have the object. A subject without an id
 // means a new object.
 func (c *Control) LabelledHosts(ctx context.Context, a fleet.Actor, of fleet.Subject, selector string) (fleet.Labelled, error) {
-	n, id, err := assignableFor(a, of, policy.InfraSee)
+	n, id, err := resolveAssignable(a, of, policy.InfraSee)
 	if err != nil {
 		return fleet.Labelled{}, err
 	}
-	return n.Preview(ctx, c.store, a, id, selector)
+	return n.PreviewSelector(ctx, c.store, a, id, selector)
 }

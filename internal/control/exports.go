@@ -60,7 +60,7 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	}
 	export := fleet.NewID[fleet.ExportID]()
 	var host fleet.HostID
-	task, err := c.queueVolumeJobAs(ctx, fleet.SystemActor, a, in.PoolID, func(q *db.Queries, pool assign.Object) (volumeJob, error) {
+	task, err := c.queueVolumeJobAsActor(ctx, fleet.SystemActor, a, in.PoolID, func(q *db.Queries, pool assign.AssignableObject) (volumeJob, error) {
 		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
 			return volumeJob{}, err
@@ -72,15 +72,15 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if err != nil {
 			return j, err
 		}
-		spec, err := poolSpec(ctx, q, in.PoolID)
+		spec, err := readPoolSpec(ctx, q, in.PoolID)
 		if err != nil {
 			return j, err
 		}
 		if !spec.Kind.Info().FilePool {
 			return j, fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which cannot store files. Choose a file pool.", pool.Name)
 		}
-		if j.host, err = findHost(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
-			return j, withoutHostNames(a, err)
+		if j.host, err = findHostForVolumeJob(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
+			return j, redactHostNames(a, err)
 		}
 		host = j.host.ID
 		return j, store.Audit(ctx, q, a, "vm.export", fleet.SubjectVM(id), vm.Name, fmt.Sprintf("as %s, %s in pool %s", in.Format, j.ref.Volume, pool.Name))
@@ -126,12 +126,12 @@ func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.Exp
 			networks[i] = n.Bridge
 		}
 	}
-	e := fleet.ExportParams{Appliance: fleet.ApplianceOf(vm, networks)}
+	e := fleet.ExportParams{Appliance: fleet.ApplianceFromVM(vm, networks)}
 	for i, d := range vm.Spec.Disks {
 		if in.Disk > 0 && i+1 != in.Disk {
 			continue
 		}
-		spec, err := poolSpec(ctx, q, d.PoolID)
+		spec, err := readPoolSpec(ctx, q, d.PoolID)
 		switch {
 		case err != nil:
 			return j, err
@@ -143,21 +143,21 @@ func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.Exp
 		}
 		e.Disks = append(e.Disks, d.Ref())
 		// This is an upper estimate; the host measures the disk before it starts.
-		j.args.TakesBytes += min(vm.DiskBytes(d), 2*allocOf(vm, d.Ref())+1<<30)
+		j.params.TakesBytes += min(vm.DiskBytes(d), 2*allocatedBytes(vm, d.Ref())+1<<30)
 	}
 	if in.Disk == 0 {
-		j.args.Export = &e
+		j.params.Export = &e
 		return j, nil
 	}
-	j.kind, j.args.Source, j.args.Flatten = fleet.VolumeCopy, e.Disks[0].Volume, true
+	j.kind, j.params.Source, j.params.Flatten = fleet.VolumeCopy, e.Disks[0].Volume, true
 	if e.Disks[0].PoolID != in.PoolID {
-		j.args.SourcePool = e.Disks[0].PoolID
+		j.params.SourcePool = e.Disks[0].PoolID
 	}
 	return j, nil
 }
 
 // allocOf returns the disk's allocated bytes as reported by its host.
-func allocOf(vm fleet.VMView, disk fleet.Volref) int64 {
+func allocatedBytes(vm fleet.VMView, disk fleet.Volref) int64 {
 	if vm.Status != nil {
 		for _, d := range vm.Status.Disks {
 			if d.Volume != nil && *d.Volume == disk {
@@ -168,7 +168,7 @@ func allocOf(vm fleet.VMView, disk fleet.Volref) int64 {
 	return 0
 }
 
-func exportOf(a fleet.Actor, r db.Export, state fleet.JobState, progress int32, note, errText string) fleet.Export {
+func exportFromRow(a fleet.Actor, r db.Export, state fleet.JobState, progress int32, note, errText string) fleet.Export {
 	e := fleet.Export{
 		ID: r.ID, VMID: r.VMID, ProjectID: r.ProjectID, TaskID: r.TaskID, Format: r.Format, Disk: int(r.Disk), Volume: r.Volume, PoolID: r.PoolID, HostID: r.HostID,
 		State: state, Progress: int(progress), Note: note, Error: errText, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
@@ -191,12 +191,12 @@ func (c *Control) GetExport(ctx context.Context, a fleet.Actor, id fleet.ExportI
 	}
 	r, err := c.store.GetExport(ctx, id)
 	if err != nil {
-		return none, store.NotFound(err, "export")
+		return none, store.NotFoundError(err, "export")
 	}
 	if !policy.May(a, policy.VMChange, r.Export.ProjectID) {
 		return none, fleet.Errorf(fleet.NotFound, "There is no such export.")
 	}
-	return exportOf(a, r.Export, r.State, r.Progress, r.Note, r.Error), nil
+	return exportFromRow(a, r.Export, r.State, r.Progress, r.Note, r.Error), nil
 }
 
 // ListExports returns a VM's exports, newest first.
@@ -211,9 +211,9 @@ func (c *Control) ListExports(ctx context.Context, a fleet.Actor, id fleet.VMID)
 	rows, err := c.store.ListExports(ctx, id)
 	out := make([]fleet.Export, len(rows))
 	for i, r := range rows {
-		out[i] = exportOf(a, r.Export, r.State, r.Progress, r.Note, r.Error)
+		out[i] = exportFromRow(a, r.Export, r.State, r.Progress, r.Note, r.Error)
 	}
-	return out, store.Err(err)
+	return out, store.UserError(err)
 }
 
 // DeleteExport deletes an export and queues the deletion of its file. An export in progress is refused; its task must
@@ -223,7 +223,7 @@ func (c *Control) DeleteExport(ctx context.Context, a fleet.Actor, id fleet.Expo
 	if err != nil {
 		return err
 	}
-	if !e.State.Ended() {
+	if !e.State.IsFinal() {
 		return fleet.Errorf(fleet.Conflict, "The export is being made. Cancel its task first, or wait until the task has ended.")
 	}
 	return c.store.Tx(ctx, func(q *db.Queries) error { return removeExport(ctx, q, a, id) })
@@ -237,7 +237,7 @@ func removeExport(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.Ex
 	}
 	e := rows[0]
 	subject := fleet.SubjectVolume(fleet.Volref{PoolID: e.PoolID, Volume: e.Volume})
-	if _, err := store.Queue(ctx, q, a, db.JoinQueueParams{
+	if _, err := store.JoinOrQueueJob(ctx, q, a, db.JoinQueueParams{
 		HostID: e.HostID, Kind: fleet.VolumeDelete, Subject: subject, SubjectName: e.Volume, ProjectID: &e.ProjectID, Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeParams{}},
 	}); err != nil {
 		return err
@@ -247,7 +247,7 @@ func removeExport(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.Ex
 
 // DeleteStaleExports deletes expired exports whose task has ended.
 func (c *Control) DeleteStaleExports(ctx context.Context, a fleet.Actor) error {
-	return c.store.Pass(ctx, a, "end exports", func(q *db.Queries) error {
+	return c.store.RunPass(ctx, a, "end exports", func(q *db.Queries) error {
 		ids, err := q.StaleExports(ctx)
 		if err != nil {
 			return err
@@ -272,7 +272,7 @@ func (c *Control) ReadExport(ctx context.Context, a fleet.Actor, id fleet.Export
 	}
 	r, err := c.store.GetExport(ctx, id)
 	if err != nil {
-		return end, "", "", store.NotFound(err, "export")
+		return end, "", "", store.NotFoundError(err, "export")
 	}
 	end, host, err = c.readVolume(ctx, fleet.SystemActor, a, Volume{PoolID: r.Export.PoolID, Volume: r.Export.Volume, HostID: r.Export.HostID})
 	if fleet.CodeOf(err) == fleet.NotFound {

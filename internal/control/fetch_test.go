@@ -19,7 +19,7 @@ func TestFetchVolumeReservesVolumeName(t *testing.T) {
 	if err != nil || task.Kind != fleet.VolumeFetch || task.HostName == "" || task.SubjectName != "fedora.qcow2" {
 		t.Fatalf("%+v %v", task, err)
 	}
-	s.audited("volume.fetch")
+	s.auditActions("volume.fetch")
 	s.wantRefused("the same name again", fleet.Invalid, "is being made", fetch(s.nfs, in))
 	s.wantRefused("a volume of that name", fleet.Invalid, "is being made", func() error {
 		_, err := s.CreateVolume(t.Context(), chief, s.nfs, control.NewVolume{Name: "fedora.qcow2", Format: "raw", SizeBytes: 1 << 20})

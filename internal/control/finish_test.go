@@ -8,43 +8,43 @@ import (
 )
 
 func TestFailedCreationCancelsStart(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
-	r.queue(id, fleet.VMStart)
-	w := r.claim()[0]
+	r.queueVMJob(id, fleet.VMStart)
+	w := r.claimJobs()[0]
 	errText := "Cannot access storage file '/nope'"
-	if err := r.finish(w, wire.Finish{Outcome: wire.Failed, Error: errText}); err != nil {
+	if err := r.finishJob(w, wire.Finish{Outcome: wire.Failed, Error: errText}); err != nil {
 		t.Fatal(err)
 	}
-	if state := one[string](r, `SELECT state FROM jobs WHERE kind = 'vm.start'`); state != "cancelled" {
+	if state := queryValue[string](r, `SELECT state FROM jobs WHERE kind = 'vm.start'`); state != "cancelled" {
 		t.Fatalf("the start is %s", state)
 	}
-	if got := one[string](r, `SELECT status->>'error' FROM vms`); got != errText {
+	if got := queryValue[string](r, `SELECT status->>'error' FROM vms`); got != errText {
 		t.Fatalf("the VM says %q", got)
 	}
 }
 
 // A task's note names devices with a pending unplug, and the VM's list names them until the guest releases them.
 func TestTaskNoteNamesPendingUnplugs(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
 	remark := func() string {
 		return fleet.Task{
-			State: one[fleet.JobState](r, `SELECT state FROM tasks WHERE kind = 'vm.apply' ORDER BY id DESC LIMIT 1`),
-			Note:  one[string](r, `SELECT note FROM tasks WHERE kind = 'vm.apply' ORDER BY id DESC LIMIT 1`),
+			State: queryValue[fleet.JobState](r, `SELECT state FROM tasks WHERE kind = 'vm.apply' ORDER BY id DESC LIMIT 1`),
+			Note:  queryValue[string](r, `SELECT note FROM tasks WHERE kind = 'vm.apply' ORDER BY id DESC LIMIT 1`),
 		}.Remark()
 	}
-	w := r.claim()[0]
-	r.exec(`UPDATE jobs SET note = 'writing the definition'`)
-	if err := r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil || remark() != "" {
+	w := r.claimJobs()[0]
+	r.execSQL(`UPDATE jobs SET note = 'writing the definition'`)
+	if err := r.finishJob(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil || remark() != "" {
 		t.Fatalf("a task without pending unplugs has the note %q, %v", remark(), err)
 	}
-	r.exec(`UPDATE vms SET generation = 2 WHERE id = $1`, id)
-	r.queue(id, fleet.VMApply)
+	r.execSQL(`UPDATE vms SET generation = 2 WHERE id = $1`, id)
+	r.queueVMJob(id, fleet.VMApply)
 	pending := fleet.VMStatus{
 		Power: fleet.Running, NextBoot: []string{"nics"}, PendingUnplug: []fleet.PendingUnplug{{Field: "nics", What: "NIC 52:54:00:00:00:01"}},
 	}
-	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &pending}); err != nil || remark() != "The guest did not release NIC 52:54:00:00:00:01; it is removed at the next start." {
+	if err := r.finishJob(r.claimJobs()[0], wire.Finish{Outcome: wire.Done, VM: &pending}); err != nil || remark() != "The guest did not release NIC 52:54:00:00:00:01; it is removed at the next start." {
 		t.Fatalf("the task ends with %q, %v", remark(), err)
 	}
 	list := func() []string {
@@ -62,70 +62,70 @@ func TestTaskNoteNamesPendingUnplugs(t *testing.T) {
 	if got := list(); len(got) != 1 || got[0] != "NIC 52:54:00:00:00:01 (the guest has not released it)" {
 		t.Errorf("the list says %q", got)
 	}
-	r.report("d1", wire.VMReport{ID: id, Generation: 2, Status: fleet.VMStatus{Power: fleet.Running}})
+	r.reportState("d1", wire.VMReport{ID: id, Generation: 2, Status: fleet.VMStatus{Power: fleet.Running}})
 	if got := list(); len(got) != 0 {
 		t.Errorf("after the guest has released the device: %q", got)
 	}
 }
 
 func TestJobFinishRequeuesVMWhenGenerationIsNewer(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
-	w := r.claim()[0]
-	r.exec(`UPDATE vms SET generation = 2 WHERE id = $1`, id)
-	if err := r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+	w := r.claimJobs()[0]
+	r.execSQL(`UPDATE vms SET generation = 2 WHERE id = $1`, id)
+	if err := r.finishJob(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
 		t.Fatal(err)
 	}
-	if again := r.claim(); len(again) != 1 || again[0].Generation != 2 {
+	if again := r.claimJobs(); len(again) != 1 || again[0].Generation != 2 {
 		t.Fatalf("claimed %+v, want generation 2", again)
 	}
 }
 
 func TestFailedDeletionRestoresVM(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
-	r.exec(`UPDATE vms SET deleted_at = now()`)
-	r.exec(`UPDATE jobs SET kind = 'vm.delete'`)
-	w := r.claim()[0]
-	if err := r.finish(w, wire.Finish{Outcome: wire.Failed, Error: "device busy"}); err != nil {
+	r.execSQL(`UPDATE vms SET deleted_at = now()`)
+	r.execSQL(`UPDATE jobs SET kind = 'vm.delete'`)
+	w := r.claimJobs()[0]
+	if err := r.finishJob(w, wire.Finish{Outcome: wire.Failed, Error: "device busy"}); err != nil {
 		t.Fatal(err)
 	}
-	if n := one[int](r, `SELECT count(*) FROM vms WHERE deleted_at IS NULL`); n != 1 {
+	if n := queryValue[int](r, `SELECT count(*) FROM vms WHERE deleted_at IS NULL`); n != 1 {
 		t.Fatal("a failed deletion left the VM as deleting")
 	}
-	r.exec(`UPDATE vms SET deleted_at = now()`)
-	r.queue(id, fleet.VMDelete)
-	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Absent}}); err != nil {
+	r.execSQL(`UPDATE vms SET deleted_at = now()`)
+	r.queueVMJob(id, fleet.VMDelete)
+	if err := r.finishJob(r.claimJobs()[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Absent}}); err != nil {
 		t.Fatal(err)
 	}
-	if n := one[int](r, `SELECT count(*) FROM vms`); n != 0 {
+	if n := queryValue[int](r, `SELECT count(*) FROM vms`); n != 0 {
 		t.Fatal("the VM is still there")
 	}
 }
 
 func TestLateJobResultDoesNotOverwriteNewerReport(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
-	w := r.claim()[0]
-	seqOfResult := r.next()
-	r.report("d1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
-	if err := r.finish(w, wire.Finish{Outcome: wire.Done, Seq: seqOfResult, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+	w := r.claimJobs()[0]
+	seqOfResult := r.nextSeq()
+	r.reportState("d1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
+	if err := r.finishJob(w, wire.Finish{Outcome: wire.Done, Seq: seqOfResult, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
 		t.Fatal(err)
 	}
-	answer, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: "d1"})
+	answer, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.nextSeq(), Digest: "d1"})
 	if err != nil || !answer.Resend {
 		t.Fatalf("answer %+v, %v: the portal must ask for the whole state again", answer, err)
 	}
-	if power := one[string](r, `SELECT status->>'power' FROM vms`); power != "running" {
+	if power := queryValue[string](r, `SELECT status->>'power' FROM vms`); power != "running" {
 		t.Fatalf("the VM is %s", power)
 	}
 }
 
 func TestEditCancelledByFailedDeletionIsRequeued(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
 	stopped := &fleet.VMStatus{Power: fleet.Stopped, CPUs: 1, MemoryMiB: 128}
-	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: stopped}); err != nil {
+	if err := r.finishJob(r.claimJobs()[0], wire.Finish{Outcome: wire.Done, VM: stopped}); err != nil {
 		t.Fatal(err)
 	}
 	cannot := func() wire.FinishAnswer {
@@ -133,21 +133,21 @@ func TestEditCancelledByFailedDeletionIsRequeued(t *testing.T) {
 		if _, err := r.DeleteVM(t.Context(), fleet.SystemActor, id, false, ""); err != nil {
 			t.Fatal(err)
 		}
-		w := r.claim()[0]
+		w := r.claimJobs()[0]
 		answer, _, err := r.Finish(t.Context(), r.agent, w.ID, wire.Finish{
-			Epoch: w.Epoch, Generation: w.Generation, Seq: r.next(), Outcome: wire.Failed, Error: "device busy", VM: stopped,
+			Epoch: w.Epoch, Generation: w.Generation, Seq: r.nextSeq(), Outcome: wire.Failed, Error: "device busy", VM: stopped,
 		})
 		if err != nil || w.Kind != fleet.VMDelete {
 			t.Fatalf("%s: %v", w.Kind, err)
 		}
 		return answer
 	}
-	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: *stopped})
+	r.reportState("1", wire.VMReport{ID: id, Generation: 1, Status: *stopped})
 	if answer := cannot(); answer.Requeued {
 		t.Error("without an edit, there is nothing to do again")
 	}
 
-	r.exec(`UPDATE vms SET spec = spec || '{"firmware":"bios"}'`)
+	r.execSQL(`UPDATE vms SET spec = spec || '{"firmware":"bios"}'`)
 	vm, err := r.GetVM(t.Context(), fleet.SystemActor, id)
 	if err != nil {
 		t.Fatal(err)
@@ -159,14 +159,14 @@ func TestEditCancelledByFailedDeletionIsRequeued(t *testing.T) {
 	if answer := cannot(); !answer.Requeued {
 		t.Error("the edit before the failed deletion is not queued again")
 	}
-	if got := one[string](r, `SELECT state || ': ' || error FROM jobs WHERE id = $1`, edit); got != "cancelled: Not done: the deletion of the VM was requested." {
+	if got := queryValue[string](r, `SELECT state || ': ' || error FROM jobs WHERE id = $1`, edit); got != "cancelled: Not done: the deletion of the VM was requested." {
 		t.Errorf("the edit's task is %s", got)
 	}
-	again := r.claim()
+	again := r.claimJobs()
 	if len(again) != 1 || again[0].Kind != fleet.VMApply || again[0].VM.Spec.CPUs != 2 {
 		t.Fatalf("claimed %+v, want the edit", again)
 	}
-	if err := r.finish(again[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped, CPUs: 2}}); err != nil {
+	if err := r.finishJob(again[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped, CPUs: 2}}); err != nil {
 		t.Fatal(err)
 	}
 	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || vm.Phase != fleet.PhaseStopped {

@@ -37,16 +37,16 @@ func (in FirstBootInput) content() fleet.FirstBoot {
 }
 
 // sealedBoot is the content before encryption: the first-boot data rendered for the VM, and the VM's name at that time.
-type sealedBoot struct {
+type sealedFirstBoot struct {
 	fleet.FirstBoot
 	Name string `json:"name"`
 }
 
 // sealer encrypts stored input with a key that the database does not have.
-type sealer struct{ vault auth.Vault }
+type secretSealer struct{ vault auth.Vault }
 
-func (s sealer) seal(label string, v any) (key string, sealed []byte, err error) {
-	if key = s.vault.ID(); key == "" {
+func (s secretSealer) sealJSON(label string, v any) (key string, sealed []byte, err error) {
+	if key = s.vault.KeyID(); key == "" {
 		return "", nil, fleet.Errorf(fleet.Conflict, "This portal has no key to encrypt first-boot data. Set secretsKey in the portal's settings.")
 	}
 	data, err := json.Marshal(v)
@@ -56,7 +56,7 @@ func (s sealer) seal(label string, v any) (key string, sealed []byte, err error)
 	return key, sealed, err
 }
 
-func (s sealer) open(label, key string, sealed []byte, into any) error {
+func (s secretSealer) openJSON(label, key string, sealed []byte, into any) error {
 	data, ok := s.vault.Unseal(label, sealed)
 	if !ok {
 		return fleet.Errorf(fleet.Conflict, "The portal cannot decrypt this first-boot data: a portal with another key (%s) encrypted it. Give all portals the same secretsKey, or enter the data again.", key)
@@ -68,16 +68,16 @@ func (s sealer) open(label, key string, sealed []byte, into any) error {
 func firstBootLabel(id fleet.VMID) string { return "first boot of VM " + string(id) }
 
 // firstBootContent returns the first-boot data before the VM's own values are inserted.
-func (s sealer) firstBootContent(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, in FirstBootInput) (fleet.FirstBoot, error) {
+func (s secretSealer) firstBootContent(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, in FirstBootInput) (fleet.FirstBoot, error) {
 	var checks fleet.Checks
-	firstboot.CheckVars(&checks, "firstBoot.variables", in.Variables)
+	firstboot.CheckVariables(&checks, "firstBoot.variables", in.Variables)
 	out := in.content()
 	if in.CustomizationID != "" {
 		if in.Kind != "" {
 			checks.Add("firstBoot.customizationId", "Enter first-boot data or choose a customization spec, not both.")
 			return out, checks.Err()
 		}
-		storedBoot, err := s.customizationFor(ctx, q, a, project, in.CustomizationID)
+		storedBoot, err := s.openCustomization(ctx, q, a, project, in.CustomizationID)
 		if err != nil {
 			return out, err
 		}
@@ -89,7 +89,7 @@ func (s sealer) firstBootContent(ctx context.Context, q *db.Queries, a fleet.Act
 
 // newFirstBoot returns the first-boot data of a new VM; nil: none. It also sets the kind in the VM's spec, because not
 // every agent supports each kind.
-func (s sealer) newFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, in *CreateVM) (*fleet.FirstBoot, error) {
+func (s secretSealer) newFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, in *CreateVM) (*fleet.FirstBoot, error) {
 	if in.FirstBoot == nil {
 		return nil, nil
 	}
@@ -103,14 +103,14 @@ func (s sealer) newFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, 
 
 // renderBoot returns the complete, checked first-boot data with the VM's values inserted. The VM's NICs must already
 // have their addresses.
-func renderBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.VM, project string, own map[string]string) (sealedBoot, error) {
+func renderFirstBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.VM, project string, own map[string]string) (sealedFirstBoot, error) {
 	mac, ip, err := firstBootNIC(ctx, q, vm.Spec.NICs)
 	if err != nil {
-		return sealedBoot{}, err
+		return sealedFirstBoot{}, err
 	}
-	f, err = firstboot.Fill(f, firstboot.Vars{VM: firstboot.VMVars(vm.ID, vm.Name, project, mac, ip), User: own})
+	f, err = firstboot.FillVariables(f, firstboot.VariableValues{VM: firstboot.BuiltInVariables(vm.ID, vm.Name, project, mac, ip), User: own})
 	if err != nil {
-		return sealedBoot{}, prefixFields(err, "firstBoot.")
+		return sealedFirstBoot{}, prefixErrorFields(err, "firstBoot.")
 	}
 	var checks fleet.Checks
 	if form := f.CloudInit; form != nil {
@@ -130,14 +130,14 @@ func renderBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.
 	}
 	firstboot.Check(&checks, "firstBoot", f, false)
 	if err := checks.Err(); err != nil {
-		return sealedBoot{}, err
+		return sealedFirstBoot{}, err
 	}
-	f, err = firstboot.Hash(f)
-	return sealedBoot{f, vm.Name}, err
+	f, err = firstboot.HashPasswords(f)
+	return sealedFirstBoot{f, vm.Name}, err
 }
 
 // prefixFields returns err with prefix added to its field names.
-func prefixFields(err error, prefix string) error {
+func prefixErrorFields(err error, prefix string) error {
 	e, ok := errors.AsType[*fleet.Error](err)
 	if !ok {
 		return err
@@ -176,24 +176,24 @@ func firstBootNIC(ctx context.Context, q *db.Queries, nics []fleet.NIC) (mac, ip
 	return mac, ip, nil
 }
 
-func (s sealer) storeFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM, storedBoot sealedBoot) error {
-	key, sealed, err := s.seal(firstBootLabel(vm.ID), storedBoot)
+func (s secretSealer) storeFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM, storedBoot sealedFirstBoot) error {
+	key, sealed, err := s.sealJSON(firstBootLabel(vm.ID), storedBoot)
 	if err != nil {
 		return err
 	}
 	return q.SetFirstBoot(ctx, db.SetFirstBootParams{VMID: vm.ID, Number: int64(vm.Spec.FirstBoot.Number), ByKey: key, Sealed: sealed, SetBy: a.Name})
 }
 
-func (s sealer) loadFirstBoot(ctx context.Context, q *db.Queries, id fleet.VMID) (sealedBoot, db.FirstBoot, error) {
-	var out sealedBoot
+func (s secretSealer) loadFirstBoot(ctx context.Context, q *db.Queries, id fleet.VMID) (sealedFirstBoot, db.FirstBoot, error) {
+	var out sealedFirstBoot
 	row, err := q.GetFirstBoot(ctx, id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return out, row, fleet.Errorf(fleet.NotFound, "The VM has no first boot configuration.")
 	}
 	if err != nil {
-		return out, row, store.Err(err)
+		return out, row, store.UserError(err)
 	}
-	return out, row, s.open(firstBootLabel(id), row.ByKey, row.Sealed, &out)
+	return out, row, s.openJSON(firstBootLabel(id), row.ByKey, row.Sealed, &out)
 }
 
 // applyFirstBootEdit applies an edit of the complete spec to the first-boot data. Such an edit can only remove the
@@ -221,7 +221,7 @@ func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID
 	}
 	var vm fleet.VMView
 	var job fleet.TaskID
-	s := sealer{c.opts.Vault}
+	s := secretSealer{c.opts.Vault}
 	err := c.store.Tx(ctx, func(q *db.Queries) error {
 		job = ""
 		old, err := store.LockVM(ctx, q, a, id, policy.VMChange)
@@ -245,7 +245,7 @@ func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID
 		} else if err := s.setFirstBoot(ctx, q, a, &vm, in); err != nil {
 			return err
 		}
-		if err := checkEdit(ctx, q, a, c.macPrefix(), old, &vm, vm.Spec.NICs, false); err != nil {
+		if err := checkVMEdit(ctx, q, a, c.macPrefix(), old, &vm, vm.Spec.NICs, false); err != nil {
 			return err
 		}
 		vm, job, err = applyChange(ctx, q, a, vm, "vm.firstboot", describeChanges(old.Diff(vm.VM)))
@@ -254,11 +254,11 @@ func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
-	return store.VMFor(a, vm), job, nil
+	return store.RedactVM(a, vm), job, nil
 }
 
 // setFirstBoot stores the input as the VM's next first-boot data.
-func (s sealer) setFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, vm *fleet.VMView, in FirstBootInput) error {
+func (s secretSealer) setFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, vm *fleet.VMView, in FirstBootInput) error {
 	number := vm.Spec.FirstBoot.Number
 	had, _, err := s.loadFirstBoot(ctx, q, vm.ID)
 	if err != nil && (in.Again || fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict) {
@@ -266,12 +266,12 @@ func (s sealer) setFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, 
 	}
 	storedBoot := had
 	if !in.Again {
-		in.keepPasswords(had.FirstBoot)
+		in.copyUnchangedPasswords(had.FirstBoot)
 		from, err := s.firstBootContent(ctx, q, a, vm.ProjectID, in)
 		if err != nil {
 			return err
 		}
-		if storedBoot, err = renderBoot(ctx, q, from, vm.VM, vm.ProjectName, in.Variables); err != nil {
+		if storedBoot, err = renderFirstBoot(ctx, q, from, vm.VM, vm.ProjectName, in.Variables); err != nil {
 			return err
 		}
 	}
@@ -280,7 +280,7 @@ func (s sealer) setFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, 
 }
 
 // keepPasswords copies the unchanged passwords of had into the input.
-func (in *FirstBootInput) keepPasswords(had fleet.FirstBoot) {
+func (in *FirstBootInput) copyUnchangedPasswords(had fleet.FirstBoot) {
 	in.CloudInit = in.content().WithUnchangedPasswords(had).CloudInit
 }
 
@@ -299,11 +299,11 @@ func (c *Control) FirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID) (
 	if err := policy.Check(a, policy.VMChange, vm.ProjectID); err != nil {
 		return FirstBootDetails{}, err
 	}
-	storedBoot, row, err := sealer{c.opts.Vault}.loadFirstBoot(ctx, c.store.Queries, id)
+	storedBoot, row, err := secretSealer{c.opts.Vault}.loadFirstBoot(ctx, c.store.Queries, id)
 	if err != nil {
 		return FirstBootDetails{}, err
 	}
-	return FirstBootDetails{VMFirstBoot: vm.Spec.FirstBoot, Content: storedBoot.FirstBoot.Shown(), SetAt: row.SetAt, SetBy: row.SetBy}, nil
+	return FirstBootDetails{VMFirstBoot: vm.Spec.FirstBoot, Content: storedBoot.FirstBoot.WithoutPasswordHashes(), SetAt: row.SetAt, SetBy: row.SetBy}, nil
 }
 
 // FirstBootFor returns the complete first-boot data to the VM's own host; all other callers are refused.
@@ -319,15 +319,15 @@ func (c *Control) FirstBootFor(ctx context.Context, a fleet.Actor, id fleet.VMID
 		return wire.FirstBoot{}, fleet.Errorf(fleet.NotFound, "This host has no first-boot data to fetch for this VM.")
 	}
 	if err != nil {
-		return wire.FirstBoot{}, store.Err(err)
+		return wire.FirstBoot{}, store.UserError(err)
 	}
 	if now := (fleet.VMFirstBoot{Kind: fleet.FirstBootKind(row.Kind), Number: int(row.Number)}); now != in.FirstBoot {
 		return wire.FirstBoot{}, fleet.Errorf(fleet.Conflict, "The VM's first-boot data has changed since. The next job has the new data.")
 	}
-	var storedBoot sealedBoot
-	if err := (sealer{c.opts.Vault}).open(firstBootLabel(id), row.ByKey, row.Sealed, &storedBoot); err != nil {
+	var storedBoot sealedFirstBoot
+	if err := (secretSealer{c.opts.Vault}).openJSON(firstBootLabel(id), row.ByKey, row.Sealed, &storedBoot); err != nil {
 		return wire.FirstBoot{}, err
 	}
-	files, err := firstboot.Files(storedBoot.FirstBoot, firstboot.Instance{ID: id, Name: storedBoot.Name, Number: int(row.Number)})
+	files, err := firstboot.RenderFiles(storedBoot.FirstBoot, firstboot.GuestInstance{ID: id, Name: storedBoot.Name, Number: int(row.Number)})
 	return wire.FirstBoot{Files: files}, err
 }

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/wire"
 )
 
-const aPassword = "correct-horse-battery"
+const testPassword = "correct-horse-battery"
 
 func hostnameFirstBoot(name string) *control.FirstBootInput {
 	return &control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Hostname: name}}
@@ -22,14 +22,14 @@ func hostnameFirstBoot(name string) *control.FirstBootInput {
 // secretFirstBoot returns first-boot data with a secret in every field that can have one.
 func secretFirstBoot() *control.FirstBootInput {
 	return &control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{
-		Users: []fleet.FirstUser{{Name: "anna", Password: aPassword, Sudo: true}}, Run: []string{"echo " + aSecret},
+		Users: []fleet.FirstUser{{Name: "anna", Password: testPassword, Sudo: true}}, Run: []string{"echo " + testPoolSecret},
 	}}
 }
 
 func (w *authzFixture) vmWithFirstBoot() fleet.VMID {
 	w.t.Helper()
-	w.exec(enableFirstBoots) // reports in other entries have overwritten the hosts' support
-	vm, err := w.CreateVM(w.t.Context(), chief, control.CreateVM{ProjectID: w.red, Name: w.name("red"), HostID: w.h1, Spec: smallSpec, FirstBoot: hostnameFirstBoot("a")})
+	w.execSQL(enableFirstBootsSQL) // reports in other entries have overwritten the hosts' support
+	vm, err := w.CreateVM(w.t.Context(), chief, control.CreateVM{ProjectID: w.red, Name: w.uniqueName("red"), HostID: w.h1, Spec: smallSpec, FirstBoot: hostnameFirstBoot("a")})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -39,12 +39,12 @@ func (w *authzFixture) vmWithFirstBoot() fleet.VMID {
 // vmWithoutFirstBoot returns a VM without first-boot data, on a host whose agent supports such data.
 func (w *authzFixture) vmWithoutFirstBoot() fleet.VMID {
 	w.t.Helper()
-	w.exec(enableFirstBoots)
+	w.execSQL(enableFirstBootsSQL)
 	return w.vm()
 }
 
 func (w *authzFixture) customization() control.CustomizationInput {
-	return control.CustomizationInput{ProjectID: w.red, Name: w.name("spec"), FirstBoot: fleet.FirstBoot{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Hostname: "{{vm.name}}"}}}
+	return control.CustomizationInput{ProjectID: w.red, Name: w.uniqueName("spec"), FirstBoot: fleet.FirstBoot{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Hostname: "{{vm.name}}"}}}
 }
 
 func (w *authzFixture) addCustomization(in control.CustomizationInput) fleet.Customization {
@@ -58,14 +58,14 @@ func (w *authzFixture) addCustomization(in control.CustomizationInput) fleet.Cus
 
 // enableFirstBoots is SQL that makes the hosts' agents support first-boot data. By default the agents of a fixture do
 // not.
-const enableFirstBoots = `UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', '["firstBoot"]'), '{inventory,firmwares}', '["bios"]')`
+const enableFirstBootsSQL = `UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', '["firstBoot"]'), '{inventory,firmwares}', '["bios"]')`
 
 // newSealedFixture returns a projectFixture whose portal has a key for secrets.
 func newSealedFixture(t *testing.T) *projectFixture {
 	t.Helper()
 	s := newProjectFixture(t)
 	s.Control = control.New(s.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
-	s.exec(enableFirstBoots)
+	s.execSQL(enableFirstBootsSQL)
 	return s
 }
 
@@ -79,7 +79,7 @@ func (s *projectFixture) vmWithFirstBoot(name string, boot *control.FirstBootInp
 }
 
 // files returns the first-boot files that the host gets for the VM, as texts.
-func (s *projectFixture) files(host fleet.HostID, vm fleet.VMView) (map[string]string, error) {
+func (s *projectFixture) firstBootFiles(host fleet.HostID, vm fleet.VMView) (map[string]string, error) {
 	got, err := s.FirstBootFor(s.t.Context(), fleet.Actor{HostID: host}, vm.ID, wire.FirstBootRequest{FirstBoot: vm.Spec.FirstBoot})
 	out := map[string]string{}
 	for name, text := range got.Files {
@@ -93,25 +93,25 @@ func TestFirstBootReadableOnlyByVMsHost(t *testing.T) {
 	s := newSealedFixture(t)
 	ctx := t.Context()
 	vm := s.vmWithFirstBoot("web-07", secretFirstBoot())
-	if vm.Spec.FirstBoot != (fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}) || strings.Contains(fmt.Sprintf("%+v", vm), aSecret) {
+	if vm.Spec.FirstBoot != (fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}) || strings.Contains(fmt.Sprintf("%+v", vm), testPoolSecret) {
 		t.Errorf("the VM gets as %+v", vm)
 	}
-	files, err := s.files(s.h1, vm)
-	if err != nil || !strings.Contains(files["user-data"], aSecret) || !strings.Contains(files["meta-data"], string(vm.ID)+"-1") || !strings.Contains(files["meta-data"], "web-07") {
+	files, err := s.firstBootFiles(s.h1, vm)
+	if err != nil || !strings.Contains(files["user-data"], testPoolSecret) || !strings.Contains(files["meta-data"], string(vm.ID)+"-1") || !strings.Contains(files["meta-data"], "web-07") {
 		t.Errorf("the VM's host gets %v, %v", files, err)
 	}
-	if strings.Contains(files["user-data"], aPassword) || !strings.Contains(files["user-data"], "$6$") {
+	if strings.Contains(files["user-data"], testPassword) || !strings.Contains(files["user-data"], "$6$") {
 		t.Errorf("the password is not hashed:\n%s", files["user-data"])
 	}
-	if got, err := s.files(s.h2, vm); fleet.CodeOf(err) != fleet.NotFound || len(got) > 0 {
+	if got, err := s.firstBootFiles(s.h2, vm); fleet.CodeOf(err) != fleet.NotFound || len(got) > 0 {
 		t.Errorf("another host gets %v, %v", got, err)
 	}
-	for _, text := range []string{aSecret, aPassword} {
+	for _, text := range []string{testPoolSecret, testPassword} {
 		if at := s.tablesContaining(text); at != "" {
 			t.Errorf("%s is in %s", text, at)
 		}
 	}
-	if audits := s.audited("vm."); strings.Contains(audits, aSecret) {
+	if audits := s.auditActions("vm."); strings.Contains(audits, testPoolSecret) {
 		t.Errorf("the audit says %s", audits)
 	}
 
@@ -122,7 +122,7 @@ func TestFirstBootReadableOnlyByVMsHost(t *testing.T) {
 	if _, err := s.FirstBoot(ctx, s.viewer, vm.ID); fleet.CodeOf(err) != fleet.Forbidden {
 		t.Errorf("a viewer reads the first-boot data: %v", err)
 	}
-	if _, err := s.FirstBoot(ctx, s.stranger, vm.ID); fleet.CodeOf(err) != fleet.NotFound {
+	if _, err := s.FirstBoot(ctx, s.blueMember, vm.ID); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("the error reveals the first-boot data to a user of another project: %v", err)
 	}
 
@@ -135,8 +135,8 @@ func TestFirstBootReadableOnlyByVMsHost(t *testing.T) {
 		t.Errorf("a portal without a key: %v", err)
 	}
 	second := s.vmWithFirstBoot("web-08", hostnameFirstBoot("b"))
-	s.exec(`UPDATE first_boots SET sealed = (SELECT sealed FROM first_boots WHERE vm_id = $1) WHERE vm_id = $2`, vm.ID, second.ID)
-	if got, err := s.files(s.h1, second); err == nil {
+	s.execSQL(`UPDATE first_boots SET sealed = (SELECT sealed FROM first_boots WHERE vm_id = $1) WHERE vm_id = $2`, vm.ID, second.ID)
+	if got, err := s.firstBootFiles(s.h1, second); err == nil {
 		t.Errorf("another VM's row opens as %v", got)
 	}
 }
@@ -145,7 +145,7 @@ func TestByteOrderMarkStrippedFromUserData(t *testing.T) {
 	s := newSealedFixture(t)
 	const text = "\ufeff#cloud-config\nhostname: web\n"
 	vm := s.vmWithFirstBoot("web-07", &control.FirstBootInput{Kind: fleet.CloudConfig, UserData: text})
-	files, err := s.files(s.h1, vm)
+	files, err := s.firstBootFiles(s.h1, vm)
 	if err != nil || !strings.HasPrefix(files["user-data"], "#cloud-config") {
 		t.Errorf("the host gets %q, %v", files["user-data"], err)
 	}
@@ -161,7 +161,7 @@ func TestRepeatedFirstBootMakesNewInstance(t *testing.T) {
 	s := newSealedFixture(t)
 	ctx := t.Context()
 	vm := s.vmWithFirstBoot("web", secretFirstBoot())
-	before, err := s.files(s.h1, vm)
+	before, err := s.firstBootFiles(s.h1, vm)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,11 +169,11 @@ func TestRepeatedFirstBootMakesNewInstance(t *testing.T) {
 	if err != nil || task == "" || again.Spec.FirstBoot.Number != 2 || again.Generation != vm.Generation+1 {
 		t.Fatalf("given again: %+v, %q, %v", again.Spec.FirstBoot, task, err)
 	}
-	after, err := s.files(s.h1, again)
+	after, err := s.firstBootFiles(s.h1, again)
 	if err != nil || after["user-data"] != before["user-data"] || !strings.Contains(after["meta-data"], "-2\n") {
 		t.Errorf("it gets %v, %v", after, err)
 	}
-	if _, err := s.files(s.h1, vm); fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict {
+	if _, err := s.firstBootFiles(s.h1, vm); fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict {
 		t.Errorf("a job from before the change gets the new data: %v", err)
 	}
 
@@ -189,7 +189,7 @@ func TestRepeatedFirstBootMakesNewInstance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept, err := s.files(s.h1, third); err != nil || kept["user-data"] != before["user-data"] {
+	if kept, err := s.firstBootFiles(s.h1, third); err != nil || kept["user-data"] != before["user-data"] {
 		t.Errorf("the password changed: %v\n%s\n%s", err, before["user-data"], kept["user-data"])
 	}
 	if _, _, err := s.SetFirstBoot(ctx, s.member, vm.ID, control.FirstBootInput{Again: true, IfGeneration: 1}); fleet.CodeOf(err) != fleet.Conflict {
@@ -197,7 +197,7 @@ func TestRepeatedFirstBootMakesNewInstance(t *testing.T) {
 	}
 
 	gone, _, err := s.SetFirstBoot(ctx, s.member, vm.ID, control.FirstBootInput{})
-	if err != nil || gone.Spec.FirstBoot.Kind != "" || s.count("first_boots") != 0 {
+	if err != nil || gone.Spec.FirstBoot.Kind != "" || s.countRows("first_boots") != 0 {
 		t.Errorf("after removal: %+v, %v", gone.Spec.FirstBoot, err)
 	}
 	if _, err := s.FirstBoot(ctx, s.member, vm.ID); fleet.CodeOf(err) != fleet.NotFound {
@@ -244,10 +244,10 @@ func TestInvalidFirstBootRefused(t *testing.T) {
 			t.Errorf("%s: accepted for an existing VM", what)
 		}
 	}
-	if n := s.count(`vms WHERE name = 'web'`); n != 0 {
+	if n := s.countRows(`vms WHERE name = 'web'`); n != 0 {
 		t.Errorf("%d VMs were made", n)
 	}
-	if n := s.count(`first_boots WHERE number = 1`); n != 1 {
+	if n := s.countRows(`first_boots WHERE number = 1`); n != 1 {
 		t.Errorf("%d first boots are the first", n)
 	}
 
@@ -263,7 +263,7 @@ func TestInvalidFirstBootRefused(t *testing.T) {
 	if got, _, err := s.UpdateVM(ctx, s.member, vm.ID, control.UpdateVM{Spec: &spec}); err != nil || got.Spec.FirstBoot.Kind != "" {
 		t.Errorf("an edit that removes the first-boot data: %v", err)
 	}
-	if n := s.count(`first_boots`); n != 0 {
+	if n := s.countRows(`first_boots`); n != 0 {
 		t.Errorf("%d rows of removed first-boot data remain", n)
 	}
 }
@@ -273,7 +273,7 @@ func TestInvalidFirstBootRefused(t *testing.T) {
 func TestCustomizationSpecServesManyVMs(t *testing.T) {
 	s := newSealedFixture(t)
 	ctx := t.Context()
-	in := control.CustomizationInput{Name: "web", FirstBoot: fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: "#cloud-config\nhostname: \"{{vm.name}}\"\nruncmd: [\"echo {{var.color}} {{vm.index}} " + aSecret + "\"]\n"}}
+	in := control.CustomizationInput{Name: "web", FirstBoot: fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: "#cloud-config\nhostname: \"{{vm.name}}\"\nruncmd: [\"echo {{var.color}} {{vm.index}} " + testPoolSecret + "\"]\n"}}
 	if _, err := s.CreateCustomization(ctx, s.member, in); fleet.CodeOf(err) != fleet.Forbidden {
 		t.Errorf("a member creates a global spec: %v", err)
 	}
@@ -284,7 +284,7 @@ func TestCustomizationSpecServesManyVMs(t *testing.T) {
 	if _, err := s.CreateCustomization(ctx, chief, in); fleet.CodeOf(err) != fleet.Conflict {
 		t.Errorf("made twice: %v", err)
 	}
-	if at := s.tablesContaining(aSecret); at != "" {
+	if at := s.tablesContaining(testPoolSecret); at != "" {
 		t.Errorf("the spec's content is in %s", at)
 	}
 	seen, err := s.GetCustomization(ctx, s.member, spec.ID)
@@ -292,8 +292,8 @@ func TestCustomizationSpecServesManyVMs(t *testing.T) {
 		t.Errorf("a viewer of the spec sees %+v, %v", seen, err)
 	}
 	vm := s.vmWithFirstBoot("web-07", &control.FirstBootInput{CustomizationID: spec.ID, Variables: map[string]string{"color": "red: [x]"}})
-	files, err := s.files(s.h1, vm)
-	if err != nil || !strings.Contains(files["user-data"], `"echo red: [x] 7 `+aSecret) || !strings.Contains(files["user-data"], `"web-07"`) {
+	files, err := s.firstBootFiles(s.h1, vm)
+	if err != nil || !strings.Contains(files["user-data"], `"echo red: [x] 7 `+testPoolSecret) || !strings.Contains(files["user-data"], `"web-07"`) {
 		t.Errorf("the guest gets %s, %v", files["user-data"], err)
 	}
 
@@ -304,7 +304,7 @@ func TestCustomizationSpecServesManyVMs(t *testing.T) {
 	if _, err := s.UpdateCustomization(ctx, chief, spec.ID, in); fleet.CodeOf(err) != fleet.Conflict {
 		t.Errorf("a change with a stale generation: %v", err)
 	}
-	if now, err := s.files(s.h1, vm); err != nil || now["user-data"] != files["user-data"] {
+	if now, err := s.firstBootFiles(s.h1, vm); err != nil || now["user-data"] != files["user-data"] {
 		t.Errorf("the VM created from the spec gets %s, %v", now["user-data"], err)
 	}
 	own := s.red
@@ -312,12 +312,12 @@ func TestCustomizationSpecServesManyVMs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for who, want := range map[*fleet.Actor]int{&s.member: 2, &s.stranger: 1} {
+	for who, want := range map[*fleet.Actor]int{&s.member: 2, &s.blueMember: 1} {
 		if all, err := s.ListCustomizations(ctx, *who); err != nil || len(all) != want {
 			t.Errorf("%s sees %d, want %d: %v", who.Name, len(all), want, err)
 		}
 	}
-	if err := s.DeleteCustomization(ctx, s.stranger, red.ID); fleet.CodeOf(err) != fleet.NotFound {
+	if err := s.DeleteCustomization(ctx, s.blueMember, red.ID); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("a user of another project reads the spec: %v", err)
 	}
 	if err := s.DeleteCustomization(ctx, s.viewer, red.ID); fleet.CodeOf(err) != fleet.Forbidden {

@@ -14,12 +14,12 @@ import (
 // A host's false report about its own domains must not affect other hosts.
 func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 	s := newProjectFixture(t)
-	rogue := s.host("rogue", 16384)
+	rogue := s.addHostWithMemory("rogue", 16384)
 	claim := func(host fleet.HostID, paths ...string) {
 		t.Helper()
-		s.exec(`DELETE FROM found_vms`)
+		s.execSQL(`DELETE FROM found_vms`)
 		for i, p := range paths {
-			s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, $2,
+			s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, $2,
 				jsonb_build_object('power', 'running', 'disks', jsonb_build_array(jsonb_build_object('path', $3::text))))`, host, fmt.Sprint("liar-", i), p)
 		}
 	}
@@ -74,14 +74,14 @@ func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 	}
 
 	// A host's report on a file in a local pool does not concern another host's file of the same name.
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
 		SELECT noun, object_id, $2, asked, status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, rogue)
 	claim(rogue, "/v/debian.qcow2")
 	if err := clone(s.local); err != nil {
 		t.Errorf("the rogue's own copy is in use, h1's is not: %v", err)
 	}
 	// A host cannot hide another host's use of a shared file with a false path.
-	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes,0,path}', '"/elsewhere"') WHERE noun = 'pool' AND host_id = $1`, s.h1)
+	s.execSQL(`UPDATE assignments SET status = jsonb_set(status, '{volumes,0,path}', '"/elsewhere"') WHERE noun = 'pool' AND host_id = $1`, s.h1)
 	claim(s.h2, "/mnt/nfs/debian.qcow2")
 	if got := images(); strings.Contains(got, "nfs") {
 		t.Errorf("a used file of the shared pool is offered: %s", got)
@@ -92,7 +92,7 @@ func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 }
 
 func TestVanishedNetworksAreRemoved(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	other := r.addHost("h2")
 	network := func(kind fleet.NetworkKind, name string) wire.NetworkReport {
 		return wire.NetworkReport{Name: name, Kind: kind, Status: fleet.NetworkStatus{Active: true}}
@@ -100,7 +100,7 @@ func TestVanishedNetworksAreRemoved(t *testing.T) {
 	say := func(networks ...wire.NetworkReport) {
 		t.Helper()
 		_, err := r.Report(t.Context(), r.agent, wire.Report{
-			Seq: r.next(), Digest: strconv.FormatInt(r.seq, 10), State: &wire.State{Host: fleet.HostStatus{Connected: true}, Networks: networks},
+			Seq: r.nextSeq(), Digest: strconv.FormatInt(r.seq, 10), State: &wire.State{Host: fleet.HostStatus{Connected: true}, Networks: networks},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -108,7 +108,7 @@ func TestVanishedNetworksAreRemoved(t *testing.T) {
 	}
 	left := func(want string) {
 		t.Helper()
-		if got := one[string](r, `SELECT COALESCE(string_agg(kind || ':' || name, ' ' ORDER BY kind, name), '') FROM networks`); got != want {
+		if got := queryValue[string](r, `SELECT COALESCE(string_agg(kind || ':' || name, ' ' ORDER BY kind, name), '') FROM networks`); got != want {
 			t.Errorf("networks: %q, want %q", got, want)
 		}
 	}
@@ -120,14 +120,14 @@ func TestVanishedNetworksAreRemoved(t *testing.T) {
 		bulkOrder = append(bulkOrder, network(fleet.NetworkBridge, fmt.Sprint("junk-", i)))
 	}
 	say(bulkOrder...)
-	r.exec(`UPDATE vms SET spec = spec || jsonb_build_object('nics', (SELECT jsonb_agg(jsonb_build_object('networkId', n.id)) FROM networks n
+	r.execSQL(`UPDATE vms SET spec = spec || jsonb_build_object('nics', (SELECT jsonb_agg(jsonb_build_object('networkId', n.id)) FROM networks n
 		WHERE n.kind || ':' || n.name IN ('libvirt:kept', 'bridge:br-kept')))`)
-	r.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', id, $1, '{}' FROM networks WHERE name = 'both'`, other.HostID)
+	r.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', id, $1, '{}' FROM networks WHERE name = 'both'`, other.HostID)
 	say()
 	left("bridge:br-kept libvirt:both libvirt:kept")
 	say(bulkOrder[0])
-	r.exec(`DELETE FROM vms WHERE id = $1`, vm)
-	r.exec(`DELETE FROM hosts WHERE id = $1`, other.HostID)
+	r.execSQL(`DELETE FROM vms WHERE id = $1`, vm)
+	r.execSQL(`DELETE FROM hosts WHERE id = $1`, other.HostID)
 	if err := r.Sweep(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
@@ -135,12 +135,12 @@ func TestVanishedNetworksAreRemoved(t *testing.T) {
 }
 
 func TestJobEpochsRiseByRandomSteps(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	var before, gap int64
 	gaps := map[int64]bool{}
 	for i := range 8 {
 		r.addVM(fmt.Sprint("vm-", i))
-		epoch := r.claim()[0].Epoch
+		epoch := r.claimJobs()[0].Epoch
 		if epoch <= before {
 			t.Fatalf("epoch %d after %d", epoch, before)
 		}

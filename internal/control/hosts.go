@@ -69,7 +69,7 @@ func (c *Control) changeHost(ctx context.Context, a fleet.Actor, id fleet.HostID
 	return c.store.Tx(ctx, func(q *db.Queries) error {
 		h, err := q.LockHost(ctx, id)
 		if err != nil {
-			return store.NotFound(err, "host")
+			return store.NotFoundError(err, "host")
 		}
 		return do(q, h)
 	})
@@ -84,7 +84,7 @@ func (c *Control) DeleteHost(ctx context.Context, a fleet.Actor, id fleet.HostID
 		if err != nil {
 			return err
 		}
-		if ok, why := store.ViewOfHost(row).Allows(fleet.ActDelete); !ok {
+		if ok, why := store.HostViewFromRow(row).Allows(fleet.ActDelete); !ok {
 			vms, err := q.VMsOnHost(ctx, id)
 			if err != nil {
 				return err

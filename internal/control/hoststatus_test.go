@@ -23,9 +23,9 @@ func (s *projectFixture) assignManyHosts(r *rand.Rand) {
 	ages := []time.Duration{0, 0, 0, time.Hour}
 	for i := range 60 {
 		id := fleet.NewID[fleet.HostID]()
-		s.exec(`INSERT INTO hosts (id, name, status) VALUES ($1, $2, '{"connected": true}')`, id, fmt.Sprintf("c%02d", i))
+		s.execSQL(`INSERT INTO hosts (id, name, status) VALUES ($1, $2, '{"connected": true}')`, id, fmt.Sprintf("c%02d", i))
 		if i%17 != 0 { // some were never online
-			s.exec(`INSERT INTO host_sessions (host_id, seen_at) VALUES ($1, now() - $2::interval)`, id, ages[r.IntN(len(ages))])
+			s.execSQL(`INSERT INTO host_sessions (host_id, seen_at) VALUES ($1, now() - $2::interval)`, id, ages[r.IntN(len(ages))])
 		}
 		for _, pool := range []fleet.PoolID{s.nfs, s.local} {
 			var status *fleet.PoolStatus
@@ -39,10 +39,10 @@ func (s *projectFixture) assignManyHosts(r *rand.Rand) {
 					status.Error = "no route"
 				}
 			}
-			s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status) VALUES ('pool', $1, $2, $3, $4)`, pool, id, []string{"assign", "release"}[r.IntN(8)/7], status)
+			s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status) VALUES ('pool', $1, $2, $3, $4)`, pool, id, []string{"assign", "release"}[r.IntN(8)/7], status)
 		}
 		if r.IntN(6) == 0 {
-			s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, status, observed_generation) VALUES ($1, $2, $3, $4,
+			s.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec, status, observed_generation) VALUES ($1, $2, $3, $4,
 				jsonb_build_object('power', 'running', 'cpus', 1, 'memoryMiB', 512, 'firmware', 'bios', 'disks', jsonb_build_array(jsonb_build_object('poolId', $5::text, 'volume', 'a'), jsonb_build_object('poolId', $5::text, 'volume', 'b'))),
 				'{"power": "paused", "reason": "I/O error"}', 1)`, fleet.NewID[fleet.VMID](), s.red, id, fmt.Sprintf("paused-%d", i), s.nfs)
 		}
@@ -69,16 +69,16 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 			return statuses
 		}
 		statuses := list("")
-		var groups []policy.PoolGroup
+		var groups []policy.PoolHealthGroup
 		var first fleet.PoolSpace
 		named := "~"
 		for _, c := range statuses {
-			g := policy.PoolGroup{PoolKey: policy.PoolKeyOf(c, time.Now()), Hosts: 1}
+			g := policy.PoolHealthGroup{PoolHealthKey: policy.NewPoolHealthKey(c, time.Now()), Hosts: 1}
 			if c.Status != nil {
-				g.Room = c.Status.Space()
+				g.Space = c.Status.Space()
 			}
 			if c.State == fleet.PoolActive && c.HostName < named {
-				named, first = c.HostName, g.Room
+				named, first = c.HostName, g.Space
 			}
 			groups = append(groups, g)
 			if c.PausedVMs > 1 {
@@ -136,11 +136,11 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 // As TestPoolHealthInSQLMatchesHostStatuses, for networks.
 func TestNetworkHealthInSQLMatchesHostStatuses(t *testing.T) {
 	s := newProjectFixture(t)
-	s.exec(`INSERT INTO networks (id, name, kind) VALUES ('00000000-0000-7000-8000-000000000001', 'lan', 'libvirt')`)
+	s.execSQL(`INSERT INTO networks (id, name, kind) VALUES ('00000000-0000-7000-8000-000000000001', 'lan', 'libvirt')`)
 	for i := range 60 {
 		id := fleet.NewID[fleet.HostID]()
-		s.exec(`INSERT INTO hosts (id, name, status) VALUES ($1, $2, '{"connected": true}')`, id, fmt.Sprintf("c%02d", i))
-		s.exec(`INSERT INTO host_sessions (host_id, seen_at) VALUES ($1, now() - CASE WHEN $2 THEN interval '0' ELSE interval '1 hour' END)`, id, i%5 != 0)
+		s.execSQL(`INSERT INTO hosts (id, name, status) VALUES ($1, $2, '{"connected": true}')`, id, fmt.Sprintf("c%02d", i))
+		s.execSQL(`INSERT INTO host_sessions (host_id, seen_at) VALUES ($1, now() - CASE WHEN $2 THEN interval '0' ELSE interval '1 hour' END)`, id, i%5 != 0)
 		var status *fleet.NetworkStatus
 		if i%7 != 0 {
 			status = &fleet.NetworkStatus{Active: i%3 != 0, Forward: []string{"nat", "", "route"}[i%3], Subnets: []string{"10.0.0.0/24"}}
@@ -148,7 +148,7 @@ func TestNetworkHealthInSQLMatchesHostStatuses(t *testing.T) {
 				status.Error = "no bridge"
 			}
 		}
-		s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', '00000000-0000-7000-8000-000000000001', $1, $2)`, id, status)
+		s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', '00000000-0000-7000-8000-000000000001', $1, $2)`, id, status)
 	}
 	const lan = fleet.NetworkID("00000000-0000-7000-8000-000000000001")
 	v, err := s.GetNetwork(t.Context(), chief, lan)
@@ -167,9 +167,9 @@ func TestNetworkHealthInSQLMatchesHostStatuses(t *testing.T) {
 		return statuses
 	}
 	statuses := list("")
-	var groups []policy.NetworkGroup
+	var groups []policy.NetworkHealthGroup
 	for _, c := range statuses {
-		groups = append(groups, policy.NetworkGroup{State: c.StateAt(time.Now()), Active: c.Status != nil && c.Status.Active, Hosts: 1})
+		groups = append(groups, policy.NetworkHealthGroup{State: c.StateAt(time.Now()), Active: c.Status != nil && c.Status.Active, Hosts: 1})
 	}
 	want := policy.NetworkHealth(groups)
 	want.Forwards, want.Subnets = []string{"", "nat", "route"}, []string{"10.0.0.0/24"}

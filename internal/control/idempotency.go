@@ -21,7 +21,7 @@ const (
 )
 
 // Key is an Idempotency-Key and its request.
-type Key struct {
+type IdempotencyKey struct {
 	Name    string
 	Request []byte // the operation and its input; only their hash is stored
 	// The API token of the request. The stored response is encrypted with it, because responses may have secrets; the
@@ -35,16 +35,16 @@ type Key struct {
 // A repeated request of the same person with the same key gets the stored response, after a wait if the first request
 // is still running. A different request with the key is a Conflict. Refused requests are not stored. After a deadlock
 // do runs again.
-func (c *Control) RunOnce(ctx context.Context, a fleet.Actor, k Key, do func(ctx context.Context) (answer []byte, err error)) ([]byte, error) {
+func (c *Control) RunOnce(ctx context.Context, a fleet.Actor, k IdempotencyKey, do func(ctx context.Context) (answer []byte, err error)) ([]byte, error) {
 	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return nil, err
 	}
-	if len(k.Name) > maxKeyBytes || !printable(k.Name) {
+	if len(k.Name) > maxKeyBytes || !isPrintable(k.Name) {
 		return nil, fleet.Errorf(fleet.Malformed, "An Idempotency-Key has at most %d printable ASCII characters.", maxKeyBytes)
 	}
-	hash := k.digest()
+	hash := k.requestHash()
 	var answer []byte
-	err := c.store.Begin(ctx, func(tx pgx.Tx) error {
+	err := c.store.RunPgxTx(ctx, func(tx pgx.Tx) error {
 		q := db.New(tx)
 		if err := q.ForgetOldKey(ctx, db.ForgetOldKeyParams{UserID: a.UserID, Key: k.Name}); err != nil {
 			return err
@@ -54,7 +54,7 @@ func (c *Control) RunOnce(ctx context.Context, a fleet.Actor, k Key, do func(ctx
 			return err
 		}
 		if mine == 0 {
-			answer, err = storedAnswer(ctx, q, a, k, hash)
+			answer, err = readStoredAnswer(ctx, q, a, k, hash)
 			return err
 		}
 		if answer, err = do(store.WithTx(ctx, tx)); err != nil {
@@ -76,7 +76,7 @@ func (c *Control) RunOnce(ctx context.Context, a fleet.Actor, k Key, do func(ctx
 }
 
 // storedAnswer returns the response of the first request with the key.
-func storedAnswer(ctx context.Context, q *db.Queries, a fleet.Actor, k Key, hash []byte) ([]byte, error) {
+func readStoredAnswer(ctx context.Context, q *db.Queries, a fleet.Actor, k IdempotencyKey, hash []byte) ([]byte, error) {
 	before, err := q.KeyInUse(ctx, db.KeyInUseParams{UserID: a.UserID, Key: k.Name})
 	if err != nil {
 		return nil, err
@@ -93,13 +93,13 @@ func storedAnswer(ctx context.Context, q *db.Queries, a fleet.Actor, k Key, hash
 
 // digest identifies a request. It includes the caller's secret, so nobody else can guess a password in the request
 // from the hash.
-func (k Key) digest() []byte {
+func (k IdempotencyKey) requestHash() []byte {
 	mac := hmac.New(sha256.New, []byte(k.Secret))
 	mac.Write(k.Request)
 	return mac.Sum(nil)
 }
 
-func printable(s string) bool {
+func isPrintable(s string) bool {
 	for _, b := range []byte(s) {
 		if b < ' ' || b > '~' {
 			return false

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-func requestKey(name, request string) control.Key {
-	return control.Key{Name: name, Request: []byte(request), Secret: "qx_first"}
+func requestKey(name, request string) control.IdempotencyKey {
+	return control.IdempotencyKey{Name: name, Request: []byte(request), Secret: "qx_first"}
 }
 
 // resetOnce returns the function that a POST request runs within RunOnce: it resets the VM and returns an answer.
@@ -27,8 +27,8 @@ func (s *projectFixture) resetOnce(id fleet.VMID) func(context.Context) ([]byte,
 
 func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Running)
-	before := s.count("audit")
+	v := s.createVM("web", fleet.Running)
+	before := s.countRows("audit")
 	const tries = 8
 	var got [tries]string
 	var wait sync.WaitGroup
@@ -47,18 +47,18 @@ func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
 		}
 	}
 	// While the reset runs on the host, a second reset would not coalesce with it.
-	s.exec(`UPDATE jobs SET state = 'running', epoch = 1 WHERE kind = 'vm.reset'`)
+	s.execSQL(`UPDATE jobs SET state = 'running', epoch = 1 WHERE kind = 'vm.reset'`)
 	if again, err := s.RunOnce(t.Context(), s.member, requestKey("order-1", "reset"), s.resetOnce(v.ID)); err != nil || string(again) != got[0] {
 		t.Errorf("later: %q %v", again, err)
 	}
-	if resets, lines := s.count("jobs WHERE kind = 'vm.reset'"), s.count("audit")-before; resets != 1 || lines != 1 {
+	if resets, lines := s.countRows("jobs WHERE kind = 'vm.reset'"), s.countRows("audit")-before; resets != 1 || lines != 1 {
 		t.Errorf("%d resets and %d audit lines, not one of each", resets, lines)
 	}
-	if n := s.count("idempotency WHERE position('secret' in encode(answer, 'escape')) > 0"); n != 0 {
+	if n := s.countRows("idempotency WHERE position('secret' in encode(answer, 'escape')) > 0"); n != 0 {
 		t.Error("the answer lies open in the database")
 	}
 
-	again := func(a fleet.Actor, k control.Key) func() error {
+	again := func(a fleet.Actor, k control.IdempotencyKey) func() error {
 		return func() error { _, err := s.RunOnce(t.Context(), a, k, s.resetOnce(v.ID)); return err }
 	}
 	s.wantRefused("another request", fleet.Conflict, "another request", again(s.member, requestKey("order-1", "start")))
@@ -68,7 +68,7 @@ func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
 	s.wantRefused("too long", fleet.Malformed, "Idempotency-Key", again(s.member, requestKey(strings.Repeat("k", 201), "reset")))
 	s.wantRefused("nobody", fleet.Unauthorized, "", again(fleet.Actor{}, requestKey("order-1", "reset")))
 
-	s.exec(`UPDATE idempotency SET created_at = now() - interval '25 hours'`)
+	s.execSQL(`UPDATE idempotency SET created_at = now() - interval '25 hours'`)
 	if later, err := s.RunOnce(t.Context(), s.member, requestKey("order-1", "start"), s.resetOnce(v.ID)); err != nil || string(later) == got[0] {
 		t.Errorf("after 24 hours: %q %v", later, err)
 	}
@@ -77,7 +77,7 @@ func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
 // A crash is a transaction that never commits: neither its changes nor its key may remain.
 func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Running)
+	v := s.createVM("web", fleet.Running)
 	do := s.resetOnce(v.ID)
 	for name, c := range map[string]struct {
 		after func([]byte) ([]byte, error)
@@ -87,7 +87,7 @@ func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 		"a fault later on":   {func([]byte) ([]byte, error) { return nil, errors.New("broken") }, "broken"},
 		"an endless answer":  {func([]byte) ([]byte, error) { return make([]byte, 1<<20+1), nil }, "too large to be stored"},
 	} {
-		before := s.stateMarks()
+		before := s.stateSummary()
 		_, err := s.RunOnce(t.Context(), s.member, requestKey("order-1", "reset"), func(ctx context.Context) ([]byte, error) {
 			answer, err := do(ctx)
 			if err != nil {
@@ -97,13 +97,13 @@ func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 			if seen, err := s.ListTasks(ctx, s.member, fleet.Query{Filter: "kind:vm.reset"}); err != nil || len(seen.Items) != 1 {
 				t.Errorf("%s: the transaction sees %d resets, %v", name, len(seen.Items), err)
 			}
-			if n := s.count("jobs WHERE kind = 'vm.reset'"); n != 0 {
+			if n := s.countRows("jobs WHERE kind = 'vm.reset'"); n != 0 {
 				t.Errorf("%s: %d resets are visible before the commit", name, n)
 			}
 			return c.after(answer)
 		})
-		if !strings.Contains(fmt.Sprint(err), c.says) || s.stateMarks() != before {
-			t.Errorf("%s: %v; %s before, %s after", name, err, before, s.stateMarks())
+		if !strings.Contains(fmt.Sprint(err), c.says) || s.stateSummary() != before {
+			t.Errorf("%s: %v; %s before, %s after", name, err, before, s.stateSummary())
 		}
 	}
 	if _, err := s.RunOnce(t.Context(), s.member, requestKey("order-1", "reset"), do); err != nil {

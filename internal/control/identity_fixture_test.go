@@ -48,18 +48,18 @@ func (h *identityFixture) addUser(name string, role fleet.Role) fleet.Actor {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.exec("INSERT INTO users (id, name, role, password_hash) VALUES ($1, $1, $2, $3)", name, role, hash)
+	h.execSQL("INSERT INTO users (id, name, role, password_hash) VALUES ($1, $1, $2, $3)", name, role, hash)
 	return fleet.Actor{UserID: fleet.UserID(name), Name: name, Role: role, Address: "192.0.2.9"}
 }
 
-func (h *identityFixture) exec(sql string, args ...any) {
+func (h *identityFixture) execSQL(sql string, args ...any) {
 	h.t.Helper()
 	if _, err := h.pool.Exec(h.t.Context(), sql, args...); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-func (h *identityFixture) count(sql string, args ...any) int {
+func (h *identityFixture) countRowsOf(sql string, args ...any) int {
 	h.t.Helper()
 	var n int
 	if err := h.pool.QueryRow(h.t.Context(), "SELECT count(*) FROM "+sql, args...).Scan(&n); err != nil {
@@ -69,7 +69,7 @@ func (h *identityFixture) count(sql string, args ...any) int {
 }
 
 // audited fails the test unless the newest audit line has the action.
-func (h *identityFixture) audited(action string) {
+func (h *identityFixture) wantLastAuditAction(action string) {
 	h.t.Helper()
 	var got string
 	if err := h.pool.QueryRow(h.t.Context(), "SELECT action FROM audit ORDER BY id DESC LIMIT 1").Scan(&got); err != nil || got != action {
@@ -78,7 +78,7 @@ func (h *identityFixture) audited(action string) {
 }
 
 // session signs the user in and returns the start time of the user's session.
-func (h *identityFixture) session(name string) time.Time {
+func (h *identityFixture) signInTime(name string) time.Time {
 	h.t.Helper()
 	user, err := h.SignIn(h.t.Context(), anonymous, name, goodPassword)
 	if err != nil {
@@ -87,7 +87,7 @@ func (h *identityFixture) session(name string) time.Time {
 	return *user.LastSeenAt
 }
 
-func (h *identityFixture) sessionLives(name string, signedInAt time.Time) bool {
+func (h *identityFixture) isSessionValid(name string, signedInAt time.Time) bool {
 	h.t.Helper()
 	_, err := h.ActorOf(h.t.Context(), fleet.SystemActor, fleet.UserID(name), signedInAt)
 	if err != nil && fleet.CodeOf(err) != fleet.Unauthorized {
@@ -97,8 +97,8 @@ func (h *identityFixture) sessionLives(name string, signedInAt time.Time) bool {
 }
 
 // runConcurrently runs do n times at once and returns the error codes.
-func runConcurrently(n int, do func(i int) error) []fleet.Code {
-	codes := make([]fleet.Code, n)
+func runConcurrently(n int, do func(i int) error) []fleet.ErrorCode {
+	codes := make([]fleet.ErrorCode, n)
 	var start, done sync.WaitGroup
 	start.Add(1)
 	for i := range n {
@@ -106,7 +106,7 @@ func runConcurrently(n int, do func(i int) error) []fleet.Code {
 			start.Wait()
 			if err := do(i); err != nil {
 				if codes[i] = fleet.CodeOf(err); codes[i] == "" {
-					codes[i] = fleet.Code(err.Error())
+					codes[i] = fleet.ErrorCode(err.Error())
 				}
 			}
 		})
@@ -116,8 +116,8 @@ func runConcurrently(n int, do func(i int) error) []fleet.Code {
 	return codes
 }
 
-func countCodes(codes []fleet.Code) map[fleet.Code]int {
-	n := map[fleet.Code]int{}
+func countCodes(codes []fleet.ErrorCode) map[fleet.ErrorCode]int {
+	n := map[fleet.ErrorCode]int{}
 	for _, code := range codes {
 		n[code]++
 	}

@@ -18,13 +18,13 @@ func TestIdentityListPagesHaveNoGapOrOverlap(t *testing.T) {
 	for i, role := range []fleet.Role{fleet.RoleViewer, fleet.RoleOperator, fleet.RoleNone, fleet.RoleNone} {
 		h.addUser(fmt.Sprintf("user-%d", i), role)
 		h.addProject(fmt.Sprintf("project-%d", i))
-		h.joinToken()
+		h.createJoinToken()
 		if _, err := h.CreateToken(t.Context(), chief, "same name", 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	h.exec("UPDATE projects SET created_at = date_trunc('day', now())") // equal ages
-	h.exec("UPDATE join_tokens SET created_at = date_trunc('day', now())")
+	h.execSQL("UPDATE projects SET created_at = date_trunc('day', now())") // equal ages
+	h.execSQL("UPDATE join_tokens SET created_at = date_trunc('day', now())")
 	h.addProject("aaa")
 	for _, sort := range []string{"", "name", "-name", "created", "-created"} {
 		checkPaging(t, "users", sort, h.ListUsers, func(u fleet.User) string { return string(u.ID) }, 5)
@@ -101,10 +101,10 @@ func TestIdentityListsAreFiltered(t *testing.T) {
 			t.Errorf("tokens by %q: %+v, %v", filter, page.Items, err)
 		}
 	}
-	if _, err := h.join(h.joinToken().Secret, "node-1", ""); err != nil {
+	if _, err := h.joinHost(h.createJoinToken().Secret, "node-1", ""); err != nil {
 		t.Fatal(err)
 	}
-	h.joinToken()
+	h.createJoinToken()
 	if page, err := h.ListJoinTokens(t.Context(), chief, fleet.Query{Filter: "node"}); err != nil || len(page.Items) != 1 || page.Items[0].UsedBy != "node-1" {
 		t.Errorf("join tokens: %+v, %v", page.Items, err)
 	}

@@ -13,11 +13,11 @@ import (
 func (s *libraryFixture) createConcurrently(id fleet.ImageID, n int, ask func(name string) (fleet.VMView, error)) []fleet.VMView {
 	s.t.Helper()
 	hold := beginTx(s.t, s.pool)
-	execIn(s.t, hold, `SELECT 1 FROM images WHERE id = $1 FOR UPDATE`, id)
+	execInTx(s.t, hold, `SELECT 1 FROM images WHERE id = $1 FOR UPDATE`, id)
 	vms := make([]fleet.VMView, n)
 	var ends []func() error
 	for i := range n {
-		ends = append(ends, startBlocked(s.t, s.pool, func() (err error) {
+		ends = append(ends, startBlockedByLock(s.t, s.pool, func() (err error) {
 			vms[i], err = ask("vm-" + string(rune('a'+i)))
 			return err
 		}))
@@ -43,7 +43,7 @@ func TestConcurrentCreatesVerifyImageOnce(t *testing.T) {
 		// Memory limits do not apply to administrators.
 		return s.createFromImage(chief, s.red, name, fleet.Disk{PoolID: s.local, ImageID: id})
 	})
-	if reads, wait := s.count("jobs WHERE kind = 'volume.hash'"), s.count("jobs WHERE kind = 'vm.apply' AND run_after = never()"); reads != 1 || wait != n {
+	if reads, wait := s.countRows("jobs WHERE kind = 'volume.hash'"), s.countRows("jobs WHERE kind = 'vm.apply' AND run_after = never()"); reads != 1 || wait != n {
 		t.Errorf("the image is verified %d times, and %d of %d VMs wait for that", reads, wait, n)
 	}
 }
@@ -51,16 +51,16 @@ func TestConcurrentCreatesVerifyImageOnce(t *testing.T) {
 // VMs created concurrently on hosts without the image share one copy.
 func TestConcurrentCreatesCopyImageOnce(t *testing.T) {
 	s := newLibraryFixture(t)
-	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
+	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+someSHA256+`"}`)
 	id, version := s.publishImage(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
-	s.exec(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, digest)
+	s.execSQL(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, someSHA256)
 	const n = 6
 	vms := s.createConcurrently(id, n, func(name string) (fleet.VMView, error) {
 		in := control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: name, Spec: smallSpec}
 		in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, ImageID: id, Overlay: true}}
 		return s.CreateVM(t.Context(), s.member, in)
 	})
-	if copies, wait := s.count("jobs WHERE kind = 'volume.copy'"), s.count("jobs WHERE kind = 'vm.apply' AND run_after = never()"); copies != 1 || wait != n {
+	if copies, wait := s.countRows("jobs WHERE kind = 'volume.copy'"), s.countRows("jobs WHERE kind = 'vm.apply' AND run_after = never()"); copies != 1 || wait != n {
 		t.Errorf("the image is copied %d times, and %d of %d VMs wait for that", copies, wait, n)
 	}
 	if !slices.ContainsFunc(vms, func(vm fleet.VMView) bool { return len(vm.Spec.Disks) == 1 }) {
@@ -87,14 +87,14 @@ func TestVMDoesNotMissEndOfAwaitedImageCopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	task := fleet.TaskID(one[string](&rig{t: t, pool: s.pool}, `SELECT id FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(vm.ID)))
+	task := fleet.TaskID(queryValue[string](&hostFixture{t: t, pool: s.pool}, `SELECT id FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(vm.ID)))
 	tx := beginTx(t, s.pool)
 	q := db.New(tx)
 	at, err := q.JobsAbout(t.Context(), db.JobsAboutParams{Subject: read.Subject, Kind: fleet.VolumeHash})
 	if err != nil || len(at) != 1 {
 		t.Fatalf("%+v %v", at, err)
 	}
-	end := startBlocked(t, s.pool, func() error { _, err := s.CancelTask(t.Context(), chief, read.ID); return err })
+	end := startBlockedByLock(t, s.pool, func() error { _, err := s.CancelTask(t.Context(), chief, read.ID); return err })
 	if err := q.WaitFor(t.Context(), db.WaitForParams{Others: []string{string(at[0].ID)}, TaskID: &task, Kind: fleet.VMApply}); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestVMDoesNotMissEndOfAwaitedImageCopy(t *testing.T) {
 	if err := end(); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count("jobs WHERE state = 'queued' AND run_after = never()"); n != 0 {
+	if n := s.countRows("jobs WHERE state = 'queued' AND run_after = never()"); n != 0 {
 		t.Errorf("%d VMs wait for an ended job", n)
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Image identifies a volume to publish or withdraw.
-type Image struct {
+type ImageFile struct {
 	PoolID fleet.PoolID
 	Volume string
 	HostID fleet.HostID // the file's host, for a local pool; empty: all hosts with the file
@@ -25,8 +25,8 @@ type Image struct {
 
 // PublishImage adds a volume to the library as an image with the volume's name, and publishes the image to every
 // project.
-func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) error {
-	files, err := c.usableVolumes(ctx, a, in)
+func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in ImageFile) error {
+	files, err := c.volumesUsableAsImage(ctx, a, in)
 	if err != nil {
 		return err
 	}
@@ -38,11 +38,11 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) err
 			return fleet.Errorf(fleet.Conflict, "%s is a copy of the image %s already. Publish that image instead.", v.Name, v.Published.Image)
 		}
 	}
-	return assign.Pools.Change(ctx, c.store, a, string(in.PoolID), func(q *db.Queries, pool assign.Object) error {
+	return assign.PoolType.ChangeObject(ctx, c.store, a, string(in.PoolID), func(q *db.Queries, pool assign.AssignableObject) error {
 		if err := checkNoOverlays(ctx, q, in); err != nil {
 			return err
 		}
-		if _, err := removeCopies(ctx, q, in); err != nil { // a stale copy describes a file that has been replaced
+		if _, err := removeImageCopies(ctx, q, in); err != nil { // a stale copy describes a file that has been replaced
 			return err
 		}
 		byFacts := map[string]fleet.ImageVersionID{} // files with equal checksums are copies of one version
@@ -57,37 +57,37 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) err
 				if err != nil {
 					return err
 				}
-				if version, err = addVersion(ctx, q, a, id, fleet.ImageVersion{Format: v.Format, CapacityBytes: v.CapacityBytes, Source: "a file of pool " + pool.Name}); err != nil {
+				if version, err = addImageVersion(ctx, q, a, id, fleet.ImageVersion{Format: v.Format, CapacityBytes: v.CapacityBytes, Source: "a file of pool " + pool.Name}); err != nil {
 					return err
 				}
 				byFacts[key] = version
 			}
-			if err := addCopy(ctx, q, a, version, v); err != nil {
+			if err := addImageCopy(ctx, q, a, version, v); err != nil {
 				return err
 			}
 		}
-		return store.Audit(ctx, q, a, "image.publish", pool.Subject(), pool.Name, in.describe())
+		return store.Audit(ctx, q, a, "image.publish", pool.Subject(), pool.Name, in.auditDetail())
 	})
 }
 
 // WithdrawImage removes a volume from the library; its file stays. Existing clones and drives keep using it.
-func (c *Control) WithdrawImage(ctx context.Context, a fleet.Actor, in Image) error {
-	return assign.Pools.Change(ctx, c.store, a, string(in.PoolID), func(q *db.Queries, pool assign.Object) error {
+func (c *Control) WithdrawImage(ctx context.Context, a fleet.Actor, in ImageFile) error {
+	return assign.PoolType.ChangeObject(ctx, c.store, a, string(in.PoolID), func(q *db.Queries, pool assign.AssignableObject) error {
 		if err := checkNoOverlays(ctx, q, in); err != nil {
 			return err
 		}
-		n, err := removeCopies(ctx, q, in)
+		n, err := removeImageCopies(ctx, q, in)
 		if err != nil {
 			return err
 		}
 		if n == 0 {
 			return fleet.Errorf(fleet.NotFound, "%q is not published.", in.Volume)
 		}
-		return store.Audit(ctx, q, a, "image.withdraw", pool.Subject(), pool.Name, in.describe())
+		return store.Audit(ctx, q, a, "image.withdraw", pool.Subject(), pool.Name, in.auditDetail())
 	})
 }
 
-func (in Image) describe() string {
+func (in ImageFile) auditDetail() string {
 	if in.HostID == "" {
 		return in.Volume
 	}
@@ -96,7 +96,7 @@ func (in Image) describe() string {
 
 // usableVolumes returns the volumes that in names. It refuses if one of them is unusable as an image or on no online
 // host.
-func (c *Control) usableVolumes(ctx context.Context, a fleet.Actor, in Image) ([]query.VolumeOn, error) {
+func (c *Control) volumesUsableAsImage(ctx context.Context, a fleet.Actor, in ImageFile) ([]query.VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (c *Control) usableVolumes(ctx context.Context, a fleet.Actor, in Image) ([
 
 // checkVolumeIdle refuses a volume with running or queued work. Its pool must be locked.
 func checkVolumeIdle(ctx context.Context, q *db.Queries, v query.VolumeOn) error {
-	work, err := unfinishedWork(ctx, q, v.PoolID, v.Name, v.LocalHost())
+	work, err := unfinishedVolumeWork(ctx, q, v.PoolID, v.Name, v.LocalHost())
 	if err == nil && work != "" {
 		err = fleet.Errorf(fleet.Conflict, "%s cannot be published now: another task for it has not ended (%s).", v.Name, work)
 	}
@@ -132,7 +132,7 @@ func checkVolumeIdle(ctx context.Context, q *db.Queries, v query.VolumeOn) error
 
 // removeCopies removes files from the library, with versions and images that have no other copy. It returns the number
 // of removed copies.
-func removeCopies(ctx context.Context, q *db.Queries, in Image) (int64, error) {
+func removeImageCopies(ctx context.Context, q *db.Queries, in ImageFile) (int64, error) {
 	at, err := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: in.PoolID, Volume: in.Volume, Host: string(in.HostID)})
 	if err != nil || len(at) == 0 {
 		return 0, err
@@ -149,7 +149,7 @@ func removeCopies(ctx context.Context, q *db.Queries, in Image) (int64, error) {
 }
 
 // checkNoOverlays refuses the removal of a file that backs VMs' disks, including disks not yet created.
-func checkNoOverlays(ctx context.Context, q *db.Queries, in Image) error {
+func checkNoOverlays(ctx context.Context, q *db.Queries, in ImageFile) error {
 	on, err := query.VMsBackedBy(ctx, q, fleet.ImageCopy{PoolID: in.PoolID, Volume: in.Volume, HostID: in.HostID})
 	if err == nil && len(on) > 0 {
 		err = fleet.Errorf(fleet.Conflict, "Disks are backed by %s, so the file stays in the library: %s. Delete those disks first.", in.Volume, on[0])
@@ -171,7 +171,7 @@ func addPublicImage(ctx context.Context, q *db.Queries, a fleet.Actor, name stri
 	return id, err
 }
 
-func addVersion(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.ImageID, v fleet.ImageVersion) (fleet.ImageVersionID, error) {
+func addImageVersion(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.ImageID, v fleet.ImageVersion) (fleet.ImageVersionID, error) {
 	id := fleet.NewID[fleet.ImageVersionID]()
 	in := db.AddImageVersionParams{ID: id, ImageID: image, Format: v.Format, CapacityBytes: v.CapacityBytes, Sha256: v.SHA256, Source: v.Source, CreatedBy: a.Name}
 	if v.StartID != "" {
@@ -181,7 +181,7 @@ func addVersion(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.I
 	return id, err
 }
 
-func addCopy(ctx context.Context, q *db.Queries, a fleet.Actor, version fleet.ImageVersionID, v query.VolumeOn) error {
+func addImageCopy(ctx context.Context, q *db.Queries, a fleet.Actor, version fleet.ImageVersionID, v query.VolumeOn) error {
 	n, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: version, PoolID: v.PoolID, Host: string(v.LocalHost()), Volume: v.Name, AddedBy: a.Name})
 	if err == nil && n == 0 {
 		err = fleet.Errorf(fleet.Conflict, "The library has %s already. Use that image.", v.Name)

@@ -13,7 +13,7 @@ import (
 // addVolume adds a volume to the pool, as reported by the host.
 func (s *projectFixture) addVolume(pool fleet.PoolID, host fleet.HostID, volume string) {
 	s.t.Helper()
-	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || $3::jsonb) WHERE pool_id = $1 AND host_id = $2`, pool, host, volume)
+	s.execSQL(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || $3::jsonb) WHERE pool_id = $1 AND host_id = $2`, pool, host, volume)
 }
 
 // volumeNames joins the volumes' names.
@@ -52,7 +52,7 @@ func TestTenantsCloneOnlyPublishedImages(t *testing.T) {
 		s.addVolume(s.nfs, h, `{"name":"dump.raw","path":"/v/dump.raw","format":"raw","capacityBytes":100}`)
 		s.addVolume(s.nfs, h, `{"name":"tools.iso","path":"/v/tools.iso","format":"iso","capacityBytes":100}`)
 	}
-	check := func(what string, shown bool, code fleet.Code) {
+	check := func(what string, shown bool, code fleet.ErrorCode) {
 		t.Helper()
 		for list, got := range map[string]string{
 			"images": volumeNames(t)(s.Images(t.Context(), s.member)), "ISOs": volumeNames(t)(s.ISOs(t.Context(), s.member)),
@@ -71,7 +71,7 @@ func TestTenantsCloneOnlyPublishedImages(t *testing.T) {
 		}
 		s.wantRefused(what+": clone", code, "no volume", s.cloneRequest(s.member, s.nfs, dump))
 		s.wantRefused(what+": insert", code, "no volume", s.insertRequest(s.member, s.nfs, disc))
-		v := s.vm("vm-"+strings.ReplaceAll(what, " ", "-"), fleet.Stopped)
+		v := s.createVM("vm-"+strings.ReplaceAll(what, " ", "-"), fleet.Stopped)
 		s.wantRefused(what+": edit", code, "No volume", func() error {
 			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(v, func(to *fleet.VMSpec) { to.ISO = &fleet.Volref{PoolID: s.nfs, Volume: disc} }))
 			return err
@@ -82,10 +82,10 @@ func TestTenantsCloneOnlyPublishedImages(t *testing.T) {
 		t.Errorf("an administrator is offered %q", got)
 	}
 	for _, volume := range []string{dump, disc} {
-		if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: volume}); err != nil {
+		if err := s.PublishImage(t.Context(), chief, control.ImageFile{PoolID: s.nfs, Volume: volume}); err != nil {
 			t.Fatal(err)
 		}
-		s.audited("image.publish")
+		s.auditActions("image.publish")
 	}
 	check("published", true, "")
 	if err := s.cloneRequest(s.member, s.nfs, dump)(); err != nil {
@@ -95,10 +95,10 @@ func TestTenantsCloneOnlyPublishedImages(t *testing.T) {
 		t.Errorf("a published ISO: %v", err)
 	}
 	for _, volume := range []string{dump, disc} {
-		if err := s.WithdrawImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: volume}); err != nil {
+		if err := s.WithdrawImage(t.Context(), chief, control.ImageFile{PoolID: s.nfs, Volume: volume}); err != nil {
 			t.Fatal(err)
 		}
-		s.audited("image.withdraw")
+		s.auditActions("image.withdraw")
 	}
 	check("withdrawn", false, fleet.Invalid)
 
@@ -116,7 +116,7 @@ func TestTenantsCloneOnlyPublishedImages(t *testing.T) {
 
 func TestPublishRefusedForNonImages(t *testing.T) {
 	s := newProjectFixture(t)
-	vm := s.vm("web", fleet.Stopped)
+	vm := s.createVM("web", fleet.Stopped)
 	for volume, says := range map[string]string{
 		`{"name":"layer.qcow2","path":"/v/layer","format":"qcow2","backing":"/v/base"}`:                               "backing file",
 		`{"name":"old.vmdk","path":"/v/old.vmdk","format":"vmdk"}`:                                                    "neither",
@@ -128,12 +128,12 @@ func TestPublishRefusedForNonImages(t *testing.T) {
 	} {
 		s.addVolume(s.local, s.h1, volume)
 		name, _, _ := strings.Cut(strings.TrimPrefix(volume, `{"name":"`), `"`)
-		s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, '11111111-1111-7111-8111-111111111111', 'old-erp', '{"power":"running"}') ON CONFLICT DO NOTHING`, s.h1)
-		in := control.Image{PoolID: s.local, Volume: name}
+		s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, '11111111-1111-7111-8111-111111111111', 'old-erp', '{"power":"running"}') ON CONFLICT DO NOTHING`, s.h1)
+		in := control.ImageFile{PoolID: s.local, Volume: name}
 		s.wantRefused(name, fleet.Conflict, says, func() error { return s.PublishImage(t.Context(), chief, in) })
 		// A volume that was published before it became unsuitable is not offered either.
 		s.publishImage(s.local, []fleet.HostID{s.h1}, name, "raw", 0)
-		for kind, got := range map[string]string{"images": volumeNames(t)(s.Images(t.Context(), s.stranger)), "ISOs": volumeNames(t)(s.ISOs(t.Context(), s.stranger)), "volumes": volumeNames(t)(s.PoolVolumes(t.Context(), s.stranger, s.local))} {
+		for kind, got := range map[string]string{"images": volumeNames(t)(s.Images(t.Context(), s.blueMember)), "ISOs": volumeNames(t)(s.ISOs(t.Context(), s.blueMember)), "volumes": volumeNames(t)(s.PoolVolumes(t.Context(), s.blueMember, s.local))} {
 			if strings.Contains(got, name) {
 				t.Errorf("a user of another project is offered the %s %q", kind, got)
 			}
@@ -144,21 +144,21 @@ func TestPublishRefusedForNonImages(t *testing.T) {
 		s.wantRefused("clone "+name, fleet.Conflict, "disk of the VM", s.cloneRequest(chief, s.local, name))
 	}
 	s.wantRefused("a missing object", fleet.NotFound, "no volume", func() error {
-		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "nothing"})
+		return s.PublishImage(t.Context(), chief, control.ImageFile{PoolID: s.local, Volume: "nothing"})
 	})
 	s.wantRefused("withdraw an unpublished volume", fleet.NotFound, "not published", func() error {
-		return s.WithdrawImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "nothing"})
+		return s.WithdrawImage(t.Context(), chief, control.ImageFile{PoolID: s.local, Volume: "nothing"})
 	})
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
 	s.wantRefused("of an offline host", fleet.Conflict, "no online host", func() error {
-		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "debian.qcow2"})
+		return s.PublishImage(t.Context(), chief, control.ImageFile{PoolID: s.local, Volume: "debian.qcow2"})
 	})
 	for name, a := range map[string]fleet.Actor{"member": s.member, "viewer": s.addUser("val", fleet.RoleViewer)} {
 		s.wantRefused(name+" publishes", fleet.Forbidden, "do not have permission", func() error {
-			return s.PublishImage(t.Context(), a, control.Image{PoolID: s.nfs, Volume: "debian.qcow2"})
+			return s.PublishImage(t.Context(), a, control.ImageFile{PoolID: s.nfs, Volume: "debian.qcow2"})
 		})
 		s.wantRefused(name+" withdraws", fleet.Forbidden, "do not have permission", func() error {
-			return s.WithdrawImage(t.Context(), a, control.Image{PoolID: s.nfs, Volume: "debian.qcow2"})
+			return s.WithdrawImage(t.Context(), a, control.ImageFile{PoolID: s.nfs, Volume: "debian.qcow2"})
 		})
 	}
 }
@@ -169,13 +169,13 @@ func TestImageWithChangedFileIsNotOffered(t *testing.T) {
 	for name, change := range map[string]string{"format": `{"format":"raw"}`, "size": `{"capacityBytes":5}`, "backing": `{"backing":"/v/x"}`} {
 		image := name + ".qcow2"
 		s.addVolume(s.local, s.h1, `{"name":"`+image+`","path":"/v/`+image+`","format":"qcow2","capacityBytes":100}`)
-		if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: image, HostID: s.h1}); err != nil {
+		if err := s.PublishImage(t.Context(), chief, control.ImageFile{PoolID: s.local, Volume: image, HostID: s.h1}); err != nil {
 			t.Fatal(err)
 		}
 		if got := volumeNames(t)(s.Images(t.Context(), s.member)); !strings.Contains(got, image) {
 			t.Fatalf("%s is not offered: %s", image, got)
 		}
-		s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $2 THEN v || $3::jsonb ELSE v END)
+		s.execSQL(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $2 THEN v || $3::jsonb ELSE v END)
 			FROM jsonb_array_elements(status->'volumes') v)) WHERE pool_id = $1`, s.local, image, change)
 		if got := volumeNames(t)(s.Images(t.Context(), s.member)); strings.Contains(got, image) {
 			t.Errorf("an image with a changed %s is offered: %s", name, got)
@@ -189,7 +189,7 @@ func TestImageWithChangedFileIsNotOffered(t *testing.T) {
 		if name == "backing" {
 			continue
 		}
-		if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: image}); err != nil {
+		if err := s.PublishImage(t.Context(), chief, control.ImageFile{PoolID: s.local, Volume: image}); err != nil {
 			t.Fatal(err)
 		}
 		if got := volumeNames(t)(s.Images(t.Context(), s.member)); !strings.Contains(got, image) {
@@ -205,7 +205,7 @@ func TestLocalImagePublishedPerHost(t *testing.T) {
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
 		s.addVolume(pool, h, `{"name":"same.raw","path":"/v/same.raw","format":"raw","capacityBytes":100}`)
 	}
-	if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: pool, Volume: "same.raw", HostID: s.h1}); err != nil {
+	if err := s.PublishImage(t.Context(), chief, control.ImageFile{PoolID: pool, Volume: "same.raw", HostID: s.h1}); err != nil {
 		t.Fatal(err)
 	}
 	on := func(h fleet.HostID) func() error {
@@ -224,10 +224,10 @@ func TestLocalImagePublishedPerHost(t *testing.T) {
 func TestHostReportAffectsOnlyItsOwnImages(t *testing.T) {
 	s := newProjectFixture(t)
 	pool := s.addPool("both", `{"kind":"dir","path":"/srv/both","shared":false}`, s.h1, s.h2)
-	vm := s.vm("web", fleet.Stopped) // on h1
+	vm := s.createVM("web", fleet.Stopped) // on h1
 	s.addVolume(pool, s.h2, `{"name":"same.raw","path":"/v/same.raw","format":"raw","capacityBytes":100,"usedBy":["`+string(vm.ID)+`"]}`)
 	s.addVolume(pool, s.h1, `{"name":"same.raw","path":"/v/same.raw","format":"raw","capacityBytes":100}`)
-	if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: pool, Volume: "same.raw", HostID: s.h1}); err != nil {
+	if err := s.PublishImage(t.Context(), chief, control.ImageFile{PoolID: pool, Volume: "same.raw", HostID: s.h1}); err != nil {
 		t.Error(err)
 	}
 	if got := volumeNames(t)(s.PoolVolumes(t.Context(), s.member, pool)); got != "cd.iso cd.iso debian.qcow2 debian.qcow2 same.raw" {
@@ -241,25 +241,25 @@ func TestPublishRefusedForCopyOfImage(t *testing.T) {
 	s := newProjectFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"own.qcow2","path":"/v/own.qcow2","format":"qcow2","capacityBytes":1048576}`)
 	id, _ := s.publishImage(s.local, []fleet.HostID{s.h1}, "own.qcow2", "qcow2", 1<<20)
-	s.exec(`UPDATE images SET project_id = $2 WHERE id = $1`, id, s.red)
-	s.exec(`UPDATE image_grants SET project_id = $2 WHERE image_id = $1`, id, s.red)
+	s.execSQL(`UPDATE images SET project_id = $2 WHERE id = $1`, id, s.red)
+	s.execSQL(`UPDATE image_grants SET project_id = $2 WHERE image_id = $1`, id, s.red)
 	publish := func() error {
-		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "own.qcow2"})
+		return s.PublishImage(t.Context(), chief, control.ImageFile{PoolID: s.local, Volume: "own.qcow2"})
 	}
-	before := s.stateMarks()
-	if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "debian.qcow2"}); err != nil || s.stateMarks() != before {
+	before := s.stateSummary()
+	if err := s.PublishImage(t.Context(), chief, control.ImageFile{PoolID: s.local, Volume: "debian.qcow2"}); err != nil || s.stateSummary() != before {
 		t.Errorf("a volume published to all projects already: %v", err)
 	}
 	s.wantRefused("a copy of a project's own image", fleet.Conflict, "is a copy of the image", publish)
-	s.wantRefused("seen by another project", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.stranger, id); return err })
+	s.wantRefused("seen by another project", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.blueMember, id); return err })
 
 	// A replaced file is a different image. It cannot be published while disks use the file as a backing file.
-	s.updateVolume(control.Volume{PoolID: s.local, Volume: "own.qcow2"}, s.h1, `{"capacityBytes":2097152}`)
-	vm := s.vm("on-it", fleet.Stopped)
-	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'd.qcow2', 'sizeBytes', 0, 'overlay', true,
+	s.setReportedVolumeFields(control.Volume{PoolID: s.local, Volume: "own.qcow2"}, s.h1, `{"capacityBytes":2097152}`)
+	vm := s.createVM("on-it", fleet.Stopped)
+	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'd.qcow2', 'sizeBytes', 0, 'overlay', true,
 		'image', jsonb_build_object('poolId', $2::text, 'volume', 'own.qcow2')))) WHERE id = $1`, vm.ID, s.local)
 	s.wantRefused("a file that backs a disk", fleet.Conflict, "backed by own.qcow2", publish)
-	s.exec(`DELETE FROM vms WHERE id = $1`, vm.ID)
+	s.execSQL(`DELETE FROM vms WHERE id = $1`, vm.ID)
 	if err := publish(); err != nil {
 		t.Error(err)
 	}
@@ -273,7 +273,7 @@ func TestPublishRefusedForDamagedImage(t *testing.T) {
 		s.addVolume(s.nfs, h, `{"name":"short.qcow2","path":"/v/short.qcow2","format":"qcow2","capacityBytes":100,"unsound":"`+why+`"}`)
 	}
 	s.wantRefused("publish it", fleet.Conflict, "short.qcow2 cannot be published. "+why, func() error {
-		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: "short.qcow2"})
+		return s.PublishImage(t.Context(), chief, control.ImageFile{PoolID: s.nfs, Volume: "short.qcow2"})
 	})
 	s.wantRefused("make an image of it", fleet.Conflict, why, func() error {
 		_, _, err := s.AddImage(t.Context(), chief, control.NewImage{Name: "short", Source: control.ImageSource{PoolID: s.nfs, Volume: "short.qcow2"}})

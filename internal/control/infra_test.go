@@ -10,13 +10,13 @@ import (
 
 func TestHostsAreListedEditedAndDeleted(t *testing.T) {
 	s := newProjectFixture(t)
-	s.vm("web", fleet.Running)
+	s.createVM("web", fleet.Running)
 	text := "rack 7"
 	v, err := s.UpdateHost(t.Context(), chief, s.h1, control.UpdateHost{Labels: map[string]string{"rack": "r7"}, Description: &text, IfGeneration: 1})
 	if err != nil || v.Generation != 2 || v.Spec.Labels["rack"] != "r7" || v.VMs != 1 || v.CommittedMiB != 256 || v.Phase != fleet.HostOnline {
 		t.Fatalf("%+v %v", v, err)
 	}
-	s.exec(`UPDATE host_sessions SET conflict = 'another agent' WHERE host_id = $1`, s.h2)
+	s.execSQL(`UPDATE host_sessions SET conflict = 'another agent' WHERE host_id = $1`, s.h2)
 	for filter, want := range map[string]string{"phase:online": "h1", "phase:conflict": "h2", "-phase:online": "h2", "label:rack=r7": "h1", "label:rack": "h1", "-label:rack": "h2", "h": "h1 h2"} {
 		page, err := s.ListHosts(t.Context(), chief, fleet.Query{Filter: filter})
 		var names []string
@@ -47,26 +47,26 @@ func TestHostsAreListedEditedAndDeleted(t *testing.T) {
 
 func TestOfflineHostWithDeletedVMsCanBeDeleted(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Running)
+	v := s.createVM("web", fleet.Running)
 	if _, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.nfs), s.h1); err != nil {
 		t.Fatal(err)
 	}
 	remove := func() error { return s.DeleteHost(t.Context(), chief, s.h1) }
 	setOffline := func() {
-		s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h1)
+		s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h1)
 	}
 	setOffline()
 	s.wantRefused("a host with VMs that are not being deleted", fleet.Conflict, "web", remove)
 	if _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); err != nil {
 		t.Fatal(err)
 	}
-	s.exec(`UPDATE host_sessions SET seen_at = now()`)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now()`)
 	s.wantRefused("a host with a running job", fleet.Conflict, "web", remove)
 	setOffline()
 	if err := remove(); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count("vms") + s.count("jobs") + s.count("assignments WHERE asked = 'release'"); n != 0 {
+	if n := s.countRows("vms") + s.countRows("jobs") + s.countRows("assignments WHERE asked = 'release'"); n != 0 {
 		t.Errorf("%d rows of the host are left", n)
 	}
 }
@@ -74,7 +74,7 @@ func TestOfflineHostWithDeletedVMsCanBeDeleted(t *testing.T) {
 func TestUnmanagedVMsHiddenFromMembers(t *testing.T) {
 	s := newProjectFixture(t)
 	id := fleet.NewID[fleet.VMID]()
-	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'Old_Box', '{"power":"running"}')`, s.h1, id)
+	s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'Old_Box', '{"power":"running"}')`, s.h1, id)
 	for filter, want := range map[string]int{"": 1, "old": 1, "phase:running": 1, "phase:stopped": 0, "host:h1": 1, "host:h2": 0, "id:" + string(id): 1} {
 		page, err := s.ListDiscoveredVMs(t.Context(), chief, fleet.Query{Filter: filter})
 		if err != nil || len(page.Items) != want {
@@ -85,7 +85,7 @@ func TestUnmanagedVMsHiddenFromMembers(t *testing.T) {
 	if err != nil || f.Phase != fleet.PhaseRunning || f.HostName != "h1" {
 		t.Errorf("%+v %v", f, err)
 	}
-	s.exec(`UPDATE host_sessions SET seen_at = NULL`)
+	s.execSQL(`UPDATE host_sessions SET seen_at = NULL`)
 	if page, err := s.ListDiscoveredVMs(t.Context(), chief, fleet.Query{Filter: "phase:unknown"}); err != nil || len(page.Items) != 1 {
 		t.Errorf("of an offline host: %+v %v", page.Items, err)
 	}
@@ -110,7 +110,7 @@ func TestNetworksListedWithTheirHosts(t *testing.T) {
 
 func TestTasksAreListedCountedAndCancelled(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Running)
+	v := s.createVM("web", fleet.Running)
 	job, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActShutdown)
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestTasksAreListedCountedAndCancelled(t *testing.T) {
 	if n, err := s.RunningTasks(t.Context(), s.member); err != nil || n != 1 {
 		t.Errorf("%d running, %v", n, err)
 	}
-	if n, err := s.RunningTasks(t.Context(), s.stranger); err != nil || n != 0 {
+	if n, err := s.RunningTasks(t.Context(), s.blueMember); err != nil || n != 0 {
 		t.Errorf("a user of another project counts %d, %v", n, err)
 	}
 	s.wantRefused("viewer cancels", fleet.Forbidden, "do not have permission", func() error { _, err := s.CancelTask(t.Context(), s.viewer, job.ID); return err })
@@ -158,20 +158,20 @@ func TestTasksAreListedCountedAndCancelled(t *testing.T) {
 
 func TestConsoleTicketWorksOnce(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Running)
+	v := s.createVM("web", fleet.Running)
 	ticket, err := s.OpenConsole(t.Context(), s.member, v.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	other := s.member
 	other.Session = "another browser"
-	for name, a := range map[string]fleet.Actor{"another session": other, "another person": s.stranger} {
+	for name, a := range map[string]fleet.Actor{"another session": other, "another person": s.blueMember} {
 		s.wantRefused(name, fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), a, ticket.ID, ticket.Secret); return err })
 	}
 	s.wantRefused("wrong secret", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, "x"); return err })
 	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
 	s.wantRefused("no browser yet", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, ticket.ID); return err })
-	if n := s.count("jobs WHERE kind = 'console.open'"); n != 0 {
+	if n := s.countRows("jobs WHERE kind = 'console.open'"); n != 0 {
 		t.Errorf("%d jobs are queued before a browser connects", n)
 	}
 	landed := control.New(s.pool, control.Options{AgentURL: "https://portal.example:8444", PairURL: "https://portal-2:8444"})
@@ -190,7 +190,7 @@ func TestConsoleTicketWorksOnce(t *testing.T) {
 		_, err := s.JoinPair(t.Context(), fleet.Actor{HostID: s.h1, Session: "old"}, ticket.ID)
 		return err
 	})
-	s.exec(`UPDATE console_tickets SET used_at = now() - interval '31 seconds' WHERE console_id = $1`, ticket.ID)
+	s.execSQL(`UPDATE console_tickets SET used_at = now() - interval '31 seconds' WHERE console_id = $1`, ticket.ID)
 	s.wantRefused("too late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, ticket.ID); return err })
 	s.wantRefused("used", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, ticket.Secret); return err })
 
@@ -198,11 +198,11 @@ func TestConsoleTicketWorksOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.exec(`UPDATE console_tickets SET expires_at = now() WHERE console_id = $1`, late.ID)
+	s.execSQL(`UPDATE console_tickets SET expires_at = now() WHERE console_id = $1`, late.ID)
 	s.wantRefused("late", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, late.ID, late.Secret); return err })
 	s.wantRefused("late host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, late.ID); return err })
 	s.wantRefused("viewer", fleet.Forbidden, "do not have permission", func() error { _, err := s.OpenConsole(t.Context(), s.viewer, v.ID); return err })
-	s.wantRefused("another project's user", fleet.NotFound, "There is no such VM.", func() error { _, err := s.OpenConsole(t.Context(), s.stranger, v.ID); return err })
+	s.wantRefused("another project's user", fleet.NotFound, "There is no such VM.", func() error { _, err := s.OpenConsole(t.Context(), s.blueMember, v.ID); return err })
 	gone, err := s.OpenConsole(t.Context(), s.member, v.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestConsoleTicketWorksOnce(t *testing.T) {
 
 func TestUnusedConsoleTicketsAreLimited(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Running)
+	v := s.createVM("web", fleet.Running)
 	open := func(a fleet.Actor) (control.ConsoleTicket, error) { return s.OpenConsole(t.Context(), a, v.ID) }
 	var last control.ConsoleTicket
 	for range 32 {
@@ -236,7 +236,7 @@ func TestUnusedConsoleTicketsAreLimited(t *testing.T) {
 		t.Errorf("after one was used: %v", err)
 	}
 	s.wantRefused("one ticket too many again", fleet.TooMany, "are not open yet", func() error { _, err := open(s.member); return err })
-	s.exec(`UPDATE console_tickets SET expires_at = now() WHERE used_at IS NULL`)
+	s.execSQL(`UPDATE console_tickets SET expires_at = now() WHERE used_at IS NULL`)
 	if _, err := open(s.member); err != nil {
 		t.Errorf("after they expired: %v", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (s *projectFixture) tree(a fleet.Actor, q query.TreeQuery) string {
+func (s *projectFixture) treeText(a fleet.Actor, q query.TreeQuery) string {
 	s.t.Helper()
 	level, err := s.Tree(s.t.Context(), a, q)
 	if err != nil {
@@ -24,10 +24,10 @@ func (s *projectFixture) tree(a fleet.Actor, q query.TreeQuery) string {
 
 func TestTreeShowsOnlyVisibleObjects(t *testing.T) {
 	s := newProjectFixture(t)
-	web := s.vm("web", fleet.Running)
-	s.vm("db", fleet.Stopped)
-	s.exec(`UPDATE vms SET labels = '{"env":"a=b"}' WHERE id = $1`, web.ID)
-	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, 'old', '{"power":"running"}')`, s.h1)
+	web := s.createVM("web", fleet.Running)
+	s.createVM("db", fleet.Stopped)
+	s.execSQL(`UPDATE vms SET labels = '{"env":"a=b"}' WHERE id = $1`, web.ID)
+	s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, 'old', '{"power":"running"}')`, s.h1)
 	if _, err := s.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
@@ -44,11 +44,11 @@ func TestTreeShowsOnlyVisibleObjects(t *testing.T) {
 		{chief, query.TreeQuery{View: "vms"}, "project blue, project red"},
 		{s.member, query.TreeQuery{View: "vms"}, "project red"},
 		{chief, query.TreeQuery{View: "vms", Node: "project:" + red}, "vm db, vm web"},
-		{s.stranger, query.TreeQuery{View: "vms", Node: "project:" + red}, "notFound"},
+		{s.blueMember, query.TreeQuery{View: "vms", Node: "project:" + red}, "notFound"},
 		{chief, query.TreeQuery{View: "vms", Node: "project:" + red, LabelKey: "env"}, "label env=a=b, label without env"},
 		{chief, query.TreeQuery{View: "vms", Node: "label:" + red + ":env=a=b"}, "vm web"},
 		{chief, query.TreeQuery{View: "vms", Node: "label:" + red + ":env"}, "vm db"},
-		{s.stranger, query.TreeQuery{View: "vms", Node: "label:" + red + ":env"}, ""},
+		{s.blueMember, query.TreeQuery{View: "vms", Node: "label:" + red + ":env"}, ""},
 		{chief, query.TreeQuery{View: "storage"}, "storage Shared, storage Local"},
 		{s.member, query.TreeQuery{View: "storage", Node: "storage:shared"}, "pool nfs"},
 		{chief, query.TreeQuery{View: "storage", Node: "storage:local"}, "pool local"},
@@ -56,7 +56,7 @@ func TestTreeShowsOnlyVisibleObjects(t *testing.T) {
 		{chief, query.TreeQuery{View: "cellar"}, "notFound"},
 		{chief, query.TreeQuery{View: "hosts", Node: "host:x\x00"}, ""},
 	} {
-		if got := s.tree(c.actor, c.query); got != c.want {
+		if got := s.treeText(c.actor, c.query); got != c.want {
 			t.Errorf("%s sees %+v as %q, want %q", c.actor.Name, c.query, got, c.want)
 		}
 	}
@@ -64,10 +64,10 @@ func TestTreeShowsOnlyVisibleObjects(t *testing.T) {
 
 func TestSearchFindsOnlyVisibleObjects(t *testing.T) {
 	s := newProjectFixture(t)
-	web := s.vm("web-1", fleet.Running)
-	s.exec(`UPDATE vms SET labels = '{"env":"prod"}', spec = spec || `+onDefault("52:54:00:00:00:01")+`,
+	web := s.createVM("web-1", fleet.Running)
+	s.execSQL(`UPDATE vms SET labels = '{"env":"prod"}', spec = spec || `+defaultNICSQL("52:54:00:00:00:01")+`,
 		status = status || '{"nics":[{"mac":"52:54:00:00:00:01","addresses":["10.0.0.5","10.0.0.6","fe80::5054:ff:fe00:1"]}]}' WHERE id = $1`, web.ID)
-	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, 'Web-old',
+	s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, 'Web-old',
 		'{"power":"running","nics":[{"mac":"52:54:00:AA:00:01","addresses":["10.0.7.1","10.0.7.2"]}]}')`, s.h1)
 	for text, want := range map[string]string{
 		"web": "vm web-1, found Web-old", "WEB-1": "vm web-1", "eb-": "vm web-1, found Web-old", string(web.ID): "vm web-1", "10.0.0.5": "vm web-1",
@@ -93,12 +93,12 @@ func TestSearchFindsOnlyVisibleObjects(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"10.0", "52:54", "env=", "fe80"} {
-		if hits, err := s.Search(t.Context(), s.stranger, text, 8); err != nil || len(hits) != 0 {
+		if hits, err := s.Search(t.Context(), s.blueMember, text, 8); err != nil || len(hits) != 0 {
 			t.Errorf("by %q a user of another project finds %+v %v", text, hits, err)
 		}
 	}
 	// A user of project blue only finds the network "default", the project "blue" and the published images.
-	hits, err := s.Search(t.Context(), s.stranger, "e", 8)
+	hits, err := s.Search(t.Context(), s.blueMember, "e", 8)
 	if hits = slices.DeleteFunc(hits, func(f fleet.SearchHit) bool { return f.Kind == "image" }); err != nil || len(hits) != 2 {
 		t.Errorf("a user of another project finds %+v %v", hits, err)
 	}
@@ -107,13 +107,13 @@ func TestSearchFindsOnlyVisibleObjects(t *testing.T) {
 
 func TestOverviewCountsOnlyVisibleObjects(t *testing.T) {
 	s := newProjectFixture(t)
-	s.vm("ok", fleet.Running)
-	s.vm("dead", fleet.Crashed)
-	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
-	stuck := s.vm("stuck", fleet.Running)
-	s.exec(`UPDATE vms SET status = status || '{"power":"stopped","error":"no firmware","errorOf":"vm.start"}' WHERE id = $1`, stuck.ID)
-	s.exec(`UPDATE jobs SET state = 'failed', error = 'no space', ended_at = now() WHERE task_id IN (SELECT id FROM tasks WHERE subject_name IN ('ok', 'stuck'))`)
+	s.createVM("ok", fleet.Running)
+	s.createVM("dead", fleet.Crashed)
+	s.execSQL(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
+	stuck := s.createVM("stuck", fleet.Running)
+	s.execSQL(`UPDATE vms SET status = status || '{"power":"stopped","error":"no firmware","errorOf":"vm.start"}' WHERE id = $1`, stuck.ID)
+	s.execSQL(`UPDATE jobs SET state = 'failed', error = 'no space', ended_at = now() WHERE task_id IN (SELECT id FROM tasks WHERE subject_name IN ('ok', 'stuck'))`)
 	o, err := s.Overview(t.Context(), chief)
 	if err != nil {
 		t.Fatal(err)
@@ -134,14 +134,14 @@ func TestOverviewCountsOnlyVisibleObjects(t *testing.T) {
 	if totals, err := s.VMTotals(t.Context(), s.member); err != nil || totals.NeedingAttention != 2 || totals.Phases[fleet.PhaseRunning] != 1 {
 		t.Errorf("a member counts %+v %v", totals, err)
 	}
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
 	if _, err := s.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if totals, err := s.VMTotals(t.Context(), chief); err != nil || totals.NeedingAttention != 3 || totals.Phases[fleet.PhaseUnknown] != 3 {
 		t.Errorf("of offline hosts: %+v %v", totals, err)
 	}
-	other, err := s.Overview(t.Context(), s.stranger)
+	other, err := s.Overview(t.Context(), s.blueMember)
 	if err != nil || len(other.VMs) != 0 || other.VMsNeedingAttention != 0 || len(other.Hosts) != 0 || len(other.Attention) != 1 || other.Attention[0].Kind != "pool" || other.CommittedCPUs != 0 || other.CPUThreads != 0 {
 		t.Errorf("a user of another project sees %+v %v", other, err)
 	}
@@ -149,8 +149,8 @@ func TestOverviewCountsOnlyVisibleObjects(t *testing.T) {
 
 func TestCompleteSuggestsOnlyVisibleValues(t *testing.T) {
 	s := newProjectFixture(t)
-	web := s.vm("web", fleet.Running)
-	s.exec(`UPDATE vms SET labels = '{"env":"prod","note":"two words"}',
+	web := s.createVM("web", fleet.Running)
+	s.execSQL(`UPDATE vms SET labels = '{"env":"prod","note":"two words"}',
 		status = status || '{"nics":[{"mac":"52:54:00:00:00:01","addresses":["10.0.0.6","10.0.0.5","fe80::1"]}]}' WHERE id = $1`, web.ID)
 	for _, c := range []struct {
 		actor           fleet.Actor
@@ -164,7 +164,7 @@ func TestCompleteSuggestsOnlyVisibleValues(t *testing.T) {
 		{chief, "vms", "address:10.0", "address:10.0.0.5 address:10.0.0.6"},
 		{chief, "vms", "address:10.0.0.5,FE", `address:10.0.0.5,"fe80::1"`},
 		{chief, "vms", "mac:52:54", `mac:"52:54:00:00:00:01"`},
-		{s.stranger, "vms", "address:10.0", ""},
+		{s.blueMember, "vms", "address:10.0", ""},
 		{chief, "vms", "phase:st", "phase:starting phase:stopping phase:stopped"},
 		{chief, "vms", "phase:running,cra", "phase:running,crashed"},
 		{chief, "vms", "host:h", "host:h1 host:h2"},
@@ -172,7 +172,7 @@ func TestCompleteSuggestsOnlyVisibleValues(t *testing.T) {
 		{s.member, "vms", "project:", "project:red"},
 		{chief, "vms", "label:env", "label:env=prod"},
 		{chief, "vms", "label:note", `label:note="two words"`},
-		{s.stranger, "vms", "label:", ""},
+		{s.blueMember, "vms", "label:", ""},
 		{chief, "vms", "pool:n", "pool:nfs"},
 		{chief, "tasks", "who:", "who:me"},
 		{chief, "cellar", "x", ""},

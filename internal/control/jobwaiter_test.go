@@ -10,7 +10,7 @@ import (
 
 // Repeated claims on a connection query the database only periodically and after each wake-up.
 func TestJobWaiterQueriesDatabaseOnlyWhenNeeded(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	r.drainHub() // the listener wakes all subscribers when it starts
 	out, err := r.NewJobWaiter(t.Context(), r.agent)
 	if err != nil {
@@ -88,7 +88,7 @@ func TestJobWaiterQueriesDatabaseOnlyWhenNeeded(t *testing.T) {
 
 // A job waiter grants no permission: an ended agent session gets no jobs, even if its waiter was open before.
 func TestJobWaiterOfEndedAgentSessionGetsNoJobs(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	old := r.agent
 	out, err := r.NewJobWaiter(t.Context(), old)
 	if err != nil {

@@ -30,7 +30,7 @@ var someCSR = sync.OnceValue(func() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 })
 
-func (h *identityFixture) joinToken() fleet.JoinToken {
+func (h *identityFixture) createJoinToken() fleet.JoinToken {
 	h.t.Helper()
 	token, err := h.CreateJoinToken(h.t.Context(), chief, "")
 	if err != nil {
@@ -39,11 +39,11 @@ func (h *identityFixture) joinToken() fleet.JoinToken {
 	return token
 }
 
-func (h *identityFixture) join(secret, name, machine string) (wire.JoinAnswer, error) {
+func (h *identityFixture) joinHost(secret, name, machine string) (wire.JoinAnswer, error) {
 	return h.JoinHost(h.t.Context(), anonymous, secret, wire.JoinRequest{Name: name, HostUUID: machine, CSR: someCSR()})
 }
 
-func certificate(t *testing.T, text string) *x509.Certificate {
+func parseCertificate(t *testing.T, text string) *x509.Certificate {
 	t.Helper()
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
@@ -58,8 +58,8 @@ func certificate(t *testing.T, text string) *x509.Certificate {
 
 func TestMachineJoinsAsHost(t *testing.T) {
 	h := newIdentityFixture(t)
-	token := h.joinToken()
-	h.audited("joinToken.create")
+	token := h.createJoinToken()
+	h.wantLastAuditAction("joinToken.create")
 	authority, err := h.Authority(t.Context(), fleet.SystemActor)
 	if err != nil {
 		t.Fatal(err)
@@ -70,16 +70,16 @@ func TestMachineJoinsAsHost(t *testing.T) {
 	if !strings.HasSuffix(token.Secret, "."+auth.Fingerprint(authority.Certificate())) {
 		t.Errorf("the token %q does not name the authority", token.Secret)
 	}
-	if h.count("join_tokens j WHERE j::text LIKE '%' || $1 || '%'", token.Secret) != 0 {
+	if h.countRowsOf("join_tokens j WHERE j::text LIKE '%' || $1 || '%'", token.Secret) != 0 {
 		t.Error("the secret is stored")
 	}
 
-	answer, err := h.join(token.Secret, "node-1", machineA)
+	answer, err := h.joinHost(token.Secret, "node-1", machineA)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.audited("host.join")
-	if h.count("hosts h JOIN host_sessions s ON s.host_id = h.id WHERE h.id = $1 AND h.name = 'node-1'", answer.HostID) != 1 {
+	h.wantLastAuditAction("host.join")
+	if h.countRowsOf("hosts h JOIN host_sessions s ON s.host_id = h.id WHERE h.id = $1 AND h.name = 'node-1'", answer.HostID) != 1 {
 		t.Error("no host row with its session row")
 	}
 	list, err := query.ReadAllPages(t.Context(), chief, fleet.Query{}, h.ListJoinTokens)
@@ -87,7 +87,7 @@ func TestMachineJoinsAsHost(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 
-	cert := certificate(t, answer.Cert)
+	cert := parseCertificate(t, answer.Cert)
 	id, ok := auth.HostOf(cert)
 	if !ok || id != answer.HostID {
 		t.Errorf("the certificate names %q, not the host %q", id, answer.HostID)
@@ -97,8 +97,8 @@ func TestMachineJoinsAsHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.audited("host.renew")
-	if _, err := certificate(t, next.Cert).Verify(x509.VerifyOptions{Roots: authority.Pool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil || next.CA != answer.CA {
+	h.wantLastAuditAction("host.renew")
+	if _, err := parseCertificate(t, next.Cert).Verify(x509.VerifyOptions{Roots: authority.Pool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil || next.CA != answer.CA {
 		t.Error(err)
 	}
 	_, err = h.RenewHost(t.Context(), chief, someCSR())
@@ -106,38 +106,38 @@ func TestMachineJoinsAsHost(t *testing.T) {
 	_, err = h.RenewHost(t.Context(), host, "")
 	wantField(t, err, "csr")
 
-	h.exec("DELETE FROM hosts")
+	h.execSQL("DELETE FROM hosts")
 	_, err = h.RenewHost(t.Context(), host, someCSR())
 	wantCode(t, err, fleet.Unauthorized)
 }
 
 func TestJoinTokenWorksOnce(t *testing.T) {
 	h := newIdentityFixture(t)
-	secret := h.joinToken().Secret
+	secret := h.createJoinToken().Secret
 	got := countCodes(runConcurrently(4, func(i int) error {
-		_, err := h.join(secret, "node-"+string(rune('a'+i)), "")
+		_, err := h.joinHost(secret, "node-"+string(rune('a'+i)), "")
 		return err
 	}))
-	if got[""] != 1 || got[fleet.Unauthorized] != 3 || h.count("hosts") != 1 {
-		t.Errorf("got %v and %d hosts", got, h.count("hosts"))
+	if got[""] != 1 || got[fleet.Unauthorized] != 3 || h.countRowsOf("hosts") != 1 {
+		t.Errorf("got %v and %d hosts", got, h.countRowsOf("hosts"))
 	}
 }
 
 func TestBadJoinTokensGiveSameError(t *testing.T) {
 	h := newIdentityFixture(t)
-	used, revoked, expired := h.joinToken(), h.joinToken(), h.joinToken()
-	if _, err := h.join(used.Secret, "node-1", ""); err != nil {
+	used, revoked, expired := h.createJoinToken(), h.createJoinToken(), h.createJoinToken()
+	if _, err := h.joinHost(used.Secret, "node-1", ""); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		if err := h.RevokeJoinToken(t.Context(), chief, revoked.ID); err != nil {
 			t.Fatal(err)
 		}
-		h.audited("joinToken.revoke")
+		h.wantLastAuditAction("joinToken.revoke")
 	}
 	wantCode(t, h.RevokeJoinToken(t.Context(), chief, used.ID), fleet.Conflict)
 	wantCode(t, h.RevokeJoinToken(t.Context(), chief, "nothing"), fleet.NotFound)
-	h.exec("UPDATE join_tokens SET expires_at = expires_at - interval '15 minutes' WHERE id = $1", expired.ID)
+	h.execSQL("UPDATE join_tokens SET expires_at = expires_at - interval '15 minutes' WHERE id = $1", expired.ID)
 	texts := map[string]bool{}
 	for _, secret := range []string{"", "qxj_unknown.00", used.Secret, revoked.Secret, expired.Secret} {
 		// The token is checked before the input, so that error texts reveal nothing without a valid token.
@@ -152,38 +152,38 @@ func TestBadJoinTokensGiveSameError(t *testing.T) {
 
 func TestRefusedJoinLeavesTokenUnused(t *testing.T) {
 	h := newIdentityFixture(t)
-	if _, err := h.join(h.joinToken().Secret, "node-1", machineA); err != nil {
+	if _, err := h.joinHost(h.createJoinToken().Secret, "node-1", machineA); err != nil {
 		t.Fatal(err)
 	}
-	secret := h.joinToken().Secret
-	_, err := h.join(secret, "node-1", machineB)
+	secret := h.createJoinToken().Secret
+	_, err := h.joinHost(secret, "node-1", machineB)
 	wantCode(t, err, fleet.Conflict)
-	_, err = h.join(secret, "node-2", strings.ToUpper(machineA))
+	_, err = h.joinHost(secret, "node-2", strings.ToUpper(machineA))
 	wantCode(t, err, fleet.Conflict)
 	if !strings.Contains(err.Error(), `"node-1"`) {
 		t.Errorf("the refusal does not name the host: %v", err)
 	}
-	_, err = h.join(secret, "Node 2", machineB)
+	_, err = h.joinHost(secret, "Node 2", machineB)
 	wantField(t, err, "name")
-	_, err = h.join(secret, "node-2", "no uuid")
+	_, err = h.joinHost(secret, "node-2", "no uuid")
 	wantField(t, err, "hostUuid")
 	_, err = h.JoinHost(t.Context(), anonymous, secret, wire.JoinRequest{Name: "node-2", CSR: "no request"})
 	wantField(t, err, "csr")
-	if h.count("hosts") != 1 || h.count("audit WHERE action = 'host.join'") != 1 {
+	if h.countRowsOf("hosts") != 1 || h.countRowsOf("audit WHERE action = 'host.join'") != 1 {
 		t.Error("a refused join left rows behind")
 	}
 	// After the other host is deleted, the machine may join under another name with the same token.
-	h.exec("DELETE FROM hosts")
-	if _, err := h.join(secret, "node-2", machineA); err != nil {
+	h.execSQL("DELETE FROM hosts")
+	if _, err := h.joinHost(secret, "node-2", machineA); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestConcurrentJoinsOfOneMachineMakeOneHost(t *testing.T) {
 	h := newIdentityFixture(t)
-	secrets := []string{h.joinToken().Secret, h.joinToken().Secret}
+	secrets := []string{h.createJoinToken().Secret, h.createJoinToken().Secret}
 	got := countCodes(runConcurrently(2, func(i int) error {
-		_, err := h.join(secrets[i], "node-"+string(rune('a'+i)), machineA)
+		_, err := h.joinHost(secrets[i], "node-"+string(rune('a'+i)), machineA)
 		return err
 	}))
 	if got[""] != 1 || got[fleet.Conflict] != 1 {
@@ -208,7 +208,7 @@ func TestConcurrentPortalStartsShareOneCA(t *testing.T) {
 			t.Fatalf("different authorities: %q", prints)
 		}
 	}
-	if n := h.count("audit WHERE action = 'authority.create'"); n != 1 {
+	if n := h.countRowsOf("audit WHERE action = 'authority.create'"); n != 1 {
 		t.Errorf("%d authorities were made", n)
 	}
 }
@@ -216,11 +216,11 @@ func TestConcurrentPortalStartsShareOneCA(t *testing.T) {
 // A host that lost its agent's files, or a replacement machine, joins again as the same host with its VMs.
 func TestHostRejoinsWithItsVMs(t *testing.T) {
 	h := newIdentityFixture(t)
-	first, err := h.join(h.joinToken().Secret, "node-1", machineA)
+	first, err := h.joinHost(h.createJoinToken().Secret, "node-1", machineA)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := h.join(h.joinToken().Secret, "node-2", machineB)
+	other, err := h.joinHost(h.createJoinToken().Secret, "node-2", machineB)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestHostRejoinsWithItsVMs(t *testing.T) {
 		}
 		return h.JoinHost(t.Context(), anonymous, token.Secret, req)
 	}
-	h.exec("UPDATE host_sessions SET session = 'old', conflict = 'two of them' WHERE host_id = $1", first.HostID)
+	h.execSQL("UPDATE host_sessions SET session = 'old', conflict = 'two of them' WHERE host_id = $1", first.HostID)
 
 	for name, req := range map[string]wire.JoinRequest{
 		"the same machine":               {Name: "any-name", HostUUID: machineA},
@@ -246,7 +246,7 @@ func TestHostRejoinsWithItsVMs(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, answer, err)
 			continue
 		}
-		cert := certificate(t, answer.Cert)
+		cert := parseCertificate(t, answer.Cert)
 		if id, ok := auth.HostOf(cert); !ok || id != first.HostID {
 			t.Errorf("%s: the certificate names host %q", name, id)
 		}
@@ -258,13 +258,13 @@ func TestHostRejoinsWithItsVMs(t *testing.T) {
 				t.Errorf("%s: %s gets %v and %v", name, agent, hello, renewal)
 			}
 		}
-		h.exec("UPDATE host_sessions SET seen_at = now() WHERE host_id = $1", first.HostID)
+		h.execSQL("UPDATE host_sessions SET seen_at = now() WHERE host_id = $1", first.HostID)
 	}
 	if _, err := again(wire.JoinRequest{Name: "node-1", CSR: someCSR()}); err != nil ||
-		h.count("host_sessions s WHERE s.host_id = $1 AND s.session IS NULL AND s.conflict = ''", first.HostID) != 1 {
+		h.countRowsOf("host_sessions s WHERE s.host_id = $1 AND s.session IS NULL AND s.conflict = ''", first.HostID) != 1 {
 		t.Errorf("the host's previous agent is still accepted (%v)", err)
 	}
-	h.audited("host.join")
+	h.wantLastAuditAction("host.join")
 
 	_, err = again(wire.JoinRequest{Name: "node-1", HostUUID: machineB, CSR: someCSR()})
 	wantCode(t, err, fleet.Conflict)
@@ -272,7 +272,7 @@ func TestHostRejoinsWithItsVMs(t *testing.T) {
 	wantCode(t, err, fleet.Conflict)
 	_, err = again(wire.JoinRequest{Name: "node-1", HostID: "no id", CSR: someCSR()})
 	wantField(t, err, "hostId")
-	_, err = h.JoinHost(t.Context(), anonymous, h.joinToken().Secret, wire.JoinRequest{Name: "node-9", HostID: first.HostID, CSR: someCSR()})
+	_, err = h.JoinHost(t.Context(), anonymous, h.createJoinToken().Secret, wire.JoinRequest{Name: "node-9", HostID: first.HostID, CSR: someCSR()})
 	wantCode(t, err, fleet.Conflict)
 
 	_, err = h.CreateJoinToken(t.Context(), chief, "6d1f0c2e-0000-7000-8000-00000000000e")
@@ -281,7 +281,7 @@ func TestHostRejoinsWithItsVMs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.exec("DELETE FROM hosts WHERE id = $1", first.HostID)
+	h.execSQL("DELETE FROM hosts WHERE id = $1", first.HostID)
 	_, err = h.JoinHost(t.Context(), anonymous, token.Secret, wire.JoinRequest{Name: "node-1", CSR: someCSR()})
 	wantCode(t, err, fleet.Unauthorized)
 }

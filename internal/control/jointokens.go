@@ -45,7 +45,7 @@ func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet
 		if again != nil {
 			var err error
 			if name, err = q.HostName(ctx, host); err != nil {
-				return store.NotFound(err, "host")
+				return store.NotFoundError(err, "host")
 			}
 		}
 		row, err := q.AddJoinToken(ctx, db.AddJoinTokenParams{
@@ -54,7 +54,7 @@ func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet
 		if err != nil {
 			return err
 		}
-		token = joinTokenOf(row)
+		token = joinTokenFromRow(row)
 		return store.Audit(ctx, q, a, "joinToken.create", joinTokenSubject(row.ID), name, "")
 	})
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *Control) RevokeJoinToken(ctx context.Context, a fleet.Actor, id fleet.J
 		if errors.Is(err, pgx.ErrNoRows) {
 			row, err := q.GetJoinToken(ctx, id)
 			if err != nil {
-				return store.NotFound(err, "join token")
+				return store.NotFoundError(err, "join token")
 			}
 			return fleet.Errorf(fleet.Conflict, "The host %q has joined with this token already. Delete the host if it should not be here.", row.UsedBy)
 		}
@@ -86,7 +86,7 @@ func (c *Control) RevokeJoinToken(ctx context.Context, a fleet.Actor, id fleet.J
 	})
 }
 
-func joinTokenOf(row db.JoinToken) fleet.JoinToken {
+func joinTokenFromRow(row db.JoinToken) fleet.JoinToken {
 	t := fleet.JoinToken{
 		ID: row.ID, CreatedBy: row.CreatedBy, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
 		UsedAt: row.UsedAt, UsedBy: row.UsedBy, RevokedAt: row.RevokedAt,

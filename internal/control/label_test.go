@@ -69,7 +69,7 @@ func (s *projectFixture) assignPoolByLabel(id fleet.PoolID, selector string) fle
 }
 
 // changeMarks returns a summary of everything that the assignment pass may write.
-func (s *projectFixture) changeMarks() string {
+func (s *projectFixture) passChangeMarks() string {
 	s.t.Helper()
 	var out string
 	err := s.pool.QueryRow(s.t.Context(), `SELECT concat_ws(' ', (SELECT count(*) FROM audit), (SELECT count(*) FROM tasks), (SELECT array_agg(xmin::text ORDER BY host_id, object_id)::text FROM left_out),
@@ -80,13 +80,13 @@ func (s *projectFixture) changeMarks() string {
 	return out
 }
 
-var rack4 = map[string]string{"rack": "4", "ssd": "yes"}
+var rack4Labels = map[string]string{"rack": "4", "ssd": "yes"}
 
 // A pool is assigned to hosts with matching labels: to existing hosts at once, to joining or relabelled hosts by the
 // pass. A host that loses the labels keeps the pool.
 func TestPoolAssignedByLabel(t *testing.T) {
 	s := newProjectFixture(t)
-	s.setLabels(s.h1, rack4)
+	s.setLabels(s.h1, rack4Labels)
 	fast, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}, Selector: "ssd, rack=4"})
 	if err != nil {
 		t.Fatal(err)
@@ -99,23 +99,23 @@ func TestPoolAssignedByLabel(t *testing.T) {
 	if by != fleet.SystemActor.Name || said != fleet.SystemActor.Name+" by label rack=4, ssd: to h1" {
 		t.Errorf("the task is of %q, the audit says %q", by, said)
 	}
-	h3 := s.host("h3", 1024)
+	h3 := s.addHostWithMemory("h3", 1024)
 	s.runAssignPass()
 	s.wantAssigned("where a host has no labels", fast.ID, "h1")
 	s.setLabels(h3, map[string]string{"rack": "4"})
 	s.runAssignPass()
 	s.wantAssigned("where a host has a part of them", fast.ID, "h1")
-	s.setLabels(h3, rack4)
+	s.setLabels(h3, rack4Labels)
 	s.runAssignPass()
 	s.wantAssigned("after a host was relabelled", fast.ID, "h1 h3")
-	s.exec(`INSERT INTO hosts (id, name, spec) VALUES ($1, 'h4', '{"labels":{"rack":"4","ssd":""}}')`, fleet.NewID[fleet.HostID]())
+	s.execSQL(`INSERT INTO hosts (id, name, spec) VALUES ($1, 'h4', '{"labels":{"rack":"4","ssd":""}}')`, fleet.NewID[fleet.HostID]())
 	s.runAssignPass()
 	s.wantAssigned("after a host has joined", fast.ID, "h1 h3 h4")
 	s.setLabels(s.h1, map[string]string{})
-	before := s.changeMarks()
+	before := s.passChangeMarks()
 	s.runAssignPass()
 	s.wantAssigned("after a host lost the labels", fast.ID, "h1 h3 h4")
-	if after := s.changeMarks(); after != before {
+	if after := s.passChangeMarks(); after != before {
 		t.Errorf("a pass with nothing to do wrote: %s before, %s after", before, after)
 	}
 	now, err := s.ByLabel(t.Context(), chief, fleet.SubjectPool(fast.ID))
@@ -123,7 +123,7 @@ func TestPoolAssignedByLabel(t *testing.T) {
 		t.Errorf("%+v %v", now, err)
 	}
 	s.assignPoolByLabel(fast.ID, "")
-	s.exec(`INSERT INTO hosts (id, name, spec) VALUES ($1, 'h5', '{"labels":{"rack":"4","ssd":""}}')`, fleet.NewID[fleet.HostID]())
+	s.execSQL(`INSERT INTO hosts (id, name, spec) VALUES ($1, 'h5', '{"labels":{"rack":"4","ssd":""}}')`, fleet.NewID[fleet.HostID]())
 	s.runAssignPass()
 	s.wantAssigned("without a selector", fast.ID, "h1 h3 h4")
 }
@@ -133,7 +133,7 @@ func TestPoolAssignedByLabel(t *testing.T) {
 func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 	s := newProjectFixture(t)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
-		s.setLabels(h, rack4)
+		s.setLabels(h, rack4Labels)
 	}
 	fast, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}, Selector: "ssd"})
 	if err != nil {
@@ -146,7 +146,7 @@ func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 		}
 		s.runAssignPass()
 		s.wantAssigned("while it is released", fast.ID, "h2")
-		s.exec(`DELETE FROM assignments WHERE asked = 'release'`) // the host has released it
+		s.execSQL(`DELETE FROM assignments WHERE asked = 'release'`) // the host has released it
 		s.runAssignPass()
 		s.wantAssigned("after it was released", fast.ID, "h2")
 	}
@@ -159,7 +159,7 @@ func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 	if _, err := s.Assign(t.Context(), chief, fleet.SubjectPool(fast.ID), []fleet.HostID{s.h1}); err != nil {
 		t.Fatal(err)
 	}
-	s.exec(`DELETE FROM assignments WHERE host_id = $1 AND object_id = $2`, s.h1, fast.ID)
+	s.execSQL(`DELETE FROM assignments WHERE host_id = $1 AND object_id = $2`, s.h1, fast.ID)
 	s.runAssignPass()
 	s.wantAssigned("after a person assigned it again, and it got lost", fast.ID, "h1 h2")
 	release()
@@ -175,9 +175,9 @@ func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 func TestLabelAssignmentConflictAffectsOneHost(t *testing.T) {
 	s := newProjectFixture(t)
 	for i := range 5 {
-		s.setLabels(s.host(fmt.Sprintf("n%d", i), 1024), rack4)
+		s.setLabels(s.addHostWithMemory(fmt.Sprintf("n%d", i), 1024), rack4Labels)
 	}
-	s.setLabels(s.h1, rack4) // h1 has the pool "local" at /srv/vm
+	s.setLabels(s.h1, rack4Labels) // h1 has the pool "local" at /srv/vm
 	other, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "other", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm"}, Selector: "ssd"})
 	if err != nil {
 		t.Fatal(err)
@@ -187,14 +187,14 @@ func TestLabelAssignmentConflictAffectsOneHost(t *testing.T) {
 	if got := s.unassignedReasons(other.ID); got != why {
 		t.Errorf("the page says %q, want %q", got, why)
 	}
-	before := s.changeMarks()
+	before := s.passChangeMarks()
 	for range 3 {
 		s.runAssignPass()
 	}
-	if after := s.changeMarks(); after != before {
+	if after := s.passChangeMarks(); after != before {
 		t.Errorf("passes without a change wrote: %s before, %s after", before, after)
 	}
-	s.exec(`DELETE FROM assignments WHERE object_id = $1`, s.local)
+	s.execSQL(`DELETE FROM assignments WHERE object_id = $1`, s.local)
 	s.runAssignPass()
 	s.wantAssigned("when the conflict is gone", other.ID, "h1 n0 n1 n2 n3 n4")
 	if got := s.unassignedReasons(other.ID); got != "" {
@@ -215,8 +215,8 @@ func TestLabelAssignmentConflictAffectsOneHost(t *testing.T) {
 // Networks are assigned by label like pools. A host with an overlapping network is skipped.
 func TestNetworkAssignedByLabel(t *testing.T) {
 	s := newProjectFixture(t)
-	s.setLabels(s.h1, rack4)
-	s.setLabels(s.h2, rack4)
+	s.setLabels(s.h1, rack4Labels)
+	s.setLabels(s.h2, rack4Labels)
 	s.defineNetwork("taken", natSpec("10.5.0.1/16"), s.h2)
 	lan, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: "lan", Spec: natSpec("10.5.7.1/24"), Selector: "ssd"})
 	if err != nil {
@@ -258,7 +258,7 @@ func TestConcurrentLabelPassesAssignPoolOnce(t *testing.T) {
 		ids = append(ids, p.ID)
 	}
 	for i := range 10 {
-		s.setLabels(s.host(fmt.Sprintf("n%d", i), 1024), rack4)
+		s.setLabels(s.addHostWithMemory(fmt.Sprintf("n%d", i), 1024), rack4Labels)
 	}
 	var both sync.WaitGroup
 	for range 2 {
@@ -272,11 +272,11 @@ func TestConcurrentLabelPassesAssignPoolOnce(t *testing.T) {
 	s.runAssignPass() // assigns what the skipped pass left out
 	for _, id := range ids {
 		s.wantAssigned("after both", id, "n0 n1 n2 n3 n4 n5 n6 n7 n8 n9")
-		if n := s.count(`audit WHERE action = 'pool.assign' AND subject = 'pool:` + string(id) + `'`); n != 1 {
+		if n := s.countRows(`audit WHERE action = 'pool.assign' AND subject = 'pool:` + string(id) + `'`); n != 1 {
 			t.Errorf("%d audit lines of the assignment", n)
 		}
 	}
-	if n := s.count(`tasks WHERE kind = 'pool.apply'`); n != 40 {
+	if n := s.countRows(`tasks WHERE kind = 'pool.apply'`); n != 40 {
 		t.Errorf("%d tasks", n)
 	}
 }
@@ -298,8 +298,8 @@ func TestSelectorChangeIsCheckedAndNeedsPermission(t *testing.T) {
 		return err
 	})
 	s.wantRefused("an actor other than the system", fleet.Forbidden, "", func() error { return s.AssignLabelled(t.Context(), chief) })
-	s.setLabels(s.h1, rack4)
-	s.setLabels(s.h2, rack4)
+	s.setLabels(s.h1, rack4Labels)
+	s.setLabels(s.h2, rack4Labels)
 	preview, err := s.LabelledHosts(t.Context(), chief, fleet.SubjectPool(s.local), "rack=4")
 	if err != nil || preview.All != 2 || preview.Without != 1 || preview.Hosts[0].HostName != "h2" || preview.Hosts[0].Has || !preview.Hosts[1].Has {
 		t.Errorf("%+v %v", preview, err)
@@ -311,16 +311,16 @@ func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
 	s := newProjectFixture(t)
 	hosts := []fleet.HostID{s.h1, s.h2}
 	for i := range 4 {
-		hosts = append(hosts, s.host(fmt.Sprintf("n%d", i), 1024))
+		hosts = append(hosts, s.addHostWithMemory(fmt.Sprintf("n%d", i), 1024))
 	}
 	id := s.addPool("big", `{"kind":"nfs","path":"/mnt/big","server":"nas","export":"/big","shared":true}`, hosts...)
 	s.wantRefused("without a failed host", fleet.Conflict, "failed on none of its hosts", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
 	says := func(state string, hosts ...fleet.HostID) {
-		s.exec(`UPDATE assignments SET status = jsonb_build_object('state', $3::text, 'error', 'mount.nfs') WHERE object_id = $1 AND host_id = ANY ($2)`, id, hosts, state)
+		s.execSQL(`UPDATE assignments SET status = jsonb_build_object('state', $3::text, 'error', 'mount.nfs') WHERE object_id = $1 AND host_id = ANY ($2)`, id, hosts, state)
 	}
 	says("failed", hosts[0], hosts[1], hosts[2])
 	says("inactive", hosts[3])
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute' WHERE host_id = $1`, hosts[2])
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '1 minute' WHERE host_id = $1`, hosts[2])
 	s.wantRefused("by a tenant", fleet.Forbidden, "", func() error { _, err := s.RetryEverywhere(t.Context(), s.member, fleet.SubjectPool(id)); return err })
 	r, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id))
 	if err != nil || len(r.Tasks) != 3 || r.Offline != 1 || r.More != 0 {
@@ -333,12 +333,12 @@ func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
 	if want := []string{"h1", "h2", "n1"}; !slices.Equal(on, want) {
 		t.Errorf("queued on %q, want %q", on, want)
 	}
-	if n := s.count(`audit WHERE action = 'pool.retry' AND detail = 'on 3 hosts where it failed'`); n != 1 {
+	if n := s.countRows(`audit WHERE action = 'pool.retry' AND detail = 'on 3 hosts where it failed'`); n != 1 {
 		t.Errorf("%d lines in the audit", n)
 	}
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
 	s.wantRefused("where no host is online", fleet.Conflict, "They retry automatically", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
-	s.exec(`UPDATE host_sessions SET seen_at = now()`)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now()`)
 	lan := s.defineNetwork("lan", fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, s.h1, s.h2)
 	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"error":"dnsmasq is away"}`)
 	s.setNetworkStatus(lan.ID, s.h2, `{"active":false,"byOthers":true}`)
@@ -350,15 +350,15 @@ func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
 
 // Label changes wake the assignment pass; other changes of hosts do not.
 func TestLabelChangesWakeAssignPass(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	r.drainHub()
 	sub := r.hub.Subscribe("labels")
 	t.Cleanup(sub.Close)
 	wantNotified := func(what string, want bool, sql string, args ...any) {
 		t.Helper()
-		r.exec(sql, args...)
+		r.execSQL(sql, args...)
 		r.drainHub()
-		if got := len(sub.Take()) > 0; got != want {
+		if got := len(sub.TakeKeys()) > 0; got != want {
 			t.Errorf("%s is notified of: %t", what, got)
 		}
 	}
@@ -372,11 +372,11 @@ func TestLabelChangesWakeAssignPass(t *testing.T) {
 	pages := r.hub.Subscribe("pool:p")
 	t.Cleanup(pages.Close)
 	wantNotified("a host that is left out", false, `INSERT INTO left_out (noun, object_id, host_id, why) VALUES ('pool', 'p', 'new', 'taken')`)
-	if len(pages.Take()) == 0 {
+	if len(pages.TakeKeys()) == 0 {
 		t.Error("the pool's page is not woken by an exclusion")
 	}
 	wantNotified("an end", false, `DELETE FROM pools`)
-	if n := one[int](r, `SELECT (SELECT count(*) FROM selectors) + (SELECT count(*) FROM left_out)`); n != 0 {
+	if n := queryValue[int](r, `SELECT (SELECT count(*) FROM selectors) + (SELECT count(*) FROM left_out)`); n != 0 {
 		t.Errorf("%d rows outlive their pool", n)
 	}
 }

@@ -63,7 +63,7 @@ func (c *Control) AddImage(ctx context.Context, a fleet.Actor, in NewImage) (id 
 		var of *fleet.ProjectID
 		if in.ProjectID != "" {
 			if _, err := q.ProjectName(ctx, in.ProjectID); err != nil {
-				return store.NotFound(err, "project")
+				return store.NotFoundError(err, "project")
 			}
 			of = &in.ProjectID
 		}
@@ -79,7 +79,7 @@ func (c *Control) AddImage(ctx context.Context, a fleet.Actor, in NewImage) (id 
 				return err
 			}
 		}
-		return store.Audit(ctx, q, a, "image.create", fleet.SubjectImage(id), in.Name, in.Source.describe())
+		return store.Audit(ctx, q, a, "image.create", fleet.SubjectImage(id), in.Name, in.Source.auditDetail())
 	})
 	return id, task, err
 }
@@ -96,16 +96,16 @@ func (c *Control) AddImageVersion(ctx context.Context, a fleet.Actor, id fleet.I
 	return c.addSourceVersion(ctx, a, id, v.Name, from, func(q *db.Queries) error {
 		image, err := q.LockImage(ctx, id)
 		if err != nil {
-			return store.NotFound(err, "image")
+			return store.NotFoundError(err, "image")
 		}
-		if err := checkNotTemplated(image); err != nil {
+		if err := checkNotTemplateImage(image); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "image.version", fleet.SubjectImage(id), image.Name, from.describe())
+		return store.Audit(ctx, q, a, "image.version", fleet.SubjectImage(id), image.Name, from.auditDetail())
 	})
 }
 
-func (s ImageSource) describe() string {
+func (s ImageSource) auditDetail() string {
 	switch {
 	case s.URL != "":
 		at, _, _ := strings.Cut(s.URL, "?")
@@ -119,7 +119,7 @@ func (s ImageSource) describe() string {
 // EditImage changes an image's name and description.
 func (c *Control) EditImage(ctx context.Context, a fleet.Actor, id fleet.ImageID, in EditImage) error {
 	return c.changeImage(ctx, a, id, func(q *db.Queries, image db.Image) error {
-		if err := checkNotTemplated(image); err != nil {
+		if err := checkNotTemplateImage(image); err != nil {
 			return err
 		}
 		name, description, os := image.Name, image.Description, image.Os
@@ -142,12 +142,12 @@ func (c *Control) EditImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 		if err := q.ChangeImage(ctx, db.ChangeImageParams{ID: id, Name: name, Description: description, Os: os}); err != nil {
 			return imageNameTakenError(err, name)
 		}
-		return store.Audit(ctx, q, a, "image.edit", fleet.SubjectImage(id), name, strings.TrimSpace("name "+name+", "+os.Words()))
+		return store.Audit(ctx, q, a, "image.edit", fleet.SubjectImage(id), name, strings.TrimSpace("name "+name+", "+os.Text()))
 	})
 }
 
 // checkNotTemplated refuses changes to an image that belongs to a template.
-func checkNotTemplated(image db.Image) error {
+func checkNotTemplateImage(image db.Image) error {
 	if image.TemplateID == nil {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (c *Control) changeImage(ctx context.Context, a fleet.Actor, id fleet.Image
 	return c.store.Tx(ctx, func(q *db.Queries) error {
 		image, err := q.LockImage(ctx, id)
 		if err != nil {
-			return store.NotFound(err, "image")
+			return store.NotFoundError(err, "image")
 		}
 		return do(q, image)
 	})
@@ -188,14 +188,14 @@ func (c *Control) RevokeImage(ctx context.Context, a fleet.Actor, id fleet.Image
 
 func (c *Control) setImageGrant(ctx context.Context, a fleet.Actor, id fleet.ImageID, project fleet.ProjectID, action string, set func(*db.Queries, *fleet.ProjectID) (int64, error)) error {
 	return c.changeImage(ctx, a, id, func(q *db.Queries, image db.Image) error {
-		if err := checkNotTemplated(image); err != nil {
+		if err := checkNotTemplateImage(image); err != nil {
 			return err
 		}
 		name, of := "all projects", (*fleet.ProjectID)(nil)
 		if project != "" {
 			var err error
 			if name, err = q.ProjectName(ctx, project); err != nil {
-				return store.NotFound(err, "project")
+				return store.NotFoundError(err, "project")
 			}
 			of = &project
 		}
@@ -220,7 +220,7 @@ func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.Image
 	}
 	actor, member := a, !policy.May(a, policy.InfraChange, "")
 	if member {
-		if err := mayDelete(a, v); err != nil {
+		if err := checkImageDeletable(a, v); err != nil {
 			return nil, err
 		}
 		actor, files = fleet.SystemActor, true // members may not delete files in pools later
@@ -244,7 +244,7 @@ func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.Image
 	err = c.changeImage(ctx, actor, id, func(q *db.Queries, image db.Image) error {
 		tasks = nil
 		for _, copy := range copies {
-			if err := checkNoOverlays(ctx, q, Image{PoolID: copy.PoolID, Volume: copy.Volume, HostID: copy.HostID}); err != nil {
+			if err := checkNoOverlays(ctx, q, ImageFile{PoolID: copy.PoolID, Volume: copy.Volume, HostID: copy.HostID}); err != nil {
 				return err
 			}
 		}
@@ -268,7 +268,7 @@ func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.Image
 
 // mayDelete refuses actors who may not delete the image. Administrators may delete any image, members those of their
 // projects.
-func mayDelete(a fleet.Actor, v fleet.ImageView) error {
+func checkImageDeletable(a fleet.Actor, v fleet.ImageView) error {
 	if v.ProjectID == "" {
 		return policy.Check(a, policy.InfraChange, "")
 	}
@@ -288,21 +288,21 @@ func hideInUseDetails(a fleet.Actor, err error) error {
 // returns an error and the copy stays in the library; otherwise the file could never be deleted.
 func queueFileDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, copy query.CopyOn) (fleet.TaskID, error) {
 	if len(copy.On.Hosts) == 0 {
-		return "", fleet.Errorf(fleet.Conflict, "The file in %s cannot be deleted now: no online host has it. Delete the image alone, and the file later.", copy.Where())
+		return "", fleet.Errorf(fleet.Conflict, "The file in %s cannot be deleted now: no online host has it. Delete the image alone, and the file later.", copy.LocationText())
 	}
-	use, err := currentUse(ctx, q, *copy.On)
+	use, err := currentVolumeUse(ctx, q, *copy.On)
 	if err != nil {
 		return "", err
 	}
 	if ok, why := use.Allows(fleet.ActDelete); !ok {
-		return "", fleet.Errorf(fleet.Conflict, "The file %s in %s is not deleted: %s", copy.Volume, copy.Where(), why)
+		return "", fleet.Errorf(fleet.Conflict, "The file %s in %s is not deleted: %s", copy.Volume, copy.LocationText(), why)
 	}
 	subject := fleet.SubjectVolume(copy.Ref())
-	task, err := store.Queue(ctx, q, a, db.JoinQueueParams{
+	task, err := store.JoinOrQueueJob(ctx, q, a, db.JoinQueueParams{
 		HostID: copy.On.Hosts[0].ID, Kind: fleet.VolumeDelete, Subject: subject, SubjectName: copy.Volume, Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeParams{}},
 	})
 	if err != nil {
 		return task, err
 	}
-	return task, store.Audit(ctx, q, a, string(fleet.VolumeDelete), subject, copy.Volume, "a copy of an image, in "+copy.Where())
+	return task, store.Audit(ctx, q, a, string(fleet.VolumeDelete), subject, copy.Volume, "a copy of an image, in "+copy.LocationText())
 }

@@ -20,18 +20,18 @@ func newLibraryFixture(t *testing.T) *libraryFixture {
 	s := &libraryFixture{newProjectFixture(t), map[fleet.HostID]fleet.Actor{}, map[fleet.HostID]int64{}}
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
 		s.agents[h] = s.agentSession(h)
-		s.seq[h] = one[int64](&rig{t: t, pool: s.pool}, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, h)
+		s.seq[h] = queryValue[int64](&hostFixture{t: t, pool: s.pool}, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, h)
 	}
 	s.markOnline()
 	return s
 }
 
 func (s *libraryFixture) markOnline() {
-	s.exec(`UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL`)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL`)
 }
 
 // work claims the host's queued jobs and returns those of one kind.
-func (s *libraryFixture) work(host fleet.HostID, kind fleet.JobKind) []wire.Work {
+func (s *libraryFixture) claimedWork(host fleet.HostID, kind fleet.JobKind) []wire.Work {
 	s.t.Helper()
 	claim, err := s.Claim(s.t.Context(), s.agents[host], wire.ClaimRequest{Max: 16}, 0)
 	if err != nil {
@@ -44,16 +44,16 @@ func (s *libraryFixture) work(host fleet.HostID, kind fleet.JobKind) []wire.Work
 func (s *libraryFixture) finishVolume(host fleet.HostID, w wire.Work, more string) {
 	s.t.Helper()
 	ref, _ := w.Subject.Volume()
-	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', COALESCE((SELECT jsonb_agg(v) FROM jsonb_array_elements(status->'volumes') v WHERE v->>'name' <> $3), '[]') ||
+	s.execSQL(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', COALESCE((SELECT jsonb_agg(v) FROM jsonb_array_elements(status->'volumes') v WHERE v->>'name' <> $3), '[]') ||
 		(jsonb_build_object('name', $3::text, 'path', '/v/' || $3::text, 'format', 'qcow2', 'capacityBytes', 1048576) || $4::jsonb)) WHERE pool_id = $1 AND host_id = $2`, ref.PoolID, host, ref.Volume, more)
 	var status fleet.PoolStatus
 	if err := s.pool.QueryRow(s.t.Context(), `SELECT status FROM assignments WHERE pool_id = $1 AND host_id = $2`, ref.PoolID, host).Scan(&status); err != nil {
 		s.t.Fatal(err)
 	}
-	s.finishWith(host, w, wire.Finish{Outcome: wire.Done, Pool: &status})
+	s.finishJobWith(host, w, wire.Finish{Outcome: wire.Done, Pool: &status})
 }
 
-func (s *libraryFixture) finishWith(host fleet.HostID, w wire.Work, f wire.Finish) {
+func (s *libraryFixture) finishJobWith(host fleet.HostID, w wire.Work, f wire.Finish) {
 	s.t.Helper()
 	s.seq[host]++
 	f.Epoch, f.Seq = w.Epoch, s.seq[host]
@@ -63,7 +63,7 @@ func (s *libraryFixture) finishWith(host fleet.HostID, w wire.Work, f wire.Finis
 	s.markOnline()
 }
 
-func (s *libraryFixture) image(a fleet.Actor, id fleet.ImageID) fleet.ImageView {
+func (s *libraryFixture) getImage(a fleet.Actor, id fleet.ImageID) fleet.ImageView {
 	s.t.Helper()
 	v, err := s.GetImage(s.t.Context(), a, id)
 	if err != nil {
@@ -79,4 +79,4 @@ func (s *libraryFixture) createFromImage(a fleet.Actor, project fleet.ProjectID,
 	return s.CreateVM(s.t.Context(), a, in)
 }
 
-const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+const someSHA256 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

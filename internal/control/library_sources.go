@@ -32,7 +32,7 @@ func (c *Control) addSourceVersion(ctx context.Context, a fleet.Actor, id fleet.
 
 // addFileVersion adds a version whose file is already in a pool. The file's host computes its checksum.
 func (c *Control) addFileVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
-	files, err := c.usableVolumes(ctx, a, Image{PoolID: from.PoolID, Volume: from.Volume, HostID: from.HostID})
+	files, err := c.volumesUsableAsImage(ctx, a, ImageFile{PoolID: from.PoolID, Volume: from.Volume, HostID: from.HostID})
 	switch {
 	case err != nil:
 		return fleet.Task{}, err
@@ -42,26 +42,26 @@ func (c *Control) addFileVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 		return fleet.Task{}, checks.Err()
 	}
 	v := files[0]
-	return c.queueVolumeJob(ctx, a, from.PoolID, func(q *db.Queries, pool assign.Object) (volumeJob, error) {
+	return c.queueVolumeJob(ctx, a, from.PoolID, func(q *db.Queries, pool assign.AssignableObject) (volumeJob, error) {
 		if err := checkVolumeIdle(ctx, q, v); err != nil {
 			return volumeJob{}, err
 		}
 		if err := first(q); err != nil {
 			return volumeJob{}, err
 		}
-		version, err := addVersion(ctx, q, a, id, fleet.ImageVersion{Format: v.Format, CapacityBytes: v.CapacityBytes, Source: "a file of pool " + pool.Name})
+		version, err := addImageVersion(ctx, q, a, id, fleet.ImageVersion{Format: v.Format, CapacityBytes: v.CapacityBytes, Source: "a file of pool " + pool.Name})
 		if err != nil {
 			return volumeJob{}, err
 		}
 		j := volumeJob{kind: fleet.VolumeHash, ref: fleet.Volref{PoolID: v.PoolID, Volume: v.Name}, host: v.Hosts[0], auditByCaller: true}
-		return j, addCopy(ctx, q, a, version, v)
+		return j, addImageCopy(ctx, q, a, version, v)
 	})
 }
 
 // addPendingVersion records a version whose file a host will make. The host reports its facts when the file is
 // complete.
 func addPendingVersion(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.ImageID, source string, j volumeJob, shared bool) error {
-	version, err := addVersion(ctx, q, a, image, fleet.ImageVersion{Source: source})
+	version, err := addImageVersion(ctx, q, a, image, fleet.ImageVersion{Source: source})
 	if err != nil {
 		return err
 	}
@@ -84,21 +84,21 @@ func addPendingCopy(ctx context.Context, q *db.Queries, a fleet.Actor, version f
 func (c *Control) addDownloadVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
 	j, err := newDownloadJob(from.PoolID, NewDownload{URL: from.URL, Checksum: from.Checksum, ChecksumURL: from.ChecksumURL, Name: from.Volume, HostID: from.HostID})
 	if err != nil {
-		return fleet.Task{}, sourceFields("source", err)
+		return fleet.Task{}, prefixSourceFields("source", err)
 	}
 	j.auditByCaller = true
-	return c.queueVolumeJob(ctx, a, from.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+	return c.queueVolumeJob(ctx, a, from.PoolID, func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
 		if err := first(q); err != nil {
 			return j, err
 		}
-		spec, err := poolSpec(ctx, q, from.PoolID)
+		spec, err := readPoolSpec(ctx, q, from.PoolID)
 		if err != nil {
 			return j, err
 		}
-		if j, err = newVolumeOn(ctx, q, a, j, from.HostID, false); err != nil {
-			return j, sourceFields("source", err)
+		if j, err = newVolumeJobOnHost(ctx, q, a, j, from.HostID, false); err != nil {
+			return j, prefixSourceFields("source", err)
 		}
-		return j, addPendingVersion(ctx, q, a, id, strings.TrimPrefix(from.describe(), "from "), j, spec.Shared)
+		return j, addPendingVersion(ctx, q, a, id, strings.TrimPrefix(from.auditDetail(), "from "), j, spec.Shared)
 	})
 }
 
@@ -115,8 +115,8 @@ func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 		checks.Add("source.disk", "The VM %s has %d disks.", vm.Name, len(vm.Spec.Disks))
 	case vm.HasGuest() || vm.RequestedPower != "" && vm.RequestedPower != fleet.Stopped:
 		checks.Add("source.vmId", "The VM %s is on, so a copy of its disk would be inconsistent. Shut it down first.", vm.Name)
-	case vm.WhySnapshotsBlock() != "":
-		checks.Add("source.vmId", "%s", vm.WhySnapshotsBlock())
+	case vm.WhySnapshotsBlockDiskJobs() != "":
+		checks.Add("source.vmId", "%s", vm.WhySnapshotsBlockDiskJobs())
 	case vm.Status == nil:
 		checks.Add("source.vmId", "The host has not created the VM %s yet.", vm.Name)
 	}
@@ -125,14 +125,14 @@ func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 	}
 	disk := vm.Spec.Disks[n-1]
 	j := volumeJob{
-		kind: fleet.VolumeCopy, ref: fleet.Volref{PoolID: from.PoolID, Volume: cmp.Or(from.Volume, fleet.CopyName(name, int(vm.Generation), "qcow2"))},
-		args: fleet.VolumeParams{Source: disk.Volume, SourcePool: disk.PoolID, Flatten: true, TakesBytes: disk.SizeBytes}, auditByCaller: true,
+		kind: fleet.VolumeCopy, ref: fleet.Volref{PoolID: from.PoolID, Volume: cmp.Or(from.Volume, fleet.DefaultCopyName(name, int(vm.Generation), "qcow2"))},
+		params: fleet.VolumeParams{Source: disk.Volume, SourcePool: disk.PoolID, Flatten: true, TakesBytes: disk.SizeBytes}, auditByCaller: true,
 	}
 	fleet.CheckNewVolume(&checks, "source.volume", j.ref.Volume)
 	if err := checks.Err(); err != nil {
 		return fleet.Task{}, err
 	}
-	return c.queueVolumeJob(ctx, a, from.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+	return c.queueVolumeJob(ctx, a, from.PoolID, func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
 		now, err := store.LockVM(ctx, q, a, from.VMID, policy.VMChange)
 		switch {
 		case err != nil:
@@ -143,22 +143,22 @@ func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 		if err := first(q); err != nil {
 			return j, err
 		}
-		spec, err := poolSpec(ctx, q, from.PoolID)
+		spec, err := readPoolSpec(ctx, q, from.PoolID)
 		if err != nil {
 			return j, err
 		}
 		if err := checkNameFree(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
-			return j, sourceFields("source", err)
+			return j, prefixSourceFields("source", err)
 		}
-		if j.host, err = findHost(ctx, q, a, j, vm.HostID, nil, false); err != nil {
-			return j, sourceFields("source", err)
+		if j.host, err = findHostForVolumeJob(ctx, q, a, j, vm.HostID, nil, false); err != nil {
+			return j, prefixSourceFields("source", err)
 		}
 		return j, addPendingVersion(ctx, q, a, id, fmt.Sprintf("disk %d of VM %s", n, vm.Name), j, spec.Shared)
 	})
 }
 
 // sourceFields returns err with its field names changed to those of an ImageSource below prefix.
-func sourceFields(prefix string, err error) error {
+func prefixSourceFields(prefix string, err error) error {
 	e, ok := errors.AsType[*fleet.Error](err)
 	if !ok {
 		return err

@@ -22,7 +22,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	if err != nil || task.Kind != fleet.VolumeHash {
 		t.Fatalf("%+v %v", task, err)
 	}
-	s.audited("image.create")
+	s.auditActions("image.create")
 	for name, wrong := range map[string]func(*control.NewImage){
 		"name":     func(n *control.NewImage) { n.Name = "" },
 		"family":   func(n *control.NewImage) { n.OS.Family = "cake" },
@@ -38,13 +38,13 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	}
 
 	// The host computes the checksum, which becomes the version's checksum.
-	works := append(s.work(s.h1, fleet.VolumeHash), s.work(s.h2, fleet.VolumeHash)...)
+	works := append(s.claimedWork(s.h1, fleet.VolumeHash), s.claimedWork(s.h2, fleet.VolumeHash)...)
 	if len(works) != 1 {
 		t.Fatalf("%+v", works)
 	}
-	s.finishVolume(task.HostID, works[0], `{"sha256":"`+digest+`"}`)
-	v := s.image(chief, id)
-	if x := v.Newest(); x == nil || x.SHA256 != digest || len(x.Copies) != 1 || x.Copies[0].State != fleet.CopyReady || !x.Usable {
+	s.finishVolume(task.HostID, works[0], `{"sha256":"`+someSHA256+`"}`)
+	v := s.getImage(chief, id)
+	if x := v.Newest(); x == nil || x.SHA256 != someSHA256 || len(x.Copies) != 1 || x.Copies[0].State != fleet.CopyReady || !x.Usable {
 		t.Fatalf("%+v", v)
 	}
 
@@ -68,11 +68,11 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	if err := s.GrantImage(t.Context(), chief, id, s.red); err != nil {
 		t.Fatal(err)
 	}
-	s.audited("image.grant")
-	if names(s.member) != "1" || names(s.stranger) != "0" {
-		t.Errorf("published to red, the member sees %s and the user of another project %s", names(s.member), names(s.stranger))
+	s.auditActions("image.grant")
+	if names(s.member) != "1" || names(s.blueMember) != "0" {
+		t.Errorf("published to red, the member sees %s and the user of another project %s", names(s.member), names(s.blueMember))
 	}
-	image := s.image(s.member, id)
+	image := s.getImage(s.member, id)
 	if image.CreatedBy != "" || len(image.Versions) != 1 || image.Versions[0].Copies != nil || image.Versions[0].Source != "" || image.Grants[0].By != "" || !image.Versions[0].Usable {
 		t.Errorf("a member gets %+v", image)
 	}
@@ -83,25 +83,25 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	if d := vm.Spec.Disks[0]; d.Image == nil || d.Image.Volume != "golden.qcow2" || d.VersionID != v.Newest().ID {
 		t.Errorf("the disk is %+v", d)
 	}
-	refused("a VM of another project", s.stranger, s.blue)
+	refused("a VM of another project", s.blueMember, s.blue)
 	both := s.member
 	both.Projects = map[fleet.ProjectID]fleet.Role{s.red: s.member.Projects[s.red], s.blue: s.member.Projects[s.red]}
 	refused("of one's other project", both, s.blue)
 	in2 := control.CreateVM{ProjectID: s.blue, Name: "by-file", Spec: smallSpec}
 	in2.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "golden.qcow2"}}}
 	s.wantRefused("by file name in the actor's other project", fleet.Invalid, "published to the project", func() error { _, err := s.CreateVM(t.Context(), both, in2); return err })
-	if made := s.image(chief, id).Versions[0].VMs; !slices.Equal(made, []string{"mine"}) {
+	if made := s.getImage(chief, id).Versions[0].VMs; !slices.Equal(made, []string{"mine"}) {
 		t.Errorf("made from it: %v", made)
 	}
 
 	// A changed file is offered to no project.
-	s.updateVolume(control.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":null,"altered":true}`)
-	if x := s.image(chief, id).Newest(); x.Usable || x.Copies[0].State != fleet.CopyChanged || !strings.Contains(x.Copies[0].Why, "written to") {
+	s.setReportedVolumeFields(control.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":null,"altered":true}`)
+	if x := s.getImage(chief, id).Newest(); x.Usable || x.Copies[0].State != fleet.CopyChanged || !strings.Contains(x.Copies[0].Why, "written to") {
 		t.Errorf("written to since: %+v", x)
 	}
 	s.wantRefused("a VM from a changed image", fleet.Invalid, "no host", func() error { _, err := s.createFromImage(s.member, s.red, "late", disk); return err })
-	s.updateVolume(control.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":"`+strings.Repeat("f", 64)+`","altered":false}`)
-	if x := s.image(chief, id).Newest(); x.Usable || x.SHA256 != digest || !strings.Contains(x.Copies[0].Why, "content differs") {
+	s.setReportedVolumeFields(control.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":"`+strings.Repeat("f", 64)+`","altered":false}`)
+	if x := s.getImage(chief, id).Newest(); x.Usable || x.SHA256 != someSHA256 || !strings.Contains(x.Copies[0].Why, "content differs") {
 		t.Errorf("other bytes: %+v", x)
 	}
 	if err := s.RevokeImage(t.Context(), chief, id, s.red); err != nil {
@@ -117,7 +117,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 			t.Errorf("the same name in another project: %v", err)
 		}
 	}
-	if names(s.member) != "1" || names(s.stranger) != "1" {
+	if names(s.member) != "1" || names(s.blueMember) != "1" {
 		t.Error("each sees its own")
 	}
 }
@@ -125,7 +125,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 // Copies without known checksums do not affect each other.
 func TestHostReportAffectsOnlyItsOwnImageCopies(t *testing.T) {
 	s := newLibraryFixture(t)
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
 		s.addVolume(s.local, h, `{"name":"old.qcow2","path":"/v/old.qcow2","format":"qcow2","capacityBytes":1048576}`)
 	}
@@ -135,25 +135,25 @@ func TestHostReportAffectsOnlyItsOwnImageCopies(t *testing.T) {
 		if _, err := s.VerifyCopy(t.Context(), chief, control.ImageCopy{ImageID: id, PoolID: s.local, Volume: "old.qcow2", HostID: h}); err != nil {
 			t.Fatal(err)
 		}
-		w := s.work(h, fleet.VolumeHash)
+		w := s.claimedWork(h, fleet.VolumeHash)
 		if len(w) != 1 {
 			t.Fatalf("%+v", w)
 		}
 		s.finishVolume(h, w[0], `{"sha256":"`+sum+`"}`)
-		return *s.image(chief, id).Newest()
+		return *s.getImage(chief, id).Newest()
 	}
 	other := strings.Repeat("e", 64)
-	if v := says(s.h1, digest); v.SHA256 != "" || !v.Usable {
+	if v := says(s.h1, someSHA256); v.SHA256 != "" || !v.Usable {
 		t.Errorf("after one of two reports: %+v", v)
 	}
 	if v := says(s.h2, other); v.SHA256 != "" {
 		t.Errorf("with different reports: %+v", v)
 	}
-	if v := says(s.h2, digest); v.SHA256 != digest {
+	if v := says(s.h2, someSHA256); v.SHA256 != someSHA256 {
 		t.Errorf("with equal reports: %+v", v)
 	}
 	v := says(s.h1, other)
-	if v.SHA256 != digest || !v.Usable {
+	if v.SHA256 != someSHA256 || !v.Usable {
 		t.Errorf("after one report changed again: %+v", v)
 	}
 	for _, c := range v.Copies {
@@ -167,9 +167,9 @@ func TestHostReportAffectsOnlyItsOwnImageCopies(t *testing.T) {
 // task.
 func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	s := newLibraryFixture(t)
-	s.addVolume(s.local, s.h1, `{"name":"only-here.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
+	s.addVolume(s.local, s.h1, `{"name":"only-here.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+someSHA256+`"}`)
 	id, version := s.publishImage(s.local, []fleet.HostID{s.h1}, "only-here.qcow2", "qcow2", 1<<20)
-	s.exec(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, digest)
+	s.execSQL(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, someSHA256)
 	make := func(name string) fleet.VMView {
 		t.Helper()
 		in := control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: name, Spec: smallSpec, Start: true}
@@ -185,21 +185,21 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	if ref == nil || ref.PoolID != s.nfs || *second.Spec.Disks[0].Image != *ref {
 		t.Fatalf("the disks are backed by %+v and %+v", ref, second.Spec.Disks[0].Image)
 	}
-	if w := s.work(s.h2, fleet.VMApply); len(w) != 0 {
+	if w := s.claimedWork(s.h2, fleet.VMApply); len(w) != 0 {
 		t.Fatalf("a VM is created before its image is copied: %+v", w)
 	}
-	copies := s.work(s.h1, fleet.VolumeCopy)
+	copies := s.claimedWork(s.h1, fleet.VolumeCopy)
 	if len(copies) != 1 {
 		t.Fatalf("%d copies are ordered", len(copies))
 	}
 	w := copies[0]
-	if o := w.Args.Volume; len(w.Pools) != 1 || w.Pools[0].ID != s.local || o.Source != "only-here.qcow2" || o.SourcePool != s.local || o.Checksum != "sha256:"+digest || w.Pool.ID != s.nfs {
+	if o := w.Args.Volume; len(w.Pools) != 1 || w.Pools[0].ID != s.local || o.Source != "only-here.qcow2" || o.SourcePool != s.local || o.Checksum != "sha256:"+someSHA256 || w.Pool.ID != s.nfs {
 		t.Errorf("the order is %+v with %+v", o, w.Pools)
 	}
-	if x := s.image(chief, id).Newest(); len(x.Copies) != 2 || !slices.ContainsFunc(x.Copies, func(c fleet.ImageCopy) bool { return c.State == fleet.CopyInProgress }) {
+	if x := s.getImage(chief, id).Newest(); len(x.Copies) != 2 || !slices.ContainsFunc(x.Copies, func(c fleet.ImageCopy) bool { return c.State == fleet.CopyInProgress }) {
 		t.Errorf("meanwhile: %+v", x)
 	}
-	task := one[string](&rig{t: t, pool: s.pool}, `SELECT state FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(first.ID))
+	task := queryValue[string](&hostFixture{t: t, pool: s.pool}, `SELECT state FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(first.ID))
 	if task != "running" {
 		t.Errorf("the task of the VM is %s while its image is copied", task)
 	}
@@ -208,27 +208,27 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	if _, _, err := s.UpdateVM(t.Context(), s.member, first.ID, control.UpdateVM{Description: &text}); err != nil {
 		t.Fatal(err)
 	}
-	if w := s.work(s.h2, fleet.VMApply); len(w) != 0 {
+	if w := s.claimedWork(s.h2, fleet.VMApply); len(w) != 0 {
 		t.Fatalf("an edit starts the creation early: %+v", w)
 	}
-	s.finishVolume(s.h1, w, `{"sha256":"`+digest+`"}`)
+	s.finishVolume(s.h1, w, `{"sha256":"`+someSHA256+`"}`)
 	s.addVolume(s.nfs, s.h2, `{"name":"`+ref.Volume+`","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
-	applies := s.work(s.h2, fleet.VMApply)
+	applies := s.claimedWork(s.h2, fleet.VMApply)
 	if len(applies) != 2 || *applies[0].VM.Spec.Disks[0].Image != *ref || !applies[0].VM.Spec.Disks[0].Overlay {
 		t.Fatalf("after the copy: %+v", applies)
 	}
 	for _, w := range applies {
-		s.finishWith(s.h2, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+		s.finishJobWith(s.h2, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Stopped}})
 	}
-	if task := one[string](&rig{t: t, pool: s.pool}, `SELECT state FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(first.ID)); task != "done" {
+	if task := queryValue[string](&hostFixture{t: t, pool: s.pool}, `SELECT state FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(first.ID)); task != "done" {
 		t.Errorf("the task of the VM is %s in the end", task)
 	}
-	if n := s.count("job_waits"); n != 0 {
+	if n := s.countRows("job_waits"); n != 0 {
 		t.Errorf("%d jobs still wait for others", n)
 	}
 
 	// Files that back disks cannot be deleted.
-	v := s.image(chief, id)
+	v := s.getImage(chief, id)
 	s.wantRefused("delete it", fleet.Conflict, "VM first", func() error { _, err := s.DeleteImage(t.Context(), chief, id, v.Name, true); return err })
 	s.wantRefused("delete the copy", fleet.Conflict, "VM first", func() error {
 		_, err := s.DeleteCopy(t.Context(), chief, control.ImageCopy{ImageID: id, PoolID: s.nfs, Volume: ref.Volume}, ref.Volume)
@@ -238,26 +238,26 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 		return s.ForgetCopy(t.Context(), chief, control.ImageCopy{ImageID: id, PoolID: s.nfs, Volume: ref.Volume})
 	})
 	s.wantRefused("withdraw it as a volume", fleet.Conflict, "backed by", func() error {
-		return s.WithdrawImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: ref.Volume})
+		return s.WithdrawImage(t.Context(), chief, control.ImageFile{PoolID: s.nfs, Volume: ref.Volume})
 	})
 
 	// After a failed copy the VM's job still runs, and its host reports the missing file.
-	s.exec(`DELETE FROM image_copies WHERE pool_id = $1`, s.nfs)
+	s.execSQL(`DELETE FROM image_copies WHERE pool_id = $1`, s.nfs)
 	third := make("third")
-	copies = s.work(s.h1, fleet.VolumeCopy)
+	copies = s.claimedWork(s.h1, fleet.VolumeCopy)
 	if len(copies) != 1 {
 		t.Fatalf("%+v", copies)
 	}
-	s.finishWith(s.h1, copies[0], wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
-	if w := s.work(s.h2, fleet.VMApply); len(w) != 1 || w[0].VM.ID != third.ID {
+	s.finishJobWith(s.h1, copies[0], wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
+	if w := s.claimedWork(s.h2, fleet.VMApply); len(w) != 1 || w[0].VM.ID != third.ID {
 		t.Errorf("after a copy that failed: %+v", w)
 	}
 
 	// If no host has both pools, a host with a copy sends it to one with the pool. If no such host is online, the error
 	// gives that reason.
-	s.exec(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
-	s.exec(`DELETE FROM image_copies WHERE pool_id = $1`, s.nfs)
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour' WHERE host_id = $1`, s.h1)
+	s.execSQL(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
+	s.execSQL(`DELETE FROM image_copies WHERE pool_id = $1`, s.nfs)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '1 hour' WHERE host_id = $1`, s.h1)
 	s.wantRefused("no host to send it", fleet.Invalid, "could send", func() error {
 		_, err := s.createFromImage(chief, s.red, "nowhere", fleet.Disk{PoolID: s.nfs, ImageID: id})
 		return err
@@ -271,16 +271,16 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 // An image is not copied into a pool that already has a file with the same bytes.
 func TestImageCopyReusesEqualFileInPool(t *testing.T) {
 	s := newLibraryFixture(t)
-	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
+	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+someSHA256+`"}`)
 	id, version := s.publishImage(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
-	s.exec(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, digest)
-	s.addVolume(s.nfs, s.h1, `{"name":"same.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
+	s.execSQL(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, someSHA256)
+	s.addVolume(s.nfs, s.h1, `{"name":"same.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+someSHA256+`"}`)
 	task, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.nfs})
 	if err != nil || task.ID != "" {
 		t.Fatalf("%+v %v", task, err)
 	}
-	s.audited("image.copy")
-	if v := s.image(chief, id).Newest(); len(v.Copies) != 2 {
+	s.auditActions("image.copy")
+	if v := s.getImage(chief, id).Newest(); len(v.Copies) != 2 {
 		t.Errorf("%+v", v.Copies)
 	}
 	s.wantRefused("a second copy in the pool", fleet.Conflict, "already", func() error {
@@ -291,13 +291,13 @@ func TestImageCopyReusesEqualFileInPool(t *testing.T) {
 		_, err := s.DeleteVolume(t.Context(), chief, control.Volume{PoolID: s.nfs, Volume: "same.qcow2"}, "same.qcow2")
 		return err
 	})
-	name := s.image(chief, id).Name
+	name := s.getImage(chief, id).Name
 	s.wantRefused("delete it without its name", fleet.Invalid, "Type the image's name", func() error { _, err := s.DeleteImage(t.Context(), chief, id, "", false); return err })
 	tasks, err := s.DeleteImage(t.Context(), chief, id, name, true)
 	if err != nil || len(tasks) != 2 {
 		t.Fatalf("%v %v", tasks, err)
 	}
-	if n := s.count("jobs WHERE kind = 'volume.delete'"); n != 2 {
+	if n := s.countRows("jobs WHERE kind = 'volume.delete'"); n != 2 {
 		t.Errorf("%d files are deleted", n)
 	}
 }
@@ -309,16 +309,16 @@ func TestImageVersionFromVMDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := s.work(s.h1, fleet.VMApply)
-	s.finishWith(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
+	w := s.claimedWork(s.h1, fleet.VMApply)
+	s.finishJobWith(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
 	in := control.NewImage{Name: "Web", ProjectID: s.red, Source: control.ImageSource{PoolID: s.nfs, VMID: vm.ID, Volume: "web.qcow2"}}
 	ask := func() error { _, _, err := s.AddImage(context.WithoutCancel(t.Context()), chief, in); return err }
 	s.wantRefused("of a running VM", fleet.Invalid, "The VM web is on, so a copy of its disk would be inconsistent. Shut it down first.", ask)
-	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
+	s.execSQL(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
 	if err := ask(); err != nil {
 		t.Fatal(err)
 	}
-	works := s.work(s.h1, fleet.VolumeCopy)
+	works := s.claimedWork(s.h1, fleet.VolumeCopy)
 	if len(works) != 1 || !works[0].Args.Volume.Flatten || works[0].Args.Volume.Source != vm.Spec.Disks[0].Volume || len(works[0].Pools) != 1 {
 		t.Fatalf("%+v", works)
 	}
@@ -326,8 +326,8 @@ func TestImageVersionFromVMDisk(t *testing.T) {
 	if err != nil || len(page.Items) != 1 || page.Items[0].Newest().Usable {
 		t.Fatalf("before the copy is complete: %+v %v", page.Items, err)
 	}
-	s.finishVolume(s.h1, works[0], `{"sha256":"`+digest+`"}`)
-	if x := s.image(s.member, page.Items[0].ID).Newest(); !x.Usable || x.Format != "qcow2" || x.CapacityBytes != 1<<20 || x.SHA256 != digest {
+	s.finishVolume(s.h1, works[0], `{"sha256":"`+someSHA256+`"}`)
+	if x := s.getImage(s.member, page.Items[0].ID).Newest(); !x.Usable || x.Format != "qcow2" || x.CapacityBytes != 1<<20 || x.SHA256 != someSHA256 {
 		t.Errorf("when the copy is complete: %+v", x)
 	}
 }
@@ -340,20 +340,20 @@ func TestImageVersionFromURL(t *testing.T) {
 	if err != nil || task.Kind != fleet.VolumeFetch {
 		t.Fatalf("%+v %v", task, err)
 	}
-	works := s.work(s.h1, fleet.VolumeFetch)
-	if len(works) != 1 || s.image(s.member, id).Newest().Usable {
+	works := s.claimedWork(s.h1, fleet.VolumeFetch)
+	if len(works) != 1 || s.getImage(s.member, id).Newest().Usable {
 		t.Fatalf("%+v", works)
 	}
 	s.finishVolume(s.h1, works[0], `{}`)
-	if x := s.image(chief, id).Newest(); !x.Usable || x.Format != "qcow2" || x.SHA256 != "" || x.Source != "https://example.org/debian-12.qcow2" {
+	if x := s.getImage(chief, id).Newest(); !x.Usable || x.Format != "qcow2" || x.SHA256 != "" || x.Source != "https://example.org/debian-12.qcow2" {
 		t.Errorf("when the download is complete: %+v", x)
 	}
-	works = s.work(s.h1, fleet.VolumeHash)
+	works = s.claimedWork(s.h1, fleet.VolumeHash)
 	if len(works) != 1 {
 		t.Fatalf("no job computes the checksum: %+v", works)
 	}
-	s.finishVolume(s.h1, works[0], `{"sha256":"`+digest+`"}`)
-	if x := s.image(chief, id).Newest(); x.SHA256 != digest || x.Copies[0].State != fleet.CopyReady {
+	s.finishVolume(s.h1, works[0], `{"sha256":"`+someSHA256+`"}`)
+	if x := s.getImage(chief, id).Newest(); x.SHA256 != someSHA256 || x.Copies[0].State != fleet.CopyReady {
 		t.Errorf("%+v", x)
 	}
 }
@@ -361,21 +361,21 @@ func TestImageVersionFromURL(t *testing.T) {
 // A checksum given in the request becomes the version's checksum, whatever the host reports.
 func TestRequestedChecksumBecomesImageVersionChecksum(t *testing.T) {
 	s := newLibraryFixture(t)
-	in := control.NewImage{Name: "Debian", Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-13.qcow2", Checksum: digest}}
+	in := control.NewImage{Name: "Debian", Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-13.qcow2", Checksum: someSHA256}}
 	id, _, err := s.AddImage(t.Context(), chief, in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.finishVolume(s.h1, s.work(s.h1, fleet.VolumeFetch)[0], `{}`)
-	if x := s.image(chief, id).Newest(); x.SHA256 != digest {
+	s.finishVolume(s.h1, s.claimedWork(s.h1, fleet.VolumeFetch)[0], `{}`)
+	if x := s.getImage(chief, id).Newest(); x.SHA256 != someSHA256 {
 		t.Errorf("when the download is complete: %+v", x)
 	}
-	works := s.work(s.h1, fleet.VolumeHash)
-	if len(works) != 1 || works[0].Args.Volume.Checksum != "sha256:"+digest {
+	works := s.claimedWork(s.h1, fleet.VolumeHash)
+	if len(works) != 1 || works[0].Args.Volume.Checksum != "sha256:"+someSHA256 {
 		t.Fatalf("%+v", works)
 	}
 	s.finishVolume(s.h1, works[0], `{"sha256":"`+strings.Repeat("e", 64)+`"}`)
-	if x := s.image(chief, id).Newest(); x.SHA256 != digest || x.Usable || !strings.Contains(x.Copies[0].Why, "content differs") {
+	if x := s.getImage(chief, id).Newest(); x.SHA256 != someSHA256 || x.Usable || !strings.Contains(x.Copies[0].Why, "content differs") {
 		t.Errorf("after the host reported another checksum: %+v", x)
 	}
 }

@@ -23,7 +23,7 @@ func TestOnlyAdministratorsMayOvercommitMemory(t *testing.T) {
 	s.wantRefused("a member names a host", fleet.Invalid, "Not enough memory.", func() error { _, err := create(s.member, "more", 512); return err })
 	grow := func(a fleet.Actor, mib int) func() error {
 		return func() error {
-			_, _, err := s.UpdateVM(t.Context(), a, first.ID, editedSpec(s.get(first.ID), func(s *fleet.VMSpec) { s.MemoryMiB = mib }))
+			_, _, err := s.UpdateVM(t.Context(), a, first.ID, editedSpec(s.getVM(first.ID), func(s *fleet.VMSpec) { s.MemoryMiB = mib }))
 			return err
 		}
 	}
@@ -62,8 +62,8 @@ func TestConcurrentCreatesDoNotOvercommitMemory(t *testing.T) {
 func (s *projectFixture) addNetwork(kind fleet.NetworkKind, name, status string) fleet.NetworkID {
 	s.t.Helper()
 	id := fleet.NewID[fleet.NetworkID]()
-	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, $2, $3)`, id, name, kind)
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, $3)`, id, s.h1, status)
+	s.execSQL(`INSERT INTO networks (id, name, kind) VALUES ($1, $2, $3)`, id, name, kind)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, $3)`, id, s.h1, status)
 	return id
 }
 
@@ -115,12 +115,12 @@ func TestBridgeUsableOnlyWithGrant(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.audited("network.grant")
+	s.auditActions("network.grant")
 	if err := create(s.member, s.red, "web", onBridge)(); err != nil {
 		t.Errorf("with a grant: %v", err)
 	}
-	s.wantRefused("another project", fleet.Invalid, closed, create(s.stranger, s.blue, "web", onBridge))
-	if got, other := names(s.member), names(s.stranger); got != "br0 default 2 1 1" || other != "default 1 0 0" {
+	s.wantRefused("another project", fleet.Invalid, closed, create(s.blueMember, s.blue, "web", onBridge))
+	if got, other := names(s.member), names(s.blueMember); got != "br0 default 2 1 1" || other != "default 1 0 0" {
 		t.Errorf("the member sees %s, the user of another project %s", got, other)
 	}
 
@@ -128,7 +128,7 @@ func TestBridgeUsableOnlyWithGrant(t *testing.T) {
 	if err := s.RevokeNetwork(t.Context(), chief, bridge, s.red); err != nil {
 		t.Fatal(err)
 	}
-	s.audited("network.revoke")
+	s.auditActions("network.revoke")
 	page, err := s.ListVMs(t.Context(), s.member, fleet.Query{Filter: "name:web"})
 	if err != nil || len(page.Items) != 1 {
 		t.Fatalf("%+v %v", page, err)
@@ -142,10 +142,10 @@ func TestBridgeUsableOnlyWithGrant(t *testing.T) {
 	if err := s.GrantNetwork(t.Context(), chief, lan, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := create(s.stranger, s.blue, "web", onLAN)(); err != nil {
+	if err := create(s.blueMember, s.blue, "web", onLAN)(); err != nil {
 		t.Errorf("open to all: %v", err)
 	}
-	v, err := s.GetNetwork(t.Context(), s.stranger, lan)
+	v, err := s.GetNetwork(t.Context(), s.blueMember, lan)
 	if err != nil || !v.Restricted || len(v.Grants) != 1 || v.Grants[0].ProjectID != "" {
 		t.Errorf("%+v %v", v, err)
 	}

@@ -30,8 +30,8 @@ func TestListQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(admin.Close)
-	r := &recorder{}
-	pool := r.open(t, url, 1) // one connection, so that plans made first are used later
+	r := &queryRecorder{}
+	pool := r.openPool(t, url, 1) // one connection, so that plans made first are used later
 	c := control.New(pool, control.Options{})
 	for _, table := range []string{"vms", "vm_words", "host_meters", "tasks", "hosts", "host_sessions", "projects", "users", "networks"} {
 		// Autovacuum would invalidate the plans.
@@ -124,7 +124,7 @@ func TestListQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if read, plan := r.readVolume(t, pool, do); read > 7000 { // of about 15,000 blocks
+		if read, plan := r.countBlocksRead(t, pool, do); read > 7000 { // of about 15,000 blocks
 			t.Errorf("%s: reads %d blocks:\n%s", name, read, plan)
 		}
 	}
@@ -136,10 +136,10 @@ func TestListQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 
 // readVolume counts the 8 KiB blocks that PostgreSQL reads for the statements of do. It uses the plans of the pool's
 // connection.
-func (r *recorder) readVolume(t *testing.T, pool *pgxpool.Pool, do func() error) (blocks int, plans string) {
+func (r *queryRecorder) countBlocksRead(t *testing.T, pool *pgxpool.Pool, do func() error) (blocks int, plans string) {
 	t.Helper()
 	var all []string
-	for _, q := range r.statementsAbout(t, "SELECT", do) {
+	for _, q := range r.statementsOnTable(t, "SELECT", do) {
 		// Explain the statement with the plan_cache_mode that it has within its batch.
 		if strings.HasPrefix(q.SQL, "SELECT set_config('plan_cache_mode'") {
 			if _, err := pool.Exec(t.Context(), "SET plan_cache_mode = force_custom_plan"); err != nil {
@@ -159,18 +159,18 @@ func (r *recorder) readVolume(t *testing.T, pool *pgxpool.Pool, do func() error)
 			if err == nil {
 				sql = `EXECUTE "` + prepared + `"`
 				if len(args) > 0 {
-					sql += " (" + strings.Join(placeholders(len(args)), ", ") + ")"
+					sql += " (" + strings.Join(sqlPlaceholders(len(args)), ", ") + ")"
 				}
 			}
 		}
-		read, plan := explained(t, pool, sql, args...)
+		read, plan := explainBlocks(t, pool, sql, args...)
 		blocks += read
 		all = append(all, sql, plan)
 	}
 	return blocks, strings.Join(all, "\n")
 }
 
-func placeholders(n int) []string {
+func sqlPlaceholders(n int) []string {
 	out := make([]string, n)
 	for i := range out {
 		out[i] = "$" + strconv.Itoa(i+1)
@@ -179,7 +179,7 @@ func placeholders(n int) []string {
 }
 
 // explained runs a statement and returns the blocks read and the plan.
-func explained(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) (blocks int, plan string) {
+func explainBlocks(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) (blocks int, plan string) {
 	t.Helper()
 	if strings.HasPrefix(sql, "EXECUTE") {
 		args = append([]any{pgx.QueryExecModeSimpleProtocol}, args...) // arguments are inlined into the text
@@ -187,5 +187,5 @@ func explained(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) (block
 	if err := pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, args...).Scan(&plan); err != nil {
 		t.Fatalf("%v: %s", err, sql)
 	}
-	return blocksOf(t, plan), plan
+	return blocksInPlan(t, plan), plan
 }

@@ -16,14 +16,14 @@ import (
 )
 
 // macPool is the MAC prefix of new NICs. Its addresses are all MAC addresses with this prefix.
-type macPool string
+type macAllocator string
 
-func (c *Control) macPrefix() macPool { return macPool(cmp.Or(c.opts.MACPrefix, "52:54:00")) }
+func (c *Control) macPrefix() macAllocator { return macAllocator(cmp.Or(c.opts.MACPrefix, "52:54:00")) }
 
 // choose assigns a free address to each NIC without one, and refuses new addresses that another VM has. Actors who do
 // not administer hosts may only choose from the project's own range: a refusal for other addresses would reveal other
 // projects' VMs.
-func (p macPool) choose(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, nics []fleet.NIC) error {
+func (p macAllocator) assignMACs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, nics []fleet.NIC) error {
 	chosen, added := map[string]bool{}, map[string]int{}
 	var checks fleet.Checks
 	for i, n := range nics {
@@ -62,7 +62,7 @@ func (p macPool) choose(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 		if nics[i].MAC != "" {
 			continue
 		}
-		if nics[i].MAC, err = p.free(ctx, q, vm.ID, chosen); err != nil {
+		if nics[i].MAC, err = p.findFreeMAC(ctx, q, vm.ID, chosen); err != nil {
 			return err
 		}
 		chosen[nics[i].MAC] = true
@@ -72,7 +72,7 @@ func (p macPool) choose(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 
 // checkMAC records a fault if NIC i has a chosen address outside the project's range.
 func checkMAC(c *fleet.Checks, a fleet.Actor, project fleet.ProjectID, i int, mac string) {
-	if own := fleet.ProjectMACs(project); !strings.HasPrefix(mac, own) && !policy.May(a, policy.InfraChange, "") {
+	if own := fleet.ProjectMACPrefix(project); !strings.HasPrefix(mac, own) && !policy.May(a, policy.InfraChange, "") {
 		c.Add(fmt.Sprintf("spec.nics[%d].mac", i), "MAC addresses chosen in this project must begin with %s. Leave the address out to get a free one.", own)
 	}
 }
@@ -80,21 +80,21 @@ func checkMAC(c *fleet.Checks, a fleet.Actor, project fleet.ProjectID, i int, ma
 // free tries a batch of addresses at a time, from a random start. maxTries covers all addresses of a prefix of four or
 // five bytes.
 const (
-	macBatch = 256
-	maxTries = 1 << 16
+	macBatchSize = 256
+	maxMACTries = 1 << 16
 )
 
 // free returns an address of the pool that no VM has. In a small pool it reserves the address until the transaction
 // ends. In a large pool collisions are rare: the unique index refuses the second VM.
-func (p macPool) free(ctx context.Context, q *db.Queries, vm fleet.VMID, chosen map[string]bool) (string, error) {
+func (p macAllocator) findFreeMAC(ctx context.Context, q *db.Queries, vm fleet.VMID, chosen map[string]bool) (string, error) {
 	size := uint32(1) << (8 * (6 - len(strings.Split(string(p), ":"))))
 	var start [4]byte
 	rand.Read(start[:])
 	at := binary.BigEndian.Uint32(start[:])
-	for range min(size, maxTries) / macBatch {
-		macs := make([]string, macBatch)
+	for range min(size, maxMACTries) / macBatchSize {
+		macs := make([]string, macBatchSize)
 		for i := range macs {
-			macs[i] = p.address(at % size)
+			macs[i] = p.formatMAC(at % size)
 			at++
 		}
 		taken, err := q.MACsOfOthers(ctx, db.MACsOfOthersParams{Macs: macs, VMID: vm})
@@ -105,7 +105,7 @@ func (p macPool) free(ctx context.Context, q *db.Queries, vm fleet.VMID, chosen 
 			if chosen[mac] || slices.ContainsFunc(taken, func(t db.MACsOfOthersRow) bool { return t.Mac == mac }) {
 				continue
 			}
-			mine, err := size > maxTries, error(nil)
+			mine, err := size > maxMACTries, error(nil)
 			if !mine {
 				mine, err = reserveMAC(ctx, q, vm, mac)
 			}
@@ -128,7 +128,7 @@ func reserveMAC(ctx context.Context, q *db.Queries, vm fleet.VMID, mac string) (
 }
 
 // address returns the pool's n-th address.
-func (p macPool) address(n uint32) string {
+func (p macAllocator) formatMAC(n uint32) string {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], n)
 	out := string(p)

@@ -15,14 +15,14 @@ import (
 // addUnmanagedVM adds a domain with a NIC on h2 that Quantix did not create.
 func (s *projectFixture) addUnmanagedVM(name, mac string) {
 	s.t.Helper()
-	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, $3, jsonb_build_object('power', 'running', 'nics', jsonb_build_array(jsonb_build_object('mac', $4::text, 'source', 'network default'))))`,
+	s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, $3, jsonb_build_object('power', 'running', 'nics', jsonb_build_array(jsonb_build_object('mac', $4::text, 'source', 'network default'))))`,
 		s.h2, fleet.NewID[fleet.VMID](), name, mac)
 }
 
 // A MAC address belongs to one VM. It is free again after the VM gives it up or is deleted.
 func TestMACIsUnique(t *testing.T) {
 	s := newProjectFixture(t)
-	one, two := s.vm("one", fleet.Stopped), s.vm("two", fleet.Stopped)
+	one, two := s.createVM("one", fleet.Stopped), s.createVM("two", fleet.Stopped)
 	set := func(id fleet.VMID, macs ...string) error {
 		nics := make([]string, len(macs))
 		for i, m := range macs {
@@ -43,7 +43,7 @@ func TestMACIsUnique(t *testing.T) {
 	if err := set(two.ID, "52:54:00:00:00:02"); err != nil {
 		t.Errorf("an address that was given up: %v", err)
 	}
-	s.exec(`DELETE FROM vms WHERE id = $1`, one.ID)
+	s.execSQL(`DELETE FROM vms WHERE id = $1`, one.ID)
 	if err := set(two.ID, "52:54:00:00:00:02", "52:54:00:00:00:01"); err != nil {
 		t.Errorf("an address of a VM that is gone: %v", err)
 	}

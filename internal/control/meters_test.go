@@ -13,12 +13,12 @@ import (
 // Two meter readings ten seconds apart give the VM's CPU load. A counter that restarted or is new between them gives
 // none.
 func TestVMLoadComputedFromTwoMeters(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	web, db, late := r.addVM("web"), r.addVM("db"), r.addVM("late")
 	chief := fleet.Actor{UserID: "u", Name: "ann", Role: fleet.RoleAdmin}
 	measured := func(seconds map[fleet.VMID]int64, ids ...fleet.VMID) {
 		t.Helper()
-		in := wire.Report{Seq: r.next(), Digest: "1"}
+		in := wire.Report{Seq: r.nextSeq(), Digest: "1"}
 		for _, id := range ids {
 			in.Meters = append(in.Meters, wire.Meter{
 				ID: id, CPUNanos: seconds[id] * 1e9, MemoryBytes: 1, ReadBytes: 2, WriteBytes: 3, ReceiveBytes: 4, SendBytes: seconds[id],
@@ -29,7 +29,7 @@ func TestVMLoadComputedFromTwoMeters(t *testing.T) {
 		}
 	}
 	wait := func() {
-		r.exec(`UPDATE host_meters SET at = at - interval '10 seconds', before_at = before_at - interval '10 seconds'`)
+		r.execSQL(`UPDATE host_meters SET at = at - interval '10 seconds', before_at = before_at - interval '10 seconds'`)
 	}
 	shows := func(when string, want map[fleet.VMID]float64) {
 		t.Helper()
@@ -58,7 +58,7 @@ func TestVMLoadComputedFromTwoMeters(t *testing.T) {
 	for _, id := range []fleet.VMID{web, db, late} {
 		vms = append(vms, wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 128}})
 	}
-	r.report("1", vms...)
+	r.reportState("1", vms...)
 	for _, id := range []fleet.VMID{web, db, late} {
 		if m, err := r.VMMeter(t.Context(), chief, id); m != nil || err != nil {
 			t.Fatalf("before any meter: %+v, %v", m, err)
@@ -77,7 +77,7 @@ func TestVMLoadComputedFromTwoMeters(t *testing.T) {
 	shows("all have two again", map[fleet.VMID]float64{web: 10, db: 10, late: 100})
 	for range 2 {
 		for _, nanos := range []int64{math.MinInt64, math.MaxInt64} {
-			if _, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: "1", Meters: []wire.Meter{{ID: web, CPUNanos: nanos}}}); err != nil {
+			if _, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.nextSeq(), Digest: "1", Meters: []wire.Meter{{ID: web, CPUNanos: nanos}}}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := r.ListVMs(t.Context(), chief, fleet.Query{}); err != nil {
@@ -98,15 +98,15 @@ func TestVMLoadComputedFromTwoMeters(t *testing.T) {
 
 // Meter readings of another host's VM are ignored.
 func TestMetersOfOtherHostsVMsIgnored(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
 	vm := wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 128}}
-	r.report("1", vm)
+	r.reportState("1", vm)
 	own, ownSeq := r.agent, r.seq
 	r.agent = r.addHost("thief")
-	r.hello("two", "there")
+	r.sendHello("two", "there")
 	for range 2 {
-		if _, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: "", Meters: []wire.Meter{{ID: id, CPUNanos: 7}}}); err != nil {
+		if _, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.nextSeq(), Digest: "", Meters: []wire.Meter{{ID: id, CPUNanos: 7}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,7 +115,7 @@ func TestMetersOfOtherHostsVMsIgnored(t *testing.T) {
 		t.Fatalf("another host's meter is shown: %+v, %v", m, err)
 	}
 	r.agent, r.seq = own, ownSeq
-	if _, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: "1", Meters: []wire.Meter{{ID: id, CPUNanos: 9}, {ID: id, CPUNanos: 8}}}); err != nil {
+	if _, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.nextSeq(), Digest: "1", Meters: []wire.Meter{{ID: id, CPUNanos: 9}, {ID: id, CPUNanos: 8}}}); err != nil {
 		t.Fatal(err)
 	}
 	var m *query.VMMeter
@@ -127,14 +127,14 @@ func TestMetersOfOtherHostsVMsIgnored(t *testing.T) {
 
 // Invalid meter readings of one host do not affect other hosts in the same batch.
 func TestInvalidMetersAffectOnlyTheirHost(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	hosts := []fleet.Actor{r.agent}
 	for _, name := range []string{"refused", "third"} {
 		r.agent = r.addHost(name)
-		r.hello(name, name)
+		r.sendHello(name, name)
 		hosts = append(hosts, r.agent)
 	}
-	r.exec(`ALTER TABLE host_meters ADD CHECK (host_id <> '` + string(hosts[1].HostID) + `')`)
+	r.execSQL(`ALTER TABLE host_meters ADD CHECK (host_id <> '` + string(hosts[1].HostID) + `')`)
 	for n := range int64(5) {
 		var all sync.WaitGroup
 		errs := make([]error, len(hosts))
@@ -148,7 +148,7 @@ func TestInvalidMetersAffectOnlyTheirHost(t *testing.T) {
 			t.Fatalf("in a batch with invalid readings: %v", errs)
 		}
 	}
-	if n := one[int](r, `SELECT count(*) FROM host_meters`); n != 2 {
+	if n := queryValue[int](r, `SELECT count(*) FROM host_meters`); n != 2 {
 		t.Errorf("%d hosts have meters, want 2", n)
 	}
 }

@@ -33,12 +33,12 @@ func (c *Control) setNetworkGrant(ctx context.Context, a fleet.Actor, id fleet.N
 	return c.store.Tx(ctx, func(q *db.Queries) error {
 		network, err := q.ShareLockNetwork(ctx, id)
 		if err != nil {
-			return store.NotFound(err, "network")
+			return store.NotFoundError(err, "network")
 		}
 		name, of := "all projects", (*fleet.ProjectID)(nil)
 		if project != "" {
 			if name, err = q.ProjectName(ctx, project); err != nil {
-				return store.NotFound(err, "project")
+				return store.NotFoundError(err, "project")
 			}
 			of = &project
 		}

@@ -45,14 +45,14 @@ func (c *Control) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNet
 		if err := q.AddNetwork(ctx, db.AddNetworkParams{ID: id, Name: in.Name, Spec: &in.Spec}); err != nil {
 			return err
 		}
-		network := assign.AddedNetwork(id, in.Name, in.Spec)
+		network := assign.NewNetworkObject(id, in.Name, in.Spec)
 		if _, err := network.Assign(ctx, q, a, in.HostIDs); err != nil {
 			return err
 		}
 		if err := network.Audit(ctx, q, a, "create", describeNetwork(in.Spec)); err != nil {
 			return err
 		}
-		_, _, err := network.Select(ctx, q, a, selector)
+		_, _, err := network.SetSelector(ctx, q, a, selector)
 		return err
 	})
 	if err != nil {

@@ -29,7 +29,7 @@ func (s *projectFixture) defineNetwork(name string, spec fleet.NetworkSpec, host
 // setNetworkStatus writes a host's reported status of a network.
 func (s *projectFixture) setNetworkStatus(id fleet.NetworkID, host fleet.HostID, status string) {
 	s.t.Helper()
-	s.exec(`UPDATE assignments SET status = $3, observed_generation = 1 WHERE network_id = $1 AND host_id = $2`, id, host, status)
+	s.execSQL(`UPDATE assignments SET status = $3, observed_generation = 1 WHERE network_id = $1 AND host_id = $2`, id, host, status)
 }
 
 func TestNetworkAssignedReleasedAndDeleted(t *testing.T) {
@@ -50,7 +50,7 @@ func TestNetworkAssignedReleasedAndDeleted(t *testing.T) {
 	if _, err := s.Release(t.Context(), chief, fleet.SubjectNetwork(v.ID), s.h2); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.jobs(subject); got != "network.apply queued, network.apply cancelled, network.release queued" {
+	if got := s.jobList(subject); got != "network.apply queued, network.apply cancelled, network.release queued" {
 		t.Errorf("after a release: %s", got)
 	}
 	s.wantRefused("release twice", fleet.Conflict, "h2 is releasing the network", func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectNetwork(v.ID), s.h2); return err })
@@ -66,11 +66,11 @@ func TestNetworkAssignedReleasedAndDeleted(t *testing.T) {
 		_, err := s.Assign(t.Context(), chief, fleet.SubjectNetwork(v.ID), []fleet.HostID{s.h1})
 		return err
 	})
-	s.exec(`DELETE FROM assignments WHERE network_id = $1 AND host_id = $2`, v.ID, s.h1)
+	s.execSQL(`DELETE FROM assignments WHERE network_id = $1 AND host_id = $2`, v.ID, s.h1)
 	if v, err = s.GetNetwork(t.Context(), chief, v.ID); err != nil || v.DeletedAt == nil {
 		t.Errorf("%+v %v", v, err)
 	}
-	s.exec(`DELETE FROM assignments WHERE network_id = $1`, v.ID)
+	s.execSQL(`DELETE FROM assignments WHERE network_id = $1`, v.ID)
 	if _, err := s.GetNetwork(t.Context(), chief, v.ID); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("the network outlives its last host: %v", err)
 	}
@@ -84,12 +84,12 @@ func TestNetworkAssignedReleasedAndDeleted(t *testing.T) {
 	if _, err := s.GetNetwork(t.Context(), chief, bare.ID); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("a network on no host outlives its deletion: %v", err)
 	}
-	if got := s.audited("network."); got != "create lan, assign lan, retry lan, release lan, delete lan, create bare, delete bare" {
+	if got := s.auditActions("network."); got != "create lan, assign lan, retry lan, release lan, delete lan, create bare, delete bare" {
 		t.Errorf("the audit tells of %s", got)
 	}
 }
 
-func (s *projectFixture) audited(prefix string) (out string) {
+func (s *projectFixture) auditActions(prefix string) (out string) {
 	s.t.Helper()
 	err := s.pool.QueryRow(s.t.Context(), `SELECT COALESCE(string_agg(substr(action, length($1::text) + 1) || ' ' || name, ', ' ORDER BY id), '') FROM audit WHERE action LIKE $1::text || '%'`, prefix).Scan(&out)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *projectFixture) audited(prefix string) (out string) {
 // Discovered networks cannot be assigned or deleted, and new networks cannot have their names.
 func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 	s := newProjectFixture(t)
-	id := aNetwork(&authzFixture{projectFixture: s})[0].(fleet.NetworkID)
+	id := definedNetworkArgs(&authzFixture{projectFixture: s})[0].(fleet.NetworkID)
 	const found = "The network was discovered on hosts and is not managed here."
 	s.wantRefused("assign", fleet.Conflict, found, func() error {
 		_, err := s.Assign(t.Context(), chief, fleet.SubjectNetwork(id), []fleet.HostID{s.h1})
@@ -119,7 +119,7 @@ func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 	s.wantRefused("define its name", fleet.Invalid, "A network named default was found on hosts: h1, h2.", create("default"))
 	s.defineNetwork("lan", natSpec("10.5.0.1/24"))
 	s.wantRefused("define a name twice", fleet.Invalid, "A network named lan is defined already.", create("lan"))
-	s.exec(`DELETE FROM assignments WHERE network_id = $1`, id)
+	s.execSQL(`DELETE FROM assignments WHERE network_id = $1`, id)
 	s.wantRefused("define the name of a vanished network", fleet.Invalid, "was found on a host before", create("default"))
 	s.wantRefused("define invalid values", fleet.Invalid, "outside the subnet", func() error {
 		spec := natSpec("10.6.0.1/24")
@@ -132,7 +132,7 @@ func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 // A host cannot have one address range twice, neither in defined or discovered networks nor on bridges.
 func TestOverlappingNetworksRefusedPerHost(t *testing.T) {
 	s := newProjectFixture(t)
-	s.exec(`UPDATE assignments SET status = '{"active":true,"bridge":"virbr0","subnets":["192.168.122.0/24","nonsense","0.0.0.0/0"]}' WHERE noun = 'net' AND host_id = $1`, s.h1)
+	s.execSQL(`UPDATE assignments SET status = '{"active":true,"bridge":"virbr0","subnets":["192.168.122.0/24","nonsense","0.0.0.0/0"]}' WHERE noun = 'net' AND host_id = $1`, s.h1)
 	s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1)
 	create := func(name string, spec fleet.NetworkSpec, host fleet.HostID) func() error {
 		return func() error {
@@ -143,8 +143,8 @@ func TestOverlappingNetworksRefusedPerHost(t *testing.T) {
 	s.wantRefused("a subnet within another network's", fleet.Invalid, "10.5.0.128/25 of network b overlaps 10.5.0.0/24 of network lan on h1", create("b", natSpec("10.5.0.129/25"), s.h1))
 	s.wantRefused("a subnet around another network's", fleet.Invalid, "10.0.0.0/8 of network b overlaps 10.5.0.0/24 of network lan on h1", create("b", natSpec("10.0.0.1/8"), s.h1))
 	s.wantRefused("a discovered network's subnet", fleet.Invalid, "192.168.0.0/16 of network b overlaps 192.168.122.0/24 of network default on h1", create("b", natSpec("192.168.0.1/16"), s.h1))
-	s.exec(`INSERT INTO networks (id, name, kind) VALUES ('br', 'br0', 'bridge')`)
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', 'br', $1, '{"active":true,"subnets":["172.16.0.0/16"]}')`, s.h2)
+	s.execSQL(`INSERT INTO networks (id, name, kind) VALUES ('br', 'br0', 'bridge')`)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', 'br', $1, '{"active":true,"subnets":["172.16.0.0/16"]}')`, s.h2)
 	s.wantRefused("a bridge's subnet", fleet.Invalid, "172.16.5.0/24 of network b overlaps 172.16.0.0/16 of bridge br0 on h2", create("b", natSpec("172.16.5.1/24"), s.h2))
 	named := fleet.NetworkSpec{Mode: fleet.NetworkIsolated, Bridge: "virbr0"}
 	s.wantRefused("a bridge device", fleet.Invalid, "The network default has the bridge device virbr0 on h1 already.", create("b", named, s.h1))
@@ -255,7 +255,7 @@ func TestTenantViewOfNetworkIsRedacted(t *testing.T) {
 // A host's job sets up the network, and its result has the reported status. A different network of that name on any
 // host is a conflict.
 func TestNetworkJobSetsHostStatus(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	other := r.addHost("other")
 	v, err := r.CreateNetwork(t.Context(), fleet.SystemActor, control.CreateNetwork{Name: "lan", Spec: natSpec("10.5.0.1/24"), HostIDs: []fleet.HostID{r.agent.HostID}})
 	if err != nil {
@@ -263,45 +263,45 @@ func TestNetworkJobSetsHostStatus(t *testing.T) {
 	}
 	assignments := func() string {
 		t.Helper()
-		return one[string](r, `SELECT string_agg(h.name || ' [' || a.asked || '] ' || COALESCE(a.status::text, '') || ' ' || a.observed_generation, ', ' ORDER BY h.name) FROM assignments a JOIN hosts h ON h.id = a.host_id WHERE a.network_id = '`+string(v.ID)+`'`)
+		return queryValue[string](r, `SELECT string_agg(h.name || ' [' || a.asked || '] ' || COALESCE(a.status::text, '') || ' ' || a.observed_generation, ', ' ORDER BY h.name) FROM assignments a JOIN hosts h ON h.id = a.host_id WHERE a.network_id = '`+string(v.ID)+`'`)
 	}
-	work := r.claim()
+	work := r.claimJobs()
 	if len(work) != 1 || work[0].Kind != fleet.NetworkApply || work[0].Network == nil || work[0].Network.Spec.IPv4.Gateway != "10.5.0.1/24" || work[0].Generation != 1 || work[0].Network.ID != v.ID {
 		t.Fatalf("%+v", work)
 	}
-	if err := r.finish(work[0], wire.Finish{Outcome: wire.Done, Generation: 1, Network: &fleet.NetworkStatus{Active: true, Bridge: "virbr7"}}); err != nil {
+	if err := r.finishJob(work[0], wire.Finish{Outcome: wire.Done, Generation: 1, Network: &fleet.NetworkStatus{Active: true, Bridge: "virbr7"}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := assignments(); !strings.HasSuffix(got, `[assign] {"active": true, "bridge": "virbr7"} 1`) {
 		t.Errorf("after the job: %s", got)
 	}
 	own := wire.NetworkReport{ID: v.ID, Name: "lan", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: true}}
-	r.reportStatus(nil, own)
+	r.reportPoolsAndNetworks(nil, own)
 	if got := assignments(); strings.Contains(got, "foreign") {
 		t.Errorf("its own network: %s", got)
 	}
 	alien := own
 	alien.ID = fleet.NewID[fleet.NetworkID]()
-	r.reportStatus(nil, alien)
+	r.reportPoolsAndNetworks(nil, alien)
 	if got := assignments(); !strings.Contains(got, `"foreign": true`) || !strings.Contains(got, "which Quantix did not make") {
 		t.Errorf("another network of its name: %s", got)
 	}
 	old := own
 	old.ID = ""
-	r.reportStatus(nil, old)
+	r.reportPoolsAndNetworks(nil, old)
 	if got := assignments(); !strings.Contains(got, `"foreign": true`) {
 		t.Errorf("a network reported by an older agent: %s", got)
 	}
-	r.reportStatus(nil, own)
-	r.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active": true, "foreign": true, "error": "x"}')`, v.ID, other.HostID)
+	r.reportPoolsAndNetworks(nil, own)
+	r.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active": true, "foreign": true, "error": "x"}')`, v.ID, other.HostID)
 	if _, err := r.DeleteEverywhere(t.Context(), fleet.SystemActor, fleet.SubjectNetwork(v.ID)); err != nil {
 		t.Fatal(err)
 	}
-	if work = r.claim(); len(work) != 1 || work[0].Kind != fleet.NetworkRelease || work[0].Generation != 2 {
+	if work = r.claimJobs(); len(work) != 1 || work[0].Kind != fleet.NetworkRelease || work[0].Generation != 2 {
 		t.Fatalf("%+v", work)
 	}
-	r.exec(`INSERT INTO network_grants (network_id) VALUES ($1)`, v.ID)
-	if err := r.finish(work[0], wire.Finish{Outcome: wire.Done, Generation: 2}); err != nil {
+	r.execSQL(`INSERT INTO network_grants (network_id) VALUES ($1)`, v.ID)
+	if err := r.finishJob(work[0], wire.Finish{Outcome: wire.Done, Generation: 2}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := assignments(), `other [] {"active": true} 0`; got != want {
@@ -310,7 +310,7 @@ func TestNetworkJobSetsHostStatus(t *testing.T) {
 	if left, err := r.GetNetwork(t.Context(), chief, v.ID); err != nil || left.Spec != nil || left.DeletedAt != nil {
 		t.Errorf("the remaining networks are %+v %v", left, err)
 	}
-	if n := one[int](r, `SELECT count(*)::integer FROM network_grants`); n != 0 {
+	if n := queryValue[int](r, `SELECT count(*)::integer FROM network_grants`); n != 0 {
 		t.Error("the network's grants outlive the network")
 	}
 }
@@ -328,7 +328,7 @@ func TestVMPlacedOnlyOnHostsWithItsNetwork(t *testing.T) {
 	s.wantRefused("before it is there", fleet.Invalid, "no active network", func() error { return create() })
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"foreign":true}`)
 	// A network's status on a host without an assignment does not count.
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, v.ID, s.h2)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, v.ID, s.h2)
 	s.wantRefused("where only a different network of the same name is active", fleet.Invalid, "no active network", func() error { return create() })
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true}`)
 	if err := create(); err != nil {
@@ -358,7 +358,7 @@ func TestUnassignedNetworkOfSameNameIsIgnored(t *testing.T) {
 		}
 	}
 	for _, status := range []string{`{"active":true,"forward":"bridge","foreign":true}`, `{"active":true,"forward":"bridge"}`} {
-		s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, $3) ON CONFLICT (noun, object_id, host_id) DO UPDATE SET status = $3`, v.ID, s.h2, status)
+		s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, $3) ON CONFLICT (noun, object_id, host_id) DO UPDATE SET status = $3`, v.ID, s.h2, status)
 		restricted(false, status)
 	}
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"forward":"bridge"}`)

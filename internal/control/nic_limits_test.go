@@ -9,15 +9,15 @@ import (
 )
 
 // withoutNICLimits makes h1 report that its kernel cannot limit NICs.
-const withoutNICLimits = `UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}',
+const withoutNICLimitsSQL = `UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}',
 	'[{"field":"nics.limits.inKiB","why":"The kernel lacks sch_sfq."},{"field":"nics.limits.outKiB","why":"The kernel lacks sch_sfq."}]') WHERE id = $1`
 
 func TestNICLimitsRefusedWithoutKernelSupport(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields("[]")
 	lan := s.addNetwork(fleet.NetworkLibvirt, "lan", `{"active":true,"forward":"nat"}`)
-	s.exec(`UPDATE networks SET spec = '{"mode":"nat","portGroups":[{"name":"slow","toGuest":{"averageKiB":100}},{"name":"free"}]}' WHERE id = $1`, lan)
-	s.exec(`UPDATE assignments SET asked = 'assign' WHERE network_id = $1`, lan)
+	s.execSQL(`UPDATE networks SET spec = '{"mode":"nat","portGroups":[{"name":"slow","toGuest":{"averageKiB":100}},{"name":"free"}]}' WHERE id = $1`, lan)
+	s.execSQL(`UPDATE assignments SET asked = 'assign' WHERE network_id = $1`, lan)
 	admin := s.addUser("ada", fleet.RoleAdmin)
 	nicEdit := func(change func(*fleet.NIC)) func(*fleet.VMSpec) {
 		return func(v *fleet.VMSpec) {
@@ -47,7 +47,7 @@ func TestNICLimitsRefusedWithoutKernelSupport(t *testing.T) {
 			t.Errorf("%s: %v, want a refusal at %s", name, err, field)
 		}
 	}
-	running := s.vm("on", fleet.Running)
+	running := s.createVM("on", fleet.Running)
 	edit := func(change func(*fleet.NIC)) func() error {
 		return func() error {
 			vm, _, err := s.UpdateVM(t.Context(), admin, running.ID, editedSpec(running, nicEdit(change)))
@@ -60,7 +60,7 @@ func TestNICLimitsRefusedWithoutKernelSupport(t *testing.T) {
 	if err := edit(func(*fleet.NIC) {})(); err != nil {
 		t.Fatal(err)
 	}
-	s.exec(withoutNICLimits, s.h1)
+	s.execSQL(withoutNICLimitsSQL, s.h1)
 	s.wantRefused("an inbound limit", fleet.Invalid, "does not support this: inbound limit. The kernel lacks sch_sfq.", create(admin, "a", s.h1, in))
 	s.wantRefused("an outbound limit", fleet.Invalid, "does not support this: outbound limit.", create(admin, "b", s.h1, out))
 	s.wantRefused("a port group with a limit", fleet.Invalid, "cannot enforce the limits of port group slow. The kernel lacks sch_sfq.", create(admin, "c", s.h1, slow))
@@ -73,11 +73,11 @@ func TestNICLimitsRefusedWithoutKernelSupport(t *testing.T) {
 	}
 
 	// A VM's existing NIC limits are not checked again, and can be removed.
-	s.exec(`UPDATE hosts SET status = status #- '{inventory,vmGaps}' WHERE id = $1`, s.h1)
+	s.execSQL(`UPDATE hosts SET status = status #- '{inventory,vmGaps}' WHERE id = $1`, s.h1)
 	if err := edit(in)(); err != nil {
 		t.Fatal(err)
 	}
-	s.exec(withoutNICLimits, s.h1)
+	s.execSQL(withoutNICLimitsSQL, s.h1)
 	if err := edit(func(n *fleet.NIC) { n.LinkDown = true })(); err != nil {
 		t.Errorf("another field of a limited NIC: %v", err)
 	}

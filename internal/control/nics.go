@@ -12,7 +12,7 @@ import (
 
 // nicCapacity returns the free capacity of hosts for NICs that each need a host device. Until the transaction ends, no
 // other transaction can reserve that capacity.
-func nicCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics []fleet.NIC) (map[fleet.HostID]map[fleet.NetworkID]*placement.NICCapacity, error) {
+func readNICCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics []fleet.NIC) (map[fleet.HostID]map[fleet.NetworkID]*placement.NICCapacity, error) {
 	var ids []fleet.NetworkID
 	for _, n := range nics {
 		if n.NetworkID != "" && !slices.Contains(ids, n.NetworkID) {
@@ -22,7 +22,7 @@ func nicCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics []f
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	counted, err := q.CountedNetworks(ctx, store.Texts(ids))
+	counted, err := q.CountedNetworks(ctx, store.ToStrings(ids))
 	if err != nil || len(counted) == 0 {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func nicCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics []f
 			return nil, err
 		}
 	}
-	networks, err := q.NICsReported(ctx, db.NICsReportedParams{Ids: store.Texts(ids), Host: string(host)})
+	networks, err := q.NICsReported(ctx, db.NICsReportedParams{Ids: store.ToStrings(ids), Host: string(host)})
 	if err != nil {
 		return nil, err
 	}
@@ -65,14 +65,14 @@ func nicCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics []f
 	for _, p := range allocated {
 		if c := shared[string(p.HostID)+" "+p.Mode+" "+p.Device]; c != nil {
 			c.Allocated += int(p.Nics)
-			c.By = append(c.By, p.Name)
+			c.VMNames = append(c.VMNames, p.Name)
 		}
 	}
 	return out, nil
 }
 
 // returnCapacity adds the capacity used by NICs that an edit removes to the host's free capacity.
-func returnCapacity(h *placement.Host, removed []fleet.NIC) {
+func releaseNICCapacity(h *placement.Host, removed []fleet.NIC) {
 	for _, n := range removed {
 		if c := h.NICs[n.NetworkID]; c != nil {
 			c.Allocated, c.Used = max(0, c.Allocated-1), max(0, c.Used-1)
@@ -81,7 +81,7 @@ func returnCapacity(h *placement.Host, removed []fleet.NIC) {
 }
 
 // limitedNICs returns the indexes of NICs whose port group limits their bandwidth.
-func limitedNICs(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[int]bool, error) {
+func bandwidthLimitedNICs(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[int]bool, error) {
 	var ids []fleet.NetworkID
 	for _, n := range nics {
 		if n.NetworkID != "" && n.PortGroup != "" {
@@ -91,7 +91,7 @@ func limitedNICs(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[int]
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	groups, err := q.LimitedPortGroups(ctx, store.Texts(ids))
+	groups, err := q.LimitedPortGroups(ctx, store.ToStrings(ids))
 	out := map[int]bool{}
 	for i, n := range nics {
 		out[i] = slices.Contains(groups, db.LimitedPortGroupsRow{ID: n.NetworkID, Name: n.PortGroup})

@@ -84,7 +84,7 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	}
 	// Edits are checked too. A NIC that moves to another network of the same device frees its own function first.
 	edit := func(v fleet.VMView, nics ...fleet.NIC) (fleet.VMView, error) {
-		spec := s.get(v.ID).Spec
+		spec := s.getVM(v.ID).Spec
 		spec.NICs = nics
 		now, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{Spec: &spec})
 		return now, err
@@ -110,7 +110,7 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	// the error.
 	s.setNetworkStatus(fast.ID, s.h2, `{"active":true,"nics":{"total":2,"used":2}}`)
 	s.wantRefused("functions used by other software", fleet.Invalid, "2 of 2 are used by anywhere and machines that Quantix did not create", func() error { _, err := create("late", s.h2, fast); return err })
-	s.exec(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2)`, fast.ID, s.red)
+	s.execSQL(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2)`, fast.ID, s.red)
 	_, err = s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "mine", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{NetworkID: fast.ID}}}})
 	if err == nil || !strings.Contains(err.Error(), "no free virtual function in network fast") || strings.Contains(err.Error(), "first") || strings.Contains(err.Error(), "eth4") {
 		t.Errorf("a member hears %v", err)
@@ -122,13 +122,13 @@ func TestReportedVirtualFunctionsAffectOnlyTheirHost(t *testing.T) {
 	s := newProjectFixture(t)
 	fast := s.defineNetwork("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1)
 	s.setNetworkStatus(fast.ID, s.h1, `{"active":true,"nics":{"total":1,"used":0}}`)
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true,"nics":{"total":9007199254740992,"used":9007199254740992}}')`, fast.ID, s.h2)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true,"nics":{"total":9007199254740992,"used":9007199254740992}}')`, fast.ID, s.h2)
 	create := func(name string) (fleet.VMView, error) {
 		return s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: name, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{NetworkID: fast.ID}}}})
 	}
 	if v, err := create("one"); err != nil || v.HostID != s.h1 {
 		t.Errorf("the report of a host without the assignment counts: %s %v", v.HostID, err)
 	}
-	s.exec(`UPDATE assignments SET asked = 'assign' WHERE network_id = $1 AND host_id = $2`, fast.ID, s.h2)
+	s.execSQL(`UPDATE assignments SET asked = 'assign' WHERE network_id = $1 AND host_id = $2`, fast.ID, s.h2)
 	s.wantRefused("full", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("two"); return err })
 }

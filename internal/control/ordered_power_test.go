@@ -10,16 +10,16 @@ import (
 )
 
 func TestRequestedPowerInSQLMatchesGo(t *testing.T) {
-	r := newRig(t)
-	for _, k := range append(fleet.KindsWhere(func(fleet.JobKindInfo) bool { return true }), "", "vm.new") {
-		if got := one[*string](r, `SELECT ordered_power($1)`, k); (got == nil) != (k.Info().Power == "") || got != nil && *got != string(k.Info().Power) {
+	r := newHostFixture(t)
+	for _, k := range append(fleet.JobKindsWhere(func(fleet.JobKindInfo) bool { return true }), "", "vm.new") {
+		if got := queryValue[*string](r, `SELECT ordered_power($1)`, k); (got == nil) != (k.Info().Power == "") || got != nil && *got != string(k.Info().Power) {
 			t.Errorf("%s orders %q in Go, in SQL %v", k, k.Info().Power, got)
 		}
 	}
 }
 
 // appendPhase appends the VM's current phase to seen if it changed.
-func (r *rig) appendPhase(id fleet.VMID, seen *[]fleet.Phase) {
+func (r *hostFixture) appendPhase(id fleet.VMID, seen *[]fleet.Phase) {
 	r.t.Helper()
 	vm, err := r.GetVM(r.t.Context(), fleet.SystemActor, id)
 	if err != nil {
@@ -32,20 +32,20 @@ func (r *rig) appendPhase(id fleet.VMID, seen *[]fleet.Phase) {
 
 // createAndFinishVM creates a VM that starts at once, and finishes the creation. It also records the phases after
 // reports in between.
-func (r *rig) createAndFinishVM(name string, seen *[]fleet.Phase) fleet.VMID {
+func (r *hostFixture) createAndFinishVM(name string, seen *[]fleet.Phase) fleet.VMID {
 	r.t.Helper()
-	r.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '') ON CONFLICT DO NOTHING`)
+	r.execSQL(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '') ON CONFLICT DO NOTHING`)
 	id := r.addVM(name)
-	r.queue(id, fleet.VMStart)
+	r.queueVMJob(id, fleet.VMStart)
 	r.appendPhase(id, seen)
-	make := r.claim()
+	make := r.claimJobs()
 	if len(make) != 1 || make[0].Kind != fleet.VMApply {
 		r.t.Fatalf("claimed %+v", make)
 	}
 	// An intermediate report.
-	r.report("made", wire.VMReport{ID: id, Name: name, Status: fleet.VMStatus{Power: fleet.Stopped}})
+	r.reportState("made", wire.VMReport{ID: id, Name: name, Status: fleet.VMStatus{Power: fleet.Stopped}})
 	r.appendPhase(id, seen)
-	if err := r.finish(make[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+	if err := r.finishJob(make[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.appendPhase(id, seen)
@@ -53,16 +53,16 @@ func (r *rig) createAndFinishVM(name string, seen *[]fleet.Phase) fleet.VMID {
 }
 
 func TestPhaseIsStartingUntilStartEnds(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	var seen []fleet.Phase
 	id := r.createAndFinishVM("web", &seen)
-	start := r.claim()[0]
+	start := r.claimJobs()[0]
 	r.appendPhase(id, &seen)
 	for _, by := range []fleet.Power{fleet.Stopped, fleet.Paused, fleet.Running} {
-		r.report(string(by), wire.VMReport{ID: id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: by}})
+		r.reportState(string(by), wire.VMReport{ID: id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: by}})
 		r.appendPhase(id, &seen)
 	}
-	if err := r.finish(start, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil {
+	if err := r.finishJob(start, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil {
 		t.Fatal(err)
 	}
 	r.appendPhase(id, &seen)
@@ -72,62 +72,62 @@ func TestPhaseIsStartingUntilStartEnds(t *testing.T) {
 }
 
 func TestFailedStartClearsRequestedPower(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	var seen []fleet.Phase
 	id := r.createAndFinishVM("web", &seen)
-	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Failed, Error: "no firmware", VM: &fleet.VMStatus{Power: fleet.Stopped, Error: "no firmware", ErrorOf: fleet.VMStart}}); err != nil {
+	if err := r.finishJob(r.claimJobs()[0], wire.Finish{Outcome: wire.Failed, Error: "no firmware", VM: &fleet.VMStatus{Power: fleet.Stopped, Error: "no firmware", ErrorOf: fleet.VMStart}}); err != nil {
 		t.Fatal(err)
 	}
 	r.appendPhase(id, &seen)
-	if want := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting, fleet.PhaseStopped}; !slices.Equal(seen, want) || !r.needsAttention(id) {
+	if want := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting, fleet.PhaseStopped}; !slices.Equal(seen, want) || !r.vmNeedsAttention(id) {
 		t.Fatalf("shown: %v, want %v, and in need", seen, want)
 	}
 }
 
 func TestStartCancelledDuringCreation(t *testing.T) {
-	r := newRig(t)
-	r.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '')`)
+	r := newHostFixture(t)
+	r.execSQL(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '')`)
 	id := r.addVM("web")
-	r.queue(id, fleet.VMStart)
-	job := r.claim()[0]
+	r.queueVMJob(id, fleet.VMStart)
+	job := r.claimJobs()[0]
 	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStop); err != nil {
 		t.Fatalf("force off during the creation: %v", err)
 	}
-	r.report("")
-	if err := r.finish(job, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+	r.reportState("")
+	if err := r.finishJob(job, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
 		t.Fatal(err)
 	}
-	next := r.claim()
+	next := r.claimJobs()
 	if len(next) != 1 || next[0].Kind != fleet.VMStop || next[0].VM == nil {
 		t.Fatalf("after the creation the host gets %+v", next)
 	}
-	if err := r.finish(next[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+	if err := r.finishJob(next[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
 		t.Fatal(err)
 	}
 	vm, err := r.GetVM(t.Context(), fleet.SystemActor, id)
-	if err != nil || vm.Phase != fleet.PhaseStopped || vm.Attention || vm.Spec.Power != fleet.Stopped || len(r.claim()) != 0 {
+	if err != nil || vm.Phase != fleet.PhaseStopped || vm.Attention || vm.Spec.Power != fleet.Stopped || len(r.claimJobs()) != 0 {
 		t.Fatalf("%+v %v", vm, err)
 	}
 }
 
 func TestStartCancelledWhenCreationFails(t *testing.T) {
-	r := newRig(t)
-	r.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '')`)
+	r := newHostFixture(t)
+	r.execSQL(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '')`)
 	id := r.addVM("web")
-	r.queue(id, fleet.VMStart)
-	job := r.claim()[0]
+	r.queueVMJob(id, fleet.VMStart)
+	job := r.claimJobs()[0]
 	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStop); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.finish(job, wire.Finish{Outcome: wire.Failed, Error: "no space", VM: &fleet.VMStatus{Power: fleet.Absent, Error: "no space", ErrorOf: fleet.VMApply}}); err != nil {
+	if err := r.finishJob(job, wire.Finish{Outcome: wire.Failed, Error: "no space", VM: &fleet.VMStatus{Power: fleet.Absent, Error: "no space", ErrorOf: fleet.VMApply}}); err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range r.claim() {
+	for _, w := range r.claimJobs() {
 		if w.Kind != fleet.VMApply {
 			t.Fatalf("the host is asked to %s a missing object", w.Kind)
 		}
 	}
-	if n := one[int](r, `SELECT count(*) FROM jobs WHERE state = 'queued'`); n != 0 {
+	if n := queryValue[int](r, `SELECT count(*) FROM jobs WHERE state = 'queued'`); n != 0 {
 		t.Fatalf("%d orders wait on", n)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // Naming a host does not bypass the checks of memory and CPUs: an administrator must choose overcommit.
 func TestFullNamedHostRefusedWithoutOvercommit(t *testing.T) {
 	s := newProjectFixture(t)
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 2}') WHERE id = $1`, s.h1)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 2}') WHERE id = $1`, s.h1)
 	ask := func(a fleet.Actor, name string, mib, cpus int, overcommit bool) func() error {
 		return func() error {
 			in := control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Overcommit: overcommit, Spec: smallSpec}

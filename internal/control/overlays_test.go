@@ -47,7 +47,7 @@ func TestOverlayPeersFollowHostReports(t *testing.T) {
 	s.runPeersPass()
 	s.wantPeers(v.ID, 3, "10.50.0.1", "10.50.0.9")
 	subject := fleet.SubjectNetwork(v.ID)
-	if got := s.jobs(subject); got != "network.apply queued, network.apply queued" {
+	if got := s.jobList(subject); got != "network.apply queued, network.apply queued" {
 		t.Errorf("queued jobs: %s", got)
 	}
 	if work, err := s.Claim(t.Context(), s.agentSession(s.h1), wire.ClaimRequest{Max: 4}, 0); err != nil || len(work.Jobs) != 1 || work.Jobs[0].Network == nil || !slices.Equal(work.Jobs[0].Network.Peers, []string{"10.50.0.1", "10.50.0.9"}) || work.Jobs[0].Generation != 3 {
@@ -123,10 +123,10 @@ func TestNetworkInUnderlaySubnetRefused(t *testing.T) {
 	s.defineNetwork("nat", natSpec("10.50.0.1/25"), s.h2)
 	s.wantRefused("an underlay within a guest network", fleet.Invalid, "The underlay subnet 10.50.0.0/24 overlaps the guests' subnet 10.50.0.0/25 of network nat on h2", create("late", overlaySpec(101), s.h2))
 	found := fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 102, Underlay: "192.168.0.0/16"}
-	s.exec(`UPDATE assignments SET status = status || '{"subnets":["192.168.122.0/24"]}' WHERE host_id = $1 AND network_id = (SELECT id FROM networks WHERE name = 'default')`, s.h1)
+	s.execSQL(`UPDATE assignments SET status = status || '{"subnets":["192.168.122.0/24"]}' WHERE host_id = $1 AND network_id = (SELECT id FROM networks WHERE name = 'default')`, s.h1)
 	s.wantRefused("an underlay within a discovered network", fleet.Invalid, "The underlay subnet 192.168.0.0/16 overlaps the guests' subnet 192.168.122.0/24 of network default on h1", create("late", found, s.h1))
-	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, 'br9', 'bridge')`, fleet.NewID[fleet.NetworkID]())
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', id, $1, '{"active":true,"bridge":"br9","subnets":["10.50.0.0/24"]}' FROM networks WHERE name = 'br9'`, s.h1)
+	s.execSQL(`INSERT INTO networks (id, name, kind) VALUES ($1, 'br9', 'bridge')`, fleet.NewID[fleet.NetworkID]())
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', id, $1, '{"active":true,"bridge":"br9","subnets":["10.50.0.0/24"]}' FROM networks WHERE name = 'br9'`, s.h1)
 	s.defineNetwork("over-2", overlaySpec(103), s.h1) // the host's own bridge may be the underlay of an overlay network
 }
 
@@ -135,19 +135,19 @@ func TestRolledBackNetworkIsRetriedOnlyOnRequest(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.defineNetwork("wire", fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: "eth0"}, s.h1)
 	subject := fleet.SubjectNetwork(v.ID)
-	s.exec(`UPDATE jobs SET state = 'failed', ended_at = now() - interval '1 hour' WHERE subject = $1`, subject)
+	s.execSQL(`UPDATE jobs SET state = 'failed', ended_at = now() - interval '1 hour' WHERE subject = $1`, subject)
 	s.setNetworkStatus(v.ID, s.h1, `{"active":false,"error":"The change was undone.","rolledBack":"2026-01-01T00:00:00Z"}`)
 	if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.jobs(subject); strings.Contains(got, "queued") {
+	if got := s.jobList(subject); strings.Contains(got, "queued") {
 		t.Errorf("a rolled-back change is retried automatically: %s", got)
 	}
 	s.setNetworkStatus(v.ID, s.h1, `{"active":false,"error":"It failed."}`)
 	if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.jobs(subject); !strings.Contains(got, "queued") {
+	if got := s.jobList(subject); !strings.Contains(got, "queued") {
 		t.Errorf("another failure is not tried again: %s", got)
 	}
 }

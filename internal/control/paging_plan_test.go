@@ -21,7 +21,7 @@ func TestPreviousPageReadsIndexBackwards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var trace statements
+	var trace queryTracer
 	config.ConnConfig.Tracer, config.MaxConns = &trace, 1
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestPreviousPageReadsIndexBackwards(t *testing.T) {
 		if _, err := c.ListVMs(t.Context(), chief, q); err != nil {
 			t.Fatal(err)
 		}
-		plan := explain(t, pool, trace.asked[len(trace.asked)-1])
+		plan := explainTraced(t, pool, trace.queries[len(trace.queries)-1])
 		if !strings.Contains(plan, test.scan) || strings.Contains(plan, "Sort Key: v.") || strings.Contains(plan, "Seq Scan on vms") {
 			t.Errorf("a page back by %s of %q lacks %q:\n%s", test.sort, test.filter, test.scan, plan)
 		}

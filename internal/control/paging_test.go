@@ -129,7 +129,7 @@ func TestPagingForwardAndBackwardHasNoGapOrOverlap(t *testing.T) {
 func TestPreviousPageShowsCurrentRows(t *testing.T) {
 	s := newProjectFixture(t)
 	for _, name := range []string{"b", "c", "d", "e", "f"} {
-		s.vm(name, fleet.Stopped)
+		s.createVM(name, fleet.Stopped)
 	}
 	fetch := func(q fleet.Query) (fleet.Page[fleet.VMView], string) {
 		t.Helper()
@@ -149,7 +149,7 @@ func TestPreviousPageShowsCurrentRows(t *testing.T) {
 	if names != "de" {
 		t.Fatalf("the second page is %s", names)
 	}
-	s.exec(`DELETE FROM vms WHERE name = 'b'`)
+	s.execSQL(`DELETE FROM vms WHERE name = 'b'`)
 	short, names := fetch(fleet.Query{Before: second.Prev})
 	if names != "c" || short.Prev != "" {
 		t.Errorf("with a row less, the page back is %s; before it: %q", names, short.Prev)
@@ -157,30 +157,30 @@ func TestPreviousPageShowsCurrentRows(t *testing.T) {
 	if _, names = fetch(fleet.Query{After: short.Next}); names != "de" {
 		t.Errorf("on from there: %s", names)
 	}
-	s.vm("a", fleet.Stopped)
-	s.vm("b", fleet.Stopped)
+	s.createVM("a", fleet.Stopped)
+	s.createVM("b", fleet.Stopped)
 	later, names := fetch(fleet.Query{Before: second.Prev})
 	if names != "bc" || later.Prev == "" {
 		t.Errorf("with a row more, the page back is %s; before it: %q", names, later.Prev)
 	}
-	s.exec(`DELETE FROM vms WHERE name < 'd'`)
+	s.execSQL(`DELETE FROM vms WHERE name < 'd'`)
 	if none, names := fetch(fleet.Query{Before: second.Prev}); names != "" || none.Prev != "" || none.Next != "" || none.Items == nil {
 		t.Errorf("with no row left: %+v", none)
 	}
 }
 
 // statements records the statements of a connection.
-type statements struct{ asked []pgx.TraceQueryStartData }
+type queryTracer struct{ queries []pgx.TraceQueryStartData }
 
-func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	s.asked = append(s.asked, data)
+func (s *queryTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	s.queries = append(s.queries, data)
 	return ctx
 }
 
-func (s *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (s *queryTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // explain returns the plan of a statement for its actual arguments.
-func explain(t *testing.T, pool *pgxpool.Pool, asked pgx.TraceQueryStartData) string {
+func explainTraced(t *testing.T, pool *pgxpool.Pool, asked pgx.TraceQueryStartData) string {
 	t.Helper()
 	rows, err := pool.Query(t.Context(), "EXPLAIN "+asked.SQL, asked.Args...)
 	if err != nil {

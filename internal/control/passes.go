@@ -17,7 +17,7 @@ import (
 
 // QueueDrifted queues jobs for objects whose hosts have not applied the newest generation and have no job for it.
 func (c *Control) QueueDrifted(ctx context.Context, a fleet.Actor) error {
-	return c.store.Pass(ctx, a, "drift", func(q *db.Queries) error {
+	return c.store.RunPass(ctx, a, "drift", func(q *db.Queries) error {
 		vms, err := q.DriftedVMs(ctx, fleet.Freshness)
 		if err != nil {
 			return err
@@ -27,7 +27,7 @@ func (c *Control) QueueDrifted(ctx context.Context, a fleet.Actor) error {
 			if vm.DeletedAt != nil {
 				kind = fleet.VMDelete
 			}
-			if _, err := store.Queue(ctx, q, a, db.JoinQueueParams{
+			if _, err := store.JoinOrQueueJob(ctx, q, a, db.JoinQueueParams{
 				HostID: vm.HostID, ProjectID: &vm.ProjectID, Kind: kind, Subject: fleet.SubjectVM(vm.ID), SubjectName: vm.Name, Generation: vm.Generation,
 			}); err != nil {
 				return err
@@ -44,17 +44,17 @@ func (c *Control) AssignLabelled(ctx context.Context, a fleet.Actor) error {
 
 // GatherPeers updates the peer lists of overlay networks' hosts.
 func (c *Control) GatherPeers(ctx context.Context, a fleet.Actor) error {
-	return assign.GatherPeers(ctx, c.store, a)
+	return assign.UpdateOverlayPeers(ctx, c.store, a)
 }
 
 // SettleSecurityGroups sends security groups, with their members' current addresses, to the hosts whose NICs use
 // them.
 func (c *Control) SettleSecurityGroups(ctx context.Context, a fleet.Actor) error {
-	return c.store.Pass(ctx, a, "security groups", func(q *db.Queries) error { return assign.SettleSecurityGroups(ctx, q, a) })
+	return c.store.RunPass(ctx, a, "security groups", func(q *db.Queries) error { return assign.AssignAndReleaseSecurityGroups(ctx, q, a) })
 }
 
 // sweepBatch is the number of rows deleted from a table per transaction.
-const sweepBatch = 5000
+const sweepBatchSize = 5000
 
 // Sweep deletes expired rows: tickets, idempotency keys, throttle counters, unused browser sessions, discovered
 // networks that no host has any more, old tasks and jobs without a task. It stops when nothing is left, or after 20 s;
@@ -63,27 +63,27 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 	more := true
 	for until := time.Now().Add(20 * time.Second); more && time.Now().Before(until); {
 		more = false
-		err := c.store.Pass(ctx, a, "sweep", func(q *db.Queries) error {
-			forget := func(ctx context.Context) error { return agentapi.ForgetNetworks(ctx, q) }
+		err := c.store.RunPass(ctx, a, "sweep", func(q *db.Queries) error {
+			forget := func(ctx context.Context) error { return agentapi.DeleteUnusedDiscoveredNetworks(ctx, q) }
 			for _, do := range []func(context.Context) error{q.SweepTickets, q.SweepIdempotency, q.SweepThrottle, q.SweepBrowsers, q.SweepOfflinePeriods, forget} {
 				if err := do(ctx); err != nil {
 					return err
 				}
 			}
-			tasks, err := q.SweepTasks(ctx, sweepBatch)
+			tasks, err := q.SweepTasks(ctx, sweepBatchSize)
 			if err != nil {
 				return err
 			}
-			jobs, err := q.SweepJobs(ctx, sweepBatch)
+			jobs, err := q.SweepJobs(ctx, sweepBatchSize)
 			if err != nil {
 				return err
 			}
-			plans, err := q.SweepPlans(ctx, db.SweepPlansParams{Life: fleet.PlanLifetime, Most: sweepBatch})
+			plans, err := q.SweepPlans(ctx, db.SweepPlansParams{Life: fleet.PlanLifetime, Most: sweepBatchSize})
 			if err != nil {
 				return err
 			}
-			quarters, err := q.SweepQuarters(ctx, sweepBatch)
-			more = max(tasks, jobs, plans, quarters) == sweepBatch
+			quarters, err := q.SweepQuarters(ctx, sweepBatchSize)
+			more = max(tasks, jobs, plans, quarters) == sweepBatchSize
 			return err
 		})
 		if err != nil {
@@ -96,16 +96,16 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 // RotateAuditPartitions creates the audit partitions of coming months and drops those past the retention period.
 func (c *Control) RotateAuditPartitions(ctx context.Context, a fleet.Actor) error {
 	months := cmp.Or(c.opts.AuditMonths, 1200)
-	return c.store.Pass(ctx, a, "keep the audit", func(q *db.Queries) error { return q.RotateAuditPartitions(ctx, int32(months)) })
+	return c.store.RunPass(ctx, a, "keep the audit", func(q *db.Queries) error { return q.RotateAuditPartitions(ctx, int32(months)) })
 }
 
 // VMsOnHosts returns the ids of VMs on the hosts.
 func (c *Control) VMsOnHosts(ctx context.Context, a fleet.Actor, hosts []fleet.HostID) ([]fleet.VMID, error) {
-	if err := store.OnlySystem(a); err != nil || len(hosts) == 0 {
+	if err := store.CheckSystemActor(a); err != nil || len(hosts) == 0 {
 		return nil, err
 	}
-	ids, err := c.store.VMsOfHosts(ctx, store.Texts(hosts))
-	return ids, store.Err(err)
+	ids, err := c.store.VMsOfHosts(ctx, store.ToStrings(hosts))
+	return ids, store.UserError(err)
 }
 
 // HostLiveness reports whether a host is online, and whether the portal's last report from its hypervisor is fresh.
@@ -113,12 +113,12 @@ type HostLiveness struct{ Online, ReportFresh bool }
 
 // HostsNotFresh returns the liveness of joined hosts whose last contact or last report is older than fleet.Freshness.
 func (c *Control) HostsNotFresh(ctx context.Context, a fleet.Actor) (map[fleet.HostID]HostLiveness, error) {
-	if err := store.OnlySystem(a); err != nil {
+	if err := store.CheckSystemActor(a); err != nil {
 		return nil, err
 	}
 	rows, err := c.store.HostsNotFresh(ctx, fleet.Freshness)
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	hosts := make(map[fleet.HostID]HostLiveness, len(rows))
 	for _, r := range rows {

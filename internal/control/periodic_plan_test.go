@@ -19,10 +19,10 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	r := &rig{Control: control.New(pool, control.Options{}), t: t, pool: pool}
+	r := &hostFixture{Control: control.New(pool, control.Options{}), t: t, pool: pool}
 	for _, table := range []string{"jobs", "tasks", "host_sessions", "vms", "found_vms", "assignments"} {
-		r.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`) // autovacuum would invalidate the plans
-		r.exec(`ANALYZE ` + table)
+		r.execSQL(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`) // autovacuum would invalidate the plans
+		r.execSQL(`ANALYZE ` + table)
 	}
 	some := []fleet.VMID{"none"}
 	for range 7 { // more often than PostgreSQL tries custom plans
@@ -37,10 +37,10 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 		}
 	}
 	const vms = 20_000
-	fill(t, r, 500, vms)
+	fillTables(t, r, 500, vms)
 	// 100 VMs.
-	ids := one[string](r, `SELECT array_agg(id)::text FROM (SELECT id FROM vms WHERE name LIKE 'vm-0001%') v`)
-	hosts := one[string](r, `SELECT array_agg(id)::text FROM (SELECT id FROM hosts ORDER BY name LIMIT 20) h`)
+	ids := queryValue[string](r, `SELECT array_agg(id)::text FROM (SELECT id FROM vms WHERE name LIKE 'vm-0001%') v`)
+	hosts := queryValue[string](r, `SELECT array_agg(id)::text FROM (SELECT id FROM hosts ORDER BY name LIMIT 20) h`)
 	for name, x := range map[string]struct {
 		args string
 		most int
@@ -50,42 +50,42 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 		"CountDiscoveredOn": {`'` + hosts + `'`, 200},
 		"DriftedVMs":        {`'1 hour'`, 1500}, // 100 drifted VMs, each with its host and jobs
 	} {
-		read, plan := r.runPrepared(name, x.args)
+		read, plan := r.explainPrepared(name, x.args)
 		if read > x.most {
 			t.Errorf("%s reads %d blocks, more than %d:\n%s", name, read, x.most, plan)
 		}
 	}
-	r.exec(`ANALYZE vms`) // now with plans made for full tables
-	r.exec(`ANALYZE jobs`)
-	r.exec(`ANALYZE host_sessions`)
-	if read, plan := r.runPrepared("DriftedVMs", `'1 hour'`); read > 1500 {
+	r.execSQL(`ANALYZE vms`) // now with plans made for full tables
+	r.execSQL(`ANALYZE jobs`)
+	r.execSQL(`ANALYZE host_sessions`)
+	if read, plan := r.explainPrepared("DriftedVMs", `'1 hour'`); read > 1500 {
 		t.Errorf("DriftedVMs reads %d blocks when it is planned of a full table:\n%s", read, plan)
 	}
-	r.exec(`UPDATE host_sessions SET seen_at = now(), last_look = now()`) // so that the time passed so far does not matter
-	before := one[int](r, `SELECT count(*)::int FROM jobs WHERE state = 'queued'`)
+	r.execSQL(`UPDATE host_sessions SET seen_at = now(), last_look = now()`) // so that the time passed so far does not matter
+	before := queryValue[int](r, `SELECT count(*)::int FROM jobs WHERE state = 'queued'`)
 	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if n := one[int](r, `SELECT count(*)::int FROM jobs WHERE state = 'queued'`) - before; n != 100 {
+	if n := queryValue[int](r, `SELECT count(*)::int FROM jobs WHERE state = 'queued'`) - before; n != 100 {
 		t.Errorf("%d of 100 VMs that drifted are queued", n)
 	}
 }
 
 // fill fills the tables, makes 100 VMs drift and gives each tenth VM an ended job. Plans stay valid.
-func fill(t *testing.T, r *rig, hosts, vms int) {
+func fillTables(t *testing.T, r *hostFixture, hosts, vms int) {
 	t.Helper()
-	r.exec(`SET session_replication_role = replica`) // without notifications, which would invalidate no plan but take time
-	r.exec(`INSERT INTO projects (id, name) VALUES ('p', 'p')`)
-	r.exec(`INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, $1) n`, hosts)
-	r.exec(`INSERT INTO host_sessions (host_id, seen_at, last_look) SELECT id, now(), now() FROM hosts`)
-	r.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, status, observed_generation, heard, attention)
+	r.execSQL(`SET session_replication_role = replica`) // without notifications, which would invalidate no plan but take time
+	r.execSQL(`INSERT INTO projects (id, name) VALUES ('p', 'p')`)
+	r.execSQL(`INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, $1) n`, hosts)
+	r.execSQL(`INSERT INTO host_sessions (host_id, seen_at, last_look) SELECT id, now(), now() FROM hosts`)
+	r.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec, status, observed_generation, heard, attention)
 		SELECT gen_random_uuid()::text, 'p', 'host-' || n % $1 + 1, 'vm-' || lpad(n::text, 6, '0'), '{"power":"running","cpus":1,"memoryMiB":512}', '{"power":"running"}', 1, 'running', false
 		FROM generate_series(1, $2) n`, hosts, vms)
-	r.exec(`INSERT INTO found_vms (host_id, id, name, status) SELECT id, 'found-' || n, 'f', '{}' FROM hosts, generate_series(1, 5) n`)
-	r.exec(`INSERT INTO jobs (id, task_id, host_id, kind, subject, generation, state) SELECT id, id, host_id, 'vm.apply', 'vm:' || id, 1, 'done' FROM vms WHERE name LIKE '%0'`)
-	r.exec(`UPDATE vms SET generation = 2 WHERE name LIKE 'vm-0002__'`)
-	r.exec(`RESET session_replication_role`)
-	if n := one[int](r, `SELECT count(*)::int FROM vms WHERE generation = 2`); n != 100 {
+	r.execSQL(`INSERT INTO found_vms (host_id, id, name, status) SELECT id, 'found-' || n, 'f', '{}' FROM hosts, generate_series(1, 5) n`)
+	r.execSQL(`INSERT INTO jobs (id, task_id, host_id, kind, subject, generation, state) SELECT id, id, host_id, 'vm.apply', 'vm:' || id, 1, 'done' FROM vms WHERE name LIKE '%0'`)
+	r.execSQL(`UPDATE vms SET generation = 2 WHERE name LIKE 'vm-0002__'`)
+	r.execSQL(`RESET session_replication_role`)
+	if n := queryValue[int](r, `SELECT count(*)::int FROM vms WHERE generation = 2`); n != 100 {
 		t.Fatalf("%d VMs have drifted", n)
 	}
 }

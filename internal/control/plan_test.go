@@ -35,7 +35,7 @@ func TestPageAndSearchQueriesUseIndexes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c, r := recorded(t, url)
+	c, r := recordedControl(t, url)
 	idle := fleet.Actor{UserID: "idle", Name: "idle", Role: fleet.RoleViewer}
 	search := func(text string) func() error {
 		return func() error { _, err := c.Search(t.Context(), chief, text, 4); return err }
@@ -89,7 +89,7 @@ func TestPageAndSearchQueriesUseIndexes(t *testing.T) {
 			return err
 		}},
 	} {
-		plan := r.plans(t, pool, x.table, x.do)
+		plan := r.explainStatements(t, pool, x.table, x.do)
 		if !strings.Contains(plan, x.index) || strings.Contains(plan, "Seq Scan on vms") || strings.Contains(plan, "Seq Scan on vm_words") || strings.Contains(plan, "Seq Scan on tasks") {
 			t.Errorf("%s does not go by %s:\n%s", name, x.index, plan)
 		}
@@ -108,7 +108,7 @@ func TestListsReadOnePageWhenHostsAreOffline(t *testing.T) {
 	const vms, hosts = 20_000, 600 // more hosts than a statement names by ID
 	testkit.Seed(t, pool, hosts, vms)
 	testkit.KeepOnline(t, pool)
-	c, r := recorded(t, url)
+	c, r := recordedControl(t, url)
 	for _, some := range []struct{ heard, where string }{
 		{"all", "true"},
 		{"no", "false"},
@@ -145,7 +145,7 @@ func TestListsReadOnePageWhenHostsAreOffline(t *testing.T) {
 			if rows > vms/5 {
 				t.Errorf("with %s hosts online, %q by %q looks at %d rows:\n%s", some.heard, q.Filter, q.Sort, rows, plans)
 			}
-			for _, asked := range r.statementsAbout(t, "SELECT", func() error { _, err := c.ListVMs(t.Context(), chief, q); return err }) {
+			for _, asked := range r.statementsOnTable(t, "SELECT", func() error { _, err := c.ListVMs(t.Context(), chief, q); return err }) {
 				for _, arg := range asked.Args {
 					if ids, ok := arg.([]string); ok && len(ids) > hosts/2 && !strings.Contains(asked.SQL, "v.id = ANY") {
 						t.Errorf("with %s hosts online, %q names %d of them: that is planned for each", some.heard, q.Filter, len(ids))

@@ -13,7 +13,7 @@ import (
 // setPoolSizes sets the sizes that a host reports for a pool, in MiB.
 func (s *projectFixture) setPoolSizes(pool fleet.PoolID, capacity, used, allocated int64) {
 	s.t.Helper()
-	s.exec(`UPDATE assignments SET status = status || jsonb_build_object('capacityBytes', $2::bigint << 20, 'usedBytes', $3::bigint << 20,
+	s.execSQL(`UPDATE assignments SET status = status || jsonb_build_object('capacityBytes', $2::bigint << 20, 'usedBytes', $3::bigint << 20,
 		'availableBytes', ($2::bigint - $3::bigint) << 20, 'provisionedBytes', $4::bigint << 20) WHERE pool_id = $1`, pool, capacity, used, allocated)
 }
 
@@ -128,45 +128,45 @@ func TestFullPoolNeedsAttention(t *testing.T) {
 	for _, status := range []string{
 		`{"power":"paused","reason":"I/O error"}`, `{"power":"paused","reason":"other","faults":[{"code":"io","text":"no space"}]}`,
 	} {
-		s.exec(`UPDATE vms SET observed_generation = generation, status = $2 WHERE id = $1`, v.ID, status)
+		s.execSQL(`UPDATE vms SET observed_generation = generation, status = $2 WHERE id = $1`, v.ID, status)
 		see(fleet.SeverityBad, "1 of 1 hosts healthy, full", paused)
 	}
-	s.exec(`UPDATE vms SET status = '{"power":"paused","reason":"by a person"}' WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE vms SET status = '{"power":"paused","reason":"by a person"}' WHERE id = $1`, v.ID)
 	see(fleet.SeverityOK, "1 of 1 hosts healthy", "")
 }
 
 // A pool that a person stopped on the host is shown as stopped, and is started again only on request.
 func TestPoolStoppedExternallyIsNotRestarted(t *testing.T) {
 	s := newProjectFixture(t)
-	s.exec(`UPDATE assignments SET observed_generation = 1 WHERE noun = 'pool'`)
+	s.execSQL(`UPDATE assignments SET observed_generation = 1 WHERE noun = 'pool'`)
 	drift := func() string {
 		t.Helper()
-		s.exec(`DELETE FROM tasks`)
+		s.execSQL(`DELETE FROM tasks`)
 		if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
-		return s.jobs(fleet.SubjectPool(s.local))
+		return s.jobList(fleet.SubjectPool(s.local))
 	}
 	for status, want := range map[string]string{
 		// The agent repairs pools in these states itself.
 		`{"state":"active"}`: "", `{"state":"inactive","byOthers":true}`: "", `{"state":"failed","error":"gone"}`: "",
 		`{"state":"inactive","error":"no storage pool with matching name"}`: "pool.apply queued",
 	} {
-		s.exec(`UPDATE assignments SET status = $2 WHERE pool_id = $1`, s.local, status)
+		s.execSQL(`UPDATE assignments SET status = $2 WHERE pool_id = $1`, s.local, status)
 		if got := drift(); got != want {
 			t.Errorf("%s: queued %q, want %q", status, got, want)
 		}
 	}
-	s.exec(`UPDATE assignments SET status = '{"state":"inactive","byOthers":true}' WHERE pool_id = $1`, s.local)
+	s.execSQL(`UPDATE assignments SET status = '{"state":"inactive","byOthers":true}' WHERE pool_id = $1`, s.local)
 	v := s.poolView(chief, s.local)
 	if v.Health.Severity != fleet.SeverityBad || v.Hosts[0].State != fleet.PoolInactive || v.Hosts[0].Notice != "Stopped on the host outside Quantix" {
 		t.Errorf("shown is %+v", v)
 	}
-	s.exec(`DELETE FROM tasks`)
+	s.execSQL(`DELETE FROM tasks`)
 	if _, err := s.Retry(t.Context(), chief, fleet.SubjectPool(s.local), s.h1); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.jobs(fleet.SubjectPool(s.local)); got != "pool.apply queued" {
+	if got := s.jobList(fleet.SubjectPool(s.local)); got != "pool.apply queued" {
 		t.Errorf("a person's order queued %q", got)
 	}
 }

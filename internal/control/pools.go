@@ -29,7 +29,7 @@ func (c *Control) CreatePool(ctx context.Context, a fleet.Actor, in CreatePool) 
 	if in.Spec.Kind.Info().Shared {
 		in.Spec.Shared = true
 	}
-	in.Spec.Path, in.Spec.Export, in.Spec.Device = trimSlash(in.Spec.Path), trimSlash(in.Spec.Export), trimSlash(in.Spec.Device)
+	in.Spec.Path, in.Spec.Export, in.Spec.Device = trimTrailingSlash(in.Spec.Path), trimTrailingSlash(in.Spec.Export), trimTrailingSlash(in.Spec.Device)
 	var checks fleet.Checks
 	fleet.CheckName(&checks, "name", in.Name)
 	in.Spec.Check(&checks, "spec")
@@ -48,14 +48,14 @@ func (c *Control) CreatePool(ctx context.Context, a fleet.Actor, in CreatePool) 
 				return err
 			}
 		}
-		pool := assign.AddedPool(id, in.Name, in.Spec)
+		pool := assign.NewPoolObject(id, in.Name, in.Spec)
 		if _, err := pool.Assign(ctx, q, a, in.HostIDs); err != nil {
 			return err
 		}
 		if err := pool.Audit(ctx, q, a, "create", in.Spec.Source()); err != nil {
 			return err
 		}
-		_, _, err := pool.Select(ctx, q, a, selector)
+		_, _, err := pool.SetSelector(ctx, q, a, selector)
 		return err
 	})
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *Control) CreatePool(ctx context.Context, a fleet.Actor, in CreatePool) 
 	return c.GetPool(ctx, a, id)
 }
 
-func trimSlash(path string) string {
+func trimTrailingSlash(path string) string {
 	if len(path) > 1 {
 		return strings.TrimSuffix(path, "/")
 	}

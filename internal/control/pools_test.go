@@ -26,8 +26,8 @@ func TestPoolHealthFollowsHosts(t *testing.T) {
 	if v.Health.Summary != "2 of 2 hosts healthy" || v.Health.Severity != fleet.SeverityOK || v.Health.CapacityBytes != 1000<<30 || len(v.Hosts) != 2 || v.Hosts[0].Status.Volumes != nil {
 		t.Errorf("healthy: %+v", v)
 	}
-	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h1)
+	s.execSQL(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h1)
 	v = s.poolView(chief, s.nfs)
 	if v.Health.Severity != fleet.SeverityBad || v.Hosts[0].State != fleet.PoolFailed || v.Hosts[1].State != fleet.PoolUnknown || v.Hosts[0].HostPhase != fleet.HostOnline {
 		t.Errorf("one failed, one offline: %+v", v)
@@ -59,7 +59,7 @@ func TestPoolHealthFollowsHosts(t *testing.T) {
 // error.
 func TestFaultyActivePoolIsDegraded(t *testing.T) {
 	s := newProjectFixture(t)
-	s.exec(`UPDATE assignments SET status = status || '{"error":"It is mounted read-only."}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
+	s.execSQL(`UPDATE assignments SET status = status || '{"error":"It is mounted read-only."}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	v := s.poolView(chief, s.nfs)
 	if v.Health.Summary != "1 of 2 hosts healthy, degraded on 1" || v.Health.Severity != fleet.SeverityWarn || v.Health.Degraded != 1 || v.Health.SeverityCounts.Warn != 1 {
 		t.Errorf("its health is %+v", v.Health)
@@ -88,7 +88,7 @@ func TestUnhealthyHostStatusListsAffectedVMs(t *testing.T) {
 		}
 		return out
 	}
-	s.exec(`DELETE FROM vms`)
+	s.execSQL(`DELETE FROM vms`)
 	for name, c := range map[string]struct {
 		host  fleet.HostID
 		power string
@@ -98,13 +98,13 @@ func TestUnhealthyHostStatusListsAffectedVMs(t *testing.T) {
 		"another-pool": {s.h2, "running", disks(s.local)}, "another-host": {s.h1, "running", disks(s.nfs)},
 	} {
 		spec, _ := json.Marshal(fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Disks: c.disks})
-		s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, status) VALUES ($1, (SELECT id FROM projects ORDER BY id LIMIT 1), $2, $3, $4, jsonb_build_object('power', $5::text))`,
+		s.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec, status) VALUES ($1, (SELECT id FROM projects ORDER BY id LIMIT 1), $2, $3, $4, jsonb_build_object('power', $5::text))`,
 			fleet.NewID[fleet.VMID](), c.host, name, spec, c.power)
 	}
 	if v := s.poolView(chief, s.nfs); v.Hosts[0].Impact != nil || v.Hosts[1].Impact != nil {
 		t.Errorf("healthy: %+v", v.Hosts)
 	}
-	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
+	s.execSQL(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	want := fleet.PoolImpact{VMs: 2, Running: 1, Disks: 3}
 	v := s.poolView(chief, s.nfs)
 	page, err := s.PoolHosts(t.Context(), chief, s.nfs, fleet.Query{Filter: "tone:bad"})
@@ -114,7 +114,7 @@ func TestUnhealthyHostStatusListsAffectedVMs(t *testing.T) {
 	if v.Hosts[0].HostID != s.h2 || v.Hosts[0].Impact == nil || *v.Hosts[0].Impact != want || v.Hosts[1].Impact != nil {
 		t.Errorf("all host statuses: %+v", v.Hosts)
 	}
-	s.exec(`DELETE FROM vms`)
+	s.execSQL(`DELETE FROM vms`)
 	if v := s.poolView(chief, s.nfs); v.Hosts[0].Impact == nil || *v.Hosts[0].Impact != (fleet.PoolImpact{}) {
 		t.Errorf("without VMs: %+v", v.Hosts[0].Impact)
 	}
@@ -133,7 +133,7 @@ func TestDashboardPoolCountsMatchList(t *testing.T) {
 		{"one was never online", `UPDATE host_sessions SET seen_at = NULL WHERE host_id = $1`, []any{s.h2}},
 		{"one is back", `UPDATE host_sessions SET seen_at = now() WHERE host_id = $1`, []any{s.h1}},
 	} {
-		s.exec(step.sql, step.hosts...)
+		s.execSQL(step.sql, step.hosts...)
 		page, err := s.ListPools(t.Context(), chief, fleet.Query{})
 		if err != nil {
 			t.Fatal(err)
@@ -167,7 +167,7 @@ func TestPoolAssignedReleasedAndDeleted(t *testing.T) {
 	if _, err := s.Release(t.Context(), chief, fleet.SubjectPool(v.ID), s.h2); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.jobs(subject); got != "pool.apply queued, pool.apply cancelled, pool.release queued" {
+	if got := s.jobList(subject); got != "pool.apply queued, pool.apply cancelled, pool.release queued" {
 		t.Errorf("after a release: %s", got)
 	}
 	s.wantRefused("release twice", fleet.Conflict, "h2 is releasing the pool", func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectPool(v.ID), s.h2); return err })
@@ -181,9 +181,9 @@ func TestPoolAssignedReleasedAndDeleted(t *testing.T) {
 	if got := s.poolView(chief, v.ID); !strings.Contains(got.Health.Summary, "Being deleted") {
 		t.Errorf("%+v", got.Health)
 	}
-	s.exec(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, v.ID, s.h1)
+	s.execSQL(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, v.ID, s.h1)
 	s.poolView(chief, v.ID)
-	s.exec(`DELETE FROM assignments WHERE pool_id = $1`, v.ID)
+	s.execSQL(`DELETE FROM assignments WHERE pool_id = $1`, v.ID)
 	if _, err := s.GetPool(t.Context(), chief, v.ID); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("the pool outlives its last host: %v", err)
 	}
@@ -192,7 +192,7 @@ func TestPoolAssignedReleasedAndDeleted(t *testing.T) {
 // setPoolState writes a host's reported state of the pool.
 func (s *projectFixture) setPoolState(pool fleet.PoolID, host fleet.HostID, state fleet.PoolState) {
 	s.t.Helper()
-	s.exec(`UPDATE assignments SET status = jsonb_build_object('state', $3::text) WHERE pool_id = $1 AND host_id = $2`, pool, host, state)
+	s.execSQL(`UPDATE assignments SET status = jsonb_build_object('state', $3::text) WHERE pool_id = $1 AND host_id = $2`, pool, host, state)
 }
 
 // The page's disabled Retry button shows the same text as the refusal.
@@ -204,11 +204,11 @@ func TestPoolRetryRefusalMatchesDisabledButton(t *testing.T) {
 		start func()
 	}{
 		{"The pool is active there.", func() { s.setPoolState(s.local, s.h1, fleet.PoolActive) }},
-		{"The host has not finished yet.", func() { s.exec(`UPDATE assignments SET status = NULL WHERE pool_id = $1`, s.local) }},
+		{"The host has not finished yet.", func() { s.execSQL(`UPDATE assignments SET status = NULL WHERE pool_id = $1`, s.local) }},
 		{"", func() { s.setPoolState(s.local, s.h1, fleet.PoolFailed) }},
 		{"", func() { s.setPoolState(s.local, s.h1, fleet.PoolInactive) }},
-		{"The host is offline. It retries when it is online again.", func() { s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`) }},
-		{"h1 is releasing the pool.", func() { s.exec(`UPDATE assignments SET asked = 'release' WHERE pool_id = $1`, s.local) }},
+		{"The host is offline. It retries when it is online again.", func() { s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`) }},
+		{"h1 is releasing the pool.", func() { s.execSQL(`UPDATE assignments SET asked = 'release' WHERE pool_id = $1`, s.local) }},
 	} {
 		c.start()
 		status := s.poolView(chief, s.local).Hosts[0]
@@ -254,14 +254,14 @@ func TestInvalidPoolsRefused(t *testing.T) {
 	if err != nil || len(page.Items) != 1 || page.Items[0].ID != v.ID {
 		t.Errorf("%+v %v", page, err)
 	}
-	if page, err = s.PoolVMs(t.Context(), s.stranger, s.nfs, fleet.Query{}); err != nil || len(page.Items) != 0 {
+	if page, err = s.PoolVMs(t.Context(), s.blueMember, s.nfs, fleet.Query{}); err != nil || len(page.Items) != 0 {
 		t.Errorf("a user of another project sees %+v %v", page, err)
 	}
 }
 
 func TestOnlySharedVolumesAreMergedAcrossHosts(t *testing.T) {
 	s := newProjectFixture(t)
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT noun, object_id, $1, asked, status FROM assignments WHERE pool_id = $2`, s.h2, s.local)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT noun, object_id, $1, asked, status FROM assignments WHERE pool_id = $2`, s.h2, s.local)
 	for pool, want := range map[fleet.PoolID]string{s.nfs: "cd.iso 2, debian.qcow2 2", s.local: "cd.iso 1, cd.iso 1, debian.qcow2 1, debian.qcow2 1"} {
 		volumes, err := s.PoolVolumes(t.Context(), chief, pool)
 		if err != nil {

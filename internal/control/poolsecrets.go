@@ -22,8 +22,8 @@ func (c *Control) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.
 		return nil, err
 	}
 	var tasks []fleet.TaskID
-	err := assign.Pools.Change(ctx, c.store, a, string(id), func(q *db.Queries, o assign.Object) error {
-		spec, err := poolSpec(ctx, q, id)
+	err := assign.PoolType.ChangeObject(ctx, c.store, a, string(id), func(q *db.Queries, o assign.AssignableObject) error {
+		spec, err := readPoolSpec(ctx, q, id)
 		if err != nil {
 			return err
 		}
@@ -37,7 +37,7 @@ func (c *Control) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.
 		if err := c.storePoolSecret(ctx, q, a, id, secret); err != nil {
 			return err
 		}
-		if tasks, err = o.QueueSetUpAgain(ctx, q, a); err != nil {
+		if tasks, err = o.QueueRepeatedSetup(ctx, q, a); err != nil {
 			return err
 		}
 		return o.Audit(ctx, q, a, "credentials", "of "+spec.User)
@@ -47,7 +47,7 @@ func (c *Control) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.
 
 // storePoolSecret stores the secret, sealed with a key that the database does not have.
 func (c *Control) storePoolSecret(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PoolID, secret string) error {
-	by := c.opts.Vault.ID()
+	by := c.opts.Vault.KeyID()
 	if by == "" {
 		return fleet.Errorf(fleet.Conflict, "This portal has no key to encrypt credentials. Set secretsKey in the portal's settings.")
 	}
@@ -74,7 +74,7 @@ func (c *Control) PoolSecret(ctx context.Context, a fleet.Actor, id fleet.PoolID
 		return wire.PoolSecret{}, fleet.Errorf(fleet.NotFound, "There are no credentials of this pool for this host.")
 	}
 	if err != nil {
-		return wire.PoolSecret{}, store.Err(err)
+		return wire.PoolSecret{}, store.UserError(err)
 	}
 	secret, ok := c.opts.Vault.Unseal(poolSecretLabel(id), row.Sealed)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/notify"
 )
 
-const aSecret = "a-secret-of-storage"
+const testPoolSecret = "a-secret-of-storage"
 
 var targetSpec = fleet.PoolSpec{
 	Kind: fleet.PoolISCSIDirect, Portal: "10.0.0.5", Target: "iqn.2026-01.org.example:vms", Initiator: "iqn.2026-01.org.example:quantix", User: "quantix",
@@ -20,9 +20,9 @@ var targetSpec = fleet.PoolSpec{
 // poolWithSecret returns a pool with credentials.
 func (w *authzFixture) poolWithSecret() fleet.PoolID {
 	w.t.Helper()
-	spec, name := targetSpec, w.name("san")
+	spec, name := targetSpec, w.uniqueName("san")
 	spec.Target += "." + name
-	v, err := w.CreatePool(w.t.Context(), chief, control.CreatePool{Name: name, Spec: spec, Secret: aSecret, HostIDs: []fleet.HostID{w.h1}})
+	v, err := w.CreatePool(w.t.Context(), chief, control.CreatePool{Name: name, Spec: spec, Secret: testPoolSecret, HostIDs: []fleet.HostID{w.h1}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -63,11 +63,11 @@ func (s *projectFixture) tablesContaining(text string) string {
 func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 	s := newProjectFixture(t)
 	ctx := t.Context()
-	san, err := s.CreatePool(ctx, chief, control.CreatePool{Name: "san", Spec: targetSpec, Secret: aSecret, HostIDs: []fleet.HostID{s.h1}})
+	san, err := s.CreatePool(ctx, chief, control.CreatePool{Name: "san", Spec: targetSpec, Secret: testPoolSecret, HostIDs: []fleet.HostID{s.h1}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !san.Spec.Shared || strings.Contains(fmt.Sprintf("%+v", san), aSecret) {
+	if !san.Spec.Shared || strings.Contains(fmt.Sprintf("%+v", san), testPoolSecret) {
 		t.Errorf("the pool gets as %+v", san)
 	}
 	h1, h2 := fleet.Actor{HostID: s.h1}, fleet.Actor{HostID: s.h2}
@@ -78,30 +78,30 @@ func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 			t.Errorf("%s gets %q, %v, want %q", a.HostID, got.Secret, err, want)
 		}
 	}
-	has(h1, aSecret)
+	has(h1, testPoolSecret)
 	has(h2, "")
-	if at := s.tablesContaining(aSecret); at != "" {
+	if at := s.tablesContaining(testPoolSecret); at != "" {
 		t.Errorf("the secret is in %s", at)
 	}
 
 	subject := fleet.SubjectPool(san.ID)
-	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, subject)
-	s.exec(`UPDATE tasks SET state = 'done', ended_at = now() WHERE subject = $1`, subject)
-	tasks, err := s.ChangePoolSecret(ctx, chief, san.ID, aSecret+"-2")
+	s.execSQL(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, subject)
+	s.execSQL(`UPDATE tasks SET state = 'done', ended_at = now() WHERE subject = $1`, subject)
+	tasks, err := s.ChangePoolSecret(ctx, chief, san.ID, testPoolSecret+"-2")
 	if err != nil || len(tasks) != 1 {
 		t.Fatalf("changed: %v, %v", tasks, err)
 	}
-	has(h1, aSecret+"-2")
-	if got := s.jobs(subject); got != "pool.apply done, pool.apply queued" {
+	has(h1, testPoolSecret+"-2")
+	if got := s.jobList(subject); got != "pool.apply done, pool.apply queued" {
 		t.Errorf("the hosts' jobs are: %s", got)
 	}
 	if v := s.poolView(chief, san.ID); v.Generation != 2 {
 		t.Errorf("offline hosts will not set the pool up again: generation %d", v.Generation)
 	}
-	if at := s.tablesContaining(aSecret); at != "" {
+	if at := s.tablesContaining(testPoolSecret); at != "" {
 		t.Errorf("the new secret is in %s", at)
 	}
-	if lines := s.audited("pool."); !strings.Contains(lines, "credentials san") || strings.Contains(lines, aSecret) {
+	if lines := s.auditActions("pool."); !strings.Contains(lines, "credentials san") || strings.Contains(lines, testPoolSecret) {
 		t.Errorf("the audit says %s", lines)
 	}
 
@@ -111,17 +111,17 @@ func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 	has(h1, "")
 
 	// A reader of the database has no key, and a portal with another key cannot decrypt the secret.
-	s.exec(`UPDATE assignments SET asked = 'assign' WHERE pool_id = $1`, san.ID)
+	s.execSQL(`UPDATE assignments SET asked = 'assign' WHERE pool_id = $1`, san.ID)
 	other := control.New(s.pool, control.Options{Hub: notify.NewHub(), Vault: auth.NewVault()})
 	if _, err := other.PoolSecret(ctx, h1, san.ID); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "another key") {
 		t.Errorf("a portal with another key: %v", err)
 	}
 	keyless := control.New(s.pool, control.Options{Hub: notify.NewHub()})
-	if _, err := keyless.ChangePoolSecret(ctx, chief, san.ID, aSecret); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "secretsKey") {
+	if _, err := keyless.ChangePoolSecret(ctx, chief, san.ID, testPoolSecret); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "secretsKey") {
 		t.Errorf("a portal without a key: %v", err)
 	}
 	// An encrypted secret copied to another pool's row cannot be decrypted.
-	s.exec(`INSERT INTO pool_secrets (pool_id, by_key, sealed, set_by) SELECT $2, by_key, sealed, set_by FROM pool_secrets WHERE pool_id = $1`, san.ID, s.nfs)
+	s.execSQL(`INSERT INTO pool_secrets (pool_id, by_key, sealed, set_by) SELECT $2, by_key, sealed, set_by FROM pool_secrets WHERE pool_id = $1`, san.ID, s.nfs)
 	if got, err := s.PoolSecret(ctx, h1, s.nfs); err == nil {
 		t.Errorf("another pool's row opens as %q", got.Secret)
 	}
@@ -139,21 +139,21 @@ func TestInvalidPoolCredentialsRefused(t *testing.T) {
 	}
 	same := func(*fleet.PoolSpec) {}
 	s.wantRefused("no secret", fleet.Invalid, "Enter the secret of quantix", create("", same))
-	s.wantRefused("no user", fleet.Invalid, "Enter the user name", create(aSecret, func(p *fleet.PoolSpec) { p.User = "" }))
+	s.wantRefused("no user", fleet.Invalid, "Enter the user name", create(testPoolSecret, func(p *fleet.PoolSpec) { p.User = "" }))
 	s.wantRefused("two lines", fleet.Invalid, "A password is one line of at most 255", create("one\ntwo", same))
-	s.wantRefused("a kind without support", fleet.Invalid, "has no secret", create(aSecret, func(p *fleet.PoolSpec) { *p = fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/x"} }))
-	s.wantRefused("an invalid Ceph key", fleet.Invalid, "This is not a Ceph key", create(aSecret, func(p *fleet.PoolSpec) {
+	s.wantRefused("a kind without support", fleet.Invalid, "has no secret", create(testPoolSecret, func(p *fleet.PoolSpec) { *p = fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/x"} }))
+	s.wantRefused("an invalid Ceph key", fleet.Invalid, "This is not a Ceph key", create(testPoolSecret, func(p *fleet.PoolSpec) {
 		*p = fleet.PoolSpec{Kind: fleet.PoolRBD, Monitors: "10.0.0.1", CephPool: "vms", User: "libvirt"}
 	}))
-	s.wantRefused("a path", fleet.Invalid, "has no directory", create(aSecret, func(p *fleet.PoolSpec) { p.Path = "/srv/x" }))
+	s.wantRefused("a path", fleet.Invalid, "has no directory", create(testPoolSecret, func(p *fleet.PoolSpec) { p.Path = "/srv/x" }))
 	s.wantRefused("a pool of files", fleet.Conflict, "Pools of this kind have no credentials.", func() error {
-		_, err := s.ChangePoolSecret(t.Context(), chief, s.nfs, aSecret)
+		_, err := s.ChangePoolSecret(t.Context(), chief, s.nfs, testPoolSecret)
 		return err
 	})
-	if _, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "first", Spec: targetSpec, Secret: aSecret, HostIDs: []fleet.HostID{s.h1}}); err != nil {
+	if _, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "first", Spec: targetSpec, Secret: testPoolSecret, HostIDs: []fleet.HostID{s.h1}}); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("the target twice on a host", fleet.Invalid, "Pool first uses iqn.2026-01.org.example:vms on h1", create(aSecret, func(p *fleet.PoolSpec) {
+	s.wantRefused("the target twice on a host", fleet.Invalid, "Pool first uses iqn.2026-01.org.example:vms on h1", create(testPoolSecret, func(p *fleet.PoolSpec) {
 		p.Kind, p.Initiator = fleet.PoolISCSI, ""
 	}))
 }
@@ -163,7 +163,7 @@ func TestLUNBelongsToOneVM(t *testing.T) {
 	s := newProjectFixture(t)
 	san := s.addPool("san", `{"kind":"iscsi-direct","path":"","portal":"10.0.0.5","target":"iqn.2026-01.org.example:vms","shared":true}`, s.h1, s.h2)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
-		s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', '[
+		s.execSQL(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', '[
 			{"name":"unit:0:0:1","path":"iscsi:iqn.2026-01.org.example:vms/1","format":"lun","capacityBytes":1073741824},
 			{"name":"unit:0:0:2","path":"iscsi:iqn.2026-01.org.example:vms/2","format":"lun","capacityBytes":1073741824}]') WHERE pool_id = $1 AND host_id = $2`, san, h)
 	}
@@ -214,7 +214,7 @@ func TestLUNBelongsToOneVM(t *testing.T) {
 func TestDiskInBlockPoolIsRawAndEmpty(t *testing.T) {
 	s := newProjectFixture(t)
 	ceph := s.addPool("ceph", `{"kind":"rbd","path":"","monitors":"10.0.0.1","cephPool":"vms","shared":true}`, s.h1)
-	s.exec(`UPDATE assignments SET status = status - 'volumes' || '{"capacityBytes":0,"availableBytes":0}' WHERE pool_id = $1`, ceph)
+	s.execSQL(`UPDATE assignments SET status = status - 'volumes' || '{"capacityBytes":0,"availableBytes":0}' WHERE pool_id = $1`, ceph)
 	in := control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "db", Spec: smallSpec}
 	in.Spec.Disks = []fleet.Disk{{PoolID: ceph, SizeBytes: 1 << 30}}
 	vm, err := s.CreateVM(t.Context(), chief, in)

@@ -13,20 +13,20 @@ import (
 )
 
 // request calls a use case of the portal and returns the response.
-type request func(ctx context.Context, portal *control.Control) (any, error)
+type portalRequest func(ctx context.Context, portal *control.Control) (any, error)
 
 // crashScenario is a request during which the portal crashes.
 type crashScenario struct {
-	every int // the value of crashFixture.every for this scenario
-	least int // minimum number of crash points
+	crashPointDistance int // the value of crashFixture.every for this scenario
+	minCrashPoints int // minimum number of crash points
 	// ready prepares objects and returns the request.
-	ready func(m *crashFixture) request
+	prepare func(m *crashFixture) portalRequest
 	// want checks the outcome, in addition to equality with a run without crashes.
-	want func(m *crashFixture)
+	checkResult func(m *crashFixture)
 }
 
 // createRequest returns a request for a new VM.
-func (m *crashFixture) createRequest(in control.CreateVM) request {
+func (m *crashFixture) createRequest(in control.CreateVM) portalRequest {
 	in.ProjectID = m.red
 	return func(ctx context.Context, portal *control.Control) (any, error) {
 		return portal.CreateVM(ctx, chief, in)
@@ -40,40 +40,40 @@ func (m *crashFixture) vmWithTwoDisks() fleet.VMView {
 
 func (m *crashFixture) wantDisks(name string, n int) {
 	m.t.Helper()
-	if made := queryOne[int](m.projectFixture, `SELECT jsonb_array_length(spec->'disks') FROM vms WHERE name = $1 AND observed_generation = generation`, name); made != n {
+	if made := queryWithArgs[int](m.projectFixture, `SELECT jsonb_array_length(spec->'disks') FROM vms WHERE name = $1 AND observed_generation = generation`, name); made != n {
 		m.t.Errorf("%s has %d disks, not %d", name, made, n)
 	}
 }
 
 var crashScenarios = map[string]crashScenario{
-	"a VM is cloned": {1, 60, func(m *crashFixture) request {
+	"a VM is cloned": {1, 60, func(m *crashFixture) portalRequest {
 		return m.createRequest(control.CreateVM{Name: "web-2", From: &control.VMSource{VMID: m.vmWithTwoDisks().ID}})
 	}, func(m *crashFixture) { m.wantDisks("web-2", 2) }},
-	"a VM is made from a snapshot": {4, 30, func(m *crashFixture) request {
+	"a VM is made from a snapshot": {4, 30, func(m *crashFixture) portalRequest {
 		vm := m.vmWithTwoDisks()
-		base, _ := m.withSnapshots(vm)
+		base, _ := m.reportTwoSnapshots(vm)
 		return m.createRequest(control.CreateVM{Name: "then", From: &control.VMSource{VMID: vm.ID, SnapshotID: base, PoolID: m.nfs}})
 	}, func(m *crashFixture) { m.wantDisks("then", 1) }},
-	"a linked VM is made from a template": {4, 30, func(m *crashFixture) request {
+	"a linked VM is made from a template": {4, 30, func(m *crashFixture) portalRequest {
 		return m.createRequest(control.CreateVM{Name: "linked", Start: true, From: &control.VMSource{TemplateID: m.newTemplate("Web", m.vmWithTwoDisks()).ID}})
 	}, func(m *crashFixture) { m.wantDisks("linked", 2) }},
-	"a VM with full disks is made from a template": {4, 30, func(m *crashFixture) request {
+	"a VM with full disks is made from a template": {4, 30, func(m *crashFixture) portalRequest {
 		return m.createRequest(control.CreateVM{Name: "full", From: &control.VMSource{TemplateID: m.newTemplate("Web", m.vmWithTwoDisks()).ID, Full: true, PoolID: m.nfs}})
 	}, func(m *crashFixture) { m.wantDisks("full", 2) }},
-	"a VM is made on a host without its image": {4, 30, func(m *crashFixture) request {
+	"a VM is made on a host without its image": {4, 30, func(m *crashFixture) portalRequest {
 		spec := smallSpec
 		spec.Disks = []fleet.Disk{{PoolID: m.nfs, ImageID: m.imageOnOneHost(), Overlay: true}}
 		return m.createRequest(control.CreateVM{Name: "apart", HostID: m.h1, Spec: spec})
 	}, func(m *crashFixture) { m.wantDisks("apart", 1) }},
-	"a VM is made on a host that receives its image": {4, 30, func(m *crashFixture) request {
+	"a VM is made on a host that receives its image": {4, 30, func(m *crashFixture) portalRequest {
 		spec := smallSpec
 		spec.Disks = []fleet.Disk{{PoolID: m.local, ImageID: m.imageOnOneHost(), Overlay: true}}
 		return m.createRequest(control.CreateVM{Name: "afar", HostID: m.h2, Spec: spec})
 	}, func(m *crashFixture) { m.wantDisks("afar", 1) }},
-	"an appliance is imported": {4, 30, func(m *crashFixture) request {
+	"an appliance is imported": {4, 30, func(m *crashFixture) portalRequest {
 		return m.createRequest(control.CreateVM{Name: "imported", Start: true, From: &control.VMSource{Appliance: m.addAppliance(m.nfs, "web.ova")}})
 	}, func(m *crashFixture) { m.wantDisks("imported", 2) }},
-	"several VMs are made": {9, 45, func(m *crashFixture) request {
+	"several VMs are made": {9, 45, func(m *crashFixture) portalRequest {
 		in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: m.red, Name: "w-{n}", From: &control.VMSource{TemplateID: m.newTemplate("Web", m.stoppedVM("web")).ID}}, BulkNames: fleet.BulkNames{Count: 3}}
 		return func(ctx context.Context, portal *control.Control) (any, error) {
 			return portal.CreateVMs(ctx, chief, in)
@@ -83,22 +83,22 @@ var crashScenarios = map[string]crashScenario{
 			m.wantDisks(name, 1)
 		}
 	}},
-	"a snapshot is taken": {1, 20, func(m *crashFixture) request {
+	"a snapshot is taken": {1, 20, func(m *crashFixture) portalRequest {
 		vm := m.vmWithTwoDisks()
 		return func(ctx context.Context, portal *control.Control) (any, error) {
 			return portal.TakeSnapshot(ctx, chief, vm.ID, control.NewSnapshot{Name: "one", Memory: true})
 		}
 	}, func(m *crashFixture) { m.wantSnapshots("one") }},
-	"a VM is reverted to a snapshot": {1, 20, func(m *crashFixture) request {
+	"a VM is reverted to a snapshot": {1, 20, func(m *crashFixture) portalRequest {
 		vm := m.vmWithTwoDisks()
-		base, _ := m.withSnapshots(vm)
+		base, _ := m.reportTwoSnapshots(vm)
 		return func(ctx context.Context, portal *control.Control) (any, error) {
 			return portal.RevertSnapshot(ctx, chief, vm.ID, base, control.RevertSnapshot{Start: true})
 		}
 	}, func(m *crashFixture) { m.wantSnapshots("base", "tip") }},
-	"a snapshot is deleted": {1, 20, func(m *crashFixture) request {
+	"a snapshot is deleted": {1, 20, func(m *crashFixture) portalRequest {
 		vm := m.vmWithTwoDisks()
-		base, _ := m.withSnapshots(vm)
+		base, _ := m.reportTwoSnapshots(vm)
 		return func(ctx context.Context, portal *control.Control) (any, error) {
 			return portal.DeleteSnapshot(ctx, chief, vm.ID, base, false)
 		}
@@ -111,8 +111,8 @@ func (m *crashFixture) wantSnapshots(names ...string) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	if !queryOne[bool](m.projectFixture, `SELECT jsonb_path_query_array(status, '$.snapshots.snapshots[*].name') = $1::jsonb FROM vms`, string(want)) {
-		m.t.Errorf("not with the snapshots %s:\n%s", want, m.outcome())
+	if !queryWithArgs[bool](m.projectFixture, `SELECT jsonb_path_query_array(status, '$.snapshots.snapshots[*].name') = $1::jsonb FROM vms`, string(want)) {
+		m.t.Errorf("not with the snapshots %s:\n%s", want, m.outcomeText())
 	}
 }
 
@@ -126,18 +126,18 @@ func TestRequestsSurvivePortalCrashBeforeAnyStatement(t *testing.T) {
 			t.Parallel()
 			came := map[bool]string{}
 			var mu sync.Mutex
-			for _, every := range []int{0, o.every} {
+			for _, every := range []int{0, o.crashPointDistance} {
 				ends := every > 0
 				t.Run(map[bool]string{false: "without crashes", true: "with crashes"}[ends], func(t *testing.T) {
 					m := newCrashFixture(t, every)
-					m.sendRequest(o.ready(m))
+					m.sendRequest(o.prepare(m))
 					m.runJobs()
-					o.want(m)
+					o.checkResult(m)
 					mu.Lock()
-					came[ends] = m.outcome()
+					came[ends] = m.outcomeText()
 					mu.Unlock()
-					if t.Logf("the portal crashed at %d points", m.crashPoints); ends && m.crashPoints < o.least {
-						t.Errorf("the portal crashed at %d points, fewer than %d", m.crashPoints, o.least)
+					if t.Logf("the portal crashed at %d points", m.crashPoints); ends && m.crashPoints < o.minCrashPoints {
+						t.Errorf("the portal crashed at %d points, fewer than %d", m.crashPoints, o.minCrashPoints)
 					}
 				})
 			}

@@ -35,7 +35,7 @@ type portalProcess struct {
 
 var errProcessEnded = errors.New("the portal's process has ended")
 
-func (l *portalProcess) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (l *portalProcess) dialDatabase(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (l *portalProcess) crashBefore(n int) {
 }
 
 // stop ends a process without a crash; killed reports whether it had already crashed.
-func (l *portalProcess) stop() (killed bool) {
+func (l *portalProcess) stopWithoutCrash() (killed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	killed, l.ended = l.ended, true
@@ -68,7 +68,7 @@ func (l *portalProcess) stop() (killed bool) {
 }
 
 // delivers reports whether the process still sends the message.
-func (l *portalProcess) delivers(message []byte) bool {
+func (l *portalProcess) shouldSend(message []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended || !executesStatement(message) {
@@ -98,11 +98,11 @@ func executesStatement(message []byte) bool {
 
 type crashConn struct {
 	net.Conn
-	life *portalProcess
+	process *portalProcess
 }
 
 func (c crashConn) Write(b []byte) (int, error) {
-	if !c.life.delivers(b) {
+	if !c.process.shouldSend(b) {
 		return 0, errProcessEnded
 	}
 	return c.Conn.Write(b)
@@ -111,13 +111,13 @@ func (c crashConn) Write(b []byte) (int, error) {
 // crashFixture is a libraryFixture whose portal crashes before statements of each step of a request.
 type crashFixture struct {
 	*libraryFixture
-	every       int // distance between crash points of a step with many statements; 1: before each statement; 0: no crash
+	crashPointDistance       int // distance between crash points of a step with many statements; 1: before each statement; 0: no crash
 	crashPoints int
 	watchedSQL  string // SQL that returns all rows that a portal writes for a request
 }
 
 func newCrashFixture(t *testing.T, every int) *crashFixture {
-	m := &crashFixture{libraryFixture: newLibraryFixture(t), every: every}
+	m := &crashFixture{libraryFixture: newLibraryFixture(t), crashPointDistance: every}
 	var each []string
 	for table, without := range map[string]string{
 		"vms": "", "jobs": "lease_until", "tasks": "", "job_waits": "", "audit": "", "made_disks": "", "vm_orders": "", "vm_macs": "", "idempotency": "", "assignments": "",
@@ -132,7 +132,7 @@ func newCrashFixture(t *testing.T, every int) *crashFixture {
 
 func (m *crashFixture) watchedRows() []string {
 	m.t.Helper()
-	return one[[]string](&rig{t: m.t, pool: m.pool}, m.watchedSQL)
+	return queryValue[[]string](&hostFixture{t: m.t, pool: m.pool}, m.watchedSQL)
 }
 
 // wantUnchanged fails if anything was written.
@@ -150,11 +150,11 @@ func (m *crashFixture) wantUnchanged(when string, before []string) {
 
 // portal returns a portal that crashes before its nth statement; 0: never. end stops the portal and reports whether it
 // had crashed.
-func (m *crashFixture) portal(n int) (portal *control.Control, end func() (killed bool)) {
+func (m *crashFixture) startPortal(n int) (portal *control.Control, end func() (killed bool)) {
 	m.t.Helper()
 	l := &portalProcess{}
 	settings := m.pool.Config()
-	settings.ConnConfig.DialFunc = l.dial
+	settings.ConnConfig.DialFunc = l.dialDatabase
 	settings.MaxConns, settings.MinIdleConns = 1, 0
 	ready := settings.AfterConnect
 	settings.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
@@ -173,25 +173,25 @@ func (m *crashFixture) portal(n int) (portal *control.Control, end func() (kille
 	}
 	l.crashBefore(n)
 	return control.New(pool, control.Options{}), func() bool {
-		killed := l.stop()
+		killed := l.stopWithoutCrash()
 		pool.Close()
 		return killed
 	}
 }
 
 // shortPart is the largest number of statements in a step for which each statement is a crash point.
-const shortPart = 6
+const maxStatementsCrashedEach = 6
 
 // wantCrashSafe runs a step of the request with portals that crash one statement later each time, until one completes.
 // A step in one transaction leaves nothing after a crash; a pass of several transactions may leave complete
 // transactions.
 func (m *crashFixture) wantCrashSafe(what string, pass bool, do func(context.Context, *control.Control) error) {
 	m.t.Helper()
-	for n := min(1, m.every); ; n++ {
-		if n > shortPart {
-			n += m.every - 1
+	for n := min(1, m.crashPointDistance); ; n++ {
+		if n > maxStatementsCrashedEach {
+			n += m.crashPointDistance - 1
 		}
-		portal, end := m.portal(n)
+		portal, end := m.startPortal(n)
 		before := m.watchedRows()
 		err := do(m.t.Context(), portal)
 		killed := end()
@@ -214,11 +214,11 @@ func (m *crashFixture) wantCrashSafe(what string, pass bool, do func(context.Con
 // wantRepeatable repeats a completed step whose response was lost: the step must change nothing.
 func (m *crashFixture) wantRepeatable(what string, do func(context.Context, *control.Control) error) {
 	m.t.Helper()
-	if m.every == 0 {
+	if m.crashPointDistance == 0 {
 		return
 	}
 	before := m.watchedRows()
-	portal, end := m.portal(0)
+	portal, end := m.startPortal(0)
 	defer end()
 	if err := do(m.t.Context(), portal); err != nil && fleet.CodeOf(err) != fleet.Conflict {
 		m.t.Fatalf("%s, again: %v", what, err)
@@ -229,7 +229,7 @@ func (m *crashFixture) wantRepeatable(what string, do func(context.Context, *con
 
 // sendRequest sends the request with an idempotency key, as the API does: repeated requests must give the same
 // response.
-func (m *crashFixture) sendRequest(do request) {
+func (m *crashFixture) sendRequest(do portalRequest) {
 	m.t.Helper()
 	var firstAnswer string
 	ask := func(ctx context.Context, portal *control.Control) error {
@@ -251,13 +251,13 @@ func (m *crashFixture) sendRequest(do request) {
 }
 
 // maxRounds limits the rounds of claims; a job still queued afterwards would stay queued forever.
-const maxRounds = 12
+const maxJobRounds = 12
 
 // runJobs makes the hosts run their jobs until no job is left.
 func (m *crashFixture) runJobs() {
 	m.t.Helper()
-	for range maxRounds {
-		if m.count("vm_orders") > 0 {
+	for range maxJobRounds {
+		if m.countRows("vm_orders") > 0 {
 			m.wantCrashSafe("what waits begins", true, func(ctx context.Context, portal *control.Control) error {
 				return portal.BeginTasks(ctx, fleet.SystemActor)
 			})
@@ -279,14 +279,14 @@ func (m *crashFixture) runJobs() {
 			}
 		}
 	}
-	m.t.Fatalf("after %d rounds there are still open jobs", maxRounds)
+	m.t.Fatalf("after %d rounds there are still open jobs", maxJobRounds)
 }
 
 // claimJobs returns the host's claimed jobs. Jobs claimed from a portal that crashed before it responded are queued
 // again when their leases expire.
 func (m *crashFixture) claimJobs(host fleet.HostID) []wire.Work {
 	m.t.Helper()
-	if m.count("jobs WHERE state = 'queued' AND run_after <= now() AND host_id = '"+string(host)+"'") == 0 {
+	if m.countRows("jobs WHERE state = 'queued' AND run_after <= now() AND host_id = '"+string(host)+"'") == 0 {
 		return nil
 	}
 	var work []wire.Work
@@ -296,20 +296,20 @@ func (m *crashFixture) claimJobs(host fleet.HostID) []wire.Work {
 		return err
 	}
 	m.wantCrashSafe("work is taken", false, claim)
-	if lost := work; m.every > 0 && len(lost) > 0 {
-		m.exec(`UPDATE jobs SET lease_until = now() - interval '1 minute' WHERE state = 'running' AND host_id = $1`, host)
+	if lost := work; m.crashPointDistance > 0 && len(lost) > 0 {
+		m.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 minute' WHERE state = 'running' AND host_id = $1`, host)
 		m.wantCrashSafe("what was taken is given back", true, func(ctx context.Context, portal *control.Control) error {
 			return portal.RescueJobs(ctx, fleet.SystemActor)
 		})
 		// Skip the retry delay.
-		m.exec(`UPDATE jobs SET run_after = now() WHERE state = 'queued' AND run_after > now() AND run_after < now() + interval '1 hour'`)
+		m.execSQL(`UPDATE jobs SET run_after = now() WHERE state = 'queued' AND run_after > now() AND run_after < now() + interval '1 hour'`)
 		m.wantCrashSafe("work is taken", false, claim)
 		if len(work) != len(lost) {
 			m.t.Fatalf("of the claimed jobs %+v, only %+v come back", lost, work)
 		}
 	}
 	for _, w := range work {
-		if n := m.count("jobs j, jobs of WHERE j.id = '" + string(w.ID) + "' AND of.task_id = j.task_id AND of.kind LIKE 'volume.%' AND of.state IN ('queued', 'running')"); w.Kind == fleet.VMApply && n > 0 {
+		if n := m.countRows("jobs j, jobs of WHERE j.id = '" + string(w.ID) + "' AND of.task_id = j.task_id AND of.kind LIKE 'volume.%' AND of.state IN ('queued', 'running')"); w.Kind == fleet.VMApply && n > 0 {
 			m.t.Fatalf("a VM is created while %d of its disks are being created", n)
 		}
 	}
@@ -320,7 +320,7 @@ func (m *crashFixture) claimJobs(host fleet.HostID) []wire.Work {
 func (m *crashFixture) finishJob(host fleet.HostID, w wire.Work) {
 	m.t.Helper()
 	m.seq[host]++
-	f := m.reportOf(host, w)
+	f := m.finishOfJob(host, w)
 	f.Outcome, f.Epoch, f.Seq, f.Generation = wire.Done, w.Epoch, m.seq[host], w.Generation
 	finish := func(ctx context.Context, portal *control.Control) error {
 		_, _, err := portal.Finish(ctx, m.agents[host], w.ID, f)
@@ -331,18 +331,18 @@ func (m *crashFixture) finishJob(host fleet.HostID, w wire.Work) {
 }
 
 // reportOf returns the host's result for the job.
-func (m *crashFixture) reportOf(host fleet.HostID, w wire.Work) wire.Finish {
+func (m *crashFixture) finishOfJob(host fleet.HostID, w wire.Work) wire.Finish {
 	m.t.Helper()
 	if ref, ok := w.Subject.Volume(); ok {
 		var s fleet.PoolStatus
 		if err := m.pool.QueryRow(m.t.Context(), `SELECT status FROM assignments WHERE pool_id = $1 AND host_id = $2`, ref.PoolID, host).Scan(&s); err != nil {
 			m.t.Fatal(err)
 		}
-		s.Volumes = append(s.Volumes, fleet.Volume{Name: ref.Volume, Path: "/v/" + ref.Volume, Format: "qcow2", CapacityBytes: 1 << 20, SHA256: digest})
+		s.Volumes = append(s.Volumes, fleet.Volume{Name: ref.Volume, Path: "/v/" + ref.Volume, Format: "qcow2", CapacityBytes: 1 << 20, SHA256: someSHA256})
 		return wire.Finish{Pool: &s}
 	}
 	s := fleet.VMStatus{Power: fleet.Stopped}
-	if now := m.get(w.VM.ID).Status; now != nil {
+	if now := m.getVM(w.VM.ID).Status; now != nil {
 		s = *now
 	}
 	if w.Kind == fleet.VMStart {
@@ -368,9 +368,9 @@ func (m *crashFixture) reportOf(host fleet.HostID, w wire.Work) wire.Finish {
 }
 
 // outcome returns everything written for a request, without ids and times.
-func (m *crashFixture) outcome() string {
+func (m *crashFixture) outcomeText() string {
 	m.t.Helper()
-	return one[string](&rig{t: m.t, pool: m.pool}, `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
+	return queryValue[string](&hostFixture{t: m.t, pool: m.pool}, `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 		SELECT concat_ws(' ', 'vm', name, spec->>'power', status->>'power', observed_generation = generation, jsonb_array_length(spec->'disks'), jsonb_path_query_array(status, '$.snapshots.snapshots[*].name')) FROM vms
 		UNION ALL SELECT concat_ws(' ', 'task', kind, subject_name, state, error) FROM tasks
 		UNION ALL SELECT concat_ws(' ', 'job', kind, role, state, error) FROM jobs

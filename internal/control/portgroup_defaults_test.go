@@ -17,9 +17,9 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	n := s.dhcpNetwork("lab", "10.7.0.")
 	s.setNetworkStatus(n.ID, s.h1, `{"active":true}`)
 	s.setNetworkStatus(n.ID, s.h2, `{"active":true}`)
-	base := s.securityGroup(chief, "", "base", allow(fleet.Ingress, fleet.TCP, 22), fleet.AllowAllOut())
-	strict := s.securityGroup(chief, "", "strict", fleet.AllowAllOut())
-	own := s.securityGroup(s.member, s.red, "own", allow(fleet.Ingress, fleet.TCP, 80))
+	base := s.addSecurityGroup(chief, "", "base", allowRule(fleet.Ingress, fleet.TCP, 22), fleet.AllowAllOut())
+	strict := s.addSecurityGroup(chief, "", "strict", fleet.AllowAllOut())
+	own := s.addSecurityGroup(s.member, s.red, "own", allowRule(fleet.Ingress, fleet.TCP, 80))
 	set := func(guard *bool, groups ...fleet.SecurityGroupID) error {
 		_, err := s.SetPortGroup(t.Context(), chief, n.ID, fleet.PortGroup{Name: "staff", SecurityGroups: groups, AntiSpoofing: guard}, false)
 		return err
@@ -37,14 +37,14 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
+		s.execSQL(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
 		s.reportPower(v.ID, fleet.Running)
 		return v
 	}
 	early := made(chief, "early")
 	is := func(when string, vm fleet.VMID, want string) {
 		t.Helper()
-		nic := s.get(vm).Spec.NICs[0]
+		nic := s.getVM(vm).Spec.NICs[0]
 		names := map[fleet.SecurityGroupID]string{base.ID: "base", strict.ID: "strict", own.ID: "own"}
 		var in []string
 		for _, id := range nic.SecurityGroups {
@@ -72,10 +72,10 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	}
 	follow()
 	is("a NIC that was there", early.ID, "base guard false, of the port group [securityGroups]")
-	if v := s.get(early.ID); v.Generation != 2 {
+	if v := s.getVM(early.ID); v.Generation != 2 {
 		t.Errorf("its VM is at generation %d", v.Generation)
 	}
-	work := s.claimAndFinish(h1, "")
+	work := s.claimAndFinishJobs(h1, "")
 	found := false
 	for _, w := range work {
 		found = found || w.Kind == fleet.VMApply && len(w.SecurityGroups) == 1 && w.SecurityGroups[0].Name == "base"
@@ -97,7 +97,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 		t.Errorf("connection checks: %+v %+v", pass(80), pass(22))
 	}
 	for _, vm := range []fleet.VMView{early, late} {
-		if _, err := s.setGroups(s.member, vm.ID, own.ID); err != nil {
+		if _, err := s.setSecurityGroups(s.member, vm.ID, own.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -108,7 +108,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 
 	// A NIC that no longer names security groups has the port group's defaults again. Changes of the port group reach
 	// only such NICs.
-	if _, err := s.setGroups(s.member, late.ID); err != nil {
+	if _, err := s.setSecurityGroups(s.member, late.ID); err != nil {
 		t.Fatal(err)
 	}
 	is("it follows again", late.ID, "base guard true, of the port group [securityGroups]")
@@ -121,13 +121,13 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	if pass(22).Pass {
 		t.Error("the connection check ignores the change")
 	}
-	generation := s.get(late.ID).Generation
-	if follow(); s.get(late.ID).Generation != generation {
+	generation := s.getVM(late.ID).Generation
+	if follow(); s.getVM(late.ID).Generation != generation {
 		t.Error("a pass in which nothing changed changes a VM")
 	}
 	// An edit of another field, with the NIC unchanged as the page shows it, leaves the NIC with the port group's
 	// defaults.
-	spec := s.get(late.ID).Spec
+	spec := s.getVM(late.ID).Spec
 	spec.CPUs = 2
 	if _, _, err := s.UpdateVM(t.Context(), s.member, late.ID, control.UpdateVM{Spec: &spec}); err != nil {
 		t.Fatal(err)
@@ -143,14 +143,14 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	is("a tenant's NIC where the port group says off", router.ID, "strict guard false, of the port group [securityGroups antiSpoofing]")
 	// On another network a tenant's NIC gets anti-spoofing, even if it moved there from the port group.
 	stray := made(s.member, "stray")
-	spec = s.get(stray.ID).Spec
+	spec = s.getVM(stray.ID).Spec
 	spec.CPUs = 2
 	if _, _, err := s.UpdateVM(t.Context(), s.member, stray.ID, control.UpdateVM{Spec: &spec}); err != nil {
 		t.Fatal(err)
 	}
 	is("after an edit of something else", stray.ID, "strict guard false, of the port group [securityGroups antiSpoofing]")
 	elsewhere := func(guard *bool) error {
-		spec := s.get(stray.ID).Spec
+		spec := s.getVM(stray.ID).Spec
 		spec.NICs[0].PortGroup, spec.NICs[0].AntiSpoofing = "", guard
 		_, _, err := s.UpdateVM(t.Context(), s.member, stray.ID, control.UpdateVM{Spec: &spec})
 		return err
@@ -167,13 +167,13 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	is("it says on", router.ID, "strict guard true, of the port group [securityGroups antiSpoofing]")
 	is("a NIC that does not follow in that", early.ID, "own guard false, of the port group []")
 	s.wantRefused("a tenant who switches anti-spoofing off", fleet.Invalid, "may turn anti-spoofing off", func() error {
-		spec := s.get(router.ID).Spec
+		spec := s.getVM(router.ID).Spec
 		spec.NICs[0].AntiSpoofing = &off
 		_, _, err := s.UpdateVM(t.Context(), s.member, router.ID, control.UpdateVM{Spec: &spec})
 		return err
 	})
 	// A NIC that leaves the port group loses its defaults, except anti-spoofing, which only administrators switch off.
-	spec = s.get(router.ID).Spec
+	spec = s.getVM(router.ID).Spec
 	spec.NICs[0].PortGroup = ""
 	if _, _, err := s.UpdateVM(t.Context(), s.member, router.ID, control.UpdateVM{Spec: &spec}); err != nil {
 		t.Fatal(err)

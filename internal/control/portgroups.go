@@ -20,10 +20,10 @@ func (c *Control) SetPortGroup(ctx context.Context, a fleet.Actor, id fleet.Netw
 		in.SecurityGroups = nil
 	}
 	return assign.ChangeNetwork(ctx, c.store, a, id, "portgroup.set", func(q *db.Queries, s *fleet.NetworkSpec) (string, error) {
-		if err := checkDefaults(ctx, q, in.SecurityGroups); err != nil {
+		if err := checkDefaultGroups(ctx, q, in.SecurityGroups); err != nil {
 			return "", err
 		}
-		switch g := s.Group(in.Name); {
+		switch g := s.PortGroupByName(in.Name); {
 		case g != nil && fresh:
 			var checks fleet.Checks
 			checks.Add("name", "The network has a port group named %s already. Choose another name.", in.Name)
@@ -36,13 +36,13 @@ func (c *Control) SetPortGroup(ctx context.Context, a fleet.Actor, id fleet.Netw
 		i := slices.IndexFunc(s.PortGroups, func(g fleet.PortGroup) bool { return g.Name == in.Name })
 		var all fleet.Checks
 		s.Check(&all, "spec")
-		return in.Name + ": " + in.Words(), fleet.TrimFieldPrefix(all.Err(), fmt.Sprintf("spec.portGroups[%d].", i))
+		return in.Name + ": " + in.Text(), fleet.TrimFieldPrefix(all.Err(), fmt.Sprintf("spec.portGroups[%d].", i))
 	})
 }
 
 // checkDefaults refuses default security groups that are not global, because a port group serves NICs of all
 // projects.
-func checkDefaults(ctx context.Context, q *db.Queries, ids []fleet.SecurityGroupID) error {
+func checkDefaultGroups(ctx context.Context, q *db.Queries, ids []fleet.SecurityGroupID) error {
 	if len(ids) > fleet.MaxNICGroups {
 		return nil // the check of the network's spec refuses so many groups
 	}
@@ -62,7 +62,7 @@ func checkDefaults(ctx context.Context, q *db.Queries, ids []fleet.SecurityGroup
 // DropPortGroup removes a port group from its network. The call is refused while VMs have NICs on the port group.
 func (c *Control) DropPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, name string) ([]fleet.TaskID, error) {
 	return assign.ChangeNetwork(ctx, c.store, a, id, "portgroup.drop", func(q *db.Queries, s *fleet.NetworkSpec) (string, error) {
-		if s.Group(name) == nil {
+		if s.PortGroupByName(name) == nil {
 			return "", noPortGroupError()
 		}
 		vms, err := q.GroupNeeded(ctx, db.GroupNeededParams{NetworkID: string(id), PortGroup: name})
@@ -100,18 +100,18 @@ func (c *Control) RevokePortGroup(ctx context.Context, a fleet.Actor, id fleet.N
 }
 
 func (c *Control) setPortGroupGrant(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID, action string, set func(*db.Queries, *fleet.ProjectID) (int64, error)) error {
-	return assign.Networks.Change(ctx, c.store, a, string(id), func(q *db.Queries, o assign.Object) error {
+	return assign.NetworkType.ChangeObject(ctx, c.store, a, string(id), func(q *db.Queries, o assign.AssignableObject) error {
 		specs, err := q.NetworkSpecs(ctx, []string{string(id)})
 		if err != nil {
 			return err
 		}
-		if len(specs) == 0 || specs[0].Spec.Group(group) == nil {
+		if len(specs) == 0 || specs[0].Spec.PortGroupByName(group) == nil {
 			return noPortGroupError()
 		}
 		name, of := "all projects", (*fleet.ProjectID)(nil)
 		if project != "" {
 			if name, err = q.ProjectName(ctx, project); err != nil {
-				return store.NotFound(err, "project")
+				return store.NotFoundError(err, "project")
 			}
 			of = &project
 		}
@@ -125,7 +125,7 @@ func (c *Control) setPortGroupGrant(ctx context.Context, a fleet.Actor, id fleet
 
 // checkGroups refuses NICs on port groups that do not exist or are not available to the project. granted has the
 // indexes of NICs whose port group is granted to the project, whether or not the network is.
-func checkGroups(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) (granted map[int]bool, err error) {
+func checkPortGroupsUsable(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) (granted map[int]bool, err error) {
 	params := db.GroupsForParams{ProjectID: string(project)}
 	for _, n := range nics {
 		if n.PortGroup != "" && n.NetworkID != "" {

@@ -28,10 +28,10 @@ func TestPortGroupCreatedGrantedAndDropped(t *testing.T) {
 	if err := set(slow, false); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.GetNetwork(t.Context(), chief, n.ID); err != nil || got.Generation != 4 || got.Spec.Group("slow").ToGuest.AverageKiB != 4000 || len(got.Spec.PortGroups) != 2 {
+	if got, err := s.GetNetwork(t.Context(), chief, n.ID); err != nil || got.Generation != 4 || got.Spec.PortGroupByName("slow").ToGuest.AverageKiB != 4000 || len(got.Spec.PortGroups) != 2 {
 		t.Errorf("%+v %v", got.Spec, err)
 	}
-	if jobs := s.jobs(fleet.SubjectNetwork(n.ID)); strings.Count(jobs, "network.apply queued") != 2 {
+	if jobs := s.jobList(fleet.SubjectNetwork(n.ID)); strings.Count(jobs, "network.apply queued") != 2 {
 		t.Errorf("jobs: %s", jobs)
 	}
 	s.wantRefused("the same name", fleet.Invalid, "has a port group named slow already", func() error { return set(slow, true) })
@@ -71,7 +71,7 @@ func TestPortGroupCreatedGrantedAndDropped(t *testing.T) {
 	if err := s.GrantPortGroup(t.Context(), chief, n.ID, "staff", s.red); err != nil {
 		t.Fatal(err)
 	}
-	if got := known(s.member) + "/" + known(s.stranger); got != "slow staff/slow" {
+	if got := known(s.member) + "/" + known(s.blueMember); got != "slow staff/slow" {
 		t.Errorf("port groups after a grant: %s", got)
 	}
 	if _, err := create(s.member, "db", "staff"); err != nil {
@@ -84,7 +84,7 @@ func TestPortGroupCreatedGrantedAndDropped(t *testing.T) {
 	s.wantRefused("after it was cancelled", fleet.Invalid, closed, func() error { _, err := create(s.member, "mail", "staff"); return err })
 
 	// An edit moves a NIC to another port group, which takes effect at the guest's next start.
-	spec := s.get(v.ID).Spec
+	spec := s.getVM(v.ID).Spec
 	spec.NICs[0].PortGroup = ""
 	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec}); err != nil {
 		t.Error(err)
@@ -125,16 +125,16 @@ func TestGrantedPortGroupUsableOnRestrictedNetwork(t *testing.T) {
 	if err != nil || len(use) != 1 || use[0].Name != "web" {
 		t.Errorf("%+v %v", use, err)
 	}
-	s.exec(`DELETE FROM vms`)
+	s.execSQL(`DELETE FROM vms`)
 	if _, err := s.DropPortGroup(t.Context(), chief, n.ID, "web"); err != nil {
 		t.Fatal(err)
 	}
-	if got := oneOf[int](s, `SELECT count(*)::int FROM port_group_grants`); got != 0 {
+	if got := queryScalar[int](s, `SELECT count(*)::int FROM port_group_grants`); got != 0 {
 		t.Errorf("%d grants outlive their port group", got)
 	}
 }
 
-func oneOf[T any](s *projectFixture, sql string) (out T) {
+func queryScalar[T any](s *projectFixture, sql string) (out T) {
 	s.t.Helper()
 	if err := s.pool.QueryRow(s.t.Context(), sql).Scan(&out); err != nil {
 		s.t.Fatal(err)

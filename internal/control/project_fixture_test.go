@@ -20,22 +20,22 @@ type projectFixture struct {
 	h1, h2         fleet.HostID
 	nfs, local     fleet.PoolID
 	member, viewer fleet.Actor // of project red
-	stranger       fleet.Actor // a member of project blue, without a role in project red
-	ticks          int64       // number of the last agent report
+	blueMember       fleet.Actor // a member of project blue, without a role in project red
+	lastReportSeq          int64       // number of the last agent report
 }
 
 func newProjectFixture(t *testing.T) *projectFixture {
 	t.Helper()
 	s := &projectFixture{identityFixture: newIdentityFixture(t)}
 	testkit.KeepOnline(t, s.pool)
-	s.red, s.blue = s.project("red"), s.project("blue")
-	s.h1, s.h2 = s.host("h1", 16384), s.host("h2", 8192)
+	s.red, s.blue = s.createProject("red"), s.createProject("blue")
+	s.h1, s.h2 = s.addHostWithMemory("h1", 16384), s.addHostWithMemory("h2", 8192)
 	s.nfs = s.addPool("nfs", `{"kind":"nfs","path":"/mnt/nfs","server":"nas","export":"/vm","shared":true}`, s.h1, s.h2)
 	s.local = s.addPool("local", `{"kind":"dir","path":"/srv/vm","shared":false}`, s.h1)
 	network := fleet.NewID[fleet.NetworkID]()
-	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, 'default', 'libvirt')`, network)
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', $1, id, '{"active":true,"bridge":"virbr0"}' FROM hosts`, network)
-	s.member, s.viewer, s.stranger = s.person("mia", s.red, fleet.RoleMember), s.person("vic", s.red, fleet.RoleViewer), s.person("sam", s.blue, fleet.RoleMember)
+	s.execSQL(`INSERT INTO networks (id, name, kind) VALUES ($1, 'default', 'libvirt')`, network)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', $1, id, '{"active":true,"bridge":"virbr0"}' FROM hosts`, network)
+	s.member, s.viewer, s.blueMember = s.addProjectMember("mia", s.red, fleet.RoleMember), s.addProjectMember("vic", s.red, fleet.RoleViewer), s.addProjectMember("sam", s.blue, fleet.RoleMember)
 	return s
 }
 
@@ -47,39 +47,39 @@ func (s *projectFixture) agentSession(id fleet.HostID) fleet.Actor {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	a.Session, s.ticks = answer.Session, answer.SeqBase
+	a.Session, s.lastReportSeq = answer.Session, answer.SeqBase
 	return a
 }
 
-func (s *projectFixture) project(name string) fleet.ProjectID {
+func (s *projectFixture) createProject(name string) fleet.ProjectID {
 	id := fleet.NewID[fleet.ProjectID]()
-	s.exec(`INSERT INTO projects (id, name) VALUES ($1, $2)`, id, name)
+	s.execSQL(`INSERT INTO projects (id, name) VALUES ($1, $2)`, id, name)
 	return id
 }
 
-func (s *projectFixture) person(name string, project fleet.ProjectID, role fleet.Role) fleet.Actor {
+func (s *projectFixture) addProjectMember(name string, project fleet.ProjectID, role fleet.Role) fleet.Actor {
 	a := s.addUser(name, fleet.RoleNone)
 	a.Projects, a.Session = map[fleet.ProjectID]fleet.Role{project: role}, "session of "+name
 	return a
 }
 
-func (s *projectFixture) host(name string, memoryMiB int64) fleet.HostID {
+func (s *projectFixture) addHostWithMemory(name string, memoryMiB int64) fleet.HostID {
 	id := fleet.NewID[fleet.HostID]()
-	s.exec(`INSERT INTO hosts (id, name, status) VALUES ($1, $2, jsonb_build_object('connected', true, 'hypervisor', 'libvirt', 'inventory',
+	s.execSQL(`INSERT INTO hosts (id, name, status) VALUES ($1, $2, jsonb_build_object('connected', true, 'hypervisor', 'libvirt', 'inventory',
 		jsonb_build_object('memoryBytes', $3::bigint << 20, 'firmwares', jsonb_build_array('bios', 'uefi'), 'cpu', jsonb_build_object('threads', 8))))`, id, name, memoryMiB)
-	s.exec(`INSERT INTO host_sessions (host_id, seen_at) VALUES ($1, now())`, id)
+	s.execSQL(`INSERT INTO host_sessions (host_id, seen_at) VALUES ($1, now())`, id)
 	return id
 }
 
-const volumes = `[{"name":"debian.qcow2","path":"/v/debian.qcow2","format":"qcow2","capacityBytes":2147483648},
+const volumesJSON = `[{"name":"debian.qcow2","path":"/v/debian.qcow2","format":"qcow2","capacityBytes":2147483648},
 	{"name":"cd.iso","path":"/v/cd.iso","format":"iso","capacityBytes":1000}]`
 
 func (s *projectFixture) addPool(name, spec string, hosts ...fleet.HostID) fleet.PoolID {
 	id := fleet.NewID[fleet.PoolID]()
-	s.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, $2, $3)`, id, name, spec)
+	s.execSQL(`INSERT INTO pools (id, name, spec) VALUES ($1, $2, $3)`, id, name, spec)
 	for _, h := range hosts {
-		s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
-			VALUES ('pool', $1, $2, 'assign', jsonb_build_object('state', 'active', 'capacityBytes', 1000::bigint << 30, 'usedBytes', 100::bigint << 30, 'availableBytes', 900::bigint << 30, 'volumes', $3::jsonb), 1, now())`, id, h, volumes)
+		s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
+			VALUES ('pool', $1, $2, 'assign', jsonb_build_object('state', 'active', 'capacityBytes', 1000::bigint << 30, 'usedBytes', 100::bigint << 30, 'availableBytes', 900::bigint << 30, 'volumes', $3::jsonb), 1, now())`, id, h, volumesJSON)
 	}
 	for volume, format := range map[string]string{"debian.qcow2": "qcow2", "cd.iso": "iso"} {
 		s.publishImage(id, hosts, volume, format, map[string]int64{"qcow2": 2147483648, "iso": 1000}[format])
@@ -102,15 +102,15 @@ func publishedName(volume string, pool fleet.PoolID) string {
 func (s *projectFixture) publishImage(pool fleet.PoolID, hosts []fleet.HostID, volume, format string, capacity int64) (fleet.ImageID, fleet.ImageVersionID) {
 	s.t.Helper()
 	image, version := fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()
-	s.exec(`INSERT INTO images (id, name, created_by) VALUES ($1, $2, 'chief')`, image, publishedName(volume, pool))
-	s.exec(`INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by) VALUES ($1, $2, 1, $3, $4, 'chief')`, version, image, format, capacity)
-	s.exec(`INSERT INTO image_copies (version_id, pool_id, host_id, volume, added_by)
+	s.execSQL(`INSERT INTO images (id, name, created_by) VALUES ($1, $2, 'chief')`, image, publishedName(volume, pool))
+	s.execSQL(`INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by) VALUES ($1, $2, 1, $3, $4, 'chief')`, version, image, format, capacity)
+	s.execSQL(`INSERT INTO image_copies (version_id, pool_id, host_id, volume, added_by)
 		SELECT DISTINCT $1::text, p.id, CASE WHEN NOT (p.spec->>'shared')::boolean THEN h END, $3::text, 'chief' FROM pools p, unnest($4::text[]) h WHERE p.id = $2`, version, pool, volume, hosts)
-	s.exec(`INSERT INTO image_grants (image_id, granted_by) VALUES ($1, 'chief')`, image)
+	s.execSQL(`INSERT INTO image_grants (image_id, granted_by) VALUES ($1, 'chief')`, image)
 	return image, version
 }
 
-func (s *projectFixture) count(table string) int {
+func (s *projectFixture) countRows(table string) int {
 	var n int
 	if err := s.pool.QueryRow(s.t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
 		s.t.Fatal(err)
@@ -119,44 +119,44 @@ func (s *projectFixture) count(table string) int {
 }
 
 // stateMarks returns a summary of everything that a refused request must not change.
-func (s *projectFixture) stateMarks() string {
-	return fmt.Sprint(s.count("vms"), s.count("jobs"), s.count("audit"), s.count("pools"), s.count("assignments WHERE asked = 'assign'"), s.count("idempotency"),
-		s.count("hosts"), s.count("console_tickets"), s.count("vms WHERE generation > 1"))
+func (s *projectFixture) stateSummary() string {
+	return fmt.Sprint(s.countRows("vms"), s.countRows("jobs"), s.countRows("audit"), s.countRows("pools"), s.countRows("assignments WHERE asked = 'assign'"), s.countRows("idempotency"),
+		s.countRows("hosts"), s.countRows("console_tickets"), s.countRows("vms WHERE generation > 1"))
 }
 
 // wantRefused checks the code and text of an error, and that the request wrote nothing. name describes the request.
-func (s *projectFixture) wantRefused(name string, code fleet.Code, says string, do func() error) {
+func (s *projectFixture) wantRefused(name string, code fleet.ErrorCode, says string, do func() error) {
 	s.t.Helper()
-	before := s.stateMarks()
+	before := s.stateSummary()
 	err := do()
 	if fleet.CodeOf(err) != code || !strings.Contains(fmt.Sprint(err), says) {
 		s.t.Errorf("%s: %q %v, want %q with the text %q", name, fleet.CodeOf(err), err, code, says)
 	}
-	if after := s.stateMarks(); after != before {
+	if after := s.stateSummary(); after != before {
 		s.t.Errorf("%s wrote something: %s before, %s after", name, before, after)
 	}
 }
 
 // vm creates a VM in project red on h1 and writes a host report with the given power.
-func (s *projectFixture) vm(name string, power fleet.Power) fleet.VMView {
+func (s *projectFixture) createVM(name string, power fleet.Power) fleet.VMView {
 	s.t.Helper()
 	v, err := s.CreateVM(s.t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: smallSpec, Start: power == fleet.Running})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.exec(`DELETE FROM tasks WHERE subject = $1 AND kind = 'vm.start'`, fleet.SubjectVM(v.ID))
-	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
+	s.execSQL(`DELETE FROM tasks WHERE subject = $1 AND kind = 'vm.start'`, fleet.SubjectVM(v.ID))
+	s.execSQL(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
 	s.reportPower(v.ID, power)
-	return s.get(v.ID)
+	return s.getVM(v.ID)
 }
 
 // reportPower writes a host's report on the VM's newest generation.
 func (s *projectFixture) reportPower(id fleet.VMID, power fleet.Power) {
 	s.t.Helper()
-	s.exec(`UPDATE vms SET observed_generation = generation, status = jsonb_build_object('power', $2::text, 'cpus', 1, 'memoryMiB', 256) WHERE id = $1`, id, power)
+	s.execSQL(`UPDATE vms SET observed_generation = generation, status = jsonb_build_object('power', $2::text, 'cpus', 1, 'memoryMiB', 256) WHERE id = $1`, id, power)
 }
 
-func (s *projectFixture) get(id fleet.VMID) fleet.VMView {
+func (s *projectFixture) getVM(id fleet.VMID) fleet.VMView {
 	s.t.Helper()
 	v, err := s.GetVM(s.t.Context(), chief, id)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *projectFixture) get(id fleet.VMID) fleet.VMView {
 }
 
 // jobs lists a subject's tasks as "kind state", oldest first.
-func (s *projectFixture) jobs(subject fleet.Subject) string {
+func (s *projectFixture) jobList(subject fleet.Subject) string {
 	s.t.Helper()
 	var all string
 	err := s.pool.QueryRow(s.t.Context(), `SELECT COALESCE(string_agg(kind || ' ' || state, ', ' ORDER BY id), '') FROM tasks WHERE subject = $1`, subject).Scan(&all)

@@ -20,7 +20,7 @@ func (h *identityFixture) addProject(name string) fleet.Project {
 // currentActor returns the user with the current roles in the database.
 func (h *identityFixture) currentActor(name string) fleet.Actor {
 	h.t.Helper()
-	a, err := h.ActorOf(h.t.Context(), fleet.SystemActor, fleet.UserID(name), h.session(name))
+	a, err := h.ActorOf(h.t.Context(), fleet.SystemActor, fleet.UserID(name), h.signInTime(name))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestUsersSeeOnlyTheirProjects(t *testing.T) {
 	if err := h.SetMember(t.Context(), chief, mine.ID, "ann", fleet.RoleViewer); err != nil {
 		t.Fatal(err)
 	}
-	h.audited("project.setMember")
+	h.wantLastAuditAction("project.setMember")
 	ann := h.currentActor("ann")
 	if list, err := query.ReadAllPages(t.Context(), ann, fleet.Query{}, h.ListProjects); err != nil || len(list) != 1 || list[0].ID != mine.ID {
 		t.Errorf("%+v, %v", list, err)
@@ -64,7 +64,7 @@ func TestUsersSeeOnlyTheirProjects(t *testing.T) {
 	if err := h.SetMember(t.Context(), chief, mine.ID, "ann", fleet.RoleNone); err != nil {
 		t.Fatal(err)
 	}
-	h.audited("project.removeMember")
+	h.wantLastAuditAction("project.removeMember")
 	if ann := h.currentActor("ann"); len(ann.Projects) != 0 {
 		t.Errorf("still in %v", ann.Projects)
 	}
@@ -82,7 +82,7 @@ func TestInvalidProjectAndMemberInputRefused(t *testing.T) {
 	if p, err := h.UpdateProject(t.Context(), chief, p.ID, identity.ProjectInput{Name: "ours", Description: "for all"}); err != nil || p.Name != "ours" {
 		t.Errorf("%+v, %v", p, err)
 	}
-	h.audited("project.update")
+	h.wantLastAuditAction("project.update")
 	wantField(t, h.SetMember(t.Context(), chief, p.ID, "chief", fleet.RoleAdmin), "role")
 	wantCode(t, h.SetMember(t.Context(), chief, p.ID, "nobody", fleet.RoleMember), fleet.NotFound)
 	wantCode(t, h.SetMember(t.Context(), chief, "nothing", "chief", fleet.RoleMember), fleet.NotFound)
@@ -91,8 +91,8 @@ func TestInvalidProjectAndMemberInputRefused(t *testing.T) {
 func TestOnlyEmptyProjectCanBeDeleted(t *testing.T) {
 	h := newIdentityFixture(t)
 	p := h.addProject("mine")
-	h.exec("INSERT INTO hosts (id, name) VALUES ('h1', 'h1')")
-	h.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ('v1', $1, 'h1', 'web', '{"cpus":1,"memoryMiB":128}')`, p.ID)
+	h.execSQL("INSERT INTO hosts (id, name) VALUES ('h1', 'h1')")
+	h.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ('v1', $1, 'h1', 'web', '{"cpus":1,"memoryMiB":128}')`, p.ID)
 	wantCode(t, h.DeleteProject(t.Context(), chief, p.ID), fleet.Conflict)
 	if _, err := h.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
@@ -103,10 +103,10 @@ func TestOnlyEmptyProjectCanBeDeleted(t *testing.T) {
 	if list, err := query.ReadAllPages(t.Context(), chief, fleet.Query{}, h.ListProjects); err != nil || list[0].VMs != 1 {
 		t.Errorf("%+v, %v", list, err)
 	}
-	h.exec("DELETE FROM vms")
+	h.execSQL("DELETE FROM vms")
 	if err := h.DeleteProject(t.Context(), chief, p.ID); err != nil {
 		t.Fatal(err)
 	}
-	h.audited("project.delete")
+	h.wantLastAuditAction("project.delete")
 	wantCode(t, h.DeleteProject(t.Context(), chief, p.ID), fleet.NotFound)
 }

@@ -33,15 +33,15 @@ func TestQueueQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { others.Close(context.WithoutCancel(t.Context())) })
-			r := &rig{Control: control.New(pool, control.Options{}), t: t, pool: pool}
+			r := &hostFixture{Control: control.New(pool, control.Options{}), t: t, pool: pool}
 			r.agent = r.addHost("h1")
-			r.hello("one", "here")
+			r.sendHello("one", "here")
 			for _, table := range []string{"jobs", "tasks", "host_sessions", "vms", "pools", "assignments"} {
 				// Autovacuum would invalidate the plans.
-				r.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`)
+				r.execSQL(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`)
 			}
-			r.exec(`INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, 2000) n`)
-			r.exec(`INSERT INTO host_sessions (host_id) SELECT id FROM hosts ON CONFLICT DO NOTHING`)
+			r.execSQL(`INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, 2000) n`)
+			r.execSQL(`INSERT INTO host_sessions (host_id) SELECT id FROM hosts ON CONFLICT DO NOTHING`)
 			r.addJobs(others, 0, history)
 			// The indexes become large and have no live entries.
 			for _, sql := range []string{`UPDATE jobs SET state = 'done', ended_at = now()`, `VACUUM jobs`, `ANALYZE`} {
@@ -50,15 +50,15 @@ func TestQueueQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 				}
 			}
 			testkit.TaskWithJob{Host: r.agent.HostID, Kind: fleet.PoolApply, Subject: "pool:first"}.Add(t, pool)
-			w := r.claim()
-			if err := r.finish(w[0], wire.Finish{Outcome: wire.Done}); err != nil {
+			w := r.claimJobs()
+			if err := r.finishJob(w[0], wire.Finish{Outcome: wire.Done}); err != nil {
 				t.Fatal(err)
 			}
 			r.addJobs(others, history, 40_000)
-			if w = r.claim(); len(w) != 8 {
+			if w = r.claimJobs(); len(w) != 8 {
 				t.Fatalf("%d jobs were claimed, want 8", len(w))
 			}
-			session := one[string](r, `SELECT array_agg(session)::text FROM host_sessions WHERE host_id = $1`, r.agent.HostID)
+			session := queryValue[string](r, `SELECT array_agg(session)::text FROM host_sessions WHERE host_id = $1`, r.agent.HostID)
 			for name, args := range map[string]string{
 				"ClaimJobs":     fmt.Sprintf(`'30s', '{%s}', '%s', '{4}'`, r.agent.HostID, session),
 				"LockResults":   fmt.Sprintf(`'{%s}', '{%s}', '%s'`, w[0].ID, r.agent.HostID, session),
@@ -67,12 +67,12 @@ func TestQueueQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 				"WornOut":       "'" + string(r.agent.HostID) + "'",
 				"ReturnLapsed":  "'" + string(r.agent.HostID) + "'",
 			} {
-				read, plan := r.runPrepared(name, args)
+				read, plan := r.explainPrepared(name, args)
 				if read > 500 {
 					t.Errorf("%s reads %d blocks:\n%s", name, read, plan)
 				}
 			}
-			if err := r.finish(w[0], wire.Finish{Outcome: wire.Done}); err != nil {
+			if err := r.finishJob(w[0], wire.Finish{Outcome: wire.Done}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -81,7 +81,7 @@ func TestQueueQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 
 // addJobs adds n jobs: a quarter queued for the rig's host, a quarter running on other hosts, the others ended, some of
 // them for consoles. It sends no notification and invalidates no plan.
-func (r *rig) addJobs(others *pgx.Conn, after, n int) {
+func (r *hostFixture) addJobs(others *pgx.Conn, after, n int) {
 	r.t.Helper()
 	_, err := others.Exec(r.t.Context(), `SET session_replication_role = replica`)
 	if err == nil {

@@ -25,12 +25,12 @@ func beginTx(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
 	}
 	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
 	for _, sql := range []string{"SET LOCAL lock_timeout = '10s'", "SET LOCAL deadlock_timeout = '1min'"} {
-		execIn(t, tx, sql)
+		execInTx(t, tx, sql)
 	}
 	return tx
 }
 
-func execIn(t *testing.T, tx pgx.Tx, sql string, args ...any) {
+func execInTx(t *testing.T, tx pgx.Tx, sql string, args ...any) {
 	t.Helper()
 	if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatalf("%s: %v", sql, err)
@@ -38,7 +38,7 @@ func execIn(t *testing.T, tx pgx.Tx, sql string, args ...any) {
 }
 
 // startBlocked starts do and returns when do waits for a lock. end waits for the result of do.
-func startBlocked(t *testing.T, pool *pgxpool.Pool, do func() error) (end func() error) {
+func startBlockedByLock(t *testing.T, pool *pgxpool.Pool, do func() error) (end func() error) {
 	t.Helper()
 	waiting := func() (n int) {
 		sql := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
@@ -66,16 +66,16 @@ func startBlocked(t *testing.T, pool *pgxpool.Pool, do func() error) (end func()
 }
 
 func TestJobFinishWaitsForConcurrentChangeOfVM(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
-	w := r.claim()[0]
+	w := r.claimJobs()[0]
 	order := beginTx(t, r.pool) // force off and delete lock the VM first, then its jobs
-	execIn(t, order, `SELECT 1 FROM vms WHERE id = $1 FOR UPDATE`, id)
-	end := startBlocked(t, r.pool, func() error {
-		return r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}})
+	execInTx(t, order, `SELECT 1 FROM vms WHERE id = $1 FOR UPDATE`, id)
+	end := startBlockedByLock(t, r.pool, func() error {
+		return r.finishJob(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}})
 	})
-	execIn(t, order, "SET LOCAL lock_timeout = '500ms'")
-	execIn(t, order, `UPDATE jobs SET state = 'cancelled' WHERE id = $1`, w.ID)
+	execInTx(t, order, "SET LOCAL lock_timeout = '500ms'")
+	execInTx(t, order, `UPDATE jobs SET state = 'cancelled' WHERE id = $1`, w.ID)
 	if err := order.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -83,54 +83,54 @@ func TestJobFinishWaitsForConcurrentChangeOfVM(t *testing.T) {
 }
 
 func TestReleaseFinishWaitsForConcurrentAssign(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	pool := fleet.NewID[fleet.PoolID]()
-	r.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, 'p', '{}')`, pool)
-	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'release')`, pool, r.agent.HostID)
+	r.execSQL(`INSERT INTO pools (id, name, spec) VALUES ($1, 'p', '{}')`, pool)
+	r.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'release')`, pool, r.agent.HostID)
 	testkit.TaskWithJob{Host: r.agent.HostID, Kind: fleet.PoolRelease, Subject: fleet.SubjectPool(pool), Name: "p"}.Add(t, r.pool)
-	w := r.claim()[0]
+	w := r.claimJobs()[0]
 	order := beginTx(t, r.pool) // assign locks the pool first, then its hosts
-	execIn(t, order, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, pool)
-	end := startBlocked(t, r.pool, func() error { return r.finish(w, wire.Finish{Outcome: wire.Done}) })
-	execIn(t, order, "SET LOCAL lock_timeout = '500ms'")
-	execIn(t, order, `UPDATE assignments SET asked = 'assign' WHERE pool_id = $1`, pool)
+	execInTx(t, order, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, pool)
+	end := startBlockedByLock(t, r.pool, func() error { return r.finishJob(w, wire.Finish{Outcome: wire.Done}) })
+	execInTx(t, order, "SET LOCAL lock_timeout = '500ms'")
+	execInTx(t, order, `UPDATE assignments SET asked = 'assign' WHERE pool_id = $1`, pool)
 	if err := order.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := end(); err != nil {
 		t.Fatal(err)
 	}
-	if n := one[int](r, `SELECT count(*) FROM assignments WHERE asked = 'assign'`); n != 1 {
+	if n := queryValue[int](r, `SELECT count(*) FROM assignments WHERE asked = 'assign'`); n != 1 {
 		t.Fatal("the end of the release removed the new assignment")
 	}
 }
 
 func TestTransactionRetriedAfterDeadlock(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Stopped)
+	v := s.createVM("web", fleet.Stopped)
 	other := beginTx(t, s.pool)
-	execIn(t, other, `SELECT 1 FROM jobs WHERE subject = $1 FOR UPDATE`, fleet.SubjectVM(v.ID))
-	end := startBlocked(t, s.pool, func() error { _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); return err })
-	execIn(t, other, `UPDATE vms SET description = 'other' WHERE id = $1`, v.ID)
+	execInTx(t, other, `SELECT 1 FROM jobs WHERE subject = $1 FOR UPDATE`, fleet.SubjectVM(v.ID))
+	end := startBlockedByLock(t, s.pool, func() error { _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); return err })
+	execInTx(t, other, `UPDATE vms SET description = 'other' WHERE id = $1`, v.ID)
 	if err := other.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := end(); err != nil {
 		t.Fatal(err)
 	}
-	if now := s.get(v.ID); now.DeletedAt == nil || now.Description != "other" || s.count("audit WHERE action = 'vm.delete'") != 1 {
+	if now := s.getVM(v.ID); now.DeletedAt == nil || now.Description != "other" || s.countRows("audit WHERE action = 'vm.delete'") != 1 {
 		t.Fatalf("%+v", now.Meta)
 	}
 }
 
 // exhaustAttempts claims the job until it fails because of too many attempts.
-func (r *rig) exhaustAttempts() {
+func (r *hostFixture) exhaustAttempts() {
 	r.t.Helper()
 	for range 5 {
-		if len(r.claim()) != 1 {
+		if len(r.claimJobs()) != 1 {
 			r.t.Fatal("the job was not given again")
 		}
-		r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second' WHERE state = 'running'`)
+		r.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second' WHERE state = 'running'`)
 		if err := r.RescueJobs(r.t.Context(), fleet.SystemActor); err != nil {
 			r.t.Fatal(err)
 		}
@@ -138,15 +138,15 @@ func (r *rig) exhaustAttempts() {
 }
 
 func TestVMFailsWhenCreationExhaustsAttempts(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
-	r.queue(id, fleet.VMStart)
+	r.queueVMJob(id, fleet.VMStart)
 	r.exhaustAttempts()
-	r.report("1")
+	r.reportState("1")
 	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if n := one[int](r, `SELECT count(*) FROM jobs WHERE state IN ('queued', 'running')`); n != 0 {
+	if n := queryValue[int](r, `SELECT count(*) FROM jobs WHERE state IN ('queued', 'running')`); n != 0 {
 		t.Fatal("a creation with too many attempts is queued again")
 	}
 	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || vm.Phase != fleet.PhaseFailed || vm.Status.Error == "" {
@@ -155,10 +155,10 @@ func TestVMFailsWhenCreationExhaustsAttempts(t *testing.T) {
 }
 
 func TestDeletionUndoneWhenAttemptsExhausted(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
-	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Stopped}})
-	r.exec(`DELETE FROM jobs`)
+	r.reportState("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Stopped}})
+	r.execSQL(`DELETE FROM jobs`)
 	if _, err := r.DeleteVM(t.Context(), fleet.SystemActor, id, true, "web"); err != nil {
 		t.Fatal(err)
 	}
@@ -166,30 +166,30 @@ func TestDeletionUndoneWhenAttemptsExhausted(t *testing.T) {
 	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if w := r.claim(); len(w) != 0 {
+	if w := r.claimJobs(); len(w) != 0 {
 		t.Fatalf("the deletion continues without deleting the disks: %+v", w)
 	}
 	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || vm.DeletedAt != nil || vm.Status.ErrorOf != fleet.VMDelete {
 		t.Fatalf("%+v, %v", vm, err)
 	}
 	// The portal cannot know whether the host deleted the data.
-	if state := one[string](r, `SELECT state FROM jobs`); state != "unknown" {
+	if state := queryValue[string](r, `SELECT state FROM jobs`); state != "unknown" {
 		t.Fatalf("the job is %s", state)
 	}
 }
 
 func TestCancelRefusedForRunningDeletion(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
-	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Stopped}})
-	r.exec(`DELETE FROM jobs`)
+	r.reportState("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Stopped}})
+	r.execSQL(`DELETE FROM jobs`)
 	job, err := r.DeleteVM(t.Context(), fleet.SystemActor, id, true, "web")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.claim()
+	r.claimJobs()
 	// The agent is offline, but may still be running the job.
-	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
+	r.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
 	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
@@ -198,41 +198,41 @@ func TestCancelRefusedForRunningDeletion(t *testing.T) {
 }
 
 func TestJobFailsAfterRepeatedAgentCrashes(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	r.addVM("web")
 	for i := range 5 {
-		if len(r.claim()) != 1 {
+		if len(r.claimJobs()) != 1 {
 			t.Fatal("the job was not given again")
 		}
-		r.hello("start "+string(rune('a'+i)), "here")
+		r.sendHello("start "+string(rune('a'+i)), "here")
 	}
-	if got := r.claim(); len(got) != 0 {
+	if got := r.claimJobs(); len(got) != 0 {
 		t.Fatalf("the agent got %+v a sixth time", got)
 	}
 }
 
 func TestAgentKeepsJobAfterNewHello(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	r.addVM("web")
 	for range 7 {
-		if len(r.claim()) != 1 {
+		if len(r.claimJobs()) != 1 {
 			t.Fatal("the job was not given again")
 		}
-		r.hello("one", "here")
+		r.sendHello("one", "here")
 	}
 }
 
 func TestNewVMRefusedOnPoolBeingReleased(t *testing.T) {
 	s := newProjectFixture(t)
 	release := beginTx(t, s.pool)
-	execIn(t, release, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, s.nfs)
-	end := startBlocked(t, s.pool, func() error {
+	execInTx(t, release, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, s.nfs)
+	end := startBlockedByLock(t, s.pool, func() error {
 		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{
 			ProjectID: s.red, HostID: s.h1, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1 << 30}}},
 		})
 		return err
 	})
-	execIn(t, release, `UPDATE assignments SET asked = 'release' WHERE pool_id = $1`, s.nfs)
+	execInTx(t, release, `UPDATE assignments SET asked = 'release' WHERE pool_id = $1`, s.nfs)
 	if err := release.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -244,13 +244,13 @@ func TestConcurrentCreatesWithSameMAC(t *testing.T) {
 	spec := smallSpec
 	spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:07"}}
 	create := func(name string) func() error {
-		return startBlocked(t, s.pool, func() error {
+		return startBlockedByLock(t, s.pool, func() error {
 			_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: spec})
 			return err
 		})
 	}
 	host := beginTx(t, s.pool) // blocks the first VM after the choice of its address
-	execIn(t, host, `SELECT 1 FROM hosts WHERE id = $1 FOR UPDATE`, s.h1)
+	execInTx(t, host, `SELECT 1 FROM hosts WHERE id = $1 FOR UPDATE`, s.h1)
 	first, second := create("a"), create("b")
 	if err := host.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -263,10 +263,10 @@ func TestConcurrentCreatesWithSameMAC(t *testing.T) {
 
 func TestNewVMRefusedOnHostBeingDeleted(t *testing.T) {
 	s := newProjectFixture(t)
-	s.exec(`DELETE FROM assignments WHERE noun = 'pool'`)
+	s.execSQL(`DELETE FROM assignments WHERE noun = 'pool'`)
 	removal := beginTx(t, s.pool)
-	execIn(t, removal, `DELETE FROM hosts WHERE id = $1`, s.h1)
-	end := startBlocked(t, s.pool, func() error {
+	execInTx(t, removal, `DELETE FROM hosts WHERE id = $1`, s.h1)
+	end := startBlockedByLock(t, s.pool, func() error {
 		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "web", Spec: smallSpec})
 		return err
 	})
@@ -309,22 +309,22 @@ func TestTextInvalidForPostgreSQLRefused(t *testing.T) {
 
 // Batches of two portals may have the same hosts in different orders.
 func TestHeartbeatBatchesDoNotDeadlock(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	session := []byte("s")
 	for _, id := range []string{"b", "a"} { // also the sequence in the batch below; the statement must lock "a" first
-		r.exec(`INSERT INTO hosts (id, name) VALUES ($1, $1)`, id)
-		r.exec(`INSERT INTO host_sessions (host_id, session, digest) VALUES ($1, $2, 'd')`, id, session)
+		r.execSQL(`INSERT INTO hosts (id, name) VALUES ($1, $1)`, id)
+		r.execSQL(`INSERT INTO host_sessions (host_id, session, digest) VALUES ($1, $2, 'd')`, id, session)
 	}
 	first := beginTx(t, r.pool)
-	execIn(t, first, `SELECT 1 FROM host_sessions WHERE host_id = 'a' FOR UPDATE`)
+	execInTx(t, first, `SELECT 1 FROM host_sessions WHERE host_id = 'a' FOR UPDATE`)
 	var renewed []db.HeartbeatsRow
-	end := startBlocked(t, r.pool, func() (err error) {
+	end := startBlockedByLock(t, r.pool, func() (err error) {
 		renewed, err = db.New(r.pool).Heartbeats(t.Context(), db.HeartbeatsParams{
 			HostIds: []string{"b", "a"}, Sessions: [][]byte{session, session}, Loads: []string{"null", "null"},
 		})
 		return err
 	})
-	execIn(t, first, `SELECT 1 FROM host_sessions WHERE host_id = 'b' FOR UPDATE NOWAIT`)
+	execInTx(t, first, `SELECT 1 FROM host_sessions WHERE host_id = 'b' FOR UPDATE NOWAIT`)
 	if err := first.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ const readinessInterval = 5 * time.Second // interval of background checks
 
 // Ready returns nil if the database accepts writes. It writes at most once a second.
 func (c *Control) Ready(ctx context.Context, a fleet.Actor) error {
-	if err := store.OnlySystem(a); err != nil {
+	if err := store.CheckSystemActor(a); err != nil {
 		return err
 	}
 	return c.store.Ready(ctx)
@@ -21,7 +21,7 @@ func (c *Control) Ready(ctx context.Context, a fleet.Actor) error {
 // CheckDatabasePeriodically checks the database periodically until ctx ends, so that a lost database is noticed without
 // readiness requests.
 func (c *Control) CheckDatabasePeriodically(ctx context.Context, a fleet.Actor) error {
-	if err := store.OnlySystem(a); err != nil {
+	if err := store.CheckSystemActor(a); err != nil {
 		return err
 	}
 	beat := time.NewTicker(readinessInterval)

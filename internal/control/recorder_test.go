@@ -16,40 +16,40 @@ import (
 )
 
 // recorder records the statements that its connections send.
-type recorder struct {
+type queryRecorder struct {
 	mu         sync.Mutex
 	statements []pgx.TraceQueryStartData
 }
 
-func (r *recorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+func (r *queryRecorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.statements = append(r.statements, q)
 	return ctx
 }
 
-func (r *recorder) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (r *queryRecorder) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-func (r *recorder) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
+func (r *queryRecorder) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
 	for _, q := range b.Batch.QueuedQueries {
 		r.TraceQueryStart(ctx, nil, pgx.TraceQueryStartData{SQL: q.SQL, Args: q.Arguments})
 	}
 	return ctx
 }
 
-func (r *recorder) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (r *queryRecorder) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 
-func (r *recorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+func (r *queryRecorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
 // recorded returns another Control on the database at url, whose statements are recorded.
-func recorded(t *testing.T, url string) (*control.Control, *recorder) {
+func recordedControl(t *testing.T, url string) (*control.Control, *queryRecorder) {
 	t.Helper()
-	r := &recorder{}
-	return control.New(r.open(t, url, 0), control.Options{}), r
+	r := &queryRecorder{}
+	return control.New(r.openPool(t, url, 0), control.Options{}), r
 }
 
 // open returns a pool of at most conns connections (0: pgx's default) whose statements are recorded.
-func (r *recorder) open(t *testing.T, url string, conns int32) *pgxpool.Pool {
+func (r *queryRecorder) openPool(t *testing.T, url string, conns int32) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -68,7 +68,7 @@ func (r *recorder) open(t *testing.T, url string, conns int32) *pgxpool.Pool {
 }
 
 // statementsAbout returns the statements about table that do runs.
-func (r *recorder) statementsAbout(t *testing.T, table string, do func() error) []pgx.TraceQueryStartData {
+func (r *queryRecorder) statementsOnTable(t *testing.T, table string, do func() error) []pgx.TraceQueryStartData {
 	t.Helper()
 	r.statements = nil
 	if err := do(); err != nil {
@@ -78,10 +78,10 @@ func (r *recorder) statementsAbout(t *testing.T, table string, do func() error) 
 }
 
 // plans returns PostgreSQL's plans, with actual arguments, for the statements about table that do runs.
-func (r *recorder) plans(t *testing.T, pool *pgxpool.Pool, table string, do func() error) string {
+func (r *queryRecorder) explainStatements(t *testing.T, pool *pgxpool.Pool, table string, do func() error) string {
 	t.Helper()
 	var plans []string
-	for _, q := range r.statementsAbout(t, table, do) {
+	for _, q := range r.statementsOnTable(t, table, do) {
 		rows, err := pool.Query(t.Context(), "EXPLAIN "+q.SQL, q.Args...)
 		if err != nil {
 			t.Fatal(err)
@@ -96,10 +96,10 @@ func (r *recorder) plans(t *testing.T, pool *pgxpool.Pool, table string, do func
 }
 
 // countVisitedRows counts the rows of vms that scans and indexes return for the statements that do runs.
-func (r *recorder) countVisitedRows(t *testing.T, pool *pgxpool.Pool, do func() error) (rows int, plans string) {
+func (r *queryRecorder) countVisitedRows(t *testing.T, pool *pgxpool.Pool, do func() error) (rows int, plans string) {
 	t.Helper()
 	var all []string
-	for _, q := range r.statementsAbout(t, "vms v", do) {
+	for _, q := range r.statementsOnTable(t, "vms v", do) {
 		var text []byte
 		if err := pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) "+q.SQL, q.Args...).Scan(&text); err != nil {
 			t.Fatal(err)
@@ -108,7 +108,7 @@ func (r *recorder) countVisitedRows(t *testing.T, pool *pgxpool.Pool, do func() 
 		if err := json.Unmarshal(text, &roots); err != nil {
 			t.Fatal(err)
 		}
-		rows += roots[0].Plan.visited()
+		rows += roots[0].Plan.visitedRows()
 		all = append(all, string(text))
 	}
 	return rows, strings.Join(all, "\n")
@@ -124,21 +124,21 @@ type planNode struct {
 	Plans    []planNode
 }
 
-func (n planNode) visited() int {
+func (n planNode) visitedRows() int {
 	rows := 0
 	if n.Relation == "vms" || strings.HasPrefix(n.Index, "vms_") {
 		rows = int((n.Rows + n.Removed) * n.Loops)
 	}
 	for _, p := range n.Plans {
-		rows += p.visited()
+		rows += p.visitedRows()
 	}
 	return rows
 }
 
 // runPrepared runs a prepared statement and rolls back. read is the number of 8 KiB blocks that the statement read.
-func (r *rig) runPrepared(name, args string) (read int, plan string) {
+func (r *hostFixture) explainPrepared(name, args string) (read int, plan string) {
 	r.t.Helper()
-	prepared := one[string](r, `SELECT name FROM pg_prepared_statements WHERE statement LIKE '-- name: ' || $1 || ' %'`, name)
+	prepared := queryValue[string](r, `SELECT name FROM pg_prepared_statements WHERE statement LIKE '-- name: ' || $1 || ' %'`, name)
 	undone := errors.New("undone")
 	err := pgx.BeginFunc(r.t.Context(), r.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(r.t.Context(), `SET LOCAL plan_cache_mode = force_generic_plan`); err != nil {
@@ -152,11 +152,11 @@ func (r *rig) runPrepared(name, args string) (read int, plan string) {
 	if !errors.Is(err, undone) {
 		r.t.Fatal(err)
 	}
-	return blocksOf(r.t, plan), plan
+	return blocksInPlan(r.t, plan), plan
 }
 
 // blocksOf returns the number of 8 KiB blocks that an executed plan read.
-func blocksOf(t *testing.T, plan string) int {
+func blocksInPlan(t *testing.T, plan string) int {
 	t.Helper()
 	var roots []struct {
 		Plan struct {

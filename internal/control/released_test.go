@@ -10,9 +10,9 @@ import (
 )
 
 // reportFrom sends a full report with an inventory that began the given time ago.
-func (r *rig) reportFrom(ago time.Duration, networks ...wire.NetworkReport) {
+func (r *hostFixture) reportFrom(ago time.Duration, networks ...wire.NetworkReport) {
 	r.t.Helper()
-	seq := r.next()
+	seq := r.nextSeq()
 	_, err := r.Report(r.t.Context(), r.agent, wire.Report{Seq: seq, Digest: string(rune(seq)), StateAgeMs: ago.Milliseconds(), State: &wire.State{
 		Host: fleet.HostStatus{Connected: true}, Networks: networks,
 	}})
@@ -24,14 +24,14 @@ func (r *rig) reportFrom(ago time.Duration, networks ...wire.NetworkReport) {
 // A network that the host has just released is not discovered from a report that was already on its way, nor from one
 // after a report of its absence. A network that an administrator makes later is discovered.
 func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
-	r := newRig(t)
-	r.exec(`UPDATE hosts SET status = '{}'`)
+	r := newHostFixture(t)
+	r.execSQL(`UPDATE hosts SET status = '{}'`)
 	lan, err := r.CreateNetwork(t.Context(), fleet.SystemActor, control.CreateNetwork{Name: "lan", Spec: natSpec("10.5.0.1/24"), HostIDs: []fleet.HostID{r.agent.HostID}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	work := r.claim()
-	if err := r.finish(work[0], wire.Finish{Outcome: wire.Done, Generation: 1, Network: &fleet.NetworkStatus{Active: true}}); err != nil {
+	work := r.claimJobs()
+	if err := r.finishJob(work[0], wire.Finish{Outcome: wire.Done, Generation: 1, Network: &fleet.NetworkStatus{Active: true}}); err != nil {
 		t.Fatal(err)
 	}
 	present := wire.NetworkReport{ID: lan.ID, Name: "lan", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: true}}
@@ -39,7 +39,7 @@ func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 	br0 := wire.NetworkReport{Name: "br0", Kind: fleet.NetworkBridge, Status: fleet.NetworkStatus{Active: true}}
 	want := func(when, want string) {
 		t.Helper()
-		if got := r.assignments(); got != want {
+		if got := r.assignmentList(); got != want {
 			t.Errorf("%s: %q, want %q", when, got, want)
 		}
 	}
@@ -49,10 +49,10 @@ func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 	if _, err := r.DeleteEverywhere(t.Context(), fleet.SystemActor, fleet.SubjectNetwork(lan.ID)); err != nil {
 		t.Fatal(err)
 	}
-	work = r.claim()
+	work = r.claimJobs()
 	r.reportFrom(time.Second, present, br0)
 	want("being released", "net br0  true, net lan release true")
-	if err := r.finish(work[0], wire.Finish{Outcome: wire.Done, Generation: 2}); err != nil {
+	if err := r.finishJob(work[0], wire.Finish{Outcome: wire.Done, Generation: 2}); err != nil {
 		t.Fatal(err)
 	}
 	want("released", "net br0  true")
@@ -60,7 +60,7 @@ func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 	want("of a look before the release", "net br0  true")
 	r.reportFrom(time.Millisecond, missing, br0)
 	want("of an agent that does not know yet that it is nobody's", "net br0  true")
-	r.exec(`UPDATE jobs SET ended_at = ended_at - interval '1 minute'`)
+	r.execSQL(`UPDATE jobs SET ended_at = ended_at - interval '1 minute'`)
 	r.reportFrom(time.Second, missing, br0)
 	want("the same later", "net br0  true")
 	r.reportFrom(time.Second, present, br0)
@@ -72,29 +72,29 @@ func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 // A failed release is retried after 5 minutes, then after 10, and so on up to six hours. Other lost pools and networks,
 // and other hosts, are not delayed.
 func TestFailedReleaseOfNetworkOrPoolIsRetriedWithBackoff(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	other := r.addHost("other")
-	r.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ('lan', 'lan', 'libvirt', '{}')`)
-	r.exec(`INSERT INTO pools (id, name, spec) VALUES ('fast', 'fast', '{}')`)
-	r.exec(`UPDATE host_sessions SET seen_at = now(), blind_since = NULL`)
+	r.execSQL(`INSERT INTO networks (id, name, kind, spec) VALUES ('lan', 'lan', 'libvirt', '{}')`)
+	r.execSQL(`INSERT INTO pools (id, name, spec) VALUES ('fast', 'fast', '{}')`)
+	r.execSQL(`UPDATE host_sessions SET seen_at = now(), blind_since = NULL`)
 	for prefix, id := range map[string]string{"net": "lan", "pool": "fast"} {
-		r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, observed_generation) VALUES ($1, $2, $3, 'release', 1), ($1, $2, $4, 'release', 1)`, prefix, id, r.agent.HostID, other.HostID)
+		r.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, observed_generation) VALUES ($1, $2, $3, 'release', 1), ($1, $2, $4, 'release', 1)`, prefix, id, r.agent.HostID, other.HostID)
 		due := func() bool {
 			t.Helper()
-			r.exec(`UPDATE host_sessions SET seen_at = now(), blind_since = NULL`)
+			r.execSQL(`UPDATE host_sessions SET seen_at = now(), blind_since = NULL`)
 			// Only failures of the last day lengthen the delay.
-			r.exec(`UPDATE jobs SET ended_at = GREATEST(ended_at, now() - interval '23 hours') WHERE state = 'failed'`)
+			r.execSQL(`UPDATE jobs SET ended_at = GREATEST(ended_at, now() - interval '23 hours') WHERE state = 'failed'`)
 			if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 				t.Fatal(err)
 			}
-			return one[bool](r, `SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'queued' AND subject = '`+prefix+`:`+id+`' AND host_id = '`+string(r.agent.HostID)+`')`)
+			return queryValue[bool](r, `SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'queued' AND subject = '`+prefix+`:`+id+`' AND host_id = '`+string(r.agent.HostID)+`')`)
 		}
 		ends := func(state string) {
 			t.Helper()
-			r.exec(`UPDATE jobs SET state = $1, ended_at = now() WHERE state = 'queued' AND subject = $2`, state, prefix+":"+id)
+			r.execSQL(`UPDATE jobs SET state = $1, ended_at = now() WHERE state = 'queued' AND subject = $2`, state, prefix+":"+id)
 		}
 		pass := func(minutes int) {
-			r.exec(`UPDATE jobs SET ended_at = ended_at - $1 * interval '1 minute' WHERE ended_at IS NOT NULL`, minutes)
+			r.execSQL(`UPDATE jobs SET ended_at = ended_at - $1 * interval '1 minute' WHERE ended_at IS NOT NULL`, minutes)
 		}
 		if !due() {
 			t.Fatalf("%s: a lost release is not requested", prefix)
@@ -109,7 +109,7 @@ func TestFailedReleaseOfNetworkOrPoolIsRetriedWithBackoff(t *testing.T) {
 			if !due() {
 				t.Fatalf("%s: %d minutes after failure %d it is not tried again", prefix, minutes+1, i+1)
 			}
-			r.exec(`UPDATE jobs SET state = 'done' WHERE state = 'queued' AND host_id = $1`, other.HostID)
+			r.execSQL(`UPDATE jobs SET state = 'done' WHERE state = 'queued' AND host_id = $1`, other.HostID)
 		}
 		ends("done")
 	}

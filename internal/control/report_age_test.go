@@ -10,11 +10,11 @@ import (
 )
 
 // reportWithAge sends a report of a running VM with the given ages of the inventory and of the report itself.
-func (r *rig) reportWithAge(digest string, full bool, looked, underWay time.Duration, vms ...wire.VMReport) {
+func (r *hostFixture) reportWithAge(digest string, full bool, looked, underWay time.Duration, vms ...wire.VMReport) {
 	r.t.Helper()
 	in := wire.Report{
-		Seq: r.next(), Digest: digest, StateAgeMs: looked.Milliseconds(),
-		Stamp: &wire.Stamp{At: one[time.Time](r, `SELECT now()`).Add(-underWay - time.Minute), AgoMs: time.Minute.Milliseconds()},
+		Seq: r.nextSeq(), Digest: digest, StateAgeMs: looked.Milliseconds(),
+		Stamp: &wire.Stamp{At: queryValue[time.Time](r, `SELECT now()`).Add(-underWay - time.Minute), AgoMs: time.Minute.Milliseconds()},
 	}
 	if full {
 		in.State = &wire.State{Host: fleet.HostStatus{Connected: true}, VMs: vms}
@@ -26,9 +26,9 @@ func (r *rig) reportWithAge(digest string, full bool, looked, underWay time.Dura
 
 // A report's age counts from the time of its inventory, not from its arrival.
 func TestReportAgeCountsFromHypervisorInventory(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
-	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil {
+	if err := r.finishJob(r.claimJobs()[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil {
 		t.Fatal(err)
 	}
 	web := wire.VMReport{ID: id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}}
@@ -47,7 +47,7 @@ func TestReportAgeCountsFromHypervisorInventory(t *testing.T) {
 		"a beat that saw what nobody has yet": {func() { r.reportWithAge("a", true, long, 0, web); r.reportWithAge("b", false, short, 0) }, fleet.PhaseUnknown, fleet.HostDegraded},
 		"a word from the future":              {func() { r.reportWithAge("a", true, -time.Hour, -time.Hour, web) }, fleet.PhaseRunning, fleet.HostOnline},
 	} {
-		r.exec(`UPDATE host_sessions SET seen_at = NULL, last_look = now() - interval '1 hour'`)
+		r.execSQL(`UPDATE host_sessions SET seen_at = NULL, last_look = now() - interval '1 hour'`)
 		c.say()
 		vm, err := r.GetVM(t.Context(), fleet.SystemActor, id)
 		if err != nil || vm.Phase != c.vm || vm.Attention != (c.vm == fleet.PhaseUnknown) {
@@ -82,15 +82,15 @@ func TestReportAgeCountsFromHypervisorInventory(t *testing.T) {
 
 // The state of a host without its hypervisor ages from the last inventory, whatever the host reports later.
 func TestHostWithoutHypervisorAgesFromLastInventory(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	r.reportWithAge("a", true, time.Second, 0)
 	_, err := r.Report(t.Context(), r.agent, wire.Report{
-		Seq: r.next(), Digest: "b", StateAgeMs: 20_000, State: &wire.State{Host: fleet.HostStatus{Error: "no libvirtd"}},
+		Seq: r.nextSeq(), Digest: "b", StateAgeMs: 20_000, State: &wire.State{Host: fleet.HostStatus{Error: "no libvirtd"}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if age := one[float64](r, `SELECT extract(epoch FROM now() - looked_at) FROM host_sessions`); age > 15 {
+	if age := queryValue[float64](r, `SELECT extract(epoch FROM now() - looked_at) FROM host_sessions`); age > 15 {
 		t.Errorf("the last inventory, read a second before the report, counts as %.0f s old", age)
 	}
 }

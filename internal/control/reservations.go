@@ -46,7 +46,7 @@ func (c *Control) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.Ne
 		leases := &s.IPv4.DHCP.Leases
 		// Chosen under the network's lock, so concurrent requests get different addresses.
 		if in = request; book != nil {
-			in.IP = nextAddress(book(*s), in.MAC)
+			in.IP = nextFreeAddress(book(*s), in.MAC)
 		}
 		if slices.Contains(*leases, in) {
 			return "", nil
@@ -78,7 +78,7 @@ func checkLease(s fleet.NetworkSpec) error {
 
 // nextAddress returns the address already reserved for the MAC, or else the MAC's only current lease, or else the next
 // free address; empty: none is free.
-func nextAddress(addresses fleet.NetworkAddresses, mac string) string {
+func nextFreeAddress(addresses fleet.NetworkAddresses, mac string) string {
 	if i := slices.IndexFunc(addresses.Reservations, func(r fleet.ReservedAddress) bool { return r.MAC == mac }); i >= 0 {
 		return addresses.Reservations[i].IP
 	}

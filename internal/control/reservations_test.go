@@ -21,8 +21,8 @@ func (s *projectFixture) dhcpNetwork(name, at string) fleet.NetworkView {
 // vmOnNetwork returns a VM on h1 with one NIC on the network. The host reports the NIC's addresses.
 func (s *projectFixture) vmOnNetwork(name string, n fleet.NetworkID, mac string, ips ...string) fleet.VMID {
 	s.t.Helper()
-	v := s.vm(name, fleet.Running)
-	s.exec(`UPDATE vms SET host_id = $2, spec = jsonb_set(spec, '{nics}', jsonb_build_array(jsonb_build_object('networkId', $3::text, 'mac', $4::text))),
+	v := s.createVM(name, fleet.Running)
+	s.execSQL(`UPDATE vms SET host_id = $2, spec = jsonb_set(spec, '{nics}', jsonb_build_array(jsonb_build_object('networkId', $3::text, 'mac', $4::text))),
 		status = jsonb_set(status, '{nics}', jsonb_build_array(jsonb_build_object('mac', $4::text, 'source', 'network', 'addresses', $5::jsonb))) WHERE id = $1`,
 		v.ID, s.h1, n, mac, `["`+strings.Join(ips, `","`)+`"]`)
 	return v.ID
@@ -31,7 +31,7 @@ func (s *projectFixture) vmOnNetwork(name string, n fleet.NetworkID, mac string,
 func TestAddressReservationAppliedOnEachHost(t *testing.T) {
 	s := newProjectFixture(t)
 	n := s.dhcpNetwork("lab", "10.7.0.")
-	s.exec(`UPDATE jobs SET state = 'done', ended_at = now()`)
+	s.execSQL(`UPDATE jobs SET state = 'done', ended_at = now()`)
 	web := s.vmOnNetwork("web", n.ID, "52:54:00:00:07:01", "10.7.0.101")
 	s.vmOnNetwork("db", n.ID, "52:54:00:00:07:02", "10.7.0.2")
 
@@ -44,7 +44,7 @@ func TestAddressReservationAppliedOnEachHost(t *testing.T) {
 	if err != nil || got.Generation != 2 || len(got.Spec.IPv4.DHCP.Leases) != 1 || got.Spec.IPv4.DHCP.Leases[0] != lease {
 		t.Fatalf("%+v %v", got.Spec.IPv4.DHCP, err)
 	}
-	if jobs := s.jobs(fleet.SubjectNetwork(n.ID)); strings.Count(jobs, "network.apply queued") != 2 {
+	if jobs := s.jobList(fleet.SubjectNetwork(n.ID)); strings.Count(jobs, "network.apply queued") != 2 {
 		t.Errorf("jobs: %s", jobs)
 	}
 	if _, tasks, err = s.ReserveAddress(t.Context(), chief, n.ID, lease); err != nil || len(tasks) != 0 {
@@ -72,10 +72,10 @@ func TestAddressReservationAppliedOnEachHost(t *testing.T) {
 	if tasks, err = s.FreeAddress(t.Context(), chief, n.ID, "52:54:00:00:07:01"); err != nil || len(tasks) != 2 {
 		t.Errorf("%v %v", tasks, err)
 	}
-	if got := s.audited("network."); got != "create lab, reserve lab, reserve lab, reserve lab, unreserve lab" {
+	if got := s.auditActions("network."); got != "create lab, reserve lab, reserve lab, reserve lab, unreserve lab" {
 		t.Errorf("the audit tells of %s", got)
 	}
-	found := aNetwork(&authzFixture{projectFixture: s})[0].(fleet.NetworkID)
+	found := definedNetworkArgs(&authzFixture{projectFixture: s})[0].(fleet.NetworkID)
 	bare := s.defineNetwork("bare", fleet.NetworkSpec{Mode: fleet.NetworkIsolated})
 	reserve := func(id fleet.NetworkID, mac, ip, name string) func() error {
 		return func() error {
@@ -85,7 +85,7 @@ func TestAddressReservationAppliedOnEachHost(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		do   func() error
-		code fleet.Code
+		code fleet.ErrorCode
 		says string
 	}{
 		"no MAC":            {reserve(n.ID, "nonsense", "10.7.0.8", ""), fleet.Invalid, "unicast MAC address"},
@@ -167,7 +167,7 @@ func TestDHCPLeasesOfUnassignedHostIgnored(t *testing.T) {
 	s := newProjectFixture(t)
 	n := s.defineNetwork("lab", natSpec("10.7.0.1/24"), s.h1)
 	const leases = `{"active":true,"leases":[{"mac":"52:54:00:00:07:01","ip":"10.7.0.2"}]}`
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, $3)`, n.ID, s.h2, leases)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, $3)`, n.ID, s.h2, leases)
 	if got, err := s.NetworkAddresses(t.Context(), chief, n.ID, ""); err != nil || len(got.InUse) != 0 || got.Next != "10.7.0.2" {
 		t.Errorf("%+v %v", got, err)
 	}

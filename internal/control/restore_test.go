@@ -15,10 +15,10 @@ import (
 
 // restore returns a rig on a database restored from dump. The host's agent has the session it had at the time of the
 // dump.
-func (r *rig) restore(dump string) *rig {
+func (r *hostFixture) restoreDump(dump string) *hostFixture {
 	r.t.Helper()
 	url := testkit.EmptyURL(r.t)
-	postgresProgram(r.t, "pg_restore", "--exit-on-error", "--dbname="+url, dump)
+	runPostgresProgram(r.t, "pg_restore", "--exit-on-error", "--dbname="+url, dump)
 	pool, err := db.Open(r.t.Context(), url, 4)
 	if err != nil {
 		r.t.Fatal(err)
@@ -30,7 +30,7 @@ func (r *rig) restore(dump string) *rig {
 }
 
 // postgresProgram runs one of PostgreSQL's programs.
-func postgresProgram(t *testing.T, program string, args ...string) {
+func runPostgresProgram(t *testing.T, program string, args ...string) {
 	t.Helper()
 	bin, err := pglocal.FindBinaries()
 	if err == nil { // PATH may have only links to two of the programs; the others are beside the links' targets
@@ -48,45 +48,45 @@ func postgresProgram(t *testing.T, program string, args ...string) {
 // generations are lower. The next job gets an epoch above those that the host has seen, and the next report finds the
 // edit that the database lost.
 func TestRestoredDatabaseUsesHigherEpochs(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
 	stopped := fleet.VMStatus{Power: fleet.Stopped}
-	done := func(r *rig) (w wire.Work) {
+	done := func(r *hostFixture) (w wire.Work) {
 		t.Helper()
-		all := r.claim()
+		all := r.claimJobs()
 		if len(all) != 1 {
 			t.Fatalf("%d jobs", len(all))
 		}
-		if err := r.finish(all[0], wire.Finish{Outcome: wire.Done, VM: &stopped}); err != nil {
+		if err := r.finishJob(all[0], wire.Finish{Outcome: wire.Done, VM: &stopped}); err != nil {
 			t.Fatal(err)
 		}
 		return all[0]
 	}
 	done(r)
 	dump := filepath.Join(t.TempDir(), "dump")
-	postgresProgram(t, "pg_dump", "--format=custom", "--file="+dump, r.pool.Config().ConnString())
+	runPostgresProgram(t, "pg_dump", "--format=custom", "--file="+dump, r.pool.Config().ConnString())
 	for range 3 {
-		r.queue(id, fleet.VMStop)
+		r.queueVMJob(id, fleet.VMStop)
 		done(r)
 	}
-	r.exec(`UPDATE vms SET generation = 2, spec = spec || '{"cpus": 2}'`)
-	r.queue(id, fleet.VMApply)
+	r.execSQL(`UPDATE vms SET generation = 2, spec = spec || '{"cpus": 2}'`)
+	r.queueVMJob(id, fleet.VMApply)
 	newest := done(r)
 
-	after := r.restore(dump)
-	after.report("again", wire.VMReport{ID: id, Name: "web", Generation: 2, Stamped: newest.Generation, SpecHash: newest.SpecHash, Status: stopped})
-	outdatedJob := after.claim()
+	after := r.restoreDump(dump)
+	after.reportState("again", wire.VMReport{ID: id, Name: "web", Generation: 2, Stamped: newest.Generation, SpecHash: newest.SpecHash, Status: stopped})
+	outdatedJob := after.claimJobs()
 	if len(outdatedJob) != 1 || outdatedJob[0].Kind != fleet.VMApply || outdatedJob[0].Generation != 1 || outdatedJob[0].Epoch >= newest.Epoch {
 		t.Fatalf("after the restore, the host gets %+v", outdatedJob)
 	}
-	if err := after.finish(outdatedJob[0], outdated(newest.Epoch)); err != nil {
+	if err := after.finishJob(outdatedJob[0], outdatedFinish(newest.Epoch)); err != nil {
 		t.Fatal(err)
 	}
-	after.skipDelay()
+	after.skipRetryDelay()
 	if w := done(after); w.ID != outdatedJob[0].ID || w.Epoch <= newest.Epoch || w.SpecHash == newest.SpecHash {
 		t.Errorf("the job is claimed again as %+v after epoch %d", w, newest.Epoch)
 	}
-	after.queue(id, fleet.VMStop)
+	after.queueVMJob(id, fleet.VMStop)
 	if w := done(after); w.Epoch <= newest.Epoch {
 		t.Errorf("the next job has epoch %d after %d", w.Epoch, newest.Epoch)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // rig is a Control with one joined host. The test acts as the host's agent.
-type rig struct {
+type hostFixture struct {
 	*control.Control
 	t     *testing.T
 	pool  *pgxpool.Pool
@@ -26,7 +26,7 @@ type rig struct {
 	seq   int64
 }
 
-func newRig(t *testing.T) *rig {
+func newHostFixture(t *testing.T) *hostFixture {
 	t.Helper()
 	t.Parallel()
 	pool := testkit.DB(t)
@@ -38,23 +38,23 @@ func newRig(t *testing.T) *rig {
 		hub.Listen(ctx, pool.Config().ConnConfig, slog.New(slog.DiscardHandler))
 	}()
 	t.Cleanup(func() { cancel(); <-done })
-	r := &rig{Control: control.New(pool, control.Options{Hub: hub}), t: t, pool: pool, hub: hub}
+	r := &hostFixture{Control: control.New(pool, control.Options{Hub: hub}), t: t, pool: pool, hub: hub}
 	r.agent = r.addHost("h1")
-	r.hello("one", "here")
+	r.sendHello("one", "here")
 	return r
 }
 
 // drainHub waits until the hub has received all notifications sent so far.
-func (r *rig) drainHub() {
+func (r *hostFixture) drainHub() {
 	r.t.Helper()
 	const now = "test:now"
 	sub := r.hub.Subscribe(now)
 	defer sub.Close()
 	for late := time.After(30 * time.Second); ; {
-		r.exec(`SELECT pg_notify('quantix', $1)`, now) // repeated, because the listener may start only now
+		r.execSQL(`SELECT pg_notify('quantix', $1)`, now) // repeated, because the listener may start only now
 		select {
 		case <-sub.C:
-			if slices.Contains(sub.Take(), now) {
+			if slices.Contains(sub.TakeKeys(), now) {
 				return
 			}
 		case <-late:
@@ -63,21 +63,21 @@ func (r *rig) drainHub() {
 	}
 }
 
-func (r *rig) addHost(name string) fleet.Actor {
+func (r *hostFixture) addHost(name string) fleet.Actor {
 	id := fleet.NewID[fleet.HostID]()
-	r.exec(`INSERT INTO hosts (id, name) VALUES ($1, $2)`, id, name)
-	r.exec(`INSERT INTO host_sessions (host_id) VALUES ($1)`, id)
+	r.execSQL(`INSERT INTO hosts (id, name) VALUES ($1, $2)`, id, name)
+	r.execSQL(`INSERT INTO host_sessions (host_id) VALUES ($1)`, id)
 	return fleet.Actor{HostID: id, Name: "host " + name, Address: "192.0.2.1"}
 }
 
-func (r *rig) exec(sql string, args ...any) {
+func (r *hostFixture) execSQL(sql string, args ...any) {
 	r.t.Helper()
 	if _, err := r.pool.Exec(r.t.Context(), sql, args...); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func one[T any](r *rig, sql string, args ...any) T {
+func queryValue[T any](r *hostFixture, sql string, args ...any) T {
 	r.t.Helper()
 	var v T
 	if err := r.pool.QueryRow(r.t.Context(), sql, args...).Scan(&v); err != nil {
@@ -86,7 +86,7 @@ func one[T any](r *rig, sql string, args ...any) T {
 	return v
 }
 
-func (r *rig) hello(instance, fingerprint string) {
+func (r *hostFixture) sendHello(instance, fingerprint string) {
 	r.t.Helper()
 	answer, err := r.Hello(r.t.Context(), r.agent, wire.Hello{Instance: instance, Fingerprint: fingerprint})
 	if err != nil {
@@ -95,12 +95,12 @@ func (r *rig) hello(instance, fingerprint string) {
 	r.agent.Session, r.seq = answer.Session, answer.SeqBase
 }
 
-func (r *rig) next() int64 { r.seq++; return r.seq }
+func (r *hostFixture) nextSeq() int64 { r.seq++; return r.seq }
 
-func (r *rig) report(digest string, vms ...wire.VMReport) wire.ReportAnswer {
+func (r *hostFixture) reportState(digest string, vms ...wire.VMReport) wire.ReportAnswer {
 	r.t.Helper()
 	answer, err := r.Report(r.t.Context(), r.agent, wire.Report{
-		Seq: r.next(), Digest: digest, State: &wire.State{Host: fleet.HostStatus{Connected: true}, VMs: vms},
+		Seq: r.nextSeq(), Digest: digest, State: &wire.State{Host: fleet.HostStatus{Connected: true}, VMs: vms},
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -109,25 +109,25 @@ func (r *rig) report(digest string, vms ...wire.VMReport) wire.ReportAnswer {
 }
 
 // addVM adds a VM with a queued vm.apply, as CreateVM does.
-func (r *rig) addVM(name string) fleet.VMID {
-	project := one[string](r, `INSERT INTO projects (id, name) VALUES (gen_random_uuid()::text, gen_random_uuid()::text) RETURNING id`)
+func (r *hostFixture) addVM(name string) fleet.VMID {
+	project := queryValue[string](r, `INSERT INTO projects (id, name) VALUES (gen_random_uuid()::text, gen_random_uuid()::text) RETURNING id`)
 	id := fleet.NewID[fleet.VMID]()
-	r.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ($1, $2, $3, $4, '{"power":"running","cpus":1,"memoryMiB":128,"firmware":"bios"}')`,
+	r.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ($1, $2, $3, $4, '{"power":"running","cpus":1,"memoryMiB":128,"firmware":"bios"}')`,
 		id, project, r.agent.HostID, name)
-	r.queue(id, fleet.VMApply)
+	r.queueVMJob(id, fleet.VMApply)
 	return id
 }
 
 // onDefault returns SQL for a part of a spec: one NIC on the network "default".
-func onDefault(mac string) string {
+func defaultNICSQL(mac string) string {
 	return `jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', '` + mac + `', 'networkId', (SELECT id FROM networks WHERE name = 'default'))))`
 }
 
-func (r *rig) queue(id fleet.VMID, kind fleet.JobKind) {
+func (r *hostFixture) queueVMJob(id fleet.VMID, kind fleet.JobKind) {
 	testkit.TaskWithJob{Host: r.agent.HostID, Kind: kind, Subject: fleet.SubjectVM(id)}.Add(r.t, r.pool)
 }
 
-func (r *rig) claim() []wire.Work {
+func (r *hostFixture) claimJobs() []wire.Work {
 	r.t.Helper()
 	claim, err := r.Claim(r.t.Context(), r.agent, wire.ClaimRequest{Max: 8}, 0)
 	if err != nil {
@@ -136,16 +136,16 @@ func (r *rig) claim() []wire.Work {
 	return claim.Jobs
 }
 
-func (r *rig) finish(w wire.Work, f wire.Finish) error {
+func (r *hostFixture) finishJob(w wire.Work, f wire.Finish) error {
 	f.Epoch, f.Generation = w.Epoch, w.Generation
 	if f.Seq == 0 {
-		f.Seq = r.next()
+		f.Seq = r.nextSeq()
 	}
 	_, _, err := r.Finish(r.t.Context(), r.agent, w.ID, f)
 	return err
 }
 
-func wantCode(t *testing.T, err error, code fleet.Code) {
+func wantCode(t *testing.T, err error, code fleet.ErrorCode) {
 	t.Helper()
 	if fleet.CodeOf(err) != code {
 		t.Fatalf("got %v, want a refusal of kind %s", err, code)

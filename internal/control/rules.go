@@ -16,13 +16,13 @@ import (
 
 // allRules merges the edited rules with the old rules that the actor cannot see. Actors without access to hosts neither
 // see nor change rules that name hosts.
-func allRules(a fleet.Actor, old, edited []fleet.PlacementRule) ([]fleet.PlacementRule, error) {
+func mergeRules(a fleet.Actor, old, edited []fleet.PlacementRule) ([]fleet.PlacementRule, error) {
 	if store.SeesHosts(a) {
 		return edited, nil
 	}
 	var checks fleet.Checks
 	for i, r := range edited {
-		if r.OnHosts() {
+		if r.NamesHosts() {
 			checks.Add(fmt.Sprintf("spec.rules[%d].of", i), "Only people who can see hosts may name hosts in a rule.")
 		}
 	}
@@ -37,14 +37,14 @@ func allRules(a fleet.Actor, old, edited []fleet.PlacementRule) ([]fleet.Placeme
 type vmQuery struct {
 	project     fleet.ProjectID
 	name        string // a VM's name; empty: match by labels
-	pairs, keys string
+	labelPairs, labelKeys string
 }
 
-func vmQueryOf(project fleet.ProjectID, r fleet.PlacementRule) (vmQuery, error) {
+func vmQueryForRule(project fleet.ProjectID, r fleet.PlacementRule) (vmQuery, error) {
 	if r.Of == fleet.RuleVM {
 		return vmQuery{project, r.Name, "{}", ""}, nil
 	}
-	s := r.Labels()
+	s := r.LabelSelector()
 	pairs, err := json.Marshal(s.Pairs)
 	return vmQuery{project, "", string(pairs), strings.Join(s.Keys, ",")}, err
 }
@@ -52,7 +52,7 @@ func vmQueryOf(project fleet.ProjectID, r fleet.PlacementRule) (vmQuery, error) 
 // ruleMatches holds the VMs that match each query, by host.
 type ruleMatches map[vmQuery]map[fleet.HostID]db.RuleMatesRow
 
-func findMatches(ctx context.Context, q *db.Queries, queries map[vmQuery]bool) (ruleMatches, error) {
+func findRuleMatches(ctx context.Context, q *db.Queries, queries map[vmQuery]bool) (ruleMatches, error) {
 	out := ruleMatches{}
 	if len(queries) == 0 {
 		return out, nil
@@ -61,7 +61,7 @@ func findMatches(ctx context.Context, q *db.Queries, queries map[vmQuery]bool) (
 	var p db.RuleMatesParams
 	for m := range maps.Keys(queries) {
 		all = append(all, m)
-		p.Projects, p.Names, p.Pairs, p.Keys = append(p.Projects, string(m.project)), append(p.Names, m.name), append(p.Pairs, m.pairs), append(p.Keys, m.keys)
+		p.Projects, p.Names, p.Pairs, p.Keys = append(p.Projects, string(m.project)), append(p.Names, m.name), append(p.Pairs, m.labelPairs), append(p.Keys, m.labelKeys)
 	}
 	rows, err := q.RuleMates(ctx, p)
 	for _, r := range rows {
@@ -75,12 +75,12 @@ func findMatches(ctx context.Context, q *db.Queries, queries map[vmQuery]bool) (
 }
 
 // matesOn returns the VMs on the host that match the rule, without the VM itself.
-func (all ruleMatches) matesOn(vm fleet.Meta, r fleet.PlacementRule, host fleet.HostID) (placement.RuleMatches, error) {
+func (all ruleMatches) otherVMsOn(vm fleet.Meta, r fleet.PlacementRule, host fleet.HostID) (placement.RuleMatches, error) {
 	var out placement.RuleMatches
-	if r.OnHosts() {
+	if r.NamesHosts() {
 		return out, nil
 	}
-	m, err := vmQueryOf(vm.ProjectID, r)
+	m, err := vmQueryForRule(vm.ProjectID, r)
 	if err != nil {
 		return out, err
 	}
@@ -92,7 +92,7 @@ func (all ruleMatches) matesOn(vm fleet.Meta, r fleet.PlacementRule, host fleet.
 			names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == vm.Name })
 		}
 		if out.InFleet += n; id == host && n > 0 {
-			out.OnHost, out.Name = n, names[0]
+			out.OnHost, out.ExampleVM = n, names[0]
 		}
 	}
 	return out, nil
@@ -100,7 +100,7 @@ func (all ruleMatches) matesOn(vm fleet.Meta, r fleet.PlacementRule, host fleet.
 
 // addRules adds to each host the rules of the VM, and other VMs' rules that match the VM. Until the transaction ends,
 // no other VM of the project with rules or labels is placed.
-func addRules(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, hosts []placement.Host) error {
+func addPlacementRules(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, hosts []placement.Host) error {
 	if len(rules) > 0 || len(vm.Labels) > 0 {
 		if err := q.LockRules(ctx, string(vm.ProjectID)); err != nil {
 			return err
@@ -108,26 +108,26 @@ func addRules(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.P
 	}
 	queries := map[vmQuery]bool{}
 	for _, r := range rules {
-		m, err := vmQueryOf(vm.ProjectID, r)
+		m, err := vmQueryForRule(vm.ProjectID, r)
 		if err != nil {
 			return err
 		}
-		if !r.OnHosts() {
+		if !r.NamesHosts() {
 			queries[m] = true
 		}
 	}
-	all, err := findMatches(ctx, q, queries)
+	all, err := findRuleMatches(ctx, q, queries)
 	if err != nil {
 		return err
 	}
-	shunned, err := excludedBy(ctx, q, vm)
+	shunned, err := vmsExcluding(ctx, q, vm)
 	if err != nil {
 		return err
 	}
 	for i := range hosts {
 		ruling := &placement.HostRules{Labels: hosts[i].Labels, Taints: hosts[i].Taints, Matches: make([]placement.RuleMatches, len(rules)), ExcludedBy: shunned[hosts[i].ID], VM: vm}
 		for k, r := range rules {
-			if ruling.Matches[k], err = all.matesOn(vm, r, hosts[i].ID); err != nil {
+			if ruling.Matches[k], err = all.otherVMsOn(vm, r, hosts[i].ID); err != nil {
 				return err
 			}
 		}
@@ -137,7 +137,7 @@ func addRules(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.P
 }
 
 // excludedBy returns the project's VMs, by host, whose required anti-affinity rules match this VM.
-func excludedBy(ctx context.Context, q *db.Queries, vm fleet.Meta) (map[fleet.HostID][]string, error) {
+func vmsExcluding(ctx context.Context, q *db.Queries, vm fleet.Meta) (map[fleet.HostID][]string, error) {
 	rows, err := q.RulesOfProject(ctx, vm.ProjectID)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func excludedBy(ctx context.Context, q *db.Queries, vm fleet.Meta) (map[fleet.Ho
 			return nil, fmt.Errorf("read the rules of %s: %w", row.Names, err)
 		}
 		shuns := slices.ContainsFunc(rules, func(r fleet.PlacementRule) bool {
-			return r.Apart && !r.Preferred && !r.OnHosts() && r.Matches(vm.Name, vm.Labels)
+			return r.Apart && !r.Preferred && !r.NamesHosts() && r.Matches(vm.Name, vm.Labels)
 		})
 		others := slices.DeleteFunc(row.Names, func(name string) bool { return name == vm.Name })
 		if shuns {
@@ -161,7 +161,7 @@ func excludedBy(ctx context.Context, q *db.Queries, vm fleet.Meta) (map[fleet.Ho
 
 // SettleRules records which VMs are on a host that violates one of their required rules.
 func (c *Control) SettleRules(ctx context.Context, a fleet.Actor) error {
-	return c.store.Pass(ctx, a, "settle rules", func(q *db.Queries) error {
+	return c.store.RunPass(ctx, a, "settle rules", func(q *db.Queries) error {
 		rows, err := q.RuledVMs(ctx)
 		if err != nil || len(rows) == 0 {
 			return err
@@ -185,22 +185,22 @@ func (c *Control) SettleRules(ctx context.Context, a fleet.Actor) error {
 				return fmt.Errorf("read the rules of VM %s: %w", r.ID, err)
 			}
 			for _, one := range ruled[i] {
-				m, err := vmQueryOf(r.ProjectID, one)
+				m, err := vmQueryForRule(r.ProjectID, one)
 				if err != nil {
 					return err
 				}
-				if !one.OnHosts() && !one.Preferred {
+				if !one.NamesHosts() && !one.Preferred {
 					queries[m] = true
 				}
 			}
 		}
-		all, err := findMatches(ctx, q, queries)
+		all, err := findRuleMatches(ctx, q, queries)
 		if err != nil {
 			return err
 		}
 		for i, r := range rows {
 			vm := fleet.Meta{ID: r.ID, Name: r.Name, ProjectID: r.ProjectID, HostID: r.HostID, Labels: r.Labels}
-			if err := settleRule(ctx, q, vm, ruled[i], r.Misplaced, on[r.HostID], all); err != nil {
+			if err := updateBrokenRule(ctx, q, vm, ruled[i], r.Misplaced, on[r.HostID], all); err != nil {
 				return err
 			}
 		}
@@ -208,16 +208,16 @@ func (c *Control) SettleRules(ctx context.Context, a fleet.Actor) error {
 	})
 }
 
-func settleRule(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, was []int32, h placement.Host, all ruleMatches) error {
+func updateBrokenRule(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, was []int32, h placement.Host, all ruleMatches) error {
 	h.Rules = &placement.HostRules{Labels: h.Labels, Matches: make([]placement.RuleMatches, len(rules)), VM: vm}
 	var err error
 	for k, r := range rules {
-		if h.Rules.Matches[k], err = all.matesOn(vm, r, h.ID); err != nil {
+		if h.Rules.Matches[k], err = all.otherVMsOn(vm, r, h.ID); err != nil {
 			return err
 		}
 	}
 	next := []int32{}
-	for _, i := range placement.BrokenRequired(rules, h) {
+	for _, i := range placement.BrokenRequiredRules(rules, h) {
 		next = append(next, int32(i)) //nolint:gosec // There are few rules.
 	}
 	if slices.Equal(next, was) {

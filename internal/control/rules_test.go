@@ -10,9 +10,9 @@ import (
 )
 
 var (
-	webs         = fleet.PlacementRule{Of: fleet.RuleVMLabels, Name: "tier=web"}
-	antiAffinity = fleet.PlacementRule{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}
-	atH2         = fleet.PlacementRule{Of: fleet.RuleHost, Name: "h2"}
+	webAffinityRule         = fleet.PlacementRule{Of: fleet.RuleVMLabels, Name: "tier=web"}
+	webAntiAffinityRule = fleet.PlacementRule{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}
+	hostH2Rule         = fleet.PlacementRule{Of: fleet.RuleHost, Name: "h2"}
 )
 
 func (s *projectFixture) createWithRules(a fleet.Actor, name string, host fleet.HostID, rules ...fleet.PlacementRule) (fleet.VMView, error) {
@@ -31,36 +31,36 @@ func (s *projectFixture) settleRules() {
 // Anti-affinity applies whichever of the two VMs has the rule, and also to named hosts.
 func TestPlacementFollowsRules(t *testing.T) {
 	s := newProjectFixture(t)
-	one, err := s.createWithRules(chief, "web-1", "", antiAffinity)
+	one, err := s.createWithRules(chief, "web-1", "", webAntiAffinityRule)
 	if err != nil || one.HostID != s.h1 {
 		t.Fatalf("the first is on %s: %v", one.HostName, err)
 	}
-	two, err := s.createWithRules(s.member, "web-2", "", antiAffinity)
-	if err != nil || s.get(two.ID).HostID != s.h2 {
-		t.Fatalf("the second is on %s: %v", s.get(two.ID).HostName, err)
+	two, err := s.createWithRules(s.member, "web-2", "", webAntiAffinityRule)
+	if err != nil || s.getVM(two.ID).HostID != s.h2 {
+		t.Fatalf("the second is on %s: %v", s.getVM(two.ID).HostName, err)
 	}
-	before := s.count("vms")
-	s.wantRefused("a third VM", fleet.Invalid, "h1: h1 has web-1, and the VM must be apart from VMs with tier=web", func() error { _, err := s.createWithRules(chief, "web-3", "", antiAffinity); return err })
-	s.wantRefused("a third VM on a named host", fleet.Invalid, "2 fields", func() error { _, err := s.createWithRules(chief, "web-3", s.h2, antiAffinity); return err })
+	before := s.countRows("vms")
+	s.wantRefused("a third VM", fleet.Invalid, "h1: h1 has web-1, and the VM must be apart from VMs with tier=web", func() error { _, err := s.createWithRules(chief, "web-3", "", webAntiAffinityRule); return err })
+	s.wantRefused("a third VM on a named host", fleet.Invalid, "2 fields", func() error { _, err := s.createWithRules(chief, "web-3", s.h2, webAntiAffinityRule); return err })
 	s.wantRefused("a third VM without rules", fleet.Invalid, "which must be apart from this VM", func() error { _, err := s.createWithRules(chief, "web-3", ""); return err })
-	s.wantRefused("of a member", fleet.Invalid, "2 hosts: the VM must be apart from VMs with tier=web", func() error { _, err := s.createWithRules(s.member, "web-3", "", antiAffinity); return err })
+	s.wantRefused("of a member", fleet.Invalid, "2 hosts: the VM must be apart from VMs with tier=web", func() error { _, err := s.createWithRules(s.member, "web-3", "", webAntiAffinityRule); return err })
 	s.wantRefused("a rule with an unknown VM", fleet.Invalid, "there is no such VM in the project", func() error {
 		_, err := s.createWithRules(chief, "web-3", "", fleet.PlacementRule{Of: fleet.RuleVM, Name: "db"})
 		return err
 	})
-	if n := s.count("vms"); n != before {
+	if n := s.countRows("vms"); n != before {
 		t.Errorf("refused requests created %d VMs", n-before)
 	}
 	// VMs of other projects do not match.
 	spec := smallSpec
-	spec.Rules = []fleet.PlacementRule{antiAffinity}
-	other, err := s.CreateVM(t.Context(), s.stranger, control.CreateVM{ProjectID: s.blue, Name: "web", Labels: map[string]string{"tier": "web"}, Spec: spec})
-	if err != nil || s.get(other.ID).HostID != s.h1 {
+	spec.Rules = []fleet.PlacementRule{webAntiAffinityRule}
+	other, err := s.CreateVM(t.Context(), s.blueMember, control.CreateVM{ProjectID: s.blue, Name: "web", Labels: map[string]string{"tier": "web"}, Spec: spec})
+	if err != nil || s.getVM(other.ID).HostID != s.h1 {
 		t.Errorf("a VM of another project: %v", err)
 	}
 	s.wantRefused("with a VM of another project", fleet.Invalid, "2 hosts: the VM must be with the VM web-1, and there is no such VM", func() error {
 		spec.Rules = []fleet.PlacementRule{{Of: fleet.RuleVM, Name: "web-1"}}
-		_, err := s.CreateVM(t.Context(), s.stranger, control.CreateVM{ProjectID: s.blue, Name: "spy", Spec: spec})
+		_, err := s.CreateVM(t.Context(), s.blueMember, control.CreateVM{ProjectID: s.blue, Name: "spy", Spec: spec})
 		return err
 	})
 }
@@ -71,7 +71,7 @@ func TestPlacementRulesHoldForConcurrentCreates(t *testing.T) {
 	made := make(chan error, 4)
 	for _, name := range []string{"a", "b", "c", "d"} {
 		go func() {
-			_, err := s.createWithRules(chief, name, "", antiAffinity)
+			_, err := s.createWithRules(chief, name, "", webAntiAffinityRule)
 			made <- err
 		}()
 	}
@@ -81,7 +81,7 @@ func TestPlacementRulesHoldForConcurrentCreates(t *testing.T) {
 			refused++
 		}
 	}
-	if n := s.count("(SELECT host_id FROM vms GROUP BY 1) h"); n != 2 || refused != 2 {
+	if n := s.countRows("(SELECT host_id FROM vms GROUP BY 1) h"); n != 2 || refused != 2 {
 		t.Errorf("on %d hosts, %d refused", n, refused)
 	}
 }
@@ -89,8 +89,8 @@ func TestPlacementRulesHoldForConcurrentCreates(t *testing.T) {
 // Actors who cannot see hosts can neither read nor change rules that name hosts.
 func TestPlacementRulesHideHostsFromTenants(t *testing.T) {
 	s := newProjectFixture(t)
-	s.wantRefused("a member names a host", fleet.Invalid, "Only people who can see hosts", func() error { _, err := s.createWithRules(s.member, "web", "", atH2); return err })
-	v, err := s.createWithRules(chief, "web", "", atH2)
+	s.wantRefused("a member names a host", fleet.Invalid, "Only people who can see hosts", func() error { _, err := s.createWithRules(s.member, "web", "", hostH2Rule); return err })
+	v, err := s.createWithRules(chief, "web", "", hostH2Rule)
 	if err != nil || v.HostID != s.h2 {
 		t.Fatalf("on %s: %v", v.HostName, err)
 	}
@@ -103,17 +103,17 @@ func TestPlacementRulesHideHostsFromTenants(t *testing.T) {
 		_, _, err := s.UpdateVM(t.Context(), a, v.ID, editedSpec(shown, func(s *fleet.VMSpec) { s.Rules = rules }))
 		return err
 	}
-	if err := edit(s.member); err != nil || s.get(v.ID).Generation != v.Generation {
-		t.Errorf("a member changes nothing: %v, generation %d", err, s.get(v.ID).Generation)
+	if err := edit(s.member); err != nil || s.getVM(v.ID).Generation != v.Generation {
+		t.Errorf("a member changes nothing: %v, generation %d", err, s.getVM(v.ID).Generation)
 	}
-	s.wantRefused("a member adds a host", fleet.Invalid, "Only people who can see hosts", func() error { return edit(s.member, atH2) })
-	if err := edit(s.member, webs); err != nil {
+	s.wantRefused("a member adds a host", fleet.Invalid, "Only people who can see hosts", func() error { return edit(s.member, hostH2Rule) })
+	if err := edit(s.member, webAffinityRule); err != nil {
 		t.Fatal(err)
 	}
-	if now := s.get(v.ID).Spec.Rules; !slices.Equal(now, []fleet.PlacementRule{atH2, webs}) {
+	if now := s.getVM(v.ID).Spec.Rules; !slices.Equal(now, []fleet.PlacementRule{hostH2Rule, webAffinityRule}) {
 		t.Errorf("after a member's edit the rules are %+v", now)
 	}
-	if n := s.count("audit WHERE detail LIKE '%h2%' AND action = 'vm.update'"); n != 0 {
+	if n := s.countRows("audit WHERE detail LIKE '%h2%' AND action = 'vm.update'"); n != 0 {
 		t.Errorf("%d lines of the audit name the host", n)
 	}
 }
@@ -132,7 +132,7 @@ func TestVMViolatingPlacementRuleNeedsAttention(t *testing.T) {
 	}
 	s.reportPower(one.ID, fleet.Running)
 	s.reportPower(two.ID, fleet.Running)
-	if _, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(s.get(one.ID), func(s *fleet.VMSpec) { s.Rules = []fleet.PlacementRule{atH2, antiAffinity} })); err != nil {
+	if _, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(s.getVM(one.ID), func(s *fleet.VMSpec) { s.Rules = []fleet.PlacementRule{hostH2Rule, webAntiAffinityRule} })); err != nil {
 		t.Fatal(err)
 	}
 	s.reportPower(one.ID, fleet.Running)
@@ -154,7 +154,7 @@ func TestVMViolatingPlacementRuleNeedsAttention(t *testing.T) {
 	if text := fault(s.member, one.ID); strings.Contains(text, "h2") || !strings.Contains(text, "must be apart from VMs with tier=web") {
 		t.Errorf("a member reads %q", text)
 	}
-	if fault(chief, two.ID) != "" || s.get(one.ID).HostID != s.h1 {
+	if fault(chief, two.ID) != "" || s.getVM(one.ID).HostID != s.h1 {
 		t.Error("the other is notified of, or the VM has moved")
 	}
 	page, err := s.ListVMs(t.Context(), s.member, fleet.Query{Filter: "attention:yes"})
@@ -164,12 +164,12 @@ func TestVMViolatingPlacementRuleNeedsAttention(t *testing.T) {
 	if _, err := s.ListVMRows(t.Context(), s.member, fleet.Query{}); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(s.get(one.ID), func(s *fleet.VMSpec) { s.Rules = nil })); err != nil {
+	if _, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(s.getVM(one.ID), func(s *fleet.VMSpec) { s.Rules = nil })); err != nil {
 		t.Fatal(err)
 	}
 	s.reportPower(one.ID, fleet.Running)
 	s.settleRules()
-	if now := s.get(one.ID); now.Attention || len(now.Misplaced) != 0 {
+	if now := s.getVM(one.ID); now.Attention || len(now.Misplaced) != 0 {
 		t.Errorf("without rules the VM is %+v", now.Misplaced)
 	}
 }
@@ -180,13 +180,13 @@ func TestPlacementPreviewFollowsRules(t *testing.T) {
 	if _, err := s.createWithRules(chief, "web-1", s.h1); err != nil {
 		t.Fatal(err)
 	}
-	soft := antiAffinity
+	soft := webAntiAffinityRule
 	soft.Preferred = true
 	spec := smallSpec
 	for name, c := range map[string]struct {
 		rule fleet.PlacementRule
 		says string
-	}{"must": {antiAffinity, "h1 has web-1, and the VM must be apart"}, "should": {soft, "It could take the VM, which should be apart from VMs with tier=web."}} {
+	}{"must": {webAntiAffinityRule, "h1 has web-1, and the VM must be apart"}, "should": {soft, "It could take the VM, which should be apart from VMs with tier=web."}} {
 		spec.Rules = []fleet.PlacementRule{c.rule}
 		p, err := s.PreviewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web-2", Spec: spec})
 		if err != nil || p.Host != "h2" || len(p.Hosts) != 1 || !strings.Contains(p.Hosts[0].Why, c.says) {
@@ -206,11 +206,11 @@ func TestMigrationPolicyLimitsMigrations(t *testing.T) {
 	v := s.vmToMigrate("web")
 	set := func(m fleet.VMMigration) {
 		t.Helper()
-		if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, editedSpec(s.get(v.ID), func(s *fleet.VMSpec) { s.Migration = m })); err != nil {
+		if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, editedSpec(s.getVM(v.ID), func(s *fleet.VMSpec) { s.Migration = m })); err != nil {
 			t.Fatal(err)
 		}
-		s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
-		s.exec(`UPDATE vms SET observed_generation = generation WHERE id = $1`, v.ID)
+		s.execSQL(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
+		s.execSQL(`UPDATE vms SET observed_generation = generation WHERE id = $1`, v.ID)
 	}
 	go1 := func() error {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2, RateBytes: 10 << 20})
@@ -222,7 +222,7 @@ func TestMigrationPolicyLimitsMigrations(t *testing.T) {
 	if err := go1(); err != nil {
 		t.Fatal(err)
 	}
-	for _, in := range s.work(s.h2, fleet.VolumeReceive) {
+	for _, in := range s.claimedWork(s.h2, fleet.VolumeReceive) {
 		if rate := in.Args.Volume.Transfer.RateBytes; rate != 3<<20 {
 			t.Errorf("a disk goes with %d bytes a second", rate)
 		}

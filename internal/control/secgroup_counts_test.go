@@ -12,11 +12,11 @@ import (
 )
 
 // heartbeat sends a heartbeat of the host with packet counts.
-func (s *projectFixture) heartbeat(a fleet.Actor, counts fleet.FilterCounts) error {
+func (s *projectFixture) sendHeartbeat(a fleet.Actor, counts fleet.FilterCounts) error {
 	s.t.Helper()
-	base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
+	base := queryWithArgs[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
 	in := wire.Report{Seq: base + finishSeq.Add(1), Digest: "1", StateAgeMs: 1, Filters: &counts}
-	if err := wire.Fit(&in); err != nil {
+	if err := wire.EnforceBounds(&in); err != nil {
 		return err
 	}
 	_, err := s.Report(s.t.Context(), a, in)
@@ -28,21 +28,21 @@ func (s *projectFixture) heartbeat(a fleet.Actor, counts fleet.FilterCounts) err
 func TestPacketCountsSummedPerSecurityGroupRule(t *testing.T) {
 	s := newProjectFixture(t)
 	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
-	g := s.securityGroup(s.member, s.red, "web", allow(fleet.Ingress, fleet.TCP, 80), fleet.AllowAllOut())
-	other := s.securityGroup(s.member, s.red, "ssh", allow(fleet.Ingress, fleet.TCP, 22))
+	g := s.addSecurityGroup(s.member, s.red, "web", allowRule(fleet.Ingress, fleet.TCP, 80), fleet.AllowAllOut())
+	other := s.addSecurityGroup(s.member, s.red, "ssh", allowRule(fleet.Ingress, fleet.TCP, 22))
 	a, b := s.vmWithNIC("a"), s.vmWithNIC("b")
-	if _, err := s.setGroups(s.member, a.ID, g.ID, other.ID); err != nil {
+	if _, err := s.setSecurityGroups(s.member, a.ID, g.ID, other.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.setGroups(s.member, b.ID, g.ID); err != nil {
+	if _, err := s.setSecurityGroups(s.member, b.ID, g.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.claimAndFinish(h1, "")
+	s.claimAndFinishJobs(h1, "")
 	s.runSecurityGroupPass()
-	s.claimAndFinish(h1, "")
+	s.claimAndFinishJobs(h1, "")
 	in, out := g.Spec.Rules[0].ID, g.Spec.Rules[1].ID
 	nic := func(vm fleet.VMView, since int64, rules ...fleet.RuleCount) fleet.NICCount {
-		return fleet.NICCount{ID: vm.ID, MAC: strings.ToUpper(s.get(vm.ID).Spec.NICs[0].MAC), SinceMs: since, Rules: rules, Dropped: fleet.PassCount{Packets: 2, Bytes: 120}}
+		return fleet.NICCount{ID: vm.ID, MAC: strings.ToUpper(s.getVM(vm.ID).Spec.NICs[0].MAC), SinceMs: since, Rules: rules, Dropped: fleet.PassCount{Packets: 2, Bytes: 120}}
 	}
 	rule := func(id string, packets int64) fleet.RuleCount {
 		return fleet.RuleCount{Rule: id, PassCount: fleet.PassCount{Packets: packets, Bytes: 100 * packets}}
@@ -54,15 +54,15 @@ func TestPacketCountsSummedPerSecurityGroupRule(t *testing.T) {
 			t.Fatalf("%+v %v", v, err)
 		}
 		c := v.Count
-		one, known := c.Rule(in)
-		two, _ := c.Rule(out)
+		one, known := c.CountOfRule(in)
+		two, _ := c.CountOfRule(out)
 		if got := fmt.Sprintf("%d of %d: %v %d %d, dropped %d", c.NICs, c.Of, known, one.Packets, two.Packets, c.Dropped.Packets); got != want {
 			t.Errorf("shown %q, want %q", got, want)
 		}
 		return c
 	}
 	shows(chief, "0 of 2: false 0 0, dropped 0")
-	if err := s.heartbeat(h1, fleet.FilterCounts{NICs: []fleet.NICCount{nic(a, 60000, rule(in, 5), rule(out, 7), rule(other.Spec.Rules[0].ID, 9)), nic(b, 10000, rule(in, 1))}}); err != nil {
+	if err := s.sendHeartbeat(h1, fleet.FilterCounts{NICs: []fleet.NICCount{nic(a, 60000, rule(in, 5), rule(out, 7), rule(other.Spec.Rules[0].ID, 9)), nic(b, 10000, rule(in, 1))}}); err != nil {
 		t.Fatal(err)
 	}
 	if c := shows(chief, "2 of 2: true 6 7, dropped 4"); c.Since == nil || c.At.Sub(*c.Since).Round(1e9).Seconds() != 60 {
@@ -82,12 +82,12 @@ func TestPacketCountsSummedPerSecurityGroupRule(t *testing.T) {
 	}
 	// Another host's counts of these NICs are ignored, although that host has the group too. Negative and implausible
 	// counts are also ignored.
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id) VALUES ('secgroup', $1, $2)`, g.ID, s.h2)
-	if err := s.heartbeat(h2, fleet.FilterCounts{NICs: []fleet.NICCount{nic(a, 1, rule(in, 1000))}}); err != nil {
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id) VALUES ('secgroup', $1, $2)`, g.ID, s.h2)
+	if err := s.sendHeartbeat(h2, fleet.FilterCounts{NICs: []fleet.NICCount{nic(a, 1, rule(in, 1000))}}); err != nil {
 		t.Fatal(err)
 	}
 	shows(chief, "2 of 2: true 6 7, dropped 4")
-	if err := s.heartbeat(h1, fleet.FilterCounts{NICs: []fleet.NICCount{nic(a, 1, rule(in, -5), rule(out, 1<<62)), nic(a, 1, rule(in, 3))}}); err != nil {
+	if err := s.sendHeartbeat(h1, fleet.FilterCounts{NICs: []fleet.NICCount{nic(a, 1, rule(in, -5), rule(out, 1<<62)), nic(a, 1, rule(in, 3))}}); err != nil {
 		t.Fatal(err)
 	}
 	if v, err := s.GetSecurityGroup(t.Context(), chief, g.ID); err != nil || v.Count.NICs != 1 || v.Count.Of != 2 {
@@ -97,16 +97,16 @@ func TestPacketCountsSummedPerSecurityGroupRule(t *testing.T) {
 	for i := range bulkOrder {
 		bulkOrder[i] = fleet.NICCount{ID: fleet.NewID[fleet.VMID](), MAC: "52:54:00:00:00:01", Rules: make([]fleet.RuleCount, 1000)}
 	}
-	if err := s.heartbeat(h1, fleet.FilterCounts{NICs: bulkOrder}); fleet.CodeOf(err) != fleet.Invalid {
+	if err := s.sendHeartbeat(h1, fleet.FilterCounts{NICs: bulkOrder}); fleet.CodeOf(err) != fleet.Invalid {
 		t.Errorf("more rules than a report has: %v", err)
 	}
 	// Outdated counts are unknown, like counts that a host cannot provide.
-	s.exec(`UPDATE host_filter_counts SET at = at - interval '5 minutes'`)
+	s.execSQL(`UPDATE host_filter_counts SET at = at - interval '5 minutes'`)
 	shows(chief, "0 of 2: false 0 0, dropped 0")
 	if nics, err := s.NICFilterStates(t.Context(), s.member, a.ID); err != nil || nics[0].Hits != nil {
 		t.Errorf("an old count is shown: %+v %v", nics, err)
 	}
-	if err := s.heartbeat(h1, fleet.FilterCounts{Error: "count packets: this host has no iptables-save"}); err != nil {
+	if err := s.sendHeartbeat(h1, fleet.FilterCounts{Error: "count packets: this host has no iptables-save"}); err != nil {
 		t.Fatal(err)
 	}
 	if c := shows(chief, "0 of 2: false 0 0, dropped 0"); !strings.Contains(c.Error, "iptables-save") {
@@ -117,9 +117,9 @@ func TestPacketCountsSummedPerSecurityGroupRule(t *testing.T) {
 // Rule ids are unique: a rule with the id of another group's rule gets a new id.
 func TestSecurityGroupRuleIDsAreUnique(t *testing.T) {
 	s := newProjectFixture(t)
-	first := s.securityGroup(s.member, s.red, "first", allow(fleet.Ingress, fleet.TCP, 80))
+	first := s.addSecurityGroup(s.member, s.red, "first", allowRule(fleet.Ingress, fleet.TCP, 80))
 	stolen := first.Spec.Rules[0]
-	second := s.securityGroup(s.member, s.red, "second", stolen)
+	second := s.addSecurityGroup(s.member, s.red, "second", stolen)
 	if second.Spec.Rules[0].ID == stolen.ID {
 		t.Error("a new group has the id of another group's rule")
 	}
@@ -138,31 +138,31 @@ func TestSecurityGroupRuleIDsAreUnique(t *testing.T) {
 func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
-	g := s.securityGroup(s.member, s.red, "web", allow(fleet.Ingress, fleet.TCP, 80))
+	g := s.addSecurityGroup(s.member, s.red, "web", allowRule(fleet.Ingress, fleet.TCP, 80))
 	a := s.vmWithNIC("a")
-	if _, err := s.setGroups(s.member, a.ID, g.ID); err != nil {
+	if _, err := s.setSecurityGroups(s.member, a.ID, g.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.claimAndFinish(h1, "")
+	s.claimAndFinishJobs(h1, "")
 	s.runSecurityGroupPass()
-	s.claimAndFinish(h1, "")
-	base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, s.h1)
+	s.claimAndFinishJobs(h1, "")
+	base := queryWithArgs[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, s.h1)
 	says := func(from fleet.Actor, vm fleet.VMStatus, changed ...wire.GroupReport) {
 		t.Helper()
 		if from.HostID != s.h1 {
-			base = queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, from.HostID)
+			base = queryWithArgs[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, from.HostID)
 		}
 		seq := base + finishSeq.Add(1)
 		state := wire.State{Host: fleet.HostStatus{Connected: true}, Groups: changed}
 		if from.HostID == s.h1 {
-			state.VMs = []wire.VMReport{{ID: a.ID, Name: "a", Generation: s.get(a.ID).Generation, Status: vm}}
+			state.VMs = []wire.VMReport{{ID: a.ID, Name: "a", Generation: s.getVM(a.ID).Generation, Status: vm}}
 		}
 		in := wire.Report{Seq: seq, Digest: strconv.FormatInt(seq, 10), StateAgeMs: 1, State: &state}
 		if _, err := s.Report(t.Context(), from, in); err != nil {
 			t.Fatal(err)
 		}
 	}
-	well := s.get(a.ID)
+	well := s.getVM(a.ID)
 	status := fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 128, NICs: []fleet.NICState{{MAC: well.Spec.NICs[0].MAC, Source: "network default", Filter: "quantix-nic-x"}}}
 	state := func() (string, fleet.NICFilter) {
 		t.Helper()
@@ -193,7 +193,7 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if work := s.claimAndFinish(h1, ""); len(work) != 0 {
+	if work := s.claimAndFinishJobs(h1, ""); len(work) != 0 {
 		t.Errorf("a changed group is reapplied without a request: %+v", work)
 	}
 	// A report of another host on the group is ignored.
@@ -201,26 +201,26 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	if got, _ := state(); got != "changed on the host, 1, changed on the host" {
 		t.Errorf("after another host's word: %s", got)
 	}
-	base = queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, s.h1)
+	base = queryWithArgs[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, s.h1)
 	if err := s.RetrySecurityGroup(t.Context(), s.member, g.ID); err != nil {
 		t.Fatal(err)
 	}
-	if work := s.claimAndFinish(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupApply {
+	if work := s.claimAndFinishJobs(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupApply {
 		t.Errorf("reapplied: %+v", work)
 	}
 	if got, _ := state(); got != "applied, 0, applied" {
 		t.Errorf("after it was reapplied: %s", got)
 	}
 	// Somebody also changed the filter of the NIC itself.
-	status.FilterDrifted(well.Spec.NICs[0].MAC, "Somebody removed the network filter quantix-nic-x from the host.")
+	status.RecordFilterDrift(well.Spec.NICs[0].MAC, "Somebody removed the network filter quantix-nic-x from the host.")
 	says(h1, status)
 	if got, nic := state(); got != "applied, 0, changed on the host" || !strings.Contains(nic.Problem, "removed") {
 		t.Errorf("the NIC's own filter: %s, %q", got, nic.Problem)
 	}
-	if v := s.get(a.ID); !v.Attention && len(v.Status.Drift) != 1 {
+	if v := s.getVM(a.ID); !v.Attention && len(v.Status.Drift) != 1 {
 		t.Errorf("the VM: %+v", v.Status)
 	}
-	if ok, why := s.get(a.ID).Allows(fleet.ActReapply); !ok {
+	if ok, why := s.getVM(a.ID).Allows(fleet.ActReapply); !ok {
 		t.Errorf("it cannot be reapplied: %s", why)
 	}
 }

@@ -14,10 +14,10 @@ import (
 func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
-	front, back := s.securityGroup(s.member, s.red, "front"), s.securityGroup(s.member, s.red, "back")
+	front, back := s.addSecurityGroup(s.member, s.red, "front"), s.addSecurityGroup(s.member, s.red, "back")
 	names := func(of, other fleet.SecurityGroupView, port int) {
 		t.Helper()
-		in := allow(fleet.Ingress, fleet.TCP, port)
+		in := allowRule(fleet.Ingress, fleet.TCP, port)
 		in.GroupID = other.ID
 		spec := fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{in, fleet.AllowAllOut()}}
 		if _, err := s.UpdateSecurityGroup(t.Context(), s.member, of.ID, control.UpdateSecurityGroup{Spec: &spec}); err != nil {
@@ -28,18 +28,18 @@ func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 	names(back, front, 5432)
 	web, db := s.vmWithNIC("web"), s.vmWithNIC("db")
 	for vm, g := range map[fleet.VMID]fleet.SecurityGroupID{web.ID: front.ID, db.ID: back.ID} {
-		if _, err := s.setGroups(s.member, vm, g); err != nil {
+		if _, err := s.setSecurityGroups(s.member, vm, g); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.reportAddress(web.ID, "10.0.0.1")
 	s.reportAddress(db.ID, "10.0.0.2")
-	s.claimAndFinish(h1, "")
+	s.claimAndFinishJobs(h1, "")
 	members := func() string {
 		t.Helper()
 		s.runSecurityGroupPass()
 		var out []string
-		for _, w := range s.claimAndFinish(h1, "") {
+		for _, w := range s.claimAndFinishJobs(h1, "") {
 			if w.SecurityGroup != nil {
 				out = append(out, fmt.Sprint(w.SecurityGroup.Name, w.SecurityGroup.Rules[0].Remotes))
 			}
@@ -75,7 +75,7 @@ func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 		t.Errorf("the page of the front: %+v %v", v, err)
 	}
 	for _, vm := range []fleet.VMID{web.ID, db.ID} {
-		if _, err := s.setGroups(s.member, vm); err != nil {
+		if _, err := s.setSecurityGroups(s.member, vm); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,10 +93,10 @@ func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 func TestSecurityGroupReferencedAgainDropsFormerMembers(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
-	clients, web := s.securityGroup(s.member, s.red, "clients"), s.securityGroup(s.member, s.red, "web")
+	clients, web := s.addSecurityGroup(s.member, s.red, "clients"), s.addSecurityGroup(s.member, s.red, "web")
 	a, b := s.vmWithNIC("a"), s.vmWithNIC("b")
 	for vm, g := range map[fleet.VMID]fleet.SecurityGroupID{a.ID: clients.ID, b.ID: web.ID} {
-		if _, err := s.setGroups(s.member, vm, g); err != nil {
+		if _, err := s.setSecurityGroups(s.member, vm, g); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,20 +107,20 @@ func TestSecurityGroupReferencedAgainDropsFormerMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	in := allow(fleet.Ingress, fleet.TCP, 80)
+	in := allowRule(fleet.Ingress, fleet.TCP, 80)
 	in.GroupID = clients.ID
 	members := func() (out string) {
 		t.Helper()
-		for _, w := range s.claimAndFinish(h1, "") {
+		for _, w := range s.claimAndFinishJobs(h1, "") {
 			if w.SecurityGroup != nil && w.SecurityGroup.Name == "web" {
 				out = fmt.Sprint(w.SecurityGroup.Rules[0].Remotes)
 			}
 		}
 		return out
 	}
-	s.claimAndFinish(h1, "")
+	s.claimAndFinishJobs(h1, "")
 	s.runSecurityGroupPass()
-	s.claimAndFinish(h1, "")
+	s.claimAndFinishJobs(h1, "")
 	let(in)
 	s.runSecurityGroupPass()
 	if got := members(); got != "[10.0.0.7/32]" {
@@ -129,11 +129,11 @@ func TestSecurityGroupReferencedAgainDropsFormerMembers(t *testing.T) {
 	let(fleet.AllowAllOut())
 	s.runSecurityGroupPass()
 	members()
-	if _, err := s.setGroups(s.member, a.ID); err != nil {
+	if _, err := s.setSecurityGroups(s.member, a.ID); err != nil {
 		t.Fatal(err)
 	}
 	s.runSecurityGroupPass()
-	s.claimAndFinish(h1, "")
+	s.claimAndFinishJobs(h1, "")
 	let(in)
 	if got := members(); got != "[]" {
 		t.Errorf("before members are known the host gets %q", got)

@@ -33,7 +33,7 @@ type UpdateSecurityGroup struct {
 
 // checkGroupPermission refuses actors who may not change the security groups of the project, or the global ones if
 // project is empty.
-func checkGroupPermission(a fleet.Actor, project fleet.ProjectID) error {
+func checkSecurityGroupPermission(a fleet.Actor, project fleet.ProjectID) error {
 	if project == "" {
 		return policy.Check(a, policy.InfraChange, "")
 	}
@@ -45,13 +45,13 @@ func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cre
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.SecurityGroupView{}, err
 	}
-	if err := checkGroupPermission(a, in.ProjectID); err != nil {
+	if err := checkSecurityGroupPermission(a, in.ProjectID); err != nil {
 		return fleet.SecurityGroupView{}, err
 	}
 	if in.Spec.Rules == nil {
 		in.Spec.Rules = []fleet.SecurityRule{fleet.AllowAllOut()}
 	}
-	if err := checkGroup(in.Name, in.Spec); err != nil {
+	if err := checkSecurityGroup(in.Name, in.Spec); err != nil {
 		return fleet.SecurityGroupView{}, err
 	}
 	in.Spec = withRuleIDs(in.Spec, fleet.SecurityGroupSpec{}).Tidy()
@@ -60,20 +60,20 @@ func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cre
 	err := c.store.Tx(ctx, func(q *db.Queries) error {
 		if in.ProjectID != "" {
 			if _, err := q.ProjectName(ctx, in.ProjectID); err != nil {
-				return store.NotFound(err, "project")
+				return store.NotFoundError(err, "project")
 			}
 			add.ProjectID = &in.ProjectID
 		}
-		if err := checkGroupLimit(ctx, q, add.ProjectID); err != nil {
+		if err := checkSecurityGroupLimit(ctx, q, add.ProjectID); err != nil {
 			return err
 		}
-		if err := checkRemotes(ctx, q, in.ProjectID, id, in.Spec); err != nil {
+		if err := checkRemoteGroups(ctx, q, in.ProjectID, id, in.Spec); err != nil {
 			return err
 		}
 		if err := q.AddSecurityGroup(ctx, add); err != nil {
-			return groupNameTakenError(err, in.Name)
+			return securityGroupNameTakenError(err, in.Name)
 		}
-		return store.Audit(ctx, q, a, "secgroup.create", fleet.SubjectOf(fleet.TypeSecurityGroup, id), in.Name, describeRules(in.Spec))
+		return store.Audit(ctx, q, a, "secgroup.create", fleet.SubjectOf(fleet.TypeSecurityGroup, id), in.Name, describeRuleCount(in.Spec))
 	})
 	if err != nil {
 		return fleet.SecurityGroupView{}, err
@@ -82,7 +82,7 @@ func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cre
 }
 
 // checkGroupLimit refuses another group if the project, or the global scope, has reached its limit.
-func checkGroupLimit(ctx context.Context, q *db.Queries, project *fleet.ProjectID) error {
+func checkSecurityGroupLimit(ctx context.Context, q *db.Queries, project *fleet.ProjectID) error {
 	owner := ""
 	if project != nil {
 		owner = string(*project)
@@ -97,7 +97,7 @@ func checkGroupLimit(ctx context.Context, q *db.Queries, project *fleet.ProjectI
 	return err
 }
 
-func checkGroup(name string, spec fleet.SecurityGroupSpec) error {
+func checkSecurityGroup(name string, spec fleet.SecurityGroupSpec) error {
 	var checks fleet.Checks
 	fleet.CheckName(&checks, "name", name)
 	spec.Check(&checks, "spec")
@@ -118,7 +118,7 @@ func withRuleIDs(s, old fleet.SecurityGroupSpec) fleet.SecurityGroupSpec {
 
 // checkRemotes refuses rules that name a group not available to the project. Rules of global groups may only name
 // global groups. A group may name itself.
-func checkRemotes(ctx context.Context, q *db.Queries, project fleet.ProjectID, self fleet.SecurityGroupID, spec fleet.SecurityGroupSpec) error {
+func checkRemoteGroups(ctx context.Context, q *db.Queries, project fleet.ProjectID, self fleet.SecurityGroupID, spec fleet.SecurityGroupSpec) error {
 	usable, err := assign.UsableSecurityGroups(ctx, q, project, spec.ReferencedGroups())
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func checkRemotes(ctx context.Context, q *db.Queries, project fleet.ProjectID, s
 	return checks.Err()
 }
 
-func groupNameTakenError(err error, name string) error {
+func securityGroupNameTakenError(err error, name string) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.ConstraintName == "security_group_name_taken" {
 		text := fmt.Sprintf("A security group named %q exists already. Choose another name.", name)
@@ -142,10 +142,10 @@ func groupNameTakenError(err error, name string) error {
 }
 
 // describeRules formats the number of rules for the audit.
-func describeRules(s fleet.SecurityGroupSpec) string {
+func describeRuleCount(s fleet.SecurityGroupSpec) string {
 	rules := make([]string, len(s.Rules))
 	for i, r := range s.Rules {
-		rules[i] = r.Words("group " + string(r.GroupID))
+		rules[i] = r.Text("group " + string(r.GroupID))
 	}
 	if len(rules) == 0 {
 		return "no rules"
@@ -154,7 +154,7 @@ func describeRules(s fleet.SecurityGroupSpec) string {
 }
 
 // changeGroup runs do with the locked group if the actor may change it.
-func (c *Control) changeGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID, do func(*db.Queries, db.SecurityGroup) error) error {
+func (c *Control) changeSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID, do func(*db.Queries, db.SecurityGroup) error) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err
 	}
@@ -164,13 +164,13 @@ func (c *Control) changeGroup(ctx context.Context, a fleet.Actor, id fleet.Secur
 	return c.store.Tx(ctx, func(q *db.Queries) error {
 		row, err := q.LockSecurityGroup(ctx, id)
 		if err != nil {
-			return store.NotFound(err, "security group")
+			return store.NotFoundError(err, "security group")
 		}
-		of := store.ProjectOf(row.ProjectID)
+		of := store.ProjectIDOrEmpty(row.ProjectID)
 		if of != "" && !policy.May(a, policy.VMSee, of) {
-			return store.NotFound(store.NoRows, "security group")
+			return store.NotFoundError(store.NoRows, "security group")
 		}
-		if err := checkGroupPermission(a, of); err != nil {
+		if err := checkSecurityGroupPermission(a, of); err != nil {
 			return err
 		}
 		if row.DeletedAt != nil {
@@ -182,7 +182,7 @@ func (c *Control) changeGroup(ctx context.Context, a fleet.Actor, id fleet.Secur
 
 // UpdateSecurityGroup changes a group. Hosts with NICs in it apply new rules at once, also to running guests.
 func (c *Control) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID, in UpdateSecurityGroup) (fleet.SecurityGroupView, error) {
-	err := c.changeGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
+	err := c.changeSecurityGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
 		if in.IfGeneration != 0 && in.IfGeneration != old.Generation {
 			return changedMeanwhileError("security group", old.Generation, in.IfGeneration)
 		}
@@ -193,20 +193,20 @@ func (c *Control) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 		if in.Spec != nil {
 			spec = *in.Spec
 		}
-		if err := checkGroup(name, spec); err != nil {
+		if err := checkSecurityGroup(name, spec); err != nil {
 			return err
 		}
 		spec = withRuleIDs(spec, old.Spec).Tidy()
-		if err := checkRemotes(ctx, q, store.ProjectOf(old.ProjectID), id, spec); err != nil {
+		if err := checkRemoteGroups(ctx, q, store.ProjectIDOrEmpty(old.ProjectID), id, spec); err != nil {
 			return err
 		}
 		if _, err := q.ChangeSecurityGroup(ctx, db.ChangeSecurityGroupParams{ID: id, Name: name, Spec: spec}); err != nil {
-			return groupNameTakenError(err, name)
+			return securityGroupNameTakenError(err, name)
 		}
-		if err := assign.PushSecurityGroups(ctx, q, a, id); err != nil {
+		if err := assign.QueueSecurityGroupUpdates(ctx, q, a, id); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "secgroup.update", fleet.SubjectOf(fleet.TypeSecurityGroup, id), name, describeRules(spec))
+		return store.Audit(ctx, q, a, "secgroup.update", fleet.SubjectOf(fleet.TypeSecurityGroup, id), name, describeRuleCount(spec))
 	})
 	if err != nil {
 		return fleet.SecurityGroupView{}, err
@@ -216,13 +216,13 @@ func (c *Control) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 
 // DeleteSecurityGroup deletes a group without NICs that no other group's rules name.
 func (c *Control) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID) error {
-	return c.changeGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
+	return c.changeSecurityGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
 		rows, err := q.SecurityGroupNeeded(ctx, id)
 		if err != nil {
 			return err
 		}
 		if len(rows) > 0 {
-			return groupInUseError(a, old.Name, rows)
+			return securityGroupInUseError(a, old.Name, rows)
 		}
 		if err := assign.DeleteSecurityGroup(ctx, q, id); err != nil {
 			return err
@@ -232,7 +232,7 @@ func (c *Control) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 }
 
 // groupInUseError returns the refusal to delete a group. The error names only dependents that the actor may see.
-func groupInUseError(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) error {
+func securityGroupInUseError(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) error {
 	var vms, groups, nets []string
 	hidden := false
 	for _, r := range rows {
@@ -265,11 +265,11 @@ func groupInUseError(a fleet.Actor, name string, rows []db.SecurityGroupNeededRo
 
 // RetrySecurityGroup asks all hosts that failed to apply the group to try again.
 func (c *Control) RetrySecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID) error {
-	return c.changeGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
+	return c.changeSecurityGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
 		if err := q.ReviseSecurityGroup(ctx, id); err != nil {
 			return err
 		}
-		if err := assign.PushSecurityGroups(ctx, q, a, id); err != nil {
+		if err := assign.QueueSecurityGroupUpdates(ctx, q, a, id); err != nil {
 			return err
 		}
 		return store.Audit(ctx, q, a, "secgroup.retry", fleet.SubjectOf(fleet.TypeSecurityGroup, id), old.Name, "on all its hosts")

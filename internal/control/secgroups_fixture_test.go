@@ -8,11 +8,11 @@ import (
 	"quantix/internal/wire"
 )
 
-func allow(way fleet.Direction, protocol fleet.Protocol, port int) fleet.SecurityRule {
+func allowRule(way fleet.Direction, protocol fleet.Protocol, port int) fleet.SecurityRule {
 	return fleet.SecurityRule{Direction: way, Protocol: protocol, FromPort: port}
 }
 
-func (s *projectFixture) securityGroup(a fleet.Actor, project fleet.ProjectID, name string, rules ...fleet.SecurityRule) fleet.SecurityGroupView {
+func (s *projectFixture) addSecurityGroup(a fleet.Actor, project fleet.ProjectID, name string, rules ...fleet.SecurityRule) fleet.SecurityGroupView {
 	s.t.Helper()
 	v, err := s.CreateSecurityGroup(s.t.Context(), a, control.CreateSecurityGroup{ProjectID: project, Name: name, Spec: fleet.SecurityGroupSpec{Rules: rules}})
 	if err != nil {
@@ -30,15 +30,15 @@ func (s *projectFixture) vmWithNIC(name string) fleet.VMView {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
+	s.execSQL(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
 	s.reportPower(v.ID, fleet.Running)
-	return s.get(v.ID)
+	return s.getVM(v.ID)
 }
 
 // setGroups sets the security groups of the VM's only NIC.
-func (s *projectFixture) setGroups(a fleet.Actor, vm fleet.VMID, groups ...fleet.SecurityGroupID) (fleet.VMView, error) {
+func (s *projectFixture) setSecurityGroups(a fleet.Actor, vm fleet.VMID, groups ...fleet.SecurityGroupID) (fleet.VMView, error) {
 	s.t.Helper()
-	spec := s.get(vm).Spec
+	spec := s.getVM(vm).Spec
 	spec.NICs[0].SecurityGroups = groups
 	v, _, err := s.UpdateVM(s.t.Context(), a, vm, control.UpdateVM{Spec: &spec})
 	return v, err
@@ -54,8 +54,8 @@ func (s *projectFixture) runSecurityGroupPass() {
 // reportAddress writes the host's report of an address of the VM's NIC, with the NIC's network filter.
 func (s *projectFixture) reportAddress(vm fleet.VMID, address string) {
 	s.t.Helper()
-	mac := s.get(vm).Spec.NICs[0].MAC
-	s.exec(`UPDATE vms SET status = COALESCE(status, '{"power":"running","cpus":1,"memoryMiB":128}') || jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', $2::text, 'source', 'network default', 'filter', 'quantix-nic', 'addresses', jsonb_build_array($3::text)))) WHERE id = $1`, vm, mac, address)
+	mac := s.getVM(vm).Spec.NICs[0].MAC
+	s.execSQL(`UPDATE vms SET status = COALESCE(status, '{"power":"running","cpus":1,"memoryMiB":128}') || jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', $2::text, 'source', 'network default', 'filter', 'quantix-nic', 'addresses', jsonb_build_array($3::text)))) WHERE id = $1`, vm, mac, address)
 }
 
 // groupStatus returns the hosts of a group, each followed by "assign" or "release".
@@ -73,13 +73,13 @@ func (s *projectFixture) groupStatus(id fleet.SecurityGroupID) string {
 var finishSeq atomic.Int64
 
 // claimAndFinish claims the host's jobs and finishes each with the error says; empty: success.
-func (s *projectFixture) claimAndFinish(a fleet.Actor, says string) []wire.Work {
+func (s *projectFixture) claimAndFinishJobs(a fleet.Actor, says string) []wire.Work {
 	s.t.Helper()
 	claim, err := s.Claim(s.t.Context(), a, wire.ClaimRequest{Max: 8}, 0)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
+	base := queryWithArgs[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
 	for _, w := range claim.Jobs {
 		f := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finishSeq.Add(1), Outcome: wire.Done}
 		if w.SecurityGroup != nil {
@@ -95,7 +95,7 @@ func (s *projectFixture) claimAndFinish(a fleet.Actor, says string) []wire.Work 
 	return claim.Jobs
 }
 
-func queryOne[T any](s *projectFixture, sql string, args ...any) (v T) {
+func queryWithArgs[T any](s *projectFixture, sql string, args ...any) (v T) {
 	s.t.Helper()
 	if err := s.pool.QueryRow(s.t.Context(), sql, args...).Scan(&v); err != nil {
 		s.t.Fatal(err)

@@ -14,15 +14,15 @@ import (
 func TestSecurityGroupAppliedOnHostsOfItsNICs(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
-	clients := s.securityGroup(s.member, s.red, "clients")
-	in := allow(fleet.Ingress, fleet.TCP, 80)
+	clients := s.addSecurityGroup(s.member, s.red, "clients")
+	in := allowRule(fleet.Ingress, fleet.TCP, 80)
 	in.GroupID = clients.ID
-	web := s.securityGroup(s.member, s.red, "web", in, fleet.AllowAllOut())
+	web := s.addSecurityGroup(s.member, s.red, "web", in, fleet.AllowAllOut())
 	a, b := s.vmWithNIC("a"), s.vmWithNIC("b")
-	if _, err := s.setGroups(s.member, b.ID, web.ID); err != nil {
+	if _, err := s.setSecurityGroups(s.member, b.ID, web.ID); err != nil {
 		t.Fatal(err)
 	}
-	work := s.claimAndFinish(h1, "")
+	work := s.claimAndFinishJobs(h1, "")
 	if len(work) != 1 || work[0].Kind != fleet.VMApply || len(work[0].SecurityGroups) != 1 || work[0].SecurityGroups[0].Name != "web" || len(work[0].SecurityGroups[0].Rules) != 2 || len(work[0].SecurityGroups[0].Rules[0].Remotes) != 0 {
 		t.Fatalf("the VM's work: %+v", work)
 	}
@@ -30,21 +30,21 @@ func TestSecurityGroupAppliedOnHostsOfItsNICs(t *testing.T) {
 	if got := s.groupStatus(web.ID); got != "h1 assign" {
 		t.Errorf("the group is on %q", got)
 	}
-	if work = s.claimAndFinish(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupApply || work[0].SecurityGroup == nil || work[0].Generation != 1 {
+	if work = s.claimAndFinishJobs(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupApply || work[0].SecurityGroup == nil || work[0].Generation != 1 {
 		t.Fatalf("the group's work: %+v", work)
 	}
-	if s.runSecurityGroupPass(); len(s.claimAndFinish(h1, "")) != 0 {
+	if s.runSecurityGroupPass(); len(s.claimAndFinishJobs(h1, "")) != 0 {
 		t.Error("a pass in which nothing changed gives work")
 	}
 	// A new member's address is sent to the host of the other NIC.
-	if _, err := s.setGroups(s.member, a.ID, clients.ID); err != nil {
+	if _, err := s.setSecurityGroups(s.member, a.ID, clients.ID); err != nil {
 		t.Fatal(err)
 	}
 	s.reportAddress(a.ID, "10.0.0.7")
-	s.claimAndFinish(h1, "")
+	s.claimAndFinishJobs(h1, "")
 	s.runSecurityGroupPass()
 	found := ""
-	for _, w := range s.claimAndFinish(h1, "") {
+	for _, w := range s.claimAndFinishJobs(h1, "") {
 		if w.SecurityGroup.Name == "web" {
 			found = fmt.Sprint(w.SecurityGroup.Rules[0].Remotes, w.Generation)
 		}
@@ -55,25 +55,25 @@ func TestSecurityGroupAppliedOnHostsOfItsNICs(t *testing.T) {
 	// The host reports a new IP address of VM a, a member of the security group.
 	s.reportAddress(a.ID, "10.0.0.8")
 	s.runSecurityGroupPass()
-	if work = s.claimAndFinish(h1, ""); len(work) != 1 || fmt.Sprint(work[0].SecurityGroup.Rules[0].Remotes) != "[10.0.0.8/32]" {
+	if work = s.claimAndFinishJobs(h1, ""); len(work) != 1 || fmt.Sprint(work[0].SecurityGroup.Rules[0].Remotes) != "[10.0.0.8/32]" {
 		t.Errorf("with another address: %+v", work)
 	}
 	// When the last NIC leaves the group, the group's removal waits for the VM's job, so that the NIC does not lose its
 	// filter early.
-	if _, err := s.setGroups(s.member, b.ID); err != nil {
+	if _, err := s.setSecurityGroups(s.member, b.ID); err != nil {
 		t.Fatal(err)
 	}
 	s.runSecurityGroupPass()
 	if got := s.groupStatus(web.ID); got != "h1 assign" {
 		t.Errorf("before the NIC has left on its host the group is on %q", got)
 	}
-	s.claimAndFinish(h1, "")
-	s.exec(`UPDATE vms SET observed_generation = generation`)
+	s.claimAndFinishJobs(h1, "")
+	s.execSQL(`UPDATE vms SET observed_generation = generation`)
 	s.runSecurityGroupPass()
 	if got := s.groupStatus(web.ID); got != "h1 release" {
 		t.Errorf("after the last NIC has left the group is on %q", got)
 	}
-	if work = s.claimAndFinish(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupRelease {
+	if work = s.claimAndFinishJobs(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupRelease {
 		t.Errorf("the release: %+v", work)
 	}
 	if got := s.groupStatus(web.ID); got != "" {
@@ -91,8 +91,8 @@ func TestSecurityGroupAppliedOnHostsOfItsNICs(t *testing.T) {
 func TestSelfReferringSecurityGroupAdmitsItsMembers(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
-	g := s.securityGroup(s.member, s.red, "peers")
-	in := allow(fleet.Ingress, fleet.AnyProtocol, 0)
+	g := s.addSecurityGroup(s.member, s.red, "peers")
+	in := allowRule(fleet.Ingress, fleet.AnyProtocol, 0)
 	in.GroupID = g.ID
 	g, err := s.UpdateSecurityGroup(t.Context(), s.member, g.ID, control.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{in, fleet.AllowAllOut()}}, IfGeneration: g.Generation})
 	if err != nil {
@@ -101,15 +101,15 @@ func TestSelfReferringSecurityGroupAdmitsItsMembers(t *testing.T) {
 	a, b, c := s.vmWithNIC("a"), s.vmWithNIC("b"), s.vmWithNIC("c")
 	for i, vm := range []fleet.VMView{a, b, c} {
 		if i < 2 {
-			if _, err := s.setGroups(s.member, vm.ID, g.ID); err != nil {
+			if _, err := s.setSecurityGroups(s.member, vm.ID, g.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
 		s.reportAddress(vm.ID, fmt.Sprintf("10.0.0.%d", 1+i))
 	}
-	s.claimAndFinish(h1, "")
+	s.claimAndFinishJobs(h1, "")
 	s.runSecurityGroupPass()
-	work := s.claimAndFinish(h1, "")
+	work := s.claimAndFinishJobs(h1, "")
 	if len(work) != 1 || fmt.Sprint(work[0].SecurityGroup.Rules[0].Remotes) != "[10.0.0.1/32 10.0.0.2/32]" {
 		t.Fatalf("the host gets %+v", work)
 	}
@@ -124,7 +124,7 @@ func TestSelfReferringSecurityGroupAdmitsItsMembers(t *testing.T) {
 	if out := ask(a.ID, b.ID); !out.Pass || out.To.GroupName != "peers" || !strings.Contains(out.To.Why, "in any from members of peers") || out.To.State != fleet.GroupApplied {
 		t.Errorf("between members: %+v", out)
 	}
-	s.exec(`UPDATE vms SET status = status #- '{nics,0,filter}', observed_generation = generation WHERE id = $1`, b.ID)
+	s.execSQL(`UPDATE vms SET status = status #- '{nics,0,filter}', observed_generation = generation WHERE id = $1`, b.ID)
 	if out := ask(a.ID, b.ID); out.To.State != fleet.GroupNotApplied {
 		t.Errorf("to a NIC whose filter was removed on the host: %+v", out)
 	}
@@ -143,16 +143,16 @@ func TestSelfReferringSecurityGroupAdmitsItsMembers(t *testing.T) {
 func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
-	g := s.securityGroup(s.member, s.red, "web")
+	g := s.addSecurityGroup(s.member, s.red, "web")
 	a := s.vmWithNIC("a")
-	if _, err := s.setGroups(s.member, a.ID, g.ID); err != nil {
+	if _, err := s.setSecurityGroups(s.member, a.ID, g.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.claimAndFinish(h1, "")
+	s.claimAndFinishJobs(h1, "")
 	s.runSecurityGroupPass()
 	const errText = "internal error: Failed to run firewall command /usr/sbin/iptables -w"
-	s.claimAndFinish(h1, errText)
-	s.exec(`UPDATE host_sessions SET seen_at = now()`)
+	s.claimAndFinishJobs(h1, errText)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now()`)
 	v, err := s.GetSecurityGroup(t.Context(), chief, g.ID)
 	if err != nil || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.GroupNotApplied || v.Hosts[0].Status.Error != errText || v.SeverityCounts.Bad != 1 {
 		t.Errorf("the group: %+v %v", v, err)
@@ -175,16 +175,16 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 	if got := attentionOf(s.member); !strings.Contains(got, "web") || strings.Contains(got, "/usr/sbin") || strings.Contains(got, "h1") {
 		t.Errorf("what a tenant gets: %s", got)
 	}
-	if got := attentionOf(s.stranger); strings.Contains(got, "Not applied") {
+	if got := attentionOf(s.blueMember); strings.Contains(got, "Not applied") {
 		t.Errorf("what another tenant gets: %s", got)
 	}
-	if s.runSecurityGroupPass(); len(s.claimAndFinish(h1, "")) != 0 {
+	if s.runSecurityGroupPass(); len(s.claimAndFinishJobs(h1, "")) != 0 {
 		t.Error("a failed group is retried immediately and endlessly")
 	}
 	if err := s.RetrySecurityGroup(t.Context(), s.member, g.ID); err != nil {
 		t.Fatal(err)
 	}
-	if work := s.claimAndFinish(h1, ""); len(work) != 1 || work[0].Generation != 2 {
+	if work := s.claimAndFinishJobs(h1, ""); len(work) != 1 || work[0].Generation != 2 {
 		t.Errorf("the other try: %+v", work)
 	}
 	if v, err = s.GetSecurityGroup(t.Context(), s.member, g.ID); err != nil || v.Hosts[0].State != fleet.GroupApplied || v.Hosts[0].HostName != "" {
@@ -195,8 +195,8 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 // Tenants have their own groups and use global ones; groups of other projects are refused as unknown.
 func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 	s := newProjectFixture(t)
-	mine, theirs := s.securityGroup(s.member, s.red, "web"), s.securityGroup(s.stranger, s.blue, "web")
-	shared := s.securityGroup(chief, "", "web")
+	mine, theirs := s.addSecurityGroup(s.member, s.red, "web"), s.addSecurityGroup(s.blueMember, s.blue, "web")
+	shared := s.addSecurityGroup(chief, "", "web")
 	a := s.vmWithNIC("a")
 	names := func(a fleet.Actor) (n int) {
 		t.Helper()
@@ -225,18 +225,18 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 		return func() error { return s.DeleteSecurityGroup(t.Context(), a, id) }
 	}
 	setGroup := func(a fleet.Actor, vm fleet.VMID, id fleet.SecurityGroupID) func() error {
-		return func() error { _, err := s.setGroups(a, vm, id); return err }
+		return func() error { _, err := s.setSecurityGroups(a, vm, id); return err }
 	}
 	guard := func(who fleet.Actor, on bool) func() error {
 		return func() error {
-			spec := s.get(a.ID).Spec
+			spec := s.getVM(a.ID).Spec
 			spec.NICs[0].AntiSpoofing = &on
 			_, _, err := s.UpdateVM(t.Context(), who, a.ID, control.UpdateVM{Spec: &spec})
 			return err
 		}
 	}
 	to := func(id fleet.SecurityGroupID) fleet.SecurityRule {
-		r := allow(fleet.Ingress, fleet.TCP, 80)
+		r := allowRule(fleet.Ingress, fleet.TCP, 80)
 		r.GroupID = id
 		return r
 	}
@@ -245,7 +245,7 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		code fleet.Code
+		code fleet.ErrorCode
 		says string
 		do   func() error
 	}{
@@ -269,22 +269,22 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 			return err
 		}},
 		{"a packet to another's VM", fleet.NotFound, "no such VM", func() error {
-			_, err := s.CheckConnection(t.Context(), s.stranger, fleet.PassQuestion{From: fleet.PassEnd{VMID: a.ID}, To: fleet.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.TCP, Port: 1})
+			_, err := s.CheckConnection(t.Context(), s.blueMember, fleet.PassQuestion{From: fleet.PassEnd{VMID: a.ID}, To: fleet.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.TCP, Port: 1})
 			return err
 		}},
 	} {
 		s.wantRefused(c.name, c.code, c.says, c.do)
 	}
-	if _, err := s.setGroups(s.member, a.ID, mine.ID, shared.ID); err != nil {
+	if _, err := s.setSecurityGroups(s.member, a.ID, mine.ID, shared.ID); err != nil {
 		t.Errorf("a member may not use the project's and the fleet's: %v", err)
 	}
-	if err := guard(chief, false)(); err != nil || s.get(a.ID).Spec.NICs[0].AntiSpoofing != nil {
+	if err := guard(chief, false)(); err != nil || s.getVM(a.ID).Spec.NICs[0].AntiSpoofing != nil {
 		t.Errorf("an administrator may not take the guard off: %v", err)
 	}
 	if err := update(s.member, mine.ID, to(shared.ID))(); err != nil {
 		t.Errorf("a rule may not name the fleet's: %v", err)
 	}
-	seen, err := s.GetSecurityGroup(t.Context(), s.stranger, shared.ID)
+	seen, err := s.GetSecurityGroup(t.Context(), s.blueMember, shared.ID)
 	if err != nil || seen.NICs != 0 || len(seen.Members) != 0 {
 		t.Errorf("a tenant is shown others' NICs in a group of the fleet: %+v %v", seen, err)
 	}
@@ -321,8 +321,8 @@ func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 	})
 	// A NIC that is older than the anti-spoofing setting does not change, even if a tenant edits another field.
 	old := s.vmWithNIC("old")
-	g := s.securityGroup(s.member, s.red, "web")
-	if v, err := s.setGroups(s.member, old.ID, g.ID); err != nil || v.Spec.NICs[0].HasAntiSpoofing() {
+	g := s.addSecurityGroup(s.member, s.red, "web")
+	if v, err := s.setSecurityGroups(s.member, old.ID, g.ID); err != nil || v.Spec.NICs[0].HasAntiSpoofing() {
 		t.Errorf("a NIC that was not guarded: %v", err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 // An ended agent session gets no jobs and changes nothing, even if its request shares a batch with a request of the
 // current session.
 func TestEndedAgentSessionGetsNoJobsInSharedBatch(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	ended := r.agent
-	r.hello("two", "here")
+	r.sendHello("two", "here")
 	const crowd = 40
 	together := func(do func(a fleet.Actor) error) (old []error, live error) {
 		old = make([]error, crowd)
@@ -46,7 +46,7 @@ func TestEndedAgentSessionGetsNoJobsInSharedBatch(t *testing.T) {
 		for _, err := range old {
 			wantCode(t, err, fleet.Conflict)
 		}
-		f := wire.Finish{Epoch: got[0].Epoch, Generation: 1, Seq: r.next(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}
+		f := wire.Finish{Epoch: got[0].Epoch, Generation: 1, Seq: r.nextSeq(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}
 		old, live = together(func(a fleet.Actor) error {
 			mine := f
 			if a.Session == ended.Session {
@@ -55,7 +55,7 @@ func TestEndedAgentSessionGetsNoJobsInSharedBatch(t *testing.T) {
 			_, _, err := r.Finish(t.Context(), a, got[0].ID, mine)
 			return err
 		})
-		if state := one[fleet.JobState](r, `SELECT state FROM jobs WHERE id = $1`, got[0].ID); live != nil || state != fleet.JobDone {
+		if state := queryValue[fleet.JobState](r, `SELECT state FROM jobs WHERE id = $1`, got[0].ID); live != nil || state != fleet.JobDone {
 			t.Errorf("the live session's result: %v; the job is %s", live, state)
 		}
 		for _, err := range old {

@@ -10,7 +10,7 @@ import (
 
 func TestFirstStartCreatesAdminWithPasswordChange(t *testing.T) {
 	h := newIdentityFixture(t)
-	h.exec("DELETE FROM users")
+	h.execSQL("DELETE FROM users")
 	passwords := make([]string, 3)
 	runConcurrently(3, func(i int) error {
 		password, made, err := h.EnsureAdmin(t.Context(), fleet.SystemActor)
@@ -20,8 +20,8 @@ func TestFirstStartCreatesAdminWithPasswordChange(t *testing.T) {
 		passwords[i] = password
 		return err
 	})
-	if n := h.count("users WHERE name = 'admin' AND must_change AND role = 'admin'"); n != 1 || h.count("users") != 1 {
-		t.Fatalf("%d admins of %d users", n, h.count("users"))
+	if n := h.countRowsOf("users WHERE name = 'admin' AND must_change AND role = 'admin'"); n != 1 || h.countRowsOf("users") != 1 {
+		t.Fatalf("%d admins of %d users", n, h.countRowsOf("users"))
 	}
 	password := passwords[0] + passwords[1] + passwords[2] // only one is not empty
 	user, err := h.SignIn(t.Context(), anonymous, "admin", password)
@@ -41,7 +41,7 @@ func TestFirstStartCreatesAdminWithPasswordChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.sessionLives(string(user.ID), *user.LastSeenAt) {
+	if h.isSessionValid(string(user.ID), *user.LastSeenAt) {
 		t.Error("the session of the old password lives on")
 	}
 	admin, err = h.ActorOf(t.Context(), fleet.SystemActor, user.ID, began)
@@ -59,28 +59,28 @@ func TestFirstStartCreatesAdminWithPasswordChange(t *testing.T) {
 func TestSignInFailuresGiveSameError(t *testing.T) {
 	h := newIdentityFixture(t)
 	h.addUser("idle", fleet.RoleViewer)
-	h.exec("UPDATE users SET disabled = true WHERE id = 'idle'")
+	h.execSQL("UPDATE users SET disabled = true WHERE id = 'idle'")
 	texts := map[string]bool{}
 	for _, try := range [][2]string{{"chief", "wrong password"}, {"nobody", goodPassword}, {"idle", goodPassword}, {"no such FORM", goodPassword}} {
 		_, err := h.SignIn(t.Context(), anonymous, try[0], try[1])
 		wantCode(t, err, fleet.Unauthorized)
 		texts[err.Error()] = true
-		h.audited("user.signInFailed")
+		h.wantLastAuditAction("user.signInFailed")
 	}
 	if len(texts) != 1 {
 		t.Errorf("the refusals differ: %v", texts)
 	}
-	if n := h.count("audit WHERE name NOT IN ('chief', 'idle', '') OR actor NOT IN ('chief', 'idle', '')"); n != 0 {
+	if n := h.countRowsOf("audit WHERE name NOT IN ('chief', 'idle', '') OR actor NOT IN ('chief', 'idle', '')"); n != 0 {
 		t.Error("the audit log has a name that a client entered")
 	}
-	h.session("chief")
-	h.audited("user.signIn")
+	h.signInTime("chief")
+	h.wantLastAuditAction("user.signIn")
 }
 
 func TestAccountThrottleUsesDatabaseTime(t *testing.T) {
 	h := newIdentityFixture(t)
 	throttle := func(failures int, ago time.Duration) {
-		h.exec(`INSERT INTO login_throttle (key, failures, last_at) VALUES ('account:chief from 192.0.2.0/24', $1, now() - $2::interval)
+		h.execSQL(`INSERT INTO login_throttle (key, failures, last_at) VALUES ('account:chief from 192.0.2.0/24', $1, now() - $2::interval)
 			ON CONFLICT (key) DO UPDATE SET failures = EXCLUDED.failures, last_at = EXCLUDED.last_at`, failures, ago)
 	}
 	for _, c := range []struct {
@@ -97,45 +97,45 @@ func TestAccountThrottleUsesDatabaseTime(t *testing.T) {
 		{1000, 301 * time.Second, ""},
 	} {
 		throttle(c.failures, c.ago)
-		lines := h.count("audit")
+		lines := h.countRowsOf("audit")
 		_, err := h.SignIn(t.Context(), anonymous, "chief", goodPassword)
 		switch {
 		case c.text == "" && err != nil:
 			t.Errorf("after %d failures, %v ago: %v", c.failures, c.ago, err)
-		case c.text == "" && h.count("login_throttle WHERE failures <> 0") != 0:
+		case c.text == "" && h.countRowsOf("login_throttle WHERE failures <> 0") != 0:
 			t.Errorf("a success leaves failures behind")
 		case c.text != "":
 			wantCode(t, err, fleet.TooMany)
-			if err.Error() != c.text || h.count("audit") != lines {
-				t.Errorf("after %d failures, %v ago: %v, %d audit lines more", c.failures, c.ago, err, h.count("audit")-lines)
+			if err.Error() != c.text || h.countRowsOf("audit") != lines {
+				t.Errorf("after %d failures, %v ago: %v, %d audit lines more", c.failures, c.ago, err, h.countRowsOf("audit")-lines)
 			}
 		}
 	}
 	throttle(1000, 16*time.Minute)
 	_, err := h.SignIn(t.Context(), anonymous, "chief", "wrong password")
 	wantCode(t, err, fleet.Unauthorized)
-	if h.count("login_throttle WHERE key = 'account:chief from 192.0.2.0/24' AND failures = 1") != 1 {
+	if h.countRowsOf("login_throttle WHERE key = 'account:chief from 192.0.2.0/24' AND failures = 1") != 1 {
 		t.Error("old failures still count")
 	}
 }
 
 func TestAddressThrottleSpansAccounts(t *testing.T) {
 	h := newIdentityFixture(t)
-	h.exec("INSERT INTO login_throttle (key, failures, last_at) VALUES ('address:2001:db8:1:2::/64', 20, now())")
-	for address, code := range map[string]fleet.Code{"2001:db8:1:2:ffff::9": fleet.TooMany, "2001:db8:1:3::9": "", "198.51.100.1": ""} {
+	h.execSQL("INSERT INTO login_throttle (key, failures, last_at) VALUES ('address:2001:db8:1:2::/64', 20, now())")
+	for address, code := range map[string]fleet.ErrorCode{"2001:db8:1:2:ffff::9": fleet.TooMany, "2001:db8:1:3::9": "", "198.51.100.1": ""} {
 		_, err := h.SignIn(t.Context(), fleet.Actor{Address: address}, "chief", goodPassword)
 		if fleet.CodeOf(err) != code {
 			t.Errorf("from %s: %v", address, err)
 		}
 	}
 	// A refusal because of one limit does not count against the other limit.
-	if n := h.count("login_throttle WHERE key LIKE 'account:chief%' AND failures <> 0"); n != 0 {
+	if n := h.countRowsOf("login_throttle WHERE key LIKE 'account:chief%' AND failures <> 0"); n != 0 {
 		t.Error("the refused attempt counts against the account")
 	}
 	// A success with one's own account does not clear failures with other accounts.
-	h.exec("INSERT INTO login_throttle (key, failures, last_at) VALUES ('address:192.0.2.7', 19, now())")
-	h.session("chief")
-	if n := h.count("login_throttle WHERE key = 'address:192.0.2.7' AND failures = 19"); n != 1 {
+	h.execSQL("INSERT INTO login_throttle (key, failures, last_at) VALUES ('address:192.0.2.7', 19, now())")
+	h.signInTime("chief")
+	if n := h.countRowsOf("login_throttle WHERE key = 'address:192.0.2.7' AND failures = 19"); n != 1 {
 		t.Error("the address's failures are gone")
 	}
 }
@@ -149,7 +149,7 @@ func TestConcurrentGuessesAreThrottled(t *testing.T) {
 	if got[fleet.Unauthorized] != 5 || got[fleet.TooMany] != 10 {
 		t.Errorf("got %v", got)
 	}
-	if n := h.count("audit WHERE action = 'user.signInFailed'"); n != 5 {
+	if n := h.countRowsOf("audit WHERE action = 'user.signInFailed'"); n != 5 {
 		t.Errorf("%d audit lines", n)
 	}
 }
@@ -164,11 +164,11 @@ func TestPasswordChangeNeedsOldAndValidNewPassword(t *testing.T) {
 		_, err := h.ChangePassword(t.Context(), chief, c.old, c.password, false)
 		wantField(t, err, c.field)
 	}
-	h.audited("user.passwordFailed")
-	h.exec("UPDATE login_throttle SET failures = 5 WHERE key = 'password:chief'")
+	h.wantLastAuditAction("user.passwordFailed")
+	h.execSQL("UPDATE login_throttle SET failures = 5 WHERE key = 'password:chief'")
 	_, err := h.ChangePassword(t.Context(), chief, goodPassword, "another password", false)
 	wantCode(t, err, fleet.TooMany)
-	h.exec("UPDATE login_throttle SET last_at = now() - interval '3 seconds'")
+	h.execSQL("UPDATE login_throttle SET last_at = now() - interval '3 seconds'")
 	token, err := h.CreateToken(t.Context(), chief, "ci", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func TestPasswordChangeNeedsOldAndValidNewPassword(t *testing.T) {
 	if _, err := h.ChangePassword(t.Context(), chief, goodPassword, "another password", false); err != nil {
 		t.Fatal(err)
 	}
-	h.audited("user.changePassword")
+	h.wantLastAuditAction("user.changePassword")
 	if _, err := h.ActorOfToken(t.Context(), anonymous, token.Secret); err != nil {
 		t.Errorf("the API token: %v", err)
 	}
@@ -187,7 +187,7 @@ func TestPasswordChangeNeedsOldAndValidNewPassword(t *testing.T) {
 func TestPasswordSetByAdminMustBeChanged(t *testing.T) {
 	h := newIdentityFixture(t)
 	ann := h.addUser("ann", fleet.RoleViewer)
-	began := h.session("ann")
+	began := h.signInTime("ann")
 	var programs []string
 	for _, who := range []fleet.Actor{ann, ann, chief} {
 		token, err := h.CreateToken(t.Context(), who, "ci", 0)
@@ -200,17 +200,17 @@ func TestPasswordSetByAdminMustBeChanged(t *testing.T) {
 	wantField(t, h.SetPassword(t.Context(), chief, "ann", goodPassword), "password")
 	wantCode(t, h.SetPassword(t.Context(), chief, "chief", "another password"), fleet.Conflict)
 	wantCode(t, h.SetPassword(t.Context(), chief, "bob", "another password"), fleet.NotFound)
-	if !h.sessionLives("ann", began) {
+	if !h.isSessionValid("ann", began) {
 		t.Error("a refusal ended the session")
 	}
 	if err := h.SetPassword(t.Context(), chief, "ann", "another password"); err != nil {
 		t.Fatal(err)
 	}
-	h.audited("user.setPassword")
-	if h.count("audit WHERE action = 'user.setPassword' AND detail = 'API tokens deleted: 2'") != 1 {
+	h.wantLastAuditAction("user.setPassword")
+	if h.countRowsOf("audit WHERE action = 'user.setPassword' AND detail = 'API tokens deleted: 2'") != 1 {
 		t.Error("the audit line does not say how many API tokens went")
 	}
-	if h.sessionLives("ann", began) {
+	if h.isSessionValid("ann", began) {
 		t.Error("the session of the old password lives on")
 	}
 	for _, secret := range programs[:2] {
@@ -228,14 +228,14 @@ func TestPasswordSetByAdminMustBeChanged(t *testing.T) {
 
 func TestLastVisitUpdatedOncePerMinute(t *testing.T) {
 	h := newIdentityFixture(t)
-	began := h.session("chief")
-	h.sessionLives("chief", began)
-	if h.count("users WHERE last_seen_at = $1", began) != 1 {
+	began := h.signInTime("chief")
+	h.isSessionValid("chief", began)
+	if h.countRowsOf("users WHERE last_seen_at = $1", began) != 1 {
 		t.Error("each request writes the user's row")
 	}
-	h.exec("UPDATE users SET last_seen_at = now() - interval '2 minutes'")
-	h.sessionLives("chief", began)
-	if h.count("users WHERE last_seen_at > now() - interval '1 minute'") != 1 {
+	h.execSQL("UPDATE users SET last_seen_at = now() - interval '2 minutes'")
+	h.isSessionValid("chief", began)
+	if h.countRowsOf("users WHERE last_seen_at > now() - interval '1 minute'") != 1 {
 		t.Error("the visit was not noted")
 	}
 }
@@ -262,7 +262,7 @@ func TestSignInFailuresOfOtherClientsDoNotLockOutKnownBrowser(t *testing.T) {
 		t.Errorf("a known browser in the attacker's network: %v", err)
 	}
 	// After failures from many networks, unknown browsers are refused and known browsers are accepted.
-	h.exec("UPDATE login_throttle SET failures = 100, last_at = now() WHERE key = 'account:chief'")
+	h.execSQL("UPDATE login_throttle SET failures = 100, last_at = now() WHERE key = 'account:chief'")
 	wantCode(t, from("203.0.113.1", "", goodPassword), fleet.TooMany)
 	wantCode(t, from("203.0.113.1", "made up", goodPassword), fleet.TooMany)
 	if err := from("203.0.113.1", secret, goodPassword); err != nil {
@@ -270,7 +270,7 @@ func TestSignInFailuresOfOtherClientsDoNotLockOutKnownBrowser(t *testing.T) {
 	}
 	// A browser is known to one account only, and a stolen browser secret does not allow guesses without limit.
 	h.addUser("ann", fleet.RoleViewer)
-	h.exec("INSERT INTO login_throttle (key, failures, last_at) VALUES ('account:ann', 100, now())")
+	h.execSQL("INSERT INTO login_throttle (key, failures, last_at) VALUES ('account:ann', 100, now())")
 	_, err = h.SignIn(t.Context(), fleet.Actor{Address: "203.0.113.1", Browser: secret}, "ann", goodPassword)
 	wantCode(t, err, fleet.TooMany)
 	for range 10 {
@@ -281,7 +281,7 @@ func TestSignInFailuresOfOtherClientsDoNotLockOutKnownBrowser(t *testing.T) {
 	if err := h.SetPassword(t.Context(), fleet.SystemActor, "chief", "another password"); err != nil {
 		t.Fatal(err)
 	}
-	if n := h.count("browsers"); n != 0 {
+	if n := h.countRowsOf("browsers"); n != 0 {
 		t.Errorf("%d browsers are still known", n)
 	}
 }
@@ -300,7 +300,7 @@ func TestKnownBrowsersPerAccountAreLimited(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := h.count("browsers"); n != 20 {
+	if n := h.countRowsOf("browsers"); n != 20 {
 		t.Errorf("%d browsers are known", n)
 	}
 	_, err = h.RememberBrowser(t.Context(), chief, "chief", "")

@@ -25,9 +25,9 @@ type imagePull struct {
 
 // prepareJob finds or adds the library image and returns the host's download job. The pool must be locked; the returned
 // function locks the catalog entry.
-func (p *imagePull) prepareJob(ctx context.Context) func(*db.Queries, assign.Object) (volumeJob, error) {
-	return func(q *db.Queries, _ assign.Object) (volumeJob, error) {
-		entry, err := lockStart(ctx, q, p.entryID)
+func (p *imagePull) prepareDownloadJob(ctx context.Context) func(*db.Queries, assign.AssignableObject) (volumeJob, error) {
+	return func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
+		entry, err := lockStartImage(ctx, q, p.entryID)
 		if err != nil {
 			return volumeJob{}, err
 		}
@@ -49,20 +49,20 @@ func (p *imagePull) prepareJob(ctx context.Context) func(*db.Queries, assign.Obj
 			return j, err
 		}
 		j.auditByCaller = true
-		spec, err := poolSpec(ctx, q, p.PoolID)
+		spec, err := readPoolSpec(ctx, q, p.PoolID)
 		if err != nil {
 			return j, err
 		}
 		if err := j.checkPoolKind(spec); err != nil {
 			return j, err
 		}
-		if j.host, err = findHost(ctx, q, p.actor, j, p.HostID, nil, false); err != nil {
+		if j.host, err = findHostForVolumeJob(ctx, q, p.actor, j, p.HostID, nil, false); err != nil {
 			return j, err
 		}
-		if j.ref.Volume, err = freeFile(ctx, q, j.ref, j.host.ID, spec.Shared); err != nil {
+		if j.ref.Volume, err = freeFileName(ctx, q, j.ref, j.host.ID, spec.Shared); err != nil {
 			return j, err
 		}
-		version, err := addVersion(ctx, q, p.actor, p.image, fleet.ImageVersion{Source: entry.URL, StartID: p.entryID})
+		version, err := addImageVersion(ctx, q, p.actor, p.image, fleet.ImageVersion{Source: entry.URL, StartID: p.entryID})
 		if err != nil {
 			return j, err
 		}
@@ -82,7 +82,7 @@ func (p *imagePull) findOrAddImage(ctx context.Context, q *db.Queries, entry fle
 		if _, err := q.LockImage(ctx, p.image); err != nil {
 			return err
 		}
-		return p.checkNewBytes(ctx, q, entry, was.Name)
+		return p.checkContentIsNew(ctx, q, entry, was.Name)
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return err
@@ -104,7 +104,7 @@ func (p *imagePull) findOrAddImage(ctx context.Context, q *db.Queries, entry fle
 
 // checkNewBytes refuses a download if a version of the image already has the download's checksum. It checks only
 // entries with a known SHA-256.
-func (p *imagePull) checkNewBytes(ctx context.Context, q *db.Queries, entry fleet.StartImage, image string) error {
+func (p *imagePull) checkContentIsNew(ctx context.Context, q *db.Queries, entry fleet.StartImage, image string) error {
 	digest, ok := strings.CutPrefix(entry.Checksum, "sha256:")
 	if !ok {
 		return nil
@@ -121,12 +121,12 @@ func (p *imagePull) checkNewBytes(ctx context.Context, q *db.Queries, entry flee
 
 // freeFile returns a name for the volume, with a numeric suffix if needed. No volume of the pool and no missing copy of
 // the library has that name.
-func freeFile(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) (string, error) {
+func freeFileName(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) (string, error) {
 	end := path.Ext(ref.Volume)
 	stem := strings.TrimSuffix(ref.Volume, end)
 	for n := 2; ; n++ {
 		err := checkNameFree(ctx, q, ref, on, shared)
-		if err != nil && (!isNameRefusal(err) || n > 50) {
+		if err != nil && (!isNameTakenOrInvalid(err) || n > 50) {
 			return ref.Volume, err
 		}
 		lost, failed := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: ref.PoolID, Volume: ref.Volume})

@@ -54,7 +54,7 @@ func (c *Control) AddStartImage(ctx context.Context, a fleet.Actor, in NewStartI
 		case n == 0:
 			return fleet.Errorf(fleet.Conflict, "The list has %d entries, which is the maximum. Remove some first.", fleet.MaxStartImages)
 		}
-		return auditStart(ctx, q, a, "startimage.create", i)
+		return auditStartImage(ctx, q, a, "startimage.create", i)
 	})
 }
 
@@ -66,15 +66,15 @@ func checkStartImage(i fleet.StartImage) (fleet.StartImage, error) {
 }
 
 // auditStart writes an audit line for a catalog entry. The URL needs no redaction: a catalog URL has no query.
-func auditStart(ctx context.Context, q *db.Queries, a fleet.Actor, action string, i fleet.StartImage) error {
+func auditStartImage(ctx context.Context, q *db.Queries, a fleet.Actor, action string, i fleet.StartImage) error {
 	detail := "from " + i.URL
 	if sum := i.Checksum + i.ChecksumURL; sum != "" {
 		detail += ", checksum " + sum
 	}
-	return store.Audit(ctx, q, a, action, startSubject(i.ID), i.Name, detail)
+	return store.Audit(ctx, q, a, action, startImageSubject(i.ID), i.Name, detail)
 }
 
-func startSubject(id fleet.StartImageID) fleet.Subject {
+func startImageSubject(id fleet.StartImageID) fleet.Subject {
 	return fleet.SubjectOf(fleet.TypeImage, id)
 }
 
@@ -102,7 +102,7 @@ func (c *Control) EditStartImage(ctx context.Context, a fleet.Actor, id fleet.St
 		if err != nil {
 			return startImageNameTakenError(err, i.Name)
 		}
-		return auditStart(ctx, q, a, "startimage.edit", i)
+		return auditStartImage(ctx, q, a, "startimage.edit", i)
 	})
 }
 
@@ -112,7 +112,7 @@ func (c *Control) RemoveStartImage(ctx context.Context, a fleet.Actor, id fleet.
 		if _, err := q.RemoveStartImage(ctx, id); err != nil {
 			return err
 		}
-		return auditStart(ctx, q, a, "startimage.delete", i)
+		return auditStartImage(ctx, q, a, "startimage.delete", i)
 	})
 }
 
@@ -136,7 +136,7 @@ func (c *Control) changeStartImage(ctx context.Context, a fleet.Actor, id fleet.
 		return err
 	}
 	return c.store.Tx(ctx, func(q *db.Queries) error {
-		i, err := lockStart(ctx, q, id)
+		i, err := lockStartImage(ctx, q, id)
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (c *Control) changeStartImage(ctx context.Context, a fleet.Actor, id fleet.
 	})
 }
 
-func lockStart(ctx context.Context, q *db.Queries, id fleet.StartImageID) (fleet.StartImage, error) {
+func lockStartImage(ctx context.Context, q *db.Queries, id fleet.StartImageID) (fleet.StartImage, error) {
 	if err := store.CheckID(id, "entry"); err != nil {
 		return fleet.StartImage{}, err
 	}
@@ -188,7 +188,7 @@ func (c *Control) PullStartImage(ctx context.Context, a fleet.Actor, id fleet.St
 		return "", fleet.Task{}, err
 	}
 	p := imagePull{PullDestination: in, actor: a, entryID: id}
-	task, err := c.queueVolumeJobAnd(ctx, a, in.PoolID, p.prepareJob(ctx), func(q *db.Queries, task fleet.TaskID) error {
+	task, err := c.queueVolumeJobWithRows(ctx, a, in.PoolID, p.prepareDownloadJob(ctx), func(q *db.Queries, task fleet.TaskID) error {
 		return q.NotePull(ctx, db.NotePullParams{ID: id, TaskID: &task})
 	})
 	return p.image, task, err

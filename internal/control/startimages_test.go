@@ -58,7 +58,7 @@ func TestCatalogRestoreResetsShippedEntries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.audited("startimage.create")
+	s.auditActions("startimage.create")
 	if v := s.catalogEntry("Ours"); v.ID != id || v.File != "ours.qcow2" || v.Checksum != "sha256:"+sum || v.ChangedBy == "" {
 		t.Errorf("%+v", v)
 	}
@@ -72,14 +72,14 @@ func TestCatalogRestoreResetsShippedEntries(t *testing.T) {
 	if err := s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{URL: new("https://mirror.example.org/debian.qcow2")}); err != nil {
 		t.Fatal(err)
 	}
-	s.audited("startimage.edit")
+	s.auditActions("startimage.edit")
 	if v := s.catalogEntry("Debian 12"); v.URL != "https://mirror.example.org/debian.qcow2" || v.ChecksumURL != debian.ChecksumURL || v.ChangedBy == "" {
 		t.Errorf("%+v", v)
 	}
 	if err := s.RemoveStartImage(t.Context(), chief, fedora.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.audited("startimage.delete")
+	s.auditActions("startimage.delete")
 	s.wantRefused("a removed entry", fleet.NotFound, "no such entry", func() error { return s.RemoveStartImage(t.Context(), chief, fedora.ID) })
 	if err := s.EditStartImage(t.Context(), chief, id, control.EditStartImage{Name: new("Fedora 44")}); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestCatalogRestoreResetsShippedEntries(t *testing.T) {
 	if n, err := s.RestoreStartImages(t.Context(), chief); err != nil || n != 2 {
 		t.Errorf("%d restored: %v", n, err)
 	}
-	s.audited("startimage.restore")
+	s.auditActions("startimage.restore")
 	if back := s.catalogEntry("Debian 12"); back.URL != debian.URL || back.ChangedBy != "" || s.catalogEntry("Fedora 44").ID != fedora.ID || s.catalogEntry("Ours").ID != id {
 		t.Errorf("%+v", back)
 	}
@@ -110,7 +110,7 @@ func TestPullCatalogImageAddsImageVersion(t *testing.T) {
 	if err != nil || task.Kind != fleet.VolumeFetch || task.SubjectName != "debian-12.qcow2" {
 		t.Fatalf("%+v %v", task, err)
 	}
-	s.audited("image.pull")
+	s.auditActions("image.pull")
 	v := s.catalogEntry("Debian 12")
 	if ok, why := v.Allows(fleet.ActPull); ok || v.Last == nil || v.Last.TaskID != task.ID || !strings.Contains(why, "already") {
 		t.Errorf("during the pull: %+v", v)
@@ -118,12 +118,12 @@ func TestPullCatalogImageAddsImageVersion(t *testing.T) {
 	s.wantRefused("twice at once", fleet.Conflict, "being pulled already", func() error { _, _, err := pull(control.PullDestination{PoolID: s.nfs}); return err })
 
 	// The host reports a failed download: the host has no network.
-	work := s.work(task.HostID, fleet.VolumeFetch)
+	work := s.claimedWork(task.HostID, fleet.VolumeFetch)
 	if o := work[0].Args.Volume; len(work) != 1 || o.URL != debian.URL || o.ChecksumURL != debian.ChecksumURL || o.Checksum != "" {
 		t.Fatalf("%+v", work)
 	}
 	says := "The host cannot find cloud.debian.org: no such host. Check the address, and whether the host has a network and DNS that reach it."
-	s.finishWith(task.HostID, work[0], wire.Finish{Outcome: wire.Failed, Error: says})
+	s.finishJobWith(task.HostID, work[0], wire.Finish{Outcome: wire.Failed, Error: says})
 	v = s.catalogEntry("Debian 12")
 	if ok, _ := v.Allows(fleet.ActPull); !ok || v.Last.State != fleet.JobFailed || v.Last.Error != says || len(v.Pulled) != 0 {
 		t.Errorf("after it failed: %+v %+v", v, v.Last)
@@ -134,8 +134,8 @@ func TestPullCatalogImageAddsImageVersion(t *testing.T) {
 	if err != nil || again != id {
 		t.Fatalf("%s %v", again, err)
 	}
-	s.finishVolume(task.HostID, s.work(task.HostID, fleet.VolumeFetch)[0], `{"sha256":"`+digest+`"}`)
-	image := s.image(chief, id)
+	s.finishVolume(task.HostID, s.claimedWork(task.HostID, fleet.VolumeFetch)[0], `{"sha256":"`+someSHA256+`"}`)
+	image := s.getImage(chief, id)
 	if len(image.Versions) != 1 || image.Name != "Debian 12" || image.OS != debian.OS || image.Published() != "all projects" || image.Versions[0].StartID != debian.ID || !image.Versions[0].Usable {
 		t.Errorf("%+v", image)
 	}
@@ -148,24 +148,24 @@ func TestPullCatalogImageAddsImageVersion(t *testing.T) {
 	if _, task, err = pull(control.PullDestination{PoolID: s.nfs}); err != nil || task.SubjectName != "debian-12-2.qcow2" {
 		t.Fatalf("%+v %v", task, err)
 	}
-	s.finishVolume(task.HostID, s.work(task.HostID, fleet.VolumeFetch)[0], `{"sha256":"`+strings.Repeat("1", 64)+`"}`)
+	s.finishVolume(task.HostID, s.claimedWork(task.HostID, fleet.VolumeFetch)[0], `{"sha256":"`+strings.Repeat("1", 64)+`"}`)
 	if _, task, err = pull(control.PullDestination{PoolID: s.local}); err != nil || task.HostID == "" {
 		t.Fatalf("into a local pool: %+v %v", task, err)
 	}
-	s.finishWith(task.HostID, s.work(task.HostID, fleet.VolumeFetch)[0], wire.Finish{Outcome: wire.Failed, Error: says})
-	if image = s.image(chief, id); len(image.Versions) < 2 || image.Versions[len(image.Versions)-2].Number != 2 {
+	s.finishJobWith(task.HostID, s.claimedWork(task.HostID, fleet.VolumeFetch)[0], wire.Finish{Outcome: wire.Failed, Error: says})
+	if image = s.getImage(chief, id); len(image.Versions) < 2 || image.Versions[len(image.Versions)-2].Number != 2 {
 		t.Errorf("%+v", image.Versions)
 	}
 
 	// A download is refused if the image already has the same bytes.
-	if err := s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{Checksum: new(digest), ChecksumURL: new("")}); err != nil {
+	if err := s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{Checksum: new(someSHA256), ChecksumURL: new("")}); err != nil {
 		t.Fatal(err)
 	}
 	s.wantRefused("content that the image has", fleet.Conflict, "the same content already", func() error { _, _, err := pull(control.PullDestination{PoolID: s.nfs}); return err })
 	if err := s.RemoveStartImage(t.Context(), chief, debian.ID); err != nil {
 		t.Fatal(err)
 	}
-	if image = s.image(chief, id); image.Newest().StartID != "" {
+	if image = s.getImage(chief, id); image.Newest().StartID != "" {
 		t.Errorf("the image changed after the removal of its entry: %+v", image.Newest())
 	}
 	s.wantRefused("a pull of a removed entry", fleet.NotFound, "no such entry", func() error { _, _, err := pull(control.PullDestination{PoolID: s.nfs}); return err })

@@ -12,10 +12,10 @@ import (
 // The history of a host status has the reported states and the unknown periods. An offline period ends with a heartbeat
 // or with a full report.
 func TestHostStatusHistoryOfOneDay(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	fast := fleet.NewID[fleet.PoolID]()
-	r.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, 'fast', '{"kind": "dir", "path": "/srv/fast"}')`, fast)
-	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'assign')`, fast, r.agent.HostID)
+	r.execSQL(`INSERT INTO pools (id, name, spec) VALUES ($1, 'fast', '{"kind": "dir", "path": "/srv/fast"}')`, fast)
+	r.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'assign')`, fast, r.agent.HostID)
 	day := func() fleet.Day {
 		t.Helper()
 		page, err := r.PoolHosts(t.Context(), chief, fast, fleet.Query{})
@@ -30,15 +30,15 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 	}
 	says := func(state fleet.PoolState, words string) {
 		t.Helper()
-		r.reportStatus([]wire.PoolReport{{ID: fast, Name: "fast", Status: fleet.PoolStatus{State: state, Error: words}}})
+		r.reportPoolsAndNetworks([]wire.PoolReport{{ID: fast, Name: "fast", Status: fleet.PoolStatus{State: state, Error: words}}})
 	}
 	// before moves all recorded quarters of an hour back in time.
 	before := func(quarters int) {
 		t.Helper()
 		// Moving by 100 years first avoids collisions with rows that already have the new time.
-		r.exec(`UPDATE cell_quarters SET quarter = quarter - interval '100 years'`)
-		r.exec(`UPDATE cell_quarters SET quarter = quarter + interval '100 years' - $1 * interval '15 minutes'`, quarters)
-		r.exec(`UPDATE host_silences SET since = since - $1 * interval '15 minutes', until = until - $1 * interval '15 minutes'`, quarters)
+		r.execSQL(`UPDATE cell_quarters SET quarter = quarter - interval '100 years'`)
+		r.execSQL(`UPDATE cell_quarters SET quarter = quarter + interval '100 years' - $1 * interval '15 minutes'`, quarters)
+		r.execSQL(`UPDATE host_silences SET since = since - $1 * interval '15 minutes', until = until - $1 * interval '15 minutes'`, quarters)
 	}
 	ends := func(where string, want ...fleet.DayPart) {
 		t.Helper()
@@ -67,12 +67,12 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 	says(fleet.PoolFailed, "no route")
 	before(10)
 	says(fleet.PoolActive, "degraded")
-	if worst := one[int](r, `SELECT worst FROM cell_quarters ORDER BY quarter DESC LIMIT 1`); worst != 3 {
+	if worst := queryValue[int](r, `SELECT worst FROM cell_quarters ORDER BY quarter DESC LIMIT 1`); worst != 3 {
 		t.Errorf("the quarter of the recovery has the severity %d", worst)
 	}
 	says(fleet.PoolActive, "")
 	says(fleet.PoolActive, "degraded")
-	if worst := one[int](r, `SELECT max(worst) FROM cell_quarters WHERE quarter > now() - interval '30 minutes'`); worst != 3 {
+	if worst := queryValue[int](r, `SELECT max(worst) FROM cell_quarters WHERE quarter > now() - interval '30 minutes'`); worst != 3 {
 		t.Errorf("after two more changes the quarter has the severity %d", worst)
 	}
 	ends("failed for long, then degraded", fleet.DayPart{Severity: fleet.SeverityOK, Quarters: 9}, fleet.DayPart{Severity: fleet.SeverityBad, Quarters: 11})
@@ -80,11 +80,11 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 
 	goOffline := func(minutes int) {
 		t.Helper()
-		r.exec(`UPDATE host_sessions SET seen_at = now() - $1 * interval '1 minute', last_look = now() - $1 * interval '1 minute'`, minutes)
+		r.execSQL(`UPDATE host_sessions SET seen_at = now() - $1 * interval '1 minute', last_look = now() - $1 * interval '1 minute'`, minutes)
 	}
 	goOffline(29)
 	ends("silent now", fleet.DayPart{Severity: fleet.SeverityWarn, Quarters: 18}, fleet.DayPart{Severity: fleet.SeverityUnknown, Quarters: 2})
-	if _, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: one[string](r, `SELECT digest FROM host_sessions`)}); err != nil {
+	if _, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.nextSeq(), Digest: queryValue[string](r, `SELECT digest FROM host_sessions`)}); err != nil {
 		t.Fatal(err)
 	}
 	before(10)
@@ -93,7 +93,7 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 	says(fleet.PoolActive, "")
 	before(4)
 	ends("online again by a report", fleet.DayPart{Severity: fleet.SeverityUnknown, Quarters: 2}, fleet.DayPart{Severity: fleet.SeverityOK, Quarters: 4})
-	if n := one[int](r, `SELECT count(*) FROM host_silences`); n != 2 {
+	if n := queryValue[int](r, `SELECT count(*) FROM host_silences`); n != 2 {
 		t.Errorf("%d silences are noted", n)
 	}
 
@@ -104,10 +104,10 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 	if err := r.Sweep(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if n := one[int](r, `SELECT count(*) FROM cell_quarters`); n != 2 {
+	if n := queryValue[int](r, `SELECT count(*) FROM cell_quarters`); n != 2 {
 		t.Errorf("%d quarters are left", n)
 	}
-	if n := one[int](r, `SELECT count(*) FROM host_silences`); n != 0 {
+	if n := queryValue[int](r, `SELECT count(*) FROM host_silences`); n != 0 {
 		t.Errorf("%d silences are left", n)
 	}
 	ends("a day later", fleet.DayPart{Severity: fleet.SeverityOK, Quarters: 95}, fleet.DayPart{Severity: fleet.SeverityBad, Quarters: 1})
@@ -115,12 +115,12 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 
 // PostgreSQL computes the same severity of a host status as package policy.
 func TestHostStatusSeverityInSQLMatchesGo(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	for _, state := range []fleet.PoolState{fleet.PoolPending, fleet.PoolActive, fleet.PoolInactive, fleet.PoolFailed, fleet.PoolStalled} {
 		for _, used := range []int{0, 89, 90, 96, 97, 100} {
 			for _, faulty := range []bool{false, true} {
-				want := policy.PoolKey{State: state, UsedPercent: used, Faulty: faulty}.Severity()
-				if got := fleet.SeverityOf(one[int](r, `SELECT cell_tone('pool', $1, $2::smallint, $3)`, state, used, faulty)); got != want {
+				want := policy.PoolHealthKey{State: state, UsedPercent: used, Faulty: faulty}.Severity()
+				if got := fleet.SeverityByRank(queryValue[int](r, `SELECT cell_tone('pool', $1, $2::smallint, $3)`, state, used, faulty)); got != want {
 					t.Errorf("a pool that is %s, %d %% used, faulty %v: %s, want %s", state, used, faulty, got, want)
 				}
 			}
@@ -129,7 +129,7 @@ func TestHostStatusSeverityInSQLMatchesGo(t *testing.T) {
 	for _, state := range []fleet.NetworkState{fleet.NetworkActive, fleet.NetworkInactive} {
 		for _, faulty := range []bool{false, true} {
 			want := fleet.NetworkStateOf(state, faulty, true).Severity()
-			if got := fleet.SeverityOf(one[int](r, `SELECT cell_tone('net', $1, 0::smallint, $2)`, state, faulty)); got != want {
+			if got := fleet.SeverityByRank(queryValue[int](r, `SELECT cell_tone('net', $1, 0::smallint, $2)`, state, faulty)); got != want {
 				t.Errorf("a network that is %s, faulty %v: %s, want %s", state, faulty, got, want)
 			}
 		}

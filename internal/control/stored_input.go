@@ -11,10 +11,10 @@ type storedInput struct {
 }
 
 // encodeInput encodes v for the row that label identifies. Sealed input can be opened only with the same label.
-func (s sealer) encodeInput(label string, v any, secret bool) (out []byte, err error) {
+func (s secretSealer) encodeInput(label string, v any, secret bool) (out []byte, err error) {
 	var k storedInput
 	if secret {
-		k.Key, k.Sealed, err = s.seal(label, v)
+		k.Key, k.Sealed, err = s.sealJSON(label, v)
 	} else {
 		k.Plain, err = json.Marshal(v)
 	}
@@ -25,13 +25,13 @@ func (s sealer) encodeInput(label string, v any, secret bool) (out []byte, err e
 }
 
 // decodeInput decodes the output of encodeInput.
-func (s sealer) decodeInput(label string, text []byte, into any) error {
+func (s secretSealer) decodeInput(label string, text []byte, into any) error {
 	var k storedInput
 	if err := json.Unmarshal(text, &k); err != nil {
 		return err
 	}
 	if len(k.Sealed) > 0 {
-		return s.open(label, k.Key, k.Sealed, into)
+		return s.openJSON(label, k.Key, k.Sealed, into)
 	}
 	return json.Unmarshal(k.Plain, into)
 }

@@ -25,7 +25,7 @@ func (s *projectFixture) createTolerant(a fleet.Actor, name string, host fleet.H
 // A tainted host accepts only VMs that tolerate its taints. Existing VMs stay and can be edited.
 func TestTaintedHostNeedsToleration(t *testing.T) {
 	s := newProjectFixture(t)
-	existing := s.vm("there", fleet.Running) // on h1, which has the most free memory
+	existing := s.createVM("there", fleet.Running) // on h1, which has the most free memory
 	s.setTaints(s.h1, "gpu=a100", "maintenance")
 	one, err := s.createTolerant(chief, "one", "", "")
 	if err != nil || one.HostID != s.h2 {
@@ -39,10 +39,10 @@ func TestTaintedHostNeedsToleration(t *testing.T) {
 			t.Errorf("%s: on %s: %v", name, v.HostName, err)
 		}
 	}
-	if _, _, err := s.UpdateVM(t.Context(), s.member, existing.ID, editedSpec(s.get(existing.ID), func(v *fleet.VMSpec) { v.MemoryMiB = 512 })); err != nil {
+	if _, _, err := s.UpdateVM(t.Context(), s.member, existing.ID, editedSpec(s.getVM(existing.ID), func(v *fleet.VMSpec) { v.MemoryMiB = 512 })); err != nil {
 		t.Errorf("an edit of an existing VM: %v", err)
 	}
-	if v := s.get(existing.ID); v.HostID != s.h1 || v.Attention {
+	if v := s.getVM(existing.ID); v.HostID != s.h1 || v.Attention {
 		t.Errorf("an existing VM is on %s, attention %t", v.HostName, v.Attention)
 	}
 	s.setTaints(s.h1)
@@ -73,12 +73,12 @@ func TestTenantsCannotSetTolerations(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.reportPower(v.ID, fleet.Stopped)
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
 	s.wantRefused("a member's edit, while the host is offline", fleet.Invalid, "Only those who may change infrastructure", func() error {
-		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.get(v.ID), func(v *fleet.VMSpec) { v.Placement.Tolerations = "*" }))
+		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.getVM(v.ID), func(v *fleet.VMSpec) { v.Placement.Tolerations = "*" }))
 		return err
 	})
-	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.get(v.ID), func(v *fleet.VMSpec) { v.Placement.Tolerations = "" })); err != nil {
+	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.getVM(v.ID), func(v *fleet.VMSpec) { v.Placement.Tolerations = "" })); err != nil {
 		t.Errorf("a member removes the toleration: %v", err)
 	}
 }
@@ -93,15 +93,15 @@ func TestPolicyFieldsWithoutEffectAreStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.reportPower(v.ID, fleet.Running)
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
-	changed := editedSpec(s.get(v.ID), func(v *fleet.VMSpec) { v.Policy.HAPriority, v.Migration.DowntimeMs = "never", 0 })
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
+	changed := editedSpec(s.getVM(v.ID), func(v *fleet.VMSpec) { v.Policy.HAPriority, v.Migration.DowntimeMs = "never", 0 })
 	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, changed); err != nil {
 		t.Fatal(err)
 	}
-	if now := s.get(v.ID).Spec; now.Policy.HAPriority != "never" || now.Migration != (fleet.VMMigration{PostCopy: true}) {
+	if now := s.getVM(v.ID).Spec; now.Policy.HAPriority != "never" || now.Migration != (fleet.VMMigration{PostCopy: true}) {
 		t.Errorf("%+v %+v", now.Policy, now.Migration)
 	}
-	if n := s.count("audit WHERE detail LIKE '%HA priority High → Never, maximum downtime 300 ms → default%'"); n != 1 {
+	if n := s.countRows("audit WHERE detail LIKE '%HA priority High → Never, maximum downtime 300 ms → default%'"); n != 1 {
 		t.Errorf("%d audit lines of the change", n)
 	}
 }

@@ -26,9 +26,9 @@ func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.TaskID
 		if t, err = store.GetTask(ctx, q, a, id); err != nil {
 			return err
 		}
-		cancel := cancelOne
+		cancel := cancelJobTask
 		if t.Steps != nil {
-			cancel = cancelSteps
+			cancel = cancelTaskSteps
 		}
 		if err := cancel(ctx, q, a, t); err != nil {
 			return err
@@ -42,13 +42,13 @@ func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.TaskID
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	return store.TaskFor(a, t), nil
+	return store.RedactTask(a, t), nil
 }
 
 // stoppableKinds lists the job kinds that a host stops on request after it has begun.
-var stoppableKinds = fleet.KindsWhere(func(k fleet.JobKindInfo) bool { return k.Stoppable })
+var stoppableJobKinds = fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool { return k.Stoppable })
 
-func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {
+func cancelJobTask(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {
 	if err := q.LockOf(ctx, string(t.Subject)); err != nil {
 		return err
 	}
@@ -56,16 +56,16 @@ func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) 
 		return err
 	}
 	if t.Kind.Info().CancelledAtOnce {
-		return cancelStartedTask(ctx, q, a, t, cancelledBy(a))
+		return cancelStartedTask(ctx, q, a, t, cancelledByText(a))
 	}
 	if t.Kind.Info().Stoppable && t.Attempt > 0 { // a host has begun it and undoes it on request
-		n, err := q.StopParts(ctx, db.StopPartsParams{TaskID: &t.ID, Error: cancelledBy(a), Kinds: store.Texts(stoppableKinds)})
+		n, err := q.StopParts(ctx, db.StopPartsParams{TaskID: &t.ID, Error: cancelledByText(a), Kinds: store.ToStrings(stoppableJobKinds)})
 		if err == nil && n == 0 {
 			err = fleet.Errorf(fleet.Conflict, "The task is being cancelled already.")
 		}
 		return err
 	}
-	n, err := q.CancelTask(ctx, db.CancelTaskParams{ID: t.ID, Error: cancelledBy(a)})
+	n, err := q.CancelTask(ctx, db.CancelTaskParams{ID: t.ID, Error: cancelledByText(a)})
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) 
 
 // cancelSteps cancels the pending children before the queued jobs, because another portal may turn a pending child into
 // a queued job in between.
-func cancelSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {
+func cancelTaskSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {
 	projects, err := q.StepProjects(ctx, &t.ID)
 	if err != nil {
 		return err
@@ -90,14 +90,14 @@ func cancelSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task
 			return err
 		}
 	}
-	unasked, err := q.CancelUnasked(ctx, db.CancelUnaskedParams{ID: &t.ID, Error: cancelledBy(a)})
+	unasked, err := q.CancelUnasked(ctx, db.CancelUnaskedParams{ID: &t.ID, Error: cancelledByText(a)})
 	if err != nil {
 		return err
 	}
 	if err := q.LockSteps(ctx, &t.ID); err != nil {
 		return err
 	}
-	waiting, err := q.CancelSteps(ctx, db.CancelStepsParams{ID: &t.ID, Error: cancelledBy(a)})
+	waiting, err := q.CancelSteps(ctx, db.CancelStepsParams{ID: &t.ID, Error: cancelledByText(a)})
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func cancelSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task
 	return q.SettleParent(ctx, string(t.ID)) // for the response; otherwise the trigger at commit settles the task
 }
 
-func cancelledBy(a fleet.Actor) string { return fmt.Sprintf("Cancelled by %s.", a.Name) }
+func cancelledByText(a fleet.Actor) string { return fmt.Sprintf("Cancelled by %s.", a.Name) }
 
 // checkCancellable refuses if the actor lacks the task's own permission, or if cancelling has no effect.
 func checkCancellable(a fleet.Actor, t fleet.Task) error {

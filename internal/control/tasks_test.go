@@ -8,7 +8,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func (r *rig) task(id fleet.TaskID) fleet.Task {
+func (r *hostFixture) getTask(id fleet.TaskID) fleet.Task {
 	r.t.Helper()
 	t, err := r.GetTask(r.t.Context(), chief, id)
 	if err != nil {
@@ -19,20 +19,20 @@ func (r *rig) task(id fleet.TaskID) fleet.Task {
 
 // A task has the state of its job after every change of the job.
 func TestTaskStateFollowsJob(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
 	task := func() fleet.Task {
-		return r.task(one[fleet.TaskID](r, `SELECT id FROM tasks WHERE subject = $1`, fleet.SubjectVM(id)))
+		return r.getTask(queryValue[fleet.TaskID](r, `SELECT id FROM tasks WHERE subject = $1`, fleet.SubjectVM(id)))
 	}
 	is := func(state fleet.JobState, attempt int, text string) {
 		t.Helper()
 		got := task()
-		if got.State != state || got.Attempt != attempt || got.Error+got.Note != text || (got.EndedAt != nil) != state.Ended() || got.HostName != "h1" {
+		if got.State != state || got.Attempt != attempt || got.Error+got.Note != text || (got.EndedAt != nil) != state.IsFinal() || got.HostName != "h1" {
 			t.Errorf("want %s %d %q: %+v", state, attempt, text, got)
 		}
 	}
 	is(fleet.JobQueued, 0, "")
-	w := r.claim()[0]
+	w := r.claimJobs()[0]
 	is(fleet.JobRunning, 1, "")
 	if _, err := r.Progress(t.Context(), r.agent, w.ID, wire.Progress{Epoch: w.Epoch, Percent: 40, Note: "copying"}); err != nil {
 		t.Fatal(err)
@@ -40,17 +40,17 @@ func TestTaskStateFollowsJob(t *testing.T) {
 	if is(fleet.JobRunning, 1, "copying"); task().Progress != 40 {
 		t.Errorf("its progress is %d", task().Progress)
 	}
-	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
+	r.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
 	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	is(fleet.JobQueued, 1, "")
-	r.retry(r.claim()[0])
+	r.finishWithRetry(r.claimJobs()[0])
 	if got := task(); got.State != fleet.JobQueued || got.RetryAt == nil || got.Error == "" {
 		t.Errorf("the task shows no retry: %+v", got)
 	}
-	r.skipDelay()
-	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Failed, Error: "no disk"}); err != nil {
+	r.skipRetryDelay()
+	if err := r.finishJob(r.claimJobs()[0], wire.Finish{Outcome: wire.Failed, Error: "no disk"}); err != nil {
 		t.Fatal(err)
 	}
 	is(fleet.JobFailed, 3, "no disk")
@@ -61,7 +61,7 @@ func TestTaskStateFollowsJob(t *testing.T) {
 
 func TestTaskSurvivesHostDeletion(t *testing.T) {
 	s := newProjectFixture(t)
-	host := s.host("spare", 1024)
+	host := s.addHostWithMemory("spare", 1024)
 	open := testkit.TaskWithJob{Host: host, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, s.pool)
 	done := testkit.TaskWithJob{Host: host, Kind: fleet.PoolApply, Subject: "pool:y", State: fleet.JobDone}.Add(t, s.pool)
 	if err := s.DeleteHost(t.Context(), chief, host); err != nil {
@@ -92,21 +92,21 @@ func TestTaskStateCombinesTwoJobs(t *testing.T) {
 		{"the host of one is removed", map[string]fleet.JobState{"source": fleet.JobDone}, "target", fleet.JobDone, "", 100},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t)
+			r := newHostFixture(t)
 			id := r.addVM("web")
-			w := r.claim()[0]
-			other := one[fleet.HostID](r, `INSERT INTO hosts (id, name, spec, key_hash) SELECT gen_random_uuid()::text, 'h2', spec, 'other' FROM hosts LIMIT 1 RETURNING id`)
-			r.exec(`UPDATE jobs SET role = 'source' WHERE id = $1`, w.ID)
-			r.exec(`INSERT INTO jobs (id, task_id, role, host_id, kind, subject, generation) SELECT $2, task_id, 'target', $3, kind, subject, generation FROM jobs WHERE id = $1`,
+			w := r.claimJobs()[0]
+			other := queryValue[fleet.HostID](r, `INSERT INTO hosts (id, name, spec, key_hash) SELECT gen_random_uuid()::text, 'h2', spec, 'other' FROM hosts LIMIT 1 RETURNING id`)
+			r.execSQL(`UPDATE jobs SET role = 'source' WHERE id = $1`, w.ID)
+			r.execSQL(`INSERT INTO jobs (id, task_id, role, host_id, kind, subject, generation) SELECT $2, task_id, 'target', $3, kind, subject, generation FROM jobs WHERE id = $1`,
 				w.ID, fleet.NewID[fleet.JobID](), other)
-			r.exec(`UPDATE jobs SET note = role || ' at 1 GiB' WHERE id = $1 OR role = 'target'`, w.ID)
+			r.execSQL(`UPDATE jobs SET note = role || ' at 1 GiB' WHERE id = $1 OR role = 'target'`, w.ID)
 			for role, state := range c.ends {
-				r.exec(`UPDATE jobs SET state = $2, ended_at = now(), progress = CASE WHEN $2 = 'done' THEN 100 ELSE 0 END,
+				r.execSQL(`UPDATE jobs SET state = $2, ended_at = now(), progress = CASE WHEN $2 = 'done' THEN 100 ELSE 0 END,
 					error = CASE WHEN $2 = 'failed' THEN role || ' failed.' ELSE '' END WHERE role = $1`, role, state)
 			}
-			r.exec(`DELETE FROM jobs WHERE role = $1`, c.lost)
-			got := r.task(one[fleet.TaskID](r, `SELECT id FROM tasks WHERE subject = $1`, fleet.SubjectVM(id)))
-			if got.State != c.want || got.Error != c.error || got.Progress != c.progress || (got.EndedAt != nil) != c.want.Ended() || got.HostName != "h1" {
+			r.execSQL(`DELETE FROM jobs WHERE role = $1`, c.lost)
+			got := r.getTask(queryValue[fleet.TaskID](r, `SELECT id FROM tasks WHERE subject = $1`, fleet.SubjectVM(id)))
+			if got.State != c.want || got.Error != c.error || got.Progress != c.progress || (got.EndedAt != nil) != c.want.IsFinal() || got.HostName != "h1" {
 				t.Errorf("want %s %q %d: %+v", c.want, c.error, c.progress, got)
 			}
 			if c.lost == "" && got.Note != "source at 1 GiB; target at 1 GiB" {

@@ -12,8 +12,8 @@ import (
 func TestVMsFromTemplateUseOverlaysOrCopies(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web")
-	group := s.securityGroup(chief, s.red, "only-red")
-	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics}', jsonb_build_array(jsonb_build_object('networkId', (SELECT id FROM networks), 'mac', '52:54:00:00:00:09', 'securityGroups', jsonb_build_array($2::text), 'antiSpoofing', true))) WHERE id = $1`, vm.ID, group.ID)
+	group := s.addSecurityGroup(chief, s.red, "only-red")
+	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{nics}', jsonb_build_array(jsonb_build_object('networkId', (SELECT id FROM networks), 'mac', '52:54:00:00:00:09', 'securityGroups', jsonb_build_array($2::text), 'antiSpoofing', true))) WHERE id = $1`, vm.ID, group.ID)
 	v := s.newTemplate("Web", vm)
 	first := v.Versions[0]
 	use := func(in control.VMSource, name string, project fleet.ProjectID) fleet.VMView {
@@ -23,10 +23,10 @@ func TestVMsFromTemplateUseOverlaysOrCopies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s.get(made.ID)
+		return s.getVM(made.ID)
 	}
 	linked := use(control.VMSource{}, "linked", s.red)
-	if d := linked.Spec.Disks[0]; !d.Overlay || d.VersionID != first.Spec.Disks[0].VersionID || d.PoolID != s.local || d.Image == nil || d.Image.Volume != "Web-disk-1-v1.qcow2" || d.ImageSHA256 != digest {
+	if d := linked.Spec.Disks[0]; !d.Overlay || d.VersionID != first.Spec.Disks[0].VersionID || d.PoolID != s.local || d.Image == nil || d.Image.Volume != "Web-disk-1-v1.qcow2" || d.ImageSHA256 != someSHA256 {
 		t.Errorf("%+v", d)
 	}
 	if n := linked.Spec.NICs[0]; n.MAC == "" || n.MAC == "52:54:00:00:00:09" || len(n.SecurityGroups) != 1 || !n.HasAntiSpoofing() {
@@ -39,24 +39,24 @@ func TestVMsFromTemplateUseOverlaysOrCopies(t *testing.T) {
 	if other := use(control.VMSource{}, "other", s.blue); len(other.Spec.NICs[0].SecurityGroups) != 0 {
 		t.Errorf("a group of another project is kept: %+v", other.Spec.NICs[0])
 	}
-	if x := s.template(chief, v.ID).Versions[0]; len(x.VMs) != 3 || x.VMs[1] != (fleet.TemplateVM{ID: linked.ID, Name: "linked", Linked: true}) || x.VMs[0].Linked {
+	if x := s.getTemplate(chief, v.ID).Versions[0]; len(x.VMs) != 3 || x.VMs[1] != (fleet.TemplateVM{ID: linked.ID, Name: "linked", Linked: true}) || x.VMs[0].Linked {
 		t.Errorf("%+v", x.VMs)
 	}
 	of := control.TemplateVersion{TemplateID: v.ID, VersionID: first.ID}
 	remove := func() error { _, err := s.DeleteTemplateVersion(t.Context(), chief, of, "Web"); return err }
 	s.wantRefused("delete a version that backs clones", fleet.Conflict, "VM linked, VM other", remove)
-	s.exec(`DELETE FROM vms WHERE id <> ALL ($1::text[])`, []string{string(vm.ID), string(full.ID)})
+	s.execSQL(`DELETE FROM vms WHERE id <> ALL ($1::text[])`, []string{string(vm.ID), string(full.ID)})
 	s.wantRefused("delete a volume that a VM is created from", fleet.Conflict, "The VM full is being created from the volume.", remove)
 	s.finishCreation(full)
-	s.exec(`UPDATE vms SET observed_generation = generation WHERE id = $1`, full.ID)
+	s.execSQL(`UPDATE vms SET observed_generation = generation WHERE id = $1`, full.ID)
 	s.wantRefused("without its name", fleet.Invalid, "Type the template's name", func() error { _, err := s.DeleteTemplateVersion(t.Context(), chief, of, "web"); return err })
-	images := s.count("images")
+	images := s.countRows("images")
 	tasks, err := s.DeleteTemplateVersion(t.Context(), chief, of, "Web")
 	if err != nil || len(tasks) != 1 {
 		t.Fatalf("%v %v", tasks, err)
 	}
-	if s.count("images") != images-1 || len(s.template(chief, v.ID).Versions) != 0 {
-		t.Errorf("%d images are left of %d", s.count("images"), images)
+	if s.countRows("images") != images-1 || len(s.getTemplate(chief, v.ID).Versions) != 0 {
+		t.Errorf("%d images are left of %d", s.countRows("images"), images)
 	}
 	s.wantRefused("use it", fleet.Conflict, "has no version", func() error {
 		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "late", From: &control.VMSource{TemplateID: v.ID}})
@@ -79,7 +79,7 @@ func TestInvalidTemplateAsVMSourceRefused(t *testing.T) {
 	with := func(from control.VMSource) func() error { return ask(control.CreateVM{From: &from}) }
 	for _, c := range []struct {
 		name string
-		code fleet.Code
+		code fleet.ErrorCode
 		says string
 		do   func() error
 	}{
@@ -100,7 +100,7 @@ func TestInvalidTemplateAsVMSourceRefused(t *testing.T) {
 	if err := s.DeprecateTemplateVersion(t.Context(), s.member, of, true); err != nil {
 		t.Fatal(err)
 	}
-	s.audited("template.deprecate")
+	s.auditActions("template.deprecate")
 	s.wantRefused("deprecated twice", fleet.Conflict, "The version is already deprecated.", func() error { return s.DeprecateTemplateVersion(t.Context(), s.member, of, true) })
 	s.wantRefused("from a deprecated version", fleet.Conflict, "deprecated", with(control.VMSource{TemplateID: v.ID, VersionID: of.VersionID}))
 	s.wantRefused("when all are deprecated", fleet.Conflict, "All versions are deprecated.", with(control.VMSource{TemplateID: v.ID}))
@@ -116,10 +116,10 @@ func TestInvalidTemplateAsVMSourceRefused(t *testing.T) {
 	if _, err := s.AddTemplateVersion(t.Context(), s.member, other.ID, control.TemplateSource{VMID: vm.ID}); err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range s.work(s.h1, fleet.VolumeCopy) {
+	for _, w := range s.claimedWork(s.h1, fleet.VolumeCopy) {
 		s.failJob(s.h1, w, "No space left on device")
 	}
-	told := s.template(s.member, other.ID).Versions[0]
+	told := s.getTemplate(s.member, other.ID).Versions[0]
 	if why := told.WhyUnusable(); !strings.Contains(why, "disk 1 cannot be read now") || strings.Contains(why, "local") {
 		t.Errorf("a member gets %q", why)
 	}

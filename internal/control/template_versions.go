@@ -47,7 +47,7 @@ func (c *Control) DeleteTemplateVersion(ctx context.Context, a fleet.Actor, of T
 	if err != nil {
 		return nil, err
 	}
-	if err := checkConfirmed(confirm, v.Name, "the version"); err != nil {
+	if err := checkConfirmation(confirm, v.Name, "the version"); err != nil {
 		return nil, err
 	}
 	copies, ids, err := c.copiesOwnedBy(ctx, v, version.ID)
@@ -57,16 +57,16 @@ func (c *Control) DeleteTemplateVersion(ctx context.Context, a fleet.Actor, of T
 	var tasks []fleet.TaskID
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		tasks = nil
-		if err := checkRemovable(ctx, q, v.ID, copies); err != nil {
+		if err := checkTemplateRemovable(ctx, q, v.ID, copies); err != nil {
 			return err
 		}
 		if err := q.DeleteImageVersions(ctx, db.DeleteImageVersionsParams{Ids: ids, TemplateID: string(v.ID)}); err != nil {
 			return err
 		}
 		if n, err := q.DeleteTemplateVersion(ctx, db.DeleteTemplateVersionParams{ID: version.ID, TemplateID: v.ID}); err != nil || n == 0 {
-			return store.FirstError(err, func() error { return fleet.Errorf(fleet.NotFound, "The template has no such version.") })
+			return store.FirstErrorOf(err, func() error { return fleet.Errorf(fleet.NotFound, "The template has no such version.") })
 		}
-		if tasks, err = deleteFiles(ctx, q, a, copies); err != nil {
+		if tasks, err = queueFileDeletions(ctx, q, a, copies); err != nil {
 			return err
 		}
 		return store.Audit(ctx, q, a, "template.version.delete", fleet.SubjectTemplate(v.ID), v.Name, fmt.Sprintf("version %d, %d files", version.Number, len(tasks)))
@@ -83,7 +83,7 @@ func (c *Control) DeleteTemplate(ctx context.Context, a fleet.Actor, id fleet.Te
 	if ok, why := v.Allows(fleet.ActDelete); !ok {
 		return nil, fleet.Errorf(fleet.Conflict, "%s: %s", v.Name, why)
 	}
-	if err := checkConfirmed(confirm, v.Name, "the template with all its versions"); err != nil {
+	if err := checkConfirmation(confirm, v.Name, "the template with all its versions"); err != nil {
 		return nil, err
 	}
 	copies, _, err := c.copiesOwnedBy(ctx, v, "")
@@ -93,13 +93,13 @@ func (c *Control) DeleteTemplate(ctx context.Context, a fleet.Actor, id fleet.Te
 	var tasks []fleet.TaskID
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		tasks = nil
-		if err := checkRemovable(ctx, q, id, copies); err != nil {
+		if err := checkTemplateRemovable(ctx, q, id, copies); err != nil {
 			return err
 		}
 		if err := q.DeleteTemplate(ctx, id); err != nil {
 			return err
 		}
-		if tasks, err = deleteFiles(ctx, q, a, copies); err != nil {
+		if tasks, err = queueFileDeletions(ctx, q, a, copies); err != nil {
 			return err
 		}
 		return store.Audit(ctx, q, a, "template.delete", fleet.SubjectTemplate(id), v.Name, fmt.Sprintf("%d versions, %d files", len(v.Versions), len(tasks)))
@@ -107,7 +107,7 @@ func (c *Control) DeleteTemplate(ctx context.Context, a fleet.Actor, id fleet.Te
 	return tasks, hideInUseDetails(a, err)
 }
 
-func checkConfirmed(confirm, name, what string) error {
+func checkConfirmation(confirm, name, what string) error {
 	var checks fleet.Checks
 	if confirm != name {
 		checks.Add("confirm", "Type the template's name, %s, to delete %s.", name, what)
@@ -164,19 +164,19 @@ func (c *Control) copiesOwnedBy(ctx context.Context, v fleet.TemplateView, versi
 }
 
 // checkRemovable locks the template with its images. It refuses while a copy backs disks or is in use by a host's job.
-func checkRemovable(ctx context.Context, q *db.Queries, id fleet.TemplateID, copies query.Copies) error {
+func checkTemplateRemovable(ctx context.Context, q *db.Queries, id fleet.TemplateID, copies query.Copies) error {
 	if _, err := q.LockTemplateImages(ctx, &id); err != nil {
 		return err
 	}
 	if _, err := q.LockTemplate(ctx, id); err != nil {
-		return store.NotFound(err, "template")
+		return store.NotFoundError(err, "template")
 	}
 	for _, o := range copies {
-		if err := checkNoOverlays(ctx, q, Image{PoolID: o.PoolID, Volume: o.Volume, HostID: o.HostID}); err != nil {
+		if err := checkNoOverlays(ctx, q, ImageFile{PoolID: o.PoolID, Volume: o.Volume, HostID: o.HostID}); err != nil {
 			return err
 		}
-		if work, err := unfinishedWork(ctx, q, o.PoolID, o.Volume, o.HostID); err != nil || work != "" {
-			return store.FirstError(err, func() error {
+		if work, err := unfinishedVolumeWork(ctx, q, o.PoolID, o.Volume, o.HostID); err != nil || work != "" {
+			return store.FirstErrorOf(err, func() error {
 				return fleet.Errorf(fleet.Conflict, "The file %sis in use: %s. Wait until that has ended.", o.Volume, work)
 			})
 		}
@@ -185,7 +185,7 @@ func checkRemovable(ctx context.Context, q *db.Queries, id fleet.TemplateID, cop
 }
 
 // deleteFiles removes the copies from the library and queues the deletion of their files.
-func deleteFiles(ctx context.Context, q *db.Queries, a fleet.Actor, copies query.Copies) ([]fleet.TaskID, error) {
+func queueFileDeletions(ctx context.Context, q *db.Queries, a fleet.Actor, copies query.Copies) ([]fleet.TaskID, error) {
 	tasks := []fleet.TaskID{}
 	for _, o := range copies {
 		if o.On == nil {

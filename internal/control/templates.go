@@ -47,7 +47,7 @@ func (c *Control) AddTemplate(ctx context.Context, a fleet.Actor, in NewTemplate
 	fleet.CheckTemplateName(&checks, "name", in.Name)
 	fleet.CheckDescription(&checks, "description", in.Description)
 	in.OS.Check(&checks, "os")
-	in.check(&checks)
+	in.checkFields(&checks)
 	if err := checks.Err(); err != nil {
 		return "", fleet.Task{}, err
 	}
@@ -82,14 +82,14 @@ func (c *Control) AddTemplateVersion(ctx context.Context, a fleet.Actor, id flee
 		return fleet.Task{}, err
 	}
 	var checks fleet.Checks
-	if in.check(&checks); checks.Err() != nil {
+	if in.checkFields(&checks); checks.Err() != nil {
 		return fleet.Task{}, checks.Err()
 	}
 	return c.createTemplateVersion(ctx, a, in, func(q *db.Queries, vm fleet.VMView) (db.Template, error) {
 		t, err := q.LockTemplate(ctx, id)
 		switch {
 		case err != nil:
-			return t, store.NotFound(err, "template")
+			return t, store.NotFoundError(err, "template")
 		case vm.ProjectID != t.ProjectID:
 			return t, fleet.Errorf(fleet.Conflict, "The template belongs to the project %s, and the VM %s to another project. Make a new template from the VM.", v.ProjectName, vm.Name)
 		}
@@ -97,7 +97,7 @@ func (c *Control) AddTemplateVersion(ctx context.Context, a fleet.Actor, id flee
 	})
 }
 
-func (in TemplateSource) check(c *fleet.Checks) {
+func (in TemplateSource) checkFields(c *fleet.Checks) {
 	if in.VMID == "" {
 		c.Add("vmId", "Choose the source VM.")
 	}
@@ -118,7 +118,7 @@ func (c *Control) createTemplateVersion(ctx context.Context, a fleet.Actor, in T
 	}
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		task = fleet.Task{}
-		if err := q.LockPools(ctx, poolIDs(was.Spec)); err != nil { // pools before VMs: the global lock order
+		if err := q.LockPools(ctx, sortedPoolIDs(was.Spec)); err != nil { // pools before VMs: the global lock order
 			return err
 		}
 		vm, err := store.LockVM(ctx, q, a, in.VMID, policy.VMChange)
@@ -142,7 +142,7 @@ func (c *Control) createTemplateVersion(ctx context.Context, a fleet.Actor, in T
 		task, err = addTemplateVersion(ctx, q, a, t, vm, in)
 		return err
 	})
-	return store.TaskFor(a, task), err
+	return store.RedactTask(a, task), err
 }
 
 // addTemplateVersion adds a version of a locked VM to a locked template.
@@ -161,13 +161,13 @@ func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.
 	bare := vm.Spec.WithoutIdentity()
 	// Rules of other kinds name hosts or VMs, which do not apply to a new VM.
 	bare.Rules = slices.DeleteFunc(slices.Clone(bare.Rules), func(r fleet.PlacementRule) bool { return r.Of != fleet.RuleVMLabels })
-	spec, err := specToStore(ctx, q, vm.ProjectID, bare)
+	spec, err := completeSpecForStorage(ctx, q, vm.ProjectID, bare)
 	if err != nil {
 		return task, err
 	}
-	take := imagesOfDisks
+	take := copyDisksToImages
 	if in.OfImages {
-		take = imagesOfVM
+		take = useImagesOfVM
 	}
 	task, err = take(ctx, q, a, t, vm, number, spec.Disks)
 	if err != nil {
@@ -180,7 +180,7 @@ func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.
 }
 
 // imagesOfVM makes the version refer to the library images that the VM's disks were made from. It returns no task.
-func imagesOfVM(ctx context.Context, q *db.Queries, a fleet.Actor, _ db.Template, vm fleet.VMView, _ int, disks []fleet.Disk) (task fleet.Task, err error) {
+func useImagesOfVM(ctx context.Context, q *db.Queries, a fleet.Actor, _ db.Template, vm fleet.VMView, _ int, disks []fleet.Disk) (task fleet.Task, err error) {
 	var ids []string
 	for i, d := range vm.Spec.Disks {
 		disks[i].ImageID, disks[i].VersionID = d.ImageID, d.VersionID
@@ -205,7 +205,7 @@ func imagesOfVM(ctx context.Context, q *db.Queries, a fleet.Actor, _ db.Template
 
 // imagesOfDisks queues a full copy of each disk in the disk's pool, without a backing file: one task with one job per
 // disk.
-func imagesOfDisks(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, number int, disks []fleet.Disk) (task fleet.Task, err error) {
+func copyDisksToImages(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, number int, disks []fleet.Disk) (task fleet.Task, err error) {
 	own, err := q.LockTemplateImages(ctx, &t.ID)
 	if err != nil {
 		return task, err
@@ -237,7 +237,7 @@ func imagesOfDisks(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Templ
 }
 
 // roleDisk is the role of the job that makes the n-th disk.
-func roleDisk(n int) string { return fmt.Sprintf("disk-%02d", n) }
+func diskRole(n int) string { return fmt.Sprintf("disk-%02d", n) }
 
 // copyForTemplate queues a copy of the VM's disk i as a version of the image. The copy reads from the snapshot shot, if
 // given. The job joins the given task, or a new task if that is empty.
@@ -245,44 +245,44 @@ func copyForTemplate(
 	ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, i, number int, image fleet.ImageID, shot tempSnapshot, task fleet.Task,
 ) (fleet.Task, fleet.ImageVersionID, error) {
 	disk := vm.Spec.Disks[i]
-	j, err := diskJob(ctx, q, vm, i, t.Name)
+	j, err := diskImageJob(ctx, q, vm, i, t.Name)
 	if err != nil {
 		return task, "", err
 	}
-	spec, err := poolSpec(ctx, q, disk.PoolID)
+	spec, err := readPoolSpec(ctx, q, disk.PoolID)
 	if err != nil {
 		return task, "", err
 	}
 	if !spec.Kind.Info().FilePool {
 		return task, "", fleet.Errorf(fleet.Conflict, "Disk %d is in a block pool, which cannot store images. Move the disk to a file pool first.", i+1)
 	}
-	j.ref.Volume = fleet.CopyName(fmt.Sprintf("%s disk %d", t.Name, i+1), number, "qcow2")
-	if j.ref.Volume, err = freeFile(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
+	j.ref.Volume = fleet.DefaultCopyName(fmt.Sprintf("%s disk %d", t.Name, i+1), number, "qcow2")
+	if j.ref.Volume, err = freeFileName(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
 		return task, "", err
 	}
-	j.args.TakesBytes, j.args.Snapshot = vm.DiskBytes(disk), shot.ref()
-	if j.host, err = findHost(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
-		return task, "", withoutHostNames(a, err)
+	j.params.TakesBytes, j.params.Snapshot = vm.DiskBytes(disk), shot.snapshotRef()
+	if j.host, err = findHostForVolumeJob(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
+		return task, "", redactHostNames(a, err)
 	}
-	version, err := addVersion(ctx, q, a, image, fleet.ImageVersion{Source: fmt.Sprintf("disk %d of VM %s", i+1, vm.Name)})
+	version, err := addImageVersion(ctx, q, a, image, fleet.ImageVersion{Source: fmt.Sprintf("disk %d of VM %s", i+1, vm.Name)})
 	if err != nil {
 		return task, "", err
 	}
 	if err := addPendingCopy(ctx, q, a, version, j, spec.Shared); err != nil {
 		return task, "", err
 	}
-	subject, args := fleet.SubjectVolume(j.ref), fleet.JobArgs{Volume: &j.args}
+	subject, args := fleet.SubjectVolume(j.ref), fleet.JobArgs{Volume: &j.params}
 	if task.ID != "" {
 		return task, version, q.AddStep(ctx, db.AddStepParams{
-			ID: fleet.NewID[fleet.JobID](), TaskID: &task.ID, Role: roleDisk(i + 1), HostID: j.host.ID, Kind: j.kind, Subject: subject, Args: args,
+			ID: fleet.NewID[fleet.JobID](), TaskID: &task.ID, Role: diskRole(i + 1), HostID: j.host.ID, Kind: j.kind, Subject: subject, Args: args,
 		})
 	}
-	id, err := store.Queue(ctx, q, a, db.JoinQueueParams{HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, ProjectID: &vm.ProjectID, Args: args})
+	id, err := store.JoinOrQueueJob(ctx, q, a, db.JoinQueueParams{HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, ProjectID: &vm.ProjectID, Args: args})
 	if err != nil {
 		return task, version, err
 	}
 	if len(vm.Spec.Disks) > 1 || shot.id != "" {
-		if err := q.NameStep(ctx, db.NameStepParams{Role: roleDisk(i + 1), TaskID: &id, Steps: []string{}}); err != nil {
+		if err := q.NameStep(ctx, db.NameStepParams{Role: diskRole(i + 1), TaskID: &id, Steps: []string{}}); err != nil {
 			return task, version, err
 		}
 	}
@@ -315,7 +315,7 @@ func (c *Control) EditTemplate(ctx context.Context, a fleet.Actor, id fleet.Temp
 	return c.store.Tx(ctx, func(q *db.Queries) error {
 		t, err := q.LockTemplate(ctx, id)
 		if err != nil {
-			return store.NotFound(err, "template")
+			return store.NotFoundError(err, "template")
 		}
 		var checks fleet.Checks
 		if in.Name != nil && *in.Name != t.Name {
@@ -339,7 +339,7 @@ func (c *Control) EditTemplate(ctx context.Context, a fleet.Actor, id fleet.Temp
 		if err := q.RenameTemplateImages(ctx, db.RenameTemplateImagesParams{TemplateID: &id, Name: t.Name, Os: t.Os}); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "template.edit", fleet.SubjectTemplate(id), t.Name, strings.TrimSpace("name "+t.Name+", "+t.Os.Words()))
+		return store.Audit(ctx, q, a, "template.edit", fleet.SubjectTemplate(id), t.Name, strings.TrimSpace("name "+t.Name+", "+t.Os.Text()))
 	})
 }
 
@@ -372,12 +372,12 @@ func (c *Control) setTemplateGrant(ctx context.Context, a fleet.Actor, id fleet.
 		}
 		t, err := q.LockTemplate(ctx, id)
 		if err != nil {
-			return store.NotFound(err, "template")
+			return store.NotFoundError(err, "template")
 		}
 		name, of := "all projects", (*fleet.ProjectID)(nil)
 		if project != "" {
 			if name, err = q.ProjectName(ctx, project); err != nil {
-				return store.NotFound(err, "project")
+				return store.NotFoundError(err, "project")
 			}
 			of = &project
 		}

@@ -22,18 +22,18 @@ func (s *libraryFixture) stoppedVM(name string, disks ...fleet.Disk) fleet.VMVie
 		s.t.Fatal(err)
 	}
 	s.finishCreation(vm)
-	return s.get(vm.ID)
+	return s.getVM(vm.ID)
 }
 
 // finishCreation finishes the VM's creation. The VM is then off.
 func (s *libraryFixture) finishCreation(vm fleet.VMView) {
 	s.t.Helper()
-	for _, w := range s.work(vm.HostID, fleet.VMApply) {
-		s.finishWith(vm.HostID, w, wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+	for _, w := range s.claimedWork(vm.HostID, fleet.VMApply) {
+		s.finishJobWith(vm.HostID, w, wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
 	}
 }
 
-func (s *libraryFixture) template(a fleet.Actor, id fleet.TemplateID) fleet.TemplateView {
+func (s *libraryFixture) getTemplate(a fleet.Actor, id fleet.TemplateID) fleet.TemplateView {
 	s.t.Helper()
 	v, err := s.GetTemplate(s.t.Context(), a, id)
 	if err != nil {
@@ -49,14 +49,14 @@ func (s *libraryFixture) newTemplate(name string, vm fleet.VMView) fleet.Templat
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.finishCopies(vm.HostID, digest)
-	return s.template(s.member, id)
+	s.finishCopies(vm.HostID, someSHA256)
+	return s.getTemplate(s.member, id)
 }
 
 // finishCopies finishes all queued copies on the host.
 func (s *libraryFixture) finishCopies(host fleet.HostID, sum string) {
 	s.t.Helper()
-	for _, w := range s.work(host, fleet.VolumeCopy) {
+	for _, w := range s.claimedWork(host, fleet.VolumeCopy) {
 		s.finishVolume(host, w, `{"sha256":"`+sum+`"}`)
 	}
 }
@@ -70,13 +70,13 @@ func TestMembersCreateTemplates(t *testing.T) {
 	if err != nil || task.ProjectID != s.red || task.HostName != "" {
 		t.Fatalf("%+v %v", task, err)
 	}
-	s.audited("template.create")
-	v := s.template(s.member, id)
+	s.auditActions("template.create")
+	v := s.getTemplate(s.member, id)
 	if why := v.Versions[0].WhyUnusable(); !strings.Contains(why, "is still being created.") || v.ProjectID != s.red || v.Published() != "red" {
 		t.Errorf("%q %+v", why, v)
 	}
-	works := s.work(s.h1, fleet.VolumeCopy)
-	if len(works) != 2 || queryOne[int](s.projectFixture, `SELECT count(DISTINCT task_id) FROM jobs WHERE kind = 'volume.copy'`) != 1 {
+	works := s.claimedWork(s.h1, fleet.VolumeCopy)
+	if len(works) != 2 || queryWithArgs[int](s.projectFixture, `SELECT count(DISTINCT task_id) FROM jobs WHERE kind = 'volume.copy'`) != 1 {
 		t.Fatalf("%+v", works)
 	}
 	for i, w := range works {
@@ -84,14 +84,14 @@ func TestMembersCreateTemplates(t *testing.T) {
 		if o := w.Args.Volume; !o.Flatten || o.Source != vm.Spec.Disks[i].Volume || ref.Volume != fmt.Sprintf("Web-base-disk-%d-v1.qcow2", i+1) || ref.PoolID != vm.Spec.Disks[i].PoolID {
 			t.Errorf("%s %+v", w.Subject, o)
 		}
-		s.finishVolume(s.h1, w, `{"sha256":"`+digest+`"}`)
+		s.finishVolume(s.h1, w, `{"sha256":"`+someSHA256+`"}`)
 	}
-	v = s.template(s.member, id)
+	v = s.getTemplate(s.member, id)
 	x := v.Versions[0]
 	if x.WhyUnusable() != "" || x.Number != 1 || x.Note != "with nginx" || x.Spec.Power != "" || x.Spec.Disks[0].Volume != "" || x.Spec.Disks[0].ImageID == "" || !x.Disks[1].Own || x.Disks[0].Where != nil {
 		t.Errorf("%+v", x)
 	}
-	image := s.image(chief, x.Spec.Disks[0].ImageID)
+	image := s.getImage(chief, x.Spec.Disks[0].ImageID)
 	if image.Template != "Web base" || image.Name != "Web base disk 1" || image.Published() != "red" || image.ProjectID != s.red {
 		t.Errorf("%+v", image)
 	}
@@ -108,10 +108,10 @@ func TestMembersCreateTemplates(t *testing.T) {
 	if err := s.EditTemplate(t.Context(), s.member, id, control.EditTemplate{Name: &name}); err != nil {
 		t.Fatal(err)
 	}
-	if v = s.template(s.member, id); len(v.Versions) != 2 || v.Versions[0].Number != 2 || v.Versions[0].Spec.Disks[0].ImageID != x.Spec.Disks[0].ImageID || v.Versions[0].Spec.Disks[0].VersionID == x.Spec.Disks[0].VersionID {
+	if v = s.getTemplate(s.member, id); len(v.Versions) != 2 || v.Versions[0].Number != 2 || v.Versions[0].Spec.Disks[0].ImageID != x.Spec.Disks[0].ImageID || v.Versions[0].Spec.Disks[0].VersionID == x.Spec.Disks[0].VersionID {
 		t.Errorf("%+v", v.Versions)
 	}
-	if image = s.image(chief, image.ID); image.Name != "Web disk 1" || len(image.Versions) != 2 {
+	if image = s.getImage(chief, image.ID); image.Name != "Web disk 1" || len(image.Versions) != 2 {
 		t.Errorf("%+v", image)
 	}
 }
@@ -120,7 +120,7 @@ func TestTemplatesUsableOnlyByGrantedProjects(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web")
 	v := s.newTemplate("Web", vm)
-	elsewhere := s.person("eve", s.blue, fleet.RoleMember)
+	elsewhere := s.addProjectMember("eve", s.blue, fleet.RoleMember)
 	elsewhere.Projects[s.red] = fleet.RoleViewer
 	of := control.TemplateVersion{TemplateID: v.ID, VersionID: v.Versions[0].ID}
 	use := func(a fleet.Actor, project fleet.ProjectID, name string) func() error {
@@ -147,32 +147,32 @@ func TestTemplatesUsableOnlyByGrantedProjects(t *testing.T) {
 		}
 	}
 	alien := s.stoppedVM("alien")
-	s.exec(`UPDATE vms SET project_id = $2 WHERE id = $1`, alien.ID, s.blue)
+	s.execSQL(`UPDATE vms SET project_id = $2 WHERE id = $1`, alien.ID, s.blue)
 	for _, c := range []struct {
 		name string
-		code fleet.Code
+		code fleet.ErrorCode
 		says string
 		do   func() error
 	}{
-		{"a user of another project looks", fleet.NotFound, "no such template", func() error { _, err := s.GetTemplate(t.Context(), s.stranger, v.ID); return err }},
+		{"a user of another project looks", fleet.NotFound, "no such template", func() error { _, err := s.GetTemplate(t.Context(), s.blueMember, v.ID); return err }},
 		{"a user of another project looks at its image", fleet.NotFound, "no such image", func() error {
-			_, err := s.GetImage(t.Context(), s.stranger, v.Versions[0].Spec.Disks[0].ImageID)
+			_, err := s.GetImage(t.Context(), s.blueMember, v.Versions[0].Spec.Disks[0].ImageID)
 			return err
 		}},
-		{"a user of another project uses it", fleet.Invalid, "no such template", use(s.stranger, s.blue, "w")},
+		{"a user of another project uses it", fleet.Invalid, "no such template", use(s.blueMember, s.blue, "w")},
 		{"who sees it uses it in another project", fleet.Invalid, "no such template, or none that is published to the project", use(elsewhere, s.blue, "w")},
 		{"a viewer uses it", fleet.Forbidden, "do not have permission", use(s.viewer, s.red, "w")},
-		{"a user of another project edits it", fleet.NotFound, "no such template", edit(s.stranger)},
+		{"a user of another project edits it", fleet.NotFound, "no such template", edit(s.blueMember)},
 		{"a viewer edits it", fleet.Forbidden, "do not have permission", edit(s.viewer)},
 		{"a member of another project edits it", fleet.Forbidden, "do not have permission", edit(elsewhere)},
-		{"a user of another project deletes it", fleet.NotFound, "no such template", remove(s.stranger)},
+		{"a user of another project deletes it", fleet.NotFound, "no such template", remove(s.blueMember)},
 		{"a viewer deletes it", fleet.Forbidden, "do not have permission", remove(s.viewer)},
-		{"a user of another project adds a version", fleet.NotFound, "no such template", version(s.stranger, alien.ID)},
+		{"a user of another project adds a version", fleet.NotFound, "no such template", version(s.blueMember, alien.ID)},
 		{"of another project's VM", fleet.NotFound, "no such VM", version(s.member, alien.ID)},
 		{"of another project's VM, by who runs hosts", fleet.Conflict, "The template belongs to the project red, and the VM alien to another project.", version(chief, alien.ID)},
 		{"a member publishes it", fleet.Forbidden, "do not have permission", grant(s.member)},
 		{"a viewer deprecates a version", fleet.Forbidden, "do not have permission", func() error { return s.DeprecateTemplateVersion(t.Context(), s.viewer, of, true) }},
-		{"another project's user deletes a version", fleet.NotFound, "no such template", func() error { _, err := s.DeleteTemplateVersion(t.Context(), s.stranger, of, "Web"); return err }},
+		{"another project's user deletes a version", fleet.NotFound, "no such template", func() error { _, err := s.DeleteTemplateVersion(t.Context(), s.blueMember, of, "Web"); return err }},
 		{"a template of another project's VM", fleet.NotFound, "no such VM", func() error {
 			_, _, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Theirs", TemplateSource: control.TemplateSource{VMID: alien.ID}})
 			return err
@@ -193,22 +193,22 @@ func TestTemplatesUsableOnlyByGrantedProjects(t *testing.T) {
 	if err := grant(chief)(); err != nil {
 		t.Fatal(err)
 	}
-	s.audited("template.grant")
-	if err := use(s.stranger, s.blue, "w")(); err != nil {
+	s.auditActions("template.grant")
+	if err := use(s.blueMember, s.blue, "w")(); err != nil {
 		t.Errorf("it is published to the project: %v", err)
 	}
-	told := s.template(s.stranger, v.ID)
+	told := s.getTemplate(s.blueMember, v.ID)
 	if text := fmt.Sprintf("%+v", told); strings.Contains(text, "mia") || strings.Contains(text, "VM web") || strings.Contains(text, string(s.red)) || told.Published() != "blue" {
 		t.Errorf("another project gets %+v", told)
 	}
-	if all, err := s.ListTemplates(t.Context(), s.stranger, fleet.Query{}); err != nil || len(all.Items) != 1 {
+	if all, err := s.ListTemplates(t.Context(), s.blueMember, fleet.Query{}); err != nil || len(all.Items) != 1 {
 		t.Errorf("%+v %v", all, err)
 	}
 	if err := s.RevokeTemplate(t.Context(), chief, v.ID, s.blue); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("withdrawn", fleet.Invalid, "no such template", use(s.stranger, s.blue, "w2"))
-	if text := s.template(s.member, v.ID).Versions[0]; text.Others != 1 || text.OthersLinked != 1 || len(text.VMs) != 0 {
+	s.wantRefused("withdrawn", fleet.Invalid, "no such template", use(s.blueMember, s.blue, "w2"))
+	if text := s.getTemplate(s.member, v.ID).Versions[0]; text.Others != 1 || text.OthersLinked != 1 || len(text.VMs) != 0 {
 		t.Errorf("the template's project sees VMs of another project: %+v", text)
 	}
 	s.wantRefused("deleted while another project is backed by it", fleet.Conflict, "of other projects are backed by version 1", remove(s.member))
@@ -226,7 +226,7 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 	of := control.TemplateSource{VMID: vm.ID}
 	for _, c := range []struct {
 		name string
-		code fleet.Code
+		code fleet.ErrorCode
 		says string
 		in   control.NewTemplate
 	}{
@@ -250,11 +250,11 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 		`{"power":"absent"}`: "not on its host",
 		`{"power":"stopped","drift":[{"field":"disks","applied":"a","actual":"b"}]}`: "disks were changed on the host",
 	} {
-		s.exec(`UPDATE vms SET status = $2 WHERE id = $1`, vm.ID, status)
+		s.execSQL(`UPDATE vms SET status = $2 WHERE id = $1`, vm.ID, status)
 		s.wantRefused(status, fleet.Conflict, says, ask(control.NewTemplate{Name: "A", TemplateSource: of}))
 	}
-	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
+	s.execSQL(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
 	s.wantRefused("its host is offline", fleet.Conflict, "offline", ask(control.NewTemplate{Name: "A", TemplateSource: of}))
 	s.markOnline()
 	if err := ask(control.NewTemplate{Name: "A", TemplateSource: of})(); err != nil {
@@ -262,7 +262,7 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 	}
 	s.wantRefused("its name again", fleet.Conflict, "exists in red already", ask(control.NewTemplate{Name: "A", TemplateSource: of}))
 	s.wantRefused("while its disk is read", fleet.Conflict, "in use", ask(control.NewTemplate{Name: "B", TemplateSource: of}))
-	s.exec(`INSERT INTO templates (id, project_id, name, created_by) SELECT 'id-' || n, $1, 'n' || n, 'mia' FROM generate_series(1, $2::integer) n`, s.red, fleet.MaxProjectTemplates)
+	s.execSQL(`INSERT INTO templates (id, project_id, name, created_by) SELECT 'id-' || n, $1, 'n' || n, 'mia' FROM generate_series(1, $2::integer) n`, s.red, fleet.MaxProjectTemplates)
 	s.wantRefused("more than a project may have", fleet.Conflict, "which is the maximum", ask(control.NewTemplate{Name: "Last", TemplateSource: of}))
 }
 
@@ -271,24 +271,24 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 func TestTemplateOfExistingImages(t *testing.T) {
 	s := newLibraryFixture(t)
 	image, version := s.publishImage(s.nfs, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
-	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || '[{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}]') WHERE pool_id = $1`, s.nfs)
+	s.execSQL(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || '[{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}]') WHERE pool_id = $1`, s.nfs)
 	vm, err := s.createFromImage(s.member, s.red, "web", fleet.Disk{PoolID: s.nfs, ImageID: image, Overlay: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.exec(`UPDATE vms SET status = '{"power":"running"}', observed_generation = 1 WHERE id = $1`, vm.ID)
+	s.execSQL(`UPDATE vms SET status = '{"power":"running"}', observed_generation = 1 WHERE id = $1`, vm.ID)
 	id, task, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Web", TemplateSource: control.TemplateSource{VMID: vm.ID, OfImages: true}})
 	if err != nil || task.ID != "" {
 		t.Fatalf("%+v %v", task, err)
 	}
-	v := s.template(s.member, id)
+	v := s.getTemplate(s.member, id)
 	if x := v.Versions[0]; x.WhyUnusable() != "" || x.Disks[0].Own || x.Spec.Disks[0].VersionID != version || x.VMs[0].Name != "web" {
 		t.Errorf("%+v", x)
 	}
 	s.wantRefused("deleted, while linked clones are backed by the image", fleet.Conflict, "VM web", func() error { _, err := s.DeleteTemplate(t.Context(), s.member, id, "Web"); return err })
-	s.exec(`DELETE FROM vms`)
+	s.execSQL(`DELETE FROM vms`)
 	if tasks, err := s.DeleteTemplate(t.Context(), s.member, id, "Web"); err != nil || len(tasks) != 0 {
 		t.Fatalf("%v %v", tasks, err)
 	}
-	s.image(chief, image)
+	s.getImage(chief, image)
 }

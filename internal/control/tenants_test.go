@@ -47,7 +47,7 @@ func (s *projectFixture) listErrors(q fleet.Query) map[string]error {
 // Every forged cursor is refused or leads to a page; none causes a database error.
 func TestForgedCursorsRefused(t *testing.T) {
 	s := newProjectFixture(t)
-	s.vm("web", fleet.Running)
+	s.createVM("web", fleet.Running)
 	values := []string{
 		"", "0", "-1", "+5", "007", "1e3", "2147483648", "-2147483649", "9223372036854775807", "9223372036854775808", "99999999999999999999999", "NaN", "true", "null",
 		"0000-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-01-01T00:00:00+24:00", "2026-01-01T00:00:00+15:59", "2026-01-01T00:00:00.123456789Z",
@@ -107,7 +107,7 @@ func TestTokensRevokedWithParentToken(t *testing.T) {
 	if err := h.DeleteToken(t.Context(), chief, chain[1].ID); err != nil {
 		t.Fatal(err)
 	}
-	if h.count("audit WHERE action = 'token.delete' AND detail = 'and 2 that were made with it'") != 1 {
+	if h.countRowsOf("audit WHERE action = 'token.delete' AND detail = 'and 2 that were made with it'") != 1 {
 		t.Error("the audit line does not count the child tokens")
 	}
 	for i, token := range chain {
@@ -119,23 +119,23 @@ func TestTokensRevokedWithParentToken(t *testing.T) {
 
 func TestAuditIsAppendOnly(t *testing.T) {
 	h := newIdentityFixture(t)
-	h.session("chief")
-	h.exec("INSERT INTO audit (at, actor, action, subject) VALUES (now() - interval '366 days', 'chief', 'old', 'user:chief')")
+	h.signInTime("chief")
+	h.execSQL("INSERT INTO audit (at, actor, action, subject) VALUES (now() - interval '366 days', 'chief', 'old', 'user:chief')")
 	for _, sql := range []string{"UPDATE audit SET actor = 'somebody'", "DELETE FROM audit", "TRUNCATE audit", "DELETE FROM audit WHERE action = 'user.signIn'"} {
 		if _, err := h.pool.Exec(t.Context(), sql); err == nil {
 			t.Errorf("%s is possible", sql)
 		}
 	}
-	if n := h.count("audit"); n != 2 {
+	if n := h.countRowsOf("audit"); n != 2 {
 		t.Errorf("%d lines", n)
 	}
-	h.exec("DELETE FROM audit WHERE at < now() - interval '1 year'")
-	h.audited("user.signIn")
+	h.execSQL("DELETE FROM audit WHERE at < now() - interval '1 year'")
+	h.wantLastAuditAction("user.signIn")
 }
 
 func TestRefusalAuditLinesAreLimited(t *testing.T) {
 	h := newIdentityFixture(t)
-	refuse := func(a fleet.Actor, code fleet.Code) {
+	refuse := func(a fleet.Actor, code fleet.ErrorCode) {
 		t.Helper()
 		if err := h.NoteRefusal(t.Context(), fleet.SystemActor, a, "GET /hosts", fleet.Errorf(code, "No.")); err != nil {
 			t.Fatal(err)
@@ -144,18 +144,18 @@ func TestRefusalAuditLinesAreLimited(t *testing.T) {
 	for range 50 {
 		refuse(fleet.Actor{UserID: "mia", Name: "mia", Address: "192.0.2.1"}, fleet.Forbidden)
 	}
-	if n := h.count("audit WHERE action = 'user.refused' AND actor = 'mia' AND detail = 'GET /hosts: No.' AND address = '192.0.2.1'"); n != 10 {
+	if n := h.countRowsOf("audit WHERE action = 'user.refused' AND actor = 'mia' AND detail = 'GET /hosts: No.' AND address = '192.0.2.1'"); n != 10 {
 		t.Errorf("%d lines of one person", n)
 	}
 	refuse(anonymous, fleet.TooMany)
-	h.audited("user.throttled")
-	if h.count("audit WHERE detail LIKE '%(40 others were not written down)'") != 1 {
+	h.wantLastAuditAction("user.throttled")
+	if h.countRowsOf("audit WHERE detail LIKE '%(40 others were not written down)'") != 1 {
 		t.Error("the audit does not count the skipped refusals")
 	}
 	for i := range 300 {
 		refuse(fleet.Actor{Address: fmt.Sprintf("198.51.%d.%d", i/200, i%200)}, fleet.TooMany)
 	}
-	if n := h.count("audit"); n > 240 { // the limit of two minutes, in case the test crosses one
+	if n := h.countRowsOf("audit"); n > 240 { // the limit of two minutes, in case the test crosses one
 		t.Errorf("%d lines of everybody", n)
 	}
 }
@@ -167,10 +167,10 @@ func (s *projectFixture) hostSecrets(v fleet.VMView) []string {
 
 func TestHostNamesHiddenFromTenants(t *testing.T) {
 	s := newProjectFixture(t)
-	s.exec(`UPDATE hosts SET name = 'host-of-the-house' WHERE id = $1`, s.h1)
-	v := s.vm("web", fleet.Running)
-	s.exec(`UPDATE vms SET status = status || '{"error":"host-of-the-house: cannot open ''/srv/vm/web-1.qcow2'': on file:///mnt/nfs/x","errorOf":"vm.start","disks":[{"target":"vda","path":"/srv/vm/web-1.qcow2"}]}' WHERE id = $1`, v.ID)
-	s.exec(`UPDATE jobs SET state = 'failed', error = 'qemu on host-of-the-house: /srv/vm/web-1.qcow2 is gone', note = '/srv/vm', ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
+	s.execSQL(`UPDATE hosts SET name = 'host-of-the-house' WHERE id = $1`, s.h1)
+	v := s.createVM("web", fleet.Running)
+	s.execSQL(`UPDATE vms SET status = status || '{"error":"host-of-the-house: cannot open ''/srv/vm/web-1.qcow2'': on file:///mnt/nfs/x","errorOf":"vm.start","disks":[{"target":"vda","path":"/srv/vm/web-1.qcow2"}]}' WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE jobs SET state = 'failed', error = 'qemu on host-of-the-house: /srv/vm/web-1.qcow2 is gone', note = '/srv/vm', ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
 	ask := func(a fleet.Actor) map[string]any {
 		ctx, out := t.Context(), map[string]any{}
 		add := func(name string, answer any, err error) {
@@ -211,7 +211,7 @@ func TestHostNamesHiddenFromTenants(t *testing.T) {
 		add("update", changed, err)
 		made, err := s.CreateVM(ctx, a, control.CreateVM{ProjectID: s.red, Name: "of-" + a.Name, Spec: smallSpec})
 		add("create", made, err)
-		s.exec(`UPDATE vms SET observed_generation = generation WHERE id = $1`, v.ID)
+		s.execSQL(`UPDATE vms SET observed_generation = generation WHERE id = $1`, v.ID)
 		order, err := s.ActVM(ctx, a, v.ID, fleet.ActReboot)
 		add("order", order, err)
 		return out
@@ -248,10 +248,10 @@ func TestHostNamesHiddenFromTenants(t *testing.T) {
 // A member learns which MAC addresses are in use only within its own project.
 func TestMACsOfOtherProjectsHidden(t *testing.T) {
 	s := newProjectFixture(t)
-	taken := s.vm("theirs", fleet.Stopped)
-	s.exec(`UPDATE vms SET project_id = $2, spec = spec || `+onDefault("52:54:00:00:00:99")+` WHERE id = $1`, taken.ID, s.blue)
+	taken := s.createVM("theirs", fleet.Stopped)
+	s.execSQL(`UPDATE vms SET project_id = $2, spec = spec || `+defaultNICSQL("52:54:00:00:00:99")+` WHERE id = $1`, taken.ID, s.blue)
 	said := map[string]bool{}
-	for _, mac := range []string{"52:54:00:00:00:99", "52:54:00:00:00:98", fleet.ProjectMACs(s.blue) + "00:01"} {
+	for _, mac := range []string{"52:54:00:00:00:99", "52:54:00:00:00:98", fleet.ProjectMACPrefix(s.blue) + "00:01"} {
 		in := control.CreateVM{ProjectID: s.red, Name: "web", Spec: smallSpec}
 		in.Spec.NICs = []fleet.NIC{{Network: "default", MAC: mac}}
 		_, err := s.CreateVM(t.Context(), s.member, in)
@@ -265,10 +265,10 @@ func TestMACsOfOtherProjectsHidden(t *testing.T) {
 
 // Only VMs and tasks of a tenant's own projects wake the tenant's pages.
 func TestTenantWakeUpsLimitedToOwnProjects(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	mine, theirs := r.addVM("mine"), r.addVM("theirs")
 	project := func(id fleet.VMID) fleet.ProjectID {
-		return one[fleet.ProjectID](r, `SELECT project_id FROM vms WHERE id = $1`, id)
+		return queryValue[fleet.ProjectID](r, `SELECT project_id FROM vms WHERE id = $1`, id)
 	}
 	ann := fleet.Actor{UserID: "ann", Name: "ann", Projects: map[fleet.ProjectID]fleet.Role{project(mine): fleet.RoleMember}}
 	keys := []string{"vms", "tasks", "projects", "pools", "networks", "pool:x", "net:x", "vm:" + string(mine), "vm:" + string(theirs), "hosts"}
@@ -284,7 +284,7 @@ func TestTenantWakeUpsLimitedToOwnProjects(t *testing.T) {
 	if want := []string{"vms:" + p, "tasks:" + p, "project:" + p, "vm:" + string(mine)}; !slices.Equal(wakes, want) {
 		t.Fatalf("woken by %v, want %v", wakes, want)
 	}
-	r.exec(`UPDATE tasks SET project_id = v.project_id FROM vms v WHERE subject = 'vm:' || v.id`)
+	r.execSQL(`UPDATE tasks SET project_id = v.project_id FROM vms v WHERE subject = 'vm:' || v.id`)
 	r.drainHub()
 	var hear func() map[string]bool
 	hear = func() map[string]bool {
@@ -292,10 +292,10 @@ func TestTenantWakeUpsLimitedToOwnProjects(t *testing.T) {
 		defer sub.Close()
 		end := r.hub.Subscribe("host:" + string(r.agent.HostID))
 		defer end.Close()
-		r.exec(`UPDATE vms SET description = description || '.' WHERE id = $1`, theirs)
-		r.exec(`UPDATE jobs SET progress = progress + 1 WHERE subject = $1`, fleet.SubjectVM(theirs))
-		r.exec(`UPDATE projects SET description = description || '.' WHERE id = $1`, project(theirs))
-		r.exec(`UPDATE hosts SET generation = generation + 1`) // wakes the pages of people who see all projects
+		r.execSQL(`UPDATE vms SET description = description || '.' WHERE id = $1`, theirs)
+		r.execSQL(`UPDATE jobs SET progress = progress + 1 WHERE subject = $1`, fleet.SubjectVM(theirs))
+		r.execSQL(`UPDATE projects SET description = description || '.' WHERE id = $1`, project(theirs))
+		r.execSQL(`UPDATE hosts SET generation = generation + 1`) // wakes the pages of people who see all projects
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		select {
@@ -304,10 +304,10 @@ func TestTenantWakeUpsLimitedToOwnProjects(t *testing.T) {
 			t.Fatal("no wake-up at all")
 		}
 		woken := map[string]bool{}
-		for _, k := range sub.Take() {
+		for _, k := range sub.TakeKeys() {
 			woken[k] = true
 		}
-		if woken[notify.Resync] { // the listener has just started and may have missed earlier events
+		if woken[notify.ResyncKey] { // the listener has just started and may have missed earlier events
 			return hear()
 		}
 		return woken

@@ -17,11 +17,11 @@ func TestAPITokenHasUsersCurrentPermissions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.audited("token.create")
+	h.wantLastAuditAction("token.create")
 	if !strings.HasPrefix(token.Secret, "qx_") || len(token.Secret) < 46 || token.ExpiresAt == nil {
 		t.Errorf("the token is %+v", token)
 	}
-	if h.count("tokens t WHERE t::text LIKE '%' || $1 || '%'", token.Secret) != 0 {
+	if h.countRowsOf("tokens t WHERE t::text LIKE '%' || $1 || '%'", token.Secret) != 0 {
 		t.Error("the secret is stored")
 	}
 	actor := func() (fleet.Actor, error) { return h.ActorOfToken(t.Context(), anonymous, token.Secret) }
@@ -41,7 +41,7 @@ func TestAPITokenHasUsersCurrentPermissions(t *testing.T) {
 		"UPDATE tokens SET expires_at = NULL, hash = ''",
 	} {
 		for sql := range strings.SplitSeq(change, ";") {
-			h.exec(sql)
+			h.execSQL(sql)
 		}
 		_, err := actor()
 		wantCode(t, err, fleet.Unauthorized)
@@ -69,7 +69,7 @@ func TestTokenLastUseUpdatedOncePerMinute(t *testing.T) {
 	if second := use(); !second.Equal(first) {
 		t.Error("each use writes the row")
 	}
-	h.exec("UPDATE tokens SET last_used_at = now() - interval '2 minutes'")
+	h.execSQL("UPDATE tokens SET last_used_at = now() - interval '2 minutes'")
 	if third := use(); !third.After(first) {
 		t.Errorf("used at %v, then at %v", first, third)
 	}
@@ -89,7 +89,7 @@ func TestTokensVisibleOnlyToOwner(t *testing.T) {
 	if err := h.DeleteToken(t.Context(), ann, token.ID); err != nil {
 		t.Fatal(err)
 	}
-	h.audited("token.delete")
+	h.wantLastAuditAction("token.delete")
 	_, err = h.ActorOfToken(t.Context(), anonymous, token.Secret)
 	wantCode(t, err, fleet.Unauthorized)
 }
@@ -104,7 +104,7 @@ func TestInvalidTokenInputRefused(t *testing.T) {
 		_, err := h.CreateToken(t.Context(), chief, "ci", ttl)
 		wantField(t, err, "ttl")
 	}
-	h.exec("INSERT INTO tokens (id, user_id, name, hash) SELECT n::text, 'chief', 'n', n::text::bytea FROM generate_series(1, 100) n")
+	h.execSQL("INSERT INTO tokens (id, user_id, name, hash) SELECT n::text, 'chief', 'n', n::text::bytea FROM generate_series(1, 100) n")
 	_, err := h.CreateToken(t.Context(), chief, "ci", 0)
 	wantCode(t, err, fleet.Conflict)
 }
@@ -128,7 +128,7 @@ func TestChildTokenExpiresWithParent(t *testing.T) {
 			t.Errorf("for %v: %+v, %v", c.ttl, made, err)
 		}
 	}
-	h.exec("UPDATE tokens SET expires_at = NULL WHERE id = $1", first.ID)
+	h.execSQL("UPDATE tokens SET expires_at = NULL WHERE id = $1", first.ID)
 	if made, err := h.CreateToken(t.Context(), program, "third", 0); err != nil || made.ExpiresAt != nil {
 		t.Errorf("by one without end: %+v, %v", made, err)
 	}

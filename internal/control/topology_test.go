@@ -9,11 +9,11 @@ import (
 )
 
 // onLAN returns a VM of project red on h1 with a NIC on the network.
-func (s *projectFixture) onLAN(name string, n fleet.NetworkID) fleet.VMView {
+func (s *projectFixture) vmOnLAN(name string, n fleet.NetworkID) fleet.VMView {
 	s.t.Helper()
-	v := s.vm(name, fleet.Running)
-	s.exec(`UPDATE vms SET host_id = $1, spec = jsonb_set(spec, '{nics}', jsonb_build_array(jsonb_build_object('networkId', $2::text, 'mac', $4::text))) WHERE id = $3`, s.h1, n, v.ID, fmt.Sprintf("52:54:00:00:00:%02x", s.count("vms")))
-	return s.get(v.ID)
+	v := s.createVM(name, fleet.Running)
+	s.execSQL(`UPDATE vms SET host_id = $1, spec = jsonb_set(spec, '{nics}', jsonb_build_array(jsonb_build_object('networkId', $2::text, 'mac', $4::text))) WHERE id = $3`, s.h1, n, v.ID, fmt.Sprintf("52:54:00:00:00:%02x", s.countRows("vms")))
+	return s.getVM(v.ID)
 }
 
 func TestTopologyListsHostsNetworksAndVMs(t *testing.T) {
@@ -22,10 +22,10 @@ func TestTopologyListsHostsNetworksAndVMs(t *testing.T) {
 	lan := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1, s.h2)
 	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"bridge":"qx-lan","forward":"nat"}`)
 	s.setNetworkStatus(lan.ID, s.h2, `{"active":false,"error":"no dnsmasq"}`)
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,nics}', '[{"name":"eth0","kind":"physical","up":true,"master":"qx-lan"},{"name":"qx-lan","kind":"bridge","up":true}]') WHERE id = $1`, s.h1)
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,nicsLooked}', 'true') WHERE id = $1`, s.h1)
-	web := s.onLAN("web", lan.ID)
-	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'strange', '{"power":"running"}')`, s.h1, fleet.NewID[fleet.VMID]())
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,nics}', '[{"name":"eth0","kind":"physical","up":true,"master":"qx-lan"},{"name":"qx-lan","kind":"bridge","up":true}]') WHERE id = $1`, s.h1)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,nicsLooked}', 'true') WHERE id = $1`, s.h1)
+	web := s.vmOnLAN("web", lan.ID)
+	s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'strange', '{"power":"running"}')`, s.h1, fleet.NewID[fleet.VMID]())
 
 	h, err := s.HostTopology(ctx, chief, s.h1)
 	if err != nil || len(h.Networks) != 2 || len(h.VMs) != 1 || h.VMs[0].ID != web.ID || len(h.VMs[0].Spec.NICs) != 1 || len(h.Discovered) != 1 || h.More != 0 || len(h.Host.Status.Inventory.NICs) != 2 {
@@ -53,7 +53,7 @@ func TestTopologyListsHostsNetworksAndVMs(t *testing.T) {
 			t.Errorf("lan on %s is %s, want %s", host, c.State, want)
 		}
 	}
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '5 minutes' WHERE host_id = $1`, s.h1)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '5 minutes' WHERE host_id = $1`, s.h1)
 	if g, err = s.NetworkGrid(ctx, chief, fleet.Query{Filter: "name:h1"}, fleet.Query{}); err != nil || len(g.Statuses) != 2 || g.Statuses[fleet.NetworkOn{Network: lan.ID, Host: s.h1}].State != fleet.NetworkUnknown {
 		t.Errorf("a offline host: %+v %v", g.Statuses, err)
 	}
@@ -64,9 +64,9 @@ func TestTenantTopologyHidesHosts(t *testing.T) {
 	s := newProjectFixture(t)
 	lan := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1)
 	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"bridge":"qx-lan","forward":"nat"}`)
-	mine := s.onLAN("web", lan.ID)
-	theirs := s.onLAN("theirs", lan.ID)
-	s.exec(`UPDATE vms SET project_id = $1 WHERE id = $2`, s.blue, theirs.ID)
+	mine := s.vmOnLAN("web", lan.ID)
+	theirs := s.vmOnLAN("theirs", lan.ID)
+	s.execSQL(`UPDATE vms SET project_id = $1 WHERE id = $2`, s.blue, theirs.ID)
 	n, err := s.NetworkTopology(t.Context(), s.member, lan.ID)
 	if err != nil || len(n.VMs) != 1 || n.VMs[0].ID != mine.ID || n.VMs[0].HostID != "" || n.VMs[0].HostName != "" {
 		t.Errorf("the VMs: %+v %v", n.VMs, err)
@@ -82,8 +82,8 @@ func TestTenantTopologyHidesHosts(t *testing.T) {
 func TestTopologyLimitsVMs(t *testing.T) {
 	s := newProjectFixture(t)
 	lan := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1)
-	v := s.onLAN("web", lan.ID)
-	s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, generation, observed_generation, status)
+	v := s.vmOnLAN("web", lan.ID)
+	s.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec, generation, observed_generation, status)
 		SELECT overlay(id placing lpad(n::text, 4, '0') from 33), project_id, host_id, 'vm-' || lpad(n::text, 4, '0'),
 			jsonb_set(spec, '{nics,0,mac}', to_jsonb('52:54:00:00:01:' || lpad(to_hex(n % 256), 2, '0'))), 1, 1,
 			jsonb_build_object('power', CASE WHEN n = 150 THEN 'crashed' ELSE 'stopped' END, 'cpus', 1, 'memoryMiB', 1)

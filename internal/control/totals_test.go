@@ -15,11 +15,11 @@ func TestImplausibleReportsDoNotBreakTotals(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	testkit.Seed(t, pool, 3, 3)
-	r := &rig{Control: control.New(pool, control.Options{}), t: t, pool: pool}
-	r.exec(`UPDATE assignments SET status = status || '{"capacityBytes": 9223372036854775807, "usedBytes": 9223372036854775807, "availableBytes": 9223372036854775807, "provisionedBytes": 9223372036854775807}' WHERE noun = 'pool'`)
-	r.exec(`UPDATE pools SET spec = spec || '{"shared": false}'`)
-	r.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,memoryBytes}', '9223372036854775807'), '{inventory,cpu,threads}', '9223372036854775807') `)
-	r.exec(`UPDATE host_sessions SET last_look = seen_at`)
+	r := &hostFixture{Control: control.New(pool, control.Options{}), t: t, pool: pool}
+	r.execSQL(`UPDATE assignments SET status = status || '{"capacityBytes": 9223372036854775807, "usedBytes": 9223372036854775807, "availableBytes": 9223372036854775807, "provisionedBytes": 9223372036854775807}' WHERE noun = 'pool'`)
+	r.execSQL(`UPDATE pools SET spec = spec || '{"shared": false}'`)
+	r.execSQL(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,memoryBytes}', '9223372036854775807'), '{inventory,cpu,threads}', '9223372036854775807') `)
+	r.execSQL(`UPDATE host_sessions SET last_look = seen_at`)
 	pools, err := r.ListPools(t.Context(), chief, fleet.Query{})
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestSharedFileSystemCountedOnce(t *testing.T) {
 	}
 	says := func(pool fleet.PoolID, host fleet.HostID, capacity int, on string) {
 		t.Helper()
-		s.exec(`UPDATE assignments SET status = jsonb_build_object('state', 'active', 'capacityBytes', $3::bigint, 'usedBytes', $3::bigint / 10, 'fileSystem', $4::jsonb)
+		s.execSQL(`UPDATE assignments SET status = jsonb_build_object('state', 'active', 'capacityBytes', $3::bigint, 'usedBytes', $3::bigint / 10, 'fileSystem', $4::jsonb)
 			WHERE pool_id = $1 AND host_id = $2`, pool, host, capacity, on)
 	}
 	const disk, nas, other = `{"id": "8:1"}`, `{"id": "nfs nas:/vm", "shared": true}`, `{"id": "8:2"}`
@@ -71,12 +71,12 @@ func TestSharedFileSystemCountedOnce(t *testing.T) {
 	says(cluster, s.h2, 70_000, other)
 	total("7530 of 75300")
 	// Older agents report no file systems: then a shared pool counts once, and a local pool once per host.
-	s.exec(`UPDATE assignments SET status = status - 'fileSystem'`)
+	s.execSQL(`UPDATE assignments SET status = status - 'fileSystem'`)
 	total("8540 of 85400")
 	// Reports of offline hosts and inactive pools do not count.
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
-	s.exec(`UPDATE assignments SET status = status || '{"state":"failed"}' WHERE pool_id = $1`, cluster)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
+	s.execSQL(`UPDATE assignments SET status = status || '{"state":"failed"}' WHERE pool_id = $1`, cluster)
 	total("1020 of 10200")
-	s.exec(`UPDATE assignments SET status = status || '{"state":"failed"}'`)
+	s.execSQL(`UPDATE assignments SET status = status || '{"state":"failed"}'`)
 	total("0 of 0")
 }

@@ -22,12 +22,12 @@ type transferRoute struct {
 	id       fleet.TransferID
 	from, to query.HostRef
 	source   fleet.Volref
-	rate     int64
+	bytesPerSecond     int64
 	checksum string
 }
 
 // routeOf returns the route for an image copy; the zero value if the destination host reads the source file itself.
-func routeOf(o *imageCopyRequest) transferRoute {
+func routeOfCopyRequest(o *imageCopyRequest) transferRoute {
 	if o.from.ID == "" {
 		return transferRoute{}
 	}
@@ -37,7 +37,7 @@ func routeOf(o *imageCopyRequest) transferRoute {
 // markReceiver turns a volume job into the job of the receiving host.
 func (b transferRoute) markReceiver(j *volumeJob) {
 	if b.id != "" {
-		j.args.Transfer = &fleet.TransferParams{ID: b.id, Peer: b.from.ID, PeerName: b.from.Name, RateBytes: b.rate}
+		j.params.Transfer = &fleet.TransferParams{ID: b.id, Peer: b.from.ID, PeerName: b.from.Name, RateBytes: b.bytesPerSecond}
 	}
 }
 
@@ -62,7 +62,7 @@ func (b transferRoute) addSenderJob(ctx context.Context, q *db.Queries, task fle
 	sender := fleet.NewID[fleet.JobID]()
 	order := fleet.VolumeParams{
 		Source: b.source.Volume, SourcePool: b.source.PoolID, Checksum: b.checksum,
-		Transfer: &fleet.TransferParams{ID: b.id, Peer: b.to.ID, PeerName: b.to.Name, RateBytes: b.rate},
+		Transfer: &fleet.TransferParams{ID: b.id, Peer: b.to.ID, PeerName: b.to.Name, RateBytes: b.bytesPerSecond},
 	}
 	err := q.AddStep(ctx, db.AddStepParams{
 		ID: sender, TaskID: &task, Role: roleSend, HostID: b.from.ID, Kind: fleet.VolumeSend, Subject: fleet.SubjectVolume(to), Args: fleet.JobArgs{Volume: &order},

@@ -13,25 +13,25 @@ import (
 // imageOnOneHost returns an image with one copy, on the first host, in a local pool that both hosts have.
 func (s *libraryFixture) imageOnOneHost() fleet.ImageID {
 	s.t.Helper()
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', jsonb_set(status, '{volumes}', '[]'), 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
-	s.addVolume(s.local, s.h1, `{"name":"only-here.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', jsonb_set(status, '{volumes}', '[]'), 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
+	s.addVolume(s.local, s.h1, `{"name":"only-here.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+someSHA256+`"}`)
 	id, version := s.publishImage(s.local, []fleet.HostID{s.h1}, "only-here.qcow2", "qcow2", 1<<20)
-	s.exec(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, digest)
-	s.exec(`UPDATE hosts SET key_hash = decode(repeat(CASE id WHEN $1 THEN '11' ELSE '22' END, 32), 'hex')`, s.h1)
+	s.execSQL(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, someSHA256)
+	s.execSQL(`UPDATE hosts SET key_hash = decode(repeat(CASE id WHEN $1 THEN '11' ELSE '22' END, 32), 'hex')`, s.h1)
 	return id
 }
 
 // onlyJob returns the host's only job of the kind.
-func (s *libraryFixture) onlyJob(host fleet.HostID, kind fleet.JobKind) wire.Work {
+func (s *libraryFixture) claimOnlyJob(host fleet.HostID, kind fleet.JobKind) wire.Work {
 	s.t.Helper()
-	w := s.work(host, kind)
+	w := s.claimedWork(host, kind)
 	if len(w) != 1 {
 		s.t.Fatalf("the host has %d orders of %s", len(w), kind)
 	}
 	return w[0]
 }
 
-func (s *libraryFixture) meet(host fleet.HostID, w wire.Work, id fleet.TransferID, in wire.Meet) wire.MeetAnswer {
+func (s *libraryFixture) meetTransfer(host fleet.HostID, w wire.Work, id fleet.TransferID, in wire.Meet) wire.MeetAnswer {
 	s.t.Helper()
 	in.Job, in.Epoch = w.ID, w.Epoch
 	out, err := s.Meet(s.t.Context(), s.agents[host], id, in)
@@ -52,9 +52,9 @@ func TestImageSentBetweenHosts(t *testing.T) {
 		_, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.local, HostID: s.h2})
 		return err
 	})
-	in, out := s.onlyJob(s.h2, fleet.VolumeReceive), s.onlyJob(s.h1, fleet.VolumeSend)
+	in, out := s.claimOnlyJob(s.h2, fleet.VolumeReceive), s.claimOnlyJob(s.h1, fleet.VolumeSend)
 	way := in.Args.Volume.Transfer
-	if way == nil || way.Peer != s.h1 || way.PeerName != "h1" || in.Args.Volume.Checksum != "sha256:"+digest || in.Pool == nil || in.Pool.ID != s.local {
+	if way == nil || way.Peer != s.h1 || way.PeerName != "h1" || in.Args.Volume.Checksum != "sha256:"+someSHA256 || in.Pool == nil || in.Pool.ID != s.local {
 		t.Fatalf("the receiver gets %+v", in.Args.Volume)
 	}
 	if o := out.Args.Volume; o.Source != "only-here.qcow2" || o.SourcePool != s.local || o.Transfer.ID != way.ID || o.Transfer.Peer != s.h2 || len(out.Pools) != 1 || out.Pools[0].ID != s.local {
@@ -63,17 +63,17 @@ func TestImageSentBetweenHosts(t *testing.T) {
 
 	// Both hosts meet: each gets the other's key, and no other actor gets anything.
 	ticket, next := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
-	if got := s.meet(s.h2, in, way.ID, wire.Meet{}); got.Peer != s.h1 || got.KeyHash != strings.Repeat("11", 32) || got.Ticket != "" || !got.Begun {
+	if got := s.meetTransfer(s.h2, in, way.ID, wire.Meet{}); got.Peer != s.h1 || got.KeyHash != strings.Repeat("11", 32) || got.Ticket != "" || !got.Begun {
 		t.Errorf("the receiver hears %+v", got)
 	}
-	s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket})
-	if got := s.meet(s.h2, in, way.ID, wire.Meet{Ticket: ticket, Listens: []string{"192.0.2.7:4000"}}); got.Ticket != ticket {
+	s.meetTransfer(s.h1, out, way.ID, wire.Meet{Ticket: ticket})
+	if got := s.meetTransfer(s.h2, in, way.ID, wire.Meet{Ticket: ticket, Listens: []string{"192.0.2.7:4000"}}); got.Ticket != ticket {
 		t.Errorf("the receiver hears %+v", got)
 	}
-	if got := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket}); got.Online != ticket || !slices.Equal(got.Listens, []string{"192.0.2.7:4000"}) || got.Peer != s.h2 || got.KeyHash != strings.Repeat("22", 32) || got.RelayID != "" {
+	if got := s.meetTransfer(s.h1, out, way.ID, wire.Meet{Ticket: ticket}); got.Online != ticket || !slices.Equal(got.Listens, []string{"192.0.2.7:4000"}) || got.Peer != s.h2 || got.KeyHash != strings.Repeat("22", 32) || got.RelayID != "" {
 		t.Errorf("the sender hears %+v", got)
 	}
-	other := s.host("h3", 1024)
+	other := s.addHostWithMemory("h3", 1024)
 	otherAgent := s.agentSession(other)
 	s.markOnline()
 	says := func(a fleet.Actor, word wire.Meet) func() error {
@@ -89,8 +89,8 @@ func TestImageSentBetweenHosts(t *testing.T) {
 	s.wantRefused("a person", fleet.Unauthorized, "joined host", says(chief, wire.Meet{Job: out.ID, Epoch: out.Epoch}))
 
 	// If the hosts cannot connect to each other, they use the portal's relay, and no other actor can.
-	at := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true})
-	if again := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true}); at.RelayID == "" || at.RelayTicket != ticket || again.RelayID != at.RelayID {
+	at := s.meetTransfer(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true})
+	if again := s.meetTransfer(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true}); at.RelayID == "" || at.RelayTicket != ticket || again.RelayID != at.RelayID {
 		t.Errorf("to meet at %+v, then %+v", at, again)
 	}
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
@@ -99,21 +99,21 @@ func TestImageSentBetweenHosts(t *testing.T) {
 		}
 	}
 	s.wantRefused("another host at the relay", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), otherAgent, at.RelayID); return err })
-	s.exec(`UPDATE transfers SET paired_at = now() - interval '31 seconds'`)
+	s.execSQL(`UPDATE transfers SET paired_at = now() - interval '31 seconds'`)
 	s.wantRefused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), s.agents[s.h1], at.RelayID); return err })
-	if new := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: next, Relay: true}); new.RelayID == at.RelayID || new.RelayTicket != next {
+	if new := s.meetTransfer(s.h1, out, way.ID, wire.Meet{Ticket: next, Relay: true}); new.RelayID == at.RelayID || new.RelayTicket != next {
 		t.Errorf("another ticket meets at %+v", new)
 	}
 
-	s.finishVolume(s.h2, in, `{"sha256":"`+digest+`"}`)
-	if got := s.meet(s.h1, out, way.ID, wire.Meet{}); !got.Received || got.PeerError != "" {
+	s.finishVolume(s.h2, in, `{"sha256":"`+someSHA256+`"}`)
+	if got := s.meetTransfer(s.h1, out, way.ID, wire.Meet{}); !got.Received || got.PeerError != "" {
 		t.Errorf("in the end the sender hears %+v", got)
 	}
-	s.finishWith(s.h1, out, wire.Finish{Outcome: wire.Done})
+	s.finishJobWith(s.h1, out, wire.Finish{Outcome: wire.Done})
 	if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobDone {
 		t.Errorf("%+v %v", got, err)
 	}
-	if x := s.image(chief, id).Newest(); len(x.Copies) != 2 || x.Copies[0].State != fleet.CopyReady || x.Copies[1].State != fleet.CopyReady {
+	if x := s.getImage(chief, id).Newest(); len(x.Copies) != 2 || x.Copies[0].State != fleet.CopyReady || x.Copies[1].State != fleet.CopyReady {
 		t.Errorf("%+v", x.Copies)
 	}
 }
@@ -139,12 +139,12 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 	}
 	task := ask()
 	s.wantRefused("for a member", fleet.NotFound, "no such task", func() error { _, err := s.CancelTask(t.Context(), s.member, task.ID); return err })
-	if got, err := s.CancelTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobCancelled || len(s.work(s.h1, fleet.VolumeSend)) != 0 {
+	if got, err := s.CancelTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobCancelled || len(s.claimedWork(s.h1, fleet.VolumeSend)) != 0 {
 		t.Fatalf("the cancelled queued task: %+v %v", got, err)
 	}
 
 	task = ask()
-	in, out := s.onlyJob(s.h2, fleet.VolumeReceive), s.onlyJob(s.h1, fleet.VolumeSend)
+	in, out := s.claimOnlyJob(s.h2, fleet.VolumeReceive), s.claimOnlyJob(s.h1, fleet.VolumeSend)
 	if _, err := s.CancelTask(t.Context(), chief, task.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 		if err != nil || !strings.Contains(answer.Stop, "Cancelled by") {
 			t.Errorf("%+v %v", answer, err)
 		}
-		s.finishWith(h, w, wire.Finish{Outcome: wire.Cancelled, Error: answer.Stop})
+		s.finishJobWith(h, w, wire.Finish{Outcome: wire.Cancelled, Error: answer.Stop})
 	}
 	if got := state(task); got != fleet.JobCancelled {
 		t.Errorf("it is %s", got)
@@ -161,18 +161,18 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 
 	// A failure of one host's job ends the other job: a queued job at once, a running job at its next request.
 	task = ask()
-	in = s.onlyJob(s.h2, fleet.VolumeReceive)
-	s.finishWith(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
-	if got := state(task); got != fleet.JobFailed || len(s.work(s.h1, fleet.VolumeSend)) != 0 {
+	in = s.claimOnlyJob(s.h2, fleet.VolumeReceive)
+	s.finishJobWith(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
+	if got := state(task); got != fleet.JobFailed || len(s.claimedWork(s.h1, fleet.VolumeSend)) != 0 {
 		t.Errorf("it is %s", got)
 	}
 	task = ask()
-	in, out = s.onlyJob(s.h2, fleet.VolumeReceive), s.onlyJob(s.h1, fleet.VolumeSend)
-	s.finishWith(s.h1, out, wire.Finish{Outcome: wire.Failed, Error: "Input/output error"})
-	if got := s.meet(s.h2, in, in.Args.Volume.Transfer.ID, wire.Meet{}); !strings.Contains(got.PeerError, "Input/output") || got.Received {
+	in, out = s.claimOnlyJob(s.h2, fleet.VolumeReceive), s.claimOnlyJob(s.h1, fleet.VolumeSend)
+	s.finishJobWith(s.h1, out, wire.Finish{Outcome: wire.Failed, Error: "Input/output error"})
+	if got := s.meetTransfer(s.h2, in, in.Args.Volume.Transfer.ID, wire.Meet{}); !strings.Contains(got.PeerError, "Input/output") || got.Received {
 		t.Errorf("the receiver hears %+v", got)
 	}
-	s.finishWith(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "The part of h1 did not end well"})
+	s.finishJobWith(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "The part of h1 did not end well"})
 	if got := state(task); got != fleet.JobFailed {
 		t.Errorf("it is %s", got)
 	}
@@ -183,9 +183,9 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 func TestMissingImageIsSentBeforeVM(t *testing.T) {
 	s := newLibraryFixture(t)
 	id := s.imageOnOneHost()
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', to_jsonb(65536::bigint << 20)) WHERE id = $1`, s.h2)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', to_jsonb(65536::bigint << 20)) WHERE id = $1`, s.h2)
 	near, err := s.createFromImage(s.member, s.red, "near", fleet.Disk{PoolID: s.local, ImageID: id})
-	if err != nil || s.get(near.ID).HostID != s.h1 {
+	if err != nil || s.getVM(near.ID).HostID != s.h1 {
 		t.Fatalf("%+v %v", near, err)
 	}
 	in := control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: "far", Spec: smallSpec}
@@ -194,19 +194,19 @@ func TestMissingImageIsSentBeforeVM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w := s.work(s.h2, fleet.VMApply); len(w) != 0 {
+	if w := s.claimedWork(s.h2, fleet.VMApply); len(w) != 0 {
 		t.Fatalf("the VM is created before its image is sent: %+v", w)
 	}
 	// Return the job to the queue, as before the report.
-	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE kind = 'volume.receive'`)
-	w, out := s.onlyJob(s.h2, fleet.VolumeReceive), s.onlyJob(s.h1, fleet.VolumeSend)
+	s.execSQL(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE kind = 'volume.receive'`)
+	w, out := s.claimOnlyJob(s.h2, fleet.VolumeReceive), s.claimOnlyJob(s.h1, fleet.VolumeSend)
 	if w.Args.Volume.Transfer.ID != out.Args.Volume.Transfer.ID {
 		t.Error("they are two transfers")
 	}
-	s.finishVolume(s.h2, w, `{"sha256":"`+digest+`"}`)
-	s.finishWith(s.h1, out, wire.Finish{Outcome: wire.Done})
-	s.finishWith(s.h2, s.onlyJob(s.h2, fleet.VMApply), wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
-	if got := one[string](&rig{t: t, pool: s.pool}, `SELECT state FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(far.ID)); got != "done" {
+	s.finishVolume(s.h2, w, `{"sha256":"`+someSHA256+`"}`)
+	s.finishJobWith(s.h1, out, wire.Finish{Outcome: wire.Done})
+	s.finishJobWith(s.h2, s.claimOnlyJob(s.h2, fleet.VMApply), wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+	if got := queryValue[string](&hostFixture{t: t, pool: s.pool}, `SELECT state FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(far.ID)); got != "done" {
 		t.Errorf("the VM's task is %s", got)
 	}
 }

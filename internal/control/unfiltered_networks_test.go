@@ -11,7 +11,7 @@ import (
 // leaves such a network gets anti-spoofing.
 func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 	s := newProjectFixture(t)
-	group := s.securityGroup(chief, s.red, "web")
+	group := s.addSecurityGroup(chief, s.red, "web")
 	lan := s.dhcpNetwork("lan", "10.7.0.")
 	s.setNetworkStatus(lan.ID, s.h1, `{"active":true}`)
 	yes, no := true, false
@@ -20,7 +20,7 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 	} {
 		n := s.defineNetwork(name, spec, s.h1)
 		s.setNetworkStatus(n.ID, s.h1, `{"active":true,"nics":{"total":9,"used":0}}`)
-		s.exec(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2)`, n.ID, s.red)
+		s.execSQL(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2)`, n.ID, s.red)
 		create := func(vm string, nic fleet.NIC) (fleet.VMView, error) {
 			spec := smallSpec
 			spec.NICs = []fleet.NIC{nic}
@@ -36,7 +36,7 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 			t.Fatalf("%s: a member's NIC: %+v %v", name, v.Spec.NICs, err)
 		}
 		move := func(v fleet.VMView, to fleet.NetworkView, guard *bool) (fleet.VMView, error) {
-			spec := s.get(v.ID).Spec
+			spec := s.getVM(v.ID).Spec
 			spec.NICs[0].NetworkID, spec.NICs[0].Network, spec.NICs[0].AntiSpoofing = to.ID, to.Name, guard
 			out, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
 			return out, err
@@ -49,7 +49,7 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 			t.Errorf("%s: a NIC with anti-spoofing moved to the network by a form: %+v %v", name, v.Spec.NICs, err)
 		}
 		// Settings stored by an older release stay until changed, and do not block edits.
-		s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,antiSpoofing}', 'true') WHERE id = $1`, v.ID)
+		s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,antiSpoofing}', 'true') WHERE id = $1`, v.ID)
 		if v, err = move(v, n, nil); err != nil || !v.Spec.NICs[0].HasAntiSpoofing() {
 			t.Errorf("%s: an edit of another field: %+v %v", name, v.Spec.NICs, err)
 		}

@@ -61,10 +61,10 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 	id := fleet.NewID[fleet.UploadID]()
 	order := fleet.VolumeParams{Upload: id, SizeBytes: in.SizeBytes, Checksum: in.Checksum, TakesBytes: in.SizeBytes}
 	var host fleet.HostID
-	_, err := c.queueVolumeJobAnd(ctx, a, pool, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+	_, err := c.queueVolumeJobWithRows(ctx, a, pool, func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
 		ref := fleet.Volref{PoolID: pool, Volume: in.Name}
-		j := volumeJob{kind: fleet.VolumeUpload, ref: ref, args: order, detail: fleet.Bytes(in.SizeBytes)}
-		j, err := newVolumeOn(ctx, q, a, j, in.HostID, true) // the host checks free space
+		j := volumeJob{kind: fleet.VolumeUpload, ref: ref, params: order, detail: fleet.FormatBytes(in.SizeBytes)}
+		j, err := newVolumeJobOnHost(ctx, q, a, j, in.HostID, true) // the host checks free space
 		host = j.host.ID
 		return j, err
 	}, func(q *db.Queries, task fleet.TaskID) error {
@@ -100,7 +100,7 @@ func (c *Control) findSameUpload(ctx context.Context, a fleet.Actor, pool fleet.
 	return fleet.Upload{}, err
 }
 
-func uploadOf(u db.Upload, host string, state fleet.JobState, progress int32, note, errText string) fleet.Upload {
+func uploadFromRow(u db.Upload, host string, state fleet.JobState, progress int32, note, errText string) fleet.Upload {
 	ends := u.HeardAt.Add(fleet.UploadIdleTimeout)
 	if last := u.CreatedAt.Add(fleet.UploadLifetime); last.Before(ends) {
 		ends = last
@@ -121,9 +121,9 @@ func (c *Control) GetUpload(ctx context.Context, a fleet.Actor, id fleet.UploadI
 	}
 	r, err := c.store.GetUpload(ctx, db.GetUploadParams{ID: id, UserID: a.UserID})
 	if err != nil {
-		return fleet.Upload{}, store.NotFound(err, "upload")
+		return fleet.Upload{}, store.NotFoundError(err, "upload")
 	}
-	return uploadOf(r.Upload, r.HostName, r.State, r.Progress, r.Note, r.Error), nil
+	return uploadFromRow(r.Upload, r.HostName, r.State, r.Progress, r.Note, r.Error), nil
 }
 
 // ListUploads returns the person's unfinished uploads in a pool, or in all pools if pool is empty.
@@ -134,9 +134,9 @@ func (c *Control) ListUploads(ctx context.Context, a fleet.Actor, pool fleet.Poo
 	rows, err := c.store.OpenUploads(ctx, db.OpenUploadsParams{UserID: a.UserID, PoolID: string(pool)})
 	out := make([]fleet.Upload, len(rows))
 	for i, r := range rows {
-		out[i] = uploadOf(r.Upload, r.HostName, r.State, r.Progress, r.Note, r.Error)
+		out[i] = uploadFromRow(r.Upload, r.HostName, r.State, r.Progress, r.Note, r.Error)
 	}
-	return out, store.Err(err)
+	return out, store.UserError(err)
 }
 
 // ContinueUpload asks the upload's host to connect to this portal for the next bytes, and returns the person's end of
@@ -169,7 +169,7 @@ func (c *Control) ContinueUpload(ctx context.Context, a fleet.Actor, id fleet.Up
 	if err != nil {
 		return relay.End{}, err
 	}
-	return agentapi.UploadPair(at, a.UserID, a.Session, u.HostID).Admit(relay.PartyOf(a))
+	return agentapi.UploadRelayTicket(at, a.UserID, a.Session, u.HostID).Admit(relay.PartyOf(a))
 }
 
 // TouchUpload records that the upload is still in progress, which postpones its expiry.
@@ -178,16 +178,16 @@ func (c *Control) TouchUpload(ctx context.Context, a fleet.Actor, id fleet.Uploa
 	switch {
 	case err != nil:
 		return err
-	case u.State.Ended():
+	case u.State.IsFinal():
 		return fleet.Errorf(fleet.NotFound, "This upload has ended.")
 	}
-	return store.Err(c.store.TouchUpload(ctx, u.ID))
+	return store.UserError(c.store.TouchUpload(ctx, u.ID))
 }
 
 // CancelUpload cancels one of the person's own uploads and deletes the uploaded bytes.
 func (c *Control) CancelUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) error {
 	u, err := c.GetUpload(ctx, a, id)
-	if err != nil || u.State.Ended() {
+	if err != nil || u.State.IsFinal() {
 		return err
 	}
 	_, err = c.CancelTask(ctx, a, u.TaskID)
@@ -196,8 +196,8 @@ func (c *Control) CancelUpload(ctx context.Context, a fleet.Actor, id fleet.Uplo
 
 // cancelStartedTask cancels a task that a host may have begun, and makes the host remove partial results.
 func cancelStartedTask(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task, why string) error {
-	stops := fleet.KindsWhere(func(k fleet.JobKindInfo) bool { return k.CancelledAtOnce })
-	jobs, err := q.StopTask(ctx, db.StopTaskParams{ID: &t.ID, Error: why, Kinds: store.Texts(stops)})
+	stops := fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool { return k.CancelledAtOnce })
+	jobs, err := q.StopTask(ctx, db.StopTaskParams{ID: &t.ID, Error: why, Kinds: store.ToStrings(stops)})
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func cancelStartedTask(ctx context.Context, q *db.Queries, a fleet.Actor, t flee
 			continue
 		}
 		ref.Volume += fleet.PartialSuffix
-		if _, err := store.Queue(ctx, q, a, db.JoinQueueParams{
+		if _, err := store.JoinOrQueueJob(ctx, q, a, db.JoinQueueParams{
 			HostID: j.HostID, Kind: fleet.VolumeDelete, Subject: fleet.SubjectVolume(ref), SubjectName: ref.Volume,
 			Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeParams{}},
 		}); err != nil {
@@ -222,7 +222,7 @@ func cancelStartedTask(ctx context.Context, q *db.Queries, a fleet.Actor, t flee
 
 // CancelStaleUploads cancels abandoned uploads.
 func (c *Control) CancelStaleUploads(ctx context.Context, a fleet.Actor) error {
-	return c.store.Pass(ctx, a, "end uploads", func(q *db.Queries) error {
+	return c.store.RunPass(ctx, a, "end uploads", func(q *db.Queries) error {
 		tasks, err := q.StaleUploads(ctx, db.StaleUploadsParams{Patience: fleet.UploadIdleTimeout, Life: fleet.UploadLifetime})
 		if err != nil {
 			return err

@@ -17,7 +17,7 @@ func (s *projectFixture) addUploader(name string, role fleet.Role) fleet.Actor {
 	return a
 }
 
-func (s *projectFixture) upload(a fleet.Actor, name string) fleet.Upload {
+func (s *projectFixture) createUpload(a fleet.Actor, name string) fleet.Upload {
 	s.t.Helper()
 	u, err := s.CreateUpload(s.t.Context(), a, s.nfs, control.NewUpload{Name: name, SizeBytes: 1 << 20, File: name + "/1048576/7", HostID: s.h1})
 	if err != nil {
@@ -42,9 +42,9 @@ func TestCreateUploadResumesSameFile(t *testing.T) {
 	} {
 		s.wantRefused(says, fleet.Invalid, says, order(bad))
 	}
-	u := s.upload(uploading, "image.raw")
-	s.audited("volume.upload")
-	if again := s.upload(uploading, "image.raw"); again.ID != u.ID {
+	u := s.createUpload(uploading, "image.raw")
+	s.auditActions("volume.upload")
+	if again := s.createUpload(uploading, "image.raw"); again.ID != u.ID {
 		t.Errorf("the same file is sent as %s, and again as %s", u.ID, again.ID)
 	}
 	s.wantRefused("the same name of another file", fleet.Invalid, "is being made", order(control.NewUpload{Name: "image.raw", SizeBytes: 1 << 20, HostID: s.h1}))
@@ -54,16 +54,16 @@ func TestCreateUploadResumesSameFile(t *testing.T) {
 		return err
 	})
 	for i := range 7 {
-		s.upload(uploading, fmt.Sprintf("more-%d.raw", i))
+		s.createUpload(uploading, fmt.Sprintf("more-%d.raw", i))
 	}
 	s.wantRefused("a ninth upload", fleet.TooMany, "Finish or cancel some", order(control.NewUpload{Name: "ninth.raw", SizeBytes: 1, HostID: s.h1}))
-	s.upload(other, "of-another.raw")
+	s.createUpload(other, "of-another.raw")
 }
 
 func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
 	s := newProjectFixture(t)
 	uploading := s.addUploader("sender", fleet.RoleOperator)
-	u := s.upload(uploading, "image.raw")
+	u := s.createUpload(uploading, "image.raw")
 	thief, viewer := s.addUploader("thief", fleet.RoleOperator), s.addUploader("looker", fleet.RoleViewer)
 	for name, do := range map[string]func(a fleet.Actor) error{
 		"look at":  func(a fleet.Actor) error { _, err := s.GetUpload(t.Context(), a, u.ID); return err },
@@ -90,7 +90,7 @@ func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
 			t.Errorf("the host joins the relay as %v, %v", got, err)
 		}
 	}
-	s.exec(`UPDATE upload_pairs SET at = now() - interval '31 seconds'`)
+	s.execSQL(`UPDATE upload_pairs SET at = now() - interval '31 seconds'`)
 	s.wantRefused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, end.ID()); return err })
 
 	// A host can finish only its own jobs.
@@ -126,13 +126,13 @@ func TestAbandonedUploadsAreCancelled(t *testing.T) {
 	s := newProjectFixture(t)
 	uploading := s.addUploader("sender", fleet.RoleOperator)
 	h1 := s.agentSession(s.h1)
-	stale, old, fresh := s.upload(uploading, "stale.raw"), s.upload(uploading, "old.raw"), s.upload(uploading, "fresh.raw")
+	stale, old, fresh := s.createUpload(uploading, "stale.raw"), s.createUpload(uploading, "old.raw"), s.createUpload(uploading, "fresh.raw")
 	for range 3 {
 		s.claimUntil(h1, fleet.VolumeUpload)
 	}
-	waiting := s.upload(uploading, "waiting.raw")
-	s.exec(`UPDATE uploads SET heard_at = now() - interval '25 hours' WHERE id = ANY ($1)`, []string{string(stale.ID), string(waiting.ID)})
-	s.exec(`UPDATE uploads SET created_at = now() - interval '8 days' WHERE id = $1`, string(old.ID))
+	waiting := s.createUpload(uploading, "waiting.raw")
+	s.execSQL(`UPDATE uploads SET heard_at = now() - interval '25 hours' WHERE id = ANY ($1)`, []string{string(stale.ID), string(waiting.ID)})
+	s.execSQL(`UPDATE uploads SET created_at = now() - interval '8 days' WHERE id = $1`, string(old.ID))
 	if err := s.CancelStaleUploads(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
@@ -142,11 +142,11 @@ func TestAbandonedUploadsAreCancelled(t *testing.T) {
 			t.Errorf("the %s one is %+v, %v", name, now, err)
 		}
 	}
-	if now, err := s.GetUpload(t.Context(), uploading, fresh.ID); err != nil || now.State.Ended() {
+	if now, err := s.GetUpload(t.Context(), uploading, fresh.ID); err != nil || now.State.IsFinal() {
 		t.Errorf("the fresh one is %+v, %v", now, err)
 	}
 	// The host gets jobs to delete partial files, but not for uploads that it never began.
-	if n := s.count("jobs WHERE kind = 'volume.delete' AND subject LIKE '%.raw.partial'"); n != 2 {
+	if n := s.countRows("jobs WHERE kind = 'volume.delete' AND subject LIKE '%.raw.partial'"); n != 2 {
 		t.Errorf("%d jobs delete partial files, want one per begun upload", n)
 	}
 	s.wantRefused("the name while the removal runs", fleet.Conflict, "still removing", func() error {
@@ -160,7 +160,7 @@ func TestAbandonedUploadsAreCancelled(t *testing.T) {
 func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 	s := newProjectFixture(t)
 	uploading, h1 := s.addUploader("sender", fleet.RoleOperator), s.agentSession(s.h1)
-	u := s.upload(uploading, "sent.raw")
+	u := s.createUpload(uploading, "sent.raw")
 	claim := s.claimUntil(h1, fleet.VolumeUpload)
 	if _, err := s.ContinueUpload(t.Context(), uploading, u.ID); err != nil {
 		t.Fatal(err)
@@ -173,10 +173,10 @@ func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 	if _, _, err := s.Finish(t.Context(), h1, claim.ID, wire.Finish{Epoch: claim.Epoch, Seq: s.nextSeq(), Outcome: wire.Done}); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count("jobs WHERE kind = 'upload.open' AND state = 'queued'"); n != 1 {
+	if n := s.countRows("jobs WHERE kind = 'upload.open' AND state = 'queued'"); n != 1 {
 		t.Fatalf("%d connection jobs remain", n)
 	}
-	if done, err := s.GetUpload(t.Context(), uploading, u.ID); err != nil || done.SizeBytes != u.SizeBytes || done.Note != "uploaded "+fleet.Bytes(u.SizeBytes) {
+	if done, err := s.GetUpload(t.Context(), uploading, u.ID); err != nil || done.SizeBytes != u.SizeBytes || done.Note != "uploaded "+fleet.FormatBytes(u.SizeBytes) {
 		t.Errorf("the finished upload is %+v, %v", done, err)
 	}
 	if work := s.volumeOn(sent).Use().Work; work != "" {
@@ -193,16 +193,16 @@ func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 // An upload job has no attempt limit: it waits for its sender, however often the host's agent is lost.
 func TestUploadJobHasNoAttemptLimit(t *testing.T) {
 	s := newProjectFixture(t)
-	u := s.upload(s.addUploader("sender", fleet.RoleOperator), "image.raw")
+	u := s.createUpload(s.addUploader("sender", fleet.RoleOperator), "image.raw")
 	h1 := s.agentSession(s.h1)
 	for range 8 {
 		s.claimUntil(h1, fleet.VolumeUpload)
-		s.exec(`UPDATE jobs SET lease_until = now() - interval '1 second' WHERE state = 'running'`)
+		s.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second' WHERE state = 'running'`)
 		if err := s.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := s.count("jobs WHERE kind = 'volume.upload' AND state = 'queued'"); n != 1 {
+	if n := s.countRows("jobs WHERE kind = 'volume.upload' AND state = 'queued'"); n != 1 {
 		t.Errorf("the upload %s has ended", u.ID)
 	}
 }
@@ -213,7 +213,7 @@ func TestPartialUploadKeptByOtherHostsOfSharedPool(t *testing.T) {
 	s := newProjectFixture(t)
 	uploading := s.addUploader("sender", fleet.RoleOperator)
 	h1 := s.agentSession(s.h1)
-	u := s.upload(uploading, "image.raw")
+	u := s.createUpload(uploading, "image.raw")
 	s.claimUntil(h1, fleet.VolumeUpload)
 	for _, h := range []fleet.HostID{s.h1, s.h2} { // the file looks abandoned, because no bytes arrived for a while
 		s.addVolume(s.nfs, h, `{"name":"image.raw.partial","path":"/mnt/nfs/image.raw.partial","format":"raw","unfinished":true}`)
@@ -241,7 +241,7 @@ func TestPartialUploadKeptByOtherHostsOfSharedPool(t *testing.T) {
 	} {
 		s.wantRefused(name+" on the other host while the first is to remove it", fleet.Conflict, "still removing", ask)
 	}
-	s.exec(`UPDATE jobs SET state = 'done', ended_at = now(), epoch = 1 WHERE kind = 'volume.delete'`)
+	s.execSQL(`UPDATE jobs SET state = 'done', ended_at = now(), epoch = 1 WHERE kind = 'volume.delete'`)
 	if _, err := s.CreateUpload(t.Context(), uploading, s.nfs, control.NewUpload{Name: "image.raw", SizeBytes: 1 << 20, HostID: s.h2}); err != nil {
 		t.Errorf("after that: %v", err)
 	}

@@ -23,7 +23,7 @@ func TestCreatedUserCanSignIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.audited("user.create")
+	h.wantLastAuditAction("user.create")
 	if user, err := h.SignIn(t.Context(), anonymous, "ann", password); err != nil || !user.MustChangePassword || user.Role != fleet.RoleOperator {
 		t.Errorf("%+v, %v", user, err)
 	}
@@ -60,32 +60,32 @@ func TestSessionsEndOnRoleChangeAndDeletion(t *testing.T) {
 		if _, err := h.UpdateUser(t.Context(), chief, "ann", in); err != nil {
 			t.Fatal(err)
 		}
-		h.audited("user.update")
+		h.wantLastAuditAction("user.update")
 	}
-	began := h.session("ann")
+	began := h.signInTime("ann")
 	update(identity.UserInput{Name: "anna", Role: fleet.RoleViewer})
-	if !h.sessionLives("ann", began) {
+	if !h.isSessionValid("ann", began) {
 		t.Error("another name ended the session")
 	}
 	update(identity.UserInput{Name: "anna", Role: fleet.RoleOperator})
-	if h.sessionLives("ann", began) {
+	if h.isSessionValid("ann", began) {
 		t.Error("the session outlived the role")
 	}
-	began = h.session("anna")
+	began = h.signInTime("anna")
 	update(identity.UserInput{Name: "anna", Role: fleet.RoleOperator, Disabled: true})
-	if h.sessionLives("ann", began) {
+	if h.isSessionValid("ann", began) {
 		t.Error("the session of a disabled user lives")
 	}
 	update(identity.UserInput{Name: "anna", Role: fleet.RoleOperator})
-	if h.sessionLives("ann", began) {
+	if h.isSessionValid("ann", began) {
 		t.Error("the session came back")
 	}
-	began = h.session("anna")
+	began = h.signInTime("anna")
 	if err := h.DeleteUser(t.Context(), chief, "ann"); err != nil {
 		t.Fatal(err)
 	}
-	h.audited("user.delete")
-	if h.sessionLives("ann", began) {
+	h.wantLastAuditAction("user.delete")
+	if h.isSessionValid("ann", began) {
 		t.Error("the session outlived the user")
 	}
 }
@@ -108,7 +108,7 @@ func TestLastAdminCannotBeRemoved(t *testing.T) {
 		refused("delete", h.DeleteUser(t.Context(), actor, "chief"))
 	}
 	h.addUser("second", fleet.RoleAdmin)
-	h.exec("UPDATE users SET disabled = true WHERE id = 'second'")
+	h.execSQL("UPDATE users SET disabled = true WHERE id = 'second'")
 	refused("delete beside a disabled admin", h.DeleteUser(t.Context(), fleet.SystemActor, "chief"))
 	if err := h.DeleteUser(t.Context(), chief, "second"); err != nil {
 		t.Errorf("a disabled admin: %v", err)
@@ -118,7 +118,7 @@ func TestLastAdminCannotBeRemoved(t *testing.T) {
 func TestConcurrentAdminsCannotRemoveEachOther(t *testing.T) {
 	h := newIdentityFixture(t)
 	for range 5 {
-		h.exec("DELETE FROM users")
+		h.execSQL("DELETE FROM users")
 		pair := []fleet.Actor{h.addUser("left", fleet.RoleAdmin), h.addUser("right", fleet.RoleAdmin)}
 		got := countCodes(runConcurrently(2, func(i int) error {
 			other := pair[1-i].UserID
@@ -128,8 +128,8 @@ func TestConcurrentAdminsCannotRemoveEachOther(t *testing.T) {
 			_, err := h.UpdateUser(t.Context(), pair[i], other, identity.UserInput{Name: string(other), Role: fleet.RoleViewer})
 			return err
 		}))
-		if got[""] != 1 || h.count("users WHERE role = 'admin' AND NOT disabled") != 1 {
-			t.Fatalf("got %v, %d admins left", got, h.count("users WHERE role = 'admin'"))
+		if got[""] != 1 || h.countRowsOf("users WHERE role = 'admin' AND NOT disabled") != 1 {
+			t.Fatalf("got %v, %d admins left", got, h.countRowsOf("users WHERE role = 'admin'"))
 		}
 	}
 }
@@ -170,7 +170,7 @@ func TestIdentityChangesNeedPermission(t *testing.T) {
 	}
 	_, _, err := h.EnsureAdmin(t.Context(), chief)
 	wantCode(t, err, fleet.Forbidden)
-	_, err = h.ActorOf(t.Context(), chief, "chief", h.session("chief"))
+	_, err = h.ActorOf(t.Context(), chief, "chief", h.signInTime("chief"))
 	wantCode(t, err, fleet.Forbidden)
 	_, err = h.Authority(t.Context(), chief)
 	wantCode(t, err, fleet.Forbidden)

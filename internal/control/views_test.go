@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (h *identityFixture) views(a fleet.Actor, list string) string {
+func (h *identityFixture) viewList(a fleet.Actor, list string) string {
 	h.t.Helper()
 	views, err := h.ListViews(h.t.Context(), a, list)
 	if err != nil {
@@ -36,8 +36,8 @@ func TestSavedViewKeepsListParameters(t *testing.T) {
 			t.Errorf("%s?%s is kept as %+v: %v", c.list, c.query, v, err)
 		}
 	}
-	h.audited("view.save")
-	if got := h.views(chief, "networks"); got != "Mine?columns=kind" {
+	h.wantLastAuditAction("view.save")
+	if got := h.viewList(chief, "networks"); got != "Mine?columns=kind" {
 		t.Errorf("the views of networks: %s", got)
 	}
 }
@@ -59,7 +59,7 @@ func TestSavedViewNameIsUnique(t *testing.T) {
 	if v := save(chief, "b", "filter=y"); v.ID != old.ID {
 		t.Error("the same name makes another view")
 	}
-	if got := h.views(chief, "vms"); got != "A? b?filter=y" {
+	if got := h.viewList(chief, "vms"); got != "A? b?filter=y" {
 		t.Errorf("the chief's views: %s", got)
 	}
 	_, err := h.DeleteView(t.Context(), ann, old.ID)
@@ -67,14 +67,14 @@ func TestSavedViewNameIsUnique(t *testing.T) {
 	if v, err := h.DeleteView(t.Context(), chief, old.ID); err != nil || v.List != "vms" || v.Name != "b" {
 		t.Errorf("%+v %v", v, err)
 	}
-	h.audited("view.delete")
+	h.wantLastAuditAction("view.delete")
 	_, err = h.DeleteView(t.Context(), chief, old.ID)
 	wantCode(t, err, fleet.NotFound)
-	if chiefs, anns := h.views(chief, "vms"), h.views(ann, "vms"); chiefs != "A?" || anns != "b?filter=hers" {
+	if chiefs, anns := h.viewList(chief, "vms"), h.viewList(ann, "vms"); chiefs != "A?" || anns != "b?filter=hers" {
 		t.Errorf("left are %s and %s", chiefs, anns)
 	}
-	h.exec("DELETE FROM users WHERE id = 'ann'")
-	if n := h.count("saved_views"); n != 1 {
+	h.execSQL("DELETE FROM users WHERE id = 'ann'")
+	if n := h.countRowsOf("saved_views"); n != 1 {
 		t.Errorf("%d views are left", n)
 	}
 }
@@ -97,14 +97,14 @@ func TestSavedViewsAreCheckedAndLimited(t *testing.T) {
 	}
 	_, err = h.SaveView(t.Context(), fleet.SystemActor, "vms", "n", "")
 	wantCode(t, err, fleet.Forbidden)
-	if n := h.count("saved_views"); n != 0 {
+	if n := h.countRowsOf("saved_views"); n != 0 {
 		t.Fatalf("a refusal kept %d views", n)
 	}
 	if _, err := h.SaveView(t.Context(), chief, "vms", strings.Repeat("ü", 60), "filter="+strings.Repeat("x", 1993)); err != nil {
 		t.Errorf("as long as can be: %v", err)
 	}
 	// Concurrent requests do not exceed the limit of saved views.
-	h.exec("INSERT INTO saved_views (id, user_id, list, name, query) SELECT n::text, 'chief', 'vms', n::text, '' FROM generate_series(1, 47) n")
+	h.execSQL("INSERT INTO saved_views (id, user_id, list, name, query) SELECT n::text, 'chief', 'vms', n::text, '' FROM generate_series(1, 47) n")
 	codes := runConcurrently(5, func(i int) error {
 		_, err := h.SaveView(t.Context(), chief, "vms", fmt.Sprint("new ", i), "")
 		return err

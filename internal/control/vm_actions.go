@@ -16,19 +16,19 @@ import (
 var powerActionList = func() string {
 	var texts []string
 	for _, k := range store.PowerJobKinds {
-		texts = append(texts, string(fleet.ActionOf(k)))
+		texts = append(texts, string(fleet.ActionOfJobKind(k)))
 	}
 	last := len(texts) - 1
 	return strings.Join(texts[:last], ", ") + " or " + texts[last]
 }()
 
 // vmChangeKinds lists the job kinds that change a VM, except its deletion and kinds that a host can undo.
-var vmChangeKinds = fleet.KindsWhere(func(k fleet.JobKindInfo) bool {
+var jobKindsChangingVM = fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool {
 	return k.Type == fleet.TypeVM && !k.Background && !k.Stoppable && k.Name != fleet.VMDelete
 })
 
 // guestWaitKinds lists the job kinds that make a host wait for the guest.
-var guestWaitKinds = store.Texts(fleet.KindsWhere(func(k fleet.JobKindInfo) bool { return k.WaitsForGuest }))
+var jobKindsWaitingForGuest = store.ToStrings(fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool { return k.WaitsForGuest }))
 
 // ActVM requests a power action. It queues the job and returns its task without waiting for the host.
 // fleet.VMView.Allows decides whether the action is possible; if not, the error is a Conflict with the reason. Queued
@@ -37,7 +37,7 @@ func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act f
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return fleet.Task{}, err
 	}
-	if err := checkPower(act); err != nil {
+	if err := checkPowerAction(act); err != nil {
 		return fleet.Task{}, err
 	}
 	if err := store.CheckID(id, "VM"); err != nil {
@@ -45,19 +45,19 @@ func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act f
 	}
 	var task fleet.Task
 	err := c.store.Tx(ctx, func(q *db.Queries) error {
-		id, err := actVM(ctx, q, a, id, act, "")
+		id, err := queuePowerAction(ctx, q, a, id, act, "")
 		if err != nil {
 			return err
 		}
 		task, err = store.GetTask(ctx, q, fleet.SystemActor, id)
 		return err
 	})
-	return store.TaskFor(a, task), err
+	return store.RedactTask(a, task), err
 }
 
-func checkPower(act fleet.Action) error {
+func checkPowerAction(act fleet.Action) error {
 	var checks fleet.Checks
-	if !slices.Contains(store.PowerJobKinds, act.Job()) {
+	if !slices.Contains(store.PowerJobKinds, act.JobKind()) {
 		checks.Add("action", "There is no power action %q. Use %s.", string(act), powerActionList)
 	}
 	return checks.Err()
@@ -65,39 +65,39 @@ func checkPower(act fleet.Action) error {
 
 // actVM is ActVM within a transaction. child is the task's child that runs the action; empty: the action becomes a task
 // or joins a queued one.
-func actVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act fleet.Action, child fleet.TaskID) (fleet.TaskID, error) {
+func queuePowerAction(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act fleet.Action, child fleet.TaskID) (fleet.TaskID, error) {
 	vm, err := store.LockVM(ctx, q, a, id, policy.VMUse)
 	if err != nil {
 		return "", err
 	}
-	if err := checkAllowed(vm, act); err != nil {
+	if err := checkActionAllowed(vm, act); err != nil {
 		return "", err
 	}
 	if power := act.Power(); power != "" {
 		vm.Spec.Power = power
-		if err := changeVM(ctx, q, &vm); err != nil {
+		if err := storeChangedVM(ctx, q, &vm); err != nil {
 			return "", err
 		}
 	}
-	if err := cancelContradictingJobs(ctx, q, vm, act.Job(), act.Label()); err != nil {
+	if err := cancelContradictingJobs(ctx, q, vm, act.JobKind(), act.Label()); err != nil {
 		return "", err
 	}
 	var args fleet.JobArgs
 	if act == fleet.ActRestart {
 		args.Run = vm.Status.StartedAt
 	}
-	order := orderOf(vm, act.Job(), args)
+	order := vmJobParams(vm, act.JobKind(), args)
 	if child != "" {
 		order.Child = (*string)(&child)
 	}
-	task, err := store.Queue(ctx, q, a, order)
+	task, err := store.JoinOrQueueJob(ctx, q, a, order)
 	if err != nil {
 		return "", fmt.Errorf("queue %s: %w", order.Kind, err)
 	}
 	return task, store.Audit(ctx, q, a, "vm."+string(act), fleet.SubjectVM(id), vm.Name, "")
 }
 
-func checkAllowed(vm fleet.VMView, act fleet.Action) error {
+func checkActionAllowed(vm fleet.VMView, act fleet.Action) error {
 	if ok, why := vm.Allows(act); !ok {
 		return fleet.Errorf(fleet.Conflict, "%s is not possible: %s", act.Label(), why)
 	}
@@ -105,8 +105,8 @@ func checkAllowed(vm fleet.VMView, act fleet.Action) error {
 }
 
 // changeVM writes a locked VM's name, labels, description and spec as its next generation.
-func changeVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
-	spec, err := specToStore(ctx, q, vm.ProjectID, vm.Spec)
+func storeChangedVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
+	spec, err := completeSpecForStorage(ctx, q, vm.ProjectID, vm.Spec)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func changeVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
 // cancelContradictingJobs cancels queued power jobs of other kinds; jobs of the same kind coalesce. A forced action
 // also aborts a shutdown that waits for the guest.
 func cancelContradictingJobs(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobKind, action string) error {
-	kinds := slices.DeleteFunc(store.Texts(store.PowerJobKinds), func(k string) bool { return k == string(by) })
+	kinds := slices.DeleteFunc(store.ToStrings(store.PowerJobKinds), func(k string) bool { return k == string(by) })
 	subject := fleet.SubjectVM(vm.ID)
 	err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{
 		Subject: subject, Kinds: kinds, Error: fmt.Sprintf("Not done: %q was requested before this task started.", action),
@@ -133,21 +133,21 @@ func cancelContradictingJobs(ctx context.Context, q *db.Queries, vm fleet.VMView
 		return err
 	}
 	return q.BreakOffWaits(ctx, db.BreakOffWaitsParams{
-		Kinds:   guestWaitKinds,
+		Kinds:   jobKindsWaitingForGuest,
 		Subject: subject, HostID: vm.HostID, Error: fmt.Sprintf("Aborted: %q was requested.", action),
 	})
 }
 
 // queueVM queues a job for a VM at its current generation.
-func queueVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) (fleet.Task, error) {
-	id, err := store.Queue(ctx, q, a, orderOf(vm, kind, args))
+func queueVMJob(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) (fleet.Task, error) {
+	id, err := store.JoinOrQueueJob(ctx, q, a, vmJobParams(vm, kind, args))
 	if err != nil {
 		return fleet.Task{}, fmt.Errorf("queue %s: %w", kind, err)
 	}
 	return store.GetTask(ctx, q, fleet.SystemActor, id)
 }
 
-func orderOf(vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) db.JoinQueueParams {
+func vmJobParams(vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) db.JoinQueueParams {
 	return db.JoinQueueParams{
 		HostID: vm.HostID, ProjectID: &vm.ProjectID, Kind: kind, Subject: fleet.SubjectVM(vm.ID), SubjectName: vm.Name,
 		Args: args, Generation: vm.Generation,
@@ -192,10 +192,10 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 		if err := store.Audit(ctx, q, a, "vm.delete", fleet.SubjectVM(id), vm.Name, detail); err != nil {
 			return err
 		}
-		job, err = removeVM(ctx, q, a, vm, fleet.JobArgs{DeleteDisks: disks})
+		job, err = queueVMDeletion(ctx, q, a, vm, fleet.JobArgs{DeleteDisks: disks})
 		return err
 	})
-	return store.TaskFor(a, job), err
+	return store.RedactTask(a, job), err
 }
 
 // checkRemovableVM refuses a deletion that the VM's disks, snapshots or protection forbid.
@@ -206,13 +206,13 @@ func checkRemovableVM(vm fleet.VMView, disks bool) error {
 	if why := vm.WhyDisksInUse(); disks && why != "" {
 		return fleet.Errorf(fleet.Conflict, "The VM's disks cannot be deleted now: %s", why)
 	}
-	if why := vm.WhySnapshotsBlock(); !disks && why != "" {
+	if why := vm.WhySnapshotsBlockDiskJobs(); !disks && why != "" {
 		return fleet.Errorf(fleet.Conflict, "The VM is not deleted without its disks: %s", why)
 	}
 	return nil
 }
 
-func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, args fleet.JobArgs) (fleet.Task, error) {
+func queueVMDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, args fleet.JobArgs) (fleet.Task, error) {
 	subject := fleet.SubjectVM(vm.ID)
 	touched, err := q.VMTouched(ctx, subject)
 	if err != nil {
@@ -226,13 +226,13 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if err := cancelDiskCopies(ctx, q, vm); err != nil {
 		return fleet.Task{}, err
 	}
-	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: store.Texts(vmChangeKinds), Error: "Not done: the deletion of the VM was requested."}); err != nil {
+	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: store.ToStrings(jobKindsChangingVM), Error: "Not done: the deletion of the VM was requested."}); err != nil {
 		return fleet.Task{}, err
 	}
 	if _, err := q.StopMoves(ctx, db.StopMovesParams{Subject: subject, Error: "Aborted: the deletion of the VM was requested."}); err != nil {
 		return fleet.Task{}, err
 	}
-	if err := q.BreakOffWaits(ctx, db.BreakOffWaitsParams{Kinds: guestWaitKinds, Subject: subject, HostID: vm.HostID, Error: "Aborted: the deletion of the VM was requested."}); err != nil {
+	if err := q.BreakOffWaits(ctx, db.BreakOffWaitsParams{Kinds: jobKindsWaitingForGuest, Subject: subject, HostID: vm.HostID, Error: "Aborted: the deletion of the VM was requested."}); err != nil {
 		return fleet.Task{}, err
 	}
 	if touched || hasDisks || vm.ObservedGeneration > 0 || vm.Status != nil {
@@ -240,18 +240,18 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 			return fleet.Task{}, err
 		}
 		vm.Generation++
-		return queueVM(ctx, q, a, vm, fleet.VMDelete, args)
+		return queueVMJob(ctx, q, a, vm, fleet.VMDelete, args)
 	}
 	if err := q.DropVM(ctx, vm.ID); err != nil {
 		return fleet.Task{}, err
 	}
 	const neverCreated = "The host had never created the VM."
-	if child := store.ChildOf(ctx); child != "" {
+	if child := store.ChildTask(ctx); child != "" {
 		return fleet.Task{}, q.EndUnchanged(ctx, db.EndUnchangedParams{ID: child, Note: neverCreated})
 	}
 	task, err := q.NoteDone(ctx, db.NoteDoneParams{
 		ID: fleet.NewID[fleet.TaskID](), HostID: &vm.HostID, ProjectID: &vm.ProjectID, Kind: fleet.VMDelete, Subject: subject, SubjectName: vm.Name,
-		Generation: vm.Generation, Note: neverCreated, CreatedBy: a.Name, UserID: store.UserIDOf(a),
+		Generation: vm.Generation, Note: neverCreated, CreatedBy: a.Name, UserID: store.ActorUserID(a),
 	})
-	return store.TaskOf(task, vm.HostName), err
+	return store.TaskFromRow(task, vm.HostName), err
 }

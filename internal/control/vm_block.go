@@ -15,12 +15,12 @@ import (
 // checkDiskKinds refuses disks that the kinds of their pools do not support, and sets volume names as each kind needs.
 // For disks on existing volumes it locks the pool, so that no other VM gets the volume until the transaction ends.
 func checkDiskKinds(ctx context.Context, q *db.Queries, a fleet.Actor, disks []fleet.Disk) error {
-	ids := store.Texts(fleet.VMSpec{Disks: disks}.Pools())
+	ids := store.ToStrings(fleet.VMSpec{Disks: disks}.Pools())
 	slices.Sort(ids)
 	for _, id := range ids {
 		if slices.ContainsFunc(disks, func(d fleet.Disk) bool { return d.Existing && string(d.PoolID) == id }) {
 			if _, err := q.LockPool(ctx, fleet.PoolID(id)); err != nil {
-				return store.NotFound(err, "pool")
+				return store.NotFoundError(err, "pool")
 			}
 		}
 	}
@@ -54,7 +54,7 @@ func checkDiskKind(ctx context.Context, q *db.Queries, a fleet.Actor, c *fleet.C
 		if !is.FilePool {
 			d.Format = "" // a block volume is always raw
 		}
-		d.Volume = d.VolumeNamed(d.Volume, pool.Spec.Kind)
+		d.Volume = d.NewVolumeName(d.Volume, pool.Spec.Kind)
 	case d.Existing && is.CreatesVolumes && !d.Shareable:
 		c.Add(at+".existing", "Pool %s makes a volume for each disk. Add a new disk, or a shareable disk on an existing raw volume.", pool.Name)
 	case d.Existing && !policy.May(a, policy.InfraChange, ""):
@@ -125,7 +125,7 @@ func localVolumeSharers(ctx context.Context, q *db.Queries, spec fleet.VMSpec, p
 
 // checkUnshared refuses to make a disk exclusive if other VMs share its volume, or if its pool provisions a volume per
 // disk. Until the transaction ends, no other VM gets the volume.
-func checkUnshared(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VMSpec) error {
+func checkNotShared(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VMSpec) error {
 	var checks fleet.Checks
 	for i, d := range to.Disks {
 		was := slices.IndexFunc(old.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
@@ -135,7 +135,7 @@ func checkUnshared(ctx context.Context, q *db.Queries, old fleet.VMView, to flee
 		at := fmt.Sprintf("spec.disks[%d].shareable", i)
 		pool, err := q.LockPool(ctx, d.PoolID)
 		if err != nil {
-			return store.NotFound(err, "pool")
+			return store.NotFoundError(err, "pool")
 		}
 		if pool.Spec.Kind.Info().CreatesVolumes {
 			checks.Add(at, "The volume %s existed before the VM, and the VM may use it only as a shareable disk. Detach it, and add a new disk to the VM.", d.Volume)
@@ -161,7 +161,7 @@ func (j volumeJob) checkPoolKind(spec fleet.PoolSpec) error {
 		return fleet.Errorf(fleet.Conflict, "Quantix cannot make volumes in a pool of kind %q: the storage makes them.", string(spec.Kind))
 	case !is.FilePool && (j.kind == fleet.VolumeFetch || j.kind == fleet.VolumeUpload):
 		return fleet.Errorf(fleet.Conflict, "Images can only be stored in file pools, and this pool is of kind %q.", string(spec.Kind))
-	case !is.FilePool && j.args.Format != "raw":
+	case !is.FilePool && j.params.Format != "raw":
 		checks.Add("format", "Volumes of a pool of kind %q are raw.", string(spec.Kind))
 	}
 	return checks.Err()

@@ -34,7 +34,7 @@ func (c *Control) CreateVMs(ctx context.Context, a fleet.Actor, in CreateVMs) (f
 		return none, err
 	}
 	var checks fleet.Checks
-	names := in.Names(&checks, in.Name)
+	names := in.ExpandPattern(&checks, in.Name)
 	if err := checks.Err(); err != nil {
 		return none, err
 	}
@@ -45,23 +45,23 @@ func (c *Control) CreateVMs(ctx context.Context, a fleet.Actor, in CreateVMs) (f
 		checks.Add("projectId", "Choose the project.")
 	}
 	if len(names) > 1 {
-		in.checkUnique(&checks)
+		in.checkNoUniqueSettings(&checks)
 	}
 	if err := checks.Err(); err != nil {
 		return none, err
 	}
 	var task fleet.Task
-	err := c.store.Begin(ctx, func(tx pgx.Tx) (err error) {
+	err := c.store.RunPgxTx(ctx, func(tx pgx.Tx) (err error) {
 		task, err = c.addBulkCreateTask(store.WithTx(ctx, tx), tx, a, in, names)
 		return err
 	})
-	return store.TaskFor(a, task), err
+	return store.RedactTask(a, task), err
 }
 
-func bulkLabel(id fleet.TaskID) string { return "order of task " + string(id) }
+func bulkInputLabel(id fleet.TaskID) string { return "order of task " + string(id) }
 
 // checkUnique refuses settings that two VMs cannot share.
-func (in CreateVMs) checkUnique(c *fleet.Checks) {
+func (in CreateVMs) checkNoUniqueSettings(c *fleet.Checks) {
 	for i, n := range in.Spec.NICs {
 		if n.MAC != "" {
 			c.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Several VMs cannot have the same address. Leave the address out: each VM gets its own.")
@@ -78,7 +78,7 @@ func (c *Control) addBulkCreateTask(ctx context.Context, tx pgx.Tx, a fleet.Acto
 	none, q := fleet.Task{}, db.New(tx)
 	project, err := q.ProjectName(ctx, in.ProjectID)
 	if err != nil {
-		return none, store.NotFound(err, "project")
+		return none, store.NotFoundError(err, "project")
 	}
 	taken, err := q.NamesInUse(ctx, db.NamesInUseParams{ProjectID: string(in.ProjectID), Names: names})
 	if err != nil {
@@ -94,19 +94,19 @@ func (c *Control) addBulkCreateTask(ctx context.Context, tx pgx.Tx, a fleet.Acto
 		if err != nil {
 			return none, err
 		}
-		return creationTask(ctx, q, vm.ID)
+		return findCreationTask(ctx, q, vm.ID)
 	}
 	completed, err := c.tryCreate(ctx, tx, a, first)
 	if err != nil {
 		return none, err
 	}
 	id := fleet.NewID[fleet.TaskID]()
-	sealedInput, err := sealer{c.opts.Vault}.encodeInput(bulkLabel(id), completed, completed.FirstBoot != nil)
+	sealedInput, err := secretSealer{c.opts.Vault}.encodeInput(bulkInputLabel(id), completed, completed.FirstBoot != nil)
 	if err != nil {
 		return none, err
 	}
 	steps := db.AddStepsParams{
-		ID: &id, Kind: fleet.VMApply, Name: in.Range(names), ProjectID: &in.ProjectID, CreatedBy: a.Name, UserID: store.UserIDOf(a), Address: a.Address,
+		ID: &id, Kind: fleet.VMApply, Name: in.Range(names), ProjectID: &in.ProjectID, CreatedBy: a.Name, UserID: store.ActorUserID(a), Address: a.Address,
 	}
 	for _, name := range names {
 		steps.Ids, steps.Subjects = append(steps.Ids, string(fleet.NewID[fleet.TaskID]())), append(steps.Subjects, string(fleet.SubjectVM(fleet.NewID[fleet.VMID]())))
@@ -152,11 +152,11 @@ func (c *Control) createVMInTx(ctx context.Context, q *db.Queries, a fleet.Actor
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return in, fleet.VMView{}, err
 	}
-	completed, from, err := c.planFrom(ctx, a, id, in)
+	completed, from, err := c.planSource(ctx, a, id, in)
 	if err != nil {
 		return completed, fleet.VMView{}, err
 	}
-	vm, _, err := createVM(ctx, q, a, c.macPrefix(), sealer{c.opts.Vault}, id, completed, from, child)
+	vm, _, err := createVM(ctx, q, a, c.macPrefix(), secretSealer{c.opts.Vault}, id, completed, from, child)
 	return completed, vm, err
 }
 
@@ -173,7 +173,7 @@ func (c *Control) createPendingVM(ctx context.Context, q *db.Queries, a fleet.Ac
 		return err
 	}
 	var in CreateVM
-	if err := (sealer{c.opts.Vault}).decodeInput(bulkLabel(*p.ParentID), text, &in); err != nil {
+	if err := (secretSealer{c.opts.Vault}).decodeInput(bulkInputLabel(*p.ParentID), text, &in); err != nil {
 		return err
 	}
 	in.Name = p.SubjectName
@@ -206,15 +206,15 @@ func vmNamesTakenError(taken []string, project string) error {
 }
 
 // creationTask returns the task that creates the VM.
-func creationTask(ctx context.Context, q *db.Queries, id fleet.VMID) (fleet.Task, error) {
+func findCreationTask(ctx context.Context, q *db.Queries, id fleet.VMID) (fleet.Task, error) {
 	rows, err := q.VMTasks(ctx, fleet.SubjectVM(id))
 	if err != nil {
 		return fleet.Task{}, err
 	}
 	for _, r := range rows {
 		if r.Task.Kind == fleet.VMApply {
-			return store.TaskOf(r.Task, r.HostName), nil
+			return store.TaskFromRow(r.Task, r.HostName), nil
 		}
 	}
-	return fleet.Task{}, store.NotFound(pgx.ErrNoRows, "task")
+	return fleet.Task{}, store.NotFoundError(pgx.ErrNoRows, "task")
 }

@@ -12,7 +12,7 @@ import (
 // A bulk creation is one task with a child per VM. The child shows the result for its VM.
 func TestBulkCreateIsOneTaskWithChildPerVM(t *testing.T) {
 	s := newLibraryFixture(t)
-	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
+	s.execSQL(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	v := s.newTemplate("Web", s.stoppedVM("web"))
 	ask := control.CreateVMs{
 		CreateVM:  control.CreateVM{ProjectID: s.red, Name: "w-{nn}", From: &control.VMSource{TemplateID: v.ID}, Start: true, Labels: map[string]string{"env": "prod"}},
@@ -22,19 +22,19 @@ func TestBulkCreateIsOneTaskWithChildPerVM(t *testing.T) {
 	if err != nil || task.SubjectName != "w-08 – w-32" || task.Title() != "Create" || task.Steps == nil || task.Steps.Queued != 25 {
 		t.Fatalf("%+v %v", task, err)
 	}
-	s.audited("vms.create")
-	if n := s.count("vms"); n != 1 {
+	s.auditActions("vms.create")
+	if n := s.countRows("vms"); n != 1 {
 		t.Errorf("%d VMs exist before their children ran", n)
 	}
 	// Another person used the name before this VM's turn.
-	s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ('x', $1, $2, 'w-10', '{"power":"stopped","cpus":1,"memoryMiB":128,"firmware":"bios"}')`, s.red, s.h1)
+	s.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ('x', $1, $2, 'w-10', '{"power":"stopped","cpus":1,"memoryMiB":128,"firmware":"bios"}')`, s.red, s.h1)
 	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count("vms WHERE name LIKE 'w-%' AND labels = '{\"env\":\"prod\"}' AND spec->>'power' = 'running'"); n != 24 {
+	if n := s.countRows("vms WHERE name LIKE 'w-%' AND labels = '{\"env\":\"prod\"}' AND spec->>'power' = 'running'"); n != 24 {
 		t.Errorf("%d VMs were made", n)
 	}
-	if n := s.count("vm_orders"); n != 0 {
+	if n := s.countRows("vm_orders"); n != 0 {
 		t.Errorf("the stored request remains")
 	}
 	children, err := s.ListTasks(t.Context(), s.member, fleet.Query{Filter: "parent:" + string(task.ID), Limit: 50})
@@ -47,9 +47,9 @@ func TestBulkCreateIsOneTaskWithChildPerVM(t *testing.T) {
 		}
 	}
 	// A child ends when its VM is created and started.
-	first := queryOne[string](s.projectFixture, `SELECT id FROM vms WHERE name = 'w-08'`)
+	first := queryWithArgs[string](s.projectFixture, `SELECT id FROM vms WHERE name = 'w-08'`)
 	subject := fleet.SubjectVM(fleet.VMID(first))
-	if jobs := queryOne[string](s.projectFixture, `SELECT string_agg(kind, ' ' ORDER BY id) FROM jobs WHERE subject = $1`, subject); jobs != "vm.apply vm.start" {
+	if jobs := queryWithArgs[string](s.projectFixture, `SELECT string_agg(kind, ' ' ORDER BY id) FROM jobs WHERE subject = $1`, subject); jobs != "vm.apply vm.start" {
 		t.Errorf("its jobs are %s", jobs)
 	}
 	for range 2 {
@@ -59,14 +59,14 @@ func TestBulkCreateIsOneTaskWithChildPerVM(t *testing.T) {
 		}
 		for _, w := range claim.Jobs {
 			if w.Subject == subject {
-				if state := queryOne[string](s.projectFixture, `SELECT state FROM tasks WHERE subject = $1`, subject); state != "running" {
+				if state := queryWithArgs[string](s.projectFixture, `SELECT state FROM tasks WHERE subject = $1`, subject); state != "running" {
 					t.Errorf("the child is %s while %s is at work", state, w.Kind)
 				}
-				s.finishWith(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
+				s.finishJobWith(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
 			}
 		}
 	}
-	if state := queryOne[string](s.projectFixture, `SELECT string_agg(state, ' ') FROM tasks WHERE subject = $1`, subject); state != "done" {
+	if state := queryWithArgs[string](s.projectFixture, `SELECT string_agg(state, ' ') FROM tasks WHERE subject = $1`, subject); state != "done" {
 		t.Errorf("the child is %s", state)
 	}
 }
@@ -93,7 +93,7 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		code fleet.Code
+		code fleet.ErrorCode
 		says string
 		do   func() error
 	}{
@@ -102,7 +102,7 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 		{"a name that there is", fleet.Conflict, `"web-2" exists`, ask(s.member, "web-{n}", three, nil)},
 		{"one that there is, alone", fleet.Conflict, `"web-2" exists`, ask(s.member, "web-{n}", fleet.BulkNames{First: 2}, nil)},
 		{"a name that is none", fleet.Invalid, "lower-case", ask(s.member, "Web-{n}", three, nil)},
-		{"by a user of another project", fleet.NotFound, "no such", ask(s.stranger, "w-{n}", three, nil)},
+		{"by a user of another project", fleet.NotFound, "no such", ask(s.blueMember, "w-{n}", three, nil)},
 		{"by a viewer", fleet.Forbidden, "do not have permission", ask(s.viewer, "w-{n}", three, nil)},
 		{"by nobody", fleet.Unauthorized, "Sign in", ask(token, "w-{n}", three, nil)},
 		{"one address", fleet.Invalid, "cannot have the same address", ask(chief, "w-{n}", three, with(func(spec *fleet.VMSpec) { spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:12:34:56"}} }))},
@@ -112,9 +112,9 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 		{"a version that does not exist", fleet.Invalid, "no such version", ask(s.member, "w-{n}", three, func(in *control.CreateVM) { in.From.VersionID = "x" })},
 		{"no project", fleet.Invalid, "Choose the project", ask(s.member, "w-{n}", three, func(in *control.CreateVM) { in.ProjectID = "" })},
 	} {
-		tasks := s.count("tasks")
+		tasks := s.countRows("tasks")
 		s.wantRefused(c.name, c.code, c.says, c.do)
-		if s.count("tasks") != tasks || s.count("vm_orders") != 0 {
+		if s.countRows("tasks") != tasks || s.countRows("vm_orders") != 0 {
 			t.Errorf("%s left a task", c.name)
 		}
 	}
@@ -124,7 +124,7 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 // newest at the time of the request.
 func TestBulkCreateUsesRequestedVersionAndCurrentPermissions(t *testing.T) {
 	s := newLibraryFixture(t)
-	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
+	s.execSQL(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	vm := s.stoppedVM("web")
 	v := s.newTemplate("Web", vm)
 	ask := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: "w-{n}", From: &control.VMSource{TemplateID: v.ID}}, BulkNames: fleet.BulkNames{Count: 2}}
@@ -138,18 +138,18 @@ func TestBulkCreateUsesRequestedVersionAndCurrentPermissions(t *testing.T) {
 	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if n := queryOne[int](s.projectFixture, `SELECT count(*) FROM vms WHERE spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', $1::text)))`, v.Versions[0].Spec.Disks[0].VersionID); n != 2 {
-		t.Errorf("%d are of the version that was requested: %s", n, queryOne[string](s.projectFixture, `SELECT string_agg(state || error, ' ') FROM tasks WHERE parent_id IS NOT NULL`))
+	if n := queryWithArgs[int](s.projectFixture, `SELECT count(*) FROM vms WHERE spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', $1::text)))`, v.Versions[0].Spec.Disks[0].VersionID); n != 2 {
+		t.Errorf("%d are of the version that was requested: %s", n, queryWithArgs[string](s.projectFixture, `SELECT string_agg(state || error, ' ') FROM tasks WHERE parent_id IS NOT NULL`))
 	}
 	ask.Name = "x-{n}"
 	if _, err := s.CreateVMs(t.Context(), s.member, ask); err != nil {
 		t.Fatal(err)
 	}
-	s.exec(`DELETE FROM project_members WHERE user_id = $1`, s.member.UserID)
+	s.execSQL(`DELETE FROM project_members WHERE user_id = $1`, s.member.UserID)
 	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count("tasks WHERE parent_id IS NOT NULL AND state = 'failed' AND error LIKE '%There is no such object, or you may not see it.%' AND subject_name LIKE 'x-%'"); n != 2 {
+	if n := s.countRows("tasks WHERE parent_id IS NOT NULL AND state = 'failed' AND error LIKE '%There is no such object, or you may not see it.%' AND subject_name LIKE 'x-%'"); n != 2 {
 		t.Errorf("%d were refused", n)
 	}
 }

@@ -9,13 +9,13 @@ import (
 
 func TestPowerActionsChangeSpecAndQueueJobs(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Stopped)
+	v := s.createVM("web", fleet.Stopped)
 	subject := fleet.SubjectVM(v.ID)
 	job, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStart)
 	if err != nil || job.Kind != fleet.VMStart || job.Generation != 2 || job.State != fleet.JobQueued || job.HostName != "" {
 		t.Fatalf("start: %+v %v", job, err)
 	}
-	if got := s.get(v.ID); got.Phase != fleet.PhaseStarting || got.Spec.Power != fleet.Running || got.Generation != 2 {
+	if got := s.getVM(v.ID); got.Phase != fleet.PhaseStarting || got.Spec.Power != fleet.Running || got.Generation != 2 {
 		t.Errorf("after start: %s %s generation %d", got.Phase, got.Spec.Power, got.Generation)
 	}
 	s.wantRefused("start twice", fleet.Conflict, "Start is not possible", func() error { _, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStart); return err })
@@ -23,12 +23,12 @@ func TestPowerActionsChangeSpecAndQueueJobs(t *testing.T) {
 	if _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStop); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.jobs(subject); got != "vm.apply done, vm.start cancelled, vm.stop queued" {
+	if got := s.jobList(subject); got != "vm.apply done, vm.start cancelled, vm.stop queued" {
 		t.Errorf("a stop leaves %s", got)
 	}
 	s.reportPower(v.ID, fleet.Running)
-	s.exec(`UPDATE jobs SET state = 'done' WHERE state = 'queued'`)
-	before := s.get(v.ID).Generation
+	s.execSQL(`UPDATE jobs SET state = 'done' WHERE state = 'queued'`)
+	before := s.getVM(v.ID).Generation
 	if job, err = s.ActVM(t.Context(), chief, v.ID, fleet.ActReboot); err != nil || job.Generation != before {
 		t.Errorf("a reboot changes no intent: %+v %v", job, err)
 	}
@@ -40,16 +40,16 @@ func TestPowerActionsChangeSpecAndQueueJobs(t *testing.T) {
 
 func TestPowerActionRefusedWithReason(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Stopped)
+	v := s.createVM("web", fleet.Stopped)
 	for name, c := range map[string]struct {
 		actor fleet.Actor
 		id    fleet.VMID
 		act   fleet.Action
-		code  fleet.Code
+		code  fleet.ErrorCode
 		says  string
 	}{
 		"viewer":                  {s.viewer, v.ID, fleet.ActStart, fleet.Forbidden, "do not have permission"},
-		"user of another project": {s.stranger, v.ID, fleet.ActStart, fleet.NotFound, "There is no such VM."},
+		"user of another project": {s.blueMember, v.ID, fleet.ActStart, fleet.NotFound, "There is no such VM."},
 		"missing":                 {s.member, fleet.NewID[fleet.VMID](), fleet.ActStart, fleet.NotFound, "There is no such VM."},
 		"malformed id":            {s.member, "x\x00y", fleet.ActStart, fleet.NotFound, "There is no such VM."},
 		"not running":             {s.member, v.ID, fleet.ActPause, fleet.Conflict, "Only a running VM can be paused."},
@@ -59,13 +59,13 @@ func TestPowerActionRefusedWithReason(t *testing.T) {
 	} {
 		s.wantRefused(name, c.code, c.says, func() error { _, err := s.ActVM(t.Context(), c.actor, c.id, c.act); return err })
 	}
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
 	s.wantRefused("offline host", fleet.Conflict, "offline", func() error { _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStart); return err })
 }
 
 func TestUpdateVMRaisesGenerationOnce(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Running)
+	v := s.createVM("web", fleet.Running)
 	name, text := "www", "the shop"
 	iso := fleet.Volref{PoolID: s.nfs, Volume: "cd.iso"}
 	edit := editedSpec(v, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB, s.ISO = 4, 512, &iso })
@@ -79,21 +79,21 @@ func TestUpdateVMRaisesGenerationOnce(t *testing.T) {
 	if err != nil || none != "" || again.Generation != 2 {
 		t.Errorf("nothing changed, but generation %d, job %q, %v", again.Generation, none, err)
 	}
-	if s.count("audit WHERE action = 'vm.edit' AND detail = 'name web → www, labels, description, vCPUs 1 → 4, memory 256 → 512 MiB, CD-ROM none → cd.iso'") != 1 {
+	if s.countRows("audit WHERE action = 'vm.edit' AND detail = 'name web → www, labels, description, vCPUs 1 → 4, memory 256 → 512 MiB, CD-ROM none → cd.iso'") != 1 {
 		t.Error("the audit does not say what was changed")
 	}
 	got, same, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(got, func(s *fleet.VMSpec) { s.ISO = nil }))
 	if err != nil || got.Spec.ISO != nil || got.Generation != 3 || same != job {
 		t.Errorf("ISO out: %+v, job %s (the waiting one is %s), %v", got.Spec.ISO, same, job, err)
 	}
-	if got := s.jobs(fleet.SubjectVM(v.ID)); got != "vm.apply done, vm.apply queued" {
+	if got := s.jobList(fleet.SubjectVM(v.ID)); got != "vm.apply done, vm.apply queued" {
 		t.Errorf("edits do not coalesce: %s", got)
 	}
 }
 
 func TestInvalidUpdateVMRefused(t *testing.T) {
 	s := newProjectFixture(t)
-	v, taken := s.vm("web", fleet.Running), s.vm("taken", fleet.Running)
+	v, taken := s.createVM("web", fleet.Running), s.createVM("taken", fleet.Running)
 	edit := func(f func(*fleet.VMSpec)) control.UpdateVM { return editedSpec(v, f) }
 	two := edit(func(s *fleet.VMSpec) { s.CPUs = 2 })
 	stale := two
@@ -101,11 +101,11 @@ func TestInvalidUpdateVMRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		actor fleet.Actor
 		in    control.UpdateVM
-		code  fleet.Code
+		code  fleet.ErrorCode
 		says  string
 	}{
 		"viewer":                  {s.viewer, two, fleet.Forbidden, "do not have permission"},
-		"user of another project": {s.stranger, two, fleet.NotFound, "There is no such VM."},
+		"user of another project": {s.blueMember, two, fleet.NotFound, "There is no such VM."},
 		"stale":                   {s.member, stale, fleet.Conflict, "(generation 1, you had 7)"},
 		"no CPU":                  {s.member, edit(func(s *fleet.VMSpec) { s.CPUs = 0 }), fleet.Invalid, "1 to 768"},
 		"too much":                {s.member, edit(func(s *fleet.VMSpec) { s.MemoryMiB = 17000 }), fleet.Invalid, "Not enough memory"},
@@ -124,9 +124,9 @@ func TestInvalidUpdateVMRefused(t *testing.T) {
 
 func TestDeleteVMQueuesDeletionOnce(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Running)
+	v := s.createVM("web", fleet.Running)
 	s.wantRefused("viewer", fleet.Forbidden, "do not have permission", func() error { _, err := s.DeleteVM(t.Context(), s.viewer, v.ID, false, ""); return err })
-	s.wantRefused("another project's user", fleet.NotFound, "There is no such VM.", func() error { _, err := s.DeleteVM(t.Context(), s.stranger, v.ID, false, ""); return err })
+	s.wantRefused("another project's user", fleet.NotFound, "There is no such VM.", func() error { _, err := s.DeleteVM(t.Context(), s.blueMember, v.ID, false, ""); return err })
 	s.wantRefused("name not typed", fleet.Invalid, "Type the VM's name, web", func() error { _, err := s.DeleteVM(t.Context(), s.member, v.ID, true, "wbe"); return err })
 	if _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActPause); err != nil {
 		t.Fatal(err)
@@ -135,10 +135,10 @@ func TestDeleteVMQueuesDeletionOnce(t *testing.T) {
 	if err != nil || job.Kind != fleet.VMDelete || job.State != fleet.JobQueued {
 		t.Fatalf("%+v %v", job, err)
 	}
-	if got := s.jobs(fleet.SubjectVM(v.ID)); got != "vm.apply done, vm.pause cancelled, vm.delete queued" {
+	if got := s.jobList(fleet.SubjectVM(v.ID)); got != "vm.apply done, vm.pause cancelled, vm.delete queued" {
 		t.Errorf("jobs: %s", got)
 	}
-	if got := s.get(v.ID); got.Phase != fleet.PhaseDeleting {
+	if got := s.getVM(v.ID); got.Phase != fleet.PhaseDeleting {
 		t.Errorf("phase %s", got.Phase)
 	}
 	s.wantRefused("edit", fleet.Conflict, "being deleted", func() error {
@@ -150,7 +150,7 @@ func TestDeleteVMQueuesDeletionOnce(t *testing.T) {
 	if got, err := s.CancelTask(t.Context(), s.member, job.ID); err != nil || got.State != fleet.JobCancelled {
 		t.Fatalf("%+v %v", got, err)
 	}
-	if got := s.get(v.ID); got.DeletedAt != nil {
+	if got := s.getVM(v.ID); got.DeletedAt != nil {
 		t.Error("the VM is still being deleted after the cancellation")
 	}
 }
@@ -172,11 +172,11 @@ func TestDeleteVMUnknownToHostIsImmediate(t *testing.T) {
 	if _, err := s.GetVM(t.Context(), chief, fresh); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("still there: %v", err)
 	}
-	if got := s.jobs(fleet.SubjectVM(fresh)); got != "vm.apply cancelled, vm.start cancelled, vm.delete done" {
+	if got := s.jobList(fleet.SubjectVM(fresh)); got != "vm.apply cancelled, vm.start cancelled, vm.delete done" {
 		t.Errorf("jobs: %s", got)
 	}
 	claimed := create("claimed")
-	s.exec(`UPDATE jobs SET state = 'running', epoch = 1 WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(claimed))
+	s.execSQL(`UPDATE jobs SET state = 'running', epoch = 1 WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(claimed))
 	if job, err = s.DeleteVM(t.Context(), s.member, claimed, false, ""); err != nil || job.State != fleet.JobQueued {
 		t.Errorf("a VM whose creation was claimed: %+v %v", job, err)
 	}
@@ -185,9 +185,9 @@ func TestDeleteVMUnknownToHostIsImmediate(t *testing.T) {
 // An older agent ignores fields that it does not know, and a host may lack support for a field. Placement checks both.
 func TestVMFieldNeedsHostSupport(t *testing.T) {
 	s := newProjectFixture(t)
-	v, admin := s.vm("web", fleet.Running), s.addUser("ada", fleet.RoleAdmin)
+	v, admin := s.createVM("web", fleet.Running), s.addUser("ada", fleet.RoleAdmin)
 	inventory := func(fields, gaps string) {
-		s.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', $2::text::jsonb), '{inventory,vmGaps}', $3::text::jsonb) WHERE id = $1`, v.HostID, fields, gaps)
+		s.execSQL(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', $2::text::jsonb), '{inventory,vmGaps}', $3::text::jsonb) WHERE id = $1`, v.HostID, fields, gaps)
 	}
 	with := func(tpm bool) control.UpdateVM {
 		return editedSpec(v, func(s *fleet.VMSpec) { s.Security.TPM, s.Boot.Menu = tpm, tpm })
@@ -222,8 +222,8 @@ func TestVMFieldNeedsHostSupport(t *testing.T) {
 // Tenants cannot set fields that affect other VMs or expose the host, but can remove them.
 func TestReservedFieldsNeedAdministrator(t *testing.T) {
 	s := newProjectFixture(t)
-	v, admin := s.vm("web", fleet.Stopped), s.addUser("ada", fleet.RoleAdmin)
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["memory.locked","memory.shared","devices.vsock","memory.hugePageKiB","cpu.shares"]')`)
+	v, admin := s.createVM("web", fleet.Stopped), s.addUser("ada", fleet.RoleAdmin)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["memory.locked","memory.shared","devices.vsock","memory.hugePageKiB","cpu.shares"]')`)
 	locked := func(on bool) func(*fleet.VMSpec) { return func(s *fleet.VMSpec) { s.Memory.Locked = on } }
 	for name, change := range map[string]func(*fleet.VMSpec){
 		"locked memory": locked(true), "vsock": func(s *fleet.VMSpec) { s.Devices.VSOCK = true }, "huge pages": func(s *fleet.VMSpec) { s.Memory.HugePageKiB = 2048 },

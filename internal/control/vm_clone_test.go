@@ -11,7 +11,7 @@ import (
 
 func (s *libraryFixture) failJob(host fleet.HostID, w wire.Work, words string) {
 	s.t.Helper()
-	s.finishWith(host, w, wire.Finish{Outcome: wire.Failed, Error: words, Generation: 1})
+	s.finishJobWith(host, w, wire.Finish{Outcome: wire.Failed, Error: words, Generation: 1})
 }
 
 // The VM's host copies the clone's disks, and defines the clone only when the copies are complete. A missing copy is
@@ -23,15 +23,15 @@ func TestCloneVMWaitsForDiskCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := s.get(clone.ID)
+	now := s.getVM(clone.ID)
 	if now.HostID != s.h1 || len(now.Spec.Disks) != 2 || now.Spec.Disks[0].PoolID != s.nfs || now.Spec.Disks[0].Volume == vm.Spec.Disks[0].Volume || now.Spec.CPUs != vm.Spec.CPUs {
 		t.Errorf("%+v", now.Spec)
 	}
-	if works := s.work(s.h1, fleet.VMApply); len(works) != 0 {
+	if works := s.claimedWork(s.h1, fleet.VMApply); len(works) != 0 {
 		t.Error("the clone is defined before its disks are complete")
 	}
-	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE state = 'running'`)
-	works := s.work(s.h1, fleet.VolumeCopy)
+	s.execSQL(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE state = 'running'`)
+	works := s.claimedWork(s.h1, fleet.VolumeCopy)
 	if len(works) != 2 {
 		t.Fatalf("%+v", works)
 	}
@@ -52,7 +52,7 @@ func TestCloneVMWaitsForDiskCopies(t *testing.T) {
 	}
 	s.finishVolume(s.h1, works[0], `{}`)
 	s.failJob(s.h1, works[1], "No space left on device")
-	made := s.work(s.h1, fleet.VMApply)
+	made := s.claimedWork(s.h1, fleet.VMApply)
 	// The job names both disks as created; the host therefore reports the missing one.
 	if len(made) != 1 || len(made[0].CreatedDisks) != 2 {
 		t.Fatalf("%+v", made)
@@ -65,7 +65,7 @@ func TestCloneVMWaitsForDiskCopies(t *testing.T) {
 	if _, err := s.DeleteVM(t.Context(), s.member, clone.ID, true, "web-2"); err != nil {
 		t.Error(err)
 	}
-	if gone := s.work(s.h1, fleet.VMDelete); len(gone) != 1 { // the copied disks are deleted too
+	if gone := s.claimedWork(s.h1, fleet.VMDelete); len(gone) != 1 { // the copied disks are deleted too
 		t.Errorf("%+v", gone)
 	}
 }
@@ -73,7 +73,7 @@ func TestCloneVMWaitsForDiskCopies(t *testing.T) {
 func TestInvalidCloneRefused(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web")
-	elsewhere := s.person("eve", s.blue, fleet.RoleMember)
+	elsewhere := s.addProjectMember("eve", s.blue, fleet.RoleMember)
 	elsewhere.Projects[s.red] = fleet.RoleViewer
 	spec := func(disks ...fleet.Disk) fleet.VMSpec {
 		out := smallSpec
@@ -90,11 +90,11 @@ func TestInvalidCloneRefused(t *testing.T) {
 	image, _ := s.publishImage(s.nfs, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
 	for _, c := range []struct {
 		name string
-		code fleet.Code
+		code fleet.ErrorCode
 		says string
 		do   func() error
 	}{
-		{"by a user of another project", fleet.Invalid, "no such VM", ask(s.stranger, s.blue, control.CreateVM{})},
+		{"by a user of another project", fleet.Invalid, "no such VM", ask(s.blueMember, s.blue, control.CreateVM{})},
 		{"into another project, by a viewer", fleet.Forbidden, "do not have permission", ask(elsewhere, s.blue, control.CreateVM{})},
 		{"into a project that one may not change", fleet.NotFound, "no such", ask(s.member, s.blue, control.CreateVM{})},
 		{"on another host", fleet.Invalid, "Disks are copied on the host of the VM", ask(s.member, s.red, control.CreateVM{HostID: s.h2})},
@@ -106,12 +106,12 @@ func TestInvalidCloneRefused(t *testing.T) {
 	} {
 		s.wantRefused(c.name, c.code, c.says, c.do)
 	}
-	s.exec(`UPDATE vms SET status = '{"power":"absent"}' WHERE id = $1`, vm.ID)
+	s.execSQL(`UPDATE vms SET status = '{"power":"absent"}' WHERE id = $1`, vm.ID)
 	s.wantRefused("absent", fleet.Conflict, "not on its host", ask(s.member, s.red, control.CreateVM{}))
-	s.exec(`UPDATE vms SET status = '{"power":"stopped"}', spec = jsonb_set(spec, '{disks,0,existing}', 'true') WHERE id = $1`, vm.ID)
+	s.execSQL(`UPDATE vms SET status = '{"power":"stopped"}', spec = jsonb_set(spec, '{disks,0,existing}', 'true') WHERE id = $1`, vm.ID)
 	s.wantRefused("a LUN", fleet.Conflict, "is a LUN, so", ask(s.member, s.red, control.CreateVM{}))
-	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,existing}' WHERE id = $1`, vm.ID)
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
+	s.execSQL(`UPDATE vms SET spec = spec #- '{disks,0,existing}' WHERE id = $1`, vm.ID)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
 	s.wantRefused("of a host that is offline", fleet.Conflict, "offline", ask(s.member, s.red, control.CreateVM{}))
 }
 
@@ -120,8 +120,8 @@ func TestInvalidCloneRefused(t *testing.T) {
 func TestCreateVMFromSnapshotCopiesSnapshotState(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
-	s.exec(`UPDATE vms SET status = jsonb_set(status, '{power}', '"running"') WHERE id = $1`, vm.ID)
-	base, tip := s.withSnapshots(s.get(vm.ID)) // the snapshots are of the first disk only; the second disk was added later
+	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{power}', '"running"') WHERE id = $1`, vm.ID)
+	base, tip := s.reportTwoSnapshots(s.getVM(vm.ID)) // the snapshots are of the first disk only; the second disk was added later
 	ask := func(a fleet.Actor, from control.VMSource) func() error {
 		return func() error {
 			_, err := s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, Name: "then", From: &from})
@@ -130,7 +130,7 @@ func TestCreateVMFromSnapshotCopiesSnapshotState(t *testing.T) {
 	}
 	s.wantRefused("a snapshot without its VM", fleet.Invalid, "Name a template, a VM or an appliance", ask(s.member, control.VMSource{SnapshotID: base}))
 	s.wantRefused("an unknown snapshot", fleet.NotFound, "no such snapshot", ask(s.member, control.VMSource{VMID: vm.ID, SnapshotID: fleet.NewID[fleet.SnapshotID]()}))
-	s.wantRefused("by a user of another project", fleet.NotFound, "", ask(s.stranger, control.VMSource{VMID: vm.ID, SnapshotID: base}))
+	s.wantRefused("by a user of another project", fleet.NotFound, "", ask(s.blueMember, control.VMSource{VMID: vm.ID, SnapshotID: base}))
 	for _, from := range []fleet.PoolID{"", s.nfs} { // h2 has the shared pool too, but not the VM's disks
 		p, err := s.PreviewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "then", From: &control.VMSource{VMID: vm.ID, SnapshotID: base, PoolID: from}})
 		if err != nil || !p.Placed || p.Host != "h1" || len(p.Spec.Disks) != 1 || p.Spec.Disks[0].SizeBytes != 1<<20 {
@@ -141,11 +141,11 @@ func TestCreateVMFromSnapshotCopiesSnapshotState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := s.get(made.ID)
+	now := s.getVM(made.ID)
 	if now.HostID != s.h1 || len(now.Spec.Disks) != 1 || now.Spec.Disks[0].PoolID != s.nfs || now.Spec.CPUs != vm.Spec.CPUs {
 		t.Errorf("%+v", now.Spec)
 	}
-	works := s.work(s.h1, fleet.VolumeCopy)
+	works := s.claimedWork(s.h1, fleet.VolumeCopy)
 	if len(works) != 1 {
 		t.Fatalf("%+v", works)
 	}
@@ -165,7 +165,7 @@ func TestCreateVMFromSnapshotCopiesSnapshotState(t *testing.T) {
 	if _, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "then-too", From: &control.VMSource{VMID: vm.ID, SnapshotID: tip}}); err != nil {
 		t.Errorf("another reads the snapshots, too: %v", err)
 	}
-	s.exec(`UPDATE jobs SET state = 'done' WHERE kind = 'volume.copy'`)
+	s.execSQL(`UPDATE jobs SET state = 'done' WHERE kind = 'volume.copy'`)
 	if _, err := s.DeleteSnapshot(t.Context(), chief, vm.ID, base, false); err != nil {
 		t.Errorf("after the copy: %v", err)
 	}

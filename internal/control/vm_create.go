@@ -48,22 +48,22 @@ func (c *Control) CreateVMWithTask(ctx context.Context, a fleet.Actor, in Create
 		return fleet.VMView{}, "", err
 	}
 	id := fleet.NewID[fleet.VMID]()
-	in, from, err := c.planFrom(ctx, a, id, in)
+	in, from, err := c.planSource(ctx, a, id, in)
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
-		vm, task, err = createVM(ctx, q, a, c.macPrefix(), sealer{c.opts.Vault}, id, in, from, "")
+		vm, task, err = createVM(ctx, q, a, c.macPrefix(), secretSealer{c.opts.Vault}, id, in, from, "")
 		return err
 	})
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
-	return store.VMFor(a, vm), task, nil
+	return store.RedactVM(a, vm), task, nil
 }
 
 // complete checks the input and fills in defaults: power, firmware, volume names and MAC addresses.
-func (in *CreateVM) complete(id fleet.VMID) error {
+func (in *CreateVM) completeInput(id fleet.VMID) error {
 	var checks fleet.Checks
 	if in.ProjectID == "" {
 		checks.Add("projectId", "Choose the project.")
@@ -74,7 +74,7 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 	fleet.CheckName(&checks, "name", in.Name)
 	fleet.CheckLabels(&checks, "labels", in.Labels)
 	fleet.CheckDescription(&checks, "description", in.Description)
-	in.Spec = in.Spec.Plain()
+	in.Spec = in.Spec.NormalizeDefaults()
 	s := &in.Spec
 	if s.Firmware == "" {
 		s.Firmware = fleet.BIOS
@@ -93,7 +93,7 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 		s.FirstBoot = fleet.VMFirstBoot{}
 	}
 	s.NICs = normalizeMACs(s.NICs)
-	s.HostDevices = fillHost(s.HostDevices, in.HostID)
+	s.HostDevices = fillDeviceHost(s.HostDevices, in.HostID)
 	for i, d := range s.HostDevices {
 		if k, _ := d.Kind(); d.HostID == "" && k.Place {
 			checks.Add(fmt.Sprintf("spec.hostDevices[%d].device", i), "Choose the host that has the device.")
@@ -114,7 +114,7 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 	if err := checks.Err(); err != nil {
 		return err
 	}
-	in.fillDefaults(id)
+	in.fillSpecDefaults(id)
 	return nil
 }
 
@@ -123,7 +123,7 @@ func (in CreateVM) placementMeta() fleet.Meta {
 	return fleet.Meta{Name: in.Name, ProjectID: in.ProjectID, Labels: in.Labels}
 }
 
-func (in *CreateVM) fillDefaults(id fleet.VMID) {
+func (in *CreateVM) fillSpecDefaults(id fleet.VMID) {
 	s := &in.Spec
 	if in.Labels == nil {
 		in.Labels = map[string]string{}
@@ -133,7 +133,7 @@ func (in *CreateVM) fillDefaults(id fleet.VMID) {
 	}
 	for i := range s.Disks {
 		if !s.Disks[i].Existing {
-			s.Disks[i].Volume = diskName(in.Name, id, i+1)
+			s.Disks[i].Volume = newVolumeName(in.Name, id, i+1)
 		}
 	}
 }
@@ -151,14 +151,14 @@ func normalizeMACs(nics []fleet.NIC) []fleet.NIC {
 }
 
 // createVM creates the planned VM. child is the task's child for the creation; empty: the creation becomes a new task.
-func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, seals sealer, id fleet.VMID, input CreateVM, from plannedSource, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
+func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macAllocator, seals secretSealer, id fleet.VMID, input CreateVM, from plannedSource, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
 	plans, in := from.images, input
-	if err := in.complete(id); err != nil { // on a copy of the input, because the transaction may run again
+	if err := in.completeInput(id); err != nil { // on a copy of the input, because the transaction may run again
 		return fleet.VMView{}, "", err
 	}
 	project, err := q.ProjectName(ctx, in.ProjectID)
 	if err != nil {
-		return fleet.VMView{}, "", store.NotFound(err, "project")
+		return fleet.VMView{}, "", store.NotFoundError(err, "project")
 	}
 	if err := resolveCPUModel(ctx, q, &in.Spec); err != nil {
 		return fleet.VMView{}, "", err
@@ -167,10 +167,10 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, s
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
-	if err := checkReserved(a, fleet.VMSpec{}, in.Spec); err != nil {
+	if err := checkReservedFields(a, fleet.VMSpec{}, in.Spec); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	if _, err := allRules(a, nil, in.Spec.Rules); err != nil {
+	if _, err := mergeRules(a, nil, in.Spec.Rules); err != nil {
 		return fleet.VMView{}, "", err
 	}
 	if err := checkNetworks(ctx, q, a, in.ProjectID, in.Spec.NICs); err != nil {
@@ -179,7 +179,7 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, s
 	if err := checkDiskKinds(ctx, q, a, in.Spec.Disks); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	if err := settleFilters(ctx, q, a, in.ProjectID, nil, in.Spec.NICs); err != nil {
+	if err := fillFilterSettings(ctx, q, a, in.ProjectID, nil, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, "", err
 	}
 	if err := lockImages(ctx, q, a, in.ProjectID, plans); err != nil {
@@ -195,15 +195,15 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, s
 	if err := from.lockSourceVM(ctx, q, a); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	in.Spec.HostDevices = fillHost(in.Spec.HostDevices, host.ID)
+	in.Spec.HostDevices = fillDeviceHost(in.Spec.HostDevices, host.ID)
 	first, err := chooseImageSources(ctx, q, plans, &in.Spec, host)
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
-	if err := macs.choose(ctx, q, a, fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{ID: id, ProjectID: in.ProjectID}}}, in.Spec.NICs); err != nil {
+	if err := macs.assignMACs(ctx, q, a, fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{ID: id, ProjectID: in.ProjectID}}}, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	spec, err := specToStore(ctx, q, in.ProjectID, in.Spec)
+	spec, err := completeSpecForStorage(ctx, q, in.ProjectID, in.Spec)
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
@@ -215,7 +215,7 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, s
 	}
 	if boot != nil {
 		vmWithID := fleet.VM{Meta: fleet.Meta{ID: id, Name: in.Name, ProjectID: in.ProjectID}, Spec: spec}
-		boxed, err := renderBoot(ctx, q, *boot, vmWithID, project, in.FirstBoot.Variables)
+		boxed, err := renderFirstBoot(ctx, q, *boot, vmWithID, project, in.FirstBoot.Variables)
 		if err != nil {
 			return fleet.VMView{}, "", err
 		}
@@ -227,23 +227,23 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, s
 	if err != nil {
 		return vm, "", err
 	}
-	task, err := queueCreation(ctx, q, a, vm, first, from, child)
+	task, err := queueVMCreation(ctx, q, a, vm, first, from, child)
 	if err != nil {
 		return vm, "", err
 	}
-	return vm, task, store.Audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s%s%s", project, host.Name, from.detail, overcommitted(in.Overcommit)))
+	return vm, task, store.Audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s%s%s", project, host.Name, from.auditDetail, overcommitAuditSuffix(in.Overcommit)))
 }
 
 // queueCreation queues the jobs that create the VM: preparations, definition, and the start if requested. With a child,
 // all of them are jobs of the child's task; otherwise the start is a separate task. It returns the task of the
 // definition.
-func queueCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, first prepSteps, from plannedSource, child fleet.TaskID) (fleet.TaskID, error) {
+func queueVMCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, first preparationSteps, from plannedSource, child fleet.TaskID) (fleet.TaskID, error) {
 	order := func(kind fleet.JobKind) (fleet.TaskID, error) {
-		o := orderOf(vm, kind, fleet.JobArgs{})
+		o := vmJobParams(vm, kind, fleet.JobArgs{})
 		if child != "" {
 			o.Child = (*string)(&child)
 		}
-		task, err := store.Queue(ctx, q, a, o)
+		task, err := store.JoinOrQueueJob(ctx, q, a, o)
 		if err != nil {
 			return task, fmt.Errorf("queue %s: %w", kind, err)
 		}
@@ -284,14 +284,14 @@ func vmNameTakenError(err error, name, project string) error {
 func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, plans []imagePlan, others ...fleet.PoolID) (placement.Host, error) {
 	var checks fleet.Checks
 	may := policy.May(a, policy.InfraChange, "")
-	if err := mayOvercommit(a, in.Overcommit); err != nil {
+	if err := checkMayOvercommit(a, in.Overcommit); err != nil {
 		return placement.Host{}, err
 	}
-	hosts, err := candidatesWith(ctx, q, a, in.HostID, in.Spec, append(poolsOf(plans), others...))
+	hosts, err := candidatesWithPools(ctx, q, a, in.HostID, in.Spec, append(poolsWithCopies(plans), others...))
 	if err != nil {
 		return placement.Host{}, err
 	}
-	if err := addRules(ctx, q, in.placementMeta(), in.Spec.Rules, hosts); err != nil {
+	if err := addPlacementRules(ctx, q, in.placementMeta(), in.Spec.Rules, hosts); err != nil {
 		return placement.Host{}, err
 	}
 	for i := range hosts {
@@ -305,7 +305,7 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 		}
 		faults := placement.Faults(in.Spec, hosts[0])
 		for _, f := range faults {
-			checks.Add(f.Field, "%s", faultTextFor(a, f))
+			checks.Add(f.Field, "%s", faultText(a, f))
 		}
 		if may && slices.ContainsFunc(faults, func(f placement.Fault) bool { return f.Overcommittable }) {
 			checks.Add("overcommit", overcommitHint)
@@ -319,9 +319,9 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 	if choice.Host != nil {
 		return *choice.Host, checkAllocation(ctx, q, a, in.Spec, *choice.Host, fleet.VMSpec{})
 	}
-	why := choice.WhyPlain
+	why := choice.RefusalTextWithoutHosts
 	if policy.May(a, policy.InfraSee, "") {
-		why = choice.Why
+		why = choice.RefusalText
 	}
 	checks.Add("hostId", "%s", why(10))
 	if i := slices.IndexFunc(choice.Refused, func(r placement.Refusal) bool { return r.Overcommittable }); may && i >= 0 {
@@ -342,7 +342,7 @@ const hostOvercommitHint = "To proceed anyway, overcommit the host."
 
 // faultTextFor returns the fault's text for the actor. Actors without access to hosts get neither host names nor hosts'
 // own error texts.
-func faultTextFor(a fleet.Actor, f placement.Fault) string {
+func faultText(a fleet.Actor, f placement.Fault) string {
 	if policy.May(a, policy.InfraSee, "") {
 		return f.Message
 	}

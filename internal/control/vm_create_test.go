@@ -12,7 +12,7 @@ import (
 
 func TestCreateVMWritesSpecAndQueuesJob(t *testing.T) {
 	s := newProjectFixture(t)
-	mine := fleet.ProjectMACs(s.red) + "0a:0b"
+	mine := fleet.ProjectMACPrefix(s.red) + "0a:0b"
 	v, err := s.CreateVM(t.Context(), s.member, control.CreateVM{
 		ProjectID: s.red, Name: "web", Start: true, Labels: map[string]string{"env": "prod"},
 		Spec: fleet.VMSpec{
@@ -23,7 +23,7 @@ func TestCreateVMWritesSpecAndQueuesJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.get(v.ID).HostID != s.h1 || v.HostID != "" || v.Phase != fleet.PhaseCreating || v.Generation != 1 || v.Spec.Power != fleet.Running || v.Spec.Firmware != fleet.BIOS {
+	if s.getVM(v.ID).HostID != s.h1 || v.HostID != "" || v.Phase != fleet.PhaseCreating || v.Generation != 1 || v.Spec.Power != fleet.Running || v.Spec.Firmware != fleet.BIOS {
 		t.Errorf("got %+v", v)
 	}
 	want := "web-" + string(v.ID[len(v.ID)-12:]) + "-1.qcow2"
@@ -33,7 +33,7 @@ func TestCreateVMWritesSpecAndQueuesJob(t *testing.T) {
 	if !regexp.MustCompile(`^52:54:00(:[0-9a-f]{2}){3}$`).MatchString(v.Spec.NICs[0].MAC) || v.Spec.NICs[1].MAC != mine {
 		t.Errorf("NICs %+v", v.Spec.NICs)
 	}
-	if got := s.jobs(fleet.SubjectVM(v.ID)); got != "vm.apply queued, vm.start queued" {
+	if got := s.jobList(fleet.SubjectVM(v.ID)); got != "vm.apply queued, vm.start queued" {
 		t.Errorf("jobs: %s", got)
 	}
 	history, err := s.VMHistory(t.Context(), s.member, v.ID)
@@ -44,21 +44,21 @@ func TestCreateVMWritesSpecAndQueuesJob(t *testing.T) {
 
 func TestInvalidCreateVMRefused(t *testing.T) {
 	s := newProjectFixture(t)
-	taken := s.vm("taken", fleet.Stopped)
-	s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:99")+` WHERE id = $1`, taken.ID)
-	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
+	taken := s.createVM("taken", fleet.Stopped)
+	s.execSQL(`UPDATE vms SET spec = spec || `+defaultNICSQL("52:54:00:00:00:99")+` WHERE id = $1`, taken.ID)
+	s.execSQL(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	ok := func() control.CreateVM {
 		return control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "web", Spec: smallSpec}
 	}
 	for name, c := range map[string]struct {
 		actor  fleet.Actor
 		change func(*control.CreateVM)
-		code   fleet.Code
+		code   fleet.ErrorCode
 		says   string
 	}{
 		"anonymous":          {anonymous, nil, fleet.Unauthorized, "Sign in"},
 		"viewer":             {s.viewer, nil, fleet.Forbidden, "do not have permission"},
-		"foreign project":    {s.stranger, nil, fleet.NotFound, "no such"},
+		"foreign project":    {s.blueMember, nil, fleet.NotFound, "no such"},
 		"missing project":    {chief, func(in *control.CreateVM) { in.ProjectID = "nowhere" }, fleet.NotFound, "no such project"},
 		"no project":         {chief, func(in *control.CreateVM) { in.ProjectID = "" }, fleet.Invalid, "Choose the project"},
 		"bad name":           {chief, func(in *control.CreateVM) { in.Name = "Web Server" }, fleet.Invalid, "lower-case"},
@@ -99,9 +99,9 @@ func TestInvalidCreateVMRefused(t *testing.T) {
 // Members cannot see hosts, so error texts for members name none.
 func TestRefusalsHideHostsFromMembers(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("big", fleet.Stopped)
-	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: nas timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '1') WHERE id = $1`, s.h1)
+	v := s.createVM("big", fleet.Stopped)
+	s.execSQL(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: nas timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '1') WHERE id = $1`, s.h1)
 	in := control.CreateVM{ProjectID: s.red, Name: "web", Spec: smallSpec}
 	in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1}}
 	create := func(a fleet.Actor) func() error {
@@ -142,10 +142,10 @@ func TestDisksOfOtherVMsAreNotImages(t *testing.T) {
 	}
 	disk, leftover := v.Spec.Disks[0].Volume, "gone-0123456789ab-1.qcow2"
 	for _, volume := range []string{disk, leftover} {
-		s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || jsonb_build_object('name', $1::text, 'format', 'qcow2', 'path', '/v/' || $1)) WHERE noun = 'pool'`, volume)
+		s.execSQL(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || jsonb_build_object('name', $1::text, 'format', 'qcow2', 'path', '/v/' || $1)) WHERE noun = 'pool'`, volume)
 	}
-	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || '{"name":"found.raw","format":"raw","path":"/v/found.raw"}') WHERE noun = 'pool'`)
-	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, 'old', '{"power":"running","disks":[{"path":"/v/found.raw"}]}')`, s.h1)
+	s.execSQL(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || '{"name":"found.raw","format":"raw","path":"/v/found.raw"}') WHERE noun = 'pool'`)
+	s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, 'old', '{"power":"running","disks":[{"path":"/v/found.raw"}]}')`, s.h1)
 	for _, volume := range []string{disk, leftover, "found.raw"} {
 		in := control.CreateVM{ProjectID: s.red, Name: "thief", Spec: smallSpec}
 		in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: volume}}}
@@ -164,7 +164,7 @@ func TestDisksOfOtherVMsAreNotImages(t *testing.T) {
 	if got := names(s.PoolVolumes(t.Context(), s.member, s.nfs)); got != "cd.iso debian.qcow2" {
 		t.Errorf("a member of another project sees %s", got)
 	}
-	if got := names(s.PoolVolumes(t.Context(), s.stranger, s.nfs)); got != "cd.iso debian.qcow2 "+disk {
+	if got := names(s.PoolVolumes(t.Context(), s.blueMember, s.nfs)); got != "cd.iso debian.qcow2 "+disk {
 		t.Errorf("the owner sees %s", got)
 	}
 	if got := names(s.PoolVolumes(t.Context(), chief, s.nfs)); got != "cd.iso debian.qcow2 found.raw "+leftover+" "+disk {

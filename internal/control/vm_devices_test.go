@@ -18,18 +18,18 @@ func (s *projectFixture) supportAllFields(devices string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1::jsonb)`, string(names))
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,devices}', $2::jsonb) WHERE id = $1`, s.h1, devices)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1::jsonb)`, string(names))
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,devices}', $2::jsonb) WHERE id = $1`, s.h1, devices)
 }
 
-const someDevices = `[{"device":"pci/0000:41:00.0","name":"NVIDIA L40S","iommu":"17"},{"device":"pci/0000:00:1f.3","name":"Sound"},{"device":"usb/046d:c52b","name":"Receiver"},
+const someDevicesJSON = `[{"device":"pci/0000:41:00.0","name":"NVIDIA L40S","iommu":"17"},{"device":"pci/0000:00:1f.3","name":"Sound"},{"device":"usb/046d:c52b","name":"Receiver"},
 {"device":"usb-port/1-2.3","empty":true},{"device":"mdev/nvidia-63","name":"GRID T4-2Q","parents":["0000:42:00.0"],"most":2,"free":2},{"device":"mdev/nvidia-64"},
 	{"device":"blk/wwn-0x5000","name":"Disk (sdb)","sizeBytes":4000787030016},{"device":"blk/ata-ROOT","name":"Disk (sda)","sizeBytes":4000787030016,"busy":"mounted at /"}]`
 
 // Invalid devices are refused at their field, and nothing is written.
 func TestInvalidDevicesRefused(t *testing.T) {
 	s := newProjectFixture(t)
-	s.supportAllFields(someDevices)
+	s.supportAllFields(someDevicesJSON)
 	for _, v := range []string{`{"name":"floppy.img","path":"/v/floppy.img","format":"raw","capacityBytes":1474560}`, `{"name":"vmlinuz","path":"/v/vmlinuz","format":"raw","capacityBytes":9000000}`} {
 		s.addVolume(s.local, s.h1, v)
 	}
@@ -190,7 +190,7 @@ func TestInvalidDevicesRefused(t *testing.T) {
 		order := control.CreateVM{ProjectID: s.red, Name: "fresh", HostID: s.h1, Spec: smallSpec}
 		order.Spec.Disks, order.Spec.NICs = nil, nil
 		c.change(&order.Spec)
-		before := s.stateMarks()
+		before := s.stateSummary()
 		_, err := s.CreateVM(t.Context(), chief, order)
 		refused, ok := errors.AsType[*fleet.Error](err)
 		found := false
@@ -199,8 +199,8 @@ func TestInvalidDevicesRefused(t *testing.T) {
 				found = found || f.Field == "spec."+c.field && strings.Contains(f.Message, c.says)
 			}
 		}
-		if !found || s.stateMarks() != before {
-			t.Errorf("%s: %+v (written: %s, before: %s), want %q at %s", name, err, s.stateMarks(), before, c.says, c.field)
+		if !found || s.stateSummary() != before {
+			t.Errorf("%s: %+v (written: %s, before: %s), want %q at %s", name, err, s.stateSummary(), before, c.says, c.field)
 		}
 	}
 }
@@ -208,7 +208,7 @@ func TestInvalidDevicesRefused(t *testing.T) {
 // A host device belongs to one VM, can be chosen only by administrators, and ties the VM to the host.
 func TestHostDeviceIsExclusive(t *testing.T) {
 	s := newProjectFixture(t)
-	s.supportAllFields(someDevices)
+	s.supportAllFields(someDevicesJSON)
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	order := control.CreateVM{ProjectID: s.red, Name: "gpu", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, HostDevices: []fleet.VMHostDevice{{Device: "pci/0000:41:00.0"}}}}
 	create := func(a fleet.Actor) func() error {
@@ -232,14 +232,14 @@ func TestHostDeviceIsExclusive(t *testing.T) {
 	}
 	order.Name = "second"
 	s.wantRefused("one that another VM has", fleet.Invalid, "is already assigned to the VM gpu", create(chief))
-	other := s.vm("web", fleet.Stopped)
+	other := s.createVM("web", fleet.Stopped)
 	taking := func(device string) func() error {
 		return func() error {
 			_, _, err := s.UpdateVM(t.Context(), chief, other.ID, editedSpec(other, func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{Device: device}} }))
 			return err
 		}
 	}
-	s.exec(`UPDATE vms SET host_id = $2 WHERE id = $1`, other.ID, s.h1)
+	s.execSQL(`UPDATE vms SET host_id = $2 WHERE id = $1`, other.ID, s.h1)
 	s.wantRefused("an edit with another VM's device", fleet.Invalid, "pci/0000:41:00.0 of h1 is already assigned to the VM gpu", taking("pci/0000:41:00.0"))
 	if err := taking("usb/046d:c52b")(); err != nil {
 		t.Errorf("one that is free: %v", err)
@@ -255,8 +255,8 @@ func TestHostDeviceIsExclusive(t *testing.T) {
 // excludes snapshots.
 func TestPhysicalDiskIsExclusive(t *testing.T) {
 	s := newProjectFixture(t)
-	s.supportAllFields(someDevices)
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,devices}', '[{"device":"blk/wwn-0x5000"},{"device":"blk/wwn-0x6000"}]') WHERE id = $1`, s.h2)
+	s.supportAllFields(someDevicesJSON)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,devices}', '[{"device":"blk/wwn-0x5000"},{"device":"blk/wwn-0x6000"}]') WHERE id = $1`, s.h2)
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	order := control.CreateVM{ProjectID: s.red, Name: "store", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, HostDevices: []fleet.VMHostDevice{{Device: "blk/wwn-0x6000"}}}}
 	create := func(a fleet.Actor, host fleet.HostID, device string) func() error {
@@ -277,7 +277,7 @@ func TestPhysicalDiskIsExclusive(t *testing.T) {
 	s.wantRefused("the same disk by another host", fleet.Invalid, "is already assigned to the VM second", create(chief, s.h2, "blk/wwn-0x5000"))
 	vm.Status, vm.Phase = &fleet.VMStatus{Power: fleet.Stopped}, fleet.PhaseStopped
 	vm.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, Volume: "a.qcow2"}}
-	if ok, why := vm.AllowsTake(nil); ok || !strings.Contains(why, "the physical disk blk/wwn-0x6000") {
+	if ok, why := vm.AllowsNewSnapshot(nil); ok || !strings.Contains(why, "the physical disk blk/wwn-0x6000") {
 		t.Errorf("a snapshot: %t, %s", ok, why)
 	}
 }
@@ -285,7 +285,7 @@ func TestPhysicalDiskIsExclusive(t *testing.T) {
 // A medium in any drive keeps its pool from being released, and a missing medium is refused at its field.
 func TestDriveMediumKeepsItsPoolAssigned(t *testing.T) {
 	s := newProjectFixture(t)
-	s.supportAllFields(someDevices)
+	s.supportAllFields(someDevicesJSON)
 	order := control.CreateVM{ProjectID: s.red, Name: "win", HostID: s.h1, Spec: fleet.VMSpec{
 		CPUs: 1, MemoryMiB: 256, Drives: []fleet.VMDrive{{Slot: "cdrom2", Medium: &fleet.Volref{PoolID: s.local, Volume: "cd.iso"}}},
 	}}
@@ -297,7 +297,7 @@ func TestDriveMediumKeepsItsPoolAssigned(t *testing.T) {
 		_, err := s.Release(t.Context(), chief, fleet.Subject("pool:"+string(s.local)), s.h1)
 		return err
 	})
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"devices.watchdog","value":"itco","why":"It takes libvirt 9.1."}]')`)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"devices.watchdog","value":"itco","why":"It takes libvirt 9.1."}]')`)
 	order.Name, order.Spec.Devices.Watchdog = "guarded", "itco"
 	s.wantRefused("an unsupported watchdog", fleet.Invalid, "It takes libvirt 9.1", func() error { _, err := s.CreateVM(t.Context(), chief, order); return err })
 	order.Spec.Devices.Watchdog = "i6300esb"
@@ -310,8 +310,8 @@ func TestDriveMediumKeepsItsPoolAssigned(t *testing.T) {
 // and the machine type cannot change.
 func TestDiskFieldValueNeedsHostSupport(t *testing.T) {
 	s := newProjectFixture(t)
-	s.supportAllFields(someDevices)
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"disks.bus","value":"nvme","why":"It takes libvirt 11.5."},{"field":"boot.machine","value":"pc","why":"QEMU has no such machine here."}]') WHERE id = $1`, s.h1)
+	s.supportAllFields(someDevicesJSON)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"disks.bus","value":"nvme","why":"It takes libvirt 11.5."},{"field":"boot.machine","value":"pc","why":"QEMU has no such machine here."}]') WHERE id = $1`, s.h1)
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	make := func(a fleet.Actor, name string, host fleet.HostID, change func(*fleet.VMSpec)) error {
 		spec := fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1 << 30, Bus: "scsi"}}}
@@ -326,8 +326,8 @@ func TestDiskFieldValueNeedsHostSupport(t *testing.T) {
 	if err := make(chief, "usual", s.h1, func(*fleet.VMSpec) {}); err != nil {
 		t.Errorf("another bus: %v", err)
 	}
-	vm := s.vm("edited", fleet.Stopped)
-	s.exec(`UPDATE vms SET host_id = $2, spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $3::text, 'volume', 'a.qcow2', 'sizeBytes', 1073741824), jsonb_build_object('poolId', $3::text, 'volume', 'b.qcow2', 'sizeBytes', 1073741824, 'bus', 'nvme', 'serial', 'N2'))) WHERE id = $1`, vm.ID, s.h1, s.nfs)
+	vm := s.createVM("edited", fleet.Stopped)
+	s.execSQL(`UPDATE vms SET host_id = $2, spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $3::text, 'volume', 'a.qcow2', 'sizeBytes', 1073741824), jsonb_build_object('poolId', $3::text, 'volume', 'b.qcow2', 'sizeBytes', 1073741824, 'bus', 'nvme', 'serial', 'N2'))) WHERE id = $1`, vm.ID, s.h1, s.nfs)
 	vm, err := s.GetVM(t.Context(), chief, vm.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -349,7 +349,7 @@ func TestDiskFieldValueNeedsHostSupport(t *testing.T) {
 func TestNullsInHostReportDoNotBreakPlacement(t *testing.T) {
 	s := newProjectFixture(t)
 	for _, list := range []string{"firmwares", "vmFields", "vmGaps", "devices"} {
-		s.exec(`UPDATE hosts SET status = jsonb_set(status, ARRAY['inventory', $2], 'null') WHERE id = $1`, s.h2, list)
+		s.execSQL(`UPDATE hosts SET status = jsonb_set(status, ARRAY['inventory', $2], 'null') WHERE id = $1`, s.h2, list)
 	}
 	vm, err := s.CreateVM(t.Context(), s.addUser("ada", fleet.RoleAdmin), control.CreateVM{ProjectID: s.red, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256}})
 	if err != nil || vm.HostID != s.h1 {

@@ -19,7 +19,7 @@ type addedDiskSet struct {
 }
 
 // addedDisks returns the disks of to that the spec was lacks.
-func addedDisks(was, to fleet.VMSpec) addedDiskSet {
+func findAddedDisks(was, to fleet.VMSpec) addedDiskSet {
 	out := addedDiskSet{}
 	for i, d := range to.Disks {
 		if d.Volume == "" || !slices.ContainsFunc(was.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
@@ -30,7 +30,7 @@ func addedDisks(was, to fleet.VMSpec) addedDiskSet {
 }
 
 // mapField maps a field of the spec of new disks to the field in the edited spec.
-func (n addedDiskSet) mapField(name string) string {
+func (n addedDiskSet) mapFieldToEdit(name string) string {
 	for k, i := range n.indexes {
 		if rest, ok := strings.CutPrefix(name, fmt.Sprintf("spec.disks[%d]", k)); ok {
 			return fmt.Sprintf("spec.disks[%d]%s", i, rest)
@@ -40,7 +40,7 @@ func (n addedDiskSet) mapField(name string) string {
 }
 
 // mapError renames a refusal's fields to the fields of the edited spec.
-func (n addedDiskSet) mapError(err error) error {
+func (n addedDiskSet) mapErrorToEdit(err error) error {
 	wrong, ok := err.(*fleet.Error) //nolint:errorlint // a wrapped error has no fields
 	if !ok {
 		return err
@@ -48,7 +48,7 @@ func (n addedDiskSet) mapError(err error) error {
 	out := *wrong
 	out.Fields = slices.Clone(wrong.Fields)
 	for i := range out.Fields {
-		out.Fields[i].Field = n.mapField(out.Fields[i].Field)
+		out.Fields[i].Field = n.mapFieldToEdit(out.Fields[i].Field)
 	}
 	return &out
 }
@@ -62,21 +62,21 @@ func (c *Control) planNewDisks(ctx context.Context, a fleet.Actor, id fleet.VMID
 	if err != nil {
 		return nil, err
 	}
-	fresh := addedDisks(vm.Spec, *to)
+	fresh := findAddedDisks(vm.Spec, *to)
 	plans, err := c.planImages(ctx, a, vm.ProjectID, fresh.spec)
-	return plans, fresh.mapError(err)
+	return plans, fresh.mapErrorToEdit(err)
 }
 
 // addDisks completes the disks that an edit adds, and returns the steps that must run before the host can create
 // them.
-func addDisks(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to *fleet.VMSpec, plans []imagePlan, overcommit bool) (prepSteps, error) {
-	fresh := addedDisks(old.Spec, *to)
+func prepareAddedDisks(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to *fleet.VMSpec, plans []imagePlan, overcommit bool) (preparationSteps, error) {
+	fresh := findAddedDisks(old.Spec, *to)
 	if len(fresh.indexes) == 0 {
-		return prepSteps{}, nil
+		return preparationSteps{}, nil
 	}
-	first, err := fresh.complete(ctx, q, a, old, to, plans, overcommit)
+	first, err := fresh.completeAddedDisks(ctx, q, a, old, to, plans, overcommit)
 	if err != nil {
-		return prepSteps{}, fresh.mapError(err)
+		return preparationSteps{}, fresh.mapErrorToEdit(err)
 	}
 	to.Disks = slices.Clone(to.Disks)
 	for k, i := range fresh.indexes {
@@ -85,7 +85,7 @@ func addDisks(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMVie
 	return first, nil
 }
 
-func (n *addedDiskSet) complete(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to *fleet.VMSpec, plans []imagePlan, overcommit bool) (first prepSteps, err error) {
+func (n *addedDiskSet) completeAddedDisks(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to *fleet.VMSpec, plans []imagePlan, overcommit bool) (first preparationSteps, err error) {
 	var checks fleet.Checks
 	for k := range n.spec.Disks {
 		d := &n.spec.Disks[k]
@@ -114,7 +114,7 @@ func (n *addedDiskSet) complete(ctx context.Context, q *db.Queries, a fleet.Acto
 			return first, err
 		}
 	}
-	hosts, err := candidatesWith(ctx, q, a, old.HostID, n.spec, poolsOf(plans))
+	hosts, err := candidatesWithPools(ctx, q, a, old.HostID, n.spec, poolsWithCopies(plans))
 	if err != nil {
 		return first, err
 	}
@@ -125,7 +125,7 @@ func (n *addedDiskSet) complete(ctx context.Context, q *db.Queries, a fleet.Acto
 	addImageSources(plans, n.spec, &hosts[0])
 	faults := placement.Faults(n.spec, hosts[0])
 	for _, f := range faults {
-		checks.Add(f.Field, "%s", faultTextFor(a, f))
+		checks.Add(f.Field, "%s", faultText(a, f))
 	}
 	if policy.May(a, policy.InfraChange, "") && slices.ContainsFunc(faults, func(f placement.Fault) bool { return f.Overcommittable }) {
 		checks.Add("overcommit", overcommitHint)
@@ -159,13 +159,13 @@ func checkDetachable(ctx context.Context, q *db.Queries, old fleet.VMView, to fl
 	if len(removed) == 0 {
 		return nil
 	}
-	moving, err := diskMovesOf(ctx, q, old.ID)
+	moving, err := readDiskMigrations(ctx, q, old.ID)
 	if err != nil {
 		return err
 	}
 	for _, d := range removed {
 		created := old.Status != nil && slices.ContainsFunc(old.Status.Disks, func(on fleet.DiskState) bool { return on.Volume != nil && *on.Volume == d.Ref() })
-		if why := old.WhySnapshotsBlock(); created && why != "" {
+		if why := old.WhySnapshotsBlockDiskJobs(); created && why != "" {
 			return fleet.Errorf(fleet.Conflict, "The disk %s stays: %s", d.Volume, why)
 		}
 		if slices.ContainsFunc(moving, func(m fleet.MovingDisk) bool { return m.Disk == d.Ref() }) {

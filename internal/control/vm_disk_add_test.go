@@ -15,7 +15,7 @@ func TestEditAddsAndRemovesDisks(t *testing.T) {
 	s := newProjectFixture(t)
 	v, _ := s.vmWithMissingDisk("web")
 	disks := func(change func([]fleet.Disk) []fleet.Disk) error {
-		v = s.get(v.ID)
+		v = s.getVM(v.ID)
 		spec := v.Spec
 		spec.Disks = change(append([]fleet.Disk{}, spec.Disks...))
 		got, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
@@ -31,12 +31,12 @@ func TestEditAddsAndRemovesDisks(t *testing.T) {
 	s.wantRefused("a cache that the agent does not know", fleet.Invalid, "spec.disks[1].cache: An agent that is too old", func() error {
 		return withFieldErrors(disks(func(all []fleet.Disk) []fleet.Disk { all[1].Cache = "none"; return all }))
 	})
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.OptionalFieldNames())
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.OptionalFieldNames())
 	image, version := s.publishImage(s.nfs, []fleet.HostID{s.h1, s.h2}, "golden.qcow2", "qcow2", 1<<30)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
-		s.addVolume(s.nfs, h, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1073741824,"sha256":"`+digest+`"}`)
+		s.addVolume(s.nfs, h, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1073741824,"sha256":"`+someSHA256+`"}`)
 	}
-	s.exec(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, digest)
+	s.execSQL(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, someSHA256)
 	err := disks(func(all []fleet.Disk) []fleet.Disk {
 		return append(bus(all), fleet.Disk{PoolID: s.nfs, ImageID: image, Overlay: true})
 	})
@@ -50,7 +50,7 @@ func TestEditAddsAndRemovesDisks(t *testing.T) {
 	if overlay.VersionID != version || overlay.Image == nil || overlay.Image.Volume != "golden.qcow2" {
 		t.Errorf("the overlay is backed by %+v of version %q", overlay.Image, overlay.VersionID)
 	}
-	if n := s.count("jobs WHERE kind = 'vm.apply' AND state = 'queued' AND subject = '" + string(fleet.SubjectVM(v.ID)) + "'"); n != 1 {
+	if n := s.countRows("jobs WHERE kind = 'vm.apply' AND state = 'queued' AND subject = '" + string(fleet.SubjectVM(v.ID)) + "'"); n != 1 {
 		t.Errorf("%d jobs are queued for the host", n)
 	}
 	before := []string{blank.Volume, overlay.Volume}
@@ -63,7 +63,7 @@ func TestEditAddsAndRemovesDisks(t *testing.T) {
 	if again := v.Spec.Disks[3].Volume; again == before[0] || again == before[1] {
 		t.Errorf("a new disk has the name %q of a removed disk", again)
 	}
-	if s.count("audit WHERE action = 'vm.edit' AND detail LIKE 'disk "+before[1]+" removed'") != 1 {
+	if s.countRows("audit WHERE action = 'vm.edit' AND detail LIKE 'disk "+before[1]+" removed'") != 1 {
 		t.Error("the audit line does not name the removed disk")
 	}
 }
@@ -72,7 +72,7 @@ func TestEditAddsAndRemovesDisks(t *testing.T) {
 // every disk is raw, and names have no suffix.
 func TestRawDiskFileNamesEndInRaw(t *testing.T) {
 	s := newProjectFixture(t)
-	s.supportAllFields(someDevices)
+	s.supportAllFields(someDevicesJSON)
 	raw := fleet.Disk{PoolID: s.nfs, SizeBytes: 1 << 30, Format: fleet.Raw}
 	made, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "plain", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{raw, {PoolID: s.nfs, SizeBytes: 1 << 30}}}})
 	if err != nil {
@@ -95,7 +95,7 @@ func TestRawDiskFileNamesEndInRaw(t *testing.T) {
 		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
 		return err
 	})
-	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,format}', '"raw"') WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,format}', '"raw"') WHERE id = $1`, v.ID)
 	s.wantRefused("a replacement with another suffix", fleet.Invalid, "ends in .raw", func() error {
 		_, _, err := s.ReplaceDisk(t.Context(), s.member, v.ID, missing, control.NewDisk{Volume: "x.qcow2", SizeBytes: 1 << 30})
 		return err
@@ -104,7 +104,7 @@ func TestRawDiskFileNamesEndInRaw(t *testing.T) {
 	if err != nil || !strings.HasSuffix(now.Spec.Disks[0].Volume, ".raw") || now.Spec.Disks[0].Format != fleet.Raw {
 		t.Errorf("in its place is %+v, %v", now.Spec.Disks, err)
 	}
-	s.exec(`UPDATE pools SET spec = spec || jsonb_build_object('kind', $2::text) WHERE id = $1`, s.nfs, string(fleet.PoolRBD))
+	s.execSQL(`UPDATE pools SET spec = spec || jsonb_build_object('kind', $2::text) WHERE id = $1`, s.nfs, string(fleet.PoolRBD))
 	spec = now.Spec
 	spec.Disks = append(slices.Clone(spec.Disks), raw)
 	got, _, err = s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
@@ -121,22 +121,22 @@ func TestInvalidNewDisksRefused(t *testing.T) {
 	v, disk := s.vmWithMissingDisk("web")
 	foreign, _ := s.publishImage(s.nfs, []fleet.HostID{s.h1}, "secret.qcow2", "qcow2", 1<<30)
 	s.addVolume(s.nfs, s.h1, `{"name":"secret.qcow2","path":"/v/secret.qcow2","format":"qcow2","capacityBytes":1073741824}`)
-	s.exec(`DELETE FROM image_grants WHERE image_id = $1`, foreign)
+	s.execSQL(`DELETE FROM image_grants WHERE image_id = $1`, foreign)
 	other, _ := s.vmWithMissingDisk("other")
 	s.setPoolSizes(s.local, 10<<10, 0, 0)
 	spec := func(d ...fleet.Disk) control.UpdateVM {
-		return editedSpec(s.get(v.ID), func(to *fleet.VMSpec) { to.Disks = append(append([]fleet.Disk{}, to.Disks...), d...) })
+		return editedSpec(s.getVM(v.ID), func(to *fleet.VMSpec) { to.Disks = append(append([]fleet.Disk{}, to.Disks...), d...) })
 	}
 	big := spec(fleet.Disk{PoolID: s.local, SizeBytes: 20 << 30})
 	big.Overcommit = true
 	for name, c := range map[string]struct {
 		actor fleet.Actor
 		in    control.UpdateVM
-		code  fleet.Code
+		code  fleet.ErrorCode
 		says  string
 	}{
 		"a viewer":                  {s.viewer, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1}), fleet.Forbidden, ""},
-		"a user of another project": {s.stranger, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1}), fleet.NotFound, ""},
+		"a user of another project": {s.blueMember, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1}), fleet.NotFound, ""},
 		"no pool":                   {s.member, spec(fleet.Disk{PoolID: "x", SizeBytes: 1}), fleet.Invalid, "spec.disks[2].poolId: No such pool"},
 		"no size":                   {s.member, spec(fleet.Disk{PoolID: s.nfs}), fleet.Invalid, "spec.disks[2].sizeBytes"},
 		"a name":                    {s.member, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1, Volume: "mine.qcow2"}), fleet.Invalid, "spec.disks[2].volume"},
@@ -158,7 +158,7 @@ func TestInvalidNewDisksRefused(t *testing.T) {
 	} {
 		s.wantRefused(name, c.code, c.says, func() error { _, _, err := s.UpdateVM(t.Context(), c.actor, v.ID, c.in); return withFieldErrors(err) })
 	}
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
 	s.wantRefused("an offline host", fleet.Invalid, "", func() error {
 		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1}))
 		return err
@@ -169,10 +169,10 @@ func TestInvalidNewDisksRefused(t *testing.T) {
 func TestRemovalRefusedForDiskInSnapshot(t *testing.T) {
 	s := newProjectFixture(t)
 	v, _ := s.vmWithMissingDisk("web")
-	s.exec(`UPDATE vms SET status = jsonb_set(status, '{snapshots}', '{"snapshots":[{"id":"x","name":"before"}]}') WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{snapshots}', '{"snapshots":[{"id":"x","name":"before"}]}') WHERE id = $1`, v.ID)
 	without := func(i int) func() error {
 		return func() error {
-			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.get(v.ID), func(to *fleet.VMSpec) {
+			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.getVM(v.ID), func(to *fleet.VMSpec) {
 				to.Disks = slices.Delete(slices.Clone(to.Disks), i, i+1)
 			}))
 			return err
@@ -190,7 +190,7 @@ func TestNewDisksReservePoolSpace(t *testing.T) {
 	v, _ := s.vmWithMissingDisk("web")
 	s.setPoolSizes(s.local, 10<<10, 0, 0)
 	add := func(size int64) error {
-		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.get(v.ID), func(to *fleet.VMSpec) {
+		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.getVM(v.ID), func(to *fleet.VMSpec) {
 			to.Disks = append(append([]fleet.Disk{}, to.Disks...), fleet.Disk{PoolID: s.local, SizeBytes: size})
 		}))
 		return err

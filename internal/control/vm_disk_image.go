@@ -46,7 +46,7 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		return "", none, noDisk
 	}
 	image := fleet.NewID[fleet.ImageID]()
-	decide := func(q *db.Queries, pool assign.Object) (volumeJob, error) {
+	decide := func(q *db.Queries, pool assign.AssignableObject) (volumeJob, error) {
 		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
 			return volumeJob{}, err
@@ -58,37 +58,37 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if ok, why := vm.AllowsImage(disk); !ok {
 			return volumeJob{}, fleet.Errorf(fleet.Conflict, "%s", why)
 		}
-		if err := projectImage(ctx, q, a, vm.ProjectID, image, in); err != nil {
+		if err := createProjectImage(ctx, q, a, vm.ProjectID, image, in); err != nil {
 			return volumeJob{}, err
 		}
-		j, err := diskJob(ctx, q, vm, i, in.Name)
+		j, err := diskImageJob(ctx, q, vm, i, in.Name)
 		if err != nil {
 			return j, err
 		}
-		spec, err := poolSpec(ctx, q, disk.PoolID)
+		spec, err := readPoolSpec(ctx, q, disk.PoolID)
 		if err != nil {
 			return j, err
 		}
 		if !spec.Kind.Info().FilePool {
 			return j, fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which cannot store images. Move the disk to a file pool first.", pool.Name)
 		}
-		if j.ref.Volume, err = freeFile(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
+		if j.ref.Volume, err = freeFileName(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
 			return j, err
 		}
-		if j.host, err = findHost(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
-			return j, withoutHostNames(a, err)
+		if j.host, err = findHostForVolumeJob(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
+			return j, redactHostNames(a, err)
 		}
 		if err := addPendingVersion(ctx, q, a, image, fmt.Sprintf("disk %d of VM %s", i+1, vm.Name), j, spec.Shared); err != nil {
 			return j, err
 		}
 		return j, store.Audit(ctx, q, a, "image.create", fleet.SubjectImage(image), in.Name, fmt.Sprintf("from disk %d of VM %s", i+1, vm.Name))
 	}
-	task, err := c.queueVolumeJobAs(ctx, fleet.SystemActor, a, disk.PoolID, decide, func(*db.Queries, fleet.TaskID) error { return nil })
+	task, err := c.queueVolumeJobAsActor(ctx, fleet.SystemActor, a, disk.PoolID, decide, func(*db.Queries, fleet.TaskID) error { return nil })
 	return image, task, err
 }
 
 // projectImage makes an image owned by a project.
-func projectImage(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, id fleet.ImageID, in DiskImage) error {
+func createProjectImage(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, id fleet.ImageID, in DiskImage) error {
 	n, err := q.CountProjectImages(ctx, string(project))
 	switch {
 	case err != nil:
@@ -104,20 +104,20 @@ func projectImage(ctx context.Context, q *db.Queries, a fleet.Actor, project fle
 }
 
 // diskJob returns the job that makes an image of the VM's disk i, in the disk's pool.
-func diskJob(ctx context.Context, q *db.Queries, vm fleet.VMView, i int, name string) (volumeJob, error) {
+func diskImageJob(ctx context.Context, q *db.Queries, vm fleet.VMView, i int, name string) (volumeJob, error) {
 	disk := vm.Spec.Disks[i]
-	work, err := unfinishedWork(ctx, q, disk.PoolID, disk.Volume, vm.HostID)
+	work, err := unfinishedVolumeWork(ctx, q, disk.PoolID, disk.Volume, vm.HostID)
 	if err == nil && work != "" {
 		err = fleet.Errorf(fleet.Conflict, "The disk is in use (%s). Wait until that has ended.", work)
 	}
 	return volumeJob{
-		kind: fleet.VolumeCopy, ref: fleet.Volref{PoolID: disk.PoolID, Volume: fleet.CopyName(name, 1, "qcow2")}, auditByCaller: true, project: &vm.ProjectID,
-		args: fleet.VolumeParams{Source: disk.Volume, Flatten: true, TakesBytes: disk.SizeBytes},
+		kind: fleet.VolumeCopy, ref: fleet.Volref{PoolID: disk.PoolID, Volume: fleet.DefaultCopyName(name, 1, "qcow2")}, auditByCaller: true, project: &vm.ProjectID,
+		params: fleet.VolumeParams{Source: disk.Volume, Flatten: true, TakesBytes: disk.SizeBytes},
 	}, err
 }
 
 // withoutHostNames replaces err with a sentence without host names for actors who do not see hosts.
-func withoutHostNames(a fleet.Actor, err error) error {
+func redactHostNames(a fleet.Actor, err error) error {
 	if err == nil || store.SeesHosts(a) || fleet.CodeOf(err) != fleet.Invalid && fleet.CodeOf(err) != fleet.Conflict {
 		return err
 	}

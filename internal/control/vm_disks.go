@@ -73,7 +73,7 @@ func (c *Control) repairDisk(
 		if i < 0 {
 			return fleet.Errorf(fleet.Conflict, "The VM has no disk %q any more. Reload and try again.", disk.Volume)
 		}
-		if vm.FaultOf(disk) == nil {
+		if vm.MissingDiskFault(disk) == nil {
 			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not missing, so it stays as it is.", i+1, disk.Volume)
 		}
 		action, err := do(q, &vm, i)
@@ -87,25 +87,25 @@ func (c *Control) repairDisk(
 		vm, job, err = applyChange(ctx, q, a, vm, action, detail)
 		return err
 	})
-	return store.VMFor(a, vm), job, err
+	return store.RedactVM(a, vm), job, err
 }
 
 // applyChange writes a locked VM's new spec and name, queues vm.apply and writes the audit line.
 func applyChange(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, action, detail string) (fleet.VMView, fleet.TaskID, error) {
-	return applyPart(ctx, q, a, vm, action, detail, "")
+	return applyChangeInTask(ctx, q, a, vm, action, detail, "")
 }
 
 // applyPart is applyChange for a child of a bulk task. With an empty child the edit becomes a task or joins a queued
 // one.
-func applyPart(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, action, detail string, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
-	if err := changeVM(ctx, q, &vm); err != nil {
+func applyChangeInTask(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, action, detail string, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
+	if err := storeChangedVM(ctx, q, &vm); err != nil {
 		return vm, "", vmNameTakenError(err, vm.Name, vm.ProjectName)
 	}
-	order := orderOf(vm, fleet.VMApply, fleet.JobArgs{})
+	order := vmJobParams(vm, fleet.VMApply, fleet.JobArgs{})
 	if child != "" {
 		order.Child = (*string)(&child)
 	}
-	task, err := store.Queue(ctx, q, a, order)
+	task, err := store.JoinOrQueueJob(ctx, q, a, order)
 	if err != nil {
 		return vm, "", fmt.Errorf("queue %s: %w", order.Kind, err)
 	}
@@ -119,7 +119,7 @@ func applyPart(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMVie
 // checkNewDisk refuses a disk whose name is taken, or that the VM's host cannot create.
 func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, d fleet.Disk, in NewDisk) error {
 	var checks fleet.Checks
-	spec, err := poolSpec(ctx, q, d.PoolID)
+	spec, err := readPoolSpec(ctx, q, d.PoolID)
 	if err != nil {
 		return err
 	}
@@ -148,12 +148,12 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 		checks.Add("volume", "The pool has or had a volume with this name. Choose another name: a new disk never replaces data.")
 		return checks.Err()
 	}
-	hosts, err := candidates(ctx, q, a, vm.HostID, fleet.VMSpec{Disks: []fleet.Disk{d}})
+	hosts, err := candidateHosts(ctx, q, a, vm.HostID, fleet.VMSpec{Disks: []fleet.Disk{d}})
 	if err != nil || len(hosts) == 0 {
 		return err
 	}
 	for _, f := range placement.Faults(fleet.VMSpec{Firmware: vm.Spec.Firmware, Disks: []fleet.Disk{d}}, hosts[0]) {
-		checks.Add(strings.TrimPrefix(f.Field, "spec.disks[0]."), "%s", faultTextFor(a, f))
+		checks.Add(strings.TrimPrefix(f.Field, "spec.disks[0]."), "%s", faultText(a, f))
 	}
 	if err := checks.Err(); err != nil || d.Image == nil {
 		return err
@@ -164,7 +164,7 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 // NewDiskName returns a generated name for the replacement of a disk. Its number is above the VM's generation, so no
 // earlier replacement had it.
 func NewDiskName(vm fleet.VMView, old fleet.Disk) string {
-	name := diskName(vm.Name, vm.ID, max(len(vm.Spec.Disks), int(vm.Generation))+1)
+	name := newVolumeName(vm.Name, vm.ID, max(len(vm.Spec.Disks), int(vm.Generation))+1)
 	if path.Ext(old.Volume) == "."+fleet.Raw {
 		name = strings.TrimSuffix(name, path.Ext(name)) + "." + fleet.Raw
 	}
@@ -173,6 +173,6 @@ func NewDiskName(vm fleet.VMView, old fleet.Disk) string {
 
 // diskName returns the name of a VM's n-th disk. It uses the random end of the UUIDv7, because VMs created in the
 // same minute share the beginning.
-func diskName(vm string, id fleet.VMID, n int) string {
+func newVolumeName(vm string, id fleet.VMID, n int) string {
 	return fmt.Sprintf("%s-%s-%d.qcow2", vm, id[len(id)-12:], n)
 }

@@ -18,7 +18,7 @@ func (s *projectFixture) vmWithMissingDisk(name string) (fleet.VMView, fleet.Vol
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
+	s.execSQL(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
 	first, second := v.Spec.Disks[0].Ref(), v.Spec.Disks[1].Ref()
 	intact := fleet.VMStatus{Power: fleet.Stopped, Disks: []fleet.DiskState{{Target: "vda", Volume: &first}, {Target: "vdb", Volume: &second}}}
 	missing := fleet.VMStatus{
@@ -26,17 +26,17 @@ func (s *projectFixture) vmWithMissingDisk(name string) (fleet.VMView, fleet.Vol
 		Faults: []fleet.Fault{{Code: fleet.FaultDisk, Disk: &first, Text: "Disk 1 is not on h1: /mnt/nfs/" + first.Volume}},
 	}
 	for _, status := range []fleet.VMStatus{intact, missing} {
-		s.exec(`UPDATE vms SET observed_generation = generation, status = $2 WHERE id = $1`, v.ID, status)
+		s.execSQL(`UPDATE vms SET observed_generation = generation, status = $2 WHERE id = $1`, v.ID, status)
 	}
-	return s.get(v.ID), first
+	return s.getVM(v.ID), first
 }
 
 func TestDiskIsCreatedOnce(t *testing.T) {
-	r := newRig(t)
+	r := newHostFixture(t)
 	id := r.addVM("web")
 	a, b, foreign := fleet.Volref{PoolID: "p", Volume: "a.qcow2"}, fleet.Volref{PoolID: "p", Volume: "b.qcow2"}, fleet.Volref{PoolID: "p", Volume: "other.qcow2"}
-	r.exec(`UPDATE vms SET spec = spec || '{"disks":[{"poolId":"p","volume":"a.qcow2"},{"poolId":"p","volume":"b.qcow2"}]}' WHERE id = $1`, id)
-	job := r.claim()[0]
+	r.execSQL(`UPDATE vms SET spec = spec || '{"disks":[{"poolId":"p","volume":"a.qcow2"},{"poolId":"p","volume":"b.qcow2"}]}' WHERE id = $1`, id)
+	job := r.claimJobs()[0]
 	if len(job.CreatedDisks) != 0 || job.Project == "" {
 		t.Fatalf("the job of a VM not yet created: %+v", job)
 	}
@@ -48,14 +48,14 @@ func TestDiskIsCreatedOnce(t *testing.T) {
 		return s
 	}
 	first := disks(&a, nil, &foreign)
-	if err := r.finish(job, wire.Finish{Outcome: wire.Done, VM: &first}); err != nil {
+	if err := r.finishJob(job, wire.Finish{Outcome: wire.Done, VM: &first}); err != nil {
 		t.Fatal(err)
 	}
-	r.report("both", wire.VMReport{ID: id, Generation: 1, Status: disks(&a, &b)})
-	r.report("none", wire.VMReport{ID: id, Generation: 1, Status: disks()}) // a disk that was reported once counts as created
-	r.report("gone")
-	r.queue(id, fleet.VMStart)
-	if made := r.claim()[0].CreatedDisks; len(made) != 2 || made[0] != a || made[1] != b {
+	r.reportState("both", wire.VMReport{ID: id, Generation: 1, Status: disks(&a, &b)})
+	r.reportState("none", wire.VMReport{ID: id, Generation: 1, Status: disks()}) // a disk that was reported once counts as created
+	r.reportState("gone")
+	r.queueVMJob(id, fleet.VMStart)
+	if made := r.claimJobs()[0].CreatedDisks; len(made) != 2 || made[0] != a || made[1] != b {
 		t.Fatalf("the job names these disks as created: %+v", made)
 	}
 }
@@ -91,8 +91,8 @@ func TestDetachMissingDiskAllowsStart(t *testing.T) {
 	v, disk := s.vmWithMissingDisk("web")
 	for name, who := range map[string]struct {
 		fleet.Actor
-		code fleet.Code
-	}{"a viewer": {s.viewer, fleet.Forbidden}, "a user of another project": {s.stranger, fleet.NotFound}} {
+		code fleet.ErrorCode
+	}{"a viewer": {s.viewer, fleet.Forbidden}, "a user of another project": {s.blueMember, fleet.NotFound}} {
 		s.wantRefused(name, who.code, "", func() error { _, _, err := s.DetachDisk(t.Context(), who.Actor, v.ID, disk); return err })
 	}
 	s.wantRefused("a disk that is not missing", fleet.Conflict, "is not missing", func() error {
@@ -107,7 +107,7 @@ func TestDetachMissingDiskAllowsStart(t *testing.T) {
 	if err != nil || task == "" || len(now.Spec.Disks) != 1 || now.Generation != v.Generation+1 {
 		t.Fatalf("%+v %q %v", now.Spec, task, err)
 	}
-	if s.count("audit WHERE action = 'vm.disk.detach'") != 1 {
+	if s.countRows("audit WHERE action = 'vm.disk.detach'") != 1 {
 		t.Error("the audit line lacks the person")
 	}
 	if ok, why := now.Allows(fleet.ActStart); !ok && !strings.Contains(why, "Only a stopped VM") {
@@ -137,10 +137,10 @@ func TestReplaceMissingDiskUsesNewName(t *testing.T) {
 		s.wantRefused(says, fleet.Invalid, says, func() error { return replace(chief, in) })
 	}
 	s.wantRefused("a viewer", fleet.Forbidden, "", func() error { return replace(s.viewer, control.NewDisk{Volume: name}) })
-	s.wantRefused("a user of another project", fleet.NotFound, "", func() error { return replace(s.stranger, control.NewDisk{Volume: name}) })
-	s.exec(`UPDATE assignments SET status = status || '{"state":"inactive"}' WHERE noun = 'pool'`)
+	s.wantRefused("a user of another project", fleet.NotFound, "", func() error { return replace(s.blueMember, control.NewDisk{Volume: name}) })
+	s.execSQL(`UPDATE assignments SET status = status || '{"state":"inactive"}' WHERE noun = 'pool'`)
 	s.wantRefused("an inactive pool", fleet.Invalid, "Pool nfs is inactive on h1", func() error { return replace(chief, control.NewDisk{Volume: name}) })
-	s.exec(`UPDATE assignments SET status = status || '{"state":"active"}' WHERE noun = 'pool'`)
+	s.execSQL(`UPDATE assignments SET status = status || '{"state":"active"}' WHERE noun = 'pool'`)
 	now, task, err := s.ReplaceDisk(t.Context(), s.member, v.ID, disk, control.NewDisk{Volume: name, SizeBytes: 2 << 30})
 	if err != nil || task == "" || now.Spec.Disks[0] != (fleet.Disk{PoolID: s.nfs, Volume: name, SizeBytes: 2 << 30}) || now.Spec.Disks[1].Image == nil {
 		t.Fatalf("%+v %q %v", now.Spec, task, err)

@@ -46,7 +46,7 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if _, err := findNetworks(ctx, q, vm.ProjectID, vm.Spec.NICs); err != nil {
 			return err
 		}
-		if err := settleFilters(ctx, q, a, vm.ProjectID, old.Spec.NICs, vm.Spec.NICs); err != nil {
+		if err := fillFilterSettings(ctx, q, a, vm.ProjectID, old.Spec.NICs, vm.Spec.NICs); err != nil {
 			return err
 		}
 		var checks fleet.Checks
@@ -55,10 +55,10 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if err := checks.Err(); err != nil {
 			return err
 		}
-		if err := checkAccepted(old, vm); err != nil {
+		if err := checkAcceptedSpec(old, vm); err != nil {
 			return err
 		}
-		if err := checkEdit(ctx, q, a, c.macPrefix(), old, &vm, typed, policy.May(a, policy.InfraChange, "")); err != nil {
+		if err := checkVMEdit(ctx, q, a, c.macPrefix(), old, &vm, typed, policy.May(a, policy.InfraChange, "")); err != nil {
 			return err
 		}
 		if err := applyFirstBootEdit(ctx, q, old.VM, vm.VM); err != nil {
@@ -67,7 +67,7 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		vm, job, err = applyChange(ctx, q, a, vm, "vm.accept-drift", strings.Join(slices.Sorted(maps.Keys(seen)), ", "))
 		return err
 	})
-	return store.VMFor(a, vm), job, err
+	return store.RedactVM(a, vm), job, err
 }
 
 // acceptedSpec returns the VM's name and spec with the host's values of the fields in seen.
@@ -87,7 +87,7 @@ func acceptedSpec(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec
 				return "", vm.Spec, invalidHostValueError(field)
 			}
 		default:
-			f, ok := fleet.FieldOf(field)
+			f, ok := fleet.FieldByName(field)
 			if !ok || f.Decode(&spec, d.Take) != nil {
 				return "", vm.Spec, invalidHostValueError(field)
 			}
@@ -106,11 +106,11 @@ func invalidHostValueError(field string) error {
 }
 
 // checkAccepted refuses drift that cannot be accepted: disks that are not the VM's own, and NICs without an address.
-func checkAccepted(old, vm fleet.VMView) error {
+func checkAcceptedSpec(old, vm fleet.VMView) error {
 	var checks fleet.Checks
 	for i, d := range vm.Spec.Disks {
 		twice := slices.ContainsFunc(vm.Spec.Disks[:i], func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
-		if twice || !slices.ContainsFunc(old.Spec.Disks, func(o fleet.Disk) bool { return sameDisk(o, d) }) {
+		if twice || !slices.ContainsFunc(old.Spec.Disks, func(o fleet.Disk) bool { return equalUneditableFields(o, d) }) {
 			checks.Add(fmt.Sprintf("spec.disks[%d]", i), "A disk that was attached on the host is not defined in Quantix, so its drift cannot be accepted.")
 		}
 	}
@@ -123,7 +123,7 @@ func checkAccepted(old, vm fleet.VMView) error {
 }
 
 // sameDisk reports whether two disks are equal except for editable fields.
-func sameDisk(a, b fleet.Disk) bool {
+func equalUneditableFields(a, b fleet.Disk) bool {
 	for _, f := range fleet.DiskFields {
 		f.Copy(&a, b)
 	}
@@ -146,7 +146,7 @@ func (c *Control) Reapply(ctx context.Context, a fleet.Actor, id fleet.VMID) (jo
 		if ok, why := vm.Allows(fleet.ActReapply); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s", why)
 		}
-		if job, err = queueVM(ctx, q, a, vm, fleet.VMReapply, fleet.JobArgs{}); err != nil {
+		if job, err = queueVMJob(ctx, q, a, vm, fleet.VMReapply, fleet.JobArgs{}); err != nil {
 			return err
 		}
 		fields := make([]string, len(vm.Status.Drift))
@@ -155,5 +155,5 @@ func (c *Control) Reapply(ctx context.Context, a fleet.Actor, id fleet.VMID) (jo
 		}
 		return store.Audit(ctx, q, a, "vm.reapply", fleet.SubjectVM(id), vm.Name, strings.Join(fields, ", "))
 	})
-	return store.TaskFor(a, job), err
+	return store.RedactTask(a, job), err
 }

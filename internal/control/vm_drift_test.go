@@ -12,18 +12,18 @@ import (
 // driftedVM returns a VM in project red that was changed on its host.
 func (s *projectFixture) driftedVM(name string, drift ...fleet.Drift) fleet.VMView {
 	s.t.Helper()
-	v := s.vm(name, fleet.Stopped)
-	s.exec(`UPDATE vms SET status = status || jsonb_build_object('drift', $2::jsonb) WHERE id = $1`, v.ID, drift)
-	return s.get(v.ID)
+	v := s.createVM(name, fleet.Stopped)
+	s.execSQL(`UPDATE vms SET status = status || jsonb_build_object('drift', $2::jsonb) WHERE id = $1`, v.ID, drift)
+	return s.getVM(v.ID)
 }
 
 func TestDriftedVMNeedsAttentionAndMatchesDriftFilter(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.driftedVM("web", fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: rawJSON("3")})
 	offline := s.driftedVM("silent", fleet.Drift{Field: "name", Applied: "silent", Actual: "loud"})
-	s.exec(`UPDATE vms SET host_id = $1 WHERE id = $2`, s.h2, offline.ID)
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
-	s.vm("same", fleet.Stopped)
+	s.execSQL(`UPDATE vms SET host_id = $1 WHERE id = $2`, s.h2, offline.ID)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
+	s.createVM("same", fleet.Stopped)
 	names := func(list func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[fleet.VMView], error), filter string) (names []string) {
 		page, err := list(t.Context(), s.member, fleet.Query{Filter: filter})
 		for _, vm := range page.Items {
@@ -87,7 +87,7 @@ func TestAcceptDriftWritesHostValuesToSpec(t *testing.T) {
 		return err
 	}
 	s.wantRefused("a viewer", fleet.Forbidden, "", func() error { return take(s.viewer, map[string]string{"cpus": "3"}) })
-	s.wantRefused("a user of another project", fleet.NotFound, "", func() error { return take(s.stranger, map[string]string{"cpus": "3"}) })
+	s.wantRefused("a user of another project", fleet.NotFound, "", func() error { return take(s.blueMember, map[string]string{"cpus": "3"}) })
 	s.wantRefused("nothing", fleet.Invalid, "Choose", func() error { return take(chief, nil) })
 	s.wantRefused("changed meanwhile", fleet.Conflict, "again meanwhile", func() error { return take(chief, map[string]string{"cpus": "2"}) })
 	s.wantRefused("no drift", fleet.Conflict, "again meanwhile", func() error { return take(chief, map[string]string{"firmware": "uefi"}) })
@@ -99,16 +99,16 @@ func TestAcceptDriftWritesHostValuesToSpec(t *testing.T) {
 	if err != nil || task == "" || now.Name != "shop" || now.Spec.CPUs != 3 || now.Spec.MemoryMiB != v.Spec.MemoryMiB || now.Generation != v.Generation+1 {
 		t.Fatalf("%+v %q %v", now, task, err)
 	}
-	if s.count("audit WHERE action = 'vm.accept-drift' AND detail = 'cpus, name'") != 1 || s.jobs(fleet.SubjectVM(v.ID)) != "vm.apply done, vm.apply queued" {
-		t.Errorf("jobs %s", s.jobs(fleet.SubjectVM(v.ID)))
+	if s.countRows("audit WHERE action = 'vm.accept-drift' AND detail = 'cpus, name'") != 1 || s.jobList(fleet.SubjectVM(v.ID)) != "vm.apply done, vm.apply queued" {
+		t.Errorf("jobs %s", s.jobList(fleet.SubjectVM(v.ID)))
 	}
 }
 
 // Accepting drift is checked like an edit by the same person: a host's report grants no permissions.
 func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 	s := newProjectFixture(t)
-	other := s.vm("db", fleet.Stopped)
-	s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:07")+` WHERE id = $1`, other.ID)
+	other := s.createVM("db", fleet.Stopped)
+	s.execSQL(`UPDATE vms SET spec = spec || `+defaultNICSQL("52:54:00:00:00:07")+` WHERE id = $1`, other.ID)
 	for says, drift := range map[string]fleet.Drift{
 		"at most 16 TiB":            {Field: "memoryMiB", Take: rawJSON("99999999999")},
 		"16384 MiB of memory in":    {Field: "memoryMiB", Take: rawJSON("1000000")},
@@ -146,14 +146,14 @@ func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 // Accepting drift of disks covers only the fields that an edit can change.
 func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
 	s := newProjectFixture(t)
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.OptionalFieldNames())
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.OptionalFieldNames())
 	v, _ := s.vmWithMissingDisk("web")
 	say := func(change func([]fleet.Disk) []fleet.Disk) error {
 		disks, err := json.Marshal(change(slices.Clone(v.Spec.Disks)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.exec(`UPDATE vms SET status = status || jsonb_build_object('drift', jsonb_build_array(jsonb_build_object('field', 'disks', 'applied', '-', 'actual', 'now', 'take', $2::jsonb))) WHERE id = $1`, v.ID, string(disks))
+		s.execSQL(`UPDATE vms SET status = status || jsonb_build_object('drift', jsonb_build_array(jsonb_build_object('field', 'disks', 'applied', '-', 'actual', 'now', 'take', $2::jsonb))) WHERE id = $1`, v.ID, string(disks))
 		_, _, err = s.AcceptDrift(t.Context(), chief, v.ID, map[string]string{"disks": "now"})
 		return err
 	}
@@ -183,7 +183,7 @@ func TestTenantAcceptsDriftOnlyOfGrantedNetworks(t *testing.T) {
 		drift := fleet.Drift{Field: "nics", Actual: "now", Take: rawJSON(nic)}
 		v := s.driftedVM("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
 		if says == "is not open to this project" { // the VM already had this NIC
-			s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:09")+` WHERE id = $1`, v.ID)
+			s.execSQL(`UPDATE vms SET spec = spec || `+defaultNICSQL("52:54:00:00:00:09")+` WHERE id = $1`, v.ID)
 		}
 		s.wantRefused(says, fleet.Invalid, says, func() error {
 			_, _, err := s.AcceptDrift(t.Context(), s.member, v.ID, map[string]string{"nics": "now"})
@@ -194,22 +194,22 @@ func TestTenantAcceptsDriftOnlyOfGrantedNetworks(t *testing.T) {
 
 func TestReapplyUndoesDrift(t *testing.T) {
 	s := newProjectFixture(t)
-	same := s.vm("same", fleet.Stopped)
+	same := s.createVM("same", fleet.Stopped)
 	put := func(a fleet.Actor, id fleet.VMID) error { _, err := s.Reapply(t.Context(), a, id); return err }
 	s.wantRefused("nothing was changed", fleet.Conflict, "The VM was not changed on its host outside", func() error { return put(chief, same.ID) })
 	v := s.driftedVM("web", fleet.Drift{Field: "cpus", Applied: "1", Actual: "3"})
 	s.wantRefused("a viewer", fleet.Forbidden, "", func() error { return put(s.viewer, v.ID) })
-	s.wantRefused("a user of another project", fleet.NotFound, "", func() error { return put(s.stranger, v.ID) })
+	s.wantRefused("a user of another project", fleet.NotFound, "", func() error { return put(s.blueMember, v.ID) })
 	if err := put(s.member, v.ID); err != nil {
 		t.Fatal(err)
 	}
-	if s.jobs(fleet.SubjectVM(v.ID)) != "vm.apply done, vm.reapply queued" || s.count("audit WHERE action = 'vm.reapply' AND detail = 'cpus'") != 1 {
-		t.Errorf("jobs %s", s.jobs(fleet.SubjectVM(v.ID)))
+	if s.jobList(fleet.SubjectVM(v.ID)) != "vm.apply done, vm.reapply queued" || s.countRows("audit WHERE action = 'vm.reapply' AND detail = 'cpus'") != 1 {
+		t.Errorf("jobs %s", s.jobList(fleet.SubjectVM(v.ID)))
 	}
 	if _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.jobs(fleet.SubjectVM(v.ID)); got != "vm.apply done, vm.reapply cancelled, vm.delete queued" {
+	if got := s.jobList(fleet.SubjectVM(v.ID)); got != "vm.apply done, vm.reapply cancelled, vm.delete queued" {
 		t.Errorf("with the VM being deleted: %s", got)
 	}
 }

@@ -49,12 +49,12 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
-	return store.VMFor(a, vm), job, nil
+	return store.RedactVM(a, vm), job, nil
 }
 
 // updateVM is UpdateVM within a transaction. old is the VM before the change. child is the task's child that runs the
 // edit: see applyPart.
-func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, id fleet.VMID, in UpdateVM, child fleet.TaskID) (old, vm fleet.VMView, job fleet.TaskID, err error) {
+func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macAllocator, id fleet.VMID, in UpdateVM, child fleet.TaskID) (old, vm fleet.VMView, job fleet.TaskID, err error) {
 	if old, err = store.LockVM(ctx, q, a, id, policy.VMChange); err != nil {
 		return old, vm, "", err
 	}
@@ -67,32 +67,32 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 	if in.Spec, err = in.editedSpec(old); err != nil {
 		return old, vm, "", err
 	}
-	vm = in.applyTo(old)
+	vm = in.applyToVM(old)
 	if err := resolveCPUModel(ctx, q, &vm.Spec); err != nil {
 		return old, vm, "", err
 	}
-	vm.Spec.HostDevices = fillHost(vm.Spec.HostDevices, old.HostID)
-	if vm.Spec.Rules, err = allRules(a, old.Spec.Rules, vm.Spec.Rules); err != nil {
+	vm.Spec.HostDevices = fillDeviceHost(vm.Spec.HostDevices, old.HostID)
+	if vm.Spec.Rules, err = mergeRules(a, old.Spec.Rules, vm.Spec.Rules); err != nil {
 		return old, vm, "", err
 	}
 	entered := slices.Clone(vm.Spec.NICs)
 	if _, err := findNetworks(ctx, q, old.ProjectID, vm.Spec.NICs); err != nil {
 		return old, vm, "", err
 	}
-	if err := settleFilters(ctx, q, a, old.ProjectID, old.Spec.NICs, vm.Spec.NICs); err != nil {
+	if err := fillFilterSettings(ctx, q, a, old.ProjectID, old.Spec.NICs, vm.Spec.NICs); err != nil {
 		return old, vm, "", err
 	}
 	changes := old.Diff(vm.VM)
 	if err := checkEditable(old, vm, changes); err != nil || len(changes) == 0 {
 		return old, vm, "", err
 	}
-	if err := checkEdit(ctx, q, a, from, old, &vm, entered, in.Overcommit); err != nil {
+	if err := checkVMEdit(ctx, q, a, from, old, &vm, entered, in.Overcommit); err != nil {
 		return old, vm, "", err
 	}
-	if err := checkGrowth(ctx, q, a, old, vm.Spec, in.grow); err != nil {
+	if err := checkDiskGrowth(ctx, q, a, old, vm.Spec, in.grow); err != nil {
 		return old, vm, "", err
 	}
-	first, err := addDisks(ctx, q, a, old, &vm.Spec, in.plans, in.Overcommit)
+	first, err := prepareAddedDisks(ctx, q, a, old, &vm.Spec, in.plans, in.Overcommit)
 	if err != nil {
 		return old, vm, "", err
 	}
@@ -102,7 +102,7 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 	if err := applyFirstBootEdit(ctx, q, old.VM, vm.VM); err != nil {
 		return old, vm, "", err
 	}
-	if vm, job, err = applyPart(ctx, q, a, vm, in.auditAction(), describeChanges(old.Diff(vm.VM))+overcommitted(in.Overcommit), child); err != nil {
+	if vm, job, err = applyChangeInTask(ctx, q, a, vm, in.auditAction(), describeChanges(old.Diff(vm.VM))+overcommitAuditSuffix(in.Overcommit), child); err != nil {
 		return old, vm, "", err
 	}
 	return old, vm, job, first.queuePrepJobs(ctx, q, a, job)
@@ -113,7 +113,7 @@ func changedMeanwhileError(resource string, now, had int64) error {
 }
 
 // applyTo returns the VM with the changes applied.
-func (in UpdateVM) applyTo(vm fleet.VMView) fleet.VMView {
+func (in UpdateVM) applyToVM(vm fleet.VMView) fleet.VMView {
 	if in.Name != nil {
 		vm.Name = *in.Name
 	}
@@ -124,7 +124,7 @@ func (in UpdateVM) applyTo(vm fleet.VMView) fleet.VMView {
 		vm.Description = *in.Description
 	}
 	if in.Spec != nil {
-		vm.Spec = in.Spec.Plain()
+		vm.Spec = in.Spec.NormalizeDefaults()
 		vm.Spec.NICs = normalizeMACs(vm.Spec.NICs)
 	}
 	return vm
@@ -148,7 +148,7 @@ func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
 	}
 	for _, c := range changes {
 		switch {
-		case c.When == fleet.WhenNever && shrinksDisk(old, vm, c.Field):
+		case c.When == fleet.WhenNever && reducesDiskSize(old, vm, c.Field):
 			checks.Add(c.Field+".sizeBytes", "Disks cannot shrink: %s.", c.Words)
 		case c.When == fleet.WhenNever && reasonNotEditable(c.Field) != "":
 			checks.Add(c.Field, "This cannot be changed by an edit (%s): %s.", c.Words, reasonNotEditable(c.Field))
@@ -174,7 +174,7 @@ func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
 
 // reasonNotEditable returns the reason why an edit cannot change the field; empty: no specific reason.
 func reasonNotEditable(field string) string {
-	f, _ := fleet.FieldOf(strings.TrimPrefix(field, "spec."))
+	f, _ := fleet.FieldByName(strings.TrimPrefix(field, "spec."))
 	return f.FixedReason
 }
 
@@ -188,11 +188,11 @@ func describeChanges(changes []fleet.Change) string {
 
 // checkEdit refuses new values that the VM's host does not support or that the project may not use, and assigns
 // addresses to new NICs. entered has the NICs as entered: errors may only mention these.
-func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, old fleet.VMView, vm *fleet.VMView, entered []fleet.NIC, overcommit bool) error {
-	if err := mayOvercommit(a, overcommit); err != nil {
+func checkVMEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macAllocator, old fleet.VMView, vm *fleet.VMView, entered []fleet.NIC, overcommit bool) error {
+	if err := checkMayOvercommit(a, overcommit); err != nil {
 		return err
 	}
-	if err := checkUnshared(ctx, q, old, vm.Spec); err != nil {
+	if err := checkNotShared(ctx, q, old, vm.Spec); err != nil {
 		return err
 	}
 	var fresh []string
@@ -219,7 +219,7 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	needsHost = needsHost || len(disks.UsedFields()) > 0
 	for i, n := range entered {
 		if isFresh(fmt.Sprintf("spec.nics[%d]", i)) {
-			needed.NICs[i], needsHost = changedNIC(old.Spec.NICs, n), true
+			needed.NICs[i], needsHost = changedNICFields(old.Spec.NICs, n), true
 		}
 	}
 	if isFresh("spec.iso") && vm.Spec.ISO != nil {
@@ -238,16 +238,16 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	if needed.Memory.HugePageKiB > 0 { // huge pages back all of the memory
 		needed.MemoryMiB, more = vm.Spec.MemoryMiB, true
 	}
-	if err := checkReserved(a, old.Spec, vm.Spec); err != nil || !needsHost && !more {
+	if err := checkReservedFields(a, old.Spec, vm.Spec); err != nil || !needsHost && !more {
 		return err
 	}
 	if err := checkNetworks(ctx, q, a, vm.ProjectID, needed.NICs); err != nil {
 		return err
 	}
-	if err := from.choose(ctx, q, a, old, vm.Spec.NICs); err != nil {
+	if err := from.assignMACs(ctx, q, a, old, vm.Spec.NICs); err != nil {
 		return err
 	}
-	hosts, err := candidates(ctx, q, a, vm.HostID, needed)
+	hosts, err := candidateHosts(ctx, q, a, vm.HostID, needed)
 	if err != nil || len(hosts) == 0 {
 		return err
 	}
@@ -261,11 +261,11 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 			removed = append(removed, was)
 		}
 	}
-	returnCapacity(&hosts[0], removed)
+	releaseNICCapacity(&hosts[0], removed)
 	var checks fleet.Checks
 	for _, f := range append(placement.Faults(needed, hosts[0]), placement.FieldFaults(disks, hosts[0])...) {
 		if isFresh(f.Field) || needsHost && f.Field == "hostId" {
-			checks.Add(f.Field, "%s", faultTextFor(a, f))
+			checks.Add(f.Field, "%s", faultText(a, f))
 		}
 	}
 	if err := checks.Err(); err != nil {
@@ -279,7 +279,7 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 }
 
 // checkReserved refuses new values of fields that only administrators may set.
-func checkReserved(a fleet.Actor, was, edited fleet.VMSpec) error {
+func checkReservedFields(a fleet.Actor, was, edited fleet.VMSpec) error {
 	var checks fleet.Checks
 	for _, f := range fleet.OptionalFields() {
 		switch {

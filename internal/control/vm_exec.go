@@ -15,8 +15,8 @@ import (
 
 // storeRun stores a program to run in a guest: the public part with the task, and the complete input encrypted until
 // the job ends.
-func (c *Control) storeRun(ctx context.Context, q *db.Queries, task fleet.TaskID, vm fleet.VMID, in GuestRequest, seconds int) error {
-	text, err := json.Marshal(in.program())
+func (c *Control) storeGuestProgram(ctx context.Context, q *db.Queries, task fleet.TaskID, vm fleet.VMID, in GuestRequest, seconds int) error {
+	text, err := json.Marshal(in.publicProgram())
 	if err != nil {
 		return err
 	}
@@ -54,5 +54,5 @@ func (c *Control) GuestRun(ctx context.Context, a fleet.Actor, id fleet.TaskID) 
 	if errors.Is(err, pgx.ErrNoRows) {
 		return none, fleet.Errorf(fleet.NotFound, "The output of this program is no longer stored: only the newest %d runs of each VM are.", fleet.MaxGuestRuns)
 	}
-	return run, store.Err(err)
+	return run, store.UserError(err)
 }

@@ -16,8 +16,8 @@ import (
 func (s *projectFixture) vmAllowingPrograms(name string) fleet.VMView {
 	s.t.Helper()
 	v := s.vmWithGuestAgent(name)
-	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{policy}', '{"guestExec": true}'), status = jsonb_set(status, '{policy}', '{"guestExec": true}') WHERE id = $1`, v.ID)
-	return s.get(v.ID)
+	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{policy}', '{"guestExec": true}'), status = jsonb_set(status, '{policy}', '{"guestExec": true}') WHERE id = $1`, v.ID)
+	return s.getVM(v.ID)
 }
 
 func execRequest(program string, seconds int, args ...string) control.GuestRequest {
@@ -52,11 +52,11 @@ func TestInvalidGuestProgramRefused(t *testing.T) {
 	ls := execRequest("ls", 0)
 	s.wantRefused("where no policy allows it", fleet.Conflict, "The VM's policy does not allow programs", s.guestRequest(chief, shut.ID, ls))
 	s.wantRefused("a viewer of the VM", fleet.Forbidden, "", s.guestRequest(s.viewer, v.ID, ls))
-	s.wantRefused("of another project", fleet.NotFound, "", s.guestRequest(s.stranger, v.ID, ls))
-	s.wantRefused("in a VM that is off", fleet.Conflict, "not running", s.guestRequest(chief, s.vm("off", fleet.Stopped).ID, ls))
-	s.exec(`UPDATE vms SET status = status - 'policy' WHERE id = $1`, v.ID)
+	s.wantRefused("of another project", fleet.NotFound, "", s.guestRequest(s.blueMember, v.ID, ls))
+	s.wantRefused("in a VM that is off", fleet.Conflict, "not running", s.guestRequest(chief, s.createVM("off", fleet.Stopped).ID, ls))
+	s.execSQL(`UPDATE vms SET status = status - 'policy' WHERE id = $1`, v.ID)
 	s.wantRefused("before the host has applied the policy", fleet.Conflict, "The host has not yet applied the policy", s.guestRequest(chief, v.ID, ls))
-	if n := s.count("guest_runs") + s.count("guest_secrets"); n != 0 {
+	if n := s.countRows("guest_runs") + s.countRows("guest_secrets"); n != 0 {
 		t.Errorf("refused requests left %d rows", n)
 	}
 }
@@ -64,21 +64,21 @@ func TestInvalidGuestProgramRefused(t *testing.T) {
 // Only administrators allow programs in a guest. Everyone who may change the VM can disallow them.
 func TestGuestProgramsNeedAdministrator(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Running)
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["policy.guestExec"]') WHERE id = $1`, v.HostID)
+	v := s.createVM("web", fleet.Running)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["policy.guestExec"]') WHERE id = $1`, v.HostID)
 	edit := func(a fleet.Actor, on bool) func() error {
 		return func() error {
-			spec := s.get(v.ID).Spec
+			spec := s.getVM(v.ID).Spec
 			spec.Policy.GuestExec = on
 			_, _, err := s.UpdateVM(t.Context(), a, v.ID, control.UpdateVM{Spec: &spec})
 			return err
 		}
 	}
 	s.wantRefused("a member", fleet.Invalid, "Only those who may change infrastructure", edit(s.member, true))
-	if err := edit(chief, true)(); err != nil || !s.get(v.ID).Spec.Policy.GuestExec {
+	if err := edit(chief, true)(); err != nil || !s.getVM(v.ID).Spec.Policy.GuestExec {
 		t.Errorf("allowed: %v", err)
 	}
-	if err := edit(s.member, false)(); err != nil || s.get(v.ID).Spec.Policy.GuestExec {
+	if err := edit(s.member, false)(); err != nil || s.getVM(v.ID).Spec.Policy.GuestExec {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -100,7 +100,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	if at := s.tablesContaining(secret); at != "" {
 		t.Errorf("an argument is in %s", at)
 	}
-	if n := s.count("audit WHERE action = 'vm.exec' AND name = 'web' AND detail = '/usr/bin/mysql, arguments: 2' AND actor = 'mia'"); n != 1 {
+	if n := s.countRows("audit WHERE action = 'vm.exec' AND name = 'web' AND detail = '/usr/bin/mysql, arguments: 2' AND actor = 'mia'"); n != 1 {
 		t.Errorf("the audit has %d lines", n)
 	}
 	run, err := s.GuestRun(ctx, s.member, task.ID)
@@ -115,16 +115,16 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	if want := `{"program":"/usr/bin/mysql","args":["-p","` + secret + `"]}`; err != nil || got.Secret != want {
 		t.Errorf("the host gets %s, %v", got.Secret, err)
 	}
-	base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, h1.HostID)
+	base := queryWithArgs[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, h1.HostID)
 	said := fleet.GuestOutput{ExitCode: 1, Stdout: "a\n\u202eb\x00", Stderr: strings.Repeat("é", fleet.MaxGuestOutput)}
 	fin := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finishSeq.Add(1), Outcome: wire.Failed, Error: "The program ended with exit code 1.", Output: &said}
-	if err := wire.Fit(&fin); err != nil {
+	if err := wire.EnforceBounds(&fin); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := s.Finish(ctx, h1, w.ID, fin); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count("guest_secrets"); n != 0 || s.tablesContaining(secret) != "" {
+	if n := s.countRows("guest_secrets"); n != 0 || s.tablesContaining(secret) != "" {
 		t.Errorf("%d secrets outlive their tasks", n)
 	}
 	run, err = s.GuestRun(ctx, s.member, task.ID)
@@ -132,8 +132,8 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 		t.Errorf("the stored result is %+v, %v", run.Output, err)
 	}
 	s.wantRefused("a viewer of the VM", fleet.Forbidden, "", func() error { _, err := s.GuestRun(ctx, s.viewer, task.ID); return err })
-	s.wantRefused("of another project", fleet.NotFound, "", func() error { _, err := s.GuestRun(ctx, s.stranger, task.ID); return err })
-	if now := s.get(v.ID); now.Attention || now.Status.Error != "" {
+	s.wantRefused("of another project", fleet.NotFound, "", func() error { _, err := s.GuestRun(ctx, s.blueMember, task.ID); return err })
+	if now := s.getVM(v.ID); now.Attention || now.Status.Error != "" {
 		t.Errorf("the VM whose program failed is %s, %+v", now.Phase, now.Status)
 	}
 
@@ -148,7 +148,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 		}
 	}
 	s.wantRefused("a run that is too old", fleet.NotFound, "no longer stored", func() error { _, err := s.GuestRun(ctx, chief, task.ID); return err })
-	if n, k := s.count("guest_runs"), s.count("guest_secrets"); n != fleet.MaxGuestRuns || k != 0 {
+	if n, k := s.countRows("guest_runs"), s.countRows("guest_secrets"); n != fleet.MaxGuestRuns || k != 0 {
 		t.Errorf("%d runs and %d secrets are kept", n, k)
 	}
 	if other, err := s.ActGuest(ctx, s.member, v.ID, control.GuestRequest{Action: fleet.ActTrim}); err == nil {
@@ -161,7 +161,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 // setStartedAt sets the VM's start time.
 func (s *projectFixture) setStartedAt(id fleet.VMID, at time.Time) {
 	s.t.Helper()
-	s.exec(`UPDATE vms SET status = jsonb_set(status, '{startedAt}', to_jsonb($2::text)) WHERE id = $1`, id, at.Format(time.RFC3339))
+	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{startedAt}', to_jsonb($2::text)) WHERE id = $1`, id, at.Format(time.RFC3339))
 }
 
 // A restart is one job, which names the VM's run (by its start time) that the host must end. The VM's phase is then
@@ -170,11 +170,11 @@ func TestRestartJobNamesStartTimeOfRunToEnd(t *testing.T) {
 	s := newTaskFixture(t)
 	h1 := s.agentSession(s.h1)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	a, b, off := s.vm("a", fleet.Running), s.vm("b", fleet.Running), s.vm("off", fleet.Stopped)
+	a, b, off := s.createVM("a", fleet.Running), s.createVM("b", fleet.Running), s.createVM("off", fleet.Stopped)
 	act := func(id fleet.VMID) func() error {
 		return func() error { _, err := s.ActVM(t.Context(), s.member, id, fleet.ActRestart); return err }
 	}
-	s.exec(`UPDATE vms SET status = status - 'startedAt' WHERE id = $1`, a.ID)
+	s.execSQL(`UPDATE vms SET status = status - 'startedAt' WHERE id = $1`, a.ID)
 	s.wantRefused("a VM without a reported start time", fleet.Conflict, "does not report since when the VM runs", act(a.ID))
 	s.wantRefused("of a VM that is off", fleet.Conflict, "Only a running VM", act(off.ID))
 	s.setStartedAt(a.ID, at)
@@ -182,7 +182,7 @@ func TestRestartJobNamesStartTimeOfRunToEnd(t *testing.T) {
 	if err := act(a.ID)(); err != nil {
 		t.Fatal(err)
 	}
-	if now := s.get(a.ID); now.RequestedPower != fleet.Running || now.Spec.Power != fleet.Running || now.Phase != fleet.PhaseStarting {
+	if now := s.getVM(a.ID); now.RequestedPower != fleet.Running || now.Spec.Power != fleet.Running || now.Phase != fleet.PhaseStarting {
 		t.Errorf("the VM is %s, with the requested power state %q", now.Phase, now.RequestedPower)
 	}
 	if w := s.claimUntil(h1, fleet.VMRestart); w.Args.Run == nil || !w.Args.Run.Equal(at) || w.VM.Spec.Power != fleet.Running {
@@ -192,7 +192,7 @@ func TestRestartJobNamesStartTimeOfRunToEnd(t *testing.T) {
 	if _, err := s.ActVM(t.Context(), s.member, a.ID, fleet.ActStop); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.jobs(fleet.SubjectVM(a.ID)); !strings.HasSuffix(got, "vm.restart cancelled, vm.stop queued") {
+	if got := s.jobList(fleet.SubjectVM(a.ID)); !strings.HasSuffix(got, "vm.restart cancelled, vm.stop queued") {
 		t.Errorf("its tasks are %s", got)
 	}
 
@@ -213,8 +213,8 @@ func TestRestartJobNamesStartTimeOfRunToEnd(t *testing.T) {
 func TestBulkPowerFollowsStartOrder(t *testing.T) {
 	s := newTaskFixture(t)
 	policy := func(name string, power fleet.Power, p string) fleet.VMView {
-		v := s.vm(name, power)
-		s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{policy}', $2::text::jsonb) WHERE id = $1`, v.ID, p)
+		v := s.createVM(name, power)
+		s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{policy}', $2::text::jsonb) WHERE id = $1`, v.ID, p)
 		return v
 	}
 	db := policy("db", fleet.Running, `{"startOrder": 1}`)
@@ -229,7 +229,7 @@ func TestBulkPowerFollowsStartOrder(t *testing.T) {
 		s.beginTasks()
 		var names []string
 		for _, v := range []fleet.VMView{db, app, web} {
-			if s.count(fmt.Sprintf("jobs WHERE subject = '%s' AND kind IN ('vm.shutdown', 'vm.start') AND state IN ('queued', 'running')", fleet.SubjectVM(v.ID))) > 0 {
+			if s.countRows(fmt.Sprintf("jobs WHERE subject = '%s' AND kind IN ('vm.shutdown', 'vm.start') AND state IN ('queued', 'running')", fleet.SubjectVM(v.ID))) > 0 {
 				names = append(names, v.Name)
 			}
 		}
@@ -248,7 +248,7 @@ func TestBulkPowerFollowsStartOrder(t *testing.T) {
 	s.endJob(app.ID, "done")
 	asked("within the wait")
 	s.wantTask(task.ID, fleet.JobRunning, 66, fleet.Steps{Queued: 1, Done: 1, Failed: 1})
-	s.exec(`UPDATE tasks SET ended_at = ended_at - interval '11 minutes' WHERE parent_id = $1 AND ended_at IS NOT NULL`, task.ID)
+	s.execSQL(`UPDATE tasks SET ended_at = ended_at - interval '11 minutes' WHERE parent_id = $1 AND ended_at IS NOT NULL`, task.ID)
 	asked("after it", db)
 	s.endJob(db.ID, "done")
 	s.wantTask(task.ID, fleet.JobFailed, 100, fleet.Steps{Done: 2, Failed: 1})
@@ -256,7 +256,7 @@ func TestBulkPowerFollowsStartOrder(t *testing.T) {
 	for _, v := range []fleet.VMView{db, app, web} {
 		s.reportPower(v.ID, fleet.Stopped)
 	}
-	s.exec(`UPDATE vms SET generation = observed_generation WHERE id = ANY ($1)`, []string{string(db.ID), string(app.ID), string(web.ID)})
+	s.execSQL(`UPDATE vms SET generation = observed_generation WHERE id = ANY ($1)`, []string{string(db.ID), string(app.ID), string(web.ID)})
 	task, err = s.ActVMs(t.Context(), s.member, fleet.ActStart, []fleet.VMID{web.ID, app.ID, db.ID})
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestBulkPowerFollowsStartOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked("what waits is taken back")
-	if n := s.count("tasks WHERE held"); n != 0 {
+	if n := s.countRows("tasks WHERE held"); n != 0 {
 		t.Errorf("%d children never start", n)
 	}
 	if got := s.childStates(task.ID); got != "web cancelled, app cancelled, db cancelled" {

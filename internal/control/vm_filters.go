@@ -35,12 +35,12 @@ func unfilteredNetworks(ctx context.Context, q *db.Queries, old, nics []fleet.NI
 // withoutFilters returns the NIC for a network without traffic filters. New security groups or anti-spoofing are
 // refused, because they would have no effect; a NIC already on the network keeps its settings. Anti-spoofing that the
 // NIC has from its former network is switched off.
-func withoutFilters(c *fleet.Checks, i int, network string, n fleet.NIC, was *fleet.NIC) fleet.NIC {
+func nicWithoutFilters(c *fleet.Checks, i int, network string, n fleet.NIC, was *fleet.NIC) fleet.NIC {
 	if was != nil && was.NetworkID == n.NetworkID {
 		if n.AntiSpoofing == nil {
 			n.AntiSpoofing = was.AntiSpoofing
 		}
-		if n.SameFilter(*was) {
+		if n.HasSameFilter(*was) {
 			return n
 		}
 	}
@@ -59,13 +59,13 @@ func withoutFilters(c *fleet.Checks, i int, network string, n fleet.NIC, was *fl
 // settleFilters fills in the filter settings that the input left out: an existing NIC keeps its settings, a new NIC
 // gets anti-spoofing unless an administrator creates it. Only administrators may switch anti-spoofing off. Security
 // groups must be the project's own or global; a group of another project is refused as unknown.
-func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, old, nics []fleet.NIC) error {
+func fillFilterSettings(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, old, nics []fleet.NIC) error {
 	runs := policy.May(a, policy.InfraChange, "") || a.System
 	bare, err := unfilteredNetworks(ctx, q, old, nics)
 	if err != nil {
 		return err
 	}
-	defaults, err := portGroupsOf(ctx, q, nics)
+	defaults, err := readPortGroups(ctx, q, nics)
 	if err != nil {
 		return err
 	}
@@ -75,9 +75,9 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 		k := slices.IndexFunc(old, func(o fleet.NIC) bool { return n.MAC != "" && strings.EqualFold(o.MAC, n.MAC) })
 		if name := bare[n.NetworkID]; name != "" {
 			if k >= 0 {
-				nics[i] = withoutFilters(&checks, i, name, n, &old[k])
+				nics[i] = nicWithoutFilters(&checks, i, name, n, &old[k])
 			} else {
-				nics[i] = withoutFilters(&checks, i, name, n, nil)
+				nics[i] = nicWithoutFilters(&checks, i, name, n, nil)
 			}
 			continue
 		}
@@ -140,7 +140,7 @@ type portGroupKey struct {
 }
 
 // portGroupsOf returns the port groups of the NICs.
-func portGroupsOf(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[portGroupKey]*fleet.PortGroup, error) {
+func readPortGroups(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[portGroupKey]*fleet.PortGroup, error) {
 	var ids []string
 	for _, n := range nics {
 		if n.PortGroup != "" && n.NetworkID != "" {
@@ -164,18 +164,18 @@ func portGroupsOf(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[por
 }
 
 // followBatch limits the VMs updated by one pass of FollowPortGroups.
-const followBatch = 200
+const portGroupBatchSize = 200
 
 // FollowPortGroups applies changed defaults of port groups to NICs without settings of their own. Each VM changes as by
 // an edit. The next pass retries VMs that cannot be edited now.
 func (c *Control) FollowPortGroups(ctx context.Context, a fleet.Actor) error {
-	return c.store.Pass(ctx, a, "port groups' defaults", func(q *db.Queries) error {
-		ids, err := q.NICsOffDefault(ctx, followBatch)
+	return c.store.RunPass(ctx, a, "port groups' defaults", func(q *db.Queries) error {
+		ids, err := q.NICsOffDefault(ctx, portGroupBatchSize)
 		if err != nil {
 			return err
 		}
 		for _, id := range ids {
-			if err := followPortGroups(ctx, q, a, id); err != nil {
+			if err := applyPortGroupChanges(ctx, q, a, id); err != nil {
 				return err
 			}
 		}
@@ -183,7 +183,7 @@ func (c *Control) FollowPortGroups(ctx context.Context, a fleet.Actor) error {
 	})
 }
 
-func followPortGroups(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) error {
+func applyPortGroupChanges(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) error {
 	vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 	if fleet.CodeOf(err) == fleet.NotFound {
 		return nil
@@ -196,7 +196,7 @@ func followPortGroups(ctx context.Context, q *db.Queries, a fleet.Actor, id flee
 	}
 	old := vm.Spec
 	vm.Spec.NICs = slices.Clone(old.NICs)
-	err = settleFilters(ctx, q, a, vm.ProjectID, old.NICs, vm.Spec.NICs)
+	err = fillFilterSettings(ctx, q, a, vm.ProjectID, old.NICs, vm.Spec.NICs)
 	if fleet.CodeOf(err) == fleet.Invalid {
 		return nil // the edit is refused because of another NIC, which only a person can correct
 	}

@@ -31,14 +31,14 @@ type plannedSource struct {
 	snapshotID fleet.SnapshotID // the snapshot to copy from; empty: the current state
 	disks      []fleet.Disk     // the disks to copy
 	file       *query.VolumeOn  // the appliance whose disks are converted, or nil
-	id         fleet.VMID       // id of the new VM
-	detail     string           // for the audit: " from template web, version 2"
+	newVMID         fleet.VMID       // id of the new VM
+	auditDetail     string           // for the audit: " from template web, version 2"
 }
 
 // planFrom completes the input from the source, and finds the images for the disks. It is idempotent: with its output
 // as input, it returns the same output.
-func (c *Control) planFrom(ctx context.Context, a fleet.Actor, id fleet.VMID, in CreateVM) (CreateVM, plannedSource, error) {
-	from := plannedSource{id: id}
+func (c *Control) planSource(ctx context.Context, a fleet.Actor, id fleet.VMID, in CreateVM) (CreateVM, plannedSource, error) {
+	from := plannedSource{newVMID: id}
 	var err error
 	if in.From != nil {
 		var checks fleet.Checks
@@ -52,7 +52,7 @@ func (c *Control) planFrom(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		case at.Appliance != nil:
 			err = c.planAppliance(ctx, a, &in, &from)
 		case at.TemplateID != "":
-			err = c.planTemplate(ctx, a, &in, &from)
+			err = c.planFromTemplate(ctx, a, &in, &from)
 		default:
 			err = c.planClone(ctx, a, &in, &from)
 		}
@@ -60,12 +60,12 @@ func (c *Control) planFrom(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 			return in, from, err
 		}
 	}
-	in, err = c.withDefaults(ctx, a, in)
+	in, err = c.fillPoolAndNetworkDefaults(ctx, a, in)
 	if err != nil {
 		return in, from, err
 	}
 	completed := in
-	if err := completed.complete(id); err != nil {
+	if err := completed.completeInput(id); err != nil {
 		return in, from, err
 	}
 	from.images, err = c.planImages(ctx, a, in.ProjectID, in.Spec)
@@ -73,11 +73,11 @@ func (c *Control) planFrom(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 }
 
 // specEmpty reports whether the spec is empty.
-func specEmpty(s fleet.VMSpec) bool {
+func isSpecEmpty(s fleet.VMSpec) bool {
 	return s.CPUs == 0 && s.MemoryMiB == 0 && s.Firmware == "" && len(s.Disks)+len(s.NICs) == 0
 }
 
-func (c *Control) planTemplate(ctx context.Context, a fleet.Actor, in *CreateVM, from *plannedSource) error {
+func (c *Control) planFromTemplate(ctx context.Context, a fleet.Actor, in *CreateVM, from *plannedSource) error {
 	var checks fleet.Checks
 	v, err := c.GetTemplate(ctx, a, in.From.TemplateID)
 	if fleet.CodeOf(err) == fleet.NotFound || err == nil && !v.OpenTo(in.ProjectID) && !policy.May(a, policy.InfraChange, "") {
@@ -102,21 +102,21 @@ func (c *Control) planTemplate(ctx context.Context, a fleet.Actor, in *CreateVM,
 	at := *in.From
 	at.VersionID = version.ID // a bulk task uses the version that was the newest at the time of the request
 	in.From = &at
-	if specEmpty(in.Spec) {
-		in.Spec = SpecOf(*version, at.Full, at.PoolID)
+	if isSpecEmpty(in.Spec) {
+		in.Spec = SpecOfTemplateVersion(*version, at.Full, at.PoolID)
 	}
 	if in.ProjectID != v.ProjectID {
 		if in.Spec.NICs, err = c.withoutOtherProjectsGroups(ctx, in.ProjectID, in.Spec.NICs); err != nil {
 			return err
 		}
 	}
-	from.detail = fmt.Sprintf(", from template %s, version %d", v.Name, version.Number)
+	from.auditDetail = fmt.Sprintf(", from template %s, version %d", v.Name, version.Number)
 	return nil
 }
 
 // SpecOf returns the spec of a new VM from the template version. Its disks are overlays, or full copies, in the given
 // pool, or in the template's pools if pool is empty.
-func SpecOf(v fleet.TemplateVersion, full bool, pool fleet.PoolID) fleet.VMSpec {
+func SpecOfTemplateVersion(v fleet.TemplateVersion, full bool, pool fleet.PoolID) fleet.VMSpec {
 	spec := v.Spec.WithoutIdentity()
 	for i, d := range v.Spec.Disks {
 		n := &spec.Disks[i]
@@ -137,7 +137,7 @@ func (c *Control) withoutOtherProjectsGroups(ctx context.Context, project fleet.
 	}
 	usable, err := assign.UsableSecurityGroups(ctx, c.store.Queries, project, groups)
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	out := make([]fleet.NIC, len(nics))
 	for i, n := range nics {
@@ -178,14 +178,14 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 		}
 		in.HostID = vm.HostID
 	}
-	if specEmpty(in.Spec) {
-		in.Spec = CloneOf(vm, in.From.PoolID, disks)
+	if isSpecEmpty(in.Spec) {
+		in.Spec = CloneSpec(vm, in.From.PoolID, disks)
 	}
 	if len(in.Spec.Disks) != len(disks) {
 		checks.Add("spec.disks", "%s has %d disks, and each is copied. Name the pool of each copy, or leave the spec out.", source, len(disks))
 		return checks.Err()
 	}
-	copies := CloneOf(vm, "", disks).Disks
+	copies := CloneSpec(vm, "", disks).Disks
 	for i, d := range in.Spec.Disks {
 		if d.PoolID != "" {
 			copies[i].PoolID = d.PoolID
@@ -197,7 +197,7 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 			checks.Add(fmt.Sprintf("spec.disks[%d].overlay", i), "A clone of a VM is a full copy, because the VM continues to write to its disk. For linked clones, make a template of the VM.")
 		}
 	}
-	in.Spec.Disks, from.detail = copies, ", a clone of "+source
+	in.Spec.Disks, from.auditDetail = copies, ", a clone of "+source
 	return checks.Err()
 }
 
@@ -205,9 +205,9 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 // now.
 func (p plannedSource) disksToCopy(ctx context.Context, q *db.Queries, vm fleet.VMView) (disks []fleet.Disk, source string, err error) {
 	if p.snapshotID == "" {
-		return vm.Spec.Disks, vm.Name, refusalErrorWith(vm.Name + " cannot be cloned now: ")(vm.AllowsClone())
+		return vm.Spec.Disks, vm.Name, refusalErrorWithPrefix(vm.Name + " cannot be cloned now: ")(vm.AllowsClone())
 	}
-	s, err := snapshotOf(vm, p.snapshotID)
+	s, err := findSnapshot(vm, p.snapshotID)
 	if err != nil {
 		return nil, "", err
 	}
@@ -216,10 +216,10 @@ func (p plannedSource) disksToCopy(ctx context.Context, q *db.Queries, vm fleet.
 		return nil, "", err
 	}
 	source = fmt.Sprintf("the snapshot %s of %s", s.Name, vm.Name)
-	return vm.DisksIn(s), source, refusalErrorWith("No VM is made from " + source + " now: ")(vm.AllowsNew(s, busy))
+	return vm.DisksInSnapshot(s), source, refusalErrorWithPrefix("No VM is made from " + source + " now: ")(vm.AllowsVMFromSnapshot(s, busy))
 }
 
-func refusalErrorWith(prefix string) func(ok bool, why string) error {
+func refusalErrorWithPrefix(prefix string) func(ok bool, why string) error {
 	return func(ok bool, why string) error {
 		if ok {
 			return nil
@@ -229,7 +229,7 @@ func refusalErrorWith(prefix string) func(ok bool, why string) error {
 }
 
 // CloneOf returns the spec of a clone with the given disks, in the given pool, or in the VM's pools if pool is empty.
-func CloneOf(vm fleet.VMView, pool fleet.PoolID, disks []fleet.Disk) fleet.VMSpec {
+func CloneSpec(vm fleet.VMView, pool fleet.PoolID, disks []fleet.Disk) fleet.VMSpec {
 	of := vm.Spec
 	of.Disks = disks
 	spec := of.WithoutIdentity()
@@ -275,7 +275,7 @@ func (p *plannedSource) lockSourceVM(ctx context.Context, q *db.Queries, a fleet
 	}
 	p.vm = &vm // the VM may have started after planFrom read it
 	for i, d := range disks {
-		spec, err := poolSpec(ctx, q, d.PoolID)
+		spec, err := readPoolSpec(ctx, q, d.PoolID)
 		switch {
 		case err != nil:
 			return err
@@ -305,10 +305,10 @@ func (c *Control) CloneName(ctx context.Context, a fleet.Actor, id fleet.VMID) (
 	if err != nil {
 		return "", err
 	}
-	names := fleet.CloneNames(vm.Name)
+	names := fleet.ProposeCloneNames(vm.Name)
 	copied, err := c.store.NamesInUse(ctx, db.NamesInUseParams{ProjectID: string(vm.ProjectID), Names: names})
 	if err != nil {
-		return "", store.Err(err)
+		return "", store.UserError(err)
 	}
 	for _, name := range names {
 		if !slices.Contains(copied, name) {

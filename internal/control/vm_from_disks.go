@@ -29,7 +29,7 @@ func (p plannedSource) diskJobs(vm fleet.VMView, snap *fleet.SnapshotOf) (fleet.
 }
 
 // copySnapshot returns the temporary snapshot to copy from; the zero value means the VM's current state.
-func (p plannedSource) copySnapshot(ctx context.Context, q *db.Queries, task fleet.TaskID) (tempSnapshot, error) {
+func (p plannedSource) snapshotToCopy(ctx context.Context, q *db.Queries, task fleet.TaskID) (tempSnapshot, error) {
 	switch {
 	case p.vm == nil:
 		return tempSnapshot{}, nil
@@ -42,14 +42,14 @@ func (p plannedSource) copySnapshot(ctx context.Context, q *db.Queries, task fle
 // queueDiskJobs adds jobs that make the disks to the VM's creation task; the definition waits for them. From then on
 // the disks count as created, so that a host reports a failed disk as missing and never replaces it by an empty one.
 func (p plannedSource) queueDiskJobs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, task fleet.TaskID) error {
-	shot, err := p.copySnapshot(ctx, q, task)
+	shot, err := p.snapshotToCopy(ctx, q, task)
 	if err != nil {
 		return err
 	}
 	if err := shot.queueTakeJob(ctx, q, a, task, vm.Name); err != nil {
 		return err
 	}
-	kind, orders := p.diskJobs(vm, shot.ref())
+	kind, orders := p.diskJobs(vm, shot.snapshotRef())
 	if len(orders) == 0 {
 		return nil
 	}
@@ -62,7 +62,7 @@ func (p plannedSource) queueDiskJobs(ctx context.Context, q *db.Queries, a fleet
 		}
 		id := fleet.NewID[fleet.JobID]()
 		err := q.AddStep(ctx, db.AddStepParams{
-			ID: id, TaskID: &task, Role: roleDisk(i + 1), HostID: vm.HostID, Kind: kind, Subject: fleet.SubjectVolume(d.Ref()), Args: fleet.JobArgs{Volume: &order},
+			ID: id, TaskID: &task, Role: diskRole(i + 1), HostID: vm.HostID, Kind: kind, Subject: fleet.SubjectVolume(d.Ref()), Args: fleet.JobArgs{Volume: &order},
 		})
 		if err != nil {
 			return err

@@ -30,7 +30,7 @@ func (c *Control) GrowDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 	}
 	vm, task, err := c.UpdateVM(ctx, a, id, UpdateVM{grow: &diskGrowth{disk, in}})
 	if err == nil && task == "" {
-		checks.Add("sizeBytes", "The disk has %s already, and disks cannot shrink.", fleet.Bytes(in.SizeBytes))
+		checks.Add("sizeBytes", "The disk has %s already, and disks cannot shrink.", fleet.FormatBytes(in.SizeBytes))
 		err = checks.Err()
 	}
 	return vm, task, err
@@ -43,7 +43,7 @@ type diskGrowth struct {
 }
 
 // applyTo returns the spec with the disk's new size.
-func (g diskGrowth) applyTo(spec fleet.VMSpec) (fleet.VMSpec, error) {
+func (g diskGrowth) growDisk(spec fleet.VMSpec) (fleet.VMSpec, error) {
 	i := slices.IndexFunc(spec.Disks, func(d fleet.Disk) bool { return d.Ref() == g.disk })
 	if i < 0 {
 		return spec, fleet.Errorf(fleet.NotFound, "The VM has no disk %q any more. Reload and try again.", g.disk.Volume)
@@ -55,7 +55,7 @@ func (g diskGrowth) applyTo(spec fleet.VMSpec) (fleet.VMSpec, error) {
 
 // checkGrowth refuses disks that cannot grow to the requested size. of is the one disk to grow; nil: the edit is a
 // complete spec.
-func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to fleet.VMSpec, of *diskGrowth) error {
+func checkDiskGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to fleet.VMSpec, of *diskGrowth) error {
 	growing := old.GrowingDisks(to)
 	if len(growing) == 0 {
 		return nil
@@ -67,7 +67,7 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 		}
 		return fmt.Sprintf("spec.disks[%d].sizeBytes", i)
 	}
-	moving, err := diskMovesOf(ctx, q, old.ID)
+	moving, err := readDiskMigrations(ctx, q, old.ID)
 	if err != nil {
 		return err
 	}
@@ -78,10 +78,10 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 		case !grows:
 			continue
 		case d.SizeBytes < has:
-			checks.Add(at(i), "The disk on the host has %s already, and disks cannot shrink.", fleet.Bytes(has))
+			checks.Add(at(i), "The disk on the host has %s already, and disks cannot shrink.", fleet.FormatBytes(has))
 			continue
 		}
-		if ok, why := old.AllowsGrow(d, moving); !ok {
+		if ok, why := old.AllowsDiskGrowth(d, moving); !ok {
 			return fleet.Errorf(fleet.Conflict, "The disk %s cannot grow: %s", d.Volume, why)
 		}
 		more[i] = fleet.Disk{PoolID: d.PoolID, SizeBytes: d.SizeBytes - has}
@@ -91,11 +91,11 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 	}
 	pools := slices.DeleteFunc(slices.Clone(more), func(d fleet.Disk) bool { return d.PoolID == "" })
 	// Reading candidates locks the pools, so no new volume job is queued in between.
-	hosts, err := candidates(ctx, q, a, old.HostID, fleet.VMSpec{Disks: pools})
+	hosts, err := candidateHosts(ctx, q, a, old.HostID, fleet.VMSpec{Disks: pools})
 	if err != nil || len(hosts) == 0 {
 		return err
 	}
-	if err := checkGrowable(ctx, q, old, to, more); err != nil {
+	if err := checkDisksGrowable(ctx, q, old, to, more); err != nil {
 		return err
 	}
 	h, may := hosts[0], policy.May(a, policy.InfraChange, "")
@@ -110,9 +110,9 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 		for _, f := range placement.DiskFaults([]fleet.Disk{d}, h) {
 			if f.Overcommittable {
 				p := h.Pools[d.PoolID]
-				f.Message = fmt.Sprintf("Pool %s on %s has %s not provisioned to volumes, and the disk would take %s more.", p.Name, h.Name, fleet.Bytes(max(0, p.FreeBytes)), fleet.Bytes(d.SizeBytes))
+				f.Message = fmt.Sprintf("Pool %s on %s has %s not provisioned to volumes, and the disk would take %s more.", p.Name, h.Name, fleet.FormatBytes(max(0, p.FreeBytes)), fleet.FormatBytes(d.SizeBytes))
 			}
-			checks.Add(at(i), "%s", faultTextFor(a, f))
+			checks.Add(at(i), "%s", faultText(a, f))
 			if f.Overcommittable && of != nil && may {
 				checks.Add("overcommit", overcommitHint)
 			}
@@ -126,14 +126,14 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 
 // checkGrowable refuses disks that back other volumes, or that unfinished jobs change or read. more has the growing
 // disks.
-func checkGrowable(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMSpec, more []fleet.Disk) error {
+func checkDisksGrowable(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMSpec, more []fleet.Disk) error {
 	var params db.VolumesNamedParams
 	for i, d := range to.Disks {
 		if more[i].PoolID == "" {
 			continue
 		}
 		params.Pools, params.Volumes = append(params.Pools, string(d.PoolID)), append(params.Volumes, d.Volume)
-		work, err := unfinishedWork(ctx, q, d.PoolID, d.Volume, vm.HostID)
+		work, err := unfinishedVolumeWork(ctx, q, d.PoolID, d.Volume, vm.HostID)
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func checkGrowable(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet
 }
 
 // shrinksDisk reports whether the change at field reduces a disk's size.
-func shrinksDisk(old, vm fleet.VMView, field string) bool {
+func reducesDiskSize(old, vm fleet.VMView, field string) bool {
 	for i, d := range vm.Spec.Disks {
 		if fmt.Sprintf("spec.disks[%d]", i) != field {
 			continue
@@ -182,6 +182,6 @@ func (in UpdateVM) editedSpec(old fleet.VMView) (*fleet.VMSpec, error) {
 	if in.grow == nil {
 		return in.Spec, nil
 	}
-	spec, err := in.grow.applyTo(old.Spec)
+	spec, err := in.grow.growDisk(old.Spec)
 	return &spec, err
 }

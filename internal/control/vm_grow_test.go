@@ -35,10 +35,10 @@ func TestGrowDiskChangesOnlySize(t *testing.T) {
 	if err != nil || task == "" || now.Spec.Disks[0].SizeBytes != 2<<30 || now.Generation != v.Generation+1 {
 		t.Fatalf("%+v %q %v", now.Spec.Disks, task, err)
 	}
-	if s.count("audit WHERE action = 'vm.disk.grow' AND detail = 'disk "+disk.Volume+" 1 GiB → 2 GiB'") != 1 {
+	if s.countRows("audit WHERE action = 'vm.disk.grow' AND detail = 'disk "+disk.Volume+" 1 GiB → 2 GiB'") != 1 {
 		t.Errorf("the audit says %s", queryText(s, "SELECT action || ' ' || detail FROM audit ORDER BY id DESC LIMIT 1"))
 	}
-	if s.count("jobs WHERE kind = 'vm.apply' AND state = 'queued' AND subject = '"+string(fleet.SubjectVM(v.ID))+"'") != 1 {
+	if s.countRows("jobs WHERE kind = 'vm.apply' AND state = 'queued' AND subject = '"+string(fleet.SubjectVM(v.ID))+"'") != 1 {
 		t.Error("no job is queued")
 	}
 	for name, size := range map[string]int64{"less": 1 << 29, "as much": 2 << 30, "nothing": 0, "below nothing": -1, "without end": 1 << 60} {
@@ -46,11 +46,11 @@ func TestGrowDiskChangesOnlySize(t *testing.T) {
 	}
 	s.wantRefused("no disk", fleet.NotFound, "no disk", s.growRequest(chief, v, fleet.Volref{PoolID: s.local, Volume: "x"}, control.GrowDisk{SizeBytes: 2 << 30}))
 	s.wantRefused("a viewer", fleet.Forbidden, "", s.growRequest(s.viewer, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
-	s.wantRefused("a user of another project", fleet.NotFound, "", s.growRequest(s.stranger, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
+	s.wantRefused("a user of another project", fleet.NotFound, "", s.growRequest(s.blueMember, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
 
 	// An edit of the complete spec through the API has the same effect. It cannot change other fields of a disk.
 	edit := func(f func(*fleet.Disk)) error {
-		spec := s.get(v.ID).Spec
+		spec := s.getVM(v.ID).Spec
 		spec.Disks = append([]fleet.Disk{}, spec.Disks...)
 		f(&spec.Disks[0])
 		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
@@ -73,7 +73,7 @@ func TestGrowDiskChangesOnlySize(t *testing.T) {
 func TestEditKeepsDiskGrownOnHost(t *testing.T) {
 	s := newProjectFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
-	s.exec(`UPDATE vms SET status = jsonb_set(status, '{disks,0,sizeBytes}', '4294967296') WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{disks,0,sizeBytes}', '4294967296') WHERE id = $1`, v.ID)
 	s.wantRefused("below the host's size", fleet.Invalid, "4 GiB already", s.growRequest(chief, v, disk, control.GrowDisk{SizeBytes: 2 << 30}))
 	if _, _, err := s.GrowDisk(t.Context(), chief, v.ID, disk, control.GrowDisk{SizeBytes: 4 << 30}); err != nil {
 		t.Errorf("the host's own size is refused: %v", err)
@@ -86,9 +86,9 @@ func TestInvalidDiskGrowthRefused(t *testing.T) {
 	more := control.GrowDisk{SizeBytes: 2 << 30}
 	set := func(path, value string) (undo func()) {
 		was := queryText(s, "SELECT status::text FROM assignments WHERE pool_id = '"+string(s.local)+"' AND host_id = '"+string(s.h1)+"'")
-		s.exec(`UPDATE assignments SET status = jsonb_set(status, $3::text[], $4::jsonb) WHERE pool_id = $1 AND host_id = $2`, s.local, s.h1, path, value)
+		s.execSQL(`UPDATE assignments SET status = jsonb_set(status, $3::text[], $4::jsonb) WHERE pool_id = $1 AND host_id = $2`, s.local, s.h1, path, value)
 		return func() {
-			s.exec(`UPDATE assignments SET status = $3::jsonb WHERE pool_id = $1 AND host_id = $2`, s.local, s.h1, was)
+			s.execSQL(`UPDATE assignments SET status = $3::jsonb WHERE pool_id = $1 AND host_id = $2`, s.local, s.h1, was)
 		}
 	}
 	undo := set("{availableBytes}", "1000")
@@ -116,7 +116,7 @@ func TestInvalidDiskGrowthRefused(t *testing.T) {
 	}
 	s.wantRefused("a migrating disk", fleet.Conflict, "being moved", s.growRequest(chief, other, second, more))
 	lun, third := s.vmWithLocalDisk("lun")
-	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,existing}', 'true') WHERE id = $1`, lun.ID)
+	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,existing}', 'true') WHERE id = $1`, lun.ID)
 	s.wantRefused("a LUN", fleet.Invalid, "A disk on an existing volume has the size", s.growRequest(chief, lun, third, more))
 	broken, lost := s.vmWithMissingDisk("gone")
 	s.wantRefused("a missing object", fleet.Conflict, "not on h1", s.growRequest(chief, broken, lost, control.GrowDisk{SizeBytes: 8 << 30}))

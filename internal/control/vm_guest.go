@@ -26,7 +26,7 @@ type GuestRequest struct {
 }
 
 // stored returns the request as stored in its job.
-func (in GuestRequest) stored(c *fleet.Checks) *fleet.GuestParams {
+func (in GuestRequest) jobParams(c *fleet.Checks) *fleet.GuestParams {
 	switch in.Action {
 	case fleet.ActFreeze:
 		if in.Seconds == 0 {
@@ -43,7 +43,7 @@ func (in GuestRequest) stored(c *fleet.Checks) *fleet.GuestParams {
 			in.Seconds = fleet.DefaultExec
 		}
 		fleet.CheckExec(c, "seconds", in.Seconds)
-		fleet.CheckProgram(c, "program", "args", in.program())
+		fleet.CheckProgram(c, "program", "args", in.publicProgram())
 		return &fleet.GuestParams{Seconds: in.Seconds, Program: in.Program}
 	}
 	if !slices.Contains(fleet.GuestActions, in.Action) {
@@ -53,7 +53,7 @@ func (in GuestRequest) stored(c *fleet.Checks) *fleet.GuestParams {
 }
 
 // program returns the part of the program to run that anyone who sees the task may see.
-func (in GuestRequest) program() fleet.GuestProgram {
+func (in GuestRequest) publicProgram() fleet.GuestProgram {
 	return fleet.GuestProgram{Program: in.Program, Args: in.Args}
 }
 
@@ -74,7 +74,7 @@ func (in GuestRequest) auditDetail(o *fleet.GuestParams) string {
 // encrypted in the database, and sent only to the host that runs the job.
 func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in GuestRequest) (task fleet.Task, err error) {
 	right := policy.VMUse
-	if in.Action.Job().Info().Permission == fleet.MayChangeVMs {
+	if in.Action.JobKind().Info().Permission == fleet.MayChangeVMs {
 		right = policy.VMChange
 	}
 	if err := policy.Check(a, right, ""); err != nil {
@@ -84,17 +84,17 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		return task, err
 	}
 	var checks fleet.Checks
-	order := in.stored(&checks)
+	order := in.jobParams(&checks)
 	if err := checks.Err(); err != nil {
 		return task, err
 	}
-	kind := in.Action.Job()
+	kind := in.Action.JobKind()
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		vm, err := store.LockVM(ctx, q, a, id, right)
 		if err != nil {
 			return err
 		}
-		if err := checkAllowed(vm, in.Action); err != nil {
+		if err := checkActionAllowed(vm, in.Action); err != nil {
 			return err
 		}
 		// Jobs of these kinds do not coalesce: the second job would replace the first job's password or program.
@@ -110,7 +110,7 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 				return fleet.Errorf(fleet.Conflict, "Another password is being set in this guest. Wait until that has ended, or cancel it in the VM's tasks.")
 			}
 		}
-		if task, err = queueVM(ctx, q, a, vm, kind, fleet.JobArgs{Guest: order}); err != nil {
+		if task, err = queueVMJob(ctx, q, a, vm, kind, fleet.JobArgs{Guest: order}); err != nil {
 			return err
 		}
 		if kind == fleet.VMPassword {
@@ -119,18 +119,18 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 			}
 		}
 		if kind == fleet.VMExec {
-			if err := c.storeRun(ctx, q, task.ID, id, in, order.Seconds); err != nil {
+			if err := c.storeGuestProgram(ctx, q, task.ID, id, in, order.Seconds); err != nil {
 				return err
 			}
 		}
 		return store.Audit(ctx, q, a, string(kind), fleet.SubjectVM(id), vm.Name, in.auditDetail(order))
 	})
-	return store.TaskFor(a, task), err
+	return store.RedactTask(a, task), err
 }
 
 // storeGuestSecret encrypts and stores the secret of a job.
 func (c *Control) storeGuestSecret(ctx context.Context, q *db.Queries, job fleet.JobID, secret string) error {
-	by := c.opts.Vault.ID()
+	by := c.opts.Vault.KeyID()
 	if by == "" {
 		return fleet.Errorf(fleet.Conflict, "This portal has no key to encrypt secrets. Set secretsKey in the portal's settings.")
 	}
@@ -157,7 +157,7 @@ func (c *Control) GuestSecret(ctx context.Context, a fleet.Actor, id fleet.JobID
 		return wire.GuestSecret{}, fleet.Errorf(fleet.NotFound, "This task has no secret for this host. Request the action again.")
 	}
 	if err != nil {
-		return wire.GuestSecret{}, store.Err(err)
+		return wire.GuestSecret{}, store.UserError(err)
 	}
 	secret, ok := c.opts.Vault.Unseal(guestSecretLabel(id), row.Sealed)
 	if !ok {
@@ -184,7 +184,7 @@ func (c *Control) VMGuest(ctx context.Context, a fleet.Actor, id fleet.VMID) (fl
 	case errors.Is(err, pgx.ErrNoRows):
 		return out, nil
 	case err != nil:
-		return out, store.Err(err)
+		return out, store.UserError(err)
 	// The report is older than the VM's last start.
 	case vm.Status == nil || vm.Status.StartedAt != nil && row.At.Before(*vm.Status.StartedAt):
 		return out, nil

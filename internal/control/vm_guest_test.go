@@ -15,15 +15,15 @@ import (
 // vmWithGuestAgent returns a running VM whose guest agent answers.
 func (s *projectFixture) vmWithGuestAgent(name string) fleet.VMView {
 	s.t.Helper()
-	v := s.vm(name, fleet.Running)
+	v := s.createVM(name, fleet.Running)
 	s.setGuestStatus(v.ID, fleet.GuestStatus{Agent: fleet.AgentAnswers, OS: "Debian"})
-	return s.get(v.ID)
+	return s.getVM(v.ID)
 }
 
 // setGuestStatus writes the guest status that the VM's host reports.
 func (s *projectFixture) setGuestStatus(id fleet.VMID, g fleet.GuestStatus) {
 	s.t.Helper()
-	s.exec(`UPDATE vms SET status = status || jsonb_build_object('guest', $2::jsonb) WHERE id = $1`, id, g)
+	s.execSQL(`UPDATE vms SET status = status || jsonb_build_object('guest', $2::jsonb) WHERE id = $1`, id, g)
 }
 
 func (s *projectFixture) guestRequest(a fleet.Actor, id fleet.VMID, in control.GuestRequest) func() error {
@@ -36,7 +36,7 @@ func (s *projectFixture) guestRequest(a fleet.Actor, id fleet.VMID, in control.G
 // Invalid guest requests are refused at their field or with a reason, and nothing is written.
 func TestInvalidGuestRequestRefused(t *testing.T) {
 	s := newProjectFixture(t)
-	v, off := s.vmWithGuestAgent("web"), s.vm("off", fleet.Stopped)
+	v, off := s.vmWithGuestAgent("web"), s.createVM("off", fleet.Stopped)
 	freeze := func(n int) control.GuestRequest { return control.GuestRequest{Action: fleet.ActFreeze, Seconds: n} }
 	password := func(user, word string) control.GuestRequest {
 		return control.GuestRequest{Action: fleet.ActGuestPassword, User: user, Password: word}
@@ -71,7 +71,7 @@ func TestInvalidGuestRequestRefused(t *testing.T) {
 	trim := control.GuestRequest{Action: fleet.ActTrim}
 	s.wantRefused("a VM that is off", fleet.Conflict, "not running", s.guestRequest(chief, off.ID, trim))
 	s.wantRefused("no VM", fleet.NotFound, "", s.guestRequest(chief, fleet.NewID[fleet.VMID](), trim))
-	s.wantRefused("a VM of another project", fleet.NotFound, "", s.guestRequest(s.stranger, v.ID, trim))
+	s.wantRefused("a VM of another project", fleet.NotFound, "", s.guestRequest(s.blueMember, v.ID, trim))
 	s.wantRefused("a viewer", fleet.Forbidden, "", s.guestRequest(s.viewer, v.ID, trim))
 	s.wantRefused("a guest that is not frozen", fleet.Conflict, "not frozen", s.guestRequest(chief, v.ID, control.GuestRequest{Action: fleet.ActThaw}))
 	for says, g := range map[string]fleet.GuestStatus{
@@ -82,7 +82,7 @@ func TestInvalidGuestRequestRefused(t *testing.T) {
 	}
 	s.setGuestStatus(v.ID, fleet.GuestStatus{Agent: fleet.AgentAnswers, Frozen: true})
 	s.wantRefused("a frozen guest", fleet.Conflict, "already", s.guestRequest(chief, v.ID, freeze(5)))
-	s.exec(`UPDATE vms SET status = status - 'guest' WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE vms SET status = status - 'guest' WHERE id = $1`, v.ID)
 	s.wantRefused("an older agent", fleet.Conflict, "too old", s.guestRequest(chief, v.ID, trim))
 }
 
@@ -118,18 +118,18 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 	}
 	has("at work", h1, word)
 	has("at work", h2, "")
-	if n := s.count("audit WHERE action = 'vm.password' AND name = 'web' AND detail = 'of root' AND actor = 'mia'"); n != 1 {
+	if n := s.countRows("audit WHERE action = 'vm.password' AND name = 'web' AND detail = 'of root' AND actor = 'mia'"); n != 1 {
 		t.Errorf("the audit has %d lines", n)
 	}
-	base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, h1.HostID)
+	base := queryWithArgs[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, h1.HostID)
 	if _, _, err := s.Finish(ctx, h1, w.ID, wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finishSeq.Add(1), Outcome: wire.Failed, Error: "no chpasswd"}); err != nil {
 		t.Fatal(err)
 	}
 	has("at its end", h1, "")
-	if n := s.count("guest_secrets"); n != 0 {
+	if n := s.countRows("guest_secrets"); n != 0 {
 		t.Errorf("%d secrets outlive their tasks", n)
 	}
-	if now := s.get(v.ID); now.Attention || now.Status.Error != "" || now.Phase != fleet.PhaseRunning {
+	if now := s.getVM(v.ID); now.Attention || now.Status.Error != "" || now.Phase != fleet.PhaseRunning {
 		t.Errorf("the VM whose guest failed is %s, %+v", now.Phase, now.Status)
 	}
 	if got, err := s.GetTask(ctx, s.member, task.ID); err != nil || got.State != fleet.JobFailed || got.Error != "no chpasswd" {
@@ -140,8 +140,8 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 	if task, err = s.ActGuest(ctx, s.member, v.ID, order); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.CancelTask(ctx, s.member, task.ID); err != nil || s.count("guest_secrets") != 0 {
-		t.Errorf("cancelled: %v, %d secrets", err, s.count("guest_secrets"))
+	if _, err := s.CancelTask(ctx, s.member, task.ID); err != nil || s.countRows("guest_secrets") != 0 {
+		t.Errorf("cancelled: %v, %d secrets", err, s.countRows("guest_secrets"))
 	}
 	keyless := control.New(s.pool, control.Options{Hub: notify.NewHub()})
 	if _, err := keyless.ActGuest(ctx, chief, v.ID, order); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "secretsKey") {
@@ -183,9 +183,9 @@ func TestGuestReportShownWithAge(t *testing.T) {
 	v := s.vmWithGuestAgent("web")
 	says := func(a fleet.Actor, in ...fleet.GuestReading) error {
 		t.Helper()
-		base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
+		base := queryWithArgs[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
 		r := wire.Report{Seq: base + finishSeq.Add(1), Digest: "1", StateAgeMs: 1, Guests: in}
-		if err := wire.Fit(&r); err != nil {
+		if err := wire.EnforceBounds(&r); err != nil {
 			return err
 		}
 		_, err := s.Report(t.Context(), a, r)
@@ -223,11 +223,11 @@ func TestGuestReportShownWithAge(t *testing.T) {
 			t.Errorf("readings %s: %v", name, err)
 		}
 	}
-	s.exec(`UPDATE vms SET status = status || '{"startedAt":"2100-01-01T00:00:00Z"}' WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE vms SET status = status || '{"startedAt":"2100-01-01T00:00:00Z"}' WHERE id = $1`, v.ID)
 	if g := told(); g.At != nil {
 		t.Errorf("the reading of an earlier run is shown: %+v", g)
 	}
-	if _, err := s.VMGuest(t.Context(), s.stranger, v.ID); fleet.CodeOf(err) != fleet.NotFound {
+	if _, err := s.VMGuest(t.Context(), s.blueMember, v.ID); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("a user of another project hears %v", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 // A mediated device type serves as many VMs as the host can create devices. A USB port belongs to one VM.
 func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 	s := newProjectFixture(t)
-	s.supportAllFields(someDevices)
+	s.supportAllFields(someDevicesJSON)
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	create := func(name, device string, on fleet.HostID) error {
 		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{
@@ -39,9 +39,9 @@ func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 // People who may change a VM can set its NUMA nodes. Pinning them to host nodes needs an administrator.
 func TestNUMAPinningNeedsAdministrator(t *testing.T) {
 	s := newProjectFixture(t)
-	s.supportAllFields(someDevices)
+	s.supportAllFields(someDevicesJSON)
 	chief := s.addUser("ada", fleet.RoleAdmin)
-	vm := s.vm("web", fleet.Stopped)
+	vm := s.createVM("web", fleet.Stopped)
 	half := vm.Spec.MemoryMiB / 2
 	numaNodes := func(nodes string, memory int) func(*fleet.VMSpec) {
 		return func(v *fleet.VMSpec) {
@@ -74,9 +74,9 @@ func TestNUMAPinningNeedsAdministrator(t *testing.T) {
 // Encrypted memory needs an administrator and support by the processor, and excludes snapshots.
 func TestEncryptedMemoryNeedsHostSupportAndForbidsSnapshots(t *testing.T) {
 	s := newProjectFixture(t)
-	s.supportAllFields(someDevices)
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,firmwares}', '["bios", "uefi"]')`)
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"security.confidential","value":"tdx","why":"It takes libvirt 11.6."}]')`)
+	s.supportAllFields(someDevicesJSON)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,firmwares}', '["bios", "uefi"]')`)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"security.confidential","value":"tdx","why":"It takes libvirt 11.6."}]')`)
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	create := func(a fleet.Actor, kind string) (fleet.VMView, error) {
 		return s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, Name: "vault-" + kind, HostID: s.h1, Spec: fleet.VMSpec{
@@ -93,7 +93,7 @@ func TestEncryptedMemoryNeedsHostSupportAndForbidsSnapshots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.exec(`UPDATE vms SET observed_generation = generation, status = '{"power":"running","cpus":1,"memoryMiB":256,"launch":{"kind":"sev","measurement":"AAAA","policy":3}}' WHERE id = $1`, vm.ID)
+	s.execSQL(`UPDATE vms SET observed_generation = generation, status = '{"power":"running","cpus":1,"memoryMiB":256,"launch":{"kind":"sev","measurement":"AAAA","policy":3}}' WHERE id = $1`, vm.ID)
 	got, err := s.GetVM(t.Context(), chief, vm.ID)
 	if err != nil || got.Status.Launch == nil || got.Status.Launch.Measurement != "AAAA" {
 		t.Errorf("the launch measurement is %+v, %v", got.Status, err)

@@ -72,7 +72,7 @@ func (c *Control) planImage(ctx context.Context, a fleet.Actor, project fleet.Pr
 		return p, fleet.Errorf(fleet.Conflict, "The image %s has no such version.", p.image.Name)
 	case version == nil:
 		return p, fleet.Errorf(fleet.Conflict, "The image %s has no version yet.", p.image.Name)
-	case version.ISO():
+	case version.IsISO():
 		return p, fleet.Errorf(fleet.Conflict, "%s is an ISO image: insert it into the VM's drive, and give the disk a size.", p.image.Name)
 	}
 	p.version = *version
@@ -96,7 +96,7 @@ func (c *Control) planImage(ctx context.Context, a fleet.Actor, project fleet.Pr
 }
 
 // sourceOn returns the source for disk d on the host; nil: none.
-func (p imagePlan) sourceOn(h placement.Host, d fleet.Disk) *diskSource {
+func (p imagePlan) sourceOnHost(h placement.Host, d fleet.Disk) *diskSource {
 	here := func(c query.CopyOn) bool {
 		pool := h.Pools[c.PoolID]
 		return pool.Assigned && pool.State == fleet.PoolActive && (c.HostID == "" || c.HostID == h.ID)
@@ -163,9 +163,9 @@ func addImageSources(plans []imagePlan, spec fleet.VMSpec, h *placement.Host) {
 	h.Images = map[int]placement.Image{}
 	for _, p := range plans {
 		image := placement.Image{Name: p.image.Name, CapacityBytes: p.version.CapacityBytes}
-		switch from := p.sourceOn(*h, spec.Disks[p.disk]); {
+		switch from := p.sourceOnHost(*h, spec.Disks[p.disk]); {
 		case from == nil:
-			image.Plain = fmt.Sprintf("no copy of the image %q, and no host that could send one", p.image.Name)
+			image.UnusablePlain = fmt.Sprintf("no copy of the image %q, and no host that could send one", p.image.Name)
 			image.Unusable = fmt.Sprintf("%s has no copy of %s, and no online host could send it one.", h.Name, p.image.Name)
 		case from.copyFirst != nil:
 			image.NeedsCopy = true
@@ -175,7 +175,7 @@ func addImageSources(plans []imagePlan, spec fleet.VMSpec, h *placement.Host) {
 }
 
 // poolsOf returns the pools of the plans' copies.
-func poolsOf(plans []imagePlan) (out []fleet.PoolID) {
+func poolsWithCopies(plans []imagePlan) (out []fleet.PoolID) {
 	for _, p := range plans {
 		out = append(out, p.pools...)
 	}
@@ -202,11 +202,11 @@ func lockImages(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet
 			return fleet.Errorf(fleet.Conflict, "The image %s was withdrawn meanwhile. Reload and choose another.", p.image.Name)
 		}
 	}
-	return lockVersions(ctx, q, plans)
+	return lockImageVersions(ctx, q, plans)
 }
 
 // lockVersions refuses image versions deleted after planImages read them. Their images must be locked.
-func lockVersions(ctx context.Context, q *db.Queries, plans []imagePlan) error {
+func lockImageVersions(ctx context.Context, q *db.Queries, plans []imagePlan) error {
 	var ids []string
 	for _, p := range plans {
 		ids = append(ids, string(p.version.ID))

@@ -11,10 +11,10 @@ import (
 )
 
 // prepSteps are the jobs that must end before the host can make the VM's disks.
-type prepSteps struct {
+type preparationSteps struct {
 	copies  []imageCopyRequest
-	verify  []volumeJob
-	awaited []awaitedFile
+	verifications  []volumeJob
+	awaitedFiles []awaitedFile
 }
 
 // awaitedFile is a source file that an unfinished job makes or verifies.
@@ -26,12 +26,12 @@ type awaitedFile struct {
 
 // chooseImageSources writes each disk's source on the chosen host into the spec, and returns the steps that must run
 // first.
-func chooseImageSources(ctx context.Context, q *db.Queries, plans []imagePlan, spec *fleet.VMSpec, h placement.Host) (prepSteps, error) {
-	var out prepSteps
+func chooseImageSources(ctx context.Context, q *db.Queries, plans []imagePlan, spec *fleet.VMSpec, h placement.Host) (preparationSteps, error) {
+	var out preparationSteps
 	for _, p := range plans {
 		d := &spec.Disks[p.disk]
 		d.VersionID, d.ImageSHA256 = p.version.ID, p.version.SHA256
-		from := p.sourceOn(h, *d)
+		from := p.sourceOnHost(h, *d)
 		if from == nil {
 			return out, fleet.Errorf(fleet.Conflict, "%s has no copy of %s any more. Try again.", h.Name, p.image.Name)
 		}
@@ -44,29 +44,29 @@ func chooseImageSources(ctx context.Context, q *db.Queries, plans []imagePlan, s
 			o := *from.copyFirst
 			o.ref.PoolID = d.PoolID
 			if i := slices.IndexFunc(out.copies, func(c imageCopyRequest) bool { return c.version.ID == o.version.ID && c.ref.PoolID == d.PoolID }); i >= 0 {
-				from.ref, from.host = out.copies[i].ref, out.copies[i].hostOfFile()
+				from.ref, from.host = out.copies[i].ref, out.copies[i].fileHost()
 			} else {
 				var ordered bool
 				var err error
-				if o.ref.Volume, ordered, err = p.copyName(ctx, q, d.PoolID, o, out.copies); err != nil {
+				if o.ref.Volume, ordered, err = p.nameForCopy(ctx, q, d.PoolID, o, out.copies); err != nil {
 					return out, err
 				}
-				from.ref, from.host = o.ref, o.hostOfFile()
+				from.ref, from.host = o.ref, o.fileHost()
 				if !ordered {
 					out.copies = append(out.copies, o)
 				}
 			}
 		}
 		file := awaitedFile{from.ref, from.host}
-		if from.verifyFirst != nil && !slices.Contains(out.awaited, file) {
-			j, err := verifyJob(*from.verifyFirst, p.version, h.ID)
+		if from.verifyFirst != nil && !slices.Contains(out.awaitedFiles, file) {
+			j, err := newVerifyJob(*from.verifyFirst, p.version, h.ID)
 			if err != nil {
 				return out, err
 			}
-			out.verify = append(out.verify, j)
+			out.verifications = append(out.verifications, j)
 		}
-		if from.awaitsJob && !slices.Contains(out.awaited, file) {
-			out.awaited = append(out.awaited, file)
+		if from.awaitsJob && !slices.Contains(out.awaitedFiles, file) {
+			out.awaitedFiles = append(out.awaitedFiles, file)
 		}
 		ref := from.ref
 		d.Image = &ref
@@ -76,8 +76,8 @@ func chooseImageSources(ctx context.Context, q *db.Queries, plans []imagePlan, s
 
 // copyName returns the copy's file name in the pool: the name of a missing copy, or an unused name. ordered reports
 // that another request already makes the copy. siblings has the other copies requested for this VM.
-func (p imagePlan) copyName(ctx context.Context, q *db.Queries, pool fleet.PoolID, o imageCopyRequest, siblings []imageCopyRequest) (name string, ordered bool, err error) {
-	on := o.hostOfFile()
+func (p imagePlan) nameForCopy(ctx context.Context, q *db.Queries, pool fleet.PoolID, o imageCopyRequest, siblings []imageCopyRequest) (name string, ordered bool, err error) {
+	on := o.fileHost()
 	rows, err := q.CopiesIn(ctx, db.CopiesInParams{VersionID: p.version.ID, PoolID: pool, Host: string(on)})
 	if err != nil {
 		return "", false, err
@@ -102,7 +102,7 @@ func (p imagePlan) copyName(ctx context.Context, q *db.Queries, pool fleet.PoolI
 			taken = append(taken, c.ref.Volume)
 		}
 	}
-	name, err = freeVolume(ctx, q, p.image.Name, p.version, NewCopy{PoolID: pool, HostID: on}, o.shared, taken...)
+	name, err = freeVolumeName(ctx, q, p.image.Name, p.version, NewCopy{PoolID: pool, HostID: on}, o.shared, taken...)
 	return name, false, err
 }
 
@@ -114,7 +114,7 @@ const (
 )
 
 // verifyJob returns the job that verifies a copy, on the VM's host if it has the file, or else on another host.
-func verifyJob(c query.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volumeJob, error) {
+func newVerifyJob(c query.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volumeJob, error) {
 	j := volumeJob{kind: fleet.VolumeHash, ref: c.Ref(), detail: "as a copy of an image"}
 	if c.On == nil || len(c.On.Hosts) == 0 {
 		return j, fleet.Errorf(fleet.Conflict, "No online host has %s now, so it cannot be verified.", c.Volume)
@@ -126,15 +126,15 @@ func verifyJob(c query.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volum
 		}
 	}
 	if v.SHA256 != "" {
-		j.args.Checksum = "sha256:" + v.SHA256
+		j.params.Checksum = "sha256:" + v.SHA256
 	}
 	return j, nil
 }
 
 // queuePrepJobs adds the copies' jobs to the task that creates the VM. The creation waits for these copies and for
 // copies requested by other tasks.
-func (s prepSteps) queuePrepJobs(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID) error {
-	if len(s.awaited) == 0 {
+func (s preparationSteps) queuePrepJobs(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID) error {
+	if len(s.awaitedFiles) == 0 {
 		return nil
 	}
 	var mine, all []string
@@ -144,7 +144,7 @@ func (s prepSteps) queuePrepJobs(ctx context.Context, q *db.Queries, a fleet.Act
 		copy *imageCopyRequest // the copy to make; nil: verify an existing one
 	}
 	var parts []part
-	for _, j := range s.verify {
+	for _, j := range s.verifications {
 		parts = append(parts, part{volumeJob: j, role: roleVerify})
 	}
 	for i := range s.copies {
@@ -167,10 +167,10 @@ func (s prepSteps) queuePrepJobs(ctx context.Context, q *db.Queries, a fleet.Act
 		id := fleet.NewID[fleet.JobID]()
 		var way transferRoute
 		if p.copy != nil {
-			way = routeOf(p.copy)
+			way = routeOfCopyRequest(p.copy)
 			way.markReceiver(&p.volumeJob)
 		}
-		if err := q.AddStep(ctx, db.AddStepParams{ID: id, TaskID: &task, Role: p.role, HostID: p.host.ID, Kind: p.kind, Subject: subject, Args: fleet.JobArgs{Volume: &p.args}}); err != nil {
+		if err := q.AddStep(ctx, db.AddStepParams{ID: id, TaskID: &task, Role: p.role, HostID: p.host.ID, Kind: p.kind, Subject: subject, Args: fleet.JobArgs{Volume: &p.params}}); err != nil {
 			return err
 		}
 		mine = append(mine, string(id))
@@ -182,7 +182,7 @@ func (s prepSteps) queuePrepJobs(ctx context.Context, q *db.Queries, a fleet.Act
 			mine = append(mine, string(sender))
 		}
 	}
-	for _, file := range s.awaited {
+	for _, file := range s.awaitedFiles {
 		for _, kind := range []fleet.JobKind{fleet.VolumeCopy, fleet.VolumeReceive, fleet.VolumeHash} {
 			at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVolume(file.ref), Kind: kind})
 			if err != nil {

@@ -75,7 +75,7 @@ func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM
 	case in.HostID == "":
 		in.HostID = v.Hosts[0].ID // an online host: v.Use checked that
 	}
-	if specEmpty(in.Spec) {
+	if isSpecEmpty(in.Spec) {
 		in.Spec = v.Appliance.Spec(at.PoolID)
 		if in.Spec.NICs, err = c.applianceNICs(ctx, a, *in, *v.Appliance, in.Spec.NICs); err != nil {
 			return err
@@ -98,14 +98,14 @@ func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM
 		}
 		disk.SizeBytes = d.SizeBytes // grown after the conversion
 	}
-	from.file, from.detail = &v, ", from "+v.Name
+	from.file, from.auditDetail = &v, ", from "+v.Name
 	return checks.Err()
 }
 
 // lockAppliance refuses if the file changed after planAppliance read it, or has unfinished jobs. The file's pool must
 // be locked.
 func (p plannedSource) lockAppliance(ctx context.Context, q *db.Queries) error {
-	use, err := currentUse(ctx, q, *p.file)
+	use, err := currentVolumeUse(ctx, q, *p.file)
 	if err != nil {
 		return err
 	}
@@ -140,12 +140,12 @@ func (c *Control) ConvertVolume(ctx context.Context, a fleet.Actor, of Volume, t
 			return volumeJob{}, checks.Err()
 		}
 		order := fleet.VolumeParams{Source: of.Volume, TakesBytes: v.CapacityBytes}
-		j := volumeJob{kind: fleet.VolumeConvert, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, args: order, detail: "of " + of.Volume}
+		j := volumeJob{kind: fleet.VolumeConvert, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, params: order, detail: "of " + of.Volume}
 		if err := checkNameFree(ctx, q, j.ref, v.LocalHost(), v.Shared); err != nil {
 			return j, err
 		}
 		var err error
-		j.host, err = findHost(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
+		j.host, err = findHostForVolumeJob(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
 		return j, err
 	})
 }

@@ -10,13 +10,13 @@ import (
 )
 
 // applianceFacts is a host's report on an appliance file with a disk of 1 MiB and an empty disk.
-const applianceFacts = `"format":"ova","capacityBytes":70000,"allocBytes":70000,"appliance":{"name":"Web 01","cpus":2,"memoryMiB":256,"firmware":"bios",` +
+const applianceJSON = `"format":"ova","capacityBytes":70000,"allocBytes":70000,"appliance":{"name":"Web 01","cpus":2,"memoryMiB":256,"firmware":"bios",` +
 	`"disks":[{"member":"disk.vmdk","format":"vmdk","sizeBytes":1048576,"fileBytes":65536,"controller":"pvscsi"},{"sizeBytes":2097152}],"nics":[{"network":"VM Network","model":"vmxnet3"}]}`
 
 // addAppliance adds an appliance file to a pool of h1.
 func (s *projectFixture) addAppliance(pool fleet.PoolID, name string) *control.ApplianceFile {
 	s.t.Helper()
-	s.addVolume(pool, s.h1, `{"name":"`+name+`","path":"/v/`+name+`",`+applianceFacts+`}`)
+	s.addVolume(pool, s.h1, `{"name":"`+name+`","path":"/v/`+name+`",`+applianceJSON+`}`)
 	return &control.ApplianceFile{PoolID: pool, Volume: name}
 }
 
@@ -35,21 +35,21 @@ func TestImportApplianceConvertsDisksFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now := s.get(vm.ID); now.HostID != s.h1 || now.Spec.CPUs != 2 || now.Spec.Disks[0].SizeBytes != 1<<20 || now.Spec.Disks[1].SizeBytes != 2<<20 {
+	if now := s.getVM(vm.ID); now.HostID != s.h1 || now.Spec.CPUs != 2 || now.Spec.Disks[0].SizeBytes != 1<<20 || now.Spec.Disks[1].SizeBytes != 2<<20 {
 		t.Errorf("%+v", now.Spec)
 	}
-	w := s.onlyJob(s.h1, fleet.VolumeConvert)
+	w := s.claimOnlyJob(s.h1, fleet.VolumeConvert)
 	ref, _ := w.Subject.Volume()
 	if o := w.Args.Volume; ref != vm.Spec.Disks[0].Ref() || o.Source != "web.ova" || o.Member != "disk.vmdk" || o.SourcePool != s.nfs || len(w.Pools) != 1 || w.Pools[0].ID != s.nfs {
 		t.Errorf("%s %+v %+v", w.Subject, o, w.Pools)
 	}
 	s.wantRefused("deleted while a disk is converted", fleet.Conflict, "is being copied", func() error { _, err := s.DeleteVM(t.Context(), chief, vm.ID, false, ""); return err })
 	s.finishVolume(s.h1, w, `{}`)
-	made := s.onlyJob(s.h1, fleet.VMApply)
+	made := s.claimOnlyJob(s.h1, fleet.VMApply)
 	if len(made.CreatedDisks) != 1 || made.CreatedDisks[0] != ref { // the empty disk is created with the VM
 		t.Errorf("%+v", made.CreatedDisks)
 	}
-	s.audited("vm.create")
+	s.auditActions("vm.create")
 
 	// Without a spec the file's proposal is used. Disks are in the file's pool, and NICs on the network of the same
 	// name, or else on the default network. Errors are shown.
@@ -57,12 +57,12 @@ func TestImportApplianceConvertsDisksFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := s.get(other.ID).Spec; len(d.Disks) != 2 || d.Disks[0].PoolID != s.nfs || len(d.NICs) != 1 || d.NICs[0].Network != "default" || d.MemoryMiB != 256 {
+	if d := s.getVM(other.ID).Spec; len(d.Disks) != 2 || d.Disks[0].PoolID != s.nfs || len(d.NICs) != 1 || d.NICs[0].Network != "default" || d.MemoryMiB != 256 {
 		t.Errorf("%+v", d)
 	}
-	w = s.onlyJob(s.h1, fleet.VolumeConvert)
+	w = s.claimOnlyJob(s.h1, fleet.VolumeConvert)
 	s.failJob(s.h1, w, "The disk disk.vmdk refers to another disk")
-	for _, w := range s.work(s.h1, fleet.VMApply) {
+	for _, w := range s.claimedWork(s.h1, fleet.VMApply) {
 		s.failJob(s.h1, w, "disk 1 is not there")
 	}
 	s.addNetwork(fleet.NetworkLibvirt, "VM Network", `{"active":true}`)
@@ -90,7 +90,7 @@ func TestInvalidImportRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		who  fleet.Actor
 		in   control.CreateVM
-		code fleet.Code
+		code fleet.ErrorCode
 		says string
 	}{
 		"a member's":               {s.member, control.CreateVM{From: &control.VMSource{Appliance: of}}, fleet.Forbidden, ""},
@@ -105,7 +105,7 @@ func TestInvalidImportRefused(t *testing.T) {
 		c.in.ProjectID, c.in.Name = s.red, "imported"
 		s.wantRefused(name, c.code, c.says, func() error { _, err := s.CreateVM(t.Context(), c.who, c.in); return err })
 	}
-	if n := s.count("vms WHERE name = 'imported'"); n != 0 {
+	if n := s.countRows("vms WHERE name = 'imported'"); n != 0 {
 		t.Errorf("%d were made", n)
 	}
 	s.wantRefused("convert an archive", fleet.Conflict, "The volume is not a disk in a format", func() error {
@@ -122,7 +122,7 @@ func TestConvertVolumeMakesUsableImage(t *testing.T) {
 	if err != nil || task.Kind != fleet.VolumeConvert {
 		t.Fatalf("%+v %v", task, err)
 	}
-	w := s.onlyJob(s.h1, fleet.VolumeConvert)
+	w := s.claimOnlyJob(s.h1, fleet.VolumeConvert)
 	if o := w.Args.Volume; o.Source != "disk.vhdx" || o.Member != "" || o.TakesBytes != 1<<20 {
 		t.Errorf("%+v", o)
 	}
@@ -141,7 +141,7 @@ func TestExportVisibleOnlyToItsProject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := s.onlyJob(s.h1, fleet.VolumeExport)
+	w := s.claimOnlyJob(s.h1, fleet.VolumeExport)
 	x := w.Args.Volume.Export
 	if ref, _ := w.Subject.Volume(); ref.PoolID != s.local || ref.Volume != e.Volume || len(x.Disks) != 2 || x.Disks[1] != vm.Spec.Disks[1].Ref() || len(w.Pools) != 2 || w.Pool == nil {
 		t.Errorf("%s %+v %+v", w.Subject, x, w.Pools)
@@ -152,13 +152,13 @@ func TestExportVisibleOnlyToItsProject(t *testing.T) {
 	if e.HostID != "" {
 		t.Error("the export names a host to a member")
 	}
-	s.audited("vm.export")
+	s.auditActions("vm.export")
 	member := s.member
 	s.wantRefused("fetched before it exists", fleet.Conflict, "still being created", func() error { _, _, _, err := s.ReadExport(t.Context(), member, e.ID); return err })
 	s.wantRefused("deleted before it is there", fleet.Conflict, "being made", func() error { return s.DeleteExport(t.Context(), member, e.ID) })
 	s.finishVolume(s.h1, w, `{"format":"ova"}`)
 
-	outsider := s.stranger
+	outsider := s.blueMember
 	for _, who := range []fleet.Actor{outsider, s.viewer} {
 		s.wantRefused("seen by "+who.Name, fleet.CodeOf(func() error { _, err := s.GetExport(t.Context(), who, e.ID); return err }()), "", func() error { _, err := s.GetExport(t.Context(), who, e.ID); return err })
 		s.wantRefused("fetched by "+who.Name, fleet.CodeOf(func() error { _, _, _, err := s.ReadExport(t.Context(), who, e.ID); return err }()), "", func() error { _, _, _, err := s.ReadExport(t.Context(), who, e.ID); return err })
@@ -175,14 +175,14 @@ func TestExportVisibleOnlyToItsProject(t *testing.T) {
 	if err != nil || name != e.Volume || host == "h1" {
 		t.Errorf("%q of %q, %v", name, host, err)
 	}
-	s.exec(`DELETE FROM jobs WHERE kind = 'volume.read'`)
+	s.execSQL(`DELETE FROM jobs WHERE kind = 'volume.read'`)
 
 	// An exported disk is a copy without a backing file. The number of exports per project is limited.
 	d, err := s.ExportVM(t.Context(), s.member, vm.ID, control.NewExport{Format: "qcow2", Disk: 2, PoolID: s.local})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w = s.onlyJob(s.h1, fleet.VolumeCopy)
+	w = s.claimOnlyJob(s.h1, fleet.VolumeCopy)
 	if o := w.Args.Volume; !o.Flatten || o.Source != vm.Spec.Disks[1].Volume || o.SourcePool != s.nfs || !strings.HasPrefix(d.Volume, "web-disk2-") {
 		t.Errorf("%s: %+v", d.Volume, o)
 	}
@@ -196,17 +196,17 @@ func TestExportVisibleOnlyToItsProject(t *testing.T) {
 		_, err := s.ExportVM(t.Context(), s.member, vm.ID, control.NewExport{Format: "ova"})
 		return err
 	})
-	for _, w := range s.work(s.h1, fleet.VolumeExport) {
-		s.finishWith(s.h1, w, wire.Finish{Outcome: wire.Failed, Error: "x"})
+	for _, w := range s.claimedWork(s.h1, fleet.VolumeExport) {
+		s.finishJobWith(s.h1, w, wire.Finish{Outcome: wire.Failed, Error: "x"})
 	}
-	s.exec(`UPDATE exports SET expires_at = now() - interval '1 second' WHERE id = $1`, e.ID)
+	s.execSQL(`UPDATE exports SET expires_at = now() - interval '1 second' WHERE id = $1`, e.ID)
 	if err := s.DeleteStaleExports(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.GetExport(t.Context(), member, e.ID); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("an expired export remains: %v", err)
 	}
-	gone := s.onlyJob(s.h1, fleet.VolumeDelete)
+	gone := s.claimOnlyJob(s.h1, fleet.VolumeDelete)
 	if ref, _ := gone.Subject.Volume(); ref.Volume != e.Volume || ref.PoolID != s.local {
 		t.Errorf("%s is deleted, not %s", gone.Subject, e.Volume)
 	}
@@ -218,7 +218,7 @@ func TestInvalidExportRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		vm   fleet.VMID
 		in   control.NewExport
-		code fleet.Code
+		code fleet.ErrorCode
 		says string
 	}{
 		"as something else":          {vm.ID, control.NewExport{Format: "iso"}, fleet.Invalid, "as ova"},
@@ -231,12 +231,12 @@ func TestInvalidExportRefused(t *testing.T) {
 	} {
 		s.wantRefused(name, c.code, c.says, func() error { _, err := s.ExportVM(t.Context(), s.member, c.vm, c.in); return err })
 	}
-	s.exec(`UPDATE vms SET status = jsonb_set(status, '{power}', '"running"') WHERE id = $1`, vm.ID)
+	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{power}', '"running"') WHERE id = $1`, vm.ID)
 	s.wantRefused("while it runs", fleet.Conflict, "The VM is on", func() error {
 		_, err := s.ExportVM(t.Context(), s.member, vm.ID, control.NewExport{Format: "ova"})
 		return err
 	})
-	if s.count("exports") != 0 {
+	if s.countRows("exports") != 0 {
 		t.Error("a refused export was stored")
 	}
 }

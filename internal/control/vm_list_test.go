@@ -16,12 +16,12 @@ import (
 
 func TestVMListFiltersAndSorts(t *testing.T) {
 	s := newProjectFixture(t)
-	web, db, off := s.vm("web-1", fleet.Running), s.vm("db1", fleet.Stopped), s.vm("off", fleet.Running)
-	s.exec(`UPDATE vms SET labels = '{"env":"prod","note":"50%_\\"}', spec = spec || `+onDefault("52:54:00:00:00:01")+`,
+	web, db, off := s.createVM("web-1", fleet.Running), s.createVM("db1", fleet.Stopped), s.createVM("off", fleet.Running)
+	s.execSQL(`UPDATE vms SET labels = '{"env":"prod","note":"50%_\\"}', spec = spec || `+defaultNICSQL("52:54:00:00:00:01")+`,
 		status = status || '{"nics":[{"addresses":["10.0.0.5","fe80::1"]}]}' WHERE id = $1`, web.ID)
-	s.exec(`UPDATE vms SET labels = '{"env":"test"}' WHERE id = $1`, db.ID)
-	s.exec(`UPDATE vms SET host_id = $1, project_id = $2, spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $3::text))) WHERE id = $4`, s.h2, s.blue, s.nfs, off.ID)
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
+	s.execSQL(`UPDATE vms SET labels = '{"env":"test"}' WHERE id = $1`, db.ID)
+	s.execSQL(`UPDATE vms SET host_id = $1, project_id = $2, spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $3::text))) WHERE id = $4`, s.h2, s.blue, s.nfs, off.ID)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
 	for filter, want := range map[string]string{
 		"":                                "db1 off web-1",
 		"web":                             "web-1",
@@ -106,8 +106,8 @@ func TestVMListFiltersAndSorts(t *testing.T) {
 
 func TestInvalidCursorRefused(t *testing.T) {
 	s := newProjectFixture(t)
-	s.vm("a", fleet.Running)
-	s.vm("b", fleet.Running)
+	s.createVM("a", fleet.Running)
+	s.createVM("b", fleet.Running)
 	page, err := s.ListVMs(t.Context(), chief, fleet.Query{Limit: 1})
 	if err != nil || page.Next == "" {
 		t.Fatalf("%+v %v", page, err)
@@ -136,7 +136,7 @@ func TestInvalidCursorRefused(t *testing.T) {
 
 func TestVMsVisibleOnlyInOwnProjects(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Running)
+	v := s.createVM("web", fleet.Running)
 	names := func(a fleet.Actor, q fleet.Query) int {
 		page, err := s.ListVMs(t.Context(), a, q)
 		if err != nil {
@@ -146,49 +146,49 @@ func TestVMsVisibleOnlyInOwnProjects(t *testing.T) {
 	}
 	both := s.member
 	both.Projects = map[fleet.ProjectID]fleet.Role{s.red: fleet.RoleViewer, s.blue: fleet.RoleMember}
-	if names(s.member, fleet.Query{}) != 1 || names(s.stranger, fleet.Query{}) != 0 || names(both, fleet.Query{}) != 1 ||
-		names(both, fleet.Query{Project: s.blue}) != 0 || names(s.stranger, fleet.Query{Project: s.red}) != 0 || names(chief, fleet.Query{Project: s.red}) != 1 {
+	if names(s.member, fleet.Query{}) != 1 || names(s.blueMember, fleet.Query{}) != 0 || names(both, fleet.Query{}) != 1 ||
+		names(both, fleet.Query{Project: s.blue}) != 0 || names(s.blueMember, fleet.Query{Project: s.red}) != 0 || names(chief, fleet.Query{Project: s.red}) != 1 {
 		t.Error("the list has other VMs than those visible to the actor")
 	}
-	s.exec(`UPDATE vms SET spec = spec || ` + onDefault("52:54:00:00:00:01"))
+	s.execSQL(`UPDATE vms SET spec = spec || ` + defaultNICSQL("52:54:00:00:00:01"))
 	for _, filter := range []string{"network:default", "network:default,x", "network:d*", "phase:running", "-phase:stopped", "-name:x", "label:a,b", "-label:a,b", "mac:5*,6*", "web", "id:*"} {
 		for _, sort := range []string{"name", "-created", "project"} {
-			if n := names(s.stranger, fleet.Query{Filter: filter, Sort: sort}); n != 0 {
+			if n := names(s.blueMember, fleet.Query{Filter: filter, Sort: sort}); n != 0 {
 				t.Errorf("filter %q sorted by %s shows a user of another project %d VMs", filter, sort, n)
 			}
 		}
 	}
-	_, missing := s.GetVM(t.Context(), s.stranger, fleet.NewID[fleet.VMID]())
-	_, foreign := s.GetVM(t.Context(), s.stranger, v.ID)
+	_, missing := s.GetVM(t.Context(), s.blueMember, fleet.NewID[fleet.VMID]())
+	_, foreign := s.GetVM(t.Context(), s.blueMember, v.ID)
 	if fmt.Sprint(missing) != fmt.Sprint(foreign) || fleet.CodeOf(foreign) != fleet.NotFound {
 		t.Errorf("a foreign VM says %v, a missing one %v", foreign, missing)
 	}
 	for name, do := range map[string]func() error{
-		"VMEvents": func() error { _, err := s.VMHistory(t.Context(), s.stranger, v.ID); return err },
-		"VMMeter":  func() error { _, err := s.VMMeter(t.Context(), s.stranger, v.ID); return err },
-		"GetTask":  func() error { j := s.firstTask(); _, err := s.GetTask(t.Context(), s.stranger, j); return err },
-		"Cancel":   func() error { j := s.firstTask(); _, err := s.CancelTask(t.Context(), s.stranger, j); return err },
+		"VMEvents": func() error { _, err := s.VMHistory(t.Context(), s.blueMember, v.ID); return err },
+		"VMMeter":  func() error { _, err := s.VMMeter(t.Context(), s.blueMember, v.ID); return err },
+		"GetTask":  func() error { j := s.firstTaskID(); _, err := s.GetTask(t.Context(), s.blueMember, j); return err },
+		"Cancel":   func() error { j := s.firstTaskID(); _, err := s.CancelTask(t.Context(), s.blueMember, j); return err },
 	} {
 		s.wantRefused(name, fleet.NotFound, "There is no such", do)
 	}
-	tasks, err := s.ListTasks(t.Context(), s.stranger, fleet.Query{})
+	tasks, err := s.ListTasks(t.Context(), s.blueMember, fleet.Query{})
 	if err != nil || len(tasks.Items) != 0 {
 		t.Errorf("tasks of another project: %+v %v", tasks.Items, err)
 	}
-	keys, err := s.WatchKeys(t.Context(), s.stranger, []string{"vm:" + string(v.ID), "vm:x", "host:" + string(s.h1), "pool:" + string(s.nfs), "tasks", "jobs:" + string(s.h1)})
+	keys, err := s.WatchKeys(t.Context(), s.blueMember, []string{"vm:" + string(v.ID), "vm:x", "host:" + string(s.h1), "pool:" + string(s.nfs), "tasks", "jobs:" + string(s.h1)})
 	if err != nil || fmt.Sprint(keys) != fmt.Sprintf("[{pool:%s []} {tasks [tasks:%s]}]", s.nfs, s.blue) {
 		t.Errorf("a user of another project may watch %v %v", keys, err)
 	}
 	if keys, err = s.WatchKeys(t.Context(), s.member, []string{"vm:" + string(v.ID), "hosts"}); err != nil || len(keys) != 1 {
 		t.Errorf("a member may watch %v %v", keys, err)
 	}
-	found, err := s.Search(t.Context(), s.stranger, "web", 8)
+	found, err := s.Search(t.Context(), s.blueMember, "web", 8)
 	if err != nil || len(found) != 0 {
 		t.Errorf("search shows %v %v", found, err)
 	}
 }
 
-func (s *projectFixture) firstTask() fleet.TaskID {
+func (s *projectFixture) firstTaskID() fleet.TaskID {
 	s.t.Helper()
 	var id fleet.TaskID
 	if err := s.pool.QueryRow(s.t.Context(), `SELECT id FROM tasks ORDER BY id LIMIT 1`).Scan(&id); err != nil {
@@ -202,7 +202,7 @@ func (s *projectFixture) firstTask() fleet.TaskID {
 // filter.
 func TestVMPhaseInSQLMatchesGo(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Running)
+	v := s.createVM("web", fleet.Running)
 	rapid.Check(t, func(t *rapid.T) {
 		vm := v.VM
 		vm.Spec.Power = rapid.SampledFrom([]fleet.Power{fleet.Running, fleet.Paused, fleet.Stopped}).Draw(t, "wanted")
@@ -238,14 +238,14 @@ func TestVMPhaseInSQLMatchesGo(t *testing.T) {
 			at := now.Add(-age)
 			seen = &at
 		}
-		s.exec(`UPDATE vms SET spec = $2, status = $3, generation = $4, observed_generation = $5, deleted_at = $6, ordered = $7, elsewhere = $8, expiry = $9 WHERE id = $1`,
+		s.execSQL(`UPDATE vms SET spec = $2, status = $3, generation = $4, observed_generation = $5, deleted_at = $6, ordered = $7, elsewhere = $8, expiry = $9 WHERE id = $1`,
 			vm.ID, vm.Spec, vm.Status, vm.Generation, vm.ObservedGeneration, vm.DeletedAt, vm.RequestedPower, vm.Sightings, vm.Protection.Expiry)
-		s.exec(`UPDATE host_sessions SET seen_at = $1`, seen)
+		s.execSQL(`UPDATE host_sessions SET seen_at = $1`, seen)
 		want := vm.Phase(seen, now)
 		var got fleet.Phase
 		var attention bool
 		err := s.pool.QueryRow(s.t.Context(), `SELECT vm_phase(ordered, status, generation, observed_generation, deleted_at, $2), attention FROM vms WHERE id = $1`,
-			vm.ID, fleet.Fresh(seen, now)).Scan(&got, &attention)
+			vm.ID, fleet.IsFresh(seen, now)).Scan(&got, &attention)
 		if err != nil || got != want {
 			t.Fatalf("vm_phase %q, Phase %q, %v", got, want, err)
 		}
@@ -253,7 +253,7 @@ func TestVMPhaseInSQLMatchesGo(t *testing.T) {
 			t.Fatalf("column attention of %+v is %t", vm, attention)
 		}
 		for _, a := range []fleet.Actor{chief, s.member} {
-			sameRows(s, t, a)
+			wantSameRows(s, t, a)
 		}
 		yes, no := "yes", "no"
 		if !vm.NeedsAttention(seen, now) {
@@ -281,7 +281,7 @@ func TestVMPhaseInSQLMatchesGo(t *testing.T) {
 }
 
 // sameRows checks that lists of reduced VMs agree with the complete list on the columns that they show.
-func sameRows(s *projectFixture, t *rapid.T, a fleet.Actor) {
+func wantSameRows(s *projectFixture, t *rapid.T, a fleet.Actor) {
 	full, err := s.ListVMs(s.t.Context(), a, fleet.Query{})
 	if err != nil || len(full.Items) != 1 {
 		t.Fatalf("%d VMs, %v", len(full.Items), err)
@@ -292,7 +292,7 @@ func sameRows(s *projectFixture, t *rapid.T, a fleet.Actor) {
 			t.Fatalf("%s: %d VMs, %v", name, len(page.Items), err)
 		}
 		row, want := page.Items[0], full.Items[0]
-		if diff := cmp.Diff(shownOf(want), shownOf(row)); diff != "" {
+		if diff := cmp.Diff(listRowPart(want), listRowPart(row)); diff != "" {
 			t.Fatalf("%s: %s", name, diff)
 		}
 		if want.Attention && want.Phase != fleet.PhaseUnknown {
@@ -304,7 +304,7 @@ func sameRows(s *projectFixture, t *rapid.T, a fleet.Actor) {
 }
 
 // shownOf returns v with only those parts of spec and status that every list row shows.
-func shownOf(v fleet.VMView) fleet.VMView {
+func listRowPart(v fleet.VMView) fleet.VMView {
 	v.Spec = fleet.VMSpec{CPUs: v.Spec.CPUs, MemoryMiB: v.Spec.MemoryMiB}
 	if v.Status != nil {
 		var addresses []string

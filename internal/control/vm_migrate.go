@@ -22,7 +22,7 @@ type MigrateVM struct {
 	Overcommit bool         `json:"overcommit,omitempty" doc:"Allow overcommit of the pool"`
 }
 
-func (in MigrateVM) check() error {
+func (in MigrateVM) checkFields() error {
 	var checks fleet.Checks
 	if fleet.CheckMoveRate(&checks, "rateBytes", in.RateBytes); in.HostID == "" {
 		checks.Add("hostId", "Choose the host that the VM goes to.")
@@ -39,7 +39,7 @@ func (c *Control) MigrateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, i
 	if err := store.CheckID(id, "VM"); err != nil {
 		return task, err
 	}
-	if err := in.check(); err != nil {
+	if err := in.checkFields(); err != nil {
 		return task, err
 	}
 	was, err := c.GetVM(ctx, a, id)
@@ -48,33 +48,33 @@ func (c *Control) MigrateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, i
 	}
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		// Pools before VMs: the global lock order.
-		if err := q.LockPools(ctx, poolIDs(was.Spec, in.PoolID)); err != nil {
+		if err := q.LockPools(ctx, sortedPoolIDs(was.Spec, in.PoolID)); err != nil {
 			return err
 		}
 		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
 			return err
 		}
-		order, host, err := decideMigration(ctx, q, a, vm, in)
+		order, host, err := decideMigrationParams(ctx, q, a, vm, in)
 		if err != nil {
 			return err
 		}
-		if task, err = queueMigration(ctx, q, a, vm, order); err != nil {
+		if task, err = queueMigrationJobs(ctx, q, a, vm, order); err != nil {
 			return err
 		}
 		return store.Audit(ctx, q, a, "vm.migrate", fleet.SubjectVM(id), vm.Name, vm.HostName+" → "+host)
 	})
-	return store.TaskFor(a, task), err
+	return store.RedactTask(a, task), err
 }
 
-func poolIDs(spec fleet.VMSpec, more ...fleet.PoolID) []string {
-	ids := store.Texts(append(spec.Pools(), more...))
+func sortedPoolIDs(spec fleet.VMSpec, more ...fleet.PoolID) []string {
+	ids := store.ToStrings(append(spec.Pools(), more...))
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
 
 // decideMigration returns the migration job's arguments for a locked VM, and the target host's name.
-func decideMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, in MigrateVM) (order fleet.MigrationParams, host string, err error) {
+func decideMigrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, in MigrateVM) (order fleet.MigrationParams, host string, err error) {
 	if err := checkMigratable(ctx, q, vm); err != nil {
 		return order, "", err
 	}
@@ -126,7 +126,7 @@ func decideMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 // last.
 func freeDiskName(ctx context.Context, q *db.Queries, vm fleet.VMView, pool fleet.PoolID, last int) (fleet.Volref, int, error) {
 	for next := last + 1; next <= last+50; next++ {
-		to := fleet.Volref{PoolID: pool, Volume: diskName(vm.Name, vm.ID, next)}
+		to := fleet.Volref{PoolID: pool, Volume: newVolumeName(vm.Name, vm.ID, next)}
 		if taken, err := q.VolumeNameReserved(ctx, db.VolumeNameReservedParams{PoolID: string(pool), Volume: to.Volume}); err != nil || !taken {
 			return to, next, err
 		}
@@ -136,23 +136,23 @@ func freeDiskName(ctx context.Context, q *db.Queries, vm fleet.VMView, pool flee
 
 // checkMigratable refuses if the VM cannot migrate now.
 func checkMigratable(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
-	moving, err := diskMovesOf(ctx, q, vm.ID)
+	moving, err := readDiskMigrations(ctx, q, vm.ID)
 	if err != nil {
 		return err
 	}
-	leaving, err := migrationOf(ctx, q, vm.ID)
+	leaving, err := readMigration(ctx, q, vm.ID)
 	if err != nil {
 		return err
 	}
-	if ok, why := vm.AllowsMigrate(moving, leaving); !ok {
+	if ok, why := vm.AllowsMigration(moving, leaving); !ok {
 		return fleet.Errorf(fleet.Conflict, "%s", why)
 	}
 	return nil
 }
 
 // queueMigration makes one task with the sender's job and the receiver's jobs, one per disk.
-func queueMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, order fleet.MigrationParams) (fleet.Task, error) {
-	task, err := queueVM(ctx, q, a, vm, fleet.VMMigrate, fleet.JobArgs{Migrate: &order})
+func queueMigrationJobs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, order fleet.MigrationParams) (fleet.Task, error) {
+	task, err := queueVMJob(ctx, q, a, vm, fleet.VMMigrate, fleet.JobArgs{Migrate: &order})
 	if err != nil {
 		return task, err
 	}
@@ -235,14 +235,14 @@ func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm flee
 	bare := vm.Spec
 	bare.Disks = nil
 	ids := slices.DeleteFunc(append(vm.Spec.Pools(), pools...), func(id fleet.PoolID) bool { return id == "" })
-	hosts, err := candidatesWith(ctx, q, a, named, bare, ids)
+	hosts, err := candidatesWithPools(ctx, q, a, named, bare, ids)
 	if err != nil {
 		return nil, err
 	}
-	if err := addRules(ctx, q, vm.Meta, vm.Spec.Rules, hosts); err != nil {
+	if err := addPlacementRules(ctx, q, vm.Meta, vm.Spec.Rules, hosts); err != nil {
 		return nil, err
 	}
-	rows, err := q.PoolsForWork(ctx, store.Texts(ids))
+	rows, err := q.PoolsForWork(ctx, store.ToStrings(ids))
 	if err != nil {
 		return nil, err
 	}
@@ -304,13 +304,13 @@ func (c *Control) OpenMigration(ctx context.Context, a fleet.Actor, id fleet.VMI
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
-	return migrationOf(ctx, c.store.Queries, id)
+	return readMigration(ctx, c.store.Queries, id)
 }
 
-func migrationOf(ctx context.Context, q *db.Queries, id fleet.VMID) (*fleet.MigratingVM, error) {
+func readMigration(ctx context.Context, q *db.Queries, id fleet.VMID) (*fleet.MigratingVM, error) {
 	rows, err := q.LeavingOf(ctx, fleet.SubjectVM(id))
 	if err != nil || len(rows) == 0 || rows[0].Args.Migrate == nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	r := rows[0]
 	return &fleet.MigratingVM{MigrationParams: *r.Args.Migrate, Task: fleet.TaskID(r.TaskID), State: r.State, Progress: int(r.Progress), Note: r.Note}, nil

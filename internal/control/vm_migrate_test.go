@@ -18,17 +18,17 @@ func (s *libraryFixture) vmToMigrate(name string) fleet.VMView {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
+	s.execSQL(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
 	status := fleet.VMStatus{Power: fleet.Stopped, CPUs: 1, MemoryMiB: 256}
 	for _, d := range v.Spec.Disks {
 		ref := d.Ref()
 		status.Disks = append(status.Disks, fleet.DiskState{Target: "vda", Volume: &ref, SizeBytes: d.SizeBytes})
 	}
-	s.exec(`UPDATE vms SET observed_generation = generation, status = $2 WHERE id = $1`, v.ID, status)
-	return s.get(v.ID)
+	s.execSQL(`UPDATE vms SET observed_generation = generation, status = $2 WHERE id = $1`, v.ID, status)
+	return s.getVM(v.ID)
 }
 
-func (s *libraryFixture) migrate(v fleet.VMView) fleet.Task {
+func (s *libraryFixture) migrateToH2(v fleet.VMView) fleet.Task {
 	s.t.Helper()
 	task, err := s.MigrateVM(s.t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2, RateBytes: 10 << 20})
 	if err != nil {
@@ -38,9 +38,9 @@ func (s *libraryFixture) migrate(v fleet.VMView) fleet.Task {
 }
 
 // finishReceives finishes n receive jobs of the second host.
-func (s *libraryFixture) finishReceives(n int) {
+func (s *libraryFixture) finishReceiveJobs(n int) {
 	s.t.Helper()
-	w := s.work(s.h2, fleet.VolumeReceive)
+	w := s.claimedWork(s.h2, fleet.VolumeReceive)
 	if len(w) != n {
 		s.t.Fatalf("the second host is to receive %d files", len(w))
 	}
@@ -56,7 +56,7 @@ func TestColdMigrationSwitchesHostAfterSendAndReceiveSucceed(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.imageOnOneHost()
 	v := s.vmToMigrate("web")
-	for name, a := range map[string]fleet.Actor{"a member": s.member, "a viewer": s.viewer, "a user of another project": s.stranger} {
+	for name, a := range map[string]fleet.Actor{"a member": s.member, "a viewer": s.viewer, "a user of another project": s.blueMember} {
 		s.wantRefused(name, fleet.Forbidden, "do not have permission", func() error {
 			_, err := s.MigrateVM(t.Context(), a, v.ID, control.MigrateVM{HostID: s.h2})
 			return err
@@ -67,7 +67,7 @@ func TestColdMigrationSwitchesHostAfterSendAndReceiveSucceed(t *testing.T) {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h1})
 		return err
 	})
-	task := s.migrate(v)
+	task := s.migrateToH2(v)
 	s.wantRefused("again", fleet.Conflict, "already migrating to h2", func() error {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
 		return err
@@ -76,7 +76,7 @@ func TestColdMigrationSwitchesHostAfterSendAndReceiveSucceed(t *testing.T) {
 		_, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.local), s.h2)
 		return err
 	})
-	w := s.onlyJob(s.h1, fleet.VMMigrate)
+	w := s.claimOnlyJob(s.h1, fleet.VMMigrate)
 	order := w.Args.Migrate
 	if order == nil || order.To != s.h2 || len(order.Disks) != 2 || w.VM == nil || len(w.Pools) != 1 || order.Disks[0].To.Volume == v.Spec.Disks[0].Volume || order.Disks[0].To == order.Disks[1].To {
 		t.Fatalf("the order is %+v", order)
@@ -86,43 +86,43 @@ func TestColdMigrationSwitchesHostAfterSendAndReceiveSucceed(t *testing.T) {
 	if _, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStart); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.work(s.h1, fleet.VMStart); len(got) != 0 {
+	if got := s.claimedWork(s.h1, fleet.VMStart); len(got) != 0 {
 		t.Fatal("the VM is started during its migration")
 	}
-	s.exec(`UPDATE vms SET status = jsonb_set(status, '{faults}', jsonb_build_array(jsonb_build_object('code', 'disk', 'text', 'gone', 'disk', spec #> '{disks,1}'))) WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{faults}', jsonb_build_array(jsonb_build_object('code', 'disk', 'text', 'gone', 'disk', spec #> '{disks,1}'))) WHERE id = $1`, v.ID)
 	s.wantRefused("detach a disk", fleet.Conflict, "being moved", func() error { _, _, err := s.DetachDisk(t.Context(), chief, v.ID, v.Spec.Disks[1].Ref()); return err })
-	s.finishReceives(2)
-	if got := s.get(v.ID); got.HostID != s.h1 || got.Spec.Disks[0].Ref() != v.Spec.Disks[0].Ref() {
+	s.finishReceiveJobs(2)
+	if got := s.getVM(v.ID); got.HostID != s.h1 || got.Spec.Disks[0].Ref() != v.Spec.Disks[0].Ref() {
 		t.Fatal("the VM is on the target before the source has finished")
 	}
-	s.finishWith(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Absent}})
-	now := s.get(v.ID)
+	s.finishJobWith(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Absent}})
+	now := s.getVM(v.ID)
 	if now.HostID != s.h2 || now.Spec.Disks[0].Ref() != order.Disks[0].To || now.Spec.Disks[1].Ref() != order.Disks[1].To || now.Spec.Disks[1].SizeBytes != 2<<30 || now.Generation < v.Generation+2 {
 		t.Fatalf("the VM is on %s with %+v at generation %d", now.HostName, now.Spec.Disks, now.Generation)
 	}
 	if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobDone {
 		t.Errorf("%+v %v", got, err)
 	}
-	if got := s.audited("vm.migrate"); !strings.Contains(got, "web") {
+	if got := s.auditActions("vm.migrate"); !strings.Contains(got, "web") {
 		t.Errorf("the audit tells of %q", got)
 	}
 
 	// The old disks stay until the new host has defined the VM, which is then started there.
-	if got := s.work(s.h1, fleet.VolumeDelete); len(got) != 0 {
+	if got := s.claimedWork(s.h1, fleet.VolumeDelete); len(got) != 0 {
 		t.Fatalf("the old disks are deleted before the new host has the VM: %+v", got)
 	}
-	start := s.onlyJob(s.h2, fleet.VMStart)
+	start := s.claimOnlyJob(s.h2, fleet.VMStart)
 	if len(start.CreatedDisks) < 2 || start.VM.Spec.Disks[0].Ref() != order.Disks[0].To {
 		t.Errorf("the new host's job names %v as created", start.CreatedDisks)
 	}
-	s.finishWith(s.h2, start, wire.Finish{Outcome: wire.Failed, Generation: start.Generation, Error: "out of memory"})
-	if got := s.work(s.h1, fleet.VolumeDelete); len(got) != 0 {
+	s.finishJobWith(s.h2, start, wire.Finish{Outcome: wire.Failed, Generation: start.Generation, Error: "out of memory"})
+	if got := s.claimedWork(s.h1, fleet.VolumeDelete); len(got) != 0 {
 		t.Fatalf("the old disks are deleted although the new host failed: %+v", got)
 	}
-	apply := s.onlyJob(s.h2, fleet.VMApply)
-	s.finishWith(s.h2, apply, wire.Finish{Outcome: wire.Done, Generation: apply.Generation, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+	apply := s.claimOnlyJob(s.h2, fleet.VMApply)
+	s.finishJobWith(s.h2, apply, wire.Finish{Outcome: wire.Done, Generation: apply.Generation, VM: &fleet.VMStatus{Power: fleet.Stopped}})
 	for range 2 {
-		deletes := s.work(s.h1, fleet.VolumeDelete)
+		deletes := s.claimedWork(s.h1, fleet.VolumeDelete)
 		for _, d := range deletes {
 			ref, _ := d.Subject.Volume()
 			if ref != order.Disks[0].Disk && ref != order.Disks[1].Disk || d.VolumeUsers.Disk != "" || !d.Args.DeleteDisks {
@@ -136,7 +136,7 @@ func TestColdMigrationSwitchesHostAfterSendAndReceiveSucceed(t *testing.T) {
 			t.Fatalf("%d files are deleted", len(deletes))
 		}
 	}
-	if n := s.count("left_disks"); n != 0 {
+	if n := s.countRows("left_disks"); n != 0 {
 		t.Errorf("%d disks are left behind", n)
 	}
 }
@@ -147,42 +147,42 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 	v := s.vmToMigrate("web")
 	stays := func(when string) {
 		t.Helper()
-		if now := s.get(v.ID); now.HostID != s.h1 || now.Spec.Disks[0].Ref() != v.Spec.Disks[0].Ref() || now.Status.Error != "" || now.Attention {
+		if now := s.getVM(v.ID); now.HostID != s.h1 || now.Spec.Disks[0].Ref() != v.Spec.Disks[0].Ref() || now.Status.Error != "" || now.Attention {
 			t.Fatalf("%s it is on %s with %+v: %q", when, now.HostName, now.Spec.Disks, now.Status.Error)
 		}
 	}
 	dropped := func(n int) {
 		t.Helper()
-		got := s.work(s.h2, fleet.VolumeDelete)
+		got := s.claimedWork(s.h2, fleet.VolumeDelete)
 		for _, w := range got {
-			s.finishWith(s.h2, w, wire.Finish{Outcome: wire.Done})
+			s.finishJobWith(s.h2, w, wire.Finish{Outcome: wire.Done})
 		}
 		if len(got) != n {
 			t.Errorf("%d copies are deleted, want %d", len(got), n)
 		}
 	}
 	// A migration cancelled after all disks were received.
-	task := s.migrate(v)
-	w := s.onlyJob(s.h1, fleet.VMMigrate)
-	s.finishReceives(2)
+	task := s.migrateToH2(v)
+	w := s.claimOnlyJob(s.h1, fleet.VMMigrate)
+	s.finishReceiveJobs(2)
 	if _, err := s.CancelTask(t.Context(), chief, task.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.finishWith(s.h1, w, wire.Finish{Outcome: wire.Cancelled, Generation: w.Generation, Error: "Cancelled by chief.", VM: v.Status})
+	s.finishJobWith(s.h1, w, wire.Finish{Outcome: wire.Cancelled, Generation: w.Generation, Error: "Cancelled by chief.", VM: v.Status})
 	stays("taken back")
 	dropped(2)
 
 	// The source host reports the end of its job before the target host has received all disks.
-	s.migrate(v)
-	w = s.onlyJob(s.h1, fleet.VMMigrate)
-	s.finishWith(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: v.Status})
+	s.migrateToH2(v)
+	w = s.claimOnlyJob(s.h1, fleet.VMMigrate)
+	s.finishJobWith(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: v.Status})
 	stays("without its disks")
 
 	// A receive job that ends after its sender has failed.
-	s.migrate(v)
-	w = s.onlyJob(s.h1, fleet.VMMigrate)
-	late := s.work(s.h2, fleet.VolumeReceive)
-	s.finishWith(s.h1, w, wire.Finish{Outcome: wire.Failed, Generation: w.Generation, Error: "Input/output error", VM: v.Status})
+	s.migrateToH2(v)
+	w = s.claimOnlyJob(s.h1, fleet.VMMigrate)
+	late := s.claimedWork(s.h2, fleet.VolumeReceive)
+	s.finishJobWith(s.h1, w, wire.Finish{Outcome: wire.Failed, Generation: w.Generation, Error: "Input/output error", VM: v.Status})
 	for _, in := range late {
 		s.finishVolume(s.h2, in, `{}`)
 	}
@@ -190,8 +190,8 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 	dropped(len(late))
 
 	// The VM is deleted during the migration: the migration is cancelled, and the VM is deleted on its host.
-	s.migrate(v)
-	w = s.onlyJob(s.h1, fleet.VMMigrate)
+	s.migrateToH2(v)
+	w = s.claimOnlyJob(s.h1, fleet.VMMigrate)
 	if _, err := s.DeleteVM(t.Context(), chief, v.ID, true, "web"); err != nil {
 		t.Fatal(err)
 	}
@@ -214,13 +214,13 @@ func TestUnsuitableMigrationTargetsHaveReasons(t *testing.T) {
 			t.Errorf("%+v", target)
 		}
 	}
-	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{firmware}', '"uefi"') WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{firmware}', '"uefi"') WHERE id = $1`, v.ID)
 	s.wantRefused("with NVRAM", fleet.Conflict, "NVRAM", func() error {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
 		return err
 	})
-	s.exec(`UPDATE vms SET spec = jsonb_set(jsonb_set(spec, '{firmware}', '"bios"'), '{disks,0,poolId}', to_jsonb($2::text)) WHERE id = $1`, v.ID, s.nfs)
-	s.exec(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.local, s.h2)
+	s.execSQL(`UPDATE vms SET spec = jsonb_set(jsonb_set(spec, '{firmware}', '"bios"'), '{disks,0,poolId}', to_jsonb($2::text)) WHERE id = $1`, v.ID, s.nfs)
+	s.execSQL(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.local, s.h2)
 	s.wantRefused("into a pool that does not exist", fleet.Invalid, "not assigned to h2", func() error {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
 		return err
@@ -231,7 +231,7 @@ func TestUnsuitableMigrationTargetsHaveReasons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order := s.onlyJob(s.h1, fleet.VMMigrate).Args.Migrate
+	order := s.claimOnlyJob(s.h1, fleet.VMMigrate).Args.Migrate
 	if len(order.Stay) != 1 || len(order.Disks) != 1 || order.Disks[0].To.PoolID != s.nfs || order.Stay[0].Volume != v.Spec.Disks[0].Volume {
 		t.Errorf("%s: %+v", task.ID, order)
 	}

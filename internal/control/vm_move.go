@@ -36,37 +36,37 @@ func (c *Control) MoveDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 	if err := checks.Err(); err != nil {
 		return task, err
 	}
-	err = assign.Pools.Change(ctx, c.store, a, string(in.PoolID), func(q *db.Queries, to assign.Object) error {
+	err = assign.PoolType.ChangeObject(ctx, c.store, a, string(in.PoolID), func(q *db.Queries, to assign.AssignableObject) error {
 		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
 			return err
 		}
-		order, err := decideMove(ctx, q, a, vm, disk, in)
+		order, err := decideMoveParams(ctx, q, a, vm, disk, in)
 		if err != nil {
 			return err
 		}
-		if task, err = queueVM(ctx, q, a, vm, fleet.VMDiskMove, fleet.JobArgs{Move: &order}); err != nil {
+		if task, err = queueVMJob(ctx, q, a, vm, fleet.VMDiskMove, fleet.JobArgs{Move: &order}); err != nil {
 			return err
 		}
 		return store.Audit(ctx, q, a, "vm.disk.move", fleet.SubjectVM(id), vm.Name, fmt.Sprintf("%s → pool %s", disk.Volume, to.Name))
 	})
-	return store.TaskFor(a, task), err
+	return store.RedactTask(a, task), err
 }
 
 // decideMove returns the job's arguments for a locked VM. The destination pool must be locked too.
-func decideMove(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, disk fleet.Volref, in MoveDisk) (fleet.MoveParams, error) {
+func decideMoveParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, disk fleet.Volref, in MoveDisk) (fleet.MoveParams, error) {
 	i := slices.IndexFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == disk })
 	if i < 0 {
 		return fleet.MoveParams{}, fleet.Errorf(fleet.NotFound, "The VM has no disk %q any more. Reload and try again.", disk.Volume)
 	}
-	moving, err := diskMovesOf(ctx, q, vm.ID)
+	moving, err := readDiskMigrations(ctx, q, vm.ID)
 	if err != nil {
 		return fleet.MoveParams{}, err
 	}
-	if ok, why := vm.AllowsMove(disk, moving); !ok {
+	if ok, why := vm.AllowsDiskMigration(disk, moving); !ok {
 		return fleet.MoveParams{}, fleet.Errorf(fleet.Conflict, "%s", why)
 	}
-	targets, err := moveTargets(ctx, q, a, vm, i, []fleet.PoolID{in.PoolID}, in.Overcommit)
+	targets, err := diskMigrationTargets(ctx, q, a, vm, i, []fleet.PoolID{in.PoolID}, in.Overcommit)
 	if err != nil {
 		return fleet.MoveParams{}, err
 	}
@@ -116,27 +116,27 @@ func (c *Control) MoveTargets(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	}
 	var out []fleet.MoveTarget
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
-		out, err = moveTargets(ctx, q, a, vm, i, pools, false)
+		out, err = diskMigrationTargets(ctx, q, a, vm, i, pools, false)
 		return err
 	})
 	return out, err
 }
 
 // moveTargets checks for each pool whether the VM's disk i can migrate to it.
-func moveTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, i int, pools []fleet.PoolID, overcommit bool) ([]fleet.MoveTarget, error) {
+func diskMigrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, i int, pools []fleet.PoolID, overcommit bool) ([]fleet.MoveTarget, error) {
 	own, size := vm.Spec.Disks[i], vm.DiskBytes(vm.Spec.Disks[i])
 	disks := make([]fleet.Disk, len(pools))
 	for k, id := range pools {
 		disks[k] = fleet.Disk{PoolID: id, SizeBytes: size}
 	}
-	hosts, err := candidates(ctx, q, a, vm.HostID, fleet.VMSpec{Disks: disks})
+	hosts, err := candidateHosts(ctx, q, a, vm.HostID, fleet.VMSpec{Disks: disks})
 	if err != nil {
 		return nil, err
 	}
 	if len(hosts) == 0 {
 		return nil, fleet.Errorf(fleet.Conflict, "The VM's host was removed.")
 	}
-	kinds, err := q.PoolsForWork(ctx, store.Texts(append(slices.Clone(pools), own.PoolID)))
+	kinds, err := q.PoolsForWork(ctx, store.ToStrings(append(slices.Clone(pools), own.PoolID)))
 	if err != nil {
 		return nil, err
 	}
@@ -170,10 +170,10 @@ func (c *Control) OpenDiskMigrations(ctx context.Context, a fleet.Actor, id flee
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
-	return diskMovesOf(ctx, c.store.Queries, id)
+	return readDiskMigrations(ctx, c.store.Queries, id)
 }
 
-func diskMovesOf(ctx context.Context, q *db.Queries, id fleet.VMID) ([]fleet.MovingDisk, error) {
+func readDiskMigrations(ctx context.Context, q *db.Queries, id fleet.VMID) ([]fleet.MovingDisk, error) {
 	rows, err := q.MovesOf(ctx, fleet.SubjectVM(id))
 	var out []fleet.MovingDisk
 	for _, r := range rows {

@@ -19,11 +19,11 @@ func (s *projectFixture) vmWithLocalDisk(name string) (fleet.VMView, fleet.Volre
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
+	s.execSQL(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
 	ref := v.Spec.Disks[0].Ref()
 	status := fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 256, Disks: []fleet.DiskState{{Target: "vda", Volume: &ref, SizeBytes: 1 << 30}}}
-	s.exec(`UPDATE vms SET observed_generation = generation, status = $2 WHERE id = $1`, v.ID, status)
-	return s.get(v.ID), ref
+	s.execSQL(`UPDATE vms SET observed_generation = generation, status = $2 WHERE id = $1`, v.ID, status)
+	return s.getVM(v.ID), ref
 }
 
 // moveFixture is a projectFixture with an agent session of h1.
@@ -45,7 +45,7 @@ func newMoveFixture(t *testing.T) *moveFixture {
 	return m
 }
 
-func (m *moveFixture) claim() []wire.Work {
+func (m *moveFixture) claimJobs() []wire.Work {
 	m.t.Helper()
 	got, err := m.Claim(m.t.Context(), m.agent, wire.ClaimRequest{Max: 8}, 0)
 	if err != nil {
@@ -54,7 +54,7 @@ func (m *moveFixture) claim() []wire.Work {
 	return got.Jobs
 }
 
-func (m *moveFixture) finish(w wire.Work, f wire.Finish) error {
+func (m *moveFixture) finishJob(w wire.Work, f wire.Finish) error {
 	m.seq++
 	f.Seq, f.Epoch, f.Generation = m.seq, w.Epoch, w.Generation
 	_, _, err := m.Finish(m.t.Context(), m.agent, w.ID, f)
@@ -73,7 +73,7 @@ func (m *moveFixture) moveDisk(v fleet.VMView, disk fleet.Volref) fleet.Task {
 // claimMove claims the VM's disk migration job.
 func (m *moveFixture) claimMove(v fleet.VMView) wire.Work {
 	m.t.Helper()
-	for _, w := range m.claim() {
+	for _, w := range m.claimJobs() {
 		if w.Kind == fleet.VMDiskMove && w.VM != nil && w.VM.ID == v.ID {
 			return w
 		}
@@ -86,7 +86,7 @@ func TestMoveDiskChangesSpecOnSuccess(t *testing.T) {
 	s := newMoveFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
 	task := s.moveDisk(v, disk)
-	if task.Kind != fleet.VMDiskMove || task.HostID != s.h1 || s.get(v.ID).Spec.Disks[0].Ref() != disk {
+	if task.Kind != fleet.VMDiskMove || task.HostID != s.h1 || s.getVM(v.ID).Spec.Disks[0].Ref() != disk {
 		t.Fatalf("%+v", task)
 	}
 	w := s.claimMove(v)
@@ -119,12 +119,12 @@ func TestMoveDiskChangesSpecOnSuccess(t *testing.T) {
 		return err
 	})
 	s.wantRefused("delete it", fleet.Conflict, "being moved to pool", func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectPool(s.nfs)); return err })
-	spec := s.get(v.ID).Spec
+	spec := s.getVM(v.ID).Spec
 	spec.Disks = nil
 	if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{Spec: &spec}); err == nil {
 		t.Error("the disk was edited meanwhile")
 	}
-	s.exec(`UPDATE vms SET status = jsonb_set(status, '{faults}', $2) WHERE id = $1`, v.ID, json.RawMessage(`[{"code":"disk","disk":{"poolId":"`+string(disk.PoolID)+`","volume":"`+disk.Volume+`"},"text":"gone"}]`))
+	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{faults}', $2) WHERE id = $1`, v.ID, json.RawMessage(`[{"code":"disk","disk":{"poolId":"`+string(disk.PoolID)+`","volume":"`+disk.Volume+`"},"text":"gone"}]`))
 	s.wantRefused("detach it", fleet.Conflict, "being moved", func() error { _, _, err := s.DetachDisk(t.Context(), chief, v.ID, disk); return err })
 	if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{Labels: map[string]string{"a": "b"}}); err != nil {
 		t.Errorf("another edit: %v", err)
@@ -132,18 +132,18 @@ func TestMoveDiskChangesSpecOnSuccess(t *testing.T) {
 
 	now := fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 256, Disks: []fleet.DiskState{{Target: "vda", Volume: &order.To, SizeBytes: 1 << 30}}}
 	for range 2 {
-		err := s.finish(w, wire.Finish{Outcome: wire.Done, VM: &now})
-		got := s.get(v.ID)
+		err := s.finishJob(w, wire.Finish{Outcome: wire.Done, VM: &now})
+		got := s.getVM(v.ID)
 		if got.Spec.Disks[0].Ref() != order.To || got.Spec.Disks[0].SizeBytes != 1<<30 || got.Generation != v.Generation+2 {
 			t.Fatalf("the intent is %+v at generation %d: %v", got.Spec.Disks, got.Generation, err)
 		}
 	}
-	if got := s.audited("vm.disk.move"); got != " web, d web" {
+	if got := s.auditActions("vm.disk.move"); got != " web, d web" {
 		t.Errorf("the audit tells of %q", got)
 	}
 	var kinds []string
 	var deletion wire.Work
-	for _, j := range s.claim() {
+	for _, j := range s.claimJobs() {
 		if kinds = append(kinds, string(j.Kind)); j.Kind == fleet.VolumeDelete {
 			deletion = j
 		}
@@ -154,7 +154,7 @@ func TestMoveDiskChangesSpecOnSuccess(t *testing.T) {
 	if got := strings.Join(kinds, " "); !strings.Contains(got, "volume.delete") || !strings.Contains(got, "vm.apply") {
 		t.Errorf("afterwards the host is requested %s", got)
 	}
-	if err := s.finish(deletion, wire.Finish{Outcome: wire.Failed, Error: "Another domain uses it."}); err != nil {
+	if err := s.finishJob(deletion, wire.Finish{Outcome: wire.Failed, Error: "Another domain uses it."}); err != nil {
 		t.Fatal(err)
 	}
 	said := queryText(s.projectFixture, `SELECT note FROM tasks WHERE kind = 'vm.disk.move'`)
@@ -176,7 +176,7 @@ func TestCancelDiskMigrationKeepsOldDisk(t *testing.T) {
 		t.Fatalf("%+v %v", answer, err)
 	}
 	s.wantRefused("a cancelled result without a cancellation", fleet.Malformed, "was not cancelled", func() error {
-		return s.finish(w, wire.Finish{Outcome: wire.Cancelled})
+		return s.finishJob(w, wire.Finish{Outcome: wire.Cancelled})
 	})
 	if got, err := s.CancelTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobRunning {
 		t.Fatalf("what runs: %+v %v", got, err)
@@ -188,17 +188,17 @@ func TestCancelDiskMigrationKeepsOldDisk(t *testing.T) {
 	}
 
 	// An agent that restarts gets the cancellation with the job.
-	s.exec(`UPDATE jobs SET state = 'queued', lease_until = NULL WHERE id = $1`, w.ID)
+	s.execSQL(`UPDATE jobs SET state = 'queued', lease_until = NULL WHERE id = $1`, w.ID)
 	s.wantRefused("while it waits for its host", fleet.Conflict, "being cancelled already", func() error { _, err := s.CancelTask(t.Context(), chief, task.ID); return err })
 	again := s.claimMove(v)
 	if again.Stop != answer.Stop {
 		t.Errorf("given again: %+v", again)
 	}
-	if err := s.finish(again, wire.Finish{Outcome: wire.Cancelled, Error: again.Stop, VM: v.Status}); err != nil {
+	if err := s.finishJob(again, wire.Finish{Outcome: wire.Cancelled, Error: again.Stop, VM: v.Status}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := s.GetTask(t.Context(), chief, task.ID)
-	if now := s.get(v.ID); err != nil || got.State != fleet.JobCancelled || now.Spec.Disks[0].Ref() != disk || now.Status.Error != "" || now.Attention {
+	if now := s.getVM(v.ID); err != nil || got.State != fleet.JobCancelled || now.Spec.Disks[0].Ref() != disk || now.Status.Error != "" || now.Attention {
 		t.Errorf("%+v %v, the VM %+v", got, err, now.Status)
 	}
 }
@@ -215,10 +215,10 @@ func TestForceOffAbortsDiskMigration(t *testing.T) {
 	if err != nil || !strings.Contains(answer.Stop, "Force off") {
 		t.Fatalf("%+v %v", answer, err)
 	}
-	if err := s.finish(w, wire.Finish{Outcome: wire.Cancelled, Error: answer.Stop, VM: v.Status}); err != nil {
+	if err := s.finishJob(w, wire.Finish{Outcome: wire.Cancelled, Error: answer.Stop, VM: v.Status}); err != nil {
 		t.Fatal(err)
 	}
-	if next := s.claim(); len(next) != 1 || next[0].Kind != fleet.VMStop {
+	if next := s.claimJobs(); len(next) != 1 || next[0].Kind != fleet.VMStop {
 		t.Errorf("then the host gets %+v", next)
 	}
 }
@@ -237,13 +237,13 @@ func TestInvalidDiskMigrationRefused(t *testing.T) {
 		return err
 	})
 	for kind, of := range map[string]fleet.PoolID{"into file pools": s.nfs, "The disk is not a file": s.local} {
-		s.exec(`UPDATE pools SET spec = spec || '{"kind":"rbd"}' WHERE id = $1`, of)
+		s.execSQL(`UPDATE pools SET spec = spec || '{"kind":"rbd"}' WHERE id = $1`, of)
 		s.wantRefused("to or from a block pool", fleet.Invalid, kind, ask(control.MoveDisk{PoolID: s.nfs}))
-		s.exec(`UPDATE pools SET spec = spec || '{"kind":"dir"}' WHERE id = $1`, of)
+		s.execSQL(`UPDATE pools SET spec = spec || '{"kind":"dir"}' WHERE id = $1`, of)
 	}
-	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,overlay}', 'true') WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,overlay}', 'true') WHERE id = $1`, v.ID)
 	s.wantRefused("an overlay disk", fleet.Invalid, "is backed by an image", ask(control.MoveDisk{PoolID: s.nfs}))
-	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,overlay}' WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE vms SET spec = spec #- '{disks,0,overlay}' WHERE id = $1`, v.ID)
 	s.setPoolSizes(s.nfs, 512, 0, 0)
 	s.wantRefused("without room", fleet.Invalid, "2 fields", ask(control.MoveDisk{PoolID: s.nfs}))
 	targets, err := s.MoveTargets(t.Context(), chief, v.ID, disk)
@@ -262,13 +262,13 @@ func TestInvalidDiskMigrationRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.setPoolSizes(s.nfs, 1<<20, 0, 0)
-	s.exec(`UPDATE assignments SET status = status || '{"state":"failed","error":"mount.nfs: Connection refused"}' WHERE pool_id = $1`, s.nfs)
+	s.execSQL(`UPDATE assignments SET status = status || '{"state":"failed","error":"mount.nfs: Connection refused"}' WHERE pool_id = $1`, s.nfs)
 	s.wantRefused("to a pool that fails", fleet.Invalid, "Connection refused", ask(control.MoveDisk{PoolID: s.nfs}))
-	s.exec(`UPDATE assignments SET status = status || '{"state":"active","error":""}' WHERE pool_id = $1`, s.nfs)
-	s.exec(`UPDATE vms SET status = status || '{"drift":[{"field":"disks","applied":"a","actual":"b"}]}' WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE assignments SET status = status || '{"state":"active","error":""}' WHERE pool_id = $1`, s.nfs)
+	s.execSQL(`UPDATE vms SET status = status || '{"drift":[{"field":"disks","applied":"a","actual":"b"}]}' WHERE id = $1`, v.ID)
 	s.wantRefused("with disks that somebody changed", fleet.Conflict, "disks were changed on the host", ask(control.MoveDisk{PoolID: s.nfs}))
-	s.exec(`UPDATE vms SET status = status - 'drift' WHERE id = $1`, v.ID)
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
+	s.execSQL(`UPDATE vms SET status = status - 'drift' WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
 	s.wantRefused("on a host that is offline", fleet.Conflict, "offline", ask(control.MoveDisk{PoolID: s.nfs}))
 }
 
@@ -299,16 +299,16 @@ func TestDiskMigrationHasNoAttemptLimit(t *testing.T) {
 	s.moveDisk(v, disk)
 	w := s.claimMove(v)
 	for range 6 {
-		s.exec(`UPDATE jobs SET lease_until = now() - interval '1 second' WHERE id = $1`, w.ID)
+		s.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second' WHERE id = $1`, w.ID)
 		if err := s.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
 		w = s.claimMove(v)
 	}
-	if err := s.finish(w, wire.Finish{Outcome: wire.Done}); err != nil {
+	if err := s.finishJob(w, wire.Finish{Outcome: wire.Done}); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.get(v.ID).Spec.Disks[0].Ref(); got != w.Args.Move.To {
+	if got := s.getVM(v.ID).Spec.Disks[0].Ref(); got != w.Args.Move.To {
 		t.Errorf("the VM has its disk at %v", got)
 	}
 }

@@ -67,7 +67,7 @@ func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 	if err != nil {
 		return err
 	}
-	granted, err := checkGroups(ctx, q, a, project, nics)
+	granted, err := checkPortGroupsUsable(ctx, q, a, project, nics)
 	if err != nil || policy.May(a, policy.InfraChange, "") {
 		return err
 	}
@@ -90,7 +90,7 @@ func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 
 // changedNIC returns the NIC without the fields that equal those of the old NIC with the same MAC address. The host
 // need not check those again.
-func changedNIC(old []fleet.NIC, n fleet.NIC) fleet.NIC {
+func changedNICFields(old []fleet.NIC, n fleet.NIC) fleet.NIC {
 	k := slices.IndexFunc(old, func(o fleet.NIC) bool { return n.MAC != "" && strings.EqualFold(o.MAC, n.MAC) })
 	for _, f := range fleet.NICFields {
 		if k >= 0 && f.Same(old[k], n) {
@@ -101,7 +101,7 @@ func changedNIC(old []fleet.NIC, n fleet.NIC) fleet.NIC {
 }
 
 // specToStore returns the spec as written to the database.
-func specToStore(ctx context.Context, q *db.Queries, project fleet.ProjectID, spec fleet.VMSpec) (fleet.VMSpec, error) {
+func completeSpecForStorage(ctx context.Context, q *db.Queries, project fleet.ProjectID, spec fleet.VMSpec) (fleet.VMSpec, error) {
 	spec.NICs = slices.Clone(spec.NICs)
 	if slices.ContainsFunc(spec.NICs, func(n fleet.NIC) bool { return n.NetworkID == "" }) {
 		if _, err := findNetworks(ctx, q, project, spec.NICs); err != nil {

@@ -25,13 +25,13 @@ func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, hos
 		if err != nil {
 			return err
 		}
-		if err := q.RequestFullReports(ctx, store.Texts([]fleet.HostID{was.HostID, host})); err != nil {
+		if err := q.RequestFullReports(ctx, store.ToStrings([]fleet.HostID{was.HostID, host})); err != nil {
 			return err
 		}
 		if vm, err = store.LockVM(ctx, q, a, id, policy.VMUse); err != nil {
 			return err
 		}
-		to := agentapi.ReportedPlace(vm, host)
+		to := agentapi.ReportedLocation(vm, host)
 		switch {
 		case was.HostID != vm.HostID:
 			return fleet.Errorf(fleet.Conflict, "The VM has moved meanwhile. Reload the page.")
@@ -42,10 +42,10 @@ func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, hos
 		case to.Own:
 			err = q.SettleSightings(ctx, id)
 		default:
-			err = moveToChosen(ctx, q, vm, to)
+			err = moveToChosenHost(ctx, q, vm, to)
 		}
-		err = store.FirstError(err, func() error {
-			return store.Audit(ctx, q, a, "vm.place", fleet.SubjectVM(id), vm.Name, placeDetail(vm, to))
+		err = store.FirstErrorOf(err, func() error {
+			return store.Audit(ctx, q, a, "vm.place", fleet.SubjectVM(id), vm.Name, locationAuditDetail(vm, to))
 		})
 		if err != nil {
 			return err
@@ -53,12 +53,12 @@ func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, hos
 		vm, err = store.GetVM(ctx, q, a, id)
 		return err
 	})
-	return store.VMFor(a, vm), err
+	return store.RedactVM(a, vm), err
 }
 
 // moveToChosen moves the VM to the chosen host and marks the domains on all other hosts, including the former one, as
 // unmanaged.
-func moveToChosen(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMLocation) error {
+func moveToChosenHost(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMLocation) error {
 	// Domains are not marked while the former host is offline or has no domain of the VM: if that host later runs the
 	// VM too, an alarm must be raised.
 	if own := vm.Locations()[0]; !own.Offline && own.Power != fleet.Absent {
@@ -66,13 +66,13 @@ func moveToChosen(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.
 			return err
 		}
 	}
-	if err := agentapi.MoveVM(ctx, q, vm, to); err != nil {
+	if err := agentapi.SetVMHost(ctx, q, vm, to); err != nil {
 		return err
 	}
 	return q.SettleSightings(ctx, vm.ID)
 }
 
-func placeDetail(vm fleet.VMView, to fleet.VMLocation) string {
+func locationAuditDetail(vm fleet.VMView, to fleet.VMLocation) string {
 	if to.Own {
 		return "stays on " + to.HostName
 	}

@@ -25,7 +25,7 @@ type PlanOrder struct {
 	Create *CreateVM  `json:"create,omitempty"`
 }
 
-func planLabel(id fleet.PlanID) string { return "order of plan " + string(id) }
+func planInputLabel(id fleet.PlanID) string { return "order of plan " + string(id) }
 
 // errRollBackDryRun rolls back a trial run.
 var errRollBackDryRun = errors.New("only tried")
@@ -65,14 +65,14 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 		return fleet.Plan{}, err
 	}
 	id := fleet.NewID[fleet.VMID]()
-	completed, from, err := c.planFrom(ctx, a, id, in)
+	completed, from, err := c.planSource(ctx, a, id, in)
 	if err != nil {
 		return fleet.Plan{}, err
 	}
 	return c.addPlan(ctx, a, func(ctx context.Context, tx pgx.Tx) (params db.AddPlanParams, order PlanOrder, err error) {
 		var vm fleet.VMView
 		if err := dryRun(ctx, tx, func(q *db.Queries) error {
-			vm, _, err = createVM(ctx, q, a, c.macPrefix(), sealer{c.opts.Vault}, id, completed, from, "")
+			vm, _, err = createVM(ctx, q, a, c.macPrefix(), secretSealer{c.opts.Vault}, id, completed, from, "")
 			return err
 		}); err != nil {
 			return params, order, err
@@ -102,7 +102,7 @@ func (c *Control) addPlan(ctx context.Context, a fleet.Actor, try func(ctx conte
 	if a.UserID == "" {
 		return out, fleet.Errorf(fleet.Forbidden, "Only a person can ask for a plan.")
 	}
-	err = c.store.Begin(ctx, func(tx pgx.Tx) error {
+	err = c.store.RunPgxTx(ctx, func(tx pgx.Tx) error {
 		q := db.New(tx)
 		params, order, err := try(ctx, tx)
 		if err != nil {
@@ -113,7 +113,7 @@ func (c *Control) addPlan(ctx context.Context, a fleet.Actor, try func(ctx conte
 			return nil
 		}
 		params.ID = fleet.NewID[fleet.PlanID]()
-		if params.Asked, err = (sealer{c.opts.Vault}).encodeInput(planLabel(params.ID), order, order.Create != nil && order.Create.FirstBoot != nil); err != nil {
+		if params.Asked, err = (secretSealer{c.opts.Vault}).encodeInput(planInputLabel(params.ID), order, order.Create != nil && order.Create.FirstBoot != nil); err != nil {
 			return err
 		}
 		params.UserID, params.Patience, params.Most = a.UserID, fleet.PlanTimeout, maxPendingPlans
@@ -156,14 +156,14 @@ func (c *Control) GetPlan(ctx context.Context, a fleet.Actor, id fleet.PlanID) (
 
 func getPlan(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PlanID) (fleet.Plan, error) {
 	if !fleet.IsID(string(id)) {
-		return fleet.Plan{}, planGoneError()
+		return fleet.Plan{}, planNotFoundError()
 	}
 	row, err := q.GetPlan(ctx, db.GetPlanParams{ID: id, UserID: a.UserID, Patience: fleet.PlanTimeout, Life: fleet.PlanLifetime})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return fleet.Plan{}, planGoneError()
+		return fleet.Plan{}, planNotFoundError()
 	case err != nil:
-		return fleet.Plan{}, store.Err(err)
+		return fleet.Plan{}, store.UserError(err)
 	}
 	p := row.VMPlan
 	if err := policy.Check(a, policy.VMChange, p.ProjectID); err != nil {
@@ -183,9 +183,9 @@ func getPlan(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PlanID)
 	}
 	seesHosts := store.SeesHosts(a)
 	if p.Drawing != nil {
-		d := p.Drawing.Visible(seesHosts)
+		d := p.Drawing.VisibleToUser(seesHosts)
 		if !seesHosts {
-			d.Error = store.Redacted(d.Error, row.HostName)
+			d.Error = store.RedactText(d.Error, row.HostName)
 		}
 		out.Drawing = &d
 	}
@@ -202,9 +202,9 @@ func (c *Control) PlanOrder(ctx context.Context, a fleet.Actor, id fleet.PlanID)
 	}
 	row, err := c.store.GetPlan(ctx, db.GetPlanParams{ID: id, UserID: a.UserID, Patience: fleet.PlanTimeout, Life: fleet.PlanLifetime})
 	if err != nil {
-		return out, store.Err(err)
+		return out, store.UserError(err)
 	}
-	if err := (sealer{c.opts.Vault}).decodeInput(planLabel(id), row.VMPlan.Asked, &out); err != nil {
+	if err := (secretSealer{c.opts.Vault}).decodeInput(planInputLabel(id), row.VMPlan.Asked, &out); err != nil {
 		return out, err
 	}
 	if row.VMPlan.VMID != nil {
@@ -213,7 +213,7 @@ func (c *Control) PlanOrder(ctx context.Context, a fleet.Actor, id fleet.PlanID)
 	return out, nil
 }
 
-func planGoneError() error {
+func planNotFoundError() error {
 	return fleet.Errorf(fleet.NotFound, "There is no such plan: it was carried out, or is older than an hour. Ask for a new one.")
 }
 
@@ -224,18 +224,18 @@ func (c *Control) ExecutePlan(ctx context.Context, a fleet.Actor, id fleet.PlanI
 		return "", err
 	}
 	if !fleet.IsID(string(id)) {
-		return "", planGoneError()
+		return "", planNotFoundError()
 	}
-	err = c.store.Begin(ctx, func(tx pgx.Tx) error {
+	err = c.store.RunPgxTx(ctx, func(tx pgx.Tx) error {
 		row, err := db.New(tx).TakePlan(ctx, db.TakePlanParams{ID: id, UserID: a.UserID, Life: fleet.PlanLifetime})
 		if errors.Is(err, pgx.ErrNoRows) {
-			return planGoneError()
+			return planNotFoundError()
 		}
 		if err != nil {
 			return err
 		}
 		var order PlanOrder
-		if err := (sealer{c.opts.Vault}).decodeInput(planLabel(id), row.Asked, &order); err != nil {
+		if err := (secretSealer{c.opts.Vault}).decodeInput(planInputLabel(id), row.Asked, &order); err != nil {
 			return err
 		}
 		within := store.WithTx(ctx, tx)

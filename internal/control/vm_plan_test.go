@@ -38,7 +38,7 @@ func (s *projectFixture) finishPlan(agent fleet.Actor, w wire.Work, f wire.Finis
 	}
 }
 
-func (s *projectFixture) nextSeq() int64 { s.ticks++; return s.ticks }
+func (s *projectFixture) nextSeq() int64 { s.lastReportSeq++; return s.lastReportSeq }
 
 var planAnswer = fleet.DefinitionDiff{Lines: []fleet.DefinitionLine{
 	{Op: fleet.LineGap},
@@ -50,7 +50,7 @@ var planAnswer = fleet.DefinitionDiff{Lines: []fleet.DefinitionLine{
 
 func TestPlanOfEditChangesNothing(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Running)
+	v := s.createVM("web", fleet.Running)
 	agent := s.agentSession(s.h1)
 	edit := editedSpec(v, func(to *fleet.VMSpec) { to.CPUs = 3 })
 	edit.Labels = map[string]string{"env": "prod"}
@@ -58,12 +58,12 @@ func TestPlanOfEditChangesNothing(t *testing.T) {
 	if err != nil || p.State != fleet.PlanRequested || p.HostName != "" || fmt.Sprint(p.Changes) != "[{labels labels now} {spec.cpus vCPUs 1 → 3 nextBoot}]" {
 		t.Fatalf("the plan is %+v, %v", p, err)
 	}
-	s.exec(`DELETE FROM jobs WHERE kind <> 'vm.plan'`)
+	s.execSQL(`DELETE FROM jobs WHERE kind <> 'vm.plan'`)
 	w := s.claimPlan(agent)
 	if w.VM == nil || w.VM.ID != v.ID || w.VM.Spec.CPUs != 3 || w.VM.Generation != v.Generation+1 || w.Project != "red" {
 		t.Fatalf("the plan's job is %+v", w)
 	}
-	if got := s.get(v.ID); got.Spec.CPUs != 1 || got.Generation != v.Generation || len(got.Labels) != 0 {
+	if got := s.getVM(v.ID); got.Spec.CPUs != 1 || got.Generation != v.Generation || len(got.Labels) != 0 {
 		t.Errorf("the plan has changed the VM: %+v", got)
 	}
 	s.finishPlan(agent, w, wire.Finish{Outcome: wire.Done, Drawing: &planAnswer})
@@ -78,7 +78,7 @@ func TestPlanOfEditChangesNothing(t *testing.T) {
 	if vm, err := s.ExecutePlan(t.Context(), s.member, p.ID); err != nil || vm != v.ID {
 		t.Fatal(vm, err)
 	}
-	if got := s.get(v.ID); got.Spec.CPUs != 3 || got.Labels["env"] != "prod" || got.Generation != v.Generation+1 {
+	if got := s.getVM(v.ID); got.Spec.CPUs != 3 || got.Labels["env"] != "prod" || got.Generation != v.Generation+1 {
 		t.Errorf("carried out, the VM is %+v", got)
 	}
 	s.wantRefused("carried out twice", fleet.NotFound, "There is no such plan", func() error { _, err := s.ExecutePlan(t.Context(), s.member, p.ID); return err })
@@ -89,7 +89,7 @@ func TestPlanOfNewVMIsPlacedAndExecuted(t *testing.T) {
 	agent := s.agentSession(s.h1)
 	want := control.CreateVM{ProjectID: s.red, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.local, SizeBytes: 1 << 30}}}}
 	p, err := s.PlanNewVM(t.Context(), chief, want)
-	if err != nil || p.VMID != "" || p.HostName != "h1" || s.count("vms") != 0 || s.count("tasks") != 0 {
+	if err != nil || p.VMID != "" || p.HostName != "h1" || s.countRows("vms") != 0 || s.countRows("tasks") != 0 {
 		t.Fatalf("the plan is %+v, %v", p, err)
 	}
 	w := s.claimPlan(agent)
@@ -104,20 +104,20 @@ func TestPlanOfNewVMIsPlacedAndExecuted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.get(vm); got.HostID != s.h1 || got.Name != "web" {
+	if got := s.getVM(vm); got.HostID != s.h1 || got.Name != "web" {
 		t.Errorf("made is %+v", got)
 	}
 }
 
 func TestPlanRefusedLikeItsOperation(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Stopped)
+	v := s.createVM("web", fleet.Stopped)
 	plan := func(a fleet.Actor, in control.UpdateVM) func() error {
 		return func() error { _, err := s.PlanVM(t.Context(), a, v.ID, in); return err }
 	}
 	s.wantRefused("an invalid edit", fleet.Invalid, "vCPU", plan(s.member, editedSpec(v, func(to *fleet.VMSpec) { to.CPUs = 0 })))
 	s.wantRefused("stale", fleet.Conflict, "Somebody changed", plan(s.member, control.UpdateVM{Labels: map[string]string{"a": "b"}, IfGeneration: 99}))
-	s.wantRefused("another's", fleet.NotFound, "no such VM", plan(s.stranger, control.UpdateVM{Labels: map[string]string{"a": "b"}}))
+	s.wantRefused("another's", fleet.NotFound, "no such VM", plan(s.blueMember, control.UpdateVM{Labels: map[string]string{"a": "b"}}))
 	s.wantRefused("a viewer", fleet.Forbidden, "", plan(s.viewer, control.UpdateVM{Labels: map[string]string{"a": "b"}}))
 	s.wantRefused("reserved", fleet.Invalid, "Only those who may change infrastructure", plan(s.member, editedSpec(v, func(to *fleet.VMSpec) { to.Memory.Locked = true })))
 	if p, err := s.PlanVM(t.Context(), s.member, v.ID, control.UpdateVM{}); err != nil || p.ID != "" || len(p.Changes) != 0 {
@@ -128,7 +128,7 @@ func TestPlanRefusedLikeItsOperation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, a := range map[string]fleet.Actor{"chief": chief, "user of another project": s.stranger} {
+	for name, a := range map[string]fleet.Actor{"chief": chief, "user of another project": s.blueMember} {
 		s.wantRefused("read by "+name, fleet.NotFound, "There is no such plan", func() error { _, err := s.GetPlan(t.Context(), a, p.ID); return err })
 		s.wantRefused("done by "+name, fleet.NotFound, "There is no such plan", func() error { _, err := s.ExecutePlan(t.Context(), a, p.ID); return err })
 	}
@@ -142,20 +142,20 @@ func TestPlanRefusedLikeItsOperation(t *testing.T) {
 		t.Errorf("a refused execution removed the plan: %v", err)
 	}
 
-	s.exec(`UPDATE vm_plans SET asked_at = now() - interval '21 seconds'`)
+	s.execSQL(`UPDATE vm_plans SET asked_at = now() - interval '21 seconds'`)
 	if p, err := s.GetPlan(t.Context(), s.member, p.ID); err != nil || p.State != fleet.PlanTimedOut {
 		t.Errorf("a plan without an answer: %+v, %v", p, err)
 	}
-	s.exec(`UPDATE vm_plans SET asked_at = now() - interval '61 minutes'`)
+	s.execSQL(`UPDATE vm_plans SET asked_at = now() - interval '61 minutes'`)
 	s.wantRefused("too old", fleet.NotFound, "There is no such plan", func() error { _, err := s.GetPlan(t.Context(), s.member, p.ID); return err })
-	if err := s.Sweep(t.Context(), fleet.SystemActor); err != nil || s.count("vm_plans") != 0 {
+	if err := s.Sweep(t.Context(), fleet.SystemActor); err != nil || s.countRows("vm_plans") != 0 {
 		t.Errorf("expired plans remain: %v", err)
 	}
 }
 
 func TestPendingPlansAreLimited(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Stopped)
+	v := s.createVM("web", fleet.Stopped)
 	last := error(nil)
 	for i := range 9 {
 		_, last = s.PlanVM(t.Context(), s.member, v.ID, control.UpdateVM{Labels: map[string]string{"n": strconv.Itoa(i)}})
@@ -165,12 +165,12 @@ func TestPendingPlansAreLimited(t *testing.T) {
 		t.Errorf("another's patience counts: %v", err)
 	}
 	for range 40 {
-		s.exec(`UPDATE vm_plans SET asked_at = asked_at - interval '30 seconds'`)
+		s.execSQL(`UPDATE vm_plans SET asked_at = asked_at - interval '30 seconds'`)
 		if _, err := s.PlanVM(t.Context(), s.member, v.ID, control.UpdateVM{Labels: map[string]string{"a": "b"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := s.count("vm_plans WHERE user_id = 'mia'"); n != 20 {
+	if n := s.countRows("vm_plans WHERE user_id = 'mia'"); n != 20 {
 		t.Errorf("%d plans of one person are stored", n)
 	}
 }
@@ -178,13 +178,13 @@ func TestPendingPlansAreLimited(t *testing.T) {
 // A host may send any answer, so the portal limits its size.
 func TestPlanAnswerIsLimited(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Stopped)
+	v := s.createVM("web", fleet.Stopped)
 	agent := s.agentSession(s.h1)
 	p, err := s.PlanVM(t.Context(), chief, v.ID, control.UpdateVM{Labels: map[string]string{"a": "b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.exec(`DELETE FROM jobs WHERE kind <> 'vm.plan'`)
+	s.execSQL(`DELETE FROM jobs WHERE kind <> 'vm.plan'`)
 	w := s.claimPlan(agent)
 	var odd fleet.DefinitionDiff
 	for range 3000 {
@@ -203,12 +203,12 @@ func TestPlanSealsFirstBoot(t *testing.T) {
 	s := newProjectFixture(t)
 	s.Control = control.New(s.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
 	s.agentSession(s.h1)
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.OptionalFieldNames())
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.OptionalFieldNames())
 	p, err := s.PlanNewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web", HostID: s.h1, Spec: smallSpec, FirstBoot: hostnameFirstBoot("violet-lantern")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count("vm_plans WHERE row_to_json(vm_plans)::text LIKE '%violet%'"); n != 0 {
+	if n := s.countRows("vm_plans WHERE row_to_json(vm_plans)::text LIKE '%violet%'"); n != 0 {
 		t.Error("the plan has first-boot data in plain text")
 	}
 	if order, err := s.PlanOrder(t.Context(), chief, p.ID); err != nil || order.Create == nil || order.Create.FirstBoot == nil {
@@ -218,7 +218,7 @@ func TestPlanSealsFirstBoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.get(vm); got.Spec.FirstBoot.Kind == "" {
+	if got := s.getVM(vm); got.Spec.FirstBoot.Kind == "" {
 		t.Errorf("made is %+v", got.Spec)
 	}
 }

@@ -44,9 +44,9 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 		return out, err
 	}
 	id := fleet.NewID[fleet.VMID]()
-	in, from, err := c.planFrom(ctx, a, id, in)
+	in, from, err := c.planSource(ctx, a, id, in)
 	if err == nil {
-		err = in.complete(id)
+		err = in.completeInput(id)
 	}
 	if err != nil {
 		return out, err
@@ -57,18 +57,18 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 		out.Images[p.disk] = p.image.Name
 	}
 	var hosts []placement.Host
-	err = c.store.Begin(ctx, func(tx pgx.Tx) error {
+	err = c.store.RunPgxTx(ctx, func(tx pgx.Tx) error {
 		q := db.New(tx)
 		if _, err := q.ProjectName(ctx, in.ProjectID); err != nil {
-			return store.NotFound(err, "project")
+			return store.NotFoundError(err, "project")
 		}
 		if err := resolveCPUModel(ctx, q, &in.Spec); err != nil {
 			return err
 		}
-		if err := checkReserved(a, fleet.VMSpec{}, in.Spec); err != nil {
+		if err := checkReservedFields(a, fleet.VMSpec{}, in.Spec); err != nil {
 			return err
 		}
-		if _, err := allRules(a, nil, in.Spec.Rules); err != nil {
+		if _, err := mergeRules(a, nil, in.Spec.Rules); err != nil {
 			return err
 		}
 		spec := in.Spec
@@ -79,10 +79,10 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 		if err := checkDiskKinds(ctx, q, a, spec.Disks); err != nil {
 			return err
 		}
-		if hosts, err = candidatesWith(ctx, q, a, "", spec, append(poolsOf(plans), from.sourcePools()...)); err != nil {
+		if hosts, err = candidatesWithPools(ctx, q, a, "", spec, append(poolsWithCopies(plans), from.sourcePools()...)); err != nil {
 			return err
 		}
-		if err := addRules(ctx, q, in.placementMeta(), spec.Rules, hosts); err != nil {
+		if err := addPlacementRules(ctx, q, in.placementMeta(), spec.Rules, hosts); err != nil {
 			return err
 		}
 		for i := range hosts {
@@ -94,12 +94,12 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 	if err != nil {
 		return Preview{}, err
 	}
-	out.choose(in, hosts, store.SeesHosts(a))
+	out.chooseHost(in, hosts, store.SeesHosts(a))
 	return out, nil
 }
 
 // choose sets the chosen host and the reasons against the others.
-func (p *Preview) choose(in CreateVM, hosts []placement.Host, seesHosts bool) {
+func (p *Preview) chooseHost(in CreateVM, hosts []placement.Host, seesHosts bool) {
 	choice := placement.Place(in.Spec, hosts)
 	chosen := choice.Host
 	if in.HostID != "" {
@@ -112,7 +112,7 @@ func (p *Preview) choose(in CreateVM, hosts []placement.Host, seesHosts bool) {
 	}
 	p.Placed = chosen != nil
 	if !p.Placed {
-		if p.Why = choice.WhyPlain(10); in.HostID != "" {
+		if p.Why = choice.RefusalTextWithoutHosts(10); in.HostID != "" {
 			p.Why = "The host that was chosen cannot take this VM."
 		}
 	}
@@ -125,10 +125,10 @@ func (p *Preview) choose(in CreateVM, hosts []placement.Host, seesHosts bool) {
 			continue
 		}
 		one := PreviewedHost{Name: h.Name, Could: true, Why: "This host has enough resources, but the chosen host has more free memory."}
-		switch strains := h.BrokenPreferences(in.Spec.Rules); {
+		switch strains := h.BrokenPreferredRules(in.Spec.Rules); {
 		case in.HostID != "":
 			one.Why = "It could take the VM."
-		case chosen != nil && len(strains) > len(chosen.BrokenPreferences(in.Spec.Rules)):
+		case chosen != nil && len(strains) > len(chosen.BrokenPreferredRules(in.Spec.Rules)):
 			one.Why = "It could take the VM, which " + strings.Join(strains, ", and ") + "."
 		}
 		for _, r := range choice.Refused {

@@ -23,7 +23,7 @@ type ProtectVM struct {
 }
 
 // protection returns the new protection, based on the old one.
-func (in ProtectVM) protection(a fleet.Actor, was fleet.VMProtection, now time.Time) (fleet.VMProtection, error) {
+func (in ProtectVM) newProtection(a fleet.Actor, was fleet.VMProtection, now time.Time) (fleet.VMProtection, error) {
 	var checks fleet.Checks
 	out := fleet.VMProtection{Protected: in.Protected, ExpiresAt: in.ExpiresAt, ExpiryStops: in.ExpiryStops}
 	reason := strings.TrimSpace(in.Reason)
@@ -48,7 +48,7 @@ func (in ProtectVM) protection(a fleet.Actor, was fleet.VMProtection, now time.T
 			checks.Add(f.Field, "%s", f.Message)
 		}
 	}
-	return out.At(now), checks.Err()
+	return out.WithExpiryAt(now), checks.Err()
 }
 
 // SetVMProtection sets the VM's protection. No job is queued.
@@ -72,7 +72,7 @@ func (c *Control) SetVMProtection(ctx context.Context, a fleet.Actor, id fleet.V
 		if err != nil {
 			return err
 		}
-		guard, err := in.protection(a, was.Protection, now)
+		guard, err := in.newProtection(a, was.Protection, now)
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (c *Control) SetVMProtection(ctx context.Context, a fleet.Actor, id fleet.V
 		}
 		return store.Audit(ctx, q, a, "vm.protect", fleet.SubjectVM(id), vm.Name, describeProtection(was.Protection, guard))
 	})
-	return store.VMFor(a, vm), err
+	return store.RedactVM(a, vm), err
 }
 
 // describeProtection describes the changes for the audit.
@@ -117,7 +117,7 @@ func describeProtection(was, is fleet.VMProtection) string {
 // ExpireVMs marks VMs near their expiry, and shuts down expired VMs whose protection requests it. A locked VM is not
 // shut down.
 func (c *Control) ExpireVMs(ctx context.Context, a fleet.Actor) error {
-	return c.store.Pass(ctx, a, "expire VMs", func(q *db.Queries) error {
+	return c.store.RunPass(ctx, a, "expire VMs", func(q *db.Queries) error {
 		rows, err := q.ExpiringVMs(ctx, fleet.ExpiryNotice)
 		if err != nil {
 			return err
@@ -140,7 +140,7 @@ func (c *Control) ExpireVMs(ctx context.Context, a fleet.Actor) error {
 			if ok, _ := vm.Allows(fleet.ActShutdown); !ok || vm.Protection.Lock != nil {
 				continue
 			}
-			if _, err := actVM(ctx, q, a, r.ID, fleet.ActShutdown, ""); err != nil {
+			if _, err := queuePowerAction(ctx, q, a, r.ID, fleet.ActShutdown, ""); err != nil {
 				return fmt.Errorf("shut down %s at its end: %w", r.ID, err)
 			}
 		}

@@ -16,14 +16,14 @@ func (s *projectFixture) protectRequest(a fleet.Actor, id fleet.VMID, in control
 	}
 }
 
-func at(d time.Duration) *time.Time {
+func timeIn(d time.Duration) *time.Time {
 	t := time.Now().Add(d)
 	return &t
 }
 
 func TestInvalidVMProtectionRefused(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Running)
+	v := s.createVM("web", fleet.Running)
 	for name, c := range map[string]struct {
 		in   control.ProtectVM
 		says string
@@ -34,22 +34,22 @@ func TestInvalidVMProtectionRefused(t *testing.T) {
 		"a reason with a NUL":          {control.ProtectVM{Locked: true, Reason: "a\x00b"}, "one line"},
 		"a reason that is no text":     {control.ProtectVM{Locked: true, Reason: "\xff"}, "one line"},
 		"a reason that is a book":      {control.ProtectVM{Locked: true, Reason: strings.Repeat("a", fleet.MaxLockReason+1)}, "one line"},
-		"expired before":               {control.ProtectVM{ExpiresAt: at(-time.Minute)}, "Choose a future time within 20 years."},
-		"expires in a century":         {control.ProtectVM{ExpiresAt: at(100 * 365 * 24 * time.Hour)}, "Choose a future time within 20 years."},
+		"expired before":               {control.ProtectVM{ExpiresAt: timeIn(-time.Minute)}, "Choose a future time within 20 years."},
+		"expires in a century":         {control.ProtectVM{ExpiresAt: timeIn(100 * 365 * 24 * time.Hour)}, "Choose a future time within 20 years."},
 		"expires at no time":           {control.ProtectVM{ExpiresAt: &time.Time{}}, "Choose a future time within 20 years."},
 		"is shut down at no time":      {control.ProtectVM{ExpiryStops: true}, "Enter the expiry time, or disable the shutdown at"},
-		"wrong in everything it could": {control.ProtectVM{Locked: true, ExpiresAt: at(-time.Hour)}, "2 fields"},
+		"wrong in everything it could": {control.ProtectVM{Locked: true, ExpiresAt: timeIn(-time.Hour)}, "2 fields"},
 	} {
 		s.wantRefused(name, fleet.Invalid, c.says, s.protectRequest(chief, v.ID, c.in))
 	}
-	s.wantRefused("a VM of another project", fleet.NotFound, "", s.protectRequest(s.stranger, v.ID, control.ProtectVM{Protected: true}))
+	s.wantRefused("a VM of another project", fleet.NotFound, "", s.protectRequest(s.blueMember, v.ID, control.ProtectVM{Protected: true}))
 	s.wantRefused("a viewer", fleet.Forbidden, "", s.protectRequest(s.viewer, v.ID, control.ProtectVM{Protected: true}))
 	s.wantRefused("no VM", fleet.NotFound, "", s.protectRequest(chief, fleet.NewID[fleet.VMID](), control.ProtectVM{}))
 }
 
 func TestDeleteRefusedForProtectedVM(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.vm("web", fleet.Stopped)
+	v := s.createVM("web", fleet.Stopped)
 	if err := s.protectRequest(s.member, v.ID, control.ProtectVM{Protected: true})(); err != nil {
 		t.Fatal(err)
 	}
@@ -59,10 +59,10 @@ func TestDeleteRefusedForProtectedVM(t *testing.T) {
 			return err
 		})
 	}
-	if now := s.get(v.ID); now.Generation != v.Generation || !now.Protection.Protected || now.Attention {
+	if now := s.getVM(v.ID); now.Generation != v.Generation || !now.Protection.Protected || now.Attention {
 		t.Errorf("the VM is %+v", now.Protection)
 	}
-	if n := s.count("audit WHERE action = 'vm.protect' AND detail = 'protected from deletion'"); n != 1 {
+	if n := s.countRows("audit WHERE action = 'vm.protect' AND detail = 'protected from deletion'"); n != 1 {
 		t.Errorf("the audit has %d lines", n)
 	}
 	if err := s.protectRequest(s.member, v.ID, control.ProtectVM{})(); err != nil {
@@ -78,7 +78,7 @@ func TestDeleteRefusedForProtectedVM(t *testing.T) {
 func TestChangesRefusedForLockedVM(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vmWithGuestAgent("web")
-	colleague := s.person("max", s.red, fleet.RoleMember)
+	colleague := s.addProjectMember("max", s.red, fleet.RoleMember)
 	if err := s.protectRequest(s.member, v.ID, control.ProtectVM{Locked: true, Reason: "database upgrade"})(); err != nil {
 		t.Fatal(err)
 	}
@@ -129,9 +129,9 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	was := s.get(v.ID).Protection.Lock
-	if err := s.protectRequest(chief, v.ID, control.ProtectVM{Locked: true, Reason: "database upgrade", Protected: true})(); err != nil || *s.get(v.ID).Protection.Lock != *was {
-		t.Errorf("an unchanged lock has another owner: %+v, %v", s.get(v.ID).Protection.Lock, err)
+	was := s.getVM(v.ID).Protection.Lock
+	if err := s.protectRequest(chief, v.ID, control.ProtectVM{Locked: true, Reason: "database upgrade", Protected: true})(); err != nil || *s.getVM(v.ID).Protection.Lock != *was {
+		t.Errorf("an unchanged lock has another owner: %+v, %v", s.getVM(v.ID).Protection.Lock, err)
 	}
 	if err := s.protectRequest(chief, v.ID, control.ProtectVM{})(); err != nil {
 		t.Fatal(err)
@@ -145,18 +145,18 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 // shutdown, and a later expiry time ends the need for attention.
 func TestExpiredVMShutsDownIfConfigured(t *testing.T) {
 	s := newProjectFixture(t)
-	announced, stops, locked, later := s.vm("told", fleet.Running), s.vm("stops", fleet.Running), s.vm("locked", fleet.Running), s.vm("later", fleet.Running)
+	announced, stops, locked, later := s.createVM("told", fleet.Running), s.createVM("stops", fleet.Running), s.createVM("locked", fleet.Running), s.createVM("later", fleet.Running)
 	until := func(v fleet.VMView, in control.ProtectVM) {
 		t.Helper()
 		if err := s.protectRequest(s.member, v.ID, in)(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	until(announced, control.ProtectVM{ExpiresAt: at(time.Hour)})
-	until(stops, control.ProtectVM{ExpiresAt: at(8 * 24 * time.Hour), ExpiryStops: true})
-	until(locked, control.ProtectVM{ExpiresAt: at(time.Hour), ExpiryStops: true, Locked: true, Reason: "migration"})
-	until(later, control.ProtectVM{ExpiresAt: at(30 * 24 * time.Hour), ExpiryStops: true})
-	if v := s.get(announced.ID); v.Protection.Expiry != fleet.ExpiresSoon || !v.Attention || v.Status.Faults[0].Code != fleet.FaultExpiry {
+	until(announced, control.ProtectVM{ExpiresAt: timeIn(time.Hour)})
+	until(stops, control.ProtectVM{ExpiresAt: timeIn(8 * 24 * time.Hour), ExpiryStops: true})
+	until(locked, control.ProtectVM{ExpiresAt: timeIn(time.Hour), ExpiryStops: true, Locked: true, Reason: "migration"})
+	until(later, control.ProtectVM{ExpiresAt: timeIn(30 * 24 * time.Hour), ExpiryStops: true})
+	if v := s.getVM(announced.ID); v.Protection.Expiry != fleet.ExpiresSoon || !v.Attention || v.Status.Faults[0].Code != fleet.FaultExpiry {
 		t.Errorf("within the notice it is %+v", v.Protection)
 	}
 	pass := func() {
@@ -169,33 +169,33 @@ func TestExpiredVMShutsDownIfConfigured(t *testing.T) {
 	}
 	is := func(v fleet.VMView, want fleet.Expiry, jobs string) {
 		t.Helper()
-		now := s.get(v.ID)
+		now := s.getVM(v.ID)
 		if now.Protection.Expiry != want || now.Attention != (want != "" && now.Phase != fleet.PhaseStopping) && now.Phase == fleet.PhaseRunning {
 			t.Errorf("%s is %+v, attention %t", v.Name, now.Protection, now.Attention)
 		}
-		if got := s.jobs(fleet.SubjectVM(v.ID)); strings.TrimPrefix(strings.TrimPrefix(got, "vm.apply done"), ", ") != jobs {
+		if got := s.jobList(fleet.SubjectVM(v.ID)); strings.TrimPrefix(strings.TrimPrefix(got, "vm.apply done"), ", ") != jobs {
 			t.Errorf("%s: %s, want %s", v.Name, got, jobs)
 		}
 	}
 	pass()
 	is(stops, "", "")
-	s.exec(`UPDATE vms SET expires_at = expires_at - interval '2 days'`)
+	s.execSQL(`UPDATE vms SET expires_at = expires_at - interval '2 days'`)
 	pass()
 	is(announced, fleet.Expired, "")
 	is(locked, fleet.Expired, "")
 	is(stops, fleet.ExpiresSoon, "")
-	s.exec(`UPDATE vms SET expires_at = now() WHERE id = $1`, stops.ID)
+	s.execSQL(`UPDATE vms SET expires_at = now() WHERE id = $1`, stops.ID)
 	pass()
 	is(stops, fleet.Expired, "vm.shutdown queued")
 	is(later, "", "")
-	if v := s.get(stops.ID); v.Protection.Expiry != fleet.Expired || v.Spec.Power != fleet.Stopped {
+	if v := s.getVM(stops.ID); v.Protection.Expiry != fleet.Expired || v.Spec.Power != fleet.Stopped {
 		t.Errorf("at its end: %+v, %s", v.Protection, v.Spec.Power)
 	}
-	until(announced, control.ProtectVM{ExpiresAt: at(90 * 24 * time.Hour)})
-	if v := s.get(announced.ID); v.Protection.Expiry != "" || v.Attention || len(v.Status.Faults) != 0 {
+	until(announced, control.ProtectVM{ExpiresAt: timeIn(90 * 24 * time.Hour)})
+	if v := s.getVM(announced.ID); v.Protection.Expiry != "" || v.Attention || len(v.Status.Faults) != 0 {
 		t.Errorf("extended, it is %+v", v.Protection)
 	}
-	stale := s.get(locked.ID).Protection.ExpiresAt
+	stale := s.getVM(locked.ID).Protection.ExpiresAt
 	// An expiry time in the past is accepted if unchanged.
 	until(locked, control.ProtectVM{ExpiresAt: stale, Locked: true, Reason: "migration", Protected: true})
 }

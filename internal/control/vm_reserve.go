@@ -49,7 +49,7 @@ func checkAllocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fle
 			added.CPUs = 0
 		}
 		for _, f := range placement.OvercommitFaults(added, h) {
-			checks.Add(f.Field, "%s", faultTextFor(a, f))
+			checks.Add(f.Field, "%s", faultText(a, f))
 		}
 		if checks.Err() != nil && policy.May(a, policy.InfraChange, "") {
 			checks.Add("overcommit", hostOvercommitHint)
@@ -62,14 +62,14 @@ func checkAllocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fle
 		}
 		h.ReservedCPU = all[h.ID] - previous.ReservedCPU()
 		if f := placement.ReservedCPUFault(spec, h); f != nil {
-			checks.Add(f.Field, "%s", faultTextFor(a, *f))
+			checks.Add(f.Field, "%s", faultText(a, *f))
 		}
 	}
 	return checks.Err()
 }
 
 // mayOvercommit refuses overcommit to actors who may not change infrastructure.
-func mayOvercommit(a fleet.Actor, chosen bool) error {
+func checkMayOvercommit(a fleet.Actor, chosen bool) error {
 	var checks fleet.Checks
 	if chosen && !policy.May(a, policy.InfraChange, "") {
 		checks.Add("overcommit", "Only those who may change infrastructure may overcommit hosts and pools.")
@@ -78,7 +78,7 @@ func mayOvercommit(a fleet.Actor, chosen bool) error {
 }
 
 // overcommitted returns the suffix for the audit line of a change with overcommit.
-func overcommitted(chosen bool) string {
+func overcommitAuditSuffix(chosen bool) string {
 	if chosen {
 		return ", overcommit chosen"
 	}

@@ -25,8 +25,8 @@ func TestCPUReservationIsNotExceeded(t *testing.T) {
 	s.reportPower(one.ID, fleet.Stopped)
 	s.wantRefused("more than is free on a named host", fleet.Invalid, "h1 has 2 left to reserve of 8 processors, and the VM needs 2.25", func() error { _, err := s.createWithReservation(chief, "db-2", s.h1, 3, 75); return err })
 	two, err := s.createWithReservation(chief, "db-2", "", 3, 75)
-	if err != nil || s.get(two.ID).HostID != s.h2 {
-		t.Fatalf("the second is on %s: %v", s.get(two.ID).HostName, err)
+	if err != nil || s.getVM(two.ID).HostID != s.h2 {
+		t.Fatalf("the second is on %s: %v", s.getVM(two.ID).HostName, err)
 	}
 	s.wantRefused("more than any host has free", fleet.Invalid, "h1: h1 has 2 left to reserve of 8 processors, and the VM needs 6; h2: h2 has 5.75 left", func() error { _, err := s.createWithReservation(chief, "db-3", "", 6, 100); return err })
 	s.wantRefused("of a member", fleet.Invalid, "Only those who may change infrastructure may choose CPU reservation", func() error { _, err := s.createWithReservation(s.member, "db-3", "", 6, 100); return err })
@@ -49,7 +49,7 @@ func TestEditChecksOnlyAddedCPUReservation(t *testing.T) {
 	s.reportPower(one.ID, fleet.Stopped)
 	s.reportPower(two.ID, fleet.Stopped)
 	edit := func(a fleet.Actor, change func(*fleet.VMSpec)) error {
-		_, _, err := s.UpdateVM(t.Context(), a, one.ID, editedSpec(s.get(one.ID), change))
+		_, _, err := s.UpdateVM(t.Context(), a, one.ID, editedSpec(s.getVM(one.ID), change))
 		return err
 	}
 	s.wantRefused("a larger reservation", fleet.Invalid, "h1 has 7 left to reserve of 8 processors, and the VM needs 8", func() error { return edit(chief, func(s *fleet.VMSpec) { s.CPU.Reserved = 100 }) })
@@ -79,7 +79,7 @@ func TestConcurrentCPUReservationsDoNotExceedHost(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := s.count("vms"); n != 1 {
+	if n := s.countRows("vms"); n != 1 {
 		t.Errorf("%d VMs have 5 of 8 processors each", n)
 	}
 }
@@ -89,7 +89,7 @@ func TestCPUReservationCountsOnMigrationTarget(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.imageOnOneHost()
 	v := s.vmToMigrate("web")
-	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{cpu}', '{"reserved": 100}') || '{"cpus": 5}' WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{cpu}', '{"reserved": 100}') || '{"cpus": 5}' WHERE id = $1`, v.ID)
 	other, err := s.createWithReservation(chief, "db", s.h2, 4, 100)
 	if err != nil {
 		t.Fatal(err)
@@ -98,8 +98,8 @@ func TestCPUReservationCountsOnMigrationTarget(t *testing.T) {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
 		return err
 	})
-	s.exec(`DELETE FROM vms WHERE id = $1`, other.ID)
-	s.migrate(s.get(v.ID))
+	s.execSQL(`DELETE FROM vms WHERE id = $1`, other.ID)
+	s.migrateToH2(s.getVM(v.ID))
 	s.wantRefused("another VM on the target host", fleet.Invalid, "h2 has 3 left", func() error { _, err := s.createWithReservation(chief, "db", s.h2, 4, 100); return err })
 	s.wantRefused("a VM on the source host before the migration ends", fleet.Invalid, "h1 has 3 left", func() error { _, err := s.createWithReservation(chief, "db", s.h1, 4, 100); return err })
 }

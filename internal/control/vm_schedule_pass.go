@@ -18,21 +18,21 @@ import (
 
 // Delays until the next check of a schedule.
 const (
-	scheduleSoon  = 20 * time.Second // while a job of the schedule runs
-	scheduleLater = time.Minute      // while the schedule waits for anything else
-	maxTidyWait   = time.Hour        // between two attempts to delete old snapshots
+	scheduleCheckSoon  = 20 * time.Second // while a job of the schedule runs
+	scheduleCheckLater = time.Minute      // while the schedule waits for anything else
+	maxDeletionRetryDelay   = time.Hour        // between two attempts to delete old snapshots
 )
 
 // scheduleBatch limits one pass over the schedules.
-const scheduleBatch = 100
+const scheduleBatchSize = 100
 
 // RunSnapshotSchedules requests the due snapshots, and the deletion of snapshots beyond their schedules' retention. A
 // failure of one schedule does not affect the others.
 func (c *Control) RunSnapshotSchedules(ctx context.Context, a fleet.Actor) error {
-	for range scheduleBatch {
+	for range scheduleBatchSize {
 		var at db.ScheduleToCheckRow
 		more := false
-		err := c.store.Pass(ctx, a, "snapshot schedules", func(q *db.Queries) (err error) {
+		err := c.store.RunPass(ctx, a, "snapshot schedules", func(q *db.Queries) (err error) {
 			at, err = q.ScheduleToCheck(ctx)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return nil
@@ -65,7 +65,7 @@ type scheduleCheck struct {
 	vm        fleet.VMView
 	row       db.SnapshotSchedule
 	runs      []db.ScheduleRunsOfRow // of this schedule, newest first
-	busy      []fleet.JobKind
+	runningKinds      []fleet.JobKind
 	now       time.Time
 	nextCheck time.Time // time of the next check; zero: when the schedule is due
 }
@@ -88,7 +88,7 @@ func checkSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.V
 	if s.now, err = q.TimeNow(ctx); err != nil {
 		return err
 	}
-	if s.busy, err = q.SnapshotWork(ctx, fleet.SubjectVM(vm)); err != nil {
+	if s.runningKinds, err = q.SnapshotWork(ctx, fleet.SubjectVM(vm)); err != nil {
 		return err
 	}
 	runs, err := q.ScheduleRunsOf(ctx, vm)
@@ -96,7 +96,7 @@ func checkSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.V
 		return err
 	}
 	s.runs = slices.DeleteFunc(runs, func(r db.ScheduleRunsOfRow) bool { return r.ScheduleID != id })
-	for _, step := range []func(context.Context) error{s.settleRuns, s.takeDueSnapshot, s.deleteExpiredSnapshot} {
+	for _, step := range []func(context.Context) error{s.recordEndedRuns, s.takeDueSnapshot, s.deleteExpiredSnapshot} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -123,21 +123,21 @@ func (s *scheduleCheck) checkAgainAfter(after time.Duration) {
 
 // setTrouble sets the reason shown for a delay or failure. With attention, the VM is listed as needing attention,
 // because a person must act.
-func (s *scheduleCheck) setTrouble(attention bool, format string, args ...any) {
+func (s *scheduleCheck) setDelayReason(attention bool, format string, args ...any) {
 	s.row.Trouble, s.row.Attention = fmt.Sprintf(format, args...), attention
 }
 
 // isOpenState reports whether a task in this state has not ended.
-func isOpenState(state string) bool {
+func isUnfinishedState(state string) bool {
 	return state == string(fleet.JobQueued) || state == string(fleet.JobRunning)
 }
 
 // settleRuns records ended runs and the result of the last run.
-func (s *scheduleCheck) settleRuns(ctx context.Context) error {
+func (s *scheduleCheck) recordEndedRuns(ctx context.Context) error {
 	s.row.Trouble, s.row.Attention = "", false
 	for i, r := range s.runs {
-		if isOpenState(r.State) {
-			s.checkAgainAfter(scheduleSoon)
+		if isUnfinishedState(r.State) {
+			s.checkAgainAfter(scheduleCheckSoon)
 			continue
 		}
 		if !r.Settled {
@@ -147,7 +147,7 @@ func (s *scheduleCheck) settleRuns(ctx context.Context) error {
 			s.runs[i].Settled = true
 		}
 		if i == 0 && r.State != string(fleet.JobDone) {
-			s.setTrouble(true, "The snapshot of %s was not taken: %s", r.Due.UTC().Format("2 January, 15:04 UTC"), cmp.Or(r.Error, "its task ended as "+r.State+"."))
+			s.setDelayReason(true, "The snapshot of %s was not taken: %s", r.Due.UTC().Format("2 January, 15:04 UTC"), cmp.Or(r.Error, "its task ended as "+r.State+"."))
 		}
 	}
 	return nil
@@ -159,32 +159,32 @@ func (s *scheduleCheck) takeDueSnapshot(ctx context.Context) error {
 		return nil
 	}
 	spec := s.row.Spec
-	due, missed := spec.Times.Due(*s.row.NextAt, s.now)
-	next := spec.Times.Next(s.now)
-	ok, why := s.vm.AllowsTake(s.busy)
+	due, missed := spec.Times.NewestDue(*s.row.NextAt, s.now)
+	next := spec.Times.NextAfter(s.now)
+	ok, why := s.vm.AllowsNewSnapshot(s.runningKinds)
 	tree := s.snapshotTree()
 	switch {
 	case slices.ContainsFunc(s.runs, func(r db.ScheduleRunsOfRow) bool { return r.Due.Equal(due) }):
 		s.row.NextAt = &next // already requested
 		return nil
 	case s.vm.Protection.Lock != nil:
-		s.setTrouble(false, "The schedule waits: %s", s.vm.Protection.Lock.Refusal())
-		s.checkAgainAfter(scheduleLater)
+		s.setDelayReason(false, "The schedule waits: %s", s.vm.Protection.Lock.Refusal())
+		s.checkAgainAfter(scheduleCheckLater)
 		return nil
 	case tree != nil && tree.Depth >= fleet.DeepChain:
-		s.setTrouble(true, "The schedule is paused: the VM's disks consist of %d files. Delete unneeded snapshots; the schedule then continues automatically.", tree.Depth)
-		s.checkAgainAfter(scheduleLater)
+		s.setDelayReason(true, "The schedule is paused: the VM's disks consist of %d files. Delete unneeded snapshots; the schedule then continues automatically.", tree.Depth)
+		s.checkAgainAfter(scheduleCheckLater)
 		return nil
 	case !ok:
-		s.setTrouble(false, "The schedule waits: %s", why)
-		s.checkAgainAfter(scheduleLater)
+		s.setDelayReason(false, "The schedule waits: %s", why)
+		s.checkAgainAfter(scheduleCheckLater)
 		return nil
 	}
 	order := fleet.SnapshotParams{
 		ID: fleet.NewID[fleet.SnapshotID](), Name: spec.SnapshotName(s.vm.Name, due), By: "schedule " + spec.Name,
-		Description: "Taken by itself: " + spec.Times.Words() + ".", Memory: spec.Memory, Quiesce: spec.Quiesce,
+		Description: "Taken by itself: " + spec.Times.Text() + ".", Memory: spec.Memory, Quiesce: spec.Quiesce,
 	}
-	task, err := queueVM(ctx, s.q, s.actor, s.vm, fleet.VMSnapshot, fleet.JobArgs{Snapshot: &order})
+	task, err := queueVMJob(ctx, s.q, s.actor, s.vm, fleet.VMSnapshot, fleet.JobArgs{Snapshot: &order})
 	if err != nil {
 		return err
 	}
@@ -196,8 +196,8 @@ func (s *scheduleCheck) takeDueSnapshot(ctx context.Context) error {
 		return fmt.Errorf("the snapshot of schedule %s for %s was asked for before", s.row.ID, due)
 	}
 	s.row.NextAt, s.row.Missed, s.row.Trouble, s.row.Attention = &next, int32(missed), "", false
-	s.busy = append(s.busy, fleet.VMSnapshot)
-	s.checkAgainAfter(scheduleSoon)
+	s.runningKinds = append(s.runningKinds, fleet.VMSnapshot)
+	s.checkAgainAfter(scheduleCheckSoon)
 	return store.Audit(ctx, s.q, s.actor, string(fleet.VMSnapshot), fleet.SubjectVM(s.vm.ID), s.vm.Name, order.Name+", by schedule "+spec.Name)
 }
 
@@ -211,23 +211,23 @@ func (s *scheduleCheck) snapshotTree() *fleet.SnapshotTree {
 // deleteExpiredSnapshot requests the deletion of the schedule's oldest snapshot beyond its retention. It deletes one
 // snapshot at a time, and only after the newest snapshot was taken.
 func (s *scheduleCheck) deleteExpiredSnapshot(ctx context.Context) error {
-	if !s.row.Spec.Enabled || len(s.busy) > 0 || len(s.runs) == 0 {
-		if len(s.busy) > 0 && len(s.runs) > 0 {
-			s.checkAgainAfter(scheduleLater)
+	if !s.row.Spec.Enabled || len(s.runningKinds) > 0 || len(s.runs) == 0 {
+		if len(s.runningKinds) > 0 && len(s.runs) > 0 {
+			s.checkAgainAfter(scheduleCheckLater)
 		}
 		return nil
 	}
 	// The VM's snapshots are unknown, or the VM is locked.
-	if ok, _ := s.vm.AllowsSnapshots(s.busy); !ok || s.vm.Protection.Lock != nil {
-		s.checkAgainAfter(5 * scheduleLater)
+	if ok, _ := s.vm.AllowsSnapshots(s.runningKinds); !ok || s.vm.Protection.Lock != nil {
+		s.checkAgainAfter(5 * scheduleCheckLater)
 		return nil
 	}
-	var mine []fleet.Scheduled
+	var mine []fleet.ScheduledSnapshot
 	var forgotten []time.Time
 	for i, r := range s.runs {
 		switch {
-		case s.snapshotTree().ByID(r.SnapshotID) != nil:
-			mine = append(mine, fleet.Scheduled{ID: r.SnapshotID, Due: r.Due})
+		case s.snapshotTree().SnapshotByID(r.SnapshotID) != nil:
+			mine = append(mine, fleet.ScheduledSnapshot{ID: r.SnapshotID, Due: r.Due})
 		case r.Settled && i > 0: // the newest run stays, because the page shows its time
 			forgotten = append(forgotten, r.Due)
 		}
@@ -237,29 +237,29 @@ func (s *scheduleCheck) deleteExpiredSnapshot(ctx context.Context) error {
 			return err
 		}
 	}
-	expired := s.row.Spec.Keep.Expired(mine, s.row.Spec.Times)
+	expired := s.row.Spec.Keep.ExpiredSnapshots(mine, s.row.Spec.Times)
 	if len(expired) == 0 {
 		return nil
 	}
 	i := slices.IndexFunc(s.runs, func(r db.ScheduleRunsOfRow) bool { return r.SnapshotID == expired[0].ID })
 	run := s.runs[i]
-	shot := *s.snapshotTree().ByID(run.SnapshotID)
+	shot := *s.snapshotTree().SnapshotByID(run.SnapshotID)
 	if run.TidyAt != nil {
 		if s.row.Trouble == "" && run.TidyState != string(fleet.JobDone) {
-			s.setTrouble(true, "The snapshot %s has expired, and could not be deleted: %s", shot.Name, cmp.Or(run.TidyError, "its task ended as "+run.TidyState+"."))
+			s.setDelayReason(true, "The snapshot %s has expired, and could not be deleted: %s", shot.Name, cmp.Or(run.TidyError, "its task ended as "+run.TidyState+"."))
 		}
 		if wait := run.TidyAt.Sub(s.now); wait > 0 {
 			s.checkAgainAfter(wait)
 			return nil
 		}
 	}
-	task, err := queueVM(ctx, s.q, s.actor, s.vm, fleet.VMSnapshotDelete, fleet.JobArgs{Snapshot: &fleet.SnapshotParams{ID: shot.ID, Name: shot.Name}})
+	task, err := queueVMJob(ctx, s.q, s.actor, s.vm, fleet.VMSnapshotDelete, fleet.JobArgs{Snapshot: &fleet.SnapshotParams{ID: shot.ID, Name: shot.Name}})
 	if err != nil {
 		return err
 	}
-	if err := s.q.TidyScheduleRun(ctx, db.TidyScheduleRunParams{ScheduleID: s.row.ID, Due: run.Due, TidyTask: task.ID, Wait: min(time.Minute<<min(run.Tidied, 6), maxTidyWait)}); err != nil {
+	if err := s.q.TidyScheduleRun(ctx, db.TidyScheduleRunParams{ScheduleID: s.row.ID, Due: run.Due, TidyTask: task.ID, Wait: min(time.Minute<<min(run.Tidied, 6), maxDeletionRetryDelay)}); err != nil {
 		return err
 	}
-	s.checkAgainAfter(scheduleSoon)
+	s.checkAgainAfter(scheduleCheckSoon)
 	return store.Audit(ctx, s.q, s.actor, string(fleet.VMSnapshotDelete), fleet.SubjectVM(s.vm.ID), s.vm.Name, shot.Name+", which schedule "+s.row.Spec.Name+" keeps no longer")
 }

@@ -20,11 +20,11 @@ func (c *Control) SnapshotSchedules(ctx context.Context, a fleet.Actor, id fleet
 	}
 	rows, err := c.store.SchedulesOf(ctx, id)
 	if err != nil || len(rows) == 0 {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	runs, err := c.store.ScheduleRunsOf(ctx, id)
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	out := make([]fleet.ScheduleView, len(rows))
 	for i, r := range rows {
@@ -38,7 +38,7 @@ func (c *Control) SnapshotSchedules(ctx context.Context, a fleet.Actor, id fleet
 			if out[i].LastAt == nil {
 				out[i].LastAt, out[i].LastTask = &run.Due, run.TaskID
 			}
-			if vm.Status != nil && vm.Status.Snapshots.ByID(run.SnapshotID) != nil {
+			if vm.Status != nil && vm.Status.Snapshots.SnapshotByID(run.SnapshotID) != nil {
 				out[i].Snapshots++
 			}
 		}
@@ -53,7 +53,7 @@ func (c *Control) AddSnapshotSchedule(ctx context.Context, a fleet.Actor, id fle
 		if len(rows) >= fleet.MaxSchedules {
 			return "", fleet.Errorf(fleet.Conflict, "The VM has %d schedules, which is the maximum. Delete one first.", len(rows))
 		}
-		in, next, err := scheduleFor(in, "", vm, rows, now)
+		in, next, err := completeSchedule(in, "", vm, rows, now)
 		if err != nil {
 			return "", err
 		}
@@ -73,14 +73,14 @@ func (c *Control) EditSnapshotSchedule(ctx context.Context, a fleet.Actor, id fl
 		if i < 0 {
 			return "", noScheduleError()
 		}
-		in, next, err := scheduleFor(in, schedule, vm, rows, now)
+		in, next, err := completeSchedule(in, schedule, vm, rows, now)
 		if err != nil {
 			return "", err
 		}
 		checkAt := next
 		if in.Enabled { // the new retention may expire snapshots at once
 			checkAt = &now
-			if was := rows[i]; was.Spec.Enabled && was.NextAt != nil && sameTimes(was.Spec.Times, in.Times) {
+			if was := rows[i]; was.Spec.Enabled && was.NextAt != nil && equalSnapshotTimes(was.Spec.Times, in.Times) {
 				next = was.NextAt
 			}
 		}
@@ -142,7 +142,7 @@ func (c *Control) changeSchedules(ctx context.Context, a fleet.Actor, id fleet.V
 
 // scheduleFor checks a schedule and returns it as stored, with its first due time, or nil if disabled. rows has all
 // schedules of the VM.
-func scheduleFor(in fleet.SnapshotSchedule, own fleet.ScheduleID, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (fleet.SnapshotSchedule, *time.Time, error) {
+func completeSchedule(in fleet.SnapshotSchedule, own fleet.ScheduleID, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (fleet.SnapshotSchedule, *time.Time, error) {
 	in.Name, in.NameAs, in.Times.Zone = strings.TrimSpace(in.Name), strings.TrimSpace(in.NameAs), strings.TrimSpace(in.Times.Zone)
 	var checks fleet.Checks
 	in.Check(&checks, "")
@@ -154,12 +154,12 @@ func scheduleFor(in fleet.SnapshotSchedule, own fleet.ScheduleID, vm fleet.VMVie
 		if r.ID == own {
 			continue
 		}
-		others += r.Spec.Keep.Max()
+		others += r.Spec.Keep.MaxKept()
 		if r.Spec.Name == in.Name {
 			checks.Add("name", "The VM has a schedule of that name already.")
 		}
 	}
-	if most := in.Keep.Max(); others+most > fleet.MaxScheduledSnapshots {
+	if most := in.Keep.MaxKept(); others+most > fleet.MaxScheduledSnapshots {
 		checks.Add("keep.last", "The VM's other schedules keep %d snapshots. All schedules of a VM together may keep at most %d, because each snapshot makes its disks slower.", others, fleet.MaxScheduledSnapshots)
 	}
 	if err := checks.Err(); err != nil {
@@ -173,17 +173,17 @@ func scheduleFor(in fleet.SnapshotSchedule, own fleet.ScheduleID, vm fleet.VMVie
 			return in, nil, fleet.Errorf(fleet.Conflict, "Disk %d is no qcow2 file of a pool, so the VM has no snapshots.", i+1)
 		}
 	}
-	if i := slices.IndexFunc(vm.Spec.HostDevices, func(d fleet.VMHostDevice) bool { return d.Physical() != "" }); i >= 0 {
+	if i := slices.IndexFunc(vm.Spec.HostDevices, func(d fleet.VMHostDevice) bool { return d.PhysicalDiskName() != "" }); i >= 0 {
 		return in, nil, fleet.Errorf(fleet.Conflict, "The VM has the physical disk %s, of which there are no snapshots.", vm.Spec.HostDevices[i].Device)
 	}
 	if !in.Enabled {
 		return in, nil, nil
 	}
-	next := in.Times.Next(now)
+	next := in.Times.NextAfter(now)
 	return in, &next, nil
 }
 
-func sameTimes(a, b fleet.SnapshotTimes) bool {
+func equalSnapshotTimes(a, b fleet.SnapshotTimes) bool {
 	return a.EveryHours == b.EveryHours && a.At == b.At && a.Zone == b.Zone && slices.Equal(a.Days, b.Days)
 }
 
@@ -191,5 +191,5 @@ func describeSchedule(s fleet.SnapshotSchedule) string {
 	if !s.Enabled {
 		return "disabled"
 	}
-	return s.Times.Words() + ", keeps " + s.Keep.Words()
+	return s.Times.Text() + ", keeps " + s.Keep.Text()
 }

@@ -21,13 +21,13 @@ type scheduleFixture struct {
 	tree fleet.SnapshotTree
 }
 
-var hourly = fleet.SnapshotSchedule{
-	Name: "hourly", Enabled: true, Times: fleet.SnapshotTimes{EveryHours: 1, At: "00:00", Zone: farHour.zone}, Keep: fleet.SnapshotRetention{Last: 2},
+var hourlySchedule = fleet.SnapshotSchedule{
+	Name: "hourly", Enabled: true, Times: fleet.SnapshotTimes{EveryHours: 1, At: "00:00", Zone: farHourZone.zone}, Keep: fleet.SnapshotRetention{Last: 2},
 }
 
 // farHour is a time zone whose full hours are at least a quarter of an hour away from now, so that hourly schedules do
 // not become due during the tests.
-var farHour = func() (far struct {
+var farHourZone = func() (far struct {
 	zone    string
 	minutes int
 },
@@ -49,7 +49,7 @@ func newScheduleFixture(t *testing.T, spec fleet.SnapshotSchedule) *scheduleFixt
 	return s
 }
 
-func (s *scheduleFixture) pass() {
+func (s *scheduleFixture) runSchedulePass() {
 	s.t.Helper()
 	if err := s.RunSnapshotSchedules(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
@@ -57,18 +57,18 @@ func (s *scheduleFixture) pass() {
 }
 
 // makeDue moves the schedule's next time back by an hour, so that the schedule is due.
-func (s *scheduleFixture) makeDue() {
+func (s *scheduleFixture) makeScheduleDue() {
 	s.t.Helper()
-	s.exec(`UPDATE snapshot_runs SET due = due - interval '1 hour' WHERE schedule_id = $1`, s.id)
-	s.exec(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now() - make_interval(mins => $1)) + make_interval(mins => $1), look_at = now()`, farHour.minutes)
-	s.pass()
+	s.execSQL(`UPDATE snapshot_runs SET due = due - interval '1 hour' WHERE schedule_id = $1`, s.id)
+	s.execSQL(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now() - make_interval(mins => $1)) + make_interval(mins => $1), look_at = now()`, farHourZone.minutes)
+	s.runSchedulePass()
 }
 
 // rerunPass makes the schedule's next check due and runs the pass again.
-func (s *scheduleFixture) rerunPass() {
+func (s *scheduleFixture) rerunSchedulePass() {
 	s.t.Helper()
-	s.exec(`UPDATE snapshot_schedules SET look_at = now()`)
-	s.pass()
+	s.execSQL(`UPDATE snapshot_schedules SET look_at = now()`)
+	s.runSchedulePass()
 }
 
 func (s *scheduleFixture) scheduleView() fleet.ScheduleView {
@@ -81,10 +81,10 @@ func (s *scheduleFixture) scheduleView() fleet.ScheduleView {
 }
 
 // report sends the host's snapshot tree.
-func (s *scheduleFixture) report() {
+func (s *scheduleFixture) reportSnapshotTree() {
 	s.t.Helper()
 	s.tree.Depth = len(s.tree.Snapshots) + 1
-	s.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', $2::jsonb) WHERE id = $1`, s.vm.ID, s.tree)
+	s.execSQL(`UPDATE vms SET status = status || jsonb_build_object('snapshots', $2::jsonb) WHERE id = $1`, s.vm.ID, s.tree)
 }
 
 // finishJobs finishes all snapshot jobs of the host and returns their kinds and snapshots. wrong is the jobs' error;
@@ -92,7 +92,7 @@ func (s *scheduleFixture) report() {
 func (s *scheduleFixture) finishJobs(wrong string) string {
 	s.t.Helper()
 	var did strings.Builder
-	for _, w := range s.claim() {
+	for _, w := range s.claimJobs() {
 		o := w.Args.Snapshot
 		if o == nil {
 			continue
@@ -112,11 +112,11 @@ func (s *scheduleFixture) finishJobs(wrong string) string {
 				}
 			}
 		}
-		s.report()
-		status := *s.get(s.vm.ID).Status
+		s.reportSnapshotTree()
+		status := *s.getVM(s.vm.ID).Status
 		status.Faults = nil
 		out.VM = &status
-		if err := s.finish(w, out); err != nil {
+		if err := s.finishJob(w, out); err != nil {
 			s.t.Fatal(err)
 		}
 		did.WriteString(string(w.Kind) + " " + o.Name + "; ")
@@ -126,11 +126,11 @@ func (s *scheduleFixture) finishJobs(wrong string) string {
 
 // A schedule requests snapshots like a person, retains the configured number, and deletes only its own snapshots.
 func TestScheduleTakesAndRetainsSnapshots(t *testing.T) {
-	s := newScheduleFixture(t, hourly)
-	if v := s.scheduleView(); v.NextAt == nil || v.LastAt != nil || v.Trouble != "" || v.NextAt.Minute() != farHour.minutes || v.CreatedBy != s.member.Name {
+	s := newScheduleFixture(t, hourlySchedule)
+	if v := s.scheduleView(); v.NextAt == nil || v.LastAt != nil || v.Trouble != "" || v.NextAt.Minute() != farHourZone.minutes || v.CreatedBy != s.member.Name {
 		t.Fatalf("at first it is %+v", v)
 	}
-	s.rerunPass()
+	s.rerunSchedulePass()
 	if did := s.finishJobs(""); did != "" {
 		t.Fatalf("before its time: %s", did)
 	}
@@ -139,16 +139,16 @@ func TestScheduleTakesAndRetainsSnapshots(t *testing.T) {
 	}
 	s.finishJobs("")
 	for n := range 4 {
-		s.makeDue()
+		s.makeScheduleDue()
 		did := s.finishJobs("")
 		if !strings.HasPrefix(did, "vm.snapshot hourly 20") || strings.Count(did, ";") != 1 {
 			t.Fatalf("due the %d. time: %s", n+1, did)
 		}
-		s.rerunPass()
+		s.rerunSchedulePass()
 		if did := s.finishJobs(""); (did == "") != (n < 2) || strings.Count(did, "vm.snapshot.delete") > 1 || strings.Contains(did, "mine") {
 			t.Fatalf("after the %d. time: %s", n+1, did)
 		}
-		s.rerunPass()
+		s.rerunSchedulePass()
 		if did := s.finishJobs(""); did != "" {
 			t.Fatalf("and then: %s", did)
 		}
@@ -162,7 +162,7 @@ func TestScheduleTakesAndRetainsSnapshots(t *testing.T) {
 	if err := s.DeleteSnapshotSchedule(t.Context(), s.member, s.vm.ID, s.id); err != nil {
 		t.Fatal(err)
 	}
-	s.pass()
+	s.runSchedulePass()
 	if did := s.finishJobs(""); did != "" || len(s.tree.Snapshots) != 3 {
 		t.Errorf("with the schedule goes %s", did)
 	}
@@ -171,8 +171,8 @@ func TestScheduleTakesAndRetainsSnapshots(t *testing.T) {
 // If several times were missed, one snapshot is taken, and the missed times are shown. A concurrent pass of another
 // portal requests nothing.
 func TestMissedSnapshotScheduleRunsOnce(t *testing.T) {
-	s := newScheduleFixture(t, hourly)
-	s.exec(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now() - make_interval(mins => $1)) + make_interval(mins => $1) - interval '5 hours', look_at = now()`, farHour.minutes)
+	s := newScheduleFixture(t, hourlySchedule)
+	s.execSQL(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now() - make_interval(mins => $1)) + make_interval(mins => $1) - interval '5 hours', look_at = now()`, farHourZone.minutes)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -184,7 +184,7 @@ func TestMissedSnapshotScheduleRunsOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	s.pass()
+	s.runSchedulePass()
 	if did := s.finishJobs(""); strings.Count(did, ";") != 1 {
 		t.Fatalf("it was requested %s", did)
 	}
@@ -197,10 +197,10 @@ func TestMissedSnapshotScheduleRunsOnce(t *testing.T) {
 // The reason for a delay is shown, and the schedule continues when the reason ends. The VM needs attention only for
 // problems that a person must solve.
 func TestSnapshotScheduleShowsReasonForDelay(t *testing.T) {
-	s := newScheduleFixture(t, hourly)
+	s := newScheduleFixture(t, hourlySchedule)
 	waits := func(when, says string, attention bool) {
 		t.Helper()
-		v, vm := s.scheduleView(), s.get(s.vm.ID)
+		v, vm := s.scheduleView(), s.getVM(s.vm.ID)
 		if !strings.Contains(v.Trouble, says) || (says == "") != (v.Trouble == "") || v.Attention != attention || vm.Attention != attention || (vm.ScheduleTrouble != "") != attention {
 			t.Fatalf("%s: %+v; the VM: %v %q", when, v, vm.Attention, vm.ScheduleTrouble)
 		}
@@ -214,13 +214,13 @@ func TestSnapshotScheduleShowsReasonForDelay(t *testing.T) {
 	if _, err := s.TakeSnapshot(t.Context(), s.member, s.vm.ID, control.NewSnapshot{Name: "mine"}); err != nil {
 		t.Fatal(err)
 	}
-	s.makeDue()
+	s.makeScheduleDue()
 	waits("while another is taken", "under way", false)
 	s.finishJobs("")
 	if err := s.protectRequest(s.member, s.vm.ID, control.ProtectVM{Locked: true, Reason: "migration"})(); err != nil {
 		t.Fatal(err)
 	}
-	s.rerunPass()
+	s.rerunSchedulePass()
 	waits("while it is locked", "migration", false)
 	if err := s.protectRequest(s.member, s.vm.ID, control.ProtectVM{})(); err != nil {
 		t.Fatal(err)
@@ -229,60 +229,60 @@ func TestSnapshotScheduleShowsReasonForDelay(t *testing.T) {
 	for range fleet.DeepChain {
 		s.tree.Snapshots = append(s.tree.Snapshots, fleet.Snapshot{ID: fleet.NewID[fleet.SnapshotID](), Name: "theirs"})
 	}
-	s.report()
-	s.rerunPass()
+	s.reportSnapshotTree()
+	s.rerunSchedulePass()
 	waits("while the chain is deep", "The schedule is paused", true)
 	if did := s.finishJobs(""); did != "" {
 		t.Fatalf("paused, it requested %s", did)
 	}
 	s.tree = deep
-	s.report()
-	s.rerunPass()
+	s.reportSnapshotTree()
+	s.rerunSchedulePass()
 	waits("when the chain is short again", "", false)
 	if did := s.finishJobs("No space left on device"); !strings.Contains(did, "vm.snapshot ") {
 		t.Fatalf("then it requested %s", did)
 	}
-	s.rerunPass()
+	s.rerunSchedulePass()
 	waits("when the host has no room", "No space left on device", true)
-	s.makeDue()
+	s.makeScheduleDue()
 	if did := s.finishJobs(""); !strings.Contains(did, "vm.snapshot ") {
 		t.Fatalf("after a failure it requested %s", did)
 	}
-	s.rerunPass()
+	s.rerunSchedulePass()
 	waits("after a success", "", false)
 	for range 2 { // the first snapshot is beyond the retention
-		s.makeDue()
+		s.makeScheduleDue()
 		s.finishJobs("")
 	}
-	s.rerunPass()
+	s.rerunSchedulePass()
 	if did := s.finishJobs("QEMU gave up"); !strings.Contains(did, "vm.snapshot.delete") {
 		t.Fatalf("of three it deletes %s", did)
 	}
-	s.rerunPass()
+	s.rerunSchedulePass()
 	waits("when an expired snapshot cannot be deleted", "could not be deleted: QEMU gave up", true)
 	if did := s.finishJobs(""); did != "" {
 		t.Fatalf("at once again: %s", did)
 	}
-	s.exec(`UPDATE snapshot_runs SET tidy_at = now() WHERE tidy_at IS NOT NULL`)
-	s.rerunPass()
+	s.execSQL(`UPDATE snapshot_runs SET tidy_at = now() WHERE tidy_at IS NOT NULL`)
+	s.rerunSchedulePass()
 	if did := s.finishJobs(""); !strings.Contains(did, "vm.snapshot.delete") {
 		t.Fatalf("later again: %s", did)
 	}
-	s.rerunPass()
+	s.rerunSchedulePass()
 	waits("when the snapshot is deleted", "", false)
-	off := hourly
+	off := hourlySchedule
 	off.Enabled = false
 	if err := s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, s.id, off); err != nil {
 		t.Fatal(err)
 	}
-	s.pass()
+	s.runSchedulePass()
 	if v := s.scheduleView(); v.NextAt != nil || v.Enabled || s.finishJobs("") != "" {
 		t.Errorf("disabled, it is %+v", v)
 	}
 }
 
 func TestInvalidSnapshotScheduleRefused(t *testing.T) {
-	s := newScheduleFixture(t, hourly)
+	s := newScheduleFixture(t, hourlySchedule)
 	add := func(change func(*fleet.SnapshotSchedule)) func() error {
 		in := fleet.SnapshotSchedule{Name: "other", Enabled: true, Times: fleet.SnapshotTimes{At: "01:00"}, Keep: fleet.SnapshotRetention{Daily: 1}}
 		change(&in)
@@ -297,7 +297,7 @@ func TestInvalidSnapshotScheduleRefused(t *testing.T) {
 		}
 	}
 	s.wantRefused("one more", fleet.Conflict, "which is the maximum", add(func(*fleet.SnapshotSchedule) {}))
-	in := hourly
+	in := hourlySchedule
 	in.Keep = fleet.SnapshotRetention{Last: 4}
 	s.wantRefused("an edit to a retention that is too large", fleet.Invalid, "The VM's other schedules keep", func() error {
 		return s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, s.id, in)

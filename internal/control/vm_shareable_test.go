@@ -25,7 +25,7 @@ func (s *projectFixture) sharedDisk() fleet.Disk {
 // Invalid sharing is refused at its field, and nothing is written.
 func TestInvalidShareableDiskRefused(t *testing.T) {
 	s := newProjectFixture(t)
-	s.supportAllFields(someDevices)
+	s.supportAllFields(someDevicesJSON)
 	good := s.sharedDisk()
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "first", HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}})
@@ -71,7 +71,7 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 			order.HostID = s.h1
 		}
 		c.change(&order.Spec.Disks[0])
-		before := s.stateMarks()
+		before := s.stateSummary()
 		_, err := s.CreateVM(t.Context(), c.who, order)
 		refused, ok := errors.AsType[*fleet.Error](err)
 		found := false
@@ -80,8 +80,8 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 				found = found || f.Field == "spec.disks[0]."+c.field && strings.Contains(f.Message, c.says)
 			}
 		}
-		if !found || s.stateMarks() != before {
-			t.Errorf("%s: %+v (written: %v), want %q at %s", name, err, s.stateMarks() != before, c.says, c.field)
+		if !found || s.stateSummary() != before {
+			t.Errorf("%s: %+v (written: %v), want %q at %s", name, err, s.stateSummary() != before, c.says, c.field)
 		}
 	}
 }
@@ -89,7 +89,7 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 // Encryption that no host supports is refused at its field, and nothing is written. An encrypted disk cannot change.
 func TestInvalidDiskEncryptionRefused(t *testing.T) {
 	s := newProjectFixture(t)
-	s.supportAllFields(someDevices)
+	s.supportAllFields(someDevicesJSON)
 	there := s.sharedDisk()
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	rbd := s.addPool("ceph", `{"kind":"rbd","monitors":"m1","cephPool":"vms","shared":true}`, s.h1)
@@ -119,7 +119,7 @@ func TestInvalidDiskEncryptionRefused(t *testing.T) {
 	} {
 		order := control.CreateVM{ProjectID: s.red, Name: "fresh", HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}}
 		c.change(&order.Spec.Disks[0])
-		before := s.stateMarks()
+		before := s.stateSummary()
 		_, err := s.CreateVM(t.Context(), chief, order)
 		refused, ok := errors.AsType[*fleet.Error](err)
 		found := false
@@ -128,8 +128,8 @@ func TestInvalidDiskEncryptionRefused(t *testing.T) {
 				found = found || f.Field == "spec.disks[0]."+c.field && strings.Contains(f.Message, c.says)
 			}
 		}
-		if !found || s.stateMarks() != before {
-			t.Errorf("%s: %+v (written: %v), want %q at %s", name, err, s.stateMarks() != before, c.says, c.field)
+		if !found || s.stateSummary() != before {
+			t.Errorf("%s: %+v (written: %v), want %q at %s", name, err, s.stateSummary() != before, c.says, c.field)
 		}
 	}
 	vm, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "vault", HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}})
@@ -145,9 +145,9 @@ func TestInvalidDiskEncryptionRefused(t *testing.T) {
 	vm.Status, vm.Phase = &fleet.VMStatus{Power: fleet.Stopped}, fleet.PhaseStopped
 	disk := vm.Spec.Disks[0]
 	for act, allows := range map[string]func() (bool, string){
-		"snapshot": func() (bool, string) { return vm.AllowsTake(nil) },
-		"move":     func() (bool, string) { return vm.AllowsMove(disk.Ref(), nil) },
-		"grow":     func() (bool, string) { return vm.AllowsGrow(disk, nil) },
+		"snapshot": func() (bool, string) { return vm.AllowsNewSnapshot(nil) },
+		"move":     func() (bool, string) { return vm.AllowsDiskMigration(disk.Ref(), nil) },
+		"grow":     func() (bool, string) { return vm.AllowsDiskGrowth(disk, nil) },
 		"image":    func() (bool, string) { return vm.AllowsImage(disk.Ref()) },
 		"template": vm.AllowsTemplate,
 		"clone":    vm.AllowsClone,
@@ -157,7 +157,7 @@ func TestInvalidDiskEncryptionRefused(t *testing.T) {
 			t.Errorf("%s: %t, %q", act, ok, why)
 		}
 	}
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["disk.cache"]')`)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["disk.cache"]')`)
 	s.wantRefused("by an older agent", fleet.Invalid, "too old for this: encryption", func() error {
 		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "old", HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}})
 		return err
@@ -168,7 +168,7 @@ func TestInvalidDiskEncryptionRefused(t *testing.T) {
 // cannot be changed.
 func TestSharedVolumeCannotBecomeExclusive(t *testing.T) {
 	s := newProjectFixture(t)
-	s.supportAllFields(someDevices)
+	s.supportAllFields(someDevicesJSON)
 	disk := s.sharedDisk()
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	create := func(name string, host fleet.HostID, d fleet.Disk) (fleet.VMView, error) {
@@ -201,7 +201,7 @@ func TestSharedVolumeCannotBecomeExclusive(t *testing.T) {
 	if _, err := create("three", s.h1, local); err != nil {
 		t.Fatal(err)
 	}
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
 		SELECT 'pool', object_id, $2, 'assign', status, 1, now() FROM assignments WHERE object_id = $1`, s.local, s.h2)
 	s.wantRefused("a local volume of another host", fleet.Invalid, "quorum.raw is shared with the VM three, which is not on h2, and pool local is local to each host.", func() error { _, err := create("four", s.h2, local); return err })
 	four, err := create("four", "", local)
@@ -218,15 +218,15 @@ func TestSharedVolumeCannotBecomeExclusive(t *testing.T) {
 		_, err := s.WipeVolume(t.Context(), chief, control.Volume{PoolID: s.nfs, Volume: "quorum.raw"}, "quorum.raw")
 		return err
 	})
-	s.exec(`UPDATE pools SET spec = spec || jsonb_build_object('kind', $2::text) WHERE id = $1`, s.nfs, string(fleet.PoolISCSIDirect))
+	s.execSQL(`UPDATE pools SET spec = spec || jsonb_build_object('kind', $2::text) WHERE id = $1`, s.nfs, string(fleet.PoolISCSIDirect))
 	s.wantRefused("an exclusive disk on a shared LUN", fleet.Invalid, "The VM two has quorum.raw, too", func() error {
 		_, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(one, func(v *fleet.VMSpec) { v.Disks[0].Shareable = false }))
 		return err
 	})
-	s.exec(`UPDATE pools SET spec = spec || '{"kind":"nfs"}' WHERE id = $1`, s.nfs)
-	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,shareable}' WHERE id = $1`, one.ID)
+	s.execSQL(`UPDATE pools SET spec = spec || '{"kind":"nfs"}' WHERE id = $1`, s.nfs)
+	s.execSQL(`UPDATE vms SET spec = spec #- '{disks,0,shareable}' WHERE id = $1`, one.ID)
 	s.wantRefused("an exclusive disk's volume", fleet.Invalid, "quorum.raw is an exclusive disk of the VM one.", func() error { _, err := create("five", s.h1, disk); return err })
-	if ok, why := one.AllowsGrow(one.Spec.Disks[0], nil); ok {
+	if ok, why := one.AllowsDiskGrowth(one.Spec.Disks[0], nil); ok {
 		t.Errorf("it could be grown: %s", why)
 	}
 }

@@ -19,7 +19,7 @@ type NewSnapshot struct {
 	Quiesce     bool   `json:"quiesce,omitempty" doc:"Without memory: the guest agent quiesces the file systems, if it answers"`
 }
 
-func (in NewSnapshot) check() error {
+func (in NewSnapshot) checkFields() error {
 	var checks fleet.Checks
 	fleet.CheckSnapshot(&checks, in.Name, in.Description)
 	if in.Memory && in.Quiesce {
@@ -35,7 +35,7 @@ type RevertSnapshot struct {
 
 // TakeSnapshot asks the VM's host to take a snapshot of the VM.
 func (c *Control) TakeSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID, in NewSnapshot) (fleet.Task, error) {
-	return c.queueSnapshotJob(ctx, a, id, fleet.VMSnapshot, in.check(), func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotParams, string, error) {
+	return c.queueSnapshotJob(ctx, a, id, fleet.VMSnapshot, in.checkFields(), func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotParams, string, error) {
 		order := fleet.SnapshotParams{
 			ID: fleet.NewID[fleet.SnapshotID](), Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), By: a.Name, Memory: in.Memory, Quiesce: in.Quiesce,
 		}
@@ -47,7 +47,7 @@ func (c *Control) TakeSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID
 		if why := vm.Spec.WhyNoMemorySnapshot(); in.Memory && why != "" && vm.HasGuest() {
 			return order, order.Name, fleet.Errorf(fleet.Conflict, "%s", why)
 		}
-		return order, order.Name, refusalError(vm.AllowsTake(busy))
+		return order, order.Name, isRefusal(vm.AllowsNewSnapshot(busy))
 	})
 }
 
@@ -55,11 +55,11 @@ func (c *Control) TakeSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID
 // lost.
 func (c *Control) RevertSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID, snapshot fleet.SnapshotID, in RevertSnapshot) (fleet.Task, error) {
 	return c.queueSnapshotJob(ctx, a, id, fleet.VMRevert, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotParams, string, error) {
-		s, err := snapshotOf(vm, snapshot)
+		s, err := findSnapshot(vm, snapshot)
 		if err != nil {
 			return fleet.SnapshotParams{}, "", err
 		}
-		return fleet.SnapshotParams{ID: s.ID, Name: s.Name, Start: in.Start && !s.Memory}, s.Name, refusalError(vm.AllowsRevert(s, busy))
+		return fleet.SnapshotParams{ID: s.ID, Name: s.Name, Start: in.Start && !s.Memory}, s.Name, isRefusal(vm.AllowsRevert(s, busy))
 	})
 }
 
@@ -67,7 +67,7 @@ func (c *Control) RevertSnapshot(ctx context.Context, a fleet.Actor, id fleet.VM
 // current state does not change.
 func (c *Control) DeleteSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID, snapshot fleet.SnapshotID, subtree bool) (fleet.Task, error) {
 	return c.queueSnapshotJob(ctx, a, id, fleet.VMSnapshotDelete, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotParams, string, error) {
-		s, err := snapshotOf(vm, snapshot)
+		s, err := findSnapshot(vm, snapshot)
 		if err != nil {
 			return fleet.SnapshotParams{}, "", err
 		}
@@ -75,14 +75,14 @@ func (c *Control) DeleteSnapshot(ctx context.Context, a fleet.Actor, id fleet.VM
 		if below := len(vm.Status.Snapshots.Descendants(s.ID)); subtree && below > 0 {
 			detail += fmt.Sprintf(", and %d that came after it", below)
 		}
-		return fleet.SnapshotParams{ID: s.ID, Name: s.Name, Subtree: subtree}, detail, refusalError(vm.AllowsSnapshots(busy))
+		return fleet.SnapshotParams{ID: s.ID, Name: s.Name, Subtree: subtree}, detail, isRefusal(vm.AllowsSnapshots(busy))
 	})
 }
 
 // ConsolidateVM asks the VM's host to merge overlays left by deleted snapshots.
 func (c *Control) ConsolidateVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (fleet.Task, error) {
 	return c.queueSnapshotJob(ctx, a, id, fleet.VMConsolidate, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotParams, string, error) {
-		return fleet.SnapshotParams{}, "", refusalError(vm.AllowsMerge(busy))
+		return fleet.SnapshotParams{}, "", isRefusal(vm.AllowsSnapshotMerge(busy))
 	})
 }
 
@@ -121,24 +121,24 @@ func (c *Control) queueSnapshotJob(ctx context.Context, a fleet.Actor, id fleet.
 		if err != nil {
 			return err
 		}
-		if task, err = queueVM(ctx, q, a, vm, kind, fleet.JobArgs{Snapshot: &order}); err != nil {
+		if task, err = queueVMJob(ctx, q, a, vm, kind, fleet.JobArgs{Snapshot: &order}); err != nil {
 			return err
 		}
 		return store.Audit(ctx, q, a, string(kind), fleet.SubjectVM(id), vm.Name, detail)
 	})
-	return store.TaskFor(a, task), err
+	return store.RedactTask(a, task), err
 }
 
-func snapshotOf(vm fleet.VMView, id fleet.SnapshotID) (fleet.Snapshot, error) {
+func findSnapshot(vm fleet.VMView, id fleet.SnapshotID) (fleet.Snapshot, error) {
 	if vm.Status != nil {
-		if s := vm.Status.Snapshots.ByID(id); s != nil {
+		if s := vm.Status.Snapshots.SnapshotByID(id); s != nil {
 			return *s, nil
 		}
 	}
 	return fleet.Snapshot{}, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
 }
 
-func refusalError(ok bool, why string) error {
+func isRefusal(ok bool, why string) error {
 	if ok {
 		return nil
 	}

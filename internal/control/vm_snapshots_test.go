@@ -10,21 +10,21 @@ import (
 )
 
 // withSnapshots adds two reported snapshots to the VM: base, and its child tip, which is the current one.
-func (s *projectFixture) withSnapshots(v fleet.VMView) (base, tip fleet.SnapshotID) {
+func (s *projectFixture) reportTwoSnapshots(v fleet.VMView) (base, tip fleet.SnapshotID) {
 	s.t.Helper()
 	base, tip = fleet.NewID[fleet.SnapshotID](), fleet.NewID[fleet.SnapshotID]()
 	disks := []fleet.Volref{v.Spec.Disks[0].Ref()}
 	tree := fleet.SnapshotTree{Current: tip, Depth: 3, Snapshots: []fleet.Snapshot{
 		{ID: base, Name: "base", Disks: disks}, {ID: tip, Parent: base, Name: "tip", Memory: true, Disks: disks, Bytes: 5 << 30},
 	}}
-	s.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', $2::jsonb) WHERE id = $1`, v.ID, tree)
+	s.execSQL(`UPDATE vms SET status = status || jsonb_build_object('snapshots', $2::jsonb) WHERE id = $1`, v.ID, tree)
 	return base, tip
 }
 
 // onlyJob returns the host's only snapshot job.
-func (m *moveFixture) onlyJob(kind fleet.JobKind) wire.Work {
+func (m *moveFixture) claimOnlySnapshotJob(kind fleet.JobKind) wire.Work {
 	m.t.Helper()
-	for _, w := range m.claim() {
+	for _, w := range m.claimJobs() {
 		if w.Kind == kind && w.VM != nil && w.Args.Snapshot != nil {
 			return w
 		}
@@ -51,15 +51,15 @@ func TestTakeSnapshotRefusedWhileSnapshotJobRuns(t *testing.T) {
 		_, err := s.TakeSnapshot(t.Context(), chief, v.ID, control.NewSnapshot{Name: "second"})
 		return err
 	})
-	w := s.onlyJob(fleet.VMSnapshot)
+	w := s.claimOnlySnapshotJob(fleet.VMSnapshot)
 	if o := w.Args.Snapshot; o.ID == "" || o.Name != "before the upgrade" || o.By != chief.Name || !o.Memory || o.Description != "one line" {
 		t.Fatalf("the order is %+v", w.Args.Snapshot)
 	}
-	status := *s.get(v.ID).Status
-	if err := s.finish(w, wire.Finish{Outcome: wire.Failed, Error: "No space left on device", VM: &status}); err != nil {
+	status := *s.getVM(v.ID).Status
+	if err := s.finishJob(w, wire.Finish{Outcome: wire.Failed, Error: "No space left on device", VM: &status}); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.get(v.ID); got.Attention || got.Status.Error != "" {
+	if got := s.getVM(v.ID); got.Attention || got.Status.Error != "" {
 		t.Errorf("a snapshot that could not be taken leaves a mark: %+v", got.Status)
 	}
 	if _, err := s.TakeSnapshot(t.Context(), chief, v.ID, control.NewSnapshot{Name: "again"}); err != nil {
@@ -70,13 +70,13 @@ func TestTakeSnapshotRefusedWhileSnapshotJobRuns(t *testing.T) {
 func TestSnapshotRefusedWhenNameTaken(t *testing.T) {
 	s := newMoveFixture(t)
 	v, _ := s.vmWithLocalDisk("web")
-	base, _ := s.withSnapshots(v)
+	base, _ := s.reportTwoSnapshots(v)
 	take := func() error {
 		_, err := s.TakeSnapshot(t.Context(), chief, v.ID, control.NewSnapshot{Name: " base"})
 		return err
 	}
 	s.wantRefused("the name of another snapshot", fleet.Invalid, `has a snapshot named "base" already`, take)
-	s.exec(`UPDATE vms SET status = jsonb_set(status, '{snapshots,snapshots,0,deleted}', 'true') WHERE id = $1 AND status #>> '{snapshots,snapshots,0,id}' = $2`, v.ID, base)
+	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{snapshots,snapshots,0,deleted}', 'true') WHERE id = $1 AND status #>> '{snapshots,snapshots,0,id}' = $2`, v.ID, base)
 	if err := take(); err != nil {
 		t.Errorf("the name of a deleted one: %v", err)
 	}
@@ -85,7 +85,7 @@ func TestSnapshotRefusedWhenNameTaken(t *testing.T) {
 func TestRevertAndDeleteSnapshotsQueueJobs(t *testing.T) {
 	s := newMoveFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
-	base, tip := s.withSnapshots(v)
+	base, tip := s.reportTwoSnapshots(v)
 	s.wantRefused("revert to an unknown snapshot", fleet.NotFound, "", func() error {
 		_, err := s.RevertSnapshot(t.Context(), chief, v.ID, fleet.NewID[fleet.SnapshotID](), control.RevertSnapshot{})
 		return err
@@ -93,12 +93,12 @@ func TestRevertAndDeleteSnapshotsQueueJobs(t *testing.T) {
 	if _, err := s.RevertSnapshot(t.Context(), chief, v.ID, tip, control.RevertSnapshot{Start: true}); err != nil {
 		t.Fatal(err)
 	}
-	w := s.onlyJob(fleet.VMRevert)
+	w := s.claimOnlySnapshotJob(fleet.VMRevert)
 	if o := w.Args.Snapshot; o.ID != tip || o.Start {
 		t.Errorf("to a snapshot with memory: %+v", o)
 	}
-	status := *s.get(v.ID).Status
-	if err := s.finish(w, wire.Finish{Outcome: wire.Done, VM: &status}); err != nil {
+	status := *s.getVM(v.ID).Status
+	if err := s.finishJob(w, wire.Finish{Outcome: wire.Done, VM: &status}); err != nil {
 		t.Fatal(err)
 	}
 	// Changes that would separate disks from their snapshots are refused without a job for the host.
@@ -116,21 +116,21 @@ func TestRevertAndDeleteSnapshotsQueueJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w = s.onlyJob(fleet.VMSnapshotDelete)
+	w = s.claimOnlySnapshotJob(fleet.VMSnapshotDelete)
 	if o := w.Args.Snapshot; o.ID != base || !o.Subtree {
 		t.Errorf("with all after it: %+v", o)
 	}
 	if _, err := s.CancelTask(t.Context(), chief, task.ID); err != nil {
 		t.Errorf("a merge that has begun cannot be cancelled: %v", err)
 	}
-	if err := s.finish(w, wire.Finish{Outcome: wire.Cancelled, Error: "cancelled", VM: &status}); err != nil {
+	if err := s.finishJob(w, wire.Finish{Outcome: wire.Cancelled, Error: "cancelled", VM: &status}); err != nil {
 		t.Fatal(err)
 	}
-	s.exec(`UPDATE vms SET status = jsonb_set(status, '{snapshots,merges}', '1') WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{snapshots,merges}', '1') WHERE id = $1`, v.ID)
 	if _, err := s.ConsolidateVM(t.Context(), chief, v.ID); err != nil {
 		t.Errorf("merge what is left: %v", err)
 	}
-	s.onlyJob(fleet.VMConsolidate)
+	s.claimOnlySnapshotJob(fleet.VMConsolidate)
 	if _, err := s.DeleteVM(t.Context(), chief, v.ID, true, "web"); err != nil {
 		t.Errorf("delete with its data while it merges: %v", err)
 	}

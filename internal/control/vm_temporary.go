@@ -27,7 +27,7 @@ type tempSnapshot struct {
 }
 
 // ref returns the snapshot reference for a copy job; nil: no snapshot.
-func (t tempSnapshot) ref() *fleet.SnapshotOf {
+func (t tempSnapshot) snapshotRef() *fleet.SnapshotOf {
 	if t.id == "" {
 		return nil
 	}
@@ -44,7 +44,7 @@ func newTempSnapshot(ctx context.Context, q *db.Queries, vm fleet.VMView) (tempS
 	if err != nil {
 		return tempSnapshot{}, err
 	}
-	return tempSnapshot{vm: vm, id: fleet.NewID[fleet.SnapshotID]()}, refusalErrorWith(vm.Name + " cannot be copied now: ")(vm.AllowsTake(busy))
+	return tempSnapshot{vm: vm, id: fleet.NewID[fleet.SnapshotID]()}, refusalErrorWithPrefix(vm.Name + " cannot be copied now: ")(vm.AllowsNewSnapshot(busy))
 }
 
 // sharedTempSnapshot returns the existing snapshot of the bulk task, so that all clones have the same state, or else a
@@ -59,7 +59,7 @@ func sharedTempSnapshot(ctx context.Context, q *db.Queries, vm fleet.VMView, tas
 		return tempSnapshot{}, err
 	case err == nil && row.State != fleet.JobDone:
 		return tempSnapshot{vm: vm, id: row.SnapshotID, takeJob: row.JobID, queued: true}, nil
-	case err == nil && vm.Status.Snapshots.ByID(row.SnapshotID) != nil:
+	case err == nil && vm.Status.Snapshots.SnapshotByID(row.SnapshotID) != nil:
 		return tempSnapshot{vm: vm, id: row.SnapshotID, queued: true}, nil
 	}
 	return newTempSnapshot(ctx, q, vm) // the task has no snapshot, or it was deleted
@@ -103,14 +103,14 @@ const (
 )
 
 // tempSnapshotBatch limits one pass over temporary snapshots.
-const tempSnapshotBatch = 100
+const tempSnapshotBatchSize = 100
 
 // DeleteTemporarySnapshots requests the deletion of temporary snapshots without unfinished disk copies, and retries
 // failed deletions. A deletion merges the overlays into the VM's disks.
 func (c *Control) DeleteTemporarySnapshots(ctx context.Context, a fleet.Actor) error {
-	for range tempSnapshotBatch {
+	for range tempSnapshotBatchSize {
 		more := false
-		err := c.store.Pass(ctx, a, "temporary snapshots", func(q *db.Queries) error {
+		err := c.store.RunPass(ctx, a, "temporary snapshots", func(q *db.Queries) error {
 			at, err := q.TemporarySnapshotToCheck(ctx)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return nil
@@ -156,7 +156,7 @@ func checkTempSnapshot(ctx context.Context, q *db.Queries, a fleet.Actor, id fle
 		return q.ForgetTemporarySnapshot(ctx, snapshot)
 	}
 	order := fleet.SnapshotParams{ID: snapshot, Name: "temporary"}
-	if _, err := queueVM(ctx, q, a, vm, fleet.VMSnapshotDelete, fleet.JobArgs{Snapshot: &order}); err != nil {
+	if _, err := queueVMJob(ctx, q, a, vm, fleet.VMSnapshotDelete, fleet.JobArgs{Snapshot: &order}); err != nil {
 		return err
 	}
 	wait := min(tempRetryDelay<<min(row.Deletions, 8), time.Hour)

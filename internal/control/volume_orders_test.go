@@ -18,7 +18,7 @@ func TestRenameVolumeReservesBothNames(t *testing.T) {
 	if err != nil || task.Kind != fleet.VolumeRename || task.SubjectName != "new.raw" || task.HostName == "" {
 		t.Fatalf("%+v %v", task, err)
 	}
-	s.audited("volume.rename")
+	s.auditActions("volume.rename")
 	// Both names are in use: for other jobs, for new volumes and for VMs.
 	for act, ask := range s.volumeRequests(of) {
 		s.wantRefused(string(act)+" what is being renamed", fleet.Conflict, "rename volume", ask)
@@ -34,7 +34,7 @@ func TestRenameVolumeReservesBothNames(t *testing.T) {
 	for _, kind := range []string{"rbd", "logical"} {
 		format := map[string]string{"rbd": fleet.FormatRBD, "logical": fleet.FormatLV}[kind]
 		block := s.unusedVolume("block-" + kind)
-		s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $2 THEN v || jsonb_build_object('format', $3::text) ELSE v END) FROM jsonb_array_elements(status->'volumes') v)) WHERE pool_id = $1`, s.nfs, block.Volume, format)
+		s.execSQL(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $2 THEN v || jsonb_build_object('format', $3::text) ELSE v END) FROM jsonb_array_elements(status->'volumes') v)) WHERE pool_id = $1`, s.nfs, block.Volume, format)
 		s.wantRefused("rename a block volume", fleet.Conflict, "cannot rename", s.volumeRequests(block)[fleet.ActRename])
 	}
 }
@@ -49,11 +49,11 @@ func TestRunningJobsOfStoppableKindsCanBeCancelled(t *testing.T) {
 	}
 	id := fleet.TaskID(queryText(s, `SELECT task_id FROM jobs WHERE kind = 'volume.wipe'`))
 	cancel := func() error { _, err := s.CancelTask(t.Context(), chief, id); return err }
-	for _, kind := range fleet.KindsWhere(func(k fleet.JobKindInfo) bool {
+	for _, kind := range fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool {
 		return k.Type == fleet.TypeVolume && !k.Background && !k.CancelledAtOnce
 	}) {
-		s.exec(`UPDATE jobs SET kind = $2, state = 'running', attempt = 1, epoch = 1, stop = '', note = '', lease_until = now() + interval '1 minute' WHERE task_id = $1`, id, string(kind))
-		s.exec(`UPDATE tasks SET kind = $2 WHERE id = $1`, id, string(kind))
+		s.execSQL(`UPDATE jobs SET kind = $2, state = 'running', attempt = 1, epoch = 1, stop = '', note = '', lease_until = now() + interval '1 minute' WHERE task_id = $1`, id, string(kind))
+		s.execSQL(`UPDATE tasks SET kind = $2 WHERE id = $1`, id, string(kind))
 		if !kind.Info().Stoppable {
 			s.wantRefused("take back "+string(kind), fleet.Conflict, "", cancel)
 			continue
@@ -61,14 +61,14 @@ func TestRunningJobsOfStoppableKindsCanBeCancelled(t *testing.T) {
 		if err := cancel(); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
-		if s.count("jobs WHERE state = 'running' AND note = 'being cancelled' AND stop LIKE 'Cancelled by %'") != 1 {
+		if s.countRows("jobs WHERE state = 'running' AND note = 'being cancelled' AND stop LIKE 'Cancelled by %'") != 1 {
 			t.Errorf("%s: the host is not told", kind)
 		}
 		s.wantRefused("take back "+string(kind)+" twice", fleet.Conflict, "already", cancel)
 	}
-	s.exec(`UPDATE jobs SET kind = 'volume.wipe', state = 'queued', attempt = 0, stop = '' WHERE task_id = $1`, id)
-	s.exec(`UPDATE tasks SET kind = 'volume.wipe' WHERE id = $1`, id)
-	if err := cancel(); err != nil || s.count("jobs WHERE state = 'cancelled'") != 1 {
+	s.execSQL(`UPDATE jobs SET kind = 'volume.wipe', state = 'queued', attempt = 0, stop = '' WHERE task_id = $1`, id)
+	s.execSQL(`UPDATE tasks SET kind = 'volume.wipe' WHERE id = $1`, id)
+	if err := cancel(); err != nil || s.countRows("jobs WHERE state = 'cancelled'") != 1 {
 		t.Errorf("what waits: %v", err)
 	}
 }

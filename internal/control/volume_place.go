@@ -15,7 +15,7 @@ import (
 )
 
 // currentUse returns how the volume is used now, including requests made after v was read. The pool must be locked.
-func currentUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.VolumeUse, error) {
+func currentVolumeUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.VolumeUse, error) {
 	use := v.Use()
 	text, err := q.VolumeInUse(ctx, db.VolumeInUseParams{PoolID: string(v.PoolID), Volume: v.Name, Host: string(v.LocalHost())})
 	if err != nil {
@@ -27,14 +27,14 @@ func currentUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.Vol
 	}
 	use.Disk, use.Drive = cmp.Or(users.Disk, use.Disk), cmp.Or(users.Drive, use.Drive)
 	use.CreatedVM, use.Published = users.CreatedVM, users.Published
-	work, err := unfinishedWork(ctx, q, v.PoolID, v.Name, v.LocalHost())
+	work, err := unfinishedVolumeWork(ctx, q, v.PoolID, v.Name, v.LocalHost())
 	use.Work = work
 	return use, err
 }
 
 // unfinishedWork returns the verb of an unfinished job that changes or reads the volume; empty: none. For a local pool,
 // on is the host whose jobs count; empty: all hosts.
-func unfinishedWork(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, on fleet.HostID) (string, error) {
+func unfinishedVolumeWork(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, on fleet.HostID) (string, error) {
 	rows, err := q.VolumesAtWork(ctx, string(pool))
 	for _, r := range rows {
 		ref, _ := r.Subject.Volume()
@@ -82,7 +82,7 @@ func checkVolumesIdle(ctx context.Context, q *db.Queries, spec fleet.VMSpec) err
 	return nil
 }
 
-func poolSpec(ctx context.Context, q *db.Queries, pool fleet.PoolID) (fleet.PoolSpec, error) {
+func readPoolSpec(ctx context.Context, q *db.Queries, pool fleet.PoolID) (fleet.PoolSpec, error) {
 	rows, err := q.PoolsForWork(ctx, []string{string(pool)})
 	switch {
 	case err != nil:
@@ -110,7 +110,7 @@ func checkNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on flee
 		checks.Add("name", "The pool has a volume of this name, had one as a VM's disk, or one is being made. Choose another name.")
 		return checks.Err()
 	}
-	work, err := unfinishedWork(ctx, q, ref.PoolID, ref.Volume+fleet.PartialSuffix, fleet.HostID(of))
+	work, err := unfinishedVolumeWork(ctx, q, ref.PoolID, ref.Volume+fleet.PartialSuffix, fleet.HostID(of))
 	if err == nil && work != "" {
 		err = fleet.Errorf(fleet.Conflict, "The host is still removing a partial file of an earlier volume %s. Try again when that is done, or choose another name.", ref.Volume)
 	}
@@ -118,16 +118,16 @@ func checkNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on flee
 }
 
 // isNameRefusal reports whether err is a refusal by checkNameFree, so that the caller may try another name.
-func isNameRefusal(err error) bool {
+func isNameTakenOrInvalid(err error) bool {
 	code := fleet.CodeOf(err)
 	return code == fleet.Invalid || code == fleet.Conflict
 }
 
 // findHost returns the host for the job: the named host, or an online host with the pool active and enough space. It
 // refuses if none is suitable. among limits the choice to hosts with the volume; nil: any host.
-func findHost(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, among []query.HostRef, overcommit bool) (query.HostRef, error) {
-	disks := []fleet.Disk{{PoolID: j.ref.PoolID, SizeBytes: j.args.TakesBytes}}
-	hosts, err := candidates(ctx, q, a, named, fleet.VMSpec{Disks: disks})
+func findHostForVolumeJob(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, among []query.HostRef, overcommit bool) (query.HostRef, error) {
+	disks := []fleet.Disk{{PoolID: j.ref.PoolID, SizeBytes: j.params.TakesBytes}}
+	hosts, err := candidateHosts(ctx, q, a, named, fleet.VMSpec{Disks: disks})
 	if err != nil {
 		return query.HostRef{}, err
 	}
@@ -150,11 +150,11 @@ func findHost(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, na
 	if best != nil {
 		return query.HostRef{ID: best.ID, Name: best.Name}, nil
 	}
-	return query.HostRef{}, noHostError(j, faults, named)
+	return query.HostRef{}, noHostForJobError(j, faults, named)
 }
 
 // noHostError returns the error that explains why no host can run the job.
-func noHostError(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
+func noHostForJobError(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
 	var checks fleet.Checks
 	for _, f := range faults {
 		switch {
@@ -168,7 +168,7 @@ func noHostError(j volumeJob, faults []placement.Fault, named fleet.HostID) erro
 		}
 	}
 	if len(faults) == 0 {
-		return fleet.Errorf(fleet.Conflict, "No online host has %s now.", cmp.Or(j.args.Source, "the pool"))
+		return fleet.Errorf(fleet.Conflict, "No online host has %s now.", cmp.Or(j.params.Source, "the pool"))
 	}
 	return checks.Err()
 }

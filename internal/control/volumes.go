@@ -50,9 +50,9 @@ func (c *Control) CreateVolume(ctx context.Context, a fleet.Actor, pool fleet.Po
 		return fleet.Task{}, err
 	}
 	order := fleet.VolumeParams{Format: in.Format, SizeBytes: in.SizeBytes, Full: in.Full, TakesBytes: in.SizeBytes}
-	return c.queueVolumeJob(ctx, a, pool, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
-		j := volumeJob{kind: fleet.VolumeCreate, ref: fleet.Volref{PoolID: pool, Volume: in.Name}, args: order, detail: fmt.Sprintf("%s, %s", in.Format, fleet.Bytes(in.SizeBytes))}
-		return newVolumeOn(ctx, q, a, j, in.HostID, in.Overcommit)
+	return c.queueVolumeJob(ctx, a, pool, func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
+		j := volumeJob{kind: fleet.VolumeCreate, ref: fleet.Volref{PoolID: pool, Volume: in.Name}, params: order, detail: fmt.Sprintf("%s, %s", in.Format, fleet.FormatBytes(in.SizeBytes))}
+		return newVolumeJobOnHost(ctx, q, a, j, in.HostID, in.Overcommit)
 	})
 }
 
@@ -61,15 +61,15 @@ func (c *Control) GrowVolume(ctx context.Context, a fleet.Actor, of Volume, size
 	return c.changeVolume(ctx, a, of, fleet.ActGrow, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		var checks fleet.Checks
 		if fleet.CheckVolumeSize(&checks, "sizeBytes", size); checks.Err() == nil && size <= v.CapacityBytes {
-			checks.Add("sizeBytes", "The volume has %s already, and volumes cannot shrink.", fleet.Bytes(v.CapacityBytes))
+			checks.Add("sizeBytes", "The volume has %s already, and volumes cannot shrink.", fleet.FormatBytes(v.CapacityBytes))
 		}
 		if err := checks.Err(); err != nil {
 			return volumeJob{}, err
 		}
-		j := volumeJob{kind: fleet.VolumeGrow, args: fleet.VolumeParams{SizeBytes: size, TakesBytes: size - v.CapacityBytes}, detail: fmt.Sprintf("%s → %s", fleet.Bytes(v.CapacityBytes), fleet.Bytes(size))}
+		j := volumeJob{kind: fleet.VolumeGrow, params: fleet.VolumeParams{SizeBytes: size, TakesBytes: size - v.CapacityBytes}, detail: fmt.Sprintf("%s → %s", fleet.FormatBytes(v.CapacityBytes), fleet.FormatBytes(size))}
 		j.ref = fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}
 		var err error
-		j.host, err = findHost(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
+		j.host, err = findHostForVolumeJob(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
 		return j, err
 	})
 }
@@ -81,12 +81,12 @@ func (c *Control) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to 
 		if fleet.CheckNewVolume(&checks, "name", to); checks.Err() != nil {
 			return volumeJob{}, checks.Err()
 		}
-		j := volumeJob{kind: fleet.VolumeClone, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, args: fleet.VolumeParams{Source: of.Volume, TakesBytes: v.CapacityBytes}, detail: "of " + of.Volume}
+		j := volumeJob{kind: fleet.VolumeClone, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, params: fleet.VolumeParams{Source: of.Volume, TakesBytes: v.CapacityBytes}, detail: "of " + of.Volume}
 		if err := checkNameFree(ctx, q, j.ref, v.LocalHost(), v.Shared); err != nil {
 			return j, err
 		}
 		var err error
-		j.host, err = findHost(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
+		j.host, err = findHostForVolumeJob(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
 		return j, err
 	})
 }
@@ -102,7 +102,7 @@ func (c *Control) RenameVolume(ctx context.Context, a fleet.Actor, of Volume, to
 		if err := checks.Err(); err != nil {
 			return volumeJob{}, err
 		}
-		j := volumeJob{kind: fleet.VolumeRename, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, args: fleet.VolumeParams{Source: of.Volume}, detail: of.Volume + " → " + to}
+		j := volumeJob{kind: fleet.VolumeRename, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, params: fleet.VolumeParams{Source: of.Volume}, detail: of.Volume + " → " + to}
 		if err := checkNameFree(ctx, q, j.ref, v.LocalHost(), v.Shared); err != nil {
 			return j, err
 		}
@@ -133,8 +133,8 @@ func (c *Control) FetchVolume(ctx context.Context, a fleet.Actor, pool fleet.Poo
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	return c.queueVolumeJob(ctx, a, pool, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
-		return newVolumeOn(ctx, q, a, j, in.HostID, false)
+	return c.queueVolumeJob(ctx, a, pool, func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
+		return newVolumeJobOnHost(ctx, q, a, j, in.HostID, false)
 	})
 }
 
@@ -142,7 +142,7 @@ func (c *Control) FetchVolume(ctx context.Context, a fleet.Actor, pool fleet.Poo
 func newDownloadJob(pool fleet.PoolID, in NewDownload) (volumeJob, error) {
 	var checks fleet.Checks
 	fleet.CheckDownload(&checks, in.URL, in.Checksum, in.ChecksumURL)
-	in.Name = cmp.Or(in.Name, fleet.NameOfDownload(in.URL))
+	in.Name = cmp.Or(in.Name, fleet.DownloadVolumeName(in.URL))
 	if fleet.CheckNewVolume(&checks, "name", in.Name); checks.Err() != nil {
 		return volumeJob{}, checks.Err()
 	}
@@ -151,14 +151,14 @@ func newDownloadJob(pool fleet.PoolID, in NewDownload) (volumeJob, error) {
 		order.Checksum = algorithm + ":" + digest
 	}
 	return volumeJob{
-		kind: fleet.VolumeFetch, ref: fleet.Volref{PoolID: pool, Volume: in.Name}, args: order,
+		kind: fleet.VolumeFetch, ref: fleet.Volref{PoolID: pool, Volume: in.Name}, params: order,
 		detail: "from " + in.URL + ", " + cmp.Or(order.Checksum, order.ChecksumURL, "without a checksum"),
 	}, nil
 }
 
 // newVolumeOn chooses the host of a new volume and returns the job with it.
-func newVolumeOn(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, overcommit bool) (volumeJob, error) {
-	spec, err := poolSpec(ctx, q, j.ref.PoolID)
+func newVolumeJobOnHost(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, overcommit bool) (volumeJob, error) {
+	spec, err := readPoolSpec(ctx, q, j.ref.PoolID)
 	if err != nil {
 		return j, err
 	}
@@ -173,21 +173,21 @@ func newVolumeOn(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob,
 	if err := checkNameFree(ctx, q, j.ref, named, spec.Shared); err != nil {
 		return j, err
 	}
-	j.host, err = findHost(ctx, q, a, j, named, nil, overcommit)
+	j.host, err = findHostForVolumeJob(ctx, q, a, j, named, nil, overcommit)
 	return j, err
 }
 
 // WipeVolume asks a host to overwrite a volume's content with zeros; confirm must be its name.
 func (c *Control) WipeVolume(ctx context.Context, a fleet.Actor, of Volume, confirm string) (fleet.Task, error) {
-	return c.destroyVolume(ctx, a, of, fleet.ActWipe, fleet.VolumeWipe, confirm, "wipe")
+	return c.queueDestructiveJob(ctx, a, of, fleet.ActWipe, fleet.VolumeWipe, confirm, "wipe")
 }
 
 // DeleteVolume asks a host to delete a volume; confirm must be its name.
 func (c *Control) DeleteVolume(ctx context.Context, a fleet.Actor, of Volume, confirm string) (fleet.Task, error) {
-	return c.destroyVolume(ctx, a, of, fleet.ActDelete, fleet.VolumeDelete, confirm, "delete")
+	return c.queueDestructiveJob(ctx, a, of, fleet.ActDelete, fleet.VolumeDelete, confirm, "delete")
 }
 
-func (c *Control) destroyVolume(ctx context.Context, a fleet.Actor, of Volume, act fleet.Action, kind fleet.JobKind, confirm, verb string) (fleet.Task, error) {
+func (c *Control) queueDestructiveJob(ctx context.Context, a fleet.Actor, of Volume, act fleet.Action, kind fleet.JobKind, confirm, verb string) (fleet.Task, error) {
 	return c.changeVolume(ctx, a, of, act, func(_ *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		if confirm != of.Volume {
 			var checks fleet.Checks
@@ -195,7 +195,7 @@ func (c *Control) destroyVolume(ctx context.Context, a fleet.Actor, of Volume, a
 			return volumeJob{}, checks.Err()
 		}
 		host, err := chooseVolumeHost(v, of.HostID)
-		return volumeJob{kind: kind, host: host, ref: fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}, deletesData: true, detail: fleet.Bytes(v.CapacityBytes)}, err
+		return volumeJob{kind: kind, host: host, ref: fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}, deletesData: true, detail: fleet.FormatBytes(v.CapacityBytes)}, err
 	})
 }
 
@@ -204,7 +204,7 @@ type volumeJob struct {
 	kind          fleet.JobKind
 	ref           fleet.Volref
 	host          query.HostRef
-	args          fleet.VolumeParams
+	params          fleet.VolumeParams
 	deletesData   bool // the job deletes the volume's data
 	auditByCaller bool // the caller writes the audit line
 
@@ -214,26 +214,26 @@ type volumeJob struct {
 
 // queueVolumeJob queues the job that decide returns, under the pool's lock. Transactions that assign a volume of the
 // pool to a VM or publish one wait for the lock.
-func (c *Control) queueVolumeJob(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error)) (task fleet.Task, err error) {
-	return c.queueVolumeJobAnd(ctx, a, pool, decide, func(*db.Queries, fleet.TaskID) error { return nil })
+func (c *Control) queueVolumeJob(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.AssignableObject) (volumeJob, error)) (task fleet.Task, err error) {
+	return c.queueVolumeJobWithRows(ctx, a, pool, decide, func(*db.Queries, fleet.TaskID) error { return nil })
 }
 
 // queueVolumeJobAnd works like queueVolumeJob; then adds rows that refer to the task, in the same transaction.
-func (c *Control) queueVolumeJobAnd(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
-	return c.queueVolumeJobAs(ctx, a, a, pool, decide, then)
+func (c *Control) queueVolumeJobWithRows(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.AssignableObject) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
+	return c.queueVolumeJobAsActor(ctx, a, a, pool, decide, then)
 }
 
 // queueVolumeJobAs works like queueVolumeJobAnd. poolActor is the actor that changes the pool; the caller has checked
 // the permission of the person, a.
-func (c *Control) queueVolumeJobAs(ctx context.Context, poolActor, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
-	err = assign.Pools.Change(ctx, c.store, poolActor, string(pool), func(q *db.Queries, on assign.Object) error {
+func (c *Control) queueVolumeJobAsActor(ctx context.Context, poolActor, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.AssignableObject) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
+	err = assign.PoolType.ChangeObject(ctx, c.store, poolActor, string(pool), func(q *db.Queries, on assign.AssignableObject) error {
 		j, err := decide(q, on)
 		if err != nil {
 			return err
 		}
 		subject := fleet.SubjectVolume(j.ref)
-		id, err := store.Queue(ctx, q, a, db.JoinQueueParams{
-			HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, ProjectID: j.project, Args: fleet.JobArgs{DeleteDisks: j.deletesData, Volume: &j.args},
+		id, err := store.JoinOrQueueJob(ctx, q, a, db.JoinQueueParams{
+			HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, ProjectID: j.project, Args: fleet.JobArgs{DeleteDisks: j.deletesData, Volume: &j.params},
 		})
 		if err != nil {
 			return err
@@ -250,7 +250,7 @@ func (c *Control) queueVolumeJobAs(ctx context.Context, poolActor, a fleet.Actor
 		task, err = store.GetTask(ctx, q, a, id)
 		return err
 	})
-	return store.TaskFor(a, task), err
+	return store.RedactTask(a, task), err
 }
 
 // changeVolume works like queueVolumeJob for an existing volume. It refuses if the volume does not allow the action.
@@ -262,8 +262,8 @@ func (c *Control) changeVolume(ctx context.Context, a fleet.Actor, of Volume, ac
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	return c.queueVolumeJob(ctx, a, of.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
-		use, err := currentUse(ctx, q, v)
+	return c.queueVolumeJob(ctx, a, of.PoolID, func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
+		use, err := currentVolumeUse(ctx, q, v)
 		if err != nil {
 			return volumeJob{}, err
 		}

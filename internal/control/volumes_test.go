@@ -52,7 +52,7 @@ func TestVolumeOperationsQueueJobs(t *testing.T) {
 	if err != nil || task.Kind != fleet.VolumeCreate || task.HostName == "" || task.SubjectName != "data.raw" {
 		t.Fatalf("%+v %v", task, err)
 	}
-	s.audited("volume.create")
+	s.auditActions("volume.create")
 	s.wantRefused("the same name again", fleet.Invalid, "is being made", func() error { _, err := s.CreateVolume(t.Context(), chief, s.nfs, in); return err })
 	if _, err := s.CancelTask(t.Context(), chief, task.ID); err != nil {
 		t.Errorf("cancel what waits: %v", err)
@@ -103,7 +103,7 @@ func TestVolumeOperationsQueueJobs(t *testing.T) {
 			t.Errorf("by somebody who says so: %v", err)
 		}
 	}
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
 	s.wantRefused("no host is online", fleet.Conflict, "No host can do this now", func() error {
 		in.Name = "late.raw"
 		_, err := s.CreateVolume(t.Context(), chief, s.nfs, in)
@@ -113,35 +113,35 @@ func TestVolumeOperationsQueueJobs(t *testing.T) {
 
 func TestVolumeInUseCannotBeChanged(t *testing.T) {
 	s := newProjectFixture(t)
-	vm := s.vm("web", fleet.Stopped)
+	vm := s.createVM("web", fleet.Stopped)
 	for name, c := range map[string]struct {
 		make  func(of control.Volume)
 		says  string
 		clone string // why the volume cannot be cloned
 	}{
 		"disk": {func(of control.Volume) {
-			s.setSpec(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}]`)
+			s.setSpecField(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}]`)
 		}, "VM web", ""},
 		"drive": {func(of control.Volume) {
-			s.setSpec(vm.ID, "iso", `{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}`)
+			s.setSpecField(vm.ID, "iso", `{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}`)
 		}, "VM web", ""},
 		"made-from": {func(of control.Volume) {
-			s.setSpec(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"new.qcow2","image":{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}}]`)
-			s.exec(`UPDATE vms SET generation = 2 WHERE id = $1`, vm.ID)
+			s.setSpecField(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"new.qcow2","image":{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}}]`)
+			s.execSQL(`UPDATE vms SET generation = 2 WHERE id = $1`, vm.ID)
 		}, "is being created from the volume.", ""},
 		"published": {func(of control.Volume) {
-			if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: of.PoolID, Volume: of.Volume}); err != nil {
+			if err := s.PublishImage(t.Context(), chief, control.ImageFile{PoolID: of.PoolID, Volume: of.Volume}); err != nil {
 				t.Fatal(err)
 			}
 		}, "published", ""},
 		"found-on-another-host": {func(of control.Volume) {
-			s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, '11111111-1111-4111-8111-111111111111', 'theirs', '{"power":"running"}')`, s.h2)
-			s.updateVolume(of, s.h2, `{"usedBy":["11111111-1111-4111-8111-111111111111"]}`)
+			s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, '11111111-1111-4111-8111-111111111111', 'theirs', '{"power":"running"}')`, s.h2)
+			s.setReportedVolumeFields(of, s.h2, `{"usedBy":["11111111-1111-4111-8111-111111111111"]}`)
 		}, "theirs", "uses the volume, so a copy would be inconsistent."},
 		"in-a-drive-of-another-host": {func(of control.Volume) {
-			s.updateVolume(of, s.h2, `{"inDrive":["22222222-2222-4222-8222-222222222222"]}`)
+			s.setReportedVolumeFields(of, s.h2, `{"inDrive":["22222222-2222-4222-8222-222222222222"]}`)
 		}, "22222222", ""},
-		"base": {func(of control.Volume) { s.updateVolume(of, s.h1, `{"baseOf":["top.qcow2"]}`) }, "top.qcow2", ""},
+		"base": {func(of control.Volume) { s.setReportedVolumeFields(of, s.h1, `{"baseOf":["top.qcow2"]}`) }, "top.qcow2", ""},
 	} {
 		of := s.unusedVolume(name + ".raw")
 		if v := s.volumeOn(of); !v.Orphan || len(v.Hosts) != 2 {
@@ -158,21 +158,21 @@ func TestVolumeInUseCannotBeChanged(t *testing.T) {
 		if c.clone != "" {
 			s.wantRefused(name+": clone", fleet.Conflict, c.clone, asking[fleet.ActClone])
 		}
-		s.setSpec(vm.ID, "disks", `[]`)
-		s.exec(`UPDATE vms SET spec = spec - 'iso', generation = 1, observed_generation = 1 WHERE id = $1`, vm.ID)
+		s.setSpecField(vm.ID, "disks", `[]`)
+		s.execSQL(`UPDATE vms SET spec = spec - 'iso', generation = 1, observed_generation = 1 WHERE id = $1`, vm.ID)
 	}
 }
 
 // setSpec writes a part of a VM's spec, as an edit does.
-func (s *projectFixture) setSpec(id fleet.VMID, part, value string) {
+func (s *projectFixture) setSpecField(id fleet.VMID, part, value string) {
 	s.t.Helper()
-	s.exec(`UPDATE vms SET spec = jsonb_set(spec, ARRAY[$2], $3::jsonb) WHERE id = $1`, id, part, value)
+	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, ARRAY[$2], $3::jsonb) WHERE id = $1`, id, part, value)
 }
 
 // updateVolume adds properties to a volume in a host's report.
-func (s *projectFixture) updateVolume(of control.Volume, host fleet.HostID, more string) {
+func (s *projectFixture) setReportedVolumeFields(of control.Volume, host fleet.HostID, more string) {
 	s.t.Helper()
-	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $3 THEN v || $4::jsonb ELSE v END) FROM jsonb_array_elements(status->'volumes') v))
+	s.execSQL(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $3 THEN v || $4::jsonb ELSE v END) FROM jsonb_array_elements(status->'volumes') v))
 		WHERE pool_id = $1 AND host_id = $2`, of.PoolID, host, of.Volume, more)
 }
 
@@ -198,8 +198,8 @@ func TestSecondJobOnVolumeRefused(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if taken != 1 || s.count("jobs WHERE kind LIKE 'volume.%'") != 1 {
-		t.Errorf("%d orders were taken, %d jobs wait", taken, s.count("jobs WHERE kind LIKE 'volume.%'"))
+	if taken != 1 || s.countRows("jobs WHERE kind LIKE 'volume.%'") != 1 {
+		t.Errorf("%d orders were taken, %d jobs wait", taken, s.countRows("jobs WHERE kind LIKE 'volume.%'"))
 	}
 	from := s.unusedVolume("golden.raw")
 	if err := s.volumeRequests(from)[fleet.ActClone](); err != nil {
@@ -207,7 +207,7 @@ func TestSecondJobOnVolumeRefused(t *testing.T) {
 	}
 	s.wantRefused("delete a volume that is being copied", fleet.Conflict, "clone volume", s.volumeRequests(from)[fleet.ActDelete])
 	s.wantRefused("publish it", fleet.Conflict, "has not ended", func() error {
-		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: of.Volume})
+		return s.PublishImage(t.Context(), chief, control.ImageFile{PoolID: s.nfs, Volume: of.Volume})
 	})
 }
 
@@ -245,13 +245,13 @@ func TestVolumeJobNamesVMsUsingVolume(t *testing.T) {
 	s := newProjectFixture(t)
 	of := s.unusedVolume("data.raw")
 	agent := s.agentSession(s.h1)
-	s.exec(`UPDATE host_sessions SET seen_at = NULL WHERE host_id = $1`, s.h2)
+	s.execSQL(`UPDATE host_sessions SET seen_at = NULL WHERE host_id = $1`, s.h2)
 	task, err := s.DeleteVolume(t.Context(), chief, of, "data.raw")
 	if err != nil || task.HostID != s.h1 {
 		t.Fatalf("%+v %v", task, err)
 	}
-	vm := s.vm("web", fleet.Stopped)
-	s.setSpec(vm.ID, "disks", `[{"poolId":"`+string(s.nfs)+`","volume":"data.raw"}]`) // written without the checks of a use case
+	vm := s.createVM("web", fleet.Stopped)
+	s.setSpecField(vm.ID, "disks", `[{"poolId":"`+string(s.nfs)+`","volume":"data.raw"}]`) // written without the checks of a use case
 	claim, err := s.Claim(t.Context(), agent, wire.ClaimRequest{Max: 8}, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -262,18 +262,18 @@ func TestVolumeJobNamesVMsUsingVolume(t *testing.T) {
 			work = &claim.Jobs[i]
 		}
 	}
-	if work == nil || work.Pool == nil || work.Pool.ID != s.nfs || work.VolumeUsers == nil || work.VolumeUsers.Disk != "web" || work.Args.Volume == nil || !work.Kind.SingleShot(work.Args) {
+	if work == nil || work.Pool == nil || work.Pool.ID != s.nfs || work.VolumeUsers == nil || work.VolumeUsers.Disk != "web" || work.Args.Volume == nil || !work.Kind.IsSingleShot(work.Args) {
 		t.Fatalf("the work is %+v", work)
 	}
 	after := &fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 40, Volumes: []fleet.Volume{{Name: "left.raw", Format: "raw"}}}
-	finish := wire.Finish{Epoch: work.Epoch, Seq: one[int64](&rig{t: t, pool: s.pool}, `SELECT (number << 32) + 1 FROM host_sessions WHERE host_id = $1`, s.h1), Outcome: wire.Done, Pool: after}
+	finish := wire.Finish{Epoch: work.Epoch, Seq: queryValue[int64](&hostFixture{t: t, pool: s.pool}, `SELECT (number << 32) + 1 FROM host_sessions WHERE host_id = $1`, s.h1), Outcome: wire.Done, Pool: after}
 	if _, _, err := s.Finish(t.Context(), agent, work.ID, finish); err != nil {
 		t.Fatal(err)
 	}
 	if got := volumeNames(t)(s.PoolVolumes(t.Context(), chief, s.nfs)); !strings.Contains(got, "left.raw") {
 		t.Errorf("after the job the pool has %q", got)
 	}
-	if n := s.count("assignments WHERE observed_generation <> 1 AND pool_id IS NOT NULL"); n != 0 {
+	if n := s.countRows("assignments WHERE observed_generation <> 1 AND pool_id IS NOT NULL"); n != 0 {
 		t.Errorf("%d assignments count as acted on", n)
 	}
 }
@@ -281,7 +281,7 @@ func TestVolumeJobNamesVMsUsingVolume(t *testing.T) {
 func TestVolumesHiddenFromTenants(t *testing.T) {
 	s := newProjectFixture(t)
 	of := s.unusedVolume("data.raw")
-	for _, a := range []fleet.Actor{s.member, s.viewer, s.stranger} {
+	for _, a := range []fleet.Actor{s.member, s.viewer, s.blueMember} {
 		s.wantRefused("create", fleet.Forbidden, "do not have permission", func() error {
 			_, err := s.CreateVolume(t.Context(), a, s.nfs, control.NewVolume{Name: "x.raw", Format: "raw", SizeBytes: 1})
 			return err
@@ -291,7 +291,7 @@ func TestVolumesHiddenFromTenants(t *testing.T) {
 	if got := volumeNames(t)(s.PoolVolumes(t.Context(), s.member, s.nfs)); strings.Contains(got, "data.raw") {
 		t.Errorf("a tenant sees %q", got)
 	}
-	s.updateVolume(control.Volume{PoolID: s.nfs, Volume: "cd.iso"}, s.h1, `{"inDrive":["22222222-2222-4222-8222-222222222222"],"modifiedAt":"2026-01-01T00:00:00Z","baseOf":["x"]}`)
+	s.setReportedVolumeFields(control.Volume{PoolID: s.nfs, Volume: "cd.iso"}, s.h1, `{"inDrive":["22222222-2222-4222-8222-222222222222"],"modifiedAt":"2026-01-01T00:00:00Z","baseOf":["x"]}`)
 	all, err := s.PoolVolumes(t.Context(), s.member, s.nfs)
 	for _, v := range all {
 		if v.InDrive != nil || v.BaseOf != nil || v.ModifiedAt != nil || v.Actions != nil || v.Orphan {
@@ -302,7 +302,7 @@ func TestVolumesHiddenFromTenants(t *testing.T) {
 		t.Error(err, all)
 	}
 	local := s.unusedVolume("twice.raw")
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
 		s.addVolume(s.local, h, `{"name":"twice.raw","path":"/srv/vm/twice.raw","format":"raw","capacityBytes":1}`)
 	}

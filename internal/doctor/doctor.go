@@ -44,7 +44,7 @@ func Inspect(ctx context.Context, p Purpose) []Check {
 }
 
 // Ready reports whether all required checks passed.
-func Ready(checks []Check) bool {
+func AllRequiredOK(checks []Check) bool {
 	for _, c := range checks {
 		if !c.OK && !c.Optional {
 			return false
@@ -54,7 +54,7 @@ func Ready(checks []Check) bool {
 }
 
 // Print writes the checks as an aligned table: state (ok, missing, optional), name, reason, and path or fix.
-func Print(out io.Writer, checks []Check) error {
+func PrintChecks(out io.Writer, checks []Check) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, c := range checks {
 		detail := c.Found

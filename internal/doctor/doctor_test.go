@@ -17,15 +17,15 @@ import (
 )
 
 // fake is a machine in memory: a Debian system, used as root, that meets none of the requirements.
-type fake struct {
+type fakeMachine struct {
 	machine
 	files fstest.MapFS
 	ran   []string
 }
 
-func newFake(t *testing.T) *fake {
+func newFake(t *testing.T) *fakeMachine {
 	t.Helper()
-	f := &fake{files: fstest.MapFS{"etc/os-release": {Data: []byte("ID=debian\n")}}}
+	f := &fakeMachine{files: fstest.MapFS{"etc/os-release": {Data: []byte("ID=debian\n")}}}
 	f.machine = machine{
 		goos: "linux", root: f.files, path: []string{"/usr/bin"}, privileged: true,
 		dial:         func(context.Context, string) error { return errors.New("nobody listens") },
@@ -40,14 +40,14 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
-func (f *fake) add(paths ...string) {
+func (f *fakeMachine) add(paths ...string) {
 	for _, path := range paths {
 		f.files[path] = &fstest.MapFile{Mode: 0o755}
 	}
 }
 
 // everything adds all programs and files that the lab and the tests require.
-func (f *fake) everything() {
+func (f *fakeMachine) addEverything() {
 	f.findPostgres = func() (string, error) { return "/usr/lib/postgresql/15/bin", nil }
 	for _, n := range requirements {
 		for _, name := range n.programs {
@@ -73,7 +73,7 @@ func program64(segment elf.ProgType) []byte {
 	return b.Bytes()
 }
 
-func find(t *testing.T, checks []Check, name string) Check {
+func findCheck(t *testing.T, checks []Check, name string) Check {
 	t.Helper()
 	i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == name })
 	if i < 0 {
@@ -109,7 +109,7 @@ func TestInspectListsMissing(t *testing.T) {
 					t.Errorf("a check without its reason or remedy: %+v", check)
 				}
 			}
-			if Ready(checks) {
+			if AllRequiredOK(checks) {
 				t.Error("an empty machine is ready")
 			}
 		})
@@ -122,10 +122,10 @@ func TestMachineWithAllRequirementsIsReady(t *testing.T) {
 		t.Run(string(p), func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
-			f.everything()
+			f.addEverything()
 			f.dial = func(context.Context, string) error { return nil }
 			checks := f.inspect(t.Context(), p)
-			if !Ready(checks) {
+			if !AllRequiredOK(checks) {
 				t.Errorf("not ready: %v", missingError(checks))
 			}
 			if err := f.install(t.Context(), p, io.Discard); err != nil || len(f.ran) > 0 {
@@ -140,18 +140,18 @@ func TestRequirementsFoundInKnownPlaces(t *testing.T) {
 	for name, c := range map[string]struct {
 		purpose Purpose
 		check   string
-		prepare func(*fake)
+		prepare func(*fakeMachine)
 		found   string // empty: not found
 	}{
-		"outside a user's PATH": {Lab, "iptables", func(f *fake) { f.add("usr/sbin/iptables") }, "/usr/sbin/iptables"},
-		"a file that is not executable": {Lab, "iptables", func(f *fake) {
+		"outside a user's PATH": {Lab, "iptables", func(f *fakeMachine) { f.add("usr/sbin/iptables") }, "/usr/sbin/iptables"},
+		"a file that is not executable": {Lab, "iptables", func(f *fakeMachine) {
 			f.files["usr/sbin/iptables"] = &fstest.MapFile{Mode: 0o644}
 		}, ""},
-		"Fedora's firmware":  {Lab, "OVMF", func(f *fake) { f.add("usr/share/edk2/ovmf/OVMF_CODE.fd") }, "/usr/share/edk2/ovmf/OVMF_CODE.fd"},
-		"RHEL's QEMU":        {Agent, "QEMU", func(f *fake) { f.add("usr/libexec/qemu-kvm") }, "/usr/libexec/qemu-kvm"},
-		"Chrome":             {Test, "Chromium", func(f *fake) { f.add("usr/bin/google-chrome") }, "/usr/bin/google-chrome"},
-		"the modular daemon": {Agent, "libvirt daemon", func(f *fake) { f.add("usr/sbin/virtqemud") }, "/usr/sbin/virtqemud"},
-		"its socket": {Agent, "libvirt socket", func(f *fake) {
+		"Fedora's firmware":  {Lab, "OVMF", func(f *fakeMachine) { f.add("usr/share/edk2/ovmf/OVMF_CODE.fd") }, "/usr/share/edk2/ovmf/OVMF_CODE.fd"},
+		"RHEL's QEMU":        {Agent, "QEMU", func(f *fakeMachine) { f.add("usr/libexec/qemu-kvm") }, "/usr/libexec/qemu-kvm"},
+		"Chrome":             {Test, "Chromium", func(f *fakeMachine) { f.add("usr/bin/google-chrome") }, "/usr/bin/google-chrome"},
+		"the modular daemon": {Agent, "libvirt daemon", func(f *fakeMachine) { f.add("usr/sbin/virtqemud") }, "/usr/sbin/virtqemud"},
+		"its socket": {Agent, "libvirt socket", func(f *fakeMachine) {
 			f.dial = func(_ context.Context, socket string) error {
 				if socket != "/run/libvirt/virtqemud-sock" {
 					return os.ErrNotExist
@@ -159,10 +159,10 @@ func TestRequirementsFoundInKnownPlaces(t *testing.T) {
 				return nil
 			}
 		}, "/run/libvirt/virtqemud-sock"},
-		"a static busybox": {Lab, "busybox (static)", func(f *fake) {
+		"a static busybox": {Lab, "busybox (static)", func(f *fakeMachine) {
 			f.files["bin/busybox"] = &fstest.MapFile{Mode: 0o755, Data: program64(elf.PT_LOAD)}
 		}, "/bin/busybox"},
-		"a dynamically linked busybox": {Lab, "busybox (static)", func(f *fake) {
+		"a dynamically linked busybox": {Lab, "busybox (static)", func(f *fakeMachine) {
 			f.files["bin/busybox"] = &fstest.MapFile{Mode: 0o755, Data: program64(elf.PT_INTERP)}
 		}, ""},
 	} {
@@ -170,7 +170,7 @@ func TestRequirementsFoundInKnownPlaces(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
 			c.prepare(f)
-			got := find(t, f.inspect(t.Context(), c.purpose), c.check)
+			got := findCheck(t, f.inspect(t.Context(), c.purpose), c.check)
 			if got.Found != c.found || got.OK != (c.found != "") {
 				t.Errorf("got %+v, want %q found", got, c.found)
 			}
@@ -181,11 +181,11 @@ func TestRequirementsFoundInKnownPlaces(t *testing.T) {
 func TestKVMIsOptional(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	f.everything()
+	f.addEverything()
 	f.dial = func(context.Context, string) error { return nil }
 	checks := f.inspect(t.Context(), Agent)
-	if kvm := find(t, checks, "KVM"); kvm.OK || !kvm.Optional || !Ready(checks) {
-		t.Errorf("got %+v, ready %v", kvm, Ready(checks))
+	if kvm := findCheck(t, checks, "KVM"); kvm.OK || !kvm.Optional || !AllRequiredOK(checks) {
+		t.Errorf("got %+v, ready %v", kvm, AllRequiredOK(checks))
 	}
 }
 
@@ -249,7 +249,7 @@ func TestInstallForAgentStartsServices(t *testing.T) {
 			t.Error("the services of a real host must start")
 		}
 		if slices.Contains(args, "install") {
-			f.everything()
+			f.addEverything()
 			f.dial = func(context.Context, string) error { return nil }
 		}
 		return nil
@@ -275,24 +275,24 @@ func TestInstallKeepsAdministratorPolicy(t *testing.T) {
 func TestFailedInstallExplainsRemedy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		prepare func(*fake)
+		prepare func(*fakeMachine)
 		purpose Purpose
 		want    string
 	}{
-		"without root": {func(f *fake) { f.privileged = false }, Portal, "run: sudo apt-get install -y --no-install-recommends postgresql"},
-		"on Fedora": {func(f *fake) {
+		"without root": {func(f *fakeMachine) { f.privileged = false }, Portal, "run: sudo apt-get install -y --no-install-recommends postgresql"},
+		"on Fedora": {func(f *fakeMachine) {
 			f.files["etc/os-release"] = &fstest.MapFile{Data: []byte("ID=fedora\n")}
 		}, Agent, "run: dnf install -y libvirt-daemon-kvm qemu-kvm qemu-img"},
-		"on a Mac":             {func(f *fake) { f.goos = "darwin" }, Demo, "run: brew install postgresql@17"},
-		"on an unknown system": {func(f *fake) { delete(f.files, "etc/os-release") }, Demo, "install what Debian calls postgresql"},
-		"apt-get fails": {func(f *fake) {
+		"on a Mac":             {func(f *fakeMachine) { f.goos = "darwin" }, Demo, "run: brew install postgresql@17"},
+		"on an unknown system": {func(f *fakeMachine) { delete(f.files, "etc/os-release") }, Demo, "install what Debian calls postgresql"},
+		"apt-get fails": {func(f *fakeMachine) {
 			f.run = func(_ context.Context, _ io.Writer, _ []string, _ string, args ...string) error {
 				return fmt.Errorf("no network for %s", args[2])
 			}
 		}, Demo, "no network for install"},
-		"the package lacks the program": {func(*fake) {}, Demo, "this machine still lacks:\n  PostgreSQL"},
-		"no package has the requirement": {func(f *fake) {
-			f.everything()
+		"the package lacks the program": {func(*fakeMachine) {}, Demo, "this machine still lacks:\n  PostgreSQL"},
+		"no package has the requirement": {func(f *fakeMachine) {
+			f.addEverything()
 		}, Agent, "libvirt socket (the agent's way to libvirt): systemctl enable --now libvirtd.socket"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -313,7 +313,7 @@ func TestFailedInstallExplainsRemedy(t *testing.T) {
 func TestPrintAlignsColumns(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	err := Print(&out, []Check{
+	err := PrintChecks(&out, []Check{
 		{Name: "a", Why: "because", OK: true, Found: "/bin/a"},
 		{Name: "long name", Why: "why", Fix: "apt-get install b"},
 		{Name: "c", Why: "perhaps", Optional: true, Fix: "do c"},

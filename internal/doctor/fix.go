@@ -7,16 +7,16 @@ import (
 )
 
 // family is the kind of package manager of a system.
-type family int
+type packageFamily int
 
 const (
-	otherSystem family = iota
+	otherSystem packageFamily = iota
 	debian
 	rpm
 	brew
 )
 
-func (m *machine) family() family {
+func (m *machine) packageFamily() packageFamily {
 	if m.goos == "darwin" {
 		return brew
 	}
@@ -42,22 +42,22 @@ func (m *machine) family() family {
 }
 
 // fixFor returns the command that installs a requirement, or an instruction if no command does.
-func (m *machine) fixFor(n requirement) string {
+func (m *machine) fixOf(n requirement) string {
 	if n.fix != "" {
 		return n.fix
 	}
-	if command := m.command([]requirement{n}); command != "" {
+	if command := m.installCommand([]requirement{n}); command != "" {
 		return command
 	}
-	if m.family() == brew {
+	if m.packageFamily() == brew {
 		return "this needs Linux"
 	}
 	return "install what Debian calls " + strings.Join(n.debian, " ")
 }
 
 // command returns the command that installs all packages of the missing requirements; empty if no package helps.
-func (m *machine) command(missing []requirement) string {
-	f := m.family()
+func (m *machine) installCommand(missing []requirement) string {
+	f := m.packageFamily()
 	packages := packagesOf(f, missing)
 	if len(packages) == 0 {
 		return ""
@@ -65,17 +65,17 @@ func (m *machine) command(missing []requirement) string {
 	return strings.Join(append(slices.Clone(installers[f]), packages...), " ")
 }
 
-var installers = map[family][]string{
+var installers = map[packageFamily][]string{
 	debian: {"apt-get", "install", "-y", "--no-install-recommends"},
 	rpm:    {"dnf", "install", "-y"},
 	brew:   {"brew", "install"},
 }
 
 // packagesOf returns the packages of the missing requirements, each once.
-func packagesOf(f family, missing []requirement) []string {
+func packagesOf(f packageFamily, missing []requirement) []string {
 	var packages []string
 	for _, n := range missing {
-		for _, name := range map[family][]string{debian: n.debian, rpm: n.rpm, brew: n.brew}[f] {
+		for _, name := range map[packageFamily][]string{debian: n.debian, rpm: n.rpm, brew: n.brew}[f] {
 			if !slices.Contains(packages, name) {
 				packages = append(packages, name)
 			}

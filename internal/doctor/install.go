@@ -21,13 +21,13 @@ func Install(ctx context.Context, p Purpose, out io.Writer) error {
 func (m *machine) install(ctx context.Context, p Purpose, out io.Writer) error {
 	checks, missing := m.checkAll(ctx, p)
 	packages := packagesOf(debian, missing)
-	command := m.command(missing)
+	command := m.installCommand(missing)
 	switch {
 	case len(packages) == 0:
 		return missingError(checks)
-	case m.family() != debian && command == "":
+	case m.packageFamily() != debian && command == "":
 		return missingError(checks)
-	case m.family() != debian:
+	case m.packageFamily() != debian:
 		return fmt.Errorf("packages are missing, and Quantix installs them by itself on Debian and Ubuntu only; run: %s; %w", command, missingError(checks))
 	case !m.privileged:
 		return fmt.Errorf("packages are missing, and only root can install them; run: sudo %s", command)
@@ -45,7 +45,7 @@ func (m *machine) aptInstall(ctx context.Context, p Purpose, out io.Writer, pack
 		if err != nil {
 			return err
 		}
-		defer q.end(context.WithoutCancel(ctx), out)
+		defer q.unblock(context.WithoutCancel(ctx), out)
 		env = append(env, "RUNLEVEL=1")
 	}
 	apt := func(args ...string) error {
@@ -92,7 +92,7 @@ func (m *machine) blockServices(ctx context.Context) (*serviceBlock, error) {
 		}
 		q.policy = true
 	}
-	if _, ok := m.program("systemctl"); ok {
+	if _, ok := m.findProgram("systemctl"); ok {
 		q.enabled = map[string]bool{}
 		for _, service := range services {
 			q.enabled[service] = q.isEnabled(ctx, service)
@@ -102,7 +102,7 @@ func (m *machine) blockServices(ctx context.Context) (*serviceBlock, error) {
 }
 
 // end removes the policy file and disables the services that the packages enabled. It writes failures to out.
-func (q *serviceBlock) end(ctx context.Context, out io.Writer) {
+func (q *serviceBlock) unblock(ctx context.Context, out io.Writer) {
 	if q.policy {
 		if err := os.Remove(q.m.policyFile); err != nil {
 			fmt.Fprintf(out, "Could not remove %s: %v; remove it, or no package will start its service.\n", q.m.policyFile, err)

@@ -79,7 +79,7 @@ func (m *machine) checkAll(ctx context.Context, p Purpose) (checks []Check, miss
 		}
 		c := Check{Name: n.name, Why: n.why, Packages: n.debian, Optional: !slices.Contains(n.required, p)}
 		if c.Found, c.OK = m.probe(ctx, n); !c.OK {
-			c.Fix = m.fixFor(n)
+			c.Fix = m.fixOf(n)
 			if !c.Optional {
 				missing = append(missing, n)
 			}
@@ -94,7 +94,7 @@ func (m *machine) probe(ctx context.Context, n requirement) (found string, ok bo
 		return n.probe(ctx, m)
 	}
 	for _, name := range n.programs {
-		if found, ok := m.program(name); ok {
+		if found, ok := m.findProgram(name); ok {
 			return found, true
 		}
 	}
@@ -107,7 +107,7 @@ func (m *machine) probe(ctx context.Context, n requirement) (found string, ok bo
 }
 
 // program looks for a program in the PATH and also in the sbin directories, which a user's PATH often lacks.
-func (m *machine) program(name string) (found string, ok bool) {
+func (m *machine) findProgram(name string) (found string, ok bool) {
 	dirs := append(slices.Clone(m.path), "/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin")
 	for _, dir := range dirs {
 		if !strings.HasPrefix(dir, "/") {
@@ -122,16 +122,16 @@ func (m *machine) program(name string) (found string, ok bool) {
 	return "", false
 }
 
-func postgres(_ context.Context, m *machine) (string, bool) {
+func probePostgres(_ context.Context, m *machine) (string, bool) {
 	dir, err := m.findPostgres()
 	return dir, err == nil
 }
 
-func linux(_ context.Context, m *machine) (string, bool) { return m.goos, m.goos == "linux" }
+func probeLinux(_ context.Context, m *machine) (string, bool) { return m.goos, m.goos == "linux" }
 
-func administrator(_ context.Context, m *machine) (string, bool) { return "", m.privileged }
+func probeAdministrator(_ context.Context, m *machine) (string, bool) { return "", m.privileged }
 
-func libvirtSocket(ctx context.Context, m *machine) (string, bool) {
+func probeLibvirtSocket(ctx context.Context, m *machine) (string, bool) {
 	for _, socket := range []string{"/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock"} {
 		if m.dial(ctx, socket) == nil {
 			return socket, true
@@ -140,15 +140,15 @@ func libvirtSocket(ctx context.Context, m *machine) (string, bool) {
 	return "", false
 }
 
-func kvm(_ context.Context, m *machine) (string, bool) {
+func probeKVM(_ context.Context, m *machine) (string, bool) {
 	const device = "/dev/kvm"
 	return device, m.open(device) == nil
 }
 
 // staticBusybox refuses a dynamically linked busybox, because the lab's guest has no libraries.
-func staticBusybox(_ context.Context, m *machine) (string, bool) {
+func probeStaticBusybox(_ context.Context, m *machine) (string, bool) {
 	for _, name := range []string{"busybox", "busybox.static", "busybox-static"} {
-		found, ok := m.program(name)
+		found, ok := m.findProgram(name)
 		if !ok {
 			continue
 		}

@@ -35,15 +35,15 @@ var (
 var requirements = []requirement{
 	{
 		name: "PostgreSQL", why: "private database (not needed with --database-url)", required: []Purpose{Portal, Demo, Lab, Test, Bench},
-		probe: postgres, debian: []string{"postgresql"}, rpm: []string{"postgresql-server"}, brew: []string{"postgresql@17"},
+		probe: probePostgres, debian: []string{"postgresql"}, rpm: []string{"postgresql-server"}, brew: []string{"postgresql@17"},
 	},
 	{
 		name: "Linux", why: "namespaces and libvirt hosts", required: forHosts,
-		probe: linux, fix: "use a Linux machine; the demo runs on any system",
+		probe: probeLinux, fix: "use a Linux machine; the demo runs on any system",
 	},
 	{
 		name: "root", why: "mount namespaces and libvirt's system daemon", required: forHosts,
-		probe: administrator, fix: "run it as root, with sudo for example",
+		probe: probeAdministrator, fix: "run it as root, with sudo for example",
 	},
 	{
 		name: "libvirt daemon", why: "manages the VMs", required: forAgent, programs: []string{"libvirtd", "virtqemud"},
@@ -51,11 +51,11 @@ var requirements = []requirement{
 	},
 	{
 		name: "libvirt socket", why: "the agent's way to libvirt", required: forAgent,
-		probe: libvirtSocket, fix: "systemctl enable --now libvirtd.socket (or virtqemud.socket)",
+		probe: probeLibvirtSocket, fix: "systemctl enable --now libvirtd.socket (or virtqemud.socket)",
 	},
 	{
 		name: "KVM", why: "fast VMs; without it they are emulated (TCG), which is slow", optional: forAgent,
-		probe: kvm, fix: "switch virtualisation on in the firmware and load kvm_intel or kvm_amd",
+		probe: probeKVM, fix: "switch virtualisation on in the firmware and load kvm_intel or kvm_amd",
 	},
 	{
 		name: "libvirtd", why: "one daemon for each host of the lab", required: forLab, programs: []string{"libvirtd"},
@@ -103,19 +103,19 @@ var requirements = []requirement{
 		debian: []string{"glusterfs-client"}, rpm: []string{"glusterfs-fuse"},
 	},
 	{
-		name: "libvirt's iscsi-direct driver", why: "pools on iSCSI direct", optional: forAgent, required: forTests, files: storageDriver("iscsi-direct"),
+		name: "libvirt's iscsi-direct driver", why: "pools on iSCSI direct", optional: forAgent, required: forTests, files: storageDriverPaths("iscsi-direct"),
 		debian: []string{"libvirt-daemon-driver-storage-iscsi-direct"}, rpm: []string{"libvirt-daemon-driver-storage-iscsi-direct"},
 	},
 	{
-		name: "libvirt's rbd driver", why: "pools on Ceph RBD", optional: forAgent, required: forTests, files: storageDriver("rbd"),
+		name: "libvirt's rbd driver", why: "pools on Ceph RBD", optional: forAgent, required: forTests, files: storageDriverPaths("rbd"),
 		debian: []string{"libvirt-daemon-driver-storage-rbd"}, rpm: []string{"libvirt-daemon-driver-storage-rbd"},
 	},
 	{
-		name: "QEMU's iSCSI driver", why: "disks on iSCSI direct", optional: forAgent, required: forTests, files: blockDriver("iscsi"),
+		name: "QEMU's iSCSI driver", why: "disks on iSCSI direct", optional: forAgent, required: forTests, files: blockDriverPaths("iscsi"),
 		debian: []string{"qemu-block-extra"}, rpm: []string{"qemu-block-iscsi"},
 	},
 	{
-		name: "QEMU's RBD driver", why: "disks on Ceph RBD", optional: forAgent, required: forTests, files: blockDriver("rbd"),
+		name: "QEMU's RBD driver", why: "disks on Ceph RBD", optional: forAgent, required: forTests, files: blockDriverPaths("rbd"),
 		debian: []string{"qemu-block-extra"}, rpm: []string{"qemu-block-rbd"},
 	},
 	{
@@ -157,7 +157,7 @@ var requirements = []requirement{
 		name: "mkfs.ext4", why: "file systems of pools in tests", required: forTests, programs: []string{"mkfs.ext4"},
 		debian: []string{"e2fsprogs"}, rpm: []string{"e2fsprogs"},
 	},
-	program("iptables", "libvirt's networks and broken ones in tests", "iptables", "iptables-nft"),
+	programRequirement("iptables", "libvirt's networks and broken ones in tests", "iptables", "iptables-nft"),
 	{
 		name: "ovs-vsctl", why: "networks on Open vSwitch bridges", optional: forAgent, required: forTests, programs: []string{"ovs-vsctl"},
 		debian: []string{"openvswitch-switch"}, rpm: []string{"openvswitch"},
@@ -166,17 +166,17 @@ var requirements = []requirement{
 		name: "swtpm", why: "TPMs of guests", optional: forAgent, required: forTests, programs: []string{"swtpm", "swtpm_setup"},
 		debian: []string{"swtpm", "swtpm-tools"}, rpm: []string{"swtpm", "swtpm-tools"},
 	},
-	program("nft", "libvirt's networks", "nftables", "nftables"),
-	program("ip", "bridges and network namespaces", "iproute2", "iproute"),
-	program("unshare", "a host of its own in namespaces", "util-linux", "util-linux"),
-	program("nsenter", "programs on such a host", "util-linux", "util-linux-core"),
-	program("cpio", "packs the guest's system", "cpio", "cpio"),
-	program("gzip", "packs the guest's system", "gzip", "gzip"),
+	programRequirement("nft", "libvirt's networks", "nftables", "nftables"),
+	programRequirement("ip", "bridges and network namespaces", "iproute2", "iproute"),
+	programRequirement("unshare", "a host of its own in namespaces", "util-linux", "util-linux"),
+	programRequirement("nsenter", "programs on such a host", "util-linux", "util-linux-core"),
+	programRequirement("cpio", "packs the guest's system", "cpio", "cpio"),
+	programRequirement("gzip", "packs the guest's system", "gzip", "gzip"),
 	{
 		name: "busybox (static)", why: "the guest's programs", required: forLab,
-		probe: staticBusybox, debian: []string{"busybox-static"}, rpm: []string{"busybox"},
+		probe: probeStaticBusybox, debian: []string{"busybox-static"}, rpm: []string{"busybox"},
 	},
-	program("xorriso", "makes the guest's boot image", "xorriso", "xorriso"),
+	programRequirement("xorriso", "makes the guest's boot image", "xorriso", "xorriso"),
 	{
 		name: "isolinux", why: "boot loader of the guest's image", required: forLab, files: []string{"usr/lib/ISOLINUX/isolinux.bin"},
 		debian: []string{"isolinux"},
@@ -234,18 +234,18 @@ var requirements = []requirement{
 }
 
 // storageDriver and blockDriver return the paths of libvirt's and QEMU's drivers on the distributions.
-func storageDriver(name string) []string {
+func storageDriverPaths(name string) []string {
 	const file = "libvirt/storage-backend/libvirt_storage_backend_"
 	return []string{"usr/lib/*/" + file + name + ".so", "usr/lib64/" + file + name + ".so", "usr/lib/" + file + name + ".so"}
 }
 
-func blockDriver(name string) []string {
+func blockDriverPaths(name string) []string {
 	file := "qemu*/block-" + name + ".so"
 	return []string{"usr/lib/*/" + file, "usr/lib64/" + file, "usr/lib/" + file}
 }
 
 // program returns the requirement of the lab, the tests and the benchmarks for a program with that name.
-func program(name, why, debian, rpm string) requirement {
+func programRequirement(name, why, debian, rpm string) requirement {
 	return requirement{
 		name: name, why: why, required: forLab, programs: []string{name}, debian: []string{debian}, rpm: []string{rpm},
 	}

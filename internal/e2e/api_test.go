@@ -26,7 +26,7 @@ type api struct {
 func (s *playground) api() api { return api{url: s.URL, token: s.APIToken} }
 
 // answer is a response of the API.
-type answer struct {
+type apiResponse struct {
 	status int
 	body   []byte
 }
@@ -34,18 +34,18 @@ type answer struct {
 var httpClient = &http.Client{Timeout: 15 * time.Second}
 
 // send sends one request, without a body if body is nil. headers are name and value pairs.
-func (a api) send(ctx context.Context, method, path string, body any, headers ...string) (answer, error) {
+func (a api) send(ctx context.Context, method, path string, body any, headers ...string) (apiResponse, error) {
 	var in io.Reader
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
-			return answer{}, err
+			return apiResponse{}, err
 		}
 		in = bytes.NewReader(text)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, a.url+path, in)
 	if err != nil {
-		return answer{}, err
+		return apiResponse{}, err
 	}
 	req.Header.Set("Authorization", "Bearer "+a.token)
 	req.Header.Set("Content-Type", "application/json")
@@ -54,11 +54,11 @@ func (a api) send(ctx context.Context, method, path string, body any, headers ..
 	}
 	res, err := cmp.Or(a.via, httpClient).Do(req)
 	if err != nil {
-		return answer{}, err
+		return apiResponse{}, err
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	return answer{res.StatusCode, text}, err
+	return apiResponse{res.StatusCode, text}, err
 }
 
 // requestJSON sends a request, fails the test unless the status is want, and decodes the response into T.
@@ -80,25 +80,25 @@ func requestJSON[T any](t testing.TB, a api, want int, method, path string, body
 }
 
 // list returns the first page of a list.
-func list[T any](t testing.TB, a api, path string) []T {
+func listFirstPage[T any](t testing.TB, a api, path string) []T {
 	t.Helper()
 	return requestJSON[fleet.Page[T]](t, a, http.StatusOK, http.MethodGet, path, nil).Items
 }
 
 // host returns the host of the given name.
-func (a api) host(t testing.TB, name string) fleet.HostView {
+func (a api) hostByName(t testing.TB, name string) fleet.HostView {
 	t.Helper()
 	return findByName[fleet.HostView](t, a, "hosts", name)
 }
 
-func (a api) pool(t testing.TB, name string) fleet.Pool {
+func (a api) poolByName(t testing.TB, name string) fleet.Pool {
 	t.Helper()
 	return findByName[fleet.Pool](t, a, "pools", name)
 }
 
-func (a api) project(t testing.TB, name string) fleet.Project {
+func (a api) projectByName(t testing.TB, name string) fleet.Project {
 	t.Helper()
-	for _, p := range list[fleet.Project](t, a, "/api/v1/projects") {
+	for _, p := range listFirstPage[fleet.Project](t, a, "/api/v1/projects") {
 		if p.Name == name {
 			return p
 		}
@@ -109,7 +109,7 @@ func (a api) project(t testing.TB, name string) fleet.Project {
 
 func findByName[T any](t testing.TB, a api, resource, name string) T {
 	t.Helper()
-	items := list[T](t, a, fmt.Sprintf("/api/v1/%s?filter=name:%s", resource, name))
+	items := listFirstPage[T](t, a, fmt.Sprintf("/api/v1/%s?filter=name:%s", resource, name))
 	if len(items) != 1 {
 		t.Fatalf("%d %s are named %s, want 1", len(items), resource, name)
 	}
@@ -117,7 +117,7 @@ func findByName[T any](t testing.TB, a api, resource, name string) T {
 }
 
 // vm returns the VM.
-func (a api) vm(t testing.TB, id fleet.VMID) fleet.VMView {
+func (a api) getVM(t testing.TB, id fleet.VMID) fleet.VMView {
 	t.Helper()
 	return requestJSON[fleet.VMView](t, a, http.StatusOK, http.MethodGet, "/api/v1/vms/"+string(id), nil)
 }
@@ -127,7 +127,7 @@ func (a api) vm(t testing.TB, id fleet.VMID) fleet.VMView {
 func (a api) ensurePhase(t testing.TB, id fleet.VMID, want fleet.Phase) {
 	t.Helper()
 	action := map[fleet.Phase]string{fleet.PhaseRunning: "start", fleet.PhaseStopped: "stop"}[want]
-	if a.vm(t, id).Phase != want {
+	if a.getVM(t, id).Phase != want {
 		requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(id)+"/actions", map[string]any{"action": action})
 	}
 	a.waitPhase(t, stepLimit, id, want)
@@ -138,7 +138,7 @@ func (a api) waitPhase(t testing.TB, limit time.Duration, id fleet.VMID, want fl
 	t.Helper()
 	var vm fleet.VMView
 	eventually(t, limit, fmt.Sprintf("phase %s of a VM", want), func() (bool, string) {
-		vm = a.vm(t, id)
+		vm = a.getVM(t, id)
 		if vm.Status != nil && vm.Status.Error != "" {
 			return false, vm.Status.Error
 		}

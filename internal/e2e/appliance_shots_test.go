@@ -9,10 +9,10 @@ import (
 )
 
 // applianceShots returns the shots of the pages for import, export and conversion.
-func applianceShots(t *testing.T, a api, vm, project string, pool fleet.PoolID, volume string) []shot {
+func applianceShots(t *testing.T, a api, vm, project string, pool fleet.PoolID, volume string) []pageShot {
 	t.Helper()
-	vmID := a.exportVM(t, "legacy-crm", project, pool)
-	return []shot{
+	vmID := a.createExportedVM(t, "legacy-crm", project, pool)
+	return []pageShot{
 		{"vms-import", "/vms/import", nil},
 		{"vm-import", "/vms/import", func(p *tab) { p.click("td.acts a.btn", "Import"); p.waitText("h1", "Import") }},
 		{"vm-export", "/vms/" + string(vmID) + "/export", nil},

@@ -59,7 +59,7 @@ var nginx = balancer{
 }
 
 // run starts the balancer with the configuration in the manual.
-func (b balancer) run(s *site, file string, places *strings.Replacer) {
+func (b balancer) run(s *multiPortalSite, file string, places *strings.Replacer) {
 	s.t.Helper()
 	text, err := os.ReadFile("../../" + balancerChapter)
 	if err != nil {
@@ -72,24 +72,24 @@ func (b balancer) run(s *site, file string, places *strings.Replacer) {
 	}
 	writeFile(s.t, file, places.Replace(config))
 	args := b.command(file)
-	cmd := command(s.t.Context(), args[0], args[1:]...)
+	cmd := cleanCommand(s.t.Context(), args[0], args[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	log, err := os.Create(file + ".log")
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	gone := daemon(s.t, cmd, log.Name())
+	gone := startDaemon(s.t, cmd, log.Name())
 	s.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		<-gone
 		log.Close()
 	})
-	s.until("the balancer at work", "/readyz", http.StatusOK, "")
+	s.waitResponse("the balancer at work", "/readyz", http.StatusOK, "")
 }
 
 // runningVM creates a VM in a new project, and waits until it runs.
-func runningVM(t *testing.T, a api) fleet.VMView {
+func createRunningVM(t *testing.T, a api) fleet.VMView {
 	t.Helper()
 	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
@@ -104,9 +104,9 @@ func runningVM(t *testing.T, a api) fleet.VMView {
 func TestPortalsBehindNginx(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nginx)
-	s.mockAgent("mock-1")
+	s.startMockAgent("mock-1")
 	a := s.api()
-	vm := runningVM(t, a)
+	vm := createRunningVM(t, a)
 	s.checkConsoles(6, vm.ID)
 	s.checkLiveStream()
 	s.checkUpload(a)
@@ -130,7 +130,7 @@ func TestPortalsBehindNginx(t *testing.T) {
 }
 
 // waitRequests waits until nginx sends requests to the restarted portal p.
-func (s *site) waitRequests(p *portal) {
+func (s *multiPortalSite) waitRequests(p *portal) {
 	s.t.Helper()
 	file := filepath.Join(filepath.Dir(p.dir), nginxLog)
 	read := func() string {
@@ -148,7 +148,7 @@ func (s *site) waitRequests(p *portal) {
 }
 
 // checkLiveStream fails the test unless events of a stream arrive before the stream ends.
-func (s *site) checkLiveStream() {
+func (s *multiPortalSite) checkLiveStream() {
 	s.t.Helper()
 	follow := *s.browser
 	follow.Timeout = 0 // no timeout, because the stream does not end
@@ -177,9 +177,9 @@ func (s *site) checkLiveStream() {
 }
 
 // checkUpload uploads a file that exceeds the default size limit of balancers.
-func (s *site) checkUpload(a api) {
+func (s *multiPortalSite) checkUpload(a api) {
 	s.t.Helper()
-	host := a.host(s.t, "mock-1")
+	host := a.hostByName(s.t, "mock-1")
 	pool := requestJSON[fleet.PoolView](s.t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": "files", "hostIds": []fleet.HostID{host.ID}, "spec": map[string]any{"kind": "dir", "path": "/srv/files"},
 	})

@@ -106,16 +106,16 @@ func attachTab(t *testing.T, ctx context.Context, cancel context.CancelFunc, bas
 			p.savePicture(pictureName(t.Name()) + "-failed")
 		}
 		cancel()
-		for _, f := range p.unexpected() {
+		for _, f := range p.unexpectedFaults() {
 			t.Errorf("browser fault: %s", f)
 		}
 	})
 	if err := chromedp.Listen(ctx, p.recordFault); err != nil {
 		t.Fatalf("open a tab: %v", err)
 	}
-	p.size(1440, 900)
+	p.setWindowSize(1440, 900)
 	// Each tab must behave as if it had the focus, although other tabs open and close.
-	p.do("hold the focus", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+	p.runActions("hold the focus", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 		return err
 	}))
@@ -166,7 +166,7 @@ func (p *tab) recordFault(event any) {
 
 const networkChanged = "ERR_NETWORK_CHANGED"
 
-func (p *tab) requestsCut() int {
+func (p *tab) networkChangeCuts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cuts
@@ -179,7 +179,7 @@ func (p *tab) allowFaults(parts ...string) {
 	p.expected = append(p.expected, parts...)
 }
 
-func (p *tab) unexpected() (out []string) {
+func (p *tab) unexpectedFaults() (out []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, f := range p.faults {
@@ -195,7 +195,7 @@ func (p *tab) unexpected() (out []string) {
 }
 
 // do runs the actions within stepLimit.
-func (p *tab) do(what string, steps ...chromedp.Action[chromedp.Void]) {
+func (p *tab) runActions(what string, steps ...chromedp.Action[chromedp.Void]) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, stepLimit)
 	defer cancel()
@@ -205,20 +205,20 @@ func (p *tab) do(what string, steps ...chromedp.Action[chromedp.Void]) {
 }
 
 // eval evaluates a JavaScript expression in the page.
-func eval[T any](p *tab, expression string, options ...chromedp.EvaluateOption) (T, error) {
+func evalJS[T any](p *tab, expression string, options ...chromedp.EvaluateOption) (T, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, stepLimit)
 	defer cancel()
 	return chromedp.Run(ctx, chromedp.Evaluate[T](expression, options...))
 }
 
-func (p *tab) size(width, height int64) {
+func (p *tab) setWindowSize(width, height int64) {
 	p.Helper()
-	p.do("set the window's size", chromedp.EmulateViewport(width, height))
+	p.runActions("set the window's size", chromedp.EmulateViewport(width, height))
 }
 
 // pictures returns the directory for screenshots, which QUANTIX_TEST_SCREENSHOTS names. Without the variable,
 // screenshots of failures are stored in the system's temporary directory, and all others are deleted after the run.
-func (p *tab) pictures() string {
+func (p *tab) pictureDir() string {
 	if dir := os.Getenv(picturesVariable); dir != "" {
 		return dir
 	}
@@ -232,7 +232,7 @@ func pictureName(test string) string { return strings.NewReplacer("/", "-", " ",
 
 // savePicture saves a screenshot of the tab. It also works after the test has failed.
 func (p *tab) savePicture(name string) {
-	dir := p.pictures()
+	dir := p.pictureDir()
 	ctx, cancel := context.WithTimeout(p.ctx, 10*time.Second)
 	defer cancel()
 	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())

@@ -21,18 +21,18 @@ import (
 // Every child task must run exactly once.
 func TestBulkStartSurvivesPortalKills(t *testing.T) {
 	t.Parallel()
-	name := unique("bulk")
+	name := uniqueName("bulk")
 	pg := newPostgres(t, name+"-pg")
 	gate := newGate(t, pg.URL())
 	p := newPortal(t, name, "--database-url", gate.url)
-	p.mockAgent("mock-1")
+	p.startMockAgent("mock-1")
 	a := p.api()
-	ids := createVMs(t, a, a.host(t, "mock-1").ID, control.MaxAtOnce)
+	ids := createVMs(t, a, a.hostByName(t, "mock-1").ID, control.MaxBulkVMs)
 
-	held := gate.hold("savepoint sp_20") // the portal creates twenty child tasks in one transaction
+	held := gate.holdCommit("savepoint sp_20") // the portal creates twenty child tasks in one transaction
 	order := map[string]any{"action": "start", "ids": ids}
 	task := requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/actions", order, "Idempotency-Key", "the same key")
-	if task.State.Ended() || task.Steps == nil || *task.Steps != (fleet.Steps{Queued: len(ids)}) {
+	if task.State.IsFinal() || task.Steps == nil || *task.Steps != (fleet.Steps{Queued: len(ids)}) {
 		t.Fatalf("the bulk task is %+v with the steps %+v", task, task.Steps)
 	}
 	select {
@@ -41,7 +41,7 @@ func TestBulkStartSurvivesPortalKills(t *testing.T) {
 		t.Fatal("no child task was created")
 	}
 	p.kill()
-	gate.release()
+	gate.releaseCommit()
 	sql, err := pgx.Connect(t.Context(), pg.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -73,12 +73,12 @@ func TestBulkStartSurvivesPortalKills(t *testing.T) {
 
 	eventually(t, fleet.Lease+4*stepLimit, "the end of the task", func() (bool, string) {
 		task = requestJSON[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
-		return task.State.Ended(), fmt.Sprintf("%+v", *task.Steps)
+		return task.State.IsFinal(), fmt.Sprintf("%+v", *task.Steps)
 	})
 	if task.State != fleet.JobDone || *task.Steps != (fleet.Steps{Done: len(ids)}) {
 		t.Errorf("the bulk task is %s: %+v", task.State, *task.Steps)
 	}
-	parts := allPages[fleet.Task](t, a, "/api/v1/tasks?sort=created&filter=parent:"+string(task.ID))
+	parts := listAllPages[fleet.Task](t, a, "/api/v1/tasks?sort=created&filter=parent:"+string(task.ID))
 	var about []fleet.VMID
 	for _, part := range parts {
 		_, id := part.Subject.Split()
@@ -130,7 +130,7 @@ func createVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
 		t.FailNow()
 	}
 	eventually(t, 4*stepLimit, "the VMs", func() (bool, string) {
-		off := allPages[fleet.VMView](t, a, "/api/v1/vms?sort=name&filter=phase:stopped")
+		off := listAllPages[fleet.VMView](t, a, "/api/v1/vms?sort=name&filter=phase:stopped")
 		for i, vm := range off {
 			ids[i] = vm.ID
 		}
@@ -140,7 +140,7 @@ func createVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
 }
 
 // allPages returns all items of a list, page by page.
-func allPages[T any](t *testing.T, a api, path string) (all []T) {
+func listAllPages[T any](t *testing.T, a api, path string) (all []T) {
 	t.Helper()
 	for after := ""; ; {
 		page := requestJSON[fleet.Page[T]](t, a, http.StatusOK, http.MethodGet, path+"&limit=200&after="+after, nil)

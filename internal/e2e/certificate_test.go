@@ -17,7 +17,7 @@ import (
 // listener. The portal must continue to run.
 func TestPortalReloadsRenewedCertificate(t *testing.T) {
 	t.Parallel()
-	name := unique("renewed")
+	name := uniqueName("renewed")
 	file := filepath.Join(root, name+".pem")
 	renew := func() {
 		text, _ := selfSigned(t, "127.0.0.1")
@@ -32,7 +32,7 @@ func TestPortalReloadsRenewedCertificate(t *testing.T) {
 	p := &portal{t: t, dir: filepath.Join(root, name), url: "https://" + listen, agentURL: "https://" + agentListen, via: trusting, args: []string{
 		"portal", "--listen", listen, "--agent-listen", agentListen, "--data-dir", filepath.Join(root, name), "--tls-cert", file, "--tls-key", file,
 	}}
-	t.Cleanup(p.end)
+	t.Cleanup(p.stopPortal)
 	p.start(name)
 	served := func(address string) string {
 		c, err := tls.Dial("tcp", strings.TrimPrefix(address, "https://"), &tls.Config{InsecureSkipVerify: true})
@@ -46,7 +46,7 @@ func TestPortalReloadsRenewedCertificate(t *testing.T) {
 		var now string
 		eventually(t, stepLimit, what, func() (bool, string) {
 			now = served(address)
-			return now != from, tail(p.log, 3)
+			return now != from, lastLinesOfFile(p.log, 3)
 		})
 		return now
 	}
@@ -61,10 +61,10 @@ func TestPortalReloadsRenewedCertificate(t *testing.T) {
 	changes("the renewed certificate without SIGHUP", p.url, pages)
 	select {
 	case <-p.gone:
-		t.Fatalf("the portal ended: %v:\n%s", p.err, tail(p.log, 20))
+		t.Fatalf("the portal ended: %v:\n%s", p.err, lastLinesOfFile(p.log, 20))
 	default:
 	}
-	if log := tail(p.log, 1000); !strings.Contains(log, "SIGHUP") {
+	if log := lastLinesOfFile(p.log, 1000); !strings.Contains(log, "SIGHUP") {
 		t.Errorf("the log does not mention SIGHUP:\n%s", log)
 	}
 }

@@ -87,7 +87,7 @@ func TestLabClosedToOtherUsers(t *testing.T) {
 // TestInterruptedLabLeavesNothing stops a lab by Ctrl-C during its start. No process, mount or bridge may remain.
 func TestInterruptedLabLeavesNothing(t *testing.T) {
 	t.Parallel()
-	temp := filepath.Join(root, unique("i"))
+	temp := filepath.Join(root, uniqueName("i"))
 	if err := os.Mkdir(temp, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -103,13 +103,13 @@ func TestInterruptedLabLeavesNothing(t *testing.T) {
 	var dirs []string
 	eventually(t, readyLimit, "the start of a libvirt host", func() (bool, string) {
 		dirs, _ = filepath.Glob(filepath.Join(temp, "quantix-lab-*", "h?", "run", "libvirtd.pid"))
-		return len(dirs) > 0, tail(p.log, 5)
+		return len(dirs) > 0, lastLinesOfFile(p.log, 5)
 	})
-	used := bridges(filepath.Dir(filepath.Dir(dirs[0])))
+	used := bridgesOfHosts(filepath.Dir(filepath.Dir(dirs[0])))
 	if err := p.signal(syscall.SIGINT); err != nil {
-		t.Errorf("the lab ended with %v after Ctrl-C:\n%s", err, tail(p.log, 20))
+		t.Errorf("the lab ended with %v after Ctrl-C:\n%s", err, lastLinesOfFile(p.log, 20))
 	}
-	if err := leftovers(temp); err != nil {
+	if err := checkLeftovers(temp); err != nil {
 		t.Errorf("the interrupted lab left %v", err)
 	}
 	for _, b := range used {
@@ -132,7 +132,7 @@ func TestUnknownSettingRefusedWithLine(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "portal.yaml")
 	writeFile(t, file, "dataDir: /nowhere\n\nlistne: 127.0.0.1:1\n")
-	out, err := output(t.Context(), path, "portal", "--config", file)
+	out, err := commandOutput(t.Context(), path, "portal", "--config", file)
 	if err == nil {
 		t.Fatal("the portal started")
 	}

@@ -21,10 +21,10 @@ import (
 // sessions stay the same.
 func TestDatabaseRestoreKeepsHostsWorking(t *testing.T) {
 	t.Parallel()
-	name := unique("restored")
+	name := uniqueName("restored")
 	pg := newPostgres(t, name+"-pg")
 	p := newPortal(t, name, "--database-url", pg.URL())
-	p.mockAgent("mock-1")
+	p.startMockAgent("mock-1")
 	a := p.api()
 	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "kept"})
 	create := func(name string) fleet.VMView {
@@ -46,7 +46,7 @@ func TestDatabaseRestoreKeepsHostsWorking(t *testing.T) {
 		a.ensurePhase(t, cycled.ID, fleet.PhaseStopped)
 	}
 	p.kill()
-	restore(t, pg.URL(), dump)
+	restoreDump(t, pg.URL(), dump)
 	p.start(name)
 
 	// The first job after the restore gets an epoch that the host has already seen. The job must still complete within
@@ -60,7 +60,7 @@ func TestDatabaseRestoreKeepsHostsWorking(t *testing.T) {
 	drifted := func(when string) {
 		t.Helper()
 		eventually(t, stepLimit, "the drift "+when, func() (bool, string) {
-			vm := a.vm(t, edited.ID)
+			vm := a.getVM(t, edited.ID)
 			return vm.Spec.CPUs == 1 && vm.Status.CPUs == 2 && len(vm.Status.Drift) == 1 && vm.Status.Drift[0].Field == "cpus",
 				fmt.Sprintf("%+v %+v", vm.Spec, vm.Status)
 		})
@@ -80,13 +80,13 @@ func postgresProgram(t *testing.T, program string, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := output(t.Context(), filepath.Join(filepath.Dir(bin), program), args...); err != nil {
+	if out, err := commandOutput(t.Context(), filepath.Join(filepath.Dir(bin), program), args...); err != nil {
 		t.Fatalf("%s: %v: %s", program, err, out)
 	}
 }
 
 // restore replaces the database at the given URL by the content of a dump.
-func restore(t *testing.T, address, dump string) {
+func restoreDump(t *testing.T, address, dump string) {
 	t.Helper()
 	conf, err := pgx.ParseConfig(address)
 	if err != nil {

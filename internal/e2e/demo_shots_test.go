@@ -12,35 +12,35 @@ import (
 )
 
 // demoShots returns the shots of the demo's pages.
-func demoShots(t *testing.T, a api) []shot {
+func demoShots(t *testing.T, a api) []pageShot {
 	t.Helper()
 	running := findByName[fleet.VMView](t, a, "vms", "web-01")
 	failed := findByName[fleet.VMView](t, a, "vms", "fail-start-kiosk")
-	host, pool, broken := a.host(t, "host-1"), a.pool(t, "shared"), a.pool(t, "archive")
+	host, pool, broken := a.hostByName(t, "host-1"), a.poolByName(t, "shared"), a.poolByName(t, "archive")
 	net, lan, down := findByName[fleet.NetworkView](t, a, "networks", "default"), findByName[fleet.NetworkView](t, a, "networks", "office"), findByName[fleet.NetworkView](t, a, "networks", "no-dnsmasq-lab")
 	over := findByName[fleet.NetworkView](t, a, "networks", "tenants")
-	user := list[fleet.User](t, a, "/api/v1/users")[0]
+	user := listFirstPage[fleet.User](t, a, "/api/v1/users")[0]
 	vm, h, pl := "/vms/"+string(running.ID), "/hosts/"+string(host.ID), "/pools/"+string(pool.ID)
-	shop := string(a.project(t, "shop").ID)
+	shop := string(a.projectByName(t, "shop").ID)
 	of := "?volume=" + a.unusedVolume(t, pool, "archive-2019.raw")
 	project, u := "/projects/"+shop, "/users/"+string(user.ID)
-	local := "/pools/" + string(a.pool(t, "local-nvme").ID)
+	local := "/pools/" + string(a.poolByName(t, "local-nvme").ID)
 	for _, name := range []string{"host-1", "host-2"} {
-		requestJSON[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/hosts/"+string(a.host(t, name).ID), map[string]any{"spec": map[string]any{"labels": map[string]string{"rack": "r1"}}})
+		requestJSON[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/hosts/"+string(a.hostByName(t, name).ID), map[string]any{"spec": map[string]any{"labels": map[string]string{"rack": "r1"}}})
 	}
 	office := "/api/v1/networks/" + string(lan.ID)
 	requestJSON[any](t, a, http.StatusAccepted, http.MethodPut, office+"/port-groups/printers", map[string]any{"toGuest": map[string]int{"averageKiB": 1024, "peakKiB": 4096}, "restricted": true})
 	requestJSON[any](t, a, http.StatusNoContent, http.MethodPut, office+"/port-groups/printers/grants/"+shop, nil)
 	requestJSON[any](t, a, http.StatusOK, http.MethodPut, "/api/v1"+local+"/selector", map[string]any{"selector": "rack=r1"})
-	san, ceph := a.blockPools(t)
-	firstBoot, spec := firstBootVM(t, a)
-	web := "/security-groups/" + string(groupWithRules(t, a, running).ID)
-	image := list[fleet.ImageView](t, a, "/api/v1/images?filter=format:qcow2")[0]
+	san, ceph := a.createBlockPools(t)
+	firstBoot, spec := createFirstBootVM(t, a)
+	web := "/security-groups/" + string(createGroupWithRules(t, a, running).ID)
+	image := listFirstPage[fleet.ImageView](t, a, "/api/v1/images?filter=format:qcow2")[0]
 	img := "/images/" + string(image.ID)
 	at := url.Values{"pool": {string(image.Versions[0].Copies[0].PoolID)}, "volume": {image.Versions[0].Copies[0].Volume}, "host": {string(image.Versions[0].Copies[0].HostID)}}
-	shots := []shot{
+	shots := []pageShot{
 		{"dashboard", "/", nil},
-		{"shortcuts", "/", func(p *tab) { p.keys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
+		{"shortcuts", "/", func(p *tab) { p.typeKeys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
 		{"vms", "/vms", nil},
 		{"vms-filter", "/vms?filter=phase:running+label:env%3Dprod&sort=-memory", nil},
 		{"vms-filter-wrong", "/vms?filter=phase:flying", func(p *tab) { p.allowFaults("422") }},
@@ -48,16 +48,16 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vms-found", "/vms?tab=found", nil},
 		{"vms-attention", "/vms?tab=attention", nil},
 		{"vms-selected", "/vms", func(p *tab) { p.click("tbody input[data-select-row]", "") }},
-		{"vms-page", "/vms?limit=10", func(p *tab) { p.click(".pager a", "Next"); p.waitText(".pager", "Previous"); p.settle() }},
+		{"vms-page", "/vms?limit=10", func(p *tab) { p.click(".pager a", "Next"); p.waitText(".pager", "Previous"); p.waitSettled() }},
 		{"vms-columns", "/vms?columns=state,host,created,id", nil},
 		{"vms-views", "/views/vms?filter=phase:running&sort=-memory", func(p *tab) {
-			p.fill("#view-name", "Running by memory")
+			p.fillInput("#view-name", "Running by memory")
 			p.click("#view-save", "Save")
 			p.waitText(".kept", "Running by memory")
 		}},
 		{"task-of-many", "/vms?limit=40", func(p *tab) {
 			p.click("input[data-select-all]", "")
-			p.pick(".bulk summary", "Power", "Reboot")
+			p.pickMenuItem(".bulk summary", "Power", "Reboot")
 			p.waitPath("/tasks/")
 			p.waitText("#step-rows", "Only a running VM can be rebooted.")
 			p.waitText("#task-sum header", "done ·")
@@ -74,21 +74,21 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vm-new", "/vms/new", nil},
 		{"vm-new-errors", "/vms/new", func(p *tab) {
 			p.allowFaults("422")
-			p.fill("#name", "Not A Name")
-			if _, err := eval[bool](p, `[...document.querySelectorAll("textarea")].every(e => e.style.height = "90px")`); err != nil { // a user may resize a text area
+			p.fillInput("#name", "Not A Name")
+			if _, err := evalJS[bool](p, `[...document.querySelectorAll("textarea")].every(e => e.style.height = "90px")`); err != nil { // a user may resize a text area
 				p.Fatal(err)
 			}
-			p.fill("#spec-cpus", "0")
-			p.fill("#spec-memoryMiB", "1")
-			p.choose("#spec-memoryMiB-unit", "MiB")
+			p.fillInput("#spec-cpus", "0")
+			p.fillInput("#spec-memoryMiB", "1")
+			p.chooseOption("#spec-memoryMiB-unit", "MiB")
 			p.click("footer button.primary", "Create VM")
 			p.waitText(".field.bad", "Name")
 		}},
 		{"vm-new-parts", "/vms/new", func(p *tab) {
-			p.unfold()
+			p.unfoldForm()
 			p.allowFaults("422")
-			p.fill("#name", "with-parts")
-			p.fill("#spec-cpu-sockets", "7")
+			p.fillInput("#name", "with-parts")
+			p.fillInput("#spec-cpu-sockets", "7")
 			p.click("footer button.primary", "Create VM")
 			p.waitText(".field.bad", "Sockets × cores × threads")
 		}},
@@ -96,11 +96,11 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vm-actions", vm, func(p *tab) { p.withMenu(".head summary", "Actions", "Delete") }},
 		{"vm-disk-menu", vm, func(p *tab) { p.withMenu("main dl summary", "", "Move to another pool") }},
 		{"vm-move-disk", vm, func(p *tab) {
-			p.pick("main dl summary", "", "Move to another pool")
+			p.pickMenuItem("main dl summary", "", "Move to another pool")
 			p.waitText("#dialog", "Choose the pool")
 		}},
 		{"vm-grow-disk", vm, func(p *tab) {
-			p.pick("main dl summary", "", "Grow")
+			p.pickMenuItem("main dl summary", "", "Grow")
 			p.waitText("#dialog", "New size")
 		}},
 		{"vm-guest-menu", vm, func(p *tab) { p.withMenu("main .card header summary", "", "Trim file systems") }},
@@ -109,7 +109,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vm-guard", vm + "/protection", nil},
 		{"vm-leave", "/vms/" + string(failed.ID) + "/migrate", nil},
 		{"vm-disk-image", "/vms/" + string(failed.ID), func(p *tab) {
-			p.pick("main dl summary", "", "Create image")
+			p.pickMenuItem("main dl summary", "", "Create image")
 			p.waitText("#dialog", "Name")
 		}},
 		{"vm-failed", "/vms/" + string(failed.ID), func(p *tab) { p.waitText("main .note", "Start failed") }},
@@ -117,7 +117,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vm-configure", vm + "?tab=configure", nil},
 		{"vm-configure-disks", vm + "?tab=configure", func(p *tab) { p.openRows("spec-disks") }},
 		{"vm-configure-cards", vm + "?tab=configure", func(p *tab) { p.openRows("spec-nics") }},
-		{"vm-configure-parts", vm + "?tab=configure", func(p *tab) { p.unfold() }},
+		{"vm-configure-parts", vm + "?tab=configure", func(p *tab) { p.unfoldForm() }},
 		{"vm-events", vm + "?tab=events", nil},
 		{"vm-console", vm + "/console", func(p *tab) { p.waitConsole() }},
 		{"vm-console-window", vm + "/console?window=1", func(p *tab) { p.waitConsole() }},
@@ -131,7 +131,7 @@ func demoShots(t *testing.T, a api) []shot {
 			}
 		}},
 		{"vm-force-off", vm, func(p *tab) {
-			p.pick(".head summary", "Actions", "Force off")
+			p.pickMenuItem(".head summary", "Actions", "Force off")
 			p.waitText("dialog[open]", "Force off web-01?")
 		}},
 		{"vms-delete", "/vms", func(p *tab) {
@@ -141,16 +141,16 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"vm-delete-page", vm + "/delete", nil},
 		{"vm-delete", vm, func(p *tab) {
-			p.pick(".head summary", "Actions", "Delete")
+			p.pickMenuItem(".head summary", "Actions", "Delete")
 			p.waitText("#dialog", "web-01")
 		}},
-		{"found-vm", "/vms?tab=found", func(p *tab) { p.click("#found-rows a", "legacy-erp"); p.waitText("h1", "legacy-erp"); p.settle() }},
+		{"found-vm", "/vms?tab=found", func(p *tab) { p.click("#found-rows a", "legacy-erp"); p.waitText("h1", "legacy-erp"); p.waitSettled() }},
 		{"search", "/search?q=web", nil},
 		{"search-help", "/search?q=snapshot+schedule", nil},
 		{"help", "/help", nil},
 		{"help-chapter", "/help/storage", nil},
 		{"help-search", "/help?q=add+a+host", nil},
-		{"search-suggest", "/", func(p *tab) { p.fill("#search", "web"); p.waitText("#search-results", "web-01") }},
+		{"search-suggest", "/", func(p *tab) { p.fillInput("#search", "web"); p.waitText("#search-results", "web-01") }},
 		{"hosts", "/hosts", nil},
 		{"host-join", "/hosts/join", func(p *tab) { p.click("main button.primary", ""); p.waitText(".code", "quantix agent join") }},
 		{"host", h, nil},
@@ -165,14 +165,14 @@ func demoShots(t *testing.T, a api) []shot {
 		{"volume-new", pl + "/volumes/new", nil},
 		{"volume-fetch", pl + "/volumes/fetch", nil},
 		{"volume-upload", pl + "/volumes/upload", nil},
-		{"volume-fetch-start", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/volumes/fetch?start=00000000-0000-7000-8000-000000440001", nil},
-		{"volume-new-local", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/volumes/new", nil},
+		{"volume-fetch-start", "/pools/" + string(a.poolByName(t, "local-nvme").ID) + "/volumes/fetch?start=00000000-0000-7000-8000-000000440001", nil},
+		{"volume-new-local", "/pools/" + string(a.poolByName(t, "local-nvme").ID) + "/volumes/new", nil},
 		{"volume-new-errors", pl + "?tab=volumes", func(p *tab) {
 			p.allowFaults("422")
 			p.click("#pool-body a", "New volume")
 			p.waitText("#dialog", "New volume in shared")
-			p.fill("#dialog #name", "a/b")
-			p.fill("#dialog #size", "1")
+			p.fillInput("#dialog #name", "a/b")
+			p.fillInput("#dialog #size", "1")
 			p.click("#dialog button.primary", "Create volume")
 			p.waitText("#dialog .field.bad", "Name")
 		}},
@@ -183,22 +183,22 @@ func demoShots(t *testing.T, a api) []shot {
 		{"volume-delete", pl + "/volumes/delete" + of, nil},
 		{"volume-published", pl + "/volumes/delete?volume=debian-12.qcow2", nil},
 		{"pool-failed", "/pools/" + string(broken.ID), nil},
-		{"pool-assign", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/assign", nil},
+		{"pool-assign", "/pools/" + string(a.poolByName(t, "local-nvme").ID) + "/assign", nil},
 		{"pool-by-label", local + "?tab=configure", nil},
 		{"pool-labels-page", local + "/labels", nil},
 		{"pool-labels", local + "?tab=configure", func(p *tab) {
 			p.click("#by-label a", "Edit")
 			p.waitText("#dialog", "Also on hosts with the labels")
-			p.fill("#dialog #selector", "rack=r1, ssd")
+			p.fillInput("#dialog #selector", "rack=r1, ssd")
 			p.waitText("#dialog #labelled-hosts", "No host has all of these labels now.")
-			p.fill("#dialog #selector", "rack=r1")
+			p.fillInput("#dialog #selector", "rack=r1")
 			p.waitText("#dialog #labelled-hosts", "2 hosts match")
 		}},
 		{"pool-labels-wrong", local + "?tab=configure", func(p *tab) {
 			p.allowFaults("422")
 			p.click("#by-label a", "Edit")
 			p.waitText("#dialog", "Also on hosts with the labels")
-			p.fill("#dialog #selector", "Rack=r1")
+			p.fillInput("#dialog #selector", "Rack=r1")
 			p.click("#dialog button.primary", "Save")
 			p.waitText("#dialog .field.bad", "Label key")
 		}},
@@ -213,20 +213,20 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"pool-new-iscsi", "/pools/new", func(p *tab) {
 			p.click("input[name=kind][value=iscsi-direct]", "")
-			p.fill("#source-portal-", "10.0.0.5")
-			p.fill("#source-target-", "iqn.2026-01.org.example:vms")
-			p.fill("#source-initiator-", "iqn.2026-01.org.example:quantix")
-			p.fill("#source-user-", "quantix")
-			p.fill("#secret", "not-shown-anywhere")
+			p.fillInput("#source-portal-", "10.0.0.5")
+			p.fillInput("#source-target-", "iqn.2026-01.org.example:vms")
+			p.fillInput("#source-initiator-", "iqn.2026-01.org.example:quantix")
+			p.fillInput("#source-user-", "quantix")
+			p.fillInput("#secret", "not-shown-anywhere")
 		}},
 		{"pool-new-rbd", "/pools/new", func(p *tab) {
 			p.allowFaults("422")
 			p.click("input[name=kind][value=rbd]", "")
-			p.fill("#name", "ceph-2")
-			p.fill("#source-monitors-", "10.0.0.1, 10.0.0.2")
-			p.fill("#source-cephPool-", "vms")
-			p.fill("#source-user-", "libvirt")
-			p.fill("#secret", "no key")
+			p.fillInput("#name", "ceph-2")
+			p.fillInput("#source-monitors-", "10.0.0.1, 10.0.0.2")
+			p.fillInput("#source-cephPool-", "vms")
+			p.fillInput("#source-user-", "libvirt")
+			p.fillInput("#secret", "no key")
 			p.click("footer button.primary", "Create pool")
 			p.waitText(".field.bad", "This is not a Ceph key:")
 		}},
@@ -235,13 +235,13 @@ func demoShots(t *testing.T, a api) []shot {
 		{"pool-credentials", "/pools/" + string(san) + "/credentials", nil},
 		{"pool-rbd-failed", "/pools/" + string(ceph), nil},
 		{"vm-new-lun", "/vms/new", func(p *tab) {
-			p.choose("[name='spec.disks[0].source']", "Existing volume")
+			p.chooseOption("[name='spec.disks[0].source']", "Existing volume")
 			p.click("#spec-disks-0--Options > summary", "Options")
 			p.waitTrue("the LUNs are shown", `document.querySelector("[name='spec.disks[0].lun']").checkVisibility()`)
 		}},
 		{"pool-new-device", "/pools/new", func(p *tab) {
 			p.click(`input[name=kind][value=fs]`, "")
-			p.settle()
+			p.waitSettled()
 		}},
 		{"networks", "/networks", nil},
 		{"vm-first-boot", firstBoot + "/first-boot", nil},
@@ -249,15 +249,15 @@ func demoShots(t *testing.T, a api) []shot {
 		{"customizations", "/customizations", nil},
 		{"vm-new-first-boot", "/vms/new", func(p *tab) {
 			p.click("#vm-first-boot summary", "First boot")
-			p.choose("[name='firstBoot.kind']", "cloud-init")
+			p.chooseOption("[name='firstBoot.kind']", "cloud-init")
 			p.waitTrue("its fields are shown", `document.querySelector("[name='firstBoot.cloudInit.hostname']").checkVisibility()`)
 		}},
 		{"vm-new-first-boot-wrong", "/vms/new", func(p *tab) {
 			p.allowFaults("422")
-			p.fill("#name", "told-wrong")
+			p.fillInput("#name", "told-wrong")
 			p.click("#vm-first-boot summary", "First boot")
-			p.choose("[name='firstBoot.kind']", "cloud-init user-data")
-			p.fill("[name='firstBoot.userData']", "#cloud-config\npackages: 3\n")
+			p.chooseOption("[name='firstBoot.kind']", "cloud-init user-data")
+			p.fillInput("[name='firstBoot.userData']", "#cloud-config\npackages: 3\n")
 			p.click("footer button.primary", "Create VM")
 			p.waitText("#vm-first-boot .field.bad", "Line 2")
 		}},
@@ -271,7 +271,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"security-group-new", "/security-groups/new", nil},
 		{"security-group-wrong-rule", web, func(p *tab) {
 			p.allowFaults("422")
-			p.fill("#rules #ports", "http")
+			p.fillInput("#rules #ports", "http")
 			p.click("#rules button.primary", "Allow")
 			p.waitText("#rules .field.bad", "Port")
 		}},
@@ -298,7 +298,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"network-group-new", "/networks/" + string(lan.ID) + "/port-groups", nil},
 		{"network-assign", "/networks/" + string(down.ID) + "/assign", nil},
 		{"network-labels", "/networks/" + string(lan.ID) + "/labels", func(p *tab) {
-			p.fill("#selector", "rack=r1")
+			p.fillInput("#selector", "rack=r1")
 			p.waitText("#labelled-hosts", "match")
 		}},
 		{"network-release", "/networks/" + string(lan.ID) + "/hosts/" + string(host.ID) + "/release", nil},
@@ -314,7 +314,7 @@ func demoShots(t *testing.T, a api) []shot {
 			p.waitPath("/networks/")
 			p.click(".tabs a", "Sharing")
 			p.waitText("#grants h2", "Share with a project")
-			p.settle()
+			p.waitSettled()
 		}},
 		{"images", "/images", nil},
 		{"image", img, nil},
@@ -335,8 +335,8 @@ func demoShots(t *testing.T, a api) []shot {
 		{"image-edit", img + "/edit", nil},
 		{"image-delete", img + "/delete", nil},
 		{"vm-new-from-image", "/vms/new", func(p *tab) {
-			p.choose(`select[name="spec.disks[0].source"]`, "Overlay")
-			p.settle()
+			p.chooseOption(`select[name="spec.disks[0].source"]`, "Overlay")
+			p.waitSettled()
 		}},
 		{"projects", "/projects", nil},
 		{"project", project, nil},
@@ -353,16 +353,16 @@ func demoShots(t *testing.T, a api) []shot {
 		{"account", "/account", nil},
 		{"tokens", "/account/tokens", nil},
 		{"token-delete", "/account/tokens", func(p *tab) {
-			p.open(p.link("main a[href$='/delete']"))
-			p.settle()
+			p.open(p.linkTarget("main a[href$='/delete']"))
+			p.waitSettled()
 		}},
 		{"password", "/account/password", nil},
 		{"tasks", "/tasks", nil},
-		{"task", "/tasks", func(p *tab) { p.click("main tbody a[href^='/tasks/']", ""); p.waitPath("/tasks/"); p.settle() }},
+		{"task", "/tasks", func(p *tab) { p.click("main tbody a[href^='/tasks/']", ""); p.waitPath("/tasks/"); p.waitSettled() }},
 		{"tree-vms", "/?tree=vms", func(p *tab) { p.withTree("shop") }},
 		{"tree", "/tree/hosts", nil},
 		{"not-found", "/vms/00000000-0000-7000-8000-000000000000", func(p *tab) { p.allowFaults("404") }},
 	}
-	return slices.Concat(shots, templateShots(a.createTemplate(t)), plannedShots(t, a, vm, string(running.ID), string(failed.ID)),
+	return slices.Concat(shots, templateShots(a.createTemplate(t)), planShots(t, a, vm, string(running.ID), string(failed.ID)),
 		snapshotShots(t, a, findByName[fleet.VMView](t, a, "vms", "web-02"), running, failed), deviceShots(t, a, shop, host.ID), guestShots(t, a, shop), applianceShots(t, a, vm, shop, pool.ID, of))
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // vmWithDevices creates a VM with drives, ports and a host device, and returns the path of its page.
-func vmWithDevices(t *testing.T, a api, project string, host fleet.HostID) string {
+func createVMWithDevices(t *testing.T, a api, project string, host fleet.HostID) string {
 	t.Helper()
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"projectId": project, "hostId": host, "name": "render-01", "spec": map[string]any{
@@ -24,42 +24,42 @@ func vmWithDevices(t *testing.T, a api, project string, host fleet.HostID) strin
 }
 
 // deviceShots returns the shots of host devices, and of VM devices that a VM can have several times.
-func deviceShots(t *testing.T, a api, project string, host fleet.HostID) []shot {
+func deviceShots(t *testing.T, a api, project string, host fleet.HostID) []pageShot {
 	t.Helper()
 	vault := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"projectId": project, "name": "vault-01", "start": true, "spec": map[string]any{"cpus": 2, "memoryMiB": 2048, "firmware": "uefi", "security": map[string]any{"confidential": "sev-es"}},
 	})
-	return []shot{
+	return []pageShot{
 		{"vm-new-devices", "/vms/new", func(p *tab) {
-			p.unfold()
+			p.unfoldForm()
 			p.allowFaults("422")
-			p.fill("#name", "with-devices")
+			p.fillInput("#name", "with-devices")
 			for _, list := range []string{"drives", "hostDevices", "shares"} {
 				p.click(`button[value="spec.`+list+`"]`, "Add")
 			}
-			p.choose("[name='spec.drives[0].slot']", "Floppy")
-			p.fill("[name='spec.hostDevices[0].device']", "gpu0")
-			p.fill("[name='spec.shares[0].tag']", "src")
+			p.chooseOption("[name='spec.drives[0].slot']", "Floppy")
+			p.fillInput("[name='spec.hostDevices[0].device']", "gpu0")
+			p.fillInput("[name='spec.shares[0].tag']", "src")
 			p.click("footer button.primary", "Create VM")
 			p.waitText(".part-list .field.bad", "Enter a device as the host's page lists it:")
 			p.waitTrue("the devices are in sight", `(document.querySelector(".part-list").scrollIntoView(), true)`)
 		}},
-		{"vm-devices", vmWithDevices(t, a, project, host), nil},
+		{"vm-devices", createVMWithDevices(t, a, project, host), nil},
 		{"vm-encrypted", "/vms/" + string(vault.ID), func(p *tab) {
 			p.waitText("#launch", "Copy")
 			p.waitTrue("the NIC is in sight", `(document.querySelector("#launch").scrollIntoView({block: "center"}), true)`)
 		}},
 		{"vm-new-numa", "/vms/new", func(p *tab) {
-			p.unfold()
+			p.unfoldForm()
 			p.allowFaults("422")
-			p.fill("#name", "with-nodes")
+			p.fillInput("#name", "with-nodes")
 			for range 2 {
 				p.click(`button[value="spec.numa"]`, "Add")
 			}
-			p.fill("[name='spec.numa[0].cpus']", "0-1")
-			p.fill("[name='spec.numa[0].memoryMiB']", "1024")
-			p.fill("[name='spec.numa[1].cpus']", "1,3")
-			p.fill("[name='spec.numa[1].memoryMiB']", "512")
+			p.fillInput("[name='spec.numa[0].cpus']", "0-1")
+			p.fillInput("[name='spec.numa[0].memoryMiB']", "1024")
+			p.fillInput("[name='spec.numa[1].cpus']", "1,3")
+			p.fillInput("[name='spec.numa[1].memoryMiB']", "512")
 			p.click("footer button.primary", "Create VM")
 			p.waitText(".part-list .field.bad", "vCPU")
 			p.waitTrue("the NUMA nodes are in sight", `(document.querySelector("[name='spec.numa[0].cpus']").closest(".part-list").scrollIntoView(), true)`)

@@ -20,18 +20,18 @@ func TestDiskMigrationSurvivesAgentKill(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	a := s.api()
-	host, shared, name := a.host(t, "host-2"), a.pool(t, "shared"), unique("mover")
+	host, shared, name := a.hostByName(t, "host-2"), a.poolByName(t, "shared"), uniqueName("mover")
 	local := requestJSON[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": name, "hostIds": []fleet.HostID{host.ID}, "spec": map[string]any{"kind": "dir", "path": "/var/lib/libvirt/images/" + name},
 	})
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
-		"name": name, "projectId": a.project(t, "lab").ID, "hostId": host.ID, "start": true,
+		"name": name, "projectId": a.projectByName(t, "lab").ID, "hostId": host.ID, "start": true,
 		"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{
 			map[string]any{"poolId": shared.ID, "image": map[string]any{"poolId": shared.ID, "volume": "tiny-guest.qcow2"}},
 		}},
 	})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
-	began := a.vm(t, vm.ID).Status.StartedAt
+	began := a.getVM(t, vm.ID).Status.StartedAt
 	old := vm.Spec.Disks[0].Ref()
 	page := "/api/v1/vms/" + string(vm.ID)
 	move := func(disk fleet.Volref, to fleet.PoolID, rate int64) fleet.Task {
@@ -52,11 +52,11 @@ func TestDiskMigrationSurvivesAgentKill(t *testing.T) {
 	}
 
 	task := move(old, local.ID, 2<<20)
-	if err := syscall.Kill(agentPid(t, hostDir(1)), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(labAgentPID(t, hostDir(1)), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	ended(task, fleet.JobDone)
-	now := a.vm(t, vm.ID)
+	now := a.getVM(t, vm.ID)
 	if now.Spec.Disks[0].PoolID != local.ID || now.Status.StartedAt == nil || !now.Status.StartedAt.Equal(*began) || now.Attention {
 		t.Errorf("after the migration the VM is %+v, %+v", now.Spec, now.Status)
 	}
@@ -74,7 +74,7 @@ func TestDiskMigrationSurvivesAgentKill(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(labDir(), "shared", name+"*")); err != nil || len(left) > 0 {
 		t.Errorf("the canceled migration left %v (%v)", left, err)
 	}
-	if now := a.vm(t, vm.ID); now.Spec.Disks[0].PoolID != local.ID || now.Attention || now.Phase != fleet.PhaseRunning {
+	if now := a.getVM(t, vm.ID); now.Spec.Disks[0].PoolID != local.ID || now.Attention || now.Phase != fleet.PhaseRunning {
 		t.Errorf("after the canceled migration the VM is %s, %+v", now.Phase, now.Spec)
 	}
 	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, page+"?disks=true&confirm="+name, nil)

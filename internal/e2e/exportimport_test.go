@@ -23,11 +23,11 @@ import (
 // it as another VM. The new guest must have the same data.
 func (l *guestLife) exportAndImport(to string) {
 	l.Helper()
-	l.console.ask("sync") // the next step forces the guest off, which may lose data that is not synced
+	l.console.runCommand("sync") // the next step forces the guest off, which may lose data that is not synced
 	l.forceOff()
-	l.pick(".head summary", "Actions", "Export")
+	l.pickMenuItem(".head summary", "Actions", "Export")
 	l.waitPath("/vms/" + string(l.id) + "/export")
-	l.choose("[name=what]", "OVA archive")
+	l.chooseOption("[name=what]", "OVA archive")
 	l.click("#vm-export button.primary", "Export")
 	l.waitWithin(guestLimit, "#export-files", "Ready")
 	file := l.download("#export-files a", "Download")
@@ -50,24 +50,24 @@ func (l *guestLife) exportAndImport(to string) {
 	l.waitText("#dialog", "Upload into cloud")
 	l.chooseFile("#dialog #upload-file", sent)
 	l.waitTrue("the name to be filled in", `document.querySelector("#dialog #name").value === "crossed.ova"`)
-	l.choose("#dialog #host", l.r.name)
+	l.chooseOption("#dialog #host", l.r.name)
 	l.click("#dialog button.primary", "Upload")
 	l.waitWithin(guestLimit, ".toast", "crossed.ova is uploaded.")
 	l.waitWithin(guestLimit, "#import-files", "crossed.ova")
 	l.savePicture("readme-import")
-	href := l.link("#import-files a[aria-label='Import crossed.ova']")
+	href := l.linkTarget("#import-files a[aria-label='Import crossed.ova']")
 	l.open(href)
 	l.waitText("h1", "Import crossed.ova")
 	twin := &guestLife{tab: l.tab, r: l.r, a: l.a, name: to}
-	l.fill("#name", to)
-	l.choose("#projectId", "cloud")
+	l.fillInput("#name", to)
+	l.chooseOption("#projectId", "cloud")
 	l.click("#vm-first-boot > summary", "First boot")
-	l.choose("[name='firstBoot.kind']", "cloud-init")
-	l.create(twin)
-	if got := twin.console.ask("cat /etc/heirloom; hostname"); got != "inherited\n"+to {
+	l.chooseOption("[name='firstBoot.kind']", "cloud-init")
+	l.createGuest(twin)
+	if got := twin.console.runCommand("cat /etc/heirloom; hostname"); got != "inherited\n"+to {
 		l.Errorf("the imported guest has %q", got)
 	}
-	was, is := l.a.vm(l.T, l.id), l.a.vm(l.T, twin.id)
+	was, is := l.a.getVM(l.T, l.id), l.a.getVM(l.T, twin.id)
 	if is.Spec.CPUs != was.Spec.CPUs || is.Spec.MemoryMiB != was.Spec.MemoryMiB || is.Spec.Firmware != was.Spec.Firmware || len(is.Spec.Disks) != len(was.Spec.Disks) || len(is.Spec.NICs) != len(was.Spec.NICs) {
 		l.Errorf("the imported VM is %+v, the exported was %+v", is.Spec, was.Spec)
 	}
@@ -80,9 +80,9 @@ func (l *guestLife) exportAndImport(to string) {
 func (l *guestLife) forceOff() {
 	l.Helper()
 	l.open("/vms/" + string(l.id))
-	l.pick(".head summary", "Actions", "Force off")
+	l.pickMenuItem(".head summary", "Actions", "Force off")
 	l.waitText("dialog[open] h2", "Force off "+l.name+"?")
-	l.keys("\r")
+	l.typeKeys("\r")
 	l.a.waitPhase(l.T, guestLimit, l.id, fleet.PhaseStopped)
 	l.open("/vms/" + string(l.id))
 }
@@ -91,7 +91,7 @@ func (l *guestLife) forceOff() {
 func (p *tab) download(sel, text string) string {
 	p.Helper()
 	dir := p.TempDir()
-	p.do("set the download directory", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+	p.runActions("set the download directory", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{
 			Behavior: "allow", DownloadPath: dir, BrowserContextID: chromedp.FromContext(p.ctx).BrowserContextID,
 		})

@@ -21,11 +21,11 @@ func TestAgentKilledMidJob(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	a := s.api()
-	host, pool := a.host(t, "host-2"), a.pool(t, "shared")
+	host, pool := a.hostByName(t, "host-2"), a.poolByName(t, "shared")
 	for try := 1; ; try++ {
-		name := unique("halfway")
+		name := uniqueName("halfway")
 		vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
-			"name": name, "projectId": a.project(t, "lab").ID, "hostId": host.ID,
+			"name": name, "projectId": a.projectByName(t, "lab").ID, "hostId": host.ID,
 			"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{
 				map[string]any{"poolId": pool.ID, "image": map[string]any{"poolId": pool.ID, "volume": "tiny-guest.qcow2"}},
 			}},
@@ -33,7 +33,7 @@ func TestAgentKilledMidJob(t *testing.T) {
 		s.killAgentDuringJob(t, vm.ID)
 		a.waitPhase(t, fleet.Lease+stepLimit, vm.ID, fleet.PhaseStopped)
 		s.checkCreatedOnce(t, name, vm.ID)
-		job := s.job(t, vm.ID)
+		job := s.creationTask(t, vm.ID)
 		if job.Attempt > 1 {
 			return
 		}
@@ -46,9 +46,9 @@ func TestAgentKilledMidJob(t *testing.T) {
 // killAgentDuringJob waits until an agent has claimed the VM's job, and kills the second host's agent with SIGKILL.
 func (s *playground) killAgentDuringJob(t *testing.T, id fleet.VMID) {
 	t.Helper()
-	pid := agentPid(t, hostDir(1))
+	pid := labAgentPID(t, hostDir(1))
 	deadline := time.Now().Add(stepLimit)
-	for s.job(t, id).State == fleet.JobQueued {
+	for s.creationTask(t, id).State == fleet.JobQueued {
 		if time.Now().After(deadline) {
 			t.Fatal("the job was not claimed")
 		}
@@ -59,9 +59,9 @@ func (s *playground) killAgentDuringJob(t *testing.T, id fleet.VMID) {
 }
 
 // job returns the task that creates the VM with the ID.
-func (s *playground) job(t *testing.T, id fleet.VMID) fleet.Task {
+func (s *playground) creationTask(t *testing.T, id fleet.VMID) fleet.Task {
 	t.Helper()
-	jobs := list[fleet.Task](t, s.api(), "/api/v1/tasks?limit=50")
+	jobs := listFirstPage[fleet.Task](t, s.api(), "/api/v1/tasks?limit=50")
 	for _, j := range jobs {
 		if j.Subject == fleet.SubjectVM(id) && j.Kind == fleet.VMApply {
 			return j
@@ -81,14 +81,14 @@ func (s *playground) checkCreatedOnce(t *testing.T, name string, id fleet.VMID) 
 	if err != nil || len(files) != 1 {
 		t.Errorf("the pool holds %v for %s (%v), want one file", files, name, err)
 	}
-	vm := s.api().vm(t, id)
+	vm := s.api().getVM(t, id)
 	if len(vm.Status.Disks) != 1 || vm.Status.Disks[0].SizeBytes < 64<<20 {
 		t.Errorf("the disks of %s are %+v, want one of 64 MiB", name, vm.Status.Disks)
 	}
 }
 
 // agentPid returns the process ID of a lab host's agent, not of the shells around it.
-func agentPid(t *testing.T, dir string) int {
+func labAgentPID(t *testing.T, dir string) int {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
@@ -107,17 +107,17 @@ func agentPid(t *testing.T, dir string) int {
 // machine would.
 func TestCopiedIdentityReportedAsConflict(t *testing.T) {
 	t.Parallel()
-	p := newPortal(t, unique("copied"))
-	_, dir := p.mockAgent("original")
+	p := newPortal(t, uniqueName("copied"))
+	_, dir := p.startMockAgent("original")
 	twin := dir + "-twin"
 	copyDir(t, twin, dir)
 	second := p.runAgent(filepath.Base(twin), "--name", "original", "--data-dir", twin, "--hypervisor", "mock")
 	eventually(t, stepLimit, "the flag of the host", func() (bool, string) {
-		h := p.api().host(t, "original")
+		h := p.api().hostByName(t, "original")
 		return h.Phase == fleet.HostConflict && h.Conflict != "", string(h.Phase)
 	})
 	eventually(t, stepLimit, "the second agent's reason in its log", func() (bool, string) {
-		text := tail(second.log, 20)
+		text := lastLinesOfFile(second.log, 20)
 		return strings.Contains(text, "stays passive"), text
 	})
 }

@@ -35,16 +35,16 @@ type faultRig struct {
 	dir      string // directory for the files of portal, PostgreSQL, host and agent
 }
 
-func newRig(t *testing.T) *faultRig {
-	r := newBareRig(t, "faulty", 20)
+func newFaultRig(t *testing.T) *faultRig {
+	r := newRigWithoutHost(t, "faulty", 20)
 	r.joinHost()
 	return r
 }
 
 // newBareRig returns a rig whose host has not joined. Different indexes give hosts different networks.
-func newBareRig(t *testing.T, name string, index int) *faultRig {
+func newRigWithoutHost(t *testing.T, name string, index int) *faultRig {
 	t.Helper()
-	r := &faultRig{t: t, name: name, dir: filepath.Join(root, unique("rig"))}
+	r := &faultRig{t: t, name: name, dir: filepath.Join(root, uniqueName("rig"))}
 	// PostgreSQL runs as another user, which must be able to enter the directory.
 	if err := os.Mkdir(r.dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func newBareRig(t *testing.T, name string, index int) *faultRig {
 			t.Error(err)
 		}
 	})
-	r.portal = newPortal(t, unique("shaken"), "--database-url", r.pg.URL())
+	r.portal = newPortal(t, uniqueName("shaken"), "--database-url", r.pg.URL())
 	r.cutProxy = r.agentURL
 	var err error
 	r.host, err = lab.StartHost(t.Context(), lab.Options{Dir: filepath.Join(r.dir, "h"), Name: name, Index: index})
@@ -196,9 +196,9 @@ func guestPID(t *testing.T, name string) int {
 // TestFaultsLeaveGuestRunning injects faults one after another. A running VM must survive each of them.
 func TestFaultsLeaveGuestRunning(t *testing.T) { //nolint:tparallel // sequential faults on one VM
 	t.Parallel()
-	r := newRig(t)
+	r := newFaultRig(t)
 	a := r.api()
-	name := unique("survivor")
+	name := uniqueName("survivor")
 	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "faults"})
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": name, "projectId": project.ID, "start": true, "spec": map[string]any{"cpus": 1, "memoryMiB": 128},
@@ -214,12 +214,12 @@ func TestFaultsLeaveGuestRunning(t *testing.T) { //nolint:tparallel // sequentia
 		}
 	})
 
-	t.Run("libvirtd dies", func(t *testing.T) { r.libvirtdDies(t) })
-	t.Run("PostgreSQL hangs", func(t *testing.T) { r.postgresHangs(t, vm) })
-	t.Run("PostgreSQL dies", func(t *testing.T) { r.postgresDies(t, vm) })
+	t.Run("libvirtd dies", func(t *testing.T) { r.checkLibvirtdDeath(t) })
+	t.Run("PostgreSQL hangs", func(t *testing.T) { r.checkPostgresHang(t, vm) })
+	t.Run("PostgreSQL dies", func(t *testing.T) { r.checkPostgresDeath(t, vm) })
 }
 
-func (r *faultRig) libvirtdDies(t *testing.T) {
+func (r *faultRig) checkLibvirtdDeath(t *testing.T) {
 	r.t = t
 	if err := r.host.KillLibvirtd(t.Context()); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func (r *faultRig) libvirtdDies(t *testing.T) {
 }
 
 // postgresHangs freezes PostgreSQL: connections stay open, but the server does not answer.
-func (r *faultRig) postgresHangs(t *testing.T, vm fleet.VMView) {
+func (r *faultRig) checkPostgresHang(t *testing.T, vm fleet.VMView) {
 	r.t = t
 	r.signalPostgres(syscall.SIGSTOP)
 	r.checkUnavailable(t)
@@ -244,7 +244,7 @@ func (r *faultRig) postgresHangs(t *testing.T, vm fleet.VMView) {
 	r.api().waitPhase(t, stepLimit, vm.ID, fleet.PhasePaused)
 }
 
-func (r *faultRig) postgresDies(t *testing.T, vm fleet.VMView) {
+func (r *faultRig) checkPostgresDeath(t *testing.T, vm fleet.VMView) {
 	r.t = t
 	for _, pid := range slices.Backward(r.postgresProcesses()) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)

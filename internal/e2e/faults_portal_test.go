@@ -22,16 +22,16 @@ import (
 // the response. The VM must exist, and a retry of the request with the same Idempotency-Key must return it.
 func TestPortalKilledAfterCommitKeepsVM(t *testing.T) {
 	t.Parallel()
-	name := unique("killed")
+	name := uniqueName("killed")
 	pg := newPostgres(t, name+"-pg")
 	gate := newGate(t, pg.URL())
 	p := newPortal(t, name, "--database-url", gate.url)
-	p.mockAgent("mock-1")
+	p.startMockAgent("mock-1")
 	a := p.api()
 	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "kept"})
 	order := map[string]any{"name": "only-once", "projectId": project.ID, "spec": map[string]any{"cpus": 1, "memoryMiB": 128}}
 
-	held := gate.hold("only-once")
+	held := gate.holdCommit("only-once")
 	unanswered := make(chan error, 1)
 	go func() {
 		got, err := a.send(context.WithoutCancel(t.Context()), http.MethodPost, "/api/v1/vms", order, "Idempotency-Key", "the same key")
@@ -47,10 +47,10 @@ func TestPortalKilledAfterCommitKeepsVM(t *testing.T) {
 	}
 	p.kill()
 	<-unanswered
-	gate.release()
+	gate.releaseCommit()
 
 	p.start(name)
-	vms := list[fleet.VMView](t, a, "/api/v1/vms")
+	vms := listFirstPage[fleet.VMView](t, a, "/api/v1/vms")
 	if len(vms) != 1 || vms[0].Name != "only-once" {
 		t.Fatalf("after the crash there are %d VMs, want the one that was committed", len(vms))
 	}
@@ -58,7 +58,7 @@ func TestPortalKilledAfterCommitKeepsVM(t *testing.T) {
 	if again.ID != vms[0].ID {
 		t.Errorf("the retry returned the VM %s, want %s", again.ID, vms[0].ID)
 	}
-	if vms = list[fleet.VMView](t, a, "/api/v1/vms"); len(vms) != 1 {
+	if vms = listFirstPage[fleet.VMView](t, a, "/api/v1/vms"); len(vms) != 1 {
 		t.Errorf("after the retry there are %d VMs, want 1", len(vms))
 	}
 	a.waitPhase(t, fleet.Lease+stepLimit, again.ID, fleet.PhaseStopped)
@@ -68,19 +68,19 @@ func TestPortalKilledAfterCommitKeepsVM(t *testing.T) {
 // portal must use it.
 func TestPrivatePostgresAdoptedByNextPortal(t *testing.T) {
 	t.Parallel()
-	p := newPortal(t, unique("adopted"))
+	p := newPortal(t, uniqueName("adopted"))
 	requestJSON[fleet.Project](t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "lasting"})
-	before := postmaster(t, p.dir)
+	before := postmasterPID(t, p.dir)
 	p.kill()
 	p.start(p.name)
-	if after := postmaster(t, p.dir); after != before {
+	if after := postmasterPID(t, p.dir); after != before {
 		t.Errorf("PostgreSQL is process %s now, was %s: it was not adopted", after, before)
 	}
-	p.api().project(t, "lasting")
+	p.api().projectByName(t, "lasting")
 }
 
 // postmaster returns the process ID of a portal's private PostgreSQL.
-func postmaster(t *testing.T, dir string) string {
+func postmasterPID(t *testing.T, dir string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "postgres", "pgdata", "postmaster.pid"))
 	if err != nil {
@@ -91,7 +91,7 @@ func postmaster(t *testing.T, dir string) string {
 }
 
 // gate is a proxy between a portal and PostgreSQL. It can withhold the response to a commit.
-type gate struct {
+type commitGate struct {
 	url string // URL at which the portal reaches PostgreSQL
 
 	mu     sync.Mutex
@@ -100,7 +100,7 @@ type gate struct {
 	open   chan struct{}
 }
 
-func newGate(t *testing.T, postgres string) *gate {
+func newGate(t *testing.T, postgres string) *commitGate {
 	t.Helper()
 	u, err := url.Parse(postgres)
 	if err != nil {
@@ -112,7 +112,7 @@ func newGate(t *testing.T, postgres string) *gate {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	g := &gate{url: "postgres://" + u.User.Username() + "@" + l.Addr().String() + u.Path + "?sslmode=disable"}
+	g := &commitGate{url: "postgres://" + u.User.Username() + "@" + l.Addr().String() + u.Path + "?sslmode=disable"}
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -132,21 +132,21 @@ func newGate(t *testing.T, postgres string) *gate {
 
 // hold makes the gate withhold the response to a commit, if a statement of the transaction contains the text. The
 // returned channel is closed when PostgreSQL has committed.
-func (g *gate) hold(text string) <-chan struct{} {
+func (g *commitGate) holdCommit(text string) <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.needle, g.held, g.open = []byte(text), make(chan struct{}), make(chan struct{})
 	return g.held
 }
 
-func (g *gate) release() {
+func (g *commitGate) releaseCommit() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.needle = nil
 	close(g.open)
 }
 
-func (g *gate) splice(client, server net.Conn) {
+func (g *commitGate) splice(client, server net.Conn) {
 	defer client.Close()
 	defer server.Close()
 	var mu sync.Mutex

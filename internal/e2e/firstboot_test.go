@@ -8,9 +8,9 @@ import (
 )
 
 // firstBootVM creates a VM with first-boot settings, and a stored customization. It returns the paths of both pages.
-func firstBootVM(t *testing.T, a api) (vm, spec string) {
+func createFirstBootVM(t *testing.T, a api) (vm, spec string) {
 	t.Helper()
-	project := a.project(t, "shop").ID
+	project := a.projectByName(t, "shop").ID
 	key := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHKqsL5yCzDzZrGpFhO6mZQvVOSyCzDzZrGpFhO6mZQv anna@desk"
 	form := map[string]any{
 		"users":    []map[string]any{{"name": "anna", "sshKeys": []string{key}, "sudo": true, "password": "correct horse"}, {"name": "backup", "sshKeys": []string{key}}},
@@ -18,7 +18,7 @@ func firstBootVM(t *testing.T, a api) (vm, spec string) {
 		"packages": []string{"nginx"}, "run": []string{"systemctl enable --now nginx"}, "timezone": "Europe/Zurich",
 	}
 	created := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
-		"projectId": project, "name": "told-01", "hostId": a.host(t, "host-1").ID,
+		"projectId": project, "name": "told-01", "hostId": a.hostByName(t, "host-1").ID,
 		"spec":      map[string]any{"cpus": 1, "memoryMiB": 512, "nics": []map[string]any{{"network": "default"}}},
 		"firstBoot": map[string]any{"kind": "cloud-init", "cloudInit": form},
 	})

@@ -13,7 +13,7 @@ import (
 )
 
 // guestShots returns the shots of programs run in a guest, and of a VM that needs a restart.
-func guestShots(t *testing.T, a api, project string) []shot {
+func guestShots(t *testing.T, a api, project string) []pageShot {
 	t.Helper()
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"projectId": project, "name": "ops-01", "start": true, "spec": map[string]any{
@@ -35,14 +35,14 @@ func guestShots(t *testing.T, a api, project string) []shot {
 		return err == nil, fmt.Sprint(err)
 	})
 	requestJSON[any](t, a, http.StatusOK, http.MethodPatch, at, map[string]any{"spec": map[string]any{"cpus": 4}})
-	return []shot{
+	return []pageShot{
 		{"vm-guest-exec", "/vms/" + string(vm.ID) + "/guest/exec", nil},
 		{"vm-guest-exec-wrong", "/vms/" + string(vm.ID), func(p *tab) {
 			p.allowFaults("422")
-			p.pick("main .card header summary", "", "Run a program")
+			p.pickMenuItem("main .card header summary", "", "Run a program")
 			p.waitText("#dialog", "Program")
-			p.fill("#dialog #program", "rm -rf /")
-			p.fill("#dialog #seconds", "4000")
+			p.fillInput("#dialog #program", "rm -rf /")
+			p.fillInput("#dialog #seconds", "4000")
 			p.click("#dialog button.primary", "Run")
 			p.waitText("#dialog .field.bad", "Timeout")
 		}},

@@ -12,9 +12,9 @@ import (
 
 // failingVM creates a VM that fails one of its health checks and passes another. Its host breaks one of its placement
 // rules.
-func (a api) failingVM(t *testing.T) fleet.VMView {
+func (a api) createFailingVM(t *testing.T) fleet.VMView {
 	t.Helper()
-	project := a.project(t, "shop").ID
+	project := a.projectByName(t, "shop").ID
 	quick := map[string]any{"interval": 5, "threshold": 1, "grace": 5}
 	check := func(kind string, more map[string]any) map[string]any {
 		out := map[string]any{"kind": kind}
@@ -24,7 +24,7 @@ func (a api) failingVM(t *testing.T) fleet.VMView {
 		return out
 	}
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
-		"projectId": project, "hostId": a.host(t, "host-1").ID, "name": "sick-cart", "start": true,
+		"projectId": project, "hostId": a.hostByName(t, "host-1").ID, "name": "sick-cart", "start": true,
 		"spec": map[string]any{
 			"cpus": 1, "memoryMiB": 512, "nics": []map[string]any{{"network": "default"}},
 			"health": []map[string]any{
@@ -38,7 +38,7 @@ func (a api) failingVM(t *testing.T) fleet.VMView {
 		{"of": "host", "name": "host-2"}, {"of": "vm", "name": "web-01", "apart": true, "preferred": true},
 	}}})
 	for limit := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		v := a.vm(t, vm.ID)
+		v := a.getVM(t, vm.ID)
 		has := func(code fleet.FaultCode) bool {
 			return v.Status != nil && slices.ContainsFunc(v.Status.Faults, func(f fleet.Fault) bool { return f.Code == code })
 		}
@@ -52,21 +52,21 @@ func (a api) failingVM(t *testing.T) fleet.VMView {
 }
 
 // healthShots returns the shots of health checks and placement rules.
-func (a api) healthShots(t *testing.T) []shot {
+func (a api) healthShots(t *testing.T) []pageShot {
 	t.Helper()
-	failing := "/vms/" + string(a.failingVM(t).ID)
-	return []shot{
+	failing := "/vms/" + string(a.createFailingVM(t).ID)
+	return []pageShot{
 		{"vm-new-rules", "/vms/new", func(p *tab) {
 			p.allowFaults("422")
-			p.fill("#name", "Not A Name")
+			p.fillInput("#name", "Not A Name")
 			p.click("#vm-rules > summary", "Placement rules")
 			p.click("#vm-rules [data-row-add]", "Add rule")
-			p.choose("#spec-rules-0--of", "VMs with labels")
-			p.fill("#spec-rules-0--name", "tier=")
+			p.chooseOption("#spec-rules-0--of", "VMs with labels")
+			p.fillInput("#spec-rules-0--name", "tier=")
 			p.click("#vm-health > summary", "Health checks")
 			p.click("#vm-health [data-row-add]", "Add check")
-			p.choose("#spec-health-0--kind", "Web server answers")
-			p.fill("#spec-health-0--path", "health")
+			p.chooseOption("#spec-health-0--kind", "Web server answers")
+			p.fillInput("#spec-health-0--path", "health")
 			p.click("footer button.primary", "Create VM")
 			p.waitText("#vm-rules .error", "the value is missing")
 			p.waitText("#vm-health .error", "A path begins with /")
@@ -74,11 +74,11 @@ func (a api) healthShots(t *testing.T) []shot {
 		{"vm-new-rules-preview", "/vms/new", func(p *tab) {
 			p.click("#vm-source button", "Blank")
 			p.waitText("#vm-source [aria-pressed=true]", "Blank")
-			p.fill("#name", "web-new")
+			p.fillInput("#name", "web-new")
 			p.click("#vm-rules > summary", "Placement rules")
 			p.click("#vm-rules [data-row-add]", "Add rule")
-			p.choose("#spec-rules-0--of", "the host")
-			p.fill("#spec-rules-0--name", "host-2")
+			p.chooseOption("#spec-rules-0--of", "the host")
+			p.fillInput("#spec-rules-0--name", "host-2")
 			p.waitText("#vm-wizard", "Host: host-2")
 			p.click("#vm-wizard summary", "0 other hosts suitable")
 			p.waitText("#vm-wizard", "The VM must be on the host host-2")

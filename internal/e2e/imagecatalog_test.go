@@ -85,7 +85,7 @@ func TestImageCatalogPull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newBareRig(t, unique("puller"), 27)
+	r := newRigWithoutHost(t, uniqueName("puller"), 27)
 	proxyURL, err := url.Parse(r.cutProxy)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestImageCatalogPull(t *testing.T) {
 	r.joinHost()
 	a := r.api()
 	pool := requestJSON[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
-		"name": "pulled", "hostIds": []string{string(a.host(t, r.name).ID)}, "spec": map[string]any{"kind": "dir", "path": "/var/lib/libvirt/images/" + unique("pulled")},
+		"name": "pulled", "hostIds": []string{string(a.hostByName(t, r.name).ID)}, "spec": map[string]any{"kind": "dir", "path": "/var/lib/libvirt/images/" + uniqueName("pulled")},
 	})
 	eventually(t, stepLimit, "the pool", func() (bool, string) {
 		got, err := a.send(t.Context(), http.MethodGet, "/api/v1/pools/"+string(pool.ID), nil)
@@ -105,7 +105,7 @@ func TestImageCatalogPull(t *testing.T) {
 
 	p := newTab(t, r.portal.url)
 	p.open("/sign-in")
-	p.enter("admin", r.portal.password)
+	p.enterCredentials("admin", r.portal.password)
 	p.waitPath("/")
 	p.open("/images")
 	p.click(".head a", "Well-known images")
@@ -121,10 +121,10 @@ func TestImageCatalogPull(t *testing.T) {
 	}
 	replace := func(file string) {
 		t.Helper()
-		p.pick(row+" details summary", "", "Edit or replace")
+		p.pickMenuItem(row+" details summary", "", "Edit or replace")
 		p.waitText("#dialog", "Edit Debian 12")
-		p.fill("#dialog #url", at+"/"+file)
-		p.fill("#dialog #checksumUrl", at+"/SHA256SUMS")
+		p.fillInput("#dialog #url", at+"/"+file)
+		p.fillInput("#dialog #checksumUrl", at+"/SHA256SUMS")
 		p.click("#dialog button.primary", "Save")
 		p.waitText(row, file)
 	}
@@ -141,7 +141,7 @@ func TestImageCatalogPull(t *testing.T) {
 	p.waitText(row, "pulled on "+r.name)
 	p.capture("start-set")
 
-	images := list[fleet.ImageView](t, a, "/api/v1/images")
+	images := listFirstPage[fleet.ImageView](t, a, "/api/v1/images")
 	if len(images) != 1 {
 		t.Fatalf("%+v", images)
 	}
@@ -149,10 +149,10 @@ func TestImageCatalogPull(t *testing.T) {
 	if n := v.Newest(); n == nil || len(v.Versions) != 1 || !n.Usable || v.OS.Name != "Debian" {
 		t.Fatalf("%+v", v)
 	}
-	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": unique("pulled")})
+	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": uniqueName("pulled")})
 	disk := map[string]any{"poolId": pool.ID, "imageId": v.ID, "overlay": true}
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
-		"name": unique("pulled"), "projectId": project.ID, "start": true, "spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{disk}},
+		"name": uniqueName("pulled"), "projectId": project.ID, "start": true, "spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{disk}},
 	})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
 }

@@ -29,14 +29,14 @@ func TestCreateUseAndDeleteVM(t *testing.T) {
 	p := newTab(t, s.URL)
 	p.signIn(s)
 
-	pool, name := unique("journey"), unique("tourist")
+	pool, name := uniqueName("journey"), uniqueName("tourist")
 	p.createPool(pool, filepath.Join(labDir(), "pools", pool))
 	p.createVM(name, pool)
 	p.markDocument()
 	p.waitWithin(guestLimit, ".head", "Running")
 	p.checkNotReloaded()
 	id := fleet.VMID(strings.TrimPrefix(p.path(), "/vms/"))
-	vm := s.api().vm(t, id)
+	vm := s.api().getVM(t, id)
 	if len(vm.Status.Disks) != 1 {
 		t.Fatalf("the VM has the disks %v, want one", vm.Status.Disks)
 	}
@@ -50,7 +50,7 @@ func TestCreateUseAndDeleteVM(t *testing.T) {
 	waitBooted(t, s.Hosts[0], name)
 	p.typeIntoConsole(s.Hosts[0], name)
 	p.plugNICs(s.api(), s.Hosts[0], id)
-	p.growRunning(s.api(), s.Hosts[0], id, pool)
+	p.growRunningVM(s.api(), s.Hosts[0], id, pool)
 
 	p.click(".head nav.tabs a", "Summary")
 	p.waitText(".head", "Running")
@@ -59,18 +59,18 @@ func TestCreateUseAndDeleteVM(t *testing.T) {
 	p.waitWithin(guestLimit, ".head", "Stopped")
 	p.checkNotReloaded()
 
-	if _, err := eval[bool](p, `document.querySelector("[role=treeitem][data-key^='host:'] .row").dispatchEvent(new MouseEvent("contextmenu", {bubbles: true, button: 2, clientX: 80, clientY: 160}))`); err != nil {
+	if _, err := evalJS[bool](p, `document.querySelector("[role=treeitem][data-key^='host:'] .row").dispatchEvent(new MouseEvent("contextmenu", {bubbles: true, button: 2, clientX: 80, clientY: 160}))`); err != nil {
 		t.Fatal(err)
 	}
 	p.waitTrue("the host's actions at its row in the tree", `document.querySelector("#context-menu:popover-open a[href*='/hosts/']") !== null`)
-	p.keys("\u001b")
+	p.typeKeys("\u001b")
 
-	p.pick(".head summary", "Actions", "Delete")
+	p.pickMenuItem(".head summary", "Actions", "Delete")
 	p.waitText("#dialog", name)
 	p.click("#dialog label", "Delete disks")
-	p.fill("#dialog #confirm", name)
+	p.fillInput("#dialog #confirm", name)
 	p.waitText("#dialog button.danger", "Delete VM and disks")
-	p.keys("\r")
+	p.typeKeys("\r")
 	p.waitPath("/vms")
 	eventually(t, stepLimit, "the end of the VM on its host", func() (bool, string) {
 		names := virsh(t, s.Hosts[0], "list", "--all", "--name")
@@ -89,11 +89,11 @@ func TestCreateUseAndDeleteVM(t *testing.T) {
 // plugNICs adds a NIC to the running guest with the form, and removes the NIC by PATCH.
 func (p *tab) plugNICs(a api, h readyHost, id fleet.VMID) {
 	p.Helper()
-	before := a.vm(p.T, id)
+	before := a.getVM(p.T, id)
 	nics := func(n int) {
 		p.Helper()
 		eventually(p, stepLimit, fmt.Sprintf("%d NICs of the running guest", n), func() (bool, string) {
-			list, vm := virsh(p.T, h, "domiflist", string(id)), a.vm(p.T, id)
+			list, vm := virsh(p.T, h, "domiflist", string(id)), a.getVM(p.T, id)
 			return strings.Count(list, "virtio") == n && len(vm.Status.NICs) == n && len(vm.Status.NextBoot) == 0, fmt.Sprintf("%s\n%+v", list, vm.Status)
 		})
 	}
@@ -101,7 +101,7 @@ func (p *tab) plugNICs(a api, h readyHost, id fleet.VMID) {
 	p.click(".head nav.tabs a", "Configure")
 	p.waitPath("/vms/" + string(id) + "?tab=configure")
 	p.click("#vm-edit button", "Add NIC")
-	p.choose(fmt.Sprintf("select[name='spec.nics[%d].network']", had), "network default")
+	p.chooseOption(fmt.Sprintf("select[name='spec.nics[%d].network']", had), "network default")
 	p.click("#vm-edit footer button.primary", "Save")
 	p.waitPath("/vms/" + string(id))
 	nics(had + 1)
@@ -114,9 +114,9 @@ func (p *tab) plugNICs(a api, h readyHost, id fleet.VMID) {
 
 // growRunning adds a vCPU, memory and a disk to the running guest with the form, checks that the guest sees them, and
 // removes the disk again.
-func (p *tab) growRunning(a api, h readyHost, id fleet.VMID, pool string) {
+func (p *tab) growRunningVM(a api, h readyHost, id fleet.VMID, pool string) {
 	p.Helper()
-	before := a.vm(p.T, id)
+	before := a.getVM(p.T, id)
 	had := len(before.Spec.Disks)
 	// The guest agent may crash when a device appears. The guest then restarts it, so failed commands are retried.
 	guest := func(command string) int {
@@ -136,16 +136,16 @@ func (p *tab) growRunning(a api, h readyHost, id fleet.VMID, pool string) {
 	cpus, blocks, disks := guest("guest-get-vcpus"), guest("guest-get-memory-blocks"), guest("guest-get-disks")
 
 	p.open("/vms/" + string(id) + "?tab=configure")
-	p.fill("#spec-cpus", "2")
-	p.fill("#spec-memoryMiB", "512")
+	p.fillInput("#spec-cpus", "2")
+	p.fillInput("#spec-memoryMiB", "512")
 	p.click("#vm-edit button", "Add disk")
-	p.choose(fmt.Sprintf("select[name='spec.disks[%d].poolId']", had), pool)
-	p.fill(fmt.Sprintf("input[name='spec.disks[%d].sizeBytes']", had), "1")
+	p.chooseOption(fmt.Sprintf("select[name='spec.disks[%d].poolId']", had), pool)
+	p.fillInput(fmt.Sprintf("input[name='spec.disks[%d].sizeBytes']", had), "1")
 	p.click("#vm-edit footer button.primary", "Save")
 	p.waitPath("/vms/" + string(id))
 	eventually(p, stepLimit, "what was added, in the guest", func() (bool, string) {
 		c, m, d := guest("guest-get-vcpus"), guest("guest-get-memory-blocks"), guest("guest-get-disks")
-		vm := a.vm(p.T, id)
+		vm := a.getVM(p.T, id)
 		return c == cpus+1 && m == blocks+2 && d > disks && vm.Status.CPUs == 2 && vm.Status.MemoryMiB == 512 && len(vm.Status.Disks) == had+1 && len(vm.Status.NextBoot) == 0,
 			fmt.Sprintf("%d vCPUs, %d blocks of memory, %d disks: %+v", c, m, d, vm.Status)
 	})
@@ -155,7 +155,7 @@ func (p *tab) growRunning(a api, h readyHost, id fleet.VMID, pool string) {
 	p.click("#vm-edit footer button.primary", "Save")
 	p.waitPath("/vms/" + string(id))
 	eventually(p, stepLimit, "the disk to be gone from the guest", func() (bool, string) {
-		d, vm := guest("guest-get-disks"), a.vm(p.T, id)
+		d, vm := guest("guest-get-disks"), a.getVM(p.T, id)
 		return d == disks && len(vm.Status.Disks) == had && len(vm.Status.NextBoot) == 0, fmt.Sprintf("%d disks: %+v", d, vm.Status)
 	})
 }
@@ -166,8 +166,8 @@ func (p *tab) createPool(name, path string) {
 	p.open("/pools")
 	p.click("a", "New pool")
 	p.waitPath("/pools/new")
-	p.fill("#name", name)
-	p.fill("#path", path)
+	p.fillInput("#name", name)
+	p.fillInput("#path", path)
 	p.click("label", "host-1")
 	p.click("button.primary", "Create pool")
 	p.waitPath("/pools/")
@@ -181,22 +181,22 @@ func (p *tab) createVM(name, pool string) {
 	p.open("/vms")
 	p.click("a", "New VM")
 	p.waitPath("/vms/new")
-	p.fill("#name", name)
-	p.choose("#projectId", "lab")
-	p.choose("#hostId", "host-1")
-	p.choose("#spec-firmware", "BIOS")
-	p.fill("#spec-cpus", "1")
-	p.fill("#spec-memoryMiB", "256")
-	p.choose("#spec-memoryMiB-unit", "MiB")
+	p.fillInput("#name", name)
+	p.chooseOption("#projectId", "lab")
+	p.chooseOption("#hostId", "host-1")
+	p.chooseOption("#spec-firmware", "BIOS")
+	p.fillInput("#spec-cpus", "1")
+	p.fillInput("#spec-memoryMiB", "256")
+	p.chooseOption("#spec-memoryMiB-unit", "MiB")
 	p.click("#vm-CPU > summary", "CPU")
-	p.fill("#spec-cpu-max", "2")
+	p.fillInput("#spec-cpu-max", "2")
 	p.click("#vm-Memory > summary", "Memory")
-	p.fill("#spec-memory-maxMiB", "1024")
-	p.choose("select[name='spec.disks[0].source']", "Copy of an image")
-	p.choose("select[name='spec.disks[0].image']", "tiny-guest.qcow2")
-	p.choose("select[name='spec.disks[0].poolId']", pool)
-	p.fill("input[name='spec.disks[0].sizeBytes']", "")
-	if on, err := eval[bool](p, `document.querySelector("#start").checked`); err == nil && !on {
+	p.fillInput("#spec-memory-maxMiB", "1024")
+	p.chooseOption("select[name='spec.disks[0].source']", "Copy of an image")
+	p.chooseOption("select[name='spec.disks[0].image']", "tiny-guest.qcow2")
+	p.chooseOption("select[name='spec.disks[0].poolId']", pool)
+	p.fillInput("input[name='spec.disks[0].sizeBytes']", "")
+	if on, err := evalJS[bool](p, `document.querySelector("#start").checked`); err == nil && !on {
 		p.click("label", "Power on after creation")
 	}
 	p.click("footer button.primary", "Create VM")
@@ -208,7 +208,7 @@ func (p *tab) createVM(name, pool string) {
 func (p *tab) waitWithin(limit time.Duration, sel, text string) {
 	p.Helper()
 	eventually(p, limit, text+" in "+sel, func() (bool, string) {
-		shown := p.text(sel)
+		shown := p.visibleText(sel)
 		return strings.Contains(shown, text), sel + " shows " + shown
 	})
 }
@@ -247,7 +247,7 @@ func (p *tab) typeIntoConsole(h readyHost, name string) {
 	p.waitTrue("the console's connection", `document.querySelector("#console").dataset.state === "connected"`)
 	var typed time.Time
 	eventually(p, guestLimit, "what was typed, on the guest's terminal", func() (bool, string) {
-		screen := terminal(p.T, h, name)
+		screen := guestTerminalText(p.T, h, name)
 		if strings.Contains(screen, text) {
 			return true, ""
 		}
@@ -255,13 +255,13 @@ func (p *tab) typeIntoConsole(h readyHost, name string) {
 			return false, screen
 		}
 		p.click("#console canvas", "")
-		focus, err := eval[string](p, `document.activeElement.tagName + (document.hasFocus() ? "" : " of a page without focus")`)
+		focus, err := evalJS[string](p, `document.activeElement.tagName + (document.hasFocus() ? "" : " of a page without focus")`)
 		if err != nil || focus != "CANVAS" {
 			return false, fmt.Sprintf("the focus after a click on the screen: %s, %v", focus, err)
 		}
 		typed = time.Now()
 		// The output must differ from the typed command, which the terminal shows, too.
-		p.keys("clear; echo quan''tix was here; echo quan''tix was here\r")
+		p.typeKeys("clear; echo quan''tix was here; echo quan''tix was here\r")
 		return false, screen
 	})
 	var full int
@@ -269,16 +269,16 @@ func (p *tab) typeIntoConsole(h readyHost, name string) {
 		p.Helper()
 		eventually(p, guestLimit, what, func() (bool, string) {
 			var err error
-			now, err = eval[int](p, drawnPixels)
+			now, err = evalJS[int](p, drawnPixels)
 			return err == nil && ok(now), fmt.Sprintf("%d points are drawn, %d were, %v", now, full, err)
 		})
 		return now
 	}
 	full = points("the console's picture of it", func(now int) bool { return now > 5*cursorPixels })
 	p.savePicture("journey-console")
-	p.keys("clear\r")
+	p.typeKeys("clear\r")
 	eventually(p, guestLimit, "an empty terminal", func() (bool, string) {
-		screen := terminal(p.T, h, name)
+		screen := guestTerminalText(p.T, h, name)
 		return !strings.Contains(screen, text), screen
 	})
 	points("the console's picture of the empty terminal", func(now int) bool { return now < full-4*cursorPixels })
@@ -286,7 +286,7 @@ func (p *tab) typeIntoConsole(h readyHost, name string) {
 
 // terminal returns the text on the guest's first virtual terminal without line ends, which it reads through the guest
 // agent. If the guest agent does not answer, it returns the error's text.
-func terminal(t testing.TB, h readyHost, name string) string {
+func guestTerminalText(t testing.TB, h readyHost, name string) string {
 	t.Helper()
 	ask := func(execute string, args map[string]any, out any) error {
 		order, err := json.Marshal(map[string]any{"execute": execute, "arguments": args})

@@ -15,10 +15,10 @@ import (
 
 // leftovers returns an error that names the processes, mounts and bridges that still use dir. It first waits a moment,
 // so that dead processes can be reaped.
-func leftovers(dir string) error {
+func checkLeftovers(dir string) error {
 	var left []string
 	for deadline := time.Now().Add(5 * time.Second); ; <-time.After(100 * time.Millisecond) {
-		left = append(processes(dir), mounts(dir)...)
+		left = append(processesUsing(dir), mountsBelow(dir)...)
 		if len(left) == 0 {
 			return nil
 		}
@@ -29,7 +29,7 @@ func leftovers(dir string) error {
 }
 
 // processes lists the processes that were started from dir, name dir in their arguments, or have it among their mounts.
-func processes(dir string) (left []string) {
+func processesUsing(dir string) (left []string) {
 	entries, _ := os.ReadDir("/proc")
 	own, _ := os.ReadFile("/proc/self/mountinfo")
 	for _, e := range entries {
@@ -49,7 +49,7 @@ func processes(dir string) (left []string) {
 	return left
 }
 
-func mounts(dir string) (left []string) {
+func mountsBelow(dir string) (left []string) {
 	text, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(text)) {
 		if strings.Contains(line, dir) {
@@ -80,10 +80,10 @@ func processesOf(words ...string) (pids []int) {
 }
 
 // bridge is a bridge of a lab host. Its interface index distinguishes it from a later bridge with the same name.
-type bridge struct{ name, index string }
+type labBridge struct{ name, index string }
 
 // bridges returns the bridges of the lab hosts with the given directories.
-func bridges(hosts ...string) (found []bridge) {
+func bridgesOfHosts(hosts ...string) (found []labBridge) {
 	for _, dir := range hosts {
 		text, _ := os.ReadFile(filepath.Join(dir, "etc/qemu/networks/default.xml"))
 		_, rest, ok := strings.Cut(string(text), "<bridge name='")
@@ -94,14 +94,14 @@ func bridges(hosts ...string) (found []bridge) {
 			continue
 		}
 		name := rest[:strings.IndexAny(rest, `'"`)]
-		found = append(found, bridge{name, ifindex(name)})
+		found = append(found, labBridge{name, interfaceIndex(name)})
 	}
 	return found
 }
 
-func (b bridge) stillExists() bool { return b.index != "" && ifindex(b.name) == b.index }
+func (b labBridge) stillExists() bool { return b.index != "" && interfaceIndex(b.name) == b.index }
 
-func ifindex(name string) string {
+func interfaceIndex(name string) string {
 	text, _ := os.ReadFile(filepath.Join("/sys/class/net", name, "ifindex"))
 	return strings.TrimSpace(string(text))
 }

@@ -39,7 +39,7 @@ func newCloudRig(t *testing.T, name string, index int) cloudRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newBareRig(t, name, index)
+	r := newRigWithoutHost(t, name, index)
 	dir := filepath.Join(r.dir, "pool")
 	r.extra = []string{"--pool-roots", dir}
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -50,7 +50,7 @@ func newCloudRig(t *testing.T, name string, index int) cloudRig {
 	}
 	r.joinHost()
 	a := r.api()
-	host := a.host(t, r.name)
+	host := a.hostByName(t, r.name)
 	pool := requestJSON[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": "cloud", "hostIds": []fleet.HostID{host.ID}, "spec": map[string]any{"kind": "dir", "path": dir},
 	})
@@ -63,7 +63,7 @@ func newCloudRig(t *testing.T, name string, index int) cloudRig {
 }
 
 // serialOf opens the serial console of the running VM.
-func (r cloudRig) serialOf(t *testing.T, id fleet.VMID) *serial {
+func (r cloudRig) serialOf(t *testing.T, id fleet.VMID) *serialConsole {
 	t.Helper()
 	return openSerial(t, r.virsh(t, "ttyconsole", string(id)))
 }
@@ -92,14 +92,14 @@ func TestVMLifecycle(t *testing.T) {
 	})
 	t.Run("BIOS", func(t *testing.T) {
 		t.Parallel()
-		l := newLife(t, r, "web-07", func(p *tab) {
-			p.choose("#spec-firmware", "BIOS")
-			p.choose("[name='firstBoot.kind']", "cloud-init")
-			p.fill("[name='firstBoot.cloudInit.users[0].name']", guestUser)
-			p.fill("[name='firstBoot.cloudInit.users[0].password']", guestPassword)
-			p.fill("[name='firstBoot.cloudInit.users[0].sshKeys']", guestKey)
+		l := newGuestLife(t, r, "web-07", func(p *tab) {
+			p.chooseOption("#spec-firmware", "BIOS")
+			p.chooseOption("[name='firstBoot.kind']", "cloud-init")
+			p.fillInput("[name='firstBoot.cloudInit.users[0].name']", guestUser)
+			p.fillInput("[name='firstBoot.cloudInit.users[0].password']", guestPassword)
+			p.fillInput("[name='firstBoot.cloudInit.users[0].sshKeys']", guestKey)
 			p.click("#vm-first-boot label", "Passwordless sudo")
-			p.fill("[name='firstBoot.cloudInit.run']", "echo told-to-run > /etc/proof")
+			p.fillInput("[name='firstBoot.cloudInit.run']", "echo told-to-run > /etc/proof")
 		})
 		l.checkFirstBoot("told-to-run", "1")
 		l.runProgram()
@@ -109,16 +109,16 @@ func TestVMLifecycle(t *testing.T) {
 	})
 	t.Run("UEFI", func(t *testing.T) {
 		t.Parallel()
-		l := newLife(t, r, "safe-12", func(p *tab) {
-			p.choose("#spec-firmware", "UEFI")
+		l := newGuestLife(t, r, "safe-12", func(p *tab) {
+			p.chooseOption("#spec-firmware", "UEFI")
 			p.click("#vm-Security > summary", "Security")
 			p.click("#vm-Security label", "TPM 2.0")
-			p.choose("[name='firstBoot.kind']", "Customization spec")
-			p.choose("[name='firstBoot.customizationId']", "colored")
-			p.fill("[name='firstBoot.variables']", "color=deep red")
+			p.chooseOption("[name='firstBoot.kind']", "Customization spec")
+			p.chooseOption("[name='firstBoot.customizationId']", "colored")
+			p.fillInput("[name='firstBoot.variables']", "color=deep red")
 		})
 		l.checkFirstBoot("deep red of safe-12 12", "640", "told-to-run", "1")
-		if got := l.console.ask("ls -1d /sys/firmware/efi /sys/class/tpm/tpm0"); got != "/sys/class/tpm/tpm0\n/sys/firmware/efi" {
+		if got := l.console.runCommand("ls -1d /sys/firmware/efi /sys/class/tpm/tpm0"); got != "/sys/class/tpm/tpm0\n/sys/firmware/efi" {
 			t.Errorf("of UEFI and a TPM the guest has %q", got)
 		}
 		l.hotPlug()
@@ -133,49 +133,49 @@ type guestLife struct {
 	a       api
 	id      fleet.VMID
 	name    string
-	console *serial
+	console *serialConsole
 }
 
 // newLife creates a VM from the Debian image with the wizard. fill sets the wizard's other fields. Then it signs in to
 // the guest as the first-boot user.
-func newLife(t *testing.T, r cloudRig, name string, fill func(p *tab)) *guestLife {
+func newGuestLife(t *testing.T, r cloudRig, name string, fill func(p *tab)) *guestLife {
 	t.Helper()
 	p := newTab(t, r.portal.url)
 	p.open("/sign-in")
-	p.enter("admin", r.portal.password)
+	p.enterCredentials("admin", r.portal.password)
 	p.waitPath("/")
 	l := &guestLife{tab: p, r: r, a: r.api(), name: name}
 	p.open("/vms")
 	p.click("a", "New VM")
 	p.waitPath("/vms/new")
-	p.fill("#name", name)
-	p.choose("#projectId", "cloud")
-	p.choose("#hostId", r.name)
-	p.fill("#spec-cpus", "1")
-	p.fill("#spec-memoryMiB", "512")
-	p.choose("#spec-memoryMiB-unit", "MiB")
+	p.fillInput("#name", name)
+	p.chooseOption("#projectId", "cloud")
+	p.chooseOption("#hostId", r.name)
+	p.fillInput("#spec-cpus", "1")
+	p.fillInput("#spec-memoryMiB", "512")
+	p.chooseOption("#spec-memoryMiB-unit", "MiB")
 	p.click("#vm-CPU > summary", "CPU")
-	p.fill("#spec-cpu-max", "2")
+	p.fillInput("#spec-cpu-max", "2")
 	p.click("#vm-Memory > summary", "Memory")
-	p.fill("#spec-memory-maxMiB", "1024")
-	p.choose("select[name='spec.disks[0].source']", "Copy of an image")
-	p.choose("select[name='spec.disks[0].image']", "cloud.qcow2")
-	p.choose("select[name='spec.disks[0].poolId']", "cloud")
-	p.fill("input[name='spec.disks[0].sizeBytes']", "2")
+	p.fillInput("#spec-memory-maxMiB", "1024")
+	p.chooseOption("select[name='spec.disks[0].source']", "Copy of an image")
+	p.chooseOption("select[name='spec.disks[0].image']", "cloud.qcow2")
+	p.chooseOption("select[name='spec.disks[0].poolId']", "cloud")
+	p.fillInput("input[name='spec.disks[0].sizeBytes']", "2")
 	p.click("#vm-first-boot > summary", "First boot")
 	fill(p)
 	p.waitText("#vm-summary-body", "Host: "+r.name)
 	p.waitTrue("the first boot is in sight", `(document.activeElement.blur(), document.querySelector("#vm-first-boot").scrollIntoView(), true)`)
 	p.waitText("#vm-summary-body", "First boot")
 	p.savePicture("readme-wizard-" + name)
-	p.create(l)
+	p.createGuest(l)
 	return l
 }
 
 // create sends the form of a new VM, waits for the VM's guest, and signs in to the guest.
-func (p *tab) create(l *guestLife) {
+func (p *tab) createGuest(l *guestLife) {
 	p.Helper()
-	if on, err := eval[bool](p, `document.querySelector("#start").checked`); err == nil && !on {
+	if on, err := evalJS[bool](p, `document.querySelector("#start").checked`); err == nil && !on {
 		p.click("label", "Power on after creation")
 	}
 	p.click("footer button.primary", "Create VM")
@@ -190,7 +190,7 @@ func (p *tab) create(l *guestLife) {
 // definition nor the agent's log may contain these settings.
 func (l *guestLife) checkFirstBoot(want ...string) {
 	l.Helper()
-	got := l.console.ask("exec 2>/dev/null; sudo cat /etc/color /etc/proof; stat -c %a /etc/color; sudo grep -c anna@desk .ssh/authorized_keys")
+	got := l.console.runCommand("exec 2>/dev/null; sudo cat /etc/color /etc/proof; stat -c %a /etc/color; sudo grep -c anna@desk .ssh/authorized_keys")
 	for _, w := range want {
 		if !strings.Contains("\n"+got+"\n", "\n"+w+"\n") {
 			l.Errorf("the guest lacks %q: %q", w, got)
@@ -218,7 +218,7 @@ func (l *guestLife) runProgram() {
 	task := requestJSON[fleet.Task](l, l.a, http.StatusAccepted, http.MethodPost, at+"/guest", order)
 	eventually(l, guestLimit, "the program's end", func() (bool, string) {
 		t := requestJSON[fleet.Task](l, l.a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
-		return t.State.Ended(), string(t.State)
+		return t.State.IsFinal(), string(t.State)
 	})
 	run := requestJSON[fleet.GuestRun](l, l.a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID)+"/guest-run", nil)
 	if o := run.Output; o == nil || o.ExitCode != 0 || o.Stdout != l.name+"\n0\n" || o.Stderr != "no\n" {
@@ -229,7 +229,7 @@ func (l *guestLife) runProgram() {
 // runNumber runs a command in the guest and returns the number that it prints.
 func (l *guestLife) runNumber(command string) int {
 	l.Helper()
-	text := l.console.ask(command)
+	text := l.console.runCommand(command)
 	n, err := strconv.Atoi(text)
 	if err != nil {
 		l.Fatalf("%s printed %q", command, text)
@@ -238,9 +238,9 @@ func (l *guestLife) runNumber(command string) int {
 }
 
 // hardware returns what the guest itself detects: online CPUs, memory in MiB, number of disks and of NICs.
-func (l *guestLife) hardware() (cpus, memory, disks, nics int) {
+func (l *guestLife) detectedHardware() (cpus, memory, disks, nics int) {
 	l.Helper()
-	l.console.ask("for c in /sys/devices/system/cpu/cpu[1-9]*/online; do echo 1 | sudo tee $c >/dev/null; done 2>/dev/null")
+	l.console.runCommand("for c in /sys/devices/system/cpu/cpu[1-9]*/online; do echo 1 | sudo tee $c >/dev/null; done 2>/dev/null")
 	return l.runNumber("nproc"), l.runNumber("awk '/^MemTotal/ {print int($2 / 1024)}' /proc/meminfo"), l.runNumber("ls /sys/block | grep -c ^vd"), l.runNumber("ls -d /sys/class/net/e* 2>/dev/null | wc -l")
 }
 
@@ -248,24 +248,24 @@ func (l *guestLife) hardware() (cpus, memory, disks, nics int) {
 // without a restart.
 func (l *guestLife) hotPlug() {
 	l.Helper()
-	before := l.a.vm(l.T, l.id)
-	cpus, memory, disks, nics := l.hardware()
+	before := l.a.getVM(l.T, l.id)
+	cpus, memory, disks, nics := l.detectedHardware()
 	l.open("/vms/" + string(l.id) + "?tab=configure")
-	l.fill("#spec-cpus", "2")
-	l.fill("#spec-memoryMiB", "768")
+	l.fillInput("#spec-cpus", "2")
+	l.fillInput("#spec-memoryMiB", "768")
 	l.click("#vm-edit button", "Add disk")
-	l.choose(fmt.Sprintf("select[name='spec.disks[%d].poolId']", len(before.Spec.Disks)), "cloud")
-	l.fill(fmt.Sprintf("input[name='spec.disks[%d].sizeBytes']", len(before.Spec.Disks)), "1")
+	l.chooseOption(fmt.Sprintf("select[name='spec.disks[%d].poolId']", len(before.Spec.Disks)), "cloud")
+	l.fillInput(fmt.Sprintf("input[name='spec.disks[%d].sizeBytes']", len(before.Spec.Disks)), "1")
 	l.click("#vm-edit button", "Add NIC")
-	l.choose(fmt.Sprintf("select[name='spec.nics[%d].network']", len(before.Spec.NICs)), "network default")
+	l.chooseOption(fmt.Sprintf("select[name='spec.nics[%d].network']", len(before.Spec.NICs)), "network default")
 	l.click("#vm-edit footer button.primary", "Save")
 	l.waitPath("/vms/" + string(l.id))
 	eventually(l, guestLimit, "what was added, in the guest", func() (bool, string) {
-		c, m, d, n := l.hardware()
+		c, m, d, n := l.detectedHardware()
 		return c == cpus+1 && m > memory+200 && d == disks+1 && n == nics+1, fmt.Sprintf("%d CPUs, %d MiB, %d disks, %d NICs", c, m, d, n)
 	})
 	eventually(l, stepLimit, "what was added, on the page", func() (bool, string) {
-		vm := l.a.vm(l.T, l.id)
+		vm := l.a.getVM(l.T, l.id)
 		return vm.Status.CPUs == 2 && vm.Status.MemoryMiB == 768 && len(vm.Status.NextBoot)+len(vm.Status.Drift) == 0, fmt.Sprintf("%+v", vm.Status)
 	})
 }
@@ -274,15 +274,15 @@ func (l *guestLife) hotPlug() {
 // snapshot. The file must exist again, and the program must continue.
 func (l *guestLife) revertSnapshot() {
 	l.Helper()
-	l.console.ask("echo precious > ~/precious; sync")
-	l.console.ask("(i=0; while :; do i=$((i+1)); echo $i > /tmp/count; sleep 0.2; done) >/dev/null 2>&1 & echo $! > ~/pid")
+	l.console.runCommand("echo precious > ~/precious; sync")
+	l.console.runCommand("(i=0; while :; do i=$((i+1)); echo $i > /tmp/count; sleep 0.2; done) >/dev/null 2>&1 & echo $! > ~/pid")
 	count := func() int { return l.runNumber("sleep 1; until grep . /tmp/count; do sleep 0.1; done") }
 	eventually(l, guestLimit, "the program counts", func() (bool, string) { n := count(); return n > 3, strconv.Itoa(n) })
 
 	l.open("/vms/" + string(l.id) + "?tab=snapshots")
 	l.click(".card button, .card a", "Take snapshot")
 	l.waitText("#dialog", "Take a snapshot")
-	l.fill("#dialog [name=name]", "before the mishap")
+	l.fillInput("#dialog [name=name]", "before the mishap")
 	l.waitTrue("memory is offered first", `document.querySelector("#dialog [name=memory]").checked`)
 	l.click("#dialog button.primary", "Take snapshot")
 	l.waitWithin(guestLimit, ".snaps", "before the mishap")
@@ -291,12 +291,12 @@ func (l *guestLife) revertSnapshot() {
 	was := count()
 	l.savePicture("readme-snapshots-" + l.name)
 
-	l.console.ask("kill -9 $(cat ~/pid); rm ~/precious /tmp/count; sync")
-	if got := l.console.ask("cat ~/precious /tmp/count 2>&1 | grep -c 'No such file'"); got != "2" {
+	l.console.runCommand("kill -9 $(cat ~/pid); rm ~/precious /tmp/count; sync")
+	if got := l.console.runCommand("cat ~/precious /tmp/count 2>&1 | grep -c 'No such file'"); got != "2" {
 		l.Fatalf("before the revert the guest has %q", got)
 	}
 	run := l.r.virsh(l.T, "domid", string(l.id))
-	l.pick(".snap details summary, .snap summary", "", "Revert to it")
+	l.pickMenuItem(".snap details summary, .snap summary", "", "Revert to it")
 	l.waitText("#dialog", "Revert "+l.name)
 	l.click("#dialog button.danger", "Revert")
 	eventually(l, guestLimit, "a new run of the guest", func() (bool, string) {
@@ -306,7 +306,7 @@ func (l *guestLife) revertSnapshot() {
 	})
 	l.waitIdle()
 	l.console = l.r.serialOf(l.T, l.id)
-	if got := l.console.ask("sudo sh -c 'echo 3 > /proc/sys/vm/drop_caches'; cat ~/precious; kill -0 $(cat ~/pid) && echo alive"); got != "precious\nalive" {
+	if got := l.console.runCommand("sudo sh -c 'echo 3 > /proc/sys/vm/drop_caches'; cat ~/precious; kill -0 $(cat ~/pid) && echo alive"); got != "precious\nalive" {
 		l.Errorf("after the revert the guest has %q", got)
 	}
 	back := count()
@@ -314,11 +314,11 @@ func (l *guestLife) revertSnapshot() {
 		l.Errorf("after the revert the program is at %d, and was at %d", back, was)
 	}
 	eventually(l, guestLimit, "the program to continue", func() (bool, string) { n := count(); return n > back, strconv.Itoa(n) })
-	if vm := l.a.vm(l.T, l.id); vm.Phase != fleet.PhaseRunning || len(vm.Status.NextBoot)+len(vm.Status.Drift)+len(vm.Status.Faults) > 0 {
+	if vm := l.a.getVM(l.T, l.id); vm.Phase != fleet.PhaseRunning || len(vm.Status.NextBoot)+len(vm.Status.Drift)+len(vm.Status.Faults) > 0 {
 		l.Errorf("after the revert the VM is %s: %+v", vm.Phase, vm.Status)
 	}
 	l.open("/vms/" + string(l.id) + "?tab=snapshots")
-	l.pick(".snap details summary, .snap summary", "", "Delete…")
+	l.pickMenuItem(".snap details summary, .snap summary", "", "Delete…")
 	l.waitText("#dialog", "Delete the snapshot")
 	l.click("#dialog button.danger", "Delete")
 	l.waitWithin(guestLimit, "main", "No snapshots")
@@ -332,8 +332,8 @@ func (l *guestLife) revertSnapshot() {
 func (l *guestLife) waitIdle() {
 	l.Helper()
 	eventually(l, guestLimit, "the end of the VM's tasks", func() (bool, string) {
-		for _, t := range list[fleet.Task](l, l.a, "/api/v1/tasks?filter=target:"+l.name) {
-			if !t.State.Ended() {
+		for _, t := range listFirstPage[fleet.Task](l, l.a, "/api/v1/tasks?filter=target:"+l.name) {
+			if !t.State.IsFinal() {
 				return false, string(t.Kind) + " is " + string(t.State)
 			}
 			if t.State != fleet.JobDone {
@@ -347,11 +347,11 @@ func (l *guestLife) waitIdle() {
 // cloneTemplate creates a template of the VM, and a linked clone of the template with first-boot settings of its own.
 func (l *guestLife) cloneTemplate() *guestLife {
 	l.Helper()
-	l.console.ask("echo inherited | sudo tee /etc/heirloom; sync")
+	l.console.runCommand("echo inherited | sudo tee /etc/heirloom; sync")
 	l.forceOff()
-	l.pick(".head summary", "Actions", "Make a template")
+	l.pickMenuItem(".head summary", "Actions", "Make a template")
 	l.waitText("#dialog", "Make a template of "+l.name)
-	l.fill("#dialog [name=name]", "web")
+	l.fillInput("#dialog [name=name]", "web")
 	l.click("#dialog button.primary", "Make template")
 	l.waitPath("/templates/")
 	l.waitWithin(guestLimit, "main", "Version 1")
@@ -363,20 +363,20 @@ func (l *guestLife) cloneTemplate() *guestLife {
 	l.click(".head a", "New VM from this template")
 	l.waitPath("/vms/new")
 	clone := &guestLife{tab: l.tab, r: l.r, a: l.a, name: "web-08"}
-	l.fill("#name", clone.name)
-	l.choose("#projectId", "cloud")
-	l.choose("#hostId", l.r.name)
+	l.fillInput("#name", clone.name)
+	l.chooseOption("#projectId", "cloud")
+	l.chooseOption("#hostId", l.r.name)
 	for i := range 2 {
-		l.choose(fmt.Sprintf("select[name='spec.disks[%d].source']", i), "Overlay on an image")
-		l.choose(fmt.Sprintf("select[name='spec.disks[%d].poolId']", i), "cloud")
+		l.chooseOption(fmt.Sprintf("select[name='spec.disks[%d].source']", i), "Overlay on an image")
+		l.chooseOption(fmt.Sprintf("select[name='spec.disks[%d].poolId']", i), "cloud")
 	}
 	l.click("#vm-first-boot > summary", "First boot")
-	l.choose("[name='firstBoot.kind']", "cloud-init")
-	l.create(clone)
-	if got := clone.console.ask("cat /etc/heirloom; hostname"); got != "inherited\nweb-08" {
+	l.chooseOption("[name='firstBoot.kind']", "cloud-init")
+	l.createGuest(clone)
+	if got := clone.console.runCommand("cat /etc/heirloom; hostname"); got != "inherited\nweb-08" {
 		l.Errorf("the clone's guest has %q", got)
 	}
-	disk := l.a.vm(l.T, clone.id).Status.Disks[0].Path
+	disk := l.a.getVM(l.T, clone.id).Status.Disks[0].Path
 	out, err := exec.CommandContext(l.Context(), "qemu-img", "info", "-U", "--backing-chain", disk).CombinedOutput()
 	if err != nil || strings.Count(string(out), "image:") != 2 {
 		l.Errorf("the clone's disk is no overlay: %v: %s", err, out)

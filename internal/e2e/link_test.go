@@ -27,7 +27,7 @@ type uploadLink struct {
 // freeBytes is the number of bytes of each connection that always pass. It is enough for requests of pages.
 const freeBytes = 64 << 10
 
-func newLink(t *testing.T, to string) *uploadLink {
+func newUploadLink(t *testing.T, to string) *uploadLink {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -47,7 +47,7 @@ func newLink(t *testing.T, to string) *uploadLink {
 	})
 	t.Cleanup(func() {
 		l.Close()
-		k.allow(-1)
+		k.allowBytes(-1)
 		k.cut()
 		all.Wait()
 	})
@@ -119,7 +119,7 @@ func (k *uploadLink) isOpen(from net.Conn) bool {
 }
 
 // allow lets n more bytes pass; below 0: all bytes.
-func (k *uploadLink) allow(n int64) {
+func (k *uploadLink) allowBytes(n int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.allowance = max(k.allowance, 0) + n; n < 0 {

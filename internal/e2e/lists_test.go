@@ -27,7 +27,7 @@ func TestListPagingViewsAndBulkActions(t *testing.T) {
 	p.waitNoText(".pager", "First page")
 
 	p.click(".tools summary", "Views")
-	p.fill("#view-name", "Test servers")
+	p.fillInput("#view-name", "Test servers")
 	p.markDocument()
 	p.click("#view-save", "Save")
 	p.waitText(".kept", "Test servers")
@@ -55,12 +55,12 @@ func TestListPagingViewsAndBulkActions(t *testing.T) {
 	p.waitText(".bulk", "1 selected")
 	p.checkNotReloaded()
 
-	for _, vm := range list[fleet.VMView](t, s.api(), "/api/v1/vms?filter=name:runner-*") {
+	for _, vm := range listFirstPage[fleet.VMView](t, s.api(), "/api/v1/vms?filter=name:runner-*") {
 		s.api().ensurePhase(t, vm.ID, map[bool]fleet.Phase{true: fleet.PhaseRunning, false: fleet.PhaseStopped}[vm.ID == target.ID])
 	}
 	p.click("#vm-rows input[data-select-all]", "")
 	p.waitText(".bulk", "3 selected")
-	p.pick(".bulk summary", "Power", "Start")
+	p.pickMenuItem(".bulk summary", "Power", "Start")
 	p.waitPath("/tasks/")
 	p.markDocument()
 	p.waitText("#step-rows", "Only a stopped VM can be started.")

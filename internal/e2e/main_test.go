@@ -58,7 +58,7 @@ func cleanUp() error {
 	for _, shared := range []*sharedProgram{labProgram, demoProgram} {
 		errs = append(errs, shared.end())
 	}
-	errs = append(errs, leftovers(root), os.RemoveAll(root))
+	errs = append(errs, checkLeftovers(root), os.RemoveAll(root))
 	return errors.Join(errs...)
 }
 
@@ -114,7 +114,7 @@ func onOwnThread(f func()) {
 var names atomic.Int64
 
 // unique returns a name that no other test and no other run of the same test has used.
-func unique(name string) string { return fmt.Sprintf("%s-%d", name, names.Add(1)) }
+func uniqueName(name string) string { return fmt.Sprintf("%s-%d", name, names.Add(1)) }
 
 func writeFile(t testing.TB, path, text string) {
 	t.Helper()

@@ -16,7 +16,7 @@ import (
 func TestPoolFailureShownForOneHost(t *testing.T) {
 	t.Parallel()
 	s := newSwitchedLab(t, "matrix")
-	dir := "/var/lib/libvirt/images/" + unique("grid")
+	dir := "/var/lib/libvirt/images/" + uniqueName("grid")
 	name := filepath.Base(dir)
 	pool := requestJSON[fleet.PoolView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": name, "hostIds": []fleet.HostID{s.hosts[0].ID, s.hosts[1].ID}, "spec": map[string]any{"kind": "dir", "path": dir},
@@ -38,7 +38,7 @@ func TestPoolFailureShownForOneHost(t *testing.T) {
 	p.waitWithin(guestLimit, ".head", "2 of 2 hosts healthy")
 	p.markDocument()
 
-	s.enter(t, 1, []string{"--mount"}, "mount", "-t", "tmpfs", "-o", "size=1m", "nothing", dir)
+	s.runInNamespaces(t, 1, []string{"--mount"}, "mount", "-t", "tmpfs", "-o", "size=1m", "nothing", dir)
 	p.waitWithin(guestLimit, ".head", "1 of 2 hosts healthy")
 	p.waitText("table.matrix", "Failed")
 	p.checkNotReloaded()
@@ -56,12 +56,12 @@ func TestPoolFailureShownForOneHost(t *testing.T) {
 	box := func(i int, tone string) {
 		t.Helper()
 		at := fmt.Sprintf(`#grid-%s a.%s[href*="%s"]`, s.hosts[i].ID, tone, pool.ID)
-		matrix.waitTrue(tone+" on "+s.hosts[i].Name, fmt.Sprintf(`document.querySelector(%s) !== null`, quote(at)))
+		matrix.waitTrue(tone+" on "+s.hosts[i].Name, fmt.Sprintf(`document.querySelector(%s) !== null`, jsString(at)))
 	}
 	box(0, "ok")
 	box(1, "bad")
 
-	s.enter(t, 1, []string{"--mount"}, "umount", dir)
+	s.runInNamespaces(t, 1, []string{"--mount"}, "umount", dir)
 	p.waitWithin(guestLimit, ".head", "2 of 2 hosts healthy")
 	p.waitNoText("table.matrix", "Failed")
 	p.checkNotReloaded()

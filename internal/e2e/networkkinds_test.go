@@ -27,7 +27,7 @@ ovs-vsctl --timeout=20 add-port ovs0 eth1
 
 func (s *switchedLab) runInHost(t *testing.T, i int, command string) string {
 	t.Helper()
-	return s.enter(t, i, []string{"--mount", "--net", "--pid", "--uts"}, "sh", "-c", command)
+	return s.runInNamespaces(t, i, []string{"--mount", "--net", "--pid", "--uts"}, "sh", "-c", command)
 }
 
 // TestNetworkModesConnectAndIsolateGuests checks Open vSwitch and macvtap networks, on one host and between two hosts.
@@ -42,7 +42,7 @@ func TestNetworkModesConnectAndIsolateGuests(t *testing.T) {
 	group := func(name string, vlan map[string]any) map[string]any {
 		return map[string]any{"name": name, "vlan": vlan}
 	}
-	s.define(t, "switched", map[string]any{"mode": "ovs", "bridge": "ovs0", "portGroups": []any{
+	s.defineNetwork(t, "switched", map[string]any{"mode": "ovs", "bridge": "ovs0", "portGroups": []any{
 		group("red", map[string]any{"id": 10}), group("blue", map[string]any{"id": 20}), group("trunk", map[string]any{"trunk": []int{10, 20}}),
 	}}, 0, 1)
 	s.waitNetwork(t, "switched", "hosts without Open vSwitch report it", func(h fleet.NetworkHost) bool {
@@ -50,72 +50,72 @@ func TestNetworkModesConnectAndIsolateGuests(t *testing.T) {
 	})
 	for i := range s.hosts {
 		s.runInHost(t, i, runSwitch)
-		requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPost, s.path("switched")+"/hosts/"+string(s.hosts[i].ID)+"/retry", nil)
+		requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPost, s.networkPath("switched")+"/hosts/"+string(s.hosts[i].ID)+"/retry", nil)
 	}
-	s.waitNetwork(t, "switched", "it is up", networkUp)
-	s.define(t, "straight", map[string]any{"mode": "macvtap", "device": "eth0"}, 0, 1)
-	s.define(t, "shy", map[string]any{"mode": "macvtap", "device": "eth0", "direct": "private"}, 0)
+	s.waitNetwork(t, "switched", "it is up", isNetworkUp)
+	s.defineNetwork(t, "straight", map[string]any{"mode": "macvtap", "device": "eth0"}, 0, 1)
+	s.defineNetwork(t, "shy", map[string]any{"mode": "macvtap", "device": "eth0", "direct": "private"}, 0)
 	const nine = "52:54:00:00:00:09"
-	s.define(t, "six", map[string]any{
+	s.defineNetwork(t, "six", map[string]any{
 		"mode": "nat", "dns": true, "domain": "lab.example.org", "ipv6": map[string]any{"gateway": "fd00:90::1/64"},
 		"ipv4": map[string]any{"gateway": "10.90.0.1/24", "dhcp": map[string]any{
 			"ranges": []any{map[string]any{"start": "10.90.0.100", "end": "10.90.0.150"}}, "leases": []any{map[string]any{"mac": nine, "ip": "10.90.0.9", "name": "nine"}},
 		}},
 	}, 0)
-	s.define(t, "six-alone", map[string]any{"mode": "isolated", "dns": true, "ipv6": map[string]any{"gateway": "fd00:91::1/64"}}, 0)
+	s.defineNetwork(t, "six-alone", map[string]any{"mode": "isolated", "dns": true, "ipv6": map[string]any{"gateway": "fd00:91::1/64"}}, 0)
 	for _, name := range []string{"straight", "shy", "six", "six-alone"} {
-		s.waitNetwork(t, name, "it is up", networkUp)
+		s.waitNetwork(t, name, "it is up", isNetworkUp)
 	}
 	// macvtap devices in /dev are named by interface index, and both hosts use the /dev of this machine. So the second
 	// host skips the indexes that the first one uses.
-	s.inside(t, 1, "sh", "-c", "i=0; while [ $i -lt 200 ]; do ip link add qx-burn type bridge && ip link delete qx-burn; i=$((i+1)); done")
+	s.runInNetwork(t, 1, "sh", "-c", "i=0; while [ $i -lt 200 ]; do ip link add qx-burn type bridge && ip link delete qx-burn; i=$((i+1)); done")
 
-	a := s.boot(t, files, 0, "a", "switched/red", "switched/trunk", "straight", "six@"+nine, "six-alone", "shy")
-	b := s.boot(t, files, 0, "b", "switched/red", "switched/blue", "straight", "six", "six-alone", "shy")
-	c := s.boot(t, files, 1, "c", "switched/red", "switched/blue", "straight")
+	a := s.bootGuest(t, files, 0, "a", "switched/red", "switched/trunk", "straight", "six@"+nine, "six-alone", "shy")
+	b := s.bootGuest(t, files, 0, "b", "switched/red", "switched/blue", "straight", "six", "six-alone", "shy")
+	c := s.bootGuest(t, files, 1, "c", "switched/red", "switched/blue", "straight")
 	third := strings.TrimSuffix(s.portal, "1")
 	for i, g := range []*netGuest{a, b, c} {
-		g.ready(fmt.Sprintf("10.80.0.%d/24", i+1), fmt.Sprintf("10.81.0.%d/24", i+1), fmt.Sprintf("%s%d/24", third, 201+i))
-		g.run("echo 1 >/proc/sys/net/ipv4/conf/all/arp_ignore") // so that each NIC answers ARP only for its own addresses
+		g.waitReady(fmt.Sprintf("10.80.0.%d/24", i+1), fmt.Sprintf("10.81.0.%d/24", i+1), fmt.Sprintf("%s%d/24", third, 201+i))
+		g.runCommand("echo 1 >/proc/sys/net/ipv4/conf/all/arp_ignore") // so that each NIC answers ARP only for its own addresses
 	}
 
-	a.reaches("Open vSwitch, one VLAN, one host", "10.80.0.2")
-	a.reaches("Open vSwitch, one VLAN, across", "10.80.0.3")
-	b.reaches("Open vSwitch, the other VLAN, across", "10.81.0.3")
+	a.checkReaches("Open vSwitch, one VLAN, one host", "10.80.0.2")
+	a.checkReaches("Open vSwitch, one VLAN, across", "10.80.0.3")
+	b.checkReaches("Open vSwitch, the other VLAN, across", "10.81.0.3")
 	for _, g := range []*netGuest{b, c} {
-		g.run("ip addr add 10.80.0.77/24 dev eth1")
-		if n := a.pings("10.80.0.77"); n != 0 {
+		g.runCommand("ip addr add 10.80.0.77/24 dev eth1")
+		if n := a.countPingReplies("10.80.0.77"); n != 0 {
 			t.Errorf("a NIC in VLAN 10 reaches a NIC of %s in VLAN 20: %d answers", g.name, n)
 		}
-		g.run("ip addr del 10.80.0.77/24 dev eth1")
+		g.runCommand("ip addr del 10.80.0.77/24 dev eth1")
 	}
 	eventually(t, guestLimit, "the guest knows VLANs", func() (bool, string) {
-		out := a.run("ip link add link eth1 name v10 type vlan id 10 && echo ma''de")
+		out := a.runCommand("ip link add link eth1 name v10 type vlan id 10 && echo ma''de")
 		return strings.Contains(out, "made"), out
 	})
-	a.run("ip link add link eth1 name v20 type vlan id 20; ip link add link eth1 name v30 type vlan id 30; for v in 10 20 30; do ip link set v$v up; ip addr add 10.8$((v/10+1)).9.1/24 dev v$v; done")
-	b.run("ip addr add 10.82.9.2/24 dev eth0; ip addr add 10.83.9.2/24 dev eth1; ip addr add 10.84.9.2/24 dev eth1; ip addr add 10.84.9.3/24 dev eth0")
-	c.run("ip addr add 10.83.9.3/24 dev eth1")
-	a.reaches("Open vSwitch, a trunk's first VLAN", "10.82.9.2")
-	a.reaches("Open vSwitch, a trunk's second VLAN", "10.83.9.2")
-	a.reaches("Open vSwitch, a trunk's second VLAN, across", "10.83.9.3")
-	if n := a.pings("10.84.9.2") + a.pings("10.84.9.3"); n != 0 {
+	a.runCommand("ip link add link eth1 name v20 type vlan id 20; ip link add link eth1 name v30 type vlan id 30; for v in 10 20 30; do ip link set v$v up; ip addr add 10.8$((v/10+1)).9.1/24 dev v$v; done")
+	b.runCommand("ip addr add 10.82.9.2/24 dev eth0; ip addr add 10.83.9.2/24 dev eth1; ip addr add 10.84.9.2/24 dev eth1; ip addr add 10.84.9.3/24 dev eth0")
+	c.runCommand("ip addr add 10.83.9.3/24 dev eth1")
+	a.checkReaches("Open vSwitch, a trunk's first VLAN", "10.82.9.2")
+	a.checkReaches("Open vSwitch, a trunk's second VLAN", "10.83.9.2")
+	a.checkReaches("Open vSwitch, a trunk's second VLAN, across", "10.83.9.3")
+	if n := a.countPingReplies("10.84.9.2") + a.countPingReplies("10.84.9.3"); n != 0 {
 		t.Errorf("a trunk of the VLANs 10 and 20 carries 30: %d answers", n)
 	}
 
-	a.reaches("macvtap, one host", third+"202")
-	a.reaches("macvtap, across", third+"203")
-	a.reaches("macvtap, outside", s.portal)
+	a.checkReaches("macvtap, one host", third+"202")
+	a.checkReaches("macvtap, across", third+"203")
+	a.checkReaches("macvtap, outside", s.portal)
 	for i, g := range []*netGuest{a, b} {
-		g.run(fmt.Sprintf("ip addr flush dev eth2; ip addr add %s%d/24 dev eth5", third, 211+i))
+		g.runCommand(fmt.Sprintf("ip addr flush dev eth2; ip addr add %s%d/24 dev eth5", third, 211+i))
 	}
-	a.reaches("macvtap, private, across", third+"203")
-	a.reaches("macvtap, private, outside", s.portal)
-	if n := a.pings(third + "212"); n != 0 {
+	a.checkReaches("macvtap, private, across", third+"203")
+	a.checkReaches("macvtap, private, outside", s.portal)
+	if n := a.countPingReplies(third + "212"); n != 0 {
 		t.Errorf("guests of one host reach each other in private mode: %d answers", n)
 	}
-	own := regexp.MustCompile(`inet (\S+)/24`).FindStringSubmatch(s.inside(t, 0, "ip", "-4", "addr", "show", "dev", "eth0"))
-	if own == nil || a.pings(own[1]) != 0 {
+	own := regexp.MustCompile(`inet (\S+)/24`).FindStringSubmatch(s.runInNetwork(t, 0, "ip", "-4", "addr", "show", "dev", "eth0"))
+	if own == nil || a.countPingReplies(own[1]) != 0 {
 		t.Errorf("a guest on a macvtap device reaches its own host: %v", own)
 	}
 
@@ -125,25 +125,25 @@ func TestNetworkModesConnectAndIsolateGuests(t *testing.T) {
 		prefix    string
 	}{{a, "eth3", "NAT", "fd00:90::"}, {b, "eth3", "NAT", "fd00:90::"}, {a, "eth4", "isolated", "fd00:91::"}, {b, "eth4", "isolated", "fd00:91::"}} {
 		eventually(t, guestLimit, nic.g.name+" has an IPv6 address in the network with "+nic.what, func() (bool, string) {
-			out := nic.g.run("ip -6 addr show dev " + nic.dev + " scope global")
+			out := nic.g.runCommand("ip -6 addr show dev " + nic.dev + " scope global")
 			// The kernel sends only three router solicitations after a NIC comes up. On a busy machine, all of them may
 			// be too early.
 			if !strings.Contains(out, nic.prefix[:8]) {
-				nic.g.run("ip link set " + nic.dev + " down; ip link set " + nic.dev + " up; sleep 5")
+				nic.g.runCommand("ip link set " + nic.dev + " down; ip link set " + nic.dev + " up; sleep 5")
 				return false, out
 			}
 			return true, ""
 		})
 		eventually(t, guestLimit, nic.g.name+" reaches its gateway by IPv6", func() (bool, string) {
-			out := nic.g.run("ping -q -c 3 -W 2 " + nic.prefix + "1")
+			out := nic.g.runCommand("ping -q -c 3 -W 2 " + nic.prefix + "1")
 			return strings.Contains(out, "3 packets received"), out
 		})
 	}
-	b.run("udhcpc -q -f -n -t 20 -T 1 -i eth3 -s /etc/udhcpc")
-	a.run("udhcpc -q -f -n -t 20 -T 1 -i eth3 -s /etc/udhcpc")
+	b.runCommand("udhcpc -q -f -n -t 20 -T 1 -i eth3 -s /etc/udhcpc")
+	a.runCommand("udhcpc -q -f -n -t 20 -T 1 -i eth3 -s /etc/udhcpc")
 	eventually(t, guestLimit, "the name of a static lease is answered", func() (bool, string) {
-		out := b.run("nslookup nine.lab.example.org 10.90.0.1; nslookup nine 10.90.0.1")
+		out := b.runCommand("nslookup nine.lab.example.org 10.90.0.1; nslookup nine 10.90.0.1")
 		return strings.Count(out, "10.90.0.9") >= 2, out
 	})
-	b.reaches("NAT, by the reserved address", "10.90.0.9")
+	b.checkReaches("NAT, by the reserved address", "10.90.0.9")
 }

@@ -18,11 +18,11 @@ func TestNetworkChangesByVirshReported(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	a := s.api()
-	host, h := a.host(t, "host-1"), s.Hosts[0]
+	host, h := a.hostByName(t, "host-1"), s.Hosts[0]
 	var b [2]byte
 	rand.Read(b[:])
 	at := fmt.Sprintf("10.%d.%d.", 192+b[0]%32, b[1])
-	name := unique("lan")
+	name := uniqueName("lan")
 	network := requestJSON[fleet.NetworkView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/networks", map[string]any{
 		"name": name, "hostIds": []any{host.ID}, "spec": map[string]any{
 			"mode": "nat", "dns": true, "ipv4": map[string]any{"gateway": at + "1/24", "dhcp": map[string]any{"ranges": []any{map[string]any{"start": at + "100", "end": at + "150"}}}},
@@ -66,7 +66,7 @@ func TestNetworkChangesByVirshReported(t *testing.T) {
 	waitStatus("it is defined again", active)
 	requestJSON[any](t, a, http.StatusAccepted, http.MethodDelete, path, nil)
 	eventually(t, stepLimit, "the network is gone", func() (bool, string) {
-		left := list[fleet.NetworkView](t, a, "/api/v1/networks?filter=name:"+name)
+		left := listFirstPage[fleet.NetworkView](t, a, "/api/v1/networks?filter=name:"+name)
 		return len(left) == 0, fmt.Sprintf("%+v", left)
 	})
 	if names := virsh(t, h, "net-list", "--all", "--name"); strings.Contains(names, name) {

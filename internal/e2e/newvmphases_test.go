@@ -25,15 +25,15 @@ func TestNewVMShowsOnlyStartPhases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := program.get(t).api()
-			pool := a.pool(t, program.pool)
+			pool := a.poolByName(t, program.pool)
 			for range 3 {
 				vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
-					"name": unique("steady"), "projectId": a.project(t, program.project).ID, "hostId": a.host(t, program.host).ID, "start": true,
+					"name": uniqueName("steady"), "projectId": a.projectByName(t, program.project).ID, "hostId": a.hostByName(t, program.host).ID, "start": true,
 					"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{
 						map[string]any{"poolId": pool.ID, "image": map[string]any{"poolId": pool.ID, "volume": program.image}},
 					}},
 				})
-				seen := a.phases(t, vm)
+				seen := a.phasesUntilRunning(t, vm)
 				all := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting, fleet.PhaseRunning}
 				// Polling may miss the short phase "starting", but must never return any other phase.
 				if quick := slices.Delete(slices.Clone(all), 1, 2); !slices.Equal(seen, all) && !slices.Equal(seen, quick) {
@@ -46,12 +46,12 @@ func TestNewVMShowsOnlyStartPhases(t *testing.T) {
 }
 
 // phases returns the successive phases of a VM until the VM has been running for a second.
-func (a api) phases(t *testing.T, vm fleet.VMView) []fleet.Phase {
+func (a api) phasesUntilRunning(t *testing.T, vm fleet.VMView) []fleet.Phase {
 	t.Helper()
 	seen := []fleet.Phase{vm.Phase}
 	var since time.Time
 	for deadline := time.Now().Add(guestLimit); time.Now().Before(deadline); {
-		now := a.vm(t, vm.ID)
+		now := a.getVM(t, vm.ID)
 		if now.Phase != seen[len(seen)-1] {
 			seen = append(seen, now.Phase)
 		}

@@ -16,7 +16,7 @@ import (
 // withoutScripts disables JavaScript in the tab.
 func (p *tab) withoutScripts() {
 	p.Helper()
-	p.do("switch scripts off", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+	p.runActions("switch scripts off", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 		return err
 	}))
@@ -24,7 +24,7 @@ func (p *tab) withoutScripts() {
 
 // submit clicks an element and waits until the response page has loaded. The page may have the same address as the page
 // before.
-func (p *tab) submit(sel, text string) {
+func (p *tab) clickAndLoad(sel, text string) {
 	p.Helper()
 	p.markDocument()
 	p.click(sel, text)
@@ -51,8 +51,8 @@ func TestPagesWorkWithoutScripts(t *testing.T) {
 	}
 
 	p.open("/vms")
-	p.fill(".filter-form input[name=filter]", "name:desk-0*")
-	p.keys("\r")
+	p.fillInput(".filter-form input[name=filter]", "name:desk-0*")
+	p.typeKeys("\r")
 	p.waitPath("/vms?")
 	p.waitText("tbody", "desk-03")
 	p.waitNoText("tbody", "web-01")
@@ -60,33 +60,33 @@ func TestPagesWorkWithoutScripts(t *testing.T) {
 	p.click(".tools summary", "Views")
 	p.click(".tools .menu-item", "Saved views")
 	p.waitPath("/views/vms?filter=")
-	p.submit("#view-save", "Save")
+	p.clickAndLoad("#view-save", "Save")
 	p.waitText(".field.bad", "Give the view a name.")
-	p.fill("#view-name", "Desks")
-	p.submit("#view-save", "Save")
+	p.fillInput("#view-name", "Desks")
+	p.clickAndLoad("#view-save", "Save")
 	p.waitPath("/vms?filter=name%3Adesk-0%2A")
 	p.click("input[data-select-row]", "")
 	p.click(".bulk summary", "Power")
-	p.submit(".bulk .menu-item", "Resume")
+	p.clickAndLoad(".bulk .menu-item", "Resume")
 	p.waitPath("/tasks/")
 	p.waitText("#step-rows", "Only a paused VM can be resumed.")
 
 	p.open("/vms/" + string(vm.ID) + "?tab=configure")
-	p.fill("#description", "Changed without scripts.")
-	p.submit("#vm-edit footer button.primary", "Save")
+	p.fillInput("#description", "Changed without scripts.")
+	p.clickAndLoad("#vm-edit footer button.primary", "Save")
 	eventually(t, stepLimit, "the change", func() (bool, string) {
-		got := s.api().vm(t, vm.ID).Description
+		got := s.api().getVM(t, vm.ID).Description
 		return got == "Changed without scripts.", got
 	})
 
 	p.open("/vms/new")
-	p.fill("#name", "Not A Name")
-	p.submit("footer button.primary", "Create VM")
+	p.fillInput("#name", "Not A Name")
+	p.clickAndLoad("footer button.primary", "Create VM")
 	p.waitText(".field.bad", "Name")
 	p.waitTrue("what was typed to be kept", `document.querySelector("#name").value === "Not A Name"`)
 	p.allowFaults("422")
 
 	p.open("/vms/" + string(vm.ID))
-	p.submit(".head button", "Shut down")
+	p.clickAndLoad(".head button", "Shut down")
 	s.api().waitPhase(t, stepLimit, vm.ID, fleet.PhaseStopped)
 }

@@ -25,44 +25,44 @@ func TestNetworksConnectGuestsBetweenHosts(t *testing.T) { //nolint:tparallel //
 		t.Fatal(err)
 	}
 	s := newSwitchedLab(t, "apart")
-	s.define(t, "over", map[string]any{"mode": "vxlan", "vni": 4711, "underlay": s.subnet}, 0, 1)
-	s.define(t, "wire", map[string]any{"mode": "uplink", "device": "eth1", "bridge": "qx-wire"}, 0, 1)
-	s.define(t, "alone", map[string]any{"mode": "isolated", "ipv4": map[string]any{"gateway": "10.72.0.254/24"}}, 0, 1)
-	s.define(t, "out", map[string]any{"mode": "nat", "ipv4": map[string]any{"gateway": "10.73.0.254/24"}}, 0, 1)
-	s.inside(t, 0, "ip", "link", "add", "br-own", "type", "bridge")
-	s.inside(t, 0, "ip", "link", "set", "br-own", "up")
-	s.define(t, "published", map[string]any{"mode": "bridge", "bridge": "br-own"}, 0)
+	s.defineNetwork(t, "over", map[string]any{"mode": "vxlan", "vni": 4711, "underlay": s.subnet}, 0, 1)
+	s.defineNetwork(t, "wire", map[string]any{"mode": "uplink", "device": "eth1", "bridge": "qx-wire"}, 0, 1)
+	s.defineNetwork(t, "alone", map[string]any{"mode": "isolated", "ipv4": map[string]any{"gateway": "10.72.0.254/24"}}, 0, 1)
+	s.defineNetwork(t, "out", map[string]any{"mode": "nat", "ipv4": map[string]any{"gateway": "10.73.0.254/24"}}, 0, 1)
+	s.runInNetwork(t, 0, "ip", "link", "add", "br-own", "type", "bridge")
+	s.runInNetwork(t, 0, "ip", "link", "set", "br-own", "up")
+	s.defineNetwork(t, "published", map[string]any{"mode": "bridge", "bridge": "br-own"}, 0)
 	s.waitNetwork(t, "over", "each host knows the other", func(h fleet.NetworkHost) bool {
-		return networkUp(h) && h.Status.Peers == 1 && h.Status.MTU == 1450 && h.Status.VTEP != "" && h.Status.Uplink == "eth0"
+		return isNetworkUp(h) && h.Status.Peers == 1 && h.Status.MTU == 1450 && h.Status.VTEP != "" && h.Status.Uplink == "eth0"
 	})
 	for _, name := range []string{"wire", "alone", "out", "published"} {
-		s.waitNetwork(t, name, "it is up", networkUp)
+		s.waitNetwork(t, name, "it is up", isNetworkUp)
 	}
 	if xml := virsh(t, s.Hosts[0], "net-dumpxml", "wire"); !strings.Contains(xml, "qx-wire") {
 		t.Errorf("virsh sees\n%s", xml)
 	}
 	nets := []string{"over", "wire", "alone", "out"}
 	own := append(slices.Clone(nets), "published")
-	a, b, c := s.boot(t, files, 0, "a", own...), s.boot(t, files, 0, "b", own...), s.boot(t, files, 1, "c", nets...)
+	a, b, c := s.bootGuest(t, files, 0, "a", own...), s.bootGuest(t, files, 0, "b", own...), s.bootGuest(t, files, 1, "c", nets...)
 	for i, g := range []*netGuest{a, b, c} {
-		g.ready(fmt.Sprintf("10.70.0.%d/24", i+1), fmt.Sprintf("10.71.0.%d/24", i+1), fmt.Sprintf("10.72.0.%d/24", i+1), fmt.Sprintf("10.73.0.%d/24", i+1))
-		g.run("ip link set eth0 mtu 1450; ip route add default via 10.73.0.254 dev eth3")
+		g.waitReady(fmt.Sprintf("10.70.0.%d/24", i+1), fmt.Sprintf("10.71.0.%d/24", i+1), fmt.Sprintf("10.72.0.%d/24", i+1), fmt.Sprintf("10.73.0.%d/24", i+1))
+		g.runCommand("ip link set eth0 mtu 1450; ip route add default via 10.73.0.254 dev eth3")
 	}
-	a.reaches("VXLAN, one host", "10.70.0.2")
-	a.reaches("VXLAN, across", "10.70.0.3")
-	a.reaches("a bridge on a device, one host", "10.71.0.2")
-	a.reaches("a bridge on a device, across", "10.71.0.3")
-	a.reaches("isolated, one host", "10.72.0.2")
-	a.run("ip addr add 10.74.0.1/24 dev eth4; ip link set eth4 up")
-	b.run("ip addr add 10.74.0.2/24 dev eth4; ip link set eth4 up")
-	a.reaches("a bridge that the host has", "10.74.0.2")
-	a.reaches("NAT, one host", "10.73.0.2")
-	a.reaches("NAT, outside", s.portal)
-	c.reaches("NAT, outside", s.portal)
-	if n := a.pings("10.72.0.3"); n != 0 {
+	a.checkReaches("VXLAN, one host", "10.70.0.2")
+	a.checkReaches("VXLAN, across", "10.70.0.3")
+	a.checkReaches("a bridge on a device, one host", "10.71.0.2")
+	a.checkReaches("a bridge on a device, across", "10.71.0.3")
+	a.checkReaches("isolated, one host", "10.72.0.2")
+	a.runCommand("ip addr add 10.74.0.1/24 dev eth4; ip link set eth4 up")
+	b.runCommand("ip addr add 10.74.0.2/24 dev eth4; ip link set eth4 up")
+	a.checkReaches("a bridge that the host has", "10.74.0.2")
+	a.checkReaches("NAT, one host", "10.73.0.2")
+	a.checkReaches("NAT, outside", s.portal)
+	c.checkReaches("NAT, outside", s.portal)
+	if n := a.countPingReplies("10.72.0.3"); n != 0 {
 		t.Errorf("an isolated network leads to another host: %d answers", n)
 	}
-	if out := a.run("ping -q -c 2 -W 2 -s 1400 10.70.0.3"); !strings.Contains(out, "2 packets received") {
+	if out := a.runCommand("ping -q -c 2 -W 2 -s 1400 10.70.0.3"); !strings.Contains(out, "2 packets received") {
 		t.Errorf("packets as large as the overlay allows do not pass: %s", out)
 	}
 
@@ -72,43 +72,43 @@ func TestNetworksConnectGuestsBetweenHosts(t *testing.T) { //nolint:tparallel //
 	if xml := virsh(t, s.Hosts[1], "list", "--all", "--name"); !strings.Contains(xml, "c") {
 		t.Fatal(xml)
 	}
-	release := s.path("over") + "/hosts/" + string(s.hosts[1].ID)
+	release := s.networkPath("over") + "/hosts/" + string(s.hosts[1].ID)
 	requestJSON[any](t, s.api, http.StatusAccepted, http.MethodDelete, release, nil)
 	eventually(t, stepLimit, "the host that a VM is on refuses to give it up", func() (bool, string) {
-		tasks := list[fleet.Task](t, s.api, "/api/v1/tasks?filter=kind:network.release")
+		tasks := listFirstPage[fleet.Task](t, s.api, "/api/v1/tasks?filter=kind:network.release")
 		return len(tasks) > 0 && strings.Contains(tasks[0].Error, "in use by c"), fmt.Sprintf("%+v", tasks)
 	})
 	virsh(t, s.Hosts[1], "undefine", "c")
 	requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPut, release, nil)
-	s.waitNetwork(t, "over", "it stays", func(h fleet.NetworkHost) bool { return networkUp(h) && h.Status.Peers == 1 })
+	s.waitNetwork(t, "over", "it stays", func(h fleet.NetworkHost) bool { return isNetworkUp(h) && h.Status.Peers == 1 })
 	requestJSON[any](t, s.api, http.StatusAccepted, http.MethodDelete, release, nil)
 	s.waitNetwork(t, "over", "the peers of who stays", func(h fleet.NetworkHost) bool {
-		return h.HostID == s.hosts[0].ID && networkUp(h) && h.Status.Peers == 0
+		return h.HostID == s.hosts[0].ID && isNetworkUp(h) && h.Status.Peers == 0
 	})
-	if devices := s.inside(t, 1, "ip", "-br", "link"); strings.Contains(devices, "qxv-") {
+	if devices := s.runInNetwork(t, 1, "ip", "-br", "link"); strings.Contains(devices, "qxv-") {
 		t.Errorf("the host that released the overlay has\n%s", devices)
 	}
 	requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPut, release, nil)
-	s.waitNetwork(t, "over", "it is back", func(h fleet.NetworkHost) bool { return networkUp(h) && h.Status.Peers == 1 })
-	s.boot(t, files, 1, "c2", "over").ready("10.70.0.3/24")
-	a.reaches("VXLAN, after the return", "10.70.0.3")
+	s.waitNetwork(t, "over", "it is back", func(h fleet.NetworkHost) bool { return isNetworkUp(h) && h.Status.Peers == 1 })
+	s.bootGuest(t, files, 1, "c2", "over").waitReady("10.70.0.3/24")
+	a.checkReaches("VXLAN, after the return", "10.70.0.3")
 
-	t.Run("confirmed change", func(t *testing.T) { s.changeConfirmed(t, a) })
-	t.Run("change that cuts the host off", func(t *testing.T) { s.changeRolledBack(t, a) })
-	t.Run("agent killed before it confirms", func(t *testing.T) { s.killedBeforeConfirm(t) })
+	t.Run("confirmed change", func(t *testing.T) { s.checkChangeConfirmed(t, a) })
+	t.Run("change that cuts the host off", func(t *testing.T) { s.checkChangeRolledBack(t, a) })
+	t.Run("agent killed before it confirms", func(t *testing.T) { s.checkKillBeforeConfirm(t) })
 }
 
 var pingsBack = regexp.MustCompile(`60 packets transmitted, (\d\d) packets received`)
 
 // changeConfirmed moves the agent's network device into a bridge and out again, while guests of both hosts communicate
 // through it.
-func (s *switchedLab) changeConfirmed(t *testing.T, g *netGuest) {
+func (s *switchedLab) checkChangeConfirmed(t *testing.T, g *netGuest) {
 	g = g.withTest(t)
 	through := func(what string, change func()) {
 		t.Helper()
-		g.run("ping -q -c 60 -i 0.1 -W 5 10.70.0.3 >/tmp/ping 2>&1 &")
+		g.runCommand("ping -q -c 60 -i 0.1 -W 5 10.70.0.3 >/tmp/ping 2>&1 &")
 		change()
-		out := g.run("wait; cat /tmp/ping")
+		out := g.runCommand("wait; cat /tmp/ping")
 		// Packets in flight at the moment of the change may be lost. If the link were broken or rolled back, most
 		// packets would be lost.
 		if m := pingsBack.FindStringSubmatch(out); m == nil || m[1] < "57" {
@@ -116,13 +116,13 @@ func (s *switchedLab) changeConfirmed(t *testing.T, g *netGuest) {
 		}
 	}
 	through("into a bridge", func() {
-		s.define(t, "mgmt", map[string]any{"mode": "uplink", "device": "eth0", "bridge": "qx-mgmt"}, 0)
-		s.waitNetwork(t, "mgmt", "it is up", networkUp)
+		s.defineNetwork(t, "mgmt", map[string]any{"mode": "uplink", "device": "eth0", "bridge": "qx-mgmt"}, 0)
+		s.waitNetwork(t, "mgmt", "it is up", isNetworkUp)
 	})
-	if routes := s.inside(t, 0, "ip", "route"); !strings.Contains(routes, "default via "+s.portal+" dev qx-mgmt") || strings.Contains(routes, "dev eth0") {
+	if routes := s.runInNetwork(t, 0, "ip", "route"); !strings.Contains(routes, "default via "+s.portal+" dev qx-mgmt") || strings.Contains(routes, "dev eth0") {
 		t.Errorf("the host's routes are\n%s", routes)
 	}
-	through("and back", func() { s.remove(t, "mgmt") })
+	through("and back", func() { s.removeNetwork(t, "mgmt") })
 	s.waitRestored(t)
 }
 
@@ -131,23 +131,23 @@ func (s *switchedLab) changeConfirmed(t *testing.T, g *netGuest) {
 func (s *switchedLab) waitRestored(t *testing.T) {
 	t.Helper()
 	eventually(t, stepLimit, "the host is as before", func() (bool, string) {
-		routes, devices := s.inside(t, 0, "ip", "route"), s.inside(t, 0, "ip", "-br", "addr")
-		reported := list[fleet.NetworkView](t, s.api, "/api/v1/networks?filter=name:qx-mgmt")
+		routes, devices := s.runInNetwork(t, 0, "ip", "route"), s.runInNetwork(t, 0, "ip", "-br", "addr")
+		reported := listFirstPage[fleet.NetworkView](t, s.api, "/api/v1/networks?filter=name:qx-mgmt")
 		return strings.Contains(routes, "default via "+s.portal+" dev eth0") && !strings.Contains(devices, "qx-mgmt") && len(reported) == 0, fmt.Sprint(routes, devices, reported)
 	})
 }
 
 // changeRolledBack creates a bridge whose outgoing traffic is blocked, so that the host must roll the change back.
-func (s *switchedLab) changeRolledBack(t *testing.T, g *netGuest) {
+func (s *switchedLab) checkChangeRolledBack(t *testing.T, g *netGuest) {
 	g = g.withTest(t)
-	s.inside(t, 0, "iptables", "-I", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
-	s.define(t, "mgmt-cut", map[string]any{"mode": "uplink", "device": "eth0", "bridge": "qx-mgmt"}, 0)
+	s.runInNetwork(t, 0, "iptables", "-I", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
+	s.defineNetwork(t, "mgmt-cut", map[string]any{"mode": "uplink", "device": "eth0", "bridge": "qx-mgmt"}, 0)
 	undone := func(h fleet.NetworkHost) bool {
 		return h.State == fleet.NetworkFailed && h.Status.RolledBack != nil && strings.Contains(h.Status.Error, "The change was undone: the portal was not reached through qx-mgmt")
 	}
 	s.waitNetwork(t, "mgmt-cut", "the change is rolled back, with the reason", undone)
 	s.waitRestored(t)
-	g.reaches("VXLAN, after the change was undone", "10.70.0.3")
+	g.checkReaches("VXLAN, after the change was undone", "10.70.0.3")
 	p := newTab(t, s.URL)
 	p.signIn(s.playground)
 	p.open("/networks/" + string(s.ids["mgmt-cut"]))
@@ -158,28 +158,28 @@ func (s *switchedLab) changeRolledBack(t *testing.T, g *netGuest) {
 	p.waitText("#network-body", "1 of 1")
 	p.capture("network-overlay")
 	// Without the block, a retry must succeed.
-	s.inside(t, 0, "iptables", "-D", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
-	requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPost, s.path("mgmt-cut")+"/hosts/"+string(s.hosts[0].ID)+"/retry", nil)
-	s.waitNetwork(t, "mgmt-cut", "it is up", networkUp)
-	s.remove(t, "mgmt-cut")
+	s.runInNetwork(t, 0, "iptables", "-D", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
+	requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPost, s.networkPath("mgmt-cut")+"/hosts/"+string(s.hosts[0].ID)+"/retry", nil)
+	s.waitNetwork(t, "mgmt-cut", "it is up", isNetworkUp)
+	s.removeNetwork(t, "mgmt-cut")
 	s.waitRestored(t)
 }
 
 // killedBeforeConfirm kills the agent before it can confirm the change, which must then be rolled back.
-func (s *switchedLab) killedBeforeConfirm(t *testing.T) {
-	s.inside(t, 0, "iptables", "-I", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
-	s.define(t, "mgmt-dies", map[string]any{"mode": "uplink", "device": "eth0", "bridge": "qx-mgmt"}, 0)
+func (s *switchedLab) checkKillBeforeConfirm(t *testing.T) {
+	s.runInNetwork(t, 0, "iptables", "-I", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
+	s.defineNetwork(t, "mgmt-dies", map[string]any{"mode": "uplink", "device": "eth0", "bridge": "qx-mgmt"}, 0)
 	eventually(t, stepLimit, "the change to begin", func() (bool, string) {
-		devices := s.inside(t, 0, "ip", "-br", "addr", "show", "dev", "eth0")
+		devices := s.runInNetwork(t, 0, "ip", "-br", "addr", "show", "dev", "eth0")
 		return !strings.Contains(devices, s.portal[:strings.LastIndex(s.portal, ".")]), devices
 	})
-	if err := syscall.Kill(s.agent(t, 0), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(s.agentPID(t, 0), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	s.waitNetwork(t, "mgmt-dies", "the change is rolled back", func(h fleet.NetworkHost) bool {
 		return h.State == fleet.NetworkFailed && h.Status.RolledBack != nil && strings.Contains(h.Status.Error, "The change was undone")
 	})
 	s.waitRestored(t)
-	s.inside(t, 0, "iptables", "-D", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
-	s.remove(t, "mgmt-dies")
+	s.runInNetwork(t, 0, "iptables", "-D", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
+	s.removeNetwork(t, "mgmt-dies")
 }

@@ -28,33 +28,33 @@ var themes = []string{"light", "dark"}
 func (p *tab) capture(name string) {
 	p.Helper()
 	if !tier.Ordeal && os.Getenv(picturesVariable) == "" {
-		p.theme(themes[0])
+		p.setTheme(themes[0])
 		p.captureSized(1440, 900, name, themes[0])
 		return
 	}
 	for _, theme := range themes {
-		p.theme(theme)
+		p.setTheme(theme)
 		p.captureSized(1440, 900, name, theme)
 		p.captureSized(390, 844, name, theme)
 	}
-	p.size(1440, 900)
+	p.setWindowSize(1440, 900)
 }
 
 func (p *tab) captureSized(width, height int64, name, theme string) {
 	p.Helper()
-	p.size(width, height)
-	p.settle()
+	p.setWindowSize(width, height)
+	p.waitSettled()
 	if p.menu != nil {
 		p.menu()
-		p.settle()
+		p.waitSettled()
 	}
 	on := fmt.Sprintf("%s-%d-%s", name, width, theme)
 	p.savePicture(on)
 	p.checkWidth(on)
 	p.checkEnter(on)
-	p.axe(on)
+	p.checkAccessibility(on)
 	if p.menu != nil {
-		p.keys(kb.Escape)
+		p.typeKeys(kb.Escape)
 		p.waitTrue("the menu to close", `!document.querySelector("details.menu[open], :popover-open:not(.toasts)")`)
 	}
 }
@@ -73,7 +73,7 @@ func (p *tab) withMenu(sel, text, shows string) {
 func (p *tab) withTree(shows string) {
 	p.menu = func() {
 		p.Helper()
-		if narrow, err := eval[bool](p, `matchMedia("(max-width: 900px)").matches`); err != nil || narrow {
+		if narrow, err := evalJS[bool](p, `matchMedia("(max-width: 900px)").matches`); err != nil || narrow {
 			p.click("[aria-label='Open the inventory']", "")
 		}
 		p.waitText("#tree", shows)
@@ -81,22 +81,22 @@ func (p *tab) withTree(shows string) {
 }
 
 // theme sets the color scheme that the browser reports as the user's preference.
-func (p *tab) theme(theme string) {
+func (p *tab) setTheme(theme string) {
 	p.Helper()
 	features := []*emulation.MediaFeature{
 		{Name: "prefers-color-scheme", Value: theme}, {Name: "prefers-reduced-motion", Value: "reduce"},
 	}
-	p.do("set the theme", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+	p.runActions("set the theme", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
 		return err
 	}))
 }
 
 // settle waits until no request is running and the layout has been painted.
-func (p *tab) settle() {
+func (p *tab) waitSettled() {
 	p.Helper()
 	p.waitTrue("the page to settle", `document.readyState === "complete" && !document.querySelector(".htmx-request, .htmx-swapping, .htmx-settling")`)
-	_, err := eval[bool](p, `new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`, chromedp.EvalAwaitPromise)
+	_, err := evalJS[bool](p, `new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`, chromedp.EvalAwaitPromise)
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func (p *tab) settle() {
 // checkWidth fails the test if any element other than a table can be scrolled sideways.
 func (p *tab) checkWidth(name string) {
 	p.Helper()
-	over, err := eval[int](p, `Math.max(document.documentElement.scrollWidth, document.querySelector("main")?.scrollWidth || 0) - innerWidth`)
+	over, err := evalJS[int](p, `Math.max(document.documentElement.scrollWidth, document.querySelector("main")?.scrollWidth || 0) - innerWidth`)
 	if err != nil || over > 0 {
 		p.Errorf("%s is %d pixels wider than the window (%v)", name, over, err)
 	}
@@ -123,7 +123,7 @@ const otherOnEnter = `[...document.forms].flatMap(form => {
 // checkEnter fails the test unless Enter in a form presses its primary button.
 func (p *tab) checkEnter(name string) {
 	p.Helper()
-	others, err := eval[[]string](p, otherOnEnter)
+	others, err := evalJS[[]string](p, otherOnEnter)
 	if err != nil || len(others) > 0 {
 		p.Errorf("%s: Enter in a field presses %s, not the chosen button (%v)", name, others, err)
 	}
@@ -142,18 +142,18 @@ const axeRun = `axe.run(document, {resultTypes: ["violations"]}).then(r => r.vio
 var axeSource = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("../../static/internal/axe/axe.min.js") })
 
 // axe fails the test if axe-core finds a violation on the page.
-func (p *tab) axe(name string) {
+func (p *tab) checkAccessibility(name string) {
 	p.Helper()
-	if loaded, err := eval[bool](p, `typeof axe !== "undefined"`); err != nil || !loaded {
+	if loaded, err := evalJS[bool](p, `typeof axe !== "undefined"`); err != nil || !loaded {
 		source, err := axeSource()
 		if err == nil {
-			_, err = eval[chromedp.Void](p, string(source))
+			_, err = evalJS[chromedp.Void](p, string(source))
 		}
 		if err != nil {
 			p.Fatal(err)
 		}
 	}
-	found, err := eval[[]violation](p, axeRun, chromedp.EvalAwaitPromise)
+	found, err := evalJS[[]violation](p, axeRun, chromedp.EvalAwaitPromise)
 	if err != nil {
 		p.Fatalf("axe-core on %s: %v", name, err)
 	}
@@ -175,13 +175,13 @@ func routePattern(route string) string {
 
 // shoot opens a page and captures it. QUANTIX_TEST_SCREENSHOTS_OF is a pattern for shot names; a developer can use it
 // to capture only some pages.
-func (p *tab) shoot(s shot) {
+func (p *tab) captureShot(s pageShot) {
 	p.Helper()
 	if of := os.Getenv("QUANTIX_TEST_SCREENSHOTS_OF"); of != "" && !regexp.MustCompile(of).MatchString(s.name) {
 		return
 	}
 	p.open(s.path)
-	p.settle()
+	p.waitSettled()
 	if s.act != nil {
 		s.act(p)
 	}

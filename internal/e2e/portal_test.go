@@ -47,7 +47,7 @@ func newPortal(t *testing.T, name string, args ...string) *portal {
 		args: append([]string{"portal", "--listen", listen, "--agent-listen", agents, "--data-dir", dir}, args...),
 	}
 	t.Cleanup(func() {
-		p.end()
+		p.stopPortal()
 		if t.Failed() {
 			showLogs(t, p.log)
 		}
@@ -79,7 +79,7 @@ func (p *portal) start(name string) *lockedBuffer {
 	eventually(p.t, readyLimit, "the portal's start", func() (bool, string) {
 		select {
 		case <-p.gone:
-			p.t.Fatalf("the portal ended: %v:\n%s", p.err, tail(p.log, 20))
+			p.t.Fatalf("the portal ended: %v:\n%s", p.err, lastLinesOfFile(p.log, 20))
 		default:
 		}
 		res, err := (&http.Client{Transport: p.via, Timeout: httpClient.Timeout}).Get(p.url + "/readyz")
@@ -100,14 +100,14 @@ func (p *portal) kill() {
 }
 
 // end stops the portal and its private PostgreSQL, if any.
-func (p *portal) end() {
+func (p *portal) stopPortal() {
 	if p.program == nil {
 		return
 	}
 	if err := p.signal(syscall.SIGTERM); err != nil {
-		p.t.Errorf("the portal ended badly: %v:\n%s", err, tail(p.log, 20))
+		p.t.Errorf("the portal ended badly: %v:\n%s", err, lastLinesOfFile(p.log, 20))
 	}
-	if left := processes(p.dir + "/"); len(left) > 0 {
+	if left := processesUsing(p.dir + "/"); len(left) > 0 {
 		p.t.Errorf("left behind by the portal: %s", strings.Join(left, "\n"))
 	}
 }
@@ -120,16 +120,16 @@ func (p *portal) signIn() {
 		p.t.Fatal(err)
 	}
 	p.browser = &http.Client{Jar: jar, Timeout: 15 * time.Second, Transport: p.via}
-	if page := p.post("/sign-in", url.Values{"name": {cmp.Or(p.as, "admin")}, "password": {p.password}}); !strings.Contains(page, "Change your password") {
+	if page := p.postForm("/sign-in", url.Values{"name": {cmp.Or(p.as, "admin")}, "password": {p.password}}); !strings.Contains(page, "Change your password") {
 		p.t.Fatalf("the first sign-in does not ask for a new password: %.300s", page)
 	}
-	p.post("/account/password", url.Values{"old": {p.password}, "new": {newPassword}, "again": {newPassword}})
+	p.postForm("/account/password", url.Values{"old": {p.password}, "new": {newPassword}, "again": {newPassword}})
 	p.password = newPassword
 }
 
 // post sends a form, follows the redirect and returns the page. On status 503, which a busy machine may cause, it
 // retries.
-func (p *portal) post(path string, form url.Values) (page string) {
+func (p *portal) postForm(path string, form url.Values) (page string) {
 	p.t.Helper()
 	eventually(p.t, stepLimit, "POST "+path, func() (bool, string) {
 		res, err := p.browser.PostForm(p.url+path, form)
@@ -154,7 +154,7 @@ func (p *portal) api() api {
 	p.t.Helper()
 	if p.token == "" {
 		p.signIn()
-		page := p.post("/account/tokens", url.Values{"name": {"test"}, "life": {"24"}})
+		page := p.postForm("/account/tokens", url.Values{"name": {"test"}, "life": {"24"}})
 		if p.token = tokenPattern.FindString(page); p.token == "" {
 			p.t.Fatalf("the page shows no new API token: %.300s", page)
 		}
@@ -167,7 +167,7 @@ func (p *portal) api() api {
 }
 
 // mockAgent joins a simulated host and runs its agent until the test ends. It returns the agent and its data directory.
-func (p *portal) mockAgent(name string) (*program, string) {
+func (p *portal) startMockAgent(name string) (*program, string) {
 	p.t.Helper()
 	dir := filepath.Join(root, p.name+"-"+name)
 	token := requestJSON[fleet.JoinToken](p.t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
@@ -177,12 +177,12 @@ func (p *portal) mockAgent(name string) (*program, string) {
 		p.t.Fatal(err)
 	}
 	join := append([]string{"agent", "join", "--portal", p.agentURL, "--token", token.Secret}, args...)
-	if out, err := output(p.t.Context(), path, join...); err != nil {
+	if out, err := commandOutput(p.t.Context(), path, join...); err != nil {
 		p.t.Fatalf("join: %v: %s", err, out)
 	}
 	agent := p.runAgent(p.name+"-"+name, args...)
 	eventually(p.t, stepLimit, "the first report of "+name, func() (bool, string) {
-		h := p.api().host(p.t, name)
+		h := p.api().hostByName(p.t, name)
 		return h.Phase == fleet.HostOnline, string(h.Phase)
 	})
 	return agent, dir
@@ -208,8 +208,8 @@ func (p *portal) runAgent(name string, args ...string) *program {
 }
 
 // output runs a command without QUANTIX_ variables in its environment, and returns its output.
-func output(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := command(ctx, name, args...)
+func commandOutput(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := cleanCommand(ctx, name, args...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

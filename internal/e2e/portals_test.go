@@ -36,23 +36,23 @@ const portalCount = 3
 
 // site is the setup in the manual's chapter on several portals: the load balancer, three portals, and a PostgreSQL
 // primary with its standby.
-type site struct {
+type multiPortalSite struct {
 	*portal // the balancer, which users reach as if it were one portal
 	t       *testing.T
-	primary *postgres
-	standby *postgres
+	primary *postgresServer
+	standby *postgresServer
 	portals []*portal
 	via     *http.Transport
 }
 
-func newSite(t *testing.T, through balancer) *site {
+func newSite(t *testing.T, through balancer) *multiPortalSite {
 	t.Helper()
-	dir := filepath.Join(root, unique("site"))
+	dir := filepath.Join(root, uniqueName("site"))
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, primary: newPrimary(t, filepath.Join(dir, "pg1"))}
-	s.standby = s.primary.standby(filepath.Join(dir, "pg2"))
+	s := &multiPortalSite{t: t, primary: newPrimary(t, filepath.Join(dir, "pg1"))}
+	s.standby = s.primary.startStandby(filepath.Join(dir, "pg2"))
 	pages, agents := "127.0.0.2:"+freePort(t), "127.0.0.2:"+freePort(t)
 	certificate, trust := selfSigned(t, "127.0.0.2")
 	s.via = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trust}}
@@ -79,7 +79,7 @@ func newSite(t *testing.T, through balancer) *site {
 			p.args = append(p.args, "--secrets-key", filepath.Join(s.portals[0].dir, "secrets.key"))
 		}
 		t.Cleanup(func() {
-			p.end()
+			p.stopPortal()
 			if t.Failed() {
 				showLogs(t, p.log)
 			}
@@ -102,7 +102,7 @@ func newSite(t *testing.T, through balancer) *site {
 
 // until sends requests to the balancer until the response has the status and contains the text. It is signed in as
 // administrator if possible.
-func (s *site) until(what, path string, status int, text string) {
+func (s *multiPortalSite) waitResponse(what, path string, status int, text string) {
 	s.t.Helper()
 	ask := cmp.Or(s.browser, &http.Client{Transport: s.via, Timeout: httpClient.Timeout})
 	eventually(s.t, endLimit, what, func() (bool, string) {
@@ -117,7 +117,7 @@ func (s *site) until(what, path string, status int, text string) {
 }
 
 // checkConsoles opens n consoles through the balancer, and expects a VNC greeting from each of them.
-func (s *site) checkConsoles(n int, vm fleet.VMID) {
+func (s *multiPortalSite) checkConsoles(n int, vm fleet.VMID) {
 	s.t.Helper()
 	people, err := client.New(s.url, s.token, &http.Client{Transport: s.via, Timeout: stepLimit})
 	if err != nil {
@@ -138,21 +138,21 @@ func (s *site) checkConsoles(n int, vm fleet.VMID) {
 }
 
 // requests records the results of a continuous stream of requests.
-type requests struct {
+type requestLog struct {
 	mu       sync.Mutex
 	done     map[string]bool // names of created projects
 	failures []string        // unexpected responses
 	noErrors bool            // whether a 5xx status and a broken connection count as failures
 }
 
-func (o *requests) expectNoErrors(on bool) {
+func (o *requestLog) expectNoErrors(on bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.noErrors = on
 }
 
 // record adds a response and reports whether the request is complete.
-func (o *requests) record(name string, got answer, err error) bool {
+func (o *requestLog) recordResponse(name string, got apiResponse, err error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if got.status == http.StatusCreated {
@@ -165,15 +165,15 @@ func (o *requests) record(name string, got answer, err error) bool {
 	return err == nil && got.status < 500
 }
 
-func (o *requests) count() int {
+func (o *requestLog) createdCount() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.done)
 }
 
 // sendRequests creates projects and lists VMs in a loop until stop is called.
-func (s *site) sendRequests() (o *requests, stop func()) {
-	o = &requests{done: map[string]bool{}, noErrors: true}
+func (s *multiPortalSite) sendRequests() (o *requestLog, stop func()) {
+	o = &requestLog{done: map[string]bool{}, noErrors: true}
 	a, end := s.api(), make(chan struct{})
 	var all sync.WaitGroup
 	for who := range 3 {
@@ -187,7 +187,7 @@ func (s *site) sendRequests() (o *requests, stop func()) {
 				name := fmt.Sprintf("order-%d-%d", who, i)
 				for ended := false; !ended; {
 					got, err := a.send(s.t.Context(), http.MethodPost, "/api/v1/projects", map[string]any{"name": name}, "Idempotency-Key", name)
-					if ended = o.record(name, got, err); !ended {
+					if ended = o.recordResponse(name, got, err); !ended {
 						<-time.After(pollEvery)
 					}
 					select {
@@ -197,7 +197,7 @@ func (s *site) sendRequests() (o *requests, stop func()) {
 					}
 				}
 				if got, err := a.send(s.t.Context(), http.MethodGet, "/api/v1/vms", nil); err != nil || got.status != http.StatusOK {
-					o.record("a list", got, err)
+					o.recordResponse("a list", got, err)
 				}
 			}
 		})
@@ -206,10 +206,10 @@ func (s *site) sendRequests() (o *requests, stop func()) {
 }
 
 // waitMore waits until ten more projects have been created.
-func (o *requests) waitMore(t *testing.T) {
+func (o *requestLog) waitMore(t *testing.T) {
 	t.Helper()
-	from := o.count()
-	eventually(t, endLimit, "more created projects", func() (bool, string) { return o.count() >= from+10, strconv.Itoa(o.count() - from) })
+	from := o.createdCount()
+	eventually(t, endLimit, "more created projects", func() (bool, string) { return o.createdCount() >= from+10, strconv.Itoa(o.createdCount() - from) })
 }
 
 // TestPortalsBehindHAProxy checks the manual's chapter on several portals: consoles, a rolling restart, and failovers
@@ -217,9 +217,9 @@ func (o *requests) waitMore(t *testing.T) {
 func TestPortalsBehindHAProxy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, haproxy)
-	s.mockAgent("mock-1")
+	s.startMockAgent("mock-1")
 	a := s.api()
-	vm := runningVM(t, a)
+	vm := createRunningVM(t, a)
 	s.checkConsoles(20, vm.ID)
 	if n := s.primary.sql("quantix", "SELECT count(DISTINCT args->>'portalUrl') FROM jobs WHERE kind = 'console.open'"); n != strconv.Itoa(portalCount) {
 		t.Errorf("consoles went to %s portals, not all %d", n, portalCount)
@@ -236,13 +236,13 @@ func TestPortalsBehindHAProxy(t *testing.T) {
 		p.start(p.name)
 		o.waitMore(t)
 	}
-	s.until("all portals behind the balancer", "/readyz", http.StatusOK, "")
+	s.waitResponse("all portals behind the balancer", "/readyz", http.StatusOK, "")
 
 	o.expectNoErrors(false)
 	s.primary.signal(syscall.SIGSTOP)
-	s.until("the portals' own error page while no portal is ready", "/vms", http.StatusServiceUnavailable, "The database does not answer.")
+	s.waitResponse("the portals' own error page while no portal is ready", "/vms", http.StatusServiceUnavailable, "The database does not answer.")
 	s.standby.sql("postgres", "SELECT pg_promote()")
-	s.until("readiness over the promoted standby", "/readyz", http.StatusOK, "")
+	s.waitResponse("readiness over the promoted standby", "/readyz", http.StatusOK, "")
 	o.waitMore(t)
 	s.primary.signal(syscall.SIGKILL)
 	o.waitMore(t)

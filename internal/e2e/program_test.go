@@ -94,7 +94,7 @@ func (p *program) signal(s os.Signal) error {
 }
 
 // tail returns the last lines of a file.
-func tail(path string, lines int) string {
+func lastLinesOfFile(path string, lines int) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
@@ -148,7 +148,7 @@ func startPlayground(name string, env []string, args ...string) (*playground, er
 	}()
 	fail := func(err error) (*playground, error) {
 		_ = p.signal(syscall.SIGTERM)
-		return nil, fmt.Errorf("start %s: %w; the end of its log:\n%s", name, err, tail(p.log, 40))
+		return nil, fmt.Errorf("start %s: %w; the end of its log:\n%s", name, err, lastLinesOfFile(p.log, 40))
 	}
 	select {
 	case got := <-first:
@@ -177,7 +177,7 @@ type sharedProgram struct {
 	once       sync.Once
 	playground *playground
 	err        error
-	bridges    []bridge
+	bridges    []labBridge
 }
 
 var (
@@ -212,7 +212,7 @@ func (s *sharedProgram) get(t *testing.T) *playground {
 			env = s.env()
 		}
 		if s.playground, s.err = startPlayground(s.name, env, args...); s.err == nil && s.name == "lab" {
-			s.bridges = bridges(hostDir(0), hostDir(1))
+			s.bridges = bridgesOfHosts(hostDir(0), hostDir(1))
 		}
 	})
 	if s.err != nil {
@@ -231,7 +231,7 @@ func (s *sharedProgram) get(t *testing.T) *playground {
 
 func showLogs(t *testing.T, files ...string) {
 	for _, file := range files {
-		t.Logf("the end of %s:\n%s", file, tail(file, 30))
+		t.Logf("the end of %s:\n%s", file, lastLinesOfFile(file, 30))
 	}
 }
 
@@ -245,7 +245,7 @@ func (s *sharedProgram) end() error {
 	}
 	var errs []error
 	if err := s.playground.signal(syscall.SIGTERM); err != nil {
-		errs = append(errs, fmt.Errorf("%s ended badly: %w; the end of its log:\n%s", s.name, err, tail(s.playground.log, 30)))
+		errs = append(errs, fmt.Errorf("%s ended badly: %w; the end of its log:\n%s", s.name, err, lastLinesOfFile(s.playground.log, 30)))
 	}
 	for _, b := range s.bridges {
 		if b.stillExists() {
@@ -263,7 +263,7 @@ func (s *sharedProgram) end() error {
 }
 
 // command returns a command without QUANTIX_ variables in its environment.
-func command(ctx context.Context, name string, args ...string) *exec.Cmd {
+func cleanCommand(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = cleanEnv()
 	return cmd

@@ -32,7 +32,7 @@ func TestPageShowsRefreshInterval(t *testing.T) {
 			r.Body = struct {
 				io.Reader
 				io.Closer
-			}{io.MultiReader(strings.NewReader("event: pace\ndata: 4\n\n"), &injector{r.Body, injected}), r.Body}
+			}{io.MultiReader(strings.NewReader("event: pace\ndata: 4\n\n"), &streamInjector{r.Body, injected}), r.Body}
 		}
 		return nil
 	}
@@ -52,12 +52,12 @@ func TestPageShowsRefreshInterval(t *testing.T) {
 }
 
 // injector inserts events into a stream, before the data of the next read.
-type injector struct {
+type streamInjector struct {
 	from     io.Reader
 	injected <-chan string
 }
 
-func (r *injector) Read(b []byte) (int, error) {
+func (r *streamInjector) Read(b []byte) (int, error) {
 	n, err := r.from.Read(b)
 	copy(b, bytes.ReplaceAll(b[:n], []byte("event: pace"), []byte("event: own "))) // renames the portal's own interval event, so that pages ignore it
 	select {

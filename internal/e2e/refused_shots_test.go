@@ -16,14 +16,14 @@ import (
 
 // refusedDialog checks how a dialog shows an error of its action. The error must be visible above the dialog, announced
 // and closable, although everything around the dialog is inert.
-func refusedDialog(t *testing.T) {
+func checkRefusedDialog(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
-	leaver := requestJSON[fleet.User](t, s.api(), http.StatusCreated, http.MethodPost, "/api/v1/users", map[string]any{"name": unique("leaver"), "role": "viewer"})
+	leaver := requestJSON[fleet.User](t, s.api(), http.StatusCreated, http.MethodPost, "/api/v1/users", map[string]any{"name": uniqueName("leaver"), "role": "viewer"})
 	p := newTab(t, s.URL)
 	p.signIn(s)
 	p.open("/users/" + string(leaver.ID))
-	p.pick(".head summary", "Actions", "Delete user")
+	p.pickMenuItem(".head summary", "Actions", "Delete user")
 	p.waitText("#dialog", "Delete "+leaver.Name)
 	requestJSON[struct{}](t, s.api(), http.StatusNoContent, http.MethodDelete, "/api/v1/users/"+string(leaver.ID), nil)
 	p.allowFaults("404")
@@ -43,7 +43,7 @@ func refusedDialog(t *testing.T) {
 func (p *tab) waitAnnounced(text string) {
 	p.Helper()
 	eventually(p, stepLimit, "the announcement of "+text, func() (ok bool, why string) {
-		p.do("read the page's accessibility tree", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		p.runActions("read the page's accessibility tree", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 			tree, err := cdp.Call(ctx, t, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
 			if err != nil {
 				return err
@@ -54,7 +54,7 @@ func (p *tab) waitAnnounced(text string) {
 					above[child] = n
 				}
 			}
-			is := func(v *accessibility.Value, text string) bool { return v != nil && string(v.Value) == quote(text) }
+			is := func(v *accessibility.Value, text string) bool { return v != nil && string(v.Value) == jsString(text) }
 			why = "no node has the text"
 			for _, n := range tree.Nodes {
 				if n.Ignored || !is(n.Role, "StaticText") || !is(n.Name, text) {

@@ -19,7 +19,7 @@ import (
 )
 
 // postgres is a PostgreSQL server as an operator runs it: on TCP, possibly with a standby.
-type postgres struct {
+type postgresServer struct {
 	t       *testing.T
 	dir     string
 	address string
@@ -27,9 +27,9 @@ type postgres struct {
 }
 
 // newPrimary starts a server with an empty database named quantix.
-func newPrimary(t *testing.T, dir string) *postgres {
+func newPrimary(t *testing.T, dir string) *postgresServer {
 	t.Helper()
-	p := &postgres{t: t, dir: dir, address: freeAddress(t)}
+	p := &postgresServer{t: t, dir: dir, address: freeAddress(t)}
 	p.run("initdb", "-D", dir, "-U", "quantix", "-A", "trust", "--no-sync")
 	p.start()
 	p.sql("postgres", "CREATE DATABASE quantix")
@@ -37,9 +37,9 @@ func newPrimary(t *testing.T, dir string) *postgres {
 }
 
 // standby starts a standby of p. From then on, p commits only what the standby has received.
-func (p *postgres) standby(dir string) *postgres {
+func (p *postgresServer) startStandby(dir string) *postgresServer {
 	p.t.Helper()
-	s := &postgres{t: p.t, dir: dir, address: freeAddress(p.t)}
+	s := &postgresServer{t: p.t, dir: dir, address: freeAddress(p.t)}
 	host, port, _ := net.SplitHostPort(p.address)
 	s.run("pg_basebackup", "-D", dir, "-R", "-X", "stream", "-c", "fast", "-U", "quantix", "-h", host, "-p", port)
 	s.start()
@@ -63,7 +63,7 @@ func postgresUser(t *testing.T) *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
-func (p *postgres) program(name string, args ...string) *exec.Cmd {
+func (p *postgresServer) program(name string, args ...string) *exec.Cmd {
 	p.t.Helper()
 	bin, err := pglocal.FindBinaries()
 	if err == nil { // PATH may have links to only some of the programs; the others are in the links' target directory
@@ -72,13 +72,13 @@ func (p *postgres) program(name string, args ...string) *exec.Cmd {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	cmd := command(p.t.Context(), filepath.Join(filepath.Dir(bin), name), args...)
+	cmd := cleanCommand(p.t.Context(), filepath.Join(filepath.Dir(bin), name), args...)
 	cmd.Dir = root
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: postgresUser(p.t), Setpgid: true, Pdeathsig: syscall.SIGQUIT}
 	return cmd
 }
 
-func (p *postgres) run(name string, args ...string) {
+func (p *postgresServer) run(name string, args ...string) {
 	p.t.Helper()
 	if err := os.Mkdir(p.dir, 0o700); err != nil {
 		p.t.Fatal(err)
@@ -91,7 +91,7 @@ func (p *postgres) run(name string, args ...string) {
 	}
 }
 
-func (p *postgres) start() {
+func (p *postgresServer) start() {
 	p.t.Helper()
 	host, port, _ := net.SplitHostPort(p.address)
 	cmd := p.program("postgres", "-D", p.dir, "-c", "listen_addresses="+host, "-c", "port="+port, "-c", "unix_socket_directories=", "-c", "fsync=off")
@@ -100,7 +100,7 @@ func (p *postgres) start() {
 		p.t.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	gone := daemon(p.t, cmd, log.Name())
+	gone := startDaemon(p.t, cmd, log.Name())
 	p.pid = cmd.Process.Pid
 	p.t.Cleanup(func() {
 		p.signal(syscall.SIGCONT)
@@ -118,7 +118,7 @@ func (p *postgres) start() {
 }
 
 // daemon starts a program that ends with the test. The returned channel is closed when the program has ended.
-func daemon(t *testing.T, cmd *exec.Cmd, log string) <-chan struct{} {
+func startDaemon(t *testing.T, cmd *exec.Cmd, log string) <-chan struct{} {
 	t.Helper()
 	started, gone := make(chan error), make(chan struct{})
 	onOwnThread(func() { // Pdeathsig needs a dedicated thread: see launch
@@ -141,20 +141,20 @@ func daemon(t *testing.T, cmd *exec.Cmd, log string) <-chan struct{} {
 }
 
 // signal sends the signal to the server and all its processes.
-func (p *postgres) signal(s syscall.Signal) {
+func (p *postgresServer) signal(s syscall.Signal) {
 	for _, pid := range append([]int{p.pid}, childrenOf(p.pid)...) {
 		_ = syscall.Kill(pid, s)
 	}
 }
 
-func (p *postgres) connect(database string) (*pgx.Conn, error) {
+func (p *postgresServer) connect(database string) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
 	defer cancel()
 	return pgx.Connect(ctx, "postgres://quantix@"+p.address+"/"+database+"?sslmode=disable")
 }
 
 // sql runs a statement and returns its first value as text.
-func (p *postgres) sql(database, statement string) (value string) {
+func (p *postgresServer) sql(database, statement string) (value string) {
 	p.t.Helper()
 	conn, err := p.connect(database)
 	if err != nil {

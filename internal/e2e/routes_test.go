@@ -15,44 +15,44 @@ import (
 )
 
 // emptyFleet captures the pages of a newly installed portal, and of a portal whose only host is offline.
-func emptyFleet(t *testing.T) {
+func captureEmptyFleet(t *testing.T) {
 	t.Parallel()
-	s := newPortal(t, unique("empty"))
+	s := newPortal(t, uniqueName("empty"))
 	p := newTab(t, s.url)
 	p.open("/")
-	p.enter("admin", s.password)
+	p.enterCredentials("admin", s.password)
 	p.waitPath("/account/password")
 	p.capture("password-first")
 	s.api()
 	p.open("/sign-in")
-	p.enter("admin", s.password)
+	p.enterCredentials("admin", s.password)
 	p.waitPath("/")
 	for name, path := range map[string]string{
 		"projects": "/projects", "pools-matrix": "/pools/matrix", "networks-topology": "/networks/topology", "security-groups": "/security-groups", "customizations": "/customizations",
 		"dashboard": "/", "vms": "/vms", "hosts": "/hosts", "pools": "/pools", "networks": "/networks", "images": "/images", "templates": "/templates", "tasks": "/tasks", "vm-new": "/vms/new",
 		"would-it-pass": "/security-groups/test", "images-well-known": "/images/well-known",
 	} {
-		p.shoot(shot{"empty-" + name, path, nil})
+		p.captureShot(pageShot{"empty-" + name, path, nil})
 	}
 
-	agent, _ := s.mockAgent("lonely")
+	agent, _ := s.startMockAgent("lonely")
 	if err := agent.signal(os.Interrupt); err != nil {
 		t.Errorf("the agent ended with %v", err)
 	}
-	host := s.api().host(t, "lonely")
+	host := s.api().hostByName(t, "lonely")
 	p.open("/hosts/" + string(host.ID))
 	p.markDocument()
 	p.waitWithin(time.Minute, ".head", "Unknown")
 	p.checkNotReloaded()
 	p.capture("host-silent")
-	p.shoot(shot{"hosts-silent", "/hosts", nil})
+	p.captureShot(pageShot{"hosts-silent", "/hosts", nil})
 }
 
 var routeLine = regexp.MustCompile(`\{get, "([^"]+)", page,`)
 
 // checkEveryRoute fails the test if a page in the route table is missing among the shots, unless another test captures
 // it.
-func checkEveryRoute(t *testing.T, shots []shot) {
+func checkEveryRoute(t *testing.T, shots []pageShot) {
 	t.Helper()
 	files, err := filepath.Glob("../../web/*.go")
 	if err != nil {
@@ -85,10 +85,10 @@ func checkEveryRoute(t *testing.T, shots []shot) {
 }
 
 // blockPools creates an iSCSI pool with LUNs that VMs can use, and a Ceph pool whose cluster does not answer.
-func (a api) blockPools(t *testing.T) (san, ceph fleet.PoolID) {
+func (a api) createBlockPools(t *testing.T) (san, ceph fleet.PoolID) {
 	t.Helper()
 	add := func(name, secret string, spec fleet.PoolSpec) fleet.PoolID {
-		body := map[string]any{"name": name, "spec": spec, "secret": secret, "hostIds": []fleet.HostID{a.host(t, "host-1").ID}}
+		body := map[string]any{"name": name, "spec": spec, "secret": secret, "hostIds": []fleet.HostID{a.hostByName(t, "host-1").ID}}
 		return requestJSON[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", body).ID
 	}
 	san = add("san", "secretsecret1", fleet.PoolSpec{

@@ -12,7 +12,7 @@ import (
 )
 
 // shot is a page to capture. act brings the page into the state for the screenshot; nil: nothing to do.
-type shot struct {
+type pageShot struct {
 	name, path string
 	act        func(p *tab)
 }
@@ -42,7 +42,7 @@ func TestScreenshots(t *testing.T) {
 				p.signIn(s)
 				for i, shot := range shots {
 					if i%2 == half {
-						p.shoot(shot)
+						p.captureShot(shot)
 					}
 				}
 			})
@@ -51,25 +51,25 @@ func TestScreenshots(t *testing.T) {
 	t.Run("signed out", func(t *testing.T) {
 		t.Parallel()
 		p := newTab(t, demoProgram.get(t).URL)
-		p.shoot(shot{"sign-in", "/sign-in", nil})
-		p.shoot(shot{"help-stranger", "/help/virtual-machines", nil})
+		p.captureShot(pageShot{"sign-in", "/sign-in", nil})
+		p.captureShot(pageShot{"help-stranger", "/help/virtual-machines", nil})
 		p.allowFaults("401", "422", "403")
-		p.shoot(shot{"sign-in-refused", "/sign-in", func(p *tab) {
-			p.enter("admin", "not the password")
+		p.captureShot(pageShot{"sign-in-refused", "/sign-in", func(p *tab) {
+			p.enterCredentials("admin", "not the password")
 			p.waitText(".note.bad", " ")
 		}})
 	})
 	if !tier.Ordeal {
 		return
 	}
-	t.Run("empty fleet", emptyFleet)
-	t.Run("VM with faults", troubledVM)
-	t.Run("VM on two hosts", splitVM)
-	t.Run("refused dialog", refusedDialog)
+	t.Run("empty fleet", captureEmptyFleet)
+	t.Run("VM with faults", captureTroubledVM)
+	t.Run("VM on two hosts", captureSplitVM)
+	t.Run("refused dialog", checkRefusedDialog)
 }
 
 // tierShots returns the shots for the current tier. The gate takes only the first shot of each page and tab.
-func tierShots(shots []shot) (taken []shot) {
+func tierShots(shots []pageShot) (taken []pageShot) {
 	if tier.Ordeal || os.Getenv(picturesVariable) != "" {
 		return shots
 	}

@@ -41,7 +41,7 @@ func (p *portal) newScriptedHost(name string) *scriptedHost {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { client.Close(); identity.Close() })
-	h := &scriptedHost{T: p.t, client: client, id: p.api().host(p.t, name).ID}
+	h := &scriptedHost{T: p.t, client: client, id: p.api().hostByName(p.t, name).ID}
 	hello, err := client.Hello(p.t.Context(), wire.Hello{Instance: name, Fingerprint: name})
 	if err != nil {
 		p.t.Fatal(err)
@@ -50,23 +50,23 @@ func (p *portal) newScriptedHost(name string) *scriptedHost {
 	h.state.Host = fleet.HostStatus{Connected: true, Hypervisor: "libvirt 9.0.0, QEMU 7.2.22", Inventory: fleet.Inventory{
 		MemoryBytes: 64 << 30, CPU: fleet.CPU{Threads: 16}, Firmwares: []fleet.Firmware{fleet.BIOS, fleet.UEFI}, Accelerators: []string{"kvm"},
 	}}
-	h.report()
+	h.sendFullReport()
 	return h
 }
 
-func (h *scriptedHost) next() int64 { h.seq++; return h.seq }
+func (h *scriptedHost) nextSeq() int64 { h.seq++; return h.seq }
 
 // report sends a full report with a new digest.
-func (h *scriptedHost) report() {
+func (h *scriptedHost) sendFullReport() {
 	h.Helper()
-	seq := h.next()
+	seq := h.nextSeq()
 	if _, err := h.client.Report(h.Context(), wire.Report{Seq: seq, Digest: time.Now().String(), State: &h.state}); err != nil && h.Context().Err() == nil { // the error does not matter once the test has ended
 		h.Fatal(err)
 	}
 }
 
 // finish claims the next job and reports the given result without executing the job.
-func (h *scriptedHost) finish(result func(wire.Work) wire.Finish) {
+func (h *scriptedHost) finishNextJob(result func(wire.Work) wire.Finish) {
 	h.Helper()
 	claim, err := h.client.Claim(h.Context(), wire.ClaimRequest{Max: 1})
 	if err != nil || len(claim.Jobs) != 1 {
@@ -74,7 +74,7 @@ func (h *scriptedHost) finish(result func(wire.Work) wire.Finish) {
 	}
 	w := claim.Jobs[0]
 	out := result(w)
-	out.Epoch, out.Generation, out.Seq = w.Epoch, w.Generation, h.next()
+	out.Epoch, out.Generation, out.Seq = w.Epoch, w.Generation, h.nextSeq()
 	if _, err := h.client.Finish(h.Context(), w.ID, out); err != nil {
 		h.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func keepReporting(t *testing.T, hosts ...*scriptedHost) {
 		defer close(ended)
 		for tick := time.NewTicker(wire.ReportPeriod / 2); ; {
 			for _, h := range hosts {
-				h.report()
+				h.sendFullReport()
 			}
 			select {
 			case <-ctx.Done():
@@ -103,9 +103,9 @@ func keepReporting(t *testing.T, hosts ...*scriptedHost) {
 }
 
 // troubledVM captures a VM with a missing disk and drift, and a job that waits for a retry.
-func troubledVM(t *testing.T) {
+func captureTroubledVM(t *testing.T) {
 	t.Parallel()
-	s := newPortal(t, unique("trouble"))
+	s := newPortal(t, uniqueName("trouble"))
 	a := s.api()
 	h := s.newScriptedHost("host-7")
 	image := fleet.Volume{Name: "debian-12.qcow2", Format: "qcow2", CapacityBytes: 4 << 30, AllocBytes: 640 << 20}
@@ -113,7 +113,7 @@ func troubledVM(t *testing.T) {
 		"name": "fast", "spec": map[string]any{"kind": "dir", "path": "/srv/fast"}, "hostIds": []any{h.id},
 	})
 	status := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40, MountPath: "/srv/fast", Volumes: []fleet.Volume{image}}
-	h.finish(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Done, Pool: &status} })
+	h.finishNextJob(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Done, Pool: &status} })
 	h.state.Pools = []wire.PoolReport{{Name: "fast", Status: status}}
 	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
@@ -134,21 +134,21 @@ func troubledVM(t *testing.T) {
 			{Field: "watchdog", Applied: "none", Actual: "i6300esb, action reset"},
 		},
 	}
-	h.finish(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Done, VM: &gone} })
+	h.finishNextJob(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Done, VM: &gone} })
 	h.state.VMs = []wire.VMReport{{ID: vm.ID, Name: vm.Name, Generation: 1, Status: gone}}
 	other := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": "db-01", "projectId": project.ID, "hostId": h.id, "spec": map[string]any{"cpus": 2, "memoryMiB": 4096},
 	})
 	const away = "libvirt did not answer: cannot connect to '/run/libvirt/libvirt-sock': Connection refused."
-	h.finish(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Failed, Retry: true, Error: away} })
+	h.finishNextJob(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Failed, Retry: true, Error: away} })
 
 	keepReporting(t, h)
 	p := newTab(t, s.url)
 	p.open("/sign-in")
-	p.enter("admin", s.password)
+	p.enterCredentials("admin", s.password)
 	p.waitPath("/")
 	query := "?disk=" + string(disk.PoolID) + "/" + disk.Volume
-	for _, shot := range []shot{
+	for _, shot := range []pageShot{
 		{"vm-trouble", "/vms/" + string(vm.ID), func(p *tab) { p.waitText("main .note", "Disk 1") }},
 		{"vm-trouble-detach", "/vms/" + string(vm.ID), func(p *tab) { p.click(".note .btn", "Detach"); p.waitText("#dialog", "No data is deleted") }},
 		{"vm-trouble-replace", "/vms/" + string(vm.ID), func(p *tab) {
@@ -162,6 +162,6 @@ func troubledVM(t *testing.T) {
 		{"vms-trouble", "/vms?tab=attention", nil},
 		{"dashboard-trouble", "/", nil},
 	} {
-		p.shoot(shot)
+		p.captureShot(shot)
 	}
 }

@@ -29,11 +29,11 @@ const (
 )
 
 // do runs a command in the guest and returns its output. If the guest agent does not answer, it returns an error.
-func (g agentGuest) do(ctx context.Context, command string) (string, error) {
+func (g agentGuest) runCommand(ctx context.Context, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, guestCommandLimit)
 	defer cancel()
 	var began struct{ PID int }
-	if err := g.ask(ctx, &began, "guest-exec", map[string]any{"path": "/bin/sh", "arg": []string{"-c", command}, "capture-output": true}); err != nil {
+	if err := g.sendAgentCommand(ctx, &began, "guest-exec", map[string]any{"path": "/bin/sh", "arg": []string{"-c", command}, "capture-output": true}); err != nil {
 		return "", err
 	}
 	tick := time.NewTicker(pollEvery)
@@ -43,7 +43,7 @@ func (g agentGuest) do(ctx context.Context, command string) (string, error) {
 			Exited bool
 			Out    []byte `json:"out-data"` // base64 in JSON
 		}
-		if err := g.ask(ctx, &now, "guest-exec-status", map[string]any{"pid": began.PID}); err != nil {
+		if err := g.sendAgentCommand(ctx, &now, "guest-exec-status", map[string]any{"pid": began.PID}); err != nil {
 			return "", err
 		}
 		if now.Exited {
@@ -58,7 +58,7 @@ func (g agentGuest) do(ctx context.Context, command string) (string, error) {
 }
 
 // ask sends one command to the guest agent.
-func (g agentGuest) ask(ctx context.Context, answer any, execute string, arguments map[string]any) error {
+func (g agentGuest) sendAgentCommand(ctx context.Context, answer any, execute string, arguments map[string]any) error {
 	text, err := json.Marshal(map[string]any{"execute": execute, "arguments": arguments})
 	if err != nil {
 		return err
@@ -75,12 +75,12 @@ func (g agentGuest) ask(ctx context.Context, answer any, execute string, argumen
 
 // fetches requests a page from another guest on each port, and returns the ports that answered. A blocked connection
 // never ends, so each attempt has a timeout.
-func (g agentGuest) fetches(ctx context.Context, from agentGuest, ports ...int) (string, error) {
+func (g agentGuest) fetchPorts(ctx context.Context, from agentGuest, ports ...int) (string, error) {
 	var script strings.Builder
 	for _, port := range ports {
 		fmt.Fprintf(&script, "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | timeout 8 nc -w 3 %s %d 2>/dev/null | grep -q served && echo %[2]d; ", from.ip, port)
 	}
-	out, err := g.do(ctx, script.String()+"true")
+	out, err := g.runCommand(ctx, script.String()+"true")
 	return strings.Join(strings.Fields(out), " "), err
 }
 
@@ -91,19 +91,19 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 	t.Parallel()
 	// The hosts are in networks of their own, apart from other tests' hosts: whenever libvirt writes firewall rules, it
 	// briefly removes the jump to all its rules, which would open this test's firewall.
-	s := newSwitchedLab(t, unique("groups"))
+	s := newSwitchedLab(t, uniqueName("groups"))
 	a := s.api
 	const prefix = "10.75.0."
 	mac := func(i int) string { return fmt.Sprintf("52:54:00:5e:75:%02x", i) }
-	s.define(t, "guests", map[string]any{"mode": "isolated", "ipv4": map[string]any{"gateway": prefix + "1/24", "dhcp": map[string]any{
+	s.defineNetwork(t, "guests", map[string]any{"mode": "isolated", "ipv4": map[string]any{"gateway": prefix + "1/24", "dhcp": map[string]any{
 		"leases": []any{map[string]any{"mac": mac(11), "ip": prefix + "11"}, map[string]any{"mac": mac(12), "ip": prefix + "12"}},
 	}}}, 0)
-	s.waitNetwork(t, "guests", "it is up", networkUp)
+	s.waitNetwork(t, "guests", "it is up", isNetworkUp)
 	for name := range strings.FieldsSeq(virsh(t, s.Hosts[0], "list", "--name")) {
 		virsh(t, s.Hosts[0], "destroy", name) // this guest of the lab would slow the machine down
 	}
 
-	project, pool := a.project(t, "lab"), a.pool(t, "shared")
+	project, pool := a.projectByName(t, "lab"), a.poolByName(t, "shared")
 	create := func(name string, rules ...map[string]any) fleet.SecurityGroupView {
 		t.Helper()
 		return requestJSON[fleet.SecurityGroupView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/security-groups", map[string]any{
@@ -136,17 +136,17 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 	for _, g := range []agentGuest{client, server} {
 		a.waitPhase(t, bootLimit, g.vm.ID, fleet.PhaseRunning)
 		eventually(t, bootLimit, g.vm.Name+" has its address", func() (bool, string) {
-			out, err := g.do(t.Context(), "ip -4 addr show dev eth0")
+			out, err := g.runCommand(t.Context(), "ip -4 addr show dev eth0")
 			return err == nil && strings.Contains(out, g.ip+"/"), fmt.Sprint(out, err)
 		})
 	}
 	// The servers listen permanently. If a server were restarted for each request, it might not listen yet when a
 	// request comes.
 	eventually(t, guestLimit, "the server serves", func() (bool, string) {
-		_, err := server.do(t.Context(), "mkdir -p /tmp/www; echo served >/tmp/www/index.html; for p in 80 81; do httpd -p $p -h /tmp/www; done 2>/dev/null")
+		_, err := server.runCommand(t.Context(), "mkdir -p /tmp/www; echo served >/tmp/www/index.html; for p in 80 81; do httpd -p $p -h /tmp/www; done 2>/dev/null")
 		here := server
 		here.ip = "127.0.0.1"
-		got, bad := server.fetches(t.Context(), here, 80, 81)
+		got, bad := server.fetchPorts(t.Context(), here, 80, 81)
 		return got == "80 81", fmt.Sprint(got, err, bad)
 	})
 
@@ -156,7 +156,7 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 		t.Helper()
 		rounds := 0
 		eventually(t, guestLimit, fmt.Sprintf("%s: pages only on ports %q", what, want), func() (bool, string) {
-			got, err := client.fetches(t.Context(), server, 80, 81)
+			got, err := client.fetchPorts(t.Context(), server, 80, 81)
 			if rounds++; err != nil || got != want {
 				rounds = 0
 			}
@@ -178,7 +178,7 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 	sees("the rule for port 80 is gone", "81")
 	rules(out, in(81), in(80, clients.ID))
 	sees("port 80 is open to the members of a group", "80 81")
-	nics := a.vm(t, client.vm.ID).Spec.NICs
+	nics := a.getVM(t, client.vm.ID).Spec.NICs
 	nics[0].SecurityGroups = nil
 	requestJSON[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/vms/"+string(client.vm.ID), map[string]any{"spec": map[string]any{"nics": nics}})
 	sees("the client is no longer a member", "81")
@@ -188,7 +188,7 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 	// If Linux does not pass bridged packets to iptables, a host cannot filter them. The portal must report this.
 	filterBridges := func(value string) {
 		t.Helper()
-		s.inside(t, 0, "sh", "-c", "echo "+value+" >/proc/sys/net/bridge/bridge-nf-call-iptables")
+		s.runInNetwork(t, 0, "sh", "-c", "echo "+value+" >/proc/sys/net/bridge/bridge-nf-call-iptables")
 	}
 	state := func(what string, want fleet.SecurityGroupState, says string) {
 		t.Helper()

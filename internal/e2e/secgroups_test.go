@@ -11,7 +11,7 @@ import (
 )
 
 // groupWithRules creates a security group with rules of several kinds, and assigns it to the VM's first NIC.
-func groupWithRules(t *testing.T, a api, vm fleet.VMView) fleet.SecurityGroupView {
+func createGroupWithRules(t *testing.T, a api, vm fleet.VMView) fleet.SecurityGroupView {
 	t.Helper()
 	create := func(name, text string, rules ...map[string]any) fleet.SecurityGroupView {
 		return requestJSON[fleet.SecurityGroupView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/security-groups", map[string]any{

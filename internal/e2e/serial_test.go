@@ -16,14 +16,14 @@ import (
 const loginLimit = 6 * time.Minute
 
 // serial is a shell on a guest's serial console.
-type serial struct {
+type serialConsole struct {
 	t      *testing.T
 	pty    *os.File
 	output bytes.Buffer
 	n      int // number of commands sent
 }
 
-func openSerial(t *testing.T, path string) *serial {
+func openSerial(t *testing.T, path string) *serialConsole {
 	t.Helper()
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -41,11 +41,11 @@ func openSerial(t *testing.T, path string) *serial {
 	}
 	pty := os.NewFile(uintptr(fd), path)
 	t.Cleanup(func() { pty.Close() })
-	return &serial{t: t, pty: pty}
+	return &serialConsole{t: t, pty: pty}
 }
 
 // expect reads until the guest's output matches the pattern, and returns the output up to the end of the match.
-func (s *serial) expect(what string, limit time.Duration) string {
+func (s *serialConsole) expect(what string, limit time.Duration) string {
 	s.t.Helper()
 	form := regexp.MustCompile(what)
 	if err := s.pty.SetReadDeadline(time.Now().Add(limit)); err != nil {
@@ -65,7 +65,7 @@ func (s *serial) expect(what string, limit time.Duration) string {
 	}
 }
 
-func (s *serial) send(line string) {
+func (s *serialConsole) sendLine(line string) {
 	s.t.Helper()
 	if _, err := s.pty.WriteString(line + "\r"); err != nil {
 		s.t.Fatal(err)
@@ -77,13 +77,13 @@ func (s *serial) send(line string) {
 const signInTries = 3
 
 // signIn signs in at the login prompt. It starts a shell without echo, and turns off kernel messages on the console.
-func (s *serial) signIn(hostname, user, password string) {
+func (s *serialConsole) signIn(hostname, user, password string) {
 	s.t.Helper()
 	for try := 1; ; try++ {
 		s.expect(hostname+` login: `, loginLimit)
-		s.send(user)
+		s.sendLine(user)
 		s.expect(`assword: `, loginLimit)
-		s.send(password)
+		s.sendLine(password)
 		if !strings.Contains(s.expect(`\$ |Login incorrect`, loginLimit), "Login incorrect") {
 			break
 		}
@@ -91,18 +91,18 @@ func (s *serial) signIn(hostname, user, password string) {
 			s.t.Fatalf("%s refuses the sign-in of %s", hostname, user)
 		}
 	}
-	s.send("stty -echo; PS1= PS2= exec sh -c 'echo quiet; exec sh'")
+	s.sendLine("stty -echo; PS1= PS2= exec sh -c 'echo quiet; exec sh'")
 	s.expect(`quiet\r?\n`, guestLimit)
-	s.ask(":") // discards the shell's initial output
-	s.ask("sudo -n dmesg -n 1 2>/dev/null")
+	s.runCommand(":") // discards the shell's initial output
+	s.runCommand("sudo -n dmesg -n 1 2>/dev/null")
 }
 
 // ask runs a command in the shell and returns its output.
-func (s *serial) ask(command string) string {
+func (s *serialConsole) runCommand(command string) string {
 	s.t.Helper()
 	s.n++
 	end := fmt.Sprintf("end-%d", s.n)
-	s.send(command + "; echo e''" + end[1:])
+	s.sendLine(command + "; echo e''" + end[1:])
 	text := s.expect(end+`\r?\n`, guestLimit)
 	return strings.TrimSpace(strings.ReplaceAll(text[:strings.LastIndex(text, end)], "\r", ""))
 }

@@ -9,11 +9,11 @@ import (
 )
 
 // snapshotShots returns the shots of VMs' snapshots and snapshot schedules.
-func snapshotShots(t *testing.T, a api, of, running, failed fleet.VMView) []shot {
+func snapshotShots(t *testing.T, a api, of, running, failed fleet.VMView) []pageShot {
 	t.Helper()
 	old, snaps := a.createSnapshots(t, of), "/vms/"+string(of.ID)
 	nightly := a.createSchedules(t, snaps)
-	return []shot{
+	return []pageShot{
 		{"vm-snapshots", snaps + "?tab=snapshots", nil},
 		{"vm-snapshots-menu", snaps + "?tab=snapshots", func(p *tab) { p.withMenu(".snaps .snap summary", "", "Delete with its descendants") }},
 		{"vm-snapshot-new", "/vms/new?clone=" + snaps[len("/vms/"):] + "&snapshot=" + string(old.ID), nil},

@@ -24,7 +24,7 @@ func (a api) takeSnapshot(t testing.TB, vm fleet.VMID, body map[string]any) flee
 	page := "/api/v1/vms/" + string(vm) + "/snapshots"
 	a.waitTask(t, requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, page, body), fleet.JobDone)
 	tree := requestJSON[fleet.SnapshotTree](t, a, http.StatusOK, http.MethodGet, page, nil)
-	s := tree.ByID(tree.Current)
+	s := tree.SnapshotByID(tree.Current)
 	if s == nil || s.Name != body["name"] {
 		t.Fatalf("after the snapshot %v the VM reports %+v", body["name"], tree)
 	}

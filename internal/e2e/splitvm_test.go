@@ -11,9 +11,9 @@ import (
 )
 
 // splitVM captures a VM that two hosts run, and the page after a user has decided which host keeps the VM.
-func splitVM(t *testing.T) {
+func captureSplitVM(t *testing.T) {
 	t.Parallel()
-	s := newPortal(t, unique("split"))
+	s := newPortal(t, uniqueName("split"))
 	a := s.api()
 	own, other := s.newScriptedHost("host-7"), s.newScriptedHost("host-12")
 	pool := requestJSON[fleet.Pool](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
@@ -21,7 +21,7 @@ func splitVM(t *testing.T) {
 	})
 	status := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40, MountPath: "/mnt/shared"}
 	for _, h := range []*scriptedHost{own, other} {
-		h.finish(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Done, Pool: &status} })
+		h.finishNextJob(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Done, Pool: &status} })
 		h.state.Pools = []wire.PoolReport{{ID: pool.ID, Name: pool.Name, Status: status}}
 	}
 	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
@@ -36,28 +36,28 @@ func splitVM(t *testing.T) {
 		runs.Disks = append(runs.Disks, fleet.DiskState{Target: "vd" + string(rune('a'+i)), Path: "/mnt/shared/" + d.Volume})
 	}
 	var mark string
-	own.finish(func(w wire.Work) wire.Finish {
+	own.finishNextJob(func(w wire.Work) wire.Finish {
 		mark = w.Mark
 		return wire.Finish{Outcome: wire.Done, VM: &runs}
 	})
 	for _, h := range []*scriptedHost{own, other} {
-		h.state.VMs = []wire.VMReport{{ID: vm.ID, Name: vm.Name, Generation: 1, Status: runs, Proof: wire.Proof(vm.ID, mark)}}
+		h.state.VMs = []wire.VMReport{{ID: vm.ID, Name: vm.Name, Generation: 1, Status: runs, Proof: wire.OwnershipProof(vm.ID, mark)}}
 	}
 	keepReporting(t, own, other)
 	p := newTab(t, s.url)
 	p.open("/sign-in")
-	p.enter("admin", s.password)
+	p.enterCredentials("admin", s.password)
 	p.waitPath("/")
 	page := "/vms/" + string(vm.ID)
 	p.open(page)
 	p.waitText("main .note", "host-7 and host-12 both run the VM")
-	for _, shot := range []shot{
+	for _, shot := range []pageShot{
 		{"vm-two-places", page, nil},
 		{"vm-two-places-menu", page, func(p *tab) { p.withMenu(".head summary", "Actions", "No action is possible") }},
 		{"vms-two-places", "/vms?tab=attention", nil},
 		{"dashboard-two-places", "/", nil},
 	} {
-		p.shoot(shot)
+		p.captureShot(shot)
 	}
 	p.open(page)
 	p.markDocument()
@@ -67,9 +67,9 @@ func splitVM(t *testing.T) {
 	p.waitText("main", "not this VM, by a user's decision")
 	p.checkNotReloaded()
 	p.capture("vm-place-decided")
-	p.shoot(shot{"vm-held-delete", page, func(p *tab) {
-		p.pick(".head summary", "Actions", "Delete")
+	p.captureShot(pageShot{"vm-held-delete", page, func(p *tab) {
+		p.pickMenuItem(".head summary", "Actions", "Delete")
 		p.waitText("#dialog", "host-7 reports a guest with this UUID")
 	}})
-	p.shoot(shot{"vm-held-delete-page", page + "/delete", nil})
+	p.captureShot(pageShot{"vm-held-delete-page", page + "/delete", nil})
 }

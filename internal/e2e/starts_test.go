@@ -29,7 +29,7 @@ import (
 // killPostmaster kills the postmaster of a portal's private PostgreSQL.
 func killPostmaster(t *testing.T, dir string) {
 	t.Helper()
-	pid, err := strconv.Atoi(postmaster(t, dir))
+	pid, err := strconv.Atoi(postmasterPID(t, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func killPostmaster(t *testing.T, dir string) {
 }
 
 // statuses returns the HTTP statuses of a page and of the API.
-func (p *portal) statuses(t *testing.T) (page, api int) {
+func (p *portal) pageAndAPIStatus(t *testing.T) (page, api int) {
 	t.Helper()
 	res, err := p.browser.Get(p.url + "/vms")
 	if err != nil {
@@ -57,13 +57,13 @@ func (p *portal) statuses(t *testing.T) (page, api int) {
 // restarted it, pages and API may only answer that the database is unavailable.
 func TestPrivatePostgresRestartedAfterCrash(t *testing.T) {
 	t.Parallel()
-	p := newPortal(t, unique("back"))
+	p := newPortal(t, uniqueName("back"))
 	requestJSON[fleet.Project](t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "lasting"})
 	data := filepath.Join(p.dir, "postgres", "pgdata")
 	back := func(before string) {
 		t.Helper()
 		eventually(t, stepLimit, "the database's return", func() (bool, string) {
-			page, api := p.statuses(t)
+			page, api := p.pageAndAPIStatus(t)
 			for _, status := range []int{page, api} {
 				if status != http.StatusOK && status != http.StatusServiceUnavailable {
 					t.Fatalf("the page answered %d and the API %d, want 503 until it is 200", page, api)
@@ -74,15 +74,15 @@ func TestPrivatePostgresRestartedAfterCrash(t *testing.T) {
 			anew := len(text) > 0 && !strings.HasPrefix(string(text), before+"\n")
 			return anew && page == http.StatusOK && api == http.StatusOK, fmt.Sprintf("the page answers %d, the API %d", page, api)
 		})
-		p.api().project(t, "lasting")
+		p.api().projectByName(t, "lasting")
 	}
 
-	before := postmaster(t, p.dir)
+	before := postmasterPID(t, p.dir)
 	killPostmaster(t, p.dir)
 	back(before)
 
 	// PostgreSQL cannot restart while its files are renamed, so that the test can check responses during the failure.
-	before = postmaster(t, p.dir)
+	before = postmasterPID(t, p.dir)
 	pid, err := strconv.Atoi(before)
 	if err != nil {
 		t.Fatal(err)
@@ -94,20 +94,20 @@ func TestPrivatePostgresRestartedAfterCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, stepLimit, "the database's absence", func() (bool, string) {
-		page, api := p.statuses(t)
+		page, api := p.pageAndAPIStatus(t)
 		return page == http.StatusServiceUnavailable && api == http.StatusServiceUnavailable, fmt.Sprintf("the page answers %d, the API %d", page, api)
 	})
 	if err := os.Rename(data+".away", data); err != nil {
 		t.Fatal(err)
 	}
 	back(before)
-	if !strings.Contains(tail(p.log, 10_000), "the private PostgreSQL has died") {
+	if !strings.Contains(lastLinesOfFile(p.log, 10_000), "the private PostgreSQL has died") {
 		t.Error("the log does not mention it")
 	}
 }
 
 // failedStart runs the program, which must fail with one sentence, and returns the sentence.
-func failedStart(t *testing.T, args ...string) string {
+func runFailingStart(t *testing.T, args ...string) string {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
@@ -115,7 +115,7 @@ func failedStart(t *testing.T, args ...string) string {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), endLimit)
 	defer cancel()
-	cmd := command(ctx, path, args...)
+	cmd := cleanCommand(ctx, path, args...)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	var exit *exec.ExitError
@@ -134,14 +134,14 @@ func failedStart(t *testing.T, args ...string) string {
 // directory.
 func TestDataDirectoryRefusesSecondPortal(t *testing.T) {
 	t.Parallel()
-	p := newPortal(t, unique("owned"))
+	p := newPortal(t, uniqueName("owned"))
 	a := p.api()
-	before := postmaster(t, p.dir)
+	before := postmasterPID(t, p.dir)
 	for _, args := range [][]string{
 		{"portal", "--listen", freeAddress(t), "--agent-listen", freeAddress(t), "--log-level", "error"},
 		{"portal", "--listen", "127.0.0.1:0", "--agent-listen", "127.0.0.1:0", "--log-level", "error"},
 	} {
-		message := failedStart(t, append(args, "--data-dir", p.dir)...)
+		message := runFailingStart(t, append(args, "--data-dir", p.dir)...)
 		if want := fmt.Sprintf("process %d", p.cmd.Process.Pid); !strings.Contains(message, want) || !strings.Contains(message, p.dir) {
 			t.Errorf("the refusal names neither %s nor %s: %s", want, p.dir, message)
 		}
@@ -150,16 +150,16 @@ func TestDataDirectoryRefusesSecondPortal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	users, err := output(t.Context(), path, "user", "list", "--data-dir", p.dir, "--log-level", "error")
+	users, err := commandOutput(t.Context(), path, "user", "list", "--data-dir", p.dir, "--log-level", "error")
 	if err != nil || !strings.Contains(users, "admin") {
 		t.Errorf("the users cannot be listed beside the portal: %v: %s", err, users)
 	}
 	// The running portal's address must override this command's default settings.
-	token, err := output(t.Context(), path, "host", "token", "--data-dir", p.dir, "--log-level", "error")
+	token, err := commandOutput(t.Context(), path, "host", "token", "--data-dir", p.dir, "--log-level", "error")
 	if err != nil || !strings.Contains(token, "--portal "+p.agentURL+" ") {
 		t.Errorf("the join command does not name %s: %v: %s", p.agentURL, err, token)
 	}
-	if after := postmaster(t, p.dir); after != before {
+	if after := postmasterPID(t, p.dir); after != before {
 		t.Errorf("PostgreSQL is process %s now, was %s", after, before)
 	}
 	requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "undisturbed"})
@@ -174,7 +174,7 @@ func TestFailedStartsExplainReason(t *testing.T) {
 	}
 	t.Cleanup(func() { taken.Close() })
 	busy := taken.Addr().String()
-	files := filepath.Join(root, unique("files"))
+	files := filepath.Join(root, uniqueName("files"))
 	if err := os.Mkdir(files, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestFailedStartsExplainReason(t *testing.T) {
 		"a port in use":             {[]string{"--listen", busy}, []string{"cannot listen on " + busy, "address already in use", "--listen"}},
 		"the agents' port in use":   {[]string{"--agent-listen", busy}, []string{"cannot listen on " + busy, "address already in use", "--agent-listen"}},
 		"an address of another":     {[]string{"--listen", "192.0.2.1:80"}, []string{"cannot listen on 192.0.2.1:80", "--listen"}},
-		"a newer schema":            {[]string{"--database-url", newerSchema(t)}, []string{"newer release"}},
+		"a newer schema":            {[]string{"--database-url", newerSchemaURL(t)}, []string{"newer release"}},
 		"a certificate without PEM": {[]string{"--tls-cert", text, "--tls-key", text}, []string{text, "PEM"}},
 		"a missing certificate":     {[]string{"--tls-cert", text + ".pem", "--tls-key", text}, []string{text + ".pem", "no such file"}},
 		"a file as data directory":  {[]string{"--data-dir", file}, []string{file, "not a directory"}},
@@ -196,9 +196,9 @@ func TestFailedStartsExplainReason(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := filepath.Join(root, unique("failed"))
+			dir := filepath.Join(root, uniqueName("failed"))
 			args := append([]string{"portal", "--listen", "127.0.0.1:0", "--agent-listen", "127.0.0.1:0", "--data-dir", dir, "--log-level", "error"}, c.args...)
-			message := failedStart(t, args...)
+			message := runFailingStart(t, args...)
 			for _, want := range c.want {
 				if !strings.Contains(message, want) {
 					t.Errorf("the refusal lacks %q: %s", want, message)
@@ -207,7 +207,7 @@ func TestFailedStartsExplainReason(t *testing.T) {
 			if strings.Contains(message, "secret") {
 				t.Errorf("the refusal holds the password: %s", message)
 			}
-			if left := processes(dir + "/"); len(left) > 0 {
+			if left := processesUsing(dir + "/"); len(left) > 0 {
 				t.Errorf("left behind: %s", strings.Join(left, "\n"))
 			}
 		})
@@ -215,9 +215,9 @@ func TestFailedStartsExplainReason(t *testing.T) {
 }
 
 // newerSchema returns the URL of a database with the schema of a later release.
-func newerSchema(t *testing.T) string {
+func newerSchemaURL(t *testing.T) string {
 	t.Helper()
-	pg, err := pglocal.Start(t.Context(), pglocal.Options{Dir: filepath.Join(root, unique("newer")), Unsafe: true, DieWithParent: true})
+	pg, err := pglocal.Start(t.Context(), pglocal.Options{Dir: filepath.Join(root, uniqueName("newer")), Unsafe: true, DieWithParent: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,11 +240,11 @@ func newerSchema(t *testing.T) string {
 // TestDemoRestartKeepsVMs starts a demo twice on one data directory. Its VMs must still exist.
 func TestDemoRestartKeepsVMs(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(root, unique("again"))
-	first, firstAddress := startAgain(t, "demo", dir)
+	dir := filepath.Join(root, uniqueName("again"))
+	first, firstAddress := restartPlayground(t, "demo", dir)
 	var vms []fleet.VMView
 	eventually(t, stepLimit, "the start of the VMs", func() (bool, string) {
-		vms = list[fleet.VMView](t, first.api(), "/api/v1/vms?limit=500")
+		vms = listFirstPage[fleet.VMView](t, first.api(), "/api/v1/vms?limit=500")
 		phases := map[fleet.Phase]int{}
 		for _, vm := range vms {
 			phases[vm.Phase]++
@@ -252,20 +252,20 @@ func TestDemoRestartKeepsVMs(t *testing.T) {
 		return phases["running"] == 32 && phases[fleet.PhaseStarting] == 0, fmt.Sprint(phases)
 	})
 	if err := first.signal(syscall.SIGTERM); err != nil {
-		t.Fatalf("the demo ended with %v:\n%s", err, tail(first.log, 20))
+		t.Fatalf("the demo ended with %v:\n%s", err, lastLinesOfFile(first.log, 20))
 	}
-	second, secondAddress := startAgain(t, "demo", dir)
+	second, secondAddress := restartPlayground(t, "demo", dir)
 	if firstAddress != secondAddress {
 		t.Errorf("agents reach the portal at %s now, and at %s before", secondAddress, firstAddress)
 	}
-	if second.Password == first.Password || signInLeadsTo(t, second) != "/account/password" {
+	if second.Password == first.Password || pathAfterSignIn(t, second) != "/account/password" {
 		t.Errorf("the first one-time password is unused, but the second start printed %q", second.Password)
 	}
 	a := second.api()
 	eventually(t, stepLimit, "the return of the VMs", func() (bool, string) {
 		var differences []string
 		now := map[fleet.VMID]fleet.VMView{}
-		for _, vm := range list[fleet.VMView](t, a, "/api/v1/vms?limit=500") {
+		for _, vm := range listFirstPage[fleet.VMView](t, a, "/api/v1/vms?limit=500") {
 			now[vm.ID] = vm
 		}
 		for _, vm := range vms {
@@ -276,12 +276,12 @@ func TestDemoRestartKeepsVMs(t *testing.T) {
 		return len(differences) == 0, strings.Join(differences, ", ")
 	})
 	if err := second.signal(syscall.SIGTERM); err != nil {
-		t.Errorf("the demo ended with %v:\n%s", err, tail(second.log, 20))
+		t.Errorf("the demo ended with %v:\n%s", err, lastLinesOfFile(second.log, 20))
 	}
 }
 
 // signInLeadsTo returns the path of the page after a sign-in with the printed password.
-func signInLeadsTo(t *testing.T, s *playground) string {
+func pathAfterSignIn(t *testing.T, s *playground) string {
 	t.Helper()
 	client := &http.Client{Timeout: 15 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := client.PostForm(s.URL+"/sign-in", url.Values{"name": {s.User}, "password": {s.Password}})
@@ -297,20 +297,20 @@ func signInLeadsTo(t *testing.T, s *playground) string {
 // work.
 func TestLabRestartKeepsHostsAndVM(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(root, unique("l"))
-	first, firstAddress := startAgain(t, "lab", dir)
+	dir := filepath.Join(root, uniqueName("l"))
+	first, firstAddress := restartPlayground(t, "lab", dir)
 	if err := first.signal(syscall.SIGTERM); err != nil {
-		t.Fatalf("the lab ended with %v:\n%s", err, tail(first.log, 20))
+		t.Fatalf("the lab ended with %v:\n%s", err, lastLinesOfFile(first.log, 20))
 	}
-	if log := tail(first.log, 20); strings.Contains(log, "started again") {
+	if log := lastLinesOfFile(first.log, 20); strings.Contains(log, "started again") {
 		t.Errorf("the stopped lab restarted an agent: %s", log)
 	}
-	second, secondAddress := startAgain(t, "lab", dir)
+	second, secondAddress := restartPlayground(t, "lab", dir)
 	if firstAddress != secondAddress {
 		t.Errorf("agents reach the portal at %s now, and at %s before", secondAddress, firstAddress)
 	}
 	a := second.api()
-	vms := list[fleet.VMView](t, a, "/api/v1/vms")
+	vms := listFirstPage[fleet.VMView](t, a, "/api/v1/vms")
 	if len(vms) != 1 {
 		t.Fatalf("%d VMs, want the one of before", len(vms))
 	}
@@ -318,12 +318,12 @@ func TestLabRestartKeepsHostsAndVM(t *testing.T) {
 	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vms[0].ID)+"/actions", map[string]any{"action": "start"})
 	a.waitPhase(t, guestLimit, vms[0].ID, fleet.PhaseRunning)
 	if err := second.signal(syscall.SIGTERM); err != nil {
-		t.Errorf("the lab ended with %v:\n%s", err, tail(second.log, 20))
+		t.Errorf("the lab ended with %v:\n%s", err, lastLinesOfFile(second.log, 20))
 	}
 }
 
 // startAgain starts a demo or lab on a data directory. It also returns the portal's URL that the first host has stored.
-func startAgain(t *testing.T, name, dir string) (*playground, string) {
+func restartPlayground(t *testing.T, name, dir string) (*playground, string) {
 	t.Helper()
 	p, err := startPlayground(filepath.Base(dir), nil, name, "--json", "--listen", "127.0.0.1:0", "--data-dir", dir)
 	if err != nil {
@@ -348,14 +348,14 @@ func startAgain(t *testing.T, name, dir string) (*playground, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(listeners(t, u.Port())) == 0 {
+	if len(listenerAddresses(t, u.Port())) == 0 {
 		t.Errorf("no listener at the address where the agents of %s joined, %s", name, joined.Portal)
 	}
 	return p, joined.Portal
 }
 
 // listeners returns the addresses of local listeners on the port.
-func listeners(t *testing.T, port string) []string {
+func listenerAddresses(t *testing.T, port string) []string {
 	t.Helper()
 	c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // probeUntil calls look periodically until over is closed.
-func (s *storm) probeUntil(over <-chan struct{}, look func()) {
+func (s *faultStorm) probeUntil(over <-chan struct{}, look func()) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -43,7 +43,7 @@ var (
 const inFlight = 10 * time.Second
 
 // observation is a VM's phase as one place showed it, with the time of the request.
-type observation struct {
+type phaseObservation struct {
 	h     *stormHost
 	where string
 	phase string
@@ -56,7 +56,7 @@ type readTimes map[*stormHost]time.Time
 
 // checkPhase fails the test if the observed phase was wrong. before and after are the read times that the portal
 // reported before and after the observation. The observed state was read between these times.
-func (s *storm) checkPhase(v observation, before, after readTimes) {
+func (s *faultStorm) checkPhase(v phaseObservation, before, after readTimes) {
 	n, _ := s.judged.LoadOrStore(v.where+" "+v.phase, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)
 	v.h.mu.Lock()
@@ -73,7 +73,7 @@ func (s *storm) checkPhase(v observation, before, after readTimes) {
 }
 
 // checkHostPhase fails the test if the portal must not show the phase for a host whose state was read at the time read.
-func (s *storm) checkHostPhase(h *stormHost, phase string, read, asked time.Time) {
+func (s *faultStorm) checkHostPhase(h *stormHost, phase string, read, asked time.Time) {
 	n, _ := s.judged.LoadOrStore(ofHost+" "+phase, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)
 	h.mu.Lock()
@@ -89,7 +89,7 @@ func (s *storm) checkHostPhase(h *stormHost, phase string, read, asked time.Time
 }
 
 // probeHosts checks the phases of the hosts, and returns when the hosts' states were read.
-func (s *storm) probeHosts() readTimes {
+func (s *faultStorm) probeHosts() readTimes {
 	asked := time.Now()
 	got, err := s.a.send(s.t.Context(), http.MethodGet, "/api/v1/hosts?limit=100", nil)
 	var hosts struct {
@@ -116,13 +116,13 @@ func (s *storm) probeHosts() readTimes {
 	return out
 }
 
-func (s *storm) fail(format string, args ...any) {
+func (s *faultStorm) fail(format string, args ...any) {
 	if s.wrong.Add(1) <= 20 {
 		s.t.Errorf(format, args...)
 	}
 }
 
-func (s *storm) probeAPI() {
+func (s *faultStorm) probeAPI() {
 	before := s.probeHosts()
 	asked := time.Now()
 	got, err := s.a.send(s.t.Context(), http.MethodGet, "/api/v1/vms?limit=100", nil)
@@ -136,7 +136,7 @@ func (s *storm) probeAPI() {
 	for _, vm := range vms.Items {
 		for _, h := range s.hosts {
 			if string(h.vm.ID) == vm.ID {
-				s.checkPhase(observation{h, inAPI, vm.Phase, asked}, before, after)
+				s.checkPhase(phaseObservation{h, inAPI, vm.Phase, asked}, before, after)
 			}
 		}
 	}
@@ -148,20 +148,20 @@ var (
 )
 
 // probePages checks the phases that the list of VMs and each VM's page show.
-func (s *storm) probePages() {
+func (s *faultStorm) probePages() {
 	before := s.probeHosts()
-	var all []observation
+	var all []phaseObservation
 	asked := time.Now()
 	list := s.readPage("/vms")
 	for _, h := range s.hosts {
 		if _, row, ok := strings.Cut(list, ">"+h.vm.Name+"<"); ok {
-			all = append(all, observation{h, onList, chipText(row), asked})
+			all = append(all, phaseObservation{h, onList, phaseChipText(row), asked})
 		}
 	}
 	for _, h := range s.hosts {
 		asked := time.Now()
 		if _, head, ok := strings.Cut(s.readPage("/vms/"+string(h.vm.ID)), "<h1>"+h.vm.Name+"</h1>"); ok {
-			all = append(all, observation{h, onPage, chipText(head), asked})
+			all = append(all, phaseObservation{h, onPage, phaseChipText(head), asked})
 		}
 	}
 	after := s.probeHosts()
@@ -170,7 +170,7 @@ func (s *storm) probePages() {
 	}
 }
 
-func chipText(html string) string {
+func phaseChipText(html string) string {
 	m := chip.FindStringSubmatch(html)
 	if m == nil {
 		return ""
@@ -178,7 +178,7 @@ func chipText(html string) string {
 	return strings.TrimSpace(tags.ReplaceAllString(m[1], ""))
 }
 
-func (s *storm) readPage(path string) string {
+func (s *faultStorm) readPage(path string) string {
 	res, err := s.browser.Get(s.url + path)
 	if err != nil {
 		return ""

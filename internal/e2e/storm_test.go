@@ -49,14 +49,14 @@ type stormHost struct {
 	phase       string               // phase of the host when last shown
 }
 
-func (h *stormHost) set(at *time.Time, to time.Time) {
+func (h *stormHost) setTime(at *time.Time, to time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	*at = to
 }
 
 // storm is a portal whose hosts and database have faults, together with probes that read its pages continuously.
-type storm struct {
+type faultStorm struct {
 	*faultRig
 	a      api
 	hosts  []*stormHost
@@ -88,7 +88,7 @@ func TestNoStaleStateShownAsCurrent(t *testing.T) {
 	probes.Wait()
 	for _, h := range s.hosts {
 		eventually(t, 2*stepLimit, h.name+" to be well after the storm", func() (bool, string) {
-			got := s.a.host(t, h.name)
+			got := s.a.hostByName(t, h.name)
 			return got.Phase == fleet.HostOnline, string(got.Phase)
 		})
 	}
@@ -104,8 +104,8 @@ func TestNoStaleStateShownAsCurrent(t *testing.T) {
 	}
 }
 
-func newStorm(t *testing.T) *storm {
-	s := &storm{faultRig: newBareRig(t, unique("stormy"), 21), exclusive: make(chan struct{})}
+func newStorm(t *testing.T) *faultStorm {
+	s := &faultStorm{faultRig: newRigWithoutHost(t, uniqueName("stormy"), 21), exclusive: make(chan struct{})}
 	s.a = s.api()
 	project := requestJSON[fleet.Project](t, s.a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "storm"})
 	libvirt := &stormHost{name: s.faultRig.name, cutProxy: newCutProxy(t, s.agentURL), lastRequest: map[string]time.Time{}}
@@ -115,7 +115,7 @@ func newStorm(t *testing.T) *storm {
 	var mu sync.Mutex
 	var join sync.WaitGroup
 	for range simulated {
-		h := &stormHost{name: unique("cloud"), cutProxy: newCutProxy(t, s.agentURL), lastRequest: map[string]time.Time{}}
+		h := &stormHost{name: uniqueName("cloud"), cutProxy: newCutProxy(t, s.agentURL), lastRequest: map[string]time.Time{}}
 		join.Go(func() {
 			s.joinSimulated(h)
 			mu.Lock()
@@ -129,7 +129,7 @@ func newStorm(t *testing.T) *storm {
 	}
 	for _, h := range s.hosts {
 		h.vm = requestJSON[fleet.VMView](t, s.a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
-			"name": unique("drop"), "projectId": project.ID, "hostId": s.a.host(t, h.name).ID, "start": true, "spec": map[string]any{"cpus": 1, "memoryMiB": 128},
+			"name": uniqueName("drop"), "projectId": project.ID, "hostId": s.a.hostByName(t, h.name).ID, "start": true, "spec": map[string]any{"cpus": 1, "memoryMiB": 128},
 		})
 	}
 	for _, h := range s.hosts {
@@ -138,13 +138,13 @@ func newStorm(t *testing.T) *storm {
 	return s
 }
 
-func (s *storm) agentDir(h *stormHost) string { return filepath.Join(s.faultRig.dir, h.name) }
+func (s *faultStorm) agentDir(h *stormHost) string { return filepath.Join(s.faultRig.dir, h.name) }
 
-func (s *storm) simulatedArgs(h *stormHost) []string {
+func (s *faultStorm) simulatedArgs(h *stormHost) []string {
 	return []string{"--name", h.name, "--data-dir", s.agentDir(h), "--hypervisor", "mock"}
 }
 
-func (s *storm) joinSimulated(h *stormHost) {
+func (s *faultStorm) joinSimulated(h *stormHost) {
 	got, err := s.a.send(s.t.Context(), http.MethodPost, "/api/v1/join-tokens", map[string]any{})
 	var token fleet.JoinToken
 	if err == nil {
@@ -168,7 +168,7 @@ func (s *storm) joinSimulated(h *stormHost) {
 }
 
 // keepFault waits while a fault lasts, and counts the fault.
-func (s *storm) keepFault(d time.Duration) {
+func (s *faultStorm) keepFault(d time.Duration) {
 	s.faults.Add(1)
 	select {
 	case <-time.After(d):
@@ -178,7 +178,7 @@ func (s *storm) keepFault(d time.Duration) {
 
 // keepFaultUntilShown lets a host's fault last until each place was requested after stormLimit, so that every place
 // must show the fault.
-func (s *storm) keepFaultUntilShown(h *stormHost, begun time.Time) {
+func (s *faultStorm) keepFaultUntilShown(h *stormHost, begun time.Time) {
 	s.keepFault(longFault)
 	eventually(s.t, 4*stepLimit, "a request for "+h.name+" after its limit", func() (bool, string) {
 		h.mu.Lock()
@@ -193,29 +193,29 @@ func (s *storm) keepFaultUntilShown(h *stormHost, begun time.Time) {
 }
 
 // blindHost injects a fault that keeps reports on a host's guests from the portal.
-func (s *storm) blindHost(h *stormHost, d time.Duration, begin, end func()) {
+func (s *faultStorm) blindHost(h *stormHost, d time.Duration, begin, end func()) {
 	begin()
 	begun := time.Now()
-	h.set(&h.blindSince, begun)
+	h.setTime(&h.blindSince, begun)
 	if d == longFault {
 		s.keepFaultUntilShown(h, begun)
 	} else {
 		s.keepFault(d)
 	}
-	h.set(&h.blindSince, time.Time{}) // reset before the fault ends, because new reports may then arrive at once
+	h.setTime(&h.blindSince, time.Time{}) // reset before the fault ends, because new reports may then arrive at once
 	end()
-	s.pause(shortFault)
+	s.pauseBetweenFaults(shortFault)
 }
 
 // pause waits between two faults.
-func (s *storm) pause(d time.Duration) { s.keepFault(d); s.faults.Add(-1) }
+func (s *faultStorm) pauseBetweenFaults(d time.Duration) { s.keepFault(d); s.faults.Add(-1) }
 
 // faultsOnSimulated injects 22 faults into a simulated host, whose guests exist only in its agent's process.
-func (s *storm) faultsOnSimulated(h *stormHost, number int) {
-	pid := func() int { return pidOf(s.t, s.agentDir(h)) }
+func (s *faultStorm) faultsOnSimulated(h *stormHost, number int) {
+	pid := func() int { return simulatedAgentPID(s.t, s.agentDir(h)) }
 	kill := func(signal syscall.Signal) func() { return func() { _ = syscall.Kill(pid(), signal) } }
 	stop, cont := kill(syscall.SIGSTOP), kill(syscall.SIGCONT)
-	s.pause(time.Duration(number) * 150 * time.Millisecond)
+	s.pauseBetweenFaults(time.Duration(number) * 150 * time.Millisecond)
 	for range 6 {
 		s.blindHost(h, shortFault, stop, cont)
 		s.blindHost(h, shortFault, h.cutProxy.pause, h.cutProxy.resume)
@@ -225,14 +225,14 @@ func (s *storm) faultsOnSimulated(h *stormHost, number int) {
 	s.blindHost(h, longFault, h.cutProxy.pause, h.cutProxy.resume)
 	// The guests die with the agent, and the restarted agent does not have them.
 	s.killVM(h, longFault, kill(syscall.SIGKILL), func() { s.runAgent(h.name, s.simulatedArgs(h)...) })
-	s.killVM(h, shortFault, func() { h.cutProxy.pause(); kill(syscall.SIGKILL)() }, func() { s.pause(longFault); h.cutProxy.resume(); s.runAgent(h.name, s.simulatedArgs(h)...) })
+	s.killVM(h, shortFault, func() { h.cutProxy.pause(); kill(syscall.SIGKILL)() }, func() { s.pauseBetweenFaults(longFault); h.cutProxy.resume(); s.runAgent(h.name, s.simulatedArgs(h)...) })
 }
 
 // killVM kills the VM, together with its agent if begin does so, and starts the VM again afterwards.
-func (s *storm) killVM(h *stormHost, d time.Duration, begin, end func()) {
+func (s *faultStorm) killVM(h *stormHost, d time.Duration, begin, end func()) {
 	begin()
 	begun := time.Now()
-	h.set(&h.deadSince, begun)
+	h.setTime(&h.deadSince, begun)
 	if d == longFault {
 		s.keepFaultUntilShown(h, begun)
 	} else {
@@ -243,7 +243,7 @@ func (s *storm) killVM(h *stormHost, d time.Duration, begin, end func()) {
 }
 
 // restartVM starts the VM once the portal reports the VM's end.
-func (s *storm) restartVM(h *stormHost) {
+func (s *faultStorm) restartVM(h *stormHost) {
 	eventually(s.t, 2*stepLimit, "a new start of "+h.vm.Name, func() (bool, string) {
 		got, err := s.a.send(s.t.Context(), http.MethodPost, "/api/v1/vms/"+string(h.vm.ID)+"/actions", map[string]any{"action": "start"})
 		if err != nil || got.status != http.StatusAccepted {
@@ -251,7 +251,7 @@ func (s *storm) restartVM(h *stormHost) {
 		}
 		return true, ""
 	})
-	h.set(&h.deadSince, time.Time{})
+	h.setTime(&h.deadSince, time.Time{})
 	eventually(s.t, 2*stepLimit, h.vm.Name+" to run again", func() (bool, string) {
 		got, err := s.a.send(s.t.Context(), http.MethodGet, "/api/v1/vms/"+string(h.vm.ID), nil)
 		return err == nil && strings.Contains(string(got.body), `"phase":"running"`), string(got.body)
@@ -260,7 +260,7 @@ func (s *storm) restartVM(h *stormHost) {
 
 // faultsOnReal injects 22 faults into the host with a real libvirtd and QEMU. The first fault once made the portal show
 // a dead guest as running for 41 s: libvirtd hangs, and then its guest is killed.
-func (s *storm) faultsOnReal() {
+func (s *faultStorm) faultsOnReal() {
 	h := s.hosts[0]
 	over := sync.OnceFunc(func() { close(s.exclusive) })
 	defer over()
@@ -289,12 +289,12 @@ func (s *storm) faultsOnReal() {
 	}
 	qemu := func() { _ = syscall.Kill(guestPID(s.t, h.vm.Name), syscall.SIGKILL) }
 	theAgent := func(signal syscall.Signal) func() {
-		return func() { _ = syscall.Kill(pidOf(s.t, filepath.Join(s.faultRig.dir, "h", "agent")), signal) }
+		return func() { _ = syscall.Kill(simulatedAgentPID(s.t, filepath.Join(s.faultRig.dir, "h", "agent")), signal) }
 	}
 	stop()
 	s.killVM(h, longFault, qemu, func() {
 		// After SIGCONT, libvirtd reports its last known state until it notices that the guest has ended.
-		h.set(&h.deadSince, time.Now())
+		h.setTime(&h.deadSince, time.Now())
 		cont()
 	})
 	s.faults.Add(1) // these are two faults at the same time
@@ -319,7 +319,7 @@ func (s *storm) faultsOnReal() {
 }
 
 // faultsOnPostgres freezes and kills the portal's database, while the other faults continue.
-func (s *storm) faultsOnPostgres() {
+func (s *faultStorm) faultsOnPostgres() {
 	select {
 	case <-s.exclusive:
 	case <-s.t.Context().Done():
@@ -328,7 +328,7 @@ func (s *storm) faultsOnPostgres() {
 		s.signalPostgres(syscall.SIGSTOP)
 		s.keepFault(d)
 		s.signalPostgres(syscall.SIGCONT)
-		s.pause(5 * time.Second)
+		s.pauseBetweenFaults(5 * time.Second)
 	}
 	for range 2 {
 		for _, pid := range slices.Backward(s.postgresProcesses()) {
@@ -339,7 +339,7 @@ func (s *storm) faultsOnPostgres() {
 }
 
 // pidOf returns the process ID of the agent with the given data directory, not of the shells around it.
-func pidOf(t *testing.T, dir string) int {
+func simulatedAgentPID(t *testing.T, dir string) int {
 	path, err := binary()
 	if err != nil {
 		t.Error(err)

@@ -11,7 +11,7 @@ func TestProjectSwitchOnPhone(t *testing.T) {
 	s := demoProgram.get(t)
 	p := newTab(t, s.URL)
 	p.signIn(s)
-	p.size(390, 844)
+	p.setWindowSize(390, 844)
 	p.open("/vms?sort=-name")
 	p.waitText("tbody", "web-01")
 	p.click(".top summary[aria-label='Project: All projects']", "")

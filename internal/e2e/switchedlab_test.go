@@ -44,7 +44,7 @@ func newSwitchedLab(t *testing.T, name string) *switchedLab {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			showLogs(t, s.log, s.host(0, "agent.log"), s.host(1, "agent.log"))
+			showLogs(t, s.log, s.hostFile(0, "agent.log"), s.hostFile(1, "agent.log"))
 		}
 		if err := s.signal(syscall.SIGTERM); err != nil {
 			t.Error(err)
@@ -52,7 +52,7 @@ func newSwitchedLab(t *testing.T, name string) *switchedLab {
 	})
 	s.api = s.playground.api()
 	for i := range s.hosts {
-		s.hosts[i] = s.api.host(t, fmt.Sprintf("host-%d", i+1))
+		s.hosts[i] = s.api.hostByName(t, fmt.Sprintf("host-%d", i+1))
 	}
 	text, err := os.ReadFile(filepath.Join(s.dir, "agent-address"))
 	if err != nil {
@@ -66,16 +66,16 @@ func newSwitchedLab(t *testing.T, name string) *switchedLab {
 }
 
 // host returns the path of a file in the directory of the first or second host.
-func (s *switchedLab) host(i int, name string) string {
+func (s *switchedLab) hostFile(i int, name string) string {
 	return filepath.Join(s.dir, fmt.Sprintf("h%d", i+1), name)
 }
 
 // agent returns the process ID of a host's agent, not of the shells around it or of its rollback process.
-func (s *switchedLab) agent(t *testing.T, i int) (pid int) {
+func (s *switchedLab) agentPID(t *testing.T, i int) (pid int) {
 	t.Helper()
 	eventually(t, stepLimit, "an agent runs", func() (bool, string) {
 		path, err := binary()
-		for _, p := range processesOf(path, "agent", "--portal", s.host(i, "agent")) {
+		for _, p := range processesOf(path, "agent", "--portal", s.hostFile(i, "agent")) {
 			if exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", p)); filepath.Base(exe) == filepath.Base(path) {
 				pid = p
 			}
@@ -86,15 +86,15 @@ func (s *switchedLab) agent(t *testing.T, i int) (pid int) {
 }
 
 // inside runs a command in a host's network namespace.
-func (s *switchedLab) inside(t *testing.T, i int, name string, args ...string) string {
+func (s *switchedLab) runInNetwork(t *testing.T, i int, name string, args ...string) string {
 	t.Helper()
-	return s.enter(t, i, []string{"--net"}, name, args...)
+	return s.runInNamespaces(t, i, []string{"--net"}, name, args...)
 }
 
 // enter runs a command in the given kinds of namespaces of a host.
-func (s *switchedLab) enter(t *testing.T, i int, namespaces []string, name string, args ...string) string {
+func (s *switchedLab) runInNamespaces(t *testing.T, i int, namespaces []string, name string, args ...string) string {
 	t.Helper()
-	args = append(append([]string{"--target", strconv.Itoa(s.agent(t, i))}, namespaces...), append([]string{"--", name}, args...)...)
+	args = append(append([]string{"--target", strconv.Itoa(s.agentPID(t, i))}, namespaces...), append([]string{"--", name}, args...)...)
 	out, err := exec.CommandContext(t.Context(), "nsenter", args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
@@ -103,7 +103,7 @@ func (s *switchedLab) enter(t *testing.T, i int, namespaces []string, name strin
 }
 
 // define creates a network on the given hosts.
-func (s *switchedLab) define(t *testing.T, name string, spec map[string]any, on ...int) {
+func (s *switchedLab) defineNetwork(t *testing.T, name string, spec map[string]any, on ...int) {
 	t.Helper()
 	ids := []fleet.HostID{}
 	for _, i := range on {
@@ -116,13 +116,13 @@ func (s *switchedLab) define(t *testing.T, name string, spec map[string]any, on 
 	s.ids[name] = n.ID
 }
 
-func (s *switchedLab) path(name string) string { return "/api/v1/networks/" + string(s.ids[name]) }
+func (s *switchedLab) networkPath(name string) string { return "/api/v1/networks/" + string(s.ids[name]) }
 
 // waitNetwork waits until ok is true for the network's status on every host.
 func (s *switchedLab) waitNetwork(t *testing.T, name, what string, ok func(fleet.NetworkHost) bool) {
 	t.Helper()
 	eventually(t, stepLimit, name+": "+what, func() (bool, string) {
-		n := requestJSON[fleet.NetworkView](t, s.api, http.StatusOK, http.MethodGet, s.path(name), nil)
+		n := requestJSON[fleet.NetworkView](t, s.api, http.StatusOK, http.MethodGet, s.networkPath(name), nil)
 		for _, h := range n.Hosts {
 			if !ok(h) {
 				return false, fmt.Sprintf("%s: %s %+v", h.HostName, h.State, h.Status)
@@ -132,16 +132,16 @@ func (s *switchedLab) waitNetwork(t *testing.T, name, what string, ok func(fleet
 	})
 }
 
-func (s *switchedLab) remove(t *testing.T, name string) {
+func (s *switchedLab) removeNetwork(t *testing.T, name string) {
 	t.Helper()
-	requestJSON[any](t, s.api, http.StatusAccepted, http.MethodDelete, s.path(name), nil)
+	requestJSON[any](t, s.api, http.StatusAccepted, http.MethodDelete, s.networkPath(name), nil)
 	eventually(t, stepLimit, name+" is gone", func() (bool, string) {
-		left := list[fleet.NetworkView](t, s.api, "/api/v1/networks?filter=name:"+name)
+		left := listFirstPage[fleet.NetworkView](t, s.api, "/api/v1/networks?filter=name:"+name)
 		return len(left) == 0, fmt.Sprintf("%+v", left)
 	})
 }
 
-func networkUp(h fleet.NetworkHost) bool {
+func isNetworkUp(h fleet.NetworkHost) bool {
 	return h.State == fleet.NetworkActive && h.Status.Error == "" && h.Status.RolledBack == nil
 }
 
@@ -156,14 +156,14 @@ type netGuest struct {
 }
 
 // boot starts a guest. A network name may be followed by a port group ("lan/voice") and by a MAC address after @.
-func (s *switchedLab) boot(t *testing.T, files lab.GuestFiles, i int, name string, networks ...string) *netGuest {
+func (s *switchedLab) bootGuest(t *testing.T, files lab.GuestFiles, i int, name string, networks ...string) *netGuest {
 	t.Helper()
 	s.defineGuest(t, files, i, name, networks...)
 	virsh(t, s.Hosts[i], "start", name)
 	return s.connectSerial(t, i, name)
 }
 
-func (s *switchedLab) serial(name string) string { return filepath.Join(s.dir, name+".sock") }
+func (s *switchedLab) serialSocket(name string) string { return filepath.Join(s.dir, name+".sock") }
 
 func (s *switchedLab) defineGuest(t *testing.T, files lab.GuestFiles, i int, name string, networks ...string) {
 	t.Helper()
@@ -186,7 +186,7 @@ func (s *switchedLab) defineGuest(t *testing.T, files lab.GuestFiles, i int, nam
 <os><type arch='x86_64' machine='pc'>hvm</type><kernel>%s</kernel><initrd>%s</initrd>
 <cmdline>console=ttyS0 quiet mitigations=off i8042.dumbkbd i8042.noaux no_timer_check</cmdline></os><features><acpi/></features>
 <devices>%s<serial type='unix'><source mode='bind' path='%s'/></serial><controller type='usb' model='none'/><memballoon model='none'/></devices></domain>`,
-		name, files.Kernel, files.Initrd, nics.String(), s.serial(name)))
+		name, files.Kernel, files.Initrd, nics.String(), s.serialSocket(name)))
 	virsh(t, s.Hosts[i], "define", file)
 }
 
@@ -195,34 +195,34 @@ func (s *switchedLab) connectSerial(t *testing.T, i int, name string) *netGuest 
 	t.Helper()
 	h, g := s.Hosts[i], &netGuest{t: t, name: name}
 	eventually(t, stepLimit, name+"'s serial port", func() (bool, string) {
-		conn, err := net.Dial("unix", s.serial(name))
+		conn, err := net.Dial("unix", s.serialSocket(name))
 		g.conn = conn
 		return err == nil, fmt.Sprint(err)
 	})
 	t.Cleanup(func() {
 		g.conn.Close()
-		_, _ = output(t.Context(), "virsh", "-q", "-c", h.LibvirtURI, "destroy", name)
+		_, _ = commandOutput(t.Context(), "virsh", "-q", "-c", h.LibvirtURI, "destroy", name)
 	})
 	g.in = bufio.NewReader(g.conn)
 	return g
 }
 
 // ready waits for the guest's shell and assigns the addresses to its NICs.
-func (g *netGuest) ready(addresses ...string) *netGuest {
+func (g *netGuest) waitReady(addresses ...string) *netGuest {
 	g.t.Helper()
 	eventually(g.t, 3*stepLimit, g.name+"'s shell", func() (bool, string) {
-		out, ok := g.try("echo up", 2*time.Second)
+		out, ok := g.tryCommand("echo up", 2*time.Second)
 		return ok && strings.Contains(out, "up"), out
 	})
-	g.run("stty -echo; killall udhcpc; while killall -0 udhcpc 2>/dev/null; do usleep 100000; done; true")
+	g.runCommand("stty -echo; killall udhcpc; while killall -0 udhcpc 2>/dev/null; do usleep 100000; done; true")
 	for i, a := range addresses {
-		g.run(fmt.Sprintf("ip addr flush dev eth%d; ip addr add %s dev eth%d; ip link set eth%d up", i, a, i, i))
+		g.runCommand(fmt.Sprintf("ip addr flush dev eth%d; ip addr add %s dev eth%d; ip link set eth%d up", i, a, i, i))
 	}
 	return g
 }
 
 // try runs a command in the guest. ok reports whether it ended in time.
-func (g *netGuest) try(command string, within time.Duration) (string, bool) {
+func (g *netGuest) tryCommand(command string, within time.Duration) (string, bool) {
 	g.commands++
 	end := fmt.Sprintf("end%d", g.commands)
 	_ = g.conn.SetDeadline(time.Now().Add(within))
@@ -248,9 +248,9 @@ func (g *netGuest) withTest(t *testing.T) *netGuest {
 	return g
 }
 
-func (g *netGuest) run(command string) string {
+func (g *netGuest) runCommand(command string) string {
 	g.t.Helper()
-	out, ok := g.try(command, stepLimit)
+	out, ok := g.tryCommand(command, stepLimit)
 	if !ok {
 		g.t.Fatalf("%s: %s did not end: %s", g.name, command, out)
 	}
@@ -260,9 +260,9 @@ func (g *netGuest) run(command string) string {
 var pinged = regexp.MustCompile(`(\d+) packets received`)
 
 // pings returns the number of replies to three pings.
-func (g *netGuest) pings(to string) int {
+func (g *netGuest) countPingReplies(to string) int {
 	g.t.Helper()
-	m := pinged.FindStringSubmatch(g.run("ping -q -c 3 -W 2 " + to))
+	m := pinged.FindStringSubmatch(g.runCommand("ping -q -c 3 -W 2 " + to))
 	if m == nil {
 		return 0
 	}
@@ -270,10 +270,10 @@ func (g *netGuest) pings(to string) int {
 	return n
 }
 
-func (g *netGuest) reaches(what, to string) {
+func (g *netGuest) checkReaches(what, to string) {
 	g.t.Helper()
 	eventually(g.t, stepLimit, fmt.Sprintf("%s: %s reaches %s", what, g.name, to), func() (bool, string) {
-		n := g.pings(to)
+		n := g.countPingReplies(to)
 		return n == 3, fmt.Sprintf("%d of 3 answers", n)
 	})
 }

@@ -24,11 +24,11 @@ func (p *tab) open(path string) {
 	eventually(p, stepLimit, "opening "+path, func() (bool, string) {
 		ctx, cancel := context.WithTimeout(p.ctx, stepLimit)
 		defer cancel()
-		cuts := p.requestsCut()
+		cuts := p.networkChangeCuts()
 		if err := chromedp.Do(ctx, chromedp.Navigate(p.base+path)); err != nil && !strings.Contains(err.Error(), networkChanged) {
 			p.Fatalf("open %s: %v", path, err)
 		}
-		return p.requestsCut() == cuts, "network devices changed"
+		return p.networkChangeCuts() == cuts, "network devices changed"
 	})
 }
 
@@ -43,7 +43,7 @@ const noPolls = `(() => {
 // updates only through the event stream.
 func (p *tab) withoutPolls() {
 	p.Helper()
-	p.do("stop the polls", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+	p.runActions("stop the polls", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: noPolls})
 		return err
 	}))
@@ -56,7 +56,7 @@ func (p *tab) checkPollsOff() {
 }
 
 func (p *tab) path() string {
-	at, err := eval[string](p, `location.pathname + location.search`)
+	at, err := evalJS[string](p, `location.pathname + location.search`)
 	if err != nil {
 		return err.Error()
 	}
@@ -66,13 +66,13 @@ func (p *tab) path() string {
 // waitPath waits until the page's path begins with prefix and the page has loaded.
 func (p *tab) waitPath(prefix string) {
 	p.Helper()
-	cuts := p.requestsCut()
+	cuts := p.networkChangeCuts()
 	eventually(p, stepLimit, "going to "+prefix, func() (bool, string) {
 		at := p.path()
 		return at == prefix || prefix != "/" && strings.HasPrefix(at, prefix), "the page is " + at
 	})
 	p.waitTrue("the page to load", `document.readyState === "complete"`)
-	if p.requestsCut() != cuts {
+	if p.networkChangeCuts() != cuts {
 		p.open(p.path())
 	}
 }
@@ -81,7 +81,7 @@ func (p *tab) waitPath(prefix string) {
 func (p *tab) waitText(sel, text string) {
 	p.Helper()
 	eventually(p, stepLimit, fmt.Sprintf("%q in %s", text, sel), func() (bool, string) {
-		shown := p.text(sel)
+		shown := p.visibleText(sel)
 		return strings.Contains(shown, text), fmt.Sprintf("%s shows %q", sel, shown)
 	})
 }
@@ -90,14 +90,14 @@ func (p *tab) waitText(sel, text string) {
 func (p *tab) waitNoText(sel, text string) {
 	p.Helper()
 	eventually(p, stepLimit, fmt.Sprintf("the end of %q in %s", text, sel), func() (bool, string) {
-		shown := p.text(sel)
+		shown := p.visibleText(sel)
 		return !strings.Contains(shown, text), fmt.Sprintf("%s shows %q", sel, shown)
 	})
 }
 
 // text returns the text of the visible elements that sel selects, one per line.
-func (p *tab) text(sel string) string {
-	text, err := eval[string](p, fmt.Sprintf(`[...document.querySelectorAll(%s)].map(e => e.innerText).join("\n")`, quote(sel)))
+func (p *tab) visibleText(sel string) string {
+	text, err := evalJS[string](p, fmt.Sprintf(`[...document.querySelectorAll(%s)].map(e => e.innerText).join("\n")`, jsString(sel)))
 	if err != nil {
 		return err.Error()
 	}
@@ -108,7 +108,7 @@ func (p *tab) text(sel string) string {
 func (p *tab) waitTrue(what, expression string) {
 	p.Helper()
 	eventually(p, stepLimit, what, func() (bool, string) {
-		ok, err := eval[bool](p, expression)
+		ok, err := evalJS[bool](p, expression)
 		return err == nil && ok, fmt.Sprintf("%s is %v (%v)", expression, ok, err)
 	})
 }
@@ -128,7 +128,7 @@ const findScript = `((sel, text) => {
   return onTop(x, y) ? {x, y, ok: true} : {why: "something lies over it: " + document.elementFromPoint(x, y)?.outerHTML.slice(0, 120)};
 })`
 
-type spot struct {
+type clickTarget struct {
 	X, Y float64
 	OK   bool
 	Why  string
@@ -138,9 +138,9 @@ type spot struct {
 // until the element no longer moves.
 func (p *tab) click(sel, text string) {
 	p.Helper()
-	var at spot
+	var at clickTarget
 	eventually(p, stepLimit, fmt.Sprintf("a click on %s %q", sel, text), func() (bool, string) {
-		now, err := eval[spot](p, fmt.Sprintf(`%s(%s, %s)`, findScript, quote(sel), quote(text)))
+		now, err := evalJS[clickTarget](p, fmt.Sprintf(`%s(%s, %s)`, findScript, jsString(sel), jsString(text)))
 		if err != nil {
 			return false, err.Error()
 		}
@@ -148,7 +148,7 @@ func (p *tab) click(sel, text string) {
 		at = now
 		return at.OK && still, at.Why
 	})
-	p.do("click on "+sel, chromedp.MouseClickXY(at.X, at.Y))
+	p.runActions("click on "+sel, chromedp.MouseClickXY(at.X, at.Y))
 }
 
 // openSub is a script that opens the submenu with the item, in an open menu.
@@ -162,43 +162,43 @@ const openSub = `(item => {
 
 // pick opens a menu and clicks an item, as a user does. If a layout change closed the menu, or if the item is still
 // disabled, it opens the menu again.
-func (p *tab) pick(menu, name, item string) {
+func (p *tab) pickMenuItem(menu, name, item string) {
 	p.Helper()
-	open := fmt.Sprintf(`[...document.querySelectorAll(%s)].some(e => e.textContent.includes(%s) && e.closest("details").open)`, quote(menu), quote(name))
-	var at spot
+	open := fmt.Sprintf(`[...document.querySelectorAll(%s)].some(e => e.textContent.includes(%s) && e.closest("details").open)`, jsString(menu), jsString(name))
+	var at clickTarget
 	eventually(p, stepLimit, fmt.Sprintf("the menu %q with %q", name, item), func() (bool, string) {
-		if opened, err := eval[bool](p, open); err != nil || !opened {
+		if opened, err := evalJS[bool](p, open); err != nil || !opened {
 			p.click(menu, name)
 			return false, fmt.Sprintf("it is closed (%v)", err)
 		}
-		if _, err := eval[bool](p, fmt.Sprintf(openSub, quote(item))); err != nil {
+		if _, err := evalJS[bool](p, fmt.Sprintf(openSub, jsString(item))); err != nil {
 			return false, err.Error()
 		}
-		now, err := eval[spot](p, fmt.Sprintf(`%s("details[open] .menu-item", %s)`, findScript, quote(item)))
+		now, err := evalJS[clickTarget](p, fmt.Sprintf(`%s("details[open] .menu-item", %s)`, findScript, jsString(item)))
 		if still := now == at; err != nil || !now.OK || !still {
 			if at = now; now.Why == "it is disabled or busy" { // an open menu does not update its items
-				_, err = eval[bool](p, `(document.querySelectorAll("details.menu[open]").forEach(e => { e.open = false; }), true)`)
+				_, err = evalJS[bool](p, `(document.querySelectorAll("details.menu[open]").forEach(e => { e.open = false; }), true)`)
 			}
 			return false, fmt.Sprintf("%s (%v)", now.Why, err)
 		}
-		p.do("click on "+item, chromedp.MouseClickXY(at.X, at.Y))
+		p.runActions("click on "+item, chromedp.MouseClickXY(at.X, at.Y))
 		return true, ""
 	})
 }
 
 // fill replaces an input's value by typing. sel must be a CSS selector.
-func (p *tab) fill(sel, value string) {
+func (p *tab) fillInput(sel, value string) {
 	p.Helper()
 	p.click(sel, "")
-	p.waitTrue("the focus on "+sel, fmt.Sprintf(`document.activeElement === document.querySelector(%[1]s) && (document.activeElement.select(), true)`, quote(sel)))
-	p.do("fill "+sel, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+	p.waitTrue("the focus on "+sel, fmt.Sprintf(`document.activeElement === document.querySelector(%[1]s) && (document.activeElement.select(), true)`, jsString(sel)))
+	p.runActions("fill "+sel, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, input.InsertText, input.InsertTextParams{Text: value})
 		return err
 	}))
 }
 
 // choose selects the option whose text begins with text.
-func (p *tab) choose(sel, text string) {
+func (p *tab) chooseOption(sel, text string) {
 	p.Helper()
 	p.waitTrue(fmt.Sprintf("the choice %q in %s", text, sel), fmt.Sprintf(`((sel, text) => {
   const s = document.querySelector(sel);
@@ -207,14 +207,14 @@ func (p *tab) choose(sel, text string) {
   s.focus(); s.value = o.value;
   s.dispatchEvent(new Event("input", {bubbles: true})); s.dispatchEvent(new Event("change", {bubbles: true}));
   return true;
-})(%s, %s)`, quote(sel), quote(text)))
+})(%s, %s)`, jsString(sel), jsString(text)))
 }
 
 // link returns the target of the first link that sel selects.
-func (p *tab) link(sel string) string {
+func (p *tab) linkTarget(sel string) string {
 	p.Helper()
-	p.waitTrue("the link "+sel, fmt.Sprintf(`!!document.querySelector(%s)`, quote(sel)))
-	path, err := eval[string](p, fmt.Sprintf(`document.querySelector(%s).getAttribute("href")`, quote(sel)))
+	p.waitTrue("the link "+sel, fmt.Sprintf(`!!document.querySelector(%s)`, jsString(sel)))
+	path, err := evalJS[string](p, fmt.Sprintf(`document.querySelector(%s).getAttribute("href")`, jsString(sel)))
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -222,9 +222,9 @@ func (p *tab) link(sel string) string {
 }
 
 // keys types text as key events into the focused element.
-func (p *tab) keys(text string) {
+func (p *tab) typeKeys(text string) {
 	p.Helper()
-	p.do("type", chromedp.KeyEvent(text))
+	p.runActions("type", chromedp.KeyEvent(text))
 }
 
 const newPassword = "seven wet paper boats"
@@ -236,12 +236,12 @@ func (p *tab) signIn(s *playground) {
 	defer s.mu.Unlock()
 	p.open("/vms")
 	p.waitPath("/sign-in")
-	p.enter(s.User, s.password)
+	p.enterCredentials(s.User, s.password)
 	if !s.changed {
 		p.waitPath("/account/password")
-		p.fill("#old", s.password)
-		p.fill("#new", newPassword)
-		p.fill("#again", newPassword)
+		p.fillInput("#old", s.password)
+		p.fillInput("#new", newPassword)
+		p.fillInput("#again", newPassword)
 		p.click("button.primary", "Change password")
 		s.password, s.changed = newPassword, true
 	}
@@ -249,17 +249,17 @@ func (p *tab) signIn(s *playground) {
 	p.waitText("h1", "Virtual machines")
 }
 
-func (p *tab) enter(name, password string) {
+func (p *tab) enterCredentials(name, password string) {
 	p.Helper()
-	p.fill("#name", name)
-	p.fill("#password", password)
+	p.fillInput("#name", name)
+	p.fillInput("#password", password)
 	p.click("button.primary", "Sign in")
 }
 
 // markDocument sets a variable in the page. A reload of the page would remove the variable.
 func (p *tab) markDocument() {
 	p.Helper()
-	if _, err := eval[bool](p, `window.quantixMark = true`); err != nil {
+	if _, err := evalJS[bool](p, `window.quantixMark = true`); err != nil {
 		p.Fatal(err)
 	}
 }
@@ -267,32 +267,32 @@ func (p *tab) markDocument() {
 // checkNotReloaded fails the test if the page was reloaded since markDocument.
 func (p *tab) checkNotReloaded() {
 	p.Helper()
-	if ok, err := eval[bool](p, `window.quantixMark === true`); err != nil || !ok {
+	if ok, err := evalJS[bool](p, `window.quantixMark === true`); err != nil || !ok {
 		p.Errorf("the page was loaded again (%v)", err)
 	}
 }
 
 // quote returns a string as a JavaScript literal.
-func quote(s string) string {
+func jsString(s string) string {
 	b, _ := json.Marshal(s)
 	return string(b)
 }
 
 // unfold opens all sections of a VM's form.
-func (p *tab) unfold() {
+func (p *tab) unfoldForm() {
 	p.Helper()
 	for _, s := range fleet.VMSections {
-		id := "vm-" + kit.Slug(string(s))
+		id := "vm-" + kit.ElementIDSlug(string(s))
 		p.click("#"+id+" > summary", string(s))
-		p.waitTrue("the section is open", fmt.Sprintf("document.getElementById(%s).open", quote(id)))
+		p.waitTrue("the section is open", fmt.Sprintf("document.getElementById(%s).open", jsString(id)))
 	}
 }
 
 // openRows opens the sections of the first row in a list of the form. list is the prefix of these sections' element IDs.
 func (p *tab) openRows(list string) {
 	p.Helper()
-	for _, s := range []fleet.Section{fleet.SectionLimits, fleet.SectionDevice} {
-		p.click("[id^="+list+"][id$="+kit.Slug(string(s))+"] > summary", string(s))
-		p.waitTrue("the section is open", "document.querySelector('[id^="+list+"][id$="+kit.Slug(string(s))+"]').open")
+	for _, s := range []fleet.FormSection{fleet.SectionLimits, fleet.SectionDevice} {
+		p.click("[id^="+list+"][id$="+kit.ElementIDSlug(string(s))+"] > summary", string(s))
+		p.waitTrue("the section is open", "document.querySelector('[id^="+list+"][id$="+kit.ElementIDSlug(string(s))+"]').open")
 	}
 }

@@ -5,9 +5,9 @@ package e2e
 import "quantix/internal/fleet"
 
 // templateShots returns the shots of a template and of VMs created from it.
-func templateShots(base fleet.TemplateView) []shot {
+func templateShots(base fleet.TemplateView) []pageShot {
 	tpl := "/templates/" + string(base.ID)
-	return []shot{
+	return []pageShot{
 		{"templates", "/templates", nil},
 		{"template", tpl, nil},
 		{"template-grants", tpl + "?tab=grants", nil},
@@ -20,8 +20,8 @@ func templateShots(base fleet.TemplateView) []shot {
 		{"vm-new-several-errors", "/vms/new?template=" + string(base.ID), func(p *tab) {
 			p.allowFaults("422")
 			p.click("#vm-several summary", "")
-			p.fill("#name", "web")
-			p.fill("#count", "12")
+			p.fillInput("#name", "web")
+			p.fillInput("#count", "12")
 			p.click("button.primary", "Create VM")
 			p.waitText(".field.bad", "VMs need a counter in their name:")
 		}},

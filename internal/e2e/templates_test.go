@@ -11,16 +11,16 @@ import (
 // source VM.
 func (a api) createTemplate(t *testing.T) fleet.TemplateView {
 	t.Helper()
-	host := a.host(t, "host-2")
-	pool := a.pool(t, "local-nvme")
-	body := map[string]any{"name": "web-pattern", "projectId": a.project(t, "shop").ID, "hostId": host.ID, "spec": map[string]any{
+	host := a.hostByName(t, "host-2")
+	pool := a.poolByName(t, "local-nvme")
+	body := map[string]any{"name": "web-pattern", "projectId": a.projectByName(t, "shop").ID, "hostId": host.ID, "spec": map[string]any{
 		"cpus": 2, "memoryMiB": 2048, "firmware": "uefi", "disks": []any{map[string]any{"poolId": pool.ID, "sizeBytes": 8 << 30}, map[string]any{"poolId": pool.ID, "sizeBytes": 20 << 30}},
 		"nics": []any{map[string]any{"network": "default"}}, "devices": map[string]any{"watchdog": "i6300esb"}, "security": map[string]any{"tpm": true},
 	}}
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", body)
 	eventually(t, stepLimit, "the source VM", func() (bool, string) {
 		v := requestJSON[fleet.VMView](t, a, http.StatusOK, http.MethodGet, "/api/v1/vms/"+string(vm.ID), nil)
-		return v.Phase == fleet.PhaseStopped, v.Phase.Word()
+		return v.Phase == fleet.PhaseStopped, v.Phase.DisplayName()
 	})
 	body = map[string]any{"vmId": vm.ID, "note": string(vm.ID), "name": "Web server", "description": "nginx and its certificates", "os": map[string]any{"family": "linux", "name": "Debian", "version": "12"}}
 	base := requestJSON[fleet.TemplateView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/templates", body)

@@ -34,7 +34,7 @@ func TestTimesStayInLocalFormat(t *testing.T) {
 	p.signIn(s)
 	p.open("/tasks")
 	p.waitTrue("times in the local format", `document.querySelector("#task-rows time.local") !== null && !document.querySelector("#task-rows").innerText.includes("UTC")`)
-	if frames, err := eval[int](p, framesInServerFormat, chromedp.EvalAwaitPromise); err != nil || frames > 0 {
+	if frames, err := evalJS[int](p, framesInServerFormat, chromedp.EvalAwaitPromise); err != nil || frames > 0 {
 		t.Errorf("%d frames show the server's time format (%v)", frames, err)
 	}
 }

@@ -22,12 +22,12 @@ import (
 func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 	t.Parallel()
 	s := newSwitchedLab(t, "between")
-	dir := "/var/lib/libvirt/images/" + unique("between")
+	dir := "/var/lib/libvirt/images/" + uniqueName("between")
 	pool := requestJSON[fleet.PoolView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": filepath.Base(dir), "hostIds": []fleet.HostID{s.hosts[0].ID, s.hosts[1].ID}, "spec": map[string]any{"kind": "dir", "path": dir},
 	})
 	at := func(i int, name string) string {
-		return filepath.Join(fmt.Sprintf("/proc/%d/root", s.agent(t, i)), dir, name)
+		return filepath.Join(fmt.Sprintf("/proc/%d/root", s.agentPID(t, i)), dir, name)
 	}
 	sum := func(i int, name string) [32]byte {
 		t.Helper()
@@ -42,7 +42,7 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 		var now fleet.Task
 		eventually(t, guestLimit, task.Title()+" "+task.SubjectName, func() (bool, string) {
 			now = requestJSON[fleet.Task](t, s.api, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
-			return now.State.Ended(), string(now.State) + " " + now.Note
+			return now.State.IsFinal(), string(now.State) + " " + now.Note
 		})
 		if now.State != fleet.JobDone {
 			t.Fatalf("%s %s: %s %s", task.Title(), task.SubjectName, now.State, now.Error)
@@ -71,7 +71,7 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 			})
 			return err == nil && got.status == http.StatusCreated, string(got.body)
 		})
-		for _, v := range list[fleet.ImageView](t, s.api, "/api/v1/images") {
+		for _, v := range listFirstPage[fleet.ImageView](t, s.api, "/api/v1/images") {
 			if v.Name == name {
 				created = v
 			}
@@ -86,7 +86,7 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 			got, err := s.send(t.Context(), http.MethodPost, "/api/v1/images/"+string(v.ID)+"/copies", map[string]any{"poolId": pool.ID, "hostId": s.hosts[1].ID})
 			return err == nil && got.status == http.StatusAccepted, string(got.body)
 		})
-		for _, one := range list[fleet.Task](t, s.api, "/api/v1/tasks?filter=kind:volume.receive") {
+		for _, one := range listFirstPage[fleet.Task](t, s.api, "/api/v1/tasks?filter=kind:volume.receive") {
 			if task.ID == "" || one.CreatedAt.After(task.CreatedAt) {
 				task = one
 			}
@@ -108,17 +108,17 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 	}
 
 	vm := requestJSON[fleet.VMView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
-		"name": "goer", "projectId": s.project(t, "lab").ID, "hostId": s.hosts[0].ID,
+		"name": "goer", "projectId": s.projectByName(t, "lab").ID, "hostId": s.hosts[0].ID,
 		"spec": map[string]any{"cpus": 1, "memoryMiB": 128, "disks": []any{map[string]any{"poolId": pool.ID, "imageId": golden.ID}}},
 	})
 	s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 	want := sum(0, vm.Spec.Disks[0].Volume)
 	page := "/api/v1/vms/" + string(vm.ID)
 	for _, to := range []int{1, 0} {
-		before := s.vm(t, vm.ID).Spec.Disks[0]
+		before := s.getVM(t, vm.ID).Spec.Disks[0]
 		done(requestJSON[fleet.Task](t, s.api, http.StatusAccepted, http.MethodPost, page+"/migrate", map[string]any{"hostId": s.hosts[to].ID}))
 		s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
-		now := s.vm(t, vm.ID)
+		now := s.getVM(t, vm.ID)
 		if now.HostID != s.hosts[to].ID || sum(to, now.Spec.Disks[0].Volume) != want || now.Attention {
 			t.Fatalf("the VM is on %s with %+v, %+v", now.HostName, now.Spec.Disks, now.Status)
 		}
@@ -135,7 +135,7 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 		s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 	}
 
-	s.inside(t, 1, "iptables", "-I", "INPUT", "-p", "tcp", "--syn", "-j", "DROP") // connections that the host itself opens still work
+	s.runInNetwork(t, 1, "iptables", "-I", "INPUT", "-p", "tcp", "--syn", "-j", "DROP") // connections that the host itself opens still work
 	if task := copied(image("silver")); !strings.Contains(task.Note, "relayed by the portal") {
 		t.Errorf("the task's note is %q", task.Note)
 	}

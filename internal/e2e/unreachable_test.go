@@ -12,12 +12,12 @@ import (
 // meantime.
 func TestPageReportsUnreachablePortal(t *testing.T) {
 	t.Parallel()
-	name := unique("away")
+	name := uniqueName("away")
 	s := newPortal(t, name)
-	s.mockAgent("alone")
+	s.startMockAgent("alone")
 	p := newTab(t, s.url)
 	p.open("/sign-in")
-	p.enter("admin", s.password)
+	p.enterCredentials("admin", s.password)
 	p.waitPath("/")
 	p.open("/hosts")
 	p.waitText("tbody .chip", "Online")

@@ -36,26 +36,26 @@ type uploadRig struct {
 // portal that is killed. The subtests share one portal, which one of them kills, so they are not parallel.
 func TestUploadsResumeAfterInterruptions(t *testing.T) { //nolint:tparallel
 	t.Parallel()
-	r := newBareRig(t, unique("receiver"), 22)
+	r := newRigWithoutHost(t, uniqueName("receiver"), 22)
 	r.joinHost()
-	u := &uploadRig{faultRig: r, dir: "/var/lib/libvirt/images/" + unique("uploads"), link: newLink(t, strings.TrimPrefix(r.url, "http://"))}
+	u := &uploadRig{faultRig: r, dir: "/var/lib/libvirt/images/" + uniqueName("uploads"), link: newUploadLink(t, strings.TrimPrefix(r.url, "http://"))}
 	pool := requestJSON[fleet.PoolView](t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
-		"name": "uploads", "hostIds": []string{string(r.api().host(t, r.name).ID)}, "spec": map[string]any{"kind": "dir", "path": u.dir},
+		"name": "uploads", "hostIds": []string{string(r.api().hostByName(t, r.name).ID)}, "spec": map[string]any{"kind": "dir", "path": u.dir},
 	})
 	u.pool = pool.ID
 	eventually(t, stepLimit, "the pool", func() (bool, string) {
 		got, err := r.api().send(t.Context(), http.MethodGet, "/api/v1/pools/"+string(u.pool), nil)
 		return err == nil && strings.Contains(string(got.body), `"state":"active"`), string(got.body)
 	})
-	t.Run("resumed after fifty cuts", u.resumeAfterFiftyCuts)
-	t.Run("wrong checksum refused", u.wrongChecksum)
-	t.Run("other users refused", u.otherUsers)
-	t.Run("browser resumes after cut and reload", u.browserUpload)
+	t.Run("resumed after fifty cuts", u.checkResumeAfterFiftyCuts)
+	t.Run("wrong checksum refused", u.checkWrongChecksumRefused)
+	t.Run("other users refused", u.checkOtherUsersRefused)
+	t.Run("browser resumes after cut and reload", u.checkBrowserUpload)
 }
 
 // tus sends one request of the tus protocol to the portal at via, with the token. If offset is 0 or more, the body is
 // an upload chunk at that offset.
-func (u *uploadRig) tus(t *testing.T, via, token, method, path string, offset int64, body io.Reader, headers ...string) (*http.Response, error) {
+func (u *uploadRig) sendTusRequest(t *testing.T, via, token, method, path string, offset int64, body io.Reader, headers ...string) (*http.Response, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, via+path, body)
 	if err != nil {
@@ -79,13 +79,13 @@ func (u *uploadRig) tus(t *testing.T, via, token, method, path string, offset in
 }
 
 // begin creates an upload and returns its path.
-func (u *uploadRig) begin(t *testing.T, name string, text []byte, checksum string) string {
+func (u *uploadRig) beginUpload(t *testing.T, name string, text []byte, checksum string) string {
 	t.Helper()
 	var meta []string
-	for _, m := range [][2]string{{"name", name}, {"checksum", checksum}, {"host", string(u.api().host(t, u.name).ID)}} {
+	for _, m := range [][2]string{{"name", name}, {"checksum", checksum}, {"host", string(u.api().hostByName(t, u.name).ID)}} {
 		meta = append(meta, m[0]+" "+base64.StdEncoding.EncodeToString([]byte(m[1])))
 	}
-	res, err := u.tus(t, u.url, u.token, http.MethodPost, "/api/v1/pools/"+string(u.pool)+"/uploads", -1, nil,
+	res, err := u.sendTusRequest(t, u.url, u.token, http.MethodPost, "/api/v1/pools/"+string(u.pool)+"/uploads", -1, nil,
 		"Upload-Length", strconv.Itoa(len(text)), "Upload-Metadata", strings.Join(meta, ","))
 	if err != nil || res.StatusCode != http.StatusCreated || res.Header.Get("Location") == "" {
 		t.Fatalf("begin an upload: %v %v", res, err)
@@ -94,9 +94,9 @@ func (u *uploadRig) begin(t *testing.T, name string, text []byte, checksum strin
 }
 
 // offset returns the number of bytes that the host has received.
-func (u *uploadRig) offset(t *testing.T, at string) int64 {
+func (u *uploadRig) receivedBytes(t *testing.T, at string) int64 {
 	t.Helper()
-	res, err := u.tus(t, u.url, u.token, http.MethodHead, at, -1, nil)
+	res, err := u.sendTusRequest(t, u.url, u.token, http.MethodHead, at, -1, nil)
 	if err != nil || res.StatusCode != http.StatusOK {
 		t.Fatalf("read the offset: %v %v", res, err)
 	}
@@ -118,7 +118,7 @@ func (u *uploadRig) checksumOnHost(t *testing.T, name string) string {
 	return sum
 }
 
-func (u *uploadRig) files(t *testing.T) string {
+func (u *uploadRig) listPoolFiles(t *testing.T) string {
 	t.Helper()
 	out, err := u.host.Command(t.Context(), "ls", u.dir).Output()
 	if err != nil {
@@ -135,10 +135,10 @@ func randomBytes(n int) []byte {
 	return text
 }
 
-func (u *uploadRig) resumeAfterFiftyCuts(t *testing.T) {
+func (u *uploadRig) checkResumeAfterFiftyCuts(t *testing.T) {
 	text := randomBytes(24 << 20)
 	sum := sha256.Sum256(text)
-	at := u.begin(t, "cut.raw", text, hex.EncodeToString(sum[:]))
+	at := u.beginUpload(t, "cut.raw", text, hex.EncodeToString(sum[:]))
 	tries := 0
 	for done := int64(0); done < int64(len(text)); tries++ {
 		u.link.mu.Lock()
@@ -147,8 +147,8 @@ func (u *uploadRig) resumeAfterFiftyCuts(t *testing.T) {
 			u.link.maxPerConn = 0
 		}
 		u.link.mu.Unlock()
-		_, _ = u.tus(t, u.link.url, u.token, http.MethodPatch, at, done, bytes.NewReader(text[done:])) // the link usually cuts this request
-		now := u.offset(t, at)
+		_, _ = u.sendTusRequest(t, u.link.url, u.token, http.MethodPatch, at, done, bytes.NewReader(text[done:])) // the link usually cuts this request
+		now := u.receivedBytes(t, at)
 		if now < done {
 			t.Fatalf("the host had %d bytes, and has %d now", done, now)
 		}
@@ -173,48 +173,48 @@ func (u *uploadRig) resumeAfterFiftyCuts(t *testing.T) {
 	}
 }
 
-func (u *uploadRig) wrongChecksum(t *testing.T) {
+func (u *uploadRig) checkWrongChecksumRefused(t *testing.T) {
 	text := randomBytes(1 << 20)
-	at := u.begin(t, "wrong.raw", text, strings.Repeat("0", 64))
-	res, err := u.tus(t, u.url, u.token, http.MethodPatch, at, 0, bytes.NewReader(text))
+	at := u.beginUpload(t, "wrong.raw", text, strings.Repeat("0", 64))
+	res, err := u.sendTusRequest(t, u.url, u.token, http.MethodPatch, at, 0, bytes.NewReader(text))
 	if err != nil || res.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(res.Header.Get("X-Quantix-Message"), "nothing%20of%20it%20was%20kept") {
 		t.Errorf("the last chunk of a file with a wrong checksum is answered by %v %v", res, err)
 	}
-	if files := u.files(t); strings.Contains(files, "wrong.raw") {
+	if files := u.listPoolFiles(t); strings.Contains(files, "wrong.raw") {
 		t.Errorf("the refused upload left %s", files)
 	}
 }
 
-func (u *uploadRig) otherUsers(t *testing.T) {
+func (u *uploadRig) checkOtherUsersRefused(t *testing.T) {
 	text := randomBytes(1 << 20)
-	at := u.begin(t, "mine.raw", text, "")
+	at := u.beginUpload(t, "mine.raw", text, "")
 	for name, role := range map[string]string{"other": "operator", "looker": "viewer"} {
-		token := u.tokenOf(t, unique(name), role)
+		token := u.createUserToken(t, uniqueName(name), role)
 		for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
 			var body io.Reader
 			if method == http.MethodPatch {
 				body = bytes.NewReader(text)
 			}
-			res, err := u.tus(t, u.url, token, method, at, 0, body)
+			res, err := u.sendTusRequest(t, u.url, token, method, at, 0, body)
 			if err != nil || res.StatusCode != http.StatusNotFound && res.StatusCode != http.StatusForbidden {
 				t.Errorf("%s of another user's upload by a %s: %v %v", method, role, res, err)
 			}
 		}
 	}
-	if got := u.offset(t, at); got != 0 {
+	if got := u.receivedBytes(t, at); got != 0 {
 		t.Errorf("another user has sent %d bytes", got)
 	}
-	if res, err := u.tus(t, u.url, u.token, http.MethodDelete, at, -1, nil); err != nil || res.StatusCode != http.StatusNoContent {
+	if res, err := u.sendTusRequest(t, u.url, u.token, http.MethodDelete, at, -1, nil); err != nil || res.StatusCode != http.StatusNoContent {
 		t.Errorf("cancel: %v %v", res, err)
 	}
 	eventually(t, stepLimit, "the removal of the partial file", func() (bool, string) {
-		files := u.files(t)
+		files := u.listPoolFiles(t)
 		return !strings.Contains(files, "mine.raw"), files
 	})
 }
 
 // tokenOf creates a user with an API token, and returns the token.
-func (u *uploadRig) tokenOf(t *testing.T, name, role string) string {
+func (u *uploadRig) createUserToken(t *testing.T, name, role string) string {
 	t.Helper()
 	user := requestJSON[struct {
 		Password string `json:"oneTimePassword"`
@@ -227,7 +227,7 @@ func (u *uploadRig) tokenOf(t *testing.T, name, role string) string {
 
 // browserUpload uploads a guest image from a page, over a link that is cut and through a portal that is killed. Then it
 // boots a VM from the image.
-func (u *uploadRig) browserUpload(t *testing.T) {
+func (u *uploadRig) checkBrowserUpload(t *testing.T) {
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
 	if err != nil {
 		t.Fatal(err)
@@ -246,23 +246,23 @@ func (u *uploadRig) browserUpload(t *testing.T) {
 	p := newTab(t, u.link.url)
 	p.allowFaults("ERR_", "502", "503", "400", "404", "409", "Failed to load resource", "htmx:", "events")
 	p.open("/sign-in")
-	p.enter("admin", u.password)
+	p.enterCredentials("admin", u.password)
 	p.waitPath("/")
-	u.link.allow(part)
+	u.link.allowBytes(part)
 	p.open("/pools/" + string(u.pool) + "?tab=volumes")
 	p.click("#pool-body a", "Upload")
 	p.waitText("#dialog", "Upload into uploads")
 	p.chooseFile("#dialog #upload-file", guest.Disk)
 	p.waitTrue("the name to be filled in", `document.querySelector("#dialog #name").value.endsWith(".qcow2")`)
-	p.fill("#dialog #name", "sent.qcow2")
-	p.fill("#dialog #checksum", hex.EncodeToString(sum[:]))
-	p.choose("#dialog #host", u.name)
+	p.fillInput("#dialog #name", "sent.qcow2")
+	p.fillInput("#dialog #checksum", hex.EncodeToString(sum[:]))
+	p.chooseOption("#dialog #host", u.name)
 	p.click("#dialog button.primary", "Upload")
 	p.waitText(".uploads", "sent.qcow2")
 	u.waitSent(t, part-freeBytes)
 
 	// After a cut of the link, the upload must resume.
-	u.link.allow(part)
+	u.link.allowBytes(part)
 	u.link.cut()
 	u.waitSent(t, 2*part-freeBytes)
 	p.waitText(".uploads", "Pause")
@@ -271,7 +271,7 @@ func (u *uploadRig) browserUpload(t *testing.T) {
 	// After the portal was killed and restarted, the upload must resume on the same page.
 	u.kill()
 	u.start(u.portal.name)
-	u.link.allow(part)
+	u.link.allowBytes(part)
 	u.waitSent(t, 3*part-2*freeBytes)
 
 	// After a pause and a reload of the page, the user must choose the same file again.
@@ -279,7 +279,7 @@ func (u *uploadRig) browserUpload(t *testing.T) {
 	p.waitText(".uploads", "Paused.")
 	p.open("/pools/" + string(u.pool) + "?tab=volumes")
 	p.waitText(".uploads [data-name='sent.qcow2']", "Choose the same file again to continue")
-	u.link.allow(-1)
+	u.link.allowBytes(-1)
 	p.chooseFile(".uploads [data-name='sent.qcow2'] [data-upload-again] input", guest.Disk)
 	p.waitText(".toast", "sent.qcow2 is uploaded.")
 	p.waitText("#pool-body table", "sent.qcow2")
@@ -288,10 +288,10 @@ func (u *uploadRig) browserUpload(t *testing.T) {
 	}
 
 	a := u.api()
-	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": unique("sent")})
+	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": uniqueName("sent")})
 	disk := map[string]any{"poolId": u.pool, "image": map[string]any{"poolId": u.pool, "volume": "sent.qcow2"}}
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
-		"name": unique("sent"), "projectId": project.ID, "start": true, "spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{disk}},
+		"name": uniqueName("sent"), "projectId": project.ID, "start": true, "spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{disk}},
 	})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
 }
@@ -308,6 +308,6 @@ func (u *uploadRig) waitSent(t *testing.T, n int64) {
 
 func (p *tab) chooseFile(sel, path string) {
 	p.Helper()
-	p.waitTrue(sel, fmt.Sprintf(`document.querySelector(%s) !== null`, quote(sel)))
-	p.do("choose a file", chromedp.SetUploadFiles(sel, []string{path}))
+	p.waitTrue(sel, fmt.Sprintf(`document.querySelector(%s) !== null`, jsString(sel)))
+	p.runActions("choose a file", chromedp.SetUploadFiles(sel, []string{path}))
 }

@@ -16,7 +16,7 @@ func (s *playground) createDisklessVM(t *testing.T, name, host string) fleet.VMV
 	t.Helper()
 	a := s.api()
 	return requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
-		"name": name, "projectId": a.project(t, "lab").ID, "hostId": a.host(t, host).ID,
+		"name": name, "projectId": a.projectByName(t, "lab").ID, "hostId": a.hostByName(t, host).ID,
 		"spec": map[string]any{"cpus": 1, "memoryMiB": 128},
 	})
 }
@@ -26,7 +26,7 @@ func TestVirshChangesShowOnPages(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	host := s.Hosts[1]
-	name, stranger := unique("beside"), unique("stranger")
+	name, stranger := uniqueName("beside"), uniqueName("stranger")
 	vm := s.createDisklessVM(t, name, host.Name)
 	s.api().waitPhase(t, stepLimit, vm.ID, fleet.PhaseStopped)
 	p := newTab(t, s.URL)
@@ -48,20 +48,20 @@ func TestVirshChangesShowOnPages(t *testing.T) {
 
 	p.open("/vms?tab=found")
 	p.markDocument()
-	define(t, host, stranger)
+	defineDomain(t, host, stranger)
 	p.waitText("#found-rows", stranger)
 	p.checkNotReloaded()
 	p.checkPollsOff()
 	p.click("#found-rows a", stranger)
 	p.waitText(".head", "Discovered")
-	if buttons := p.text("main button"); strings.Contains(buttons, "Start") {
+	if buttons := p.visibleText("main button"); strings.Contains(buttons, "Start") {
 		t.Errorf("a VM not created by Quantix offers actions: %s", buttons)
 	}
 	virsh(t, host, "undefine", stranger)
 }
 
 // define defines a domain with virsh.
-func define(t *testing.T, host readyHost, name string) {
+func defineDomain(t *testing.T, host readyHost, name string) {
 	t.Helper()
 	file := t.TempDir() + "/domain.xml"
 	writeFile(t, file, fmt.Sprintf(`<domain type='qemu'><name>%s</name><memory unit='MiB'>64</memory><os><type arch='x86_64'>hvm</type></os></domain>`, name))

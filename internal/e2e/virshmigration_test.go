@@ -22,10 +22,10 @@ func TestVirshMigrationFollowed(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	a := s.api()
-	name := unique("nomad")
-	disk := map[string]any{"poolId": a.pool(t, "shared").ID, "image": map[string]any{"poolId": a.pool(t, "shared").ID, "volume": "tiny-guest.qcow2"}}
+	name := uniqueName("nomad")
+	disk := map[string]any{"poolId": a.poolByName(t, "shared").ID, "image": map[string]any{"poolId": a.poolByName(t, "shared").ID, "volume": "tiny-guest.qcow2"}}
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
-		"name": name, "projectId": a.project(t, "lab").ID, "hostId": a.host(t, "host-1").ID, "start": true,
+		"name": name, "projectId": a.projectByName(t, "lab").ID, "hostId": a.hostByName(t, "host-1").ID, "start": true,
 		"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{disk}},
 	})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
@@ -39,9 +39,9 @@ func TestVirshMigrationFollowed(t *testing.T) {
 	p.open(page)
 	p.waitText(".head", "host-1")
 	p.markDocument()
-	s.migrate(t, name, 0, 1, "--persistent", "--undefinesource")
-	p.waitMoved("host-2")
-	if got := a.vm(t, vm.ID); got.HostName != "host-2" || got.Status.Reason != "migrated" || got.Attention || len(got.Status.Drift) > 0 {
+	s.virshMigrate(t, name, 0, 1, "--persistent", "--undefinesource")
+	p.waitMigrated("host-2")
+	if got := a.getVM(t, vm.ID); got.HostName != "host-2" || got.Status.Reason != "migrated" || got.Attention || len(got.Status.Drift) > 0 {
 		t.Errorf("after the migration the VM is %+v, %+v", got, got.Status)
 	}
 	p.open(page + "/console")
@@ -54,10 +54,10 @@ func TestVirshMigrationFollowed(t *testing.T) {
 	// The migration back leaves a stopped definition on its source host.
 	p.open(page)
 	p.markDocument()
-	s.migrate(t, name, 1, 0, "--persistent")
-	p.waitMoved("host-1")
+	s.virshMigrate(t, name, 1, 0, "--persistent")
+	p.waitMigrated("host-1")
 	eventually(t, stepLimit, "the definition that is left behind", func() (bool, string) {
-		got := a.vm(t, vm.ID)
+		got := a.getVM(t, vm.ID)
 		return len(got.Sightings) == 1 && got.Sightings[0].HostName == "host-2" && got.Sightings[0].Power == fleet.Stopped && !got.Attention, ""
 	})
 	p.waitText("main", "Hosts with this VM")
@@ -79,7 +79,7 @@ func TestVirshMigrationFollowed(t *testing.T) {
 }
 
 // waitMoved waits until the page shows the host without a reload.
-func (p *tab) waitMoved(host string) {
+func (p *tab) waitMigrated(host string) {
 	p.Helper()
 	p.waitWithin(followLimit, ".head", host)
 	p.waitWithin(followLimit, ".head", "Running")
@@ -87,7 +87,7 @@ func (p *tab) waitMoved(host string) {
 }
 
 // migrate migrates a guest live between two hosts of the lab with virsh, like an administrator who bypasses Quantix.
-func (s *playground) migrate(t *testing.T, name string, from, to int, how ...string) {
+func (s *playground) virshMigrate(t *testing.T, name string, from, to int, how ...string) {
 	t.Helper()
 	virsh(t, s.Hosts[from], append([]string{"migrate", "--live", "--p2p", "--unsafe", name, s.Hosts[to].LibvirtURI}, how...)...)
 }

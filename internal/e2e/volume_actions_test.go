@@ -25,15 +25,15 @@ func TestDiskGrowsWhileGuestRuns(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	a, h := s.api(), s.Hosts[0]
-	host, shared, name := a.host(t, h.Name), a.pool(t, "shared"), unique("grower")
+	host, shared, name := a.hostByName(t, h.Name), a.poolByName(t, "shared"), uniqueName("grower")
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
-		"name": name, "projectId": a.project(t, "lab").ID, "hostId": host.ID,
+		"name": name, "projectId": a.projectByName(t, "lab").ID, "hostId": host.ID,
 		"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{
 			map[string]any{"poolId": shared.ID, "image": map[string]any{"poolId": shared.ID, "volume": "tiny-guest.qcow2"}},
 		}},
 	})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
-	guest := withSerial(t, h, name)
+	guest := addSerialPort(t, h, name)
 	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
 	guest.dial().waitDiskSize("131072") // 64 MiB
@@ -43,12 +43,12 @@ func TestDiskGrowsWhileGuestRuns(t *testing.T) {
 	grow := func(gib, now string, bytes int64) {
 		t.Helper()
 		p.open("/vms/" + string(vm.ID))
-		p.pick("main dl summary", "", "Grow")
+		p.pickMenuItem("main dl summary", "", "Grow")
 		p.waitText("#dialog", "A disk cannot shrink")
-		p.fill("#dialog #size", gib)
+		p.fillInput("#dialog #size", gib)
 		p.click("#dialog button.primary", "Grow disk")
 		eventually(t, stepLimit, "a disk of "+now, func() (bool, string) {
-			v := a.vm(t, vm.ID)
+			v := a.getVM(t, vm.ID)
 			return v.Status.Disks[0].SizeBytes == bytes && v.ObservedGeneration == v.Generation, fmt.Sprintf("%+v", v.Status.Disks)
 		})
 		p.waitText("main dl", now)
@@ -89,7 +89,7 @@ type serialGuest struct {
 var ownPort = regexp.MustCompile(`(?s)<serial type.*?</serial>|<console type.*?</console>`)
 
 // withSerial gives a stopped domain a serial port that the test can read, by editing its definition with virsh.
-func withSerial(t *testing.T, h readyHost, name string) *serialGuest {
+func addSerialPort(t *testing.T, h readyHost, name string) *serialGuest {
 	t.Helper()
 	g := &serialGuest{t: t, socket: filepath.Join(labDir(), name+".sock")}
 	text := virsh(t, h, "dumpxml", name, "--inactive", "--security-info")
@@ -148,12 +148,12 @@ func TestVolumeRenameAndDownload(t *testing.T) {
 	s := labProgram.get(t)
 	a, p := s.api(), newTab(t, s.URL)
 	p.signIn(s)
-	pool := unique("taken")
+	pool := uniqueName("taken")
 	dir := filepath.Join(labDir(), "pools", pool)
 	p.createPool(pool, dir)
-	id := a.pool(t, pool).ID
+	id := a.poolByName(t, pool).ID
 	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/pools/"+string(id)+"/volumes", map[string]any{
-		"name": "old.raw", "format": "raw", "sizeBytes": 256 << 20, "hostId": a.host(t, s.Hosts[0].Name).ID,
+		"name": "old.raw", "format": "raw", "sizeBytes": 256 << 20, "hostId": a.hostByName(t, s.Hosts[0].Name).ID,
 	})
 	p.open("/pools/" + string(id) + "?tab=volumes")
 	p.waitText("tr:has(th[title$='/old.raw'])", "256 MiB")
@@ -171,8 +171,8 @@ func TestVolumeRenameAndDownload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.open("/pools/" + string(id) + "/volumes/rename?volume=old.raw&host=" + string(a.host(t, s.Hosts[0].Name).ID))
-	p.fill("#name", "new.raw")
+	p.open("/pools/" + string(id) + "/volumes/rename?volume=old.raw&host=" + string(a.hostByName(t, s.Hosts[0].Name).ID))
+	p.fillInput("#name", "new.raw")
 	p.click("button.primary", "Rename")
 	p.waitText("#dock", "Rename volume")
 	p.open("/pools/" + string(id) + "?tab=volumes")
@@ -181,11 +181,11 @@ func TestVolumeRenameAndDownload(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "old.raw")); !os.IsNotExist(err) {
 		t.Errorf("the old name: %v", err)
 	}
-	link, err := eval[string](p, `[...document.querySelectorAll("tr:has(th[title$='/new.raw']) .menu-item")].find((item) => item.textContent.trim() === "Download").href`)
+	link, err := evalJS[string](p, `[...document.querySelectorAll("tr:has(th[title$='/new.raw']) .menu-item")].find((item) => item.textContent.trim() === "Download").href`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := eval[bool](p, fmt.Sprintf(`(() => {
+	if _, err := evalJS[bool](p, fmt.Sprintf(`(() => {
 		(async () => {
 			const answer = await fetch(%s);
 			const reader = answer.body.getReader();
@@ -194,7 +194,7 @@ func TestVolumeRenameAndDownload(t *testing.T) {
 			window.came = answer.headers.get("Content-Disposition") + " " + answer.headers.get("Content-Length") + " " + (first.value.length > 0);
 		})();
 		return true;
-	})()`, quote(link))); err != nil {
+	})()`, jsString(link))); err != nil {
 		t.Fatal(err)
 	}
 	p.waitTrue("the bytes by the page's link", `window.came === "attachment; filename=new.raw 268435456 true"`)

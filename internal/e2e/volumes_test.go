@@ -20,11 +20,11 @@ func TestVolumeLifecycle(t *testing.T) {
 	s := labProgram.get(t)
 	p := newTab(t, s.URL)
 	p.signIn(s)
-	pool, name := unique("volumes"), unique("owner")
+	pool, name := uniqueName("volumes"), uniqueName("owner")
 	dir := filepath.Join(labDir(), "pools", pool)
 	p.createPool(pool, dir)
 	p.createVM(name, pool)
-	id := s.api().pool(t, pool).ID
+	id := s.api().poolByName(t, pool).ID
 	file := func(name string, size int64) {
 		t.Helper()
 		eventually(t, stepLimit, "the file "+name, func() (bool, string) {
@@ -50,14 +50,14 @@ func TestVolumeLifecycle(t *testing.T) {
 	act := func(volume, word string) {
 		t.Helper()
 		eventually(t, stepLimit, word+" of "+volume, func() (bool, string) {
-			asked, err := eval[bool](p, fmt.Sprintf(`(() => {
+			asked, err := evalJS[bool](p, fmt.Sprintf(`(() => {
 				if (document.querySelector("dialog[open]")) return document.querySelector("#dialog").textContent.includes(%[2]s);
 				const menu = document.querySelector(%[1]s + " details");
 				if (!menu?.open) { menu?.querySelector("summary").click(); return false; }
 				const item = [...menu.querySelectorAll(".menu-item:not([aria-disabled])")].find((item) => item.textContent.trim() === %[3]s);
 				if (item) item.click(); else menu.open = false; // it stays as it was when it was opened: the volume was at work
 				return false;
-			})()`, quote(row(volume)), quote(volume), quote(word)))
+			})()`, jsString(row(volume)), jsString(volume), jsString(word)))
 			return err == nil && asked, "no dialog"
 		})
 		p.waitText("#dialog", volume)
@@ -67,28 +67,28 @@ func TestVolumeLifecycle(t *testing.T) {
 	p.markDocument()
 	p.click("#pool-body a", "New volume")
 	p.waitText("#dialog", "New volume in "+pool)
-	p.fill("#dialog #name", "data.raw")
-	p.choose("#dialog #format", "raw")
-	p.fill("#dialog #size", "0.0625")
+	p.fillInput("#dialog #name", "data.raw")
+	p.chooseOption("#dialog #format", "raw")
+	p.fillInput("#dialog #size", "0.0625")
 	p.click("#dialog button.primary", "Create volume")
 	p.waitText(row("data.raw"), "64 MiB")
 	p.waitText(row("data.raw"), "Orphan")
 	file("data.raw", 64<<20)
 
 	act("data.raw", "Grow")
-	p.fill("#dialog #size", "0.125")
+	p.fillInput("#dialog #size", "0.125")
 	p.click("#dialog button.primary", "Grow")
 	p.waitText(row("data.raw"), "128 MiB")
 	file("data.raw", 128<<20)
 
 	act("data.raw", "Clone")
-	p.fill("#dialog #name", "copy.raw")
+	p.fillInput("#dialog #name", "copy.raw")
 	p.click("#dialog button.primary", "Clone")
 	p.waitText(row("copy.raw"), "128 MiB")
 	file("copy.raw", 128<<20)
 
 	act("data.raw", "Wipe")
-	p.fill("#dialog #confirm", "data.raw")
+	p.fillInput("#dialog #confirm", "data.raw")
 	p.click("#dialog button.danger", "Wipe")
 	p.waitText("#dock", "Wipe volume")
 
@@ -97,7 +97,7 @@ func TestVolumeLifecycle(t *testing.T) {
 		return err == nil && strings.Contains(string(got.body), "data.raw"), string(got.body)
 	})
 	act("data.raw", "Delete volume")
-	p.fill("#dialog #confirm", "data.raw")
+	p.fillInput("#dialog #confirm", "data.raw")
 	p.click("#dialog button.danger", "Delete volume")
 	p.waitNoText("#pool-body tbody", "data.raw")
 	file("data.raw", -1)

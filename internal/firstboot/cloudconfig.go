@@ -58,13 +58,13 @@ var cloudKeys = sync.OnceValue(func() map[string]bool {
 	defs, _ := doc.(map[string]any)["$defs"].(map[string]any)
 	for name, d := range defs {
 		if strings.HasPrefix(name, "cc_") || name == "base_config" || name == "reporting_config" {
-			addKeys(out, d)
+			addSchemaKeys(out, d)
 		}
 	}
 	return out
 })
 
-func addKeys(out map[string]bool, schema any) {
+func addSchemaKeys(out map[string]bool, schema any) {
 	s, _ := schema.(map[string]any)
 	properties, _ := s["properties"].(map[string]any)
 	for k := range properties {
@@ -73,13 +73,13 @@ func addKeys(out map[string]bool, schema any) {
 	for _, of := range []string{"allOf", "anyOf", "oneOf"} {
 		all, _ := s[of].([]any)
 		for _, a := range all {
-			addKeys(out, a)
+			addSchemaKeys(out, a)
 		}
 	}
 }
 
 // cloudConfig checks the user-data of cloud-init.
-func (in checker) cloudConfig(field, source string) {
+func (in checker) checkCloudConfig(field, source string) {
 	switch {
 	case strings.TrimSpace(source) == "":
 		in.add(field, "Give the user-data.")
@@ -109,7 +109,7 @@ func checkCloudConfig(source string) error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(top)) {
 		if !cloudKeys()[key] {
-			return docError{keyLine(doc, key), fmt.Sprintf("cloud-init knows no %s.", shorten(key))}
+			return docError{lineOfKey(doc, key), fmt.Sprintf("cloud-init knows no %s.", shortenForError(key))}
 		}
 	}
 	s, err := schema()
@@ -118,7 +118,7 @@ func checkCloudConfig(source string) error {
 	}
 	err = s.Validate(doc.tree)
 	if wrong, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
-		deep := deepest(wrong)
+		deep := deepestError(wrong)
 		at := strings.Join(deep.InstanceLocation, ".")
 		if at == "" {
 			at = "user-data"
@@ -128,7 +128,7 @@ func checkCloudConfig(source string) error {
 	return err
 }
 
-func keyLine(doc document, key string) int {
+func lineOfKey(doc yamlDocument, key string) int {
 	for i := 0; i+1 < len(doc.root.Content); i += 2 {
 		if doc.root.Content[i].Value == key {
 			return doc.root.Content[i].Line
@@ -141,13 +141,13 @@ var english = message.NewPrinter(language.English)
 
 // deepest returns the error at the deepest place in the document, which is the most specific one. If several are
 // equally deep, it returns the first.
-func deepest(e *jsonschema.ValidationError) *jsonschema.ValidationError {
+func deepestError(e *jsonschema.ValidationError) *jsonschema.ValidationError {
 	best := e
 	if _, ok := e.ErrorKind.(*kind.Schema); ok && len(e.Causes) > 0 {
 		best = e.Causes[0]
 	}
 	for i, c := range e.Causes {
-		d := deepest(c)
+		d := deepestError(c)
 		if i == 0 && len(d.InstanceLocation) >= len(best.InstanceLocation) || len(d.InstanceLocation) > len(best.InstanceLocation) {
 			best = d
 		}
@@ -162,7 +162,7 @@ var networkKeys = []string{"bonds", "bridges", "ethernets", "renderer", "tunnels
 var networkTypes = []string{"bond", "bridge", "infiniband", "loopback", "nameserver", "physical", "route", "vlan"}
 
 // networkConfig checks a network-config of version 1 or 2.
-func (in checker) networkConfig(field, source string) {
+func (in checker) checkNetworkConfig(field, source string) {
 	switch {
 	case source == "":
 		return
@@ -199,7 +199,7 @@ func checkNetworkConfig(source string) error {
 	return docError{doc.root.Line, "Say which version the network-config has: \"version: 1\" or \"version: 2\"."}
 }
 
-func checkNetworkV1(doc document, top map[string]any) error {
+func checkNetworkV1(doc yamlDocument, top map[string]any) error {
 	all, ok := top["config"].([]any)
 	if !ok {
 		return docError{doc.root.Line, "A network-config of version 1 lists its devices below \"config\"."}
@@ -214,21 +214,21 @@ func checkNetworkV1(doc document, top map[string]any) error {
 	return nil
 }
 
-func checkNetworkV2(doc document, top map[string]any) error {
+func checkNetworkV2(doc yamlDocument, top map[string]any) error {
 	for _, key := range slices.Sorted(maps.Keys(top)) {
 		if !slices.Contains(networkKeys, key) {
-			return docError{keyLine(doc, key), fmt.Sprintf("A network-config of version 2 has no %s.", shorten(key))}
+			return docError{lineOfKey(doc, key), fmt.Sprintf("A network-config of version 2 has no %s.", shortenForError(key))}
 		}
 		if key == "version" || key == "renderer" {
 			continue
 		}
 		devices, ok := top[key].(map[string]any)
 		if !ok {
-			return docError{keyLine(doc, key), fmt.Sprintf("The key %s contains devices by name.", key)}
+			return docError{lineOfKey(doc, key), fmt.Sprintf("The key %s contains devices by name.", key)}
 		}
 		for _, name := range slices.Sorted(maps.Keys(devices)) {
 			if _, ok := devices[name].(map[string]any); !ok {
-				return docError{keyLine(doc, key), fmt.Sprintf("The device %s has keys with their values, such as \"dhcp4: true\".", shorten(name))}
+				return docError{lineOfKey(doc, key), fmt.Sprintf("The device %s has keys with their values, such as \"dhcp4: true\".", shortenForError(name))}
 			}
 		}
 	}

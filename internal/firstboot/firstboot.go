@@ -21,14 +21,14 @@ func Check(c *fleet.Checks, at string, f fleet.FirstBoot, template bool) {
 			in.add(at+"cloudInit", "Fill in the cloud-init form.")
 			break
 		}
-		in.form(at+"cloudInit.", *f.CloudInit)
+		in.checkForm(at+"cloudInit.", *f.CloudInit)
 	case fleet.CloudConfig:
-		in.cloudConfig(at+"userData", f.UserData)
-		in.networkConfig(at+"networkConfig", f.NetworkConfig)
+		in.checkCloudConfig(at+"userData", f.UserData)
+		in.checkNetworkConfig(at+"networkConfig", f.NetworkConfig)
 	case fleet.Ignition:
-		in.ignition(at+"userData", f.UserData)
+		in.checkIgnition(at+"userData", f.UserData)
 	case fleet.Sysprep:
-		in.sysprep(at+"userData", f.UserData)
+		in.checkSysprep(at+"userData", f.UserData)
 	default:
 		in.add(at+"kind", "There is no such kind of first-boot data. Choose cloud-init, cloud-config, ignition or sysprep.")
 	}

@@ -31,7 +31,7 @@ func fullForm() fleet.CloudInitForm {
 	}
 }
 
-func cloudInit(f fleet.CloudInitForm) fleet.FirstBoot {
+func withForm(f fleet.CloudInitForm) fleet.FirstBoot {
 	return fleet.FirstBoot{Kind: fleet.CloudInit, CloudInit: &f}
 }
 
@@ -44,11 +44,11 @@ func checkError(f fleet.FirstBoot, template bool) error {
 // The user-data that a form produces must match cloud-init's schema and contain each value unchanged.
 func TestFormUserDataMatchesSchema(t *testing.T) {
 	t.Parallel()
-	f := cloudInit(fullForm())
+	f := withForm(fullForm())
 	if err := checkError(f, false); err != nil {
 		t.Fatal(err)
 	}
-	files, err := firstboot.Files(f, firstboot.Instance{ID: "5f9d", Name: "web-01", Number: 2})
+	files, err := firstboot.RenderFiles(f, firstboot.GuestInstance{ID: "5f9d", Name: "web-01", Number: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +78,8 @@ func TestFormUserDataMatchesSchema(t *testing.T) {
 
 func TestPasswordsStoredHashed(t *testing.T) {
 	t.Parallel()
-	f := cloudInit(fleet.CloudInitForm{Users: []fleet.FirstUser{{Name: "anna", Password: "correct horse"}, {Name: "ben", Password: "correct horse"}}})
-	out, err := firstboot.Hash(f)
+	f := withForm(fleet.CloudInitForm{Users: []fleet.FirstUser{{Name: "anna", Password: "correct horse"}, {Name: "ben", Password: "correct horse"}}})
+	out, err := firstboot.HashPasswords(f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,18 +101,18 @@ func TestUserWithoutNameIsTheImagesDefaultUser(t *testing.T) {
 	t.Parallel()
 	written := func(users ...fleet.FirstUser) map[string]any {
 		t.Helper()
-		f := cloudInit(fleet.CloudInitForm{Users: users, SSHPassword: true})
+		f := withForm(fleet.CloudInitForm{Users: users, SSHPassword: true})
 		if err := checkError(f, false); err != nil {
 			t.Fatal(err)
 		}
-		f, err := firstboot.Hash(f)
+		f, err := firstboot.HashPasswords(f)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := checkError(f, false); err != nil {
 			t.Fatalf("the hash is refused: %v", err)
 		}
-		files, err := firstboot.Files(f, firstboot.Instance{ID: "5f9d", Name: "web-01", Number: 1})
+		files, err := firstboot.RenderFiles(f, firstboot.GuestInstance{ID: "5f9d", Name: "web-01", Number: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,9 +190,9 @@ const answers = `<?xml version="1.0" encoding="utf-8"?>
 func TestVariableValueStaysWithinItsScalar(t *testing.T) {
 	t.Parallel()
 	for _, hostile := range []string{`x"], runcmd: [evil]`, "yes", "0644", "a: b", "'", "# x", "{{var.x}}", "&a *a", "</ComputerName><evil/>", "]]>", "--><evil/>", "- a", "|", "!!binary x", "\\", "%x", "@x", "`x", "null", "12:30", "2024-01-01"} {
-		vars := firstboot.Vars{VM: firstboot.VMVars("id", "web-07", "shop", "52:54:00:00:00:01", ""), User: map[string]string{"x": hostile}}
+		vars := firstboot.VariableValues{VM: firstboot.BuiltInVariables("id", "web-07", "shop", "52:54:00:00:00:01", ""), User: map[string]string{"x": hostile}}
 		raw := "#cloud-config\nruncmd:\n  - \"echo {{var.x}}\"\n  - '{{ var.x }}'\n  - a-{{var.x}}\n  - |\n    block {{var.x}}\npackages: [a]\n"
-		out, err := firstboot.Fill(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: raw}, vars)
+		out, err := firstboot.FillVariables(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: raw}, vars)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,21 +208,21 @@ func TestVariableValueStaysWithinItsScalar(t *testing.T) {
 			t.Errorf("%q: %v\n%s", hostile, err, out.UserData)
 		}
 
-		form, err := firstboot.Fill(cloudInit(fleet.CloudInitForm{Hostname: "{{vm.name}}", Run: []string{"echo {{var.x}} {{vm.index}}"}}), vars)
+		form, err := firstboot.FillVariables(withForm(fleet.CloudInitForm{Hostname: "{{vm.name}}", Run: []string{"echo {{var.x}} {{vm.index}}"}}), vars)
 		if err != nil || form.CloudInit.Run[0] != "echo "+hostile+" 7" || form.CloudInit.Hostname != "web-07" {
 			t.Errorf("%q became %+v, %v", hostile, form.CloudInit, err)
 		}
 
 		file := strings.Replace(answers, "{{vm.name}}", "{{var.x}}", 1) + "<!-- {{var.x}} -->"
-		windows, err := firstboot.Fill(fleet.FirstBoot{Kind: fleet.Sysprep, UserData: file}, vars)
+		windows, err := firstboot.FillVariables(fleet.FirstBoot{Kind: fleet.Sysprep, UserData: file}, vars)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := checkError(windows, false); err != nil && !strings.Contains(message(err), "not allowed in comments") || strings.Contains(windows.UserData, "<evil/>") {
+		if err := checkError(windows, false); err != nil && !strings.Contains(errorMessage(err), "not allowed in comments") || strings.Contains(windows.UserData, "<evil/>") {
 			t.Errorf("%q: %v in\n%s", hostile, err, windows.UserData)
 		}
 
-		ignition, err := firstboot.Fill(fleet.FirstBoot{Kind: fleet.Ignition, UserData: `{"ignition": {"version": "3.4.0"}, "passwd": {"users": [{"name": "{{var.x}}"}]}}`}, vars)
+		ignition, err := firstboot.FillVariables(fleet.FirstBoot{Kind: fleet.Ignition, UserData: `{"ignition": {"version": "3.4.0"}, "passwd": {"users": [{"name": "{{var.x}}"}]}}`}, vars)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,26 +241,26 @@ func TestMissingVariablesExplained(t *testing.T) {
 		"{{vm.mac}}":    "has no NIC",
 		"{{vm.secret}}": "There is no variable {{vm.secret}}",
 	} {
-		vars := firstboot.Vars{VM: firstboot.VMVars("id", "web", "shop", "", "")}
+		vars := firstboot.VariableValues{VM: firstboot.BuiltInVariables("id", "web", "shop", "", "")}
 		for _, f := range []fleet.FirstBoot{
-			cloudInit(fleet.CloudInitForm{Run: []string{text}}),
+			withForm(fleet.CloudInitForm{Run: []string{text}}),
 			{Kind: fleet.CloudConfig, UserData: "#cloud-config\nruncmd: [\"" + text + "\"]\n"},
 			{Kind: fleet.Sysprep, UserData: strings.Replace(answers, "{{vm.name}}", text, 1)},
 			{Kind: fleet.Ignition, UserData: `{"ignition": {"version": "` + text + `"}}`},
 		} {
-			if _, err := firstboot.Fill(f, vars); err == nil || !strings.Contains(message(err), require) {
-				t.Errorf("%s in %s: %q", text, f.Kind, message(err))
+			if _, err := firstboot.FillVariables(f, vars); err == nil || !strings.Contains(errorMessage(err), require) {
+				t.Errorf("%s in %s: %q", text, f.Kind, errorMessage(err))
 			}
 		}
 	}
-	if got := firstboot.UserVariables(cloudInit(fleet.CloudInitForm{Run: []string{"{{var.a}} {{ var.b }} {{var.a}} {{.x}} {{vm.name}}"}})); !cmp.Equal(got, []string{"a", "b"}) {
+	if got := firstboot.UserVariables(withForm(fleet.CloudInitForm{Run: []string{"{{var.a}} {{ var.b }} {{var.a}} {{.x}} {{vm.name}}"}})); !cmp.Equal(got, []string{"a", "b"}) {
 		t.Errorf("the variables are %v", got)
 	}
 }
 
 func TestTemplateAllowsVariablesAsValues(t *testing.T) {
 	t.Parallel()
-	f := cloudInit(fleet.CloudInitForm{
+	f := withForm(fleet.CloudInitForm{
 		Hostname: "{{vm.name}}.example.org", Network: []fleet.FirstBootNIC{{Addresses: []string{"{{var.ip}}/24"}, Gateways: []string{"192.0.2.1"}}},
 		Users: []fleet.FirstUser{{Name: "{{var.user}}", SSHKeys: []string{"{{var.key}}"}}},
 	})
@@ -283,10 +283,10 @@ func FuzzUserData(f *testing.F) {
 		}
 		vars := map[string]string{"x": value}
 		var c fleet.Checks
-		if firstboot.CheckVars(&c, "vars", vars); c.Err() != nil {
+		if firstboot.CheckVariables(&c, "vars", vars); c.Err() != nil {
 			return
 		}
-		out, err := firstboot.Fill(raw, firstboot.Vars{VM: firstboot.VMVars("id", "web-1", "shop", "52:54:00:00:00:01", "192.0.2.1"), User: vars})
+		out, err := firstboot.FillVariables(raw, firstboot.VariableValues{VM: firstboot.BuiltInVariables("id", "web-1", "shop", "52:54:00:00:00:01", "192.0.2.1"), User: vars})
 		if err != nil {
 			return
 		}
@@ -297,23 +297,23 @@ func FuzzUserData(f *testing.F) {
 		if err := yaml.Unmarshal([]byte(out.UserData), &after); err != nil {
 			t.Errorf("the filled text is no YAML: %v\n%q", err, out.UserData)
 		}
-		if size(before) != size(after) {
+		if countValues(before) != countValues(after) {
 			t.Errorf("the filled text has another shape:\n%q\n%q", source, out.UserData)
 		}
 	})
 }
 
 // size counts a document's values.
-func size(v any) int {
+func countValues(v any) int {
 	n := 1
 	switch v := v.(type) {
 	case []any:
 		for _, x := range v {
-			n += size(x)
+			n += countValues(x)
 		}
 	case map[string]any:
 		for _, x := range v {
-			n += size(x)
+			n += countValues(x)
 		}
 	}
 	return n

@@ -30,30 +30,30 @@ var (
 const maxPassword = 255 // bytes
 
 // form checks the fields of the cloud-init form.
-func (in checker) form(at string, f fleet.CloudInitForm) {
+func (in checker) checkForm(at string, f fleet.CloudInitForm) {
 	in.require(f.Hostname == "" || len(f.Hostname) <= 253 && hostForm.MatchString(f.Hostname), at+"hostname", f.Hostname,
 		"A hostname has letters, digits and hyphens, with dots between its parts, each of 63 at most.")
 	in.require(f.Timezone == "" || zoneForm.MatchString(f.Timezone), at+"timezone", f.Timezone, "Give a time zone such as Europe/Zurich or UTC.")
 	in.require(f.Locale == "" || localeForm.MatchString(f.Locale), at+"locale", f.Locale, "Give a locale such as en_GB.UTF-8.")
-	in.users(at+"users", f.Users)
-	in.nics(at+"network", f.Network)
+	in.checkUsers(at+"users", f.Users)
+	in.checkNICs(at+"network", f.Network)
 	if len(f.Packages) > fleet.MaxFirstPackages {
 		in.add(at+"packages", "At most %d packages.", fleet.MaxFirstPackages)
 	}
 	for i, p := range f.Packages {
-		in.require(packageForm.MatchString(p), fmt.Sprintf("%spackages[%d]", at, i), p, "%q is no name of a package.", shorten(p))
+		in.require(packageForm.MatchString(p), fmt.Sprintf("%spackages[%d]", at, i), p, "%q is no name of a package.", shortenForError(p))
 	}
-	in.files(at+"files", f.Files)
+	in.checkFiles(at+"files", f.Files)
 	if len(f.Run) > fleet.MaxFirstCommands {
 		in.add(at+"run", "At most %d commands.", fleet.MaxFirstCommands)
 	}
 	for i, line := range f.Run {
-		in.require(strings.TrimSpace(line) != "" && len(line) <= fleet.MaxFirstCommand && isText(line), fmt.Sprintf("%srun[%d]", at, i), "",
+		in.require(strings.TrimSpace(line) != "" && len(line) <= fleet.MaxFirstCommand && isPlainText(line), fmt.Sprintf("%srun[%d]", at, i), "",
 			"A command is text of at most %d bytes, and not empty.", fleet.MaxFirstCommand)
 	}
 }
 
-func (in checker) users(at string, users []fleet.FirstUser) {
+func (in checker) checkUsers(at string, users []fleet.FirstUser) {
 	if len(users) > fleet.MaxFirstUsers {
 		in.add(at, "At most %d users.", fleet.MaxFirstUsers)
 		return
@@ -66,11 +66,11 @@ func (in checker) users(at string, users []fleet.FirstUser) {
 		case seen[u.Name] && u.Name == "":
 			in.add(at+"name", "Name this user: an image has one default user.")
 		case seen[u.Name]:
-			in.add(at+"name", "There are two users %s. Name each once.", shorten(u.Name))
+			in.add(at+"name", "There are two users %s. Name each once.", shortenForError(u.Name))
 		}
 		seen[u.Name] = true
 		if u.Name == "" {
-			in.defaultUser(at, u)
+			in.checkDefaultUser(at, u)
 		}
 		if len(u.SSHKeys) == 0 && u.Password == "" && u.PasswordHash == "" {
 			in.add(at+"sshKeys", "Give the user a key or a password, so that the user can sign in.")
@@ -79,9 +79,9 @@ func (in checker) users(at string, users []fleet.FirstUser) {
 			in.add(at+"sshKeys", "At most %d keys.", fleet.MaxFirstKeys)
 		}
 		for k, key := range u.SSHKeys {
-			in.require(isKey(key), fmt.Sprintf("%ssshKeys[%d]", at, k), key, "This is no public key. Give one line such as \"ssh-ed25519 AAAA… name\", without options before it.")
+			in.require(isPublicKey(key), fmt.Sprintf("%ssshKeys[%d]", at, k), key, "This is no public key. Give one line such as \"ssh-ed25519 AAAA… name\", without options before it.")
 		}
-		in.require(u.Password == "" || len(u.Password) <= maxPassword && isLine(u.Password), at+"password", u.Password, "A password is one line of at most %d bytes.", maxPassword)
+		in.require(u.Password == "" || len(u.Password) <= maxPassword && isSingleLine(u.Password), at+"password", u.Password, "A password is one line of at most %d bytes.", maxPassword)
 		in.require(u.PasswordHash == "" || hashForm.MatchString(u.PasswordHash), at+"passwordHash", u.PasswordHash, "Give the hash as crypt(3) writes it, such as $6$…, or the password itself.")
 		if u.Password != "" && u.PasswordHash != "" {
 			in.add(at+"passwordHash", "Give the password or its hash, not both.")
@@ -89,13 +89,13 @@ func (in checker) users(at string, users []fleet.FirstUser) {
 		for k, g := range u.Groups {
 			in.require(userForm.MatchString(g) && k < fleet.MaxFirstUsers, fmt.Sprintf("%sgroups[%d]", at, k), g, "A group's name has 1–32 lower-case letters, digits, _ and -; at most %d groups.", fleet.MaxFirstUsers)
 		}
-		in.require(u.Shell == "" || isPath(u.Shell), at+"shell", u.Shell, "Give the shell as an absolute path, such as /bin/bash.")
+		in.require(u.Shell == "" || isAbsolutePath(u.Shell), at+"shell", u.Shell, "Give the shell as an absolute path, such as /bin/bash.")
 	}
 }
 
 // defaultUser adds an error for each field that needs a user name, because the image sets up sudo, groups and shell of
 // its default user.
-func (in checker) defaultUser(at string, u fleet.FirstUser) {
+func (in checker) checkDefaultUser(at string, u fleet.FirstUser) {
 	if u.Sudo || len(u.Groups) > 0 || u.Shell != "" {
 		in.add(at+"name", "Name the user, or leave out sudo, groups and shell: the image sets them up for its default user.")
 	}
@@ -104,25 +104,25 @@ func (in checker) defaultUser(at string, u fleet.FirstUser) {
 }
 
 // isKey reports whether key is one public key in authorized_keys format, without options.
-func isKey(key string) bool {
-	if len(key) > fleet.MaxFirstKey || !isLine(key) {
+func isPublicKey(key string) bool {
+	if len(key) > fleet.MaxFirstKey || !isSingleLine(key) {
 		return false
 	}
 	_, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(key))
 	return err == nil && len(options) == 0 && len(rest) == 0 && !strings.HasPrefix(strings.TrimSpace(key), "#")
 }
 
-func (in checker) nics(at string, nics []fleet.FirstBootNIC) {
+func (in checker) checkNICs(at string, nics []fleet.FirstBootNIC) {
 	if len(nics) > fleet.MaxNICs {
 		in.add(at, "At most %d NICs.", fleet.MaxNICs)
 		return
 	}
 	for i, n := range nics {
-		in.nic(fmt.Sprintf("%s[%d].", at, i), n)
+		in.checkNIC(fmt.Sprintf("%s[%d].", at, i), n)
 	}
 }
 
-func (in checker) nic(at string, n fleet.FirstBootNIC) {
+func (in checker) checkNIC(at string, n fleet.FirstBootNIC) {
 	const limit = 16
 	if len(n.Addresses) > limit || len(n.Gateways) > limit || len(n.DNS) > limit || len(n.Search) > limit {
 		in.add(at+"addresses", "At most %d addresses, gateways, DNS servers and search domains each.", limit)
@@ -168,7 +168,7 @@ func (in checker) nic(at string, n fleet.FirstBootNIC) {
 
 func isUsableAddress(a netip.Addr) bool { return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() }
 
-func (in checker) files(at string, files []fleet.FirstFile) {
+func (in checker) checkFiles(at string, files []fleet.FirstFile) {
 	if len(files) > fleet.MaxFirstFiles {
 		in.add(at, "At most %d files.", fleet.MaxFirstFiles)
 		return
@@ -176,12 +176,12 @@ func (in checker) files(at string, files []fleet.FirstFile) {
 	seen := map[string]bool{}
 	for i, f := range files {
 		at := fmt.Sprintf("%s[%d].", at, i)
-		in.require(isPath(f.Path) && f.Path != "/", at+"path", f.Path, "Give the file's absolute path, without \"..\" and doubled slashes.")
+		in.require(isAbsolutePath(f.Path) && f.Path != "/", at+"path", f.Path, "Give the file's absolute path, without \"..\" and doubled slashes.")
 		if seen[f.Path] && f.Path != "" {
-			in.add(at+"path", "There are two files %s. Name each once.", shorten(f.Path))
+			in.add(at+"path", "There are two files %s. Name each once.", shortenForError(f.Path))
 		}
 		seen[f.Path] = true
-		if len(f.Content) > fleet.MaxFirstFile || !isText(f.Content) {
+		if len(f.Content) > fleet.MaxFirstFile || !isPlainText(f.Content) {
 			in.add(at+"content", "A file is text of at most %d KiB.", fleet.MaxFirstFile>>10)
 		}
 		in.require(f.Mode == "" || modeForm.MatchString(f.Mode), at+"mode", f.Mode, "Give the mode as three or four octal digits, such as 0644.")
@@ -189,19 +189,19 @@ func (in checker) files(at string, files []fleet.FirstFile) {
 	}
 }
 
-func isPath(p string) bool {
+func isAbsolutePath(p string) bool {
 	return len(p) <= 1024 && absoluteForm.MatchString(p) && utf8.ValidString(p) && path.Clean(p) == p
 }
 
 // isText reports whether s is plain text: UTF-8 without control characters, which YAML cannot represent.
-func isText(s string) bool {
+func isPlainText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0x7f })
 }
 
-func isLine(s string) bool { return isText(s) && !strings.ContainsAny(s, "\n\r") }
+func isSingleLine(s string) bool { return isPlainText(s) && !strings.ContainsAny(s, "\n\r") }
 
 // shorten shortens a text for an error message.
-func shorten(s string) string {
+func shortenForError(s string) string {
 	const limit = 40
 	if len(s) <= limit {
 		return s

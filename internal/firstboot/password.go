@@ -14,7 +14,7 @@ import (
 const hashRounds = 100_000
 
 // Hash returns a copy of f with salted hashes in place of the passwords.
-func Hash(f fleet.FirstBoot) (fleet.FirstBoot, error) {
+func HashPasswords(f fleet.FirstBoot) (fleet.FirstBoot, error) {
 	if f.CloudInit == nil {
 		return f, nil
 	}

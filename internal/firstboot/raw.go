@@ -24,7 +24,7 @@ var (
 const unattendSpace = "urn:schemas-microsoft-com:unattend"
 
 // ignition checks an Ignition configuration.
-func (in checker) ignition(field, source string) {
+func (in checker) checkIgnition(field, source string) {
 	switch {
 	case strings.TrimSpace(source) == "":
 		in.add(field, "Give the Ignition configuration.")
@@ -40,7 +40,7 @@ func (in checker) ignition(field, source string) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(top)) {
 		if !slices.Contains(ignitionKeys, key) {
-			in.add(field, "Ignition knows no %s.", shorten(key))
+			in.add(field, "Ignition knows no %s.", shortenForError(key))
 		} else if _, ok := top[key].(map[string]any); !ok {
 			in.add(field, "Ignition takes an object as %s.", key)
 		}
@@ -95,13 +95,13 @@ func isDeeper(v any, limit int) bool {
 }
 
 // sysprep checks a Windows answer file.
-func (in checker) sysprep(field, source string) {
+func (in checker) checkSysprep(field, source string) {
 	switch {
 	case strings.TrimSpace(source) == "":
 		in.add(field, "Give the answer file.")
 	case len(source) > fleet.MaxUserData:
 		in.add(field, "An answer file has at most %d KiB.", fleet.MaxUserData>>10)
-	case !isText(source):
+	case !isPlainText(source):
 		in.add(field, "This is no text: it has control characters, or is not UTF-8.")
 	default:
 		if err := checkSysprep(source); err != nil {
@@ -145,7 +145,7 @@ func checkSysprep(source string) error {
 					return at("The settings have no pass that Windows knows: %s.", strings.Join(sysprepPasses, ", "))
 				}
 			case depth == 2 && t.Name.Local != "servicing" && t.Name.Local != "offlineImage":
-				return at("<unattend> contains <settings>, not <%s>.", shorten(t.Name.Local))
+				return at("<unattend> contains <settings>, not <%s>.", shortenForError(t.Name.Local))
 			}
 		}
 	}

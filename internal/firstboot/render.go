@@ -8,14 +8,14 @@ import (
 )
 
 // Instance identifies a guest to its first-boot software.
-type Instance struct {
+type GuestInstance struct {
 	ID     fleet.VMID
 	Name   string
 	Number int // see fleet.VMFirstBoot
 }
 
 // Files returns the guest's files by name. For cloud-init these are the files of the NoCloud data source.
-func Files(f fleet.FirstBoot, to Instance) (map[string][]byte, error) {
+func RenderFiles(f fleet.FirstBoot, to GuestInstance) (map[string][]byte, error) {
 	switch f.Kind {
 	case fleet.CloudInit, fleet.CloudConfig:
 		return cloudFiles(f, to)
@@ -32,7 +32,7 @@ type metaData struct {
 	Hostname   string `yaml:"local-hostname"`
 }
 
-func cloudFiles(f fleet.FirstBoot, to Instance) (map[string][]byte, error) {
+func cloudFiles(f fleet.FirstBoot, to GuestInstance) (map[string][]byte, error) {
 	meta := metaData{fmt.Sprintf("%s-%d", to.ID, to.Number), to.Name}
 	userData, network := f.UserData, f.NetworkConfig
 	if f.Kind == fleet.CloudInit {
@@ -47,7 +47,7 @@ func cloudFiles(f fleet.FirstBoot, to Instance) (map[string][]byte, error) {
 			return nil, err
 		}
 		userData = cloudHead + "\n" + text
-		if network, err = networkOf(f.CloudInit.Network); err != nil {
+		if network, err = networkConfigOf(f.CloudInit.Network); err != nil {
 			return nil, err
 		}
 	}
@@ -152,7 +152,7 @@ type ethernetLine struct {
 	DHCP        bool              `yaml:"dhcp4"`
 	Addresses   []string          `yaml:"addresses,omitempty"`
 	Routes      []routeLine       `yaml:"routes,omitempty"`
-	Nameservers *nameLine         `yaml:"nameservers,omitempty"`
+	Nameservers *nameserversLine         `yaml:"nameservers,omitempty"`
 }
 
 type routeLine struct {
@@ -160,13 +160,13 @@ type routeLine struct {
 	Via string `yaml:"via"`
 }
 
-type nameLine struct {
+type nameserversLine struct {
 	Addresses []string `yaml:"addresses,omitempty"`
 	Search    []string `yaml:"search,omitempty"`
 }
 
 // networkOf returns the network-config for the NICs; empty if no NIC has a MAC address.
-func networkOf(nics []fleet.FirstBootNIC) (string, error) {
+func networkConfigOf(nics []fleet.FirstBootNIC) (string, error) {
 	out := networkConfig{2, map[string]ethernetLine{}}
 	for i, n := range nics {
 		if n.MAC == "" {
@@ -182,7 +182,7 @@ func networkOf(nics []fleet.FirstBootNIC) (string, error) {
 			nic.Routes = append(nic.Routes, routeLine{to, g})
 		}
 		if len(n.DNS) > 0 || len(n.Search) > 0 {
-			nic.Nameservers = &nameLine{n.DNS, n.Search}
+			nic.Nameservers = &nameserversLine{n.DNS, n.Search}
 		}
 		out.Ethernets[name] = nic
 	}

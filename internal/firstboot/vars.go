@@ -28,13 +28,13 @@ const (
 )
 
 // Vars are the values of the variables {{vm.…}} and {{var.…}}.
-type Vars struct {
+type VariableValues struct {
 	VM   map[string]string // name, id, project, mac; also index and ip if the VM has them
 	User map[string]string // values that the user gave for this VM
 }
 
 // VMVars returns the built-in variables of a VM. mac and ip belong to its first NIC; empty if it has none.
-func VMVars(id fleet.VMID, name, project, mac, ip string) map[string]string {
+func BuiltInVariables(id fleet.VMID, name, project, mac, ip string) map[string]string {
 	out := map[string]string{"id": string(id), "name": name, "project": project}
 	for key, value := range map[string]string{"mac": mac, "ip": ip, "index": strings.TrimLeft(lastNum.FindString(name), "0")} {
 		if value != "" {
@@ -56,15 +56,15 @@ var vmVars = map[string]string{
 }
 
 // CheckVars adds an error for each invalid variable of a VM.
-func CheckVars(c *fleet.Checks, at string, vars map[string]string) {
+func CheckVariables(c *fleet.Checks, at string, vars map[string]string) {
 	if len(vars) > MaxVars {
 		c.Add(at, "At most %d variables.", MaxVars)
 	}
 	for name, value := range vars {
 		switch {
 		case !varForm.MatchString(name):
-			c.Add(at, "Variable %q: a name has 1–32 lower-case letters, digits, _ and -, and starts with a letter.", shorten(name))
-		case len(value) > maxVar || !isLine(value):
+			c.Add(at, "Variable %q: a name has 1–32 lower-case letters, digits, _ and -, and starts with a letter.", shortenForError(name))
+		case len(value) > maxVar || !isSingleLine(value):
 			c.Add(at, "The value of variable %s is one line of at most %d bytes.", name, maxVar)
 		}
 	}
@@ -88,13 +88,13 @@ func UserVariables(f fleet.FirstBoot) []string {
 
 // Fill returns f with the variables replaced by their values. A value stays within the scalar or text that contains its
 // variable. The caller must check the result with Check.
-func Fill(f fleet.FirstBoot, vars Vars) (fleet.FirstBoot, error) {
+func FillVariables(f fleet.FirstBoot, vars VariableValues) (fleet.FirstBoot, error) {
 	var checks fleet.Checks
-	in := filling{vars, &checks}
+	in := variableFiller{vars, &checks}
 	switch f.Kind {
 	case fleet.CloudInit:
 		if f.CloudInit != nil {
-			form, err := in.form(*f.CloudInit)
+			form, err := in.fillForm(*f.CloudInit)
 			if err != nil {
 				return f, err
 			}
@@ -102,8 +102,8 @@ func Fill(f fleet.FirstBoot, vars Vars) (fleet.FirstBoot, error) {
 		}
 	case fleet.CloudConfig:
 		var err error
-		if f.UserData, err = in.yaml("userData", f.UserData, cloudHead+"\n"); err == nil {
-			f.NetworkConfig, err = in.yaml("networkConfig", f.NetworkConfig, "")
+		if f.UserData, err = in.fillYAML("userData", f.UserData, cloudHead+"\n"); err == nil {
+			f.NetworkConfig, err = in.fillYAML("networkConfig", f.NetworkConfig, "")
 		}
 		if err != nil {
 			return f, err
@@ -115,28 +115,28 @@ func Fill(f fleet.FirstBoot, vars Vars) (fleet.FirstBoot, error) {
 				checks.Add("userData", "%s", err)
 				break
 			}
-			text, err := json.Marshal(in.tree("userData", top))
+			text, err := json.Marshal(in.fillTree("userData", top))
 			if err != nil {
 				return f, err
 			}
 			f.UserData = string(text)
 		}
 	case fleet.Sysprep:
-		f.UserData = in.replace("userData", f.UserData, escapeXML)
+		f.UserData = in.replaceVariables("userData", f.UserData, escapeXML)
 	}
 	return f, checks.Err()
 }
 
-type filling struct {
-	vars   Vars
+type variableFiller struct {
+	vars   VariableValues
 	checks *fleet.Checks
 }
 
 // replace replaces the variables in a text by their values, each encoded by escape.
-func (in filling) replace(at, s string, escape func(string) string) string {
+func (in variableFiller) replaceVariables(at, s string, escape func(string) string) string {
 	return variableForm.ReplaceAllStringFunc(s, func(m string) string {
 		key := variableForm.FindStringSubmatch(m)[1]
-		value, ok := in.value(at, key)
+		value, ok := in.variableValue(at, key)
 		if !ok {
 			return m
 		}
@@ -144,7 +144,7 @@ func (in filling) replace(at, s string, escape func(string) string) string {
 	})
 }
 
-func (in filling) value(at, key string) (string, bool) {
+func (in variableFiller) variableValue(at, key string) (string, bool) {
 	if own, is := strings.CutPrefix(key, "var."); is {
 		v, ok := in.vars.User[own]
 		if !ok {
@@ -157,14 +157,14 @@ func (in filling) value(at, key string) (string, bool) {
 	if !ok {
 		lacks, known := vmVars[name]
 		if !known {
-			lacks = fmt.Sprintf("There is no variable {{%s}}: a VM has vm.name, vm.id, vm.project, vm.index, vm.mac and vm.ip.", shorten(key))
+			lacks = fmt.Sprintf("There is no variable {{%s}}: a VM has vm.name, vm.id, vm.project, vm.index, vm.mac and vm.ip.", shortenForError(key))
 		}
 		in.checks.Add(at, "%s", lacks)
 	}
 	return v, ok
 }
 
-func unescaped(s string) string { return s }
+func noEscape(s string) string { return s }
 
 func escapeXML(s string) string {
 	var out bytes.Buffer
@@ -173,7 +173,7 @@ func escapeXML(s string) string {
 }
 
 // form fills in each text of a form. It converts the form to JSON and back, so that it reaches every text.
-func (in filling) form(f fleet.CloudInitForm) (out fleet.CloudInitForm, err error) {
+func (in variableFiller) fillForm(f fleet.CloudInitForm) (out fleet.CloudInitForm, err error) {
 	data, err := json.Marshal(f)
 	if err != nil || !variableForm.Match(data) {
 		return f, err
@@ -182,19 +182,19 @@ func (in filling) form(f fleet.CloudInitForm) (out fleet.CloudInitForm, err erro
 	if err := json.Unmarshal(data, &tree); err != nil {
 		return f, err
 	}
-	if data, err = json.Marshal(in.tree("cloudInit", tree)); err != nil {
+	if data, err = json.Marshal(in.fillTree("cloudInit", tree)); err != nil {
 		return f, err
 	}
 	return out, json.Unmarshal(data, &out)
 }
 
-func (in filling) tree(at string, v any) any {
+func (in variableFiller) fillTree(at string, v any) any {
 	switch v := v.(type) {
 	case string:
-		return in.replace(at, v, unescaped)
+		return in.replaceVariables(at, v, noEscape)
 	case []any:
 		for i := range v {
-			v[i] = in.tree(fmt.Sprintf("%s[%d]", at, i), v[i])
+			v[i] = in.fillTree(fmt.Sprintf("%s[%d]", at, i), v[i])
 		}
 	case map[string]any:
 		for k := range v {
@@ -202,14 +202,14 @@ func (in filling) tree(at string, v any) any {
 			if at == "userData" {
 				next = at
 			}
-			v[k] = in.tree(next, v[k])
+			v[k] = in.fillTree(next, v[k])
 		}
 	}
 	return v
 }
 
 // yaml fills in each scalar of a document. It returns a document without variables unchanged.
-func (in filling) yaml(at, source, head string) (string, error) {
+func (in variableFiller) fillYAML(at, source, head string) (string, error) {
 	if !variableForm.MatchString(source) {
 		return source, nil
 	}
@@ -218,21 +218,21 @@ func (in filling) yaml(at, source, head string) (string, error) {
 		in.checks.Add(at, "%s", err)
 		return source, nil
 	}
-	in.nodes(at, doc.root)
+	in.fillNodes(at, doc.root)
 	out, err := writeYAML(doc.root)
 	return head + out, err
 }
 
-func (in filling) nodes(at string, n *yaml.Node) {
+func (in variableFiller) fillNodes(at string, n *yaml.Node) {
 	n.HeadComment, n.LineComment, n.FootComment = "", "", ""
 	if n.Kind == yaml.ScalarNode && variableForm.MatchString(n.Value) {
 		style := n.Style
-		n.SetString(in.replace(at, n.Value, unescaped))
+		n.SetString(in.replaceVariables(at, n.Value, noEscape))
 		if style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
 			n.Style = yaml.DoubleQuotedStyle // quoted, so that every value stays a string
 		}
 	}
 	for _, x := range n.Content {
-		in.nodes(at, x)
+		in.fillNodes(at, x)
 	}
 }

@@ -44,40 +44,40 @@ var (
 )
 
 // document is a YAML document, as nodes and as the value that cloud-init reads.
-type document struct {
+type yamlDocument struct {
 	root *yaml.Node
 	tree any
 }
 
 // readYAML reads one document. It refuses everything that other readers interpret differently or that expands: anchors,
 // aliases, tags, duplicate keys, several documents.
-func readYAML(source string) (document, error) {
-	if !isText(source) {
-		return document{}, docError{0, "This is no text: it has control characters, or is not UTF-8."}
+func readYAML(source string) (yamlDocument, error) {
+	if !isPlainText(source) {
+		return yamlDocument{}, docError{0, "This is no text: it has control characters, or is not UTF-8."}
 	}
 	d := yaml.NewDecoder(strings.NewReader(source))
 	var doc yaml.Node
 	if err := d.Decode(&doc); errors.Is(err, io.EOF) {
-		return document{}, docError{0, "The document is empty."}
+		return yamlDocument{}, docError{0, "The document is empty."}
 	} else if err != nil {
-		return document{}, inYAML(err)
+		return yamlDocument{}, toDocError(err)
 	}
 	var more yaml.Node
 	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
-		return document{}, docError{more.Line, "This is more than one document. Give a single document."}
+		return yamlDocument{}, docError{more.Line, "This is more than one document. Give a single document."}
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
-		return document{}, docError{0, "The document is empty."}
+		return yamlDocument{}, docError{0, "The document is empty."}
 	}
 	r := yamlReader{}
 	tree, err := r.read(doc.Content[0], 1)
-	return document{doc.Content[0], tree}, err
+	return yamlDocument{doc.Content[0], tree}, err
 }
 
 var yamlAt = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?`)
 
 // inYAML converts an error of the YAML parser into a docError.
-func inYAML(err error) error {
+func toDocError(err error) error {
 	at := 0
 	if m := yamlAt.FindStringSubmatch(err.Error()); m != nil {
 		at, _ = strconv.Atoi(m[1])
@@ -97,7 +97,7 @@ func (r *yamlReader) read(n *yaml.Node, depth int) (any, error) {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
 		return nil, docError{n.Line, "Anchors (&) and aliases (*) are not accepted. Write out the values."}
 	case n.Style&yaml.TaggedStyle != 0:
-		return nil, docError{n.Line, fmt.Sprintf("The tag %s is not accepted. Leave it out.", shorten(n.Tag))}
+		return nil, docError{n.Line, fmt.Sprintf("The tag %s is not accepted. Leave it out.", shortenForError(n.Tag))}
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -113,7 +113,7 @@ func (r *yamlReader) read(n *yaml.Node, depth int) (any, error) {
 		}
 		return out, nil
 	case yaml.ScalarNode:
-		return scalar(n)
+		return parseScalar(n)
 	}
 	return nil, docError{n.Line, "This YAML is not supported."}
 }
@@ -131,12 +131,12 @@ func (r *yamlReader) mapping(n *yaml.Node, depth int) (any, error) {
 		case key.Kind != yaml.ScalarNode:
 			return nil, docError{key.Line, "A key must be a word. Write a variable such as {{vm.name}} in quotes."}
 		case !ok:
-			return nil, docError{key.Line, fmt.Sprintf("cloud-init does not read the key %s as text. Put the key in quotes.", shorten(key.Value))}
+			return nil, docError{key.Line, fmt.Sprintf("cloud-init does not read the key %s as text. Put the key in quotes.", shortenForError(key.Value))}
 		case name == "<<":
 			return nil, docError{key.Line, "Merge keys (<<) are not accepted. Write out the values."}
 		}
 		if _, twice := out[name]; twice {
-			return nil, docError{key.Line, fmt.Sprintf("The key %s occurs twice.", shorten(name))}
+			return nil, docError{key.Line, fmt.Sprintf("The key %s occurs twice.", shortenForError(name))}
 		}
 		if out[name], err = r.read(value, depth+1); err != nil {
 			return nil, err
@@ -146,7 +146,7 @@ func (r *yamlReader) mapping(n *yaml.Node, depth int) (any, error) {
 }
 
 // scalar returns the value of a plain scalar, as cloud-init reads it.
-func scalar(n *yaml.Node) (any, error) {
+func parseScalar(n *yaml.Node) (any, error) {
 	v := n.Value
 	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
 		return v, nil
@@ -159,19 +159,19 @@ func scalar(n *yaml.Node) (any, error) {
 	case intForm.MatchString(v):
 		whole, ok := new(big.Int).SetString(strings.ReplaceAll(v, "_", ""), 0)
 		if !ok || !whole.IsInt64() {
-			return nil, docError{n.Line, fmt.Sprintf("The number %s is too large or invalid. Put it in quotes.", shorten(v))}
+			return nil, docError{n.Line, fmt.Sprintf("The number %s is too large or invalid. Put it in quotes.", shortenForError(v))}
 		}
 		return whole.Int64(), nil
 	case floatForm.MatchString(v):
 		number, err := strconv.ParseFloat(strings.ReplaceAll(v, "_", ""), 64)
 		if err != nil {
-			return nil, docError{n.Line, fmt.Sprintf("%s is not a supported number. Put it in quotes.", shorten(v))}
+			return nil, docError{n.Line, fmt.Sprintf("%s is not a supported number. Put it in quotes.", shortenForError(v))}
 		}
 		return number, nil
 	case baseForm.MatchString(v):
-		return nil, docError{n.Line, fmt.Sprintf("cloud-init reads %s as a number of base 60. Put it in quotes.", shorten(v))}
+		return nil, docError{n.Line, fmt.Sprintf("cloud-init reads %s as a number of base 60. Put it in quotes.", shortenForError(v))}
 	case timeForm.MatchString(v):
-		return nil, docError{n.Line, fmt.Sprintf("cloud-init reads %s as a date. Put it in quotes.", shorten(v))}
+		return nil, docError{n.Line, fmt.Sprintf("cloud-init reads %s as a date. Put it in quotes.", shortenForError(v))}
 	}
 	return v, nil
 }

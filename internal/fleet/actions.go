@@ -139,24 +139,24 @@ func (vm VM) whyGuestActionRefused(a Action) string {
 }
 
 // Label returns the action's label on buttons.
-func (a Action) Label() string { return cmp.Or(actionRules[a].label, a.Job().Info().Verb) }
+func (a Action) Label() string { return cmp.Or(actionRules[a].label, a.JobKind().Info().Verb) }
 
 // Job returns the kind of job that the action queues; empty: none.
-func (a Action) Job() JobKind { return actionRules[a].kind }
+func (a Action) JobKind() JobKind { return actionRules[a].kind }
 
 // Power returns the power state that the action requests; empty: none.
 func (a Action) Power() Power { return actionRules[a].kind.Info().Power }
 
 // ActionOf returns the menu action that queues jobs of the kind; empty: none.
-func ActionOf(k JobKind) Action {
-	if i := slices.IndexFunc(VMActions, func(a Action) bool { return a.Job() == k }); i >= 0 {
+func ActionOfJobKind(k JobKind) Action {
+	if i := slices.IndexFunc(VMActions, func(a Action) bool { return a.JobKind() == k }); i >= 0 {
 		return VMActions[i]
 	}
 	return ""
 }
 
 // Known reports whether the action exists.
-func (a Action) Known() bool { _, ok := actionRules[a]; return ok }
+func (a Action) IsKnown() bool { _, ok := actionRules[a]; return ok }
 
 // ActionState reports whether an object allows an action, with the reason if not. Buttons, the API and the job queue
 // all use it.
@@ -198,7 +198,7 @@ func (p Phase) Allows(a Action) (bool, string) {
 // start of a stopped VM. The VM then needs no attention any more.
 func (v VMView) Allows(a Action) (bool, string) {
 	ok, why := v.Phase.Allows(a)
-	missing := v.missingDisk()
+	missing := v.missingDiskFault()
 	switch {
 	case v.ChangeRefusal != "" && a != ActConsole:
 		return false, v.ChangeRefusal
@@ -208,36 +208,36 @@ func (v VMView) Allows(a Action) (bool, string) {
 		return false, v.whyGuestActionRefused(a)
 	case v.RunsOnTwoHosts() && a != ActConsole:
 		return false, "The VM runs on two hosts at once. No action is possible until someone chooses the host that keeps the VM."
-	case a != ActProtect && (ok || v.Phase == PhaseLost) && v.fault(FaultLost) != nil:
-		return false, v.fault(FaultLost).Text
+	case a != ActProtect && (ok || v.Phase == PhaseLost) && v.faultByCode(FaultLost) != nil:
+		return false, v.faultByCode(FaultLost).Text
 	case a == ActStop && (v.Phase == PhaseStopped && v.Attention || v.Phase == PhaseCreating && v.RequestedPower == Running):
 		return true, ""
 	case a == ActRestart && ok && (v.Status == nil || v.Status.StartedAt == nil):
 		return false, "The host does not report since when the VM runs, so a restart could not be verified. Shut the VM down, then start it."
 	case (a == ActStart || a == ActRestart) && ok && missing != nil:
 		return false, missing.Text
-	case a == ActStart && ok && v.whyRunsElsewhere() != "":
-		return false, v.whyRunsElsewhere() + " Two running instances would destroy the disks."
+	case a == ActStart && ok && v.runsElsewhereRefusal() != "":
+		return false, v.runsElsewhereRefusal() + " Two running instances would destroy the disks."
 	case (a == ActAcceptDrift || a == ActReapply) && ok && v.Phase == PhaseUnknown:
 		return false, "Its host is offline, so the VM's state is unknown."
-	case (a == ActAcceptDrift || a == ActReapply) && ok && (v.Status == nil || len(v.Status.Drift) == 0 && (a != ActReapply || v.fault(FaultUndefined) == nil)):
+	case (a == ActAcceptDrift || a == ActReapply) && ok && (v.Status == nil || len(v.Status.Drift) == 0 && (a != ActReapply || v.faultByCode(FaultUndefined) == nil)):
 		return false, "The VM was not changed on its host outside Quantix."
 	}
 	return ok, why
 }
 
 // fault returns the VM's first fault with the code, or nil.
-func (v VMView) fault(code FaultCode) *Fault {
+func (v VMView) faultByCode(code FaultCode) *Fault {
 	if v.Status == nil {
 		return nil
 	}
-	return v.Status.fault(code)
+	return v.Status.faultByCode(code)
 }
 
 // missingDisk returns the first fault of a disk in the spec, or nil.
-func (v VMView) missingDisk() *Fault {
+func (v VMView) missingDiskFault() *Fault {
 	for _, d := range v.Spec.Disks {
-		if f := v.FaultOf(d.Ref()); f != nil {
+		if f := v.MissingDiskFault(d.Ref()); f != nil {
 			return f
 		}
 	}
@@ -245,12 +245,12 @@ func (v VMView) missingDisk() *Fault {
 }
 
 // Actions lists the state of all menu actions.
-func (v VMView) Actions() []ActionState { return v.actions(VMActions) }
+func (v VMView) Actions() []ActionState { return v.actionStates(VMActions) }
 
 // GuestActions lists the state of all actions of the guest agent.
-func (v VMView) GuestActions() []ActionState { return v.actions(GuestActions) }
+func (v VMView) GuestActions() []ActionState { return v.actionStates(GuestActions) }
 
-func (v VMView) actions(all []Action) []ActionState {
+func (v VMView) actionStates(all []Action) []ActionState {
 	out := make([]ActionState, len(all))
 	for i, a := range all {
 		ok, why := v.Allows(a)

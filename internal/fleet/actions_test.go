@@ -90,11 +90,11 @@ func TestForceOffAllowedAfterFailedStart(t *testing.T) {
 func TestEveryActionHasLabelAndJob(t *testing.T) {
 	t.Parallel()
 	for _, a := range fleet.VMActions {
-		if !a.Known() || a.Label() == "" || a.Job() != "" && !a.Job().Known() {
-			t.Errorf("%s: label %q, job %q", a, a.Label(), a.Job())
+		if !a.IsKnown() || a.Label() == "" || a.JobKind() != "" && !a.JobKind().IsKnown() {
+			t.Errorf("%s: label %q, job %q", a, a.Label(), a.JobKind())
 		}
 	}
-	if fleet.Action("explode").Known() {
+	if fleet.Action("explode").IsKnown() {
 		t.Error("an unknown action is known")
 	}
 }

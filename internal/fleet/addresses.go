@@ -12,7 +12,7 @@ const (
 )
 
 // Word returns the source as pages show it.
-func (s AddressSource) Word() string {
+func (s AddressSource) DisplayName() string {
 	switch s {
 	case FromAgent:
 		return "guest agent"

@@ -39,7 +39,7 @@ func (o actionTable[T]) allows(of T, a Action) (bool, string) {
 	return false, fmt.Sprintf("There is no action %q.", string(a))
 }
 
-func (o actionTable[T]) states(of T) []ActionState {
+func (o actionTable[T]) actionStates(of T) []ActionState {
 	out := make([]ActionState, len(o))
 	for i, entry := range o {
 		out[i] = ActionState{Action: entry.action}
@@ -65,26 +65,26 @@ var hostActions = actionTable[HostView]{
 		if remaining == 0 {
 			return ""
 		}
-		return fmt.Sprintf("The host still has %s. Delete them first.", countOf(remaining, "VM"))
+		return fmt.Sprintf("The host still has %s. Delete them first.", countWithUnit(remaining, "VM"))
 	}},
 }
 
 // Allows reports whether the host allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
 func (h HostView) Allows(a Action) (bool, string) { return hostActions.allows(h, a) }
-func (h HostView) Actions() []ActionState         { return hostActions.states(h) }
+func (h HostView) Actions() []ActionState         { return hostActions.actionStates(h) }
 
-var poolActions = actionTable[Pool]{{ActAssign, whyPoolDeleting}, {ActEdit, whyPoolDeleting}, {ActDelete, whyPoolDeleting}, {ActCredentials, func(p Pool) string {
+var poolActions = actionTable[Pool]{{ActAssign, poolDeletingRefusal}, {ActEdit, poolDeletingRefusal}, {ActDelete, poolDeletingRefusal}, {ActCredentials, func(p Pool) string {
 	switch {
 	case p.Spec.Kind.Info().Secret == nil:
 		return "Pools of this kind have no credentials."
 	case p.Spec.User == "":
 		return "The pool was created without a user name: its storage needs no credentials."
 	}
-	return whyPoolDeleting(p)
+	return poolDeletingRefusal(p)
 }}}
 
-func whyPoolDeleting(p Pool) string {
+func poolDeletingRefusal(p Pool) string {
 	if p.DeletedAt == nil {
 		return ""
 	}
@@ -94,13 +94,13 @@ func whyPoolDeleting(p Pool) string {
 // Allows reports whether the pool allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
 func (p Pool) Allows(a Action) (bool, string) { return poolActions.allows(p, a) }
-func (p Pool) Actions() []ActionState         { return poolActions.states(p) }
+func (p Pool) Actions() []ActionState         { return poolActions.actionStates(p) }
 
 var poolHostActions = actionTable[PoolHost]{
 	{ActRetry, func(p PoolHost) string {
 		switch {
 		case !p.Assigned:
-			return whyReleasing(p)
+			return poolReleasingRefusal(p)
 		case p.State == PoolActive:
 			return "The pool is active there."
 		case p.State == PoolUnknown:
@@ -110,10 +110,10 @@ var poolHostActions = actionTable[PoolHost]{
 		}
 		return ""
 	}},
-	{ActRelease, whyReleasing},
+	{ActRelease, poolReleasingRefusal},
 }
 
-func whyReleasing(p PoolHost) string {
+func poolReleasingRefusal(p PoolHost) string {
 	if p.Assigned {
 		return ""
 	}
@@ -123,7 +123,7 @@ func whyReleasing(p PoolHost) string {
 // Allows reports whether the pool on this host allows the action now; the string is the reason if not. Actions lists
 // the state of every action.
 func (p PoolHost) Allows(a Action) (bool, string) { return poolHostActions.allows(p, a) }
-func (p PoolHost) Actions() []ActionState         { return poolHostActions.states(p) }
+func (p PoolHost) Actions() []ActionState         { return poolHostActions.actionStates(p) }
 
 var networkActions = actionTable[NetworkView]{
 	{ActGrant, func(n NetworkView) string {
@@ -132,20 +132,20 @@ var networkActions = actionTable[NetworkView]{
 		}
 		return "An isolated, NAT or routed network of libvirt is open to all projects."
 	}},
-	{ActAssign, func(n NetworkView) string { return n.whyUnchangeable() }},
-	{ActEdit, func(n NetworkView) string { return n.whyUnchangeable() }},
+	{ActAssign, func(n NetworkView) string { return n.changeRefusal() }},
+	{ActEdit, func(n NetworkView) string { return n.changeRefusal() }},
 	{ActDelete, func(n NetworkView) string {
 		if n.Spec == nil {
 			return unmanagedNetwork + " It disappears when no host reports it any more."
 		}
-		return n.whyUnchangeable()
+		return n.changeRefusal()
 	}},
 }
 
 const unmanagedNetwork = "The network was discovered on hosts and is not managed here."
 
 // whyUnchangeable returns why users cannot change the network; empty: they can.
-func (n Network) whyUnchangeable() string {
+func (n Network) changeRefusal() string {
 	switch {
 	case n.Spec == nil:
 		return unmanagedNetwork
@@ -158,13 +158,13 @@ func (n Network) whyUnchangeable() string {
 // Allows reports whether the network allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
 func (v NetworkView) Allows(a Action) (bool, string) { return networkActions.allows(v, a) }
-func (v NetworkView) Actions() []ActionState         { return networkActions.states(v) }
+func (v NetworkView) Actions() []ActionState         { return networkActions.actionStates(v) }
 
 var networkHostActions = actionTable[NetworkHost]{
 	{ActRetry, func(h NetworkHost) string {
 		switch {
 		case !h.Assigned:
-			return whyUnassigned(h)
+			return networkHostRefusal(h)
 		case h.State == NetworkActive:
 			return "The network is active there."
 		case h.State == NetworkUnknown:
@@ -174,11 +174,11 @@ var networkHostActions = actionTable[NetworkHost]{
 		}
 		return ""
 	}},
-	{ActRelease, whyUnassigned},
+	{ActRelease, networkHostRefusal},
 }
 
 // whyUnassigned returns why the network on the host allows no actions: it is not assigned, or is being released.
-func whyUnassigned(h NetworkHost) string {
+func networkHostRefusal(h NetworkHost) string {
 	switch {
 	case h.Assigned:
 		return ""
@@ -193,7 +193,7 @@ func whyUnassigned(h NetworkHost) string {
 // Allows reports whether the network on this host allows the action now; the string is the reason if not. Actions lists
 // the state of every action.
 func (h NetworkHost) Allows(a Action) (bool, string) { return networkHostActions.allows(h, a) }
-func (h NetworkHost) Actions() []ActionState         { return networkHostActions.states(h) }
+func (h NetworkHost) Actions() []ActionState         { return networkHostActions.actionStates(h) }
 
 var projectActions = actionTable[Project]{
 	{ActEdit, nil},
@@ -201,19 +201,19 @@ var projectActions = actionTable[Project]{
 		if p.VMs == 0 {
 			return ""
 		}
-		return "The project still has " + countOf(p.VMs, "VM") + ". Delete them first."
+		return "The project still has " + countWithUnit(p.VMs, "VM") + ". Delete them first."
 	}},
 }
 
 // Allows reports whether the project allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
 func (p Project) Allows(a Action) (bool, string) { return projectActions.allows(p, a) }
-func (p Project) Actions() []ActionState         { return projectActions.states(p) }
+func (p Project) Actions() []ActionState         { return projectActions.actionStates(p) }
 
 var taskActions = actionTable[Task]{{ActCancel, func(t Task) string {
 	is := t.Kind.Info()
 	switch {
-	case t.State.Ended():
+	case t.State.IsFinal():
 		return "The task has ended."
 	case t.Steps != nil && t.Steps.Queued == 0:
 		return "No step of the task is queued any more."
@@ -254,7 +254,7 @@ var userActions = actionTable[userActedOn]{
 
 // AllowsTo reports whether user by may do the action to u now; the string is the reason if not. ActionsBy lists the
 // state of every action.
-func (u User) AllowsTo(by UserID, a Action) (bool, string) {
+func (u User) AllowsActionBy(by UserID, a Action) (bool, string) {
 	return userActions.allows(userActedOn{u, by}, a)
 }
-func (u User) ActionsBy(by UserID) []ActionState { return userActions.states(userActedOn{u, by}) }
+func (u User) ActionsBy(by UserID) []ActionState { return userActions.actionStates(userActedOn{u, by}) }

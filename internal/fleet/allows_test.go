@@ -43,9 +43,9 @@ func TestHostPoolProjectAndUserActionsRefusedWithReason(t *testing.T) {
 		"project with VMs":            {fleet.Project{VMs: 3}, fleet.ActDelete, "The project still has 3 VMs. Delete them first."},
 		"project":                     {fleet.Project{}, fleet.ActDelete, ""},
 		"action of another type":      {fleet.Project{}, fleet.ActStart, `There is no action "start".`},
-		"user by another user":        {by{self, "other"}, fleet.ActDelete, ""},
-		"own user":                    {by{self, "u"}, fleet.ActDelete, "You cannot delete yourself. Ask another administrator."},
-		"own password":                {by{self, "u"}, fleet.ActPassword, "Change your own password on your account's page."},
+		"user by another user":        {userActedOnBy{self, "other"}, fleet.ActDelete, ""},
+		"own user":                    {userActedOnBy{self, "u"}, fleet.ActDelete, "You cannot delete yourself. Ask another administrator."},
+		"own password":                {userActedOnBy{self, "u"}, fleet.ActPassword, "Change your own password on your account's page."},
 	} {
 		if ok, why := c.of.Allows(c.action); ok != (c.why == "") || why != c.why {
 			t.Errorf("%s: %v %q, want %q", name, ok, why, c.why)
@@ -53,9 +53,9 @@ func TestHostPoolProjectAndUserActionsRefusedWithReason(t *testing.T) {
 	}
 }
 
-type by struct {
+type userActedOnBy struct {
 	fleet.User
 	who fleet.UserID
 }
 
-func (b by) Allows(a fleet.Action) (bool, string) { return b.AllowsTo(b.who, a) }
+func (b userActedOnBy) Allows(a fleet.Action) (bool, string) { return b.AllowsActionBy(b.who, a) }

@@ -135,7 +135,7 @@ func (a Appliance) Spec(pool PoolID) VMSpec {
 
 // VMName proposes a name for the imported VM, from the appliance's name or its file name.
 func (a Appliance) VMName(file string) string {
-	for _, text := range []string{a.Name, strings.TrimSuffix(file, "."+extension(file)), "imported"} {
+	for _, text := range []string{a.Name, strings.TrimSuffix(file, "."+fileExtension(file)), "imported"} {
 		name := strings.Map(func(r rune) rune {
 			switch {
 			case r >= 'A' && r <= 'Z':
@@ -156,7 +156,7 @@ func (a Appliance) VMName(file string) string {
 	return "imported"
 }
 
-func extension(file string) string {
+func fileExtension(file string) string {
 	if i := strings.LastIndexByte(file, '.'); i >= 0 {
 		return strings.ToLower(file[i+1:])
 	}
@@ -165,8 +165,8 @@ func extension(file string) string {
 
 // ApplianceKind returns the format that the file name suggests: "ova", or a disk format that needs conversion; empty:
 // neither.
-func ApplianceKind(file string) string {
-	switch ext := extension(file); ext {
+func ApplianceFormatByName(file string) string {
+	switch ext := fileExtension(file); ext {
 	case FormatOVA, "vmdk", "vhdx", "vdi":
 		return ext
 	case "vhd", "vpc":

@@ -31,16 +31,16 @@ type AttentionObject struct {
 const AttentionNames = 20
 
 // Causes groups objects that need attention by cause, one row each.
-type Causes struct {
+type AttentionCauses struct {
 	Rows []Attention
 	at   map[string]int // row index by exact text, and by text without object names
 }
 
 // Add merges the row into an existing row of the same kind and severity whose text is equal apart from object names.
-func (c *Causes) Add(row Attention) {
+func (c *AttentionCauses) Add(row Attention) {
 	general := row.Text
 	for _, o := range row.Objects {
-		general = Nameless(general, o.Name, o.ID)
+		general = WithoutNames(general, o.Name, o.ID)
 	}
 	key := func(text string) string { return row.Kind + "\n" + string(row.Severity) + "\n" + text }
 	i, same := c.at[key(row.Text)]
@@ -66,7 +66,7 @@ func (c *Causes) Add(row Attention) {
 }
 
 // Nameless returns the text with each name replaced by "…" where it is a whole word.
-func Nameless(text string, names ...string) string {
+func WithoutNames(text string, names ...string) string {
 	for _, name := range names {
 		if name != "" && strings.Contains(text, name) {
 			text = regexp.MustCompile(`(^|[^\pL\pN])`+regexp.QuoteMeta(name)+`($|[^\pL\pN])`).ReplaceAllString(text, "${1}…${2}")

@@ -36,7 +36,7 @@ func (e BulkEdit) Check() error {
 	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
 		f, ok := bulkField(name)
 		if !ok {
-			c.Add("fields", "The field %q cannot be edited for several VMs at once.", shortened(name, 80))
+			c.Add("fields", "The field %q cannot be edited for several VMs at once.", storableText(name, 80))
 			continue
 		}
 		var s VMSpec
@@ -72,7 +72,7 @@ func (e BulkEdit) ApplyTo(vm VM) (VM, error) {
 	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
 		f, ok := bulkField(name)
 		if !ok {
-			return vm, Errorf(Invalid, "The field %q cannot be edited for several VMs at once.", shortened(name, 80))
+			return vm, Errorf(Invalid, "The field %q cannot be edited for several VMs at once.", storableText(name, 80))
 		}
 		if err := f.Decode(&vm.Spec, e.Fields[name]); err != nil {
 			return vm, Errorf(Invalid, "This is not a valid value for %s.", f.Type)

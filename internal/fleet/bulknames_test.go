@@ -26,13 +26,13 @@ func TestBulkNamesExpandCounter(t *testing.T) {
 		{strings.Repeat("a", 60) + "-{n}", fleet.BulkNames{Count: 2, First: 8}, strings.Repeat("a", 60) + "-8 " + strings.Repeat("a", 60) + "-9"},
 	} {
 		var checks fleet.Checks
-		names := c.series.Names(&checks, c.pattern)
+		names := c.series.ExpandPattern(&checks, c.pattern)
 		if err := checks.Err(); err != nil || strings.Join(names, " ") != c.want {
 			t.Errorf("%q %+v: %q, %v", c.pattern, c.series, names, err)
 		}
 	}
 	var checks fleet.Checks
-	if names := (fleet.BulkNames{Count: fleet.MaxBulkCreate}).Names(&checks, "w{n}"); len(names) != fleet.MaxBulkCreate || len(slices.Compact(slices.Sorted(slices.Values(names)))) != fleet.MaxBulkCreate {
+	if names := (fleet.BulkNames{Count: fleet.MaxBulkCreate}).ExpandPattern(&checks, "w{n}"); len(names) != fleet.MaxBulkCreate || len(slices.Compact(slices.Sorted(slices.Values(names)))) != fleet.MaxBulkCreate {
 		t.Errorf("%d names", len(names))
 	}
 }
@@ -75,7 +75,7 @@ func TestInvalidBulkNamesRefused(t *testing.T) {
 		{"{" + strings.Repeat("n", 70) + "}", fleet.BulkNames{}, "name", "lower-case"},
 	} {
 		var checks fleet.Checks
-		c.series.Names(&checks, c.pattern)
+		c.series.ExpandPattern(&checks, c.pattern)
 		err, _ := errors.AsType[*fleet.Error](checks.Err())
 		if c.says == "" {
 			if err != nil {

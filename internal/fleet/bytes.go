@@ -6,7 +6,7 @@ import (
 )
 
 // Bytes formats a size with at most three digits: "1.5 GiB", "512 MiB".
-func Bytes(n int64) string {
+func FormatBytes(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	v, i := float64(n), 0
 	for v >= 1023.5 && i < len(units)-1 { // 1023.5 would be printed as 1024, so use the next unit

@@ -11,7 +11,7 @@ const MaxChecksumFile = 1 << 20
 // ChecksumIn returns the checksum of the named file in a checksum file, as "sha256:…" or "sha512:…"; SHA-512 is
 // preferred. It reads lines of coreutils ("<digits>  name", "<digits> *name"), of BSD ("SHA256 (name) = <digits>"), or
 // the digits of one file alone. Signatures are skipped and not verified.
-func ChecksumIn(text, name string) (string, error) {
+func FindChecksum(text, name string) (string, error) {
 	found := map[string]string{}
 	var alone []string // checksums on lines without a file name
 	lines := 0

@@ -30,7 +30,7 @@ func TestChecksumInReadsCommonFormats(t *testing.T) {
 		"a web page":             {"<!DOCTYPE html><title>Not found</title>", "", "no SHA-256"},
 		"nothing":                {"", "", "no SHA-256"},
 	} {
-		got, err := fleet.ChecksumIn(c.text, "image.qcow2")
+		got, err := fleet.FindChecksum(c.text, "image.qcow2")
 		if got != c.want || (c.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %q %v", name, got, err)
 		}

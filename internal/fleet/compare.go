@@ -18,7 +18,7 @@ type Compared struct {
 }
 
 // editable describes a field of a VM that users edit.
-type editable struct {
+type editableField struct {
 	name, typ string
 	words     func(VM) string
 	value     func(VM) string // comparable form of the value
@@ -26,18 +26,18 @@ type editable struct {
 }
 
 // editables lists all editable fields, in form order.
-var editables = func() []editable {
-	out := []editable{
+var editables = func() []editableField {
+	out := []editableField{
 		{"name", "Name", func(v VM) string { return v.Name }, func(v VM) string { return v.Name }, func(to *VM, from VM) { to.Name = from.Name }},
-		{"labels", "Labels", func(v VM) string { return cmp.Or(labelWords(v.Labels), "none") }, func(v VM) string { return labelWords(v.Labels) }, func(to *VM, from VM) { to.Labels = from.Labels }},
+		{"labels", "Labels", func(v VM) string { return cmp.Or(labelText(v.Labels), "none") }, func(v VM) string { return labelText(v.Labels) }, func(to *VM, from VM) { to.Labels = from.Labels }},
 		{
 			"description", "Description", func(v VM) string { return cmp.Or(v.Description, "none") }, func(v VM) string { return v.Description },
 			func(to *VM, from VM) { to.Description = from.Description },
 		},
 	}
 	for _, f := range VMFields {
-		out = append(out, editable{
-			f.Name, heading(f.Type), func(v VM) string { return f.Words(v.Spec) },
+		out = append(out, editableField{
+			f.Name, fieldHeading(f.Type), func(v VM) string { return f.Words(v.Spec) },
 			func(v VM) string { text, _ := json.Marshal(f.Value(v.Spec)); return string(text) }, // plain values
 			func(to *VM, from VM) { f.Copy(&to.Spec, from.Spec) },
 		})
@@ -46,14 +46,14 @@ var editables = func() []editable {
 }()
 
 // heading capitalizes a field's name for a heading: "Boot menu". A name such as vCPUs stays unchanged.
-func heading(title string) string {
+func fieldHeading(title string) string {
 	if title == "" || len(title) > 1 && title[1] >= 'A' && title[1] <= 'Z' {
 		return title
 	}
 	return strings.ToUpper(title[:1]) + title[1:]
 }
 
-func labelWords(labels map[string]string) string {
+func labelText(labels map[string]string) string {
 	var all []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		all = append(all, k+"="+labels[k])
@@ -62,14 +62,14 @@ func labelWords(labels map[string]string) string {
 }
 
 // Compare returns every field of two VMs, different ones first.
-func Compare(left, right VM) []Compared { return compared(editables, left, right) }
+func CompareVMs(left, right VM) []Compared { return compareFields(editables, left, right) }
 
 // CompareTemplate returns every field that a VM and a template version can have in common, different ones first. It
 // ignores fields that a template does not define: name and labels, media, locations and sources of disks, and MAC
 // addresses.
 func CompareTemplate(vm VMView, t TemplateView, v TemplateVersion) []Compared {
-	fields := slices.DeleteFunc(slices.Clone(editables), func(f editable) bool {
-		_, ofSpec := FieldOf(f.name)
+	fields := slices.DeleteFunc(slices.Clone(editables), func(f editableField) bool {
+		_, ofSpec := FieldByName(f.name)
 		return !ofSpec || slices.Contains(identityFields, f.name)
 	})
 	left, right := vm.Spec.WithoutIdentity(), v.Spec.WithoutIdentity()
@@ -90,10 +90,10 @@ func CompareTemplate(vm VMView, t TemplateView, v TemplateVersion) []Compared {
 			left.NICs[i].AntiSpoofing = nil // the default depends on the user who creates the VM
 		}
 	}
-	return compared(fields, VM{Spec: left}, VM{Spec: right})
+	return compareFields(fields, VM{Spec: left}, VM{Spec: right})
 }
 
-func compared(fields []editable, left, right VM) []Compared {
+func compareFields(fields []editableField, left, right VM) []Compared {
 	out := make([]Compared, 0, len(fields))
 	for _, f := range fields {
 		out = append(out, Compared{f.name, f.typ, f.words(left), f.words(right), f.value(left) == f.value(right)})
@@ -111,32 +111,32 @@ func compared(fields []editable, left, right VM) []Compared {
 }
 
 // Side names the edit whose value of a field wins after two users changed the same VM.
-type Side string
+type MergeSide string
 
 const (
-	Mine   Side = "mine"
-	Theirs Side = "theirs"
+	Mine   MergeSide = "mine"
+	Theirs MergeSide = "theirs"
 )
 
 // Merged is a field that at least one of two users changed.
-type Merged struct {
+type MergedField struct {
 	Field, Type       string
 	Was, Mine, Theirs string // as text
 	Both              bool   // the two edits set different values: a user must choose
-	Winner            Side   // the winning value; empty: not chosen yet
+	Winner            MergeSide   // the winning value; empty: not chosen yet
 }
 
 // Merge combines two edits of the same VM. was is the VM before both edits, mine the edit being saved, and theirs the
 // edit that is already stored. chosen is the winning side by field. A field that only one edit changed takes the
 // changed value by default. In out, fields in conflict without a choice have the value of theirs.
-func Merge(was, mine, theirs VM, chosen map[string]Side) (out VM, fields []Merged) {
+func MergeEdits(was, mine, theirs VM, chosen map[string]MergeSide) (out VM, fields []MergedField) {
 	out = theirs
 	for _, f := range editables {
 		w, m, t := f.value(was), f.value(mine), f.value(theirs)
 		if m == t { // unchanged, or changed to the same value
 			continue
 		}
-		one := Merged{Field: f.name, Type: f.typ, Was: f.words(was), Mine: f.words(mine), Theirs: f.words(theirs), Both: w != m && w != t}
+		one := MergedField{Field: f.name, Type: f.typ, Was: f.words(was), Mine: f.words(mine), Theirs: f.words(theirs), Both: w != m && w != t}
 		switch one.Winner = chosen[f.name]; {
 		case one.Winner == Mine || one.Winner == Theirs:
 		case one.Both:

@@ -54,7 +54,7 @@ func NewestModel(sets [][]string) string {
 
 // NamedModel returns the VM's CPU model if it names a libvirt model. It is empty for CPU modes that every host
 // supports.
-func (s VMSpec) NamedModel() string {
+func (s VMSpec) NamedCPUModel() string {
 	if slices.ContainsFunc(CPUModels, func(o Option) bool { return o.Value == s.CPU.Model }) {
 		return ""
 	}

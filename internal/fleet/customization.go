@@ -27,7 +27,7 @@ type Customization struct {
 const UnchangedPassword = "kept"
 
 // Shown returns the guest initialization as users who may change it see it: without password hashes.
-func (f FirstBoot) Shown() FirstBoot {
+func (f FirstBoot) WithoutPasswordHashes() FirstBoot {
 	if f.CloudInit == nil {
 		return f
 	}

@@ -53,7 +53,7 @@ func poolWithMostFreeSpace(pools []PoolView) DefaultPool {
 	best := slices.MaxFunc(usable, func(a, b PoolView) int { return cmp.Compare(a.Health.freeBytes(), b.Health.freeBytes()) })
 	why := "only pool"
 	if len(usable) > 1 {
-		why = "most free space: " + Bytes(max(best.Health.freeBytes(), 0))
+		why = "most free space: " + FormatBytes(max(best.Health.freeBytes(), 0))
 	}
 	return DefaultPool{best.ID, best.Name, why}
 }
@@ -113,7 +113,7 @@ func (v NetworkView) usesNAT() bool {
 }
 
 // NetworkNamed returns the named network among those that VMs of the project may use, or nil.
-func NetworkNamed(project ProjectID, networks []NetworkView, name string) *NetworkView {
+func NetworkByName(project ProjectID, networks []NetworkView, name string) *NetworkView {
 	open := networksOpenTo(project, networks)
 	if i := slices.IndexFunc(open, func(n NetworkView) bool { return n.Name == name }); i >= 0 {
 		return &open[i]

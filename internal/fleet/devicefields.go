@@ -33,65 +33,65 @@ var serialForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,19}$`)
 
 // Sections of a disk's or NIC's form.
 const (
-	SectionDevice Section = "Options"
-	SectionLimits Section = "Limits"
+	SectionDevice FormSection = "Options"
+	SectionLimits FormSection = "Limits"
 )
 
 // DiskFields are the fields of a disk that an edit changes.
 var DiskFields = []Field[Disk]{
-	choice("bus", "bus", func(d *Disk) *string { return &d.Bus }, Input{Section: SectionDevice, Label: "Bus", Options: DiskBuses, DefaultName: "virtio"}),
-	choice("cache", "cache", func(d *Disk) *string { return &d.Cache }, Input{Section: SectionDevice, Label: "Cache", Options: DiskCaches, DefaultName: "default"}),
-	choice("io", "I/O", func(d *Disk) *string { return &d.IO }, Input{Section: SectionDevice, Label: "I/O", Options: DiskIO, DefaultName: "default"}),
-	choice("discard", "discard", func(d *Disk) *string { return &d.Discard }, Input{Section: SectionDevice, Label: "Discard", Options: Discards, DefaultName: "unmap"}),
-	number("bootOrder", "boot order", "", func(d *Disk) *int { return &d.BootOrder }, Input{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
-	text("serial", "serial number", func(d *Disk) *string { return &d.Serial }, Input{Section: SectionDevice, Label: "Serial number"},
+	choiceField("bus", "bus", func(d *Disk) *string { return &d.Bus }, FormInput{Section: SectionDevice, Label: "Bus", Options: DiskBuses, DefaultName: "virtio"}),
+	choiceField("cache", "cache", func(d *Disk) *string { return &d.Cache }, FormInput{Section: SectionDevice, Label: "Cache", Options: DiskCaches, DefaultName: "default"}),
+	choiceField("io", "I/O", func(d *Disk) *string { return &d.IO }, FormInput{Section: SectionDevice, Label: "I/O", Options: DiskIO, DefaultName: "default"}),
+	choiceField("discard", "discard", func(d *Disk) *string { return &d.Discard }, FormInput{Section: SectionDevice, Label: "Discard", Options: Discards, DefaultName: "unmap"}),
+	numberField("bootOrder", "boot order", "", func(d *Disk) *int { return &d.BootOrder }, FormInput{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
+	textField("serial", "serial number", func(d *Disk) *string { return &d.Serial }, FormInput{Section: SectionDevice, Label: "Serial number"},
 		serialForm, "A serial number has 1–20 letters, digits and _ . + -, and begins with a letter or digit."),
-	flag("readOnly", "read-only", func(d *Disk) *bool { return &d.ReadOnly }, Input{Section: SectionDevice, Label: "Read-only"}),
-	powerOffOnly(flag("shareable", "shareable", func(d *Disk) *bool { return &d.Shareable }, Input{
+	flagField("readOnly", "read-only", func(d *Disk) *bool { return &d.ReadOnly }, FormInput{Section: SectionDevice, Label: "Read-only"}),
+	powerOffOnly(flagField("shareable", "shareable", func(d *Disk) *bool { return &d.Shareable }, FormInput{
 		Section: SectionDevice, Label: "Shareable",
 		Help: "Several VMs can write to this raw volume at once, as clusters do.",
 	})),
 
-	creationOnly(choice("encryption", "encryption", func(d *Disk) *string { return &d.Encryption }, Input{
+	creationOnly(choiceField("encryption", "encryption", func(d *Disk) *string { return &d.Encryption }, FormInput{
 		Section: SectionDevice, Label: "Encryption", Options: DiskEncryptions, DefaultName: "none",
 		Help: "For a new, empty disk. Only its host has the passphrase: the VM cannot migrate and has no snapshots.",
 	})),
 
-	creationOnly(choice("format", "format", func(d *Disk) *string { return &d.Format }, Input{
+	creationOnly(choiceField("format", "format", func(d *Disk) *string { return &d.Format }, FormInput{
 		Section: SectionDevice, Label: "Format", Options: DiskFormats,
 		Help: "Raw is slightly faster, but a raw disk has no snapshots and no clones, and cannot move to another pool.",
 	})),
 
-	rate("limits.totalIops", "operations", "IOPS", "Operations", func(d *Disk) *int { return &d.Limits.TotalIOPS }),
-	rate("limits.readIops", "reads", "IOPS", "Reads", func(d *Disk) *int { return &d.Limits.ReadIOPS }),
-	rate("limits.writeIops", "writes", "IOPS", "Writes", func(d *Disk) *int { return &d.Limits.WriteIOPS }),
-	rate("limits.totalKiB", "throughput", "KiB/s", "Throughput", func(d *Disk) *int { return &d.Limits.TotalKiB }),
-	rate("limits.readKiB", "read throughput", "KiB/s", "Read throughput", func(d *Disk) *int { return &d.Limits.ReadKiB }),
-	rate("limits.writeKiB", "write throughput", "KiB/s", "Write throughput", func(d *Disk) *int { return &d.Limits.WriteKiB }),
-	rate("limits.burstIops", "burst", "IOPS", "Burst", func(d *Disk) *int { return &d.Limits.BurstIOPS }),
-	rate("limits.burstKiB", "burst throughput", "KiB/s", "Burst throughput", func(d *Disk) *int { return &d.Limits.BurstKiB }),
-	effectiveNow(number("limits.burstSeconds", "burst length", "second", func(d *Disk) *int { return &d.Limits.BurstSeconds },
-		Input{Section: SectionLimits, Label: "Burst length", Unit: "s", Default: 1}, 1, MaxBurstSeconds)),
+	rateLimitField("limits.totalIops", "operations", "IOPS", "Operations", func(d *Disk) *int { return &d.Limits.TotalIOPS }),
+	rateLimitField("limits.readIops", "reads", "IOPS", "Reads", func(d *Disk) *int { return &d.Limits.ReadIOPS }),
+	rateLimitField("limits.writeIops", "writes", "IOPS", "Writes", func(d *Disk) *int { return &d.Limits.WriteIOPS }),
+	rateLimitField("limits.totalKiB", "throughput", "KiB/s", "Throughput", func(d *Disk) *int { return &d.Limits.TotalKiB }),
+	rateLimitField("limits.readKiB", "read throughput", "KiB/s", "Read throughput", func(d *Disk) *int { return &d.Limits.ReadKiB }),
+	rateLimitField("limits.writeKiB", "write throughput", "KiB/s", "Write throughput", func(d *Disk) *int { return &d.Limits.WriteKiB }),
+	rateLimitField("limits.burstIops", "burst", "IOPS", "Burst", func(d *Disk) *int { return &d.Limits.BurstIOPS }),
+	rateLimitField("limits.burstKiB", "burst throughput", "KiB/s", "Burst throughput", func(d *Disk) *int { return &d.Limits.BurstKiB }),
+	effectiveNow(numberField("limits.burstSeconds", "burst length", "second", func(d *Disk) *int { return &d.Limits.BurstSeconds },
+		FormInput{Section: SectionLimits, Label: "Burst length", Unit: "s", Default: 1}, 1, MaxBurstSeconds)),
 }
 
 // NICFields are the fields of a NIC that an edit changes, besides its network and its traffic filtering.
 var NICFields = []Field[NIC]{
-	choice("model", "model", func(n *NIC) *string { return &n.Model }, Input{Section: SectionDevice, Label: "Model", Options: NICModels, DefaultName: "virtio"}),
-	number("queues", "queues", "queue", func(n *NIC) *int { return &n.Queues }, Input{Section: SectionDevice, Label: "Queues", Default: 1}, 1, MaxQueues),
-	number("bootOrder", "boot order", "", func(n *NIC) *int { return &n.BootOrder }, Input{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
-	effectiveNow(flag("linkDown", "disconnected", func(n *NIC) *bool { return &n.LinkDown }, Input{Section: SectionDevice, Label: "Disconnected"})),
+	choiceField("model", "model", func(n *NIC) *string { return &n.Model }, FormInput{Section: SectionDevice, Label: "Model", Options: NICModels, DefaultName: "virtio"}),
+	numberField("queues", "queues", "queue", func(n *NIC) *int { return &n.Queues }, FormInput{Section: SectionDevice, Label: "Queues", Default: 1}, 1, MaxQueues),
+	numberField("bootOrder", "boot order", "", func(n *NIC) *int { return &n.BootOrder }, FormInput{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
+	effectiveNow(flagField("linkDown", "disconnected", func(n *NIC) *bool { return &n.LinkDown }, FormInput{Section: SectionDevice, Label: "Disconnected"})),
 
-	rate("limits.inKiB", "inbound limit", "KiB/s", "Inbound", func(n *NIC) *int { return &n.Limits.InKiB }),
-	rate("limits.inPeakKiB", "inbound peak", "KiB/s", "Inbound peak", func(n *NIC) *int { return &n.Limits.InPeakKiB }),
-	rate("limits.inBurstKiB", "inbound burst", "KiB", "Inbound burst", func(n *NIC) *int { return &n.Limits.InBurstKiB }),
-	rate("limits.outKiB", "outbound limit", "KiB/s", "Outbound", func(n *NIC) *int { return &n.Limits.OutKiB }),
-	rate("limits.outPeakKiB", "outbound peak", "KiB/s", "Outbound peak", func(n *NIC) *int { return &n.Limits.OutPeakKiB }),
-	rate("limits.outBurstKiB", "outbound burst", "KiB", "Outbound burst", func(n *NIC) *int { return &n.Limits.OutBurstKiB }),
+	rateLimitField("limits.inKiB", "inbound limit", "KiB/s", "Inbound", func(n *NIC) *int { return &n.Limits.InKiB }),
+	rateLimitField("limits.inPeakKiB", "inbound peak", "KiB/s", "Inbound peak", func(n *NIC) *int { return &n.Limits.InPeakKiB }),
+	rateLimitField("limits.inBurstKiB", "inbound burst", "KiB", "Inbound burst", func(n *NIC) *int { return &n.Limits.InBurstKiB }),
+	rateLimitField("limits.outKiB", "outbound limit", "KiB/s", "Outbound", func(n *NIC) *int { return &n.Limits.OutKiB }),
+	rateLimitField("limits.outPeakKiB", "outbound peak", "KiB/s", "Outbound peak", func(n *NIC) *int { return &n.Limits.OutPeakKiB }),
+	rateLimitField("limits.outBurstKiB", "outbound burst", "KiB", "Outbound burst", func(n *NIC) *int { return &n.Limits.OutBurstKiB }),
 }
 
 // rate builds a limit field, which takes effect at once.
-func rate[S any](name, title, unit, label string, at func(*S) *int) Field[S] {
-	return effectiveNow(number(name, title, unit, at, Input{Section: SectionLimits, Label: label, Unit: unit}, 1, MaxRate))
+func rateLimitField[S any](name, title, unit, label string, at func(*S) *int) Field[S] {
+	return effectiveNow(numberField(name, title, unit, at, FormInput{Section: SectionLimits, Label: label, Unit: unit}, 1, MaxRate))
 }
 
 func effectiveNow[S any](f Field[S]) Field[S] {
@@ -217,7 +217,7 @@ func (s VMSpec) checkBootOrder(c *Checks, prefix string) {
 }
 
 // hotPlugsCPUs reports whether the running guest can be brought to the number of vCPUs by hot-plug or hot-unplug.
-func (vm VM) hotPlugsCPUs(to VMSpec) bool {
+func (vm VM) canHotPlugCPUs(to VMSpec) bool {
 	return vm.HasGuest() && to.CPUs >= cmp.Or(vm.Status.MinCPUs, vm.Status.CPUs) && to.CPUs <= max(vm.Status.CPUs, vm.Status.MaxCPUs)
 }
 
@@ -226,7 +226,7 @@ const MemoryStep = 128
 
 // hotPlugsMemory reports whether the change of memory is possible by hot-plug, or by a hot-unplug request to the
 // running guest. The guest may refuse the request, which then stays pending.
-func (vm VM) hotPlugsMemory(to VMSpec) bool {
+func (vm VM) canHotPlugMemory(to VMSpec) bool {
 	if !vm.HasGuest() {
 		return false
 	}
@@ -237,7 +237,7 @@ func (vm VM) hotPlugsMemory(to VMSpec) bool {
 		if more < 0 {
 			was, is = is, was
 		}
-		nodes, ok := GrownNodes(was, is)
+		nodes, ok := MemoryGainPerNode(was, is)
 		if !ok || vm.Spec.MemoryMiB != vm.Status.MemoryMiB {
 			return false
 		}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,21 +12,21 @@ import (
 )
 
 // When is the time at which a change of a VM takes effect.
-type When string
+type EffectTime string
 
 const (
-	WhenNow        When = "now"
-	WhenNextBoot   When = "nextBoot" // at the running guest's next start
-	WhenPoweredOff When = "powerOff" // the change is allowed only while the VM is off
-	WhenNever      When = "never"    // no edit can make the change
+	WhenNow        EffectTime = "now"
+	WhenNextBoot   EffectTime = "nextBoot" // at the running guest's next start
+	WhenPoweredOff EffectTime = "powerOff" // the change is allowed only while the VM is off
+	WhenNever      EffectTime = "never"    // no edit can make the change
 )
 
 // Change is one difference between a VM's current and intended state.
 type Change struct {
 	// JSON path: "spec.cpus", "spec.nics[1]"; for a removed element the path of its list: "spec.nics"
-	Field string `json:"field"`
-	Words string `json:"words"` // "vCPUs 2 → 4"
-	When  When   `json:"when"`  // for the VM's current power state
+	Field string     `json:"field"`
+	Words string     `json:"words"` // "vCPUs 2 → 4"
+	When  EffectTime `json:"when"`  // for the VM's current power state
 }
 
 // HasGuest reports whether the VM has a running or paused guest. Some changes take effect only when it has none.
@@ -49,7 +50,7 @@ func (vm VM) Diff(to VM) []Change {
 		add("description", "description")
 	}
 	for _, c := range vm.Spec.Diff(to.Spec, vm.HasGuest()) {
-		switch f, _ := FieldOf(strings.TrimPrefix(c.Field, "spec.")); {
+		switch f, _ := FieldByName(strings.TrimPrefix(c.Field, "spec.")); {
 		case c.When == WhenNever && vm.cancelsGrowth(c, to), c.When == WhenNextBoot && f.Live != nil && f.Live(vm, to.Spec):
 			c.When = WhenNow
 		}
@@ -82,7 +83,7 @@ type Field[S any] struct {
 	Value      func(S) any       // value of the field's JSON type
 	Copy       func(to *S, from S)
 	Decode     func(to *S, value []byte) error // parses the JSON of Value and rejects anything else
-	Input      Input                           // form input; no Section: the form has a special input
+	Input      FormInput                       // form input; no Section: the form has a special input
 	// ReservedReason: why only operators may set the field, as a clause; empty: everyone who may change the VM
 	ReservedReason string
 	// ReservedPaths returns the newly set paths of a partly reserved field: "numa[0].nodes"; nil: the whole field is
@@ -91,8 +92,8 @@ type Field[S any] struct {
 	Default       func(S) bool // reports whether the field has its default value; nil if the form has a special input
 	// FixedReason: why no edit can change the field, with the alternative, as a clause; empty: no special text
 	FixedReason string
-	PortalOnly  bool // only the portal uses the field, so any agent version supports it
-	TakesEffect When // when a change takes effect for a running guest
+	PortalOnly  bool       // only the portal uses the field, so any agent version supports it
+	TakesEffect EffectTime // when a change takes effect for a running guest
 
 	same       func(a, b *S) bool     // Same on pointers, for large types
 	changeText func(old, to S) string // text of the change; empty: no change
@@ -128,19 +129,19 @@ type VMField struct {
 
 // VMFields are the fields of a VM's spec that a host's definition stores or that the portal uses.
 var VMFields = slices.Concat([]VMField{
-	withLive(VM.hotPlugsCPUs, value("cpus", "vCPUs", WhenNextBoot, func(s *VMSpec) *int { return &s.CPUs },
-		func(n int) string { return countOf(n, "vCPU") },
+	withHotPlug(VM.canHotPlugCPUs, valueField("cpus", "vCPUs", WhenNextBoot, func(s *VMSpec) *int { return &s.CPUs },
+		func(n int) string { return countWithUnit(n, "vCPU") },
 		func(a, b int) string { return fmt.Sprintf("%d → %d", a, b) })),
-	withLive(VM.hotPlugsMemory, value("memoryMiB", "memory", WhenNextBoot, func(s *VMSpec) *int { return &s.MemoryMiB },
+	withHotPlug(VM.canHotPlugMemory, valueField("memoryMiB", "memory", WhenNextBoot, func(s *VMSpec) *int { return &s.MemoryMiB },
 		func(n int) string { return fmt.Sprintf("%d MiB", n) },
 		func(a, b int) string { return fmt.Sprintf("%d → %d MiB", a, b) })),
-	value("firmware", "firmware", WhenPoweredOff, func(s *VMSpec) *Firmware { return &s.Firmware },
+	valueField("firmware", "firmware", WhenPoweredOff, func(s *VMSpec) *Firmware { return &s.Firmware },
 		func(f Firmware) string { return strings.ToUpper(string(f)) }, nil),
-	list("disks", "disk", WhenNever, func(s *VMSpec) *[]Disk { return &s.Disks },
+	listField("disks", "disk", WhenNever, func(s *VMSpec) *[]Disk { return &s.Disks },
 		element[Disk]{key: diskKey, definition: diskKey, words: Disk.text, fields: DiskFields, takesEffect: Disk.takesEffect, live: diskGrowthText, changeText: diskChangeText}),
-	list("nics", "NIC", WhenNow, func(s *VMSpec) *[]NIC { return &s.NICs },
-		element[NIC]{key: nicKey, definition: nicReported, words: func(n NIC) string { return strings.TrimSpace(n.MAC+" on "+nicOn(n)) + nicFilterText(n) }, fields: NICFields, live: nicFilterChangeText}),
-	value("iso", "CD-ROM", WhenNow, func(s *VMSpec) **Volref { return &s.ISO },
+	listField("nics", "NIC", WhenNow, func(s *VMSpec) *[]NIC { return &s.NICs },
+		element[NIC]{key: nicKey, definition: nicDefinition, words: func(n NIC) string { return strings.TrimSpace(n.MAC+" on "+nicNetworkText(n)) + nicFilterText(n) }, fields: NICFields, live: nicFilterChangeText}),
+	valueField("iso", "CD-ROM", WhenNow, func(s *VMSpec) **Volref { return &s.ISO },
 		func(v *Volref) string {
 			if v == nil {
 				return "none"
@@ -158,7 +159,7 @@ func vmFields(all []Field[VMSpec]) []VMField {
 }
 
 // FieldOf returns the field with the name.
-func FieldOf(name string) (VMField, bool) {
+func FieldByName(name string) (VMField, bool) {
 	for _, f := range VMFields {
 		if f.Name == name {
 			return f, true
@@ -168,17 +169,17 @@ func FieldOf(name string) (VMField, bool) {
 }
 
 // withLive sets the condition under which a running guest gets a change of the field at once.
-func withLive(takes func(vm VM, to VMSpec) bool, f VMField) VMField {
+func withHotPlug(takes func(vm VM, to VMSpec) bool, f VMField) VMField {
 	f.Live = takes
 	return f
 }
 
 // value builds a field with a single value. change formats a change of the value; nil: print both values.
-func value[T any](name, title string, on When, at func(*VMSpec) *T, words func(T) string, change func(a, b T) string) VMField {
+func valueField[T any](name, title string, on EffectTime, at func(*VMSpec) *T, words func(T) string, change func(a, b T) string) VMField {
 	if change == nil {
 		change = func(a, b T) string { return words(a) + " → " + words(b) }
 	}
-	return vmField(valueAs(name, title, on, at, words, change, func(a, b T) bool { return reflect.DeepEqual(a, b) }))
+	return vmField(valueFieldWithEqual(name, title, on, at, words, change, func(a, b T) bool { return reflect.DeepEqual(a, b) }))
 }
 
 // vmField extends the field of a spec with its diff.
@@ -192,7 +193,7 @@ func vmField(f Field[VMSpec]) VMField {
 }
 
 // valueAs builds a field with a single value and a custom equality.
-func valueAs[S, T any](name, title string, on When, at func(*S) *T, words func(T) string, change func(a, b T) string, equal func(a, b T) bool) Field[S] {
+func valueFieldWithEqual[S, T any](name, title string, on EffectTime, at func(*S) *T, words func(T) string, change func(a, b T) string, equal func(a, b T) bool) Field[S] {
 	get := func(s S) T { return *at(&s) }
 	like := func(a, b *S) bool { return equal(*at(a), *at(b)) }
 	same := func(a, b S) bool { return like(&a, &b) }
@@ -221,4 +222,128 @@ func decodeStrict[T any](to *T, value []byte) error {
 	}
 	*to = v
 	return nil
+}
+
+func (e element[T]) changeDescription(old, to T) string {
+	if e.changeText != nil {
+		return e.changeText(old, to)
+	}
+	return e.words(old) + " → " + e.words(to)
+}
+
+// FieldsXML returns a canonical text of the non-default fields. Equal texts mean equal definitions on a host.
+func CanonicalFields[S any](fields []Field[S], v S) string {
+	var out strings.Builder
+	for _, f := range fields {
+		if !f.Default(v) {
+			fmt.Fprintf(&out, " %s=%s", f.Name, f.Words(v))
+		}
+	}
+	return out.String()
+}
+
+// list builds a field with several elements in no particular order. A change of an element takes effect at the next
+// boot, even where adding and removing elements takes effect at once.
+func listField[T any](name, title string, on EffectTime, at func(*VMSpec) *[]T, e element[T]) VMField {
+	get := func(s VMSpec) []T { return *at(&s) }
+	index := func(all []T, v T) int {
+		for i, o := range all {
+			if k := e.key(v); k != "" && e.key(o) == k {
+				return i
+			}
+		}
+		return -1
+	}
+	replaced := on
+	if on == WhenNow {
+		replaced = WhenNextBoot
+	}
+	if e.takesEffect == nil {
+		e.takesEffect = func(T) EffectTime { return on }
+	}
+	diff := func(old, to VMSpec) (out []Change) {
+		add := func(at string, when EffectTime, words string) {
+			out = append(out, Change{"spec." + name + at, title + " " + words, when})
+		}
+		was, stay := get(old), map[int]bool{}
+		for i, v := range get(to) {
+			k, at := index(was, v), fmt.Sprintf("[%d]", i)
+			if k < 0 || stay[k] {
+				add(at, e.takesEffect(v), e.words(v)+" added")
+				stay[k] = true
+				continue
+			}
+			stay[k] = true
+			rest, fields, when := e.fieldsChanged(was[k], v)
+			if fields != "" {
+				add(at, when, e.words(v)+": "+fields)
+			}
+			switch {
+			case reflect.DeepEqual(rest, v):
+			case e.live != nil && e.live(rest, v) != "":
+				add(at, WhenNow, e.live(rest, v))
+			default:
+				add(at, replaced, e.changeDescription(rest, v))
+			}
+		}
+		for k, v := range was {
+			if !stay[k] {
+				add("", e.takesEffect(v), e.words(v)+" removed")
+			}
+		}
+		return out
+	}
+	like := func(a, b *VMSpec) bool {
+		if len(*at(a)) != len(*at(b)) {
+			return false
+		}
+		n := map[string]int{}
+		for _, v := range *at(a) {
+			n[e.fullDefinition(v)]++
+		}
+		for _, v := range *at(b) {
+			n[e.fullDefinition(v)]--
+		}
+		for _, more := range n {
+			if more != 0 {
+				return false
+			}
+		}
+		return true
+	}
+	return VMField{diff: diff, Field: Field[VMSpec]{
+		Name: name, Type: title + "s", TakesEffect: on,
+		Same: func(a, b VMSpec) bool { return like(&a, &b) }, same: like,
+		Words: func(s VMSpec) string {
+			var all []string
+			for _, v := range get(s) {
+				all = append(all, e.words(v)+e.nonDefaultText(v))
+			}
+			return cmp.Or(strings.Join(all, ", "), "none")
+		},
+		Value:  func(s VMSpec) any { return append([]T{}, get(s)...) }, // JSON needs [] for an empty list, not null
+		Copy:   func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(get(from)) },
+		Decode: func(to *VMSpec, value []byte) error { return decodeStrict(at(to), value) },
+	}}
+}
+
+func nicDefinition(n NIC) string {
+	return nicKey(n) + " " + nicNetworkText(n) + " " + n.reportedFilterText() + fmt.Sprint(n.DefaultGroups, n.DefaultAntiSpoofing)
+}
+
+func nicNetworkText(n NIC) string {
+	if n.Bridge != "" {
+		return "bridge " + n.Bridge
+	}
+	if n.PortGroup != "" {
+		return "network " + n.Network + ", port group " + n.PortGroup
+	}
+	return "network " + n.Network
+}
+
+func countWithUnit(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func words(all []fleet.Change) string {
+func changesText(all []fleet.Change) string {
 	var out []string
 	for _, c := range all {
 		out = append(out, fmt.Sprintf("%s: %s (%s)", c.Field, c.Words, c.When))
@@ -57,7 +57,7 @@ func TestDiffDescribesChangesAndWhenTheyApply(t *testing.T) {
 		"spec.nics[1]: NIC on network lan added (now); spec.nics: NIC 52:54:00:00:00:02 on bridge br0 removed (now)": edit(func(s *fleet.VMSpec) { s.NICs[1] = fleet.NIC{Network: "lan"} }),
 		"spec.nics[2]: NIC 52:54:00:00:00:01 on network default added (now)":                                         edit(func(s *fleet.VMSpec) { s.NICs = append(s.NICs, s.NICs[0]) }),
 	} {
-		if got := words(old.Diff(to, true)); got != want {
+		if got := changesText(old.Diff(to, true)); got != want {
 			t.Errorf("the difference is %q, want %q", got, want)
 		}
 		for _, c := range old.Diff(to, false) {
@@ -86,8 +86,8 @@ func TestVMFieldsCoverEverySpecField(t *testing.T) {
 		FirstBoot: fleet.VMFirstBoot{Kind: fleet.Ignition, Number: 2},
 		NUMA:      []fleet.VMNUMANode{{CPUs: "0-3", MemoryMiB: 256}, {CPUs: "4-7", MemoryMiB: 256, Nodes: "0"}},
 	}
-	everyField(reflect.ValueOf(full), "", func(name string, want reflect.Value) {
-		f, known := fleet.FieldOf(name)
+	forEachField(reflect.ValueOf(full), "", func(name string, want reflect.Value) {
+		f, known := fleet.FieldByName(name)
 		if known == (name == "power") {
 			t.Errorf("field %s has an entry: %t", name, known)
 		}
@@ -99,7 +99,7 @@ func TestVMFieldsCoverEverySpecField(t *testing.T) {
 		if !f.Same(to, full) || f.Same(fleet.VMSpec{}, full) || f.Words(full) == "" || len(fleet.VMSpec{}.Diff(to, true)) != 1 {
 			t.Errorf("field %s: %+v", name, to)
 		}
-		everyField(reflect.ValueOf(to), "", func(copied string, got reflect.Value) {
+		forEachField(reflect.ValueOf(to), "", func(copied string, got reflect.Value) {
 			if copied == name && (want.IsZero() || !reflect.DeepEqual(got.Interface(), want.Interface())) {
 				t.Errorf("field %s is copied as %+v", name, to)
 			}
@@ -108,11 +108,11 @@ func TestVMFieldsCoverEverySpecField(t *testing.T) {
 }
 
 // everyField calls do for each field of a spec and of its nested structs, with the field's JSON name.
-func everyField(v reflect.Value, prefix string, do func(name string, v reflect.Value)) {
+func forEachField(v reflect.Value, prefix string, do func(name string, v reflect.Value)) {
 	for i := range v.NumField() {
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		if _, known := fleet.FieldOf(prefix + name); v.Field(i).Kind() == reflect.Struct && !known {
-			everyField(v.Field(i), prefix+name+".", do)
+		if _, known := fleet.FieldByName(prefix + name); v.Field(i).Kind() == reflect.Struct && !known {
+			forEachField(v.Field(i), prefix+name+".", do)
 			continue
 		}
 		do(prefix+name, v.Field(i))
@@ -137,7 +137,7 @@ func TestHotPlugWithinMaximumTakesEffectNow(t *testing.T) {
 		"vCPUs with a new maximum": {fleet.VMSpec{CPUs: 8, MemoryMiB: 512, CPU: fleet.VMCPU{Max: 8}}, "spec.cpus: vCPUs 2 → 8 (nextBoot); spec.cpu.max: maximum vCPUs default → 8 vCPUs (nextBoot)"},
 	} {
 		vm := fleet.VM{Spec: fleet.VMSpec{CPUs: 2, MemoryMiB: 512}, Status: &fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 512, MaxCPUs: 4, MaxMemory: 1024}}
-		if got := words(vm.Diff(fleet.VM{Spec: c.to})); got != c.want {
+		if got := changesText(vm.Diff(fleet.VM{Spec: c.to})); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -179,7 +179,7 @@ func TestHotUnplugOfAddedCPUsAndMemoryTakesEffectNow(t *testing.T) {
 				changes[i].Field, changes[i].Words = "numa", ""
 			}
 		}
-		if got := strings.ReplaceAll(words(changes), "numa:  (", "numa ("); got != c.want {
+		if got := strings.ReplaceAll(changesText(changes), "numa:  (", "numa ("); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -223,11 +223,11 @@ func TestDeviceFieldsCoverEveryFieldOfDisksAndNICs(t *testing.T) {
 	t.Parallel()
 	disk := fleet.Disk{Bus: "scsi", Cache: "none", Discard: "ignore", IO: "native", BootOrder: 1, Serial: "a", ReadOnly: true, Shareable: true, Encryption: "luks", Format: "raw", Limits: fleet.DiskLimits{TotalIOPS: 1, ReadIOPS: 2, WriteIOPS: 3, TotalKiB: 4, ReadKiB: 5, WriteKiB: 6, BurstIOPS: 7, BurstKiB: 8, BurstSeconds: 9}}
 	nic := fleet.NIC{Model: "e1000e", LinkDown: true, Queues: 2, BootOrder: 2, Limits: fleet.NICLimits{InKiB: 1, InPeakKiB: 2, InBurstKiB: 3, OutKiB: 4, OutPeakKiB: 5, OutBurstKiB: 6}}
-	same(t, fleet.DiskFields, disk, 19)
-	same(t, fleet.NICFields, nic, 10)
+	checkFieldsCovered(t, fleet.DiskFields, disk, 19)
+	checkFieldsCovered(t, fleet.NICFields, nic, 10)
 }
 
-func same[S any](t *testing.T, fields []fleet.Field[S], full S, n int) {
+func checkFieldsCovered[S any](t *testing.T, fields []fleet.Field[S], full S, n int) {
 	t.Helper()
 	var none, to S
 	names := map[string]bool{}
@@ -240,7 +240,7 @@ func same[S any](t *testing.T, fields []fleet.Field[S], full S, n int) {
 		}
 		names[f.Name] = true
 	}
-	everyField(reflect.ValueOf(full), "", func(name string, v reflect.Value) {
+	forEachField(reflect.ValueOf(full), "", func(name string, v reflect.Value) {
 		if names[name] == v.IsZero() {
 			t.Errorf("field %s has an entry: %t", name, names[name])
 		}

@@ -30,7 +30,7 @@ func (d Disk) IsQcow2() bool {
 
 // VolumeNamed returns the name of a new volume of the disk in a pool of that kind, with the suffix of its
 // format.
-func (d Disk) VolumeNamed(name string, kind PoolKind) string {
+func (d Disk) NewVolumeName(name string, kind PoolKind) string {
 	return strings.TrimSuffix(name, ".qcow2") + d.formatSuffix(kind)
 }
 
@@ -71,7 +71,7 @@ func (d Disk) whyRawNotCopied() string {
 }
 
 // diskOf returns the disk with the volume, or the zero value.
-func (s VMSpec) diskOf(ref Volref) Disk {
+func (s VMSpec) diskByVolume(ref Volref) Disk {
 	for _, d := range s.Disks {
 		if d.Ref() == ref {
 			return d

@@ -32,7 +32,7 @@ func TestRawDiskSettingsAreValidated(t *testing.T) {
 	} {
 		c.disk.PoolID = "p"
 		spec := fleet.VMSpec{Power: fleet.Stopped, CPUs: 1, MemoryMiB: 256, Firmware: fleet.BIOS, Disks: []fleet.Disk{c.disk}}
-		got := faults(func(checks *fleet.Checks) { spec.Check(checks, "spec") })
+		got := fieldsWithErrors(func(checks *fleet.Checks) { spec.Check(checks, "spec") })
 		for i := range got {
 			got[i] = strings.Replace(got[i], "spec.disks[0]", "d", 1)
 		}
@@ -51,7 +51,7 @@ func TestDiskVolumeNameHasSuffixOfFormat(t *testing.T) {
 		kind fleet.PoolKind
 		want string
 	}{{usual, fleet.PoolDir, "a.qcow2"}, {raw, fleet.PoolDir, "a.raw"}, {usual, fleet.PoolRBD, "a.raw"}, {raw, fleet.PoolRBD, "a.raw"}} {
-		name := c.disk.VolumeNamed("a.qcow2", c.kind)
+		name := c.disk.NewVolumeName("a.qcow2", c.kind)
 		var ok, wrong fleet.Checks
 		c.disk.CheckVolume(&ok, "volume", name, c.kind)
 		c.disk.CheckVolume(&wrong, "volume", "a.vmdk", c.kind)
@@ -74,14 +74,14 @@ func TestRawDiskRefusesCopiesAndSnapshots(t *testing.T) {
 	d := fleet.Disk{PoolID: "p", Volume: "a.raw", SizeBytes: 1 << 30, Format: fleet.Raw}
 	vm := fleet.VMView{VM: fleet.VM{Spec: fleet.VMSpec{Firmware: fleet.BIOS, Disks: []fleet.Disk{d}}, Status: &fleet.VMStatus{Power: fleet.Stopped}}, Phase: fleet.PhaseStopped}
 	for act, ask := range map[string]func() (bool, string){
-		"a snapshot":    func() (bool, string) { return vm.AllowsTake(nil) },
+		"a snapshot":    func() (bool, string) { return vm.AllowsNewSnapshot(nil) },
 		"an image":      func() (bool, string) { return vm.AllowsImage(d.Ref()) },
 		"a template":    vm.AllowsTemplate,
 		"a clone":       vm.AllowsClone,
 		"an export":     vm.AllowsExport,
-		"another pool":  func() (bool, string) { return vm.AllowsMove(d.Ref(), nil) },
-		"another host":  func() (bool, string) { return vm.AllowsMigrate(nil, nil) },
-		"growing (yes)": func() (bool, string) { return vm.AllowsGrow(d, nil) },
+		"another pool":  func() (bool, string) { return vm.AllowsDiskMigration(d.Ref(), nil) },
+		"another host":  func() (bool, string) { return vm.AllowsMigration(nil, nil) },
+		"growing (yes)": func() (bool, string) { return vm.AllowsDiskGrowth(d, nil) },
 	} {
 		ok, why := ask()
 		if yes := strings.HasSuffix(act, "(yes)"); ok != yes || !yes && !strings.Contains(why, "is a raw file") {
@@ -95,11 +95,11 @@ func TestEncryptedDiskGrowsOnlyWhileVMRuns(t *testing.T) {
 	t.Parallel()
 	d := fleet.Disk{PoolID: "p", Volume: "a.qcow2", SizeBytes: 1 << 30, Encryption: "luks"}
 	vm := fleet.VMView{VM: fleet.VM{Spec: fleet.VMSpec{Disks: []fleet.Disk{d}}, Status: &fleet.VMStatus{Power: fleet.Running}}, Phase: fleet.PhaseRunning}
-	if ok, why := vm.AllowsGrow(d, nil); !ok {
+	if ok, why := vm.AllowsDiskGrowth(d, nil); !ok {
 		t.Errorf("while it runs: %s", why)
 	}
 	vm.Status.Power, vm.Phase = fleet.Stopped, fleet.PhaseStopped
-	if ok, why := vm.AllowsGrow(d, nil); ok || !strings.Contains(why, "while the VM runs") {
+	if ok, why := vm.AllowsDiskGrowth(d, nil); ok || !strings.Contains(why, "while the VM runs") {
 		t.Errorf("while it is off: %t, %q", ok, why)
 	}
 }

@@ -33,9 +33,9 @@ func CheckMoveRate(c *Checks, field string, bytes int64) {
 
 // AllowsMove reports whether the disk can be migrated now; the string is the reason if not. moving lists the VM's disks
 // under migration.
-func (v VMView) AllowsMove(disk Volref, moving []MovingDisk) (bool, string) {
+func (v VMView) AllowsDiskMigration(disk Volref, moving []MovingDisk) (bool, string) {
 	ok, why := v.Allows(ActEdit)
-	d := v.Spec.diskOf(disk)
+	d := v.Spec.diskByVolume(disk)
 	switch {
 	case !ok:
 		return false, why
@@ -43,14 +43,14 @@ func (v VMView) AllowsMove(disk Volref, moving []MovingDisk) (bool, string) {
 		return false, "Its host is offline, so the VM's state is unknown."
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
 		return false, "The VM is not on its host yet."
-	case v.FaultOf(disk) != nil:
-		return false, v.FaultOf(disk).Text
-	case v.fault(FaultUndefined) != nil:
+	case v.MissingDiskFault(disk) != nil:
+		return false, v.MissingDiskFault(disk).Text
+	case v.faultByCode(FaultUndefined) != nil:
 		return false, "The VM runs without a definition. Reapply the definition first."
 	case v.disksDrifted():
 		return false, "The VM's disks were changed on the host. Accept the drift or reapply first."
-	case v.WhySnapshotsBlock() != "":
-		return false, v.WhySnapshotsBlock()
+	case v.WhySnapshotsBlockDiskJobs() != "":
+		return false, v.WhySnapshotsBlockDiskJobs()
 	case d.Encryption != "":
 		return false, "The disk is encrypted with a passphrase that only its host has, so it cannot be copied."
 	case d.whyRawNotCopied() != "":

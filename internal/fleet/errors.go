@@ -7,23 +7,23 @@ import (
 )
 
 // Code is the kind of an Error. Package web maps it to an HTTP status in one place.
-type Code string
+type ErrorCode string
 
 const (
-	Invalid      Code = "invalid"      // the input breaks a rule; Fields names the fields (422)
-	Malformed    Code = "malformed"    // the input cannot be parsed (400)
-	Unauthorized Code = "unauthorized" // not signed in (401)
-	Forbidden    Code = "forbidden"    // signed in, but without permission (403)
-	NotFound     Code = "notFound"     // does not exist, or the user may not see it (404)
-	Conflict     Code = "conflict"     // contradicts the current state (409)
-	TooLarge     Code = "tooLarge"     // exceeds a limit (413)
-	TooMany      Code = "tooMany"      // throttled; try again later (429)
-	Unavailable  Code = "unavailable"  // the database or a host does not answer (503)
+	Invalid      ErrorCode = "invalid"      // the input breaks a rule; Fields names the fields (422)
+	Malformed    ErrorCode = "malformed"    // the input cannot be parsed (400)
+	Unauthorized ErrorCode = "unauthorized" // not signed in (401)
+	Forbidden    ErrorCode = "forbidden"    // signed in, but without permission (403)
+	NotFound     ErrorCode = "notFound"     // does not exist, or the user may not see it (404)
+	Conflict     ErrorCode = "conflict"     // contradicts the current state (409)
+	TooLarge     ErrorCode = "tooLarge"     // exceeds a limit (413)
+	TooMany      ErrorCode = "tooMany"      // throttled; try again later (429)
+	Unavailable  ErrorCode = "unavailable"  // the database or a host does not answer (503)
 )
 
 // Error is a refusal with one sentence for users. It is created where the cause is known.
 type Error struct {
-	Code    Code
+	Code    ErrorCode
 	Message string       // complete sentence with what happened and what to do
 	Fields  []FieldError // for Invalid: one entry per field
 }
@@ -42,12 +42,12 @@ func (e *Error) Error() string {
 }
 
 // Errorf returns an Error with a formatted sentence for users.
-func Errorf(code Code, format string, args ...any) *Error {
+func Errorf(code ErrorCode, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
 // CodeOf returns the code of the first Error in err's chain, or "".
-func CodeOf(err error) Code {
+func CodeOf(err error) ErrorCode {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}

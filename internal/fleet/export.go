@@ -48,7 +48,7 @@ type Export struct {
 // AllowsDownload reports whether the file can be downloaded now; the string is the reason if not.
 func (e Export) AllowsDownload() (bool, string) {
 	switch {
-	case !e.State.Ended():
+	case !e.State.IsFinal():
 		return false, "The file is still being created. Wait until the task has ended."
 	case e.State != JobDone:
 		return false, "The export failed: " + e.Error
@@ -58,7 +58,7 @@ func (e Export) AllowsDownload() (bool, string) {
 
 // ApplianceOf returns the description of a VM for an archive, with its disks as files. networks are the network names
 // of the VM's NICs, in order.
-func ApplianceOf(v VMView, networks []string) Appliance {
+func ApplianceFromVM(v VMView, networks []string) Appliance {
 	a := Appliance{Name: v.Name, CPUs: v.Spec.CPUs, MemoryMiB: v.Spec.MemoryMiB, Firmware: v.Spec.Firmware}
 	if g := v.Status; g != nil && g.Guest != nil {
 		a.OS = g.Guest.OS
@@ -126,7 +126,7 @@ func (v VMView) AllowsExport() (bool, string) {
 		return false, why
 	case len(v.Spec.Disks) == 0:
 		return false, "The VM has no disk to export."
-	case v.WhySnapshotsBlock() != "":
+	case v.WhySnapshotsBlockDiskJobs() != "":
 		return false, "The VM has snapshots. Delete them first, or clone the VM and export the clone."
 	case v.NeedsTemporarySnapshot():
 		return false, "The VM is on. Shut it down first, or clone it and export the clone."

@@ -25,7 +25,7 @@ var faultTexts = map[FaultCode]struct{ word, plain string }{
 }
 
 // fault returns the first fault with the code, or nil.
-func (s VMStatus) fault(code FaultCode) *Fault {
+func (s VMStatus) faultByCode(code FaultCode) *Fault {
 	if i := slices.IndexFunc(s.Faults, func(f Fault) bool { return f.Code == code }); i >= 0 {
 		return &s.Faults[i]
 	}
@@ -33,20 +33,20 @@ func (s VMStatus) fault(code FaultCode) *Fault {
 }
 
 // Word returns the fault's heading.
-func (f Fault) Word() string {
+func (f Fault) Heading() string {
 	return cmp.Or(faultTexts[f.Code].word, "Fault on the host")
 }
 
 // PlainStatus returns the status for users who may not see hosts: faults and drift without the host's names, paths and
 // messages.
-func (vm VM) PlainStatus() *VMStatus {
+func (vm VM) StatusWithoutHosts() *VMStatus {
 	if vm.Status == nil {
 		return nil
 	}
 	s := *vm.Status
 	s.Domain, s.Faults, s.Drift = "", slices.Clone(s.Faults), slices.Clone(s.Drift)
 	for i, f := range s.Faults {
-		s.Faults[i].Text = vm.plainFault(f)
+		s.Faults[i].Text = vm.faultTextWithoutHosts(f)
 	}
 	for i, d := range s.Drift {
 		if d.Take == nil { // drift of fields outside the spec can reveal details of the host
@@ -56,7 +56,7 @@ func (vm VM) PlainStatus() *VMStatus {
 	return &s
 }
 
-func (vm VM) plainFault(f Fault) string {
+func (vm VM) faultTextWithoutHosts(f Fault) string {
 	if f.Code == FaultExpiry || f.Code == FaultSchedule {
 		return f.Text // the text comes from the portal, not from the host
 	}

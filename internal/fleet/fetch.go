@@ -65,7 +65,7 @@ func ParseChecksumFile(address string) (*url.URL, error) {
 }
 
 // NameOfDownload returns the default volume name of a download: the last part of the URL's path.
-func NameOfDownload(address string) string {
+func DownloadVolumeName(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || strings.HasSuffix(u.Path, "/") || u.Path == "" {
 		return ""

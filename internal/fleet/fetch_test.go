@@ -44,7 +44,7 @@ func TestDownloadURLsAreValidated(t *testing.T) {
 		t.Errorf("http with a checksum: %v", err)
 	}
 	for address, name := range map[string]string{"https://x/a/b.iso?c=/d.raw": "b.iso", "https://x/": "", "https://x": "", "https://x/a/": "", "https://x/a%2Fb": "b"} {
-		if got := fleet.NameOfDownload(address); got != name {
+		if got := fleet.DownloadVolumeName(address); got != name {
 			t.Errorf("%s is called %q", address, got)
 		}
 	}

@@ -17,8 +17,8 @@ func portalOnly(f Field[VMSpec]) Field[VMSpec] {
 
 // rowsOf builds a field whose value is an ordered list of rows. The field has a form section of its own, and its
 // changes take effect at once.
-func rowsOf[T comparable](name, title string, at func(*VMSpec) *[]T, words func([]T) string, check func(c *Checks, field string, s VMSpec)) Field[VMSpec] {
-	f := valueAs(name, title, WhenNow, at, words, func(a, b []T) string { return words(a) + " → " + words(b) }, slices.Equal[[]T])
+func rowsField[T comparable](name, title string, at func(*VMSpec) *[]T, words func([]T) string, check func(c *Checks, field string, s VMSpec)) Field[VMSpec] {
+	f := valueFieldWithEqual(name, title, WhenNow, at, words, func(a, b []T) string { return words(a) + " → " + words(b) }, slices.Equal[[]T])
 	f.Copy = func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(*at(&from)) }
 	f.Default = func(s VMSpec) bool { return len(*at(&s)) == 0 }
 	f.Input.Label = strings.ToUpper(title[:1]) + title[1:]
@@ -52,7 +52,7 @@ func neverEditable[S any](why string, f Field[S]) Field[S] {
 }
 
 // ValueText returns a value as text: an option's text, or the value with its unit.
-func (in Input) ValueText(v string) string {
+func (in FormInput) ValueText(v string) string {
 	switch {
 	case in.Kind == InputFlag:
 		return "on"
@@ -63,7 +63,7 @@ func (in Input) ValueText(v string) string {
 }
 
 // DefaultText returns the text for an unset field; empty: the field has no default.
-func (in Input) DefaultText() string {
+func (in FormInput) DefaultText() string {
 	if in.Kind == InputFlag {
 		return "off"
 	}
@@ -71,8 +71,8 @@ func (in Input) DefaultText() string {
 }
 
 // formField builds a field with a form input. A running guest gets a change of the field at its next start.
-func formField[S any, T comparable](name, title string, at func(*S) *T, words func(T) string, in Input, equal func(a, b T) bool, check func(c *Checks, field string, v T)) Field[S] {
-	f := valueAs(name, title, WhenNextBoot, at, words, func(a, b T) string { return words(a) + " → " + words(b) }, equal)
+func formField[S any, T comparable](name, title string, at func(*S) *T, words func(T) string, in FormInput, equal func(a, b T) bool, check func(c *Checks, field string, v T)) Field[S] {
+	f := valueFieldWithEqual(name, title, WhenNextBoot, at, words, func(a, b T) string { return words(a) + " → " + words(b) }, equal)
 	f.Input = in
 	f.Default = func(s S) bool { var zero T; return equal(*at(&s), zero) }
 	f.check = func(c *Checks, field string, s S) {
@@ -86,7 +86,7 @@ func formField[S any, T comparable](name, title string, at func(*S) *T, words fu
 func equal[T comparable](a, b T) bool { return a == b }
 
 // number builds a field with a positive number; zero is the default.
-func number[S any](name, title, unit string, at func(*S) *int, in Input, minimum, maximum int) Field[S] {
+func numberField[S any](name, title, unit string, at func(*S) *int, in FormInput, minimum, maximum int) Field[S] {
 	return formField(name, title, at, func(n int) string {
 		switch {
 		case n == 0:
@@ -96,7 +96,7 @@ func number[S any](name, title, unit string, at func(*S) *int, in Input, minimum
 		case in.Unit != "":
 			return fmt.Sprint(n, " ", in.Unit)
 		}
-		return countOf(n, unit)
+		return countWithUnit(n, unit)
 	}, in, func(a, b int) bool { return cmp.Or(a, in.Default) == cmp.Or(b, in.Default) }, func(c *Checks, field string, n int) {
 		if n < minimum || n > maximum {
 			c.Add(field, "Enter a whole number from %d to %d, or leave the field empty.", minimum, maximum)
@@ -104,7 +104,7 @@ func number[S any](name, title, unit string, at func(*S) *int, in Input, minimum
 	})
 }
 
-func flag[S any](name, title string, at func(*S) *bool, in Input) Field[S] {
+func flagField[S any](name, title string, at func(*S) *bool, in FormInput) Field[S] {
 	in.Kind = InputFlag
 	return formField(name, title, at, func(on bool) string {
 		if on {
@@ -114,7 +114,7 @@ func flag[S any](name, title string, at func(*S) *bool, in Input) Field[S] {
 	}, in, equal, func(*Checks, string, bool) {})
 }
 
-func choice[S any](name, title string, at func(*S) *string, in Input) Field[S] {
+func choiceField[S any](name, title string, at func(*S) *string, in FormInput) Field[S] {
 	in.Kind = InputChoice
 	f := formField(name, title, at, in.words, in, equal, func(c *Checks, field, v string) {
 		if !slices.ContainsFunc(in.Options, func(o Option) bool { return o.Value == v }) {
@@ -146,7 +146,7 @@ func choice[S any](name, title string, at func(*S) *string, in Input) Field[S] {
 }
 
 // plainFields replaces the names of defaults by the zero value.
-func plainFields[S any](to *S, fields []Field[S]) {
+func resetNamedDefaults[S any](to *S, fields []Field[S]) {
 	for _, f := range fields {
 		if f.plain != nil {
 			f.plain(to)
@@ -155,33 +155,33 @@ func plainFields[S any](to *S, fields []Field[S]) {
 }
 
 // Plain returns the spec with named defaults replaced by the zero value: bus "virtio" of a disk becomes empty.
-func (s VMSpec) Plain() VMSpec {
+func (s VMSpec) NormalizeDefaults() VMSpec {
 	s.Disks, s.NICs = slices.Clone(s.Disks), slices.Clone(s.NICs)
-	plainFields(&s, optionalFields)
+	resetNamedDefaults(&s, optionalFields)
 	for i := range s.Disks {
-		s.Disks[i] = s.Disks[i].Plain()
+		s.Disks[i] = s.Disks[i].NormalizeDefaults()
 	}
 	for i := range s.NICs {
-		s.NICs[i] = s.NICs[i].Plain()
+		s.NICs[i] = s.NICs[i].NormalizeDefaults()
 	}
 	return s
 }
 
 // Plain returns the disk with named defaults replaced by the zero value.
-func (d Disk) Plain() Disk {
-	plainFields(&d, DiskFields)
+func (d Disk) NormalizeDefaults() Disk {
+	resetNamedDefaults(&d, DiskFields)
 	return d
 }
 
 // Plain returns the NIC with named defaults replaced by the zero value.
-func (n NIC) Plain() NIC {
-	plainFields(&n, NICFields)
+func (n NIC) NormalizeDefaults() NIC {
+	resetNamedDefaults(&n, NICFields)
 	return n
 }
 
 // text builds a field for text that matches form. The input's options are proposals. wrong is the error text for other
 // values.
-func text[S any](name, title string, at func(*S) *string, in Input, form *regexp.Regexp, wrong string) Field[S] {
+func textField[S any](name, title string, at func(*S) *string, in FormInput, form *regexp.Regexp, wrong string) Field[S] {
 	in.Kind = InputText
 	return formField(name, title, at, func(v string) string { return cmp.Or(in.words(v), "default") }, in, equal, func(c *Checks, field, v string) {
 		if !form.MatchString(v) {
@@ -190,7 +190,7 @@ func text[S any](name, title string, at func(*S) *string, in Input, form *regexp
 	})
 }
 
-func (in Input) words(v string) string {
+func (in FormInput) words(v string) string {
 	for _, o := range in.Options {
 		if o.Value == v {
 			return o.Text

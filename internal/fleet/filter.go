@@ -27,14 +27,14 @@ type FilterKey struct {
 type FilterKeys []FilterKey
 
 // Term is one condition of a filter. All terms must match; within a term, any alternative.
-type Term struct {
+type FilterTerm struct {
 	Key          string
 	Not          bool
-	Alternatives []Match
+	Alternatives []FilterMatch
 }
 
 // Match is one alternative of a term.
-type Match struct {
+type FilterMatch struct {
 	Label string // only for the key "label": the label's key; Pattern then matches its value
 	Pattern
 }
@@ -43,10 +43,10 @@ type Match struct {
 type Pattern []string
 
 // Exact returns the text of a pattern; ok is false if it has asterisks.
-func (p Pattern) Exact() (string, bool) { return p[0], len(p) == 1 }
+func (p Pattern) ExactText() (string, bool) { return p[0], len(p) == 1 }
 
 // Like returns the pattern for SQL LIKE, with backslash as the escape character.
-func (p Pattern) Like() string {
+func (p Pattern) LikePattern() string {
 	escaped := make([]string, len(p))
 	for i, part := range p {
 		escaped[i] = likeEscapes.Replace(part)
@@ -84,7 +84,7 @@ func (p Pattern) Lower() Pattern {
 // ParseFilter parses the filter language. Terms are AND-ed: key:value, -key:value for negation, key:a,b for
 // alternatives, label:key=value, label:key. A bare word matches a part of the name. "*" matches any run of characters;
 // quotes protect spaces, colons and commas. Errors are Invalid at the field "filter".
-func ParseFilter(keys FilterKeys, text string) ([]Term, error) {
+func ParseFilter(keys FilterKeys, text string) ([]FilterTerm, error) {
 	if len(text) > maxFilter || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' }) {
 		return nil, filterError("A filter is one line of at most %d bytes.", maxFilter)
 	}
@@ -98,7 +98,7 @@ func ParseFilter(keys FilterKeys, text string) ([]Term, error) {
 	if err := checkAsterisks(words); err != nil {
 		return nil, err
 	}
-	terms := make([]Term, 0, len(words))
+	terms := make([]FilterTerm, 0, len(words))
 	for _, w := range words {
 		t, err := keys.term(w)
 		if err != nil {
@@ -144,7 +144,7 @@ type filterWord struct {
 func (w filterWord) String() string { return string(w.text) }
 
 // cut splits at the first unquoted sep.
-func (w filterWord) cut(sep rune) (before, after filterWord, found bool) {
+func (w filterWord) cutAtUnquoted(sep rune) (before, after filterWord, found bool) {
 	for i, r := range w.text {
 		if r == sep && w.plain[i] {
 			return filterWord{w.text[:i], w.plain[:i]}, filterWord{w.text[i+1:], w.plain[i+1:]}, true
@@ -157,7 +157,7 @@ func (w filterWord) pattern() Pattern {
 	p := Pattern{}
 	for rest, more := w, true; more; {
 		var part filterWord
-		part, rest, more = rest.cut('*')
+		part, rest, more = rest.cutAtUnquoted('*')
 		p = append(p, part.String())
 	}
 	return p
@@ -190,17 +190,17 @@ func splitWords(text string) ([]filterWord, error) {
 	return words, nil
 }
 
-func (keys FilterKeys) term(w filterWord) (Term, error) {
-	var t Term
+func (keys FilterKeys) term(w filterWord) (FilterTerm, error) {
+	var t FilterTerm
 	term := w.String()
 	if len(w.text) > 1 && w.text[0] == '-' && w.plain[0] {
 		t.Not, w = true, filterWord{w.text[1:], w.plain[1:]}
 	}
-	key, value, found := w.cut(':')
+	key, value, found := w.cutAtUnquoted(':')
 	if !found {
 		p := w.pattern()
 		p = append(append(Pattern{""}, p...), "")
-		t.Key, t.Alternatives = "name", []Match{{Pattern: p}}
+		t.Key, t.Alternatives = "name", []FilterMatch{{Pattern: p}}
 		return t, nil
 	}
 	t.Key = strings.ToLower(key.String())
@@ -210,11 +210,11 @@ func (keys FilterKeys) term(w filterWord) (Term, error) {
 	}
 	for more := true; more; {
 		var alternative filterWord
-		alternative, value, more = value.cut(',')
+		alternative, value, more = value.cutAtUnquoted(',')
 		if len(alternative.text) == 0 {
 			return t, filterError("In %q a value is missing. Write %s:value, or %s:one,two.", term, t.Key, t.Key)
 		}
-		t.Alternatives = append(t.Alternatives, Match{Pattern: alternative.pattern()})
+		t.Alternatives = append(t.Alternatives, FilterMatch{Pattern: alternative.pattern()})
 		if t.Key == "label" {
 			if err := t.parseLabel(alternative); err != nil {
 				return t, err
@@ -229,9 +229,9 @@ func (keys FilterKeys) term(w filterWord) (Term, error) {
 
 // parseLabel parses the newest alternative of a label term: key=value, a further value for the previous key, or a key
 // alone.
-func (t *Term) parseLabel(w filterWord) error {
+func (t *FilterTerm) parseLabel(w filterWord) error {
 	m := &t.Alternatives[len(t.Alternatives)-1]
-	key, value, found := w.cut('=')
+	key, value, found := w.cutAtUnquoted('=')
 	switch {
 	case found && len(key.text) == 0:
 		return filterError("In %q the label's key is missing. Write label:key=value.", "label:"+w.String())
@@ -248,16 +248,16 @@ func (t *Term) parseLabel(w filterWord) error {
 func (p Pattern) matchesAll() bool { return len(p) == 2 && p[0] == "" && p[1] == "" }
 
 // expandValues replaces patterns by the matching values, for keys with a fixed set of values.
-func (k FilterKey) expandValues(t *Term) error {
+func (k FilterKey) expandValues(t *FilterTerm) error {
 	if k.Values == nil {
 		return nil
 	}
-	var chosen []Match
+	var chosen []FilterMatch
 	for _, m := range t.Alternatives {
 		found := false
 		for _, v := range k.Values {
 			if m.Lower().Matches(strings.ToLower(v)) {
-				chosen, found = append(chosen, Match{Pattern: Pattern{v}}), true
+				chosen, found = append(chosen, FilterMatch{Pattern: Pattern{v}}), true
 			}
 		}
 		if !found {

@@ -10,41 +10,41 @@ import (
 	"quantix/internal/fleet"
 )
 
-func match(parts ...string) fleet.Match { return fleet.Match{Pattern: parts} }
+func newMatch(parts ...string) fleet.FilterMatch { return fleet.FilterMatch{Pattern: parts} }
 
-func labelled(key string, parts ...string) fleet.Match {
-	return fleet.Match{Label: key, Pattern: parts}
+func labelMatch(key string, parts ...string) fleet.FilterMatch {
+	return fleet.FilterMatch{Label: key, Pattern: parts}
 }
 
 func TestParseFilterParsesTerms(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string][]fleet.Term{
+	for text, want := range map[string][]fleet.FilterTerm{
 		"":                       {},
 		"  \t ":                  {},
-		"web":                    {{Key: "name", Alternatives: []fleet.Match{match("", "web", "")}}},
-		"-web":                   {{Key: "name", Not: true, Alternatives: []fleet.Match{match("", "web", "")}}},
-		"-":                      {{Key: "name", Alternatives: []fleet.Match{match("", "-", "")}}},
-		"we*b":                   {{Key: "name", Alternatives: []fleet.Match{match("", "we", "b", "")}}},
-		`"two words"`:            {{Key: "name", Alternatives: []fleet.Match{match("", "two words", "")}}},
-		`"a:b"`:                  {{Key: "name", Alternatives: []fleet.Match{match("", "a:b", "")}}},
-		"name:web*":              {{Key: "name", Alternatives: []fleet.Match{match("web", "")}}},
-		`name:"web*"`:            {{Key: "name", Alternatives: []fleet.Match{match("web*")}}},
-		"NAME:web":               {{Key: "name", Alternatives: []fleet.Match{match("web")}}},
-		`"*****************"`:    {{Key: "name", Alternatives: []fleet.Match{match("", "*****************", "")}}},
-		"name:a,b*":              {{Key: "name", Alternatives: []fleet.Match{match("a"), match("b", "")}}},
-		"phase:running":          {{Key: "phase", Alternatives: []fleet.Match{match("running")}}},
-		"-phase:Running,stopped": {{Key: "phase", Not: true, Alternatives: []fleet.Match{match("running"), match("stopped")}}},
-		"phase:st*ing":           {{Key: "phase", Alternatives: []fleet.Match{match("starting"), match("stopping")}}},
-		"label:env":              {{Key: "label", Alternatives: []fleet.Match{labelled("env", "", "")}}},
-		"label:env=prod":         {{Key: "label", Alternatives: []fleet.Match{labelled("env", "prod")}}},
-		"label:env=":             {{Key: "label", Alternatives: []fleet.Match{labelled("env", "")}}},
-		"label:env=prod,test":    {{Key: "label", Alternatives: []fleet.Match{labelled("env", "prod"), labelled("env", "test")}}},
-		"label:env,tier":         {{Key: "label", Alternatives: []fleet.Match{labelled("env", "", ""), labelled("tier", "", "")}}},
-		"label:env=p*":           {{Key: "label", Alternatives: []fleet.Match{labelled("env", "p", "")}}},
-		`label:note="a, b=c"`:    {{Key: "label", Alternatives: []fleet.Match{labelled("note", "a, b=c")}}},
-		"mac:52:54:00:00:00:01":  {{Key: "mac", Alternatives: []fleet.Match{match("52:54:00:00:00:01")}}},
+		"web":                    {{Key: "name", Alternatives: []fleet.FilterMatch{newMatch("", "web", "")}}},
+		"-web":                   {{Key: "name", Not: true, Alternatives: []fleet.FilterMatch{newMatch("", "web", "")}}},
+		"-":                      {{Key: "name", Alternatives: []fleet.FilterMatch{newMatch("", "-", "")}}},
+		"we*b":                   {{Key: "name", Alternatives: []fleet.FilterMatch{newMatch("", "we", "b", "")}}},
+		`"two words"`:            {{Key: "name", Alternatives: []fleet.FilterMatch{newMatch("", "two words", "")}}},
+		`"a:b"`:                  {{Key: "name", Alternatives: []fleet.FilterMatch{newMatch("", "a:b", "")}}},
+		"name:web*":              {{Key: "name", Alternatives: []fleet.FilterMatch{newMatch("web", "")}}},
+		`name:"web*"`:            {{Key: "name", Alternatives: []fleet.FilterMatch{newMatch("web*")}}},
+		"NAME:web":               {{Key: "name", Alternatives: []fleet.FilterMatch{newMatch("web")}}},
+		`"*****************"`:    {{Key: "name", Alternatives: []fleet.FilterMatch{newMatch("", "*****************", "")}}},
+		"name:a,b*":              {{Key: "name", Alternatives: []fleet.FilterMatch{newMatch("a"), newMatch("b", "")}}},
+		"phase:running":          {{Key: "phase", Alternatives: []fleet.FilterMatch{newMatch("running")}}},
+		"-phase:Running,stopped": {{Key: "phase", Not: true, Alternatives: []fleet.FilterMatch{newMatch("running"), newMatch("stopped")}}},
+		"phase:st*ing":           {{Key: "phase", Alternatives: []fleet.FilterMatch{newMatch("starting"), newMatch("stopping")}}},
+		"label:env":              {{Key: "label", Alternatives: []fleet.FilterMatch{labelMatch("env", "", "")}}},
+		"label:env=prod":         {{Key: "label", Alternatives: []fleet.FilterMatch{labelMatch("env", "prod")}}},
+		"label:env=":             {{Key: "label", Alternatives: []fleet.FilterMatch{labelMatch("env", "")}}},
+		"label:env=prod,test":    {{Key: "label", Alternatives: []fleet.FilterMatch{labelMatch("env", "prod"), labelMatch("env", "test")}}},
+		"label:env,tier":         {{Key: "label", Alternatives: []fleet.FilterMatch{labelMatch("env", "", ""), labelMatch("tier", "", "")}}},
+		"label:env=p*":           {{Key: "label", Alternatives: []fleet.FilterMatch{labelMatch("env", "p", "")}}},
+		`label:note="a, b=c"`:    {{Key: "label", Alternatives: []fleet.FilterMatch{labelMatch("note", "a, b=c")}}},
+		"mac:52:54:00:00:00:01":  {{Key: "mac", Alternatives: []fleet.FilterMatch{newMatch("52:54:00:00:00:01")}}},
 		"host:h1 web": {
-			{Key: "host", Alternatives: []fleet.Match{match("h1")}}, {Key: "name", Alternatives: []fleet.Match{match("", "web", "")}},
+			{Key: "host", Alternatives: []fleet.FilterMatch{newMatch("h1")}}, {Key: "name", Alternatives: []fleet.FilterMatch{newMatch("", "web", "")}},
 		},
 	} {
 		got, err := fleet.ParseFilter(fleet.VMKeys, text)
@@ -98,7 +98,7 @@ func TestPatternMatchesAndConvertsToLike(t *testing.T) {
 		{fleet.Pattern{"50%_", `\`}, `50\%\_%\\`, []string{`50%_\`, `50%_x\`}, []string{`50xx\`}},
 		{fleet.Pattern{"ab", "b"}, "ab%b", []string{"abb"}, []string{"ab"}},
 	} {
-		if got := c.pattern.Like(); got != c.like {
+		if got := c.pattern.LikePattern(); got != c.like {
 			t.Errorf("%q: LIKE %q, want %q", c.pattern, got, c.like)
 		}
 		for _, text := range c.fits {

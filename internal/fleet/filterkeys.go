@@ -3,7 +3,7 @@ package fleet
 // Filter keys of each resource type.
 var (
 	VMKeys = FilterKeys{
-		{"phase", "the VM's phase", texts(VMPhases)},
+		{"phase", "the VM's phase", toStrings(VMPhases)},
 		{"attention", "whether the VM needs attention", []string{"yes", "no"}},
 		{"drift", "whether the VM's definition on its host differs from the spec", []string{"yes", "no"}},
 		{"host", "name of the VM's host", nil},
@@ -25,37 +25,37 @@ var (
 		{"id", "the VM's UUID", nil},
 	}
 	HostKeys = FilterKeys{
-		{"phase", "the host's state", texts(HostPhases)},
+		{"phase", "the host's state", toStrings(HostPhases)},
 		{"name", "part of the name", nil},
 		{"label", "key=value, or a key alone", nil},
 	}
 	PoolKeys = FilterKeys{
 		{"name", "part of the name", nil},
-		{"kind", "the pool's kind", texts(poolKinds())},
+		{"kind", "the pool's kind", toStrings(poolKinds())},
 		{"host", "name of a host with the pool assigned", nil},
-		{"tone", "the pool's health", texts([]Severity{SeverityOK, SeverityWarn, SeverityBad, SeverityUnknown, SeverityIdle})},
+		{"tone", "the pool's health", toStrings([]Severity{SeverityOK, SeverityWarn, SeverityBad, SeverityUnknown, SeverityIdle})},
 	}
 	NetworkKeys = FilterKeys{
 		{"name", "part of the name", nil},
-		{"kind", "the network's kind", texts([]NetworkKind{NetworkLibvirt, NetworkBridge})},
+		{"kind", "the network's kind", toStrings([]NetworkKind{NetworkLibvirt, NetworkBridge})},
 		{"host", "name of a host with the network", nil},
 	}
 	ImageKeys = FilterKeys{
 		{"name", "part of the name", nil},
 		{"os", "a word of the operating system: debian, 12, x86_64", nil},
-		{"format", "format of the newest version", texts([]string{"qcow2", "raw", "iso"})},
-		{"published", "whether the image is published to a project", texts([]string{"yes", "no"})},
+		{"format", "format of the newest version", toStrings([]string{"qcow2", "raw", "iso"})},
+		{"published", "whether the image is published to a project", toStrings([]string{"yes", "no"})},
 		{"pool", "name of a pool with a copy of the image", nil},
 	}
 	TemplateKeys = FilterKeys{
 		{"name", "part of the name", nil},
 		{"os", "a word of the operating system: debian, 12, x86_64", nil},
 		{"project", "name of the template's project", nil},
-		{"published", "whether the template is published to another project", texts([]string{"yes", "no"})},
+		{"published", "whether the template is published to another project", toStrings([]string{"yes", "no"})},
 	}
 	TaskKeys = FilterKeys{
-		{"state", "the task's state", texts([]JobState{JobQueued, JobRunning, JobDone, JobFailed, JobCancelled, JobUnknown})},
-		{"kind", "the kind of task", texts(KindsWhere(func(k JobKindInfo) bool { return !k.Background }))},
+		{"state", "the task's state", toStrings([]JobState{JobQueued, JobRunning, JobDone, JobFailed, JobCancelled, JobUnknown})},
+		{"kind", "the kind of task", toStrings(JobKindsWhere(func(k JobKindInfo) bool { return !k.Background }))},
 		{"target", "name of the VM or pool, or vm:<id>", nil},
 		{"host", "name of the host that executes the task", nil},
 		{"who", "who requested the task; me: yourself", nil},
@@ -76,7 +76,7 @@ var (
 	}
 )
 
-func texts[T ~string](values []T) []string {
+func toStrings[T ~string](values []T) []string {
 	out := make([]string, len(values))
 	for i, v := range values {
 		out[i] = string(v)

@@ -108,11 +108,11 @@ type FirstFile struct {
 }
 
 // Words returns the guest initialization as text.
-func (f VMFirstBoot) Words() string {
+func (f VMFirstBoot) Text() string {
 	if f.Kind == "" {
 		return "none"
 	}
-	words := f.Kind.Words()
+	words := f.Kind.Text()
 	if f.Number > 1 {
 		words += fmt.Sprintf(", version %d", f.Number)
 	}
@@ -120,7 +120,7 @@ func (f VMFirstBoot) Words() string {
 }
 
 // Words returns the kind's text on forms.
-func (k FirstBootKind) Words() string {
+func (k FirstBootKind) Text() string {
 	for _, o := range FirstBootKinds {
 		if o.Value == string(k) {
 			return o.Text
@@ -130,13 +130,13 @@ func (k FirstBootKind) Words() string {
 }
 
 // ByCloudInit reports whether cloud-init processes the kind.
-func (k FirstBootKind) ByCloudInit() bool { return k == CloudInit || k == CloudConfig }
+func (k FirstBootKind) UsesCloudInit() bool { return k == CloudInit || k == CloudConfig }
 
 // IsText reports whether the content is text as entered by the user.
 func (k FirstBootKind) IsText() bool { return k == CloudConfig || k == Ignition || k == Sysprep }
 
 // Known reports whether the kind exists; the empty kind (none) does, too.
-func (k FirstBootKind) Known() bool {
+func (k FirstBootKind) IsKnown() bool {
 	for _, o := range FirstBootKinds {
 		if o.Value == string(k) {
 			return true
@@ -146,20 +146,20 @@ func (k FirstBootKind) Known() bool {
 }
 
 func (f VMFirstBoot) check(c *Checks, field string) {
-	if f.Kind == "" || !f.Kind.Known() || f.Number < 1 || f.Number > MaxFirstNumber {
+	if f.Kind == "" || !f.Kind.IsKnown() || f.Number < 1 || f.Number > MaxFirstNumber {
 		c.Add(field, "First-boot data is separate from the VM's other values. Change it separately.")
 	}
 }
 
 // firstBoot builds the spec's field for guest initialization. The VM form leaves it out, because guest initialization
 // has a form of its own.
-func firstBoot() Field[VMSpec] {
-	f := valueAs("firstBoot", "first boot", WhenNextBoot, func(s *VMSpec) *VMFirstBoot { return &s.FirstBoot }, VMFirstBoot.Words,
+func firstBootField() Field[VMSpec] {
+	f := valueFieldWithEqual("firstBoot", "first boot", WhenNextBoot, func(s *VMSpec) *VMFirstBoot { return &s.FirstBoot }, VMFirstBoot.Text,
 		func(a, b VMFirstBoot) string {
 			if a.Kind == b.Kind {
-				return a.Kind.Words() + " replaced"
+				return a.Kind.Text() + " replaced"
 			}
-			return a.Words() + " → " + b.Words()
+			return a.Text() + " → " + b.Text()
 		}, equal)
 	f.Default = func(s VMSpec) bool { return s.FirstBoot == VMFirstBoot{} }
 	f.check = func(c *Checks, field string, s VMSpec) {

@@ -9,7 +9,7 @@ import (
 // diskGrowthText returns the text of a change that only grows a disk, which a running guest sees at once. It is empty
 // for every other change.
 func diskGrowthText(old, to Disk) string {
-	if to.SizeBytes <= old.SizeBytes || !resized(old, to) {
+	if to.SizeBytes <= old.SizeBytes || !differOnlyInSize(old, to) {
 		return ""
 	}
 	return diskChangeText(old, to)
@@ -18,38 +18,38 @@ func diskGrowthText(old, to Disk) string {
 // text returns the disk's text as pages show it.
 func (d Disk) text() string {
 	if d.Volume == "" {
-		return "of " + Bytes(d.SizeBytes)
+		return "of " + FormatBytes(d.SizeBytes)
 	}
 	return d.Volume
 }
 
 // takesEffect returns when a running guest gets or loses the disk.
-func (d Disk) takesEffect() When {
-	if d.HotPlugs() {
+func (d Disk) takesEffect() EffectTime {
+	if d.SupportsHotPlug() {
 		return WhenNow
 	}
 	return WhenNextBoot
 }
 
 // HotPlugs reports whether the disk supports hot-plug and hot-unplug; disks on other buses do not.
-func (d Disk) HotPlugs() bool { return d.Bus == "" || d.Bus == "scsi" || d.Bus == "usb" }
+func (d Disk) SupportsHotPlug() bool { return d.Bus == "" || d.Bus == "scsi" || d.Bus == "usb" }
 
 // resized reports whether two disks differ only in size.
-func resized(a, b Disk) bool {
+func differOnlyInSize(a, b Disk) bool {
 	a.SizeBytes = b.SizeBytes
 	return reflect.DeepEqual(a, b)
 }
 
 // diskChangeText returns the text of a change to an existing disk.
 func diskChangeText(old, to Disk) string {
-	if !resized(old, to) {
+	if !differOnlyInSize(old, to) {
 		return old.Volume + " → " + to.Volume
 	}
 	was := "the size of its image"
 	if old.SizeBytes > 0 {
-		was = Bytes(old.SizeBytes)
+		was = FormatBytes(old.SizeBytes)
 	}
-	now := Bytes(to.SizeBytes)
+	now := FormatBytes(to.SizeBytes)
 	if was == now {
 		was, now = fmt.Sprintf("%d bytes", old.SizeBytes), fmt.Sprintf("%d bytes", to.SizeBytes)
 	}
@@ -88,7 +88,7 @@ func (vm VM) cancelsGrowth(c Change, to VM) bool {
 	has := vm.sizeOnHost(now.Ref())
 	for _, d := range vm.Spec.Disks {
 		if d.Ref() == now.Ref() {
-			return resized(d, now) && has > 0 && now.SizeBytes >= has
+			return differOnlyInSize(d, now) && has > 0 && now.SizeBytes >= has
 		}
 	}
 	return false
@@ -110,7 +110,7 @@ func (vm VM) GrowingDisks(to VMSpec) map[int]int64 {
 
 // AllowsGrow reports whether the disk can be grown now; the string is the reason if not. moving lists the VM's disks
 // under migration.
-func (v VMView) AllowsGrow(disk Disk, moving []MovingDisk) (bool, string) {
+func (v VMView) AllowsDiskGrowth(disk Disk, moving []MovingDisk) (bool, string) {
 	ok, why := v.Allows(ActEdit)
 	switch {
 	case !ok:
@@ -123,10 +123,10 @@ func (v VMView) AllowsGrow(disk Disk, moving []MovingDisk) (bool, string) {
 		return false, "The disk is a LUN. Grow the LUN on the storage target."
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
 		return false, "The VM is not on its host yet."
-	case v.FaultOf(disk.Ref()) != nil:
-		return false, v.FaultOf(disk.Ref()).Text
-	case v.WhySnapshotsBlock() != "":
-		return false, v.WhySnapshotsBlock()
+	case v.MissingDiskFault(disk.Ref()) != nil:
+		return false, v.MissingDiskFault(disk.Ref()).Text
+	case v.WhySnapshotsBlockDiskJobs() != "":
+		return false, v.WhySnapshotsBlockDiskJobs()
 	}
 	for _, m := range moving {
 		if m.Disk == disk.Ref() {

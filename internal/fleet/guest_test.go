@@ -57,8 +57,8 @@ func TestRefusedGuestActionHasReason(t *testing.T) {
 		}
 	}
 	for _, a := range fleet.GuestActions {
-		if !a.Known() || a.Label() == "" || !a.Job().Info().UsesGuest {
-			t.Errorf("%s: word %q, job %q", a, a.Label(), a.Job())
+		if !a.IsKnown() || a.Label() == "" || !a.JobKind().Info().UsesGuest {
+			t.Errorf("%s: word %q, job %q", a, a.Label(), a.JobKind())
 		}
 	}
 }
@@ -79,13 +79,13 @@ func TestExpiryFaultDescribesExpiry(t *testing.T) {
 		{-time.Hour, true, fleet.Expired, "was asked to shut down"},
 	} {
 		end := now.Add(c.in)
-		vm := fleet.VM{Meta: fleet.Meta{Protection: fleet.VMProtection{ExpiresAt: &end, ExpiryStops: c.stops}.At(now)}}
+		vm := fleet.VM{Meta: fleet.Meta{Protection: fleet.VMProtection{ExpiresAt: &end, ExpiryStops: c.stops}.WithExpiryAt(now)}}
 		f := vm.ExpiryFault()
 		if vm.Protection.Expiry != c.expiry || (f == nil) != (c.says == "") || f != nil && !strings.Contains(f.Text, c.says) {
 			t.Errorf("in %s: %q, %+v", c.in, vm.Protection.Expiry, f)
 		}
 	}
-	if f := (fleet.VM{}).ExpiryFault(); f != nil || (fleet.VMProtection{}).At(now).Expiry != "" {
+	if f := (fleet.VM{}).ExpiryFault(); f != nil || (fleet.VMProtection{}).WithExpiryAt(now).Expiry != "" {
 		t.Error("a VM without expiry expires")
 	}
 }

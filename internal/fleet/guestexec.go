@@ -37,7 +37,7 @@ func (h HealthCheck) GuestProgram() GuestProgram {
 }
 
 // ArgLines splits a text with one argument per line. Empty lines at the end are ignored.
-func ArgLines(text string) []string {
+func SplitArgLines(text string) []string {
 	text = strings.TrimRight(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	if text == "" {
 		return nil

@@ -43,7 +43,7 @@ func TestGuestProgramsAreValidated(t *testing.T) {
 	} {
 		var checks fleet.Checks
 		fleet.CheckProgram(&checks, "program", "args", fleet.GuestProgram{Program: c.program, Args: c.args})
-		got := faults(func(to *fleet.Checks) {
+		got := fieldsWithErrors(func(to *fleet.Checks) {
 			fleet.CheckProgram(to, "program", "args", fleet.GuestProgram{Program: c.program, Args: c.args})
 		})
 		if !slices.Equal(got, c.want) {
@@ -54,7 +54,7 @@ func TestGuestProgramsAreValidated(t *testing.T) {
 		}
 	}
 	for seconds, ok := range map[int]bool{-1: false, 0: false, 1: true, 300: true, 301: false, 1 << 40: false} {
-		if got := len(faults(func(c *fleet.Checks) { fleet.CheckExec(c, "seconds", seconds) })) == 0; got != ok {
+		if got := len(fieldsWithErrors(func(c *fleet.Checks) { fleet.CheckExec(c, "seconds", seconds) })) == 0; got != ok {
 			t.Errorf("a wait of %d s is accepted: %t", seconds, got)
 		}
 	}
@@ -65,7 +65,7 @@ func TestArgLinesSplitsOneArgumentPerLine(t *testing.T) {
 	for text, want := range map[string][]string{
 		"": nil, "\n\n": nil, "-l": {"-l"}, "-c\r\necho 'a b'\r\n": {"-c", "echo 'a b'"}, "a\n\nb\n": {"a", "", "b"}, " a ": {" a "},
 	} {
-		if got := fleet.ArgLines(text); !slices.Equal(got, want) {
+		if got := fleet.SplitArgLines(text); !slices.Equal(got, want) {
 			t.Errorf("%q splits into %q", text, got)
 		}
 	}
@@ -82,7 +82,7 @@ func TestBulkStopReversesStartOrder(t *testing.T) {
 		"db": {StartOrder: 1}, "app": {StartOrder: 2}, "web": {}, "cache": {StopOrder: 4}, "lb": {StartOrder: 3, StopOrder: 1},
 	}
 	for act, want := range map[fleet.Action]string{fleet.ActStart: "db app lb cache web", fleet.ActShutdown: "web lb cache app db"} {
-		place := fleet.BulkPosition(act)
+		place := fleet.BulkActionPosition(act)
 		var names []string
 		for name := range vms {
 			names = append(names, name)
@@ -99,7 +99,7 @@ func TestBulkStopReversesStartOrder(t *testing.T) {
 			t.Errorf("the order of %s is %s, want %s", act, got, want)
 		}
 	}
-	if fleet.BulkPosition(fleet.ActStop) != nil || fleet.BulkPosition(fleet.ActRestart) != nil {
+	if fleet.BulkActionPosition(fleet.ActStop) != nil || fleet.BulkActionPosition(fleet.ActRestart) != nil {
 		t.Error("an action without order has one")
 	}
 }

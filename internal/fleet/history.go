@@ -36,7 +36,7 @@ type OfflinePeriod struct{ Since, Until time.Time }
 var severityRank = []Severity{SeverityOK, SeverityWarn, SeverityUnknown, SeverityBad}
 
 // SeverityOf returns the severity with the stored index; empty for an unknown one.
-func SeverityOf(rank int) Severity {
+func SeverityByRank(rank int) Severity {
 	if rank < 0 || rank >= len(severityRank) {
 		return ""
 	}
@@ -44,28 +44,28 @@ func SeverityOf(rank int) Severity {
 }
 
 // DaySince returns the start of the history that ends now.
-func DaySince(now time.Time) time.Time {
+func DayStart(now time.Time) time.Time {
 	return now.Truncate(Quarter).Add(-(DayQuarters - 1) * Quarter)
 }
 
 // DayOf computes the history that ends now. turns are ordered by time; the first of them is the last change before the
 // history starts.
-func DayOf(now time.Time, turns []SeverityChange, offline []OfflinePeriod) Day {
+func ComputeDay(now time.Time, turns []SeverityChange, offline []OfflinePeriod) Day {
 	var day Day
 	var current Severity
-	for n, at := 0, DaySince(now); n < DayQuarters; n, at = n+1, at.Add(Quarter) {
+	for n, at := 0, DayStart(now); n < DayQuarters; n, at = n+1, at.Add(Quarter) {
 		end := at.Add(Quarter)
 		severity := current
 		for len(turns) > 0 && turns[0].Quarter.Before(end) {
 			if !turns[0].Quarter.Before(at) {
-				severity = worse(severity, turns[0].Worst)
+				severity = worseSeverity(severity, turns[0].Worst)
 			} else {
 				severity = turns[0].Last
 			}
 			current, turns = turns[0].Last, turns[1:]
 		}
 		if severity != "" && slices.ContainsFunc(offline, func(s OfflinePeriod) bool { return s.Since.Before(end) && s.Until.After(at) }) {
-			severity = worse(severity, SeverityUnknown)
+			severity = worseSeverity(severity, SeverityUnknown)
 		}
 		if last := len(day) - 1; last >= 0 && day[last].Severity == severity {
 			day[last].Quarters++
@@ -79,7 +79,7 @@ func DayOf(now time.Time, turns []SeverityChange, offline []OfflinePeriod) Day {
 	return day
 }
 
-func worse(a, b Severity) Severity {
+func worseSeverity(a, b Severity) Severity {
 	if slices.Index(severityRank, a) > slices.Index(severityRank, b) {
 		return a
 	}
@@ -92,7 +92,7 @@ var dayWords = []struct {
 }{{SeverityOK, "OK"}, {SeverityWarn, "warning"}, {SeverityBad, "failed"}, {SeverityUnknown, "unknown"}, {"", "no data"}}
 
 // Words returns the history as text, for screen readers: "In the last 24 h: OK 23 h 15 min, failed 45 min".
-func (d Day) Words() string {
+func (d Day) Text() string {
 	var parts []string
 	for _, w := range dayWords {
 		n := 0
@@ -102,13 +102,13 @@ func (d Day) Words() string {
 			}
 		}
 		if n > 0 {
-			parts = append(parts, w.word+" "+quartersWord(n))
+			parts = append(parts, w.word+" "+quartersText(n))
 		}
 	}
 	return "In the last 24 h: " + strings.Join(parts, ", ")
 }
 
-func quartersWord(n int) string {
+func quartersText(n int) string {
 	hours, minutes := n/4, n%4*15
 	switch {
 	case hours == 0:

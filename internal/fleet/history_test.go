@@ -54,12 +54,12 @@ func TestDayHistoryKeepsWorstSeverityPerQuarterHour(t *testing.T) {
 			want:    fleet.Day{{bad, 96}},
 		},
 	} {
-		got := fleet.DayOf(now, c.turns, c.offline)
+		got := fleet.ComputeDay(now, c.turns, c.offline)
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
-		if c.words != "" && got.Words() != c.words {
-			t.Errorf("%s: %q", name, got.Words())
+		if c.words != "" && got.Text() != c.words {
+			t.Errorf("%s: %q", name, got.Text())
 		}
 	}
 }

@@ -47,7 +47,7 @@ type DiscoveredPool struct {
 }
 
 // Discovered returns the host's unmanaged storage pools. For an older agent, each pool has only a name.
-func (s HostStatus) Discovered() []DiscoveredPool {
+func (s HostStatus) UnmanagedPools() []DiscoveredPool {
 	if len(s.DiscoveredPools) > 0 {
 		return s.DiscoveredPools
 	}
@@ -228,9 +228,9 @@ func (h Host) Phase(now time.Time) HostPhase {
 		return HostPending
 	case h.Conflict != "":
 		return HostConflict
-	case !Fresh(h.SeenAt, now):
+	case !IsFresh(h.SeenAt, now):
 		return HostUnknown
-	case !h.Status.Connected || !Fresh(h.InventoryAt, now):
+	case !h.Status.Connected || !IsFresh(h.InventoryAt, now):
 		return HostDegraded
 	}
 	return HostOnline
@@ -245,7 +245,7 @@ var hostPhaseDisplay = map[HostPhase]struct {
 }
 
 // Word returns the phase as pages show it.
-func (p HostPhase) Word() string { return hostPhaseDisplay[p].word }
+func (p HostPhase) DisplayName() string { return hostPhaseDisplay[p].word }
 
 // Severity returns the phase's severity on pages.
 func (p HostPhase) Severity() Severity { return hostPhaseDisplay[p].severity }

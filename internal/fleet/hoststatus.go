@@ -40,5 +40,5 @@ func CountedSeverity(severity Severity) Severity {
 // HostStatusKeys are the filter keys of the matrix of hosts and their pools or networks.
 var HostStatusKeys = FilterKeys{
 	{"name", "name of the host", nil},
-	{"tone", "severity on the host", texts([]Severity{SeverityOK, SeverityWarn, SeverityBad, SeverityUnknown})},
+	{"tone", "severity on the host", toStrings([]Severity{SeverityOK, SeverityWarn, SeverityBad, SeverityUnknown})},
 }

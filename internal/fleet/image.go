@@ -18,7 +18,7 @@ type OSFacts struct {
 var OSFamilies = []string{"linux", "windows", "bsd", "other"}
 
 // Words returns the facts on one line: "Debian 12 x86_64".
-func (o OSFacts) Words() string {
+func (o OSFacts) Text() string {
 	return strings.Join(strings.Fields(o.Name+" "+o.Version+" "+o.Arch), " ")
 }
 
@@ -41,7 +41,7 @@ type Image struct {
 
 // whyTemplateDisk returns why an action must be done on the template that the image belongs to; empty: the image
 // belongs to no template. what completes the sentence "The image is a disk of the template T, …".
-func (i Image) whyTemplateDisk(what string) string {
+func (i Image) templateDiskRefusal(what string) string {
 	if i.TemplateID == "" {
 		return ""
 	}
@@ -78,7 +78,7 @@ type ImageVersion struct {
 }
 
 // ISO reports whether the version is an ISO image.
-func (v ImageVersion) ISO() bool { return v.Format == "iso" }
+func (v ImageVersion) IsISO() bool { return v.Format == "iso" }
 
 // CopyState is the state of a copy of an image version, derived from the reports of hosts.
 type CopyState string
@@ -120,7 +120,7 @@ func (c ImageCopy) Ref() Volref { return Volref{PoolID: c.PoolID, Volume: c.Volu
 func (c ImageCopy) Usable() bool { return c.State == CopyReady || c.State == CopyUnverified }
 
 // Where returns the copy's location as text.
-func (c ImageCopy) Where() string {
+func (c ImageCopy) LocationText() string {
 	if c.HostName == "" {
 		return "pool " + c.PoolName
 	}
@@ -193,7 +193,7 @@ const (
 )
 
 var imageActions = actionTable[ImageView]{
-	{ActVersion, func(v ImageView) string { return v.whyTemplateDisk("which gets new versions from a VM") }},
+	{ActVersion, func(v ImageView) string { return v.templateDiskRefusal("which gets new versions from a VM") }},
 	{ActCopy, func(v ImageView) string {
 		newest := v.Newest()
 		switch {
@@ -204,16 +204,16 @@ var imageActions = actionTable[ImageView]{
 		}
 		return ""
 	}},
-	{ActPublish, func(v ImageView) string { return v.whyTemplateDisk("which is published with all its disks") }},
-	{ActEdit, func(v ImageView) string { return v.whyTemplateDisk("which gives the image its name") }},
+	{ActPublish, func(v ImageView) string { return v.templateDiskRefusal("which is published with all its disks") }},
+	{ActEdit, func(v ImageView) string { return v.templateDiskRefusal("which gives the image its name") }},
 	{ActDelete, func(v ImageView) string {
-		if why := v.whyTemplateDisk("which is deleted with all its disks"); why != "" {
+		if why := v.templateDiskRefusal("which is deleted with all its disks"); why != "" {
 			return why
 		}
 		_, inProgress, overlays := v.countCopies()
 		switch {
 		case len(overlays) > 0:
-			return fmt.Sprintf("%s backed by the image and would be broken: %s. Delete or flatten them first.", countPhrase(len(overlays), "One disk is", "disks are"), firstNames(overlays))
+			return fmt.Sprintf("%s backed by the image and would be broken: %s. Delete or flatten them first.", countPhrase(len(overlays), "One disk is", "disks are"), joinFirstNames(overlays))
 		case inProgress > 0:
 			return "A task for a copy of the image is running. Wait until the task has ended."
 		}
@@ -234,16 +234,16 @@ func (v ImageVersion) unreadableReason() string {
 // Allows reports whether the image allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
 func (v ImageView) Allows(a Action) (bool, string) { return imageActions.allows(v, a) }
-func (v ImageView) Actions() []ActionState         { return imageActions.states(v) }
+func (v ImageView) Actions() []ActionState         { return imageActions.actionStates(v) }
 
 // copyUse is a copy of an image version. last is set if no other copy of the version is readable.
-type copyUse struct {
+type copyWithSiblings struct {
 	ImageCopy
 	last bool
 }
 
-var copyActions = actionTable[copyUse]{
-	{ActVerify, func(c copyUse) string {
+var copyActions = actionTable[copyWithSiblings]{
+	{ActVerify, func(c copyWithSiblings) string {
 		switch {
 		case c.Work != "":
 			return "A task for the copy is running: " + strings.ToLower(c.Work) + "."
@@ -252,19 +252,19 @@ var copyActions = actionTable[copyUse]{
 		}
 		return ""
 	}},
-	{ActForget, func(c copyUse) string {
+	{ActForget, func(c copyWithSiblings) string {
 		switch {
 		case len(c.Overlays) > 0:
-			return fmt.Sprintf("%s backed by the copy: %s.", countPhrase(len(c.Overlays), "One disk is", "disks are"), firstNames(c.Overlays))
+			return fmt.Sprintf("%s backed by the copy: %s.", countPhrase(len(c.Overlays), "One disk is", "disks are"), joinFirstNames(c.Overlays))
 		case c.Work != "":
 			return "A task for the copy is running: " + strings.ToLower(c.Work) + "."
 		}
 		return ""
 	}},
-	{ActDelete, func(c copyUse) string {
+	{ActDelete, func(c copyWithSiblings) string {
 		switch {
 		case len(c.Overlays) > 0:
-			return fmt.Sprintf("%s backed by the copy and would be broken: %s.", countPhrase(len(c.Overlays), "One disk is", "disks are"), firstNames(c.Overlays))
+			return fmt.Sprintf("%s backed by the copy and would be broken: %s.", countPhrase(len(c.Overlays), "One disk is", "disks are"), joinFirstNames(c.Overlays))
 		case c.Work != "":
 			return "A task for the copy is running: " + strings.ToLower(c.Work) + "."
 		case c.State == CopyUnknown:
@@ -279,14 +279,14 @@ var copyActions = actionTable[copyUse]{
 // CopyAllows reports whether a copy of the version allows the action now; the string is the reason if not. CopyActions
 // lists the state of every action.
 func (v ImageVersion) CopyAllows(c ImageCopy, a Action) (bool, string) {
-	return copyActions.allows(v.copyUseOf(c), a)
+	return copyActions.allows(v.withSiblings(c), a)
 }
 
 func (v ImageVersion) CopyActions(c ImageCopy) []ActionState {
-	return copyActions.states(v.copyUseOf(c))
+	return copyActions.actionStates(v.withSiblings(c))
 }
 
-func (v ImageVersion) copyUseOf(c ImageCopy) copyUse {
+func (v ImageVersion) withSiblings(c ImageCopy) copyWithSiblings {
 	others := 0
 	for _, o := range v.Copies {
 		if o.Ref() == c.Ref() && o.HostID == c.HostID {
@@ -296,7 +296,7 @@ func (v ImageVersion) copyUseOf(c ImageCopy) copyUse {
 			others++
 		}
 	}
-	return copyUse{c, others == 0}
+	return copyWithSiblings{c, others == 0}
 }
 
 func countPhrase(n int, one, many string) string {
@@ -307,7 +307,7 @@ func countPhrase(n int, one, many string) string {
 }
 
 // firstNames joins at most five names and counts the rest.
-func firstNames(names []string) string {
+func joinFirstNames(names []string) string {
 	if more := len(names) - 5; more > 0 {
 		return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", more)
 	}
@@ -344,7 +344,7 @@ func (o OSFacts) Check(c *Checks, field string) {
 func SubjectImage(id ImageID) Subject { return SubjectOf(TypeImage, id) }
 
 // CopyName returns the default file name for a copy of an image version.
-func CopyName(image string, number int, format string) string {
+func DefaultCopyName(image string, number int, format string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-' {
 			return r
@@ -370,7 +370,7 @@ const MaxProjectImages = 50
 // AllowsImage reports whether an image can be created from the VM's disk now; the string is the reason if not.
 func (v VMView) AllowsImage(disk Volref) (bool, string) {
 	ok, why := v.Allows(ActEdit)
-	d := v.Spec.diskOf(disk)
+	d := v.Spec.diskByVolume(disk)
 	switch {
 	case !ok:
 		return false, why
@@ -380,12 +380,12 @@ func (v VMView) AllowsImage(disk Volref) (bool, string) {
 		return false, "The VM is not on its host yet."
 	case v.HasGuest() || v.RequestedPower != "" && v.RequestedPower != Stopped:
 		return false, "The VM is running, so a copy of its disk would be inconsistent. Shut the VM down first."
-	case v.FaultOf(disk) != nil:
-		return false, v.FaultOf(disk).Text
+	case v.MissingDiskFault(disk) != nil:
+		return false, v.MissingDiskFault(disk).Text
 	case v.disksDrifted():
 		return false, "The VM's disks were changed on the host. Accept the drift or reapply first."
-	case v.WhySnapshotsBlock() != "":
-		return false, v.WhySnapshotsBlock()
+	case v.WhySnapshotsBlockDiskJobs() != "":
+		return false, v.WhySnapshotsBlockDiskJobs()
 	case d.Encryption != "":
 		return false, "The disk is encrypted with a passphrase that only its host has, so it cannot be copied."
 	case d.whyRawNotCopied() != "":

@@ -1,8 +1,8 @@
 package fleet
 
 // Input describes the form input of a field. Section is empty if the form has a special input for the field.
-type Input struct {
-	Section     Section
+type FormInput struct {
+	Section     FormSection
 	Label       string
 	Help        string
 	Options     []Option // values of a choice; proposals for a text
@@ -11,14 +11,14 @@ type Input struct {
 	Default     int    // value of an empty number input; 0: no default number
 	DefaultName string // accepted name of the choice's default: "virtio"
 	Example     string // placeholder; empty: the default
-	Rows        []Row  // input fields of each list element
+	Rows        []InputRow  // input fields of each list element
 	Reserved    string // for a row's field: see Field.Reserved
 }
 
 // Row is one input field of a list element.
-type Row struct {
+type InputRow struct {
 	Name  string
-	Input Input
+	Input FormInput
 }
 
 // InputKind is the kind of input control.
@@ -40,19 +40,19 @@ const (
 type Option struct{ Value, Text string }
 
 // Section is a section heading of the VM form.
-type Section string
+type FormSection string
 
 // Sections of the VM form.
 const (
-	SectionCPU       Section = "CPU"
-	SectionMemory    Section = "Memory"
-	SectionBoot      Section = "Boot"
-	SectionDisplay   Section = "Display and input"
-	SectionSecurity  Section = "Security"
-	SectionDevices   Section = "Other devices"
-	SectionPower     Section = "Start and stop"
-	SectionMigration Section = "Migration"
+	SectionCPU       FormSection = "CPU"
+	SectionMemory    FormSection = "Memory"
+	SectionBoot      FormSection = "Boot"
+	SectionDisplay   FormSection = "Display and input"
+	SectionSecurity  FormSection = "Security"
+	SectionDevices   FormSection = "Other devices"
+	SectionPower     FormSection = "Start and stop"
+	SectionMigration FormSection = "Migration"
 )
 
 // VMSections lists the sections in form order.
-var VMSections = []Section{SectionCPU, SectionMemory, SectionBoot, SectionDisplay, SectionSecurity, SectionDevices, SectionPower, SectionMigration}
+var VMSections = []FormSection{SectionCPU, SectionMemory, SectionBoot, SectionDisplay, SectionSecurity, SectionDevices, SectionPower, SectionMigration}

@@ -18,7 +18,7 @@ const (
 )
 
 // Ended reports whether the state is final.
-func (s JobState) Ended() bool { return s != JobQueued && s != JobRunning }
+func (s JobState) IsFinal() bool { return s != JobQueued && s != JobRunning }
 
 // Lease is the time for which a claimed job stays with its agent without a renewal.
 const Lease = 30 * time.Second

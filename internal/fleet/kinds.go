@@ -189,17 +189,17 @@ var kindByName = func() map[JobKind]JobKindInfo {
 func (k JobKind) Info() JobKindInfo { return kindByName[k] }
 
 // Known reports whether the table has the kind.
-func (k JobKind) Known() bool { _, ok := kindByName[k]; return ok }
+func (k JobKind) IsKnown() bool { _, ok := kindByName[k]; return ok }
 
 // SingleShot reports whether a job of this kind must never be executed twice. The agent journals such a job before it
 // acts and, if in doubt, ends it as unknown. A deletion of data is single-shot too.
-func (k JobKind) SingleShot(a JobArgs) bool {
+func (k JobKind) IsSingleShot(a JobArgs) bool {
 	is := k.Info()
 	return is.SingleShot || is.SingleShotWithData && a.DeleteDisks
 }
 
 // KindsWhere lists the kinds that satisfy match, in the order of the table.
-func KindsWhere(match func(JobKindInfo) bool) []JobKind {
+func JobKindsWhere(match func(JobKindInfo) bool) []JobKind {
 	var out []JobKind
 	for _, k := range kinds {
 		if match(k) {

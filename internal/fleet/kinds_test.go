@@ -8,15 +8,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-func everyKind() []fleet.JobKind {
-	return fleet.KindsWhere(func(fleet.JobKindInfo) bool { return true })
+func allJobKinds() []fleet.JobKind {
+	return fleet.JobKindsWhere(func(fleet.JobKindInfo) bool { return true })
 }
 
 func TestJobKindTableIsConsistent(t *testing.T) {
 	t.Parallel()
 	rights := []fleet.Permission{fleet.MayUseVMs, fleet.MayChangeVMs, fleet.MayChangeInfra}
 	verbs := map[string]fleet.JobKind{}
-	for _, k := range everyKind() {
+	for _, k := range allJobKinds() {
 		is := k.Info()
 		if is.Name != k || is.Verb == "" || is.Limit <= 0 || is.Type.Info().Plural == "" || !slices.Contains(rights, is.Permission) {
 			t.Errorf("%s is incomplete: %+v", k, is)
@@ -46,24 +46,24 @@ func TestJobKindTableIsConsistent(t *testing.T) {
 			}
 		}
 	}
-	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 47 {
-		t.Errorf("the kinds are %v", everyKind())
+	if fleet.JobKind("vm.teleport").IsKnown() || !fleet.VMStart.IsKnown() || len(allJobKinds()) != 47 {
+		t.Errorf("the kinds are %v", allJobKinds())
 	}
 }
 
 func TestJobKindsExecutedAtMostOnce(t *testing.T) {
 	t.Parallel()
-	for _, k := range everyKind() {
+	for _, k := range allJobKinds() {
 		once := slices.Contains([]fleet.JobKind{fleet.VMReboot, fleet.VMReset, fleet.VMExec, fleet.ConsoleOpen, fleet.UploadOpen, fleet.VolumeRead}, k)
-		if k.SingleShot(fleet.JobArgs{}) != once || k.SingleShot(fleet.JobArgs{DeleteDisks: true}) != (once || slices.Contains([]fleet.JobKind{fleet.VMDelete, fleet.VolumeWipe, fleet.VolumeDelete}, k)) {
-			t.Errorf("%s: single-shot %v, with data %v", k, k.SingleShot(fleet.JobArgs{}), k.SingleShot(fleet.JobArgs{DeleteDisks: true}))
+		if k.IsSingleShot(fleet.JobArgs{}) != once || k.IsSingleShot(fleet.JobArgs{DeleteDisks: true}) != (once || slices.Contains([]fleet.JobKind{fleet.VMDelete, fleet.VolumeWipe, fleet.VolumeDelete}, k)) {
+			t.Errorf("%s: single-shot %v, with data %v", k, k.IsSingleShot(fleet.JobArgs{}), k.IsSingleShot(fleet.JobArgs{DeleteDisks: true}))
 		}
 	}
 }
 
 func TestTaskFilterAcceptsEveryVisibleKind(t *testing.T) {
 	t.Parallel()
-	for _, k := range everyKind() {
+	for _, k := range allJobKinds() {
 		if _, err := fleet.ParseFilter(fleet.TaskKeys, "kind:"+string(k)); (err != nil) != k.Info().Background {
 			t.Errorf("kind:%s: %v", k, err)
 		}

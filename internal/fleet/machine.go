@@ -11,7 +11,7 @@ const maxIDE = 4
 // checkMachine adds an error for each device that the VM's machine type lacks.
 func (s VMSpec) checkMachine(c *Checks, prefix string) {
 	if s.Boot.Machine == MachinePC {
-		s.checkPC(c, prefix)
+		s.checkMachinePC(c, prefix)
 		return
 	}
 	for i, d := range s.Disks {
@@ -21,7 +21,7 @@ func (s VMSpec) checkMachine(c *Checks, prefix string) {
 	}
 }
 
-func (s VMSpec) checkPC(c *Checks, prefix string) {
+func (s VMSpec) checkMachinePC(c *Checks, prefix string) {
 	if s.Firmware == UEFI {
 		c.Add(prefix+".firmware", "A pc machine needs BIOS. Choose BIOS, or the machine q35.")
 	}
@@ -36,7 +36,7 @@ func (s VMSpec) checkPC(c *Checks, prefix string) {
 	}
 	places := 1 // number of IDE devices; the first CD-ROM drive is always one
 	for i, d := range s.Drives {
-		if !d.Floppy() {
+		if !d.IsFloppy() {
 			if places++; places > maxIDE {
 				c.Add(fmt.Sprintf("%s.drives[%d].slot", prefix, i), "A pc machine supports %d IDE devices, including the CD-ROM drives.", maxIDE)
 			}

@@ -98,13 +98,13 @@ func (h NetworkHost) StateAt(now time.Time) NetworkState {
 	var reported NetworkState
 	switch {
 	case h.Status == nil:
-		return NetworkStateOf("", false, Fresh(h.SeenAt, now))
+		return NetworkStateOf("", false, IsFresh(h.SeenAt, now))
 	case h.Status.Active:
 		reported = NetworkActive
 	default:
 		reported = NetworkInactive
 	}
-	return NetworkStateOf(reported, h.Status.Error != "", Fresh(h.SeenAt, now))
+	return NetworkStateOf(reported, h.Status.Error != "", IsFresh(h.SeenAt, now))
 }
 
 // NetworkStateOf derives a network's state on one host. reported is the state in the last report (active, inactive or

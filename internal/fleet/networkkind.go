@@ -94,18 +94,18 @@ var networkFields = []NetworkField{
 	{
 		Name: "underlay", Label: "Subnet between the hosts", Missing: "Enter the subnet by which the hosts reach one another, such as 10.50.0.0/24.",
 		isSet: func(s NetworkSpec) bool { return s.Underlay != "" }, clear: func(s *NetworkSpec) { s.Underlay = "" },
-		check: checkUnderlay,
+		check: underlayRefusal,
 	},
 	{
 		Name: "direct", Label: "macvtap mode", isSet: func(s NetworkSpec) bool { return s.Direct != "" }, clear: func(s *NetworkSpec) { s.Direct = "" },
-		check: checkDirect,
+		check: directModeRefusal,
 	},
 	{
 		Name: "stp", Label: "Spanning tree", isSet: func(s NetworkSpec) bool { return s.STP }, clear: func(s *NetworkSpec) { s.STP = false },
 	},
 }
 
-func checkUnderlay(s NetworkSpec) string {
+func underlayRefusal(s NetworkSpec) string {
 	p, err := netip.ParsePrefix(s.Underlay)
 	switch {
 	case err != nil:
@@ -261,16 +261,16 @@ func (n Network) BridgeDevice() string {
 	if n.Spec.Bridge != "" {
 		return n.Spec.Bridge
 	}
-	return n.device("qxb-")
+	return n.deviceName("qxb-")
 }
 
 // TunnelDevice and VLANDevice return the names of the devices that a host attaches to the bridge BridgeDevice.
-func (n Network) TunnelDevice() string { return n.device("qxv-") }
-func (n Network) VLANDevice() string   { return n.device("qxl-") }
+func (n Network) TunnelDevice() string { return n.deviceName("qxv-") }
+func (n Network) VLANDevice() string   { return n.deviceName("qxl-") }
 
 // device returns a device name that is unique per network and the same on every host. It ends with the last digits of
 // the network's ID, which are random.
-func (n Network) device(prefix string) string {
+func (n Network) deviceName(prefix string) string {
 	id := strings.ReplaceAll(string(n.ID), "-", "")
 	return prefix + id[max(0, len(id)-10):]
 }

@@ -58,7 +58,7 @@ func TestNetworkModesWithoutAddressesAreValidated(t *testing.T) {
 		switch {
 		case c.field == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
-		case c.field != "" && (err == nil || !strings.Contains(err.Error(), c.says) || c.says != "" && !slices.Equal(faults(func(all *fleet.Checks) { c.spec.Check(all, "spec") }), []string{c.field})):
+		case c.field != "" && (err == nil || !strings.Contains(err.Error(), c.says) || c.says != "" && !slices.Equal(fieldsWithErrors(func(all *fleet.Checks) { c.spec.Check(all, "spec") }), []string{c.field})):
 			t.Errorf("%s: %v, want %s with %q", name, err, c.field, c.says)
 		}
 	}

@@ -19,7 +19,7 @@ func DirectModes() []DirectMode {
 }
 
 // Word returns the mode's name on pages; empty: unknown mode.
-func (m DirectMode) Word() string {
+func (m DirectMode) DisplayName() string {
 	switch m {
 	case "":
 		return "Bridge"
@@ -46,8 +46,8 @@ func (m DirectMode) Help() string {
 	return "Guests on the same host reach one another and outside systems."
 }
 
-func checkDirect(s NetworkSpec) string {
-	if s.Direct.Word() == "" {
+func directModeRefusal(s NetworkSpec) string {
+	if s.Direct.DisplayName() == "" {
 		var words []string
 		for _, m := range DirectModes()[1:] {
 			words = append(words, string(m))
@@ -84,12 +84,12 @@ func (c NetworkNICs) ShortageWarning(s NetworkSpec, nics int) string {
 	case nics <= c.Total || c.Total == 0:
 		return ""
 	case s.Mode == NetworkSRIOV:
-		return fmt.Sprintf("The device %s has %s, but %d NICs of VMs on this host need one each: not all of these VMs can start.", s.Device, countFunctions(c.Total), nics)
+		return fmt.Sprintf("The device %s has %s, but %d NICs of VMs on this host need one each: not all of these VMs can start.", s.Device, virtualFunctionCount(c.Total), nics)
 	}
 	return fmt.Sprintf("The device %s is for one NIC alone, but %d NICs of VMs on this host use it: not all of these VMs can start.", s.Device, nics)
 }
 
-func countFunctions(n int) string {
+func virtualFunctionCount(n int) string {
 	if n == 1 {
 		return "1 virtual function"
 	}

@@ -114,7 +114,7 @@ var (
 // Check adds an error for each invalid field, with JSON paths below prefix ("spec").
 func (s NetworkSpec) Check(c *Checks, prefix string) {
 	s.checkMode(c, prefix)
-	s.checkGroups(c, prefix+".portGroups")
+	s.checkPortGroups(c, prefix+".portGroups")
 	switch s.Mode {
 	case NetworkNAT:
 		if s.IPv4 == nil {
@@ -126,7 +126,7 @@ func (s NetworkSpec) Check(c *Checks, prefix string) {
 		}
 	}
 	if s.Mode.Info().Mode != "" && !s.Mode.Info().HostAddresses {
-		s.checkPlain(c, prefix)
+		s.checkWithoutAddresses(c, prefix)
 		return
 	}
 	if s.IPv4 != nil {
@@ -147,7 +147,7 @@ func (s NetworkSpec) Check(c *Checks, prefix string) {
 }
 
 // checkPlain is Check for modes without addresses of the hosts.
-func (s NetworkSpec) checkPlain(c *Checks, prefix string) {
+func (s NetworkSpec) checkWithoutAddresses(c *Checks, prefix string) {
 	checkDevice(c, prefix+".bridge", s.Bridge, "bridge")
 	if s.Mode.Info().CreatesDevices && systemDevice.MatchString(s.Bridge) {
 		c.Add(prefix+".bridge", "%s is a device name of the system or of another program. Enter another name, such as qx-lab, or leave the field empty.", s.Bridge)
@@ -190,16 +190,16 @@ var (
 	family4 = family{
 		name: "IPv4", other: "IPv6", example: "192.168.50.1/24", is: netip.Addr.Is4, minBits: 8, maxBits: 30,
 		boundsError: "An IPv4 subnet must be /8 to /30: smaller ones have no address for a guest.",
-		reserved:    prefixes("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"),
+		reserved:    mustParsePrefixes("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"),
 	}
 	family6 = family{
 		name: "IPv6", other: "IPv4", example: "fd00:50::1/64", is: func(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }, minBits: 64, maxBits: 126,
 		boundsError: "An IPv6 subnet must be /64 to /126. Guests with stateless autoconfiguration (SLAAC) need /64.",
-		reserved:    prefixes("::/8", "fe80::/10", "ff00::/8"),
+		reserved:    mustParsePrefixes("::/8", "fe80::/10", "ff00::/8"),
 	}
 )
 
-func prefixes(texts ...string) []netip.Prefix {
+func mustParsePrefixes(texts ...string) []netip.Prefix {
 	out := make([]netip.Prefix, len(texts))
 	for i, t := range texts {
 		out[i] = netip.MustParsePrefix(t)

@@ -17,7 +17,7 @@ type VMNUMANode struct {
 // MaxNUMANodes is the maximum number of NUMA nodes of a VM.
 const MaxNUMANodes = 64
 
-func (v VMNUMANode) words() string {
+func (v VMNUMANode) text() string {
 	out := fmt.Sprintf("vCPUs %s with %d MiB", v.CPUs, v.MemoryMiB)
 	if v.Nodes != "" {
 		out += " of node " + v.Nodes
@@ -26,17 +26,17 @@ func (v VMNUMANode) words() string {
 }
 
 // plain returns the node with its sets in libvirt's notation.
-func (v VMNUMANode) plain() VMNUMANode {
-	v.CPUs, v.Nodes = PlainSet(v.CPUs), PlainSet(v.Nodes)
+func (v VMNUMANode) normalized() VMNUMANode {
+	v.CPUs, v.Nodes = NormalizeNumberSet(v.CPUs), NormalizeNumberSet(v.Nodes)
 	return v
 }
 
-func sameNodes(a, b []VMNUMANode) bool {
-	return slices.EqualFunc(a, b, func(a, b VMNUMANode) bool { return a.plain() == b.plain() })
+func equalNUMANodes(a, b []VMNUMANode) bool {
+	return slices.EqualFunc(a, b, func(a, b VMNUMANode) bool { return a.normalized() == b.normalized() })
 }
 
 // numberSet returns the numbers of a set such as "0-3,6", sorted; ok is false if the text is not a set.
-func numberSet(text string) ([]int, bool) {
+func parseNumberSet(text string) ([]int, bool) {
 	if !cpuSetForm.MatchString(text) {
 		return nil, false
 	}
@@ -60,8 +60,8 @@ func numberSet(text string) ([]int, bool) {
 }
 
 // PlainSet returns a set of numbers in the shortest notation, "0-3,6". Other text is returned unchanged.
-func PlainSet(text string) string {
-	all, ok := numberSet(text)
+func NormalizeNumberSet(text string) string {
+	all, ok := parseNumberSet(text)
 	if !ok {
 		return text
 	}
@@ -82,14 +82,14 @@ func PlainSet(text string) string {
 
 // GrownNodes returns how much memory each node gains from was to to, in MiB. ok is false if the nodes also differ in
 // other ways, or if a gain is not a multiple of MemoryStep.
-func GrownNodes(was, to []VMNUMANode) (more []int, ok bool) {
+func MemoryGainPerNode(was, to []VMNUMANode) (more []int, ok bool) {
 	if len(was) != len(to) {
 		return nil, false
 	}
 	for i, v := range to {
 		n := v.MemoryMiB - was[i].MemoryMiB
-		before := was[i].plain()
-		if before.MemoryMiB = v.MemoryMiB; before != v.plain() || n < 0 || n%MemoryStep != 0 {
+		before := was[i].normalized()
+		if before.MemoryMiB = v.MemoryMiB; before != v.normalized() || n < 0 || n%MemoryStep != 0 {
 			return nil, false
 		}
 		more = append(more, n)
@@ -98,47 +98,47 @@ func GrownNodes(was, to []VMNUMANode) (more []int, ok bool) {
 }
 
 // numaNodes builds the spec's NUMA field. The order matters: the guest identifies nodes by number.
-func numaNodes() VMField {
+func numaField() VMField {
 	words := func(all []VMNUMANode) string {
 		if len(all) == 0 {
 			return "none"
 		}
 		out := make([]string, len(all))
 		for i, v := range all {
-			out[i] = v.words()
+			out[i] = v.text()
 		}
 		return strings.Join(out, ", ")
 	}
-	f := valueAs("numa", "NUMA nodes", WhenNextBoot, func(s *VMSpec) *[]VMNUMANode { return &s.NUMA }, words,
-		func(a, b []VMNUMANode) string { return words(a) + " → " + words(b) }, sameNodes)
+	f := valueFieldWithEqual("numa", "NUMA nodes", WhenNextBoot, func(s *VMSpec) *[]VMNUMANode { return &s.NUMA }, words,
+		func(a, b []VMNUMANode) string { return words(a) + " → " + words(b) }, equalNUMANodes)
 	f.Value = func(s VMSpec) any { return append([]VMNUMANode{}, s.NUMA...) } // JSON needs [] for an empty list, not null
 	f.Copy = func(to *VMSpec, from VMSpec) { to.NUMA = slices.Clone(from.NUMA) }
 	f.Default = func(s VMSpec) bool { return len(s.NUMA) == 0 }
 	f.check = func(c *Checks, field string, s VMSpec) { s.checkNUMANodes(c, field) }
 	f.ReservedPaths = func(was, want VMSpec) (at []string) {
 		for i, v := range want.NUMA {
-			if v.Nodes != "" && (i >= len(was.NUMA) || PlainSet(was.NUMA[i].Nodes) != PlainSet(v.Nodes)) {
+			if v.Nodes != "" && (i >= len(was.NUMA) || NormalizeNumberSet(was.NUMA[i].Nodes) != NormalizeNumberSet(v.Nodes)) {
 				at = append(at, fmt.Sprintf("numa[%d].nodes", i))
 			}
 		}
 		return at
 	}
 	const others = "other VMs may need the memory of these nodes"
-	f.Input = Input{
+	f.Input = FormInput{
 		Section: SectionCPU, Kind: InputRows, Label: "NUMA nodes", Help: "Together the nodes contain all vCPUs, including those for hot-plug, and all memory. The first is node 0.",
-		Rows: []Row{
-			{"cpus", Input{Kind: InputText, Label: "vCPUs", Example: "0-3"}},
-			{"memoryMiB", Input{Label: "Memory", Unit: "MiB", Example: "MiB"}},
-			{"nodes", Input{Kind: InputText, Label: "Host nodes", Example: "any", Reserved: others}},
+		Rows: []InputRow{
+			{"cpus", FormInput{Kind: InputText, Label: "vCPUs", Example: "0-3"}},
+			{"memoryMiB", FormInput{Label: "Memory", Unit: "MiB", Example: "MiB"}},
+			{"nodes", FormInput{Kind: InputText, Label: "Host nodes", Example: "any", Reserved: others}},
 		},
 	}
-	return withLive(VM.hotPlugsNUMANodes, vmField(operatorOnly(others, f)))
+	return withHotPlug(VM.canHotPlugNUMANodes, vmField(operatorOnly(others, f)))
 }
 
 // hotPlugsNUMANodes reports whether a running guest gets the change at once, because either all nodes grow or all nodes
 // shrink.
-func (vm VM) hotPlugsNUMANodes(to VMSpec) bool {
-	return len(vm.Spec.NUMA) > 0 && len(to.NUMA) > 0 && vm.hotPlugsMemory(to)
+func (vm VM) canHotPlugNUMANodes(to VMSpec) bool {
+	return len(vm.Spec.NUMA) > 0 && len(to.NUMA) > 0 && vm.canHotPlugMemory(to)
 }
 
 // checkNUMANodes adds an error for each invalid NUMA node; field is the path of the list.
@@ -150,14 +150,14 @@ func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 		c.Add(field, "Define two or more NUMA nodes, or none.")
 		return
 	case n > MaxNUMANodes:
-		c.Add(field, "A VM has at most %s.", countOf(MaxNUMANodes, "NUMA node"))
+		c.Add(field, "A VM has at most %s.", countWithUnit(MaxNUMANodes, "NUMA node"))
 		return
 	}
 	most, memory, complete := max(s.CPUs, s.CPU.Max), 0, true
 	in := map[int]int{}
 	for i, v := range s.NUMA {
 		at := fmt.Sprintf("%s[%d]", field, i)
-		all, ok := numberSet(v.CPUs)
+		all, ok := parseNumberSet(v.CPUs)
 		if !ok {
 			c.Add(at+".cpus", "Enter vCPU numbers and ranges, such as 0-3,6.")
 		}
@@ -178,7 +178,7 @@ func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 			break // one error per node is enough
 		}
 		if v.Nodes != "" {
-			if _, ok := numberSet(v.Nodes); !ok {
+			if _, ok := parseNumberSet(v.Nodes); !ok {
 				c.Add(at+".nodes", "Enter numbers and ranges, such as 0-1.")
 			}
 		}

@@ -73,7 +73,7 @@ func TestNUMANodesAreValidated(t *testing.T) {
 	} {
 		spec := fleet.VMSpec{Power: fleet.Running, CPUs: 8, MemoryMiB: 512, Firmware: fleet.BIOS}
 		c.change(&spec)
-		if got := faults(func(checks *fleet.Checks) { spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
+		if got := fieldsWithErrors(func(checks *fleet.Checks) { spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
 			t.Errorf("%s: faults at %q, want %q", name, got, c.want)
 		}
 	}
@@ -83,11 +83,11 @@ func TestNUMANodesAreValidated(t *testing.T) {
 func TestNUMANodesCompareByNumbersAndOrder(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"": "", "0": "0", "0,1,2": "0-2", "3,1-2,0": "0-3", "0-2,2-4,9": "0-4,9", "7,5": "5,7", "x": "x", "3-1": "3-1"} {
-		if got := fleet.PlainSet(text); got != want {
+		if got := fleet.NormalizeNumberSet(text); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
 		}
 	}
-	f, _ := fleet.FieldOf("numa")
+	f, _ := fleet.FieldByName("numa")
 	a, b := fleet.VMNUMANode{CPUs: "0,1", MemoryMiB: 256, Nodes: "0-1"}, fleet.VMNUMANode{CPUs: "2-3", MemoryMiB: 256}
 	spec := func(all ...fleet.VMNUMANode) fleet.VMSpec { return fleet.VMSpec{NUMA: all} }
 	if !f.Same(spec(a, b), spec(fleet.VMNUMANode{CPUs: "0-1", MemoryMiB: 256, Nodes: "1,0"}, b)) || f.Same(spec(a, b), spec(b, a)) || f.Same(spec(a, b), spec(a)) {
@@ -108,7 +108,7 @@ func TestNUMANodeMemoryGrowsWhileGuestRuns(t *testing.T) {
 	for name, c := range map[string]struct {
 		memory int
 		nodes  []fleet.VMNUMANode
-		when   fleet.When
+		when   fleet.EffectTime
 	}{
 		"one grows":          {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 512}, {CPUs: "1", MemoryMiB: 256}}, fleet.WhenNow},
 		"both grow":          {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 384}, {CPUs: "1", MemoryMiB: 384}}, fleet.WhenNow},
@@ -165,7 +165,7 @@ func TestEncryptedMemoryRefusesIncompatibleSettings(t *testing.T) {
 			spec.CPU.Max = 16
 		}
 		c.change(&spec)
-		if got := faults(func(checks *fleet.Checks) { spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
+		if got := fieldsWithErrors(func(checks *fleet.Checks) { spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
 			t.Errorf("%s: faults at %q, want %q", name, got, c.want)
 		}
 	}

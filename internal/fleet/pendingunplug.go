@@ -56,7 +56,7 @@ func ModulesToUnplug(all []Module, less []int) (which []int, ok bool) {
 				in = append(in, i)
 			}
 		}
-		picked, ok := pick(all, in, mib)
+		picked, ok := pickModules(all, in, mib)
 		if !ok {
 			return nil, false
 		}
@@ -68,7 +68,7 @@ func ModulesToUnplug(all []Module, less []int) (which []int, ok bool) {
 
 // pick selects modules with the indexes among whose sizes add up to mib, newest first. ok is false if no selection
 // fits.
-func pick(all []Module, among []int, mib int) (which []int, ok bool) {
+func pickModules(all []Module, among []int, mib int) (which []int, ok bool) {
 	if mib == 0 {
 		return nil, true
 	}
@@ -76,7 +76,7 @@ func pick(all []Module, among []int, mib int) (which []int, ok bool) {
 		if all[i].MiB > mib {
 			continue
 		}
-		if rest, ok := pick(all, among[:k], mib-all[i].MiB); ok {
+		if rest, ok := pickModules(all, among[:k], mib-all[i].MiB); ok {
 			return append(rest, i), true
 		}
 	}
@@ -97,7 +97,7 @@ func (vm VM) NextStartChanges() []string {
 				out, pending = append(out, h.What+" (the guest has not released it)"), true
 			}
 		}
-		f, known := FieldOf(name)
+		f, known := FieldByName(name)
 		switch why := vm.nextStartReason(name); {
 		case pending: // the pending unplugs already explain the field
 		case why != "":

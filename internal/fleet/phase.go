@@ -39,7 +39,7 @@ const ClockStep = 5 * time.Second
 
 // Fresh reports whether a report of that time (nil: never) is still valid at now. The SQL function is_fresh implements
 // the same rule.
-func Fresh(seen *time.Time, now time.Time) bool {
+func IsFresh(seen *time.Time, now time.Time) bool {
 	return seen != nil && now.Sub(*seen) <= Freshness && seen.Sub(now) <= ClockStep
 }
 
@@ -53,7 +53,7 @@ func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 		return PhaseDeleting
 	case vm.Status == nil || vm.ObservedGeneration == 0:
 		return PhaseCreating
-	case !Fresh(seen, now):
+	case !IsFresh(seen, now):
 		return PhaseUnknown
 	case vm.Status.Power == Absent && (pending || vm.RequestedPower != ""):
 		return PhaseCreating
@@ -77,7 +77,7 @@ func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 	switch {
 	case vm.DeletedAt != nil || vm.Status == nil || vm.ObservedGeneration == 0:
 		return false
-	case !Fresh(seen, now):
+	case !IsFresh(seen, now):
 		return true
 	case len(vm.Status.Faults) > 0 || len(vm.Status.Drift) > 0 || vm.RunsOnTwoHosts() || vm.Protection.Expiry != "" || vm.ScheduleTrouble != "" || len(vm.Misplaced) > 0:
 		return true
@@ -114,7 +114,7 @@ func transitionPhase(want Power) Phase {
 }
 
 func reportedPhase(s VMStatus) Phase {
-	if s.fault(FaultLost) != nil {
+	if s.faultByCode(FaultLost) != nil {
 		return PhaseLost
 	}
 	switch s.Power {
@@ -133,7 +133,7 @@ func reportedPhase(s VMStatus) Phase {
 
 // PhaseAt returns the phase of an unmanaged VM: the reported one, or unknown if the host is offline.
 func (f DiscoveredVM) PhaseAt(seen *time.Time, now time.Time) Phase {
-	if !Fresh(seen, now) {
+	if !IsFresh(seen, now) {
 		return PhaseUnknown
 	}
 	return reportedPhase(f.Status)
@@ -172,7 +172,7 @@ var phaseDisplay = map[Phase]struct {
 }
 
 // Word returns the phase as pages show it: "Needs restart".
-func (p Phase) Word() string { return phaseDisplay[p].word }
+func (p Phase) DisplayName() string { return phaseDisplay[p].word }
 
 // Severity returns the phase's severity on pages.
 func (p Phase) Severity() Severity { return phaseDisplay[p].severity }

@@ -9,7 +9,7 @@ import (
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func ago(d time.Duration) *time.Time {
+func timeAgo(d time.Duration) *time.Time {
 	at := now.Add(-d)
 	return &at
 }
@@ -17,7 +17,7 @@ func ago(d time.Duration) *time.Time {
 func TestVMPhaseDerivesFromStatusAndReportAge(t *testing.T) {
 	t.Parallel()
 	reported := func(p fleet.Power) *fleet.VMStatus { return &fleet.VMStatus{Power: p} }
-	fresh, stale := ago(fleet.Freshness), ago(fleet.Freshness+time.Millisecond)
+	fresh, stale := timeAgo(fleet.Freshness), timeAgo(fleet.Freshness+time.Millisecond)
 	const nothing = fleet.Power("")
 	for name, c := range map[string]struct {
 		ordered  fleet.Power
@@ -56,7 +56,7 @@ func TestVMPhaseDerivesFromStatusAndReportAge(t *testing.T) {
 	} {
 		vm := fleet.VM{Meta: fleet.Meta{Generation: 2, ObservedGeneration: c.observed, RequestedPower: c.ordered}, Status: c.status}
 		if c.deleted {
-			vm.DeletedAt = ago(time.Minute)
+			vm.DeletedAt = timeAgo(time.Minute)
 		}
 		if got := vm.Phase(c.seen, now); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -66,7 +66,7 @@ func TestVMPhaseDerivesFromStatusAndReportAge(t *testing.T) {
 
 func TestVMNeedsAttentionForFaultsAndFailures(t *testing.T) {
 	t.Parallel()
-	fresh, stale := ago(0), ago(time.Hour)
+	fresh, stale := timeAgo(0), timeAgo(time.Hour)
 	failed := func(p fleet.Power, order fleet.JobKind) *fleet.VMStatus {
 		return &fleet.VMStatus{Power: p, Error: "no space", ErrorOf: order}
 	}
@@ -102,10 +102,10 @@ func TestVMNeedsAttentionForFaultsAndFailures(t *testing.T) {
 		if got := vm.NeedsAttention(c.seen, now); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
-		if vm.RequestedPower = fleet.Running; c.status != nil && len(c.status.Faults) == 0 && fleet.Fresh(c.seen, now) && vm.NeedsAttention(c.seen, now) {
+		if vm.RequestedPower = fleet.Running; c.status != nil && len(c.status.Faults) == 0 && fleet.IsFresh(c.seen, now) && vm.NeedsAttention(c.seen, now) {
 			t.Errorf("%s, with a requested power state: it needs attention", name)
 		}
-		vm.DeletedAt = ago(time.Minute)
+		vm.DeletedAt = timeAgo(time.Minute)
 		if vm.NeedsAttention(c.seen, now) {
 			t.Errorf("%s, being deleted: it needs attention", name)
 		}
@@ -115,10 +115,10 @@ func TestVMNeedsAttentionForFaultsAndFailures(t *testing.T) {
 func TestDiscoveredVMPhaseUnknownWhenHostOffline(t *testing.T) {
 	t.Parallel()
 	discovered := fleet.DiscoveredVM{Status: fleet.VMStatus{Power: fleet.Running}}
-	if got := discovered.PhaseAt(ago(time.Second), now); got != fleet.PhaseRunning {
+	if got := discovered.PhaseAt(timeAgo(time.Second), now); got != fleet.PhaseRunning {
 		t.Errorf("on an online host: %q", got)
 	}
-	if got := discovered.PhaseAt(ago(time.Hour), now); got != fleet.PhaseUnknown {
+	if got := discovered.PhaseAt(timeAgo(time.Hour), now); got != fleet.PhaseUnknown {
 		t.Errorf("on an offline host: %q", got)
 	}
 }
@@ -127,11 +127,11 @@ func TestHostPhaseDerivesFromReports(t *testing.T) {
 	t.Parallel()
 	connected, disconnected := &fleet.HostStatus{Connected: true}, &fleet.HostStatus{}
 	for want, hosts := range map[fleet.HostPhase][]fleet.Host{
-		fleet.HostOnline:   {{Status: connected, SeenAt: ago(0), InventoryAt: ago(fleet.Freshness)}},
-		fleet.HostDegraded: {{Status: disconnected, SeenAt: ago(0), InventoryAt: ago(0)}, {Status: connected, SeenAt: ago(0), InventoryAt: ago(fleet.Freshness + 1)}},
-		fleet.HostConflict: {{Status: connected, SeenAt: ago(0), Conflict: "two"}, {Status: connected, SeenAt: ago(time.Hour), Conflict: "two"}},
-		fleet.HostPending:  {{}, {SeenAt: ago(0)}, {Status: connected}},
-		fleet.HostUnknown:  {{Status: connected, SeenAt: ago(time.Hour)}, {Status: disconnected, SeenAt: ago(time.Hour)}},
+		fleet.HostOnline:   {{Status: connected, SeenAt: timeAgo(0), InventoryAt: timeAgo(fleet.Freshness)}},
+		fleet.HostDegraded: {{Status: disconnected, SeenAt: timeAgo(0), InventoryAt: timeAgo(0)}, {Status: connected, SeenAt: timeAgo(0), InventoryAt: timeAgo(fleet.Freshness + 1)}},
+		fleet.HostConflict: {{Status: connected, SeenAt: timeAgo(0), Conflict: "two"}, {Status: connected, SeenAt: timeAgo(time.Hour), Conflict: "two"}},
+		fleet.HostPending:  {{}, {SeenAt: timeAgo(0)}, {Status: connected}},
+		fleet.HostUnknown:  {{Status: connected, SeenAt: timeAgo(time.Hour)}, {Status: disconnected, SeenAt: timeAgo(time.Hour)}},
 	} {
 		for _, h := range hosts {
 			if got := h.Phase(now); got != want {
@@ -145,9 +145,9 @@ func TestPoolStateUnknownWhenReportStale(t *testing.T) {
 	t.Parallel()
 	failed := &fleet.PoolStatus{State: fleet.PoolFailed}
 	for want, poolOn := range map[fleet.PoolState]fleet.PoolHost{
-		fleet.PoolPending: {SeenAt: ago(0)},
-		fleet.PoolFailed:  {SeenAt: ago(0), Status: failed},
-		fleet.PoolUnknown: {SeenAt: ago(time.Hour), Status: failed},
+		fleet.PoolPending: {SeenAt: timeAgo(0)},
+		fleet.PoolFailed:  {SeenAt: timeAgo(0), Status: failed},
+		fleet.PoolUnknown: {SeenAt: timeAgo(time.Hour), Status: failed},
 	} {
 		if got := poolOn.StateAt(now); got != want {
 			t.Errorf("%+v is %q, want %q", poolOn, got, want)
@@ -161,12 +161,12 @@ func TestPoolStateUnknownWhenReportStale(t *testing.T) {
 func TestEveryPhaseHasWordAndSeverity(t *testing.T) {
 	t.Parallel()
 	for _, p := range fleet.VMPhases {
-		if p.Word() == "" || p.Severity() == "" {
+		if p.DisplayName() == "" || p.Severity() == "" {
 			t.Errorf("phase %q lacks a word or severity", p)
 		}
 	}
 	for _, p := range fleet.HostPhases {
-		if p.Word() == "" || p.Severity() == "" {
+		if p.DisplayName() == "" || p.Severity() == "" {
 			t.Errorf("host phase %q lacks a word or severity", p)
 		}
 	}

@@ -97,7 +97,7 @@ func isOpenElement(at string) bool {
 
 // Bounded returns the difference, cut to the bounds. Hosts are not trusted to respect the bounds.
 func (d DefinitionDiff) Bounded() DefinitionDiff {
-	out := DefinitionDiff{Left: min(max(d.Left, 0), 1<<20), Error: shortened(d.Error, 2000), Lines: []DefinitionLine{}}
+	out := DefinitionDiff{Left: min(max(d.Left, 0), 1<<20), Error: storableText(d.Error, 2000), Lines: []DefinitionLine{}}
 	for _, l := range d.Lines {
 		if len(out.Lines) == MaxDiffLines {
 			out.Left++
@@ -106,13 +106,13 @@ func (d DefinitionDiff) Bounded() DefinitionDiff {
 		if !slices.Contains([]LineOp{LineSame, LineAdded, LineRemoved, LineGap}, l.Op) {
 			l.Op = LineSame
 		}
-		out.Lines = append(out.Lines, DefinitionLine{l.Op, shortened(l.Text, maxDiffLine), shortened(l.At, 200)})
+		out.Lines = append(out.Lines, DefinitionLine{l.Op, storableText(l.Text, maxDiffLine), storableText(l.At, 200)})
 	}
 	return out
 }
 
 // shortened returns the text without characters that PostgreSQL refuses, cut to n bytes.
-func shortened(text string, n int) string {
+func storableText(text string, n int) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "�"), "\x00", "�")
 	if len(text) > n {
 		text = strings.ToValidUTF8(text[:n], "") + "…"
@@ -122,7 +122,7 @@ func shortened(text string, n int) string {
 
 // Visible returns the difference as the user may see it; users who may see hosts see every line. Hidden lines are
 // replaced by a marker and counted.
-func (d DefinitionDiff) Visible(seesHosts bool) DefinitionDiff {
+func (d DefinitionDiff) VisibleToUser(seesHosts bool) DefinitionDiff {
 	out := d
 	out.Lines, out.Hidden = make([]DefinitionLine, 0, len(d.Lines)), 0
 	for _, l := range d.Lines {

@@ -149,7 +149,7 @@ func (p PoolHost) StateAt(now time.Time) PoolState {
 	if p.Status != nil {
 		reported = p.Status.State
 	}
-	return PoolStateOf(reported, Fresh(p.SeenAt, now))
+	return PoolStateOf(reported, IsFresh(p.SeenAt, now))
 }
 
 // PoolStateOf derives a pool's state on one host from the last reported state (empty: none) and whether the report is
@@ -227,27 +227,27 @@ type PoolView struct {
 }
 
 // usable reports whether the volume is complete and has no fault.
-func (v Volume) usable() bool { return !v.Unfinished && v.Fault == "" }
+func (v Volume) isUsable() bool { return !v.Unfinished && v.Fault == "" }
 
 // IsISO reports whether the volume can be put into a CD-ROM drive.
 func (v Volume) IsISO() bool {
-	return v.usable() && (v.Format == "iso" || strings.HasSuffix(v.Name, ".iso"))
+	return v.isUsable() && (v.Format == "iso" || strings.HasSuffix(v.Name, ".iso"))
 }
 
 // IsPlain reports whether the volume is a plain file, such as a kernel or a floppy image.
-func (v Volume) IsPlain() bool {
-	return v.Format == "raw" && v.Backing == "" && v.usable()
+func (v Volume) IsPlainFile() bool {
+	return v.Format == "raw" && v.Backing == "" && v.isUsable()
 }
 
 // IsShareable reports whether several VMs can have the volume as a disk at once: it must be raw and have no backing
 // file.
 func (v Volume) IsShareable() bool {
-	return v.Fault == "" && (v.Format == FormatLUN || v.Format == FormatRBD || v.Format == FormatLV || v.IsPlain() && !v.IsISO())
+	return v.Fault == "" && (v.Format == FormatLUN || v.Format == FormatRBD || v.Format == FormatLV || v.IsPlainFile() && !v.IsISO())
 }
 
 // IsImage reports whether disks can be cloned from the volume: it has no backing file and is no ISO.
 func (v Volume) IsImage() bool {
-	return v.Backing == "" && v.usable() && (v.Format == "qcow2" || v.Format == "raw") && !v.IsISO()
+	return v.Backing == "" && v.isUsable() && (v.Format == "qcow2" || v.Format == "raw") && !v.IsISO()
 }
 
 var poolStateDisplay = map[PoolState]struct {
@@ -259,7 +259,7 @@ var poolStateDisplay = map[PoolState]struct {
 }
 
 // Word returns the state as pages show it.
-func (s PoolState) Word() string { return poolStateDisplay[s].word }
+func (s PoolState) DisplayName() string { return poolStateDisplay[s].word }
 
 // Severity returns the state's severity on pages.
 func (s PoolState) Severity() Severity { return poolStateDisplay[s].severity }

@@ -46,22 +46,22 @@ var (
 	poolPortal = PoolField{
 		Name: "portal", Label: "Portal", Hint: "The target's address, such as 10.0.0.5 or san-1.example.org:3260.",
 		At:    func(s *PoolSpec) *string { return &s.Portal },
-		Check: checkWith(isServer, "Enter the target's name or address, with the port if it is not 3260."),
+		Check: refuseUnless(isServer, "Enter the target's name or address, with the port if it is not 3260."),
 	}
 	poolTarget = PoolField{
 		Name: "target", Label: "Target", Hint: "The target's name (IQN), such as iqn.2026-01.org.example:vms.",
 		At:    func(s *PoolSpec) *string { return &s.Target },
-		Check: checkWith(isIQN, "Enter the target's iSCSI name, such as iqn.2026-01.org.example:vms."),
+		Check: refuseUnless(isIQN, "Enter the target's iSCSI name, such as iqn.2026-01.org.example:vms."),
 	}
 	poolInitiator = PoolField{
 		Name: "initiator", Label: "Initiator", Hint: "Initiator name (IQN) of the hosts, such as iqn.2026-01.org.example:quantix. The target must allow it.",
 		At:    func(s *PoolSpec) *string { return &s.Initiator },
-		Check: checkWith(isIQN, "Enter the initiator name of the hosts, such as iqn.2026-01.org.example:quantix."),
+		Check: refuseUnless(isIQN, "Enter the initiator name of the hosts, such as iqn.2026-01.org.example:quantix."),
 	}
 	poolMonitors = PoolField{
 		Name: "monitors", Label: "Monitors", Hint: "Addresses of the cluster's monitors, separated by commas: 10.0.0.1, 10.0.0.2:6789.",
 		At: func(s *PoolSpec) *string { return &s.Monitors },
-		Check: checkWith(func(v string) bool {
+		Check: refuseUnless(func(v string) bool {
 			all := PoolSpec{Monitors: v}.Servers()
 			return len(all) > 0 && len(all) <= maxServers && !slices.ContainsFunc(all, func(m string) bool { return !isServer(m) })
 		}, "Enter the addresses of one to nine monitors, separated by commas."),
@@ -69,17 +69,17 @@ var (
 	poolCeph = PoolField{
 		Name: "cephPool", Label: "Ceph pool", Hint: "The pool's name in the cluster, such as vms.",
 		At:    func(s *PoolSpec) *string { return &s.CephPool },
-		Check: checkWith(cephForm.MatchString, "Enter the name of the Ceph pool: letters, digits and . _ -."),
+		Check: refuseUnless(cephForm.MatchString, "Enter the name of the Ceph pool: letters, digits and . _ -."),
 	}
 	poolGroup = PoolField{
 		Name: "group", Label: "Volume group", Hint: "The volume group's name on the hosts, such as vg-vms. It must exist: nothing is created or formatted. Each host accepts only devices that its agent allows (poolDevices, such as /dev/vg-vms).",
 		At:    func(s *PoolSpec) *string { return &s.Group },
-		Check: checkWith(func(v string) bool { return groupForm.MatchString(v) && v != "." && v != ".." }, "Enter the volume group's name: letters, digits and . _ + -."),
+		Check: refuseUnless(func(v string) bool { return groupForm.MatchString(v) && v != "." && v != ".." }, "Enter the volume group's name: letters, digits and . _ + -."),
 	}
 	poolUser = PoolField{
 		Name: "user", Label: "User", Hint: "User name for the storage. Empty: no authentication.", Optional: true,
 		At:    func(s *PoolSpec) *string { return &s.User },
-		Check: checkWith(func(v string) bool { return v == "" || poolUserForm.MatchString(v) }, "A user name has letters, digits and . _ @ : -."),
+		Check: refuseUnless(func(v string) bool { return v == "" || poolUserForm.MatchString(v) }, "A user name has letters, digits and . _ @ : -."),
 	}
 )
 
@@ -168,7 +168,7 @@ func (s PoolSpec) CheckSecret(c *Checks, field, secret string) {
 var lunForm = regexp.MustCompile(`^unit:[0-9]+:[0-9]+:([0-9]{1,5})$`)
 
 // LUN returns the LUN number in the name of an iSCSI volume; ok is false for other names.
-func LUN(volume string) (number string, ok bool) {
+func LUNNumber(volume string) (number string, ok bool) {
 	m := lunForm.FindStringSubmatch(volume)
 	if m == nil {
 		return "", false

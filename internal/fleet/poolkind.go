@@ -51,17 +51,17 @@ var (
 	poolServer = PoolField{
 		Name: "server", Label: "Server", Hint: "The server's name or address, such as nas-1.example.org",
 		At:    func(s *PoolSpec) *string { return &s.Server },
-		Check: checkWith(hostAddrForm.MatchString, "Enter the server's name or address."),
+		Check: refuseUnless(hostAddrForm.MatchString, "Enter the server's name or address."),
 	}
 	poolExport = PoolField{
 		Name: "export", Label: "Export", Hint: "Absolute path on the server, such as /exports/vm",
 		At:    func(s *PoolSpec) *string { return &s.Export },
-		Check: func(v string) string { return pathError(v, "Enter the absolute path of the export.") },
+		Check: func(v string) string { return pathRefusal(v, "Enter the absolute path of the export.") },
 	}
 	poolVolume = PoolField{
 		Name: "volume", Label: "Volume", Hint: "The name of the Gluster volume, such as gv0",
 		At:    func(s *PoolSpec) *string { return &s.Volume },
-		Check: checkWith(glusterVolumeForm.MatchString, "Enter the volume's name: letters, digits, \"-\" and \"_\"."),
+		Check: refuseUnless(glusterVolumeForm.MatchString, "Enter the volume's name: letters, digits, \"-\" and \"_\"."),
 	}
 	poolDevice = PoolField{
 		Name: "device", Label: "Device", Hint: "The block device with the file system, by a stable name: /dev/disk/by-label/… for one device per host, /dev/disk/by-id/… for a single host. Quantix never formats a device. Each host accepts only devices that its agent allows (poolDevices).",
@@ -71,13 +71,13 @@ var (
 			if !strings.HasPrefix(v, "/dev/") {
 				return ask
 			}
-			return pathError(v, ask)
+			return pathRefusal(v, ask)
 		},
 	}
 	poolFormat = PoolField{
 		Name: "format", Label: "File system", Hint: "The file system on the device.", Choices: hostFileSystems,
 		At:    func(s *PoolSpec) *string { return &s.Format },
-		Check: checkWith(func(v string) bool { return slices.Contains(hostFileSystems, v) }, "Choose one of "+strings.Join(hostFileSystems, ", ")+"."),
+		Check: refuseUnless(func(v string) bool { return slices.Contains(hostFileSystems, v) }, "Choose one of "+strings.Join(hostFileSystems, ", ")+"."),
 	}
 )
 
@@ -147,12 +147,12 @@ func PoolFields() (out []PoolField) {
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b PoolField) int { return ordinal(a.Optional) - ordinal(b.Optional) })
+	slices.SortStableFunc(out, func(a, b PoolField) int { return optionalRank(a.Optional) - optionalRank(b.Optional) })
 	return out
 }
 
 // ordinal is a sort key that puts optional fields after required ones.
-func ordinal(optional bool) int {
+func optionalRank(optional bool) int {
 	if optional {
 		return 1
 	}
@@ -162,14 +162,14 @@ func ordinal(optional bool) int {
 // Kinds lists the kinds of pools that have the field.
 func (f PoolField) Kinds() (out []PoolKind) {
 	for _, t := range poolTypes {
-		if t.has(f) {
+		if t.hasField(f) {
 			out = append(out, t.Kind)
 		}
 	}
 	return out
 }
 
-func (t PoolType) has(f PoolField) bool {
+func (t PoolType) hasField(f PoolField) bool {
 	return slices.ContainsFunc(t.Fields, func(o PoolField) bool { return o.Name == f.Name })
 }
 
@@ -186,7 +186,7 @@ func (s PoolSpec) Source() string {
 func (s PoolSpec) OfKind() PoolSpec {
 	t := s.Kind.Info()
 	for _, f := range PoolFields() {
-		if !t.has(f) {
+		if !t.hasField(f) {
 			*f.At(&s) = ""
 		}
 	}
@@ -201,7 +201,7 @@ func (s PoolSpec) OfKind() PoolSpec {
 func (s PoolSpec) checkKind(c *Checks, prefix string) {
 	t := s.Kind.Info()
 	if t.Kind == "" {
-		c.Add(prefix+".kind", "A pool's kind is %s.", joinOr(texts(poolKinds())))
+		c.Add(prefix+".kind", "A pool's kind is %s.", joinOr(toStrings(poolKinds())))
 		return
 	}
 	if t.Local && s.Shared {
@@ -210,7 +210,7 @@ func (s PoolSpec) checkKind(c *Checks, prefix string) {
 	for _, f := range PoolFields() {
 		value := *f.At(&s)
 		switch {
-		case t.has(f):
+		case t.hasField(f):
 			if why := f.Check(value); why != "" {
 				c.Add(prefix+"."+f.Name, "%s", why)
 			}
@@ -249,7 +249,7 @@ func joinOr(words []string) string {
 	return strings.Join(quoted[:last], ", ") + " or " + quoted[last]
 }
 
-func checkWith(ok func(string) bool, refusal string) func(string) string {
+func refuseUnless(ok func(string) bool, refusal string) func(string) string {
 	return func(v string) string {
 		if ok(v) {
 			return ""

@@ -69,7 +69,7 @@ func (s NetworkSpec) FiltersNICs() (ok bool, why string) {
 }
 
 // Group returns the port group with the name, or nil.
-func (s *NetworkSpec) Group(name string) *PortGroup {
+func (s *NetworkSpec) PortGroupByName(name string) *PortGroup {
 	if s == nil {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (s *NetworkSpec) Group(name string) *PortGroup {
 }
 
 // checkGroups adds an error for each invalid port group.
-func (s NetworkSpec) checkGroups(c *Checks, field string) {
+func (s NetworkSpec) checkPortGroups(c *Checks, field string) {
 	if len(s.PortGroups) > MaxPortGroups {
 		c.Add(field, "A network has at most %d port groups.", MaxPortGroups)
 		return
@@ -108,7 +108,7 @@ func (s NetworkSpec) checkGroups(c *Checks, field string) {
 				c.Add(at+".antiSpoofing", "%s", why)
 			}
 		}
-		NIC{SecurityGroups: g.SecurityGroups}.checkGroups(c, at)
+		NIC{SecurityGroups: g.SecurityGroups}.checkSecurityGroups(c, at)
 		g.ToGuest.check(c, at+".toGuest")
 		g.FromGuest.check(c, at+".fromGuest")
 	}
@@ -140,19 +140,19 @@ func (r *Rate) check(c *Checks, field string) {
 }
 
 // Words returns the port group's settings as text.
-func (g PortGroup) Words() string {
+func (g PortGroup) Text() string {
 	var out []string
 	if g.VLAN != nil {
-		out = append(out, g.VLAN.Words())
+		out = append(out, g.VLAN.Text())
 	}
 	if g.ToGuest != nil {
-		out = append(out, "to guests "+g.ToGuest.Words())
+		out = append(out, "to guests "+g.ToGuest.Text())
 	}
 	if g.FromGuest != nil {
-		out = append(out, "from guests "+g.FromGuest.Words())
+		out = append(out, "from guests "+g.FromGuest.Text())
 	}
 	if n := len(g.SecurityGroups); n > 0 {
-		out = append(out, "NICs in "+countOf(n, securityGroupWord))
+		out = append(out, "NICs in "+countWithUnit(n, securityGroupWord))
 	}
 	if g.AntiSpoofing != nil {
 		out = append(out, map[bool]string{true: "anti-spoofing on", false: "anti-spoofing off"}[*g.AntiSpoofing])
@@ -167,7 +167,7 @@ func (g PortGroup) Words() string {
 }
 
 // Words returns the tags as text: "VLAN 20", or "trunk 20, 30, untagged 10".
-func (v VLAN) Words() string {
+func (v VLAN) Text() string {
 	if len(v.Trunk) == 0 {
 		return "VLAN " + strconv.Itoa(v.ID)
 	}
@@ -183,7 +183,7 @@ func (v VLAN) Words() string {
 }
 
 // Words returns the limits as text: "1024 KiB/s, peak 2048 KiB/s, burst 512 KiB".
-func (r Rate) Words() string {
+func (r Rate) Text() string {
 	out := strconv.Itoa(r.AverageKiB) + " KiB/s"
 	if r.PeakKiB > 0 {
 		out += ", peak " + strconv.Itoa(r.PeakKiB) + " KiB/s"

@@ -3,7 +3,7 @@ package fleet
 import "slices"
 
 // Preset is a set of initial values in the form of a new VM, for one kind of guest. Users can change every value.
-type Preset struct {
+type VMPreset struct {
 	Key, Title, Hint string
 	Source           VMSource
 	Fields           map[string]string // value as JSON, by the name of a field in VMFields
@@ -34,7 +34,7 @@ var VMSources = []struct {
 }
 
 // Presets lists all presets in form order.
-var Presets = []Preset{
+var Presets = []VMPreset{
 	{
 		Key: "linux-cloud", Title: "Linux, cloud image", Hint: "A small VM with the disk size of its image.", Source: SourceImage,
 		Fields: map[string]string{"cpus": "2", "memoryMiB": "2048", "firmware": `"bios"`},
@@ -55,44 +55,44 @@ var Presets = []Preset{
 }
 
 // PresetNamed returns the preset with the key.
-func PresetNamed(key string) (Preset, bool) {
+func PresetByKey(key string) (VMPreset, bool) {
 	for _, p := range Presets {
 		if p.Key == key {
 			return p, true
 		}
 	}
-	return Preset{}, false
+	return VMPreset{}, false
 }
 
 // ApplyTo returns the spec with the preset's values. All other optional fields are reset to their defaults, including
 // those of disks and NICs.
-func (p Preset) ApplyTo(s VMSpec) (VMSpec, error) {
+func (p VMPreset) ApplyTo(s VMSpec) (VMSpec, error) {
 	for _, f := range OptionalFields() {
 		f.Copy(&s, VMSpec{})
 	}
 	for name, value := range p.Fields {
-		f, ok := FieldOf(name)
+		f, ok := FieldByName(name)
 		if !ok {
-			return s, p.unknown(name)
+			return s, p.unknownFieldError(name)
 		}
 		if err := f.Decode(&s, []byte(value)); err != nil {
-			return s, p.noValue(f.Type)
+			return s, p.noValueError(f.Type)
 		}
 	}
 	var err error
-	if s.Disks, err = presetOn(p, s.Disks, DiskFields, p.Disk); err != nil {
+	if s.Disks, err = applyPreset(p, s.Disks, DiskFields, p.Disk); err != nil {
 		return s, err
 	}
-	s.NICs, err = presetOn(p, s.NICs, NICFields, p.NIC)
+	s.NICs, err = applyPreset(p, s.NICs, NICFields, p.NIC)
 	return s, err
 }
 
 // presetOn returns the devices with the preset's values. All other fields are reset to their defaults.
-func presetOn[T any](p Preset, all []T, fields []Field[T], values map[string]string) ([]T, error) {
+func applyPreset[T any](p VMPreset, all []T, fields []Field[T], values map[string]string) ([]T, error) {
 	out := slices.Clone(all)
 	for name := range values {
 		if !slices.ContainsFunc(fields, func(f Field[T]) bool { return f.Name == name }) {
-			return out, p.unknown(name)
+			return out, p.unknownFieldError(name)
 		}
 	}
 	for i := range out {
@@ -102,17 +102,17 @@ func presetOn[T any](p Preset, all []T, fields []Field[T], values map[string]str
 				continue
 			}
 			if err := f.Decode(&out[i], []byte(values[f.Name])); err != nil {
-				return out, p.noValue(f.Type)
+				return out, p.noValueError(f.Type)
 			}
 		}
 	}
 	return out, nil
 }
 
-func (p Preset) unknown(name string) error {
+func (p VMPreset) unknownFieldError(name string) error {
 	return Errorf(Invalid, "The preset %s has an unknown field: %s.", p.Title, name)
 }
 
-func (p Preset) noValue(field string) error {
+func (p VMPreset) noValueError(field string) error {
 	return Errorf(Invalid, "The preset %s has no valid value for %s.", p.Title, field)
 }

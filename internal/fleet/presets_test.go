@@ -31,10 +31,10 @@ func TestEveryPresetYieldsValidSpec(t *testing.T) {
 		}
 		seen[p.Key] = true
 	}
-	if _, ok := fleet.PresetNamed("no such"); ok {
+	if _, ok := fleet.PresetByKey("no such"); ok {
 		t.Error("an unknown preset is found")
 	}
-	for _, odd := range []fleet.Preset{
+	for _, odd := range []fleet.VMPreset{
 		{Fields: map[string]string{"wings": "2"}},
 		{Disk: map[string]string{"wings": "2"}},
 		{NIC: map[string]string{"wings": "2"}},

@@ -50,7 +50,7 @@ func expiryAt(end *time.Time, now time.Time) Expiry {
 }
 
 // At returns the protection with its Expiry computed at now.
-func (g VMProtection) At(now time.Time) VMProtection {
+func (g VMProtection) WithExpiryAt(now time.Time) VMProtection {
 	g.Expiry = expiryAt(g.ExpiresAt, now)
 	return g
 }
@@ -70,11 +70,11 @@ func (g VMProtection) Check(c *Checks, now time.Time) {
 
 // Refusal returns why the lock refuses changes, as a sentence.
 func (l VMLock) Refusal() string {
-	return fmt.Sprintf("%s has locked the VM: %s", l.By, sentence(l.Reason))
+	return fmt.Sprintf("%s has locked the VM: %s", l.By, withFullStop(l.Reason))
 }
 
 // sentence ends the text with a full stop.
-func sentence(text string) string {
+func withFullStop(text string) string {
 	if n := len(text); n > 0 && (text[n-1] == '.' || text[n-1] == '!' || text[n-1] == '?') {
 		return text
 	}

@@ -63,7 +63,7 @@ var remedies = func() (rows []remedy) {
 }()
 
 // RemedyFor returns the fix for an object's error text, for a pool of the given kind; empty: unknown.
-func RemedyFor(resource ResourceType, kind PoolKind, text string) string {
+func RemedyForError(resource ResourceType, kind PoolKind, text string) string {
 	for _, r := range remedies {
 		if (r.resource == "" || r.resource == resource) && (r.kind == "" || r.kind == kind) && r.text.MatchString(text) {
 			return r.fix
@@ -79,12 +79,12 @@ func (p PoolHost) Remedy(kind PoolKind) string {
 		text += " " + p.Status.Error
 	}
 	if p.State != PoolActive && p.State != PoolInactive {
-		text = p.State.Word() + ": " + text
+		text = p.State.DisplayName() + ": " + text
 	}
 	if p.Severity == SeverityOK || p.State == PoolUnknown || p.State == PoolPending {
 		return ""
 	}
-	return RemedyFor(TypePool, kind, text)
+	return RemedyForError(TypePool, kind, text)
 }
 
 var hostRemedies = map[HostPhase]string{

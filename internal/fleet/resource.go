@@ -100,7 +100,7 @@ var resourceTypes = []Resource{
 		Path: "/tasks", See: MaySeeTasks, FollowsOwnKey: true, HasParts: true, AllKey: "tasks", ProjectKeyPrefix: "tasks:",
 		Filter: TaskKeys, View: []string{"filter", "sort", "columns", "project", "limit"},
 	},
-	{Key: TypeVolume, Label: "volume", Plural: "volumes", Title: "Volumes", Icon: "hard-drive", See: MaySeeStorage, within: volumesTab},
+	{Key: TypeVolume, Label: "volume", Plural: "volumes", Title: "Volumes", Icon: "hard-drive", See: MaySeeStorage, within: volumesTabPath},
 	{
 		Key: TypeSecurityGroup, Label: "secgroup", Plural: "security-groups", Title: "Security groups", Icon: "shield-check",
 		Path: "/security-groups", See: MaySeeVMs, AllKey: "secgroup:*", ProjectKeyPrefix: "secgroups:",
@@ -113,7 +113,7 @@ var resourceTypes = []Resource{
 	{Key: TypeUser, Label: "user", Plural: "users", Title: "Users", Icon: "users", Path: "/users", See: MayManage},
 }
 
-func resource(is func(Resource) bool) (Resource, bool) {
+func findResource(is func(Resource) bool) (Resource, bool) {
 	if i := slices.IndexFunc(resourceTypes, is); i >= 0 {
 		return resourceTypes[i], true
 	}
@@ -122,13 +122,13 @@ func resource(is func(Resource) bool) (Resource, bool) {
 
 // Info returns the type's row of the table; the zero value for an unknown type.
 func (n ResourceType) Info() Resource {
-	t, _ := resource(func(t Resource) bool { return t.Key == n })
+	t, _ := findResource(func(t Resource) bool { return t.Key == n })
 	return t
 }
 
 // ResourceByPlural returns the resource type whose list has the name.
 func ResourceByPlural(plural string) (Resource, bool) {
-	return resource(func(t Resource) bool { return t.Plural == plural })
+	return findResource(func(t Resource) bool { return t.Plural == plural })
 }
 
 // ResourceByLabel returns the resource type with the label, and its rank among search results; rank -1: unknown.
@@ -144,7 +144,7 @@ func ResourceByLabel(word string) (t Resource, place int) {
 func SubjectOf[I ~string](n ResourceType, id I) Subject { return Subject(string(n) + ":" + string(id)) }
 
 // volumesTab returns the path of the volume list that contains the volume; id is "<pool id>/<name>".
-func volumesTab(id string) string {
+func volumesTabPath(id string) string {
 	pool, _, _ := strings.Cut(id, "/")
 	return poolsPath + "/" + url.PathEscape(pool) + "?tab=volumes"
 }

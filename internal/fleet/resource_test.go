@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func everyType() map[fleet.ResourceType]fleet.Resource {
+func allResourceTypes() map[fleet.ResourceType]fleet.Resource {
 	all := map[fleet.ResourceType]fleet.Resource{}
 	for _, n := range []fleet.ResourceType{
 		fleet.TypeVM, fleet.TypeDiscovered, fleet.TypeHost, fleet.TypePool, fleet.TypeNetwork, fleet.TypeProject, fleet.TypeUser, fleet.TypeTask, fleet.TypeVolume,
@@ -21,7 +21,7 @@ func everyType() map[fleet.ResourceType]fleet.Resource {
 
 func TestResourceTypeTableIsConsistent(t *testing.T) {
 	t.Parallel()
-	for n, is := range everyType() {
+	for n, is := range allResourceTypes() {
 		if is.Key != n || is.Label == "" || is.Plural == "" || is.Title == "" || is.Icon == "" || is.See == "" {
 			t.Errorf("%s is incomplete: %+v", n, is)
 		}
@@ -34,11 +34,11 @@ func TestResourceTypeTableIsConsistent(t *testing.T) {
 			t.Errorf("%s is inconsistent: %+v", n, is)
 		}
 		for _, tree := range is.Trees {
-			if fleet.TreeNamed(tree).Name != tree {
+			if fleet.TreeByName(tree).Name != tree {
 				t.Errorf("%s names an unknown tree %q", n, tree)
 			}
 		}
-		if _, views := fleet.ViewQuery(is.Plural, url.Values{}); views != (is.View != nil) || views && is.Filter == nil {
+		if _, views := fleet.SavedViewQuery(is.Plural, url.Values{}); views != (is.View != nil) || views && is.Filter == nil {
 			t.Errorf("saved views of %s: %v", is.Plural, views)
 		}
 	}
@@ -64,7 +64,7 @@ func TestInventoryTreeTableIsConsistent(t *testing.T) {
 
 func TestEveryResourceTypeHasPath(t *testing.T) {
 	t.Parallel()
-	for n, is := range everyType() {
+	for n, is := range allResourceTypes() {
 		at, want := is.PagePath("a/b"), is.Path+"/a%2Fb"
 		switch n {
 		case fleet.TypeDiscovered:

@@ -42,11 +42,11 @@ var Roles = []RoleInfo{
 		&Grant{"sees the project's VMs", readOnly},
 	},
 	{RoleMember, "Member", nil, &Grant{"creates and operates VMs", append([]Permission{MayUseVMs, MayChangeVMs}, readOnly...)}},
-	{RoleOperator, "Operator", &Grant{"everything but users, projects and join tokens", allBut(MayManage)}, nil},
+	{RoleOperator, "Operator", &Grant{"everything but users, projects and join tokens", permissionsExcept(MayManage)}, nil},
 	{RoleAdmin, "Administrator", &Grant{"everything", Permissions}, nil},
 }
 
-func allBut(excluded Permission) []Permission {
+func permissionsExcept(excluded Permission) []Permission {
 	return slices.DeleteFunc(slices.Clone(Permissions), func(p Permission) bool { return p == excluded })
 }
 

@@ -15,28 +15,28 @@ type PlacementRule struct {
 	Apart bool `json:"apart,omitempty"` // anti-affinity; false: affinity
 	// Preferred: the rule orders the possible hosts; false: hosts that break the rule are refused
 	Preferred bool   `json:"preferred,omitempty"`
-	Of        RuleOf `json:"of"`
+	Of        RuleTarget `json:"of"`
 	Name      string `json:"name"` // name of a VM in the same project, or of a host; for the kinds with labels, a label selector in the syntax of Selector
 }
 
 // RuleOf is the kind of object that a placement rule names.
-type RuleOf string
+type RuleTarget string
 
 const (
-	RuleVM         RuleOf = "vm"         // the VM with the name, in the same project
-	RuleVMLabels   RuleOf = "vmLabels"   // VMs of the same project with the labels
-	RuleHost       RuleOf = "host"       // the host with the name
-	RuleHostLabels RuleOf = "hostLabels" // hosts with the labels
+	RuleVM         RuleTarget = "vm"         // the VM with the name, in the same project
+	RuleVMLabels   RuleTarget = "vmLabels"   // VMs of the same project with the labels
+	RuleHost       RuleTarget = "host"       // the host with the name
+	RuleHostLabels RuleTarget = "hostLabels" // hosts with the labels
 )
 
 // RuleKinds are the choices of RuleOf in the form.
 var RuleKinds = []Option{{string(RuleVM), "the VM"}, {string(RuleVMLabels), "VMs with labels"}, {string(RuleHost), "the host"}, {string(RuleHostLabels), "hosts with labels"}}
 
 // OnHosts reports whether the rule names hosts. Such rules are only for users who may see hosts.
-func (r PlacementRule) OnHosts() bool { return r.Of == RuleHost || r.Of == RuleHostLabels }
+func (r PlacementRule) NamesHosts() bool { return r.Of == RuleHost || r.Of == RuleHostLabels }
 
 // Labels returns the rule's label selector; empty for a rule by name.
-func (r PlacementRule) Labels() Selector {
+func (r PlacementRule) LabelSelector() Selector {
 	if r.Of != RuleVMLabels && r.Of != RuleHostLabels {
 		return Selector{}
 	}
@@ -45,7 +45,7 @@ func (r PlacementRule) Labels() Selector {
 
 // Matches reports whether the rule applies to a VM or host with that name and labels.
 func (r PlacementRule) Matches(name string, labels map[string]string) bool {
-	if s := r.Labels(); !s.Empty() {
+	if s := r.LabelSelector(); !s.IsEmpty() {
 		return s.Matches(labels)
 	}
 	return (r.Of == RuleVM || r.Of == RuleHost) && r.Name == name
@@ -58,14 +58,14 @@ func (r PlacementRule) Text() string {
 		must = "should"
 	}
 	switch {
-	case r.Apart && r.OnHosts():
+	case r.Apart && r.NamesHosts():
 		with = "not be on"
 	case r.Apart:
 		with = "be apart from"
-	case r.OnHosts():
+	case r.NamesHosts():
 		with = "be on"
 	}
-	what := map[RuleOf]string{RuleVM: "the VM ", RuleVMLabels: "VMs with ", RuleHost: "the host ", RuleHostLabels: "hosts with "}[r.Of]
+	what := map[RuleTarget]string{RuleVM: "the VM ", RuleVMLabels: "VMs with ", RuleHost: "the host ", RuleHostLabels: "hosts with "}[r.Of]
 	return must + " " + with + " " + what + r.Name
 }
 
@@ -133,7 +133,7 @@ func PlacementRulesText(all []PlacementRule) string {
 // SplitRules splits the rules into rules on VMs and rules on hosts.
 func SplitRules(all []PlacementRule) (plain, hosts []PlacementRule) {
 	for _, r := range all {
-		if r.OnHosts() {
+		if r.NamesHosts() {
 			hosts = append(hosts, r)
 		} else {
 			plain = append(plain, r)

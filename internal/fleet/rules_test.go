@@ -117,7 +117,7 @@ func TestPlacementRulesAndHealthChecksAreValidated(t *testing.T) {
 	} {
 		spec := fleet.VMSpec{Power: fleet.Running, CPUs: 1, MemoryMiB: 512, Firmware: fleet.UEFI, NICs: []fleet.NIC{{Network: "default"}}}
 		c.change(&spec)
-		if got := faults(func(checks *fleet.Checks) { spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
+		if got := fieldsWithErrors(func(checks *fleet.Checks) { spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
 			t.Errorf("%s: faults at %q, want %q", name, got, c.want)
 		}
 	}
@@ -134,7 +134,7 @@ func TestBrokenPlacementRuleHidesHostNames(t *testing.T) {
 		t.Errorf("the fault is %+v", fault)
 	}
 	vm.Status.Faults = []fleet.Fault{*fault}
-	if text := vm.PlainStatus().Faults[0].Text; strings.Contains(text, "node-1") || !strings.Contains(text, "tier=web") {
+	if text := vm.StatusWithoutHosts().Faults[0].Text; strings.Contains(text, "node-1") || !strings.Contains(text, "tier=web") {
 		t.Errorf("text without hosts is %q", text)
 	}
 	if vm.Misplaced = nil; vm.RuleFault(false) != nil {

@@ -79,7 +79,7 @@ func (s SnapshotSchedule) Check(c *Checks, path string) {
 	if !slices.Contains(hoursApart, s.Times.EveryHours) {
 		c.Add(at("times.everyHours"), "Choose 1, 2, 3, 4, 6, 8 or 12 hours, or once a day.")
 	}
-	if _, ok := minutesOf(s.Times.At); !ok {
+	if _, ok := parseMinutes(s.Times.At); !ok {
 		c.Add(at("times.at"), "Write the time as HH:MM, from 00:00 to 23:59.")
 	}
 	for i, d := range s.Times.Days {
@@ -89,15 +89,15 @@ func (s SnapshotSchedule) Check(c *Checks, path string) {
 		}
 	}
 	if _, err := s.Times.location(); err != nil {
-		c.Add(at("times.zone"), "There is no time zone %q. Enter one such as Europe/Berlin, or UTC.", shortenWord(s.Times.Zone))
+		c.Add(at("times.zone"), "There is no time zone %q. Enter one such as Europe/Berlin, or UTC.", shortenForError(s.Times.Zone))
 	}
 	k := s.Keep
 	switch {
 	case min(k.Last, k.Hourly, k.Daily, k.Weekly) < 0 || max(k.Last, k.Hourly, k.Daily, k.Weekly) > MaxScheduledSnapshots:
 		c.Add(at("keep.last"), "Each count must be from 0 to %d.", MaxScheduledSnapshots)
-	case k.Max() == 0:
+	case k.MaxKept() == 0:
 		c.Add(at("keep.last"), "Keep at least one snapshot.")
-	case k.Max() > MaxScheduledSnapshots:
+	case k.MaxKept() > MaxScheduledSnapshots:
 		c.Add(at("keep.last"), "All counts together may keep at most %d snapshots: a longer backing chain makes disks slow.", MaxScheduledSnapshots)
 	}
 	if s.Memory && s.Quiesce {
@@ -116,10 +116,10 @@ func isInvalidText(text string) bool {
 	return c.Err() != nil
 }
 
-func shortenWord(s string) string { return s[:min(len(s), 60)] }
+func shortenForError(s string) string { return s[:min(len(s), 60)] }
 
 // minutesOf parses "HH:MM" as minutes since midnight.
-func minutesOf(at string) (int, bool) {
+func parseMinutes(at string) (int, bool) {
 	h, m, ok := strings.Cut(at, ":")
 	hours, err := strconv.Atoi(h)
 	minutes, wrong := strconv.Atoi(m)
@@ -135,7 +135,7 @@ func (t SnapshotTimes) location() (*time.Location, error) {
 }
 
 // In converts a time to the schedule's zone.
-func (t SnapshotTimes) In(at time.Time) time.Time {
+func (t SnapshotTimes) InZone(at time.Time) time.Time {
 	if zone, err := t.location(); err == nil {
 		return at.In(zone)
 	}
@@ -148,7 +148,7 @@ func (t SnapshotTimes) timesOn(day time.Time) (out []time.Time) {
 	if len(t.Days) > 0 && !slices.Contains(t.Days, weekdays[day.Weekday()]) {
 		return nil
 	}
-	at, ok := minutesOf(t.At)
+	at, ok := parseMinutes(t.At)
 	for ok && at < 24*60 {
 		next := time.Date(day.Year(), day.Month(), day.Day(), at/60, at%60, 0, 0, day.Location())
 		if n := len(out); n == 0 || next.After(out[n-1]) {
@@ -163,8 +163,8 @@ func (t SnapshotTimes) timesOn(day time.Time) (out []time.Time) {
 }
 
 // Next returns the first scheduled time after the given one.
-func (t SnapshotTimes) Next(after time.Time) time.Time {
-	day := t.In(after)
+func (t SnapshotTimes) NextAfter(after time.Time) time.Time {
+	day := t.InZone(after)
 	for range 9 { // a week, plus a day on each side for clock changes
 		for _, at := range t.timesOn(day) {
 			if at.After(after) {
@@ -181,18 +181,18 @@ const maxMissed = 1000
 
 // Due returns the newest scheduled time between due and now. missed is the number of earlier times since due, which the
 // run at that time replaces.
-func (t SnapshotTimes) Due(due, now time.Time) (at time.Time, missed int) {
+func (t SnapshotTimes) NewestDue(due, now time.Time) (at time.Time, missed int) {
 	if from := now.Add(-maxMissed * time.Hour); due.Before(from) {
-		due, missed = t.Next(from), maxMissed
+		due, missed = t.NextAfter(from), maxMissed
 	}
-	for next := t.Next(due); !next.After(now); next = t.Next(due) {
+	for next := t.NextAfter(due); !next.After(now); next = t.NextAfter(due) {
 		due, missed = next, missed+1
 	}
 	return due, min(missed, maxMissed)
 }
 
 // Words returns the times as text.
-func (t SnapshotTimes) Words() string {
+func (t SnapshotTimes) Text() string {
 	days := "Every day"
 	if len(t.Days) > 0 && len(t.Days) < 7 {
 		var names []string
@@ -217,10 +217,10 @@ func (t SnapshotTimes) Words() string {
 }
 
 // Max returns the maximum number of snapshots that the counts together can keep.
-func (k SnapshotRetention) Max() int { return k.Last + k.Hourly + k.Daily + k.Weekly }
+func (k SnapshotRetention) MaxKept() int { return k.Last + k.Hourly + k.Daily + k.Weekly }
 
 // Words returns the retention as text.
-func (k SnapshotRetention) Words() string {
+func (k SnapshotRetention) Text() string {
 	var out []string
 	for _, w := range []struct {
 		n    int
@@ -234,16 +234,16 @@ func (k SnapshotRetention) Words() string {
 }
 
 // Scheduled is a snapshot of a schedule, with the scheduled time.
-type Scheduled struct {
+type ScheduledSnapshot struct {
 	ID  SnapshotID
 	Due time.Time
 }
 
 // Expired returns the snapshots that none of the counts keeps, oldest first. Hours, days and weeks are in the time zone
 // of in.
-func (k SnapshotRetention) Expired(all []Scheduled, in SnapshotTimes) (out []Scheduled) {
+func (k SnapshotRetention) ExpiredSnapshots(all []ScheduledSnapshot, in SnapshotTimes) (out []ScheduledSnapshot) {
 	newest := slices.Clone(all)
-	slices.SortFunc(newest, func(a, b Scheduled) int { return b.Due.Compare(a.Due) })
+	slices.SortFunc(newest, func(a, b ScheduledSnapshot) int { return b.Due.Compare(a.Due) })
 	kept := map[SnapshotID]bool{}
 	for _, s := range newest[:min(len(newest), k.Last)] {
 		kept[s.ID] = true
@@ -251,7 +251,7 @@ func (k SnapshotRetention) Expired(all []Scheduled, in SnapshotTimes) (out []Sch
 	keep := func(n int, of func(time.Time) string) {
 		seen := map[string]bool{}
 		for _, s := range newest {
-			if span := of(in.In(s.Due)); !seen[span] && len(seen) < n {
+			if span := of(in.InZone(s.Due)); !seen[span] && len(seen) < n {
 				seen[span], kept[s.ID] = true, true
 			}
 		}
@@ -276,7 +276,7 @@ func (s SnapshotSchedule) SnapshotName(vm string, due time.Time) string {
 	if strings.TrimSpace(as) == "" {
 		as = "{schedule} {date} {time}"
 	}
-	at := s.Times.In(due)
+	at := s.Times.InZone(due)
 	name := strings.NewReplacer("{schedule}", s.Name, "{vm}", vm, "{date}", at.Format(time.DateOnly), "{time}", at.Format("15:04")).Replace(as)
 	return CutSnapshotName(name)
 }

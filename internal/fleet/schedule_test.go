@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func moment(t *testing.T, text string) time.Time {
+func parseTime(t *testing.T, text string) time.Time {
 	t.Helper()
 	at, err := time.Parse("2006-01-02 15:04", text)
 	if err != nil {
@@ -41,8 +41,8 @@ func TestScheduleComputesNextAndMissedTimes(t *testing.T) {
 		{fleet.SnapshotTimes{At: "02:30", Zone: "Europe/Berlin"}, "2026-10-25 01:30", "2026-10-26 01:30"},
 		{fleet.SnapshotTimes{At: "23:00", Days: []string{"mon"}, Zone: "America/New_York"}, "2026-01-12 23:00", "2026-01-13 04:00"},
 	} {
-		if got := c.times.Next(moment(t, c.after)); !got.Equal(moment(t, c.next)) {
-			t.Errorf("%s after %s: %s, want %s", c.times.Words(), c.after, got, c.next)
+		if got := c.times.NextAfter(parseTime(t, c.after)); !got.Equal(parseTime(t, c.next)) {
+			t.Errorf("%s after %s: %s, want %s", c.times.Text(), c.after, got, c.next)
 		}
 	}
 	daily := fleet.SnapshotTimes{At: "03:30"}
@@ -55,16 +55,16 @@ func TestScheduleComputesNextAndMissedTimes(t *testing.T) {
 		{"2026-03-01 03:30", "2026-03-04 04:00", "2026-03-04 03:30", 3},
 		{"2020-03-01 03:30", "2026-03-04 04:00", "2026-03-04 03:30", 1000},
 	} {
-		if at, missed := daily.Due(moment(t, c.due), moment(t, c.now)); !at.Equal(moment(t, c.at)) || missed != c.missed {
+		if at, missed := daily.NewestDue(parseTime(t, c.due), parseTime(t, c.now)); !at.Equal(parseTime(t, c.at)) || missed != c.missed {
 			t.Errorf("due %s, now %s: %s and %d missed", c.due, c.now, at, missed)
 		}
 	}
 }
 
 func TestScheduleRetentionKeepsNewestPerPeriod(t *testing.T) {
-	var all []fleet.Scheduled
+	var all []fleet.ScheduledSnapshot
 	for i := range 24 * 21 { // hourly over three weeks, from a Monday
-		all = append(all, fleet.Scheduled{ID: fleet.SnapshotID(strconv.Itoa(i)), Due: moment(t, "2026-03-02 00:00").Add(time.Duration(i) * time.Hour)})
+		all = append(all, fleet.ScheduledSnapshot{ID: fleet.SnapshotID(strconv.Itoa(i)), Due: parseTime(t, "2026-03-02 00:00").Add(time.Duration(i) * time.Hour)})
 	}
 	for _, c := range []struct {
 		keep fleet.SnapshotRetention
@@ -77,7 +77,7 @@ func TestScheduleRetentionKeepsNewestPerPeriod(t *testing.T) {
 		{fleet.SnapshotRetention{}, ""},
 	} {
 		gone := map[fleet.SnapshotID]bool{}
-		for _, s := range c.keep.Expired(all, fleet.SnapshotTimes{}) {
+		for _, s := range c.keep.ExpiredSnapshots(all, fleet.SnapshotTimes{}) {
 			gone[s.ID] = true
 		}
 		var kept []string
@@ -87,16 +87,16 @@ func TestScheduleRetentionKeepsNewestPerPeriod(t *testing.T) {
 			}
 		}
 		if got := strings.Join(kept, " "); got != c.want {
-			t.Errorf("%s keeps %s, want %s", c.keep.Words(), got, c.want)
+			t.Errorf("%s keeps %s, want %s", c.keep.Text(), got, c.want)
 		}
 	}
-	if first := (fleet.SnapshotRetention{Last: 1}).Expired(all, fleet.SnapshotTimes{}); first[0].ID != "0" {
+	if first := (fleet.SnapshotRetention{Last: 1}).ExpiredSnapshots(all, fleet.SnapshotTimes{}); first[0].ID != "0" {
 		t.Errorf("the first expired snapshot is not the oldest: %s", first[0].ID)
 	}
 }
 
 // names reports whether the error has an entry for the field.
-func names(err error, field string) bool {
+func hasErrorForField(err error, field string) bool {
 	e, ok := errors.AsType[*fleet.Error](err)
 	return ok && slices.ContainsFunc(e.Fields, func(f fleet.FieldError) bool { return f.Field == field })
 }
@@ -133,12 +133,12 @@ func TestInvalidSnapshotScheduleRefused(t *testing.T) {
 			var c fleet.Checks
 			s.Check(&c, "")
 			err := c.Err()
-			if (err == nil) != (field == "") || err != nil && !names(err, field) {
+			if (err == nil) != (field == "") || err != nil && !hasErrorForField(err, field) {
 				t.Errorf("%s, %d: %v", field, i, err)
 			}
 		}
 	}
-	due := moment(t, "2026-01-10 23:30")
+	due := parseTime(t, "2026-01-10 23:30")
 	berlin := good
 	berlin.Times.Zone = "Europe/Berlin"
 	if got := berlin.SnapshotName("web", due); got != "nightly of web 2026-01-11 00:30" {

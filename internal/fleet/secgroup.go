@@ -97,7 +97,7 @@ func (s SecurityGroupSpec) Tidy() SecurityGroupSpec {
 
 // tidy returns the rule in canonical form.
 func (r SecurityRule) tidy() SecurityRule {
-	if p, ok := readCIDR(r.CIDR); ok {
+	if p, ok := parseCIDR(r.CIDR); ok {
 		r.CIDR = p.String()
 	}
 	if r.FromPort != 0 && r.ToPort == 0 {
@@ -107,7 +107,7 @@ func (r SecurityRule) tidy() SecurityRule {
 }
 
 // readCIDR parses a CIDR; an address without prefix length is a single host.
-func readCIDR(text string) (netip.Prefix, bool) {
+func parseCIDR(text string) (netip.Prefix, bool) {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), true
 	}
@@ -154,7 +154,7 @@ func (r SecurityRule) check(c *Checks, at string) {
 		c.Add(at+".protocol", "Choose a protocol: any, tcp, udp, icmp or icmpv6.")
 	}
 	r.checkPorts(c, at)
-	p, isCIDR := readCIDR(r.CIDR)
+	p, isCIDR := parseCIDR(r.CIDR)
 	switch {
 	case r.CIDR != "" && r.GroupID != "":
 		c.Add(at+".cidr", "The remote is addresses or a group, not both. Create two rules.")
@@ -200,7 +200,7 @@ func (s SecurityGroupSpec) ReferencedGroups() []SecurityGroupID {
 }
 
 // Words returns the rule as short text: "in tcp 22 from 10.0.0.0/8". remote is the name of the referenced group.
-func (r SecurityRule) Words(remote string) string {
+func (r SecurityRule) Text(remote string) string {
 	way, side := "in ", " from "
 	if r.Direction == Egress {
 		way, side = "out ", " to "

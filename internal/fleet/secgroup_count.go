@@ -56,7 +56,7 @@ type GroupCount struct {
 }
 
 // Rule returns the count of the rule with the ID; known is false if no NIC is counted.
-func (c *GroupCount) Rule(id string) (n PassCount, known bool) {
+func (c *GroupCount) CountOfRule(id string) (n PassCount, known bool) {
 	if c == nil || c.NICs == 0 {
 		return n, false
 	}

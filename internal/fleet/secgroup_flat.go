@@ -26,7 +26,7 @@ type FlatRule struct {
 }
 
 // Flat replaces the group references of the rules by the addresses of members. It leaves out invalid addresses.
-func (g SecurityGroup) Flat(members map[SecurityGroupID][]string) FlatGroup {
+func (g SecurityGroup) Flatten(members map[SecurityGroupID][]string) FlatGroup {
 	out := FlatGroup{ID: g.ID, Name: g.Name, Revision: g.Revision, Rules: make([]FlatRule, 0, len(g.Spec.Rules))}
 	for _, r := range g.Spec.Rules {
 		f := FlatRule{ID: r.ID, Direction: r.Direction, Protocol: r.Protocol, FromPort: r.FromPort, ToPort: r.ToPort}
@@ -42,7 +42,7 @@ func (g SecurityGroup) Flat(members map[SecurityGroupID][]string) FlatGroup {
 		case r.CIDR == "":
 			f.Anybody = true
 		default:
-			if p, ok := readCIDR(r.CIDR); ok {
+			if p, ok := parseCIDR(r.CIDR); ok {
 				f.Remotes = []netip.Prefix{p}
 			}
 		}
@@ -52,7 +52,7 @@ func (g SecurityGroup) Flat(members map[SecurityGroupID][]string) FlatGroup {
 }
 
 // Entries returns the number of filter rules that a host creates for the group.
-func (g FlatGroup) Entries() int {
+func (g FlatGroup) FilterRuleCount() int {
 	n := 0
 	for _, r := range g.Rules {
 		if n += len(r.Remotes); r.Anybody {
@@ -69,7 +69,7 @@ func (g FlatGroup) Check(c *Checks) {
 		c.Add("id", "The group has no id.")
 	}
 	CheckName(c, "name", g.Name)
-	if n := g.Entries(); n > MaxFlatRules || len(g.Rules) > MaxSecurityRules {
+	if n := g.FilterRuleCount(); n > MaxFlatRules || len(g.Rules) > MaxSecurityRules {
 		c.Add("rules", "The group expands to %d rules with the addresses of all members; a host supports %d. Use a subnet instead of a group in its rules.", n, MaxFlatRules)
 	}
 	ids := map[string]bool{}

@@ -8,7 +8,7 @@ import (
 )
 
 // checkGroups adds an error for each invalid group of the NIC. It does not check that the groups exist.
-func (n NIC) checkGroups(c *Checks, at string) {
+func (n NIC) checkSecurityGroups(c *Checks, at string) {
 	if len(n.SecurityGroups) > MaxNICGroups {
 		c.Add(at+".securityGroups", "A NIC is in at most %d security groups.", MaxNICGroups)
 	}
@@ -26,18 +26,18 @@ func (n NIC) checkGroups(c *Checks, at string) {
 func (n NIC) HasAntiSpoofing() bool { return n.AntiSpoofing != nil && *n.AntiSpoofing }
 
 // Filtered reports whether the host must filter the NIC's traffic.
-func (n NIC) Filtered() bool { return n.HasAntiSpoofing() || len(n.SecurityGroups) > 0 }
+func (n NIC) NeedsFilter() bool { return n.HasAntiSpoofing() || len(n.SecurityGroups) > 0 }
 
 // filterReported returns those filter settings of the NIC that a host's definition stores.
-func (n NIC) filterReported() string {
-	if !n.Filtered() {
+func (n NIC) reportedFilterText() string {
+	if !n.NeedsFilter() {
 		return ""
 	}
 	return fmt.Sprint(n.SecurityGroups, n.HasAntiSpoofing())
 }
 
 // SameFilter reports whether both NICs are filtered in the same way.
-func (n NIC) SameFilter(o NIC) bool { return n.filterReported() == o.filterReported() }
+func (n NIC) HasSameFilter(o NIC) bool { return n.reportedFilterText() == o.reportedFilterText() }
 
 // WithPortGroupDefaults returns the NIC with the port group's defaults for unset settings. old is the NIC before the
 // edit; nil: a new NIC. If an edit repeats the port group's values, the NIC continues to follow the port group. A NIC
@@ -178,7 +178,7 @@ type NICGroup struct {
 const FilterPrefix = "quantix-"
 
 // Worst returns the worst state of the NIC's groups; empty: no filter is required.
-func (c NICFilter) Worst() SecurityGroupState {
+func (c NICFilter) WorstGroupState() SecurityGroupState {
 	worst := GroupApplied
 	order := []SecurityGroupState{GroupApplied, GroupPending, GroupUnknown, GroupChanged, GroupNotApplied}
 	for _, g := range c.Groups {

@@ -41,7 +41,7 @@ func (q PassQuestion) Check(c *Checks) {
 
 // checkFamilies adds an error if the two ends have addresses of different families, which can never communicate.
 func (q PassQuestion) checkFamilies(c *Checks) {
-	from, to := addressOf(q.From, nil, nil), addressOf(q.To, nil, nil)
+	from, to := endAddress(q.From, nil, nil), endAddress(q.To, nil, nil)
 	if from.IsValid() && to.IsValid() && from.Is4() != to.Is4() {
 		c.Add("to.address", "IPv4 and IPv6 addresses cannot communicate. Enter two addresses of the same family.")
 	}
@@ -106,19 +106,19 @@ type PassAnswer struct {
 
 // WouldPass evaluates the question. from and to are the NICs at the two ends; nil: the end is not a VM. rule formats a
 // rule, given its group's ID and its own ID.
-func WouldPass(q PassQuestion, from, to *PassNIC, rule func(SecurityGroupID, string) string) PassAnswer {
+func AnswerPassQuestion(q PassQuestion, from, to *PassNIC, rule func(SecurityGroupID, string) string) PassAnswer {
 	v6 := q.Protocol == ICMPv6
-	if a := addressOf(q.From, nil, nil); a.IsValid() {
+	if a := endAddress(q.From, nil, nil); a.IsValid() {
 		v6 = a.Is6()
-	} else if a := addressOf(q.To, nil, nil); a.IsValid() {
+	} else if a := endAddress(q.To, nil, nil); a.IsValid() {
 		v6 = a.Is6()
 	} else if from != nil && q.Protocol != ICMP && !slices.ContainsFunc(from.Addresses, netip.Addr.Is4) && len(from.Addresses) > 0 {
 		v6 = true
 	}
-	source, target := addressOf(q.From, from, &v6), addressOf(q.To, to, &v6)
+	source, target := endAddress(q.From, from, &v6), endAddress(q.To, to, &v6)
 	out := PassAnswer{
-		From: sideOf(q, Egress, from, source, target, rule),
-		To:   sideOf(q, Ingress, to, target, source, rule),
+		From: evaluatePassSide(q, Egress, from, source, target, rule),
+		To:   evaluatePassSide(q, Ingress, to, target, source, rule),
 	}
 	out.Pass = out.From.Pass && out.To.Pass
 	out.Known = out.Pass || out.From.Known && !out.From.Pass || out.To.Known && !out.To.Pass
@@ -126,7 +126,7 @@ func WouldPass(q PassQuestion, from, to *PassNIC, rule func(SecurityGroupID, str
 }
 
 // addressOf returns the end's address: the requested one, or the NIC's first address of the other end's family.
-func addressOf(e PassEnd, nic *PassNIC, v6 *bool) netip.Addr {
+func endAddress(e PassEnd, nic *PassNIC, v6 *bool) netip.Addr {
 	if a, err := netip.ParseAddr(e.Address); err == nil {
 		return a.Unmap()
 	}
@@ -140,7 +140,7 @@ func addressOf(e PassEnd, nic *PassNIC, v6 *bool) netip.Addr {
 	return netip.Addr{}
 }
 
-func sideOf(q PassQuestion, way Direction, nic *PassNIC, own, remote netip.Addr, rule func(SecurityGroupID, string) string) PassSide {
+func evaluatePassSide(q PassQuestion, way Direction, nic *PassNIC, own, remote netip.Addr, rule func(SecurityGroupID, string) string) PassSide {
 	s := PassSide{Passing: Passing{Pass: true, Known: true}}
 	if own.IsValid() {
 		s.Address = own.String()

@@ -50,7 +50,7 @@ func TestAntiSpoofingDropsForeignSourceAddress(t *testing.T) {
 	t.Parallel()
 	ask := func(nic fleet.PassNIC, address string) fleet.PassAnswer {
 		q := fleet.PassQuestion{From: fleet.PassEnd{VMID: someID, Address: address}, To: fleet.PassEnd{Address: "10.0.0.9"}, Protocol: fleet.TCP, Port: 80}
-		return fleet.WouldPass(q, &nic, nil, func(fleet.SecurityGroupID, string) string { return "" })
+		return fleet.AnswerPassQuestion(q, &nic, nil, func(fleet.SecurityGroupID, string) string { return "" })
 	}
 	nic := fleet.PassNIC{VMID: someID, AntiSpoofing: true, Addresses: []netip.Addr{netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("10.0.0.7")}}
 	if out := ask(nic, "10.0.0.8"); out.Pass || !out.Known || !strings.Contains(out.From.Why, "10.0.0.8") {

@@ -116,7 +116,7 @@ func TestInvalidSecurityRuleRefused(t *testing.T) {
 }
 
 // naive evaluates the rules one by one, as the reference for fleet.EvaluatePacket.
-func naive(groups []fleet.FlatGroup, p fleet.Packet) bool {
+func evaluateRulesOneByOne(groups []fleet.FlatGroup, p fleet.Packet) bool {
 	if len(groups) == 0 {
 		return true
 	}
@@ -133,13 +133,13 @@ func naive(groups []fleet.FlatGroup, p fleet.Packet) bool {
 	return false
 }
 
-func pickOne[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
+func randomChoice[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
 func randomGroup(r *rand.Rand, rules int) fleet.FlatGroup {
 	g := fleet.SecurityGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "g"}
 	member := fleet.NewID[fleet.SecurityGroupID]()
 	for range rules {
-		x := fleet.SecurityRule{Direction: pickOne(r, fleet.Ingress, fleet.Egress), Protocol: pickOne(r, fleet.Protocols...)}
+		x := fleet.SecurityRule{Direction: randomChoice(r, fleet.Ingress, fleet.Egress), Protocol: randomChoice(r, fleet.Protocols...)}
 		if x.Protocol == fleet.TCP || x.Protocol == fleet.UDP {
 			if x.FromPort = r.IntN(10); x.FromPort > 0 {
 				x.ToPort = x.FromPort + r.IntN(4)
@@ -154,7 +154,7 @@ func randomGroup(r *rand.Rand, rules int) fleet.FlatGroup {
 		g.Spec.Rules = append(g.Spec.Rules, x)
 	}
 	g.Spec = g.Spec.Tidy()
-	return g.Flat(map[fleet.SecurityGroupID][]string{member: {"10.0.0.7", "10.0.3.9", "nonsense", "224.0.0.1"}})
+	return g.Flatten(map[fleet.SecurityGroupID][]string{member: {"10.0.0.7", "10.0.3.9", "nonsense", "224.0.0.1"}})
 }
 
 // EvaluatePacket agrees with the naive evaluation: a packet passes if any group of the NIC allows it, the order of
@@ -169,11 +169,11 @@ func TestEvaluatePacketMatchesNaiveEvaluation(t *testing.T) {
 			groups = append(groups, randomGroup(r, r.IntN(5)))
 		}
 		p := fleet.Packet{
-			Direction: pickOne(r, fleet.Ingress, fleet.Egress), Protocol: pickOne(r, fleet.Protocols[1:]...), Port: 1 + r.IntN(12),
+			Direction: randomChoice(r, fleet.Ingress, fleet.Egress), Protocol: randomChoice(r, fleet.Protocols[1:]...), Port: 1 + r.IntN(12),
 			Remote: netip.AddrFrom4([4]byte{10, 0, byte(r.IntN(5)), byte(r.IntN(12))}),
 		}
 		got := fleet.EvaluatePacket(groups, p)
-		if got.Pass != naive(groups, p) || !got.Known {
+		if got.Pass != evaluateRulesOneByOne(groups, p) || !got.Known {
 			t.Fatalf("%+v through %+v: %+v", p, groups, got)
 		}
 		if got.Pass {
@@ -202,7 +202,7 @@ func TestFilterChangeOfNICTakesEffectNow(t *testing.T) {
 	a := fleet.VMSpec{NICs: []fleet.NIC{{MAC: "52:54:00:00:00:01", Network: "lan"}}}
 	for name, c := range map[string]struct {
 		change func(*fleet.NIC)
-		when   fleet.When
+		when   fleet.EffectTime
 		says   string
 	}{
 		"a security group": {func(n *fleet.NIC) { n.SecurityGroups = []fleet.SecurityGroupID{someID} }, fleet.WhenNow, "into 1 more security group"},

@@ -26,7 +26,7 @@ func ParseSelector(c *Checks, field, text string) Selector {
 	}
 	s := Selector{Pairs: map[string]string{}, Keys: []string{}}
 	for _, w := range words {
-		key, value, found := w.cut('=')
+		key, value, found := w.cutAtUnquoted('=')
 		k, v := strings.TrimSpace(key.String()), strings.TrimSpace(value.String())
 		switch old, twice := s.Pairs[k]; {
 		case w.hasAsterisk():
@@ -85,12 +85,12 @@ func splitSelector(text string) (words []filterWord, err error) {
 
 // hasAsterisk reports whether the word has an asterisk outside quotes.
 func (w filterWord) hasAsterisk() bool {
-	_, _, found := w.cut('*')
+	_, _, found := w.cutAtUnquoted('*')
 	return found
 }
 
 // Empty reports whether the selector has no conditions.
-func (s Selector) Empty() bool { return len(s.Pairs)+len(s.Keys) == 0 }
+func (s Selector) IsEmpty() bool { return len(s.Pairs)+len(s.Keys) == 0 }
 
 // Matches reports whether the labels satisfy all conditions.
 func (s Selector) Matches(labels map[string]string) bool {
@@ -104,7 +104,7 @@ func (s Selector) Matches(labels map[string]string) bool {
 			return false
 		}
 	}
-	return !s.Empty()
+	return !s.IsEmpty()
 }
 
 // String returns the selector in the syntax of ParseSelector: keys with values first, sorted.
@@ -149,23 +149,23 @@ type NamedHost struct {
 const ReleasedByPerson = "Released by a user; not assigned again by label."
 
 // WhyLeftOut returns the stored reason as text. An empty reason means that a user released the object on the host.
-func WhyLeftOut(why string) string { return cmp.Or(why, ReleasedByPerson) }
+func WhyNotAssigned(why string) string { return cmp.Or(why, ReleasedByPerson) }
 
 // Labelled lists the hosts that a selector matches now.
 type Labelled struct {
-	Hosts   []LabelledHost // first few hosts, those without the object first
+	Hosts   []MatchingHost // first few hosts, those without the object first
 	All     int
 	Without int // matching hosts without the object
 }
 
 // LabelledHost is a host that a selector matches.
-type LabelledHost struct {
+type MatchingHost struct {
 	NamedHost
 	Has bool
 }
 
 // Retried is the result of a retry of an object on all hosts where it failed.
-type Retried struct {
+type RetryResult struct {
 	Tasks   []TaskID
 	Offline int // offline hosts, which retry when they are online again
 	More    int // further hosts where the object failed, beyond the limit of one request

@@ -24,7 +24,7 @@ func TestSelectorParsesAndMatches(t *testing.T) {
 	} {
 		var checks Checks
 		s := ParseSelector(&checks, "selector", c.text)
-		if err := checks.Err(); err != nil || s.String() != c.reads || s.Empty() != (c.reads == "") {
+		if err := checks.Err(); err != nil || s.String() != c.reads || s.IsEmpty() != (c.reads == "") {
 			t.Errorf("%q parses as %q, %v, want %q", c.text, s.String(), err, c.reads)
 		}
 		if again := ParseSelector(&checks, "selector", s.String()); again.String() != s.String() {

@@ -23,9 +23,9 @@ type Sighting struct {
 	Offline  bool      `json:"offline,omitempty"` // the host is offline, so this is its last report; not set in lists
 }
 
-func (s Sighting) on() bool { return s.Power == Running || s.Power == Paused }
+func (s Sighting) hasGuest() bool { return s.Power == Running || s.Power == Paused }
 
-func (s Sighting) host() string { return cmp.Or(s.HostName, "Another host") }
+func (s Sighting) hostLabel() string { return cmp.Or(s.HostName, "Another host") }
 
 // RunsOnTwoHosts reports whether two hosts run the VM and no user has decided yet which of them keeps the VM. Until
 // then the VM allows no actions.
@@ -39,13 +39,13 @@ func (vm VM) LocationFault(own string, seen *time.Time, now time.Time) *Fault {
 	for _, s := range vm.Sightings {
 		if s.Alarm {
 			return &Fault{Code: FaultTwoPlaces, Text: fmt.Sprintf(
-				"%s and %s both run the VM. Two guests that write to the same disks destroy them. No action is possible until someone chooses the host that keeps the VM.", own, s.host())}
+				"%s and %s both run the VM. Two guests that write to the same disks destroy them. No action is possible until someone chooses the host that keeps the VM.", own, s.hostLabel())}
 		}
 	}
 	for _, s := range vm.Sightings {
-		if s.on() && s.HasMark && !s.RuledOut && !Fresh(seen, now) {
+		if s.hasGuest() && s.HasMark && !s.RuledOut && !IsFresh(seen, now) {
 			return &Fault{Code: FaultElsewhere, Text: fmt.Sprintf(
-				"%s reports this VM, %s. The VM's own host, %s, is offline and may still run it. Check that host, then choose where the VM is.", s.host(), s.Power, own)}
+				"%s reports this VM, %s. The VM's own host, %s, is offline and may still run it. Check that host, then choose where the VM is.", s.hostLabel(), s.Power, own)}
 		}
 	}
 	return nil
@@ -54,7 +54,7 @@ func (vm VM) LocationFault(own string, seen *time.Time, now time.Time) *Fault {
 // whyRunsElsewhere returns which other host runs the VM, so that the VM must not start; empty: none. A domain without
 // the VM's ownership mark counts only while the VM's own host is offline, because any host can define a domain with any
 // UUID.
-func (v VMView) whyRunsElsewhere() string {
+func (v VMView) runsElsewhereRefusal() string {
 	return v.firstRunningElsewhere(func(s Sighting) bool {
 		return s.HasMark && (!s.Offline || !s.RuledOut) || !s.HasMark && !s.Offline && v.Phase == PhaseUnknown
 	})
@@ -62,8 +62,8 @@ func (v VMView) whyRunsElsewhere() string {
 
 func (v VMView) firstRunningElsewhere(counts func(Sighting) bool) string {
 	for _, s := range v.Sightings {
-		if s.on() && counts(s) {
-			return fmt.Sprintf("%s reports a guest with this UUID, %s.", s.host(), s.Power)
+		if s.hasGuest() && counts(s) {
+			return fmt.Sprintf("%s reports a guest with this UUID, %s.", s.hostLabel(), s.Power)
 		}
 	}
 	return ""
@@ -86,7 +86,7 @@ func (v VMView) Locations() []VMLocation {
 		return nil
 	}
 	out := []VMLocation{{HostID: v.HostID, HostName: v.HostName, Power: v.Status.Power, Offline: v.Phase == PhaseUnknown, Own: true}}
-	if !slices.ContainsFunc(v.Sightings, func(s Sighting) bool { return s.on() && !s.RuledOut }) {
+	if !slices.ContainsFunc(v.Sightings, func(s Sighting) bool { return s.hasGuest() && !s.RuledOut }) {
 		out[0].Why = "The VM is already on this host."
 	}
 	for _, s := range v.Sightings {

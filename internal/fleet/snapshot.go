@@ -61,7 +61,7 @@ type Overlay struct {
 }
 
 // ByID returns the snapshot with the ID; nil if there is none or it is deleted.
-func (t *SnapshotTree) ByID(id SnapshotID) *Snapshot {
+func (t *SnapshotTree) SnapshotByID(id SnapshotID) *Snapshot {
 	if t == nil {
 		return nil
 	}
@@ -146,7 +146,7 @@ func CutSnapshotName(name string) string {
 }
 
 // snapshotKinds are the job kinds on snapshots. A VM runs one of them at a time.
-var snapshotKinds = KindsWhere(func(k JobKindInfo) bool { return k.OnSnapshots })
+var snapshotKinds = JobKindsWhere(func(k JobKindInfo) bool { return k.OnSnapshots })
 
 // SnapshotKinds returns the job kinds on snapshots.
 func SnapshotKinds() []JobKind { return slices.Clone(snapshotKinds) }
@@ -162,10 +162,10 @@ func (v VMView) AllowsSnapshots(busy []JobKind) (bool, string) {
 		return false, "Its host is offline, so the VM's state is unknown."
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
 		return false, "The VM is not on its host yet."
-	case v.fault(FaultUndefined) != nil:
+	case v.faultByCode(FaultUndefined) != nil:
 		return false, "The VM runs without a definition. Reapply the definition first."
-	case v.missingDisk() != nil:
-		return false, v.missingDisk().Text
+	case v.missingDiskFault() != nil:
+		return false, v.missingDiskFault().Text
 	case v.disksDrifted():
 		return false, "The VM's disks were changed on the host. Accept the drift or reapply first."
 	case slices.Contains(busy, VolumeCopy):
@@ -182,7 +182,7 @@ func (v VMView) AllowsSnapshots(busy []JobKind) (bool, string) {
 }
 
 // AllowsTake reports whether a snapshot can be taken now; the string is the reason if not.
-func (v VMView) AllowsTake(busy []JobKind) (bool, string) {
+func (v VMView) AllowsNewSnapshot(busy []JobKind) (bool, string) {
 	ok, why := v.AllowsSnapshots(busy)
 	switch {
 	case !ok:
@@ -192,16 +192,16 @@ func (v VMView) AllowsTake(busy []JobKind) (bool, string) {
 	}
 	for i, d := range v.Spec.Disks {
 		if d.Encryption != "" {
-			return false, diskNumber(i) + " is encrypted, so it has no snapshots: their files would not be encrypted."
+			return false, diskLabel(i) + " is encrypted, so it has no snapshots: their files would not be encrypted."
 		}
 		if d.Shareable {
-			return false, diskNumber(i) + " is shared with other VMs, so it has no snapshots."
+			return false, diskLabel(i) + " is shared with other VMs, so it has no snapshots."
 		}
 		if d.Format == Raw {
-			return false, diskNumber(i) + " is a raw file, so it has no snapshots."
+			return false, diskLabel(i) + " is a raw file, so it has no snapshots."
 		}
 		if !d.IsQcow2() {
-			return false, diskNumber(i) + " is not a qcow2 file of a pool, so it has no snapshots."
+			return false, diskLabel(i) + " is not a qcow2 file of a pool, so it has no snapshots."
 		}
 	}
 	if d := v.Spec.physicalDisk(); d != "" {
@@ -227,7 +227,7 @@ func (v VMView) AllowsRevert(s Snapshot, busy []JobKind) (bool, string) {
 }
 
 // DisksIn returns the VM's current disks that the snapshot includes.
-func (v VMView) DisksIn(s Snapshot) (out []Disk) {
+func (v VMView) DisksInSnapshot(s Snapshot) (out []Disk) {
 	for _, d := range v.Spec.Disks {
 		if slices.Contains(s.Disks, d.Ref()) {
 			out = append(out, d)
@@ -238,7 +238,7 @@ func (v VMView) DisksIn(s Snapshot) (out []Disk) {
 
 // AllowsNew reports whether a VM can be created from the snapshot now; the string is the reason if not. Several VMs may
 // be created from it at the same time, and the VM itself may run, because the snapshot's data does not change.
-func (v VMView) AllowsNew(s Snapshot, busy []JobKind) (bool, string) {
+func (v VMView) AllowsVMFromSnapshot(s Snapshot, busy []JobKind) (bool, string) {
 	own := slices.DeleteFunc(slices.Clone(busy), func(k JobKind) bool { return k == VolumeCopy })
 	if ok, why := v.AllowsRevert(s, own); !ok {
 		return false, why
@@ -250,7 +250,7 @@ func (v VMView) AllowsNew(s Snapshot, busy []JobKind) (bool, string) {
 }
 
 // AllowsMerge reports whether the data of deleted snapshots can be merged now; the string is the reason if not.
-func (v VMView) AllowsMerge(busy []JobKind) (bool, string) {
+func (v VMView) AllowsSnapshotMerge(busy []JobKind) (bool, string) {
 	ok, why := v.AllowsSnapshots(busy)
 	if ok && (v.Status.Snapshots == nil || v.Status.Snapshots.Merges == 0) {
 		return false, "There is no data of deleted snapshots to merge."
@@ -260,7 +260,7 @@ func (v VMView) AllowsMerge(busy []JobKind) (bool, string) {
 
 // WhySnapshotsBlock returns why an operation on the VM's disks must wait until the VM's snapshots are deleted; empty:
 // the VM has no snapshots.
-func (v VMView) WhySnapshotsBlock() string {
+func (v VMView) WhySnapshotsBlockDiskJobs() string {
 	if v.Status != nil && v.Status.Snapshots.HasSnapshots() {
 		return "The VM has snapshots that depend on its disks. Delete them first."
 	}

@@ -50,7 +50,7 @@ type StartResult struct {
 
 // IsActive reports whether the download is queued or running.
 func (r *StartResult) IsActive() bool {
-	return r != nil && !r.State.Ended()
+	return r != nil && !r.State.IsFinal()
 }
 
 // ActPull downloads a catalog entry.
@@ -70,14 +70,14 @@ var startImageActions = actionTable[StartImageView]{
 // Allows reports whether the entry allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
 func (v StartImageView) Allows(a Action) (bool, string) { return startImageActions.allows(v, a) }
-func (v StartImageView) Actions() []ActionState         { return startImageActions.states(v) }
+func (v StartImageView) Actions() []ActionState         { return startImageActions.actionStates(v) }
 
 // Tidy returns the entry in its stored form: texts trimmed, a file name set, and the checksum in canonical form.
 func (i StartImage) Tidy() StartImage {
 	for _, text := range []*string{&i.Name, &i.URL, &i.File, &i.Checksum, &i.ChecksumURL, &i.OS.Name, &i.OS.Version, &i.OS.Arch} {
 		*text = strings.TrimSpace(*text)
 	}
-	i.File = cmp.Or(i.File, NameOfDownload(i.URL))
+	i.File = cmp.Or(i.File, DownloadVolumeName(i.URL))
 	if algorithm, digest, ok := ParseChecksum(i.Checksum); ok && digest != "" {
 		i.Checksum = algorithm + ":" + digest
 	}

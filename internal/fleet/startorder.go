@@ -22,7 +22,7 @@ func (p VMPolicy) StopPosition() int {
 
 // BulkPosition returns a function that returns a VM's position in the bulk action, and the seconds to wait after this
 // VM before VMs of later positions. Nil: the action starts on all VMs at once.
-func BulkPosition(a Action) func(VMPolicy) (place, wait int) {
+func BulkActionPosition(a Action) func(VMPolicy) (place, wait int) {
 	switch a {
 	case ActStart:
 		return func(p VMPolicy) (int, int) { return p.StartPosition(), p.StartDelay }

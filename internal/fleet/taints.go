@@ -39,7 +39,7 @@ func CheckTaints(c *Checks, field string, taints []string) {
 }
 
 // Untolerated returns the taints of a host that the VM does not tolerate.
-func (p VMPlacement) Untolerated(taints []string) (out []string) {
+func (p VMPlacement) UntoleratedTaints(taints []string) (out []string) {
 	tolerated := strings.Fields(p.Tolerations)
 	for _, t := range taints {
 		key, _, _ := strings.Cut(t, "=")

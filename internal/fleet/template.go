@@ -97,7 +97,7 @@ func (v TemplateVersion) IsInProgress() bool {
 }
 
 // Linked returns the names of those linked clones that the user may see, and the number of all linked clones.
-func (v TemplateVersion) Linked() (names []string, n int) {
+func (v TemplateVersion) LinkedClones() (names []string, n int) {
 	for _, vm := range v.VMs {
 		if vm.Linked {
 			names = append(names, "VM "+vm.Name)
@@ -107,24 +107,24 @@ func (v TemplateVersion) Linked() (names []string, n int) {
 }
 
 // whyLinkedClones returns why the version's images must not be deleted; empty: no linked clone is backed by them.
-func (v TemplateVersion) whyLinkedClones() string {
-	names, n := v.Linked()
+func (v TemplateVersion) linkedClonesRefusal() string {
+	names, n := v.LinkedClones()
 	switch {
 	case n == 0:
 		return ""
 	case len(names) == 0:
-		return fmt.Sprintf("Linked clones of other projects are backed by version %d and would be broken: %s. Ask an administrator.", v.Number, countOf(n, "VM"))
+		return fmt.Sprintf("Linked clones of other projects are backed by version %d and would be broken: %s. Ask an administrator.", v.Number, countWithUnit(n, "VM"))
 	case n > len(names):
-		names = append(names[:min(len(names), 5)], countOf(n-len(names), "VM")+" of other projects")
+		names = append(names[:min(len(names), 5)], countWithUnit(n-len(names), "VM")+" of other projects")
 	}
-	return fmt.Sprintf("Linked clones are backed by version %d and would be broken: %s. Delete them first, or deprecate the version.", v.Number, firstNames(names))
+	return fmt.Sprintf("Linked clones are backed by version %d and would be broken: %s. Delete them first, or deprecate the version.", v.Number, joinFirstNames(names))
 }
 
 // Words returns the version's spec on one line: "2 vCPUs, 2 GiB, BIOS, 2 disks, 1 NIC".
-func (v TemplateVersion) Words() string {
+func (v TemplateVersion) SpecText() string {
 	s := v.Spec
 	return strings.Join([]string{
-		countOf(s.CPUs, "vCPU"), Bytes(int64(s.MemoryMiB) << 20), strings.ToUpper(string(s.Firmware)), countOf(len(s.Disks), "disk"), countOf(len(s.NICs), "NIC"),
+		countWithUnit(s.CPUs, "vCPU"), FormatBytes(int64(s.MemoryMiB) << 20), strings.ToUpper(string(s.Firmware)), countWithUnit(len(s.Disks), "disk"), countWithUnit(len(s.NICs), "NIC"),
 	}, ", ")
 }
 
@@ -193,7 +193,7 @@ var templateActions = actionTable[TemplateView]{
 	{ActEdit, nil},
 	{ActDelete, func(v TemplateView) string {
 		for _, version := range v.Versions {
-			if why := firstReason(version.whyLinkedClones(), version.whyBusy()); why != "" {
+			if why := firstReason(version.linkedClonesRefusal(), version.beingCreatedRefusal()); why != "" {
 				return why
 			}
 		}
@@ -204,9 +204,9 @@ var templateActions = actionTable[TemplateView]{
 // Allows reports whether the template allows the action now; the string is the reason if not. Actions lists the state
 // of every action.
 func (v TemplateView) Allows(a Action) (bool, string) { return templateActions.allows(v, a) }
-func (v TemplateView) Actions() []ActionState         { return templateActions.states(v) }
+func (v TemplateView) Actions() []ActionState         { return templateActions.actionStates(v) }
 
-func (v TemplateVersion) whyBusy() string {
+func (v TemplateVersion) beingCreatedRefusal() string {
 	if v.IsInProgress() {
 		return fmt.Sprintf("An image of version %d is still being created. Wait until the task has ended.", v.Number)
 	}
@@ -227,13 +227,13 @@ var templateVersionActions = actionTable[TemplateVersion]{
 		}
 		return ""
 	}},
-	{ActDelete, func(v TemplateVersion) string { return firstReason(v.whyLinkedClones(), v.whyBusy()) }},
+	{ActDelete, func(v TemplateVersion) string { return firstReason(v.linkedClonesRefusal(), v.beingCreatedRefusal()) }},
 }
 
 // Allows reports whether the version allows the action now; the string is the reason if not. States lists the state of
 // every action.
 func (v TemplateVersion) Allows(a Action) (bool, string) { return templateVersionActions.allows(v, a) }
-func (v TemplateVersion) States() []ActionState          { return templateVersionActions.states(v) }
+func (v TemplateVersion) ActionStates() []ActionState          { return templateVersionActions.actionStates(v) }
 
 // SubjectTemplate returns the subject of a template, which is also the key of its wake-ups.
 func SubjectTemplate(id TemplateID) Subject { return SubjectOf(TypeTemplate, id) }
@@ -284,7 +284,7 @@ func (s VMSpec) WithoutIdentity() VMSpec {
 // write to the disks or they consist of snapshot overlays.
 func (v VMView) NeedsTemporarySnapshot() bool {
 	on := v.HasGuest() || v.RequestedPower != "" && v.RequestedPower != Stopped
-	return len(v.Spec.Disks) > 0 && (on || v.WhySnapshotsBlock() != "")
+	return len(v.Spec.Disks) > 0 && (on || v.WhySnapshotsBlockDiskJobs() != "")
 }
 
 // whyNotCopyable returns why the VM's disks cannot be copied now; empty: they can be copied. The argument is the subject
@@ -304,14 +304,14 @@ func (v VMView) whyNotCopyable(what string) string {
 			return fmt.Sprintf("Disk %d is a LUN, so %s of it can be created.", i+1, what)
 		}
 		if why := d.whyRawNotCopied(); why != "" {
-			return diskNumber(i) + " " + why
+			return diskLabel(i) + " " + why
 		}
-		if v.FaultOf(d.Ref()) != nil {
-			return v.FaultOf(d.Ref()).Text
+		if v.MissingDiskFault(d.Ref()) != nil {
+			return v.MissingDiskFault(d.Ref()).Text
 		}
 	}
 	if v.NeedsTemporarySnapshot() {
-		_, why := v.AllowsTake(nil)
+		_, why := v.AllowsNewSnapshot(nil)
 		return why
 	}
 	for _, d := range v.Spec.Disks {

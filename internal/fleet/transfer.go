@@ -62,7 +62,7 @@ type MigrationTarget struct {
 // AllowsMigrate reports whether the VM can migrate to another host now; the string is the reason if not. moving lists
 // the VM's disks under migration; leaving is the VM's own migration, or nil. The host checks more, such as for
 // snapshots made with virsh.
-func (v VMView) AllowsMigrate(moving []MovingDisk, leaving *MigratingVM) (bool, string) {
+func (v VMView) AllowsMigration(moving []MovingDisk, leaving *MigratingVM) (bool, string) {
 	ok, why := v.Allows(ActEdit)
 	switch {
 	case !ok:
@@ -79,34 +79,34 @@ func (v VMView) AllowsMigrate(moving []MovingDisk, leaving *MigratingVM) (bool, 
 		return false, "The VM is not on its host yet."
 	case v.Phase != PhaseStopped && v.Phase != PhaseCrashed:
 		return false, "Only a stopped VM can migrate to another host. Shut the VM down first."
-	case v.missingDisk() != nil:
-		return false, v.missingDisk().Text
+	case v.missingDiskFault() != nil:
+		return false, v.missingDiskFault().Text
 	case len(v.Status.Drift) > 0:
 		return false, "The VM was changed on its host, and the changes would be lost. Accept the drift or reapply first."
-	case v.whyRunsElsewhere() != "":
-		return false, v.whyRunsElsewhere() + " Resolve that first."
-	case v.WhySnapshotsBlock() != "":
-		return false, v.WhySnapshotsBlock()
+	case v.runsElsewhereRefusal() != "":
+		return false, v.runsElsewhereRefusal() + " Resolve that first."
+	case v.WhySnapshotsBlockDiskJobs() != "":
+		return false, v.WhySnapshotsBlockDiskJobs()
 	case v.Spec.Firmware != BIOS:
 		return false, "The firmware variables (NVRAM) are in a file of the host, which is not transferred. Only VMs with BIOS can migrate."
 	}
 	for i, d := range v.Spec.Disks {
 		switch {
 		case d.Encryption != "":
-			return false, diskNumber(i) + " is encrypted with a passphrase that only its host has, so it cannot migrate."
+			return false, diskLabel(i) + " is encrypted with a passphrase that only its host has, so it cannot migrate."
 		case d.Shareable:
-			return false, diskNumber(i) + " is shared with other VMs, so it cannot migrate."
+			return false, diskLabel(i) + " is shared with other VMs, so it cannot migrate."
 		case d.Existing:
-			return false, diskNumber(i) + " is a LUN, so it cannot migrate."
+			return false, diskLabel(i) + " is a LUN, so it cannot migrate."
 		case d.Overlay:
-			return false, diskNumber(i) + " is backed by an image in its pool, which is not transferred."
+			return false, diskLabel(i) + " is backed by an image in its pool, which is not transferred."
 		case d.whyRawNotCopied() != "":
-			return false, diskNumber(i) + " " + d.whyRawNotCopied()
+			return false, diskLabel(i) + " " + d.whyRawNotCopied()
 		case !d.IsQcow2():
-			return false, diskNumber(i) + " is not a qcow2 file of a pool."
+			return false, diskLabel(i) + " is not a qcow2 file of a pool."
 		}
 	}
 	return true, ""
 }
 
-func diskNumber(i int) string { return fmt.Sprintf("Disk %d", i+1) }
+func diskLabel(i int) string { return fmt.Sprintf("Disk %d", i+1) }

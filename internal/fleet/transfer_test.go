@@ -19,7 +19,7 @@ func TestMigrationRefusedWithReason(t *testing.T) {
 			Phase: fleet.PhaseStopped,
 		}
 	}
-	if ok, why := valid().AllowsMigrate(nil, nil); !ok {
+	if ok, why := valid().AllowsMigration(nil, nil); !ok {
 		t.Errorf("a stopped VM cannot migrate: %s", why)
 	}
 	for says, spoil := range map[string]func(*fleet.VMView){
@@ -39,14 +39,14 @@ func TestMigrationRefusedWithReason(t *testing.T) {
 	} {
 		v := valid()
 		spoil(&v)
-		if ok, why := v.AllowsMigrate(nil, nil); ok || !strings.Contains(why, says) {
+		if ok, why := v.AllowsMigration(nil, nil); ok || !strings.Contains(why, says) {
 			t.Errorf("migration is allowed, or refused with %q; want %q", why, says)
 		}
 	}
-	if ok, why := valid().AllowsMigrate([]fleet.MovingDisk{{}}, nil); ok || !strings.Contains(why, "being moved") {
+	if ok, why := valid().AllowsMigration([]fleet.MovingDisk{{}}, nil); ok || !strings.Contains(why, "being moved") {
 		t.Errorf("during a disk migration: %q", why)
 	}
-	if ok, why := valid().AllowsMigrate(nil, &fleet.MigratingVM{MigrationParams: fleet.MigrationParams{ToName: "h2"}}); ok || !strings.Contains(why, "already migrating to h2") {
+	if ok, why := valid().AllowsMigration(nil, &fleet.MigratingVM{MigrationParams: fleet.MigrationParams{ToName: "h2"}}); ok || !strings.Contains(why, "already migrating to h2") {
 		t.Errorf("during a migration: %q", why)
 	}
 }

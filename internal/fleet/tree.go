@@ -28,7 +28,7 @@ var TreeViews = []TreeView{
 }
 
 // TreeNamed returns the tree with the name, or the zero value.
-func TreeNamed(name string) TreeView {
+func TreeByName(name string) TreeView {
 	if i := slices.IndexFunc(TreeViews, func(v TreeView) bool { return v.Name == name }); i >= 0 {
 		return TreeViews[i]
 	}

@@ -37,7 +37,7 @@ type Upload struct {
 const MaxFile = 300
 
 // Name returns the name of the user's local file.
-func (u Upload) Name() string {
+func (u Upload) LocalFileName() string {
 	name, _, _ := strings.Cut(u.File, "/")
 	return name
 }
@@ -48,7 +48,7 @@ func (u Upload) IsComplete() bool { return u.State == JobDone }
 // EndedError returns why the upload cannot be continued; nil: it can.
 func (u Upload) EndedError() error {
 	switch {
-	case !u.State.Ended() || u.IsComplete():
+	case !u.State.IsFinal() || u.IsComplete():
 		return nil
 	case u.Error != "":
 		return Errorf(Invalid, "%s", u.Error)

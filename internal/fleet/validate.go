@@ -38,7 +38,7 @@ var (
 )
 
 // CloneNames proposes names for a clone of the VM, preferred ones first: web-clone, web-clone-2 and so on.
-func CloneNames(vm string) []string {
+func ProposeCloneNames(vm string) []string {
 	out := make([]string, 100)
 	for i := range out {
 		ending := "-clone"
@@ -227,7 +227,7 @@ func (n NIC) check(c *Checks, at string) {
 	case n.Bridge != "" && !isDeviceName(n.Bridge):
 		c.Add(at+".bridge", "%q is not a valid name of a bridge device.", n.Bridge)
 	}
-	n.checkGroups(c, at)
+	n.checkSecurityGroups(c, at)
 	if n.PortGroup != "" {
 		CheckPortGroupName(c, at+".portGroup", n.PortGroup)
 	}
@@ -294,12 +294,12 @@ func isSystemPath(p string) bool {
 }
 
 func checkPath(c *Checks, field, p, ask string) {
-	if why := pathError(p, ask); why != "" {
+	if why := pathRefusal(p, ask); why != "" {
 		c.Add(field, "%s", why)
 	}
 }
 
-func pathError(p, ask string) string {
+func pathRefusal(p, ask string) string {
 	switch {
 	case !path.IsAbs(p) || len(p) > 1024:
 		return ask

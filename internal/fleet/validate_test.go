@@ -10,7 +10,7 @@ import (
 )
 
 // faults returns the fields for which a check adds errors, in order.
-func faults(check func(*fleet.Checks)) []string {
+func fieldsWithErrors(check func(*fleet.Checks)) []string {
 	var c fleet.Checks
 	check(&c)
 	var fields []string
@@ -60,7 +60,7 @@ func TestVMSpecsAreValidated(t *testing.T) {
 			NICs:  []fleet.NIC{{Network: "default", MAC: "52:54:00:12:34:56"}},
 		}
 		c.change(&spec)
-		if got := faults(func(checks *fleet.Checks) { spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
+		if got := fieldsWithErrors(func(checks *fleet.Checks) { spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
 			t.Errorf("%s: faults at %q, want %q", name, got, c.want)
 		}
 	}
@@ -108,7 +108,7 @@ func TestPoolSpecsAreValidated(t *testing.T) {
 		"a long description":       {with(nfs, func(s *fleet.PoolSpec) { s.Description = strings.Repeat("a", fleet.MaxDescription+1) }), []string{"spec.description"}},
 		"a description with NUL":   {with(nfs, func(s *fleet.PoolSpec) { s.Description = "a\x00" }), []string{"spec.description"}},
 	} {
-		if got := faults(func(checks *fleet.Checks) { c.spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
+		if got := fieldsWithErrors(func(checks *fleet.Checks) { c.spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
 			t.Errorf("%s: faults at %q, want %q", name, got, c.want)
 		}
 	}
@@ -138,12 +138,12 @@ func TestPoolPathInSystemDirectoryRefused(t *testing.T) {
 		"/var/lib/libvirt/secrets", "/var/lib/libvirt/qemu/save", "/var/lib/quantix", "/var/lib/quantix/postgres", "/home", "/home/ann", "/home/ann/.config",
 		"/root/vm", "/run/libvirt", "/var/run/vm", "/var/log/x", "/var/lib/postgresql/15/main", "/var/lib/docker/volumes", "/srv/x/.ssh", "/tmp",
 	} {
-		if got := faults(func(c *fleet.Checks) { fleet.PoolSpec{Kind: fleet.PoolDir, Path: p}.Check(c, "spec") }); !slices.Equal(got, []string{"spec.path"}) {
+		if got := fieldsWithErrors(func(c *fleet.Checks) { fleet.PoolSpec{Kind: fleet.PoolDir, Path: p}.Check(c, "spec") }); !slices.Equal(got, []string{"spec.path"}) {
 			t.Errorf("%s: faults at %q", p, got)
 		}
 	}
 	for _, p := range []string{"/srv", "/mnt/a", "/var/lib/libvirt/images/fast", "/data", "/home/ann/vm", "/vmdata", "/tmp/x/pool"} {
-		if got := faults(func(c *fleet.Checks) { fleet.PoolSpec{Kind: fleet.PoolDir, Path: p}.Check(c, "spec") }); got != nil {
+		if got := fieldsWithErrors(func(c *fleet.Checks) { fleet.PoolSpec{Kind: fleet.PoolDir, Path: p}.Check(c, "spec") }); got != nil {
 			t.Errorf("%s: faults at %q", p, got)
 		}
 	}
@@ -152,10 +152,10 @@ func TestPoolPathInSystemDirectoryRefused(t *testing.T) {
 func TestObjectAndUserNamesAreValidated(t *testing.T) {
 	t.Parallel()
 	object := func(name string) bool {
-		return faults(func(c *fleet.Checks) { fleet.CheckName(c, "name", name) }) == nil
+		return fieldsWithErrors(func(c *fleet.Checks) { fleet.CheckName(c, "name", name) }) == nil
 	}
 	user := func(name string) bool {
-		return faults(func(c *fleet.Checks) { fleet.CheckUserName(c, "name", name) }) == nil
+		return fieldsWithErrors(func(c *fleet.Checks) { fleet.CheckUserName(c, "name", name) }) == nil
 	}
 	for _, name := range []string{"a", "0", "web-1", "web.example", strings.Repeat("a", 63)} {
 		if !object(name) || !user(name) {
@@ -195,7 +195,7 @@ func TestLabelsAreValidated(t *testing.T) {
 		"value with zero-width space":   {map[string]string{"a": "b\u200bc"}, false},
 		"too many":                      {many, false},
 	} {
-		if got := faults(func(checks *fleet.Checks) { fleet.CheckLabels(checks, "labels", c.labels) }); (got == nil) != c.ok {
+		if got := fieldsWithErrors(func(checks *fleet.Checks) { fleet.CheckLabels(checks, "labels", c.labels) }); (got == nil) != c.ok {
 			t.Errorf("%s: faults at %q", name, got)
 		}
 	}
@@ -207,7 +207,7 @@ func TestDescriptionsAreValidated(t *testing.T) {
 		"": true, "Two lines.\r\n\tAnd more – Ärzte & co, 日本, 👩‍⚕️, \u200fעברית": true, "a\x00": false, "a\x1b[31m": false, "a\u202eb": false, "a\u2066b": false, "a\ufffeb": false, "\xff": false,
 		strings.Repeat("a", fleet.MaxDescription): true, strings.Repeat("a", fleet.MaxDescription+1): false,
 	} {
-		if got := faults(func(c *fleet.Checks) { fleet.CheckDescription(c, "description", text) }); (got == nil) != ok {
+		if got := fieldsWithErrors(func(c *fleet.Checks) { fleet.CheckDescription(c, "description", text) }); (got == nil) != ok {
 			t.Errorf("%.40q: faults at %q", text, got)
 		}
 	}
@@ -227,7 +227,7 @@ func TestNumberOfFieldErrorsIsBounded(t *testing.T) {
 	for i := range 10_000 {
 		many[strings.Repeat("A", 1+i%60)+string(rune('a'+i%26))+string(rune('a'+i/26%26))] = "\x00"
 	}
-	if got := faults(func(c *fleet.Checks) { fleet.CheckLabels(c, "labels", many) }); len(got) != 1 {
+	if got := fieldsWithErrors(func(c *fleet.Checks) { fleet.CheckLabels(c, "labels", many) }); len(got) != 1 {
 		t.Errorf("too many labels give %d errors", len(got))
 	}
 }
@@ -254,7 +254,7 @@ func TestImageNameRefusesInvisibleCharacters(t *testing.T) {
 		"Debian 12": true, "Décembre (büro) – 日本": true, "": false, " Debian": false, "Debian\n12": false, strings.Repeat("a", 201): false,
 		"Debian \u202e21 naibeD": false, "Debian\u200b 12": false, "Debian\u2066 12": false,
 	} {
-		if got := faults(func(c *fleet.Checks) { fleet.CheckImageName(c, "name", name) }); (got == nil) != ok {
+		if got := fieldsWithErrors(func(c *fleet.Checks) { fleet.CheckImageName(c, "name", name) }); (got == nil) != ok {
 			t.Errorf("%q: faults at %q", name, got)
 		}
 	}

@@ -13,7 +13,7 @@ type SavedView struct {
 // ViewQuery returns those parameters of a list's query string that a view saves, in canonical form: equal views have
 // equal text. It leaves out cursors and other parameters of the page. known is false if the list does not support saved
 // views.
-func ViewQuery(list string, address url.Values) (query string, known bool) {
+func SavedViewQuery(list string, address url.Values) (query string, known bool) {
 	of, _ := ResourceByPlural(list)
 	kept := url.Values{}
 	for _, k := range of.View {

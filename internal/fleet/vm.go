@@ -298,7 +298,7 @@ type Fault struct {
 }
 
 // FaultOf returns the fault that reports the disk's volume as missing, or nil.
-func (vm VM) FaultOf(disk Volref) *Fault {
+func (vm VM) MissingDiskFault(disk Volref) *Fault {
 	if vm.Status == nil {
 		return nil
 	}
@@ -324,7 +324,7 @@ type Drift struct {
 
 // FilterDrifted records that a NIC's network filter on the host differs from the filter that Quantix defined. It adds
 // the difference to the NIC's status and to the VM's drift. Users can reapply the filter.
-func (s *VMStatus) FilterDrifted(mac, drift string) {
+func (s *VMStatus) RecordFilterDrift(mac, drift string) {
 	for i := range s.NICs {
 		if strings.EqualFold(s.NICs[i].MAC, mac) {
 			s.NICs[i].FilterDrift = drift
@@ -336,7 +336,7 @@ func (s *VMStatus) FilterDrifted(mac, drift string) {
 }
 
 // Failure names the last failed task as a heading: "Start failed".
-func (s VMStatus) Failure() string { return cmp.Or(s.ErrorOf.Info().Verb, "The last task") + " failed" }
+func (s VMStatus) FailureHeading() string { return cmp.Or(s.ErrorOf.Info().Verb, "The last task") + " failed" }
 
 // DiskState is one disk as the host reports it.
 type DiskState struct {

@@ -94,179 +94,179 @@ const defaultShares = 1024
 
 // optionalFields are the fields that map to a single place in a domain's definition, by form section.
 var optionalFields = []Field[VMSpec]{
-	text("cpu.model", "CPU model", func(s *VMSpec) *string { return &s.CPU.Model }, Input{
+	textField("cpu.model", "CPU model", func(s *VMSpec) *string { return &s.CPU.Model }, FormInput{
 		Section: SectionCPU, Label: "Model", Options: CPUModels,
 		Help: "VMs that migrate need a model that all of their hosts support, such as Skylake-Server.",
 	}, cpuModelForm, "Enter the name of a CPU model, such as Skylake-Server."),
-	number("cpu.sockets", "sockets", "socket", func(s *VMSpec) *int { return &s.CPU.Sockets }, Input{Section: SectionCPU, Label: "Sockets", Default: 1}, 1, MaxCPUs),
-	number("cpu.cores", "cores per socket", "core", func(s *VMSpec) *int { return &s.CPU.Cores }, Input{Section: SectionCPU, Label: "Cores per socket", Default: 1}, 1, MaxCPUs),
-	number("cpu.threads", "threads per core", "thread", func(s *VMSpec) *int { return &s.CPU.Threads }, Input{
+	numberField("cpu.sockets", "sockets", "socket", func(s *VMSpec) *int { return &s.CPU.Sockets }, FormInput{Section: SectionCPU, Label: "Sockets", Default: 1}, 1, MaxCPUs),
+	numberField("cpu.cores", "cores per socket", "core", func(s *VMSpec) *int { return &s.CPU.Cores }, FormInput{Section: SectionCPU, Label: "Cores per socket", Default: 1}, 1, MaxCPUs),
+	numberField("cpu.threads", "threads per core", "thread", func(s *VMSpec) *int { return &s.CPU.Threads }, FormInput{
 		Section: SectionCPU, Label: "Threads per core", Default: 1, Help: "Sockets × cores × threads is the maximum number of vCPUs. Empty: one socket per vCPU.",
 	}, 1, MaxCPUs),
-	number("cpu.max", "maximum vCPUs", "vCPU", func(s *VMSpec) *int { return &s.CPU.Max }, Input{
+	numberField("cpu.max", "maximum vCPUs", "vCPU", func(s *VMSpec) *int { return &s.CPU.Max }, FormInput{
 		Section: SectionCPU, Label: "Maximum vCPUs", Help: "vCPUs can be hot-plugged up to this number. Empty: no hot-plug.",
 	}, 1, MaxCPUs),
-	text("cpu.features", "CPU features", func(s *VMSpec) *string { return &s.CPU.Features }, Input{
+	textField("cpu.features", "CPU features", func(s *VMSpec) *string { return &s.CPU.Features }, FormInput{
 		Section: SectionCPU, Label: "Features", Help: "Features added to the model or removed from it: +aes -vmx.",
 	}, cpuFeaturesForm, "Write each feature with + or -, separated by blanks: +aes -vmx. At most 32."),
 	operatorOnlyAbove(defaultShares, "more than 1024 takes processor time from other VMs", func(s VMSpec) int { return s.CPU.Shares },
-		effectiveNow(number("cpu.shares", "CPU shares", "", func(s *VMSpec) *int { return &s.CPU.Shares }, Input{
+		effectiveNow(numberField("cpu.shares", "CPU shares", "", func(s *VMSpec) *int { return &s.CPU.Shares }, FormInput{
 			Section: SectionCPU, Label: "Shares", Default: defaultShares, Help: "Weight while the host's processors are busy. Other VMs have 1024.",
 		}, 2, 262144))),
-	effectiveNow(number("cpu.limit", "CPU limit", "%", func(s *VMSpec) *int { return &s.CPU.Limit }, Input{
+	effectiveNow(numberField("cpu.limit", "CPU limit", "%", func(s *VMSpec) *int { return &s.CPU.Limit }, FormInput{
 		Section: SectionCPU, Label: "Limit", Unit: "%", Help: "Percent of a processor per vCPU.",
 	}, 1, 100)),
-	operatorOnly("other VMs cannot use the reserved processors", portalOnly(number("cpu.reserved", "CPU reservation", "%", func(s *VMSpec) *int { return &s.CPU.Reserved }, Input{
+	operatorOnly("other VMs cannot use the reserved processors", portalOnly(numberField("cpu.reserved", "CPU reservation", "%", func(s *VMSpec) *int { return &s.CPU.Reserved }, FormInput{
 		Section: SectionCPU, Label: "Reserved", Unit: "%", Help: "Percent of a processor per vCPU, reserved even while the VM is off. A host cannot reserve more than all of its processors.",
 	}, 1, 100))),
-	operatorOnly("other VMs may need these processors", text("cpu.pinned", "CPU pinning", func(s *VMSpec) *string { return &s.CPU.Pinned }, Input{
+	operatorOnly("other VMs may need these processors", textField("cpu.pinned", "CPU pinning", func(s *VMSpec) *string { return &s.CPU.Pinned }, FormInput{
 		Section: SectionCPU, Label: "Pinned to", Help: "The host's processors that run the vCPUs: 0-3,6.",
 	}, cpuSetForm, "Enter numbers and ranges, such as 0-3,6.")),
 
-	operatorOnly("other VMs then lack these pages", number("memory.hugePageKiB", "huge pages", "KiB", func(s *VMSpec) *int { return &s.Memory.HugePageKiB }, Input{
+	operatorOnly("other VMs then lack these pages", numberField("memory.hugePageKiB", "huge pages", "KiB", func(s *VMSpec) *int { return &s.Memory.HugePageKiB }, FormInput{
 		Section: SectionMemory, Label: "Huge pages", Unit: "KiB", Help: "2048 or 1048576 on most hosts. The host needs enough free pages for the VM's memory.",
 	}, 4, 1<<24)),
-	operatorOnly("the host cannot reclaim this memory", flag("memory.locked", "locked memory", func(s *VMSpec) *bool { return &s.Memory.Locked }, Input{
+	operatorOnly("the host cannot reclaim this memory", flagField("memory.locked", "locked memory", func(s *VMSpec) *bool { return &s.Memory.Locked }, FormInput{
 		Section: SectionMemory, Label: "Locked", Help: "The host never swaps the memory out.",
 	})),
-	flag("memory.shared", "shared memory", func(s *VMSpec) *bool { return &s.Memory.Shared }, Input{
+	flagField("memory.shared", "shared memory", func(s *VMSpec) *bool { return &s.Memory.Shared }, FormInput{
 		Section: SectionMemory, Label: "Shared", Help: "Shared with other programs of the host, as virtiofs requires.",
 	}),
-	number("memory.maxMiB", "maximum memory", "MiB", func(s *VMSpec) *int { return &s.Memory.MaxMiB }, Input{
+	numberField("memory.maxMiB", "maximum memory", "MiB", func(s *VMSpec) *int { return &s.Memory.MaxMiB }, FormInput{
 		Section: SectionMemory, Label: "Maximum memory", Unit: "MiB", Help: "Memory can be hot-plugged up to this size, in steps of 128 MiB. Empty: no hot-plug.",
 	}, MinMemoryMiB, MaxMemoryMiB),
-	effectiveNow(number("memory.balloonMiB", "balloon target", "MiB", func(s *VMSpec) *int { return &s.Memory.BalloonMiB }, Input{
+	effectiveNow(numberField("memory.balloonMiB", "balloon target", "MiB", func(s *VMSpec) *int { return &s.Memory.BalloonMiB }, FormInput{
 		Section: SectionMemory, Label: "Balloon target", Unit: "MiB", Help: "The balloon returns the rest of the memory to the host, as far as the guest allows. Empty: none.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
-	effectiveNow(number("memory.minMiB", "minimum memory", "MiB", func(s *VMSpec) *int { return &s.Memory.MinMiB }, Input{
+	effectiveNow(numberField("memory.minMiB", "minimum memory", "MiB", func(s *VMSpec) *int { return &s.Memory.MinMiB }, FormInput{
 		Section: SectionMemory, Label: "Minimum memory", Unit: "MiB", Help: "While the host is short of memory, the balloon reclaims memory down to this size. Empty: it reclaims none.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
-	operatorOnly("other VMs may need the memory of these nodes", text("memory.nodes", "NUMA nodes", func(s *VMSpec) *string { return &s.Memory.Nodes }, Input{
+	operatorOnly("other VMs may need the memory of these nodes", textField("memory.nodes", "NUMA nodes", func(s *VMSpec) *string { return &s.Memory.Nodes }, FormInput{
 		Section: SectionMemory, Label: "NUMA nodes", Help: "The host's NUMA nodes that provide the memory: 0-1.",
 	}, cpuSetForm, "Enter numbers and ranges, such as 0-1.")),
 
-	neverEditable("the guest would find every device at another address and might not boot. Create a new VM", choice("boot.machine", "machine", func(s *VMSpec) *string { return &s.Boot.Machine }, Input{
+	neverEditable("the guest would find every device at another address and might not boot. Create a new VM", choiceField("boot.machine", "machine", func(s *VMSpec) *string { return &s.Boot.Machine }, FormInput{
 		Section: SectionBoot, Label: "Machine", Options: Machines, DefaultName: "q35", Help: "Cannot be changed after creation. The machine pc is for old guests: it has BIOS and IDE disks.",
 	})),
-	flag("boot.menu", "boot menu", func(s *VMSpec) *bool { return &s.Boot.Menu }, Input{
+	flagField("boot.menu", "boot menu", func(s *VMSpec) *bool { return &s.Boot.Menu }, FormInput{
 		Section: SectionBoot, Label: "Boot menu", Help: "The firmware shows its boot menu for some seconds.",
 	}),
-	number("boot.cdrom", "CD-ROM boot order", "", func(s *VMSpec) *int { return &s.Boot.CDROM }, Input{
+	numberField("boot.cdrom", "CD-ROM boot order", "", func(s *VMSpec) *int { return &s.Boot.CDROM }, FormInput{
 		Section: SectionBoot, Label: "CD-ROM boot order", Help: "Position among the disks and NICs with a boot order. Default: disks, then the CD-ROM, then the network.",
 	}, 1, MaxBootOrder),
 
-	operatorOnly("the host reads the file and the guest starts it", medium("boot.kernel", "kernel", func(s *VMSpec) **Volref { return &s.Boot.Kernel }, Input{
+	operatorOnly("the host reads the file and the guest starts it", mediumField("boot.kernel", "kernel", func(s *VMSpec) **Volref { return &s.Boot.Kernel }, FormInput{
 		Section: SectionBoot, Kind: InputFile, Label: "Kernel", Help: "Booted instead of the disks. Secure Boot does not verify it.",
 	})),
-	operatorOnly("the host reads the file and the guest starts it", medium("boot.initrd", "initial RAM disk", func(s *VMSpec) **Volref { return &s.Boot.Initrd }, Input{
+	operatorOnly("the host reads the file and the guest starts it", mediumField("boot.initrd", "initial RAM disk", func(s *VMSpec) **Volref { return &s.Boot.Initrd }, FormInput{
 		Section: SectionBoot, Kind: InputFile, Label: "Initial RAM disk",
 	})),
-	operatorOnly("it belongs to the kernel", text("boot.cmdline", "kernel command line", func(s *VMSpec) *string { return &s.Boot.Cmdline }, Input{
+	operatorOnly("it belongs to the kernel", textField("boot.cmdline", "kernel command line", func(s *VMSpec) *string { return &s.Boot.Cmdline }, FormInput{
 		Section: SectionBoot, Label: "Command line", Example: "none", Help: "Command line of the kernel: console=ttyS0 root=/dev/vda1.",
 	}, cmdlineForm, "A command line is one line of at most 1000 printable ASCII characters.")),
 
-	choice("display.video", "graphics card", func(s *VMSpec) *string { return &s.Display.Video }, Input{Section: SectionDisplay, Label: "Graphics card", Options: VideoModels, DefaultName: "vga"}),
-	number("display.heads", "screens", "screen", func(s *VMSpec) *int { return &s.Display.Heads }, Input{
+	choiceField("display.video", "graphics card", func(s *VMSpec) *string { return &s.Display.Video }, FormInput{Section: SectionDisplay, Label: "Graphics card", Options: VideoModels, DefaultName: "vga"}),
+	numberField("display.heads", "screens", "screen", func(s *VMSpec) *int { return &s.Display.Heads }, FormInput{
 		Section: SectionDisplay, Label: "Screens", Default: 1, Help: "Virtio and QXL support several screens.",
 	}, 1, MaxHeads),
-	choice("display.keyboard", "keyboard", func(s *VMSpec) *string { return &s.Display.Keyboard }, Input{Section: SectionDisplay, Label: "Keyboard", Options: Keyboards}),
-	choice("display.pointer", "pointer", func(s *VMSpec) *string { return &s.Display.Pointer }, Input{Section: SectionDisplay, Label: "Pointer", Options: Pointers, DefaultName: "tablet"}),
-	choice("display.sound", "sound card", func(s *VMSpec) *string { return &s.Display.Sound }, Input{Section: SectionDisplay, Label: "Sound card", Options: SoundModels, DefaultName: "none"}),
+	choiceField("display.keyboard", "keyboard", func(s *VMSpec) *string { return &s.Display.Keyboard }, FormInput{Section: SectionDisplay, Label: "Keyboard", Options: Keyboards}),
+	choiceField("display.pointer", "pointer", func(s *VMSpec) *string { return &s.Display.Pointer }, FormInput{Section: SectionDisplay, Label: "Pointer", Options: Pointers, DefaultName: "tablet"}),
+	choiceField("display.sound", "sound card", func(s *VMSpec) *string { return &s.Display.Sound }, FormInput{Section: SectionDisplay, Label: "Sound card", Options: SoundModels, DefaultName: "none"}),
 
-	flag("display.spice", "SPICE", func(s *VMSpec) *bool { return &s.Display.Spice }, Input{
+	flagField("display.spice", "SPICE", func(s *VMSpec) *bool { return &s.Display.Spice }, FormInput{
 		Section: SectionDisplay, Label: "SPICE", Help: "A SPICE server on a socket of the host, for virt-viewer. The console stays available.",
 	}),
-	number("display.usbRedirection", "USB redirection", "port", func(s *VMSpec) *int { return &s.Display.USBRedirection }, Input{
+	numberField("display.usbRedirection", "USB redirection", "port", func(s *VMSpec) *int { return &s.Display.USBRedirection }, FormInput{
 		Section: SectionDisplay, Label: "USB redirection", Help: "Number of USB devices of the viewer's machine that SPICE can redirect to the guest.",
 	}, 1, MaxUSBPorts),
 
-	flag("security.tpm", "TPM", func(s *VMSpec) *bool { return &s.Security.TPM }, Input{
+	flagField("security.tpm", "TPM", func(s *VMSpec) *bool { return &s.Security.TPM }, FormInput{
 		Section: SectionSecurity, Label: "TPM 2.0", Help: "The TPM's state is stored on the host until the VM is deleted. A VM with a TPM cannot migrate.",
 	}),
 
-	flag("security.secureBoot", "secure boot", func(s *VMSpec) *bool { return &s.Security.SecureBoot }, Input{
+	flagField("security.secureBoot", "secure boot", func(s *VMSpec) *bool { return &s.Security.SecureBoot }, FormInput{
 		Section: SectionSecurity, Label: "Secure boot", Help: "UEFI boots only code signed with the keys of the host's template. Firmware settings are separate with and without Secure Boot.",
 	}),
 
-	operatorOnly("the host cannot reclaim or swap its memory", choice("security.confidential", "memory encryption", func(s *VMSpec) *string { return &s.Security.Confidential }, Input{
+	operatorOnly("the host cannot reclaim or swap its memory", choiceField("security.confidential", "memory encryption", func(s *VMSpec) *string { return &s.Security.Confidential }, FormInput{
 		Section: SectionSecurity, Label: "Memory encryption", Options: ConfidentialKinds, DefaultName: "none",
 		Help: "The processor encrypts the guest's memory. Needs UEFI without Secure Boot. Snapshots with memory and live migration are not possible.",
 	})),
 
-	choice("devices.watchdog", "watchdog", func(s *VMSpec) *string { return &s.Devices.Watchdog }, Input{Section: SectionDevices, Label: "Watchdog", Options: Watchdogs, DefaultName: "none"}),
-	choice("devices.watchdogAction", "watchdog action", func(s *VMSpec) *string { return &s.Devices.WatchdogAction }, Input{
+	choiceField("devices.watchdog", "watchdog", func(s *VMSpec) *string { return &s.Devices.Watchdog }, FormInput{Section: SectionDevices, Label: "Watchdog", Options: Watchdogs, DefaultName: "none"}),
+	choiceField("devices.watchdogAction", "watchdog action", func(s *VMSpec) *string { return &s.Devices.WatchdogAction }, FormInput{
 		Section: SectionDevices, Label: "Watchdog action", Options: WatchdogActions, DefaultName: "reset",
 	}),
-	number("devices.rngRate", "random numbers", "byte/s", func(s *VMSpec) *int { return &s.Devices.RNGRate }, Input{
+	numberField("devices.rngRate", "random numbers", "byte/s", func(s *VMSpec) *int { return &s.Devices.RNGRate }, FormInput{
 		Section: SectionDevices, Label: "Random numbers", Unit: "bytes/s", Help: "Limit of the random number generator. Empty: unlimited.",
 	}, 1, MaxRNGRate),
-	operatorOnly("it lets the guest connect to programs of the host", flag("devices.vsock", "vsock", func(s *VMSpec) *bool { return &s.Devices.VSOCK }, Input{
+	operatorOnly("it lets the guest connect to programs of the host", flagField("devices.vsock", "vsock", func(s *VMSpec) *bool { return &s.Devices.VSOCK }, FormInput{
 		Section: SectionDevices, Label: "Vsock", Help: "A socket between the guest and its host, without a network.",
 	})),
-	choice("devices.balloon", "balloon", func(s *VMSpec) *string { return &s.Devices.Balloon }, Input{
+	choiceField("devices.balloon", "balloon", func(s *VMSpec) *string { return &s.Devices.Balloon }, FormInput{
 		Section: SectionDevices, Label: "Memory balloon", Options: Balloons, DefaultName: "on", Help: "The balloon device also reports the guest's memory usage.",
 	}),
-	number("devices.serials", "serial ports", "port", func(s *VMSpec) *int { return &s.Devices.Serials }, Input{
+	numberField("devices.serials", "serial ports", "port", func(s *VMSpec) *int { return &s.Devices.Serials }, FormInput{
 		Section: SectionDevices, Label: "More serial ports", Help: "In addition to the console's port. Each is a pseudo terminal of the host.",
 	}, 1, MaxSerials),
-	flag("devices.parallel", "parallel port", func(s *VMSpec) *bool { return &s.Devices.Parallel }, Input{
+	flagField("devices.parallel", "parallel port", func(s *VMSpec) *bool { return &s.Devices.Parallel }, FormInput{
 		Section: SectionDevices, Label: "Parallel port", Help: "A pseudo terminal of the host.",
 	}),
-	choice("devices.guestAgent", "guest agent", func(s *VMSpec) *string { return &s.Devices.GuestAgent }, Input{
+	choiceField("devices.guestAgent", "guest agent", func(s *VMSpec) *string { return &s.Devices.GuestAgent }, FormInput{
 		Section: SectionDevices, Label: "Guest agent", Options: GuestAgents, DefaultName: "on",
 		Help: "The channel for qemu-guest-agent, which reports addresses and file systems, and freezes them for backups. On vsock, run the agent with --method vsock-listen --path 4294967295:1234.",
 	}),
 
-	effectiveNow(choice("policy.autostart", "autostart", func(s *VMSpec) *string { return &s.Policy.Autostart }, Input{
+	effectiveNow(choiceField("policy.autostart", "autostart", func(s *VMSpec) *string { return &s.Policy.Autostart }, FormInput{
 		Section: SectionPower, Label: "Autostart", Options: Autostarts, DefaultName: "off",
 		Help: "The agent starts the VM when the host boots, even without the portal. libvirt's own autostart flag is not changed.",
 	})),
-	effectiveNow(number("policy.startOrder", "start order", "", func(s *VMSpec) *int { return &s.Policy.StartOrder }, Input{
+	effectiveNow(numberField("policy.startOrder", "start order", "", func(s *VMSpec) *int { return &s.Policy.StartOrder }, FormInput{
 		Section: SectionPower, Label: "Start order", Help: "When the host boots, and when several VMs are started together: 1 first, VMs without a number last.",
 	}, 1, MaxStartOrder)),
-	effectiveNow(number("policy.startDelay", "start delay", "s", func(s *VMSpec) *int { return &s.Policy.StartDelay }, Input{
+	effectiveNow(numberField("policy.startDelay", "start delay", "s", func(s *VMSpec) *int { return &s.Policy.StartDelay }, FormInput{
 		Section: SectionPower, Label: "Start delay", Unit: "s", Help: "Time before the next VM starts.",
 	}, 1, MaxStartDelay)),
-	portalOnly(number("policy.stopOrder", "stop order", "", func(s *VMSpec) *int { return &s.Policy.StopOrder }, Input{
+	portalOnly(numberField("policy.stopOrder", "stop order", "", func(s *VMSpec) *int { return &s.Policy.StopOrder }, FormInput{
 		Section: SectionPower, Label: "Stop order", Help: "When several VMs are shut down together: 1 first. Empty: the reverse of the start order.",
 	}, 1, MaxStartOrder)),
-	portalOnly(number("policy.stopDelay", "stop delay", "s", func(s *VMSpec) *int { return &s.Policy.StopDelay }, Input{
+	portalOnly(numberField("policy.stopDelay", "stop delay", "s", func(s *VMSpec) *int { return &s.Policy.StopDelay }, FormInput{
 		Section: SectionPower, Label: "Stop delay", Unit: "s", Help: "Time after the VM is off before the next VM is shut down.",
 	}, 1, MaxStartDelay)),
-	effectiveNow(choice("policy.restart", "restart policy", func(s *VMSpec) *string { return &s.Policy.Restart }, Input{
+	effectiveNow(choiceField("policy.restart", "restart policy", func(s *VMSpec) *string { return &s.Policy.Restart }, FormInput{
 		Section: SectionPower, Label: "Restart policy", Options: Restarts, DefaultName: "off",
 		Help: "After 10 s, then twice as long each time, up to 5 minutes. A VM that a user or virsh stopped stays off.",
 	})),
-	effectiveNow(operatorOnly("they run as the guest's administrator", flag("policy.guestExec", "programs in the guest", func(s *VMSpec) *bool { return &s.Policy.GuestExec }, Input{
+	effectiveNow(operatorOnly("they run as the guest's administrator", flagField("policy.guestExec", "programs in the guest", func(s *VMSpec) *bool { return &s.Policy.GuestExec }, FormInput{
 		Section: SectionPower, Label: "Run programs in the guest",
 		Help: "Users who may change the VM, and its health checks, can run programs in the guest as its administrator, through the guest agent.",
 	}))),
 
-	portalOnly(choice("policy.haPriority", "HA priority", func(s *VMSpec) *string { return &s.Policy.HAPriority }, Input{
+	portalOnly(choiceField("policy.haPriority", "HA priority", func(s *VMSpec) *string { return &s.Policy.HAPriority }, FormInput{
 		Section: SectionPower, Label: "HA priority", Options: HAPriorities, DefaultName: "normal",
 		Help: "Order of VMs when their host fails. Stored for failover to other hosts, which is not supported yet.",
 	})),
 
-	operatorOnly("the VM could run on hosts that are reserved for others", portalOnly(text("placement.tolerations", "tolerations", func(s *VMSpec) *string { return &s.Placement.Tolerations }, Input{
+	operatorOnly("the VM could run on hosts that are reserved for others", portalOnly(textField("placement.tolerations", "tolerations", func(s *VMSpec) *string { return &s.Placement.Tolerations }, FormInput{
 		Section: SectionMigration, Label: "Tolerations", Example: "none", Help: "Taints of hosts that the VM tolerates: gpu maintenance=disk. A key alone means any value, * means any taint.",
 	}, tolerationsForm, "Write taints separated by blanks: gpu maintenance=disk, or * for any. At most 16."))),
-	portalOnly(flag("migration.stays", "no migration", func(s *VMSpec) *bool { return &s.Migration.Stays }, Input{
+	portalOnly(flagField("migration.stays", "no migration", func(s *VMSpec) *bool { return &s.Migration.Stays }, FormInput{
 		Section: SectionMigration, Label: "No migration", Help: "The VM cannot migrate to another host. Its disks can move to other pools.",
 	})),
-	portalOnly(number("migration.limitMiB", "migration bandwidth", "MiB/s", func(s *VMSpec) *int { return &s.Migration.LimitMiB }, Input{
+	portalOnly(numberField("migration.limitMiB", "migration bandwidth", "MiB/s", func(s *VMSpec) *int { return &s.Migration.LimitMiB }, FormInput{
 		Section: SectionMigration, Label: "Bandwidth limit", Unit: "MiB/s", Help: "Limit of migrations to another pool or host. A request can set a lower limit. Empty: unlimited.",
 	}, 1, MaxMoveLimit)),
-	portalOnly(flag("migration.postCopy", "post-copy", func(s *VMSpec) *bool { return &s.Migration.PostCopy }, Input{
+	portalOnly(flagField("migration.postCopy", "post-copy", func(s *VMSpec) *bool { return &s.Migration.PostCopy }, FormInput{
 		Section: SectionMigration, Label: "Post-copy", Help: "The guest resumes on the new host before all of its memory has arrived. Stored for live migration, which is not supported yet.",
 	})),
-	portalOnly(number("migration.downtimeMs", "maximum downtime", "ms", func(s *VMSpec) *int { return &s.Migration.DowntimeMs }, Input{
+	portalOnly(numberField("migration.downtimeMs", "maximum downtime", "ms", func(s *VMSpec) *int { return &s.Migration.DowntimeMs }, FormInput{
 		Section: SectionMigration, Label: "Maximum downtime", Unit: "ms", Help: "Maximum pause of the guest at the end of a migration. Stored for live migration, which is not supported yet.",
 	}, 1, MaxDowntimeMs)),
 
-	portalOnly(rowsOf("rules", "placement rules", func(s *VMSpec) *[]PlacementRule { return &s.Rules }, PlacementRulesText, func(c *Checks, field string, s VMSpec) { checkRules(c, field, s.Rules) })),
-	rowsOf("health", "health checks", func(s *VMSpec) *[]HealthCheck { return &s.Health }, HealthChecksText, func(c *Checks, field string, s VMSpec) { s.checkHealth(c, field) }),
+	portalOnly(rowsField("rules", "placement rules", func(s *VMSpec) *[]PlacementRule { return &s.Rules }, PlacementRulesText, func(c *Checks, field string, s VMSpec) { checkRules(c, field, s.Rules) })),
+	rowsField("health", "health checks", func(s *VMSpec) *[]HealthCheck { return &s.Health }, HealthChecksText, func(c *Checks, field string, s VMSpec) { s.checkHealth(c, field) }),
 
-	firstBoot(),
+	firstBootField(),
 }
 
 // OptionalFields returns the VM's optional fields: optionalFields and VMLists. An older agent may support only some of
@@ -311,11 +311,11 @@ func (s VMSpec) UsedFields() []UsedField {
 			out = append(out, UsedField{f.Name, f.Name, f.Type, word})
 		}
 	}
-	return slices.Concat(out, used("disks", s.Disks, DiskFields), used("nics", s.NICs, NICFields))
+	return slices.Concat(out, usedElementFields("disks", s.Disks, DiskFields), usedElementFields("nics", s.NICs, NICFields))
 }
 
 // used returns the non-default fields of a list's elements: each once, but a choice field once per distinct value.
-func used[T any](list string, all []T, fields []Field[T]) (out []UsedField) {
+func usedElementFields[T any](list string, all []T, fields []Field[T]) (out []UsedField) {
 	for _, f := range fields {
 		seen := map[string]bool{}
 		for i, v := range all {
@@ -341,11 +341,11 @@ func (s VMSpec) checkOptionalFields(c *Checks, prefix string) {
 	most := max(s.CPUs, s.CPU.Max)
 	if t := s.CPU; (t.Sockets != 0 || t.Cores != 0 || t.Threads != 0) && within(t.Sockets) && within(t.Cores) && within(t.Threads) {
 		if n := max(t.Sockets, 1) * max(t.Cores, 1) * max(t.Threads, 1); n != most {
-			c.Add(prefix+".cpu.sockets", "Sockets × cores × threads is %d, and the VM has %s.", n, countOf(most, "vCPU"))
+			c.Add(prefix+".cpu.sockets", "Sockets × cores × threads is %d, and the VM has %s.", n, countWithUnit(most, "vCPU"))
 		}
 	}
 	if n := s.CPU.Max; n > 0 && n < s.CPUs {
-		c.Add(prefix+".cpu.max", "The maximum must be at least the VM's %s.", countOf(s.CPUs, "vCPU"))
+		c.Add(prefix+".cpu.max", "The maximum must be at least the VM's %s.", countWithUnit(s.CPUs, "vCPU"))
 	}
 	if n := s.Memory.MaxMiB; n > 0 && n < s.MemoryMiB {
 		c.Add(prefix+".memory.maxMiB", "The maximum must be at least the VM's %d MiB.", s.MemoryMiB)

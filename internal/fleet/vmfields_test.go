@@ -179,14 +179,14 @@ func TestOptionalVMFieldsAreValidated(t *testing.T) {
 			Disks: []fleet.Disk{{PoolID: "p", SizeBytes: 1 << 30}}, NICs: []fleet.NIC{{Network: "default"}},
 		}
 		c.change(&spec)
-		if got := faults(func(checks *fleet.Checks) { spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
+		if got := fieldsWithErrors(func(checks *fleet.Checks) { spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
 			t.Errorf("%s: faults at %q, want %q", name, got, c.want)
 		}
 	}
 }
 
 // fullSpec returns a spec with a non-default value in every optional field.
-func fullSpec() fleet.VMSpec {
+func specWithAllFields() fleet.VMSpec {
 	return fleet.VMSpec{
 		CPU:      fleet.VMCPU{Model: "host-model", Sockets: 2, Cores: 3, Threads: 4, Max: 24, Features: "+aes", Shares: 512, Limit: 50, Reserved: 25, Pinned: "0-3"},
 		Memory:   fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 4096, Nodes: "0", BalloonMiB: 256, MinMiB: 128},
@@ -208,7 +208,7 @@ func fullSpec() fleet.VMSpec {
 // Every optional field can be compared, edited, and converted to JSON and back.
 func TestOptionalVMFieldsRoundTrip(t *testing.T) {
 	t.Parallel()
-	full := fullSpec()
+	full := specWithAllFields()
 	var parsed fleet.VMSpec
 	for _, f := range fleet.OptionalFields() {
 		if f.Default(full) || !f.Default(fleet.VMSpec{}) {

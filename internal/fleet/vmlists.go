@@ -16,7 +16,7 @@ type VMDrive struct {
 }
 
 // Floppy reports whether the drive takes floppies.
-func (d VMDrive) Floppy() bool { return d.Slot == "floppy1" || d.Slot == "floppy2" }
+func (d VMDrive) IsFloppy() bool { return d.Slot == "floppy1" || d.Slot == "floppy2" }
 
 // VMHostDevice is a host device passed through to one guest.
 type VMHostDevice struct {
@@ -59,7 +59,7 @@ func (d VMHostDevice) Kind() (DeviceKind, bool) {
 const PhysicalDevice = "blk/"
 
 // Physical returns a physical disk's name in /dev/disk/by-id; empty: the device is of another kind.
-func (d VMHostDevice) Physical() string {
+func (d VMHostDevice) PhysicalDiskName() string {
 	name, _ := strings.CutPrefix(d.Device, PhysicalDevice)
 	if name == d.Device {
 		return ""
@@ -70,7 +70,7 @@ func (d VMHostDevice) Physical() string {
 // physicalDisk returns the device name of the spec's first physical disk; empty: none.
 func (s VMSpec) physicalDisk() string {
 	for _, d := range s.HostDevices {
-		if d.Physical() != "" {
+		if d.PhysicalDiskName() != "" {
 			return d.Device
 		}
 	}
@@ -99,13 +99,13 @@ var shareTagForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,35}$`)
 
 // VMLists are the optional fields of a VM that hold a list.
 var VMLists = []VMField{
-	numaNodes(),
-	rows("drives", "drive", SectionDevices, func(s *VMSpec) *[]VMDrive { return &s.Drives }, element[VMDrive]{
-		key: func(d VMDrive) string { return d.Slot }, definition: func(d VMDrive) string { return d.Slot + " " + string(poolOf(d.Medium)) },
-		words: func(d VMDrive) string { return Input{Options: DriveSlots}.words(d.Slot) }, fields: DriveFields,
-	}, len(DriveSlots)-1, Input{
+	numaField(),
+	vmListField("drives", "drive", SectionDevices, func(s *VMSpec) *[]VMDrive { return &s.Drives }, element[VMDrive]{
+		key: func(d VMDrive) string { return d.Slot }, definition: func(d VMDrive) string { return d.Slot + " " + string(poolOfVolref(d.Medium)) },
+		words: func(d VMDrive) string { return FormInput{Options: DriveSlots}.words(d.Slot) }, fields: DriveFields,
+	}, len(DriveSlots)-1, FormInput{
 		Label: "More drives", Help: "Media can be changed while the guest runs. Drives are added and removed at its next start.",
-		Rows: []Row{{"slot", Input{Kind: InputChoice, Label: "Drive", Options: DriveSlots}}},
+		Rows: []InputRow{{"slot", FormInput{Kind: InputChoice, Label: "Drive", Options: DriveSlots}}},
 	}, func(c *Checks, at string, d VMDrive) {
 		if !slices.ContainsFunc(DriveSlots[1:], func(o Option) bool { return o.Value == d.Slot }) {
 			c.Add(at+".slot", "Choose one of cdrom2, cdrom3, cdrom4, floppy1, floppy2.")
@@ -114,13 +114,13 @@ var VMLists = []VMField{
 			d.Medium.check(c, at+".medium")
 		}
 	}),
-	reservedList("the host and other guests cannot use it, and without an IOMMU it can access all memory",
-		hotPluggable(rows("hostDevices", "host device", SectionDevices, func(s *VMSpec) *[]VMHostDevice { return &s.HostDevices }, element[VMHostDevice]{
+	operatorOnlyList("the host and other guests cannot use it, and without an IOMMU it can access all memory",
+		hotPluggable(vmListField("hostDevices", "host device", SectionDevices, func(s *VMSpec) *[]VMHostDevice { return &s.HostDevices }, element[VMHostDevice]{
 			key: func(d VMHostDevice) string { return d.Device }, definition: func(d VMHostDevice) string { return d.Device },
-			words: func(d VMHostDevice) string { return d.Device }, takesEffect: func(VMHostDevice) When { return WhenNow },
-		}, MaxHostDevices, Input{
+			words: func(d VMHostDevice) string { return d.Device }, takesEffect: func(VMHostDevice) EffectTime { return WhenNow },
+		}, MaxHostDevices, FormInput{
 			Label: "Host devices", Help: "Passed through to this guest only; the VM cannot migrate. The host's page lists its devices and disks. A USB port means the device that is plugged in there. For a mediated device type (vGPU) the host creates an instance. Choose the host, too.",
-			Rows: []Row{{"device", Input{Kind: InputText, Label: "Device", Example: "pci/0000:41:00.0"}}},
+			Rows: []InputRow{{"device", FormInput{Kind: InputText, Label: "Device", Example: "pci/0000:41:00.0"}}},
 		}, func(c *Checks, at string, d VMHostDevice) {
 			if _, ok := d.Kind(); !ok {
 				c.Add(at+".device", "Enter a device as the host's page lists it: pci/0000:41:00.0, usb/046d:c52b, usb-port/1-2.3, mdev/nvidia-63 or blk/ata-WDC_WD40EFRX_1234.")
@@ -129,15 +129,15 @@ var VMLists = []VMField{
 				c.Add(at+".hostId", "There is no such host.")
 			}
 		}))),
-	reservedList("the guest reads and writes files of the host", rows("shares", "shared folder", SectionDevices, func(s *VMSpec) *[]VMShare { return &s.Shares }, element[VMShare]{
+	operatorOnlyList("the guest reads and writes files of the host", vmListField("shares", "shared folder", SectionDevices, func(s *VMSpec) *[]VMShare { return &s.Shares }, element[VMShare]{
 		key: func(v VMShare) string { return v.Tag }, definition: func(v VMShare) string { return v.Tag + " " + string(v.Folder.PoolID) },
 		words: func(v VMShare) string { return v.Tag }, fields: ShareFields,
-	}, MaxShares, Input{
+	}, MaxShares, FormInput{
 		Label: "Shared folders", Help: "Mounted by virtiofs: mount -t virtiofs TAG /mnt. Needs shared memory.",
-		Rows: []Row{
-			{"tag", Input{Kind: InputText, Label: "Tag", Example: "src"}},
-			{"folder.poolId", Input{Kind: InputPool, Label: "Pool"}},
-			{"folder.volume", Input{Kind: InputText, Label: "Folder", Example: "its name in the pool"}},
+		Rows: []InputRow{
+			{"tag", FormInput{Kind: InputText, Label: "Tag", Example: "src"}},
+			{"folder.poolId", FormInput{Kind: InputPool, Label: "Pool"}},
+			{"folder.volume", FormInput{Kind: InputText, Label: "Folder", Example: "its name in the pool"}},
 		},
 	}, func(c *Checks, at string, v VMShare) {
 		if !shareTagForm.MatchString(v.Tag) {
@@ -154,16 +154,16 @@ var VMLists = []VMField{
 
 // DriveFields are the fields of a drive that users can edit.
 var DriveFields = []Field[VMDrive]{
-	effectiveNow(medium("medium", "medium", func(d *VMDrive) **Volref { return &d.Medium }, Input{Kind: InputMedium, Label: "Medium"})),
-	number("bootOrder", "boot order", "", func(d *VMDrive) *int { return &d.BootOrder }, Input{Label: "Boot order"}, 1, MaxBootOrder),
+	effectiveNow(mediumField("medium", "medium", func(d *VMDrive) **Volref { return &d.Medium }, FormInput{Kind: InputMedium, Label: "Medium"})),
+	numberField("bootOrder", "boot order", "", func(d *VMDrive) *int { return &d.BootOrder }, FormInput{Label: "Boot order"}, 1, MaxBootOrder),
 }
 
 // ShareFields are the fields of a shared folder that users can edit.
 var ShareFields = []Field[VMShare]{
-	formField("folder", "folder", func(v *VMShare) *Volref { return &v.Folder }, func(v Volref) string { return v.Volume }, Input{}, equal, func(*Checks, string, Volref) {}),
+	formField("folder", "folder", func(v *VMShare) *Volref { return &v.Folder }, func(v Volref) string { return v.Volume }, FormInput{}, equal, func(*Checks, string, Volref) {}),
 }
 
-func poolOf(v *Volref) PoolID {
+func poolOfVolref(v *Volref) PoolID {
 	if v == nil {
 		return ""
 	}
@@ -171,7 +171,7 @@ func poolOf(v *Volref) PoolID {
 }
 
 // medium builds a field whose value is a volume or none.
-func medium[S any](name, title string, at func(*S) **Volref, in Input) Field[S] {
+func mediumField[S any](name, title string, at func(*S) **Volref, in FormInput) Field[S] {
 	same := func(a, b *Volref) bool { return a == b || a != nil && b != nil && *a == *b }
 	return formField(name, title, at, func(v *Volref) string {
 		if v == nil {
@@ -182,12 +182,12 @@ func medium[S any](name, title string, at func(*S) **Volref, in Input) Field[S] 
 }
 
 // rows builds a list field of a VM: elements of type T with at most maximum entries, each validated by check.
-func rows[T any](name, title string, section Section, at func(*VMSpec) *[]T, e element[T], maximum int, in Input, check func(c *Checks, at string, v T)) VMField {
-	f := list(name, title, WhenNextBoot, at, e)
+func vmListField[T any](name, title string, section FormSection, at func(*VMSpec) *[]T, e element[T], maximum int, in FormInput, check func(c *Checks, at string, v T)) VMField {
+	f := listField(name, title, WhenNextBoot, at, e)
 	in.Section, in.Kind = section, InputRows
 	for _, r := range e.fields {
 		if r.Input.Label != "" {
-			in.Rows = append(in.Rows, Row{r.Name, r.Input})
+			in.Rows = append(in.Rows, InputRow{r.Name, r.Input})
 		}
 	}
 	f.Input = in
@@ -195,7 +195,7 @@ func rows[T any](name, title string, section Section, at func(*VMSpec) *[]T, e e
 	f.check = func(c *Checks, field string, s VMSpec) {
 		all := *at(&s)
 		if len(all) > maximum {
-			c.Add(field, "A VM has at most %s.", countOf(maximum, title))
+			c.Add(field, "A VM has at most %s.", countWithUnit(maximum, title))
 			return
 		}
 		for i, v := range all {
@@ -209,13 +209,13 @@ func rows[T any](name, title string, section Section, at func(*VMSpec) *[]T, e e
 			}
 		}
 	}
-	f.Merge = func(to *VMSpec, was, is VMSpec) { *at(to) = e.merged(*at(&was), *at(&is), *at(to)) }
+	f.Merge = func(to *VMSpec, was, is VMSpec) { *at(to) = e.mergeEdits(*at(&was), *at(&is), *at(to)) }
 	return f
 }
 
 // merged returns the list to write to the host's definition: the edits from was to want, applied to the current
 // definition is. All other elements and fields stay unchanged.
-func (e element[T]) merged(was, is, want []T) []T {
+func (e element[T]) mergeEdits(was, is, want []T) []T {
 	find := func(all []T, v T) int {
 		return slices.IndexFunc(all, func(o T) bool { return e.key(o) == e.key(v) })
 	}
@@ -251,7 +251,7 @@ func hotPluggable(f VMField) VMField {
 }
 
 // reservedList marks a list field that only operators may set; why is a clause.
-func reservedList(why string, f VMField) VMField {
+func operatorOnlyList(why string, f VMField) VMField {
 	f.Field = operatorOnly(why, f.Field)
 	return f
 }
@@ -299,7 +299,7 @@ func (s VMSpec) MapMedia(to func(Medium) Volref) VMSpec {
 	s.Drives = slices.Clone(s.Drives)
 	for i := range s.Drives {
 		kind := MediumISO
-		if s.Drives[i].Floppy() {
+		if s.Drives[i].IsFloppy() {
 			kind = MediumFloppy
 		}
 		one(fmt.Sprintf("drives[%d].medium", i), kind, &s.Drives[i].Medium)

@@ -139,22 +139,22 @@ const (
 
 var volumeActions = actionTable[VolumeUse]{
 	{ActGrow, func(v VolumeUse) string {
-		switch why := firstReason(v.whyUnavailable(), v.whyLUN(), v.whyUnsupportedFormat(), v.whyBackingFile("grown"), v.whyBackingFileOfOthers()); {
+		switch why := firstReason(v.unavailableRefusal(), v.lunRefusal(), v.unsupportedFormatRefusal(), v.overlayRefusal("grown"), v.backingFileOfOthersRefusal()); {
 		case why != "":
 			return why
 		case v.Disk != "":
 			return fmt.Sprintf("The volume is a disk of the VM %s. Grow the disk on the VM's page.", v.Disk)
 		}
-		return v.whyInUse()
+		return v.inUseRefusal()
 	}},
 	{ActClone, func(v VolumeUse) string {
-		if why := firstReason(v.whyUnavailable(), v.whyLUN(), v.whyUnsupportedFormat(), v.whyBackingFile("cloned")); why != "" || v.Busy == "" {
+		if why := firstReason(v.unavailableRefusal(), v.lunRefusal(), v.unsupportedFormatRefusal(), v.overlayRefusal("cloned")); why != "" || v.Busy == "" {
 			return why
 		}
 		return fmt.Sprintf("The running VM %s uses the volume, so a copy would be inconsistent. Shut the VM down first.", v.Busy)
 	}},
 	{ActConvert, func(v VolumeUse) string {
-		switch why := firstReason(v.whyUnavailable(), v.whyIncomplete()); {
+		switch why := firstReason(v.unavailableRefusal(), v.incompleteRefusal()); {
 		case why != "":
 			return why
 		case v.Appliance == nil || v.Format == FormatOVA:
@@ -163,7 +163,7 @@ var volumeActions = actionTable[VolumeUse]{
 		return v.Appliance.Error
 	}},
 	{ActImport, func(v VolumeUse) string {
-		switch why := firstReason(v.whyUnavailable(), v.whyIncomplete()); {
+		switch why := firstReason(v.unavailableRefusal(), v.incompleteRefusal()); {
 		case why != "":
 			return why
 		case v.Appliance == nil:
@@ -172,7 +172,7 @@ var volumeActions = actionTable[VolumeUse]{
 		return v.Appliance.Error
 	}},
 	{ActDownload, func(v VolumeUse) string {
-		switch why := firstReason(v.whyUnavailable(), v.whyIncomplete()); {
+		switch why := firstReason(v.unavailableRefusal(), v.incompleteRefusal()); {
 		case why != "":
 			return why
 		case v.Format == FormatRBD || v.Format == FormatLV || v.Format == FormatLUN:
@@ -185,32 +185,32 @@ var volumeActions = actionTable[VolumeUse]{
 		return ""
 	}},
 	{ActRename, func(v VolumeUse) string {
-		if why := firstReason(v.whyUnavailable(), v.whyLUN(), v.whyIncomplete(), v.whyBackingFileOfOthers()); why != "" {
+		if why := firstReason(v.unavailableRefusal(), v.lunRefusal(), v.incompleteRefusal(), v.backingFileOfOthersRefusal()); why != "" {
 			return why
 		}
 		if v.Format == FormatRBD || v.Format == FormatLV {
 			return "libvirt cannot rename a volume of this storage. Clone it under the new name, and delete this one."
 		}
-		return firstReason(v.whyDisk("renamed"), v.whyInUse())
+		return firstReason(v.diskOfVMRefusal("renamed"), v.inUseRefusal())
 	}},
 	{ActWipe, func(v VolumeUse) string {
-		switch why := firstReason(v.whyUnavailable(), v.whyLUN(), v.whyIncomplete(), v.whyBackingFileOfOthers()); {
+		switch why := firstReason(v.unavailableRefusal(), v.lunRefusal(), v.incompleteRefusal(), v.backingFileOfOthersRefusal()); {
 		case why != "":
 			return why
 		case v.Backing != "":
 			return "The volume has a backing file, so only a part of its content would be wiped. Delete it instead."
 		}
-		return firstReason(v.whyDisk("wiped"), v.whyInUse())
+		return firstReason(v.diskOfVMRefusal("wiped"), v.inUseRefusal())
 	}},
 	{ActDelete, func(v VolumeUse) string {
-		return firstReason(v.whyUnavailable(), v.whyLUN(), v.whyBackingFileOfOthers(), v.whyDisk("deleted"), v.whyInUse())
+		return firstReason(v.unavailableRefusal(), v.lunRefusal(), v.backingFileOfOthersRefusal(), v.diskOfVMRefusal("deleted"), v.inUseRefusal())
 	}},
 }
 
 // Allows reports whether the volume allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
 func (v VolumeUse) Allows(a Action) (bool, string) { return volumeActions.allows(v, a) }
-func (v VolumeUse) Actions() []ActionState         { return volumeActions.states(v) }
+func (v VolumeUse) Actions() []ActionState         { return volumeActions.actionStates(v) }
 
 func firstReason(whys ...string) string {
 	for _, why := range whys {
@@ -221,7 +221,7 @@ func firstReason(whys ...string) string {
 	return ""
 }
 
-func (v VolumeUse) whyUnavailable() string {
+func (v VolumeUse) unavailableRefusal() string {
 	switch {
 	case v.Work != "":
 		return fmt.Sprintf("Another task for the volume has not ended: %s. Wait for that task, or cancel it.", strings.ToLower(v.Work))
@@ -233,7 +233,7 @@ func (v VolumeUse) whyUnavailable() string {
 	return ""
 }
 
-func (v VolumeUse) whyIncomplete() string {
+func (v VolumeUse) incompleteRefusal() string {
 	if v.Unfinished {
 		return "The volume is incomplete, because its creation was interrupted. Delete it."
 	}
@@ -242,17 +242,17 @@ func (v VolumeUse) whyIncomplete() string {
 
 // whyLUN returns why the volume cannot be changed because it is a LUN, which the storage provides; empty: it is not a
 // LUN.
-func (v VolumeUse) whyLUN() string {
+func (v VolumeUse) lunRefusal() string {
 	if v.Format == FormatLUN {
 		return "The volume is a LUN, which other systems may use. Change it on the storage target."
 	}
 	return ""
 }
 
-func (v VolumeUse) whyUnsupportedFormat() string {
+func (v VolumeUse) unsupportedFormatRefusal() string {
 	switch {
 	case v.Unfinished:
-		return v.whyIncomplete()
+		return v.incompleteRefusal()
 	case v.Format == FormatRBD || v.Format == FormatLV:
 	case v.Format != "qcow2" && v.Format != "raw" && !v.IsISO():
 		return fmt.Sprintf("The volume has the format %s, and only qcow2 and raw volumes can be changed. Convert it first.", v.Format)
@@ -260,7 +260,7 @@ func (v VolumeUse) whyUnsupportedFormat() string {
 	return ""
 }
 
-func (v VolumeUse) whyBackingFile(done string) string {
+func (v VolumeUse) overlayRefusal(done string) string {
 	switch {
 	case v.Backing != "":
 		return fmt.Sprintf("The volume has a backing file, so it cannot be %s. Create an image from the VM's disk instead.", done)
@@ -270,33 +270,33 @@ func (v VolumeUse) whyBackingFile(done string) string {
 	return ""
 }
 
-func (v VolumeUse) whyBackingFileOfOthers() string {
+func (v VolumeUse) backingFileOfOthersRefusal() string {
 	if len(v.BaseOf) > 0 {
 		return fmt.Sprintf("The volume %s is backed by this volume and would be broken. Flatten or delete it first.", v.BaseOf[0])
 	}
 	return ""
 }
 
-func (v VolumeUse) whyDisk(done string) string {
+func (v VolumeUse) diskOfVMRefusal(done string) string {
 	if v.Disk != "" {
 		return fmt.Sprintf("The volume is a disk of the VM %s, so it cannot be %s here. Detach it from the VM, or delete the VM with its disks.", v.Disk, done)
 	}
 	return ""
 }
 
-func (v VolumeUse) whyInUse() string {
+func (v VolumeUse) inUseRefusal() string {
 	switch {
 	case v.CreatedVM != "":
 		return fmt.Sprintf("The VM %s is being created from the volume. Wait until the creation has ended.", v.CreatedVM)
 	case v.Drive != "":
 		return fmt.Sprintf("The VM %s has the volume in a drive. Eject it on the VM's page first.", v.Drive)
 	case v.Published:
-		return whyPublished(v.Image)
+		return publishedImageRefusal(v.Image)
 	}
 	return ""
 }
 
-func whyPublished(image string) string {
+func publishedImageRefusal(image string) string {
 	if image == "" {
 		return "The volume is a copy of a library image. Withdraw it from the library first."
 	}

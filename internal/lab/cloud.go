@@ -35,7 +35,7 @@ func CloudImage(ctx context.Context, cacheDir string) (string, error) {
 }
 
 func cloudImage(ctx context.Context, cacheDir string) (string, error) {
-	key, err := cloudKey()
+	key, err := cloudImageCacheKey()
 	if err != nil {
 		return "", err
 	}
@@ -44,7 +44,7 @@ func cloudImage(ctx context.Context, cacheDir string) (string, error) {
 	}
 	dir := filepath.Join(cacheDir, "cloud-"+key)
 	disk := filepath.Join(dir, "cloud.qcow2")
-	if exists(dir) {
+	if fileExists(dir) {
 		return disk, nil
 	}
 	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
@@ -55,7 +55,7 @@ func cloudImage(ctx context.Context, cacheDir string) (string, error) {
 		return "", err
 	}
 	defer lock.Close()
-	if exists(dir) {
+	if fileExists(dir) {
 		return disk, nil
 	}
 	work, err := os.MkdirTemp(cacheDir, ".cloud-*")
@@ -70,7 +70,7 @@ func cloudImage(ctx context.Context, cacheDir string) (string, error) {
 }
 
 // cloudKey returns the name of the cache entry: a hash of everything that this repository adds to the image.
-func cloudKey() (string, error) {
+func cloudImageCacheKey() (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, grubPackages)
 	err := fs.WalkDir(cloudFiles, ".", func(path string, d fs.DirEntry, err error) error {
@@ -102,8 +102,8 @@ func buildCloud(ctx context.Context, work string) error {
 	if err := os.CopyFS(scripts, files); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, program("bash"), filepath.Join(scripts, "build.sh"), work, filepath.Join(out, "cloud.qcow2"))
-	cmd.Env = append(environment([]string{"LC_ALL=C"}), "TMPDIR="+work)
+	cmd := exec.CommandContext(ctx, programPath("bash"), filepath.Join(scripts, "build.sh"), work, filepath.Join(out, "cloud.qcow2"))
+	cmd.Env = append(commandEnvironment([]string{"LC_ALL=C"}), "TMPDIR="+work)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		text := strings.TrimSpace(string(output))
 		return fmt.Errorf("run build.sh: %w: %s", err, text[max(0, len(text)-1000):])
@@ -114,8 +114,8 @@ func buildCloud(ctx context.Context, work string) error {
 // unpackNamed downloads packages into a directory and unpacks them below root.
 func unpackNamed(ctx context.Context, downloads, root string, names []string) error {
 	download := func() error {
-		cmd := exec.CommandContext(ctx, program("apt-get"), append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, names...)...)
-		cmd.Dir, cmd.Env = downloads, environment([]string{"LC_ALL=C"})
+		cmd := exec.CommandContext(ctx, programPath("apt-get"), append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, names...)...)
+		cmd.Dir, cmd.Env = downloads, commandEnvironment([]string{"LC_ALL=C"})
 		output, err := cmd.CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("download %s: %w: %s", strings.Join(names, " "), err, strings.TrimSpace(string(output)))

@@ -23,7 +23,7 @@ var commandScript string
 // inside the host.
 func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", commandScript, "lab-host", strconv.Itoa(h.supervisor.Process.Pid), name}, args...)...)
-	cmd.Env = environment(h.opts.Env)
+	cmd.Env = commandEnvironment(h.opts.Env)
 	cmd.WaitDelay = 5 * time.Second
 	select {
 	case <-h.gone:
@@ -49,6 +49,6 @@ func (h *Host) Virsh(ctx context.Context, args ...string) (string, error) {
 const sbin = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 
 // environment returns this process's environment with sbin added to PATH, followed by extra.
-func environment(extra []string) []string {
+func commandEnvironment(extra []string) []string {
 	return append(append(os.Environ(), "PATH="+os.Getenv("PATH")+":"+sbin), extra...)
 }

@@ -26,26 +26,26 @@ const (
 
 func newInitramfs(w io.Writer) *initramfs { return &initramfs{gz: gzip.NewWriter(w)} }
 
-func (a *initramfs) dir(name string) { a.add(name, typeDir|0o755, nil, 0, 0) }
+func (a *initramfs) addDir(name string) { a.addEntry(name, typeDir|0o755, nil, 0, 0) }
 
-func (a *initramfs) file(name string, data []byte, perm int) { a.add(name, typeFile|perm, data, 0, 0) }
+func (a *initramfs) addFile(name string, data []byte, perm int) { a.addEntry(name, typeFile|perm, data, 0, 0) }
 
-func (a *initramfs) link(name, target string) { a.add(name, typeLink|0o777, []byte(target), 0, 0) }
+func (a *initramfs) addLink(name, target string) { a.addEntry(name, typeLink|0o777, []byte(target), 0, 0) }
 
-func (a *initramfs) device(name string, major, minor int) {
-	a.add(name, typeDevice|0o600, nil, major, minor)
+func (a *initramfs) addDevice(name string, major, minor int) {
+	a.addEntry(name, typeDevice|0o600, nil, major, minor)
 }
 
 // close ends the archive and returns the first error of all writes.
 func (a *initramfs) close() error {
-	a.add("TRAILER!!!", 0, nil, 0, 0)
+	a.addEntry("TRAILER!!!", 0, nil, 0, 0)
 	if a.err != nil {
 		return a.err
 	}
 	return a.gz.Close()
 }
 
-func (a *initramfs) add(name string, mode int, data []byte, major, minor int) {
+func (a *initramfs) addEntry(name string, mode int, data []byte, major, minor int) {
 	if a.err != nil {
 		return
 	}
@@ -56,13 +56,13 @@ func (a *initramfs) add(name string, mode int, data []byte, major, minor int) {
 	fmt.Fprintf(&b, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
 		a.inode, mode, 0, 0, 1, 0, len(data), 0, 0, major, minor, len(name)+1, 0)
 	b.WriteString(name + "\x00")
-	pad(&b)
+	padToFourBytes(&b)
 	b.Write(data)
-	pad(&b)
+	padToFourBytes(&b)
 	_, a.err = a.gz.Write(b.Bytes())
 }
 
-func pad(b *bytes.Buffer) {
+func padToFourBytes(b *bytes.Buffer) {
 	for b.Len()%4 != 0 {
 		b.WriteByte(0)
 	}

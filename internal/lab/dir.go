@@ -56,7 +56,7 @@ func prepareDir(o Options, s *slot) (uuid string, err error) {
 	}
 	// The host gets copies of the machine's network filters. It gets none of the machine's guests: the rest of
 	// /etc/libvirt is not copied.
-	if filters := os.DirFS("/etc/libvirt/nwfilter"); !exists(at("etc/nwfilter")) {
+	if filters := os.DirFS("/etc/libvirt/nwfilter"); !fileExists(at("etc/nwfilter")) {
 		if err := os.CopyFS(at("etc/nwfilter"), filters); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return "", err
 		}
@@ -161,7 +161,7 @@ func formatUUID(id string) string {
 	return id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:]
 }
 
-func exists(path string) bool {
+func fileExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }

@@ -17,26 +17,26 @@ import (
 var nicName = regexp.MustCompile(`^(?:(?:libvirt-)?[A-Z]{1,2}-)?(vnet[0-9]+)(?:-.*)?$`)
 
 // isOrphan reports whether word is the name of a NIC that does not exist, or of such a NIC's filter chain.
-func isOrphan(word string) bool {
+func isOrphanedName(word string) bool {
 	m := nicName.FindStringSubmatch(word)
-	return m != nil && !exists("/sys/class/net/"+m[1])
+	return m != nil && !fileExists("/sys/class/net/"+m[1])
 }
 
 // orphaned reports whether a rule or chain was created by libvirt for a NIC that no longer exists.
-func (r firewallRule) orphaned() bool {
+func (r firewallRule) isOrphaned() bool {
 	chain, isRule := r.chain()
-	return isOrphan(chain) || isRule && (isOrphan(r.target()) || isLibvirtChain(chain) && slices.ContainsFunc(strings.Fields(r.line), isOrphan))
+	return isOrphanedName(chain) || isRule && (isOrphanedName(r.target()) || isLibvirtChain(chain) && slices.ContainsFunc(strings.Fields(r.line), isOrphanedName))
 }
 
 // sweepFilters removes network filter rules of NICs whose guests ended together with their libvirtd. NIC names are used
 // again: the old rules would drop the packets of the next guest with the same NIC name. A running libvirtd may remove
 // its own rules at the same time, so sweepFilters checks the result and repeats the removal.
-func sweepFilters(log *slog.Logger) (err error) {
+func removeOrphanedFilters(log *slog.Logger) (err error) {
 	for range 5 {
 		var packets, frames []firewallRule
-		for _, r := range append(firewall(log), bridgeFirewall(log)...) {
+		for _, r := range append(readFirewall(log), readBridgeFirewall(log)...) {
 			switch {
-			case !r.orphaned():
+			case !r.isOrphaned():
 			case r.tool == "ebtables":
 				frames = append(frames, r)
 			default:
@@ -46,14 +46,14 @@ func sweepFilters(log *slog.Logger) (err error) {
 		if len(packets)+len(frames) == 0 {
 			return nil
 		}
-		err = errors.Join(removeRules(packets), removeFrames(frames))
+		err = errors.Join(removeRules(packets), removeEbtablesRules(frames))
 	}
 	return err
 }
 
 // removeFrames removes rules and chains of ebtables one by one, because ebtables has no safe way to remove several at
 // once.
-func removeFrames(rules []firewallRule) error {
+func removeEbtablesRules(rules []firewallRule) error {
 	var errs []error
 	for _, chains := range []bool{false, true} {
 		for _, r := range rules {
@@ -65,20 +65,20 @@ func removeFrames(rules []firewallRule) error {
 			if isRule {
 				args = append([]string{"-t", r.table, "-D"}, strings.Fields(r.line)[1:]...)
 			}
-			errs = append(errs, run("ebtables", args...))
+			errs = append(errs, runCommand("ebtables", args...))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // bridgeFirewall returns the machine's ebtables rules for bridges, which libvirt creates.
-func bridgeFirewall(log *slog.Logger) (rules []firewallRule) {
-	cmd := exec.Command(program("ebtables-save"))
-	cmd.Env = environment(nil)
+func readBridgeFirewall(log *slog.Logger) (rules []firewallRule) {
+	cmd := exec.Command(programPath("ebtables-save"))
+	cmd.Env = commandEnvironment(nil)
 	out, err := cmd.Output()
 	if err != nil {
 		log.Debug("The machine's rules for bridges cannot be read.", "error", fmt.Errorf("ebtables-save: %w", err))
 		return nil
 	}
-	return linesOf("ebtables", string(out))
+	return parseFirewall("ebtables", string(out))
 }

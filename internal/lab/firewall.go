@@ -21,22 +21,22 @@ type firewallRule struct {
 
 // firewall returns the machine's rules and chains. If a firewall cannot be read, it logs the error and treats that
 // firewall as empty, because libvirt could not have changed it either.
-func firewall(log *slog.Logger) (rules []firewallRule) {
+func readFirewall(log *slog.Logger) (rules []firewallRule) {
 	for _, tool := range []string{"iptables", "ip6tables"} {
-		cmd := exec.Command(program(tool + "-save"))
-		cmd.Env = environment(nil)
+		cmd := exec.Command(programPath(tool + "-save"))
+		cmd.Env = commandEnvironment(nil)
 		out, err := cmd.Output()
 		if err != nil {
 			log.Debug("The machine's firewall cannot be read.", "tool", tool, "error", err)
 			continue
 		}
-		rules = append(rules, linesOf(tool, string(out))...)
+		rules = append(rules, parseFirewall(tool, string(out))...)
 	}
 	return rules
 }
 
 // linesOf parses the rules and chains in the output of tool's save command, such as iptables-save.
-func linesOf(tool, output string) (rules []firewallRule) {
+func parseFirewall(tool, output string) (rules []firewallRule) {
 	table := ""
 	for line := range strings.Lines(output) {
 		line = strings.TrimSpace(line)
@@ -94,8 +94,8 @@ func removeRules(rules []firewallRule) error {
 	}
 	var errs []error
 	for _, t := range order {
-		cmd := exec.Command(program(t.tool+"-restore"), "-w", "--noflush")
-		cmd.Env = environment(nil)
+		cmd := exec.Command(programPath(t.tool+"-restore"), "-w", "--noflush")
+		cmd.Env = commandEnvironment(nil)
 		cmd.Stdin = strings.NewReader("*" + t.name + "\n" + script[t] + "COMMIT\n")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			errs = append(errs, fmt.Errorf("remove firewall rules by %s: %w: %s", t.tool, err, strings.TrimSpace(string(out))))
@@ -119,12 +119,12 @@ const (
 
 // recordMachine records the state that libvirt's networks change permanently: IPv4 forwarding and firewall chains.
 func recordMachine(log *slog.Logger) error {
-	if forwarding, err := os.ReadFile(forwardingPath); err == nil && !exists(wasForwarding) {
+	if forwarding, err := os.ReadFile(forwardingPath); err == nil && !fileExists(wasForwarding) {
 		if err := os.WriteFile(wasForwarding, forwarding, 0o600); err != nil {
 			return err
 		}
 	}
-	for _, r := range firewall(log) {
+	for _, r := range readFirewall(log) {
 		if chain, _ := r.chain(); isLibvirtChain(chain) {
 			return nil
 		}
@@ -135,11 +135,11 @@ func recordMachine(log *slog.Logger) error {
 // restoreMachine restores the state that recordMachine has recorded. It is called after the last host has ended. If the
 // chains contain rules again, the machine's own libvirtd uses them, and chains and forwarding stay.
 func restoreMachine(log *slog.Logger) error {
-	if !exists(hadNoChains) {
+	if !fileExists(hadNoChains) {
 		return nil
 	}
 	var libvirts []firewallRule
-	for _, r := range firewall(log) {
+	for _, r := range readFirewall(log) {
 		chain, isRule := r.chain()
 		ours := isLibvirtChain(chain)
 		if ours && isRule {

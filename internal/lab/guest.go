@@ -45,7 +45,7 @@ func GuestImage(ctx context.Context, cacheDir string) (GuestFiles, error) {
 }
 
 func guestImage(ctx context.Context, cacheDir string) (GuestFiles, error) {
-	key, err := guestKey()
+	key, err := guestImageCacheKey()
 	if err != nil {
 		return GuestFiles{}, err
 	}
@@ -55,7 +55,7 @@ func guestImage(ctx context.Context, cacheDir string) (GuestFiles, error) {
 	}
 	dir := filepath.Join(cacheDir, "guest-"+key)
 	files := guestFilesIn(dir)
-	if exists(dir) {
+	if fileExists(dir) {
 		return files, nil
 	}
 	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
@@ -66,7 +66,7 @@ func guestImage(ctx context.Context, cacheDir string) (GuestFiles, error) {
 		return GuestFiles{}, err
 	}
 	defer lock.Close()
-	if exists(dir) {
+	if fileExists(dir) {
 		return files, nil
 	}
 	work, err := os.MkdirTemp(cacheDir, ".guest-*")
@@ -86,7 +86,7 @@ func guestFilesIn(dir string) GuestFiles {
 }
 
 // guestKey returns the name of the cache entry: a hash of everything that this repository adds to the guest.
-func guestKey() (string, error) {
+func guestImageCacheKey() (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, recipeVersion, guestPackages, guestModules, storageModules)
 	err := fs.WalkDir(guestFiles, ".", func(path string, d fs.DirEntry, err error) error {
@@ -174,8 +174,8 @@ func copyFile(from, to string) error {
 
 // runOutput runs a program of the machine and returns its output. Its error contains the program's error text.
 func runOutput(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, program(name), args...)
-	cmd.Env = environment([]string{"LC_ALL=C"})
+	cmd := exec.CommandContext(ctx, programPath(name), args...)
+	cmd.Env = commandEnvironment([]string{"LC_ALL=C"})
 	var errOut strings.Builder
 	cmd.Stderr = &errOut
 	out, err := cmd.Output()

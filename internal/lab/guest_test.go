@@ -43,8 +43,8 @@ func TestGuestBootsAndObeysPowerCommands(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	began := time.Now()
-	start(t, h, fmt.Sprintf(diskGuest, "pc", disk, socket), "guest")
-	serial := dial(t, socket)
+	startGuest(t, h, fmt.Sprintf(diskGuest, "pc", disk, socket), "guest")
+	serial := dialConsole(t, socket)
 	serial.expect("Quantix guest ready")
 	t.Logf("booted from its disk in %v", time.Since(began))
 
@@ -136,7 +136,7 @@ type console struct {
 	text string // output that no call of expect has consumed yet
 }
 
-func dial(t *testing.T, socket string) *console {
+func dialConsole(t *testing.T, socket string) *console {
 	t.Helper()
 	conn, err := net.Dial("unix", socket)
 	if err != nil {

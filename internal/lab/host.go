@@ -55,11 +55,11 @@ func startHost(ctx context.Context, o Options) (*Host, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	slot, err := takeSlot(ctx, o.Index, o.Dir, logger(o))
+	slot, err := takeSlot(ctx, o.Index, o.Dir, loggerOf(o))
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{opts: o, log: logger(o).With("host", o.Name), slot: slot, gone: make(chan struct{})}
+	h := &Host{opts: o, log: loggerOf(o).With("host", o.Name), slot: slot, gone: make(chan struct{})}
 	if err := h.start(ctx); err != nil {
 		err = errors.Join(err, h.Stop(context.WithoutCancel(ctx)))
 		return nil, err
@@ -99,7 +99,7 @@ func (h *Host) startSupervisor(ctx context.Context) (err error) {
 		network, flags = "own", flags|syscall.CLONE_NEWNET
 	}
 	cmd := exec.Command("bash", "-c", supervisorScript, "supervisor", h.opts.Dir, h.opts.Name, h.slot.cgroup(), network)
-	cmd.Env = environment(h.opts.Env)
+	cmd.Env = commandEnvironment(h.opts.Env)
 	// In its own session the host does not receive Ctrl-C. This program receives it and then stops the host.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Setsid: true}
 	cmd.ExtraFiles = []*os.File{h.slot.file}
@@ -150,14 +150,14 @@ func (h *Host) URI() string { return "qemu+unix:///system?socket=" + h.Socket() 
 // the result of the first call. When ctx is done, Stop kills the remaining processes.
 func (h *Host) Stop(ctx context.Context) error {
 	h.stop.Do(func() {
-		if err := h.end(ctx); err != nil {
+		if err := h.stopAll(ctx); err != nil {
 			h.stopErr = fmt.Errorf("stop lab host %q: %w", h.opts.Name, err)
 		}
 	})
 	return h.stopErr
 }
 
-func (h *Host) end(ctx context.Context) error {
+func (h *Host) stopAll(ctx context.Context) error {
 	var errs []error
 	if h.hold != nil {
 		h.hold.Close() // the supervisor ends when its stdin closes
@@ -181,7 +181,7 @@ func (h *Host) end(ctx context.Context) error {
 	return errors.Join(append(errs, h.slot.release(h.opts.Dir, h.log))...)
 }
 
-func logger(o Options) *slog.Logger {
+func loggerOf(o Options) *slog.Logger {
 	if o.Log != nil {
 		return o.Log
 	}

@@ -34,7 +34,7 @@ const tinyGuest = `<domain type='qemu'>
 func TestStopRemovesProcessesBridgesAndRules(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, "leaver")
-	start(t, h, tinyGuest, "tiny")
+	startGuest(t, h, tinyGuest, "tiny")
 	bridge := bridgeOf(t, h)
 	mac, namespace := addressOf(bridge), ""
 	if out, err := h.Command(t.Context(), "readlink", "/proc/1/ns/pid").Output(); err != nil || mac == "" {
@@ -141,11 +141,11 @@ func TestInvalidOptionsRefused(t *testing.T) {
 
 func startHost(t *testing.T, name string, peers ...string) *lab.Host {
 	t.Helper()
-	return startIn(t, hostDir(t), name, peers...)
+	return startHostIn(t, hostDir(t), name, peers...)
 }
 
 // startIn starts a host that ends with the test. If the start fails, it marks the test as failed and returns nil.
-func startIn(t *testing.T, dir, name string, peers ...string) *lab.Host {
+func startHostIn(t *testing.T, dir, name string, peers ...string) *lab.Host {
 	t.Helper()
 	began := time.Now()
 	h, err := lab.StartHost(t.Context(), lab.Options{Dir: dir, Name: name, Peers: peers, Env: []string{"HOME_OF=lab"}})
@@ -194,7 +194,7 @@ func virsh(t *testing.T, h *lab.Host, args ...string) string {
 	return out
 }
 
-func define(t *testing.T, h *lab.Host, domain string) {
+func defineDomain(t *testing.T, h *lab.Host, domain string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "domain.xml")
 	if err := os.WriteFile(file, []byte(domain), 0o600); err != nil {
@@ -203,9 +203,9 @@ func define(t *testing.T, h *lab.Host, domain string) {
 	virsh(t, h, "define", file)
 }
 
-func start(t *testing.T, h *lab.Host, domain, name string) {
+func startGuest(t *testing.T, h *lab.Host, domain, name string) {
 	t.Helper()
-	define(t, h, domain)
+	defineDomain(t, h, domain)
 	virsh(t, h, "start", name)
 }
 

@@ -41,7 +41,7 @@ func TestHostsAreIsolated(t *testing.T) {
 			t.Errorf("capabilities of %s lack its UUID %s", h.name, h.HostUUID())
 		}
 		// Both hosts have a guest with the same name. Neither may see the guest of the other host.
-		start(t, h.Host, tinyGuest, "tiny")
+		startGuest(t, h.Host, tinyGuest, "tiny")
 		if got := virsh(t, h.Host, "list", "--name"); got != "tiny" {
 			t.Errorf("guests of %s = %q, want tiny", h.name, got)
 		}
@@ -51,7 +51,7 @@ func TestHostsAreIsolated(t *testing.T) {
 func TestGuestSurvivesLibvirtdCrash(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, "survivor")
-	start(t, h, tinyGuest, "tiny")
+	startGuest(t, h, tinyGuest, "tiny")
 	ctx := t.Context()
 	if err := h.KillLibvirtd(ctx); err != nil {
 		t.Fatal(err)
@@ -102,13 +102,13 @@ func TestHostEndsWhenProgramKilled(t *testing.T) {
 func TestRestartKeepsDefinitionsAndUUID(t *testing.T) {
 	t.Parallel()
 	dir := hostDir(t)
-	h := startIn(t, dir, "again")
+	h := startHostIn(t, dir, "again")
 	uuid := h.HostUUID()
-	define(t, h, tinyGuest)
+	defineDomain(t, h, tinyGuest)
 	if err := h.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h = startIn(t, dir, "again")
+	h = startHostIn(t, dir, "again")
 	if h.HostUUID() != uuid {
 		t.Errorf("the host's UUID is %s after a restart, was %s", h.HostUUID(), uuid)
 	}
@@ -120,7 +120,7 @@ func TestRestartKeepsDefinitionsAndUUID(t *testing.T) {
 func TestSecondHostInDirectoryRefused(t *testing.T) {
 	t.Parallel()
 	dir := hostDir(t)
-	startIn(t, dir, "first")
+	startHostIn(t, dir, "first")
 	if h, err := lab.StartHost(t.Context(), lab.Options{Dir: dir, Name: "second"}); err == nil {
 		_ = h.Stop(context.Background())
 		t.Error("a second host started in the directory of the first")
@@ -131,7 +131,7 @@ func TestGuestMigratesLiveBetweenHosts(t *testing.T) {
 	t.Parallel()
 	from := startHost(t, "from", "to")
 	to := startHost(t, "to", "from")
-	start(t, from, tinyGuest, "tiny")
+	startGuest(t, from, tinyGuest, "tiny")
 	virsh(t, from, "migrate", "--live", "--p2p", "--persistent", "--undefinesource", "tiny", to.URI())
 	if got := virsh(t, to, "domstate", "tiny"); got != "running" {
 		t.Errorf("the guest is %q after its migration, want running", got)

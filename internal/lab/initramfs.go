@@ -33,9 +33,9 @@ func writeInitramfs(root, to string) error {
 		"bin", "dev", "etc", "etc/acpi", "etc/acpi/PWRF", "lib", "lib64", "modules", "proc", "root", "run", "sbin", "sys",
 		"tmp", "usr", "usr/bin", "usr/sbin", "usr/lib", "var", "var/run",
 	} {
-		a.dir(dir)
+		a.addDir(dir)
 	}
-	a.device("dev/console", 5, 1)
+	a.addDevice("dev/console", 5, 1)
 	if err := addPrograms(a, root); err != nil {
 		return err
 	}
@@ -44,12 +44,12 @@ func writeInitramfs(root, to string) error {
 		if err != nil {
 			return err
 		}
-		a.file(name, text, 0o755)
+		a.addFile(name, text, 0o755)
 	}
-	a.file("etc/acpi/PWRF/00000080", []byte("#!/bin/sh\nsync\nexec poweroff -f\n"), 0o755)
-	a.file("etc/profile", []byte("export HOME=/root PATH=/sbin:/bin PS1='quantix-guest:\\w# '\ncd\n"), 0o644)
-	a.file("etc/passwd", []byte("root:x:0:0:root:/root:/bin/sh\n"), 0o644)
-	a.file("etc/inittab", []byte("::ctrlaltdel:/bin/reboot\n"), 0o644)
+	a.addFile("etc/acpi/PWRF/00000080", []byte("#!/bin/sh\nsync\nexec poweroff -f\n"), 0o755)
+	a.addFile("etc/profile", []byte("export HOME=/root PATH=/sbin:/bin PS1='quantix-guest:\\w# '\ncd\n"), 0o644)
+	a.addFile("etc/passwd", []byte("root:x:0:0:root:/root:/bin/sh\n"), 0o644)
+	a.addFile("etc/inittab", []byte("::ctrlaltdel:/bin/reboot\n"), 0o644)
 	if err := addModules(a, root); err != nil {
 		return err
 	}
@@ -69,14 +69,14 @@ func addPrograms(a *initramfs, root string) error {
 	if err != nil {
 		return err
 	}
-	a.file("bin/busybox", busybox, 0o755)
-	a.link("bin/sh", "busybox")
+	a.addFile("bin/busybox", busybox, 0o755)
+	a.addLink("bin/sh", "busybox")
 	agent := filepath.Join(root, "usr/sbin/qemu-ga")
 	data, err := os.ReadFile(agent)
 	if err != nil {
 		return err
 	}
-	a.file("sbin/qemu-ga", data, 0o755)
+	a.addFile("sbin/qemu-ga", data, 0o755)
 	return addLibraries(a, root, agent)
 }
 
@@ -107,7 +107,7 @@ func addLibraries(a *initramfs, root, program string) error {
 			if err != nil {
 				return err
 			}
-			a.file("lib/"+name, data, 0o755)
+			a.addFile("lib/"+name, data, 0o755)
 			queue = append(queue, path)
 		}
 	}
@@ -120,7 +120,7 @@ func addLibraries(a *initramfs, root, program string) error {
 	if err != nil {
 		return err
 	}
-	a.file("lib64/"+loader, data, 0o755)
+	a.addFile("lib64/"+loader, data, 0o755)
 	return nil
 }
 
@@ -163,7 +163,7 @@ func addModules(a *initramfs, root string) error {
 			}
 		}
 		order = append(order, name+".ko")
-		a.file("modules/"+name+".ko", data, 0o644)
+		a.addFile("modules/"+name+".ko", data, 0o644)
 		return nil
 	}
 	for _, list := range []struct {
@@ -176,7 +176,7 @@ func addModules(a *initramfs, root string) error {
 				return err
 			}
 		}
-		a.file(list.name, []byte(strings.Join(order[from:], "\n")+"\n"), 0o644)
+		a.addFile(list.name, []byte(strings.Join(order[from:], "\n")+"\n"), 0o644)
 	}
 	return nil
 }

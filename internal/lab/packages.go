@@ -56,9 +56,9 @@ func downloadPackages(ctx context.Context, dir string) error {
 	}
 	// For downloads, apt switches to its own user, which cannot write to a private directory. With this option it stays
 	// root.
-	cmd := exec.CommandContext(ctx, program("apt-get"), append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, names...)...)
+	cmd := exec.CommandContext(ctx, programPath("apt-get"), append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, names...)...)
 	cmd.Dir = dir
-	cmd.Env = environment([]string{"LC_ALL=C"})
+	cmd.Env = commandEnvironment([]string{"LC_ALL=C"})
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("download Debian packages: %w: %s", errors.Join(ctx.Err(), err), strings.TrimSpace(string(out)))
 	}
@@ -68,7 +68,7 @@ func downloadPackages(ctx context.Context, dir string) error {
 // resolvePackages returns the names of all packages to download, according to apt's lists.
 func resolvePackages(ctx context.Context) ([]string, error) {
 	kernel := ""
-	names, err := dependencies(ctx, kernelPackage)
+	names, err := packageDependencies(ctx, kernelPackage)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func resolvePackages(ctx context.Context) ([]string, error) {
 	// programs.
 	next := []string{agentPackage}
 	for len(next) > 0 {
-		found, err := dependencies(ctx, next...)
+		found, err := packageDependencies(ctx, next...)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +100,7 @@ func resolvePackages(ctx context.Context) ([]string, error) {
 }
 
 // dependencies lists the real packages that the named packages depend on.
-func dependencies(ctx context.Context, names ...string) ([]string, error) {
+func packageDependencies(ctx context.Context, names ...string) ([]string, error) {
 	out, err := runOutput(ctx, "apt-cache", append([]string{"depends", "--important"}, names...)...)
 	if err != nil {
 		return nil, err

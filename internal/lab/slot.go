@@ -72,7 +72,7 @@ func takeSlot(ctx context.Context, first int, dir string, log *slog.Logger) (*sl
 		return nil, err
 	}
 	defer lock.Close()
-	sweepDead(log)
+	removeDeadHosts(log)
 	if err := refuseSecondHost(dir); err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func takeSlot(ctx context.Context, first int, dir string, log *slog.Logger) (*sl
 	}
 	for i := range slots {
 		s := &slot{number: (max(first, 0) + i) % slots}
-		if s.taken() {
+		if s.isTaken() {
 			continue
 		}
 		if s.file, err = os.OpenFile(s.path(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
@@ -100,11 +100,11 @@ func takeSlot(ctx context.Context, first int, dir string, log *slog.Logger) (*sl
 }
 
 // taken reports whether another host or another network on the machine uses the slot's number.
-func (s *slot) taken() bool {
-	if exists(s.path()) {
+func (s *slot) isTaken() bool {
+	if fileExists(s.path()) {
 		return true // this file belongs to a live host, because sweepDead has removed the files of dead hosts
 	}
-	if exists("/sys/class/net/" + s.bridge()) {
+	if fileExists("/sys/class/net/" + s.bridge()) {
 		return true
 	}
 	addrs, err := net.InterfaceAddrs()
@@ -127,7 +127,7 @@ func (s *slot) release(dir string, log *slog.Logger) error {
 	}
 	defer lock.Close()
 	defer s.file.Close()
-	err = errors.Join(s.sweep(append(remainingNetworks(dir), s.bridge()), log), sweepFilters(log))
+	err = errors.Join(s.removeRemains(append(remainingNetworks(dir), s.bridge()), log), removeOrphanedFilters(log))
 	if rerr := os.Remove(s.path()); err == nil {
 		err = rerr
 	}
@@ -157,8 +157,8 @@ func refuseSecondHost(dir string) error {
 }
 
 // sweepDead removes the remains of hosts whose program and supervisor were both killed.
-func sweepDead(log *slog.Logger) {
-	if err := sweepFilters(log); err != nil {
+func removeDeadHosts(log *slog.Logger) {
+	if err := removeOrphanedFilters(log); err != nil {
 		log.Warn("Network filters of guests that are gone cannot be removed.", "error", err)
 	}
 	for n := range slots {
@@ -168,7 +168,7 @@ func sweepDead(log *slog.Logger) {
 			continue
 		}
 		if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			if err := s.sweep([]string{s.bridge()}, log); err != nil {
+			if err := s.removeRemains([]string{s.bridge()}, log); err != nil {
 				log.Warn("The remains of a dead lab host cannot be removed.", "bridge", s.bridge(), "error", err)
 			} else {
 				os.Remove(s.path()) // if this fails, the next sweepDead retries

@@ -24,26 +24,26 @@ func Supported() error {
 	}
 	var missing []string
 	for _, tool := range tools {
-		if !filepath.IsAbs(program(tool)) {
+		if !filepath.IsAbs(programPath(tool)) {
 			missing = append(missing, tool)
 		}
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("lab hosts need %s, not found here: run `quantix doctor --install lab`", strings.Join(missing, ", "))
 	}
-	if err := run("unshare", "--mount", "--uts", "--pid", "--fork", "true"); err != nil {
+	if err := runCommand("unshare", "--mount", "--uts", "--pid", "--fork", "true"); err != nil {
 		return fmt.Errorf("root cannot create namespaces on this machine (a container without CAP_SYS_ADMIN?): %w", err)
 	}
 	return nil
 }
 
 // program returns the path of an installed program, or name itself if the program is not found.
-func program(name string) string {
+func programPath(name string) string {
 	if path, err := exec.LookPath(name); err == nil {
 		return path
 	}
 	for _, dir := range filepath.SplitList(sbin) {
-		if path := filepath.Join(dir, name); exists(path) {
+		if path := filepath.Join(dir, name); fileExists(path) {
 			return path
 		}
 	}

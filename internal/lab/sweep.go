@@ -18,15 +18,15 @@ import (
 
 // sweep removes the named bridges, the firewall rules of these bridges and of the slot's subnet, and the slot's
 // cgroups.
-func (s *slot) sweep(bridges []string, log *slog.Logger) error {
+func (s *slot) removeRemains(bridges []string, log *slog.Logger) error {
 	var errs []error
 	for _, b := range bridges {
-		if exists("/sys/class/net/" + b) {
-			errs = append(errs, run("ip", "link", "delete", b))
+		if fileExists("/sys/class/net/" + b) {
+			errs = append(errs, runCommand("ip", "link", "delete", b))
 		}
 	}
 	var mine []firewallRule
-	for _, r := range firewall(log) {
+	for _, r := range readFirewall(log) {
 		matches := func(word string) bool { return slices.Contains(bridges, word) || strings.HasPrefix(word, s.subnet()) }
 		if _, isRule := r.chain(); isRule && slices.ContainsFunc(strings.Fields(r.line), matches) {
 			mine = append(mine, r)
@@ -106,9 +106,9 @@ func removeTree(branch string) error {
 }
 
 // run runs a command on the machine. Its error contains the command's output.
-func run(name string, args ...string) error {
-	cmd := exec.Command(program(name), args...)
-	cmd.Env = environment(nil)
+func runCommand(name string, args ...string) error {
+	cmd := exec.Command(programPath(name), args...)
+	cmd.Env = commandEnvironment(nil)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}

@@ -57,7 +57,7 @@ func (s *Switch) create() error {
 		{"addr", "add", s.Address() + "/24", "dev", s.bridge()},
 		{"link", "set", s.bridge(), "up"},
 	} {
-		if err := run("ip", args...); err != nil {
+		if err := runCommand("ip", args...); err != nil {
 			return err
 		}
 	}
@@ -65,10 +65,10 @@ func (s *Switch) create() error {
 }
 
 func (s *Switch) remove() error {
-	if !exists("/sys/class/net/" + s.bridge()) {
+	if !fileExists("/sys/class/net/" + s.bridge()) {
 		return nil
 	}
-	return run("ip", "link", "delete", s.bridge())
+	return runCommand("ip", "link", "delete", s.bridge())
 }
 
 // Close removes the switch.
@@ -96,7 +96,7 @@ func (h *Host) connectToSwitch(ctx context.Context) error {
 			{"link", "add", outer, "type", "veth", "peer", "name", nic, "netns", pid},
 			{"link", "set", outer, "master", s.bridge(), "up"},
 		} {
-			if err := run("ip", args...); err != nil {
+			if err := runCommand("ip", args...); err != nil {
 				return err
 			}
 		}
@@ -120,7 +120,7 @@ func (h *Host) waitUnplugged(within time.Duration) error {
 	for until := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
 		left := ""
 		for _, c := range "ab" {
-			if outer := fmt.Sprintf("qxh%d%c", h.slot.number, c); exists("/sys/class/net/" + outer) {
+			if outer := fmt.Sprintf("qxh%d%c", h.slot.number, c); fileExists("/sys/class/net/" + outer) {
 				left = outer
 			}
 		}
@@ -128,7 +128,7 @@ func (h *Host) waitUnplugged(within time.Duration) error {
 			return nil
 		}
 		if time.Now().After(until) {
-			return run("ip", "link", "delete", left)
+			return runCommand("ip", "link", "delete", left)
 		}
 	}
 }

@@ -24,7 +24,7 @@ const (
 // agent is the agent of one simulated host. It uses the agent protocol in the same way as package agent. It needs few
 // goroutines: one for the parked claim, and one from a timer while a report is sent.
 type agent struct {
-	run      *run
+	run      *loadRun
 	id       fleet.HostID
 	host     *host
 	client   *wire.Client
@@ -39,7 +39,7 @@ type agent struct {
 	scheduled bool // a report is scheduled
 }
 
-func (r *run) newAgent(h Host) (*agent, error) {
+func (r *loadRun) newAgent(h Host) (*agent, error) {
 	credentials := wire.Credentials{Certificate: h.Certificate, CA: h.CA}
 	client, err := wire.NewClient(r.o.Agents, func() wire.Credentials { return credentials })
 	if err != nil {
@@ -57,7 +57,7 @@ func (r *run) newAgent(h Host) (*agent, error) {
 // in the background. If the portal is busy, it retries the first hello a few times, as real agents do.
 func (a *agent) serve(ctx context.Context) error {
 	for wait, tries := minRetry, 1; ; wait, tries = min(2*wait, maxRetry), tries+1 {
-		err := a.hello(ctx)
+		err := a.openSession(ctx)
 		if err == nil {
 			break
 		}
@@ -68,9 +68,9 @@ func (a *agent) serve(ctx context.Context) error {
 	a.run.parked.Go(func() {
 		defer a.client.Close()
 		for ctx.Err() == nil {
-			a.session(ctx)
+			a.runSession(ctx)
 			for wait := minRetry; ctx.Err() == nil; wait = min(2*wait, maxRetry) {
-				err := a.hello(ctx)
+				err := a.openSession(ctx)
 				if err == nil {
 					break
 				}
@@ -83,7 +83,7 @@ func (a *agent) serve(ctx context.Context) error {
 }
 
 // hello opens a session and sends a full report.
-func (a *agent) hello(ctx context.Context) error {
+func (a *agent) openSession(ctx context.Context) error {
 	answer, err := a.client.Hello(ctx, wire.Hello{Instance: a.instance, Fingerprint: a.instance, Version: "load"})
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (a *agent) hello(ctx context.Context) error {
 }
 
 // session sends heartbeats and claims jobs until ctx ends or the portal rejects the agent's session.
-func (a *agent) session(ctx context.Context) {
+func (a *agent) runSession(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	due := time.Now().Add(mathrand.N(wire.ReportPeriod))
@@ -119,11 +119,11 @@ func (a *agent) session(ctx context.Context) {
 	})
 	beating.Unlock()
 	defer beat.Stop()
-	a.claims(ctx)
+	a.claimJobs(ctx)
 }
 
 // claims keeps one claim parked at the portal, and runs the jobs that the claim returns.
-func (a *agent) claims(ctx context.Context) {
+func (a *agent) claimJobs(ctx context.Context) {
 	wait := minRetry
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -145,12 +145,12 @@ func (a *agent) claims(ctx context.Context) {
 		wait = minRetry
 		a.run.claims.Add(1)
 		for _, w := range got.Jobs {
-			a.work(ctx, w)
+			a.runJob(ctx, w)
 		}
 	}
 }
 
-func (a *agent) work(ctx context.Context, w wire.Work) {
+func (a *agent) runJob(ctx context.Context, w wire.Work) {
 	out := a.host.runJob(w)
 	out.Seq = a.seq.Add(1)
 	began := time.Now()

@@ -24,13 +24,13 @@ const tabsEach = 10
 
 // browser is a signed-in user's HTTP client.
 type browser struct {
-	run    *run
+	run    *loadRun
 	portal string
 	via    *http.Client
 }
 
 // signIn creates a user with the viewer role and signs in.
-func (r *run) signIn(ctx context.Context, n int) (*browser, error) {
+func (r *loadRun) signIn(ctx context.Context, n int) (*browser, error) {
 	user, password, err := r.api.CreateUser(ctx, client.NewUser{Name: fmt.Sprintf("%s-u%03d", r.name, n+1), Role: fleet.RoleViewer})
 	if err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ type pageKind struct {
 }
 
 // pageKinds returns the kinds of pages that simulated users open one after another.
-func (r *run) pageKinds(pools []fleet.PoolID) []pageKind {
+func (r *loadRun) pageKinds(pools []fleet.PoolID) []pageKind {
 	fixed := func(path string) func() string { return func() string { return path } }
 	of := func(n fleet.ResourceType, id string) string { return n.Info().PagePath(id) }
 	all := []pageKind{
@@ -150,7 +150,7 @@ func (r *run) pageKinds(pools []fleet.PoolID) []pageKind {
 		{"Host page", func() string { return of(fleet.TypeHost, string(r.anyAgent().id)) }},
 		{"Tasks", fixed("/tasks")},
 	}
-	if r.running() > 0 {
+	if r.runningVMs() > 0 {
 		all = append(all, pageKind{"VM page", func() string { return of(fleet.TypeVM, string(r.anyVM())) }})
 	}
 	if len(pools) > 0 {
@@ -159,10 +159,10 @@ func (r *run) pageKinds(pools []fleet.PoolID) []pageKind {
 	return all
 }
 
-func (r *run) anyAgent() *agent { return r.agents[rand.IntN(len(r.agents))] }
+func (r *loadRun) anyAgent() *agent { return r.agents[rand.IntN(len(r.agents))] }
 
 // anyVM returns a random VM of a random host. At least one VM must exist.
-func (r *run) anyVM() fleet.VMID {
+func (r *loadRun) anyVM() fleet.VMID {
 	for at := rand.IntN(len(r.agents)); ; at++ {
 		h := r.agents[at%len(r.agents)].host
 		h.mu.Lock()

@@ -27,7 +27,7 @@ func (h *histogram) add(d time.Duration) {
 // bucketCounts is a histogram at one moment: the count of each bucket.
 type bucketCounts [buckets]int64
 
-func (h *histogram) now() (t bucketCounts) {
+func (h *histogram) bucketCounts() (t bucketCounts) {
 	for i := range t {
 		t[i] = h.n[i].Load()
 	}

@@ -31,12 +31,12 @@ type createdObjects struct {
 }
 
 // settleLimit returns the time limit for all VMs to be started, or to be deleted.
-func (r *run) settleLimit() time.Duration {
+func (r *loadRun) settleLimit() time.Duration {
 	return 2*time.Minute + time.Duration(r.o.VMs)*50*time.Millisecond
 }
 
 // createFleet creates the fleet, or uses the hosts that have joined before the run.
-func (r *run) createFleet(ctx, life context.Context) error {
+func (r *loadRun) createFleet(ctx, life context.Context) error {
 	if len(r.o.Joined) > 0 {
 		return r.serveJoined(ctx, life)
 	}
@@ -44,7 +44,7 @@ func (r *run) createFleet(ctx, life context.Context) error {
 	if err := r.joinHosts(ctx, life); err != nil {
 		return fmt.Errorf("join hosts: %w", err)
 	}
-	r.progress("%d hosts have joined and reported in %s", r.o.Hosts, since(began))
+	r.progress("%d hosts have joined and reported in %s", r.o.Hosts, elapsedSince(began))
 	if err := r.createPools(ctx); err != nil {
 		return fmt.Errorf("create pools: %w", err)
 	}
@@ -55,17 +55,17 @@ func (r *run) createFleet(ctx, life context.Context) error {
 	if err := r.createVMs(ctx); err != nil {
 		return fmt.Errorf("create VMs: %w", err)
 	}
-	err := poll(ctx, "the start of the VMs", r.settleLimit(), func() (bool, error) { return r.running() >= r.o.VMs, nil })
+	err := poll(ctx, "the start of the VMs", r.settleLimit(), func() (bool, error) { return r.runningVMs() >= r.o.VMs, nil })
 	if err != nil {
-		return fmt.Errorf("%w: %d of %d run; %s", err, r.running(), r.o.VMs, r.firstFault())
+		return fmt.Errorf("%w: %d of %d run; %s", err, r.runningVMs(), r.o.VMs, r.firstFault())
 	}
-	r.progress("%d VMs are created and run after %s", r.o.VMs, since(began))
+	r.progress("%d VMs are created and run after %s", r.o.VMs, elapsedSince(began))
 	return nil
 }
 
 // joinHosts joins the hosts with join tokens. All hosts share one generated key, because the portal does not require
 // different keys.
-func (r *run) joinHosts(ctx, life context.Context) error {
+func (r *loadRun) joinHosts(ctx, life context.Context) error {
 	key, request, err := newKey()
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (r *run) joinHosts(ctx, life context.Context) error {
 }
 
 // agentURL returns the URL of the agent listener: from Options, or else from the command in the join token.
-func (r *run) agentURL(token fleet.JoinToken) string {
+func (r *loadRun) agentURL(token fleet.JoinToken) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.o.Agents == "" {
@@ -134,7 +134,7 @@ func newKey() (*ecdsa.PrivateKey, string, error) {
 const initialHosts = 50
 
 // createPools creates shared pools on all hosts, and waits until they are healthy everywhere.
-func (r *run) createPools(ctx context.Context) error {
+func (r *loadRun) createPools(ctx context.Context) error {
 	began := time.Now()
 	first, others := r.created.hosts[:min(initialHosts, r.o.Hosts)], r.created.hosts[min(initialHosts, r.o.Hosts):]
 	for i := range r.o.Pools {
@@ -162,7 +162,7 @@ func (r *run) createPools(ctx context.Context) error {
 			return err
 		}
 	}
-	defer func() { r.progress("%d pools are on all hosts after %s", r.o.Pools, since(began)) }()
+	defer func() { r.progress("%d pools are on all hosts after %s", r.o.Pools, elapsedSince(began)) }()
 	return poll(ctx, "the start of the pools", r.settleLimit(), func() (bool, error) {
 		for _, id := range r.created.pools {
 			p, err := r.api.Pool(ctx, id)
@@ -175,14 +175,14 @@ func (r *run) createPools(ctx context.Context) error {
 }
 
 // createVMs creates the VMs through the API, or directly in the database if Options names one.
-func (r *run) createVMs(ctx context.Context) error {
+func (r *loadRun) createVMs(ctx context.Context) error {
 	project, err := r.api.CreateProject(ctx, client.NewProject{Name: r.name, Description: "Made by quantix load, which takes it away again."})
 	if err != nil {
 		return err
 	}
 	r.created.project, r.created.vms = project.ID, true
 	if r.o.Database != "" {
-		return r.seed(ctx)
+		return r.seedVMs(ctx)
 	}
 	return forEach(ctx, r.o.VMs, apiConcurrency, func(ctx context.Context, i int) error {
 		in := client.NewVM{
@@ -196,7 +196,7 @@ func (r *run) createVMs(ctx context.Context) error {
 			return err
 		}
 		if (i+1)%5000 == 0 {
-			r.progress("%d VMs are created, %d run", i+1, r.running())
+			r.progress("%d VMs are created, %d run", i+1, r.runningVMs())
 		}
 		return nil
 	})
@@ -207,7 +207,7 @@ func labelsOf(i int) map[string]string {
 }
 
 // serveJoined serves hosts that have joined before the run.
-func (r *run) serveJoined(ctx, life context.Context) error {
+func (r *loadRun) serveJoined(ctx, life context.Context) error {
 	began := time.Now()
 	for _, h := range r.o.Joined {
 		if _, err := r.newAgent(h); err != nil {
@@ -218,12 +218,12 @@ func (r *run) serveJoined(ctx, life context.Context) error {
 		return err
 	}
 	err := forEach(ctx, len(r.agents), joinConcurrency, func(_ context.Context, i int) error { return r.agents[i].serve(life) })
-	r.progress("%d hosts with %d VMs have reported in %s", len(r.agents), r.running(), since(began))
+	r.progress("%d hosts with %d VMs have reported in %s", len(r.agents), r.runningVMs(), elapsedSince(began))
 	return err
 }
 
 // loadVMs reads the hosts' VMs from the portal.
-func (r *run) loadVMs(ctx context.Context) error {
+func (r *loadRun) loadVMs(ctx context.Context) error {
 	for q := (fleet.Query{Limit: 500}); ; {
 		page, err := r.api.VMs(ctx, q)
 		if err != nil {
@@ -241,18 +241,18 @@ func (r *run) loadVMs(ctx context.Context) error {
 }
 
 // running counts the running VMs of all hosts.
-func (r *run) running() (n int) {
+func (r *loadRun) runningVMs() (n int) {
 	r.mu.Lock()
 	agents := r.agents
 	r.mu.Unlock()
 	for _, a := range agents {
-		n += a.host.running()
+		n += a.host.runningGuests()
 	}
 	return n
 }
 
 // cleanUp removes everything that the run created, through the API. It calls end when the hosts are no longer needed.
-func (r *run) cleanUp(ctx context.Context, end func()) error {
+func (r *loadRun) cleanUp(ctx context.Context, end func()) error {
 	r.mu.Lock()
 	m := r.created
 	r.mu.Unlock()
@@ -292,13 +292,13 @@ func (r *run) cleanUp(ctx context.Context, end func()) error {
 		note("the project", ignoreNotFound(r.api.DeleteProject(ctx, m.project)))
 	}
 	if len(m.hosts)+len(m.users) > 0 {
-		r.progress("All that was made is taken away, in %s", since(began))
+		r.progress("All that was made is taken away, in %s", elapsedSince(began))
 	}
 	return errors.Join(errs...)
 }
 
 // deleteVMs deletes the VMs, and waits until the portal no longer lists them.
-func (r *run) deleteVMs(ctx context.Context, m createdObjects) error {
+func (r *loadRun) deleteVMs(ctx context.Context, m createdObjects) error {
 	if r.o.Database != "" {
 		return r.deleteSeeded(ctx)
 	}
@@ -333,4 +333,4 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-func since(t time.Time) time.Duration { return time.Since(t).Round(100 * time.Millisecond) }
+func elapsedSince(t time.Time) time.Duration { return time.Since(t).Round(100 * time.Millisecond) }

@@ -73,7 +73,7 @@ func (h *host) runJob(w wire.Work) wire.Finish {
 	case w.Kind == fleet.ConsoleOpen:
 		out.Generation, out.Outcome, out.Error = 0, wire.Failed, "A host of a load has no screens."
 	case w.Pool != nil:
-		h.doPool(w, &out)
+		h.runPoolJob(w, &out)
 	case w.VM == nil:
 		out.Outcome, out.Error = wire.Failed, "A host of a load does not know this work."
 	case w.Kind == fleet.VMDelete:
@@ -89,7 +89,7 @@ func (h *host) runJob(w wire.Work) wire.Finish {
 	return out
 }
 
-func (h *host) doPool(w wire.Work, out *wire.Finish) {
+func (h *host) runPoolJob(w wire.Work, out *wire.Finish) {
 	h.pools = slices.DeleteFunc(h.pools, func(p fleet.Pool) bool { return p.ID == w.Pool.ID })
 	if w.Kind != fleet.PoolRelease {
 		h.pools = append(h.pools, *w.Pool)
@@ -120,7 +120,7 @@ func (g *guest) apply(w wire.Work) {
 		if s.Power != fleet.Running {
 			continue
 		}
-		if s.NICs[i].Addresses = []string{address()}; i < len(known) && len(known[i].Addresses) > 0 {
+		if s.NICs[i].Addresses = []string{randomAddress()}; i < len(known) && len(known[i].Addresses) > 0 {
 			s.NICs[i].Addresses = known[i].Addresses
 		}
 	}
@@ -130,13 +130,13 @@ func (g *guest) apply(w wire.Work) {
 	}
 }
 
-func address() string {
+func randomAddress() string {
 	return fmt.Sprintf("10.%d.%d.%d", rand.IntN(256), rand.IntN(256), 1+rand.IntN(254))
 }
 
 // change gives a running guest another IP address, as a DHCP server would; the spec does not change. It returns false
 // if no running guest has a NIC.
-func (h *host) change() bool {
+func (h *host) changeAddress() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.order) == 0 {
@@ -147,7 +147,7 @@ func (h *host) change() bool {
 		s := &h.vms[h.order[(at+i)%len(h.order)]].report.Status
 		if s.Power == fleet.Running && len(s.NICs) > 0 {
 			s.NICs = slices.Clone(s.NICs) // a report may still read the old slice
-			s.NICs[0].Addresses = []string{address()}
+			s.NICs[0].Addresses = []string{randomAddress()}
 			h.digest = ""
 			h.fresh++
 			return true
@@ -202,7 +202,7 @@ func (h *host) buildState() *wire.State {
 	for i, id := range h.order {
 		g := h.vms[id]
 		s.VMs[i] = g.report
-		s.VMs[i].Proof = wire.Proof(id, g.mark)
+		s.VMs[i].Proof = wire.OwnershipProof(id, g.mark)
 	}
 	for i, p := range h.pools {
 		s.Pools[i] = wire.PoolReport{ID: p.ID, Name: p.Name, Status: poolStatus(p)}
@@ -252,7 +252,7 @@ func (h *host) firstAddress(id fleet.VMID) string {
 }
 
 // running counts the running guests.
-func (h *host) running() (n int) {
+func (h *host) runningGuests() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, g := range h.vms {
@@ -263,7 +263,7 @@ func (h *host) running() (n int) {
 	return n
 }
 
-func (h *host) has(id fleet.VMID) bool {
+func (h *host) hasVM(id fleet.VMID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	_, ok := h.vms[id]

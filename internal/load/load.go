@@ -71,7 +71,7 @@ const (
 	requestTimeout  = 30 * time.Second // timeout of one request
 )
 
-type run struct {
+type loadRun struct {
 	o     Options
 	name  string // prefix of all names that the run creates
 	api   *client.Client
@@ -103,7 +103,7 @@ func Run(ctx context.Context, o Options) (out Figures, err error) {
 	if err := enoughFiles(2*max(o.Hosts, len(o.Joined)) + 2*o.Tabs + 2*o.People + 200); err != nil {
 		return out, err
 	}
-	r := &run{o: o, name: "load-" + strings.ToLower(rand.Text()[:6]), byHost: map[fleet.HostID]*agent{}}
+	r := &loadRun{o: o, name: "load-" + strings.ToLower(rand.Text()[:6]), byHost: map[fleet.HostID]*agent{}}
 	r.plain = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: o.Roots}, MaxIdleConnsPerHost: apiConcurrency, ForceAttemptHTTP2: true}
 	defer r.plain.CloseIdleConnections()
 	if r.api, err = client.New(o.Portal, o.Token, &http.Client{Transport: r.plain, Timeout: requestTimeout}); err != nil {
@@ -125,7 +125,7 @@ func Run(ctx context.Context, o Options) (out Figures, err error) {
 
 // checkPortal returns an error if the token has no administrator rights, or if the portal has other hosts and AllowUsed
 // is not set.
-func (r *run) checkPortal(ctx context.Context) error {
+func (r *loadRun) checkPortal(ctx context.Context) error {
 	me, err := r.api.Me(ctx)
 	if err != nil {
 		return fmt.Errorf("read the API token's user from the portal at %s: %w", r.o.Portal, err)
@@ -147,7 +147,7 @@ func (r *run) checkPortal(ctx context.Context) error {
 }
 
 // progress prints one line of progress, with the time.
-func (r *run) progress(format string, args ...any) {
+func (r *loadRun) progress(format string, args ...any) {
 	fmt.Fprintf(r.o.Out, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 

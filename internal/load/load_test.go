@@ -47,7 +47,7 @@ func newPortal(t *testing.T) *portal {
 	hub := notify.NewHub()
 	p.control = control.New(p.pool, control.Options{Hub: hub, Log: log, AgentURL: "https://" + listener.Addr().String()})
 	server := web.New(web.Options{
-		Control: p.control, Hub: hub, Sessions: auth.Sessions(p.pool, false), Log: log, PublicURL: "http://portal.test", Version: "test", Ready: p.pool.Ping,
+		Control: p.control, Hub: hub, Sessions: auth.NewSessionManager(p.pool, false), Log: log, PublicURL: "http://portal.test", Version: "test", Ready: p.pool.Ping,
 	})
 	authority, err := p.control.Authority(t.Context(), fleet.SystemActor)
 	if err != nil {
@@ -84,7 +84,7 @@ func newPortal(t *testing.T) *portal {
 }
 
 // count returns the number of rows of a table.
-func (p *portal) count(t *testing.T, from string) (n int) {
+func (p *portal) countRows(t *testing.T, from string) (n int) {
 	t.Helper()
 	if err := p.pool.QueryRow(context.WithoutCancel(t.Context()), "SELECT count(*) FROM "+from).Scan(&n); err != nil {
 		t.Fatal(err)
@@ -93,10 +93,10 @@ func (p *portal) count(t *testing.T, from string) (n int) {
 }
 
 // empty fails the test unless the run has removed everything that it created.
-func (p *portal) empty(t *testing.T) {
+func (p *portal) checkEmpty(t *testing.T) {
 	t.Helper()
 	for _, table := range []string{"hosts", "vms", "projects", "pools", "assignments", "users WHERE name LIKE 'load-%'"} {
-		if n := p.count(t, table); n != 0 {
+		if n := p.countRows(t, table); n != 0 {
 			t.Errorf("%d %s are left", n, table)
 		}
 	}
@@ -105,13 +105,13 @@ func (p *portal) empty(t *testing.T) {
 func (p *portal) options(t *testing.T) Options {
 	return Options{
 		Portal: p.url, Token: p.token, Hosts: 20, VMs: 100, Pools: 2, Change: 40, Tabs: 6, People: 3, Pause: 50 * time.Millisecond, For: 4 * time.Second,
-		Portals: thisProcess(), Out: writer{t},
+		Portals: thisProcess(), Out: testWriter{t},
 	}
 }
 
-type writer struct{ t *testing.T }
+type testWriter struct{ t *testing.T }
 
-func (w writer) Write(b []byte) (int, error) {
+func (w testWriter) Write(b []byte) (int, error) {
 	w.t.Log(strings.TrimSpace(string(b)))
 	return len(b), nil
 }
@@ -151,14 +151,14 @@ func TestLoadRunCreatesFleetAndCleansUp(t *testing.T) {
 		t.Errorf("portal %v, PostgreSQL %v", f.Portal, f.Postgres)
 	}
 	for _, action := range []string{"vm.create", "vm.delete"} {
-		if n := p.count(t, "audit WHERE action = '"+action+"'"); n != 100 {
+		if n := p.countRows(t, "audit WHERE action = '"+action+"'"); n != 100 {
 			t.Errorf("%d of %s, want 100: VMs are created and deleted through the API", n, action)
 		}
 	}
-	if n := p.count(t, "host_meters"); n != 0 {
+	if n := p.countRows(t, "host_meters"); n != 0 {
 		t.Errorf("%d meters of deleted VMs", n)
 	}
-	p.empty(t)
+	p.checkEmpty(t)
 	for _, text := range []string{"20 hosts, 100 VMs that run, 6 tabs", "Heartbeats", "Pool page", "0 of 50"} {
 		if !strings.Contains(f.Table(), text) {
 			t.Errorf("the table lacks %q:\n%s", text, f.Table())
@@ -174,23 +174,23 @@ func TestCanceledLoadRunCleansUp(t *testing.T) {
 	defer cancel()
 	o := p.options(t)
 	o.Hosts, o.VMs, o.Tabs, o.For, o.Report = 3, 12, 1, time.Hour, time.Millisecond
-	o.Out = onFirst{"beats", cancel}
+	o.Out = callOnWord{"beats", cancel}
 	if _, err := Run(ctx, o); !errors.Is(err, context.Canceled) {
 		t.Errorf("run ended with %v", err)
 	}
-	if n := p.count(t, "audit WHERE action = 'vm.delete'"); n != 12 {
+	if n := p.countRows(t, "audit WHERE action = 'vm.delete'"); n != 12 {
 		t.Errorf("%d VMs were deleted, want 12", n)
 	}
-	p.empty(t)
+	p.checkEmpty(t)
 }
 
 // onFirst calls do whenever a written line contains the word.
-type onFirst struct {
+type callOnWord struct {
 	word string
 	do   func()
 }
 
-func (o onFirst) Write(b []byte) (int, error) {
+func (o callOnWord) Write(b []byte) (int, error) {
 	if strings.Contains(string(b), o.word) {
 		o.do()
 	}
@@ -210,10 +210,10 @@ func TestSeededVMsMatchReports(t *testing.T) {
 	if f.VMs != 200 || f.Errors != 0 || f.Wrong != 0 {
 		t.Errorf("%+v", f)
 	}
-	if n := p.count(t, "tasks WHERE kind LIKE 'vm.%'"); n != 0 {
+	if n := p.countRows(t, "tasks WHERE kind LIKE 'vm.%'"); n != 0 {
 		t.Errorf("%d tasks about VMs, want none", n)
 	}
-	p.empty(t)
+	p.checkEmpty(t)
 }
 
 // A run refuses a portal with other hosts. If AllowUsed is set, it runs and leaves the other hosts unchanged.
@@ -225,14 +225,14 @@ func TestPortalWithHostsRefused(t *testing.T) {
 	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "host-001") || !strings.Contains(err.Error(), "--into-used-portal") {
 		t.Errorf("got %v", err)
 	}
-	if p.count(t, "hosts") != 1 || p.count(t, "users") != 1 || p.count(t, "join_tokens") != 0 {
+	if p.countRows(t, "hosts") != 1 || p.countRows(t, "users") != 1 || p.countRows(t, "join_tokens") != 0 {
 		t.Error("the refused run created something")
 	}
 	o.AllowUsed, o.Hosts, o.VMs, o.Pools, o.Tabs, o.For = true, 2, 4, 1, 0, 100*time.Millisecond
 	if _, err := Run(t.Context(), o); err != nil {
 		t.Error(err)
 	}
-	if hosts, vms, pools := p.count(t, "hosts"), p.count(t, "vms"), p.count(t, "pools"); hosts != 1 || vms != 2 || pools != 2 {
+	if hosts, vms, pools := p.countRows(t, "hosts"), p.countRows(t, "vms"), p.countRows(t, "pools"); hosts != 1 || vms != 2 || pools != 2 {
 		t.Errorf("%d hosts, %d VMs and %d pools are left, want the earlier 1, 2 and 2", hosts, vms, pools)
 	}
 }

@@ -66,7 +66,7 @@ func (t Timing) String() string {
 }
 
 // snapshot holds all counters at one moment.
-type snapshot struct {
+type counterSnapshot struct {
 	at                                                 time.Time
 	beats, reports, finishes, opened, refreshes, waits bucketCounts
 	claims, changed, sent, resends, helloes            int64
@@ -74,21 +74,21 @@ type snapshot struct {
 	portal, postgres, own                              cpuAndMemory
 }
 
-func (r *run) snapshot() snapshot {
-	s := snapshot{
-		at: time.Now(), beats: r.beats.now(), reports: r.reports.now(), finishes: r.finishes.now(), opened: r.opened.now(), refreshes: r.refreshes.now(), waits: r.waits.now(),
+func (r *loadRun) snapshot() counterSnapshot {
+	s := counterSnapshot{
+		at: time.Now(), beats: r.beats.bucketCounts(), reports: r.reports.bucketCounts(), finishes: r.finishes.bucketCounts(), opened: r.opened.bucketCounts(), refreshes: r.refreshes.bucketCounts(), waits: r.waits.bucketCounts(),
 		claims: r.claims.Load(), changed: r.changed.Load(), sent: r.sent.Load(), resends: r.resends.Load(), helloes: r.helloes.Load(),
-		pages: map[string]bucketCounts{}, portal: r.o.Portals.use(), postgres: r.o.Postgres.use(), own: thisProcess().use(),
+		pages: map[string]bucketCounts{}, portal: r.o.Portals.usage(), postgres: r.o.Postgres.usage(), own: thisProcess().usage(),
 	}
-	r.pages.Range(func(kind, h any) bool { s.pages[kind.(string)] = h.(*histogram).now(); return true })
+	r.pages.Range(func(kind, h any) bool { s.pages[kind.(string)] = h.(*histogram).bucketCounts(); return true })
 	return s
 }
 
 // figuresBetween returns the figures between two snapshots.
-func (r *run) figuresBetween(a, b snapshot) Figures {
+func (r *loadRun) figuresBetween(a, b counterSnapshot) Figures {
 	over := b.at.Sub(a.at)
 	f := Figures{
-		Seconds: over.Seconds(), Hosts: len(r.agents), VMs: r.running(), Tabs: int(r.streams.Load()), Beats: timingOf(b.beats.since(a.beats), over), FullReports: timingOf(b.reports.since(a.reports), over),
+		Seconds: over.Seconds(), Hosts: len(r.agents), VMs: r.runningVMs(), Tabs: int(r.streams.Load()), Beats: timingOf(b.beats.since(a.beats), over), FullReports: timingOf(b.reports.since(a.reports), over),
 		Claims: b.claims - a.claims, Jobs: timingOf(b.finishes.since(a.finishes), over), Changed: b.changed - a.changed, Sent: b.sent - a.sent,
 		Resends: b.resends - a.resends, Sessions: b.helloes - a.helloes, Pages: timingOf(b.opened.since(a.opened), over), PagesOf: map[string]Timing{},
 		Refreshes: timingOf(b.refreshes.since(a.refreshes), over), Follows: timingOf(b.waits.since(a.waits), over),
@@ -107,7 +107,7 @@ func (r *run) figuresBetween(a, b snapshot) Figures {
 }
 
 // firstFault returns the operation and the error text of one of the failures.
-func (r *run) firstFault() string {
+func (r *loadRun) firstFault() string {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	for kind, text := range r.texts {
@@ -117,7 +117,7 @@ func (r *run) firstFault() string {
 }
 
 // measure starts simulated users and tabs, and counts for the configured time.
-func (r *run) measure(ctx context.Context) (Figures, error) {
+func (r *loadRun) measure(ctx context.Context) (Figures, error) {
 	active, stop := context.WithCancel(ctx)
 	defer stop()
 	if err := r.startPeople(ctx, active); err != nil {
@@ -147,7 +147,7 @@ func (r *run) measure(ctx context.Context) (Figures, error) {
 }
 
 // startPeople signs the simulated users in: some open pages, the others have tabs open.
-func (r *run) startPeople(ctx, active context.Context) error {
+func (r *loadRun) startPeople(ctx, active context.Context) error {
 	var pools []fleet.PoolID
 	page, err := r.api.Pools(ctx, fleet.Query{Limit: 20})
 	if err != nil {
@@ -185,13 +185,13 @@ func (r *run) startPeople(ctx, active context.Context) error {
 		}
 	}
 	if r.o.People+r.o.Tabs > 0 {
-		r.progress("%d people have signed in, and %d tabs are live, after %s", r.o.People, r.o.Tabs, since(began))
+		r.progress("%d people have signed in, and %d tabs are live, after %s", r.o.People, r.o.Tabs, elapsedSince(began))
 	}
 	return nil
 }
 
 // changeVMs changes VMs at the configured rate.
-func (r *run) changeVMs(ctx context.Context) {
+func (r *loadRun) changeVMs(ctx context.Context) {
 	if r.o.Change <= 0 {
 		return
 	}
@@ -205,7 +205,7 @@ func (r *run) changeVMs(ctx context.Context) {
 		case <-tick.C:
 		}
 		for due += r.o.Change * step.Seconds(); due >= 1; due-- {
-			if a := r.anyAgent(); a.host.change() {
+			if a := r.anyAgent(); a.host.changeAddress() {
 				r.changed.Add(1)
 				a.scheduleReport(ctx, false)
 			}
@@ -218,7 +218,7 @@ const sample = 50
 
 // compare counts the sampled VMs whose first IP address in the API differs from the address on their host. A portal
 // that is fast because it loses reports must not pass.
-func (r *run) compare(ctx context.Context, f *Figures) error {
+func (r *loadRun) compare(ctx context.Context, f *Figures) error {
 	if f.VMs == 0 {
 		return nil
 	}
@@ -229,7 +229,7 @@ func (r *run) compare(ctx context.Context, f *Figures) error {
 	var picks []pick
 	for range sample {
 		id := r.anyVM()
-		at := slices.IndexFunc(r.agents, func(a *agent) bool { return a.host.has(id) })
+		at := slices.IndexFunc(r.agents, func(a *agent) bool { return a.host.hasVM(id) })
 		picks = append(picks, pick{id, r.agents[at]})
 	}
 	f.Sampled = len(picks)
@@ -259,7 +259,7 @@ func (r *run) compare(ctx context.Context, f *Figures) error {
 }
 
 // printProgress prints the figures as one line.
-func (r *run) printProgress(f Figures) {
+func (r *loadRun) printProgress(f Figures) {
 	line := []string{"beats " + f.Beats.String()}
 	add := func(name string, t Timing) {
 		if t.N > 0 {

@@ -14,17 +14,17 @@ import (
 type Processes func() []int
 
 // Process returns Processes with this single process ID.
-func Process(pid int) Processes { return func() []int { return []int{pid} } }
+func SingleProcess(pid int) Processes { return func() []int { return []int{pid} } }
 
-func thisProcess() Processes { return Process(os.Getpid()) }
+func thisProcess() Processes { return SingleProcess(os.Getpid()) }
 
 // Tree returns a process and all its descendants, such as PostgreSQL's postmaster and its backends.
-func Tree(pid int) Processes {
+func ProcessTree(pid int) Processes {
 	return func() []int {
 		children := map[int][]int{}
 		stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 		for _, path := range stats {
-			if s, ok := statOf(path); ok {
+			if s, ok := readProcStat(path); ok {
 				children[s.parent] = append(children[s.parent], s.pid)
 			}
 		}
@@ -38,8 +38,8 @@ func Tree(pid int) Processes {
 
 // PostgresOf returns the process ID of the postmaster that a portal has started, or 0.
 func PostgresOf(portal int) int {
-	for _, pid := range Tree(portal)() {
-		if s, ok := statOf(fmt.Sprintf("/proc/%d/stat", pid)); ok && pid != portal && strings.HasPrefix(s.name, "postgres") {
+	for _, pid := range ProcessTree(portal)() {
+		if s, ok := readProcStat(fmt.Sprintf("/proc/%d/stat", pid)); ok && pid != portal && strings.HasPrefix(s.name, "postgres") {
 			return pid
 		}
 	}
@@ -61,13 +61,13 @@ type ProcessUsage struct {
 
 func (u ProcessUsage) String() string { return fmt.Sprintf("%.2f core, %d MB", u.Cores, u.RSS>>20) }
 
-func (p Processes) use() (u cpuAndMemory) {
+func (p Processes) usage() (u cpuAndMemory) {
 	if p == nil {
 		return u
 	}
 	all := p()
 	for i, pid := range all {
-		s, ok := statOf(fmt.Sprintf("/proc/%d/stat", pid))
+		s, ok := readProcStat(fmt.Sprintf("/proc/%d/stat", pid))
 		if !ok {
 			continue
 		}
@@ -77,9 +77,9 @@ func (p Processes) use() (u cpuAndMemory) {
 			u.cpu += s.reaped // CPU time of child processes that have exited
 		}
 		if len(all) == 1 {
-			u.bytes += field(pid, "status", "VmRSS:")
+			u.bytes += procField(pid, "status", "VmRSS:")
 		} else {
-			u.bytes += field(pid, "smaps_rollup", "Pss:")
+			u.bytes += procField(pid, "smaps_rollup", "Pss:")
 		}
 	}
 	return u
@@ -92,14 +92,14 @@ func (u cpuAndMemory) since(before cpuAndMemory, over time.Duration) *ProcessUsa
 	return &ProcessUsage{Cores: max(0, (u.cpu-before.cpu).Seconds()/over.Seconds()), RSS: u.bytes}
 }
 
-type stat struct {
+type procStat struct {
 	pid, parent int
 	name        string
 	cpu, reaped time.Duration
 }
 
 // statOf reads /proc/<pid>/stat. The times in it are in clock ticks, which are 10 ms on every Linux.
-func statOf(path string) (s stat, ok bool) {
+func readProcStat(path string) (s procStat, ok bool) {
 	text, err := os.ReadFile(path)
 	open, shut := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
 	if err != nil || open < 0 || shut < open {
@@ -117,7 +117,7 @@ func statOf(path string) (s stat, ok bool) {
 }
 
 // field returns one value of a file below /proc/<pid>, in bytes.
-func field(pid int, file, name string) int64 {
+func procField(pid int, file, name string) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	if err != nil {
 		return 0

@@ -12,14 +12,14 @@ import (
 // seed writes the VMs directly into the portal's database, as if their hosts had created them long ago. Use it for
 // fleets that are too large to create through the API, in portals without other objects: seed checks no rules, creates
 // no tasks and writes no audit entries.
-func (r *run) seed(ctx context.Context) error {
+func (r *loadRun) seedVMs(ctx context.Context) error {
 	return r.withDatabase(ctx, func(conn *pgx.Conn) error {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			rows, err := tx.Query(ctx, seedSQL, r.created.project, r.created.hosts, r.created.pools, r.o.VMs, r.name)
 			if err != nil {
 				return err
 			}
-			vms, err := pgx.CollectRows(rows, pgx.RowToStructByPos[seeded])
+			vms, err := pgx.CollectRows(rows, pgx.RowToStructByPos[seededVM])
 			// The hosts need the VMs before the transaction commits: if a report lacks a VM of the portal, the VM
 			// counts as missing.
 			for _, v := range vms {
@@ -34,7 +34,7 @@ func (r *run) seed(ctx context.Context) error {
 	})
 }
 
-type seeded struct {
+type seededVM struct {
 	ID     fleet.VMID
 	Host   fleet.HostID
 	Name   string
@@ -43,7 +43,7 @@ type seeded struct {
 }
 
 // seedPools assigns the pools to hosts, as if the hosts had started them long ago.
-func (r *run) seedPools(ctx context.Context, hosts []fleet.HostID) error {
+func (r *loadRun) seedPools(ctx context.Context, hosts []fleet.HostID) error {
 	return r.withDatabase(ctx, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, seedPoolsSQL, r.created.pools, hosts)
 		return err
@@ -56,14 +56,14 @@ const seedPoolsSQL = `
 	FROM pools p, unnest($2::text[]) h (id) WHERE p.id = ANY ($1::text[])`
 
 // deleteSeeded deletes the VMs that seed wrote.
-func (r *run) deleteSeeded(ctx context.Context) error {
+func (r *loadRun) deleteSeeded(ctx context.Context) error {
 	return r.withDatabase(ctx, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "DELETE FROM vms WHERE project_id = $1", r.created.project)
 		return err
 	})
 }
 
-func (r *run) withDatabase(ctx context.Context, do func(*pgx.Conn) error) error {
+func (r *loadRun) withDatabase(ctx context.Context, do func(*pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, r.o.Database)
 	if err != nil {
 		return fmt.Errorf("connect to the portal's database: %w", err)

@@ -24,7 +24,7 @@ const (
 )
 
 // part is a live element of a page: it follows event keys and refreshes itself.
-type part struct {
+type livePart struct {
 	id, path string
 	keys     []string
 	every    time.Duration
@@ -38,7 +38,7 @@ type part struct {
 type tab struct {
 	*browser
 	mu    sync.Mutex
-	parts []*part
+	parts []*livePart
 	wake  chan struct{} // capacity 1
 }
 
@@ -54,7 +54,7 @@ func (t *tab) open(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	if t.parts = partsOf(text, time.Now()); len(t.parts) == 0 {
+	if t.parts = liveParts(text, time.Now()); len(t.parts) == 0 {
 		return fmt.Errorf("%s has no part that follows anything", path)
 	}
 	var keys []string
@@ -71,8 +71,8 @@ func (t *tab) open(ctx context.Context, path string) error {
 }
 
 // partsOf returns the live parts of a page. Collapsed parts follow no events.
-func partsOf(text string, now time.Time) []*part {
-	var out []*part
+func liveParts(text string, now time.Time) []*livePart {
+	var out []*livePart
 	for _, tag := range liveTag.FindAllString(text, -1) {
 		attrs := map[string]string{}
 		for _, a := range liveAttr.FindAllStringSubmatch(tag, -1) {
@@ -81,7 +81,7 @@ func partsOf(text string, now time.Time) []*part {
 		if _, folded := attrs["data-lazy"]; folded || attrs["id"] == "" || attrs["hx-get"] == "" {
 			continue
 		}
-		p := &part{id: attrs["id"], path: attrs["hx-get"], keys: strings.Fields(attrs["data-live"]), last: now, gap: minGap}
+		p := &livePart{id: attrs["id"], path: attrs["hx-get"], keys: strings.Fields(attrs["data-live"]), last: now, gap: minGap}
 		if own, err := time.ParseDuration(attrs["data-gap"] + "s"); err == nil {
 			p.gap = max(p.gap, own)
 		}
@@ -164,7 +164,7 @@ func (t *tab) scheduleRefresh(key string) {
 }
 
 // nextRefresh returns the part with the earliest scheduled refresh, and its time.
-func (t *tab) nextRefresh() (first *part, due time.Time) {
+func (t *tab) nextRefresh() (first *livePart, due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, p := range t.parts {

@@ -11,7 +11,7 @@ import (
 )
 
 // Resync is the key that every subscriber gets after wake-ups may have been lost.
-const Resync = "resync"
+const ResyncKey = "resync"
 
 // Hub delivers wake-ups to subscriptions. It is safe for concurrent use.
 type Hub struct {
@@ -30,8 +30,8 @@ type Subscription struct {
 	keys  []string
 	limit int // maximum size of woken; more keys are replaced by one Resync
 	mu    sync.Mutex
-	woken map[string]struct{}
-	muted map[string]bool // muted keys
+	wokenKeys map[string]struct{}
+	mutedKeys map[string]bool // muted keys
 }
 
 // defaultMaxKeys suits subscribers that read little after a Resync.
@@ -60,11 +60,11 @@ func (h *Hub) SubscribeUpTo(limit int, keys ...string) *Subscription {
 }
 
 // Take returns the keys of the wake-ups since the last Take, sorted, and clears them.
-func (s *Subscription) Take() []string {
+func (s *Subscription) TakeKeys() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	keys := slices.Sorted(maps.Keys(s.woken))
-	s.woken = nil
+	keys := slices.Sorted(maps.Keys(s.wokenKeys))
+	s.wokenKeys = nil
 	return keys
 }
 
@@ -73,11 +73,11 @@ func (s *Subscription) Take() []string {
 func (s *Subscription) Mute(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.muted == nil {
-		s.muted = make(map[string]bool, len(keys))
+	if s.mutedKeys == nil {
+		s.mutedKeys = make(map[string]bool, len(keys))
 	}
 	for _, k := range keys {
-		s.muted[k] = true
+		s.mutedKeys[k] = true
 	}
 }
 
@@ -86,7 +86,7 @@ func (s *Subscription) Unmute(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range keys {
-		delete(s.muted, k)
+		delete(s.mutedKeys, k)
 	}
 }
 
@@ -107,12 +107,12 @@ func (h *Hub) Wake(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.subs[key] {
-		s.wake(key, key)
+		s.wakeIfSubscribed(key, key)
 	}
 	if kind, _, ok := strings.Cut(key, ":"); ok {
 		all := kind + ":*"
 		for s := range h.subs[all] {
-			s.wake(key, all)
+			s.wakeIfSubscribed(key, all)
 		}
 	}
 }
@@ -123,25 +123,25 @@ func (h *Hub) WakeAll() {
 	defer h.mu.Unlock()
 	for _, set := range h.subs {
 		for s := range set {
-			s.wake(Resync, Resync)
+			s.wakeIfSubscribed(ResyncKey, ResyncKey)
 		}
 	}
 }
 
 // wake adds the key, which matches the subscribed pattern. When the limit is reached, Resync replaces further keys.
-func (s *Subscription) wake(key, pattern string) {
+func (s *Subscription) wakeIfSubscribed(key, pattern string) {
 	s.mu.Lock()
-	if s.muted[pattern] {
+	if s.mutedKeys[pattern] {
 		s.mu.Unlock()
 		return
 	}
-	if s.woken == nil {
-		s.woken = make(map[string]struct{}, 1)
+	if s.wokenKeys == nil {
+		s.wokenKeys = make(map[string]struct{}, 1)
 	}
-	if len(s.woken) < s.limit {
-		s.woken[key] = struct{}{}
+	if len(s.wokenKeys) < s.limit {
+		s.wokenKeys[key] = struct{}{}
 	} else {
-		s.woken[Resync] = struct{}{}
+		s.wokenKeys[ResyncKey] = struct{}{}
 	}
 	s.mu.Unlock()
 	select {

@@ -11,10 +11,10 @@ import (
 )
 
 // woken returns the keys of a subscription's wake-up; nil without a wake-up.
-func woken(s *notify.Subscription) []string {
+func takeSorted(s *notify.Subscription) []string {
 	select {
 	case <-s.C:
-		return s.Take()
+		return s.TakeKeys()
 	default:
 		return nil
 	}
@@ -36,10 +36,10 @@ func TestWakeReachesSubscribersOfKeyAndOfType(t *testing.T) {
 		"tasks": {plain, []string{"tasks"}},
 		"three": {both, []string{"vm:1", "vm:2"}},
 	} {
-		if diff := cmp.Diff(c.want, woken(c.sub)); diff != "" {
+		if diff := cmp.Diff(c.want, takeSorted(c.sub)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if again := woken(c.sub); again != nil {
+		if again := takeSorted(c.sub); again != nil {
 			t.Errorf("%s woken again for %q", name, again)
 		}
 	}
@@ -52,10 +52,10 @@ func TestClosedSubscriptionNotWoken(t *testing.T) {
 	gone.Close()
 	h.Wake("vm:1")
 	h.WakeAll()
-	if got := woken(gone); got != nil {
+	if got := takeSorted(gone); got != nil {
 		t.Errorf("closed subscription woken for %q", got)
 	}
-	if diff := cmp.Diff([]string{notify.Resync, "vm:1"}, woken(stays)); diff != "" {
+	if diff := cmp.Diff([]string{notify.ResyncKey, "vm:1"}, takeSorted(stays)); diff != "" {
 		t.Errorf("other subscription (-want +got):\n%s", diff)
 	}
 }
@@ -67,7 +67,7 @@ func TestTooManyWokenKeysAreReplacedByResync(t *testing.T) {
 	for i := range 10_000 {
 		h.Wake(fmt.Sprintf("vm:%d", i))
 	}
-	if keys := woken(s); len(keys) > 257 || !slices.Contains(keys, notify.Resync) {
-		t.Errorf("%d keys, resync among them: %t", len(keys), slices.Contains(keys, notify.Resync))
+	if keys := takeSorted(s); len(keys) > 257 || !slices.Contains(keys, notify.ResyncKey) {
+		t.Errorf("%d keys, resync among them: %t", len(keys), slices.Contains(keys, notify.ResyncKey))
 	}
 }

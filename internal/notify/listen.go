@@ -12,7 +12,7 @@ import (
 )
 
 // Channel is the PostgreSQL channel of the triggers' notifications.
-const Channel = "quantix"
+const PostgresChannel = "quantix"
 
 // Listen feeds the hub from its own database connection until ctx ends. After each (re)connection every subscriber
 // gets Resync, because notifications in between are lost.
@@ -42,7 +42,7 @@ func (h *Hub) listenOnce(ctx context.Context, config *pgx.ConnConfig, connected 
 		return fmt.Errorf("connect for wake-ups: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(dial, "LISTEN "+Channel); err != nil {
+	if _, err := conn.Exec(dial, "LISTEN "+PostgresChannel); err != nil {
 		return fmt.Errorf("listen for wake-ups: %w", err)
 	}
 	connected()
@@ -55,16 +55,16 @@ func (h *Hub) listenOnce(ctx context.Context, config *pgx.ConnConfig, connected 
 }
 
 // probeAfter is the time without a wake-up after which Listen checks that the server is still the primary.
-const probeAfter = 10 * time.Second
+const probeInterval = 10 * time.Second
 
 // waitForWakeUp waits for one wake-up. It fails if the server hangs or has become a standby.
 func (h *Hub) waitForWakeUp(ctx context.Context, conn *pgx.Conn) error {
-	quiet, cancel := context.WithTimeout(ctx, probeAfter)
+	quiet, cancel := context.WithTimeout(ctx, probeInterval)
 	defer cancel()
 	n, err := conn.WaitForNotification(quiet)
 	switch {
 	case err == nil:
-		h.receive(n.Payload)
+		h.receivePayload(n.Payload)
 		return nil
 	case ctx.Err() != nil || quiet.Err() == nil:
 		return err

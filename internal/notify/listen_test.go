@@ -14,13 +14,13 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 // await waits until the subscription is woken for key.
-func await(t *testing.T, s *notify.Subscription, key string) {
+func waitForKey(t *testing.T, s *notify.Subscription, key string) {
 	t.Helper()
 	late := time.After(20 * time.Second)
 	for {
 		select {
 		case <-s.C:
-			if slices.Contains(s.Take(), key) {
+			if slices.Contains(s.TakeKeys(), key) {
 				return
 			}
 		case <-late:
@@ -47,17 +47,17 @@ func TestListenerReconnectsAndResyncsAfterLostConnection(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- h.Listen(ctx, config, slog.New(slog.DiscardHandler)) }()
-	await(t, s, notify.Resync)
+	waitForKey(t, s, notify.ResyncKey)
 	exec(`NOTIFY quantix, 'vm:1'`)
-	await(t, s, "vm:1")
+	waitForKey(t, s, "vm:1")
 
 	killed := exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'listener' AND datname = current_database()`)
 	if killed != 1 {
 		t.Fatalf("%d listeners terminated", killed)
 	}
-	await(t, s, notify.Resync)
+	waitForKey(t, s, notify.ResyncKey)
 	exec(`NOTIFY quantix, 'vm:1'`)
-	await(t, s, "vm:1")
+	waitForKey(t, s, "vm:1")
 
 	stop()
 	if err := <-ended; err != nil {

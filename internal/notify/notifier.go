@@ -12,8 +12,8 @@ import (
 const (
 	sendInterval = 50 * time.Millisecond // minimum interval; changes in between are sent together
 	sendTimeout  = 5 * time.Second       // for one attempt
-	maxPending   = 10_000                // maximum number of pending keys; more are replaced by one resync
-	maxPayload   = 7900                  // bytes of one NOTIFY; PostgreSQL's limit is below 8,000
+	maxPendingKeys   = 10_000                // maximum number of pending keys; more are replaced by one resync
+	maxPayloadBytes   = 7900                  // bytes of one NOTIFY; PostgreSQL's limit is below 8,000
 )
 
 // Notifier announces committed changes: to subscribers of its own hub at once, to other portals with one NOTIFY for
@@ -41,18 +41,18 @@ func (n *Notifier) Notify(keys ...string) {
 	for _, k := range keys {
 		n.pending[k] = struct{}{}
 	}
-	if len(n.pending) > maxPending {
-		n.pending = map[string]struct{}{Resync: {}}
+	if len(n.pending) > maxPendingKeys {
+		n.pending = map[string]struct{}{ResyncKey: {}}
 	}
 	if !n.sending {
 		n.sending = true
-		go n.send()
+		go n.sendPending()
 	}
 }
 
 // send sends until no key is pending or an attempt fails. After a failure the next Notify tries again, with a resync
 // for all lost keys.
-func (n *Notifier) send() {
+func (n *Notifier) sendPending() {
 	for {
 		keys := n.takePending()
 		if len(keys) == 0 {
@@ -60,11 +60,11 @@ func (n *Notifier) send() {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
 		// Asynchronous commit is safe: after a server crash all listeners reconnect and resync.
-		_, err := n.pool.Exec(ctx, "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, payload) FROM unnest($2::text[]) AS payload", Channel, n.hub.packPayloads(keys))
+		_, err := n.pool.Exec(ctx, "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, payload) FROM unnest($2::text[]) AS payload", PostgresChannel, n.hub.packPayloads(keys))
 		cancel()
 		if err != nil {
 			n.mu.Lock()
-			n.pending, n.sending = map[string]struct{}{Resync: {}}, false
+			n.pending, n.sending = map[string]struct{}{ResyncKey: {}}, false
 			n.mu.Unlock()
 			return
 		}
@@ -87,7 +87,7 @@ const packedPrefix = "@"
 func (h *Hub) packPayloads(keys map[string]struct{}) (payloads []string) {
 	var b strings.Builder
 	for k := range keys {
-		if b.Len() > 0 && b.Len()+1+len(k) > maxPayload {
+		if b.Len() > 0 && b.Len()+1+len(k) > maxPayloadBytes {
 			payloads = append(payloads, b.String())
 			b.Reset()
 		}
@@ -100,7 +100,7 @@ func (h *Hub) packPayloads(keys map[string]struct{}) (payloads []string) {
 }
 
 // receive wakes the subscribers for a NOTIFY payload: one key, or a message of a Notifier.
-func (h *Hub) receive(payload string) {
+func (h *Hub) receivePayload(payload string) {
 	keys := strings.Split(payload, "\n")
 	if from, ok := strings.CutPrefix(keys[0], packedPrefix); ok {
 		if keys = keys[1:]; from == h.name {
@@ -108,7 +108,7 @@ func (h *Hub) receive(payload string) {
 		}
 	}
 	for _, k := range keys {
-		if k == Resync {
+		if k == ResyncKey {
 			h.WakeAll()
 		} else {
 			h.Wake(k)

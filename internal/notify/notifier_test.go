@@ -18,7 +18,7 @@ import (
 )
 
 // listening returns another portal's hub and a subscription of it, after the hub has begun to listen.
-func listening(t *testing.T, pool *pgxpool.Pool, keys ...string) (*notify.Hub, *notify.Subscription) {
+func startListening(t *testing.T, pool *pgxpool.Pool, keys ...string) (*notify.Hub, *notify.Subscription) {
 	t.Helper()
 	h := notify.NewHub()
 	s := h.Subscribe(append(keys, "last")...)
@@ -26,20 +26,20 @@ func listening(t *testing.T, pool *pgxpool.Pool, keys ...string) (*notify.Hub, *
 	ended := make(chan error, 1)
 	go func() { ended <- h.Listen(ctx, pool.Config().ConnConfig, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() { stop(); <-ended })
-	await(t, s, notify.Resync)
+	waitForKey(t, s, notify.ResyncKey)
 	h.Wake("") // sent only after all subscriptions have their first Resync
-	woken(s)
+	takeSorted(s)
 	return h, s
 }
 
 // received collects the keys of wake-ups until key arrives.
-func received(t *testing.T, s *notify.Subscription, key string) (keys []string) {
+func receiveUntil(t *testing.T, s *notify.Subscription, key string) (keys []string) {
 	t.Helper()
 	late := time.After(20 * time.Second)
 	for !slices.Contains(keys, key) {
 		select {
 		case <-s.C:
-			keys = append(keys, s.Take()...)
+			keys = append(keys, s.TakeKeys()...)
 		case <-late:
 			t.Fatalf("no wake-up for %q", key)
 		}
@@ -50,20 +50,20 @@ func received(t *testing.T, s *notify.Subscription, key string) (keys []string) 
 func TestNotifyWakesOwnHubAtOnceAndOtherHubsOnce(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
-	own, ownSub := listening(t, pool, "vm:1", "host:*")
-	_, others := listening(t, pool, "vm:1", "host:*")
+	own, ownSub := startListening(t, pool, "vm:1", "host:*")
+	_, others := startListening(t, pool, "vm:1", "host:*")
 	other := notify.NewNotifier(own, pool)
 	other.Notify("vm:1", "host:2")
-	if got, want := woken(ownSub), []string{"host:2", "vm:1"}; !slices.Equal(got, want) {
+	if got, want := takeSorted(ownSub), []string{"host:2", "vm:1"}; !slices.Equal(got, want) {
 		t.Errorf("own hub received %q at once, want %q", got, want)
 	}
-	received(t, others, "host:2")
+	receiveUntil(t, others, "host:2")
 	other.Notify("last")
-	received(t, others, "last") // after "last" both hubs have received all earlier keys
+	receiveUntil(t, others, "last") // after "last" both hubs have received all earlier keys
 	if _, err := pool.Exec(t.Context(), `NOTIFY quantix, 'vm:1'`); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := received(t, ownSub, "vm:1"), []string{"last", "vm:1"}; !slices.Equal(got, want) {
+	if got, want := receiveUntil(t, ownSub, "vm:1"), []string{"last", "vm:1"}; !slices.Equal(got, want) {
 		t.Errorf("own hub received %q, want %q: the portal's own keys must not come back", got, want)
 	}
 }
@@ -71,7 +71,7 @@ func TestNotifyWakesOwnHubAtOnceAndOtherHubsOnce(t *testing.T) {
 func TestNotifySplitsLargeKeySets(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
-	_, others := listening(t, pool, "host:*")
+	_, others := startListening(t, pool, "host:*")
 	want := make([]string, 200) // fewer than a subscription's limit, larger than one NOTIFY
 	for i := range want {
 		want[i] = fmt.Sprintf("host:%0100d", i)
@@ -83,7 +83,7 @@ func TestNotifySplitsLargeKeySets(t *testing.T) {
 	for len(got) < len(want) {
 		select {
 		case <-others.C:
-			got = append(got, others.Take()...)
+			got = append(got, others.TakeKeys()...)
 		case <-late:
 			t.Fatalf("%d keys of %d received", len(got), len(want))
 		}
@@ -97,7 +97,7 @@ func TestNotifySplitsLargeKeySets(t *testing.T) {
 func TestFailedNotifyResyncsOtherHubs(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
-	_, others := listening(t, pool, "vm:1")
+	_, others := startListening(t, pool, "vm:1")
 	config := pool.Config()
 	refused := errors.New("refused")
 	var refuses atomic.Bool
@@ -124,7 +124,7 @@ func TestFailedNotifyResyncsOtherHubs(t *testing.T) {
 		other.Notify("host:9") // the next notification
 		select {
 		case <-others.C:
-			if got := others.Take(); slices.Contains(got, notify.Resync) {
+			if got := others.TakeKeys(); slices.Contains(got, notify.ResyncKey) {
 				return
 			}
 		case <-asked:

@@ -29,12 +29,12 @@ type File struct {
 type Archive struct {
 	Descriptor  File
 	Files       []File // all files except descriptor, manifest and certificate
-	Sums        []Sum  // checksums in the manifest
+	Sums        []Checksum  // checksums in the manifest
 	Certificate bool   // the archive is signed
 }
 
 // Sum is the checksum of a file in the manifest.
-type Sum struct{ Algorithm, Name, Hex string }
+type Checksum struct{ Algorithm, Name, Hex string }
 
 // File returns the archive's file of that name.
 func (a Archive) File(name string) (File, bool) {
@@ -63,12 +63,12 @@ func (a Archive) ChecksumAlgorithm() string {
 }
 
 // fileName returns an error unless name is a plain file name without a directory.
-func fileName(name string) error {
+func checkFileName(name string) error {
 	switch {
-	case name == "" || len(name) > 200 || clean(name) != name:
-		return refuse("The archive has a file whose name is empty, too long, or contains characters that cannot be seen.")
+	case name == "" || len(name) > 200 || cleanLine(name) != name:
+		return invalidError("The archive has a file whose name is empty, too long, or contains characters that cannot be seen.")
 	case path.Base(name) != name || name == "." || name == ".." || strings.ContainsAny(name, `/\`) || name[0] == '.' || name[0] == '-':
-		return refuse("The archive has a file named %q, which would lie outside of it. Only plain names are accepted.", name)
+		return invalidError("The archive has a file named %q, which would lie outside of it. Only plain names are accepted.", name)
 	}
 	return nil
 }
@@ -90,10 +90,10 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 			break
 		}
 		if err != nil {
-			return out, refuse("The file is not a complete tar archive: %s.", clean(err.Error()))
+			return out, invalidError("The file is not a complete tar archive: %s.", cleanLine(err.Error()))
 		}
 		if n >= MaxFiles {
-			return out, refuse("The archive has more than %d files.", MaxFiles)
+			return out, invalidError("The archive has more than %d files.", MaxFiles)
 		}
 		// "tar -c ." adds the directory itself as an entry.
 		if h.Typeflag == tar.TypeDir && path.Clean(h.Name) == "." && !names["."] {
@@ -102,14 +102,14 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 			continue
 		}
 		h.Name = strings.TrimPrefix(h.Name, "./")
-		if err := fileName(h.Name); err != nil {
+		if err := checkFileName(h.Name); err != nil {
 			return out, err
 		}
 		sparse := h.Typeflag == tar.TypeGNUSparse
 		for key := range h.PAXRecords {
 			sparse = sparse || strings.HasPrefix(key, "GNU.sparse.")
 			if !sparse && !slices.Contains(harmlessPAX, key) {
-				return out, refuse("The archive describes %s with the unknown record %q.", h.Name, clean(key))
+				return out, invalidError("The archive describes %s with the unknown record %q.", h.Name, cleanLine(key))
 			}
 		}
 		offset, err := at.Seek(0, io.SeekCurrent)
@@ -117,25 +117,25 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 		case err != nil:
 			return out, err
 		case sparse:
-			return out, refuse("The archive contains %s as a sparse file. Pack the archive again with tar --format=ustar.", h.Name)
+			return out, invalidError("The archive contains %s as a sparse file. Pack the archive again with tar --format=ustar.", h.Name)
 		case h.Typeflag != tar.TypeReg:
-			return out, refuse("The archive contains %s, which is a link, a directory or a device. Only plain files are accepted.", h.Name)
+			return out, invalidError("The archive contains %s, which is a link, a directory or a device. Only plain files are accepted.", h.Name)
 		case h.Size < 0 || offset > size || h.Size > size-offset:
-			return out, refuse("The archive ends before the end of %s, so it is incomplete.", h.Name)
+			return out, invalidError("The archive ends before the end of %s, so it is incomplete.", h.Name)
 		case names[strings.ToLower(h.Name)]:
-			return out, refuse("The archive contains %s twice.", h.Name)
+			return out, invalidError("The archive contains %s twice.", h.Name)
 		}
 		names[strings.ToLower(h.Name)] = true
 		f := File{Name: h.Name, Offset: offset, Size: h.Size}
 		switch ext := strings.ToLower(path.Ext(h.Name)); {
 		case n == 0 && ext != ".ovf":
-			return out, refuse("The archive does not begin with its descriptor, a file that ends in .ovf, but with %s. Pack the archive again with the descriptor first.", h.Name)
+			return out, invalidError("The archive does not begin with its descriptor, a file that ends in .ovf, but with %s. Pack the archive again with the descriptor first.", h.Name)
 		case n == 0:
 			out.Descriptor = f
 		case ext == ".ovf":
-			return out, refuse("The archive has two descriptors.")
+			return out, invalidError("The archive has two descriptors.")
 		case ext == ".mf" && manifest != nil:
-			return out, refuse("The archive has two manifests.")
+			return out, invalidError("The archive has two manifests.")
 		case ext == ".mf":
 			manifest = &f
 		case ext == ".cert":
@@ -145,26 +145,26 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 		}
 	}
 	if out.Descriptor.Name == "" {
-		return out, refuse("The archive is empty.")
+		return out, invalidError("The archive is empty.")
 	}
 	if out.Descriptor.Size > MaxDescriptor {
-		return out, refuse("The descriptor has more than %d MiB.", MaxDescriptor>>20)
+		return out, invalidError("The descriptor has more than %d MiB.", MaxDescriptor>>20)
 	}
 	if manifest == nil {
 		return out, nil
 	}
-	text, err := out.text(r, *manifest, MaxManifest)
+	text, err := out.readSmallFile(r, *manifest, MaxManifest)
 	if err != nil {
 		return out, err
 	}
-	out.Sums, err = out.manifest(manifest.Name, text)
+	out.Sums, err = out.parseManifest(manifest.Name, text)
 	return out, err
 }
 
 // text reads a small file of the archive, of at most most bytes.
-func (a Archive) text(r io.ReaderAt, f File, most int64) ([]byte, error) {
+func (a Archive) readSmallFile(r io.ReaderAt, f File, most int64) ([]byte, error) {
 	if f.Size > most {
-		return nil, refuse("%s has more than %d KiB.", f.Name, most>>10)
+		return nil, invalidError("%s has more than %d KiB.", f.Name, most>>10)
 	}
 	text := make([]byte, f.Size)
 	if _, err := r.ReadAt(text, f.Offset); err != nil && (f.Size > 0 || !errors.Is(err, io.EOF)) {
@@ -177,17 +177,17 @@ var sumForm = regexp.MustCompile(`^(SHA1|SHA256|SHA512) ?\((.+)\) ?= ?([0-9A-Fa-
 
 // manifest parses the checksums in the manifest, whose file name is own. Every checksum must have a file in the
 // archive, and every file a checksum.
-func (a Archive) manifest(own string, text []byte) (out []Sum, err error) {
+func (a Archive) parseManifest(own string, text []byte) (out []Checksum, err error) {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)
 		if len(line) == 0 {
 			continue
 		}
 		m := sumForm.FindSubmatch(line)
-		if m == nil || len(m[3]) != 2*digest(string(m[1])).Size() {
-			return nil, refuse("The manifest has the line %q, which is no checksum by SHA-1, SHA-256 or SHA-512.", clean(string(line[:min(len(line), 100)])))
+		if m == nil || len(m[3]) != 2*newHash(string(m[1])).Size() {
+			return nil, invalidError("The manifest has the line %q, which is no checksum by SHA-1, SHA-256 or SHA-512.", cleanLine(string(line[:min(len(line), 100)])))
 		}
-		s := Sum{string(m[1]), string(m[2]), strings.ToLower(string(m[3]))}
+		s := Checksum{string(m[1]), string(m[2]), strings.ToLower(string(m[3]))}
 		all := append([]File{a.Descriptor, {Name: own}}, a.Files...)
 		i := fileIndex(all, s.Name)
 		if i >= 0 {
@@ -197,21 +197,21 @@ func (a Archive) manifest(own string, text []byte) (out []Sum, err error) {
 		case s.Name == own: // some tools list the manifest itself, whose checksum is meaningless
 			continue
 		case i < 0:
-			return nil, refuse("The manifest has a checksum of %q, which is not in the archive. The archive is incomplete.", clean(s.Name))
-		case slices.ContainsFunc(out, func(o Sum) bool { return o.Name == s.Name }):
-			return nil, refuse("The manifest has two checksums of %s.", s.Name)
+			return nil, invalidError("The manifest has a checksum of %q, which is not in the archive. The archive is incomplete.", cleanLine(s.Name))
+		case slices.ContainsFunc(out, func(o Checksum) bool { return o.Name == s.Name }):
+			return nil, invalidError("The manifest has two checksums of %s.", s.Name)
 		}
 		out = append(out, s)
 	}
 	for _, f := range append([]File{a.Descriptor}, a.Files...) {
-		if !slices.ContainsFunc(out, func(s Sum) bool { return s.Name == f.Name }) {
-			return nil, refuse("The manifest has no checksum of %s, so that file cannot be verified.", f.Name)
+		if !slices.ContainsFunc(out, func(s Checksum) bool { return s.Name == f.Name }) {
+			return nil, invalidError("The manifest has no checksum of %s, so that file cannot be verified.", f.Name)
 		}
 	}
 	return out, nil
 }
 
-func digest(algorithm string) hash.Hash {
+func newHash(algorithm string) hash.Hash {
 	switch algorithm {
 	case "SHA1":
 		return sha1.New() //nolint:gosec // see above
@@ -224,11 +224,11 @@ func digest(algorithm string) hash.Hash {
 // Verify compares the file with its checksum in the manifest. If the archive has no manifest, it reads nothing. It
 // calls progress with the number of bytes read so far.
 func (a Archive) Verify(ctx context.Context, r io.ReaderAt, f File, progress func(done int64)) error {
-	i := slices.IndexFunc(a.Sums, func(s Sum) bool { return s.Name == f.Name })
+	i := slices.IndexFunc(a.Sums, func(s Checksum) bool { return s.Name == f.Name })
 	if i < 0 {
 		return nil
 	}
-	sum, from := digest(a.Sums[i].Algorithm), io.NewSectionReader(r, f.Offset, f.Size)
+	sum, from := newHash(a.Sums[i].Algorithm), io.NewSectionReader(r, f.Offset, f.Size)
 	piece := make([]byte, 1<<20)
 	for done := int64(0); ; {
 		if err := ctx.Err(); err != nil {
@@ -246,7 +246,7 @@ func (a Archive) Verify(ctx context.Context, r io.ReaderAt, f File, progress fun
 		}
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != a.Sums[i].Hex {
-		return refuse("The %s of %s is %s, but its manifest says %s. The archive was damaged or changed: get the archive again.", a.Sums[i].Algorithm, f.Name, got, a.Sums[i].Hex)
+		return invalidError("The %s of %s is %s, but its manifest says %s. The archive was damaged or changed: get the archive again.", a.Sums[i].Algorithm, f.Name, got, a.Sums[i].Hex)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ var byteOrderMarks = []struct {
 
 // inUTF8 converts a descriptor to UTF-8. The byte order mark determines the descriptor's encoding, else the XML
 // declaration does.
-func inUTF8(text []byte) ([]byte, error) {
+func toUTF8(text []byte) ([]byte, error) {
 	for _, b := range byteOrderMarks {
 		if rest, marked := bytes.CutPrefix(text, []byte(b.mark)); marked {
 			return decodeText(rest, b.of)
@@ -46,15 +46,15 @@ func inUTF8(text []byte) ([]byte, error) {
 		return decodeText(text, of)
 	}
 	if strings.HasPrefix(name, "utf-16") {
-		return nil, refuse("The descriptor says that it is in %s, but has no byte order mark. Save the descriptor in UTF-8.", m[1])
+		return nil, invalidError("The descriptor says that it is in %s, but has no byte order mark. Save the descriptor in UTF-8.", m[1])
 	}
-	return nil, refuse("The descriptor is in the character encoding %s. UTF-8, UTF-16, ISO-8859-1 and Windows-1252 are read: save the descriptor in UTF-8.", m[1])
+	return nil, invalidError("The descriptor is in the character encoding %s. UTF-8, UTF-16, ISO-8859-1 and Windows-1252 are read: save the descriptor in UTF-8.", m[1])
 }
 
 func decodeText(text []byte, from encoding.Encoding) ([]byte, error) {
 	out, err := from.NewDecoder().Bytes(text)
 	if err != nil {
-		return nil, errors.Join(refuse("The descriptor's text is invalid in its character encoding. Save the descriptor in UTF-8."), err)
+		return nil, errors.Join(invalidError("The descriptor's text is invalid in its character encoding. Save the descriptor in UTF-8."), err)
 	}
 	return out, nil
 }

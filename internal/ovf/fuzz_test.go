@@ -24,10 +24,10 @@ func FuzzParse(f *testing.F) {
 }
 
 func FuzzRead(f *testing.F) {
-	f.Add(archive(f, plain("web.ovf", good), plain("disk.vmdk", "12345"), plain("web.mf", manifest("web.ovf", good, "disk.vmdk", "12345"))))
-	f.Add(write(f, fleet.Appliance{Name: "a", CPUs: 1, MemoryMiB: 128}))
+	f.Add(buildArchive(f, plainEntry("web.ovf", good), plainEntry("disk.vmdk", "12345"), plainEntry("web.mf", manifestOf("web.ovf", good, "disk.vmdk", "12345"))))
+	f.Add(writeArchive(f, fleet.Appliance{Name: "a", CPUs: 1, MemoryMiB: 128}))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		a, files, err := read(text)
+		a, files, err := readArchiveBytes(text)
 		if err != nil {
 			return
 		}

@@ -46,7 +46,7 @@ func inFirmwareOrder(disks []placedDisk) (out []fleet.ApplianceDisk) {
 
 // address parses the number of a controller or unit. A missing or invalid number becomes the highest number, so that it
 // sorts last.
-func address(text string) int {
+func parseAddress(text string) int {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 0 {
 		return math.MaxInt

@@ -21,7 +21,7 @@ const (
 	maxAttributes = 64 // attributes of one element
 )
 
-func refuse(format string, args ...any) error { return fleet.Errorf(fleet.Invalid, format, args...) }
+func invalidError(format string, args ...any) error { return fleet.Errorf(fleet.Invalid, format, args...) }
 
 // Read reads an archive of size bytes and returns its VM and its files. It reads only the bytes of the descriptor and
 // the manifest.
@@ -30,7 +30,7 @@ func Read(r io.ReaderAt, size int64) (fleet.Appliance, Archive, error) {
 	if err != nil {
 		return fleet.Appliance{}, a, err
 	}
-	text, err := a.text(r, a.Descriptor, MaxDescriptor)
+	text, err := a.readSmallFile(r, a.Descriptor, MaxDescriptor)
 	if err != nil {
 		return fleet.Appliance{}, a, err
 	}
@@ -48,7 +48,7 @@ func Read(r io.ReaderAt, size int64) (fleet.Appliance, Archive, error) {
 }
 
 // clean returns a text from the descriptor as one line of limited length, without invisible characters.
-func clean(s string) string {
+func cleanLine(s string) string {
 	s = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):

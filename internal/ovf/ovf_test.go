@@ -49,9 +49,9 @@ type entry struct {
 	text string
 }
 
-func plain(name, text string) entry { return entry{tar.Header{Name: name}, text} }
+func plainEntry(name, text string) entry { return entry{tar.Header{Name: name}, text} }
 
-func archive(t testing.TB, entries ...entry) []byte {
+func buildArchive(t testing.TB, entries ...entry) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -76,7 +76,7 @@ func archive(t testing.TB, entries ...entry) []byte {
 	return b.Bytes()
 }
 
-func manifest(files ...string) string {
+func manifestOf(files ...string) string {
 	var b strings.Builder
 	for i := 0; i < len(files); i += 2 {
 		fmt.Fprintf(&b, "SHA256(%s)= %x\n", files[i], sha256.Sum256([]byte(files[i+1])))
@@ -84,13 +84,13 @@ func manifest(files ...string) string {
 	return b.String()
 }
 
-func read(text []byte) (fleet.Appliance, ovf.Archive, error) {
+func readArchiveBytes(text []byte) (fleet.Appliance, ovf.Archive, error) {
 	return ovf.Read(bytes.NewReader(text), int64(len(text)))
 }
 
 func TestArchiveIsRead(t *testing.T) {
-	text := archive(t, plain("web.ovf", good), plain("web.mf", manifest("web.ovf", good, "disk.vmdk", "12345")), plain("disk.vmdk", "12345"))
-	a, files, err := read(text)
+	text := buildArchive(t, plainEntry("web.ovf", good), plainEntry("web.mf", manifestOf("web.ovf", good, "disk.vmdk", "12345")), plainEntry("disk.vmdk", "12345"))
+	a, files, err := readArchiveBytes(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +119,8 @@ func TestArchiveIsRead(t *testing.T) {
 }
 
 func TestChangedFileFailsVerification(t *testing.T) {
-	text := archive(t, plain("web.ovf", good), plain("disk.vmdk", "12345"), plain("web.mf", fmt.Sprintf("SHA1(web.ovf)= %x\nSHA1(disk.vmdk)= %x\n", sha1.Sum([]byte(good)), sha1.Sum([]byte("1234x")))))
-	_, files, err := read(text)
+	text := buildArchive(t, plainEntry("web.ovf", good), plainEntry("disk.vmdk", "12345"), plainEntry("web.mf", fmt.Sprintf("SHA1(web.ovf)= %x\nSHA1(disk.vmdk)= %x\n", sha1.Sum([]byte(good)), sha1.Sum([]byte("1234x")))))
+	_, files, err := readArchiveBytes(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,11 +139,11 @@ func TestChangedFileFailsVerification(t *testing.T) {
 
 // Each invalid archive is refused with its own error text.
 func TestInvalidArchivesAreRefused(t *testing.T) {
-	d, disk := plain("web.ovf", good), plain("disk.vmdk", "12345")
-	whole := archive(t, d, disk)
+	d, disk := plainEntry("web.ovf", good), plainEntry("disk.vmdk", "12345")
+	whole := buildArchive(t, d, disk)
 	var many []entry
 	for i := range ovf.MaxFiles {
-		many = append(many, plain(fmt.Sprintf("f%d", i), ""))
+		many = append(many, plainEntry(fmt.Sprintf("f%d", i), ""))
 	}
 	for name, c := range map[string]struct {
 		text    []byte
@@ -154,45 +154,45 @@ func TestInvalidArchivesAreRefused(t *testing.T) {
 		"not a tar archive":                  {[]byte(strings.Repeat("no tar archive ", 100)), "not a complete tar"},
 		"cut off in a disk":                  {whole[:len(whole)-1024-512], "ends before|not a complete tar"},
 		"cut off in a header":                {whole[:200], "not a complete tar"},
-		"a name with ..":                     {archive(t, d, plain("../disk.vmdk", "12345")), "outside"},
-		"a name with several ..":             {archive(t, d, plain("../../../../etc/cron.d/x", "12345")), "outside"},
-		"an absolute name":                   {archive(t, d, plain("/etc/passwd", "12345")), "outside"},
-		"a file in a directory":              {archive(t, d, plain("x/disk.vmdk", "12345")), "outside"},
-		"a Windows name":                     {archive(t, d, plain(`..\disk.vmdk`, "12345")), "outside"},
-		"a hidden file":                      {archive(t, d, plain(".bashrc", "12345")), "outside"},
-		"a name like an option":              {archive(t, d, plain("-rf", "12345")), "outside"},
-		"a name with a line break":           {archive(t, d, plain("a\nb", "12345")), "cannot be seen"},
-		"a name with bidirectional controls": {archive(t, d, plain("a\u202eb", "12345")), "cannot be seen"},
-		"a long name":                        {archive(t, d, plain(strings.Repeat("a", 300), "12345")), "too long"},
-		"a symbolic link":                    {archive(t, d, entry{tar.Header{Name: "disk.vmdk", Typeflag: tar.TypeSymlink, Linkname: "/etc/shadow"}, ""}), "link"},
-		"a hard link":                        {archive(t, d, entry{tar.Header{Name: "disk.vmdk", Typeflag: tar.TypeLink, Linkname: "/etc/shadow"}, ""}), "link"},
-		"a device":                           {archive(t, d, entry{tar.Header{Name: "disk.vmdk", Typeflag: tar.TypeBlock, Devmajor: 8}, ""}), "device"},
-		"a pipe":                             {archive(t, d, entry{tar.Header{Name: "disk.vmdk", Typeflag: tar.TypeFifo}, ""}), "device"},
-		"a directory":                        {archive(t, d, entry{tar.Header{Name: "disk.vmdk", Typeflag: tar.TypeDir}, ""}), "directory|outside"},
-		"duplicate file names":               {archive(t, d, disk, disk), "twice"},
-		"names that differ in case":          {archive(t, d, disk, plain("DISK.vmdk", "1")), "twice"},
-		"two descriptors":                    {archive(t, d, plain("x.ovf", good), disk), "two descriptors"},
-		"two manifests":                      {archive(t, d, plain("a.mf", ""), plain("b.mf", "")), "two manifests"},
-		"the descriptor last":                {archive(t, disk, d), "does not begin"},
-		"too many files":                     {archive(t, append([]entry{d}, many...)...), "more than 64 files"},
-		"a global record":                    {archive(t, d, entry{tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"path": "x"}}, ""}), "link|empty|record"},
-		"an unknown record":                  {archive(t, d, entry{tar.Header{Name: "disk.vmdk", PAXRecords: map[string]string{"SCHILY.xattr.user.x": "1"}}, "12345"}), "record"},
-		"a descriptor over the limit":        {archive(t, plain("web.ovf", good+strings.Repeat(" ", ovf.MaxDescriptor)), disk), "more than 4 MiB"},
-		"a manifest over the limit":          {archive(t, d, disk, plain("x.mf", strings.Repeat("\n", ovf.MaxManifest+1))), "more than 1024 KiB"},
-		"a manifest with other text":         {archive(t, d, disk, plain("x.mf", "hello")), "no checksum"},
-		"a checksum that is too short":       {archive(t, d, disk, plain("x.mf", "SHA256(web.ovf)= 00")), "no checksum"},
-		"an unknown algorithm":               {archive(t, d, disk, plain("x.mf", "MD5(web.ovf)= 00")), "no checksum"},
-		"a manifest of a missing file":       {archive(t, d, disk, plain("x.mf", manifest("other", "1"))), "not in the archive"},
-		"a manifest of a file elsewhere":     {archive(t, d, disk, plain("x.mf", manifest("/etc/shadow", "1"))), "not in the archive"},
-		"two checksums of one file":          {archive(t, d, disk, plain("x.mf", manifest("web.ovf", good, "web.ovf", good, "disk.vmdk", "12345"))), "two checksums"},
-		"a manifest without the disk":        {archive(t, d, disk, plain("x.mf", manifest("web.ovf", good))), "no checksum of disk.vmdk"},
+		"a name with ..":                     {buildArchive(t, d, plainEntry("../disk.vmdk", "12345")), "outside"},
+		"a name with several ..":             {buildArchive(t, d, plainEntry("../../../../etc/cron.d/x", "12345")), "outside"},
+		"an absolute name":                   {buildArchive(t, d, plainEntry("/etc/passwd", "12345")), "outside"},
+		"a file in a directory":              {buildArchive(t, d, plainEntry("x/disk.vmdk", "12345")), "outside"},
+		"a Windows name":                     {buildArchive(t, d, plainEntry(`..\disk.vmdk`, "12345")), "outside"},
+		"a hidden file":                      {buildArchive(t, d, plainEntry(".bashrc", "12345")), "outside"},
+		"a name like an option":              {buildArchive(t, d, plainEntry("-rf", "12345")), "outside"},
+		"a name with a line break":           {buildArchive(t, d, plainEntry("a\nb", "12345")), "cannot be seen"},
+		"a name with bidirectional controls": {buildArchive(t, d, plainEntry("a\u202eb", "12345")), "cannot be seen"},
+		"a long name":                        {buildArchive(t, d, plainEntry(strings.Repeat("a", 300), "12345")), "too long"},
+		"a symbolic link":                    {buildArchive(t, d, entry{tar.Header{Name: "disk.vmdk", Typeflag: tar.TypeSymlink, Linkname: "/etc/shadow"}, ""}), "link"},
+		"a hard link":                        {buildArchive(t, d, entry{tar.Header{Name: "disk.vmdk", Typeflag: tar.TypeLink, Linkname: "/etc/shadow"}, ""}), "link"},
+		"a device":                           {buildArchive(t, d, entry{tar.Header{Name: "disk.vmdk", Typeflag: tar.TypeBlock, Devmajor: 8}, ""}), "device"},
+		"a pipe":                             {buildArchive(t, d, entry{tar.Header{Name: "disk.vmdk", Typeflag: tar.TypeFifo}, ""}), "device"},
+		"a directory":                        {buildArchive(t, d, entry{tar.Header{Name: "disk.vmdk", Typeflag: tar.TypeDir}, ""}), "directory|outside"},
+		"duplicate file names":               {buildArchive(t, d, disk, disk), "twice"},
+		"names that differ in case":          {buildArchive(t, d, disk, plainEntry("DISK.vmdk", "1")), "twice"},
+		"two descriptors":                    {buildArchive(t, d, plainEntry("x.ovf", good), disk), "two descriptors"},
+		"two manifests":                      {buildArchive(t, d, plainEntry("a.mf", ""), plainEntry("b.mf", "")), "two manifests"},
+		"the descriptor last":                {buildArchive(t, disk, d), "does not begin"},
+		"too many files":                     {buildArchive(t, append([]entry{d}, many...)...), "more than 64 files"},
+		"a global record":                    {buildArchive(t, d, entry{tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"path": "x"}}, ""}), "link|empty|record"},
+		"an unknown record":                  {buildArchive(t, d, entry{tar.Header{Name: "disk.vmdk", PAXRecords: map[string]string{"SCHILY.xattr.user.x": "1"}}, "12345"}), "record"},
+		"a descriptor over the limit":        {buildArchive(t, plainEntry("web.ovf", good+strings.Repeat(" ", ovf.MaxDescriptor)), disk), "more than 4 MiB"},
+		"a manifest over the limit":          {buildArchive(t, d, disk, plainEntry("x.mf", strings.Repeat("\n", ovf.MaxManifest+1))), "more than 1024 KiB"},
+		"a manifest with other text":         {buildArchive(t, d, disk, plainEntry("x.mf", "hello")), "no checksum"},
+		"a checksum that is too short":       {buildArchive(t, d, disk, plainEntry("x.mf", "SHA256(web.ovf)= 00")), "no checksum"},
+		"an unknown algorithm":               {buildArchive(t, d, disk, plainEntry("x.mf", "MD5(web.ovf)= 00")), "no checksum"},
+		"a manifest of a missing file":       {buildArchive(t, d, disk, plainEntry("x.mf", manifestOf("other", "1"))), "not in the archive"},
+		"a manifest of a file elsewhere":     {buildArchive(t, d, disk, plainEntry("x.mf", manifestOf("/etc/shadow", "1"))), "not in the archive"},
+		"two checksums of one file":          {buildArchive(t, d, disk, plainEntry("x.mf", manifestOf("web.ovf", good, "web.ovf", good, "disk.vmdk", "12345"))), "two checksums"},
+		"a manifest without the disk":        {buildArchive(t, d, disk, plainEntry("x.mf", manifestOf("web.ovf", good))), "no checksum of disk.vmdk"},
 	} {
-		_, _, err := read(c.text)
-		refused(t, name, err, c.message)
+		_, _, err := readArchiveBytes(c.text)
+		checkRefused(t, name, err, c.message)
 	}
 }
 
-func refused(t *testing.T, name string, err error, message string) {
+func checkRefused(t *testing.T, name string, err error, message string) {
 	t.Helper()
 	for word := range strings.SplitSeq(message, "|") {
 		if fleet.CodeOf(err) == fleet.Invalid && strings.Contains(err.Error(), word) {
@@ -209,8 +209,8 @@ func TestSparseFilesAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = read(text)
-		refused(t, name, err, "sparse")
+		_, _, err = readArchiveBytes(text)
+		checkRefused(t, name, err, "sparse")
 	}
 }
 
@@ -235,7 +235,7 @@ func TestInvalidDescriptorsAreRefused(t *testing.T) {
 		"no namespace":                          {`xmlns="http://schemas.dmtf.org/ovf/envelope/1"`, ``, "no version of OVF"},
 		"too deep nesting":                      {`Web 01`, strings.Repeat("<a>", 40) + strings.Repeat("</a>", 40), "nested deeper"},
 		"too many elements":                     {`Web 01`, strings.Repeat("<a/>", 20001), "more than 20000 elements"},
-		"too many attributes":                   {`<Name>`, `<Name ` + attributes(70) + `>`, "more than 64 attributes"},
+		"too many attributes":                   {`<Name>`, `<Name ` + manyAttributes(70) + `>`, "more than 64 attributes"},
 		"a NUL":                                 {`Web 01`, "a\x00b", "not valid XML"},
 		"no UTF-8":                              {`Web 01`, "a\xffb", "not valid XML"},
 		"no machine":                            {`VirtualSystem `, `OtherSystem `, "not valid XML"},
@@ -283,14 +283,14 @@ func TestInvalidDescriptorsAreRefused(t *testing.T) {
 			t.Fatalf("%s: %q is not in the descriptor", name, c.old)
 		}
 		_, err := ovf.Parse([]byte(strings.Replace(good, c.old, c.new, 1)), files)
-		refused(t, name, err, c.message)
+		checkRefused(t, name, err, c.message)
 	}
 	if _, err := ovf.Parse(nil, nil); err == nil {
 		t.Error("an empty descriptor was accepted")
 	}
 }
 
-func attributes(n int) string {
+func manyAttributes(n int) string {
 	var b strings.Builder
 	for i := range n {
 		fmt.Fprintf(&b, `a%d="" `, i)
@@ -299,34 +299,34 @@ func attributes(n int) string {
 }
 
 // memory is an archive in memory, for writing.
-type memory struct{ b []byte }
+type memoryFile struct{ b []byte }
 
-func (m *memory) WriteAt(p []byte, at int64) (int, error) {
+func (m *memoryFile) WriteAt(p []byte, at int64) (int, error) {
 	if need := int(at) + len(p); need > len(m.b) {
 		m.b = append(m.b, make([]byte, need-len(m.b))...)
 	}
 	return copy(m.b[at:], p), nil
 }
 
-func write(t testing.TB, a fleet.Appliance, disks ...string) []byte {
+func writeArchive(t testing.TB, a fleet.Appliance, disks ...string) []byte {
 	t.Helper()
 	var sums []string
-	p := ovf.NewPlan(a)
-	to := &memory{}
+	p := ovf.NewArchivePlan(a)
+	to := &memoryFile{}
 	for i, text := range disks {
-		header, data := p.Next()
-		h, err := ovf.Header(a.Disks[i].Member, int64(len(text)))
+		header, data := p.NextOffsets()
+		h, err := ovf.TarHeader(a.Disks[i].Member, int64(len(text)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, _ = to.WriteAt(h, header)
 		_, _ = to.WriteAt([]byte(text), data)
-		p.Advance(int64(len(text)))
+		p.AddFile(int64(len(text)))
 		a.Disks[i].FileBytes = int64(len(text))
 		sums = append(sums, fmt.Sprintf("%x", sha256.Sum256([]byte(text))))
 	}
 	_, _ = to.WriteAt(make([]byte, 1), p.Size()-1)
-	if err := p.Begin(to, a, sums); err != nil {
+	if err := p.WriteHead(to, a, sums); err != nil {
 		t.Fatal(err)
 	}
 	return to.b
@@ -344,8 +344,8 @@ func TestWrittenArchiveIsReadBack(t *testing.T) {
 		},
 		{Name: "win", OS: "Windows Server 2022", Family: "windows", CPUs: 1, MemoryMiB: 512, Firmware: fleet.BIOS, ChecksumAlgorithm: "SHA256"},
 	} {
-		text := write(t, a, []string{"content", strings.Repeat("x", 513)}[:len(a.Disks)]...)
-		got, files, err := read(text)
+		text := writeArchive(t, a, []string{"content", strings.Repeat("x", 513)}[:len(a.Disks)]...)
+		got, files, err := readArchiveBytes(text)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,7 +39,7 @@ var droppedDevices = map[int]string{
 var ignoredKinds = []int{kindUSB, kindDisplay}
 
 // parsing is the state while one descriptor is parsed. Its methods read sections of the descriptor into out.
-type parsing struct {
+type descriptorParser struct {
 	envelope
 	files       []File
 	out         fleet.Appliance
@@ -51,11 +51,11 @@ type parsing struct {
 
 // Parse parses a descriptor and returns its VM. Files that the descriptor refers to must be among files.
 func Parse(text []byte, files []File) (fleet.Appliance, error) {
-	e, err := decode(text)
+	e, err := decodeDescriptor(text)
 	if err != nil {
 		return fleet.Appliance{}, err
 	}
-	p := parsing{envelope: e, files: files, controllers: map[string]controller{}}
+	p := descriptorParser{envelope: e, files: files, controllers: map[string]controller{}}
 	if err := p.read(); err != nil {
 		return fleet.Appliance{}, err
 	}
@@ -65,27 +65,27 @@ func Parse(text []byte, files []File) (fleet.Appliance, error) {
 	return p.out, nil
 }
 
-func (p *parsing) addNote(format string, args ...any) {
+func (p *descriptorParser) addNote(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(p.out.NotImported, text) {
 		p.out.NotImported = append(p.out.NotImported, text)
 	}
 }
 
-func (p *parsing) read() error {
-	s, err := p.system()
+func (p *descriptorParser) read() error {
+	s, err := p.onlySystem()
 	if err != nil {
 		return err
 	}
-	if err := p.references(); err != nil {
+	if err := p.checkReferences(); err != nil {
 		return err
 	}
-	p.out.Name = cmp.Or(clean(s.Name), clean(s.ID))
+	p.out.Name = cmp.Or(cleanLine(s.Name), cleanLine(s.ID))
 	p.out.Firmware = fleet.BIOS
-	p.machineSections(s)
+	p.readMachineSections(s)
 	if len(s.Hardware) != 1 {
-		return refuse("The descriptor has %d hardware sections for its machine; one is supported.", len(s.Hardware))
+		return invalidError("The descriptor has %d hardware sections for its machine; one is supported.", len(s.Hardware))
 	}
-	if err := p.hardware(s.Hardware[0]); err != nil {
+	if err := p.readHardware(s.Hardware[0]); err != nil {
 		return err
 	}
 	for _, f := range p.files {
@@ -98,27 +98,27 @@ func (p *parsing) read() error {
 }
 
 // system returns the only VM in the descriptor, or an error if there are none or several.
-func (p *parsing) system() (system, error) {
+func (p *descriptorParser) onlySystem() (system, error) {
 	all := p.Systems
 	for _, c := range p.Collections {
 		if len(c.Nested) > 0 {
-			return system{}, refuse("The descriptor has nested collections of machines. Export a single machine.")
+			return system{}, invalidError("The descriptor has nested collections of machines. Export a single machine.")
 		}
 		all = append(all, c.Systems...)
 	}
 	switch len(all) {
 	case 0:
-		return system{}, refuse("The descriptor describes no machine.")
+		return system{}, invalidError("The descriptor describes no machine.")
 	case 1:
 		return all[0], nil
 	}
-	return system{}, refuse("The descriptor describes %d machines. Export each machine separately.", len(all))
+	return system{}, invalidError("The descriptor describes %d machines. Export each machine separately.", len(all))
 }
 
 // references checks that all files that the descriptor refers to are in the archive and have the stated size.
-func (p *parsing) references() error {
+func (p *descriptorParser) checkReferences() error {
 	if len(p.Files) > MaxFiles {
-		return refuse("The descriptor refers to more than %d files.", MaxFiles)
+		return invalidError("The descriptor refers to more than %d files.", MaxFiles)
 	}
 	seen := map[string]bool{}
 	for n, r := range p.Files {
@@ -128,19 +128,19 @@ func (p *parsing) references() error {
 		}
 		switch {
 		case r.ID == "" || seen[r.ID]:
-			return refuse("The descriptor has a reference without an id, or two of the id %q.", clean(r.ID))
+			return invalidError("The descriptor has a reference without an id, or two of the id %q.", cleanLine(r.ID))
 		case strings.Contains(r.Href, "://"):
-			return refuse("The descriptor refers to %q, which is not in the archive. Nothing is fetched from elsewhere.", clean(r.Href))
+			return invalidError("The descriptor refers to %q, which is not in the archive. Nothing is fetched from elsewhere.", cleanLine(r.Href))
 		case r.ChunkSize != "":
-			return refuse("%s is cut into pieces. Join the pieces in order into one file, remove chunkSize from the descriptor, and pack the archive again.", clean(r.Href))
-		case i < 0 && fileName(r.Href) != nil:
-			return refuse("The descriptor refers to %q, which is no file of the archive.", clean(r.Href))
+			return invalidError("%s is cut into pieces. Join the pieces in order into one file, remove chunkSize from the descriptor, and pack the archive again.", cleanLine(r.Href))
+		case i < 0 && checkFileName(r.Href) != nil:
+			return invalidError("The descriptor refers to %q, which is no file of the archive.", cleanLine(r.Href))
 		case i < 0:
-			return refuse("The descriptor refers to %s, which is not in the archive.", clean(r.Href))
+			return invalidError("The descriptor refers to %s, which is not in the archive.", cleanLine(r.Href))
 		case r.Size != "" && strings.TrimSpace(r.Size) != strconv.FormatInt(p.files[i].Size, 10):
-			return refuse("%s has %d bytes, but the descriptor says %s. The archive is incomplete.", r.Href, p.files[i].Size, clean(r.Size))
+			return invalidError("%s has %d bytes, but the descriptor says %s. The archive is incomplete.", r.Href, p.files[i].Size, cleanLine(r.Size))
 		case r.Compression != "" && r.Compression != "identity":
-			return refuse("%s is packed by %s. Unpack it first.", r.Href, clean(r.Compression))
+			return invalidError("%s is packed by %s. Unpack it first.", r.Href, cleanLine(r.Compression))
 		}
 		seen[r.ID] = true
 	}
@@ -148,18 +148,18 @@ func (p *parsing) references() error {
 }
 
 // machineSections reads the VM's sections other than its hardware.
-func (p *parsing) machineSections(s system) {
+func (p *descriptorParser) readMachineSections(s system) {
 	if s.OS != nil {
-		p.out.OS = cmp.Or(clean(s.OS.Description), clean(s.OS.Type))
-		p.out.Family = family(s.OS.ID, s.OS.Type+" "+s.OS.Description)
+		p.out.OS = cmp.Or(cleanLine(s.OS.Description), cleanLine(s.OS.Type))
+		p.out.Family = osFamily(s.OS.ID, s.OS.Type+" "+s.OS.Description)
 	}
 	properties := 0
 	for _, x := range s.Products {
 		properties += len(x.Properties)
-		p.out.Product = cmp.Or(p.out.Product, clean(x.Vendor+" "+x.Product+" "+x.Version))
+		p.out.Product = cmp.Or(p.out.Product, cleanLine(x.Vendor+" "+x.Product+" "+x.Version))
 	}
 	if properties > 0 {
-		p.addNote("%s for the guest's first start (vApp properties): give the VM first-boot data instead.", plural(properties, "One value", "values"))
+		p.addNote("%s for the guest's first start (vApp properties): give the VM first-boot data instead.", countText(properties, "One value", "values"))
 	}
 	for _, o := range p.Options {
 		if o.Default == "true" || p.configured == "" {
@@ -167,7 +167,7 @@ func (p *parsing) machineSections(s system) {
 		}
 	}
 	if len(p.Options) > 1 {
-		p.addNote("Its other deployment options: of the %d options, %q is used.", len(p.Options), clean(p.configured))
+		p.addNote("Its other deployment options: of the %d options, %q is used.", len(p.Options), cleanLine(p.configured))
 	}
 	for _, m := range s.VirtualBox {
 		if strings.HasPrefix(strings.ToUpper(m.Firmware.Type), "EFI") {
@@ -176,7 +176,7 @@ func (p *parsing) machineSections(s system) {
 		p.addNote("VirtualBox's own settings of the machine, except the firmware.")
 	}
 	for _, a := range append(slices.Clone(p.Sections), s.Sections...) {
-		switch name := clean(a.XMLName.Local); name {
+		switch name := cleanLine(a.XMLName.Local); name {
 		case "Name", "Info", "Strings", "AnnotationSection":
 		case "EulaSection":
 			p.addNote("Its licence agreement: read it at the source of the file.")
@@ -186,7 +186,7 @@ func (p *parsing) machineSections(s system) {
 	}
 }
 
-func plural(n int, one, many string) string {
+func countText(n int, one, many string) string {
 	if n == 1 {
 		return one
 	}
@@ -194,7 +194,7 @@ func plural(n int, one, many string) string {
 }
 
 // family returns the OS family of the guest, by its CIM number or by its name.
-func family(id, words string) string {
+func osFamily(id, words string) string {
 	words = strings.ToLower(words)
 	for _, f := range []struct{ of, word string }{
 		{"windows", "windows"},
@@ -232,24 +232,24 @@ func family(id, words string) string {
 	return "other"
 }
 
-func (p *parsing) hardware(h hardware) error {
+func (p *descriptorParser) readHardware(h hardware) error {
 	items := slices.Concat(h.Items, h.Storage, h.Ports)
 	if len(items) > 256 {
-		return refuse("The descriptor has more than 256 devices.")
+		return invalidError("The descriptor has more than 256 devices.")
 	}
-	items = slices.DeleteFunc(items, func(i item) bool {
+	items = slices.DeleteFunc(items, func(i hardwareItem) bool {
 		return i.Bound != "" && i.Bound != "normal" || i.Configuration != "" && !slices.Contains(strings.Fields(i.Configuration), p.configured)
 	})
 	for _, i := range items {
-		p.controller(i)
+		p.readController(i)
 	}
 	for _, i := range items {
-		if err := p.item(i); err != nil {
+		if err := p.readItem(i); err != nil {
 			return err
 		}
 	}
 	p.out.Disks = inFirmwareOrder(p.disks)
-	p.firmware(h)
+	p.readFirmware(h)
 	if p.out.CPUs == 0 || p.out.MemoryMiB == 0 {
 		p.addNote("The number of vCPUs or the memory size: the descriptor does not contain it.")
 	}
@@ -257,7 +257,7 @@ func (p *parsing) hardware(h hardware) error {
 }
 
 // firmware reads the VM's firmware from VMware's settings. VirtualBox stores the firmware outside the hardware section.
-func (p *parsing) firmware(h hardware) {
+func (p *descriptorParser) readFirmware(h hardware) {
 	for _, c := range append(slices.Clone(h.Config), h.Extra...) {
 		switch {
 		case c.Key == "firmware" && strings.EqualFold(c.Value, "efi"):
@@ -271,7 +271,7 @@ func (p *parsing) firmware(h hardware) {
 }
 
 // controller records a disk controller.
-func (p *parsing) controller(i item) {
+func (p *descriptorParser) readController(i hardwareItem) {
 	sub := strings.ToLower(strings.TrimSpace(i.SubType))
 	name := ""
 	kind, _ := strconv.Atoi(strings.TrimSpace(i.Type))
@@ -290,26 +290,26 @@ func (p *parsing) controller(i item) {
 		name = "sata"
 	}
 	if name != "" {
-		p.controllers[strings.TrimSpace(i.Instance)] = controller{name, kind, address(i.Address), len(p.controllers)}
+		p.controllers[strings.TrimSpace(i.Instance)] = controller{name, kind, parseAddress(i.Address), len(p.controllers)}
 	}
 }
 
-func (p *parsing) item(i item) error {
+func (p *descriptorParser) readItem(i hardwareItem) error {
 	kind, err := strconv.Atoi(strings.TrimSpace(i.Type))
 	if err != nil {
-		return refuse("The descriptor has a device of the type %q, which is no number.", clean(i.Type))
+		return invalidError("The descriptor has a device of the type %q, which is no number.", cleanLine(i.Type))
 	}
 	count := func(what string, most int64, unit int64) (int64, error) {
-		n, err := inBytes(what, i.Quantity, i.Units, unit)
+		n, err := parseBytes(what, i.Quantity, i.Units, unit)
 		if err == nil && (n == 0 || n > most) {
-			err = refuse("The descriptor gives %s as %q, which no machine here can have.", what, clean(i.Quantity+" "+i.Units))
+			err = invalidError("The descriptor gives %s as %q, which no machine here can have.", what, cleanLine(i.Quantity+" "+i.Units))
 		}
 		return n, err
 	}
 	switch kind {
 	case kindCPU:
 		if p.out.CPUs > 0 {
-			return refuse("The descriptor gives the number of vCPUs twice.")
+			return invalidError("The descriptor gives the number of vCPUs twice.")
 		}
 		i.Units = "" // the unit "hertz * 10^6" of CPU items concerns CPU reservations, not the number of CPUs
 		n, err := count("its vCPUs", fleet.MaxCPUs, 1)
@@ -317,15 +317,15 @@ func (p *parsing) item(i item) error {
 		return err
 	case kindMemory:
 		if p.out.MemoryMiB > 0 {
-			return refuse("The descriptor gives the memory size twice.")
+			return invalidError("The descriptor gives the memory size twice.")
 		}
 		n, err := count("its memory", fleet.MaxMemoryMiB<<20, 1<<20)
 		p.out.MemoryMiB = int((n + 1<<20 - 1) >> 20)
 		return err
 	case kindDisk:
-		return p.disk(i)
+		return p.readDisk(i)
 	case kindNIC:
-		return p.nic(i)
+		return p.readNIC(i)
 	case kindIDE, kindSCSI, kindSATA:
 		return nil
 	}
@@ -337,20 +337,20 @@ func (p *parsing) item(i item) error {
 		p.addNote("Its TPM with its contents: data that the guest has sealed with the TPM (BitLocker, LUKS) needs its recovery key.")
 	case kind == kindOther && strings.Contains(strings.ToLower(i.SubType), "vmci"):
 	default:
-		p.addNote("The device %s.", cmp.Or(clean(i.Name), clean(i.SubType), "of the type "+strconv.Itoa(kind)))
+		p.addNote("The device %s.", cmp.Or(cleanLine(i.Name), cleanLine(i.SubType), "of the type "+strconv.Itoa(kind)))
 	}
 	return nil
 }
 
-func (p *parsing) nic(i item) error {
+func (p *descriptorParser) readNIC(i hardwareItem) error {
 	if len(p.out.NICs) >= fleet.MaxNICs {
-		return refuse("The descriptor has more than %d NICs.", fleet.MaxNICs)
+		return invalidError("The descriptor has more than %d NICs.", fleet.MaxNICs)
 	}
 	n := fleet.ApplianceNIC{}
 	if len(i.Connection) > 0 {
-		n.Network = clean(i.Connection[0])
-		if !slices.ContainsFunc(p.Networks, func(o network) bool { return clean(o.Name) == n.Network }) {
-			return refuse("The descriptor has a NIC on %q, which is none of its networks.", n.Network)
+		n.Network = cleanLine(i.Connection[0])
+		if !slices.ContainsFunc(p.Networks, func(o network) bool { return cleanLine(o.Name) == n.Network }) {
+			return invalidError("The descriptor has a NIC on %q, which is none of its networks.", n.Network)
 		}
 	}
 	sub := strings.ToLower(strings.TrimSpace(i.SubType))
@@ -361,7 +361,7 @@ func (p *parsing) nic(i item) error {
 		}
 	}
 	if n.Model == "" && sub != "" {
-		p.addNote("The NIC model %s.", clean(i.SubType))
+		p.addNote("The NIC model %s.", cleanLine(i.SubType))
 	}
 	p.out.NICs = append(p.out.NICs, n)
 	return nil

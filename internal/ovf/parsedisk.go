@@ -7,12 +7,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (p *parsing) disk(i item) error {
+func (p *descriptorParser) readDisk(i hardwareItem) error {
 	if len(p.disks) >= fleet.MaxDisks {
-		return refuse("The descriptor has more than %d disks.", fleet.MaxDisks)
+		return invalidError("The descriptor has more than %d disks.", fleet.MaxDisks)
 	}
 	if len(i.Host) != 1 {
-		return refuse("The descriptor's disk %q has no source, or several.", clean(i.Name))
+		return invalidError("The descriptor's disk %q has no source, or several.", cleanLine(i.Name))
 	}
 	d, err := p.diskOf(strings.TrimSpace(i.Host[0]))
 	if err != nil {
@@ -20,34 +20,34 @@ func (p *parsing) disk(i item) error {
 	}
 	on := p.controllers[strings.TrimSpace(i.Parent)]
 	d.Controller = on.kind
-	p.disks = append(p.disks, placedDisk{d, on, address(i.At)})
+	p.disks = append(p.disks, placedDisk{d, on, parseAddress(i.At)})
 	return nil
 }
 
 // diskOf returns the disk that the reference host ("ovf:/disk/ID") names.
-func (p *parsing) diskOf(host string) (out fleet.ApplianceDisk, err error) {
+func (p *descriptorParser) diskOf(host string) (out fleet.ApplianceDisk, err error) {
 	host = strings.TrimPrefix(host, "ovf:")
 	kind, id, _ := strings.Cut(strings.TrimPrefix(host, "/"), "/")
 	if kind != "disk" {
-		return out, refuse("The descriptor has a disk that is %q; only disks of its own disk section are accepted.", clean(host))
+		return out, invalidError("The descriptor has a disk that is %q; only disks of its own disk section are accepted.", cleanLine(host))
 	}
 	same := func(d disk) bool { return d.ID == id }
 	i := slices.IndexFunc(p.Disks, same)
 	switch {
 	case i < 0:
-		return out, refuse("The descriptor has a device with the disk %q, which it does not describe.", clean(id))
+		return out, invalidError("The descriptor has a device with the disk %q, which it does not describe.", cleanLine(id))
 	case slices.ContainsFunc(p.Disks[i+1:], same):
-		return out, refuse("The descriptor describes the disk %q twice.", clean(id))
+		return out, invalidError("The descriptor describes the disk %q twice.", cleanLine(id))
 	}
 	d := p.Disks[i]
 	if d.Parent != "" {
-		return out, refuse("The disk %q has a parent disk. Export the machine without snapshots.", clean(id))
+		return out, invalidError("The disk %q has a parent disk. Export the machine without snapshots.", cleanLine(id))
 	}
-	if out.SizeBytes, err = inBytes("the size of a disk", d.Capacity, d.Units, 1); err != nil {
+	if out.SizeBytes, err = parseBytes("the size of a disk", d.Capacity, d.Units, 1); err != nil {
 		return out, err
 	}
 	if out.SizeBytes <= 0 || out.SizeBytes > fleet.MaxDiskBytes {
-		return out, refuse("The disk %q has %s, which no disk here can have.", clean(id), fleet.Bytes(out.SizeBytes))
+		return out, invalidError("The disk %q has %s, which no disk here can have.", cleanLine(id), fleet.FormatBytes(out.SizeBytes))
 	}
 	if d.File == "" {
 		return out, nil
@@ -55,9 +55,9 @@ func (p *parsing) diskOf(host string) (out fleet.ApplianceDisk, err error) {
 	r := slices.IndexFunc(p.Files, func(f reference) bool { return f.ID == d.File })
 	switch {
 	case r < 0:
-		return out, refuse("The disk %q is in the file %q, to which the descriptor does not refer.", clean(id), clean(d.File))
+		return out, invalidError("The disk %q is in the file %q, to which the descriptor does not refer.", cleanLine(id), cleanLine(d.File))
 	case slices.Contains(p.usedFiles, d.File):
-		return out, refuse("Two disks are in the same file, %s.", p.Files[r].Href)
+		return out, invalidError("Two disks are in the same file, %s.", p.Files[r].Href)
 	}
 	p.usedFiles = append(p.usedFiles, d.File)
 	out.Member = p.Files[r].Href
@@ -66,15 +66,15 @@ func (p *parsing) diskOf(host string) (out fleet.ApplianceDisk, err error) {
 			out.FileBytes = f.Size
 		}
 	}
-	out.Format = format(d.Format, out.Member)
+	out.Format = declaredFormat(d.Format, out.Member)
 	if out.Format == "" {
-		return out, refuse("The disk %s has the format %q. VMDK, VHD, VHDX, VDI, qcow2 and raw are accepted.", out.Member, clean(d.Format))
+		return out, invalidError("The disk %s has the format %q. VMDK, VHD, VHDX, VDI, qcow2 and raw are accepted.", out.Member, cleanLine(d.Format))
 	}
 	return out, nil
 }
 
 // format returns the disk's declared format. The host detects the actual format when it reads the disk file.
-func format(uri, name string) string {
+func declaredFormat(uri, name string) string {
 	uri, name = strings.ToLower(uri), strings.ToLower(name)
 	for _, f := range []struct{ word, ext, format string }{
 		{"vmdk", ".vmdk", "vmdk"}, {"vhdx", ".vhdx", "vhdx"}, {"vhd", ".vhd", "vpc"}, {"virtualpc", ".vhd", "vpc"}, {"vdi", ".vdi", "vdi"}, {"qcow", ".qcow2", "qcow2"}, {"raw", ".raw", "raw"}, {"raw", ".img", "raw"},

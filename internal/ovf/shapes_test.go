@@ -16,7 +16,7 @@ import (
 )
 
 // replaced returns the valid descriptor after replacements. pairs are pairs of old and new text.
-func replaced(t *testing.T, pairs ...string) string {
+func descriptorWith(t *testing.T, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
 		if !strings.Contains(good, pairs[i]) {
@@ -70,7 +70,7 @@ func TestDisksOrderedByControllerAddressThenUnit(t *testing.T) {
 func TestVirtualBoxFirmwareIsRead(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]fleet.Firmware{"EFI": fleet.UEFI, "EFI64": fleet.UEFI, "BIOS": fleet.BIOS} {
-		text := replaced(t, `<vmw:Config ovf:required="false" vmw:key="firmware" vmw:value="efi"/>`, "", `</VirtualSystem>`,
+		text := descriptorWith(t, `<vmw:Config ovf:required="false" vmw:key="firmware" vmw:value="efi"/>`, "", `</VirtualSystem>`,
 			`<vbox:Machine xmlns:vbox="http://www.virtualbox.org/ovf/machine" ovf:required="false"><ovf:Info>x</ovf:Info><Hardware><Firmware type="`+kind+`"/></Hardware></vbox:Machine></VirtualSystem>`)
 		a, err := ovf.Parse([]byte(text), []ovf.File{{Name: "disk.vmdk", Size: 5}})
 		if err != nil || a.Firmware != want {
@@ -92,13 +92,13 @@ func TestFilesFoundByToolSpecificNames(t *testing.T) {
 		"below ./":                {"disk.vmdk", "disk.vmdk", "./"},
 		"referred to below ./":    {"disk.vmdk", "./disk.vmdk", ""},
 	} {
-		d := replaced(t, `href="disk.vmdk"`, `href="`+c.href+`"`)
-		sums := manifest(c.prefix+"web.ovf", d, c.href, "12345") + "SHA256(web.mf)= " + strings.Repeat("0", 64) + "\n"
-		text := archive(t, plain(c.prefix+"web.ovf", d), plain(c.prefix+"web.mf", sums), plain(c.prefix+c.member, "12345"))
+		d := descriptorWith(t, `href="disk.vmdk"`, `href="`+c.href+`"`)
+		sums := manifestOf(c.prefix+"web.ovf", d, c.href, "12345") + "SHA256(web.mf)= " + strings.Repeat("0", 64) + "\n"
+		text := buildArchive(t, plainEntry(c.prefix+"web.ovf", d), plainEntry(c.prefix+"web.mf", sums), plainEntry(c.prefix+c.member, "12345"))
 		if c.prefix != "" {
-			text = append(archive(t, entry{tar.Header{Name: "./", Typeflag: tar.TypeDir}, ""})[:512], text...)
+			text = append(buildArchive(t, entry{tar.Header{Name: "./", Typeflag: tar.TypeDir}, ""})[:512], text...)
 		}
-		a, files, err := read(text)
+		a, files, err := readArchiveBytes(text)
 		if err != nil || a.Disks[0].Member != c.member || a.Disks[0].FileBytes != 5 || a.ChecksumAlgorithm != "SHA256" {
 			t.Errorf("%s: read is %+v (%v)", name, a, err)
 			continue
@@ -115,21 +115,21 @@ func TestFilesFoundByToolSpecificNames(t *testing.T) {
 func TestReferencesOutsideArchiveRefused(t *testing.T) {
 	t.Parallel()
 	for _, href := range []string{"%2e%2e%2fdisk.vmdk", "..%2Fdisk.vmdk", "%2Fetc%2Fshadow", "./../disk.vmdk", "%zz", "%00", "../disk.vmdk"} {
-		_, err := ovf.Parse([]byte(replaced(t, `href="disk.vmdk"`, `href="`+href+`"`)), []ovf.File{{Name: "disk.vmdk", Size: 5}})
-		refused(t, href, err, "archive")
+		_, err := ovf.Parse([]byte(descriptorWith(t, `href="disk.vmdk"`, `href="`+href+`"`)), []ovf.File{{Name: "disk.vmdk", Size: 5}})
+		checkRefused(t, href, err, "archive")
 	}
 }
 
 func TestChunkedDiskRefused(t *testing.T) {
 	t.Parallel()
-	d := replaced(t, `ovf:size="5"`, `ovf:size="5" ovf:chunkSize="3"`)
-	_, _, err := read(archive(t, plain("web.ovf", d), plain("disk.vmdk.000000000", "123"), plain("disk.vmdk.000000001", "45")))
-	refused(t, "two chunks", err, "disk.vmdk is cut into pieces")
+	d := descriptorWith(t, `ovf:size="5"`, `ovf:size="5" ovf:chunkSize="3"`)
+	_, _, err := readArchiveBytes(buildArchive(t, plainEntry("web.ovf", d), plainEntry("disk.vmdk.000000000", "123"), plainEntry("disk.vmdk.000000001", "45")))
+	checkRefused(t, "two chunks", err, "disk.vmdk is cut into pieces")
 }
 
 func TestDescriptorsInOtherEncodingsAreRead(t *testing.T) {
 	t.Parallel()
-	in := func(name string) string { return replaced(t, `UTF-8`, name, `Web 01`, "Büro 01") }
+	in := func(name string) string { return descriptorWith(t, `UTF-8`, name, `Web 01`, "Büro 01") }
 	latin, _ := charmap.ISO8859_1.NewEncoder().String(in("ISO-8859-1"))
 	windows, _ := charmap.Windows1252.NewEncoder().String(in("windows-1252"))
 	little, _ := unicode.UTF16(unicode.LittleEndian, unicode.UseBOM).NewEncoder().String(in("UTF-16"))
@@ -146,8 +146,8 @@ func TestDescriptorsInOtherEncodingsAreRead(t *testing.T) {
 	}
 	for name, message := range map[string]string{"EBCDIC-CP-US": "character encoding EBCDIC-CP-US", "UTF-16": "no byte order mark"} {
 		_, err := ovf.Parse([]byte(in(name)), files)
-		refused(t, name, err, message)
+		checkRefused(t, name, err, message)
 	}
 	_, err = ovf.Parse([]byte("\xff\xfe<\x00!\x00D\x00O\x00C\x00T\x00Y\x00P\x00E\x00>\x00"), files)
-	refused(t, "a document type in UTF-16", err, "DOCTYPE")
+	checkRefused(t, "a document type in UTF-16", err, "DOCTYPE")
 }

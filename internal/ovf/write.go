@@ -45,7 +45,7 @@ func Write(a fleet.Appliance) []byte {
 	line := func(format string, args ...any) {
 		for i, v := range args {
 			if s, ok := v.(string); ok {
-				args[i] = escaped(s)
+				args[i] = escapeXML(s)
 			}
 		}
 		fmt.Fprintf(&b, format+"\n", args...)
@@ -98,7 +98,7 @@ func Write(a fleet.Appliance) []byte {
 	for i, n := range a.NICs {
 		connection := ""
 		if n.Network != "" {
-			connection = "<rasd:Connection>" + escaped(n.Network) + "</rasd:Connection>"
+			connection = "<rasd:Connection>" + escapeXML(n.Network) + "</rasd:Connection>"
 		}
 		line("      <Item><rasd:AutomaticAllocation>true</rasd:AutomaticAllocation>"+strings.ReplaceAll(connection, "%", "%%")+"<rasd:ElementName>NIC %d</rasd:ElementName><rasd:InstanceID>%d</rasd:InstanceID><rasd:ResourceSubType>%s</rasd:ResourceSubType><rasd:ResourceType>10</rasd:ResourceType></Item>",
 			i+1, 200+i, cmp.Or(models[n.Model], "VmxNet3"))
@@ -110,7 +110,7 @@ func Write(a fleet.Appliance) []byte {
 	return b.Bytes()
 }
 
-func escaped(s string) string {
+func escapeXML(s string) string {
 	var b bytes.Buffer
 	_ = xml.EscapeText(&b, []byte(s)) // writes to a buffer never fail
 	return b.String()
@@ -118,26 +118,26 @@ func escaped(s string) string {
 
 // Plan computes the offsets of files in an archive. The head of the archive (descriptor and manifest) depends on the
 // disks and is therefore written last.
-type Plan struct {
+type ArchivePlan struct {
 	name           string
 	descriptorSize int // bytes reserved for the descriptor, which is written after the disks
 	next           int64
 }
 
 // NewPlan plans the archive of a VM before the sizes and the contents of the disk files are known.
-func NewPlan(a fleet.Appliance) Plan {
+func NewArchivePlan(a fleet.Appliance) ArchivePlan {
 	a.Disks = slices.Clone(a.Disks)
 	for i := range a.Disks {
 		// Reserve space for the longest numbers that Write can print.
 		a.Disks[i].SizeBytes, a.Disks[i].FileBytes = math.MaxInt64, math.MaxInt64
 	}
-	p := Plan{name: a.Name, descriptorSize: len(Write(a))}
-	p.next = 512 + paddedSize(int64(p.descriptorSize)) + 512 + paddedSize(int64(len(p.manifest(members(a), nil))))
+	p := ArchivePlan{name: a.Name, descriptorSize: len(Write(a))}
+	p.next = 512 + paddedSize(int64(p.descriptorSize)) + 512 + paddedSize(int64(len(p.manifest(diskFileNames(a), nil))))
 	return p
 }
 
 // members returns the names of the VM's disk files.
-func members(a fleet.Appliance) (out []string) {
+func diskFileNames(a fleet.Appliance) (out []string) {
 	for _, d := range a.Disks {
 		if d.Member != "" {
 			out = append(out, d.Member)
@@ -149,16 +149,16 @@ func members(a fleet.Appliance) (out []string) {
 func paddedSize(n int64) int64 { return (n + 511) / 512 * 512 }
 
 // Next returns the offsets of the next file: of its tar header and of its data.
-func (p Plan) Next() (header, data int64) { return p.next, p.next + 512 }
+func (p ArchivePlan) NextOffsets() (header, data int64) { return p.next, p.next + 512 }
 
 // Advance records the size of the file at Next, in bytes.
-func (p *Plan) Advance(size int64) { p.next += 512 + paddedSize(size) }
+func (p *ArchivePlan) AddFile(size int64) { p.next += 512 + paddedSize(size) }
 
 // Size returns the size of the complete archive in bytes.
-func (p Plan) Size() int64 { return p.next + 1024 }
+func (p ArchivePlan) Size() int64 { return p.next + 1024 }
 
 // Header returns the tar header for a plain file of size bytes.
-func Header(name string, size int64) ([]byte, error) {
+func TarHeader(name string, size int64) ([]byte, error) {
 	var b bytes.Buffer
 	h := &tar.Header{Name: name, Size: size, Mode: 0o644, Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}
 	if size >= 8<<30 {
@@ -175,7 +175,7 @@ func Header(name string, size int64) ([]byte, error) {
 
 // manifest returns the checksums of the descriptor and then of the files. If sums is nil, it contains placeholders of
 // the same length.
-func (p Plan) manifest(files []string, sums []string) []byte {
+func (p ArchivePlan) manifest(files []string, sums []string) []byte {
 	var b bytes.Buffer
 	for i, name := range append([]string{p.name + ".ovf"}, files...) {
 		sum := strings.Repeat("0", 64)
@@ -189,21 +189,21 @@ func (p Plan) manifest(files []string, sums []string) []byte {
 
 // Begin writes the head of the archive, which precedes the disks. sums are the SHA-256 checksums of the disk files in
 // hexadecimal, in order.
-func (p Plan) Begin(to io.WriterAt, a fleet.Appliance, sums []string) error {
+func (p ArchivePlan) WriteHead(to io.WriterAt, a fleet.Appliance, sums []string) error {
 	text := Write(a)
 	if len(text) > p.descriptorSize {
 		return fmt.Errorf("a descriptor of %d bytes is longer than the %d reserved bytes", len(text), p.descriptorSize)
 	}
 	text = append(text, bytes.Repeat([]byte("\n"), p.descriptorSize-len(text))...)
-	own := digest("SHA256")
+	own := newHash("SHA256")
 	own.Write(text)
-	manifest := p.manifest(members(a), append([]string{hex.EncodeToString(own.Sum(nil))}, sums...))
+	manifest := p.manifest(diskFileNames(a), append([]string{hex.EncodeToString(own.Sum(nil))}, sums...))
 	var b bytes.Buffer
 	for _, f := range []struct {
 		name string
 		text []byte
 	}{{p.name + ".ovf", text}, {p.name + ".mf", manifest}} {
-		h, err := Header(f.name, int64(len(f.text)))
+		h, err := TarHeader(f.name, int64(len(f.text)))
 		if err != nil {
 			return err
 		}

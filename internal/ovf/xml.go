@@ -19,7 +19,7 @@ type envelope struct {
 	Files       []reference  `xml:"References>File"`
 	Disks       []disk       `xml:"DiskSection>Disk"`
 	Networks    []network    `xml:"NetworkSection>Network"`
-	Options     []option     `xml:"DeploymentOptionSection>Configuration"`
+	Options     []deploymentOption     `xml:"DeploymentOptionSection>Configuration"`
 	Systems     []system     `xml:"VirtualSystem"`
 	Collections []collection `xml:"VirtualSystemCollection"`
 	Sections    []anySection `xml:",any"`
@@ -51,7 +51,7 @@ type network struct {
 	Name string `xml:"name,attr"`
 }
 
-type option struct {
+type deploymentOption struct {
 	ID      string `xml:"id,attr"`
 	Default string `xml:"default,attr"`
 	Label   string `xml:"Label"`
@@ -96,24 +96,24 @@ type property struct {
 }
 
 type hardware struct {
-	System  vssd     `xml:"System"`
-	Items   []item   `xml:"Item"`
-	Storage []item   `xml:"StorageItem"`
-	Ports   []item   `xml:"EthernetPortItem"`
-	Config  []config `xml:"Config"`
-	Extra   []config `xml:"ExtraConfig"`
+	System  virtualSystemSettings     `xml:"System"`
+	Items   []hardwareItem   `xml:"Item"`
+	Storage []hardwareItem   `xml:"StorageItem"`
+	Ports   []hardwareItem   `xml:"EthernetPortItem"`
+	Config  []configEntry `xml:"Config"`
+	Extra   []configEntry `xml:"ExtraConfig"`
 }
 
-type vssd struct {
+type virtualSystemSettings struct {
 	Type string `xml:"VirtualSystemType"`
 }
 
-type config struct {
+type configEntry struct {
 	Key   string `xml:"key,attr"`
 	Value string `xml:"value,attr"`
 }
 
-type item struct {
+type hardwareItem struct {
 	Bound         string   `xml:"bound,attr"`
 	Configuration string   `xml:"configuration,attr"`
 	Required      string   `xml:"required,attr"`
@@ -131,12 +131,12 @@ type item struct {
 }
 
 // decode parses a descriptor. DOCTYPEs, processing instructions and entities other than XML's own are errors.
-func decode(text []byte) (envelope, error) {
+func decodeDescriptor(text []byte) (envelope, error) {
 	var out envelope
 	if len(text) > MaxDescriptor {
-		return out, refuse("The descriptor has more than %d MiB.", MaxDescriptor>>20)
+		return out, invalidError("The descriptor has more than %d MiB.", MaxDescriptor>>20)
 	}
-	text, err := inUTF8(text)
+	text, err := toUTF8(text)
 	if err != nil {
 		return out, err
 	}
@@ -144,16 +144,16 @@ func decode(text []byte) (envelope, error) {
 		return out, err
 	}
 	if err := decoder(text).Decode(&out); err != nil {
-		return out, notXML(err)
+		return out, invalidXMLError(err)
 	}
 	if !slices.Contains(namespaces, out.XMLName.Space) {
-		return out, refuse("The descriptor's envelope is of %q, which is no version of OVF that is known.", clean(out.XMLName.Space))
+		return out, invalidError("The descriptor's envelope is of %q, which is no version of OVF that is known.", cleanLine(out.XMLName.Space))
 	}
 	return out, nil
 }
 
-func notXML(err error) error {
-	return refuse("The descriptor is not valid XML: %s.", clean(strings.TrimPrefix(err.Error(), "XML ")))
+func invalidXMLError(err error) error {
+	return invalidError("The descriptor is not valid XML: %s.", cleanLine(strings.TrimPrefix(err.Error(), "XML ")))
 }
 
 // decoder returns a decoder for UTF-8 text. It ignores the encoding in the XML declaration.
@@ -172,14 +172,14 @@ func checkBounds(text []byte) error {
 			break
 		}
 		if err != nil {
-			return notXML(err)
+			return invalidXMLError(err)
 		}
 		switch token := token.(type) {
 		case xml.Directive:
-			return refuse("The descriptor has a DOCTYPE, or another directive. Entities other than XML's own are not accepted.")
+			return invalidError("The descriptor has a DOCTYPE, or another directive. Entities other than XML's own are not accepted.")
 		case xml.ProcInst:
 			if token.Target != "xml" || elements > 0 {
-				return refuse("The descriptor has the processing instruction %q.", clean(token.Target))
+				return invalidError("The descriptor has the processing instruction %q.", cleanLine(token.Target))
 			}
 		case xml.StartElement:
 			if depth == 0 {
@@ -189,24 +189,24 @@ func checkBounds(text []byte) error {
 			elements++
 			switch {
 			case roots > 1:
-				return refuse("The descriptor has something after its envelope.")
+				return invalidError("The descriptor has something after its envelope.")
 			case depth > maxDepth:
-				return refuse("The descriptor's elements are nested deeper than %d.", maxDepth)
+				return invalidError("The descriptor's elements are nested deeper than %d.", maxDepth)
 			case elements > maxElements:
-				return refuse("The descriptor has more than %d elements.", maxElements)
+				return invalidError("The descriptor has more than %d elements.", maxElements)
 			case len(token.Attr) > maxAttributes:
-				return refuse("An element of the descriptor has more than %d attributes.", maxAttributes)
+				return invalidError("An element of the descriptor has more than %d attributes.", maxAttributes)
 			}
 		case xml.EndElement:
 			depth--
 		case xml.CharData:
 			if depth == 0 && len(bytes.TrimSpace(token)) > 0 {
-				return refuse("The descriptor has text outside of its envelope.")
+				return invalidError("The descriptor has text outside of its envelope.")
 			}
 		}
 	}
 	if roots == 0 {
-		return refuse("The descriptor is empty.")
+		return invalidError("The descriptor is empty.")
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ type postmaster struct {
 }
 
 // adopted reports whether another process started the server.
-func (s *postmaster) adopted() bool { return s.exited == nil }
+func (s *postmaster) isAdopted() bool { return s.exited == nil }
 
 // adopt returns the server that runs on the data directory, or nil if there is none. It first stops a server that
 // cannot be used: one that shuts down, runs with Unsafe, or has lost its socket directory.
@@ -38,19 +38,19 @@ func (c *cluster) adopt(ctx context.Context) (*postmaster, error) {
 	}
 	s := &postmaster{pid: file.pid, data: c.data, socketDir: file.socketDir, log: c.Log}
 	if file.status == "stopping" {
-		return nil, s.waitGone(ctx)
+		return nil, s.waitEnded(ctx)
 	}
 	if file.status == "ready" && (!s.hasSocket() || (c.socketDir != "" && s.socketDir != c.socketDir)) {
 		c.Log.Warn("the running PostgreSQL has no socket where it is looked for; restarting it", "pid", s.pid, "socketDir", s.socketDir)
 		return nil, s.stop(ctx)
 	}
 	if err := s.waitReady(ctx); err != nil {
-		if !s.alive() {
+		if !s.isAlive() {
 			return nil, nil
 		}
 		return nil, fmt.Errorf("%w; stop it with: kill -INT %d", err, s.pid)
 	}
-	safe, err := s.safe(ctx)
+	safe, err := s.isSafe(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("ask the running PostgreSQL for its settings: %w", err)
 	}
@@ -67,7 +67,7 @@ func (s *postmaster) hasSocket() bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-func (s *postmaster) safe(ctx context.Context) (safe bool, err error) {
+func (s *postmaster) isSafe(ctx context.Context) (safe bool, err error) {
 	err = queryOnce(ctx, s.socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, "SELECT current_setting('fsync')::bool AND current_setting('full_page_writes')::bool").Scan(&safe)
 	})
@@ -86,7 +86,7 @@ func (s *postmaster) awaitEnd(ctx context.Context) bool {
 	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	for s.alive() {
+	for s.isAlive() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -97,7 +97,7 @@ func (s *postmaster) awaitEnd(ctx context.Context) bool {
 }
 
 // alive reports whether the postmaster runs. A zombie does not count.
-func (s *postmaster) alive() bool {
+func (s *postmaster) isAlive() bool {
 	if s.exited != nil {
 		select {
 		case <-s.exited:

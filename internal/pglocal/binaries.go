@@ -43,11 +43,11 @@ func FindBinaries() (dir string, err error) {
 }
 
 func (s programSearch) find() (string, error) {
-	if dirs := s.all(); len(dirs) > 0 {
+	if dirs := s.candidateDirs(); len(dirs) > 0 {
 		return dirs[0], nil
 	}
 	return "", fmt.Errorf("PostgreSQL's server programs (postgres, initdb) are not on this machine; looked in PATH, %s. %s",
-		strings.Join(s.patterns, ", "), s.hint())
+		strings.Join(s.patterns, ", "), s.installHint())
 }
 
 // findVersion returns the directory with the programs of the major version that an existing data directory needs.
@@ -56,7 +56,7 @@ func (s programSearch) findVersion(ctx context.Context, data, major string) (str
 		return "", err
 	}
 	var seen []string
-	for _, dir := range s.all() {
+	for _, dir := range s.candidateDirs() {
 		found, err := majorVersion(ctx, dir)
 		if err != nil {
 			return "", err
@@ -72,11 +72,11 @@ func (s programSearch) findVersion(ctx context.Context, data, major string) (str
 }
 
 // all lists every directory that contains both programs, best first, each once.
-func (s programSearch) all() []string {
+func (s programSearch) candidateDirs() []string {
 	candidates := append([]string(nil), s.path...)
 	for _, pattern := range s.patterns {
 		found, _ := filepath.Glob(pattern) // Glob fails only for an invalid pattern
-		sort.SliceStable(found, func(i, j int) bool { return versionIn(found[i]) > versionIn(found[j]) })
+		sort.SliceStable(found, func(i, j int) bool { return firstNumberIn(found[i]) > firstNumberIn(found[j]) })
 		candidates = append(candidates, found...)
 	}
 	var dirs []string
@@ -98,7 +98,7 @@ func isProgram(path string) bool {
 var digits = regexp.MustCompile(`\d+`)
 
 // versionIn returns the first number in path, or 0.
-func versionIn(path string) int {
+func firstNumberIn(path string) int {
 	number, _ := strconv.Atoi(digits.FindString(path))
 	return number
 }
@@ -124,7 +124,7 @@ func majorVersion(ctx context.Context, dir string) (string, error) {
 }
 
 // hint names the command that installs PostgreSQL on this operating system.
-func (s programSearch) hint() string {
+func (s programSearch) installHint() string {
 	family := s.osRelease
 	is := func(names ...string) bool {
 		for line := range strings.SplitSeq(family, "\n") {

@@ -17,10 +17,10 @@ import (
 func TestStartRecoversAfterServerIsKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first := startHere(t, dir)
-	query[int](t, first, "WITH made AS (SELECT lo_from_bytea(4711, 'done')) SELECT count(*) FROM made")
-	query[int](t, first, "WITH flushed AS (SELECT pg_switch_wal()) SELECT count(*) FROM flushed")
-	if err := first.Stop(deadline(t)); err != nil {
+	first := startTestServer(t, dir)
+	queryValue[int](t, first, "WITH made AS (SELECT lo_from_bytea(4711, 'done')) SELECT count(*) FROM made")
+	queryValue[int](t, first, "WITH flushed AS (SELECT pg_switch_wal()) SELECT count(*) FROM flushed")
+	if err := first.Stop(contextWithDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	helper, pid := startHelper(t, dir, false)
@@ -29,11 +29,11 @@ func TestStartRecoversAfterServerIsKilled(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	second := startHere(t, dir)
+	second := startTestServer(t, dir)
 	if second.Pid() == pid {
 		t.Error("the killed server was adopted")
 	}
-	if got := query[string](t, second, "SELECT convert_from(lo_get(4711), 'UTF8')"); got != "done" {
+	if got := queryValue[string](t, second, "SELECT convert_from(lo_get(4711), 'UTF8')"); got != "done" {
 		t.Errorf("got %q after recovery", got)
 	}
 }
@@ -46,11 +46,11 @@ func diesAndComesBack(t *testing.T, s *Server) {
 		t.Fatal(err)
 	}
 	var last error
-	err := poll(deadline(t), func() (bool, error) {
+	err := poll(contextWithDeadline(t), func() (bool, error) {
 		if s.Pid() == before {
 			return false, nil
 		}
-		last = queryOnce(deadline(t), s.socketDir, databaseName, func(ctx context.Context, conn *pgx.Conn) error {
+		last = queryOnce(contextWithDeadline(t), s.socketDir, databaseName, func(ctx context.Context, conn *pgx.Conn) error {
 			_, err := conn.Exec(ctx, "SELECT lo_get(4711)")
 			return err
 		})
@@ -70,15 +70,15 @@ func TestDeadPostgresRestarted(t *testing.T) {
 	helper, pid := startHelper(t, dir, false)
 	_ = helper.Process.Kill()
 	_ = helper.Wait()
-	s := startHere(t, dir)
+	s := startTestServer(t, dir)
 	if s.Pid() != pid {
 		t.Fatalf("the server is process %d, want the adopted %d", s.Pid(), pid)
 	}
-	query[int](t, s, "WITH made AS (SELECT lo_from_bytea(4711, 'done')) SELECT count(*) FROM made")
-	query[int](t, s, "WITH flushed AS (SELECT pg_switch_wal()) SELECT count(*) FROM flushed")
+	queryValue[int](t, s, "WITH made AS (SELECT lo_from_bytea(4711, 'done')) SELECT count(*) FROM made")
+	queryValue[int](t, s, "WITH flushed AS (SELECT pg_switch_wal()) SELECT count(*) FROM flushed")
 	diesAndComesBack(t, s) // the adopted server, which is not a child process
 	diesAndComesBack(t, s) // the server that this process has started
-	if err := s.Stop(deadline(t)); err != nil {
+	if err := s.Stop(contextWithDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	if isRunning(s.Pid()) {
@@ -90,8 +90,8 @@ func TestDeadPostgresRestarted(t *testing.T) {
 func TestLostClusterNotRecreated(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	output := make(lines, 64)
-	s, err := Start(deadline(t), Options{Dir: dir, Unsafe: true, DieWithParent: true, Log: slog.New(slog.NewTextHandler(output, nil))})
+	output := make(logLines, 64)
+	s, err := Start(contextWithDeadline(t), Options{Dir: dir, Unsafe: true, DieWithParent: true, Log: slog.New(slog.NewTextHandler(output, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,9 +113,9 @@ func TestLostClusterNotRecreated(t *testing.T) {
 }
 
 // lines is a log writer that passes each line to a waiting test.
-type lines chan string
+type logLines chan string
 
-func (l lines) Write(p []byte) (int, error) {
+func (l logLines) Write(p []byte) (int, error) {
 	select {
 	case l <- string(p):
 	default:
@@ -123,7 +123,7 @@ func (l lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (l lines) await(t *testing.T, text string) {
+func (l logLines) await(t *testing.T, text string) {
 	t.Helper()
 	for {
 		select {
@@ -131,7 +131,7 @@ func (l lines) await(t *testing.T, text string) {
 			if strings.Contains(line, text) {
 				return
 			}
-		case <-deadline(t).Done():
+		case <-contextWithDeadline(t).Done():
 			t.Fatalf("log line %q missing", text)
 		}
 	}

@@ -79,14 +79,14 @@ func (c *cluster) runInitdb(ctx context.Context, fresh, ctype string) error {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr.Setpgid = true
-	if err := runGroup(ctx, cmd); err != nil {
+	if err := runProcessGroup(ctx, cmd); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, lastLines(out.String(), 5))
 	}
 	return nil
 }
 
 // runGroup runs cmd, and kills its process group when ctx ends, because initdb's child processes keep its output open.
-func runGroup(ctx context.Context, cmd *exec.Cmd) error {
+func runProcessGroup(ctx context.Context, cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (c *cluster) launchOnce(ctx context.Context) (*postmaster, error) {
 	defer startLog.Close()
 	cmd.Stdout, cmd.Stderr = startLog, startLog
 	cmd.Args = append(cmd.Args, "-D", path)
-	for _, setting := range c.settings(socketDir) {
+	for _, setting := range c.serverSettings(socketDir) {
 		cmd.Args = append(cmd.Args, "-c", setting)
 	}
 	if stale, ok := readPidFile(c.data); ok {
@@ -64,7 +64,7 @@ func (c *cluster) launchOnce(ctx context.Context) (*postmaster, error) {
 	if c.DieWithParent {
 		setDeathSignal(cmd.SysProcAttr)
 	}
-	exited, err := spawn(cmd)
+	exited, err := startOnOwnThread(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", cmd.Path, err)
 	}
@@ -85,7 +85,7 @@ func (c *cluster) launchOnce(ctx context.Context) (*postmaster, error) {
 
 // spawn starts cmd on a thread that exists as long as the child process. Linux sends the parent-death signal when the
 // forking thread ends, possibly long before its process.
-func spawn(cmd *exec.Cmd) (exited <-chan struct{}, err error) {
+func startOnOwnThread(cmd *exec.Cmd) (exited <-chan struct{}, err error) {
 	started, done := make(chan error, 1), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
@@ -102,7 +102,7 @@ func spawn(cmd *exec.Cmd) (exited <-chan struct{}, err error) {
 
 // settings returns the settings that override postgresql.conf. An administrator may set all other settings in that
 // file.
-func (c *cluster) settings(socketDir string) []string {
+func (c *cluster) serverSettings(socketDir string) []string {
 	list := []string{
 		"listen_addresses=",
 		"unix_socket_directories=" + `"` + strings.ReplaceAll(socketDir, `"`, `""`) + `"`,
@@ -127,7 +127,7 @@ func (c *cluster) settings(socketDir string) []string {
 func (s *postmaster) waitReady(ctx context.Context) error {
 	var last error
 	err := poll(ctx, func() (bool, error) {
-		if !s.alive() {
+		if !s.isAlive() {
 			return false, fmt.Errorf("the PostgreSQL server (pid %d) ended", s.pid)
 		}
 		file, ok := readPidFile(s.data)
@@ -136,7 +136,7 @@ func (s *postmaster) waitReady(ctx context.Context) error {
 			return false, nil
 		}
 		s.socketDir = file.socketDir
-		last = s.answers(ctx)
+		last = s.checkAnswers(ctx)
 		return last == nil, nil
 	})
 	if err != nil && ctx.Err() != nil {
@@ -146,7 +146,7 @@ func (s *postmaster) waitReady(ctx context.Context) error {
 }
 
 // answers checks that the server at the socket answers and that it runs on this data directory.
-func (s *postmaster) answers(ctx context.Context) error {
+func (s *postmaster) checkAnswers(ctx context.Context) error {
 	return queryOnce(ctx, s.socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
 		var pid string
 		err := conn.QueryRow(ctx, `SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)`).Scan(&pid)

@@ -29,13 +29,13 @@ func (e *ownedError) Error() string {
 
 // claim locks the directory for this process until the returned file is closed. The kernel also releases the lock when
 // the process ends. claim waits briefly for an owner that is exiting.
-func (c *cluster) claim(ctx context.Context) (*os.File, error) {
+func (c *cluster) lockDirectory(ctx context.Context) (*os.File, error) {
 	waitCtx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
 	var lock *os.File
 	err := poll(waitCtx, func() (bool, error) {
 		var err error
-		lock, err = c.tryClaim()
+		lock, err = c.tryLockDirectory()
 		if _, owned := errors.AsType[*ownedError](err); owned {
 			return false, nil
 		}
@@ -45,13 +45,13 @@ func (c *cluster) claim(ctx context.Context) (*os.File, error) {
 	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("wait for the data directory %s: %w", c.dir, err)
 	case err != nil && waitCtx.Err() != nil:
-		return c.tryClaim()
+		return c.tryLockDirectory()
 	}
 	return lock, err
 }
 
 // tryClaim is claim without the wait.
-func (c *cluster) tryClaim() (*os.File, error) {
+func (c *cluster) tryLockDirectory() (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(c.dir, "pglocal.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the lock: %w", err)

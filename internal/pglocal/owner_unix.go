@@ -35,14 +35,14 @@ func dataOwner(data string) (owner, error) {
 		return owner{}, fmt.Errorf("the data directory %s belongs to root, but PostgreSQL refuses to run as root; "+
 			"give the directory to another user with: chown -R postgres %s", data, data)
 	case self.uid == 0:
-		return unprivileged()
+		return unprivilegedOwner()
 	case existing != nil && existing.uid != self.uid:
 		return owner{}, fmt.Errorf("the data directory %s belongs to user id %d; run as that user or as root", data, existing.uid)
 	}
 	return self, nil
 }
 
-func unprivileged() (owner, error) {
+func unprivilegedOwner() (owner, error) {
 	for _, name := range []string{"postgres", "nobody"} {
 		found, err := user.Lookup(name)
 		if err != nil {
@@ -70,7 +70,7 @@ func (c *cluster) command(program, directory string) (cmd *exec.Cmd, path string
 		return nil, "", fmt.Errorf("run %s: %w", cmd.Path, err)
 	}
 	if !inheritedPaths {
-		return nil, "", c.unreachable(directory)
+		return nil, "", c.unreachableError(directory)
 	}
 	f, err := os.Open(directory)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *cluster) command(program, directory string) (cmd *exec.Cmd, path string
 	return cmd, "/proc/self/fd/3", nil
 }
 
-func (c *cluster) unreachable(directory string) error {
+func (c *cluster) unreachableError(directory string) error {
 	return fmt.Errorf("PostgreSQL runs as user id %d, which may not enter %s; "+
 		"choose a data directory whose parents all users may enter (chmod o+x), such as /var/lib/quantix", c.owner.uid, directory)
 }

@@ -21,14 +21,14 @@ func TestStartAdoptsAfterPortalIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = helper.Wait()
-	s := startHere(t, dir)
+	s := startTestServer(t, dir)
 	if s.Pid() != pid {
 		t.Errorf("a new server (pid %d) was started, want the running one (%d) adopted", s.Pid(), pid)
 	}
-	if got := query[string](t, s, "SELECT 'answers'"); got != "answers" {
+	if got := queryValue[string](t, s, "SELECT 'answers'"); got != "answers" {
 		t.Errorf("got %q", got)
 	}
-	if err := s.Stop(deadline(t)); err != nil {
+	if err := s.Stop(contextWithDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	if isRunning(pid) {
@@ -48,7 +48,7 @@ func TestServerDiesWithParent(t *testing.T) {
 	}
 	_ = helper.Process.Kill()
 	_ = helper.Wait()
-	if err := poll(deadline(t), func() (bool, error) { return !isRunning(pid), nil }); err != nil {
+	if err := poll(contextWithDeadline(t), func() (bool, error) { return !isRunning(pid), nil }); err != nil {
 		t.Errorf("the server (pid %d) outlived its parent: %v", pid, err)
 	}
 }
@@ -57,18 +57,18 @@ func TestDataDirectoryHasOneOwner(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	helper, pid := startHelper(t, dir, false)
-	_, err := Start(deadline(t), Options{Dir: dir, DieWithParent: true})
+	_, err := Start(contextWithDeadline(t), Options{Dir: dir, DieWithParent: true})
 	if want := fmt.Sprintf("belongs to process %d", helper.Process.Pid); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q in it", err, want)
 	}
-	guest, err := Visit(deadline(t), Options{Dir: dir})
+	guest, err := Visit(contextWithDeadline(t), Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := query[string](t, guest, "SHOW fsync"); got != "off" || guest.Pid() != pid {
+	if got := queryValue[string](t, guest, "SHOW fsync"); got != "off" || guest.Pid() != pid {
 		t.Errorf("a visitor sees the server %d with fsync %s, want the owner's", guest.Pid(), got)
 	}
-	if err := guest.Stop(deadline(t)); err != nil {
+	if err := guest.Stop(contextWithDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	if !isRunning(pid) {
@@ -77,23 +77,23 @@ func TestDataDirectoryHasOneOwner(t *testing.T) {
 
 	_ = helper.Process.Kill()
 	_ = helper.Wait()
-	if guest, err = Visit(deadline(t), Options{Dir: dir, Unsafe: true}); err != nil {
+	if guest, err = Visit(contextWithDeadline(t), Options{Dir: dir, Unsafe: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := guest.Stop(deadline(t)); err != nil || !isRunning(pid) {
+	if err := guest.Stop(contextWithDeadline(t)); err != nil || !isRunning(pid) {
 		t.Errorf("a visitor of a server without an owner: %v; it runs: %t", err, isRunning(pid))
 	}
-	s := startHere(t, dir)
+	s := startTestServer(t, dir)
 	if s.Pid() != pid {
 		t.Errorf("the next owner has the server %d, want %d adopted", s.Pid(), pid)
 	}
-	if err := s.Stop(deadline(t)); err != nil {
+	if err := s.Stop(contextWithDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	if guest, err = Visit(deadline(t), Options{Dir: dir, Unsafe: true, DieWithParent: true}); err != nil {
+	if guest, err = Visit(contextWithDeadline(t), Options{Dir: dir, Unsafe: true, DieWithParent: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := guest.Stop(deadline(t)); err != nil || isRunning(guest.Pid()) {
+	if err := guest.Stop(contextWithDeadline(t)); err != nil || isRunning(guest.Pid()) {
 		t.Errorf("a visitor leaves the server that it started: %v, %t", err, isRunning(guest.Pid()))
 	}
 }
@@ -132,7 +132,7 @@ func TestStalePidFileOfAnotherProgramIgnored(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s := startHere(t, dir); s.Pid() == other.Process.Pid {
+	if s := startTestServer(t, dir); s.Pid() == other.Process.Pid {
 		t.Error("adopted a program that is no server")
 	}
 }
@@ -143,12 +143,12 @@ func TestUnsafeServerIsNotAdoptedBySafeStart(t *testing.T) {
 	helper, pid := startHelper(t, dir, false)
 	_ = helper.Process.Kill()
 	_ = helper.Wait()
-	s, err := Start(deadline(t), Options{Dir: dir, DieWithParent: true, MaxConnections: 20})
+	s, err := Start(contextWithDeadline(t), Options{Dir: dir, DieWithParent: true, MaxConnections: 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Stop(context.Background()) })
-	if s.Pid() == pid || query[string](t, s, "SHOW fsync") != "on" || query[string](t, s, "SHOW max_connections") != "20" {
+	if s.Pid() == pid || queryValue[string](t, s, "SHOW fsync") != "on" || queryValue[string](t, s, "SHOW max_connections") != "20" {
 		t.Error("the server still runs without fsync")
 	}
 }

@@ -66,16 +66,16 @@ func startHelper(t *testing.T, dir string, dies bool) (helper *exec.Cmd, pid int
 	return helper, pid
 }
 
-func deadline(t *testing.T) context.Context {
+func contextWithDeadline(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func startHere(t *testing.T, dir string) *Server {
+func startTestServer(t *testing.T, dir string) *Server {
 	t.Helper()
-	s, err := Start(deadline(t), Options{Dir: dir, Unsafe: true, DieWithParent: true})
+	s, err := Start(contextWithDeadline(t), Options{Dir: dir, Unsafe: true, DieWithParent: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,14 +87,14 @@ func startHere(t *testing.T, dir string) *Server {
 	return s
 }
 
-func query[T any](t *testing.T, s *Server, sql string) (value T) {
+func queryValue[T any](t *testing.T, s *Server, sql string) (value T) {
 	t.Helper()
-	conn, err := pgx.Connect(deadline(t), s.URL())
+	conn, err := pgx.Connect(contextWithDeadline(t), s.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(context.Background()) }()
-	if err := conn.QueryRow(deadline(t), sql).Scan(&value); err != nil {
+	if err := conn.QueryRow(contextWithDeadline(t), sql).Scan(&value); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	return value
@@ -102,7 +102,7 @@ func query[T any](t *testing.T, s *Server, sql string) (value T) {
 
 func TestStartCreatesClusterAndDatabase(t *testing.T) {
 	t.Parallel()
-	s := startHere(t, t.TempDir())
+	s := startTestServer(t, t.TempDir())
 	for sql, want := range map[string]string{
 		"SELECT current_database() || ' ' || current_user":                                                     "quantix quantix",
 		"SELECT pg_encoding_to_char(encoding) || ' ' || datcollate FROM pg_database WHERE datname = 'quantix'": "UTF8 C",
@@ -112,7 +112,7 @@ func TestStartCreatesClusterAndDatabase(t *testing.T) {
 		"SHOW unix_socket_permissions": "0700",
 		"SELECT rolsuper::text FROM pg_roles WHERE rolname = current_user": "true",
 	} {
-		if got := query[string](t, s, sql); got != want {
+		if got := queryValue[string](t, s, sql); got != want {
 			t.Errorf("%s = %q, want %q", sql, got, want)
 		}
 	}
@@ -135,28 +135,28 @@ func TestStopAndStartKeepsData(t *testing.T) {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	first := startHere(t, dir)
+	first := startTestServer(t, dir)
 	if first.socketDir != filepath.Join(dir, "run") {
 		t.Errorf("the socket is in %s, want it in the data directory, which all users may enter", first.socketDir)
 	}
-	query[int](t, first, "WITH made AS (SELECT lo_from_bytea(4711, 'done')) SELECT count(*) FROM made")
-	if err := first.Stop(deadline(t)); err != nil {
+	queryValue[int](t, first, "WITH made AS (SELECT lo_from_bytea(4711, 'done')) SELECT count(*) FROM made")
+	if err := first.Stop(contextWithDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	if exists(first.Pid()) {
+	if processExists(first.Pid()) {
 		t.Errorf("the server (pid %d) is still there after Stop", first.Pid())
 	}
-	if err := first.Stop(deadline(t)); err != nil {
+	if err := first.Stop(contextWithDeadline(t)); err != nil {
 		t.Errorf("a second Stop: %v", err)
 	}
-	if got := query[string](t, startHere(t, dir), "SELECT convert_from(lo_get(4711), 'UTF8')"); got != "done" {
+	if got := queryValue[string](t, startTestServer(t, dir), "SELECT convert_from(lo_get(4711), 'UTF8')"); got != "done" {
 		t.Errorf("got %q after the second start", got)
 	}
 }
 
 func TestStopAbortsHangingServer(t *testing.T) {
 	t.Parallel()
-	s := startHere(t, t.TempDir())
+	s := startTestServer(t, t.TempDir())
 	if err := syscall.Kill(s.Pid(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestStartRefusedWithoutUsableProgramsOrData(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(data, path), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if o, err := unprivileged(); os.Getuid() == 0 && err == nil {
+			if o, err := unprivilegedOwner(); os.Getuid() == 0 && err == nil {
 				if err := os.Chown(data, o.uid, o.gid); err != nil {
 					t.Fatal(err)
 				}
@@ -212,7 +212,7 @@ func TestStartRefusedWithoutUsableProgramsOrData(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			c.prepare(t, dir)
-			_, err := start(deadline(t), Options{Dir: dir}, c.find)
+			_, err := start(contextWithDeadline(t), Options{Dir: dir}, c.find)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q in it", err, c.want)
 			}
@@ -227,7 +227,7 @@ func TestStartEndsWithContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock, err := c.tryClaim()
+	lock, err := c.tryLockDirectory()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,4 +239,4 @@ func TestStartEndsWithContext(t *testing.T) {
 	}
 }
 
-func exists(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+func processExists(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }

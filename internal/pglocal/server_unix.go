@@ -53,11 +53,11 @@ func start(ctx context.Context, o Options, find programSearch) (*Server, error) 
 	if err != nil {
 		return nil, startError(err)
 	}
-	lock, err := c.claim(limited)
+	lock, err := c.lockDirectory(limited)
 	if err != nil {
 		return nil, startError(err)
 	}
-	s, err := c.open(limited, find)
+	s, err := c.openServer(limited, find)
 	if err != nil {
 		lock.Close()
 		return nil, startError(err)
@@ -79,7 +79,7 @@ func visit(ctx context.Context, o Options, find programSearch) (*Server, error) 
 	}
 	var s *Server
 	err = poll(ctx, func() (bool, error) {
-		lock, err := c.tryClaim()
+		lock, err := c.tryLockDirectory()
 		if _, owned := errors.AsType[*ownedError](err); owned {
 			s = c.ownersServer(ctx)
 			return s != nil, nil
@@ -87,11 +87,11 @@ func visit(ctx context.Context, o Options, find programSearch) (*Server, error) 
 		if err != nil {
 			return true, err
 		}
-		if s, err = c.open(ctx, find); err != nil {
+		if s, err = c.openServer(ctx, find); err != nil {
 			lock.Close()
 			return true, err
 		}
-		s.lock, s.keepRunning = lock, s.run.adopted()
+		s.lock, s.keepRunning = lock, s.run.isAdopted()
 		return true, nil
 	})
 	if err != nil {
@@ -109,14 +109,14 @@ func (c *cluster) ownersServer(ctx context.Context) *Server {
 		return nil
 	}
 	run := &postmaster{pid: file.pid, data: c.data, socketDir: file.socketDir, log: c.Log}
-	if run.answers(ctx) != nil {
+	if run.checkAnswers(ctx) != nil {
 		return nil
 	}
 	return &Server{socketDir: run.socketDir, log: c.Log, run: run, done: make(chan struct{})}
 }
 
 // open creates the cluster if there is none, and starts or adopts its server.
-func (c *cluster) open(ctx context.Context, find programSearch) (*Server, error) {
+func (c *cluster) openServer(ctx context.Context, find programSearch) (*Server, error) {
 	var err error
 	if c.owner, err = dataOwner(c.data); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (c *cluster) open(ctx context.Context, find programSearch) (*Server, error)
 		return nil, err
 	}
 	if err := ensureDatabase(ctx, run.socketDir); err != nil {
-		if !run.adopted() {
+		if !run.isAdopted() {
 			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 			defer cancel()
 			err = errors.Join(err, run.stop(stopCtx))

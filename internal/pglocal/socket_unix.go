@@ -23,7 +23,7 @@ func (c *cluster) makeSocketDir(reachable bool) (string, error) {
 		return c.socketDir, c.privateDir(c.socketDir)
 	}
 	path := filepath.Join(c.dir, "run")
-	if reachable && fits(path) {
+	if reachable && socketPathFits(path) {
 		return path, c.privateDir(path)
 	}
 	sum := sha256.Sum256([]byte(c.dir))
@@ -31,7 +31,7 @@ func (c *cluster) makeSocketDir(reachable bool) (string, error) {
 	var failed []error
 	for _, base := range runtimeDirs() {
 		path := filepath.Join(base, name)
-		if !fits(path) {
+		if !socketPathFits(path) {
 			continue
 		}
 		err := c.privateDir(path)
@@ -43,7 +43,7 @@ func (c *cluster) makeSocketDir(reachable bool) (string, error) {
 	return "", fmt.Errorf("no place for the database's socket; choose a shorter data directory: %w", errors.Join(failed...))
 }
 
-func fits(dir string) bool { return len(filepath.Join(dir, ".s.PGSQL."+port)) <= socketPathLimit }
+func socketPathFits(dir string) bool { return len(filepath.Join(dir, ".s.PGSQL."+port)) <= socketPathLimit }
 
 // runtimeDirs returns directories for short paths, best first. Neither other users nor /tmp cleaners can change /run.
 func runtimeDirs() []string {

@@ -19,7 +19,7 @@ func (s *postmaster) stop(ctx context.Context) error {
 	if err := s.signal(syscall.SIGINT); err != nil {
 		return err
 	}
-	if err := s.waitGone(ctx); err != nil {
+	if err := s.waitEnded(ctx); err != nil {
 		s.log.Warn("the private PostgreSQL did not stop in time; ending it at once", "pid", s.pid)
 		if err := s.signal(syscall.SIGQUIT); err != nil {
 			return err
@@ -28,7 +28,7 @@ func (s *postmaster) stop(ctx context.Context) error {
 		_ = s.signal(syscall.SIGCONT)
 		quitCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		if err := s.waitGone(quitCtx); err != nil {
+		if err := s.waitEnded(quitCtx); err != nil {
 			return fmt.Errorf("stop the private PostgreSQL: the server (pid %d) is still there: %w", s.pid, err)
 		}
 	}
@@ -38,12 +38,12 @@ func (s *postmaster) stop(ctx context.Context) error {
 	return nil
 }
 
-func (s *postmaster) waitGone(ctx context.Context) error {
-	return poll(ctx, func() (bool, error) { return !s.alive(), nil })
+func (s *postmaster) waitEnded(ctx context.Context) error {
+	return poll(ctx, func() (bool, error) { return !s.isAlive(), nil })
 }
 
 func (s *postmaster) signal(sig syscall.Signal) error {
-	if !s.alive() {
+	if !s.isAlive() {
 		return nil
 	}
 	err := syscall.Kill(s.pid, sig)

@@ -14,17 +14,17 @@ func ReservedCPUFault(spec fleet.VMSpec, h Host) *Fault {
 	if want == 0 || want <= left {
 		return nil
 	}
-	message := fmt.Sprintf("%s has %s left to reserve of %s, and the VM needs %s.", h.Name, processorCount(max(left, 0)), processors(100*int64(h.Processors)), processorCount(want))
+	message := fmt.Sprintf("%s has %s left to reserve of %s, and the VM needs %s.", h.Name, formatProcessors(max(left, 0)), formatProcessorNumber(100*int64(h.Processors)), formatProcessors(want))
 	return &Fault{"spec.cpu.reserved", message, "not enough processors to reserve", false}
 }
 
 // processorCount formats percent of a processor as a number of processors: "1.5".
-func processorCount(percent int64) string {
+func formatProcessors(percent int64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%02d", percent/100, percent%100), "0"), ".")
 }
 
-func processors(percent int64) string {
-	text := processorCount(percent)
+func formatProcessorNumber(percent int64) string {
+	text := formatProcessors(percent)
 	if text == "1" {
 		return "1 processor"
 	}
@@ -42,7 +42,7 @@ func OvercommitFaults(spec fleet.VMSpec, h Host) (faults []Fault) {
 	}
 	if free := h.freeMemoryMiB(); spec.MemoryMiB > 0 && int64(spec.MemoryMiB) > free {
 		faults = append(faults, Fault{
-			Field: "spec.memoryMiB", Plain: noMemory, Overcommittable: true,
+			Field: "spec.memoryMiB", Plain: noMemoryText, Overcommittable: true,
 			Message: fmt.Sprintf("%s has %d MiB of memory left of %d, and the VM needs %d.", h.Name, max(free, 0), h.MemoryMiB, spec.MemoryMiB),
 		})
 	}
@@ -57,7 +57,7 @@ func OvercommitFaults(spec fleet.VMSpec, h Host) (faults []Fault) {
 	return faults
 }
 
-const noMemory = "not enough memory"
+const noMemoryText = "not enough memory"
 
 // freeMemoryMiB is the memory available to new VMs in MiB. 10 % of the host's memory, at most 1 GiB, stay reserved for
 // the host.

@@ -15,12 +15,12 @@ type NICCapacity struct {
 	Total     int
 	Used      int      // units used by running guests as reported by the host, including unmanaged guests
 	Allocated int      // units allocated to VMs on the host, running or not
-	By        []string // names of VMs with an allocation
+	VMNames        []string // names of VMs with an allocation
 }
 
 // unavailable is the number of unavailable units. Most running guests are among the allocated VMs; Used exceeds
 // Allocated only if unmanaged guests run.
-func (c NICCapacity) unavailable() int { return max(c.Used, c.Allocated) }
+func (c NICCapacity) unavailableUnits() int { return max(c.Used, c.Allocated) }
 
 // checkExclusiveNICs adds a fault at the first NIC that exceeds the capacity of its device.
 func (f *faultCheck) checkExclusiveNICs(nics []fleet.NIC) {
@@ -31,24 +31,24 @@ func (f *faultCheck) checkExclusiveNICs(nics []fleet.NIC) {
 			continue
 		}
 		wanted[c]++
-		if wanted[c] != c.Total-min(c.unavailable(), c.Total)+1 {
+		if wanted[c] != c.Total-min(c.unavailableUnits(), c.Total)+1 {
 			continue
 		}
 		at, name := fmt.Sprintf("spec.nics[%d].network", i), f.host.Name
 		switch {
 		case c.Functions && c.Total == 0:
-			f.add(at, "no virtual functions in network "+n.Network, "The device %s of %s has no virtual functions.", c.Device, name)
+			f.addFault(at, "no virtual functions in network "+n.Network, "The device %s of %s has no virtual functions.", c.Device, name)
 		case c.Functions:
-			f.add(at, "no free virtual function in network "+n.Network, "No free virtual function of %s on %s: %d of %d are used%s.", c.Device, name, min(c.Total, c.unavailable()+wanted[c]-1), c.Total, c.users(wanted[c]-1))
+			f.addFault(at, "no free virtual function in network "+n.Network, "No free virtual function of %s on %s: %d of %d are used%s.", c.Device, name, min(c.Total, c.unavailableUnits()+wanted[c]-1), c.Total, c.describeUsers(wanted[c]-1))
 		default:
-			f.add(at, "no free device in network "+n.Network, "The device %s of %s is for one NIC alone and is used%s.", c.Device, name, c.users(wanted[c]-1))
+			f.addFault(at, "no free device in network "+n.Network, "The device %s of %s is for one NIC alone and is used%s.", c.Device, name, c.describeUsers(wanted[c]-1))
 		}
 	}
 }
 
 // users names the VMs that use the capacity; own is the number of other NICs of the same VM.
-func (c NICCapacity) users(own int) string {
-	names := c.By
+func (c NICCapacity) describeUsers(own int) string {
+	names := c.VMNames
 	const most = 3
 	if more := len(names) - most; more > 0 {
 		names = append(append([]string{}, names[:most]...), fmt.Sprintf("%d more", more))
@@ -72,7 +72,7 @@ func (c NICCapacity) users(own int) string {
 // checkPortGroup adds a fault if the host cannot enforce the limits of the NIC's port group.
 func (f *faultCheck) checkPortGroup(i int, n fleet.NIC) {
 	if why, lacks := f.host.Unsupported[fleet.NICLimitIn]; lacks && f.host.BandwidthLimited[i] {
-		f.add(fmt.Sprintf("spec.nics[%d].portGroup", i), "no support for the limits of port group "+n.PortGroup,
+		f.addFault(fmt.Sprintf("spec.nics[%d].portGroup", i), "no support for the limits of port group "+n.PortGroup,
 			"%s cannot enforce the limits of port group %s. %s", f.host.Name, n.PortGroup, why)
 	}
 }

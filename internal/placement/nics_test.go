@@ -21,12 +21,12 @@ func TestExclusiveNICsNeedFreeCapacity(t *testing.T) {
 	}
 	vfs := func(total, used, allocated int, by ...string) func(*placement.Host) {
 		return func(h *placement.Host) {
-			c := &placement.NICCapacity{Device: "eth4", Functions: true, Total: total, Used: used, Allocated: allocated, By: by}
+			c := &placement.NICCapacity{Device: "eth4", Functions: true, Total: total, Used: used, Allocated: allocated, VMNames: by}
 			h.NICs = map[fleet.NetworkID]*placement.NICCapacity{"fast": c, "also": c}
 		}
 	}
 	device := func(h *placement.Host) {
-		h.NICs = map[fleet.NetworkID]*placement.NICCapacity{"fast": {Device: "eth5", Total: 1, Allocated: 1, By: []string{"web-1"}}}
+		h.NICs = map[fleet.NetworkID]*placement.NICCapacity{"fast": {Device: "eth5", Total: 1, Allocated: 1, VMNames: []string{"web-1"}}}
 	}
 	const field = "spec.nics[0].network"
 	for name, c := range map[string]struct {
@@ -50,7 +50,7 @@ func TestExclusiveNICsNeedFreeCapacity(t *testing.T) {
 		"NICs on another network":         {on("other"), vfs(0, 0, 0), "", "", ""},
 		"a host without exclusive NICs":   {on("fast"), func(*placement.Host) {}, "", "", ""},
 	} {
-		s, h := spec(c.spec), host("a", 8192, 0, c.host)
+		s, h := newSpec(c.spec), newHost("a", 8192, 0, c.host)
 		faults := placement.Faults(s, h)
 		switch {
 		case c.field == "" && len(faults) > 0:
@@ -58,7 +58,7 @@ func TestExclusiveNICsNeedFreeCapacity(t *testing.T) {
 		case c.field != "" && (len(faults) != 1 || faults[0].Field != c.field || !strings.Contains(faults[0].Message, c.message) || faults[0].Plain != c.plain):
 			t.Errorf("%s: %+v, want %q at %s", name, faults, c.message, c.field)
 		}
-		if choice := placement.Place(s, []placement.Host{h, host("b", 4096, 0, vfs(9, 0, 0))}); choice.Host == nil || (choice.Host.Name == "b") != (c.field != "") {
+		if choice := placement.Place(s, []placement.Host{h, newHost("b", 4096, 0, vfs(9, 0, 0))}); choice.Host == nil || (choice.Host.Name == "b") != (c.field != "") {
 			t.Errorf("%s: placed on %+v", name, choice.Host)
 		}
 	}

@@ -57,7 +57,7 @@ type Image struct {
 	Name          string
 	CapacityBytes int64
 	Unusable      string // why the host cannot use the image, as a sentence; empty: it can
-	Plain         string // Unusable without the host's name
+	UnusablePlain         string // Unusable without the host's name
 	NeedsCopy     bool   // the image must be copied to the host first
 }
 
@@ -104,7 +104,7 @@ func Place(spec fleet.VMSpec, hosts []Host) Choice {
 			c.Refused = append(c.Refused, Refusal{h.ID, h.Name, *fault})
 			continue
 		}
-		if c.Host == nil || cmp.Or(len(c.Host.BrokenPreferences(spec.Rules))-len(h.BrokenPreferences(spec.Rules)), c.Host.copiesNeeded()-h.copiesNeeded(), cmp.Compare(h.freeMemoryMiB(), c.Host.freeMemoryMiB()), strings.Compare(c.Host.Name, h.Name)) > 0 {
+		if c.Host == nil || cmp.Or(len(c.Host.BrokenPreferredRules(spec.Rules))-len(h.BrokenPreferredRules(spec.Rules)), c.Host.countCopiesNeeded()-h.countCopiesNeeded(), cmp.Compare(h.freeMemoryMiB(), c.Host.freeMemoryMiB()), strings.Compare(c.Host.Name, h.Name)) > 0 {
 			c.Host = h
 		}
 	}
@@ -113,7 +113,7 @@ func Place(spec fleet.VMSpec, hosts []Host) Choice {
 }
 
 // copiesNeeded is 1 if an image must be copied to the host first.
-func (h Host) copiesNeeded() int {
+func (h Host) countCopiesNeeded() int {
 	for _, image := range h.Images {
 		if image.NeedsCopy {
 			return 1
@@ -123,7 +123,7 @@ func (h Host) copiesNeeded() int {
 }
 
 // Why is a sentence with at most limit refused hosts and their reasons.
-func (c Choice) Why(limit int) string {
+func (c Choice) RefusalText(limit int) string {
 	if len(c.Refused) == 0 {
 		return "There is no host yet. Add one first."
 	}
@@ -131,11 +131,11 @@ func (c Choice) Why(limit int) string {
 	for i, r := range c.Refused {
 		parts[i] = r.HostName + ": " + strings.TrimSuffix(r.Message, ".")
 	}
-	return noHostReason(parts, limit)
+	return joinHostReasons(parts, limit)
 }
 
 // WhyPlain is Why for users who may not see hosts: the number of hosts by reason, the most frequent reason first.
-func (c Choice) WhyPlain(limit int) string {
+func (c Choice) RefusalTextWithoutHosts(limit int) string {
 	if len(c.Refused) == 0 {
 		return "There is no host yet. Ask an administrator to add one."
 	}
@@ -150,10 +150,10 @@ func (c Choice) WhyPlain(limit int) string {
 			parts[i] = fmt.Sprintf("%d hosts: %s", lack[plain], plain)
 		}
 	}
-	return noHostReason(parts, limit)
+	return joinHostReasons(parts, limit)
 }
 
-func noHostReason(parts []string, limit int) string {
+func joinHostReasons(parts []string, limit int) string {
 	if more := len(parts) - limit; more > 0 {
 		parts = append(parts[:limit:limit], fmt.Sprintf("and %d more", more))
 	}
@@ -178,15 +178,15 @@ func Faults(spec fleet.VMSpec, h Host) []Fault {
 		return f.faults
 	}
 	if int64(spec.MemoryMiB) > h.MemoryMiB {
-		f.add("spec.memoryMiB", noMemory, "%s has %d MiB of memory in all.", h.Name, h.MemoryMiB)
+		f.addFault("spec.memoryMiB", noMemoryText, "%s has %d MiB of memory in all.", h.Name, h.MemoryMiB)
 	}
 	if !slices.Contains(h.Firmwares, spec.Firmware) {
 		firmware := strings.ToUpper(string(spec.Firmware))
-		f.add("spec.firmware", "no "+firmware+" firmware", "%s has no %s firmware.", h.Name, firmware)
+		f.addFault("spec.firmware", "no "+firmware+" firmware", "%s has no %s firmware.", h.Name, firmware)
 	}
 	f.checkHugePages(spec)
-	if model := spec.NamedModel(); model != "" && h.LacksCPUModel {
-		f.add("spec.cpu.model", "no CPU model "+model, "%s does not support the CPU model %s. The host's page lists the supported models.", h.Name, model)
+	if model := spec.NamedCPUModel(); model != "" && h.LacksCPUModel {
+		f.addFault("spec.cpu.model", "no CPU model "+model, "%s does not support the CPU model %s. The host's page lists the supported models.", h.Name, model)
 	}
 	f.checkRules(spec)
 	f.checkFields(spec)
@@ -205,7 +205,7 @@ func Faults(spec fleet.VMSpec, h Host) []Fault {
 		f.checkPortGroup(i, n)
 	}
 	f.checkExclusiveNICs(spec.NICs)
-	f.checkSpace(spec.Disks)
+	f.checkPoolSpace(spec.Disks)
 	return f.faults
 }
 
@@ -218,7 +218,7 @@ func DiskFaults(disks []fleet.Disk, h Host) []Fault {
 	for i, d := range disks {
 		f.checkDisk(d, fmt.Sprintf("spec.disks[%d]", i))
 	}
-	f.checkSpace(disks)
+	f.checkPoolSpace(disks)
 	return f.faults
 }
 
@@ -234,7 +234,7 @@ type faultCheck struct {
 	faults []Fault
 }
 
-func (f *faultCheck) add(field, plain, format string, args ...any) {
+func (f *faultCheck) addFault(field, plain, format string, args ...any) {
 	f.faults = append(f.faults, Fault{Field: field, Plain: plain, Message: fmt.Sprintf(format, args...)})
 }
 
@@ -244,11 +244,11 @@ func (f *faultCheck) checkFields(spec fleet.VMSpec) {
 		whyValue, lacksValue := f.host.Unsupported[p.Name+"="+p.Value]
 		switch {
 		case !slices.Contains(f.host.AgentFields, p.Name):
-			f.add("spec."+p.At, "an agent that is too old for "+p.Type, "The agent of %s is too old for this: %s. Update the agent.", f.host.Name, p.Type)
+			f.addFault("spec."+p.At, "an agent that is too old for "+p.Type, "The agent of %s is too old for this: %s. Update the agent.", f.host.Name, p.Type)
 		case lacksValue:
-			f.add("spec."+p.At, "no "+p.Type+" "+p.Value, "%s does not support this %s: %s. %s", f.host.Name, p.Type, p.Value, whyValue)
+			f.addFault("spec."+p.At, "no "+p.Type+" "+p.Value, "%s does not support this %s: %s. %s", f.host.Name, p.Type, p.Value, whyValue)
 		case lacks:
-			f.add("spec."+p.At, "no "+p.Type, "%s does not support this: %s. %s", f.host.Name, p.Type, why)
+			f.addFault("spec."+p.At, "no "+p.Type, "%s does not support this: %s. %s", f.host.Name, p.Type, why)
 		}
 	}
 }
@@ -265,9 +265,9 @@ func (f *faultCheck) checkHugePages(spec fleet.VMSpec) {
 	i := slices.IndexFunc(f.host.HugePages, func(p fleet.HugePages) bool { return p.SizeKiB == size && p.Total > 0 })
 	switch {
 	case i < 0:
-		f.add(at, fmt.Sprintf("no huge pages of %d KiB", size), "%s has no huge pages of %d KiB.", f.host.Name, size)
+		f.addFault(at, fmt.Sprintf("no huge pages of %d KiB", size), "%s has no huge pages of %d KiB.", f.host.Name, size)
 	case f.host.HugePages[i].Total < needs:
-		f.add(at, fmt.Sprintf("too few huge pages of %d KiB", size), "%s has %d huge pages of %d KiB, and the VM needs %d.", f.host.Name, f.host.HugePages[i].Total, size, needs)
+		f.addFault(at, fmt.Sprintf("too few huge pages of %d KiB", size), "%s has %d huge pages of %d KiB, and the VM needs %d.", f.host.Name, f.host.HugePages[i].Total, size, needs)
 	}
 }
 
@@ -275,32 +275,32 @@ func (f *faultCheck) checkHostOnline() {
 	switch h := f.host; h.Phase {
 	case fleet.HostOnline:
 	case fleet.HostDegraded:
-		f.add("hostId", "no answer from the hypervisor", "The hypervisor of %s does not answer: %s", h.Name, h.Error)
+		f.addFault("hostId", "no answer from the hypervisor", "The hypervisor of %s does not answer: %s", h.Name, h.Error)
 	case fleet.HostConflict:
-		f.add("hostId", "two agents with one identity", "A second agent shows the identity of %s. Clear the conflict first.", h.Name)
+		f.addFault("hostId", "two agents with one identity", "A second agent shows the identity of %s. Clear the conflict first.", h.Name)
 	case fleet.HostPending:
-		f.add("hostId", "no report yet", "%s has not reported yet.", h.Name)
+		f.addFault("hostId", "no report yet", "%s has not reported yet.", h.Name)
 	default:
-		f.add("hostId", "offline", "%s is offline.", h.Name)
+		f.addFault("hostId", "offline", "%s is offline.", h.Name)
 	}
 }
 
 func (f *faultCheck) checkDisk(d fleet.Disk, at string) {
 	// A degraded pool takes no disks, but its ISOs and images can still be read.
-	if p := f.host.Pools[d.PoolID]; f.isPoolReady(d.PoolID, at+".poolId") && p.Error != "" {
-		f.add(at+".poolId", "pool "+p.Name+" is degraded", "Pool %s is degraded on %s: %s", p.Name, f.host.Name, p.Error)
+	if p := f.host.Pools[d.PoolID]; f.requireReadyPool(d.PoolID, at+".poolId") && p.Error != "" {
+		f.addFault(at+".poolId", "pool "+p.Name+" is degraded", "Pool %s is degraded on %s: %s", p.Name, f.host.Name, p.Error)
 	}
-	if d.Existing && f.host.Pools[d.PoolID].State == fleet.PoolActive && f.hasVolume(d.Ref(), at+".volume") {
+	if d.Existing && f.host.Pools[d.PoolID].State == fleet.PoolActive && f.requireVolume(d.Ref(), at+".volume") {
 		f.checkExistingVolume(d, at+".volume")
 	}
-	if d.Image == nil || !f.isPoolReady(d.Image.PoolID, at+".image.poolId") || !f.hasVolume(*d.Image, at+".image.volume") {
+	if d.Image == nil || !f.requireReadyPool(d.Image.PoolID, at+".image.poolId") || !f.requireVolume(*d.Image, at+".image.volume") {
 		return
 	}
 	switch image := f.host.Volumes[*d.Image]; {
 	case !image.IsImage():
-		f.add(at+".image.volume", fmt.Sprintf("no image %q to clone", image.Name), "Disks cannot be cloned from %s: an image is a qcow2 or raw volume without a backing file.", image.Name)
+		f.addFault(at+".image.volume", fmt.Sprintf("no image %q to clone", image.Name), "Disks cannot be cloned from %s: an image is a qcow2 or raw volume without a backing file.", image.Name)
 	case d.SizeBytes != 0 && d.SizeBytes < image.CapacityBytes:
-		f.add(at+".sizeBytes", fmt.Sprintf("image %q is larger than the disk", image.Name), "The image %s has %d bytes; give 0 or at least as many.", image.Name, image.CapacityBytes)
+		f.addFault(at+".sizeBytes", fmt.Sprintf("image %q is larger than the disk", image.Name), "The image %s has %d bytes; give 0 or at least as many.", image.Name, image.CapacityBytes)
 	}
 }
 
@@ -308,11 +308,11 @@ func (f *faultCheck) checkDisk(d fleet.Disk, at string) {
 func (f *faultCheck) checkExistingVolume(d fleet.Disk, at string) {
 	switch v := f.host.Volumes[d.Ref()]; {
 	case d.Shareable && !v.IsShareable():
-		f.add(at, fmt.Sprintf("volume %q is not raw", d.Volume), "%s is not a raw volume. Several VMs can share only a raw volume.", d.Volume)
+		f.addFault(at, fmt.Sprintf("volume %q is not raw", d.Volume), "%s is not a raw volume. Several VMs can share only a raw volume.", d.Volume)
 	case !d.Shareable && v.Format != fleet.FormatLUN:
-		f.add(at, fmt.Sprintf("volume %q is no LUN", d.Volume), "%s is not a LUN. Only a LUN can be attached as a disk.", d.Volume)
+		f.addFault(at, fmt.Sprintf("volume %q is no LUN", d.Volume), "%s is not a LUN. Only a LUN can be attached as a disk.", d.Volume)
 	case f.host.SharedElsewhere[d.Ref()] != "":
-		f.add(at, fmt.Sprintf("volume %q is another host's", d.Volume), "%s is shared with the VM %s, which is not on %s, and pool %s is local to each host. Choose the other VM's host, or a shared pool.",
+		f.addFault(at, fmt.Sprintf("volume %q is another host's", d.Volume), "%s is shared with the VM %s, which is not on %s, and pool %s is local to each host. Choose the other VM's host, or a shared pool.",
 			d.Volume, f.host.SharedElsewhere[d.Ref()], f.host.Name, f.host.Pools[d.PoolID].Name)
 	}
 }
@@ -323,14 +323,14 @@ func (f *faultCheck) checkImage(i int, d fleet.Disk, at string) {
 	switch {
 	case !listed:
 	case image.Unusable != "":
-		f.add(at+".imageId", image.Plain, "%s", image.Unusable)
+		f.addFault(at+".imageId", image.UnusablePlain, "%s", image.Unusable)
 	case d.SizeBytes != 0 && d.SizeBytes < image.CapacityBytes:
-		f.add(at+".sizeBytes", fmt.Sprintf("image %q is larger than the disk", image.Name), "The image %s has %d bytes; give 0 or at least as many.", image.Name, image.CapacityBytes)
+		f.addFault(at+".sizeBytes", fmt.Sprintf("image %q is larger than the disk", image.Name), "The image %s has %d bytes; give 0 or at least as many.", image.Name, image.CapacityBytes)
 	}
 }
 
 // checkSpace adds a fault at the first new disk of each pool that could not hold all volumes at their full size.
-func (f *faultCheck) checkSpace(disks []fleet.Disk) {
+func (f *faultCheck) checkPoolSpace(disks []fleet.Disk) {
 	wanted := map[fleet.PoolID]int64{}
 	for i, d := range disks {
 		size := d.SizeBytes
@@ -347,36 +347,36 @@ func (f *faultCheck) checkSpace(disks []fleet.Disk) {
 			continue
 		}
 		f.faults = append(f.faults, Fault{
-			Field: fmt.Sprintf("spec.disks[%d].sizeBytes", i), Overcommittable: true, Plain: "no room for " + fleet.Bytes(size) + " in pool " + p.Name,
-			Message: fmt.Sprintf("Pool %s on %s has %s not provisioned to volumes, and the new disks may grow to %s.", p.Name, f.host.Name, fleet.Bytes(max(0, p.FreeBytes)), fleet.Bytes(size)),
+			Field: fmt.Sprintf("spec.disks[%d].sizeBytes", i), Overcommittable: true, Plain: "no room for " + fleet.FormatBytes(size) + " in pool " + p.Name,
+			Message: fmt.Sprintf("Pool %s on %s has %s not provisioned to volumes, and the new disks may grow to %s.", p.Name, f.host.Name, fleet.FormatBytes(max(0, p.FreeBytes)), fleet.FormatBytes(size)),
 		})
 	}
 }
 
 // isPoolReady reports whether the pool is ready on the host. If not, it adds a fault with the host's error text.
-func (f *faultCheck) isPoolReady(id fleet.PoolID, field string) bool {
+func (f *faultCheck) requireReadyPool(id fleet.PoolID, field string) bool {
 	p, ok := f.host.Pools[id]
-	state := strings.ToLower(p.State.Word())
+	state := strings.ToLower(p.State.DisplayName())
 	switch {
 	case !ok || p.Name == "":
-		f.add(field, "no such pool", "There is no such pool.")
+		f.addFault(field, "no such pool", "There is no such pool.")
 	case !p.Assigned:
-		f.add(field, "no pool "+p.Name, "Pool %s is not assigned to %s.", p.Name, f.host.Name)
+		f.addFault(field, "no pool "+p.Name, "Pool %s is not assigned to %s.", p.Name, f.host.Name)
 	case p.State == fleet.PoolActive:
 		return true
 	case p.Error != "":
-		f.add(field, "pool "+p.Name+" is "+state, "Pool %s is %s on %s: %s", p.Name, state, f.host.Name, p.Error)
+		f.addFault(field, "pool "+p.Name+" is "+state, "Pool %s is %s on %s: %s", p.Name, state, f.host.Name, p.Error)
 	default:
-		f.add(field, "pool "+p.Name+" is "+state, "Pool %s is %s on %s.", p.Name, state, f.host.Name)
+		f.addFault(field, "pool "+p.Name+" is "+state, "Pool %s is %s on %s.", p.Name, state, f.host.Name)
 	}
 	return false
 }
 
-func (f *faultCheck) hasVolume(ref fleet.Volref, field string) bool {
+func (f *faultCheck) requireVolume(ref fleet.Volref, field string) bool {
 	_, ok := f.host.Volumes[ref]
 	if !ok {
 		pool := f.host.Pools[ref.PoolID].Name
-		f.add(field, fmt.Sprintf("no volume %q in pool %s", ref.Volume, pool), "Pool %s has no volume %q on %s.", pool, ref.Volume, f.host.Name)
+		f.addFault(field, fmt.Sprintf("no volume %q in pool %s", ref.Volume, pool), "Pool %s has no volume %q on %s.", pool, ref.Volume, f.host.Name)
 	}
 	return ok
 }
@@ -384,8 +384,8 @@ func (f *faultCheck) hasVolume(ref fleet.Volref, field string) bool {
 func (f *faultCheck) checkNIC(n fleet.NIC, at string) {
 	switch {
 	case n.Network != "" && !slices.Contains(f.host.Networks, "libvirt:"+n.Network):
-		f.add(at+".network", fmt.Sprintf("no active network %q", n.Network), "%s has no active network %q.", f.host.Name, n.Network)
+		f.addFault(at+".network", fmt.Sprintf("no active network %q", n.Network), "%s has no active network %q.", f.host.Name, n.Network)
 	case n.Bridge != "" && !slices.Contains(f.host.Networks, "bridge:"+n.Bridge):
-		f.add(at+".bridge", fmt.Sprintf("no bridge %q", n.Bridge), "%s has no bridge %q.", f.host.Name, n.Bridge)
+		f.addFault(at+".bridge", fmt.Sprintf("no bridge %q", n.Bridge), "%s has no bridge %q.", f.host.Name, n.Bridge)
 	}
 }

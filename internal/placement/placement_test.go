@@ -9,18 +9,18 @@ import (
 )
 
 var (
-	image = fleet.Volref{PoolID: "ssd", Volume: "debian.qcow2"}
-	iso   = fleet.Volref{PoolID: "ssd", Volume: "cd.iso"}
+	imageVolume = fleet.Volref{PoolID: "ssd", Volume: "debian.qcow2"}
+	isoVolume   = fleet.Volref{PoolID: "ssd", Volume: "cd.iso"}
 )
 
 // host returns a host that fits every VM, modified by change.
-func host(name string, memoryMiB, committed int64, change ...func(*placement.Host)) placement.Host {
+func newHost(name string, memoryMiB, committed int64, change ...func(*placement.Host)) placement.Host {
 	h := placement.Host{
 		ID: fleet.HostID("id-" + name), Name: name, Phase: fleet.HostOnline, MemoryMiB: memoryMiB, CommittedMiB: committed,
 		Firmwares: []fleet.Firmware{fleet.BIOS}, Networks: []string{"libvirt:default", "bridge:br0"},
 		Pools: map[fleet.PoolID]placement.Pool{"ssd": {Name: "fast", Assigned: true, State: fleet.PoolActive}},
 		Volumes: map[fleet.Volref]fleet.Volume{
-			image: {Name: "debian.qcow2", Format: "qcow2", CapacityBytes: 2 << 30}, iso: {Name: "cd.iso", Format: "iso"},
+			imageVolume: {Name: "debian.qcow2", Format: "qcow2", CapacityBytes: 2 << 30}, isoVolume: {Name: "cd.iso", Format: "iso"},
 		},
 	}
 	for _, do := range change {
@@ -29,9 +29,9 @@ func host(name string, memoryMiB, committed int64, change ...func(*placement.Hos
 	return h
 }
 
-func spec(change ...func(*fleet.VMSpec)) fleet.VMSpec {
+func newSpec(change ...func(*fleet.VMSpec)) fleet.VMSpec {
 	s := fleet.VMSpec{
-		CPUs: 1, MemoryMiB: 1024, Firmware: fleet.BIOS, Disks: []fleet.Disk{{PoolID: "ssd", Image: &image}}, ISO: &iso,
+		CPUs: 1, MemoryMiB: 1024, Firmware: fleet.BIOS, Disks: []fleet.Disk{{PoolID: "ssd", Image: &imageVolume}}, ISO: &isoVolume,
 		NICs: []fleet.NIC{{Network: "default"}, {Bridge: "br0"}},
 	}
 	for _, do := range change {
@@ -46,15 +46,15 @@ func TestPlaceChoosesMostFreeMemory(t *testing.T) {
 		hosts []placement.Host
 		want  string
 	}{
-		"most free":                  {[]placement.Host{host("a", 8192, 4096), host("b", 8192, 1024)}, "b"},
-		"ties by name":               {[]placement.Host{host("b", 8192, 0), host("a", 8192, 0)}, "a"},
-		"only one has room":          {[]placement.Host{host("a", 2048, 1000), host("b", 2048, 0)}, "b"},
-		"10 % reserved for the host": {[]placement.Host{host("a", 1100, 0)}, ""},
-		"at most 1 GiB reserved":     {[]placement.Host{host("a", 102400, 102400-2048)}, "a"},
+		"most free":                  {[]placement.Host{newHost("a", 8192, 4096), newHost("b", 8192, 1024)}, "b"},
+		"ties by name":               {[]placement.Host{newHost("b", 8192, 0), newHost("a", 8192, 0)}, "a"},
+		"only one has room":          {[]placement.Host{newHost("a", 2048, 1000), newHost("b", 2048, 0)}, "b"},
+		"10 % reserved for the host": {[]placement.Host{newHost("a", 1100, 0)}, ""},
+		"at most 1 GiB reserved":     {[]placement.Host{newHost("a", 102400, 102400-2048)}, "a"},
 		"none":                       {nil, ""},
 	} {
 		got := ""
-		if choice := placement.Place(spec(), c.hosts); choice.Host != nil {
+		if choice := placement.Place(newSpec(), c.hosts); choice.Host != nil {
 			got = choice.Host.Name
 		}
 		if got != c.want {
@@ -76,25 +76,25 @@ func TestPlacementFaultNamesFieldAndReason(t *testing.T) {
 		host           placement.Host
 		field, message string
 	}{
-		"offline":                 {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostUnknown }), "hostId", "offline"},
-		"never reported":          {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostPending }), "hostId", "not reported"},
-		"conflict":                {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostConflict }), "hostId", "identity"},
-		"no hypervisor":           {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase, h.Error = fleet.HostDegraded, "no socket" }), "hostId", "no socket"},
-		"too big":                 {spec(), host("a", 512, 0), "spec.memoryMiB", "512 MiB"},
-		"firmware":                {spec(func(s *fleet.VMSpec) { s.Firmware = fleet.UEFI }), host("a", 8192, 0), "spec.firmware", "UEFI"},
-		"no such pool":            {spec(), host("a", 8192, 0, pool(placement.Pool{})), "spec.disks[0].poolId", "no such pool"},
-		"pool elsewhere":          {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast"})), "spec.disks[0].poolId", "Pool fast is not assigned to a"},
-		"pool degraded":           {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolActive, Error: "it is mounted read-only."})), "spec.disks[0].poolId", "degraded on a: it is mounted read-only."},
-		"pool failed":             {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolFailed, Error: "mount.nfs: timed out"})), "spec.disks[0].poolId", "failed on a: mount.nfs: timed out"},
-		"pool pending":            {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolPending})), "spec.disks[0].poolId", "pending on a"},
-		"no image":                {spec(), host("a", 8192, 0, func(h *placement.Host) { delete(h.Volumes, image) }), "spec.disks[0].image.volume", "no volume"},
-		"ISO as image":            {spec(), host("a", 8192, 0, volume(image, fleet.Volume{Name: "x.iso", Format: "raw"})), "spec.disks[0].image.volume", "cannot be cloned"},
-		"image with backing file": {spec(), host("a", 8192, 0, volume(image, fleet.Volume{Name: "x", Format: "qcow2", Backing: "/etc/shadow"})), "spec.disks[0].image.volume", "backing"},
-		"smaller disk":            {spec(func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = 1 << 30 }), host("a", 8192, 0), "spec.disks[0].sizeBytes", "2147483648"},
-		"no ISO":                  {spec(), host("a", 8192, 0, func(h *placement.Host) { delete(h.Volumes, iso) }), "spec.iso.volume", "no volume"},
-		"image as ISO":            {spec(), host("a", 8192, 0, volume(iso, fleet.Volume{Name: "x", Format: "qcow2"})), "spec.iso.volume", "not an ISO image"},
-		"no network":              {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Networks = []string{"bridge:br0", "bridge:default"} }), "spec.nics[0].network", `"default"`},
-		"no bridge":               {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Networks = []string{"libvirt:default"} }), "spec.nics[1].bridge", `"br0"`},
+		"offline":                 {newSpec(), newHost("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostUnknown }), "hostId", "offline"},
+		"never reported":          {newSpec(), newHost("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostPending }), "hostId", "not reported"},
+		"conflict":                {newSpec(), newHost("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostConflict }), "hostId", "identity"},
+		"no hypervisor":           {newSpec(), newHost("a", 8192, 0, func(h *placement.Host) { h.Phase, h.Error = fleet.HostDegraded, "no socket" }), "hostId", "no socket"},
+		"too big":                 {newSpec(), newHost("a", 512, 0), "spec.memoryMiB", "512 MiB"},
+		"firmware":                {newSpec(func(s *fleet.VMSpec) { s.Firmware = fleet.UEFI }), newHost("a", 8192, 0), "spec.firmware", "UEFI"},
+		"no such pool":            {newSpec(), newHost("a", 8192, 0, pool(placement.Pool{})), "spec.disks[0].poolId", "no such pool"},
+		"pool elsewhere":          {newSpec(), newHost("a", 8192, 0, pool(placement.Pool{Name: "fast"})), "spec.disks[0].poolId", "Pool fast is not assigned to a"},
+		"pool degraded":           {newSpec(), newHost("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolActive, Error: "it is mounted read-only."})), "spec.disks[0].poolId", "degraded on a: it is mounted read-only."},
+		"pool failed":             {newSpec(), newHost("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolFailed, Error: "mount.nfs: timed out"})), "spec.disks[0].poolId", "failed on a: mount.nfs: timed out"},
+		"pool pending":            {newSpec(), newHost("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolPending})), "spec.disks[0].poolId", "pending on a"},
+		"no image":                {newSpec(), newHost("a", 8192, 0, func(h *placement.Host) { delete(h.Volumes, imageVolume) }), "spec.disks[0].image.volume", "no volume"},
+		"ISO as image":            {newSpec(), newHost("a", 8192, 0, volume(imageVolume, fleet.Volume{Name: "x.iso", Format: "raw"})), "spec.disks[0].image.volume", "cannot be cloned"},
+		"image with backing file": {newSpec(), newHost("a", 8192, 0, volume(imageVolume, fleet.Volume{Name: "x", Format: "qcow2", Backing: "/etc/shadow"})), "spec.disks[0].image.volume", "backing"},
+		"smaller disk":            {newSpec(func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = 1 << 30 }), newHost("a", 8192, 0), "spec.disks[0].sizeBytes", "2147483648"},
+		"no ISO":                  {newSpec(), newHost("a", 8192, 0, func(h *placement.Host) { delete(h.Volumes, isoVolume) }), "spec.iso.volume", "no volume"},
+		"image as ISO":            {newSpec(), newHost("a", 8192, 0, volume(isoVolume, fleet.Volume{Name: "x", Format: "qcow2"})), "spec.iso.volume", "not an ISO image"},
+		"no network":              {newSpec(), newHost("a", 8192, 0, func(h *placement.Host) { h.Networks = []string{"bridge:br0", "bridge:default"} }), "spec.nics[0].network", `"default"`},
+		"no bridge":               {newSpec(), newHost("a", 8192, 0, func(h *placement.Host) { h.Networks = []string{"libvirt:default"} }), "spec.nics[1].bridge", `"br0"`},
 	} {
 		faults := placement.Faults(c.spec, c.host)
 		if len(faults) == 0 || faults[0].Field != c.field || !strings.Contains(faults[0].Message, c.message) {
@@ -104,20 +104,20 @@ func TestPlacementFaultNamesFieldAndReason(t *testing.T) {
 			t.Errorf("%s: %q names the host", name, plain)
 		}
 		choice := placement.Place(c.spec, []placement.Host{c.host})
-		if choice.Host != nil || len(choice.Refused) != 1 || !strings.Contains(choice.Why(10), c.message) {
-			t.Errorf("%s: placed, or %q does not say %q", name, choice.Why(10), c.message)
+		if choice.Host != nil || len(choice.Refused) != 1 || !strings.Contains(choice.RefusalText(10), c.message) {
+			t.Errorf("%s: placed, or %q does not say %q", name, choice.RefusalText(10), c.message)
 		}
 	}
 }
 
 func TestOvercommitAllowedOnNamedHost(t *testing.T) {
 	t.Parallel()
-	full := host("a", 4096, 4096)
-	if faults := placement.Faults(spec(), full); len(faults) != 0 {
+	full := newHost("a", 4096, 4096)
+	if faults := placement.Faults(newSpec(), full); len(faults) != 0 {
 		t.Errorf("named: %v", faults)
 	}
-	if choice := placement.Place(spec(), []placement.Host{full}); choice.Host != nil || !strings.Contains(choice.Why(1), "has 0 MiB of memory left of") {
-		t.Errorf("placed, or not explained: %s", choice.Why(1))
+	if choice := placement.Place(newSpec(), []placement.Host{full}); choice.Host != nil || !strings.Contains(choice.RefusalText(1), "has 0 MiB of memory left of") {
+		t.Errorf("placed, or not explained: %s", choice.RefusalText(1))
 	}
 }
 
@@ -128,27 +128,27 @@ func TestWhyPlainHidesHostNames(t *testing.T) {
 		h.Pools["ssd"] = placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolFailed, Error: "mount.nfs: nas-7 timed out"}
 	}
 	hosts := []placement.Host{
-		host("secret-1", 512, 0), host("secret-2", 8192, 0, failed), host("secret-3", 4096, 4096), host("secret-4", 8192, 0, failed), host("secret-5", 600, 0),
-		host("secret-6", 8192, 0, func(h *placement.Host) { h.Phase, h.Error = fleet.HostDegraded, "no socket" }),
-		host("secret-7", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostUnknown }),
+		newHost("secret-1", 512, 0), newHost("secret-2", 8192, 0, failed), newHost("secret-3", 4096, 4096), newHost("secret-4", 8192, 0, failed), newHost("secret-5", 600, 0),
+		newHost("secret-6", 8192, 0, func(h *placement.Host) { h.Phase, h.Error = fleet.HostDegraded, "no socket" }),
+		newHost("secret-7", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostUnknown }),
 	}
-	choice := placement.Place(spec(), hosts)
+	choice := placement.Place(newSpec(), hosts)
 	want := "No host can take this VM. 3 hosts: not enough memory; 2 hosts: pool fast is failed; 1 host: no answer from the hypervisor; 1 host: offline."
-	if got := choice.WhyPlain(10); got != want {
+	if got := choice.RefusalTextWithoutHosts(10); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got := choice.WhyPlain(1); got != "No host can take this VM. 3 hosts: not enough memory; and 3 more." {
+	if got := choice.RefusalTextWithoutHosts(1); got != "No host can take this VM. 3 hosts: not enough memory; and 3 more." {
 		t.Error(got)
 	}
-	if got := (placement.Choice{}).WhyPlain(10); !strings.Contains(got, "Ask an administrator") {
+	if got := (placement.Choice{}).RefusalTextWithoutHosts(10); !strings.Contains(got, "Ask an administrator") {
 		t.Error(got)
 	}
 }
 
 func TestWhyLimitsHosts(t *testing.T) {
 	t.Parallel()
-	hosts := []placement.Host{host("c", 512, 0), host("a", 512, 0), host("b", 512, 0)}
-	why := placement.Place(spec(), hosts).Why(2)
+	hosts := []placement.Host{newHost("c", 512, 0), newHost("a", 512, 0), newHost("b", 512, 0)}
+	why := placement.Place(newSpec(), hosts).RefusalText(2)
 	if !strings.Contains(why, "a: ") || !strings.Contains(why, "b: ") || strings.Contains(why, "c: ") || !strings.Contains(why, "and 1 more") {
 		t.Error(why)
 	}
@@ -157,17 +157,17 @@ func TestWhyLimitsHosts(t *testing.T) {
 // An agent ignores features that it does not know, so its host is refused.
 func TestHostWithoutSupportForFeatureRefused(t *testing.T) {
 	t.Parallel()
-	wants := spec(func(s *fleet.VMSpec) { s.Security.TPM, s.Display.Keyboard = true, "de" })
+	wants := newSpec(func(s *fleet.VMSpec) { s.Security.TPM, s.Display.Keyboard = true, "de" })
 	for name, c := range map[string]struct {
 		spec fleet.VMSpec
 		host placement.Host
 		want []string
 	}{
-		"all features":                  {wants, host("a", 8192, 0, func(h *placement.Host) { h.AgentFields = fleet.OptionalFieldNames() }), nil},
-		"older agent":                   {wants, host("a", 8192, 0), []string{"spec.display.keyboard", "spec.security.tpm"}},
-		"older agent, no features used": {spec(), host("a", 8192, 0), nil},
-		"agent that knows one feature":  {wants, host("a", 8192, 0, func(h *placement.Host) { h.AgentFields = []string{"security.tpm"} }), []string{"spec.display.keyboard"}},
-		"host that lacks a feature": {wants, host("a", 8192, 0, func(h *placement.Host) {
+		"all features":                  {wants, newHost("a", 8192, 0, func(h *placement.Host) { h.AgentFields = fleet.OptionalFieldNames() }), nil},
+		"older agent":                   {wants, newHost("a", 8192, 0), []string{"spec.display.keyboard", "spec.security.tpm"}},
+		"older agent, no features used": {newSpec(), newHost("a", 8192, 0), nil},
+		"agent that knows one feature":  {wants, newHost("a", 8192, 0, func(h *placement.Host) { h.AgentFields = []string{"security.tpm"} }), []string{"spec.display.keyboard"}},
+		"host that lacks a feature": {wants, newHost("a", 8192, 0, func(h *placement.Host) {
 			h.AgentFields, h.Unsupported = fleet.OptionalFieldNames(), map[string]string{"security.tpm": "swtpm is missing.", "devices.vsock": "-"}
 		}), []string{"spec.security.tpm"}},
 	} {
@@ -187,7 +187,7 @@ func TestHostWithoutSupportForFeatureRefused(t *testing.T) {
 // Placement checks the host's total huge pages; the free ones matter only at the guest's start.
 func TestTooFewHugePagesRefused(t *testing.T) {
 	t.Parallel()
-	h := host("a", 8192, 0, func(h *placement.Host) {
+	h := newHost("a", 8192, 0, func(h *placement.Host) {
 		h.AgentFields = fleet.OptionalFieldNames()
 		h.HugePages = []fleet.HugePages{{SizeKiB: 2048, Total: 512}, {SizeKiB: 1 << 20}}
 	})
@@ -201,7 +201,7 @@ func TestTooFewHugePagesRefused(t *testing.T) {
 		"no pages of this size": {1024, 1 << 20, "a has no huge pages of 1048576 KiB."},
 		"unknown size":          {1024, 4096, "a has no huge pages of 4096 KiB."},
 	} {
-		faults := placement.Faults(spec(func(s *fleet.VMSpec) { s.MemoryMiB, s.Memory.HugePageKiB = c.mib, c.page }), h)
+		faults := placement.Faults(newSpec(func(s *fleet.VMSpec) { s.MemoryMiB, s.Memory.HugePageKiB = c.mib, c.page }), h)
 		switch {
 		case c.message == "" && len(faults) == 0:
 		case len(faults) != 1 || faults[0].Field != "spec.memory.hugePageKiB" || faults[0].Message != c.message:

@@ -19,16 +19,16 @@ type HostRules struct {
 // RuleMatches counts the other VMs that match a rule.
 type RuleMatches struct {
 	OnHost, InFleet int    // numbers of matching VMs on this host, and on all hosts
-	Name            string // one of the VMs on this host
+	ExampleVM            string // one of the VMs on this host
 }
 
 // ruleBreak returns how the host breaks rule i: a sentence, and a phrase without the host's name. Both are empty if the
 // host satisfies the rule.
-func (h Host) ruleBreak(i int, r fleet.PlacementRule) (why, plain string) {
+func (h Host) brokenRuleText(i int, r fleet.PlacementRule) (why, plain string) {
 	if h.Rules == nil {
 		return "", ""
 	}
-	if r.OnHosts() {
+	if r.NamesHosts() {
 		if r.Matches(h.Name, h.Rules.Labels) != r.Apart {
 			return "", ""
 		}
@@ -41,7 +41,7 @@ func (h Host) ruleBreak(i int, r fleet.PlacementRule) (why, plain string) {
 		if m.OnHost > 1 {
 			also = fmt.Sprintf(" and %d more", m.OnHost-1)
 		}
-		return fmt.Sprintf("%s has %s%s, and the VM %s.", h.Name, m.Name, also, r.Text()), "the VM " + r.Text()
+		return fmt.Sprintf("%s has %s%s, and the VM %s.", h.Name, m.ExampleVM, also, r.Text()), "the VM " + r.Text()
 	case !r.Apart && m.OnHost == 0 && m.InFleet > 0:
 		return fmt.Sprintf("%s has no such VM, and the VM %s.", h.Name, r.Text()), "the VM " + r.Text()
 	case !r.Apart && m.InFleet == 0 && !r.Matches(h.Rules.VM.Name, h.Rules.VM.Labels):
@@ -55,12 +55,12 @@ func (f *faultCheck) checkRules(spec fleet.VMSpec) {
 	if f.host.Rules == nil {
 		return
 	}
-	if bad := spec.Placement.Untolerated(f.host.Rules.Taints); len(bad) > 0 {
-		f.add("hostId", "reserved for other VMs by a taint", "%s has the taint %s, which the VM does not tolerate.", f.host.Name, strings.Join(bad, ", "))
+	if bad := spec.Placement.UntoleratedTaints(f.host.Rules.Taints); len(bad) > 0 {
+		f.addFault("hostId", "reserved for other VMs by a taint", "%s has the taint %s, which the VM does not tolerate.", f.host.Name, strings.Join(bad, ", "))
 	}
 	for i, r := range spec.Rules {
-		if why, plain := f.host.ruleBreak(i, r); why != "" && !r.Preferred {
-			f.add(fmt.Sprintf("spec.rules[%d].name", i), plain, "%s", why)
+		if why, plain := f.host.brokenRuleText(i, r); why != "" && !r.Preferred {
+			f.addFault(fmt.Sprintf("spec.rules[%d].name", i), plain, "%s", why)
 		}
 	}
 	if by := f.host.Rules.ExcludedBy; len(by) > 0 {
@@ -68,14 +68,14 @@ func (f *faultCheck) checkRules(spec fleet.VMSpec) {
 		if len(by) > 1 {
 			more = fmt.Sprintf(" and %d more", len(by)-1)
 		}
-		f.add("hostId", "VMs that must be apart from this VM", "%s has %s%s, which must be apart from this VM.", f.host.Name, by[0], more)
+		f.addFault("hostId", "VMs that must be apart from this VM", "%s has %s%s, which must be apart from this VM.", f.host.Name, by[0], more)
 	}
 }
 
 // BrokenPreferences returns the preferred rules that the host breaks, as text.
-func (h Host) BrokenPreferences(all []fleet.PlacementRule) (out []string) {
+func (h Host) BrokenPreferredRules(all []fleet.PlacementRule) (out []string) {
 	for i, r := range all {
-		if why, _ := h.ruleBreak(i, r); why != "" && r.Preferred {
+		if why, _ := h.brokenRuleText(i, r); why != "" && r.Preferred {
 			out = append(out, strings.TrimSuffix(r.Text(), "."))
 		}
 	}
@@ -84,11 +84,11 @@ func (h Host) BrokenPreferences(all []fleet.PlacementRule) (out []string) {
 
 // BrokenRequired returns the indexes of the required rules that the VM's host breaks. An affinity rule is not broken
 // when none of the VMs that it names exists.
-func BrokenRequired(all []fleet.PlacementRule, h Host) []int {
+func BrokenRequiredRules(all []fleet.PlacementRule, h Host) []int {
 	out := []int{}
 	for i, r := range all {
-		unmatched := !r.OnHosts() && !r.Apart && h.Rules != nil && h.Rules.Matches[i].InFleet == 0
-		if why, _ := h.ruleBreak(i, r); why != "" && !r.Preferred && !unmatched {
+		unmatched := !r.NamesHosts() && !r.Apart && h.Rules != nil && h.Rules.Matches[i].InFleet == 0
+		if why, _ := h.brokenRuleText(i, r); why != "" && !r.Preferred && !unmatched {
 			out = append(out, i)
 		}
 	}

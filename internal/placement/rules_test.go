@@ -10,8 +10,8 @@ import (
 )
 
 // ruled returns a host with HostRules.
-func ruled(name string, memoryMiB int64, labels map[string]string, mates ...placement.RuleMatches) placement.Host {
-	h := host(name, memoryMiB, 0, func(h *placement.Host) { h.Labels, h.AgentFields = labels, fleet.OptionalFieldNames() })
+func newHostWithRules(name string, memoryMiB int64, labels map[string]string, mates ...placement.RuleMatches) placement.Host {
+	h := newHost(name, memoryMiB, 0, func(h *placement.Host) { h.Labels, h.AgentFields = labels, fleet.OptionalFieldNames() })
 	h.Rules = &placement.HostRules{Labels: labels, Matches: mates, VM: fleet.Meta{Name: "new", Labels: map[string]string{"tier": "web"}}}
 	return h
 }
@@ -27,7 +27,7 @@ func TestRequiredRulesRefuseHostsAndPreferredRulesRankThem(t *testing.T) {
 	off.Apart = true
 	racks := fleet.PlacementRule{Of: fleet.RuleHostLabels, Name: "rack=4, ssd"}
 	one := func(name string) placement.RuleMatches {
-		return placement.RuleMatches{OnHost: 1, InFleet: 2, Name: name}
+		return placement.RuleMatches{OnHost: 1, InFleet: 2, ExampleVM: name}
 	}
 	shunned := func(h placement.Host, by ...string) placement.Host { h.Rules.ExcludedBy = by; return h }
 	for name, c := range map[string]struct {
@@ -36,29 +36,29 @@ func TestRequiredRulesRefuseHostsAndPreferredRulesRankThem(t *testing.T) {
 		want    string // the chosen host; empty: none
 		message string // the text of the refusals
 	}{
-		"apart":                            {[]fleet.PlacementRule{apart}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, gone)}, "b", "a has web-1, and the VM must be apart from VMs with tier=web"},
-		"apart from several":               {[]fleet.PlacementRule{apart}, []placement.Host{ruled("a", 9000, nil, placement.RuleMatches{OnHost: 3, InFleet: 3, Name: "web-1"})}, "", "web-1 and 2 more"},
-		"apart, preferred":                 {[]fleet.PlacementRule{preferred(apart)}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, gone)}, "b", ""},
-		"apart, impossible":                {[]fleet.PlacementRule{preferred(apart)}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, one("web-2"))}, "a", ""},
-		"together":                         {[]fleet.PlacementRule{db}, []placement.Host{ruled("a", 9000, nil, placement.RuleMatches{InFleet: 1}), ruled("b", 8000, nil, placement.RuleMatches{OnHost: 1, InFleet: 1, Name: "db"})}, "b", "a has no such VM, and the VM must be with the VM db"},
-		"together, preferred":              {[]fleet.PlacementRule{preferred(db)}, []placement.Host{ruled("a", 9000, nil, placement.RuleMatches{InFleet: 1}), ruled("b", 8000, nil, placement.RuleMatches{OnHost: 1, InFleet: 1, Name: "db"})}, "b", ""},
-		"together with a missing VM":       {[]fleet.PlacementRule{db}, []placement.Host{ruled("a", 9000, nil, gone)}, "", "there is no such VM in the project"},
-		"first of a group to be together":  {[]fleet.PlacementRule{web}, []placement.Host{ruled("a", 9000, nil, gone)}, "a", ""},
-		"on a host":                        {[]fleet.PlacementRule{on}, []placement.Host{ruled("a", 9000, nil, gone), ruled("b", 8000, nil, gone)}, "b", "must be on the host b"},
-		"not on a host":                    {[]fleet.PlacementRule{off}, []placement.Host{ruled("a", 8000, nil, gone), ruled("b", 9000, nil, gone)}, "a", "must not be on the host b"},
-		"on a host, preferred":             {[]fleet.PlacementRule{preferred(on)}, []placement.Host{ruled("a", 9000, nil, gone), ruled("b", 600, nil, gone)}, "a", ""},
-		"hosts by label":                   {[]fleet.PlacementRule{racks}, []placement.Host{ruled("a", 9000, map[string]string{"rack": "4"}, gone), ruled("b", 8000, map[string]string{"rack": "4", "ssd": ""}, gone)}, "b", "hosts with rack=4, ssd"},
-		"two preferred rules outweigh one": {[]fleet.PlacementRule{preferred(apart), preferred(on)}, []placement.Host{ruled("a", 9000, nil, gone, gone), ruled("b", 8000, nil, gone, gone)}, "b", ""},
-		"another VM requires to be apart":  {nil, []placement.Host{shunned(ruled("a", 9000, nil), "quiet", "still"), ruled("b", 8000, nil)}, "b", "a has quiet and 1 more, which must be apart from this VM"},
+		"apart":                            {[]fleet.PlacementRule{apart}, []placement.Host{newHostWithRules("a", 9000, nil, one("web-1")), newHostWithRules("b", 8000, nil, gone)}, "b", "a has web-1, and the VM must be apart from VMs with tier=web"},
+		"apart from several":               {[]fleet.PlacementRule{apart}, []placement.Host{newHostWithRules("a", 9000, nil, placement.RuleMatches{OnHost: 3, InFleet: 3, ExampleVM: "web-1"})}, "", "web-1 and 2 more"},
+		"apart, preferred":                 {[]fleet.PlacementRule{preferred(apart)}, []placement.Host{newHostWithRules("a", 9000, nil, one("web-1")), newHostWithRules("b", 8000, nil, gone)}, "b", ""},
+		"apart, impossible":                {[]fleet.PlacementRule{preferred(apart)}, []placement.Host{newHostWithRules("a", 9000, nil, one("web-1")), newHostWithRules("b", 8000, nil, one("web-2"))}, "a", ""},
+		"together":                         {[]fleet.PlacementRule{db}, []placement.Host{newHostWithRules("a", 9000, nil, placement.RuleMatches{InFleet: 1}), newHostWithRules("b", 8000, nil, placement.RuleMatches{OnHost: 1, InFleet: 1, ExampleVM: "db"})}, "b", "a has no such VM, and the VM must be with the VM db"},
+		"together, preferred":              {[]fleet.PlacementRule{preferred(db)}, []placement.Host{newHostWithRules("a", 9000, nil, placement.RuleMatches{InFleet: 1}), newHostWithRules("b", 8000, nil, placement.RuleMatches{OnHost: 1, InFleet: 1, ExampleVM: "db"})}, "b", ""},
+		"together with a missing VM":       {[]fleet.PlacementRule{db}, []placement.Host{newHostWithRules("a", 9000, nil, gone)}, "", "there is no such VM in the project"},
+		"first of a group to be together":  {[]fleet.PlacementRule{web}, []placement.Host{newHostWithRules("a", 9000, nil, gone)}, "a", ""},
+		"on a host":                        {[]fleet.PlacementRule{on}, []placement.Host{newHostWithRules("a", 9000, nil, gone), newHostWithRules("b", 8000, nil, gone)}, "b", "must be on the host b"},
+		"not on a host":                    {[]fleet.PlacementRule{off}, []placement.Host{newHostWithRules("a", 8000, nil, gone), newHostWithRules("b", 9000, nil, gone)}, "a", "must not be on the host b"},
+		"on a host, preferred":             {[]fleet.PlacementRule{preferred(on)}, []placement.Host{newHostWithRules("a", 9000, nil, gone), newHostWithRules("b", 600, nil, gone)}, "a", ""},
+		"hosts by label":                   {[]fleet.PlacementRule{racks}, []placement.Host{newHostWithRules("a", 9000, map[string]string{"rack": "4"}, gone), newHostWithRules("b", 8000, map[string]string{"rack": "4", "ssd": ""}, gone)}, "b", "hosts with rack=4, ssd"},
+		"two preferred rules outweigh one": {[]fleet.PlacementRule{preferred(apart), preferred(on)}, []placement.Host{newHostWithRules("a", 9000, nil, gone, gone), newHostWithRules("b", 8000, nil, gone, gone)}, "b", ""},
+		"another VM requires to be apart":  {nil, []placement.Host{shunned(newHostWithRules("a", 9000, nil), "quiet", "still"), newHostWithRules("b", 8000, nil)}, "b", "a has quiet and 1 more, which must be apart from this VM"},
 	} {
-		choice := placement.Place(spec(func(s *fleet.VMSpec) { s.Rules = c.rules }), c.hosts)
+		choice := placement.Place(newSpec(func(s *fleet.VMSpec) { s.Rules = c.rules }), c.hosts)
 		got := ""
 		if choice.Host != nil {
 			got = choice.Host.Name
 		}
 		why := ""
 		if len(choice.Refused) > 0 {
-			why = choice.Why(10)
+			why = choice.RefusalText(10)
 		}
 		if got != c.want || !strings.Contains(why, c.message) {
 			t.Errorf("%s: chose %q, want %q; %q, want %q", name, got, c.want, why, c.message)
@@ -81,11 +81,11 @@ func TestOnlyBrokenRequiredRulesAreReported(t *testing.T) {
 		{Preferred: true, Of: fleet.RuleHost, Name: "c"},
 		{Of: fleet.RuleVM, Name: "elsewhere"},
 	}
-	h := ruled("a", 9000, nil, placement.RuleMatches{OnHost: 1, InFleet: 1, Name: "web-2"}, placement.RuleMatches{}, placement.RuleMatches{}, placement.RuleMatches{}, placement.RuleMatches{InFleet: 1})
-	if got := placement.BrokenRequired(rules, h); !slices.Equal(got, []int{0, 2, 4}) {
+	h := newHostWithRules("a", 9000, nil, placement.RuleMatches{OnHost: 1, InFleet: 1, ExampleVM: "web-2"}, placement.RuleMatches{}, placement.RuleMatches{}, placement.RuleMatches{}, placement.RuleMatches{InFleet: 1})
+	if got := placement.BrokenRequiredRules(rules, h); !slices.Equal(got, []int{0, 2, 4}) {
 		t.Errorf("broken are %v", got)
 	}
-	if got := placement.BrokenRequired(rules, host("a", 9000, 0)); len(got) != 0 {
+	if got := placement.BrokenRequiredRules(rules, newHost("a", 9000, 0)); len(got) != 0 {
 		t.Errorf("of a host without a Ruling: %v", got)
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // HostSeen is a host and the time of its report.
-type HostSeen struct {
+type ReportingHost struct {
 	ID     fleet.HostID
 	Name   string
 	SeenAt *time.Time
@@ -22,7 +22,7 @@ type HostSeen struct {
 
 // AddressNIC is a VM's NIC on the network, with the addresses that its host reports.
 type AddressNIC struct {
-	Host   HostSeen
+	Host   ReportingHost
 	VMID   fleet.VMID
 	VMName string
 	MAC    string
@@ -31,7 +31,7 @@ type AddressNIC struct {
 
 // AddressLease is an active lease of a host's DHCP server.
 type AddressLease struct {
-	Host HostSeen
+	Host ReportingHost
 	fleet.DHCPLease
 }
 
@@ -44,13 +44,13 @@ type MACHolder struct {
 // Addresses lists a network's addresses in use, its reservations, ranges and conflicts. Reports of offline hosts are
 // listed but cause no conflict.
 func Addresses(spec fleet.NetworkSpec, nics []AddressNIC, leases []AddressLease, holders []MACHolder) fleet.NetworkAddresses {
-	b := addressMerge{spec: spec, nics: nics, out: fleet.NetworkAddresses{Ranges: []fleet.RangeUse{}, Reservations: []fleet.ReservedAddress{}, InUse: []fleet.AddressInUse{}, Conflicts: []fleet.AddressConflict{}}}
+	b := addressMerge{spec: spec, nics: nics, merged: fleet.NetworkAddresses{Ranges: []fleet.RangeUse{}, Reservations: []fleet.ReservedAddress{}, InUse: []fleet.AddressInUse{}, Conflicts: []fleet.AddressConflict{}}}
 	b.addReservations()
-	b.addInUse(leases)
-	b.addRanges()
-	b.addConflicts(holders)
-	b.out.Next = b.nextFreeIPv4()
-	return b.out
+	b.addAddressesInUse(leases)
+	b.addDHCPRanges()
+	b.addIPConflicts(holders)
+	b.merged.Next = b.nextFreeIPv4()
+	return b.merged
 }
 
 type addressMerge struct {
@@ -58,10 +58,10 @@ type addressMerge struct {
 	nics       []AddressNIC
 	reserved   map[string]fleet.StaticLease // reservations by IP address
 	reservedIP map[string]string            // reserved address by MAC
-	out        fleet.NetworkAddresses
+	merged        fleet.NetworkAddresses
 }
 
-func (b *addressMerge) dhcp() (out []fleet.DHCP) {
+func (b *addressMerge) dhcpSettings() (out []fleet.DHCP) {
 	for _, s := range []*fleet.Subnet{b.spec.IPv4, b.spec.IPv6} {
 		if s != nil && s.DHCP != nil {
 			out = append(out, *s.DHCP)
@@ -76,33 +76,33 @@ func (b *addressMerge) addReservations() {
 	for _, c := range b.nics {
 		of[c.MAC] = c
 	}
-	for _, d := range b.dhcp() {
+	for _, d := range b.dhcpSettings() {
 		for _, l := range d.Leases {
 			b.reserved[canonicalIP(l.IP)], b.reservedIP[l.MAC] = l, canonicalIP(l.IP)
 			c := of[l.MAC]
-			b.out.Reservations = append(b.out.Reservations, fleet.ReservedAddress{StaticLease: l, VMID: c.VMID, VMName: c.VMName, InRange: b.inRange(l.IP)})
+			b.merged.Reservations = append(b.merged.Reservations, fleet.ReservedAddress{StaticLease: l, VMID: c.VMID, VMName: c.VMName, InRange: b.inDHCPRange(l.IP)})
 		}
 	}
-	slices.SortFunc(b.out.Reservations, func(x, y fleet.ReservedAddress) int { return compareIPs(x.IP, y.IP) })
+	slices.SortFunc(b.merged.Reservations, func(x, y fleet.ReservedAddress) int { return compareIPs(x.IP, y.IP) })
 }
 
 // addInUse merges addresses of NICs and leases: one entry for each host, address and MAC.
-func (b *addressMerge) addInUse(leases []AddressLease) {
+func (b *addressMerge) addAddressesInUse(leases []AddressLease) {
 	type key struct {
 		host    fleet.HostID
 		ip, mac string
 	}
 	at, vms := map[key]int{}, map[string]AddressNIC{}
-	add := func(h HostSeen, ip, mac string, by ...fleet.AddressSource) *fleet.AddressInUse {
+	add := func(h ReportingHost, ip, mac string, by ...fleet.AddressSource) *fleet.AddressInUse {
 		k := key{h.ID, canonicalIP(ip), mac}
 		i, known := at[k]
 		if !known {
-			i = len(b.out.InUse)
+			i = len(b.merged.InUse)
 			at[k] = i
 			_, reserved := b.reserved[k.ip]
-			b.out.InUse = append(b.out.InUse, fleet.AddressInUse{IP: k.ip, MAC: mac, HostID: h.ID, HostName: h.Name, SeenAt: h.SeenAt, Unknown: !h.Fresh, By: []fleet.AddressSource{}, Reserved: reserved})
+			b.merged.InUse = append(b.merged.InUse, fleet.AddressInUse{IP: k.ip, MAC: mac, HostID: h.ID, HostName: h.Name, SeenAt: h.SeenAt, Unknown: !h.Fresh, By: []fleet.AddressSource{}, Reserved: reserved})
 		}
-		u := &b.out.InUse[i]
+		u := &b.merged.InUse[i]
 		for _, s := range by {
 			if !slices.Contains(u.By, s) {
 				u.By = append(u.By, s)
@@ -128,13 +128,13 @@ func (b *addressMerge) addInUse(leases []AddressLease) {
 			add(l.Host, l.IP, l.MAC, fleet.FromLease).Name = l.Name
 		}
 	}
-	slices.SortFunc(b.out.InUse, func(x, y fleet.AddressInUse) int {
+	slices.SortFunc(b.merged.InUse, func(x, y fleet.AddressInUse) int {
 		return cmp.Or(cmp.Compare(x.HostName, y.HostName), compareIPs(x.IP, y.IP), cmp.Compare(x.MAC, y.MAC))
 	})
 }
 
-func (b *addressMerge) addRanges() {
-	for _, d := range b.dhcp() {
+func (b *addressMerge) addDHCPRanges() {
+	for _, d := range b.dhcpSettings() {
 		for _, r := range d.Ranges {
 			use := fleet.RangeUse{AddressRange: r, Size: rangeSize(r)}
 			for ip := range b.reserved {
@@ -143,7 +143,7 @@ func (b *addressMerge) addRanges() {
 				}
 			}
 			inUseIPs := map[string]map[string]bool{}
-			for _, u := range b.out.InUse {
+			for _, u := range b.merged.InUse {
 				if !u.Unknown && containsIP(r, u.IP) {
 					if inUseIPs[u.HostName] == nil {
 						inUseIPs[u.HostName] = map[string]bool{}
@@ -156,14 +156,14 @@ func (b *addressMerge) addRanges() {
 					use.Used, use.HostName = len(ips), host
 				}
 			}
-			b.out.Ranges = append(b.out.Ranges, use)
+			b.merged.Ranges = append(b.merged.Ranges, use)
 		}
 	}
 }
 
-func (b *addressMerge) addConflicts(holders []MACHolder) {
+func (b *addressMerge) addIPConflicts(holders []MACHolder) {
 	add := func(kind fleet.ConflictKind, u fleet.AddressInUse, format string, args ...any) {
-		b.out.Conflicts = append(b.out.Conflicts, fleet.AddressConflict{Kind: kind, IP: u.IP, MAC: u.MAC, HostName: u.HostName, Text: fmt.Sprintf(format, args...)})
+		b.merged.Conflicts = append(b.merged.Conflicts, fleet.AddressConflict{Kind: kind, IP: u.IP, MAC: u.MAC, HostName: u.HostName, Text: fmt.Sprintf(format, args...)})
 	}
 	gateways := map[string]bool{}
 	for _, s := range []*fleet.Subnet{b.spec.IPv4, b.spec.IPv6} {
@@ -173,25 +173,25 @@ func (b *addressMerge) addConflicts(holders []MACHolder) {
 			}
 		}
 	}
-	for i, u := range b.out.InUse {
+	for i, u := range b.merged.InUse {
 		if u.Unknown {
 			continue
 		}
-		if i > 0 && b.out.InUse[i-1].IP == u.IP && b.out.InUse[i-1].HostID == u.HostID {
-			add(fleet.ConflictDuplicate, u, "On %s both %s and %s have %s. One of them must get another address.", u.HostName, holderName(b.out.InUse[i-1]), holderName(u), u.IP)
+		if i > 0 && b.merged.InUse[i-1].IP == u.IP && b.merged.InUse[i-1].HostID == u.HostID {
+			add(fleet.ConflictDuplicate, u, "On %s both %s and %s have %s. One of them must get another address.", u.HostName, addressHolderName(b.merged.InUse[i-1]), addressHolderName(u), u.IP)
 		}
 		owner, reserved := b.reserved[u.IP]
 		leased := slices.Contains(u.By, fleet.FromLease)
 		switch {
 		case gateways[u.IP]:
-			add(fleet.ConflictGateway, u, "%s on %s has %s, the network's gateway address: other guests on this host lose their gateway. Give this machine another address.", holderName(u), u.HostName, u.IP)
+			add(fleet.ConflictGateway, u, "%s on %s has %s, the network's gateway address: other guests on this host lose their gateway. Give this machine another address.", addressHolderName(u), u.HostName, u.IP)
 		case reserved && owner.MAC != u.MAC:
-			add(fleet.ConflictReserved, u, "%s on %s has %s, which is reserved for %s. Wait until the lease ends, or give this machine another address.", holderName(u), u.HostName, u.IP, owner.MAC)
-		case !reserved && !leased && len(u.By) > 0 && b.inRange(u.IP):
-			add(fleet.ConflictInRange, u, "%s on %s uses %s without a lease, and DHCP may assign this address to another guest. Reserve the address, or use one outside the DHCP ranges.", holderName(u), u.HostName, u.IP)
+			add(fleet.ConflictReserved, u, "%s on %s has %s, which is reserved for %s. Wait until the lease ends, or give this machine another address.", addressHolderName(u), u.HostName, u.IP, owner.MAC)
+		case !reserved && !leased && len(u.By) > 0 && b.inDHCPRange(u.IP):
+			add(fleet.ConflictInRange, u, "%s on %s uses %s without a lease, and DHCP may assign this address to another guest. Reserve the address, or use one outside the DHCP ranges.", addressHolderName(u), u.HostName, u.IP)
 		}
-		if reservedFor, ok := b.reservedIP[u.MAC]; ok && reservedFor != u.IP && sameFamily(reservedFor, u.IP) && !b.isInUseBy(u.HostID, u.MAC, reservedFor) {
-			add(fleet.ConflictUnusedReservation, u, "%s on %s has %s, but %s is reserved for this machine. Restart the guest's network, or wait until the lease ends.", holderName(u), u.HostName, u.IP, reservedFor)
+		if reservedFor, ok := b.reservedIP[u.MAC]; ok && reservedFor != u.IP && sameFamily(reservedFor, u.IP) && !b.isAddressInUseBy(u.HostID, u.MAC, reservedFor) {
+			add(fleet.ConflictUnusedReservation, u, "%s on %s has %s, but %s is reserved for this machine. Restart the guest's network, or wait until the lease ends.", addressHolderName(u), u.HostName, u.IP, reservedFor)
 		}
 	}
 	b.addMACConflicts(holders)
@@ -212,7 +212,7 @@ func (b *addressMerge) addMACConflicts(holders []MACHolder) {
 			if h.VMID == "" {
 				made = ", which Quantix did not create,"
 			}
-			b.out.Conflicts = append(b.out.Conflicts, fleet.AddressConflict{
+			b.merged.Conflicts = append(b.merged.Conflicts, fleet.AddressConflict{
 				Kind: fleet.ConflictMAC, MAC: c.MAC, HostName: h.HostName,
 				Text: fmt.Sprintf("%s on %s%s has the MAC address %s of %s on %s. Give one of them another NIC.", h.Name, h.HostName, made, c.MAC, c.VMName, c.Host.Name),
 			})
@@ -220,12 +220,12 @@ func (b *addressMerge) addMACConflicts(holders []MACHolder) {
 	}
 }
 
-func (b *addressMerge) isInUseBy(host fleet.HostID, mac, ip string) bool {
-	return slices.ContainsFunc(b.out.InUse, func(u fleet.AddressInUse) bool { return u.HostID == host && u.MAC == mac && u.IP == ip })
+func (b *addressMerge) isAddressInUseBy(host fleet.HostID, mac, ip string) bool {
+	return slices.ContainsFunc(b.merged.InUse, func(u fleet.AddressInUse) bool { return u.HostID == host && u.MAC == mac && u.IP == ip })
 }
 
 // maxSearched is the largest number of addresses that nextFreeIPv4 tries.
-const maxSearched = 1 << 16
+const maxSearchedAddresses = 1 << 16
 
 // nextFreeIPv4 returns the first free IPv4 address, preferably outside the DHCP ranges.
 func (b *addressMerge) nextFreeIPv4() string {
@@ -240,19 +240,19 @@ func (b *addressMerge) nextFreeIPv4() string {
 	for ip := range b.reserved {
 		taken[ip] = true
 	}
-	for _, u := range b.out.InUse {
+	for _, u := range b.merged.InUse {
 		taken[u.IP] = true
 	}
 	second := ""
 	ip := prefix.Addr().Next()
-	for range maxSearched {
+	for range maxSearchedAddresses {
 		after := ip.Next()
 		if !prefix.Contains(after) { // the last address is the broadcast address
 			break
 		}
 		switch text := ip.String(); {
 		case taken[text]:
-		case !b.inRange(text):
+		case !b.inDHCPRange(text):
 			return text
 		case second == "":
 			second = text
@@ -267,8 +267,8 @@ func (b *addressMerge) inSubnets(ip string) bool {
 	return err == nil && slices.ContainsFunc(b.spec.Prefixes(), func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-func (b *addressMerge) inRange(ip string) bool {
-	for _, d := range b.dhcp() {
+func (b *addressMerge) inDHCPRange(ip string) bool {
+	for _, d := range b.dhcpSettings() {
 		if slices.ContainsFunc(d.Ranges, func(r fleet.AddressRange) bool { return containsIP(r, ip) }) {
 			return true
 		}
@@ -302,7 +302,7 @@ func rangeSize(r fleet.AddressRange) int64 {
 }
 
 // holderName names the machine with the address.
-func holderName(u fleet.AddressInUse) string {
+func addressHolderName(u fleet.AddressInUse) string {
 	if u.VMName != "" {
 		return u.VMName + " (" + u.MAC + ")"
 	}

@@ -3,14 +3,14 @@ package policy
 import "quantix/internal/fleet"
 
 // NetworkGroup counts the hosts that report the same health of a network.
-type NetworkGroup struct {
+type NetworkHealthGroup struct {
 	State  fleet.NetworkState // as returned by fleet.NetworkHost.StateAt
 	Active bool               // the hosts report the network as active, even with another fault
 	Hosts  int
 }
 
 // NetworkHealth summarizes a network's health from its hosts' reports.
-func NetworkHealth(groups []NetworkGroup) fleet.NetworkHealth {
+func NetworkHealth(groups []NetworkHealthGroup) fleet.NetworkHealth {
 	var h fleet.NetworkHealth
 	for _, g := range groups {
 		h.Hosts += g.Hosts

@@ -8,7 +8,7 @@ import (
 
 // permissions is the required permission by resource type and action. An action on a VM needs the permission of its
 // job kind.
-var permissions = map[string]map[fleet.Action]Permission{
+var permissionsByAction = map[string]map[fleet.Action]Permission{
 	"host":    {fleet.ActEdit: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange},
 	"pool":    {fleet.ActEdit: InfraChange, fleet.ActCredentials: InfraChange, fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
 	"network": {fleet.ActEdit: InfraChange, fleet.ActGrant: InfraChange, fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
@@ -26,14 +26,14 @@ var permissions = map[string]map[fleet.Action]Permission{
 
 // RequiredPermission returns the permission that an action on a resource type requires.
 func RequiredPermission(kind string, a fleet.Action) Permission {
-	if r, ok := permissions[kind][a]; ok {
+	if r, ok := permissionsByAction[kind][a]; ok {
 		return r
 	}
 	if kind == "vm" && a == fleet.ActProtect {
 		return VMChange
 	}
 	if kind == "vm" {
-		return cmp.Or(a.Job().Info().Permission, VMUse)
+		return cmp.Or(a.JobKind().Info().Permission, VMUse)
 	}
 	return Manage
 }
@@ -53,7 +53,7 @@ func RestrictActions(a fleet.Actor, kind string, project fleet.ProjectID, states
 	out := make([]fleet.ActionState, len(states))
 	for i, s := range states {
 		if permission := RequiredPermission(kind, s.Action); !May(a, permission, project) {
-			s.Allowed, s.Reason = false, missingReason(permission)
+			s.Allowed, s.Reason = false, missingPermissionText(permission)
 		}
 		out[i] = s
 	}
@@ -82,9 +82,9 @@ func RestrictTemplateActions(a fleet.Actor, project fleet.ProjectID, states []fl
 			out[i] = s
 		}
 		if project == "" && RequiredPermission("template", s.Action) == VMChange && s.Action != fleet.ActNewVM && !May(a, InfraChange, "") {
-			out[i].Allowed, out[i].Reason = false, missingReason(VMChange)
+			out[i].Allowed, out[i].Reason = false, missingPermissionText(VMChange)
 		}
-		if !out[i].Allowed && out[i].Reason == missingReason(VMChange) {
+		if !out[i].Allowed && out[i].Reason == missingPermissionText(VMChange) {
 			out[i].Reason = "Only members of the template's project may change the template."
 		}
 	}
@@ -92,7 +92,7 @@ func RestrictTemplateActions(a fleet.Actor, project fleet.ProjectID, states []fl
 }
 
 // missingReason returns the text for a missing permission.
-func missingReason(r Permission) string {
+func missingPermissionText(r Permission) string {
 	switch r {
 	case VMUse:
 		return "You may see this VM but not use it."

@@ -17,11 +17,11 @@ func TestEachActionHasRequiredPermission(t *testing.T) {
 		seen := map[fleet.Action]bool{}
 		for _, s := range states {
 			seen[s.Action] = true
-			if _, ok := permissions[typ][s.Action]; !ok {
+			if _, ok := permissionsByAction[typ][s.Action]; !ok {
 				t.Errorf("%s of a %s has no permission", s.Action, typ)
 			}
 		}
-		for a := range permissions[typ] {
+		for a := range permissionsByAction[typ] {
 			if !seen[a] {
 				t.Errorf("a %s has no action %s", typ, a)
 			}

@@ -8,30 +8,30 @@ import (
 )
 
 const (
-	mine  fleet.ProjectID = "mine"
-	other fleet.ProjectID = "other"
+	ownProject  fleet.ProjectID = "mine"
+	otherProject fleet.ProjectID = "other"
 )
 
 // rights are the columns of the table below.
-var rights = []policy.Permission{
+var tablePermissions = []policy.Permission{
 	policy.VMSee, policy.VMUse, policy.VMChange, policy.InfraSee, policy.StorageSee,
 	policy.InfraChange, policy.TasksSee, policy.Manage, policy.OwnAccount, policy.ActAsAgent,
 }
 
 // outcomes are the letters of the table below.
-var outcomes = map[fleet.Code]byte{"": '+', fleet.Unauthorized: 'u', fleet.Forbidden: 'f', fleet.NotFound: 'n'}
+var outcomeLetters = map[fleet.ErrorCode]byte{"": '+', fleet.Unauthorized: 'u', fleet.Forbidden: 'f', fleet.NotFound: 'n'}
 
-func person(role fleet.Role, projects map[fleet.ProjectID]fleet.Role) fleet.Actor {
+func actorWithRoles(role fleet.Role, projects map[fleet.ProjectID]fleet.Role) fleet.Actor {
 	return fleet.Actor{UserID: "u", Name: "sam", Role: role, Projects: projects}
 }
 
-func in(role fleet.Role) map[fleet.ProjectID]fleet.Role {
-	return map[fleet.ProjectID]fleet.Role{mine: role}
+func roleInOwnProject(role fleet.Role) map[fleet.ProjectID]fleet.Role {
+	return map[fleet.ProjectID]fleet.Role{ownProject: role}
 }
 
 func TestPermissionCheckByRoleAndProject(t *testing.T) {
 	t.Parallel()
-	fresh := person(fleet.RoleAdmin, in(fleet.RoleMember))
+	fresh := actorWithRoles(fleet.RoleAdmin, roleInOwnProject(fleet.RoleMember))
 	fresh.MustChangePassword = true
 	for name, c := range map[string]struct {
 		actor                fleet.Actor
@@ -40,24 +40,24 @@ func TestPermissionCheckByRoleAndProject(t *testing.T) {
 		"the portal":       {fleet.SystemActor, "++++++++++", "++++++++++", "++++++++++"},
 		"not signed in":    {fleet.Actor{}, "uuuuuuuuuu", "uuuuuuuuuu", "uuuuuuuuuu"},
 		"an agent":         {fleet.Actor{HostID: "h"}, "uuuuuuuuu+", "uuuuuuuuu+", "uuuuuuuuu+"},
-		"an admin":         {person(fleet.RoleAdmin, nil), "+++++++++u", "+++++++++u", "+++++++++u"},
-		"an operator":      {person(fleet.RoleOperator, nil), "+++++++f+u", "+++++++f+u", "+++++++f+u"},
-		"a viewer":         {person(fleet.RoleViewer, nil), "+ff++f+f+u", "+ff++f+f+u", "+ff++f+f+u"},
-		"a member":         {person(fleet.RoleNone, in(fleet.RoleMember)), "+++f+f+f+u", "+++f+f+f+u", "nnnfffff+u"},
-		"a project viewer": {person(fleet.RoleNone, in(fleet.RoleViewer)), "+fff+f+f+u", "+fff+f+f+u", "nnnfffff+u"},
+		"an admin":         {actorWithRoles(fleet.RoleAdmin, nil), "+++++++++u", "+++++++++u", "+++++++++u"},
+		"an operator":      {actorWithRoles(fleet.RoleOperator, nil), "+++++++f+u", "+++++++f+u", "+++++++f+u"},
+		"a viewer":         {actorWithRoles(fleet.RoleViewer, nil), "+ff++f+f+u", "+ff++f+f+u", "+ff++f+f+u"},
+		"a member":         {actorWithRoles(fleet.RoleNone, roleInOwnProject(fleet.RoleMember)), "+++f+f+f+u", "+++f+f+f+u", "nnnfffff+u"},
+		"a project viewer": {actorWithRoles(fleet.RoleNone, roleInOwnProject(fleet.RoleViewer)), "+fff+f+f+u", "+fff+f+f+u", "nnnfffff+u"},
 		"viewer and member": {
-			person(fleet.RoleViewer, in(fleet.RoleMember)),
+			actorWithRoles(fleet.RoleViewer, roleInOwnProject(fleet.RoleMember)),
 			"+++++f+f+u", "+++++f+f+u", "+ff++f+f+u",
 		},
-		"a user without a role":    {person(fleet.RoleNone, nil), "ffffffff+u", "nnnfffff+u", "nnnfffff+u"},
-		"an unknown role":          {person("owner", in("owner")), "ffffffff+u", "nnnfffff+u", "nnnfffff+u"},
+		"a user without a role":    {actorWithRoles(fleet.RoleNone, nil), "ffffffff+u", "nnnfffff+u", "nnnfffff+u"},
+		"an unknown role":          {actorWithRoles("owner", roleInOwnProject("owner")), "ffffffff+u", "nnnfffff+u", "nnnfffff+u"},
 		"before a password change": {fresh, "ffffffff+u", "ffffffff+u", "ffffffff+u"},
 	} {
-		for project, want := range map[fleet.ProjectID]string{"": c.any, mine: c.inMine, other: c.inOther} {
-			got := make([]byte, len(rights))
-			for i, permission := range rights {
+		for project, want := range map[fleet.ProjectID]string{"": c.any, ownProject: c.inMine, otherProject: c.inOther} {
+			got := make([]byte, len(tablePermissions))
+			for i, permission := range tablePermissions {
 				err := policy.Check(c.actor, permission, project)
-				got[i] = outcomes[fleet.CodeOf(err)]
+				got[i] = outcomeLetters[fleet.CodeOf(err)]
 				if (err == nil) != policy.May(c.actor, permission, project) {
 					t.Errorf("%s, %s: May and Check differ", name, permission)
 				}
@@ -74,7 +74,7 @@ func TestAllProjectsVisibleByRole(t *testing.T) {
 	for role, want := range map[fleet.Role]bool{
 		fleet.RoleAdmin: true, fleet.RoleOperator: true, fleet.RoleViewer: true, fleet.RoleMember: false, fleet.RoleNone: false,
 	} {
-		if got := policy.AllProjects(person(role, in(fleet.RoleMember))); got != want {
+		if got := policy.AllProjects(actorWithRoles(role, roleInOwnProject(fleet.RoleMember))); got != want {
 			t.Errorf("role %q: %t", role, got)
 		}
 	}

@@ -11,19 +11,19 @@ import (
 // Used capacity in percent: a warning from warnUsed, a fault from faultUsed. A guest is paused when its write finds
 // no space.
 const (
-	warnUsed  = 90
-	faultUsed = 97
+	warnUsedPercent  = 90
+	faultUsedPercent = 97
 )
 
 // PoolGroup counts the hosts that report the same health of a pool.
-type PoolGroup struct {
-	PoolKey
+type PoolHealthGroup struct {
+	PoolHealthKey
 	Hosts int
-	Room  fleet.PoolSpace // sum over the group's hosts
+	Space  fleet.PoolSpace // sum over the group's hosts
 }
 
 // PoolKey is a host's report of a pool, reduced to what determines health.
-type PoolKey struct {
+type PoolHealthKey struct {
 	State          fleet.PoolState // as returned by fleet.PoolHost.StateAt
 	UsedPercent    int             // as returned by fleet.PoolSpace.UsedPercent
 	VMsPaused      bool            // a VM there is paused for lack of storage
@@ -32,8 +32,8 @@ type PoolKey struct {
 }
 
 // PoolKeyOf returns the group key of a host status.
-func PoolKeyOf(status fleet.PoolHost, now time.Time) PoolKey {
-	k := PoolKey{State: status.StateAt(now), VMsPaused: status.PausedVMs > 0}
+func NewPoolHealthKey(status fleet.PoolHost, now time.Time) PoolHealthKey {
+	k := PoolHealthKey{State: status.StateAt(now), VMsPaused: status.PausedVMs > 0}
 	if s := status.Status; s != nil {
 		k.UsedPercent, k.StoppedOutside, k.Faulty = s.Space().UsedPercent(), s.StoppedOutside, s.Error != ""
 	}
@@ -46,27 +46,27 @@ func PoolHostStatus(status fleet.PoolHost, now time.Time) (fleet.Severity, strin
 	if status.Status != nil {
 		errText = status.Status.Error
 	}
-	return PoolKeyOf(status, now).severityAndNotice(status.PausedVMs, errText)
+	return NewPoolHealthKey(status, now).severityAndNotice(status.PausedVMs, errText)
 }
 
 // Severity is the severity of the group's host statuses.
-func (k PoolKey) Severity() fleet.Severity {
+func (k PoolHealthKey) Severity() fleet.Severity {
 	severity, _ := k.severityAndNotice(1, "")
 	return severity
 }
 
 // Cause describes the group's fault with the host's error text, without details that differ between hosts.
-func (k PoolKey) Cause(errText string) string {
+func (k PoolHealthKey) CauseText(errText string) string {
 	switch {
 	case k.State == fleet.PoolInactive && k.StoppedOutside:
 		return "Stopped on the host outside Quantix"
 	case k.State != fleet.PoolActive && errText == "":
-		return k.State.Word()
+		return k.State.DisplayName()
 	case k.State != fleet.PoolActive:
-		return k.State.Word() + ": " + errText
+		return k.State.DisplayName() + ": " + errText
 	case k.VMsPaused:
 		return "VMs are paused, because their storage is full or fails"
-	case k.UsedPercent >= faultUsed:
+	case k.UsedPercent >= faultUsedPercent:
 		return "Full"
 	case k.Faulty:
 		return "Degraded: " + errText
@@ -75,17 +75,17 @@ func (k PoolKey) Cause(errText string) string {
 }
 
 // Notable reports whether the group needs attention: it is unusable or has a notice.
-func (k PoolKey) Notable() bool {
+func (k PoolHealthKey) NeedsAttention() bool {
 	severity, notice := k.severityAndNotice(1, "")
 	return severity == fleet.SeverityBad || notice != ""
 }
 
 // Degraded reports whether the pool is active with an error.
-func (k PoolKey) Degraded() bool { return k.State == fleet.PoolActive && k.Faulty }
+func (k PoolHealthKey) Degraded() bool { return k.State == fleet.PoolActive && k.Faulty }
 
 // severityAndNotice returns the severity and a notice. starved is the number of paused VMs, errText the host's error
 // text.
-func (k PoolKey) severityAndNotice(starved int, errText string) (fleet.Severity, string) {
+func (k PoolHealthKey) severityAndNotice(starved int, errText string) (fleet.Severity, string) {
 	switch {
 	case k.State == fleet.PoolInactive && k.StoppedOutside:
 		return k.State.Severity(), "Stopped on the host outside Quantix"
@@ -95,11 +95,11 @@ func (k PoolKey) severityAndNotice(starved int, errText string) (fleet.Severity,
 		return fleet.SeverityBad, fmt.Sprintf("A VM is paused there, because its storage is full or fails; %d %% used", k.UsedPercent)
 	case k.VMsPaused:
 		return fleet.SeverityBad, fmt.Sprintf("%d VMs are paused there, because their storage is full or fails; %d %% used", starved, k.UsedPercent)
-	case k.UsedPercent >= faultUsed:
+	case k.UsedPercent >= faultUsedPercent:
 		return fleet.SeverityBad, fmt.Sprintf("Full: %d %% used", k.UsedPercent)
 	case k.Faulty:
 		return fleet.SeverityWarn, "Degraded: " + cmp.Or(errText, "see the host's report")
-	case k.UsedPercent >= warnUsed:
+	case k.UsedPercent >= warnUsedPercent:
 		return fleet.SeverityWarn, fmt.Sprintf("Nearly full: %d %% used", k.UsedPercent)
 	}
 	return fleet.SeverityOK, ""
@@ -107,7 +107,7 @@ func (k PoolKey) severityAndNotice(starved int, errText string) (fleet.Severity,
 
 // PoolHealth summarizes a pool's health from its hosts' reports. Offline hosts count as unknown. A shared pool's
 // capacity counts once, from the first healthy host by name; a local pool's capacity is the sum over healthy hosts.
-func PoolHealth(spec fleet.PoolSpec, groups []PoolGroup, first fleet.PoolSpace) fleet.PoolHealth {
+func PoolHealth(spec fleet.PoolSpec, groups []PoolHealthGroup, first fleet.PoolSpace) fleet.PoolHealth {
 	var h fleet.PoolHealth
 	var room fleet.PoolSpace
 	for _, g := range groups {
@@ -116,7 +116,7 @@ func PoolHealth(spec fleet.PoolSpec, groups []PoolGroup, first fleet.PoolSpace) 
 		h.SeverityCounts.Add(severity, g.Hosts)
 		switch g.State {
 		case fleet.PoolActive:
-			if room = room.Plus(g.Room); spec.Shared {
+			if room = room.Plus(g.Space); spec.Shared {
 				room = first
 			}
 			switch {

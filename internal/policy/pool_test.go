@@ -74,11 +74,11 @@ func TestPoolHealthSummarizesHosts(t *testing.T) {
 			Hosts: 1, Severity: fleet.SeverityWarn, Summary: "0 of 1 hosts healthy",
 		}},
 	} {
-		var groups []policy.PoolGroup // one group for each host status
+		var groups []policy.PoolHealthGroup // one group for each host status
 		for _, status := range c.statuses {
-			g := policy.PoolGroup{PoolKey: policy.PoolKeyOf(status, now), Hosts: 1}
+			g := policy.PoolHealthGroup{PoolHealthKey: policy.NewPoolHealthKey(status, now), Hosts: 1}
 			if status.Status != nil {
-				g.Room = status.Status.Space()
+				g.Space = status.Status.Space()
 			}
 			groups = append(groups, g)
 		}

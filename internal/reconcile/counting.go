@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	countEvery     = 2 * time.Second
-	countAllEvery  = time.Hour
+	countInterval     = 2 * time.Second
+	fullCountInterval  = time.Hour
 	maxChangedKeys = 20_000 // maximum number of changed keys; above it everything is counted
 )
 
 // counting maintains the counters. It counts the resources named by wake-ups. After lost wake-ups, and once an hour
 // as a check, it counts everything. Each portal does this independently from the same rows.
-type counting struct {
+type vmCounter struct {
 	control       *control.Control
 	log           *slog.Logger
 	sub           *notify.Subscription
@@ -29,24 +29,24 @@ type counting struct {
 	lastFullCount time.Time // time of the last full count
 	vms           map[fleet.VMID]struct{}
 	hosts         map[fleet.HostID]struct{}
-	suspect       map[fleet.VMID]struct{} // VMs with a wrong count whose wake-up may only be late
+	miscountedVMs       map[fleet.VMID]struct{} // VMs with a wrong count whose wake-up may only be late
 }
 
-func newCounting(c *control.Control, hub *notify.Hub, log *slog.Logger) *counting {
-	return &counting{
+func newVMCounter(c *control.Control, hub *notify.Hub, log *slog.Logger) *vmCounter {
+	return &vmCounter{
 		control: c, log: log, sub: hub.SubscribeUpTo(maxChangedKeys, "vm:*", "host:*"), countAll: true,
 		vms: map[fleet.VMID]struct{}{}, hosts: map[fleet.HostID]struct{}{},
 	}
 }
 
-func (n *counting) loop(ctx context.Context) error {
+func (n *vmCounter) runLoop(ctx context.Context) error {
 	defer n.sub.Close()
-	tick := time.NewTicker(countEvery)
+	tick := time.NewTicker(countInterval)
 	defer tick.Stop()
 	failing := false
 	for {
 		once, cancel := context.WithTimeout(ctx, 30*time.Second)
-		err := n.run(once, fleet.SystemActor)
+		err := n.countChanges(once, fleet.SystemActor)
 		cancel()
 		if ctx.Err() != nil {
 			return nil
@@ -60,7 +60,7 @@ func (n *counting) loop(ctx context.Context) error {
 			case <-ctx.Done():
 				return nil
 			case <-n.sub.C:
-				n.record(n.sub.Take())
+				n.recordChanges(n.sub.TakeKeys())
 			case <-tick.C:
 				waits = false
 			}
@@ -69,12 +69,12 @@ func (n *counting) loop(ctx context.Context) error {
 }
 
 // record adds the changed keys to vms and hosts.
-func (n *counting) record(keys []string) {
+func (n *vmCounter) recordChanges(keys []string) {
 	for _, key := range keys {
 		switch kind, id, _ := strings.Cut(key, ":"); fleet.ResourceType(kind) {
 		case fleet.TypeVM:
 			n.vms[fleet.VMID(id)] = struct{}{}
-			delete(n.suspect, fleet.VMID(id))
+			delete(n.miscountedVMs, fleet.VMID(id))
 		case fleet.TypeHost:
 			n.hosts[fleet.HostID(id)] = struct{}{}
 		default: // a resync
@@ -84,13 +84,13 @@ func (n *counting) record(keys []string) {
 }
 
 // run counts the changed resources. After a failure the next run counts them again.
-func (n *counting) run(ctx context.Context, a fleet.Actor) error {
-	n.record(n.sub.Take()) // later wake-ups belong to the next run
-	if len(n.suspect) > 0 {
-		n.log.Warn("VMs had wrong counts; corrected", "vms", len(n.suspect), "one", slices.Sorted(maps.Keys(n.suspect))[0])
-		n.suspect = nil
+func (n *vmCounter) countChanges(ctx context.Context, a fleet.Actor) error {
+	n.recordChanges(n.sub.TakeKeys()) // later wake-ups belong to the next run
+	if len(n.miscountedVMs) > 0 {
+		n.log.Warn("VMs had wrong counts; corrected", "vms", len(n.miscountedVMs), "one", slices.Sorted(maps.Keys(n.miscountedVMs))[0])
+		n.miscountedVMs = nil
 	}
-	lost, due := n.countAll, time.Since(n.lastFullCount) >= countAllEvery
+	lost, due := n.countAll, time.Since(n.lastFullCount) >= fullCountInterval
 	if !lost && !due {
 		err := n.control.CountChanged(ctx, a, slices.Collect(maps.Keys(n.vms)), slices.Collect(maps.Keys(n.hosts)))
 		if err == nil {
@@ -105,10 +105,10 @@ func (n *counting) run(ctx context.Context, a fleet.Actor) error {
 	}
 	n.countAll, n.lastFullCount = false, time.Now()
 	if !lost { // the wake-up of a fresh change may arrive after the count
-		n.suspect = make(map[fleet.VMID]struct{}, len(other))
+		n.miscountedVMs = make(map[fleet.VMID]struct{}, len(other))
 		for _, id := range other {
 			if _, known := n.vms[id]; !known {
-				n.suspect[id] = struct{}{}
+				n.miscountedVMs[id] = struct{}{}
 			}
 		}
 	}

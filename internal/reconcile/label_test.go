@@ -28,7 +28,7 @@ func TestRelabelledHostGetsAssignments(t *testing.T) {
 		run := p.run
 		p.period = time.Hour
 		p.run = func(ctx context.Context, a fleet.Actor) error { err := run(ctx, a); passed <- struct{}{}; return err }
-		_ = p.loop(ctx, hub, slog.New(slog.DiscardHandler))
+		_ = p.runLoop(ctx, hub, slog.New(slog.DiscardHandler))
 		ended <- struct{}{}
 	}()
 	t.Cleanup(func() { stop(); <-ended; <-ended })

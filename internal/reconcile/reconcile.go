@@ -17,7 +17,7 @@ import (
 )
 
 // pass is one reconciler, its period, and the wake-ups that run it at once.
-type pass struct {
+type reconcilePass struct {
 	name     string
 	period   time.Duration
 	wakeKeys []string
@@ -26,17 +26,17 @@ type pass struct {
 
 // Run runs all passes until ctx ends. A failed pass is logged and runs again at its next time.
 func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Logger) error {
-	live := liveness{control: c, hub: hub}
-	passes := []pass{
+	live := livenessPass{control: c, hub: hub}
+	passes := []reconcilePass{
 		{"rescue jobs", 2 * time.Second, nil, c.RescueJobs},
 		{"begin tasks", 2 * time.Second, []string{"orders"}, c.BeginTasks},
 		{"queue drift", 15 * time.Second, nil, c.QueueDrifted},
 		labelPass(c),
-		{"gather peers", time.Minute, []string{"peers"}, rateLimited(time.Second, c.GatherPeers)},
+		{"gather peers", time.Minute, []string{"peers"}, withMinInterval(time.Second, c.GatherPeers)},
 		{"follow port groups", 15 * time.Second, []string{"filters"}, c.FollowPortGroups},
 		{"settle security groups", 15 * time.Second, []string{"filters"}, c.SettleSecurityGroups},
 		{"settle places", time.Second, nil, c.SettlePlaces},
-		{"watch hosts", 2 * time.Second, nil, live.run},
+		{"watch hosts", 2 * time.Second, nil, live.compareLiveness},
 		{"settle rules", 5 * time.Second, nil, c.SettleRules},
 		{"expire VMs", time.Minute, nil, c.ExpireVMs},
 		{"snapshot schedules", 15 * time.Second, nil, c.RunSnapshotSchedules},
@@ -47,16 +47,16 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"keep the audit", time.Hour, nil, c.RotateAuditPartitions},
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return newCounting(c, hub, log).loop(ctx) })
+	group.Go(func() error { return newVMCounter(c, hub, log).runLoop(ctx) })
 	for _, p := range passes {
-		group.Go(func() error { return p.loop(ctx, hub, log) })
+		group.Go(func() error { return p.runLoop(ctx, hub, log) })
 	}
 	return group.Wait()
 }
 
 // rateLimited enforces a minimum interval between two runs. Many wake-ups become one run, so that one host with
 // constant changes does not keep all other hosts busy.
-func rateLimited(interval time.Duration, run func(context.Context, fleet.Actor) error) func(context.Context, fleet.Actor) error {
+func withMinInterval(interval time.Duration, run func(context.Context, fleet.Actor) error) func(context.Context, fleet.Actor) error {
 	var last time.Time
 	return func(ctx context.Context, a fleet.Actor) error {
 		if wait := interval - time.Since(last); !last.IsZero() && wait > 0 {
@@ -72,11 +72,11 @@ func rateLimited(interval time.Duration, run func(context.Context, fleet.Actor) 
 }
 
 // labelPass runs mostly on wake-ups; the period retries failed assignments.
-func labelPass(c *control.Control) pass {
-	return pass{"assign by label", time.Minute, []string{"labels"}, c.AssignLabelled}
+func labelPass(c *control.Control) reconcilePass {
+	return reconcilePass{"assign by label", time.Minute, []string{"labels"}, c.AssignLabelled}
 }
 
-func (p pass) loop(ctx context.Context, hub *notify.Hub, log *slog.Logger) error {
+func (p reconcilePass) runLoop(ctx context.Context, hub *notify.Hub, log *slog.Logger) error {
 	wake := hub.Subscribe(p.wakeKeys...)
 	defer wake.Close()
 	tick := time.NewTicker(p.period)
@@ -104,13 +104,13 @@ func (p pass) loop(ctx context.Context, hub *notify.Hub, log *slog.Logger) error
 
 // liveness notifies the pages of a host and its VMs when the host goes offline or comes online, and when its inventory
 // becomes stale or fresh. These changes write no row, so no trigger announces them.
-type liveness struct {
+type livenessPass struct {
 	control  *control.Control
 	hub      *notify.Hub
 	notFresh map[fleet.HostID]control.HostLiveness // hosts that are not fresh; nil before the first run
 }
 
-func (l *liveness) run(ctx context.Context, a fleet.Actor) error {
+func (l *livenessPass) compareLiveness(ctx context.Context, a fleet.Actor) error {
 	notFresh, err := l.control.HostsNotFresh(ctx, a)
 	if err != nil {
 		return err

@@ -40,13 +40,13 @@ func TestHostLivenessChangesNotifyPages(t *testing.T) {
 	exec(`INSERT INTO vms (id, project_id, host_id, name, spec) SELECT 'of-' || id, 'p', id, 'of-' || id, '{"cpus":1,"memoryMiB":128}' FROM hosts`)
 	hub := notify.NewHub()
 	pages := hub.Subscribe("host:*", "vm:*")
-	live := liveness{control: control.New(pool, control.Options{Hub: hub}), hub: hub}
+	live := livenessPass{control: control.New(pool, control.Options{Hub: hub}), hub: hub}
 	look := func(when string, want ...string) {
 		t.Helper()
-		if err := live.run(t.Context(), fleet.SystemActor); err != nil {
+		if err := live.compareLiveness(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
-		got := pages.Take()
+		got := pages.TakeKeys()
 		slices.Sort(got)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
@@ -71,7 +71,7 @@ func TestFailedPassLoggedOnceAndRetried(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var log bytes.Buffer
 		runs, began := 0, time.Now()
-		p := pass{"count sheep", time.Minute, nil, func(_ context.Context, a fleet.Actor) error {
+		p := reconcilePass{"count sheep", time.Minute, nil, func(_ context.Context, a fleet.Actor) error {
 			if runs++; runs == 5 {
 				stop()
 			}
@@ -83,7 +83,7 @@ func TestFailedPassLoggedOnceAndRetried(t *testing.T) {
 			}
 			return errors.New("no sheep")
 		}}
-		if err := p.loop(ctx, notify.NewHub(), slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+		if err := p.runLoop(ctx, notify.NewHub(), slog.New(slog.NewTextHandler(&log, nil))); err != nil {
 			t.Errorf("stop failed: %v", err)
 		}
 		if runs != 5 || time.Since(began) != 4*time.Minute {
@@ -99,7 +99,7 @@ func TestRateLimitedPassKeepsMinimumInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runs, began := 0, time.Now()
-		run := rateLimited(time.Second, func(context.Context, fleet.Actor) error { runs++; return nil })
+		run := withMinInterval(time.Second, func(context.Context, fleet.Actor) error { runs++; return nil })
 		for range 3 {
 			if err := run(t.Context(), fleet.SystemActor); err != nil {
 				t.Error(err)

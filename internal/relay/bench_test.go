@@ -22,10 +22,10 @@ func BenchmarkSplice(b *testing.B) {
 	for _, kind := range peers {
 		b.Run(kind, func(b *testing.B) {
 			s := startSplicer(b, kind)
-			write, read := s.pair(1)
+			write, read := s.openSession(1)
 			message := make([]byte, 32<<10)
 			b.SetBytes(1 << 20)
-			before := s.cpu()
+			before := s.cpuTime()
 			b.ResetTimer()
 			go func() {
 				for range b.N * (1 << 20) / len(message) {
@@ -43,7 +43,7 @@ func BenchmarkSplice(b *testing.B) {
 				rest -= n
 			}
 			b.StopTimer()
-			cpu[kind] = float64((s.cpu() - before).Microseconds()) / float64(b.N)
+			cpu[kind] = float64((s.cpuTime() - before).Microseconds()) / float64(b.N)
 			b.ReportMetric(cpu[kind], "cpu-µs/MiB")
 			b.ReportMetric(0, "ns/op")
 		})
@@ -63,7 +63,7 @@ func BenchmarkSessionMemory(b *testing.B) {
 			s := startSplicer(b, kind)
 			before := s.memory()
 			for i := range sessions {
-				write, read := s.pair(i)
+				write, read := s.openSession(i)
 				picture := make([]byte, 256<<10)
 				go write(picture)
 				for rest := len(picture); rest > 0; {
@@ -90,7 +90,7 @@ func BenchmarkThousandSessions(b *testing.B) {
 			var arrived atomic.Int64
 			var readers sync.WaitGroup
 			for i := range sessions {
-				write, read := s.pair(i)
+				write, read := s.openSession(i)
 				writes[i] = write
 				readers.Go(func() {
 					buf := make([]byte, 8<<10)
@@ -104,7 +104,7 @@ func BenchmarkThousandSessions(b *testing.B) {
 					}
 				})
 			}
-			before, start := s.cpu(), time.Now()
+			before, start := s.cpuTime(), time.Now()
 			for range b.N {
 				message := make([]byte, rate/ticks)
 				pace := time.NewTicker(time.Second / ticks)
@@ -124,7 +124,7 @@ func BenchmarkThousandSessions(b *testing.B) {
 			}
 			took := time.Since(start)
 			b.ReportMetric(float64(sessions*rate*seconds)-float64(arrived.Load()), "bytes-lost")
-			b.ReportMetric(100*float64(s.cpu()-before)/float64(took), "cpu-%")
+			b.ReportMetric(100*float64(s.cpuTime()-before)/float64(took), "cpu-%")
 			b.ReportMetric(float64(took.Milliseconds())-seconds*1000, "ms-late")
 			b.ReportMetric(0, "ns/op")
 		})

@@ -62,7 +62,7 @@ type waiter struct {
 }
 
 // New returns a broker for relays of the configured kinds.
-func New(uses ...KindConfig) *Broker {
+func NewBroker(uses ...KindConfig) *Broker {
 	b := &Broker{configs: map[Kind]*KindConfig{}, waiting: map[fleet.PairID]*waiter{}, open: map[Kind]int{}}
 	for _, u := range uses {
 		b.configs[u.Kind] = &u
@@ -96,10 +96,10 @@ func (b *Broker) Serve(ctx context.Context, end End, ws *websocket.Conn, onMessa
 		sendClose(ws, code, text)
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { session.end(stopReason(ctx)) })
+	stop := context.AfterFunc(ctx, func() { session.closeBothSides(stopReason(ctx)) })
 	defer stop()
-	session.run(end.side)
-	b.leave(session)
+	session.copyFromSide(end.side)
+	b.leaveSession(session)
 	return nil
 }
 

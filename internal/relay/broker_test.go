@@ -46,7 +46,7 @@ type portal struct {
 }
 
 func newPortal(t testing.TB, ctx context.Context) *portal {
-	p := &portal{Broker: New(use), results: make(chan error, 64)}
+	p := &portal{Broker: NewBroker(use), results: make(chan error, 64)}
 	server := httptest.NewServer(p.handler(ctx))
 	t.Cleanup(server.Close)
 	p.url = "ws" + strings.TrimPrefix(server.URL, "http")
@@ -92,7 +92,7 @@ func (p *portal) dial(t testing.TB, side, id string) *websocket.Conn {
 }
 
 // waitFor waits until the broker's counts match.
-func (p *portal) waitFor(t testing.TB, open, waiting int) {
+func (p *portal) waitForCounts(t testing.TB, open, waiting int) {
 	t.Helper()
 	for until := time.Now().Add(10 * time.Second); ; {
 		o, w := p.Counts(Console)
@@ -106,7 +106,7 @@ func (p *portal) waitFor(t testing.TB, open, waiting int) {
 	}
 }
 
-func receive(ws *websocket.Conn, size int) ([]byte, error) {
+func receiveBytes(ws *websocket.Conn, size int) ([]byte, error) {
 	var got bytes.Buffer
 	for got.Len() < size {
 		_, message, err := ws.NextReader()
@@ -135,9 +135,9 @@ func TestEitherRelaySideMayConnectFirst(t *testing.T) {
 	for _, order := range [][2]string{{"asker", "answerer"}, {"answerer", "asker"}} {
 		p := newPortal(t, t.Context())
 		first := p.dial(t, order[0], "c1")
-		p.waitFor(t, 0, 1)
+		p.waitForCounts(t, 0, 1)
 		second := p.dial(t, order[1], "c1")
-		p.waitFor(t, 1, 0)
+		p.waitForCounts(t, 1, 0)
 		if first.Subprotocol() != "binary" || second.Subprotocol() != "binary" {
 			t.Errorf("subprotocols %q, %q", first.Subprotocol(), second.Subprotocol())
 		}
@@ -145,7 +145,7 @@ func TestEitherRelaySideMayConnectFirst(t *testing.T) {
 			if err := pair[0].WriteMessage(websocket.BinaryMessage, []byte("RFB 003.008\n")); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := receive(pair[1], 12); err != nil || string(got) != "RFB 003.008\n" {
+			if got, err := receiveBytes(pair[1], 12); err != nil || string(got) != "RFB 003.008\n" {
 				t.Errorf("%s first: got %q, %v", order[0], got, err)
 			}
 		}
@@ -173,7 +173,7 @@ func TestRelayIsFullDuplex(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			got, err := receive(to, size)
+			got, err := receiveBytes(to, size)
 			if err != nil || !bytes.Equal(got, data) {
 				t.Errorf("got %d bytes, %v; the same: %v", len(got), err, bytes.Equal(got, data))
 			}
@@ -195,7 +195,7 @@ func TestLargeMessageForwardedInChunks(t *testing.T) {
 	if _, err := w.Write(make([]byte, 3*chunkSize)); err != nil { // the message is not complete yet
 		t.Fatal(err)
 	}
-	if got, err := receive(asker, 2*chunkSize); err != nil {
+	if got, err := receiveBytes(asker, 2*chunkSize); err != nil {
 		t.Errorf("got %d bytes, %v", len(got), err)
 	}
 }
@@ -205,7 +205,7 @@ func TestCloseCodeAndReasonForwarded(t *testing.T) {
 	for _, sides := range [][2]string{{"asker", "answerer"}, {"answerer", "asker"}} {
 		p := newPortal(t, t.Context())
 		leaves, stays := p.dial(t, sides[0], "c"), p.dial(t, sides[1], "c")
-		p.waitFor(t, 1, 0)
+		p.waitForCounts(t, 1, 0)
 		if err := leaves.WriteMessage(websocket.BinaryMessage, []byte("last words")); err != nil {
 			t.Fatal(err)
 		}
@@ -213,13 +213,13 @@ func TestCloseCodeAndReasonForwarded(t *testing.T) {
 		if err := leaves.WriteControl(websocket.CloseMessage, message, time.Now().Add(time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := receive(stays, 10); err != nil || string(got) != "last words" {
+		if got, err := receiveBytes(stays, 10); err != nil || string(got) != "last words" {
 			t.Errorf("got %q, %v", got, err)
 		}
 		if closeErr := waitClose(t, stays); closeErr.Code != 4001 || closeErr.Text != "The VM was stopped." {
 			t.Errorf("%s disconnected: %v", sides[0], closeErr)
 		}
-		p.waitFor(t, 0, 0)
+		p.waitForCounts(t, 0, 0)
 	}
 }
 
@@ -230,12 +230,12 @@ func TestDisconnectOfOneSideEndsOtherSide(t *testing.T) {
 	} {
 		p := newPortal(t, t.Context())
 		leaves, stays := p.dial(t, sides[0], "c"), p.dial(t, sides[1], "c")
-		p.waitFor(t, 1, 0)
+		p.waitForCounts(t, 1, 0)
 		leaves.NetConn().Close()
 		if closeErr := waitClose(t, stays); closeErr.Code != websocket.CloseGoingAway || closeErr.Text != want {
 			t.Errorf("%s disconnected: %v", sides[0], closeErr)
 		}
-		p.waitFor(t, 0, 0)
+		p.waitForCounts(t, 0, 0)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestInvalidMessageEndsRelay(t *testing.T) {
 			p := newPortal(t, t.Context())
 			asker, answerer := p.dial(t, "asker", "c"), p.dial(t, "answerer", "c")
 			go asker.WriteMessage(c.kind, make([]byte, c.size))
-			got, err := receive(answerer, c.size)
+			got, err := receiveBytes(answerer, c.size)
 			if c.code == 0 {
 				if err != nil {
 					t.Errorf("got %d bytes, %v", len(got), err)
@@ -271,7 +271,7 @@ func TestSecondConnectionToWaitingSideRefused(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
 	first := p.dial(t, "asker", "c")
-	p.waitFor(t, 0, 1)
+	p.waitForCounts(t, 0, 1)
 	if closeErr := waitClose(t, p.dial(t, "asker", "c")); closeErr.Code != websocket.ClosePolicyViolation {
 		t.Errorf("second asker: %v", closeErr)
 	}
@@ -279,7 +279,7 @@ func TestSecondConnectionToWaitingSideRefused(t *testing.T) {
 	if err := answerer.WriteMessage(websocket.BinaryMessage, []byte("hello")); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := receive(first, 5); err != nil || string(got) != "hello" {
+	if got, err := receiveBytes(first, 5); err != nil || string(got) != "hello" {
 		t.Errorf("the first asker got %q, %v", got, err)
 	}
 }
@@ -297,7 +297,7 @@ func TestConcurrentRelaysStaySeparate(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if got, err := receive(asker, len(id)); err != nil || string(got) != id {
+				if got, err := receiveBytes(asker, len(id)); err != nil || string(got) != id {
 					t.Errorf("%s got %q, %v", id, got, err)
 					return
 				}
@@ -315,7 +315,7 @@ func TestCancellationCauseSentToBothSides(t *testing.T) {
 	if err := asker.WriteMessage(websocket.BinaryMessage, []byte("hello")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := receive(answerer, 5); err != nil || p.messages.Load() != 1 {
+	if _, err := receiveBytes(answerer, 5); err != nil || p.messages.Load() != 1 {
 		t.Errorf("%v; %d messages from the asker", err, p.messages.Load())
 	}
 	stop(Reason("You are signed out."))
@@ -331,12 +331,12 @@ func TestPortalStopSentToBothSides(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	p := newPortal(t, ctx)
 	asker, answerer, alone := p.dial(t, "asker", "c"), p.dial(t, "answerer", "c"), p.dial(t, "asker", "d")
-	p.waitFor(t, 1, 1)
+	p.waitForCounts(t, 1, 1)
 	stop()
 	for _, ws := range []*websocket.Conn{asker, answerer, alone} {
 		if closeErr := waitClose(t, ws); closeErr.Code != websocket.CloseGoingAway || closeErr.Text != "The portal is stopping." {
 			t.Error(closeErr)
 		}
 	}
-	p.waitFor(t, 0, 0)
+	p.waitForCounts(t, 0, 0)
 }

@@ -9,7 +9,7 @@ import (
 
 // Hold is Serve for an end that the portal itself has, for a user's request. It waits for the other end and returns
 // that end's connection, which the caller reads and writes directly. release closes the connection.
-func (b *Broker) Hold(ctx context.Context, end End) (ws *websocket.Conn, release func(), err error) {
+func (b *Broker) ConnectPortalSide(ctx context.Context, end End) (ws *websocket.Conn, release func(), err error) {
 	use := b.configs[end.Kind()]
 	if use == nil {
 		return nil, nil, fmt.Errorf("no relays of the kind %q are configured", end.Kind())
@@ -19,14 +19,14 @@ func (b *Broker) Hold(ctx context.Context, end End) (ws *websocket.Conn, release
 		return nil, nil, err
 	}
 	return both.peers[1-end.side].ws, func() {
-		both.end(websocket.CloseNormalClosure, "")
-		b.leave(both)
+		both.closeBothSides(websocket.CloseNormalClosure, "")
+		b.leaveSession(both)
 	}, nil
 }
 
 // leave removes one side of the session. After both sides have left, the session no longer counts as open.
-func (b *Broker) leave(p *session) {
-	if !p.detach() {
+func (b *Broker) leaveSession(p *session) {
+	if !p.detachSide() {
 		return
 	}
 	b.mu.Lock()

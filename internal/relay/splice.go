@@ -56,10 +56,10 @@ func newSession(use *KindConfig, s Side, own, other peer) *session {
 }
 
 // detach reports whether the caller was the last of the session's two sides.
-func (p *session) detach() bool { return p.running.Add(-1) == 0 }
+func (p *session) detachSide() bool { return p.running.Add(-1) == 0 }
 
 // run copies from side s to the other side until either side ends, and then ends both.
-func (p *session) run(s Side) {
+func (p *session) copyFromSide(s Side) {
 	if p.hasPortalSide() {
 		<-p.done // the caller of Hold reads from the connection itself
 		return
@@ -70,7 +70,7 @@ func (p *session) run(s Side) {
 		p.extendReadDeadline(from)
 		kind, message, err := from.NextReader()
 		if err == nil && kind != websocket.BinaryMessage {
-			p.end(websocket.CloseUnsupportedData, p.config.NotBinary)
+			p.closeBothSides(websocket.CloseUnsupportedData, p.config.NotBinary)
 			return
 		}
 		var sent error
@@ -80,12 +80,12 @@ func (p *session) run(s Side) {
 		}
 		switch {
 		case sent != nil:
-			code, text := p.reasonOf(sent, 1-s)
-			p.end(code, text)
+			code, text := p.closeReasonOf(sent, 1-s)
+			p.closeBothSides(code, text)
 			return
 		case err != nil:
-			code, text := p.reasonOf(err, s)
-			p.end(code, text)
+			code, text := p.closeReasonOf(err, s)
+			p.closeBothSides(code, text)
 			return
 		}
 	}
@@ -139,7 +139,7 @@ func (p *session) ping() {
 }
 
 // end sends both sides the reason and closes both within closeTimeout.
-func (p *session) end(code int, text string) {
+func (p *session) closeBothSides(code int, text string) {
 	p.once.Do(func() {
 		p.ended.Store(true)
 		defer close(p.done)
@@ -162,7 +162,7 @@ func (p *session) end(code int, text string) {
 
 // reasonOf returns the close code and reason for err on side s. If the side sent a close frame, they are from that
 // frame.
-func (p *session) reasonOf(err error, s Side) (int, string) {
+func (p *session) closeReasonOf(err error, s Side) (int, string) {
 	var closeErr *websocket.CloseError
 	var network net.Error
 	switch {

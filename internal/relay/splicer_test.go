@@ -144,7 +144,7 @@ func freeAddress(b *testing.B) string {
 }
 
 // pair opens one session. Data that write sends arrives at read.
-func (s *splicer) pair(id int) (write func([]byte) error, read func([]byte) (int, error)) {
+func (s *splicer) openSession(id int) (write func([]byte) error, read func([]byte) (int, error)) {
 	s.b.Helper()
 	scheme := map[bool]string{false: "ws://", true: "wss://"}
 	if s.host != "" {
@@ -218,7 +218,7 @@ func (s *splicer) processes() []int {
 	pids := []int{s.pid}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, f := range stats {
-		if fields := statOf(f); len(fields) > 1 && fields[1] == strconv.Itoa(s.pid) {
+		if fields := statFields(f); len(fields) > 1 && fields[1] == strconv.Itoa(s.pid) {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
 			pids = append(pids, pid)
 		}
@@ -227,17 +227,17 @@ func (s *splicer) processes() []int {
 }
 
 // statOf returns the fields of a /proc/*/stat file that follow the process name in parentheses, from the state on.
-func statOf(file string) []string {
+func statFields(file string) []string {
 	data, _ := os.ReadFile(file)
 	_, rest, _ := strings.Cut(string(data), ") ")
 	return strings.Fields(rest)
 }
 
 // cpu returns the splicer's user and system time so far.
-func (s *splicer) cpu() time.Duration {
+func (s *splicer) cpuTime() time.Duration {
 	var ticks int
 	for _, pid := range s.processes() {
-		if f := statOf(fmt.Sprintf("/proc/%d/stat", pid)); len(f) > 12 {
+		if f := statFields(fmt.Sprintf("/proc/%d/stat", pid)); len(f) > 12 {
 			user, _ := strconv.Atoi(f[11])
 			system, _ := strconv.Atoi(f[12])
 			ticks += user + system
@@ -294,7 +294,7 @@ func runSplicer(kind string) {
 		}()
 		fmt.Println(l.Addr())
 	default:
-		p := &portal{Broker: New(use), results: make(chan error)}
+		p := &portal{Broker: NewBroker(use), results: make(chan error)}
 		go func() {
 			for range p.results {
 			}

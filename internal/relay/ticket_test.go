@@ -51,7 +51,7 @@ func TestRelayEndsWithDifferentTicketsNotConnected(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
 	asker := p.dial(t, "asker", "c")
-	p.waitFor(t, 0, 1)
+	p.waitForCounts(t, 0, 1)
 	if closeErr := waitClose(t, p.dial(t, "foreign", "c")); closeErr.Code != websocket.ClosePolicyViolation {
 		t.Errorf("the foreign end: %v", closeErr)
 	}
@@ -62,7 +62,7 @@ func TestRelayEndsWithDifferentTicketsNotConnected(t *testing.T) {
 	if err := answerer.WriteMessage(websocket.BinaryMessage, []byte("hello")); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := receive(asker, 5); err != nil || string(got) != "hello" {
+	if got, err := receiveBytes(asker, 5); err != nil || string(got) != "hello" {
 		t.Errorf("the asker got %q, %v", got, err)
 	}
 }
@@ -70,7 +70,7 @@ func TestRelayEndsWithDifferentTicketsNotConnected(t *testing.T) {
 func TestRelayOfUnknownKindClosed(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
-	p.Broker = New()
+	p.Broker = NewBroker()
 	p.dial(t, "asker", "c")
 	if err := <-p.results; err == nil {
 		t.Error("the end waits")

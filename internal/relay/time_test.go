@@ -47,7 +47,7 @@ func (p pipes) dial(t *testing.T, side string) *websocket.Conn {
 func inBubble(t *testing.T, do func(t *testing.T, p *portal, listener pipes)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &portal{Broker: New(use), results: make(chan error, 8)}
+		p := &portal{Broker: NewBroker(use), results: make(chan error, 8)}
 		listener := make(pipes)
 		server := &http.Server{Handler: p.handler(t.Context())}
 		go server.Serve(listener)
@@ -100,7 +100,7 @@ func TestIdleRelayStaysOpenWhilePeersAnswerPings(t *testing.T) {
 		}()
 		got := make(chan []byte)
 		go func() {
-			data, _ := receive(answerer, 5)
+			data, _ := receiveBytes(answerer, 5)
 			got <- data
 		}()
 		time.Sleep(time.Hour)

@@ -51,16 +51,16 @@ func DB(t testing.TB) *pgxpool.Pool {
 // URL creates a new, migrated database, which is dropped when the test ends, and returns its URL.
 func URL(t testing.TB) string {
 	t.Helper()
-	return clone(t, template)
+	return cloneDatabase(t, template)
 }
 
 // EmptyURL creates a new database without tables, which is dropped when the test ends, and returns its URL.
 func EmptyURL(t testing.TB) string {
 	t.Helper()
-	return clone(t, "template1")
+	return cloneDatabase(t, "template1")
 }
 
-func clone(t testing.TB, from string) string {
+func cloneDatabase(t testing.TB, from string) string {
 	t.Helper()
 	server.once.Do(func() { server.err = startServer() })
 	if server.err != nil {

@@ -11,7 +11,7 @@ var defaultOrder = []string{"hd", "cdrom", "network"}
 
 // resolveBootOrder converts the definition's boot order of device kinds to boot orders of devices: it numbers the first
 // device of each kind. If the order is defaultOrder, it does nothing.
-func (r *reading) resolveBootOrder() {
+func (r *conversion) resolveBootOrder() {
 	numbered := slices.ContainsFunc(r.Disks, func(d Disk) bool { return d.As.BootOrder > 0 }) ||
 		slices.ContainsFunc(r.Spec.NICs, func(n fleet.NIC) bool { return n.BootOrder > 0 })
 	at, inOrder := -1, true
@@ -23,17 +23,17 @@ func (r *reading) resolveBootOrder() {
 	for n, e := range r.firmwareOrder {
 		switch {
 		case numbered:
-			r.note(e, Left, "The boot order of single devices is used, so an order of device kinds is dropped.")
+			r.addNote(e, Left, "The boot order of single devices is used, so an order of device kinds is dropped.")
 		case inOrder:
-			r.note(e, Usual, "Disks are tried first, then the CD-ROM, then the network, as on every VM without a boot order.")
-		case !r.bootFrom(e.attr("dev"), n+1):
-			r.note(e, Left, "The VM has no device of the kind "+shorten(e.attr("dev"))+" to boot from.")
+			r.addNote(e, Usual, "Disks are tried first, then the CD-ROM, then the network, as on every VM without a boot order.")
+		case !r.setBootOrderOfKind(e.attr("dev"), n+1):
+			r.addNote(e, Left, "The VM has no device of the kind "+shortenForError(e.attr("dev"))+" to boot from.")
 		}
 	}
 }
 
 // bootFrom sets the boot order of the first device of the kind to place. It reports whether there is such a device.
-func (r *reading) bootFrom(kind string, place int) bool {
+func (r *conversion) setBootOrderOfKind(kind string, place int) bool {
 	if kind == "network" {
 		if len(r.Spec.NICs) > 0 {
 			r.Spec.NICs[0].BootOrder = place

@@ -11,52 +11,52 @@ import (
 // defaultPort is the note for ports that every VM has.
 const defaultPort = "Every VM here has one serial port for its console, and a channel for the guest agent."
 
-var deviceTable = map[string]part{
+var deviceTable = map[string]elementRule{
 	"disk": {many: true, read: readDisk}, "interface": {many: true, read: readInterface}, "graphics": {many: true, read: readGraphics}, "video": {many: true, read: readVideo},
 	"input": {many: true, read: readInput}, "sound": {many: true, read: readSound}, "watchdog": {many: true, read: readWatchdog}, "rng": {many: true, read: readRNG}, "tpm": {read: readTPM},
 	"vsock": {read: readVSOCK}, "memballoon": {read: readBalloon}, "redirdev": {many: true, read: readRedirection},
 	"serial": {many: true, read: readPort}, "console": {many: true, read: readPort}, "channel": {many: true, read: readPort}, "parallel": {many: true, read: readPort},
-	"controller": usualPart("The VM gets the controllers that its devices need."), "audio": usualPart("The sound of a VM here is played over SPICE only."), "panic": leftPart("A VM here has no panic device."),
-	"emulator": usualPart("The host chooses the program that runs the guest."), "hub": leftPart("A VM here has no USB hub."), "redirfilter": leftPart("The SPICE viewer chooses the redirected devices."),
-	"hostdev":    refusedPart("A device of the host. Choose it among the devices of its host, under Other devices."),
-	"filesystem": refusedPart("A folder of the host. Share a folder of a pool, under Other devices."), "shmem": refusedPart("Memory shared with other processes of the host."),
-	"smartcard": refusedPart("A smart card of the host."), "lease": refusedPart("A lease in a file of the host."), "pstore": refusedPart("A file of the host."),
-	"nvram": leftPart("Only other architectures have this device."), "iommu": leftPart("A VM here has no IOMMU."), "crypto": leftPart("A VM here has no crypto device."),
-	"memory": leftPart("A VM here has a memory size and a maximum memory for hot-plug: single modules cannot be chosen."),
+	"controller": commonRule("The VM gets the controllers that its devices need."), "audio": commonRule("The sound of a VM here is played over SPICE only."), "panic": droppedRule("A VM here has no panic device."),
+	"emulator": commonRule("The host chooses the program that runs the guest."), "hub": droppedRule("A VM here has no USB hub."), "redirfilter": droppedRule("The SPICE viewer chooses the redirected devices."),
+	"hostdev":    refusedRule("A device of the host. Choose it among the devices of its host, under Other devices."),
+	"filesystem": refusedRule("A folder of the host. Share a folder of a pool, under Other devices."), "shmem": refusedRule("Memory shared with other processes of the host."),
+	"smartcard": refusedRule("A smart card of the host."), "lease": refusedRule("A lease in a file of the host."), "pstore": refusedRule("A file of the host."),
+	"nvram": droppedRule("Only other architectures have this device."), "iommu": droppedRule("A VM here has no IOMMU."), "crypto": droppedRule("A VM here has no crypto device."),
+	"memory": droppedRule("A VM here has a memory size and a maximum memory for hot-plug: single modules cannot be chosen."),
 }
 
-func readGraphics(r *reading, e *element) error {
+func readGraphics(r *conversion, e *element) error {
 	switch kind := e.attr("type"); kind {
 	case "vnc":
-		if e.has("keymap") {
+		if e.hasAttr("keymap") {
 			r.setField(e, "display.keyboard", e.attr("keymap"))
 		}
 	case "spice":
 		r.Spec.Display.Spice = true
 	default:
-		r.note(e, Left, "The screen is available by VNC in the browser and by SPICE, not by "+shorten(kind)+".")
+		r.addNote(e, Left, "The screen is available by VNC in the browser and by SPICE, not by "+shortenForError(kind)+".")
 		return nil
 	}
-	if e.has("passwd") {
-		r.note(e, Left, "The password is dropped: the screen is reached through Quantix, and SPICE on the VM's host.")
+	if e.hasAttr("passwd") {
+		r.addNote(e, Left, "The password is dropped: the screen is reached through Quantix, and SPICE on the VM's host.")
 	} else {
-		r.note(e, Usual, "The screen is reached through Quantix, and SPICE on the VM's host: ports and addresses cannot be chosen.")
+		r.addNote(e, Usual, "The screen is reached through Quantix, and SPICE on the VM's host: ports and addresses cannot be chosen.")
 	}
 	return nil
 }
 
-func readVideo(r *reading, e *element) error {
-	m := e.first("model")
+func readVideo(r *conversion, e *element) error {
+	m := e.firstChild("model")
 	if m == nil || r.Spec.Display.Video != "" {
-		r.note(e, Left, "A VM here has one graphics card.")
+		r.addNote(e, Left, "A VM here has one graphics card.")
 		return nil
 	}
-	if e.first("driver") != nil || m.first("acceleration") != nil {
-		r.note(e, Left, "3D acceleration and a driver for the graphics card cannot be chosen here.")
+	if e.firstChild("driver") != nil || m.firstChild("acceleration") != nil {
+		r.addNote(e, Left, "3D acceleration and a driver for the graphics card cannot be chosen here.")
 	}
 	r.setField(m, "display.video", m.attr("type"))
-	if m.has("heads") {
-		n, err := number(m, m.attr("heads"), fleet.MaxHeads)
+	if m.hasAttr("heads") {
+		n, err := parseNumber(m, m.attr("heads"), fleet.MaxHeads)
 		if err != nil {
 			return err
 		}
@@ -67,35 +67,35 @@ func readVideo(r *reading, e *element) error {
 	return nil
 }
 
-func readInput(r *reading, e *element) error {
+func readInput(r *conversion, e *element) error {
 	switch e.attr("type") {
 	case "tablet", "keyboard":
-		r.note(e, Usual, sameForAll)
+		r.addNote(e, Usual, sameForAll)
 	case "mouse":
 		if e.attr("bus") == "ps2" {
-			r.note(e, Usual, sameForAll)
+			r.addNote(e, Usual, sameForAll)
 			return nil
 		}
 		r.Spec.Display.Pointer = "mouse"
 	default:
-		r.note(e, Refused, "A device of the host.")
+		r.addNote(e, Refused, "A device of the host.")
 	}
 	return nil
 }
 
-func readSound(r *reading, e *element) error {
+func readSound(r *conversion, e *element) error {
 	r.setField(e, "display.sound", e.attr("model"))
 	return nil
 }
 
-func readWatchdog(r *reading, e *element) error {
+func readWatchdog(r *conversion, e *element) error {
 	model, action := e.attr("model"), cmp.Or(e.attr("action"), "reset")
 	switch has := r.Spec.Devices.Watchdog; {
 	case model == "itco" && action == "reset":
-		r.note(e, Usual, "The chipset of each q35 machine has this watchdog.")
+		r.addNote(e, Usual, "The chipset of each q35 machine has this watchdog.")
 		return nil
 	case has != "":
-		r.note(e, Left, "A VM here has one watchdog.")
+		r.addNote(e, Left, "A VM here has one watchdog.")
 		return nil
 	}
 	r.setField(e, "devices.watchdog", model)
@@ -105,7 +105,7 @@ func readWatchdog(r *reading, e *element) error {
 	return nil
 }
 
-func readBalloon(r *reading, e *element) error {
+func readBalloon(r *conversion, e *element) error {
 	switch {
 	case e.attr("model") == "none":
 		r.setField(e, "devices.balloon", "none")
@@ -116,18 +116,18 @@ func readBalloon(r *reading, e *element) error {
 	return nil
 }
 
-func readVSOCK(r *reading, e *element) error {
+func readVSOCK(r *conversion, e *element) error {
 	r.Spec.Devices.VSOCK = true
-	if cid := e.first("cid"); cid.has("address") && cid.attr("auto") != "yes" {
-		r.note(cid, Left, "The host chooses the vsock's number (CID).")
+	if cid := e.firstChild("cid"); cid.hasAttr("address") && cid.attr("auto") != "yes" {
+		r.addNote(cid, Left, "The host chooses the vsock's number (CID).")
 	}
 	return nil
 }
 
 // readRedirection counts USB redirection ports. resolve drops them later if the VM has no SPICE.
-func readRedirection(r *reading, e *element) error {
+func readRedirection(r *conversion, e *element) error {
 	if e.attr("type") != "spicevmc" {
-		r.note(e, Refused, "A port that ends in a file, a device or a network of the host.")
+		r.addNote(e, Refused, "A port that ends in a file, a device or a network of the host.")
 		return nil
 	}
 	r.spiceOnly = append(r.spiceOnly, e)
@@ -135,19 +135,19 @@ func readRedirection(r *reading, e *element) error {
 	return nil
 }
 
-func readRNG(r *reading, e *element) error {
-	if b := e.first("backend"); b != nil && (b.attr("model") != "random" && b.attr("model") != "builtin" || !oneOf(strings.TrimSpace(b.text), "", "/dev/urandom", "/dev/random")) {
-		r.note(b, Refused, "A file or a program of the host.")
+func readRNG(r *conversion, e *element) error {
+	if b := e.firstChild("backend"); b != nil && (b.attr("model") != "random" && b.attr("model") != "builtin" || !isOneOf(strings.TrimSpace(b.text), "", "/dev/urandom", "/dev/random")) {
+		r.addNote(b, Refused, "A file or a program of the host.")
 		return nil
 	}
-	if rate := e.first("rate"); rate != nil {
-		n, err := number(rate, rate.attr("bytes"), fleet.MaxRNGRate)
+	if rate := e.firstChild("rate"); rate != nil {
+		n, err := parseNumber(rate, rate.attr("bytes"), fleet.MaxRNGRate)
 		if err != nil {
 			return err
 		}
 		period := 1000
-		if rate.has("period") {
-			if period, err = number(rate, rate.attr("period"), 1<<30); err != nil {
+		if rate.hasAttr("period") {
+			if period, err = parseNumber(rate, rate.attr("period"), 1<<30); err != nil {
 				return err
 			}
 		}
@@ -158,19 +158,19 @@ func readRNG(r *reading, e *element) error {
 	return nil
 }
 
-func readTPM(r *reading, e *element) error {
-	if b := e.first("backend"); b == nil || b.attr("type") != "emulator" {
-		r.note(e, Refused, "A TPM of the host.")
+func readTPM(r *conversion, e *element) error {
+	if b := e.firstChild("backend"); b == nil || b.attr("type") != "emulator" {
+		r.addNote(e, Refused, "A TPM of the host.")
 		return nil
 	}
 	r.Spec.Security.TPM = true
-	r.note(e, Left, "The VM gets a new TPM: the contents of the old one are not imported.")
+	r.addNote(e, Left, "The VM gets a new TPM: the contents of the old one are not imported.")
 	return nil
 }
 
 // readPort reads a serial or parallel port, a console or a channel. The first serial port is the console.
-func readPort(r *reading, e *element) error {
-	source := e.first("source")
+func readPort(r *conversion, e *element) error {
+	source := e.firstChild("source")
 	path := cmp.Or(source.attr("path"), source.attr("host"), source.attr("file"))
 	own := path == "" || strings.HasPrefix(path, "/var/lib/libvirt/qemu/") || strings.HasPrefix(path, "/run/libvirt/qemu/")
 	switch kind := e.attr("type"); {
@@ -181,19 +181,19 @@ func readPort(r *reading, e *element) error {
 			r.setField(e, "devices.serials", r.serials-1)
 			return nil
 		}
-		r.note(e, Usual, defaultPort)
+		r.addNote(e, Usual, defaultPort)
 	case kind == "spicevmc":
-		r.note(e, Usual, "This channel belongs to SPICE.")
+		r.addNote(e, Usual, "This channel belongs to SPICE.")
 	case kind == "unix" && e.name == "channel" && own:
-		if name := e.first("target").attr("name"); name != "" && name != "org.qemu.guest_agent.0" {
-			r.note(e, Left, "The channel "+shorten(name)+" cannot be chosen here: a VM has a channel for the guest agent only.")
+		if name := e.firstChild("target").attr("name"); name != "" && name != "org.qemu.guest_agent.0" {
+			r.addNote(e, Left, "The channel "+shortenForError(name)+" cannot be chosen here: a VM has a channel for the guest agent only.")
 			return nil
 		}
-		r.note(e, Usual, defaultPort)
+		r.addNote(e, Usual, defaultPort)
 	case kind == "pty", kind == "unix" && own:
-		r.note(e, Usual, defaultPort)
+		r.addNote(e, Usual, defaultPort)
 	default:
-		r.note(e, Refused, "A port that ends in a file, a device or a network of the host.")
+		r.addNote(e, Refused, "A port that ends in a file, a device or a network of the host.")
 	}
 	return nil
 }
@@ -203,6 +203,6 @@ func isOption(options []fleet.Option, value string) bool {
 	return slices.ContainsFunc(options, func(o fleet.Option) bool { return value != "" && o.Value == value })
 }
 
-func oneOf(text string, of ...string) bool {
+func isOneOf(text string, of ...string) bool {
 	return slices.Contains(of, text)
 }

@@ -7,18 +7,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-func readDisk(r *reading, e *element) error {
+func readDisk(r *conversion, e *element) error {
 	device := cmp.Or(e.attr("device"), "disk")
 	d := Disk{Line: e.line, CDROM: device == "cdrom", Floppy: device == "floppy"}
-	target, source := e.first("target"), e.first("source")
-	d.Target = shorten(target.attr("dev"))
+	target, source := e.firstChild("target"), e.firstChild("source")
+	d.Target = shortenForError(target.attr("dev"))
 	switch device {
 	case "disk", "cdrom", "floppy":
 	case "lun":
-		r.note(e, Refused, "A disk that passes SCSI commands to a device of the host.")
+		r.addNote(e, Refused, "A disk that passes SCSI commands to a device of the host.")
 		return nil
 	default:
-		r.note(e, Left, "A VM here has no such drive: "+shorten(device)+".")
+		r.addNote(e, Left, "A VM here has no such drive: "+shortenForError(device)+".")
 		return nil
 	}
 	for _, in := range e.children {
@@ -29,7 +29,7 @@ func readDisk(r *reading, e *element) error {
 	switch kind := e.attr("type"); {
 	case source == nil || len(source.attrs) == 0:
 		if !d.CDROM && !d.Floppy {
-			r.note(e, Left, "The disk has no source: choose an image or a volume.")
+			r.addNote(e, Left, "The disk has no source: choose an image or a volume.")
 		}
 	case kind == "file":
 		d.Path = source.attr("file")
@@ -38,14 +38,14 @@ func readDisk(r *reading, e *element) error {
 	case kind == "volume":
 		d.Pool, d.Volume = source.attr("pool"), source.attr("volume")
 	default:
-		r.note(e, Refused, "A disk of type "+shorten(kind)+" belongs to no pool.")
+		r.addNote(e, Refused, "A disk of type "+shortenForError(kind)+" belongs to no pool.")
 		return nil
 	}
 	r.Disks = append(r.Disks, d)
 	return nil
 }
 
-func readDiskChild(r *reading, e, in *element, d *Disk) error {
+func readDiskChild(r *conversion, e, in *element, d *Disk) error {
 	drive := d.CDROM || d.Floppy
 	switch in.name {
 	case "source", "address", "alias":
@@ -68,34 +68,34 @@ func readDiskChild(r *reading, e, in *element, d *Disk) error {
 			setValue(r, in, fleet.DiskFields, &d.As, "readOnly", true)
 		}
 	case "shareable":
-		r.note(in, Left, "The disk becomes a new volume, which other VMs cannot share. To share a disk between VMs, choose an existing volume.")
+		r.addNote(in, Left, "The disk becomes a new volume, which other VMs cannot share. To share a disk between VMs, choose an existing volume.")
 	case "iotune":
-		return readTune(r, in, d)
+		return readDiskLimits(r, in, d)
 	case "backingStore", "mirror":
 		if len(in.children) > 0 {
-			r.note(in, Refused, "A disk that depends on another file.")
+			r.addNote(in, Refused, "A disk that depends on another file.")
 		}
 	case "encryption", "auth":
-		r.note(in, Refused, "A secret of the host.")
+		r.addNote(in, Refused, "A secret of the host.")
 	default:
-		r.note(in, Left, "A VM here has no such setting of a disk.")
+		r.addNote(in, Left, "A VM here has no such setting of a disk.")
 	}
 	return nil
 }
 
-func readBus(r *reading, target *element, d *Disk) {
+func readBus(r *conversion, target *element, d *Disk) {
 	switch bus := target.attr("bus"); {
 	case bus == "" || bus == "virtio":
 	case isOption(fleet.DiskBuses, bus):
 		d.As.Bus = bus
 	default:
-		r.note(target, Left, "The disk uses the virtio bus here, not "+shorten(bus)+": the guest needs the virtio driver.")
+		r.addNote(target, Left, "The disk uses the virtio bus here, not "+shortenForError(bus)+": the guest needs the virtio driver.")
 	}
 }
 
-func readDriver(r *reading, disk, e *element, d *Disk) {
+func readDriver(r *conversion, disk, e *element, d *Disk) {
 	for _, name := range []string{"cache", "io", "discard"} {
-		if e.has(name) {
+		if e.hasAttr(name) {
 			setValue(r, e, fleet.DiskFields, &d.As, name, e.attr(name))
 		}
 	}
@@ -116,11 +116,11 @@ var limitFields = map[string]struct {
 	"total_iops_sec_max_length": {"limits.burstSeconds", 1}, "total_bytes_sec_max_length": {"limits.burstSeconds", 1},
 }
 
-func readTune(r *reading, e *element, d *Disk) error {
+func readDiskLimits(r *conversion, e *element, d *Disk) error {
 	for _, in := range e.children {
 		t, known := limitFields[in.name]
 		if !known {
-			r.note(in, Left, "A disk's limits here are operations and bytes a second, of reads, writes or both, with bursts. This limit cannot be chosen.")
+			r.addNote(in, Left, "A disk's limits here are operations and bytes a second, of reads, writes or both, with bursts. This limit cannot be chosen.")
 			continue
 		}
 		if err := setNumber(r, in, fleet.DiskFields, &d.As, t.field, in.text, t.by); err != nil {

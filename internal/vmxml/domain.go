@@ -9,39 +9,39 @@ import (
 	"quantix/internal/fleet"
 )
 
-var domainTable map[string]part
+var domainTable map[string]elementRule
 
 func init() { // an init function, because the table's entries refer to a reader that uses the table
-	domainTable = map[string]part{
-		"name":        {read: func(r *reading, e *element) error { r.Name = strings.TrimSpace(e.text); return nil }},
-		"description": {read: func(r *reading, e *element) error { r.Description = strings.TrimSpace(e.text); return nil }},
-		"title":       {read: readTitle}, "memory": {read: readMemory}, "vcpu": {read: readCPUs}, "cpu": {read: readCPU}, "os": {read: readOS}, "memoryBacking": {read: readBacking},
-		"devices":       {read: func(r *reading, e *element) error { return r.readChildren(e, deviceTable) }},
+	domainTable = map[string]elementRule{
+		"name":        {read: func(r *conversion, e *element) error { r.Name = strings.TrimSpace(e.text); return nil }},
+		"description": {read: func(r *conversion, e *element) error { r.Description = strings.TrimSpace(e.text); return nil }},
+		"title":       {read: readTitle}, "memory": {read: readMemory}, "vcpu": {read: readCPUs}, "cpu": {read: readCPU}, "os": {read: readOS}, "memoryBacking": {read: readMemoryBacking},
+		"devices":       {read: func(r *conversion, e *element) error { return r.readChildren(e, deviceTable) }},
 		"currentMemory": {read: readCurrentMemory}, "maxMemory": {read: readMaxMemory}, "cputune": {read: readCPUTune}, "numatune": {read: readNUMATune},
-		"features": {read: readFeatures}, "clock": {read: readClock}, "pm": {read: readPM},
+		"features": {read: readFeatures}, "clock": {read: readClock}, "pm": {read: readPowerManagement},
 		"on_poweroff": lifecycleAction("a guest that powers off stays off", "destroy", map[string]string{"restart": "always"}), "on_crash": lifecycleAction("a guest that crashes stays off or is restarted", "destroy", map[string]string{"restart": "onFailure"}),
-		"on_reboot": lifecycleAction("a guest that reboots is not powered off", "restart", nil), "uuid": usualPart("A new VM gets a new UUID."), "metadata": leftPart("The metadata of other programs is not imported."),
-		"resource": usualPart(hostChoice), "seclabel": usualPart(hostChoice), "genid": leftPart("A new VM gets no generation id."),
-		"launchSecurity": {read: readLaunchSecurity}, "iothreads": leftPart("IOThreads cannot be chosen here: the disks' I/O runs in QEMU's main thread."),
-		"iothreadids": leftPart("IOThreads cannot be chosen here."), "defaultiothread": leftPart("IOThreads cannot be chosen here."),
-		"blkiotune": leftPart("I/O limits are set for each disk, not for the whole VM."), "sysinfo": leftPart("The SMBIOS texts that the guest reads cannot be chosen here."),
-		"bootloader": refusedPart("A program of the host."),
+		"on_reboot": lifecycleAction("a guest that reboots is not powered off", "restart", nil), "uuid": commonRule("A new VM gets a new UUID."), "metadata": droppedRule("The metadata of other programs is not imported."),
+		"resource": commonRule(hostChoice), "seclabel": commonRule(hostChoice), "genid": droppedRule("A new VM gets no generation id."),
+		"launchSecurity": {read: readLaunchSecurity}, "iothreads": droppedRule("IOThreads cannot be chosen here: the disks' I/O runs in QEMU's main thread."),
+		"iothreadids": droppedRule("IOThreads cannot be chosen here."), "defaultiothread": droppedRule("IOThreads cannot be chosen here."),
+		"blkiotune": droppedRule("I/O limits are set for each disk, not for the whole VM."), "sysinfo": droppedRule("The SMBIOS texts that the guest reads cannot be chosen here."),
+		"bootloader": refusedRule("A program of the host."),
 	}
 }
 
-func readTitle(r *reading, e *element) error {
+func readTitle(r *conversion, e *element) error {
 	r.Description = cmp.Or(r.Description, strings.TrimSpace(e.text))
 	return nil
 }
 
-func readMemory(r *reading, e *element) (err error) {
-	r.Spec.MemoryMiB, err = r.mib(e)
+func readMemory(r *conversion, e *element) (err error) {
+	r.Spec.MemoryMiB, err = r.parseMiB(e)
 	return err
 }
 
 // readCurrentMemory may run before readMemory, so resolve compares the two values later.
-func readCurrentMemory(r *reading, e *element) error {
-	n, err := kib(e, e.text, e.attr("unit"))
+func readCurrentMemory(r *conversion, e *element) error {
+	n, err := parseKiB(e, e.text, e.attr("unit"))
 	if err != nil {
 		return err
 	}
@@ -51,8 +51,8 @@ func readCurrentMemory(r *reading, e *element) error {
 	return nil
 }
 
-func readMaxMemory(r *reading, e *element) error {
-	n, err := r.mib(e)
+func readMaxMemory(r *conversion, e *element) error {
+	n, err := r.parseMiB(e)
 	if err != nil {
 		return err
 	}
@@ -60,12 +60,12 @@ func readMaxMemory(r *reading, e *element) error {
 	return nil
 }
 
-func readCPUs(r *reading, e *element) (err error) {
-	if r.Spec.CPUs, err = number(e, e.text, fleet.MaxCPUs); err != nil {
+func readCPUs(r *conversion, e *element) (err error) {
+	if r.Spec.CPUs, err = parseNumber(e, e.text, fleet.MaxCPUs); err != nil {
 		return err
 	}
-	if e.has("current") {
-		now, err := number(e, e.attr("current"), r.Spec.CPUs)
+	if e.hasAttr("current") {
+		now, err := parseNumber(e, e.attr("current"), r.Spec.CPUs)
 		if err != nil {
 			return err
 		}
@@ -73,14 +73,14 @@ func readCPUs(r *reading, e *element) (err error) {
 			r.Spec.CPU.Max, r.Spec.CPUs = r.Spec.CPUs, now
 		}
 	}
-	if e.has("cpuset") {
+	if e.hasAttr("cpuset") {
 		r.setField(e, "cpu.pinned", e.attr("cpuset"))
 	}
 	return nil
 }
 
-func readCPU(r *reading, e *element) error {
-	model := e.first("model")
+func readCPU(r *conversion, e *element) error {
+	model := e.firstChild("model")
 	switch mode := e.attr("mode"); {
 	case mode == "host-passthrough" || mode == "host-model" || mode == "maximum":
 		r.setField(e, "cpu.model", mode)
@@ -100,16 +100,16 @@ func readCPU(r *reading, e *element) error {
 				return err
 			}
 		case "feature":
-			switch name := shorten(in.attr("name")); in.attr("policy") {
+			switch name := shortenForError(in.attr("name")); in.attr("policy") {
 			case "", "require", "force":
 				features = append(features, "+"+name)
 			case "disable", "forbid":
 				features = append(features, "-"+name)
 			default:
-				r.note(in, Left, "A CPU feature can be required or disabled here; the policy "+shorten(in.attr("policy"))+" does neither.")
+				r.addNote(in, Left, "A CPU feature can be required or disabled here; the policy "+shortenForError(in.attr("policy"))+" does neither.")
 			}
 		default:
-			r.note(in, Left, "Only the model, features, topology and NUMA nodes of a processor can be chosen here.")
+			r.addNote(in, Left, "Only the model, features, topology and NUMA nodes of a processor can be chosen here.")
 		}
 	}
 	if len(features) > 0 {
@@ -118,11 +118,11 @@ func readCPU(r *reading, e *element) error {
 	return nil
 }
 
-func readTopology(r *reading, e *element) error {
+func readTopology(r *conversion, e *element) error {
 	each := map[string]int{"sockets": 1, "dies": 1, "clusters": 1, "cores": 1, "threads": 1}
 	for name := range each {
-		if e.has(name) {
-			n, err := number(e, e.attr(name), fleet.MaxCPUs)
+		if e.hasAttr(name) {
+			n, err := parseNumber(e, e.attr(name), fleet.MaxCPUs)
 			if err != nil {
 				return err
 			}
@@ -130,7 +130,7 @@ func readTopology(r *reading, e *element) error {
 		}
 	}
 	if each["dies"] > 1 || each["clusters"] > 1 {
-		r.note(e, Left, "Dies and clusters cannot be chosen here: their cores count as cores of the socket.")
+		r.addNote(e, Left, "Dies and clusters cannot be chosen here: their cores count as cores of the socket.")
 	}
 	if each["dies"]*each["clusters"]*each["cores"] > fleet.MaxCPUs {
 		return lineError(e.line, "these are more cores than a VM can have.")
@@ -140,87 +140,87 @@ func readTopology(r *reading, e *element) error {
 }
 
 // readNUMANodes reads guest NUMA nodes. A single node contains all vCPUs and memory, and needs no setting.
-func readNUMANodes(r *reading, e *element) error {
+func readNUMANodes(r *conversion, e *element) error {
 	var nodes []fleet.VMNUMANode
 	for _, in := range e.children {
 		if in.name != "cell" {
-			r.note(in, Left, "Only the vCPUs, memory and host nodes of a NUMA node can be chosen here.")
+			r.addNote(in, Left, "Only the vCPUs, memory and host nodes of a NUMA node can be chosen here.")
 			continue
 		}
-		n, err := kib(in, in.attr("memory"), in.attr("unit"))
+		n, err := parseKiB(in, in.attr("memory"), in.attr("unit"))
 		if err != nil {
 			return err
 		}
 		if n>>10 > fleet.MaxMemoryMiB || len(nodes) == fleet.MaxNUMANodes {
 			return lineError(in.line, "these are more NUMA nodes, or larger ones, than a VM can have.")
 		}
-		if len(in.children) > 0 || in.has("memAccess") || in.has("discard") {
-			r.note(in, Left, "Distances, caches and access of single NUMA nodes cannot be chosen here.")
+		if len(in.children) > 0 || in.hasAttr("memAccess") || in.hasAttr("discard") {
+			r.addNote(in, Left, "Distances, caches and access of single NUMA nodes cannot be chosen here.")
 		}
-		nodes = append(nodes, fleet.VMNUMANode{CPUs: shorten(in.attr("cpus")), MemoryMiB: int(n >> 10)})
+		nodes = append(nodes, fleet.VMNUMANode{CPUs: shortenForError(in.attr("cpus")), MemoryMiB: int(n >> 10)})
 	}
 	if len(nodes) == 1 {
-		r.note(e, Usual, "A single NUMA node contains the whole VM and needs no setting.")
+		r.addNote(e, Usual, "A single NUMA node contains the whole VM and needs no setting.")
 		return nil
 	}
 	r.Spec.NUMA = nodes
 	return nil
 }
 
-func readFeatures(r *reading, e *element) error {
-	return r.readChildren(e, map[string]part{
-		"acpi": usualPart("Every VM here has it."), "apic": usualPart("Every VM here has it."), "pae": usualPart("Every VM here has it."), "vmport": usualPart(hostChoice), "smm": usualPart("Secure boot includes this."),
-		"hyperv": leftPart("Hyper-V enlightenments cannot be chosen here."), "kvm": leftPart("The KVM features that a guest sees cannot be chosen here."),
+func readFeatures(r *conversion, e *element) error {
+	return r.readChildren(e, map[string]elementRule{
+		"acpi": commonRule("Every VM here has it."), "apic": commonRule("Every VM here has it."), "pae": commonRule("Every VM here has it."), "vmport": commonRule(hostChoice), "smm": commonRule("Secure boot includes this."),
+		"hyperv": droppedRule("Hyper-V enlightenments cannot be chosen here."), "kvm": droppedRule("The KVM features that a guest sees cannot be chosen here."),
 	})
 }
 
-func readClock(r *reading, e *element) error {
+func readClock(r *conversion, e *element) error {
 	if offset := cmp.Or(e.attr("offset"), "utc"); offset != "utc" {
-		r.note(e, Left, "A VM's clock is in UTC here, not "+shorten(offset)+": set the time zone in the guest.")
+		r.addNote(e, Left, "A VM's clock is in UTC here, not "+shortenForError(offset)+": set the time zone in the guest.")
 		return nil
 	}
-	r.note(e, Usual, sameForAll)
+	r.addNote(e, Usual, sameForAll)
 	return nil
 }
 
-func readPM(r *reading, e *element) error {
-	on := func(name string) bool { return e.first(name).has("enabled") && e.first(name).attr("enabled") == "yes" }
+func readPowerManagement(r *conversion, e *element) error {
+	on := func(name string) bool { return e.firstChild(name).hasAttr("enabled") && e.firstChild(name).attr("enabled") == "yes" }
 	if on("suspend-to-mem") || on("suspend-to-disk") {
-		r.note(e, Left, "A guest cannot suspend itself here: pause the VM, or take a snapshot with its memory.")
+		r.addNote(e, Left, "A guest cannot suspend itself here: pause the VM, or take a snapshot with its memory.")
 		return nil
 	}
-	r.note(e, Usual, sameForAll)
+	r.addNote(e, Usual, sameForAll)
 	return nil
 }
 
 // lifecycleAction handles on_poweroff, on_reboot and on_crash. usual is libvirt's value for the behaviour that every VM
 // has, and meaning describes that behaviour. policies maps other values to the VM's restart policy.
-func lifecycleAction(meaning, usual string, policies map[string]string) part {
-	return part{read: func(r *reading, e *element) error {
+func lifecycleAction(meaning, usual string, policies map[string]string) elementRule {
+	return elementRule{read: func(r *conversion, e *element) error {
 		switch word := strings.TrimSpace(e.text); {
 		case word == usual:
-			r.note(e, Usual, sameForAll)
+			r.addNote(e, Usual, sameForAll)
 		case policies[word] != "" && r.Spec.Policy.Restart != "always":
 			r.setField(e, "policy.restart", policies[word])
 		case policies[word] == "":
-			r.note(e, Left, strconv.Quote(shorten(word))+" cannot be chosen here: "+meaning+".")
+			r.addNote(e, Left, strconv.Quote(shortenForError(word))+" cannot be chosen here: "+meaning+".")
 		}
 		return nil
 	}}
 }
 
-func readLaunchSecurity(r *reading, e *element) error {
+func readLaunchSecurity(r *conversion, e *element) error {
 	kind := e.attr("type")
 	if kind == "sev" {
-		if policy, err := strconv.ParseUint(strings.TrimSpace(e.first("policy").content()), 0, 32); err == nil && policy&4 != 0 {
+		if policy, err := strconv.ParseUint(strings.TrimSpace(e.firstChild("policy").content()), 0, 32); err == nil && policy&4 != 0 {
 			kind = "sev-es"
 		}
 	}
 	if !slices.ContainsFunc(fleet.ConfidentialKinds, func(o fleet.Option) bool { return o.Value == kind && kind != "" }) {
-		r.note(e, Left, "Memory is encrypted by AMD SEV or Intel TDX here, not by "+shorten(kind)+".")
+		r.addNote(e, Left, "Memory is encrypted by AMD SEV or Intel TDX here, not by "+shortenForError(kind)+".")
 		return nil
 	}
 	r.setField(e, "security.confidential", kind)
-	r.note(e, Usual, "The host gives a new VM its own launch policy and keys.")
+	r.addNote(e, Usual, "The host gives a new VM its own launch policy and keys.")
 	return nil
 }

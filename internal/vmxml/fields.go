@@ -12,7 +12,7 @@ import (
 )
 
 // reading is the state while one definition is converted into a spec.
-type reading struct {
+type conversion struct {
 	Result
 	firmwareOrder []*element // boot order of device kinds in the definition
 	spiceOnly     []*element // devices that need SPICE; they are dropped if the VM has no SPICE
@@ -20,22 +20,22 @@ type reading struct {
 	numaNodes     map[int]*element
 }
 
-func (r *reading) note(e *element, k Kind, text string) {
+func (r *conversion) addNote(e *element, k NoteKind, text string) {
 	if len(r.Notes) < maxNotes {
-		r.Notes = append(r.Notes, Note{e.line, shorten(cmp.Or(e.at, e.name)), k, text})
+		r.Notes = append(r.Notes, Note{e.line, shortenForError(cmp.Or(e.at, e.name)), k, text})
 	}
 }
 
 // Read converts a definition into a spec. A fault of the XML is an error with the code Invalid.
-func Read(text string) (Result, error) {
-	root, err := parse(text)
+func ConvertDomain(text string) (Result, error) {
+	root, err := parseDomain(text)
 	if err != nil {
 		return Result{}, err
 	}
-	r := &reading{numaNodes: map[int]*element{}}
+	r := &conversion{numaNodes: map[int]*element{}}
 	r.Spec.Firmware = fleet.BIOS
 	if t := root.attr("type"); t != "kvm" && t != "qemu" {
-		return Result{}, lineError(root.line, "this is a domain of type %q. Only KVM and QEMU domains can be imported.", shorten(t))
+		return Result{}, lineError(root.line, "this is a domain of type %q. Only KVM and QEMU domains can be imported.", shortenForError(t))
 	}
 	if err := r.readChildren(root, domainTable); err != nil {
 		return Result{}, err
@@ -43,36 +43,36 @@ func Read(text string) (Result, error) {
 	if r.Spec.CPUs == 0 || r.Spec.MemoryMiB == 0 {
 		return Result{}, lineError(root.line, "the domain does not say how many vCPUs and how much memory it has.")
 	}
-	r.resolve(root)
+	r.resolveSettings(root)
 	slices.SortStableFunc(r.Notes, func(a, b Note) int { return cmp.Compare(a.Line, b.Line) })
 	return r.Result, nil
 }
 
 // part describes how an element is handled. If read is nil, the element becomes a note of this kind with the text why.
-type part struct {
-	read func(r *reading, e *element) error
+type elementRule struct {
+	read func(r *conversion, e *element) error
 	many bool // may occur several times
-	kind Kind
+	kind NoteKind
 	why  string
 }
 
 // readChildren handles the child elements of in as the table describes.
-func (r *reading) readChildren(in *element, table map[string]part) error {
+func (r *conversion) readChildren(in *element, table map[string]elementRule) error {
 	seen := map[string]bool{}
 	for _, e := range in.children {
 		p, known := table[e.name]
 		switch {
 		case e.foreign && e.name == "commandline":
-			r.note(e, Refused, "Arguments for QEMU bypass the checks of Quantix.")
+			r.addNote(e, Refused, "Arguments for QEMU bypass the checks of Quantix.")
 		case e.foreign:
-			r.note(e, Refused, "An extension of libvirt that bypasses the checks of Quantix.")
+			r.addNote(e, Refused, "An extension of libvirt that bypasses the checks of Quantix.")
 		case !known:
-			r.note(e, Left, "A VM here has no such setting.")
+			r.addNote(e, Left, "A VM here has no such setting.")
 		case p.read == nil && p.why == "": // the element does not describe the VM
 		case p.read == nil:
-			r.note(e, p.kind, p.why)
+			r.addNote(e, p.kind, p.why)
 		case seen[e.name] && !p.many:
-			return lineError(e.line, "<%s> occurs twice.", shorten(e.name))
+			return lineError(e.line, "<%s> occurs twice.", shortenForError(e.name))
 		default:
 			if err := p.read(r, e); err != nil {
 				return err
@@ -83,9 +83,9 @@ func (r *reading) readChildren(in *element, table map[string]part) error {
 	return nil
 }
 
-func leftPart(why string) part    { return part{kind: Left, why: why} }
-func usualPart(why string) part   { return part{kind: Usual, why: why} }
-func refusedPart(why string) part { return part{kind: Refused, why: why} }
+func droppedRule(why string) elementRule    { return elementRule{kind: Left, why: why} }
+func commonRule(why string) elementRule   { return elementRule{kind: Usual, why: why} }
+func refusedRule(why string) elementRule { return elementRule{kind: Refused, why: why} }
 
 const (
 	sameForAll = "This is the same for every VM here."
@@ -93,27 +93,27 @@ const (
 )
 
 // number parses a whole number from 0 to most.
-func number(e *element, text string, most int) (int, error) {
+func parseNumber(e *element, text string, most int) (int, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 0 || n > most {
-		return 0, lineError(e.line, "%q in <%s> is no whole number up to %d.", shorten(text), shorten(e.name), most)
+		return 0, lineError(e.line, "%q in <%s> is no whole number up to %d.", shortenForError(text), shortenForError(e.name), most)
 	}
 	return n, nil
 }
 
 // kib parses an amount of memory with libvirt's unit and returns KiB.
-func kib(e *element, text, unit string) (uint64, error) {
+func parseKiB(e *element, text, unit string) (uint64, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 50)
 	by, known := map[string]uint64{"": 1 << 10, "b": 1, "bytes": 1, "KB": 1000, "k": 1 << 10, "KiB": 1 << 10, "MB": 1e6, "M": 1 << 20, "MiB": 1 << 20, "GB": 1e9, "G": 1 << 30, "GiB": 1 << 30, "TB": 1e12, "T": 1 << 40, "TiB": 1 << 40}[unit]
 	if err != nil || !known || n > (1<<62)/by {
-		return 0, lineError(e.line, "%q %s in <%s> is no amount of memory.", shorten(text), shorten(unit), shorten(e.name))
+		return 0, lineError(e.line, "%q %s in <%s> is no amount of memory.", shortenForError(text), shortenForError(unit), shortenForError(e.name))
 	}
 	return n * by >> 10, nil
 }
 
 // mib parses an amount of memory of the VM and returns MiB.
-func (r *reading) mib(e *element) (int, error) {
-	n, err := kib(e, e.text, e.attr("unit"))
+func (r *conversion) parseMiB(e *element) (int, error) {
+	n, err := parseKiB(e, e.text, e.attr("unit"))
 	if err != nil {
 		return 0, err
 	}
@@ -121,14 +121,14 @@ func (r *reading) mib(e *element) (int, error) {
 		return 0, lineError(e.line, "this is more memory than a VM can have.")
 	}
 	if n%1024 != 0 {
-		r.note(e, Left, fmt.Sprintf("The memory is a whole number of MiB here: %d MiB.", n>>10))
+		r.addNote(e, Left, fmt.Sprintf("The memory is a whole number of MiB here: %d MiB.", n>>10))
 	}
 	return int(n >> 10), nil
 }
 
 // setValue stores a value in the named field. If the field refuses the value, the field stays unchanged, and a note has
 // the reason.
-func setValue[S any](r *reading, e *element, fields []fleet.Field[S], to *S, name string, value any) {
+func setValue[S any](r *conversion, e *element, fields []fleet.Field[S], to *S, name string, value any) {
 	i := slices.IndexFunc(fields, func(f fleet.Field[S]) bool { return f.Name == name })
 	f, was := fields[i], *to
 	text, err := json.Marshal(value)
@@ -140,28 +140,28 @@ func setValue[S any](r *reading, e *element, fields []fleet.Field[S], to *S, nam
 		return
 	}
 	*to = was
-	shown := shorten(fmt.Sprint(value))
+	shown := shortenForError(fmt.Sprint(value))
 	if f.Input.Kind == fleet.InputChoice {
 		why = "The default is used."
 	}
-	r.note(e, Left, strings.TrimSpace(fmt.Sprintf("%s%s %q is not available for a VM here. %s", strings.ToUpper(f.Type[:1]), shorten(f.Type[1:]), shown, why)))
+	r.addNote(e, Left, strings.TrimSpace(fmt.Sprintf("%s%s %q is not available for a VM here. %s", strings.ToUpper(f.Type[:1]), shortenForError(f.Type[1:]), shown, why)))
 }
 
 // setField sets a field of the spec.
-func (r *reading) setField(e *element, name string, value any) {
+func (r *conversion) setField(e *element, name string, value any) {
 	setValue(r, e, fleet.OptionalFields(), &r.Spec, name, value)
 }
 
 // setNumberField sets a numeric field of the spec. A text that is not a number is an error. Zero keeps the default.
-func (r *reading) setNumberField(e *element, name, text string) error {
+func (r *conversion) setNumberField(e *element, name, text string) error {
 	return setNumber(r, e, fleet.OptionalFields(), &r.Spec, name, text, 1)
 }
 
 // setNumber parses text, divides the number by by (1024 converts bytes to KiB), and stores it as setValue does.
-func setNumber[S any](r *reading, e *element, fields []fleet.Field[S], to *S, name, text string, by uint64) error {
+func setNumber[S any](r *conversion, e *element, fields []fleet.Field[S], to *S, name, text string, by uint64) error {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 62)
 	if err != nil {
-		return lineError(e.line, "%q in <%s> is no whole number.", shorten(text), shorten(e.name))
+		return lineError(e.line, "%q in <%s> is no whole number.", shortenForError(text), shortenForError(e.name))
 	}
 	if n > 0 {
 		setValue(r, e, fields, to, name, int64((n+by-1)/by))
@@ -171,20 +171,20 @@ func setNumber[S any](r *reading, e *element, fields []fleet.Field[S], to *S, na
 
 // noteOtherAttributes adds a note if the element has attributes other than known. of describes the element in the note:
 // "NIC driver".
-func (r *reading) noteOtherAttributes(e *element, of string, known ...string) {
+func (r *conversion) noteOtherAttributes(e *element, of string, known ...string) {
 	var more []string
 	for name := range e.attrs {
 		if !slices.Contains(known, name) {
-			more = append(more, shorten(name))
+			more = append(more, shortenForError(name))
 		}
 	}
 	if slices.Sort(more); len(more) > 0 {
-		r.note(e, Left, fmt.Sprintf("These attributes of a %s cannot be chosen here: %s.", of, shorten(strings.Join(more, ", "))))
+		r.addNote(e, Left, fmt.Sprintf("These attributes of a %s cannot be chosen here: %s.", of, shortenForError(strings.Join(more, ", "))))
 	}
 }
 
 // resolve decides settings that depend on several elements, after all elements were read.
-func (r *reading) resolve(root *element) {
+func (r *conversion) resolveSettings(root *element) {
 	pc := r.Spec.Boot.Machine == fleet.MachinePC
 	for i := range r.Disks {
 		if d := &r.Disks[i]; d.As.Bus == "ide" && !pc && !d.CDROM {
@@ -192,19 +192,19 @@ func (r *reading) resolve(root *element) {
 			r.Notes = append(r.Notes, Note{d.Line, "devices/disk", Left, "The machine q35 has no IDE: the disk is a SATA disk here."})
 		}
 	}
-	if now := root.first("currentMemory"); r.Spec.Memory.BalloonMiB > 0 && (r.Spec.Devices.Balloon == "none" || r.Spec.Memory.BalloonMiB >= r.Spec.MemoryMiB) {
+	if now := root.firstChild("currentMemory"); r.Spec.Memory.BalloonMiB > 0 && (r.Spec.Devices.Balloon == "none" || r.Spec.Memory.BalloonMiB >= r.Spec.MemoryMiB) {
 		if r.Spec.Memory.BalloonMiB < r.Spec.MemoryMiB {
-			r.note(now, Left, "Without a balloon the guest has all of its memory.")
+			r.addNote(now, Left, "Without a balloon the guest has all of its memory.")
 		}
 		r.Spec.Memory.BalloonMiB = 0
 	}
-	if most := root.first("maxMemory"); r.Spec.Memory.MaxMiB > 0 && r.Spec.Memory.MaxMiB <= r.Spec.MemoryMiB {
-		r.note(most, Usual, "The VM already has that much memory.")
+	if most := root.firstChild("maxMemory"); r.Spec.Memory.MaxMiB > 0 && r.Spec.Memory.MaxMiB <= r.Spec.MemoryMiB {
+		r.addNote(most, Usual, "The VM already has that much memory.")
 		r.Spec.Memory.MaxMiB = 0
 	}
 	if !r.Spec.Display.Spice {
 		for _, e := range r.spiceOnly {
-			r.note(e, Left, "USB redirection comes through SPICE, which this VM does not have.")
+			r.addNote(e, Left, "USB redirection comes through SPICE, which this VM does not have.")
 		}
 		r.Spec.Display.USBRedirection = 0
 	}
@@ -214,11 +214,11 @@ func (r *reading) resolve(root *element) {
 	for i, e := range r.numaNodes {
 		switch {
 		case i < len(r.Spec.NUMA):
-			r.Spec.NUMA[i].Nodes = shorten(e.attr("nodeset"))
+			r.Spec.NUMA[i].Nodes = shortenForError(e.attr("nodeset"))
 		case i == 0 && r.Spec.Memory.Nodes == "":
 			r.setField(e, "memory.nodes", e.attr("nodeset"))
 		default:
-			r.note(e, Left, "The VM has no such NUMA node.")
+			r.addNote(e, Left, "The VM has no such NUMA node.")
 		}
 	}
 	r.resolveBootOrder()

@@ -9,19 +9,19 @@ import (
 // maxNICs is the maximum number of NICs that are read. The form later enforces the lower limit of a VM.
 const maxNICs = 64
 
-func readInterface(r *reading, e *element) error {
-	n := fleet.NIC{MAC: strings.TrimSpace(e.first("mac").attr("address"))}
-	source := e.first("source")
+func readInterface(r *conversion, e *element) error {
+	n := fleet.NIC{MAC: strings.TrimSpace(e.firstChild("mac").attr("address"))}
+	source := e.firstChild("source")
 	switch kind := e.attr("type"); {
-	case kind == "network" && source.has("network"):
+	case kind == "network" && source.hasAttr("network"):
 		n.Network, n.PortGroup = source.attr("network"), source.attr("portgroup")
-	case kind == "bridge" && source.has("bridge"):
+	case kind == "bridge" && source.hasAttr("bridge"):
 		n.Bridge = source.attr("bridge")
 	case kind == "user":
-		r.note(e, Left, "A NIC needs a network here: choose one.")
+		r.addNote(e, Left, "A NIC needs a network here: choose one.")
 		return nil
 	default:
-		r.note(e, Refused, "A NIC of type "+shorten(kind)+" is on no network of Quantix.")
+		r.addNote(e, Refused, "A NIC of type "+shortenForError(kind)+" is on no network of Quantix.")
 		return nil
 	}
 	for _, in := range e.children {
@@ -30,7 +30,7 @@ func readInterface(r *reading, e *element) error {
 		}
 	}
 	if n.Queues > 1 && n.Model != "" {
-		r.note(e.first("driver"), Left, "Only a virtio NIC has several queues.")
+		r.addNote(e.firstChild("driver"), Left, "Only a virtio NIC has several queues.")
 		n.Queues = 0
 	}
 	if len(r.Spec.NICs) >= maxNICs {
@@ -40,7 +40,7 @@ func readInterface(r *reading, e *element) error {
 	return nil
 }
 
-func readNICChild(r *reading, e *element, n *fleet.NIC) error {
+func readNICChild(r *conversion, e *element, n *fleet.NIC) error {
 	switch e.name {
 	case "source", "mac", "address", "alias", "target":
 	case "model":
@@ -50,7 +50,7 @@ func readNICChild(r *reading, e *element, n *fleet.NIC) error {
 	case "link":
 		n.LinkDown = e.attr("state") == "down"
 	case "driver":
-		if e.has("queues") {
+		if e.hasAttr("queues") {
 			if err := setNumber(r, e, fleet.NICFields, n, "queues", e.attr("queues"), 1); err != nil {
 				return err
 			}
@@ -59,13 +59,13 @@ func readNICChild(r *reading, e *element, n *fleet.NIC) error {
 	case "bandwidth":
 		return readBandwidth(r, e, n)
 	case "filterref":
-		r.note(e, Left, "Security groups filter the NIC's traffic here.")
+		r.addNote(e, Left, "Security groups filter the NIC's traffic here.")
 	case "vlan", "mtu", "virtualport", "port":
-		r.note(e, Left, "This is set on the network or its port group here, not on a NIC.")
+		r.addNote(e, Left, "This is set on the network or its port group here, not on a NIC.")
 	case "script", "backend", "downscript":
-		r.note(e, Refused, "A program of the host.")
+		r.addNote(e, Refused, "A program of the host.")
 	default:
-		r.note(e, Left, "A VM here has no such setting of a NIC.")
+		r.addNote(e, Left, "A VM here has no such setting of a NIC.")
 	}
 	return nil
 }
@@ -73,29 +73,29 @@ func readNICChild(r *reading, e *element, n *fleet.NIC) error {
 // equivalentModels maps unsupported NIC models to a supported model that uses the same guest driver.
 var equivalentModels = map[string]string{"e1000": "e1000e", "e1000-82540em": "e1000e", "e1000-82544gc": "e1000e", "e1000-82545em": "e1000e"}
 
-func readModel(r *reading, e *element, n *fleet.NIC) {
+func readModel(r *conversion, e *element, n *fleet.NIC) {
 	switch m := e.attr("type"); {
 	case m == "virtio":
 	case isOption(fleet.NICModels, m):
 		n.Model = m
 	case equivalentModels[m] != "":
 		n.Model = equivalentModels[m]
-		r.note(e, Left, "The NIC is an e1000e here, not "+m+": recent guests have its driver.")
+		r.addNote(e, Left, "The NIC is an e1000e here, not "+m+": recent guests have its driver.")
 	default:
-		r.note(e, Left, "The NIC is virtio here, not "+shorten(m)+": the guest needs the virtio driver.")
+		r.addNote(e, Left, "The NIC is virtio here, not "+shortenForError(m)+": the guest needs the virtio driver.")
 	}
 }
 
 // readBandwidth reads the NIC's limits. libvirt and the fields both use KiB.
-func readBandwidth(r *reading, e *element, n *fleet.NIC) error {
+func readBandwidth(r *conversion, e *element, n *fleet.NIC) error {
 	for _, in := range e.children {
 		way := map[string]string{"inbound": "in", "outbound": "out"}[in.name]
 		if way == "" {
-			r.note(in, Left, "A NIC has limits for inbound and for outbound traffic.")
+			r.addNote(in, Left, "A NIC has limits for inbound and for outbound traffic.")
 			continue
 		}
 		for attr, field := range map[string]string{"average": "KiB", "peak": "PeakKiB", "burst": "BurstKiB"} {
-			if in.has(attr) {
+			if in.hasAttr(attr) {
 				if err := setNumber(r, in, fleet.NICFields, n, "limits."+way+field, in.attr(attr), 1); err != nil {
 					return err
 				}

@@ -42,19 +42,19 @@ type Disk struct {
 }
 
 // Kind is the reason why a line was dropped.
-type Kind string
+type NoteKind string
 
 const (
-	Left    Kind = "left"    // dropped, because a VM here has no such setting
-	Usual   Kind = "usual"   // dropped, because every VM has the setting or the host chooses it
-	Refused Kind = "refused" // dropped, because it reaches outside the VM: into the host, or past Quantix
+	Left    NoteKind = "left"    // dropped, because a VM here has no such setting
+	Usual   NoteKind = "usual"   // dropped, because every VM has the setting or the host chooses it
+	Refused NoteKind = "refused" // dropped, because it reaches outside the VM: into the host, or past Quantix
 )
 
 // Note describes a line of the definition that was dropped or changed.
 type Note struct {
 	Line int
 	At   string // "devices/hostdev"
-	Kind Kind
+	Kind NoteKind
 	Text string // a sentence without secrets
 }
 
@@ -82,7 +82,7 @@ func (e *element) attr(name string) string {
 }
 
 // first returns the first child element with that name, or nil. The receiver may be nil.
-func (e *element) first(name string) *element {
+func (e *element) firstChild(name string) *element {
 	if e == nil {
 		return nil
 	}
@@ -102,14 +102,14 @@ func (e *element) content() string {
 	return e.text
 }
 
-func (e *element) has(attr string) bool { return e != nil && e.attrs[attr] != "" }
+func (e *element) hasAttr(attr string) bool { return e != nil && e.attrs[attr] != "" }
 
 func lineError(line int, format string, args ...any) error {
 	return fleet.Errorf(fleet.Invalid, "Line %d: "+format, append([]any{line}, args...)...)
 }
 
 // parse parses the XML of one domain. It refuses document types, entities and processing instructions.
-func parse(text string) (*element, error) {
+func parseDomain(text string) (*element, error) {
 	switch {
 	case strings.TrimSpace(text) == "":
 		return nil, fleet.Errorf(fleet.Invalid, "Paste the XML of a domain, as virsh dumpxml prints it.")
@@ -153,7 +153,7 @@ func parse(text string) (*element, error) {
 			case root != nil:
 				return nil, lineError(line, "there is more text after the domain. Paste a single domain.")
 			case e.name != "domain" || e.foreign:
-				return nil, lineError(line, "the outermost element is <%s>, not <domain>.", shorten(t.Name.Local))
+				return nil, lineError(line, "the outermost element is <%s>, not <domain>.", shortenForError(t.Name.Local))
 			default:
 				root = e
 			}
@@ -187,7 +187,7 @@ func newElement(t xml.StartElement, line int, open []*element) (*element, error)
 			continue
 		}
 		if _, twice := e.attrs[a.Name.Local]; twice {
-			return nil, lineError(line, "<%s> has %s twice.", shorten(e.name), shorten(a.Name.Local))
+			return nil, lineError(line, "<%s> has %s twice.", shortenForError(e.name), shortenForError(a.Name.Local))
 		}
 		e.attrs[a.Name.Local] = a.Value
 	}
@@ -197,13 +197,13 @@ func newElement(t xml.StartElement, line int, open []*element) (*element, error)
 // parserMessage returns the XML parser's message without its line number, which may be too low.
 func parserMessage(err error) string {
 	if bad, ok := errors.AsType[*xml.SyntaxError](err); ok {
-		return shorten(bad.Msg)
+		return shortenForError(bad.Msg)
 	}
-	return shorten(err.Error())
+	return shortenForError(err.Error())
 }
 
 // shorten shortens a text for an error message.
-func shorten(text string) string {
+func shortenForError(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if r := []rune(text); len(r) > 80 {
 		return string(r[:80]) + "…"

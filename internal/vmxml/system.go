@@ -13,49 +13,49 @@ const (
 	intoHost     = "This reaches into the host."
 )
 
-func readOS(r *reading, e *element) error {
+func readOS(r *conversion, e *element) error {
 	if e.attr("firmware") == "efi" {
 		r.Spec.Firmware = fleet.UEFI
 	}
-	return r.readChildren(e, map[string]part{
+	return r.readChildren(e, map[string]elementRule{
 		"type": {read: readMachine}, "loader": {read: readLoader}, "firmware": {read: readFirmware},
-		"bootmenu": {read: func(r *reading, e *element) error { r.Spec.Boot.Menu = e.attr("enable") == "yes"; return nil }},
-		"boot":     {many: true, read: func(r *reading, e *element) error { r.firmwareOrder = append(r.firmwareOrder, e); return nil }},
-		"nvram":    leftPart("The firmware's variables are not imported: the VM starts with new ones."),
-		"kernel":   refusedPart(chooseKernel), "initrd": refusedPart(chooseKernel), "cmdline": refusedPart("This belongs to a kernel of the host. Give the command line with the kernel, under Boot."),
-		"dtb": refusedPart(intoHost), "acpi": refusedPart(intoHost), "smbios": leftPart("The SMBIOS texts that the guest reads cannot be chosen here."), "bios": leftPart("The timeouts and the output of the firmware cannot be chosen here."),
+		"bootmenu": {read: func(r *conversion, e *element) error { r.Spec.Boot.Menu = e.attr("enable") == "yes"; return nil }},
+		"boot":     {many: true, read: func(r *conversion, e *element) error { r.firmwareOrder = append(r.firmwareOrder, e); return nil }},
+		"nvram":    droppedRule("The firmware's variables are not imported: the VM starts with new ones."),
+		"kernel":   refusedRule(chooseKernel), "initrd": refusedRule(chooseKernel), "cmdline": refusedRule("This belongs to a kernel of the host. Give the command line with the kernel, under Boot."),
+		"dtb": refusedRule(intoHost), "acpi": refusedRule(intoHost), "smbios": droppedRule("The SMBIOS texts that the guest reads cannot be chosen here."), "bios": droppedRule("The timeouts and the output of the firmware cannot be chosen here."),
 	})
 }
 
-func readMachine(r *reading, e *element) error {
+func readMachine(r *conversion, e *element) error {
 	if kind := strings.TrimSpace(e.text); kind != "hvm" {
-		return lineError(e.line, "a guest of type %q cannot be made here.", shorten(kind))
+		return lineError(e.line, "a guest of type %q cannot be made here.", shortenForError(kind))
 	}
 	if arch := e.attr("arch"); arch != "" && arch != "x86_64" && arch != "aarch64" {
-		r.note(e, Left, "The VM has the architecture of its host.")
+		r.addNote(e, Left, "The VM has the architecture of its host.")
 	}
 	switch m := e.attr("machine"); {
 	case m == "" || strings.Contains(m, "q35"):
 	case m == fleet.MachinePC || strings.HasPrefix(m, fleet.MachinePC+"-"):
 		r.Spec.Boot.Machine = fleet.MachinePC
 	default:
-		r.note(e, Left, "A VM here has the machine q35 or pc, not "+shorten(m)+".")
+		r.addNote(e, Left, "A VM here has the machine q35 or pc, not "+shortenForError(m)+".")
 	}
 	return nil
 }
 
-func readLoader(r *reading, e *element) error {
+func readLoader(r *conversion, e *element) error {
 	if e.attr("type") == "pflash" {
 		r.Spec.Firmware = fleet.UEFI
 	}
 	r.Spec.Security.SecureBoot = r.Spec.Security.SecureBoot || e.attr("secure") == "yes"
 	if path := strings.TrimSpace(e.text); path != "" {
-		r.note(e, Usual, "The host chooses the firmware's file.")
+		r.addNote(e, Usual, "The host chooses the firmware's file.")
 	}
 	return nil
 }
 
-func readFirmware(r *reading, e *element) error {
+func readFirmware(r *conversion, e *element) error {
 	for _, in := range e.children {
 		if in.name == "feature" && in.attr("name") == "secure-boot" {
 			r.Spec.Security.SecureBoot = in.attr("enabled") == "yes"
@@ -64,27 +64,27 @@ func readFirmware(r *reading, e *element) error {
 	return nil
 }
 
-func readBacking(r *reading, e *element) error {
-	return r.readChildren(e, map[string]part{
-		"locked": {read: func(r *reading, _ *element) error { r.Spec.Memory.Locked = true; return nil }},
-		"access": {read: func(r *reading, e *element) error { r.Spec.Memory.Shared = e.attr("mode") == "shared"; return nil }},
-		"source": usualPart(hostChoice), "allocation": usualPart(hostChoice), "nosharepages": leftPart("The host chooses whether it merges equal pages."),
-		"discard": leftPart("The host chooses whether it discards the memory's file at the end."),
-		"hugepages": {read: func(r *reading, e *element) error {
-			page := e.first("page")
+func readMemoryBacking(r *conversion, e *element) error {
+	return r.readChildren(e, map[string]elementRule{
+		"locked": {read: func(r *conversion, _ *element) error { r.Spec.Memory.Locked = true; return nil }},
+		"access": {read: func(r *conversion, e *element) error { r.Spec.Memory.Shared = e.attr("mode") == "shared"; return nil }},
+		"source": commonRule(hostChoice), "allocation": commonRule(hostChoice), "nosharepages": droppedRule("The host chooses whether it merges equal pages."),
+		"discard": droppedRule("The host chooses whether it discards the memory's file at the end."),
+		"hugepages": {read: func(r *conversion, e *element) error {
+			page := e.firstChild("page")
 			if page == nil {
-				r.note(e, Left, "Huge pages need a size: choose one.")
+				r.addNote(e, Left, "Huge pages need a size: choose one.")
 				return nil
 			}
-			n, err := kib(page, page.attr("size"), page.attr("unit"))
+			n, err := parseKiB(page, page.attr("size"), page.attr("unit"))
 			if err != nil {
 				return err
 			}
 			if n > 1<<24 {
 				return lineError(page.line, "there are no pages of this size.")
 			}
-			if len(e.children) > 1 || page.has("nodeset") {
-				r.note(e, Left, "All memory has pages of one size here: the first size given.")
+			if len(e.children) > 1 || page.hasAttr("nodeset") {
+				r.addNote(e, Left, "All memory has pages of one size here: the first size given.")
 			}
 			r.setField(page, "memory.hugePageKiB", n)
 			return nil
@@ -96,7 +96,7 @@ func readBacking(r *reading, e *element) error {
 const defaultPeriod = 100_000
 
 // readCPUTune reads the CPU shares and the quota. It reads the pinning only if all vCPUs have the same pinning.
-func readCPUTune(r *reading, e *element) error {
+func readCPUTune(r *conversion, e *element) error {
 	pins := map[string]bool{}
 	var last *element
 	for _, in := range e.children {
@@ -111,30 +111,30 @@ func readCPUTune(r *reading, e *element) error {
 				return err
 			}
 		case "vcpupin":
-			pins[fleet.PlainSet(strings.TrimSpace(in.attr("cpuset")))], last = true, in
+			pins[fleet.NormalizeNumberSet(strings.TrimSpace(in.attr("cpuset")))], last = true, in
 		case "emulatorpin", "iothreadpin", "emulatorsched", "iothreadsched", "emulator_period", "emulator_quota", "iothread_period", "iothread_quota":
-			r.note(in, Left, "Only vCPUs can be limited and pinned here, not QEMU's other threads.")
+			r.addNote(in, Left, "Only vCPUs can be limited and pinned here, not QEMU's other threads.")
 		default:
-			r.note(in, Left, "Only shares, a limit for each vCPU, and one set of processors for all vCPUs can be chosen here.")
+			r.addNote(in, Left, "Only shares, a limit for each vCPU, and one set of processors for all vCPUs can be chosen here.")
 		}
 	}
 	switch {
 	case len(pins) > 1:
-		r.note(last, Left, "All vCPUs are pinned to the same processors here. Choose them under CPU.")
+		r.addNote(last, Left, "All vCPUs are pinned to the same processors here. Choose them under CPU.")
 	case last != nil:
 		r.setField(last, "cpu.pinned", strings.TrimSpace(last.attr("cpuset")))
 	}
 	return nil
 }
 
-func readQuota(r *reading, tune, e *element) error {
+func readQuota(r *conversion, tune, e *element) error {
 	quota, err := strconv.ParseInt(strings.TrimSpace(e.text), 10, 62)
 	if err != nil {
-		return lineError(e.line, "%q in <quota> is no whole number.", shorten(e.text))
+		return lineError(e.line, "%q in <quota> is no whole number.", shortenForError(e.text))
 	}
 	period := int64(defaultPeriod)
-	if p := tune.first("period"); p != nil {
-		n, err := number(p, p.text, 1<<30)
+	if p := tune.firstChild("period"); p != nil {
+		n, err := parseNumber(p, p.text, 1<<30)
 		if err != nil {
 			return err
 		}
@@ -147,19 +147,19 @@ func readQuota(r *reading, tune, e *element) error {
 }
 
 // readNUMATune may run before readNUMANodes, so resolve combines the two results later.
-func readNUMATune(r *reading, e *element) error {
+func readNUMATune(r *conversion, e *element) error {
 	const strict = "The memory comes only from the named nodes of the host: another mode cannot be chosen here."
 	for _, in := range e.children {
 		nodes := strings.TrimSpace(in.attr("nodeset"))
 		switch {
 		case in.name != "memory" && in.name != "memnode":
-			r.note(in, Left, "A VM here has no such setting.")
+			r.addNote(in, Left, "A VM here has no such setting.")
 		case cmp.Or(in.attr("mode"), "strict") != "strict" || nodes == "":
-			r.note(in, Left, strict)
+			r.addNote(in, Left, strict)
 		case in.name == "memory":
 			r.setField(in, "memory.nodes", nodes)
 		default:
-			node, err := number(in, in.attr("cellid"), fleet.MaxNUMANodes-1)
+			node, err := parseNumber(in, in.attr("cellid"), fleet.MaxNUMANodes-1)
 			if err != nil {
 				return err
 			}

@@ -13,7 +13,7 @@ import (
 
 // allSettings are definitions that together contain every setting of a VM, except the settings in notInXML.
 var allSettings = []string{
-	with(`<maxMemory slots='16' unit='MiB'>2048</maxMemory><currentMemory unit='MiB'>256</currentMemory>
+	domainWith(`<maxMemory slots='16' unit='MiB'>2048</maxMemory><currentMemory unit='MiB'>256</currentMemory>
 <cputune><shares>2048</shares><period>50000</period><quota>25000</quota><vcpupin vcpu='0' cpuset='2-3'/></cputune><on_crash>restart</on_crash>
 <numatune><memory mode='strict' nodeset='0-1'/></numatune>
 <memoryBacking><hugepages><page size='2' unit='MiB'/></hugepages><locked/><access mode='shared'/></memoryBacking>
@@ -30,10 +30,10 @@ var allSettings = []string{
 <serial type='pty'/><serial type='pty'/><serial type='pty'/><parallel type='pty'/><graphics type='vnc' keymap='de'/><graphics type='spice' autoport='yes'/><redirdev bus='usb' type='spicevmc'/>
 <video><model type='qxl' heads='2'/></video><input type='mouse' bus='usb'/><sound model='ich6'/><watchdog model='i6300esb' action='pause'/><memballoon model='virtio' freePageReporting='on'/>
 <rng model='virtio'><rate bytes='512' period='500'/><backend model='random'>/dev/urandom</backend></rng><tpm><backend type='emulator'/></tpm><vsock model='virtio'/>`),
-	with(`<os firmware='efi'><type>hvm</type><firmware><feature enabled='yes' name='secure-boot'/></firmware><loader secure='yes'/></os>
+	domainWith(`<os firmware='efi'><type>hvm</type><firmware><feature enabled='yes' name='secure-boot'/></firmware><loader secure='yes'/></os>
 <numatune><memnode cellid='1' mode='strict' nodeset='3'/></numatune>
 <cpu><numa><cell id='0' cpus='0' memory='256' unit='MiB'/><cell id='1' cpus='1' memory='256' unit='MiB'/></numa></cpu>`, ""),
-	strings.Replace(with(`<cpu><topology sockets='1' cores='2' threads='2'/></cpu><launchSecurity type='sev'><policy>0x0007</policy></launchSecurity>`, ""), "<vcpu>1<", "<vcpu current='2'>4<", 1),
+	strings.Replace(domainWith(`<cpu><topology sockets='1' cores='2' threads='2'/></cpu><launchSecurity type='sev'><policy>0x0007</policy></launchSecurity>`, ""), "<vcpu>1<", "<vcpu current='2'>4<", 1),
 }
 
 // notInXML lists, by name or prefix, the spec's fields that no definition contains, each with the setting's owner.
@@ -49,7 +49,7 @@ func TestEveryVMSettingIsReadFromXML(t *testing.T) {
 	t.Parallel()
 	taken := map[string]bool{}
 	for _, text := range allSettings {
-		r, err := vmxml.Read(text)
+		r, err := vmxml.ConvertDomain(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func TestEveryVMSettingIsReadFromXML(t *testing.T) {
 
 func TestXMLSettingsKeepTheirValues(t *testing.T) {
 	t.Parallel()
-	r, err := vmxml.Read(allSettings[0])
+	r, err := vmxml.ConvertDomain(allSettings[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,12 +121,12 @@ func TestXMLSettingsKeepTheirValues(t *testing.T) {
 	if !reflect.DeepEqual(r.Spec, want) {
 		t.Errorf("the spec is\n%+v, want\n%+v", r.Spec, want)
 	}
-	r, err = vmxml.Read(allSettings[1])
+	r, err = vmxml.ConvertDomain(allSettings[1])
 	nodes := []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 256}, {CPUs: "1", MemoryMiB: 256, Nodes: "3"}}
 	if err != nil || !slices.Equal(r.Spec.NUMA, nodes) || !r.Spec.Security.SecureBoot {
 		t.Errorf("NUMA nodes %+v (%v), secure boot %v", r.Spec.NUMA, err, r.Spec.Security.SecureBoot)
 	}
-	r, err = vmxml.Read(allSettings[2])
+	r, err = vmxml.ConvertDomain(allSettings[2])
 	if err != nil || r.Spec.CPUs != 2 || r.Spec.CPU.Max != 4 || r.Spec.Security.Confidential != "sev-es" {
 		t.Errorf("the spec is %+v (%v)", r.Spec, err)
 	}
@@ -144,7 +144,7 @@ func TestBootOrderOfDeviceKindsConverted(t *testing.T) {
 		for kind := range strings.FieldsSeq(order) {
 			fmt.Fprintf(&os, "<boot dev='%s'/>", kind)
 		}
-		r, err := vmxml.Read(with("<os><type>hvm</type>"+os.String()+"</os>", devices))
+		r, err := vmxml.ConvertDomain(domainWith("<os><type>hvm</type>"+os.String()+"</os>", devices))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestDroppedLinesHaveReasons(t *testing.T) {
 		"memory node of a missing NUMA node": {"<numatune><memnode cellid='2' mode='strict' nodeset='0'/></numatune>", "", "no such NUMA node"},
 		"on_crash preserve":                  {"<on_crash>preserve</on_crash>", "", `"preserve" cannot be chosen`},
 	} {
-		r, err := vmxml.Read(with(c.head, c.devices))
+		r, err := vmxml.ConvertDomain(domainWith(c.head, c.devices))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -60,7 +60,7 @@ const web = `<?xml version='1.0' encoding='UTF-8'?>
 
 func TestDomainXMLConvertedToSpec(t *testing.T) {
 	t.Parallel()
-	r, err := vmxml.Read(web)
+	r, err := vmxml.ConvertDomain(web)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,14 +80,14 @@ func TestDomainXMLConvertedToSpec(t *testing.T) {
 	if !reflect.DeepEqual(r.Disks, disks) {
 		t.Errorf("the disks are %+v", r.Disks)
 	}
-	notes := map[string]vmxml.Kind{}
+	notes := map[string]vmxml.NoteKind{}
 	for i, n := range r.Notes {
 		notes[fmt.Sprint(n.Line, " ", n.At)] = n.Kind
 		if !strings.HasSuffix(n.Text, ".") || strings.Contains(n.Text, "geheim") || i > 0 && r.Notes[i-1].Line > n.Line {
 			t.Errorf("note %d is %+v", i, n)
 		}
 	}
-	for at, kind := range map[string]vmxml.Kind{
+	for at, kind := range map[string]vmxml.NoteKind{
 		"13 os/boot": vmxml.Usual, "36 devices/graphics": vmxml.Left, "41 devices/tpm": vmxml.Left, "30 devices/controller": vmxml.Usual,
 	} {
 		if notes[at] != kind {
@@ -109,7 +109,7 @@ func TestOldDefinitionKeepsMachineType(t *testing.T) {
 		"pc": {"pc", "ide", ""}, "pc-i440fx-rhel7.6.0": {"pc", "ide", ""}, "pc-1.3": {"pc", "ide", ""}, "pc-q35-7.2": {"", "sata", "has no IDE"}, "q35": {"", "sata", "has no IDE"},
 		"isapc": {"", "sata", "q35 or pc, not isapc"}, "": {"", "sata", "has no IDE"},
 	} {
-		r, err := vmxml.Read(with(`<os><type machine='`+machine+`'>hvm</type></os>`, devices))
+		r, err := vmxml.ConvertDomain(domainWith(`<os><type machine='`+machine+`'>hvm</type></os>`, devices))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,65 +128,65 @@ func TestOldDefinitionKeepsMachineType(t *testing.T) {
 }
 
 // with returns the XML of a domain with additional elements in the domain and in its devices.
-func with(more, devices string) string {
+func domainWith(more, devices string) string {
 	return `<domain type='kvm'><name>web</name><memory unit='MiB'>512</memory><vcpu>1</vcpu>` + more + `<devices>` + devices + `</devices></domain>`
 }
 
 // Each line that reaches outside the VM causes a note and changes nothing in the spec.
 func TestHostAccessInXMLIsRefused(t *testing.T) {
 	t.Parallel()
-	plain, err := vmxml.Read(with("", ""))
+	plain, err := vmxml.ConvertDomain(domainWith("", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	qemu := `<q:commandline xmlns:q='http://libvirt.org/schemas/domain/qemu/1.0'><q:arg value='-monitor'/></q:commandline>`
 	for name, text := range map[string]string{
-		"QEMU's command line":                       with(qemu, ""),
-		"QEMU's command line without its namespace": with(`<qemu:commandline><qemu:env name='LD_PRELOAD'/></qemu:commandline>`, ""),
-		"another extension":                         with(`<lxc:namespace xmlns:lxc='urn:x'/>`, ""),
-		"an extension among devices":                with("", `<x:disk xmlns:x='urn:x'/>`),
-		"a kernel of the host":                      with(`<os><type>hvm</type><kernel>/boot/vmlinuz</kernel></os>`, ""),
-		"an initrd of the host":                     with(`<os><type>hvm</type><initrd>/boot/initrd</initrd></os>`, ""),
-		"a command line of a kernel":                with(`<os><type>hvm</type><cmdline>init=/bin/sh</cmdline></os>`, ""),
-		"a device tree":                             with(`<os><type>hvm</type><dtb>/etc/passwd</dtb></os>`, ""),
-		"tables of ACPI":                            with(`<os><type>hvm</type><acpi><table type='slic'>/etc/shadow</table></acpi></os>`, ""),
-		"a PCI device":                              with("", `<hostdev mode='subsystem' type='pci' managed='yes'><source><address domain='0' bus='1' slot='0' function='0'/></source></hostdev>`),
-		"a USB device":                              with("", `<hostdev mode='subsystem' type='usb'><source><vendor id='0x1'/></source></hostdev>`),
-		"a mediated device":                         with("", `<hostdev mode='subsystem' type='mdev' model='vfio-pci'/>`),
-		"a SCSI device":                             with("", `<disk type='block' device='lun'><source dev='/dev/sda'/><target dev='sda'/></disk>`),
-		"a directory":                               with("", `<filesystem type='mount'><source dir='/'/><target dir='root'/></filesystem>`),
-		"shared memory":                             with("", `<shmem name='x'/>`),
-		"a smart card":                              with("", `<smartcard mode='host'/>`),
-		"a lease":                                   with("", `<lease><lockspace>x</lockspace></lease>`),
-		"a network disk":                            with("", `<disk type='network' device='disk'><source protocol='rbd' name='vms/a'/><target dev='vda'/></disk>`),
-		"an NVMe disk":                              with("", `<disk type='nvme' device='disk'><source type='pci'/><target dev='vda'/></disk>`),
-		"a directory as a disk":                     with("", `<disk type='dir' device='disk'><source dir='/etc'/><target dev='vda'/></disk>`),
-		"a vhost-user disk":                         with("", `<disk type='vhostuser' device='disk'><source type='unix' path='/x'/><target dev='vda'/></disk>`),
-		"a backing file":                            with("", `<disk type='file'><source file='/a'/><backingStore type='file'><source file='/etc/shadow'/></backingStore><target dev='vda'/></disk>`),
-		"a mirror":                                  with("", `<disk type='file'><source file='/a'/><mirror type='file'><source file='/b'/></mirror><target dev='vda'/></disk>`),
-		"a secret for a disk":                       with("", `<disk type='file'><source file='/a'/><encryption format='luks'><secret type='passphrase' uuid='x'/></encryption><target dev='vda'/></disk>`),
-		"a storage user name":                       with("", `<disk type='file'><source file='/a'/><auth username='admin'/><target dev='vda'/></disk>`),
-		"a direct NIC":                              with("", `<interface type='direct'><source dev='eth0'/></interface>`),
-		"a hostdev NIC":                             with("", `<interface type='hostdev'><source><address/></source></interface>`),
-		"a vhost-user NIC":                          with("", `<interface type='vhostuser'><source type='unix' path='/x'/></interface>`),
-		"an ethernet NIC with a script":             with("", `<interface type='ethernet'><script path='/tmp/up'/></interface>`),
-		"a bridge NIC with a script":                with("", `<interface type='bridge'><source bridge='br0'/><script path='/tmp/up'/></interface>`),
-		"a NIC with a tap backend":                  with("", `<interface type='network'><source network='lan'/><backend tap='/dev/net/tun'/></interface>`),
-		"a NIC without a network":                   with("", `<interface type='network'/>`),
-		"a serial port to a file":                   with("", `<serial type='file'><source path='/etc/cron.d/x'/></serial>`),
-		"a serial port of a device":                 with("", `<serial type='dev'><source path='/dev/ttyS0'/></serial>`),
-		"a serial port over TCP":                    with("", `<serial type='tcp'><source mode='connect' host='10.0.0.1' service='22'/></serial>`),
-		"a console on a socket":                     with("", `<console type='unix'><source mode='bind' path='/run/docker.sock'/></console>`),
-		"a channel to a pipe":                       with("", `<channel type='pipe'><source path='/tmp/p'/></channel>`),
-		"a parallel port":                           with("", `<parallel type='dev'><source path='/dev/lp0'/></parallel>`),
-		"random numbers from a file":                with("", `<rng model='virtio'><backend model='random'>/etc/shadow</backend></rng>`),
-		"random numbers from a network":             with("", `<rng model='virtio'><backend model='egd' type='udp'/></rng>`),
-		"a TPM of the host":                         with("", `<tpm model='tpm-tis'><backend type='passthrough'><device path='/dev/tpm0'/></backend></tpm>`),
-		"a TPM without a backend":                   with("", `<tpm/>`),
-		"an input of the host":                      with("", `<input type='passthrough' bus='virtio'><source evdev='/dev/input/event1'/></input>`),
-		"a persistent store":                        with("", `<pstore backend='acpi-erst'><path>/tmp/x</path></pstore>`),
+		"QEMU's command line":                       domainWith(qemu, ""),
+		"QEMU's command line without its namespace": domainWith(`<qemu:commandline><qemu:env name='LD_PRELOAD'/></qemu:commandline>`, ""),
+		"another extension":                         domainWith(`<lxc:namespace xmlns:lxc='urn:x'/>`, ""),
+		"an extension among devices":                domainWith("", `<x:disk xmlns:x='urn:x'/>`),
+		"a kernel of the host":                      domainWith(`<os><type>hvm</type><kernel>/boot/vmlinuz</kernel></os>`, ""),
+		"an initrd of the host":                     domainWith(`<os><type>hvm</type><initrd>/boot/initrd</initrd></os>`, ""),
+		"a command line of a kernel":                domainWith(`<os><type>hvm</type><cmdline>init=/bin/sh</cmdline></os>`, ""),
+		"a device tree":                             domainWith(`<os><type>hvm</type><dtb>/etc/passwd</dtb></os>`, ""),
+		"tables of ACPI":                            domainWith(`<os><type>hvm</type><acpi><table type='slic'>/etc/shadow</table></acpi></os>`, ""),
+		"a PCI device":                              domainWith("", `<hostdev mode='subsystem' type='pci' managed='yes'><source><address domain='0' bus='1' slot='0' function='0'/></source></hostdev>`),
+		"a USB device":                              domainWith("", `<hostdev mode='subsystem' type='usb'><source><vendor id='0x1'/></source></hostdev>`),
+		"a mediated device":                         domainWith("", `<hostdev mode='subsystem' type='mdev' model='vfio-pci'/>`),
+		"a SCSI device":                             domainWith("", `<disk type='block' device='lun'><source dev='/dev/sda'/><target dev='sda'/></disk>`),
+		"a directory":                               domainWith("", `<filesystem type='mount'><source dir='/'/><target dir='root'/></filesystem>`),
+		"shared memory":                             domainWith("", `<shmem name='x'/>`),
+		"a smart card":                              domainWith("", `<smartcard mode='host'/>`),
+		"a lease":                                   domainWith("", `<lease><lockspace>x</lockspace></lease>`),
+		"a network disk":                            domainWith("", `<disk type='network' device='disk'><source protocol='rbd' name='vms/a'/><target dev='vda'/></disk>`),
+		"an NVMe disk":                              domainWith("", `<disk type='nvme' device='disk'><source type='pci'/><target dev='vda'/></disk>`),
+		"a directory as a disk":                     domainWith("", `<disk type='dir' device='disk'><source dir='/etc'/><target dev='vda'/></disk>`),
+		"a vhost-user disk":                         domainWith("", `<disk type='vhostuser' device='disk'><source type='unix' path='/x'/><target dev='vda'/></disk>`),
+		"a backing file":                            domainWith("", `<disk type='file'><source file='/a'/><backingStore type='file'><source file='/etc/shadow'/></backingStore><target dev='vda'/></disk>`),
+		"a mirror":                                  domainWith("", `<disk type='file'><source file='/a'/><mirror type='file'><source file='/b'/></mirror><target dev='vda'/></disk>`),
+		"a secret for a disk":                       domainWith("", `<disk type='file'><source file='/a'/><encryption format='luks'><secret type='passphrase' uuid='x'/></encryption><target dev='vda'/></disk>`),
+		"a storage user name":                       domainWith("", `<disk type='file'><source file='/a'/><auth username='admin'/><target dev='vda'/></disk>`),
+		"a direct NIC":                              domainWith("", `<interface type='direct'><source dev='eth0'/></interface>`),
+		"a hostdev NIC":                             domainWith("", `<interface type='hostdev'><source><address/></source></interface>`),
+		"a vhost-user NIC":                          domainWith("", `<interface type='vhostuser'><source type='unix' path='/x'/></interface>`),
+		"an ethernet NIC with a script":             domainWith("", `<interface type='ethernet'><script path='/tmp/up'/></interface>`),
+		"a bridge NIC with a script":                domainWith("", `<interface type='bridge'><source bridge='br0'/><script path='/tmp/up'/></interface>`),
+		"a NIC with a tap backend":                  domainWith("", `<interface type='network'><source network='lan'/><backend tap='/dev/net/tun'/></interface>`),
+		"a NIC without a network":                   domainWith("", `<interface type='network'/>`),
+		"a serial port to a file":                   domainWith("", `<serial type='file'><source path='/etc/cron.d/x'/></serial>`),
+		"a serial port of a device":                 domainWith("", `<serial type='dev'><source path='/dev/ttyS0'/></serial>`),
+		"a serial port over TCP":                    domainWith("", `<serial type='tcp'><source mode='connect' host='10.0.0.1' service='22'/></serial>`),
+		"a console on a socket":                     domainWith("", `<console type='unix'><source mode='bind' path='/run/docker.sock'/></console>`),
+		"a channel to a pipe":                       domainWith("", `<channel type='pipe'><source path='/tmp/p'/></channel>`),
+		"a parallel port":                           domainWith("", `<parallel type='dev'><source path='/dev/lp0'/></parallel>`),
+		"random numbers from a file":                domainWith("", `<rng model='virtio'><backend model='random'>/etc/shadow</backend></rng>`),
+		"random numbers from a network":             domainWith("", `<rng model='virtio'><backend model='egd' type='udp'/></rng>`),
+		"a TPM of the host":                         domainWith("", `<tpm model='tpm-tis'><backend type='passthrough'><device path='/dev/tpm0'/></backend></tpm>`),
+		"a TPM without a backend":                   domainWith("", `<tpm/>`),
+		"an input of the host":                      domainWith("", `<input type='passthrough' bus='virtio'><source evdev='/dev/input/event1'/></input>`),
+		"a persistent store":                        domainWith("", `<pstore backend='acpi-erst'><path>/tmp/x</path></pstore>`),
 	} {
-		r, err := vmxml.Read(text)
+		r, err := vmxml.ConvertDomain(text)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -208,32 +208,32 @@ func TestInvalidXMLRefusedWithLine(t *testing.T) {
 		"empty input":                    {" \n", "Paste the XML of a domain"},
 		"not XML":                        {"web 4 GiB", "outside of the domain"},
 		"only a comment":                 {"<!-- -->", "contains no domain"},
-		"too long":                       {with(`<description>`+strings.Repeat("a", vmxml.MaxText)+`</description>`, ""), "more than 60 KiB"},
-		"NUL":                            {with("\x00", ""), "no text in UTF-8"},
-		"invalid UTF-8":                  {with("\xff\xfe", ""), "no text in UTF-8"},
-		"another encoding":               {`<?xml version="1.0" encoding="UTF-16"?>` + with("", ""), "Line 1: this is no well-formed XML"},
+		"too long":                       {domainWith(`<description>`+strings.Repeat("a", vmxml.MaxText)+`</description>`, ""), "more than 60 KiB"},
+		"NUL":                            {domainWith("\x00", ""), "no text in UTF-8"},
+		"invalid UTF-8":                  {domainWith("\xff\xfe", ""), "no text in UTF-8"},
+		"another encoding":               {`<?xml version="1.0" encoding="UTF-16"?>` + domainWith("", ""), "Line 1: this is no well-formed XML"},
 		"cut off":                        {"<domain type='kvm'>\n<name>", "Line 2: this is no well-formed XML"},
 		"crossed tags":                   {"<domain type='kvm'><name></domain></name>", "this is no well-formed XML"},
-		"a document type":                {"<!DOCTYPE domain>\n" + with("", ""), "Line 1: a document type is not read"},
-		"entities":                       {"<!DOCTYPE d [<!ENTITY a SYSTEM 'file:///etc/passwd'>]>" + with("<title>&a;</title>", ""), "document type"},
-		"an entity bomb":                 {"<!DOCTYPE d [<!ENTITY a 'aaaa'><!ENTITY b '&a;&a;'>]>" + with("<title>&b;</title>", ""), "document type"},
-		"an unknown entity":              {with("<title>&a;</title>", ""), "this is no well-formed XML"},
+		"a document type":                {"<!DOCTYPE domain>\n" + domainWith("", ""), "Line 1: a document type is not read"},
+		"entities":                       {"<!DOCTYPE d [<!ENTITY a SYSTEM 'file:///etc/passwd'>]>" + domainWith("<title>&a;</title>", ""), "document type"},
+		"an entity bomb":                 {"<!DOCTYPE d [<!ENTITY a 'aaaa'><!ENTITY b '&a;&a;'>]>" + domainWith("<title>&b;</title>", ""), "document type"},
+		"an unknown entity":              {domainWith("<title>&a;</title>", ""), "this is no well-formed XML"},
 		"an inner document type":         {`<domain type='kvm'><!DOCTYPE x></domain>`, "document type"},
-		"instructions":                   {`<?php system("id") ?>` + with("", ""), "processing instructions"},
-		"instructions in it":             {with(`<?xml-stylesheet href="x"?>`, ""), "processing instructions"},
-		"two domains":                    {with("", "") + with("", ""), "there is more text after the domain"},
-		"text after the domain":          {with("", "") + "x", "outside of the domain"},
+		"instructions":                   {`<?php system("id") ?>` + domainWith("", ""), "processing instructions"},
+		"instructions in it":             {domainWith(`<?xml-stylesheet href="x"?>`, ""), "processing instructions"},
+		"two domains":                    {domainWith("", "") + domainWith("", ""), "there is more text after the domain"},
+		"text after the domain":          {domainWith("", "") + "x", "outside of the domain"},
 		"a network definition":           {"<network><name>lan</name></network>", "the outermost element is <network>"},
-		"a list of domains":              {"<domains>" + with("", "") + "</domains>", "the outermost element is <domains>"},
+		"a list of domains":              {"<domains>" + domainWith("", "") + "</domains>", "the outermost element is <domains>"},
 		"another namespace":              {"<domain xmlns='urn:x' type='kvm'/>", "the outermost element"},
 		"a long element name":            {"<" + long + "/>", "…>, not <domain>"},
-		"too deep nesting":               {with(strings.Repeat("<metadata>", 30)+strings.Repeat("</metadata>", 30), ""), "deeper ones, than a VM needs"},
-		"too many elements":              {with(strings.Repeat("<a/>", 4001), ""), "more elements"},
-		"too many attributes":            {`<domain type='kvm' ` + attributes(40) + `/>`, "more elements"},
-		"a duplicate attribute":          {with("<cpu mode='a' mode='b'/>", ""), "has mode twice"},
+		"too deep nesting":               {domainWith(strings.Repeat("<metadata>", 30)+strings.Repeat("</metadata>", 30), ""), "deeper ones, than a VM needs"},
+		"too many elements":              {domainWith(strings.Repeat("<a/>", 4001), ""), "more elements"},
+		"too many attributes":            {`<domain type='kvm' ` + manyAttributes(40) + `/>`, "more elements"},
+		"a duplicate attribute":          {domainWith("<cpu mode='a' mode='b'/>", ""), "has mode twice"},
 		"another hypervisor":             {"<domain type='xen'/>", `type "xen"`},
 		"no hypervisor":                  {"<domain/>", `type ""`},
-		"a container":                    {with("<os><type>exe</type></os>", ""), `guest of type "exe"`},
+		"a container":                    {domainWith("<os><type>exe</type></os>", ""), `guest of type "exe"`},
 		"no memory size":                 {"<domain type='kvm'><name>web</name></domain>", "how many vCPUs"},
 		"no vCPUs":                       {"<domain type='kvm'><memory>1048576</memory></domain>", "how many vCPUs"},
 		"memory that is not a number":    {"<domain type='kvm'><memory>much</memory></domain>", `"much"  in <memory> is no amount`},
@@ -241,21 +241,21 @@ func TestInvalidXMLRefusedWithLine(t *testing.T) {
 		"memory of an odd unit":          {"<domain type='kvm'><memory unit='PiB'>1</memory></domain>", "no amount of memory"},
 		"memory that overflows":          {"<domain type='kvm'><memory unit='TiB'>99999999999999</memory></domain>", "no amount of memory"},
 		"memory over the limit":          {"<domain type='kvm'><memory unit='TiB'>4000</memory></domain>", "more memory than a VM can have"},
-		"two memory elements":            {with("<memory>1</memory>", ""), "<memory> occurs twice"},
-		"two names":                      {with("<name>other</name>", ""), "<name> occurs twice"},
+		"two memory elements":            {domainWith("<memory>1</memory>", ""), "<memory> occurs twice"},
+		"two names":                      {domainWith("<name>other</name>", ""), "<name> occurs twice"},
 		"vCPUs that are not a number":    {"<domain type='kvm'><vcpu>two</vcpu></domain>", "no whole number"},
 		"too many vCPUs":                 {"<domain type='kvm'><vcpu>99999</vcpu></domain>", "no whole number up to"},
 		"negative vCPUs":                 {"<domain type='kvm'><vcpu>-4</vcpu></domain>", "no whole number"},
-		"cores that are not a number":    {with("<cpu><topology sockets='1' cores='x' threads='1'/></cpu>", ""), "no whole number"},
-		"too many cores":                 {with("<cpu><topology dies='500' clusters='500' cores='500'/></cpu>", ""), "more cores than a VM can have"},
-		"page size that is not a number": {with("<memoryBacking><hugepages><page size='big'/></hugepages></memoryBacking>", ""), "no amount of memory"},
-		"page size over the limit":       {with("<memoryBacking><hugepages><page size='1' unit='TiB'/></hugepages></memoryBacking>", ""), "no pages of this size"},
-		"screens that are not a number":  {with("", "<video><model type='qxl' heads='many'/></video>"), "no whole number"},
-		"a number that overflows":        {with("", "<rng><rate bytes='99999999999'/></rng>"), "no whole number"},
-		"too many NICs":                  {with("", strings.Repeat("<interface type='network'><source network='a'/></interface>", 65)), "more NICs than a VM can have"},
-		"two TPMs":                       {with("", strings.Repeat("<tpm><backend type='emulator'/></tpm>", 2)), "<tpm> occurs twice"},
+		"cores that are not a number":    {domainWith("<cpu><topology sockets='1' cores='x' threads='1'/></cpu>", ""), "no whole number"},
+		"too many cores":                 {domainWith("<cpu><topology dies='500' clusters='500' cores='500'/></cpu>", ""), "more cores than a VM can have"},
+		"page size that is not a number": {domainWith("<memoryBacking><hugepages><page size='big'/></hugepages></memoryBacking>", ""), "no amount of memory"},
+		"page size over the limit":       {domainWith("<memoryBacking><hugepages><page size='1' unit='TiB'/></hugepages></memoryBacking>", ""), "no pages of this size"},
+		"screens that are not a number":  {domainWith("", "<video><model type='qxl' heads='many'/></video>"), "no whole number"},
+		"a number that overflows":        {domainWith("", "<rng><rate bytes='99999999999'/></rng>"), "no whole number"},
+		"too many NICs":                  {domainWith("", strings.Repeat("<interface type='network'><source network='a'/></interface>", 65)), "more NICs than a VM can have"},
+		"two TPMs":                       {domainWith("", strings.Repeat("<tpm><backend type='emulator'/></tpm>", 2)), "<tpm> occurs twice"},
 	} {
-		r, err := vmxml.Read(c.text)
+		r, err := vmxml.ConvertDomain(c.text)
 		if fleet.CodeOf(err) != fleet.Invalid || !strings.Contains(fmt.Sprint(err), c.message) {
 			t.Errorf("%s: %v, want %q", name, err, c.message)
 		}
@@ -265,7 +265,7 @@ func TestInvalidXMLRefusedWithLine(t *testing.T) {
 	}
 }
 
-func attributes(n int) string {
+func manyAttributes(n int) string {
 	var b strings.Builder
 	for i := range n {
 		fmt.Fprintf(&b, "a%d='' ", i)
@@ -276,7 +276,7 @@ func attributes(n int) string {
 // Unknown values are dropped with a note, and the fields keep their defaults.
 func TestUnknownXMLValuesDroppedWithNote(t *testing.T) {
 	t.Parallel()
-	r, err := vmxml.Read(with("<cpu mode='host-passthrough'/><idmap/>", `<video><model type='cirrus'/></video><sound model='sb16'/><watchdog model='diag288'/><graphics type='sdl'/><floppy/>`))
+	r, err := vmxml.ConvertDomain(domainWith("<cpu mode='host-passthrough'/><idmap/>", `<video><model type='cirrus'/></video><sound model='sb16'/><watchdog model='diag288'/><graphics type='sdl'/><floppy/>`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,11 +286,11 @@ func TestUnknownXMLValuesDroppedWithNote(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	for _, seed := range []string{web, with("", ""), "<domain type='kvm'/>", with("<cpu><topology/></cpu>", "<disk/><interface/><rng><rate/></rng>"), "<!DOCTYPE a>"} {
+	for _, seed := range []string{web, domainWith("", ""), "<domain type='kvm'/>", domainWith("<cpu><topology/></cpu>", "<disk/><interface/><rng><rate/></rng>"), "<!DOCTYPE a>"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		r, err := vmxml.Read(text)
+		r, err := vmxml.ConvertDomain(text)
 		if err != nil {
 			if fleet.CodeOf(err) != fleet.Invalid {
 				t.Errorf("refused as %q: %v", fleet.CodeOf(err), err)

@@ -79,7 +79,7 @@ func (c *Client) Rekey() {
 		NextProtos:         []string{"http/1.1"},
 	}
 	if old := c.transport.Swap(&transport{tls: conf, conns: newConnPool(c.portal, conf)}); old != nil {
-		old.conns.retire()
+		old.conns.closeAllWhenIdle()
 	}
 }
 
@@ -89,7 +89,7 @@ func newDialer() *net.Dialer {
 
 // Close closes each connection once no call uses it.
 func (c *Client) Close() {
-	c.transport.Load().conns.retire()
+	c.transport.Load().conns.closeAllWhenIdle()
 }
 
 // Hello opens a session. Later calls send the session's ID.
@@ -185,7 +185,7 @@ func (c *Client) do(ctx context.Context, path string, in, out any) error {
 	if err != nil {
 		return fmt.Errorf("POST %s: %w", path, err)
 	}
-	return got.into(out)
+	return got.decodeInto(out)
 }
 
 func (c *Client) request(ctx context.Context, path string, in any) (*http.Request, error) {
@@ -218,10 +218,10 @@ type answer struct {
 }
 
 // into decodes the body into out, unless out is nil. A status other than 2xx becomes an *Error.
-func (a answer) into(out any) error {
+func (a answer) decodeInto(out any) error {
 	switch {
 	case a.status/100 != 2:
-		return errorOf(a.status, bytes.NewReader(a.body))
+		return portalError(a.status, bytes.NewReader(a.body))
 	case out == nil || len(a.body) == 0:
 		return nil
 	}

@@ -52,7 +52,7 @@ func (a authority) sign(tmpl, parent *x509.Certificate, key any) *x509.Certifica
 }
 
 // leaf returns a server certificate for ip, or a client certificate if ip is nil.
-func (a authority) leaf(ip net.IP) tls.Certificate {
+func (a authority) issueLeaf(ip net.IP) tls.Certificate {
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -65,22 +65,22 @@ func (a authority) leaf(ip net.IP) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{cert.Raw, a.cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
-func (a authority) pool() *x509.CertPool {
+func (a authority) certPool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-func (a authority) pem() string {
+func (a authority) certPEM() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}))
 }
 
 // serve starts a server for ip with a certificate of the authority.
-func (a authority) serve(ip net.IP, h http.HandlerFunc) *httptest.Server {
+func (a authority) startServer(ip net.IP, h http.HandlerFunc) *httptest.Server {
 	srv := httptest.NewUnstartedServer(h)
 	srv.TLS = &tls.Config{
-		MinVersion: tls.VersionTLS13, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: a.pool(),
-		Certificates: []tls.Certificate{a.leaf(ip)},
+		MinVersion: tls.VersionTLS13, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: a.certPool(),
+		Certificates: []tls.Certificate{a.issueLeaf(ip)},
 	}
 	srv.StartTLS()
 	a.t.Cleanup(srv.Close)
@@ -91,7 +91,7 @@ var loopback = net.IPv4(127, 0, 0, 1)
 
 func (a authority) client(url string) *wire.Client {
 	a.t.Helper()
-	c, err := wire.NewClient(url, func() wire.Credentials { return wire.Credentials{Certificate: a.leaf(nil), CA: a.pool()} })
+	c, err := wire.NewClient(url, func() wire.Credentials { return wire.Credentials{Certificate: a.issueLeaf(nil), CA: a.certPool()} })
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestEachCallSendsSessionAndCertificate(t *testing.T) {
 	a := newAuthority(t)
 	var session string
 	var from []string
-	srv := a.serve(loopback, func(w http.ResponseWriter, r *http.Request) {
+	srv := a.startServer(loopback, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		if len(r.TLS.PeerCertificates) == 0 || r.Method != http.MethodPost || r.ProtoMajor != 1 {
 			t.Errorf("%s %s without a certificate or over HTTP/%d", r.Method, r.URL, r.ProtoMajor)
@@ -142,7 +142,7 @@ func TestEachCallSendsSessionAndCertificate(t *testing.T) {
 func TestPortalRefusalHasStatusAndDetail(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
-	srv := a.serve(loopback, func(w http.ResponseWriter, r *http.Request) {
+	srv := a.startServer(loopback, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case wire.PathRenew:
 			w.WriteHeader(http.StatusConflict)
@@ -177,7 +177,7 @@ func TestOnlyPinnedAuthorityTrusted(t *testing.T) {
 	a, other := newAuthority(t), newAuthority(t)
 	unreachable := func(http.ResponseWriter, *http.Request) { t.Error("call reached an untrusted server") }
 	for what, srv := range map[string]*httptest.Server{
-		"another authority": other.serve(loopback, unreachable), "another name": a.serve(net.IPv4(10, 0, 0, 1), unreachable),
+		"another authority": other.startServer(loopback, unreachable), "another name": a.startServer(net.IPv4(10, 0, 0, 1), unreachable),
 	} {
 		if _, err := a.client(srv.URL).Hello(t.Context(), wire.Hello{}); err == nil || wire.StatusOf(err) != 0 {
 			t.Errorf("%s: %v", what, err)
@@ -192,24 +192,24 @@ func TestJoinVerifiesThePortalByTheToken(t *testing.T) {
 	t.Parallel()
 	a, other := newAuthority(t), newAuthority(t)
 	token := wire.NewJoinToken(a.cert.Raw)
-	answerCA := a.pem()
+	answerCA := a.certPEM()
 	join := func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
 			t.Errorf("the bearer is %q", r.Header.Get("Authorization"))
 		}
 		json.NewEncoder(w).Encode(wire.JoinAnswer{HostID: "h", Certificate: wire.Certificate{Cert: "c", CA: answerCA}})
 	}
-	srv := a.serve(loopback, join)
+	srv := a.startServer(loopback, join)
 	if out, err := wire.Join(t.Context(), srv.URL, token, wire.JoinRequest{}); err != nil || out.HostID != "h" {
 		t.Fatalf("join: %+v, %v", out, err)
 	}
-	answerCA = other.pem()
+	answerCA = other.certPEM()
 	if _, err := wire.Join(t.Context(), srv.URL, token, wire.JoinRequest{}); err == nil || !strings.Contains(err.Error(), "not the one that the join token names") {
 		t.Errorf("an answer with another authority: %v", err)
 	}
 	untrusted := func(http.ResponseWriter, *http.Request) { t.Error("token sent to an untrusted server") }
 	for what, bad := range map[string]*httptest.Server{
-		"another authority": other.serve(loopback, untrusted), "another name": a.serve(net.IPv4(10, 0, 0, 1), untrusted),
+		"another authority": other.startServer(loopback, untrusted), "another name": a.startServer(net.IPv4(10, 0, 0, 1), untrusted),
 	} {
 		if _, err := wire.Join(t.Context(), bad.URL, token, wire.JoinRequest{}); err == nil {
 			t.Errorf("%s: joined", what)
@@ -217,7 +217,7 @@ func TestJoinVerifiesThePortalByTheToken(t *testing.T) {
 	}
 	// A server is refused if it sends the right authority's certificate with a server certificate of another authority.
 	forged := httptest.NewUnstartedServer(http.HandlerFunc(untrusted))
-	leaf := other.leaf(loopback)
+	leaf := other.issueLeaf(loopback)
 	leaf.Certificate = append(leaf.Certificate[:1], a.cert.Raw)
 	forged.TLS = &tls.Config{Certificates: []tls.Certificate{leaf}}
 	forged.StartTLS()
@@ -244,7 +244,7 @@ func TestInvalidPortalAddressIsRefused(t *testing.T) {
 func TestCallEndsWithContext(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
-	srv := a.serve(loopback, func(_ http.ResponseWriter, r *http.Request) {
+	srv := a.startServer(loopback, func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
 	})

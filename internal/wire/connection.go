@@ -26,7 +26,7 @@ type exchange struct {
 }
 
 // end sets the result of the exchange, once. The caller holds the pool's lock.
-func (t *exchange) end(a answer, err error) {
+func (t *exchange) setResult(a answer, err error) {
 	if !t.ended {
 		t.ended, t.answer, t.err = true, a, err
 		close(t.done)
@@ -45,17 +45,17 @@ type connection struct {
 	closed    bool
 }
 
-type state int
+type connState int
 
 const (
-	idle   state = iota // accepts any exchange
+	idle   connState = iota // accepts any exchange
 	busy                // with a call in progress, which ends soon
 	parked              // accepts a call, which ends the parked claim
 	// blocked by a claim that the portal has not confirmed as parked: the portal is of an older version, or stalled
 	blocked
 )
 
-func (c *connection) state() state {
+func (c *connection) state() connState {
 	switch {
 	case len(c.exchanges) == 0:
 		return idle
@@ -95,7 +95,7 @@ func (c *connection) write(ctx context.Context, t *exchange) {
 // read receives the answers and notices when the portal closes the connection.
 func (c *connection) read() {
 	for {
-		t, err := c.next()
+		t, err := c.waitForAnswer()
 		if err != nil {
 			c.fail(err)
 			return
@@ -105,12 +105,12 @@ func (c *connection) read() {
 			c.fail(err)
 			return
 		}
-		c.answered(t, got)
+		c.handleAnswer(t, got)
 	}
 }
 
 // next waits for the first byte of an answer, and returns the exchange that the answer belongs to.
-func (c *connection) next() (*exchange, error) {
+func (c *connection) waitForAnswer() (*exchange, error) {
 	_, err := c.in.Peek(1)
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()
@@ -149,7 +149,7 @@ func (c *connection) readAnswer(t *exchange) (answer, error) {
 // has recorded that the request was sent, because a portal that refuses a request early does not read all of it.
 const sentGrace = time.Second
 
-func (c *connection) answered(t *exchange, a answer) {
+func (c *connection) handleAnswer(t *exchange, a answer) {
 	select {
 	case <-t.sent:
 	case <-time.After(sentGrace):
@@ -162,9 +162,9 @@ func (c *connection) answered(t *exchange, a answer) {
 	}
 	c.exchanges = slices.Delete(c.exchanges, 0, 1)
 	if t.claim && len(c.exchanges) > 0 && a.status == http.StatusNoContent {
-		t.end(answer{}, errPreempted)
+		t.setResult(answer{}, errPreempted)
 	} else {
-		t.end(a, nil)
+		t.setResult(a, nil)
 	}
 	if c.lastUsed = time.Now(); a.last || t.written.IsZero() || p.retired && len(c.exchanges) == 0 {
 		c.close(errClosed)
@@ -183,7 +183,7 @@ func (c *connection) closeWhenIdle(since time.Time) {
 		defer c.pool.mu.Unlock()
 		switch {
 		case c.closed || len(c.exchanges) > 0 || c.lastUsed != since:
-		case c.pool.redundant(c) || time.Since(since) >= soleIdleLimit:
+		case c.pool.isRedundant(c) || time.Since(since) >= soleIdleLimit:
 			c.close(errClosed)
 		default:
 			c.closeWhenIdle(since)
@@ -200,7 +200,7 @@ func (c *connection) abandon(t *exchange, err error) {
 	if t.ended {
 		return
 	}
-	t.end(answer{}, err)
+	t.setResult(answer{}, err)
 	if len(c.exchanges) == 1 || c.exchanges[0] != t {
 		c.close(err)
 	}
@@ -220,7 +220,7 @@ func (c *connection) close(err error) {
 	c.closed = true
 	go c.conn.Close() // the TLS close message can block
 	for _, t := range c.exchanges {
-		t.end(answer{}, err)
+		t.setResult(answer{}, err)
 	}
 	p := c.pool
 	p.conns = slices.DeleteFunc(p.conns, func(o *connection) bool { return o == c })

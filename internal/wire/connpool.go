@@ -86,14 +86,14 @@ func (p *connPool) acquire(ctx context.Context, t *exchange) (*connection, error
 	defer busyTimer.Stop()
 	for mayWait := true; ; {
 		p.mu.Lock()
-		c, dial := p.assign(t, mayWait)
+		c, dial := p.pickConnection(t, mayWait)
 		changed := p.changed
 		p.mu.Unlock()
 		switch {
 		case c != nil:
 			return c, nil
 		case dial:
-			return p.open(ctx, t)
+			return p.dialFor(ctx, t)
 		}
 		select {
 		case <-changed:
@@ -113,7 +113,7 @@ func (p *connPool) addWaiting(n int) {
 }
 
 // assign picks a connection for the exchange, or reports that a new one must be dialled. The caller holds the lock.
-func (p *connPool) assign(t *exchange, mayWait bool) (c *connection, dial bool) {
+func (p *connPool) pickConnection(t *exchange, mayWait bool) (c *connection, dial bool) {
 	freeSoon := p.dialling > 0 // a connection becomes idle soon
 	var parkedConn *connection
 	for _, c := range p.conns {
@@ -140,7 +140,7 @@ func (p *connPool) assign(t *exchange, mayWait bool) (c *connection, dial bool) 
 }
 
 // open dials a connection whose first exchange is t.
-func (p *connPool) open(ctx context.Context, t *exchange) (*connection, error) {
+func (p *connPool) dialFor(ctx context.Context, t *exchange) (*connection, error) {
 	conn, err := p.dial(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,7 +157,7 @@ func (p *connPool) open(ctx context.Context, t *exchange) (*connection, error) {
 }
 
 // redundant reports whether another connection can take calls instead of c. The caller holds the lock.
-func (p *connPool) redundant(c *connection) bool {
+func (p *connPool) isRedundant(c *connection) bool {
 	return slices.ContainsFunc(p.conns, func(o *connection) bool { return o != c && (o.state() == idle || o.state() == parked) })
 }
 
@@ -168,7 +168,7 @@ func (p *connPool) notify() {
 }
 
 // retire closes idle connections now and the others when they become idle.
-func (p *connPool) retire() {
+func (p *connPool) closeAllWhenIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.retired = true

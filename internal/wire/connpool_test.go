@@ -41,7 +41,7 @@ func TestCallsBypassParkedClaimOnOlderPortal(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	o := &olderPortal{parked: make(chan struct{}, 1), free: make(chan struct{}), conns: map[string]int{}}
-	c := a.client(a.serve(loopback, o.serve).URL)
+	c := a.client(a.startServer(loopback, o.serve).URL)
 	for range 3 {
 		ended := make(chan error)
 		go func() {
@@ -70,7 +70,7 @@ func TestConcurrentCallsShareConnections(t *testing.T) {
 	a := newAuthority(t)
 	conns := map[string]bool{}
 	var mu sync.Mutex
-	c := a.client(a.serve(loopback, func(w http.ResponseWriter, r *http.Request) {
+	c := a.client(a.startServer(loopback, func(w http.ResponseWriter, r *http.Request) {
 		var in wire.Hello
 		json.NewDecoder(r.Body).Decode(&in)
 		mu.Lock()
@@ -115,12 +115,12 @@ func TestCallFailsWhenPortalDoesNotRead(t *testing.T) {
 }
 
 // slow is a connection whose Write of a claim blocks until release is closed.
-type slow struct {
+type slowConn struct {
 	net.Conn
 	release chan struct{}
 }
 
-func (s slow) Write(p []byte) (int, error) {
+func (s slowConn) Write(p []byte) (int, error) {
 	n, err := s.Conn.Write(p)
 	if bytes.Contains(p, []byte(wire.PathClaim)) {
 		<-s.release
@@ -134,7 +134,7 @@ func TestNoRequestBehindUnwrittenClaim(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	end, release := make(chan struct{}), make(chan struct{})
-	c := a.client(a.serve(loopback, func(w http.ResponseWriter, r *http.Request) {
+	c := a.client(a.startServer(loopback, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		if r.URL.Path != wire.PathClaim {
 			json.NewEncoder(w).Encode(wire.ReportAnswer{})
@@ -147,7 +147,7 @@ func TestNoRequestBehindUnwrittenClaim(t *testing.T) {
 		case <-t.Context().Done():
 		}
 	}).URL)
-	c.Wrap(func(conn net.Conn) net.Conn { return slow{conn, release} })
+	c.WrapConns(func(conn net.Conn) net.Conn { return slowConn{conn, release} })
 	ended := make(chan error, 1)
 	go func() {
 		_, err := c.Claim(t.Context(), wire.ClaimRequest{Max: 1})
@@ -181,7 +181,7 @@ func TestRepeatedClaimGetsFullTimeout(t *testing.T) {
 	const patience = 2 * time.Second
 	a := newAuthority(t)
 	parked, end, over := make(chan struct{}), make(chan int), make(chan struct{})
-	c := a.client(a.serve(loopback, func(w http.ResponseWriter, r *http.Request) {
+	c := a.client(a.startServer(loopback, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		if r.URL.Path != wire.PathClaim {
 			json.NewEncoder(w).Encode(wire.ReportAnswer{})

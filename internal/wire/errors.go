@@ -27,7 +27,7 @@ func StatusOf(err error) int {
 // maxErrorBody is the largest error body that is read, in bytes.
 const maxErrorBody = 64 << 10
 
-func errorOf(status int, text io.Reader) error {
+func portalError(status int, text io.Reader) error {
 	var body struct{ Title, Detail string }
 	e := &Error{Status: status, Detail: http.StatusText(status)}
 	if json.NewDecoder(io.LimitReader(text, maxErrorBody)).Decode(&body) == nil {

@@ -15,7 +15,7 @@ func (c *Client) SetClaimTimeout(d time.Duration) { c.claimLimit = d }
 func (c *Client) SetResultDelay(d time.Duration) { c.results.maxDelay = d }
 
 // Wrap wraps each connection that the client dials.
-func (c *Client) Wrap(wrap func(net.Conn) net.Conn) {
+func (c *Client) WrapConns(wrap func(net.Conn) net.Conn) {
 	p := c.transport.Load().conns
 	dial := p.dial
 	p.dial = func(ctx context.Context) (net.Conn, error) {

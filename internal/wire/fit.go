@@ -19,7 +19,7 @@ import (
 
 // bound limits a field of a message: the bytes of a text, the entries of a list, or a quantity. A longer text is cut. A
 // longer list is an error, because each entry matters. Only lists that guests can make long are cut instead.
-type bound struct {
+type fieldBound struct {
 	limit     int
 	truncate  bool // list: drop the entries beyond the limit
 	keepLines bool // text: keep line breaks and tabs
@@ -27,19 +27,19 @@ type bound struct {
 
 // Bounds of fields that the tables below do not name.
 var (
-	defaultText = bound{limit: 1 << 10}
-	defaultList = bound{limit: 1 << 10}
+	defaultText = fieldBound{limit: 1 << 10}
+	defaultList = fieldBound{limit: 1 << 10}
 )
 
 // boundsByName are the bounds of all fields with this name, in every message.
-var boundsByName = map[string]bound{
+var boundsByName = map[string]fieldBound{
 	"Name": {limit: 255}, "Text": {limit: 4 << 10, keepLines: true}, "Error": {limit: 4 << 10, keepLines: true},
 	"Path": {limit: 4 << 10}, "MountPath": {limit: 4 << 10}, "Backing": {limit: 4 << 10},
 }
 
 // boundsByField overrides boundsByName. Valid messages stay far below these limits: an agent lists at most 2,000
 // volumes of a pool.
-var boundsByField = map[string]bound{
+var boundsByField = map[string]fieldBound{
 	"State.VMs": {limit: 4 << 10}, "State.Discovered": {limit: 4 << 10}, "State.Pools": {limit: 256},
 	"State.Networks": {limit: 4 << 10}, "State.Groups": {limit: 4 << 10},
 	"PoolStatus.Volumes": {limit: 4 << 10}, "VMStatus.Disks": {limit: 256}, "VMStatus.NICs": {limit: 256},
@@ -90,14 +90,14 @@ var required = map[string]bool{"VMReport.ID": true, "DiscoveredVM.ID": true, "Me
 // Fit enforces the bounds of a message from an agent. It cuts long texts, replaces characters that cannot be displayed,
 // raises negative quantities to 0, and drops entries that repeat an earlier entry's key. Any other violation is an
 // Invalid error that names the field.
-func Fit[T any](message *T) error {
-	if bad := fit(reflect.ValueOf(message).Elem(), field{}); bad != nil {
+func EnforceBounds[T any](message *T) error {
+	if bad := fitValue(reflect.ValueOf(message).Elem(), fieldPlan{}); bad != nil {
 		var c fleet.Checks
 		c.Add(strings.TrimPrefix(bad.path, "."), "%s", bad.text)
 		return c.Err()
 	}
 	if r, ok := any(message).(*Report); ok {
-		r.dedup()
+		r.dropDuplicates()
 		return r.checkRuleCount()
 	}
 	return nil
@@ -122,12 +122,12 @@ func (r *Report) checkRuleCount() error {
 // violation is a value that Fit refuses, and its path: ".state.vms[3].id".
 type violation struct{ path, text string }
 
-func (m *violation) at(step string) *violation { return &violation{step + m.path, m.text} }
+func (m *violation) withPathPrefix(step string) *violation { return &violation{step + m.path, m.text} }
 
 // field holds the bounds and checks of one field of a struct.
-type field struct {
+type fieldPlan struct {
 	path                    string // ".vms"; empty for an embedded struct
-	text, list              bound
+	text, list              fieldBound
 	limit                   int64 // largest value of a quantity
 	required, id, knownOnly bool
 	known                   []string
@@ -136,15 +136,15 @@ type field struct {
 // fieldPlans caches the result of planOf for each struct type.
 var fieldPlans sync.Map // reflect.Type -> []field
 
-func planOf(t reflect.Type) []field {
+func fieldPlansOf(t reflect.Type) []fieldPlan {
 	if known, ok := fieldPlans.Load(t); ok {
-		return known.([]field)
+		return known.([]fieldPlan)
 	}
-	plan := make([]field, t.NumField())
+	plan := make([]fieldPlan, t.NumField())
 	for i := range plan {
 		f, name := t.Field(i), t.Name()+"."+t.Field(i).Name
 		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		plan[i] = field{text: defaultText, list: defaultList, limit: maxQuantity, required: required[name]}
+		plan[i] = fieldPlan{text: defaultText, list: defaultList, limit: maxQuantity, required: required[name]}
 		if unboundedNumbers[f.Name] {
 			plan[i].limit = math.MaxInt64
 		}
@@ -169,11 +169,11 @@ func planOf(t reflect.Type) []field {
 }
 
 // fit applies the bounds of field f to one value.
-func fit(v reflect.Value, f field) *violation {
+func fitValue(v reflect.Value, f fieldPlan) *violation {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
-			return fit(v.Elem(), f)
+			return fitValue(v.Elem(), f)
 		}
 	case reflect.Struct:
 		return fitStruct(v)
@@ -199,15 +199,15 @@ func fitStruct(v reflect.Value) *violation {
 		}
 		return nil
 	}
-	for i, f := range planOf(v.Type()) {
-		if bad := fit(v.Field(i), f); bad != nil {
-			return bad.at(f.path)
+	for i, f := range fieldPlansOf(v.Type()) {
+		if bad := fitValue(v.Field(i), f); bad != nil {
+			return bad.withPathPrefix(f.path)
 		}
 	}
 	return nil
 }
 
-func fitList(v reflect.Value, f field) *violation {
+func fitList(v reflect.Value, f fieldPlan) *violation {
 	if raw, ok := reflect.TypeAssert[json.RawMessage](v); ok {
 		v.SetBytes(normalizeJSON(raw))
 		return nil
@@ -219,18 +219,18 @@ func fitList(v reflect.Value, f field) *violation {
 		v.Set(v.Slice(0, f.list.limit))
 	}
 	for i := range v.Len() {
-		if bad := fit(v.Index(i), field{text: f.text, list: defaultList, limit: maxQuantity}); bad != nil {
-			return bad.at("[" + strconv.Itoa(i) + "]")
+		if bad := fitValue(v.Index(i), fieldPlan{text: f.text, list: defaultList, limit: maxQuantity}); bad != nil {
+			return bad.withPathPrefix("[" + strconv.Itoa(i) + "]")
 		}
 	}
 	return nil
 }
 
-func fitText(v reflect.Value, f field) *violation {
+func fitText(v reflect.Value, f fieldPlan) *violation {
 	s := v.String()
 	switch {
 	case f.knownOnly && !slices.Contains(f.known, s):
-		return &violation{text: fmt.Sprintf("This portal does not know %q.", sanitize(s, bound{limit: 40}))}
+		return &violation{text: fmt.Sprintf("This portal does not know %q.", sanitize(s, fieldBound{limit: 40}))}
 	case f.id && (s != "" || f.required) && !fleet.IsID(s):
 		return &violation{text: "This is not an identifier."}
 	case f.id:
@@ -257,7 +257,7 @@ func normalizeJSON(raw json.RawMessage) json.RawMessage {
 
 // sanitize cuts the text to the bound and replaces characters that cannot be displayed. PostgreSQL stores no NUL
 // characters, and bidirectional control characters can make one name look like another.
-func sanitize(s string, b bound) string {
+func sanitize(s string, b fieldBound) string {
 	hidden := func(r rune) bool {
 		switch r {
 		case '\n', '\r', '\t':
@@ -285,16 +285,16 @@ func sanitize(s string, b bound) string {
 
 // Shown returns text from a guest or a host as one line of at most limit bytes. It replaces characters that cannot be
 // displayed.
-func Shown(text string, limit int) string { return sanitize(text, bound{limit: limit}) }
+func SanitizeLine(text string, limit int) string { return sanitize(text, fieldBound{limit: limit}) }
 
 // ShownLines is Shown for text with several lines.
-func ShownLines(text string, limit int) string {
-	return sanitize(text, bound{limit: limit, keepLines: true})
+func SanitizeLines(text string, limit int) string {
+	return sanitize(text, fieldBound{limit: limit, keepLines: true})
 }
 
 // dedup drops entries that repeat an earlier entry's key. A domain is either a Quantix VM or a discovered VM, never
 // both.
-func (r *Report) dedup() {
+func (r *Report) dropDuplicates() {
 	if f := r.Filters; f != nil {
 		f.NICs = dropRepeated(f.NICs, map[string]bool{}, func(c fleet.NICCount) string { return string(c.ID) + " " + strings.ToLower(c.MAC) })
 	}

@@ -13,25 +13,25 @@ import (
 )
 
 // fill puts one entry into every list and sets every pointer, so that a test of Fit reaches each field of a message.
-func fill(v reflect.Value) {
+func fillValue(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem())
+		fillValue(v.Elem())
 	case reflect.Slice:
 		if v.Type() == reflect.TypeFor[json.RawMessage]() {
 			v.SetBytes([]byte(`"\u0000"`))
 			return
 		}
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		fill(v.Index(0))
+		fillValue(v.Index(0))
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[time.Time]() {
 			v.Set(reflect.ValueOf(time.Now()))
 			return
 		}
 		for _, f := range v.Fields() {
-			fill(f)
+			fillValue(f)
 		}
 	case reflect.String:
 		switch {
@@ -68,8 +68,8 @@ func checkTexts(t *testing.T, v any) {
 func checkFits[T any](t *testing.T) {
 	t.Helper()
 	var m T
-	fill(reflect.ValueOf(&m).Elem())
-	if err := wire.Fit(&m); err != nil {
+	fillValue(reflect.ValueOf(&m).Elem())
+	if err := wire.EnforceBounds(&m); err != nil {
 		t.Errorf("%T: %v", m, err)
 	}
 	checkTexts(t, m)
@@ -109,10 +109,10 @@ func TestMessageWithInvalidValueRefused(t *testing.T) {
 		"state.host.inventory.numa":         {Host: fleet.HostStatus{Inventory: fleet.Inventory{NUMA: make([]fleet.NUMANode, 2000)}}},
 		"state.host.inventory.cpu.features": {Host: fleet.HostStatus{Inventory: fleet.Inventory{CPU: fleet.CPU{Features: make([]string, 2000)}}}},
 	} {
-		checkRefused(t, field, wire.Fit(&wire.Report{State: &s}))
+		checkRefused(t, field, wire.EnforceBounds(&wire.Report{State: &s}))
 	}
-	checkRefused(t, "leases[0].id", wire.Fit(&wire.Report{Leases: []wire.Lease{{ID: "1"}}}))
-	checkRefused(t, "meters", wire.Fit(&wire.Report{Meters: make([]wire.Meter, 5000)}))
+	checkRefused(t, "leases[0].id", wire.EnforceBounds(&wire.Report{Leases: []wire.Lease{{ID: "1"}}}))
+	checkRefused(t, "meters", wire.EnforceBounds(&wire.Report{Meters: make([]wire.Meter, 5000)}))
 }
 
 func checkRefused(t *testing.T, field string, err error) {
@@ -137,7 +137,7 @@ func TestValidMessageUnchangedByBounds(t *testing.T) {
 			Networks:   []wire.NetworkReport{{Name: "br0", Kind: fleet.NetworkBridge}, {Name: "br0", Kind: fleet.NetworkLibvirt}, {Name: "br0", Kind: fleet.NetworkBridge}},
 		},
 	}
-	if err := wire.Fit(&r); err != nil {
+	if err := wire.EnforceBounds(&r); err != nil {
 		t.Fatal(err)
 	}
 	s := r.State

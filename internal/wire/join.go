@@ -34,10 +34,10 @@ func Join(ctx context.Context, portal, token string, in JoinRequest) (JoinAnswer
 		VerifyConnection:   verifyPinned(fingerprint, u.Hostname()),
 		NextProtos:         []string{"http/1.1"},
 	})
-	defer once.retire()
+	defer once.closeAllWhenIdle()
 	answer, err := once.send(ctx, req, false)
 	if err == nil {
-		err = answer.into(&out)
+		err = answer.decodeInto(&out)
 	}
 	if err != nil {
 		return out, err

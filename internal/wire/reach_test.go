@@ -20,7 +20,7 @@ func TestReachVerifiesPortal(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}
 	refuses := func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) }
-	c := a.client(a.serve(loopback, refuses).URL)
+	c := a.client(a.startServer(loopback, refuses).URL)
 	for range 2 {
 		if err := c.Reach(t.Context(), dial); err != nil {
 			t.Error(err)
@@ -30,7 +30,7 @@ func TestReachVerifiesPortal(t *testing.T) {
 		t.Errorf("%d connections for two tries", dialled)
 	}
 	other := newAuthority(t)
-	if err := a.client(other.serve(loopback, refuses).URL).Reach(t.Context(), dial); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if err := a.client(other.startServer(loopback, refuses).URL).Reach(t.Context(), dial); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("portal of another authority counts as reached: %v", err)
 	}
 	blocked := errors.New("operation not permitted")

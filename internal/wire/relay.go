@@ -44,7 +44,7 @@ func (c *Client) DialRelay(ctx context.Context, portal string, id fleet.PairID) 
 	if err != nil {
 		if resp != nil && errors.Is(err, websocket.ErrBadHandshake) {
 			defer resp.Body.Close()
-			return nil, errorOf(resp.StatusCode, resp.Body)
+			return nil, portalError(resp.StatusCode, resp.Body)
 		}
 		return nil, fmt.Errorf("dial the portal for the relay: %w", err)
 	}

@@ -67,7 +67,7 @@ func (c *Client) finish(h *pendingResult) {
 // flush sends batches until the queue is empty. If a call takes too long, another flush continues with the rest of the
 // queue.
 func (c *Client) flush() {
-	for next := c.results.next(); len(next) > 0; next = c.results.next() {
+	for next := c.results.nextBatch(); len(next) > 0; next = c.results.nextBatch() {
 		timer := time.AfterFunc(c.results.maxDelay, c.flush)
 		if len(next) == 1 {
 			c.finish(next[0])
@@ -81,7 +81,7 @@ func (c *Client) flush() {
 }
 
 // next removes the next batch from the queue, and drops results whose caller has given up.
-func (r *resultQueue) next() (next []*pendingResult) {
+func (r *resultQueue) nextBatch() (next []*pendingResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.queue) > 0 && len(next) < MaxResults {

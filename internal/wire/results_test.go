@@ -86,7 +86,7 @@ func TestQueuedResultsAreBatched(t *testing.T) {
 			a := newAuthority(t)
 			p := c.portal
 			p.release, p.called = make(chan struct{}), make(chan struct{})
-			client := a.client(a.serve(loopback, p.serve).URL)
+			client := a.client(a.startServer(loopback, p.serve).URL)
 			client.SetResultDelay(time.Hour)
 			var mu sync.Mutex
 			got := map[string]outcome{}
@@ -123,7 +123,7 @@ func TestDelayedResultDelaysNoOtherResult(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	p := &resultPortal{release: make(chan struct{}), called: make(chan struct{})}
-	client := a.client(a.serve(loopback, p.serve).URL)
+	client := a.client(a.startServer(loopback, p.serve).URL)
 	held := make(chan error, 1)
 	go func() {
 		_, err := client.Finish(t.Context(), "held", wire.Finish{Outcome: wire.Done})
@@ -146,7 +146,7 @@ func TestUnknownJobsDoNotMarkPortalAsOlder(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	p := &resultPortal{release: make(chan struct{}), called: make(chan struct{}), refuses: map[string]int{"all": 404, "a": 404, "b": 404}}
-	client := a.client(a.serve(loopback, p.serve).URL)
+	client := a.client(a.startServer(loopback, p.serve).URL)
 	client.SetResultDelay(time.Hour)
 	together := func(ids ...string) {
 		release := sync.OnceFunc(func() { close(p.release) })

@@ -76,12 +76,12 @@ func (s *Stream) Write(p []byte) (int, error) {
 }
 
 // Close ends the relay normally, so that the other side reads io.EOF.
-func (s *Stream) Close() error { return s.end(websocket.CloseNormalClosure, "") }
+func (s *Stream) Close() error { return s.closeWithCode(websocket.CloseNormalClosure, "") }
 
 // Fail ends the relay with an error and sends the reason to the other side.
-func (s *Stream) Fail(why string) { _ = s.end(websocket.CloseInternalServerErr, why) }
+func (s *Stream) Fail(why string) { _ = s.closeWithCode(websocket.CloseInternalServerErr, why) }
 
-func (s *Stream) end(code int, why string) (err error) {
+func (s *Stream) closeWithCode(code int, why string) (err error) {
 	s.closed.Do(func() {
 		s.pings.Stop()
 		// Best effort: the other side may have disconnected.

@@ -32,7 +32,7 @@ func withStream(t *testing.T, do func(t *testing.T, s *wire.Stream, portal *webs
 			}
 			portal <- ws
 		})}
-		l := &oneConn{conns: make(chan net.Conn, 1)}
+		l := &singleConnListener{conns: make(chan net.Conn, 1)}
 		l.conns <- theirs
 		go server.Serve(l)
 		defer server.Close()
@@ -53,17 +53,17 @@ func withStream(t *testing.T, do func(t *testing.T, s *wire.Stream, portal *webs
 	})
 }
 
-type oneConn struct{ conns chan net.Conn }
+type singleConnListener struct{ conns chan net.Conn }
 
-func (l *oneConn) Accept() (net.Conn, error) {
+func (l *singleConnListener) Accept() (net.Conn, error) {
 	c, ok := <-l.conns
 	if !ok {
 		return nil, net.ErrClosed
 	}
 	return c, nil
 }
-func (l *oneConn) Close() error   { close(l.conns); return nil }
-func (l *oneConn) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+func (l *singleConnListener) Close() error   { close(l.conns); return nil }
+func (l *singleConnListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
 func TestStreamJoinsWebsocketMessages(t *testing.T) {
 	withStream(t, func(t *testing.T, s *wire.Stream, portal *websocket.Conn) {

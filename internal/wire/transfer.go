@@ -40,7 +40,7 @@ type MeetAnswer struct {
 }
 
 // Meet reports this host's state of a transfer and returns the other host's state.
-func (c *Client) Meet(ctx context.Context, id fleet.TransferID, in Meet) (MeetAnswer, error) {
+func (c *Client) ReportTransferState(ctx context.Context, id fleet.TransferID, in Meet) (MeetAnswer, error) {
 	var out MeetAnswer
 	err := c.call(ctx, PathTransfers+url.PathEscape(string(id))+"/meet", in, &out)
 	return out, err

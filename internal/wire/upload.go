@@ -57,7 +57,7 @@ func WriteUploadAnswer(w io.Writer, a UploadAnswer) error {
 }
 
 // NewUploadAnswers returns a function that reads the host's next answer.
-func NewUploadAnswers(r io.Reader) func() (UploadAnswer, error) {
+func NewUploadAnswerReader(r io.Reader) func() (UploadAnswer, error) {
 	lines := bufio.NewReaderSize(r, maxUploadAnswer)
 	return func() (UploadAnswer, error) {
 		var a UploadAnswer

@@ -161,7 +161,7 @@ type VMReport struct {
 
 // Proof returns the proof that an agent knows a VM's ownership mark, a secret in the domain's metadata that a migration
 // preserves. The SQL function vm_proof computes the same value; a test compares the two.
-func Proof(id fleet.VMID, mark string) string {
+func OwnershipProof(id fleet.VMID, mark string) string {
 	if mark == "" {
 		return ""
 	}

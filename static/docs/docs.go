@@ -11,7 +11,7 @@ import (
 )
 
 //go:embed *.md
-var files embed.FS
+var manualFiles embed.FS
 
 const indexFile = "README.md"
 
@@ -47,14 +47,14 @@ type Section struct {
 
 // Open returns the manual. The first call renders it; later calls return the same Manual.
 var Open = sync.OnceValue(func() *Manual {
-	m, err := load(files)
+	m, err := loadManual(manualFiles)
 	if err != nil {
 		panic(fmt.Sprintf("docs: %v", err)) // the files are embedded, and a test renders them
 	}
 	return m
 })
 
-func load(tree fs.FS) (*Manual, error) {
+func loadManual(tree fs.FS) (*Manual, error) {
 	m := &Manual{chapters: map[string]*Chapter{}}
 	index, err := renderFile(tree, indexFile)
 	if err != nil {
@@ -75,12 +75,12 @@ func load(tree fs.FS) (*Manual, error) {
 	return m, nil
 }
 
-func renderFile(tree fs.FS, name string) (page, error) {
+func renderFile(tree fs.FS, name string) (renderedFile, error) {
 	source, err := fs.ReadFile(tree, name)
 	if err != nil {
-		return page{}, err
+		return renderedFile{}, err
 	}
-	return render(source)
+	return renderMarkdown(source)
 }
 
 // Chapter returns the chapter with the name; false: the manual has none.

@@ -14,10 +14,10 @@ import (
 	"quantix/static/docs"
 )
 
-const root = "../.."
+const repositoryRoot = "../.."
 
 // chapters returns the table of contents and all chapters.
-func chapters() []*docs.Chapter {
+func allChapters() []*docs.Chapter {
 	out := []*docs.Chapter{docs.Open().Index}
 	for _, g := range docs.Open().Groups {
 		out = append(out, g.Chapters...)
@@ -28,7 +28,7 @@ func chapters() []*docs.Chapter {
 func TestManualTableOfContentsListsEveryChapter(t *testing.T) {
 	t.Parallel()
 	listed := map[string]bool{"README": true}
-	for _, c := range chapters() {
+	for _, c := range allChapters() {
 		listed[c.Name] = true
 	}
 	names, err := filepath.Glob("*.md")
@@ -46,7 +46,7 @@ var regionLabel = regexp.MustCompile(`role="region" aria-label="([^"]*)"`)
 
 func TestChaptersHaveNoHTMLOrStyles(t *testing.T) {
 	t.Parallel()
-	for _, c := range chapters() {
+	for _, c := range allChapters() {
 		for _, bad := range []string{"raw HTML omitted", "<script", "style=", "javascript:"} {
 			if strings.Contains(c.HTML, bad) {
 				t.Errorf("%s: its page has %q", c.Title, bad)
@@ -70,7 +70,7 @@ func TestChaptersHaveNoHTMLOrStyles(t *testing.T) {
 }
 
 // leads reports whether the manual has the chapter and the heading that a link names.
-func leads(link string) bool {
+func linkTargetExists(link string) bool {
 	path, anchor, _ := strings.Cut(link, "#")
 	c, ok := docs.Open().Index, path == "/help"
 	if name, below := strings.CutPrefix(path, "/help/"); below {
@@ -79,12 +79,12 @@ func leads(link string) bool {
 	return ok && (anchor == "" || slices.ContainsFunc(c.Headings(), func(s docs.Section) bool { return s.Anchor == anchor }))
 }
 
-var href = regexp.MustCompile(`href="([^"]*)"`)
+var hrefPattern = regexp.MustCompile(`href="([^"]*)"`)
 
 func TestManualLinksHaveTargets(t *testing.T) {
 	t.Parallel()
-	for _, c := range chapters() {
-		for _, m := range href.FindAllStringSubmatch(c.HTML, -1) {
+	for _, c := range allChapters() {
+		for _, m := range hrefPattern.FindAllStringSubmatch(c.HTML, -1) {
 			link := html.UnescapeString(m[1])
 			if strings.HasPrefix(link, "https://") {
 				continue
@@ -92,7 +92,7 @@ func TestManualLinksHaveTargets(t *testing.T) {
 			if strings.HasPrefix(link, "#") {
 				link = strings.TrimSuffix("/help/"+c.Name, "/") + link
 			}
-			if !leads(link) {
+			if !linkTargetExists(link) {
 				t.Errorf("%s: the link %s has no target", c.Title, link)
 			}
 		}
@@ -105,7 +105,7 @@ var manualLink = regexp.MustCompile(`\(static/docs/([a-z-]+)\.md(#[^)]*)?\)`)
 // headings.
 func TestReadmeLinksIntoTheManualHaveTargets(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	text, err := os.ReadFile(filepath.Join(repositoryRoot, "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,18 +114,18 @@ func TestReadmeLinksIntoTheManualHaveTargets(t *testing.T) {
 		t.Fatalf("%d links were found", len(links))
 	}
 	for _, m := range links {
-		if !leads("/help/" + m[1] + m[2]) {
+		if !linkTargetExists("/help/" + m[1] + m[2]) {
 			t.Errorf("README: the link %s has no target", m[0])
 		}
 	}
 }
 
 // source returns the text of all files below the directories for which fit returns true.
-func source(t *testing.T, fit func(name string) bool, dirs ...string) string {
+func sourceText(t *testing.T, fit func(name string) bool, dirs ...string) string {
 	t.Helper()
 	var out strings.Builder
 	for _, dir := range dirs {
-		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join(repositoryRoot, dir), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !fit(path) {
 				return err
 			}
@@ -140,11 +140,11 @@ func source(t *testing.T, fit func(name string) bool, dirs ...string) string {
 	return out.String()
 }
 
-var emphasized = regexp.MustCompile(`<em>(.*?)</em>`)
+var emphasisPattern = regexp.MustCompile(`<em>(.*?)</em>`)
 
 // alone reports whether a string literal or an HTML element in text consists of the label only. A label that ends with
 // " …" matches the beginning.
-func alone(text, label string) bool {
+func isWholeLabel(text, label string) bool {
 	label, open := strings.CutSuffix(label, " …")
 	for {
 		at := strings.Index(text, label)
@@ -163,26 +163,26 @@ func alone(text, label string) bool {
 // manual must change, too.
 func TestLabelsInTheManualAreOnThePages(t *testing.T) {
 	t.Parallel()
-	pages := source(t, func(name string) bool {
+	pages := sourceText(t, func(name string) bool {
 		return strings.HasSuffix(name, ".templ") || strings.HasSuffix(name, ".js") ||
 			strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_templ.go") && !strings.HasSuffix(name, "_test.go")
 	}, "views", "internal/fleet", "internal/control", "web", "static/js")
-	for _, c := range chapters() {
-		for _, m := range emphasized.FindAllStringSubmatch(c.HTML, -1) {
-			if label := html.UnescapeString(m[1]); !alone(pages, label) {
+	for _, c := range allChapters() {
+		for _, m := range emphasisPattern.FindAllStringSubmatch(c.HTML, -1) {
+			if label := html.UnescapeString(m[1]); !isWholeLabel(pages, label) {
 				t.Errorf("%s: no page has the label %q", c.Title, label)
 			}
 		}
 	}
 }
 
-var apiPath = regexp.MustCompile(`(?:\b(GET|POST|PUT|PATCH|DELETE) |-X (\w+) [^\n]*|\$PORTAL"?)?(/api/v1/[A-Za-z0-9{}$./_-]*[A-Za-z0-9}])`)
+var apiPathPattern = regexp.MustCompile(`(?:\b(GET|POST|PUT|PATCH|DELETE) |-X (\w+) [^\n]*|\$PORTAL"?)?(/api/v1/[A-Za-z0-9{}$./_-]*[A-Za-z0-9}])`)
 
 // TestAPIPathsOfTheManualExist checks that the API's description has the paths in the manual, with their methods if the
 // manual names them.
 func TestAPIPathsOfTheManualExist(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "web/testdata/api.json"))
+	text, err := os.ReadFile(filepath.Join(repositoryRoot, "web/testdata/api.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestAPIPathsOfTheManualExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range apiPath.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range apiPathPattern.FindAllStringSubmatch(string(text), -1) {
 			path := open.ReplaceAllString(m[3], "*")
 			if m[1] != "" {
 				path = m[1] + " " + path
@@ -222,17 +222,17 @@ func TestAPIPathsOfTheManualExist(t *testing.T) {
 	}
 }
 
-var topic = regexp.MustCompile(`Topic = "([^"]*)"`)
+var topicPattern = regexp.MustCompile(`Topic = "([^"]*)"`)
 
 // TestHelpTopicsOfFormsExist checks that the help link of each form section leads to a heading of the manual.
 func TestHelpTopicsOfFormsExist(t *testing.T) {
 	t.Parallel()
-	topics := topic.FindAllStringSubmatch(source(t, func(name string) bool { return strings.HasSuffix(name, "help.go") }, "views/kit"), -1)
+	topics := topicPattern.FindAllStringSubmatch(sourceText(t, func(name string) bool { return strings.HasSuffix(name, "help.go") }, "views/kit"), -1)
 	if len(topics) < 10 {
 		t.Fatalf("%d topics were found", len(topics))
 	}
 	for _, m := range topics {
-		if !leads("/help/"+m[1]) || !strings.Contains(m[1], "#") {
+		if !linkTargetExists("/help/"+m[1]) || !strings.Contains(m[1], "#") {
 			t.Errorf("the topic %s has no target", m[1])
 		}
 	}

@@ -23,15 +23,15 @@ var markdown = goldmark.New(
 )
 
 // page is a rendered file, with the groups of chapters that it links to.
-type page struct {
+type renderedFile struct {
 	Chapter
 	groups []Group
 }
 
-func render(source []byte) (page, error) {
+func renderMarkdown(source []byte) (renderedFile, error) {
 	root := markdown.Parser().Parse(text.NewReader(source))
-	p := page{}
-	if err := p.read(root, source); err != nil {
+	p := renderedFile{}
+	if err := p.collectSections(root, source); err != nil {
 		return p, err
 	}
 	var out bytes.Buffer
@@ -41,7 +41,7 @@ func render(source []byte) (page, error) {
 }
 
 // read collects sections and groups, and turns links to files into links to pages.
-func (p *page) read(root ast.Node, source []byte) error {
+func (p *renderedFile) collectSections(root ast.Node, source []byte) error {
 	var below strings.Builder
 	flush := func() {
 		if n := len(p.Sections); n > 0 {
@@ -66,7 +66,7 @@ func (p *page) read(root ast.Node, source []byte) error {
 			p.Sections = append(p.Sections, s)
 			return ast.WalkSkipChildren, nil
 		case *ast.Link:
-			p.link(n)
+			p.rewriteLink(n)
 		case *ast.Text:
 			below.Write(n.Segment.Value(source))
 			if n.SoftLineBreak() {
@@ -86,7 +86,7 @@ func (p *page) read(root ast.Node, source []byte) error {
 
 // link rewrites a link to a chapter's file ("storage.md#nfs") to the chapter's page. Links within the chapter ("#nfs")
 // and to other sites stay.
-func (p *page) link(n *ast.Link) {
+func (p *renderedFile) rewriteLink(n *ast.Link) {
 	file, anchor, _ := strings.Cut(string(n.Destination), "#")
 	name, ok := strings.CutSuffix(file, ".md")
 	if !ok || strings.Contains(name, "/") {
@@ -96,7 +96,7 @@ func (p *page) link(n *ast.Link) {
 	if name != "README" {
 		to += "/" + name
 		if len(p.Sections) > 1 && anchor == "" {
-			p.list(name)
+			p.addToGroup(name)
 		}
 	}
 	if anchor != "" {
@@ -106,7 +106,7 @@ func (p *page) link(n *ast.Link) {
 }
 
 // list adds a chapter to the group of the last heading.
-func (p *page) list(name string) {
+func (p *renderedFile) addToGroup(name string) {
 	title := p.Sections[len(p.Sections)-1].Title
 	if n := len(p.groups); n == 0 || p.groups[n-1].Title != title {
 		p.groups = append(p.groups, Group{Title: title})

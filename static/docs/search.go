@@ -46,7 +46,7 @@ func (m *Manual) Search(text string, limit int) []Hit {
 	for _, g := range m.Groups {
 		for _, c := range g.Chapters {
 			for _, s := range c.Sections {
-				if found, score := s.score(c.Title, words); found >= least {
+				if found, score := s.scoreFor(c.Title, words); found >= least {
 					all = append(all, scored{Hit{Chapter: c, Section: s}, score * float64(found*found)})
 				}
 			}
@@ -56,7 +56,7 @@ func (m *Manual) Search(text string, limit int) []Hit {
 	hits := make([]Hit, min(limit, len(all)))
 	for i := range hits {
 		hits[i] = all[i].Hit
-		hits[i].Excerpt = excerpt(hits[i].Section.text, words)
+		hits[i].Excerpt = excerptAround(hits[i].Section.text, words)
 	}
 	return hits
 }
@@ -75,16 +75,16 @@ func queryWords(text string) []queryWord {
 	}
 	words := make([]queryWord, min(len(kept), maxWords))
 	for i := range words {
-		words[i] = queryWord{stem(kept[i])}
+		words[i] = queryWord{wordStem(kept[i])}
 		for _, same := range append(synonyms[kept[i]], synonyms[strings.TrimSuffix(kept[i], "s")]...) {
-			words[i] = append(words[i], stem(same))
+			words[i] = append(words[i], wordStem(same))
 		}
 	}
 	return words
 }
 
 // stem removes the English ending of a word, since a search compares the beginnings of words.
-func stem(w string) string {
+func wordStem(w string) string {
 	for _, ending := range []string{"ing", "ed", "es", "e"} {
 		if short, ok := strings.CutSuffix(w, ending); ok && len(short) >= 3 {
 			return short
@@ -98,21 +98,21 @@ func stem(w string) string {
 
 // score counts the words that the section contains, and weighs them by their position. Matches in a long text count
 // less, since they are often accidental.
-func (s Section) score(chapter string, words []queryWord) (found int, score float64) {
+func (s Section) scoreFor(chapter string, words []queryWord) (found int, score float64) {
 	title, chapter, text := strings.ToLower(s.Title), strings.ToLower(chapter), strings.ToLower(s.text)
 	exact := 0
 	for _, w := range words {
 		points := 0.0
-		if wordAt(title, w[0]) >= 0 {
+		if wordPosition(title, w[0]) >= 0 {
 			points += 12
 			exact++
-		} else if w.at(title) >= 0 {
+		} else if w.firstPosition(title) >= 0 {
 			points += 6
 		}
-		if w.at(chapter) >= 0 {
+		if w.firstPosition(chapter) >= 0 {
 			points += 4
 		}
-		if n := w.count(text); n > 0 {
+		if n := w.countMatches(text); n > 0 {
 			points += float64(min(n, 4)) / (1 + float64(len(text))/1200)
 		}
 		if points > 0 {
@@ -127,26 +127,26 @@ func (s Section) score(chapter string, words []queryWord) (found int, score floa
 }
 
 // at returns the first position in text of one of the word's stems; -1: none.
-func (w queryWord) at(text string) int {
+func (w queryWord) firstPosition(text string) int {
 	first := -1
 	for _, begun := range w {
-		if at := wordAt(text, begun); at >= 0 && (first < 0 || at < first) {
+		if at := wordPosition(text, begun); at >= 0 && (first < 0 || at < first) {
 			first = at
 		}
 	}
 	return first
 }
 
-func (w queryWord) count(text string) int {
+func (w queryWord) countMatches(text string) int {
 	n := 0
 	for _, begun := range w {
-		n += countWord(text, begun)
+		n += countWordsBeginning(text, begun)
 	}
 	return n
 }
 
 // wordAt returns the position of the first word in text that begins with begun; -1: none.
-func wordAt(text, begun string) int {
+func wordPosition(text, begun string) int {
 	for from := 0; ; {
 		at := strings.Index(text[from:], begun)
 		if at < 0 {
@@ -160,19 +160,19 @@ func wordAt(text, begun string) int {
 	}
 }
 
-func countWord(text, begun string) int {
+func countWordsBeginning(text, begun string) int {
 	n := 0
-	for at := wordAt(text, begun); at >= 0; at = wordAt(text, begun) {
+	for at := wordPosition(text, begun); at >= 0; at = wordPosition(text, begun) {
 		n++
 		text = text[at+len(begun):]
 	}
 	return n
 }
 
-func excerpt(text string, words []queryWord) string {
+func excerptAround(text string, words []queryWord) string {
 	at := -1
 	for _, w := range words {
-		if i := w.at(strings.ToLower(text)); i >= 0 && (at < 0 || i < at) {
+		if i := w.firstPosition(strings.ToLower(text)); i >= 0 && (at < 0 || i < at) {
 			at = i
 		}
 	}

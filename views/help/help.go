@@ -36,7 +36,7 @@ func (p Page) isCurrent(c *docs.Chapter) bool { return p.Text == "" && c == p.Ch
 
 func hitPath(h docs.Hit) string { return views.HelpPath(h.Chapter.Name, h.Section.Anchor) }
 
-func currentAttrs(here bool) templ.Attributes {
+func currentPageAttrs(here bool) templ.Attributes {
 	if here {
 		return templ.Attributes{"aria-current": "page"}
 	}

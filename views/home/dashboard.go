@@ -61,7 +61,7 @@ func (p DashboardPage) noProblemsHint() string {
 
 // attentionID is the element id of a row in the Needs attention list. An object with several causes has one row for
 // each cause.
-func attentionID(x fleet.Attention) string {
+func needsAttentionRowID(x fleet.Attention) string {
 	if len(x.Objects) == 0 {
 		return "attention-" + x.Kind + "-" + strings.TrimPrefix(x.List, "/"+x.Kind+"s?filter=")
 	}
@@ -71,33 +71,33 @@ func attentionID(x fleet.Attention) string {
 }
 
 // attentionTypeNames are the resource types whose name on the page differs from the type's key.
-var attentionTypeNames = map[string]string{string(fleet.TypeVM): "VM", string(fleet.TypeSecurityGroup): "security group"}
+var needsAttentionTypeNames = map[string]string{string(fleet.TypeVM): "VM", string(fleet.TypeSecurityGroup): "security group"}
 
 // attentionCount describes the number of objects in a Needs attention row: "3 pools".
-func attentionCount(x fleet.Attention) string {
-	word := cmp.Or(attentionTypeNames[x.Kind], x.Kind)
+func needsAttentionCountText(x fleet.Attention) string {
+	word := cmp.Or(needsAttentionTypeNames[x.Kind], x.Kind)
 	if x.Count == 0 {
 		return word // the number of objects is unknown
 	}
-	return kit.Count(x.Count, word)
+	return kit.CountText(x.Count, word)
 }
 
 // attentionHost names the host where the cause lies, for a Needs attention row of one object.
-func attentionHost(x fleet.Attention) string {
+func needsAttentionHostName(x fleet.Attention) string {
 	if x.Count == 1 && len(x.Objects) == 1 && x.Objects[0].Text != "" {
 		return "(" + x.Objects[0].Text + ")"
 	}
 	return ""
 }
 
-func plural(n int, singular string) string {
+func pluralWord(n int, singular string) string {
 	if n == 1 {
 		return singular
 	}
 	return singular + "s"
 }
 
-func needVerb(n int) string {
+func needOrNeeds(n int) string {
 	if n == 1 {
 		return "needs"
 	}

@@ -34,11 +34,11 @@ func (p SearchPage) hitsOf(kind string) []fleet.SearchHit {
 	return out
 }
 
-func hitLink(f fleet.SearchHit) string {
+func searchHitPath(f fleet.SearchHit) string {
 	switch t, _ := fleet.ResourceByLabel(f.Kind); t.Key {
 	case fleet.TypeDiscovered:
 		host, id, _ := strings.Cut(f.ID, "/")
-		return views.DiscoveredPath(fleet.HostID(host), fleet.VMID(id))
+		return views.DiscoveredVMPath(fleet.HostID(host), fleet.VMID(id))
 	case fleet.TypeProject:
 		return views.ProjectListPath(fleet.TypeVM, fleet.ProjectID(f.ID))
 	default:
@@ -47,4 +47,4 @@ func hitLink(f fleet.SearchHit) string {
 }
 
 // Completion is one suggestion that completes a filter.
-type Completion struct{ Value, Hint string }
+type FilterCompletion struct{ Value, Hint string }

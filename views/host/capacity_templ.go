@@ -14,7 +14,7 @@ import (
 	"strconv"
 )
 
-func allocated(p Page) templ.Component {
+func allocatedResources(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -44,9 +44,9 @@ func allocated(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var2 string
-		templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(p.Host.VMs, "VM"))
+		templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(p.Host.VMs, "VM"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/capacity.templ`, Line: 19, Col: 58}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/capacity.templ`, Line: 19, Col: 62}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var2))
 		if templ_7745c5c3_Err != nil {
@@ -70,9 +70,9 @@ func allocated(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var4 string
-		templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(inv.CPU.Threads, "thread"))
+		templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(inv.CPU.Threads, "thread"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/capacity.templ`, Line: 23, Col: 160}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/capacity.templ`, Line: 23, Col: 164}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 		if templ_7745c5c3_Err != nil {
@@ -81,7 +81,7 @@ func allocated(p Page) templ.Component {
 		var templ_7745c5c3_Var5 string
 		templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(overcommitText(p.Host.CommittedCPUs, inv.CPU.Threads))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/capacity.templ`, Line: 23, Col: 217}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/capacity.templ`, Line: 23, Col: 221}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 		if templ_7745c5c3_Err != nil {
@@ -91,7 +91,7 @@ func allocated(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.Usage(strconv.Itoa(p.Host.CommittedCPUs)+" vCPUs on "+strconv.Itoa(inv.CPU.Threads)+" threads", "lg", kit.Share{Percent: cpus, Class: ""}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.UsageBar(strconv.Itoa(p.Host.CommittedCPUs)+" vCPUs on "+strconv.Itoa(inv.CPU.Threads)+" threads", "lg", kit.UsageSegment{Percent: cpus, Class: ""}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -144,7 +144,7 @@ func allocated(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.Usage(strconv.Itoa(mem)+" % of the memory is allocated", "lg", kit.Share{Percent: mem, Class: kit.Fullness(mem)}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.UsageBar(strconv.Itoa(mem)+" % of the memory is allocated", "lg", kit.UsageSegment{Percent: mem, Class: kit.UsageClass(mem)}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -183,7 +183,7 @@ func allocated(p Page) templ.Component {
 }
 
 // inUse is the host's current load, from its newest report. An offline host has no current load.
-func inUse(p Page) templ.Component {
+func currentUsage(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -224,7 +224,7 @@ func inUse(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Usage(strconv.Itoa(cpu)+" % of the processors are busy", "lg", kit.Share{Percent: cpu, Class: kit.Fullness(cpu)}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.UsageBar(strconv.Itoa(cpu)+" % of the processors are busy", "lg", kit.UsageSegment{Percent: cpu, Class: kit.UsageClass(cpu)}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -258,7 +258,7 @@ func inUse(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Usage(strconv.Itoa(mem)+" % of the memory is used", "lg", kit.Share{Percent: mem, Class: kit.Fullness(mem)}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.UsageBar(strconv.Itoa(mem)+" % of the memory is used", "lg", kit.UsageSegment{Percent: mem, Class: kit.UsageClass(mem)}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

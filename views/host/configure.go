@@ -3,7 +3,7 @@ package host
 import "quantix/views/kit"
 
 // Form holds a host's editable settings, as typed.
-type Form struct {
+type SettingsForm struct {
 	Labels, Taints, Description string
 	Generation                  int64
 	Errors                      kit.Errors

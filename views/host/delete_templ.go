@@ -15,7 +15,7 @@ import (
 )
 
 // Delete is the dialog that removes a host.
-func Delete(h fleet.HostView, e kit.Errors) templ.Component {
+func DeleteDialog(h fleet.HostView, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -83,7 +83,7 @@ func Delete(h fleet.HostView, e kit.Errors) templ.Component {
 						}
 						return nil
 					})
-					templ_7745c5c3_Err = kit.Note("warn", "triangle-alert", "The host still has "+kit.Count(h.VMs, "VM")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.NoteBanner("warn", "triangle-alert", "The host still has "+kit.CountText(h.VMs, "VM")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -98,13 +98,13 @@ func Delete(h fleet.HostView, e kit.Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Remove " + h.Name + "?", Action: views.HostPath(h.ID, "delete"), Button: "Remove host", Danger: true, Why: kit.WhyNot(h.Allows(fleet.ActDelete)), Back: views.HostPath(h.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Remove " + h.Name + "?", Action: views.HostPath(h.ID, "delete"), Button: "Remove host", Danger: true, Why: kit.ReasonOf(h.Allows(fleet.ActDelete)), Back: views.HostPath(h.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.DialogPage([]kit.Crumb{{Text: "Hosts", Href: "/hosts"}, {Text: h.Name, Href: views.HostPath(h.ID)}}, "Remove "+h.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.DialogPage([]kit.Breadcrumb{{Text: "Hosts", Href: "/hosts"}, {Text: h.Name, Href: views.HostPath(h.ID)}}, "Remove "+h.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

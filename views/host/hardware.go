@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-var diskKinds = map[string]string{"nvme": "NVMe", "ssd": "SSD", "hdd": "Hard disk", "virtual": "Virtual", "unknown": "Unknown"}
+var diskKindNames = map[string]string{"nvme": "NVMe", "ssd": "SSD", "hdd": "Hard disk", "virtual": "Virtual", "unknown": "Unknown"}
 
 // disksByKind sorts disks by kind, fastest first, then by name.
 func disksByKind(disks []fleet.HostDisk) []fleet.HostDisk {

@@ -46,7 +46,7 @@ func joinTokenState(t fleet.JoinToken, now time.Time) string {
 // expiryText describes how long a token that expires at t is still valid: "expires in 14 min".
 func expiryText(t, now time.Time) string {
 	if left := t.Sub(now); left > 0 {
-		return "expires in " + kit.Short(left)
+		return "expires in " + kit.ShortDuration(left)
 	}
 	return "expired"
 }

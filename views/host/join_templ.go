@@ -36,7 +36,7 @@ func Join(p JoinPage) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.PageHead(kit.Head{Crumbs: []kit.Crumb{{Text: "Hosts", Href: "/hosts"}}, Title: p.Title()}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{Crumbs: []kit.Breadcrumb{{Text: "Hosts", Href: "/hosts"}}, Title: p.Title()}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -67,7 +67,7 @@ func Join(p JoinPage) templ.Component {
 				}
 			} else {
 				if p.Watched != nil {
-					templ_7745c5c3_Err = joinState(p).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = joinProgress(p).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -77,18 +77,18 @@ func Join(p JoinPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if p.RejoiningHost != nil {
-					templ_7745c5c3_Err = joinAgain(*p.RejoiningHost).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = rejoinHostSteps(*p.RejoiningHost).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = joinStart().Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = newHostSteps().Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				}
 			}
-			templ_7745c5c3_Err = joinTokens(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = joinTokenTable(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -110,7 +110,7 @@ func Join(p JoinPage) templ.Component {
 	})
 }
 
-func joinStart() templ.Component {
+func newHostSteps() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -135,7 +135,7 @@ func joinStart() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.Post("/hosts/join", "#join-token", "outerHTML"))
+		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm("/hosts/join", "#join-token", "outerHTML"))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -156,7 +156,7 @@ func joinStart() templ.Component {
 }
 
 // joinAgain is the section that reconnects a host whose agent was lost.
-func joinAgain(h fleet.HostView) templ.Component {
+func rejoinHostSteps(h fleet.HostView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -194,7 +194,7 @@ func joinAgain(h fleet.HostView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.Post("/hosts/join", "#join-token", "outerHTML"))
+		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm("/hosts/join", "#join-token", "outerHTML"))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -286,7 +286,7 @@ func joinCommand(p JoinPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = joinState(p).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = joinProgress(p).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -299,7 +299,7 @@ func joinCommand(p JoinPage) templ.Component {
 }
 
 // joinState shows whether the host has joined. It refreshes itself from the token's address.
-func joinState(p JoinPage) templ.Component {
+func joinProgress(p JoinPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -336,7 +336,7 @@ func joinState(p JoinPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.Follow("hosts", views.JoinWatchPath(p.Watched.ID), "poke, every 10s", "morph:outerHTML"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.LiveAttrs("hosts", views.AwaitJoinPath(p.Watched.ID), "poke, every 10s", "morph:outerHTML"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -398,7 +398,7 @@ func joinState(p JoinPage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.HostChip(p.Host.Phase).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.HostPhaseChip(p.Host.Phase).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -520,7 +520,7 @@ func joinState(p JoinPage) templ.Component {
 	})
 }
 
-func joinTokens(p JoinPage) templ.Component {
+func joinTokenTable(p JoinPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -585,7 +585,7 @@ func joinTokens(p JoinPage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.At(t.CreatedAt, "datetime").Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.LocalTime(t.CreatedAt, "datetime").Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -615,9 +615,9 @@ func joinTokens(p JoinPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var22 string
-					templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(t.UsedBy))
+					templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(t.UsedBy))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/join.templ`, Line: 164, Col: 33}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/join.templ`, Line: 164, Col: 39}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 					if templ_7745c5c3_Err != nil {
@@ -628,7 +628,7 @@ func joinTokens(p JoinPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if joinTokenState(t, p.Now) == "waiting" {
-						templ_7745c5c3_Err = kit.ActButton("revoke-"+string(t.ID), "small", kit.Act{Word: "Revoke", Post: views.JoinTokenPath(t.ID, "revoke")}).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.StandaloneButton("revoke-"+string(t.ID), "small", kit.ActionButton{Word: "Revoke", Post: views.JoinTokenPath(t.ID, "revoke")}).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -645,7 +645,7 @@ func joinTokens(p JoinPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Live("join-tokens", "", "hosts", "/hosts/join", "15s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var19), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LiveElement("join-tokens", "", "hosts", "/hosts/join", "15s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var19), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -680,22 +680,22 @@ func joinTokenChip(t fleet.JoinToken, now time.Time) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		switch joinTokenState(t, now) {
 		case "used":
-			templ_7745c5c3_Err = kit.Chip("ok", "circle-check", "Used").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("ok", "circle-check", "Used").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case "revoked":
-			templ_7745c5c3_Err = kit.Chip("", "ban", "Revoked").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("", "ban", "Revoked").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case "expired":
-			templ_7745c5c3_Err = kit.Chip("", "clock", "Expired").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("", "clock", "Expired").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = kit.Chip("info", "clock", "Waiting, "+expiryText(t.ExpiresAt, now)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("info", "clock", "Waiting, "+expiryText(t.ExpiresAt, now)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

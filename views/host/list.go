@@ -28,26 +28,26 @@ var Columns = kit.Columns{
 	{Key: "cpus", Label: "vCPUs / threads", Class: "num"},
 	{Key: "memory", Label: "Memory allocated", Class: "w-bar"},
 	{Key: "hypervisor", Label: "Hypervisor"},
-	{Key: "os", Label: "Operating system", Extra: true},
+	{Key: "os", Label: "Operating system", OnRequest: true},
 	{Key: "labels", Label: "Labels"},
-	{Key: "description", Label: "Description", Extra: true},
+	{Key: "description", Label: "Description", OnRequest: true},
 	{Key: "seen", Label: "Last seen"},
-	{Key: "created", Label: "Joined", Sort: "created", Extra: true},
-	{Key: "id", Label: "UUID", Extra: true},
+	{Key: "created", Label: "Joined", Sort: "created", OnRequest: true},
+	{Key: "id", Label: "UUID", OnRequest: true},
 }
 
 func (p *ListPage) table() kit.Table[fleet.HostView] {
 	return kit.Table[fleet.HostView]{
-		List: &p.List, ID: "host-rows", Live: "hosts", Every: "10s", Label: "Hosts", Type: "host", Head: kit.NameHead, Items: p.Hosts, Acts: true, None: none(p),
+		List: &p.List, ID: "host-rows", Live: "hosts", Every: "10s", Label: "Hosts", Type: "host", Head: kit.NameColumn, Items: p.Hosts, HasRowMenus: true, EmptyContent: emptyListNote(p),
 		Row: func(h *fleet.HostView) kit.Row {
-			return kit.Row{ID: "host-" + string(h.ID), Name: h.Name, Href: views.HostPath(h.ID), Menu: views.MenuPath(fleet.TypeHost, h.ID)}
+			return kit.Row{ID: "host-" + string(h.ID), Name: h.Name, Href: views.HostPath(h.ID), Menu: views.ContextMenuPath(fleet.TypeHost, h.ID)}
 		},
 		RowCells: func(shown kit.Columns, h *fleet.HostView) templ.Component { return row(shown, h, p.Now) },
 	}
 }
 
-func addHost(a fleet.Actor) kit.Act {
-	return kit.Act{Icon: "plus", Word: "Add host", Href: "/hosts/join"}.Needs(a, policy.Manage)
+func addHostAction(a fleet.Actor) kit.ActionButton {
+	return kit.ActionButton{Icon: "plus", Word: "Add host", Href: "/hosts/join"}.RequirePermission(a, policy.Manage)
 }
 
 func (p *ListPage) summary() string {
@@ -61,7 +61,7 @@ func (p *ListPage) summary() string {
 	words := []string{strconv.Itoa(total)}
 	for _, ph := range fleet.HostPhases {
 		if n := p.Total[ph]; n > 0 {
-			words = append(words, strconv.Itoa(n)+" "+strings.ToLower(ph.Word()))
+			words = append(words, strconv.Itoa(n)+" "+strings.ToLower(ph.DisplayName()))
 		}
 	}
 	return strings.Join(words, " · ")
@@ -77,7 +77,7 @@ func (p *ListPage) tabs() []kit.Tab {
 	if n > 0 {
 		attention = strconv.Itoa(n)
 	}
-	tabs := kit.TabsAt(p.Link.First(), "tab", p.Tab, kit.Tab{Key: "all", Text: "All"}, kit.Tab{Key: "attention", Text: "Needs attention", Count: attention, Severity: "bad"})
+	tabs := kit.LinkTabs(p.Link.First(), "tab", p.Tab, kit.Tab{Key: "all", Text: "All"}, kit.Tab{Key: "attention", Text: "Needs attention", Count: attention, Severity: "bad"})
 	if policy.May(p.Actor, policy.Manage, "") {
 		tabs = append(tabs, kit.Tab{Text: "Join tokens", Href: "/hosts/join"})
 	}

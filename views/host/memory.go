@@ -7,7 +7,7 @@ import (
 )
 
 // rangeText writes sorted numbers as ranges: "0-15, 32-47".
-func rangeText(numbers []int) string {
+func numberRangesText(numbers []int) string {
 	all := slices.Sorted(slices.Values(numbers))
 	var parts []string
 	for i := 0; i < len(all); {

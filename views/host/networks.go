@@ -19,14 +19,14 @@ var networkColumns = kit.Columns{
 	{Key: "says", Label: "Host report"},
 }
 
-func (p Page) networks() kit.Matrix[fleet.NetworkView] {
+func (p Page) networkMatrix() kit.StatusMatrix[fleet.NetworkView] {
 	m := hostMatrix(p, "Networks", "Network", networkColumns, p.Networks)
 	m.Row = func(n fleet.NetworkView) kit.Row {
 		return kit.Row{ID: "net-" + string(n.ID), Name: n.Name, Href: views.NetworkPath(n.ID)}
 	}
 	m.RowCells = func(head kit.Columns, n fleet.NetworkView) templ.Component {
-		return network.RowCells(head, n, network.StatusOf(n, p.Host.ID), p.Now)
+		return network.RowCells(head, n, network.StatusOnHost(n, p.Host.ID), p.Now)
 	}
-	m.None = kit.Empty("network", "No networks", "The host reports no libvirt network and no bridge. Create one there with virsh net-define, or as a bridge device.")
+	m.EmptyContent = kit.EmptyListNote("network", "No networks", "The host reports no libvirt network and no bridge. Create one there with virsh net-define, or as a bridge device.")
 	return m
 }

@@ -26,11 +26,11 @@ type Page struct {
 	Tasks    []fleet.Task
 	Prev     string // cursors of the previous and next page of the tab's list
 	Next     string
-	Form     Form
+	Form     SettingsForm
 }
 
 func (p Page) tabs() []kit.Tab {
-	return kit.TabsAt(kit.Link{Path: p.path()}, "tab", p.Tab,
+	return kit.LinkTabs(kit.Link{Path: p.path()}, "tab", p.Tab,
 		kit.Tab{Key: "summary", Text: "Summary"}, kit.Tab{Key: "vms", Text: "VMs", Count: strconv.Itoa(p.Host.VMs)},
 		kit.Tab{Key: "hardware", Text: "Hardware"}, kit.Tab{Key: "storage", Text: "Storage"}, kit.Tab{Key: "networks", Text: "Networks"}, kit.Tab{Key: "topology", Text: "Topology"},
 		kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})

@@ -14,7 +14,7 @@ import (
 	"quantix/views/topology"
 )
 
-func Show(p Page) templ.Component {
+func HostPage(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -47,7 +47,7 @@ func Show(p Page) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = kit.HostChip(p.Host.Phase).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.HostPhaseChip(p.Host.Phase).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -55,7 +55,7 @@ func Show(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Labels(p.Host.Spec.Labels).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LabelList(p.Host.Spec.Labels).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -63,7 +63,7 @@ func Show(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = taints(p.Host.Spec.Taints).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = taintList(p.Host.Spec.Taints).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -80,7 +80,7 @@ func Show(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Seen(p.Host.SeenAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LastSeenAge(p.Host.SeenAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -90,11 +90,11 @@ func Show(p Page) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.ObjectHead(kit.Head{
-			Crumbs: []kit.Crumb{{Text: "Hosts", Href: "/hosts"}}, Icon: kit.Icon("server", kit.Severity(p.Host.Phase.Severity())), Title: p.Host.Name,
-			Acts: kit.ActMenu(Acts(p.Actor, p.Host)[1:]), Tabs: p.tabs(),
-		}, kit.Following{
-			ID: "host-head", Keys: "host:" + string(p.Host.ID), Href: p.Link.String(), Every: "10s", Gone: "This host was removed.", GoneHref: "/hosts",
+		templ_7745c5c3_Err = kit.ObjectPageHeader(kit.PageHeader{
+			Crumbs: []kit.Breadcrumb{{Text: "Hosts", Href: "/hosts"}}, Icon: kit.Icon("server", kit.SeverityClass(p.Host.Phase.Severity())), Title: p.Host.Name,
+			Actions: kit.ActionMenu(Actions(p.Actor, p.Host)[1:]), Tabs: p.tabs(),
+		}, kit.LiveUpdates{
+			ID: "host-head", Keys: "host:" + string(p.Host.ID), Href: p.Link.String(), Every: "10s", DeletedText: "This host was removed.", DeletedHref: "/hosts",
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -104,7 +104,7 @@ func Show(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = configure(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = configureTab(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -125,7 +125,7 @@ func Show(p Page) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = notes(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = hostNotices(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -135,44 +135,44 @@ func Show(p Page) templ.Component {
 				}
 				switch p.Tab {
 				case "vms":
-					templ_7745c5c3_Err = vms(p).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = vmsTab(p).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				case "hardware":
-					templ_7745c5c3_Err = hardware(p).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = hardwareTab(p).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				case "storage":
-					templ_7745c5c3_Err = storage(p).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = storageTab(p).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				case "networks":
-					templ_7745c5c3_Err = kit.MatrixCard(p.networks()).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.StatusMatrixCard(p.networkMatrix()).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				case "topology":
-					templ_7745c5c3_Err = topology.Show(p.Host.Name, "The agent's first report will show the devices and networks.", topology.HostGraph(p.Topology, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = topology.TopologyView(p.Host.Name, "The agent's first report will show the devices and networks.", topology.HostGraph(p.Topology, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				case "tasks":
-					templ_7745c5c3_Err = task.Section("host-tasks", p.Tasks, kit.PagerOf(p.Link, len(p.Tasks), "task", p.Prev, p.Next)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = task.TaskSection("host-tasks", p.Tasks, kit.NewPager(p.Link, len(p.Tasks), "task", p.Prev, p.Next)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				default:
-					templ_7745c5c3_Err = summary(p).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = summaryTab(p).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Live("host-body", "body", p.liveKeys(), p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LiveElement("host-body", "body", p.liveKeys(), p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

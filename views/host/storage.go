@@ -12,8 +12,8 @@ import (
 )
 
 // hostMatrix is the matrix of one host's objects of one resource type.
-func hostMatrix[T any](p Page, title, first string, head kit.Columns, objects []T) kit.Matrix[T] {
-	return kit.Matrix[T]{Title: title, Aside: kit.Seen(p.Host.SeenAt, p.Now), Label: title, First: first, Head: head, Items: objects}
+func hostMatrix[T any](p Page, title, first string, head kit.Columns, objects []T) kit.StatusMatrix[T] {
+	return kit.StatusMatrix[T]{Title: title, TitleAside: kit.LastSeenAge(p.Host.SeenAt, p.Now), Label: title, First: first, Head: head, Items: objects}
 }
 
 var poolColumns = kit.Columns{
@@ -25,16 +25,16 @@ var poolColumns = kit.Columns{
 	{Key: "says", Label: "Host report"},
 }
 
-func (p Page) pools() kit.Matrix[fleet.PoolView] {
+func (p Page) poolMatrix() kit.StatusMatrix[fleet.PoolView] {
 	m := hostMatrix(p, "Managed pools", "Pool", poolColumns, p.Pools)
 	m.Row = func(v fleet.PoolView) kit.Row {
 		id := string(v.ID)
-		return kit.Row{ID: "pool-" + id, Name: v.Name, Href: views.PoolPath(v.ID), Menu: views.MenuPath(fleet.TypePool, v.ID)}
+		return kit.Row{ID: "pool-" + id, Name: v.Name, Href: views.PoolPath(v.ID), Menu: views.ContextMenuPath(fleet.TypePool, v.ID)}
 	}
 	m.RowCells = func(head kit.Columns, v fleet.PoolView) templ.Component {
-		return pool.RowCells(head, v, pool.StatusOf(v, p.Host.ID), p.Now)
+		return pool.RowCells(head, v, pool.StatusOnHost(v, p.Host.ID), p.Now)
 	}
-	m.None = noPoolsHere()
+	m.EmptyContent = noPoolsOnHostNote()
 	return m
 }
 
@@ -42,7 +42,7 @@ func (p Page) discoveredPools() []fleet.DiscoveredPool {
 	if p.Host.Status == nil {
 		return nil
 	}
-	return p.Host.Status.Discovered()
+	return p.Host.Status.UnmanagedPools()
 }
 
 // discoveredPoolState is the state of a discovered pool in words; empty: unknown, since older agents do not report
@@ -54,11 +54,11 @@ func discoveredPoolState(f fleet.DiscoveredPool) string {
 	case f.Kind == "":
 		return ""
 	case f.Active && f.Autostart:
-		return fleet.PoolActive.Word()
+		return fleet.PoolActive.DisplayName()
 	case f.Active:
-		return fleet.PoolActive.Word() + ", without autostart"
+		return fleet.PoolActive.DisplayName() + ", without autostart"
 	}
-	return fleet.PoolInactive.Word()
+	return fleet.PoolInactive.DisplayName()
 }
 
 // discoveredPoolKinds are the labels of libvirt's pool types.

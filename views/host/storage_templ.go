@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-func storage(p Page) templ.Component {
+func storageTab(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -35,7 +35,7 @@ func storage(p Page) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.MatrixCard(p.pools()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.StatusMatrixCard(p.poolMatrix()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -153,7 +153,7 @@ func storage(p Page) templ.Component {
 	})
 }
 
-func noPoolsHere() templ.Component {
+func noPoolsOnHostNote() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -192,7 +192,7 @@ func noPoolsHere() templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Empty("database", "No pool is assigned to this host", "VMs on this host need a pool for their disks. Assign a pool to the host, or create one.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.EmptyListNote("database", "No pool is assigned to this host", "VMs on this host need a pool for their disks. Assign a pool to the host, or create one.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

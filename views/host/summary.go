@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func accelerator(word string) string {
+func acceleratorName(word string) string {
 	switch word {
 	case "kvm":
 		return "KVM"
@@ -16,7 +16,7 @@ func accelerator(word string) string {
 	return word
 }
 
-func firmwareWords(all []fleet.Firmware) string {
+func firmwareText(all []fleet.Firmware) string {
 	words := make([]string, len(all))
 	for i, f := range all {
 		words[i] = strings.ToUpper(string(f))

@@ -14,12 +14,12 @@ import (
 	"quantix/views/kit"
 )
 
-var plainText = templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}
+var plainTextInputAttrs = templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}
 
-var addressText = templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false", "inputmode": "url", "maxlength": "2000"}
+var urlInputAttrs = templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false", "inputmode": "url", "maxlength": "2000"}
 
 // New is the form of a new image.
-func New(f Form) templ.Component {
+func NewImageForm(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -40,7 +40,7 @@ func New(f Form) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.PageHead(kit.Head{Crumbs: []kit.Crumb{{Text: "Images", Href: "/images"}}, Title: "New image"}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{Crumbs: []kit.Breadcrumb{{Text: "Images", Href: "/images"}}, Title: "New image"}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -64,7 +64,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.Post("/images", "this", "outerHTML"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm("/images", "this", "outerHTML"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -108,11 +108,11 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Legend("General", kit.HelpImage).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.SectionHeading("General", kit.HelpImage).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(f.field("name", kit.Field{Label: "Name", Value: f.In.Name, Required: true, Hint: "The name shown in lists, such as Debian 12. Projects can use the same name for different images.", Attrs: plainText}, "name")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(f.field("name", kit.Field{Label: "Name", Value: f.In.Name, Required: true, Hint: "The name shown in lists, such as Debian 12. Projects can use the same name for different images.", Attrs: plainTextInputAttrs}, "name")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -132,11 +132,11 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Legend("Image source", kit.HelpImage).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.SectionHeading("Image source", kit.HelpImage).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = source(f).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = versionSourceFields(f).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -144,7 +144,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.FormEnd(f.Errors, "Add image", "/images").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.FormFooter(f.Errors, "Add image", "/images").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -191,19 +191,19 @@ func osFields(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(f.field("family", kit.Field{Label: "Family", Value: f.In.Family}, "os.family"), families).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(f.field("family", kit.Field{Label: "Family", Value: f.In.Family}, "os.family"), osFamilyOptions).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("system", kit.Field{Label: "System", Value: f.In.System, Attrs: plainText}, "os.name")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("system", kit.Field{Label: "System", Value: f.In.System, Attrs: plainTextInputAttrs}, "os.name")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("release", kit.Field{Label: "Release", Value: f.In.Release, Short: true, Attrs: plainText}, "os.version")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("release", kit.Field{Label: "Release", Value: f.In.Release, Short: true, Attrs: plainTextInputAttrs}, "os.version")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("arch", kit.Field{Label: "Architecture", Value: f.In.Arch, Short: true, Attrs: plainText}, "os.arch")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("arch", kit.Field{Label: "Architecture", Value: f.In.Arch, Short: true, Attrs: plainTextInputAttrs}, "os.arch")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -220,7 +220,7 @@ func osFields(f Form) templ.Component {
 }
 
 // source is the choice of the file for a new version: a download, a file in a pool or the disk of a VM.
-func source(f Form) templ.Component {
+func versionSourceFields(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -246,15 +246,15 @@ func source(f Form) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		templ_7745c5c3_Err = kit.TextField(f.field("url", kit.Field{Label: "Address", Value: f.In.URL, Hint: "https://…, or http://… with a checksum. A host of the pool downloads the file and inspects it.",
-			Attrs: addressText, Wrap: templ.Attributes{"data-show-when": "from=url"}}, "source.url")).Render(ctx, templ_7745c5c3_Buffer)
+			Attrs: urlInputAttrs, WrapperAttrs: templ.Attributes{"data-show-when": "from=url"}}, "source.url")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("checksumUrl", kit.Field{Label: "Checksum file URL", Value: f.In.ChecksumURL, Hint: "https://… of a file such as SHA256SUMS that lists the image. The host downloads it first.", Attrs: addressText, Wrap: templ.Attributes{"data-show-when": "from=url"}}, "source.checksumUrl")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("checksumUrl", kit.Field{Label: "Checksum file URL", Value: f.In.ChecksumURL, Hint: "https://… of a file such as SHA256SUMS that lists the image. The host downloads it first.", Attrs: urlInputAttrs, WrapperAttrs: templ.Attributes{"data-show-when": "from=url"}}, "source.checksumUrl")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("checksum", kit.Field{Label: "Checksum", Value: f.In.Checksum, Hint: "SHA-256 or SHA-512 from the publisher of the image. Required for http.", Attrs: plainText, Wrap: templ.Attributes{"data-show-when": "from=url"}}, "source.checksum")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("checksum", kit.Field{Label: "Checksum", Value: f.In.Checksum, Hint: "SHA-256 or SHA-512 from the publisher of the image. Required for http.", Attrs: plainTextInputAttrs, WrapperAttrs: templ.Attributes{"data-show-when": "from=url"}}, "source.checksum")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -262,11 +262,11 @@ func source(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("vm", kit.Field{Label: "UUID of the VM", Value: f.In.VM, Hint: "The VM must be off until the copy is complete.", Attrs: plainText, Wrap: templ.Attributes{"data-show-when": "from=vm"}}, "source.vmId")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("vm", kit.Field{Label: "UUID of the VM", Value: f.In.VM, Hint: "The VM must be off until the copy is complete.", Attrs: plainTextInputAttrs, WrapperAttrs: templ.Attributes{"data-show-when": "from=vm"}}, "source.vmId")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("disk", kit.Field{Label: "Disk", Value: f.In.Disk, Short: true, Hint: "Disk number, from 1", Attrs: templ.Attributes{"inputmode": "numeric"}, Wrap: templ.Attributes{"data-show-when": "from=vm"}}, "source.disk")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("disk", kit.Field{Label: "Disk", Value: f.In.Disk, Short: true, Hint: "Disk number, from 1", Attrs: templ.Attributes{"inputmode": "numeric"}, WrapperAttrs: templ.Attributes{"data-show-when": "from=vm"}}, "source.disk")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -286,7 +286,7 @@ func source(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("volume", kit.Field{Label: "File in the pool", Value: f.In.Volume, Hint: "Name of an existing file. For a new file, leave blank and Quantix chooses a name.", Attrs: plainText}, "source.volume")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("volume", kit.Field{Label: "File in the pool", Value: f.In.Volume, Hint: "Name of an existing file. For a new file, leave blank and Quantix chooses a name.", Attrs: plainTextInputAttrs}, "source.volume")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -294,7 +294,7 @@ func source(f Form) templ.Component {
 	})
 }
 
-func dialog(f Form, title string) templ.Component {
+func imageDialog(f Form, title string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -333,7 +333,7 @@ func dialog(f Form, title string) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.DialogPage([]kit.Crumb{{Text: "Images", Href: "/images"}, {Text: f.Image.Name, Href: f.back()}}, title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.DialogPage([]kit.Breadcrumb{{Text: "Images", Href: "/images"}, {Text: f.Image.Name, Href: f.backPath()}}, title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -342,7 +342,7 @@ func dialog(f Form, title string) templ.Component {
 }
 
 // NewVersion is the form of a new version.
-func NewVersion(f Form) templ.Component {
+func NewVersionForm(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -391,7 +391,7 @@ func NewVersion(f Form) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = source(f).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = versionSourceFields(f).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -405,13 +405,13 @@ func NewVersion(f Form) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Add a version of " + f.Image.Name, Action: views.ImagePath(f.Image.ID, "versions", "new"), Button: "Add version", Back: f.back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Add a version of " + f.Image.Name, Action: views.ImagePath(f.Image.ID, "versions", "new"), Button: "Add version", Back: f.backPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(f, "Add a version").Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = imageDialog(f, "Add a version").Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -420,7 +420,7 @@ func NewVersion(f Form) templ.Component {
 }
 
 // NewCopy is the form that chooses the pool of a new copy.
-func NewCopy(f Form) templ.Component {
+func NewCopyForm(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -499,13 +499,13 @@ func NewCopy(f Form) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Copy " + f.Image.Name + " to a pool", Action: views.ImagePath(f.Image.ID, "copies", "new"), Button: "Copy", Why: kit.WhyNot(f.Image.Allows(fleet.ActCopy)), Back: f.back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var14), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Copy " + f.Image.Name + " to a pool", Action: views.ImagePath(f.Image.ID, "copies", "new"), Button: "Copy", Why: kit.ReasonOf(f.Image.Allows(fleet.ActCopy)), Back: f.backPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var14), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(f, "Copy to a pool").Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = imageDialog(f, "Copy to a pool").Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -514,7 +514,7 @@ func NewCopy(f Form) templ.Component {
 }
 
 // Edit is the form of the image's description.
-func Edit(f Form) templ.Component {
+func EditForm(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -559,7 +559,7 @@ func Edit(f Form) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = kit.TextField(f.field("name", kit.Field{Label: "Name", Value: f.In.Name, Required: true, Attrs: plainText}, "name")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("name", kit.Field{Label: "Name", Value: f.In.Name, Required: true, Attrs: plainTextInputAttrs}, "name")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -581,13 +581,13 @@ func Edit(f Form) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Edit " + f.Image.Name, Action: views.ImagePath(f.Image.ID, "edit"), Button: "Save", Back: f.back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var17), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Edit " + f.Image.Name, Action: views.ImagePath(f.Image.ID, "edit"), Button: "Save", Back: f.backPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var17), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(f, "Edit").Render(templ.WithChildren(ctx, templ_7745c5c3_Var16), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = imageDialog(f, "Edit").Render(templ.WithChildren(ctx, templ_7745c5c3_Var16), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -596,7 +596,7 @@ func Edit(f Form) templ.Component {
 }
 
 // Delete is the dialog that deletes an image.
-func Delete(f Form) templ.Component {
+func DeleteDialog(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -646,9 +646,9 @@ func Delete(f Form) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var21 string
-				templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(len(f.Image.Versions), "version"))
+				templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(len(f.Image.Versions), "version"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/forms.templ`, Line: 114, Col: 94}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/forms.templ`, Line: 114, Col: 98}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 				if templ_7745c5c3_Err != nil {
@@ -696,19 +696,19 @@ func Delete(f Form) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = confirmName(f, "Type the name to confirm: ", f.Image.Name).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = confirmNameField(f, "Type the name to confirm: ", f.Image.Name).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete " + f.Image.Name + "?", Action: views.ImagePath(f.Image.ID, "delete"), Button: "Delete image", Danger: true, Why: kit.WhyNot(f.Image.Allows(fleet.ActDelete)), Back: f.back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete " + f.Image.Name + "?", Action: views.ImagePath(f.Image.ID, "delete"), Button: "Delete image", Danger: true, Why: kit.ReasonOf(f.Image.Allows(fleet.ActDelete)), Back: f.backPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(f, "Delete image").Render(templ.WithChildren(ctx, templ_7745c5c3_Var19), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = imageDialog(f, "Delete image").Render(templ.WithChildren(ctx, templ_7745c5c3_Var19), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -717,7 +717,7 @@ func Delete(f Form) templ.Component {
 }
 
 // DeleteCopy is the dialog that deletes the file of a copy.
-func DeleteCopy(f Form) templ.Component {
+func DeleteCopyDialog(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -767,9 +767,9 @@ func DeleteCopy(f Form) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var26 string
-				templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(f.Copy.Where())
+				templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(f.Copy.LocationText())
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/forms.templ`, Line: 132, Col: 34}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/forms.templ`, Line: 132, Col: 41}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
 				if templ_7745c5c3_Err != nil {
@@ -779,19 +779,19 @@ func DeleteCopy(f Form) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = confirmName(f, "Type the name to confirm: ", f.Copy.Volume).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = confirmNameField(f, "Type the name to confirm: ", f.Copy.Volume).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete " + f.Copy.Volume + "?", Action: f.copyAction(), Button: "Delete copy", Danger: true, Why: kit.Act{}.As(f.Copy.Actions, fleet.ActDelete).Why, Back: f.back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var25), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete " + f.Copy.Volume + "?", Action: f.copyAction(), Button: "Delete copy", Danger: true, Why: kit.ActionButton{}.WithReasonFrom(f.Copy.Actions, fleet.ActDelete).Why, Back: f.backPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var25), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(f, "Delete this copy").Render(templ.WithChildren(ctx, templ_7745c5c3_Var24), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = imageDialog(f, "Delete this copy").Render(templ.WithChildren(ctx, templ_7745c5c3_Var24), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -799,7 +799,7 @@ func DeleteCopy(f Form) templ.Component {
 	})
 }
 
-func confirmName(f Form, ask, name string) templ.Component {
+func confirmNameField(f Form, ask, name string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -864,7 +864,7 @@ func confirmName(f Form, ask, name string) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Labelled(kit.Field{ID: "confirm", Label: ask + name, Error: f.Errors.At("confirm")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var28), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LabelledInput(kit.Field{ID: "confirm", Label: ask + name, Error: f.Errors.At("confirm")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var28), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

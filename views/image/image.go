@@ -29,23 +29,23 @@ var Columns = kit.Columns{
 	{Key: "published", Label: "Published to"},
 	{Key: "copies", Label: "Copies"},
 	{Key: "owner", Label: "Owner"},
-	{Key: "created", Label: "Created", Sort: "created", Extra: true},
-	{Key: "id", Label: "UUID", Extra: true},
+	{Key: "created", Label: "Created", Sort: "created", OnRequest: true},
+	{Key: "id", Label: "UUID", OnRequest: true},
 }
 
 func (p *ListPage) table() kit.Table[fleet.ImageView] {
 	return kit.Table[fleet.ImageView]{
-		List: &p.List, ID: "image-rows", Live: "images pools", Every: "30s", Label: "Images", Type: "image", Head: kit.NameHead,
-		Items: p.Images, Acts: true, None: none(p),
+		List: &p.List, ID: "image-rows", Live: "images pools", Every: "30s", Label: "Images", Type: "image", Head: kit.NameColumn,
+		Items: p.Images, HasRowMenus: true, EmptyContent: emptyListNote(p),
 		Row: func(v *fleet.ImageView) kit.Row {
-			return kit.Row{ID: "image-" + string(v.ID), Name: v.Name, Href: views.ImagePath(v.ID), Menu: views.MenuPath(fleet.TypeImage, v.ID)}
+			return kit.Row{ID: "image-" + string(v.ID), Name: v.Name, Href: views.ImagePath(v.ID), Menu: views.ContextMenuPath(fleet.TypeImage, v.ID)}
 		},
 		RowCells: row,
 	}
 }
 
 // Copies describes how many copies of the newest version are ready for new VMs: "2 of 3".
-func Copies(v fleet.ImageView) string {
+func ReadyCopiesText(v fleet.ImageView) string {
 	newest := v.Newest()
 	if newest == nil {
 		return ""
@@ -60,7 +60,7 @@ func Copies(v fleet.ImageView) string {
 }
 
 // Owner names the owner of the image: a template, a project or the fleet.
-func Owner(v fleet.ImageView) string {
+func OwnerName(v fleet.ImageView) string {
 	if v.Template != "" {
 		return "Template " + v.Template
 	}
@@ -70,8 +70,8 @@ func Owner(v fleet.ImageView) string {
 	return "Fleet"
 }
 
-func newImage(a fleet.Actor) kit.Act {
-	return kit.Act{Icon: "plus", Word: "New image", Href: "/images/new"}.Needs(a, policy.InfraChange)
+func newImageAction(a fleet.Actor) kit.ActionButton {
+	return kit.ActionButton{Icon: "plus", Word: "New image", Href: "/images/new"}.RequirePermission(a, policy.InfraChange)
 }
 
 // Page shows one image.
@@ -82,12 +82,12 @@ type Page struct {
 	Image fleet.ImageView
 	Now   time.Time
 
-	Projects kit.Choices // projects without access to the image
+	Projects kit.SelectChoices // projects without access to the image
 	Errors   kit.Errors
 }
 
 func (p Page) tabs() []kit.Tab {
-	return kit.TabsAt(kit.Link{Path: views.ImagePath(p.Image.ID)}, "tab", p.Tab, kit.Tab{Key: "versions", Text: "Versions and copies"}, kit.Tab{Key: "grants", Text: "Published to"})
+	return kit.LinkTabs(kit.Link{Path: views.ImagePath(p.Image.ID)}, "tab", p.Tab, kit.Tab{Key: "versions", Text: "Versions and copies"}, kit.Tab{Key: "grants", Text: "Published to"})
 }
 
 // Tabs are the keys of the image page's tabs; the first tab is the default.
@@ -99,7 +99,7 @@ func (p Page) mayEdit() bool   { return policy.May(p.Actor, policy.InfraChange, 
 func (p Page) path(below ...string) string { return views.ImagePath(p.Image.ID, below...) }
 
 // keys are the wake-up keys of the page: the image and the status of the pools that hold its copies.
-func (p Page) keys() string {
+func (p Page) liveKeys() string {
 	keys := []string{"image:" + string(p.Image.ID)}
 	for _, v := range p.Image.Versions {
 		for _, c := range v.Copies {
@@ -110,38 +110,38 @@ func (p Page) keys() string {
 }
 
 // Acts returns the actions on the image, for the menus and the head of its page.
-func Acts(a fleet.Actor, v fleet.ImageView) []kit.Act {
+func Actions(a fleet.Actor, v fleet.ImageView) []kit.ActionButton {
 	path := views.ImagePath(v.ID)
 	states := policy.RestrictImageActions(a, v)
-	act := func(icon, word, below string, action fleet.Action) kit.Act {
-		return kit.Act{Icon: icon, Word: word, Href: path + "/" + below, Dialog: true}.As(states, action)
+	act := func(icon, word, below string, action fleet.Action) kit.ActionButton {
+		return kit.ActionButton{Icon: icon, Word: word, Href: path + "/" + below, Dialog: true}.WithReasonFrom(states, action)
 	}
 	remove := act("trash-2", "Delete image", "delete", fleet.ActDelete)
 	remove.Danger = true
-	return []kit.Act{
+	return []kit.ActionButton{
 		{Icon: "disc", Word: "Open", Href: path},
 		act("plus", "Add version", "versions/new", fleet.ActVersion),
 		act("copy", "Copy to a pool", "copies/new", fleet.ActCopy),
-		kit.Act{Icon: "globe", Word: "Publish", Href: views.TabPath(path, "grants")}.As(states, fleet.ActPublish),
+		kit.ActionButton{Icon: "globe", Word: "Publish", Href: views.TabPath(path, "grants")}.WithReasonFrom(states, fleet.ActPublish),
 		act("pencil", "Edit", "edit", fleet.ActEdit),
 		remove,
 	}
 }
 
 // copyActs are the actions on one copy of the image.
-func (p Page) copyActs(c fleet.ImageCopy) []kit.Act {
+func (p Page) copyActions(c fleet.ImageCopy) []kit.ActionButton {
 	states := policy.RestrictActions(p.Actor, "image", "", c.Actions)
 	send := []kit.FormValue{{Name: "pool", Value: string(c.PoolID)}, {Name: "volume", Value: c.Volume}, {Name: "host", Value: string(c.HostID)}}
-	verify := kit.Act{Icon: "shield-check", Word: "Verify checksum", Post: p.path("copies", "verify"), Send: send, Back: p.Link.String()}.As(states, fleet.ActVerify)
-	forget := kit.Act{
-		Icon: "x", Word: "Remove from the library", Post: p.path("copies", "forget"), Send: send, Back: p.Link.String(), Confirm: "Remove " + c.Volume + " from the library? The file stays." + p.deletionEffect(c),
-	}.As(states, fleet.ActForget)
+	verify := kit.ActionButton{Icon: "shield-check", Word: "Verify checksum", Post: p.path("copies", "verify"), PostValues: send, Back: p.Link.String()}.WithReasonFrom(states, fleet.ActVerify)
+	forget := kit.ActionButton{
+		Icon: "x", Word: "Remove from the library", Post: p.path("copies", "forget"), PostValues: send, Back: p.Link.String(), Confirm: "Remove " + c.Volume + " from the library? The file stays." + p.deletionEffect(c),
+	}.WithReasonFrom(states, fleet.ActForget)
 	at := kit.Link{Path: p.path("copies", "delete")}.With("pool", string(c.PoolID)).With("volume", c.Volume)
 	if c.HostID != "" {
 		at = at.With("host", string(c.HostID))
 	}
-	remove := kit.Act{Icon: "trash-2", Word: "Delete this copy", Href: at.String(), Dialog: true, Danger: true}.As(states, fleet.ActDelete)
-	return []kit.Act{verify, forget, remove}
+	remove := kit.ActionButton{Icon: "trash-2", Word: "Delete this copy", Href: at.String(), Dialog: true, Danger: true}.WithReasonFrom(states, fleet.ActDelete)
+	return []kit.ActionButton{verify, forget, remove}
 }
 
 // deletionEffect describes what the portal deletes together with the copy: the version or the image. Empty: nothing
@@ -164,7 +164,7 @@ func (p Page) deletionEffect(c fleet.ImageCopy) string {
 	return " This is the only copy of the image, so the image and its publications are deleted, too."
 }
 
-var copyLooks = map[fleet.CopyState]struct{ tone, icon, word string }{
+var copyStateLooks = map[fleet.CopyState]struct{ tone, icon, word string }{
 	fleet.CopyReady: {"ok", "circle-check", "Ready"}, fleet.CopyUnverified: {"warn", "circle-dashed", "Not verified"}, fleet.CopyInProgress: {"info", "clock", "Being copied"},
 	fleet.CopyChanged: {"bad", "circle-x", "Changed"}, fleet.CopyMissing: {"bad", "circle-x", "Missing"}, fleet.CopyUnknown: {"unknown", "circle-dashed", "Unknown"},
 }
@@ -177,11 +177,11 @@ func shortDigest(digest string) string {
 }
 
 // GrantAll is the form value for "all projects".
-const GrantAll = "all"
+const GrantToAllProjects = "all"
 
 func grantValue(g fleet.ImageGrant) string {
 	if g.ProjectID == "" {
-		return GrantAll
+		return GrantToAllProjects
 	}
 	return string(g.ProjectID)
 }
@@ -193,10 +193,10 @@ func grantName(g fleet.ImageGrant) string {
 	return g.ProjectName
 }
 
-func (p Page) grantActs(g fleet.ImageGrant) []kit.Act {
-	return []kit.Act{{
-		Icon: "trash-2", Word: "Withdraw; VMs created from it stay", Danger: true, Post: p.path("grants"), Into: "#grants",
-		Send: []kit.FormValue{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
+func (p Page) grantActions(g fleet.ImageGrant) []kit.ActionButton {
+	return []kit.ActionButton{{
+		Icon: "trash-2", Word: "Withdraw; VMs created from it stay", Danger: true, Post: p.path("grants"), ReplaceTarget: "#grants",
+		PostValues: []kit.FormValue{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
 	}}
 }
 
@@ -218,7 +218,7 @@ type Form struct {
 	Errors kit.Errors
 	Starts []fleet.StartImageView // catalog entries that can prefill the form of a new image
 
-	Projects, Pools, Hosts kit.Choices
+	Projects, Pools, Hosts kit.SelectChoices
 }
 
 func (f Form) field(name string, in kit.Field, at ...string) kit.Field {
@@ -231,7 +231,7 @@ func (f Form) field(name string, in kit.Field, at ...string) kit.Field {
 	return in
 }
 
-func (f Form) back() string {
+func (f Form) backPath() string {
 	if f.Image.ID == "" {
 		return "/images"
 	}
@@ -240,7 +240,7 @@ func (f Form) back() string {
 
 var sourceOptions = []kit.Option{{Value: "url", Text: "Download from a URL"}, {Value: "file", Text: "File in a pool"}, {Value: "vm", Text: "Disk of a powered-off VM"}}
 
-var families = func() []kit.Option {
+var osFamilyOptions = func() []kit.Option {
 	out := []kit.Option{{Text: "Unspecified"}}
 	for _, f := range fleet.OSFamilies {
 		out = append(out, kit.Option{Value: f, Text: strings.ToUpper(f[:1]) + f[1:]})

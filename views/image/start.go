@@ -22,44 +22,44 @@ type CatalogPage struct {
 	Now   time.Time
 
 	Images       []fleet.StartImageView
-	Pools, Hosts kit.Choices
+	Pools, Hosts kit.SelectChoices
 	Pool         string // chosen pool
 }
 
-func (p CatalogPage) headActs() []kit.Act {
-	restore := kit.Act{
+func (p CatalogPage) headActions() []kit.ActionButton {
+	restore := kit.ActionButton{
 		Icon: "history", Word: "Restore the original set", Post: CatalogPath("restore"), Back: CatalogPath(),
 		Confirm: "Restore the entries shipped with Quantix? Changes to them are lost. Added entries stay.",
-	}.Needs(p.Actor, policy.InfraChange)
-	add := kit.Act{Icon: "plus", Word: "Add entry", Href: CatalogPath("new"), Dialog: true}.Needs(p.Actor, policy.InfraChange)
-	return []kit.Act{restore, add}
+	}.RequirePermission(p.Actor, policy.InfraChange)
+	add := kit.ActionButton{Icon: "plus", Word: "Add entry", Href: CatalogPath("new"), Dialog: true}.RequirePermission(p.Actor, policy.InfraChange)
+	return []kit.ActionButton{restore, add}
 }
 
-func (p CatalogPage) states(v fleet.StartImageView) []fleet.ActionState {
+func (p CatalogPage) entryActionStates(v fleet.StartImageView) []fleet.ActionState {
 	return policy.RestrictActions(p.Actor, "image", "", v.Actions())
 }
 
-func (p CatalogPage) pullWhy(v fleet.StartImageView) string {
-	why := kit.Act{}.As(p.states(v), fleet.ActPull).Why
+func (p CatalogPage) whyNotPull(v fleet.StartImageView) string {
+	why := kit.ActionButton{}.WithReasonFrom(p.entryActionStates(v), fleet.ActPull).Why
 	if why == "" && len(p.Pools.Options) == 0 {
 		why = "There is no pool for the image. Create a pool first."
 	}
 	return why
 }
 
-func (p CatalogPage) acts(v fleet.StartImageView) []kit.Act {
-	states := p.states(v)
-	edit := kit.Act{Icon: "pencil", Word: "Edit or replace", Href: CatalogPath(string(v.ID), "edit"), Dialog: true}.As(states, fleet.ActEdit)
-	remove := kit.Act{Icon: "trash-2", Word: "Remove from the list", Href: CatalogPath(string(v.ID), "delete"), Dialog: true, Danger: true}.As(states, fleet.ActDelete)
+func (p CatalogPage) entryActions(v fleet.StartImageView) []kit.ActionButton {
+	states := p.entryActionStates(v)
+	edit := kit.ActionButton{Icon: "pencil", Word: "Edit or replace", Href: CatalogPath(string(v.ID), "edit"), Dialog: true}.WithReasonFrom(states, fleet.ActEdit)
+	remove := kit.ActionButton{Icon: "trash-2", Word: "Remove from the list", Href: CatalogPath(string(v.ID), "delete"), Dialog: true, Danger: true}.WithReasonFrom(states, fleet.ActDelete)
 	if v.ImageID == "" {
-		return []kit.Act{edit, remove}
+		return []kit.ActionButton{edit, remove}
 	}
-	return []kit.Act{{Icon: "disc", Word: "Open the image", Href: views.ImagePath(v.ImageID)}, edit, remove}
+	return []kit.ActionButton{{Icon: "disc", Word: "Open the image", Href: views.ImagePath(v.ImageID)}, edit, remove}
 }
 
 // pulledPools lists the pools with copies of the downloaded image: copies of the newest version first, then copies of
 // older versions.
-func pulledPools(v fleet.StartImageView) string {
+func downloadedPoolsText(v fleet.StartImageView) string {
 	var words []string
 	for _, p := range v.Pulled {
 		word := p.PoolName
@@ -75,7 +75,7 @@ func pulledPools(v fleet.StartImageView) string {
 }
 
 // checkedBy describes how downloads of the entry are verified.
-func checkedBy(v fleet.StartImage) string {
+func verificationText(v fleet.StartImage) string {
 	switch {
 	case v.Checksum != "":
 		algorithm, digest, _ := strings.Cut(v.Checksum, ":")

@@ -16,7 +16,7 @@ import (
 )
 
 // Start is the list of catalog images.
-func Start(p CatalogPage) templ.Component {
+func CatalogList(p CatalogPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -55,7 +55,7 @@ func Start(p CatalogPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.PageHead(kit.Head{Crumbs: []kit.Crumb{{Text: "Images", Href: "/images"}}, Title: "Well-known images", Acts: startActs(p)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{Crumbs: []kit.Breadcrumb{{Text: "Images", Href: "/images"}}, Title: "Well-known images", Actions: catalogActions(p)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -76,7 +76,7 @@ func Start(p CatalogPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.EnterPresses("", "", "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.HiddenDefaultButton("", "", "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -108,13 +108,13 @@ func Start(p CatalogPage) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = entries(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = catalogEntries(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Live("start-body", "", "images pools tasks", p.Link.String(), "15s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LiveElement("start-body", "", "images pools tasks", p.Link.String(), "15s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -126,7 +126,7 @@ func Start(p CatalogPage) templ.Component {
 	})
 }
 
-func startActs(p CatalogPage) templ.Component {
+func catalogActions(p CatalogPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -147,12 +147,12 @@ func startActs(p CatalogPage) templ.Component {
 			templ_7745c5c3_Var5 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		acts := p.headActs()
-		templ_7745c5c3_Err = kit.ActButton("start-restore", "", acts[0]).Render(ctx, templ_7745c5c3_Buffer)
+		acts := p.headActions()
+		templ_7745c5c3_Err = kit.StandaloneButton("start-restore", "", acts[0]).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.ActButton("start-add", "primary", acts[1]).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.StandaloneButton("start-add", "primary", acts[1]).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -160,7 +160,7 @@ func startActs(p CatalogPage) templ.Component {
 	})
 }
 
-func entries(p CatalogPage) templ.Component {
+func catalogEntries(p CatalogPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -182,7 +182,7 @@ func entries(p CatalogPage) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(p.Images) == 0 {
-			templ_7745c5c3_Err = kit.Empty("disc", "The list is empty", "Restore the original set, or add entries of your own.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("disc", "The list is empty", "Restore the original set, or add entries of your own.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -256,9 +256,9 @@ func entries(p CatalogPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var11 string
-				templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(v.OS.Words()))
+				templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(v.OS.Text()))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/start.templ`, Line: 58, Col: 57}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/start.templ`, Line: 58, Col: 62}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 				if templ_7745c5c3_Err != nil {
@@ -317,7 +317,7 @@ func entries(p CatalogPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if checkedBy(v.StartImage) == "" {
+				if verificationText(v.StartImage) == "" {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<span class=\"badge warn\">No checksum</span>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -328,9 +328,9 @@ func entries(p CatalogPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var15 string
-					templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.ResolveAttributeValue(checkedBy(v.StartImage))
+					templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.ResolveAttributeValue(verificationText(v.StartImage))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/start.templ`, Line: 68, Col: 70}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/start.templ`, Line: 68, Col: 77}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var15)
 					if templ_7745c5c3_Err != nil {
@@ -341,9 +341,9 @@ func entries(p CatalogPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var16 string
-					templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(checkedBy(v.StartImage))
+					templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(verificationText(v.StartImage))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/start.templ`, Line: 68, Col: 98}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/start.templ`, Line: 68, Col: 112}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 					if templ_7745c5c3_Err != nil {
@@ -359,9 +359,9 @@ func entries(p CatalogPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var17 string
-				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(pulledPools(v)))
+				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(downloadedPoolsText(v)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/start.templ`, Line: 71, Col: 50}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/start.templ`, Line: 71, Col: 64}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 				if templ_7745c5c3_Err != nil {
@@ -371,7 +371,7 @@ func entries(p CatalogPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = lastPull(p, v.Last).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = lastDownloadResult(p, v.Last).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -379,8 +379,8 @@ func entries(p CatalogPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if why := p.pullWhy(v); why != "" {
-					templ_7745c5c3_Err = kit.Disabled("why-pull-"+string(v.ID), "small", "Pull", why).Render(ctx, templ_7745c5c3_Buffer)
+				if why := p.whyNotPull(v); why != "" {
+					templ_7745c5c3_Err = kit.DisabledButton("why-pull-"+string(v.ID), "small", "Pull", why).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -437,7 +437,7 @@ func entries(p CatalogPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = kit.RowMenu("Actions of "+v.Name, p.acts(v)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.RowMenu("Actions of "+v.Name, p.entryActions(v)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -456,7 +456,7 @@ func entries(p CatalogPage) templ.Component {
 }
 
 // lastPull is the result of the last download. A failed download shows the host's error.
-func lastPull(p CatalogPage, last *fleet.StartResult) templ.Component {
+func lastDownloadResult(p CatalogPage, last *fleet.StartResult) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -503,7 +503,7 @@ func lastPull(p CatalogPage, last *fleet.StartResult) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Chip("info", "clock", "Pulling "+strconv.Itoa(last.Progress)+" %").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.StateChip("info", "clock", "Pulling "+strconv.Itoa(last.Progress)+" %").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -548,7 +548,7 @@ func lastPull(p CatalogPage, last *fleet.StartResult) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Chip("ok", "circle-check", "Done").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.StateChip("ok", "circle-check", "Done").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -565,7 +565,7 @@ func lastPull(p CatalogPage, last *fleet.StartResult) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Age(last.EndedAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TimeAgo(last.EndedAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -587,7 +587,7 @@ func lastPull(p CatalogPage, last *fleet.StartResult) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Chip("bad", "circle-x", "Failed").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.StateChip("bad", "circle-x", "Failed").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -604,7 +604,7 @@ func lastPull(p CatalogPage, last *fleet.StartResult) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Age(last.EndedAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TimeAgo(last.EndedAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -632,7 +632,7 @@ func lastPull(p CatalogPage, last *fleet.StartResult) templ.Component {
 }
 
 // EditStart is the form of a catalog entry.
-func EditStart(f CatalogForm) templ.Component {
+func CatalogEntryForm(f CatalogForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -677,7 +677,7 @@ func EditStart(f CatalogForm) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = kit.TextField(f.field("name", kit.Field{Label: "Name", Value: f.In.Name, Required: true, Hint: "The image's name, such as Debian 12", Attrs: plainText}, "name")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("name", kit.Field{Label: "Name", Value: f.In.Name, Required: true, Hint: "The image's name, such as Debian 12", Attrs: plainTextInputAttrs}, "name")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -685,19 +685,19 @@ func EditStart(f CatalogForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.SelectField(f.field("family", kit.Field{Label: "Family", Value: f.In.Family}, "os.family"), families).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.SelectField(f.field("family", kit.Field{Label: "Family", Value: f.In.Family}, "os.family"), osFamilyOptions).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(f.field("system", kit.Field{Label: "System", Value: f.In.System, Attrs: plainText}, "os.name")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("system", kit.Field{Label: "System", Value: f.In.System, Attrs: plainTextInputAttrs}, "os.name")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(f.field("release", kit.Field{Label: "Release", Value: f.In.Release, Short: true, Attrs: plainText}, "os.version")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("release", kit.Field{Label: "Release", Value: f.In.Release, Short: true, Attrs: plainTextInputAttrs}, "os.version")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(f.field("arch", kit.Field{Label: "Architecture", Value: f.In.Arch, Short: true, Attrs: plainText}, "os.arch")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("arch", kit.Field{Label: "Architecture", Value: f.In.Arch, Short: true, Attrs: plainTextInputAttrs}, "os.arch")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -705,7 +705,7 @@ func EditStart(f CatalogForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(f.field("url", kit.Field{Label: "Address", Value: f.In.URL, Required: true, Hint: "https://…, or http://… with a checksum; without user, password or query string", Attrs: addressText}, "url")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("url", kit.Field{Label: "Address", Value: f.In.URL, Required: true, Hint: "https://…, or http://… with a checksum; without user, password or query string", Attrs: urlInputAttrs}, "url")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -713,7 +713,7 @@ func EditStart(f CatalogForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(f.field("checksumUrl", kit.Field{Label: "Checksum file URL", Value: f.In.ChecksumURL, Hint: "https://… of a file such as SHA256SUMS. The host downloads the checksum file first, so the checksum matches each new build.", Attrs: addressText}, "checksumUrl")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("checksumUrl", kit.Field{Label: "Checksum file URL", Value: f.In.ChecksumURL, Hint: "https://… of a file such as SHA256SUMS. The host downloads the checksum file first, so the checksum matches each new build.", Attrs: urlInputAttrs}, "checksumUrl")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -721,7 +721,7 @@ func EditStart(f CatalogForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(f.field("checksum", kit.Field{Label: "Checksum", Value: f.In.Checksum, Hint: "SHA-256 or SHA-512 of this build only", Attrs: plainText}, "checksum")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("checksum", kit.Field{Label: "Checksum", Value: f.In.Checksum, Hint: "SHA-256 or SHA-512 of this build only", Attrs: plainTextInputAttrs}, "checksum")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -729,7 +729,7 @@ func EditStart(f CatalogForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(f.field("file", kit.Field{Label: "File in the pool", Value: f.In.File, Hint: "Empty: the last part of the URL", Attrs: plainText}, "file")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("file", kit.Field{Label: "File in the pool", Value: f.In.File, Hint: "Empty: the last part of the URL", Attrs: plainTextInputAttrs}, "file")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -749,7 +749,7 @@ func EditStart(f CatalogForm) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.DialogPage([]kit.Crumb{{Text: "Images", Href: "/images"}, {Text: "Well-known images", Href: CatalogPath()}}, f.title()).Render(templ.WithChildren(ctx, templ_7745c5c3_Var30), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.DialogPage([]kit.Breadcrumb{{Text: "Images", Href: "/images"}, {Text: "Well-known images", Href: CatalogPath()}}, f.title()).Render(templ.WithChildren(ctx, templ_7745c5c3_Var30), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -758,7 +758,7 @@ func EditStart(f CatalogForm) templ.Component {
 }
 
 // RemoveStart is the dialog that removes a catalog entry.
-func RemoveStart(f CatalogForm) templ.Component {
+func RemoveCatalogEntryDialog(f CatalogForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -819,7 +819,7 @@ func RemoveStart(f CatalogForm) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.DialogPage([]kit.Crumb{{Text: "Images", Href: "/images"}, {Text: "Well-known images", Href: CatalogPath()}}, "Remove "+f.Entry.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var33), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.DialogPage([]kit.Breadcrumb{{Text: "Images", Href: "/images"}, {Text: "Well-known images", Href: CatalogPath()}}, "Remove "+f.Entry.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var33), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

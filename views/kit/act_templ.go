@@ -9,7 +9,7 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 // Acts are the items of a menu, one for each action.
-func Acts(acts []Act) templ.Component {
+func MenuItems(acts []ActionButton) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -31,7 +31,7 @@ func Acts(acts []Act) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		for i, a := range acts {
-			if i > 0 && a.separated() {
+			if i > 0 && a.precededBySeparator() {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<hr>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -41,18 +41,18 @@ func Acts(acts []Act) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if len(a.Sub) > 0 {
+			if len(a.Submenu) > 0 {
 				templ_7745c5c3_Err = submenu(a).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else if a.Why != "" {
-				templ_7745c5c3_Err = disabledItem(a, i+1 < len(acts) && acts[i+1].Why == a.Why && !acts[i+1].separated()).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = disabledMenuItem(a, i+1 < len(acts) && acts[i+1].Why == a.Why && !acts[i+1].precededBySeparator()).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = act(a, templ.Classes("menu-item", templ.KV("danger", a.Danger))).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = actionControl(a, templ.Classes("menu-item", templ.KV("danger", a.Danger))).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -63,7 +63,7 @@ func Acts(acts []Act) templ.Component {
 }
 
 // submenu opens inside its menu, or next to it where scripts position it.
-func submenu(a Act) templ.Component {
+func submenu(a ActionButton) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -88,7 +88,7 @@ func submenu(a Act) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = face(a).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = buttonContent(a).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -100,7 +100,7 @@ func submenu(a Act) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = Acts(a.Sub).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = MenuItems(a.Submenu).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -113,7 +113,7 @@ func submenu(a Act) templ.Component {
 }
 
 // ActButton renders an action as a separate button; id must be unique on the page.
-func ActButton(id, class string, a Act) templ.Component {
+func StandaloneButton(id, class string, a ActionButton) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -135,12 +135,12 @@ func ActButton(id, class string, a Act) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if a.Why != "" {
-			templ_7745c5c3_Err = Disabled("why-"+id, class, a.Word, a.Why).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = DisabledButton("why-"+id, class, a.Word, a.Why).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = act(a, templ.Classes("btn", class)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = actionControl(a, templ.Classes("btn", class)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -150,7 +150,7 @@ func ActButton(id, class string, a Act) templ.Component {
 }
 
 // act renders an action as a link, or as a form with one button.
-func act(a Act, classes templ.CSSClasses) templ.Component {
+func actionControl(a ActionButton, classes templ.CSSClasses) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -203,7 +203,7 @@ func act(a Act, classes templ.CSSClasses) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			for _, s := range a.Send {
+			for _, s := range a.PostValues {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "<input type=\"hidden\" name=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -265,7 +265,7 @@ func act(a Act, classes templ.CSSClasses) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = face(a).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = buttonContent(a).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -317,7 +317,7 @@ func act(a Act, classes templ.CSSClasses) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = face(a).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = buttonContent(a).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -330,7 +330,7 @@ func act(a Act, classes templ.CSSClasses) templ.Component {
 	})
 }
 
-func face(a Act) templ.Component {
+func buttonContent(a ActionButton) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -371,7 +371,7 @@ func face(a Act) templ.Component {
 }
 
 // ActMenu is a button that opens a menu of actions.
-func ActMenu(acts []Act) templ.Component {
+func ActionMenu(acts []ActionButton) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -404,7 +404,7 @@ func ActMenu(acts []Act) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = Acts(acts).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = MenuItems(acts).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -417,7 +417,7 @@ func ActMenu(acts []Act) templ.Component {
 }
 
 // RowMenu is the menu at the end of a table row; label is its accessible name: "Actions of web-01".
-func RowMenu(label string, acts []Act) templ.Component {
+func RowMenu(label string, acts []ActionButton) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -463,7 +463,7 @@ func RowMenu(label string, acts []Act) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = Acts(acts).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = MenuItems(acts).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -476,7 +476,7 @@ func RowMenu(label string, acts []Act) templ.Component {
 }
 
 // Disabled is a disabled button with its reason; id must be unique on the page.
-func Disabled(id, class, word, why string) templ.Component {
+func DisabledButton(id, class, word, why string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -581,7 +581,7 @@ func Disabled(id, class, word, why string) templ.Component {
 
 // disabledItem is a disabled menu item with its reason. If below is true, the next item shows the same reason, so
 // this item shows it to screen readers only.
-func disabledItem(a Act, below bool) templ.Component {
+func disabledMenuItem(a ActionButton, below bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -606,7 +606,7 @@ func disabledItem(a Act, below bool) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = face(a).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = buttonContent(a).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

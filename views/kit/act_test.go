@@ -17,24 +17,24 @@ import (
 // a dialog, a form with its values, or a reason.
 func TestActionRendersAlikeAsMenuItemAndButton(t *testing.T) {
 	t.Parallel()
-	post := Act{Word: "Go", Post: "/x", Back: "/b", Send: []FormValue{{"a", "1"}, {"b", `"2"`}}}
+	post := ActionButton{Word: "Go", Post: "/x", Back: "/b", PostValues: []FormValue{{"a", "1"}, {"b", `"2"`}}}
 	into, sure := post, post
-	into.Into, sure.Confirm = "#members", "Really?"
+	into.ReplaceTarget, sure.Confirm = "#members", "Really?"
 	for name, c := range map[string]struct {
-		act   Act
+		act   ActionButton
 		has   []string
 		lacks []string
 	}{
-		"link":    {Act{Icon: "eye", Word: "Go", Href: "/x"}, []string{`href="/x"`, "<svg"}, []string{"<form", "data-dialog"}},
-		"dialog":  {Act{Word: "Go", Href: "/x", Dialog: true}, []string{"data-dialog"}, []string{"<form", "<svg"}},
+		"link":    {ActionButton{Icon: "eye", Word: "Go", Href: "/x"}, []string{`href="/x"`, "<svg"}, []string{"<form", "data-dialog"}},
+		"dialog":  {ActionButton{Word: "Go", Href: "/x", Dialog: true}, []string{"data-dialog"}, []string{"<form", "<svg"}},
 		"post":    {post, []string{`action="/x"`, `hx-post="/x"`, `hx-swap="none"`, `name="back" value="/b"`, `name="a" value="1"`, `name="b" value="&#34;2&#34;"`}, []string{"hx-target", "hx-confirm"}},
 		"into":    {into, []string{`hx-target="#members"`, `hx-swap="outerHTML"`}, []string{`hx-swap="none"`}},
 		"sure":    {sure, []string{`hx-confirm="Really?"`}, nil},
-		"no back": {Act{Word: "Go", Post: "/x"}, []string{"<form"}, []string{"<input"}},
-		"label":   {Act{Word: "Go", Label: "Go there", Post: "/x"}, []string{`aria-label="Go there"`}, nil},
-		"why":     {Act{Word: "Go", Post: "/x", Why: "Not <now>."}, []string{`aria-disabled="true"`, "Not &lt;now&gt;."}, []string{"<form", "/x"}},
+		"no back": {ActionButton{Word: "Go", Post: "/x"}, []string{"<form"}, []string{"<input"}},
+		"label":   {ActionButton{Word: "Go", Label: "Go there", Post: "/x"}, []string{`aria-label="Go there"`}, nil},
+		"why":     {ActionButton{Word: "Go", Post: "/x", Why: "Not <now>."}, []string{`aria-disabled="true"`, "Not &lt;now&gt;."}, []string{"<form", "/x"}},
 	} {
-		for where, got := range map[string]string{"item": rendered.HTML(t, Acts([]Act{c.act})), "button": rendered.HTML(t, ActButton("id", "small", c.act))} {
+		for where, got := range map[string]string{"item": rendered.HTML(t, MenuItems([]ActionButton{c.act})), "button": rendered.HTML(t, StandaloneButton("id", "small", c.act))} {
 			if c.act.Why != "" && where == "item" {
 				c.lacks = append(c.lacks, "aria-label")
 			}
@@ -54,11 +54,11 @@ func TestActionRendersAlikeAsMenuItemAndButton(t *testing.T) {
 
 func TestSeparatorPrecedesDangerousMenuItems(t *testing.T) {
 	t.Parallel()
-	a := Act{Word: "A", Href: "/"}
+	a := ActionButton{Word: "A", Href: "/"}
 	danger, apart := a, a
 	danger.Danger, apart.Separated = true, true
-	for want, acts := range map[int][]Act{0: {danger, a}, 1: {a, danger}, 2: {a, apart, danger}} {
-		if got := strings.Count(rendered.HTML(t, Acts(acts)), "<hr"); got != want {
+	for want, acts := range map[int][]ActionButton{0: {danger, a}, 1: {a, danger}, 2: {a, apart, danger}} {
+		if got := strings.Count(rendered.HTML(t, MenuItems(acts)), "<hr"); got != want {
 			t.Errorf("%d separators, not %d", got, want)
 		}
 	}
@@ -68,19 +68,19 @@ func TestSeparatorPrecedesDangerousMenuItems(t *testing.T) {
 // below the last of these actions. Screen readers get the reason with each action.
 func TestReasonSharedByMenuItemsShownOnce(t *testing.T) {
 	t.Parallel()
-	off, other := Act{Word: "A", Why: "Two hosts run it."}, Act{Word: "B", Why: "It is off."}
+	off, other := ActionButton{Word: "A", Why: "Two hosts run it."}, ActionButton{Word: "B", Why: "It is off."}
 	danger := off
 	danger.Danger = true
 	for name, c := range map[string]struct {
-		acts  []Act
+		acts  []ActionButton
 		shown int
 	}{
-		"same reason on adjacent items":     {[]Act{off, off, off}, 1},
-		"second reason on the last item":    {[]Act{off, off, other}, 2},
-		"item with a second reason between": {[]Act{off, other, off}, 3},
-		"separator between the items":       {[]Act{off, off, danger}, 2},
+		"same reason on adjacent items":     {[]ActionButton{off, off, off}, 1},
+		"second reason on the last item":    {[]ActionButton{off, off, other}, 2},
+		"item with a second reason between": {[]ActionButton{off, other, off}, 3},
+		"separator between the items":       {[]ActionButton{off, off, danger}, 2},
 	} {
-		html := rendered.HTML(t, Acts(c.acts))
+		html := rendered.HTML(t, MenuItems(c.acts))
 		if shown, all := strings.Count(html, `class="why"`), strings.Count(html, "</small>"); shown != c.shown || all != len(c.acts) {
 			t.Errorf("%s: %d of %d reasons are shown: %s", name, shown, all, html)
 		}
@@ -102,13 +102,13 @@ func TestDialogOfDisabledActionShowsReasonInsteadOfButton(t *testing.T) {
 func TestDisabledActionKeepsFirstReason(t *testing.T) {
 	t.Parallel()
 	states := []fleet.ActionState{{Action: fleet.ActEdit, Reason: "Third."}}
-	if got := (Act{}).When("").Needs(fleet.Actor{UserID: "ann", Role: fleet.RoleAdmin}, policy.InfraChange).As(states, fleet.ActDelete).Why; got != "" {
+	if got := (ActionButton{}).DisableFor("").RequirePermission(fleet.Actor{UserID: "ann", Role: fleet.RoleAdmin}, policy.InfraChange).WithReasonFrom(states, fleet.ActDelete).Why; got != "" {
 		t.Errorf("an allowed act has the reason %q", got)
 	}
-	if got := (Act{}).When("First.").When("Second.").Why; got != "First." {
+	if got := (ActionButton{}).DisableFor("First.").DisableFor("Second.").Why; got != "First." {
 		t.Errorf("the reason is %q", got)
 	}
-	if got := (Act{}).As(states, fleet.ActEdit).Why; got != "Third." {
+	if got := (ActionButton{}).WithReasonFrom(states, fleet.ActEdit).Why; got != "Third." {
 		t.Errorf("the reason is %q", got)
 	}
 }
@@ -118,7 +118,7 @@ func withChildren(around, inside templ.Component) templ.Component {
 	return templ.ComponentFunc(func(ctx context.Context, w io.Writer) error { return around.Render(templ.WithChildren(ctx, inside), w) })
 }
 
-func fragment(t *testing.T, c templ.Component, id string) string {
+func renderFragment(t *testing.T, c templ.Component, id string) string {
 	t.Helper()
 	var out strings.Builder
 	if err := templ.RenderFragments(t.Context(), &out, c, id); err != nil {

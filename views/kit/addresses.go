@@ -21,18 +21,18 @@ func ReservationPath(id fleet.NetworkID, mac, ip, name, card string) string {
 }
 
 // ReleaseAddressAct is the action that releases a NIC's reserved address.
-func ReleaseAddressAct(a fleet.Actor, id fleet.NetworkID, mac, ip string) Act {
-	return Act{
+func ReleaseAddressAction(a fleet.Actor, id fleet.NetworkID, mac, ip string) ActionButton {
+	return ActionButton{
 		Icon: "trash-2", Word: "Free " + ip, Danger: true, Post: views.NetworkPath(id, "reservations", mac, "free"), Back: views.TabPath(views.NetworkPath(id), "addresses"),
 		Confirm: "Free " + ip + "? Other NICs may get the address when the lease ends.",
-	}.Needs(a, policy.InfraChange)
+	}.RequirePermission(a, policy.InfraChange)
 }
 
 // AddressSources lists where an address was reported: DHCP lease, guest agent and so on.
 func AddressSources(by []fleet.AddressSource) string {
 	words := make([]string, len(by))
 	for i, s := range by {
-		words[i] = s.Word()
+		words[i] = s.DisplayName()
 	}
-	return Dash(strings.Join(words, ", "))
+	return TextOrDash(strings.Join(words, ", "))
 }

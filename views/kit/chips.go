@@ -8,5 +8,5 @@ import (
 
 // PhaseChip renders a VM's phase: icon, word and colour.
 func PhaseChip(p fleet.Phase) templ.Component {
-	return phaseChips.get(p, func() templ.Component { return phaseChip(p) })
+	return phaseChipCache.get(p, func() templ.Component { return phaseChip(p) })
 }

@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import "quantix/internal/fleet"
 
 // Chip is a state: icon, word and colour.
-func Chip(t, icon, word string) templ.Component {
+func StateChip(t, icon, word string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -96,7 +96,7 @@ func phaseChip(p fleet.Phase) templ.Component {
 			templ_7745c5c3_Var5 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		var templ_7745c5c3_Var6 = []any{"chip", Severity(p.Severity())}
+		var templ_7745c5c3_Var6 = []any{"chip", SeverityClass(p.Severity())}
 		templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var6...)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -123,9 +123,9 @@ func phaseChip(p fleet.Phase) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var8 string
-		templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(p.Word())
+		templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(p.DisplayName())
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/chips.templ`, Line: 16, Col: 12}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/chips.templ`, Line: 16, Col: 19}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 		if templ_7745c5c3_Err != nil {
@@ -162,12 +162,12 @@ func PhaseIcon(p fleet.Phase) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if name, spin := phaseIcon(p); spin {
-			templ_7745c5c3_Err = Icon(name, Severity(p.Severity()), "spin").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Icon(name, SeverityClass(p.Severity()), "spin").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = Icon(name, Severity(p.Severity())).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Icon(name, SeverityClass(p.Severity())).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -177,7 +177,7 @@ func PhaseIcon(p fleet.Phase) templ.Component {
 }
 
 // HostChip is a host's phase.
-func HostChip(p fleet.HostPhase) templ.Component {
+func HostPhaseChip(p fleet.HostPhase) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -198,7 +198,7 @@ func HostChip(p fleet.HostPhase) templ.Component {
 			templ_7745c5c3_Var10 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = Chip(Severity(p.Severity()), ToneIcon(p.Severity()), p.Word()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = StateChip(SeverityClass(p.Severity()), SeverityIcon(p.Severity()), p.DisplayName()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -207,7 +207,7 @@ func HostChip(p fleet.HostPhase) templ.Component {
 }
 
 // Labels are an object's labels, in the order of their keys.
-func Labels(labels map[string]string) templ.Component {
+func LabelList(labels map[string]string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -13,7 +13,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func TestOfflineHostIsUnknown(t *testing.T) {
 	t.Parallel()
-	if chip := rendered.Text(t, HostChip(fleet.HostUnknown)); chip != "Unknown" {
+	if chip := rendered.Text(t, HostPhaseChip(fleet.HostUnknown)); chip != "Unknown" {
 		t.Errorf("the host's chip reads %q", chip)
 	}
 }
@@ -26,11 +26,11 @@ func TestOldReportsAreMarkedStale(t *testing.T) {
 		text  string
 		stale bool
 	}{{ago(12 * time.Second), "12 s ago", false}, {ago(30 * time.Second), "30 s ago", false}, {ago(31 * time.Second), "31 s ago", true}, {nil, "never", false}} {
-		if seen := Seen(c.at, noon); rendered.Text(t, seen) != c.text || strings.Contains(rendered.HTML(t, seen), "stale") != c.stale {
+		if seen := LastSeenAge(c.at, noon); rendered.Text(t, seen) != c.text || strings.Contains(rendered.HTML(t, seen), "stale") != c.stale {
 			t.Errorf("%v: %s", c.at, rendered.HTML(t, seen))
 		}
 	}
-	if got := rendered.Text(t, Age(ago(90*time.Second), noon)); got != "1 min ago" {
+	if got := rendered.Text(t, TimeAgo(ago(90*time.Second), noon)); got != "1 min ago" {
 		t.Errorf("an age reads %q", got)
 	}
 }

@@ -5,7 +5,7 @@ type Option struct{ Value, Text string }
 
 // Choices are the options of a select. If there are too many, Options holds the first ones, and Search and All are
 // addresses.
-type Choices struct {
+type SelectChoices struct {
 	Options     []Option
 	Search, All string // addresses that search all options and list them; empty: Options is complete
 }

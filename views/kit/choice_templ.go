@@ -80,7 +80,7 @@ func SelectField(f Field, options []Option) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = Options(options, f.Value).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = OptionElements(options, f.Value).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -90,7 +90,7 @@ func SelectField(f Field, options []Option) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = Labelled(f).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = LabelledInput(f).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -99,7 +99,7 @@ func SelectField(f Field, options []Option) templ.Component {
 }
 
 // Options are the options of a select, with the current value selected.
-func Options(options []Option, value string) templ.Component {
+func OptionElements(options []Option, value string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -173,7 +173,7 @@ func Options(options []Option, value string) templ.Component {
 }
 
 // ChoiceField is a select. If there are too many options to show, a search box above it filters them by text.
-func ChoiceField(f Field, c Choices) templ.Component {
+func ChoiceField(f Field, c SelectChoices) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -289,7 +289,7 @@ func ChoiceField(f Field, c Choices) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = Options(c.Options, f.Value).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = OptionElements(c.Options, f.Value).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -312,7 +312,7 @@ func ChoiceField(f Field, c Choices) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = Labelled(f).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = LabelledInput(f).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

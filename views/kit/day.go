@@ -2,17 +2,17 @@ package kit
 
 import "quantix/internal/fleet"
 
-type dayPart struct {
+type dayBarSegment struct {
 	fleet.DayPart
-	at int // number of quarter hours before the part
+	startQuarterHour int // number of quarter hours before the part
 }
 
 // dayParts are the drawn parts of the day. Periods without data are left out.
-func dayParts(d fleet.Day) (out []dayPart) {
+func dayBarSegments(d fleet.Day) (out []dayBarSegment) {
 	at := 0
 	for _, p := range d {
 		if p.Severity != "" {
-			out = append(out, dayPart{p, at})
+			out = append(out, dayBarSegment{p, at})
 		}
 		at += p.Quarters
 	}
@@ -20,7 +20,7 @@ func dayParts(d fleet.Day) (out []dayPart) {
 }
 
 // top is the part's offset from the top. Worse severities are drawn higher, so the bar is readable without colours.
-func (p dayPart) top() string {
+func (p dayBarSegment) topOffset() string {
 	switch p.Severity {
 	case fleet.SeverityBad:
 		return "0"

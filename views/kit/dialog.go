@@ -5,7 +5,7 @@ import "github.com/a-h/templ"
 // Dialog is the content of the shared dialog, or of a page without JavaScript: a form with a title and two buttons.
 type Dialog struct {
 	Title, Action, Button string
-	Face                  templ.Component // content of the button instead of Button, where it depends on the form's values
+	ButtonContent                  templ.Component // content of the button instead of Button, where it depends on the form's values
 	Danger                bool
 	Why                   string // why the button is disabled; empty: the button is enabled
 	Back                  string // target of Cancel when the dialog is a page
@@ -20,7 +20,7 @@ func (d Dialog) tone() string {
 }
 
 // onEnter is the label for EnterPresses in the dialog's form: the button's, or none while the button is disabled.
-func (d Dialog) onEnter() string {
+func (d Dialog) enterLabel() string {
 	if d.Why != "" {
 		return ""
 	}
@@ -28,4 +28,4 @@ func (d Dialog) onEnter() string {
 }
 
 // WhyNot is the reason part of an (allowed, reason) result.
-func WhyNot(_ bool, reason string) string { return reason }
+func ReasonOf(_ bool, reason string) string { return reason }

@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 // DialogPage is a dialog as a page of its own, for browsers without JavaScript. With JavaScript, its fragment fills the
 // shared dialog.
-func DialogPage(crumbs []Crumb, title string) templ.Component {
+func DialogPage(crumbs []Breadcrumb, title string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -31,7 +31,7 @@ func DialogPage(crumbs []Crumb, title string) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = PageHead(Head{Crumbs: crumbs, Title: title}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ListPageHeader(PageHeader{Crumbs: crumbs, Title: title}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -108,7 +108,7 @@ func DialogHead(title string, help Topic) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = HelpMark(title, help).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = HelpLink(title, help).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -154,7 +154,7 @@ func DialogForm(d Dialog) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, Post(d.Action, "#dialog", "innerHTML"))
+		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, PostForm(d.Action, "#dialog", "innerHTML"))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -183,7 +183,7 @@ func DialogForm(d Dialog) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if d.Why != "" {
-			templ_7745c5c3_Err = Disabled("why-dialog", d.tone(), d.Button, d.Why).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = DisabledButton("why-dialog", d.tone(), d.Button, d.Why).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -210,8 +210,8 @@ func DialogForm(d Dialog) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if d.Face != nil {
-				templ_7745c5c3_Err = d.Face.Render(ctx, templ_7745c5c3_Buffer)
+			if d.ButtonContent != nil {
+				templ_7745c5c3_Err = d.ButtonContent.Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -242,7 +242,7 @@ func DialogForm(d Dialog) templ.Component {
 // EnterPresses is a hidden first submit button, for forms whose visible default button is not the first. A browser
 // presses the form's first submit button when a person presses Enter in a field. The hidden button sends the same name
 // and value as the default button. If word is empty, Enter does nothing.
-func EnterPresses(word, name, value string) templ.Component {
+func HiddenDefaultButton(word, name, value string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -16,7 +16,7 @@ type Errors struct {
 func (e Errors) At(path string) string { return e.Fields[path] }
 
 // Under is the error of a field, or else the first error below it in the order of names.
-func (e Errors) Under(path string) string {
+func (e Errors) ForFieldOrBelow(path string) string {
 	if text := e.Fields[path]; text != "" {
 		return text
 	}
@@ -29,7 +29,7 @@ func (e Errors) Under(path string) string {
 }
 
 // All are the errors of all fields, sorted by field name.
-func (e Errors) All() (out []string) {
+func (e Errors) FieldErrors() (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
 		out = append(out, e.Fields[name])
 	}

@@ -32,38 +32,38 @@ func (e AssignedObject) actionStates(states []fleet.ActionState) []fleet.ActionS
 }
 
 // Assign is the action that assigns the object to more hosts.
-func (e AssignedObject) Assign() Act {
-	return Act{Icon: "plug", Word: "Assign to hosts", Href: e.page() + "/assign", Dialog: true}.As(e.actionStates(e.States), fleet.ActAssign)
+func (e AssignedObject) AssignAction() ActionButton {
+	return ActionButton{Icon: "plug", Word: "Assign to hosts", Href: e.page() + "/assign", Dialog: true}.WithReasonFrom(e.actionStates(e.States), fleet.ActAssign)
 }
 
 // Delete is the action that deletes the object everywhere.
-func (e AssignedObject) Delete() Act {
-	return Act{Icon: "trash-2", Word: "Delete " + e.Type.Info().Label, Href: e.page() + "/delete", Dialog: true, Danger: true}.As(e.actionStates(e.States), fleet.ActDelete)
+func (e AssignedObject) DeleteAction() ActionButton {
+	return ActionButton{Icon: "trash-2", Word: "Delete " + e.Type.Info().Label, Href: e.page() + "/delete", Dialog: true, Danger: true}.WithReasonFrom(e.actionStates(e.States), fleet.ActDelete)
 }
 
 // EditLabels is the action that edits the host labels for automatic assignment.
-func (e AssignedObject) EditLabels() Act {
-	return Act{Icon: "pencil", Word: "Edit", Label: "Edit labels", Href: e.page() + "/labels", Dialog: true}.As(e.actionStates(e.States), fleet.ActEdit)
+func (e AssignedObject) EditLabelsAction() ActionButton {
+	return ActionButton{Icon: "pencil", Word: "Edit", Label: "Edit labels", Href: e.page() + "/labels", Dialog: true}.WithReasonFrom(e.actionStates(e.States), fleet.ActEdit)
 }
 
 // StatusActs are the actions on the object on one host. vms is the action that lists the VMs that use the object on
 // that host.
-func (e AssignedObject) StatusActs(c AssignedHostStatus, vms Act) []Act {
+func (e AssignedObject) HostActions(c AssignedHostStatus, vms ActionButton) []ActionButton {
 	at, can := e.page()+"/hosts/"+string(c.HostID), e.actionStates(c.States)
-	retry := Act{Icon: "refresh-cw", Word: "Try again", Post: at + "/retry", Back: e.page()}.As(can, fleet.ActRetry)
+	retry := ActionButton{Icon: "refresh-cw", Word: "Try again", Post: at + "/retry", Back: e.page()}.WithReasonFrom(can, fleet.ActRetry)
 	if c.Stopped {
 		retry.Icon, retry.Word = "play", "Start"
 	}
-	return []Act{
+	return []ActionButton{
 		retry,
 		vms,
 		{Icon: "server", Word: "Open " + c.Host, Href: views.HostPath(c.HostID)},
-		Act{Icon: "unplug", Word: "Release from " + c.Host, Href: at + "/release", Dialog: true, Danger: true}.As(can, fleet.ActRelease),
+		ActionButton{Icon: "unplug", Word: "Release from " + c.Host, Href: at + "/release", Dialog: true, Danger: true}.WithReasonFrom(can, fleet.ActRelease),
 	}
 }
 
 // help is the topic in the manual about assignment to hosts.
-func (e AssignedObject) help() Topic {
+func (e AssignedObject) helpTopic() Topic {
 	if e.Type == fleet.TypeNetwork {
 		return HelpNetworkHosts
 	}
@@ -73,18 +73,18 @@ func (e AssignedObject) help() Topic {
 // Retry returns the retry action of the page's head: for all failed hosts, or for the only failed host. Without a
 // failed host, or without permission to see hosts, it returns nil. statuses are the first hosts' statuses, all is the
 // number of hosts, failed the number of failed hosts.
-func (e AssignedObject) Retry(statuses []AssignedHostStatus, all, failed int) []Act {
+func (e AssignedObject) RetryActions(statuses []AssignedHostStatus, all, failed int) []ActionButton {
 	if !policy.May(e.Actor, policy.InfraSee, "") {
 		return nil
 	}
-	var first []Act
+	var first []ActionButton
 	count := 0
 	for _, c := range statuses {
-		if !c.Stopped && (Act{}).As(c.States, fleet.ActRetry).Why == "" {
+		if !c.Stopped && (ActionButton{}).WithReasonFrom(c.States, fleet.ActRetry).Why == "" {
 			count++
 		}
 		if c.Failing && first == nil {
-			first = []Act{e.retryNamed(c)}
+			first = []ActionButton{e.retryOnHostAction(c)}
 		}
 	}
 	if len(statuses) < all {
@@ -93,11 +93,11 @@ func (e AssignedObject) Retry(statuses []AssignedHostStatus, all, failed int) []
 	if count <= 1 {
 		return first
 	}
-	return []Act{Act{Icon: "refresh-cw", Word: "Retry " + Count(count, "failed host"), Post: e.page() + "/retry", Back: e.page()}.Needs(e.Actor, policy.InfraChange)}
+	return []ActionButton{ActionButton{Icon: "refresh-cw", Word: "Retry " + CountText(count, "failed host"), Post: e.page() + "/retry", Back: e.page()}.RequirePermission(e.Actor, policy.InfraChange)}
 }
 
-func (e AssignedObject) retryNamed(c AssignedHostStatus) Act {
-	retry := e.StatusActs(c, Act{})[0]
+func (e AssignedObject) retryOnHostAction(c AssignedHostStatus) ActionButton {
+	retry := e.HostActions(c, ActionButton{})[0]
 	retry.Word = "Retry " + c.Host
 	if c.Stopped {
 		retry.Word = "Start on " + c.Host
@@ -105,12 +105,12 @@ func (e AssignedObject) retryNamed(c AssignedHostStatus) Act {
 	return retry
 }
 
-func (e AssignedObject) labels(f LabelForm) LabelForm {
+func (e AssignedObject) withLabelDialog(f HostLabelForm) HostLabelForm {
 	f.Of = string(fleet.SubjectOf(e.Type, e.ID))
-	f.Dialog = Dialog{Title: "Hosts that get " + e.Name + " by label", Action: e.page() + "/labels", Button: "Save", Why: e.why(fleet.ActEdit), Back: e.page()}
+	f.Dialog = Dialog{Title: "Hosts that get " + e.Name + " by label", Action: e.page() + "/labels", Button: "Save", Why: e.whyNot(fleet.ActEdit), Back: e.page()}
 	return f
 }
 
 // why is the reason why the object's state does not allow the action; empty: allowed. Permissions are checked before
 // a dialog opens.
-func (e AssignedObject) why(a fleet.Action) string { return Act{}.As(e.States, a).Why }
+func (e AssignedObject) whyNot(a fleet.Action) string { return ActionButton{}.WithReasonFrom(e.States, a).Why }

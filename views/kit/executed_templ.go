@@ -32,8 +32,8 @@ func AssignDialog(e AssignedObject, hosts []HostChoice, errs Errors) templ.Compo
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if why := e.why(fleet.ActAssign); why == "" && len(hosts) == 0 {
-			templ_7745c5c3_Err = DialogHead("Assign "+e.Name+" to hosts", e.help()).Render(ctx, templ_7745c5c3_Buffer)
+		if why := e.whyNot(fleet.ActAssign); why == "" && len(hosts) == 0 {
+			templ_7745c5c3_Err = DialogHead("Assign "+e.Name+" to hosts", e.helpTopic()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -92,7 +92,7 @@ func AssignDialog(e AssignedObject, hosts []HostChoice, errs Errors) templ.Compo
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = HostChoices(hosts).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = HostCheckboxes(hosts).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -109,8 +109,8 @@ func AssignDialog(e AssignedObject, hosts []HostChoice, errs Errors) templ.Compo
 					return templ_7745c5c3_Err
 				}
 				if len(errs.Fields) > 1 {
-					for _, text := range errs.All() {
-						templ_7745c5c3_Err = Wrong(text).Render(ctx, templ_7745c5c3_Buffer)
+					for _, text := range errs.FieldErrors() {
+						templ_7745c5c3_Err = ErrorSentence(text).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -205,7 +205,7 @@ func ReleaseDialog(e AssignedObject, c AssignedHostStatus, errs Errors) templ.Co
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = DialogForm(Dialog{Title: "Release " + e.Name + " from " + c.Host + "?", Action: e.page() + "/hosts/" + string(c.HostID) + "/release", Button: "Release", Danger: true, Why: Act{}.As(c.States, fleet.ActRelease).Why, Back: e.page()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = DialogForm(Dialog{Title: "Release " + e.Name + " from " + c.Host + "?", Action: e.page() + "/hosts/" + string(c.HostID) + "/release", Button: "Release", Danger: true, Why: ActionButton{}.WithReasonFrom(c.States, fleet.ActRelease).Why, Back: e.page()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -261,7 +261,7 @@ func DeleteDialog(e AssignedObject, errs Errors) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = DialogForm(Dialog{Title: "Delete " + e.Name + "?", Action: e.page() + "/delete", Button: "Delete " + e.Type.Info().Label, Danger: true, Why: e.why(fleet.ActDelete), Back: e.page()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = DialogForm(Dialog{Title: "Delete " + e.Name + "?", Action: e.page() + "/delete", Button: "Delete " + e.Type.Info().Label, Danger: true, Why: e.whyNot(fleet.ActDelete), Back: e.page()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -270,7 +270,7 @@ func DeleteDialog(e AssignedObject, errs Errors) templ.Component {
 }
 
 // Wrong is one sentence about an error that belongs to no single field.
-func Wrong(text string) templ.Component {
+func ErrorSentence(text string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -14,19 +14,19 @@ type Field struct {
 	Type                   string // input type; empty: text
 	Hint, Unit, Error      string
 	Short, Required        bool
-	When                   fleet.When       // when an edit takes effect; empty: the form does not edit a VM
+	TakesEffect                   fleet.EffectTime       // when an edit takes effect; empty: the form does not edit a VM
 	Attrs                  templ.Attributes // further attributes of the input: autocomplete, rows
-	Wrap                   templ.Attributes // attributes of the enclosing element: data-show-when
+	WrapperAttrs                   templ.Attributes // attributes of the enclosing element: data-show-when
 }
 
 func (f Field) id() string {
 	if f.ID != "" {
 		return f.ID
 	}
-	return Slug(f.Name)
+	return ElementIDSlug(f.Name)
 }
 
-func (f Field) kind() string {
+func (f Field) inputType() string {
 	if f.Type == "" {
 		return "text"
 	}
@@ -34,7 +34,7 @@ func (f Field) kind() string {
 }
 
 // described lists the ids of the elements that explain the input, for aria-describedby.
-func (f Field) described() string {
+func (f Field) describedBy() string {
 	switch {
 	case f.Hint != "" && f.Error != "":
 		return f.id() + "-hint " + f.id() + "-error"
@@ -48,7 +48,7 @@ func (f Field) described() string {
 
 func (f Field) attrs() templ.Attributes {
 	out := templ.Attributes{}
-	if d := f.described(); d != "" {
+	if d := f.describedBy(); d != "" {
 		out["aria-describedby"] = d
 	}
 	if f.Error != "" {

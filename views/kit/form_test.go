@@ -15,11 +15,11 @@ func TestPostFormNamesPathAndTarget(t *testing.T) {
 	if got := rendered.HTML(t, DialogForm(Dialog{Title: "T", Action: "/x?a=1&b=2"})); !strings.HasPrefix(got, dialog) {
 		t.Errorf("a dialog begins %s", got)
 	}
-	for want, a := range map[string]Act{
+	for want, a := range map[string]ActionButton{
 		`<form class="inline" method="post" action="/x" hx-post="/x" hx-swap="none"><button`:                                        {Post: "/x"},
-		`<form class="inline" method="post" action="/x" hx-post="/x" hx-target="#a" hx-swap="outerHTML" hx-confirm="Sure?"><button`: {Post: "/x", Into: "#a", Confirm: "Sure?"},
+		`<form class="inline" method="post" action="/x" hx-post="/x" hx-target="#a" hx-swap="outerHTML" hx-confirm="Sure?"><button`: {Post: "/x", ReplaceTarget: "#a", Confirm: "Sure?"},
 	} {
-		if got := strings.TrimSpace(rendered.HTML(t, Acts([]Act{a}))); !strings.HasPrefix(got, want) {
+		if got := strings.TrimSpace(rendered.HTML(t, MenuItems([]ActionButton{a}))); !strings.HasPrefix(got, want) {
 			t.Errorf("an act begins %s", got)
 		}
 	}

@@ -7,34 +7,34 @@ type Grid struct {
 	Link        Link
 	Filter      Filter // filter of the hosts
 	Type        fleet.ResourceType
-	Hosts, Side Extent
+	Hosts, Columns PageExtent
 }
 
 // Extent is the size of a list's shown page, and the cursors of the pages before and after.
-type Extent struct {
+type PageExtent struct {
 	Items      int
 	Prev, Next string
 }
 
 // ExtentOf is the extent of one page of a list.
-func ExtentOf[T any](p fleet.Page[T]) Extent { return Extent{len(p.Items), p.Prev, p.Next} }
+func PageExtentOf[T any](p fleet.Page[T]) PageExtent { return PageExtent{len(p.Items), p.Prev, p.Next} }
 
 // Empty reports whether the grid has no rows or no columns.
-func (g Grid) Empty() bool { return g.Hosts.Items == 0 || g.Side.Items == 0 }
+func (g Grid) Empty() bool { return g.Hosts.Items == 0 || g.Columns.Items == 0 }
 
 func (g Grid) hostPager() Pager {
-	return PagerOf(g.Link, g.Hosts.Items, "host", g.Hosts.Prev, g.Hosts.Next)
+	return NewPager(g.Link, g.Hosts.Items, "host", g.Hosts.Prev, g.Hosts.Next)
 }
 
 // sidePager is the pager of the columns.
-func (g Grid) sidePager() (out Pager) {
+func (g Grid) columnPager() (out Pager) {
 	typ, before := g.Type.Info().Plural, g.Type.Info().Plural+"-before"
 	l := g.Link.Without(typ, before)
-	out.Text = Count(g.Side.Items, g.Type.Info().Label) + " on this page"
-	if c := g.Side.Prev; c != "" {
+	out.Text = CountText(g.Columns.Items, g.Type.Info().Label) + " on this page"
+	if c := g.Columns.Prev; c != "" {
 		out.First, out.Prev = l.String(), l.With(before, c).String()
 	}
-	if c := g.Side.Next; c != "" {
+	if c := g.Columns.Next; c != "" {
 		out.Next = l.With(typ, c).String()
 	}
 	return out

@@ -38,7 +38,7 @@ func GridPagers(g Grid) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = PagerBar(g.sidePager()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = PagerBar(g.columnPager()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -51,7 +51,7 @@ func GridPagers(g Grid) templ.Component {
 }
 
 // NoGrid explains why the grid is empty; each names the element that shows one object: "column".
-func NoGrid(g Grid, each string) templ.Component {
+func EmptyGridNote(g Grid, each string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -106,7 +106,7 @@ func NoGrid(g Grid, each string) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = Empty("search", "No host matches", "Nothing matches the filter. Remove a term from it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = EmptyListNote("search", "No host matches", "Nothing matches the filter. Remove a term from it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -129,7 +129,7 @@ func NoGrid(g Grid, each string) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = Empty("server", "No hosts yet", "Once hosts have joined, each has a row here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = EmptyListNote("server", "No hosts yet", "Once hosts have joined, each has a row here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -178,7 +178,7 @@ func NoGrid(g Grid, each string) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = Empty(typ.Icon, "No "+typ.Plural+" yet", "Once there are "+typ.Plural+", each has a "+each+" here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = EmptyListNote(typ.Icon, "No "+typ.Plural+" yet", "Once there are "+typ.Plural+", each has a "+each+" here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

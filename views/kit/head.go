@@ -7,40 +7,40 @@ import (
 )
 
 // Crumb is one breadcrumb.
-type Crumb struct{ Text, Href string }
+type Breadcrumb struct{ Text, Href string }
 
 // Inventory is the breadcrumb of the lists.
-var Inventory = []Crumb{{"Inventory", "/"}}
+var InventoryBreadcrumb = []Breadcrumb{{"Inventory", "/"}}
 
 // Head is the top of a page: breadcrumbs, title, actions and tabs.
-type Head struct {
-	Crumbs []Crumb
+type PageHeader struct {
+	Crumbs []Breadcrumb
 	Icon   templ.Component // nil: none
 	Title  string
-	Acts   templ.Component // nil: none
+	Actions   templ.Component // nil: none
 	Tabs   []Tab
-	Of     string // accessible label of the tabs; empty: "Views"
+	TabsLabel     string // accessible label of the tabs; empty: "Views"
 }
 
 // Following configures how the head of an object's page follows the object's changes.
-type Following struct {
+type LiveUpdates struct {
 	ID, Keys, Href, Every string
-	Gap                   string           // seconds: minimum time between two updates; empty: no minimum
-	Gone, GoneHref        string           // message and link for a deleted object; empty: the object cannot be deleted
+	MinInterval                   string           // seconds: minimum time between two updates; empty: no minimum
+	DeletedText, DeletedHref        string           // message and link for a deleted object; empty: the object cannot be deleted
 	More                  templ.Attributes // further HTML attributes of the head
 }
 
-func (f Following) attrs() templ.Attributes {
-	out := Follow(f.Keys, f.Href, "poke, every "+f.Every, "morph:outerHTML")
-	if f.Gap != "" {
-		out["data-gap"] = f.Gap
+func (f LiveUpdates) attrs() templ.Attributes {
+	out := LiveAttrs(f.Keys, f.Href, "poke, every "+f.Every, "morph:outerHTML")
+	if f.MinInterval != "" {
+		out["data-gap"] = f.MinInterval
 	}
-	if f.Gone != "" {
-		out["data-gone"], out["data-gone-href"] = f.Gone, f.GoneHref
+	if f.DeletedText != "" {
+		out["data-gone"], out["data-gone-href"] = f.DeletedText, f.DeletedHref
 	}
 	maps.Copy(out, f.More)
 	return out
 }
 
 // Named is an object's name and the address of its page.
-type Named struct{ Name, Href string }
+type NamedLink struct{ Name, Href string }

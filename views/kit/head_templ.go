@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import "cmp"
 
 // PageHead is the head of a list or a form. Its children appear next to the title.
-func PageHead(h Head) templ.Component {
+func ListPageHeader(h PageHeader) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -54,7 +54,7 @@ func PageHead(h Head) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = headParts(h).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = pageHeaderContent(h).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -68,7 +68,7 @@ func PageHead(h Head) templ.Component {
 
 // ObjectHead is the head of an object's page, which follows the object's changes. Its children are the phase, labels
 // and similar.
-func ObjectHead(h Head, f Following) templ.Component {
+func ObjectPageHeader(h PageHeader, f LiveUpdates) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -144,7 +144,7 @@ func ObjectHead(h Head, f Following) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = headParts(h).Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = pageHeaderContent(h).Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -162,7 +162,7 @@ func ObjectHead(h Head, f Following) templ.Component {
 	})
 }
 
-func headParts(h Head) templ.Component {
+func pageHeaderContent(h PageHeader) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -184,7 +184,7 @@ func headParts(h Head) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(h.Crumbs) > 0 {
-			templ_7745c5c3_Err = crumbs(h.Crumbs).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = breadcrumbs(h.Crumbs).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -220,12 +220,12 @@ func headParts(h Head) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if h.Acts != nil {
+		if h.Actions != nil {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "<div class=\"actions\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = h.Acts.Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = h.Actions.Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -239,7 +239,7 @@ func headParts(h Head) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(h.Tabs) > 0 {
-			templ_7745c5c3_Err = TabBar("tabs", cmp.Or(h.Of, "Views"), h.Tabs).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = TabBar("tabs", cmp.Or(h.TabsLabel, "Views"), h.Tabs).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -248,7 +248,7 @@ func headParts(h Head) templ.Component {
 	})
 }
 
-func crumbs(steps []Crumb) templ.Component {
+func breadcrumbs(steps []Breadcrumb) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -11,12 +11,12 @@ type HostChoice struct {
 	ID     fleet.HostID
 	Name   string
 	Phase  fleet.HostPhase
-	Lacks  []Lack
+	MissingCapabilities  []MissingCapability
 	Chosen bool
 }
 
 // Lack is a capability that a host lacks for the values chosen in the form.
-type Lack struct {
+type MissingCapability struct {
 	Text string
 	When templ.Attributes // of the note: data-show-when; nil: the note always applies
 }

@@ -49,8 +49,8 @@ func (s *markupCache[K]) get(key K, draw func() templ.Component) templ.Component
 }
 
 var (
-	icons      markupCache[iconKey]
-	phaseChips markupCache[fleet.Phase]
+	iconCache      markupCache[iconKey]
+	phaseChipCache markupCache[fleet.Phase]
 )
 
 type iconKey struct{ name, first, second string }
@@ -67,5 +67,5 @@ func Icon(name string, class ...string) templ.Component {
 	default:
 		return icon(name, class)
 	}
-	return icons.get(key, func() templ.Component { return icon(name, []string{key.first, key.second}) })
+	return iconCache.get(key, func() templ.Component { return icon(name, []string{key.first, key.second}) })
 }

@@ -7,25 +7,25 @@ import (
 )
 
 // LabelForm edits the host labels of an object: hosts with these labels get the object automatically.
-type LabelForm struct {
+type HostLabelForm struct {
 	Dialog   Dialog // dialog around the form; empty if the form is part of another form
 	Of       string // the object that gets the labels: "pool:<id>", or "pool" for a new pool
 	Word     string // "pool"
 	Selector string
-	Preview  LabelPreview
+	Preview  HostLabelPreview
 	Error    string // error of the label input
 	Errors   Errors
 }
 
 // LabelPreview lists the hosts that currently have the labels typed in the form.
-type LabelPreview struct {
+type HostLabelPreview struct {
 	fleet.Labelled
-	Asked bool   // the form has labels, so hosts were searched
+	HasLabels bool   // the form has labels, so hosts were searched
 	Error string // why the labels are invalid
 }
 
 // hosts summarizes the preview: "3 hosts match: h1, h2, h3. 1 of these hosts is not assigned yet: h1."
-func (p LabelPreview) hosts() string {
+func (p HostLabelPreview) matchText() string {
 	if p.All == 0 {
 		return "No host has all of these labels now. Hosts that get the labels later are assigned then."
 	}
@@ -40,22 +40,22 @@ func (p LabelPreview) hosts() string {
 	if p.All == 1 {
 		verb = " matches: "
 	}
-	out := Count(p.All, "host") + verb + nameList(names, p.All) + ". "
+	out := CountText(p.All, "host") + verb + namesWithRest(names, p.All) + ". "
 	switch p.Without {
 	case 0:
 		return out + "All of these hosts are assigned."
 	case p.All:
 		return out + "None of these hosts is assigned yet."
 	case 1:
-		return out + "1 of these hosts is not assigned yet: " + nameList(without, 1) + "."
+		return out + "1 of these hosts is not assigned yet: " + namesWithRest(without, 1) + "."
 	}
-	return out + Count(p.Without, "host") + " of these hosts are not assigned yet: " + nameList(without, p.Without) + "."
+	return out + CountText(p.Without, "host") + " of these hosts are not assigned yet: " + namesWithRest(without, p.Without) + "."
 }
 
-func nameList(names []string, all int) string {
+func namesWithRest(names []string, all int) string {
 	out := strings.Join(names, ", ")
 	if n := all - len(names); n > 0 {
-		out += " and " + Count(n, "more host")
+		out += " and " + CountText(n, "more host")
 	}
 	return out
 }
@@ -65,7 +65,7 @@ func unlabelledHostNames(b fleet.ByLabel) string {
 	for i, h := range b.Unmatched {
 		names[i] = h.HostName
 	}
-	return nameList(names, b.UnmatchedCount)
+	return namesWithRest(names, b.UnmatchedCount)
 }
 
 // unassignedHosts lists the hosts that match the object's labels but that do not have the object, without the hosts
@@ -80,13 +80,13 @@ func unassignedHosts(b fleet.ByLabel) (out []fleet.LeftOutHost) {
 }
 
 // RetriedText describes the result of a retry on several hosts.
-func RetriedText(r fleet.Retried) string {
-	out := Count(len(r.Tasks), "host") + " will try again."
+func RetryResultText(r fleet.RetryResult) string {
+	out := CountText(len(r.Tasks), "host") + " will try again."
 	if r.Offline > 0 {
-		out += " Offline: " + Count(r.Offline, "host") + "; they try again when they are online."
+		out += " Offline: " + CountText(r.Offline, "host") + "; they try again when they are online."
 	}
 	if r.More > 0 {
-		out += " " + Count(r.More, "more host") + " failed; retry once more for them."
+		out += " " + CountText(r.More, "more host") + " failed; retry once more for them."
 	}
 	return out
 }

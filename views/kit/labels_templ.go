@@ -15,7 +15,7 @@ import (
 )
 
 // LabelField is the input of host labels for automatic assignment. It lists the matching hosts while the person types.
-func LabelField(f LabelForm) templ.Component {
+func HostLabelField(f HostLabelForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -62,7 +62,7 @@ func LabelField(f LabelForm) templ.Component {
 }
 
 // LabelledHosts lists the hosts that have the labels typed in the form.
-func LabelledHosts(p LabelPreview) templ.Component {
+func LabelledHosts(p HostLabelPreview) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -101,15 +101,15 @@ func LabelledHosts(p LabelPreview) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		} else if p.Asked {
+		} else if p.HasLabels {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<p class=\"hint\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var4 string
-			templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(p.hosts())
+			templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(p.matchText())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/labels.templ`, Line: 27, Col: 29}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/labels.templ`, Line: 27, Col: 33}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 			if templ_7745c5c3_Err != nil {
@@ -125,7 +125,7 @@ func LabelledHosts(p LabelPreview) templ.Component {
 }
 
 // LabelDialog is the label field in a separate dialog.
-func LabelDialog(e AssignedObject, f LabelForm) templ.Component {
+func HostLabelDialog(e AssignedObject, f HostLabelForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -146,7 +146,7 @@ func LabelDialog(e AssignedObject, f LabelForm) templ.Component {
 			templ_7745c5c3_Var5 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		f = e.labels(f)
+		f = e.withLabelDialog(f)
 		templ_7745c5c3_Var6 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
@@ -159,7 +159,7 @@ func LabelDialog(e AssignedObject, f LabelForm) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = EnterPresses(f.Dialog.onEnter(), "", "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = HiddenDefaultButton(f.Dialog.enterLabel(), "", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -167,7 +167,7 @@ func LabelDialog(e AssignedObject, f LabelForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = LabelField(f).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = HostLabelField(f).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -203,7 +203,7 @@ func LabelDialog(e AssignedObject, f LabelForm) templ.Component {
 }
 
 // LabelCard explains to which hosts the pool or network is assigned by its host labels.
-func LabelCard(b fleet.ByLabel, edit Act) templ.Component {
+func HostLabelCard(b fleet.ByLabel, edit ActionButton) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -228,7 +228,7 @@ func LabelCard(b fleet.ByLabel, edit Act) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ActButton("edit-labels", "small", edit).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = StandaloneButton("edit-labels", "small", edit).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -352,9 +352,9 @@ func LabelCard(b fleet.ByLabel, edit Act) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var16 string
-			templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(Count(n, "more host"))
+			templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(CountText(n, "more host"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/labels.templ`, Line: 71, Col: 49}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/labels.templ`, Line: 71, Col: 53}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 			if templ_7745c5c3_Err != nil {
@@ -375,7 +375,7 @@ func LabelCard(b fleet.ByLabel, edit Act) templ.Component {
 
 // LabelNotes warns about hosts that match the labels of the pool or network but that the pool or network is not
 // assigned to; more is the address of the full list.
-func LabelNotes(b fleet.ByLabel, more string) templ.Component {
+func UnassignedHostNotes(b fleet.ByLabel, more string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -466,7 +466,7 @@ func LabelNotes(b fleet.ByLabel, more string) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = Note("warn", "triangle-alert", "Hosts with the labels "+b.Selector+" are not assigned.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var18), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = NoteBanner("warn", "triangle-alert", "Hosts with the labels "+b.Selector+" are not assigned.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var18), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

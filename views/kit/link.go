@@ -47,7 +47,7 @@ func (l Link) String() string {
 }
 
 // Names are the query's names except some, sorted.
-func (l Link) Names(but ...string) []string {
+func (l Link) QueryNames(but ...string) []string {
 	out := slices.Sorted(maps.Keys(l.Query))
 	return slices.DeleteFunc(out, func(n string) bool { return slices.Contains(but, n) })
 }

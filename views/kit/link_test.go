@@ -26,7 +26,7 @@ func TestLinkChangesOneValueAtATime(t *testing.T) {
 			t.Errorf("%s: %s, not %s", name, got, c.want)
 		}
 	}
-	if got := l.With("sort", "name").Names("after"); !cmp.Equal(got, []string{"filter", "sort"}) {
+	if got := l.With("sort", "name").QueryNames("after"); !cmp.Equal(got, []string{"filter", "sort"}) {
 		t.Errorf("names %v", got)
 	}
 }

@@ -30,18 +30,18 @@ type Column struct {
 	Key, Label string
 	Sort       string // sort key; empty: not sortable
 	Class      string
-	Extra      bool // shown only on request
+	OnRequest      bool // shown only on request
 }
 
 // Columns are the columns of a list in order, without the name column, which always comes first.
 type Columns []Column
 
 // Chosen are the columns named by the address l; without names, all columns that are not Extra.
-func (all Columns) Chosen(l Link) Columns {
+func (all Columns) ChosenInAddress(l Link) Columns {
 	keys := strings.Split(l.Query.Get("columns"), ",")
 	chosen := slices.DeleteFunc(slices.Clone(all), func(c Column) bool { return !slices.Contains(keys, c.Key) })
 	if len(chosen) == 0 {
-		return slices.DeleteFunc(slices.Clone(all), func(c Column) bool { return c.Extra })
+		return slices.DeleteFunc(slices.Clone(all), func(c Column) bool { return c.OnRequest })
 	}
 	return chosen
 }
@@ -54,16 +54,16 @@ func (all Columns) keys() string {
 	return strings.Join(keys, ",")
 }
 
-func (all Columns) has(c Column) bool { return slices.Contains(all, c) }
+func (all Columns) hasKey(c Column) bool { return slices.Contains(all, c) }
 
 // toggleColumnPath is the address of the list with the column added or removed. The default choice is left out of the
 // address, so that one view has one address. The last column cannot be removed.
 func (l *List) toggleColumnPath(c Column) string {
-	next := slices.DeleteFunc(slices.Clone(l.Columns), func(other Column) bool { return l.Shown.has(other) == (other == c) })
+	next := slices.DeleteFunc(slices.Clone(l.Columns), func(other Column) bool { return l.Shown.hasKey(other) == (other == c) })
 	switch keys := next.keys(); {
 	case len(next) == 0:
 		return l.Link.String()
-	case keys == l.Columns.Chosen(Link{}).keys():
+	case keys == l.Columns.ChosenInAddress(Link{}).keys():
 		return l.Link.Without("columns").String()
 	default:
 		return l.Link.With("columns", keys).String()
@@ -77,12 +77,12 @@ func (l *List) csvPath() string {
 
 // savedViewsPath is the address of the saved views menu, which marks the current view.
 func (l *List) savedViewsPath() string {
-	query, _ := fleet.ViewQuery(l.Name, l.Link.Query)
+	query, _ := fleet.SavedViewQuery(l.Name, l.Link.Query)
 	return views.SavedViewsPath(l.Name, query)
 }
 
 func (l *List) pager(singular string) Pager {
-	return PagerOf(l.Link, l.Count, singular, l.Prev, l.Next)
+	return NewPager(l.Link, l.Count, singular, l.Prev, l.Next)
 }
 
 // WithoutHost returns the columns without the host column.

@@ -8,7 +8,7 @@ import (
 
 // Follow makes an element follow its wake-up keys: it reloads href when a key changes (static/js/live.js triggers it),
 // and on the given trigger. swap is the htmx swap style for the response: "morph:innerHTML", "morph:outerHTML".
-func Follow(keys, href, trigger, swap string) templ.Attributes {
+func LiveAttrs(keys, href, trigger, swap string) templ.Attributes {
 	out := templ.Attributes{"data-live": keys, "hx-get": href, "hx-trigger": trigger, "hx-swap": swap}
 	if strings.HasPrefix(swap, "morph:") {
 		out["hx-ext"] = "morph"

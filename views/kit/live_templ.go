@@ -13,7 +13,7 @@ import "strings"
 // Live is a part of a page that follows its wake-up keys. href is the page's own address: the same handler answers with
 // the fragment of that id, so first render and update share one template. The part also refreshes at an interval
 // ("10s"), and on further triggers.
-func Live(id, class, keys, href, every string, also ...string) templ.Component {
+func LiveElement(id, class, keys, href, every string, also ...string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -75,7 +75,7 @@ func Live(id, class, keys, href, every string, also ...string) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, Follow(keys, href, strings.Join(append(append([]string{"poke"}, also...), "every "+every), ", "), "morph:innerHTML"))
+		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, LiveAttrs(keys, href, strings.Join(append(append([]string{"poke"}, also...), "every "+every), ", "), "morph:innerHTML"))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -13,7 +13,7 @@ import (
 // element.
 func TestFragmentOfLivePartIsItsContent(t *testing.T) {
 	t.Parallel()
-	live := withChildren(Live("rows", "card", "vms hosts", "/vms?tab=x&sort=name", "30s", "poke delay:6s"), Chip("ok", "eye", "In it"))
+	live := withChildren(LiveElement("rows", "card", "vms hosts", "/vms?tab=x&sort=name", "30s", "poke delay:6s"), StateChip("ok", "eye", "In it"))
 	got := rendered.HTML(t, live)
 	for _, text := range []string{
 		`<div id="rows" class="card"`, `data-live="vms hosts"`, `hx-get="/vms?tab=x&amp;sort=name"`, `hx-trigger="poke, poke delay:6s, every 30s"`,
@@ -23,13 +23,13 @@ func TestFragmentOfLivePartIsItsContent(t *testing.T) {
 			t.Errorf("lacks %s: %s", text, got)
 		}
 	}
-	if got := fragment(t, live, "rows"); !strings.HasPrefix(strings.TrimSpace(got), "<span") || !strings.Contains(got, "In it") {
+	if got := renderFragment(t, live, "rows"); !strings.HasPrefix(strings.TrimSpace(got), "<span") || !strings.Contains(got, "In it") {
 		t.Errorf("the fragment is %s", got)
 	}
-	if got := fragment(t, withChildren(Live("rows", "", "vms", "/", "1s"), templ.Raw("")), "rows"); got == "" {
+	if got := renderFragment(t, withChildren(LiveElement("rows", "", "vms", "/", "1s"), templ.Raw("")), "rows"); got == "" {
 		t.Error("an empty live part has an empty fragment")
 	}
-	if got := rendered.HTML(t, Live("x", "", "vms", "/", "1s")); strings.Contains(got, "class") {
+	if got := rendered.HTML(t, LiveElement("x", "", "vms", "/", "1s")); strings.Contains(got, "class") {
 		t.Errorf("without a class: %s", got)
 	}
 }
@@ -38,22 +38,22 @@ func TestFragmentOfLivePartIsItsContent(t *testing.T) {
 // read the new phase from the head's attributes.
 func TestObjectHeadFragmentIncludesHeadElement(t *testing.T) {
 	t.Parallel()
-	head := withChildren(ObjectHead(Head{
-		Crumbs: []Crumb{{"Hosts", "/hosts"}, {"here", ""}}, Icon: Icon("server"), Title: "h<1>", Acts: ActMenu(nil),
-		Tabs: TabsAt(Link{Path: "/hosts/1"}, "tab", "vms", Tab{Key: "summary", Text: "Summary"}, Tab{Key: "vms", Text: "VMs", Count: "3"}),
-	}, Following{
-		ID: "host-head", Keys: "host:1", Href: "/hosts/1", Every: "10s", Gone: "It is gone.", GoneHref: "/hosts", More: templ.Attributes{"data-screen": "running"},
-	}), Chip("ok", "eye", "Online"))
+	head := withChildren(ObjectPageHeader(PageHeader{
+		Crumbs: []Breadcrumb{{"Hosts", "/hosts"}, {"here", ""}}, Icon: Icon("server"), Title: "h<1>", Actions: ActionMenu(nil),
+		Tabs: LinkTabs(Link{Path: "/hosts/1"}, "tab", "vms", Tab{Key: "summary", Text: "Summary"}, Tab{Key: "vms", Text: "VMs", Count: "3"}),
+	}, LiveUpdates{
+		ID: "host-head", Keys: "host:1", Href: "/hosts/1", Every: "10s", DeletedText: "It is gone.", DeletedHref: "/hosts", More: templ.Attributes{"data-screen": "running"},
+	}), StateChip("ok", "eye", "Online"))
 	if got := rendered.Text(t, head); got != "Hosts / here h<1> Online Actions Summary VMs 3" {
 		t.Errorf("it reads %q", got)
 	}
-	got := fragment(t, head, "host-head")
+	got := renderFragment(t, head, "host-head")
 	for _, text := range []string{`<div class="head" id="host-head"`, `data-gone="It is gone."`, `data-gone-href="/hosts"`, `data-screen="running"`, `hx-swap="morph:outerHTML"`, `hx-trigger="poke, every 10s"`, "Online"} {
 		if !strings.Contains(got, text) {
 			t.Errorf("the fragment lacks %s: %s", text, got)
 		}
 	}
-	if got := rendered.HTML(t, ObjectHead(Head{Title: "x"}, Following{ID: "y"})); strings.Contains(got, "gone") || strings.Contains(got, "<nav") || strings.Contains(got, "actions") {
+	if got := rendered.HTML(t, ObjectPageHeader(PageHeader{Title: "x"}, LiveUpdates{ID: "y"})); strings.Contains(got, "gone") || strings.Contains(got, "<nav") || strings.Contains(got, "actions") {
 		t.Errorf("a bare head has more than its title: %s", got)
 	}
 }

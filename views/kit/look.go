@@ -3,7 +3,7 @@ package kit
 import "quantix/internal/fleet"
 
 // Severity is the CSS class of a severity; idle has none.
-func Severity(t fleet.Severity) string {
+func SeverityClass(t fleet.Severity) string {
 	if t == fleet.SeverityIdle {
 		return ""
 	}
@@ -28,7 +28,7 @@ func phaseIcon(p fleet.Phase) (name string, spin bool) {
 }
 
 // ToneIcon is the icon of a severity.
-func ToneIcon(t fleet.Severity) string {
+func SeverityIcon(t fleet.Severity) string {
 	switch t {
 	case fleet.SeverityOK:
 		return "circle-check"

@@ -13,12 +13,12 @@ func TestIconSpinsInTransitionalPhasesOnly(t *testing.T) {
 	for _, p := range fleet.VMPhases {
 		icon, spins := phaseIcon(p)
 		moves := p.Severity() == fleet.SeverityWarn && p != fleet.PhasePaused && p != fleet.PhaseNeedsRestart
-		if p.Word() == "" || spins != moves || spins != (icon == "loader") {
-			t.Errorf("%s: %q, %s, spins %v", p, p.Word(), icon, spins)
+		if p.DisplayName() == "" || spins != moves || spins != (icon == "loader") {
+			t.Errorf("%s: %q, %s, spins %v", p, p.DisplayName(), icon, spins)
 		}
 	}
-	same(t, "Tone", Severity, map[fleet.Severity]string{fleet.SeverityIdle: "", fleet.SeverityOK: "ok", fleet.SeverityUnknown: "unknown"})
-	same(t, "ToneIcon", ToneIcon, map[fleet.Severity]string{
+	checkResults(t, "Tone", SeverityClass, map[fleet.Severity]string{fleet.SeverityIdle: "", fleet.SeverityOK: "ok", fleet.SeverityUnknown: "unknown"})
+	checkResults(t, "ToneIcon", SeverityIcon, map[fleet.Severity]string{
 		fleet.SeverityOK: "circle-check", fleet.SeverityWarn: "triangle-alert", fleet.SeverityBad: "triangle-alert", fleet.SeverityUnknown: "circle-question-mark", fleet.SeverityIdle: "circle-stop",
 	})
 }

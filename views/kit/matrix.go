@@ -10,9 +10,9 @@ import (
 
 // Matrix is a table with the status of assigned objects, one row for each T: one object on all its hosts, or all
 // objects of one host.
-type Matrix[T any] struct {
+type StatusMatrix[T any] struct {
 	Title    string
-	Aside    templ.Component // shown next to the title
+	TitleAside    templ.Component // shown next to the title
 	Label    string          // accessible name of the table
 	Class    string
 	First    string  // header of the first column
@@ -20,8 +20,8 @@ type Matrix[T any] struct {
 	Items    []T
 	Row      func(T) Row
 	RowCells func(Columns, T) templ.Component // table cells after the first
-	Acts     func(T) []Act                    // nil: rows have no actions
-	None     templ.Component                  // shown where there are no rows
+	RowActions     func(T) []ActionButton                    // nil: rows have no actions
+	EmptyContent     templ.Component                  // shown where there are no rows
 
 	Counters []Tab  // above the rows: one count per state, which links to the rows of that state
 	Filter   Filter // above the rows; without a link there is no filter
@@ -29,7 +29,7 @@ type Matrix[T any] struct {
 }
 
 // HostStatusesShown is the number of matrix rows on one page.
-const HostStatusesShown = 25
+const MaxHostStatusesShown = 25
 
 // HostStatuses is one page of the table that shows an object's status on each host.
 type HostStatuses[T any] struct {
@@ -41,8 +41,8 @@ type HostStatuses[T any] struct {
 }
 
 // HostsMatrix is the table of one object's status on each host; l is the address of the object's page.
-func HostsMatrix[T any](l Link, label string, head Columns, c HostStatuses[T]) Matrix[T] {
-	m := Matrix[T]{Title: "Hosts", Aside: reportHint(), Label: label, Class: "matrix", First: "Host", Head: head, Items: c.Items}
+func NewHostMatrix[T any](l Link, label string, head Columns, c HostStatuses[T]) StatusMatrix[T] {
+	m := StatusMatrix[T]{Title: "Hosts", TitleAside: reportHint(), Label: label, Class: "matrix", First: "Host", Head: head, Items: c.Items}
 	all := c.SeverityCounts.All()
 	if all == 0 {
 		return m
@@ -58,15 +58,15 @@ func HostsMatrix[T any](l Link, label string, head Columns, c HostStatuses[T]) M
 	counter("Unknown", fleet.SeverityUnknown, c.SeverityCounts.Unknown, "unknown")
 	counter("Degraded", fleet.SeverityWarn, c.SeverityCounts.Warn, "warn")
 	counter("Healthy", fleet.SeverityOK, c.SeverityCounts.OK, "ok")
-	if all > HostStatusesShown || c.Filter != "" {
+	if all > MaxHostStatusesShown || c.Filter != "" {
 		m.Filter = Filter{Link: l, Type: "cells", Label: "Filter hosts", Value: c.Filter, Placeholder: "name:h1* tone:bad", Error: c.Error}
 	}
 	if c.Prev != "" || c.Next != "" {
-		m.Pager = PagerOf(l, len(c.Items), "host", c.Prev, c.Next)
-		m.Pager.Text += " of " + Count(all, "host")
+		m.Pager = NewPager(l, len(c.Items), "host", c.Prev, c.Next)
+		m.Pager.Text += " of " + CountText(all, "host")
 	}
 	if c.Filter != "" {
-		m.None = Empty("search", "No host matches", "Nothing matches the filter.")
+		m.EmptyContent = EmptyListNote("search", "No host matches", "Nothing matches the filter.")
 	}
 	return m
 }

@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import "quantix/internal/fleet"
 
 // MatrixCard renders a matrix.
-func MatrixCard[T any](m Matrix[T]) templ.Component {
+func StatusMatrixCard[T any](m StatusMatrix[T]) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -49,7 +49,7 @@ func MatrixCard[T any](m Matrix[T]) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = m.Aside.Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = m.TitleAside.Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -78,7 +78,7 @@ func MatrixCard[T any](m Matrix[T]) templ.Component {
 			}
 		}
 		if len(m.Items) == 0 {
-			templ_7745c5c3_Err = m.None.Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = m.EmptyContent.Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -192,7 +192,7 @@ func MatrixCard[T any](m Matrix[T]) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			if m.Acts != nil {
+			if m.RowActions != nil {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "<th class=\"acts\"><span class=\"vh\">Actions</span></th>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -227,7 +227,7 @@ func MatrixCard[T any](m Matrix[T]) templ.Component {
 	})
 }
 
-func matrixRow[T any](m *Matrix[T], item T) templ.Component {
+func matrixRow[T any](m *StatusMatrix[T], item T) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -319,12 +319,12 @@ func matrixRow[T any](m *Matrix[T], item T) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if m.Acts != nil {
+		if m.RowActions != nil {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<td class=\"acts\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = RowMenu("Actions of "+row.Name, m.Acts(item)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = RowMenu("Actions of "+row.Name, m.RowActions(item)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -367,9 +367,9 @@ func reportHint() templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var16 string
-		templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(Short(fleet.Freshness))
+		templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(ShortDuration(fleet.Freshness))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/matrix.templ`, Line: 77, Col: 105}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/matrix.templ`, Line: 77, Col: 113}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 		if templ_7745c5c3_Err != nil {

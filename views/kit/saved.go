@@ -16,13 +16,13 @@ type SavedViewsPage struct {
 	Focus  bool // the page is the response to the form, so the name field gets the focus back
 }
 
-var listWords = map[string]string{
+var objectNamesByList = map[string]string{
 	"vms": "Virtual machines", "hosts": "Hosts", "pools": "Storage pools", "networks": "Networks", "tasks": "Tasks",
 	"images": "Images", "security-groups": "Security groups",
 }
 
 // problem is the reason why the view was not saved: an error of its name, or of the form.
-func (p SavedViewsPage) problem() string {
+func (p SavedViewsPage) errorText() string {
 	if text := p.Errors.At("name"); text != "" {
 		return text
 	}

@@ -12,7 +12,7 @@ import "quantix/views"
 
 // viewsMenu is the menu of saved views. It loads them when it opens, so a list's page does not wait for them. Without
 // JavaScript it links to their page.
-func viewsMenu(l *List) templ.Component {
+func savedViewsMenu(l *List) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -105,7 +105,7 @@ func SavedViews(p SavedViewsPage) templ.Component {
 			templ_7745c5c3_Var4 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = PageHead(Head{Crumbs: []Crumb{{listWords[p.List], views.ListAddress(p.List, p.Query)}}, Title: "Saved views"}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ListPageHeader(PageHeader{Crumbs: []Breadcrumb{{objectNamesByList[p.List], views.SavedViewPath(p.List, p.Query)}}, Title: "Saved views"}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -113,7 +113,7 @@ func SavedViews(p SavedViewsPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ViewsMenu(p).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = SavedViewsMenu(p).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -126,7 +126,7 @@ func SavedViews(p SavedViewsPage) templ.Component {
 }
 
 // ViewsMenu is the content of a list's saved views menu.
-func ViewsMenu(p SavedViewsPage) templ.Component {
+func SavedViewsMenu(p SavedViewsPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -153,9 +153,9 @@ func ViewsMenu(p SavedViewsPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var6 templ.SafeURL
-			templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(views.ListAddress(v.List, v.Query)))
+			templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(views.SavedViewPath(v.List, v.Query)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/saved.templ`, Line: 38, Col: 60}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/saved.templ`, Line: 38, Col: 62}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 			if templ_7745c5c3_Err != nil {
@@ -227,7 +227,7 @@ func ViewsMenu(p SavedViewsPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = viewForm(p, "/"+string(v.ID)+"/delete").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = savedViewForm(p, "/"+string(v.ID)+"/delete").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -262,7 +262,7 @@ func ViewsMenu(p SavedViewsPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = TextField(Field{Name: "name", ID: "view-name", Label: "Save this view as", Value: p.Name, Error: p.problem(), Attrs: p.attrs()}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = TextField(Field{Name: "name", ID: "view-name", Label: "Save this view as", Value: p.Name, Error: p.errorText(), Attrs: p.attrs()}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -272,7 +272,7 @@ func ViewsMenu(p SavedViewsPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = viewForm(p, "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = savedViewForm(p, "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -281,7 +281,7 @@ func ViewsMenu(p SavedViewsPage) templ.Component {
 }
 
 // viewForm changes the saved views and reloads them.
-func viewForm(p SavedViewsPage, path string) templ.Component {
+func savedViewForm(p SavedViewsPage, path string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -306,7 +306,7 @@ func viewForm(p SavedViewsPage, path string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, Post("/views/"+p.List+path, "closest [data-views]", "innerHTML"))
+		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, PostForm("/views/"+p.List+path, "closest [data-views]", "innerHTML"))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

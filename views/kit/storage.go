@@ -13,7 +13,7 @@ func StorageTabs(a fleet.Actor, here string) []Tab {
 		tabs = append(tabs, Tab{Text: "On each host", Href: "/pools/matrix"})
 	}
 	tabs = append(tabs, Tab{Text: "Images", Href: "/images"}, Tab{Text: "Templates", Href: "/templates"})
-	return markCurrent(tabs, here)
+	return markCurrentTab(tabs, here)
 }
 
 // NetworkTabs link the network lists in the same way.
@@ -22,10 +22,10 @@ func NetworkTabs(a fleet.Actor, here string) []Tab {
 	if policy.May(a, policy.InfraSee, "") {
 		tabs = append(tabs, Tab{Text: "Topology", Href: "/networks/topology"})
 	}
-	return markCurrent(append(tabs, Tab{Text: "Security groups", Href: "/security-groups"}, Tab{Text: "Traffic test", Href: "/security-groups/test"}), here)
+	return markCurrentTab(append(tabs, Tab{Text: "Security groups", Href: "/security-groups"}, Tab{Text: "Traffic test", Href: "/security-groups/test"}), here)
 }
 
-func markCurrent(tabs []Tab, here string) []Tab {
+func markCurrentTab(tabs []Tab, here string) []Tab {
 	for i := range tabs {
 		tabs[i].Here = tabs[i].Href == here
 	}

@@ -15,9 +15,9 @@ type Table[T any] struct {
 	Items    []T
 	Row      func(*T) Row
 	RowCells func(Columns, *T) templ.Component // table cells after the first; one component per row, since a list has a thousand rows
-	Acts     bool                              // rows have a menu
+	HasRowMenus     bool                              // rows have a menu
 	Select   bool                              // rows can be selected
-	None     templ.Component                   // shown where there are no rows
+	EmptyContent     templ.Component                   // shown where there are no rows
 }
 
 // Row is what rows of all tables have: the first column and the row's menu.
@@ -29,12 +29,12 @@ type Row struct {
 }
 
 // NameHead is the first column of a list of named objects.
-var NameHead = Column{Label: "Name", Sort: "name"}
+var NameColumn = Column{Label: "Name", Sort: "name"}
 
 // width is the number of the table's columns.
 func (t Table[T]) width() int {
 	n := 1 + len(t.Shown)
-	if t.Acts {
+	if t.HasRowMenus {
 		n++
 	}
 	if t.Select {
@@ -44,12 +44,12 @@ func (t Table[T]) width() int {
 }
 
 // Sort is the order of a list, as written in its address: "name" or "-name".
-type Sort struct {
+type SortOrder struct {
 	By   string
 	Link Link
 }
 
-func (s Sort) next(key string) string {
+func (s SortOrder) orderAfterClick(key string) string {
 	l := s.Link.First()
 	if s.By == key {
 		return l.With("sort", "-"+key).String()

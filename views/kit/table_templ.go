@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import "strconv"
 
 // ListRows is a list's table with its pager. Both follow changes together, so the pager's cursors match the rows.
-func ListRows[T any](t Table[T]) templ.Component {
+func LiveTable[T any](t Table[T]) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -44,7 +44,7 @@ func ListRows[T any](t Table[T]) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = BareTable(t).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = StaticTable(t).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -60,7 +60,7 @@ func ListRows[T any](t Table[T]) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = Live(t.ID, "", t.Live, t.Link.String(), t.Every).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = LiveElement(t.ID, "", t.Live, t.Link.String(), t.Every).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -69,7 +69,7 @@ func ListRows[T any](t Table[T]) templ.Component {
 }
 
 // BareTable is a table alone, without live updates.
-func BareTable[T any](t Table[T]) templ.Component {
+func StaticTable[T any](t Table[T]) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -113,17 +113,17 @@ func BareTable[T any](t Table[T]) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = columnHead(t.List, t.Head).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = columnHeader(t.List, t.Head).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		for _, c := range t.Shown {
-			templ_7745c5c3_Err = columnHead(t.List, c).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = columnHeader(t.List, c).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		if t.Acts {
+		if t.HasRowMenus {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<th class=\"acts\"><span class=\"vh\">Actions</span></th>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -202,12 +202,12 @@ func BareTable[T any](t Table[T]) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = Empty("funnel", "The filter is not valid", t.Filter.Error).Render(templ.WithChildren(ctx, templ_7745c5c3_Var7), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = EmptyListNote("funnel", "The filter is not valid", t.Filter.Error).Render(templ.WithChildren(ctx, templ_7745c5c3_Var7), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = t.None.Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = t.EmptyContent.Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -354,7 +354,7 @@ func tableRow[T any](t *Table[T], item *T) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if t.Acts {
+		if t.HasRowMenus {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 25, "<td class=\"acts\"><button class=\"icon-btn\" type=\"button\" data-menu-open aria-label=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -389,7 +389,7 @@ func tableRow[T any](t *Table[T], item *T) templ.Component {
 	})
 }
 
-func columnHead(l *List, c Column) templ.Component {
+func columnHeader(l *List, c Column) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -411,7 +411,7 @@ func columnHead(l *List, c Column) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if c.Sort != "" && l.Link.Path != "" {
-			templ_7745c5c3_Err = SortHead(Sort{l.Sort, l.Link}, c.Sort, c.Label, c.Class).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = SortableHeader(SortOrder{l.Sort, l.Link}, c.Sort, c.Label, c.Class).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -457,7 +457,7 @@ func columnHead(l *List, c Column) templ.Component {
 }
 
 // SortHead is the header of a sortable column.
-func SortHead(s Sort, key, word, class string) templ.Component {
+func SortableHeader(s SortOrder, key, word, class string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -517,9 +517,9 @@ func SortHead(s Sort, key, word, class string) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var24 templ.SafeURL
-		templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(s.next(key)))
+		templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(s.orderAfterClick(key)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/table.templ`, Line: 98, Col: 38}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/table.templ`, Line: 98, Col: 49}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 		if templ_7745c5c3_Err != nil {

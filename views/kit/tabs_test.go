@@ -13,7 +13,7 @@ import (
 func TestTabLinksContainTabKey(t *testing.T) {
 	t.Parallel()
 	l := Link{"/tasks", url.Values{"project": {"1"}, "tab": {"b"}}}
-	tabs := TabsAt(l, "tab", "b", Tab{Key: "a", Text: "A"}, Tab{Key: "b", Text: "B", Count: "2", Severity: "bad"}, Tab{Key: "c", Text: "C", Href: "/elsewhere"})
+	tabs := LinkTabs(l, "tab", "b", Tab{Key: "a", Text: "A"}, Tab{Key: "b", Text: "B", Count: "2", Severity: "bad"}, Tab{Key: "c", Text: "C", Href: "/elsewhere"})
 	var hrefs []string
 	for _, tab := range tabs {
 		hrefs = append(hrefs, tab.Href)

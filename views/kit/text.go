@@ -11,7 +11,7 @@ import (
 )
 
 // Dash is the text, or a dash for an empty text.
-func Dash(text string) string {
+func TextOrDash(text string) string {
 	if text == "" {
 		return "–"
 	}
@@ -19,13 +19,13 @@ func Dash(text string) string {
 }
 
 // Bytes formats a size in bytes.
-func Bytes(n int64) string { return fleet.Bytes(n) }
+func Bytes(n int64) string { return fleet.FormatBytes(n) }
 
 // MiB formats a memory size given in MiB.
 func MiB(n int) string { return Bytes(int64(n) << 20) }
 
 // Count formats a number with its unit, pluralized: "1 VM", "3 VMs".
-func Count(n int, singular string) string {
+func CountText(n int, singular string) string {
 	if n == 1 {
 		return "1 " + singular
 	}
@@ -50,10 +50,10 @@ func labelList(labels map[string]string) []string {
 }
 
 // LabelText formats labels as in a form, one per line.
-func LabelText(labels map[string]string) string { return strings.Join(labelList(labels), "\n") }
+func LabelLines(labels map[string]string) string { return strings.Join(labelList(labels), "\n") }
 
 // Slug makes text safe inside an element id.
-func Slug(s string) string {
+func ElementIDSlug(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
 			return r
@@ -69,7 +69,7 @@ func HostOrIts(name string) string { return cmp.Or(name, "its host") }
 func CapitalHostOrIts(name string) string { return cmp.Or(name, "Its host") }
 
 // Capital is the text with a capital first letter.
-func Capital(text string) string {
+func Capitalize(text string) string {
 	if text == "" {
 		return ""
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // Short formats a duration by its largest unit: "4 s", "12 min", "3 h", "5 d".
-func Short(d time.Duration) string {
+func ShortDuration(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0 s"
@@ -21,17 +21,17 @@ func Short(d time.Duration) string {
 }
 
 // Took formats how long an operation lasted: "0.6 s", "12 s", "3 min".
-func Took(d time.Duration) string {
+func ElapsedText(d time.Duration) string {
 	if d < 100*time.Millisecond {
 		return fmt.Sprintf("%d ms", max(d, 0).Milliseconds())
 	}
 	if tenths := d.Round(100 * time.Millisecond); tenths < 10*time.Second {
 		return fmt.Sprintf("%.1f s", tenths.Seconds())
 	}
-	return Short(d.Round(time.Second))
+	return ShortDuration(d.Round(time.Second))
 }
 
 // Stamp formats a time for the browser's scripts.
-func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+func ScriptTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func utcTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

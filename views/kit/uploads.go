@@ -12,15 +12,15 @@ import (
 func uploadPath(id fleet.UploadID) string { return "/uploads/" + url.PathEscape(string(id)) }
 
 // cancelUpload is the action that cancels an upload and deletes its data.
-func cancelUpload(u fleet.Upload, back string) Act {
-	return Act{
+func cancelUploadAction(u fleet.Upload, back string) ActionButton {
+	return ActionButton{
 		Icon: "x", Word: "Cancel", Label: "Cancel the upload of " + u.Volume, Post: views.TaskPath(u.TaskID, "cancel"), Back: back,
 		Confirm: "Cancel the upload of " + u.Volume + "? The received part is removed.",
 	}
 }
 
 // uploadWords describes an upload's progress, as last reported by its host.
-func uploadWords(u fleet.Upload) string {
+func uploadProgressText(u fleet.Upload) string {
 	switch {
 	case u.Note != "" && u.State == fleet.JobRunning:
 		return u.Note

@@ -15,7 +15,7 @@ import (
 )
 
 // Uploads lists the user's own unfinished uploads. static/js/upload.js sends the data and updates the progress.
-func Uploads(all []fleet.Upload, back string) templ.Component {
+func UploadList(all []fleet.Upload, back string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -37,7 +37,7 @@ func Uploads(all []fleet.Upload, back string) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(all) > 0 {
-			templ_7745c5c3_Err = Style("uploads").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Stylesheet("uploads").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -229,9 +229,9 @@ func uploadRow(u fleet.Upload, back string) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var14 string
-		templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(uploadWords(u))
+		templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(uploadProgressText(u))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/uploads.templ`, Line: 35, Col: 71}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/uploads.templ`, Line: 35, Col: 78}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 		if templ_7745c5c3_Err != nil {
@@ -267,7 +267,7 @@ func uploadRow(u fleet.Upload, back string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ActButton("cancel-"+string(u.ID), "small", cancelUpload(u, back)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = StandaloneButton("cancel-"+string(u.ID), "small", cancelUploadAction(u, back)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

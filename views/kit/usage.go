@@ -1,13 +1,13 @@
 package kit
 
 // Share is one part of a capacity bar. Class is "", "ok", "warn", "bad", "res" or "provisioned".
-type Share struct {
+type UsageSegment struct {
 	Percent int
 	Class   string
 }
 
 // Fullness is the class of a usage bar: "warn" from 80 %, "bad" from 90 %.
-func Fullness(percent int) string {
+func UsageClass(percent int) string {
 	switch {
 	case percent >= 90:
 		return "bad"

@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import "strconv"
 
 // Usage is a capacity bar; words describe it for screen readers.
-func Usage(words string, size string, shares ...Share) templ.Component {
+func UsageBar(words string, size string, shares ...UsageSegment) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -152,7 +152,7 @@ func UsageCell(used, whole int64) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = Usage(strconv.Itoa(Percent(used, whole))+" % used", "", Share{Percent(used, whole), Fullness(Percent(used, whole))}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = UsageBar(strconv.Itoa(Percent(used, whole))+" % used", "", UsageSegment{Percent(used, whole), UsageClass(Percent(used, whole))}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -9,15 +9,15 @@ import (
 	"quantix/views/kit"
 )
 
-func newNetwork(a fleet.Actor) kit.Act {
-	return kit.Act{Icon: "plus", Word: "New network", Href: "/networks/new"}.Needs(a, policy.InfraChange)
+func newNetworkAction(a fleet.Actor) kit.ActionButton {
+	return kit.ActionButton{Icon: "plus", Word: "New network", Href: "/networks/new"}.RequirePermission(a, policy.InfraChange)
 }
 
-func assigned(a fleet.Actor, n fleet.NetworkView) kit.AssignedObject {
+func assignedObject(a fleet.Actor, n fleet.NetworkView) kit.AssignedObject {
 	return kit.AssignedObject{Actor: a, Type: fleet.TypeNetwork, ID: string(n.ID), Name: n.Name, States: n.Actions()}
 }
 
-func statusOf(h fleet.NetworkHost) kit.AssignedHostStatus {
+func assignedHostStatus(h fleet.NetworkHost) kit.AssignedHostStatus {
 	stopped := stoppedByOthers(h)
 	return kit.AssignedHostStatus{
 		HostID: h.HostID, Host: h.HostName, States: h.Actions(), Stopped: stopped,
@@ -26,12 +26,12 @@ func statusOf(h fleet.NetworkHost) kit.AssignedHostStatus {
 }
 
 // Acts returns the actions on the network, for the menus and the head of its page.
-func Acts(a fleet.Actor, n fleet.NetworkView) []kit.Act {
-	path, e := views.NetworkPath(n.ID), assigned(a, n)
-	return []kit.Act{
+func Actions(a fleet.Actor, n fleet.NetworkView) []kit.ActionButton {
+	path, e := views.NetworkPath(n.ID), assignedObject(a, n)
+	return []kit.ActionButton{
 		{Icon: "network", Word: "Open", Href: path},
 		{Icon: "monitor", Word: "VMs on this network", Href: views.TabPath(path, "vms")},
-		e.Assign(), e.Delete(),
+		e.AssignAction(), e.DeleteAction(),
 	}
 }
 
@@ -41,15 +41,15 @@ func hostVMsPath(n fleet.NetworkView, h fleet.NetworkHost) string {
 }
 
 // statusActs are the actions on a network on one host.
-func statusActs(a fleet.Actor, n fleet.NetworkView, status fleet.NetworkHost) []kit.Act {
-	return assigned(a, n).StatusActs(statusOf(status), kit.Act{Icon: "monitor", Word: "Connected VMs of this host", Href: hostVMsPath(n, status)})
+func hostActions(a fleet.Actor, n fleet.NetworkView, status fleet.NetworkHost) []kit.ActionButton {
+	return assignedObject(a, n).HostActions(assignedHostStatus(status), kit.ActionButton{Icon: "monitor", Word: "Connected VMs of this host", Href: hostVMsPath(n, status)})
 }
 
 // retry are the actions in the page's head that retry the network on failed hosts.
-func retry(p Page) []kit.Act {
+func retryActions(p Page) []kit.ActionButton {
 	statuses := make([]kit.AssignedHostStatus, len(p.Network.Hosts))
 	for i, h := range p.Network.Hosts {
-		statuses[i] = statusOf(h)
+		statuses[i] = assignedHostStatus(h)
 	}
-	return assigned(p.Actor, p.Network).Retry(statuses, p.Network.Health.Hosts, p.Network.Health.SeverityCounts.Bad)
+	return assignedObject(p.Actor, p.Network).RetryActions(statuses, p.Network.Health.Hosts, p.Network.Health.SeverityCounts.Bad)
 }

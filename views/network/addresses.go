@@ -11,7 +11,7 @@ import (
 )
 
 // AddressList lists the addresses of a managed network.
-type AddressList struct {
+type AddressTab struct {
 	fleet.NetworkAddresses
 	Search  string               // search text
 	Host    fleet.HostID         // only addresses of this host; empty: of all hosts
@@ -21,12 +21,12 @@ type AddressList struct {
 }
 
 // shownRows is how many addresses in use a page shows.
-const shownRows = 200
+const maxShownAddresses = 200
 
 // NewAddressList filters the addresses in use by a search text: a part of an address, or of the name of a VM, a guest
 // or a host.
-func NewAddressList(all fleet.NetworkAddresses, find string, host fleet.HostID) AddressList {
-	b := AddressList{NetworkAddresses: all, Search: find, Host: host}
+func NewAddressTab(all fleet.NetworkAddresses, find string, host fleet.HostID) AddressTab {
+	b := AddressTab{NetworkAddresses: all, Search: find, Host: host}
 	text := strings.ToLower(strings.TrimSpace(find))
 	for _, u := range all.InUse {
 		if host != "" {
@@ -36,7 +36,7 @@ func NewAddressList(all fleet.NetworkAddresses, find string, host fleet.HostID) 
 			continue
 		}
 		b.Matches++
-		if len(b.Rows) < shownRows {
+		if len(b.Rows) < maxShownAddresses {
 			b.Rows = append(b.Rows, u)
 		}
 	}
@@ -64,54 +64,54 @@ func (p ReservePage) dialog() kit.Dialog {
 	return kit.Dialog{Title: title, Action: views.NetworkPath(p.Network.ID, "reservations"), Button: "Reserve", Back: p.Back}
 }
 
-func (p Page) reserve() kit.Act {
+func (p Page) reserveAction() kit.ActionButton {
 	_, why := p.Network.Allows(fleet.ActAssign)
 	if s := p.Network.Spec; why == "" && (s.IPv4 == nil || s.IPv4.DHCP == nil) {
 		why = "DHCP is off in this network."
 	}
-	return kit.Act{Icon: "plus", Word: "Reserve an address", Href: kit.ReservationPath(p.Network.ID, "", "", "", ""), Dialog: true}.When(why).Needs(p.Actor, policy.InfraChange)
+	return kit.ActionButton{Icon: "plus", Word: "Reserve an address", Href: kit.ReservationPath(p.Network.ID, "", "", "", ""), Dialog: true}.DisableFor(why).RequirePermission(p.Actor, policy.InfraChange)
 }
 
-func (p Page) reservedActs(r fleet.ReservedAddress) []kit.Act {
-	return []kit.Act{
-		kit.Act{Icon: "pencil", Word: "Change", Href: kit.ReservationPath(p.Network.ID, r.MAC, r.IP, r.Name, ""), Dialog: true}.Needs(p.Actor, policy.InfraChange),
-		kit.ReleaseAddressAct(p.Actor, p.Network.ID, r.MAC, r.IP),
+func (p Page) reservationActions(r fleet.ReservedAddress) []kit.ActionButton {
+	return []kit.ActionButton{
+		kit.ActionButton{Icon: "pencil", Word: "Change", Href: kit.ReservationPath(p.Network.ID, r.MAC, r.IP, r.Name, ""), Dialog: true}.RequirePermission(p.Actor, policy.InfraChange),
+		kit.ReleaseAddressAction(p.Actor, p.Network.ID, r.MAC, r.IP),
 	}
 }
 
-func (p Page) usedActs(u fleet.AddressInUse) []kit.Act {
-	act := kit.Act{Icon: "lock", Word: "Reserve " + u.IP + " for this NIC", Href: kit.ReservationPath(p.Network.ID, u.MAC, u.IP, u.Name, u.VMName), Dialog: true}
+func (p Page) addressInUseActions(u fleet.AddressInUse) []kit.ActionButton {
+	act := kit.ActionButton{Icon: "lock", Word: "Reserve " + u.IP + " for this NIC", Href: kit.ReservationPath(p.Network.ID, u.MAC, u.IP, u.Name, u.VMName), Dialog: true}
 	switch {
 	case strings.Contains(u.IP, ":"):
 		act.Why = "IPv6 addresses cannot be reserved: guests choose them."
 	case u.Reserved:
 		act.Why = "The address is reserved."
-	case p.reserve().Why != "":
-		act.Why = p.reserve().Why
+	case p.reserveAction().Why != "":
+		act.Why = p.reserveAction().Why
 	}
-	acts := []kit.Act{act.Needs(p.Actor, policy.InfraChange)}
+	acts := []kit.ActionButton{act.RequirePermission(p.Actor, policy.InfraChange)}
 	if u.VMID != "" {
-		acts = append(acts, kit.Act{Icon: "monitor", Word: "Open " + u.VMName, Href: views.VMPath(u.VMID)})
+		acts = append(acts, kit.ActionButton{Icon: "monitor", Word: "Open " + u.VMName, Href: views.VMPath(u.VMID)})
 	}
-	return append(acts, kit.Act{Icon: "server", Word: "Open " + u.HostName, Href: views.HostPath(u.HostID)})
+	return append(acts, kit.ActionButton{Icon: "server", Word: "Open " + u.HostName, Href: views.HostPath(u.HostID)})
 }
 
-func rangeUse(r fleet.RangeUse) string {
-	out := strconv.Itoa(r.Used) + " of " + sizeWord(r.Size)
+func rangeUsageText(r fleet.RangeUse) string {
+	out := strconv.Itoa(r.Used) + " of " + addressCountText(r.Size)
 	if r.HostName != "" {
 		out += ", on " + r.HostName
 	}
 	return out
 }
 
-func sizeWord(n int64) string {
+func addressCountText(n int64) string {
 	if n > 1<<32 {
 		return "more than 4 billion"
 	}
 	return strconv.FormatInt(n, 10)
 }
 
-func nextHint(next string) string {
+func nextFreeAddressHint(next string) string {
 	if next == "" {
 		return "Empty: the NIC's current address. No other address is free."
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // Assign is the dialog that assigns the network to more hosts.
-func Assign(a fleet.Actor, n fleet.NetworkView, hosts []kit.HostChoice, e kit.Errors) templ.Component {
+func AssignDialog(a fleet.Actor, n fleet.NetworkView, hosts []kit.HostChoice, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -65,9 +65,9 @@ func Assign(a fleet.Actor, n fleet.NetworkView, hosts []kit.HostChoice, e kit.Er
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var4 string
-				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(source(n))
+				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(sourceText(n))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/dialogs.templ`, Line: 14, Col: 33}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/dialogs.templ`, Line: 14, Col: 37}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 				if templ_7745c5c3_Err != nil {
@@ -79,13 +79,13 @@ func Assign(a fleet.Actor, n fleet.NetworkView, hosts []kit.HostChoice, e kit.Er
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.AssignDialog(assigned(a, n), hosts, e).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.AssignDialog(assignedObject(a, n), hosts, e).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(n, "Assign to hosts").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = networkDialog(n, "Assign to hosts").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -94,7 +94,7 @@ func Assign(a fleet.Actor, n fleet.NetworkView, hosts []kit.HostChoice, e kit.Er
 }
 
 // Labels is the dialog of the host labels for automatic assignment.
-func Labels(a fleet.Actor, n fleet.NetworkView, f kit.LabelForm) templ.Component {
+func HostLabelsDialog(a fleet.Actor, n fleet.NetworkView, f kit.HostLabelForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -127,13 +127,13 @@ func Labels(a fleet.Actor, n fleet.NetworkView, f kit.LabelForm) templ.Component
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = kit.LabelDialog(assigned(a, n), f).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.HostLabelDialog(assignedObject(a, n), f).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(n, "Hosts by label").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = networkDialog(n, "Hosts by label").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -142,7 +142,7 @@ func Labels(a fleet.Actor, n fleet.NetworkView, f kit.LabelForm) templ.Component
 }
 
 // Release is the dialog that releases the network from a host.
-func Release(a fleet.Actor, n fleet.NetworkView, status fleet.NetworkHost, e kit.Errors) templ.Component {
+func ReleaseDialog(a fleet.Actor, n fleet.NetworkView, status fleet.NetworkHost, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -206,13 +206,13 @@ func Release(a fleet.Actor, n fleet.NetworkView, status fleet.NetworkHost, e kit
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.ReleaseDialog(assigned(a, n), statusOf(status), e).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ReleaseDialog(assignedObject(a, n), assignedHostStatus(status), e).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(n, "Release from "+status.HostName).Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = networkDialog(n, "Release from "+status.HostName).Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -221,7 +221,7 @@ func Release(a fleet.Actor, n fleet.NetworkView, status fleet.NetworkHost, e kit
 }
 
 // Delete is the dialog that deletes a network.
-func Delete(a fleet.Actor, n fleet.NetworkView, e kit.Errors) templ.Component {
+func DeleteDialog(a fleet.Actor, n fleet.NetworkView, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -277,9 +277,9 @@ func Delete(a fleet.Actor, n fleet.NetworkView, e kit.Errors) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var14 string
-					templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(hostNames(n))
+					templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(hostNamesOrCount(n))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/dialogs.templ`, Line: 43, Col: 100}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/dialogs.templ`, Line: 43, Col: 107}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 					if templ_7745c5c3_Err != nil {
@@ -296,13 +296,13 @@ func Delete(a fleet.Actor, n fleet.NetworkView, e kit.Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DeleteDialog(assigned(a, n), e).Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DeleteDialog(assignedObject(a, n), e).Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(n, "Delete").Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = networkDialog(n, "Delete").Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -310,7 +310,7 @@ func Delete(a fleet.Actor, n fleet.NetworkView, e kit.Errors) templ.Component {
 	})
 }
 
-func dialog(n fleet.NetworkView, title string) templ.Component {
+func networkDialog(n fleet.NetworkView, title string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -349,7 +349,7 @@ func dialog(n fleet.NetworkView, title string) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.DialogPage([]kit.Crumb{{Text: "Networks", Href: "/networks"}, {Text: n.Name, Href: views.NetworkPath(n.ID)}}, title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var16), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.DialogPage([]kit.Breadcrumb{{Text: "Networks", Href: "/networks"}, {Text: n.Name, Href: views.NetworkPath(n.ID)}}, title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var16), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -17,7 +17,7 @@ type Form struct {
 	DNS, STP                                             bool
 	IPv4, IPv6                                           SubnetForm
 	Hosts                                                []kit.HostChoice
-	Labels                                               kit.LabelForm
+	Labels                                               kit.HostLabelForm
 	Errors                                               kit.Errors
 }
 
@@ -28,10 +28,10 @@ type SubnetForm struct {
 }
 
 // modes are the network modes, in the form's order.
-func modes() []fleet.NetworkType { return fleet.NetworkTypes() }
+func networkModes() []fleet.NetworkType { return fleet.NetworkTypes() }
 
 // whenModeHas shows a part of the form only for modes with the field.
-func whenModeHas(field string) templ.Attributes {
+func showWhenModeHasField(field string) templ.Attributes {
 	var words []string
 	for _, m := range fleet.ModesWithField(field) {
 		words = append(words, string(m))
@@ -39,13 +39,13 @@ func whenModeHas(field string) templ.Attributes {
 	return templ.Attributes{"data-show-when": "mode=" + strings.Join(words, "|")}
 }
 
-func whenMode(m fleet.NetworkMode) templ.Attributes {
+func showWhenMode(m fleet.NetworkMode) templ.Attributes {
 	return templ.Attributes{"data-show-when": "mode=" + string(m)}
 }
 
 // whenAcrossHosts shows a part of the form only for modes that connect guests of different hosts; with false, only for
 // the other modes.
-func whenAcrossHosts(across bool) templ.Attributes {
+func showWhenModeSpansHosts(across bool) templ.Attributes {
 	var words []string
 	for _, t := range fleet.NetworkTypes() {
 		if t.SpansHosts == across {
@@ -57,16 +57,16 @@ func whenAcrossHosts(across bool) templ.Attributes {
 
 // Lacks are the capabilities that a host lacks for networks of the mode; with an empty mode, notes for each mode that
 // the form can choose.
-func Lacks(h fleet.Host, mode fleet.NetworkMode) (out []kit.Lack) {
+func MissingCapabilities(h fleet.Host, mode fleet.NetworkMode) (out []kit.MissingCapability) {
 	if h.Status == nil {
 		return nil
 	}
 	for _, gap := range h.Status.Inventory.NetworkGaps {
 		switch mode {
 		case "":
-			out = append(out, kit.Lack{Text: gap.Why, When: whenMode(gap.Mode)})
+			out = append(out, kit.MissingCapability{Text: gap.Why, When: showWhenMode(gap.Mode)})
 		case gap.Mode:
-			out = append(out, kit.Lack{Text: gap.Why})
+			out = append(out, kit.MissingCapability{Text: gap.Why})
 		}
 	}
 	if mode != "" {
@@ -88,13 +88,13 @@ func Lacks(h fleet.Host, mode fleet.NetworkMode) (out []kit.Lack) {
 		}
 	}
 	if len(carriers) > 0 {
-		out = append(out, kit.Lack{Text: "The agent reaches the portal through " + strings.Join(carriers, ", ") + ". If the agent loses the portal because of a new bridge, the host removes the bridge.", When: whenMode(fleet.NetworkUplink)})
+		out = append(out, kit.MissingCapability{Text: "The agent reaches the portal through " + strings.Join(carriers, ", ") + ". If the agent loses the portal because of a new bridge, the host removes the bridge.", When: showWhenMode(fleet.NetworkUplink)})
 	}
 	if len(pools) > 0 {
-		out = append(out, kit.Lack{Text: "Enabled virtual functions: " + strings.Join(pools, ", ") + ".", When: whenMode(fleet.NetworkSRIOV)})
+		out = append(out, kit.MissingCapability{Text: "Enabled virtual functions: " + strings.Join(pools, ", ") + ".", When: showWhenMode(fleet.NetworkSRIOV)})
 	}
 	if len(others) > 0 {
-		out = append(out, kit.Lack{Text: "Other devices: " + strings.Join(others, ", ") + ".", When: whenModeHas("device")})
+		out = append(out, kit.MissingCapability{Text: "Other devices: " + strings.Join(others, ", ") + ".", When: showWhenModeHasField("device")})
 	}
 	return out
 }

@@ -13,9 +13,9 @@ import (
 	"quantix/views/kit"
 )
 
-var plainText = templ.Attributes{"autocomplete": "off", "spellcheck": "false"}
+var plainTextInputAttrs = templ.Attributes{"autocomplete": "off", "spellcheck": "false"}
 
-func New(f Form) templ.Component {
+func NewNetworkForm(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -36,7 +36,7 @@ func New(f Form) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.PageHead(kit.Head{Crumbs: []kit.Crumb{{Text: "Networks", Href: "/networks"}}, Title: "New network"}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{Crumbs: []kit.Breadcrumb{{Text: "Networks", Href: "/networks"}}, Title: "New network"}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -60,7 +60,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.Post("/networks", "this", "outerHTML"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm("/networks", "this", "outerHTML"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -68,12 +68,12 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Legend("General", kit.HelpNetwork).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.SectionHeading("General", kit.HelpNetwork).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name", Value: f.Name, Required: true, Error: f.Errors.At("name"),
-				Hint: "Lower-case letters, digits, dots and hyphens. It is also the network's name in libvirt, so no host may have a network of that name.", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
+				Hint: "Lower-case letters, digits, dots and hyphens. It is also the network's name in libvirt, so no host may have a network of that name.", Attrs: plainTextInputAttrs}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -81,7 +81,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for _, m := range modes() {
+			for _, m := range networkModes() {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<label><input type=\"radio\" name=\"mode\" value=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -140,7 +140,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Wrong(f.Errors.At("spec.mode")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ErrorSentence(f.Errors.At("spec.mode")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -150,25 +150,25 @@ func New(f Form) templ.Component {
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "vni", Label: "VNI", Short: true, Value: f.VNI, Error: f.Errors.At("spec.vni"),
 				Hint:  "VXLAN network identifier, 1 to 16777215, unique among these hosts.",
-				Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: whenModeHas("vni")}).Render(ctx, templ_7745c5c3_Buffer)
+				Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, WrapperAttrs: showWhenModeHasField("vni")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "underlay", Label: "Underlay subnet", Value: f.Underlay, Error: f.Errors.At("spec.underlay"),
 				Hint:  "Such as 10.50.0.0/24. Hosts send the overlay's packets between their addresses in this subnet (UDP port 4789). The packets are not encrypted: use a trusted network. Hosts find each other automatically.",
-				Attrs: plainText, Wrap: whenModeHas("underlay")}).Render(ctx, templ_7745c5c3_Buffer)
+				Attrs: plainTextInputAttrs, WrapperAttrs: showWhenModeHasField("underlay")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "device", Label: "Host device", Value: f.Device, Error: f.Errors.At("spec.device"),
 				Hint:  "Such as eth1. NAT and routed modes: guests' outgoing traffic uses only this device; if empty, the host's routes decide. Other modes: guests connect through this device; a new bridge on the device gets the device's addresses and routes.",
-				Attrs: plainText, Wrap: whenModeHas("device")}).Render(ctx, templ_7745c5c3_Buffer)
+				Attrs: plainTextInputAttrs, WrapperAttrs: showWhenModeHasField("device")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "vlan", Label: "VLAN", Short: true, Value: f.VLAN, Error: f.Errors.At("spec.vlan"),
 				Hint:  "1 to 4094. Empty: untagged packets.",
-				Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: whenModeHas("vlan")}).Render(ctx, templ_7745c5c3_Buffer)
+				Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, WrapperAttrs: showWhenModeHasField("vlan")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -176,7 +176,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, whenModeHas("direct"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, showWhenModeHasField("direct"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -213,9 +213,9 @@ func New(f Form) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var7 string
-				templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(m.Word())
+				templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(m.DisplayName())
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/form.templ`, Line: 53, Col: 28}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/form.templ`, Line: 53, Col: 35}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 				if templ_7745c5c3_Err != nil {
@@ -243,7 +243,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Wrong(f.Errors.At("spec.direct")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ErrorSentence(f.Errors.At("spec.direct")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -251,7 +251,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, whenModeHas("stp"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, showWhenModeHasField("stp"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -275,7 +275,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, whenModeHas("served"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, showWhenModeHasField("served"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -283,12 +283,12 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Legend("IPv4", kit.HelpAddresses).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.SectionHeading("IPv4", kit.HelpAddresses).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "gateway4", Label: "Address of the host, with prefix", Value: f.IPv4.Gateway, Error: f.Errors.At("spec.ipv4.gateway"),
-				Hint: "Such as 192.168.50.1/24: the address of each host in the network, and the guests' gateway. The subnet must not overlap another subnet of the hosts. Empty: no IPv4.", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
+				Hint: "Such as 192.168.50.1/24: the address of each host in the network, and the guests' gateway. The subnet must not overlap another subnet of the hosts. Empty: no IPv4.", Attrs: plainTextInputAttrs}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -296,15 +296,15 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "ranges4", Label: "Ranges", Value: f.IPv4.Ranges, Error: f.Errors.Under("spec.ipv4.dhcp.ranges"),
+			templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "ranges4", Label: "Ranges", Value: f.IPv4.Ranges, Error: f.Errors.ForFieldOrBelow("spec.ipv4.dhcp.ranges"),
 				Hint:  "One range per line, first and last address: 192.168.50.100 - 192.168.50.199. At most 8.",
-				Attrs: templ.Attributes{"rows": "2", "spellcheck": "false"}, Wrap: templ.Attributes{"data-show-when": "dhcp4=yes"}}).Render(ctx, templ_7745c5c3_Buffer)
+				Attrs: templ.Attributes{"rows": "2", "spellcheck": "false"}, WrapperAttrs: templ.Attributes{"data-show-when": "dhcp4=yes"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "leases4", Label: "Static leases", Value: f.IPv4.Leases, Error: f.Errors.Under("spec.ipv4.dhcp.leases"),
+			templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "leases4", Label: "Static leases", Value: f.IPv4.Leases, Error: f.Errors.ForFieldOrBelow("spec.ipv4.dhcp.leases"),
 				Hint:  "One per line: MAC address, address and optional name: 52:54:00:12:34:56 192.168.50.10 web. At most 256.",
-				Attrs: templ.Attributes{"rows": "3", "spellcheck": "false"}, Wrap: templ.Attributes{"data-show-when": "dhcp4=yes"}}).Render(ctx, templ_7745c5c3_Buffer)
+				Attrs: templ.Attributes{"rows": "3", "spellcheck": "false"}, WrapperAttrs: templ.Attributes{"data-show-when": "dhcp4=yes"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -312,7 +312,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, whenModeHas("served"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, showWhenModeHasField("served"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -320,12 +320,12 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Legend("IPv6", kit.HelpAddresses).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.SectionHeading("IPv6", kit.HelpAddresses).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "gateway6", Label: "Address of the host, with prefix", Value: f.IPv6.Gateway, Error: f.Errors.At("spec.ipv6.gateway"),
-				Hint: "Such as fd00:50::1/64. IPv6 is routed, also in a network with NAT. Empty: no IPv6.", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
+				Hint: "Such as fd00:50::1/64. IPv6 is routed, also in a network with NAT. Empty: no IPv6.", Attrs: plainTextInputAttrs}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -333,9 +333,9 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "ranges6", Label: "Ranges", Value: f.IPv6.Ranges, Error: f.Errors.Under("spec.ipv6.dhcp.ranges"), ID: "ranges6",
+			templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "ranges6", Label: "Ranges", Value: f.IPv6.Ranges, Error: f.Errors.ForFieldOrBelow("spec.ipv6.dhcp.ranges"), ID: "ranges6",
 				Hint:  "One range per line, first and last address: fd00:50::100 - fd00:50::1ff.",
-				Attrs: templ.Attributes{"rows": "2", "spellcheck": "false"}, Wrap: templ.Attributes{"data-show-when": "dhcp6=yes"}}).Render(ctx, templ_7745c5c3_Buffer)
+				Attrs: templ.Attributes{"rows": "2", "spellcheck": "false"}, WrapperAttrs: templ.Attributes{"data-show-when": "dhcp6=yes"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -343,7 +343,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, whenModeHas("bridge"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, showWhenModeHasField("bridge"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -351,7 +351,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Legend("Names and devices", kit.HelpNetwork).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.SectionHeading("Names and devices", kit.HelpNetwork).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -359,7 +359,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, whenModeHas("served"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, showWhenModeHasField("served"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -371,7 +371,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "domain", Label: "DNS domain", Value: f.Domain, Error: f.Errors.At("spec.domain"), Hint: "DNS domain of the guests, such as lab.example.org. Queries in this domain are never forwarded.", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "domain", Label: "DNS domain", Value: f.Domain, Error: f.Errors.At("spec.domain"), Hint: "DNS domain of the guests, such as lab.example.org. Queries in this domain are never forwarded.", Attrs: plainTextInputAttrs}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -379,11 +379,11 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "bridge", Label: "Bridge device", Value: f.Bridge, Error: f.Errors.At("spec.bridge"), Hint: "The bridge's name on every host, at most 15 characters. Empty: Quantix or libvirt chooses a name. To use an existing bridge, enter that bridge's name.", Attrs: plainText, Wrap: whenModeHas("bridge")}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "bridge", Label: "Bridge device", Value: f.Bridge, Error: f.Errors.At("spec.bridge"), Hint: "The bridge's name on every host, at most 15 characters. Empty: Quantix or libvirt chooses a name. To use an existing bridge, enter that bridge's name.", Attrs: plainTextInputAttrs, WrapperAttrs: showWhenModeHasField("bridge")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "mtu", Label: "MTU", Unit: "bytes", Short: true, Value: f.MTU, Error: f.Errors.At("spec.mtu"), Hint: "Largest packet. Empty: 1500; in an overlay, 50 less than the MTU between the hosts (70 less with IPv6). The NICs of new VMs announce this MTU to the guest.", Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: whenModeHas("mtu")}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "mtu", Label: "MTU", Unit: "bytes", Short: true, Value: f.MTU, Error: f.Errors.At("spec.mtu"), Hint: "Largest packet. Empty: 1500; in an overlay, 50 less than the MTU between the hosts (70 less with IPv6). The NICs of new VMs announce this MTU to the guest.", Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, WrapperAttrs: showWhenModeHasField("mtu")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -391,7 +391,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Legend("Hosts", kit.HelpNetworkHosts).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.SectionHeading("Hosts", kit.HelpNetworkHosts).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -399,7 +399,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, whenAcrossHosts(false))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, showWhenModeSpansHosts(false))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -407,15 +407,15 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.HostChoices(f.Hosts).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.HostCheckboxes(f.Hosts).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Wrong(f.Errors.At("hostIds")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ErrorSentence(f.Errors.At("hostIds")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.LabelField(f.Labels).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.HostLabelField(f.Labels).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -423,7 +423,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.FormEnd(f.Errors, "Create network", "/networks").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.FormFooter(f.Errors, "Create network", "/networks").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -16,7 +16,7 @@ func TestFormShowsMissingHostCapabilities(t *testing.T) {
 		NICs:        []fleet.HostNIC{{Name: "eth0", Kind: "physical", Agent: true}, {Name: "eth1", Kind: "physical", VFs: 4, VFsTotal: 64}, {Name: "eth2", Kind: "physical", VFsTotal: 8}, {Name: "virbr0", Kind: "bridge"}},
 	}}}
 	var all []string
-	for _, lack := range Lacks(h, "") {
+	for _, lack := range MissingCapabilities(h, "") {
 		all = append(all, lack.When["data-show-when"].(string)+" "+lack.Text)
 	}
 	text := strings.Join(all, "\n")
@@ -25,10 +25,10 @@ func TestFormShowsMissingHostCapabilities(t *testing.T) {
 			t.Errorf("it lacks %q:\n%s", want, text)
 		}
 	}
-	if here := Lacks(h, fleet.NetworkVXLAN); len(here) != 1 || here[0].When != nil {
+	if here := MissingCapabilities(h, fleet.NetworkVXLAN); len(here) != 1 || here[0].When != nil {
 		t.Errorf("notes for a VXLAN network: %+v", here)
 	}
-	if here := Lacks(h, fleet.NetworkNAT); len(here) != 0 {
+	if here := MissingCapabilities(h, fleet.NetworkNAT); len(here) != 0 {
 		t.Errorf("notes for a NAT network: %+v", here)
 	}
 }

@@ -8,11 +8,11 @@ import (
 )
 
 // GrantAll is the value for "all projects" in a grant's form and path.
-const GrantAll = "all"
+const GrantToAllProjects = "all"
 
 // GrantForm shares the network with one more project. Projects are the projects without a grant.
 type GrantForm struct {
-	Projects kit.Choices
+	Projects kit.SelectChoices
 	Errors   kit.Errors
 }
 
@@ -29,14 +29,14 @@ func grantName(g fleet.NetworkGrant) string {
 
 func grantValue(g fleet.NetworkGrant) string {
 	if g.ProjectID == "" {
-		return GrantAll
+		return GrantToAllProjects
 	}
 	return string(g.ProjectID)
 }
 
-func (p Page) grantActs(g fleet.NetworkGrant) []kit.Act {
-	return []kit.Act{{
-		Icon: "trash-2", Word: "Stop sharing; connected VMs stay", Danger: true, Post: p.grantsPath(), Into: "#grants",
-		Send: []kit.FormValue{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
+func (p Page) grantActions(g fleet.NetworkGrant) []kit.ActionButton {
+	return []kit.ActionButton{{
+		Icon: "trash-2", Word: "Stop sharing; connected VMs stay", Danger: true, Post: p.grantsPath(), ReplaceTarget: "#grants",
+		PostValues: []kit.FormValue{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
 	}}
 }

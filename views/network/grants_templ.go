@@ -14,7 +14,7 @@ import (
 )
 
 // grants lists who may connect VMs to the network, besides infrastructure administrators.
-func grants(p Page) templ.Component {
+func grantTable(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -52,7 +52,7 @@ func grants(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if ok, why := p.Network.Allows(fleet.ActGrant); !ok {
-				templ_7745c5c3_Err = kit.Note("info", "info", why).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.NoteBanner("info", "info", why).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -76,7 +76,7 @@ func grants(p Page) templ.Component {
 						}
 						return nil
 					})
-					templ_7745c5c3_Err = kit.Note("warn", "triangle-alert", "Hosts cannot filter the traffic of NICs on this network.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.NoteBanner("warn", "triangle-alert", "Hosts cannot filter the traffic of NICs on this network.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -86,7 +86,7 @@ func grants(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if p.mayGrant() {
-					templ_7745c5c3_Err = addGrant(p).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = addGrantForm(p).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -96,7 +96,7 @@ func grants(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if len(p.Network.Grants) == 0 {
-					templ_7745c5c3_Err = kit.Empty("network", "Shared with no project", "Project members cannot connect VMs to this network. Connected VMs stay connected.").Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.EmptyListNote("network", "Shared with no project", "Project members cannot connect VMs to this network. Connected VMs stay connected.").Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -137,7 +137,7 @@ func grants(p Page) templ.Component {
 							return templ_7745c5c3_Err
 						}
 						if p.mayGrant() {
-							templ_7745c5c3_Err = kit.RowMenu("Actions of "+grantName(g), p.grantActs(g)).Render(ctx, templ_7745c5c3_Buffer)
+							templ_7745c5c3_Err = kit.RowMenu("Actions of "+grantName(g), p.grantActions(g)).Render(ctx, templ_7745c5c3_Buffer)
 							if templ_7745c5c3_Err != nil {
 								return templ_7745c5c3_Err
 							}
@@ -171,7 +171,7 @@ func grants(p Page) templ.Component {
 	})
 }
 
-func addGrant(p Page) templ.Component {
+func addGrantForm(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -196,7 +196,7 @@ func addGrant(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.Post(p.grantsPath(), "#grants", "outerHTML"))
+		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm(p.grantsPath(), "#grants", "outerHTML"))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

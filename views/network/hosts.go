@@ -10,7 +10,7 @@ import (
 	"quantix/views/kit"
 )
 
-var servedColumns = kit.Columns{
+var libvirtNetworkColumns = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "forward", Label: "Forward mode"},
 	{Key: "bridge", Label: "Bridge"},
@@ -21,7 +21,7 @@ var servedColumns = kit.Columns{
 }
 
 // wireColumns are the columns for networks without an address on the hosts.
-var wireColumns = kit.Columns{
+var bridgeColumns = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "bridge", Label: "Bridge"},
 	{Key: "uplink", Label: "Uplink"},
@@ -32,31 +32,31 @@ var wireColumns = kit.Columns{
 }
 
 // overlayColumns are the columns for overlays: wireColumns with the host's tunnel endpoint and peers.
-var overlayColumns = slices.Insert(slices.Clone(wireColumns), 3, kit.Column{Key: "vtep", Label: "Tunnel endpoint"}, kit.Column{Key: "peers", Label: "Peers"})
+var overlayColumns = slices.Insert(slices.Clone(bridgeColumns), 3, kit.Column{Key: "vtep", Label: "Tunnel endpoint"}, kit.Column{Key: "peers", Label: "Peers"})
 
 // deviceColumns are the columns for networks without a bridge. countedColumns adds the number of used NIC slots, for
 // modes that limit it.
 var (
-	deviceColumns  = slices.Delete(slices.Clone(wireColumns), 1, 2)
-	countedColumns = slices.Insert(slices.Clone(deviceColumns), 1, kit.Column{Key: "nics", Label: "NICs"})
+	deviceColumns  = slices.Delete(slices.Clone(bridgeColumns), 1, 2)
+	limitedNICColumns = slices.Insert(slices.Clone(deviceColumns), 1, kit.Column{Key: "nics", Label: "NICs"})
 )
 
-func columnsOf(n fleet.NetworkView) kit.Columns {
+func hostColumnsOf(n fleet.NetworkView) kit.Columns {
 	switch {
 	case n.Spec == nil || n.Spec.Mode.Info().HostAddresses:
-		return servedColumns
+		return libvirtNetworkColumns
 	case n.Spec.Mode == fleet.NetworkVXLAN:
 		return overlayColumns
 	case n.Spec.HasExclusiveNICs():
-		return countedColumns
+		return limitedNICColumns
 	case n.Spec.Mode == fleet.NetworkMacvtap:
 		return deviceColumns
 	}
-	return wireColumns
+	return bridgeColumns
 }
 
-func (p Page) matrix() kit.Matrix[fleet.NetworkHost] {
-	m := kit.HostsMatrix(p.Link, "The network on each host", columnsOf(p.Network), p.Statuses)
+func (p Page) hostMatrix() kit.StatusMatrix[fleet.NetworkHost] {
+	m := kit.NewHostMatrix(p.Link, "The network on each host", hostColumnsOf(p.Network), p.Statuses)
 	m.Row = func(h fleet.NetworkHost) kit.Row {
 		return kit.Row{ID: "cell-" + string(h.HostID), Name: h.HostName, Href: views.TabPath(views.HostPath(h.HostID), "networks")}
 	}
@@ -64,10 +64,10 @@ func (p Page) matrix() kit.Matrix[fleet.NetworkHost] {
 		return RowCells(head, p.Network, h, p.Now)
 	}
 	if p.Network.Spec != nil {
-		m.Acts = func(h fleet.NetworkHost) []kit.Act { return statusActs(p.Actor, p.Network, h) }
+		m.RowActions = func(h fleet.NetworkHost) []kit.ActionButton { return hostActions(p.Actor, p.Network, h) }
 	}
-	if m.None == nil {
-		m.None = noHosts(p)
+	if m.EmptyContent == nil {
+		m.EmptyContent = noHostsNote(p)
 	}
 	return m
 }

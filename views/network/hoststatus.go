@@ -13,7 +13,7 @@ import (
 )
 
 // StatusOf is the network's status on one host.
-func StatusOf(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
+func StatusOnHost(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 	for _, h := range n.Hosts {
 		if h.HostID == host {
 			return h
@@ -26,7 +26,7 @@ func StatusOf(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 func reportedValue(key string, kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
 	switch key {
 	case "forward":
-		return forwardWord(kind, s.Forward)
+		return forwardModeName(kind, s.Forward)
 	case "bridge":
 		return s.Bridge
 	case "subnets":
@@ -46,10 +46,10 @@ func reportedValue(key string, kind fleet.NetworkKind, s *fleet.NetworkStatus) s
 		}
 		return ""
 	}
-	return startsWithHost(kind, s)
+	return autostartText(kind, s)
 }
 
-func kindWord(n fleet.NetworkView) string {
+func networkKindName(n fleet.NetworkView) string {
 	switch {
 	case n.Kind == fleet.NetworkBridge:
 		return "Bridge"
@@ -60,7 +60,7 @@ func kindWord(n fleet.NetworkView) string {
 }
 
 // peersKnown describes how many of the overlay's other hosts the host sends packets to: "2 of 3".
-func peersKnown(n fleet.NetworkView, s *fleet.NetworkStatus) string {
+func knownPeersText(n fleet.NetworkView, s *fleet.NetworkStatus) string {
 	if s.VTEP == "" {
 		return ""
 	}
@@ -79,7 +79,7 @@ func rolledBack(h fleet.NetworkHost) bool {
 
 // source describes a managed network: its subnets, its VNI and underlay, or its device and VLAN. Empty for discovered
 // networks.
-func source(n fleet.NetworkView) string {
+func sourceText(n fleet.NetworkView) string {
 	if n.Spec == nil {
 		return ""
 	}
@@ -99,7 +99,7 @@ func source(n fleet.NetworkView) string {
 	return strings.Join(out, ", ")
 }
 
-func dnsWord(s fleet.NetworkSpec) string {
+func dnsText(s fleet.NetworkSpec) string {
 	switch {
 	case !s.DNS:
 		return "off"
@@ -116,7 +116,7 @@ func deviceLabel(s fleet.NetworkSpec) string {
 	return "Device"
 }
 
-func onOff(on bool) string {
+func onOrOff(on bool) string {
 	if on {
 		return "on"
 	}
@@ -136,9 +136,9 @@ func stoppedByOthers(h fleet.NetworkHost) bool {
 	return h.State == fleet.NetworkInactive && h.Status != nil && h.Status.StoppedOutside
 }
 
-func lastKnown(h fleet.NetworkHost, now time.Time) string {
+func lastReportedStateText(h fleet.NetworkHost, now time.Time) string {
 	switch {
-	case fleet.Fresh(h.SeenAt, now) || h.Status == nil:
+	case fleet.IsFresh(h.SeenAt, now) || h.Status == nil:
 		return ""
 	case h.Status.Active:
 		return "The host is offline. Last known: active."
@@ -146,63 +146,63 @@ func lastKnown(h fleet.NetworkHost, now time.Time) string {
 	return "The host is offline. Last known: inactive."
 }
 
-var forwardWords = map[string]string{"nat": "NAT", "route": "Routed", "bridge": "Bridged", "open": "Open", "": "Isolated"}
+var forwardModeNames = map[string]string{"nat": "NAT", "route": "Routed", "bridge": "Bridged", "open": "Open", "": "Isolated"}
 
-func forwardWord(kind fleet.NetworkKind, forward string) string {
+func forwardModeName(kind fleet.NetworkKind, forward string) string {
 	if kind == fleet.NetworkBridge {
 		return ""
 	}
-	if word, ok := forwardWords[forward]; ok {
+	if word, ok := forwardModeNames[forward]; ok {
 		return word
 	}
 	return forward
 }
 
 // maxReported is how many of the values that hosts report a text lists.
-const maxReported = 4
+const maxReportedValues = 4
 
 // joinReported joins the values that hosts report, at most maxReported of them.
 func joinReported(values []string) string {
 	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
-	if len(values) > maxReported {
-		values = append(values[:maxReported], "…")
+	if len(values) > maxReportedValues {
+		values = append(values[:maxReportedValues], "…")
 	}
-	return kit.Dash(strings.Join(values, "; "))
+	return kit.TextOrDash(strings.Join(values, "; "))
 }
 
 // Mode is the network's mode in the spec, or else as hosts report it.
-func Mode(n fleet.NetworkView) string {
+func ModeText(n fleet.NetworkView) string {
 	if n.Spec != nil {
 		return n.Spec.Mode.Info().Word
 	}
 	words := make([]string, len(n.Health.Forwards))
 	for i, f := range n.Health.Forwards {
-		words[i] = forwardWord(n.Kind, f)
+		words[i] = forwardModeName(n.Kind, f)
 	}
 	return joinReported(words)
 }
 
 // Subnets are the subnets in the spec, or else those that hosts report.
-func Subnets(n fleet.NetworkView) string {
+func SubnetsText(n fleet.NetworkView) string {
 	if n.Spec != nil {
-		return kit.Dash(source(n))
+		return kit.TextOrDash(sourceText(n))
 	}
 	return joinReported(n.Health.Subnets)
 }
 
 // hostNames lists the hosts by name if they are few, else their number.
-func hostNames(n fleet.NetworkView) string {
+func hostNamesOrCount(n fleet.NetworkView) string {
 	if len(n.Hosts) < n.Health.Hosts || len(n.Hosts) > 0 && n.Hosts[0].HostName == "" {
-		return kit.Count(n.Health.Hosts, "host")
+		return kit.CountText(n.Health.Hosts, "host")
 	}
 	names := make([]string, len(n.Hosts))
 	for i, h := range n.Hosts {
 		names[i] = h.HostName
 	}
-	return kit.Dash(strings.Join(names, ", "))
+	return kit.TextOrDash(strings.Join(names, ", "))
 }
 
-func startsWithHost(kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
+func autostartText(kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
 	switch {
 	case kind == fleet.NetworkBridge:
 		return "–"

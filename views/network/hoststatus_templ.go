@@ -45,9 +45,9 @@ func RowCells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now ti
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var2 string
-				templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.ResolveAttributeValue(lastKnown(h, now))
+				templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.ResolveAttributeValue(lastReportedStateText(h, now))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 15, Col: 33}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 15, Col: 45}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var2)
 				if templ_7745c5c3_Err != nil {
@@ -57,7 +57,7 @@ func RowCells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now ti
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = chip(h, now).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = hostStateChip(h, now).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -75,9 +75,9 @@ func RowCells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now ti
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var3 string
-				templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(kindWord(n))
+				templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(networkKindName(n))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 20, Col: 21}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 20, Col: 28}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 				if templ_7745c5c3_Err != nil {
@@ -105,7 +105,7 @@ func RowCells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now ti
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Seen(h.SeenAt, now).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.LastSeenAge(h.SeenAt, now).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -125,9 +125,9 @@ func RowCells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now ti
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var4 string
-					templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(peersKnown(n, h.Status)))
+					templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(knownPeersText(n, h.Status)))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 33, Col: 44}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 33, Col: 54}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 					if templ_7745c5c3_Err != nil {
@@ -143,9 +143,9 @@ func RowCells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now ti
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var5 string
-					templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(reportedValue(c.Key, n.Kind, h.Status)))
+					templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(reportedValue(c.Key, n.Kind, h.Status)))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 35, Col: 72}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 35, Col: 78}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 					if templ_7745c5c3_Err != nil {
@@ -161,9 +161,9 @@ func RowCells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now ti
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var6 string
-					templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(reportedValue(c.Key, n.Kind, h.Status)))
+					templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(reportedValue(c.Key, n.Kind, h.Status)))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 37, Col: 59}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 37, Col: 65}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 					if templ_7745c5c3_Err != nil {
@@ -203,7 +203,7 @@ func reportText(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.C
 		}
 		ctx = templ.ClearChildren(ctx)
 		switch {
-		case h.Releasing && !fleet.Fresh(h.SeenAt, now):
+		case h.Releasing && !fleet.IsFresh(h.SeenAt, now):
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<span class=\"muted\">The host releases the network when the host is online again.</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -247,9 +247,9 @@ func reportText(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.C
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var9 string
-			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(lastKnown(h, now)))
+			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(lastReportedStateText(h, now)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 57, Col: 52}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 57, Col: 70}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 			if templ_7745c5c3_Err != nil {
@@ -279,9 +279,9 @@ func reportText(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.C
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var11 string
-			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(h.VMs, "VM"))
+			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(h.VMs, "VM"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 61, Col: 71}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 61, Col: 75}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 			if templ_7745c5c3_Err != nil {
@@ -297,7 +297,7 @@ func reportText(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.C
 }
 
 // health is the network's aggregated state over its hosts.
-func health(n fleet.NetworkView) templ.Component {
+func healthSummary(n fleet.NetworkView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -335,12 +335,12 @@ func health(n fleet.NetworkView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else if n.Health.SeverityCounts.Bad > 0 {
-			templ_7745c5c3_Err = kit.Chip(kit.Severity(t), kit.ToneIcon(t), "Failed on "+strconv.Itoa(n.Health.SeverityCounts.Bad)+" of "+kit.Count(all, "host")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip(kit.SeverityClass(t), kit.SeverityIcon(t), "Failed on "+strconv.Itoa(n.Health.SeverityCounts.Bad)+" of "+kit.CountText(all, "host")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = kit.Chip(kit.Severity(t), kit.ToneIcon(t), "Active on "+strconv.Itoa(active)+" of "+kit.Count(all, "host")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip(kit.SeverityClass(t), kit.SeverityIcon(t), "Active on "+strconv.Itoa(active)+" of "+kit.CountText(all, "host")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -350,7 +350,7 @@ func health(n fleet.NetworkView) templ.Component {
 }
 
 // chip is the network's state on one host.
-func chip(h fleet.NetworkHost, now time.Time) templ.Component {
+func hostStateChip(h fleet.NetworkHost, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -374,22 +374,22 @@ func chip(h fleet.NetworkHost, now time.Time) templ.Component {
 		state := h.StateAt(now)
 		switch {
 		case h.Releasing:
-			templ_7745c5c3_Err = kit.Chip("warn", "unplug", "Being released").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("warn", "unplug", "Being released").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case state != fleet.NetworkUnknown && h.Status != nil && h.Status.NameTaken:
-			templ_7745c5c3_Err = kit.Chip("bad", "triangle-alert", "Another network").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("bad", "triangle-alert", "Another network").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case stoppedByOthers(h):
-			templ_7745c5c3_Err = kit.Chip("warn", "circle-stop", "Stopped").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("warn", "circle-stop", "Stopped").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case rolledBack(h):
-			templ_7745c5c3_Err = kit.Chip("bad", "history", "Rolled back").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("bad", "history", "Rolled back").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -426,27 +426,27 @@ func stateChip(s fleet.NetworkState) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		switch s {
 		case fleet.NetworkUnknown:
-			templ_7745c5c3_Err = kit.Chip("unknown", "circle-question-mark", "Unknown").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("unknown", "circle-question-mark", "Unknown").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.NetworkPending:
-			templ_7745c5c3_Err = kit.Chip("warn", "clock", "Pending").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("warn", "clock", "Pending").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.NetworkFailed:
-			templ_7745c5c3_Err = kit.Chip("bad", "triangle-alert", "Failed").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("bad", "triangle-alert", "Failed").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.NetworkActive:
-			templ_7745c5c3_Err = kit.Chip("ok", "circle-check", "Active").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("ok", "circle-check", "Active").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = kit.Chip("", "circle-stop", "Inactive").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("", "circle-stop", "Inactive").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

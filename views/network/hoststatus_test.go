@@ -16,11 +16,11 @@ func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 	t.Parallel()
 	stale := noon.Add(-31 * time.Second)
 	net := fleet.NetworkHost{SeenAt: &stale, Status: &fleet.NetworkStatus{Active: true}}
-	if word := rendered.Text(t, chip(net, noon)); word != "Unknown" || lastKnown(net, noon) != "The host is offline. Last known: active." {
-		t.Errorf("the network reads %q, %q", word, lastKnown(net, noon))
+	if word := rendered.Text(t, hostStateChip(net, noon)); word != "Unknown" || lastReportedStateText(net, noon) != "The host is offline. Last known: active." {
+		t.Errorf("the network reads %q, %q", word, lastReportedStateText(net, noon))
 	}
 	recent := noon.Add(-29 * time.Second)
-	if net.SeenAt = &recent; rendered.Text(t, chip(net, noon)) != "Active" || lastKnown(net, noon) != "" {
-		t.Errorf("the network of an online host reads %q, %q", rendered.Text(t, chip(net, noon)), lastKnown(net, noon))
+	if net.SeenAt = &recent; rendered.Text(t, hostStateChip(net, noon)) != "Active" || lastReportedStateText(net, noon) != "" {
+		t.Errorf("the network of an online host reads %q, %q", rendered.Text(t, hostStateChip(net, noon)), lastReportedStateText(net, noon))
 	}
 }

@@ -20,15 +20,15 @@ var Columns = kit.Columns{
 	{Key: "forward", Label: "Mode"},
 	{Key: "subnets", Label: "Subnets"},
 	{Key: "hosts", Label: "Hosts"},
-	{Key: "id", Label: "UUID", Extra: true},
+	{Key: "id", Label: "UUID", OnRequest: true},
 }
 
 func (p *ListPage) table() kit.Table[fleet.NetworkView] {
 	return kit.Table[fleet.NetworkView]{
-		List: &p.List, ID: "network-rows", Live: "networks hosts", Every: "10s", Label: "Networks", Type: "network", Head: kit.NameHead,
-		Items: p.Networks, Acts: true, None: none(p),
+		List: &p.List, ID: "network-rows", Live: "networks hosts", Every: "10s", Label: "Networks", Type: "network", Head: kit.NameColumn,
+		Items: p.Networks, HasRowMenus: true, EmptyContent: emptyListNote(p),
 		Row: func(n *fleet.NetworkView) kit.Row {
-			return kit.Row{ID: "net-" + string(n.ID), Name: n.Name, Href: views.NetworkPath(n.ID), Menu: views.MenuPath(fleet.TypeNetwork, n.ID)}
+			return kit.Row{ID: "net-" + string(n.ID), Name: n.Name, Href: views.NetworkPath(n.ID), Menu: views.ContextMenuPath(fleet.TypeNetwork, n.ID)}
 		},
 		RowCells: row,
 	}

@@ -21,14 +21,14 @@ type Page struct {
 	Prev     string                // cursors of the previous and next page of VMs
 	Next     string
 	Grant    GrantForm
-	Groups   GroupsTab     // tab groups
-	Book     AddressList   // tab addresses
+	Groups   PortGroupsTab     // tab groups
+	Book     AddressTab   // tab addresses
 	ByLabel  fleet.ByLabel // tabs hosts and summary, for actors who may see hosts
 	Now      time.Time
 }
 
 func (p Page) tabs() []kit.Tab {
-	return kit.TabsAt(kit.Link{Path: views.NetworkPath(p.Network.ID)}, "tab", p.Tab,
+	return kit.LinkTabs(kit.Link{Path: views.NetworkPath(p.Network.ID)}, "tab", p.Tab,
 		kit.Tab{Key: "hosts", Text: "Hosts"}, kit.Tab{Key: "topology", Text: "Topology"}, kit.Tab{Key: "vms", Text: "VMs"}, kit.Tab{Key: "addresses", Text: "Addresses"}, kit.Tab{Key: "groups", Text: "Port groups"}, kit.Tab{Key: "grants", Text: "Sharing"}, kit.Tab{Key: "summary", Text: "Summary"})
 }
 
@@ -40,10 +40,10 @@ func (p Page) liveKeys() string {
 	case "vms":
 		return "vms"
 	case "topology":
-		return p.key() + " vms"
+		return p.liveKey() + " vms"
 	}
-	return p.key()
+	return p.liveKey()
 }
 
 // key is the network's wake-up key.
-func (p Page) key() string { return "net:" + string(p.Network.ID) }
+func (p Page) liveKey() string { return "net:" + string(p.Network.ID) }

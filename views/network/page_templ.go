@@ -16,7 +16,7 @@ import (
 	"quantix/views/vm"
 )
 
-func Show(p Page) templ.Component {
+func NetworkPage(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -49,7 +49,7 @@ func Show(p Page) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = health(p.Network).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = healthSummary(p.Network).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -58,9 +58,9 @@ func Show(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var3 string
-			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(kindWord(p.Network))
+			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(networkKindName(p.Network))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/page.templ`, Line: 19, Col: 43}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/page.templ`, Line: 19, Col: 50}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 			if templ_7745c5c3_Err != nil {
@@ -81,9 +81,9 @@ func Show(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var4 string
-			templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(source(p.Network))
+			templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(sourceText(p.Network))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/page.templ`, Line: 23, Col: 46}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/page.templ`, Line: 23, Col: 50}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 			if templ_7745c5c3_Err != nil {
@@ -95,11 +95,11 @@ func Show(p Page) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.ObjectHead(kit.Head{
-			Crumbs: []kit.Crumb{{Text: "Networks", Href: "/networks"}}, Icon: kit.Icon("network"), Title: p.Network.Name,
-			Acts: headActs(p), Tabs: p.tabs(),
-		}, kit.Following{
-			ID: "network-head", Keys: p.key(), Href: p.Link.String(), Every: "10s", Gone: "This network was deleted.", GoneHref: "/networks",
+		templ_7745c5c3_Err = kit.ObjectPageHeader(kit.PageHeader{
+			Crumbs: []kit.Breadcrumb{{Text: "Networks", Href: "/networks"}}, Icon: kit.Icon("network"), Title: p.Network.Name,
+			Actions: headActions(p), Tabs: p.tabs(),
+		}, kit.LiveUpdates{
+			ID: "network-head", Keys: p.liveKey(), Href: p.Link.String(), Every: "10s", DeletedText: "This network was deleted.", DeletedHref: "/networks",
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -109,7 +109,7 @@ func Show(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = grants(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = grantTable(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -122,7 +122,7 @@ func Show(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = finder(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = addressSearch(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -138,13 +138,13 @@ func Show(p Page) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = addresses(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = addressesTab(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Live("network-addresses", "stack", p.liveKeys(), p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LiveElement("network-addresses", "stack", p.liveKeys(), p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -169,17 +169,17 @@ func Show(p Page) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = groups(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = portGroupTable(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Live("network-groups", "stack", p.liveKeys(), p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LiveElement("network-groups", "stack", p.liveKeys(), p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = openGroup(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = grantPortGroupForm(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -188,7 +188,7 @@ func Show(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = body(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = currentTab(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -197,7 +197,7 @@ func Show(p Page) templ.Component {
 	})
 }
 
-func body(p Page) templ.Component {
+func currentTab(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -231,7 +231,7 @@ func body(p Page) templ.Component {
 			}
 			ctx = templ.InitializeContext(ctx)
 			if p.Tab == "vms" {
-				templ_7745c5c3_Err = vm.Briefs("VMs on this network", p.VMs, policy.May(p.Actor, policy.InfraSee, ""), kit.PagerOf(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, "No VM that you can see has a NIC on this network.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = vm.VMTable("VMs on this network", p.VMs, policy.May(p.Actor, policy.InfraSee, ""), kit.NewPager(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, "No VM that you can see has a NIC on this network.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -255,7 +255,7 @@ func body(p Page) templ.Component {
 						}
 						return nil
 					})
-					templ_7745c5c3_Err = kit.Note("info", "info", "Only your VMs are shown.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.NoteBanner("info", "info", "Only your VMs are shown.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -264,27 +264,27 @@ func body(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = topology.Show(p.Network.Name, "The network is on no host, and no VM that you can see uses it.", topology.NetworkGraph(p.Picture, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = topology.TopologyView(p.Network.Name, "The network is on no host, and no VM that you can see uses it.", topology.NetworkGraph(p.Picture, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else if p.Tab == "addresses" {
-				templ_7745c5c3_Err = addresses(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = addressesTab(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else if p.Tab == "summary" {
-				templ_7745c5c3_Err = summary(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = summaryTab(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else if !policy.May(p.Actor, policy.InfraSee, "") {
-				templ_7745c5c3_Err = kit.Note("info", "info", "Only users who may see hosts see the hosts of this network.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.NoteBanner("info", "info", "Only users who may see hosts see the hosts of this network.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = kit.LabelNotes(p.ByLabel, views.TabPath(views.NetworkPath(p.Network.ID), "summary")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.UnassignedHostNotes(p.ByLabel, views.TabPath(views.NetworkPath(p.Network.ID), "summary")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -292,14 +292,14 @@ func body(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.MatrixCard(p.matrix()).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.StatusMatrixCard(p.hostMatrix()).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Live("network-body", "body", p.liveKeys(), p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LiveElement("network-body", "body", p.liveKeys(), p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -307,7 +307,7 @@ func body(p Page) templ.Component {
 	})
 }
 
-func headActs(p Page) templ.Component {
+func headActions(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -329,18 +329,18 @@ func headActs(p Page) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if p.Network.Spec != nil {
-			templ_7745c5c3_Err = kit.ActButton("assign", "", assigned(p.Actor, p.Network).Assign()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StandaloneButton("assign", "", assignedObject(p.Actor, p.Network).AssignAction()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for _, act := range retry(p) {
-				templ_7745c5c3_Err = kit.ActButton("retry", "", act).Render(ctx, templ_7745c5c3_Buffer)
+			for _, act := range retryActions(p) {
+				templ_7745c5c3_Err = kit.StandaloneButton("retry", "", act).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			}
 		}
-		templ_7745c5c3_Err = kit.ActMenu(Acts(p.Actor, p.Network)[1:]).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ActionMenu(Actions(p.Actor, p.Network)[1:]).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -11,15 +11,15 @@ import (
 )
 
 // GroupsTab lists a network's port groups, with the form that grants a port group to a project.
-type GroupsTab struct {
+type PortGroupsTab struct {
 	All      []fleet.PortGroupUse
 	Group    string // port group chosen in the form
-	Projects kit.Choices
+	Projects kit.SelectChoices
 	Errors   kit.Errors
 }
 
 // GroupForm holds the values that a person typed for a port group.
-type GroupForm struct {
+type PortGroupForm struct {
 	Name, Description, VLAN, Trunk   string
 	ToAverage, ToPeak, ToBurst       string
 	FromAverage, FromPeak, FromBurst string
@@ -28,7 +28,7 @@ type GroupForm struct {
 }
 
 // DefaultGroup is a choice of a security group for a port group's NICs.
-type DefaultGroup struct {
+type SecurityGroupChoice struct {
 	ID     fleet.SecurityGroupID
 	Name   string
 	Rules  int
@@ -40,17 +40,17 @@ var antiSpoofingOptions = []kit.Option{
 }
 
 // GroupPage is the dialog of a new or existing port group.
-type GroupPage struct {
+type PortGroupPage struct {
 	Network fleet.NetworkView
 	Old     string // name of the existing port group; empty: a new one
-	In      GroupForm
-	Groups  []DefaultGroup // security groups of the fleet
+	In      PortGroupForm
+	Groups  []SecurityGroupChoice // security groups of the fleet
 	Errors  kit.Errors
 }
 
 // FormOf is the form of an existing port group.
-func FormOf(g fleet.PortGroup) GroupForm {
-	f := GroupForm{Name: g.Name, Description: g.Description, Restricted: g.Restricted}
+func PortGroupFormOf(g fleet.PortGroup) PortGroupForm {
+	f := PortGroupForm{Name: g.Name, Description: g.Description, Restricted: g.Restricted}
 	f.ToAverage, f.ToPeak, f.ToBurst = rateTexts(g.ToGuest)
 	f.FromAverage, f.FromPeak, f.FromBurst = rateTexts(g.FromGuest)
 	if g.AntiSpoofing != nil {
@@ -83,7 +83,7 @@ func numberText(n int) string {
 
 func groupsPath(id fleet.NetworkID) string { return views.NetworkPath(id, "port-groups") }
 
-func (p GroupPage) dialog() kit.Dialog {
+func (p PortGroupPage) dialog() kit.Dialog {
 	d := kit.Dialog{Title: "New port group in " + p.Network.Name, Action: groupsPath(p.Network.ID), Button: "Create port group", Back: views.TabPath(views.NetworkPath(p.Network.ID), "groups")}
 	if p.Old != "" {
 		d.Title, d.Button = "Port group "+p.Old, "Save"
@@ -92,37 +92,37 @@ func (p GroupPage) dialog() kit.Dialog {
 }
 
 // noVLAN is the reason why the network cannot tag VLANs; empty: the network can.
-func noVLAN(n fleet.NetworkView) string { return kit.WhyNot(n.Spec.TagsVLANs()) }
+func whyNoVLANTags(n fleet.NetworkView) string { return kit.ReasonOf(n.Spec.TagsVLANs()) }
 
 // noFilter is the reason why hosts cannot filter traffic of the network's NICs; empty: the hosts can.
-func noFilter(n fleet.NetworkView) string { return kit.WhyNot(n.Spec.FiltersNICs()) }
+func whyNoNICFilters(n fleet.NetworkView) string { return kit.ReasonOf(n.Spec.FiltersNICs()) }
 
-func (p Page) newGroup() kit.Act {
+func (p Page) newPortGroupAction() kit.ActionButton {
 	_, why := p.Network.Allows(fleet.ActAssign)
-	return kit.Act{Icon: "plus", Word: "New port group", Href: groupsPath(p.Network.ID), Dialog: true}.When(why).Needs(p.Actor, policy.InfraChange)
+	return kit.ActionButton{Icon: "plus", Word: "New port group", Href: groupsPath(p.Network.ID), Dialog: true}.DisableFor(why).RequirePermission(p.Actor, policy.InfraChange)
 }
 
-func (p Page) groupActs(g fleet.PortGroupUse) []kit.Act {
+func (p Page) portGroupActions(g fleet.PortGroupUse) []kit.ActionButton {
 	at, back := groupsPath(p.Network.ID), views.TabPath(views.NetworkPath(p.Network.ID), "groups")
-	remove := kit.Act{
+	remove := kit.ActionButton{
 		Icon: "trash-2", Word: "Delete " + g.Name, Danger: true, Post: views.NetworkPath(p.Network.ID, "port-groups", g.Name, "delete"), Back: back,
 		Confirm: "Delete the port group " + g.Name + "?",
 	}
 	if g.VMs > 0 {
-		remove.Why = kit.Count(g.VMs, "VM") + " with NICs in this port group: connect these NICs to another network first."
+		remove.Why = kit.CountText(g.VMs, "VM") + " with NICs in this port group: connect these NICs to another network first."
 	}
-	acts := []kit.Act{kit.Act{Icon: "pencil", Word: "Change", Href: kit.Link{Path: at}.With("name", g.Name).String(), Dialog: true}.Needs(p.Actor, policy.InfraChange)}
+	acts := []kit.ActionButton{kit.ActionButton{Icon: "pencil", Word: "Change", Href: kit.Link{Path: at}.With("name", g.Name).String(), Dialog: true}.RequirePermission(p.Actor, policy.InfraChange)}
 	for _, x := range g.Grants {
-		acts = append(acts, kit.Act{
+		acts = append(acts, kit.ActionButton{
 			Icon: "lock", Word: "Stop sharing with " + strings.ToLower(grantName(x)[:1]) + grantName(x)[1:] + "; connected VMs stay", Post: views.NetworkPath(p.Network.ID, "group-grants"), Back: back,
-			Send: []kit.FormValue{{Name: "group", Value: g.Name}, {Name: "project", Value: grantValue(x)}, {Name: "revoke", Value: "yes"}},
-		}.Needs(p.Actor, policy.InfraChange))
+			PostValues: []kit.FormValue{{Name: "group", Value: g.Name}, {Name: "project", Value: grantValue(x)}, {Name: "revoke", Value: "yes"}},
+		}.RequirePermission(p.Actor, policy.InfraChange))
 	}
-	return append(acts, remove.Needs(p.Actor, policy.InfraChange))
+	return append(acts, remove.RequirePermission(p.Actor, policy.InfraChange))
 }
 
 // sharedWith describes who may use the port group besides infrastructure administrators.
-func sharedWith(n fleet.NetworkView, g fleet.PortGroupUse) string {
+func portGroupUsersText(n fleet.NetworkView, g fleet.PortGroupUse) string {
 	var names []string
 	for _, x := range g.Grants {
 		names = append(names, grantName(x))
@@ -133,5 +133,5 @@ func sharedWith(n fleet.NetworkView, g fleet.PortGroupUse) string {
 	case !g.Restricted:
 		names = append(names, "all who can use the network")
 	}
-	return kit.Dash(strings.Join(names, ", "))
+	return kit.TextOrDash(strings.Join(names, ", "))
 }

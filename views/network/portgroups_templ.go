@@ -16,7 +16,7 @@ import (
 )
 
 // groups lists the network's port groups.
-func groups(p Page) templ.Component {
+func portGroupTable(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -56,7 +56,7 @@ func groups(p Page) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("info", "info", "The network was discovered on hosts and is not managed here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.NoteBanner("info", "info", "The network was discovered on hosts and is not managed here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -65,7 +65,7 @@ func groups(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.ActButton("new-group", "small", p.newGroup()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StandaloneButton("new-group", "small", p.newPortGroupAction()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -74,7 +74,7 @@ func groups(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Groups.All) == 0 {
-				templ_7745c5c3_Err = kit.Empty("layers", "No port groups", "A port group is a set of NIC settings of the network: VLAN, rate limits, filters and sharing.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.EmptyListNote("layers", "No port groups", "A port group is a set of NIC settings of the network: VLAN, rate limits, filters and sharing.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -138,9 +138,9 @@ func groups(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var6 string
-					templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(g.Words())
+					templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(g.Text())
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/portgroups.templ`, Line: 38, Col: 24}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/portgroups.templ`, Line: 38, Col: 23}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 					if templ_7745c5c3_Err != nil {
@@ -151,9 +151,9 @@ func groups(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var7 string
-					templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(sharedWith(p.Network, g))
+					templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(portGroupUsersText(p.Network, g))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/portgroups.templ`, Line: 39, Col: 39}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/portgroups.templ`, Line: 39, Col: 47}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 					if templ_7745c5c3_Err != nil {
@@ -183,7 +183,7 @@ func groups(p Page) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.RowMenu("Actions of "+g.Name, p.groupActs(g)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.RowMenu("Actions of "+g.Name, p.portGroupActions(g)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -207,7 +207,7 @@ func groups(p Page) templ.Component {
 }
 
 // openGroup is the form that grants a port group to a project.
-func openGroup(p Page) templ.Component {
+func grantPortGroupForm(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -233,7 +233,7 @@ func openGroup(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.Post(views.NetworkPath(p.Network.ID, "group-grants"), "this", "none"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm(views.NetworkPath(p.Network.ID, "group-grants"), "this", "none"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -295,7 +295,7 @@ func openGroup(p Page) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Labelled(kit.Field{ID: "group", Label: "Port group"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LabelledInput(kit.Field{ID: "group", Label: "Port group"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -321,7 +321,7 @@ func openGroup(p Page) templ.Component {
 }
 
 // Group is the dialog of a port group's settings.
-func Group(p GroupPage) templ.Component {
+func PortGroupDialog(p PortGroupPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -371,7 +371,7 @@ func Group(p GroupPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if p.Old == "" {
-					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name", Value: p.In.Name, Required: true, Error: p.Errors.At("name"), Hint: "Lower-case letters, digits, dots and hyphens.", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name", Value: p.In.Name, Required: true, Error: p.Errors.At("name"), Hint: "Lower-case letters, digits, dots and hyphens.", Attrs: plainTextInputAttrs}).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -411,7 +411,7 @@ func Group(p GroupPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "description", Label: "Description", Value: p.In.Description, Error: p.Errors.At("description"), Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "description", Label: "Description", Value: p.In.Description, Error: p.Errors.At("description"), Attrs: plainTextInputAttrs}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -427,13 +427,13 @@ func Group(p GroupPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if why := noVLAN(p.Network); why != "" {
+				if why := whyNoVLANTags(p.Network); why != "" {
 					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "vlan", Label: "VLAN", Value: "", Hint: why, Error: p.Errors.At("vlan"), Attrs: templ.Attributes{"disabled": true}}).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "vlan", Label: "VLAN", Short: true, Value: p.In.VLAN, Error: p.Errors.At("vlan"), Hint: "1 to 4094: the VLAN of the NICs; on a trunk, the native VLAN. Empty: none.", Attrs: number}).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "vlan", Label: "VLAN", Short: true, Value: p.In.VLAN, Error: p.Errors.At("vlan"), Hint: "1 to 4094: the VLAN of the NICs; on a trunk, the native VLAN. Empty: none.", Attrs: numberInputAttrs}).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -441,7 +441,7 @@ func Group(p GroupPage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "trunk", Label: "Trunk", Value: p.In.Trunk, Hint: "VLANs that the guest tags itself: 20, 30.", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "trunk", Label: "Trunk", Value: p.In.Trunk, Hint: "VLANs that the guest tags itself: 20, 30.", Attrs: plainTextInputAttrs}).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -450,11 +450,11 @@ func Group(p GroupPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Legend("Default filters of NICs", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.SectionHeading("Default filters of NICs", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if why := noFilter(p.Network); why != "" {
+				if why := whyNoNICFilters(p.Network); why != "" {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, "<p class=\"muted\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -521,9 +521,9 @@ func Group(p GroupPage) templ.Component {
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var21 string
-						templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(g.Rules, "rule"))
+						templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(g.Rules, "rule"))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/portgroups.templ`, Line: 117, Col: 57}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/portgroups.templ`, Line: 117, Col: 61}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 						if templ_7745c5c3_Err != nil {
@@ -551,19 +551,19 @@ func Group(p GroupPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Legend("Incoming rate per NIC", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.SectionHeading("Incoming rate per NIC", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "toAverage", Label: "Average", Unit: "KiB/s", Short: true, Value: p.In.ToAverage, Error: p.Errors.At("toGuest"), Hint: "Empty: no limit.", Attrs: number}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "toAverage", Label: "Average", Unit: "KiB/s", Short: true, Value: p.In.ToAverage, Error: p.Errors.At("toGuest"), Hint: "Empty: no limit.", Attrs: numberInputAttrs}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "toPeak", Label: "Peak", Unit: "KiB/s", Short: true, Value: p.In.ToPeak, Attrs: number}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "toPeak", Label: "Peak", Unit: "KiB/s", Short: true, Value: p.In.ToPeak, Attrs: numberInputAttrs}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "toBurst", Label: "Burst", Unit: "KiB", Short: true, Value: p.In.ToBurst, Attrs: number}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "toBurst", Label: "Burst", Unit: "KiB", Short: true, Value: p.In.ToBurst, Attrs: numberInputAttrs}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -571,19 +571,19 @@ func Group(p GroupPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Legend("Outgoing rate per NIC", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.SectionHeading("Outgoing rate per NIC", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "fromAverage", Label: "Average", Unit: "KiB/s", Short: true, Value: p.In.FromAverage, Error: p.Errors.At("fromGuest"), Hint: "Empty: no limit.", Attrs: number}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "fromAverage", Label: "Average", Unit: "KiB/s", Short: true, Value: p.In.FromAverage, Error: p.Errors.At("fromGuest"), Hint: "Empty: no limit.", Attrs: numberInputAttrs}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "fromPeak", Label: "Peak", Unit: "KiB/s", Short: true, Value: p.In.FromPeak, Attrs: number}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "fromPeak", Label: "Peak", Unit: "KiB/s", Short: true, Value: p.In.FromPeak, Attrs: numberInputAttrs}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "fromBurst", Label: "Burst", Unit: "KiB", Short: true, Value: p.In.FromBurst, Attrs: number}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "fromBurst", Label: "Burst", Unit: "KiB", Short: true, Value: p.In.FromBurst, Attrs: numberInputAttrs}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -603,7 +603,7 @@ func Group(p GroupPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(p.Network, p.dialog().Title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var14), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = networkDialog(p.Network, p.dialog().Title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var14), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -611,6 +611,6 @@ func Group(p GroupPage) templ.Component {
 	})
 }
 
-var number = templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}
+var numberInputAttrs = templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}
 
 var _ = templruntime.GeneratedTemplate

@@ -16,7 +16,7 @@ import (
 )
 
 // summary shows the network's settings, as defined in Quantix or as discovered.
-func summary(p Page) templ.Component {
+func summaryTab(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -56,12 +56,12 @@ func summary(p Page) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("info", "info", "The network was discovered on hosts and is not managed here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.NoteBanner("info", "info", "The network was discovered on hosts and is not managed here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = definition(*p.Network.Spec).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = definitionFacts(*p.Network.Spec).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -90,7 +90,7 @@ func summary(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if policy.May(p.Actor, policy.InfraSee, "") {
-				templ_7745c5c3_Err = kit.LabelCard(p.ByLabel, assigned(p.Actor, p.Network).EditLabels()).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.HostLabelCard(p.ByLabel, assignedObject(p.Actor, p.Network).EditLabelsAction()).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -117,7 +117,7 @@ func summary(p Page) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("info", "info", "Most settings of a network are fixed.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.NoteBanner("info", "info", "Most settings of a network are fixed.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -165,7 +165,7 @@ func summary(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.At(p.Network.CreatedAt, "datetime").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LocalTime(p.Network.CreatedAt, "datetime").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -174,7 +174,7 @@ func summary(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if policy.May(p.Actor, policy.InfraSee, "") {
-			templ_7745c5c3_Err = kit.Fact("Hosts", hostNames(p.Network)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.FactRow("Hosts", hostNamesOrCount(p.Network)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -187,7 +187,7 @@ func summary(p Page) templ.Component {
 	})
 }
 
-func definition(s fleet.NetworkSpec) templ.Component {
+func definitionFacts(s fleet.NetworkSpec) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -212,12 +212,12 @@ func definition(s fleet.NetworkSpec) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.Fact("Mode", s.Mode.Info().Word).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.FactRow("Mode", s.Mode.Info().Word).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if s.Underlay != "" {
-			templ_7745c5c3_Err = kit.Fact("VNI", strconv.Itoa(s.VNI)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.FactRow("VNI", strconv.Itoa(s.VNI)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -272,25 +272,25 @@ func definition(s fleet.NetworkSpec) templ.Component {
 			}
 		}
 		if s.VLAN > 0 {
-			templ_7745c5c3_Err = kit.Fact("VLAN", strconv.Itoa(s.VLAN)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.FactRow("VLAN", strconv.Itoa(s.VLAN)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
 		if s.Mode.Info().HasField("direct") {
-			templ_7745c5c3_Err = kit.Fact("macvtap mode", s.Direct.Word()+": "+s.Direct.Help()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.FactRow("macvtap mode", s.Direct.DisplayName()+": "+s.Direct.Help()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
 		if s.Mode.Info().HasField("stp") {
-			templ_7745c5c3_Err = kit.Fact("Spanning tree", onOff(s.STP)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.FactRow("Spanning tree", onOrOff(s.STP)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
 		if s.Mode.Info().HostAddresses {
-			templ_7745c5c3_Err = kit.Fact("DNS for guests", dnsWord(s)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.FactRow("DNS for guests", dnsText(s)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -332,13 +332,13 @@ func definition(s fleet.NetworkSpec) templ.Component {
 			}
 		}
 		if s.MTU > 0 {
-			templ_7745c5c3_Err = kit.Fact("MTU", strconv.Itoa(s.MTU)+" bytes").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.FactRow("MTU", strconv.Itoa(s.MTU)+" bytes").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
 		if s.Description != "" {
-			templ_7745c5c3_Err = kit.Fact("Description", s.Description).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.FactRow("Description", s.Description).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -509,9 +509,9 @@ func subnetCard(family string, s fleet.Subnet) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var20 string
-				templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(l.Name))
+				templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(l.Name))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/summary.templ`, Line: 127, Col: 30}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/summary.templ`, Line: 127, Col: 36}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 				if templ_7745c5c3_Err != nil {
@@ -535,7 +535,7 @@ func subnetCard(family string, s fleet.Subnet) templ.Component {
 	})
 }
 
-func noHosts(p Page) templ.Component {
+func noHostsNote(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -557,7 +557,7 @@ func noHosts(p Page) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if p.Network.Spec == nil {
-			templ_7745c5c3_Err = kit.Empty("server", "On no host", "No host reports this network anymore.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("server", "On no host", "No host reports this network anymore.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -574,13 +574,13 @@ func noHosts(p Page) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = kit.ActButton("assign-first", "primary", assigned(p.Actor, p.Network).Assign()).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.StandaloneButton("assign-first", "primary", assignedObject(p.Actor, p.Network).AssignAction()).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("server", "On no host", "Assign the network to hosts. Each host creates and starts the network and reports the result here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var22), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("server", "On no host", "Assign the network to hosts. Each host creates and starts the network and reports the result here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var22), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

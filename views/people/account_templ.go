@@ -13,7 +13,7 @@ import (
 	"quantix/views/kit"
 )
 
-func accountHead(name, here string) templ.Component {
+func accountHeader(name, here string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -34,9 +34,9 @@ func accountHead(name, here string) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.PageHead(kit.Head{
-			Crumbs: []kit.Crumb{{Text: "Your account", Href: "/account"}}, Icon: kit.Icon("user"), Title: name,
-			Acts: kit.ActButton("password", "", kit.Act{Icon: "key-round", Word: "Change password", Href: "/account/password?next=/account"}), Tabs: accountTabs(here),
+		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{
+			Crumbs: []kit.Breadcrumb{{Text: "Your account", Href: "/account"}}, Icon: kit.Icon("user"), Title: name,
+			Actions: kit.StandaloneButton("password", "", kit.ActionButton{Icon: "key-round", Word: "Change password", Href: "/account/password?next=/account"}), Tabs: accountTabs(here),
 		}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -45,7 +45,7 @@ func accountHead(name, here string) templ.Component {
 	})
 }
 
-func Account(p AccountPage) templ.Component {
+func AccountBody(p AccountPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -66,7 +66,7 @@ func Account(p AccountPage) templ.Component {
 			templ_7745c5c3_Var2 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = accountHead(p.User.Name, "account").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = accountHeader(p.User.Name, "account").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -74,7 +74,7 @@ func Account(p AccountPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.Fact("Role", p.User.Role.Info().Label).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.FactRow("Role", p.User.Role.Info().Label).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -137,7 +137,7 @@ func Account(p AccountPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.At(p.SignedIn, "datetime").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LocalTime(p.SignedIn, "datetime").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

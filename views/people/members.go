@@ -15,19 +15,19 @@ type MemberRow struct {
 // MemberForm gives a user a role in the project. Users are the users to choose from.
 type MemberForm struct {
 	User, Role string
-	Users      kit.Choices
+	Users      kit.SelectChoices
 	Errors     kit.Errors
 }
 
 // memberActs are the actions on a member's role.
-func (p ProjectPage) memberActs(m MemberRow) []kit.Act {
-	change := func(role fleet.Role, icon, word string) kit.Act {
-		return kit.Act{
-			Icon: icon, Word: word, Post: p.path("members"), Into: "#members",
-			Send: []kit.FormValue{{Name: "user", Value: string(m.UserID)}, {Name: "role", Value: string(role)}},
+func (p ProjectPage) memberActions(m MemberRow) []kit.ActionButton {
+	change := func(role fleet.Role, icon, word string) kit.ActionButton {
+		return kit.ActionButton{
+			Icon: icon, Word: word, Post: p.path("members"), ReplaceTarget: "#members",
+			PostValues: []kit.FormValue{{Name: "user", Value: string(m.UserID)}, {Name: "role", Value: string(role)}},
 		}
 	}
-	var acts []kit.Act
+	var acts []kit.ActionButton
 	for _, r := range fleet.ProjectRoles() {
 		if r.Role != m.Role {
 			acts = append(acts, change(r.Role, "user", "Change role to "+r.Label))

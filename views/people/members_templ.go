@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-func addMember(p ProjectPage) templ.Component {
+func addMemberForm(p ProjectPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -39,7 +39,7 @@ func addMember(p ProjectPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.Post(p.path("members"), "#members", "outerHTML"))
+		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm(p.path("members"), "#members", "outerHTML"))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -47,8 +47,8 @@ func addMember(p ProjectPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if len(p.Add.Users.Options) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<p class=\"muted\">All users already have access to this project. To add a member, <a href=\"/users/new\">create a user</a> first.</p>")
+		if len(p.MemberForm.Users.Options) == 0 {
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<p class=\"muted\">Every user has a role in this project. To add another member, <a href=\"/users/new\">create a user</a> first.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -57,11 +57,11 @@ func addMember(p ProjectPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.ChoiceField(kit.Field{Name: "user", Label: "User", Value: p.Add.User, Error: p.Add.Errors.At("user")}, p.Add.Users).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ChoiceField(kit.Field{Name: "user", Label: "User", Value: p.MemberForm.User, Error: p.MemberForm.Errors.At("user")}, p.MemberForm.Users).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "role", Label: "Role", Value: p.Add.Role, Error: p.Add.Errors.At("role")}, projectRoleOptions()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "role", Label: "Role", Value: p.MemberForm.Role, Error: p.MemberForm.Errors.At("role")}, projectRoleOptions()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -78,7 +78,7 @@ func addMember(p ProjectPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = kit.FormErrors(p.Add.Errors).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.FormErrors(p.MemberForm.Errors).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -90,7 +90,7 @@ func addMember(p ProjectPage) templ.Component {
 	})
 }
 
-func members(p ProjectPage) templ.Component {
+func memberTable(p ProjectPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -116,7 +116,7 @@ func members(p ProjectPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Members) == 0 {
-			templ_7745c5c3_Err = kit.Empty("users", "No members", "Only users with a fleet-wide role have access.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("users", "No members", "Only users with a fleet-wide role have access.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -203,7 +203,7 @@ func members(p ProjectPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if policy.May(p.Actor, policy.Manage, "") {
-					templ_7745c5c3_Err = kit.RowMenu("Role of "+m.Name, p.memberActs(m)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.RowMenu("Role of "+m.Name, p.memberActions(m)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -12,17 +12,17 @@ type ProjectPage struct {
 	Actor   fleet.Actor
 	Project fleet.Project
 	Members []MemberRow
-	Add     MemberForm
+	MemberForm     MemberForm
 }
 
 func (p ProjectPage) path(below ...string) string { return views.ProjectPath(p.Project.ID, below...) }
 
-func (p ProjectPage) acts() []kit.Act {
+func (p ProjectPage) actions() []kit.ActionButton {
 	can := policy.RestrictActions(p.Actor, "project", "", p.Project.Actions())
-	return []kit.Act{
+	return []kit.ActionButton{
 		{Icon: "monitor", Word: "VMs of this project", Href: views.ProjectListPath(fleet.TypeVM, p.Project.ID)},
 		{Icon: "list-checks", Word: "Tasks of this project", Href: views.ProjectListPath(fleet.TypeTask, p.Project.ID)},
-		kit.Act{Icon: "pencil", Word: "Edit project", Href: p.path("edit"), Dialog: true}.As(can, fleet.ActEdit),
-		kit.Act{Icon: "trash-2", Word: "Delete project", Href: p.path("delete"), Dialog: true, Danger: true}.As(can, fleet.ActDelete),
+		kit.ActionButton{Icon: "pencil", Word: "Edit project", Href: p.path("edit"), Dialog: true}.WithReasonFrom(can, fleet.ActEdit),
+		kit.ActionButton{Icon: "trash-2", Word: "Delete project", Href: p.path("delete"), Dialog: true, Danger: true}.WithReasonFrom(can, fleet.ActDelete),
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"strconv"
 )
 
-func Project(p ProjectPage) templ.Component {
+func ProjectBody(p ProjectPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -52,9 +52,9 @@ func Project(p ProjectPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var3 string
-			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(p.Project.VMs, "VM"))
+			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(p.Project.VMs, "VM"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `people/project.templ`, Line: 14, Col: 54}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `people/project.templ`, Line: 14, Col: 58}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 			if templ_7745c5c3_Err != nil {
@@ -79,10 +79,10 @@ func Project(p ProjectPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.ObjectHead(kit.Head{
-			Crumbs: []kit.Crumb{{Text: "Projects", Href: "/projects"}}, Icon: kit.Icon("folder"), Title: p.Project.Name, Acts: projectActs(p.acts()),
+		templ_7745c5c3_Err = kit.ObjectPageHeader(kit.PageHeader{
+			Crumbs: []kit.Breadcrumb{{Text: "Projects", Href: "/projects"}}, Icon: kit.Icon("folder"), Title: p.Project.Name, Actions: projectActionButtons(p.actions()),
 			Tabs: []kit.Tab{{Text: "Members", Href: p.path(), Here: true, Count: strconv.Itoa(len(p.Members))}},
-		}, kit.Following{ID: "project-head", Keys: "projects", Href: p.path(), Every: "30s", Gone: "This project was deleted.", GoneHref: "/projects"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		}, kit.LiveUpdates{ID: "project-head", Keys: "projects", Href: p.path(), Every: "30s", DeletedText: "This project was deleted.", DeletedHref: "/projects"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -107,12 +107,12 @@ func Project(p ProjectPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if policy.May(p.Actor, policy.Manage, "") {
-				templ_7745c5c3_Err = addMember(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = addMemberForm(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = members(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = memberTable(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -134,7 +134,7 @@ func Project(p ProjectPage) templ.Component {
 	})
 }
 
-func projectActs(acts []kit.Act) templ.Component {
+func projectActionButtons(acts []kit.ActionButton) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -155,11 +155,11 @@ func projectActs(acts []kit.Act) templ.Component {
 			templ_7745c5c3_Var6 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.ActButton("vms", "", kit.Act{Icon: "monitor", Word: "VMs", Href: acts[0].Href}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.StandaloneButton("vms", "", kit.ActionButton{Icon: "monitor", Word: "VMs", Href: acts[0].Href}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.ActMenu(acts[1:]).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ActionMenu(acts[1:]).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

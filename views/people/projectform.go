@@ -11,7 +11,7 @@ type ProjectForm struct {
 	ID                fleet.ProjectID
 	Name, Description string
 	Pool, Network     string // ids of the default pool and network for new VMs
-	Pools, Networks   kit.Choices
+	Pools, Networks   kit.SelectChoices
 	Errors            kit.Errors
 }
 

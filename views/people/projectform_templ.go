@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-func ProjectEdit(f ProjectForm) templ.Component {
+func ProjectEditForm(f ProjectForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -104,7 +104,7 @@ func ProjectEdit(f ProjectForm) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.DialogPage([]kit.Crumb{{Text: "Projects", Href: "/projects"}}, f.title()).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.DialogPage([]kit.Breadcrumb{{Text: "Projects", Href: "/projects"}}, f.title()).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -113,7 +113,7 @@ func ProjectEdit(f ProjectForm) templ.Component {
 }
 
 // ProjectDelete is the dialog that deletes a project.
-func ProjectDelete(x fleet.Project, e kit.Errors) templ.Component {
+func ProjectDeleteDialog(x fleet.Project, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -168,13 +168,13 @@ func ProjectDelete(x fleet.Project, e kit.Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete the project " + x.Name + "?", Action: views.ProjectPath(x.ID, "delete"), Button: "Delete project", Danger: true, Why: kit.WhyNot(x.Allows(fleet.ActDelete)), Back: views.ProjectPath(x.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete the project " + x.Name + "?", Action: views.ProjectPath(x.ID, "delete"), Button: "Delete project", Danger: true, Why: kit.ReasonOf(x.Allows(fleet.ActDelete)), Back: views.ProjectPath(x.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.DialogPage([]kit.Crumb{{Text: "Projects", Href: "/projects"}, {Text: x.Name, Href: views.ProjectPath(x.ID)}}, "Delete "+x.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.DialogPage([]kit.Breadcrumb{{Text: "Projects", Href: "/projects"}, {Text: x.Name, Href: views.ProjectPath(x.ID)}}, "Delete "+x.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -12,6 +12,6 @@ type ProjectsPage struct {
 	Projects []fleet.Project
 }
 
-func newProject(a fleet.Actor) kit.Act {
-	return kit.Act{Icon: "plus", Word: "New project", Href: "/projects/new", Dialog: true}.Needs(a, policy.Manage)
+func newProjectAction(a fleet.Actor) kit.ActionButton {
+	return kit.ActionButton{Icon: "plus", Word: "New project", Href: "/projects/new", Dialog: true}.RequirePermission(a, policy.Manage)
 }

@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-func Projects(p ProjectsPage) templ.Component {
+func ProjectList(p ProjectsPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -54,8 +54,8 @@ func Projects(p ProjectsPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.PageHead(kit.Head{
-			Crumbs: kit.Inventory, Title: "Projects", Acts: kit.ActButton("new-project", "primary", newProject(p.Actor)),
+		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{
+			Crumbs: kit.InventoryBreadcrumb, Title: "Projects", Actions: kit.StandaloneButton("new-project", "primary", newProjectAction(p.Actor)),
 			Tabs: []kit.Tab{{Text: "Projects", Href: "/projects", Here: true}},
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
@@ -90,13 +90,13 @@ func Projects(p ProjectsPage) templ.Component {
 						}()
 					}
 					ctx = templ.InitializeContext(ctx)
-					templ_7745c5c3_Err = kit.ActButton("first-project", "primary", newProject(p.Actor)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.StandaloneButton("first-project", "primary", newProjectAction(p.Actor)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = kit.Empty("folder", "No projects yet", "Every VM belongs to a project. Create the first project and give users roles in it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.EmptyListNote("folder", "No projects yet", "Every VM belongs to a project. Create the first project and give users roles in it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -176,9 +176,9 @@ func Projects(p ProjectsPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var10 string
-					templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(roleInProject(p.Actor, x.ID))
+					templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(roleInProjectText(p.Actor, x.ID))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `people/projects.templ`, Line: 32, Col: 43}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `people/projects.templ`, Line: 32, Col: 47}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 					if templ_7745c5c3_Err != nil {
@@ -214,7 +214,7 @@ func Projects(p ProjectsPage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.At(x.CreatedAt, "date").Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.LocalTime(x.CreatedAt, "date").Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -230,7 +230,7 @@ func Projects(p ProjectsPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Live("projects", "card", "projects", "/projects", "30s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LiveElement("projects", "card", "projects", "/projects", "30s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -7,7 +7,7 @@ import (
 
 // roleInProject is the label of the actor's role in a project: the fleet-wide role if the actor has one, else the
 // project role.
-func roleInProject(a fleet.Actor, project fleet.ProjectID) string {
+func roleInProjectText(a fleet.Actor, project fleet.ProjectID) string {
 	if a.Role != fleet.RoleNone {
 		return a.Role.Info().Label
 	}
@@ -22,7 +22,7 @@ func projectRoleOptions() []kit.Option {
 	return out
 }
 
-var globalRoles = []kit.Option{
+var globalRoleOptions = []kit.Option{
 	{Value: "", Text: "None: project roles only"},
 	{Value: "viewer", Text: "Viewer: sees everything"},
 	{Value: "operator", Text: "Operator: everything but users, projects and join tokens"},

@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-func Tokens(p TokensPage) templ.Component {
+func TokenList(p TokensPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -35,7 +35,7 @@ func Tokens(p TokensPage) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = accountHead(p.Name, "tokens").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = accountHeader(p.Name, "tokens").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -99,11 +99,11 @@ func Tokens(p TokensPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = newToken(p.Form).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = newTokenForm(p.Form).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = tokenList(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = tokenTable(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -125,7 +125,7 @@ func Tokens(p TokensPage) templ.Component {
 	})
 }
 
-func newToken(f TokenForm) templ.Component {
+func newTokenForm(f TokenForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -150,7 +150,7 @@ func newToken(f TokenForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.Post("/account/tokens", "#tokens", "outerHTML"))
+		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm("/account/tokens", "#tokens", "outerHTML"))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -192,7 +192,7 @@ func newToken(f TokenForm) templ.Component {
 	})
 }
 
-func tokenList(p TokensPage) templ.Component {
+func tokenTable(p TokensPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -218,7 +218,7 @@ func tokenList(p TokensPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Tokens) == 0 {
-			templ_7745c5c3_Err = kit.Empty("key-round", "No tokens", "Create one token for each program that uses the API, so that you can revoke each token separately.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("key-round", "No tokens", "Create one token for each program that uses the API, so that you can revoke each token separately.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -259,12 +259,12 @@ func tokenList(p TokensPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if t.ExpiresAt != nil && !p.Now.Before(*t.ExpiresAt) {
-					templ_7745c5c3_Err = kit.Chip("", "clock", "Expired").Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.StateChip("", "clock", "Expired").Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = kit.Chip("ok", "circle-check", "Valid").Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.StateChip("ok", "circle-check", "Valid").Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -274,7 +274,7 @@ func tokenList(p TokensPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if t.ExpiresAt != nil {
-					templ_7745c5c3_Err = kit.At(*t.ExpiresAt, "datetime").Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.LocalTime(*t.ExpiresAt, "datetime").Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -288,7 +288,7 @@ func tokenList(p TokensPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Age(t.LastUsedAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TimeAgo(t.LastUsedAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -296,7 +296,7 @@ func tokenList(p TokensPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.At(t.CreatedAt, "date").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.LocalTime(t.CreatedAt, "date").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -304,7 +304,7 @@ func tokenList(p TokensPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.ActButton("delete-"+string(t.ID), "small", kit.Act{Word: "Delete", Href: views.TokenPath(t.ID, "delete"), Dialog: true}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.StandaloneButton("delete-"+string(t.ID), "small", kit.ActionButton{Word: "Delete", Href: views.APITokenPath(t.ID, "delete"), Dialog: true}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -327,7 +327,7 @@ func tokenList(p TokensPage) templ.Component {
 }
 
 // TokenDelete is the dialog that ends an API token.
-func TokenDelete(t fleet.Token, e kit.Errors) templ.Component {
+func TokenDeleteDialog(t fleet.Token, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -382,13 +382,13 @@ func TokenDelete(t fleet.Token, e kit.Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete the token " + t.Name + "?", Action: views.TokenPath(t.ID, "delete"), Button: "Delete token", Danger: true, Back: "/account/tokens"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete the token " + t.Name + "?", Action: views.APITokenPath(t.ID, "delete"), Button: "Delete token", Danger: true, Back: "/account/tokens"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.DialogPage([]kit.Crumb{{Text: "Your account", Href: "/account"}, {Text: "API tokens", Href: "/account/tokens"}}, "Delete a token").Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.DialogPage([]kit.Breadcrumb{{Text: "Your account", Href: "/account"}, {Text: "API tokens", Href: "/account/tokens"}}, "Delete a token").Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -13,7 +13,7 @@ import (
 type UserPage struct {
 	User     fleet.User
 	Actor    fleet.Actor
-	Projects []kit.Named
+	Projects []kit.NamedLink
 	Roles    map[string]fleet.Role // by project name
 	Form     UserForm
 	Now      time.Time
@@ -21,10 +21,10 @@ type UserPage struct {
 
 func (p UserPage) path(below ...string) string { return views.UserPath(p.User.ID, below...) }
 
-func (p UserPage) acts() []kit.Act {
+func (p UserPage) actions() []kit.ActionButton {
 	can := policy.RestrictActions(p.Actor, "user", "", p.User.ActionsBy(p.Actor.UserID))
-	return []kit.Act{
-		kit.Act{Icon: "key-round", Word: "Reset the password", Href: p.path("password"), Dialog: true}.As(can, fleet.ActPassword),
-		kit.Act{Icon: "trash-2", Word: "Delete user", Href: p.path("delete"), Dialog: true, Danger: true}.As(can, fleet.ActDelete),
+	return []kit.ActionButton{
+		kit.ActionButton{Icon: "key-round", Word: "Reset the password", Href: p.path("password"), Dialog: true}.WithReasonFrom(can, fleet.ActPassword),
+		kit.ActionButton{Icon: "trash-2", Word: "Delete user", Href: p.path("delete"), Dialog: true, Danger: true}.WithReasonFrom(can, fleet.ActDelete),
 	}
 }

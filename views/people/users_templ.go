@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-func Users(p UsersPage) templ.Component {
+func UserList(p UsersPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -53,9 +53,9 @@ func Users(p UsersPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var3 string
-			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(len(p.Users), "user"))
+			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(len(p.Users), "user"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `people/users.templ`, Line: 15, Col: 55}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `people/users.templ`, Line: 15, Col: 59}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 			if templ_7745c5c3_Err != nil {
@@ -67,8 +67,8 @@ func Users(p UsersPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.PageHead(kit.Head{
-			Crumbs: kit.Inventory, Title: "Users", Acts: kit.ActButton("new", "primary", kit.Act{Icon: "plus", Word: "New user", Href: "/users/new"}),
+		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{
+			Crumbs: kit.InventoryBreadcrumb, Title: "Users", Actions: kit.StandaloneButton("new", "primary", kit.ActionButton{Icon: "plus", Word: "New user", Href: "/users/new"}),
 			Tabs: []kit.Tab{{Text: "Users", Href: "/users", Here: true}},
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
@@ -166,7 +166,7 @@ func Users(p UsersPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = userChip(u).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = userStateChip(u).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -174,7 +174,7 @@ func Users(p UsersPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Age(u.LastSeenAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TimeAgo(u.LastSeenAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -182,7 +182,7 @@ func Users(p UsersPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.At(u.CreatedAt, "date").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LocalTime(u.CreatedAt, "date").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -199,7 +199,7 @@ func Users(p UsersPage) templ.Component {
 	})
 }
 
-func userChip(u fleet.User) templ.Component {
+func userStateChip(u fleet.User) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -222,17 +222,17 @@ func userChip(u fleet.User) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		switch {
 		case u.Disabled:
-			templ_7745c5c3_Err = kit.Chip("", "ban", "Disabled").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("", "ban", "Disabled").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case u.MustChangePassword:
-			templ_7745c5c3_Err = kit.Chip("warn", "key-round", "Must change the password").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("warn", "key-round", "Must change the password").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = kit.Chip("ok", "circle-check", "Active").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("ok", "circle-check", "Active").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -9,15 +9,15 @@ import (
 	"quantix/views/kit"
 )
 
-func newPool(a fleet.Actor) kit.Act {
-	return kit.Act{Icon: "plus", Word: "New pool", Href: "/pools/new"}.Needs(a, policy.InfraChange)
+func newPoolAction(a fleet.Actor) kit.ActionButton {
+	return kit.ActionButton{Icon: "plus", Word: "New pool", Href: "/pools/new"}.RequirePermission(a, policy.InfraChange)
 }
 
-func assigned(a fleet.Actor, v fleet.PoolView) kit.AssignedObject {
+func assignedObject(a fleet.Actor, v fleet.PoolView) kit.AssignedObject {
 	return kit.AssignedObject{Actor: a, Type: fleet.TypePool, ID: string(v.ID), Name: v.Name, States: v.Actions()}
 }
 
-func statusOf(status fleet.PoolHost) kit.AssignedHostStatus {
+func assignedHostStatus(status fleet.PoolHost) kit.AssignedHostStatus {
 	stopped := stoppedByOthers(status)
 	return kit.AssignedHostStatus{
 		HostID: status.HostID, Host: status.HostName, States: status.Actions(), Stopped: stopped,
@@ -26,23 +26,23 @@ func statusOf(status fleet.PoolHost) kit.AssignedHostStatus {
 }
 
 // Acts returns the actions on the pool, for the menus and the head of its page.
-func Acts(a fleet.Actor, v fleet.PoolView) []kit.Act {
-	path, e := views.PoolPath(v.ID), assigned(a, v)
-	acts := []kit.Act{
+func Actions(a fleet.Actor, v fleet.PoolView) []kit.ActionButton {
+	path, e := views.PoolPath(v.ID), assignedObject(a, v)
+	acts := []kit.ActionButton{
 		{Icon: "database", Word: "Open", Href: path},
 		{Icon: "monitor", Word: "VMs with disks in the pool", Href: views.TabPath(path, "vms")},
 		{Icon: "hard-drive", Word: "Volumes", Href: views.TabPath(path, "volumes")},
-		e.Assign(),
+		e.AssignAction(),
 	}
 	if v.Spec.Kind.Info().Secret != nil {
-		acts = append(acts, changeCredentials(a, v))
+		acts = append(acts, changeCredentialsAction(a, v))
 	}
-	return append(acts, e.Delete())
+	return append(acts, e.DeleteAction())
 }
 
-func changeCredentials(a fleet.Actor, v fleet.PoolView) kit.Act {
-	act := kit.Act{Icon: "lock", Word: "Change credentials", Href: views.PoolPath(v.ID, "credentials"), Dialog: true}
-	return act.Needs(a, policy.InfraChange).As(v.Actions(), fleet.ActCredentials)
+func changeCredentialsAction(a fleet.Actor, v fleet.PoolView) kit.ActionButton {
+	act := kit.ActionButton{Icon: "lock", Word: "Change credentials", Href: views.PoolPath(v.ID, "credentials"), Dialog: true}
+	return act.RequirePermission(a, policy.InfraChange).WithReasonFrom(v.Actions(), fleet.ActCredentials)
 }
 
 // hostVMsPath is the address of the list of the host's VMs with disks in the pool.
@@ -51,24 +51,24 @@ func hostVMsPath(status fleet.PoolHost) string {
 }
 
 // statusActs are the actions on a pool on one host.
-func statusActs(a fleet.Actor, v fleet.PoolView, status fleet.PoolHost) []kit.Act {
-	return assigned(a, v).StatusActs(statusOf(status), kit.Act{Icon: "monitor", Word: "VMs of this host with disks in the pool", Href: hostVMsPath(status)})
+func hostActions(a fleet.Actor, v fleet.PoolView, status fleet.PoolHost) []kit.ActionButton {
+	return assignedObject(a, v).HostActions(assignedHostStatus(status), kit.ActionButton{Icon: "monitor", Word: "VMs of this host with disks in the pool", Href: hostVMsPath(status)})
 }
 
 // retry are the actions in the page's head that retry the pool on failed hosts.
-func retry(p Page) []kit.Act {
+func retryActions(p Page) []kit.ActionButton {
 	statuses := make([]kit.AssignedHostStatus, len(p.Pool.Hosts))
 	for i, h := range p.Pool.Hosts {
-		statuses[i] = statusOf(h)
+		statuses[i] = assignedHostStatus(h)
 	}
-	return assigned(p.Actor, p.Pool).Retry(statuses, p.Pool.Health.Hosts, p.Pool.Health.Failed)
+	return assignedObject(p.Actor, p.Pool).RetryActions(statuses, p.Pool.Health.Hosts, p.Pool.Health.Failed)
 }
 
 // failing returns the first hosts where the pool is unusable, at most the number most.
-func failing(statuses []fleet.PoolHost, most int) []fleet.PoolHost {
+func firstFailingHosts(statuses []fleet.PoolHost, most int) []fleet.PoolHost {
 	var out []fleet.PoolHost
 	for _, c := range statuses {
-		if len(out) < most && statusOf(c).Failing {
+		if len(out) < most && assignedHostStatus(c).Failing {
 			out = append(out, c)
 		}
 	}

@@ -15,7 +15,7 @@ type Form struct {
 	Name   string
 	Spec   fleet.PoolSpec
 	Hosts  []kit.HostChoice
-	Labels kit.LabelForm
+	Labels kit.HostLabelForm
 	Errors kit.Errors
 }
 
@@ -24,7 +24,7 @@ func (f Form) sourceFields() (out []sourceField) {
 	for _, p := range fleet.PoolFields() {
 		out = append(out, sourceField{kit.Field{
 			Name: "source[" + p.Name + "]", Label: p.Label, Hint: p.Hint, Value: *p.At(&f.Spec), Error: f.Errors.At("spec." + p.Name),
-			Attrs: templ.Attributes{"spellcheck": "false", "autocomplete": "off"}, Wrap: forKinds(p.Kinds()),
+			Attrs: templ.Attributes{"spellcheck": "false", "autocomplete": "off"}, WrapperAttrs: showForKinds(p.Kinds()),
 		}, p.Choices})
 	}
 	return out
@@ -45,7 +45,7 @@ func (f sourceField) options() []kit.Option {
 }
 
 // forKinds shows a part of the form only for the given pool kinds.
-func forKinds(kinds []fleet.PoolKind) templ.Attributes {
+func showForKinds(kinds []fleet.PoolKind) templ.Attributes {
 	words := make([]string, len(kinds))
 	for i, k := range kinds {
 		words[i] = string(k)
@@ -65,12 +65,12 @@ func (f Form) secretField() kit.Field {
 			}
 		}
 	}
-	return secretField(strings.Join(labels, " or "), strings.Join(hints, " "), f.Errors, forKinds(kinds))
+	return secretField(strings.Join(labels, " or "), strings.Join(hints, " "), f.Errors, showForKinds(kinds))
 }
 
 func secretField(label, hint string, e kit.Errors, wrap templ.Attributes) kit.Field {
 	return kit.Field{
-		Name: "secret", Label: label, Type: "password", Hint: hint + " The portal stores it encrypted, sends it only to the hosts of the pool and never shows it again.", Error: e.At("secret"), Wrap: wrap,
+		Name: "secret", Label: label, Type: "password", Hint: hint + " The portal stores it encrypted, sends it only to the hosts of the pool and never shows it again.", Error: e.At("secret"), WrapperAttrs: wrap,
 		Attrs: templ.Attributes{"autocomplete": "new-password", "spellcheck": "false", "maxlength": "255"},
 	}
 }
@@ -97,16 +97,16 @@ func sharableKinds() (out []fleet.PoolKind) {
 
 // Lacks are the capabilities that a host lacks for pools of the kind; with an empty kind, notes for each kind that the
 // form can choose.
-func Lacks(h fleet.Host, kind fleet.PoolKind) (out []kit.Lack) {
+func MissingCapabilities(h fleet.Host, kind fleet.PoolKind) (out []kit.MissingCapability) {
 	if h.Status == nil {
 		return nil
 	}
 	for _, gap := range h.Status.Inventory.PoolGaps {
 		switch kind {
 		case "":
-			out = append(out, kit.Lack{Text: "No " + kindWord(fleet.PoolSpec{Kind: gap.Kind}) + " pools: " + gap.Why, When: forKinds([]fleet.PoolKind{gap.Kind})})
+			out = append(out, kit.MissingCapability{Text: "No " + poolKindName(fleet.PoolSpec{Kind: gap.Kind}) + " pools: " + gap.Why, When: showForKinds([]fleet.PoolKind{gap.Kind})})
 		case gap.Kind:
-			out = append(out, kit.Lack{Text: gap.Why})
+			out = append(out, kit.MissingCapability{Text: gap.Why})
 		}
 	}
 	return out

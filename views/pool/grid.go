@@ -10,8 +10,8 @@ import (
 
 // Limits of one page of a grid.
 const (
-	GridHosts = 50
-	GridPools = 40
+	MaxGridHosts = 50
+	MaxGridPools = 40
 )
 
 // GridPage shows the state of all pools on all hosts: a row for each host, a column for each pool.
@@ -22,7 +22,7 @@ type GridPage struct {
 }
 
 // gridColumn holds what all host statuses of one pool's column have in common.
-type gridColumn struct{ on, path string }
+type gridColumn struct{ sharedOn, path string }
 
 func (p GridPage) columns() []gridColumn {
 	out := make([]gridColumn, len(p.States.Pools.Items))
@@ -33,17 +33,17 @@ func (p GridPage) columns() []gridColumn {
 }
 
 // hostQuery is the query that filters a pool's own matrix by the host.
-func hostQuery(h fleet.HostView) string {
+func hostFilterQuery(h fleet.HostView) string {
 	return kit.Link{}.With("filter", "name:"+strconv.Quote(h.Name)).String()
 }
 
 // words is the accessible text of a host status: "shared on host-1: Active, 12 % used".
-func (g gridColumn) words(h fleet.HostView, c fleet.GridStatus) string {
+func (g gridColumn) statusText(h fleet.HostView, c fleet.GridStatus) string {
 	switch {
 	case c.Leaving:
-		return g.on + h.Name + ": being released"
+		return g.sharedOn + h.Name + ": being released"
 	case c.State == fleet.PoolActive:
-		return g.on + h.Name + ": " + c.State.Word() + ", " + strconv.Itoa(c.UsedPercent) + " % used"
+		return g.sharedOn + h.Name + ": " + c.State.DisplayName() + ", " + strconv.Itoa(c.UsedPercent) + " % used"
 	}
-	return g.on + h.Name + ": " + c.State.Word()
+	return g.sharedOn + h.Name + ": " + c.State.DisplayName()
 }

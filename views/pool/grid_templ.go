@@ -15,7 +15,7 @@ import (
 )
 
 // Grid shows the state of all pools on all hosts.
-func Grid(p GridPage) templ.Component {
+func PoolGridPage(p GridPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -54,7 +54,7 @@ func Grid(p GridPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.PageHead(kit.Head{Crumbs: kit.Inventory, Title: "Storage pools", Tabs: kit.StorageTabs(p.Actor, "/pools/matrix")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{Crumbs: kit.InventoryBreadcrumb, Title: "Storage pools", Tabs: kit.StorageTabs(p.Actor, "/pools/matrix")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -87,19 +87,19 @@ func Grid(p GridPage) templ.Component {
 			}
 			ctx = templ.InitializeContext(ctx)
 			if p.Empty() {
-				templ_7745c5c3_Err = kit.NoGrid(p.Grid, "column").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.EmptyGridNote(p.Grid, "column").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = grid(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = poolGrid(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Live("pool-grid", "", "pools hosts", p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LiveElement("pool-grid", "", "pools hosts", p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -111,7 +111,7 @@ func Grid(p GridPage) templ.Component {
 	})
 }
 
-func grid(p GridPage) templ.Component {
+func poolGrid(p GridPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -142,7 +142,7 @@ func grid(p GridPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			var templ_7745c5c3_Var5 = []any{kit.Severity(v.Health.Severity)}
+			var templ_7745c5c3_Var5 = []any{kit.SeverityClass(v.Health.Severity)}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var5...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -180,7 +180,7 @@ func grid(p GridPage) templ.Component {
 			var templ_7745c5c3_Var8 string
 			templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.ResolveAttributeValue(v.Name + ": " + v.Health.Summary)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/grid.templ`, Line: 39, Col: 163}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/grid.templ`, Line: 39, Col: 168}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var8)
 			if templ_7745c5c3_Err != nil {
@@ -193,7 +193,7 @@ func grid(p GridPage) templ.Component {
 			var templ_7745c5c3_Var9 string
 			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(v.Name)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/grid.templ`, Line: 39, Col: 174}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/grid.templ`, Line: 39, Col: 179}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 			if templ_7745c5c3_Err != nil {
@@ -209,7 +209,7 @@ func grid(p GridPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		for i, h := range p.States.Hosts.Items {
-			query := hostQuery(h)
+			query := hostFilterQuery(h)
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<tr id=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -254,7 +254,7 @@ func grid(p GridPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if h.Phase != fleet.HostOnline {
-				templ_7745c5c3_Err = kit.HostChip(h.Phase).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.HostPhaseChip(h.Phase).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -274,7 +274,7 @@ func grid(p GridPage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					var templ_7745c5c3_Var13 = []any{kit.Severity(c.Severity)}
+					var templ_7745c5c3_Var13 = []any{kit.SeverityClass(c.Severity)}
 					templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var13...)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -299,7 +299,7 @@ func grid(p GridPage) templ.Component {
 					var templ_7745c5c3_Var15 templ.SafeURL
 					templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(columns[n].path + query))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/grid.templ`, Line: 58, Col: 107}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/grid.templ`, Line: 58, Col: 112}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 					if templ_7745c5c3_Err != nil {
@@ -310,9 +310,9 @@ func grid(p GridPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var16 string
-					templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.ResolveAttributeValue(columns[n].words(h, c))
+					templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.ResolveAttributeValue(columns[n].statusText(h, c))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/grid.templ`, Line: 58, Col: 140}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/grid.templ`, Line: 58, Col: 150}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var16)
 					if templ_7745c5c3_Err != nil {

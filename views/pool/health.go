@@ -20,15 +20,15 @@ var hostColumns = kit.Columns{
 	{Key: "heard", Label: "Last seen"},
 }
 
-func (p Page) matrix() kit.Matrix[fleet.PoolHost] {
-	m := kit.HostsMatrix(p.Link, "Health on each host", hostColumns, p.Statuses)
+func (p Page) hostMatrix() kit.StatusMatrix[fleet.PoolHost] {
+	m := kit.NewHostMatrix(p.Link, "Health on each host", hostColumns, p.Statuses)
 	m.Row = func(h fleet.PoolHost) kit.Row {
 		return kit.Row{ID: "cell-" + string(h.HostID), Name: h.HostName, Href: views.HostPath(h.HostID)}
 	}
 	m.RowCells = func(head kit.Columns, h fleet.PoolHost) templ.Component { return RowCells(head, p.Pool, h, p.Now) }
-	m.Acts = func(h fleet.PoolHost) []kit.Act { return statusActs(p.Actor, p.Pool, h) }
-	if m.None == nil {
-		m.None = noHosts(p)
+	m.RowActions = func(h fleet.PoolHost) []kit.ActionButton { return hostActions(p.Actor, p.Pool, h) }
+	if m.EmptyContent == nil {
+		m.EmptyContent = noHostsNote(p)
 	}
 	return m
 }

@@ -14,7 +14,7 @@ import (
 	"strconv"
 )
 
-func noHosts(p Page) templ.Component {
+func noHostsNote(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -47,13 +47,13 @@ func noHosts(p Page) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = kit.ActButton("assign-first", "primary", assigned(p.Actor, p.Pool).Assign()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StandaloneButton("assign-first", "primary", assignedObject(p.Actor, p.Pool).AssignAction()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Empty("server", "On no host", "Assign the pool to hosts. Each host mounts or starts the pool and reports the result here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.EmptyListNote("server", "On no host", "Assign the pool to hosts. Each host mounts or starts the pool and reports the result here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -61,7 +61,7 @@ func noHosts(p Page) templ.Component {
 	})
 }
 
-func health(p Page) templ.Component {
+func healthTab(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -82,7 +82,7 @@ func health(p Page) templ.Component {
 			templ_7745c5c3_Var3 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		for _, status := range failing(p.Pool.Hosts, 3) {
+		for _, status := range firstFailingHosts(p.Pool.Hosts, 3) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"note bad\" role=\"status\" id=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -219,22 +219,22 @@ func health(p Page) templ.Component {
 			}
 		}
 		if n := p.Pool.Health.Failed; n > 3 {
-			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", strconv.Itoa(n-3)+" more hosts cannot use the pool; the table shows the reasons.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.NoteBanner("bad", "triangle-alert", strconv.Itoa(n-3)+" more hosts cannot use the pool; the table shows the reasons.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = kit.LabelNotes(p.ByLabel, views.TabPath(p.path(), "configure")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.UnassignedHostNotes(p.ByLabel, views.TabPath(p.path(), "configure")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if !p.seesHosts() {
-			templ_7745c5c3_Err = kit.Note("info", "info", "Only users who may see hosts see the status on each host.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.NoteBanner("info", "info", "Only users who may see hosts see the status on each host.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = kit.MatrixCard(p.matrix()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StatusMatrixCard(p.hostMatrix()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -243,11 +243,11 @@ func health(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = capacity(p).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = capacityCard(p).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = definition(p).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = definitionCard(p).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -259,7 +259,7 @@ func health(p Page) templ.Component {
 	})
 }
 
-func capacity(p Page) templ.Component {
+func capacityCard(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -324,7 +324,7 @@ func capacity(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = kit.Usage(strconv.Itoa(used)+" % used, "+strconv.Itoa(grow)+" % provisioned to volumes", "lg", kit.Share{Percent: used, Class: kit.Fullness(used)}, kit.Share{Percent: grow, Class: "provisioned"}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.UsageBar(strconv.Itoa(used)+" % used, "+strconv.Itoa(grow)+" % provisioned to volumes", "lg", kit.UsageSegment{Percent: used, Class: kit.UsageClass(used)}, kit.UsageSegment{Percent: grow, Class: "provisioned"}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -332,7 +332,7 @@ func capacity(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			var templ_7745c5c3_Var14 = []any{"used", kit.Fullness(used)}
+			var templ_7745c5c3_Var14 = []any{"used", kit.UsageClass(used)}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var14...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -357,7 +357,7 @@ func capacity(p Page) templ.Component {
 			var templ_7745c5c3_Var16 string
 			templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Bytes(h.UsedBytes))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/health.templ`, Line: 74, Col: 77}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/health.templ`, Line: 74, Col: 79}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 			if templ_7745c5c3_Err != nil {

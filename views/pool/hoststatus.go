@@ -11,14 +11,14 @@ import (
 )
 
 // hostsNamed is the maximum number of hosts that a text names; it gives the number of the others.
-const hostsNamed = 12
+const maxHostsNamed = 12
 
 func sortedByName(statuses []fleet.PoolHost) []fleet.PoolHost {
 	return slices.SortedFunc(slices.Values(statuses), func(x, y fleet.PoolHost) int { return strings.Compare(x.HostName, y.HostName) })
 }
 
 // StatusOf is the pool's status on one host.
-func StatusOf(v fleet.PoolView, host fleet.HostID) fleet.PoolHost {
+func StatusOnHost(v fleet.PoolView, host fleet.HostID) fleet.PoolHost {
 	for _, h := range v.Hosts {
 		if h.HostID == host {
 			return h
@@ -27,12 +27,12 @@ func StatusOf(v fleet.PoolView, host fleet.HostID) fleet.PoolHost {
 	return fleet.PoolHost{PoolID: v.ID, HostID: host, State: fleet.PoolPending, Assigned: true}
 }
 
-func kindWord(s fleet.PoolSpec) string {
+func poolKindName(s fleet.PoolSpec) string {
 	return cmp.Or(s.Kind.Info().Word, string(s.Kind))
 }
 
 // Source is the location of the pool's data; empty for actors who may not see the location.
-func Source(s fleet.PoolSpec) string {
+func SourceText(s fleet.PoolSpec) string {
 	if field, place := s.Location(); field != "" && place == "" {
 		return ""
 	}
@@ -44,7 +44,7 @@ func stoppedByOthers(status fleet.PoolHost) bool {
 	return status.State == fleet.PoolInactive && status.Status != nil && status.Status.StoppedOutside
 }
 
-func freeText(status fleet.PoolHost) string {
+func freeSpaceText(status fleet.PoolHost) string {
 	if status.Status == nil || status.Status.CapacityBytes == 0 {
 		return "–"
 	}
@@ -57,10 +57,10 @@ func latencyText(status fleet.PoolHost) string {
 	if status.Status == nil || status.Status.WriteMicros == 0 || status.State == fleet.PoolUnknown {
 		return ""
 	}
-	return "write " + milliseconds(status.Status.WriteMicros) + " ms, read " + milliseconds(status.Status.ReadMicros) + " ms"
+	return "write " + millisecondsText(status.Status.WriteMicros) + " ms, read " + millisecondsText(status.Status.ReadMicros) + " ms"
 }
 
-func milliseconds(us int64) string {
+func millisecondsText(us int64) string {
 	if us >= 10_000 {
 		return strconv.FormatInt(us/1000, 10)
 	}
@@ -68,16 +68,16 @@ func milliseconds(us int64) string {
 }
 
 // lastKnown is the last reported state of a pool on an offline host.
-func lastKnown(status fleet.PoolHost) string {
+func lastReportedStateText(status fleet.PoolHost) string {
 	switch {
 	case status.State != fleet.PoolUnknown:
 		return ""
 	case status.Status == nil:
 		return "The host is offline and never reported anything."
 	case status.Status.CapacityBytes > 0:
-		return "Last known: " + strings.ToLower(status.Status.State.Word()) + ", " + kit.Bytes(status.Status.UsedBytes) + " of " + kit.Bytes(status.Status.CapacityBytes) + " used."
+		return "Last known: " + strings.ToLower(status.Status.State.DisplayName()) + ", " + kit.Bytes(status.Status.UsedBytes) + " of " + kit.Bytes(status.Status.CapacityBytes) + " used."
 	}
-	return "Last known: " + strings.ToLower(status.Status.State.Word()) + "."
+	return "Last known: " + strings.ToLower(status.Status.State.DisplayName()) + "."
 }
 
 func mountPath(v fleet.PoolView, status fleet.PoolHost) string {
@@ -85,7 +85,7 @@ func mountPath(v fleet.PoolView, status fleet.PoolHost) string {
 		return status.Status.MountPath
 	}
 	if !v.Spec.Kind.Info().FilePool {
-		return kit.Dash(Source(v.Spec))
+		return kit.TextOrDash(SourceText(v.Spec))
 	}
-	return kit.Dash(v.Spec.Path)
+	return kit.TextOrDash(v.Spec.Path)
 }

@@ -19,7 +19,7 @@ func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 	if chip := rendered.HTML(t, statusChip(status)); !strings.Contains(chip, `class="chip unknown"`) || strings.Contains(chip, "Active") {
 		t.Errorf("the pool's chip is %s", chip)
 	}
-	if usage := rendered.HTML(t, usage(status)); !strings.Contains(usage, `title="Last known"`) || strings.Contains(usage, "svg") || strings.Contains(usage, "bar") {
+	if usage := rendered.HTML(t, usageOnHost(status)); !strings.Contains(usage, `title="Last known"`) || strings.Contains(usage, "svg") || strings.Contains(usage, "bar") {
 		t.Errorf("the pool's usage is %s", usage)
 	}
 	if text := rendered.Text(t, reportText(status)); text != "Last known: active, 1 GiB of 4 GiB used." {

@@ -21,15 +21,15 @@ var Columns = kit.Columns{
 	{Key: "used", Label: "Used", Class: "w-bar"},
 	{Key: "free", Label: "Free", Class: "num"},
 	{Key: "description", Label: "Description"},
-	{Key: "created", Label: "Created", Sort: "created", Extra: true},
-	{Key: "id", Label: "UUID", Extra: true},
+	{Key: "created", Label: "Created", Sort: "created", OnRequest: true},
+	{Key: "id", Label: "UUID", OnRequest: true},
 }
 
 func (p *ListPage) table() kit.Table[fleet.PoolView] {
 	return kit.Table[fleet.PoolView]{
-		List: &p.List, ID: "pool-rows", Live: "pools", Every: "30s", Label: "Pools", Type: "pool", Head: kit.NameHead, Items: p.Pools, Acts: true, None: none(p),
+		List: &p.List, ID: "pool-rows", Live: "pools", Every: "30s", Label: "Pools", Type: "pool", Head: kit.NameColumn, Items: p.Pools, HasRowMenus: true, EmptyContent: emptyListNote(p),
 		Row: func(v *fleet.PoolView) kit.Row {
-			return kit.Row{ID: "pool-" + string(v.ID), Name: v.Name, Href: views.PoolPath(v.ID), Menu: views.MenuPath(fleet.TypePool, v.ID)}
+			return kit.Row{ID: "pool-" + string(v.ID), Name: v.Name, Href: views.PoolPath(v.ID), Menu: views.ContextMenuPath(fleet.TypePool, v.ID)}
 		},
 		RowCells: row,
 	}

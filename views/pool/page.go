@@ -19,9 +19,9 @@ type Page struct {
 	Pool     fleet.PoolView                   // with only the first few hosts
 	Statuses kit.HostStatuses[fleet.PoolHost] // tab health
 	Now      time.Time
-	Volumes  Volumes        // tab volumes
+	Volumes  VolumesTab        // tab volumes
 	Uploads  []fleet.Upload // tab volumes: the actor's own unfinished uploads
-	Counts   Counts
+	Counts   TabCounts
 	ByLabel  fleet.ByLabel // tabs health and configure, for actors who may see hosts
 	First    int           // index of the first shown row of Volumes; Last is the index after the last one
 	Last     int
@@ -33,16 +33,16 @@ type Page struct {
 }
 
 func (p Page) tabs() []kit.Tab {
-	return kit.TabsAt(kit.Link{Path: p.path()}, "tab", p.Tab,
+	return kit.LinkTabs(kit.Link{Path: p.path()}, "tab", p.Tab,
 		kit.Tab{Key: "health", Text: "Health"}, kit.Tab{Key: "volumes", Text: "Volumes", Count: p.Counts.Volumes},
 		kit.Tab{Key: "vms", Text: "VMs", Count: p.Counts.VMs}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})
 }
 
 // Counts are the numbers of volumes and VMs on the tabs; empty: not shown.
-type Counts struct{ Volumes, VMs string }
+type TabCounts struct{ Volumes, VMs string }
 
 // key is the pool's wake-up key.
-func (p Page) key() string { return "pool:" + string(p.Pool.ID) }
+func (p Page) liveKey() string { return "pool:" + string(p.Pool.ID) }
 
 // Tabs are the keys of the pool page's tabs; the first tab is the default.
 func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
@@ -55,14 +55,14 @@ func (p Page) seesHosts() bool { return policy.May(p.Actor, policy.InfraSee, "")
 func (p Page) liveKeys() string {
 	switch p.Tab {
 	case "vms":
-		return p.key() + " vms"
+		return p.liveKey() + " vms"
 	case "tasks":
 		return "tasks"
 	}
-	return p.key()
+	return p.liveKey()
 }
 
-func (p Page) noVMs() string {
+func (p Page) noVMsText() string {
 	if p.Filter.Value != "" {
 		return "No VM that matches the filter has a disk in this pool."
 	}

@@ -14,7 +14,7 @@ import (
 	"quantix/views/vm"
 )
 
-func Show(p Page) templ.Component {
+func PoolPage(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -56,9 +56,9 @@ func Show(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var3 string
-			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(kindWord(p.Pool.Spec))
+			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(poolKindName(p.Pool.Spec))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/page.templ`, Line: 17, Col: 45}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/page.templ`, Line: 17, Col: 49}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 			if templ_7745c5c3_Err != nil {
@@ -79,9 +79,9 @@ func Show(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var4 string
-			templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(Source(p.Pool.Spec))
+			templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(SourceText(p.Pool.Spec))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/page.templ`, Line: 21, Col: 48}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/page.templ`, Line: 21, Col: 52}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 			if templ_7745c5c3_Err != nil {
@@ -93,11 +93,11 @@ func Show(p Page) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.ObjectHead(kit.Head{
-			Crumbs: []kit.Crumb{{Text: "Storage", Href: "/pools"}}, Icon: kit.Icon("database", kit.Severity(p.Pool.Health.Severity)), Title: p.Pool.Name,
-			Acts: headActs(p), Tabs: p.tabs(),
-		}, kit.Following{
-			ID: "pool-head", Keys: p.key(), Href: p.Link.String(), Every: "10s", Gone: "This pool was deleted.", GoneHref: "/pools",
+		templ_7745c5c3_Err = kit.ObjectPageHeader(kit.PageHeader{
+			Crumbs: []kit.Breadcrumb{{Text: "Storage", Href: "/pools"}}, Icon: kit.Icon("database", kit.SeverityClass(p.Pool.Health.Severity)), Title: p.Pool.Name,
+			Actions: headActions(p), Tabs: p.tabs(),
+		}, kit.LiveUpdates{
+			ID: "pool-head", Keys: p.liveKey(), Href: p.Link.String(), Every: "10s", DeletedText: "This pool was deleted.", DeletedHref: "/pools",
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -107,7 +107,7 @@ func Show(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = vms(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = vmsTab(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -130,29 +130,29 @@ func Show(p Page) templ.Component {
 				ctx = templ.InitializeContext(ctx)
 				switch p.Tab {
 				case "volumes":
-					templ_7745c5c3_Err = volumes(p).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = volumeTable(p).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				case "configure":
-					templ_7745c5c3_Err = configure(p).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = configureTab(p).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				case "tasks":
-					templ_7745c5c3_Err = task.Section("pool-tasks", p.Tasks, kit.PagerOf(p.Link, len(p.Tasks), "task", p.Prev, p.Next)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = task.TaskSection("pool-tasks", p.Tasks, kit.NewPager(p.Link, len(p.Tasks), "task", p.Prev, p.Next)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				default:
-					templ_7745c5c3_Err = health(p).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = healthTab(p).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Live("pool-body", "body", p.liveKeys(), p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LiveElement("pool-body", "body", p.liveKeys(), p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -161,7 +161,7 @@ func Show(p Page) templ.Component {
 	})
 }
 
-func headActs(p Page) templ.Component {
+func headActions(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -182,17 +182,17 @@ func headActs(p Page) templ.Component {
 			templ_7745c5c3_Var6 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.ActButton("assign", "", assigned(p.Actor, p.Pool).Assign()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.StandaloneButton("assign", "", assignedObject(p.Actor, p.Pool).AssignAction()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, act := range retry(p) {
-			templ_7745c5c3_Err = kit.ActButton("retry", "", act).Render(ctx, templ_7745c5c3_Buffer)
+		for _, act := range retryActions(p) {
+			templ_7745c5c3_Err = kit.StandaloneButton("retry", "", act).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = kit.ActMenu(Acts(p.Actor, p.Pool)[1:]).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ActionMenu(Actions(p.Actor, p.Pool)[1:]).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -200,7 +200,7 @@ func headActs(p Page) templ.Component {
 	})
 }
 
-func vms(p Page) templ.Component {
+func vmsTab(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -245,13 +245,13 @@ func vms(p Page) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = vm.Briefs("VMs with disks in this pool", p.VMs, p.seesHosts(), kit.PagerOf(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, p.noVMs()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = vm.VMTable("VMs with disks in this pool", p.VMs, p.seesHosts(), kit.NewPager(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, p.noVMsText()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Live("pool-vms", "", p.liveKeys(), p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LiveElement("pool-vms", "", p.liveKeys(), p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

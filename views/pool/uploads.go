@@ -2,6 +2,6 @@ package pool
 
 import "quantix/views/kit"
 
-func (p Page) uploadVolume() kit.Act {
-	return p.newVolumeAct("upload", "Upload", "upload")
+func (p Page) uploadVolumeAction() kit.ActionButton {
+	return p.newVolumeAction("upload", "Upload", "upload")
 }

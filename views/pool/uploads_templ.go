@@ -15,7 +15,7 @@ import (
 )
 
 // UploadVolume is the form that uploads a file.
-func UploadVolume(p VolumePage) templ.Component {
+func UploadVolumeForm(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -65,9 +65,9 @@ func UploadVolume(p VolumePage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var4 string
-				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(p.curl())
+				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(p.uploadCommand())
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/uploads.templ`, Line: 14, Col: 152}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/uploads.templ`, Line: 14, Col: 161}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 				if templ_7745c5c3_Err != nil {
@@ -99,9 +99,9 @@ func UploadVolume(p VolumePage) templ.Component {
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var6 string
-						templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(fleet.Upload{File: p.In.File}.Name())
+						templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(fleet.Upload{File: p.In.File}.LocalFileName())
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/uploads.templ`, Line: 20, Col: 77}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/uploads.templ`, Line: 20, Col: 86}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 						if templ_7745c5c3_Err != nil {
@@ -114,7 +114,7 @@ func UploadVolume(p VolumePage) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = kit.Labelled(kit.Field{ID: "upload-file", Label: "File", Error: p.Errors.At("sizeBytes")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.LabelledInput(kit.Field{ID: "upload-file", Label: "File", Error: p.Errors.At("sizeBytes")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -166,7 +166,7 @@ func UploadVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = onHost(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = hostSelect(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -186,7 +186,7 @@ func UploadVolume(p VolumePage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(p.Pool, "Upload").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = poolDialog(p.Pool, "Upload").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -28,13 +28,13 @@ type VolumePage struct {
 // Back is the address of the page that opened the dialog.
 func (p VolumePage) Back() string { return views.TabPath(views.PoolPath(p.Pool.ID), "volumes") }
 
-func (p VolumePage) action(act string) string {
-	return volumeAddress(views.PoolPath(p.Pool.ID, "volumes", act), p.Volume.Name, p.Host)
+func (p VolumePage) actionPath(act string) string {
+	return volumeActionPath(views.PoolPath(p.Pool.ID, "volumes", act), p.Volume.Name, p.Host)
 }
 
 // actionDialog is the confirmation dialog of an action on a volume.
 func (p VolumePage) actionDialog(title, act, button string, action fleet.Action, danger bool) kit.Dialog {
-	return kit.Dialog{Title: title, Action: p.action(act), Button: button, Danger: danger, Why: kit.WhyNot(p.Volume.Allows(action)), Back: p.Back()}
+	return kit.Dialog{Title: title, Action: p.actionPath(act), Button: button, Danger: danger, Why: kit.ReasonOf(p.Volume.Allows(action)), Back: p.Back()}
 }
 
 // downloadFormPath is the address of the download form, filled from a catalog image.
@@ -43,7 +43,7 @@ func (p VolumePage) downloadFormPath(i fleet.StartImageView) string {
 }
 
 // curl is the shell command that uploads a file.
-func (p VolumePage) curl() string {
+func (p VolumePage) uploadCommand() string {
 	return "curl -T FILE -H 'Authorization: Bearer TOKEN' 'https://PORTAL/api/v1/pools/" + string(p.Pool.ID) + "/uploads/NAME'"
 }
 
@@ -56,15 +56,15 @@ func checksumHint(p VolumePage) string {
 	return "Copy the checksum from a page that you trust." + stake
 }
 
-func hostChoice(h fleet.PoolHost) string {
+func hostFreeSpaceText(h fleet.PoolHost) string {
 	if h.State == fleet.PoolActive {
 		return h.HostName
 	}
-	return h.HostName + ": " + h.State.Word()
+	return h.HostName + ": " + h.State.DisplayName()
 }
 
 // formats are the possible formats of a new volume.
-func (p VolumePage) formats() []string {
+func (p VolumePage) formatOptions() []string {
 	if p.Pool.Spec.Kind.Info().FilePool {
 		return fleet.VolumeFormats
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // NewVolume is the form of a new volume.
-func NewVolume(p VolumePage) templ.Component {
+func NewVolumeForm(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -85,7 +85,7 @@ func NewVolume(p VolumePage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					for _, f := range p.formats() {
+					for _, f := range p.formatOptions() {
 						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<option value=\"")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
@@ -133,7 +133,7 @@ func NewVolume(p VolumePage) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = kit.Labelled(kit.Field{ID: "format", Label: "Format", Error: p.Errors.At("format"), Hint: "qcow2 files grow with their data and support snapshots; raw files hold only the disk's bytes."}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.LabelledInput(kit.Field{ID: "format", Label: "Format", Error: p.Errors.At("format"), Hint: "qcow2 files grow with their data and support snapshots; raw files hold only the disk's bytes."}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -149,7 +149,7 @@ func NewVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = onHost(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = hostSelect(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -167,7 +167,7 @@ func NewVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = overcommit(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = overcommitCheckbox(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -187,7 +187,7 @@ func NewVolume(p VolumePage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(p.Pool, "New volume").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = poolDialog(p.Pool, "New volume").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -196,7 +196,7 @@ func NewVolume(p VolumePage) templ.Component {
 }
 
 // FetchVolume is the form that downloads a volume from a URL to a host.
-func FetchVolume(p VolumePage) templ.Component {
+func DownloadVolumeForm(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -317,7 +317,7 @@ func FetchVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = onHost(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = hostSelect(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -337,7 +337,7 @@ func FetchVolume(p VolumePage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(p.Pool, "Download by URL").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = poolDialog(p.Pool, "Download by URL").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -346,7 +346,7 @@ func FetchVolume(p VolumePage) templ.Component {
 }
 
 // onHost is the choice of the host for a volume of a local pool.
-func onHost(p VolumePage) templ.Component {
+func hostSelect(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -413,9 +413,9 @@ func onHost(p VolumePage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var15 string
-					templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(hostChoice(h))
+					templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(hostFreeSpaceText(h))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/volumeforms.templ`, Line: 64, Col: 99}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/volumeforms.templ`, Line: 64, Col: 106}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 					if templ_7745c5c3_Err != nil {
@@ -432,7 +432,7 @@ func onHost(p VolumePage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Labelled(kit.Field{ID: "host", Label: "Host", Error: p.Errors.At("hostId"), Hint: "Each host has separate files in this pool."}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LabelledInput(kit.Field{ID: "host", Label: "Host", Error: p.Errors.At("hostId"), Hint: "Each host has separate files in this pool."}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -442,7 +442,7 @@ func onHost(p VolumePage) templ.Component {
 }
 
 // overcommit is the overcommit checkbox. It appears only after the pool had no space.
-func overcommit(p VolumePage) templ.Component {
+func overcommitCheckbox(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -474,7 +474,7 @@ func overcommit(p VolumePage) templ.Component {
 }
 
 // GrowVolume is the form that grows a volume.
-func GrowVolume(p VolumePage) templ.Component {
+func GrowVolumeForm(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -544,7 +544,7 @@ func GrowVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = overcommit(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = overcommitCheckbox(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -564,7 +564,7 @@ func GrowVolume(p VolumePage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(p.Pool, "Grow "+p.Volume.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var18), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = poolDialog(p.Pool, "Grow "+p.Volume.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var18), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -573,7 +573,7 @@ func GrowVolume(p VolumePage) templ.Component {
 }
 
 // CloneVolume is the form that copies a volume under a new name.
-func CloneVolume(p VolumePage) templ.Component {
+func CloneVolumeForm(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -657,7 +657,7 @@ func CloneVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = overcommit(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = overcommitCheckbox(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -677,7 +677,7 @@ func CloneVolume(p VolumePage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(p.Pool, "Clone "+p.Volume.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var22), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = poolDialog(p.Pool, "Clone "+p.Volume.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var22), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -686,7 +686,7 @@ func CloneVolume(p VolumePage) templ.Component {
 }
 
 // ConvertVolume is the form that converts a disk to another format under a new name.
-func ConvertVolume(p VolumePage) templ.Component {
+func ConvertVolumeForm(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -757,7 +757,7 @@ func ConvertVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = overcommit(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = overcommitCheckbox(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -777,7 +777,7 @@ func ConvertVolume(p VolumePage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(p.Pool, "Convert "+p.Volume.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var27), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = poolDialog(p.Pool, "Convert "+p.Volume.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var27), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -786,7 +786,7 @@ func ConvertVolume(p VolumePage) templ.Component {
 }
 
 // RenameVolume is the form that renames a volume.
-func RenameVolume(p VolumePage) templ.Component {
+func RenameVolumeForm(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -856,7 +856,7 @@ func RenameVolume(p VolumePage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(p.Pool, "Rename "+p.Volume.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var31), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = poolDialog(p.Pool, "Rename "+p.Volume.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var31), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -865,7 +865,7 @@ func RenameVolume(p VolumePage) templ.Component {
 }
 
 // WipeVolume is the dialog that overwrites a volume's data.
-func WipeVolume(p VolumePage) templ.Component {
+func WipeVolumeDialog(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -927,7 +927,7 @@ func WipeVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = typedName(p, fleet.ActWipe, "Type the name to confirm: ").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = confirmNameField(p, fleet.ActWipe, "Type the name to confirm: ").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -939,7 +939,7 @@ func WipeVolume(p VolumePage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(p.Pool, "Wipe "+p.Volume.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var34), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = poolDialog(p.Pool, "Wipe "+p.Volume.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var34), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -948,7 +948,7 @@ func WipeVolume(p VolumePage) templ.Component {
 }
 
 // DeleteVolume is the dialog that deletes a volume.
-func DeleteVolume(p VolumePage) templ.Component {
+func DeleteVolumeDialog(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1010,7 +1010,7 @@ func DeleteVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = typedName(p, fleet.ActDelete, "Type the name to confirm: ").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = confirmNameField(p, fleet.ActDelete, "Type the name to confirm: ").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1022,7 +1022,7 @@ func DeleteVolume(p VolumePage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(p.Pool, "Delete "+p.Volume.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var38), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = poolDialog(p.Pool, "Delete "+p.Volume.Name).Render(templ.WithChildren(ctx, templ_7745c5c3_Var38), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1030,7 +1030,7 @@ func DeleteVolume(p VolumePage) templ.Component {
 	})
 }
 
-func typedName(p VolumePage, act fleet.Action, ask string) templ.Component {
+func confirmNameField(p VolumePage, act fleet.Action, ask string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1114,7 +1114,7 @@ func typedName(p VolumePage, act fleet.Action, ask string) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Labelled(kit.Field{ID: "confirm", Label: ask + p.Volume.Name, Error: p.Errors.At("confirm")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var43), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LabelledInput(kit.Field{ID: "confirm", Label: ask + p.Volume.Name, Error: p.Errors.At("confirm")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var43), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -15,12 +15,12 @@ import (
 type VolumeRow struct {
 	fleet.Volume
 	Shared     bool
-	Hosts      []kit.Named
+	Hosts      []kit.NamedLink
 	Host       fleet.HostID // host with the volume, in a local pool
-	VM         *kit.Named   // nil: no VM uses the volume
+	VM         *kit.NamedLink   // nil: no VM uses the volume
 	Discovered bool         // the VM is unmanaged
-	Published  *Publication // nil: not offered to tenants
-	Unfit      string       // why the volume cannot be published
+	Published  *VolumePublication // nil: not offered to tenants
+	WhyUnpublishable      string       // why the volume cannot be published
 	Orphan     bool         // nothing uses the volume
 	// FetchUntil is when an export is deleted automatically; nil: the volume is no export.
 	FetchUntil   *time.Time
@@ -31,7 +31,7 @@ type VolumeRow struct {
 func (v VolumeRow) id() string { return "volume-" + string(v.Host) + "-" + url.PathEscape(v.Name) }
 
 // Volumes are the rows of the volumes tab.
-type Volumes struct {
+type VolumesTab struct {
 	Rows        []VolumeRow // rows after the filter
 	All         int
 	Orphans     int
@@ -40,8 +40,8 @@ type Volumes struct {
 }
 
 // FilterOrphans counts the unused volumes of rows and their bytes. With only set, it drops all other rows.
-func FilterOrphans(rows []VolumeRow, only bool) Volumes {
-	out := Volumes{All: len(rows), OrphansOnly: only}
+func FilterUnusedVolumes(rows []VolumeRow, only bool) VolumesTab {
+	out := VolumesTab{All: len(rows), OrphansOnly: only}
 	for _, v := range rows {
 		if v.Orphan {
 			out.Orphans++
@@ -54,28 +54,28 @@ func FilterOrphans(rows []VolumeRow, only bool) Volumes {
 	return out
 }
 
-func (v Volumes) orphansText() string {
-	return kit.Count(v.Orphans, "orphan") + ", " + kit.Bytes(v.Wasted)
+func (v VolumesTab) orphansText() string {
+	return kit.CountText(v.Orphans, "orphan") + ", " + kit.Bytes(v.Wasted)
 }
 
 // Publication describes who published a volume to tenants, and when.
-type Publication struct {
+type VolumePublication struct {
 	By    string
 	At    time.Time
-	Stale string // why tenants cannot use the published volume now
+	WhyUnusable string // why tenants cannot use the published volume now
 }
 
 // VolumesShown is how many volumes one page shows.
-const VolumesShown = 200
+const MaxVolumesShown = 200
 
 func (p Page) volumePager() kit.Pager {
-	out := kit.Pager{Text: kit.Count(len(p.Volumes.Rows), "volume")}
+	out := kit.Pager{Text: kit.CountText(len(p.Volumes.Rows), "volume")}
 	if p.Last-p.First < len(p.Volumes.Rows) {
 		out.Text = strconv.Itoa(p.First+1) + "–" + strconv.Itoa(p.Last) + " of " + out.Text
 	}
 	if p.First > 0 {
 		out.First = p.Link.Without("from").String()
-		out.Prev = p.Link.With("from", strconv.Itoa(max(0, p.First-VolumesShown))).String()
+		out.Prev = p.Link.With("from", strconv.Itoa(max(0, p.First-MaxVolumesShown))).String()
 	}
 	if p.Last < len(p.Volumes.Rows) {
 		out.Next = p.Link.With("from", strconv.Itoa(p.Last)).String()
@@ -83,7 +83,7 @@ func (p Page) volumePager() kit.Pager {
 	return out
 }
 
-func (p Publication) text() string {
+func (p VolumePublication) text() string {
 	if p.By == "" {
 		return "Tenants can use the volume."
 	}
@@ -91,39 +91,39 @@ func (p Publication) text() string {
 }
 
 // volumeActs are the actions on a volume.
-func (p Page) volumeActs(v VolumeRow) []kit.Act {
-	at := func(below ...string) string { return volumeAddress(p.path(below...), v.Name, v.Host) }
-	publish := kit.Act{Icon: "globe", Word: "Publish to tenants", Post: at("publish"), Back: p.Link.String(), Separated: true}.Needs(p.Actor, policy.InfraChange).When(v.Unfit)
-	withdraw := kit.Act{Icon: "lock", Word: "Withdraw from tenants", Post: at("withdraw"), Back: p.Link.String()}.Needs(p.Actor, policy.InfraChange)
+func (p Page) volumeActions(v VolumeRow) []kit.ActionButton {
+	at := func(below ...string) string { return volumeActionPath(p.path(below...), v.Name, v.Host) }
+	publish := kit.ActionButton{Icon: "globe", Word: "Publish to tenants", Post: at("publish"), Back: p.Link.String(), Separated: true}.RequirePermission(p.Actor, policy.InfraChange).DisableFor(v.WhyUnpublishable)
+	withdraw := kit.ActionButton{Icon: "lock", Word: "Withdraw from tenants", Post: at("withdraw"), Back: p.Link.String()}.RequirePermission(p.Actor, policy.InfraChange)
 	switch {
 	case v.Published == nil:
-		withdraw = withdraw.When("The volume is not published.")
-	case v.Published.Stale == "":
-		publish = publish.When("The volume is published.")
+		withdraw = withdraw.DisableFor("The volume is not published.")
+	case v.Published.WhyUnusable == "":
+		publish = publish.DisableFor("The volume is published.")
 	}
 	if len(v.Hosts) == 0 {
-		publish = publish.When("No online host has it now.")
+		publish = publish.DisableFor("No online host has it now.")
 	}
-	act := func(icon, word, below string, action fleet.Action) kit.Act {
-		return kit.Act{Icon: icon, Word: word, Href: at("volumes", below), Dialog: true}.Needs(p.Actor, policy.InfraChange).As(v.ActionStates, action)
+	act := func(icon, word, below string, action fleet.Action) kit.ActionButton {
+		return kit.ActionButton{Icon: icon, Word: word, Href: at("volumes", below), Dialog: true}.RequirePermission(p.Actor, policy.InfraChange).WithReasonFrom(v.ActionStates, action)
 	}
 	wipe, remove := act("circle-dashed", "Wipe", "wipe", fleet.ActWipe), act("trash-2", "Delete volume", "delete", fleet.ActDelete)
 	wipe.Danger, remove.Danger = true, true
-	if fleet.ApplianceKind(v.Name) != "" { // appliance files can be imported; disk actions do not apply to them
-		acts := []kit.Act{kit.Act{Icon: "plus", Word: "Create VM from appliance", Href: importHref(p.Pool.ID, v.Host, v.Name)}.Needs(p.Actor, policy.InfraChange).As(v.ActionStates, fleet.ActImport)}
+	if fleet.ApplianceFormatByName(v.Name) != "" { // appliance files can be imported; disk actions do not apply to them
+		acts := []kit.ActionButton{kit.ActionButton{Icon: "plus", Word: "Create VM from appliance", Href: importFormPath(p.Pool.ID, v.Host, v.Name)}.RequirePermission(p.Actor, policy.InfraChange).WithReasonFrom(v.ActionStates, fleet.ActImport)}
 		if v.Format != fleet.FormatOVA {
 			acts = append(acts, act("refresh-cw", "Convert to qcow2", "convert", fleet.ActConvert))
 		}
-		return append(acts, act("pencil", "Rename", "rename", fleet.ActRename), kit.Act{Icon: "download", Word: "Download", Href: at("volumes", "content")}.Needs(p.Actor, policy.InfraChange).As(v.ActionStates, fleet.ActDownload), remove)
+		return append(acts, act("pencil", "Rename", "rename", fleet.ActRename), kit.ActionButton{Icon: "download", Word: "Download", Href: at("volumes", "content")}.RequirePermission(p.Actor, policy.InfraChange).WithReasonFrom(v.ActionStates, fleet.ActDownload), remove)
 	}
-	return []kit.Act{
+	return []kit.ActionButton{
 		act("expand", "Grow", "grow", fleet.ActGrow), act("copy", "Clone", "clone", fleet.ActClone), act("pencil", "Rename", "rename", fleet.ActRename),
-		kit.Act{Icon: "download", Word: "Download", Href: at("volumes", "content")}.Needs(p.Actor, policy.InfraChange).As(v.ActionStates, fleet.ActDownload), publish, withdraw, wipe, remove,
+		kit.ActionButton{Icon: "download", Word: "Download", Href: at("volumes", "content")}.RequirePermission(p.Actor, policy.InfraChange).WithReasonFrom(v.ActionStates, fleet.ActDownload), publish, withdraw, wipe, remove,
 	}
 }
 
 // importHref is the address of the form that imports a VM from the file.
-func importHref(pool fleet.PoolID, host fleet.HostID, volume string) string {
+func importFormPath(pool fleet.PoolID, host fleet.HostID, volume string) string {
 	link := kit.Link{Path: "/vms/new"}.With("import", volume).With("pool", string(pool))
 	if host != "" {
 		link = link.With("host", string(host))
@@ -132,7 +132,7 @@ func importHref(pool fleet.PoolID, host fleet.HostID, volume string) string {
 }
 
 // volumeAddress is the address of an action on one volume. The host is set for a local pool.
-func volumeAddress(path, volume string, host fleet.HostID) string {
+func volumeActionPath(path, volume string, host fleet.HostID) string {
 	link := kit.Link{Path: path}.With("volume", volume)
 	if host != "" {
 		link = link.With("host", string(host))
@@ -141,7 +141,7 @@ func volumeAddress(path, volume string, host fleet.HostID) string {
 }
 
 // place is the path of a volume that is no file; empty for a file, which is below the pool's directory.
-func (p Page) place(v VolumeRow) string {
+func (p Page) blockVolumePath(v VolumeRow) string {
 	if p.Pool.Spec.Kind.Info().FilePool {
 		return ""
 	}
@@ -159,21 +159,21 @@ func (p Page) noVolumesText() string {
 	return "The storage has no volumes. Create one there; hosts detect it."
 }
 
-func (p Page) newVolume() kit.Act { return p.newVolumeAct("plus", "New volume", "new") }
+func (p Page) newVolume() kit.ActionButton { return p.newVolumeAction("plus", "New volume", "new") }
 
-func (p Page) fetchVolume() kit.Act {
-	return p.newVolumeAct("download", "Download by URL", "fetch")
+func (p Page) downloadVolumeAction() kit.ActionButton {
+	return p.newVolumeAction("download", "Download by URL", "fetch")
 }
 
-func (p Page) newVolumeAct(icon, word, below string) kit.Act {
-	act := kit.Act{Icon: icon, Word: word, Href: p.path("volumes", below), Dialog: true}.Needs(p.Actor, policy.InfraChange)
+func (p Page) newVolumeAction(icon, word, below string) kit.ActionButton {
+	act := kit.ActionButton{Icon: icon, Word: word, Href: p.path("volumes", below), Dialog: true}.RequirePermission(p.Actor, policy.InfraChange)
 	switch is := p.Pool.Spec.Kind.Info(); {
 	case p.Pool.DeletedAt != nil:
-		act = act.When("The pool is being deleted.")
+		act = act.DisableFor("The pool is being deleted.")
 	case is.Kind != "" && !is.CreatesVolumes:
-		act = act.When("Volumes of this pool are created on the storage; hosts detect them.")
+		act = act.DisableFor("Volumes of this pool are created on the storage; hosts detect them.")
 	case is.Kind != "" && !is.FilePool && (below == "fetch" || below == "upload"):
-		act = act.When("Only file pools hold images.")
+		act = act.DisableFor("Only file pools hold images.")
 	}
 	return act
 }
@@ -187,11 +187,11 @@ func (p Page) volumeHosts(v VolumeRow) string {
 		return "all hosts"
 	}
 	var names []string
-	for _, h := range v.Hosts[:min(len(v.Hosts), hostsNamed)] {
+	for _, h := range v.Hosts[:min(len(v.Hosts), maxHostsNamed)] {
 		names = append(names, h.Name)
 	}
-	if n := len(v.Hosts) - hostsNamed; n > 0 {
-		names = append(names, "and "+kit.Count(n, "more host"))
+	if n := len(v.Hosts) - maxHostsNamed; n > 0 {
+		names = append(names, "and "+kit.CountText(n, "more host"))
 	}
 	return strings.Join(names, ", ")
 }

@@ -53,8 +53,8 @@ func List(p *ListPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.PageHead(kit.Head{
-			Crumbs: kit.Inventory, Title: "Security groups", Acts: kit.ActButton("new-secgroup", "primary", newGroup(p.Actor)), Tabs: kit.NetworkTabs(p.Actor, "/security-groups"),
+		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{
+			Crumbs: kit.InventoryBreadcrumb, Title: "Security groups", Actions: kit.StandaloneButton("new-secgroup", "primary", newGroupAction(p.Actor)), Tabs: kit.NetworkTabs(p.Actor, "/security-groups"),
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -149,7 +149,7 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = health(*g).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = healthSummary(*g).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -176,9 +176,9 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var8 string
-				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(g.Spec.Description))
+				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(g.Spec.Description))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 32, Col: 80}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 32, Col: 86}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 				if templ_7745c5c3_Err != nil {
@@ -213,7 +213,7 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 }
 
 // health is the group's aggregated state over its hosts.
-func health(g fleet.SecurityGroupView) templ.Component {
+func healthSummary(g fleet.SecurityGroupView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -236,7 +236,7 @@ func health(g fleet.SecurityGroupView) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		switch {
 		case g.DeletedAt != nil:
-			templ_7745c5c3_Err = kit.Chip("warn", "unplug", "Being deleted").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("warn", "unplug", "Being deleted").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -246,22 +246,22 @@ func health(g fleet.SecurityGroupView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case g.SeverityCounts.Bad > 0:
-			templ_7745c5c3_Err = kit.Chip("bad", "triangle-alert", "Not applied on "+kit.Count(g.SeverityCounts.Bad, "host")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("bad", "triangle-alert", "Not applied on "+kit.CountText(g.SeverityCounts.Bad, "host")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case g.SeverityCounts.Warn > 0:
-			templ_7745c5c3_Err = kit.Chip("warn", "clock", "Pending on "+kit.Count(g.SeverityCounts.Warn, "host")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("warn", "clock", "Pending on "+kit.CountText(g.SeverityCounts.Warn, "host")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case g.SeverityCounts.Unknown > 0:
-			templ_7745c5c3_Err = kit.Chip("unknown", "circle-question-mark", "Unknown on "+kit.Count(g.SeverityCounts.Unknown, "host")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("unknown", "circle-question-mark", "Unknown on "+kit.CountText(g.SeverityCounts.Unknown, "host")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = kit.Chip("ok", "circle-check", "Applied on "+kit.Count(g.SeverityCounts.OK, "host")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("ok", "circle-check", "Applied on "+kit.CountText(g.SeverityCounts.OK, "host")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -270,7 +270,7 @@ func health(g fleet.SecurityGroupView) templ.Component {
 	})
 }
 
-func none(p *ListPage) templ.Component {
+func emptyListNote(p *ListPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -311,12 +311,12 @@ func none(p *ListPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("search", "No security group matches", "Nothing matches the filter. Remove a term from it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("search", "No security group matches", "Nothing matches the filter. Remove a term from it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = kit.Empty("shield-check", "No security groups yet", "A security group filters the traffic of its NICs. Create one, then add NICs of VMs.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("shield-check", "No security groups yet", "A security group filters the traffic of its NICs. Create one, then add NICs of VMs.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -326,7 +326,7 @@ func none(p *ListPage) templ.Component {
 }
 
 // State shows whether a group's newest rules are in effect.
-func State(s fleet.SecurityGroupState) templ.Component {
+func RulesStateChip(s fleet.SecurityGroupState) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -349,27 +349,27 @@ func State(s fleet.SecurityGroupState) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		switch s {
 		case fleet.GroupApplied:
-			templ_7745c5c3_Err = kit.Chip("ok", "circle-check", "Applied").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("ok", "circle-check", "Applied").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.GroupPending:
-			templ_7745c5c3_Err = kit.Chip("warn", "clock", "Pending").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("warn", "clock", "Pending").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.GroupNotApplied:
-			templ_7745c5c3_Err = kit.Chip("bad", "triangle-alert", "Not applied").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("bad", "triangle-alert", "Not applied").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.GroupChanged:
-			templ_7745c5c3_Err = kit.Chip("bad", "triangle-alert", "Changed on the host").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("bad", "triangle-alert", "Changed on the host").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.GroupUnknown:
-			templ_7745c5c3_Err = kit.Chip("unknown", "circle-question-mark", "Unknown").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("unknown", "circle-question-mark", "Unknown").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -27,13 +27,13 @@ var Columns = kit.Columns{
 	{Key: "nics", Label: "NICs", Class: "num"},
 	{Key: "hosts", Label: "Hosts"},
 	{Key: "description", Label: "Description"},
-	{Key: "id", Label: "UUID", Extra: true},
+	{Key: "id", Label: "UUID", OnRequest: true},
 }
 
 func (p *ListPage) table() kit.Table[fleet.SecurityGroupView] {
 	return kit.Table[fleet.SecurityGroupView]{
-		List: &p.List, ID: "secgroup-rows", Live: "security-groups", Every: "10s", Label: "Security groups", Type: "security group", Head: kit.NameHead,
-		Items: p.Groups, None: none(p),
+		List: &p.List, ID: "secgroup-rows", Live: "security-groups", Every: "10s", Label: "Security groups", Type: "security group", Head: kit.NameColumn,
+		Items: p.Groups, EmptyContent: emptyListNote(p),
 		Row: func(g *fleet.SecurityGroupView) kit.Row {
 			return kit.Row{ID: "secgroup-" + string(g.ID), Name: g.Name, Href: views.SecurityGroupPath(g.ID)}
 		},
@@ -41,8 +41,8 @@ func (p *ListPage) table() kit.Table[fleet.SecurityGroupView] {
 	}
 }
 
-func newGroup(a fleet.Actor) kit.Act {
-	return kit.Act{Icon: "plus", Word: "New security group", Href: "/security-groups/new"}.Needs(a, policy.VMChange)
+func newGroupAction(a fleet.Actor) kit.ActionButton {
+	return kit.ActionButton{Icon: "plus", Word: "New security group", Href: "/security-groups/new"}.RequirePermission(a, policy.VMChange)
 }
 
 // Form is the form of a new group, or of an existing group's name and description.
@@ -50,7 +50,7 @@ type Form struct {
 	ID                fleet.SecurityGroupID // empty: a new group
 	Project           string
 	Name, Description string
-	Projects          kit.Choices
+	Projects          kit.SelectChoices
 	Fleet             bool // the actor may create fleet-wide groups
 	Errors            kit.Errors
 }
@@ -75,7 +75,7 @@ type RuleForm struct {
 func (p Page) path(below ...string) string { return views.SecurityGroupPath(p.Group.ID, below...) }
 
 func (p Page) tabs() []kit.Tab {
-	return kit.TabsAt(kit.Link{Path: p.path()}, "tab", p.Tab,
+	return kit.LinkTabs(kit.Link{Path: p.path()}, "tab", p.Tab,
 		kit.Tab{Key: "rules", Text: "Rules", Count: strconv.Itoa(len(p.Group.Spec.Rules))}, kit.Tab{Key: "nics", Text: "NICs", Count: strconv.Itoa(p.Group.NICs)},
 		kit.Tab{Key: "hosts", Text: "Hosts", Count: strconv.Itoa(len(p.Group.Hosts))})
 }
@@ -84,7 +84,7 @@ func (p Page) tabs() []kit.Tab {
 func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
 // whyNot is the reason why the actor may not change the group; empty: allowed.
-func (p Page) whyNot() string {
+func (p Page) whyNotEdit() string {
 	switch {
 	case p.Group.DeletedAt != nil:
 		return "The security group is being deleted."
@@ -96,8 +96,8 @@ func (p Page) whyNot() string {
 	return ""
 }
 
-func (p Page) acts() []kit.Act {
-	why := p.whyNot()
+func (p Page) actions() []kit.ActionButton {
+	why := p.whyNotEdit()
 	retry := "No host failed to apply the group."
 	if p.Group.SeverityCounts.Bad > 0 {
 		retry = why
@@ -106,7 +106,7 @@ func (p Page) acts() []kit.Act {
 	if slices.ContainsFunc(p.Group.Hosts, func(h fleet.SecurityGroupHost) bool { return h.State == fleet.GroupChanged }) {
 		word = "Reapply on changed hosts"
 	}
-	return []kit.Act{
+	return []kit.ActionButton{
 		{Icon: "search", Word: "Traffic test", Href: "/security-groups/test"},
 		{Icon: "pencil", Word: "Name and description", Href: p.path("edit"), Dialog: true, Why: why},
 		{Icon: "rotate-cw", Word: word, Post: p.path("retry"), Back: p.path(), Why: retry},
@@ -114,14 +114,14 @@ func (p Page) acts() []kit.Act {
 	}
 }
 
-func (p Page) ruleActs(r fleet.SecurityRule) []kit.Act {
-	return []kit.Act{{
-		Icon: "trash-2", Word: "Remove rule", Label: "Remove the rule " + p.ruleText(r), Post: p.path("rules"), Into: "#rules", Danger: true, Back: p.path(), Why: p.whyNot(),
-		Send: []kit.FormValue{{Name: "remove", Value: r.ID}},
+func (p Page) ruleActions(r fleet.SecurityRule) []kit.ActionButton {
+	return []kit.ActionButton{{
+		Icon: "trash-2", Word: "Remove rule", Label: "Remove the rule " + p.ruleText(r), Post: p.path("rules"), ReplaceTarget: "#rules", Danger: true, Back: p.path(), Why: p.whyNotEdit(),
+		PostValues: []kit.FormValue{{Name: "remove", Value: r.ID}},
 	}}
 }
 
-func (p Page) ruleText(r fleet.SecurityRule) string { return r.Words(p.remoteName(r)) }
+func (p Page) ruleText(r fleet.SecurityRule) string { return r.Text(p.remoteName(r)) }
 
 func (p Page) remoteName(r fleet.SecurityRule) string {
 	if r.GroupID == p.Group.ID {
@@ -134,7 +134,7 @@ func (p Page) remoteName(r fleet.SecurityRule) string {
 }
 
 // remote describes the remote side of a rule: an address range, the members of a group, or anybody.
-func (p Page) remote(r fleet.SecurityRule) string {
+func (p Page) remoteText(r fleet.SecurityRule) string {
 	switch {
 	case r.CIDR != "":
 		return r.CIDR
@@ -166,17 +166,17 @@ func directionText(d fleet.Direction) string {
 }
 
 var (
-	directions = []kit.Option{{Value: "ingress", Text: "in (to the NIC)"}, {Value: "egress", Text: "out (from the NIC)"}}
-	protocols  = []kit.Option{{Value: "tcp", Text: "TCP"}, {Value: "udp", Text: "UDP"}, {Value: "icmp", Text: "ICMP"}, {Value: "icmpv6", Text: "ICMPv6"}, {Value: "any", Text: "any"}}
+	directionOptions = []kit.Option{{Value: "ingress", Text: "in (to the NIC)"}, {Value: "egress", Text: "out (from the NIC)"}}
+	protocolOptions  = []kit.Option{{Value: "tcp", Text: "TCP"}, {Value: "udp", Text: "UDP"}, {Value: "icmp", Text: "ICMP"}, {Value: "icmpv6", Text: "ICMPv6"}, {Value: "any", Text: "any"}}
 )
 
 // remotes are the choices for a rule's remote side.
-func (p Page) remotes() []kit.Option {
+func (p Page) remoteOptions() []kit.Option {
 	return slices.Concat([]kit.Option{{Value: "anybody", Text: "anybody"}, {Value: "cidr", Text: "addresses …"}}, p.Groups)
 }
 
 // TestPage is the form that tests whether a packet would pass.
-type TestPage struct {
+type PacketTestPage struct {
 	Actor                                    fleet.Actor
 	From, FromNIC, To, ToNIC, Protocol, Port string
 	VMs                                      []string // VM names to choose from
@@ -184,7 +184,7 @@ type TestPage struct {
 	Errors                                   kit.Errors
 }
 
-var testProtocols = protocols[:4]
+var testProtocolOptions = protocolOptions[:4]
 
 // NICForm is the form of a NIC's filters.
 type NICForm struct {

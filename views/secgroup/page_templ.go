@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-func Show(p Page) templ.Component {
+func GroupPage(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -50,7 +50,7 @@ func Show(p Page) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = health(p.Group).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = healthSummary(p.Group).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -86,9 +86,9 @@ func Show(p Page) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.ObjectHead(kit.Head{
-			Crumbs: []kit.Crumb{{Text: "Security groups", Href: "/security-groups"}}, Icon: kit.Icon("shield-check"), Title: p.Group.Name, Acts: kit.ActMenu(p.acts()), Tabs: p.tabs(),
-		}, kit.Following{ID: "secgroup-head", Keys: "security-groups", Href: p.Link.String(), Every: "10s", Gone: "This security group was deleted.", GoneHref: "/security-groups"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ObjectPageHeader(kit.PageHeader{
+			Crumbs: []kit.Breadcrumb{{Text: "Security groups", Href: "/security-groups"}}, Icon: kit.Icon("shield-check"), Title: p.Group.Name, Actions: kit.ActionMenu(p.actions()), Tabs: p.tabs(),
+		}, kit.LiveUpdates{ID: "secgroup-head", Keys: "security-groups", Href: p.Link.String(), Every: "10s", DeletedText: "This security group was deleted.", DeletedHref: "/security-groups"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -98,7 +98,7 @@ func Show(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = rules(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = rulesTab(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -119,13 +119,13 @@ func Show(p Page) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = nics(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = nicsTab(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Live("secgroup-body", "body", "security-groups vms", p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LiveElement("secgroup-body", "body", "security-groups vms", p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -142,13 +142,13 @@ func Show(p Page) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = hosts(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = hostsTab(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Live("secgroup-body", "body", "security-groups", p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LiveElement("secgroup-body", "body", "security-groups", p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -157,7 +157,7 @@ func Show(p Page) templ.Component {
 	})
 }
 
-func rules(p Page) templ.Component {
+func rulesTab(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -194,13 +194,13 @@ func rules(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if why := p.whyNot(); why != "" {
-				templ_7745c5c3_Err = kit.Note("info", "info", why).Render(ctx, templ_7745c5c3_Buffer)
+			if why := p.whyNotEdit(); why != "" {
+				templ_7745c5c3_Err = kit.NoteBanner("info", "info", why).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = addRule(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = addRuleForm(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -223,7 +223,7 @@ func rules(p Page) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Live("group-rules", "", "security-groups", p.path(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LiveElement("group-rules", "", "security-groups", p.path(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -267,7 +267,7 @@ func ruleTable(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Group.Spec.Rules) == 0 {
-			templ_7745c5c3_Err = kit.Empty("shield-check", "No rules", "This group allows no traffic. A NIC's other groups can still allow some.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("shield-check", "No rules", "This group allows no traffic. A NIC's other groups can still allow some.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -308,9 +308,9 @@ func ruleTable(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var13 string
-				templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(kit.OptionText(protocols, string(r.Protocol)))
+				templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(kit.OptionText(protocolOptions, string(r.Protocol)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 67, Col: 59}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 67, Col: 65}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 				if templ_7745c5c3_Err != nil {
@@ -321,9 +321,9 @@ func ruleTable(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var14 string
-				templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(r.Ports()))
+				templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(r.Ports()))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 68, Col: 33}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 68, Col: 39}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 				if templ_7745c5c3_Err != nil {
@@ -374,9 +374,9 @@ func ruleTable(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var18 string
-					templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(p.remote(r))
+					templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(p.remoteText(r))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 71, Col: 85}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 71, Col: 89}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
 					if templ_7745c5c3_Err != nil {
@@ -388,9 +388,9 @@ func ruleTable(p Page) templ.Component {
 					}
 				} else {
 					var templ_7745c5c3_Var19 string
-					templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(p.remote(r))
+					templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(p.remoteText(r))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 73, Col: 23}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 73, Col: 27}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 					if templ_7745c5c3_Err != nil {
@@ -401,7 +401,7 @@ func ruleTable(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if n, known := p.Group.Count.Rule(r.ID); known {
+				if n, known := p.Group.Count.CountOfRule(r.ID); known {
 					templ_7745c5c3_Err = packetCell(n).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -417,9 +417,9 @@ func ruleTable(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var20 string
-				templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(r.Description))
+				templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(r.Description))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 83, Col: 50}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 83, Col: 56}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 				if templ_7745c5c3_Err != nil {
@@ -429,7 +429,7 @@ func ruleTable(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.RowMenu("Actions of the rule "+p.ruleText(r), p.ruleActs(r)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.RowMenu("Actions of the rule "+p.ruleText(r), p.ruleActions(r)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -447,7 +447,7 @@ func ruleTable(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = counted(p.Group.Count, p.Now).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = countedNICsText(p.Group.Count, p.Now).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -460,7 +460,7 @@ func ruleTable(p Page) templ.Component {
 }
 
 // counted describes how many NICs the group's packet counters cover, and since when.
-func counted(c *fleet.GroupCount, now time.Time) templ.Component {
+func countedNICsText(c *fleet.GroupCount, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -504,9 +504,9 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 			}
 		case c.NICs == 0:
 			var templ_7745c5c3_Var24 string
-			templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs("The filter state is unknown: hosts report no counters for " + kit.Count(c.Of, "NIC") + ".")
+			templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs("The filter state is unknown: hosts report no counters for " + kit.CountText(c.Of, "NIC") + ".")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 107, Col: 96}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 107, Col: 100}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 			if templ_7745c5c3_Err != nil {
@@ -514,15 +514,15 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 			}
 		default:
 			var templ_7745c5c3_Var25 string
-			templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs("Counted at " + strconv.Itoa(c.NICs) + " of " + kit.Count(c.Of, "NIC") + " · since ")
+			templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs("Counted at " + strconv.Itoa(c.NICs) + " of " + kit.CountText(c.Of, "NIC") + " · since ")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 109, Col: 90}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 109, Col: 94}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.At(*c.Since, "datetime").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LocalTime(*c.Since, "datetime").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -539,7 +539,7 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Seen(c.At, now).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LastSeenAge(c.At, now).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -570,9 +570,9 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var28 string
-				templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(" · of " + kit.Count(c.Of-c.NICs, "NIC") + " the counters are unknown")
+				templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(" · of " + kit.CountText(c.Of-c.NICs, "NIC") + " the counters are unknown")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 116, Col: 96}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 116, Col: 100}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 				if templ_7745c5c3_Err != nil {
@@ -644,7 +644,7 @@ func packetCell(n fleet.PassCount) templ.Component {
 	})
 }
 
-func addRule(p Page) templ.Component {
+func addRuleForm(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -669,7 +669,7 @@ func addRule(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.Post(p.path("rules"), "#rules", "outerHTML"))
+		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm(p.path("rules"), "#rules", "outerHTML"))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -690,11 +690,11 @@ func addRule(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "direction", Label: "Direction", Value: p.Rule.Direction, Error: p.Rule.Errors.Under("direction")}, directions).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "direction", Label: "Direction", Value: p.Rule.Direction, Error: p.Rule.Errors.ForFieldOrBelow("direction")}, directionOptions).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "protocol", Label: "Protocol", Value: p.Rule.Protocol, Error: p.Rule.Errors.At("protocol")}, protocols).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "protocol", Label: "Protocol", Value: p.Rule.Protocol, Error: p.Rule.Errors.At("protocol")}, protocolOptions).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -703,12 +703,12 @@ func addRule(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "remote", Label: "Remote", Value: p.Rule.Remote, Error: p.Rule.Errors.At("groupId")}, p.remotes()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "remote", Label: "Remote", Value: p.Rule.Remote, Error: p.Rule.Errors.At("groupId")}, p.remoteOptions()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "cidr", Label: "Addresses", Value: p.Rule.CIDR, Error: p.Rule.Errors.At("cidr"),
-			Attrs: templ.Attributes{"placeholder": "10.0.0.0/24", "autocomplete": "off", "spellcheck": "false"}, Wrap: templ.Attributes{"data-show-when": "remote=cidr"}}).Render(ctx, templ_7745c5c3_Buffer)
+			Attrs: templ.Attributes{"placeholder": "10.0.0.0/24", "autocomplete": "off", "spellcheck": "false"}, WrapperAttrs: templ.Attributes{"data-show-when": "remote=cidr"}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -740,7 +740,7 @@ func addRule(p Page) templ.Component {
 	})
 }
 
-func nics(p Page) templ.Component {
+func nicsTab(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -766,7 +766,7 @@ func nics(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Group.Members) == 0 {
-			templ_7745c5c3_Err = kit.Empty("network", "No NIC of a VM that you can see", "Open a VM and choose the security groups of its NIC.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("network", "No NIC of a VM that you can see", "Open a VM and choose the security groups of its NIC.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -781,9 +781,9 @@ func nics(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var35 string
-				templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.ResolveAttributeValue("nic-" + string(m.VMID) + kit.Slug(m.MAC))
+				templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.ResolveAttributeValue("nic-" + string(m.VMID) + kit.ElementIDSlug(m.MAC))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 164, Col: 57}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 164, Col: 66}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var35)
 				if templ_7745c5c3_Err != nil {
@@ -833,9 +833,9 @@ func nics(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var39 string
-				templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(strings.Join(m.Addresses, ", ")))
+				templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(strings.Join(m.Addresses, ", ")))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 167, Col: 73}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 167, Col: 79}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 				if templ_7745c5c3_Err != nil {
@@ -859,7 +859,7 @@ func nics(p Page) templ.Component {
 	})
 }
 
-func hosts(p Page) templ.Component {
+func hostsTab(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -885,7 +885,7 @@ func hosts(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Group.Hosts) == 0 {
-			templ_7745c5c3_Err = kit.Empty("server", "On no host", "A group is only on hosts with NICs in it.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("server", "On no host", "A group is only on hosts with NICs in it.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -954,12 +954,12 @@ func hosts(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if h.Leaving {
-					templ_7745c5c3_Err = kit.Chip("warn", "unplug", "Being removed").Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.StateChip("warn", "unplug", "Being removed").Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = State(h.State).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = RulesStateChip(h.State).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -968,7 +968,7 @@ func hosts(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = hostReport(h).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = hostStatusText(h).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -990,7 +990,7 @@ func hosts(p Page) templ.Component {
 	})
 }
 
-func hostReport(h fleet.SecurityGroupHost) templ.Component {
+func hostStatusText(h fleet.SecurityGroupHost) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1054,9 +1054,9 @@ func hostReport(h fleet.SecurityGroupHost) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var47 string
-			templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(h.Status.Rules, "rule"))
+			templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(h.Status.Rules, "rule"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 223, Col: 58}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 223, Col: 62}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var47))
 			if templ_7745c5c3_Err != nil {

@@ -15,10 +15,10 @@ import (
 	"strings"
 )
 
-var plainText = templ.Attributes{"autocomplete": "off", "spellcheck": "false", "list": "vm-names"}
+var vmNameInputAttrs = templ.Attributes{"autocomplete": "off", "spellcheck": "false", "list": "vm-names"}
 
 // Test is the form of the packet test, with its result.
-func Test(p TestPage) templ.Component {
+func PacketTest(p PacketTestPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -57,7 +57,7 @@ func Test(p TestPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.PageHead(kit.Head{Crumbs: kit.Inventory, Title: "Traffic test", Tabs: kit.NetworkTabs(p.Actor, "/security-groups/test")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{Crumbs: kit.InventoryBreadcrumb, Title: "Traffic test", Tabs: kit.NetworkTabs(p.Actor, "/security-groups/test")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -65,19 +65,19 @@ func Test(p TestPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "from", Label: "From", Value: p.From, Error: firstError(p.Errors, "from.vmId", "from.address"), Attrs: withPlaceholder(plainText, "VM, or an address")}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "from", Label: "From", Value: p.From, Error: firstFieldError(p.Errors, "from.vmId", "from.address"), Attrs: withPlaceholder(vmNameInputAttrs, "VM, or an address")}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "fromCard", Label: "NIC or address", Value: p.FromNIC, Error: p.Errors.At("from.mac"), Attrs: withPlaceholder(plainText, "first NIC")}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "fromCard", Label: "NIC or address", Value: p.FromNIC, Error: p.Errors.At("from.mac"), Attrs: withPlaceholder(vmNameInputAttrs, "first NIC")}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "to", Label: "To", Value: p.To, Error: firstError(p.Errors, "to.vmId", "to.address"), Attrs: withPlaceholder(plainText, "VM, or an address")}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "to", Label: "To", Value: p.To, Error: firstFieldError(p.Errors, "to.vmId", "to.address"), Attrs: withPlaceholder(vmNameInputAttrs, "VM, or an address")}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "toCard", Label: "NIC or address", Value: p.ToNIC, Error: p.Errors.At("to.mac"), Attrs: withPlaceholder(plainText, "first NIC")}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "toCard", Label: "NIC or address", Value: p.ToNIC, Error: p.Errors.At("to.mac"), Attrs: withPlaceholder(vmNameInputAttrs, "first NIC")}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -85,7 +85,7 @@ func Test(p TestPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "protocol", Label: "Protocol", Value: p.Protocol, Error: p.Errors.At("protocol")}, testProtocols).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "protocol", Label: "Protocol", Value: p.Protocol, Error: p.Errors.At("protocol")}, testProtocolOptions).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -137,7 +137,7 @@ func Test(p TestPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Answer != nil {
-			templ_7745c5c3_Err = testResult(*p.Answer).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = packetTestResult(*p.Answer).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -150,7 +150,7 @@ func Test(p TestPage) templ.Component {
 	})
 }
 
-func testResult(a fleet.PassAnswer) templ.Component {
+func packetTestResult(a fleet.PassAnswer) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -177,17 +177,17 @@ func testResult(a fleet.PassAnswer) templ.Component {
 		}
 		switch {
 		case a.Pass:
-			templ_7745c5c3_Err = kit.Chip("ok", "circle-check", "Allowed").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("ok", "circle-check", "Allowed").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case a.Known:
-			templ_7745c5c3_Err = kit.Chip("bad", "ban", "Dropped").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("bad", "ban", "Dropped").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = kit.Chip("unknown", "circle-question-mark", "Unknown").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("unknown", "circle-question-mark", "Unknown").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -196,11 +196,11 @@ func testResult(a fleet.PassAnswer) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = testSide("out of", a.From).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = packetTestSide("out of", a.From).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = testSide("into", a.To).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = packetTestSide("into", a.To).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -212,7 +212,7 @@ func testResult(a fleet.PassAnswer) templ.Component {
 	})
 }
 
-func testSide(word string, s fleet.PassSide) templ.Component {
+func packetTestSide(word string, s fleet.PassSide) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -313,9 +313,9 @@ func testSide(word string, s fleet.PassSide) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var10 string
-		templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(s.MAC))
+		templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(s.MAC))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/test.templ`, Line: 93, Col: 20}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/test.templ`, Line: 93, Col: 26}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 		if templ_7745c5c3_Err != nil {
@@ -345,9 +345,9 @@ func testSide(word string, s fleet.PassSide) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var12 string
-		templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(strings.Join(s.Groups, ", ")))
+		templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(strings.Join(s.Groups, ", ")))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/test.templ`, Line: 100, Col: 43}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/test.templ`, Line: 100, Col: 49}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 		if templ_7745c5c3_Err != nil {
@@ -362,7 +362,7 @@ func testSide(word string, s fleet.PassSide) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = State(s.State).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = RulesStateChip(s.State).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -389,7 +389,7 @@ func testSide(word string, s fleet.PassSide) templ.Component {
 }
 
 // firstError is the first error of the fields.
-func firstError(e kit.Errors, fields ...string) string {
+func firstFieldError(e kit.Errors, fields ...string) string {
 	for _, f := range fields {
 		if text := e.At(f); text != "" {
 			return text

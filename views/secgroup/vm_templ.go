@@ -17,7 +17,7 @@ import (
 )
 
 // NICFilter shows a NIC's filters in the VM's hardware list.
-func NICFilter(vm fleet.VMID, c fleet.NICFilter, on bool, now time.Time, why string) templ.Component {
+func NICFilterRow(vm fleet.VMID, c fleet.NICFilter, on bool, now time.Time, why string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -43,9 +43,9 @@ func NICFilter(vm fleet.VMID, c fleet.NICFilter, on bool, now time.Time, why str
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var2 string
-		templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.ResolveAttributeValue("filter-" + kit.Slug(c.MAC))
+		templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.ResolveAttributeValue("filter-" + kit.ElementIDSlug(c.MAC))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/vm.templ`, Line: 13, Col: 58}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/vm.templ`, Line: 13, Col: 67}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var2)
 		if templ_7745c5c3_Err != nil {
@@ -142,7 +142,7 @@ func NICFilter(vm fleet.VMID, c fleet.NICFilter, on bool, now time.Time, why str
 			}
 		}
 		if c.State != "" && c.State != fleet.GroupApplied {
-			templ_7745c5c3_Err = State(c.State).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = RulesStateChip(c.State).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -166,7 +166,7 @@ func NICFilter(vm fleet.VMID, c fleet.NICFilter, on bool, now time.Time, why str
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = kit.ActButton("filter-"+kit.Slug(c.MAC)+strconv.Itoa(len(c.MAC)), "small", kit.Act{
+		templ_7745c5c3_Err = kit.StandaloneButton("filter-"+kit.ElementIDSlug(c.MAC)+strconv.Itoa(len(c.MAC)), "small", kit.ActionButton{
 			Icon: "pencil", Word: "Change", Label: "Change the filters of the NIC " + c.MAC, Href: views.VMPath(vm, "filters") + "?mac=" + c.MAC, Dialog: true, Why: why,
 		}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
@@ -237,9 +237,9 @@ func packetCounters(c fleet.NICFilter, now time.Time) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var10 string
-		templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.ResolveAttributeValue("hits-" + kit.Slug(c.MAC))
+		templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.ResolveAttributeValue("hits-" + kit.ElementIDSlug(c.MAC))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/vm.templ`, Line: 56, Col: 40}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/vm.templ`, Line: 56, Col: 49}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var10)
 		if templ_7745c5c3_Err != nil {
@@ -353,7 +353,7 @@ func packetCounters(c fleet.NICFilter, now time.Time) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.At(c.Hits.Since, "datetime").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LocalTime(c.Hits.Since, "datetime").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -366,7 +366,7 @@ func packetCounters(c fleet.NICFilter, now time.Time) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.Seen(&c.Hits.At, now).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LastSeenAge(&c.Hits.At, now).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

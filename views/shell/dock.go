@@ -7,7 +7,7 @@ import (
 )
 
 // Dock is the list of recent tasks at the bottom of every page.
-type Dock struct {
+type TaskDock struct {
 	All   bool // tasks of all users, not only one's own
 	Tasks []fleet.Task
 	Now   time.Time
@@ -15,14 +15,14 @@ type Dock struct {
 
 // liveTrigger is the htmx trigger of the layout's live parts. On an error page (Quiet) these parts have no content
 // yet, so they load immediately.
-func (f Frame) liveTrigger(every string) string {
-	if f.Quiet {
+func (f PageLayout) liveTrigger(every string) string {
+	if f.IsErrorPage {
 		return "load, poke, every " + every
 	}
 	return "poke, every " + every
 }
 
-func (d Dock) address() string {
+func (d TaskDock) refreshPath() string {
 	if d.All {
 		return "/tasks/recent?whose=all"
 	}

@@ -15,9 +15,9 @@ import (
 
 // Frame is the data of the layout around a signed-in user's page. A handler sets the fields up to Scripts; package
 // web fills the others.
-type Frame struct {
+type PageLayout struct {
 	Title   string          // title of the browser's tab: "web-01"
-	Here    []string        // keys of the page's object, outermost first: "host:<id>", "vm:<id>"; marks the tree's row
+	ObjectKeys    []string        // keys of the page's object, outermost first: "host:<id>", "vm:<id>"; marks the tree's row
 	Project fleet.ProjectID // project filter of the page; empty: all
 	Scripts []string        // further scripts of the page: "bundle/console.js"
 
@@ -26,24 +26,24 @@ type Frame struct {
 	Path        string    // path of the request
 	Query       url.Values
 	ProjectName string // name of Project; empty: the user may see no such project
-	Running     int    // number of waiting and running tasks
+	UnfinishedTasks     int    // number of waiting and running tasks
 	Tree        TreeLevel
-	Dock        Dock
-	Quiet       bool // error page: render only known values, without queries
+	Dock        TaskDock
+	IsErrorPage       bool // error page: render only known values, without queries
 }
 
 // May reports whether the user has the permission in any project.
-func (f Frame) May(r policy.Permission) bool { return policy.May(f.Actor, r, "") }
+func (f PageLayout) ActorMay(r policy.Permission) bool { return policy.May(f.Actor, r, "") }
 
 // userAttrs marks the page with the signed-in user.
-func (f Frame) userAttrs() templ.Attributes {
+func (f PageLayout) userAttrs() templ.Attributes {
 	if f.Actor.UserID == "" {
 		return nil
 	}
 	return templ.Attributes{"data-user": string(f.Actor.UserID)}
 }
 
-func (f Frame) projectName() string {
+func (f PageLayout) projectName() string {
 	if f.Project == "" {
 		return "All projects"
 	}

@@ -8,21 +8,21 @@ import (
 )
 
 // Switcher is the choice of the project filter.
-type Switcher struct {
+type ProjectSwitcher struct {
 	Back     kit.Link        // current list, if the list has a project filter
 	Project  fleet.ProjectID // current project filter; empty: all
 	Text     string          // typed part of a project's name
 	Projects []fleet.Project // matching projects
-	Few      bool            // so few projects in total that a search box is not needed
+	AllShown      bool            // so few projects in total that a search box is not needed
 }
 
 // maxProjectsShown is how many projects the switcher shows at once.
 const maxProjectsShown = 100
 
-func (s Switcher) shown() []fleet.Project { return s.Projects[:min(len(s.Projects), maxProjectsShown)] }
+func (s ProjectSwitcher) shown() []fleet.Project { return s.Projects[:min(len(s.Projects), maxProjectsShown)] }
 
 // address is the address of the switcher itself.
-func (s Switcher) address() string {
+func (s ProjectSwitcher) switcherPath() string {
 	l := kit.Link{Path: "/projects/switch", Query: url.Values{}}
 	if s.Back.Path != "" {
 		l = l.With("back", s.Back.String())
@@ -31,7 +31,7 @@ func (s Switcher) address() string {
 }
 
 // projectPath is the address of the current list filtered by project, or else of the project's VMs.
-func (s Switcher) projectPath(id fleet.ProjectID) string {
+func (s ProjectSwitcher) projectPath(id fleet.ProjectID) string {
 	l := s.Back
 	if l.Path == "" {
 		l = kit.Link{Path: "/vms", Query: url.Values{}}
@@ -39,8 +39,8 @@ func (s Switcher) projectPath(id fleet.ProjectID) string {
 	return l.With("project", string(id)).First().String()
 }
 
-func (f Frame) switcher() Switcher {
-	s := Switcher{Project: f.Project}
+func (f PageLayout) projectSwitcher() ProjectSwitcher {
+	s := ProjectSwitcher{Project: f.Project}
 	if HasProjectFilter(f.Path) {
 		s.Back = kit.Link{Path: f.Path, Query: f.Query}
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // projectPicker loads its list when it opens. Without JavaScript it links to the page with the same list.
-func projectPicker(f Frame) templ.Component {
+func projectPicker(f PageLayout) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -36,7 +36,7 @@ func projectPicker(f Frame) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		address := f.switcher().address()
+		address := f.projectSwitcher().switcherPath()
 		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<details class=\"menu\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -149,7 +149,7 @@ func projectPicker(f Frame) templ.Component {
 }
 
 // SwitchList is the list of projects to choose from.
-func SwitchList(s Switcher) templ.Component {
+func ProjectSwitcherList(s ProjectSwitcher) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -170,7 +170,7 @@ func SwitchList(s Switcher) templ.Component {
 			templ_7745c5c3_Var9 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if !s.Few {
+		if !s.AllShown {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "<form class=\"switch-filter\" method=\"get\" action=\"/projects/switch\" role=\"search\" aria-label=\"Projects\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -235,9 +235,9 @@ func SwitchList(s Switcher) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var13 string
-			templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.ResolveAttributeValue(s.address())
+			templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.ResolveAttributeValue(s.switcherPath())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `shell/switch.templ`, Line: 37, Col: 177}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `shell/switch.templ`, Line: 37, Col: 182}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var13)
 			if templ_7745c5c3_Err != nil {
@@ -252,7 +252,7 @@ func SwitchList(s Switcher) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = SwitchLinks(s).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ProjectSwitcherLinks(s).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -264,7 +264,7 @@ func SwitchList(s Switcher) templ.Component {
 	})
 }
 
-func SwitchLinks(s Switcher) templ.Component {
+func ProjectSwitcherLinks(s ProjectSwitcher) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -286,13 +286,13 @@ func SwitchLinks(s Switcher) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if s.Text == "" {
-			templ_7745c5c3_Err = switchLink(s, "", "All projects", "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = projectSwitcherLink(s, "", "All projects", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
 		for _, p := range s.shown() {
-			templ_7745c5c3_Err = switchLink(s, p.ID, p.Name, strconv.Itoa(p.VMs)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = projectSwitcherLink(s, p.ID, p.Name, strconv.Itoa(p.VMs)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -345,7 +345,7 @@ func SwitchLinks(s Switcher) templ.Component {
 	})
 }
 
-func switchLink(s Switcher, id fleet.ProjectID, name, count string) templ.Component {
+func projectSwitcherLink(s ProjectSwitcher, id fleet.ProjectID, name, count string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

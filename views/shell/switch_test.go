@@ -16,12 +16,12 @@ func TestProjectPickerLinksToCurrentList(t *testing.T) {
 		{"/", "", "", "/vms"},
 	} {
 		query, _ := url.ParseQuery(c.query)
-		f := Frame{Path: c.path, Query: query}
-		if got := f.switcher().projectPath(fleet.ProjectID(c.project)); got != c.want {
+		f := PageLayout{Path: c.path, Query: query}
+		if got := f.projectSwitcher().projectPath(fleet.ProjectID(c.project)); got != c.want {
 			t.Errorf("from %s?%s: %s, not %s", c.path, c.query, got, c.want)
 		}
 	}
-	for want, f := range map[string]Frame{"All projects": {}, "shop": {Project: "1", ProjectName: "shop"}, "No such project": {Project: "2"}} {
+	for want, f := range map[string]PageLayout{"All projects": {}, "shop": {Project: "1", ProjectName: "shop"}, "No such project": {Project: "2"}} {
 		if got := f.projectName(); got != want {
 			t.Errorf("project %q, want %q", got, want)
 		}

@@ -17,7 +17,7 @@ type TreeLevel struct {
 	Node  string // parent node; empty: the root
 	Items []TreeItem
 	Next  string // cursor of the level's next page
-	Here  []string
+	ObjectKeys  []string
 }
 
 // TreeItem is one row of the tree.
@@ -27,12 +27,12 @@ type TreeItem struct {
 	Word                              string // label of the phase
 	Count                             int
 	HasChildren                       bool
-	Open                              *TreeLevel // children, if already loaded
+	Children                              *TreeLevel // children, if already loaded
 }
 
 func (l *TreeLevel) child(item *TreeItem) *TreeLevel { return &TreeLevel{View: l.View, Node: item.Key} }
 
-func (l *TreeLevel) address(after string) string {
+func (l *TreeLevel) levelPath(after string) string {
 	path := "/tree/" + l.View
 	if l.Node != "" {
 		path += "/" + url.PathEscape(l.Node)
@@ -44,10 +44,10 @@ func (l *TreeLevel) address(after string) string {
 }
 
 // id is the row's element id, unique on the page: the same VM may appear below several pools.
-func (l *TreeLevel) id(key string) string { return "t-" + kit.Slug(l.Node+"-"+key) }
+func (l *TreeLevel) id(key string) string { return "t-" + kit.ElementIDSlug(l.Node+"-"+key) }
 
 // lazyKeys are the wake-up keys of most levels of the tree.
-const lazyKeys = "vms"
+const defaultLevelKeys = "vms"
 
 // liveKeys are the wake-up keys of an expanded row: its object's own key, and for a host also "vms".
 func (i *TreeItem) liveKeys() string {
@@ -57,14 +57,14 @@ func (i *TreeItem) liveKeys() string {
 	case t.FollowsOwnKey && t.Key != fleet.TypeVM:
 		return i.Key
 	}
-	return lazyKeys
+	return defaultLevelKeys
 }
 
 // menu is the address of the row's context menu. A page has a hundred rows, so the part of the address that equals
 // the row's key is shortened to "*".
-func (i *TreeItem) menu() string {
+func (i *TreeItem) menuPath() string {
 	if t, _ := fleet.ResourceByLabel(i.Kind); t.FollowsOwnKey && i.ID != "" {
-		menu := views.MenuPath(t.Key, i.ID)
+		menu := views.ContextMenuPath(t.Key, i.ID)
 		if before, own := strings.CutSuffix(menu, "/"+strings.Replace(i.Key, ":", "/", 1)); own {
 			return before + "/*"
 		}
@@ -73,10 +73,10 @@ func (i *TreeItem) menu() string {
 	return ""
 }
 
-func (i *TreeItem) href() string {
+func (i *TreeItem) pagePath() string {
 	switch t, _ := fleet.ResourceByLabel(i.Kind); {
 	case i.HostID != "" && i.ID != "": // discovered
-		return views.DiscoveredPath(fleet.HostID(i.HostID), fleet.VMID(i.ID))
+		return views.DiscoveredVMPath(fleet.HostID(i.HostID), fleet.VMID(i.ID))
 	case t.Key == fleet.TypeDiscovered:
 		return views.TabPath(fleet.TypeVM.Info().Path, "found")
 	case t.Key == fleet.TypeProject:

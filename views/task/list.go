@@ -23,24 +23,24 @@ var Columns = kit.Columns{
 	{Key: "who", Label: "Who"},
 	{Key: "host", Label: "Host"},
 	{Key: "created", Label: "Started", Sort: "created"},
-	{Key: "ended", Label: "Ended", Extra: true},
+	{Key: "ended", Label: "Ended", OnRequest: true},
 	{Key: "progress", Label: "Progress"},
 	{Key: "result", Label: "Result"},
-	{Key: "id", Label: "UUID", Extra: true},
+	{Key: "id", Label: "UUID", OnRequest: true},
 }
 
 func (p *ListPage) tabs() []kit.Tab {
-	return kit.TabsAt(p.Link.First(), "filter", p.Filter.Value, kit.Tab{Text: "All"}, kit.Tab{Key: "who:me", Text: "Mine"},
+	return kit.LinkTabs(p.Link.First(), "filter", p.Filter.Value, kit.Tab{Text: "All"}, kit.Tab{Key: "who:me", Text: "Mine"},
 		kit.Tab{Key: "state:queued,running", Text: "Running"}, kit.Tab{Key: "state:failed,unknown", Text: "Failed"})
 }
 
 func (p *ListPage) table() kit.Table[fleet.Task] {
-	return tableOf(&p.List, "task-rows", p.Tasks, none(p))
+	return newTaskTable(&p.List, "task-rows", p.Tasks, emptyListNote(p))
 }
 
-func tableOf(l *kit.List, id string, tasks []fleet.Task, none templ.Component) kit.Table[fleet.Task] {
+func newTaskTable(l *kit.List, id string, tasks []fleet.Task, none templ.Component) kit.Table[fleet.Task] {
 	return kit.Table[fleet.Task]{
-		List: l, ID: id, Live: "tasks", Every: "30s", Label: "List of tasks", Type: "task", Head: kit.Column{Label: "Task"}, Items: tasks, None: none,
+		List: l, ID: id, Live: "tasks", Every: "30s", Label: "List of tasks", Type: "task", Head: kit.Column{Label: "Task"}, Items: tasks, EmptyContent: none,
 		Row: func(j *fleet.Task) kit.Row {
 			return kit.Row{ID: id + "-" + string(j.ID), Name: j.Title(), Href: views.TaskPath(j.ID)}
 		},
@@ -49,13 +49,13 @@ func tableOf(l *kit.List, id string, tasks []fleet.Task, none templ.Component) k
 }
 
 // Table is the table of tasks on another object's page. With target, it has a column for the object of each task.
-func Table(id string, tasks []fleet.Task, target bool) templ.Component {
-	shown := Columns.Chosen(kit.Link{})
+func TaskTable(id string, tasks []fleet.Task, target bool) templ.Component {
+	shown := Columns.ChosenInAddress(kit.Link{})
 	if !slices.ContainsFunc(tasks, func(j fleet.Task) bool { return j.HostName != "" }) {
 		shown = shown.WithoutHost()
 	}
 	if !target {
 		shown = slices.DeleteFunc(shown, func(c kit.Column) bool { return c.Key == "target" })
 	}
-	return kit.BareTable(tableOf(&kit.List{Shown: shown}, id, tasks, nil))
+	return kit.StaticTable(newTaskTable(&kit.List{Shown: shown}, id, tasks, nil))
 }

@@ -14,7 +14,7 @@ import (
 	"strconv"
 )
 
-func Show(p Page) templ.Component {
+func TaskPage(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -47,19 +47,19 @@ func Show(p Page) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = State(p.Task).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = TaskState(p.Task).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.ObjectHead(kit.Head{
-			Crumbs: p.crumbs(), Icon: kit.Icon("list-checks"), Title: p.Task.Title() + " " + p.Task.SubjectName, Acts: headActs(p), Tabs: p.tabs(),
-		}, kit.Following{ID: "task-head", Keys: p.live(), Href: p.href(), Every: "30s"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ObjectPageHeader(kit.PageHeader{
+			Crumbs: p.crumbs(), Icon: kit.Icon("list-checks"), Title: p.Task.Title() + " " + p.Task.SubjectName, Actions: headActions(p), Tabs: p.tabs(),
+		}, kit.LiveUpdates{ID: "task-head", Keys: p.liveKey(), Href: p.pagePath(), Every: "30s"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if p.Steps != nil {
+		if p.ChildTasks != nil {
 			templ_7745c5c3_Err = bulkTask(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -75,7 +75,7 @@ func Show(p Page) templ.Component {
 }
 
 // times shows who started the task, and the time of each state.
-func times(t fleet.Task) templ.Component {
+func taskTimes(t fleet.Task) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -113,7 +113,7 @@ func times(t fleet.Task) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.At(t.CreatedAt, "datetime").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LocalTime(t.CreatedAt, "datetime").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -122,7 +122,7 @@ func times(t fleet.Task) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if t.StartedAt != nil {
-			templ_7745c5c3_Err = kit.At(*t.StartedAt, "datetime").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LocalTime(*t.StartedAt, "datetime").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -137,7 +137,7 @@ func times(t fleet.Task) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if t.EndedAt != nil {
-			templ_7745c5c3_Err = kit.At(*t.EndedAt, "datetime").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LocalTime(*t.EndedAt, "datetime").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -146,9 +146,9 @@ func times(t fleet.Task) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var5 string
-			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Took(t.EndedAt.Sub(t.CreatedAt)))
+			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(kit.ElapsedText(t.EndedAt.Sub(t.CreatedAt)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/page.templ`, Line: 42, Col: 67}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/page.templ`, Line: 42, Col: 74}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 			if templ_7745c5c3_Err != nil {
@@ -218,7 +218,7 @@ func singleTask(p Page) templ.Component {
 						}()
 					}
 					ctx = templ.InitializeContext(ctx)
-					templ_7745c5c3_Err = kit.At(*p.Task.RetryAt, "time").Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.LocalTime(*p.Task.RetryAt, "time").Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -254,11 +254,11 @@ func singleTask(p Page) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = kit.Note("warn", "rotate-cw", "Next retry at").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.NoteBanner("warn", "rotate-cw", "Next retry at").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-			} else if p.Task.Refused() {
+			} else if p.Task.WasRefusedBeforeHost() {
 				templ_7745c5c3_Var11 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 					templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 					templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
@@ -290,7 +290,7 @@ func singleTask(p Page) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = kit.Note("bad", "circle-x", "The task was refused:").Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.NoteBanner("bad", "circle-x", "The task was refused:").Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -326,7 +326,7 @@ func singleTask(p Page) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", kit.CapitalHostOrIts(p.Task.HostName)+" reported:").Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.NoteBanner("bad", "triangle-alert", kit.CapitalHostOrIts(p.Task.HostName)+" reported:").Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -367,7 +367,7 @@ func singleTask(p Page) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = kit.Note("warn", "circle-question-mark", "The outcome of the task is unknown.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.NoteBanner("warn", "circle-question-mark", "The outcome of the task is unknown.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -376,7 +376,7 @@ func singleTask(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = Target(p.Task).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = TargetLink(p.Task).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -403,7 +403,7 @@ func singleTask(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = times(p.Task).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = taskTimes(p.Task).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -411,7 +411,7 @@ func singleTask(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = Progress(p.Task).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ProgressBar(p.Task).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -419,7 +419,7 @@ func singleTask(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = Result(p.Task).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ResultText(p.Task).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -440,13 +440,13 @@ func singleTask(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = guestRun(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = guestProgramRun(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Live("task-body", "body", p.live(), p.href(), "30s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var7), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LiveElement("task-body", "body", p.liveKey(), p.pagePath(), "30s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var7), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -454,7 +454,7 @@ func singleTask(p Page) templ.Component {
 	})
 }
 
-func headActs(p Page) templ.Component {
+func headActions(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -494,7 +494,7 @@ func headActs(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = kit.ActButton("cancel", "", p.cancel()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.StandaloneButton("cancel", "", p.cancelAction()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -12,11 +12,11 @@ func argumentsText(r fleet.GuestRun) string {
 	if r.Args == 0 {
 		return ""
 	}
-	return "with " + kit.Count(r.Args, "argument") + ", not stored"
+	return "with " + kit.CountText(r.Args, "argument") + ", not stored"
 }
 
 // exitLook is the icon, CSS class and text for the exit of a program.
-func exitLook(o fleet.GuestOutput) (icon, tone, word string) {
+func programExitLook(o fleet.GuestOutput) (icon, tone, word string) {
 	switch {
 	case o.Signal != 0:
 		return "circle-x", "bad", "Ended by signal " + strconv.Itoa(o.Signal)

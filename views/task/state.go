@@ -8,7 +8,7 @@ import (
 )
 
 // StepsText counts child tasks by state: "3 done · 1 running · 1 refused".
-func StepsText(s fleet.Steps) string {
+func ChildTasksText(s fleet.Steps) string {
 	var parts []string
 	for _, x := range []struct {
 		n    int
@@ -29,7 +29,7 @@ func StepsText(s fleet.Steps) string {
 	return strings.Join(parts, " · ")
 }
 
-func stateLook(s fleet.JobState) (t, icon, word string) {
+func taskStateLook(s fleet.JobState) (t, icon, word string) {
 	switch s {
 	case fleet.JobQueued:
 		return "", "clock", "Waiting"
@@ -46,7 +46,7 @@ func stateLook(s fleet.JobState) (t, icon, word string) {
 }
 
 // stateClass is the CSS class of texts about a task in the state.
-func stateClass(s fleet.JobState) string {
+func taskStateClass(s fleet.JobState) string {
 	switch s {
 	case fleet.JobFailed:
 		return "bad"

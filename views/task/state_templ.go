@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-func Chip(s fleet.JobState) templ.Component {
+func StateChip(s fleet.JobState) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -36,7 +36,7 @@ func Chip(s fleet.JobState) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if t, icon, word := stateLook(s); s == fleet.JobRunning {
+		if t, icon, word := taskStateLook(s); s == fleet.JobRunning {
 			var templ_7745c5c3_Var2 = []any{"chip", t}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var2...)
 			if templ_7745c5c3_Err != nil {
@@ -77,7 +77,7 @@ func Chip(s fleet.JobState) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = kit.Chip(t, icon, word).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip(t, icon, word).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -87,7 +87,7 @@ func Chip(s fleet.JobState) templ.Component {
 }
 
 // State is the chip of a task. A task that failed before it reached a host shows as refused.
-func State(t fleet.Task) templ.Component {
+func TaskState(t fleet.Task) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -108,13 +108,13 @@ func State(t fleet.Task) templ.Component {
 			templ_7745c5c3_Var5 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if t.Refused() {
-			templ_7745c5c3_Err = kit.Chip("bad", "circle-x", "Refused").Render(ctx, templ_7745c5c3_Buffer)
+		if t.WasRefusedBeforeHost() {
+			templ_7745c5c3_Err = kit.StateChip("bad", "circle-x", "Refused").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = Chip(t.State).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = StateChip(t.State).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -124,7 +124,7 @@ func State(t fleet.Task) templ.Component {
 }
 
 // Progress is the progress bar of a running task.
-func Progress(j fleet.Task) templ.Component {
+func ProgressBar(j fleet.Task) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -147,7 +147,7 @@ func Progress(j fleet.Task) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		switch j.State {
 		case fleet.JobQueued:
-			if j.Steps != nil || j.Waiting() {
+			if j.Steps != nil || j.IsUnstartedChild() {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<span class=\"muted\">Waiting in the queue</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -256,7 +256,7 @@ func Progress(j fleet.Task) templ.Component {
 }
 
 // Result is how a task ended or what it does now. A failed task shows the host's error text.
-func Result(j fleet.Task) templ.Component {
+func ResultText(j fleet.Task) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -292,7 +292,7 @@ func Result(j fleet.Task) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.At(*j.RetryAt, "time").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LocalTime(*j.RetryAt, "time").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -310,7 +310,7 @@ func Result(j fleet.Task) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case j.Steps != nil && (j.State != fleet.JobDone || j.EndedAt == nil):
-			var templ_7745c5c3_Var15 = []any{stateClass(j.State)}
+			var templ_7745c5c3_Var15 = []any{taskStateClass(j.State)}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var15...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -333,9 +333,9 @@ func Result(j fleet.Task) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var17 string
-			templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(StepsText(*j.Steps))
+			templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(ChildTasksText(*j.Steps))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/state.templ`, Line: 64, Col: 60}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/state.templ`, Line: 64, Col: 69}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 			if templ_7745c5c3_Err != nil {
@@ -369,9 +369,9 @@ func Result(j fleet.Task) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var19 string
-			templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Took(j.EndedAt.Sub(j.CreatedAt)))
+			templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(kit.ElapsedText(j.EndedAt.Sub(j.CreatedAt)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/state.templ`, Line: 68, Col: 66}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/state.templ`, Line: 68, Col: 73}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 			if templ_7745c5c3_Err != nil {
@@ -496,7 +496,7 @@ func Result(j fleet.Task) templ.Component {
 	})
 }
 
-func Target(j fleet.Task) templ.Component {
+func TargetLink(j fleet.Task) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -517,7 +517,7 @@ func Target(j fleet.Task) templ.Component {
 			templ_7745c5c3_Var26 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if href := views.SubjectLink(j.Subject); href != "" && j.SubjectName != "" {
+		if href := views.SubjectPath(j.Subject); href != "" && j.SubjectName != "" {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<a href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -36,15 +36,15 @@ func TestTaskResultFollowsState(t *testing.T) {
 		"Cancelled": job(fleet.JobCancelled),
 		"Outcome unknown: look at web-01 before you repeat it.": job(fleet.JobUnknown),
 	} {
-		if got := rendered.Text(t, Result(j)); got != want {
+		if got := rendered.Text(t, ResultText(j)); got != want {
 			t.Errorf("%s reads %q, not %q", j.State, got, want)
 		}
 	}
-	bar := rendered.HTML(t, Progress(job(fleet.JobRunning, func(j *fleet.Task) { j.Progress = 40 })))
+	bar := rendered.HTML(t, ProgressBar(job(fleet.JobRunning, func(j *fleet.Task) { j.Progress = 40 })))
 	if !strings.Contains(bar, `value="40"`) || !strings.Contains(bar, `aria-label="Start web-01"`) {
 		t.Errorf("the bar is %s", bar)
 	}
-	if bar := rendered.HTML(t, Progress(job(fleet.JobUnknown))); strings.Contains(bar, "<progress") {
+	if bar := rendered.HTML(t, ProgressBar(job(fleet.JobUnknown))); strings.Contains(bar, "<progress") {
 		t.Errorf("the progress is unknown, but the bar is %s", bar)
 	}
 }
@@ -53,7 +53,7 @@ func TestTaskStatesHaveDistinctWords(t *testing.T) {
 	t.Parallel()
 	words := map[string]fleet.JobState{}
 	for _, s := range []fleet.JobState{fleet.JobQueued, fleet.JobRunning, fleet.JobDone, fleet.JobFailed, fleet.JobCancelled, fleet.JobUnknown} {
-		tone, _, word := stateLook(s)
+		tone, _, word := taskStateLook(s)
 		if other, taken := words[word]; taken {
 			t.Errorf("%s and %s read alike", s, other)
 		}

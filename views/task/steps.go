@@ -10,7 +10,7 @@ import (
 )
 
 // StepColumns are the columns of a task's children.
-var StepColumns = kit.Columns{
+var ChildTaskColumns = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "result", Label: "Result"},
 	{Key: "progress", Label: "Progress", Class: "hide-narrow"},
@@ -20,10 +20,10 @@ var StepColumns = kit.Columns{
 
 // tabs of a task with children filter the children by state, one tab for each state in use.
 func (p Page) tabs() []kit.Tab {
-	if p.Steps == nil {
+	if p.ChildTasks == nil {
 		return nil
 	}
-	s, here := p.Task.Steps, p.Steps.Filter.Value
+	s, here := p.Task.Steps, p.ChildTasks.Filter.Value
 	tabs := []kit.Tab{{Text: "All", Count: strconv.Itoa(s.Queued + s.Running + s.Done + s.Failed + s.Cancelled + s.Unknown)}}
 	for _, x := range []struct {
 		state fleet.JobState
@@ -32,19 +32,19 @@ func (p Page) tabs() []kit.Tab {
 		{fleet.JobQueued, s.Queued}, {fleet.JobRunning, s.Running}, {fleet.JobDone, s.Done}, {fleet.JobFailed, s.Failed}, {fleet.JobUnknown, s.Unknown}, {fleet.JobCancelled, s.Cancelled},
 	} {
 		key := "state:" + string(x.state)
-		tone, _, word := stateLook(x.state)
+		tone, _, word := taskStateLook(x.state)
 		if x.n > 0 || here == key {
 			tabs = append(tabs, kit.Tab{Key: key, Text: word, Count: strconv.Itoa(x.n), Severity: tone})
 		}
 	}
-	return kit.TabsAt(p.Steps.Link.First(), "filter", here, tabs...)
+	return kit.LinkTabs(p.ChildTasks.Link.First(), "filter", here, tabs...)
 }
 
-func (p Page) stepTable() kit.Table[fleet.Task] {
+func (p Page) childTaskTable() kit.Table[fleet.Task] {
 	return kit.Table[fleet.Task]{
-		List: &p.Steps.List, ID: "step-rows", Live: p.live(), Every: "30s", Label: "Results", Type: "result", Head: kit.Column{Label: "VM"}, Items: p.Steps.Tasks, None: noSteps(p),
+		List: &p.ChildTasks.List, ID: "step-rows", Live: p.liveKey(), Every: "30s", Label: "Results", Type: "result", Head: kit.Column{Label: "VM"}, Items: p.ChildTasks.Tasks, EmptyContent: noChildTasksNote(p),
 		Row: func(t *fleet.Task) kit.Row {
-			return kit.Row{ID: "step-" + string(t.ID), Name: t.SubjectName, Href: cmp.Or(views.SubjectLink(t.Subject), views.TaskPath(t.ID))}
+			return kit.Row{ID: "step-" + string(t.ID), Name: t.SubjectName, Href: cmp.Or(views.SubjectPath(t.Subject), views.TaskPath(t.ID))}
 		},
 		RowCells: row,
 	}

@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-var plainText = templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}
+var plainTextInputAttrs = templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}
 
 func osFields(f Form, wrap templ.Attributes) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -42,19 +42,19 @@ func osFields(f Form, wrap templ.Attributes) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(f.field("family", kit.Field{Label: "Family", Value: f.In.Family, Wrap: wrap}, "os.family"), families).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(f.field("family", kit.Field{Label: "Family", Value: f.In.Family, WrapperAttrs: wrap}, "os.family"), osFamilyOptions).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("system", kit.Field{Label: "System", Value: f.In.System, Attrs: plainText, Wrap: wrap}, "os.name")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("system", kit.Field{Label: "System", Value: f.In.System, Attrs: plainTextInputAttrs, WrapperAttrs: wrap}, "os.name")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("release", kit.Field{Label: "Release", Value: f.In.Release, Short: true, Attrs: plainText, Wrap: wrap}, "os.version")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("release", kit.Field{Label: "Release", Value: f.In.Release, Short: true, Attrs: plainTextInputAttrs, WrapperAttrs: wrap}, "os.version")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("arch", kit.Field{Label: "Architecture", Value: f.In.Arch, Short: true, Attrs: plainText, Wrap: wrap}, "os.arch")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("arch", kit.Field{Label: "Architecture", Value: f.In.Arch, Short: true, Attrs: plainTextInputAttrs, WrapperAttrs: wrap}, "os.arch")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -62,7 +62,7 @@ func osFields(f Form, wrap templ.Attributes) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(f.field("description", kit.Field{Label: "Description", Value: f.In.Description, Attrs: templ.Attributes{"rows": "2"}, Wrap: wrap}, "description")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(f.field("description", kit.Field{Label: "Description", Value: f.In.Description, Attrs: templ.Attributes{"rows": "2"}, WrapperAttrs: wrap}, "description")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -71,7 +71,7 @@ func osFields(f Form, wrap templ.Attributes) templ.Component {
 }
 
 // Create is the form that creates a template, or a new version of a template, from a VM.
-func Create(f Form) templ.Component {
+func CreateForm(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -116,15 +116,15 @@ func Create(f Form) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				if f.whyNot() != "" {
+				if f.whyNotCreate() != "" {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<p class=\"wrap\"><strong>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var5 string
-					templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(f.whyNot())
+					templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(f.whyNotCreate())
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 27, Col: 40}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 27, Col: 46}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 					if templ_7745c5c3_Err != nil {
@@ -152,8 +152,8 @@ func Create(f Form) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					if len(f.Own) > 0 {
-						templ_7745c5c3_Err = kit.SelectField(f.field("to", kit.Field{Label: "Save as", Value: f.In.To}, "to"), f.targets()).Render(ctx, templ_7745c5c3_Buffer)
+					if len(f.OwnTemplates) > 0 {
+						templ_7745c5c3_Err = kit.SelectField(f.field("to", kit.Field{Label: "Save as", Value: f.In.To}, "to"), f.targetOptions()).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -162,7 +162,7 @@ func Create(f Form) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.TextField(f.field("name", kit.Field{Label: "Name", Value: f.In.Name, Attrs: plainText, Wrap: templ.Attributes{"data-show-when": "to="}}, "name")).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.TextField(f.field("name", kit.Field{Label: "Name", Value: f.In.Name, Attrs: plainTextInputAttrs, WrapperAttrs: templ.Attributes{"data-show-when": "to="}}, "name")).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -171,7 +171,7 @@ func Create(f Form) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if f.hasImages() {
-						templ_7745c5c3_Err = kit.SelectField(f.field("disks", kit.Field{Label: "Disks", Value: disksValue(f.In.OfImages), Hint: f.diskHint()}), f.diskOptions()).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.SelectField(f.field("disks", kit.Field{Label: "Disks", Value: diskChoiceValue(f.In.OfImages), Hint: f.diskHint()}), f.diskOptions()).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -181,9 +181,9 @@ func Create(f Form) templ.Component {
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var7 string
-						templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(len(f.VM.Spec.Disks), "disk") + " of the VM: a full copy with its backing files. The VM stays off until the copy is complete.")
+						templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(len(f.VM.Spec.Disks), "disk") + " of the VM: a full copy with its backing files. The VM stays off until the copy is complete.")
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 37, Col: 165}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 37, Col: 169}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 						if templ_7745c5c3_Err != nil {
@@ -225,13 +225,13 @@ func Create(f Form) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Make a template of " + f.VM.Name, Action: views.VMPath(f.VM.ID, "template"), Button: "Make template", Why: f.whyNot(), Back: views.VMPath(f.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Make a template of " + f.VM.Name, Action: views.VMPath(f.VM.ID, "template"), Button: "Make template", Why: f.whyNotCreate(), Back: views.VMPath(f.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.DialogPage([]kit.Crumb{{Text: "Virtual machines", Href: "/vms"}, {Text: f.VM.Name, Href: views.VMPath(f.VM.ID)}}, "Make a template").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.DialogPage([]kit.Breadcrumb{{Text: "Virtual machines", Href: "/vms"}, {Text: f.VM.Name, Href: views.VMPath(f.VM.ID)}}, "Make a template").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -239,7 +239,7 @@ func Create(f Form) templ.Component {
 	})
 }
 
-func dialog(f Form, title string) templ.Component {
+func templateDialog(f Form, title string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -278,7 +278,7 @@ func dialog(f Form, title string) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.DialogPage([]kit.Crumb{{Text: "Templates", Href: "/templates"}, {Text: f.Template.Name, Href: f.back()}}, title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.DialogPage([]kit.Breadcrumb{{Text: "Templates", Href: "/templates"}, {Text: f.Template.Name, Href: f.back()}}, title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -287,7 +287,7 @@ func dialog(f Form, title string) templ.Component {
 }
 
 // Edit is the form of the template's description.
-func Edit(f Form) templ.Component {
+func EditForm(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -332,7 +332,7 @@ func Edit(f Form) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = kit.TextField(f.field("name", kit.Field{Label: "Name", Value: f.In.Name, Required: true, Attrs: plainText}, "name")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("name", kit.Field{Label: "Name", Value: f.In.Name, Required: true, Attrs: plainTextInputAttrs}, "name")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -360,7 +360,7 @@ func Edit(f Form) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(f, "Edit").Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = templateDialog(f, "Edit").Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -369,7 +369,7 @@ func Edit(f Form) templ.Component {
 }
 
 // Delete is the dialog that deletes a template.
-func Delete(f Form) templ.Component {
+func DeleteDialog(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -419,9 +419,9 @@ func Delete(f Form) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var16 string
-				templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(len(f.Template.Versions), "version"))
+				templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(len(f.Template.Versions), "version"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 69, Col: 96}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 69, Col: 100}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 				if templ_7745c5c3_Err != nil {
@@ -432,9 +432,9 @@ func Delete(f Form) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var17 string
-				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(f.ownImages(), "image"))
+				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(f.disksWithImage(), "image"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 69, Col: 138}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 69, Col: 151}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 				if templ_7745c5c3_Err != nil {
@@ -467,19 +467,19 @@ func Delete(f Form) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = confirmName(f).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = confirmNameField(f).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete " + f.Template.Name + "?", Action: views.TemplatePath(f.Template.ID, "delete"), Button: "Delete template", Danger: true, Why: kit.WhyNot(f.Template.Allows(fleet.ActDelete)), Back: f.back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete " + f.Template.Name + "?", Action: views.TemplatePath(f.Template.ID, "delete"), Button: "Delete template", Danger: true, Why: kit.ReasonOf(f.Template.Allows(fleet.ActDelete)), Back: f.back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(f, "Delete template").Render(templ.WithChildren(ctx, templ_7745c5c3_Var14), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = templateDialog(f, "Delete template").Render(templ.WithChildren(ctx, templ_7745c5c3_Var14), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -488,7 +488,7 @@ func Delete(f Form) templ.Component {
 }
 
 // DeleteVersion is the dialog that deletes a version.
-func DeleteVersion(f Form) templ.Component {
+func DeleteVersionDialog(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -538,9 +538,9 @@ func DeleteVersion(f Form) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var22 string
-				templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(f.ownImages(), "image"))
+				templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(f.disksWithImage(), "image"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 82, Col: 82}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 82, Col: 91}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 				if templ_7745c5c3_Err != nil {
@@ -573,19 +573,19 @@ func DeleteVersion(f Form) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = confirmName(f).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = confirmNameField(f).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete version " + strconv.Itoa(f.Version.Number) + " of " + f.Template.Name + "?", Action: deleteVersionPath(f), Button: "Delete version", Danger: true, Why: kit.WhyNot(f.Version.Allows(fleet.ActDelete)), Back: f.back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var21), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete version " + strconv.Itoa(f.Version.Number) + " of " + f.Template.Name + "?", Action: deleteVersionPath(f), Button: "Delete version", Danger: true, Why: kit.ReasonOf(f.Version.Allows(fleet.ActDelete)), Back: f.back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var21), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(f, "Delete version").Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = templateDialog(f, "Delete version").Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -593,7 +593,7 @@ func DeleteVersion(f Form) templ.Component {
 	})
 }
 
-func confirmName(f Form) templ.Component {
+func confirmNameField(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -658,7 +658,7 @@ func confirmName(f Form) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Labelled(kit.Field{ID: "confirm", Label: "Type the template's name to confirm: " + f.Template.Name, Error: f.Errors.At("confirm")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var25), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LabelledInput(kit.Field{ID: "confirm", Label: "Type the template's name to confirm: " + f.Template.Name, Error: f.Errors.At("confirm")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var25), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -670,7 +670,7 @@ func confirmName(f Form) templ.Component {
 	})
 }
 
-func disksValue(ofImages bool) string {
+func diskChoiceValue(ofImages bool) string {
 	if ofImages {
 		return "images"
 	}

@@ -29,23 +29,23 @@ var Columns = kit.Columns{
 	{Key: "hardware", Label: "Hardware"},
 	{Key: "published", Label: "Published to"},
 	{Key: "vms", Label: "VMs", Class: "num"},
-	{Key: "created", Label: "Created", Sort: "created", Extra: true},
-	{Key: "id", Label: "UUID", Extra: true},
+	{Key: "created", Label: "Created", Sort: "created", OnRequest: true},
+	{Key: "id", Label: "UUID", OnRequest: true},
 }
 
 func (p *ListPage) table() kit.Table[fleet.TemplateView] {
 	return kit.Table[fleet.TemplateView]{
-		List: &p.List, ID: "template-rows", Live: "templates pools", Every: "30s", Label: "Templates", Type: "template", Head: kit.NameHead,
-		Items: p.Templates, Acts: true, None: none(p),
+		List: &p.List, ID: "template-rows", Live: "templates pools", Every: "30s", Label: "Templates", Type: "template", Head: kit.NameColumn,
+		Items: p.Templates, HasRowMenus: true, EmptyContent: emptyListNote(p),
 		Row: func(v *fleet.TemplateView) kit.Row {
-			return kit.Row{ID: "template-" + string(v.ID), Name: v.Name, Href: views.TemplatePath(v.ID), Menu: views.MenuPath(fleet.TypeTemplate, v.ID)}
+			return kit.Row{ID: "template-" + string(v.ID), Name: v.Name, Href: views.TemplatePath(v.ID), Menu: views.ContextMenuPath(fleet.TypeTemplate, v.ID)}
 		},
 		RowCells: row,
 	}
 }
 
 // VMs counts the VMs created from any version of the template.
-func VMs(v fleet.TemplateView) int {
+func CreatedVMCount(v fleet.TemplateView) int {
 	n := 0
 	for _, x := range v.Versions {
 		n += len(x.VMs) + x.Others
@@ -62,12 +62,12 @@ type Page struct {
 	Pools    map[fleet.PoolID]string
 	Now      time.Time
 
-	Projects kit.Choices // projects without access to the template
+	Projects kit.SelectChoices // projects without access to the template
 	Errors   kit.Errors
 }
 
 func (p Page) tabs() []kit.Tab {
-	return kit.TabsAt(kit.Link{Path: views.TemplatePath(p.Template.ID)}, "tab", p.Tab, kit.Tab{Key: "versions", Text: "Versions"}, kit.Tab{Key: "grants", Text: "Published to"})
+	return kit.LinkTabs(kit.Link{Path: views.TemplatePath(p.Template.ID)}, "tab", p.Tab, kit.Tab{Key: "versions", Text: "Versions"}, kit.Tab{Key: "grants", Text: "Published to"})
 }
 
 // Tabs are the keys of the template page's tabs; the first tab is the default.
@@ -79,7 +79,7 @@ func (p Page) mayPublish() bool { return policy.May(p.Actor, policy.InfraChange,
 func (p Page) path(below ...string) string { return views.TemplatePath(p.Template.ID, below...) }
 
 // keys are the wake-up keys of the page: the template, its images, and the pools proposed for its disks.
-func (p Page) keys() string {
+func (p Page) liveKeys() string {
 	keys := []string{"template:" + string(p.Template.ID)}
 	add := func(key string) {
 		if !slices.Contains(keys, key) {
@@ -95,7 +95,7 @@ func (p Page) keys() string {
 	return strings.Join(keys[:min(len(keys), 16)], " ")
 }
 
-func (p Page) pool(id fleet.PoolID) string {
+func (p Page) poolName(id fleet.PoolID) string {
 	if name := p.Pools[id]; name != "" {
 		return name
 	}
@@ -113,46 +113,46 @@ func NewVMPath(id fleet.TemplateID, version fleet.TemplateVersionID) string {
 }
 
 // Acts returns the actions on the template, for the menus and the head of its page.
-func Acts(a fleet.Actor, v fleet.TemplateView) []kit.Act {
+func Actions(a fleet.Actor, v fleet.TemplateView) []kit.ActionButton {
 	path := views.TemplatePath(v.ID)
 	states := policy.RestrictTemplateActions(a, v.ProjectID, v.Actions())
-	remove := kit.Act{Icon: "trash-2", Word: "Delete template", Href: path + "/delete", Dialog: true, Danger: true}.As(states, fleet.ActDelete)
-	return []kit.Act{
+	remove := kit.ActionButton{Icon: "trash-2", Word: "Delete template", Href: path + "/delete", Dialog: true, Danger: true}.WithReasonFrom(states, fleet.ActDelete)
+	return []kit.ActionButton{
 		{Icon: "copy", Word: "Open", Href: path},
-		kit.Act{Icon: "plus", Word: "New VM from this template", Href: NewVMPath(v.ID, "")}.As(states, fleet.ActNewVM),
-		kit.Act{Icon: "globe", Word: "Publish", Href: views.TabPath(path, "grants")}.As(states, fleet.ActPublish),
-		kit.Act{Icon: "pencil", Word: "Edit", Href: path + "/edit", Dialog: true}.As(states, fleet.ActEdit),
+		kit.ActionButton{Icon: "plus", Word: "New VM from this template", Href: NewVMPath(v.ID, "")}.WithReasonFrom(states, fleet.ActNewVM),
+		kit.ActionButton{Icon: "globe", Word: "Publish", Href: views.TabPath(path, "grants")}.WithReasonFrom(states, fleet.ActPublish),
+		kit.ActionButton{Icon: "pencil", Word: "Edit", Href: path + "/edit", Dialog: true}.WithReasonFrom(states, fleet.ActEdit),
 		remove,
 	}
 }
 
 // versionActs are the actions on one template version.
-func (p Page) versionActs(v fleet.TemplateVersion) []kit.Act {
+func (p Page) versionActions(v fleet.TemplateVersion) []kit.ActionButton {
 	send := func(to string) []kit.FormValue {
 		return []kit.FormValue{{Name: "version", Value: string(v.ID)}, {Name: "deprecated", Value: to}}
 	}
-	out := []kit.Act{kit.Act{Icon: "plus", Word: "New VM from this template", Href: NewVMPath(p.Template.ID, v.ID)}.As(v.Actions, fleet.ActNewVM)}
+	out := []kit.ActionButton{kit.ActionButton{Icon: "plus", Word: "New VM from this template", Href: NewVMPath(p.Template.ID, v.ID)}.WithReasonFrom(v.Actions, fleet.ActNewVM)}
 	if v.DeprecatedAt == nil {
-		out = append(out, kit.Act{
-			Icon: "circle-x", Word: "Deprecate", Post: p.path("deprecate"), Send: send("yes"), Back: p.Link.String(),
+		out = append(out, kit.ActionButton{
+			Icon: "circle-x", Word: "Deprecate", Post: p.path("deprecate"), PostValues: send("yes"), Back: p.Link.String(),
 			Confirm: "Deprecate version " + strconv.Itoa(v.Number) + "? No new VM can be created from this version. Existing VMs do not change.",
-		}.As(v.Actions, fleet.ActDeprecate))
+		}.WithReasonFrom(v.Actions, fleet.ActDeprecate))
 	} else {
-		out = append(out, kit.Act{Icon: "eye", Word: "Offer again", Post: p.path("deprecate"), Send: send(""), Back: p.Link.String()}.As(v.Actions, fleet.ActOffer))
+		out = append(out, kit.ActionButton{Icon: "eye", Word: "Offer again", Post: p.path("deprecate"), PostValues: send(""), Back: p.Link.String()}.WithReasonFrom(v.Actions, fleet.ActOffer))
 	}
-	out = append(out, kit.Act{Icon: "columns-3", Word: "Compare with a VM…", Href: views.CompareTemplatePath("", p.Template.ID, v.ID)})
+	out = append(out, kit.ActionButton{Icon: "columns-3", Word: "Compare with a VM…", Href: views.CompareTemplatePath("", p.Template.ID, v.ID)})
 	at := kit.Link{Path: p.path("versions", "delete")}.With("version", string(v.ID))
-	return append(out, kit.Act{Icon: "trash-2", Word: "Delete version", Href: at.String(), Dialog: true, Danger: true}.As(v.Actions, fleet.ActDelete))
+	return append(out, kit.ActionButton{Icon: "trash-2", Word: "Delete version", Href: at.String(), Dialog: true, Danger: true}.WithReasonFrom(v.Actions, fleet.ActDelete))
 }
 
 // specField is a field of the spec that differs from a new VM's default.
-type specField struct{ label, words string }
+type nonDefaultField struct{ label, words string }
 
-func changedFields(s fleet.VMSpec) []specField {
-	var out []specField
+func nonDefaultFields(s fleet.VMSpec) []nonDefaultField {
+	var out []nonDefaultField
 	for _, f := range fleet.OptionalFields() {
 		if !f.Default(s) {
-			out = append(out, specField{f.Input.Label, f.Words(s)})
+			out = append(out, nonDefaultField{f.Input.Label, f.Words(s)})
 		}
 	}
 	return out
@@ -167,14 +167,14 @@ func nicText(n fleet.NIC) string {
 		name += ", port group " + n.PortGroup
 	}
 	if k := len(n.SecurityGroups); k > 0 {
-		name += ", " + kit.Count(k, "security group")
+		name += ", " + kit.CountText(k, "security group")
 	}
 	return name
 }
 
 // otherVMsText counts the VMs of projects that the reader may not see.
 func otherVMsText(v fleet.TemplateVersion) string {
-	text := kit.Count(v.Others, "VM") + " of other projects"
+	text := kit.CountText(v.Others, "VM") + " of other projects"
 	if v.OthersLinked > 0 {
 		text += ", " + strconv.Itoa(v.OthersLinked) + " linked"
 	}
@@ -182,22 +182,22 @@ func otherVMsText(v fleet.TemplateVersion) string {
 }
 
 // shownVMs is the maximum number of VMs that the page names per version.
-const shownVMs = 12
+const maxShownVMs = 12
 
-var copyLooks = map[fleet.CopyState]struct{ tone, icon, word string }{
+var copyStateLooks = map[fleet.CopyState]struct{ tone, icon, word string }{
 	fleet.CopyReady: {"ok", "circle-check", "Ready"}, fleet.CopyUnverified: {"warn", "circle-dashed", "Not verified"}, fleet.CopyInProgress: {"info", "clock", "Being created"},
 	fleet.CopyChanged: {"bad", "circle-x", "Changed"}, fleet.CopyMissing: {"bad", "circle-x", "Missing"}, fleet.CopyUnknown: {"unknown", "circle-dashed", "Unknown"},
 }
 
 func grantValue(g fleet.ImageGrant) string {
 	if g.ProjectID == "" {
-		return GrantAll
+		return GrantToAllProjects
 	}
 	return string(g.ProjectID)
 }
 
 // GrantAll is the form value for "all projects".
-const GrantAll = "all"
+const GrantToAllProjects = "all"
 
 func grantName(g fleet.ImageGrant) string {
 	if g.ProjectID == "" {
@@ -206,10 +206,10 @@ func grantName(g fleet.ImageGrant) string {
 	return g.ProjectName
 }
 
-func (p Page) grantActs(g fleet.ImageGrant) []kit.Act {
-	return []kit.Act{{
-		Icon: "trash-2", Word: "Withdraw; VMs created from it stay", Danger: true, Post: p.path("grants"), Into: "#grants",
-		Send: []kit.FormValue{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
+func (p Page) grantActions(g fleet.ImageGrant) []kit.ActionButton {
+	return []kit.ActionButton{{
+		Icon: "trash-2", Word: "Withdraw; VMs created from it stay", Danger: true, Post: p.path("grants"), ReplaceTarget: "#grants",
+		PostValues: []kit.FormValue{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
 	}}
 }
 
@@ -227,7 +227,7 @@ type Form struct {
 	VM       fleet.VMView           // source VM of a new template
 	In       FormValues
 	Errors   kit.Errors
-	Own      []fleet.TemplateView // templates of the VM's project that can get a new version
+	OwnTemplates      []fleet.TemplateView // templates of the VM's project that can get a new version
 }
 
 func (f Form) field(name string, in kit.Field, at ...string) kit.Field {
@@ -244,7 +244,7 @@ func (f Form) back() string { return views.TemplatePath(f.Template.ID) }
 
 // whyNot is the reason why no template can be created from the VM, neither from copies of the disks nor from their
 // images; empty: possible.
-func (f Form) whyNot() string {
+func (f Form) whyNotCreate() string {
 	ok, why := f.VM.AllowsTemplate()
 	if images, _ := f.VM.AllowsTemplateOfImages(); ok || images {
 		return ""
@@ -274,15 +274,15 @@ func (f Form) hasImages() bool {
 	return ok && len(f.VM.Spec.Disks) > 0
 }
 
-func (f Form) targets() []kit.Option {
+func (f Form) targetOptions() []kit.Option {
 	out := []kit.Option{{Text: "A new template"}}
-	for _, v := range f.Own {
+	for _, v := range f.OwnTemplates {
 		out = append(out, kit.Option{Value: string(v.ID), Text: "A version of " + v.Name})
 	}
 	return out
 }
 
-var families = func() []kit.Option {
+var osFamilyOptions = func() []kit.Option {
 	out := []kit.Option{{Text: "Unspecified"}}
 	for _, f := range fleet.OSFamilies {
 		out = append(out, kit.Option{Value: f, Text: strings.ToUpper(f[:1]) + f[1:]})
@@ -290,7 +290,7 @@ var families = func() []kit.Option {
 	return out
 }()
 
-func (f Form) ownImages() int {
+func (f Form) disksWithImage() int {
 	n := 0
 	for _, v := range f.Template.Versions {
 		if f.Version != nil && v.ID != f.Version.ID {

@@ -55,7 +55,7 @@ func List(p *ListPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.PageHead(kit.Head{Crumbs: kit.Inventory, Title: "Templates", Acts: listActs(p), Tabs: kit.StorageTabs(p.Actor, "/templates")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{Crumbs: kit.InventoryBreadcrumb, Title: "Templates", Actions: listActions(p), Tabs: kit.StorageTabs(p.Actor, "/templates")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -67,7 +67,7 @@ func List(p *ListPage) templ.Component {
 	})
 }
 
-func listActs(p *ListPage) templ.Component {
+func listActions(p *ListPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -88,7 +88,7 @@ func listActs(p *ListPage) templ.Component {
 			templ_7745c5c3_Var3 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.ActButton("new-template", "", kit.Act{Icon: "copy", Word: "Create from VM", Href: "/vms"}.Needs(p.Actor, policy.VMChange)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.StandaloneButton("new-template", "", kit.ActionButton{Icon: "copy", Word: "Create from VM", Href: "/vms"}.RequirePermission(p.Actor, policy.VMChange)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -151,9 +151,9 @@ func row(shown kit.Columns, v *fleet.TemplateView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var6 string
-				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(v.OS.Words()))
+				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(v.OS.Text()))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 35, Col: 32}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 35, Col: 37}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 				if templ_7745c5c3_Err != nil {
@@ -241,9 +241,9 @@ func row(shown kit.Columns, v *fleet.TemplateView) templ.Component {
 				}
 				if newest != nil {
 					var templ_7745c5c3_Var11 string
-					templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(newest.Words())
+					templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(newest.SpecText())
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 54, Col: 22}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 54, Col: 25}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 					if templ_7745c5c3_Err != nil {
@@ -298,9 +298,9 @@ func row(shown kit.Columns, v *fleet.TemplateView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var14 string
-				templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(VMs(*v)))
+				templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(CreatedVMCount(*v)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 66, Col: 43}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 66, Col: 54}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 				if templ_7745c5c3_Err != nil {
@@ -315,7 +315,7 @@ func row(shown kit.Columns, v *fleet.TemplateView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.At(v.CreatedAt, "date").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.LocalTime(v.CreatedAt, "date").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -347,7 +347,7 @@ func row(shown kit.Columns, v *fleet.TemplateView) templ.Component {
 	})
 }
 
-func none(p *ListPage) templ.Component {
+func emptyListNote(p *ListPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -388,7 +388,7 @@ func none(p *ListPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("search", "No template matches", "Nothing matches the filter. Remove a term from it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var17), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("search", "No template matches", "Nothing matches the filter. Remove a term from it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var17), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -411,7 +411,7 @@ func none(p *ListPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("copy", "No templates yet", "A template is a copy of a VM for new VMs. Set up a VM, then choose \"Make a template\" among the VM's actions.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var18), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("copy", "No templates yet", "A template is a copy of a VM for new VMs. Set up a VM, then choose \"Make a template\" among the VM's actions.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var18), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -420,7 +420,7 @@ func none(p *ListPage) templ.Component {
 	})
 }
 
-func Show(p Page) templ.Component {
+func TemplatePage(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -481,15 +481,15 @@ func Show(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if p.Template.OS.Words() != "" {
+			if p.Template.OS.Text() != "" {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, "<span class=\"label\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var22 string
-				templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(p.Template.OS.Words())
+				templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(p.Template.OS.Text())
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 103, Col: 46}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 103, Col: 45}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 				if templ_7745c5c3_Err != nil {
@@ -530,11 +530,11 @@ func Show(p Page) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.ObjectHead(kit.Head{
-			Crumbs: []kit.Crumb{{Text: "Templates", Href: "/templates"}}, Icon: kit.Icon("copy"), Title: p.Template.Name,
-			Acts: headActs(p), Tabs: p.tabs(),
-		}, kit.Following{
-			ID: "template-head", Keys: p.keys(), Href: p.Link.String(), Every: "30s", Gone: "This template was deleted.", GoneHref: "/templates",
+		templ_7745c5c3_Err = kit.ObjectPageHeader(kit.PageHeader{
+			Crumbs: []kit.Breadcrumb{{Text: "Templates", Href: "/templates"}}, Icon: kit.Icon("copy"), Title: p.Template.Name,
+			Actions: headActions(p), Tabs: p.tabs(),
+		}, kit.LiveUpdates{
+			ID: "template-head", Keys: p.liveKeys(), Href: p.Link.String(), Every: "30s", DeletedText: "This template was deleted.", DeletedHref: "/templates",
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -544,7 +544,7 @@ func Show(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = grants(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = grantTable(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -565,13 +565,13 @@ func Show(p Page) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = versions(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = versionTable(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Live("template-body", "body", p.keys(), p.Link.String(), "30s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var24), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LiveElement("template-body", "body", p.liveKeys(), p.Link.String(), "30s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var24), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -580,7 +580,7 @@ func Show(p Page) templ.Component {
 	})
 }
 
-func headActs(p Page) templ.Component {
+func headActions(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -601,12 +601,12 @@ func headActs(p Page) templ.Component {
 			templ_7745c5c3_Var25 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		acts := Acts(p.Actor, p.Template)
-		templ_7745c5c3_Err = kit.ActButton("new-vm", "primary", acts[1]).Render(ctx, templ_7745c5c3_Buffer)
+		acts := Actions(p.Actor, p.Template)
+		templ_7745c5c3_Err = kit.StandaloneButton("new-vm", "primary", acts[1]).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.ActMenu(acts[1:]).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ActionMenu(acts[1:]).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -614,7 +614,7 @@ func headActs(p Page) templ.Component {
 	})
 }
 
-func versions(p Page) templ.Component {
+func versionTable(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -659,7 +659,7 @@ func versions(p Page) templ.Component {
 			}
 		}
 		if len(p.Template.Versions) == 0 {
-			templ_7745c5c3_Err = kit.Empty("copy", "No versions", "Choose \"Make a template\" among the actions of a VM of the project.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("copy", "No versions", "Choose \"Make a template\" among the actions of a VM of the project.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -735,7 +735,7 @@ func versions(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.At(v.CreatedAt, "date").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LocalTime(v.CreatedAt, "date").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -743,7 +743,7 @@ func versions(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.RowMenu("Actions of version "+strconv.Itoa(v.Number), p.versionActs(v)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.RowMenu("Actions of version "+strconv.Itoa(v.Number), p.versionActions(v)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -751,21 +751,21 @@ func versions(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Fact("vCPUs", strconv.Itoa(v.Spec.CPUs)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.FactRow("vCPUs", strconv.Itoa(v.Spec.CPUs)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Fact("Memory", memoryText(v.Spec)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.FactRow("Memory", memoryText(v.Spec)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			if v.Spec.Firmware == fleet.UEFI {
-				templ_7745c5c3_Err = kit.Fact("Firmware", "UEFI").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.FactRow("Firmware", "UEFI").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = kit.Fact("Firmware", "BIOS").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.FactRow("Firmware", "BIOS").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -802,8 +802,8 @@ func versions(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			for _, x := range changedFields(v.Spec) {
-				templ_7745c5c3_Err = kit.Fact(x.label, x.words).Render(ctx, templ_7745c5c3_Buffer)
+			for _, x := range nonDefaultFields(v.Spec) {
+				templ_7745c5c3_Err = kit.FactRow(x.label, x.words).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -828,13 +828,13 @@ func versions(p Page) templ.Component {
 				}
 			}
 			if v.Source != "" {
-				templ_7745c5c3_Err = kit.Fact("Created from", v.Source).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.FactRow("Created from", v.Source).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			}
 			if v.CreatedBy != "" {
-				templ_7745c5c3_Err = kit.Fact("By", v.CreatedBy).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.FactRow("By", v.CreatedBy).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -843,7 +843,7 @@ func versions(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = createdVMs(v).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = createdVMList(v).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -852,7 +852,7 @@ func versions(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(v.Disks) > 0 {
-				templ_7745c5c3_Err = disks(p, v).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = diskTable(p, v).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -871,7 +871,7 @@ func versions(p Page) templ.Component {
 }
 
 // createdVMs lists the VMs created from a version.
-func createdVMs(v fleet.TemplateVersion) templ.Component {
+func createdVMList(v fleet.TemplateVersion) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -899,7 +899,7 @@ func createdVMs(v fleet.TemplateVersion) templ.Component {
 			}
 		}
 		for i, vm := range v.VMs {
-			if i < shownVMs {
+			if i < maxShownVMs {
 				if i > 0 {
 					var templ_7745c5c3_Var35 string
 					templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinStringErrs(", ")
@@ -958,7 +958,7 @@ func createdVMs(v fleet.TemplateVersion) templ.Component {
 				}
 			}
 		}
-		if more := len(v.VMs) - shownVMs; more > 0 {
+		if more := len(v.VMs) - maxShownVMs; more > 0 {
 			var templ_7745c5c3_Var39 string
 			templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(" and " + strconv.Itoa(more) + " more")
 			if templ_7745c5c3_Err != nil {
@@ -1007,7 +1007,7 @@ func createdVMs(v fleet.TemplateVersion) templ.Component {
 	})
 }
 
-func disks(p Page, v fleet.TemplateVersion) templ.Component {
+func diskTable(p Page, v fleet.TemplateVersion) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1056,7 +1056,7 @@ func disks(p Page, v fleet.TemplateVersion) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		for i, d := range v.Disks {
-			look := copyLooks[d.State]
+			look := copyStateLooks[d.State]
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 75, "<tr id=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1108,9 +1108,9 @@ func disks(p Page, v fleet.TemplateVersion) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var47 string
-			templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinStringErrs(p.pool(v.Spec.Disks[i].PoolID))
+			templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinStringErrs(p.poolName(v.Spec.Disks[i].PoolID))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 250, Col: 42}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 250, Col: 46}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var47))
 			if templ_7745c5c3_Err != nil {
@@ -1148,7 +1148,7 @@ func disks(p Page, v fleet.TemplateVersion) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Chip(look.tone, look.icon, look.word).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip(look.tone, look.icon, look.word).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1255,7 +1255,7 @@ func disks(p Page, v fleet.TemplateVersion) templ.Component {
 }
 
 // grants lists who may create VMs from the template, besides infrastructure administrators.
-func grants(p Page) templ.Component {
+func grantTable(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1297,7 +1297,7 @@ func grants(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.Post(p.path("grants"), "#grants", "outerHTML"))
+				templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm(p.path("grants"), "#grants", "outerHTML"))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1359,7 +1359,7 @@ func grants(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Template.Grants) == 0 {
-				templ_7745c5c3_Err = kit.Empty("lock", "Published to nobody", "Project members do not see the template. Users who may change infrastructure can always use the template.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.EmptyListNote("lock", "Published to nobody", "Project members do not see the template. Users who may change infrastructure can always use the template.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1400,9 +1400,9 @@ func grants(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var58 string
-					templ_7745c5c3_Var58, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(g.By))
+					templ_7745c5c3_Var58, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(g.By))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 329, Col: 30}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 329, Col: 36}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var58))
 					if templ_7745c5c3_Err != nil {
@@ -1413,7 +1413,7 @@ func grants(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if p.mayPublish() {
-						templ_7745c5c3_Err = kit.RowMenu("Actions of "+grantName(g), p.grantActs(g)).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.RowMenu("Actions of "+grantName(g), p.grantActions(g)).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}

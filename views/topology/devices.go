@@ -10,7 +10,7 @@ import (
 )
 
 // maxDevices is how many devices of a host one picture shows.
-const maxDevices = 48
+const maxDrawnDevices = 48
 
 // wiring holds a host's network devices as its agent reported them.
 type wiring struct {
@@ -23,7 +23,7 @@ type wiring struct {
 
 func (w wiring) id(name string) string { return w.prefix + "dev:" + name }
 
-func (w wiring) find(name string) (fleet.HostNIC, bool) {
+func (w wiring) deviceByName(name string) (fleet.HostNIC, bool) {
 	i := slices.IndexFunc(w.nics, func(n fleet.HostNIC) bool { return n.Name == name })
 	if name == "" || i < 0 {
 		return fleet.HostNIC{}, false
@@ -32,7 +32,7 @@ func (w wiring) find(name string) (fleet.HostNIC, bool) {
 }
 
 // below are the devices directly below n: its ports, and a VLAN's parent device.
-func (w wiring) below(n fleet.HostNIC) (out []fleet.HostNIC) {
+func (w wiring) devicesBelow(n fleet.HostNIC) (out []fleet.HostNIC) {
 	for _, d := range w.nics {
 		if d.Name != n.Name && (d.Master == n.Name || d.Name == n.Over) {
 			out = append(out, d)
@@ -42,11 +42,11 @@ func (w wiring) below(n fleet.HostNIC) (out []fleet.HostNIC) {
 }
 
 // maxDepth is the maximum depth of stacked devices: physical NICs, bonds, VLANs, bridges, and VLANs on bridges.
-const maxDepth = 5
+const maxDeviceDepth = 5
 
 // depths is each device's distance from the physical NICs. All bridges share one depth, except bridges on a VLAN of
 // another bridge.
-func (w wiring) depths() map[string]int {
+func (w wiring) deviceDepths() map[string]int {
 	var of func(n fleet.HostNIC, bridges, left int) (depth int, bridged bool)
 	of = func(n fleet.HostNIC, bridges, left int) (depth int, bridged bool) {
 		switch n.Kind {
@@ -60,7 +60,7 @@ func (w wiring) depths() map[string]int {
 		if left == 0 {
 			return depth, bridged // a host's report may contain cycles
 		}
-		for _, b := range w.below(n) {
+		for _, b := range w.devicesBelow(n) {
 			d, over := of(b, bridges, left-1)
 			depth, bridged = max(depth, d+1), bridged || over
 		}
@@ -68,21 +68,21 @@ func (w wiring) depths() map[string]int {
 	}
 	bridges := 1
 	for _, n := range w.nics {
-		if d, bridged := of(n, 0, maxDepth); !bridged {
+		if d, bridged := of(n, 0, maxDeviceDepth); !bridged {
 			bridges = max(bridges, d+1)
 		}
 	}
 	out := map[string]int{}
 	for _, n := range w.nics {
-		d, _ := of(n, bridges, maxDepth)
-		out[n.Name] = min(d, maxDepth)
+		d, _ := of(n, bridges, maxDeviceDepth)
+		out[n.Name] = min(d, maxDeviceDepth)
 	}
 	return out
 }
 
 // inUse reports whether the device has a master device, an IP address or a device on top, or carries the agent's
 // connection.
-func (w wiring) inUse(n fleet.HostNIC) bool {
+func (w wiring) isInUse(n fleet.HostNIC) bool {
 	return n.Master != "" || n.Agent || len(n.Addresses) > 0 || slices.ContainsFunc(w.nics, func(d fleet.HostNIC) bool { return d.Over == n.Name || d.Master == n.Name })
 }
 
@@ -95,19 +95,19 @@ var deviceKinds = map[string]struct{ icon, one, many string }{
 }
 
 // device is the node of a network device.
-func (w wiring) device(n fleet.HostNIC, column int) Node {
+func (w wiring) deviceNode(n fleet.HostNIC, column int) Node {
 	kind := deviceKinds[n.Kind]
 	out := Node{
 		ID: w.id(n.Name), Column: column, Name: n.Name, Kind: kind.one, Icon: cmp.Or(kind.icon, "ethernet-port"), Detail: speedText(n.SpeedMbps),
 		Href: views.TabPath(views.HostPath(w.host), "hardware"),
 	}
-	out.Severity, out.Word, out.Explanation = w.state(n)
+	out.Severity, out.Word, out.Explanation = w.deviceState(n)
 	if n.Agent {
 		out.Detail = joinText(out.Detail, "agent connection")
 	}
 	if n.Kind == "bond" {
 		up, all := 0, 0
-		for _, p := range w.below(n) {
+		for _, p := range w.devicesBelow(n) {
 			if all++; p.Up {
 				up++
 			}
@@ -119,7 +119,7 @@ func (w wiring) device(n fleet.HostNIC, column int) Node {
 	return out
 }
 
-func (w wiring) state(n fleet.HostNIC) (tone fleet.Severity, word, says string) {
+func (w wiring) deviceState(n fleet.HostNIC) (tone fleet.Severity, word, says string) {
 	switch {
 	case !w.online:
 		return fleet.SeverityUnknown, "Unknown", ""
@@ -129,7 +129,7 @@ func (w wiring) state(n fleet.HostNIC) (tone fleet.Severity, word, says string) 
 		return fleet.SeverityIdle, "No port is up", "" // normal for a bridge without guests
 	case n.Kind == "virtual":
 		return fleet.SeverityIdle, "", "" // the kernel reports no link state for virtual devices
-	case w.inUse(n):
+	case w.isInUse(n):
 		return fleet.SeverityBad, "No link", n.Name + " has no link, so devices connected through it have no network."
 	}
 	return fleet.SeverityIdle, "Not connected", ""
@@ -137,36 +137,36 @@ func (w wiring) state(n fleet.HostNIC) (tone fleet.Severity, word, says string) 
 
 // draw adds the devices and their connections, devices in use first, and returns the number of columns. needed holds
 // the names of the devices that networks use.
-func (w wiring) draw(g *Graph, needed map[string]bool) (columns int) {
-	depth := w.depths()
+func (w wiring) addDevices(g *Graph, needed map[string]bool) (columns int) {
+	depth := w.deviceDepths()
 	var shown []fleet.HostNIC
 	for _, n := range w.nics {
-		if n.Kind != "virtual" || n.Master != "" || w.inUse(n) || needed[n.Name] {
+		if n.Kind != "virtual" || n.Master != "" || w.isInUse(n) || needed[n.Name] {
 			shown = append(shown, n)
 		}
 	}
 	more := 0
-	if len(shown) > maxDevices {
+	if len(shown) > maxDrawnDevices {
 		idle := func(n fleet.HostNIC) int {
-			if w.inUse(n) || needed[n.Name] {
+			if w.isInUse(n) || needed[n.Name] {
 				return 0
 			}
 			return 1
 		}
 		slices.SortStableFunc(shown, func(a, b fleet.HostNIC) int { return cmp.Compare(idle(a), idle(b)) })
-		more, shown = len(shown)-maxDevices, shown[:maxDevices]
+		more, shown = len(shown)-maxDrawnDevices, shown[:maxDrawnDevices]
 	}
-	kinds := make([][]string, maxDepth+1)
+	kinds := make([][]string, maxDeviceDepth+1)
 	for _, n := range shown {
 		c := depth[n.Name]
 		columns = max(columns, c+1)
-		g.add(w.device(n, c))
+		g.addNode(w.deviceNode(n, c))
 		if word := cmp.Or(deviceKinds[n.Kind].many, "Devices"); !slices.Contains(kinds[c], word) {
 			kinds[c] = append(kinds[c], word)
 		}
 	}
 	if more > 0 {
-		g.add(Node{
+		g.addNode(Node{
 			ID: w.id(""), Icon: "ellipsis", Kind: "Devices", Name: "and " + strconv.Itoa(more) + " more devices", Severity: fleet.SeverityIdle,
 			Href: views.TabPath(views.HostPath(w.host), "hardware"),
 		})
@@ -177,7 +177,7 @@ func (w wiring) draw(g *Graph, needed map[string]bool) (columns int) {
 		g.Columns = append(g.Columns, joinWords(kinds[c]))
 	}
 	for _, n := range shown {
-		for _, b := range w.below(n) {
+		for _, b := range w.devicesBelow(n) {
 			g.addEdge(Edge{From: w.id(b.Name), To: w.id(n.Name), Severity: w.lineSeverity(b), Description: b.Name + " – " + n.Name})
 		}
 	}
@@ -186,6 +186,6 @@ func (w wiring) draw(g *Graph, needed map[string]bool) (columns int) {
 
 // lineSeverity is the severity of a line that starts at the device.
 func (w wiring) lineSeverity(n fleet.HostNIC) fleet.Severity {
-	tone, _, _ := w.state(n)
+	tone, _, _ := w.deviceState(n)
 	return tone
 }

@@ -10,8 +10,8 @@ import (
 
 // Limits of one page of the fleet's picture.
 const (
-	FleetHosts    = 25
-	FleetNetworks = 24
+	MaxFleetHosts    = 25
+	MaxFleetNetworks = 24
 )
 
 // Measures of the fleet's picture: a row for each host, a rail for each network.
@@ -24,7 +24,7 @@ const (
 )
 
 // Rail is a network, drawn as a vertical line.
-type Rail struct {
+type NetworkRail struct {
 	Network     fleet.NetworkView
 	Name, Title string
 	X, Y1, Y2   int
@@ -32,7 +32,7 @@ type Rail struct {
 }
 
 // Tap is a network's status on a host, drawn where the host's line meets the network's rail.
-type Tap struct {
+type RailCrossing struct {
 	X, Y     int
 	Severity fleet.Severity
 	Title    string
@@ -40,25 +40,25 @@ type Tap struct {
 }
 
 // Row is a host with its horizontal line to its last rail.
-type Row struct {
+type HostRow struct {
 	Box
 	Y  int
 	X2 int // 0: the host has no network
 }
 
 // Rails is the picture of hosts and networks.
-type Rails struct {
+type FleetPictureLayout struct {
 	W, H  int
-	Rails []Rail
-	Rows  []Row
-	Taps  []Tap
+	Rails []NetworkRail
+	Rows  []HostRow
+	Crossings  []RailCrossing
 }
 
 // FleetPicture lays out hosts as rows and networks as rails, in the given order.
-func FleetPicture(in fleet.NetworkGrid) Rails {
-	out := Rails{W: railLeft + len(in.Networks.Items)*railGap + railRight, H: railTop + len(in.Hosts.Items)*rowHeight + margin}
+func FleetPicture(in fleet.NetworkGrid) FleetPictureLayout {
+	out := FleetPictureLayout{W: railLeft + len(in.Networks.Items)*railGap + railRight, H: railTop + len(in.Hosts.Items)*rowHeight + pictureMargin}
 	for i, n := range in.Networks.Items {
-		r := Rail{Network: n, Name: fit(n.Name, 12, railTop), X: railLeft + i*railGap + railGap/2, Severity: fleet.SeverityOK}
+		r := NetworkRail{Network: n, Name: cutToWidth(n.Name, 12, railTop), X: railLeft + i*railGap + railGap/2, Severity: fleet.SeverityOK}
 		switch t := n.Health.SeverityCounts; {
 		case t.Bad > 0:
 			r.Severity = fleet.SeverityBad
@@ -67,14 +67,14 @@ func FleetPicture(in fleet.NetworkGrid) Rails {
 		case t.Warn > 0:
 			r.Severity = fleet.SeverityWarn
 		}
-		r.Title = n.Name + ": healthy on " + strconv.Itoa(n.Health.SeverityCounts.OK) + " of " + kit.Count(n.Health.Hosts, "host")
+		r.Title = n.Name + ": healthy on " + strconv.Itoa(n.Health.SeverityCounts.OK) + " of " + kit.CountText(n.Health.Hosts, "host")
 		if b := n.Health.SeverityCounts.Bad; b > 0 {
 			r.Title += ", failed on " + strconv.Itoa(b)
 		}
 		out.Rails = append(out.Rails, r)
 	}
 	for i, h := range in.Hosts.Items {
-		row := Row{Box: Box{hostNode(h), margin, railTop + i*rowHeight, boxWidth, boxHeight}}
+		row := HostRow{Box: Box{hostNode(h), pictureMargin, railTop + i*rowHeight, boxWidth, boxHeight}}
 		row.Y = row.Box.Y + boxHeight/2
 		for k := range out.Rails {
 			r := &out.Rails[k]
@@ -86,13 +86,13 @@ func FleetPicture(in fleet.NetworkGrid) Rails {
 				r.Y1 = railTop - 8
 			}
 			r.Y2, row.X2 = row.Y, r.X
-			tap := Tap{X: r.X, Y: row.Y, Severity: status.State.Severity(), Href: views.TabPath(views.HostPath(h.ID), "topology")}
+			tap := RailCrossing{X: r.X, Y: row.Y, Severity: status.State.Severity(), Href: views.TabPath(views.HostPath(h.ID), "topology")}
 			word := stateWords[status.State]
 			if status.Leaving {
 				tap.Severity, word = fleet.SeverityWarn, "being released"
 			}
 			tap.Title = r.Network.Name + " on " + h.Name + ": " + word
-			out.Taps = append(out.Taps, tap)
+			out.Crossings = append(out.Crossings, tap)
 		}
 		out.Rows = append(out.Rows, row)
 	}
@@ -105,7 +105,7 @@ var stateWords = map[fleet.NetworkState]string{
 
 func hostNode(h fleet.HostView) Node {
 	out := Node{
-		ID: "host:" + string(h.ID), Icon: "server", Kind: "Host", Name: h.Name, Severity: h.Phase.Severity(), Word: h.Phase.Word(), Detail: kit.Count(h.VMs, "VM"),
+		ID: "host:" + string(h.ID), Icon: "server", Kind: "Host", Name: h.Name, Severity: h.Phase.Severity(), Word: h.Phase.DisplayName(), Detail: kit.CountText(h.VMs, "VM"),
 		Href: views.TabPath(views.HostPath(h.ID), "topology"),
 	}
 	if h.Phase != fleet.HostOnline || h.Status == nil {
@@ -114,18 +114,18 @@ func hostNode(h fleet.HostView) Node {
 	w := wiring{host: h.ID, nics: h.Status.Inventory.NICs, online: true}
 	lost := 0
 	for _, n := range w.nics {
-		if tone, _, _ := w.state(n); tone == fleet.SeverityBad {
+		if tone, _, _ := w.deviceState(n); tone == fleet.SeverityBad {
 			lost++
 		}
 	}
 	if lost > 0 {
-		out.Severity, out.Word = fleet.SeverityBad, kit.Count(lost, "device")+" without link"
+		out.Severity, out.Word = fleet.SeverityBad, kit.CountText(lost, "device")+" without link"
 	}
 	return out
 }
 
 // line is the severity of the host's line. The host's box shows faults, the line does not.
-func (r Row) line() fleet.Severity {
+func (r HostRow) lineSeverity() fleet.Severity {
 	if r.Severity == fleet.SeverityUnknown {
 		return r.Severity
 	}
@@ -133,7 +133,7 @@ func (r Row) line() fleet.Severity {
 }
 
 // networksOn lists the host's networks whose status on the host fulfils is.
-func networksOn(in fleet.NetworkGrid, h fleet.HostView, is func(fleet.NetworkHostStatus) bool) (out []Node) {
+func networksOnHost(in fleet.NetworkGrid, h fleet.HostView, is func(fleet.NetworkHostStatus) bool) (out []Node) {
 	for _, n := range in.Networks.Items {
 		if c, ok := in.Statuses[fleet.NetworkOn{Network: n.ID, Host: h.ID}]; ok && is(c) {
 			out = append(out, Node{Name: n.Name + stateSuffix(c)})

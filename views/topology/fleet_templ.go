@@ -23,7 +23,7 @@ type FleetPage struct {
 }
 
 // Fleet shows the networks by host: a row for each host, a rail for each network.
-func Fleet(p FleetPage) templ.Component {
+func FleetTopology(p FleetPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -62,7 +62,7 @@ func Fleet(p FleetPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.PageHead(kit.Head{Crumbs: kit.Inventory, Title: "Networks", Tabs: kit.NetworkTabs(p.Actor, "/networks/topology")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{Crumbs: kit.InventoryBreadcrumb, Title: "Networks", Tabs: kit.NetworkTabs(p.Actor, "/networks/topology")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -74,7 +74,7 @@ func Fleet(p FleetPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = legend().Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = severityLegend().Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -95,7 +95,7 @@ func Fleet(p FleetPage) templ.Component {
 			}
 			ctx = templ.InitializeContext(ctx)
 			if p.Empty() {
-				templ_7745c5c3_Err = kit.NoGrid(p.Grid, "line").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.EmptyGridNote(p.Grid, "line").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -104,7 +104,7 @@ func Fleet(p FleetPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = rails(FleetPicture(p.Statuses)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = fleetDrawing(FleetPicture(p.Statuses)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -127,7 +127,7 @@ func Fleet(p FleetPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Live("network-topology", "", "networks hosts", p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LiveElement("network-topology", "", "networks hosts", p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -139,7 +139,7 @@ func Fleet(p FleetPage) templ.Component {
 	})
 }
 
-func rails(r Rails) templ.Component {
+func fleetDrawing(r FleetPictureLayout) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -205,7 +205,7 @@ func rails(r Rails) templ.Component {
 		}
 		for _, x := range r.Rows {
 			if x.X2 > 0 {
-				var templ_7745c5c3_Var8 = []any{lineClass(x.line())}
+				var templ_7745c5c3_Var8 = []any{lineClass(x.lineSeverity())}
 				templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var8...)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -228,9 +228,9 @@ func rails(r Rails) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var10 string
-				templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.ResolveAttributeValue("M" + strconv.Itoa(margin+boxWidth) + " " + strconv.Itoa(x.Y) + "H" + strconv.Itoa(x.X2))
+				templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.ResolveAttributeValue("M" + strconv.Itoa(pictureMargin+boxWidth) + " " + strconv.Itoa(x.Y) + "H" + strconv.Itoa(x.X2))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `topology/fleet.templ`, Line: 47, Col: 132}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `topology/fleet.templ`, Line: 47, Col: 147}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var10)
 				if templ_7745c5c3_Err != nil {
@@ -279,7 +279,7 @@ func rails(r Rails) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			var templ_7745c5c3_Var13 = []any{kit.Severity(x.Severity)}
+			var templ_7745c5c3_Var13 = []any{kit.SeverityClass(x.Severity)}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var13...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -354,8 +354,8 @@ func rails(r Rails) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		for _, t := range r.Taps {
-			var templ_7745c5c3_Var19 = []any{"tap " + kit.Severity(t.Severity)}
+		for _, t := range r.Crossings {
+			var templ_7745c5c3_Var19 = []any{"tap " + kit.SeverityClass(t.Severity)}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var19...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -429,7 +429,7 @@ func rails(r Rails) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = symbol(kit.ToneIcon(t.Severity), t.X-9, t.Y-9, 18).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = iconSymbol(kit.SeverityIcon(t.Severity), t.X-9, t.Y-9, 18).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -548,7 +548,7 @@ func fleetList(in fleet.NetworkGrid) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Chip(kit.Severity(n.Severity), kit.ToneIcon(n.Severity), n.Word).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip(kit.SeverityClass(n.Severity), kit.SeverityIcon(n.Severity), n.Word).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -570,9 +570,9 @@ func fleetList(in fleet.NetworkGrid) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var32 string
-			templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(names(networksOn(in, h, isHealthy))))
+			templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(someNodeNames(networksOnHost(in, h, isHealthy))))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `topology/fleet.templ`, Line: 87, Col: 70}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `topology/fleet.templ`, Line: 87, Col: 88}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
 			if templ_7745c5c3_Err != nil {
@@ -583,9 +583,9 @@ func fleetList(in fleet.NetworkGrid) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var33 string
-			templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(names(networksOn(in, h, isUnhealthy))))
+			templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(someNodeNames(networksOnHost(in, h, isUnhealthy))))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `topology/fleet.templ`, Line: 88, Col: 72}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `topology/fleet.templ`, Line: 88, Col: 90}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
 			if templ_7745c5c3_Err != nil {

@@ -38,20 +38,20 @@ type Graph struct {
 }
 
 // node is the node with the id; nil: none.
-func (g *Graph) node(id string) *Node {
+func (g *Graph) nodeByID(id string) *Node {
 	if i := slices.IndexFunc(g.Nodes, func(n Node) bool { return n.ID == id }); i >= 0 {
 		return &g.Nodes[i]
 	}
 	return nil
 }
 
-func (g *Graph) add(n Node) { g.Nodes = append(g.Nodes, n) }
+func (g *Graph) addNode(n Node) { g.Nodes = append(g.Nodes, n) }
 
 // addEdge adds an edge. Of two edges between the same nodes, the worse one stays.
 func (g *Graph) addEdge(e Edge) {
 	for i, x := range g.Edges {
 		if x.From == e.From && x.To == e.To {
-			if e.rank() > x.rank() {
+			if e.drawingOrder() > x.drawingOrder() {
 				g.Edges[i] = e
 			}
 			return
@@ -75,7 +75,7 @@ func (g Graph) Faults() (out []Node) {
 // Neighbours are the neighbours of a node, to the left and to the right.
 func (g Graph) Neighbours(id string) (left, right []Node) {
 	for _, e := range g.Edges {
-		from, to := g.node(e.From), g.node(e.To)
+		from, to := g.nodeByID(e.From), g.nodeByID(e.To)
 		switch {
 		case from == nil || to == nil:
 		case e.To == id:

@@ -10,7 +10,7 @@ import (
 )
 
 // hostGraph builds a host's picture.
-type hostGraph struct {
+type hostGraphBuilder struct {
 	Graph
 	wiring
 	in       fleet.HostTopology
@@ -22,17 +22,17 @@ type hostGraph struct {
 // HostGraph is the network picture of one host: its devices, their networks, and the VMs on the networks.
 func HostGraph(in fleet.HostTopology, now time.Time) Graph {
 	h := in.Host
-	g := &hostGraph{in: in, now: now, current: fleet.Fresh(h.InventoryAt, now), wiring: wiring{host: h.ID, online: fleet.Fresh(h.SeenAt, now)}}
+	g := &hostGraphBuilder{in: in, now: now, current: fleet.IsFresh(h.InventoryAt, now), wiring: wiring{host: h.ID, online: fleet.IsFresh(h.SeenAt, now)}}
 	if h.Status != nil {
 		g.nics, g.complete = h.Status.Inventory.NICs, h.Status.Inventory.NICsCurrent
 	}
 	needed := map[string]bool{}
 	for _, n := range in.Networks {
 		if c := hostStatus(n, h.ID); c.Status != nil {
-			needed[bridgeOf(n.Network, c)], needed[c.Status.Uplink] = true, true
+			needed[bridgeOnHost(n.Network, c)], needed[c.Status.Uplink] = true, true
 		}
 	}
-	g.networks = max(1, g.draw(&g.Graph, needed))
+	g.networks = max(1, g.addDevices(&g.Graph, needed))
 	if len(g.Columns) == 0 {
 		g.Columns = []string{"Physical NICs"}
 	}
@@ -42,15 +42,15 @@ func HostGraph(in fleet.HostTopology, now time.Time) Graph {
 	}
 	for _, v := range in.VMs {
 		node := vmNode(v)
-		g.addVM(node, v.Phase, nicsOf(v.Spec.NICs, nics(v.Status)))
+		g.addVM(node, v.Phase, nicsOfVM(v.Spec.NICs, reportedNICs(v.Status)))
 	}
 	for _, f := range in.Discovered {
-		node := guestNode("found:"+string(f.ID), f.Name, views.DiscoveredPath(f.HostID, f.ID), f.Phase, &f.Status)
+		node := vmNodeFromStatus("found:"+string(f.ID), f.Name, views.DiscoveredVMPath(f.HostID, f.ID), f.Phase, &f.Status)
 		node.Kind = "VM not created by Quantix"
-		g.addVM(node, f.Phase, nicsOf(nil, f.Status.NICs))
+		g.addVM(node, f.Phase, nicsOfVM(nil, f.Status.NICs))
 	}
 	if in.More > 0 {
-		g.add(Node{
+		g.addNode(Node{
 			ID: "more", Column: g.networks + 2, Icon: "ellipsis", Kind: "VMs", Name: "and " + strconv.Itoa(in.More) + " more", Detail: "all VMs of " + h.Name, Severity: fleet.SeverityIdle,
 			Href: views.TabPath(views.HostPath(h.ID), "vms"),
 		})
@@ -58,7 +58,7 @@ func HostGraph(in fleet.HostTopology, now time.Time) Graph {
 	return g.Graph
 }
 
-func nics(s *fleet.VMStatus) []fleet.NICState {
+func reportedNICs(s *fleet.VMStatus) []fleet.NICState {
 	if s == nil {
 		return nil
 	}
@@ -72,45 +72,45 @@ func hostStatus(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 	return fleet.NetworkHost{NetworkID: n.ID, HostID: host}
 }
 
-func (g *hostGraph) addNetwork(n fleet.NetworkView) {
+func (g *hostGraphBuilder) addNetwork(n fleet.NetworkView) {
 	status := hostStatus(n, g.in.Host.ID)
 	node := networkNode(n, g.networks)
 	node.Severity, node.Word, node.Explanation = networkState(status)
-	node.Detail = modeOf(n.Network, status)
+	node.Detail = modeText(n.Network, status)
 	if status.Status != nil && len(status.Status.Subnets) > 0 {
 		node.Detail = joinText(node.Detail, status.Status.Subnets[0])
 	}
 	if n.Spec != nil && n.Spec.VLAN > 0 {
 		node.Detail = joinText(node.Detail, "VLAN "+strconv.Itoa(n.Spec.VLAN))
 	}
-	g.add(node)
-	addGroups(&g.Graph, n, g.networks+1, lineSeverityTo(node.Severity))
+	g.addNode(node)
+	addPortGroups(&g.Graph, n, g.networks+1, lineSeverityTo(node.Severity))
 	g.connectNetwork(n.Network, status, node)
 }
 
 // connectNetwork adds edges from the host's devices that carry a network (node) to the network.
-func (g *hostGraph) connectNetwork(n fleet.Network, status fleet.NetworkHost, node Node) {
-	bridge := bridgeOf(n, status)
+func (g *hostGraphBuilder) connectNetwork(n fleet.Network, status fleet.NetworkHost, node Node) {
+	bridge := bridgeOnHost(n, status)
 	active := status.Status != nil && status.Status.Active
-	if _, there := g.find(bridge); there {
+	if _, there := g.deviceByName(bridge); there {
 		g.addEdge(Edge{From: g.id(bridge), To: node.ID, Severity: lineSeverityTo(node.Severity), Description: n.Name + " is on " + bridge})
-	} else if bridge != "" && active && g.current && g.online && g.complete && listsBridge(n, status) {
+	} else if bridge != "" && active && g.current && g.online && g.complete && reportListsBridge(n, status) {
 		g.addMissingBridge(bridge, n.Name, node.ID, g.networks-1)
 	}
 	if status.Status == nil {
 		return
 	}
-	up, there := g.find(status.Status.Uplink)
+	up, there := g.deviceByName(status.Status.Uplink)
 	if !there {
 		return
 	}
 	to := node.ID
-	if b, ok := g.find(bridge); ok {
-		if g.isBelow(up.Name, b.Name, maxDepth) {
+	if b, ok := g.deviceByName(bridge); ok {
+		if g.isBelow(up.Name, b.Name, maxDeviceDepth) {
 			return
 		}
 		to = g.id(b.Name)
-		for _, port := range g.below(b) { // an overlay's tunnel is on top of the uplink, but not its port
+		for _, port := range g.devicesBelow(b) { // an overlay's tunnel is on top of the uplink, but not its port
 			if status.Status.VTEP != "" && port.Kind == "virtual" {
 				to = g.id(port.Name)
 			}
@@ -120,10 +120,10 @@ func (g *hostGraph) connectNetwork(n fleet.Network, status fleet.NetworkHost, no
 }
 
 // addMissingBridge adds a bridge that a network reports but the host does not have.
-func (g *hostGraph) addMissingBridge(bridge, network, id string, column int) {
+func (g *hostGraphBuilder) addMissingBridge(bridge, network, id string, column int) {
 	says := network + " is active, but its bridge " + bridge + " does not exist: NICs on the network have no connection."
-	if g.node(g.id(bridge)) == nil {
-		g.add(Node{ID: g.id(bridge), Column: column, Icon: "columns-3", Kind: "Bridge", Name: bridge, Severity: fleet.SeverityBad, Word: "Missing", Explanation: says, Href: views.TabPath(views.HostPath(g.host), "hardware")})
+	if g.nodeByID(g.id(bridge)) == nil {
+		g.addNode(Node{ID: g.id(bridge), Column: column, Icon: "columns-3", Kind: "Bridge", Name: bridge, Severity: fleet.SeverityBad, Word: "Missing", Explanation: says, Href: views.TabPath(views.HostPath(g.host), "hardware")})
 	}
 	g.addEdge(Edge{From: g.id(bridge), To: id, Severity: fleet.SeverityBad, Description: says})
 }
@@ -133,12 +133,12 @@ func (w wiring) isBelow(from, to string, left int) bool {
 	if from == to {
 		return true
 	}
-	n, ok := w.find(to)
-	return ok && left > 0 && slices.ContainsFunc(w.below(n), func(b fleet.HostNIC) bool { return w.isBelow(from, b.Name, left-1) })
+	n, ok := w.deviceByName(to)
+	return ok && left > 0 && slices.ContainsFunc(w.devicesBelow(n), func(b fleet.HostNIC) bool { return w.isBelow(from, b.Name, left-1) })
 }
 
 // addVM adds a VM with its NICs.
-func (g *hostGraph) addVM(node Node, phase fleet.Phase, nics []nic) {
+func (g *hostGraphBuilder) addVM(node Node, phase fleet.Phase, nics []vmNIC) {
 	node.Column = g.networks + 2
 	for _, c := range nics {
 		if c.other {
@@ -151,39 +151,39 @@ func (g *hostGraph) addVM(node Node, phase fleet.Phase, nics []nic) {
 		}
 		g.addEdge(Edge{From: to, To: node.ID, Severity: tone, Description: says})
 	}
-	g.add(node)
+	g.addNode(node)
 }
 
 // nicNode returns the node to which a NIC is connected: a port group, a network, or a missing object. It also returns
 // the severity and the description of the line.
-func (g *hostGraph) nicNode(c nic, phase fleet.Phase) (id string, tone fleet.Severity, says string) {
+func (g *hostGraphBuilder) nicNode(c vmNIC, phase fleet.Phase) (id string, tone fleet.Severity, says string) {
 	i := slices.IndexFunc(g.in.Networks, func(n fleet.NetworkView) bool {
 		if c.id != "" {
 			return n.ID == c.id
 		}
-		return n.Kind == c.kind && n.Name == c.name || c.kind == fleet.NetworkBridge && c.name == bridgeOf(n.Network, hostStatus(n, g.in.Host.ID))
+		return n.Kind == c.kind && n.Name == c.name || c.kind == fleet.NetworkBridge && c.name == bridgeOnHost(n.Network, hostStatus(n, g.in.Host.ID))
 	})
 	if i < 0 {
-		return g.addMissing(c)
+		return g.addMissingNetwork(c)
 	}
 	n := g.in.Networks[i]
 	status := hostStatus(n, g.in.Host.ID)
 	state, word, _ := networkState(status)
 	id, tone, says = "net:"+string(n.ID), nicLineSeverity(lineSeverityTo(state), phase), "NIC "+c.mac+" on "+n.Name
-	if group := groupID(n.ID, c.group); c.group != "" && g.node(group) != nil {
+	if group := groupID(n.ID, c.group); c.group != "" && g.nodeByID(group) != nil {
 		id = group
 	}
 	if tone == fleet.SeverityBad {
 		says += " (" + word + ")"
 	}
-	if b := g.node(g.id(bridgeOf(n.Network, status))); b != nil && b.Severity == fleet.SeverityBad && b.Word == "Missing" {
+	if b := g.nodeByID(g.id(bridgeOnHost(n.Network, status))); b != nil && b.Severity == fleet.SeverityBad && b.Word == "Missing" {
 		tone, says = fleet.SeverityBad, "NIC "+c.mac+" is on "+n.Name+", whose bridge "+b.Name+" is missing"
 	}
 	return id, tone, says
 }
 
 // addMissing adds a node for the network or bridge that a VM's NIC names but the host does not have.
-func (g *hostGraph) addMissing(c nic) (id string, tone fleet.Severity, says string) {
+func (g *hostGraphBuilder) addMissingNetwork(c vmNIC) (id string, tone fleet.Severity, says string) {
 	id = "gone:" + string(c.kind) + ":" + c.name
 	node := Node{ID: id, Column: g.networks, Icon: "network", Kind: "Network", Name: c.name, Severity: fleet.SeverityUnknown, Word: "Unknown"}
 	what := "network "
@@ -196,8 +196,8 @@ func (g *hostGraph) addMissing(c nic) (id string, tone fleet.Severity, says stri
 		tone, node.Severity, node.Word = fleet.SeverityBad, fleet.SeverityBad, "Missing"
 		node.Explanation = g.in.Host.Name + " has no " + what + c.name + ", and VMs have NICs on it."
 	}
-	if g.node(id) == nil {
-		g.add(node)
+	if g.nodeByID(id) == nil {
+		g.addNode(node)
 	}
 	return id, tone, says
 }

@@ -10,7 +10,7 @@ import (
 	"quantix/views/topology"
 )
 
-func joins(g topology.Graph) (out []string) {
+func connections(g topology.Graph) (out []string) {
 	for _, e := range g.Edges {
 		out = append(out, e.From+" > "+e.To)
 	}
@@ -27,23 +27,23 @@ func nodeOf(t *testing.T, g topology.Graph, id string) topology.Node {
 	return g.Nodes[i]
 }
 
-func lineOf(t *testing.T, g topology.Graph, from, to string) topology.Edge {
+func edgeOf(t *testing.T, g topology.Graph, from, to string) topology.Edge {
 	t.Helper()
 	i := slices.IndexFunc(g.Edges, func(e topology.Edge) bool { return e.From == from && e.To == to })
 	if i < 0 {
-		t.Fatalf("no edge joins %s and %s: %v", from, to, joins(g))
+		t.Fatalf("no edge joins %s and %s: %v", from, to, connections(g))
 	}
 	return g.Edges[i]
 }
 
 func TestHostGraphConnectsNICsToVMs(t *testing.T) {
 	t.Parallel()
-	g := topology.HostGraph(server(), now)
+	g := topology.HostGraph(bondedServer(), now)
 	want := []string{
 		"dev:bond0 > dev:bond0.20", "dev:bond0.20 > dev:br20", "dev:br0 > net:n-br0", "dev:br20 > net:n-br20", "dev:eno1 > dev:bond0", "dev:eno2 > dev:bond0",
 		"dev:eno3 > dev:br0", "dev:virbr0 > net:n-default", "net:n-br0 > vm:v-web-1", "net:n-br0 > vm:v-web-2", "net:n-br20 > vm:v-db-1", "net:n-default > vm:v-db-1",
 	}
-	if got := joins(g); !slices.Equal(got, want) {
+	if got := connections(g); !slices.Equal(got, want) {
 		t.Errorf("the edges are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for id, column := range map[string]string{
@@ -77,43 +77,43 @@ func TestHostFaultsShownAtTheirNodes(t *testing.T) {
 		line string // from > to, drawn as failed
 	}{
 		"a cable is pulled": {
-			how: func(h *fleet.HostTopology) { nic(h, "eno3").Up = false },
+			how: func(h *fleet.HostTopology) { vmNIC(h, "eno3").Up = false },
 			at:  "dev:eno3", tone: fleet.SeverityBad, word: "No link", says: "eno3 has no link", line: "dev:eno3 > dev:br0",
 		},
 		"half a bond": {
-			how: func(h *fleet.HostTopology) { nic(h, "eno2").Up = false },
+			how: func(h *fleet.HostTopology) { vmNIC(h, "eno2").Up = false },
 			at:  "dev:bond0", tone: fleet.SeverityWarn, word: "Degraded", says: "has lost 1 of its 2 ports", line: "dev:eno2 > dev:bond0",
 		},
 		"a network fails": {
 			how: func(h *fleet.HostTopology) {
-				h.Networks[2] = network("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "virbr0", Forward: "nat", Error: "Its dnsmasq has ended."})
+				h.Networks[2] = newNetworkView("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "virbr0", Forward: "nat", Error: "Its dnsmasq has ended."})
 			},
 			at: "net:n-default", tone: fleet.SeverityBad, word: "Failed", says: "Its dnsmasq has ended.", line: "net:n-default > vm:v-db-1",
 		},
 		"a network's bridge is gone": {
-			how: func(h *fleet.HostTopology) { without(h, "virbr0") },
+			how: func(h *fleet.HostTopology) { removeNIC(h, "virbr0") },
 			at:  "dev:virbr0", tone: fleet.SeverityBad, word: "Missing", says: "default is active, but its bridge virbr0 does not exist", line: "net:n-default > vm:v-db-1",
 		},
 		"a NIC on a bridge that is gone": {
-			how: func(h *fleet.HostTopology) { without(h, "br0"); h.Networks = h.Networks[1:] },
+			how: func(h *fleet.HostTopology) { removeNIC(h, "br0"); h.Networks = h.Networks[1:] },
 			at:  "gone:bridge:br0", tone: fleet.SeverityBad, word: "Missing", says: "host-1 has no bridge br0", line: "gone:bridge:br0 > vm:v-web-1",
 		},
 		"a network that was stopped": {
 			how: func(h *fleet.HostTopology) {
-				h.Networks[2] = network("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Bridge: "virbr0", Forward: "nat", StoppedOutside: true})
+				h.Networks[2] = newNetworkView("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Bridge: "virbr0", Forward: "nat", StoppedOutside: true})
 			},
 			at: "net:n-default", tone: fleet.SeverityWarn, word: "Stopped", says: "The network was stopped on the host outside Quantix.",
 		},
 		"another network of the name": {
 			how: func(h *fleet.HostTopology) {
-				h.Networks[2] = network("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "virbr0", NameTaken: true})
+				h.Networks[2] = newNetworkView("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "virbr0", NameTaken: true})
 			},
 			at: "net:n-default", tone: fleet.SeverityBad, word: "Another network", says: "another network of this name", line: "net:n-default > vm:v-db-1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := topology.HostGraph(change(c.how), now)
+			g := topology.HostGraph(changedServer(c.how), now)
 			n := nodeOf(t, g, c.at)
 			if n.Severity != c.tone || n.Word != c.word || !strings.Contains(n.Explanation, c.says) {
 				t.Errorf("%s is drawn %s, %q, %q", c.at, n.Severity, n.Word, n.Explanation)
@@ -122,7 +122,7 @@ func TestHostFaultsShownAtTheirNodes(t *testing.T) {
 				t.Errorf("the node is not among the faults %v", g.Faults())
 			}
 			if from, to, ok := strings.Cut(c.line, " > "); ok {
-				if l := lineOf(t, g, from, to); l.Severity != fleet.SeverityBad || l.Description == "" {
+				if l := edgeOf(t, g, from, to); l.Severity != fleet.SeverityBad || l.Description == "" {
 					t.Errorf("the line %s is %+v", c.line, l)
 				}
 			}
@@ -134,19 +134,19 @@ func TestHostFaultsShownAtTheirNodes(t *testing.T) {
 // faults.
 func TestOfflineHostIsUnknown(t *testing.T) {
 	t.Parallel()
-	g := topology.HostGraph(change(func(h *fleet.HostTopology) {
-		h.Host.SeenAt, h.Host.InventoryAt = &old, &old
-		nic(h, "eno3").Up = false
-		without(h, "virbr0")
+	g := topology.HostGraph(changedServer(func(h *fleet.HostTopology) {
+		h.Host.SeenAt, h.Host.InventoryAt = &staleReport, &staleReport
+		vmNIC(h, "eno3").Up = false
+		removeNIC(h, "virbr0")
 		for i := range h.Networks {
 			c := &h.Networks[i].Hosts[0]
-			c.SeenAt = &old
+			c.SeenAt = &staleReport
 			c.State = c.StateAt(now)
 		}
 		for i := range h.VMs {
 			h.VMs[i].Phase = fleet.PhaseUnknown
 		}
-		h.VMs = append(h.VMs, vm("lost", "bridge nowhere"))
+		h.VMs = append(h.VMs, newVMView("lost", "bridge nowhere"))
 		h.VMs[3].Phase = fleet.PhaseUnknown
 	}), now)
 	for _, n := range g.Nodes {
@@ -168,9 +168,9 @@ func TestOfflineHostIsUnknown(t *testing.T) {
 // may lack a bridge that was created after the discovery.
 func TestIncompleteDeviceListCausesNoFault(t *testing.T) {
 	t.Parallel()
-	g := topology.HostGraph(change(func(h *fleet.HostTopology) {
+	g := topology.HostGraph(changedServer(func(h *fleet.HostTopology) {
 		h.Host.Status.Inventory.NICsCurrent = false
-		without(h, "virbr0")
+		removeNIC(h, "virbr0")
 	}), now)
 	if f := g.Faults(); len(f) > 0 {
 		t.Errorf("the faults are %v", f)
@@ -180,8 +180,8 @@ func TestIncompleteDeviceListCausesNoFault(t *testing.T) {
 // TestUnlistedOpenVSwitchBridgeIsNoFault covers Open vSwitch bridges, which may be missing in a host's device list.
 func TestUnlistedOpenVSwitchBridgeIsNoFault(t *testing.T) {
 	t.Parallel()
-	g := topology.HostGraph(change(func(h *fleet.HostTopology) {
-		n := network("ovs", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "ovs0", Forward: "bridge"})
+	g := topology.HostGraph(changedServer(func(h *fleet.HostTopology) {
+		n := newNetworkView("ovs", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "ovs0", Forward: "bridge"})
 		n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkOVS, Bridge: "ovs0"}
 		h.Networks = append(h.Networks, n)
 	}), now)
@@ -192,17 +192,17 @@ func TestUnlistedOpenVSwitchBridgeIsNoFault(t *testing.T) {
 
 func TestOverlayIsConnectedToItsTunnel(t *testing.T) {
 	t.Parallel()
-	g := topology.HostGraph(change(func(h *fleet.HostTopology) {
+	g := topology.HostGraph(changedServer(func(h *fleet.HostTopology) {
 		h.Host.Status.Inventory.NICs = append(h.Host.Status.Inventory.NICs,
 			fleet.HostNIC{Name: "qxb", Kind: "bridge", Up: true}, fleet.HostNIC{Name: "qxv", Kind: "virtual", Master: "qxb"})
-		n := network("tenants", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "qxb", Forward: "bridge", Uplink: "eno3", VTEP: "10.50.0.1"})
+		n := newNetworkView("tenants", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "qxb", Forward: "bridge", Uplink: "eno3", VTEP: "10.50.0.1"})
 		n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, PortGroups: []fleet.PortGroup{{Name: "blue", VLAN: &fleet.VLAN{ID: 7}}}}
 		h.Networks = append(h.Networks, n)
-		h.VMs = append(h.VMs, vm("inner", "network tenants, port group blue"))
+		h.VMs = append(h.VMs, newVMView("inner", "network tenants, port group blue"))
 	}), now)
 	for _, l := range []string{"dev:eno3 > dev:qxv", "dev:qxv > dev:qxb", "dev:qxb > net:n-tenants", "net:n-tenants > group:n-tenants:blue", "group:n-tenants:blue > vm:v-inner"} {
 		from, to, _ := strings.Cut(l, " > ")
-		lineOf(t, g, from, to)
+		edgeOf(t, g, from, to)
 	}
 	if n := nodeOf(t, g, "group:n-tenants:blue"); n.Detail != "VLAN 7" || g.Columns[n.Column] != "Port groups" {
 		t.Errorf("the port group is %+v", n)
@@ -216,7 +216,7 @@ func TestOverlayIsConnectedToItsTunnel(t *testing.T) {
 // picture holds, is drawn.
 func TestHostReportWithCycleOrTooManyDevicesIsDrawn(t *testing.T) {
 	t.Parallel()
-	g := topology.HostGraph(change(func(h *fleet.HostTopology) {
+	g := topology.HostGraph(changedServer(func(h *fleet.HostTopology) {
 		nics := []fleet.HostNIC{{Name: "a", Kind: "bridge", Master: "b", Up: true}, {Name: "b", Kind: "bridge", Master: "a", Up: true}, {Name: "c", Kind: "vlan", Over: "c", Up: true}}
 		for i := range 200 {
 			nics = append(nics, fleet.HostNIC{Name: fmt.Sprintf("eth%03d", i), Kind: "physical"})
@@ -241,10 +241,10 @@ func TestHostReportWithCycleOrTooManyDevicesIsDrawn(t *testing.T) {
 // and that networks become unknown.
 func TestNetworksUnknownWithoutHypervisor(t *testing.T) {
 	t.Parallel()
-	g := topology.HostGraph(change(func(h *fleet.HostTopology) {
-		h.Host.InventoryAt = &old
-		without(h, "virbr0")
-		nic(h, "eno3").Up = false
+	g := topology.HostGraph(changedServer(func(h *fleet.HostTopology) {
+		h.Host.InventoryAt = &staleReport
+		removeNIC(h, "virbr0")
+		vmNIC(h, "eno3").Up = false
 		for i := range h.Networks {
 			h.Networks[i].Hosts[0].State = fleet.NetworkUnknown
 		}

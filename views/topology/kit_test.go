@@ -9,14 +9,14 @@ import (
 
 var (
 	now   = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	heard = now.Add(-5 * time.Second)
-	old   = now.Add(-5 * time.Minute)
+	recentReport = now.Add(-5 * time.Second)
+	staleReport   = now.Add(-5 * time.Minute)
 )
 
 // server is a host with two NICs in a bond, a VLAN on the bond under a bridge, a NIC with its own bridge, and an
 // unused NIC.
-func server() fleet.HostTopology {
-	h := fleet.HostView{Host: fleet.Host{ID: "h1", Name: "host-1", SeenAt: &heard, InventoryAt: &heard, Status: &fleet.HostStatus{Connected: true}}, Phase: fleet.HostOnline, VMs: 3}
+func bondedServer() fleet.HostTopology {
+	h := fleet.HostView{Host: fleet.Host{ID: "h1", Name: "host-1", SeenAt: &recentReport, InventoryAt: &recentReport, Status: &fleet.HostStatus{Connected: true}}, Phase: fleet.HostOnline, VMs: 3}
 	h.Status.Inventory = fleet.Inventory{NICsCurrent: true, NICs: []fleet.HostNIC{
 		{Name: "bond0", Kind: "bond", Up: true},
 		{Name: "bond0.20", Kind: "vlan", Up: true, Over: "bond0", Master: "br20"},
@@ -31,25 +31,25 @@ func server() fleet.HostTopology {
 	return fleet.HostTopology{
 		Host: h,
 		Networks: []fleet.NetworkView{
-			network("br0", fleet.NetworkBridge, fleet.NetworkStatus{Active: true}),
-			network("br20", fleet.NetworkBridge, fleet.NetworkStatus{Active: true}),
-			network("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "virbr0", Forward: "nat", Subnets: []string{"192.168.122.0/24"}}),
+			newNetworkView("br0", fleet.NetworkBridge, fleet.NetworkStatus{Active: true}),
+			newNetworkView("br20", fleet.NetworkBridge, fleet.NetworkStatus{Active: true}),
+			newNetworkView("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "virbr0", Forward: "nat", Subnets: []string{"192.168.122.0/24"}}),
 		},
 		VMs: []fleet.VMView{
-			vm("db-1", "network default", "bridge br20"), vm("web-1", "bridge br0"), vm("web-2", "bridge br0"),
+			newVMView("db-1", "network default", "bridge br20"), newVMView("web-1", "bridge br0"), newVMView("web-2", "bridge br0"),
 		},
 	}
 }
 
-func network(name string, kind fleet.NetworkKind, st fleet.NetworkStatus) fleet.NetworkView {
+func newNetworkView(name string, kind fleet.NetworkKind, st fleet.NetworkStatus) fleet.NetworkView {
 	n := fleet.NetworkView{Network: fleet.Network{ID: fleet.NetworkID("n-" + name), Name: name, Kind: kind}}
-	status := fleet.NetworkHost{NetworkID: n.ID, HostID: "h1", HostName: "host-1", Status: &st, SeenAt: &heard}
+	status := fleet.NetworkHost{NetworkID: n.ID, HostID: "h1", HostName: "host-1", Status: &st, SeenAt: &recentReport}
 	status.State = status.StateAt(now)
 	n.Hosts = []fleet.NetworkHost{status}
 	return n
 }
 
-func vm(name string, sources ...string) fleet.VMView {
+func newVMView(name string, sources ...string) fleet.VMView {
 	v := fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{ID: fleet.VMID("v-" + name), Name: name, HostID: "h1"}, Status: &fleet.VMStatus{Power: fleet.Running}}, Phase: fleet.PhaseRunning, HostName: "host-1"}
 	for i, s := range sources {
 		v.Status.NICs = append(v.Status.NICs, fleet.NICState{MAC: fmt.Sprintf("52:54:00:00:00:%02x", i), Source: s})
@@ -58,13 +58,13 @@ func vm(name string, sources ...string) fleet.VMView {
 }
 
 // change is the server after a modification.
-func change(how func(*fleet.HostTopology)) fleet.HostTopology {
-	t := server()
+func changedServer(how func(*fleet.HostTopology)) fleet.HostTopology {
+	t := bondedServer()
 	how(&t)
 	return t
 }
 
-func nic(t *fleet.HostTopology, name string) *fleet.HostNIC {
+func vmNIC(t *fleet.HostTopology, name string) *fleet.HostNIC {
 	for i := range t.Host.Status.Inventory.NICs {
 		if n := &t.Host.Status.Inventory.NICs[i]; n.Name == name {
 			return n
@@ -73,7 +73,7 @@ func nic(t *fleet.HostTopology, name string) *fleet.HostNIC {
 	panic("there is no device " + name)
 }
 
-func without(t *fleet.HostTopology, name string) {
+func removeNIC(t *fleet.HostTopology, name string) {
 	all := t.Host.Status.Inventory.NICs
 	t.Host.Status.Inventory.NICs = nil
 	for _, n := range all {

@@ -17,7 +17,7 @@ const (
 	rowGap     = 12
 	columnGap  = 36
 	headHeight = 28
-	margin     = 4
+	pictureMargin     = 4
 	// signDistance is the distance of a fault sign from the end of its line, so that signs of several lines do not
 	// overlap.
 	signDistance = 18
@@ -37,7 +37,7 @@ type Line struct {
 }
 
 // Head is a column header with its position.
-type Head struct {
+type ColumnHeader struct {
 	X    int
 	Text string
 }
@@ -45,7 +45,7 @@ type Head struct {
 // Picture is a graph with the positions of all its parts.
 type Picture struct {
 	W, H  int
-	Heads []Head
+	Heads []ColumnHeader
 	Boxes []Box
 	Lines []Line
 }
@@ -54,23 +54,23 @@ type Picture struct {
 // out. Rows are sorted so that few lines cross. A node is placed close to the first node to its right, so the picture
 // begins at its top. An edge that leads to the left is reversed. An edge within one column is left out.
 func LayOut(g Graph) Picture {
-	column, heads := columns(g)
+	column, heads := drawnColumns(g)
 	at := map[string]int{}
 	for i, n := range g.Nodes {
 		at[n.ID] = i
 	}
-	rows := make(layers, len(heads))
-	of := make([]*item, len(g.Nodes))
+	rows := make(columnItems, len(heads))
+	of := make([]*columnItem, len(g.Nodes))
 	for i := range g.Nodes {
-		of[i] = &item{node: i}
+		of[i] = &columnItem{node: i}
 		rows[column[i]] = append(rows[column[i]], of[i])
 	}
 	type way struct {
 		edge Edge
-		via  []*item
+		via  []*columnItem
 	}
 	var ways []way
-	lanes := map[[2]int]*item{} // by node and column: lines of one node share a lane
+	lanes := map[[2]int]*columnItem{} // by node and column: lines of one node share a lane
 	for _, e := range g.Edges {
 		from, ok := at[e.From]
 		to, ok2 := at[e.To]
@@ -80,11 +80,11 @@ func LayOut(g Graph) Picture {
 		if column[from] > column[to] {
 			from, to = to, from
 		}
-		via := []*item{of[from]}
+		via := []*columnItem{of[from]}
 		for c := column[from] + 1; c < column[to]; c++ {
 			lane := lanes[[2]int{from, c}]
 			if lane == nil {
-				lane = &item{node: -1, from: from}
+				lane = &columnItem{node: -1, from: from}
 				lanes[[2]int{from, c}] = lane
 				rows[c] = append(rows[c], lane)
 			}
@@ -92,19 +92,19 @@ func LayOut(g Graph) Picture {
 		}
 		via = append(via, of[to])
 		for i := range via[1:] {
-			join(via[i], via[i+1])
+			joinItems(via[i], via[i+1])
 		}
 		ways = append(ways, way{e, via})
 	}
 	rows = rows.sorted()
 	high := rows.setPositions()
 
-	out := Picture{W: 2*margin + len(heads)*(boxWidth+columnGap) - columnGap, H: headHeight + int(high) + 2*margin}
-	left := func(c int) int { return margin + c*(boxWidth+columnGap) }
+	out := Picture{W: 2*pictureMargin + len(heads)*(boxWidth+columnGap) - columnGap, H: headHeight + int(high) + 2*pictureMargin}
+	left := func(c int) int { return pictureMargin + c*(boxWidth+columnGap) }
 	for c, text := range heads {
-		out.Heads = append(out.Heads, Head{left(c), text})
+		out.Heads = append(out.Heads, ColumnHeader{left(c), text})
 	}
-	top := func(i *item) int { return headHeight + margin + int(i.center-i.height()/2) }
+	top := func(i *columnItem) int { return headHeight + pictureMargin + int(i.center-i.height()/2) }
 	for c, row := range rows {
 		for _, i := range row {
 			if i.node >= 0 {
@@ -112,23 +112,23 @@ func LayOut(g Graph) Picture {
 			}
 		}
 	}
-	middle := func(i *item) int { return headHeight + margin + int(i.center) }
+	middle := func(i *columnItem) int { return headHeight + pictureMargin + int(i.center) }
 	for _, w := range ways {
 		out.Lines = append(out.Lines, linePath(w.edge, column[w.via[0].node], w.via, left, middle))
 	}
-	slices.SortStableFunc(out.Lines, func(a, b Line) int { return cmp.Compare(a.rank(), b.rank()) }) // faults are drawn on top
+	slices.SortStableFunc(out.Lines, func(a, b Line) int { return cmp.Compare(a.drawingOrder(), b.drawingOrder()) }) // faults are drawn on top
 	return out
 }
 
 // join records two items as neighbours on a path, once.
-func join(a, b *item) {
+func joinItems(a, b *columnItem) {
 	if !slices.Contains(a.right, b) {
 		a.right, b.left = append(a.right, b), append(b.left, a)
 	}
 }
 
 // columns returns each node's column among the drawn columns, and the headers of the drawn columns.
-func columns(g Graph) (of []int, heads []string) {
+func drawnColumns(g Graph) (of []int, heads []string) {
 	used := make([]bool, len(g.Columns))
 	for _, n := range g.Nodes {
 		used[n.Column] = true
@@ -147,7 +147,7 @@ func columns(g Graph) (of []int, heads []string) {
 }
 
 // linePath is the path of an edge: curves between columns, straight lines through columns that it passes.
-func linePath(e Edge, c int, via []*item, left func(int) int, middle func(*item) int) Line {
+func linePath(e Edge, c int, via []*columnItem, left func(int) int, middle func(*columnItem) int) Line {
 	var path strings.Builder
 	out := Line{Edge: e}
 	x, y := left(c)+boxWidth, middle(via[0])
@@ -167,6 +167,6 @@ func linePath(e Edge, c int, via []*item, left func(int) int, middle func(*item)
 }
 
 // rank is the drawing order of lines: a higher rank is drawn on top.
-func (e Edge) rank() int {
+func (e Edge) drawingOrder() int {
 	return slices.Index([]fleet.Severity{fleet.SeverityIdle, fleet.SeverityOK, fleet.SeverityUnknown, fleet.SeverityWarn, fleet.SeverityBad}, e.Severity)
 }

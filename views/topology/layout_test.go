@@ -53,7 +53,7 @@ func box(t *testing.T, p topology.Picture, id string) topology.Box {
 	return topology.Box{}
 }
 
-func graph(columns int, nodes map[string]int, order []string, edges ...string) topology.Graph {
+func newGraph(columns int, nodes map[string]int, order []string, edges ...string) topology.Graph {
 	g := topology.Graph{}
 	for c := range columns {
 		g.Columns = append(g.Columns, fmt.Sprint("column ", c))
@@ -72,7 +72,7 @@ func TestLayoutAvoidsCrossingsAndOverlaps(t *testing.T) {
 	two := map[string]int{"a": 0, "b": 0, "c": 0, "x": 1, "y": 1, "z": 1, "p": 2}
 	t.Run("row order avoids crossing lines", func(t *testing.T) {
 		t.Parallel()
-		p := topology.LayOut(graph(2, two, []string{"a", "b", "c", "x", "y", "z"}, "az", "by", "cx"))
+		p := topology.LayOut(newGraph(2, two, []string{"a", "b", "c", "x", "y", "z"}, "az", "by", "cx"))
 		checkPicture(t, p)
 		for _, pair := range []string{"az", "by", "cx"} {
 			if from, to := box(t, p, pair[:1]), box(t, p, pair[1:]); from.Y != to.Y {
@@ -82,7 +82,7 @@ func TestLayoutAvoidsCrossingsAndOverlaps(t *testing.T) {
 	})
 	t.Run("node is level with its first right neighbour", func(t *testing.T) {
 		t.Parallel()
-		p := topology.LayOut(graph(2, two, []string{"a", "x", "y", "z"}, "ax", "ay", "az"))
+		p := topology.LayOut(newGraph(2, two, []string{"a", "x", "y", "z"}, "ax", "ay", "az"))
 		checkPicture(t, p)
 		if a, x := box(t, p, "a"), box(t, p, "x"); a.Y != x.Y {
 			t.Errorf("the node is at %d, its first neighbour at %d", a.Y, x.Y)
@@ -90,7 +90,7 @@ func TestLayoutAvoidsCrossingsAndOverlaps(t *testing.T) {
 	})
 	t.Run("empty columns are left out", func(t *testing.T) {
 		t.Parallel()
-		p := topology.LayOut(graph(3, two, []string{"a", "p"}, "ap"))
+		p := topology.LayOut(newGraph(3, two, []string{"a", "p"}, "ap"))
 		checkPicture(t, p)
 		if len(p.Heads) != 2 || p.Heads[1].Text != "column 2" || len(p.Lines) != 1 {
 			t.Errorf("the picture is %+v", p)
@@ -98,7 +98,7 @@ func TestLayoutAvoidsCrossingsAndOverlaps(t *testing.T) {
 	})
 	t.Run("line avoids boxes between its ends", func(t *testing.T) {
 		t.Parallel()
-		p := topology.LayOut(graph(3, two, []string{"a", "x", "y", "z", "p"}, "ax", "ay", "az", "ap"))
+		p := topology.LayOut(newGraph(3, two, []string{"a", "x", "y", "z", "p"}, "ax", "ay", "az", "ap"))
 		checkPicture(t, p)
 		for _, l := range p.Lines {
 			var x, y, c1, c2, c3, c4, tx, ty int
@@ -114,7 +114,7 @@ func TestLayoutAvoidsCrossingsAndOverlaps(t *testing.T) {
 	})
 	t.Run("edge within one column is left out", func(t *testing.T) {
 		t.Parallel()
-		p := topology.LayOut(graph(2, two, []string{"a", "b", "x"}, "ab", "aq", "xa"))
+		p := topology.LayOut(newGraph(2, two, []string{"a", "b", "x"}, "ab", "aq", "xa"))
 		checkPicture(t, p)
 		if len(p.Lines) != 1 {
 			t.Errorf("%d lines are drawn, want one: the reversed edge from x to a", len(p.Lines))
@@ -148,7 +148,7 @@ func TestRandomGraphsHaveNoOverlaps(t *testing.T) {
 
 func TestHostGraphLayoutHasAllColumns(t *testing.T) {
 	t.Parallel()
-	p := topology.LayOut(topology.HostGraph(server(), now))
+	p := topology.LayOut(topology.HostGraph(bondedServer(), now))
 	checkPicture(t, p)
 	if len(p.Heads) != 6 || len(p.Boxes) != 15 {
 		t.Errorf("%d columns, %d boxes", len(p.Heads), len(p.Boxes))
@@ -158,9 +158,9 @@ func TestHostGraphLayoutHasAllColumns(t *testing.T) {
 // BenchmarkLayOut measures the layout of a host with the maximum number of drawn objects. The picture is rebuilt on
 // every wake-up.
 func BenchmarkLayOut(b *testing.B) {
-	in := server()
+	in := bondedServer()
 	for i := range fleet.TopologyVMs {
-		in.VMs = append(in.VMs, vm(fmt.Sprint("vm-", i), "network default", "bridge br0"))
+		in.VMs = append(in.VMs, newVMView(fmt.Sprint("vm-", i), "network default", "bridge br0"))
 	}
 	for b.Loop() {
 		topology.LayOut(topology.HostGraph(in, now))

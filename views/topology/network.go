@@ -36,7 +36,7 @@ func networkState(h fleet.NetworkHost) (tone fleet.Severity, word, says string) 
 }
 
 // bridgeOf is the host's bridge for the network's NICs; empty: none, or not reported.
-func bridgeOf(n fleet.Network, h fleet.NetworkHost) string {
+func bridgeOnHost(n fleet.Network, h fleet.NetworkHost) string {
 	switch {
 	case n.Kind == fleet.NetworkBridge:
 		return n.Name
@@ -48,7 +48,7 @@ func bridgeOf(n fleet.Network, h fleet.NetworkHost) string {
 
 // listsBridge reports whether the host's device list includes the network's bridge. Bridges of Open vSwitch may be tap
 // devices, which the list omits.
-func listsBridge(n fleet.Network, h fleet.NetworkHost) bool {
+func reportListsBridge(n fleet.Network, h fleet.NetworkHost) bool {
 	switch {
 	case n.Kind == fleet.NetworkBridge:
 		return true
@@ -59,7 +59,7 @@ func listsBridge(n fleet.Network, h fleet.NetworkHost) bool {
 }
 
 // modeOf is a network's mode in one word.
-func modeOf(n fleet.Network, h fleet.NetworkHost) string {
+func modeText(n fleet.Network, h fleet.NetworkHost) string {
 	switch {
 	case n.Spec != nil:
 		return n.Spec.Mode.Info().Word
@@ -78,7 +78,7 @@ func networkNode(n fleet.NetworkView, column int) Node {
 func groupID(n fleet.NetworkID, group string) string { return "group:" + string(n) + ":" + group }
 
 // addGroups adds a network's port groups.
-func addGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Severity) {
+func addPortGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Severity) {
 	if n.Spec == nil {
 		return
 	}
@@ -90,7 +90,7 @@ func addGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Severity) {
 		case v != nil:
 			detail = "VLAN " + strconv.Itoa(v.ID)
 		}
-		g.add(Node{
+		g.addNode(Node{
 			ID: groupID(n.ID, p.Name), Column: column, Icon: "tag", Kind: "Port group", Name: p.Name, Detail: detail, Severity: fleet.SeverityIdle,
 			Href: views.TabPath(views.NetworkPath(n.ID), "groups"),
 		})
@@ -99,7 +99,7 @@ func addGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Severity) {
 }
 
 // nic is one NIC of a VM, as its host reports it, or as in the spec while the host has not reported.
-type nic struct {
+type vmNIC struct {
 	id    fleet.NetworkID // empty: unknown
 	kind  fleet.NetworkKind
 	name  string
@@ -108,16 +108,16 @@ type nic struct {
 	other bool // not on a network: an unmanaged tap or another device
 }
 
-func nicsOf(wanted []fleet.NIC, said []fleet.NICState) (out []nic) {
+func nicsOfVM(wanted []fleet.NIC, said []fleet.NICState) (out []vmNIC) {
 	if len(said) == 0 {
 		for _, n := range wanted {
 			kind, name := n.NetworkKindAndName()
-			out = append(out, nic{id: n.NetworkID, kind: kind, name: name, group: n.PortGroup, mac: n.MAC})
+			out = append(out, vmNIC{id: n.NetworkID, kind: kind, name: name, group: n.PortGroup, mac: n.MAC})
 		}
 		return out
 	}
 	for _, s := range said {
-		c := nic{mac: s.MAC}
+		c := vmNIC{mac: s.MAC}
 		on, group, _ := strings.Cut(s.Source, ", port group ")
 		c.group = group
 		name, isNetwork := strings.CutPrefix(on, "network ")
@@ -136,8 +136,8 @@ func nicsOf(wanted []fleet.NIC, said []fleet.NICState) (out []nic) {
 }
 
 // guestNode is the node of a VM, managed or unmanaged.
-func guestNode(id, name, href string, phase fleet.Phase, said *fleet.VMStatus) Node {
-	out := Node{ID: id, Icon: "monitor", Kind: "VM", Name: name, Href: href, Severity: phase.Severity(), Word: phase.Word()}
+func vmNodeFromStatus(id, name, href string, phase fleet.Phase, said *fleet.VMStatus) Node {
+	out := Node{ID: id, Icon: "monitor", Kind: "VM", Name: name, Href: href, Severity: phase.Severity(), Word: phase.DisplayName()}
 	if said != nil {
 		for _, n := range said.NICs {
 			if len(n.Addresses) > 0 {
@@ -150,7 +150,7 @@ func guestNode(id, name, href string, phase fleet.Phase, said *fleet.VMStatus) N
 }
 
 func vmNode(v fleet.VMView) Node {
-	return guestNode("vm:"+string(v.ID), v.Name, views.VMPath(v.ID), v.Phase, v.Status)
+	return vmNodeFromStatus("vm:"+string(v.ID), v.Name, views.VMPath(v.ID), v.Phase, v.Status)
 }
 
 // nicLineSeverity is the severity of a line to a VM's NIC, from the network's severity on the host and the VM's phase.

@@ -12,27 +12,27 @@ import (
 
 // office is a bridged network on five hosts with a VM each: host-1 is healthy, host-2 has no cable, host-3 failed,
 // host-4 is offline, and host-5 has lost its bridge.
-func office() fleet.NetworkTopology {
+func officeNetwork() fleet.NetworkTopology {
 	in := fleet.NetworkTopology{Devices: map[fleet.HostID]fleet.HostDevices{}}
 	in.Network.Network = fleet.Network{ID: "n-office", Name: "office", Kind: fleet.NetworkLibvirt, Spec: &fleet.NetworkSpec{
 		Mode: fleet.NetworkUplink, Device: "eth1", PortGroups: []fleet.PortGroup{{Name: "printers"}},
 	}}
 	for i := 1; i <= 5; i++ {
 		id, name := fleet.HostID(fmt.Sprint("h", i)), fmt.Sprint("host-", i)
-		c := fleet.NetworkHost{NetworkID: "n-office", HostID: id, HostName: name, SeenAt: &heard, Assigned: true, Status: &fleet.NetworkStatus{Active: true, Bridge: "qxb", Uplink: "eth1"}}
+		c := fleet.NetworkHost{NetworkID: "n-office", HostID: id, HostName: name, SeenAt: &recentReport, Assigned: true, Status: &fleet.NetworkStatus{Active: true, Bridge: "qxb", Uplink: "eth1"}}
 		nics := []fleet.HostNIC{{Name: "eth1", Kind: "physical", Up: i != 2, SpeedMbps: 10000, Master: "qxb"}, {Name: "qxb", Kind: "bridge", Up: true}}
 		switch i {
 		case 3:
 			c.Status.Error = "Cannot get interface MTU on 'qxb': No such device"
 		case 4:
-			c.SeenAt = &old
+			c.SeenAt = &staleReport
 		case 5:
 			nics = nics[:1]
 		}
 		c.State = c.StateAt(now)
 		in.Hosts = append(in.Hosts, c)
 		in.Devices[id] = fleet.HostDevices{NICs: nics, Current: true}
-		v := vm(fmt.Sprint("web-", i))
+		v := newVMView(fmt.Sprint("web-", i))
 		v.HostID, v.HostName = id, name
 		v.Spec.NICs = []fleet.NIC{{NetworkID: "n-office", MAC: "52:54:00:00:00:01", PortGroup: []string{"printers", ""}[i%2]}, {NetworkID: "n-other", MAC: "52:54:00:00:00:02"}}
 		in.VMs = append(in.VMs, v)
@@ -42,7 +42,7 @@ func office() fleet.NetworkTopology {
 
 func TestNetworkGraphConnectsHostsToVMs(t *testing.T) {
 	t.Parallel()
-	g := topology.NetworkGraph(office(), now)
+	g := topology.NetworkGraph(officeNetwork(), now)
 	checkPicture(t, topology.LayOut(g))
 	for id, want := range map[string]string{
 		"h1:dev:eth1": "ok Up", "h2:dev:eth1": "bad No link", "h4:dev:eth1": "unknown Unknown", "host:h1": "ok Active", "host:h3": "bad Failed", "host:h4": "unknown Unknown", "host:h5": "bad No bridge",
@@ -56,7 +56,7 @@ func TestNetworkGraphConnectsHostsToVMs(t *testing.T) {
 		"net:n-office > vm:v-web-1": fleet.SeverityOK, "group:n-office:printers > vm:v-web-2": fleet.SeverityOK, "net:n-office > vm:v-web-3": fleet.SeverityBad, "group:n-office:printers > vm:v-web-4": fleet.SeverityUnknown, "net:n-office > vm:v-web-5": fleet.SeverityBad,
 	} {
 		from, to, _ := strings.Cut(line, " > ")
-		if l := lineOf(t, g, from, to); l.Severity != want {
+		if l := edgeOf(t, g, from, to); l.Severity != want {
 			t.Errorf("the line %s is drawn %s, want %s", line, l.Severity, want)
 		}
 	}
@@ -76,7 +76,7 @@ func TestNetworkGraphConnectsHostsToVMs(t *testing.T) {
 // TestHostReportAffectsOnlyDevicesOfThatHost checks that one host's report never affects another host's devices.
 func TestHostReportAffectsOnlyDevicesOfThatHost(t *testing.T) {
 	t.Parallel()
-	in := office()
+	in := officeNetwork()
 	before := topology.NetworkGraph(in, now)
 	in.Devices["h2"] = fleet.HostDevices{Current: true} // a complete report without devices
 	after := topology.NetworkGraph(in, now)
@@ -94,7 +94,7 @@ func TestHostReportAffectsOnlyDevicesOfThatHost(t *testing.T) {
 // of the actor's projects, with a link to the VMs that the picture omits.
 func TestNetworkGraphHidesHostsWithoutPermission(t *testing.T) {
 	t.Parallel()
-	in := office()
+	in := officeNetwork()
 	in.Hosts, in.Devices = nil, nil
 	for i := range in.VMs {
 		in.VMs[i].HostID, in.VMs[i].HostName = "", ""
@@ -114,7 +114,7 @@ func TestNetworkGraphHidesHostsWithoutPermission(t *testing.T) {
 
 func TestNetworkPictureLinksToHostsItOmits(t *testing.T) {
 	t.Parallel()
-	in := office()
+	in := officeNetwork()
 	in.MoreHosts = 9995
 	for i := range 9 {
 		d := in.Devices["h1"]
@@ -135,7 +135,7 @@ func TestFleetPictureConnectsHostsToNetworks(t *testing.T) {
 	t.Parallel()
 	in := fleet.NetworkGrid{Statuses: map[fleet.NetworkOn]fleet.NetworkHostStatus{}}
 	for i := range 3 {
-		h := server().Host
+		h := bondedServer().Host
 		h.ID, h.Name = fleet.HostID(fmt.Sprint("h", i)), fmt.Sprint("host-", i)
 		in.Hosts.Items = append(in.Hosts.Items, h)
 		in.Networks.Items = append(in.Networks.Items, fleet.NetworkView{Network: fleet.Network{ID: fleet.NetworkID(fmt.Sprint("n", i)), Name: fmt.Sprint("net-", i)}})
@@ -145,8 +145,8 @@ func TestFleetPictureConnectsHostsToNetworks(t *testing.T) {
 	in.Statuses[fleet.NetworkOn{Network: "n0", Host: "h2"}] = fleet.NetworkHostStatus{State: fleet.NetworkFailed}
 	in.Statuses[fleet.NetworkOn{Network: "n2", Host: "h0"}] = fleet.NetworkHostStatus{State: fleet.NetworkActive, Leaving: true}
 	r := topology.FleetPicture(in)
-	if len(r.Rows) != 3 || len(r.Rails) != 3 || len(r.Taps) != 3 {
-		t.Fatalf("%d rows, %d rails, %d signs", len(r.Rows), len(r.Rails), len(r.Taps))
+	if len(r.Rows) != 3 || len(r.Rails) != 3 || len(r.Crossings) != 3 {
+		t.Fatalf("%d rows, %d rails, %d signs", len(r.Rows), len(r.Rails), len(r.Crossings))
 	}
 	for i, want := range []struct {
 		tone       fleet.Severity
@@ -155,7 +155,7 @@ func TestFleetPictureConnectsHostsToNetworks(t *testing.T) {
 	}{
 		{fleet.SeverityOK, "net-0 on host-0: active", 0, 0}, {fleet.SeverityWarn, "net-2 on host-0: being released", 2, 0}, {fleet.SeverityBad, "net-0 on host-2: failed", 0, 2},
 	} {
-		if tap := r.Taps[i]; tap.Severity != want.tone || tap.Title != want.title || tap.X != r.Rails[want.rail].X || tap.Y != r.Rows[want.host].Y {
+		if tap := r.Crossings[i]; tap.Severity != want.tone || tap.Title != want.title || tap.X != r.Rails[want.rail].X || tap.Y != r.Rows[want.host].Y {
 			t.Errorf("sign %d is %+v, want %+v", i, tap, want)
 		}
 	}

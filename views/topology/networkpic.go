@@ -10,7 +10,7 @@ import (
 )
 
 // maxPorts is how many devices of each host a network's picture shows.
-const maxPorts = 3
+const maxDrawnPorts = 3
 
 // Columns of a network's picture.
 const (
@@ -26,7 +26,7 @@ func NetworkGraph(in fleet.NetworkTopology, now time.Time) Graph {
 	g := Graph{Columns: []string{"Devices", "Hosts", "Network", "Port groups", "VMs"}}
 	n := in.Network
 	middle := networkNode(n, columnNetwork)
-	middle.IsSubject, middle.Severity, middle.Detail = true, fleet.SeverityIdle, modeOf(n.Network, fleet.NetworkHost{})
+	middle.IsSubject, middle.Severity, middle.Detail = true, fleet.SeverityIdle, modeText(n.Network, fleet.NetworkHost{})
 	if n.Spec != nil && len(n.Spec.Prefixes()) > 0 {
 		middle.Detail = joinText(middle.Detail, n.Spec.Prefixes()[0].String())
 	}
@@ -34,14 +34,14 @@ func NetworkGraph(in fleet.NetworkTopology, now time.Time) Graph {
 		g.addHost(n.Network, h, in.Devices[h.HostID], now)
 	}
 	if in.MoreHosts > 0 {
-		g.add(Node{
+		g.addNode(Node{
 			ID: "more-hosts", Column: columnHosts, Icon: "ellipsis", Kind: "Hosts", Name: "and " + strconv.Itoa(in.MoreHosts) + " more", Detail: "all hosts", Severity: fleet.SeverityIdle,
 			Href: views.TabPath(views.NetworkPath(n.ID), "hosts"),
 		})
 		g.addEdge(Edge{From: "more-hosts", To: middle.ID, Severity: fleet.SeverityIdle, Description: strconv.Itoa(in.MoreHosts) + " more hosts"})
 	}
-	g.add(middle)
-	addGroups(&g, n, columnGroups, fleet.SeverityIdle)
+	g.addNode(middle)
+	addPortGroups(&g, n, columnGroups, fleet.SeverityIdle)
 	for _, v := range in.VMs {
 		g.addVM(in, v)
 	}
@@ -50,7 +50,7 @@ func NetworkGraph(in fleet.NetworkTopology, now time.Time) Graph {
 		if in.Further {
 			name = "and over " + strconv.Itoa(in.More) + " more"
 		}
-		g.add(Node{
+		g.addNode(Node{
 			ID: "more", Column: columnVMs, Icon: "ellipsis", Kind: "VMs", Name: name, Detail: "all VMs", Severity: fleet.SeverityIdle,
 			Href: views.TabPath(views.NetworkPath(n.ID), "vms"),
 		})
@@ -61,39 +61,39 @@ func NetworkGraph(in fleet.NetworkTopology, now time.Time) Graph {
 
 // addHost adds one host: its bridge and the uplink devices.
 func (g *Graph) addHost(n fleet.Network, h fleet.NetworkHost, d fleet.HostDevices, now time.Time) {
-	w := wiring{host: h.HostID, prefix: string(h.HostID) + ":", nics: d.NICs, online: fleet.Fresh(h.SeenAt, now), complete: d.Current}
+	w := wiring{host: h.HostID, prefix: string(h.HostID) + ":", nics: d.NICs, online: fleet.IsFresh(h.SeenAt, now), complete: d.Current}
 	node := Node{ID: "host:" + string(h.HostID), Column: columnHosts, Icon: "server", Kind: "Host", Name: h.HostName, Href: views.TabPath(views.HostPath(h.HostID), "topology")}
 	node.Severity, node.Word, node.Explanation = networkState(h)
-	bridge := bridgeOf(n, h)
+	bridge := bridgeOnHost(n, h)
 	node.Detail = bridge
-	b, there := w.find(bridge)
-	if !there && bridge != "" && h.Status.Active && w.online && w.complete && listsBridge(n, h) {
+	b, there := w.deviceByName(bridge)
+	if !there && bridge != "" && h.Status.Active && w.online && w.complete && reportListsBridge(n, h) {
 		node.Severity, node.Word = fleet.SeverityBad, "No bridge"
 		node.Explanation = "The network is active on the host, but its bridge " + bridge + " does not exist: NICs on the network have no connection."
 	}
-	g.add(node)
+	g.addNode(node)
 	g.addEdge(Edge{From: node.ID, To: "net:" + string(n.ID), Severity: lineSeverityTo(node.Severity), Description: n.Name + " on " + h.HostName})
 	var ports []fleet.HostNIC
 	if there {
-		ports = slices.DeleteFunc(w.below(b), func(p fleet.HostNIC) bool { return p.Kind == "virtual" })
+		ports = slices.DeleteFunc(w.devicesBelow(b), func(p fleet.HostNIC) bool { return p.Kind == "virtual" })
 	}
 	if h.Status != nil {
-		if up, ok := w.find(h.Status.Uplink); ok && !slices.ContainsFunc(ports, func(p fleet.HostNIC) bool { return p.Name == up.Name || w.isBelow(up.Name, p.Name, maxDepth) }) {
+		if up, ok := w.deviceByName(h.Status.Uplink); ok && !slices.ContainsFunc(ports, func(p fleet.HostNIC) bool { return p.Name == up.Name || w.isBelow(up.Name, p.Name, maxDeviceDepth) }) {
 			ports = append(ports, up)
 		}
 	}
 	for i, p := range ports {
-		device := w.device(p, columnDevices)
+		device := w.deviceNode(p, columnDevices)
 		device.Detail = joinText(h.HostName, device.Detail)
 		if device.Explanation != "" {
 			device.Explanation = h.HostName + ": " + device.Explanation
 		}
-		if i == maxPorts {
+		if i == maxDrawnPorts {
 			device = Node{ID: w.id(""), Column: columnDevices, Icon: "ellipsis", Kind: "Devices", Name: "and " + strconv.Itoa(len(ports)-i) + " more", Detail: h.HostName, Severity: fleet.SeverityIdle, Href: views.TabPath(views.HostPath(h.HostID), "topology")}
 		}
-		g.add(device)
+		g.addNode(device)
 		g.addEdge(Edge{From: device.ID, To: node.ID, Severity: lineSeverityTo(device.Severity), Description: device.Name + " of " + h.HostName})
-		if i == maxPorts {
+		if i == maxDrawnPorts {
 			break
 		}
 	}
@@ -104,7 +104,7 @@ func (g *Graph) addVM(in fleet.NetworkTopology, v fleet.VMView) {
 	node := vmNode(v)
 	node.Column, node.Detail = columnVMs, joinText(v.HostName, node.Detail)
 	tone := fleet.SeverityIdle
-	if h := g.node("host:" + string(v.HostID)); h != nil {
+	if h := g.nodeByID("host:" + string(v.HostID)); h != nil {
 		tone = nicLineSeverity(lineSeverityTo(h.Severity), v.Phase)
 	}
 	for _, c := range v.Spec.NICs {
@@ -112,10 +112,10 @@ func (g *Graph) addVM(in fleet.NetworkTopology, v fleet.VMView) {
 			continue
 		}
 		from := "net:" + string(in.Network.ID)
-		if group := groupID(in.Network.ID, c.PortGroup); c.PortGroup != "" && g.node(group) != nil {
+		if group := groupID(in.Network.ID, c.PortGroup); c.PortGroup != "" && g.nodeByID(group) != nil {
 			from = group
 		}
 		g.addEdge(Edge{From: from, To: node.ID, Severity: tone, Description: v.Name + ": NIC " + c.MAC})
 	}
-	g.add(node)
+	g.addNode(node)
 }

@@ -6,25 +6,25 @@ import (
 )
 
 // item is an entry of a column in the layout: a node, or a line that passes the column.
-type item struct {
+type columnItem struct {
 	node   int // index of the node; -1: a line from the node from, which passes the column
 	from   int
 	center float64
-	left   []*item // neighbours in the column before
-	right  []*item
+	left   []*columnItem // neighbours in the column before
+	right  []*columnItem
 }
 
-func (i *item) height() float64 {
+func (i *columnItem) height() float64 {
 	if i.node < 0 {
 		return laneHeight
 	}
 	return boxHeight
 }
 
-type layers [][]*item
+type columnItems [][]*columnItem
 
 // sorted returns the row order with the fewest line crossings that eight sweeps find.
-func (l layers) sorted() layers {
+func (l columnItems) sorted() columnItems {
 	best, least := l.clone(), l.crossings()
 	for sweep := 0; sweep < 8 && least > 0; sweep++ {
 		forward := sweep%2 == 0
@@ -42,8 +42,8 @@ func (l layers) sorted() layers {
 	return best
 }
 
-func (l layers) clone() layers {
-	out := make(layers, len(l))
+func (l columnItems) clone() columnItems {
+	out := make(columnItems, len(l))
 	for i, row := range l {
 		out[i] = slices.Clone(row)
 	}
@@ -51,7 +51,7 @@ func (l layers) clone() layers {
 }
 
 // reordered is a column sorted by its items' average neighbour position. An item without neighbours keeps its place.
-func (l layers) reordered(c int, forward bool) []*item {
+func (l columnItems) reordered(c int, forward bool) []*columnItem {
 	beside := c - 1
 	if !forward {
 		beside = c + 1
@@ -59,12 +59,12 @@ func (l layers) reordered(c int, forward bool) []*item {
 	if beside < 0 || beside >= len(l) {
 		return l[c]
 	}
-	place := map[*item]int{}
+	place := map[*columnItem]int{}
 	for i, x := range l[beside] {
 		place[x] = i
 	}
 	row := l[c]
-	mean := map[*item]float64{}
+	mean := map[*columnItem]float64{}
 	for i, x := range row {
 		near := x.left
 		if !forward {
@@ -81,14 +81,14 @@ func (l layers) reordered(c int, forward bool) []*item {
 		mean[x] = float64(sum) / float64(len(near))
 	}
 	row = slices.Clone(row)
-	slices.SortStableFunc(row, func(a, b *item) int { return cmp.Compare(mean[a], mean[b]) })
+	slices.SortStableFunc(row, func(a, b *columnItem) int { return cmp.Compare(mean[a], mean[b]) })
 	return row
 }
 
 // crossings counts the line crossings between neighbouring columns.
-func (l layers) crossings() (n int) {
+func (l columnItems) crossings() (n int) {
 	for c := 1; c < len(l); c++ {
-		place := map[*item]int{}
+		place := map[*columnItem]int{}
 		for i, x := range l[c] {
 			place[x] = i
 		}
@@ -111,7 +111,7 @@ func (l layers) crossings() (n int) {
 
 // setPositions assigns each item a vertical position, close to its neighbours and without overlap. It returns the
 // picture's height.
-func (l layers) setPositions() float64 {
+func (l columnItems) setPositions() float64 {
 	for _, row := range l {
 		y := 0.0
 		for _, x := range row {
@@ -125,7 +125,7 @@ func (l layers) setPositions() float64 {
 			if pass%2 == 1 {
 				c = len(l) - 1 - k
 			}
-			align(l[c], pass%2 == 0)
+			alignColumn(l[c], pass%2 == 0)
 		}
 	}
 	low, high := 0.0, 0.0
@@ -147,7 +147,7 @@ func (l layers) setPositions() float64 {
 }
 
 // align moves a column's items as close to their preferred positions as their order and the gaps allow.
-func align(row []*item, forward bool) {
+func alignColumn(row []*columnItem, forward bool) {
 	type block struct{ sum, n float64 }
 	offset, at := make([]float64, len(row)), 0.0
 	var blocks []block // adjacent items, merged while a block overlaps the one before
@@ -171,7 +171,7 @@ func align(row []*item, forward bool) {
 
 // preferredCenter is the item's preferred position: level with its first neighbour to the right, or at the average of
 // its neighbours to the left.
-func (i *item) preferredCenter(forward bool) float64 {
+func (i *columnItem) preferredCenter(forward bool) float64 {
 	near := i.left
 	if !forward {
 		near = i.right

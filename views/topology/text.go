@@ -6,15 +6,15 @@ import (
 )
 
 // fit cuts a text to a width in pixels, assuming wide glyphs of the font size. A cut text ends in "…".
-func fit(text string, size float64, width int) string {
+func cutToWidth(text string, size float64, width int) string {
 	room := float64(width)
-	if widthOf(text, size) <= room {
+	if textWidthOf(text, size) <= room {
 		return text
 	}
-	room -= widthOf("…", size)
+	room -= textWidthOf("…", size)
 	var out strings.Builder
 	for _, r := range text {
-		if room -= glyph(r) * size; room < 0 {
+		if room -= glyphWidth(r) * size; room < 0 {
 			break
 		}
 		out.WriteRune(r)
@@ -22,16 +22,16 @@ func fit(text string, size float64, width int) string {
 	return strings.TrimRight(out.String(), " .,-·") + "…"
 }
 
-func widthOf(text string, size float64) (w float64) {
+func textWidthOf(text string, size float64) (w float64) {
 	for _, r := range text {
-		w += glyph(r) * size
+		w += glyphWidth(r) * size
 	}
 	return w
 }
 
 // glyph is the maximum width of a character, as a fraction of the font size. It overestimates rather than
 // underestimates common system fonts.
-func glyph(r rune) float64 {
+func glyphWidth(r rune) float64 {
 	switch {
 	case strings.ContainsRune("iljtfrI.,:;|!'()[] ", r):
 		return 0.38

@@ -12,9 +12,9 @@ func TestNodeTextsFitTheirBoxes(t *testing.T) {
 		"br0": "br0", "a-rather-long-name-of-a-vm-07": "a-rather-long…", "": "",
 		"日本語の名前の仮想マシン": "日本語の名前の…",
 	} {
-		got := fit(text, 12, 100)
-		if got != want || widthOf(got, 12) > 100 {
-			t.Errorf("%q is cut to %q, %.0f wide, want %q", text, got, widthOf(got, 12), want)
+		got := cutToWidth(text, 12, 100)
+		if got != want || textWidthOf(got, 12) > 100 {
+			t.Errorf("%q is cut to %q, %.0f wide, want %q", text, got, textWidthOf(got, 12), want)
 		}
 	}
 	b := Box{Node: Node{Severity: fleet.SeverityOK, Word: "Running", Detail: "192.168.122.17"}, W: boxWidth}
@@ -22,7 +22,7 @@ func TestNodeTextsFitTheirBoxes(t *testing.T) {
 		t.Errorf("a healthy VM without space for both texts shows %q", got)
 	}
 	b.Severity, b.Word = fleet.SeverityBad, "Crashed"
-	if got := b.secondLine(); got != fit("Crashed · 192.168.122.17", detailSize, b.textWidth()) || got[:7] != "Crashed" {
+	if got := b.secondLine(); got != cutToWidth("Crashed · 192.168.122.17", detailSize, b.textWidth()) || got[:7] != "Crashed" {
 		t.Errorf("a failed VM shows %q", got)
 	}
 }

@@ -35,25 +35,25 @@ func (b Box) class() string {
 	if b.IsSubject {
 		return "mine"
 	}
-	return kit.Severity(b.Severity)
+	return kit.SeverityClass(b.Severity)
 }
 
 // line is the second line of a box.
-func (n Node) line() string { return joinText(n.Word, n.Detail) }
+func (n Node) stateAndDetail() string { return joinText(n.Word, n.Detail) }
 
 // secondLine is the second line, cut to the width of the box. If a node without a fault has too little space for state
 // and detail, the line shows the detail only.
 func (b Box) secondLine() string {
-	if b.Severity == fleet.SeverityOK && b.Detail != "" && widthOf(b.line(), detailSize) > float64(b.textWidth()) {
-		return fit(b.Detail, detailSize, b.textWidth())
+	if b.Severity == fleet.SeverityOK && b.Detail != "" && textWidthOf(b.stateAndDetail(), detailSize) > float64(b.textWidth()) {
+		return cutToWidth(b.Detail, detailSize, b.textWidth())
 	}
-	return fit(b.line(), detailSize, b.textWidth())
+	return cutToWidth(b.stateAndDetail(), detailSize, b.textWidth())
 }
 
 // title is the tooltip of a box, with everything known.
-func (n Node) title() string {
+func (n Node) tooltip() string {
 	out := n.Kind + " " + n.Name
-	if line := n.line(); line != "" {
+	if line := n.stateAndDetail(); line != "" {
 		out += ": " + line
 	}
 	if n.Explanation != "" {
@@ -64,7 +64,7 @@ func (n Node) title() string {
 
 func lineClass(t fleet.Severity) string { return "l " + string(t) }
 
-func needVerb(n int) string {
+func needOrNeeds(n int) string {
 	if n == 1 {
 		return "needs"
 	}
@@ -72,7 +72,7 @@ func needVerb(n int) string {
 }
 
 // names lists a few nodes by name.
-func names(nodes []Node) string {
+func someNodeNames(nodes []Node) string {
 	var out []string
 	for _, n := range nodes[:min(len(nodes), maxNames)] {
 		out = append(out, n.Name)
@@ -84,7 +84,7 @@ func names(nodes []Node) string {
 }
 
 // ordered are the nodes in the order of the list, column by column.
-func (g Graph) ordered() []Node {
+func (g Graph) nodesInListOrder() []Node {
 	out := slices.Clone(g.Nodes)
 	slices.SortStableFunc(out, func(a, b Node) int { return cmp.Compare(a.Column, b.Column) })
 	return out

@@ -16,14 +16,14 @@ var actionIcons = map[fleet.Action]string{
 
 // confirmText is the browser's confirmation text for an action that loses unwritten guest data; empty: no confirmation.
 func confirmText(a fleet.Action, name string) string {
-	if !a.Job().Info().InterruptsWaits {
+	if !a.JobKind().Info().InterruptsWaits {
 		return ""
 	}
 	return a.Label() + " " + name + "? The guest is not shut down cleanly: unwritten data is lost."
 }
 
-func actOf(vm fleet.VMView, s fleet.ActionState) kit.Act {
-	a := kit.Act{Icon: actionIcons[s.Action], Word: s.Action.Label()}
+func actionButton(vm fleet.VMView, s fleet.ActionState) kit.ActionButton {
+	a := kit.ActionButton{Icon: actionIcons[s.Action], Word: s.Action.Label()}
 	if !s.Allowed {
 		a.Why = cmp.Or(s.Reason, "This is not possible now.")
 	}
@@ -41,54 +41,54 @@ func actOf(vm fleet.VMView, s fleet.ActionState) kit.Act {
 			a.Word += "…"
 		}
 	default:
-		a.Post, a.Send, a.Confirm = views.VMPath(vm.ID, "actions"), []kit.FormValue{{Name: "action", Value: string(s.Action)}}, confirmText(s.Action, vm.Name)
+		a.Post, a.PostValues, a.Confirm = views.VMPath(vm.ID, "actions"), []kit.FormValue{{Name: "action", Value: string(s.Action)}}, confirmText(s.Action, vm.Name)
 	}
 	return a
 }
 
 // powers are the actions of the power submenu, in vCenter's order.
-var powers = []fleet.Action{
+var powerActions = []fleet.Action{
 	fleet.ActStart, fleet.ActShutdown, fleet.ActRestart, fleet.ActReboot, fleet.ActPause, fleet.ActResume, fleet.ActReset, fleet.ActStop,
 }
 
 // menu is the VM's action menu, the same on the VM's page, in list rows and in the tree. Labels and order follow
 // vCenter.
-func (p Page) menu() []kit.Act {
+func (p Page) actionMenu() []kit.ActionButton {
 	if len(p.Actions) == 0 {
 		return nil
 	}
-	power := make([]kit.Act, len(powers))
-	for i, a := range powers {
-		power[i] = p.act(a)
+	power := make([]kit.ActionButton, len(powerActions))
+	for i, a := range powerActions {
+		power[i] = p.actionButton(a)
 	}
 	why := p.whyNotEdit()
-	clone := kit.Act{Icon: "copy", Word: "Clone", Href: clonePath(p.VM.ID), Separated: true}.When(why).When(kit.WhyNot(p.VM.AllowsClone()))
-	template := kit.Act{Icon: "layers", Word: "Make a template…", Href: p.path("template"), Dialog: true}.When(why)
+	clone := kit.ActionButton{Icon: "copy", Word: "Clone", Href: clonePath(p.VM.ID), Separated: true}.DisableFor(why).DisableFor(kit.ReasonOf(p.VM.AllowsClone()))
+	template := kit.ActionButton{Icon: "layers", Word: "Make a template…", Href: p.path("template"), Dialog: true}.DisableFor(why)
 	if images, _ := p.VM.AllowsTemplateOfImages(); !images {
-		template = template.When(kit.WhyNot(p.VM.AllowsTemplate()))
+		template = template.DisableFor(kit.ReasonOf(p.VM.AllowsTemplate()))
 	}
-	edit := p.act(fleet.ActEdit)
+	edit := p.actionButton(fleet.ActEdit)
 	edit.Separated = true
-	return []kit.Act{
-		{Icon: "power", Word: "Power", Sub: power},
-		{Icon: "terminal", Word: "Guest", Sub: p.guestActs()},
-		{Icon: "camera", Word: "Snapshots", Sub: []kit.Act{p.takeSnapshot(), {Icon: "history", Word: "Manage snapshots", Href: views.TabPath(p.path(), "snapshots")}}},
-		p.act(fleet.ActConsole),
-		{Icon: "server", Word: "Migrate", Sub: p.migrations()},
-		clone, template, exportAct(p.VM).When(why),
-		edit, p.act(fleet.ActProtect),
+	return []kit.ActionButton{
+		{Icon: "power", Word: "Power", Submenu: power},
+		{Icon: "terminal", Word: "Guest", Submenu: p.guestActions()},
+		{Icon: "camera", Word: "Snapshots", Submenu: []kit.ActionButton{p.takeSnapshotAction(), {Icon: "history", Word: "Manage snapshots", Href: views.TabPath(p.path(), "snapshots")}}},
+		p.actionButton(fleet.ActConsole),
+		{Icon: "server", Word: "Migrate", Submenu: p.migrationActions()},
+		clone, template, exportAction(p.VM).DisableFor(why),
+		edit, p.actionButton(fleet.ActProtect),
 		{Icon: "columns-3", Word: "Compare…", Href: views.ComparePath(p.VM.ID, "")},
-		p.act(fleet.ActDelete),
+		p.actionButton(fleet.ActDelete),
 	}
 }
 
 // migrations are the actions that migrate the VM to another host or its disks to other pools.
-func (p Page) migrations() []kit.Act {
-	host := p.migrate()
+func (p Page) migrationActions() []kit.ActionButton {
+	host := p.migrateAction()
 	host.Word = "Change host…"
-	out := []kit.Act{host}
+	out := []kit.ActionButton{host}
 	for i, d := range p.VM.Spec.Disks {
-		move := p.move(d)
+		move := p.moveDiskAction(d)
 		if move.Word = "Change storage…"; len(p.VM.Spec.Disks) > 1 {
 			move.Word = "Change storage of disk " + strconv.Itoa(i+1) + "…"
 		}
@@ -101,4 +101,4 @@ func clonePath(id fleet.VMID) string {
 	return kit.Link{Path: "/vms/new"}.With("clone", string(id)).String()
 }
 
-func (p Page) act(a fleet.Action) kit.Act { return actOf(p.VM, p.action(a)) }
+func (p Page) actionButton(a fleet.Action) kit.ActionButton { return actionButton(p.VM, p.actionState(a)) }

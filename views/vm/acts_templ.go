@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import "quantix/views/kit"
 
 // Menu is the menu of a row of a list or the tree.
-func Menu(p Page) templ.Component {
+func ActionMenu(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -49,7 +49,7 @@ func Menu(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.Acts(append([]kit.Act{{Icon: "eye", Word: "Open", Href: p.path()}}, p.menu()...)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.MenuItems(append([]kit.ActionButton{{Icon: "eye", Word: "Open", Href: p.path()}}, p.actionMenu()...)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -12,10 +12,10 @@ import (
 )
 
 // inMenu flattens a menu with its submenus.
-func inMenu(acts []kit.Act) (out []kit.Act) {
+func flattenMenu(acts []kit.ActionButton) (out []kit.ActionButton) {
 	for _, a := range acts {
-		if len(a.Sub) > 0 {
-			out = append(out, inMenu(a.Sub)...)
+		if len(a.Submenu) > 0 {
+			out = append(out, flattenMenu(a.Submenu)...)
 		} else {
 			out = append(out, a)
 		}
@@ -23,7 +23,7 @@ func inMenu(acts []kit.Act) (out []kit.Act) {
 	return out
 }
 
-func pageOf(vm fleet.VMView) Page {
+func newTestPage(vm fleet.VMView) Page {
 	return Page{VM: vm, Actions: vm.Actions(), GuestActions: vm.GuestActions()}
 }
 
@@ -31,10 +31,10 @@ func pageOf(vm fleet.VMView) Page {
 func TestDisabledActionHasReason(t *testing.T) {
 	t.Parallel()
 	for _, phase := range fleet.VMPhases {
-		vm := web(phase)
-		menu := rendered.HTML(t, Menu(pageOf(vm)))
+		vm := reportedVM(phase)
+		menu := rendered.HTML(t, ActionMenu(newTestPage(vm)))
 		for _, s := range vm.Actions() {
-			drawn := rendered.HTML(t, kit.ActButton(string(s.Action), "", actOf(vm, s)))
+			drawn := rendered.HTML(t, kit.StandaloneButton(string(s.Action), "", actionButton(vm, s)))
 			if s.Allowed {
 				if strings.Contains(drawn, "aria-disabled") || !strings.Contains(drawn, `="/vms/1`) {
 					t.Errorf("%s, %s: the button is disabled: %s", phase, s.Action, drawn)
@@ -51,7 +51,7 @@ func TestDisabledActionHasReason(t *testing.T) {
 			}
 		}
 		disabled := 0
-		for _, a := range inMenu(pageOf(vm).menu()) {
+		for _, a := range flattenMenu(newTestPage(vm).actionMenu()) {
 			if a.Why != "" {
 				disabled++
 			}
@@ -66,13 +66,13 @@ func TestDisabledActionHasReason(t *testing.T) {
 // submenus.
 func TestVMMenuHasEveryAction(t *testing.T) {
 	t.Parallel()
-	p := pageOf(web(fleet.PhaseRunning))
+	p := newTestPage(reportedVM(fleet.PhaseRunning))
 	p.VM.Spec.Disks = []fleet.Disk{{PoolID: "p", Volume: "a.qcow2"}, {PoolID: "p", Volume: "b.qcow2"}}
 	var top, all []string
-	for _, a := range p.menu() {
+	for _, a := range p.actionMenu() {
 		top = append(top, a.Word)
 	}
-	for _, a := range inMenu(p.menu()) {
+	for _, a := range flattenMenu(p.actionMenu()) {
 		all = append(all, a.Word)
 	}
 	want := "Power, Guest, Snapshots, Console, Migrate, Clone, Make a template…, Export, Edit settings, Protection…, Compare…, Delete…"
@@ -84,7 +84,7 @@ func TestVMMenuHasEveryAction(t *testing.T) {
 			t.Errorf("%q is not in the menu: %s", word, all)
 		}
 	}
-	if got := strings.Count(rendered.HTML(t, kit.ActMenu(p.menu())), "<details"); got != 5 {
+	if got := strings.Count(rendered.HTML(t, kit.ActionMenu(p.actionMenu())), "<details"); got != 5 {
 		t.Errorf("the menu has %d levels that open, want 5", got)
 	}
 }
@@ -93,18 +93,18 @@ func TestVMMenuHasEveryAction(t *testing.T) {
 // without an action state are disabled.
 func TestOnlyForcedActionsAskForConfirmation(t *testing.T) {
 	t.Parallel()
-	vm := web(fleet.PhaseRunning)
+	vm := reportedVM(fleet.PhaseRunning)
 	for _, s := range vm.Actions() {
-		a := actOf(vm, s)
+		a := actionButton(vm, s)
 		forces := s.Action == fleet.ActStop || s.Action == fleet.ActReset
-		if (a.Confirm != "") != forces || a.Post != "" && (len(a.Send) != 1 || a.Send[0].Name != "action") {
+		if (a.Confirm != "") != forces || a.Post != "" && (len(a.PostValues) != 1 || a.PostValues[0].Name != "action") {
 			t.Errorf("%+v", a)
 		}
 		if a.Danger != strings.HasSuffix(a.Href, "/delete") || a.Danger && !a.Dialog {
 			t.Errorf("%s is drawn as %+v", a.Word, a)
 		}
 	}
-	if a := (Page{VM: vm}).act(fleet.ActStart); a.Why == "" {
+	if a := (Page{VM: vm}).actionButton(fleet.ActStart); a.Why == "" {
 		t.Error("an action without an action state is enabled")
 	}
 }

@@ -10,22 +10,22 @@ import (
 )
 
 // reserveActs are the actions on the address reservations of a NIC.
-func (p Page) reserveActs(c fleet.NICAddresses) []kit.Act {
+func (p Page) reservationActions(c fleet.NICAddresses) []kit.ActionButton {
 	ip := c.Reserved
 	for _, s := range c.Seen {
 		if ip == "" && !strings.Contains(s.IP, ":") {
 			ip = s.IP
 		}
 	}
-	reserve := kit.Act{Icon: "lock", Word: "Reserve an address", Href: kit.ReservationPath(c.NetworkID, c.MAC, ip, "", p.VM.Name), Dialog: true}
+	reserve := kit.ActionButton{Icon: "lock", Word: "Reserve an address", Href: kit.ReservationPath(c.NetworkID, c.MAC, ip, "", p.VM.Name), Dialog: true}
 	if c.Reserved != "" {
 		reserve.Icon, reserve.Word = "pencil", "Reserve another address"
 	}
-	acts := []kit.Act{reserve.When(c.WhyNoReservations).Needs(p.Actor, policy.InfraChange)}
+	acts := []kit.ActionButton{reserve.DisableFor(c.WhyNoReservations).RequirePermission(p.Actor, policy.InfraChange)}
 	if c.Reserved != "" {
-		acts = append(acts, kit.ReleaseAddressAct(p.Actor, c.NetworkID, c.MAC, c.Reserved))
+		acts = append(acts, kit.ReleaseAddressAction(p.Actor, c.NetworkID, c.MAC, c.Reserved))
 	}
-	return append(acts, kit.Act{Icon: "network", Word: "Addresses of " + c.Network, Href: views.TabPath(views.NetworkPath(c.NetworkID), "addresses")})
+	return append(acts, kit.ActionButton{Icon: "network", Word: "Addresses of " + c.Network, Href: views.TabPath(views.NetworkPath(c.NetworkID), "addresses")})
 }
 
 // duplicateMACText names the other machines with the NIC's MAC address; empty: none.

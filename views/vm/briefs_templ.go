@@ -18,7 +18,7 @@ import (
 
 // Briefs is the table of VMs on the page of a host, pool or network. If hosts is true, the table has a column for the
 // host. Without VMs, the text empty is shown.
-func Briefs(title string, vms []fleet.VMView, hosts bool, p kit.Pager, now time.Time, empty string) templ.Component {
+func VMTable(title string, vms []fleet.VMView, hosts bool, p kit.Pager, now time.Time, empty string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -57,7 +57,7 @@ func Briefs(title string, vms []fleet.VMView, hosts bool, p kit.Pager, now time.
 			return templ_7745c5c3_Err
 		}
 		if len(vms) == 0 {
-			templ_7745c5c3_Err = kit.Empty("monitor", "No VMs", empty).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("monitor", "No VMs", empty).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -108,9 +108,9 @@ func Briefs(title string, vms []fleet.VMView, hosts bool, p kit.Pager, now time.
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var5 string
-				templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.ResolveAttributeValue(views.MenuPath(fleet.TypeVM, vm.ID))
+				templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.ResolveAttributeValue(views.ContextMenuPath(fleet.TypeVM, vm.ID))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/briefs.templ`, Line: 39, Col: 87}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/briefs.templ`, Line: 39, Col: 94}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var5)
 				if templ_7745c5c3_Err != nil {
@@ -147,9 +147,9 @@ func Briefs(title string, vms []fleet.VMView, hosts bool, p kit.Pager, now time.
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var8 string
-				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.ResolveAttributeValue(lastKnown(vm))
+				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.ResolveAttributeValue(lastReportedStateText(vm))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/briefs.templ`, Line: 41, Col: 33}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/briefs.templ`, Line: 41, Col: 45}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var8)
 				if templ_7745c5c3_Err != nil {
@@ -259,7 +259,7 @@ func Briefs(title string, vms []fleet.VMView, hosts bool, p kit.Pager, now time.
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Labels(vm.Labels).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.LabelList(vm.Labels).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -267,7 +267,7 @@ func Briefs(title string, vms []fleet.VMView, hosts bool, p kit.Pager, now time.
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Seen(vm.SeenAt, now).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.LastSeenAge(vm.SeenAt, now).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

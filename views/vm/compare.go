@@ -15,12 +15,12 @@ type ComparePage struct {
 	Version     *fleet.TemplateVersion // right side; nil: two VMs are compared
 	Rows        []fleet.Compared       // different fields first; empty: only one side is chosen yet
 	All         bool                   // also show equal fields
-	VMs         kit.Choices            // VMs for the other side of the comparison
-	Templates   kit.Choices            // template versions to compare with
+	VMs         kit.SelectChoices            // VMs for the other side of the comparison
+	Templates   kit.SelectChoices            // template versions to compare with
 }
 
 // Address is the page's address without the choice between all and different fields.
-func (p ComparePage) Address() string {
+func (p ComparePage) BaseAddress() string {
 	if p.Version != nil {
 		return views.CompareTemplatePath(p.Left.ID, p.Template.ID, p.Version.ID)
 	}
@@ -28,7 +28,7 @@ func (p ComparePage) Address() string {
 }
 
 // version is the form value of the template version; empty: none.
-func (p ComparePage) version() string {
+func (p ComparePage) versionValue() string {
 	if p.Version == nil {
 		return ""
 	}
@@ -41,7 +41,7 @@ func (p ComparePage) versionName() string {
 }
 
 // right is the name and the address of the right side.
-func (p ComparePage) right() (name, at string) {
+func (p ComparePage) rightNameAndPath() (name, at string) {
 	if p.Version != nil {
 		return p.versionName(), views.TemplatePath(p.Template.ID)
 	}
@@ -49,25 +49,25 @@ func (p ComparePage) right() (name, at string) {
 }
 
 // sameText is the text for two sides without differences.
-func (p ComparePage) sameText() string {
+func (p ComparePage) noDifferencesText() string {
 	if p.Version != nil {
 		return "Hardware, devices and policies are those of a new VM from the template."
 	}
 	return "Name, labels, hardware and all devices are the same."
 }
 
-func (p ComparePage) toggle() string {
+func (p ComparePage) toggleAllPath() string {
 	if p.All {
-		return p.Address()
+		return p.BaseAddress()
 	}
-	return p.Address() + "&all=1"
+	return p.BaseAddress() + "&all=1"
 }
 
-func (p ComparePage) crumbs() []kit.Crumb {
+func (p ComparePage) crumbs() []kit.Breadcrumb {
 	if p.Left.ID == "" {
-		return []kit.Crumb{{Text: "Templates", Href: "/templates"}, {Text: p.Template.Name, Href: views.TemplatePath(p.Template.ID)}}
+		return []kit.Breadcrumb{{Text: "Templates", Href: "/templates"}, {Text: p.Template.Name, Href: views.TemplatePath(p.Template.ID)}}
 	}
-	return []kit.Crumb{{Text: "Virtual machines", Href: "/vms"}, {Text: p.Left.Name, Href: views.VMPath(p.Left.ID)}}
+	return []kit.Breadcrumb{{Text: "Virtual machines", Href: "/vms"}, {Text: p.Left.Name, Href: views.VMPath(p.Left.ID)}}
 }
 
 // countDifferent counts the rows with different values.
@@ -82,7 +82,7 @@ func (p ComparePage) countDifferent() int {
 }
 
 // shown are the rows that the page shows: all rows, or only those with different values.
-func (p ComparePage) shown() []fleet.Compared {
+func (p ComparePage) shownRows() []fleet.Compared {
 	if p.All {
 		return p.Rows
 	}
@@ -91,7 +91,7 @@ func (p ComparePage) shown() []fleet.Compared {
 
 // MergePage shows two concurrent edits of a VM side by side, so that the person can choose.
 type MergePage struct {
-	Fields     []fleet.Merged
+	Fields     []fleet.MergedField
 	By         string // who changed the VM meanwhile; empty: unknown
 	Generation int64  // current generation of the VM
 	Sent       []kit.FormValue

@@ -13,9 +13,9 @@ import (
 // Names of form fields that the API does not have: the proposed defaults, and the button that loads another project's
 // defaults.
 const (
-	ProposedPool    = "proposed.pool"
-	ProposedNetwork = "proposed.network"
-	BeginProject    = "project"
+	ProposedPoolField    = "proposed.pool"
+	ProposedNetworkField = "proposed.network"
+	PrefillProjectDefaults    = "project"
 )
 
 // NetworkValue is the form value of a network; empty: none.
@@ -34,18 +34,18 @@ func (f Form) proposedNetwork() string {
 // projectField is the project choice; a change loads that project's defaults.
 func (f Form) projectField() kit.Field {
 	return f.field("projectId", kit.Field{Label: "Project", Attrs: templ.Attributes{
-		"hx-post": "/vms", "hx-trigger": "change", "hx-include": "#vm-form", "hx-target": "#vm-form", "hx-swap": "outerHTML", "hx-vals": `{"begin":"` + BeginProject + `"}`,
+		"hx-post": "/vms", "hx-trigger": "change", "hx-include": "#vm-form", "hx-target": "#vm-form", "hx-swap": "outerHTML", "hx-vals": `{"begin":"` + PrefillProjectDefaults + `"}`,
 	}})
 }
 
 // poolField is the select of a pool, which preselects the default pool.
 func (f Form) poolField(name string, in kit.Field) kit.Field {
 	in = f.field(name, in)
-	if !offered(f.Pools.Options, in.Value) {
+	if !hasOption(f.Pools.Options, in.Value) {
 		in.Value = string(f.Default.Pool.ID)
 	}
 	if d := f.Default.Pool; d.ID != "" {
-		in.Hint = withDefaultHint(in.Hint, d.Name, d.Why)
+		in.Hint = defaultHintText(in.Hint, d.Name, d.Why)
 	}
 	return in
 }
@@ -54,7 +54,7 @@ func (f Form) poolField(name string, in kit.Field) kit.Field {
 // network of the same name.
 func (f Form) networkField(name string, in kit.Field) kit.Field {
 	in = f.field(name, in)
-	if was := in.Value; !offered(f.Networks.Options, was) {
+	if was := in.Value; !hasOption(f.Networks.Options, was) {
 		in.Value = f.proposedNetwork()
 		for _, o := range f.Networks.Options {
 			if _, own, _ := strings.Cut(o.Value, ":"); own == was && was != "" {
@@ -63,30 +63,30 @@ func (f Form) networkField(name string, in kit.Field) kit.Field {
 		}
 	}
 	if d := f.Default.Network; d.ID != "" {
-		in.Hint = withDefaultHint(in.Hint, d.Name, d.Why)
+		in.Hint = defaultHintText(in.Hint, d.Name, d.Why)
 	}
 	return in
 }
 
-func offered(options []kit.Option, value string) bool {
+func hasOption(options []kit.Option, value string) bool {
 	return value != "" && slices.ContainsFunc(options, func(o kit.Option) bool { return o.Value == value })
 }
 
-func withDefaultHint(hint, name, why string) string {
+func defaultHintText(hint, name, why string) string {
 	return strings.TrimSpace(hint + " Default: " + name + " (" + why + ").")
 }
 
 // withoutDefault adds an empty first choice where there is no default. Without it, a browser would preselect the
 // first entry.
-func withoutDefault(in kit.Choices, value, text string) kit.Choices {
+func withEmptyChoice(in kit.SelectChoices, value, text string) kit.SelectChoices {
 	if value == "" && len(in.Options) > 0 {
 		in.Options = slices.Insert(slices.Clone(in.Options), 0, kit.Option{Text: text})
 	}
 	return in
 }
 
-func (f Form) pools(value string) kit.Choices { return withoutDefault(f.Pools, value, "Choose a pool") }
+func (f Form) pools(value string) kit.SelectChoices { return withEmptyChoice(f.Pools, value, "Choose a pool") }
 
-func (f Form) networks(value string) kit.Choices {
-	return withoutDefault(f.Networks, value, "Choose a network")
+func (f Form) networkChoices(value string) kit.SelectChoices {
+	return withEmptyChoice(f.Networks, value, "Choose a network")
 }

@@ -19,7 +19,7 @@ func (p DeletePage) dialog() kit.Dialog {
 	if len(p.VM.Spec.Disks) == 0 {
 		d.Button = "Delete VM"
 	} else {
-		d.Face = deleteLabel("VM")
+		d.ButtonContent = deleteButtonLabel("VM")
 	}
 	if fate := p.diskChoice(); len(p.VM.Spec.Disks) > 0 && fate.WhyKeep != "" && fate.WhyDelete != "" {
 		d.Button, d.Why = "Delete VM", fate.WhyKeep
@@ -28,21 +28,21 @@ func (p DeletePage) dialog() kit.Dialog {
 }
 
 // DiskChoice is the choice between keeping and deleting disks. A choice that is not possible has a reason.
-type DiskChoice struct {
+type DiskDeletionChoice struct {
 	Chosen             string
 	WhyKeep, WhyDelete string
 }
 
-func (p DeletePage) diskChoice() DiskChoice {
-	return DiskChoice{Chosen: p.Disks, WhyKeep: p.VM.WhySnapshotsBlock(), WhyDelete: p.VM.WhyDisksInUse()}
+func (p DeletePage) diskChoice() DiskDeletionChoice {
+	return DiskDeletionChoice{Chosen: p.Disks, WhyKeep: p.VM.WhySnapshotsBlockDiskJobs(), WhyDelete: p.VM.WhyDisksInUse()}
 }
 
 // deletes reports whether the form currently deletes disks. The default is keep, unless keeping is not possible.
-func (f DiskChoice) deletes() bool {
+func (f DiskDeletionChoice) deletesDisks() bool {
 	return f.WhyDelete == "" && (f.Chosen == "delete" || f.WhyKeep != "")
 }
 
 // crumbsTo are the breadcrumbs of a dialog about a VM.
-func crumbsTo(vm fleet.VMView) []kit.Crumb {
-	return []kit.Crumb{{Text: "Virtual machines", Href: "/vms"}, {Text: vm.Name, Href: views.VMPath(vm.ID)}}
+func dialogBreadcrumbs(vm fleet.VMView) []kit.Breadcrumb {
+	return []kit.Breadcrumb{{Text: "Virtual machines", Href: "/vms"}, {Text: vm.Name, Href: views.VMPath(vm.ID)}}
 }

@@ -14,6 +14,6 @@ type DiscoveredPage struct {
 	Now time.Time
 }
 
-func (p DiscoveredPage) crumbs() []kit.Crumb {
-	return []kit.Crumb{{Text: "Discovered", Href: "/vms?tab=found"}, {Text: p.VM.HostName, Href: views.HostPath(p.VM.HostID)}}
+func (p DiscoveredPage) crumbs() []kit.Breadcrumb {
+	return []kit.Breadcrumb{{Text: "Discovered", Href: "/vms?tab=found"}, {Text: p.VM.HostName, Href: views.HostPath(p.VM.HostID)}}
 }

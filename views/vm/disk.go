@@ -24,10 +24,10 @@ type NewDiskForm struct {
 }
 
 func (p DiskPage) actionPath(act string) string {
-	return kit.Link{Path: views.VMPath(p.VM.ID, "disks", act), Query: url.Values{"disk": {Volume(p.Disk.PoolID, p.Disk.Volume)}}}.String()
+	return kit.Link{Path: views.VMPath(p.VM.ID, "disks", act), Query: url.Values{"disk": {VolumeValue(p.Disk.PoolID, p.Disk.Volume)}}}.String()
 }
 
-func sizeHint(d fleet.Disk) string {
+func replacementSizeHint(d fleet.Disk) string {
 	if d.Image != nil {
 		return "Empty: the size of the image."
 	}

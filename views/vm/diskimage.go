@@ -25,7 +25,7 @@ type ImageForm struct{ Name, Description, Family, System, Release, Arch string }
 func (p ImagePage) dialog() kit.Dialog {
 	return kit.Dialog{
 		Title: "Create an image from disk " + strconv.Itoa(p.Number) + " of " + p.VM.Name, Button: "Create image", Back: views.VMPath(p.VM.ID),
-		Action: diskLink(p.VM.ID, "image", p.Disk.Ref()), Why: p.Why,
+		Action: diskActionPath(p.VM.ID, "image", p.Disk.Ref()), Why: p.Why,
 	}
 }
 
@@ -38,11 +38,11 @@ func imageFamilies() []kit.Option {
 }
 
 // image is the action that creates an image from a disk.
-func (p Page) image(d fleet.Disk) kit.Act {
-	act := kit.Act{Icon: "disc", Word: "Create image…", Href: diskLink(p.VM.ID, "image", d.Ref()), Dialog: true}
+func (p Page) createImageAction(d fleet.Disk) kit.ActionButton {
+	act := kit.ActionButton{Icon: "disc", Word: "Create image…", Href: diskActionPath(p.VM.ID, "image", d.Ref()), Dialog: true}
 	if !policy.May(p.Actor, policy.VMChange, p.VM.ProjectID) {
-		return act.When("You do not have permission to change VMs of this project.")
+		return act.DisableFor("You do not have permission to change VMs of this project.")
 	}
 	_, why := p.VM.AllowsImage(d.Ref())
-	return act.When(why)
+	return act.DisableFor(why)
 }

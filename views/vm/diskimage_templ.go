@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import "quantix/views/kit"
 
 // DiskImage is the dialog that creates an image from a disk.
-func DiskImage(p ImagePage) templ.Component {
+func DiskImageDialog(p ImagePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -158,7 +158,7 @@ func DiskImage(p ImagePage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.DialogPage(crumbsTo(p.VM), p.dialog().Title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.DialogPage(dialogBreadcrumbs(p.VM), p.dialog().Title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -7,13 +7,13 @@ import (
 	"quantix/views/kit"
 )
 
-func (p Page) reapply() kit.Act {
-	return kit.Act{Icon: "history", Word: "Reapply", Post: p.path("reapply"), Back: p.path()}.When(p.driftWhy(fleet.ActReapply))
+func (p Page) reapplyAction() kit.ActionButton {
+	return kit.ActionButton{Icon: "history", Word: "Reapply", Post: p.path("reapply"), Back: p.path()}.DisableFor(p.whyNotResolveDrift(fleet.ActReapply))
 }
 
 // driftWhy is the reason why drift cannot be accepted or reapplied now; empty: possible.
-func (p Page) driftWhy(a fleet.Action) string {
-	if s := p.action(fleet.ActEdit); !s.Allowed {
+func (p Page) whyNotResolveDrift(a fleet.Action) string {
+	if s := p.actionState(fleet.ActEdit); !s.Allowed {
 		return s.Reason
 	}
 	_, why := p.VM.Allows(a)
@@ -21,7 +21,7 @@ func (p Page) driftWhy(a fleet.Action) string {
 }
 
 // actual is the host's value of a field with drift. Without drift, it is wanted, the value in the spec.
-func actual(vm fleet.VMView, field, wanted string) string {
+func actualValue(vm fleet.VMView, field, wanted string) string {
 	if d := fieldDrift(vm, field); d != nil {
 		return d.Actual
 	}
@@ -29,7 +29,7 @@ func actual(vm fleet.VMView, field, wanted string) string {
 }
 
 // driftFields lists the fields with drift: "vCPUs, memory".
-func driftFields(vm *fleet.VMView) string {
+func driftFieldsText(vm *fleet.VMView) string {
 	words := make([]string, len(vm.Status.Drift))
 	for i, d := range vm.Status.Drift {
 		words[i] = fieldLabel(d.Field)
@@ -51,13 +51,13 @@ func fieldDrift(vm fleet.VMView, field string) *fleet.Drift {
 
 // acceptDrift is the action that accepts the drift of one field. It sends the shown value, since the host's value may
 // change before the click.
-func (p Page) acceptDrift(d fleet.Drift) kit.Act {
-	a := kit.Act{
-		Word: "Accept drift", Label: "Accept drift " + fieldLabel(d.Field), Post: p.path("accept-drift"), Why: p.driftWhy(fleet.ActAcceptDrift),
-		Send: []kit.FormValue{{Name: "field", Value: d.Field}, {Name: "actual", Value: d.Actual}},
+func (p Page) acceptDriftAction(d fleet.Drift) kit.ActionButton {
+	a := kit.ActionButton{
+		Word: "Accept drift", Label: "Accept drift " + fieldLabel(d.Field), Post: p.path("accept-drift"), Why: p.whyNotResolveDrift(fleet.ActAcceptDrift),
+		PostValues: []kit.FormValue{{Name: "field", Value: d.Field}, {Name: "actual", Value: d.Actual}},
 	}
 	if d.Take == nil {
-		a = a.When("Quantix has no setting for this value. Reapply, or leave the drift.")
+		a = a.DisableFor("Quantix has no setting for this value. Reapply, or leave the drift.")
 	}
 	return a
 }

@@ -14,7 +14,7 @@ import (
 	"strconv"
 )
 
-func events(p Page) templ.Component {
+func eventsTab(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -45,7 +45,7 @@ func events(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = task.Table("vm-tasks", p.Tasks, false).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = task.TaskTable("vm-tasks", p.Tasks, false).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -82,7 +82,7 @@ func events(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.At(e.At, "datetime").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.LocalTime(e.At, "datetime").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -23,21 +23,21 @@ type FirstBootForm struct {
 
 // Names of form fields that the API does not have.
 const (
-	FirstKind         = "firstBoot.kind"
-	FirstNetwork      = "firstBoot.cloudInit.network"
-	FirstPassword     = "firstBoot.cloudInit.users[0].password"
-	FirstPasswordHash = "firstBoot.cloudInit.users[0].passwordHash"
-	FirstSpec         = "firstBoot.customizationId"
-	FirstValues       = "firstBoot.variables"
-	BySpec            = "spec"  // kind: by customization spec
-	KeepCurrent       = "again" // kind: apply the current first-boot data again
+	FirstBootKindField         = "firstBoot.kind"
+	FirstBootNetworkField      = "firstBoot.cloudInit.network"
+	FirstBootPasswordField     = "firstBoot.cloudInit.users[0].password"
+	FirstBootPasswordHashField = "firstBoot.cloudInit.users[0].passwordHash"
+	FirstBootSpecField         = "firstBoot.customizationId"
+	FirstBootVariablesField       = "firstBoot.variables"
+	FirstBootBySpec            = "spec"  // kind: by customization spec
+	FirstBootKeepCurrent       = "again" // kind: apply the current first-boot data again
 )
 
 func (f FirstBootForm) field(name string, in kit.Field) kit.Field {
 	in.Name = name
 	in.Value = f.Typed.Get(name)
 	if in.Error == "" {
-		in.Error = f.Errors.Under(name)
+		in.Error = f.Errors.ForFieldOrBelow(name)
 	}
 	return in
 }
@@ -47,10 +47,10 @@ func (f FirstBootForm) cloudField(name string, in kit.Field) kit.Field {
 	return f.field("firstBoot.cloudInit."+name, in)
 }
 
-func (f FirstBootForm) kinds() []kit.Option {
+func (f FirstBootForm) kindOptions() []kit.Option {
 	var out []kit.Option
 	if f.Current.Kind != "" {
-		out = append(out, kit.Option{Value: KeepCurrent, Text: "Current settings, applied again"})
+		out = append(out, kit.Option{Value: FirstBootKeepCurrent, Text: "Current settings, applied again"})
 	}
 	for _, o := range fleet.FirstBootKinds {
 		if o.Value != "" || !f.Spec {
@@ -58,12 +58,12 @@ func (f FirstBootForm) kinds() []kit.Option {
 		}
 	}
 	if len(f.Specs) > 0 {
-		out = append(out, kit.Option{Value: BySpec, Text: "Customization spec"})
+		out = append(out, kit.Option{Value: FirstBootBySpec, Text: "Customization spec"})
 	}
 	return out
 }
 
-func (f FirstBootForm) specs() []kit.Option {
+func (f FirstBootForm) specOptions() []kit.Option {
 	out := []kit.Option{{Text: "Choose one"}}
 	for _, s := range f.Specs {
 		text := s.Name
@@ -79,46 +79,46 @@ func (f FirstBootForm) specs() []kit.Option {
 }
 
 // DefaultUser is the label of a user without a name: see fleet.FirstUser.
-const DefaultUser = "the image's default user"
+const DefaultUserLabel = "the image's default user"
 
 // summary summarizes the typed values; empty: nothing typed.
 func (f FirstBootForm) summary() string {
-	kind := f.Typed.Get(FirstKind)
+	kind := f.Typed.Get(FirstBootKindField)
 	switch kind {
 	case "":
 		return ""
-	case BySpec:
+	case FirstBootBySpec:
 		for _, s := range f.Specs {
-			if string(s.ID) == f.Typed.Get(FirstSpec) {
+			if string(s.ID) == f.Typed.Get(FirstBootSpecField) {
 				return "by the customization spec " + s.Name
 			}
 		}
 		return "by a customization spec"
 	}
-	words := fleet.FirstBootKind(kind).Words()
+	words := fleet.FirstBootKind(kind).Text()
 	if kind != string(fleet.CloudInit) {
 		return words
 	}
 	switch user := f.Typed.Get("firstBoot.cloudInit.users[0].name"); {
 	case user != "":
 		words += ": user " + user
-	case f.Typed.Get(FirstPassword) != "", f.Typed.Get(FirstPasswordHash) != "", f.Typed.Get("firstBoot.cloudInit.users[0].sshKeys") != "":
-		words += ": " + DefaultUser
+	case f.Typed.Get(FirstBootPasswordField) != "", f.Typed.Get(FirstBootPasswordHashField) != "", f.Typed.Get("firstBoot.cloudInit.users[0].sshKeys") != "":
+		words += ": " + DefaultUserLabel
 	}
 	return words
 }
 
 // hasErrors reports whether any field of the first-boot data has an error.
-func (f FirstBootForm) hasErrors() bool { return f.Errors.Under("firstBoot") != "" }
+func (f FirstBootForm) hasErrors() bool { return f.Errors.ForFieldOrBelow("firstBoot") != "" }
 
-func area(in kit.Field, rows, placeholder string) kit.Field {
+func textArea(in kit.Field, rows, placeholder string) kit.Field {
 	in.Attrs = map[string]any{"rows": rows, "spellcheck": "false", "autocapitalize": "none", "placeholder": placeholder}
 	return in
 }
 
 // code is an area for preformatted text in a monospaced font.
-func code(in kit.Field, rows, placeholder string) kit.Field {
-	in = area(in, rows, placeholder)
+func codeArea(in kit.Field, rows, placeholder string) kit.Field {
+	in = textArea(in, rows, placeholder)
 	in.Attrs["class"], in.Attrs["wrap"] = "mono", "off"
 	return in
 }
@@ -128,18 +128,18 @@ func textInput(in kit.Field, placeholder string) kit.Field {
 	return in
 }
 
-func (f FirstBootForm) password() kit.Field {
-	in := f.field(FirstPassword, kit.Field{Label: "Password", Type: "password", Hint: "Stored as a hash. Empty: SSH key only."})
+func (f FirstBootForm) passwordField() kit.Field {
+	in := f.field(FirstBootPasswordField, kit.Field{Label: "Password", Type: "password", Hint: "Stored as a hash. Empty: SSH key only."})
 	in.Value = ""
 	in.Attrs = map[string]any{"autocomplete": "new-password"}
-	if f.Typed.Get(FirstPasswordHash) != "" {
+	if f.Typed.Get(FirstBootPasswordHashField) != "" {
 		in.Hint = "A password is set and not shown. Empty: unchanged."
 	}
 	return in
 }
 
 // firstForm is the part of a VM's form with the first-boot data.
-func (f Form) firstForm() FirstBootForm {
+func (f Form) firstBootForm() FirstBootForm {
 	return FirstBootForm{Typed: f.Typed, Errors: f.Errors, Specs: f.Specs}
 }
 
@@ -160,27 +160,27 @@ func (p FirstBootPage) dialog() kit.Dialog {
 }
 
 // firstActs are the actions on a VM's first-boot data.
-func (p Page) firstActs() []kit.Act {
-	act := kit.Act{Icon: "pencil", Word: "First boot…", Href: p.path("first-boot"), Dialog: true}.As(p.Actions, fleet.ActEdit)
-	return []kit.Act{act}
+func (p Page) firstBootActions() []kit.ActionButton {
+	act := kit.ActionButton{Icon: "pencil", Word: "First boot…", Href: p.path("first-boot"), Dialog: true}.WithReasonFrom(p.Actions, fleet.ActEdit)
+	return []kit.ActionButton{act}
 }
 
 // SpecList is the list of the customization specs that the actor may see.
-type SpecList struct {
+type CustomizationList struct {
 	Actor fleet.Actor
 	Specs []fleet.Customization
 }
 
-func newSpec(a fleet.Actor) kit.Act {
-	return kit.Act{Icon: "plus", Word: "New customization spec", Href: "/customizations/new"}.Needs(a, policy.VMChange)
+func newCustomizationAction(a fleet.Actor) kit.ActionButton {
+	return kit.ActionButton{Icon: "plus", Word: "New customization spec", Href: "/customizations/new"}.RequirePermission(a, policy.VMChange)
 }
 
 // SpecPage is the form of a new or existing customization spec.
-type SpecPage struct {
+type CustomizationForm struct {
 	ID       fleet.CustomizationID // empty: a new spec
 	Typed    url.Values            // values other than the first-boot data: name, project, description, generation
 	Form     FirstBootForm
-	Projects kit.Choices
+	Projects kit.SelectChoices
 	Seen     fleet.Customization // stored spec
 	Errors   kit.Errors
 	Why      string // why the actor may not change the spec
@@ -188,19 +188,19 @@ type SpecPage struct {
 	MayDelete bool // the actor may delete the spec, even if Why is set
 }
 
-func (p SpecPage) field(name string, in kit.Field) kit.Field {
+func (p CustomizationForm) field(name string, in kit.Field) kit.Field {
 	in.Name, in.Value, in.Error = name, p.Typed.Get(name), p.Errors.At(name)
 	return in
 }
 
-func (p SpecPage) action() string {
+func (p CustomizationForm) action() string {
 	if p.ID == "" {
 		return "/customizations"
 	}
 	return views.CustomizationPath(p.ID)
 }
 
-func specOwner(c fleet.Customization) string {
+func customizationOwner(c fleet.Customization) string {
 	if c.ProjectID == "" {
 		return "every project"
 	}
@@ -208,7 +208,7 @@ func specOwner(c fleet.Customization) string {
 }
 
 // NetworkText writes NICs in the form's syntax, one per line.
-func NetworkText(nics []fleet.FirstBootNIC) string {
+func FirstBootNICLines(nics []fleet.FirstBootNIC) string {
 	var lines []string
 	for _, n := range nics {
 		words := slices.Clone(n.Addresses)
@@ -229,7 +229,7 @@ func NetworkText(nics []fleet.FirstBootNIC) string {
 	return strings.Join(lines, "\n")
 }
 
-func (p SpecPage) title() string {
+func (p CustomizationForm) title() string {
 	if p.ID == "" {
 		return "New customization spec"
 	}

@@ -17,25 +17,25 @@ type Form struct {
 	Typed         url.Values // shown values; memory is a number and a unit
 	Errors        kit.Errors
 	Edits         bool     // edits an existing VM
-	On            bool     // the guest of the edited VM runs, so some edits take effect at the next start
+	GuestRuns            bool     // the guest of the edited VM runs, so some edits take effect at the next start
 	MayOvercommit bool     // see control.CreateVM
-	SeesHosts     bool     // the actor may see hosts
-	RunsHosts     bool     // the actor may change infrastructure: see fleet.Field.Reserved
+	MaySeeHosts     bool     // the actor may see hosts
+	MayChangeHosts     bool     // the actor may change infrastructure: see fleet.Field.Reserved
 	VM            fleet.VM // edited VM
 	Wizard        Wizard
 	CPUModels     []fleet.CPUModelUse // CPU models available to guests
 
 	Specs []fleet.Customization // customization specs for the first boot of a new VM
 
-	Source *Source // source of the new VM other than an image; nil: none
+	Source *NewVMSource // source of the new VM other than an image; nil: none
 
-	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs, Discs, Files kit.Choices
+	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs, Discs, Files kit.SelectChoices
 
 	Default fleet.VMDefaults // defaults that the form preselects
 }
 
 // Source is the source that filled the form of a new VM.
-type Source struct {
+type NewVMSource struct {
 	Title, Back string
 	Note        string            // one sentence for the form
 	Sent        map[string]string // hidden form fields: from.templateId, …
@@ -106,23 +106,23 @@ func hiddenNICText(kept []kit.FormValue) string {
 	if n == 0 {
 		return ""
 	}
-	return "Keeps " + kit.Count(n, "security group") + "."
+	return "Keeps " + kit.CountText(n, "security group") + "."
 }
 
 // countText describes the typed number of VMs: "3 VMs, from number 5".
-func (f Form) countText() string {
+func (f Form) vmCountText() string {
 	n, err := strconv.Atoi(strings.TrimSpace(f.Typed.Get("count")))
 	switch {
 	case err != nil || n <= 1:
 		return "one VM"
 	case f.Typed.Get("first") != "":
-		return kit.Count(n, "VM") + ", from number " + f.Typed.Get("first")
+		return kit.CountText(n, "VM") + ", from number " + f.Typed.Get("first")
 	}
-	return kit.Count(n, "VM")
+	return kit.CountText(n, "VM")
 }
 
-func (f Form) countOpen() bool {
-	return f.countText() != "one VM" || f.Errors.At("count") != "" || f.Errors.At("first") != ""
+func (f Form) isCountSectionOpen() bool {
+	return f.vmCountText() != "one VM" || f.Errors.At("count") != "" || f.Errors.At("first") != ""
 }
 
 // field is one input with its typed value, its errors (also those of nested fields), and when an edit takes effect.
@@ -132,22 +132,22 @@ func (f Form) field(name string, in kit.Field) kit.Field {
 		in.Value = texts[0]
 	}
 	if in.Error == "" {
-		in.Error = f.Errors.Under(name)
+		in.Error = f.Errors.ForFieldOrBelow(name)
 	}
-	if of, ok := fleet.FieldOf(strings.TrimPrefix(name, "spec.")); f.Edits && !strings.Contains(name, "[") {
-		in.When = fleet.WhenNow
-		if ok && f.On {
-			in.When = of.TakesEffect
+	if of, ok := fleet.FieldByName(strings.TrimPrefix(name, "spec.")); f.Edits && !strings.Contains(name, "[") {
+		in.TakesEffect = fleet.WhenNow
+		if ok && f.GuestRuns {
+			in.TakesEffect = of.TakesEffect
 		}
 		if room := f.growthHint(of.Name); room != "" {
-			in.When, in.Hint = "", room
+			in.TakesEffect, in.Hint = "", room
 		}
 	}
 	return in
 }
 
 // unit is the unit of the typed memory.
-func (f Form) unit() string {
+func (f Form) memoryUnit() string {
 	if texts := f.Typed["spec.memoryMiB"]; len(texts) > 1 {
 		return texts[1]
 	}
@@ -155,7 +155,7 @@ func (f Form) unit() string {
 }
 
 // rows are the indexes of a list's rows.
-func (f Form) rows(list string) []string {
+func (f Form) rowIndexes(list string) []string {
 	var out []string
 	for name := range f.Typed {
 		rest, ok := strings.CutPrefix(name, list+"[")
@@ -170,30 +170,30 @@ func (f Form) rows(list string) []string {
 }
 
 // Volume is the form value of a volume.
-func Volume(pool fleet.PoolID, volume string) string { return string(pool) + "/" + volume }
+func VolumeValue(pool fleet.PoolID, volume string) string { return string(pool) + "/" + volume }
 
 // LibraryImage is the form value of an image version.
-func LibraryImage(image fleet.ImageID, version fleet.ImageVersionID) string {
+func LibraryImageValue(image fleet.ImageID, version fleet.ImageVersionID) string {
 	return libraryPrefix + string(image) + ":" + string(version)
 }
 
 const libraryPrefix = "image:"
 
 // LibraryImageOf parses a LibraryImage value, which forms send in a volume's pool field.
-func LibraryImageOf(value fleet.PoolID) (fleet.ImageID, fleet.ImageVersionID, bool) {
+func ParseLibraryImageValue(value fleet.PoolID) (fleet.ImageID, fleet.ImageVersionID, bool) {
 	rest, ok := strings.CutPrefix(string(value), libraryPrefix)
 	image, version, _ := strings.Cut(rest, ":")
 	return fleet.ImageID(image), fleet.ImageVersionID(version), ok
 }
 
-var firmwares = []kit.Option{{Value: "uefi", Text: "UEFI"}, {Value: "bios", Text: "BIOS"}}
+var firmwareOptions = []kit.Option{{Value: "uefi", Text: "UEFI"}, {Value: "bios", Text: "BIOS"}}
 
-var units = []kit.Option{{Value: "GiB", Text: "GiB"}, {Value: "MiB", Text: "MiB"}}
+var memoryUnitOptions = []kit.Option{{Value: "GiB", Text: "GiB"}, {Value: "MiB", Text: "MiB"}}
 
 var diskSources = []kit.Option{{Value: "empty", Text: "Empty disk"}, {Value: "image", Text: "Copy of an image"}, {Value: "overlay", Text: "Overlay on an image"}}
 
 // sources are the kinds of a new disk. The form offers an existing volume only if one exists or was already chosen.
-func (f Form) sources() []kit.Option {
+func (f Form) diskSourceOptions() []kit.Option {
 	if len(f.LUNs.Options) < 2 {
 		return diskSources
 	}
@@ -201,7 +201,7 @@ func (f Form) sources() []kit.Option {
 }
 
 // first is the first error of the given fields.
-func first(e kit.Errors, paths ...string) string {
+func firstFieldError(e kit.Errors, paths ...string) string {
 	for _, p := range paths {
 		if text := e.At(p); text != "" {
 			return text
@@ -211,9 +211,9 @@ func first(e kit.Errors, paths ...string) string {
 }
 
 // firmware is the firmware choice, disabled while the guest is running.
-func (f Form) firmware() kit.Field {
+func (f Form) firmwareField() kit.Field {
 	in := kit.Field{Label: "Firmware"}
-	if of, ok := fleet.FieldOf("firmware"); ok && f.On && of.TakesEffect == fleet.WhenPoweredOff {
+	if of, ok := fleet.FieldByName("firmware"); ok && f.GuestRuns && of.TakesEffect == fleet.WhenPoweredOff {
 		in.Attrs = templ.Attributes{"disabled": true}
 	}
 	return in
@@ -224,5 +224,5 @@ func (f Form) poolError(at string) string {
 	if f.Typed.Get(at+".source") == "lun" {
 		return ""
 	}
-	return first(f.Errors, at+".poolId", at+".volume")
+	return firstFieldError(f.Errors, at+".poolId", at+".volume")
 }

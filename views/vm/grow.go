@@ -29,7 +29,7 @@ type GrowForm struct {
 func (p GrowPage) dialog() kit.Dialog {
 	return kit.Dialog{
 		Title: "Grow disk " + strconv.Itoa(p.Number) + " of " + p.VM.Name, Button: "Grow disk", Back: views.VMPath(p.VM.ID),
-		Action: diskLink(p.VM.ID, "grow", p.Disk.Ref()), Why: p.Why,
+		Action: diskActionPath(p.VM.ID, "grow", p.Disk.Ref()), Why: p.Why,
 	}
 }
 
@@ -49,22 +49,22 @@ func (p GrowPage) currentSize() string {
 }
 
 // grow is the action that grows a disk.
-func (p Page) grow(d fleet.Disk) kit.Act {
-	_, why := p.VM.AllowsGrow(d, p.Moving)
-	return kit.Act{Icon: "expand", Word: "Grow…", Href: diskLink(p.VM.ID, "grow", d.Ref()), Dialog: true}.As(p.Actions, fleet.ActEdit).When(why)
+func (p Page) growAction(d fleet.Disk) kit.ActionButton {
+	_, why := p.VM.AllowsDiskGrowth(d, p.DiskMigrations)
+	return kit.ActionButton{Icon: "expand", Word: "Grow…", Href: diskActionPath(p.VM.ID, "grow", d.Ref()), Dialog: true}.WithReasonFrom(p.Actions, fleet.ActEdit).DisableFor(why)
 }
 
 // diskActs are the actions on a disk. Only actors who may see hosts learn about other pools.
-func (p Page) diskActs(d fleet.Disk) []kit.Act {
-	acts := []kit.Act{p.grow(d), p.image(d)}
-	if p.Infra {
-		acts = append(acts, p.move(d))
+func (p Page) diskActions(d fleet.Disk) []kit.ActionButton {
+	acts := []kit.ActionButton{p.growAction(d), p.createImageAction(d)}
+	if p.MaySeeHosts {
+		acts = append(acts, p.moveDiskAction(d))
 	}
 	return acts
 }
 
 // pendingSize is the requested size of a disk that its host has not grown yet; empty: the disk has the requested size.
-func pendingSize(vm fleet.VMView, d fleet.Disk) string {
+func pendingDiskSize(vm fleet.VMView, d fleet.Disk) string {
 	if has := vm.DiskBytes(d); vm.Status != nil && d.SizeBytes > has && has > 0 {
 		return kit.Bytes(d.SizeBytes)
 	}

@@ -29,10 +29,10 @@ func (p GuestPage) dialog(act fleet.Action, button string) kit.Dialog {
 }
 
 // guestActs are the actions that need the guest agent.
-func (p Page) guestActs() []kit.Act {
-	var out []kit.Act
+func (p Page) guestActions() []kit.ActionButton {
+	var out []kit.ActionButton
 	for _, s := range p.GuestActions {
-		a := kit.Act{Icon: guestIcons[s.Action], Word: s.Action.Label()}
+		a := kit.ActionButton{Icon: guestIcons[s.Action], Word: s.Action.Label()}
 		if !s.Allowed {
 			a.Why = s.Reason
 		}
@@ -40,7 +40,7 @@ func (p Page) guestActs() []kit.Act {
 		case fleet.ActFreeze, fleet.ActGuestPassword, fleet.ActExec:
 			a.Word, a.Href, a.Dialog = a.Word+"…", p.path("guest", string(s.Action)), true
 		default:
-			a.Post, a.Send = p.path("guest"), []kit.FormValue{{Name: "action", Value: string(s.Action)}}
+			a.Post, a.PostValues = p.path("guest"), []kit.FormValue{{Name: "action", Value: string(s.Action)}}
 		}
 		out = append(out, a)
 	}
@@ -52,7 +52,7 @@ var guestIcons = map[fleet.Action]string{
 }
 
 // agentLook is the icon, tone and word for the guest agent's state.
-func agentLook(g fleet.GuestStatus) (icon, tone, word string) {
+func guestAgentLook(g fleet.GuestStatus) (icon, tone, word string) {
 	switch {
 	case g.Agent == fleet.AgentNone:
 		return "circle-dashed", "idle", "No channel"
@@ -65,7 +65,7 @@ func agentLook(g fleet.GuestStatus) (icon, tone, word string) {
 }
 
 // agentHelp explains how to make the guest agent respond; empty: the agent responds.
-func agentHelp(g fleet.GuestStatus) string {
+func guestAgentHelp(g fleet.GuestStatus) string {
 	switch g.Agent {
 	case fleet.AgentNone:
 		return "Enable the guest agent under Configure, Other devices. The change takes effect at the guest's next start."
@@ -89,11 +89,11 @@ func clockOffset(g fleet.GuestReading) (text string, bad bool) {
 	case off < time.Minute:
 		return strconv.FormatFloat(off.Seconds(), 'f', 1, 64) + " s " + way, off >= 5*time.Second
 	}
-	return kit.Short(off) + " " + way, true
+	return kit.ShortDuration(off) + " " + way, true
 }
 
 // signedIn are the names of the signed-in guest users.
-func signedIn(users []fleet.GuestUser) string {
+func signedInGuestUsers(users []fleet.GuestUser) string {
 	var out []string
 	for _, u := range users {
 		name := u.Name
@@ -106,7 +106,7 @@ func signedIn(users []fleet.GuestUser) string {
 }
 
 // guest is the running guest's reported status; nil: the VM is off, or its host is offline.
-func (p Page) guest() *fleet.GuestStatus {
+func (p Page) reportedGuest() *fleet.GuestStatus {
 	if p.VM.Status == nil || p.VM.Phase == fleet.PhaseUnknown {
 		return nil
 	}
@@ -128,7 +128,7 @@ type ProtectionForm struct {
 }
 
 // ExpiresForm is the time layout of the form's expiry field.
-const ExpiresForm = "2006-01-02T15:04"
+const ExpiryTimeLayout = "2006-01-02T15:04"
 
 // ProtectionFormOf is the form of the VM's current protection.
 func ProtectionFormOf(g fleet.VMProtection) ProtectionForm {
@@ -137,7 +137,7 @@ func ProtectionFormOf(g fleet.VMProtection) ProtectionForm {
 		out.Reason = g.Lock.Reason
 	}
 	if g.ExpiresAt != nil {
-		out.Expires = g.ExpiresAt.UTC().Format(ExpiresForm)
+		out.Expires = g.ExpiresAt.UTC().Format(ExpiryTimeLayout)
 	}
 	return out
 }
@@ -149,7 +149,7 @@ func (p ProtectionPage) dialog() kit.Dialog {
 }
 
 // protections describes the VM's protection, one sentence per setting; empty: none.
-func protections(g fleet.VMProtection) []string {
+func protectionTexts(g fleet.VMProtection) []string {
 	var out []string
 	if g.Protected {
 		out = append(out, "Protected from deletion")

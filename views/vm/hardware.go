@@ -10,12 +10,12 @@ import (
 )
 
 // pluggedIn reports whether the guest has the NIC with the MAC address.
-func pluggedIn(vm fleet.VMView, mac string) bool {
+func guestHasNIC(vm fleet.VMView, mac string) bool {
 	return vm.Status != nil && slices.ContainsFunc(vm.Status.NICs, func(n fleet.NICState) bool { return strings.EqualFold(n.MAC, mac) })
 }
 
 // extraNICs returns the guest's NICs that are not in the spec, without NICs of a pending unplug.
-func extraNICs(vm fleet.VMView) []fleet.NICState {
+func nicsOutsideSpec(vm fleet.VMView) []fleet.NICState {
 	if vm.Status == nil || fieldDrift(vm, "nics") != nil {
 		return nil
 	}
@@ -29,14 +29,14 @@ func pendingNextBoot(vm fleet.VMView, field string) bool {
 	return vm.Status != nil && slices.Contains(vm.Status.NextBoot, field)
 }
 
-func statusCPUs(vm fleet.VMView) int {
+func reportedCPUs(vm fleet.VMView) int {
 	if vm.Status == nil {
 		return 0
 	}
 	return vm.Status.CPUs
 }
 
-func statusMemory(vm fleet.VMView) int {
+func reportedMemoryMiB(vm fleet.VMView) int {
 	if vm.Status == nil {
 		return 0
 	}

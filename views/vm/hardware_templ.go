@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-func hardware(p Page) templ.Component {
+func hardwareTable(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -43,9 +43,9 @@ func hardware(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var2 string
-		templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(actual(p.VM, "cpus", kit.Count(p.VM.Spec.CPUs, "vCPU")))
+		templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(actualValue(p.VM, "cpus", kit.CountText(p.VM.Spec.CPUs, "vCPU")))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/hardware.templ`, Line: 18, Col: 61}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/hardware.templ`, Line: 18, Col: 70}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var2))
 		if templ_7745c5c3_Err != nil {
@@ -55,7 +55,7 @@ func hardware(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = nextBoot(p.VM, "cpus", strconv.Itoa(statusCPUs(p.VM))).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = currentUntilNextStart(p.VM, "cpus", strconv.Itoa(reportedCPUs(p.VM))).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -64,9 +64,9 @@ func hardware(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var3 string
-		templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(actual(p.VM, "memoryMiB", kit.MiB(p.VM.Spec.MemoryMiB)))
+		templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(actualValue(p.VM, "memoryMiB", kit.MiB(p.VM.Spec.MemoryMiB)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/hardware.templ`, Line: 24, Col: 61}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/hardware.templ`, Line: 24, Col: 66}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 		if templ_7745c5c3_Err != nil {
@@ -76,7 +76,7 @@ func hardware(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = nextBoot(p.VM, "memoryMiB", kit.MiB(statusMemory(p.VM))).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = currentUntilNextStart(p.VM, "memoryMiB", kit.MiB(reportedMemoryMiB(p.VM))).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -104,9 +104,9 @@ func hardware(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var5 string
-		templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(actual(p.VM, "firmware", strings.ToUpper(string(p.VM.Spec.Firmware))))
+		templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(actualValue(p.VM, "firmware", strings.ToUpper(string(p.VM.Spec.Firmware))))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/hardware.templ`, Line: 33, Col: 75}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/hardware.templ`, Line: 33, Col: 80}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 		if templ_7745c5c3_Err != nil {
@@ -120,7 +120,7 @@ func hardware(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = partRows(p).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = nonDefaultFieldRows(p).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -169,9 +169,9 @@ func hardware(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var9 string
-			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(p.pool(d.PoolID))
+			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(p.poolName(d.PoolID))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/hardware.templ`, Line: 41, Col: 101}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/hardware.templ`, Line: 41, Col: 105}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 			if templ_7745c5c3_Err != nil {
@@ -243,17 +243,17 @@ func hardware(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			if p.VM.FaultOf(d.Ref()) != nil {
+			if p.VM.MissingDiskFault(d.Ref()) != nil {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<span class=\"badge bad\">missing</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = diskMigrationBadge(p.moving(d)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = diskMigrationBadge(p.runningDiskMigration(d)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if size := pendingSize(p.VM, d); size != "" {
+			if size := pendingDiskSize(p.VM, d); size != "" {
 				var templ_7745c5c3_Var14 string
 				templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 				if templ_7745c5c3_Err != nil {
@@ -285,7 +285,7 @@ func hardware(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.RowMenu("Actions of disk "+strconv.Itoa(i+1), p.diskActs(d)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.RowMenu("Actions of disk "+strconv.Itoa(i+1), p.diskActions(d)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -431,14 +431,14 @@ func hardware(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if pendingNextBoot(p.VM, "nics") && !pluggedIn(p.VM, n.MAC) {
+			if pendingNextBoot(p.VM, "nics") && !guestHasNIC(p.VM, n.MAC) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, "<span class=\"badge boot\">next boot</span> ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			}
-			if c := p.filter(i); c != nil {
-				templ_7745c5c3_Err = secgroup.NICFilter(p.VM.ID, *c, p.VM.Status != nil && p.VM.Status.Power == fleet.Running, p.Now, p.whyNotEdit()).Render(ctx, templ_7745c5c3_Buffer)
+			if c := p.nicFilter(i); c != nil {
+				templ_7745c5c3_Err = secgroup.NICFilterRow(p.VM.ID, *c, p.VM.Status != nil && p.VM.Status.Power == fleet.Running, p.Now, p.whyNotEdit()).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -448,7 +448,7 @@ func hardware(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		for _, n := range extraNICs(p.VM) {
+		for _, n := range nicsOutsideSpec(p.VM) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<dt>Network</dt><dd>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -549,9 +549,9 @@ func hardware(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var28 string
-			templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(p.pool(p.VM.Spec.ISO.PoolID))
+			templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(p.poolName(p.VM.Spec.ISO.PoolID))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/hardware.templ`, Line: 127, Col: 83}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/hardware.templ`, Line: 127, Col: 87}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 			if templ_7745c5c3_Err != nil {
@@ -571,7 +571,7 @@ func hardware(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = firstRow(p).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = firstBootRow(p).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -584,7 +584,7 @@ func hardware(p Page) templ.Component {
 }
 
 // nextBoot shows the running guest's current value, which stays until its next start.
-func nextBoot(vm fleet.VMView, field, now string) templ.Component {
+func currentUntilNextStart(vm fleet.VMView, field, now string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-func head(p Page) templ.Component {
+func pageHeader(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -52,9 +52,9 @@ func head(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var3 string
-			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.ResolveAttributeValue(lastKnown(p.VM))
+			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.ResolveAttributeValue(lastReportedStateText(p.VM))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/head.templ`, Line: 13, Col: 31}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/head.templ`, Line: 13, Col: 43}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var3)
 			if templ_7745c5c3_Err != nil {
@@ -106,14 +106,14 @@ func head(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Labels(p.VM.Labels).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LabelList(p.VM.Labels).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.ObjectHead(kit.Head{Crumbs: p.crumbs(), Icon: kit.Icon("monitor"), Title: p.VM.Name, Acts: headActs(p), Tabs: p.tabs()}, kit.Following{
-			ID: "vm-head", Keys: p.key(), Href: p.address(), Every: "10s", Gone: "This VM was deleted.", GoneHref: "/vms", More: p.screen(),
+		templ_7745c5c3_Err = kit.ObjectPageHeader(kit.PageHeader{Crumbs: p.crumbs(), Icon: kit.Icon("monitor"), Title: p.VM.Name, Actions: headActions(p), Tabs: p.tabs()}, kit.LiveUpdates{
+			ID: "vm-head", Keys: p.liveKey(), Href: p.tabPath(), Every: "10s", DeletedText: "This VM was deleted.", DeletedHref: "/vms", More: p.consoleAttrs(),
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -122,7 +122,7 @@ func head(p Page) templ.Component {
 	})
 }
 
-func headActs(p Page) templ.Component {
+func headActions(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -143,22 +143,22 @@ func headActs(p Page) templ.Component {
 			templ_7745c5c3_Var6 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.ActButton("console", "primary", p.act(fleet.ActConsole)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.StandaloneButton("console", "primary", p.actionButton(fleet.ActConsole)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if p.action(fleet.ActStart).Allowed || !p.VM.HasGuest() {
-			templ_7745c5c3_Err = kit.ActButton("start", "", p.act(fleet.ActStart)).Render(ctx, templ_7745c5c3_Buffer)
+		if p.actionState(fleet.ActStart).Allowed || !p.VM.HasGuest() {
+			templ_7745c5c3_Err = kit.StandaloneButton("start", "", p.actionButton(fleet.ActStart)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = kit.ActButton("shutdown", "", p.act(fleet.ActShutdown)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StandaloneButton("shutdown", "", p.actionButton(fleet.ActShutdown)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = kit.ActMenu(p.menu()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ActionMenu(p.actionMenu()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -10,38 +10,38 @@ import (
 
 // Sections of the form that fleet.VMSections does not list.
 const (
-	countSection  = "vm-several"
-	firstSection  = "vm-first-boot"
-	rulesSection  = "vm-rules"
-	healthSection = "vm-health"
+	countSectionID  = "vm-several"
+	firstBootSectionID  = "vm-first-boot"
+	rulesSectionID  = "vm-rules"
+	healthSectionID = "vm-health"
 )
 
 // BeginHeadings is the request value that asks for the section headings only.
-const BeginHeadings = "headings"
+const PrefillSectionHeadings = "headings"
 
 func summaryID(section string) string { return section + "-now" }
 
 // heading is the summary of the typed first-boot data; without data, it is "none".
-func (f FirstBootForm) heading() string {
+func (f FirstBootForm) summaryOrNone() string {
 	return cmp.Or(f.summary(), "none")
 }
 
 // headings returns the sections of the form with their summaries. sent holds the values as the browser sent them,
 // under the row numbers of the page.
-func (f Form) headings(sent url.Values) []formSection {
+func (f Form) sectionSummaries(sent url.Values) []formSection {
 	out := f.sections()
-	out = append(out, formSection{id: rulesSection, summary: f.rowsSummary("spec.rules", "rule")}, formSection{id: healthSection, summary: f.rowsSummary("spec.health", "check")})
+	out = append(out, formSection{id: rulesSectionID, summary: f.rowsSummary("spec.rules", "rule")}, formSection{id: healthSectionID, summary: f.rowsSummary("spec.health", "check")})
 	if !f.Edits {
-		out = append(out, formSection{id: countSection, summary: f.countText()}, formSection{id: firstSection, summary: f.firstForm().heading()})
+		out = append(out, formSection{id: countSectionID, summary: f.vmCountText()}, formSection{id: firstBootSectionID, summary: f.firstBootForm().summaryOrNone()})
 	}
 	f.Typed = sent
-	for _, i := range f.rows("spec.disks") {
+	for _, i := range f.rowIndexes("spec.disks") {
 		at := "spec.disks[" + i + "]"
-		out = append(out, rowFolds(f, at, fleet.DiskFields, f.keptDisk(at) != nil)...)
+		out = append(out, rowSections(f, at, fleet.DiskFields, f.existingDisk(at) != nil)...)
 	}
-	for _, i := range f.rows("spec.nics") {
+	for _, i := range f.rowIndexes("spec.nics") {
 		at := "spec.nics[" + i + "]"
-		out = append(out, rowFolds(f, at, fleet.NICFields, f.keepsNIC(at))...)
+		out = append(out, rowSections(f, at, fleet.NICFields, f.isExistingNIC(at))...)
 	}
 	return slices.DeleteFunc(out, func(s formSection) bool { return len(s.fields) > 0 && !f.hasSection(s) })
 }

@@ -9,20 +9,20 @@ import (
 )
 
 // healthRow is a health check as the page shows it.
-type healthRow struct {
+type healthCheckRow struct {
 	fleet.HealthState
 	icon, tone, word string
 }
 
-var healthLooks = map[fleet.Health]struct{ icon, tone, word string }{
+var healthStateLooks = map[fleet.Health]struct{ icon, tone, word string }{
 	fleet.Healthy:       {"circle-check", "ok", "Healthy"},
 	fleet.HealthFailing: {"circle-x", "bad", "Failing"},
 	fleet.HealthUnknown: {"circle-question-mark", "unknown", "Unknown"},
 }
 
 // health are the VM's configured health checks with the results of its host. Results of an offline host are not shown.
-func (p Page) health() []healthRow {
-	var out []healthRow
+func (p Page) healthCheckRows() []healthCheckRow {
+	var out []healthCheckRow
 	s := p.VM.Status
 	for _, c := range p.VM.Spec.Health {
 		state := fleet.HealthState{Check: c, State: fleet.HealthUnknown}
@@ -39,19 +39,19 @@ func (p Page) health() []healthRow {
 				state = s.Health[i]
 			}
 		}
-		look, known := healthLooks[state.State]
+		look, known := healthStateLooks[state.State]
 		if !known {
-			look = healthLooks[fleet.HealthUnknown]
+			look = healthStateLooks[fleet.HealthUnknown]
 		}
-		out = append(out, healthRow{state, look.icon, look.tone, look.word})
+		out = append(out, healthCheckRow{state, look.icon, look.tone, look.word})
 	}
 	return out
 }
 
 // label describes the check, cut to a column's width.
-func (h healthRow) label() string {
+func (h healthCheckRow) label() string {
 	const most = 44
-	text := kit.Capital(h.Check.Subject())
+	text := kit.Capitalize(h.Check.Subject())
 	if len(text) > most {
 		return text[:most] + "…" // paths are ASCII, so bytes can be cut
 	}
@@ -59,50 +59,50 @@ func (h healthRow) label() string {
 }
 
 // reactionText describes the host's reaction to a failed check, and how often the host has reacted.
-func (h healthRow) reactionText() string {
+func (h healthCheckRow) reactionText() string {
 	switch {
 	case h.Check.Action == fleet.HealthReport:
 		return "Report"
 	case h.Actions >= fleet.MaxHealthActions:
-		return kit.Capital(string(h.Check.Action)) + ", given up after " + strconv.Itoa(h.Actions)
+		return kit.Capitalize(string(h.Check.Action)) + ", given up after " + strconv.Itoa(h.Actions)
 	case h.Actions > 0:
-		return kit.Capital(string(h.Check.Action)) + ", " + strconv.Itoa(h.Actions) + " of " + strconv.Itoa(fleet.MaxHealthActions) + " times"
+		return kit.Capitalize(string(h.Check.Action)) + ", " + strconv.Itoa(h.Actions) + " of " + strconv.Itoa(fleet.MaxHealthActions) + " times"
 	}
-	return kit.Capital(string(h.Check.Action))
+	return kit.Capitalize(string(h.Check.Action))
 }
 
 // ruleRow is a placement rule as the page shows it.
-type ruleRow struct {
+type placementRuleRow struct {
 	text   string
 	broken bool
 }
 
 // rules are those of the VM's placement rules that the actor may read.
-func (p Page) rules() []ruleRow {
-	var out []ruleRow
+func (p Page) placementRuleRows() []placementRuleRow {
+	var out []placementRuleRow
 	for i, r := range p.VM.Spec.Rules {
-		out = append(out, ruleRow{kit.Capital(r.Text()), slices.Contains(p.VM.Misplaced, i)})
+		out = append(out, placementRuleRow{kit.Capitalize(r.Text()), slices.Contains(p.VM.Misplaced, i)})
 	}
 	return out
 }
 
 var (
-	ruleForces = []kit.Option{{Value: "false", Text: "It must"}, {Value: "true", Text: "It should"}}
-	ruleSides  = []kit.Option{{Value: "false", Text: "be with, or on"}, {Value: "true", Text: "be apart from"}}
+	ruleForceOptions = []kit.Option{{Value: "false", Text: "It must"}, {Value: "true", Text: "It should"}}
+	ruleSideOptions  = []kit.Option{{Value: "false", Text: "be with, or on"}, {Value: "true", Text: "be apart from"}}
 )
 
 // ruleKinds are the targets that the actor may name in a rule.
 func (f Form) ruleKinds() []kit.Option {
 	var out []kit.Option
 	for _, o := range fleet.RuleKinds {
-		if f.SeesHosts || !(fleet.PlacementRule{Of: fleet.RuleOf(o.Value)}).OnHosts() {
+		if f.MaySeeHosts || !(fleet.PlacementRule{Of: fleet.RuleTarget(o.Value)}).NamesHosts() {
 			out = append(out, kit.Option{Value: o.Value, Text: o.Text})
 		}
 	}
 	return out
 }
 
-func options(all []fleet.Option) []kit.Option {
+func toKitOptions(all []fleet.Option) []kit.Option {
 	var out []kit.Option
 	for _, o := range all {
 		out = append(out, kit.Option{Value: o.Value, Text: o.Text})
@@ -112,15 +112,15 @@ func options(all []fleet.Option) []kit.Option {
 
 // rowsSummary counts a section's rows for its heading.
 func (f Form) rowsSummary(list, what string) string {
-	if n := len(f.rows(list)); n > 0 {
-		return kit.Count(n, what)
+	if n := len(f.rowIndexes(list)); n > 0 {
+		return kit.CountText(n, what)
 	}
 	return "none"
 }
 
 // rowsOpen reports whether a section of rows is open: a row has an error, or the person has just added a row.
 func (f Form) rowsOpen(list string) bool {
-	return f.Errors.Under(list) != "" || f.Typed.Get("add") == list
+	return f.Errors.ForFieldOrBelow(list) != "" || f.Typed.Get("add") == list
 }
 
 func numberField(f kit.Field, placeholder string) kit.Field {

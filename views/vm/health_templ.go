@@ -36,12 +36,12 @@ func healthCard(p Page) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if all := p.health(); len(all) > 0 {
+		if all := p.healthCheckRows(); len(all) > 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\" id=\"health\"><header><h2>Health</h2><span class=\"age\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Seen(p.VM.SeenAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LastSeenAge(p.VM.SeenAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -116,9 +116,9 @@ func healthCard(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var6 string
-					templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Capital(h.Answer))
+					templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Capitalize(h.Answer))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/health.templ`, Line: 30, Col: 58}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/health.templ`, Line: 30, Col: 61}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 					if templ_7745c5c3_Err != nil {
@@ -134,7 +134,7 @@ func healthCard(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if h.Since != nil && h.State != fleet.HealthUnknown {
-					templ_7745c5c3_Err = kit.Age(h.Since, p.Now).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.TimeAgo(h.Since, p.Now).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -172,7 +172,7 @@ func healthCard(p Page) templ.Component {
 }
 
 // ruleLines lists the VM's placement rules.
-func ruleLines(p Page) templ.Component {
+func placementRuleLines(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -193,7 +193,7 @@ func ruleLines(p Page) templ.Component {
 			templ_7745c5c3_Var8 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if all := p.rules(); len(all) > 0 {
+		if all := p.placementRuleRows(); len(all) > 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<dt>Placement</dt><dd class=\"wrap\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -260,7 +260,7 @@ func ruleLines(p Page) templ.Component {
 }
 
 // ruleFold is the form section of placement rules.
-func ruleFold(f Form) templ.Component {
+func placementRuleSection(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -286,9 +286,9 @@ func ruleFold(f Form) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var12 string
-		templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.ResolveAttributeValue(rulesSection)
+		templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.ResolveAttributeValue(rulesSectionID)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/health.templ`, Line: 73, Col: 48}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/health.templ`, Line: 73, Col: 50}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var12)
 		if templ_7745c5c3_Err != nil {
@@ -308,12 +308,12 @@ func ruleFold(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = heading(rulesSection, f.rowsSummary("spec.rules", "rule")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = sectionSummary(rulesSectionID, f.rowsSummary("spec.rules", "rule")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if f.Edits {
-			templ_7745c5c3_Err = kit.WhenBadge(fleet.WhenNow).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TakesEffectBadge(fleet.WhenNow).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -322,7 +322,7 @@ func ruleFold(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.HelpMark("Placement rules", kit.HelpVMRules).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.HelpLink("Placement rules", kit.HelpVMRules).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -353,8 +353,8 @@ func ruleFold(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, i := range f.rows("spec.rules") {
-			templ_7745c5c3_Err = ruleRowFields(f, i).Render(ctx, templ_7745c5c3_Buffer)
+		for _, i := range f.rowIndexes("spec.rules") {
+			templ_7745c5c3_Err = placementRuleFields(f, i).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -363,7 +363,7 @@ func ruleFold(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ruleRowFields(f, "__i__").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = placementRuleFields(f, "__i__").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -383,7 +383,7 @@ func ruleFold(f Form) templ.Component {
 	})
 }
 
-func ruleRowFields(f Form, i string) templ.Component {
+func placementRuleFields(f Form, i string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -422,11 +422,11 @@ func ruleRowFields(f Form, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(f.field(at+".preferred", kit.Field{Label: "Force"}), ruleForces).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(f.field(at+".preferred", kit.Field{Label: "Force"}), ruleForceOptions).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(f.field(at+".apart", kit.Field{Label: "Place"}), ruleSides).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(f.field(at+".apart", kit.Field{Label: "Place"}), ruleSideOptions).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -434,7 +434,7 @@ func ruleRowFields(f Form, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field(at+".name", kit.Field{Label: "Name or labels", Error: first(f.Errors, at+".name", at), Hint: "Labels such as tier=web, zone=a.", Attrs: templ.Attributes{"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}})).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field(at+".name", kit.Field{Label: "Name or labels", Error: firstFieldError(f.Errors, at+".name", at), Hint: "Labels such as tier=web, zone=a.", Attrs: templ.Attributes{"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}})).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -442,7 +442,7 @@ func ruleRowFields(f Form, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = dropRow(at, "Remove this rule").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = removeRowButton(at, "Remove this rule").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -455,7 +455,7 @@ func ruleRowFields(f Form, i string) templ.Component {
 }
 
 // healthFold is the form section of health checks.
-func healthFold(f Form) templ.Component {
+func healthCheckSection(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -481,9 +481,9 @@ func healthFold(f Form) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var17 string
-		templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.ResolveAttributeValue(healthSection)
+		templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.ResolveAttributeValue(healthSectionID)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/health.templ`, Line: 121, Col: 49}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/health.templ`, Line: 121, Col: 51}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var17)
 		if templ_7745c5c3_Err != nil {
@@ -503,12 +503,12 @@ func healthFold(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = heading(healthSection, f.rowsSummary("spec.health", "check")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = sectionSummary(healthSectionID, f.rowsSummary("spec.health", "check")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if f.Edits {
-			templ_7745c5c3_Err = kit.WhenBadge(fleet.WhenNow).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TakesEffectBadge(fleet.WhenNow).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -517,7 +517,7 @@ func healthFold(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.HelpMark("Health checks", kit.HelpVMHealth).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.HelpLink("Health checks", kit.HelpVMHealth).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -561,8 +561,8 @@ func healthFold(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, i := range f.rows("spec.health") {
-			templ_7745c5c3_Err = healthRowFields(f, i).Render(ctx, templ_7745c5c3_Buffer)
+		for _, i := range f.rowIndexes("spec.health") {
+			templ_7745c5c3_Err = healthCheckFields(f, i).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -571,7 +571,7 @@ func healthFold(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = healthRowFields(f, "__i__").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = healthCheckFields(f, "__i__").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -591,7 +591,7 @@ func healthFold(f Form) templ.Component {
 	})
 }
 
-func healthRowFields(f Form, i string) templ.Component {
+func healthCheckFields(f Form, i string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -630,31 +630,31 @@ func healthRowFields(f Form, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(f.field(at+".kind", kit.Field{Label: "Check", Error: first(f.Errors, at+".kind", at)}), options(fleet.HealthKinds)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(f.field(at+".kind", kit.Field{Label: "Check", Error: firstFieldError(f.Errors, at+".kind", at)}), toKitOptions(fleet.HealthKinds)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(f.field(at+".action", kit.Field{Label: "If it fails"}), options(fleet.HealthActions)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(f.field(at+".action", kit.Field{Label: "If it fails"}), toKitOptions(fleet.HealthActions)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(numberField(f.field(at+".port", kit.Field{Label: "Port", Wrap: templ.Attributes{"data-show-when": at + ".kind=tcp|http"}}), "80")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(numberField(f.field(at+".port", kit.Field{Label: "Port", WrapperAttrs: templ.Attributes{"data-show-when": at + ".kind=tcp|http"}}), "80")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field(at+".path", kit.Field{Label: "Path", Attrs: templ.Attributes{"placeholder": "/", "spellcheck": "false", "autocomplete": "off"}, Wrap: templ.Attributes{"data-show-when": at + ".kind=http"}})).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field(at+".path", kit.Field{Label: "Path", Attrs: templ.Attributes{"placeholder": "/", "spellcheck": "false", "autocomplete": "off"}, WrapperAttrs: templ.Attributes{"data-show-when": at + ".kind=http"}})).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(numberField(f.field(at+".status", kit.Field{Label: "HTTP status", Wrap: templ.Attributes{"data-show-when": at + ".kind=http"}}), "200 to 299")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(numberField(f.field(at+".status", kit.Field{Label: "HTTP status", WrapperAttrs: templ.Attributes{"data-show-when": at + ".kind=http"}}), "200 to 299")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field(at+".program", kit.Field{Label: "Program", Hint: "The check passes with exit code 0.", Attrs: templ.Attributes{"placeholder": "/usr/bin/systemctl", "spellcheck": "false", "autocomplete": "off", "autocapitalize": "none"}, Wrap: templ.Attributes{"data-show-when": at + ".kind=exec"}})).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field(at+".program", kit.Field{Label: "Program", Hint: "The check passes with exit code 0.", Attrs: templ.Attributes{"placeholder": "/usr/bin/systemctl", "spellcheck": "false", "autocomplete": "off", "autocapitalize": "none"}, WrapperAttrs: templ.Attributes{"data-show-when": at + ".kind=exec"}})).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(f.field(at+".args", kit.Field{Label: "Arguments", Hint: "One per line.", Attrs: templ.Attributes{"rows": "2", "class": "mono", "spellcheck": "false", "autocapitalize": "none"}, Wrap: templ.Attributes{"data-show-when": at + ".kind=exec"}})).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(f.field(at+".args", kit.Field{Label: "Arguments", Hint: "One per line.", Attrs: templ.Attributes{"rows": "2", "class": "mono", "spellcheck": "false", "autocapitalize": "none"}, WrapperAttrs: templ.Attributes{"data-show-when": at + ".kind=exec"}})).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -678,7 +678,7 @@ func healthRowFields(f Form, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = dropRow(at, "Remove this check").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = removeRowButton(at, "Remove this check").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

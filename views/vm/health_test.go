@@ -30,7 +30,7 @@ func TestStaleHealthCheckResultsHidden(t *testing.T) {
 		p := Page{VM: fleet.VMView{Phase: c.phase, VM: fleet.VM{
 			Spec: fleet.VMSpec{Health: []fleet.HealthCheck{check}}, Status: &fleet.VMStatus{Power: c.power, Health: []fleet.HealthState{{Check: c.had, State: c.state, Answer: "refused"}}},
 		}}}
-		if all := p.health(); len(all) != 1 || all[0].word != c.word || all[0].Answer != c.said {
+		if all := p.healthCheckRows(); len(all) != 1 || all[0].word != c.word || all[0].Answer != c.said {
 			t.Errorf("%s: %+v", name, all)
 		}
 	}
@@ -38,7 +38,7 @@ func TestStaleHealthCheckResultsHidden(t *testing.T) {
 		"Report": {}, "Reset": {Check: fleet.HealthCheck{Action: fleet.HealthReset}}, "Restart, 2 of 5 times": {Check: fleet.HealthCheck{Action: fleet.HealthRestart}, Actions: 2},
 		"Reset, given up after 5": {Check: fleet.HealthCheck{Action: fleet.HealthReset}, Actions: 5},
 	} {
-		if got := (healthRow{HealthState: h}).reactionText(); got != want {
+		if got := (healthCheckRow{HealthState: h}).reactionText(); got != want {
 			t.Errorf("the reaction is %q, want %q", got, want)
 		}
 	}

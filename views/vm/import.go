@@ -18,7 +18,7 @@ type ImportPage struct {
 	Actor fleet.Actor
 	Link  kit.Link
 	Files []ImportFile
-	Pools []kit.Named // pools that accept uploads
+	Pools []kit.NamedLink // pools that accept uploads
 
 	Uploads []fleet.Upload // the actor's own unfinished uploads
 }
@@ -26,14 +26,14 @@ type ImportPage struct {
 // ImportFile is one importable file.
 type ImportFile struct {
 	fleet.Volume
-	Pool, Host kit.Named
+	Pool, Host kit.NamedLink
 	HostID     fleet.HostID // set for a local pool
 	PoolID     fleet.PoolID
 	Why        string // why the file cannot be imported now
 }
 
 // ImportHref is the address of the form that imports a VM from the file. The host is set for a local pool.
-func ImportHref(pool fleet.PoolID, host fleet.HostID, volume string) string {
+func ImportFormPath(pool fleet.PoolID, host fleet.HostID, volume string) string {
 	link := kit.Link{Path: "/vms/new"}.With("import", volume).With("pool", string(pool))
 	if host != "" {
 		link = link.With("host", string(host))
@@ -59,7 +59,7 @@ func (f ImportFile) contentsText() string {
 	a := f.Appliance
 	words := []string{}
 	if a.CPUs > 0 {
-		words = append(words, kit.Count(a.CPUs, "vCPU"))
+		words = append(words, kit.CountText(a.CPUs, "vCPU"))
 	}
 	if a.MemoryMiB > 0 {
 		words = append(words, kit.Bytes(int64(a.MemoryMiB)<<20)+" memory")
@@ -69,18 +69,18 @@ func (f ImportFile) contentsText() string {
 		total += d.SizeBytes
 	}
 	if len(a.Disks) > 0 {
-		words = append(words, kit.Count(len(a.Disks), "disk")+" of "+kit.Bytes(total))
+		words = append(words, kit.CountText(len(a.Disks), "disk")+" of "+kit.Bytes(total))
 	}
 	if len(a.NICs) > 0 {
-		words = append(words, kit.Count(len(a.NICs), "NIC"))
+		words = append(words, kit.CountText(len(a.NICs), "NIC"))
 	}
 	return strings.Join(words, ", ")
 }
 
 // imports is the action that opens the import page.
-func (p *ListPage) imports() kit.Act {
-	a := kit.Act{Icon: "upload", Word: "Import", Href: ImportPath}
-	if !p.RunsHosts {
+func (p *ListPage) importAction() kit.ActionButton {
+	a := kit.ActionButton{Icon: "upload", Word: "Import", Href: ImportPath}
+	if !p.MayChangeHosts {
 		a.Why = "You do not have permission to upload files. Ask an administrator."
 	}
 	return a
@@ -106,12 +106,12 @@ func (p ExportPage) deletedAtText(e fleet.Export) string {
 	if left < time.Hour {
 		return "within the hour"
 	}
-	return "in " + kit.Count(int(left.Hours()+0.5), "hour")
+	return "in " + kit.CountText(int(left.Hours()+0.5), "hour")
 }
 
 // kinds are the export formats: "ova", or "qcow2" with a disk's index.
-func (p ExportPage) kinds() []kit.Option {
-	out := []kit.Option{{Value: fleet.FormatOVA, Text: "OVA archive: " + kit.Count(len(p.VM.Spec.Disks), "disk") + " as VMDK, with its settings"}}
+func (p ExportPage) formatOptions() []kit.Option {
+	out := []kit.Option{{Value: fleet.FormatOVA, Text: "OVA archive: " + kit.CountText(len(p.VM.Spec.Disks), "disk") + " as VMDK, with its settings"}}
 	for i, d := range p.VM.Spec.Disks {
 		n := strconv.Itoa(i + 1)
 		out = append(out, kit.Option{Value: "qcow2/" + n, Text: "Disk " + n + " as qcow2 (" + kit.Bytes(p.VM.DiskBytes(d)) + ")"})
@@ -120,7 +120,7 @@ func (p ExportPage) kinds() []kit.Option {
 }
 
 // ExportContent is the download address of an export.
-func ExportContent(id fleet.ExportID) string { return "/exports/" + string(id) + "/content" }
+func ExportDownloadPath(id fleet.ExportID) string { return "/exports/" + string(id) + "/content" }
 
 func exportFormatText(e fleet.Export) string {
 	if e.Disk > 0 {
@@ -129,17 +129,17 @@ func exportFormatText(e fleet.Export) string {
 	return "OVA archive"
 }
 
-func (p ExportPage) deleteAct(e fleet.Export) kit.Act {
+func (p ExportPage) deleteExportAction(e fleet.Export) kit.ActionButton {
 	why := ""
-	if !e.State.Ended() {
+	if !e.State.IsFinal() {
 		why = "The export is running. Cancel its task first."
 	}
-	return kit.Act{
+	return kit.ActionButton{
 		Icon: "trash-2", Word: "Delete", Label: "Delete " + e.Volume, Post: "/exports/" + string(e.ID) + "/delete", Back: views.VMPath(p.VM.ID, "export"),
 		Confirm: "Delete the file " + e.Volume + "?", Danger: true,
-	}.When(why)
+	}.DisableFor(why)
 }
 
-func exportAct(vm fleet.VMView) kit.Act {
-	return kit.Act{Icon: "download", Word: "Export", Href: views.VMPath(vm.ID, "export")}
+func exportAction(vm fleet.VMView) kit.ActionButton {
+	return kit.ActionButton{Icon: "download", Word: "Export", Href: views.VMPath(vm.ID, "export")}
 }

@@ -3,19 +3,19 @@ package vm
 import "quantix/internal/fleet"
 
 // encryption describes how the VM's memory is encrypted; empty: not encrypted.
-func encryption(vm fleet.VMView) string {
+func encryptionText(vm fleet.VMView) string {
 	kind := vm.Spec.Security.Confidential
-	if l := launchOf(vm); l != nil {
+	if l := launchMeasurement(vm); l != nil {
 		kind = l.Kind
 	}
 	if kind == "" {
 		return ""
 	}
-	return fleet.Input{Options: fleet.ConfidentialKinds}.ValueText(kind)
+	return fleet.FormInput{Options: fleet.ConfidentialKinds}.ValueText(kind)
 }
 
 // launchOf is the launch measurement of the running guest; nil: none is known.
-func launchOf(vm fleet.VMView) *fleet.LaunchInfo {
+func launchMeasurement(vm fleet.VMView) *fleet.LaunchInfo {
 	if vm.Status == nil || !vm.HasGuest() || vm.Phase == fleet.PhaseUnknown {
 		return nil
 	}
@@ -23,7 +23,7 @@ func launchOf(vm fleet.VMView) *fleet.LaunchInfo {
 }
 
 // whyUnmeasured is the reason why there is no launch measurement.
-func whyUnmeasured(vm fleet.VMView) string {
+func whyNoLaunchMeasurement(vm fleet.VMView) string {
 	switch {
 	case vm.Phase == fleet.PhaseUnknown:
 		return "Unknown: the host is offline."

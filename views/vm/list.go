@@ -18,12 +18,12 @@ type ListPage struct {
 	Tab    string // "all", "attention", "restart", "found"
 	VMs    []fleet.VMView
 	Found  []fleet.DiscoveredVM
-	Create bool // the actor may create VMs
+	MayCreate bool // the actor may create VMs
 
-	RunsHosts bool // the actor may change infrastructure
-	Use       bool // the actor may use at least one VM
+	MayChangeHosts bool // the actor may change infrastructure
+	MayUseVMs       bool // the actor may use at least one VM
 	Total     fleet.VMTotals
-	Any       bool // a filter, a tab or the project filter restricts the list
+	IsRestricted       bool // a filter, a tab or the project filter restricts the list
 }
 
 // Columns are the columns of the VM list.
@@ -36,51 +36,51 @@ var Columns = kit.Columns{
 	{Key: "memory", Label: "Memory", Sort: "memory", Class: "num"},
 	{Key: "address", Label: "Address"},
 	{Key: "labels", Label: "Labels"},
-	{Key: "waits", Label: "Restart pending", Extra: true},
-	{Key: "created", Label: "Created", Sort: "created", Extra: true},
-	{Key: "seen", Label: "Last seen", Extra: true},
-	{Key: "id", Label: "UUID", Extra: true},
+	{Key: "waits", Label: "Restart pending", OnRequest: true},
+	{Key: "created", Label: "Created", Sort: "created", OnRequest: true},
+	{Key: "seen", Label: "Last seen", OnRequest: true},
+	{Key: "id", Label: "UUID", OnRequest: true},
 }
 
 // RestartColumns are the columns of the tab of VMs that wait for a restart. They include the pending changes.
 var RestartColumns = func() kit.Columns {
 	out := slices.Clone(Columns)
 	for i, c := range out {
-		out[i].Extra = c.Extra && c.Key != "waits" || c.Key == "load" || c.Key == "address" || c.Key == "labels"
+		out[i].OnRequest = c.OnRequest && c.Key != "waits" || c.Key == "load" || c.Key == "address" || c.Key == "labels"
 	}
 	return out
 }()
 
 // FoundColumns are the columns of the list of unmanaged VMs.
-var FoundColumns = kit.Columns{
+var DiscoveredVMColumns = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "host", Label: "Host"},
 	{Key: "cpus", Label: "vCPU", Class: "num"},
 	{Key: "memory", Label: "Memory", Class: "num"},
 	{Key: "seen", Label: "Last seen"},
-	{Key: "id", Label: "UUID", Extra: true},
+	{Key: "id", Label: "UUID", OnRequest: true},
 }
 
-func (p *ListPage) vms() kit.Table[fleet.VMView] {
+func (p *ListPage) vmTable() kit.Table[fleet.VMView] {
 	return kit.Table[fleet.VMView]{
-		List: &p.List, ID: "vm-rows", Live: "vms", Every: "30s", Label: "Virtual machines", Type: "VM", Head: kit.NameHead,
-		Items: p.VMs, Acts: true, Select: p.Use, None: none(p),
+		List: &p.List, ID: "vm-rows", Live: "vms", Every: "30s", Label: "Virtual machines", Type: "VM", Head: kit.NameColumn,
+		Items: p.VMs, HasRowMenus: true, Select: p.MayUseVMs, EmptyContent: emptyListNote(p),
 		Row: func(vm *fleet.VMView) kit.Row {
 			id := string(vm.ID)
-			return kit.Row{ID: "vm-" + id, Name: vm.Name, Href: views.VMPath(vm.ID), Menu: views.MenuPath(fleet.TypeVM, vm.ID), Value: id}
+			return kit.Row{ID: "vm-" + id, Name: vm.Name, Href: views.VMPath(vm.ID), Menu: views.ContextMenuPath(fleet.TypeVM, vm.ID), Value: id}
 		},
 		RowCells: func(shown kit.Columns, vm *fleet.VMView) templ.Component { return row(shown, vm, p.Now) },
 	}
 }
 
-func (p *ListPage) found() kit.Table[fleet.DiscoveredVM] {
+func (p *ListPage) discoveredVMTable() kit.Table[fleet.DiscoveredVM] {
 	return kit.Table[fleet.DiscoveredVM]{
-		List: &p.List, ID: "found-rows", Live: "hosts", Every: "30s", Label: "Discovered virtual machines", Type: "VM", Head: kit.NameHead,
-		Items: p.Found, None: noFound(p),
+		List: &p.List, ID: "found-rows", Live: "hosts", Every: "30s", Label: "Discovered virtual machines", Type: "VM", Head: kit.NameColumn,
+		Items: p.Found, EmptyContent: noDiscoveredVMsNote(p),
 		Row: func(vm *fleet.DiscoveredVM) kit.Row {
-			return kit.Row{ID: "found-" + string(vm.HostID) + string(vm.ID), Name: vm.Name, Href: views.DiscoveredPath(vm.HostID, vm.ID)}
+			return kit.Row{ID: "found-" + string(vm.HostID) + string(vm.ID), Name: vm.Name, Href: views.DiscoveredVMPath(vm.HostID, vm.ID)}
 		},
-		RowCells: func(shown kit.Columns, vm *fleet.DiscoveredVM) templ.Component { return foundRow(shown, vm, p.Now) },
+		RowCells: func(shown kit.Columns, vm *fleet.DiscoveredVM) templ.Component { return discoveredVMRow(shown, vm, p.Now) },
 	}
 }
 
@@ -98,7 +98,7 @@ func (p *ListPage) tabs() []kit.Tab {
 		}
 		return strconv.Itoa(n)
 	}
-	return kit.TabsAt(ours, "tab", p.Tab, kit.Tab{Key: "all", Text: "All"},
+	return kit.LinkTabs(ours, "tab", p.Tab, kit.Tab{Key: "all", Text: "All"},
 		kit.Tab{Key: "attention", Text: "Needs attention", Severity: "bad", Count: count(p.Total.NeedingAttention)},
 		kit.Tab{Key: "restart", Text: "Needs restart", Count: count(p.Total.Phases[fleet.PhaseNeedsRestart])},
 		kit.Tab{Key: "found", Text: "Discovered", Href: found.With("tab", "found").String(), Count: count(p.Total.Discovered)},
@@ -118,15 +118,15 @@ func (p *ListPage) summary() string {
 	parts := []string{strconv.Itoa(total)}
 	for _, ph := range []fleet.Phase{fleet.PhaseRunning, fleet.PhaseStopped, fleet.PhaseUnknown} {
 		if n := p.Total.Phases[ph]; n > 0 {
-			parts = append(parts, strconv.Itoa(n)+" "+strings.ToLower(ph.Word()))
+			parts = append(parts, strconv.Itoa(n)+" "+strings.ToLower(ph.DisplayName()))
 		}
 	}
 	return strings.Join(parts, " · ")
 }
 
-func (p *ListPage) newVM() kit.Act {
-	a := kit.Act{Icon: "plus", Word: "New VM", Href: "/vms/new"}
-	if !p.Create {
+func (p *ListPage) newVMAction() kit.ActionButton {
+	a := kit.ActionButton{Icon: "plus", Word: "New VM", Href: "/vms/new"}
+	if !p.MayCreate {
 		a.Why = "You do not have permission to create VMs in any project. Ask an administrator."
 	}
 	return a

@@ -33,8 +33,8 @@ func TestTabsKeepFilterAndDropCursor(t *testing.T) {
 
 func TestVMLoadIsAverageOverCurrentVCPUs(t *testing.T) {
 	t.Parallel()
-	vm := web(fleet.PhaseRunning)
-	if got := load(&vm); got != "37 %" {
+	vm := reportedVM(fleet.PhaseRunning)
+	if got := cpuLoadText(&vm); got != "37 %" {
 		t.Errorf("running: %q", got)
 	}
 	for name, change := range map[string]func(*fleet.VMView){
@@ -42,9 +42,9 @@ func TestVMLoadIsAverageOverCurrentVCPUs(t *testing.T) {
 		"no CPUs":      func(vm *fleet.VMView) { vm.Spec.CPUs = 0 },
 		"offline":      func(vm *fleet.VMView) { vm.Phase = fleet.PhaseUnknown },
 	} {
-		vm := web(fleet.PhaseRunning)
-		if change(&vm); load(&vm) != "–" {
-			t.Errorf("%s: %q", name, load(&vm))
+		vm := reportedVM(fleet.PhaseRunning)
+		if change(&vm); cpuLoadText(&vm) != "–" {
+			t.Errorf("%s: %q", name, cpuLoadText(&vm))
 		}
 	}
 }

@@ -11,65 +11,65 @@ import (
 
 // Actions that exist only for several VMs.
 const (
-	ManySnapshot fleet.Action = "snapshot"
-	ManyMigrate  fleet.Action = "migrate"
-	ManyCompare  fleet.Action = "compare"
+	BulkSnapshot fleet.Action = "snapshot"
+	BulkMigrate  fleet.Action = "migrate"
+	BulkCompare  fleet.Action = "compare"
 )
 
 // OpensDialog reports whether the action on several VMs opens a dialog first.
-func OpensDialog(a fleet.Action) bool {
-	return a == fleet.ActDelete || a == ManySnapshot || a == ManyMigrate || a.Job().Info().InterruptsWaits
+func BulkActionOpensDialog(a fleet.Action) bool {
+	return a == fleet.ActDelete || a == BulkSnapshot || a == BulkMigrate || a.JobKind().Info().InterruptsWaits
 }
 
 // ManyPage is the dialog of an action on several VMs: forced power off, delete, migrate or take snapshots.
-type ManyPage struct {
+type BulkActionPage struct {
 	Action fleet.Action
 	VMs    []fleet.VMView
 	Back   string
-	Hosts  kit.Choices
-	In     ManyForm
+	Hosts  kit.SelectChoices
+	In     BulkActionForm
 	Errors kit.Errors
 }
 
 // ManyForm holds the values that a person chose in the dialog of an action on several VMs.
-type ManyForm struct {
+type BulkActionForm struct {
 	Disks, Name, Description, Host, Rate string
 	Memory, Quiesce                      bool
 }
 
 // shownNames is how many VMs a dialog names.
-const shownNames = 12
+const maxShownNames = 12
 
-func (p ManyPage) count() string { return kit.Count(len(p.VMs), "VM") }
+func (p BulkActionPage) count() string { return kit.CountText(len(p.VMs), "VM") }
 
-func (p ManyPage) verb() string {
+func (p BulkActionPage) verb() string {
 	switch p.Action {
-	case ManySnapshot:
+	case BulkSnapshot:
 		return "Take snapshots of"
-	case ManyMigrate:
+	case BulkMigrate:
 		return "Migrate"
 	}
 	return p.Action.Label()
 }
 
-func (p ManyPage) dialog() kit.Dialog {
+func (p BulkActionPage) dialog() kit.Dialog {
 	d := kit.Dialog{
-		Title: p.verb() + " " + p.count() + "?", Action: "/vms/bulk", Button: p.verb() + " " + p.count(), Danger: p.Action == fleet.ActDelete || p.Action.Job().Info().InterruptsWaits, Back: p.Back,
+		Title: p.verb() + " " + p.count() + "?", Action: "/vms/bulk", Button: p.verb() + " " + p.count(), Danger: p.Action == fleet.ActDelete || p.Action.JobKind().Info().InterruptsWaits, Back: p.Back,
 	}
 	if p.Action == fleet.ActDelete {
-		d.Face = deleteLabel(p.count())
+		d.ButtonContent = deleteButtonLabel(p.count())
 	}
 	return d
 }
 
 // firstVMs are the first VMs, and the number of VMs beyond them.
-func (p ManyPage) firstVMs() (first []fleet.VMView, more int) {
-	n := min(len(p.VMs), shownNames)
+func (p BulkActionPage) firstVMs() (first []fleet.VMView, more int) {
+	n := min(len(p.VMs), maxShownNames)
 	return p.VMs[:n], len(p.VMs) - n
 }
 
 // Running counts the VMs that are running.
-func (p ManyPage) Running() int {
+func (p BulkActionPage) RunningCount() int {
 	n := 0
 	for _, vm := range p.VMs {
 		if vm.HasGuest() {
@@ -80,11 +80,11 @@ func (p ManyPage) Running() int {
 }
 
 // Number is the text to type as confirmation.
-func (p ManyPage) Number() string { return strconv.Itoa(len(p.VMs)) }
+func (p BulkActionPage) ConfirmationNumber() string { return strconv.Itoa(len(p.VMs)) }
 
 // deletionText describes the deletion, and how many VMs are powered off before it.
-func (p ManyPage) deletionText() (text, off string) {
-	switch n := p.Running(); {
+func (p BulkActionPage) deletionText() (text, off string) {
+	switch n := p.RunningCount(); {
 	case len(p.VMs) == 1 && n == 0:
 		return "The VM is deleted from its host permanently.", ""
 	case len(p.VMs) == 1:
@@ -99,16 +99,16 @@ func (p ManyPage) deletionText() (text, off string) {
 }
 
 // manyAct is a button for the selected rows. It sends the list's form; actions that ask first open a dialog.
-type manyAct struct {
+type bulkActionButton struct {
 	action fleet.Action
 	word   string
 }
 
 // manyPowers are the power submenu for the selected VMs, in the order of one VM's menu.
-func manyPowers() (out []manyAct) {
-	for _, a := range powers {
-		m := manyAct{a, a.Label()}
-		if OpensDialog(a) {
+func bulkPowerActions() (out []bulkActionButton) {
+	for _, a := range powerActions {
+		m := bulkActionButton{a, a.Label()}
+		if BulkActionOpensDialog(a) {
 			m.word += "…"
 		}
 		out = append(out, m)
@@ -117,18 +117,18 @@ func manyPowers() (out []manyAct) {
 }
 
 // manyActs are the other actions on the selected VMs.
-func (p *ListPage) manyActs() (out []manyAct) {
-	if p.Create {
-		out = append(out, manyAct{ManySnapshot, "Snapshot…"})
+func (p *ListPage) otherBulkActions() (out []bulkActionButton) {
+	if p.MayCreate {
+		out = append(out, bulkActionButton{BulkSnapshot, "Snapshot…"})
 	}
-	if p.RunsHosts {
-		out = append(out, manyAct{ManyMigrate, "Migrate…"})
+	if p.MayChangeHosts {
+		out = append(out, bulkActionButton{BulkMigrate, "Migrate…"})
 	}
 	return out
 }
 
-func (m manyAct) attrs() templ.Attributes {
-	if !OpensDialog(m.action) {
+func (m bulkActionButton) attrs() templ.Attributes {
+	if !BulkActionOpensDialog(m.action) {
 		return nil
 	}
 	return templ.Attributes{"hx-post": "/vms/bulk", "hx-target": "#dialog", "hx-swap": "innerHTML"}

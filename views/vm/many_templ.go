@@ -14,7 +14,7 @@ import (
 )
 
 // Many is the dialog before an action on several VMs.
-func Many(p ManyPage) templ.Component {
+func BulkActionDialog(p BulkActionPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -112,7 +112,7 @@ func Many(p ManyPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = manyNames(p).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = bulkActionVMNames(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -122,11 +122,11 @@ func Many(p ManyPage) templ.Component {
 				}
 				switch p.Action {
 				case fleet.ActDelete:
-					templ_7745c5c3_Err = deleteMany(p).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = bulkDeleteFields(p).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-				case ManySnapshot:
+				case BulkSnapshot:
 					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name", Value: p.In.Name, Required: true, Error: p.Errors.At("name"), Attrs: templ.Attributes{"maxlength": "80", "autocomplete": "off"}}).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -143,7 +143,7 @@ func Many(p ManyPage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					if p.Running() > 0 {
+					if p.RunningCount() > 0 {
 						templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "memory", Label: "Include memory", Hint: "A running VM is paused while its memory is saved.", Error: p.Errors.At("memory")}, p.In.Memory).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
@@ -157,7 +157,7 @@ func Many(p ManyPage) templ.Component {
 							return templ_7745c5c3_Err
 						}
 					}
-				case ManyMigrate:
+				case BulkMigrate:
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "<p class=\"wrap\">Only VMs that are off can be migrated here. Disks in a shared pool stay; other disks are copied to the same pool on the new host. The task shows the reason for each VM that could not be migrated.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -196,7 +196,7 @@ func Many(p ManyPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.DialogPage([]kit.Crumb{{Text: "Virtual machines", Href: "/vms"}}, p.dialog().Title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.DialogPage([]kit.Breadcrumb{{Text: "Virtual machines", Href: "/vms"}}, p.dialog().Title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -204,7 +204,7 @@ func Many(p ManyPage) templ.Component {
 	})
 }
 
-func manyNames(p ManyPage) templ.Component {
+func bulkActionVMNames(p BulkActionPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -302,7 +302,7 @@ func manyNames(p ManyPage) templ.Component {
 	})
 }
 
-func deleteMany(p ManyPage) templ.Component {
+func bulkDeleteFields(p BulkActionPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -354,11 +354,11 @@ func deleteMany(p ManyPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = diskChoiceField(DiskChoice{Chosen: p.In.Disks}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = diskChoiceField(DiskDeletionChoice{Chosen: p.In.Disks}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		var templ_7745c5c3_Var15 = []any{templ.KV("if-delete", p.Running() == 0)}
+		var templ_7745c5c3_Var15 = []any{templ.KV("if-delete", p.RunningCount() == 0)}
 		templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var15...)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -397,9 +397,9 @@ func deleteMany(p ManyPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var18 string
-			templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.ResolveAttributeValue(p.Number())
+			templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.ResolveAttributeValue(p.ConfirmationNumber())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/many.templ`, Line: 63, Col: 68}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/many.templ`, Line: 63, Col: 80}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var18)
 			if templ_7745c5c3_Err != nil {
@@ -411,7 +411,7 @@ func deleteMany(p ManyPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Labelled(kit.Field{ID: "confirm", Label: "To confirm, type the number of VMs: " + p.Number(), Error: p.Errors.At("confirm")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var17), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.LabelledInput(kit.Field{ID: "confirm", Label: "To confirm, type the number of VMs: " + p.ConfirmationNumber(), Error: p.Errors.At("confirm")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var17), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -424,7 +424,7 @@ func deleteMany(p ManyPage) templ.Component {
 }
 
 // manyButton sends the list's form with an action.
-func manyButton(m manyAct, class string) templ.Component {
+func bulkActionSubmit(m bulkActionButton, class string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

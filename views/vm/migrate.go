@@ -13,7 +13,7 @@ type MigratePage struct {
 	VM      fleet.VMView
 	Why     string // why the VM cannot migrate now
 	Targets []fleet.MigrationTarget
-	To      kit.Choices // possible targets
+	To      kit.SelectChoices // possible targets
 	In      MigrateForm
 	Errors  kit.Errors
 }
@@ -33,18 +33,18 @@ func (p MigratePage) dialog() kit.Dialog {
 
 func migrateKey(t fleet.MigrationTarget) string { return string(t.HostID) + "/" + string(t.PoolID) }
 
-func migrateName(t fleet.MigrationTarget) string {
+func migrationTargetName(t fleet.MigrationTarget) string {
 	if t.PoolID == "" {
 		return t.HostName
 	}
 	return t.HostName + ", pool " + t.PoolName
 }
 
-func migrateText(t fleet.MigrationTarget) string {
+func migrationTargetText(t fleet.MigrationTarget) string {
 	if t.PoolID == "" {
-		return migrateName(t) + ": disks stay in shared pools"
+		return migrationTargetName(t) + ": disks stay in shared pools"
 	}
-	return migrateName(t) + ", " + kit.Bytes(t.FreeBytes) + " free"
+	return migrationTargetName(t) + ", " + kit.Bytes(t.FreeBytes) + " free"
 }
 
 // MigrateOptions are the targets that a person may choose. The options include targets that only lack capacity, since a
@@ -52,21 +52,21 @@ func migrateText(t fleet.MigrationTarget) string {
 func MigrateOptions(targets []fleet.MigrationTarget) (out []kit.Option) {
 	for _, t := range targets {
 		if t.Allowed || t.Room {
-			out = append(out, kit.Option{Value: migrateKey(t), Text: migrateText(t)})
+			out = append(out, kit.Option{Value: migrateKey(t), Text: migrationTargetText(t)})
 		}
 	}
 	return out
 }
 
 // migrateRefused is how many refused targets the dialog shows with their reasons.
-const migrateRefused = 10
+const maxRefusedTargets = 10
 
 // refused are the first refused targets, and the number of targets beyond them.
-func (p MigratePage) refused() (first []fleet.MigrationTarget, more int) {
+func (p MigratePage) refusedTargets() (first []fleet.MigrationTarget, more int) {
 	for _, t := range p.Targets {
 		switch {
 		case t.Reason == "":
-		case len(first) < migrateRefused:
+		case len(first) < maxRefusedTargets:
 			first = append(first, t)
 		default:
 			more++
@@ -75,7 +75,7 @@ func (p MigratePage) refused() (first []fleet.MigrationTarget, more int) {
 	return first, more
 }
 
-func (p MigratePage) overcommits() bool {
+func (p MigratePage) needsOvercommit() bool {
 	if p.In.Overcommit || p.Errors.At("overcommit") != "" {
 		return true
 	}
@@ -90,9 +90,9 @@ func (p MigratePage) overcommits() bool {
 }
 
 // migrate is the action that migrates the VM, shown next to the name of its host.
-func (p Page) migrate() kit.Act {
-	_, why := p.VM.AllowsMigrate(p.Moving, p.Leaving)
-	return kit.Act{Icon: "server", Word: "Move to another host…", Href: views.VMPath(p.VM.ID, "migrate"), Dialog: true}.When(p.MigrateWhy).When(why)
+func (p Page) migrateAction() kit.ActionButton {
+	_, why := p.VM.AllowsMigration(p.DiskMigrations, p.RunningMigration)
+	return kit.ActionButton{Icon: "server", Word: "Move to another host…", Href: views.VMPath(p.VM.ID, "migrate"), Dialog: true}.DisableFor(p.MigrateWhy).DisableFor(why)
 }
 
 func migrationText(l fleet.MigratingVM) string {

@@ -18,9 +18,9 @@ func TestMigrateDialogStaysSmallInLargeFleet(t *testing.T) {
 	for i := range 2000 {
 		targets = append(targets, fleet.MigrationTarget{HostID: "bad", HostName: fmt.Sprintf("bad-%d", i), Reason: "Its CPU is another."})
 	}
-	p := MigratePage{VM: web(fleet.PhaseStopped), Targets: targets, To: kit.Choices{Options: MigrateOptions(targets)}}
-	text := rendered.Text(t, Migrate(p))
-	if n := strings.Count(text, "Its CPU is another."); n != migrateRefused-1 {
+	p := MigratePage{VM: reportedVM(fleet.PhaseStopped), Targets: targets, To: kit.SelectChoices{Options: MigrateOptions(targets)}}
+	text := rendered.Text(t, MigrateDialog(p))
+	if n := strings.Count(text, "Its CPU is another."); n != maxRefusedTargets-1 {
 		t.Errorf("%d hosts have a reason", n)
 	}
 	for _, want := range []string{"full, pool ssd: No room.", "1991 more targets not suitable.", "good: disks stay in shared pools"} {

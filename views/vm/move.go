@@ -10,47 +10,47 @@ import (
 )
 
 // MovePage is the dialog that moves a disk to another pool.
-type MovePage struct {
+type MoveDiskPage struct {
 	VM      fleet.VMView
 	Disk    fleet.Disk
 	Number  int    // index in the VM's disks
 	Pool    string // current pool
 	Why     string // why the disk cannot move now
 	Targets []fleet.MoveTarget
-	In      MoveForm
+	In      MoveDiskForm
 	Errors  kit.Errors
 }
 
 // MoveForm holds the values that a person chose in the dialog of a disk migration.
-type MoveForm struct {
+type MoveDiskForm struct {
 	Pool, Rate string
 	Overcommit bool
 }
 
-func (p MovePage) dialog() kit.Dialog {
+func (p MoveDiskPage) dialog() kit.Dialog {
 	return kit.Dialog{
 		Help:  kit.HelpMoveDisk,
 		Title: "Move disk " + strconv.Itoa(p.Number) + " of " + p.VM.Name, Button: "Move disk", Back: views.VMPath(p.VM.ID),
-		Action: diskLink(p.VM.ID, "move", p.Disk.Ref()),
+		Action: diskActionPath(p.VM.ID, "move", p.Disk.Ref()),
 	}
 }
 
-func diskLink(id fleet.VMID, act string, disk fleet.Volref) string {
-	return kit.Link{Path: views.VMPath(id, "disks", act), Query: url.Values{"disk": {Volume(disk.PoolID, disk.Volume)}}}.String()
+func diskActionPath(id fleet.VMID, act string, disk fleet.Volref) string {
+	return kit.Link{Path: views.VMPath(id, "disks", act), Query: url.Values{"disk": {VolumeValue(disk.PoolID, disk.Volume)}}}.String()
 }
 
 // selectable reports whether a person may choose the target. A target that only lacks space is open to people who may
 // overcommit.
-func (p MovePage) selectable(t fleet.MoveTarget) bool {
-	return t.Allowed || t.LacksOnlySpace && p.overcommits()
+func (p MoveDiskPage) selectable(t fleet.MoveTarget) bool {
+	return t.Allowed || t.LacksOnlySpace && p.needsOvercommit()
 }
 
-func (p MovePage) overcommits() bool {
-	return p.In.Overcommit || p.Errors.At("overcommit") != "" || p.onlyRoom()
+func (p MoveDiskPage) needsOvercommit() bool {
+	return p.In.Overcommit || p.Errors.At("overcommit") != "" || p.lacksOnlySpace()
 }
 
 // onlyRoom reports whether no pool can take the disk, but at least one lacks only free space.
-func (p MovePage) onlyRoom() bool {
+func (p MoveDiskPage) lacksOnlySpace() bool {
 	room := false
 	for _, t := range p.Targets {
 		if t.Allowed {
@@ -61,7 +61,7 @@ func (p MovePage) onlyRoom() bool {
 	return room
 }
 
-func (p MovePage) effectText() string {
+func (p MoveDiskPage) effectText() string {
 	if p.VM.Status != nil && (p.VM.Status.Power == fleet.Running || p.VM.Status.Power == fleet.Paused) {
 		return "The guest keeps running. The guest's writes are mirrored until the copy is complete; then the guest switches to the copy."
 	}
@@ -69,23 +69,23 @@ func (p MovePage) effectText() string {
 }
 
 // move is the action that moves a disk.
-func (p Page) move(d fleet.Disk) kit.Act {
-	_, why := p.VM.AllowsMove(d.Ref(), p.Moving)
-	return kit.Act{Icon: "database", Word: "Move to another pool…", Href: diskLink(p.VM.ID, "move", d.Ref()), Dialog: true}.
-		When(p.MoveWhy).When(why)
+func (p Page) moveDiskAction(d fleet.Disk) kit.ActionButton {
+	_, why := p.VM.AllowsDiskMigration(d.Ref(), p.DiskMigrations)
+	return kit.ActionButton{Icon: "database", Word: "Move to another pool…", Href: diskActionPath(p.VM.ID, "move", d.Ref()), Dialog: true}.
+		DisableFor(p.MoveWhy).DisableFor(why)
 }
 
 // moving is the disk's running migration; nil: none.
-func (p Page) moving(d fleet.Disk) *fleet.MovingDisk {
-	for i, m := range p.Moving {
+func (p Page) runningDiskMigration(d fleet.Disk) *fleet.MovingDisk {
+	for i, m := range p.DiskMigrations {
 		if m.Disk == d.Ref() {
-			return &p.Moving[i]
+			return &p.DiskMigrations[i]
 		}
 	}
 	return nil
 }
 
-func movingText(m fleet.MovingDisk) string {
+func diskMigrationText(m fleet.MovingDisk) string {
 	if m.State == fleet.JobQueued {
 		return "waiting for disk migration"
 	}

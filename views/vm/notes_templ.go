@@ -15,7 +15,7 @@ import (
 )
 
 // notes are the most important notices about the VM, at the top of the page.
-func notes(p Page) templ.Component {
+func vmNotices(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -67,11 +67,11 @@ func notes(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = faults(p).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = faultList(p).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = retry(p).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = taskRetryNote(p).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -105,15 +105,15 @@ func notes(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if p.VM.Phase == fleet.PhaseStopped && len(s.Faults) == 0 && p.action(fleet.ActStop).Allowed {
-					templ_7745c5c3_Err = leaveOff(p).Render(ctx, templ_7745c5c3_Buffer)
+				if p.VM.Phase == fleet.PhaseStopped && len(s.Faults) == 0 && p.actionState(fleet.ActStop).Allowed {
+					templ_7745c5c3_Err = leavePoweredOffNote(p).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", s.Failure()+" on "+kit.HostOrIts(p.VM.HostName)+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.NoteBanner("bad", "triangle-alert", s.FailureHeading()+" on "+kit.HostOrIts(p.VM.HostName)+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -137,7 +137,7 @@ func notes(p Page) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", kit.CapitalHostOrIts(p.VM.HostName)+" no longer has this VM.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.NoteBanner("bad", "triangle-alert", kit.CapitalHostOrIts(p.VM.HostName)+" no longer has this VM.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -159,7 +159,7 @@ func notes(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.ActButton("restart", "small", p.act(fleet.ActRestart)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.StandaloneButton("restart", "small", p.actionButton(fleet.ActRestart)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -169,7 +169,7 @@ func notes(p Page) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("warn", "wrench", "Changes wait for the next start: "+strings.Join(p.VM.NextStartChanges(), ", ")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.NoteBanner("warn", "wrench", "Changes wait for the next start: "+strings.Join(p.VM.NextStartChanges(), ", ")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -179,7 +179,7 @@ func notes(p Page) templ.Component {
 }
 
 // leaveOff offers to leave the VM powered off after a failed job. It needs no confirmation, since no guest runs.
-func leaveOff(p Page) templ.Component {
+func leavePoweredOffNote(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -204,7 +204,7 @@ func leaveOff(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.ActButton("leave-off", "small", kit.Act{Word: "Leave it off", Post: p.path("actions"), Send: []kit.FormValue{{Name: "action", Value: string(fleet.ActStop)}}}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.StandaloneButton("leave-off", "small", kit.ActionButton{Word: "Leave it off", Post: p.path("actions"), PostValues: []kit.FormValue{{Name: "action", Value: string(fleet.ActStop)}}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

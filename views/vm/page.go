@@ -18,11 +18,11 @@ type Page struct {
 	Now     time.Time
 	Actions []fleet.ActionState // the VM's actions, each with the reason if the actor cannot start it now
 	Pools   map[fleet.PoolID]string
-	Infra   bool // the actor may see hosts
+	MaySeeHosts   bool // the actor may see hosts
 	Actor   fleet.Actor
 
-	Moving     []fleet.MovingDisk // tab summary: running disk migrations, for actors who may see hosts
-	Leaving    *fleet.MigratingVM // tab summary: the VM's running migration, for actors who may see hosts
+	DiskMigrations     []fleet.MovingDisk // tab summary: running disk migrations, for actors who may see hosts
+	RunningMigration    *fleet.MigratingVM // tab summary: the VM's running migration, for actors who may see hosts
 	MigrateWhy string             // why the actor may not migrate the VM; empty: allowed
 	MoveWhy    string             // why the actor may not move disks; empty: allowed
 
@@ -31,14 +31,14 @@ type Page struct {
 
 	PlaceWhy string // why the actor may not set which host the VM is on; empty: allowed
 
-	Busy      []fleet.JobKind      // tab snapshots: kinds of unfinished snapshot jobs
+	UnfinishedSnapshotJobs      []fleet.JobKind      // tab snapshots: kinds of unfinished snapshot jobs
 	Schedules []fleet.ScheduleView // tab snapshots: snapshot schedules
 
 	Edit  Form               // tab configure
 	Merge *MergePage         // replaces Edit after a concurrent change of the VM
 	Audit []fleet.AuditEntry // tab events
 	Tasks []fleet.Task
-	Meter *Meter               // tab monitor; nil: no load reported yet
+	Meter *LoadSample               // tab monitor; nil: no load reported yet
 	NICs  []fleet.NICAddresses // tab summary
 	Retry *fleet.Task          // tab summary: task that waits until the host's hypervisor responds; nil: none
 
@@ -46,7 +46,7 @@ type Page struct {
 }
 
 // Meter is a VM's newest load sample.
-type Meter struct {
+type LoadSample struct {
 	At time.Time
 	fleet.Meter
 	CPUPercent *float64 // 100 is one core
@@ -54,7 +54,7 @@ type Meter struct {
 
 func (p Page) path(below ...string) string { return views.VMPath(p.VM.ID, below...) }
 
-func (p Page) address() string {
+func (p Page) tabPath() string {
 	switch p.Tab {
 	case "summary":
 		return p.path()
@@ -65,30 +65,30 @@ func (p Page) address() string {
 }
 
 func (p Page) tabs() []kit.Tab {
-	return kit.TabsAt(kit.Link{Path: p.path()}, "tab", p.Tab, kit.Tab{Key: "summary", Text: "Summary"}, kit.Tab{Key: "monitor", Text: "Monitor"},
+	return kit.LinkTabs(kit.Link{Path: p.path()}, "tab", p.Tab, kit.Tab{Key: "summary", Text: "Summary"}, kit.Tab{Key: "monitor", Text: "Monitor"},
 		kit.Tab{Key: "console", Text: "Console", Href: p.path("console")}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "snapshots", Text: "Snapshots"}, kit.Tab{Key: "events", Text: "Events"})
 }
 
 // key is the VM's wake-up key.
-func (p Page) key() string { return "vm:" + string(p.VM.ID) }
+func (p Page) liveKey() string { return "vm:" + string(p.VM.ID) }
 
 // screen are the attributes that report the VM's phase to the console's scripts. A VM without a console has none.
-func (p Page) screen() templ.Attributes {
-	if !p.action(fleet.ActConsole).Allowed {
+func (p Page) consoleAttrs() templ.Attributes {
+	if !p.actionState(fleet.ActConsole).Allowed {
 		return nil
 	}
 	return templ.Attributes{"data-screen": string(p.VM.Phase)}
 }
 
-func (p Page) crumbs() []kit.Crumb {
-	out := []kit.Crumb{{Text: "Virtual machines", Href: "/vms"}}
-	if p.Infra && p.VM.HostName != "" {
-		out = append(out, kit.Crumb{Text: p.VM.HostName, Href: views.HostPath(p.VM.HostID)})
+func (p Page) crumbs() []kit.Breadcrumb {
+	out := []kit.Breadcrumb{{Text: "Virtual machines", Href: "/vms"}}
+	if p.MaySeeHosts && p.VM.HostName != "" {
+		out = append(out, kit.Breadcrumb{Text: p.VM.HostName, Href: views.HostPath(p.VM.HostID)})
 	}
 	return out
 }
 
-func (p Page) action(a fleet.Action) fleet.ActionState {
+func (p Page) actionState(a fleet.Action) fleet.ActionState {
 	for _, s := range p.Actions {
 		if s.Action == a {
 			return s
@@ -97,7 +97,7 @@ func (p Page) action(a fleet.Action) fleet.ActionState {
 	return fleet.ActionState{Action: a}
 }
 
-func (p Page) pool(id fleet.PoolID) string {
+func (p Page) poolName(id fleet.PoolID) string {
 	if name := p.Pools[id]; name != "" {
 		return name
 	}
@@ -105,7 +105,7 @@ func (p Page) pool(id fleet.PoolID) string {
 }
 
 // filter is the filter of a NIC; nil: unknown.
-func (p Page) filter(i int) *fleet.NICFilter {
+func (p Page) nicFilter(i int) *fleet.NICFilter {
 	if i < len(p.Filters) {
 		return &p.Filters[i]
 	}

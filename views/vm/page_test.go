@@ -13,7 +13,7 @@ import (
 )
 
 // web is a VM that its host reported, some time ago, as running with 37 % load.
-func web(phase fleet.Phase) fleet.VMView {
+func reportedVM(phase fleet.Phase) fleet.VMView {
 	cpu, started, seen := 74.0, noon.Add(-4*time.Hour), noon.Add(-45*time.Second)
 	return fleet.VMView{
 		VM: fleet.VM{
@@ -33,7 +33,7 @@ func TestVMTabsAreLinks(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"summary", "monitor", "console", "configure", "events"} {
 		here := 0
-		for _, tab := range (Page{VM: web(fleet.PhaseRunning), Tab: key}).tabs() {
+		for _, tab := range (Page{VM: reportedVM(fleet.PhaseRunning), Tab: key}).tabs() {
 			want := map[string]string{"Summary": "/vms/1", "Console": "/vms/1/console"}[tab.Text]
 			if want == "" {
 				want = "/vms/1?tab=" + strings.ToLower(tab.Text)
@@ -53,31 +53,31 @@ func TestVMTabsAreLinks(t *testing.T) {
 
 func TestVMCrumbsHideHostsFromTenants(t *testing.T) {
 	t.Parallel()
-	p := Page{VM: web(fleet.PhaseRunning), Infra: true}
-	if got := p.crumbs(); !cmp.Equal(got, []kit.Crumb{{Text: "Virtual machines", Href: "/vms"}, {Text: "h1", Href: "/hosts/2"}}) {
+	p := Page{VM: reportedVM(fleet.PhaseRunning), MaySeeHosts: true}
+	if got := p.crumbs(); !cmp.Equal(got, []kit.Breadcrumb{{Text: "Virtual machines", Href: "/vms"}, {Text: "h1", Href: "/hosts/2"}}) {
 		t.Errorf("an administrator sees %v", got)
 	}
-	if p.Infra = false; len(p.crumbs()) != 1 {
+	if p.MaySeeHosts = false; len(p.crumbs()) != 1 {
 		t.Errorf("a tenant sees %v", p.crumbs())
 	}
 }
 
 func TestVMPageNamesPoolsFieldsAndActions(t *testing.T) {
 	t.Parallel()
-	p := Page{VM: web(fleet.PhaseRunning), Pools: map[fleet.PoolID]string{"1": "fast"}, Actions: []fleet.ActionState{{Action: fleet.ActStart, Reason: "It runs."}}}
-	if p.pool("1") != "fast" || p.pool("2") != "a pool" {
-		t.Errorf("pools %q and %q", p.pool("1"), p.pool("2"))
+	p := Page{VM: reportedVM(fleet.PhaseRunning), Pools: map[fleet.PoolID]string{"1": "fast"}, Actions: []fleet.ActionState{{Action: fleet.ActStart, Reason: "It runs."}}}
+	if p.poolName("1") != "fast" || p.poolName("2") != "a pool" {
+		t.Errorf("pools %q and %q", p.poolName("1"), p.poolName("2"))
 	}
-	if got := p.action(fleet.ActStart); got.Reason != "It runs." {
+	if got := p.actionState(fleet.ActStart); got.Reason != "It runs." {
 		t.Errorf("%+v", got)
 	}
-	if got := p.action(fleet.ActDelete); got.Allowed || got.Action != fleet.ActDelete {
+	if got := p.actionState(fleet.ActDelete); got.Allowed || got.Action != fleet.ActDelete {
 		t.Errorf("an action without an action state: %+v", got)
 	}
-	if got := addresses(p.VM); !cmp.Equal(got, []string{"10.0.0.1", "10.0.0.2", "fe80::1"}) {
+	if got := ipAddresses(p.VM); !cmp.Equal(got, []string{"10.0.0.1", "10.0.0.2", "fe80::1"}) {
 		t.Errorf("addresses %v", got)
 	}
-	if p.VM.Status = nil; addresses(p.VM) != nil {
+	if p.VM.Status = nil; ipAddresses(p.VM) != nil {
 		t.Error("a VM without a status has addresses")
 	}
 	for field, want := range map[string]string{"cpus": "vCPUs", "memoryMiB": "memory", "watchdog": "watchdog"} {
@@ -93,7 +93,7 @@ func TestVMPageNamesPoolsFieldsAndActions(t *testing.T) {
 			t.Errorf("%s has no icon", a)
 		}
 	}
-	if got := Volume("p", "a b.qcow2"); got != "p/a b.qcow2" {
+	if got := VolumeValue("p", "a b.qcow2"); got != "p/a b.qcow2" {
 		t.Errorf("volume %q", got)
 	}
 }
@@ -102,15 +102,15 @@ func TestVMPageNamesPoolsFieldsAndActions(t *testing.T) {
 // chip, usage bar or number for current values.
 func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 	t.Parallel()
-	vm := web(fleet.PhaseUnknown)
-	page := Page{VM: vm, Tab: "summary", Now: noon, Actions: vm.Actions(), Infra: true}
-	if head := rendered.Text(t, head(page)); !strings.Contains(head, "web-01 Unknown") || strings.Contains(head, "Running") {
+	vm := reportedVM(fleet.PhaseUnknown)
+	page := Page{VM: vm, Tab: "summary", Now: noon, Actions: vm.Actions(), MaySeeHosts: true}
+	if head := rendered.Text(t, pageHeader(page)); !strings.Contains(head, "web-01 Unknown") || strings.Contains(head, "Running") {
 		t.Errorf("the head reads %q", head)
 	}
-	if head := rendered.HTML(t, head(page)); !strings.Contains(head, `title="Its host is offline. Last known: running."`) || strings.Contains(head, `class="chip ok"`) {
+	if head := rendered.HTML(t, pageHeader(page)); !strings.Contains(head, `title="Its host is offline. Last known: running."`) || strings.Contains(head, `class="chip ok"`) {
 		t.Errorf("the head is %s", head)
 	}
-	summary := rendered.Text(t, summary(page))
+	summary := rendered.Text(t, summaryTab(page))
 	for _, text := range []string{"h1 is offline. This page shows the last report.", "State Unknown last known: running", "Uptime – Accelerator"} {
 		if !strings.Contains(summary, text) {
 			t.Errorf("the summary lacks %q: %s", text, summary)

@@ -18,34 +18,34 @@ type formSection struct {
 	id, title string
 	summary   string // summary of its values
 	open      bool
-	when      fleet.When // when an edit of any of its fields takes effect; empty: each field shows separately when its edit takes effect
+	when      fleet.EffectTime // when an edit of any of its fields takes effect; empty: each field shows separately when its edit takes effect
 	fields    []formField
 }
 
 // sectionHelp maps a form section to its topic in the manual.
-var sectionHelp = map[fleet.Section]kit.Topic{
+var sectionHelp = map[fleet.FormSection]kit.Topic{
 	fleet.SectionCPU: kit.HelpVMCPU, fleet.SectionMemory: kit.HelpVMMemory, fleet.SectionBoot: kit.HelpVMBoot, fleet.SectionDisplay: kit.HelpVMDisplay,
 	fleet.SectionSecurity: kit.HelpVMSecurity, fleet.SectionDevices: kit.HelpVMDevices, fleet.SectionPower: kit.HelpVMPower, fleet.SectionMigration: kit.HelpVMMigration,
 }
 
 // topic is the section's topic in the manual. Sections of one disk or NIC have none: the enclosing section has it.
-func (s formSection) topic() kit.Topic { return sectionHelp[fleet.Section(s.title)] }
+func (s formSection) topic() kit.Topic { return sectionHelp[fleet.FormSection(s.title)] }
 
 // formField is a VM field with its form name.
 type formField struct {
 	name     string
-	input    fleet.Input
+	input    fleet.FormInput
 	reserved string
-	when     fleet.When
+	when     fleet.EffectTime
 }
 
 func (f Form) sections() []formSection {
 	var out []formSection
 	for _, s := range fleet.VMSections {
-		one := formSection{id: "vm-" + kit.Slug(string(s)), title: string(s)}
+		one := formSection{id: "vm-" + kit.ElementIDSlug(string(s)), title: string(s)}
 		for _, v := range fleet.VMFields {
 			if v.Input.Section == s && (!f.Edits || v.TakesEffect != fleet.WhenNever) {
-				one.fields = append(one.fields, f.partOf(v))
+				one.fields = append(one.fields, f.formFieldOf(v))
 			}
 		}
 		out = append(out, f.withSummary(one))
@@ -54,8 +54,8 @@ func (f Form) sections() []formSection {
 }
 
 // partOf is the form field of a VM field.
-func (f Form) partOf(v fleet.VMField) formField {
-	part := formField{"spec." + v.Name, v.Input, v.ReservedReason, f.field("spec."+v.Name, kit.Field{}).When}
+func (f Form) formFieldOf(v fleet.VMField) formField {
+	part := formField{"spec." + v.Name, v.Input, v.ReservedReason, f.field("spec."+v.Name, kit.Field{}).TakesEffect}
 	if v.ReservedPaths != nil {
 		part.reserved = "" // each row of the list shows the reason for its own fields
 	}
@@ -64,16 +64,16 @@ func (f Form) partOf(v fleet.VMField) formField {
 
 // rowFolds are the sections of a disk's or NIC's row. If stays is true, the row edits an existing device, whose
 // changes may take effect only later.
-func rowFolds[S any](f Form, at string, fields []fleet.Field[S], stays bool) []formSection {
+func rowSections[S any](f Form, at string, fields []fleet.Field[S], stays bool) []formSection {
 	var out []formSection
-	for _, s := range []fleet.Section{fleet.SectionDevice, fleet.SectionLimits} {
-		one := formSection{id: kit.Slug(at) + "-" + kit.Slug(string(s)), title: string(s)}
+	for _, s := range []fleet.FormSection{fleet.SectionDevice, fleet.SectionLimits} {
+		one := formSection{id: kit.ElementIDSlug(at) + "-" + kit.ElementIDSlug(string(s)), title: string(s)}
 		for _, v := range fields {
 			if v.Input.Section != s || stays && v.TakesEffect == fleet.WhenNever { // a field that can be set only at creation
 				continue
 			}
 			part := formField{at + "." + v.Name, v.Input, v.ReservedReason, ""}
-			if stays && f.On {
+			if stays && f.GuestRuns {
 				part.when = v.TakesEffect
 			}
 			one.fields = append(one.fields, part)
@@ -92,12 +92,12 @@ func (f Form) withSummary(one formSection) formSection {
 		} else if one.when != p.when {
 			one.when = ""
 		}
-		if n := len(f.rows(p.name)); p.input.Kind == fleet.InputRows && n > 0 {
+		if n := len(f.rowIndexes(p.name)); p.input.Kind == fleet.InputRows && n > 0 {
 			set = append(set, p.input.Label+": "+strconv.Itoa(n))
 		}
-		one.open = one.open || f.Errors.Under(p.name) != ""
+		one.open = one.open || f.Errors.ForFieldOrBelow(p.name) != ""
 		if now := f.typedValue(p.name); now != "" {
-			set = append(set, p.input.Label+": "+p.says(now))
+			set = append(set, p.input.Label+": "+p.valueText(now))
 		} else if text := p.input.DefaultText(); text != "" {
 			defaults = append(defaults, p.input.Label+": "+text)
 		}
@@ -108,7 +108,7 @@ func (f Form) withSummary(one formSection) formSection {
 }
 
 // says is a value of the field in words.
-func (p formField) says(value string) string {
+func (p formField) valueText(value string) string {
 	if p.input.Kind == fleet.InputMedium || p.input.Kind == fleet.InputFile {
 		_, volume, _ := strings.Cut(value, "/")
 		return volume
@@ -125,26 +125,26 @@ func (f Form) typedValue(name string) string {
 	return texts[len(texts)-1]
 }
 
-func (f Form) part(p formField, section fleet.When) kit.Field {
+func (f Form) inputOf(p formField, section fleet.EffectTime) kit.Field {
 	out := f.field(p.name, kit.Field{Label: p.input.Label, Hint: p.input.Help, Unit: p.input.Unit})
-	out.Value, out.When = f.typedValue(p.name), p.when
+	out.Value, out.TakesEffect = f.typedValue(p.name), p.when
 	if section != "" {
-		out.When = "" // the section's heading shows when an edit takes effect
+		out.TakesEffect = "" // the section's heading shows when an edit takes effect
 	}
-	if f.reserved(p) {
+	if f.isReserved(p) {
 		out.Hint = "Requires permission to change infrastructure: " + p.reserved + "."
 	}
 	return out
 }
 
 // reserved reports whether the actor may not set the field. A value that is set can still be reset.
-func (f Form) reserved(p formField) bool {
-	return p.reserved != "" && !f.RunsHosts && f.typedValue(p.name) == "" && len(f.rows(p.name)) == 0
+func (f Form) isReserved(p formField) bool {
+	return p.reserved != "" && !f.MayChangeHosts && f.typedValue(p.name) == "" && len(f.rowIndexes(p.name)) == 0
 }
 
 // proposals are the suggestions of a text field. CPU models come from the hosts, each with its number of supporting
 // hosts, for actors who may see hosts.
-func (f Form) proposals(p formField) []fleet.Option {
+func (f Form) suggestions(p formField) []fleet.Option {
 	if p.name != "spec.cpu.model" {
 		return p.input.Options
 	}
@@ -154,9 +154,9 @@ func (f Form) proposals(p formField) []fleet.Option {
 		switch {
 		case m.Of == 0:
 		case m.Hosts == m.Of:
-			text = "on all " + kit.Count(m.Of, "host")
+			text = "on all " + kit.CountText(m.Of, "host")
 		default:
-			text = "on " + strconv.Itoa(m.Hosts) + " of " + kit.Count(m.Of, "host")
+			text = "on " + strconv.Itoa(m.Hosts) + " of " + kit.CountText(m.Of, "host")
 		}
 		out = append(out, fleet.Option{Value: m.Model, Text: text})
 	}
@@ -164,7 +164,7 @@ func (f Form) proposals(p formField) []fleet.Option {
 }
 
 // optionsOf are the options of a choice. A typed value outside the options stays visible.
-func optionsOf(in fleet.Input, value string) []kit.Option {
+func fieldOptions(in fleet.FormInput, value string) []kit.Option {
 	var out []kit.Option
 	for _, o := range in.Options {
 		out = append(out, kit.Option{Value: o.Value, Text: o.Text})
@@ -176,7 +176,7 @@ func optionsOf(in fleet.Input, value string) []kit.Option {
 }
 
 // setParts are the VM's fields that differ from a new VM's defaults.
-func setParts(vm fleet.VMView) []fleet.VMField {
+func nonDefaultFields(vm fleet.VMView) []fleet.VMField {
 	var out []fleet.VMField
 	for _, v := range fleet.VMFields {
 		if v.Input.Section != "" && (!v.Default(vm.Spec) || fieldDrift(vm, v.Name) != nil || pendingNextBoot(vm, v.Name)) {
@@ -187,9 +187,9 @@ func setParts(vm fleet.VMView) []fleet.VMField {
 }
 
 // keptDisk is the existing disk of a form row; nil: a new disk.
-func (f Form) keptDisk(at string) *fleet.Disk {
+func (f Form) existingDisk(at string) *fleet.Disk {
 	for i, d := range f.VM.Spec.Disks {
-		if f.Typed.Get(at+".keep") == Volume(d.PoolID, d.Volume) {
+		if f.Typed.Get(at+".keep") == VolumeValue(d.PoolID, d.Volume) {
 			return &f.VM.Spec.Disks[i]
 		}
 	}
@@ -197,7 +197,7 @@ func (f Form) keptDisk(at string) *fleet.Disk {
 }
 
 // keepsNIC reports whether a form row edits an existing NIC.
-func (f Form) keepsNIC(at string) bool {
+func (f Form) isExistingNIC(at string) bool {
 	return slices.ContainsFunc(f.VM.Spec.NICs, func(n fleet.NIC) bool { return strings.EqualFold(n.MAC, f.Typed.Get(at+".mac")) })
 }
 
@@ -205,13 +205,13 @@ func (f Form) keepsNIC(at string) bool {
 func (f Form) growthHint(field string) string {
 	s := f.VM.Status
 	switch {
-	case !f.On || s == nil:
+	case !f.GuestRuns || s == nil:
 	case field == "cpus" && s.MinCPUs > 0 && s.MinCPUs < s.CPUs:
-		return fmt.Sprintf("From %d to %s immediately, other values at the next start.", s.MinCPUs, kit.Count(max(s.MaxCPUs, s.CPUs), "vCPU"))
+		return fmt.Sprintf("From %d to %s immediately, other values at the next start.", s.MinCPUs, kit.CountText(max(s.MaxCPUs, s.CPUs), "vCPU"))
 	case field == "cpus" && s.MaxCPUs > s.CPUs:
-		return "Up to " + kit.Count(s.MaxCPUs, "vCPU") + " immediately, fewer at the next start."
+		return "Up to " + kit.CountText(s.MaxCPUs, "vCPU") + " immediately, fewer at the next start."
 	case field == "memoryMiB" && len(s.Modules) > 0:
-		return "Up to " + kit.Bytes(int64(max(s.MaxMemory, s.MemoryMiB))<<20) + " immediately, in steps of 128 MiB. " + modules(s.Modules) + " can be removed again immediately; less memory at the next start."
+		return "Up to " + kit.Bytes(int64(max(s.MaxMemory, s.MemoryMiB))<<20) + " immediately, in steps of 128 MiB. " + memoryModulesText(s.Modules) + " can be removed again immediately; less memory at the next start."
 	case field == "memoryMiB" && s.MaxMemory > s.MemoryMiB:
 		return "Up to " + kit.Bytes(int64(s.MaxMemory)<<20) + " immediately, in steps of 128 MiB; less at the next start."
 	}
@@ -219,7 +219,7 @@ func (f Form) growthHint(field string) string {
 }
 
 // modules lists the sizes of hot-plugged memory modules.
-func modules(all []fleet.Module) string {
+func memoryModulesText(all []fleet.Module) string {
 	var out []string
 	for _, m := range all {
 		out = append(out, kit.Bytes(int64(m.MiB)<<20))
@@ -227,14 +227,14 @@ func modules(all []fleet.Module) string {
 	return strings.Join(out, ", ")
 }
 
-func listID(in kit.Field) string { return kit.Slug(in.Name) + "-list" }
+func listID(in kit.Field) string { return kit.ElementIDSlug(in.Name) + "-list" }
 
-func withList(in kit.Field, of fleet.Input) kit.Field {
+func withSuggestionList(in kit.Field, of fleet.FormInput) kit.Field {
 	in.Attrs = templ.Attributes{"list": listID(in), "spellcheck": "false", "autocomplete": "off", "placeholder": cmp.Or(of.Example, "default")}
 	return in
 }
 
-func withNumber(in kit.Field, closed bool, of fleet.Section) kit.Field {
+func asNumberInput(in kit.Field, closed bool, of fleet.FormSection) kit.Field {
 	none := "default"
 	if of == fleet.SectionLimits {
 		none = "none"
@@ -243,7 +243,7 @@ func withNumber(in kit.Field, closed bool, of fleet.Section) kit.Field {
 	return in
 }
 
-func withBox(in kit.Field, closed bool) kit.Field {
+func asCheckbox(in kit.Field, closed bool) kit.Field {
 	in.Attrs = templ.Attributes{"disabled": closed}
 	return in
 }

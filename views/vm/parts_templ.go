@@ -15,7 +15,7 @@ import (
 )
 
 // partFolds are the sections of rarely used settings; each heading summarizes its values.
-func partFolds(f Form) templ.Component {
+func formSections(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -37,7 +37,7 @@ func partFolds(f Form) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		for _, s := range f.sections() {
-			templ_7745c5c3_Err = partFold(f, s, "section fold").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = formSectionBox(f, s, "section fold").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -46,7 +46,7 @@ func partFolds(f Form) templ.Component {
 	})
 }
 
-func partFold(f Form, s formSection, class string) templ.Component {
+func formSectionBox(f Form, s formSection, class string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -125,11 +125,11 @@ func partFold(f Form, s formSection, class string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = heading(s.id, s.summary).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = sectionSummary(s.id, s.summary).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.WhenBadge(s.when).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TakesEffectBadge(s.when).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -137,7 +137,7 @@ func partFold(f Form, s formSection, class string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.HelpMark(s.title, s.topic()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.HelpLink(s.title, s.topic()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -146,7 +146,7 @@ func partFold(f Form, s formSection, class string) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		for _, v := range s.fields {
-			templ_7745c5c3_Err = partField(f, v, s.when).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = formFieldInput(f, v, s.when).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -160,7 +160,7 @@ func partFold(f Form, s formSection, class string) templ.Component {
 }
 
 // heading is the summary of a section's values, next to the section's title.
-func heading(section, now string) templ.Component {
+func sectionSummary(section, now string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -217,7 +217,7 @@ func heading(section, now string) templ.Component {
 
 // Headings update the page's section headings from the typed values. sent holds the values before their rows were
 // renumbered.
-func Headings(f Form, sent url.Values) templ.Component {
+func SectionSummaries(f Form, sent url.Values) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -238,7 +238,7 @@ func Headings(f Form, sent url.Values) templ.Component {
 			templ_7745c5c3_Var10 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		for _, s := range f.headings(sent) {
+		for _, s := range f.sectionSummaries(sent) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<span class=\"muted\" id=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -275,7 +275,7 @@ func Headings(f Form, sent url.Values) templ.Component {
 }
 
 // followHeadings requests Headings after each change of its form.
-func followHeadings(path string) templ.Component {
+func refreshSectionSummaries(path string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -314,9 +314,9 @@ func followHeadings(path string) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var15 string
-		templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.ResolveAttributeValue(`{"begin":"` + BeginHeadings + `"}`)
+		templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.ResolveAttributeValue(`{"begin":"` + PrefillSectionHeadings + `"}`)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/parts.templ`, Line: 49, Col: 47}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/parts.templ`, Line: 49, Col: 56}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var15)
 		if templ_7745c5c3_Err != nil {
@@ -331,7 +331,7 @@ func followHeadings(path string) templ.Component {
 }
 
 // rowParts are the sections of one disk or NIC.
-func rowParts(f Form, folds []formSection) templ.Component {
+func rowSectionBoxes(f Form, folds []formSection) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -357,7 +357,7 @@ func rowParts(f Form, folds []formSection) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		for _, s := range folds {
-			templ_7745c5c3_Err = partFold(f, s, "fold").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = formSectionBox(f, s, "fold").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -370,7 +370,7 @@ func rowParts(f Form, folds []formSection) templ.Component {
 	})
 }
 
-func partField(f Form, v formField, when fleet.When) templ.Component {
+func formFieldInput(f Form, v formField, when fleet.EffectTime) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -391,7 +391,7 @@ func partField(f Form, v formField, when fleet.When) templ.Component {
 			templ_7745c5c3_Var17 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		in := f.part(v, when)
+		in := f.inputOf(v, when)
 		switch v.input.Kind {
 		case fleet.InputFlag:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, " <input type=\"hidden\" name=\"")
@@ -411,17 +411,17 @@ func partField(f Form, v formField, when fleet.When) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.CheckField(withBox(in, f.reserved(v)), in.Value != "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.CheckField(asCheckbox(in, f.isReserved(v)), in.Value != "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.InputChoice:
-			templ_7745c5c3_Err = kit.SelectField(in, optionsOf(v.input, in.Value)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.SelectField(in, fieldOptions(v.input, in.Value)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.InputText:
-			templ_7745c5c3_Err = kit.TextField(withList(in, v.input)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(withSuggestionList(in, v.input)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -442,7 +442,7 @@ func partField(f Form, v formField, when fleet.When) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for _, o := range f.proposals(v) {
+			for _, o := range f.suggestions(v) {
 				if o.Value != "" {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 25, "<option value=\"")
 					if templ_7745c5c3_Err != nil {
@@ -481,27 +481,27 @@ func partField(f Form, v formField, when fleet.When) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case fleet.InputMedium:
-			templ_7745c5c3_Err = kit.ChoiceField(withBox(in, f.reserved(v)), f.Discs).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ChoiceField(asCheckbox(in, f.isReserved(v)), f.Discs).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.InputFile:
-			templ_7745c5c3_Err = kit.ChoiceField(withBox(in, f.reserved(v)), f.Files).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ChoiceField(asCheckbox(in, f.isReserved(v)), f.Files).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.InputPool:
-			templ_7745c5c3_Err = poolChoice(f, withBox(f.poolField(in.Name, in), f.reserved(v))).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = poolSelect(f, asCheckbox(f.poolField(in.Name, in), f.isReserved(v))).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.InputRows:
-			templ_7745c5c3_Err = partRowsOf(f, v, in).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = listFieldRows(f, v, in).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = kit.TextField(withNumber(in, f.reserved(v), v.input.Section)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(asNumberInput(in, f.isReserved(v), v.input.Section)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -511,7 +511,7 @@ func partField(f Form, v formField, when fleet.When) templ.Component {
 }
 
 // partRowsOf are the form rows of a VM field that is a list.
-func partRowsOf(f Form, v formField, in kit.Field) templ.Component {
+func listFieldRows(f Form, v formField, in kit.Field) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -549,7 +549,7 @@ func partRowsOf(f Form, v formField, in kit.Field) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.WhenBadge(in.When).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TakesEffectBadge(in.TakesEffect).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -608,8 +608,8 @@ func partRowsOf(f Form, v formField, in kit.Field) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, i := range f.rows(v.name) {
-			templ_7745c5c3_Err = partRow(f, v, i).Render(ctx, templ_7745c5c3_Buffer)
+		for _, i := range f.rowIndexes(v.name) {
+			templ_7745c5c3_Err = listFieldRow(f, v, i).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -618,12 +618,12 @@ func partRowsOf(f Form, v formField, in kit.Field) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if !f.reserved(v) {
+		if !f.isReserved(v) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<template data-row-template>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = partRow(f, v, "__i__").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = listFieldRow(f, v, "__i__").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -661,7 +661,7 @@ func partRowsOf(f Form, v formField, in kit.Field) templ.Component {
 	})
 }
 
-func partRow(f Form, v formField, i string) templ.Component {
+func listFieldRow(f Form, v formField, i string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -701,7 +701,7 @@ func partRow(f Form, v formField, i string) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		for _, r := range v.input.Rows {
-			templ_7745c5c3_Err = partField(f, formField{at + "." + r.Name, r.Input, r.Input.Reserved, ""}, fleet.WhenNow).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = formFieldInput(f, formField{at + "." + r.Name, r.Input, r.Input.Reserved, ""}, fleet.WhenNow).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -710,7 +710,7 @@ func partRow(f Form, v formField, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = dropRow(at, "Remove this row of "+v.input.Label).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = removeRowButton(at, "Remove this row of "+v.input.Label).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -742,7 +742,7 @@ func partRow(f Form, v formField, i string) templ.Component {
 }
 
 // partRows are the hardware table's fields with values other than a new VM's defaults.
-func partRows(p Page) templ.Component {
+func nonDefaultFieldRows(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -763,7 +763,7 @@ func partRows(p Page) templ.Component {
 			templ_7745c5c3_Var31 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		for _, v := range setParts(p.VM) {
+		for _, v := range nonDefaultFields(p.VM) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "<dt>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -782,9 +782,9 @@ func partRows(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var33 string
-			templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(actual(p.VM, v.Name, v.Words(p.VM.Spec)))
+			templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(actualValue(p.VM, v.Name, v.Words(p.VM.Spec)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/parts.templ`, Line: 149, Col: 45}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/parts.templ`, Line: 149, Col: 50}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
 			if templ_7745c5c3_Err != nil {
@@ -804,7 +804,7 @@ func partRows(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.WhenBadge(fleet.WhenNextBoot).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TakesEffectBadge(fleet.WhenNextBoot).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

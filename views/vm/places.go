@@ -9,7 +9,7 @@ import (
 )
 
 // powerText is the power state that a host reports for the VM, in one word.
-func powerText(p fleet.VMLocation) string {
+func reportedPowerText(p fleet.VMLocation) string {
 	word := string(p.Power)
 	if p.Power == fleet.Stopped {
 		word = "shut off"
@@ -18,7 +18,7 @@ func powerText(p fleet.VMLocation) string {
 }
 
 // placeNotes are notes about the VM's domain on one of the hosts that report the VM.
-func placeNotes(p fleet.VMLocation) []string {
+func locationNotes(p fleet.VMLocation) []string {
 	var out []string
 	if p.Own {
 		out = append(out, "· its host")
@@ -35,20 +35,20 @@ func placeNotes(p fleet.VMLocation) []string {
 	return out
 }
 
-func keepLabel(vm fleet.VMView, p fleet.VMLocation) string {
+func setHostLabel(vm fleet.VMView, p fleet.VMLocation) string {
 	if p.Own || vm.RunsOnTwoHosts() {
 		return "Keep on " + p.HostName
 	}
 	return "Use the domain on " + p.HostName
 }
 
-func confirmPlaceText(vm fleet.VMView, p fleet.VMLocation) string {
+func setHostConfirmText(vm fleet.VMView, p fleet.VMLocation) string {
 	return "Does " + vm.Name + " belong to " + p.HostName + "? Quantix then manages the domain on this host. Domains on other hosts keep running until they are stopped there."
 }
 
 // keepPlace is the action that makes the reporting host the VM's host.
-func (p Page) keepPlace(place fleet.VMLocation) kit.Act {
-	return kit.Act{
-		Word: keepLabel(p.VM, place), Post: p.path("place", string(place.HostID)), Confirm: confirmPlaceText(p.VM, place), Why: cmp.Or(place.Why, p.PlaceWhy),
+func (p Page) setHostAction(place fleet.VMLocation) kit.ActionButton {
+	return kit.ActionButton{
+		Word: setHostLabel(p.VM, place), Post: p.path("place", string(place.HostID)), Confirm: setHostConfirmText(p.VM, place), Why: cmp.Or(place.Why, p.PlaceWhy),
 	}
 }

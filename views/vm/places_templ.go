@@ -12,7 +12,7 @@ import "quantix/views/kit"
 
 // places lists the hosts that have a domain of the VM, if there are several, each with the action that makes it the
 // VM's host.
-func places(p Page) templ.Component {
+func reportedLocations(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -33,7 +33,7 @@ func places(p Page) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if places := p.VM.Locations(); p.Infra && len(places) > 1 {
+		if places := p.VM.Locations(); p.MaySeeHosts && len(places) > 1 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\"><header><h2>Hosts with this VM</h2></header><p class=\"pad muted small\">More than one host has a domain of this VM. Check the guests on these hosts before you decide: Quantix manages the domain that you keep and leaves the others unchanged.</p><dl>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -70,9 +70,9 @@ func places(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var4 string
-				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(powerText(place))
+				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(reportedPowerText(place))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/places.templ`, Line: 18, Col: 24}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/places.templ`, Line: 18, Col: 32}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 				if templ_7745c5c3_Err != nil {
@@ -82,7 +82,7 @@ func places(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				for _, more := range placeNotes(place) {
+				for _, more := range locationNotes(place) {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<span class=\"muted\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -105,7 +105,7 @@ func places(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.ActButton("place-"+string(place.HostID), "small", p.keepPlace(place)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.StandaloneButton("place-"+string(place.HostID), "small", p.setHostAction(place)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -27,16 +27,16 @@ func (p PlanPage) title() string {
 	return "Review changes"
 }
 
-func (p PlanPage) crumbs() []kit.Crumb {
-	out := []kit.Crumb{{Text: "Virtual machines", Href: "/vms"}}
+func (p PlanPage) crumbs() []kit.Breadcrumb {
+	out := []kit.Breadcrumb{{Text: "Virtual machines", Href: "/vms"}}
 	if p.creates() {
-		return append(out, kit.Crumb{Text: "New VM", Href: p.back()})
+		return append(out, kit.Breadcrumb{Text: "New VM", Href: p.formPath()})
 	}
-	return append(out, kit.Crumb{Text: p.Plan.Name, Href: views.VMPath(p.Plan.VMID)})
+	return append(out, kit.Breadcrumb{Text: p.Plan.Name, Href: views.VMPath(p.Plan.VMID)})
 }
 
 // back is the address of the form with the values of the plan.
-func (p PlanPage) back() string {
+func (p PlanPage) formPath() string {
 	if p.creates() {
 		return kit.Link{Path: "/vms/new"}.With("plan", string(p.Plan.ID)).String()
 	}
@@ -51,17 +51,17 @@ func (p PlanPage) submitLabel() string {
 }
 
 // host names the host in a sentence.
-func (p PlanPage) host() string { return kit.HostOrIts(p.Plan.HostName) }
+func (p PlanPage) hostNameOrIts() string { return kit.HostOrIts(p.Plan.HostName) }
 
 // trigger is the polling trigger while the host has not answered.
-func (p PlanPage) trigger() string {
+func (p PlanPage) pollTrigger() string {
 	if p.Plan.State == fleet.PlanRequested {
 		return "poke, every 1s"
 	}
 	return "poke"
 }
 
-func (p PlanPage) key() string {
+func (p PlanPage) idempotencyKey() string {
 	if p.creates() {
 		return ""
 	}
@@ -86,7 +86,7 @@ func (p PlanPage) effectText() string {
 }
 
 // diffMark is the prefix of a diff line.
-func diffMark(op fleet.LineOp) string {
+func diffPrefix(op fleet.LineOp) string {
 	switch op {
 	case fleet.LineAdded:
 		return "+"
@@ -97,12 +97,12 @@ func diffMark(op fleet.LineOp) string {
 }
 
 // onlyAdded reports whether the XML has only added lines, as for a new VM, whose definition replaces no older one.
-func onlyAdded(d fleet.DefinitionDiff) bool {
+func hasOnlyAddedLines(d fleet.DefinitionDiff) bool {
 	return !slices.ContainsFunc(d.Lines, func(l fleet.DefinitionLine) bool { return l.Op != fleet.LineAdded && l.Op != fleet.LineHidden })
 }
 
 // addedText is the XML of a new definition.
-func addedText(d fleet.DefinitionDiff) string {
+func addedLinesText(d fleet.DefinitionDiff) string {
 	var b strings.Builder
 	for _, l := range d.Lines {
 		if l.Op == fleet.LineAdded {
@@ -113,7 +113,7 @@ func addedText(d fleet.DefinitionDiff) string {
 }
 
 // diffWord is the screen reader's text for a diff line's colour.
-func diffWord(op fleet.LineOp) string {
+func diffScreenReaderText(op fleet.LineOp) string {
 	switch op {
 	case fleet.LineAdded:
 		return "added: "

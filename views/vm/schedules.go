@@ -12,7 +12,7 @@ import (
 type SchedulePage struct {
 	VM     fleet.VMView
 	ID     fleet.ScheduleID // empty: a new schedule
-	Was    fleet.ScheduleView
+	Stored    fleet.ScheduleView
 	All    []fleet.ScheduleView
 	In     ScheduleForm
 	Errors kit.Errors
@@ -28,12 +28,12 @@ type ScheduleForm struct {
 }
 
 // NewSchedule is the form of a new schedule with common defaults.
-func NewSchedule() ScheduleForm {
+func NewScheduleForm() ScheduleForm {
 	return ScheduleForm{Name: "nightly", Enabled: true, Every: "0", At: "03:00", Zone: "UTC", Last: "3", Hourly: "0", Daily: "0", Weekly: "0"}
 }
 
 // ScheduleOf is the form of an existing schedule.
-func ScheduleOf(s fleet.SnapshotSchedule) ScheduleForm {
+func ScheduleFormOf(s fleet.SnapshotSchedule) ScheduleForm {
 	out := ScheduleForm{
 		Name: s.Name, Enabled: s.Enabled, Every: strconv.Itoa(s.Times.EveryHours), At: s.Times.At, Days: s.Times.Days, Zone: s.Times.Zone, NameAs: s.NameAs,
 		Last: strconv.Itoa(s.Keep.Last), Hourly: strconv.Itoa(s.Keep.Hourly), Daily: strconv.Itoa(s.Keep.Daily), Weekly: strconv.Itoa(s.Keep.Weekly),
@@ -47,7 +47,7 @@ func ScheduleOf(s fleet.SnapshotSchedule) ScheduleForm {
 	return out
 }
 
-var everyHours = []kit.Option{
+var intervalOptions = []kit.Option{
 	{Value: "0", Text: "Once a day"},
 	{Value: "1", Text: "Every hour"},
 	{Value: "2", Text: "Every 2 hours"},
@@ -58,9 +58,9 @@ var everyHours = []kit.Option{
 	{Value: "12", Text: "Every 12 hours"},
 }
 
-var scheduleDays = []kit.Option{{Value: "mon", Text: "Mon"}, {Value: "tue", Text: "Tue"}, {Value: "wed", Text: "Wed"}, {Value: "thu", Text: "Thu"}, {Value: "fri", Text: "Fri"}, {Value: "sat", Text: "Sat"}, {Value: "sun", Text: "Sun"}}
+var weekdayOptions = []kit.Option{{Value: "mon", Text: "Mon"}, {Value: "tue", Text: "Tue"}, {Value: "wed", Text: "Wed"}, {Value: "thu", Text: "Thu"}, {Value: "fri", Text: "Fri"}, {Value: "sat", Text: "Sat"}, {Value: "sun", Text: "Sun"}}
 
-var scheduleWith = []kit.Option{
+var scheduleContentOptions = []kit.Option{
 	{Value: "", Text: "Disks, crash-consistent"},
 	{Value: "quiesce", Text: "Disks, quiesced if the guest agent responds"},
 	{Value: "memory", Text: "Disks and memory; the guest is paused meanwhile"},
@@ -72,7 +72,7 @@ func (p SchedulePage) maxSnapshots() int {
 	left := fleet.MaxScheduledSnapshots
 	for _, s := range p.All {
 		if s.ID != p.ID {
-			left -= s.Keep.Max()
+			left -= s.Keep.MaxKept()
 		}
 	}
 	return left
@@ -85,41 +85,41 @@ func (p SchedulePage) path(below ...string) string {
 func (p SchedulePage) dialog() kit.Dialog {
 	d := kit.Dialog{Title: "New snapshot schedule of " + p.VM.Name, Button: "Create schedule", Help: kit.HelpSchedules, Back: views.TabPath(views.VMPath(p.VM.ID), "snapshots"), Action: p.path("new")}
 	if p.ID != "" {
-		d.Title, d.Button, d.Action = "Edit the schedule “"+p.Was.Name+"”", "Save", p.path(string(p.ID))
+		d.Title, d.Button, d.Action = "Edit the schedule “"+p.Stored.Name+"”", "Save", p.path(string(p.ID))
 	}
 	return d
 }
 
-func (p SchedulePage) remove() kit.Dialog {
+func (p SchedulePage) deleteDialog() kit.Dialog {
 	d := p.dialog()
-	d.Title, d.Button, d.Danger, d.Action = "Delete the schedule “"+p.Was.Name+"”?", "Delete", true, p.path(string(p.ID), "delete")
+	d.Title, d.Button, d.Danger, d.Action = "Delete the schedule “"+p.Stored.Name+"”?", "Delete", true, p.path(string(p.ID), "delete")
 	return d
 }
 
-func (p Page) addSchedule() kit.Act {
-	a := kit.Act{Icon: "clock", Word: "Add schedule…", Href: p.path("schedules", "new"), Dialog: true}
+func (p Page) addScheduleAction() kit.ActionButton {
+	a := kit.ActionButton{Icon: "clock", Word: "Add schedule…", Href: p.path("schedules", "new"), Dialog: true}
 	if len(p.Schedules) >= fleet.MaxSchedules {
 		a.Why = "The VM has " + strconv.Itoa(len(p.Schedules)) + " schedules, which is the maximum."
 	}
-	return a.When(p.whyNotEdit())
+	return a.DisableFor(p.whyNotEdit())
 }
 
-func (p Page) scheduleActs(s fleet.ScheduleView) []kit.Act {
+func (p Page) scheduleActions(s fleet.ScheduleView) []kit.ActionButton {
 	at := func(what ...string) string { return p.path(append([]string{"schedules", string(s.ID)}, what...)...) }
-	turn := kit.Act{Icon: "play", Word: "Enable", Post: at("enable"), Back: p.address()}
+	turn := kit.ActionButton{Icon: "play", Word: "Enable", Post: at("enable"), Back: p.tabPath()}
 	if s.Enabled {
-		turn = kit.Act{Icon: "pause", Word: "Disable", Post: at("disable"), Back: p.address()}
+		turn = kit.ActionButton{Icon: "pause", Word: "Disable", Post: at("disable"), Back: p.tabPath()}
 	}
-	return []kit.Act{
-		kit.Act{Icon: "pencil", Word: "Edit…", Href: at(), Dialog: true}.When(p.whyNotEdit()),
-		turn.When(p.whyNotEdit()),
-		kit.Act{Icon: "trash-2", Word: "Delete…", Href: at("delete"), Dialog: true, Danger: true}.When(p.whyNotEdit()),
+	return []kit.ActionButton{
+		kit.ActionButton{Icon: "pencil", Word: "Edit…", Href: at(), Dialog: true}.DisableFor(p.whyNotEdit()),
+		turn.DisableFor(p.whyNotEdit()),
+		kit.ActionButton{Icon: "trash-2", Word: "Delete…", Href: at("delete"), Dialog: true, Danger: true}.DisableFor(p.whyNotEdit()),
 	}
 }
 
 // retentionText describes how many snapshots the schedule keeps, and the snapshots' options.
 func retentionText(s fleet.ScheduleView) string {
-	out := s.Keep.Words()
+	out := s.Keep.Text()
 	switch {
 	case s.Memory:
 		out += ", with memory"
@@ -129,9 +129,9 @@ func retentionText(s fleet.ScheduleView) string {
 	return out
 }
 
-func scheduleMissed(s fleet.ScheduleView) string {
+func missedRunsText(s fleet.ScheduleView) string {
 	if s.Missed == 0 {
 		return ""
 	}
-	return kit.Count(s.Missed, "earlier time") + " missed"
+	return kit.CountText(s.Missed, "earlier time") + " missed"
 }

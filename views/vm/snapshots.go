@@ -12,17 +12,17 @@ import (
 )
 
 // snapChain is a chain of snapshots in the drawn tree. Branches hang beside their parent snapshot.
-type snapChain []snapNode
+type snapshotChain []snapshotNode
 
 // snapNode is one snapshot of a chain, or the marker of the VM's current state.
-type snapNode struct {
+type snapshotNode struct {
 	fleet.Snapshot
 	Here     bool
-	Branches []snapChain // branches that start at this snapshot
+	Branches []snapshotChain // branches that start at this snapshot
 }
 
 // snapLines are the chains that start at the root snapshots. The chain to the VM's current position is drawn straight.
-func snapLines(t *fleet.SnapshotTree) (out []snapChain) {
+func snapshotChains(t *fleet.SnapshotTree) (out []snapshotChain) {
 	if t == nil {
 		return nil
 	}
@@ -34,19 +34,19 @@ func snapLines(t *fleet.SnapshotTree) (out []snapChain) {
 	for id, n := t.Current, 0; id != "" && n <= len(t.Snapshots); id, n = parent[id], n+1 {
 		toHere[id] = true
 	}
-	var below func(id fleet.SnapshotID, left int) []snapChain
-	below = func(id fleet.SnapshotID, left int) (lines []snapChain) {
+	var below func(id fleet.SnapshotID, left int) []snapshotChain
+	below = func(id fleet.SnapshotID, left int) (lines []snapshotChain) {
 		if left == 0 {
 			return nil
 		}
 		if id == t.Current {
-			lines = append(lines, snapChain{{Here: true}})
+			lines = append(lines, snapshotChain{{Here: true}})
 		}
 		for _, s := range t.Snapshots {
 			if s.Parent != id {
 				continue
 			}
-			line := snapChain{{Snapshot: s}}
+			line := snapshotChain{{Snapshot: s}}
 			rest := below(s.ID, left-1)
 			if len(rest) > 0 {
 				main := len(rest) - 1
@@ -69,53 +69,53 @@ func snapLines(t *fleet.SnapshotTree) (out []snapChain) {
 	return below("", len(t.Snapshots)+1)
 }
 
-func (p Page) snapshots() *fleet.SnapshotTree {
+func (p Page) snapshotTree() *fleet.SnapshotTree {
 	if p.VM.Status == nil {
 		return nil
 	}
 	return p.VM.Status.Snapshots
 }
 
-func (p Page) takeSnapshot() kit.Act {
-	_, why := p.VM.AllowsTake(p.Busy)
-	return kit.Act{Icon: "camera", Word: "Take snapshot…", Href: p.path("snapshots", "take"), Dialog: true, Why: why}.When(p.whyNotEdit())
+func (p Page) takeSnapshotAction() kit.ActionButton {
+	_, why := p.VM.AllowsNewSnapshot(p.UnfinishedSnapshotJobs)
+	return kit.ActionButton{Icon: "camera", Word: "Take snapshot…", Href: p.path("snapshots", "take"), Dialog: true, Why: why}.DisableFor(p.whyNotEdit())
 }
 
-func (p Page) consolidate() kit.Act {
-	_, why := p.VM.AllowsMerge(p.Busy)
-	return kit.Act{Icon: "layers", Word: "Consolidate disks", Post: p.path("snapshots", "consolidate"), Back: p.address(), Why: why}.When(p.whyNotEdit())
+func (p Page) consolidateAction() kit.ActionButton {
+	_, why := p.VM.AllowsSnapshotMerge(p.UnfinishedSnapshotJobs)
+	return kit.ActionButton{Icon: "layers", Word: "Consolidate disks", Post: p.path("snapshots", "consolidate"), Back: p.tabPath(), Why: why}.DisableFor(p.whyNotEdit())
 }
 
 // snapActs are the actions on one snapshot.
-func (p Page) snapActs(s fleet.Snapshot) []kit.Act {
-	_, back := p.VM.AllowsRevert(s, p.Busy)
-	_, gone := p.VM.AllowsSnapshots(p.Busy)
+func (p Page) snapshotActions(s fleet.Snapshot) []kit.ActionButton {
+	_, back := p.VM.AllowsRevert(s, p.UnfinishedSnapshotJobs)
+	_, gone := p.VM.AllowsSnapshots(p.UnfinishedSnapshotJobs)
 	at := func(what string) string { return p.path("snapshots", string(s.ID), what) }
-	_, made := p.VM.AllowsNew(s, p.Busy)
-	acts := []kit.Act{
-		kit.Act{Icon: "copy", Word: "New VM from this snapshot…", Href: kit.Link{Path: "/vms/new"}.With("clone", string(p.VM.ID)).With("snapshot", string(s.ID)).String()}.When(p.whyNotEdit()).When(made),
-		kit.Act{Icon: "history", Word: "Revert to it…", Href: at("revert"), Dialog: true}.When(p.whyNotEdit()).When(back),
-		kit.Act{Icon: "trash-2", Word: "Delete…", Href: at("delete"), Dialog: true, Danger: true}.When(p.whyNotEdit()).When(gone),
+	_, made := p.VM.AllowsVMFromSnapshot(s, p.UnfinishedSnapshotJobs)
+	acts := []kit.ActionButton{
+		kit.ActionButton{Icon: "copy", Word: "New VM from this snapshot…", Href: kit.Link{Path: "/vms/new"}.With("clone", string(p.VM.ID)).With("snapshot", string(s.ID)).String()}.DisableFor(p.whyNotEdit()).DisableFor(made),
+		kit.ActionButton{Icon: "history", Word: "Revert to it…", Href: at("revert"), Dialog: true}.DisableFor(p.whyNotEdit()).DisableFor(back),
+		kit.ActionButton{Icon: "trash-2", Word: "Delete…", Href: at("delete"), Dialog: true, Danger: true}.DisableFor(p.whyNotEdit()).DisableFor(gone),
 	}
-	if len(p.snapshots().Descendants(s.ID)) > 0 {
-		acts = append(acts, kit.Act{Icon: "trash-2", Word: "Delete with its descendants…", Href: at("delete") + "?subtree=1", Dialog: true, Danger: true}.When(p.whyNotEdit()).When(gone))
+	if len(p.snapshotTree().Descendants(s.ID)) > 0 {
+		acts = append(acts, kit.ActionButton{Icon: "trash-2", Word: "Delete with its descendants…", Href: at("delete") + "?subtree=1", Dialog: true, Danger: true}.DisableFor(p.whyNotEdit()).DisableFor(gone))
 	}
 	return acts
 }
 
 // snapTotal describes the number of snapshots and their size.
-func snapTotal(t *fleet.SnapshotTree) string {
+func snapshotTotalText(t *fleet.SnapshotTree) string {
 	n := 0
 	for _, s := range t.Snapshots {
 		if !s.Deleted {
 			n++
 		}
 	}
-	return fmt.Sprintf("%s, %s, disks of %s", kit.Count(n, "snapshot"), kit.Bytes(t.Bytes()), kit.Count(t.Depth, "file"))
+	return fmt.Sprintf("%s, %s, disks of %s", kit.CountText(n, "snapshot"), kit.Bytes(t.Bytes()), kit.CountText(t.Depth, "file"))
 }
 
 // snapCount is the number of the VM's snapshots.
-func snapCount(vm fleet.VMView) int {
+func snapshotCount(vm fleet.VMView) int {
 	if vm.Status == nil || vm.Status.Snapshots == nil {
 		return 0
 	}
@@ -123,15 +123,15 @@ func snapCount(vm fleet.VMView) int {
 }
 
 // snapLarge reports whether the snapshots use more space than the size of the VM's disks.
-func (p Page) snapLarge() bool {
+func (p Page) snapshotsExceedDisks() bool {
 	var disks int64
 	for _, d := range p.VM.Spec.Disks {
 		disks += p.VM.DiskBytes(d)
 	}
-	return disks > 0 && p.snapshots().Bytes() > disks
+	return disks > 0 && p.snapshotTree().Bytes() > disks
 }
 
-func deletedText(t *fleet.SnapshotTree, s fleet.Snapshot) string {
+func deletionEffectText(t *fleet.SnapshotTree, s fleet.Snapshot) string {
 	n := 0
 	for _, o := range t.Snapshots {
 		if o.Parent == s.ID {
@@ -170,15 +170,15 @@ func (p SnapshotPage) dialog(title, button string, danger bool, below ...string)
 	return kit.Dialog{Title: title, Button: button, Danger: danger, Help: kit.HelpSnapshots, Back: p.back(), Action: views.VMPath(p.VM.ID, append([]string{"snapshots"}, below...)...), Why: p.Why}
 }
 
-func (p SnapshotPage) take() kit.Dialog {
+func (p SnapshotPage) takeDialog() kit.Dialog {
 	return p.dialog("Take a snapshot of "+p.VM.Name, "Take snapshot", false, "take")
 }
 
-func (p SnapshotPage) revert() kit.Dialog {
+func (p SnapshotPage) revertDialog() kit.Dialog {
 	return p.dialog("Revert "+p.VM.Name+" to “"+p.Snapshot.Name+"”?", "Revert", true, string(p.Snapshot.ID), "revert")
 }
 
-func (p SnapshotPage) remove() kit.Dialog {
+func (p SnapshotPage) deleteDialog() kit.Dialog {
 	title := "Delete the snapshot “" + p.Snapshot.Name + "”?"
 	if p.Subtree {
 		title = "Delete “" + p.Snapshot.Name + "” and its descendants?"
@@ -191,9 +191,9 @@ func (p SnapshotPage) remove() kit.Dialog {
 }
 
 // since is the start of the period whose writes are in no snapshot.
-func (p SnapshotPage) since() string {
+func (p SnapshotPage) unsavedSince() string {
 	if p.VM.Status != nil && p.VM.Status.Snapshots != nil {
-		if s := p.VM.Status.Snapshots.ByID(p.VM.Status.Snapshots.Current); s != nil {
+		if s := p.VM.Status.Snapshots.SnapshotByID(p.VM.Status.Snapshots.Current); s != nil {
 			return "the snapshot “" + s.Name + "”"
 		}
 	}
@@ -201,13 +201,13 @@ func (p SnapshotPage) since() string {
 }
 
 // names are the names of the first snapshots that are deleted together with the chosen snapshot.
-func (p SnapshotPage) names() string {
+func (p SnapshotPage) firstDeletedNames() string {
 	var names []string
 	for _, s := range p.Below {
 		names = append(names, "“"+s.Name+"”")
 	}
 	if more := len(names) - 5; more > 0 {
-		names = append(names[:5], kit.Count(more, "more"))
+		names = append(names[:5], kit.CountText(more, "more"))
 	}
 	return strings.Join(names, ", ")
 }

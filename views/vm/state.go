@@ -7,14 +7,14 @@ import (
 )
 
 func firstAddress(vm fleet.VMView) string {
-	if all := addresses(vm); len(all) > 0 {
+	if all := ipAddresses(vm); len(all) > 0 {
 		return all[0]
 	}
 	return "–"
 }
 
 // addresses are the IP addresses of all NICs, as the guest's host reports them.
-func addresses(vm fleet.VMView) []string {
+func ipAddresses(vm fleet.VMView) []string {
 	var out []string
 	if vm.Status == nil {
 		return nil
@@ -26,7 +26,7 @@ func addresses(vm fleet.VMView) []string {
 }
 
 // load is the VM's use of its vCPUs: "37 %". The load is unknown while the host is offline.
-func load(vm *fleet.VMView) string {
+func cpuLoadText(vm *fleet.VMView) string {
 	if vm.CPUPercent == nil || vm.Spec.CPUs == 0 || vm.Phase == fleet.PhaseUnknown {
 		return "–"
 	}
@@ -34,7 +34,7 @@ func load(vm *fleet.VMView) string {
 }
 
 // lastKnown describes an unknown VM's last reported state.
-func lastKnown(vm fleet.VMView) string {
+func lastReportedStateText(vm fleet.VMView) string {
 	if vm.Phase != fleet.PhaseUnknown || vm.Status == nil {
 		return ""
 	}

@@ -36,7 +36,7 @@ func warningChips(vm *fleet.VMView) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if t := vm.Phase.Severity(); vm.Attention && t != fleet.SeverityUnknown {
-			word, text := warning(vm)
+			word, text := warningOutsidePhase(vm)
 			if word != "" && t != fleet.SeverityBad {
 				var templ_7745c5c3_Var2 string
 				templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
@@ -101,9 +101,9 @@ func warningChips(vm *fleet.VMView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var6 string
-				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.ResolveAttributeValue("Changed on its host: " + driftFields(vm))
+				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.ResolveAttributeValue("Changed on its host: " + driftFieldsText(vm))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/state.templ`, Line: 21, Col: 76}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/state.templ`, Line: 21, Col: 80}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var6)
 				if templ_7745c5c3_Err != nil {

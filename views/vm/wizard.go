@@ -10,8 +10,8 @@ type Wizard struct {
 	Source  fleet.VMSource
 	Preset  string
 	Notes   []ImportNote // notes about imported XML
-	Read    bool         // XML was imported
-	Summary *Summary     // nil: the page requests the summary later
+	XMLImported    bool         // XML was imported
+	Summary *NewVMSummary     // nil: the page requests the summary later
 }
 
 // ImportNote is a note about a line of imported XML.
@@ -22,8 +22,8 @@ type ImportNote struct {
 }
 
 // Summary describes the VM that the form would create, and where.
-type Summary struct {
-	Facts  []Fact
+type NewVMSummary struct {
+	Facts  []SummaryFact
 	Wrong  []string // errors to correct
 	Placed bool
 	Host   string // empty: the actor may not see hosts
@@ -35,7 +35,7 @@ type Summary struct {
 }
 
 // Fact is one row of the summary.
-type Fact struct{ Word, Text string }
+type SummaryFact struct{ Word, Text string }
 
 // OtherHost is a host that placement did not choose.
 type OtherHost struct {
@@ -44,20 +44,20 @@ type OtherHost struct {
 }
 
 // firstDisk is the disk of the image choice at the top of the form.
-const firstDisk = "spec.disks[0]"
+const firstDiskField = "spec.disks[0]"
 
 // picksImage reports whether this disk's image is chosen next to the VM's name, at the top of the form.
-func (f Form) picksImage(at string) bool {
-	return at == firstDisk && !f.Edits && f.Source == nil && f.Wizard.Source == fleet.SourceImage && f.Typed.Has(at+".source")
+func (f Form) isImageChosenAtTop(at string) bool {
+	return at == firstDiskField && !f.Edits && f.Source == nil && f.Wizard.Source == fleet.SourceImage && f.Typed.Has(at+".source")
 }
 
 // picksISO reports whether the ISO of the CD-ROM drive is chosen at the top of the form.
-func (f Form) picksISO() bool {
+func (f Form) isISOChosenAtTop() bool {
 	return !f.Edits && f.Source == nil && f.Wizard.Source == fleet.SourceISO
 }
 
 // notesOf are the notes of one kind, in order.
-func (w Wizard) notesOf(kind string) (out []ImportNote) {
+func (w Wizard) notesOfKind(kind string) (out []ImportNote) {
 	for _, n := range w.Notes {
 		if n.Kind == kind {
 			out = append(out, n)
@@ -66,7 +66,7 @@ func (w Wizard) notesOf(kind string) (out []ImportNote) {
 	return out
 }
 
-func (w Wizard) hint() string {
+func (w Wizard) sourceHint() string {
 	for _, s := range fleet.VMSources {
 		if s.Key == w.Source {
 			return s.Hint
@@ -77,21 +77,21 @@ func (w Wizard) hint() string {
 
 // presetHint describes the settings of the chosen preset; empty: no preset.
 func (w Wizard) presetHint() string {
-	if p, ok := fleet.PresetNamed(w.Preset); ok {
+	if p, ok := fleet.PresetByKey(w.Preset); ok {
 		return p.Hint + " You can change all values below."
 	}
 	return "A preset sets typical values for a type of guest."
 }
 
 // others describes how many other hosts could run the VM.
-func (s Summary) others() string {
+func (s NewVMSummary) otherHostsText() string {
 	could := 0
 	for _, o := range s.Others {
 		if o.Suitable {
 			could++
 		}
 	}
-	return kit.Count(could, "other host") + " suitable, " + kit.Count(len(s.Others)-could, "host") + " not suitable."
+	return kit.CountText(could, "other host") + " suitable, " + kit.CountText(len(s.Others)-could, "host") + " not suitable."
 }
 
 func hostIcon(o OtherHost) string {

@@ -17,7 +17,7 @@ import (
 
 // source is the choice of a new VM's source. The server fills the form when its buttons are pressed, so they work
 // without JavaScript.
-func source(f Form) templ.Component {
+func sourceSelect(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -42,7 +42,7 @@ func source(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.Legend("Name and source", kit.HelpVMPresets).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SectionHeading("Name and source", kit.HelpVMPresets).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -130,9 +130,9 @@ func source(f Form) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var7 string
-		templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(f.Wizard.hint())
+		templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(f.Wizard.sourceHint())
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/wizard.templ`, Line: 31, Col: 35}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/wizard.templ`, Line: 31, Col: 41}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 		if templ_7745c5c3_Err != nil {
@@ -142,13 +142,13 @@ func source(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if f.picksImage(firstDisk) {
-			templ_7745c5c3_Err = imageField(f, firstDisk).Render(ctx, templ_7745c5c3_Buffer)
+		if f.isImageChosenAtTop(firstDiskField) {
+			templ_7745c5c3_Err = imageField(f, firstDiskField).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		if f.picksISO() {
+		if f.isISOChosenAtTop() {
 			templ_7745c5c3_Err = isoField(f).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -164,7 +164,7 @@ func source(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = imported(f.Wizard).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = importNotes(f.Wizard).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -245,7 +245,7 @@ func source(f Form) templ.Component {
 }
 
 // imported lists the notes about imported settings.
-func imported(w Wizard) templ.Component {
+func importNotes(w Wizard) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -266,13 +266,13 @@ func imported(w Wizard) templ.Component {
 			templ_7745c5c3_Var12 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if w.Read && len(w.Notes) == 0 {
-			templ_7745c5c3_Err = kit.Note("ok", "circle-check", "All settings are in the form.").Render(ctx, templ_7745c5c3_Buffer)
+		if w.XMLImported && len(w.Notes) == 0 {
+			templ_7745c5c3_Err = kit.NoteBanner("ok", "circle-check", "All settings are in the form.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		if list := w.notesOf("refused"); len(list) > 0 {
+		if list := w.notesOfKind("refused"); len(list) > 0 {
 			templ_7745c5c3_Var13 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
@@ -285,18 +285,18 @@ func imported(w Wizard) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = importedLines(list).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = importNoteLines(list).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", "Ignored, because it affects more than the VM: "+kit.Count(len(list), "line")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.NoteBanner("bad", "triangle-alert", "Ignored, because it affects more than the VM: "+kit.CountText(len(list), "line")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		if list := w.notesOf("left"); len(list) > 0 {
+		if list := w.notesOfKind("left"); len(list) > 0 {
 			templ_7745c5c3_Var14 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
@@ -309,26 +309,26 @@ func imported(w Wizard) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = importedLines(list).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = importNoteLines(list).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("warn", "info", "Different in Quantix: "+kit.Count(len(list), "line")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var14), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.NoteBanner("warn", "info", "Different in Quantix: "+kit.CountText(len(list), "line")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var14), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		if list := w.notesOf("usual"); len(list) > 0 {
+		if list := w.notesOfKind("usual"); len(list) > 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<details class=\"small\"><summary class=\"muted\">Default on every VM: ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var15 string
-			templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(len(list), "line"))
+			templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(len(list), "line"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/wizard.templ`, Line: 73, Col: 77}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/wizard.templ`, Line: 73, Col: 81}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 			if templ_7745c5c3_Err != nil {
@@ -338,7 +338,7 @@ func imported(w Wizard) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = importedLines(list).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = importNoteLines(list).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -351,7 +351,7 @@ func imported(w Wizard) templ.Component {
 	})
 }
 
-func importedLines(list []ImportNote) templ.Component {
+func importNoteLines(list []ImportNote) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -430,7 +430,7 @@ func importedLines(list []ImportNote) templ.Component {
 }
 
 // SummaryPart is the summary of the new VM next to the form; it follows the typed values.
-func SummaryPart(s *Summary) templ.Component {
+func SummaryAside(s *NewVMSummary) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -451,7 +451,7 @@ func SummaryPart(s *Summary) templ.Component {
 			templ_7745c5c3_Var20 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<aside class=\"card summary\" id=\"vm-summary\" aria-label=\"Summary\" hx-post=\"/vms/new/summary\" hx-include=\"#vm-form\" hx-trigger=\"load, change from:#vm-wizard delay:300ms, input from:#vm-wizard delay:700ms\" hx-target=\"#vm-summary-body\" hx-swap=\"innerHTML\" hx-sync=\"this:replace\"><header><h2>Summary</h2></header><div id=\"vm-summary-body\" aria-live=\"polite\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<aside class=\"card summary\" id=\"vm-summary\" aria-label=\"Summary\" hx-post=\"/vms/new/summary\" hx-include=\"#vm-form\" hx-trigger=\"load, change from:#vm-wizard delay:300ms, input from:#vm-wizard delay:700ms\" hx-target=\"#vm-summary-body\" hx-swap=\"innerHTML\" hx-sync=\"this:replace\"><header><h2>NewVMSummary</h2></header><div id=\"vm-summary-body\" aria-live=\"polite\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -475,7 +475,7 @@ func SummaryPart(s *Summary) templ.Component {
 }
 
 // SummaryAnswer is the summary after a change of the form, together with the updated section headings.
-func SummaryAnswer(s Summary, f Form, sent url.Values) templ.Component {
+func SummaryRefresh(s NewVMSummary, f Form, sent url.Values) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -500,7 +500,7 @@ func SummaryAnswer(s Summary, f Form, sent url.Values) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = Headings(f, sent).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = SectionSummaries(f, sent).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -508,7 +508,7 @@ func SummaryAnswer(s Summary, f Form, sent url.Values) templ.Component {
 	})
 }
 
-func SummaryBody(s Summary) templ.Component {
+func SummaryBody(s NewVMSummary) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -644,7 +644,7 @@ func SummaryBody(s Summary) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", "No suitable host.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var27), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.NoteBanner("bad", "triangle-alert", "No suitable host.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var27), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -655,9 +655,9 @@ func SummaryBody(s Summary) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var29 string
-			templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(s.others())
+			templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(s.otherHostsText())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/wizard.templ`, Line: 143, Col: 45}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/wizard.templ`, Line: 143, Col: 53}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
 			if templ_7745c5c3_Err != nil {

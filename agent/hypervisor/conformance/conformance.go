@@ -25,47 +25,47 @@ type Harness struct {
 	FailingPool func(t *testing.T) (spec fleet.PoolSpec, words string)
 
 	// BadPath is a path that the agent's settings do not allow for pools.
-	BadPath string
+	ForbiddenPoolPath string
 
 	// Misplace replaces the pool's directory. back restores the directory.
-	Misplace func(t *testing.T, pool fleet.Pool, how Misplacement) (back func())
+	ReplacePoolDir func(t *testing.T, pool fleet.Pool, how PoolDirReplacement) (back func())
 
 	// AddImage copies a file into a pool that the suite has applied, as a user does.
 	AddImage func(t *testing.T, pool fleet.Pool, image Image)
 
 	// Physical returns a whole disk of the host by its name in a spec. use makes the host use the disk until release is
 	// called.
-	Physical func(t *testing.T) (device string, use func() (release func()))
+	UnusedDisk func(t *testing.T) (device string, use func() (release func()))
 
 	// AddOverlay creates a qcow2 volume in the pool that is backed by another volume of the pool, like qemu-img create
 	// -b.
 	AddOverlay func(t *testing.T, pool fleet.Pool, name, base string)
 
 	// Remote returns the URL of a file to download, and the checksum to expect.
-	Remote func(t *testing.T, what Remote) (url, checksum string)
+	ServeFile func(t *testing.T, what RemoteFile) (url, checksum string)
 
 	// Foreign creates and starts a domain with the name, without Quantix metadata.
-	Foreign func(t *testing.T, name string) fleet.VMID
+	DefineUnmanagedVM func(t *testing.T, name string) fleet.VMID
 
 	// Power reads a domain's power state without the backend. It returns fleet.Absent if the domain does not exist.
-	Power func(t *testing.T, id fleet.VMID) fleet.Power
+	PowerOf func(t *testing.T, id fleet.VMID) fleet.Power
 
 	// PowerOff forces a domain off, like virsh destroy.
 	PowerOff func(t *testing.T, id fleet.VMID)
 
 	// Change changes a stopped domain's definition, like virsh edit.
-	Change func(t *testing.T, id fleet.VMID, c Change)
+	EditVM func(t *testing.T, id fleet.VMID, c VMEdit)
 
 	// Seeds returns the first-boot data of the VM on the host, as files by name for each version. DropSeeds removes the
 	// first-boot files without the backend.
-	Seeds     func(t *testing.T, id fleet.VMID) []map[string]string
-	DropSeeds func(t *testing.T, id fleet.VMID)
+	FirstBootData     func(t *testing.T, id fleet.VMID) []map[string]string
+	DeleteFirstBootData func(t *testing.T, id fleet.VMID)
 
 	// SaveDefinition saves a stopped domain's definition without the backend. restore defines the domain again.
 	SaveDefinition func(t *testing.T, id fleet.VMID) (restore func())
 
 	// Undefine removes a domain's definition without the backend. A running guest continues.
-	Undefine func(t *testing.T, id fleet.VMID)
+	UndefineVM func(t *testing.T, id fleet.VMID)
 
 	// HideVolume moves a volume's file out of its pool. restore moves the file back.
 	HideVolume func(t *testing.T, pool fleet.Pool, volume string) (restore func())
@@ -77,11 +77,11 @@ type Harness struct {
 	DeleteVolume func(t *testing.T, pool fleet.Pool, volume string)
 
 	// Touch writes to a volume without the backend and resets the file's modification time.
-	Touch func(t *testing.T, pool fleet.Pool, volume string)
+	WriteKeepingTime func(t *testing.T, pool fleet.Pool, volume string)
 
 	// GuestWrites overwrites the beginning of a raw volume with a qcow2 header whose backing file is another volume of
 	// the pool.
-	GuestWrites func(t *testing.T, pool fleet.Pool, volume, names string)
+	WriteQcow2Header func(t *testing.T, pool fleet.Pool, volume, names string)
 
 	// WriteDisk writes the byte to the beginning of an unused disk file, as the VM's guest would. ReadDisk reads the
 	// first byte through the backing chain. CheckDisk fails the test unless the chain is consistent.
@@ -90,17 +90,17 @@ type Harness struct {
 	CheckDisk func(t *testing.T, path string)
 
 	// ForeignSnapshot takes a snapshot of a stopped VM, like virsh snapshot-create-as. drop deletes the snapshot.
-	ForeignSnapshot func(t *testing.T, id fleet.VMID, name string) (drop func())
+	TakeUnmanagedSnapshot func(t *testing.T, id fleet.VMID, name string) (drop func())
 
 	// ForeignOverlay creates an overlay with the name in the pool on the first disk of a stopped VM, like virsh
 	// snapshot-create-as --disk-only.
-	ForeignOverlay func(t *testing.T, pool fleet.Pool, vm fleet.VM, name string)
+	CreateUnmanagedOverlay func(t *testing.T, pool fleet.Pool, vm fleet.VM, name string)
 
 	// StopPool stops an active pool, like virsh pool-destroy.
 	StopPool func(t *testing.T, pool fleet.Pool)
 
 	// ForeignPool creates and starts a directory pool with the name, without the backend.
-	ForeignPool func(t *testing.T, name, path string)
+	DefineUnmanagedPool func(t *testing.T, name, path string)
 
 	// StopNetwork stops a network, like virsh net-destroy. UndefineNetwork removes the network's definition.
 	// EditNetwork adds a DHCP reservation to the network.
@@ -120,58 +120,58 @@ type Harness struct {
 	EditFilter, UndefineFilter func(t *testing.T, name string)
 
 	// EndServer kills the dnsmasq of a network.
-	EndServer func(t *testing.T, name string)
+	KillDnsmasq func(t *testing.T, name string)
 
 	// ForeignNetwork creates and starts a network with the name, without the backend.
-	ForeignNetwork func(t *testing.T, name string)
+	DefineUnmanagedNetwork func(t *testing.T, name string)
 
 	// Device returns an unused network device of the host.
-	Device func(t *testing.T) string
+	UnusedNetworkDevice func(t *testing.T) string
 
 	// AddBootable adds a bootable qcow2 volume with a guest agent to a pool. Once that guest's agent answers, Prepare
 	// creates a file system on the guest's second disk and installs a command to set passwords.
-	AddBootable func(t *testing.T, pool fleet.Pool, name string)
-	Prepare     func(t *testing.T, id fleet.VMID)
+	AddBootableVolume func(t *testing.T, pool fleet.Pool, name string)
+	PrepareGuest     func(t *testing.T, id fleet.VMID)
 
 	// Frozen and HasPassword read the guest's state without the backend.
-	Frozen      func(t *testing.T, id fleet.VMID) bool
-	HasPassword func(t *testing.T, id fleet.VMID, user, password string) bool
+	IsGuestFrozen      func(t *testing.T, id fleet.VMID) bool
+	GuestHasPassword func(t *testing.T, id fleet.VMID, user, password string) bool
 
 	// Network is the name of an active libvirt network of the host.
-	Network string
+	ActiveNetwork string
 
 	// Unplug makes the hypervisor unreachable while its guests run, and plug makes it reachable again. Both return once
 	// the change is complete.
-	Unplug func(t *testing.T) (plug func())
+	DisconnectHypervisor func(t *testing.T) (plug func())
 
 	// Freeze makes the hypervisor accept calls without answering, until the suite calls thaw. Optional.
-	Freeze func(t *testing.T) (thaw func())
+	FreezeHypervisor func(t *testing.T) (thaw func())
 
 	// CoreOnly restricts the suite to the core cases.
-	CoreOnly bool
+	OnlyCoreTests bool
 
 	// CutsOff enables the cases that interrupt a job by a panic in one of the job's functions, which simulates the
 	// agent's end.
-	CutsOff bool
+	InterruptsJobs bool
 }
 
 // Misplacement is a way to replace a pool's directory by another directory.
-type Misplacement string
+type PoolDirReplacement string
 
 const (
-	Moved   Misplacement = "moved away"
-	Emptied Misplacement = "replaced by an empty directory"
-	Covered Misplacement = "under another file system"
+	PoolDirMoved   PoolDirReplacement = "moved away"
+	PoolDirEmptied PoolDirReplacement = "replaced by an empty directory"
+	PoolDirCovered PoolDirReplacement = "under another file system"
 )
 
 // Change is an administrator's change of a definition. Zero fields change nothing.
-type Change struct {
+type VMEdit struct {
 	Name            string
 	CPUs, MemoryMiB int
-	Detach          string // the target of a disk to detach: "vdb"
+	DetachDisk          string // the target of a disk to detach: "vdb"
 	Network         string // the network of the first NIC; the NIC's MAC address stays
 	ISO             string // the path of a medium to insert
-	FirstBoot       bool   // remove the first-boot drive
+	RemoveFirstBoot       bool   // remove the first-boot drive
 }
 
 // ImageKind is the kind of an Image's content.
@@ -182,10 +182,10 @@ const (
 	Raw          ImageKind = "raw"           // any bytes
 	Qcow2Backing ImageKind = "qcow2-backing" // has a backing file: must be refused
 	Qcow2Data    ImageKind = "qcow2-data"    // has an external data file: must be refused
-	Qcow2Short   ImageKind = "qcow2-short"   // truncated
+	Qcow2Truncated   ImageKind = "qcow2-short"   // truncated
 	ISO          ImageKind = "iso"           // only an ISO 9660 volume descriptor
 	LinkedISO    ImageKind = "iso-linked"    // a symbolic link to an ISO outside the pool: must be refused
-	Folder       ImageKind = "folder"        // a directory instead of an image
+	DirectoryImage       ImageKind = "folder"        // a directory instead of an image
 )
 
 // Image is a volume that disks are cloned from.
@@ -198,179 +198,179 @@ type Image struct {
 // testCase is one case of the suite.
 type testCase struct {
 	name string
-	test func(*testing.T, *host)
+	test func(*testing.T, *testHost)
 }
 
 // core are the cases of each area that show that a backend works. more are all other cases, except cutOffs.
 var (
-	core = []testCase{
-		{"a new VM is defined and stopped", testCreate},
-		{"applying a VM twice changes nothing", testApplyTwice},
-		{"a VM that does not exist is reported absent and does not start", testAbsent},
-		{"power jobs are idempotent", testPower},
-		{"reboot and reset of a stopped guest fail with ErrNotRunning", testNotRunning},
-		{"edits of a stopped VM apply at once", testEditStopped},
-		{"edits of a running VM wait for its next start", testNextBoot},
-		{"every field of a VM has its requested value", testParts},
-		{"every field of a disk and a NIC has its requested value", testDevices},
+	coreTests = []testCase{
+		{"a new VM is defined and stopped", testCreateVM},
+		{"applying a VM twice changes nothing", testApplyIsIdempotent},
+		{"a VM that does not exist is reported absent and does not start", testAbsentVM},
+		{"power jobs are idempotent", testPowerActions},
+		{"reboot and reset of a stopped guest fail with ErrNotRunning", testActionsNeedRunningGuest},
+		{"edits of a stopped VM apply at once", testEditOfStoppedVM},
+		{"edits of a running VM wait for its next start", testEditWaitsForNextStart},
+		{"every field of a VM has its requested value", testEveryDefinitionField},
+		{"every field of a disk and a NIC has its requested value", testDiskAndNICFields},
 		{"first-boot data is written once", testFirstBoot},
-		{"NICs are hot-plugged and hot-unplugged", testHotPlug},
-		{"disks are hot-plugged and hot-unplugged", testPlugDisks},
+		{"NICs are hot-plugged and hot-unplugged", testHotPlugNICs},
+		{"disks are hot-plugged and hot-unplugged", testHotPlugDisks},
 		{"raw disks are created, grown and removed", testRawDisks},
-		{"vCPUs, memory and media are hot-plugged", testGrowRunning},
-		{"a plan lists changes without applying them", testPlan},
-		{"a stopped VM is renamed", testRename},
-		{"a missing disk is a fault", testMissingDisk},
-		{"a VM whose definition was removed is defined again with its disks", testUndefined},
+		{"vCPUs, memory and media are hot-plugged", testHotPlugCPUsAndMemory},
+		{"a plan lists changes without applying them", testPlanVM},
+		{"a stopped VM is renamed", testRenameVM},
+		{"a missing disk is a fault", testMissingDiskOfStoppedVM},
+		{"a VM whose definition was removed is defined again with its disks", testStoppedVMUndefined},
 		{"edits made on the host are reported as drift and not overwritten", testDrift},
-		{"a reapply overwrites drift", testReapply},
+		{"a reapply overwrites drift", testReapplyOverwritesEdits},
 		{"accepted drift becomes part of the spec", testAcceptDrift},
-		{"a running guest without definition is reported at once", testRunningUndefined},
-		{"deleting a VM leaves its disks unless requested", testDelete},
-		{"disks are cloned from images", testClone},
+		{"a running guest without definition is reported at once", testRunningVMUndefined},
+		{"deleting a VM leaves its disks unless requested", testDeleteVM},
+		{"disks are cloned from images", testCloneImage},
 		{"images that refer to other files are refused", testUnsafeImages},
 		{"a disk in use by another VM is refused", testDiskInUse},
-		{"only an ISO is accepted in a drive", testISOs},
-		{"unmanaged domains are reported and never changed", testUnmanaged},
+		{"only an ISO is accepted in a drive", testISOMedia},
+		{"unmanaged domains are reported and never changed", testUnmanagedVM},
 		{"a pool is applied, reported and released", testPool},
 		{"a pool in use is not released", testPoolInUse},
 		{"a failing pool reports the host's error", testFailingPool},
 		{"nothing is created in a directory that replaces a pool's directory", testPoolMisplaced},
-		{"volumes are created, grown, cloned, wiped and deleted", testVolumes},
+		{"volumes are created, grown, cloned, wiped and deleted", testVolumeLifecycle},
 		{"volumes are downloaded and inspected", testDownloads},
-		{"volumes are uploaded in pieces", testUploads},
+		{"volumes are uploaded in pieces", testUploadVolume},
 		{"volumes are copied byte by byte", testCopyVolume},
-		{"linked clones of an image are backed by the same file", testOverlay},
+		{"linked clones of an image are backed by the same file", testDiskBackedByImage},
 		{"a volume in use is refused", testVolumeInUse},
 		{"a VM's disk grows while running and off", testGrowDisk},
-		{"a disk is moved to another pool while running and off", testMove},
-		{"snapshots of a stopped VM are taken, reverted and deleted", testSnapshots},
-		{"snapshots of a running VM are taken and deleted", testSnapshotsRunning},
+		{"a disk is moved to another pool while running and off", testMoveDisk},
+		{"snapshots of a stopped VM are taken, reverted and deleted", testSnapshotsOfStoppedVM},
+		{"snapshots of a running VM are taken and deleted", testSnapshotsOfRunningVM},
 		{"a VM reverts to a snapshot with memory", testSnapshotMemory},
-		{"a running VM is cloned from a temporary snapshot", testCloneRunning},
-		{"a network is applied, reported and released", testNetwork},
+		{"a running VM is cloned from a temporary snapshot", testCloneOfRunningVM},
+		{"a network is applied, reported and released", testNetworkLifecycle},
 		{"security groups filter NICs, also of running guests", testSecurityGroups},
 		{"the console uses VNC", testConsole},
 		{"the guest agent's values are reported and its commands run", testGuestAgent},
-		{"two reads of an unchanged host are equal", testUnchangedState},
-		{"a reopened backend reports the same host", testReopen},
-		{"every method returns when its context ends", testDeadline},
+		{"two reads of an unchanged host are equal", testUnchangedStateIsEqual},
+		{"a reopened backend reports the same host", testBackendReopened},
+		{"every method returns when its context ends", testCallDeadline},
 	}
-	more = []testCase{
-		{"a pool reports invalid images", testUnsoundImages},
+	extendedTests = []testCase{
+		{"a pool reports invalid images", testInvalidImages},
 		{"every CPU model of the host starts as requested", testCPUModels},
-		{"a VM that was just started has no pending changes", testSettled},
+		{"a VM that was just started has no pending changes", testStartedVMHasNoPendingChanges},
 		{"a guest has the requested NUMA nodes", testNUMANodes},
-		{"guest memory is encrypted if the host supports it", testConfidential},
-		{"a start is refused when a host device is missing", testNoDevice},
-		{"a VM with the pc machine type has IDE disks", testOldMachine},
+		{"guest memory is encrypted if the host supports it", testMemoryEncryption},
+		{"a start is refused when a host device is missing", testMissingHostDevice},
+		{"a VM with the pc machine type has IDE disks", testOldMachineType},
 		{"several VMs share a disk", testSharedDisks},
-		{"content of a raw disk is never probed", testRawBytes},
+		{"content of a raw disk is never probed", testRawDiskWithQcow2Header},
 		{"a disk is encrypted by its host", testEncryptedDisks},
 		{"a physical disk is exclusive to one guest", testPhysicalDisks},
-		{"a running VM is renamed at its next start", testRenameRunning},
-		{"a missing disk is not recreated for a VM without definition", testMissingUndefined},
-		{"a missing disk is reported on a running guest", testMissingRunning},
-		{"a disk detached on the host stays detached", testDetached},
-		{"a definition restored from an old copy shows as drift", testRestored},
+		{"a running VM is renamed at its next start", testRenameRunningVM},
+		{"a missing disk is not recreated for a VM without definition", testMissingDiskOfUndefinedVM},
+		{"a missing disk is reported on a running guest", testMissingDiskOfRunningVM},
+		{"a disk detached on the host stays detached", testDetachedDiskIsDrift},
+		{"a definition restored from an old copy shows as drift", testRestoredDefinition},
 		{"a restored portal does not overwrite newer applied specs", testRestoredPortal},
-		{"a VM's ownership mark is stored in its domain's metadata", testMark},
-		{"VMs with the same name run on one host", testOneName},
-		{"a VM renamed to a taken name gets another domain name", testRenameTaken},
-		{"a disk cloned from an image does not need the image's pool", testImagePoolGone},
+		{"a VM's ownership mark is stored in its domain's metadata", testOwnershipMarkStored},
+		{"VMs with the same name run on one host", testVMsOfOneName},
+		{"a VM renamed to a taken name gets another domain name", testRenameToTakenName},
+		{"a disk cloned from an image does not need the image's pool", testImagePoolMissing},
 		{"volumes report the VMs that use them", testVolumeUsers},
-		{"a disk of an unmanaged domain is neither cloned nor inserted", testDiskIsNoImage},
-		{"a second pool with the same name and another source is refused", testPoolClash},
-		{"a pre-existing pool is unchanged after its release", testPoolBefore},
+		{"a disk of an unmanaged domain is neither cloned nor inserted", testGuestDiskRefusedAsImage},
+		{"a second pool with the same name and another source is refused", testPoolNameTaken},
+		{"a pre-existing pool is unchanged after its release", testPreexistingPool},
 		{"pools on one file system report the same file system", testPoolFileSystem},
 		{"a pool stopped on the host stays stopped until reapplied", testPoolStopped},
 		{"a directory that belongs to another pool is refused", testPoolMarker},
-		{"a pool outside the agent's roots is refused", testPoolRoots},
-		{"existing objects with unusual names are usable", testOddNames},
-		{"a file with an invalid name hides no other file", testVolumeUnnamed},
-		{"a repeated volume job creates no second volume", testCreateVolumeOnce},
-		{"a repeated download job downloads once", testDownloadOnce},
-		{"a cancelled download leaves no file", testDownloadStopped},
-		{"uploads are inspected and verified", testUploadsVerified},
+		{"a pool outside the agent's roots is refused", testPoolOutsideRoots},
+		{"existing objects with unusual names are usable", testNamesInvalidForQuantix},
+		{"a file with an invalid name hides no other file", testVolumeNameNotText},
+		{"a repeated volume job creates no second volume", testRepeatedCreateVolume},
+		{"a repeated download job downloads once", testRepeatedDownload},
+		{"a cancelled download leaves no file", testDownloadCancelled},
+		{"uploads are inspected and verified", testUploadChecksumVerified},
 		{"an interrupted upload resumes at the received offset", testUploadResumes},
-		{"a checksum is reported while the file is unchanged", testHash},
-		{"a cloned VM uses the disks copied before", testCopiedDisks},
-		{"a VM is exported to an archive and imported again", testAppliances},
+		{"a checksum is reported while the file is unchanged", testHashVolume},
+		{"a cloned VM uses the disks copied before", testApplyUsesCopiedDisks},
+		{"a VM is exported to an archive and imported again", testExportAndImportAppliance},
 		{"archives with outside references are refused", testAppliancesRefused},
-		{"a cancelled conversion leaves no file", testConvertStopped},
+		{"a cancelled conversion leaves no file", testConversionCancelled},
 		{"a rename never overwrites a volume", testRenameVolume},
 		{"a volume read is complete or fails", testReadVolume},
-		{"a cancelled copy or wipe ends at once", testVolumeStopped},
+		{"a cancelled copy or wipe ends at once", testVolumeJobsCancelled},
 		{"volume names cannot leave the pool", testVolumeNames},
 		{"volumes with backing files can only be deleted", testVolumeWithBackingFile},
-		{"no volume is changed in a directory that replaces a pool's directory", testVolumeMisplaced},
+		{"no volume is changed in a directory that replaces a pool's directory", testVolumesOfReplacedPoolDir},
 		{"a disk that backs another volume does not grow", testGrowDiskRefused},
-		{"a cancelled disk move leaves the disk in its pool", testMoveStopped},
-		{"a refused disk move changes nothing", testMoveRefused},
+		{"a cancelled disk move leaves the disk in its pool", testMoveDiskCancelled},
+		{"a refused disk move changes nothing", testMoveDiskRefused},
 		{"middle, root and branch snapshots are deleted", testSnapshotBranches},
-		{"a new VM is copied from a snapshot", testFromSnapshot},
-		{"a repeated snapshot job runs once", testSnapshotOnce},
-		{"an overlay made outside Quantix is deleted with its disk", testForeignOverlay},
+		{"a new VM is copied from a snapshot", testCloneFromSnapshot},
+		{"a repeated snapshot job runs once", testRepeatedSnapshotJob},
+		{"an overlay made outside Quantix is deleted with its disk", testUnmanagedOverlay},
 		{"jobs that would separate a VM's disks from its snapshots are refused", testSnapshotRefused},
-		{"snapshots made outside Quantix are reported and not deleted", testForeignSnapshots},
-		{"a volume is received as it was sent", testTransfer},
-		{"received volumes are inspected and verified", testTransferVerified},
-		{"a stopped VM migrates with its disks", testMigrate},
-		{"a refused cold migration changes nothing", testMigrateRefused},
-		{"a VM whose disk changed after it was sent is not removed", testMigrateChangedVM},
+		{"snapshots made outside Quantix are reported and not deleted", testUnmanagedSnapshots},
+		{"a volume is received as it was sent", testSendAndReceiveVolume},
+		{"received volumes are inspected and verified", testReceivedVolumeVerified},
+		{"a stopped VM migrates with its disks", testColdMigration},
+		{"a refused cold migration changes nothing", testColdMigrationRefused},
+		{"a VM whose disk changed after it was sent is not removed", testColdMigrationOfChangedVM},
 		{"networks are listed", testNetworks},
 		{"a network of each mode runs", testNetworkModes},
 		{"a network on devices of the host is defined", testNetworkOnDevices},
 		{"NIC limits that the kernel does not support are reported", testNICLimits},
 		{"a NIC with a device of its own starts when one is free", testNICNeedsDevice},
-		{"a network with the name of an unmanaged network is refused", testNetworkTaken},
+		{"a network with the name of an unmanaged network is refused", testNetworkNameTaken},
 		{"an edited network is reported and not overwritten", testNetworkEdited},
 		{"addresses are reserved while a network runs", testReservations},
 		{"reservations changed on the host are reported", testReservationsDropped},
 		{"port groups change while a network runs", testPortGroups},
 		{"a network stopped on the host is started by an apply", testNetworkStopped},
 		{"a running network without definition is reported at once", testNetworkUndefined},
-		{"a removed network is reported", testNetworkRemoved},
-		{"a network without its dnsmasq is reported", testNetworkUnserved},
+		{"a removed network is reported", testNetworkRemovedOnHost},
+		{"a network without its dnsmasq is reported", testNetworkWithoutDnsmasq},
 		{"a network in use is not released", testNetworkInUse},
 		{"edited network filters are reported and not overwritten", testFilterDrift},
-		{"changes on the host send wake-ups to the agent", testChanges},
+		{"changes on the host send wake-ups to the agent", testWakeUps},
 		{"the load of running guests is reported", testMeters},
 		{"commands to a guest without agent are refused", testNoGuestAgent},
-		{"start and restart policies are stored with the VM", testPolicy},
+		{"start and restart policies are stored with the VM", testStartAndRestartPolicies},
 		{"guests with a memory minimum are ballooned", testBalloons},
-		{"health checks reach the running guest", testHealth},
+		{"health checks reach the running guest", testHealthChecks},
 	}
 	// cutOffs are the cases that interrupt jobs at each of their steps.
-	cutOffs = []testCase{
-		{"a VM creation interrupted at any step completes on retry", testCreateCutOff},
-		{"a volume job interrupted at any step completes on retry", testVolumesCutOff},
-		{"a disk move interrupted at any step completes on retry", testMovesCutOff},
-		{"a snapshot job interrupted at any step completes on retry", testSnapshotsCutOff},
-		{"a clone of a running VM interrupted at any step completes on retry", testCloneRunningCutOff},
+	interruptionTests = []testCase{
+		{"a VM creation interrupted at any step completes on retry", testCreateInterrupted},
+		{"a volume job interrupted at any step completes on retry", testVolumeJobsInterrupted},
+		{"a disk move interrupted at any step completes on retry", testDiskMovesInterrupted},
+		{"a snapshot job interrupted at any step completes on retry", testSnapshotsInterrupted},
+		{"a clone of a running VM interrupted at any step completes on retry", testCloneOfRunningVMInterrupted},
 	}
 )
 
 // Run runs the suite against a backend.
 func Run(t *testing.T, h Harness) {
-	cases := core
-	if !h.CoreOnly {
-		cases = slices.Concat(core, more)
+	cases := coreTests
+	if !h.OnlyCoreTests {
+		cases = slices.Concat(coreTests, extendedTests)
 	}
-	if h.CutsOff {
-		cases = slices.Concat(cases, cutOffs)
+	if h.InterruptsJobs {
+		cases = slices.Concat(cases, interruptionTests)
 	}
 	t.Run("behaviour", func(t *testing.T) {
 		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
-				c.test(t, open(t, h))
+				c.test(t, openTestHost(t, h))
 			})
 		}
 	})
 	// These cases affect the hypervisor of all other cases, so they run alone.
-	t.Run("the hypervisor disconnects and reconnects", func(t *testing.T) { testUnplug(t, open(t, h)) })
-	if h.Freeze != nil {
-		t.Run("a frozen hypervisor times out", func(t *testing.T) { testFreeze(t, open(t, h)) })
+	t.Run("the hypervisor disconnects and reconnects", func(t *testing.T) { testHypervisorUnreachable(t, openTestHost(t, h)) })
+	if h.FreezeHypervisor != nil {
+		t.Run("a frozen hypervisor times out", func(t *testing.T) { testHypervisorHangs(t, openTestHost(t, h)) })
 	}
 }

@@ -9,31 +9,31 @@ import (
 )
 
 // fullDisk and fullNIC return the disk or NIC with every field set to a non-default value. The limits are consistent.
-func fullDisk(d fleet.Disk) fleet.Disk {
+func diskWithAllFields(d fleet.Disk) fleet.Disk {
 	d.Bus, d.Cache, d.IO, d.Discard, d.BootOrder, d.Serial, d.ReadOnly = "scsi", "writeback", "threads", "ignore", 2, "QX-1", true
 	d.Limits = fleet.DiskLimits{TotalIOPS: 500, BurstIOPS: 1000, ReadKiB: 2048, WriteKiB: 1024, BurstSeconds: 5}
 	return d
 }
 
-func fullNIC(n fleet.NIC) fleet.NIC {
+func nicWithAllFields(n fleet.NIC) fleet.NIC {
 	n.Model, n.BootOrder, n.LinkDown = "e1000e", 1, true
 	return n
 }
 
 // Disks and NICs have the requested values at creation and after an edit of a stopped VM. After an edit of a running
 // VM, they have the values immediately if possible, and otherwise at the next start.
-func testDevices(t *testing.T, h *host) {
-	p := h.pool()
-	vm := h.newVM(disk(p), disk(p))
+func testDiskAndNICFields(t *testing.T, h *testHost) {
+	p := h.newPool()
+	vm := h.newVM(newDisk(p), newDisk(p))
 	plain := slices.Clone(vm.Spec.Disks)
-	card := fleet.NIC{Network: h.h.Network, MAC: mac()}
-	vm.Spec.Disks = []fleet.Disk{fullDisk(plain[0]), plain[1]}
-	vm.Spec.NICs = []fleet.NIC{fullNIC(card)}
+	card := fleet.NIC{Network: h.harness.ActiveNetwork, MAC: uniqueMAC()}
+	vm.Spec.Disks = []fleet.Disk{diskWithAllFields(plain[0]), plain[1]}
+	vm.Spec.NICs = []fleet.NIC{nicWithAllFields(card)}
 	h.apply(vm)
-	h.wantSettled(vm, "created with all fields")
-	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.wantNoPendingChanges(vm, "created with all fields")
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
-	h.wantSettled(vm, "started")
+	h.wantNoPendingChanges(vm, "started")
 
 	edit := func(waits []string, change func(*fleet.VMSpec)) {
 		t.Helper()
@@ -42,7 +42,7 @@ func testDevices(t *testing.T, h *host) {
 		change(&vm.Spec)
 		for range 2 { // a repeated job changes nothing
 			h.apply(vm)
-			if s := h.status(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
+			if s := h.wantStatus(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
 				t.Errorf("generation %d: next boot %q, want %q; drift %+v", vm.Generation, s.NextBoot, waits, s.Drift)
 			}
 		}
@@ -59,27 +59,27 @@ func testDevices(t *testing.T, h *host) {
 		}
 		usual := plain[0]
 		edit([]string{"disks"}, func(s *fleet.VMSpec) { f.Copy(&s.Disks[0], usual) })
-		full := fullDisk(usual)
+		full := diskWithAllFields(usual)
 		edit(nil, func(s *fleet.VMSpec) { f.Copy(&s.Disks[0], full) })
 	}
 	edit([]string{"nics"}, func(s *fleet.VMSpec) { s.NICs[0].Model = "" })
 	edit([]string{"nics"}, func(s *fleet.VMSpec) { s.NICs[0].Queues = 2 })
 	edit([]string{"disks", "nics"}, func(s *fleet.VMSpec) { s.Disks[0], s.NICs[0] = plain[0], card })
-	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Stopped)
-	h.wantSettled(vm, "stopped")
-	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.wantNoPendingChanges(vm, "stopped")
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
-	h.wantSettled(vm, "started with the defaults")
+	h.wantNoPendingChanges(vm, "started with the defaults")
 
 	// Not every host's kernel can limit a NIC's bandwidth or has several queues, but the definition has the values on
 	// each host.
 	other := h.newVM()
-	card.MAC, card.Queues = mac(), 4
+	card.MAC, card.Queues = uniqueMAC(), 4
 	card.Limits = fleet.NICLimits{InKiB: 1000, InPeakKiB: 2000, InBurstKiB: 512, OutKiB: 500, OutPeakKiB: 600, OutBurstKiB: 64}
 	other.Spec.NICs = []fleet.NIC{card}
 	h.apply(other)
-	h.wantSettled(other, "created with NIC limits")
+	h.wantNoPendingChanges(other, "created with NIC limits")
 	edits := []func(*fleet.NIC){
 		func(n *fleet.NIC) { n.Queues = 0 },
 		func(n *fleet.NIC) { n.Limits.InPeakKiB, n.Limits.OutBurstKiB = 0, 0 },
@@ -91,32 +91,32 @@ func testDevices(t *testing.T, h *host) {
 		other.Spec.NICs = slices.Clone(other.Spec.NICs)
 		change(&other.Spec.NICs[0])
 		h.apply(other)
-		h.wantSettled(other, "edited")
+		h.wantNoPendingChanges(other, "edited")
 	}
 }
 
 // Disks are hot-plugged and hot-unplugged. A disk that the guest does not release is reported as present. A disk on a
 // bus without hot-plug waits for the next start.
-func testPlugDisks(t *testing.T, h *host) {
-	p := h.pool()
-	first, second, third, fourth, fifth := disk(p), disk(p), disk(p), disk(p), disk(p)
+func testHotPlugDisks(t *testing.T, h *testHost) {
+	p := h.newPool()
+	first, second, third, fourth, fifth := newDisk(p), newDisk(p), newDisk(p), newDisk(p), newDisk(p)
 	third.Bus, fourth.Bus, fifth.Bus = "scsi", "sata", "usb"
 	vm := h.runningVM(first)
 	vm.Generation, vm.Spec.Disks = 2, []fleet.Disk{first, second, third, fifth}
 	for range 2 {
 		h.apply(vm)
-		if s := h.status(vm.ID, 2); len(s.Disks) != 4 || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+		if s := h.wantStatus(vm.ID, 2); len(s.Disks) != 4 || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
 			t.Fatalf("with three more disks: %+v", s)
 		}
 	}
 	vm.Generation, vm.Spec.Disks = 3, []fleet.Disk{first, second, third, fourth, fifth}
 	h.apply(vm)
-	if s := h.status(vm.ID, 3); len(s.Disks) != 4 || !slices.Equal(s.NextBoot, []string{"disks"}) || len(s.PendingUnplug) != 0 || len(s.Drift) != 0 {
+	if s := h.wantStatus(vm.ID, 3); len(s.Disks) != 4 || !slices.Equal(s.NextBoot, []string{"disks"}) || len(s.PendingUnplug) != 0 || len(s.Drift) != 0 {
 		t.Errorf("with a SATA disk: %+v", s)
 	}
 	vm.Generation, vm.Spec.Disks = 4, []fleet.Disk{first, third}
 	h.apply(vm)
-	s := h.status(vm.ID, 4)
+	s := h.wantStatus(vm.ID, 4)
 	var held []fleet.PendingUnplug
 	if len(s.Disks) > 2 {
 		held = []fleet.PendingUnplug{{Field: "disks", What: "disk vdb (" + second.Volume + ")"}}
@@ -124,13 +124,13 @@ func testPlugDisks(t *testing.T, h *host) {
 	if len(s.Disks) > 3 || (held != nil) != slices.Contains(s.NextBoot, "disks") || !slices.Equal(s.PendingUnplug, held) || len(s.Drift) != 0 {
 		t.Errorf("without the second disk and the USB disk: %+v", s)
 	}
-	h.must("stop", h.StopVM(h.ctx, vm.ID))
-	h.must("start again", h.StartVM(h.ctx, vm.ID))
+	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
+	h.requireNoError("start again", h.StartVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Running); len(s.Disks) != 2 || len(s.NextBoot) != 0 {
 		t.Errorf("after the next start: %+v", s)
 	}
 	for _, d := range []fleet.Disk{second, fourth, fifth} {
-		if _, there := h.volume(p, d.Volume); !there {
+		if _, there := h.reportedVolume(p, d.Volume); !there {
 			t.Errorf("the disk %s was removed from the VM, and its data is missing", d.Volume)
 		}
 	}
@@ -138,9 +138,9 @@ func testPlugDisks(t *testing.T, h *host) {
 
 // shrinkAndGrow removes vCPUs and memory from the guest and adds them again. If the guest does not release them, the
 // host must report that. An emulated guest keeps its vCPUs.
-func (h *host) shrinkAndGrow(vm *fleet.VM) {
+func (h *testHost) hotUnplugAndReplug(vm *fleet.VM) {
 	h.t.Helper()
-	was := h.status(vm.ID, vm.Generation)
+	was := h.wantStatus(vm.ID, vm.Generation)
 	if len(was.Modules) < 2 || was.Accelerator != "kvm" && was.MinCPUs != 0 {
 		h.t.Fatalf("the guest can give back %+v and, on %s, all but %d vCPUs", was.Modules, was.Accelerator, was.MinCPUs)
 	}
@@ -149,7 +149,7 @@ func (h *host) shrinkAndGrow(vm *fleet.VM) {
 	vm.Generation++
 	vm.Spec.CPUs, vm.Spec.MemoryMiB = full.CPUs-1, full.MemoryMiB-newest
 	h.apply(*vm)
-	s := h.status(vm.ID, vm.Generation)
+	s := h.wantStatus(vm.ID, vm.Generation)
 	var waits []string
 	var held []fleet.PendingUnplug
 	if s.CPUs == full.CPUs {
@@ -167,22 +167,22 @@ func (h *host) shrinkAndGrow(vm *fleet.VM) {
 	vm.Generation++
 	vm.Spec.CPUs, vm.Spec.MemoryMiB = full.CPUs, full.MemoryMiB
 	h.apply(*vm)
-	if s := h.status(vm.ID, vm.Generation); s.CPUs != full.CPUs || s.MemoryMiB != full.MemoryMiB || len(s.NextBoot)+len(s.PendingUnplug)+len(s.Drift) != 0 {
+	if s := h.wantStatus(vm.ID, vm.Generation); s.CPUs != full.CPUs || s.MemoryMiB != full.MemoryMiB || len(s.NextBoot)+len(s.PendingUnplug)+len(s.Drift) != 0 {
 		h.t.Errorf("with all again: %+v", s)
 	}
 }
 
 // A running guest gets vCPUs and memory up to its maximum, and media in its drives.
-func testGrowRunning(t *testing.T, h *host) {
-	p := h.pool()
-	h.h.AddImage(t, p, Image{Name: "boot.iso", Kind: ISO, SizeBytes: 1 << 20})
-	h.h.AddImage(t, p, Image{Name: "floppy.img", Kind: Raw, SizeBytes: 1440 << 10})
+func testHotPlugCPUsAndMemory(t *testing.T, h *testHost) {
+	p := h.newPool()
+	h.harness.AddImage(t, p, Image{Name: "boot.iso", Kind: ISO, SizeBytes: 1 << 20})
+	h.harness.AddImage(t, p, Image{Name: "floppy.img", Kind: Raw, SizeBytes: 1440 << 10})
 	vm := h.newVM()
 	vm.Spec.CPU.Max, vm.Spec.Memory.MaxMiB = 6, 1024
 	vm.Spec.Drives = []fleet.VMDrive{{Slot: "cdrom2"}, {Slot: "floppy1"}}
 	h.apply(vm)
-	h.wantSettled(vm, "created with higher maximums")
-	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.wantNoPendingChanges(vm, "created with higher maximums")
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Running); s.CPUs != 1 || s.MaxCPUs != 6 || s.MemoryMiB != 128 || s.MaxMemory != 1024 {
 		t.Fatalf("the guest can get %+v", s)
 	}
@@ -192,7 +192,7 @@ func testGrowRunning(t *testing.T, h *host) {
 		change(&vm.Spec)
 		for range 2 {
 			h.apply(vm)
-			if s := h.status(vm.ID, vm.Generation); s.CPUs != cpus || s.MemoryMiB != memory || !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
+			if s := h.wantStatus(vm.ID, vm.Generation); s.CPUs != cpus || s.MemoryMiB != memory || !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
 				t.Errorf("generation %d: %+v, want %d vCPUs, %d MiB, waiting %q", vm.Generation, s, cpus, memory, waits)
 			}
 		}
@@ -202,7 +202,7 @@ func testGrowRunning(t *testing.T, h *host) {
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 4, 1024 })
 	edit(4, 1024, []string{"memoryMiB"}, func(s *fleet.VMSpec) { s.MemoryMiB = 200 }) // only a part of a module
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.MemoryMiB = 1024 })
-	h.shrinkAndGrow(&vm)
+	h.hotUnplugAndReplug(&vm)
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{PoolID: p.ID, Volume: "boot.iso"} })
 	in := func(slot int, volume string) func(s *fleet.VMSpec) {
 		return func(s *fleet.VMSpec) {
@@ -229,8 +229,8 @@ func testGrowRunning(t *testing.T, h *host) {
 	vm.Generation++
 	less(&vm.Spec)
 	h.apply(vm)
-	h.must("stop", h.StopVM(h.ctx, vm.ID))
-	h.must("start again", h.StartVM(h.ctx, vm.ID))
+	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
+	h.requireNoError("start again", h.StartVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Running); s.CPUs != 1 || s.MemoryMiB != 128 || s.MaxCPUs != 0 || s.MaxMemory != 0 || len(s.NextBoot) != 0 {
 		t.Errorf("after the next start: %+v", s)
 	}

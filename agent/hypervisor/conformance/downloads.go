@@ -9,56 +9,56 @@ import (
 )
 
 // Remote is a file on a server for a host to download.
-type Remote string
+type RemoteFile string
 
 const (
-	RemoteQcow2 Remote = "qcow2" // of 4 MiB
-	RemoteISO   Remote = "iso"
-	RemotePage  Remote = "page"   // a web page instead of an image
-	RemoteWrong Remote = "wrong"  // the file's checksum differs
-	RemoteGone  Remote = "gone"   // no server listens at the address
-	RemoteStuck Remote = "silent" // the server sends a part of the file, and then nothing
+	RemoteQcow2 RemoteFile = "qcow2" // of 4 MiB
+	RemoteISO   RemoteFile = "iso"
+	RemoteWebPage  RemoteFile = "page"   // a web page instead of an image
+	RemoteWrongChecksum RemoteFile = "wrong"  // the file's checksum differs
+	RemoteNoServer  RemoteFile = "gone"   // no server listens at the address
+	RemoteStalled RemoteFile = "silent" // the server sends a part of the file, and then nothing
 
 	// For the following files the checksum is the address of a checksum file.
-	RemoteSums   Remote = "sums"   // a qcow2 image as above
-	RemoteNoSum  Remote = "nosum"  // the file contains only checksums of other files
-	RemoteNoFile Remote = "nofile" // no server listens at the file's address
+	RemoteWithChecksumFile   RemoteFile = "sums"   // a qcow2 image as above
+	RemoteChecksumMissing  RemoteFile = "nosum"  // the file contains only checksums of other files
+	RemoteFileMissing RemoteFile = "nofile" // no server listens at the file's address
 )
 
-func (h *host) download(p fleet.Pool, name string, what Remote) (order fleet.VolumeParams, told *progress, do func(context.Context) error) {
+func (h *testHost) downloadJob(p fleet.Pool, name string, what RemoteFile) (order fleet.VolumeParams, told *progressRecorder, do func(context.Context) error) {
 	h.t.Helper()
-	url, checksum := h.h.Remote(h.t, what)
-	in := h.volumeJob(p, name, fleet.VolumeParams{URL: url, Checksum: checksum})
-	if slices.Contains([]Remote{RemoteSums, RemoteNoSum, RemoteNoFile}, what) {
-		in.Order.Checksum, in.Order.ChecksumURL = "", checksum
+	url, checksum := h.harness.ServeFile(h.t, what)
+	in := h.newVolumeJob(p, name, fleet.VolumeParams{URL: url, Checksum: checksum})
+	if slices.Contains([]RemoteFile{RemoteWithChecksumFile, RemoteChecksumMissing, RemoteFileMissing}, what) {
+		in.Params.Checksum, in.Params.ChecksumURL = "", checksum
 	}
-	told = &progress{}
+	told = &progressRecorder{}
 	in.Progress = told.report
-	return in.Order, told, func(ctx context.Context) error { return h.FetchVolume(ctx, in) }
+	return in.Params, told, func(ctx context.Context) error { return h.FetchVolume(ctx, in) }
 }
 
-func testDownloads(t *testing.T, h *host) {
-	p := h.pool()
-	for name, what := range map[string]Remote{"image.qcow2": RemoteQcow2, "tools.iso": RemoteISO, "sums.qcow2": RemoteSums} {
-		_, told, do := h.download(p, name, what)
-		h.must("download "+name, do(h.ctx))
+func testDownloads(t *testing.T, h *testHost) {
+	p := h.newPool()
+	for name, what := range map[string]RemoteFile{"image.qcow2": RemoteQcow2, "tools.iso": RemoteISO, "sums.qcow2": RemoteWithChecksumFile} {
+		_, told, do := h.downloadJob(p, name, what)
+		h.requireNoError("download "+name, do(h.ctx))
 		told.check(t)
-		v, ok := h.volume(p, name)
+		v, ok := h.reportedVolume(p, name)
 		if !ok || v.Unfinished || v.IsISO() != (what == RemoteISO) || v.IsImage() == v.IsISO() || v.CapacityBytes <= 0 {
 			t.Errorf("%s is %+v", name, v)
 		}
-		h.refused("download to a name that is taken", do(h.ctx), name)
+		h.requireRefusal("download to a name that is taken", do(h.ctx), name)
 	}
-	d := disk(p)
+	d := newDisk(p)
 	d.Image = &fleet.Volref{PoolID: p.ID, Volume: "image.qcow2"}
 	vm := h.newVM(d)
 	vm.Spec.Disks[0].SizeBytes = 4 << 30
 	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: "tools.iso"}
 	h.apply(vm)
 
-	for what, says := range map[Remote]string{RemotePage: "a web page", RemoteWrong: "nothing of it was kept", RemoteGone: "connection refused", RemoteNoSum: "no SHA-256 or SHA-512 of", RemoteNoFile: "cannot reach"} {
-		_, _, do := h.download(p, "bad.qcow2", what)
-		h.refused("download what is "+string(what), do(h.ctx), says)
+	for what, says := range map[RemoteFile]string{RemoteWebPage: "a web page", RemoteWrongChecksum: "nothing of it was kept", RemoteNoServer: "connection refused", RemoteChecksumMissing: "no SHA-256 or SHA-512 of", RemoteFileMissing: "cannot reach"} {
+		_, _, do := h.downloadJob(p, "bad.qcow2", what)
+		h.requireRefusal("download what is "+string(what), do(h.ctx), says)
 		h.wantNoVolume(p, "bad.qcow2")
 	}
 	for _, bad := range []fleet.VolumeParams{
@@ -70,31 +70,31 @@ func testDownloads(t *testing.T, h *host) {
 		{URL: "https://example.org/x", ChecksumURL: "http://example.org/SUMS"},
 		{URL: "https://example.org/x", ChecksumURL: "file:///etc/passwd"},
 	} {
-		if err := h.FetchVolume(h.ctx, h.volumeJob(p, "bad.qcow2", bad)); fleet.CodeOf(err) != fleet.Invalid {
+		if err := h.FetchVolume(h.ctx, h.newVolumeJob(p, "bad.qcow2", bad)); fleet.CodeOf(err) != fleet.Invalid {
 			t.Errorf("download %+v: %v", bad, err)
 		}
 	}
 }
 
 // The result of the job was lost, and the job is repeated. The file exists, so it is not downloaded again.
-func testDownloadOnce(t *testing.T, h *host) {
-	p := h.pool()
-	url, checksum := h.h.Remote(t, RemoteQcow2)
+func testRepeatedDownload(t *testing.T, h *testHost) {
+	p := h.newPool()
+	url, checksum := h.harness.ServeFile(t, RemoteQcow2)
 	var made string
-	first := h.volumeJob(p, "image.qcow2", fleet.VolumeParams{URL: url, Checksum: checksum})
+	first := h.newVolumeJob(p, "image.qcow2", fleet.VolumeParams{URL: url, Checksum: checksum})
 	first.RecordFile = func(file string) error { made = file; return nil }
-	h.must("download", h.FetchVolume(h.ctx, first))
-	again := h.volumeJob(p, "image.qcow2", fleet.VolumeParams{URL: "https://nobody.invalid/image.qcow2"})
+	h.requireNoError("download", h.FetchVolume(h.ctx, first))
+	again := h.newVolumeJob(p, "image.qcow2", fleet.VolumeParams{URL: "https://nobody.invalid/image.qcow2"})
 	again.RecordedFile = made
-	h.must("repeat the job", h.FetchVolume(h.ctx, again))
-	h.must("delete", h.DeleteVolume(h.ctx, again))
+	h.requireNoError("repeat the job", h.FetchVolume(h.ctx, again))
+	h.requireNoError("delete", h.DeleteVolume(h.ctx, again))
 }
 
-func testDownloadStopped(t *testing.T, h *host) {
-	p := h.pool()
+func testDownloadCancelled(t *testing.T, h *testHost) {
+	p := h.newPool()
 	ctx, cancel := context.WithCancel(h.ctx)
-	url, checksum := h.h.Remote(t, RemoteStuck)
-	in := h.volumeJob(p, "image.qcow2", fleet.VolumeParams{URL: url, Checksum: checksum})
+	url, checksum := h.harness.ServeFile(t, RemoteStalled)
+	in := h.newVolumeJob(p, "image.qcow2", fleet.VolumeParams{URL: url, Checksum: checksum})
 	in.Progress = func(int, string) { cancel() }
 	if err := h.FetchVolume(ctx, in); err == nil {
 		t.Error("a cancelled download left a volume")

@@ -12,11 +12,11 @@ import (
 
 // drift returns the VM's drift, and whether Snapshot and VM report the same drift. A change between the two reads is a
 // temporary contradiction.
-func (h *host) drift(id fleet.VMID) ([]fleet.Drift, bool) {
+func (h *testHost) reportedDrift(id fleet.VMID) ([]fleet.Drift, bool) {
 	h.t.Helper()
-	r, _ := h.report(id)
+	r, _ := h.reportedVM(id)
 	s, _, err := h.VM(h.ctx, id)
-	h.must("read the VM", err)
+	h.requireNoError("read the VM", err)
 	same := slices.EqualFunc(s.Drift, r.Status.Drift, func(a, b fleet.Drift) bool {
 		return a.Field == b.Field && a.Applied == b.Applied && a.Actual == b.Actual && string(a.Take) == string(b.Take)
 	})
@@ -24,11 +24,11 @@ func (h *host) drift(id fleet.VMID) ([]fleet.Drift, bool) {
 }
 
 // wantDrift waits until the VM has drift in exactly these fields.
-func (h *host) wantDrift(id fleet.VMID, when string, fields ...string) []fleet.Drift {
+func (h *testHost) wantDrift(id fleet.VMID, when string, fields ...string) []fleet.Drift {
 	h.t.Helper()
 	var got []fleet.Drift
-	h.eventually(when+": drift of "+strings.Join(fields, ", "), func() bool {
-		all, same := h.drift(id)
+	h.waitUntil(when+": drift of "+strings.Join(fields, ", "), func() bool {
+		all, same := h.reportedDrift(id)
 		got = all
 		return same && slices.EqualFunc(got, fields, func(d fleet.Drift, f string) bool { return d.Field == f })
 	})
@@ -49,12 +49,12 @@ func driftValue[T any](t *testing.T, all []fleet.Drift, field string) (v T) {
 }
 
 // newDriftedVM returns a stopped VM after a change of its number of vCPUs, memory and name on the host.
-func (h *host) newDriftedVM(disks ...fleet.Disk) (fleet.VM, string) {
+func (h *testHost) newDriftedVM(disks ...fleet.Disk) (fleet.VM, string) {
 	h.t.Helper()
 	vm := h.definedVM(disks...)
-	h.report(vm.ID)
-	other := name("other")
-	h.h.Change(h.t, vm.ID, Change{CPUs: 2, MemoryMiB: 192, Name: other})
+	h.reportedVM(vm.ID)
+	other := uniqueName("other")
+	h.harness.EditVM(h.t, vm.ID, VMEdit{CPUs: 2, MemoryMiB: 192, Name: other})
 	got := h.wantDrift(vm.ID, "after the change", "name", "cpus", "memoryMiB")
 	for i, want := range []fleet.Drift{
 		{Field: "name", Applied: vm.Name, Actual: other},
@@ -68,51 +68,51 @@ func (h *host) newDriftedVM(disks ...fleet.Disk) (fleet.VM, string) {
 	return vm, other
 }
 
-func testDrift(t *testing.T, h *host) {
-	p := h.pool()
-	vm, other := h.newDriftedVM(disk(p))
+func testDrift(t *testing.T, h *testHost) {
+	p := h.newPool()
+	vm, other := h.newDriftedVM(newDisk(p))
 	vm.Generation = 2
 	h.apply(vm)
-	if s := h.status(vm.ID, 2); s.CPUs != 2 || s.MemoryMiB != 192 || s.Domain != other {
+	if s := h.wantStatus(vm.ID, 2); s.CPUs != 2 || s.MemoryMiB != 192 || s.Domain != other {
 		t.Errorf("after an edit of the description: %+v", s)
 	}
-	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Running); s.CPUs != 2 || s.MemoryMiB != 192 || len(s.NextBoot) != 0 {
 		t.Errorf("after the start: %+v", s)
 	}
-	h.must("stop", h.StopVM(h.ctx, vm.ID))
-	vm.Generation, vm.Spec.Disks = 3, append(slices.Clone(vm.Spec.Disks), disk(p))
+	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
+	vm.Generation, vm.Spec.Disks = 3, append(slices.Clone(vm.Spec.Disks), newDisk(p))
 	h.apply(vm)
 	h.wantDrift(vm.ID, "after another disk", "name", "cpus", "memoryMiB")
 	// A user's change of a field is applied, even if somebody also changed that field on the host.
 	vm.Generation, vm.Spec.CPUs = 4, 3
 	h.apply(vm)
 	h.wantDrift(vm.ID, "after an edit of the vCPUs", "name", "memoryMiB")
-	if s := h.status(vm.ID, 4); s.CPUs != 3 || s.MemoryMiB != 192 || len(s.Disks) != 2 {
+	if s := h.wantStatus(vm.ID, 4); s.CPUs != 3 || s.MemoryMiB != 192 || len(s.Disks) != 2 {
 		t.Errorf("after the edits: %+v", s)
 	}
-	vm.Generation, vm.Name = 5, name("renamed")
+	vm.Generation, vm.Name = 5, uniqueName("renamed")
 	h.apply(vm)
 	h.wantDrift(vm.ID, "after a rename", "memoryMiB")
-	if r, _ := h.report(vm.ID); r.Status.Domain != "" {
+	if r, _ := h.reportedVM(vm.ID); r.Status.Domain != "" {
 		t.Errorf("after the rename, the domain is %q", r.Status.Domain)
 	}
 }
 
-func testReapply(t *testing.T, h *host) {
+func testReapplyOverwritesEdits(t *testing.T, h *testHost) {
 	vm, _ := h.newDriftedVM()
-	h.must("reapply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.Reapply = true })))
+	h.requireNoError("reapply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.ApplyWork) { in.Reapply = true })))
 	h.wantDrift(vm.ID, "after the reapply")
-	if s := h.status(vm.ID, 1); s.CPUs != 1 || s.MemoryMiB != 128 || s.Domain != "" {
+	if s := h.wantStatus(vm.ID, 1); s.CPUs != 1 || s.MemoryMiB != 128 || s.Domain != "" {
 		t.Errorf("after the reapply: %+v", s)
 	}
 }
 
-func testAcceptDrift(t *testing.T, h *host) {
-	p := h.pool()
-	h.h.AddImage(t, p, Image{Name: "boot.iso", Kind: Raw, SizeBytes: 1 << 20})
+func testAcceptDrift(t *testing.T, h *testHost) {
+	p := h.newPool()
+	h.harness.AddImage(t, p, Image{Name: "boot.iso", Kind: Raw, SizeBytes: 1 << 20})
 	vm, other := h.newDriftedVM()
-	h.h.Change(t, vm.ID, Change{ISO: p.Spec.Path + "/boot.iso"})
+	h.harness.EditVM(t, vm.ID, VMEdit{ISO: p.Spec.Path + "/boot.iso"})
 	got := h.wantDrift(vm.ID, "after a medium", "name", "cpus", "memoryMiB", "iso")
 	iso := driftValue[*fleet.Volref](t, got, "iso")
 	vm.Generation, vm.Name = 2, driftValue[string](t, got, "name")
@@ -122,18 +122,18 @@ func testAcceptDrift(t *testing.T, h *host) {
 	}
 	h.apply(vm)
 	h.wantDrift(vm.ID, "after the drift was accepted")
-	if s := h.status(vm.ID, 2); s.CPUs != 2 || s.MemoryMiB != 192 || s.Domain != "" {
+	if s := h.wantStatus(vm.ID, 2); s.CPUs != 2 || s.MemoryMiB != 192 || s.Domain != "" {
 		t.Errorf("after the drift was accepted: %+v", s)
 	}
 }
 
-func testDetached(t *testing.T, h *host) {
-	p := h.pool()
-	vm := h.newVM(disk(p), disk(p))
-	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
+func testDetachedDiskIsDrift(t *testing.T, h *testHost) {
+	p := h.newPool()
+	vm := h.newVM(newDisk(p), newDisk(p))
+	vm.Spec.NICs = []fleet.NIC{{Network: h.harness.ActiveNetwork, MAC: uniqueMAC()}}
 	h.apply(vm)
-	h.report(vm.ID)
-	h.h.Change(t, vm.ID, Change{Detach: "vdb", Network: "elsewhere"})
+	h.reportedVM(vm.ID)
+	h.harness.EditVM(t, vm.ID, VMEdit{DetachDisk: "vdb", Network: "elsewhere"})
 	got := h.wantDrift(vm.ID, "after the detach", "disks", "nics")
 	if left := driftValue[[]fleet.Disk](t, got, "disks"); len(left) != 1 || left[0].Ref() != vm.Spec.Disks[0].Ref() || left[0].SizeBytes != vm.Spec.Disks[0].SizeBytes {
 		t.Errorf("the drift to accept: %+v", left)
@@ -143,21 +143,21 @@ func testDetached(t *testing.T, h *host) {
 	}
 	vm.Generation, vm.Spec.CPUs = 2, 2
 	h.apply(vm)
-	if s := h.status(vm.ID, 2); len(s.Disks) != 1 || s.CPUs != 2 || s.NICs[0].Source != "network elsewhere" {
+	if s := h.wantStatus(vm.ID, 2); len(s.Disks) != 1 || s.CPUs != 2 || s.NICs[0].Source != "network elsewhere" {
 		t.Errorf("after an edit of the vCPUs: %+v", s)
 	}
 	h.wantDrift(vm.ID, "after the edit", "disks", "nics")
-	putBack := changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.Reapply = true })
-	back := h.h.HideVolume(t, p, vm.Spec.Disks[1].Volume)
-	h.refused("reapply a missing disk", h.ApplyVM(h.ctx, putBack), "Disk 2 (pool "+p.Name)
+	putBack := changedJob(h.applyJob(vm), func(in *hypervisor.ApplyWork) { in.Reapply = true })
+	back := h.harness.HideVolume(t, p, vm.Spec.Disks[1].Volume)
+	h.requireRefusal("reapply a missing disk", h.ApplyVM(h.ctx, putBack), "Disk 2 (pool "+p.Name)
 	back()
-	h.must("reapply", h.ApplyVM(h.ctx, putBack))
+	h.requireNoError("reapply", h.ApplyVM(h.ctx, putBack))
 	h.wantDrift(vm.ID, "after the reapply")
-	if s := h.status(vm.ID, 2); len(s.Disks) != 2 || s.NICs[0].Source != "network "+h.h.Network {
+	if s := h.wantStatus(vm.ID, 2); len(s.Disks) != 2 || s.NICs[0].Source != "network "+h.harness.ActiveNetwork {
 		t.Errorf("after the reapply: %+v", s)
 	}
 	// Accepting the drift removes the disk from the spec, so the VM has no drift.
-	h.h.Change(t, vm.ID, Change{Detach: "vdb"})
+	h.harness.EditVM(t, vm.ID, VMEdit{DetachDisk: "vdb"})
 	got = h.wantDrift(vm.ID, "after another detach", "disks")
 	vm.Generation, vm.Spec.Disks = 3, driftValue[[]fleet.Disk](t, got, "disks")
 	h.apply(vm)
@@ -166,15 +166,15 @@ func testDetached(t *testing.T, h *host) {
 
 // Somebody defines the domain again from an old copy. The generation in the copy is valid, but the agent knows that it
 // applied a newer one.
-func testRestored(t *testing.T, h *host) {
+func testRestoredDefinition(t *testing.T, h *testHost) {
 	vm := h.definedVM()
-	restore := h.h.SaveDefinition(t, vm.ID)
+	restore := h.harness.SaveDefinition(t, vm.ID)
 	vm.Generation, vm.Spec.CPUs = 2, 2
 	h.apply(vm)
 	restore()
 	vm.Generation = 3
-	h.must("apply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.AppliedGeneration = 2 })))
-	if s := h.status(vm.ID, 3); s.CPUs != 1 {
+	h.requireNoError("apply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.ApplyWork) { in.AppliedGeneration = 2 })))
+	if s := h.wantStatus(vm.ID, 3); s.CPUs != 1 {
 		t.Errorf("after an edit of the description: %+v", s)
 	}
 	h.wantDrift(vm.ID, "after the edit", "cpus")
@@ -182,16 +182,16 @@ func testRestored(t *testing.T, h *host) {
 
 // After a restore of its database, the portal sends a generation older than the definition's generation, or another
 // spec with the same generation. The applied spec stays and shows as drift; later edits are applied.
-func testRestoredPortal(t *testing.T, h *host) {
+func testRestoredPortal(t *testing.T, h *testHost) {
 	vm := h.definedVM()
 	order := func(generation, stamped int64, hash string, cpus, memoryMiB int) {
 		vm.Generation, vm.Spec.CPUs, vm.Spec.MemoryMiB = generation, cpus, memoryMiB
-		h.must("apply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.AppliedGeneration, in.SpecHash = stamped, hash })))
+		h.requireNoError("apply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.ApplyWork) { in.AppliedGeneration, in.SpecHash = stamped, hash })))
 	}
 	memory := vm.Spec.MemoryMiB
 	has := func(when string, generation int64, cpus, memoryMiB int, drift ...string) {
 		t.Helper()
-		if s := h.status(vm.ID, generation); s.CPUs != cpus || s.MemoryMiB != memoryMiB {
+		if s := h.wantStatus(vm.ID, generation); s.CPUs != cpus || s.MemoryMiB != memoryMiB {
 			t.Errorf("%s the VM has %d vCPUs and %d MiB", when, s.CPUs, s.MemoryMiB)
 		}
 		h.wantDrift(vm.ID, when, drift...)

@@ -9,37 +9,37 @@ import (
 
 // An encrypted disk is created, used and deleted like any other disk. No part of the host state contains the disk's
 // passphrase.
-func testEncryptedDisks(t *testing.T, h *host) {
-	p := h.pool()
-	secret := disk(p)
+func testEncryptedDisks(t *testing.T, h *testHost) {
+	p := h.newPool()
+	secret := newDisk(p)
 	secret.Encryption = "luks"
-	vm := h.newVM(disk(p), secret)
+	vm := h.newVM(newDisk(p), secret)
 	for range 2 { // a repeated job creates no other passphrase
 		h.apply(vm)
-		h.wantSettled(vm, "created with an encrypted disk")
+		h.wantNoPendingChanges(vm, "created with an encrypted disk")
 	}
 	for range 2 {
-		h.must("start", h.StartVM(h.ctx, vm.ID))
+		h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 		h.wantPower(vm.ID, fleet.Running)
-		h.wantSettled(vm, "started")
-		h.must("stop", h.StopVM(h.ctx, vm.ID))
+		h.wantNoPendingChanges(vm, "started")
+		h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 		h.wantPower(vm.ID, fleet.Stopped)
 	}
-	h.must("start", h.StartVM(h.ctx, vm.ID))
-	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "is encrypted, so the disk cannot have snapshots")
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
+	h.requireRefusal("a snapshot", h.TakeSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "is encrypted, so the disk cannot have snapshots")
 
-	more := disk(p) // hot-plugged
+	more := newDisk(p) // hot-plugged
 	more.Encryption = "luks"
 	vm.Generation++
 	vm.Spec.Disks = append(vm.Spec.Disks, more)
 	h.apply(vm)
-	if s := h.status(vm.ID, vm.Generation); len(s.Disks) != 3 || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+	if s := h.wantStatus(vm.ID, vm.Generation); len(s.Disks) != 3 || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
 		t.Errorf("with another disk: %+v", s)
 	}
 	size := func(want int64) {
 		t.Helper()
-		h.wantSettled(vm, "grown")
-		if s := h.status(vm.ID, vm.Generation); s.Disks[1].SizeBytes != want {
+		h.wantNoPendingChanges(vm, "grown")
+		if s := h.wantStatus(vm.ID, vm.Generation); s.Disks[1].SizeBytes != want {
 			t.Errorf("the disk has %d bytes, want %d", s.Disks[1].SizeBytes, want)
 		}
 	}
@@ -53,17 +53,17 @@ func testEncryptedDisks(t *testing.T, h *host) {
 		h.apply(vm)
 		size(16 << 20)
 	}
-	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Stopped)
 	size(16 << 20)
 	grow(24 << 20)
-	h.refused("grow the disk of a stopped VM", h.ApplyVM(h.ctx, h.applyJob(vm)), "while its guest runs")
-	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.requireRefusal("grow the disk of a stopped VM", h.ApplyVM(h.ctx, h.applyJob(vm)), "while its guest runs")
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	h.apply(vm)
 	size(24 << 20)
-	h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
+	h.requireNoError("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
 	for _, d := range vm.Spec.Disks {
-		if _, there := h.volume(p, d.Volume); there {
+		if _, there := h.reportedVolume(p, d.Volume); there {
 			t.Errorf("%s still exists", d.Volume)
 		}
 	}

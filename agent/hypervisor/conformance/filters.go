@@ -11,9 +11,9 @@ import (
 
 // group returns a security group that accepts one port from one address, and all outgoing packets. The test's cleanup
 // releases the group.
-func (h *host) group() fleet.FlatGroup {
+func (h *testHost) newSecurityGroup() fleet.FlatGroup {
 	h.t.Helper()
-	g := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: name("group"), Revision: 1, Rules: []fleet.FlatRule{
+	g := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: uniqueName("group"), Revision: 1, Rules: []fleet.FlatRule{
 		{ID: "00000000000a", Direction: fleet.Ingress, Protocol: fleet.TCP, FromPort: 80, ToPort: 80, Remotes: []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")}},
 		{ID: "00000000000b", Direction: fleet.Egress, Protocol: fleet.AnyProtocol, Anybody: true},
 	}}
@@ -22,15 +22,15 @@ func (h *host) group() fleet.FlatGroup {
 }
 
 // withGroups returns a job for the VM with these security groups.
-func (h *host) withGroups(vm fleet.VM, groups ...fleet.FlatGroup) hypervisor.Apply {
-	return changedJob(h.applyJob(vm), func(o *hypervisor.Apply) { o.Groups = groups })
+func (h *testHost) applyJobWithGroups(vm fleet.VM, groups ...fleet.FlatGroup) hypervisor.ApplyWork {
+	return changedJob(h.applyJob(vm), func(o *hypervisor.ApplyWork) { o.Groups = groups })
 }
 
 // packetCounts returns the packet counts of the VM's only NIC by rule. It returns nil if the NIC has no counters.
-func (h *host) packetCounts(vm fleet.VMID) (rules map[string]fleet.PassCount) {
+func (h *testHost) packetCounts(vm fleet.VMID) (rules map[string]fleet.PassCount) {
 	h.t.Helper()
 	all, err := h.FilterCounts(h.ctx)
-	h.must("read counters", err)
+	h.requireNoError("read counters", err)
 	for _, c := range all {
 		if c.VM != vm {
 			continue
@@ -47,64 +47,64 @@ func (h *host) packetCounts(vm fleet.VMID) (rules map[string]fleet.PassCount) {
 
 // A security group exists on the host while a NIC is in the group. A NIC gets and loses its filter while its guest
 // runs.
-func testSecurityGroups(t *testing.T, h *host) {
-	g, other := h.group(), h.group()
-	h.must("apply a group", h.ApplySecurityGroup(h.ctx, g))
-	h.must("apply the group again", h.ApplySecurityGroup(h.ctx, g))
+func testSecurityGroups(t *testing.T, h *testHost) {
+	g, other := h.newSecurityGroup(), h.newSecurityGroup()
+	h.requireNoError("apply a group", h.ApplySecurityGroup(h.ctx, g))
+	h.requireNoError("apply the group again", h.ApplySecurityGroup(h.ctx, g))
 	vm := h.newVM()
-	card := fleet.NIC{Network: h.h.Network, MAC: mac()}
+	card := fleet.NIC{Network: h.harness.ActiveNetwork, MAC: uniqueMAC()}
 	grouped := card
 	grouped.SecurityGroups = []fleet.SecurityGroupID{g.ID, other.ID}
 	vm.Spec.NICs = []fleet.NIC{grouped}
-	if err := h.ApplyVM(h.ctx, h.withGroups(vm, g)); err == nil {
+	if err := h.ApplyVM(h.ctx, h.applyJobWithGroups(vm, g)); err == nil {
 		t.Error("a NIC with a group that is not in the job was applied")
 	}
-	h.must("apply", h.ApplyVM(h.ctx, h.withGroups(vm, g, other)))
+	h.requireNoError("apply", h.ApplyVM(h.ctx, h.applyJobWithGroups(vm, g, other)))
 	filter := hypervisor.FilterName(vm.ID, card.MAC)
-	if s := h.status(vm.ID, 1); len(s.NICs) != 1 || s.NICs[0].Filter != filter || len(s.Drift) != 0 {
+	if s := h.wantStatus(vm.ID, 1); len(s.NICs) != 1 || s.NICs[0].Filter != filter || len(s.Drift) != 0 {
 		t.Errorf("the NIC in groups: %+v", s)
 	}
 	if h.packetCounts(vm.ID) != nil {
 		t.Error("packets are counted at a NIC of a stopped VM")
 	}
-	h.must("start", h.StartVM(h.ctx, vm.ID))
-	h.eventually("the host counts the packets of each rule", func() bool {
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
+	h.waitUntil("the host counts the packets of each rule", func() bool {
 		rules := h.packetCounts(vm.ID)
 		_, first := rules[g.Rules[0].ID]
 		_, second := rules[g.Rules[1].ID]
 		return first && second
 	})
 	g.Rules[0].Remotes, g.Revision = nil, 2
-	h.must("apply other rules", h.ApplySecurityGroup(h.ctx, g))
-	h.refused("release", h.ReleaseSecurityGroup(h.ctx, g), vm.Name)
+	h.requireNoError("apply other rules", h.ApplySecurityGroup(h.ctx, g))
+	h.requireRefusal("release", h.ReleaseSecurityGroup(h.ctx, g), vm.Name)
 	vm.Generation, vm.Spec.NICs = 2, []fleet.NIC{card}
-	h.must("remove the NIC from the group", h.ApplyVM(h.ctx, h.withGroups(vm)))
-	if s := h.status(vm.ID, 2); s.NICs[0].Filter != "" || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+	h.requireNoError("remove the NIC from the group", h.ApplyVM(h.ctx, h.applyJobWithGroups(vm)))
+	if s := h.wantStatus(vm.ID, 2); s.NICs[0].Filter != "" || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
 		t.Errorf("the NIC in no group: %+v", s)
 	}
 	guard := true
 	guarded := card
 	guarded.AntiSpoofing = &guard
 	vm.Generation, vm.Spec.NICs = 3, []fleet.NIC{guarded}
-	h.must("enable anti-spoofing", h.ApplyVM(h.ctx, h.withGroups(vm)))
-	if s := h.status(vm.ID, 3); s.NICs[0].Filter != filter || len(s.NextBoot) != 0 {
+	h.requireNoError("enable anti-spoofing", h.ApplyVM(h.ctx, h.applyJobWithGroups(vm)))
+	if s := h.wantStatus(vm.ID, 3); s.NICs[0].Filter != filter || len(s.NextBoot) != 0 {
 		t.Errorf("the NIC with anti-spoofing: %+v", s)
 	}
-	h.must("release", h.ReleaseSecurityGroup(h.ctx, g))
-	h.must("release the group again", h.ReleaseSecurityGroup(h.ctx, g))
+	h.requireNoError("release", h.ReleaseSecurityGroup(h.ctx, g))
+	h.requireNoError("release the group again", h.ReleaseSecurityGroup(h.ctx, g))
 }
 
 // Filters edited outside Quantix are reported at the group or the NIC, and stay until they are reapplied.
-func testFilterDrift(t *testing.T, h *host) {
-	g := h.group()
-	h.must("apply a group", h.ApplySecurityGroup(h.ctx, g))
+func testFilterDrift(t *testing.T, h *testHost) {
+	g := h.newSecurityGroup()
+	h.requireNoError("apply a group", h.ApplySecurityGroup(h.ctx, g))
 	vm := h.newVM()
-	card := fleet.NIC{Network: h.h.Network, MAC: mac(), SecurityGroups: []fleet.SecurityGroupID{g.ID}}
+	card := fleet.NIC{Network: h.harness.ActiveNetwork, MAC: uniqueMAC(), SecurityGroups: []fleet.SecurityGroupID{g.ID}}
 	vm.Spec.NICs = []fleet.NIC{card}
-	in := h.withGroups(vm, g)
-	h.must("apply", h.ApplyVM(h.ctx, in))
+	in := h.applyJobWithGroups(vm, g)
+	h.requireNoError("apply", h.ApplyVM(h.ctx, in))
 	changed := func() string {
-		for _, x := range h.snapshot().Groups {
+		for _, x := range h.hostState().Groups {
 			if x.ID == g.ID {
 				return x.Changed
 			}
@@ -114,33 +114,33 @@ func testFilterDrift(t *testing.T, h *host) {
 	if said := changed(); said != "" {
 		t.Errorf("a group that nobody changed: %q", said)
 	}
-	h.h.EditFilter(t, hypervisor.GroupFilterName(g.ID))
-	h.eventually("the group shows that somebody changed it", func() bool { return changed() == hypervisor.FilterChanged(hypervisor.GroupFilterName(g.ID)) })
-	if h.must("apply the VM", h.ApplyVM(h.ctx, in)); changed() == "" {
+	h.harness.EditFilter(t, hypervisor.GroupFilterName(g.ID))
+	h.waitUntil("the group shows that somebody changed it", func() bool { return changed() == hypervisor.FilterChangedText(hypervisor.GroupFilterName(g.ID)) })
+	if h.requireNoError("apply the VM", h.ApplyVM(h.ctx, in)); changed() == "" {
 		t.Error("a job for a VM reverted the change of its group")
 	}
-	h.must("reapply the group", h.ApplySecurityGroup(h.ctx, g))
-	h.eventually("the group has no change", func() bool { return changed() == "" })
+	h.requireNoError("reapply the group", h.ApplySecurityGroup(h.ctx, g))
+	h.waitUntil("the group has no change", func() bool { return changed() == "" })
 
 	filter := hypervisor.FilterName(vm.ID, card.MAC)
-	h.h.EditFilter(t, filter)
+	h.harness.EditFilter(t, filter)
 	h.wantDrift(vm.ID, "after the NIC's filter was changed", "nics")
-	if s := h.status(vm.ID, 1); s.NICs[0].FilterDrift != hypervisor.FilterChanged(filter) || s.Drift[0].Take != nil {
+	if s := h.wantStatus(vm.ID, 1); s.NICs[0].FilterDrift != hypervisor.FilterChangedText(filter) || s.Drift[0].Take != nil {
 		t.Errorf("the NIC: %+v, the drift: %+v", s.NICs, s.Drift)
 	}
 	in.VM.Generation, in.VM.Spec.CPUs = 2, 2
-	h.must("edit another field", h.ApplyVM(h.ctx, in))
+	h.requireNoError("edit another field", h.ApplyVM(h.ctx, in))
 	h.wantDrift(vm.ID, "after another edit", "nics")
 	in.Reapply = true
-	h.must("reapply", h.ApplyVM(h.ctx, in))
+	h.requireNoError("reapply", h.ApplyVM(h.ctx, in))
 	h.wantDrift(vm.ID, "after the reapply")
 	in.Reapply = false
-	h.h.UndefineFilter(t, filter)
-	h.eventually("the NIC shows that its filter is missing", func() bool {
+	h.harness.UndefineFilter(t, filter)
+	h.waitUntil("the NIC shows that its filter is missing", func() bool {
 		s, _, err := h.VM(h.ctx, vm.ID)
-		return err == nil && len(s.NICs) == 1 && s.NICs[0].FilterDrift == hypervisor.FilterGone(filter)
+		return err == nil && len(s.NICs) == 1 && s.NICs[0].FilterDrift == hypervisor.FilterMissingText(filter)
 	})
 	in.Reapply = true
-	h.must("reapply", h.ApplyVM(h.ctx, in))
+	h.requireNoError("reapply", h.ApplyVM(h.ctx, in))
 	h.wantDrift(vm.ID, "after its filter was created again")
 }

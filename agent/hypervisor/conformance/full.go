@@ -3,10 +3,10 @@ package conformance
 import "quantix/internal/fleet"
 
 // FullSpec sets all fields that a test host can start to non-default values, for a backend's own tests.
-func FullSpec(s fleet.VMSpec) fleet.VMSpec { return fullSpec(s) }
+func SpecWithAllFields(s fleet.VMSpec) fleet.VMSpec { return specWithAllFields(s) }
 
 // FullDisk sets all fields of a disk to non-default values.
-func FullDisk(d fleet.Disk) fleet.Disk { return fullDisk(d) }
+func DiskWithAllFields(d fleet.Disk) fleet.Disk { return diskWithAllFields(d) }
 
 // FullNIC sets all fields of a NIC to non-default values.
-func FullNIC(n fleet.NIC) fleet.NIC { return fullNIC(n) }
+func NICWithAllFields(n fleet.NIC) fleet.NIC { return nicWithAllFields(n) }

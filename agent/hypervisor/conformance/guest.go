@@ -14,51 +14,51 @@ import (
 
 // A guest with an agent reports its system. The guest is frozen, thawed and trimmed, and gets a password and the host's
 // time.
-func testGuestAgent(t *testing.T, h *host) {
-	p := h.pool()
-	h.h.AddBootable(t, p, "guest.qcow2")
-	boot := disk(p)
+func testGuestAgent(t *testing.T, h *testHost) {
+	p := h.newPool()
+	h.harness.AddBootableVolume(t, p, "guest.qcow2")
+	boot := newDisk(p)
 	boot.SizeBytes, boot.Image = 0, &fleet.Volref{PoolID: p.ID, Volume: "guest.qcow2"}
-	data := disk(p)
+	data := newDisk(p)
 	data.SizeBytes = 32 << 20
 	vm := h.runningVM(boot, data)
 	says := func() fleet.GuestStatus {
-		h.snapshot(h.pools...) // triggers a query of the guests
-		s := h.status(vm.ID, vm.Generation)
+		h.hostState(h.pools...) // triggers a query of the guests
+		s := h.wantStatus(vm.ID, vm.Generation)
 		if s.Guest == nil {
 			t.Fatal("a running guest reports nothing")
 		}
 		return *s.Guest
 	}
-	h.eventually("the guest's agent answers", func() bool { return says().Agent == fleet.AgentAnswers })
+	h.waitUntil("the guest's agent answers", func() bool { return says().Agent == fleet.AgentAnswers })
 	if g := says(); g.Version == "" || g.Hostname == "" || g.Frozen {
 		t.Errorf("the guest reports %+v", g)
 	}
-	h.h.Prepare(t, vm.ID)
-	h.wantHealthy(vm.ID, fleet.HealthAgent)
+	h.harness.PrepareGuest(t, vm.ID)
+	h.wantCheckPassed(vm.ID, fleet.HealthAgent)
 
-	must := func(act string, err error) { h.t.Helper(); h.must(act, err) }
+	must := func(act string, err error) { h.t.Helper(); h.requireNoError(act, err) }
 	for range 2 {
 		must("freeze", h.FreezeGuest(h.ctx, vm.ID))
-		if g := says(); !h.h.Frozen(t, vm.ID) || !g.Frozen {
+		if g := says(); !h.harness.IsGuestFrozen(t, vm.ID) || !g.Frozen {
 			t.Fatalf("a frozen guest reports %+v", g)
 		}
 	}
 	for range 2 {
 		must("thaw", h.ThawGuest(h.ctx, vm.ID))
-		if g := says(); h.h.Frozen(t, vm.ID) || g.Frozen {
+		if g := says(); h.harness.IsGuestFrozen(t, vm.ID) || g.Frozen {
 			t.Fatalf("a thawed guest reports %+v", g)
 		}
 	}
 	must("set a password", h.SetGuestPassword(h.ctx, vm.ID, "root", `it's "new" – €`))
-	if !h.h.HasPassword(t, vm.ID, "root", `it's "new" – €`) || h.h.HasPassword(t, vm.ID, "root", "old") {
+	if !h.harness.GuestHasPassword(t, vm.ID, "root", `it's "new" – €`) || h.harness.GuestHasPassword(t, vm.ID, "root", "old") {
 		t.Error("the guest's user has another password")
 	}
 	must("set the clock", h.SyncGuestTime(h.ctx, vm.ID))
 	must("trim", h.TrimGuest(h.ctx, vm.ID))
-	h.programs(vm.ID)
-	h.eventually("the guest's file systems and clock are reported", func() bool {
-		h.snapshot()
+	h.testGuestPrograms(vm.ID)
+	h.waitUntil("the guest's file systems and clock are reported", func() bool {
+		h.hostState()
 		all, err := h.GuestReadings(h.ctx)
 		must("read", err)
 		r, ok := find(all, func(r hypervisor.GuestReading) bool { return r.ID == vm.ID })
@@ -66,11 +66,11 @@ func testGuestAgent(t *testing.T, h *host) {
 	})
 
 	must("pause", h.PauseVM(h.ctx, vm.ID))
-	h.refused("freeze a paused guest", h.FreezeGuest(h.ctx, vm.ID), "paused")
+	h.requireRefusal("freeze a paused guest", h.FreezeGuest(h.ctx, vm.ID), "paused")
 	_, err := h.RunInGuest(h.ctx, vm.ID, fleet.GuestProgram{Program: "/bin/echo"})
-	h.refused("run a program in a paused guest", err, "paused")
+	h.requireRefusal("run a program in a paused guest", err, "paused")
 	must("stop", h.StopVM(h.ctx, vm.ID))
-	if s := h.status(vm.ID, vm.Generation); s.Guest != nil {
+	if s := h.wantStatus(vm.ID, vm.Generation); s.Guest != nil {
 		t.Errorf("a guest that is off reports %+v", s.Guest)
 	}
 	must("thaw a stopped guest", h.ThawGuest(h.ctx, vm.ID))
@@ -88,7 +88,7 @@ func testGuestAgent(t *testing.T, h *host) {
 }
 
 // programs runs programs in a guest. The arguments are passed without a shell, and each result is reported.
-func (h *host) programs(id fleet.VMID) {
+func (h *testHost) testGuestPrograms(id fleet.VMID) {
 	h.t.Helper()
 	run := func(wait time.Duration, program string, args ...string) (fleet.GuestOutput, error) {
 		ctx, cancel := context.WithTimeout(h.ctx, wait)
@@ -111,9 +111,9 @@ func (h *host) programs(id fleet.VMID) {
 		_, err := h.CheckGuest(ctx, id, fleet.HealthCheck{Kind: fleet.HealthExec, Program: program, Args: args}.WithDefaults())
 		return err
 	}
-	h.must("check with a program", check(patience, "/bin/echo", "a\nb"))
-	var unsure hypervisor.UncheckedError
-	if err := check(patience, "/bin/false", ""); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "exit code 1") {
+	h.requireNoError("check with a program", check(conditionTimeout, "/bin/echo", "a\nb"))
+	var unsure hypervisor.CannotCheckError
+	if err := check(conditionTimeout, "/bin/false", ""); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "exit code 1") {
 		h.t.Errorf("a check whose program fails: %v", err)
 	}
 	for range 2 { // the second check does not start a program while the first runs
@@ -124,15 +124,15 @@ func (h *host) programs(id fleet.VMID) {
 }
 
 // wantHealthy runs a health check with its defaults and requires that the guest passes.
-func (h *host) wantHealthy(id fleet.VMID, kind fleet.HealthKind) hypervisor.CheckResult {
+func (h *testHost) wantCheckPassed(id fleet.VMID, kind fleet.HealthKind) hypervisor.CheckResult {
 	h.t.Helper()
 	sign, err := h.CheckGuest(h.ctx, id, fleet.HealthCheck{Kind: kind}.WithDefaults())
-	h.must("check "+string(kind), err)
+	h.requireNoError("check "+string(kind), err)
 	return sign
 }
 
 // Health checks reach only the running guest of the VM, and no other host at its address.
-func testHealth(t *testing.T, h *host) {
+func testHealthChecks(t *testing.T, h *testHost) {
 	vm := h.newVM()
 	vm.Spec.NICs = nil
 	vm.Spec.Devices.Watchdog = "i6300esb"
@@ -147,22 +147,22 @@ func testHealth(t *testing.T, h *host) {
 			t.Errorf("%s of a guest that is off: %v", kind, err)
 		}
 	}
-	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	want := func(when string) {
 		t.Helper()
-		if s := h.status(vm.ID, vm.Generation); !slices.Equal(s.Checks, vm.Spec.Health) || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+		if s := h.wantStatus(vm.ID, vm.Generation); !slices.Equal(s.Checks, vm.Spec.Health) || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
 			t.Errorf("%s: the host uses the checks %+v, next boot %q, drift %+v", when, s.Checks, s.NextBoot, s.Drift)
 		}
 	}
 	want("made")
-	first := h.wantHealthy(vm.ID, fleet.HealthWatchdog)
-	if again := h.wantHealthy(vm.ID, fleet.HealthWatchdog); first.Mark == "" || again.Mark != first.Mark {
-		t.Errorf("a watchdog that never expired reports %q, then %q", first.Mark, again.Mark)
+	first := h.wantCheckPassed(vm.ID, fleet.HealthWatchdog)
+	if again := h.wantCheckPassed(vm.ID, fleet.HealthWatchdog); first.ChangeMark == "" || again.ChangeMark != first.ChangeMark {
+		t.Errorf("a watchdog that never expired reports %q, then %q", first.ChangeMark, again.ChangeMark)
 	}
-	if h.wantHealthy(vm.ID, fleet.HealthScreen).Mark == "" {
+	if h.wantCheckPassed(vm.ID, fleet.HealthScreen).ChangeMark == "" {
 		t.Error("a guest with a screen shows nothing")
 	}
-	var unsure hypervisor.UncheckedError
+	var unsure hypervisor.CannotCheckError
 	if err := check(fleet.HealthTCP); !errors.As(err, &unsure) {
 		t.Errorf("a guest without a NIC was checked at an address: %v", err)
 	}
@@ -180,23 +180,23 @@ func testHealth(t *testing.T, h *host) {
 
 // Without an agent channel, or without an answer, commands are refused. The error says whether the channel or the
 // answer is missing.
-func testNoGuestAgent(t *testing.T, h *host) {
+func testNoGuestAgent(t *testing.T, h *testHost) {
 	silent := h.newVM()
-	silent.Name = name("no-agent")
+	silent.Name = uniqueName("no-agent")
 	h.apply(silent)
-	h.must("start", h.StartVM(h.ctx, silent.ID))
-	h.snapshot()
-	if g := h.status(silent.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNotResponding}) {
+	h.requireNoError("start", h.StartVM(h.ctx, silent.ID))
+	h.hostState()
+	if g := h.wantStatus(silent.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNotResponding}) {
 		t.Errorf("a guest without a boot device reports %+v", g)
 	}
 	none := h.newVM()
 	none.Spec.Devices.GuestAgent = "none"
 	h.apply(none)
-	h.must("start", h.StartVM(h.ctx, none.ID))
-	if g := h.status(none.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNone}) {
+	h.requireNoError("start", h.StartVM(h.ctx, none.ID))
+	if g := h.wantStatus(none.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNone}) {
 		t.Errorf("a guest without a channel reports %+v", g)
 	}
-	var unsure hypervisor.UncheckedError
+	var unsure hypervisor.CannotCheckError
 	ping := fleet.HealthCheck{Kind: fleet.HealthAgent, Timeout: 1}.WithDefaults()
 	if _, err := h.CheckGuest(h.ctx, silent.ID, ping); err == nil || errors.As(err, &unsure) {
 		t.Errorf("a silent agent passes its check: %v", err)
@@ -205,36 +205,36 @@ func testNoGuestAgent(t *testing.T, h *host) {
 		t.Errorf("without a channel, the check reports %v", err)
 	}
 	for vm, word := range map[*fleet.VM]string{&silent: "qemu-guest-agent", &none: "channel"} {
-		h.refused("freeze", h.FreezeGuest(h.ctx, vm.ID), word)
-		h.refused("thaw", h.ThawGuest(h.ctx, vm.ID), word)
-		h.refused("trim", h.TrimGuest(h.ctx, vm.ID), word)
-		h.refused("set the clock", h.SyncGuestTime(h.ctx, vm.ID), word)
-		h.refused("set a password", h.SetGuestPassword(h.ctx, vm.ID, "root", "hush-hush"), word)
+		h.requireRefusal("freeze", h.FreezeGuest(h.ctx, vm.ID), word)
+		h.requireRefusal("thaw", h.ThawGuest(h.ctx, vm.ID), word)
+		h.requireRefusal("trim", h.TrimGuest(h.ctx, vm.ID), word)
+		h.requireRefusal("set the clock", h.SyncGuestTime(h.ctx, vm.ID), word)
+		h.requireRefusal("set a password", h.SetGuestPassword(h.ctx, vm.ID, "root", "hush-hush"), word)
 		_, err := h.RunInGuest(h.ctx, vm.ID, fleet.GuestProgram{Program: "/bin/echo"})
-		h.refused("run a program", err, word)
+		h.requireRefusal("run a program", err, word)
 	}
 	all, err := h.GuestReadings(h.ctx)
-	h.must("read", err)
+	h.requireNoError("read", err)
 	if _, ok := find(all, func(r hypervisor.GuestReading) bool { return r.ID == silent.ID || r.ID == none.ID }); ok {
 		t.Error("a guest without an agent was read")
 	}
 	none.Spec.Devices.GuestAgent = ""
 	none.Generation++
 	h.apply(none)
-	if s := h.status(none.ID, none.Generation); len(s.NextBoot) != 1 || s.NextBoot[0] != "devices.guestAgent" {
+	if s := h.wantStatus(none.ID, none.Generation); len(s.NextBoot) != 1 || s.NextBoot[0] != "devices.guestAgent" {
 		t.Errorf("an added channel waits for %q", s.NextBoot)
 	}
 }
 
 // Start and restart policies are stored with the definition, apply immediately, and are not visible to the guest.
-func testPolicy(t *testing.T, h *host) {
+func testStartAndRestartPolicies(t *testing.T, h *testHost) {
 	vm := h.newVM()
 	vm.Spec.Policy = fleet.VMPolicy{Autostart: "last", StartOrder: 3, StartDelay: 20, Restart: "onFailure", StopOrder: 2, StopDelay: 5, GuestExec: true}
 	h.apply(vm)
-	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	want := func(when string) {
 		t.Helper()
-		if s := h.status(vm.ID, vm.Generation); s.Policy != vm.Spec.Policy || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+		if s := h.wantStatus(vm.ID, vm.Generation); s.Policy != vm.Spec.Policy || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
 			t.Errorf("%s: the host uses the policy %+v, next boot %q, drift %+v", when, s.Policy, s.NextBoot, s.Drift)
 		}
 	}
@@ -243,7 +243,7 @@ func testPolicy(t *testing.T, h *host) {
 	vm.Generation++
 	h.apply(vm)
 	want("changed while the guest runs")
-	if s, ok := h.report(vm.ID); !ok || s.Status.Policy != vm.Spec.Policy {
+	if s, ok := h.reportedVM(vm.ID); !ok || s.Status.Policy != vm.Spec.Policy {
 		t.Errorf("the report has %+v", s.Status.Policy)
 	}
 }

@@ -13,24 +13,24 @@ import (
 )
 
 // patience is the suite's longest wait for a condition.
-const patience = 30 * time.Second
+const conditionTimeout = 30 * time.Second
 
 // caseLimit is the time limit of one case. QEMU needs seconds of CPU time to open an encrypted disk, and parallel cases
 // share the CPUs with all emulated guests. A case that takes half a minute alone may then take minutes.
-const caseLimit = 10 * time.Minute
+const testTimeout = 10 * time.Minute
 
 // host is an open backend with the test's own pools and VMs. The test's cleanup removes the pools and VMs.
-type host struct {
+type testHost struct {
 	hypervisor.Hypervisor
-	h     Harness
+	harness     Harness
 	t     *testing.T
 	ctx   context.Context // ends before the test's limit, so that a hang fails at a known line
 	pools []fleet.Pool
 }
 
-func open(t *testing.T, h Harness) *host {
+func openTestHost(t *testing.T, h Harness) *testHost {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), caseLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	hv := h.Open(t)
 	t.Cleanup(func() {
@@ -38,27 +38,27 @@ func open(t *testing.T, h Harness) *host {
 			t.Errorf("close: %v", err)
 		}
 	})
-	return &host{Hypervisor: hv, h: h, t: t, ctx: ctx}
+	return &testHost{Hypervisor: hv, harness: h, t: t, ctx: ctx}
 }
 
 // name returns a name that no other test uses.
-func name(prefix string) string {
+func uniqueName(prefix string) string {
 	id := string(fleet.NewID[fleet.VMID]())
 	return prefix + "-" + id[len(id)-12:]
 }
 
 // mac returns a MAC address that no other test uses.
-func mac() string {
+func uniqueMAC() string {
 	id := string(fleet.NewID[fleet.VMID]())
 	id = id[len(id)-6:]
 	return "52:54:00:" + id[0:2] + ":" + id[2:4] + ":" + id[4:6]
 }
 
 // newVM returns a small VM that is not on the host yet. The test's cleanup deletes the VM with its disks.
-func (h *host) newVM(disks ...fleet.Disk) fleet.VM {
+func (h *testHost) newVM(disks ...fleet.Disk) fleet.VM {
 	h.t.Helper()
 	vm := fleet.VM{
-		Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: name("vm"), Generation: 1},
+		Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: uniqueName("vm"), Generation: 1},
 		Spec: fleet.VMSpec{Power: fleet.Stopped, CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Disks: disks},
 	}
 	h.cleanup("delete "+vm.Name, func(ctx context.Context) error { return h.DeleteVM(ctx, vm, h.pools, true) })
@@ -66,7 +66,7 @@ func (h *host) newVM(disks ...fleet.Disk) fleet.VM {
 }
 
 // definedVM returns a VM that is defined on the host.
-func (h *host) definedVM(disks ...fleet.Disk) fleet.VM {
+func (h *testHost) definedVM(disks ...fleet.Disk) fleet.VM {
 	h.t.Helper()
 	vm := h.newVM(disks...)
 	h.apply(vm)
@@ -74,34 +74,34 @@ func (h *host) definedVM(disks ...fleet.Disk) fleet.VM {
 }
 
 // runningVM returns a running VM.
-func (h *host) runningVM(disks ...fleet.Disk) fleet.VM {
+func (h *testHost) runningVM(disks ...fleet.Disk) fleet.VM {
 	h.t.Helper()
 	vm := h.definedVM(disks...)
-	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	return vm
 }
 
 // pool returns a directory pool on the host. The test's cleanup releases the pool.
-func (h *host) pool() fleet.Pool {
+func (h *testHost) newPool() fleet.Pool {
 	h.t.Helper()
 	p := fleet.Pool{
-		ID: fleet.NewID[fleet.PoolID](), Name: name("pool"), Generation: 1,
-		Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: h.h.PoolPath(h.t)},
+		ID: fleet.NewID[fleet.PoolID](), Name: uniqueName("pool"), Generation: 1,
+		Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: h.harness.PoolPath(h.t)},
 	}
 	h.pools = append(h.pools, p)
 	h.cleanup("release "+p.Name, func(ctx context.Context) error { return h.ReleasePool(ctx, p) })
-	h.must("apply pool", h.ApplyPool(h.ctx, p))
+	h.requireNoError("apply pool", h.ApplyPool(h.ctx, p))
 	return p
 }
 
 // disk returns an empty disk of 8 MiB in the pool.
-func disk(p fleet.Pool) fleet.Disk {
-	return fleet.Disk{PoolID: p.ID, Volume: name("disk") + ".qcow2", SizeBytes: 8 << 20}
+func newDisk(p fleet.Pool) fleet.Disk {
+	return fleet.Disk{PoolID: p.ID, Volume: uniqueName("disk") + ".qcow2", SizeBytes: 8 << 20}
 }
 
-func (h *host) cleanup(act string, f func(context.Context) error) {
+func (h *testHost) cleanup(act string, f func(context.Context) error) {
 	h.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), conditionTimeout)
 		defer cancel()
 		if err := f(ctx); err != nil {
 			h.t.Errorf("%s: %v", act, err)
@@ -109,7 +109,7 @@ func (h *host) cleanup(act string, f func(context.Context) error) {
 	})
 }
 
-func (h *host) must(act string, err error) {
+func (h *testHost) requireNoError(act string, err error) {
 	h.t.Helper()
 	if err != nil {
 		h.t.Fatalf("%s: %v", act, err)
@@ -117,7 +117,7 @@ func (h *host) must(act string, err error) {
 }
 
 // refused fails the test unless err contains word.
-func (h *host) refused(act string, err error, word string) {
+func (h *testHost) requireRefusal(act string, err error, word string) {
 	h.t.Helper()
 	switch {
 	case err == nil:
@@ -128,82 +128,82 @@ func (h *host) refused(act string, err error, word string) {
 }
 
 // namesNoOther fails the test if the text of err contains the name of the VM other.
-func (h *host) namesNoOther(act string, err error, other fleet.VM) {
+func (h *testHost) requireNoNameOf(act string, err error, other fleet.VM) {
 	h.t.Helper()
 	if err != nil && (strings.Contains(err.Error(), other.Name) || strings.Contains(err.Error(), string(other.ID))) {
 		h.t.Errorf("%s: the error names another VM: %v", act, err)
 	}
 }
 
-func (h *host) apply(vm fleet.VM) {
+func (h *testHost) apply(vm fleet.VM) {
 	h.t.Helper()
-	h.must("apply "+vm.Name, h.ApplyVM(h.ctx, h.applyJob(vm)))
+	h.requireNoError("apply "+vm.Name, h.ApplyVM(h.ctx, h.applyJob(vm)))
 }
 
 // applyJob returns the job to apply a VM without created disks.
-func (h *host) applyJob(vm fleet.VM) hypervisor.Apply {
-	return hypervisor.Apply{
+func (h *testHost) applyJob(vm fleet.VM) hypervisor.ApplyWork {
+	return hypervisor.ApplyWork{
 		VM: vm, Project: "tests", Pools: h.pools, Progress: func(int, string) {}, RecordDisk: func(fleet.Volref) error { return nil },
 	}
 }
 
 // changedJob returns a changed copy of the job.
-func changedJob(in hypervisor.Apply, f func(*hypervisor.Apply)) hypervisor.Apply {
+func changedJob(in hypervisor.ApplyWork, f func(*hypervisor.ApplyWork)) hypervisor.ApplyWork {
 	f(&in)
 	return in
 }
 
 // status returns the VM's status from the backend. It fails the test unless the generation is want.
-func (h *host) status(id fleet.VMID, want int64) fleet.VMStatus {
+func (h *testHost) wantStatus(id fleet.VMID, want int64) fleet.VMStatus {
 	h.t.Helper()
 	s, generation, err := h.VM(h.ctx, id)
-	h.must("read the VM", err)
+	h.requireNoError("read the VM", err)
 	if generation != want {
 		h.t.Fatalf("generation is %d, want %d", generation, want)
 	}
 	return s
 }
 
-func (h *host) wantPower(id fleet.VMID, want fleet.Power) fleet.VMStatus {
+func (h *testHost) wantPower(id fleet.VMID, want fleet.Power) fleet.VMStatus {
 	h.t.Helper()
 	s, _, err := h.VM(h.ctx, id)
-	h.must("read the VM", err)
+	h.requireNoError("read the VM", err)
 	if s.Power != want {
 		h.t.Fatalf("power is %q (%s), want %q", s.Power, s.Reason, want)
 	}
 	return s
 }
 
-func (h *host) snapshot(pools ...fleet.Pool) wire.State {
+func (h *testHost) hostState(pools ...fleet.Pool) wire.State {
 	h.t.Helper()
-	s, err := h.Snapshot(h.ctx, hypervisor.Assigned{Pools: pools})
-	h.must("snapshot", err)
+	s, err := h.HostState(h.ctx, hypervisor.Assignment{Pools: pools})
+	h.requireNoError("snapshot", err)
 	return s
 }
 
 // report returns the VM's entry in the host state.
-func (h *host) report(id fleet.VMID) (wire.VMReport, bool) {
+func (h *testHost) reportedVM(id fleet.VMID) (wire.VMReport, bool) {
 	h.t.Helper()
-	return find(h.snapshot(h.pools...).VMs, func(r wire.VMReport) bool { return r.ID == id })
+	return find(h.hostState(h.pools...).VMs, func(r wire.VMReport) bool { return r.ID == id })
 }
 
 // poolStatus returns the assigned pool's entry in the host state.
-func (h *host) poolStatus(p fleet.Pool) fleet.PoolStatus {
+func (h *testHost) poolStatus(p fleet.Pool) fleet.PoolStatus {
 	h.t.Helper()
-	r, ok := find(h.snapshot(p).Pools, func(r wire.PoolReport) bool { return r.Name == p.Name })
+	r, ok := find(h.hostState(p).Pools, func(r wire.PoolReport) bool { return r.Name == p.Name })
 	if !ok {
 		h.t.Fatalf("the assigned pool %s is missing in the host state", p.Name)
 	}
 	return r.Status
 }
 
-func (h *host) volume(p fleet.Pool, name string) (fleet.Volume, bool) {
+func (h *testHost) reportedVolume(p fleet.Pool, name string) (fleet.Volume, bool) {
 	h.t.Helper()
 	return find(h.poolStatus(p).Volumes, func(v fleet.Volume) bool { return v.Name == name })
 }
 
 // eventually polls every 50 ms until ok returns true.
-func (h *host) eventually(what string, ok func() bool) {
+func (h *testHost) waitUntil(what string, ok func() bool) {
 	h.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -15,14 +15,14 @@ import (
 
 // network returns a network that is not applied yet, with a subnet that no other network of the machine has. The test's
 // cleanup releases the network.
-func (h *host) network(mode fleet.NetworkMode) fleet.Network {
+func (h *testHost) newNetwork(mode fleet.NetworkMode) fleet.Network {
 	h.t.Helper()
 	var b [4]byte
 	rand.Read(b[:])
 	at := fmt.Sprintf("10.%d.%d.", 64+b[0]%64, b[1])
 	id := fleet.NewID[fleet.NetworkID]()
 	n := fleet.Network{
-		ID: id, Name: name("net"), Kind: fleet.NetworkLibvirt, Generation: 1,
+		ID: id, Name: uniqueName("net"), Kind: fleet.NetworkLibvirt, Generation: 1,
 		Spec: &fleet.NetworkSpec{
 			Mode: mode, DNS: true, Domain: "lab.example.org", Bridge: "qxt" + string(id[len(id)-8:]),
 			IPv4: &fleet.Subnet{Gateway: at + "1/24", DHCP: &fleet.DHCP{
@@ -36,84 +36,84 @@ func (h *host) network(mode fleet.NetworkMode) fleet.Network {
 }
 
 // newRunningNetwork returns an applied network.
-func (h *host) newRunningNetwork(mode fleet.NetworkMode) fleet.Network {
+func (h *testHost) newRunningNetwork(mode fleet.NetworkMode) fleet.Network {
 	h.t.Helper()
-	n := h.network(mode)
-	h.must("apply network", h.ApplyNetwork(h.ctx, n))
+	n := h.newNetwork(mode)
+	h.requireNoError("apply network", h.ApplyNetwork(h.ctx, n))
 	return n
 }
 
 // netStatus returns the assigned network's entry in the host state. ok reports that the entry has the network's ID.
-func (h *host) netStatus(n fleet.Network) (st fleet.NetworkStatus, ok bool) {
+func (h *testHost) networkStatus(n fleet.Network) (st fleet.NetworkStatus, ok bool) {
 	h.t.Helper()
-	s, err := h.Snapshot(h.ctx, hypervisor.Assigned{Networks: []fleet.Network{n}})
-	h.must("snapshot", err)
+	s, err := h.HostState(h.ctx, hypervisor.Assignment{Networks: []fleet.Network{n}})
+	h.requireNoError("snapshot", err)
 	r, found := find(s.Networks, func(r wire.NetworkReport) bool { return r.Kind == fleet.NetworkLibvirt && r.Name == n.Name })
 	if !found {
 		h.t.Fatalf("the assigned network %s is missing in the host state", n.Name)
 	}
-	if lacks := strings.Contains(r.Status.Error, hypervisor.NetworkMissing); r.ID == n.ID && r.Absent != lacks {
+	if lacks := strings.Contains(r.Status.Error, hypervisor.NetworkMissingText); r.ID == n.ID && r.Absent != lacks {
 		h.t.Errorf("the network is reported as absent: %v, %+v", r.Absent, r.Status)
 	}
 	return r.Status, r.ID == n.ID
 }
 
 // wantNet waits for a matching status of the network. Until a slow read ends, the host reports the previous status.
-func (h *host) wantNet(n fleet.Network, active bool, words string) (st fleet.NetworkStatus) {
+func (h *testHost) waitNetwork(n fleet.Network, active bool, words string) (st fleet.NetworkStatus) {
 	h.t.Helper()
-	h.eventually(fmt.Sprintf("the network is active: %v, %q", active, words), func() (ok bool) {
-		st, ok = h.netStatus(n)
+	h.waitUntil(fmt.Sprintf("the network is active: %v, %q", active, words), func() (ok bool) {
+		st, ok = h.networkStatus(n)
 		return ok && st.Active == active && strings.Contains(st.Error, words) && (words != "" || st.Error == "")
 	})
 	return st
 }
 
-func testNetwork(t *testing.T, h *host) {
-	n := h.network(fleet.NetworkNAT)
-	h.wantNet(n, false, hypervisor.NetworkMissing)
+func testNetworkLifecycle(t *testing.T, h *testHost) {
+	n := h.newNetwork(fleet.NetworkNAT)
+	h.waitNetwork(n, false, hypervisor.NetworkMissingText)
 	for range 2 {
-		h.must("apply", h.ApplyNetwork(h.ctx, n))
+		h.requireNoError("apply", h.ApplyNetwork(h.ctx, n))
 		want := fleet.NetworkStatus{
 			Active: true, Autostart: true, Bridge: n.Spec.Bridge, Forward: "nat", Subnets: []string{n.Spec.IPv4.Prefix().String()},
 		}
-		if st := h.wantNet(n, true, ""); !reflect.DeepEqual(st, want) {
+		if st := h.waitNetwork(n, true, ""); !reflect.DeepEqual(st, want) {
 			t.Errorf("the network is %+v, want %+v", st, want)
 		}
 	}
-	again := open(t, h.h)
-	again.wantNet(n, true, "")
+	again := openTestHost(t, h.harness)
+	again.waitNetwork(n, true, "")
 	for range 2 {
-		h.must("release", h.ReleaseNetwork(h.ctx, n))
-		h.wantNet(n, false, hypervisor.NetworkMissing)
+		h.requireNoError("release", h.ReleaseNetwork(h.ctx, n))
+		h.waitNetwork(n, false, hypervisor.NetworkMissingText)
 	}
 }
 
-func testNetworkModes(t *testing.T, h *host) {
+func testNetworkModes(t *testing.T, h *testHost) {
 	for mode, forward := range map[fleet.NetworkMode]string{fleet.NetworkNAT: "nat", fleet.NetworkRouted: "route", fleet.NetworkIsolated: ""} {
-		n := h.network(mode)
+		n := h.newNetwork(mode)
 		n.Spec.Bridge, n.Spec.DNS, n.Spec.MTU = "", false, 1400
 		v6 := strings.Replace(n.Spec.IPv4.Prefix().Addr().String(), ".", "", 1)
 		v6 = "fd00:" + strings.ReplaceAll(strings.TrimPrefix(v6, "10"), ".", ":") + ":"
 		n.Spec.IPv6 = &fleet.Subnet{Gateway: v6 + ":1/64", DHCP: &fleet.DHCP{Ranges: []fleet.AddressRange{{Start: v6 + ":100", End: v6 + ":1ff"}}}}
 		var c fleet.Checks
 		n.Spec.Check(&c, "spec")
-		h.must("check", c.Err())
-		h.must("apply", h.ApplyNetwork(h.ctx, n))
-		h.must("apply again", h.ApplyNetwork(h.ctx, n))
-		st := h.wantNet(n, true, "")
+		h.requireNoError("check", c.Err())
+		h.requireNoError("apply", h.ApplyNetwork(h.ctx, n))
+		h.requireNoError("apply again", h.ApplyNetwork(h.ctx, n))
+		st := h.waitNetwork(n, true, "")
 		if st.Forward != forward || st.Bridge == "" || len(st.Subnets) != 2 {
 			t.Errorf("the network of mode %s is %+v", mode, st)
 		}
 	}
-	bare := h.network(fleet.NetworkIsolated)
+	bare := h.newNetwork(fleet.NetworkIsolated)
 	bare.Spec.IPv4 = nil
-	h.must("apply a network without addresses", h.ApplyNetwork(h.ctx, bare))
-	h.wantNet(bare, true, "")
+	h.requireNoError("apply a network without addresses", h.ApplyNetwork(h.ctx, bare))
+	h.waitNetwork(bare, true, "")
 }
 
 // testNetworkOnDevices defines networks on devices that the host or the agent created. The hypervisor only defines a
 // network for such a device.
-func testNetworkOnDevices(t *testing.T, h *host) {
+func testNetworkOnDevices(t *testing.T, h *testHost) {
 	for _, spec := range []fleet.NetworkSpec{
 		{Mode: fleet.NetworkVXLAN, VNI: 100, Underlay: "10.50.0.0/24"},
 		{Mode: fleet.NetworkUplink, Device: "eth1"},
@@ -122,115 +122,115 @@ func testNetworkOnDevices(t *testing.T, h *host) {
 		{Mode: fleet.NetworkOVS, Bridge: "ovs-hvtest", VLAN: 7},
 		{Mode: fleet.NetworkMacvtap, Device: "eth1"},
 	} {
-		n := h.network(fleet.NetworkIsolated)
+		n := h.newNetwork(fleet.NetworkIsolated)
 		n.Spec = &spec
 		var c fleet.Checks
 		n.Spec.Check(&c, "spec")
-		h.must("check", c.Err())
-		h.must("apply", h.ApplyNetwork(h.ctx, n))
-		h.must("apply again", h.ApplyNetwork(h.ctx, n))
+		h.requireNoError("check", c.Err())
+		h.requireNoError("apply", h.ApplyNetwork(h.ctx, n))
+		h.requireNoError("apply again", h.ApplyNetwork(h.ctx, n))
 		bridge := spec.Bridge
 		if spec.Mode.Info().CreatesDevices {
 			bridge = n.BridgeDevice()
 		}
-		st := h.wantNet(n, true, "")
+		st := h.waitNetwork(n, true, "")
 		if !st.Autostart || st.Forward != spec.Mode.Info().Forward || st.Bridge != bridge || len(st.Subnets) > 0 {
 			t.Errorf("the network of mode %s is %+v", spec.Mode, st)
 		}
-		h.must("release", h.ReleaseNetwork(h.ctx, n))
-		h.wantNet(n, false, hypervisor.NetworkMissing)
+		h.requireNoError("release", h.ReleaseNetwork(h.ctx, n))
+		h.waitNetwork(n, false, hypervisor.NetworkMissingText)
 	}
-	n := h.network(fleet.NetworkIsolated)
+	n := h.newNetwork(fleet.NetworkIsolated)
 	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 100, Underlay: "10.50.0.0/24"}
-	h.must("apply", h.ApplyNetwork(h.ctx, n))
+	h.requireNoError("apply", h.ApplyNetwork(h.ctx, n))
 	vm := h.newVMOnNetwork(n)
-	h.refused("release", h.ReleaseNetwork(h.ctx, n), vm.Name)
-	h.must("delete", h.DeleteVM(h.ctx, vm, nil, false))
-	h.must("release", h.ReleaseNetwork(h.ctx, n))
+	h.requireRefusal("release", h.ReleaseNetwork(h.ctx, n), vm.Name)
+	h.requireNoError("delete", h.DeleteVM(h.ctx, vm, nil, false))
+	h.requireNoError("release", h.ReleaseNetwork(h.ctx, n))
 }
 
-func testNetworkTaken(t *testing.T, h *host) {
-	n := h.network(fleet.NetworkIsolated)
-	h.h.ForeignNetwork(t, n.Name)
-	h.refused("apply", h.ApplyNetwork(h.ctx, n), "was not created by Quantix")
-	h.must("release", h.ReleaseNetwork(h.ctx, n))
-	h.eventually("the unmanaged network is reported and still runs", func() bool {
-		st, own := h.netStatus(n)
+func testNetworkNameTaken(t *testing.T, h *testHost) {
+	n := h.newNetwork(fleet.NetworkIsolated)
+	h.harness.DefineUnmanagedNetwork(t, n.Name)
+	h.requireRefusal("apply", h.ApplyNetwork(h.ctx, n), "was not created by Quantix")
+	h.requireNoError("release", h.ReleaseNetwork(h.ctx, n))
+	h.waitUntil("the unmanaged network is reported and still runs", func() bool {
+		st, own := h.networkStatus(n)
 		return !own && st.Active
 	})
 }
 
-func testNetworkEdited(t *testing.T, h *host) {
+func testNetworkEdited(t *testing.T, h *testHost) {
 	n := h.newRunningNetwork(fleet.NetworkIsolated)
-	h.h.EditNetwork(t, n.Name)
-	h.wantNet(n, true, "addresses and DHCP")
-	h.refused("apply", h.ApplyNetwork(h.ctx, n), "addresses and DHCP")
+	h.harness.EditNetwork(t, n.Name)
+	h.waitNetwork(n, true, "addresses and DHCP")
+	h.requireRefusal("apply", h.ApplyNetwork(h.ctx, n), "addresses and DHCP")
 	next := n
 	next.Generation++
-	h.refused("apply a newer generation", h.ApplyNetwork(h.ctx, next), "addresses and DHCP")
-	h.wantNet(n, true, "addresses and DHCP")
+	h.requireRefusal("apply a newer generation", h.ApplyNetwork(h.ctx, next), "addresses and DHCP")
+	h.waitNetwork(n, true, "addresses and DHCP")
 }
 
-func testNetworkStopped(t *testing.T, h *host) {
+func testNetworkStopped(t *testing.T, h *testHost) {
 	n := h.newRunningNetwork(fleet.NetworkIsolated)
-	h.h.StopNetwork(t, n.Name)
-	if st := h.wantNet(n, false, ""); !st.Autostart {
+	h.harness.StopNetwork(t, n.Name)
+	if st := h.waitNetwork(n, false, ""); !st.Autostart {
 		t.Error("the network lost its autostart")
 	}
-	h.must("apply", h.ApplyNetwork(h.ctx, n))
-	h.wantNet(n, true, "")
+	h.requireNoError("apply", h.ApplyNetwork(h.ctx, n))
+	h.waitNetwork(n, true, "")
 }
 
-func testNetworkUndefined(t *testing.T, h *host) {
+func testNetworkUndefined(t *testing.T, h *testHost) {
 	n := h.newRunningNetwork(fleet.NetworkIsolated)
-	h.h.UndefineNetwork(t, n.Name)
-	h.wantNet(n, true, hypervisor.NetworkUndefined)
-	h.must("apply", h.ApplyNetwork(h.ctx, n))
-	if st := h.wantNet(n, true, ""); !st.Autostart {
+	h.harness.UndefineNetwork(t, n.Name)
+	h.waitNetwork(n, true, hypervisor.NetworkUndefinedText)
+	h.requireNoError("apply", h.ApplyNetwork(h.ctx, n))
+	if st := h.waitNetwork(n, true, ""); !st.Autostart {
 		t.Error("the network lost its autostart")
 	}
-	h.h.UndefineNetwork(t, n.Name)
-	h.must("release", h.ReleaseNetwork(h.ctx, n))
-	h.wantNet(n, false, hypervisor.NetworkMissing)
+	h.harness.UndefineNetwork(t, n.Name)
+	h.requireNoError("release", h.ReleaseNetwork(h.ctx, n))
+	h.waitNetwork(n, false, hypervisor.NetworkMissingText)
 }
 
-func testNetworkRemoved(t *testing.T, h *host) {
+func testNetworkRemovedOnHost(t *testing.T, h *testHost) {
 	n := h.newRunningNetwork(fleet.NetworkIsolated)
-	h.h.StopNetwork(t, n.Name)
-	h.h.UndefineNetwork(t, n.Name)
-	h.wantNet(n, false, hypervisor.NetworkMissing)
-	h.must("apply", h.ApplyNetwork(h.ctx, n))
-	h.wantNet(n, true, "")
+	h.harness.StopNetwork(t, n.Name)
+	h.harness.UndefineNetwork(t, n.Name)
+	h.waitNetwork(n, false, hypervisor.NetworkMissingText)
+	h.requireNoError("apply", h.ApplyNetwork(h.ctx, n))
+	h.waitNetwork(n, true, "")
 }
 
-func testNetworkUnserved(t *testing.T, h *host) {
+func testNetworkWithoutDnsmasq(t *testing.T, h *testHost) {
 	n := h.newRunningNetwork(fleet.NetworkIsolated)
-	h.h.EndServer(t, n.Name)
-	h.eventually("the network reports its missing dnsmasq", func() bool {
-		st, _ := h.netStatus(n)
-		return st.Active && st.Error == hypervisor.NetworkUnserved
+	h.harness.KillDnsmasq(t, n.Name)
+	h.waitUntil("the network reports its missing dnsmasq", func() bool {
+		st, _ := h.networkStatus(n)
+		return st.Active && st.Error == hypervisor.NoDnsmasqText
 	})
 	vm := h.newVMOnNetwork(n)
-	h.refused("apply while a VM is connected", h.ApplyNetwork(h.ctx, n), vm.Name)
-	h.must("delete", h.DeleteVM(h.ctx, vm, nil, false))
-	h.must("apply", h.ApplyNetwork(h.ctx, n))
-	h.wantNet(n, true, "")
+	h.requireRefusal("apply while a VM is connected", h.ApplyNetwork(h.ctx, n), vm.Name)
+	h.requireNoError("delete", h.DeleteVM(h.ctx, vm, nil, false))
+	h.requireNoError("apply", h.ApplyNetwork(h.ctx, n))
+	h.waitNetwork(n, true, "")
 }
 
-func testNetworkInUse(t *testing.T, h *host) {
+func testNetworkInUse(t *testing.T, h *testHost) {
 	n := h.newRunningNetwork(fleet.NetworkIsolated)
 	vm := h.newVMOnNetwork(n)
-	h.refused("release", h.ReleaseNetwork(h.ctx, n), vm.Name)
-	h.wantNet(n, true, "")
-	h.must("delete", h.DeleteVM(h.ctx, vm, nil, false))
-	h.must("release", h.ReleaseNetwork(h.ctx, n))
+	h.requireRefusal("release", h.ReleaseNetwork(h.ctx, n), vm.Name)
+	h.waitNetwork(n, true, "")
+	h.requireNoError("delete", h.DeleteVM(h.ctx, vm, nil, false))
+	h.requireNoError("release", h.ReleaseNetwork(h.ctx, n))
 }
 
 // newVMOnNetwork returns a VM with a NIC on the network.
-func (h *host) newVMOnNetwork(n fleet.Network) fleet.VM {
+func (h *testHost) newVMOnNetwork(n fleet.Network) fleet.VM {
 	h.t.Helper()
 	vm := h.newVM()
-	vm.Spec.NICs = []fleet.NIC{{NetworkID: n.ID, Network: n.Name, MAC: mac()}}
+	vm.Spec.NICs = []fleet.NIC{{NetworkID: n.ID, Network: n.Name, MAC: uniqueMAC()}}
 	h.apply(vm)
 	return vm
 }

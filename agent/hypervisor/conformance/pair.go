@@ -22,102 +22,102 @@ type Pair struct {
 }
 
 // RunPair tests the guarantees of hypervisor.Hypervisor for one VM on two hosts.
-func RunPair(t *testing.T, p Pair) {
+func RunTwoHosts(t *testing.T, p Pair) {
 	for _, c := range []struct {
 		name string
-		test func(*testing.T, *pair)
+		test func(*testing.T, *twoHosts)
 	}{
-		{"a VM is reported only by the host that has it", testOneHost},
-		{"a guest migrated outside Quantix is unchanged on the other host", testMigrated},
-		{"applying a migrated guest changes nothing", testApplyMigrated},
-		{"a guest that runs on the other host is not started", testStartElsewhere},
-		{"deleting a leftover definition leaves the guest running", testDeleteLeftover},
-		{"a leftover definition reports its missing disk", testDeletedElsewhere},
+		{"a VM is reported only by the host that has it", testVMOnOneHost},
+		{"a guest migrated outside Quantix is unchanged on the other host", testMigratedOutside},
+		{"applying a migrated guest changes nothing", testApplyAfterMigration},
+		{"a guest that runs on the other host is not started", testStartOnSecondHost},
+		{"deleting a leftover definition leaves the guest running", testDeleteLeftoverDefinition},
+		{"a leftover definition reports its missing disk", testDeleteOnSecondHost},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.test(t, &pair{Pair: p, a: open(t, p.Hosts[0]), b: open(t, p.Hosts[1])})
+			c.test(t, &twoHosts{Pair: p, first: openTestHost(t, p.Hosts[0]), second: openTestHost(t, p.Hosts[1])})
 		})
 	}
 }
 
 // pair has two open backends.
-type pair struct {
+type twoHosts struct {
 	Pair
-	a, b *host
+	first, second *testHost
 }
 
 // pairMark is the ownership mark of the suite's guests.
-const pairMark = "30112233445566778899aabbccddeeff"
+const guestOwnershipMark = "30112233445566778899aabbccddeeff"
 
 // guest returns a VM that runs on the first host, with an ownership mark and with a disk on the shared storage.
-func (p *pair) guest() fleet.VM {
-	p.a.t.Helper()
+func (p *twoHosts) newRunningGuest() fleet.VM {
+	p.first.t.Helper()
 	pool := fleet.Pool{
-		ID: fleet.NewID[fleet.PoolID](), Name: name("pool"), Generation: 1,
-		Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: p.a.h.PoolPath(p.a.t), Shared: true},
+		ID: fleet.NewID[fleet.PoolID](), Name: uniqueName("pool"), Generation: 1,
+		Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: p.first.harness.PoolPath(p.first.t), Shared: true},
 	}
-	for _, h := range []*host{p.a, p.b} {
+	for _, h := range []*testHost{p.first, p.second} {
 		h.pools = append(h.pools, pool)
-		h.cleanup("release "+pool.Name, h.releaser(pool))
-		h.must("apply pool", h.ApplyPool(h.ctx, pool))
+		h.cleanup("release "+pool.Name, h.releaseFunc(pool))
+		h.requireNoError("apply pool", h.ApplyPool(h.ctx, pool))
 	}
-	vm := p.a.newVM(disk(pool))
-	p.b.cleanup("delete "+vm.Name, func(ctx context.Context) error { return p.b.DeleteVM(ctx, vm, p.b.pools, false) })
-	p.a.must("apply", p.a.ApplyVM(p.a.ctx, changedJob(p.a.applyJob(vm), func(in *hypervisor.Apply) { in.Mark = pairMark })))
-	p.a.must("start", p.a.StartVM(p.a.ctx, vm.ID))
+	vm := p.first.newVM(newDisk(pool))
+	p.second.cleanup("delete "+vm.Name, func(ctx context.Context) error { return p.second.DeleteVM(ctx, vm, p.second.pools, false) })
+	p.first.requireNoError("apply", p.first.ApplyVM(p.first.ctx, changedJob(p.first.applyJob(vm), func(in *hypervisor.ApplyWork) { in.OwnershipMark = guestOwnershipMark })))
+	p.first.requireNoError("start", p.first.StartVM(p.first.ctx, vm.ID))
 	return vm
 }
 
 // migratedGuest returns a guest that somebody migrated to the second host outside Quantix.
-func (p *pair) migratedGuest(leave bool) (fleet.VM, fleet.VMStatus) {
-	p.a.t.Helper()
-	vm := p.guest()
-	p.Migrate(p.a.t, vm.ID, 0, 1, leave)
-	return vm, p.b.wantPower(vm.ID, fleet.Running)
+func (p *twoHosts) migratedGuest(leave bool) (fleet.VM, fleet.VMStatus) {
+	p.first.t.Helper()
+	vm := p.newRunningGuest()
+	p.Migrate(p.first.t, vm.ID, 0, 1, leave)
+	return vm, p.second.wantPower(vm.ID, fleet.Running)
 }
 
 // wantAbsent fails the test if the host knows the VM.
-func (h *host) wantAbsent(id fleet.VMID) {
+func (h *testHost) wantAbsent(id fleet.VMID) {
 	h.t.Helper()
 	h.wantPower(id, fleet.Absent)
-	if r, ok := h.report(id); ok {
+	if r, ok := h.reportedVM(id); ok {
 		h.t.Fatalf("the VM is reported as %+v", r)
 	}
-	if got := h.h.Power(h.t, id); got != fleet.Absent {
+	if got := h.harness.PowerOf(h.t, id); got != fleet.Absent {
 		h.t.Fatalf("the host itself reports %q", got)
 	}
 }
 
 // wantSameStatus fails the test unless the guest's status is unchanged.
-func (h *host) wantSameStatus(when string, id fleet.VMID, before fleet.VMStatus) {
+func (h *testHost) wantSameStatus(when string, id fleet.VMID, before fleet.VMStatus) {
 	h.t.Helper()
 	if after := h.wantPower(id, fleet.Running); !reflect.DeepEqual(before, after) {
 		h.t.Errorf("%s the guest\n%+v became\n%+v", when, before, after)
 	}
 }
 
-func testOneHost(t *testing.T, p *pair) {
-	vm := p.guest()
-	p.a.wantMark("on its host", vm.ID, pairMark)
-	p.b.wantAbsent(vm.ID)
-	for act, err := range map[string]error{"start": p.b.StartVM(p.b.ctx, vm.ID), "mark": p.b.MarkVM(p.b.ctx, vm.ID, pairMark)} {
+func testVMOnOneHost(t *testing.T, p *twoHosts) {
+	vm := p.newRunningGuest()
+	p.first.wantOwnershipMark("on its host", vm.ID, guestOwnershipMark)
+	p.second.wantAbsent(vm.ID)
+	for act, err := range map[string]error{"start": p.second.StartVM(p.second.ctx, vm.ID), "mark": p.second.SetOwnershipMark(p.second.ctx, vm.ID, guestOwnershipMark)} {
 		if err == nil {
 			t.Errorf("%s succeeded on a host without the VM", act)
 		}
 	}
-	p.b.wantAbsent(vm.ID)
-	if v, ok := p.b.volume(p.b.pools[0], vm.Spec.Disks[0].Volume); !ok || len(v.UsedBy) > 0 {
+	p.second.wantAbsent(vm.ID)
+	if v, ok := p.second.reportedVolume(p.second.pools[0], vm.Spec.Disks[0].Volume); !ok || len(v.UsedBy) > 0 {
 		t.Errorf("the other host sees the disk as %+v, %v", v, ok)
 	}
 }
 
-func testMigrated(t *testing.T, p *pair) {
+func testMigratedOutside(t *testing.T, p *twoHosts) {
 	vm, _ := p.migratedGuest(true)
-	whole := func(h *host, power fleet.Power) {
+	whole := func(h *testHost, power fleet.Power) {
 		t.Helper()
-		r, ok := h.report(vm.ID)
-		if !ok || r.Name != vm.Name || r.Generation != vm.Generation || r.Proof != wire.Proof(vm.ID, pairMark) || r.Status.Power != power {
+		r, ok := h.reportedVM(vm.ID)
+		if !ok || r.Name != vm.Name || r.Generation != vm.Generation || r.Proof != wire.OwnershipProof(vm.ID, guestOwnershipMark) || r.Status.Power != power {
 			t.Fatalf("the VM is reported as %+v, %v; want it %s", r, ok, power)
 		}
 		s := r.Status
@@ -125,61 +125,61 @@ func testMigrated(t *testing.T, p *pair) {
 			t.Errorf("the VM is %+v", s)
 		}
 	}
-	whole(p.b, fleet.Running)
-	whole(p.a, fleet.Stopped)
+	whole(p.second, fleet.Running)
+	whole(p.first, fleet.Stopped)
 	p.Migrate(t, vm.ID, 1, 0, false)
-	whole(p.a, fleet.Running)
-	p.b.wantAbsent(vm.ID)
+	whole(p.first, fleet.Running)
+	p.second.wantAbsent(vm.ID)
 }
 
-func testApplyMigrated(_ *testing.T, p *pair) {
+func testApplyAfterMigration(_ *testing.T, p *twoHosts) {
 	vm, before := p.migratedGuest(false)
-	p.a.wantAbsent(vm.ID)
+	p.first.wantAbsent(vm.ID)
 	for _, vm.Generation = range []int64{1, 1, 2} {
-		p.b.apply(vm)
-		p.b.wantSameStatus("after an apply of the same spec,", vm.ID, before)
-		p.b.wantMark("after a job without a mark", vm.ID, pairMark)
-		p.b.status(vm.ID, vm.Generation)
+		p.second.apply(vm)
+		p.second.wantSameStatus("after an apply of the same spec,", vm.ID, before)
+		p.second.wantOwnershipMark("after a job without a mark", vm.ID, guestOwnershipMark)
+		p.second.wantStatus(vm.ID, vm.Generation)
 	}
-	p.b.must("stop", p.b.StopVM(p.b.ctx, vm.ID))
-	p.b.wantMark("of the migrated definition", vm.ID, pairMark)
-	p.b.must("start", p.b.StartVM(p.b.ctx, vm.ID))
-	p.b.wantPower(vm.ID, fleet.Running)
+	p.second.requireNoError("stop", p.second.StopVM(p.second.ctx, vm.ID))
+	p.second.wantOwnershipMark("of the migrated definition", vm.ID, guestOwnershipMark)
+	p.second.requireNoError("start", p.second.StartVM(p.second.ctx, vm.ID))
+	p.second.wantPower(vm.ID, fleet.Running)
 }
 
-func testStartElsewhere(_ *testing.T, p *pair) {
+func testStartOnSecondHost(_ *testing.T, p *twoHosts) {
 	vm, before := p.migratedGuest(true)
 	const words = `Failed to get "write" lock` // QEMU's error about the disk
-	p.a.refused("start a guest that runs on the second host", p.a.StartVM(p.a.ctx, vm.ID), words)
-	p.a.wantPower(vm.ID, fleet.Stopped)
-	p.b.wantSameStatus("after the attempt", vm.ID, before)
-	p.b.must("stop", p.b.StopVM(p.b.ctx, vm.ID))
-	p.a.must("start", p.a.StartVM(p.a.ctx, vm.ID))
-	p.b.refused("start a guest that runs on the first host", p.b.StartVM(p.b.ctx, vm.ID), words)
-	p.a.wantPower(vm.ID, fleet.Running)
+	p.first.requireRefusal("start a guest that runs on the second host", p.first.StartVM(p.first.ctx, vm.ID), words)
+	p.first.wantPower(vm.ID, fleet.Stopped)
+	p.second.wantSameStatus("after the attempt", vm.ID, before)
+	p.second.requireNoError("stop", p.second.StopVM(p.second.ctx, vm.ID))
+	p.first.requireNoError("start", p.first.StartVM(p.first.ctx, vm.ID))
+	p.second.requireRefusal("start a guest that runs on the first host", p.second.StartVM(p.second.ctx, vm.ID), words)
+	p.first.wantPower(vm.ID, fleet.Running)
 }
 
-func testDeleteLeftover(t *testing.T, p *pair) {
+func testDeleteLeftoverDefinition(t *testing.T, p *twoHosts) {
 	vm, before := p.migratedGuest(true)
-	p.a.must("delete", p.a.DeleteVM(p.a.ctx, vm, p.a.pools, false))
-	p.a.wantAbsent(vm.ID)
-	p.b.wantSameStatus("after the deletion", vm.ID, before)
-	if v, ok := p.b.volume(p.b.pools[0], vm.Spec.Disks[0].Volume); !ok || len(v.UsedBy) != 1 || v.UsedBy[0] != vm.ID {
+	p.first.requireNoError("delete", p.first.DeleteVM(p.first.ctx, vm, p.first.pools, false))
+	p.first.wantAbsent(vm.ID)
+	p.second.wantSameStatus("after the deletion", vm.ID, before)
+	if v, ok := p.second.reportedVolume(p.second.pools[0], vm.Spec.Disks[0].Volume); !ok || len(v.UsedBy) != 1 || v.UsedBy[0] != vm.ID {
 		t.Errorf("the VM's disk is %+v, %v", v, ok)
 	}
 }
 
-func testDeletedElsewhere(_ *testing.T, p *pair) {
+func testDeleteOnSecondHost(_ *testing.T, p *twoHosts) {
 	vm, _ := p.migratedGuest(true)
 	for range 2 {
-		p.b.must("delete with disks", p.b.DeleteVM(p.b.ctx, vm, p.b.pools, true))
+		p.second.requireNoError("delete with disks", p.second.DeleteVM(p.second.ctx, vm, p.second.pools, true))
 	}
-	p.b.wantAbsent(vm.ID)
-	p.a.eventually("the fault shows", func() bool { _, ok := p.a.faultOf(vm.ID, fleet.FaultDisk); return ok })
-	p.a.refused("start without its disk", p.a.StartVM(p.a.ctx, vm.ID), isMissing(p.a.pools[0], vm.Spec.Disks[0]))
-	p.a.wantPower(vm.ID, fleet.Stopped)
+	p.second.wantAbsent(vm.ID)
+	p.first.waitUntil("the fault shows", func() bool { _, ok := p.first.findFault(vm.ID, fleet.FaultDisk); return ok })
+	p.first.requireRefusal("start without its disk", p.first.StartVM(p.first.ctx, vm.ID), missingDiskText(p.first.pools[0], vm.Spec.Disks[0]))
+	p.first.wantPower(vm.ID, fleet.Stopped)
 	for range 2 {
-		p.a.must("delete with disks", p.a.DeleteVM(p.a.ctx, vm, p.a.pools, true))
+		p.first.requireNoError("delete with disks", p.first.DeleteVM(p.first.ctx, vm, p.first.pools, true))
 	}
-	p.a.wantAbsent(vm.ID)
+	p.first.wantAbsent(vm.ID)
 }

@@ -9,7 +9,7 @@ import (
 
 // fullSpec sets every field that maps to one place of a definition to a non-default value. The spec starts on a host
 // with emulation.
-func fullSpec(s fleet.VMSpec) fleet.VMSpec {
+func specWithAllFields(s fleet.VMSpec) fleet.VMSpec {
 	s.CPUs, s.MemoryMiB = 4, 256
 	s.Firmware = fleet.UEFI
 	s.CPU = fleet.VMCPU{Model: "qemu64", Sockets: 4, Cores: 2, Max: 8, Features: "+aes -svm", Shares: 512, Limit: 50, Reserved: 25, Pinned: "0"}
@@ -30,7 +30,7 @@ func fullSpec(s fleet.VMSpec) fleet.VMSpec {
 
 // unstartable sets the fields with which a host may be unable to start a VM: huge pages, vsock, devices, a kernel,
 // locked memory. It also inserts media into the drives.
-func unstartable(s fleet.VMSpec, p fleet.Pool) fleet.VMSpec {
+func specWithHostFields(s fleet.VMSpec, p fleet.Pool) fleet.VMSpec {
 	in := func(name string) fleet.Volref { return fleet.Volref{PoolID: p.ID, Volume: name} }
 	disc, floppy, kernel, initrd := in("drivers.iso"), in("floppy.img"), in("vmlinuz"), in("initrd")
 	s.Boot.Kernel, s.Boot.Initrd, s.Boot.Cmdline = &kernel, &initrd, "console=ttyS0 <&'\"quiet"
@@ -44,13 +44,13 @@ func unstartable(s fleet.VMSpec, p fleet.Pool) fleet.VMSpec {
 
 // Each field has the requested value on a stopped VM and in its running guest. A change that waits for the next start
 // is reported, and reverting the change ends the wait.
-func testParts(t *testing.T, h *host) {
+func testEveryDefinitionField(t *testing.T, h *testHost) {
 	vm := h.newVM()
-	p := h.pool()
-	for name, kind := range map[string]ImageKind{"drivers.iso": ISO, "floppy.img": Raw, "vmlinuz": Raw, "initrd": Raw, "src": Folder} {
-		h.h.AddImage(t, p, Image{Name: name, Kind: kind, SizeBytes: 1440 << 10})
+	p := h.newPool()
+	for name, kind := range map[string]ImageKind{"drivers.iso": ISO, "floppy.img": Raw, "vmlinuz": Raw, "initrd": Raw, "src": DirectoryImage} {
+		h.harness.AddImage(t, p, Image{Name: name, Kind: kind, SizeBytes: 1440 << 10})
 	}
-	vm.Spec = unstartable(fullSpec(vm.Spec), p)
+	vm.Spec = specWithHostFields(specWithAllFields(vm.Spec), p)
 	for _, f := range fleet.VMFields {
 		// testConfidential and testOldMachine cover these two fields.
 		if f.Input.Section != "" && f.Default(vm.Spec) && f.Name != "security.confidential" && f.Name != "boot.machine" {
@@ -58,19 +58,19 @@ func testParts(t *testing.T, h *host) {
 		}
 	}
 	h.apply(vm)
-	h.wantSettled(vm, "created with all fields")
+	h.wantNoPendingChanges(vm, "created with all fields")
 
-	starts := fullSpec(fleet.VMSpec{})
+	starts := specWithAllFields(fleet.VMSpec{})
 	vm.Generation, vm.Spec.CPU, vm.Spec.Memory, vm.Spec.Devices = vm.Generation+1, starts.CPU, starts.Memory, starts.Devices
 	vm.Spec.Boot, vm.Spec.HostDevices = starts.Boot, nil // the media in the drives stay
 	h.apply(vm)
-	h.wantSettled(vm, "edited while off")
-	if models := h.snapshot().Host.Inventory.CPUModels; !slices.Contains(models, vm.Spec.CPU.Model) {
+	h.wantNoPendingChanges(vm, "edited while off")
+	if models := h.hostState().Host.Inventory.CPUModels; !slices.Contains(models, vm.Spec.CPU.Model) {
 		t.Errorf("the host reports the CPU models %q", models)
 	}
-	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
-	h.wantSettled(vm, "started")
+	h.wantNoPendingChanges(vm, "started")
 
 	usual, full := h.newVM().Spec, vm.Spec
 	usual.Firmware = full.Firmware
@@ -78,7 +78,7 @@ func testParts(t *testing.T, h *host) {
 		vm.Spec = to
 		vm.Generation++
 		h.apply(vm)
-		if s := h.status(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
+		if s := h.wantStatus(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
 			h.t.Errorf("next boot %q, want %q; drift %+v", s.NextBoot, waits, s.Drift)
 		}
 	}
@@ -91,7 +91,7 @@ func testParts(t *testing.T, h *host) {
 		}
 		one, waits := full, []string{f.Name}
 		f.Copy(&one, usual)
-		if more, ok := fleet.FieldOf(with[f.Name]); ok {
+		if more, ok := fleet.FieldByName(with[f.Name]); ok {
 			more.Copy(&one, usual)
 			waits = append(waits, more.Name)
 		}
@@ -105,14 +105,14 @@ func testParts(t *testing.T, h *host) {
 	one.CPU.Sockets, one.CPU.Cores, one.CPU.Threads = 2, 2, 2
 	change(one, "cpu.sockets", "cpu.threads")
 	change(full)
-	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Stopped)
-	h.must("delete", h.DeleteVM(h.ctx, vm, nil, true))
+	h.requireNoError("delete", h.DeleteVM(h.ctx, vm, nil, true))
 }
 
-func (h *host) wantSettled(vm fleet.VM, when string) {
+func (h *testHost) wantNoPendingChanges(vm fleet.VM, when string) {
 	h.t.Helper()
-	if s := h.status(vm.ID, vm.Generation); len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+	if s := h.wantStatus(vm.ID, vm.Generation); len(s.NextBoot) != 0 || len(s.Drift) != 0 {
 		h.t.Errorf("%s: next boot %q, drift %+v", when, s.NextBoot, s.Drift)
 	}
 }

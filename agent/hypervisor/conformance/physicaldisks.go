@@ -8,20 +8,20 @@ import (
 )
 
 // A physical disk of the host belongs to at most one guest, and to none while the host itself uses the disk.
-func testPhysicalDisks(t *testing.T, h *host) {
-	device, use := h.h.Physical(t)
-	p := h.pool()
+func testPhysicalDisks(t *testing.T, h *testHost) {
+	device, use := h.harness.UnusedDisk(t)
+	p := h.newPool()
 	on := func(device string, disks ...fleet.Disk) fleet.VM {
 		vm := h.newVM(disks...)
 		vm.Spec.HostDevices = []fleet.VMHostDevice{{Device: device}}
 		return vm
 	}
 	release := use()
-	h.refused("a disk that the host uses", h.ApplyVM(h.ctx, h.applyJob(on(device))), "The host itself uses "+device)
+	h.requireRefusal("a disk that the host uses", h.ApplyVM(h.ctx, h.applyJob(on(device))), "The host itself uses "+device)
 	release()
-	h.refused("a missing disk", h.ApplyVM(h.ctx, h.applyJob(on("blk/none"))), "has no disk blk/none")
+	h.requireRefusal("a missing disk", h.ApplyVM(h.ctx, h.applyJob(on("blk/none"))), "has no disk blk/none")
 
-	vm := h.runningVM(disk(p))
+	vm := h.runningVM(newDisk(p))
 	edit := func(devices ...fleet.VMHostDevice) error {
 		vm.Generation++
 		vm.Spec.HostDevices = devices
@@ -29,43 +29,43 @@ func testPhysicalDisks(t *testing.T, h *host) {
 	}
 	with := fleet.VMHostDevice{Device: device}
 	release = use()
-	h.refused("a disk that the host uses, for a running guest", edit(with), "The host itself uses "+device)
+	h.requireRefusal("a disk that the host uses, for a running guest", edit(with), "The host itself uses "+device)
 	release()
 	for range 2 {
 		h.apply(vm)
-		h.wantSettled(vm, "with a physical disk while running")
+		h.wantNoPendingChanges(vm, "with a physical disk while running")
 	}
-	h.refused("a disk that another guest has", h.ApplyVM(h.ctx, h.applyJob(on(device))), "Another VM of the host uses "+device)
-	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "Physical disks cannot have snapshots")
+	h.requireRefusal("a disk that another guest has", h.ApplyVM(h.ctx, h.applyJob(on(device))), "Another VM of the host uses "+device)
+	h.requireRefusal("a snapshot", h.TakeSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "Physical disks cannot have snapshots")
 
-	h.must("remove the disk", edit())
-	switch s := h.status(vm.ID, vm.Generation); {
+	h.requireNoError("remove the disk", edit())
+	switch s := h.wantStatus(vm.ID, vm.Generation); {
 	case len(s.PendingUnplug) == 0:
-		h.wantSettled(vm, "after the guest released the disk")
+		h.wantNoPendingChanges(vm, "after the guest released the disk")
 	case !slices.Equal(s.PendingUnplug, []fleet.PendingUnplug{{Field: "hostDevices", What: device}}) || !slices.Equal(s.NextBoot, []string{"hostDevices"}) || len(s.Drift) != 0:
 		t.Errorf("without the disk: pending unplug %+v, next boot %q, drift %+v", s.PendingUnplug, s.NextBoot, s.Drift)
 	default:
-		h.refused("a disk that another guest still uses", h.ApplyVM(h.ctx, h.applyJob(on(device))), "Another VM of the host uses "+device)
+		h.requireRefusal("a disk that another guest still uses", h.ApplyVM(h.ctx, h.applyJob(on(device))), "Another VM of the host uses "+device)
 	}
-	h.must("add the disk again", edit(with))
-	h.wantSettled(vm, "with the disk again")
-	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.requireNoError("add the disk again", edit(with))
+	h.wantNoPendingChanges(vm, "with the disk again")
+	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Stopped)
-	h.wantSettled(vm, "stopped with the disk")
+	h.wantNoPendingChanges(vm, "stopped with the disk")
 
 	release = use()
-	h.refused("a start while the host uses the disk", h.StartVM(h.ctx, vm.ID), "The host itself uses "+device)
+	h.requireRefusal("a start while the host uses the disk", h.StartVM(h.ctx, vm.ID), "The host itself uses "+device)
 	h.wantPower(vm.ID, fleet.Stopped)
 	release()
-	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Running); len(s.Disks) == 0 || s.Disks[0].Volume == nil || *s.Disks[0].Volume != vm.Spec.Disks[0].Ref() {
 		t.Errorf("the VM's own disk is not its first: %+v", s.Disks)
 	}
-	h.wantSettled(vm, "started with the disk")
-	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.wantNoPendingChanges(vm, "started with the disk")
+	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Stopped)
-	h.must("remove the disk", edit())
+	h.requireNoError("remove the disk", edit())
 	other := on(device)
 	h.apply(other)
-	h.must("delete", h.DeleteVM(h.ctx, other, h.pools, true))
+	h.requireNoError("delete", h.DeleteVM(h.ctx, other, h.pools, true))
 }

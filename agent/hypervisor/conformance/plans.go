@@ -10,15 +10,15 @@ import (
 )
 
 // planVM returns the plan of the VM's definition.
-func (h *host) planVM(vm fleet.VM) fleet.DefinitionDiff {
+func (h *testHost) planVM(vm fleet.VM) fleet.DefinitionDiff {
 	h.t.Helper()
 	before, after, err := h.PlanVM(h.ctx, h.applyJob(vm))
-	h.must("plan", err)
+	h.requireNoError("plan", err)
 	return hypervisor.DiffDefinitions(before, after)
 }
 
 // linesOf returns the added or removed lines of a plan without their indent.
-func linesOf(d fleet.DefinitionDiff, op fleet.LineOp) string {
+func changedLines(d fleet.DefinitionDiff, op fleet.LineOp) string {
 	var out []string
 	for _, l := range d.Lines {
 		if l.Op == op {
@@ -29,27 +29,27 @@ func linesOf(d fleet.DefinitionDiff, op fleet.LineOp) string {
 }
 
 // A plan lists the changed lines of a definition, and changes nothing.
-func testPlan(t *testing.T, h *host) {
-	p := h.pool()
-	vm := h.newVM(disk(p))
-	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
+func testPlanVM(t *testing.T, h *testHost) {
+	p := h.newPool()
+	vm := h.newVM(newDisk(p))
+	vm.Spec.NICs = []fleet.NIC{{Network: h.harness.ActiveNetwork, MAC: uniqueMAC()}}
 	fresh := h.planVM(vm)
-	comes := linesOf(fresh, fleet.LineAdded)
+	comes := changedLines(fresh, fleet.LineAdded)
 	for _, want := range []string{"<name>" + vm.Name + "</name>", ">131072</memory>", vm.Spec.Disks[0].Volume, vm.Spec.NICs[0].MAC} {
 		if !strings.Contains(comes, want) {
 			t.Errorf("the plan of a new VM lacks %q:\n%s", want, comes)
 		}
 	}
-	if linesOf(fresh, fleet.LineSame)+linesOf(fresh, fleet.LineRemoved) != "" {
+	if changedLines(fresh, fleet.LineSame)+changedLines(fresh, fleet.LineRemoved) != "" {
 		t.Errorf("the plan of a new VM has old lines: %+v", fresh)
 	}
-	if s := h.status(vm.ID, 0); s.Power != fleet.Absent {
+	if s := h.wantStatus(vm.ID, 0); s.Power != fleet.Absent {
 		t.Errorf("the plan created a VM: %+v", s)
 	}
 	h.wantNoVolume(p, vm.Spec.Disks[0].Volume)
 
 	h.apply(vm)
-	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	was := h.wantPower(vm.ID, fleet.Running)
 	if d := h.planVM(vm); len(d.Lines) != 0 {
 		t.Errorf("without a change, the plan is %+v", d)
@@ -58,10 +58,10 @@ func testPlan(t *testing.T, h *host) {
 	more.Generation++
 	more.Spec.MemoryMiB = 192
 	more.Spec.Disks = append([]fleet.Disk{}, more.Spec.Disks...)
-	more.Spec.Disks = append(more.Spec.Disks, disk(p))
+	more.Spec.Disks = append(more.Spec.Disks, newDisk(p))
 	more.Spec.NICs = nil
 	d := h.planVM(more)
-	comes, goes := linesOf(d, fleet.LineAdded), linesOf(d, fleet.LineRemoved)
+	comes, goes := changedLines(d, fleet.LineAdded), changedLines(d, fleet.LineRemoved)
 	if !strings.Contains(comes, ">196608</memory>") || !strings.Contains(comes, more.Spec.Disks[1].Volume) || !strings.Contains(goes, ">131072</memory>") || !strings.Contains(goes, vm.Spec.NICs[0].MAC) {
 		t.Errorf("the plan is + %s\n- %s", comes, goes)
 	}
@@ -71,15 +71,15 @@ func testPlan(t *testing.T, h *host) {
 	if again := h.planVM(more); !reflect.DeepEqual(again, d) {
 		t.Errorf("a second plan differs: %+v", again)
 	}
-	if now := h.status(vm.ID, vm.Generation); !reflect.DeepEqual(now, was) {
+	if now := h.wantStatus(vm.ID, vm.Generation); !reflect.DeepEqual(now, was) {
 		t.Errorf("the plan has changed the VM to %+v of %+v", now, was)
 	}
 	h.wantNoVolume(p, more.Spec.Disks[1].Volume)
 
 	// A user without the permission sees the guest's hardware, but no paths of the host.
-	told := d.Visible(false)
-	text := linesOf(told, fleet.LineAdded) + linesOf(told, fleet.LineRemoved)
-	if told.Hidden == 0 || strings.Contains(text, p.Spec.Path) || !strings.Contains(text, ">196608</memory>") || len(d.Visible(true).Lines) != len(d.Lines) {
+	told := d.VisibleToUser(false)
+	text := changedLines(told, fleet.LineAdded) + changedLines(told, fleet.LineRemoved)
+	if told.Hidden == 0 || strings.Contains(text, p.Spec.Path) || !strings.Contains(text, ">196608</memory>") || len(d.VisibleToUser(true).Lines) != len(d.Lines) {
 		t.Errorf("a tenant reads %s, %d hidden", text, told.Hidden)
 	}
 
@@ -98,7 +98,7 @@ func testPlan(t *testing.T, h *host) {
 		t.Error("a disk in a pool that the host lacks is planned")
 	}
 	foreign := vm
-	foreign.ID = h.h.Foreign(t, name("foreign"))
+	foreign.ID = h.harness.DefineUnmanagedVM(t, uniqueName("foreign"))
 	if _, _, err := h.PlanVM(h.ctx, h.applyJob(foreign)); err == nil {
 		t.Error("an edit of an unmanaged domain is planned")
 	}

@@ -10,71 +10,71 @@ import (
 
 // A guest writes a qcow2 header into its raw disk, with another volume as the backing file. That volume can still be
 // changed and deleted, and the disk stays raw.
-func testRawBytes(t *testing.T, h *host) {
-	p := h.pool()
+func testRawDiskWithQcow2Header(t *testing.T, h *testHost) {
+	p := h.newPool()
 	for _, name := range []string{"image.qcow2", "other.qcow2"} {
-		h.newVolume(p, name, fleet.VolumeParams{Format: "qcow2", SizeBytes: 4 << 20})
+		h.createVolume(p, name, fleet.VolumeParams{Format: "qcow2", SizeBytes: 4 << 20})
 	}
-	h.h.AddImage(t, p, Image{Name: "quorum.img", Kind: Raw, SizeBytes: 4 << 20})
-	h.newVolume(p, "loose.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 4 << 20})
-	own := disk(p)
+	h.harness.AddImage(t, p, Image{Name: "quorum.img", Kind: Raw, SizeBytes: 4 << 20})
+	h.createVolume(p, "loose.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 4 << 20})
+	own := newDisk(p)
 	own.Format, own.SizeBytes = fleet.Raw, 4<<20
-	own.Volume = own.VolumeNamed(own.Volume, fleet.PoolDir)
+	own.Volume = own.NewVolumeName(own.Volume, fleet.PoolDir)
 	quorum := fleet.Disk{PoolID: p.ID, Volume: "quorum.img", Existing: true, Shareable: true}
 	vm := h.definedVM(own, quorum)
 	raw := []string{own.Volume, quorum.Volume, "loose.raw"}
 	for _, name := range raw {
-		h.h.GuestWrites(t, p, name, "image.qcow2")
+		h.harness.WriteQcow2Header(t, p, name, "image.qcow2")
 	}
-	h.must("apply the pool again", h.ApplyPool(h.ctx, p))
+	h.requireNoError("apply the pool again", h.ApplyPool(h.ctx, p))
 	for _, name := range raw {
-		if v, ok := h.volume(p, name); !ok || v.Format != fleet.Raw || v.Backing != "" || v.CapacityBytes != 4<<20 {
+		if v, ok := h.reportedVolume(p, name); !ok || v.Format != fleet.Raw || v.Backing != "" || v.CapacityBytes != 4<<20 {
 			t.Errorf("%s is reported as %+v", name, v)
 		}
 	}
-	if v, _ := h.volume(p, "image.qcow2"); len(v.BaseOf)+len(v.UsedBy)+len(v.BackingUsers) > 0 {
+	if v, _ := h.reportedVolume(p, "image.qcow2"); len(v.BaseOf)+len(v.UsedBy)+len(v.BackingUsers) > 0 {
 		t.Errorf("the volume that the guest names is reported as %+v", v)
 	}
-	for i, s := range h.status(vm.ID, 1).Disks {
+	for i, s := range h.wantStatus(vm.ID, 1).Disks {
 		if s.SizeBytes != 4<<20 {
 			t.Errorf("disk %d has %d bytes", i+1, s.SizeBytes)
 		}
 	}
 
 	// The following jobs change the volume that the header names as its backing file.
-	order := func(name string, o fleet.VolumeParams) hypervisor.VolumeWork { return h.volumeJob(p, name, o) }
-	h.must("grow", h.GrowVolume(h.ctx, order("image.qcow2", fleet.VolumeParams{SizeBytes: 8 << 20})))
-	h.must("wipe", h.WipeVolume(h.ctx, order("image.qcow2", fleet.VolumeParams{})))
-	h.must("rename", h.RenameVolume(h.ctx, order("renamed.qcow2", fleet.VolumeParams{Source: "image.qcow2"})))
-	h.must("rename back", h.RenameVolume(h.ctx, order("image.qcow2", fleet.VolumeParams{Source: "renamed.qcow2"})))
-	h.must("delete", h.DeleteVolume(h.ctx, order("image.qcow2", fleet.VolumeParams{})))
+	order := func(name string, o fleet.VolumeParams) hypervisor.VolumeWork { return h.newVolumeJob(p, name, o) }
+	h.requireNoError("grow", h.GrowVolume(h.ctx, order("image.qcow2", fleet.VolumeParams{SizeBytes: 8 << 20})))
+	h.requireNoError("wipe", h.WipeVolume(h.ctx, order("image.qcow2", fleet.VolumeParams{})))
+	h.requireNoError("rename", h.RenameVolume(h.ctx, order("renamed.qcow2", fleet.VolumeParams{Source: "image.qcow2"})))
+	h.requireNoError("rename back", h.RenameVolume(h.ctx, order("image.qcow2", fleet.VolumeParams{Source: "renamed.qcow2"})))
+	h.requireNoError("delete", h.DeleteVolume(h.ctx, order("image.qcow2", fleet.VolumeParams{})))
 
 	// The following jobs change the raw disks.
 	second := h.newVM(quorum)
-	h.must("share the disk", h.ApplyVM(h.ctx, h.applyJob(second)))
-	h.must("grow a raw volume", h.GrowVolume(h.ctx, order("loose.raw", fleet.VolumeParams{SizeBytes: 8 << 20})))
+	h.requireNoError("share the disk", h.ApplyVM(h.ctx, h.applyJob(second)))
+	h.requireNoError("grow a raw volume", h.GrowVolume(h.ctx, order("loose.raw", fleet.VolumeParams{SizeBytes: 8 << 20})))
 	h.wantVolume(p, "loose.raw", fleet.Raw, 8<<20)
-	h.must("clone the raw volume", h.CloneVolume(h.ctx, order("copy.raw", fleet.VolumeParams{Source: "loose.raw"})))
+	h.requireNoError("clone the raw volume", h.CloneVolume(h.ctx, order("copy.raw", fleet.VolumeParams{Source: "loose.raw"})))
 	h.wantVolume(p, "copy.raw", fleet.Raw, 8<<20)
 	for act, err := range map[string]error{
 		"clone":  h.CloneVolume(h.ctx, order("copy.qcow2", fleet.VolumeParams{Source: "loose.raw"})),
 		"rename": h.RenameVolume(h.ctx, order("copy.img", fleet.VolumeParams{Source: "loose.raw"})),
 	} {
-		h.refused(act+" the raw volume under a name without .raw", err, "ends in .raw")
+		h.requireRefusal(act+" the raw volume under a name without .raw", err, "ends in .raw")
 	}
-	h.refused("rename a qcow2 volume to a raw name", h.RenameVolume(h.ctx, order("other.raw", fleet.VolumeParams{Source: "other.qcow2"})), "has the format qcow2")
-	h.refused("create a qcow2 volume with a raw name", h.CreateVolume(h.ctx, order("made.raw", fleet.VolumeParams{Format: "qcow2", SizeBytes: 1 << 20})), "has the format qcow2")
-	clone := disk(p)
+	h.requireRefusal("rename a qcow2 volume to a raw name", h.RenameVolume(h.ctx, order("other.raw", fleet.VolumeParams{Source: "other.qcow2"})), "has the format qcow2")
+	h.requireRefusal("create a qcow2 volume with a raw name", h.CreateVolume(h.ctx, order("made.raw", fleet.VolumeParams{Format: "qcow2", SizeBytes: 1 << 20})), "has the format qcow2")
+	clone := newDisk(p)
 	clone.Image, clone.SizeBytes = &fleet.Volref{PoolID: p.ID, Volume: "loose.raw"}, 0
 	if err := h.ApplyVM(h.ctx, h.applyJob(h.newVM(clone))); err == nil || !strings.Contains(err.Error(), "raw disk") || strings.Contains(err.Error(), "qemu-img") {
 		t.Errorf("a disk cloned from the raw volume: %v", err)
 	}
-	h.must("wipe the raw volume", h.WipeVolume(h.ctx, order("loose.raw", fleet.VolumeParams{})))
-	h.must("rename the raw volume", h.RenameVolume(h.ctx, order("wiped.img", fleet.VolumeParams{Source: "loose.raw"})))
+	h.requireNoError("wipe the raw volume", h.WipeVolume(h.ctx, order("loose.raw", fleet.VolumeParams{})))
+	h.requireNoError("rename the raw volume", h.RenameVolume(h.ctx, order("wiped.img", fleet.VolumeParams{Source: "loose.raw"})))
 
 	// The last jobs apply and start the VM after somebody removed its definition.
-	h.h.Undefine(t, vm.ID)
-	h.must("apply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.CreatedDisks = []fleet.Volref{own.Ref()} })))
-	h.must("start", h.StartVM(h.ctx, vm.ID))
-	h.wantSettled(vm, "started")
+	h.harness.UndefineVM(t, vm.ID)
+	h.requireNoError("apply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.ApplyWork) { in.CreatedDisks = []fleet.Volref{own.Ref()} })))
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
+	h.wantNoPendingChanges(vm, "started")
 }

@@ -8,41 +8,41 @@ import (
 
 // A raw disk is a raw file, either empty or a copy of an image of any format. It is created, grown and removed like any
 // disk, and its content is never probed for a format.
-func testRawDisks(t *testing.T, h *host) {
-	p, other := h.pool(), h.pool()
-	h.h.AddImage(t, p, Image{Name: "base.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
-	h.h.AddImage(t, p, Image{Name: "base.img", Kind: Raw, SizeBytes: 4 << 20})
+func testRawDisks(t *testing.T, h *testHost) {
+	p, other := h.newPool(), h.newPool()
+	h.harness.AddImage(t, p, Image{Name: "base.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
+	h.harness.AddImage(t, p, Image{Name: "base.img", Kind: Raw, SizeBytes: 4 << 20})
 	plain := func(image string, size int64) fleet.Disk {
-		d := disk(p)
+		d := newDisk(p)
 		d.SizeBytes, d.Format = size, fleet.Raw
-		d.Volume = d.VolumeNamed(d.Volume, fleet.PoolDir)
+		d.Volume = d.NewVolumeName(d.Volume, fleet.PoolDir)
 		if image != "" {
 			d.Image = &fleet.Volref{PoolID: p.ID, Volume: image}
 		}
 		return d
 	}
-	vm := h.newVM(plain("", 8<<20), plain("base.qcow2", 8<<20), plain("base.img", 0), disk(p))
+	vm := h.newVM(plain("", 8<<20), plain("base.qcow2", 8<<20), plain("base.img", 0), newDisk(p))
 	for range 2 { // a repeated job changes nothing
 		h.apply(vm)
-		h.wantSettled(vm, "created with raw disks")
+		h.wantNoPendingChanges(vm, "created with raw disks")
 	}
 	for i, size := range []int64{8 << 20, 8 << 20, 4 << 20} {
 		h.wantVolume(p, vm.Spec.Disks[i].Volume, "raw", size)
 	}
 	h.wantVolume(p, vm.Spec.Disks[3].Volume, "qcow2", 8<<20)
-	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
-	h.wantSettled(vm, "started")
-	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "is a raw file, so the disk cannot have snapshots")
+	h.wantNoPendingChanges(vm, "started")
+	h.requireRefusal("a snapshot", h.TakeSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "is a raw file, so the disk cannot have snapshots")
 
 	grow := func(size int64) {
 		t.Helper()
-		vm = resized(vm, size)
+		vm = vmWithDiskSize(vm, size)
 		for range 2 {
 			h.apply(vm)
-			h.wantSettled(vm, "grown")
+			h.wantNoPendingChanges(vm, "grown")
 		}
-		if s := h.status(vm.ID, vm.Generation); s.Disks[0].SizeBytes != size {
+		if s := h.wantStatus(vm.ID, vm.Generation); s.Disks[0].SizeBytes != size {
 			t.Errorf("the disk has %d bytes, want %d", s.Disks[0].SizeBytes, size)
 		}
 	}
@@ -51,18 +51,18 @@ func testRawDisks(t *testing.T, h *host) {
 	vm.Spec.Disks = append(vm.Spec.Disks, more)
 	vm.Generation++
 	h.apply(vm)
-	if s := h.status(vm.ID, vm.Generation); len(s.Disks) != 5 || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+	if s := h.wantStatus(vm.ID, vm.Generation); len(s.Disks) != 5 || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
 		t.Errorf("with another disk: %+v", s)
 	}
-	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Stopped)
-	h.wantSettled(vm, "stopped")
+	h.wantNoPendingChanges(vm, "stopped")
 	grow(24 << 20)
 	h.wantVolume(p, vm.Spec.Disks[0].Volume, "raw", 24<<20)
-	h.refused("a move", h.MoveDisk(h.ctx, h.moveJob(vm, other)), "as a raw file")
-	h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
+	h.requireRefusal("a move", h.MoveDisk(h.ctx, h.moveJob(vm, other)), "as a raw file")
+	h.requireNoError("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
 	for _, d := range vm.Spec.Disks {
-		if _, there := h.volume(p, d.Volume); there {
+		if _, there := h.reportedVolume(p, d.Volume); there {
 			t.Errorf("%s still exists", d.Volume)
 		}
 	}

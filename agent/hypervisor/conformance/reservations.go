@@ -22,10 +22,10 @@ func withReservations(n fleet.Network, all ...string) fleet.Network {
 	return n
 }
 
-func (h *host) wantReserved(n fleet.Network, want ...string) {
+func (h *testHost) wantReservations(n fleet.Network, want ...string) {
 	h.t.Helper()
-	h.wantNet(n, true, "")
-	got := h.h.Reservations(h.t, n.Name)
+	h.waitNetwork(n, true, "")
+	got := h.harness.Reservations(h.t, n.Name)
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
@@ -34,39 +34,39 @@ func (h *host) wantReserved(n fleet.Network, want ...string) {
 }
 
 // Reservations change while guests stay connected to the network.
-func testReservations(t *testing.T, h *host) {
+func testReservations(t *testing.T, h *testHost) {
 	n := h.newRunningNetwork(fleet.NetworkNAT)
 	at := strings.TrimSuffix(n.Spec.IPv4.Prefix().Addr().String(), "0")
-	h.wantReserved(n, "52:54:00:00:00:09 "+at+"9")
+	h.wantReservations(n, "52:54:00:00:00:09 "+at+"9")
 	vm := h.newVMOnNetwork(n)
-	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 
 	n = withReservations(n, "52:54:00:00:00:09 "+at+"9 nine", "52:54:00:00:00:0a "+at+"10", "52:54:00:00:00:0b "+at+"120 eleven")
 	for range 2 {
-		h.must("reserve two more", h.ApplyNetwork(h.ctx, n))
-		h.wantReserved(n, "52:54:00:00:00:09 "+at+"9", "52:54:00:00:00:0a "+at+"10", "52:54:00:00:00:0b "+at+"120")
+		h.requireNoError("reserve two more", h.ApplyNetwork(h.ctx, n))
+		h.wantReservations(n, "52:54:00:00:00:09 "+at+"9", "52:54:00:00:00:0a "+at+"10", "52:54:00:00:00:0b "+at+"120")
 	}
 	n = withReservations(n, "52:54:00:00:00:0a "+at+"9", "52:54:00:00:00:09 "+at+"10 nine")
-	h.must("exchange two addresses and remove one reservation", h.ApplyNetwork(h.ctx, n))
-	h.wantReserved(n, "52:54:00:00:00:09 "+at+"10", "52:54:00:00:00:0a "+at+"9")
+	h.requireNoError("exchange two addresses and remove one reservation", h.ApplyNetwork(h.ctx, n))
+	h.wantReservations(n, "52:54:00:00:00:09 "+at+"10", "52:54:00:00:00:0a "+at+"9")
 	n = withReservations(n)
-	h.must("remove all reservations", h.ApplyNetwork(h.ctx, n))
-	h.wantReserved(n)
-	if p := h.h.Power(t, vm.ID); p != fleet.Running {
+	h.requireNoError("remove all reservations", h.ApplyNetwork(h.ctx, n))
+	h.wantReservations(n)
+	if p := h.harness.PowerOf(t, vm.ID); p != fleet.Running {
 		t.Errorf("the guest on the network is %s", p)
 	}
-	h.h.StopNetwork(t, n.Name)
+	h.harness.StopNetwork(t, n.Name)
 	n = withReservations(n, "52:54:00:00:00:0c "+at+"12")
-	h.must("reserve while the network is stopped", h.ApplyNetwork(h.ctx, n))
-	h.wantReserved(n, "52:54:00:00:00:0c "+at+"12")
+	h.requireNoError("reserve while the network is stopped", h.ApplyNetwork(h.ctx, n))
+	h.wantReservations(n, "52:54:00:00:00:0c "+at+"12")
 }
 
 // A reservation removed from the running network but not from its definition is reported, and the next apply restores
 // it.
-func testReservationsDropped(t *testing.T, h *host) {
+func testReservationsDropped(t *testing.T, h *testHost) {
 	n := h.newRunningNetwork(fleet.NetworkIsolated)
-	h.h.DropReservations(t, n.Name)
-	h.wantNet(n, true, hypervisor.NetworkBehind)
-	h.must("apply", h.ApplyNetwork(h.ctx, n))
-	h.wantReserved(n, "52:54:00:00:00:09 "+strings.TrimSuffix(n.Spec.IPv4.Prefix().Addr().String(), "0")+"9")
+	h.harness.DropReservations(t, n.Name)
+	h.waitNetwork(n, true, hypervisor.NetworkOutdatedText)
+	h.requireNoError("apply", h.ApplyNetwork(h.ctx, n))
+	h.wantReservations(n, "52:54:00:00:00:09 "+strings.TrimSuffix(n.Spec.IPv4.Prefix().Addr().String(), "0")+"9")
 }

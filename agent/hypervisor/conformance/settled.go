@@ -10,8 +10,8 @@ import (
 )
 
 // Hypervisors expand the CPU model in a running guest's definition. The expansion does not count as drift.
-func testCPUModels(t *testing.T, h *host) {
-	models := h.snapshot().Host.Inventory.CPUModels
+func testCPUModels(t *testing.T, h *testHost) {
+	models := h.hostState().Host.Inventory.CPUModels
 	if len(models) < 4 {
 		t.Fatalf("the host reports the CPU models %q", models)
 	}
@@ -25,47 +25,47 @@ func testCPUModels(t *testing.T, h *host) {
 		vm.Generation++
 		vm.Spec.CPU = fleet.VMCPU{Model: model, Features: features}
 		h.apply(vm)
-		h.wantSettled(vm, when+", off")
-		h.must("start with "+when, h.StartVM(h.ctx, vm.ID))
-		h.wantSettled(vm, when+", started")
+		h.wantNoPendingChanges(vm, when+", off")
+		h.requireNoError("start with "+when, h.StartVM(h.ctx, vm.ID))
+		h.wantNoPendingChanges(vm, when+", started")
 		h.wantPending(&vm, when+", one more feature", func(s *fleet.VMSpec) { s.CPU.Features = "+aes -svm -x2apic" }, "cpu.features")
 		if features != "" {
 			h.wantPending(&vm, when+", no features", func(s *fleet.VMSpec) { s.CPU.Features = "" }, "cpu.features")
 		}
 		h.wantPending(&vm, when+", no model", func(s *fleet.VMSpec) { s.CPU.Model = "" }, "cpu.model")
-		h.must("stop", h.StopVM(h.ctx, vm.ID))
+		h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	}
 }
 
 // wantPending edits a running VM, requires that the fields wait for the VM's next start, and reverts the edit.
-func (h *host) wantPending(vm *fleet.VM, when string, edit func(*fleet.VMSpec), fields ...string) {
+func (h *testHost) wantPending(vm *fleet.VM, when string, edit func(*fleet.VMSpec), fields ...string) {
 	h.t.Helper()
 	before := vm.Spec
 	edit(&vm.Spec)
 	vm.Generation++
 	h.apply(*vm)
-	if s := h.status(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, fields) || len(s.Drift) != 0 {
+	if s := h.wantStatus(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, fields) || len(s.Drift) != 0 {
 		h.t.Errorf("%s: next boot %q, want %q; drift %+v", when, s.NextBoot, fields, s.Drift)
 	}
 	vm.Spec = before
 	vm.Generation++
 	h.apply(*vm)
-	h.wantSettled(*vm, when+", reverted")
+	h.wantNoPendingChanges(*vm, when+", reverted")
 }
 
 // drawnSpecs is the number of random specs that testSettled uses.
-const drawnSpecs = 12
+const randomSpecCount = 12
 
 // A VM that was just started has no pending changes and no drift, whatever its spec.
-func testSettled(t *testing.T, h *host) {
+func testStartedVMHasNoPendingChanges(t *testing.T, h *testHost) {
 	seed := uint64(tier.Seed()) //nolint:gosec // The seed is not negative.
 	t.Logf("repeat with %s=%d", tier.SeedVariable, seed)
 	draw := rand.New(rand.NewPCG(seed, 29)) //nolint:gosec // not a secret
-	models := h.snapshot().Host.Inventory.CPUModels
-	p := h.pool()
-	for range drawnSpecs {
-		vm := h.newVM(disk(p))
-		usual, full := vm.Spec, fullSpec(vm.Spec)
+	models := h.hostState().Host.Inventory.CPUModels
+	p := h.newPool()
+	for range randomSpecCount {
+		vm := h.newVM(newDisk(p))
+		usual, full := vm.Spec, specWithAllFields(vm.Spec)
 		for _, f := range fleet.VMFields {
 			if f.Input.Section != "" && draw.IntN(2) == 1 {
 				f.Copy(&vm.Spec, full)
@@ -75,7 +75,7 @@ func testSettled(t *testing.T, h *host) {
 			vm.Spec.CPU.Model = models[draw.IntN(len(models))]
 		}
 		if draw.IntN(2) == 1 {
-			vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
+			vm.Spec.NICs = []fleet.NIC{{Network: h.harness.ActiveNetwork, MAC: uniqueMAC()}}
 		}
 		var c fleet.Checks
 		if vm.Spec.Check(&c, ""); c.Err() != nil { // the random values are inconsistent
@@ -84,14 +84,14 @@ func testSettled(t *testing.T, h *host) {
 			vm.Spec.CPU.Model, vm.Spec.CPU.Features = cpu.Model, cpu.Features
 		}
 		h.apply(vm)
-		h.wantSettled(vm, "off")
-		h.must("start", h.StartVM(h.ctx, vm.ID))
-		h.wantSettled(vm, "started")
+		h.wantNoPendingChanges(vm, "off")
+		h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
+		h.wantNoPendingChanges(vm, "started")
 		if t.Failed() {
 			t.Fatalf("the spec is %+v", vm.Spec)
 		}
-		h.must("stop", h.StopVM(h.ctx, vm.ID))
-		h.wantSettled(vm, "stopped again")
-		h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
+		h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
+		h.wantNoPendingChanges(vm, "stopped again")
+		h.requireNoError("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
 	}
 }

@@ -14,14 +14,14 @@ import (
 	"quantix/internal/wire"
 )
 
-func (h *host) releaser(p fleet.Pool) func(context.Context) error {
+func (h *testHost) releaseFunc(p fleet.Pool) func(context.Context) error {
 	return func(ctx context.Context) error { return h.ReleasePool(ctx, p) }
 }
 
-func testNetworks(t *testing.T, h *host) {
-	s := h.snapshot()
+func testNetworks(t *testing.T, h *testHost) {
+	s := h.hostState()
 	n, ok := find(s.Networks, func(n wire.NetworkReport) bool {
-		return n.Kind == fleet.NetworkLibvirt && n.Name == h.h.Network
+		return n.Kind == fleet.NetworkLibvirt && n.Name == h.harness.ActiveNetwork
 	})
 	if !ok || !n.Status.Active {
 		t.Errorf("the network is %+v", n)
@@ -36,40 +36,40 @@ func testNetworks(t *testing.T, h *host) {
 	}
 }
 
-func testConsole(t *testing.T, h *host) {
+func testConsole(t *testing.T, h *testHost) {
 	vm := h.runningVM()
 	for range 2 {
 		conn, err := h.Console(h.ctx, vm.ID)
-		h.must("console", err)
-		conn.SetDeadline(time.Now().Add(patience))
+		h.requireNoError("console", err)
+		conn.SetDeadline(time.Now().Add(conditionTimeout))
 		hello := make([]byte, 12)
 		if _, err := io.ReadFull(conn, hello); err != nil || !strings.HasPrefix(string(hello), "RFB 003") {
 			t.Errorf("the console reports %q, %v", hello, err)
 		}
-		h.must("close", conn.Close())
+		h.requireNoError("close", conn.Close())
 	}
 }
 
-func testChanges(t *testing.T, h *host) {
+func testWakeUps(t *testing.T, h *testHost) {
 	vm := h.definedVM()
 	ctx, cancel := context.WithCancel(h.ctx)
 	defer cancel()
-	wake := h.Changes(ctx)
-	h.must("start", h.StartVM(h.ctx, vm.ID))
-	h.wakesUntil(wake, "the start", func() bool { return h.powerIs(vm.ID, fleet.Running) })
-	h.h.PowerOff(t, vm.ID)
-	h.wakesUntil(wake, "the power-off from outside", func() bool { return h.powerIs(vm.ID, fleet.Stopped) })
+	wake := h.WatchChanges(ctx)
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
+	h.waitWakeUps(wake, "the start", func() bool { return h.hasPower(vm.ID, fleet.Running) })
+	h.harness.PowerOff(t, vm.ID)
+	h.waitWakeUps(wake, "the power-off from outside", func() bool { return h.hasPower(vm.ID, fleet.Stopped) })
 }
 
-func (h *host) powerIs(id fleet.VMID, want fleet.Power) bool {
-	r, ok := h.report(id)
+func (h *testHost) hasPower(id fleet.VMID, want fleet.Power) bool {
+	r, ok := h.reportedVM(id)
 	return ok && r.Status.Power == want
 }
 
 // wakesUntil polls only after wake-ups, so a change without a wake-up fails the test.
-func (h *host) wakesUntil(wake <-chan struct{}, what string, ok func() bool) {
+func (h *testHost) waitWakeUps(wake <-chan struct{}, what string, ok func() bool) {
 	h.t.Helper()
-	limit := time.After(patience)
+	limit := time.After(conditionTimeout)
 	for {
 		select {
 		case <-wake:
@@ -82,11 +82,11 @@ func (h *host) wakesUntil(wake <-chan struct{}, what string, ok func() bool) {
 	}
 }
 
-func testMeters(t *testing.T, h *host) {
+func testMeters(t *testing.T, h *testHost) {
 	on, off := h.runningVM(), h.definedVM()
-	h.eventually("the guest uses CPU time", func() bool {
+	h.waitUntil("the guest uses CPU time", func() bool {
 		all, err := h.Meters(h.ctx)
-		h.must("meters", err)
+		h.requireNoError("meters", err)
 		if _, ok := find(all, func(m wire.Meter) bool { return m.ID == off.ID }); ok {
 			t.Fatal("a stopped guest has a meter")
 		}
@@ -95,19 +95,19 @@ func testMeters(t *testing.T, h *host) {
 	})
 }
 
-func testUnchangedState(t *testing.T, h *host) {
-	p := h.pool()
-	vm := h.newVM(disk(p))
-	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
+func testUnchangedStateIsEqual(t *testing.T, h *testHost) {
+	p := h.newPool()
+	vm := h.newVM(newDisk(p))
+	vm.Spec.NICs = []fleet.NIC{{Network: h.harness.ActiveNetwork, MAC: uniqueMAC()}}
 	h.apply(vm)
-	h.must("start", h.StartVM(h.ctx, vm.ID))
-	first, ok := h.report(vm.ID)
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
+	first, ok := h.reportedVM(vm.ID)
 	if !ok {
 		t.Fatal("the VM is not in the snapshot")
 	}
 	pool := h.poolStatus(p)
 	for range 5 {
-		if again, _ := h.report(vm.ID); !reflect.DeepEqual(first, again) {
+		if again, _ := h.reportedVM(vm.ID); !reflect.DeepEqual(first, again) {
 			t.Errorf("nothing changed, but the VM\n%+v became\n%+v", first, again)
 		}
 		if again := h.poolStatus(p); !reflect.DeepEqual(pool.Volumes, again.Volumes) || pool.CapacityBytes != again.CapacityBytes {
@@ -116,13 +116,13 @@ func testUnchangedState(t *testing.T, h *host) {
 	}
 }
 
-func testReopen(t *testing.T, h *host) {
-	p := h.pool()
-	vm := h.runningVM(disk(p))
-	first, _ := h.report(vm.ID)
-	again := open(t, h.h)
+func testBackendReopened(t *testing.T, h *testHost) {
+	p := h.newPool()
+	vm := h.runningVM(newDisk(p))
+	first, _ := h.reportedVM(vm.ID)
+	again := openTestHost(t, h.harness)
 	again.pools = h.pools
-	second, ok := again.report(vm.ID)
+	second, ok := again.reportedVM(vm.ID)
 	if !ok || !reflect.DeepEqual(first, second) {
 		t.Errorf("the new backend reports\n%+v, the old one\n%+v", second, first)
 	}
@@ -131,9 +131,9 @@ func testReopen(t *testing.T, h *host) {
 	}
 }
 
-func testDeadline(t *testing.T, h *host) {
-	p := h.pool()
-	vm := h.definedVM(disk(p))
+func testCallDeadline(t *testing.T, h *testHost) {
+	p := h.newPool()
+	vm := h.definedVM(newDisk(p))
 	ended, cancel := context.WithCancel(h.ctx)
 	cancel()
 	_, _, look := h.VM(ended, vm.ID)
@@ -154,14 +154,14 @@ func testDeadline(t *testing.T, h *host) {
 
 // While the hypervisor is unreachable, the last known state is reported with the host disconnected. No object is
 // reported as missing.
-func testUnplug(t *testing.T, h *host) {
+func testHypervisorUnreachable(t *testing.T, h *testHost) {
 	vm := h.runningVM()
-	before, _ := h.report(vm.ID)
-	wake := h.Changes(h.ctx)
-	plug := h.h.Unplug(t)
+	before, _ := h.reportedVM(vm.ID)
+	wake := h.WatchChanges(h.ctx)
+	plug := h.harness.DisconnectHypervisor(t)
 
-	h.wakesUntil(wake, "the loss", func() bool { return !h.snapshot().Host.Connected })
-	s := h.snapshot()
+	h.waitWakeUps(wake, "the loss", func() bool { return !h.hostState().Host.Connected })
+	s := h.hostState()
 	if s.Host.Error == "" {
 		t.Error("the loss of the connection has no reason")
 	}
@@ -177,20 +177,20 @@ func testUnplug(t *testing.T, h *host) {
 
 	plug()
 	back := time.Now()
-	h.wakesUntil(wake, "the return", func() bool { return h.snapshot().Host.Connected })
+	h.waitWakeUps(wake, "the return", func() bool { return h.hostState().Host.Connected })
 	if took := time.Since(back); took > 10*time.Second {
 		t.Errorf("the backend reconnected only after %s", took)
 	}
-	if r, ok := h.report(vm.ID); !ok || r.Status.Power != fleet.Running || r.Generation != before.Generation {
+	if r, ok := h.reportedVM(vm.ID); !ok || r.Status.Power != fleet.Running || r.Generation != before.Generation {
 		t.Errorf("after the return, the VM is %+v", r)
 	}
-	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 }
 
-func testFreeze(t *testing.T, h *host) {
+func testHypervisorHangs(t *testing.T, h *testHost) {
 	vm := h.runningVM()
-	h.report(vm.ID)
-	thaw := h.h.Freeze(t)
+	h.reportedVM(vm.ID)
+	thaw := h.harness.FreezeHypervisor(t)
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(h.ctx, time.Second)
 	defer cancel()
@@ -200,13 +200,13 @@ func testFreeze(t *testing.T, h *host) {
 	if err := h.StopVM(ctx, vm.ID); err == nil {
 		t.Error("StopVM succeeded on a hypervisor that does not answer")
 	}
-	if s, err := h.Snapshot(ctx, hypervisor.Assigned{}); err == nil && s.Host.Connected {
+	if s, err := h.HostState(ctx, hypervisor.Assignment{}); err == nil && s.Host.Connected {
 		t.Error("Snapshot reports an answering hypervisor")
 	}
 	if took := time.Since(begun); took > 5*time.Second {
 		t.Errorf("a deadline of one second ended the call after %s", took)
 	}
 	thaw()
-	h.eventually("the backend has reconnected", func() bool { return h.snapshot().Host.Connected })
+	h.waitUntil("the backend has reconnected", func() bool { return h.hostState().Host.Connected })
 	h.wantPower(vm.ID, fleet.Running)
 }

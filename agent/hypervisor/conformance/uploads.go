@@ -17,7 +17,7 @@ import (
 )
 
 // upload is a running upload job for some bytes.
-type upload struct {
+type uploadRun struct {
 	in    hypervisor.VolumeWork
 	text  []byte
 	conns chan io.ReadWriteCloser
@@ -42,17 +42,17 @@ func sumOf(text []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-func (h *host) uploadTo(p fleet.Pool, name string, text []byte, checksum string) *upload {
-	return &upload{text: text, in: h.volumeJob(p, name, fleet.VolumeParams{Upload: fleet.NewID[fleet.UploadID](), SizeBytes: int64(len(text)), Checksum: checksum})}
+func (h *testHost) newUpload(p fleet.Pool, name string, text []byte, checksum string) *uploadRun {
+	return &uploadRun{text: text, in: h.newVolumeJob(p, name, fleet.VolumeParams{Upload: fleet.NewID[fleet.UploadID](), SizeBytes: int64(len(text)), Checksum: checksum})}
 }
 
 // upload starts an upload job for the bytes.
-func (h *host) upload(p fleet.Pool, name string, text []byte, checksum string) *upload {
-	return h.uploadTo(p, name, text, checksum).restart(h)
+func (h *testHost) startUpload(p fleet.Pool, name string, text []byte, checksum string) *uploadRun {
+	return h.newUpload(p, name, text, checksum).restart(h)
 }
 
 // restart sends the job to the host again.
-func (u *upload) restart(h *host) *upload {
+func (u *uploadRun) restart(h *testHost) *uploadRun {
 	ctx, stop := context.WithCancel(h.ctx)
 	u.conns, u.ended, u.stop = make(chan io.ReadWriteCloser), make(chan struct{}), stop
 	u.in.UploadConns = u.conns
@@ -66,7 +66,7 @@ func (u *upload) restart(h *host) *upload {
 }
 
 // open opens a connection and returns the number of bytes that the host already has.
-func (u *upload) open(t *testing.T) (conn net.Conn, answer func() (wire.UploadAnswer, error), has int64) {
+func (u *uploadRun) connect(t *testing.T) (conn net.Conn, answer func() (wire.UploadAnswer, error), has int64) {
 	t.Helper()
 	conn, there := net.Pipe()
 	select {
@@ -74,7 +74,7 @@ func (u *upload) open(t *testing.T) (conn net.Conn, answer func() (wire.UploadAn
 	case <-u.ended:
 		t.Fatalf("the upload has ended: %v", u.err)
 	}
-	answer = wire.NewUploadAnswers(conn)
+	answer = wire.NewUploadAnswerReader(conn)
 	a, err := answer()
 	if err != nil {
 		t.Fatal(err)
@@ -83,9 +83,9 @@ func (u *upload) open(t *testing.T) (conn net.Conn, answer func() (wire.UploadAn
 }
 
 // send sends the bytes from the host's offset up to the given offset.
-func (u *upload) send(t *testing.T, to int64) {
+func (u *uploadRun) sendUpTo(t *testing.T, to int64) {
 	t.Helper()
-	conn, answer, from := u.open(t)
+	conn, answer, from := u.connect(t)
 	defer conn.Close()
 	for from < to {
 		n := min(100_000, to-from)
@@ -104,43 +104,43 @@ func (u *upload) send(t *testing.T, to int64) {
 	}
 }
 
-func (u *upload) end(h *host, what string) {
+func (u *uploadRun) wantSuccess(h *testHost, what string) {
 	h.t.Helper()
 	<-u.ended
-	h.must(what, u.err)
+	h.requireNoError(what, u.err)
 }
 
-func testUploads(t *testing.T, h *host) {
-	p := h.pool()
+func testUploadVolume(t *testing.T, h *testHost) {
+	p := h.newPool()
 	text := validImage(3 << 20)
-	u := h.upload(p, "image.raw", text, sumOf(text))
+	u := h.startUpload(p, "image.raw", text, sumOf(text))
 	for _, to := range []int64{1, 70_000, 1 << 20, 3 << 20} {
-		u.send(t, to)
+		u.sendUpTo(t, to)
 	}
-	u.end(h, "upload")
+	u.wantSuccess(h, "upload")
 	h.wantVolume(p, "image.raw", "raw", 3<<20)
-	taken := h.upload(p, "image.raw", text, "")
+	taken := h.startUpload(p, "image.raw", text, "")
 	<-taken.ended
-	h.refused("upload to the name of an existing volume", taken.err, "image.raw")
+	h.requireRefusal("upload to the name of an existing volume", taken.err, "image.raw")
 
 	// The result of the job was lost, and the job is repeated.
 	var made string
-	first := h.uploadTo(p, "once.raw", text, "")
+	first := h.newUpload(p, "once.raw", text, "")
 	first.in.RecordFile = func(file string) error { made = file; return nil }
-	first.restart(h).send(t, 3<<20)
-	first.end(h, "upload")
+	first.restart(h).sendUpTo(t, 3<<20)
+	first.wantSuccess(h, "upload")
 	first.in.RecordedFile = made
-	first.restart(h).end(h, "repeat the job")
+	first.restart(h).wantSuccess(h, "repeat the job")
 
 	for _, bad := range []fleet.VolumeParams{{}, {SizeBytes: 1}, {Upload: "x"}, {Upload: "x", SizeBytes: 1, Checksum: "md5:00"}} {
-		if err := h.UploadVolume(h.ctx, h.volumeJob(p, "bad.raw", bad)); fleet.CodeOf(err) != fleet.Invalid {
+		if err := h.UploadVolume(h.ctx, h.newVolumeJob(p, "bad.raw", bad)); fleet.CodeOf(err) != fleet.Invalid {
 			t.Errorf("upload %+v: %v", bad, err)
 		}
 	}
 }
 
-func testUploadsVerified(t *testing.T, h *host) {
-	p := h.pool()
+func testUploadChecksumVerified(t *testing.T, h *testHost) {
+	p := h.newPool()
 	page := append([]byte("<!DOCTYPE html><title>Sign in</title>"), bytes.Repeat([]byte("<p>text"), 20_000)...)
 	for name, c := range map[string]struct {
 		text           []byte
@@ -149,40 +149,40 @@ func testUploadsVerified(t *testing.T, h *host) {
 		"wrong.raw": {validImage(1 << 20), sumOf(nil), "nothing of it was kept"},
 		"page.raw":  {page, sumOf(page), "The file that was uploaded is a web page"},
 	} {
-		u := h.upload(p, name, c.text, c.checksum)
-		u.send(t, int64(len(c.text)))
+		u := h.startUpload(p, name, c.text, c.checksum)
+		u.sendUpTo(t, int64(len(c.text)))
 		<-u.ended
-		h.refused("upload "+name, u.err, c.says)
+		h.requireRefusal("upload "+name, u.err, c.says)
 		h.wantNoVolume(p, name)
 	}
 }
 
-func testUploadResumes(t *testing.T, h *host) {
-	p := h.pool()
+func testUploadResumes(t *testing.T, h *testHost) {
+	p := h.newPool()
 	text := validImage(5 << 20)
-	u := h.upload(p, "image.raw", text, sumOf(text))
+	u := h.startUpload(p, "image.raw", text, sumOf(text))
 
 	// A new connection replaces a connection that sends nothing.
-	silent, _, _ := u.open(t)
+	silent, _, _ := u.connect(t)
 	defer silent.Close()
-	u.send(t, 1<<20)
+	u.sendUpTo(t, 1<<20)
 
 	// The received part of an interrupted piece is not sent again.
-	conn, _, from := u.open(t)
+	conn, _, from := u.connect(t)
 	piece := make([]byte, wire.UploadHeader)
 	wire.PutUploadHeader(piece, 200_000)
 	if _, err := conn.Write(slices.Concat(piece, text[from:from+50_000])); err != nil {
 		t.Fatal(err)
 	}
 	conn.Close()
-	back, _, has := u.open(t)
+	back, _, has := u.connect(t)
 	back.Close()
 	if has != 1<<20+50_000 {
 		t.Errorf("the host has %d bytes after an interrupted piece", has)
 	}
 
 	// More data than announced is refused, and the received data stays.
-	conn, answer, _ := u.open(t)
+	conn, answer, _ := u.connect(t)
 	wire.PutUploadHeader(piece, wire.MaxUploadPiece+1)
 	if _, err := conn.Write(piece); err != nil {
 		t.Fatal(err)
@@ -199,12 +199,12 @@ func testUploadResumes(t *testing.T, h *host) {
 		t.Fatal("a cancelled upload completed")
 	}
 	u.restart(h)
-	conn, _, has = u.open(t)
+	conn, _, has = u.connect(t)
 	conn.Close()
 	if has != 1<<20+50_000 {
 		t.Errorf("after a restart the host has %d", has)
 	}
-	u.send(t, 5<<20)
-	u.end(h, "upload")
+	u.sendUpTo(t, 5<<20)
+	u.wantSuccess(h, "upload")
 	h.wantVolume(p, "image.raw", "raw", 5<<20)
 }

@@ -12,14 +12,14 @@ import (
 	"quantix/internal/wire"
 )
 
-func testCreate(t *testing.T, h *host) {
-	p := h.pool()
-	vm := h.newVM(disk(p), disk(p))
-	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
+func testCreateVM(t *testing.T, h *testHost) {
+	p := h.newPool()
+	vm := h.newVM(newDisk(p), newDisk(p))
+	vm.Spec.NICs = []fleet.NIC{{Network: h.harness.ActiveNetwork, MAC: uniqueMAC()}}
 	vm.Generation = 7
 	h.apply(vm)
 
-	s := h.status(vm.ID, 7)
+	s := h.wantStatus(vm.ID, 7)
 	if s.Power != fleet.Stopped || s.CPUs != 1 || s.MemoryMiB != 128 || len(s.NextBoot) != 0 || s.StartedAt != nil {
 		t.Errorf("status is %+v", s)
 	}
@@ -34,11 +34,11 @@ func testCreate(t *testing.T, h *host) {
 			t.Errorf("disk %d is %+v", i, d)
 		}
 	}
-	if len(s.NICs) != 1 || s.NICs[0].MAC != vm.Spec.NICs[0].MAC || s.NICs[0].Source != "network "+h.h.Network {
+	if len(s.NICs) != 1 || s.NICs[0].MAC != vm.Spec.NICs[0].MAC || s.NICs[0].Source != "network "+h.harness.ActiveNetwork {
 		t.Errorf("NICs are %+v", s.NICs)
 	}
 
-	state := h.snapshot(p)
+	state := h.hostState(p)
 	r, ok := find(state.VMs, func(r wire.VMReport) bool { return r.ID == vm.ID })
 	if !ok || r.Name != vm.Name || r.Generation != 7 || !reflect.DeepEqual(r.Status, s) {
 		t.Errorf("the snapshot reports %+v, VM reports %+v", r, s)
@@ -52,68 +52,68 @@ func testCreate(t *testing.T, h *host) {
 	}
 }
 
-func testApplyTwice(t *testing.T, h *host) {
-	p := h.pool()
-	vm := h.runningVM(disk(p))
-	before := h.status(vm.ID, 1)
+func testApplyIsIdempotent(t *testing.T, h *testHost) {
+	p := h.newPool()
+	vm := h.runningVM(newDisk(p))
+	before := h.wantStatus(vm.ID, 1)
 	h.apply(vm)
-	if after := h.status(vm.ID, 1); !reflect.DeepEqual(before, after) {
+	if after := h.wantStatus(vm.ID, 1); !reflect.DeepEqual(before, after) {
 		t.Errorf("applying the same spec again changed the status to\n%+v of\n%+v", after, before)
 	}
 	vm.Generation = 2
 	h.apply(vm)
-	if after := h.status(vm.ID, 2); !reflect.DeepEqual(before, after) {
+	if after := h.wantStatus(vm.ID, 2); !reflect.DeepEqual(before, after) {
 		t.Errorf("a new generation without a change changed the status to\n%+v of\n%+v", after, before)
 	}
 }
 
-func testAbsent(t *testing.T, h *host) {
+func testAbsentVM(t *testing.T, h *testHost) {
 	id := fleet.NewID[fleet.VMID]()
-	if s := h.status(id, 0); s.Power != fleet.Absent {
+	if s := h.wantStatus(id, 0); s.Power != fleet.Absent {
 		t.Errorf("power is %q", s.Power)
 	}
 	if h.StartVM(h.ctx, id) == nil {
 		t.Error("a VM that does not exist was started")
 	}
-	h.must("delete", h.DeleteVM(h.ctx, fleet.VM{Meta: fleet.Meta{ID: id, Name: name("vm")}}, nil, true))
+	h.requireNoError("delete", h.DeleteVM(h.ctx, fleet.VM{Meta: fleet.Meta{ID: id, Name: uniqueName("vm")}}, nil, true))
 }
 
-func testPower(t *testing.T, h *host) {
+func testPowerActions(t *testing.T, h *testHost) {
 	vm := h.runningVM()
 	first := h.wantPower(vm.ID, fleet.Running)
 	if first.StartedAt == nil {
 		t.Error("a running guest has no start time")
 	}
-	h.must("start again", h.StartVM(h.ctx, vm.ID))
+	h.requireNoError("start again", h.StartVM(h.ctx, vm.ID))
 	if again := h.wantPower(vm.ID, fleet.Running); !reflect.DeepEqual(first, again) {
 		t.Errorf("the second start changed the status to\n%+v of\n%+v", again, first)
 	}
 	for range 2 {
-		h.must("pause", h.PauseVM(h.ctx, vm.ID))
+		h.requireNoError("pause", h.PauseVM(h.ctx, vm.ID))
 		h.wantPower(vm.ID, fleet.Paused)
 	}
 	for range 2 {
-		h.must("resume", h.ResumeVM(h.ctx, vm.ID))
+		h.requireNoError("resume", h.ResumeVM(h.ctx, vm.ID))
 		h.wantPower(vm.ID, fleet.Running)
 	}
-	h.must("reset", h.ResetVM(h.ctx, vm.ID))
+	h.requireNoError("reset", h.ResetVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
 	// The test does not check whether the guest reacts.
-	h.must("reboot", h.RebootVM(h.ctx, vm.ID))
-	h.must("shut down", h.ShutdownVM(h.ctx, vm.ID))
+	h.requireNoError("reboot", h.RebootVM(h.ctx, vm.ID))
+	h.requireNoError("shut down", h.ShutdownVM(h.ctx, vm.ID))
 	for range 2 {
-		h.must("stop", h.StopVM(h.ctx, vm.ID))
+		h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 		if s := h.wantPower(vm.ID, fleet.Stopped); s.StartedAt != nil {
 			t.Error("a stopped guest has a start time")
 		}
 	}
-	h.must("shut down a stopped guest", h.ShutdownVM(h.ctx, vm.ID))
-	if got := h.h.Power(t, vm.ID); got != fleet.Stopped {
+	h.requireNoError("shut down a stopped guest", h.ShutdownVM(h.ctx, vm.ID))
+	if got := h.harness.PowerOf(t, vm.ID); got != fleet.Stopped {
 		t.Errorf("the host itself reports %q", got)
 	}
 }
 
-func testNotRunning(t *testing.T, h *host) {
+func testActionsNeedRunningGuest(t *testing.T, h *testHost) {
 	vm := h.definedVM()
 	_, console := h.Console(h.ctx, vm.ID)
 	for act, err := range map[string]error{
@@ -126,14 +126,14 @@ func testNotRunning(t *testing.T, h *host) {
 	}
 }
 
-func testEditStopped(t *testing.T, h *host) {
-	p := h.pool()
-	vm := h.definedVM(disk(p), disk(p))
+func testEditOfStoppedVM(t *testing.T, h *testHost) {
+	p := h.newPool()
+	vm := h.definedVM(newDisk(p), newDisk(p))
 	vm.Generation, vm.Spec.CPUs, vm.Spec.MemoryMiB = 2, 3, 192
 	vm.Spec.Disks = vm.Spec.Disks[1:]
-	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
+	vm.Spec.NICs = []fleet.NIC{{Network: h.harness.ActiveNetwork, MAC: uniqueMAC()}}
 	h.apply(vm)
-	s := h.status(vm.ID, 2)
+	s := h.wantStatus(vm.ID, 2)
 	if s.CPUs != 3 || s.MemoryMiB != 192 || len(s.NextBoot) != 0 || len(s.NICs) != 1 {
 		t.Errorf("status is %+v", s)
 	}
@@ -142,22 +142,22 @@ func testEditStopped(t *testing.T, h *host) {
 	}
 }
 
-func testNextBoot(t *testing.T, h *host) {
-	p := h.pool()
-	h.h.AddImage(t, p, Image{Name: "boot.iso", Kind: ISO, SizeBytes: 1 << 20})
+func testEditWaitsForNextStart(t *testing.T, h *testHost) {
+	p := h.newPool()
+	h.harness.AddImage(t, p, Image{Name: "boot.iso", Kind: ISO, SizeBytes: 1 << 20})
 	vm := h.runningVM()
 	vm.Generation, vm.Spec.CPUs = 2, 2
 	h.apply(vm)
-	if s := h.status(vm.ID, 2); s.CPUs != 1 || !slices.Equal(s.NextBoot, []string{"cpus"}) {
+	if s := h.wantStatus(vm.ID, 2); s.CPUs != 1 || !slices.Equal(s.NextBoot, []string{"cpus"}) {
 		t.Errorf("after one edit: %d vCPUs, next boot %q", s.CPUs, s.NextBoot)
 	}
 
 	vm.Generation, vm.Spec.MemoryMiB = 3, 192
-	vm.Spec.Disks = []fleet.Disk{disk(p)}
-	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
+	vm.Spec.Disks = []fleet.Disk{newDisk(p)}
+	vm.Spec.NICs = []fleet.NIC{{Network: h.harness.ActiveNetwork, MAC: uniqueMAC()}}
 	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: "boot.iso"}
 	h.apply(vm)
-	s := h.status(vm.ID, 3)
+	s := h.wantStatus(vm.ID, 3)
 	if want := []string{"cpus", "memoryMiB"}; !slices.Equal(s.NextBoot, want) {
 		t.Errorf("next boot is %q, want %q", s.NextBoot, want)
 	}
@@ -165,95 +165,95 @@ func testNextBoot(t *testing.T, h *host) {
 		t.Errorf("the running guest changed: %+v", s)
 	}
 
-	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Stopped); len(s.NextBoot) != 0 || s.CPUs != 2 || s.MemoryMiB != 192 {
 		t.Errorf("after the stop: %+v", s)
 	}
-	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Running); len(s.NextBoot) != 0 || s.CPUs != 2 || s.MemoryMiB != 192 || len(s.Disks) != 1 {
 		t.Errorf("after the start: %+v", s)
 	}
 }
 
 // A guest may not release a NIC. The NIC is then reported until the guest releases it.
-func testHotPlug(t *testing.T, h *host) {
+func testHotPlugNICs(t *testing.T, h *testHost) {
 	vm := h.newVM()
-	first, second := fleet.NIC{Network: h.h.Network, MAC: mac()}, fleet.NIC{Network: h.h.Network, MAC: mac()}
+	first, second := fleet.NIC{Network: h.harness.ActiveNetwork, MAC: uniqueMAC()}, fleet.NIC{Network: h.harness.ActiveNetwork, MAC: uniqueMAC()}
 	vm.Spec.NICs = []fleet.NIC{first}
 	h.apply(vm)
-	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	vm.Generation, vm.Spec.NICs = 2, []fleet.NIC{first, second}
 	for range 2 {
 		h.apply(vm)
-		s := h.status(vm.ID, 2)
-		if len(s.NICs) != 2 || s.NICs[1].MAC != second.MAC || s.NICs[1].Source != "network "+h.h.Network || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+		s := h.wantStatus(vm.ID, 2)
+		if len(s.NICs) != 2 || s.NICs[1].MAC != second.MAC || s.NICs[1].Source != "network "+h.harness.ActiveNetwork || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
 			t.Fatalf("with another NIC: %+v", s)
 		}
 	}
-	h.must("pause", h.PauseVM(h.ctx, vm.ID)) // a paused guest does not react
+	h.requireNoError("pause", h.PauseVM(h.ctx, vm.ID)) // a paused guest does not react
 	vm.Generation, vm.Spec.NICs = 3, []fleet.NIC{second}
 	h.apply(vm)
-	if s := h.status(vm.ID, 3); len(s.NICs) != 2 || !slices.Equal(s.NextBoot, []string{"nics"}) || !slices.Equal(s.PendingUnplug, []fleet.PendingUnplug{{Field: "nics", What: "NIC " + first.MAC}}) {
+	if s := h.wantStatus(vm.ID, 3); len(s.NICs) != 2 || !slices.Equal(s.NextBoot, []string{"nics"}) || !slices.Equal(s.PendingUnplug, []fleet.PendingUnplug{{Field: "nics", What: "NIC " + first.MAC}}) {
 		t.Errorf("paused, without the first NIC: %+v", s)
 	}
-	h.must("resume", h.ResumeVM(h.ctx, vm.ID))
-	s := h.status(vm.ID, 3)
+	h.requireNoError("resume", h.ResumeVM(h.ctx, vm.ID))
+	s := h.wantStatus(vm.ID, 3)
 	held := slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == first.MAC })
 	if held != slices.Contains(s.NextBoot, "nics") || held != slices.Contains(s.PendingUnplug, fleet.PendingUnplug{Field: "nics", What: "NIC " + first.MAC}) || len(s.Drift) != 0 || !slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == second.MAC }) {
 		t.Errorf("without the first NIC: %+v", s)
 	}
-	h.must("stop", h.StopVM(h.ctx, vm.ID))
-	h.must("start again", h.StartVM(h.ctx, vm.ID))
+	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
+	h.requireNoError("start again", h.StartVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Running); len(s.NICs) != 1 || s.NICs[0].MAC != second.MAC || len(s.NextBoot) != 0 {
 		t.Errorf("after the next start: %+v", s)
 	}
 }
 
-func testRename(t *testing.T, h *host) {
+func testRenameVM(t *testing.T, h *testHost) {
 	vm := h.definedVM()
-	vm.Generation, vm.Name = 2, name("renamed")
+	vm.Generation, vm.Name = 2, uniqueName("renamed")
 	h.apply(vm)
-	if r, ok := h.report(vm.ID); !ok || r.Name != vm.Name || r.Generation != 2 || len(r.Status.NextBoot) != 0 {
+	if r, ok := h.reportedVM(vm.ID); !ok || r.Name != vm.Name || r.Generation != 2 || len(r.Status.NextBoot) != 0 {
 		t.Errorf("the report is %+v", r)
 	}
 }
 
-func testRenameRunning(t *testing.T, h *host) {
+func testRenameRunningVM(t *testing.T, h *testHost) {
 	vm := h.runningVM()
 	old := vm.Name
-	vm.Generation, vm.Name = 2, name("renamed")
+	vm.Generation, vm.Name = 2, uniqueName("renamed")
 	h.apply(vm)
-	r, ok := h.report(vm.ID)
+	r, ok := h.reportedVM(vm.ID)
 	if !ok || r.Name != old || r.Generation != 2 || !slices.Equal(r.Status.NextBoot, []string{"name"}) {
 		t.Errorf("while running, the report is %+v", r)
 	}
-	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	h.apply(vm)
-	h.must("start", h.StartVM(h.ctx, vm.ID))
-	if r, ok := h.report(vm.ID); !ok || r.Name != vm.Name || len(r.Status.NextBoot) != 0 || r.Status.Power != fleet.Running {
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
+	if r, ok := h.reportedVM(vm.ID); !ok || r.Name != vm.Name || len(r.Status.NextBoot) != 0 || r.Status.Power != fleet.Running {
 		t.Errorf("after the restart, the report is %+v", r)
 	}
 }
 
-func testDelete(t *testing.T, h *host) {
-	p := h.pool()
-	vm := h.runningVM(disk(p))
+func testDeleteVM(t *testing.T, h *testHost) {
+	p := h.newPool()
+	vm := h.runningVM(newDisk(p))
 	vol := vm.Spec.Disks[0].Volume
 	for range 2 {
-		h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, false))
+		h.requireNoError("delete", h.DeleteVM(h.ctx, vm, h.pools, false))
 		h.wantPower(vm.ID, fleet.Absent)
-		if got := h.h.Power(t, vm.ID); got != fleet.Absent {
+		if got := h.harness.PowerOf(t, vm.ID); got != fleet.Absent {
 			t.Fatalf("the host itself reports %q", got)
 		}
 	}
-	if v, ok := h.volume(p, vol); !ok || v.Format != "qcow2" || v.CapacityBytes != 8<<20 {
+	if v, ok := h.reportedVolume(p, vol); !ok || v.Format != "qcow2" || v.CapacityBytes != 8<<20 {
 		t.Fatalf("the remaining disk is %+v", v)
 	}
 	h.apply(vm)
 	for range 2 {
-		h.must("delete with disks", h.DeleteVM(h.ctx, vm, h.pools, true))
+		h.requireNoError("delete with disks", h.DeleteVM(h.ctx, vm, h.pools, true))
 	}
-	if _, ok := h.volume(p, vol); ok {
+	if _, ok := h.reportedVolume(p, vol); ok {
 		t.Error("the disk still exists")
 	}
 }

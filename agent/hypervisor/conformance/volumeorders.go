@@ -11,53 +11,53 @@ import (
 	"quantix/internal/fleet"
 )
 
-func testRenameVolume(t *testing.T, h *host) {
-	p := h.pool()
+func testRenameVolume(t *testing.T, h *testHost) {
+	p := h.newPool()
 	rename := func(from, to string) hypervisor.VolumeWork {
-		return h.volumeJob(p, to, fleet.VolumeParams{Source: from})
+		return h.newVolumeJob(p, to, fleet.VolumeParams{Source: from})
 	}
 	for _, format := range []string{"raw", "qcow2"} {
-		h.newVolume(p, "old."+format, fleet.VolumeParams{Format: format, SizeBytes: 4 << 20})
+		h.createVolume(p, "old."+format, fleet.VolumeParams{Format: format, SizeBytes: 4 << 20})
 		order, made := rename("old."+format, "new."+format), ""
 		order.RecordFile = func(file string) error { made = file; return nil }
-		h.must("rename", h.RenameVolume(h.ctx, order))
+		h.requireNoError("rename", h.RenameVolume(h.ctx, order))
 		h.wantVolume(p, "new."+format, format, 4<<20)
 		h.wantNoVolume(p, "old."+format)
-		h.refused("rename a missing volume", h.RenameVolume(h.ctx, rename("old."+format, "other")), "old."+format)
+		h.requireRefusal("rename a missing volume", h.RenameVolume(h.ctx, rename("old."+format, "other")), "old."+format)
 		order.RecordedFile = made
-		h.must("repeat the job", h.RenameVolume(h.ctx, order))
+		h.requireNoError("repeat the job", h.RenameVolume(h.ctx, order))
 		h.wantVolume(p, "new."+format, format, 4<<20)
 	}
-	h.refused("rename over an existing volume", h.RenameVolume(h.ctx, rename("new.raw", "new.qcow2")), "new.qcow2")
+	h.requireRefusal("rename over an existing volume", h.RenameVolume(h.ctx, rename("new.raw", "new.qcow2")), "new.qcow2")
 	h.wantVolume(p, "new.qcow2", "qcow2", 4<<20)
 	h.wantVolume(p, "new.raw", "raw", 4<<20)
-	for _, bad := range []string{"", "..", "../up", "a/b", ".hidden", pooldir.Marker, "new.raw"} {
+	for _, bad := range []string{"", "..", "../up", "a/b", ".hidden", pooldir.MarkerFile, "new.raw"} {
 		for _, in := range []hypervisor.VolumeWork{rename(bad, "new.raw"), rename("new.raw", bad)} {
 			if err := h.RenameVolume(h.ctx, in); err == nil {
-				t.Errorf("%q became %q", in.Order.Source, in.Name)
+				t.Errorf("%q became %q", in.Params.Source, in.Name)
 			}
 		}
 	}
 	forgetful := rename("new.raw", "lost.raw")
 	forgetful.RecordFile = func(string) error { return errors.New("state file not written") }
-	h.refused("rename without a record", h.RenameVolume(h.ctx, forgetful), "state file not written")
+	h.requireRefusal("rename without a record", h.RenameVolume(h.ctx, forgetful), "state file not written")
 	h.wantVolume(p, "new.raw", "raw", 4<<20)
 
-	vm := h.newVM(disk(p))
-	h.h.AddImage(t, p, Image{Name: "tools.iso", Kind: ISO, SizeBytes: 1 << 20})
+	vm := h.newVM(newDisk(p))
+	h.harness.AddImage(t, p, Image{Name: "tools.iso", Kind: ISO, SizeBytes: 1 << 20})
 	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: "tools.iso"}
 	h.apply(vm)
 	for _, name := range []string{vm.Spec.Disks[0].Volume, "tools.iso"} {
-		h.refused("rename the disk of a stopped VM", h.RenameVolume(h.ctx, rename(name, "taken-away")), vm.Name)
+		h.requireRefusal("rename the disk of a stopped VM", h.RenameVolume(h.ctx, rename(name, "taken-away")), vm.Name)
 	}
-	h.h.AddOverlay(t, p, "top.qcow2", "new.qcow2")
-	h.refused("rename a volume that backs another", h.RenameVolume(h.ctx, rename("new.qcow2", "base.qcow2")), "top.qcow2")
-	h.must("rename a volume with a backing file", h.RenameVolume(h.ctx, rename("top.qcow2", "upper.qcow2")))
-	if v, ok := h.volume(p, "upper.qcow2"); !ok || v.Backing == "" {
+	h.harness.AddOverlay(t, p, "top.qcow2", "new.qcow2")
+	h.requireRefusal("rename a volume that backs another", h.RenameVolume(h.ctx, rename("new.qcow2", "base.qcow2")), "top.qcow2")
+	h.requireNoError("rename a volume with a backing file", h.RenameVolume(h.ctx, rename("top.qcow2", "upper.qcow2")))
+	if v, ok := h.reportedVolume(p, "upper.qcow2"); !ok || v.Backing == "" {
 		t.Errorf("the renamed volume is %+v", v)
 	}
 	for _, name := range []string{"upper.qcow2", "new.qcow2", "new.raw"} {
-		h.must("delete "+name, h.DeleteVolume(h.ctx, h.volumeJob(p, name, fleet.VolumeParams{})))
+		h.requireNoError("delete "+name, h.DeleteVolume(h.ctx, h.newVolumeJob(p, name, fleet.VolumeParams{})))
 	}
 }
 
@@ -65,13 +65,13 @@ func testRenameVolume(t *testing.T, h *host) {
 const cancelLimit = time.Second
 
 // testVolumeStopped cancels jobs at their second progress report.
-func testVolumeStopped(t *testing.T, h *host) {
-	p := h.pool()
+func testVolumeJobsCancelled(t *testing.T, h *testHost) {
+	p := h.newPool()
 	const size = 512 << 20
-	h.newVolume(p, "full.raw", fleet.VolumeParams{Format: "raw", SizeBytes: size, Full: true})
+	h.createVolume(p, "full.raw", fleet.VolumeParams{Format: "raw", SizeBytes: size, Full: true})
 	for act, do := range map[string]func(context.Context, hypervisor.VolumeWork) error{"copy.raw": h.CloneVolume, "full.raw": h.WipeVolume} {
 		ctx, cancel := context.WithCancelCause(h.ctx)
-		in := h.volumeJob(p, act, fleet.VolumeParams{Source: "full.raw"})
+		in := h.newVolumeJob(p, act, fleet.VolumeParams{Source: "full.raw"})
 		back := errors.New("cancelled")
 		told, at := 0, time.Time{}
 		in.Progress = func(int, string) {
@@ -88,6 +88,6 @@ func testVolumeStopped(t *testing.T, h *host) {
 	}
 	h.wantNoVolume(p, "copy.raw")
 	h.wantVolume(p, "full.raw", "raw", size)
-	h.must("run another job", h.WipeVolume(h.ctx, h.volumeJob(p, "full.raw", fleet.VolumeParams{})))
-	h.must("delete", h.DeleteVolume(h.ctx, h.volumeJob(p, "full.raw", fleet.VolumeParams{})))
+	h.requireNoError("run another job", h.WipeVolume(h.ctx, h.newVolumeJob(p, "full.raw", fleet.VolumeParams{})))
+	h.requireNoError("delete", h.DeleteVolume(h.ctx, h.newVolumeJob(p, "full.raw", fleet.VolumeParams{})))
 }

@@ -24,15 +24,15 @@ func (api *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.H
 	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return wire.HelloAnswer{}, err
 	}
-	a.Session = newSession()
+	a.Session = newSessionSecret()
 	answer := wire.HelloAnswer{Session: a.Session}
 	var duplicate bool
 	err := api.store.Tx(ctx, func(q *db.Queries) error {
 		now, err := q.LockHostSession(ctx, a.HostID)
 		if err != nil {
-			return hostRemoved(err)
+			return hostRemovedError(err)
 		}
-		if err := sameKey(now.KeyHash, a); err != nil {
+		if err := checkSameKey(now.KeyHash, a); err != nil {
 			return err
 		}
 		duplicate = false
@@ -45,21 +45,21 @@ func (api *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.H
 			if now.Conflict != text {
 				err = store.Audit(ctx, q, a, "host.conflict", fleet.Subject("host:"+string(a.HostID)), now.Name, text)
 			}
-			return store.FirstError(err, func() error { return q.AnnounceHost(ctx, string(a.HostID)) })
+			return store.FirstErrorOf(err, func() error { return q.AnnounceHost(ctx, string(a.HostID)) })
 		}
 		opened, err := q.OpenHostSession(ctx, db.OpenHostSessionParams{
-			HostID: a.HostID, Session: hashSession(a), Instance: in.Instance, Fingerprint: in.Fingerprint,
+			HostID: a.HostID, Session: hashAgentSession(a), Instance: in.Instance, Fingerprint: in.Fingerprint,
 		})
 		answer.SeqBase, answer.At = opened.Number<<32, opened.Now
-		err = store.FirstError(err, func() error {
+		err = store.FirstErrorOf(err, func() error {
 			return q.NumberAnew(ctx, db.NumberAnewParams{HostID: a.HostID, Base: answer.SeqBase})
 		})
 		host := string(a.HostID)
 		// The agent process is new: a job may have crashed the previous process.
 		if err == nil && now.Instance != in.Instance {
-			err = endExhausted(ctx, q, &host)
+			err = endExhaustedJobs(ctx, q, &host)
 		}
-		return store.FirstError(err, func() error { return requeueExpired(ctx, q, &host) })
+		return store.FirstErrorOf(err, func() error { return requeueExpiredJobs(ctx, q, &host) })
 	})
 	if err == nil && duplicate {
 		err = fleet.Errorf(fleet.Conflict, "Another agent is connected as this host already. Stop it, or remove the copied identity and join again.")
@@ -72,23 +72,23 @@ func (api *API) ProveSession(ctx context.Context, a fleet.Actor) error {
 	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return err
 	}
-	return store.Err(proveSession(ctx, api.store.Queries, a))
+	return store.UserError(checkSession(ctx, api.store.Queries, a))
 }
 
-func proveSession(ctx context.Context, q *db.Queries, a fleet.Actor) error {
-	mine, err := q.HasHostSession(ctx, db.HasHostSessionParams{HostID: a.HostID, Session: hashSession(a)})
+func checkSession(ctx context.Context, q *db.Queries, a fleet.Actor) error {
+	mine, err := q.HasHostSession(ctx, db.HasHostSessionParams{HostID: a.HostID, Session: hashAgentSession(a)})
 	if err == nil && !mine {
-		return sessionEnded()
+		return sessionEndedError()
 	}
 	return err
 }
 
 // lockSession works like ProveSession and locks the session until the transaction ends. A later session of the host has
 // a higher number.
-func lockSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int64, err error) {
-	number, err = q.LockSessionOfHost(ctx, db.LockSessionOfHostParams{HostID: a.HostID, Session: hashSession(a)})
+func lockAgentSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int64, err error) {
+	number, err = q.LockSessionOfHost(ctx, db.LockSessionOfHostParams{HostID: a.HostID, Session: hashAgentSession(a)})
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = sessionEnded()
+		err = sessionEndedError()
 	}
 	return number, err
 }
@@ -96,8 +96,8 @@ func lockSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int6
 // checkSessionNumber rejects a report or result whose sequence number is outside the range of its agent session. A
 // higher number would outrank reports of later sessions; a lower one would lose against earlier sessions.
 func checkSessionNumber(ctx context.Context, q *db.Queries, a fleet.Actor, seq int64) error {
-	number, err := lockSession(ctx, q, a)
-	return store.FirstError(err, func() error { return checkSequenceNumber(number, seq) })
+	number, err := lockAgentSession(ctx, q, a)
+	return store.FirstErrorOf(err, func() error { return checkSequenceNumber(number, seq) })
 }
 
 // checkSequenceNumber works like checkSessionNumber for a session whose number is known.
@@ -109,18 +109,18 @@ func checkSequenceNumber(session, seq int64) error {
 }
 
 // sessionEnded is the error for an agent whose session a newer Hello ended, or whose host was removed.
-func sessionEnded() error {
+func sessionEndedError() error {
 	return fleet.Errorf(fleet.Conflict, "This agent's session has ended. Send hello again.")
 }
 
-func hostRemoved(err error) error {
-	if e := store.NotFound(err, "host"); fleet.CodeOf(e) == fleet.NotFound {
+func hostRemovedError(err error) error {
+	if e := store.NotFoundError(err, "host"); fleet.CodeOf(e) == fleet.NotFound {
 		return fleet.Errorf(fleet.Unauthorized, "This host was removed from Quantix. Join it again.")
 	}
-	return store.Err(err)
+	return store.UserError(err)
 }
 
-func newSession() string {
+func newSessionSecret() string {
 	b := make([]byte, 32)
 	rand.Read(b)
 	return base64.RawURLEncoding.EncodeToString(b)
@@ -128,7 +128,7 @@ func newSession() string {
 
 // hashSession returns the stored hash of an agent's session. The hash includes the agent's key, so a leaked session
 // token is useless without that key.
-func hashSession(a fleet.Actor) []byte {
+func hashAgentSession(a fleet.Actor) []byte {
 	h := sha256.Sum256([]byte(a.Session + a.KeyHash))
 	return h[:]
 }

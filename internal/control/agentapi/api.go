@@ -13,21 +13,21 @@ import (
 type API struct {
 	store           *store.Store
 	hub             *notify.Hub // wakes claims that wait for jobs
-	heartbeats      heartbeats
-	claims          batcher[claimant, claimResult]
-	results         batcher[result, resultOutcome]
+	heartbeats      heartbeatBatcher
+	claims          callBatcher[claimingHost, claimResult]
+	results         callBatcher[jobResult, resultOutcome]
 	assignmentCache assignmentCache
 	vault           auth.Vault // seals the certificate authority's key
-	pairURL         string     // URL of this portal's relay, for hosts
+	relayURL         string     // URL of this portal's relay, for hosts
 }
 
 // maxBatch is the number of hosts served by one statement. Larger batches save little and delay the first callers.
-const maxBatch = 200
+const maxBatchSize = 200
 
 // New returns an API over s.
 func New(s *store.Store, hub *notify.Hub, pairURL string, vault auth.Vault) *API {
-	api := &API{store: s, hub: hub, pairURL: pairURL, vault: vault, assignmentCache: assignmentCache{changes: hub.Subscribe(keyAssigned)}}
-	api.claims.process, api.claims.maxBatch = api.claimFor, maxBatch
-	api.results.process, api.results.maxBatch = api.settleAll, maxBatch
+	api := &API{store: s, hub: hub, relayURL: pairURL, vault: vault, assignmentCache: assignmentCache{changes: hub.Subscribe(assignmentsChangedKey)}}
+	api.claims.process, api.claims.maxBatch = api.claimBatch, maxBatchSize
+	api.results.process, api.results.maxBatch = api.settleResults, maxBatchSize
 	return api
 }

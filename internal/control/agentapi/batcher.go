@@ -11,14 +11,14 @@ import (
 
 // batcher batches concurrent calls: while one batch runs, it collects further calls for the next batch. A call that
 // finds no batch running starts at once.
-type batcher[I, O any] struct {
+type callBatcher[I, O any] struct {
 	// process processes a batch and returns one O for each I. It waits at most patience for locks, or without limit if
 	// patience is 0.
 	process  func(ctx context.Context, patience time.Duration, in []I) ([]O, error)
 	maxBatch int // maximum batch size
 	mu       sync.Mutex
 	waiting  []*pendingCall[I, O]
-	busy     bool // a batch is running
+	batchRunning     bool // a batch is running
 }
 
 // pendingCall is one waiting call.
@@ -31,25 +31,25 @@ type pendingCall[I, O any] struct {
 }
 
 // lockPatience is how long a batch of several calls may wait for a lock.
-const lockPatience = 100 * time.Millisecond
+const lockTimeout = 100 * time.Millisecond
 
 // do processes in, possibly in a batch. If a batch fails or waits for a lock, its calls are repeated one by one, so
 // that no call fails or waits because of another.
-func (t *batcher[I, O]) do(ctx context.Context, in I) (O, error) {
-	out, errs := t.doAll(ctx, []I{in})
+func (t *callBatcher[I, O]) processOne(ctx context.Context, in I) (O, error) {
+	out, errs := t.processAll(ctx, []I{in})
 	return out[0], errs[0]
 }
 
 // doAll processes each of in like do, concurrently.
-func (t *batcher[I, O]) doAll(ctx context.Context, in []I) (out []O, errs []error) {
+func (t *callBatcher[I, O]) processAll(ctx context.Context, in []I) (out []O, errs []error) {
 	all := make([]*pendingCall[I, O], len(in))
 	for i, one := range in {
 		all[i] = &pendingCall[I, O]{in: one, ctx: ctx, done: make(chan struct{})}
 	}
 	t.mu.Lock()
 	t.waiting = append(t.waiting, all...)
-	if !t.busy && len(all) > 0 {
-		t.busy = true
+	if !t.batchRunning && len(all) > 0 {
+		t.batchRunning = true
 		go t.runLoop()
 	}
 	t.mu.Unlock()
@@ -67,20 +67,20 @@ func (t *batcher[I, O]) doAll(ctx context.Context, in []I) (out []O, errs []erro
 
 // runLoop runs batches until no call waits. It does not use a request's context, because other requests wait for the
 // same batch.
-func (t *batcher[I, O]) runLoop() {
+func (t *callBatcher[I, O]) runLoop() {
 	for {
 		t.mu.Lock()
 		n := min(len(t.waiting), t.maxBatch)
 		next := t.waiting[:n:n]
 		if t.waiting = t.waiting[n:]; n == 0 {
-			t.waiting, t.busy = nil, false
+			t.waiting, t.batchRunning = nil, false
 			t.mu.Unlock()
 			return
 		}
 		t.mu.Unlock()
-		if err := t.runBatch(next, lockPatience); errors.Is(err, store.ErrLocked) || err != nil && n > 1 {
+		if err := t.runBatch(next, lockTimeout); errors.Is(err, store.ErrLocked) || err != nil && n > 1 {
 			for _, a := range next {
-				go t.runAlone(a)
+				go t.runSingleCall(a)
 			}
 			continue
 		}
@@ -90,14 +90,14 @@ func (t *batcher[I, O]) runLoop() {
 	}
 }
 
-func (t *batcher[I, O]) runAlone(a *pendingCall[I, O]) {
+func (t *callBatcher[I, O]) runSingleCall(a *pendingCall[I, O]) {
 	_ = t.runBatch([]*pendingCall[I, O]{a}, 0) // the error is stored in a
 	close(a.done)
 }
 
 // runBatch runs one batch with the calls that are still waiting. It returns the batch's error and stores it in each
 // call.
-func (t *batcher[I, O]) runBatch(all []*pendingCall[I, O], patience time.Duration) (err error) {
+func (t *callBatcher[I, O]) runBatch(all []*pendingCall[I, O], patience time.Duration) (err error) {
 	defer func() {
 		if err != nil {
 			for _, a := range all {
@@ -105,7 +105,7 @@ func (t *batcher[I, O]) runBatch(all []*pendingCall[I, O], patience time.Duratio
 			}
 		}
 	}()
-	defer store.Recovered(&err)
+	defer store.RecoverAsError(&err)
 	var in []I
 	var here []*pendingCall[I, O]
 	for _, a := range all {

@@ -13,18 +13,18 @@ import (
 )
 
 // recorder records batches; the first batch blocks until release is closed.
-type recorder struct {
-	batcher[int, int]
+type batchRecorder struct {
+	callBatcher[int, int]
 	mu      sync.Mutex
 	batches [][]int
 	started chan struct{} // closed when the first batch has started
 	release chan struct{} // closed by the test; the first batch then finishes
 	// locks makes the first batch fail with ErrLocked. Its repetition without a time limit waits for release.
-	locks bool
+	failsWithLock bool
 }
 
-func newRecorder(maxBatch int, fails func(in []int) error) *recorder {
-	a := &recorder{started: make(chan struct{}), release: make(chan struct{})}
+func newRecorder(maxBatch int, fails func(in []int) error) *batchRecorder {
+	a := &batchRecorder{started: make(chan struct{}), release: make(chan struct{})}
 	a.maxBatch = maxBatch
 	a.process = func(_ context.Context, patience time.Duration, in []int) ([]int, error) {
 		a.mu.Lock()
@@ -34,10 +34,10 @@ func newRecorder(maxBatch int, fails func(in []int) error) *recorder {
 		if first {
 			close(a.started)
 		}
-		if first && a.locks {
+		if first && a.failsWithLock {
 			return nil, store.ErrLocked
 		}
-		if first || patience == 0 && a.locks {
+		if first || patience == 0 && a.failsWithLock {
 			<-a.release
 		}
 		if err := fails(in); err != nil {
@@ -53,14 +53,14 @@ func newRecorder(maxBatch int, fails func(in []int) error) *recorder {
 }
 
 // results returns the results of call 1, which runs first, and of the others, which arrive while call 1 runs.
-func (a *recorder) results(t *testing.T, others ...int) (out map[int]int, errs map[int]error) {
+func (a *batchRecorder) callResults(t *testing.T, others ...int) (out map[int]int, errs map[int]error) {
 	t.Helper()
 	out, errs = map[int]int{}, map[int]error{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	process := func(n int) {
 		all.Go(func() {
-			got, err := a.do(t.Context(), n)
+			got, err := a.processOne(t.Context(), n)
 			mu.Lock()
 			defer mu.Unlock()
 			out[n], errs[n] = got, err
@@ -70,7 +70,7 @@ func (a *recorder) results(t *testing.T, others ...int) (out map[int]int, errs m
 	<-a.started
 	for i, n := range others {
 		process(n)
-		a.waitFor(t, i+1)
+		a.waitForCalls(t, i+1)
 	}
 	close(a.release)
 	all.Wait()
@@ -78,12 +78,12 @@ func (a *recorder) results(t *testing.T, others ...int) (out map[int]int, errs m
 }
 
 // waitFor waits until n calls are waiting.
-func (a *recorder) waitFor(t *testing.T, n int) {
+func (a *batchRecorder) waitForCalls(t *testing.T, n int) {
 	t.Helper()
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		a.batcher.mu.Lock()
+		a.callBatcher.mu.Lock()
 		got := len(a.waiting)
-		a.batcher.mu.Unlock()
+		a.callBatcher.mu.Unlock()
 		if got == n {
 			return
 		}
@@ -93,12 +93,12 @@ func (a *recorder) waitFor(t *testing.T, n int) {
 	}
 }
 
-func succeed([]int) error { return nil }
+func batchSucceeds([]int) error { return nil }
 
 func TestCallsDuringBatchShareNextBatch(t *testing.T) {
 	t.Parallel()
-	a := newRecorder(3, succeed)
-	out, errs := a.results(t, 2, 3, 4, 5)
+	a := newRecorder(3, batchSucceeds)
+	out, errs := a.callResults(t, 2, 3, 4, 5)
 	for n, got := range out {
 		if got != -n || errs[n] != nil {
 			t.Errorf("call %d returned %d, %v", n, got, errs[n])
@@ -128,7 +128,7 @@ func TestFailedBatchIsRetriedPerCall(t *testing.T) {
 				}
 				return no
 			})
-			out, errs := a.results(t, 2, 3, 4)
+			out, errs := a.callResults(t, 2, 3, 4)
 			for n := range out {
 				if failed := errs[n] != nil; failed != (n == 3) || !failed && out[n] != -n {
 					t.Errorf("call %d returned %d, %v", n, out[n], errs[n])
@@ -140,26 +140,26 @@ func TestFailedBatchIsRetriedPerCall(t *testing.T) {
 
 func TestCancelledCallIsRemovedFromNextBatch(t *testing.T) {
 	t.Parallel()
-	a := newRecorder(10, succeed)
+	a := newRecorder(10, batchSucceeds)
 	gone, leave := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
 		<-a.started
-		_, err := a.do(gone, 7)
+		_, err := a.processOne(gone, 7)
 		left <- err
 	}()
 	go func() {
-		a.waitFor(t, 1)
+		a.waitForCalls(t, 1)
 		leave()
 		if err := <-left; !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled call returned %v", err)
 		}
 		close(a.release)
 	}()
-	if _, err := a.do(t.Context(), 1); err != nil {
+	if _, err := a.processOne(t.Context(), 1); err != nil {
 		t.Error(err)
 	}
-	if got, err := a.do(t.Context(), 2); err != nil || got != -2 {
+	if got, err := a.processOne(t.Context(), 2); err != nil || got != -2 {
 		t.Errorf("the next call returned %d, %v", got, err)
 	}
 	for _, in := range a.batches {
@@ -171,11 +171,11 @@ func TestCancelledCallIsRemovedFromNextBatch(t *testing.T) {
 
 func TestLockedBatchIsRetriedPerCall(t *testing.T) {
 	t.Parallel()
-	a := newRecorder(10, succeed)
-	a.locks = true
+	a := newRecorder(10, batchSucceeds)
+	a.failsWithLock = true
 	waited := make(chan error, 1)
 	go func() {
-		got, err := a.do(t.Context(), 1)
+		got, err := a.processOne(t.Context(), 1)
 		if err == nil && got != -1 {
 			err = fmt.Errorf("returned %d", got)
 		}
@@ -183,7 +183,7 @@ func TestLockedBatchIsRetriedPerCall(t *testing.T) {
 	}()
 	<-a.started
 	for n := 2; n < 5; n++ {
-		if got, err := a.do(t.Context(), n); err != nil || got != -n {
+		if got, err := a.processOne(t.Context(), n); err != nil || got != -n {
 			t.Errorf("call %d returned %d, %v", n, got, err)
 		}
 	}

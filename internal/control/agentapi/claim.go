@@ -40,7 +40,7 @@ func runOnOwnStack[T any](do func() (T, error)) (out T, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer store.Recovered(&err)
+		defer store.RecoverAsError(&err)
 		out, err = do()
 	}()
 	<-done
@@ -50,12 +50,12 @@ func runOnOwnStack[T any](do func() (T, error)) (out T, err error) {
 // claimIfWaiting checks whether a job is queued before it calls claimNow. Usually none is, and the check costs much
 // less than a claim.
 func (api *API) claimIfWaiting(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
-	check, err := api.store.CheckForWork(ctx, db.CheckForWorkParams{HostID: a.HostID, Session: hashSession(a)})
+	check, err := api.store.CheckForWork(ctx, db.CheckForWorkParams{HostID: a.HostID, Session: hashAgentSession(a)})
 	switch {
 	case err != nil:
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	case !check.Proven:
-		return nil, sessionEnded()
+		return nil, sessionEndedError()
 	case !check.Waits:
 		return nil, nil
 	}
@@ -63,15 +63,15 @@ func (api *API) claimIfWaiting(ctx context.Context, a fleet.Actor, limit int32) 
 }
 
 func (api *API) claimNow(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
-	got, err := api.claims.do(ctx, claimant{a, limit})
+	got, err := api.claims.processOne(ctx, claimingHost{a, limit})
 	if err == nil && len(got.work) == 0 {
-		err = proveSession(ctx, api.store.Queries, a)
+		err = checkSession(ctx, api.store.Queries, a)
 	}
-	return got.work, store.Err(cmp.Or(err, got.err))
+	return got.work, store.UserError(cmp.Or(err, got.err))
 }
 
 // claimant is a host that takes at most limit jobs.
-type claimant struct {
+type claimingHost struct {
 	fleet.Actor
 	limit int32
 }
@@ -83,14 +83,14 @@ type claimResult struct {
 }
 
 // claimFor claims jobs for many hosts in one statement.
-func (api *API) claimFor(ctx context.Context, patience time.Duration, all []claimant) ([]claimResult, error) {
+func (api *API) claimBatch(ctx context.Context, patience time.Duration, all []claimingHost) ([]claimResult, error) {
 	params := db.ClaimJobsParams{Lease: fleet.Lease}
 	for _, c := range all {
-		params.Hosts, params.Sessions, params.Most = append(params.Hosts, string(c.HostID)), append(params.Sessions, hashSession(c.Actor)), append(params.Most, c.limit)
+		params.Hosts, params.Sessions, params.Most = append(params.Hosts, string(c.HostID)), append(params.Sessions, hashAgentSession(c.Actor)), append(params.Most, c.limit)
 	}
 	var jobs []db.ClaimJobsRow
-	err := api.store.Quick(ctx, patience, func(t store.Quick) (err error) {
-		jobs, err = t.Final().ClaimJobs(ctx, params)
+	err := api.store.RunQuickTx(ctx, patience, func(t store.QuickTx) (err error) {
+		jobs, err = t.FinalQueries().ClaimJobs(ctx, params)
 		return err
 	})
 	out := make([]claimResult, len(all))
@@ -101,14 +101,14 @@ func (api *API) claimFor(ctx context.Context, patience time.Duration, all []clai
 	// requests, only one gets the jobs.
 	of := map[string]*claimResult{}
 	for i, c := range slices.Backward(all) {
-		of[string(hashSession(c.Actor))] = &out[i]
+		of[string(hashAgentSession(c.Actor))] = &out[i]
 	}
 	for _, j := range jobs {
 		c := of[string(j.Session)]
 		if c == nil {
 			continue
 		}
-		w, err := workOf(j)
+		w, err := workFromRow(j)
 		c.work, c.err = append(c.work, w), errors.Join(c.err, err)
 	}
 	return out, nil
@@ -116,26 +116,26 @@ func (api *API) claimFor(ctx context.Context, patience time.Duration, all []clai
 
 // subjectData is the JSON of a job's subject from the SQL functions work_of and work_of_volume: a pool, a volume's
 // pool, a network, or a VM with its dependencies.
-type subjectData struct {
+type jobSubjectData struct {
 	Pool     *fleet.Pool        `json:"pool"` // also for a volume
-	Held     *fleet.VolumeInUse `json:"held"`
+	VolumeInUse     *fleet.VolumeInUse `json:"held"`
 	Network  *fleet.Network     `json:"network"`
 	VM       *fleet.VM          `json:"vm"`
 	Project  string             `json:"project"` // project name
-	Mark     string             `json:"mark"`
-	Made     []fleet.Volref     `json:"made"`
+	OwnershipMark     string             `json:"mark"`
+	CreatedVolumes     []fleet.Volref     `json:"made"`
 	Networks []string           `json:"networks"` // each "id kind name"
 	Pools    []fleet.Pool       `json:"pools"`
 }
 
 // workOf returns the job with the current spec of its subject. For a deleted VM it returns no spec; the agent then ends
 // the job.
-func workOf(row db.ClaimJobsRow) (wire.Work, error) {
+func workFromRow(row db.ClaimJobsRow) (wire.Work, error) {
 	j := row.Job
 	w := wire.Work{
 		ID: j.ID, Kind: j.Kind, Subject: j.Subject, Epoch: j.Epoch, Attempt: int(j.Attempt), Generation: j.Generation, Args: j.Args, Stop: j.Stop,
 	}
-	if err := addFilters(&w, row.Filters); err != nil {
+	if err := addFilterData(&w, row.Filters); err != nil {
 		return w, fmt.Errorf("security groups of job %s: %w", j.ID, err)
 	}
 	if len(row.Source) > 0 { // source pool of a volume copy
@@ -150,11 +150,11 @@ func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 	if len(row.Work) == 0 {
 		return w, nil
 	}
-	var data subjectData
+	var data jobSubjectData
 	if err := json.Unmarshal(row.Work, &data); err != nil {
 		return w, fmt.Errorf("subject of job %s: %w", j.ID, err)
 	}
-	w.VolumeUsers = data.Held
+	w.VolumeUsers = data.VolumeInUse
 	if w.Pool = data.Pool; w.Pool != nil && w.VolumeUsers == nil {
 		w.Generation = w.Pool.Generation
 	}
@@ -162,20 +162,20 @@ func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 		w.Generation, w.Network.Peers = w.Network.Generation, row.Peers
 	}
 	if w.VM = data.VM; w.VM == nil {
-		return w, addPools(&w, row.MovePools)
+		return w, addPoolsToWork(&w, row.MovePools)
 	}
-	store.NameNetworks(w.VM.Spec.NICs, data.Networks)
-	w.Generation, w.SpecHash, w.CreatedDisks, w.Project, w.Mark = w.VM.Generation, row.SpecHash, data.Made, data.Project, data.Mark
+	store.FillNetworkNames(w.VM.Spec.NICs, data.Networks)
+	w.Generation, w.SpecHash, w.CreatedDisks, w.Project, w.Mark = w.VM.Generation, row.SpecHash, data.CreatedVolumes, data.Project, data.OwnershipMark
 	for _, id := range w.VM.Spec.Pools() {
 		if i := slices.IndexFunc(data.Pools, func(p fleet.Pool) bool { return p.ID == id }); i >= 0 {
 			w.Pools = append(w.Pools, data.Pools[i])
 		}
 	}
-	return w, addPools(&w, row.MovePools)
+	return w, addPoolsToWork(&w, row.MovePools)
 }
 
 // addPools adds pools that the VM's spec does not name: the target of a disk move, or the source of an export.
-func addPools(w *wire.Work, text []byte) error {
+func addPoolsToWork(w *wire.Work, text []byte) error {
 	var more []fleet.Pool
 	if len(text) > 0 {
 		if err := json.Unmarshal(text, &more); err != nil {
@@ -200,16 +200,16 @@ func (api *API) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 	}
 	out.Stop, err = api.store.NoteProgress(ctx, db.NoteProgressParams{
 		Lease: fleet.Lease,
-		ID:    id, HostID: a.HostID, Epoch: in.Epoch, Progress: int32(min(max(in.Percent, 0), 100)), Note: truncate(in.Note, 200),
+		ID:    id, HostID: a.HostID, Epoch: in.Epoch, Progress: int32(min(max(in.Percent, 0), 100)), Note: truncateToBytes(in.Note, 200),
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return out, fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
 	}
-	return out, store.Err(err)
+	return out, store.UserError(err)
 }
 
 // truncate shortens s to at most n bytes without splitting a rune.
-func truncate(s string, n int) string {
+func truncateToBytes(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

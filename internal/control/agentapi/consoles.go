@@ -14,21 +14,21 @@ import (
 )
 
 // ConsolePair returns the relay ticket of a console: the user's session and the VM's host.
-func ConsolePair(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) relay.Ticket {
+func ConsoleRelayTicket(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Console, Parties: [2]relay.Party{
 		relay.Asker: {User: user, Session: session}, relay.Answerer: {Host: host},
 	}}
 }
 
 // UploadPair returns the relay ticket of an upload: the user's session and the receiving host.
-func UploadPair(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) relay.Ticket {
+func UploadRelayTicket(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Upload, Parties: [2]relay.Party{
 		relay.Asker: {User: user, Session: session}, relay.Answerer: {Host: host},
 	}}
 }
 
 // ReadPair returns the relay ticket of a volume download: the user's session and the sending host.
-func ReadPair(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) relay.Ticket {
+func DownloadRelayTicket(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Download, Parties: [2]relay.Party{
 		relay.Asker: {User: user, Session: session}, relay.Answerer: {Host: host},
 	}}
@@ -44,35 +44,35 @@ func (api *API) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) (r
 	if err := store.CheckID(id, "connection"); err != nil {
 		return relay.End{}, err
 	}
-	row, err := api.store.AwaitedConsole(ctx, db.AwaitedConsoleParams{ConsoleID: id, HostID: a.HostID, Session: hashSession(a)})
+	row, err := api.store.AwaitedConsole(ctx, db.AwaitedConsoleParams{ConsoleID: id, HostID: a.HostID, Session: hashAgentSession(a)})
 	switch {
 	case err != nil:
-		return relay.End{}, store.Err(err)
+		return relay.End{}, store.UserError(err)
 	case !row.Proven:
-		return relay.End{}, sessionEnded()
+		return relay.End{}, sessionEndedError()
 	}
 	if row.OfHost == "" {
 		up, err := api.store.AwaitedUpload(ctx, db.AwaitedUploadParams{PairID: id, HostID: a.HostID})
 		if err == nil {
-			return UploadPair(id, up.UserID, up.Session, up.HostID).Admit(relay.PartyOf(a))
+			return UploadRelayTicket(id, up.UserID, up.Session, up.HostID).Admit(relay.PartyOf(a))
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
-			return relay.End{}, store.Err(err)
+			return relay.End{}, store.UserError(err)
 		}
 		between, err := api.store.AwaitedTransfer(ctx, db.AwaitedTransferParams{PairID: string(id), HostID: string(a.HostID)})
 		if err == nil {
-			return TransferPair(id, between.FromHost, between.ToHost).Admit(relay.PartyOf(a))
+			return TransferRelayTicket(id, between.FromHost, between.ToHost).Admit(relay.PartyOf(a))
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
-			return relay.End{}, store.Err(err)
+			return relay.End{}, store.UserError(err)
 		}
 		read, err := api.store.AwaitedVolume(ctx, db.AwaitedVolumeParams{PairID: id, HostID: a.HostID})
 		if err == nil {
-			return ReadPair(id, read.UserID, read.Session, read.HostID).Admit(relay.PartyOf(a))
+			return DownloadRelayTicket(id, read.UserID, read.Session, read.HostID).Admit(relay.PartyOf(a))
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
-			return relay.End{}, store.Err(err)
+			return relay.End{}, store.UserError(err)
 		}
 	}
-	return ConsolePair(id, fleet.UserID(row.UserID), row.OfSession, fleet.HostID(row.OfHost)).Admit(relay.PartyOf(a))
+	return ConsoleRelayTicket(id, fleet.UserID(row.UserID), row.OfSession, fleet.HostID(row.OfHost)).Admit(relay.PartyOf(a))
 }

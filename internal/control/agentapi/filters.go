@@ -9,23 +9,23 @@ import (
 
 // filterData is the JSON of security groups from the SQL function work_of_filters: the group of a job, or the groups of
 // the VM's NICs.
-type filterData struct {
+type groupFilterData struct {
 	Groups  []fleet.SecurityGroup              `json:"groups"`
 	Members map[fleet.SecurityGroupID][]string `json:"members"`
 }
 
 // addFilters adds the security groups to a job in the form that hosts apply, with the members' current addresses.
-func addFilters(w *wire.Work, row []byte) error {
+func addFilterData(w *wire.Work, row []byte) error {
 	if len(row) == 0 {
 		return nil
 	}
-	var data filterData
+	var data groupFilterData
 	if err := json.Unmarshal(row, &data); err != nil {
 		return err
 	}
 	flat := make([]fleet.FlatGroup, len(data.Groups))
 	for i, g := range data.Groups {
-		flat[i] = g.Flat(data.Members)
+		flat[i] = g.Flatten(data.Members)
 	}
 	if w.Kind.Info().Type != fleet.TypeSecurityGroup {
 		w.SecurityGroups = flat

@@ -31,7 +31,7 @@ func (api *API) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in wi
 }
 
 // Finished is the outcome of one result.
-type Finished struct {
+type FinishResult struct {
 	Answer wire.FinishAnswer
 	Job    fleet.Job // current state
 	Err    error     // why the result was rejected
@@ -39,40 +39,40 @@ type Finished struct {
 
 // FinishAll works like Finish for several results, each independent of the others. If all are rejected, it returns the
 // first error.
-func (api *API) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result) ([]Finished, error) {
+func (api *API) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result) ([]FinishResult, error) {
 	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return nil, err
 	}
-	out := make([]Finished, len(in))
-	var ask []result
+	out := make([]FinishResult, len(in))
+	var ask []jobResult
 	var of []int // for each element of ask, its index in in
 	for i, r := range in {
 		state, known := map[wire.Outcome]fleet.JobState{wire.Done: fleet.JobDone, wire.Failed: fleet.JobFailed, wire.Unknown: fleet.JobUnknown, wire.Cancelled: fleet.JobCancelled, wire.Outdated: fleet.JobQueued}[r.Outcome]
 		if !known {
 			out[i].Err = fleet.Errorf(fleet.Malformed, "The outcome %q is not known.", string(r.Outcome))
 		} else if out[i].Err = store.CheckID(r.Job, "job"); out[i].Err == nil {
-			ask, of = append(ask, result{a, r.Job, state, r.Finish}), append(of, i)
+			ask, of = append(ask, jobResult{a, r.Job, state, r.Finish}), append(of, i)
 		}
 	}
-	got, errs := api.results.doAll(ctx, ask)
+	got, errs := api.results.processAll(ctx, ask)
 	for k, i := range of {
 		switch g := got[k]; {
 		case errs[k] != nil:
-			out[i].Err = store.Err(errs[k])
+			out[i].Err = store.UserError(errs[k])
 		case g.unknown:
-			out[i].Err = store.FirstError(proveSession(ctx, api.store.Queries, a), func() error { return store.NotFound(pgx.ErrNoRows, "job") })
+			out[i].Err = store.FirstErrorOf(checkSession(ctx, api.store.Queries, a), func() error { return store.NotFoundError(pgx.ErrNoRows, "job") })
 		default:
-			out[i] = Finished{g.answer, g.ended, g.refusal}
+			out[i] = FinishResult{g.answer, g.ended, g.refusal}
 		}
 	}
-	if len(out) > 0 && !slices.ContainsFunc(out, func(f Finished) bool { return f.Err == nil }) {
+	if len(out) > 0 && !slices.ContainsFunc(out, func(f FinishResult) bool { return f.Err == nil }) {
 		return nil, out[0].Err
 	}
 	return out, nil
 }
 
 // result is a job result reported by an agent.
-type result struct {
+type jobResult struct {
 	fleet.Actor
 	job   fleet.JobID
 	state fleet.JobState
@@ -88,12 +88,12 @@ type resultOutcome struct {
 }
 
 // settleAll processes the results of many hosts in one transaction.
-func (api *API) settleAll(ctx context.Context, patience time.Duration, all []result) (out []resultOutcome, err error) {
+func (api *API) settleResults(ctx context.Context, patience time.Duration, all []jobResult) (out []resultOutcome, err error) {
 	var hold db.LockResultsParams
 	for _, r := range all {
-		hold.Ids, hold.Hosts, hold.Sessions = append(hold.Ids, string(r.job)), append(hold.Hosts, string(r.HostID)), append(hold.Sessions, hashSession(r.Actor))
+		hold.Ids, hold.Hosts, hold.Sessions = append(hold.Ids, string(r.job)), append(hold.Hosts, string(r.HostID)), append(hold.Sessions, hashAgentSession(r.Actor))
 	}
-	err = api.store.Quick(ctx, patience, func(t store.Quick) error {
+	err = api.store.RunQuickTx(ctx, patience, func(t store.QuickTx) error {
 		out = make([]resultOutcome, len(all))
 		rows, err := t.LockResults(ctx, hold)
 		if err != nil {
@@ -108,18 +108,18 @@ func (api *API) settleAll(ctx context.Context, patience time.Duration, all []res
 		for i, r := range all {
 			row, known := held[r.job]
 			// Another agent session may report on the same job.
-			if known = known && bytes.Equal(row.Session, hashSession(r.Actor)); !known {
+			if known = known && bytes.Equal(row.Session, hashAgentSession(r.Actor)); !known {
 				out[i].unknown = true
 				continue
 			}
-			if out[i].refusal = checkResult(row, r.in); out[i].refusal != nil {
+			if out[i].refusal = checkJobResult(row, r.in); out[i].refusal != nil {
 				continue
 			}
 			job := row.Job
 			row.Job.State = r.state // a duplicate of this result in the same batch is then rejected
 			held[r.job] = row
-			if r.in.Retry && r.state == fleet.JobFailed && !job.Kind.SingleShot(job.Args) && !job.Kind.Info().Background {
-				if out[i].ended, err = retryLater(ctx, t.Queries, job, r.in, 5*time.Second); err != nil {
+			if r.in.Retry && r.state == fleet.JobFailed && !job.Kind.IsSingleShot(job.Args) && !job.Kind.Info().Background {
+				if out[i].ended, err = requeueAfterPause(ctx, t.Queries, job, r.in, 5*time.Second); err != nil {
 					return err
 				}
 				continue
@@ -130,7 +130,7 @@ func (api *API) settleAll(ctx context.Context, patience time.Duration, all []res
 				}
 				continue
 			}
-			e, err := settleJob(ctx, t.Queries, job, r.in)
+			e, err := recordJobEffects(ctx, t.Queries, job, r.in)
 			if err != nil {
 				return err
 			}
@@ -145,16 +145,16 @@ func (api *API) settleAll(ctx context.Context, patience time.Duration, all []res
 				return err
 			}
 			_, vm := job.Subject.Split()
-			if out[i].answer.Requeued, err = requeue(ctx, t.Queries, fleet.VMID(vm), job.HostID, r.in.Generation); err != nil {
+			if out[i].answer.Requeued, err = requeueVMIfChanged(ctx, t.Queries, fleet.VMID(vm), job.HostID, r.in.Generation); err != nil {
 				return err
 			}
 		}
 		if len(later) == 0 {
 			return nil
 		}
-		now, err := endJobs(ctx, t.Final(), t.Deferred(), later)
+		now, err := endJobs(ctx, t.FinalQueries(), t.DeferredQueries(), later)
 		for _, j := range now {
-			out[of[j.ID]].ended = jobOf(j)
+			out[of[j.ID]].ended = jobFromRow(j)
 		}
 		return err
 	})
@@ -162,7 +162,7 @@ func (api *API) settleAll(ctx context.Context, patience time.Duration, all []res
 }
 
 // checkResult returns an error if the result is not valid for the job's current claim.
-func checkResult(row db.LockResultsRow, in wire.Finish) error {
+func checkJobResult(row db.LockResultsRow, in wire.Finish) error {
 	if err := checkSequenceNumber(row.Number, in.Seq); err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func checkResult(row db.LockResultsRow, in wire.Finish) error {
 	if in.Outcome == wire.Cancelled && row.Job.Stop == "" {
 		return fleet.Errorf(fleet.Malformed, "This job was not cancelled.")
 	}
-	if in.Outcome == wire.Outdated && (in.Newest <= in.Epoch || in.Newest-in.Epoch > epochJump || in.Newest > maxEpoch || row.Job.Kind.Info().Background) {
+	if in.Outcome == wire.Outdated && (in.Newest <= in.Epoch || in.Newest-in.Epoch > maxEpochJump || in.Newest > maxEpoch || row.Job.Kind.Info().Background) {
 		return fleet.Errorf(fleet.Malformed, "The newest epoch %d is not plausible for a job of epoch %d.", in.Newest, in.Epoch)
 	}
 	return nil
@@ -181,7 +181,7 @@ func checkResult(row db.LockResultsRow, in wire.Finish) error {
 // Limits for epochs reported by hosts. Epochs have 28 random bits, so a jump of epochJump means 2^28 claims since the
 // backup. Beyond maxEpoch a host's offset or the sequence might overflow 64 bits.
 const (
-	epochJump = 1 << 56
+	maxEpochJump = 1 << 56
 	maxEpoch  = 1 << 61
 )
 
@@ -193,7 +193,7 @@ func requeueOutdated(ctx context.Context, q *db.Queries, job db.Job, in wire.Fin
 		return fleet.Job{}, err
 	}
 	in.Error = ""
-	return retryLater(ctx, q, job, in, 100*time.Millisecond)
+	return requeueAfterPause(ctx, q, job, in, 100*time.Millisecond)
 }
 
 // jobEnd is how a job ends, with the state that its host observed afterwards. If typ is empty, no state is written.
@@ -248,16 +248,16 @@ func endJob(ctx context.Context, q *db.Queries, e jobEnd) (fleet.Job, error) {
 	if err != nil || len(now) == 0 {
 		return fleet.Job{}, err
 	}
-	return jobOf(now[0]), nil
+	return jobFromRow(now[0]), nil
 }
 
-func jobOf(r db.Job) fleet.Job {
+func jobFromRow(r db.Job) fleet.Job {
 	return fleet.Job{ID: r.ID, Kind: r.Kind, State: r.State, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
 }
 
 // retryLater requeues a convergent job that failed only because the hypervisor was unreachable. If a newer job for the
 // subject is queued, it cancels the failed job instead. pause is the delay before the first retry.
-func retryLater(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, pause time.Duration) (fleet.Job, error) {
+func requeueAfterPause(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, pause time.Duration) (fleet.Job, error) {
 	next, err := q.Overtaken(ctx, job.ID)
 	if err == nil && next {
 		return endJob(ctx, q, jobEnd{id: job.ID, state: fleet.JobCancelled, error: strings.TrimSpace("Replaced by a newer order. " + in.Error)})
@@ -266,18 +266,18 @@ func retryLater(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, 
 		return fleet.Job{}, err
 	}
 	waits, err := q.TryAgain(ctx, db.TryAgainParams{ID: job.ID, Error: in.Error, Pause: pause})
-	return jobOf(waits), err
+	return jobFromRow(waits), err
 }
 
 // settleJob records the effects of a job's end on the job's subject, except the observed state, which endJobs writes.
 // The caller sets the state of the returned jobEnd.
-func settleJob(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (jobEnd, error) {
+func recordJobEffects(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (jobEnd, error) {
 	e := jobEnd{id: job.ID, error: in.Error}
 	if job.Kind == fleet.VMPlan {
 		return e, storePlanAnswer(ctx, q, job, in)
 	}
 	if job.Kind == fleet.VMExec {
-		return e, storeOutput(ctx, q, job, in)
+		return e, storeGuestProgramOutput(ctx, q, job, in)
 	}
 	if job.Kind.Info().Background || job.Kind.Info().UsesGuest {
 		return e, nil
@@ -286,27 +286,27 @@ func settleJob(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (
 	var observed any
 	var stays bool
 	var err error
-	if n := assign.AssignableFor(typ); n != nil {
-		observed, stays, err = n.Settle(ctx, q, job, id, in)
+	if n := assign.AssignableTypeByName(typ); n != nil {
+		observed, stays, err = n.SettleJob(ctx, q, job, id, in)
 		// The result of a volume job reports the volume's pool. The generation is 0, because the job applied no change
 		// of the pool itself.
 	} else if ref, ok := job.Subject.Volume(); ok {
 		typ, id, in.Generation = string(fleet.TypePool), string(ref.PoolID), 0
 		observed, stays = in.Pool, in.Pool != nil
 		if in.Outcome == wire.Done {
-			err = recordImage(ctx, q, job, ref, volumesOf(in.Pool))
+			err = recordImageVersionFacts(ctx, q, job, ref, reportedVolumes(in.Pool))
 		}
 		if err == nil {
-			err = noteLeftVolume(ctx, q, job, ref, in)
+			err = noteUndeletedOldVolume(ctx, q, job, ref, in)
 		}
 		if job.Kind == fleet.VolumeUpload && in.Outcome == wire.Done && job.Args.Volume != nil {
-			e.note = "uploaded " + fleet.Bytes(job.Args.Volume.SizeBytes)
+			e.note = "uploaded " + fleet.FormatBytes(job.Args.Volume.SizeBytes)
 		}
 		if err == nil && (job.Kind == fleet.VolumeSend || job.Kind == fleet.VolumeReceive) {
 			err = settleTransfer(ctx, q, job, in)
 		}
 	} else {
-		observed, stays, err = in.VM, in.VM != nil, settleVM(ctx, q, job, fleet.VMID(id), in)
+		observed, stays, err = in.VM, in.VM != nil, settleVMJob(ctx, q, job, fleet.VMID(id), in)
 	}
 	if in.VM != nil && in.Outcome == wire.Done && job.Kind.Info().AppliesSpec {
 		e.note = in.VM.PendingUnplugText()
@@ -317,7 +317,7 @@ func settleJob(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (
 	return e, err
 }
 
-func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
+func settleVMJob(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
 	if job.Kind == fleet.VMDelete {
 		if in.Outcome == wire.Done {
 			_, err := q.RemoveVM(ctx, db.RemoveVMParams{ID: vm, HostID: job.HostID})
@@ -335,12 +335,12 @@ func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in 
 		}
 	}
 	if job.Kind == fleet.VMDiskMove { // a failed or cancelled disk move leaves the VM unchanged
-		return settleMove(ctx, q, job, vm, in)
+		return settleDiskMigration(ctx, q, job, vm, in)
 	}
 	if job.Kind == fleet.VMMigrate {
 		return settleTransfer(ctx, q, job, in)
 	}
-	if err := deleteLeftDisks(ctx, q, job, vm, in); err != nil {
+	if err := queueOldDiskDeletion(ctx, q, job, vm, in); err != nil {
 		return err
 	}
 	if in.VM == nil && in.Outcome != wire.Done {
@@ -351,7 +351,7 @@ func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in 
 	}
 	if in.Outcome != wire.Done && job.Kind == fleet.VMApply && (in.VM == nil && in.Generation <= 1 || in.VM != nil && in.VM.Power == fleet.Absent) {
 		return q.CancelWaiting(ctx, db.CancelWaitingParams{
-			Subject: job.Subject, HostID: job.HostID, Kinds: store.Texts(store.PowerJobKinds), Error: "Not tried: the VM could not be created.",
+			Subject: job.Subject, HostID: job.HostID, Kinds: store.ToStrings(store.PowerJobKinds), Error: "Not tried: the VM could not be created.",
 		})
 	}
 	return nil
@@ -359,7 +359,7 @@ func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in 
 
 // requeue queues vm.apply if the VM's generation is newer than acted, the generation that the host has applied, and no
 // queued job covers it.
-func requeue(ctx context.Context, q *db.Queries, id fleet.VMID, host fleet.HostID, acted int64) (bool, error) {
+func requeueVMIfChanged(ctx context.Context, q *db.Queries, id fleet.VMID, host fleet.HostID, acted int64) (bool, error) {
 	vm, err := q.MovedOnVM(ctx, db.MovedOnVMParams{ID: id, HostID: host, Generation: acted})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
@@ -367,7 +367,7 @@ func requeue(ctx context.Context, q *db.Queries, id fleet.VMID, host fleet.HostI
 	if err != nil {
 		return false, err
 	}
-	_, err = store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{
+	_, err = store.JoinOrQueueJob(ctx, q, fleet.SystemActor, db.JoinQueueParams{
 		HostID: vm.HostID, ProjectID: &vm.ProjectID, Kind: fleet.VMApply, Subject: fleet.SubjectVM(id), SubjectName: vm.Name, Generation: vm.Generation,
 	})
 	return err == nil, err

@@ -18,28 +18,28 @@ import (
 // Heartbeats are written in batches: the first heartbeat of a batch waits gatherTime for others, then one statement
 // writes all heartbeats and one writes all meters. No user waits for a heartbeat, so the delay is harmless.
 const (
-	gatherTime    = 10 * time.Millisecond
+	batchGatherTime    = 10 * time.Millisecond
 	maxHeartbeats = 500
 )
 
-type heartbeats struct {
+type heartbeatBatcher struct {
 	mu        sync.Mutex
-	openBatch *batch
+	openBatch *heartbeatBatch
 }
 
-type batch struct {
+type heartbeatBatch struct {
 	params db.HeartbeatsParams
-	meters []hostReadings // parallel to params
+	meters []hostMeasurements // parallel to params
 	full   chan struct{}  // closed when the batch has maxHeartbeats members
 	done   chan struct{}  // closed when the batch is written
 	rows   map[fleet.HostID]db.HeartbeatsRow
 	err    error
-	lost   map[fleet.HostID]error // errors of hosts whose meters could not be written
+	meterErrors   map[fleet.HostID]error // errors of hosts whose meters could not be written
 }
 
 // heartbeat records a heartbeat and returns its time. resend is true if the stored digest differs from the host's
 // digest; the agent must then send a full report.
-func (api *API) heartbeat(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, resend bool, err error) {
+func (api *API) recordHeartbeat(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, resend bool, err error) {
 	load := "null"
 	if in.Load != nil {
 		b, err := json.Marshal(in.Load)
@@ -48,7 +48,7 @@ func (api *API) heartbeat(ctx context.Context, a fleet.Actor, in wire.Report) (n
 		}
 		load = string(b)
 	}
-	b, first := api.heartbeats.join(a, in, load)
+	b, first := api.heartbeats.joinBatch(a, in, load)
 	if first {
 		api.writeHeartbeats(b)
 	}
@@ -61,39 +61,39 @@ func (api *API) heartbeat(ctx context.Context, a fleet.Actor, in wire.Report) (n
 		return now, false, b.err
 	}
 	row, known := b.rows[a.HostID]
-	if !known || !bytes.Equal(row.Session, hashSession(a)) {
-		return now, false, sessionEnded()
+	if !known || !bytes.Equal(row.Session, hashAgentSession(a)) {
+		return now, false, sessionEndedError()
 	}
-	return row.Now, row.Digest != in.Digest, b.lost[a.HostID]
+	return row.Now, row.Digest != in.Digest, b.meterErrors[a.HostID]
 }
 
 // sentAt returns a lower bound of the time a report was sent, by the database's clock. For an agent that sends no
 // timestamp it is in the far future, which the database replaces by its current time.
-func sentAt(in wire.Report) time.Time {
+func reportSentAt(in wire.Report) time.Time {
 	if in.Stamp == nil {
 		return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
-	return in.Stamp.At.Add(milliseconds(in.Stamp.AgoMs))
+	return in.Stamp.At.Add(durationFromMilliseconds(in.Stamp.AgoMs))
 }
 
 // milliseconds converts an agent's duration, limited to the range from zero to one hour.
-func milliseconds(n int64) time.Duration {
+func durationFromMilliseconds(n int64) time.Duration {
 	return time.Duration(min(max(n, 0), time.Hour.Milliseconds())) * time.Millisecond
 }
 
-func (s *heartbeats) join(a fleet.Actor, in wire.Report, load string) (b *batch, first bool) {
+func (s *heartbeatBatcher) joinBatch(a fleet.Actor, in wire.Report, load string) (b *heartbeatBatch, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.openBatch == nil {
-		s.openBatch, first = &batch{full: make(chan struct{}), done: make(chan struct{})}, true
+		s.openBatch, first = &heartbeatBatch{full: make(chan struct{}), done: make(chan struct{})}, true
 	}
 	b = s.openBatch
 	p := &b.params
 	p.Fresh = fleet.Freshness
-	p.HostIds, p.Sessions, p.Loads = append(p.HostIds, string(a.HostID)), append(p.Sessions, hashSession(a)), append(p.Loads, load)
-	p.Digests, p.Sent = append(p.Digests, in.Digest), append(p.Sent, sentAt(in))
-	p.LookAges = append(p.LookAges, milliseconds(in.StateAgeMs).Seconds())
-	b.meters = append(b.meters, hostReadings{a.HostID, in.Meters, in.Filters, in.Guests})
+	p.HostIds, p.Sessions, p.Loads = append(p.HostIds, string(a.HostID)), append(p.Sessions, hashAgentSession(a)), append(p.Loads, load)
+	p.Digests, p.Sent = append(p.Digests, in.Digest), append(p.Sent, reportSentAt(in))
+	p.LookAges = append(p.LookAges, durationFromMilliseconds(in.StateAgeMs).Seconds())
+	b.meters = append(b.meters, hostMeasurements{a.HostID, in.Meters, in.Filters, in.Guests})
 	if len(b.params.HostIds) == maxHeartbeats {
 		close(b.full)
 		s.openBatch = nil
@@ -103,8 +103,8 @@ func (s *heartbeats) join(a fleet.Actor, in wire.Report, load string) (b *batch,
 
 // writeHeartbeats waits for further heartbeats, then writes the batch. It does not use the request's context, because
 // other requests wait for the same batch.
-func (api *API) writeHeartbeats(b *batch) {
-	timer := time.NewTimer(gatherTime)
+func (api *API) writeHeartbeats(b *heartbeatBatch) {
+	timer := time.NewTimer(batchGatherTime)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -117,12 +117,12 @@ func (api *API) writeHeartbeats(b *batch) {
 	api.heartbeats.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	b.err = store.Err(api.writeBatch(ctx, b))
+	b.err = store.UserError(api.writeBatch(ctx, b))
 	close(b.done)
 }
 
-func (api *API) writeBatch(ctx context.Context, b *batch) (err error) {
-	defer store.Recovered(&err) // other requests wait for the result
+func (api *API) writeBatch(ctx context.Context, b *heartbeatBatch) (err error) {
+	defer store.RecoverAsError(&err) // other requests wait for the result
 	rows, err := api.store.Heartbeats(ctx, b.params)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (api *API) writeBatch(ctx context.Context, b *batch) (err error) {
 	for _, r := range rows {
 		b.rows[r.HostID] = r
 	}
-	var proven []hostReadings
+	var proven []hostMeasurements
 	for i, m := range b.meters {
 		if row, known := b.rows[m.host]; known && bytes.Equal(row.Session, b.params.Sessions[i]) {
 			proven = append(proven, m)
@@ -141,10 +141,10 @@ func (api *API) writeBatch(ctx context.Context, b *batch) (err error) {
 		return err
 	}
 	// Hosts are written one by one, so that a host removed in between does not fail the others.
-	b.lost = map[fleet.HostID]error{}
+	b.meterErrors = map[fleet.HostID]error{}
 	for _, m := range proven {
 		if err := api.writeMeters(ctx, m); err != nil {
-			b.lost[m.host] = store.Err(err)
+			b.meterErrors[m.host] = store.UserError(err)
 		}
 	}
 	return nil
@@ -155,7 +155,7 @@ func (api *API) writeBatch(ctx context.Context, b *batch) (err error) {
 type assignmentCache struct {
 	changes     *notify.Subscription // subscribed to keyAssigned
 	mu          sync.Mutex
-	read        time.Time // start of the latest read
+	readAt        time.Time // start of the latest read
 	stale       bool
 	assignments *hostAssignments
 }
@@ -167,43 +167,43 @@ type hostAssignments struct {
 }
 
 const (
-	keyAssigned = "assigned"
+	assignmentsChangedKey = "assigned"
 	// The cache only decides for which objects a host reports details; assignments travel as jobs. It may therefore lag
 	// behind changes and lost wake-ups.
-	assignedMinAge = time.Second
-	assignedMaxAge = 2 * time.Minute
+	assignmentCacheMinAge = time.Second
+	assignmentCacheMaxAge = 2 * time.Minute
 )
 
-func (api *API) assignedTo(ctx context.Context, host fleet.HostID) ([]fleet.Pool, []fleet.Network, error) {
+func (api *API) assignmentsOfHost(ctx context.Context, host fleet.HostID) ([]fleet.Pool, []fleet.Network, error) {
 	m := &api.assignmentCache
 	now := time.Now()
 	m.mu.Lock()
 	select {
 	case <-m.changes.C:
-		m.changes.Take()
+		m.changes.TakeKeys()
 		m.stale = true
 	default:
 	}
-	on, age := m.assignments, now.Sub(m.read)
-	if m.stale && age >= assignedMinAge || age >= assignedMaxAge {
-		m.stale, m.read = false, now // one request reads the new value, the others use the old one
+	on, age := m.assignments, now.Sub(m.readAt)
+	if m.stale && age >= assignmentCacheMinAge || age >= assignmentCacheMaxAge {
+		m.stale, m.readAt = false, now // one request reads the new value, the others use the old one
 	} else if on != nil {
 		m.mu.Unlock()
 		return on.pools[host], on.networks[host], nil
 	}
 	m.mu.Unlock()
-	on, err := api.readAssigned(ctx)
+	on, err := api.readAssignments(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
 		m.stale = true
-		return nil, nil, store.Err(err)
+		return nil, nil, store.UserError(err)
 	}
 	m.assignments = on
 	return on.pools[host], on.networks[host], nil
 }
 
-func (api *API) readAssigned(ctx context.Context) (*hostAssignments, error) {
+func (api *API) readAssignments(ctx context.Context) (*hostAssignments, error) {
 	pools, err := api.store.AssignedPools(ctx)
 	if err != nil {
 		return nil, err
@@ -213,13 +213,13 @@ func (api *API) readAssigned(ctx context.Context) (*hostAssignments, error) {
 		return nil, err
 	}
 	return &hostAssignments{
-		pools:    byHost(pools, func(r db.AssignedPoolsRow) (fleet.Pool, []string) { return store.PoolOf(r.Pool), r.Hosts }),
-		networks: byHost(networks, func(r db.AssignedNetworksRow) (fleet.Network, []string) { return store.NetworkOf(r.Network), r.Hosts }),
+		pools:    groupByHost(pools, func(r db.AssignedPoolsRow) (fleet.Pool, []string) { return store.PoolFromRow(r.Pool), r.Hosts }),
+		networks: groupByHost(networks, func(r db.AssignedNetworksRow) (fleet.Network, []string) { return store.NetworkFromRow(r.Network), r.Hosts }),
 	}, nil
 }
 
 // byHost returns the objects of each host, in the order of the rows.
-func byHost[R, T any](rows []R, of func(R) (T, []string)) map[fleet.HostID][]T {
+func groupByHost[R, T any](rows []R, of func(R) (T, []string)) map[fleet.HostID][]T {
 	type set struct { // linked list of objects; hosts with equal objects share it
 		before *set
 		object int

@@ -22,11 +22,11 @@ func (api *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.
 	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return wire.Certificate{}, err
 	}
-	key, err := auth.RequestKeyHash(csr)
+	key, err := auth.CSRKeyHash(csr)
 	if err != nil {
 		return wire.Certificate{}, err
 	}
-	authority, err := api.authority(ctx)
+	authority, err := api.loadAuthority(ctx)
 	if err != nil {
 		return wire.Certificate{}, err
 	}
@@ -37,9 +37,9 @@ func (api *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.
 	err = api.store.Tx(ctx, func(q *db.Queries) error {
 		host, err := q.HostKey(ctx, a.HostID)
 		if err != nil {
-			return hostRemoved(err)
+			return hostRemovedError(err)
 		}
-		if err := sameKey(host.KeyHash, a); err != nil {
+		if err := checkSameKey(host.KeyHash, a); err != nil {
 			return err
 		}
 		if string(key) != a.KeyHash {
@@ -54,7 +54,7 @@ func (api *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.
 }
 
 // sameKey rejects an agent whose key is from before its host joined again.
-func sameKey(key []byte, a fleet.Actor) error {
+func checkSameKey(key []byte, a fleet.Actor) error {
 	if key == nil || string(key) == a.KeyHash {
 		return nil
 	}
@@ -63,18 +63,18 @@ func sameKey(key []byte, a fleet.Actor) error {
 
 // Authority returns the portals' certificate authority, and creates it on first use. Only the system actor may call it.
 func (api *API) Authority(ctx context.Context, a fleet.Actor) (*auth.Authority, error) {
-	if err := store.OnlySystem(a); err != nil {
+	if err := store.CheckSystemActor(a); err != nil {
 		return nil, err
 	}
-	return api.authority(ctx)
+	return api.loadAuthority(ctx)
 }
 
 // AuthorityCertificate returns the authority's own certificate, without its key. Only the system actor may call it.
 func (api *API) AuthorityCertificate(ctx context.Context, a fleet.Actor) (*x509.Certificate, error) {
-	if err := store.OnlySystem(a); err != nil {
+	if err := store.CheckSystemActor(a); err != nil {
 		return nil, err
 	}
-	row, err := api.storedAuthority(ctx)
+	row, err := api.readOrCreateAuthority(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -82,37 +82,37 @@ func (api *API) AuthorityCertificate(ctx context.Context, a fleet.Actor) (*x509.
 }
 
 // storedAuthority reads the authority's row, and creates it if it does not exist.
-func (api *API) storedAuthority(ctx context.Context) (db.GetAuthorityRow, error) {
+func (api *API) readOrCreateAuthority(ctx context.Context) (db.GetAuthorityRow, error) {
 	row, err := api.store.GetAuthority(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
-		if err := api.makeAuthority(ctx); err != nil {
+		if err := api.createAuthority(ctx); err != nil {
 			return row, err
 		}
 		row, err = api.store.GetAuthority(ctx)
 	}
 	if err != nil {
-		return row, fmt.Errorf("load the authority: %w", store.Err(err))
+		return row, fmt.Errorf("load the authority: %w", store.UserError(err))
 	}
 	return row, nil
 }
 
 // authorityLabel is the label under which the vault seals the authority's key.
-const authorityLabel = "key of the authority"
+const authorityKeyLabel = "key of the authority"
 
-func (api *API) authority(ctx context.Context) (*auth.Authority, error) {
-	row, err := api.storedAuthority(ctx)
+func (api *API) loadAuthority(ctx context.Context) (*auth.Authority, error) {
+	row, err := api.readOrCreateAuthority(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if row.KeyPem == nil {
-		key, ok := api.vault.Unseal(authorityLabel, row.Sealed)
+		key, ok := api.vault.Unseal(authorityKeyLabel, row.Sealed)
 		if !ok {
 			return nil, fmt.Errorf("the key of the authority that signs hosts' certificates is sealed with another key (%s) than this portal's (%s): "+
-				"restore the secrets.key of that portal from its backup, or name it by secretsKey", *row.ByKey, cmp.Or(api.vault.ID(), "none"))
+				"restore the secrets.key of that portal from its backup, or name it by secretsKey", *row.ByKey, cmp.Or(api.vault.KeyID(), "none"))
 		}
 		return auth.ParseAuthority(row.CertPem, string(key))
 	}
-	if api.vault.ID() != "" {
+	if api.vault.KeyID() != "" {
 		if err := api.sealAuthority(ctx, *row.KeyPem); err != nil {
 			return nil, err
 		}
@@ -122,12 +122,12 @@ func (api *API) authority(ctx context.Context) (*auth.Authority, error) {
 
 // sealAuthority seals a key that an older release stored in plain text.
 func (api *API) sealAuthority(ctx context.Context, key string) error {
-	sealed, err := api.vault.Seal(authorityLabel, []byte(key))
+	sealed, err := api.vault.Seal(authorityKeyLabel, []byte(key))
 	if err != nil {
 		return err
 	}
 	return api.store.Tx(ctx, func(q *db.Queries) error {
-		by := api.vault.ID()
+		by := api.vault.KeyID()
 		rows, err := q.SealAuthority(ctx, db.SealAuthorityParams{ByKey: &by, Sealed: sealed})
 		if err != nil || rows == 0 {
 			return err
@@ -138,7 +138,7 @@ func (api *API) sealAuthority(ctx context.Context, key string) error {
 
 // makeAuthority stores a new authority unless one exists; of concurrent calls, the first wins. A portal without a vault
 // stores the key in plain text.
-func (api *API) makeAuthority(ctx context.Context) error {
+func (api *API) createAuthority(ctx context.Context) error {
 	made, err := auth.NewAuthority()
 	if err != nil {
 		return err
@@ -148,9 +148,9 @@ func (api *API) makeAuthority(ctx context.Context) error {
 		return err
 	}
 	row := db.AddAuthorityParams{CertPem: made.CertPEM(), KeyPem: &key}
-	if by := api.vault.ID(); by != "" {
+	if by := api.vault.KeyID(); by != "" {
 		row.KeyPem, row.ByKey = nil, &by
-		if row.Sealed, err = api.vault.Seal(authorityLabel, []byte(key)); err != nil {
+		if row.Sealed, err = api.vault.Seal(authorityKeyLabel, []byte(key)); err != nil {
 			return err
 		}
 	}

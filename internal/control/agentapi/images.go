@@ -13,7 +13,7 @@ import (
 // recordImage records the format, size and checksum that a host reports for a copy of an image version, if the version
 // lacks them. If the job specified a checksum, that checksum is recorded instead of the reported one: a file with other
 // contents is no copy.
-func recordImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, volumes []fleet.Volume) error {
+func recordImageVersionFacts(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, volumes []fleet.Volume) error {
 	if !slices.Contains([]fleet.JobKind{fleet.VolumeHash, fleet.VolumeCopy, fleet.VolumeReceive, fleet.VolumeFetch}, job.Kind) {
 		return nil
 	}
@@ -25,7 +25,7 @@ func recordImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volre
 	}
 	i := slices.IndexFunc(volumes, func(v fleet.Volume) bool { return v.Name == ref.Volume })
 	if i < 0 { // the file is complete, but its host could not list the pool
-		return queueHash(ctx, q, job, ref, known)
+		return queueVolumeHash(ctx, q, job, ref, known)
 	}
 	if digest == "" {
 		digest = volumes[i].SHA256
@@ -36,11 +36,11 @@ func recordImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volre
 	if err != nil || job.Kind != fleet.VolumeFetch || volumes[i].SHA256 != "" {
 		return err
 	}
-	return queueHash(ctx, q, job, ref, known) // the image of a download is verified by a checksum as well
+	return queueVolumeHash(ctx, q, job, ref, known) // the image of a download is verified by a checksum as well
 }
 
 // volumesOf returns the reported volumes, or nil if the host did not report the pool.
-func volumesOf(pool *fleet.PoolStatus) []fleet.Volume {
+func reportedVolumes(pool *fleet.PoolStatus) []fleet.Volume {
 	if pool == nil {
 		return nil
 	}
@@ -49,7 +49,7 @@ func volumesOf(pool *fleet.PoolStatus) []fleet.Volume {
 
 // queueHash queues volume.hash for a file of the image library, so that the host reports the file's format, size and
 // checksum. It does not repeat a volume.hash job that had no result.
-func queueHash(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, known fleet.VolumeParams) error {
+func queueVolumeHash(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, known fleet.VolumeParams) error {
 	if job.Kind == fleet.VolumeHash {
 		return nil
 	}
@@ -57,7 +57,7 @@ func queueHash(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref,
 	if err != nil || len(at) == 0 {
 		return err
 	}
-	_, err = store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{
+	_, err = store.JoinOrQueueJob(ctx, q, fleet.SystemActor, db.JoinQueueParams{
 		HostID: job.HostID, Kind: fleet.VolumeHash, Subject: job.Subject, SubjectName: ref.Volume, Args: fleet.JobArgs{Volume: &known},
 	})
 	return err

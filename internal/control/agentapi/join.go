@@ -27,20 +27,20 @@ func (api *API) JoinHost(ctx context.Context, a fleet.Actor, secret string, req 
 	hash := auth.HashSecret(secret)
 	again, err := api.store.LiveJoinToken(ctx, hash)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return wire.JoinAnswer{}, badJoinToken()
+		return wire.JoinAnswer{}, badJoinTokenError()
 	}
 	if err != nil {
-		return wire.JoinAnswer{}, store.Err(err)
+		return wire.JoinAnswer{}, store.UserError(err)
 	}
 	req.HostUUID = strings.ToLower(req.HostUUID)
-	if err := checkJoin(req); err != nil {
+	if err := checkJoinRequest(req); err != nil {
 		return wire.JoinAnswer{}, err
 	}
-	authority, err := api.authority(ctx)
+	authority, err := api.loadAuthority(ctx)
 	if err != nil {
 		return wire.JoinAnswer{}, err
 	}
-	key, err := auth.RequestKeyHash(req.CSR)
+	key, err := auth.CSRKeyHash(req.CSR)
 	if err != nil {
 		return wire.JoinAnswer{}, err
 	}
@@ -57,7 +57,7 @@ func (api *API) JoinHost(ctx context.Context, a fleet.Actor, secret string, req 
 		add = rejoinHost
 	}
 	err = api.store.Tx(ctx, func(q *db.Queries) error {
-		if err := checkSameHost(ctx, q, answer.HostID, req); err != nil {
+		if err := checkNotOtherHostsMachine(ctx, q, answer.HostID, req); err != nil {
 			return err
 		}
 		var err error
@@ -66,7 +66,7 @@ func (api *API) JoinHost(ctx context.Context, a fleet.Actor, secret string, req 
 		}
 		token, err := q.UseJoinToken(ctx, db.UseJoinTokenParams{Hash: hash, UsedBy: answer.Name})
 		if errors.Is(err, pgx.ErrNoRows) {
-			return badJoinToken()
+			return badJoinTokenError()
 		}
 		if err != nil {
 			return err
@@ -81,7 +81,7 @@ func (api *API) JoinHost(ctx context.Context, a fleet.Actor, secret string, req 
 }
 
 // checkSameHost returns a conflict if the machine or agent belongs to a host other than id.
-func checkSameHost(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.JoinRequest) error {
+func checkNotOtherHostsMachine(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.JoinRequest) error {
 	const hint = `To bring its agent back, open that host, choose "Join again" and paste that command.`
 	switch other, err := q.HostOfMachine(ctx, req.HostUUID); {
 	case err == nil && other.ID != id:
@@ -112,7 +112,7 @@ func addHost(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.JoinR
 
 func rejoinHost(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.JoinRequest, key []byte) (name string, err error) {
 	if name, err = q.RejoinHost(ctx, db.RejoinHostParams{ID: id, Machine: req.HostUUID, KeyHash: key}); err != nil {
-		return "", store.NotFound(err, "host")
+		return "", store.NotFoundError(err, "host")
 	}
 	if err := q.EndHostSession(ctx, id); err != nil {
 		return "", err
@@ -120,7 +120,7 @@ func rejoinHost(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.Jo
 	return name, q.AnnounceHost(ctx, string(id))
 }
 
-func checkJoin(req wire.JoinRequest) error {
+func checkJoinRequest(req wire.JoinRequest) error {
 	var c fleet.Checks
 	fleet.CheckName(&c, "name", req.Name)
 	if req.HostID != "" && !fleet.IsID(string(req.HostID)) {
@@ -133,7 +133,7 @@ func checkJoin(req wire.JoinRequest) error {
 	return c.Err()
 }
 
-func badJoinToken() error {
+func badJoinTokenError() error {
 	return fleet.Errorf(fleet.Unauthorized, "This join token is not valid: it works once, for 15 minutes. Make a new one under Hosts, Add host.")
 }
 

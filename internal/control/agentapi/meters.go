@@ -11,7 +11,7 @@ import (
 )
 
 // hostReadings holds the values that one host measured of its running VMs.
-type hostReadings struct {
+type hostMeasurements struct {
 	host    fleet.HostID
 	meters  []wire.Meter
 	filters *fleet.FilterCounts
@@ -20,11 +20,11 @@ type hostReadings struct {
 
 // writeMeters stores the VM meter values of hosts whose agent sessions are verified. Negative CPU times are stored as
 // 0, because queries subtract CPU times and could overflow.
-func (api *API) writeMeters(ctx context.Context, all ...hostReadings) error {
-	if err := api.writeCounts(ctx, all...); err != nil {
+func (api *API) writeMeters(ctx context.Context, all ...hostMeasurements) error {
+	if err := api.writePacketCounts(ctx, all...); err != nil {
 		return err
 	}
-	if err := api.writeGuests(ctx, all...); err != nil {
+	if err := api.writeGuestReports(ctx, all...); err != nil {
 		return err
 	}
 	n := 0
@@ -52,7 +52,7 @@ func (api *API) writeMeters(ctx context.Context, all ...hostReadings) error {
 }
 
 // writeGuests stores what the VMs' guest agents reported.
-func (api *API) writeGuests(ctx context.Context, all ...hostReadings) error {
+func (api *API) writeGuestReports(ctx context.Context, all ...hostMeasurements) error {
 	var p db.ReportGuestsParams
 	for _, h := range all {
 		for _, g := range h.guests {
@@ -61,7 +61,7 @@ func (api *API) writeGuests(ctx context.Context, all ...hostReadings) error {
 				return err
 			}
 			p.HostIds, p.VMIDs = append(p.HostIds, string(h.host)), append(p.VMIDs, string(g.ID))
-			p.Agos, p.Readings = append(p.Agos, milliseconds(g.AgoMs).Milliseconds()), append(p.Readings, string(reading))
+			p.Agos, p.Readings = append(p.Agos, durationFromMilliseconds(g.AgoMs).Milliseconds()), append(p.Readings, string(reading))
 		}
 	}
 	if len(p.VMIDs) == 0 {
@@ -71,7 +71,7 @@ func (api *API) writeGuests(ctx context.Context, all ...hostReadings) error {
 }
 
 // writeCounts stores packet counts of NICs.
-func (api *API) writeCounts(ctx context.Context, all ...hostReadings) error {
+func (api *API) writePacketCounts(ctx context.Context, all ...hostMeasurements) error {
 	var p db.ReportFilterCountsParams
 	for _, h := range all {
 		if h.filters == nil {
@@ -87,7 +87,7 @@ func (api *API) writeCounts(ctx context.Context, all ...hostReadings) error {
 		if h.filters.NICs == nil {
 			nics = []byte("[]")
 		}
-		p.HostIds, p.Agos = append(p.HostIds, string(h.host)), append(p.Agos, milliseconds(h.filters.AgoMs).Milliseconds())
+		p.HostIds, p.Agos = append(p.HostIds, string(h.host)), append(p.Agos, durationFromMilliseconds(h.filters.AgoMs).Milliseconds())
 		p.Nics, p.Errors = append(p.Nics, string(nics)), append(p.Errors, h.filters.Error)
 	}
 	if len(p.HostIds) == 0 {

@@ -17,7 +17,7 @@ import (
 
 // settleMove updates the VM's spec after a disk migration and queues the deletion of the old file. The deletion fails
 // if another VM or volume uses the file by then.
-func settleMove(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
+func settleDiskMigration(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
 	move := job.Args.Move
 	if in.Outcome != wire.Done || move == nil {
 		return nil
@@ -40,7 +40,7 @@ func settleMove(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, i
 	if err := store.Audit(ctx, q, fleet.SystemActor, "vm.disk.moved", job.Subject, name, move.Disk.Volume+" is in its new pool, as "+move.To.Volume); err != nil {
 		return err
 	}
-	_, err = store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{
+	_, err = store.JoinOrQueueJob(ctx, q, fleet.SystemActor, db.JoinQueueParams{
 		HostID: job.HostID, Kind: fleet.VolumeDelete, Subject: fleet.SubjectVolume(move.Disk), SubjectName: move.Disk.Volume,
 		Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeParams{LeftBy: job.ID}},
 	})
@@ -48,7 +48,7 @@ func settleMove(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, i
 }
 
 // noteLeftVolume records in the disk migration's task that the old file could not be deleted.
-func noteLeftVolume(ctx context.Context, q *db.Queries, job db.Job, of fleet.Volref, in wire.Finish) error {
+func noteUndeletedOldVolume(ctx context.Context, q *db.Queries, job db.Job, of fleet.Volref, in wire.Finish) error {
 	if job.Kind != fleet.VolumeDelete || in.Outcome == wire.Done || job.Args.Volume == nil || job.Args.Volume.LeftBy == "" {
 		return nil
 	}

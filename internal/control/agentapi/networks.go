@@ -11,7 +11,7 @@ import (
 )
 
 // otherNetworkText is the error for a network on the host with the name of a Quantix network but another identity.
-const otherNetworkText = "The host has another network of this name, which Quantix did not make. Remove it with virsh, then try again."
+const networkNameConflictText = "The host has another network of this name, which Quantix did not make. Remove it with virsh, then try again."
 
 // writeAssignments stores a host's report on assigned pools and networks and on discovered networks.
 func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) error {
@@ -23,27 +23,27 @@ func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in 
 	fresh, err := q.MeetNetworks(ctx, met)
 	if err == nil && fresh.Fresh > 0 {
 		if s.Networks, err = discoveredNetworks(ctx, q, host, in); err == nil {
-			err = addNetworks(ctx, q, s.Networks)
+			err = addDiscoveredNetworks(ctx, q, s.Networks)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	lost, err := q.ReportAssignments(ctx, db.ReportAssignmentsParams{HostID: host, Seq: seq, Pools: mustJSON(s.Pools), Networks: mustJSON(s.Networks), Strange: otherNetworkText})
+	lost, err := q.ReportAssignments(ctx, db.ReportAssignmentsParams{HostID: host, Seq: seq, Pools: mustJSON(s.Pools), Networks: mustJSON(s.Networks), Strange: networkNameConflictText})
 	if err != nil || lost == 0 {
 		return err
 	}
-	return ForgetNetworks(ctx, q)
+	return DeleteUnusedDiscoveredNetworks(ctx, q)
 }
 
 // inventoryLag is how much older than reported a host's network inventory may be, because of transfer time and slow
 // libvirt calls.
-const inventoryLag = 10 * time.Second
+const maxInventoryLag = 10 * time.Second
 
 // discoveredNetworks returns the reported networks, without assigned networks that the host lacks and networks released
 // since the inventory.
 func discoveredNetworks(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) ([]wire.NetworkReport, error) {
-	params := db.NetworksLeftParams{HostID: string(host), Looked: time.Duration(in.StateAgeMs)*time.Millisecond + inventoryLag}
+	params := db.NetworksLeftParams{HostID: string(host), Looked: time.Duration(in.StateAgeMs)*time.Millisecond + maxInventoryLag}
 	for _, n := range in.State.Networks {
 		if n.ID != "" {
 			params.Networks, params.Absent = append(params.Networks, string(n.ID)), append(params.Absent, n.Absent)
@@ -56,7 +56,7 @@ func discoveredNetworks(ctx context.Context, q *db.Queries, host fleet.HostID, i
 	return slices.DeleteFunc(slices.Clone(in.State.Networks), func(n wire.NetworkReport) bool { return n.ID != "" && slices.Contains(left, string(n.ID)) }), err
 }
 
-func addNetworks(ctx context.Context, q *db.Queries, networks []wire.NetworkReport) error {
+func addDiscoveredNetworks(ctx context.Context, q *db.Queries, networks []wire.NetworkReport) error {
 	type row struct {
 		ID fleet.NetworkID `json:"id"`
 		wire.NetworkReport
@@ -69,7 +69,7 @@ func addNetworks(ctx context.Context, q *db.Queries, networks []wire.NetworkRepo
 }
 
 // ForgetNetworks deletes discovered networks that neither a host nor a VM spec refers to.
-func ForgetNetworks(ctx context.Context, q *db.Queries) error {
+func DeleteUnusedDiscoveredNetworks(ctx context.Context, q *db.Queries) error {
 	ids, err := q.LostNetworks(ctx)
 	if err != nil || len(ids) == 0 {
 		return err

@@ -19,16 +19,16 @@ import (
 // SettlePlaces processes VMs that another host than their own reports as running. If the own host no longer runs such a
 // VM, the VM is assigned to the other host; if both run it, an alarm is raised. Both hosts must have reported since.
 func (api *API) SettlePlaces(ctx context.Context, a fleet.Actor) error {
-	if err := store.OnlySystem(a); err != nil {
+	if err := store.CheckSystemActor(a); err != nil {
 		return err
 	}
 	moves, err := api.store.PlacesToSettle(ctx, db.PlacesToSettleParams{Fresh: fleet.Freshness})
 	if err != nil {
-		return store.Err(err)
+		return store.UserError(err)
 	}
 	var errs []error
 	for _, m := range moves {
-		if err := api.settlePlace(ctx, a, m); err != nil {
+		if err := api.settleVMLocation(ctx, a, m); err != nil {
 			errs = append(errs, fmt.Errorf("place of VM %s: %w", m.VMID, err))
 		}
 	}
@@ -36,9 +36,9 @@ func (api *API) SettlePlaces(ctx context.Context, a fleet.Actor) error {
 }
 
 // settlePlace checks the VM again under its lock, and moves it or raises the alarm.
-func (api *API) settlePlace(ctx context.Context, a fleet.Actor, was db.PlacesToSettleRow) error {
+func (api *API) settleVMLocation(ctx context.Context, a fleet.Actor, was db.PlacesToSettleRow) error {
 	return api.store.Tx(ctx, func(q *db.Queries) error {
-		if err := q.RequestFullReports(ctx, store.Texts([]fleet.HostID{was.OwnID, was.HostID})); err != nil {
+		if err := q.RequestFullReports(ctx, store.ToStrings([]fleet.HostID{was.OwnID, was.HostID})); err != nil {
 			return err
 		}
 		vm, err := store.LockVM(ctx, q, a, was.VMID, policy.VMUse)
@@ -52,20 +52,20 @@ func (api *API) settlePlace(ctx context.Context, a fleet.Actor, was db.PlacesToS
 		if err != nil || len(now) == 0 || now[0] != was {
 			return err
 		}
-		other := ReportedPlace(vm, was.HostID)
+		other := ReportedLocation(vm, was.HostID)
 		if was.Gone {
 			detail := fmt.Sprintf("%s → %s: %s runs it, and %s does not", vm.HostName, other.HostName, other.HostName, vm.HostName)
-			if err := MoveVM(ctx, q, vm, other); err != nil {
+			if err := SetVMHost(ctx, q, vm, other); err != nil {
 				return err
 			}
 			return store.Audit(ctx, q, a, "vm.follow", fleet.SubjectVM(vm.ID), vm.Name, detail)
 		}
-		return raiseAlarm(ctx, q, a, vm, other)
+		return raiseTwoHostsAlarm(ctx, q, a, vm, other)
 	})
 }
 
 // ReportedPlace returns the host's report on the VM, or a zero VMLocation if there is none.
-func ReportedPlace(vm fleet.VMView, host fleet.HostID) fleet.VMLocation {
+func ReportedLocation(vm fleet.VMView, host fleet.HostID) fleet.VMLocation {
 	places := vm.Locations()
 	if i := slices.IndexFunc(places, func(p fleet.VMLocation) bool { return p.HostID == host }); i >= 0 {
 		return places[i]
@@ -74,7 +74,7 @@ func ReportedPlace(vm fleet.VMView, host fleet.HostID) fleet.VMLocation {
 }
 
 // raiseAlarm records that two hosts run the VM. It cancels the VM's queued jobs and withdraws a queued deletion.
-func raiseAlarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, other fleet.VMLocation) error {
+func raiseTwoHostsAlarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, other fleet.VMLocation) error {
 	if err := q.RaiseAlarm(ctx, db.RaiseAlarmParams{VMID: vm.ID, HostID: other.HostID}); err != nil {
 		return err
 	}
@@ -101,8 +101,8 @@ func raiseAlarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMVi
 // MoveVM assigns the VM to another host, which has the VM's domain. The caller has locked the VM and requested a full
 // report from the old host, so that leftovers there are shown. Queued jobs move with the VM, except jobs that must not
 // run twice or that delete data: a user must request a deletion again.
-func MoveVM(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMLocation) error {
-	if err := moveJobs(ctx, q, fleet.SubjectVM(vm.ID), vm.HostID, to.HostID, to.HostName, ""); err != nil {
+func SetVMHost(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMLocation) error {
+	if err := moveQueuedJobsToHost(ctx, q, fleet.SubjectVM(vm.ID), vm.HostID, to.HostID, to.HostName, ""); err != nil {
 		return err
 	}
 	acted, err := q.FollowVM(ctx, db.FollowVMParams{ID: vm.ID, ToHost: to.HostID})
@@ -110,13 +110,13 @@ func MoveVM(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMLoca
 		return fleet.Errorf(fleet.Conflict, "%s does not have the VM any more. Reload the page.", to.HostName)
 	}
 	if err == nil {
-		_, err = requeue(ctx, q, vm.ID, to.HostID, acted)
+		_, err = requeueVMIfChanged(ctx, q, vm.ID, to.HostID, acted)
 	}
 	return err
 }
 
 // moveJobs moves the VM's open jobs to the VM's new host, except the job but.
-func moveJobs(ctx context.Context, q *db.Queries, subject fleet.Subject, from, to fleet.HostID, toName string, but fleet.JobID) error {
+func moveQueuedJobsToHost(ctx context.Context, q *db.Queries, subject fleet.Subject, from, to fleet.HostID, toName string, but fleet.JobID) error {
 	jobs, err := q.OpenJobsOf(ctx, db.OpenJobsOfParams{Subject: subject, HostID: from})
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func moveJobs(ctx context.Context, q *db.Queries, subject fleet.Subject, from, t
 			continue
 		}
 		e := jobEnd{id: j.ID, state: fleet.JobCancelled}
-		switch single := j.Kind.SingleShot(j.Args); {
+		switch single := j.Kind.IsSingleShot(j.Args); {
 		case j.Kind.Info().Background:
 			e.error = "The VM moved to another host meanwhile. Open the console again."
 		case single && j.Epoch > 0:

@@ -11,7 +11,7 @@ import (
 )
 
 // storeOutput stores the output of a program run in a guest, with its task.
-func storeOutput(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
+func storeGuestProgramOutput(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
 	if in.Output == nil || job.TaskID == nil {
 		return nil
 	}

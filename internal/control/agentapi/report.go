@@ -26,17 +26,17 @@ func (api *API) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire
 	}
 	var err error
 	if in.State == nil {
-		answer.At, answer.Resend, err = api.heartbeat(ctx, a, in)
+		answer.At, answer.Resend, err = api.recordHeartbeat(ctx, a, in)
 	} else {
-		answer.At, answer.Marks, err = api.fullReport(ctx, a, in)
-		err = store.FirstError(err, func() error {
-			return store.Err(api.writeMeters(ctx, hostReadings{a.HostID, in.Meters, in.Filters, in.Guests}))
+		answer.At, answer.Marks, err = api.writeFullReport(ctx, a, in)
+		err = store.FirstErrorOf(err, func() error {
+			return store.UserError(api.writeMeters(ctx, hostMeasurements{a.HostID, in.Meters, in.Filters, in.Guests}))
 		})
 	}
 	if err != nil {
 		return answer, err
 	}
-	if answer.Pools, answer.Networks, err = api.assignedTo(ctx, a.HostID); err != nil {
+	if answer.Pools, answer.Networks, err = api.assignmentsOfHost(ctx, a.HostID); err != nil {
 		return answer, err
 	}
 	answer.Lost, answer.Stop, err = api.renewLeases(ctx, a.HostID, in.Leases)
@@ -55,7 +55,7 @@ func (api *API) renewLeases(ctx context.Context, host fleet.HostID, leases []wir
 	}
 	kept, err := api.store.RenewLeases(ctx, db.RenewLeasesParams{Ids: ids, Epochs: epochs, HostID: host, Lease: fleet.Lease})
 	if err != nil {
-		return nil, nil, fmt.Errorf("renew leases: %w", store.Err(err))
+		return nil, nil, fmt.Errorf("renew leases: %w", store.UserError(err))
 	}
 	mine := make(map[fleet.JobID]bool, len(kept))
 	for _, k := range kept {
@@ -77,12 +77,12 @@ func (api *API) renewLeases(ctx context.Context, host fleet.HostID, leases []wir
 
 // fullReport writes a host's full state in one transaction. It returns the transaction's time and the ownership marks
 // that the host's domains lack in their metadata. A report older than the latest one changes nothing.
-func (api *API) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, marks map[fleet.VMID]string, err error) {
+func (api *API) writeFullReport(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, marks map[fleet.VMID]string, err error) {
 	begin := db.BeginReportParams{
-		HostID: a.HostID, Session: hashSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected, Sent: sentAt(in), Fresh: fleet.Freshness,
+		HostID: a.HostID, Session: hashAgentSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected, Sent: reportSentAt(in), Fresh: fleet.Freshness,
 	}
 	if in.State.Host.Connected || in.StateAgeMs > 0 { // otherwise the agent has never read the hypervisor
-		age := milliseconds(in.StateAgeMs).Seconds()
+		age := durationFromMilliseconds(in.StateAgeMs).Seconds()
 		begin.LookAge = &age
 	}
 	err = api.store.Tx(ctx, func(q *db.Queries) error {
@@ -91,8 +91,8 @@ func (api *API) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (
 		if errors.Is(err, pgx.ErrNoRows) {
 			return checkSessionNumber(ctx, q, a, in.Seq) // otherwise the report is only older than the latest
 		}
-		err = store.FirstError(err, func() error {
-			marks, err = writeState(ctx, q, a.HostID, in)
+		err = store.FirstErrorOf(err, func() error {
+			marks, err = writeHostState(ctx, q, a.HostID, in)
 			return err
 		})
 		if err != nil || !begun.Sighted {
@@ -103,7 +103,7 @@ func (api *API) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (
 	return now, marks, err
 }
 
-func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) (marks map[fleet.VMID]string, err error) {
+func writeHostState(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) (marks map[fleet.VMID]string, err error) {
 	seq, s := in.Seq, *in.State
 	if err := q.ReportHost(ctx, db.ReportHostParams{HostID: host, Seq: seq, Status: &s.Host}); err != nil {
 		return nil, fmt.Errorf("report host: %w", err)
@@ -113,7 +113,7 @@ func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.R
 		// not count as removal.
 		return nil, nil
 	}
-	if marks, err = writeVMs(ctx, q, host, seq, s); err != nil {
+	if marks, err = writeReportedVMs(ctx, q, host, seq, s); err != nil {
 		return nil, fmt.Errorf("report VMs: %w", err)
 	}
 	if err := writeAssignments(ctx, q, host, in); err != nil {
@@ -125,23 +125,23 @@ func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.R
 	return marks, nil
 }
 
-func writeVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) (marks map[fleet.VMID]string, err error) {
+func writeReportedVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) (marks map[fleet.VMID]string, err error) {
 	ids := make([]string, len(s.VMs))
 	for i, vm := range s.VMs {
 		ids[i] = string(vm.ID)
 	}
 	err = q.ReportVMs(ctx, db.ReportVMsParams{HostID: host, Seq: seq, Vms: mustJSON(s.VMs)})
-	err = store.FirstError(err, func() error {
+	err = store.FirstErrorOf(err, func() error {
 		return q.ReportAbsentVMs(ctx, db.ReportAbsentVMsParams{HostID: host, Seq: seq, Ids: ids})
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := queueUnrecorded(ctx, q, host, seq, s.VMs); err != nil {
+	if err := queueVMsNewerThanBackup(ctx, q, host, seq, s.VMs); err != nil {
 		return nil, err
 	}
-	d, err := domainsOf(ctx, q, host, s)
-	err = store.FirstError(err, func() error { return writeSightings(ctx, q, host, d.sightings) })
+	d, err := classifyDomains(ctx, q, host, s)
+	err = store.FirstErrorOf(err, func() error { return writeReportsOfOtherHostsVMs(ctx, q, host, d.otherHostsVMs) })
 	if err != nil {
 		return nil, err
 	}
@@ -150,20 +150,20 @@ func writeVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, 
 		foundIDs[i] = string(f.ID)
 	}
 	if err := q.DropDiscoveredVMs(ctx, db.DropDiscoveredVMsParams{HostID: host, Ids: foundIDs}); err != nil || len(d.unmanaged) == 0 {
-		return d.marks, err
+		return d.missingMarks, err
 	}
-	return d.marks, q.ReportDiscoveredVMs(ctx, db.ReportDiscoveredVMsParams{HostID: host, Found: mustJSON(d.unmanaged)})
+	return d.missingMarks, q.ReportDiscoveredVMs(ctx, db.ReportDiscoveredVMsParams{HostID: host, Found: mustJSON(d.unmanaged)})
 }
 
 // queueUnrecorded queues vm.apply for VMs that were changed after the backup from which the database was restored. The
 // agent then keeps their definitions and reports the difference as drift.
-func queueUnrecorded(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, vms []wire.VMReport) error {
+func queueVMsNewerThanBackup(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, vms []wire.VMReport) error {
 	if !slices.ContainsFunc(vms, func(r wire.VMReport) bool { return r.Stamped > 0 }) {
 		return nil
 	}
 	all, err := q.VMsUnrecorded(ctx, db.VMsUnrecordedParams{HostID: host, Seq: seq, Vms: mustJSON(vms)})
 	for _, vm := range all {
-		if _, err := store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{
+		if _, err := store.JoinOrQueueJob(ctx, q, fleet.SystemActor, db.JoinQueueParams{
 			HostID: host, ProjectID: &vm.ProjectID, Kind: fleet.VMApply, Subject: fleet.SubjectVM(vm.ID), SubjectName: vm.Name, Generation: vm.Generation,
 		}); err != nil {
 			return err

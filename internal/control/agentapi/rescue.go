@@ -14,11 +14,11 @@ import (
 
 // RescueJobs requeues jobs whose lease has expired and ends those with too many attempts.
 func (api *API) RescueJobs(ctx context.Context, a fleet.Actor) error {
-	return api.store.Pass(ctx, a, "rescue", func(q *db.Queries) error {
-		if err := endExhausted(ctx, q, nil); err != nil {
+	return api.store.RunPass(ctx, a, "rescue", func(q *db.Queries) error {
+		if err := endExhaustedJobs(ctx, q, nil); err != nil {
 			return err
 		}
-		if err := requeueExpired(ctx, q, nil); err != nil {
+		if err := requeueExpiredJobs(ctx, q, nil); err != nil {
 			return err
 		}
 		return q.WakeDue(ctx)
@@ -27,7 +27,7 @@ func (api *API) RescueJobs(ctx context.Context, a fleet.Actor) error {
 
 // endExhausted ends expired jobs with too many attempts, and such jobs of a host whose agent has restarted. It records
 // a failure on their subjects, because otherwise the drift pass would queue the same job again.
-func endExhausted(ctx context.Context, q *db.Queries, host *string) error {
+func endExhaustedJobs(ctx context.Context, q *db.Queries, host *string) error {
 	ids, err := q.WornOut(ctx, host)
 	if err != nil {
 		return err
@@ -48,10 +48,10 @@ func endExhausted(ctx context.Context, q *db.Queries, host *string) error {
 			Error: fmt.Sprintf("The agent claimed this job %d times and never reported the result.", job.Attempt),
 		}
 		state := fleet.JobFailed
-		if job.Kind.SingleShot(job.Args) {
+		if job.Kind.IsSingleShot(job.Args) {
 			in.Outcome, state = wire.Unknown, fleet.JobUnknown
 		}
-		e, err := settleJob(ctx, q, job, in)
+		e, err := recordJobEffects(ctx, q, job, in)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func endExhausted(ctx context.Context, q *db.Queries, host *string) error {
 }
 
 // requeueExpired requeues expired jobs, or, if host is set, all jobs of that host's ended agent session.
-func requeueExpired(ctx context.Context, q *db.Queries, host *string) error {
+func requeueExpiredJobs(ctx context.Context, q *db.Queries, host *string) error {
 	if err := q.ReplaceLapsed(ctx, host); err != nil {
 		return err
 	}

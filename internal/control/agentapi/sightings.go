@@ -10,17 +10,17 @@ import (
 
 // maxMarks is the maximum number of ownership marks (secrets for the metadata of VMs' domains) in one response. The
 // agent reports marked VMs again, and the next response carries further marks.
-const maxMarks = 256
+const maxMissingMarks = 256
 
 // classifiedDomains has a host's domains that are not its own VMs, and the ownership marks for its own VMs.
 type classifiedDomains struct {
 	unmanaged []fleet.DiscoveredVM  // unmanaged domains: shown, never changed
-	sightings []sighting            // domains in unmanaged with the UUID of another host's VM
-	marks     map[fleet.VMID]string // ownership marks that the host's own VMs lack
+	otherHostsVMs []otherHostsVM            // domains in unmanaged with the UUID of another host's VM
+	missingMarks     map[fleet.VMID]string // ownership marks that the host's own VMs lack
 }
 
 // sighting is a host's report on a domain with the UUID of another host's VM.
-type sighting struct {
+type otherHostsVM struct {
 	ID         fleet.VMID  `json:"id"`
 	Power      fleet.Power `json:"power"`
 	Generation int64       `json:"generation"`
@@ -29,7 +29,7 @@ type sighting struct {
 
 // domainsOf classifies a host's domains. A domain with Quantix metadata that is not a VM of this host counts as
 // unmanaged.
-func domainsOf(ctx context.Context, q *db.Queries, host fleet.HostID, s wire.State) (d classifiedDomains, err error) {
+func classifyDomains(ctx context.Context, q *db.Queries, host fleet.HostID, s wire.State) (d classifiedDomains, err error) {
 	type domain struct {
 		ID    fleet.VMID `json:"id"`
 		Proof string     `json:"proof,omitempty"`
@@ -53,26 +53,26 @@ func domainsOf(ctx context.Context, q *db.Queries, host fleet.HostID, s wire.Sta
 	for _, r := range foreign {
 		vm, stamped := vms[fleet.VMID(r.ID)]
 		switch {
-		case r.Mine && stamped && len(d.marks) < maxMarks:
-			if d.marks == nil {
-				d.marks = map[fleet.VMID]string{}
+		case r.Mine && stamped && len(d.missingMarks) < maxMissingMarks:
+			if d.missingMarks == nil {
+				d.missingMarks = map[fleet.VMID]string{}
 			}
-			d.marks[vm.ID] = r.Mark
+			d.missingMarks[vm.ID] = r.Mark
 		case r.Mine:
 		case stamped:
 			d.unmanaged = append(d.unmanaged, fleet.DiscoveredVM{ID: vm.ID, Name: vm.Name, Status: vm.Status})
 			if r.Known {
-				d.sightings = append(d.sightings, sighting{vm.ID, vm.Status.Power, vm.Generation, r.Proven})
+				d.otherHostsVMs = append(d.otherHostsVMs, otherHostsVM{vm.ID, vm.Status.Power, vm.Generation, r.Proven})
 			}
 		case r.Known:
-			d.sightings = append(d.sightings, sighting{ID: fleet.VMID(r.ID), Power: power[fleet.VMID(r.ID)]})
+			d.otherHostsVMs = append(d.otherHostsVMs, otherHostsVM{ID: fleet.VMID(r.ID), Power: power[fleet.VMID(r.ID)]})
 		}
 	}
 	return d, err
 }
 
 // writeSightings replaces the host's stored reports on other hosts' VMs. Unchanged rows are not written.
-func writeSightings(ctx context.Context, q *db.Queries, host fleet.HostID, seen []sighting) error {
+func writeReportsOfOtherHostsVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seen []otherHostsVM) error {
 	ids := make([]string, len(seen))
 	for i, s := range seen {
 		ids[i] = string(s.ID)

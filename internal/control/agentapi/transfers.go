@@ -21,7 +21,7 @@ import (
 )
 
 // TransferPair returns the relay ticket of two hosts that cannot connect directly.
-func TransferPair(id fleet.PairID, from, to fleet.HostID) relay.Ticket {
+func TransferRelayTicket(id fleet.PairID, from, to fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Transfer, Parties: [2]relay.Party{relay.Asker: {Host: from}, relay.Answerer: {Host: to}}}
 }
 
@@ -34,16 +34,16 @@ func (api *API) Meet(ctx context.Context, a fleet.Actor, id fleet.TransferID, in
 	if err := store.CheckID(id, "transfer"); err != nil {
 		return out, err
 	}
-	if err := checkMeet(in); err != nil {
+	if err := checkMeetRequest(in); err != nil {
 		return out, err
 	}
 	if in.Ticket != "" {
 		err := api.store.AnswerAtRelay(ctx, db.AnswerAtRelayParams{
 			ID: id, Job: in.Job, HostID: a.HostID, Epoch: in.Epoch, Ticket: in.Ticket, Listens: in.Listens, Relay: in.Relay,
-			Pair: string(fleet.NewID[fleet.PairID]()), Url: api.pairURL,
+			Pair: string(fleet.NewID[fleet.PairID]()), Url: api.relayURL,
 		})
 		if err != nil {
-			return out, store.Err(err)
+			return out, store.UserError(err)
 		}
 	}
 	m, err := api.store.Meeting(ctx, db.MeetingParams{ID: id, Job: in.Job, HostID: a.HostID, Epoch: in.Epoch})
@@ -51,7 +51,7 @@ func (api *API) Meet(ctx context.Context, a fleet.Actor, id fleet.TransferID, in
 		return out, fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
 	}
 	if err != nil {
-		return out, store.Err(err)
+		return out, store.UserError(err)
 	}
 	state, words := m.SendState, m.SendError
 	if m.Sends {
@@ -61,14 +61,14 @@ func (api *API) Meet(ctx context.Context, a fleet.Actor, id fleet.TransferID, in
 		Peer: m.Peer, PeerName: m.PeerName, KeyHash: hex.EncodeToString(m.PeerKey), Ticket: m.Ticket, Online: m.Heard, Listens: m.Listens,
 		RelayTicket: m.Paired, RelayID: m.PairID, PortalURL: m.PairUrl, Begun: state != fleet.JobQueued, Received: m.ReceiveState == fleet.JobDone,
 	}
-	if state.Ended() && state != fleet.JobDone {
+	if state.IsFinal() && state != fleet.JobDone {
 		out.PeerError = cmp.Or(words, "Its part was "+string(state)+".")
 	}
 	return out, nil
 }
 
 // checkMeet rejects malformed requests.
-func checkMeet(in wire.Meet) error {
+func checkMeetRequest(in wire.Meet) error {
 	if text, err := hex.DecodeString(in.Ticket); err != nil || len(text) != 0 && len(text) != 32 {
 		return fleet.Errorf(fleet.Malformed, "A ticket is identified by its SHA-256.")
 	}
@@ -99,16 +99,16 @@ func settleTransfer(ctx context.Context, q *db.Queries, job db.Job, in wire.Fini
 		switch {
 		case in.Outcome != wire.Done:
 			others = append(others, string(r.SendJob), string(r.ReceiveJob))
-		case job.Kind == fleet.VolumeReceive && r.SendKind == fleet.VMMigrate && r.SendState.Ended() && r.SendState != fleet.JobDone:
-			if err := deleteCopy(ctx, q, r); err != nil {
+		case job.Kind == fleet.VolumeReceive && r.SendKind == fleet.VMMigrate && r.SendState.IsFinal() && r.SendState != fleet.JobDone:
+			if err := queueCopyDeletion(ctx, q, r); err != nil {
 				return err
 			}
 		}
 	}
-	return cancelOthers(ctx, q, job, others, in.Error)
+	return cancelOtherJobs(ctx, q, job, others, in.Error)
 }
 
-func cancelOthers(ctx context.Context, q *db.Queries, job db.Job, others []string, why string) error {
+func cancelOtherJobs(ctx context.Context, q *db.Queries, job db.Job, others []string, why string) error {
 	others = slices.DeleteFunc(others, func(id string) bool { return id == string(job.ID) })
 	if len(others) == 0 {
 		return nil
@@ -117,16 +117,16 @@ func cancelOthers(ctx context.Context, q *db.Queries, job db.Job, others []strin
 }
 
 // deleteCopy queues the deletion of a copy that is no longer needed.
-func deleteCopy(ctx context.Context, q *db.Queries, r db.TransfersOfRow) error {
+func queueCopyDeletion(ctx context.Context, q *db.Queries, r db.TransfersOfRow) error {
 	ref, ok := r.Subject.Volume()
 	if !ok {
 		return nil
 	}
-	return deleteVolume(ctx, q, r.ToHost, ref)
+	return queueVolumeDeletion(ctx, q, r.ToHost, ref)
 }
 
-func deleteVolume(ctx context.Context, q *db.Queries, host fleet.HostID, ref fleet.Volref) error {
-	_, err := store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{
+func queueVolumeDeletion(ctx context.Context, q *db.Queries, host fleet.HostID, ref fleet.Volref) error {
+	_, err := store.JoinOrQueueJob(ctx, q, fleet.SystemActor, db.JoinQueueParams{
 		HostID: host, Kind: fleet.VolumeDelete, Subject: fleet.SubjectVolume(ref), SubjectName: ref.Volume,
 		Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeParams{}},
 	})
@@ -153,11 +153,11 @@ func settleMigration(ctx context.Context, q *db.Queries, job db.Job, parts []db.
 		if p.ReceiveState != fleet.JobDone {
 			continue
 		}
-		if err := deleteCopy(ctx, q, p); err != nil {
+		if err := queueCopyDeletion(ctx, q, p); err != nil {
 			return err
 		}
 	}
-	return cancelOthers(ctx, q, job, others, in.Error)
+	return cancelOtherJobs(ctx, q, job, others, in.Error)
 }
 
 // reassignVM assigns the VM to the new host. It returns false if the VM was deleted or moved elsewhere in between.
@@ -176,10 +176,10 @@ func reassignVM(ctx context.Context, q *db.Queries, job db.Job, order fleet.Migr
 		err = q.NoteLeft(ctx, db.NoteLeftParams{VMID: id, HostID: job.HostID, Disks: disks})
 	}
 	if err == nil {
-		err = moveJobs(ctx, q, job.Subject, job.HostID, order.To, order.ToName, job.ID)
+		err = moveQueuedJobsToHost(ctx, q, job.Subject, job.HostID, order.To, order.ToName, job.ID)
 	}
 	if err == nil {
-		_, err = store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{
+		_, err = store.JoinOrQueueJob(ctx, q, fleet.SystemActor, db.JoinQueueParams{
 			HostID: order.To, ProjectID: &vm.ProjectID, Kind: fleet.VMApply, Subject: job.Subject, SubjectName: vm.Name, Generation: vm.Generation,
 		})
 	}
@@ -190,13 +190,13 @@ func reassignVM(ctx context.Context, q *db.Queries, job db.Job, order fleet.Migr
 }
 
 // deleteLeftDisks queues the deletion of a VM's old disks after its new host has defined the VM.
-func deleteLeftDisks(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
+func queueOldDiskDeletion(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
 	if in.Outcome != wire.Done || !job.Kind.Info().AppliesSpec || in.VM == nil || in.VM.Power == fleet.Absent {
 		return nil
 	}
 	left, err := q.TakeLeft(ctx, vm)
 	for _, l := range left {
-		if err := deleteVolume(ctx, q, l.HostID, fleet.Volref{PoolID: l.PoolID, Volume: l.Volume}); err != nil {
+		if err := queueVolumeDeletion(ctx, q, l.HostID, fleet.Volref{PoolID: l.PoolID, Volume: l.Volume}); err != nil {
 			return err
 		}
 	}

@@ -20,59 +20,59 @@ import (
 )
 
 // Assignable is a resource type whose objects are assigned to hosts.
-type Assignable struct {
+type AssignableType struct {
 	typ            string // prefix of subjects and audit actions
-	apply, release fleet.JobKind
-	lock           func(ctx context.Context, q *db.Queries, id string) (Object, error)
+	applyKind, releaseKind fleet.JobKind
+	lockObject           func(ctx context.Context, q *db.Queries, id string) (AssignableObject, error)
 	// checkFits returns an Invalid error if one of the hosts cannot have the object.
-	checkFits func(ctx context.Context, q *db.Queries, o Object, hosts []string) error
+	checkHostsFit func(ctx context.Context, q *db.Queries, o AssignableObject, hosts []string) error
 	// checkUnused returns a conflict while VMs need the object on the host, or on any host if host is empty.
-	checkUnused func(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error
+	checkUnusedOnHost func(ctx context.Context, q *db.Queries, o AssignableObject, host fleet.HostID) error
 	// allows reports whether the status of an assignment allows the action, and if not, why.
-	allows func(on db.AssignmentOnRow, act fleet.Action) (ok bool, why string, err error)
+	actionAllowed func(on db.AssignmentOnRow, act fleet.Action) (ok bool, why string, err error)
 	// raises the generation; the row is deleted with the last assignment
-	markDelete func(ctx context.Context, q *db.Queries, id string) error
-	remove     func(ctx context.Context, q *db.Queries, id string) error
-	status     func(wire.Finish) any // returns the state that the host observed after the job; nil if it reported none
+	markDeleted func(ctx context.Context, q *db.Queries, id string) error
+	deleteRow     func(ctx context.Context, q *db.Queries, id string) error
+	observedStatus     func(wire.Finish) any // returns the state that the host observed after the job; nil if it reported none
 }
 
 // Object is an object of an Assignable whose row is locked or newly created by the transaction.
-type Object struct {
+type AssignableObject struct {
 	Name          string
-	assignable    *Assignable
+	assignable    *AssignableType
 	id            string
 	generation    int64
 	changeRefusal string             // why the object cannot change any more, for a deleted one; otherwise empty
-	field         string             // pools: field of the spec that contains location
+	locationField         string             // pools: field of the spec that contains location
 	location      string             // pools: storage location that no two pools of a host may share
 	oneHostReason string             // pools: why only one host can have the pool; empty if many can
 	spec          *fleet.NetworkSpec // networks only
 }
 
-var assignables = map[string]*Assignable{Pools.typ: Pools, Networks.typ: Networks, SecurityGroups.typ: SecurityGroups}
+var assignableTypesByName = map[string]*AssignableType{PoolType.typ: PoolType, NetworkType.typ: NetworkType, SecurityGroupType.typ: SecurityGroupType}
 
 // AssignableFor returns the Assignable with this subject prefix, or nil if the resource type is not assigned to hosts.
-func AssignableFor(typ string) *Assignable { return assignables[typ] }
+func AssignableTypeByName(typ string) *AssignableType { return assignableTypesByName[typ] }
 
 // typeLabel returns the label of the resource type for error texts.
-func (n *Assignable) typeLabel() string { return fleet.ResourceType(n.typ).Info().Label }
+func (n *AssignableType) typeLabel() string { return fleet.ResourceType(n.typ).Info().Label }
 
 // createdObject completes an object whose row the transaction has just created.
-func (n *Assignable) createdObject(id string, o Object) Object {
+func (n *AssignableType) createdObject(id string, o AssignableObject) AssignableObject {
 	o.assignable, o.id, o.generation = n, id, 1
 	return o
 }
 
 // Subject returns the object's subject in jobs and in the audit log.
-func (o Object) Subject() fleet.Subject { return fleet.Subject(o.assignable.typ + ":" + o.id) }
+func (o AssignableObject) Subject() fleet.Subject { return fleet.Subject(o.assignable.typ + ":" + o.id) }
 
 // Audit writes an audit entry about the object.
-func (o Object) Audit(ctx context.Context, q *db.Queries, a fleet.Actor, act, detail string) error {
+func (o AssignableObject) Audit(ctx context.Context, q *db.Queries, a fleet.Actor, act, detail string) error {
 	return store.Audit(ctx, q, a, o.assignable.typeLabel()+"."+act, o.Subject(), o.Name, detail)
 }
 
 // Change runs do with the locked object. It refuses if the object is being deleted.
-func (n *Assignable) Change(ctx context.Context, s *store.Store, a fleet.Actor, id string, do func(*db.Queries, Object) error) error {
+func (n *AssignableType) ChangeObject(ctx context.Context, s *store.Store, a fleet.Actor, id string, do func(*db.Queries, AssignableObject) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
 	}
@@ -80,9 +80,9 @@ func (n *Assignable) Change(ctx context.Context, s *store.Store, a fleet.Actor, 
 		return err
 	}
 	return s.Tx(ctx, func(q *db.Queries) error {
-		o, err := n.lock(ctx, q, id)
+		o, err := n.lockObject(ctx, q, id)
 		if err != nil {
-			return store.NotFound(err, n.typeLabel())
+			return store.NotFoundError(err, n.typeLabel())
 		}
 		o.assignable, o.id = n, id
 		if o.changeRefusal != "" {
@@ -93,8 +93,8 @@ func (n *Assignable) Change(ctx context.Context, s *store.Store, a fleet.Actor, 
 }
 
 // Assign assigns the object to hosts and queues its setup there. Existing assignments are unchanged.
-func (o Object) Assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts []fleet.HostID) ([]fleet.TaskID, error) {
-	ids := store.Texts(hosts)
+func (o AssignableObject) Assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts []fleet.HostID) ([]fleet.TaskID, error) {
+	ids := store.ToStrings(hosts)
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	known, err := q.HostsNamed(ctx, ids)
@@ -106,7 +106,7 @@ func (o Object) Assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts 
 		checks.Add("hostIds", "One of the hosts does not exist any more. Reload and choose again.")
 		return nil, checks.Err()
 	}
-	if err := o.assignable.checkFits(ctx, q, o, ids); err != nil {
+	if err := o.assignable.checkHostsFit(ctx, q, o, ids); err != nil {
 		return nil, err
 	}
 	fresh, err := q.Assign(ctx, db.AssignParams{Noun: o.assignable.typ, ObjectID: o.id, Hosts: ids})
@@ -119,7 +119,7 @@ func (o Object) Assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts 
 	known = slices.DeleteFunc(known, func(h db.HostsNamedRow) bool { return !slices.Contains(fresh, h.ID) })
 	jobs := make([]fleet.TaskID, len(known))
 	for i, h := range known {
-		if jobs[i], err = o.queue(ctx, q, a, h.ID, o.assignable.apply, o.assignable.release); err != nil {
+		if jobs[i], err = o.queueJob(ctx, q, a, h.ID, o.assignable.applyKind, o.assignable.releaseKind); err != nil {
 			return nil, err
 		}
 	}
@@ -127,20 +127,20 @@ func (o Object) Assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts 
 }
 
 // queue queues a job on one host and cancels queued jobs of the opposite kind.
-func (o Object) queue(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, kind, opposite fleet.JobKind) (fleet.TaskID, error) {
+func (o AssignableObject) queueJob(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, kind, opposite fleet.JobKind) (fleet.TaskID, error) {
 	err := q.CancelWaiting(ctx, db.CancelWaitingParams{
 		Subject: o.Subject(), HostID: host, Kinds: []string{string(opposite)}, Error: "Not done: the opposite was requested before this task started.",
 	})
 	if err != nil {
 		return "", err
 	}
-	return store.Queue(ctx, q, a, db.JoinQueueParams{HostID: host, Kind: kind, Subject: o.Subject(), SubjectName: o.Name, Generation: o.generation})
+	return store.JoinOrQueueJob(ctx, q, a, db.JoinQueueParams{HostID: host, Kind: kind, Subject: o.Subject(), SubjectName: o.Name, Generation: o.generation})
 }
 
 // Assign assigns an object to further hosts.
-func (n *Assignable) Assign(ctx context.Context, s *store.Store, a fleet.Actor, id string, hosts []fleet.HostID) ([]fleet.TaskID, error) {
+func (n *AssignableType) Assign(ctx context.Context, s *store.Store, a fleet.Actor, id string, hosts []fleet.HostID) ([]fleet.TaskID, error) {
 	jobs := []fleet.TaskID{}
-	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
+	err := n.ChangeObject(ctx, s, a, id, func(q *db.Queries, o AssignableObject) error {
 		if len(hosts) == 0 {
 			var checks fleet.Checks
 			checks.Add("hostIds", "Choose at least one host.")
@@ -157,7 +157,7 @@ func (n *Assignable) Assign(ctx context.Context, s *store.Store, a fleet.Actor, 
 
 // checkAction returns a conflict with the reason shown on the page if the assignment's status does not allow the
 // action.
-func (o Object) checkAction(ctx context.Context, q *db.Queries, host fleet.HostID, act fleet.Action) error {
+func (o AssignableObject) checkAction(ctx context.Context, q *db.Queries, host fleet.HostID, act fleet.Action) error {
 	on, err := q.AssignmentOn(ctx, db.AssignmentOnParams{Noun: o.assignable.typ, ObjectID: o.id, HostID: host})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fleet.Errorf(fleet.NotFound, "The %s is not assigned to this host.", o.assignable.typeLabel())
@@ -165,7 +165,7 @@ func (o Object) checkAction(ctx context.Context, q *db.Queries, host fleet.HostI
 	if err != nil {
 		return err
 	}
-	ok, why, err := o.assignable.allows(on, act)
+	ok, why, err := o.assignable.actionAllowed(on, act)
 	if err == nil && !ok {
 		err = fleet.Errorf(fleet.Conflict, "%s", why)
 	}
@@ -174,13 +174,13 @@ func (o Object) checkAction(ctx context.Context, q *db.Queries, host fleet.HostI
 
 // Release removes the object from one host, unless VMs there need it. The host is excluded from the object's selector,
 // so that its labels do not assign the object again.
-func (n *Assignable) Release(ctx context.Context, s *store.Store, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
+func (n *AssignableType) Release(ctx context.Context, s *store.Store, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
 	var job fleet.TaskID
-	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
+	err := n.ChangeObject(ctx, s, a, id, func(q *db.Queries, o AssignableObject) error {
 		if err := o.checkAction(ctx, q, host, fleet.ActRelease); err != nil {
 			return err
 		}
-		if err := n.checkUnused(ctx, q, o, host); err != nil {
+		if err := n.checkUnusedOnHost(ctx, q, o, host); err != nil {
 			return err
 		}
 		err := q.Release(ctx, db.ReleaseParams{Noun: n.typ, ObjectID: id, Hosts: []string{string(host)}})
@@ -190,7 +190,7 @@ func (n *Assignable) Release(ctx context.Context, s *store.Store, a fleet.Actor,
 		if err := q.ExcludeReleasedHosts(ctx, db.ExcludeReleasedHostsParams{Noun: n.typ, ObjectID: id, HostID: string(host)}); err != nil {
 			return err
 		}
-		if job, err = o.queue(ctx, q, a, host, n.release, n.apply); err != nil {
+		if job, err = o.queueJob(ctx, q, a, host, n.releaseKind, n.applyKind); err != nil {
 			return err
 		}
 		return o.Audit(ctx, q, a, "release", "from host "+string(host))
@@ -199,14 +199,14 @@ func (n *Assignable) Release(ctx context.Context, s *store.Store, a fleet.Actor,
 }
 
 // Retry queues the object's setup on a host again.
-func (n *Assignable) Retry(ctx context.Context, s *store.Store, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
+func (n *AssignableType) Retry(ctx context.Context, s *store.Store, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
 	var job fleet.TaskID
-	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
+	err := n.ChangeObject(ctx, s, a, id, func(q *db.Queries, o AssignableObject) error {
 		err := o.checkAction(ctx, q, host, fleet.ActRetry)
 		if err != nil {
 			return err
 		}
-		if job, err = o.queue(ctx, q, a, host, n.apply, n.release); err != nil {
+		if job, err = o.queueJob(ctx, q, a, host, n.applyKind, n.releaseKind); err != nil {
 			return err
 		}
 		return o.Audit(ctx, q, a, "retry", "on host "+string(host))
@@ -216,11 +216,11 @@ func (n *Assignable) Retry(ctx context.Context, s *store.Store, a fleet.Actor, i
 
 // Delete releases the object on all its hosts, unless VMs need it. Its row is deleted with the last assignment. Without
 // assignments it is deleted at once, and no task is returned.
-func (n *Assignable) Delete(ctx context.Context, s *store.Store, a fleet.Actor, id string) ([]fleet.TaskID, error) {
+func (n *AssignableType) Delete(ctx context.Context, s *store.Store, a fleet.Actor, id string) ([]fleet.TaskID, error) {
 	jobs := []fleet.TaskID{}
-	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
+	err := n.ChangeObject(ctx, s, a, id, func(q *db.Queries, o AssignableObject) error {
 		jobs = []fleet.TaskID{}
-		if err := n.checkUnused(ctx, q, o, ""); err != nil {
+		if err := n.checkUnusedOnHost(ctx, q, o, ""); err != nil {
 			return err
 		}
 		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: n.typ, ObjectID: id})
@@ -234,9 +234,9 @@ func (n *Assignable) Delete(ctx context.Context, s *store.Store, a fleet.Actor, 
 			return err
 		}
 		if len(on) == 0 {
-			return n.remove(ctx, q, id)
+			return n.deleteRow(ctx, q, id)
 		}
-		if err := n.markDelete(ctx, q, id); err != nil {
+		if err := n.markDeleted(ctx, q, id); err != nil {
 			return err
 		}
 		o.generation++
@@ -244,7 +244,7 @@ func (n *Assignable) Delete(ctx context.Context, s *store.Store, a fleet.Actor, 
 		jobs = make([]fleet.TaskID, len(on))
 		for i, x := range on {
 			all[i] = string(x)
-			if jobs[i], err = o.queue(ctx, q, a, x, n.release, n.apply); err != nil {
+			if jobs[i], err = o.queueJob(ctx, q, a, x, n.releaseKind, n.applyKind); err != nil {
 				return err
 			}
 		}
@@ -255,26 +255,26 @@ func (n *Assignable) Delete(ctx context.Context, s *store.Store, a fleet.Actor, 
 
 // Settle records the effects of a job's end on the assignment, except the observed state saw, which the caller writes.
 // stays is true if the assignment still exists.
-func (n *Assignable) Settle(ctx context.Context, q *db.Queries, job db.Job, id string, in wire.Finish) (saw any, stays bool, err error) {
-	if job.Kind == n.release && in.Outcome == wire.Done {
+func (n *AssignableType) SettleJob(ctx context.Context, q *db.Queries, job db.Job, id string, in wire.Finish) (saw any, stays bool, err error) {
+	if job.Kind == n.releaseKind && in.Outcome == wire.Done {
 		return nil, false, q.EndRelease(ctx, db.EndReleaseParams{Noun: n.typ, ObjectID: id, HostID: job.HostID})
 	}
-	return n.status(in), true, nil
+	return n.observedStatus(in), true, nil
 }
 
 // QueueDrifted queues jobs for assignments whose job was lost or whose host differs from the spec.
 func QueueDrifted(ctx context.Context, q *db.Queries, a fleet.Actor) error {
-	rows, err := q.DriftedAssignments(ctx, db.DriftedAssignmentsParams{Fresh: fleet.Freshness, Nouns: slices.Sorted(maps.Keys(assignables))})
+	rows, err := q.DriftedAssignments(ctx, db.DriftedAssignmentsParams{Fresh: fleet.Freshness, Nouns: slices.Sorted(maps.Keys(assignableTypesByName))})
 	if err != nil {
 		return err
 	}
 	for _, r := range rows {
-		n := assignables[r.Noun]
-		kind := n.apply
+		n := assignableTypesByName[r.Noun]
+		kind := n.applyKind
 		if !r.Assigned {
-			kind = n.release
+			kind = n.releaseKind
 		}
-		if _, err := store.Queue(ctx, q, a, db.JoinQueueParams{
+		if _, err := store.JoinOrQueueJob(ctx, q, a, db.JoinQueueParams{
 			HostID: r.HostID, Kind: kind, Subject: fleet.Subject(r.Noun + ":" + r.ObjectID), SubjectName: r.Name, Generation: r.Generation,
 		}); err != nil {
 			return err

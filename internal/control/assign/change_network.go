@@ -12,7 +12,7 @@ import (
 // network locked and returns the audit detail; an empty detail means no change.
 func ChangeNetwork(ctx context.Context, s *store.Store, a fleet.Actor, id fleet.NetworkID, act string, change func(*db.Queries, *fleet.NetworkSpec) (detail string, err error)) ([]fleet.TaskID, error) {
 	tasks := []fleet.TaskID{}
-	err := Networks.Change(ctx, s, a, string(id), func(q *db.Queries, o Object) error {
+	err := NetworkType.ChangeObject(ctx, s, a, string(id), func(q *db.Queries, o AssignableObject) error {
 		tasks = []fleet.TaskID{}
 		detail, err := change(q, o.spec)
 		if err != nil || detail == "" {
@@ -22,12 +22,12 @@ func ChangeNetwork(ctx context.Context, s *store.Store, a fleet.Actor, id fleet.
 			return err
 		}
 		o.generation++
-		hosts, err := q.HostsGiven(ctx, db.HostsGivenParams{Noun: Networks.typ, ObjectID: o.id})
+		hosts, err := q.HostsGiven(ctx, db.HostsGivenParams{Noun: NetworkType.typ, ObjectID: o.id})
 		if err != nil {
 			return err
 		}
 		for _, h := range hosts {
-			task, err := o.queue(ctx, q, a, h, Networks.apply, Networks.release)
+			task, err := o.queueJob(ctx, q, a, h, NetworkType.applyKind, NetworkType.releaseKind)
 			if err != nil {
 				return err
 			}

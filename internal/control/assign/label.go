@@ -18,19 +18,19 @@ import (
 )
 
 // maxLabelled limits the hosts assigned by label in one transaction. Further hosts follow in the next transaction.
-const maxLabelled = 200
+const maxHostsByLabel = 200
 
 // maxHostsNamed is the number of hosts listed by name in the audit log.
 const maxHostsNamed = 8
 
 // Select sets the object's selector and assigns the object to matching hosts. An empty selector removes the old one.
 // Earlier exclusions of hosts are cleared. more is true if further matching hosts remain.
-func (o Object) Select(ctx context.Context, q *db.Queries, a fleet.Actor, s fleet.Selector) (tasks []fleet.TaskID, more bool, err error) {
+func (o AssignableObject) SetSelector(ctx context.Context, q *db.Queries, a fleet.Actor, s fleet.Selector) (tasks []fleet.TaskID, more bool, err error) {
 	old, err := q.SelectorOf(ctx, db.SelectorOfParams{Noun: o.assignable.typ, ObjectID: o.id})
 	if err != nil || old == s.String() {
 		return nil, false, err
 	}
-	if s.Empty() {
+	if s.IsEmpty() {
 		if err := q.DropSelector(ctx, db.DropSelectorParams{Noun: o.assignable.typ, ObjectID: o.id}); err != nil {
 			return nil, false, err
 		}
@@ -50,8 +50,8 @@ func (o Object) Select(ctx context.Context, q *db.Queries, a fleet.Actor, s flee
 
 // assignToMatching assigns the object to hosts that match the selector. A host that cannot have the object is excluded
 // with the reason and does not block the others.
-func (o Object) assignToMatching(ctx context.Context, q *db.Queries, selector string) (tasks []fleet.TaskID, more bool, err error) {
-	rows, err := q.LabelledWithout(ctx, db.LabelledWithoutParams{Noun: o.assignable.typ, ObjectID: o.id, Most: maxLabelled})
+func (o AssignableObject) assignToMatching(ctx context.Context, q *db.Queries, selector string) (tasks []fleet.TaskID, more bool, err error) {
+	rows, err := q.LabelledWithout(ctx, db.LabelledWithoutParams{Noun: o.assignable.typ, ObjectID: o.id, Most: maxHostsByLabel})
 	if err != nil || len(rows) == 0 {
 		return nil, false, err
 	}
@@ -59,7 +59,7 @@ func (o Object) assignToMatching(ctx context.Context, q *db.Queries, selector st
 	for i, r := range rows {
 		ids[i] = string(r.ID)
 	}
-	more = len(rows) == maxLabelled && rows[len(rows)-1].Fresh
+	more = len(rows) == maxHostsByLabel && rows[len(rows)-1].Fresh
 	known, err := q.HostsNamed(ctx, ids) // locks the hosts' rows
 	if err != nil {
 		return nil, false, err
@@ -76,7 +76,7 @@ func (o Object) assignToMatching(ctx context.Context, q *db.Queries, selector st
 		return nil, false, err
 	}
 	if len(no.hosts) > 0 {
-		if err := q.ExcludeHosts(ctx, db.ExcludeHostsParams{Noun: o.assignable.typ, ObjectID: o.id, Hosts: no.hosts, Whys: no.whys}); err != nil {
+		if err := q.ExcludeHosts(ctx, db.ExcludeHostsParams{Noun: o.assignable.typ, ObjectID: o.id, Hosts: no.hosts, Whys: no.reasons}); err != nil {
 			return nil, false, err
 		}
 	}
@@ -100,15 +100,15 @@ func (o Object) assignToMatching(ctx context.Context, q *db.Queries, selector st
 }
 
 // refusedHosts are hosts that cannot have an object, with the reasons.
-type refusedHosts struct{ hosts, whys []string }
+type refusedHosts struct{ hosts, reasons []string }
 
 // suitableHosts returns the hosts that can have the object, and adds the others to no. It finds unsuitable hosts by
 // bisection. If only one host can have the object and several match, it returns none: an administrator must choose.
-func (o Object) suitableHosts(ctx context.Context, q *db.Queries, hosts []string, no *refusedHosts) ([]string, error) {
+func (o AssignableObject) suitableHosts(ctx context.Context, q *db.Queries, hosts []string, no *refusedHosts) ([]string, error) {
 	if len(hosts) == 0 {
 		return nil, nil
 	}
-	err := o.assignable.checkFits(ctx, q, o, hosts)
+	err := o.assignable.checkHostsFit(ctx, q, o, hosts)
 	refused, ok := errors.AsType[*fleet.Error](err)
 	switch {
 	case err == nil:
@@ -121,7 +121,7 @@ func (o Object) suitableHosts(ctx context.Context, q *db.Queries, hosts []string
 			why = refused.Fields[0].Message
 		}
 		for _, h := range hosts {
-			no.hosts, no.whys = append(no.hosts, h), append(no.whys, why)
+			no.hosts, no.reasons = append(no.hosts, h), append(no.reasons, why)
 		}
 		return nil, nil
 	}
@@ -135,14 +135,14 @@ func (o Object) suitableHosts(ctx context.Context, q *db.Queries, hosts []string
 }
 
 // Select sets the selector of an object from text.
-func (n *Assignable) Select(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.ByLabel, error) {
+func (n *AssignableType) SetSelector(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.ByLabel, error) {
 	var more bool
-	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
-		selector, err := Selector(text)
+	err := n.ChangeObject(ctx, s, a, id, func(q *db.Queries, o AssignableObject) error {
+		selector, err := ParseSelector(text)
 		if err != nil {
 			return err
 		}
-		_, more, err = o.Select(ctx, q, a, selector)
+		_, more, err = o.SetSelector(ctx, q, a, selector)
 		return err
 	})
 	if err != nil {
@@ -154,7 +154,7 @@ func (n *Assignable) Select(ctx context.Context, s *store.Store, a fleet.Actor, 
 }
 
 // Selector parses a selector. Errors refer to the field "selector".
-func Selector(text string) (fleet.Selector, error) {
+func ParseSelector(text string) (fleet.Selector, error) {
 	var checks fleet.Checks
 	selector := fleet.ParseSelector(&checks, "selector", text)
 	return selector, checks.Err()
@@ -162,7 +162,7 @@ func Selector(text string) (fleet.Selector, error) {
 
 // ByLabel returns the object's selector, the matching hosts without the object, and the assigned hosts that do not
 // match.
-func (n *Assignable) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.ByLabel, error) {
+func (n *AssignableType) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.ByLabel, error) {
 	var out fleet.ByLabel
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return out, err
@@ -172,7 +172,7 @@ func (n *Assignable) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor,
 	}
 	selector, err := s.SelectorOf(ctx, db.SelectorOfParams{Noun: n.typ, ObjectID: id})
 	if err != nil {
-		return out, store.NotFound(err, n.typeLabel())
+		return out, store.NotFoundError(err, n.typeLabel())
 	}
 	out = fleet.ByLabel{Selector: selector, LeftOut: []fleet.LeftOutHost{}, Unmatched: []fleet.NamedHost{}}
 	if selector == "" {
@@ -180,10 +180,10 @@ func (n *Assignable) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor,
 	}
 	left, err := s.LeftOut(ctx, db.LeftOutParams{Noun: n.typ, ObjectID: id})
 	if err != nil {
-		return out, store.Err(err)
+		return out, store.UserError(err)
 	}
 	for _, r := range left {
-		out.LeftOut = append(out.LeftOut, fleet.LeftOutHost{NamedHost: fleet.NamedHost{HostID: r.ID, HostName: r.Name}, Why: fleet.WhyLeftOut(r.Why)})
+		out.LeftOut = append(out.LeftOut, fleet.LeftOutHost{NamedHost: fleet.NamedHost{HostID: r.ID, HostName: r.Name}, Why: fleet.WhyNotAssigned(r.Why)})
 		out.LeftOutCount = int(r.AllOfThem)
 	}
 	beside, err := s.AssignedBeside(ctx, db.AssignedBesideParams{Noun: n.typ, ObjectID: id})
@@ -191,12 +191,12 @@ func (n *Assignable) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor,
 		out.Unmatched = append(out.Unmatched, fleet.NamedHost{HostID: r.ID, HostName: r.Name})
 		out.UnmatchedCount = int(r.AllOfThem)
 	}
-	return out, store.Err(err)
+	return out, store.UserError(err)
 }
 
 // Preview returns the hosts that a selector matches now, and whether each has the object. An empty id means a new
 // object.
-func (n *Assignable) Preview(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.Labelled, error) {
+func (n *AssignableType) PreviewSelector(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.Labelled, error) {
 	var out fleet.Labelled
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return out, err
@@ -206,8 +206,8 @@ func (n *Assignable) Preview(ctx context.Context, s *store.Store, a fleet.Actor,
 			return out, err
 		}
 	}
-	selector, err := Selector(text)
-	if err != nil || selector.Empty() {
+	selector, err := ParseSelector(text)
+	if err != nil || selector.IsEmpty() {
 		return out, err
 	}
 	pairs, err := json.Marshal(selector.Pairs)
@@ -216,28 +216,28 @@ func (n *Assignable) Preview(ctx context.Context, s *store.Store, a fleet.Actor,
 	}
 	rows, err := s.HostsLabelled(ctx, db.HostsLabelledParams{Noun: n.typ, ObjectID: id, Pairs: pairs, Keys: selector.Keys})
 	for _, r := range rows {
-		out.Hosts = append(out.Hosts, fleet.LabelledHost{NamedHost: fleet.NamedHost{HostID: r.ID, HostName: r.Name}, Has: r.Has})
+		out.Hosts = append(out.Hosts, fleet.MatchingHost{NamedHost: fleet.NamedHost{HostID: r.ID, HostName: r.Name}, Has: r.Has})
 		out.All, out.Without = int(r.AllOfThem), int(r.Without)
 	}
-	return out, store.Err(err)
+	return out, store.UserError(err)
 }
 
 // AssignByLabels assigns objects to hosts that match their selectors. Each object has its own transactions, so that an
 // error for one does not affect the others. It stops after 20 s, and the next pass continues.
 func AssignByLabels(ctx context.Context, s *store.Store, a fleet.Actor) error {
-	if err := store.OnlySystem(a); err != nil {
+	if err := store.CheckSystemActor(a); err != nil {
 		return err
 	}
 	work, err := s.LabelWork(ctx)
 	if err != nil {
-		return fmt.Errorf("pass labels: %w", store.Err(err))
+		return fmt.Errorf("pass labels: %w", store.UserError(err))
 	}
 	until := time.Now().Add(20 * time.Second)
 	var failed error
 	for _, w := range work {
-		n, ok := assignables[w.Noun]
+		n, ok := assignableTypesByName[w.Noun]
 		for more := ok; more && time.Now().Before(until); {
-			err := s.Pass(ctx, a, "labels", func(q *db.Queries) (err error) {
+			err := s.RunPass(ctx, a, "labels", func(q *db.Queries) (err error) {
 				more, err = n.assignLabelled(ctx, q, w.ObjectID)
 				return err
 			})
@@ -250,8 +250,8 @@ func AssignByLabels(ctx context.Context, s *store.Store, a fleet.Actor) error {
 }
 
 // assignLabelled works like AssignByLabels for one object. It skips an object that is being deleted.
-func (n *Assignable) assignLabelled(ctx context.Context, q *db.Queries, id string) (more bool, err error) {
-	o, err := n.lock(ctx, q, id)
+func (n *AssignableType) assignLabelled(ctx context.Context, q *db.Queries, id string) (more bool, err error) {
+	o, err := n.lockObject(ctx, q, id)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.changeRefusal != "" {
 		return false, nil
 	}

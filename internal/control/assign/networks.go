@@ -14,20 +14,20 @@ import (
 
 // Networks is the resource type of networks defined in Quantix. Hosts execute them as libvirt networks. Discovered
 // networks cannot be assigned.
-var Networks = &Assignable{
-	typ: string(fleet.TypeNetwork), apply: fleet.NetworkApply, release: fleet.NetworkRelease,
-	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
+var NetworkType = &AssignableType{
+	typ: string(fleet.TypeNetwork), applyKind: fleet.NetworkApply, releaseKind: fleet.NetworkRelease,
+	lockObject: func(ctx context.Context, q *db.Queries, id string) (AssignableObject, error) {
 		row, err := q.LockNetwork(ctx, fleet.NetworkID(id))
-		n := fleet.NetworkView{Network: store.NetworkOf(row)}
+		n := fleet.NetworkView{Network: store.NetworkFromRow(row)}
 		_, leaving := n.Allows(fleet.ActAssign)
-		return Object{Name: n.Name, generation: n.Generation, changeRefusal: leaving, spec: n.Spec}, err
+		return AssignableObject{Name: n.Name, generation: n.Generation, changeRefusal: leaving, spec: n.Spec}, err
 	},
-	checkFits: checkNetworkFits, checkUnused: checkNetworkUnused, allows: networkAllows,
-	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
+	checkHostsFit: checkNetworkFits, checkUnusedOnHost: checkNetworkUnused, actionAllowed: networkActionAllowed,
+	markDeleted: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.MarkNetworkDeleted(ctx, fleet.NetworkID(id))
 	},
-	remove: func(ctx context.Context, q *db.Queries, id string) error { return q.EndNetwork(ctx, id) },
-	status: func(in wire.Finish) any {
+	deleteRow: func(ctx context.Context, q *db.Queries, id string) error { return q.EndNetwork(ctx, id) },
+	observedStatus: func(in wire.Finish) any {
 		if in.Network == nil {
 			return nil
 		}
@@ -36,13 +36,13 @@ var Networks = &Assignable{
 }
 
 // AddedNetwork returns a network whose row the transaction has just created.
-func AddedNetwork(id fleet.NetworkID, name string, spec fleet.NetworkSpec) Object {
-	return Networks.createdObject(string(id), Object{Name: name, spec: &spec})
+func NewNetworkObject(id fleet.NetworkID, name string, spec fleet.NetworkSpec) AssignableObject {
+	return NetworkType.createdObject(string(id), AssignableObject{Name: name, spec: &spec})
 }
 
 // networkAllows reports whether the assignment's status allows the action, by the table of actions that the network's
 // page uses.
-func networkAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
+func networkActionAllowed(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	status := fleet.NetworkHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned, Releasing: !on.Assigned}
 	if len(on.Status) > 0 {
 		if err := json.Unmarshal(on.Status, &status.Status); err != nil {
@@ -55,7 +55,7 @@ func networkAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error
 }
 
 // checkNetworkFits rejects a host if another network there has the same name, the same bridge or an overlapping subnet.
-func checkNetworkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
+func checkNetworkFits(ctx context.Context, q *db.Queries, o AssignableObject, hosts []string) error {
 	if err := q.AssignNetworksAlone(ctx); err != nil {
 		return err
 	}
@@ -88,15 +88,15 @@ func checkNetworkFits(ctx context.Context, q *db.Queries, o Object, hosts []stri
 			what = "bridge"
 		}
 		for _, mine := range o.spec.Prefixes() {
-			for _, theirs := range subnetsOf(other) {
+			for _, theirs := range networkSubnets(other) {
 				if mine.Overlaps(theirs) {
-					checks.Add(subnetField(mine), "%s of network %s overlaps %s of %s %s on %s. Give another subnet.", mine, o.Name, theirs, what, other.Name, other.HostName)
+					checks.Add(subnetSpecField(mine), "%s of network %s overlaps %s of %s %s on %s. Give another subnet.", mine, o.Name, theirs, what, other.Name, other.HostName)
 				}
 			}
 		}
-		checkUnderlay(&checks, o, other, what)
+		checkUnderlayOverlap(&checks, o, other, what)
 		if other.Spec != nil {
-			checkClash(&checks, *o.spec, other)
+			checkDeviceAndVNIConflicts(&checks, *o.spec, other)
 		}
 		if !o.spec.Mode.Info().HostAddresses && !o.spec.Mode.Info().CreatesDevices {
 			continue // the network uses an existing device, which networks may share
@@ -110,7 +110,7 @@ func checkNetworkFits(ctx context.Context, q *db.Queries, o Object, hosts []stri
 
 // checkClash reports conflicts between two networks of one host: equal VNIs, or a device that both need exclusively.
 // Two bridges on one device would form a loop if anything connected them.
-func checkClash(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow) {
+func checkDeviceAndVNIConflicts(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow) {
 	theirs := *other.Spec
 	sameDevice := mine.Device != "" && mine.Device == theirs.Device && mine.VLAN == theirs.VLAN
 	taking := func(m fleet.NetworkMode) bool { return m == fleet.NetworkUplink || m == fleet.NetworkMacvtap }
@@ -127,12 +127,12 @@ func checkClash(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow)
 // checkUnderlay reports a guest network whose subnet overlaps the underlay of an overlay network. The host would have
 // addresses in both, and would route the overlay's packets into the guest network. Discovered bridges are exempt,
 // because they may be the underlay.
-func checkUnderlay(c *fleet.Checks, o Object, other db.NetworksOnRow, what string) {
+func checkUnderlayOverlap(c *fleet.Checks, o AssignableObject, other db.NetworksOnRow, what string) {
 	if other.Kind == fleet.NetworkBridge {
 		return
 	}
 	if mine, err := netip.ParsePrefix(o.spec.Underlay); err == nil {
-		for _, theirs := range subnetsOf(other) {
+		for _, theirs := range networkSubnets(other) {
 			if mine.Overlaps(theirs) {
 				c.Add("spec.underlay", "The underlay subnet %s overlaps the guests' subnet %s of %s %s on %s. Give the subnet through which the hosts reach one another.", mine, theirs, what, other.Name, other.HostName)
 			}
@@ -144,14 +144,14 @@ func checkUnderlay(c *fleet.Checks, o Object, other db.NetworksOnRow, what strin
 	if theirs, err := netip.ParsePrefix(other.Spec.Underlay); err == nil {
 		for _, mine := range o.spec.Prefixes() {
 			if mine.Overlaps(theirs) {
-				c.Add(subnetField(mine), "%s of network %s overlaps %s, the underlay subnet of the network %s on %s. Give another subnet.", mine, o.Name, theirs, other.Name, other.HostName)
+				c.Add(subnetSpecField(mine), "%s of network %s overlaps %s, the underlay subnet of the network %s on %s. Give another subnet.", mine, o.Name, theirs, other.Name, other.HostName)
 			}
 		}
 	}
 }
 
 // subnetsOf returns the subnets of another network, from its spec and from the hosts' reports.
-func subnetsOf(other db.NetworksOnRow) (out []netip.Prefix) {
+func networkSubnets(other db.NetworksOnRow) (out []netip.Prefix) {
 	if other.Spec != nil {
 		out = other.Spec.Prefixes()
 	}
@@ -169,7 +169,7 @@ func subnetsOf(other db.NetworksOnRow) (out []netip.Prefix) {
 	return out
 }
 
-func subnetField(p netip.Prefix) string {
+func subnetSpecField(p netip.Prefix) string {
 	if p.Addr().Is4() {
 		return "spec.ipv4.gateway"
 	}
@@ -178,10 +178,10 @@ func subnetField(p netip.Prefix) string {
 
 // checkNetworkUnused returns a conflict while VMs have NICs on the network, on the host or on any host if host is
 // empty.
-func checkNetworkUnused(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error {
+func checkNetworkUnused(ctx context.Context, q *db.Queries, o AssignableObject, host fleet.HostID) error {
 	vms, err := q.NetworkNeeded(ctx, db.NetworkNeededParams{NetworkID: o.id, Host: string(host)})
 	if err != nil || len(vms) == 0 {
 		return err
 	}
-	return inUseError(o, host, vms, "NICs on")
+	return objectInUseError(o, host, vms, "NICs on")
 }

@@ -17,34 +17,34 @@ import (
 // GatherPeers updates the peers of each overlay network from the hosts' reports, and queues jobs that send changed
 // peers to the hosts. Each overlay network has its own transaction, so that an error for one does not affect the
 // others.
-func GatherPeers(ctx context.Context, s *store.Store, a fleet.Actor) error {
-	if err := store.OnlySystem(a); err != nil {
+func UpdateOverlayPeers(ctx context.Context, s *store.Store, a fleet.Actor) error {
+	if err := store.CheckSystemActor(a); err != nil {
 		return err
 	}
 	rows, err := s.Overlays(ctx)
 	if err != nil {
-		return fmt.Errorf("pass peers: %w", store.Err(err))
+		return fmt.Errorf("pass peers: %w", store.UserError(err))
 	}
 	var errs []error
 	for _, r := range rows {
-		if slices.Equal(peersOf(r), r.Peers) {
+		if slices.Equal(overlayPeers(r), r.Peers) {
 			continue
 		}
-		errs = append(errs, s.Pass(ctx, a, "peers", func(q *db.Queries) error { return setPeers(ctx, q, a, r.ID) }))
+		errs = append(errs, s.RunPass(ctx, a, "peers", func(q *db.Queries) error { return setOverlayPeers(ctx, q, a, r.ID) }))
 	}
 	return errors.Join(errs...)
 }
 
 // setPeers computes the peers again with the network locked.
-func setPeers(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.NetworkID) error {
-	o, err := Networks.lock(ctx, q, string(id))
+func setOverlayPeers(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.NetworkID) error {
+	o, err := NetworkType.lockObject(ctx, q, string(id))
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.changeRefusal != "" {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	o.assignable, o.id = Networks, string(id)
+	o.assignable, o.id = NetworkType, string(id)
 	rows, err := q.Overlays(ctx)
 	if err != nil {
 		return err
@@ -53,19 +53,19 @@ func setPeers(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.Networ
 	if i < 0 {
 		return nil
 	}
-	o.generation, err = q.SetPeers(ctx, db.SetPeersParams{ID: id, Peers: peersOf(rows[i])})
+	o.generation, err = q.SetPeers(ctx, db.SetPeersParams{ID: id, Peers: overlayPeers(rows[i])})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	hosts, err := q.HostsGiven(ctx, db.HostsGivenParams{Noun: Networks.typ, ObjectID: o.id})
+	hosts, err := q.HostsGiven(ctx, db.HostsGivenParams{Noun: NetworkType.typ, ObjectID: o.id})
 	if err != nil {
 		return err
 	}
 	for _, h := range hosts {
-		if _, err := o.queue(ctx, q, a, h, Networks.apply, Networks.release); err != nil {
+		if _, err := o.queueJob(ctx, q, a, h, NetworkType.applyKind, NetworkType.releaseKind); err != nil {
 			return err
 		}
 	}
@@ -74,7 +74,7 @@ func setPeers(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.Networ
 
 // peersOf returns the reported addresses within the overlay network's underlay. An address that two hosts report counts
 // once: routing decides which host gets the packets, and no host can displace another.
-func peersOf(r db.OverlaysRow) []string {
+func overlayPeers(r db.OverlaysRow) []string {
 	peers := []string{}
 	if r.Spec == nil {
 		return peers

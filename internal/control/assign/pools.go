@@ -13,21 +13,21 @@ import (
 )
 
 // Pools is the resource type of storage pools. Hosts execute them as libvirt pools.
-var Pools = &Assignable{
-	typ: "pool", apply: fleet.PoolApply, release: fleet.PoolRelease,
-	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
+var PoolType = &AssignableType{
+	typ: "pool", applyKind: fleet.PoolApply, releaseKind: fleet.PoolRelease,
+	lockObject: func(ctx context.Context, q *db.Queries, id string) (AssignableObject, error) {
 		p, err := q.LockPool(ctx, fleet.PoolID(id))
-		_, leaving := store.PoolOf(p).Allows(fleet.ActAssign)
-		o := objectOfPool(p.Name, p.Spec)
+		_, leaving := store.PoolFromRow(p).Allows(fleet.ActAssign)
+		o := poolObjectWithoutID(p.Name, p.Spec)
 		o.generation, o.changeRefusal = p.Generation, leaving
 		return o, err
 	},
-	checkFits: checkPoolFits, checkUnused: checkPoolUnused, allows: poolAllows,
-	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
+	checkHostsFit: checkPoolFits, checkUnusedOnHost: checkPoolUnused, actionAllowed: poolActionAllowed,
+	markDeleted: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.MarkPoolDeleted(ctx, fleet.PoolID(id))
 	},
-	remove: func(ctx context.Context, q *db.Queries, id string) error { return q.DropPool(ctx, fleet.PoolID(id)) },
-	status: func(in wire.Finish) any {
+	deleteRow: func(ctx context.Context, q *db.Queries, id string) error { return q.DropPool(ctx, fleet.PoolID(id)) },
+	observedStatus: func(in wire.Finish) any {
 		if in.Pool == nil {
 			return nil
 		}
@@ -36,14 +36,14 @@ var Pools = &Assignable{
 }
 
 // objectOfPool returns the Object of a pool, without its ID and generation.
-func objectOfPool(name string, spec fleet.PoolSpec) Object {
+func poolObjectWithoutID(name string, spec fleet.PoolSpec) AssignableObject {
 	field, place := spec.Location()
-	return Object{Name: name, field: field, location: place, oneHostReason: spec.WhySingleHost()}
+	return AssignableObject{Name: name, locationField: field, location: place, oneHostReason: spec.WhySingleHost()}
 }
 
 // poolAllows reports whether the assignment's status allows the action, by the table of actions that the pool's page
 // uses.
-func poolAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
+func poolActionAllowed(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	status := fleet.PoolHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned}
 	if len(on.Status) > 0 {
 		if err := json.Unmarshal(on.Status, &status.Status); err != nil {
@@ -57,13 +57,13 @@ func poolAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 
 // checkPoolFits rejects a host with another pool that uses the same directory, target, cluster pool or volume group. It
 // also rejects a second host for a pool that only one host can have.
-func checkPoolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
+func checkPoolFits(ctx context.Context, q *db.Queries, o AssignableObject, hosts []string) error {
 	if o.oneHostReason != "" {
 		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.assignable.typ, ObjectID: o.id})
 		if err != nil {
 			return err
 		}
-		all := slices.Concat(hosts, store.Texts(on))
+		all := slices.Concat(hosts, store.ToStrings(on))
 		slices.Sort(all)
 		if len(slices.Compact(all)) > 1 {
 			var checks fleet.Checks
@@ -77,14 +77,14 @@ func checkPoolFits(ctx context.Context, q *db.Queries, o Object, hosts []string)
 	}
 	var checks fleet.Checks
 	for _, t := range taken {
-		checks.Add("spec."+o.field, "Pool %s uses %s on %s already. Give another one.", t.Name, o.location, t.HostName)
+		checks.Add("spec."+o.locationField, "Pool %s uses %s on %s already. Give another one.", t.Name, o.location, t.HostName)
 	}
 	return checks.Err()
 }
 
 // checkPoolUnused returns a conflict while VMs or pending disk migrations need the pool, on the host, or on any host if
 // host is empty.
-func checkPoolUnused(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error {
+func checkPoolUnused(ctx context.Context, q *db.Queries, o AssignableObject, host fleet.HostID) error {
 	coming, err := q.PoolAwaited(ctx, db.PoolAwaitedParams{PoolID: o.id, Host: string(host)})
 	if err == nil && len(coming) > 0 {
 		err = fleet.Errorf(fleet.Conflict, "Disks of %s are being moved to pool %s. Wait until that has ended, or cancel it in the VMs' tasks.", strings.Join(coming, ", "), o.Name)
@@ -100,11 +100,11 @@ func checkPoolUnused(ctx context.Context, q *db.Queries, o Object, host fleet.Ho
 	for _, v := range vms {
 		names = append(names, v.Name)
 	}
-	return inUseError(o, host, names, "disks or an ISO in")
+	return objectInUseError(o, host, names, "disks or an ISO in")
 }
 
 // inUseError returns the conflict that lists a few VMs that use the object.
-func inUseError(o Object, host fleet.HostID, vms []string, what string) error {
+func objectInUseError(o AssignableObject, host fleet.HostID, vms []string, what string) error {
 	if len(vms) > 3 {
 		vms[3] = "others"
 	}
@@ -116,13 +116,13 @@ func inUseError(o Object, host fleet.HostID, vms []string, what string) error {
 }
 
 // AddedPool returns a pool whose row the transaction has just created.
-func AddedPool(id fleet.PoolID, name string, spec fleet.PoolSpec) Object {
-	return Pools.createdObject(string(id), objectOfPool(name, spec))
+func NewPoolObject(id fleet.PoolID, name string, spec fleet.PoolSpec) AssignableObject {
+	return PoolType.createdObject(string(id), poolObjectWithoutID(name, spec))
 }
 
 // QueueSetUpAgain queues the pool's setup on its hosts again. The drift pass later covers offline hosts and hosts
 // beyond the limit, because the pool's generation is newer than theirs.
-func (o Object) QueueSetUpAgain(ctx context.Context, q *db.Queries, a fleet.Actor) ([]fleet.TaskID, error) {
+func (o AssignableObject) QueueRepeatedSetup(ctx context.Context, q *db.Queries, a fleet.Actor) ([]fleet.TaskID, error) {
 	if err := q.RenewPool(ctx, fleet.PoolID(o.id)); err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (o Object) QueueSetUpAgain(ctx context.Context, q *db.Queries, a fleet.Acto
 	}
 	tasks := make([]fleet.TaskID, len(hosts))
 	for i, h := range hosts {
-		if tasks[i], err = o.queue(ctx, q, a, h, o.assignable.apply, o.assignable.release); err != nil {
+		if tasks[i], err = o.queueJob(ctx, q, a, h, o.assignable.applyKind, o.assignable.releaseKind); err != nil {
 			return nil, err
 		}
 	}

@@ -14,25 +14,25 @@ const maxRetriedHosts = 200
 
 // RetryAll queues the object's setup again on all hosts where it failed, by host name, with one task each. Offline
 // hosts are only counted. Hosts where others stopped the object are skipped.
-func (n *Assignable) RetryAll(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.Retried, error) {
-	var out fleet.Retried
-	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
-		out = fleet.Retried{Tasks: []fleet.TaskID{}}
+func (n *AssignableType) RetryAll(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.RetryResult, error) {
+	var out fleet.RetryResult
+	err := n.ChangeObject(ctx, s, a, id, func(q *db.Queries, o AssignableObject) error {
+		out = fleet.RetryResult{Tasks: []fleet.TaskID{}}
 		rows, err := q.AssignmentsNotHealthy(ctx, db.AssignmentsNotHealthyParams{Noun: n.typ, ObjectID: id})
 		if err != nil {
 			return err
 		}
 		for _, r := range rows {
-			ok, _, err := n.allows(db.AssignmentOnRow{Assigned: r.Assigned, HostName: r.HostName, Status: r.Status, LookedAt: r.LookedAt, Now: r.Now}, fleet.ActRetry)
+			ok, _, err := n.actionAllowed(db.AssignmentOnRow{Assigned: r.Assigned, HostName: r.HostName, Status: r.Status, LookedAt: r.LookedAt, Now: r.Now}, fleet.ActRetry)
 			switch {
 			case err != nil:
 				return err
-			case !fleet.Fresh(r.LookedAt, r.Now):
+			case !fleet.IsFresh(r.LookedAt, r.Now):
 				out.Offline++
 			case ok && len(out.Tasks) == maxRetriedHosts:
 				out.More++
 			case ok:
-				task, err := o.queue(ctx, q, a, r.HostID, n.apply, n.release)
+				task, err := o.queueJob(ctx, q, a, r.HostID, n.applyKind, n.releaseKind)
 				if err != nil {
 					return err
 				}
@@ -47,7 +47,7 @@ func (n *Assignable) RetryAll(ctx context.Context, s *store.Store, a fleet.Actor
 	return out, err
 }
 
-func nothingToRetryError(n *Assignable, offline int) error {
+func nothingToRetryError(n *AssignableType, offline int) error {
 	if offline == 0 {
 		return fleet.Errorf(fleet.Conflict, "The %s has failed on none of its hosts, so there is nothing to try again.", n.typeLabel())
 	}

@@ -12,26 +12,26 @@ import (
 
 // SecurityGroups is the resource type of security groups. Hosts execute them as libvirt network filters. A group is
 // assigned automatically to the hosts of its member NICs.
-var SecurityGroups = &Assignable{
-	typ: string(fleet.TypeSecurityGroup), apply: fleet.SecurityGroupApply, release: fleet.SecurityGroupRelease,
-	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
+var SecurityGroupType = &AssignableType{
+	typ: string(fleet.TypeSecurityGroup), applyKind: fleet.SecurityGroupApply, releaseKind: fleet.SecurityGroupRelease,
+	lockObject: func(ctx context.Context, q *db.Queries, id string) (AssignableObject, error) {
 		g, err := q.LockSecurityGroup(ctx, fleet.SecurityGroupID(id))
-		return Object{Name: g.Name, generation: g.Revision, changeRefusal: followsNICsText}, err
+		return AssignableObject{Name: g.Name, generation: g.Revision, changeRefusal: groupAssignedByNICsText}, err
 	},
-	checkFits: func(context.Context, *db.Queries, Object, []string) error {
-		return fleet.Errorf(fleet.Conflict, followsNICsText)
+	checkHostsFit: func(context.Context, *db.Queries, AssignableObject, []string) error {
+		return fleet.Errorf(fleet.Conflict, groupAssignedByNICsText)
 	},
-	checkUnused: func(context.Context, *db.Queries, Object, fleet.HostID) error {
-		return fleet.Errorf(fleet.Conflict, followsNICsText)
+	checkUnusedOnHost: func(context.Context, *db.Queries, AssignableObject, fleet.HostID) error {
+		return fleet.Errorf(fleet.Conflict, groupAssignedByNICsText)
 	},
-	allows: func(db.AssignmentOnRow, fleet.Action) (bool, string, error) { return false, followsNICsText, nil },
-	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
+	actionAllowed: func(db.AssignmentOnRow, fleet.Action) (bool, string, error) { return false, groupAssignedByNICsText, nil },
+	markDeleted: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.MarkSecurityGroupDeleted(ctx, fleet.SecurityGroupID(id))
 	},
-	remove: func(ctx context.Context, q *db.Queries, id string) error {
+	deleteRow: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.DeleteSecurityGroup(ctx, fleet.SecurityGroupID(id))
 	},
-	status: func(in wire.Finish) any {
+	observedStatus: func(in wire.Finish) any {
 		switch {
 		case in.SecurityGroup != nil:
 			return in.SecurityGroup
@@ -42,7 +42,7 @@ var SecurityGroups = &Assignable{
 	},
 }
 
-const followsNICsText = "Quantix assigns a security group to exactly the hosts that have NICs in it. Add a NIC to the group, or remove its NICs."
+const groupAssignedByNICsText = "Quantix assigns a security group to exactly the hosts that have NICs in it. Add a NIC to the group, or remove its NICs."
 
 // groupOnHost is a security group on one host, for which queue queues a job.
 type groupOnHost struct {
@@ -53,8 +53,8 @@ type groupOnHost struct {
 	host     fleet.HostID
 }
 
-func (g groupOnHost) queue(ctx context.Context, q *db.Queries, a fleet.Actor, kind fleet.JobKind) error {
-	_, err := store.Queue(ctx, q, a, db.JoinQueueParams{
+func (g groupOnHost) queueJob(ctx context.Context, q *db.Queries, a fleet.Actor, kind fleet.JobKind) error {
+	_, err := store.JoinOrQueueJob(ctx, q, a, db.JoinQueueParams{
 		HostID: g.host, ProjectID: g.project, Kind: kind, Subject: fleet.SubjectOf(fleet.TypeSecurityGroup, g.id), SubjectName: g.name, Generation: g.revision,
 	})
 	return err
@@ -62,20 +62,20 @@ func (g groupOnHost) queue(ctx context.Context, q *db.Queries, a fleet.Actor, ki
 
 // SettleSecurityGroups assigns groups to the hosts of their member NICs, releases them on other hosts, updates member
 // addresses, and queues outdated groups. It locks no row that host reports write.
-func SettleSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) error {
+func AssignAndReleaseSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	moved, err := q.RefreshMembers(ctx, fleet.MaxNICAddresses)
 	if err != nil {
 		return err
 	}
 	if len(moved) > 0 {
-		if err := q.ReviseSecurityGroups(ctx, store.Texts(moved)); err != nil {
+		if err := q.ReviseSecurityGroups(ctx, store.ToStrings(moved)); err != nil {
 			return err
 		}
 	}
 	if err := assignSecurityGroups(ctx, q, a); err != nil {
 		return err
 	}
-	if err := PushSecurityGroups(ctx, q, a, ""); err != nil {
+	if err := QueueSecurityGroupUpdates(ctx, q, a, ""); err != nil {
 		return err
 	}
 	return q.EndSecurityGroups(ctx)
@@ -87,7 +87,7 @@ func assignSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) err
 	if err != nil {
 		return err
 	}
-	typ := SecurityGroups.typ
+	typ := SecurityGroupType.typ
 	for _, r := range rows {
 		g := groupOnHost{r.ID, r.Name, r.ProjectID, r.Revision, fleet.HostID(r.HostID)}
 		hosts, object := []string{r.HostID}, string(r.ID)
@@ -107,7 +107,7 @@ func assignSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) err
 		if err != nil {
 			return err
 		}
-		if err := g.queue(ctx, q, a, kind); err != nil {
+		if err := g.queueJob(ctx, q, a, kind); err != nil {
 			return err
 		}
 	}
@@ -116,13 +116,13 @@ func assignSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) err
 
 // PushSecurityGroups queues outdated groups on hosts without an open job for the group. It handles the group of, or all
 // groups if of is empty.
-func PushSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor, of fleet.SecurityGroupID) error {
+func QueueSecurityGroupUpdates(ctx context.Context, q *db.Queries, a fleet.Actor, of fleet.SecurityGroupID) error {
 	rows, err := q.OutdatedSecurityGroups(ctx, string(of))
 	if err != nil {
 		return err
 	}
 	for _, r := range rows {
-		if err := (groupOnHost{r.ID, r.Name, r.ProjectID, r.Revision, r.HostID}).queue(ctx, q, a, fleet.SecurityGroupApply); err != nil {
+		if err := (groupOnHost{r.ID, r.Name, r.ProjectID, r.Revision, r.HostID}).queueJob(ctx, q, a, fleet.SecurityGroupApply); err != nil {
 			return err
 		}
 	}
@@ -145,7 +145,7 @@ func UsableSecurityGroups(ctx context.Context, q *db.Queries, project fleet.Proj
 	if len(ids) == 0 {
 		return held, nil
 	}
-	rows, err := q.LockSecurityGroups(ctx, store.Texts(slices.Compact(slices.Sorted(slices.Values(ids)))))
+	rows, err := q.LockSecurityGroups(ctx, store.ToStrings(slices.Compact(slices.Sorted(slices.Values(ids)))))
 	for _, r := range rows {
 		held[r.ID] = r.ProjectID == nil || project != "" && *r.ProjectID == project
 	}

@@ -10,7 +10,7 @@ import (
 type Identity struct {
 	store    *store.Store
 	queries  *query.Queries // reads the results of changes
-	refusals refusalLog
+	refusals auditRefusalLimiter
 }
 
 // New returns an Identity over s.

@@ -19,14 +19,14 @@ type Member struct {
 // ListMembers returns a project's members by name. Users with a global role are not included.
 func (p *Identity) ListMembers(ctx context.Context, a fleet.Actor, project fleet.ProjectID) ([]Member, error) {
 	if err := policy.Check(a, policy.VMSee, project); err != nil {
-		return nil, store.NoProject(err)
+		return nil, store.UnknownProjectError(err)
 	}
 	if _, err := p.store.GetProject(ctx, project); err != nil {
-		return nil, store.NotFound(err, "project")
+		return nil, store.NotFoundError(err, "project")
 	}
 	rows, err := p.store.ListMembers(ctx, project)
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	members := make([]Member, len(rows))
 	for i, row := range rows {
@@ -48,7 +48,7 @@ func (p *Identity) SetMember(ctx context.Context, a fleet.Actor, project fleet.P
 	return p.store.Tx(ctx, func(q *db.Queries) error {
 		names, err := q.ProjectAndUser(ctx, db.ProjectAndUserParams{ProjectID: project, UserID: user})
 		if err != nil {
-			return store.NotFound(err, "project or user")
+			return store.NotFoundError(err, "project or user")
 		}
 		if role == fleet.RoleNone {
 			rows, err := q.RemoveMember(ctx, db.RemoveMemberParams{ProjectID: project, UserID: user})

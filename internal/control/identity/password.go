@@ -22,7 +22,7 @@ func (p *Identity) ChangePassword(ctx context.Context, a fleet.Actor, old, passw
 	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return time.Time{}, err
 	}
-	user, err := p.userRow(ctx, p.store.Queries, a.UserID)
+	user, err := p.getUserRow(ctx, p.store.Queries, a.UserID)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -43,17 +43,17 @@ func (p *Identity) ChangePassword(ctx context.Context, a fleet.Actor, old, passw
 // verifyOldPassword verifies the old password. Its failures count separately from sign-ins, so that guesses in a stolen
 // session do not lock the user out.
 func (p *Identity) verifyOldPassword(ctx context.Context, a fleet.Actor, user db.User, old string) error {
-	at := append(attemptLimits{{"password:" + string(user.ID), freeByAccountAndNetwork, true}}, addressLimits(a)...)
+	at := append(attemptLimits{{"password:" + string(user.ID), freeAttemptsPerAccountAndNetwork, true}}, clientAddressLimits(a)...)
 	if err := p.countAttempt(ctx, at); err != nil {
 		return err
 	}
 	same, err := auth.VerifyPassword(ctx, old, user.PasswordHash)
 	if err != nil {
-		return errors.Join(store.Err(err), p.undoAttempt(context.WithoutCancel(ctx), at))
+		return errors.Join(store.UserError(err), p.undoAttempt(context.WithoutCancel(ctx), at))
 	}
 	if !same {
 		if err := store.Audit(ctx, p.store.Queries, a, "user.passwordFailed", userSubject(user.ID), user.Name, "wrong password"); err != nil {
-			return store.Err(err)
+			return store.UserError(err)
 		}
 		var checks fleet.Checks
 		checks.Add("old", "This is not your current password.")
@@ -68,10 +68,10 @@ func (p *Identity) SetPassword(ctx context.Context, a fleet.Actor, id fleet.User
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return err
 	}
-	if ok, why := (fleet.User{ID: id}).AllowsTo(a.UserID, fleet.ActPassword); !ok {
+	if ok, why := (fleet.User{ID: id}).AllowsActionBy(a.UserID, fleet.ActPassword); !ok {
 		return fleet.Errorf(fleet.Conflict, "%s", why)
 	}
-	user, err := p.userRow(ctx, p.store.Queries, id)
+	user, err := p.getUserRow(ctx, p.store.Queries, id)
 	if err != nil {
 		return err
 	}
@@ -82,30 +82,30 @@ func (p *Identity) SetPassword(ctx context.Context, a fleet.Actor, id fleet.User
 	}
 	same, err := auth.VerifyPassword(ctx, password, user.PasswordHash)
 	if err != nil {
-		return store.Err(err)
+		return store.UserError(err)
 	}
 	if same {
 		checks.Add("password", "This is the user's current password. Choose another.")
 		return checks.Err()
 	}
-	_, err = p.storePassword(ctx, a, user, password, passwordOptions{oneTime: true, endTokens: true})
+	_, err = p.storePassword(ctx, a, user, password, passwordOptions{mustChange: true, endTokens: true})
 	return err
 }
 
 // passwordOptions holds the options of a password change.
 type passwordOptions struct {
-	oneTime   bool // the user must change it at the next sign-in
+	mustChange   bool // the user must change it at the next sign-in
 	endTokens bool // delete the user's API tokens
 }
 
 func (p *Identity) storePassword(ctx context.Context, a fleet.Actor, user db.User, password string, is passwordOptions) (from time.Time, err error) {
 	hash, err := auth.HashPassword(ctx, password)
 	if err != nil {
-		return time.Time{}, store.Err(err)
+		return time.Time{}, store.UserError(err)
 	}
 	err = p.store.Tx(ctx, func(q *db.Queries) error {
 		from, err = q.ChangePassword(ctx, db.ChangePasswordParams{
-			ID: user.ID, PasswordHash: hash, MustChange: is.oneTime, OldHash: user.PasswordHash,
+			ID: user.ID, PasswordHash: hash, MustChange: is.mustChange, OldHash: user.PasswordHash,
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fleet.Errorf(fleet.Conflict, "The password was changed by somebody else a moment ago. Try again.")
@@ -121,7 +121,7 @@ func (p *Identity) storePassword(ctx context.Context, a fleet.Actor, user db.Use
 			}
 			detail = fmt.Sprintf("API tokens deleted: %d", tokens)
 		}
-		if !is.oneTime {
+		if !is.mustChange {
 			return store.Audit(ctx, q, a, "user.changePassword", userSubject(user.ID), user.Name, detail)
 		}
 		if err := q.ForgetBrowsersOf(ctx, user.ID); err != nil {
@@ -132,10 +132,10 @@ func (p *Identity) storePassword(ctx context.Context, a fleet.Actor, user db.Use
 	return from, err
 }
 
-func (p *Identity) userRow(ctx context.Context, q *db.Queries, id fleet.UserID) (db.User, error) {
+func (p *Identity) getUserRow(ctx context.Context, q *db.Queries, id fleet.UserID) (db.User, error) {
 	row, err := q.GetUser(ctx, id)
 	if err != nil {
-		return db.User{}, store.NotFound(err, "user")
+		return db.User{}, store.NotFoundError(err, "user")
 	}
 	return row.User, nil
 }

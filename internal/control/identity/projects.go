@@ -21,7 +21,7 @@ type ProjectInput struct {
 	DefaultNetworkID fleet.NetworkID `json:"defaultNetworkId,omitempty" doc:"The network of new NICs for which none is chosen; empty: the NAT network"`
 }
 
-func (in ProjectInput) check() error {
+func (in ProjectInput) checkFields() error {
 	var c fleet.Checks
 	fleet.CheckName(&c, "name", in.Name)
 	fleet.CheckDescription(&c, "description", in.Description)
@@ -33,7 +33,7 @@ func (p *Identity) CreateProject(ctx context.Context, a fleet.Actor, in ProjectI
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.Project{}, err
 	}
-	if err := in.check(); err != nil {
+	if err := in.checkFields(); err != nil {
 		return fleet.Project{}, err
 	}
 	id := fleet.NewID[fleet.ProjectID]()
@@ -41,7 +41,7 @@ func (p *Identity) CreateProject(ctx context.Context, a fleet.Actor, in ProjectI
 		if err := q.AddProject(ctx, db.AddProjectParams{ID: id, Name: in.Name, Description: in.Description}); err != nil {
 			return err
 		}
-		if err := in.setDefaults(ctx, q, fleet.Project{ID: id}); err != nil {
+		if err := in.storeDefaults(ctx, q, fleet.Project{ID: id}); err != nil {
 			return err
 		}
 		return store.Audit(ctx, q, a, "project.create", projectSubject(id), in.Name, "")
@@ -53,10 +53,10 @@ func (p *Identity) CreateProject(ctx context.Context, a fleet.Actor, in ProjectI
 }
 
 // setDefaults sets the project's default pool and network. A changed default is rejected if new VMs could not use it.
-func (in ProjectInput) setDefaults(ctx context.Context, q *db.Queries, was fleet.Project) error {
+func (in ProjectInput) storeDefaults(ctx context.Context, q *db.Queries, was fleet.Project) error {
 	set, err := q.SetProjectDefaults(ctx, db.SetProjectDefaultsParams{PoolID: string(in.DefaultPoolID), NetworkID: string(in.DefaultNetworkID), ID: was.ID})
 	if err != nil {
-		return store.NotFound(err, "project")
+		return store.NotFoundError(err, "project")
 	}
 	usable, err := q.ProjectDefaults(ctx, was.ID)
 	if err != nil {
@@ -73,7 +73,7 @@ func (in ProjectInput) setDefaults(ctx context.Context, q *db.Queries, was fleet
 			return err
 		}
 		for _, p := range pools {
-			if !(fleet.PoolView{Pool: store.PoolOf(p)}).SupportsNewDisks() {
+			if !(fleet.PoolView{Pool: store.PoolFromRow(p)}).SupportsNewDisks() {
 				c.Add("defaultPoolId", "Quantix cannot make disks in %s, because the storage makes its volumes. Choose another pool.", p.Name)
 			}
 		}
@@ -93,7 +93,7 @@ func (p *Identity) UpdateProject(ctx context.Context, a fleet.Actor, id fleet.Pr
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.Project{}, err
 	}
-	if err := in.check(); err != nil {
+	if err := in.checkFields(); err != nil {
 		return fleet.Project{}, err
 	}
 	was, err := p.queries.GetProject(ctx, a, id)
@@ -102,9 +102,9 @@ func (p *Identity) UpdateProject(ctx context.Context, a fleet.Actor, id fleet.Pr
 	}
 	err = p.store.Tx(ctx, func(q *db.Queries) error {
 		if _, err := q.ChangeProject(ctx, db.ChangeProjectParams{ID: id, Name: in.Name, Description: in.Description}); err != nil {
-			return store.NotFound(err, "project")
+			return store.NotFoundError(err, "project")
 		}
-		if err := in.setDefaults(ctx, q, was); err != nil {
+		if err := in.storeDefaults(ctx, q, was); err != nil {
 			return err
 		}
 		return store.Audit(ctx, q, a, "project.update", projectSubject(id), in.Name, "")
@@ -123,7 +123,7 @@ func (p *Identity) DeleteProject(ctx context.Context, a fleet.Actor, id fleet.Pr
 	err := p.store.Tx(ctx, func(q *db.Queries) error {
 		name, err := q.DeleteProject(ctx, id)
 		if err != nil {
-			return store.NotFound(err, "project")
+			return store.NotFoundError(err, "project")
 		}
 		return store.Audit(ctx, q, a, "project.delete", projectSubject(id), name, "")
 	})

@@ -14,32 +14,32 @@ import (
 // Limits for refusals that one portal writes to the audit log per minute: per user, or per network for anonymous
 // requests, and in total. They keep an attacker from flooding the audit log.
 const (
-	refusalsOfOne = 10
-	refusalsOfAll = 120
+	maxRefusalsPerActor = 10
+	maxRefusalsTotal = 120
 )
 
 // refusalLog counts the refusals written in the current minute.
-type refusalLog struct {
+type auditRefusalLimiter struct {
 	mu      sync.Mutex
-	began   time.Time
-	by      map[string]int
-	all     int
+	started   time.Time
+	countByActor      map[string]int
+	total     int
 	skipped int // refusals not written since the last entry
 }
 
 // admit reports whether a refusal may be written, and how many refusals were skipped since the last entry.
-func (r *refusalLog) admit(who string, now time.Time) (skipped int, ok bool) {
+func (r *auditRefusalLimiter) allowEntry(who string, now time.Time) (skipped int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now.Sub(r.began) >= time.Minute {
-		r.began, r.by, r.all = now, map[string]int{}, 0
+	if now.Sub(r.started) >= time.Minute {
+		r.started, r.countByActor, r.total = now, map[string]int{}, 0
 	}
-	if r.all >= refusalsOfAll || r.by[who] >= refusalsOfOne {
+	if r.total >= maxRefusalsTotal || r.countByActor[who] >= maxRefusalsPerActor {
 		r.skipped++
 		return 0, false
 	}
-	r.all++
-	r.by[who]++
+	r.total++
+	r.countByActor[who]++
 	skipped, r.skipped = r.skipped, 0
 	return skipped, true
 }
@@ -47,14 +47,14 @@ func (r *refusalLog) admit(who string, now time.Time) (skipped int, ok bool) {
 // NoteRefusal writes a refused request of the actor who to the audit log, within the limits. Only the system actor may
 // call it.
 func (p *Identity) NoteRefusal(ctx context.Context, a fleet.Actor, who fleet.Actor, asked string, why *fleet.Error) error {
-	if err := store.OnlySystem(a); err != nil {
+	if err := store.CheckSystemActor(a); err != nil {
 		return err
 	}
 	key := string(who.UserID)
 	if key == "" {
-		key = networkOf(who.Address)
+		key = singleClientNetwork(who.Address)
 	}
-	skipped, ok := p.refusals.admit(key, time.Now())
+	skipped, ok := p.refusals.allowEntry(key, time.Now())
 	if !ok {
 		return nil
 	}
@@ -62,6 +62,6 @@ func (p *Identity) NoteRefusal(ctx context.Context, a fleet.Actor, who fleet.Act
 	if skipped > 0 {
 		detail += fmt.Sprintf(" (%d others were not written down)", skipped)
 	}
-	action := map[fleet.Code]string{fleet.TooMany: "user.throttled"}[why.Code]
-	return store.Err(store.Audit(ctx, p.store.Queries, who, cmp.Or(action, "user.refused"), userSubject(who.UserID), who.Name, detail))
+	action := map[fleet.ErrorCode]string{fleet.TooMany: "user.throttled"}[why.Code]
+	return store.UserError(store.Audit(ctx, p.store.Queries, who, cmp.Or(action, "user.refused"), userSubject(who.UserID), who.Name, detail))
 }

@@ -18,19 +18,19 @@ import (
 // failures return the same Unauthorized error after the same work. After several failures it returns TooMany (see
 // throttle.go).
 func (p *Identity) SignIn(ctx context.Context, a fleet.Actor, name, password string) (fleet.User, error) {
-	at, err := p.attemptsOf(ctx, name, a)
+	at, err := p.signInLimits(ctx, name, a)
 	if err != nil {
 		return fleet.User{}, err
 	}
 	if err := p.countAttempt(ctx, at); err != nil {
 		return fleet.User{}, err
 	}
-	row, same, err := p.verify(ctx, name, password)
+	row, same, err := p.verifyPassword(ctx, name, password)
 	if err != nil {
-		return fleet.User{}, errors.Join(store.Err(err), p.undoAttempt(context.WithoutCancel(ctx), at))
+		return fleet.User{}, errors.Join(store.UserError(err), p.undoAttempt(context.WithoutCancel(ctx), at))
 	}
 	if !same || row.Disabled {
-		return fleet.User{}, p.signInFailed(ctx, a, row)
+		return fleet.User{}, p.recordFailedSignIn(ctx, a, row)
 	}
 	var user fleet.User
 	err = p.store.Tx(ctx, func(q *db.Queries) error {
@@ -42,20 +42,20 @@ func (p *Identity) SignIn(ctx context.Context, a fleet.Actor, name, password str
 			return err
 		}
 		user.LastSeenAt = began
-		if err := store.Audit(ctx, q, auditActor(row, a), "user.signIn", userSubject(row.ID), row.Name, ""); err != nil {
+		if err := store.Audit(ctx, q, signInAuditActor(row, a), "user.signIn", userSubject(row.ID), row.Name, ""); err != nil {
 			return err
 		}
 		return clearFailures(ctx, q, at)
 	})
 	if errors.Is(err, pgx.ErrNoRows) { // the user was changed after verify read the row
-		return fleet.User{}, p.signInFailed(ctx, a, row)
+		return fleet.User{}, p.recordFailedSignIn(ctx, a, row)
 	}
 	return user, err
 }
 
 // verify reads the account and verifies the password. For an unknown account it does the same work, so that timing does
 // not reveal which accounts exist.
-func (p *Identity) verify(ctx context.Context, name, password string) (row db.User, same bool, err error) {
+func (p *Identity) verifyPassword(ctx context.Context, name, password string) (row db.User, same bool, err error) {
 	row, err = p.store.UserByName(ctx, name)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return row, false, err
@@ -66,7 +66,7 @@ func (p *Identity) verify(ctx context.Context, name, password string) (row db.Us
 
 // signInFailed writes the failure to the audit log and returns the common error. The throttle limits the number of
 // entries. Unknown names are not logged, because users type passwords into the wrong field.
-func (p *Identity) signInFailed(ctx context.Context, a fleet.Actor, row db.User) error {
+func (p *Identity) recordFailedSignIn(ctx context.Context, a fleet.Actor, row db.User) error {
 	subject, detail := userSubject(row.ID), "wrong password"
 	switch {
 	case row.ID == "":
@@ -74,14 +74,14 @@ func (p *Identity) signInFailed(ctx context.Context, a fleet.Actor, row db.User)
 	case row.Disabled:
 		detail = "the user is disabled"
 	}
-	if err := store.Audit(ctx, p.store.Queries, auditActor(row, a), "user.signInFailed", subject, row.Name, detail); err != nil {
-		return store.Err(err)
+	if err := store.Audit(ctx, p.store.Queries, signInAuditActor(row, a), "user.signInFailed", subject, row.Name, detail); err != nil {
+		return store.UserError(err)
 	}
 	return fleet.Errorf(fleet.Unauthorized, "The user name or the password is wrong.")
 }
 
 // auditActor returns the actor for the audit entry of a sign-in.
-func auditActor(row db.User, a fleet.Actor) fleet.Actor {
+func signInAuditActor(row db.User, a fleet.Actor) fleet.Actor {
 	return fleet.Actor{UserID: row.ID, Name: row.Name, Address: a.Address}
 }
 
@@ -89,7 +89,7 @@ func auditActor(row db.User, a fleet.Actor) fleet.Actor {
 // permissions. It returns Unauthorized if the user is deleted or disabled, or if a change of password or role has ended
 // the session. Only the system actor may call it; the caller adds Session and Address.
 func (p *Identity) ActorOf(ctx context.Context, a fleet.Actor, id fleet.UserID, signedInAt time.Time) (fleet.Actor, error) {
-	if err := store.OnlySystem(a); err != nil {
+	if err := store.CheckSystemActor(a); err != nil {
 		return fleet.Actor{}, err
 	}
 	row, err := p.store.UserOfSession(ctx, db.UserOfSessionParams{ID: id, SignedInAt: signedInAt})
@@ -97,7 +97,7 @@ func (p *Identity) ActorOf(ctx context.Context, a fleet.Actor, id fleet.UserID, 
 		return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Your session has ended. Sign in again.")
 	}
 	if err != nil {
-		return fleet.Actor{}, store.Err(err)
+		return fleet.Actor{}, store.UserError(err)
 	}
 	projects, err := store.ProjectRoles(row.Projects)
 	return fleet.Actor{UserID: row.ID, Name: row.Name, Role: row.Role, Projects: projects, MustChangePassword: row.MustChange}, err

@@ -18,10 +18,10 @@ import (
 // account is far above the limit per account and network, so that a remote attacker does not lock a user out; it stops
 // guessing from many networks. Browsers that have signed in before have their own limit.
 const (
-	freeByAccountAndNetwork = 5
-	freeByBrowser           = 10
-	freeByAddress           = 20
-	freeByAccount           = 100
+	freeAttemptsPerAccountAndNetwork = 5
+	freeAttemptsPerBrowser           = 10
+	freeAttemptsPerAddress           = 20
+	freeAttemptsPerAccount           = 100
 )
 
 // attemptLimit is a key under which password attempts are counted, with its limit.
@@ -35,49 +35,49 @@ type attemptLimit struct {
 type attemptLimits []attemptLimit
 
 // attemptsOf returns the limits of a sign-in. A known browser of the account has only its own limit.
-func (p *Identity) attemptsOf(ctx context.Context, name string, a fleet.Actor) (attemptLimits, error) {
+func (p *Identity) signInLimits(ctx context.Context, name string, a fleet.Actor) (attemptLimits, error) {
 	var checks fleet.Checks
 	fleet.CheckUserName(&checks, "name", name)
 	if possible := checks.Err() == nil; !possible {
-		return addressLimits(a), nil // no account can have this name, so the name needs no row
+		return clientAddressLimits(a), nil // no account can have this name, so the name needs no row
 	}
 	if a.Browser != "" {
 		id, err := p.store.KnownBrowser(ctx, db.KnownBrowserParams{Name: name, Hash: auth.HashSecret(a.Browser)})
 		if err == nil {
-			return attemptLimits{{"browser:" + id, freeByBrowser, true}}, nil
+			return attemptLimits{{"browser:" + id, freeAttemptsPerBrowser, true}}, nil
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
-			return nil, store.Err(err)
+			return nil, store.UserError(err)
 		}
 	}
-	at := attemptLimits{{"account:" + name, freeByAccount, false}}
+	at := attemptLimits{{"account:" + name, freeAttemptsPerAccount, false}}
 	if a.Address != "" {
-		at = append(at, attemptLimit{"account:" + name + " from " + subnetOf(a.Address), freeByAccountAndNetwork, true})
+		at = append(at, attemptLimit{"account:" + name + " from " + neighbourSubnet(a.Address), freeAttemptsPerAccountAndNetwork, true})
 	}
-	return append(at, addressLimits(a)...), nil
+	return append(at, clientAddressLimits(a)...), nil
 }
 
-func addressLimits(a fleet.Actor) attemptLimits {
+func clientAddressLimits(a fleet.Actor) attemptLimits {
 	if a.Address == "" {
 		return nil
 	}
-	return attemptLimits{{"address:" + networkOf(a.Address), freeByAddress, false}}
+	return attemptLimits{{"address:" + singleClientNetwork(a.Address), freeAttemptsPerAddress, false}}
 }
 
 // subnetOf returns the network within which an attacker easily gets another address: an IPv4 /24 or an IPv6 /64.
-func subnetOf(address string) string {
+func neighbourSubnet(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
 		return address
 	}
 	if ip = ip.Unmap().WithZone(""); !ip.Is4() {
-		return networkOf(address)
+		return singleClientNetwork(address)
 	}
 	return netip.PrefixFrom(ip, 24).Masked().String()
 }
 
 // networkOf returns the addresses that one attacker easily holds: an IPv4 address or an IPv6 /64.
-func networkOf(address string) string {
+func singleClientNetwork(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
 		return address
@@ -96,7 +96,7 @@ func networkOf(address string) string {
 func (p *Identity) countAttempt(ctx context.Context, at attemptLimits) error {
 	return p.store.Tx(ctx, func(q *db.Queries) error {
 		for _, b := range at {
-			if err := countAgainst(ctx, q, b); err != nil {
+			if err := countAgainstLimit(ctx, q, b); err != nil {
 				return err
 			}
 		}
@@ -104,7 +104,7 @@ func (p *Identity) countAttempt(ctx context.Context, at attemptLimits) error {
 	})
 }
 
-func countAgainst(ctx context.Context, q *db.Queries, b attemptLimit) error {
+func countAgainstLimit(ctx context.Context, q *db.Queries, b attemptLimit) error {
 	_, err := q.TakeAttempt(ctx, db.TakeAttemptParams{Key: b.key, Free: b.freeAttempts})
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return err
@@ -156,12 +156,12 @@ func clearFailures(ctx context.Context, q *db.Queries, at attemptLimits) error {
 }
 
 // maxBrowsers limits the known browsers of an account. The least recently used ones are forgotten.
-const maxBrowsers = 20
+const maxRememberedBrowsers = 20
 
 // RememberBrowser makes the browser of a sign-in known to the account, so that failures from elsewhere do not lock the
 // browser out. It returns the secret that the browser presents next time. Only the system actor may call it.
 func (p *Identity) RememberBrowser(ctx context.Context, a fleet.Actor, id fleet.UserID, secret string) (string, error) {
-	if err := store.OnlySystem(a); err != nil {
+	if err := store.CheckSystemActor(a); err != nil {
 		return "", err
 	}
 	err := p.store.Tx(ctx, func(q *db.Queries) error {
@@ -176,7 +176,7 @@ func (p *Identity) RememberBrowser(ctx context.Context, a fleet.Actor, id fleet.
 		if err != nil {
 			return err
 		}
-		return q.TrimBrowsers(ctx, db.TrimBrowsersParams{UserID: id, Most: maxBrowsers})
+		return q.TrimBrowsers(ctx, db.TrimBrowsersParams{UserID: id, Most: maxRememberedBrowsers})
 	})
 	return secret, err
 }

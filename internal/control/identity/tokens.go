@@ -36,7 +36,7 @@ func (p *Identity) ActorOfToken(ctx context.Context, a fleet.Actor, secret strin
 		return fleet.Actor{}, invalidTokenError()
 	}
 	if err != nil {
-		return fleet.Actor{}, store.Err(err)
+		return fleet.Actor{}, store.UserError(err)
 	}
 	projects, err := store.ProjectRoles(row.Projects)
 	return fleet.Actor{
@@ -84,7 +84,7 @@ func (p *Identity) CreateToken(ctx context.Context, a fleet.Actor, name string, 
 		if err != nil {
 			return err
 		}
-		token = tokenOf(row)
+		token = tokenFromRow(row)
 		return store.Audit(ctx, q, a, "token.create", tokenSubject(row.ID), name, "")
 	})
 	if err != nil {
@@ -107,13 +107,13 @@ func (p *Identity) DeleteToken(ctx context.Context, a fleet.Actor, id fleet.Toke
 		}
 		name, err := q.DeleteToken(ctx, db.DeleteTokenParams{ID: id, UserID: a.UserID})
 		if err != nil {
-			return store.NotFound(err, "API token")
+			return store.NotFoundError(err, "API token")
 		}
-		return store.Audit(ctx, q, a, "token.delete", tokenSubject(id), name, deletedDetail(made))
+		return store.Audit(ctx, q, a, "token.delete", tokenSubject(id), name, deletedTokensDetail(made))
 	})
 }
 
-func deletedDetail(tokens int64) string {
+func deletedTokensDetail(tokens int64) string {
 	if tokens == 0 {
 		return ""
 	}
@@ -138,7 +138,7 @@ func invalidTokenError() error {
 	return fleet.Errorf(fleet.Unauthorized, "This API token is not valid. Make a new one in your account.")
 }
 
-func tokenOf(row db.Token) fleet.Token {
+func tokenFromRow(row db.Token) fleet.Token {
 	return fleet.Token{
 		ID: row.ID, UserID: row.UserID, Name: row.Name,
 		CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt, LastUsedAt: row.LastUsedAt,

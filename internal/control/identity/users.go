@@ -18,7 +18,7 @@ type UserInput struct {
 	Disabled bool       `json:"disabled"`
 }
 
-func (in UserInput) check() error {
+func (in UserInput) checkFields() error {
 	var c fleet.Checks
 	fleet.CheckUserName(&c, "name", in.Name)
 	fleet.CheckRole(&c, in.Role, fleet.FleetRoles())
@@ -28,11 +28,11 @@ func (in UserInput) check() error {
 // EnsureAdmin creates the user "admin" with a one-time password if there are no users. Only the system actor may call
 // it. Of several portals starting at once, one creates the user.
 func (p *Identity) EnsureAdmin(ctx context.Context, a fleet.Actor) (password string, made bool, err error) {
-	if err := store.OnlySystem(a); err != nil {
+	if err := store.CheckSystemActor(a); err != nil {
 		return "", false, err
 	}
 	if exists, err := p.store.HasUsers(ctx); err != nil || exists {
-		return "", false, store.Err(err)
+		return "", false, store.UserError(err)
 	}
 	password = auth.NewPassword()
 	hash, err := auth.HashPassword(ctx, password)
@@ -70,7 +70,7 @@ func (p *Identity) CreateUser(ctx context.Context, a fleet.Actor, in UserInput) 
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.User{}, "", err
 	}
-	if err := in.check(); err != nil {
+	if err := in.checkFields(); err != nil {
 		return fleet.User{}, "", err
 	}
 	password := auth.NewPassword()
@@ -85,7 +85,7 @@ func (p *Identity) CreateUser(ctx context.Context, a fleet.Actor, in UserInput) 
 		if err != nil {
 			return err
 		}
-		user = store.UserOf(row)
+		user = store.UserFromRow(row)
 		return store.Audit(ctx, q, a, "user.create", userSubject(row.ID), row.Name, in.auditDetail())
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *Identity) UpdateUser(ctx context.Context, a fleet.Actor, id fleet.UserI
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.User{}, err
 	}
-	if err := in.check(); err != nil {
+	if err := in.checkFields(); err != nil {
 		return fleet.User{}, err
 	}
 	err = p.store.Tx(ctx, func(q *db.Queries) error {
@@ -110,7 +110,7 @@ func (p *Identity) UpdateUser(ctx context.Context, a fleet.Actor, id fleet.UserI
 		}
 		old, err := q.LockUser(ctx, id)
 		if err != nil {
-			return store.NotFound(err, "user")
+			return store.NotFoundError(err, "user")
 		}
 		if a.UserID == id && (in.Role != old.Role || in.Disabled) {
 			return fleet.Errorf(fleet.Conflict, "You cannot disable yourself or change your own role. Ask another administrator.")
@@ -139,7 +139,7 @@ func (p *Identity) DeleteUser(ctx context.Context, a fleet.Actor, id fleet.UserI
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return err
 	}
-	if ok, why := (fleet.User{ID: id}).AllowsTo(a.UserID, fleet.ActDelete); !ok {
+	if ok, why := (fleet.User{ID: id}).AllowsActionBy(a.UserID, fleet.ActDelete); !ok {
 		return fleet.Errorf(fleet.Conflict, "%s", why)
 	}
 	return p.store.Tx(ctx, func(q *db.Queries) error {
@@ -149,7 +149,7 @@ func (p *Identity) DeleteUser(ctx context.Context, a fleet.Actor, id fleet.UserI
 		}
 		old, err := q.LockUser(ctx, id)
 		if err != nil {
-			return store.NotFound(err, "user")
+			return store.NotFoundError(err, "user")
 		}
 		if err := checkLastAdmin(admins, old); err != nil {
 			return err
@@ -183,9 +183,9 @@ func (in UserInput) auditDetail() string {
 func getUser(ctx context.Context, q *db.Queries, id fleet.UserID) (fleet.User, error) {
 	row, err := q.GetUser(ctx, id)
 	if err != nil {
-		return fleet.User{}, store.NotFound(err, "user")
+		return fleet.User{}, store.NotFoundError(err, "user")
 	}
-	return store.UserWith(row.User, row.Projects)
+	return store.UserWithProjects(row.User, row.Projects)
 }
 
 func userSubject(id fleet.UserID) fleet.Subject { return fleet.Subject("user:" + string(id)) }

@@ -18,7 +18,7 @@ import (
 
 // hostTroubleTexts holds the text in the Needs attention list for each host phase that needs an administrator. The
 // argument is the recorded conflict or the host's own error.
-var hostTroubleTexts = map[fleet.HostPhase]func(errorText string) string{
+var hostProblemTexts = map[fleet.HostPhase]func(errorText string) string{
 	fleet.HostConflict: func(errorText string) string { return "A second agent showed this host's identity: " + errorText },
 	fleet.HostDegraded: func(errorText string) string {
 		return "Its hypervisor does not answer: " + cmp.Or(errorText, fleet.StaleInventoryError)
@@ -27,27 +27,27 @@ var hostTroubleTexts = map[fleet.HostPhase]func(errorText string) string{
 }
 
 // firstNamesSQL returns SQL for the first values of a column, ordered by host name.
-func firstNamesSQL(column string) string {
+func firstValuesByHostSQL(column string) string {
 	return "(array_agg(" + column + " ORDER BY x.name))[1:" + strconv.Itoa(fleet.AttentionNames) + "]"
 }
 
 // hostsNeedingAttention returns the hosts that need an administrator, grouped by cause.
 func (b *Queries) hostsNeedingAttention(ctx context.Context, sums hostSums) ([]fleet.Attention, error) {
-	if !slices.ContainsFunc(sums.phases, func(x hostSum) bool { return hostTroubleTexts[x.phase] != nil }) {
+	if !slices.ContainsFunc(sums.phases, func(x hostSum) bool { return hostProblemTexts[x.phase] != nil }) {
 		return nil, nil
 	}
-	sql := "SELECT x.phase, x.words, count(*), " + firstNamesSQL("x.id") + ", " + firstNamesSQL("x.name") + `, CASE WHEN count(*) = 1 THEN min(x.seen_at) END
+	sql := "SELECT x.phase, x.words, count(*), " + firstValuesByHostSQL("x.id") + ", " + firstValuesByHostSQL("x.name") + `, CASE WHEN count(*) = 1 THEN min(x.seen_at) END
 		FROM (SELECT h.id, h.name, s.seen_at, ` + hostPhaseSQL + ` AS phase,
 			CASE ` + hostPhaseSQL + ` WHEN 'conflict' THEN s.conflict WHEN 'degraded' THEN COALESCE(h.status->>'error', '') ELSE '' END AS words
 			FROM hosts h JOIN host_sessions s ON s.host_id = h.id) x
 		WHERE x.phase IN ('conflict', 'degraded', 'unknown') GROUP BY 1, 2 ORDER BY x.phase = 'unknown', count(*) DESC LIMIT ` + strconv.Itoa(maxAttention)
-	return collect(ctx, b, sql, new(statement), func(row pgx.CollectableRow) (fleet.Attention, error) {
+	return collectRows(ctx, b, sql, new(statementBuilder), func(row pgx.CollectableRow) (fleet.Attention, error) {
 		n := fleet.Attention{Kind: string(fleet.TypeHost)}
 		var phase fleet.HostPhase
 		var errorText string
 		var ids, names []string
 		err := row.Scan(&phase, &errorText, &n.Count, &ids, &names, &n.At)
-		if describe := hostTroubleTexts[phase]; describe != nil {
+		if describe := hostProblemTexts[phase]; describe != nil {
 			n.Severity, n.Text, n.Remedy, n.Objects, n.List = phase.Severity(), describe(errorText), phase.Remedy(), attentionObjects(ids, names), "/hosts?filter=phase:"+string(phase)
 		}
 		return n, err
@@ -65,7 +65,7 @@ func attentionObjects(ids, names []string) []fleet.AttentionObject {
 // poolCause is one cause for which a pool needs an administrator, with the number of affected hosts.
 type poolCause struct {
 	pool      fleet.PoolID
-	key       policy.PoolKey
+	key       policy.PoolHealthKey
 	errorText string // error text from the hosts
 	hosts     int
 	first     string // name of the first affected host
@@ -73,7 +73,7 @@ type poolCause struct {
 }
 
 // maxCauses limits the pool causes read from the database.
-const maxCauses = 500
+const maxPoolCauses = 500
 
 // poolCauses returns the causes for which pools need an administrator, each with its hosts counted.
 func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolGroup) ([]poolCause, error) {
@@ -81,7 +81,7 @@ func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolG
 	var of []string
 	for id, groups := range pools {
 		for _, g := range groups {
-			if g.Notable() {
+			if g.NeedsAttention() {
 				notable, of = append(notable, g), append(of, string(id))
 			}
 		}
@@ -90,20 +90,20 @@ func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolG
 		return nil, nil
 	}
 	slices.Sort(of)
-	keys := map[policy.PoolKey]poolGroup{}
+	keys := map[policy.PoolHealthKey]poolGroup{}
 	for _, g := range notable {
-		keys[g.PoolKey] = g
+		keys[g.PoolHealthKey] = g
 	}
 	notable = notable[:0]
 	for _, g := range keys {
 		notable = append(notable, g)
 	}
-	var s statement
-	ranks := poolRanks(&s, notable, nil)
+	var s statementBuilder
+	ranks := poolRanksSQL(&s, notable, nil)
 	sql := `SELECT x.object_id, x.said, x.fresh, x.used, x.starving, x.by_others, x.faulty, x.error, count(*), min(x.name), CASE WHEN count(*) = 1 THEN min(x.seen_at) END
-		FROM (SELECT ` + keySQL + `, a.error, h.name, s.looked_at AS seen_at` + statusesFrom + ` JOIN hosts h ON h.id = a.host_id WHERE a.pool_id = ANY (` + s.key(slices.Compact(of)) + `::text[])) x
-		JOIN ` + ranks + ` GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY min(g.rank), x.object_id, min(x.name) LIMIT ` + strconv.Itoa(maxCauses)
-	return collect(ctx, b, sql, &s, func(row pgx.CollectableRow) (c poolCause, err error) {
+		FROM (SELECT ` + statusKeySQL + `, a.error, h.name, s.looked_at AS seen_at` + statusesFromSQL + ` JOIN hosts h ON h.id = a.host_id WHERE a.pool_id = ANY (` + s.keyArg(slices.Compact(of)) + `::text[])) x
+		JOIN ` + ranks + ` GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY min(g.rank), x.object_id, min(x.name) LIMIT ` + strconv.Itoa(maxPoolCauses)
+	return collectRows(ctx, b, sql, &s, func(row pgx.CollectableRow) (c poolCause, err error) {
 		var reported fleet.PoolState
 		var fresh bool
 		err = row.Scan(&c.pool, &reported, &fresh, &c.key.UsedPercent, &c.key.VMsPaused, &c.key.StoppedOutside, &c.key.Faulty, &c.errorText, &c.hosts, &c.first, &c.at)
@@ -125,14 +125,14 @@ func (c poolCause) describeHosts() string {
 
 // poolAttention builds one row of the Needs attention list per cause, merged across pools and hosts.
 func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []fleet.Attention {
-	var rows fleet.Causes
+	var rows fleet.AttentionCauses
 	type place struct {
 		pool fleet.PoolID
 		text string
 	}
 	at, hosts := map[place]int{}, map[place]poolCause{}
 	for _, c := range causes { // causes that differ only in the percentage are merged
-		p := place{c.pool, fleet.Nameless(c.key.Cause(c.errorText), c.first)}
+		p := place{c.pool, fleet.WithoutNames(c.key.CauseText(c.errorText), c.first)}
 		if _, known := at[p]; known {
 			was := hosts[p]
 			was.hosts, was.at = was.hosts+c.hosts, nil
@@ -147,10 +147,10 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 		c, pool := hosts[p], pools[p.pool]
 		text := p.text
 		if c.hosts == 1 {
-			text = c.key.Cause(c.errorText)
+			text = c.key.CauseText(c.errorText)
 		}
 		rows.Add(fleet.Attention{
-			Kind: string(fleet.TypePool), Severity: c.key.Severity(), Text: text, Remedy: fleet.RemedyFor(fleet.TypePool, pool.Spec.Kind, text), Count: 1, At: c.at,
+			Kind: string(fleet.TypePool), Severity: c.key.Severity(), Text: text, Remedy: fleet.RemedyForError(fleet.TypePool, pool.Spec.Kind, text), Count: 1, At: c.at,
 			Objects: []fleet.AttentionObject{{ID: string(p.pool), Name: pool.Name, Text: c.describeHosts()}}, List: "/pools?filter=tone:" + string(pool.Health.Severity),
 		})
 	}
@@ -159,20 +159,20 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 
 // maxVMsRead limits the VMs that are read and grouped by cause. An extra row of the Needs attention list reports
 // further VMs.
-const maxVMsRead = 500
+const maxAttentionVMsRead = 500
 
 // vmsNeedingAttention reads VMs on online hosts that need attention. VMs without drift come first: drift has a single
 // attention row for all VMs and must not hide other causes. more is true if further VMs without drift exist.
 func (b *Queries) vmsNeedingAttention(ctx context.Context, a fleet.Actor) (vms []fleet.VMView, more bool, err error) {
 	for _, which := range []string{"v.drifted", "NOT v.drifted"} {
-		var s statement
-		s.visible(a, "v.project_id", "")
-		s.and("v.attention AND " + which + " AND s.host_id IS NOT NULL AND " + reportsFreshSQL)
-		read, err := collect(ctx, b, vmLines.columns+vmTables+s.conditions()+" ORDER BY v.name, v.id LIMIT "+strconv.Itoa(maxVMsRead), &s, vmLines.scan())
+		var s statementBuilder
+		s.whereProjectVisible(a, "v.project_id", "")
+		s.addCondition("v.attention AND " + which + " AND s.host_id IS NOT NULL AND " + reportsFreshSQL)
+		read, err := collectRows(ctx, b, vmLineShape.columns+vmTablesSQL+s.whereClause()+" ORDER BY v.name, v.id LIMIT "+strconv.Itoa(maxAttentionVMsRead), &s, vmLineShape.scan())
 		if err != nil {
 			return nil, false, err
 		}
-		more, vms = len(read) == maxVMsRead, append(read, vms...)
+		more, vms = len(read) == maxAttentionVMsRead, append(read, vms...)
 	}
 	return vms, more, nil
 }
@@ -184,11 +184,11 @@ func (b *Queries) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Att
 	if err != nil {
 		return nil, nil, err
 	}
-	var causes fleet.Causes
+	var causes fleet.AttentionCauses
 	vms = map[fleet.Subject]bool{}
 	for _, v := range read {
 		host := v.HostName
-		tone, text := vmProblem(store.ShownTo(a, v))
+		tone, text := vmProblem(store.RedactVMForActions(a, v))
 		if text == "" {
 			continue
 		}
@@ -197,16 +197,16 @@ func (b *Queries) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Att
 			Kind: string(fleet.TypeVM), Severity: tone, Text: text, Count: 1, List: "/vms?filter=attention:yes", Objects: []fleet.AttentionObject{{ID: string(v.ID), Name: v.Name}},
 		}
 		if store.SeesHosts(a) {
-			n.Remedy = fleet.RemedyFor(fleet.TypeVM, "", text)
+			n.Remedy = fleet.RemedyForError(fleet.TypeVM, "", text)
 		} else {
-			n.Text = store.Redacted(n.Text, host)
+			n.Text = store.RedactText(n.Text, host)
 		}
 		causes.Add(n)
 	}
 	if more {
 		causes.Rows = append(causes.Rows, fleet.Attention{
 			Kind: string(fleet.TypeVM), Severity: fleet.SeverityWarn, List: "/vms?filter=attention:yes",
-			Text: fmt.Sprintf("These are the causes of the first %d VMs by name. More need attention.", maxVMsRead),
+			Text: fmt.Sprintf("These are the causes of the first %d VMs by name. More need attention.", maxAttentionVMsRead),
 		})
 	}
 	return causes.Rows, vms, nil
@@ -215,14 +215,14 @@ func (b *Queries) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Att
 // vmProblem returns the severity and description of a VM's problem: its first fault, its bad phase, or its failed last
 // operation, followed by the hypervisor's error. The text is empty if the VM has no problem except drift.
 func vmProblem(v fleet.VMView) (fleet.Severity, string) {
-	tone, text := v.Phase.Severity(), v.Phase.Word()
+	tone, text := v.Phase.Severity(), v.Phase.DisplayName()
 	switch {
 	case len(v.Status.Faults) > 0:
 		return fleet.SeverityBad, v.Status.Faults[0].Text
 	case tone != fleet.SeverityBad && !v.LastTaskFailed():
 		return "", ""
 	case tone != fleet.SeverityBad:
-		tone, text = fleet.SeverityWarn, v.Status.Failure()
+		tone, text = fleet.SeverityWarn, v.Status.FailureHeading()
 	}
 	if v.Status.Error != "" {
 		text += ": " + v.Status.Error

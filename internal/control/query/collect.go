@@ -14,14 +14,14 @@ import (
 // rowQuery is a SQL query built from a statement, with the function that scans its rows.
 type rowQuery[T any] struct {
 	sql  string
-	s    *statement
+	s    *statementBuilder
 	scan pgx.RowToFunc[T]
 }
 
 // collect runs one query and scans all rows. A statement with varying conditions is planned for its arguments each
 // time, because the best plan for a rare label differs from the best plan for a label of every VM. All other statements
 // are prepared.
-func collect[T any](ctx context.Context, b *Queries, sql string, s *statement, scan pgx.RowToFunc[T]) ([]T, error) {
+func collectRows[T any](ctx context.Context, b *Queries, sql string, s *statementBuilder, scan pgx.RowToFunc[T]) ([]T, error) {
 	run := func(q store.Querier) ([]T, error) {
 		args := s.args
 		if s.planEachTime {
@@ -31,34 +31,34 @@ func collect[T any](ctx context.Context, b *Queries, sql string, s *statement, s
 		if err != nil {
 			return nil, err
 		}
-		return rowQuery[T]{sql, s, scan}.read(rows)
+		return rowQuery[T]{sql, s, scan}.readRows(rows)
 	}
 	if s.isSearch {
-		return search(ctx, b, run)
+		return runSearch(ctx, b, run)
 	}
 	items, err := run(b.store)
-	return items, store.Err(err)
+	return items, store.UserError(err)
 }
 
 // searchTime is the server time limit of one substring search. A slower search fails and asks the user for a narrower
 // filter, so one user's filter cannot delay the others.
-const searchTime = 2 * time.Second
+const searchTimeout = 2 * time.Second
 
 // search runs the query under searchTime.
-func search[T any](ctx context.Context, b *Queries, run func(store.Querier) ([]T, error)) (items []T, err error) {
-	err = b.store.WithTimeLimit(ctx, searchTime, func(q store.Querier) error {
+func runSearch[T any](ctx context.Context, b *Queries, run func(store.Querier) ([]T, error)) (items []T, err error) {
+	err = b.store.WithTimeLimit(ctx, searchTimeout, func(q store.Querier) error {
 		items, err = run(q)
 		return err
 	})
-	if errors.Is(err, store.ErrOverLimit) {
+	if errors.Is(err, store.ErrTimeLimitExceeded) {
 		text := "This search takes too long. Enter more characters and fewer asterisks."
 		return nil, &fleet.Error{Code: fleet.Invalid, Message: text, Fields: []fleet.FieldError{{Field: "filter", Message: text}}}
 	}
 	return items, err
 }
 
-func (q rowQuery[T]) read(rows pgx.Rows) ([]T, error) {
-	return pgx.AppendRows(make([]T, 0, usualPage), rows, q.scan)
+func (q rowQuery[T]) readRows(rows pgx.Rows) ([]T, error) {
+	return pgx.AppendRows(make([]T, 0, defaultRowLimit), rows, q.scan)
 }
 
 // addToBatch adds a query to a batch; into receives its rows once the batch is sent. All queries of a batch are
@@ -69,7 +69,7 @@ func addToBatch[T any](b *pgx.Batch, q rowQuery[T], into *[]T) {
 		b.Queue("SELECT set_config('plan_cache_mode', 'force_custom_plan', true)")
 	}
 	b.Queue(q.sql, q.s.args...).Query(func(rows pgx.Rows) (err error) {
-		*into, err = q.read(rows)
+		*into, err = q.readRows(rows)
 		return err
 	})
 }

@@ -14,7 +14,7 @@ import (
 const maxCompletions = 16
 
 // labelSample limits the search for labels to the newest VMs: a completion need not be exhaustive.
-const labelSample = 1000
+const maxLabelSample = 1000
 
 // Completion is one suggestion for the filter word before the caret.
 type Completion struct {
@@ -32,7 +32,7 @@ func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string
 	if err := policy.Check(a, of.See, ""); err != nil {
 		return nil, err
 	}
-	keys := withoutHostKey(a, of.Filter)
+	keys := withoutHostFilterKey(a, of.Filter)
 	if len(text) > maxSearchText*5 || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return []Completion{}, nil
 	}
@@ -43,7 +43,7 @@ func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string
 	}
 	key, value, colon := strings.Cut(word, ":")
 	if !colon {
-		return completeKey(keys, not, word), nil
+		return completeFilterKey(keys, not, word), nil
 	}
 	before := not + key + ":"
 	if i := strings.LastIndexByte(value, ','); i >= 0 {
@@ -51,10 +51,10 @@ func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string
 	}
 	for _, k := range keys {
 		if k.Key == key {
-			values, err := b.completeValue(ctx, a, k, value)
+			values, err := b.completeFilterValue(ctx, a, k, value)
 			out := make([]Completion, len(values))
 			for i, v := range values {
-				out[i] = Completion{Value: before + quoted(k.Key, v)}
+				out[i] = Completion{Value: before + quoteFilterValue(k.Key, v)}
 			}
 			return out, err
 		}
@@ -64,7 +64,7 @@ func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string
 
 // quoted quotes a value that contains special characters of the filter syntax. Of a label, it quotes only the value
 // after the key.
-func quoted(key, value string) string {
+func quoteFilterValue(key, value string) string {
 	start := ""
 	if name, rest, ok := strings.Cut(value, "="); ok && key == "label" {
 		start, value = name+"=", rest
@@ -75,7 +75,7 @@ func quoted(key, value string) string {
 	return start + value
 }
 
-func completeKey(keys fleet.FilterKeys, not, word string) []Completion {
+func completeFilterKey(keys fleet.FilterKeys, not, word string) []Completion {
 	out := []Completion{}
 	for _, k := range keys {
 		if strings.HasPrefix(k.Key, word) {
@@ -86,7 +86,7 @@ func completeKey(keys fleet.FilterKeys, not, word string) []Completion {
 }
 
 // completeValue returns values of a filter key that begin with start.
-func (b *Queries) completeValue(ctx context.Context, a fleet.Actor, k fleet.FilterKey, start string) ([]string, error) {
+func (b *Queries) completeFilterValue(ctx context.Context, a fleet.Actor, k fleet.FilterKey, start string) ([]string, error) {
 	values := []string{}
 	for _, v := range k.Values {
 		if strings.HasPrefix(strings.ToLower(v), strings.ToLower(start)) && len(values) < maxCompletions {
@@ -96,12 +96,12 @@ func (b *Queries) completeValue(ctx context.Context, a fleet.Actor, k fleet.Filt
 	if k.Values != nil {
 		return values, nil
 	}
-	kind := wordKinds[k.Key]
+	kind := searchWordKinds[k.Key]
 	if kind != "" {
 		start = strings.ToLower(start)
 	}
-	var s statement
-	like := s.pattern(fleet.Pattern{start, ""})
+	var s statementBuilder
+	like := s.likePattern(fleet.Pattern{start, ""})
 	sql := ""
 	switch k.Key {
 	case "who":
@@ -116,27 +116,27 @@ func (b *Queries) completeValue(ctx context.Context, a fleet.Actor, k fleet.Filt
 	case "pool":
 		sql = "SELECT name FROM pools WHERE name LIKE " + like
 	case "network":
-		s.and("n.name LIKE " + like)
-		s.knownNetworks(a)
-		sql = "SELECT n.name AS name FROM networks n" + s.conditions()
+		s.addCondition("n.name LIKE " + like)
+		s.whereNetworkVisible(a)
+		sql = "SELECT n.name AS name FROM networks n" + s.whereClause()
 	case "project":
-		s.visible(a, "id", "")
-		s.and("name LIKE " + like)
-		sql = "SELECT name FROM projects" + s.conditions()
+		s.whereProjectVisible(a, "id", "")
+		s.addCondition("name LIKE " + like)
+		sql = "SELECT name FROM projects" + s.whereClause()
 	case "mac", "address":
 		if start == "" {
 			return values, nil // suggestions without a prefix would only be the lowest addresses
 		}
-		s.visible(a, "v.project_id", "")
-		s.and("w.kind = '" + kind + "' AND w.word LIKE " + like)
-		sql = "SELECT DISTINCT w.word AS name FROM vm_words w JOIN vms v ON v.id = w.vm_id" + s.conditions()
+		s.whereProjectVisible(a, "v.project_id", "")
+		s.addCondition("w.kind = '" + kind + "' AND w.word LIKE " + like)
+		sql = "SELECT DISTINCT w.word AS name FROM vm_words w JOIN vms v ON v.id = w.vm_id" + s.whereClause()
 	case "label":
-		s.visible(a, "v.project_id", "")
-		sql = "SELECT DISTINCT l.key || '=' || l.value AS name FROM (SELECT labels FROM vms v" + s.conditions() +
-			" ORDER BY created_at DESC LIMIT " + s.arg(labelSample) + ") v, jsonb_each_text(v.labels) l WHERE l.key || '=' || l.value LIKE " + like
+		s.whereProjectVisible(a, "v.project_id", "")
+		sql = "SELECT DISTINCT l.key || '=' || l.value AS name FROM (SELECT labels FROM vms v" + s.whereClause() +
+			" ORDER BY created_at DESC LIMIT " + s.addArg(maxLabelSample) + ") v, jsonb_each_text(v.labels) l WHERE l.key || '=' || l.value LIKE " + like
 	}
 	if sql == "" {
 		return values, nil
 	}
-	return collect(ctx, b, sql+" ORDER BY name LIMIT "+s.arg(maxCompletions), &s, pgx.RowTo[string])
+	return collectRows(ctx, b, sql+" ORDER BY name LIMIT "+s.addArg(maxCompletions), &s, pgx.RowTo[string])
 }

@@ -13,8 +13,8 @@ import (
 
 // counters are totals over all VMs, cached between requests so that no page counts every VM. A published value is
 // immutable; vmCounts publishes a new one.
-type counters struct {
-	at         time.Time
+type publishedTotals struct {
+	countedAt         time.Time
 	hosts      map[fleet.HostID]vmUsage
 	projects   map[fleet.ProjectID]vmUsage
 	byPhase    map[fleet.ProjectID]map[fleet.Phase]phaseTotals // of all VMs, as if all hosts were online
@@ -26,20 +26,20 @@ type counters struct {
 }
 
 // livenessAge is how long the liveness of hosts is reused when counts change.
-const livenessAge = 5 * time.Second
+const livenessMaxAge = 5 * time.Second
 
 // staleAge is an inventory age: a host with an older inventory may go offline before liveness is read again.
-const staleAge = fleet.Freshness - countersAge - livenessAge
+const staleReportAge = fleet.Freshness - countersMaxAge - livenessMaxAge
 
 // countersAge is the maximum age of the counters. Older counters mean that the background counting has stopped.
-const countersAge = fleet.Freshness / 2
+const countersMaxAge = fleet.Freshness / 2
 
 // offline returns the hosts with VMs whose reports are no longer fresh.
-func (n *counters) offline() []fleet.HostID {
+func (n *publishedTotals) offlineHosts() []fleet.HostID {
 	now := n.now.Add(time.Since(n.onlineAt))
 	var out []fleet.HostID
 	for id := range n.byHost {
-		if looked, ok := n.staleHosts[id]; ok && !fleet.Fresh(looked, now) {
+		if looked, ok := n.staleHosts[id]; ok && !fleet.IsFresh(looked, now) {
 			out = append(out, id)
 		}
 	}
@@ -49,7 +49,7 @@ func (n *counters) offline() []fleet.HostID {
 // phaseTotals holds the totals of the VMs of one project and phase.
 type phaseTotals struct{ vms, attention, drifted, cpus, memoryMiB int64 }
 
-func (s phaseTotals) plus(r vmGroup) phaseTotals {
+func (s phaseTotals) plusGroup(r vmGroup) phaseTotals {
 	return phaseTotals{s.vms + r.Vms, s.attention + r.Attention, s.drifted + r.Drifted, s.cpus + r.Cpus, s.memoryMiB + r.MemoryMib}
 }
 
@@ -74,7 +74,7 @@ type vmUsage struct {
 }
 
 // plus returns the usage with a VM added, or removed if n is -1.
-func (u vmUsage) plus(v vmCount, online string, n int) vmUsage {
+func (u vmUsage) plusVM(v vmCount, online string, n int) vmUsage {
 	sum := vmUsage{u.vms + n, u.cpus + n*int(v.cpus), u.memoryMiB + int64(n)*v.memoryMiB, u.deleting}
 	if online == string(fleet.PhaseDeleting) {
 		sum.deleting += n
@@ -84,7 +84,7 @@ func (u vmUsage) plus(v vmCount, online string, n int) vmUsage {
 
 // RefreshCounters counts all VMs again. It returns the VMs whose previous counts were wrong.
 func (b *Queries) RefreshCounters(ctx context.Context, a fleet.Actor) (other []fleet.VMID, err error) {
-	if err := store.OnlySystem(a); err != nil {
+	if err := store.CheckSystemActor(a); err != nil {
 		return nil, err
 	}
 	b.vmCounts.mu.Lock()
@@ -95,7 +95,7 @@ func (b *Queries) RefreshCounters(ctx context.Context, a fleet.Actor) (other []f
 // CountChanged updates the counters for changed or deleted VMs and for hosts with changed unmanaged VMs. It reads only
 // those rows.
 func (b *Queries) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.VMID, discoveredOn []fleet.HostID) error {
-	if err := store.OnlySystem(a); err != nil {
+	if err := store.CheckSystemActor(a); err != nil {
 		return err
 	}
 	t := &b.vmCounts
@@ -105,10 +105,10 @@ func (b *Queries) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.V
 		_, err := b.countAll(ctx)
 		return err
 	}
-	for ids := range slices.Chunk(vms, countPage) {
-		rows, err := b.store.CountedVMsNamed(ctx, store.Texts(ids))
+	for ids := range slices.Chunk(vms, countPageSize) {
+		rows, err := b.store.CountedVMsNamed(ctx, store.ToStrings(ids))
 		if err != nil {
-			return store.Err(err)
+			return store.UserError(err)
 		}
 		now := make(map[fleet.VMID]db.CountedVMsNamedRow, len(rows))
 		for _, r := range rows {
@@ -116,45 +116,45 @@ func (b *Queries) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.V
 		}
 		for _, id := range ids {
 			if r, ok := now[id]; ok {
-				t.set(id, db.CountedVMsRow(r))
+				t.setVM(id, db.CountedVMsRow(r))
 			} else {
-				t.remove(id)
+				t.removeVM(id)
 			}
 		}
 	}
-	for hosts := range slices.Chunk(discoveredOn, countPage) {
-		rows, err := b.store.CountDiscoveredOn(ctx, store.Texts(hosts))
+	for hosts := range slices.Chunk(discoveredOn, countPageSize) {
+		rows, err := b.store.CountDiscoveredOn(ctx, store.ToStrings(hosts))
 		if err != nil {
-			return store.Err(err)
+			return store.UserError(err)
 		}
 		t.clearDiscovered(hosts)
 		for _, r := range rows {
 			t.discovered[r.HostID] = int(r.Vms)
 		}
 	}
-	return b.publishCounters(ctx, livenessAge)
+	return b.publishCounters(ctx, livenessMaxAge)
 }
 
 // countAll reads all VMs page by page and publishes the totals. The caller holds the lock of vmCounts.
 func (b *Queries) countAll(ctx context.Context) (other []fleet.VMID, err error) {
 	t := &b.vmCounts
-	next := newSums()
+	next := newVMSums()
 	for after := fleet.VMID(""); ; {
-		rows, err := b.store.CountedVMs(ctx, db.CountedVMsParams{After: after, Most: countPage})
+		rows, err := b.store.CountedVMs(ctx, db.CountedVMsParams{After: after, Most: countPageSize})
 		if err != nil {
-			return nil, store.Err(err)
+			return nil, store.UserError(err)
 		}
 		for _, r := range rows {
-			next.set(r.ID, r)
+			next.setVM(r.ID, r)
 			after = r.ID
 		}
-		if len(rows) < countPage {
+		if len(rows) < countPageSize {
 			break
 		}
 	}
 	found, err := b.store.CountDiscovered(ctx)
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	for _, r := range found {
 		next.discovered[r.HostID] = int(r.Vms)
@@ -169,13 +169,13 @@ func (b *Queries) countAll(ctx context.Context) (other []fleet.VMID, err error) 
 // publishCounters publishes the sums of vmCounts as the counters of all pages. It reuses liveness of hosts that is
 // younger than maxAge.
 func (b *Queries) publishCounters(ctx context.Context, maxAge time.Duration) error {
-	t, was, n := &b.vmCounts, b.counters.Load(), &counters{at: time.Now()}
-	if was != nil && n.at.Sub(was.onlineAt) < maxAge {
+	t, was, n := &b.vmCounts, b.counters.Load(), &publishedTotals{countedAt: time.Now()}
+	if was != nil && n.countedAt.Sub(was.onlineAt) < maxAge {
 		n.staleHosts, n.now, n.onlineAt = was.staleHosts, was.now, was.onlineAt
 	} else {
-		staleHosts, err := b.store.HostsNotLooked(ctx, staleAge)
+		staleHosts, err := b.store.HostsNotLooked(ctx, staleReportAge)
 		if err != nil {
-			return store.Err(err)
+			return store.UserError(err)
 		}
 		n.staleHosts, n.onlineAt = make(map[fleet.HostID]*time.Time, len(staleHosts)), time.Now()
 		for _, r := range staleHosts {
@@ -186,7 +186,7 @@ func (b *Queries) publishCounters(ctx context.Context, maxAge time.Duration) err
 		n.hosts, n.projects, n.byPhase, n.byHost, n.discovered = was.hosts, was.projects, was.byPhase, was.byHost, was.discovered
 	} else {
 		n.hosts, n.projects, n.discovered = maps.Clone(t.hosts), maps.Clone(t.projects), maps.Clone(t.discovered)
-		n.byPhase, n.byHost = byPhase(t.groups)
+		n.byPhase, n.byHost = sumByPhase(t.groups)
 	}
 	t.changed = false
 	b.counters.Store(n)
@@ -194,7 +194,7 @@ func (b *Queries) publishCounters(ctx context.Context, maxAge time.Duration) err
 }
 
 // byPhase sums the groups by project and phase, and lists the groups by host.
-func byPhase(groups []vmGroup) (online map[fleet.ProjectID]map[fleet.Phase]phaseTotals, of map[fleet.HostID][]vmGroup) {
+func sumByPhase(groups []vmGroup) (online map[fleet.ProjectID]map[fleet.Phase]phaseTotals, of map[fleet.HostID][]vmGroup) {
 	online, of = map[fleet.ProjectID]map[fleet.Phase]phaseTotals{}, map[fleet.HostID][]vmGroup{}
 	for _, g := range groups {
 		if g.Vms == 0 { // all VMs of the group were deleted
@@ -203,7 +203,7 @@ func byPhase(groups []vmGroup) (online map[fleet.ProjectID]map[fleet.Phase]phase
 		if online[g.ProjectID] == nil {
 			online[g.ProjectID] = map[fleet.Phase]phaseTotals{}
 		}
-		online[g.ProjectID][fleet.Phase(g.OnlinePhase)] = online[g.ProjectID][fleet.Phase(g.OnlinePhase)].plus(g)
+		online[g.ProjectID][fleet.Phase(g.OnlinePhase)] = online[g.ProjectID][fleet.Phase(g.OnlinePhase)].plusGroup(g)
 		of[g.HostID] = append(of[g.HostID], g)
 	}
 	return online, of
@@ -211,7 +211,7 @@ func byPhase(groups []vmGroup) (online map[fleet.ProjectID]map[fleet.Phase]phase
 
 // currentCounters returns the current counters. It counts all VMs if there are none, or if they exceed countersAge
 // because background counting has stopped.
-func (b *Queries) currentCounters(ctx context.Context) (*counters, error) {
+func (b *Queries) currentCounters(ctx context.Context) (*publishedTotals, error) {
 	if n := b.freshCounters(); n != nil {
 		return n, nil
 	}
@@ -226,8 +226,8 @@ func (b *Queries) currentCounters(ctx context.Context) (*counters, error) {
 	return b.counters.Load(), nil
 }
 
-func (b *Queries) freshCounters() *counters {
-	if n := b.counters.Load(); n != nil && time.Since(n.at) < countersAge {
+func (b *Queries) freshCounters() *publishedTotals {
+	if n := b.counters.Load(); n != nil && time.Since(n.countedAt) < countersMaxAge {
 		return n
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 )
 
 // countPage is the number of VMs read at a time.
-const countPage = 5000
+const countPageSize = 5000
 
 // vmCounts is the mutable state behind the counters. It remembers how each VM was counted, so that a change costs one
 // read of that VM.
@@ -38,7 +38,7 @@ type vmCount struct {
 	memoryMiB int64
 }
 
-func newSums() vmSums {
+func newVMSums() vmSums {
 	return vmSums{
 		vms: map[fleet.VMID]vmCount{}, groupIndex: map[groupKey]int32{}, hosts: map[fleet.HostID]vmUsage{}, projects: map[fleet.ProjectID]vmUsage{},
 		discovered: map[fleet.HostID]int{}, changed: true,
@@ -46,7 +46,7 @@ func newSums() vmSums {
 }
 
 // set counts a VM with its current row, in place of its previous one.
-func (s *vmSums) set(id fleet.VMID, r db.CountedVMsRow) {
+func (s *vmSums) setVM(id fleet.VMID, r db.CountedVMsRow) {
 	p := groupKey{r.ProjectID, r.HostID, r.Heard}
 	g, known := s.groupIndex[p]
 	if !known {
@@ -58,21 +58,21 @@ func (s *vmSums) set(id fleet.VMID, r db.CountedVMsRow) {
 		if was == now {
 			return
 		}
-		s.add(was, -1)
+		s.addCount(was, -1)
 	}
 	s.vms[id] = now
-	s.add(now, 1)
+	s.addCount(now, 1)
 }
 
 // remove removes a VM from the totals.
-func (s *vmSums) remove(id fleet.VMID) {
+func (s *vmSums) removeVM(id fleet.VMID) {
 	if was, ok := s.vms[id]; ok {
 		delete(s.vms, id)
-		s.add(was, -1)
+		s.addCount(was, -1)
 	}
 }
 
-func (s *vmSums) add(v vmCount, n int) {
+func (s *vmSums) addCount(v vmCount, n int) {
 	s.changed = true
 	g := &s.groups[v.group]
 	g.Vms += int64(n)
@@ -84,8 +84,8 @@ func (s *vmSums) add(v vmCount, n int) {
 	if v.drifted {
 		g.Drifted += int64(n)
 	}
-	s.hosts[g.HostID] = s.hosts[g.HostID].plus(v, g.OnlinePhase, n)
-	s.projects[g.ProjectID] = s.projects[g.ProjectID].plus(v, g.OnlinePhase, n)
+	s.hosts[g.HostID] = s.hosts[g.HostID].plusVM(v, g.OnlinePhase, n)
+	s.projects[g.ProjectID] = s.projects[g.ProjectID].plusVM(v, g.OnlinePhase, n)
 }
 
 // clearDiscovered clears the counts of unmanaged VMs on the hosts.

@@ -21,7 +21,7 @@ const cpuModelsMaxAge = 10 * time.Second
 // cachedCPUModels is the cached list of CPU models and the time it was read.
 type cachedCPUModels struct {
 	at  time.Time
-	all []fleet.CPUModelUse
+	models []fleet.CPUModelUse
 }
 
 // CPUModels returns the named CPU models available to guests, those supported by most hosts first. An actor who cannot
@@ -30,7 +30,7 @@ func (b *Queries) CPUModels(ctx context.Context, a fleet.Actor) ([]fleet.CPUMode
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err
 	}
-	all, err := b.cpuModels(ctx)
+	all, err := b.cachedModels(ctx)
 	if err != nil || store.SeesHosts(a) {
 		return all, err
 	}
@@ -43,14 +43,14 @@ func (b *Queries) CPUModels(ctx context.Context, a fleet.Actor) ([]fleet.CPUMode
 	return out, nil
 }
 
-func (b *Queries) cpuModels(ctx context.Context) ([]fleet.CPUModelUse, error) {
+func (b *Queries) cachedModels(ctx context.Context) ([]fleet.CPUModelUse, error) {
 	if known := b.models.Load(); known != nil && time.Since(known.at) < cpuModelsMaxAge {
-		return known.all, nil
+		return known.models, nil
 	}
 	began := time.Now()
 	sets, err := b.store.CPUModelSets(ctx)
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	hosts, on := 0, map[string]int{}
 	for _, set := range sets {

@@ -12,8 +12,8 @@ import (
 	"quantix/internal/policy"
 )
 
-var discoveredOrders = orders[fleet.DiscoveredVM]{
-	"name": {[]column{textColumn("f.name"), textColumn("f.id"), textColumn("f.host_id")}, func(f fleet.DiscoveredVM) []string {
+var discoveredSortOrders = sortOrders[fleet.DiscoveredVM]{
+	"name": {[]sortColumn{textColumn("f.name"), textColumn("f.id"), textColumn("f.host_id")}, func(f fleet.DiscoveredVM) []string {
 		return []string{f.Name, string(f.ID), string(f.HostID)}
 	}},
 }
@@ -24,33 +24,33 @@ func (b *Queries) ListDiscoveredVMs(ctx context.Context, a fleet.Actor, q fleet.
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.Page[fleet.DiscoveredVM]{}, err
 	}
-	return b.listDiscovered(ctx, q, new(statement))
+	return b.listDiscovered(ctx, q, new(statementBuilder))
 }
 
-func (b *Queries) listDiscovered(ctx context.Context, q fleet.Query, s *statement) (fleet.Page[fleet.DiscoveredVM], error) {
-	p, terms, err := discoveredOrders.parse(q, "name", fleet.DiscoveredKeys)
+func (b *Queries) listDiscovered(ctx context.Context, q fleet.Query, s *statementBuilder) (fleet.Page[fleet.DiscoveredVM], error) {
+	p, terms, err := discoveredSortOrders.parseQuery(q, "name", fleet.DiscoveredKeys)
 	if err != nil {
 		return fleet.Page[fleet.DiscoveredVM]{}, err
 	}
 	for _, t := range terms {
 		switch t.Key {
 		case "name":
-			s.not(t.Not, s.text("lower(f.name)", lower(t.Alternatives)))
+			s.addConditionOrNegation(t.Not, s.matchText("lower(f.name)", lowerMatches(t.Alternatives)))
 		case "id":
-			s.not(t.Not, s.text("f.id", lower(t.Alternatives)))
+			s.addConditionOrNegation(t.Not, s.matchText("f.id", lowerMatches(t.Alternatives)))
 		case "host":
 			ids, err := b.idsByName(ctx, "hosts", t.Alternatives)
 			if err != nil {
 				return fleet.Page[fleet.DiscoveredVM]{}, err
 			}
-			s.not(t.Not, s.oneOf("f.host_id", ids))
+			s.addConditionOrNegation(t.Not, s.oneOfSQL("f.host_id", ids))
 		case "phase": // the phase of a managed VM whose generation 1 was observed
-			s.not(t.Not, s.text("vm_phase('', f.status, 1, 1, NULL, "+reportsFreshSQL+")", t.Alternatives))
+			s.addConditionOrNegation(t.Not, s.matchText("vm_phase('', f.status, 1, 1, NULL, "+reportsFreshSQL+")", t.Alternatives))
 		}
 	}
 	tail := p.applyCursor(s)
-	items, err := collect(ctx, b, `SELECT f.host_id, f.id, f.name, f.status, h.name, s.looked_at, now()
-		FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id`+s.conditions()+tail, s,
+	items, err := collectRows(ctx, b, `SELECT f.host_id, f.id, f.name, f.status, h.name, s.looked_at, now()
+		FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id`+s.whereClause()+tail, s,
 		func(row pgx.CollectableRow) (fleet.DiscoveredVM, error) {
 			var r db.FoundVM
 			var host string
@@ -59,7 +59,7 @@ func (b *Queries) listDiscovered(ctx context.Context, q fleet.Query, s *statemen
 			err := row.Scan(&r.HostID, &r.ID, &r.Name, &r.Status, &host, &seen, &now)
 			return discoveredView(r, host, seen, now), err
 		})
-	return p.pageOf(items), err
+	return p.buildPage(items), err
 }
 
 // GetDiscoveredVM returns one domain that Quantix does not manage.
@@ -75,7 +75,7 @@ func (b *Queries) GetDiscoveredVM(ctx context.Context, a fleet.Actor, host fleet
 	}
 	r, err := b.store.GetDiscoveredVM(ctx, db.GetDiscoveredVMParams{HostID: host, ID: id})
 	if err != nil {
-		return fleet.DiscoveredVM{}, store.NotFound(err, "VM")
+		return fleet.DiscoveredVM{}, store.NotFoundError(err, "VM")
 	}
 	return discoveredView(r.FoundVM, r.HostName, r.LookedAt, r.Now), nil
 }

@@ -16,9 +16,9 @@ type fleetTotals struct {
 	hostSums
 	hostProblems []fleet.Attention // hosts that need attention, by cause
 	pools        map[fleet.PoolID][]poolGroup
-	rooms        map[fleet.PoolID]fleet.PoolSpace // capacity of shared pools on many hosts
+	sharedPoolSpaces        map[fleet.PoolID]fleet.PoolSpace // capacity of shared pools on many hosts
 	storage      fleet.PoolSpace                  // all pools, each file system counted once
-	causes       []poolCause                      // pools that need attention, by cause
+	poolCauses       []poolCause                      // pools that need attention, by cause
 }
 
 // sumFleet counts the whole fleet. Pages read the cached value in Queries.fleetTotals.
@@ -37,23 +37,23 @@ func (b *Queries) sumFleet(ctx context.Context, _ []fleetKey) (map[fleetKey]flee
 	if w.storage, err = b.storageTotal(ctx); err != nil {
 		return nil, err
 	}
-	if w.causes, err = b.poolCauses(ctx, w.pools); err != nil {
+	if w.poolCauses, err = b.poolCauses(ctx, w.pools); err != nil {
 		return nil, err
 	}
 	many := []string{}
 	for id, groups := range w.pools {
-		if statusesOf(groups) > manyHosts {
+		if countPoolStatuses(groups) > maxUncachedHosts {
 			many = append(many, string(id))
 		}
 	}
 	if len(many) > 0 {
-		var s statement
-		s.and("p.id = ANY (" + s.key(many) + "::text[])")
-		rows, err := b.poolRows(ctx, s, "")
+		var s statementBuilder
+		s.addCondition("p.id = ANY (" + s.keyArg(many) + "::text[])")
+		rows, err := b.readPoolRows(ctx, s, "")
 		if err != nil {
 			return nil, err
 		}
-		if w.rooms, err = b.readSharedCapacities(ctx, rows, w.pools); err != nil {
+		if w.sharedPoolSpaces, err = b.readSharedCapacities(ctx, rows, w.pools); err != nil {
 			return nil, err
 		}
 	}
@@ -61,10 +61,10 @@ func (b *Queries) sumFleet(ctx context.Context, _ []fleetKey) (map[fleetKey]flee
 }
 
 // wakePools notifies the pages that show pools on many hosts whose health has changed.
-func (b *Queries) wakePools(_ fleetKey, was, now fleetTotals) {
+func (b *Queries) notifyPools(_ fleetKey, was, now fleetTotals) {
 	for id, groups := range was.pools {
-		if statusesOf(groups) > manyHosts && !samePool(groups, now.pools[id]) {
-			b.wakePool(id)
+		if countPoolStatuses(groups) > maxUncachedHosts && !equalPoolGroups(groups, now.pools[id]) {
+			b.notifyPool(id)
 		}
 	}
 }
@@ -73,10 +73,10 @@ func (b *Queries) wakePools(_ fleetKey, was, now fleetTotals) {
 func (b *Queries) poolSums(ctx context.Context, ids ...fleet.PoolID) (map[fleet.PoolID][]poolGroup, error) {
 	out := make(map[fleet.PoolID][]poolGroup, len(ids))
 	rest := ids
-	if totals, ok := b.fleetTotals.lookup(ctx, fleetKey{}); ok {
+	if totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetKey{}); ok {
 		rest = nil
 		for _, id := range ids {
-			if groups := totals.pools[id]; statusesOf(groups) > manyHosts {
+			if groups := totals.pools[id]; countPoolStatuses(groups) > maxUncachedHosts {
 				out[id] = groups
 			} else {
 				rest = append(rest, id)
@@ -88,8 +88,8 @@ func (b *Queries) poolSums(ctx context.Context, ids ...fleet.PoolID) (map[fleet.
 	}
 	now, err := b.poolGroups(ctx, rest)
 	for id, groups := range now {
-		if out[id] = groups; statusesOf(groups) > manyHosts {
-			b.fleetTotals.prefetch(fleetKey{})
+		if out[id] = groups; countPoolStatuses(groups) > maxUncachedHosts {
+			b.fleetTotals.prefetchTotal(fleetKey{})
 		}
 	}
 	return out, err
@@ -108,7 +108,7 @@ type hostSum struct {
 	threads, memoryBytes int64
 }
 
-func (h hostSums) count() (n int) {
+func (h hostSums) hostCount() (n int) {
 	for _, x := range h.phases {
 		n += x.hosts
 	}
@@ -117,21 +117,21 @@ func (h hostSums) count() (n int) {
 
 // hostSums returns the totals over all hosts, cached or counted now.
 func (b *Queries) hostSums(ctx context.Context) (hostSums, error) {
-	if totals, ok := b.fleetTotals.lookup(ctx, fleetKey{}); ok {
+	if totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetKey{}); ok {
 		return totals.hostSums, nil
 	}
 	sums, err := b.countHosts(ctx)
-	if sums.count() > manyHosts {
-		b.fleetTotals.prefetch(fleetKey{})
+	if sums.hostCount() > maxUncachedHosts {
+		b.fleetTotals.prefetchTotal(fleetKey{})
 	}
 	return sums, err
 }
 
 func (b *Queries) countHosts(ctx context.Context) (sums hostSums, err error) {
-	sums.phases, err = collect(ctx, b, "SELECT "+hostPhaseSQL+", count(*), "+totalSQL("h.threads")+", "+totalSQL("h.memory_bytes")+
+	sums.phases, err = collectRows(ctx, b, "SELECT "+hostPhaseSQL+", count(*), "+saturatingSumSQL("h.threads")+", "+saturatingSumSQL("h.memory_bytes")+
 		", COALESCE(array_agg(h.id) FILTER (WHERE NOT "+reportsFreshSQL+"), '{}')"+
 		" FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id GROUP BY 1",
-		new(statement), func(row pgx.CollectableRow) (x hostSum, err error) {
+		new(statementBuilder), func(row pgx.CollectableRow) (x hostSum, err error) {
 			var offline []fleet.HostID
 			err = row.Scan(&x.phase, &x.hosts, &x.threads, &x.memoryBytes, &offline)
 			sums.offline = append(sums.offline, offline...)

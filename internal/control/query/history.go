@@ -20,25 +20,25 @@ func fillHistory[C any](ctx context.Context, b *Queries, n fleet.ResourceType, i
 		hosts[i] = string(host)
 	}
 	now := time.Now()
-	since := fleet.DaySince(now)
+	since := fleet.DayStart(now)
 	quarters, err := b.store.StatusQuarters(ctx, db.StatusQuartersParams{Noun: string(n), ObjectID: id, Hosts: hosts, Since: since})
 	if err != nil {
-		return store.Err(err)
+		return store.UserError(err)
 	}
 	periods, err := b.store.HostOfflinePeriods(ctx, db.HostOfflinePeriodsParams{Hosts: hosts, Since: since, Fresh: fleet.Freshness})
 	if err != nil {
-		return store.Err(err)
+		return store.UserError(err)
 	}
 	changes, offline := map[fleet.HostID][]fleet.SeverityChange{}, map[fleet.HostID][]fleet.OfflinePeriod{}
 	for _, q := range quarters {
-		changes[q.HostID] = append(changes[q.HostID], fleet.SeverityChange{Quarter: q.Quarter, Worst: fleet.SeverityOf(int(q.Worst)), Last: fleet.SeverityOf(int(q.Last))})
+		changes[q.HostID] = append(changes[q.HostID], fleet.SeverityChange{Quarter: q.Quarter, Worst: fleet.SeverityByRank(int(q.Worst)), Last: fleet.SeverityByRank(int(q.Last))})
 	}
 	for _, q := range periods {
 		offline[q.HostID] = append(offline[q.HostID], fleet.OfflinePeriod{Since: q.Since, Until: q.Until})
 	}
 	for i := range statuses {
 		host, day := at(&statuses[i])
-		*day = fleet.DayOf(now, changes[host], offline[host])
+		*day = fleet.ComputeDay(now, changes[host], offline[host])
 	}
 	return nil
 }

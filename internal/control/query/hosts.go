@@ -12,10 +12,10 @@ import (
 	"quantix/internal/policy"
 )
 
-var hostOrders = orders[fleet.HostView]{
-	"name": {[]column{textColumn("h.name"), textColumn("h.id")}, func(v fleet.HostView) []string { return []string{v.Name, string(v.ID)} }},
-	"created": {[]column{timeColumn("h.created_at"), textColumn("h.id")}, func(v fleet.HostView) []string {
-		return []string{stamp(v.CreatedAt), string(v.ID)}
+var hostSortOrders = sortOrders[fleet.HostView]{
+	"name": {[]sortColumn{textColumn("h.name"), textColumn("h.id")}, func(v fleet.HostView) []string { return []string{v.Name, string(v.ID)} }},
+	"created": {[]sortColumn{timeColumn("h.created_at"), textColumn("h.id")}, func(v fleet.HostView) []string {
+		return []string{formatTime(v.CreatedAt), string(v.ID)}
 	}},
 }
 
@@ -30,19 +30,19 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.Page[fleet.HostView]{}, err
 	}
-	p, terms, err := hostOrders.parse(q, "name", fleet.HostKeys)
+	p, terms, err := hostSortOrders.parseQuery(q, "name", fleet.HostKeys)
 	if err != nil {
 		return fleet.Page[fleet.HostView]{}, err
 	}
-	var s statement
+	var s statementBuilder
 	for _, t := range terms {
 		switch t.Key {
 		case "phase":
-			s.not(t.Not, s.text("("+hostPhaseSQL+")", t.Alternatives))
+			s.addConditionOrNegation(t.Not, s.matchText("("+hostPhaseSQL+")", t.Alternatives))
 		case "name":
-			s.not(t.Not, s.text("h.name", lower(t.Alternatives)))
+			s.addConditionOrNegation(t.Not, s.matchText("h.name", lowerMatches(t.Alternatives)))
 		case "label":
-			s.not(t.Not, s.labels("(h.spec->'labels')", t.Alternatives))
+			s.addConditionOrNegation(t.Not, s.matchLabels("(h.spec->'labels')", t.Alternatives))
 		}
 	}
 	tail := p.applyCursor(&s)
@@ -50,8 +50,8 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	if err != nil {
 		return fleet.Page[fleet.HostView]{}, err
 	}
-	items, err := collect(ctx, b, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, s.seen_at, s.looked_at, COALESCE(s.conflict, ''), now()
-		FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id`+s.conditions()+tail, &s, func(row pgx.CollectableRow) (fleet.HostView, error) {
+	items, err := collectRows(ctx, b, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, s.seen_at, s.looked_at, COALESCE(s.conflict, ''), now()
+		FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id`+s.whereClause()+tail, &s, func(row pgx.CollectableRow) (fleet.HostView, error) {
 		var r db.Host
 		var seen, looked *time.Time
 		var conflict string
@@ -62,7 +62,7 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		v.VMs, v.Deleting, v.CommittedCPUs, v.CommittedMiB = sum.vms, sum.deleting, sum.cpus, sum.memoryMiB
 		return v, err
 	})
-	return p.pageOf(items), err
+	return p.buildPage(items), err
 }
 
 // GetHost returns one host.
@@ -75,12 +75,12 @@ func (b *Queries) GetHost(ctx context.Context, a fleet.Actor, id fleet.HostID) (
 	}
 	r, err := b.store.GetHost(ctx, id)
 	if err != nil {
-		return fleet.HostView{}, store.NotFound(err, "host")
+		return fleet.HostView{}, store.NotFoundError(err, "host")
 	}
-	v := store.ViewOfHost(r)
+	v := store.HostViewFromRow(r)
 	reserved, err := b.store.ReservedCPU(ctx, string(id))
 	for _, sum := range reserved {
 		v.ReservedCPU = sum.Percent
 	}
-	return v, store.Err(err)
+	return v, store.UserError(err)
 }

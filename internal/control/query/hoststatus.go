@@ -13,38 +13,38 @@ import (
 
 // starvedSQL counts, per host and pool, the VMs that QEMU paused because their storage is full or failing. Such VMs are
 // few.
-const starvedSQL = `SELECT v.host_id, d->>'poolId' AS pool_id, count(DISTINCT v.id)::integer AS vms FROM vms v CROSS JOIN LATERAL jsonb_array_elements(v.spec->'disks') AS d
+const pausedVMsSQL = `SELECT v.host_id, d->>'poolId' AS pool_id, count(DISTINCT v.id)::integer AS vms FROM vms v CROSS JOIN LATERAL jsonb_array_elements(v.spec->'disks') AS d
 	WHERE v.starved GROUP BY 1, 2`
 
 // keySQL selects a host's report on an object as plain columns, without long values. The columns said, fresh, used,
 // starving, by_others and faulty form a policy.PoolKey; said, fresh and faulty form a fleet.NetworkState.
-var keySQL = `a.object_id, a.host_id, COALESCE(a.said, '') AS said, ` + reportsFreshSQL + ` AS fresh, a.used_percent AS used, w.vms IS NOT NULL AS starving, a.by_others, a.faulty`
+var statusKeySQL = `a.object_id, a.host_id, COALESCE(a.said, '') AS said, ` + reportsFreshSQL + ` AS fresh, a.used_percent AS used, w.vms IS NOT NULL AS starving, a.by_others, a.faulty`
 
 // statusesFrom joins host statuses (alias a) with the agent sessions of their hosts (alias s).
-const statusesFrom = ` FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id` + unreportedStatuses
+const statusesFromSQL = ` FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id` + joinPausedVMsSQL
 
 // unreportedStatuses joins host statuses (alias a) with the number of paused VMs (alias w).
-const unreportedStatuses = ` LEFT JOIN (` + starvedSQL + `) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`
+const joinPausedVMsSQL = ` LEFT JOIN (` + pausedVMsSQL + `) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`
 
 // statusSQL selects host statuses with the names of their hosts (alias h).
-var statusSQL = `SELECT h.name, ` + keySQL + statusesFrom + ` JOIN hosts h ON h.id = a.host_id`
+var hostStatusSQL = `SELECT h.name, ` + statusKeySQL + statusesFromSQL + ` JOIN hosts h ON h.id = a.host_id`
 
 // forObjects adds the condition that assignments (alias a) belong to these objects, or to any object if ids is nil.
-func (s *statement) forObjects(n fleet.ResourceType, ids []string) {
+func (s *statementBuilder) whereObjects(n fleet.ResourceType, ids []string) {
 	column := map[fleet.ResourceType]string{fleet.TypePool: "a.pool_id", fleet.TypeNetwork: "a.network_id"}[n]
 	if ids == nil {
-		s.and(column + " IS NOT NULL")
+		s.addCondition(column + " IS NOT NULL")
 		return
 	}
 	if len(ids) == 1 {
-		s.and(column + " = " + s.key(ids[0]))
+		s.addCondition(column + " = " + s.keyArg(ids[0]))
 		return
 	}
-	s.and(column + " = ANY (" + s.key(ids) + "::text[])")
+	s.addCondition(column + " = ANY (" + s.keyArg(ids) + "::text[])")
 }
 
 // statusRank ranks host statuses; a status that needs an administrator ranks first.
-func statusRank(tone fleet.Severity, stopped bool) int {
+func hostStatusRank(tone fleet.Severity, stopped bool) int {
 	switch {
 	case tone == fleet.SeverityBad:
 		return 0
@@ -55,14 +55,14 @@ func statusRank(tone fleet.Severity, stopped bool) int {
 	case tone == fleet.SeverityOK:
 		return 4
 	}
-	return defaultRank
+	return warningRank
 }
 
-const defaultRank = 3 // rank of warnings, and of statuses changed after the groups were read
+const warningRank = 3 // rank of warnings, and of statuses changed after the groups were read
 
 // rankedBy orders host statuses by rank, then by host.
-func rankedBy[T any](rank func(T) int, host func(T) (string, fleet.HostID)) orders[T] {
-	return orders[T]{"worst": {[]column{int32Column("c.rank"), textColumn("c.name"), textColumn("c.host_id")}, func(c T) []string {
+func sortOrdersByRank[T any](rank func(T) int, host func(T) (string, fleet.HostID)) sortOrders[T] {
+	return sortOrders[T]{"worst": {[]sortColumn{int32Column("c.rank"), textColumn("c.name"), textColumn("c.host_id")}, func(c T) []string {
 		name, id := host(c)
 		return []string{strconv.Itoa(rank(c)), name, string(id)}
 	}}}
@@ -70,123 +70,123 @@ func rankedBy[T any](rank func(T) int, host func(T) (string, fleet.HostID)) orde
 
 // statusTerms parses the filter of a host status list. Name conditions are added to s; terms about the severity (key
 // "tone") are returned.
-func (s *statement) statusTerms(filter string) ([]fleet.Term, error) {
+func (s *statementBuilder) parseStatusFilter(filter string) ([]fleet.FilterTerm, error) {
 	terms, err := fleet.ParseFilter(fleet.HostStatusKeys, filter)
-	var tones []fleet.Term
+	var tones []fleet.FilterTerm
 	for _, t := range terms {
 		if t.Key == "tone" {
 			tones = append(tones, t)
 		} else {
-			s.not(t.Not, s.text("h.name", lower(t.Alternatives)))
+			s.addConditionOrNegation(t.Not, s.matchText("h.name", lowerMatches(t.Alternatives)))
 		}
 	}
 	return tones, err
 }
 
 // hostStatusAt identifies a host status by object and host.
-type hostStatusAt struct {
+type hostStatusKey struct {
 	object string
 	host   fleet.HostID
 }
 
 // firstHostStatuses returns, for each object that s selects, the positions of its first host statuses in the order of
 // the ranks from g, and a condition on assignments (alias a) that selects exactly these statuses.
-func (b *Queries) firstHostStatuses(ctx context.Context, s *statement, g func(*statement) string) (map[hostStatusAt]int, statement, error) {
-	statuses := statusSQL + s.conditions()
-	all, err := collect(ctx, b, `SELECT c.object_id, c.host_id FROM (
-		SELECT x.object_id, x.host_id, row_number() OVER (PARTITION BY x.object_id ORDER BY COALESCE(g.rank, `+strconv.Itoa(defaultRank)+`), x.name) AS n
-		FROM (`+statuses+`) x LEFT JOIN `+g(s)+`) c WHERE c.n <= `+strconv.Itoa(fleet.HostStatusesListed)+` ORDER BY c.object_id, c.n`, s, func(row pgx.CollectableRow) (at hostStatusAt, err error) {
+func (b *Queries) firstHostStatuses(ctx context.Context, s *statementBuilder, g func(*statementBuilder) string) (map[hostStatusKey]int, statementBuilder, error) {
+	statuses := hostStatusSQL + s.whereClause()
+	all, err := collectRows(ctx, b, `SELECT c.object_id, c.host_id FROM (
+		SELECT x.object_id, x.host_id, row_number() OVER (PARTITION BY x.object_id ORDER BY COALESCE(g.rank, `+strconv.Itoa(warningRank)+`), x.name) AS n
+		FROM (`+statuses+`) x LEFT JOIN `+g(s)+`) c WHERE c.n <= `+strconv.Itoa(fleet.HostStatusesListed)+` ORDER BY c.object_id, c.n`, s, func(row pgx.CollectableRow) (at hostStatusKey, err error) {
 		err = row.Scan(&at.object, &at.host)
 		return at, err
 	})
-	var of statement
+	var of statementBuilder
 	var objects, hosts []string
-	place := make(map[hostStatusAt]int, len(all))
+	place := make(map[hostStatusKey]int, len(all))
 	for i, at := range all {
 		objects, hosts = append(objects, at.object), append(hosts, string(at.host))
 		place[at] = i
 	}
-	of.and("(a.object_id, a.host_id) IN (SELECT * FROM unnest(" + of.key(objects) + "::text[], " + of.key(hosts) + "::text[]))")
+	of.addCondition("(a.object_id, a.host_id) IN (SELECT * FROM unnest(" + of.keyArg(objects) + "::text[], " + of.keyArg(hosts) + "::text[]))")
 	return place, of, err
 }
 
 // hostStatusPage returns the hosts of one page of host statuses, ordered by rank. With fits, it lists only statuses
 // that have a rank. apply adds the page's order and limit.
-func (b *Queries) hostStatusPage(ctx context.Context, s *statement, conditions, ranks string, fits bool, apply func(*statement) string) ([]string, error) {
+func (b *Queries) hostStatusPageHosts(ctx context.Context, s *statementBuilder, conditions, ranks string, fits bool, apply func(*statementBuilder) string) ([]string, error) {
 	if fits {
-		s.and("c.fits")
+		s.addCondition("c.fits")
 	}
 	tail := apply(s)
-	return collect(ctx, b, `SELECT c.host_id FROM (
-		SELECT x.host_id, x.name, COALESCE(g.rank, `+strconv.Itoa(defaultRank)+`) AS rank, g.rank IS NOT NULL AS fits FROM (`+statusSQL+conditions+`) x LEFT JOIN `+ranks+`) c`+
-		s.conditions()+tail, s, pgx.RowTo[string])
+	return collectRows(ctx, b, `SELECT c.host_id FROM (
+		SELECT x.host_id, x.name, COALESCE(g.rank, `+strconv.Itoa(warningRank)+`) AS rank, g.rank IS NOT NULL AS fits FROM (`+hostStatusSQL+conditions+`) x LEFT JOIN `+ranks+`) c`+
+		s.whereClause()+tail, s, pgx.RowTo[string])
 }
 
 // statusList is the list of one object's host statuses, with the functions that read a page of it.
 type statusList[T any] struct {
 	statuses int                                          // total number
-	first    func(context.Context) (firstStatuses, error) // start of the list, possibly cached
+	readFirst    func(context.Context) (firstStatusHosts, error) // start of the list, possibly cached
 	// find returns the page's hosts in order, with one extra host if another page follows
-	find func(context.Context) ([]string, error)
-	read func(ctx context.Context, hosts []string) ([]T, error) // their statuses, unordered
-	host func(T) fleet.HostID
+	findHosts func(context.Context) ([]string, error)
+	readStatuses func(ctx context.Context, hosts []string) ([]T, error) // their statuses, unordered
+	hostOf func(T) fleet.HostID
 }
 
 // page returns the host statuses that q selects: up to limit, and one extra. For large lists the first hosts are
 // cached, but their statuses are always read.
-func (m statusList[T]) page(ctx context.Context, q fleet.Query, limit int) ([]T, error) {
-	if m.statuses > manyHosts && q.Filter == "" && q.After == "" && q.Before == "" && limit <= fleet.HostStatusesListed {
-		first, err := m.first(ctx)
+func (m statusList[T]) readPage(ctx context.Context, q fleet.Query, limit int) ([]T, error) {
+	if m.statuses > maxUncachedHosts && q.Filter == "" && q.After == "" && q.Before == "" && limit <= fleet.HostStatusesListed {
+		first, err := m.readFirst(ctx)
 		if err != nil {
 			return nil, err
 		}
 		hosts := first.hosts[:min(len(first.hosts), limit+1)]
-		if statuses, err := m.of(ctx, hosts); err != nil || len(statuses) == len(hosts) {
+		if statuses, err := m.statusesOf(ctx, hosts); err != nil || len(statuses) == len(hosts) {
 			return statuses, err
 		} // otherwise the cached hosts include hosts unassigned since
 	}
-	hosts, err := m.find(ctx)
+	hosts, err := m.findHosts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return m.of(ctx, hosts)
+	return m.statusesOf(ctx, hosts)
 }
 
-func (m statusList[T]) of(ctx context.Context, hosts []string) ([]T, error) {
-	statuses, err := m.read(ctx, hosts)
+func (m statusList[T]) statusesOf(ctx context.Context, hosts []string) ([]T, error) {
+	statuses, err := m.readStatuses(ctx, hosts)
 	slices.SortFunc(statuses, func(x, y T) int {
-		return slices.Index(hosts, string(m.host(x))) - slices.Index(hosts, string(m.host(y)))
+		return slices.Index(hosts, string(m.hostOf(x))) - slices.Index(hosts, string(m.hostOf(y)))
 	})
 	return statuses, err
 }
 
 // firstStatuses are the hosts at the start of a status list, in order: the first page and one extra host.
-type firstStatuses struct {
+type firstStatusHosts struct {
 	hosts    []string
 	statuses int // total number in the list
 }
 
-func (f firstStatuses) count() int { return f.statuses }
+func (f firstStatusHosts) statusCount() int { return f.statuses }
 
-func (f firstStatuses) same(other firstStatuses) bool { return slices.Equal(f.hosts, other.hosts) }
+func (f firstStatusHosts) equal(other firstStatusHosts) bool { return slices.Equal(f.hosts, other.hosts) }
 
 // offlineHostsFirst returns the first hosts of a list whose only unhealthy hosts are offline, without ranking every
 // status.
 func (b *Queries) offlineHostsFirst(ctx context.Context, n fleet.ResourceType, id string, offline []fleet.HostID) ([]string, error) {
-	var s statement
-	assignment := " JOIN assignments a ON a.noun = " + s.key(string(n)) + " AND a.object_id = " + s.key(id) + " AND a.host_id = h.id "
-	hosts := s.key(store.Texts(offline))
+	var s statementBuilder
+	assignment := " JOIN assignments a ON a.noun = " + s.keyArg(string(n)) + " AND a.object_id = " + s.keyArg(id) + " AND a.host_id = h.id "
+	hosts := s.keyArg(store.ToStrings(offline))
 	order := " ORDER BY h.name, h.id LIMIT " + strconv.Itoa(fleet.HostStatusesListed+1)
-	return collect(ctx, b, `SELECT c.id FROM (
+	return collectRows(ctx, b, `SELECT c.id FROM (
 		(SELECT h.id, h.name, 1 AS part FROM unnest(`+hosts+`::text[]) q (id) JOIN hosts h ON h.id = q.id`+assignment+order+`) UNION ALL
 		(SELECT h.id, h.name, 2 FROM hosts h`+assignment+`WHERE h.id NOT IN (SELECT unnest(`+hosts+`::text[]))`+order+`)
 	) c ORDER BY c.part, c.name, c.id LIMIT `+strconv.Itoa(fleet.HostStatusesListed+1), &s, pgx.RowTo[string])
 }
 
 // forEachObject applies find to several objects.
-func forEachObject[K comparable](find func(context.Context, K) (firstStatuses, error)) func(context.Context, []K) (map[K]firstStatuses, error) {
-	return func(ctx context.Context, of []K) (map[K]firstStatuses, error) {
-		out := make(map[K]firstStatuses, len(of))
+func forEachKey[K comparable](find func(context.Context, K) (firstStatusHosts, error)) func(context.Context, []K) (map[K]firstStatusHosts, error) {
+	return func(ctx context.Context, of []K) (map[K]firstStatusHosts, error) {
+		out := make(map[K]firstStatusHosts, len(of))
 		for _, id := range of {
 			first, err := find(ctx, id)
 			if err != nil {

@@ -29,21 +29,21 @@ func (b *Queries) CopiesOf(ctx context.Context, a fleet.Actor, v fleet.ImageView
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
 	}
-	return b.copies(ctx, v.Versions)
+	return b.readCopies(ctx, v.Versions)
 }
 
 // copies reads the copies of the versions and derives their states from the hosts' reports.
-func (b *Queries) copies(ctx context.Context, versions []fleet.ImageVersion) (Copies, error) {
+func (b *Queries) readCopies(ctx context.Context, versions []fleet.ImageVersion) (Copies, error) {
 	of := map[fleet.ImageVersionID]fleet.ImageVersion{}
 	var ids []string
 	for _, v := range versions {
 		of[v.ID] = v
 		ids = append(ids, string(v.ID))
 	}
-	var s statement
-	s.and("c.version_id = ANY (" + s.key(ids) + "::text[])")
-	copies, err := collect(ctx, b, `SELECT c.version_id, c.pool_id, p.name, (p.spec->>'shared')::boolean, COALESCE(c.host_id, ''), COALESCE(h.name, ''), c.volume, c.added_by, c.added_at
-		FROM image_copies c JOIN pools p ON p.id = c.pool_id LEFT JOIN hosts h ON h.id = c.host_id`+s.conditions()+" ORDER BY p.name, h.name, c.volume", &s,
+	var s statementBuilder
+	s.addCondition("c.version_id = ANY (" + s.keyArg(ids) + "::text[])")
+	copies, err := collectRows(ctx, b, `SELECT c.version_id, c.pool_id, p.name, (p.spec->>'shared')::boolean, COALESCE(c.host_id, ''), COALESCE(h.name, ''), c.volume, c.added_by, c.added_at
+		FROM image_copies c JOIN pools p ON p.id = c.pool_id LEFT JOIN hosts h ON h.id = c.host_id`+s.whereClause()+" ORDER BY p.name, h.name, c.volume", &s,
 		func(x pgx.CollectableRow) (c CopyOn, err error) {
 			err = x.Scan(&c.VersionID, &c.PoolID, &c.PoolName, &c.Shared, &c.HostID, &c.HostName, &c.Volume, &c.AddedBy, &c.AddedAt)
 			return c, err
@@ -57,7 +57,7 @@ func (b *Queries) copies(ctx context.Context, versions []fleet.ImageVersion) (Co
 	}
 	slices.Sort(pools)
 	pools = slices.Compact(pools)
-	statuses, err := b.plainStatuses(ctx, pools)
+	statuses, err := b.readNonDiskVolumeReports(ctx, pools)
 	if err != nil {
 		return nil, err
 	}
@@ -85,13 +85,13 @@ func (b *Queries) copies(ctx context.Context, versions []fleet.ImageVersion) (Co
 	for i := range copies {
 		c := &copies[i]
 		c.On = on[place{c.PoolID, c.HostID, c.Volume}]
-		c.deriveState(of[c.VersionID], reachable[place{pool: c.PoolID, host: c.HostID}])
+		c.deriveCopyState(of[c.VersionID], reachable[place{pool: c.PoolID, host: c.HostID}])
 	}
-	return copies, b.addWork(ctx, pools, copies)
+	return copies, b.addRunningOperations(ctx, pools, copies)
 }
 
 // deriveState derives the copy's state. reachable reports that an online host of the copy has the pool active.
-func (c *CopyOn) deriveState(v fleet.ImageVersion, reachable bool) {
+func (c *CopyOn) deriveCopyState(v fleet.ImageVersion, reachable bool) {
 	switch on := c.On; {
 	case on == nil && reachable:
 		c.State, c.Why = fleet.CopyMissing, "The pool "+c.PoolName+" has no file "+c.Volume+"."
@@ -114,10 +114,10 @@ func (c *CopyOn) deriveState(v fleet.ImageVersion, reachable bool) {
 }
 
 // addWork adds the running operations on the copies.
-func (b *Queries) addWork(ctx context.Context, pools []string, copies Copies) error {
+func (b *Queries) addRunningOperations(ctx context.Context, pools []string, copies Copies) error {
 	rows, err := b.store.WorkOnVolumes(ctx, pools)
 	if err != nil {
-		return store.Err(err)
+		return store.UserError(err)
 	}
 	works := map[string][]db.VolumesAtWorkRow{}
 	for _, r := range rows {
@@ -125,7 +125,7 @@ func (b *Queries) addWork(ctx context.Context, pools []string, copies Copies) er
 	}
 	for i := range copies {
 		c := &copies[i]
-		c.Work = runningWorkOn(works[string(c.PoolID)], VolumeOn{Volume: fleet.Volume{Name: c.Volume}, hostID: c.HostID})
+		c.Work = runningOperationOn(works[string(c.PoolID)], VolumeOn{Volume: fleet.Volume{Name: c.Volume}, hostID: c.HostID})
 		if c.Work != "" && (c.State == fleet.CopyMissing || c.State == fleet.CopyUnknown) {
 			c.State, c.Why = fleet.CopyInProgress, "A host is at it: "+strings.ToLower(c.Work)+"."
 		}
@@ -134,11 +134,11 @@ func (b *Queries) addWork(ctx context.Context, pools []string, copies Copies) er
 }
 
 // addCopies fills in the copies of the versions and the names of VMs created from them.
-func (b *Queries) addCopies(ctx context.Context, versions []fleet.ImageVersion) error {
+func (b *Queries) addImageCopies(ctx context.Context, versions []fleet.ImageVersion) error {
 	if len(versions) == 0 {
 		return nil
 	}
-	copies, err := b.copies(ctx, versions)
+	copies, err := b.readCopies(ctx, versions)
 	if err != nil {
 		return err
 	}
@@ -146,12 +146,12 @@ func (b *Queries) addCopies(ctx context.Context, versions []fleet.ImageVersion) 
 	for _, v := range versions {
 		ids = append(ids, string(v.ID))
 	}
-	if err := b.addOverlays(ctx, copies); err != nil {
+	if err := b.addBackedVMs(ctx, copies); err != nil {
 		return err
 	}
 	created, err := b.store.ImagesCreated(ctx, ids)
 	if err != nil {
-		return store.Err(err)
+		return store.UserError(err)
 	}
 	names, of := map[string][]string{}, map[fleet.ImageVersionID][]*CopyOn{}
 	for _, m := range created {
@@ -178,7 +178,7 @@ func (b *Queries) addCopies(ctx context.Context, versions []fleet.ImageVersion) 
 }
 
 // addOverlays adds the VMs with disks backed by the copies, including disks not created yet.
-func (b *Queries) addOverlays(ctx context.Context, copies Copies) error {
+func (b *Queries) addBackedVMs(ctx context.Context, copies Copies) error {
 	on, err := overlaysOf(ctx, b.store.Queries, copies)
 	for i := range copies {
 		c := &copies[i]
@@ -209,7 +209,7 @@ func overlaysOf(ctx context.Context, q *db.Queries, copies Copies) ([][]string, 
 			}
 		}
 	}
-	return out, store.Err(err)
+	return out, store.UserError(err)
 }
 
 // VMsBackedBy returns the VMs with disks backed by the copy, according to their specs. Disks not created yet count too.

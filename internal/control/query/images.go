@@ -26,13 +26,13 @@ type Published struct {
 	VersionID fleet.ImageVersionID `json:"versionId,omitempty"`
 	Number    int                  `json:"number,omitempty"` // version number
 
-	toAll    bool // published to every project
+	toAllProjects    bool // published to every project
 	projects []string
 }
 
 // publishedTo reports whether the image is published to one of the projects.
 func (p Published) publishedTo(projects []string) bool {
-	return p.toAll || slices.ContainsFunc(p.projects, func(id string) bool { return slices.Contains(projects, id) })
+	return p.toAllProjects || slices.ContainsFunc(p.projects, func(id string) bool { return slices.Contains(projects, id) })
 }
 
 // Images lists the volumes that the actor may clone as disks: used by no VM, without a backing file, on an online host.
@@ -68,7 +68,7 @@ func (b *Queries) Media(ctx context.Context, a fleet.Actor) (Media, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return out, err
 	}
-	statuses, err := b.plainStatuses(ctx, nil)
+	statuses, err := b.readNonDiskVolumeReports(ctx, nil)
 	if err != nil {
 		return out, err
 	}
@@ -77,11 +77,11 @@ func (b *Queries) Media(ctx context.Context, a fleet.Actor) (Media, error) {
 	})
 	all, err := visibleVolumes(ctx, b.store.Queries, a, plain)
 	for _, v := range all {
-		if v.IsShareable() && v.Published == nil && (v.VM == nil || v.VM.shares) && policy.May(a, policy.InfraChange, "") {
+		if v.IsShareable() && v.Published == nil && (v.VM == nil || v.VM.diskShareable) && policy.May(a, policy.InfraChange, "") {
 			out.LUNs = append(out.LUNs, v)
 		}
 		switch {
-		case v.VM != nil || !v.usableBy(a) || !v.IsImage() && !v.IsISO():
+		case v.VM != nil || !v.readableByActor(a) || !v.IsImage() && !v.IsISO():
 		case v.IsISO():
 			out.ISOs = append(out.ISOs, v)
 		default:
@@ -94,20 +94,20 @@ func (b *Queries) Media(ctx context.Context, a fleet.Actor) (Media, error) {
 // plainStatuses returns the reported volumes in these pools, or in all pools if pools is nil, except volumes named like
 // a VM's disk. One host represents all hosts of a shared pool with identical reports, preferably an online one with the
 // pool active.
-func (b *Queries) plainStatuses(ctx context.Context, pools []string) ([]hostStatus, error) {
-	var s statement
-	s.and("p.deleted_at IS NULL AND a.asked = 'assign' AND a.plain_digest IS NOT NULL")
+func (b *Queries) readNonDiskVolumeReports(ctx context.Context, pools []string) ([]poolVolumeReport, error) {
+	var s statementBuilder
+	s.addCondition("p.deleted_at IS NULL AND a.asked = 'assign' AND a.plain_digest IS NOT NULL")
 	if pools != nil {
-		s.and("p.id = ANY (" + s.key(pools) + "::text[])")
+		s.addCondition("p.id = ANY (" + s.keyArg(pools) + "::text[])")
 	}
 	type said struct {
-		hostStatus
+		poolVolumeReport
 		digest string
 	}
-	rows, err := collect(ctx, b, `SELECT p.id, p.name, p.spec, h.name, g.host_id, g.ready, g.seen, g.digest FROM pools p JOIN (
+	rows, err := collectRows(ctx, b, `SELECT p.id, p.name, p.spec, h.name, g.host_id, g.ready, g.seen, g.digest FROM pools p JOIN (
 			SELECT a.pool_id, a.plain_digest AS digest, COALESCE(bool_or(`+reportsFreshSQL+` AND a.said = 'active'), false) AS ready, max(s.looked_at) AS seen,
 				COALESCE(min(a.host_id) FILTER (WHERE `+reportsFreshSQL+` AND a.said = 'active'), min(a.host_id)) AS host_id
-			FROM pools p JOIN assignments a ON a.pool_id = p.id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+`
+			FROM pools p JOIN assignments a ON a.pool_id = p.id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.whereClause()+`
 			GROUP BY a.pool_id, a.plain_digest, CASE WHEN (p.spec->>'shared')::boolean THEN '' ELSE a.host_id END) g ON g.pool_id = p.id
 		JOIN hosts h ON h.id = g.host_id ORDER BY p.name, p.id, h.name`, &s, func(row pgx.CollectableRow) (x said, err error) {
 		err = row.Scan(&x.pool.ID, &x.pool.Name, &x.pool.Spec, &x.hostName, &x.host, &x.ready, &x.seen, &x.digest)
@@ -126,7 +126,7 @@ func (b *Queries) plainStatuses(ctx context.Context, pools []string) ([]hostStat
 	}
 	texts, err := b.store.PlainVolumes(ctx, params)
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	lists := map[string][]fleet.Volume{}
 	for _, t := range texts {
@@ -136,21 +136,21 @@ func (b *Queries) plainStatuses(ctx context.Context, pools []string) ([]hostStat
 		}
 		lists[t.PoolID+" "+t.HostID] = list
 	}
-	statuses := make([]hostStatus, len(rows))
+	statuses := make([]poolVolumeReport, len(rows))
 	for i, x := range rows {
-		statuses[i] = x.hostStatus
+		statuses[i] = x.poolVolumeReport
 		statuses[i].volumes = lists[representative[x.digest]]
 	}
 	return statuses, nil
 }
 
 // usableBy reports whether the actor may read a volume that is not a VM's disk.
-func (v VolumeOn) usableBy(a fleet.Actor) bool {
+func (v VolumeOn) readableByActor(a fleet.Actor) bool {
 	return v.offeredToActor(a) || policy.May(a, policy.InfraChange, "")
 }
 
 // offeredToActor reports whether the volume is published to one of the actor's projects.
-func (v VolumeOn) offeredToActor(a fleet.Actor) bool { return v.OfferedTo(store.ProjectsOf(a)) }
+func (v VolumeOn) offeredToActor(a fleet.Actor) bool { return v.OfferedTo(store.VisibleProjects(a)) }
 
 // OfferedTo reports whether the volume is published to one of the projects and unchanged since, so that VMs may be
 // created from it.
@@ -159,7 +159,7 @@ func (v VolumeOn) OfferedTo(projects []string) bool {
 }
 
 // unfitReason returns why the volume must not be published, or an empty string.
-func (v VolumeOn) unfitReason() string {
+func (v VolumeOn) unpublishableReason() string {
 	switch {
 	case v.VM != nil:
 		return fmt.Sprintf("It is a disk of the VM %s. Copy it to another file to make an image of it.", v.VM.Name)
@@ -177,13 +177,13 @@ func (v VolumeOn) unfitReason() string {
 type volumeKey struct {
 	pool   fleet.PoolID
 	volume string
-	on     fleet.HostID
+	host     fleet.HostID
 }
 
 // copiesByVolume are the copies in the library, by volume.
 type copiesByVolume map[volumeKey]db.LibraryOfRow
 
-func publishedOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (copiesByVolume, error) {
+func copiesOfVolumes(ctx context.Context, q *db.Queries, volumes []VolumeOn) (copiesByVolume, error) {
 	var pools []string
 	for _, v := range volumes {
 		if id := string(v.PoolID); !slices.Contains(pools, id) {
@@ -196,7 +196,7 @@ func publishedOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (copies
 	}
 	rows, err := q.LibraryOf(ctx, pools)
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	for _, r := range rows {
 		out[volumeKey{r.PoolID, r.Volume, fleet.HostID(r.Host)}] = r
@@ -208,29 +208,29 @@ func publishedOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (copies
 // because they only read the copy.
 func (p copiesByVolume) excludeOverlays(v *VolumeOn) {
 	if _, ok := p[volumeKey{v.PoolID, v.Name, v.hostID}]; ok {
-		v.users = slices.DeleteFunc(slices.Clone(v.users), func(u domainOn) bool { return slices.Contains(v.overlayUsers, u) })
+		v.diskDomains = slices.DeleteFunc(slices.Clone(v.diskDomains), func(u domainKey) bool { return slices.Contains(v.overlayDomains, u) })
 	}
 }
 
 // markPublished records which image the volume is a copy of, and whether the volume has changed since it was published.
 // The volume's owner must be known.
 func (p copiesByVolume) markPublished(v *VolumeOn) {
-	v.Unfit = v.unfitReason()
+	v.Unfit = v.unpublishableReason()
 	r, ok := p[volumeKey{v.PoolID, v.Name, v.hostID}]
 	if !ok {
 		return
 	}
 	v.Published = &Published{
-		By: r.AddedBy, At: r.AddedAt, Stale: v.Unfit, ImageID: r.ImageID, Image: r.Name, VersionID: r.VersionID, Number: int(r.Number), toAll: r.ToAll, projects: r.Projects,
+		By: r.AddedBy, At: r.AddedAt, Stale: v.Unfit, ImageID: r.ImageID, Image: r.Name, VersionID: r.VersionID, Number: int(r.Number), toAllProjects: r.ToAll, projects: r.Projects,
 	}
 	if v.Unfit == "" {
-		v.Published.Stale = staleReason(r, v.Volume)
+		v.Published.Stale = staleCopyReason(r, v.Volume)
 	}
 }
 
 // staleReason returns how the reported volume differs from the library's record, or an empty string if no difference is
 // known.
-func staleReason(r db.LibraryOfRow, v fleet.Volume) string {
+func staleCopyReason(r db.LibraryOfRow, v fleet.Volume) string {
 	switch {
 	case r.Format == "":
 		return "Its host has not reported it as complete yet."

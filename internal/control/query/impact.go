@@ -9,15 +9,15 @@ import (
 )
 
 // maxImpacts limits the host statuses that show their impact: one page of the list.
-const maxImpacts = 25
+const maxShownImpacts = 25
 
 // fillImpact adds the affected VMs and disks to the first unhealthy host statuses of a pool. VMs with a requested
 // deletion still count, because their disks still exist.
-func (b *Queries) fillImpact(ctx context.Context, id fleet.PoolID, statuses []fleet.PoolHost) error {
+func (b *Queries) fillPoolImpact(ctx context.Context, id fleet.PoolID, statuses []fleet.PoolHost) error {
 	at := map[fleet.HostID]*fleet.PoolImpact{}
 	var hosts []string
 	for i := range statuses {
-		if c := &statuses[i]; c.Severity != fleet.SeverityOK && len(hosts) < maxImpacts {
+		if c := &statuses[i]; c.Severity != fleet.SeverityOK && len(hosts) < maxShownImpacts {
 			c.Impact = &fleet.PoolImpact{}
 			at[c.HostID], hosts = c.Impact, append(hosts, string(c.HostID))
 		}
@@ -25,12 +25,12 @@ func (b *Queries) fillImpact(ctx context.Context, id fleet.PoolID, statuses []fl
 	if len(hosts) == 0 {
 		return nil
 	}
-	var s statement
-	s.and("v.host_id = ANY (" + s.key(hosts) + "::text[])")
-	s.and(s.specContains(diskPattern, []string{string(id)}))
-	_, err := collect(ctx, b, `SELECT v.host_id, count(*), count(*) FILTER (WHERE v.status->>'power' = 'running'),
-		sum((SELECT count(*) FROM jsonb_array_elements(v.spec->'disks') d WHERE d->>'poolId' = `+s.arg(string(id))+`))::bigint
-		FROM vms v`+s.conditions()+` GROUP BY 1`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
+	var s statementBuilder
+	s.addCondition("v.host_id = ANY (" + s.keyArg(hosts) + "::text[])")
+	s.addCondition(s.specContainsSQL(diskInPoolPattern, []string{string(id)}))
+	_, err := collectRows(ctx, b, `SELECT v.host_id, count(*), count(*) FILTER (WHERE v.status->>'power' = 'running'),
+		sum((SELECT count(*) FROM jsonb_array_elements(v.spec->'disks') d WHERE d->>'poolId' = `+s.addArg(string(id))+`))::bigint
+		FROM vms v`+s.whereClause()+` GROUP BY 1`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var host fleet.HostID
 		var n fleet.PoolImpact
 		err = x.Scan(&host, &n.VMs, &n.Running, &n.Disks)

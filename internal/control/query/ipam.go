@@ -47,12 +47,12 @@ func (b *Queries) AddressBook(ctx context.Context, a fleet.Actor, id fleet.Netwo
 	}
 	rows, err := b.store.NICsOn(ctx, db.NICsOnParams{NetworkID: string(id), Host: string(host), Most: maxNICs + 1, Fresh: fleet.Freshness})
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	more := len(rows) > maxNICs
 	nics, macs := []policy.AddressNIC{}, []string{}
 	for _, r := range rows[:min(len(rows), maxNICs)] {
-		on, err := nicsOf(r)
+		on, err := addressNICs(r)
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +60,7 @@ func (b *Queries) AddressBook(ctx context.Context, a fleet.Actor, id fleet.Netwo
 			nics, macs = append(nics, c), append(macs, c.MAC)
 		}
 	}
-	leases, err := b.leasesOf(ctx, id, host)
+	leases, err := b.networkLeases(ctx, id, host)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (b *Queries) AddressBook(ctx context.Context, a fleet.Actor, id fleet.Netwo
 	}, err
 }
 
-func nicsOf(r db.NICsOnRow) (out []policy.AddressNIC, err error) {
+func addressNICs(r db.NICsOnRow) (out []policy.AddressNIC, err error) {
 	var macs []string
 	var seen []fleet.NICState
 	if err := json.Unmarshal(r.Macs, &macs); err != nil {
@@ -81,7 +81,7 @@ func nicsOf(r db.NICsOnRow) (out []policy.AddressNIC, err error) {
 	if err := json.Unmarshal(r.Seen, &seen); err != nil {
 		return nil, fmt.Errorf("reported NICs of VM %s: %w", r.ID, err)
 	}
-	host := policy.HostSeen{ID: r.HostID, Name: r.HostName, SeenAt: r.LookedAt, Fresh: r.Fresh}
+	host := policy.ReportingHost{ID: r.HostID, Name: r.HostName, SeenAt: r.LookedAt, Fresh: r.Fresh}
 	for _, mac := range macs {
 		c := policy.AddressNIC{Host: host, VMID: r.ID, VMName: r.Name, MAC: mac}
 		if i := slices.IndexFunc(seen, func(n fleet.NICState) bool { return strings.EqualFold(n.MAC, mac) }); i >= 0 {
@@ -103,10 +103,10 @@ func seenAddresses(n fleet.NICState) []fleet.SeenAddress {
 	return out
 }
 
-func (b *Queries) leasesOf(ctx context.Context, id fleet.NetworkID, host fleet.HostID) (out []policy.AddressLease, err error) {
+func (b *Queries) networkLeases(ctx context.Context, id fleet.NetworkID, host fleet.HostID) (out []policy.AddressLease, err error) {
 	rows, err := b.store.LeasesOf(ctx, db.LeasesOfParams{NetworkID: string(id), Host: string(host), Most: maxLeaseHosts, Fresh: fleet.Freshness})
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	for _, r := range rows {
 		var leases []fleet.DHCPLease
@@ -114,7 +114,7 @@ func (b *Queries) leasesOf(ctx context.Context, id fleet.NetworkID, host fleet.H
 			return nil, fmt.Errorf("leases of host %s: %w", r.HostID, err)
 		}
 		for _, l := range leases {
-			out = append(out, policy.AddressLease{Host: policy.HostSeen{ID: r.HostID, Name: r.HostName, SeenAt: r.LookedAt, Fresh: r.Fresh}, DHCPLease: l})
+			out = append(out, policy.AddressLease{Host: policy.ReportingHost{ID: r.HostID, Name: r.HostName, SeenAt: r.LookedAt, Fresh: r.Fresh}, DHCPLease: l})
 		}
 	}
 	return out, nil
@@ -126,7 +126,7 @@ func (b *Queries) macHolders(ctx context.Context, macs []string) ([]policy.MACHo
 	for i, r := range rows {
 		out[i] = policy.MACHolder{MAC: r.Mac, MACHolder: fleet.MACHolder{VMID: r.ID, Name: r.Name, HostName: r.HostName}}
 	}
-	return out, store.Err(err)
+	return out, store.UserError(err)
 }
 
 // VMAddresses returns all known addresses of a VM's NICs, in the order of its spec.
@@ -155,7 +155,7 @@ func (b *Queries) vmAddresses(ctx context.Context, a fleet.Actor, vm fleet.VMVie
 	}
 	networks, err := b.store.NetworkSpecs(ctx, ids)
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	holders, err := b.macHolders(ctx, macs)
 	if err != nil {
@@ -171,11 +171,11 @@ func (b *Queries) vmAddresses(ctx context.Context, a fleet.Actor, vm fleet.VMVie
 		}
 		for _, h := range holders {
 			if h.MAC == n.MAC && h.VMID != vm.ID {
-				c.Others = append(c.Others, holderFor(a, h.MACHolder))
+				c.Others = append(c.Others, redactMACHolder(a, h.MACHolder))
 			}
 		}
 		if k := slices.IndexFunc(networks, func(r db.NetworkSpecsRow) bool { return r.ID == n.NetworkID }); k >= 0 {
-			c.Reserved, c.WhyNoReservations = reservation(networks[k].Spec, n.MAC)
+			c.Reserved, c.WhyNoReservations = reservedAddress(networks[k].Spec, n.MAC)
 		}
 		c.SupportsReservations = c.WhyNoReservations == ""
 		out[i] = c
@@ -184,7 +184,7 @@ func (b *Queries) vmAddresses(ctx context.Context, a fleet.Actor, vm fleet.VMVie
 }
 
 // reservation returns the address reserved for the NIC, or why the network cannot reserve one.
-func reservation(s *fleet.NetworkSpec, mac string) (ip, whyNot string) {
+func reservedAddress(s *fleet.NetworkSpec, mac string) (ip, whyNot string) {
 	switch {
 	case s == nil:
 		return "", "This network was found on hosts. Reserve addresses in the DHCP server of that network."
@@ -200,7 +200,7 @@ func reservation(s *fleet.NetworkSpec, mac string) (ip, whyNot string) {
 }
 
 // holderFor redacts the VM that has the MAC address unless the actor may see hosts.
-func holderFor(a fleet.Actor, h fleet.MACHolder) fleet.MACHolder {
+func redactMACHolder(a fleet.Actor, h fleet.MACHolder) fleet.MACHolder {
 	if store.SeesHosts(a) {
 		return h
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Layout holds the data shown around every page.
-type Layout struct {
+type PageLayout struct {
 	Tasks   []fleet.Task // first page, newest first
 	Running int          // waiting and running tasks, up to 1000
 	Tree    TreeLevel    // root level of the inventory tree
@@ -19,15 +19,15 @@ type Layout struct {
 
 // Layout reads the data shown around every page in as few round trips as possible. An actor without permission to see
 // tasks gets none. tree is a view that the actor may see.
-func (b *Queries) Layout(ctx context.Context, a fleet.Actor, tasks fleet.Query, tree TreeQuery) (Layout, error) {
-	var out Layout
+func (b *Queries) Layout(ctx context.Context, a fleet.Actor, tasks fleet.Query, tree TreeQuery) (PageLayout, error) {
+	var out PageLayout
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return out, err
 	}
 	var batch pgx.Batch
 	var jobs []fleet.Task
 	var running []int
-	var page paging[fleet.Task]
+	var page pagePosition[fleet.Task]
 	if policy.May(a, policy.TasksSee, "") {
 		p, rq, err := b.tasksQuery(ctx, a, tasks)
 		if err != nil {
@@ -39,7 +39,7 @@ func (b *Queries) Layout(ctx context.Context, a fleet.Actor, tasks fleet.Query, 
 	}
 	var hosts []fleet.HostView
 	byHost := tree.View == "hosts" && tree.Node == "" && policy.May(a, policy.InfraSee, "")
-	p, rq, err := treeHostsQuery(fleet.Query{Limit: treePage, After: tree.After})
+	p, rq, err := hostsTreeQuery(fleet.Query{Limit: treePageSize, After: tree.After})
 	if err != nil {
 		return out, err
 	}
@@ -48,11 +48,11 @@ func (b *Queries) Layout(ctx context.Context, a fleet.Actor, tasks fleet.Query, 
 	}
 	if batch.Len() > 0 {
 		if err := b.store.SendBatch(ctx, &batch).Close(); err != nil {
-			return out, store.Err(err)
+			return out, store.UserError(err)
 		}
 	}
 	if running != nil {
-		out.Tasks, out.Running = page.pageOf(redactAll(a, jobs, store.TaskFor)).Items, running[0]
+		out.Tasks, out.Running = page.buildPage(redactAll(a, jobs, store.RedactTask)).Items, running[0]
 	}
 	if !byHost {
 		out.Tree, err = b.Tree(ctx, a, tree)
@@ -62,6 +62,6 @@ func (b *Queries) Layout(ctx context.Context, a fleet.Actor, tasks fleet.Query, 
 	if err != nil {
 		return out, err
 	}
-	out.Tree = treeLevelOf(p.pageOf(hosts), sums.hostNode)
+	out.Tree = newTreeLevel(p.buildPage(hosts), sums.hostTreeNode)
 	return out, nil
 }

@@ -17,18 +17,18 @@ import (
 const imageSQL = `SELECT i.id, i.name, COALESCE(i.project_id, ''), COALESCE(o.name, ''), i.description, i.os, i.created_by, i.created_at,
 	COALESCE(i.template_id, ''), COALESCE(t.name, '') FROM images i LEFT JOIN projects o ON o.id = i.project_id LEFT JOIN templates t ON t.id = i.template_id`
 
-var imageOrders = orders[fleet.ImageView]{
-	"name": {[]column{textColumn("i.name"), textColumn("i.id")}, func(v fleet.ImageView) []string { return []string{v.Name, string(v.ID)} }},
-	"created": {[]column{timeColumn("i.created_at"), textColumn("i.id")}, func(v fleet.ImageView) []string {
-		return []string{stamp(v.CreatedAt), string(v.ID)}
+var imageSortOrders = sortOrders[fleet.ImageView]{
+	"name": {[]sortColumn{textColumn("i.name"), textColumn("i.id")}, func(v fleet.ImageView) []string { return []string{v.Name, string(v.ID)} }},
+	"created": {[]sortColumn{timeColumn("i.created_at"), textColumn("i.id")}, func(v fleet.ImageView) []string {
+		return []string{formatTime(v.CreatedAt), string(v.ID)}
 	}},
 }
 
 // knownImages limits images (alias i) to those that the actor may know: without permission to see hosts, only images
 // published to the actor's projects.
-func (s *statement) knownImages(a fleet.Actor) {
+func (s *statementBuilder) whereImageVisible(a fleet.Actor) {
 	if !policy.May(a, policy.InfraSee, "") {
-		s.and("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)) + "))")
+		s.addCondition("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)) + "))")
 	}
 }
 
@@ -40,36 +40,36 @@ func (b *Queries) ListImages(ctx context.Context, a fleet.Actor, q fleet.Query) 
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.ImageView]{}, err
 	}
-	p, terms, err := imageOrders.parse(q, "name", fleet.ImageKeys)
+	p, terms, err := imageSortOrders.parseQuery(q, "name", fleet.ImageKeys)
 	if err != nil {
 		return fleet.Page[fleet.ImageView]{}, err
 	}
-	var s statement
-	s.knownImages(a)
+	var s statementBuilder
+	s.whereImageVisible(a)
 	for _, t := range terms {
 		switch t.Key {
 		case "name":
-			s.not(t.Not, s.text("lower(i.name)", lower(t.Alternatives)))
+			s.addConditionOrNegation(t.Not, s.matchText("lower(i.name)", lowerMatches(t.Alternatives)))
 		case "os":
-			s.not(t.Not, "EXISTS (SELECT 1 FROM jsonb_each_text(i.os) w WHERE "+s.text("lower(w.value)", lower(t.Alternatives))+")")
+			s.addConditionOrNegation(t.Not, "EXISTS (SELECT 1 FROM jsonb_each_text(i.os) w WHERE "+s.matchText("lower(w.value)", lowerMatches(t.Alternatives))+")")
 		case "format":
-			s.not(t.Not, newestVersionSQL+s.text("n.format", t.Alternatives)+")")
+			s.addConditionOrNegation(t.Not, newestVersionSQL+s.matchText("n.format", t.Alternatives)+")")
 		case "published":
-			yes := slices.ContainsFunc(t.Alternatives, func(m fleet.Match) bool { v, _ := m.Exact(); return v == "yes" })
-			s.not(t.Not == yes, "EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id)")
+			yes := slices.ContainsFunc(t.Alternatives, func(m fleet.FilterMatch) bool { v, _ := m.ExactText(); return v == "yes" })
+			s.addConditionOrNegation(t.Not == yes, "EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id)")
 		case "pool":
-			s.not(t.Not, `EXISTS (SELECT 1 FROM image_versions n JOIN image_copies c ON c.version_id = n.id JOIN pools p ON p.id = c.pool_id WHERE n.image_id = i.id AND `+
-				s.text("p.name", t.Alternatives)+")")
+			s.addConditionOrNegation(t.Not, `EXISTS (SELECT 1 FROM image_versions n JOIN image_copies c ON c.version_id = n.id JOIN pools p ON p.id = c.pool_id WHERE n.image_id = i.id AND `+
+				s.matchText("p.name", t.Alternatives)+")")
 		}
 	}
 	tail := p.applyCursor(&s)
-	views, err := b.images(ctx, a, s, tail)
-	return p.pageOf(views), err
+	views, err := b.readImages(ctx, a, s, tail)
+	return p.buildPage(views), err
 }
 
 // images reads the images (alias i) that s selects, with their versions, copies and grants, redacted for the actor.
-func (b *Queries) images(ctx context.Context, a fleet.Actor, s statement, tail string) ([]fleet.ImageView, error) {
-	views, err := collect(ctx, b, imageSQL+s.conditions()+tail, &s, func(x pgx.CollectableRow) (v fleet.ImageView, err error) {
+func (b *Queries) readImages(ctx context.Context, a fleet.Actor, s statementBuilder, tail string) ([]fleet.ImageView, error) {
+	views, err := collectRows(ctx, b, imageSQL+s.whereClause()+tail, &s, func(x pgx.CollectableRow) (v fleet.ImageView, err error) {
 		v.Grants, v.Versions = []fleet.ImageGrant{}, []fleet.ImageVersion{}
 		err = x.Scan(&v.ID, &v.Name, &v.ProjectID, &v.ProjectName, &v.Description, &v.OS, &v.CreatedBy, &v.CreatedAt, &v.TemplateID, &v.Template)
 		return v, err
@@ -77,33 +77,33 @@ func (b *Queries) images(ctx context.Context, a fleet.Actor, s statement, tail s
 	if err != nil || len(views) == 0 {
 		return views, err
 	}
-	if err := b.addVersions(ctx, views); err != nil {
+	if err := b.addImageVersions(ctx, views); err != nil {
 		return nil, err
 	}
 	if err := b.addImageGrants(ctx, a, views); err != nil {
 		return nil, err
 	}
-	return redactAll(a, views, imageFor), nil
+	return redactAll(a, views, redactImage), nil
 }
 
-func (b *Queries) addVersions(ctx context.Context, views []fleet.ImageView) error {
+func (b *Queries) addImageVersions(ctx context.Context, views []fleet.ImageView) error {
 	at := map[fleet.ImageID]*fleet.ImageView{}
 	var ids []string
 	for i := range views {
 		at[views[i].ID] = &views[i]
 		ids = append(ids, string(views[i].ID))
 	}
-	var s statement
-	s.and("v.image_id = ANY (" + s.key(ids) + "::text[])")
-	versions, err := collect(ctx, b, `SELECT v.id, v.image_id, v.number, v.format, v.capacity_bytes, v.sha256, v.source, COALESCE(v.start_id, ''), v.created_by, v.created_at FROM image_versions v`+
-		s.conditions()+" ORDER BY v.image_id, v.number DESC", &s, func(x pgx.CollectableRow) (v fleet.ImageVersion, err error) {
+	var s statementBuilder
+	s.addCondition("v.image_id = ANY (" + s.keyArg(ids) + "::text[])")
+	versions, err := collectRows(ctx, b, `SELECT v.id, v.image_id, v.number, v.format, v.capacity_bytes, v.sha256, v.source, COALESCE(v.start_id, ''), v.created_by, v.created_at FROM image_versions v`+
+		s.whereClause()+" ORDER BY v.image_id, v.number DESC", &s, func(x pgx.CollectableRow) (v fleet.ImageVersion, err error) {
 		err = x.Scan(&v.ID, &v.ImageID, &v.Number, &v.Format, &v.CapacityBytes, &v.SHA256, &v.Source, &v.StartID, &v.CreatedBy, &v.CreatedAt)
 		return v, err
 	})
 	if err != nil {
 		return err
 	}
-	if err := b.addCopies(ctx, versions); err != nil {
+	if err := b.addImageCopies(ctx, versions); err != nil {
 		return err
 	}
 	for _, v := range versions {
@@ -120,17 +120,17 @@ func (b *Queries) addImageGrants(ctx context.Context, a fleet.Actor, views []fle
 		at[views[i].ID] = &views[i]
 		ids = append(ids, string(views[i].ID))
 	}
-	var s statement
-	s.and("g.image_id = ANY (" + s.key(ids) + "::text[])")
+	var s statementBuilder
+	s.addCondition("g.image_id = ANY (" + s.keyArg(ids) + "::text[])")
 	if !policy.AllProjects(a) {
-		s.and("g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)))
+		s.addCondition("g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)))
 	}
 	type granted struct {
 		fleet.ImageGrant
 		image fleet.ImageID
 	}
-	grants, err := collect(ctx, b, `SELECT g.image_id, COALESCE(g.project_id, ''), COALESCE(p.name, ''), g.granted_by, g.granted_at
-		FROM image_open g LEFT JOIN projects p ON p.id = g.project_id`+s.conditions()+" ORDER BY g.image_id, p.name NULLS FIRST", &s,
+	grants, err := collectRows(ctx, b, `SELECT g.image_id, COALESCE(g.project_id, ''), COALESCE(p.name, ''), g.granted_by, g.granted_at
+		FROM image_open g LEFT JOIN projects p ON p.id = g.project_id`+s.whereClause()+" ORDER BY g.image_id, p.name NULLS FIRST", &s,
 		func(x pgx.CollectableRow) (g granted, err error) {
 			err = x.Scan(&g.image, &g.ProjectID, &g.ProjectName, &g.By, &g.At)
 			return g, err
@@ -149,12 +149,12 @@ func (b *Queries) GetImage(ctx context.Context, a fleet.Actor, id fleet.ImageID)
 	if err := store.CheckID(id, "image"); err != nil {
 		return fleet.ImageView{}, err
 	}
-	var s statement
-	s.and("i.id = " + s.key(string(id)))
-	s.knownImages(a)
-	views, err := b.images(ctx, a, s, "")
+	var s statementBuilder
+	s.addCondition("i.id = " + s.keyArg(string(id)))
+	s.whereImageVisible(a)
+	views, err := b.readImages(ctx, a, s, "")
 	if err == nil && len(views) == 0 {
-		err = store.NotFound(pgx.ErrNoRows, "image")
+		err = store.NotFoundError(pgx.ErrNoRows, "image")
 	}
 	if err != nil {
 		return fleet.ImageView{}, err
@@ -168,19 +168,19 @@ func (b *Queries) UsableImages(ctx context.Context, a fleet.Actor, project fleet
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err
 	}
-	var s statement
-	s.and("i.template_id IS NULL")
+	var s statementBuilder
+	s.addCondition("i.template_id IS NULL")
 	if !policy.May(a, policy.InfraChange, "") {
-		projects := store.ProjectsWith(a, policy.VMChange)
+		projects := store.ProjectsWithPermission(a, policy.VMChange)
 		if project != "" {
 			projects = slices.DeleteFunc(projects, func(id string) bool { return id != string(project) })
 		}
-		s.and("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", projects) + "))")
+		s.addCondition("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", projects) + "))")
 	}
-	all, err := b.images(ctx, a, s, " ORDER BY i.name, i.id")
+	all, err := b.readImages(ctx, a, s, " ORDER BY i.name, i.id")
 	var out []fleet.ImageView
 	for _, v := range all {
-		v.Versions = slices.DeleteFunc(v.Versions, func(x fleet.ImageVersion) bool { return !x.Usable || x.ISO() })
+		v.Versions = slices.DeleteFunc(v.Versions, func(x fleet.ImageVersion) bool { return !x.Usable || x.IsISO() })
 		if len(v.Versions) > 0 {
 			out = append(out, v)
 		}
@@ -189,7 +189,7 @@ func (b *Queries) UsableImages(ctx context.Context, a fleet.Actor, project fleet
 }
 
 // imageFor redacts hosts, pools and users for actors who cannot see hosts.
-func imageFor(a fleet.Actor, v fleet.ImageView) fleet.ImageView {
+func redactImage(a fleet.Actor, v fleet.ImageView) fleet.ImageView {
 	if store.SeesHosts(a) {
 		return v
 	}
@@ -213,7 +213,7 @@ func ImageTitle(v fleet.ImageView, x fleet.ImageVersion) string {
 	if len(v.Versions) > 1 {
 		title += ", version " + strconv.Itoa(x.Number)
 	}
-	if facts := strings.TrimPrefix(v.OS.Words()+", "+fleet.Bytes(x.CapacityBytes), ", "); x.Verified {
+	if facts := strings.TrimPrefix(v.OS.Text()+", "+fleet.FormatBytes(x.CapacityBytes), ", "); x.Verified {
 		return fmt.Sprintf("%s (%s)", title, facts)
 	} else {
 		return fmt.Sprintf("%s (%s, checksum not verified yet)", title, facts)
@@ -223,16 +223,16 @@ func ImageTitle(v fleet.ImageView, x fleet.ImageVersion) string {
 // OnlineHostWithPools returns an online host with both pools active, or nil if there is none. It considers only the
 // given host unless host is empty. Only the system actor may call it.
 func (b *Queries) OnlineHostWithPools(ctx context.Context, a fleet.Actor, one, other fleet.PoolID, host fleet.HostID) (*HostRef, error) {
-	if err := store.OnlySystem(a); err != nil {
+	if err := store.CheckSystemActor(a); err != nil {
 		return nil, err
 	}
-	var s statement
-	s.and("a.pool_id = " + s.key(string(one)) + " AND a.asked = 'assign' AND a.said = 'active' AND " + reportsFreshSQL)
-	s.and("EXISTS (SELECT 1 FROM assignments o WHERE o.pool_id = " + s.key(string(other)) + " AND o.host_id = a.host_id AND o.asked = 'assign' AND o.said = 'active')")
+	var s statementBuilder
+	s.addCondition("a.pool_id = " + s.keyArg(string(one)) + " AND a.asked = 'assign' AND a.said = 'active' AND " + reportsFreshSQL)
+	s.addCondition("EXISTS (SELECT 1 FROM assignments o WHERE o.pool_id = " + s.keyArg(string(other)) + " AND o.host_id = a.host_id AND o.asked = 'assign' AND o.said = 'active')")
 	if host != "" {
-		s.and("a.host_id = " + s.key(string(host)))
+		s.addCondition("a.host_id = " + s.keyArg(string(host)))
 	}
-	hosts, err := collect(ctx, b, "SELECT h.id, h.name FROM assignments a JOIN hosts h ON h.id = a.host_id JOIN host_sessions s ON s.host_id = a.host_id"+s.conditions()+
+	hosts, err := collectRows(ctx, b, "SELECT h.id, h.name FROM assignments a JOIN hosts h ON h.id = a.host_id JOIN host_sessions s ON s.host_id = a.host_id"+s.whereClause()+
 		" ORDER BY h.name LIMIT 1", &s, func(x pgx.CollectableRow) (h HostRef, err error) {
 		err = x.Scan(&h.ID, &h.Name)
 		return h, err

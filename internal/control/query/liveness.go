@@ -15,32 +15,32 @@ import (
 // phaseTerm adds the condition for derived phases. For a VM on an online host, the phase is the one stored in the VM's
 // row. For a VM on an offline host, the phase is unknown, unless the VM is being deleted or was never observed. A test
 // keeps the condition equal to fleet.VM.Phase.
-func (b *Queries) phaseTerm(ctx context.Context, s *statement, t fleet.Term) error {
+func (b *Queries) addPhaseTerm(ctx context.Context, s *statementBuilder, t fleet.FilterTerm) error {
 	var wanted []string
 	for _, p := range fleet.VMPhases {
-		matches := slices.ContainsFunc(t.Alternatives, func(m fleet.Match) bool { return m.Matches(string(p)) })
+		matches := slices.ContainsFunc(t.Alternatives, func(m fleet.FilterMatch) bool { return m.Matches(string(p)) })
 		if matches != t.Not {
 			wanted = append(wanted, string(p))
 		}
 	}
-	hosts, err := b.liveness(ctx)
+	hosts, err := b.readHostLiveness(ctx)
 	if err != nil {
 		return err
 	}
 	parts := []string{"false"}
 	if i := slices.Index(wanted, string(fleet.PhaseUnknown)); i >= 0 {
 		wanted = slices.Delete(wanted, i, i+1)
-		parts = append(parts, s.hostOffline(hosts))
+		parts = append(parts, s.hostOfflineSQL(hosts))
 	}
 	if len(wanted) > 0 {
-		condition := s.hostOnline(hosts)
+		condition := s.hostOnlineSQL(hosts)
 		if slices.ContainsFunc(wanted, func(p string) bool { return slices.Contains(unobservedPhases, p) }) {
 			condition += " OR " + unobservedSQL
 		}
 		// The phases are literals: PostgreSQL then estimates the rows from its statistics.
 		parts = append(parts, "v.heard IN ('"+strings.Join(wanted, "', '")+"') AND ("+condition+")")
 	}
-	s.and("((" + strings.Join(parts, ") OR (") + "))")
+	s.addCondition("((" + strings.Join(parts, ") OR (") + "))")
 	return nil
 }
 
@@ -60,7 +60,7 @@ const (
 type hostLiveness struct{ online, offline hostSet }
 
 type hostSet struct {
-	n   int
+	size   int
 	ids []string // nil if there are more than maxHostsInSQL
 }
 
@@ -83,22 +83,22 @@ var manyOnlineSQL = "SELECT count(*) FROM (SELECT 1 FROM host_sessions s WHERE "
 
 // liveness reads the liveness of hosts. In a large fleet the offline hosts come from the cache. The number of online
 // hosts is always read, because all hosts may have gone offline since the cache was filled.
-func (b *Queries) liveness(ctx context.Context) (hostLiveness, error) {
-	if totals, ok := b.fleetTotals.lookup(ctx, fleetKey{}); ok {
-		online, err := collect(ctx, b, manyOnlineSQL, new(statement), pgx.RowTo[int])
+func (b *Queries) readHostLiveness(ctx context.Context) (hostLiveness, error) {
+	if totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetKey{}); ok {
+		online, err := collectRows(ctx, b, manyOnlineSQL, new(statementBuilder), pgx.RowTo[int])
 		if err != nil {
 			return hostLiveness{}, err
 		}
 		if online[0] > maxHostsInSQL {
-			h := hostLiveness{online: hostSet{n: online[0]}, offline: hostSet{n: len(totals.offline)}}
-			if h.offline.n <= maxHostsInSQL {
-				h.offline.ids = store.Texts(totals.offline)
+			h := hostLiveness{online: hostSet{size: online[0]}, offline: hostSet{size: len(totals.offline)}}
+			if h.offline.size <= maxHostsInSQL {
+				h.offline.ids = store.ToStrings(totals.offline)
 			}
 			return h, nil
 		}
 	}
-	rows, err := collect(ctx, b, livenessSQL, new(statement), func(row pgx.CollectableRow) (h hostLiveness, err error) {
-		err = row.Scan(&h.online.n, &h.offline.n, &h.online.ids, &h.offline.ids)
+	rows, err := collectRows(ctx, b, livenessSQL, new(statementBuilder), func(row pgx.CollectableRow) (h hostLiveness, err error) {
+		err = row.Scan(&h.online.size, &h.offline.size, &h.online.ids, &h.offline.ids)
 		return h, err
 	})
 	if err != nil {
@@ -109,60 +109,60 @@ func (b *Queries) liveness(ctx context.Context) (hostLiveness, error) {
 
 // condition returns the condition that the VM's host is in the set. The parameter is has the condition on the host's
 // agent session that defines the set; the IDs of a small set only narrow that condition.
-func (h hostSet) condition(s *statement, is string) string {
+func (h hostSet) inSetSQL(s *statementBuilder, is string) string {
 	switch {
-	case h.n == 0:
+	case h.size == 0:
 		return "false"
 	case h.ids == nil:
 		return is
 	}
-	return s.oneOf("v.host_id", h.ids) + " AND " + is
+	return s.oneOfSQL("v.host_id", h.ids) + " AND " + is
 }
 
 // hostOffline is the condition that the VM's host is offline and the VM's phase therefore unknown.
-func (s *statement) hostOffline(h hostLiveness) string {
-	return h.offline.condition(s, "NOT "+reportsFreshSQL+" AND "+observedSQL)
+func (s *statementBuilder) hostOfflineSQL(h hostLiveness) string {
+	return h.offline.inSetSQL(s, "NOT "+reportsFreshSQL+" AND "+observedSQL)
 }
 
 // hostOnline is the condition that the VM's host is online. The explicit check that the host has an agent session is
 // redundant, but lets PostgreSQL read the small table of agent sessions first.
-func (s *statement) hostOnline(h hostLiveness) string {
+func (s *statementBuilder) hostOnlineSQL(h hostLiveness) string {
 	const hasSession = "s.host_id IS NOT NULL AND "
-	if h.offline.n == 0 {
+	if h.offline.size == 0 {
 		return hasSession + reportsFreshSQL
 	}
-	return h.online.condition(s, hasSession+reportsFreshSQL)
+	return h.online.inSetSQL(s, hasSession+reportsFreshSQL)
 }
 
 // attentionTerm adds the condition for VMs that need attention, or for those that do not. A test keeps it equal to
 // fleet.VM.NeedsAttention.
-func (b *Queries) attentionTerm(ctx context.Context, s *statement, t fleet.Term) error {
-	hosts, err := b.liveness(ctx)
+func (b *Queries) addAttentionTerm(ctx context.Context, s *statementBuilder, t fleet.FilterTerm) error {
+	hosts, err := b.readHostLiveness(ctx)
 	if err != nil {
 		return err
 	}
-	s.yesOrNo(t, func() string { return "v.attention OR " + s.hostOffline(hosts) },
-		func() string { return "NOT v.attention AND (" + s.hostOnline(hosts) + " OR " + unobservedSQL + ")" })
+	s.whereYesOrNo(t, func() string { return "v.attention OR " + s.hostOfflineSQL(hosts) },
+		func() string { return "NOT v.attention AND (" + s.hostOnlineSQL(hosts) + " OR " + unobservedSQL + ")" })
 	return nil
 }
 
 // driftTerm adds the condition for VMs that have drifted, or for those that have not. Drift reported by an offline host
 // does not count, as on pages.
-func (b *Queries) driftTerm(ctx context.Context, s *statement, t fleet.Term) error {
-	hosts, err := b.liveness(ctx)
+func (b *Queries) addDriftTerm(ctx context.Context, s *statementBuilder, t fleet.FilterTerm) error {
+	hosts, err := b.readHostLiveness(ctx)
 	if err != nil {
 		return err
 	}
-	s.yesOrNo(t, func() string { return "v.drifted AND " + s.hostOnline(hosts) },
-		func() string { return "NOT (v.drifted AND COALESCE(" + s.hostOnline(hosts) + ", false))" })
+	s.whereYesOrNo(t, func() string { return "v.drifted AND " + s.hostOnlineSQL(hosts) },
+		func() string { return "NOT (v.drifted AND COALESCE(" + s.hostOnlineSQL(hosts) + ", false))" })
 	return nil
 }
 
 // yesOrNo adds the condition for each of "yes" and "no" that the term matches.
-func (s *statement) yesOrNo(t fleet.Term, yes, no func() string) {
+func (s *statementBuilder) whereYesOrNo(t fleet.FilterTerm, yes, no func() string) {
 	parts := []string{"false"}
 	matches := func(answer string) bool {
-		return slices.ContainsFunc(t.Alternatives, func(m fleet.Match) bool { return m.Matches(answer) }) != t.Not
+		return slices.ContainsFunc(t.Alternatives, func(m fleet.FilterMatch) bool { return m.Matches(answer) }) != t.Not
 	}
 	if matches("yes") {
 		parts = append(parts, yes())
@@ -170,5 +170,5 @@ func (s *statement) yesOrNo(t fleet.Term, yes, no func() string) {
 	if matches("no") {
 		parts = append(parts, no())
 	}
-	s.and("((" + strings.Join(parts, ") OR (") + "))")
+	s.addCondition("((" + strings.Join(parts, ") OR (") + "))")
 }

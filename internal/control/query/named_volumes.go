@@ -32,14 +32,14 @@ func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 	if err != nil {
 		return nil, err
 	}
-	var statuses []hostStatus
+	var statuses []poolVolumeReport
 	for _, r := range rows {
 		var v fleet.Volume
 		if err := json.Unmarshal(r.Found, &v); err != nil {
 			return nil, fmt.Errorf("read volume %s: %w", r.Volume, err)
 		}
 		if k := slices.IndexFunc(pools, func(p db.Pool) bool { return string(p.ID) == r.PoolID }); k >= 0 {
-			statuses = append(statuses, hostStatus{pool: pools[k], host: r.HostID, volumes: []fleet.Volume{v}})
+			statuses = append(statuses, poolVolumeReport{pool: pools[k], host: r.HostID, volumes: []fleet.Volume{v}})
 		}
 	}
 	known, err := visibleVolumes(ctx, q, a, mergeVolumes(statuses))
@@ -51,11 +51,11 @@ func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 	for _, v := range known {
 		ref := fleet.Volref{PoolID: v.PoolID, Volume: v.Name}
 		switch {
-		case v.VM != nil && v.VM.shares && isShareableIn(spec, ref) && v.usableBy(a):
+		case v.VM != nil && v.VM.diskShareable && isShareableIn(spec, ref) && v.readableByActor(a):
 			usable = append(usable, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.hostID, Shared: v.Shared})
 		case v.VM != nil:
 			used[ref] = v.VM
-		case v.usableBy(a):
+		case v.readableByActor(a):
 			usable = append(usable, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.hostID, Shared: v.Shared})
 		}
 	}

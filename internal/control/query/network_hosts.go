@@ -20,28 +20,28 @@ import (
 const maxHostsNamed = 6
 
 // networkSum is a group of host statuses with equal state, and the forwarding modes and subnets that its hosts report.
-type networkSum struct {
-	policy.NetworkGroup
+type networkStatusGroup struct {
+	policy.NetworkHealthGroup
 	forwards, subnets []string
 }
 
 // statusesIn returns the number of host statuses in the sums.
-func statusesIn(sums []networkSum) (n int) {
+func countNetworkStatuses(sums []networkStatusGroup) (n int) {
 	for _, s := range sums {
 		n += s.Hosts
 	}
 	return n
 }
 
-func sameNetwork(a, b []networkSum) bool {
+func equalNetworkSums(a, b []networkStatusGroup) bool {
 	return reflect.DeepEqual(networkHealth(a), networkHealth(b))
 }
 
-func networkHealth(sums []networkSum) fleet.NetworkHealth {
-	var groups []policy.NetworkGroup
+func networkHealth(sums []networkStatusGroup) fleet.NetworkHealth {
+	var groups []policy.NetworkHealthGroup
 	var forwards, subnets []string
 	for _, x := range sums {
-		groups, forwards, subnets = append(groups, x.NetworkGroup), append(forwards, x.forwards...), append(subnets, x.subnets...)
+		groups, forwards, subnets = append(groups, x.NetworkHealthGroup), append(forwards, x.forwards...), append(subnets, x.subnets...)
 	}
 	health := policy.NetworkHealth(groups)
 	health.Forwards, health.Subnets = slices.Compact(slices.Sorted(slices.Values(forwards))), slices.Compact(slices.Sorted(slices.Values(subnets)))
@@ -49,15 +49,15 @@ func networkHealth(sums []networkSum) fleet.NetworkHealth {
 }
 
 // sumNetworks aggregates host statuses in PostgreSQL. Pages read its results from the cache networkSums.
-func (b *Queries) sumNetworks(ctx context.Context, of []fleet.NetworkID) (map[fleet.NetworkID][]networkSum, error) {
-	var s statement
-	s.forObjects(fleet.TypeNetwork, store.Texts(of))
-	sums := map[fleet.NetworkID][]networkSum{}
-	_, err := collect(ctx, b, `SELECT x.object_id, x.said, x.fresh, x.faulty, sum(x.hosts)::bigint, (array_agg(DISTINCT x.forward) FILTER (WHERE x.said <> ''))[1:8], (array_agg(DISTINCT x.subnets))[1:8]
+func (b *Queries) groupNetworkStatuses(ctx context.Context, of []fleet.NetworkID) (map[fleet.NetworkID][]networkStatusGroup, error) {
+	var s statementBuilder
+	s.whereObjects(fleet.TypeNetwork, store.ToStrings(of))
+	sums := map[fleet.NetworkID][]networkStatusGroup{}
+	_, err := collectRows(ctx, b, `SELECT x.object_id, x.said, x.fresh, x.faulty, sum(x.hosts)::bigint, (array_agg(DISTINCT x.forward) FILTER (WHERE x.said <> ''))[1:8], (array_agg(DISTINCT x.subnets))[1:8]
 		FROM (SELECT a.object_id, COALESCE(a.said, '') AS said, `+reportsFreshSQL+` AS fresh, a.faulty, COALESCE(a.forward, '') AS forward, a.subnets, count(*) AS hosts
-			FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6) x GROUP BY 1, 2, 3, 4`, &s, func(row pgx.CollectableRow) (none struct{}, err error) {
+			FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.whereClause()+` GROUP BY 1, 2, 3, 4, 5, 6) x GROUP BY 1, 2, 3, 4`, &s, func(row pgx.CollectableRow) (none struct{}, err error) {
 		var network fleet.NetworkID
-		var x networkSum
+		var x networkStatusGroup
 		var reported fleet.NetworkState
 		var fresh, faulty bool
 		var subnets []*string
@@ -82,7 +82,7 @@ func (b *Queries) addNetworkHealth(ctx context.Context, views []fleet.NetworkVie
 	for i, v := range views {
 		ids[i] = v.ID
 	}
-	sums, err := b.networkSums.get(ctx, ids...)
+	sums, err := b.networkSums.getTotals(ctx, ids...)
 	for i := range views {
 		views[i].Health = networkHealth(sums[views[i].ID])
 	}
@@ -90,7 +90,7 @@ func (b *Queries) addNetworkHealth(ctx context.Context, views []fleet.NetworkVie
 }
 
 // addFewHosts fills in the hosts of networks with at most maxHostsNamed hosts, by name.
-func (b *Queries) addFewHosts(ctx context.Context, a fleet.Actor, views []fleet.NetworkView) error {
+func (b *Queries) addHostsIfFew(ctx context.Context, a fleet.Actor, views []fleet.NetworkView) error {
 	at := map[fleet.NetworkID]*fleet.NetworkView{}
 	ids := []string{}
 	for i := range views {
@@ -102,19 +102,19 @@ func (b *Queries) addFewHosts(ctx context.Context, a fleet.Actor, views []fleet.
 	if len(ids) == 0 {
 		return nil
 	}
-	var s statement
-	s.and("a.network_id = ANY (" + s.key(ids) + "::text[])")
-	statuses, err := b.networkStatuses(ctx, s)
+	var s statementBuilder
+	s.addCondition("a.network_id = ANY (" + s.keyArg(ids) + "::text[])")
+	statuses, err := b.readNetworkStatuses(ctx, s)
 	slices.SortFunc(statuses, func(x, y fleet.NetworkHost) int { return cmp.Compare(x.HostName, y.HostName) })
 	for _, c := range statuses {
 		if v := at[c.NetworkID]; len(v.Hosts) < maxHostsNamed {
-			v.Hosts = append(v.Hosts, networkHostFor(a, c))
+			v.Hosts = append(v.Hosts, redactNetworkHost(a, c))
 		}
 	}
 	return err
 }
 
-var networkHostOrders = rankedBy(func(h fleet.NetworkHost) int { return statusRank(h.State.Severity(), false) },
+var networkHostSortOrders = sortOrdersByRank(func(h fleet.NetworkHost) int { return hostStatusRank(h.State.Severity(), false) },
 	func(h fleet.NetworkHost) (string, fleet.HostID) { return h.HostName, h.HostID })
 
 // NetworkHosts returns one page of a network's host statuses: those that need an administrator first, then by host
@@ -138,7 +138,7 @@ func (b *Queries) NetworkHosts(ctx context.Context, a fleet.Actor, id fleet.Netw
 
 // networkStates lists every combination that determines a status: the reported state (empty for none), whether it is
 // faulty, and whether the report is fresh.
-var networkStates = func() (all []struct {
+var networkStateCombinations = func() (all []struct {
 	reported      fleet.NetworkState
 	faulty, fresh bool
 },
@@ -158,14 +158,14 @@ var networkStates = func() (all []struct {
 
 // networkRanks returns a SQL table of the states that match the severity terms in tones, each with its rank, and the
 // condition that joins the table with host statuses (alias x).
-func networkRanks(s *statement, tones []fleet.Term) string {
+func networkRanksSQL(s *statementBuilder, tones []fleet.FilterTerm) string {
 	reported, faulty, fresh, rank := []string{}, []bool{}, []bool{}, []int32{}
-	for _, x := range networkStates {
-		if tone := fleet.NetworkStateOf(x.reported, x.faulty, x.fresh).Severity(); matchesTones(tones, tone) {
-			reported, faulty, fresh, rank = append(reported, string(x.reported)), append(faulty, x.faulty), append(fresh, x.fresh), append(rank, int32(statusRank(tone, false)))
+	for _, x := range networkStateCombinations {
+		if tone := fleet.NetworkStateOf(x.reported, x.faulty, x.fresh).Severity(); matchesSeverity(tones, tone) {
+			reported, faulty, fresh, rank = append(reported, string(x.reported)), append(faulty, x.faulty), append(fresh, x.fresh), append(rank, int32(hostStatusRank(tone, false)))
 		}
 	}
-	return "unnest(" + s.key(reported) + "::text[], " + s.key(faulty) + "::boolean[], " + s.key(fresh) + "::boolean[], " + s.key(rank) +
+	return "unnest(" + s.keyArg(reported) + "::text[], " + s.keyArg(faulty) + "::boolean[], " + s.keyArg(fresh) + "::boolean[], " + s.keyArg(rank) +
 		"::integer[]) AS g (said, faulty, fresh, rank) ON g.said = x.said AND g.faulty = x.faulty AND g.fresh = x.fresh"
 }
 
@@ -183,48 +183,48 @@ func (b *Queries) ListNetworksInFull(ctx context.Context, a fleet.Actor, q fleet
 	if err != nil || len(ids) == 0 {
 		return page, err
 	}
-	var s statement
-	s.forObjects(fleet.TypeNetwork, ids)
-	place, of, err := b.firstHostStatuses(ctx, &s, func(s *statement) string { return networkRanks(s, nil) })
+	var s statementBuilder
+	s.whereObjects(fleet.TypeNetwork, ids)
+	place, of, err := b.firstHostStatuses(ctx, &s, func(s *statementBuilder) string { return networkRanksSQL(s, nil) })
 	if err != nil {
 		return page, err
 	}
-	statuses, err := b.networkStatuses(ctx, of)
+	statuses, err := b.readNetworkStatuses(ctx, of)
 	slices.SortFunc(statuses, func(x, y fleet.NetworkHost) int {
-		return place[hostStatusAt{string(x.NetworkID), x.HostID}] - place[hostStatusAt{string(y.NetworkID), y.HostID}]
+		return place[hostStatusKey{string(x.NetworkID), x.HostID}] - place[hostStatusKey{string(y.NetworkID), y.HostID}]
 	})
 	for _, h := range statuses {
-		at[h.NetworkID].Hosts = append(at[h.NetworkID].Hosts, networkHostFor(a, h))
+		at[h.NetworkID].Hosts = append(at[h.NetworkID].Hosts, redactNetworkHost(a, h))
 	}
 	return page, err
 }
 
 func (b *Queries) networkHosts(ctx context.Context, id fleet.NetworkID, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
 	q.Limit = cmp.Or(q.Limit, fleet.HostStatusesListed)
-	p, err := networkHostOrders.page(q, "worst")
+	p, err := networkHostSortOrders.parsePaging(q, "worst")
 	if err != nil {
 		return fleet.Page[fleet.NetworkHost]{}, err
 	}
-	sums, err := b.networkSums.getOne(ctx, id)
+	sums, err := b.networkSums.getTotal(ctx, id)
 	if err != nil {
 		return fleet.Page[fleet.NetworkHost]{}, err
 	}
 	statuses, err := statusList[fleet.NetworkHost]{
-		statuses: statusesIn(sums), host: func(h fleet.NetworkHost) fleet.HostID { return h.HostID },
-		first: func(ctx context.Context) (firstStatuses, error) { return b.firstNetworkHosts.getOne(ctx, id) },
-		find: func(ctx context.Context) ([]string, error) {
+		statuses: countNetworkStatuses(sums), hostOf: func(h fleet.NetworkHost) fleet.HostID { return h.HostID },
+		readFirst: func(ctx context.Context) (firstStatusHosts, error) { return b.firstNetworkHosts.getTotal(ctx, id) },
+		findHosts: func(ctx context.Context) ([]string, error) {
 			return b.networkStatusPage(ctx, id, q.Filter, p.applyCursor)
 		},
-		read: func(ctx context.Context, hosts []string) ([]fleet.NetworkHost, error) {
-			var of statement
-			of.and("a.network_id = " + of.key(string(id)) + " AND a.host_id = ANY (" + of.key(hosts) + "::text[])")
-			return b.networkStatuses(ctx, of)
+		readStatuses: func(ctx context.Context, hosts []string) ([]fleet.NetworkHost, error) {
+			var of statementBuilder
+			of.addCondition("a.network_id = " + of.keyArg(string(id)) + " AND a.host_id = ANY (" + of.keyArg(hosts) + "::text[])")
+			return b.readNetworkStatuses(ctx, of)
 		},
-	}.page(ctx, q, p.limit)
+	}.readPage(ctx, q, p.limit)
 	if err == nil {
 		err = b.addAffectedVMs(ctx, id, statuses)
 	}
-	return p.pageOf(statuses), err
+	return p.buildPage(statuses), err
 }
 
 // addAffectedVMs fills in the number of VMs with a NIC on the network for hosts where the network has failed.
@@ -243,7 +243,7 @@ func (b *Queries) addAffectedVMs(ctx context.Context, id fleet.NetworkID, status
 		k := slices.IndexFunc(statuses, func(h fleet.NetworkHost) bool { return h.HostID == r.HostID })
 		statuses[k].VMs = int(r.Vms)
 	}
-	return store.Err(err)
+	return store.UserError(err)
 }
 
 // NetworkHost returns the status of a network on one host.
@@ -251,9 +251,9 @@ func (b *Queries) NetworkHost(ctx context.Context, a fleet.Actor, id fleet.Netwo
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.NetworkHost{}, err
 	}
-	var s statement
-	s.and("a.network_id = " + s.key(string(id)) + " AND a.host_id = " + s.key(string(host)))
-	statuses, err := b.networkStatuses(ctx, s)
+	var s statementBuilder
+	s.addCondition("a.network_id = " + s.keyArg(string(id)) + " AND a.host_id = " + s.keyArg(string(host)))
+	statuses, err := b.readNetworkStatuses(ctx, s)
 	if err == nil && len(statuses) == 0 {
 		err = fleet.Errorf(fleet.NotFound, "The network is not assigned to this host.")
 	}
@@ -264,18 +264,18 @@ func (b *Queries) NetworkHost(ctx context.Context, a fleet.Actor, id fleet.Netwo
 }
 
 // findFirstNetworkHosts returns the first hosts of a network's status list.
-func (b *Queries) findFirstNetworkHosts(ctx context.Context, id fleet.NetworkID) (first firstStatuses, err error) {
-	p, err := networkHostOrders.page(fleet.Query{Limit: fleet.HostStatusesListed}, "worst")
+func (b *Queries) findFirstNetworkHosts(ctx context.Context, id fleet.NetworkID) (first firstStatusHosts, err error) {
+	p, err := networkHostSortOrders.parsePaging(fleet.Query{Limit: fleet.HostStatusesListed}, "worst")
 	if err != nil {
 		return first, err
 	}
-	sums, err := b.networkSums.getOne(ctx, id)
+	sums, err := b.networkSums.getTotal(ctx, id)
 	if err != nil {
 		return first, err
 	}
-	first.statuses = statusesIn(sums)
-	totals, ok := b.fleetTotals.lookup(ctx, fleetKey{})
-	if ok && !slices.ContainsFunc(sums, func(s networkSum) bool {
+	first.statuses = countNetworkStatuses(sums)
+	totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetKey{})
+	if ok && !slices.ContainsFunc(sums, func(s networkStatusGroup) bool {
 		return s.State != fleet.NetworkUnknown && s.State.Severity() != fleet.SeverityOK
 	}) {
 		first.hosts, err = b.offlineHostsFirst(ctx, fleet.TypeNetwork, string(id), totals.offline)
@@ -286,23 +286,23 @@ func (b *Queries) findFirstNetworkHosts(ctx context.Context, id fleet.NetworkID)
 }
 
 // networkStatusPage returns the hosts of one page of a network's status list.
-func (b *Queries) networkStatusPage(ctx context.Context, id fleet.NetworkID, filter string, apply func(*statement) string) ([]string, error) {
-	var s, page statement
-	s.forObjects(fleet.TypeNetwork, []string{string(id)})
-	tones, err := s.statusTerms(filter)
+func (b *Queries) networkStatusPage(ctx context.Context, id fleet.NetworkID, filter string, apply func(*statementBuilder) string) ([]string, error) {
+	var s, page statementBuilder
+	s.whereObjects(fleet.TypeNetwork, []string{string(id)})
+	tones, err := s.parseStatusFilter(filter)
 	if err != nil {
 		return nil, err
 	}
 	page.args, page.planEachTime, page.isSearch = s.args, s.planEachTime, s.isSearch
-	ranks := networkRanks(&page, tones)
-	return b.hostStatusPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, apply)
+	ranks := networkRanksSQL(&page, tones)
+	return b.hostStatusPageHosts(ctx, &page, s.whereClause(), ranks, len(tones) > 0, apply)
 }
 
 // networkStatuses reads the host statuses of networks (alias a) that s selects, unordered. Reports are complete except
 // for leases.
-func (b *Queries) networkStatuses(ctx context.Context, s statement) ([]fleet.NetworkHost, error) {
-	return collect(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status - 'leases', s.looked_at, a.asked = 'assign', a.asked = 'release', now()
-		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions(), &s, func(x pgx.CollectableRow) (h fleet.NetworkHost, err error) {
+func (b *Queries) readNetworkStatuses(ctx context.Context, s statementBuilder) ([]fleet.NetworkHost, error) {
+	return collectRows(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status - 'leases', s.looked_at, a.asked = 'assign', a.asked = 'release', now()
+		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.whereClause(), &s, func(x pgx.CollectableRow) (h fleet.NetworkHost, err error) {
 		var now time.Time
 		err = x.Scan(&h.NetworkID, &h.HostID, &h.HostName, &h.Status, &h.SeenAt, &h.Assigned, &h.Releasing, &now)
 		h.State = h.StateAt(now)

@@ -14,12 +14,12 @@ func (b *Queries) UsableNetworks(ctx context.Context, a fleet.Actor) ([]fleet.Ne
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err
 	}
-	var s statement
+	var s statementBuilder
 	if !policy.May(a, policy.InfraChange, "") {
-		s.openToProjects("n", store.ProjectsWith(a, policy.VMChange))
+		s.whereNetworkUsable("n", store.ProjectsWithPermission(a, policy.VMChange))
 	}
-	s.and("EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)")
-	return b.networks(ctx, a, s, " ORDER BY n.name, n.id")
+	s.addCondition("EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)")
+	return b.readNetworks(ctx, a, s, " ORDER BY n.name, n.id")
 }
 
 // NetworksFor lists the networks of the VM's host to which the actor may connect the VM, by name.
@@ -28,30 +28,30 @@ func (b *Queries) NetworksFor(ctx context.Context, a fleet.Actor, id fleet.VMID)
 	if err != nil {
 		return nil, err
 	}
-	var s statement
-	s.and("n.id IN (SELECT x.network_id FROM assignments x JOIN vms v ON v.host_id = x.host_id WHERE v.id = " + s.arg(string(id)) + ")")
+	var s statementBuilder
+	s.addCondition("n.id IN (SELECT x.network_id FROM assignments x JOIN vms v ON v.host_id = x.host_id WHERE v.id = " + s.addArg(string(id)) + ")")
 	if !policy.May(a, policy.InfraChange, "") {
-		s.openToProjects("n", []string{string(vm.ProjectID)})
+		s.whereNetworkUsable("n", []string{string(vm.ProjectID)})
 	}
-	return b.networks(ctx, a, s, " ORDER BY n.name, n.id")
+	return b.readNetworks(ctx, a, s, " ORDER BY n.name, n.id")
 }
 
 // knownNetworks limits networks (alias n) to those that the actor may know: without permission to see hosts, restricted
 // networks are visible only by a grant.
-func (s *statement) knownNetworks(a fleet.Actor) {
+func (s *statementBuilder) whereNetworkVisible(a fleet.Actor) {
 	if !policy.May(a, policy.InfraSee, "") {
-		s.openToProjects("n", store.ProjectsOf(a))
+		s.whereNetworkUsable("n", store.VisibleProjects(a))
 	}
 }
 
 // openToProjects adds the condition that VMs of one of the projects may use network n.
-func (s *statement) openToProjects(n string, projects []string) {
-	s.and("NOT leads_out(" + n + ".id, " + n + ".kind) OR EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = " + n +
-		".id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", projects) + "))")
+func (s *statementBuilder) whereNetworkUsable(n string, projects []string) {
+	s.addCondition("NOT leads_out(" + n + ".id, " + n + ".kind) OR EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = " + n +
+		".id AND (g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", projects) + "))")
 }
 
 // addGrants fills in the grants of restricted networks that the actor may see.
-func (b *Queries) addGrants(ctx context.Context, a fleet.Actor, views []fleet.NetworkView) error {
+func (b *Queries) addNetworkGrants(ctx context.Context, a fleet.Actor, views []fleet.NetworkView) error {
 	at := map[fleet.NetworkID]*fleet.NetworkView{}
 	ids := []string{}
 	for i := range views {
@@ -63,7 +63,7 @@ func (b *Queries) addGrants(ctx context.Context, a fleet.Actor, views []fleet.Ne
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := b.store.NetworkGrants(ctx, db.NetworkGrantsParams{Networks: ids, AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a)})
+	rows, err := b.store.NetworkGrants(ctx, db.NetworkGrantsParams{Networks: ids, AllProjects: policy.AllProjects(a), Projects: store.VisibleProjects(a)})
 	for _, r := range rows {
 		grant := fleet.NetworkGrant{ProjectName: r.Project}
 		if r.ProjectID != nil {
@@ -71,5 +71,5 @@ func (b *Queries) addGrants(ctx context.Context, a fleet.Actor, views []fleet.Ne
 		}
 		at[r.NetworkID].Grants = append(at[r.NetworkID].Grants, grant)
 	}
-	return store.Err(err)
+	return store.UserError(err)
 }

@@ -26,23 +26,23 @@ func (b *Queries) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, 
 		return fleet.Overview{}, err
 	}
 	o := fleet.Overview{
-		Hosts: map[fleet.HostPhase]int{}, VMs: map[fleet.Phase]int{}, Pools: map[fleet.Severity]int{}, Attention: []fleet.Attention{}, CountedAt: sums.at,
+		Hosts: map[fleet.HostPhase]int{}, VMs: map[fleet.Phase]int{}, Pools: map[fleet.Severity]int{}, Attention: []fleet.Attention{}, CountedAt: sums.countedAt,
 	}
-	totals, err := b.fleetTotals.getOne(ctx, fleetKey{})
+	totals, err := b.fleetTotals.getTotal(ctx, fleetKey{})
 	if err != nil {
 		return o, err
 	}
-	addVMs(&o, a, sums, totals.offline)
+	addVMTotals(&o, a, sums, totals.offline)
 	if policy.May(a, policy.InfraSee, "") {
-		addHosts(&o, sums, totals)
+		addHostTotals(&o, sums, totals)
 	}
-	if err := b.addPools(ctx, a, &o, totals); err != nil {
+	if err := b.addPoolTotals(ctx, a, &o, totals); err != nil {
 		return o, err
 	}
-	if err := b.addProblems(ctx, a, &o); err != nil {
+	if err := b.addVMAndTaskAttention(ctx, a, &o); err != nil {
 		return o, err
 	}
-	slices.SortStableFunc(o.Attention, func(x, y fleet.Attention) int { return urgency[x.Severity] - urgency[y.Severity] })
+	slices.SortStableFunc(o.Attention, func(x, y fleet.Attention) int { return severityRank[x.Severity] - severityRank[y.Severity] })
 	o.Attention = o.Attention[:min(len(o.Attention), maxAttention)]
 	for i, x := range o.Attention {
 		if len(x.Objects) > 0 {
@@ -64,7 +64,7 @@ func (b *Queries) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, 
 		return totals, err
 	}
 	o := fleet.Overview{VMs: map[fleet.Phase]int{}}
-	addVMs(&o, a, sums, sums.offline())
+	addVMTotals(&o, a, sums, sums.offlineHosts())
 	totals.Phases, totals.NeedingAttention = o.VMs, o.VMsNeedingAttention
 	if policy.May(a, policy.InfraSee, "") {
 		for _, n := range sums.discovered {
@@ -74,11 +74,11 @@ func (b *Queries) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, 
 	return totals, nil
 }
 
-var urgency = map[fleet.Severity]int{fleet.SeverityBad: 0, fleet.SeverityUnknown: 1, fleet.SeverityWarn: 2}
+var severityRank = map[fleet.Severity]int{fleet.SeverityBad: 0, fleet.SeverityUnknown: 1, fleet.SeverityWarn: 2}
 
 // addVMs adds up the VMs of the actor's projects. VMs on an offline host count as unknown, except while being created
 // or deleted.
-func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, offline []fleet.HostID) {
+func addVMTotals(o *fleet.Overview, a fleet.Actor, sums *publishedTotals, offline []fleet.HostID) {
 	sees := func(id fleet.ProjectID) bool { return policy.AllProjects(a) || policy.May(a, policy.VMSee, id) }
 	for project, phases := range sums.byPhase {
 		if !sees(project) {
@@ -119,7 +119,7 @@ func (b *Queries) HostTotals(ctx context.Context, a fleet.Actor) (map[fleet.Host
 }
 
 // addHosts counts hosts by phase and adds the hosts that need attention.
-func addHosts(o *fleet.Overview, sums *counters, totals fleetTotals) {
+func addHostTotals(o *fleet.Overview, sums *publishedTotals, totals fleetTotals) {
 	for _, n := range sums.discovered {
 		o.DiscoveredVMs += n
 	}
@@ -134,8 +134,8 @@ func addHosts(o *fleet.Overview, sums *counters, totals fleetTotals) {
 
 // addPools counts pools by health and adds those that need attention: by cause if the actor sees hosts, otherwise by
 // the pool's summary.
-func (b *Queries) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview, totals fleetTotals) error {
-	pools, err := b.poolRows(ctx, statement{}, " ORDER BY p.name, p.id")
+func (b *Queries) addPoolTotals(ctx context.Context, a fleet.Actor, o *fleet.Overview, totals fleetTotals) error {
+	pools, err := b.readPoolRows(ctx, statementBuilder{}, " ORDER BY p.name, p.id")
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (b *Queries) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview
 		return err
 	}
 	views := map[fleet.PoolID]fleet.PoolView{}
-	var plain fleet.Causes
+	var plain fleet.AttentionCauses
 	for _, r := range pools {
 		v := poolView(a, r, totals.pools[r.ID], rooms[r.ID])
 		views[r.ID] = v
@@ -161,7 +161,7 @@ func (b *Queries) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview
 		}
 	}
 	if store.SeesHosts(a) {
-		o.Attention = append(o.Attention, poolAttention(totals.causes, views)...)
+		o.Attention = append(o.Attention, poolAttention(totals.poolCauses, views)...)
 	} else {
 		o.Attention = append(o.Attention, plain.Rows...)
 	}
@@ -170,7 +170,7 @@ func (b *Queries) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview
 
 // addProblems adds VMs that need attention, and tasks that failed within the last hour. A failed task is omitted if its
 // object already shows the cause.
-func (b *Queries) addProblems(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
+func (b *Queries) addVMAndTaskAttention(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
 	pools := map[fleet.Subject]string{}
 	for _, row := range o.Attention {
 		for _, x := range row.Objects {
@@ -183,19 +183,19 @@ func (b *Queries) addProblems(ctx context.Context, a fleet.Actor, o *fleet.Overv
 		return err
 	}
 	o.Attention = append(o.Attention, rows...)
-	addCounted(a, o)
-	if err := b.addUnapplied(ctx, a, o, shown); err != nil {
+	addAttentionFromCounters(a, o)
+	if err := b.addUnappliedGroups(ctx, a, o, shown); err != nil {
 		return err
 	}
-	tasks, err := b.store.FailedTasks(ctx, db.FailedTasksParams{AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a)})
+	tasks, err := b.store.FailedTasks(ctx, db.FailedTasksParams{AllProjects: policy.AllProjects(a), Projects: store.VisibleProjects(a)})
 	if err != nil {
-		return store.Err(err)
+		return store.UserError(err)
 	}
-	var failed fleet.Causes
+	var failed fleet.AttentionCauses
 	for _, t := range tasks {
-		task := store.TaskFor(a, store.TaskOf(t.Task, t.Host))
+		task := store.RedactTask(a, store.TaskFromRow(t.Task, t.Host))
 		cause := pools[task.Subject] // the same cause is listed once
-		if shown[task.Subject] || task.Error != "" && (strings.Contains(cause, task.Error) || strings.Contains(cause, fleet.Nameless(task.Error, task.SubjectName))) {
+		if shown[task.Subject] || task.Error != "" && (strings.Contains(cause, task.Error) || strings.Contains(cause, fleet.WithoutNames(task.Error, task.SubjectName))) {
 			continue
 		}
 		text := task.Title() + " failed: " + task.Error
@@ -207,7 +207,7 @@ func (b *Queries) addProblems(ctx context.Context, a fleet.Actor, o *fleet.Overv
 			List: "/tasks?filter=state:" + string(task.State) + "+kind:" + string(task.Kind),
 		}
 		if store.SeesHosts(a) {
-			n.Remedy = fleet.RemedyFor("", "", task.Error)
+			n.Remedy = fleet.RemedyForError("", "", task.Error)
 		}
 		failed.Add(n)
 	}
@@ -217,7 +217,7 @@ func (b *Queries) addProblems(ctx context.Context, a fleet.Actor, o *fleet.Overv
 
 // addCounted adds the rows of the Needs attention list that come from the counters: VMs that have drifted and, if the
 // actor does not see hosts, VMs on offline hosts.
-func addCounted(a fleet.Actor, o *fleet.Overview) {
+func addAttentionFromCounters(a fleet.Actor, o *fleet.Overview) {
 	if n := o.VMsDrifted; n > 0 {
 		o.Attention = append(o.Attention, fleet.Attention{
 			Kind: string(fleet.TypeVM), Severity: fleet.SeverityWarn, Text: "Changed on the host: the definition there differs from what was set here (drift).", Remedy: fleet.DriftRemedy,

@@ -14,28 +14,28 @@ import (
 
 // Limits of a page.
 const (
-	defaultPage = 100
-	largestPage = 500
+	defaultPageSize = 100
+	maxPageSize = 500
 
 	maxCursorText = 4096 // bytes of one value in a cursor
 
-	usualPage = defaultPage + 1 // rows read for a page: one extra row shows whether another page follows
+	defaultRowLimit = defaultPageSize + 1 // rows read for a page: one extra row shows whether another page follows
 )
 
 // column is one column of a list's order. valid reports whether a cursor value has exactly the form that the portal
 // writes for this column; any other value could fail in SQL.
-type column struct {
+type sortColumn struct {
 	sql   string
 	valid func(string) bool
 }
 
-func textColumn(sql string) column {
-	return column{sql, func(v string) bool { return len(v) <= maxCursorText && !strings.ContainsRune(v, 0) }}
+func textColumn(sql string) sortColumn {
+	return sortColumn{sql, func(v string) bool { return len(v) <= maxCursorText && !strings.ContainsRune(v, 0) }}
 }
 
-func int32Column(sql string) column { return column{sql, isInteger(32)} }
+func int32Column(sql string) sortColumn { return sortColumn{sql, isInteger(32)} }
 
-func int64Column(sql string) column { return column{sql, isInteger(64)} }
+func int64Column(sql string) sortColumn { return sortColumn{sql, isInteger(64)} }
 
 func isInteger(bits int) func(string) bool {
 	return func(v string) bool {
@@ -44,27 +44,27 @@ func isInteger(bits int) func(string) bool {
 	}
 }
 
-func timeColumn(sql string) column {
-	return column{sql, func(v string) bool {
+func timeColumn(sql string) sortColumn {
+	return sortColumn{sql, func(v string) bool {
 		at, err := time.Parse(time.RFC3339Nano, v)
-		return err == nil && at.Year() > 0 && stamp(at) == v
+		return err == nil && at.Year() > 0 && formatTime(at) == v
 	}}
 }
 
 // order is a way to sort a list of T: columns that together are unique, and a function that returns an item's values of
 // these columns for the cursor.
-type order[T any] struct {
-	columns []column
+type sortOrder[T any] struct {
+	columns []sortColumn
 	values  func(T) []string
 }
 
 // orders are the ways to sort one list, by sort key.
-type orders[T any] map[string]order[T]
+type sortOrders[T any] map[string]sortOrder[T]
 
 // paging is the position of one page in a list. For a backward page, SQL returns the rows in reverse order, nearest to
 // the cursor first, and pageOf reverses them again.
-type paging[T any] struct {
-	order[T]
+type pagePosition[T any] struct {
+	sortOrder[T]
 	sort     string
 	desc     bool     // order of the rows in SQL
 	backward bool     // the page ends before the cursor instead of starting after it
@@ -73,8 +73,8 @@ type paging[T any] struct {
 }
 
 // parse works like page and also parses the filter of q.
-func (all orders[T]) parse(q fleet.Query, own string, keys fleet.FilterKeys) (paging[T], []fleet.Term, error) {
-	p, err := all.page(q, own)
+func (all sortOrders[T]) parseQuery(q fleet.Query, own string, keys fleet.FilterKeys) (pagePosition[T], []fleet.FilterTerm, error) {
+	p, err := all.parsePaging(q, own)
 	if err != nil {
 		return p, nil, err
 	}
@@ -83,23 +83,23 @@ func (all orders[T]) parse(q fleet.Query, own string, keys fleet.FilterKeys) (pa
 }
 
 // page parses q's sort, cursor and limit. own is the default sort.
-func (all orders[T]) page(q fleet.Query, own string) (paging[T], error) {
-	p := paging[T]{sort: q.Sort, limit: q.Limit}
+func (all sortOrders[T]) parsePaging(q fleet.Query, own string) (pagePosition[T], error) {
+	p := pagePosition[T]{sort: q.Sort, limit: q.Limit}
 	if p.sort == "" {
 		p.sort = own
 	}
 	if p.limit < 1 {
-		p.limit = defaultPage
+		p.limit = defaultPageSize
 	}
-	p.limit = min(p.limit, largestPage)
+	p.limit = min(p.limit, maxPageSize)
 	key, desc := strings.CutPrefix(p.sort, "-")
 	o, ok := all[key]
 	if !ok {
 		var c fleet.Checks
-		c.Add("sort", "This list cannot be sorted by %q. Sort by one of: %s; put - in front for the reverse order.", key, strings.Join(sorted(all), ", "))
+		c.Add("sort", "This list cannot be sorted by %q. Sort by one of: %s; put - in front for the reverse order.", key, strings.Join(sortedKeys(all), ", "))
 		return p, c.Err()
 	}
-	p.order, p.backward = o, q.Before != ""
+	p.sortOrder, p.backward = o, q.Before != ""
 	p.desc = desc != p.backward
 	var err error
 	switch {
@@ -111,7 +111,7 @@ func (all orders[T]) page(q fleet.Query, own string) (paging[T], error) {
 	return p, err
 }
 
-func sorted[V any](m map[string]V) []string {
+func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)
@@ -123,33 +123,33 @@ func sorted[V any](m map[string]V) []string {
 // applyCursor adds the cursor's condition to s and returns ORDER BY and LIMIT. It reads one row more than the page, to
 // detect whether another page follows. The statement is planned each time: a cached plan made for an empty table sorts
 // all rows, which is too slow for a large table.
-func (p paging[T]) applyCursor(s *statement) string {
+func (p pagePosition[T]) applyCursor(s *statementBuilder) string {
 	s.planEachTime = true
 	if p.cursor != nil {
 		names, values := make([]string, len(p.columns)), make([]string, len(p.columns))
 		for i, c := range p.columns {
-			names[i], values[i] = c.sql, s.key(p.cursor[i])
+			names[i], values[i] = c.sql, s.keyArg(p.cursor[i])
 		}
 		row, at := "("+strings.Join(names, ", ")+")", "("+strings.Join(values, ", ")+")"
 		// The condition includes the cursor's row and excludes it separately. For a strict comparison PostgreSQL would
 		// estimate no rows with an equal first column, and sort them instead of using the index order.
-		s.and(row + p.cursorOperator() + at)
-		s.and(row + " <> " + at)
+		s.addCondition(row + p.cursorOperator() + at)
+		s.addCondition(row + " <> " + at)
 	}
-	return " ORDER BY " + p.orderBy() + " LIMIT " + s.key(p.limit+1)
+	return " ORDER BY " + p.orderBySQL() + " LIMIT " + s.keyArg(p.limit+1)
 }
 
 // applyFirst adds the cursor's condition on the first column only. applyCursor's condition implies it, but an index can
 // use this one if the columns come from several tables. If all columns come from one table, PostgreSQL would count the
 // condition twice in its estimate.
-func (p paging[T]) applyFirst(s *statement) {
+func (p pagePosition[T]) applyCursorToFirstColumn(s *statementBuilder) {
 	if p.cursor != nil {
-		s.and(p.columns[0].sql + p.cursorOperator() + s.key(p.cursor[0]))
+		s.addCondition(p.columns[0].sql + p.cursorOperator() + s.keyArg(p.cursor[0]))
 	}
 }
 
 // cursorOperator returns the comparison that selects rows from the cursor on.
-func (p paging[T]) cursorOperator() string {
+func (p pagePosition[T]) cursorOperator() string {
 	if p.desc {
 		return " <= "
 	}
@@ -157,7 +157,7 @@ func (p paging[T]) cursorOperator() string {
 }
 
 // orderBy returns the ORDER BY list.
-func (p paging[T]) orderBy() string {
+func (p pagePosition[T]) orderBySQL() string {
 	parts := make([]string, len(p.columns))
 	for i, c := range p.columns {
 		if parts[i] = c.sql; p.desc {
@@ -168,7 +168,7 @@ func (p paging[T]) orderBy() string {
 }
 
 // pageOf builds the page from the rows of the statement extended by applyCursor.
-func (p paging[T]) pageOf(items []T) fleet.Page[T] {
+func (p pagePosition[T]) buildPage(items []T) fleet.Page[T] {
 	more := len(items) > p.limit
 	if more {
 		items = items[:p.limit]
@@ -197,7 +197,7 @@ func writeCursor(sort string, values []string) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-func readCursor(cursor, sort string, columns []column) ([]string, error) {
+func readCursor(cursor, sort string, columns []sortColumn) ([]string, error) {
 	outdated := fleet.Errorf(fleet.Malformed, "This page link is out of date. Go back to the first page of the list.")
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	var values []string
@@ -212,4 +212,4 @@ func readCursor(cursor, sort string, columns []column) ([]string, error) {
 	return values[1:], nil
 }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -25,29 +25,29 @@ func (b *Queries) CheckConnection(ctx context.Context, a fleet.Actor, q fleet.Pa
 	if err := checks.Err(); err != nil {
 		return fleet.PassAnswer{}, err
 	}
-	known := filterSources{b: b, rules: map[string]string{}}
-	from, err := known.nic(ctx, a, q.From, "from", &checks)
+	known := connectionCheckSources{b: b, rules: map[string]string{}}
+	from, err := known.readNIC(ctx, a, q.From, "from", &checks)
 	if err != nil {
 		return fleet.PassAnswer{}, err
 	}
-	to, err := known.nic(ctx, a, q.To, "to", &checks)
+	to, err := known.readNIC(ctx, a, q.To, "to", &checks)
 	if err == nil {
 		err = checks.Err()
 	}
 	if err != nil {
 		return fleet.PassAnswer{}, err
 	}
-	return fleet.WouldPass(q, from, to, func(g fleet.SecurityGroupID, rule string) string { return known.rules[string(g)+"/"+rule] }), nil
+	return fleet.AnswerPassQuestion(q, from, to, func(g fleet.SecurityGroupID, rule string) string { return known.rules[string(g)+"/"+rule] }), nil
 }
 
 // filterSources collects the NICs of a connection check.
-type filterSources struct {
+type connectionCheckSources struct {
 	b     *Queries
 	rules map[string]string // rule texts by group and rule
 }
 
 // nic returns the NIC of an endpoint, or nil if the endpoint is no VM.
-func (p filterSources) nic(ctx context.Context, a fleet.Actor, e fleet.PassEnd, at string, checks *fleet.Checks) (*fleet.PassNIC, error) {
+func (p connectionCheckSources) readNIC(ctx context.Context, a fleet.Actor, e fleet.PassEnd, at string, checks *fleet.Checks) (*fleet.PassNIC, error) {
 	if e.VMID == "" {
 		return nil, nil
 	}
@@ -74,22 +74,22 @@ func (p filterSources) nic(ctx context.Context, a fleet.Actor, e fleet.PassEnd, 
 			}
 		}
 	}
-	passNIC.Groups, err = p.groups(ctx, nic.SecurityGroups)
+	passNIC.Groups, err = p.readGroups(ctx, nic.SecurityGroups)
 	if err != nil || len(passNIC.Groups) == 0 {
 		return passNIC, err
 	}
-	passNIC.State, err = p.b.nicState(ctx, vm.VM, nic)
+	passNIC.State, err = p.b.nicFilterState(ctx, vm.VM, nic)
 	return passNIC, err
 }
 
 // groups returns the security groups in the flat form used on hosts, by name.
-func (p filterSources) groups(ctx context.Context, ids []fleet.SecurityGroupID) ([]fleet.FlatGroup, error) {
+func (p connectionCheckSources) readGroups(ctx context.Context, ids []fleet.SecurityGroupID) ([]fleet.FlatGroup, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	rows, err := p.b.store.FlatSources(ctx, store.Texts(ids))
+	rows, err := p.b.store.FlatSources(ctx, store.ToStrings(ids))
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	members, names := map[fleet.SecurityGroupID][]string{}, map[fleet.SecurityGroupID]string{}
 	for _, r := range rows {
@@ -105,9 +105,9 @@ func (p filterSources) groups(ctx context.Context, ids []fleet.SecurityGroupID) 
 			continue
 		}
 		g := fleet.SecurityGroup{ID: r.ID, Name: r.Name, Spec: r.Spec, Revision: r.Revision}
-		out = append(out, g.Flat(members))
+		out = append(out, g.Flatten(members))
 		for _, rule := range r.Spec.Rules {
-			p.rules[string(r.ID)+"/"+rule.ID] = rule.Words("members of " + names[rule.GroupID])
+			p.rules[string(r.ID)+"/"+rule.ID] = rule.Text("members of " + names[rule.GroupID])
 		}
 	}
 	slices.SortFunc(out, func(x, y fleet.FlatGroup) int { return strings.Compare(x.Name, y.Name) })
@@ -116,12 +116,12 @@ func (p filterSources) groups(ctx context.Context, ids []fleet.SecurityGroupID) 
 
 // nicState returns whether the host of the VM applies the NIC's current groups: the worst of the groups' states and the
 // host's state for the NIC.
-func (b *Queries) nicState(ctx context.Context, vm fleet.VM, nic fleet.NIC) (fleet.SecurityGroupState, error) {
+func (b *Queries) nicFilterState(ctx context.Context, vm fleet.VM, nic fleet.NIC) (fleet.SecurityGroupState, error) {
 	rows, err := b.store.GroupsOfVM(ctx, db.GroupsOfVMParams{VMID: vm.ID, Fresh: fleet.Freshness})
 	if err != nil {
-		return "", store.Err(err)
+		return "", store.UserError(err)
 	}
-	states, err := nicStates(rows, []fleet.NIC{nic})
+	states, err := nicFilterStates(rows, []fleet.NIC{nic})
 	if err != nil {
 		return "", err
 	}
@@ -130,7 +130,7 @@ func (b *Queries) nicState(ctx context.Context, vm fleet.VM, nic fleet.NIC) (fle
 }
 
 // nicStates returns the filter of each NIC of a VM, and whether the host applies it.
-func nicStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.NICFilter, error) {
+func nicFilterStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.NICFilter, error) {
 	out := make([]fleet.NICFilter, len(nics))
 	for i, n := range nics {
 		out[i] = fleet.NICFilter{MAC: n.MAC, AntiSpoofing: n.HasAntiSpoofing(), Groups: []fleet.NICGroup{}}
@@ -162,7 +162,7 @@ func nicStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.NICFilter, er
 			}
 			out[i].Groups = append(out[i].Groups, g)
 		}
-		out[i].State = out[i].Worst()
+		out[i].State = out[i].WorstGroupState()
 	}
 	return out, nil
 }
@@ -175,13 +175,13 @@ func (b *Queries) NICFilterStates(ctx context.Context, a fleet.Actor, id fleet.V
 	}
 	rows, err := b.store.GroupsOfVM(ctx, db.GroupsOfVMParams{VMID: id, Fresh: fleet.Freshness})
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
-	states, err := nicStates(rows, vm.Spec.NICs)
+	states, err := nicFilterStates(rows, vm.Spec.NICs)
 	if err != nil {
 		return nil, err
 	}
-	hits, err := b.nicHits(ctx, id)
+	hits, err := b.nicPacketCounts(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -192,16 +192,16 @@ func (b *Queries) NICFilterStates(ctx context.Context, a fleet.Actor, id fleet.V
 			rules[r.ID] = r.Spec.Rules
 			refers = append(refers, r.Spec.ReferencedGroups()...)
 		}
-		if names, err = b.groupNames(ctx, a, refers); err != nil {
+		if names, err = b.securityGroupNames(ctx, a, refers); err != nil {
 			return nil, err
 		}
 	}
 	for i := range states {
 		states[i].MergeHostStatus(vm.VM)
-		states[i].Hits = countsOfRules(hits[strings.ToLower(states[i].MAC)], states[i].Groups, rules, names)
+		states[i].Hits = currentRuleCounts(hits[strings.ToLower(states[i].MAC)], states[i].Groups, rules, names)
 		if !store.SeesHosts(a) {
 			for k := range states[i].Groups {
-				states[i].Groups[k].Error = store.Redacted(states[i].Groups[k].Error, "")
+				states[i].Groups[k].Error = store.RedactText(states[i].Groups[k].Error, "")
 			}
 		}
 	}

@@ -29,13 +29,13 @@ func (b *Queries) PoolGrid(ctx context.Context, a fleet.Actor, hosts, pools flee
 	for i, p := range g.Pools.Items {
 		poolIDs[i] = p.ID
 	}
-	g.Statuses, err = b.gridStatuses(ctx, hostIDs, poolIDs)
+	g.Statuses, err = b.poolGridStatuses(ctx, hostIDs, poolIDs)
 	return g, err
 }
 
 // gridStatuses reads the statuses by indexes into hosts and pools, because two numbers are shorter to transfer and
 // parse than two IDs.
-func (b *Queries) gridStatuses(ctx context.Context, hosts []fleet.HostID, pools []fleet.PoolID) ([][]fleet.GridStatus, error) {
+func (b *Queries) poolGridStatuses(ctx context.Context, hosts []fleet.HostID, pools []fleet.PoolID) ([][]fleet.GridStatus, error) {
 	statuses := make([][]fleet.GridStatus, len(hosts))
 	all := make([]fleet.GridStatus, len(hosts)*len(pools))
 	for i := range statuses {
@@ -44,17 +44,17 @@ func (b *Queries) gridStatuses(ctx context.Context, hosts []fleet.HostID, pools 
 	if len(all) == 0 {
 		return statuses, nil
 	}
-	var s statement
+	var s statementBuilder
 	sql := `SELECT q.n::integer, r.n::integer, COALESCE(a.said, ''), ` + reportsFreshSQL + `, a.used_percent, w.vms IS NOT NULL, a.by_others, a.faulty, a.asked = 'release'
-		FROM unnest(` + s.key(store.Texts(hosts)) + `::text[]) WITH ORDINALITY AS q (id, n)
+		FROM unnest(` + s.keyArg(store.ToStrings(hosts)) + `::text[]) WITH ORDINALITY AS q (id, n)
 		LEFT JOIN host_sessions s ON s.host_id = q.id
 		JOIN assignments a ON a.noun = 'pool' AND a.host_id = q.id
-		JOIN unnest(` + s.key(store.Texts(pools)) + `::text[]) WITH ORDINALITY AS r (id, n) ON r.id = a.object_id` + unreportedStatuses
-	_, err := collect(ctx, b, sql, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
+		JOIN unnest(` + s.keyArg(store.ToStrings(pools)) + `::text[]) WITH ORDINALITY AS r (id, n) ON r.id = a.object_id` + joinPausedVMsSQL
+	_, err := collectRows(ctx, b, sql, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var host, pool int32
 		var reported string
 		var fresh, leaving bool
-		var k policy.PoolKey
+		var k policy.PoolHealthKey
 		err = x.Scan(&host, &pool, &reported, &fresh, &k.UsedPercent, &k.VMsPaused, &k.StoppedOutside, &k.Faulty, &leaving)
 		if err == nil {
 			k.State = fleet.PoolStateOf(fleet.PoolState(reported), fresh)

@@ -16,7 +16,7 @@ import (
 
 // poolGroup is a group of host statuses with equal key, last reported state and freshness.
 type poolGroup struct {
-	policy.PoolGroup
+	policy.PoolHealthGroup
 	reported    fleet.PoolState
 	fresh       bool
 	volumes     int64 // sum over the reports
@@ -24,7 +24,7 @@ type poolGroup struct {
 }
 
 // statusesOf returns the number of host statuses in the groups.
-func statusesOf(groups []poolGroup) (n int) {
+func countPoolStatuses(groups []poolGroup) (n int) {
 	for _, g := range groups {
 		n += g.Hosts
 	}
@@ -32,7 +32,7 @@ func statusesOf(groups []poolGroup) (n int) {
 }
 
 // samePool reports whether both slices contain the same groups in any order.
-func samePool(a, b []poolGroup) bool {
+func equalPoolGroups(a, b []poolGroup) bool {
 	in := make(map[poolGroup]bool, len(a))
 	for _, g := range a {
 		in[g] = true
@@ -43,27 +43,27 @@ func samePool(a, b []poolGroup) bool {
 // poolGroups aggregates the host statuses of these pools in PostgreSQL, without reading complete reports. Pages call
 // poolSums, which caches.
 func (b *Queries) poolGroups(ctx context.Context, ids []fleet.PoolID) (map[fleet.PoolID][]poolGroup, error) {
-	var s statement
-	s.forObjects(fleet.TypePool, store.Texts(ids))
-	return b.readPoolGroups(ctx, &s, reportsFreshSQL, statusesFrom)
+	var s statementBuilder
+	s.whereObjects(fleet.TypePool, store.ToStrings(ids))
+	return b.readPoolGroups(ctx, &s, reportsFreshSQL, statusesFromSQL)
 }
 
 // allPoolGroups returns the groups of all pools. The caller supplies the offline hosts, so no agent session is read.
 func (b *Queries) allPoolGroups(ctx context.Context, offline []fleet.HostID) (map[fleet.PoolID][]poolGroup, error) {
-	var s statement
-	s.forObjects(fleet.TypePool, nil)
-	return b.readPoolGroups(ctx, &s, "q.host_id IS NULL", " FROM assignments a LEFT JOIN unnest("+s.key(store.Texts(offline))+"::text[]) AS q (host_id) ON q.host_id = a.host_id"+unreportedStatuses)
+	var s statementBuilder
+	s.whereObjects(fleet.TypePool, nil)
+	return b.readPoolGroups(ctx, &s, "q.host_id IS NULL", " FROM assignments a LEFT JOIN unnest("+s.keyArg(store.ToStrings(offline))+"::text[]) AS q (host_id) ON q.host_id = a.host_id"+joinPausedVMsSQL)
 }
 
-func (b *Queries) readPoolGroups(ctx context.Context, s *statement, freshSQL, from string) (map[fleet.PoolID][]poolGroup, error) {
+func (b *Queries) readPoolGroups(ctx context.Context, s *statementBuilder, freshSQL, from string) (map[fleet.PoolID][]poolGroup, error) {
 	groups := map[fleet.PoolID][]poolGroup{}
-	_, err := collect(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+freshSQL+`, a.used_percent, w.vms IS NOT NULL, a.by_others, a.faulty, count(*), COALESCE(sum(a.volumes), 0), COALESCE(max(a.volumes), 0),
-		`+totalSQL("a.capacity_bytes")+`, `+totalSQL("a.used_bytes")+`, `+totalSQL("a.available_bytes")+`, `+totalSQL("a.provisioned_bytes")+
-		from+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6, 7`, s, func(x pgx.CollectableRow) (none struct{}, err error) {
+	_, err := collectRows(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+freshSQL+`, a.used_percent, w.vms IS NOT NULL, a.by_others, a.faulty, count(*), COALESCE(sum(a.volumes), 0), COALESCE(max(a.volumes), 0),
+		`+saturatingSumSQL("a.capacity_bytes")+`, `+saturatingSumSQL("a.used_bytes")+`, `+saturatingSumSQL("a.available_bytes")+`, `+saturatingSumSQL("a.provisioned_bytes")+
+		from+s.whereClause()+` GROUP BY 1, 2, 3, 4, 5, 6, 7`, s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var pool fleet.PoolID
 		var g poolGroup
 		err = x.Scan(&pool, &g.reported, &g.fresh, &g.UsedPercent, &g.VMsPaused, &g.StoppedOutside, &g.Faulty, &g.Hosts, &g.volumes, &g.mostVolumes,
-			&g.Room.CapacityBytes, &g.Room.UsedBytes, &g.Room.AvailableBytes, &g.Room.ProvisionedBytes)
+			&g.Space.CapacityBytes, &g.Space.UsedBytes, &g.Space.AvailableBytes, &g.Space.ProvisionedBytes)
 		g.State = fleet.PoolStateOf(g.reported, g.fresh)
 		groups[pool] = append(groups[pool], g)
 		return none, err
@@ -74,15 +74,15 @@ func (b *Queries) readPoolGroups(ctx context.Context, s *statement, freshSQL, fr
 // sharedCapacities returns the capacity of each shared pool, as its first healthy host by name reports it. For pools on
 // many hosts it comes from the cache.
 func (b *Queries) sharedCapacities(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.PoolSpace, error) {
-	totals, ok := b.fleetTotals.lookup(ctx, fleetKey{})
+	totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetKey{})
 	if !ok {
 		return b.readSharedCapacities(ctx, rows, groups)
 	}
-	rest := slices.DeleteFunc(slices.Clone(rows), func(r db.Pool) bool { return statusesOf(totals.pools[r.ID]) > manyHosts })
+	rest := slices.DeleteFunc(slices.Clone(rows), func(r db.Pool) bool { return countPoolStatuses(totals.pools[r.ID]) > maxUncachedHosts })
 	rooms, err := b.readSharedCapacities(ctx, rest, groups)
 	for _, r := range rows {
-		if statusesOf(totals.pools[r.ID]) > manyHosts {
-			rooms[r.ID] = totals.rooms[r.ID]
+		if countPoolStatuses(totals.pools[r.ID]) > maxUncachedHosts {
+			rooms[r.ID] = totals.sharedPoolSpaces[r.ID]
 		}
 	}
 	return rooms, err
@@ -101,8 +101,8 @@ func (b *Queries) readSharedCapacities(ctx context.Context, rows []db.Pool, grou
 	if len(ids) == 0 {
 		return rooms, nil
 	}
-	var s statement
-	_, err := collect(ctx, b, `SELECT p.id, f.* FROM unnest(`+s.key(ids)+`::text[]) AS p (id) CROSS JOIN LATERAL (
+	var s statementBuilder
+	_, err := collectRows(ctx, b, `SELECT p.id, f.* FROM unnest(`+s.keyArg(ids)+`::text[]) AS p (id) CROSS JOIN LATERAL (
 		SELECT a.capacity_bytes, a.used_bytes, a.available_bytes, a.provisioned_bytes FROM hosts h
 		JOIN assignments a ON a.noun = 'pool' AND a.object_id = p.id AND a.host_id = h.id JOIN host_sessions s ON s.host_id = h.id
 		WHERE a.said = 'active' AND `+reportsFreshSQL+` ORDER BY h.name LIMIT 1) f`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
@@ -116,9 +116,9 @@ func (b *Queries) readSharedCapacities(ctx context.Context, rows []db.Pool, grou
 }
 
 func poolHealth(spec fleet.PoolSpec, groups []poolGroup, first fleet.PoolSpace) fleet.PoolHealth {
-	all := make([]policy.PoolGroup, len(groups))
+	all := make([]policy.PoolHealthGroup, len(groups))
 	for i, g := range groups {
-		all[i] = g.PoolGroup
+		all[i] = g.PoolHealthGroup
 	}
 	return policy.PoolHealth(spec, all, first)
 }
@@ -143,22 +143,22 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 	seen := map[poolGroup]bool{}
 	for _, id := range ids {
 		for _, g := range all[id] {
-			key := poolGroup{PoolGroup: policy.PoolGroup{PoolKey: g.PoolKey}, reported: g.reported, fresh: g.fresh}
+			key := poolGroup{PoolHealthGroup: policy.PoolHealthGroup{PoolHealthKey: g.PoolHealthKey}, reported: g.reported, fresh: g.fresh}
 			if !seen[key] {
 				seen[key] = true
 				groups = append(groups, g)
 			}
 		}
 	}
-	var s statement
-	s.forObjects(fleet.TypePool, store.Texts(ids))
-	place, of, err := b.firstHostStatuses(ctx, &s, func(s *statement) string { return poolRanks(s, groups, nil) })
+	var s statementBuilder
+	s.whereObjects(fleet.TypePool, store.ToStrings(ids))
+	place, of, err := b.firstHostStatuses(ctx, &s, func(s *statementBuilder) string { return poolRanksSQL(s, groups, nil) })
 	if err != nil {
 		return page, err
 	}
-	statuses, err := b.poolStatuses(ctx, of)
+	statuses, err := b.readPoolStatuses(ctx, of)
 	slices.SortFunc(statuses, func(x, y fleet.PoolHost) int {
-		return place[hostStatusAt{string(x.PoolID), x.HostID}] - place[hostStatusAt{string(y.PoolID), y.HostID}]
+		return place[hostStatusKey{string(x.PoolID), x.HostID}] - place[hostStatusKey{string(y.PoolID), y.HostID}]
 	})
 	for _, h := range statuses {
 		at[h.PoolID].Hosts = append(at[h.PoolID].Hosts, h)
@@ -168,25 +168,25 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 
 // poolRanks returns a SQL table of the groups that match the severity terms in tones, each with its rank, and the
 // condition that joins the table with host statuses (alias x).
-func poolRanks(s *statement, groups []poolGroup, tones []fleet.Term) string {
+func poolRanksSQL(s *statementBuilder, groups []poolGroup, tones []fleet.FilterTerm) string {
 	reported, fresh, used, starving, byOthers, faulty, rank := []string{}, []bool{}, []int32{}, []bool{}, []bool{}, []bool{}, []int32{}
 	for _, g := range groups {
-		if tone := g.Severity(); matchesTones(tones, fleet.CountedSeverity(tone)) {
+		if tone := g.Severity(); matchesSeverity(tones, fleet.CountedSeverity(tone)) {
 			reported, fresh, used = append(reported, string(g.reported)), append(fresh, g.fresh), append(used, int32(g.UsedPercent))
 			starving, byOthers, faulty = append(starving, g.VMsPaused), append(byOthers, g.StoppedOutside), append(faulty, g.Faulty)
-			rank = append(rank, int32(statusRank(tone, g.State == fleet.PoolInactive && g.StoppedOutside)))
+			rank = append(rank, int32(hostStatusRank(tone, g.State == fleet.PoolInactive && g.StoppedOutside)))
 		}
 	}
-	return "unnest(" + s.key(reported) + "::text[], " + s.key(fresh) + "::boolean[], " + s.key(used) + "::integer[], " + s.key(starving) + "::boolean[], " +
-		s.key(byOthers) + "::boolean[], " + s.key(faulty) + "::boolean[], " + s.key(rank) + "::integer[]) AS g (said, fresh, used, starving, by_others, faulty, rank) ON " +
+	return "unnest(" + s.keyArg(reported) + "::text[], " + s.keyArg(fresh) + "::boolean[], " + s.keyArg(used) + "::integer[], " + s.keyArg(starving) + "::boolean[], " +
+		s.keyArg(byOthers) + "::boolean[], " + s.keyArg(faulty) + "::boolean[], " + s.keyArg(rank) + "::integer[]) AS g (said, fresh, used, starving, by_others, faulty, rank) ON " +
 		"g.said = x.said AND g.fresh = x.fresh AND g.used = x.used AND g.starving = x.starving AND g.by_others = x.by_others AND g.faulty = x.faulty"
 }
 
 func poolStatusRank(h fleet.PoolHost) int {
-	return statusRank(h.Severity, h.State == fleet.PoolInactive && h.Status != nil && h.Status.StoppedOutside)
+	return hostStatusRank(h.Severity, h.State == fleet.PoolInactive && h.Status != nil && h.Status.StoppedOutside)
 }
 
-var poolHostOrders = rankedBy(poolStatusRank, func(h fleet.PoolHost) (string, fleet.HostID) { return h.HostName, h.HostID })
+var poolHostSortOrders = sortOrdersByRank(poolStatusRank, func(h fleet.PoolHost) (string, fleet.HostID) { return h.HostName, h.HostID })
 
 // PoolHosts returns one page of a pool's host statuses: those that need an administrator first, then by host name.
 func (b *Queries) PoolHosts(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
@@ -202,10 +202,10 @@ func (b *Queries) PoolHosts(ctx context.Context, a fleet.Actor, id fleet.PoolID,
 	}
 	page, err := b.poolHosts(ctx, id, groups[id], q)
 	if err == nil && len(page.Items) == 0 {
-		_, err = b.poolRow(ctx, a, id) // distinguishes an unknown pool from one without hosts
+		_, err = b.readPoolRow(ctx, a, id) // distinguishes an unknown pool from one without hosts
 	}
 	if err == nil {
-		err = b.fillImpact(ctx, id, page.Items)
+		err = b.fillPoolImpact(ctx, id, page.Items)
 	}
 	if err == nil {
 		err = fillHistory(ctx, b, fleet.TypePool, string(id), page.Items, poolHistory)
@@ -218,9 +218,9 @@ func (b *Queries) PoolHost(ctx context.Context, a fleet.Actor, id fleet.PoolID, 
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.PoolHost{}, err
 	}
-	var s statement
-	s.and("a.pool_id = " + s.key(string(id)) + " AND a.host_id = " + s.key(string(host)))
-	statuses, err := b.poolStatuses(ctx, s)
+	var s statementBuilder
+	s.addCondition("a.pool_id = " + s.keyArg(string(id)) + " AND a.host_id = " + s.keyArg(string(host)))
+	statuses, err := b.readPoolStatuses(ctx, s)
 	if err == nil && len(statuses) == 0 {
 		err = fleet.Errorf(fleet.NotFound, "The pool is not assigned to this host.")
 	}
@@ -233,28 +233,28 @@ func (b *Queries) PoolHost(ctx context.Context, a fleet.Actor, id fleet.PoolID, 
 // poolHosts returns a page of one pool's host statuses. The caller passes the pool's groups.
 func (b *Queries) poolHosts(ctx context.Context, id fleet.PoolID, groups []poolGroup, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
 	q.Limit = cmp.Or(q.Limit, fleet.HostStatusesListed)
-	p, err := poolHostOrders.page(q, "worst")
+	p, err := poolHostSortOrders.parsePaging(q, "worst")
 	if err != nil {
 		return fleet.Page[fleet.PoolHost]{}, err
 	}
 	statuses, err := statusList[fleet.PoolHost]{
-		statuses: statusesOf(groups), host: func(h fleet.PoolHost) fleet.HostID { return h.HostID },
-		first: func(ctx context.Context) (firstStatuses, error) { return b.firstPoolHosts.getOne(ctx, id) },
-		find: func(ctx context.Context) ([]string, error) {
+		statuses: countPoolStatuses(groups), hostOf: func(h fleet.PoolHost) fleet.HostID { return h.HostID },
+		readFirst: func(ctx context.Context) (firstStatusHosts, error) { return b.firstPoolHosts.getTotal(ctx, id) },
+		findHosts: func(ctx context.Context) ([]string, error) {
 			return b.poolStatusPage(ctx, id, groups, q.Filter, p.applyCursor)
 		},
-		read: func(ctx context.Context, hosts []string) ([]fleet.PoolHost, error) {
-			var of statement
-			of.and("a.pool_id = " + of.key(string(id)) + " AND a.host_id = ANY (" + of.key(hosts) + "::text[])")
-			return b.poolStatuses(ctx, of)
+		readStatuses: func(ctx context.Context, hosts []string) ([]fleet.PoolHost, error) {
+			var of statementBuilder
+			of.addCondition("a.pool_id = " + of.keyArg(string(id)) + " AND a.host_id = ANY (" + of.keyArg(hosts) + "::text[])")
+			return b.readPoolStatuses(ctx, of)
 		},
-	}.page(ctx, q, p.limit)
-	return p.pageOf(statuses), err
+	}.readPage(ctx, q, p.limit)
+	return p.buildPage(statuses), err
 }
 
 // findFirstPoolHosts returns the first hosts of a pool's status list.
-func (b *Queries) findFirstPoolHosts(ctx context.Context, id fleet.PoolID) (first firstStatuses, err error) {
-	p, err := poolHostOrders.page(fleet.Query{Limit: fleet.HostStatusesListed}, "worst")
+func (b *Queries) findFirstPoolHosts(ctx context.Context, id fleet.PoolID) (first firstStatusHosts, err error) {
+	p, err := poolHostSortOrders.parsePaging(fleet.Query{Limit: fleet.HostStatusesListed}, "worst")
 	if err != nil {
 		return first, err
 	}
@@ -262,8 +262,8 @@ func (b *Queries) findFirstPoolHosts(ctx context.Context, id fleet.PoolID) (firs
 	if err != nil {
 		return first, err
 	}
-	first.statuses = statusesOf(groups[id])
-	totals, ok := b.fleetTotals.lookup(ctx, fleetKey{})
+	first.statuses = countPoolStatuses(groups[id])
+	totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetKey{})
 	if ok && !slices.ContainsFunc(groups[id], func(g poolGroup) bool { return g.fresh && g.Severity() != fleet.SeverityOK }) {
 		first.hosts, err = b.offlineHostsFirst(ctx, fleet.TypePool, string(id), totals.offline)
 		return first, err
@@ -273,25 +273,25 @@ func (b *Queries) findFirstPoolHosts(ctx context.Context, id fleet.PoolID) (firs
 }
 
 // poolStatusPage returns the hosts of one page of a pool's status list.
-func (b *Queries) poolStatusPage(ctx context.Context, id fleet.PoolID, groups []poolGroup, filter string, apply func(*statement) string) ([]string, error) {
-	var s, page statement
-	s.forObjects(fleet.TypePool, []string{string(id)})
-	tones, err := s.statusTerms(filter)
+func (b *Queries) poolStatusPage(ctx context.Context, id fleet.PoolID, groups []poolGroup, filter string, apply func(*statementBuilder) string) ([]string, error) {
+	var s, page statementBuilder
+	s.whereObjects(fleet.TypePool, []string{string(id)})
+	tones, err := s.parseStatusFilter(filter)
 	if err != nil {
 		return nil, err
 	}
 	page.args, page.planEachTime, page.isSearch = s.args, s.planEachTime, s.isSearch
-	ranks := poolRanks(&page, groups, tones)
-	return b.hostStatusPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, apply)
+	ranks := poolRanksSQL(&page, groups, tones)
+	return b.hostStatusPageHosts(ctx, &page, s.whereClause(), ranks, len(tones) > 0, apply)
 }
 
 // poolStatuses reads the host statuses of pools (alias a) that s selects, unordered. Reports are complete except for
 // volumes.
-func (b *Queries) poolStatuses(ctx context.Context, s statement) ([]fleet.PoolHost, error) {
-	return collect(ctx, b, `SELECT a.pool_id, a.host_id, h.name, a.asked = 'assign', s.seen_at, s.looked_at, COALESCE(s.conflict, ''),
+func (b *Queries) readPoolStatuses(ctx context.Context, s statementBuilder) ([]fleet.PoolHost, error) {
+	return collectRows(ctx, b, `SELECT a.pool_id, a.host_id, h.name, a.asked = 'assign', s.seen_at, s.looked_at, COALESCE(s.conflict, ''),
 		CASE WHEN h.status IS NOT NULL THEN s.blind_since IS NULL END, a.status - 'volumes', COALESCE(w.vms, 0), now()
 		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
-		LEFT JOIN (`+starvedSQL+`) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`+s.conditions(), &s, func(x pgx.CollectableRow) (h fleet.PoolHost, err error) {
+		LEFT JOIN (`+pausedVMsSQL+`) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`+s.whereClause(), &s, func(x pgx.CollectableRow) (h fleet.PoolHost, err error) {
 		var seen *time.Time // last contact of the agent; h.SeenAt is the age of its report on the pool
 		var conflict string
 		var connected *bool

@@ -34,9 +34,9 @@ func (b *Queries) poolViews(ctx context.Context, a fleet.Actor, rows []db.Pool) 
 }
 
 func poolView(a fleet.Actor, r db.Pool, groups []poolGroup, first fleet.PoolSpace) fleet.PoolView {
-	v := fleet.PoolView{Pool: store.PoolOf(r), Health: poolHealth(r.Spec, groups, first), Hosts: []fleet.PoolHost{}}
+	v := fleet.PoolView{Pool: store.PoolFromRow(r), Health: poolHealth(r.Spec, groups, first), Hosts: []fleet.PoolHost{}}
 	if v.DeletedAt != nil {
-		v.Health.Severity, v.Health.Summary = fleet.SeverityWarn, deletingPool
+		v.Health.Severity, v.Health.Summary = fleet.SeverityWarn, poolDeletingText
 	}
 	if !policy.May(a, policy.InfraSee, "") {
 		v.Spec = fleet.PoolSpec{Kind: v.Spec.Kind, Shared: v.Spec.Shared, Description: v.Spec.Description}
@@ -45,20 +45,20 @@ func poolView(a fleet.Actor, r db.Pool, groups []poolGroup, first fleet.PoolSpac
 }
 
 // poolRows reads the pools (alias p) that s selects.
-func (b *Queries) poolRows(ctx context.Context, s statement, tail string) ([]db.Pool, error) {
-	return collect(ctx, b, "SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at FROM pools p"+s.conditions()+tail, &s,
+func (b *Queries) readPoolRows(ctx context.Context, s statementBuilder, tail string) ([]db.Pool, error) {
+	return collectRows(ctx, b, "SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at FROM pools p"+s.whereClause()+tail, &s,
 		func(x pgx.CollectableRow) (r db.Pool, err error) {
 			err = x.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.DeletedAt)
 			return r, err
 		})
 }
 
-const deletingPool = "Being deleted: waiting for its hosts to release it"
+const poolDeletingText = "Being deleted: waiting for its hosts to release it"
 
-var poolOrders = orders[fleet.PoolView]{
-	"name": {[]column{textColumn("p.name"), textColumn("p.id")}, func(v fleet.PoolView) []string { return []string{v.Name, string(v.ID)} }},
-	"created": {[]column{timeColumn("p.created_at"), textColumn("p.id")}, func(v fleet.PoolView) []string {
-		return []string{stamp(v.CreatedAt), string(v.ID)}
+var poolSortOrders = sortOrders[fleet.PoolView]{
+	"name": {[]sortColumn{textColumn("p.name"), textColumn("p.id")}, func(v fleet.PoolView) []string { return []string{v.Name, string(v.ID)} }},
+	"created": {[]sortColumn{timeColumn("p.created_at"), textColumn("p.id")}, func(v fleet.PoolView) []string {
+		return []string{formatTime(v.CreatedAt), string(v.ID)}
 	}},
 }
 
@@ -67,34 +67,34 @@ func (b *Queries) ListPools(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.PoolView]{}, err
 	}
-	p, terms, err := poolOrders.parse(q, "name", fleet.PoolKeys)
+	p, terms, err := poolSortOrders.parseQuery(q, "name", fleet.PoolKeys)
 	if err != nil {
 		return fleet.Page[fleet.PoolView]{}, err
 	}
-	var s statement
-	var tones []fleet.Term
+	var s statementBuilder
+	var tones []fleet.FilterTerm
 	for _, t := range terms {
 		switch t.Key {
 		case "name":
-			s.not(t.Not, s.text("p.name", lower(t.Alternatives)))
+			s.addConditionOrNegation(t.Not, s.matchText("p.name", lowerMatches(t.Alternatives)))
 		case "kind":
-			s.not(t.Not, s.text("p.spec->>'kind'", t.Alternatives))
+			s.addConditionOrNegation(t.Not, s.matchText("p.spec->>'kind'", t.Alternatives))
 		case "host":
 			ids, err := b.poolHostIDs(ctx, a, t)
 			if err != nil {
 				return fleet.Page[fleet.PoolView]{}, err
 			}
-			s.not(t.Not, "EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = p.id AND "+s.oneOf("ph.host_id", ids)+")")
+			s.addConditionOrNegation(t.Not, "EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = p.id AND "+s.oneOfSQL("ph.host_id", ids)+")")
 		case "tone":
 			tones = append(tones, t)
 		}
 	}
-	return b.pagePools(ctx, a, p, s, tones)
+	return b.readPoolPage(ctx, a, p, s, tones)
 }
 
 // poolHostIDs resolves host names of a filter. It matches no host for actors who cannot see hosts, so that they cannot
 // learn which pools are where.
-func (b *Queries) poolHostIDs(ctx context.Context, a fleet.Actor, t fleet.Term) ([]string, error) {
+func (b *Queries) poolHostIDs(ctx context.Context, a fleet.Actor, t fleet.FilterTerm) ([]string, error) {
 	if !policy.May(a, policy.InfraSee, "") {
 		return []string{}, nil
 	}
@@ -102,12 +102,12 @@ func (b *Queries) poolHostIDs(ctx context.Context, a fleet.Actor, t fleet.Term) 
 }
 
 // pagePools reads pages until one is full, because the filter by health removes rows after reading.
-func (b *Queries) pagePools(ctx context.Context, a fleet.Actor, p paging[fleet.PoolView], s statement, tones []fleet.Term) (fleet.Page[fleet.PoolView], error) {
+func (b *Queries) readPoolPage(ctx context.Context, a fleet.Actor, p pagePosition[fleet.PoolView], s statementBuilder, tones []fleet.FilterTerm) (fleet.Page[fleet.PoolView], error) {
 	matching := []fleet.PoolView{}
 	for at := p; ; {
-		part := statement{where: slices.Clone(s.where), args: slices.Clone(s.args), planEachTime: s.planEachTime, isSearch: s.isSearch}
+		part := statementBuilder{where: slices.Clone(s.where), args: slices.Clone(s.args), planEachTime: s.planEachTime, isSearch: s.isSearch}
 		tail := at.applyCursor(&part)
-		rows, err := b.poolRows(ctx, part, tail)
+		rows, err := b.readPoolRows(ctx, part, tail)
 		if err != nil {
 			return fleet.Page[fleet.PoolView]{}, err
 		}
@@ -121,19 +121,19 @@ func (b *Queries) pagePools(ctx context.Context, a fleet.Actor, p paging[fleet.P
 			at.cursor = p.values(views[p.limit-1])
 		}
 		for _, v := range views {
-			if matchesTones(tones, v.Health.Severity) {
+			if matchesSeverity(tones, v.Health.Severity) {
 				matching = append(matching, v)
 			}
 		}
 		if !more || len(matching) > p.limit {
-			return p.pageOf(matching), nil
+			return p.buildPage(matching), nil
 		}
 	}
 }
 
-func matchesTones(tones []fleet.Term, tone fleet.Severity) bool {
+func matchesSeverity(tones []fleet.FilterTerm, tone fleet.Severity) bool {
 	for _, t := range tones {
-		if slices.ContainsFunc(t.Alternatives, func(m fleet.Match) bool { return m.Matches(string(tone)) }) == t.Not {
+		if slices.ContainsFunc(t.Alternatives, func(m fleet.FilterMatch) bool { return m.Matches(string(tone)) }) == t.Not {
 			return false
 		}
 	}
@@ -159,7 +159,7 @@ func (b *Queries) PoolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID
 // poolMatrix works like PoolMatrix, without the 24-hour history.
 func (b *Queries) poolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.PoolView, fleet.Page[fleet.PoolHost], error) {
 	var page fleet.Page[fleet.PoolHost]
-	r, err := b.poolRow(ctx, a, id)
+	r, err := b.readPoolRow(ctx, a, id)
 	if err != nil {
 		return fleet.PoolView{}, page, err
 	}
@@ -178,7 +178,7 @@ func (b *Queries) poolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID
 	}
 	first, err := b.poolHosts(ctx, id, groups[id], fleet.Query{Limit: q.Limit})
 	if err == nil {
-		err = b.fillImpact(ctx, id, first.Items)
+		err = b.fillPoolImpact(ctx, id, first.Items)
 	}
 	if err != nil {
 		return v, page, err
@@ -188,24 +188,24 @@ func (b *Queries) poolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID
 		return v, first, nil
 	}
 	if page, err = b.poolHosts(ctx, id, groups[id], q); err == nil {
-		err = b.fillImpact(ctx, id, page.Items)
+		err = b.fillPoolImpact(ctx, id, page.Items)
 	}
 	return v, page, err
 }
 
 // poolRow reads one pool.
-func (b *Queries) poolRow(ctx context.Context, a fleet.Actor, id fleet.PoolID) (db.Pool, error) {
+func (b *Queries) readPoolRow(ctx context.Context, a fleet.Actor, id fleet.PoolID) (db.Pool, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return db.Pool{}, err
 	}
 	if err := store.CheckID(id, "pool"); err != nil {
 		return db.Pool{}, err
 	}
-	var s statement
-	s.and("p.id = " + s.key(string(id)))
-	rows, err := b.poolRows(ctx, s, "")
+	var s statementBuilder
+	s.addCondition("p.id = " + s.keyArg(string(id)))
+	rows, err := b.readPoolRows(ctx, s, "")
 	if err == nil && len(rows) == 0 {
-		err = store.NotFound(pgx.ErrNoRows, "pool")
+		err = store.NotFoundError(pgx.ErrNoRows, "pool")
 	}
 	if err != nil {
 		return db.Pool{}, err
@@ -221,17 +221,17 @@ func (b *Queries) PoolsOn(ctx context.Context, a fleet.Actor, host fleet.HostID)
 	if err := store.CheckID(host, "host"); err != nil {
 		return nil, err
 	}
-	var s, of statement
-	s.and("p.id IN (SELECT x.pool_id FROM assignments x WHERE x.host_id = " + s.key(string(host)) + ")")
-	rows, err := b.poolRows(ctx, s, " ORDER BY p.name, p.id")
+	var s, of statementBuilder
+	s.addCondition("p.id IN (SELECT x.pool_id FROM assignments x WHERE x.host_id = " + s.keyArg(string(host)) + ")")
+	rows, err := b.readPoolRows(ctx, s, " ORDER BY p.name, p.id")
 	if err != nil {
 		return nil, err
 	}
-	of.and("a.pool_id IS NOT NULL AND a.host_id = " + of.key(string(host)))
-	statuses, err := b.poolStatuses(ctx, of)
+	of.addCondition("a.pool_id IS NOT NULL AND a.host_id = " + of.keyArg(string(host)))
+	statuses, err := b.readPoolStatuses(ctx, of)
 	views := make([]fleet.PoolView, len(rows))
 	for i, r := range rows {
-		views[i] = fleet.PoolView{Pool: store.PoolOf(r), Hosts: slices.DeleteFunc(slices.Clone(statuses), func(h fleet.PoolHost) bool { return h.PoolID != r.ID })}
+		views[i] = fleet.PoolView{Pool: store.PoolFromRow(r), Hosts: slices.DeleteFunc(slices.Clone(statuses), func(h fleet.PoolHost) bool { return h.PoolID != r.ID })}
 	}
 	return views, err
 }
@@ -241,12 +241,12 @@ func (b *Queries) PoolNames(ctx context.Context, a fleet.Actor, ids []fleet.Pool
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err
 	}
-	rows, err := b.store.PoolNames(ctx, store.Texts(ids))
+	rows, err := b.store.PoolNames(ctx, store.ToStrings(ids))
 	names := make(map[fleet.PoolID]string, len(rows))
 	for _, r := range rows {
 		names[r.ID] = r.Name
 	}
-	return names, store.Err(err)
+	return names, store.UserError(err)
 }
 
 // PoolVMs works like ListVMs for the VMs with a disk in the pool.
@@ -254,11 +254,11 @@ func (b *Queries) PoolVMs(ctx context.Context, a fleet.Actor, id fleet.PoolID, q
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.VMView]{}, err
 	}
-	if _, err := b.poolRow(ctx, a, id); err != nil {
+	if _, err := b.readPoolRow(ctx, a, id); err != nil {
 		return fleet.Page[fleet.VMView]{}, err
 	}
-	var s statement
-	s.and(s.specContains(diskPattern, []string{string(id)}))
+	var s statementBuilder
+	s.addCondition(s.specContainsSQL(diskInPoolPattern, []string{string(id)}))
 	return b.listVMs(ctx, a, q, &s)
 }
 
@@ -275,7 +275,7 @@ const MaxCounted = 1000
 // largest report counts.
 func (b *Queries) PoolCounts(ctx context.Context, a fleet.Actor, id fleet.PoolID) (PoolCounts, error) {
 	var out PoolCounts
-	r, err := b.poolRow(ctx, a, id)
+	r, err := b.readPoolRow(ctx, a, id)
 	if err != nil {
 		return out, err
 	}
@@ -292,10 +292,10 @@ func (b *Queries) PoolCounts(ctx context.Context, a fleet.Actor, id fleet.PoolID
 			}
 		}
 	}
-	var s statement
-	s.and(s.specContains(diskPattern, []string{string(id)}))
-	s.visible(a, "v.project_id", "")
-	count, err := collect(ctx, b, "SELECT count(*) FROM (SELECT 1 FROM vms v"+s.conditions()+" LIMIT "+strconv.Itoa(MaxCounted)+") x", &s, pgx.RowTo[int])
+	var s statementBuilder
+	s.addCondition(s.specContainsSQL(diskInPoolPattern, []string{string(id)}))
+	s.whereProjectVisible(a, "v.project_id", "")
+	count, err := collectRows(ctx, b, "SELECT count(*) FROM (SELECT 1 FROM vms v"+s.whereClause()+" LIMIT "+strconv.Itoa(MaxCounted)+") x", &s, pgx.RowTo[int])
 	if err == nil {
 		out.VMs = count[0]
 	}

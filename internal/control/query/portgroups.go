@@ -11,23 +11,23 @@ import (
 )
 
 // GroupChoice is a port group that a NIC can be connected to.
-type GroupChoice struct {
+type PortGroupChoice struct {
 	NetworkID fleet.NetworkID
 	Network   string
 	Name      string
 }
 
 // PortGroupsToUse lists the port groups to which the actor may connect VMs in one of its projects, by network and name.
-func (b *Queries) PortGroupsToUse(ctx context.Context, a fleet.Actor) ([]GroupChoice, error) {
+func (b *Queries) PortGroupsToUse(ctx context.Context, a fleet.Actor) ([]PortGroupChoice, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err
 	}
-	rows, err := b.store.GroupsToUse(ctx, db.GroupsToUseParams{AllProjects: policy.May(a, policy.InfraChange, ""), Projects: store.ProjectsWith(a, policy.VMChange)})
-	out := make([]GroupChoice, len(rows))
+	rows, err := b.store.GroupsToUse(ctx, db.GroupsToUseParams{AllProjects: policy.May(a, policy.InfraChange, ""), Projects: store.ProjectsWithPermission(a, policy.VMChange)})
+	out := make([]PortGroupChoice, len(rows))
 	for i, r := range rows {
-		out[i] = GroupChoice{NetworkID: r.ID, Network: r.Name, Name: r.PortGroup}
+		out[i] = PortGroupChoice{NetworkID: r.ID, Network: r.Name, Name: r.PortGroup}
 	}
-	return out, store.Err(err)
+	return out, store.UserError(err)
 }
 
 // PortGroups lists a network's port groups that the actor may know, with their grants.
@@ -40,7 +40,7 @@ func (b *Queries) PortGroups(ctx context.Context, a fleet.Actor, id fleet.Networ
 	}
 	specs, err := b.store.NetworkSpecs(ctx, []string{string(id)})
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	out := []fleet.PortGroupUse{}
 	if len(specs) == 0 || specs[0].Spec == nil {
@@ -51,22 +51,22 @@ func (b *Queries) PortGroups(ctx context.Context, a fleet.Actor, id fleet.Networ
 	if err != nil {
 		return nil, err
 	}
-	grants, err := b.store.PortGroupGrants(ctx, db.PortGroupGrantsParams{NetworkID: id, AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a)})
+	grants, err := b.store.PortGroupGrants(ctx, db.PortGroupGrantsParams{NetworkID: id, AllProjects: policy.AllProjects(a), Projects: store.VisibleProjects(a)})
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	on := map[string]int{}
 	if store.SeesHosts(a) {
 		rows, err := b.store.CountOnGroups(ctx, string(id))
 		if err != nil {
-			return nil, store.Err(err)
+			return nil, store.UserError(err)
 		}
 		for _, r := range rows {
 			on[r.PortGroup] = int(r.Vms)
 		}
 	}
 	for _, g := range specs[0].Spec.PortGroups {
-		known := slices.ContainsFunc(use, func(c GroupChoice) bool { return c.NetworkID == id && c.Name == g.Name })
+		known := slices.ContainsFunc(use, func(c PortGroupChoice) bool { return c.NetworkID == id && c.Name == g.Name })
 		v := fleet.PortGroupUse{PortGroup: g, VMs: on[g.Name], Grants: []fleet.NetworkGrant{}}
 		for _, r := range grants {
 			if r.PortGroup != g.Name {

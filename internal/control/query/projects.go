@@ -10,9 +10,9 @@ import (
 	"quantix/internal/policy"
 )
 
-var projectOrders = orders[fleet.Project]{
-	"name":    {[]column{textColumn("p.name"), textColumn("p.id")}, func(p fleet.Project) []string { return []string{p.Name, string(p.ID)} }},
-	"created": {[]column{timeColumn("p.created_at"), textColumn("p.id")}, func(p fleet.Project) []string { return []string{stamp(p.CreatedAt), string(p.ID)} }},
+var projectSortOrders = sortOrders[fleet.Project]{
+	"name":    {[]sortColumn{textColumn("p.name"), textColumn("p.id")}, func(p fleet.Project) []string { return []string{p.Name, string(p.ID)} }},
+	"created": {[]sortColumn{timeColumn("p.created_at"), textColumn("p.id")}, func(p fleet.Project) []string { return []string{formatTime(p.CreatedAt), string(p.ID)} }},
 }
 
 // ListProjects returns one page of the projects that the actor sees. VMs comes from the counters. Sorts: name
@@ -21,13 +21,13 @@ func (b *Queries) ListProjects(ctx context.Context, a fleet.Actor, q fleet.Query
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.Project]{}, err
 	}
-	p, err := projectOrders.page(q, "name")
+	p, err := projectSortOrders.parsePaging(q, "name")
 	if err != nil {
 		return fleet.Page[fleet.Project]{}, err
 	}
-	var s statement
-	s.visible(a, "p.id", q.Project)
-	if err := s.byName(fleet.ProjectKeys, q.Filter, "p.name"); err != nil {
+	var s statementBuilder
+	s.whereProjectVisible(a, "p.id", q.Project)
+	if err := s.whereNameMatches(fleet.ProjectKeys, q.Filter, "p.name"); err != nil {
 		return fleet.Page[fleet.Project]{}, err
 	}
 	n, err := b.currentCounters(ctx)
@@ -35,23 +35,23 @@ func (b *Queries) ListProjects(ctx context.Context, a fleet.Actor, q fleet.Query
 		return fleet.Page[fleet.Project]{}, err
 	}
 	tail := p.applyCursor(&s)
-	items, err := collect(ctx, b, "SELECT p.id, p.name, p.description, p.created_at, COALESCE(p.default_pool_id, ''), COALESCE(p.default_network_id, '') FROM projects p"+s.conditions()+tail, &s,
+	items, err := collectRows(ctx, b, "SELECT p.id, p.name, p.description, p.created_at, COALESCE(p.default_pool_id, ''), COALESCE(p.default_network_id, '') FROM projects p"+s.whereClause()+tail, &s,
 		func(x pgx.CollectableRow) (v fleet.Project, err error) {
 			err = x.Scan(&v.ID, &v.Name, &v.Description, &v.CreatedAt, &v.DefaultPoolID, &v.DefaultNetworkID)
 			v.VMs = n.projects[v.ID].vms
 			return v, err
 		})
-	return p.pageOf(items), err
+	return p.buildPage(items), err
 }
 
 // GetProject returns one project that the actor sees.
 func (b *Queries) GetProject(ctx context.Context, a fleet.Actor, id fleet.ProjectID) (fleet.Project, error) {
 	if err := policy.Check(a, policy.VMSee, id); err != nil {
-		return fleet.Project{}, store.NoProject(err)
+		return fleet.Project{}, store.UnknownProjectError(err)
 	}
 	row, err := b.store.GetProject(ctx, id)
 	if err != nil {
-		return fleet.Project{}, store.NotFound(err, "project")
+		return fleet.Project{}, store.NotFoundError(err, "project")
 	}
 	n, err := b.currentCounters(ctx)
 	if err != nil {

@@ -12,29 +12,29 @@ import (
 // Queries reads from one PostgreSQL database. Its exported methods are use cases of control.Control.
 type Queries struct {
 	store    *store.Store
-	counters atomic.Pointer[counters]
+	counters atomic.Pointer[publishedTotals]
 	vmCounts vmCounts
 	models   atomic.Pointer[cachedCPUModels]
 
 	fleetTotals       totalsCache[fleetKey, fleetTotals]
-	networkSums       totalsCache[fleet.NetworkID, []networkSum]
-	firstPoolHosts    totalsCache[fleet.PoolID, firstStatuses]
-	firstNetworkHosts totalsCache[fleet.NetworkID, firstStatuses]
+	networkSums       totalsCache[fleet.NetworkID, []networkStatusGroup]
+	firstPoolHosts    totalsCache[fleet.PoolID, firstStatusHosts]
+	firstNetworkHosts totalsCache[fleet.NetworkID, firstStatusHosts]
 }
 
 // New returns Queries over s.
 func New(s *store.Store) *Queries {
 	network := func(id fleet.NetworkID) { s.Wake(fleet.SubjectOf(fleet.TypeNetwork, id)) }
 	b := &Queries{store: s}
-	b.fleetTotals = totalsCache[fleetKey, fleetTotals]{count: b.sumFleet, hosts: func(w fleetTotals) int { return w.hostSums.count() }, changed: b.wakePools}
-	b.networkSums = totalsCache[fleet.NetworkID, []networkSum]{count: b.sumNetworks, hosts: statusesIn, changed: notifyChanged(sameNetwork, network)}
-	b.firstPoolHosts = totalsCache[fleet.PoolID, firstStatuses]{count: forEachObject(b.findFirstPoolHosts), hosts: firstStatuses.count, changed: notifyChanged(firstStatuses.same, b.wakePool)}
-	b.firstNetworkHosts = totalsCache[fleet.NetworkID, firstStatuses]{count: forEachObject(b.findFirstNetworkHosts), hosts: firstStatuses.count, changed: notifyChanged(firstStatuses.same, network)}
+	b.fleetTotals = totalsCache[fleetKey, fleetTotals]{count: b.sumFleet, hosts: func(w fleetTotals) int { return w.hostSums.hostCount() }, changed: b.notifyPools}
+	b.networkSums = totalsCache[fleet.NetworkID, []networkStatusGroup]{count: b.groupNetworkStatuses, hosts: countNetworkStatuses, changed: notifyIfChanged(equalNetworkSums, network)}
+	b.firstPoolHosts = totalsCache[fleet.PoolID, firstStatusHosts]{count: forEachKey(b.findFirstPoolHosts), hosts: firstStatusHosts.statusCount, changed: notifyIfChanged(firstStatusHosts.equal, b.notifyPool)}
+	b.firstNetworkHosts = totalsCache[fleet.NetworkID, firstStatusHosts]{count: forEachKey(b.findFirstNetworkHosts), hosts: firstStatusHosts.statusCount, changed: notifyIfChanged(firstStatusHosts.equal, network)}
 	return b
 }
 
 // notifyChanged returns a function that calls notify with the key if the value has changed.
-func notifyChanged[K, V any](same func(a, b V) bool, notify func(K)) func(of K, was, now V) {
+func notifyIfChanged[K, V any](same func(a, b V) bool, notify func(K)) func(of K, was, now V) {
 	return func(of K, was, now V) {
 		if !same(was, now) {
 			notify(of)
@@ -42,4 +42,4 @@ func notifyChanged[K, V any](same func(a, b V) bool, notify func(K)) func(of K, 
 	}
 }
 
-func (b *Queries) wakePool(id fleet.PoolID) { b.store.Wake(fleet.SubjectPool(id)) }
+func (b *Queries) notifyPool(id fleet.PoolID) { b.store.Wake(fleet.SubjectPool(id)) }

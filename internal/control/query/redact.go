@@ -10,7 +10,7 @@ import (
 )
 
 // withoutHostKey removes the filter key "host" if the actor cannot see hosts: a filter must not reveal what pages hide.
-func withoutHostKey(a fleet.Actor, keys fleet.FilterKeys) fleet.FilterKeys {
+func withoutHostFilterKey(a fleet.Actor, keys fleet.FilterKeys) fleet.FilterKeys {
 	if store.SeesHosts(a) {
 		return keys
 	}
@@ -18,7 +18,7 @@ func withoutHostKey(a fleet.Actor, keys fleet.FilterKeys) fleet.FilterKeys {
 }
 
 // networkFor redacts host devices, and the MAC addresses of reservations.
-func networkFor(a fleet.Actor, v fleet.NetworkView) fleet.NetworkView {
+func redactNetwork(a fleet.Actor, v fleet.NetworkView) fleet.NetworkView {
 	if store.SeesHosts(a) || v.Spec == nil {
 		return v
 	}
@@ -32,7 +32,7 @@ func networkFor(a fleet.Actor, v fleet.NetworkView) fleet.NetworkView {
 	return v
 }
 
-func networkHostFor(a fleet.Actor, h fleet.NetworkHost) fleet.NetworkHost {
+func redactNetworkHost(a fleet.Actor, h fleet.NetworkHost) fleet.NetworkHost {
 	if !store.SeesHosts(a) {
 		h.HostID, h.HostName, h.VMs = "", "", 0
 		if h.Status != nil {
@@ -42,7 +42,7 @@ func networkHostFor(a fleet.Actor, h fleet.NetworkHost) fleet.NetworkHost {
 	return h
 }
 
-func volumeFor(a fleet.Actor, v VolumeOn) VolumeOn {
+func redactVolume(a fleet.Actor, v VolumeOn) VolumeOn {
 	if store.SeesHosts(a) {
 		return v
 	}
@@ -53,12 +53,12 @@ func volumeFor(a fleet.Actor, v VolumeOn) VolumeOn {
 	case !v.offeredToActor(a):
 		v.Published = nil
 	default:
-		v.Published = &Published{At: p.At, ImageID: p.ImageID, Image: p.Image, VersionID: p.VersionID, Number: p.Number, toAll: p.toAll, projects: p.projects}
+		v.Published = &Published{At: p.At, ImageID: p.ImageID, Image: p.Image, VersionID: p.VersionID, Number: p.Number, toAllProjects: p.toAllProjects, projects: p.projects}
 	}
 	return v
 }
 
-func auditFor(a fleet.Actor, e fleet.AuditEntry) fleet.AuditEntry {
+func redactAuditEntry(a fleet.Actor, e fleet.AuditEntry) fleet.AuditEntry {
 	if !policy.AllProjects(a) {
 		e.Address = ""
 	}

@@ -43,7 +43,7 @@ func (b *Queries) Search(ctx context.Context, a fleet.Actor, text string, limit 
 	if err != nil {
 		return nil, err
 	}
-	others, err := b.searchOthers(ctx, a, text, limit)
+	others, err := b.searchObjectsWithoutVMs(ctx, a, text, limit)
 	return append(vms, others...), err
 }
 
@@ -52,24 +52,24 @@ func (b *Queries) Search(ctx context.Context, a fleet.Actor, text string, limit 
 func (b *Queries) searchVMs(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
 	found, had := []fleet.SearchHit{}, map[fleet.VMID]bool{}
 	exactMatch := false
-	for _, interp := range interpretations(text) {
+	for _, interp := range searchInterpretations(text) {
 		if len(found) == limit || exactMatch && interp.hint == "" {
 			break
 		}
-		var s statement
-		s.visible(a, "v.project_id", "")
-		s.and(interp.condition(&s))
-		sql := vmColumns + ", " + cmp.Or(interp.hint, "''") + vmTables + interp.tables + s.conditions() + " ORDER BY " + interp.order + " LIMIT " + strconv.Itoa(limit)
-		vms, err := collect(ctx, b, sql, &s, scanHinted)
+		var s statementBuilder
+		s.whereProjectVisible(a, "v.project_id", "")
+		s.addCondition(interp.condition(&s))
+		sql := vmColumnsSQL + ", " + cmp.Or(interp.hint, "''") + vmTablesSQL + interp.tables + s.whereClause() + " ORDER BY " + interp.order + " LIMIT " + strconv.Itoa(limit)
+		vms, err := collectRows(ctx, b, sql, &s, scanVMWithHint)
 		if err != nil {
 			return nil, err
 		}
 		for _, v := range vms {
-			exactMatch = exactMatch || v.hint == wordOf(text) || v.hint == string(v.ID)
+			exactMatch = exactMatch || v.hint == searchWord(text) || v.hint == string(v.ID)
 			if len(found) < limit && !had[v.ID] {
 				had[v.ID] = true
 				found = append(found, fleet.SearchHit{
-					Kind: "vm", ID: string(v.ID), Name: v.Name, Hint: cmp.Or(v.hint, vmHint(a, v.VMView)), Phase: v.Phase.Word(), Severity: v.Phase.Severity(),
+					Kind: "vm", ID: string(v.ID), Name: v.Name, Hint: cmp.Or(v.hint, vmSearchHint(a, v.VMView)), Phase: v.Phase.DisplayName(), Severity: v.Phase.Severity(),
 				})
 			}
 		}
@@ -78,7 +78,7 @@ func (b *Queries) searchVMs(ctx context.Context, a fleet.Actor, text string, lim
 }
 
 // vmHint returns the VM's project and, if visible, its host.
-func vmHint(a fleet.Actor, v fleet.VMView) string {
+func vmSearchHint(a fleet.Actor, v fleet.VMView) string {
 	if store.SeesHosts(a) {
 		return v.ProjectName + " on " + v.HostName
 	}
@@ -86,53 +86,53 @@ func vmHint(a fleet.Actor, v fleet.VMView) string {
 }
 
 // hintedVM is a VM with the value that contains the searched text.
-type hintedVM struct {
+type vmWithHint struct {
 	fleet.VMView
 	hint string
 }
 
-func scanHinted(row pgx.CollectableRow) (v hintedVM, err error) {
-	v.VMView, err = scanVM(longerRow{row, &v.hint})
+func scanVMWithHint(row pgx.CollectableRow) (v vmWithHint, err error) {
+	v.VMView, err = scanVM(rowWithExtraColumn{row, &v.hint})
 	return v, err
 }
 
 // longerRow is a row with one column more than the scanning function knows.
-type longerRow struct {
+type rowWithExtraColumn struct {
 	pgx.CollectableRow
-	last any
+	extra any
 }
 
-func (r longerRow) Scan(dest ...any) error { return r.CollectableRow.Scan(append(dest, r.last)...) }
+func (r rowWithExtraColumn) Scan(dest ...any) error { return r.CollectableRow.Scan(append(dest, r.extra)...) }
 
 // interpretation is one interpretation of the searched text.
-type interpretation struct {
+type searchInterpretation struct {
 	tables, order string
 	hint          string // SQL for the value that contains the text; empty for the name
-	condition     func(*statement) string
+	condition     func(*statementBuilder) string
 }
 
-var vmName = regexp.MustCompile(`^[a-z0-9.-]+$`)
+var vmNamePattern = regexp.MustCompile(`^[a-z0-9.-]+$`)
 
-func interpretations(text string) []interpretation {
-	folded, word := strings.ToLower(text), wordOf(text)
-	like := func(column string, parts ...string) func(*statement) string {
-		return func(s *statement) string { return s.text(column, []fleet.Match{{Pattern: parts}}) }
+func searchInterpretations(text string) []searchInterpretation {
+	folded, word := strings.ToLower(text), searchWord(text)
+	like := func(column string, parts ...string) func(*statementBuilder) string {
+		return func(s *statementBuilder) string { return s.matchText(column, []fleet.FilterMatch{{Pattern: parts}}) }
 	}
-	matchesWord := interpretation{" JOIN vm_words w ON w.vm_id = v.id", "w.word, w.kind, w.vm_id", "w.word", func(s *statement) string {
-		begun := s.pattern(fleet.Pattern{word, ""})
+	matchesWord := searchInterpretation{" JOIN vm_words w ON w.vm_id = v.id", "w.word, w.kind, w.vm_id", "w.word", func(s *statementBuilder) string {
+		begun := s.likePattern(fleet.Pattern{word, ""})
 		// Only the VM's first matching search word counts, so each VM is found once.
 		return "w.word LIKE " + begun + " AND NOT EXISTS (SELECT 1 FROM vm_words o WHERE o.vm_id = w.vm_id AND o.word < w.word AND o.word LIKE " + begun + ")"
 	}}
-	var all []interpretation
+	var all []searchInterpretation
 	certain := strings.ContainsAny(word, ".:=")
 	if certain {
 		all = append(all, matchesWord)
 	}
 	if len(folded) >= 8 && strings.Trim(folded, "0123456789abcdef-") == "" {
-		all = append(all, interpretation{"", "v.name, v.id", "v.id", like("v.id", folded, "")})
+		all = append(all, searchInterpretation{"", "v.name, v.id", "v.id", like("v.id", folded, "")})
 	}
-	if vmName.MatchString(folded) {
-		all = append(all, interpretation{"", "v.name, v.id", "", like("v.name", folded, "")}, interpretation{"", "v.name, v.id", "", partOfName(folded)})
+	if vmNamePattern.MatchString(folded) {
+		all = append(all, searchInterpretation{"", "v.name, v.id", "", like("v.name", folded, "")}, searchInterpretation{"", "v.name, v.id", "", nameContains(folded)})
 	}
 	if !certain {
 		all = append(all, matchesWord)
@@ -141,25 +141,25 @@ func interpretations(text string) []interpretation {
 }
 
 // partOfName returns the condition that a VM's name contains part.
-func partOfName(part string) func(*statement) string {
-	return func(s *statement) string {
-		any := []fleet.Match{{Pattern: []string{"", part, ""}}}
+func nameContains(part string) func(*statementBuilder) string {
+	return func(s *statementBuilder) string {
+		any := []fleet.FilterMatch{{Pattern: []string{"", part, ""}}}
 		if utf8.RuneCountInString(part) >= trigramLength {
-			return s.trigramText(false, "v.name", any)
+			return s.matchTextByTrigrams(false, "v.name", any)
 		}
 		// The subquery reads only the index of names, not the VMs.
-		return "v.id IN (SELECT n.id FROM vms n WHERE " + s.text("n.name", any) + ")"
+		return "v.id IN (SELECT n.id FROM vms n WHERE " + s.matchText("n.name", any) + ")"
 	}
 }
 
 // searchOthers searches all resource types except VMs; each has few objects.
-func (b *Queries) searchOthers(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
-	var s statement
-	part := s.pattern(fleet.Pattern{"", text, ""})
-	start := s.pattern(fleet.Pattern{strings.ToLower(text), ""})
+func (b *Queries) searchObjectsWithoutVMs(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
+	var s statementBuilder
+	part := s.likePattern(fleet.Pattern{"", text, ""})
+	start := s.likePattern(fleet.Pattern{strings.ToLower(text), ""})
 	key, value, _ := strings.Cut(text, "=")
-	label := s.arg(map[string]string{key: value})
-	most := s.arg(limit)
+	label := s.addArg(map[string]string{key: value})
+	most := s.addArg(limit)
 	var parts []string
 	add := func(sql string) { parts = append(parts, "(SELECT "+sql+" LIMIT "+most+")") }
 	if policy.May(a, policy.InfraSee, "") {
@@ -167,8 +167,8 @@ func (b *Queries) searchOthers(ctx context.Context, a fleet.Actor, text string, 
 			WHERE h.name ILIKE ` + part + ` OR h.id LIKE ` + start + ` OR (h.spec->'labels') @> ` + label + `::jsonb ORDER BY h.name`)
 		// Addresses of unmanaged VMs have no index, but such VMs are few.
 		address := "false"
-		if word := wordOf(text); addressBegun.MatchString(word) {
-			address = "n.word LIKE " + s.pattern(fleet.Pattern{word, ""})
+		if word := searchWord(text); addressPrefixPattern.MatchString(word) {
+			address = "n.word LIKE " + s.likePattern(fleet.Pattern{word, ""})
 		}
 		add(`'found', f.host_id || '/' || f.id, f.name, concat(a.word || ', ', 'discovered on ', h.name), '' FROM found_vms f JOIN hosts h ON h.id = f.host_id
 			CROSS JOIN LATERAL (SELECT min(n.word) AS word FROM words_of('{}', f.status, '{}') n WHERE ` + address + `) a
@@ -176,47 +176,47 @@ func (b *Queries) searchOthers(ctx context.Context, a fleet.Actor, text string, 
 	}
 	if policy.May(a, policy.StorageSee, "") {
 		add(`'pool', p.id, p.name, p.spec->>'kind', '' FROM pools p WHERE p.name ILIKE ` + part + ` OR p.id LIKE ` + start + ` ORDER BY p.name`)
-		known := statement{args: s.args}
-		known.and(shownNetworkSQL)
-		known.knownNetworks(a)
+		known := statementBuilder{args: s.args}
+		known.addCondition(networkVisibleSQL)
+		known.whereNetworkVisible(a)
 		s.args = known.args
-		add(`'network', n.id, n.name, n.kind, '' FROM networks n` + known.conditions() + ` AND (n.name ILIKE ` + part + ` OR n.id LIKE ` + start + `) ORDER BY n.name`)
+		add(`'network', n.id, n.name, n.kind, '' FROM networks n` + known.whereClause() + ` AND (n.name ILIKE ` + part + ` OR n.id LIKE ` + start + `) ORDER BY n.name`)
 	}
 	if policy.May(a, policy.StorageSee, "") {
-		known := statement{args: s.args}
-		known.and("i.name ILIKE " + part + " OR i.id LIKE " + start)
-		known.knownImages(a)
-		known.and("i.template_id IS NULL") // the search returns its template instead
+		known := statementBuilder{args: s.args}
+		known.addCondition("i.name ILIKE " + part + " OR i.id LIKE " + start)
+		known.whereImageVisible(a)
+		known.addCondition("i.template_id IS NULL") // the search returns its template instead
 		s.args = known.args
-		add(`'image', i.id, i.name, concat_ws(' ', i.os->>'name', i.os->>'version', i.os->>'arch'), '' FROM images i` + known.conditions() + ` ORDER BY i.name`)
-		known = statement{args: s.args}
-		known.and("t.name ILIKE " + part + " OR t.id LIKE " + start)
-		known.knownTemplates(a)
+		add(`'image', i.id, i.name, concat_ws(' ', i.os->>'name', i.os->>'version', i.os->>'arch'), '' FROM images i` + known.whereClause() + ` ORDER BY i.name`)
+		known = statementBuilder{args: s.args}
+		known.addCondition("t.name ILIKE " + part + " OR t.id LIKE " + start)
+		known.whereTemplateVisible(a)
 		s.args = known.args
-		add(`'template', t.id, t.name, concat_ws(' ', t.os->>'name', t.os->>'version', t.os->>'arch'), '' FROM templates t` + known.conditions() + ` ORDER BY t.name`)
+		add(`'template', t.id, t.name, concat_ws(' ', t.os->>'name', t.os->>'version', t.os->>'arch'), '' FROM templates t` + known.whereClause() + ` ORDER BY t.name`)
 	}
 	seen := "true"
 	if !policy.AllProjects(a) {
-		seen = s.oneOf("p.id", store.ProjectsOf(a))
+		seen = s.oneOfSQL("p.id", store.VisibleProjects(a))
 	}
 	add(`'project', p.id, p.name, p.description, '' FROM projects p WHERE ` + seen + ` AND (p.name ILIKE ` + part + ` OR p.id LIKE ` + start + `) ORDER BY p.name`)
 	// PostgreSQL rejects unused arguments, and the label is unused if the actor sees few resource types. The label
 	// condition always holds.
 	sql := "SELECT * FROM (" + strings.Join(parts, " UNION ALL ") + ") AS f (kind, id, name, hint, phase) WHERE " + label + "::jsonb IS NOT NULL"
-	found, err := collect(ctx, b, sql, &s, func(row pgx.CollectableRow) (fleet.SearchHit, error) {
+	found, err := collectRows(ctx, b, sql, &s, func(row pgx.CollectableRow) (fleet.SearchHit, error) {
 		var f fleet.SearchHit
 		var phase string
 		err := row.Scan(&f.Kind, &f.ID, &f.Name, &f.Hint, &phase)
 		if phase != "" {
-			f.Phase, f.Severity = fleet.HostPhase(phase).Word(), fleet.HostPhase(phase).Severity()
+			f.Phase, f.Severity = fleet.HostPhase(phase).DisplayName(), fleet.HostPhase(phase).Severity()
 		}
 		return f, err
 	})
-	slices.SortStableFunc(found, func(x, y fleet.SearchHit) int { return cmp.Compare(kindOrder(x.Kind), kindOrder(y.Kind)) })
+	slices.SortStableFunc(found, func(x, y fleet.SearchHit) int { return cmp.Compare(searchKindOrder(x.Kind), searchKindOrder(y.Kind)) })
 	return found, err
 }
 
-func kindOrder(kind string) int {
+func searchKindOrder(kind string) int {
 	_, place := fleet.ResourceByLabel(kind)
 	return place
 }

@@ -13,22 +13,22 @@ import (
 )
 
 // countsFresh is the maximum age of hosts' packet counts. Hosts count with each heartbeat.
-const countsFresh = 2 * fleet.Freshness
+const packetCountMaxAge = 2 * fleet.Freshness
 
 // groupCount adds up the packets that the group's rules accepted at NICs of VMs that the actor sees.
-func (b *Queries) groupCount(ctx context.Context, a fleet.Actor, g fleet.SecurityGroup) (*fleet.GroupCount, error) {
-	all, projects := policy.AllProjects(a), store.ProjectsOf(a)
-	run, err := b.store.GroupRuns(ctx, db.GroupRunsParams{ID: g.ID, Fresh: countsFresh, AllProjects: all, Projects: projects})
+func (b *Queries) groupPacketCounts(ctx context.Context, a fleet.Actor, g fleet.SecurityGroup) (*fleet.GroupCount, error) {
+	all, projects := policy.AllProjects(a), store.VisibleProjects(a)
+	run, err := b.store.GroupRuns(ctx, db.GroupRunsParams{ID: g.ID, Fresh: packetCountMaxAge, AllProjects: all, Projects: projects})
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
-	rows, err := b.store.GroupCounts(ctx, db.GroupCountsParams{ID: g.ID, Fresh: countsFresh, AllProjects: all, Projects: projects})
+	rows, err := b.store.GroupCounts(ctx, db.GroupCountsParams{ID: g.ID, Fresh: packetCountMaxAge, AllProjects: all, Projects: projects})
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	out := &fleet.GroupCount{Of: int(run.Nics), Rules: []fleet.RuleCount{}, Error: run.Error}
 	if !store.SeesHosts(a) {
-		out.Error = store.Redacted(out.Error, "")
+		out.Error = store.RedactText(out.Error, "")
 	}
 	matched := map[string]fleet.PassCount{}
 	for _, r := range rows {
@@ -47,10 +47,10 @@ func (b *Queries) groupCount(ctx context.Context, a fleet.Actor, g fleet.Securit
 }
 
 // nicHits returns the packet counts of each NIC of the VM, by MAC address.
-func (b *Queries) nicHits(ctx context.Context, vm fleet.VMID) (map[string]*fleet.NICHits, error) {
-	rows, err := b.store.CountsOfVM(ctx, db.CountsOfVMParams{VMID: vm, Fresh: countsFresh})
+func (b *Queries) nicPacketCounts(ctx context.Context, vm fleet.VMID) (map[string]*fleet.NICHits, error) {
+	rows, err := b.store.CountsOfVM(ctx, db.CountsOfVMParams{VMID: vm, Fresh: packetCountMaxAge})
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	out := make(map[string]*fleet.NICHits, len(rows))
 	for _, r := range rows {
@@ -68,7 +68,7 @@ func (b *Queries) nicHits(ctx context.Context, vm fleet.VMID) (map[string]*fleet
 }
 
 // countsOfRules reduces the counts of a NIC to the current rules of its groups, with zero for rules without a count.
-func countsOfRules(h *fleet.NICHits, groups []fleet.NICGroup, rules map[fleet.SecurityGroupID][]fleet.SecurityRule, names map[string]string) *fleet.NICHits {
+func currentRuleCounts(h *fleet.NICHits, groups []fleet.NICGroup, rules map[fleet.SecurityGroupID][]fleet.SecurityRule, names map[string]string) *fleet.NICHits {
 	if h == nil {
 		return nil
 	}
@@ -84,7 +84,7 @@ func countsOfRules(h *fleet.NICHits, groups []fleet.NICGroup, rules map[fleet.Se
 				remote = "members of " + name
 			}
 			h.Rules = append(h.Rules, fleet.NICRuleHit{
-				GroupID: g.ID, Group: g.Name, Words: r.Words(remote), RuleCount: fleet.RuleCount{Rule: r.ID, PassCount: matched[r.ID]},
+				GroupID: g.ID, Group: g.Name, Words: r.Text(remote), RuleCount: fleet.RuleCount{Rule: r.ID, PassCount: matched[r.ID]},
 			})
 		}
 	}

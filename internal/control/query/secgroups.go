@@ -17,15 +17,15 @@ import (
 // maxMembersShown is the maximum number of member NICs that a group's page lists.
 const maxMembersShown = 200
 
-var securityGroupOrders = orders[fleet.SecurityGroupView]{
-	"name": {[]column{textColumn("g.name"), textColumn("g.id")}, func(v fleet.SecurityGroupView) []string { return []string{v.Name, string(v.ID)} }},
+var securityGroupSortOrders = sortOrders[fleet.SecurityGroupView]{
+	"name": {[]sortColumn{textColumn("g.name"), textColumn("g.id")}, func(v fleet.SecurityGroupView) []string { return []string{v.Name, string(v.ID)} }},
 }
 
 // securityGroupSQL selects groups under the alias g. It counts NICs only of VMs that the actor sees.
-func securityGroupSQL(s *statement, a fleet.Actor) string {
+func securityGroupSQL(s *statementBuilder, a fleet.Actor) string {
 	nicCount := "SELECT count(*) FROM nic_groups n WHERE n.group_id = g.id"
 	if !policy.AllProjects(a) {
-		nicCount = "SELECT count(*) FROM nic_groups n JOIN vms v ON v.id = n.vm_id WHERE n.group_id = g.id AND " + s.oneOf("v.project_id", store.ProjectsOf(a))
+		nicCount = "SELECT count(*) FROM nic_groups n JOIN vms v ON v.id = n.vm_id WHERE n.group_id = g.id AND " + s.oneOfSQL("v.project_id", store.VisibleProjects(a))
 	}
 	return `SELECT g.id, COALESCE(g.project_id, ''), COALESCE(p.name, ''), g.name, g.spec, g.generation, g.revision, g.created_at, g.deleted_at, (` + nicCount + `)
 		FROM security_groups g LEFT JOIN projects p ON p.id = g.project_id`
@@ -36,33 +36,33 @@ func (b *Queries) ListSecurityGroups(ctx context.Context, a fleet.Actor, q fleet
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.SecurityGroupView]{}, err
 	}
-	p, err := securityGroupOrders.page(q, "name")
+	p, err := securityGroupSortOrders.parsePaging(q, "name")
 	if err != nil {
 		return fleet.Page[fleet.SecurityGroupView]{}, err
 	}
-	var s statement
-	s.knownGroups(a)
+	var s statementBuilder
+	s.whereGroupVisible(a)
 	if q.Project != "" {
-		s.and("g.project_id IS NULL OR g.project_id = " + s.key(string(q.Project)))
+		s.addCondition("g.project_id IS NULL OR g.project_id = " + s.keyArg(string(q.Project)))
 	}
-	if err := s.byName(fleet.SecurityGroupKeys, q.Filter, "g.name"); err != nil {
+	if err := s.whereNameMatches(fleet.SecurityGroupKeys, q.Filter, "g.name"); err != nil {
 		return fleet.Page[fleet.SecurityGroupView]{}, err
 	}
 	read := securityGroupSQL(&s, a)
 	tail := p.applyCursor(&s)
-	views, err := b.securityGroups(ctx, a, read, &s, tail)
-	return p.pageOf(views), err
+	views, err := b.readSecurityGroups(ctx, a, read, &s, tail)
+	return p.buildPage(views), err
 }
 
 // knownGroups limits groups (alias g) to global groups and those of projects that the actor sees.
-func (s *statement) knownGroups(a fleet.Actor) {
+func (s *statementBuilder) whereGroupVisible(a fleet.Actor) {
 	if !policy.AllProjects(a) {
-		s.and("g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)))
+		s.addCondition("g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)))
 	}
 }
 
-func (b *Queries) securityGroups(ctx context.Context, a fleet.Actor, read string, s *statement, tail string) ([]fleet.SecurityGroupView, error) {
-	views, err := collect(ctx, b, read+s.conditions()+tail, s, func(x pgx.CollectableRow) (v fleet.SecurityGroupView, err error) {
+func (b *Queries) readSecurityGroups(ctx context.Context, a fleet.Actor, read string, s *statementBuilder, tail string) ([]fleet.SecurityGroupView, error) {
+	views, err := collectRows(ctx, b, read+s.whereClause()+tail, s, func(x pgx.CollectableRow) (v fleet.SecurityGroupView, err error) {
 		err = x.Scan(&v.ID, &v.ProjectID, &v.ProjectName, &v.Name, &v.Spec, &v.Generation, &v.Revision, &v.CreatedAt, &v.DeletedAt, &v.NICs)
 		return v, err
 	})
@@ -84,7 +84,7 @@ func (b *Queries) addGroupHosts(ctx context.Context, a fleet.Actor, views []flee
 	}
 	rows, err := b.store.SecurityGroupHosts(ctx, db.SecurityGroupHostsParams{Ids: ids, Fresh: fleet.Freshness})
 	if err != nil {
-		return store.Err(err)
+		return store.UserError(err)
 	}
 	for _, r := range rows {
 		v := at[r.ID]
@@ -99,7 +99,7 @@ func (b *Queries) addGroupHosts(ctx context.Context, a fleet.Actor, views []flee
 		if !store.SeesHosts(a) {
 			if h.Status != nil && h.Status.Error != "" {
 				status := *h.Status
-				status.Error = store.Redacted(status.Error, h.HostName)
+				status.Error = store.RedactText(status.Error, h.HostName)
 				h.Status = &status
 			}
 			h.HostID, h.HostName = "", ""
@@ -110,7 +110,7 @@ func (b *Queries) addGroupHosts(ctx context.Context, a fleet.Actor, views []flee
 	}
 	for i := range views {
 		slices.SortStableFunc(views[i].Hosts, func(x, y fleet.SecurityGroupHost) int {
-			return statusRank(x.State.Severity(), false) - statusRank(y.State.Severity(), false)
+			return hostStatusRank(x.State.Severity(), false) - hostStatusRank(y.State.Severity(), false)
 		})
 	}
 	return nil
@@ -125,26 +125,26 @@ func (b *Queries) GetSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.
 	if err := store.CheckID(id, "security group"); err != nil {
 		return fleet.SecurityGroupView{}, err
 	}
-	var s statement
-	s.and("g.id = " + s.key(string(id)))
-	s.knownGroups(a)
-	views, err := b.securityGroups(ctx, a, securityGroupSQL(&s, a), &s, "")
+	var s statementBuilder
+	s.addCondition("g.id = " + s.keyArg(string(id)))
+	s.whereGroupVisible(a)
+	views, err := b.readSecurityGroups(ctx, a, securityGroupSQL(&s, a), &s, "")
 	if err == nil && len(views) == 0 {
-		err = store.NotFound(pgx.ErrNoRows, "security group")
+		err = store.NotFoundError(pgx.ErrNoRows, "security group")
 	}
 	if err != nil {
 		return fleet.SecurityGroupView{}, err
 	}
 	v := views[0]
-	if v.Names, err = b.groupNames(ctx, a, v.Spec.ReferencedGroups()); err != nil {
+	if v.Names, err = b.securityGroupNames(ctx, a, v.Spec.ReferencedGroups()); err != nil {
 		return v, err
 	}
-	if v.Count, err = b.groupCount(ctx, a, v.SecurityGroup); err != nil {
+	if v.Count, err = b.groupPacketCounts(ctx, a, v.SecurityGroup); err != nil {
 		return v, err
 	}
-	rows, err := b.store.MembersOf(ctx, db.MembersOfParams{ID: id, AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a), Most: maxMembersShown})
+	rows, err := b.store.MembersOf(ctx, db.MembersOfParams{ID: id, AllProjects: policy.AllProjects(a), Projects: store.VisibleProjects(a), Most: maxMembersShown})
 	if err != nil {
-		return v, store.Err(err)
+		return v, store.UserError(err)
 	}
 	v.Members = make([]fleet.SecurityGroupMember, len(rows))
 	for i, r := range rows {
@@ -157,15 +157,15 @@ func (b *Queries) GetSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.
 }
 
 // groupNames returns the names of those of the groups that the actor may know, by ID.
-func (b *Queries) groupNames(ctx context.Context, a fleet.Actor, ids []fleet.SecurityGroupID) (map[string]string, error) {
+func (b *Queries) securityGroupNames(ctx context.Context, a fleet.Actor, ids []fleet.SecurityGroupID) (map[string]string, error) {
 	names := map[string]string{}
 	if len(ids) == 0 {
 		return names, nil
 	}
-	var s statement
-	s.and("g.id = ANY (" + s.key(store.Texts(ids)) + "::text[])")
-	s.knownGroups(a)
-	_, err := collect(ctx, b, "SELECT g.id, g.name FROM security_groups g"+s.conditions(), &s, func(x pgx.CollectableRow) (none struct{}, err error) {
+	var s statementBuilder
+	s.addCondition("g.id = ANY (" + s.keyArg(store.ToStrings(ids)) + "::text[])")
+	s.whereGroupVisible(a)
+	_, err := collectRows(ctx, b, "SELECT g.id, g.name FROM security_groups g"+s.whereClause(), &s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var id, name string
 		err = x.Scan(&id, &name)
 		names[id] = name
@@ -178,12 +178,12 @@ func (b *Queries) groupNames(ctx context.Context, a fleet.Actor, ids []fleet.Sec
 // ones.
 func (b *Queries) SecurityGroupsFor(ctx context.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.SecurityGroupView, error) {
 	if err := policy.Check(a, policy.VMSee, project); err != nil {
-		return nil, store.NoProject(err)
+		return nil, store.UnknownProjectError(err)
 	}
-	var s statement
-	s.and("g.project_id IS NULL OR g.project_id = " + s.key(string(project)))
-	s.and("g.deleted_at IS NULL")
-	return b.securityGroups(ctx, a, securityGroupSQL(&s, a), &s, " ORDER BY g.name, g.id")
+	var s statementBuilder
+	s.addCondition("g.project_id IS NULL OR g.project_id = " + s.keyArg(string(project)))
+	s.addCondition("g.deleted_at IS NULL")
+	return b.readSecurityGroups(ctx, a, securityGroupSQL(&s, a), &s, " ORDER BY g.name, g.id")
 }
 
 // SharedSecurityGroups lists the global groups by name.
@@ -191,18 +191,18 @@ func (b *Queries) SharedSecurityGroups(ctx context.Context, a fleet.Actor) ([]fl
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err
 	}
-	var s statement
-	s.and("g.project_id IS NULL AND g.deleted_at IS NULL")
-	return b.securityGroups(ctx, a, securityGroupSQL(&s, a), &s, " ORDER BY g.name, g.id")
+	var s statementBuilder
+	s.addCondition("g.project_id IS NULL AND g.deleted_at IS NULL")
+	return b.readSecurityGroups(ctx, a, securityGroupSQL(&s, a), &s, " ORDER BY g.name, g.id")
 }
 
 // addUnapplied adds the groups that hosts failed to apply. Those hosts keep applying the previous filters.
-func (b *Queries) addUnapplied(ctx context.Context, a fleet.Actor, o *fleet.Overview, shown map[fleet.Subject]bool) error {
-	rows, err := b.store.SecurityGroupsFailed(ctx, db.SecurityGroupsFailedParams{AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a)})
+func (b *Queries) addUnappliedGroups(ctx context.Context, a fleet.Actor, o *fleet.Overview, shown map[fleet.Subject]bool) error {
+	rows, err := b.store.SecurityGroupsFailed(ctx, db.SecurityGroupsFailedParams{AllProjects: policy.AllProjects(a), Projects: store.VisibleProjects(a)})
 	if err != nil {
-		return store.Err(err)
+		return store.UserError(err)
 	}
-	var groups fleet.Causes
+	var groups fleet.AttentionCauses
 	for _, r := range rows {
 		shown[fleet.SubjectOf(fleet.TypeSecurityGroup, r.ID)] = true
 		text := fmt.Sprintf("Not applied on %s: %s", r.HostName, r.Words)
@@ -210,7 +210,7 @@ func (b *Queries) addUnapplied(ctx context.Context, a fleet.Actor, o *fleet.Over
 			text = fmt.Sprintf("Not applied on %d hosts; %s: %s", r.Hosts, r.HostName, r.Words)
 		}
 		if !store.SeesHosts(a) {
-			text = store.Redacted(text, r.HostName)
+			text = store.RedactText(text, r.HostName)
 		}
 		groups.Add(fleet.Attention{
 			Kind: string(fleet.TypeSecurityGroup), Severity: fleet.SeverityBad, Text: text, Count: 1, List: "/security-groups",

@@ -15,7 +15,7 @@ func (b *Queries) StartImages(ctx context.Context, a fleet.Actor) ([]fleet.Start
 	}
 	rows, err := b.store.StartImages(ctx)
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	out := make([]fleet.StartImageView, 0, len(rows))
 	at := map[fleet.StartImageID]int{}
@@ -30,9 +30,9 @@ func (b *Queries) StartImages(ctx context.Context, a fleet.Actor) ([]fleet.Start
 		out = append(out, v)
 		at[s.ID] = i
 	}
-	var s statement
-	s.and("EXISTS (SELECT 1 FROM image_versions v WHERE v.image_id = i.id AND v.start_id IS NOT NULL) AND i.project_id IS NULL")
-	images, err := b.images(ctx, fleet.SystemActor, s, " ORDER BY i.created_at DESC, i.id DESC")
+	var s statementBuilder
+	s.addCondition("EXISTS (SELECT 1 FROM image_versions v WHERE v.image_id = i.id AND v.start_id IS NOT NULL) AND i.project_id IS NULL")
+	images, err := b.readImages(ctx, fleet.SystemActor, s, " ORDER BY i.created_at DESC, i.id DESC")
 	for _, image := range images {
 		for _, version := range image.Versions {
 			i, ok := at[version.StartID]

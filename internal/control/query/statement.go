@@ -26,12 +26,12 @@ func isFreshSQL(column string) string {
 
 // totalSQL sums a quantity that hosts report. It saturates at the largest bigint, so that an absurd value from one host
 // does not fail the query. The total of no rows is 0.
-func totalSQL(column string) string {
+func saturatingSumSQL(column string) string {
 	return "LEAST(COALESCE(sum(" + column + "), 0), 9223372036854775807)::bigint"
 }
 
 // statement is a SQL statement under construction. User input only ever becomes a bound argument.
-type statement struct {
+type statementBuilder struct {
 	where        []string
 	args         []any
 	planEachTime bool // the best plan depends on the arguments' values
@@ -40,36 +40,36 @@ type statement struct {
 }
 
 // arg binds a value that may change the plan and returns its placeholder.
-func (s *statement) arg(v any) string {
+func (s *statementBuilder) addArg(v any) string {
 	s.planEachTime = true
-	return s.key(v)
+	return s.keyArg(v)
 }
 
 // key binds a value that does not change the plan, such as an ID or a cursor position.
-func (s *statement) key(v any) string {
+func (s *statementBuilder) keyArg(v any) string {
 	s.args = append(s.args, v)
 	return "$" + strconv.Itoa(len(s.args))
 }
 
 // pattern binds the pattern of a LIKE.
-func (s *statement) pattern(p fleet.Pattern) string {
+func (s *statementBuilder) likePattern(p fleet.Pattern) string {
 	s.isSearch = true
-	return s.arg(p.Like())
+	return s.addArg(p.LikePattern())
 }
 
 // and adds a condition to the WHERE clause. The parentheses keep an OR within it from widening the other conditions.
-func (s *statement) and(condition string) { s.where = append(s.where, "("+condition+")") }
+func (s *statementBuilder) addCondition(condition string) { s.where = append(s.where, "("+condition+")") }
 
 // not adds a condition, or its negation if negate is set. The negation holds for NULL.
-func (s *statement) not(negate bool, condition string) {
+func (s *statementBuilder) addConditionOrNegation(negate bool, condition string) {
 	if negate {
 		condition = "NOT COALESCE((" + condition + "), false)"
 	}
-	s.and(condition)
+	s.addCondition(condition)
 }
 
 // conditions returns the WHERE clause.
-func (s *statement) conditions() string {
+func (s *statementBuilder) whereClause() string {
 	if len(s.where) == 0 {
 		return ""
 	}
@@ -77,33 +77,33 @@ func (s *statement) conditions() string {
 }
 
 // conditionsWith returns the WHERE clause with one more condition, without changing s.
-func (s *statement) conditionsWith(condition string) string {
-	more := statement{where: slices.Clone(s.where)}
-	more.and(condition)
-	return more.conditions()
+func (s *statementBuilder) whereClauseWith(condition string) string {
+	more := statementBuilder{where: slices.Clone(s.where)}
+	more.addCondition(condition)
+	return more.whereClause()
 }
 
 // text returns the condition that a text column matches any of the alternatives.
-func (s *statement) text(column string, any []fleet.Match) string {
-	return s.alternatives(column, any, func(m fleet.Match) string { return column + " LIKE " + s.pattern(m.Pattern) })
+func (s *statementBuilder) matchText(column string, any []fleet.FilterMatch) string {
+	return s.anyOf(column, any, func(m fleet.FilterMatch) string { return column + " LIKE " + s.likePattern(m.Pattern) })
 }
 
 // trigramText works like text for a column with a trigram index (pieces_of), which finds matches in the middle or at
 // the end. A negated condition cannot use the index.
-func (s *statement) trigramText(negate bool, column string, any []fleet.Match) string {
-	return s.alternatives(column, any, func(m fleet.Match) string {
-		like := column + " LIKE " + s.pattern(m.Pattern)
-		if found := trigrams(m.Pattern); len(found) > 0 && !negate {
-			like = "(" + like + " AND pieces_of(" + column + ") @> " + s.arg(found) + "::text[])"
+func (s *statementBuilder) matchTextByTrigrams(negate bool, column string, any []fleet.FilterMatch) string {
+	return s.anyOf(column, any, func(m fleet.FilterMatch) string {
+		like := column + " LIKE " + s.likePattern(m.Pattern)
+		if found := patternTrigrams(m.Pattern); len(found) > 0 && !negate {
+			like = "(" + like + " AND pieces_of(" + column + ") @> " + s.addArg(found) + "::text[])"
 		}
 		return like
 	})
 }
 
-func (s *statement) alternatives(column string, any []fleet.Match, like func(fleet.Match) string) string {
+func (s *statementBuilder) anyOf(column string, any []fleet.FilterMatch, like func(fleet.FilterMatch) string) string {
 	var exact, parts []string
 	for _, m := range any {
-		if t, ok := m.Exact(); ok {
+		if t, ok := m.ExactText(); ok {
 			exact = append(exact, t)
 		} else {
 			parts = append(parts, like(m))
@@ -112,62 +112,62 @@ func (s *statement) alternatives(column string, any []fleet.Match, like func(fle
 	switch len(exact) {
 	case 0:
 	case 1:
-		parts = append(parts, column+" = "+s.arg(exact[0]))
+		parts = append(parts, column+" = "+s.addArg(exact[0]))
 	default:
-		parts = append(parts, column+" = ANY ("+s.arg(exact)+"::text[])")
+		parts = append(parts, column+" = ANY ("+s.addArg(exact)+"::text[])")
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
 
 // labels returns the condition that a jsonb column of labels matches any of the alternatives.
-func (s *statement) labels(column string, any []fleet.Match) string {
+func (s *statementBuilder) matchLabels(column string, any []fleet.FilterMatch) string {
 	parts := make([]string, len(any))
 	for i, m := range any {
-		value, exact := m.Exact()
+		value, exact := m.ExactText()
 		switch {
 		case exact:
-			parts[i] = column + " @> " + s.arg(map[string]string{m.Label: value}) + "::jsonb"
-		case m.Like() == "%":
-			parts[i] = column + " ? " + s.arg(m.Label)
+			parts[i] = column + " @> " + s.addArg(map[string]string{m.Label: value}) + "::jsonb"
+		case m.LikePattern() == "%":
+			parts[i] = column + " ? " + s.addArg(m.Label)
 		default:
-			key := s.arg(m.Label)
-			parts[i] = "(" + column + " ? " + key + " AND " + column + "->>" + key + " LIKE " + s.pattern(m.Pattern) + ")"
+			key := s.addArg(m.Label)
+			parts[i] = "(" + column + " ? " + key + " AND " + column + "->>" + key + " LIKE " + s.likePattern(m.Pattern) + ")"
 		}
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
 
 // oneOf is the condition that the column equals one of the values.
-func (s *statement) oneOf(column string, values []string) string {
+func (s *statementBuilder) oneOfSQL(column string, values []string) string {
 	if len(values) == 1 {
-		return column + " = " + s.key(values[0])
+		return column + " = " + s.keyArg(values[0])
 	}
-	return column + " = ANY (" + s.arg(values) + "::text[])"
+	return column + " = ANY (" + s.addArg(values) + "::text[])"
 }
 
 // visible limits rows to the projects that the actor sees, and to one project unless only is empty.
-func (s *statement) visible(a fleet.Actor, column string, only fleet.ProjectID) {
+func (s *statementBuilder) whereProjectVisible(a fleet.Actor, column string, only fleet.ProjectID) {
 	if only != "" {
-		s.and(column + " = " + s.key(string(only)))
+		s.addCondition(column + " = " + s.keyArg(string(only)))
 	}
-	if !policy.AllProjects(a) && (only == "" || !slices.Contains(store.ProjectsOf(a), string(only))) {
-		s.and(s.oneOf(column, store.ProjectsOf(a)))
+	if !policy.AllProjects(a) && (only == "" || !slices.Contains(store.VisibleProjects(a), string(only))) {
+		s.addCondition(s.oneOfSQL(column, store.VisibleProjects(a)))
 	}
 }
 
 // byName adds the terms of a filter that has no key but the name.
-func (s *statement) byName(keys fleet.FilterKeys, filter, column string) error {
+func (s *statementBuilder) whereNameMatches(keys fleet.FilterKeys, filter, column string) error {
 	terms, err := fleet.ParseFilter(keys, filter)
 	for _, t := range terms {
-		s.not(t.Not, s.text("lower("+column+")", lower(t.Alternatives)))
+		s.addConditionOrNegation(t.Not, s.matchText("lower("+column+")", lowerMatches(t.Alternatives)))
 	}
 	return err
 }
 
-func lower(any []fleet.Match) []fleet.Match {
-	out := make([]fleet.Match, len(any))
+func lowerMatches(any []fleet.FilterMatch) []fleet.FilterMatch {
+	out := make([]fleet.FilterMatch, len(any))
 	for i, m := range any {
-		out[i] = fleet.Match{Label: m.Label, Pattern: m.Lower()}
+		out[i] = fleet.FilterMatch{Label: m.Label, Pattern: m.Lower()}
 	}
 	return out
 }

@@ -23,12 +23,12 @@ var storageTotalSQL = `WITH shared AS MATERIALIZED (
 		FROM assignments a JOIN pools p ON p.id = a.pool_id JOIN host_sessions s ON s.host_id = a.host_id
 		WHERE a.said = 'active' AND ` + reportsFreshSQL + ` AND p.spec->>'shared' IS DISTINCT FROM 'true'
 	)
-	SELECT ` + totalSQL("x.capacity_bytes") + `, ` + totalSQL("x.used_bytes") + ` FROM (
+	SELECT ` + saturatingSumSQL("x.capacity_bytes") + `, ` + saturatingSumSQL("x.used_bytes") + ` FROM (
 		SELECT max(capacity_bytes) AS capacity_bytes, max(used_bytes) AS used_bytes FROM (SELECT * FROM shared UNION ALL SELECT * FROM local) c GROUP BY place
 	) x`
 
 func (b *Queries) storageTotal(ctx context.Context) (fleet.PoolSpace, error) {
-	rows, err := collect(ctx, b, storageTotalSQL, new(statement), func(row pgx.CollectableRow) (r fleet.PoolSpace, err error) {
+	rows, err := collectRows(ctx, b, storageTotalSQL, new(statementBuilder), func(row pgx.CollectableRow) (r fleet.PoolSpace, err error) {
 		err = row.Scan(&r.CapacityBytes, &r.UsedBytes)
 		return r, err
 	})

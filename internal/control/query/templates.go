@@ -14,18 +14,18 @@ import (
 
 const templateSQL = `SELECT t.id, t.name, t.project_id, o.name, t.description, t.os, t.created_by, t.created_at FROM templates t JOIN projects o ON o.id = t.project_id`
 
-var templateOrders = orders[fleet.TemplateView]{
-	"name": {[]column{textColumn("t.name"), textColumn("t.id")}, func(v fleet.TemplateView) []string { return []string{v.Name, string(v.ID)} }},
-	"created": {[]column{timeColumn("t.created_at"), textColumn("t.id")}, func(v fleet.TemplateView) []string {
-		return []string{stamp(v.CreatedAt), string(v.ID)}
+var templateSortOrders = sortOrders[fleet.TemplateView]{
+	"name": {[]sortColumn{textColumn("t.name"), textColumn("t.id")}, func(v fleet.TemplateView) []string { return []string{v.Name, string(v.ID)} }},
+	"created": {[]sortColumn{timeColumn("t.created_at"), textColumn("t.id")}, func(v fleet.TemplateView) []string {
+		return []string{formatTime(v.CreatedAt), string(v.ID)}
 	}},
 }
 
 // knownTemplates limits templates (alias t) to those that the actor may know: without permission to see hosts, only
 // templates published to the actor's projects.
-func (s *statement) knownTemplates(a fleet.Actor) {
+func (s *statementBuilder) whereTemplateVisible(a fleet.Actor) {
 	if !policy.May(a, policy.InfraSee, "") {
-		s.and("EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)) + "))")
+		s.addCondition("EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND (g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)) + "))")
 	}
 }
 
@@ -34,28 +34,28 @@ func (b *Queries) ListTemplates(ctx context.Context, a fleet.Actor, q fleet.Quer
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.TemplateView]{}, err
 	}
-	p, terms, err := templateOrders.parse(q, "name", fleet.TemplateKeys)
+	p, terms, err := templateSortOrders.parseQuery(q, "name", fleet.TemplateKeys)
 	if err != nil {
 		return fleet.Page[fleet.TemplateView]{}, err
 	}
-	var s statement
-	s.knownTemplates(a)
+	var s statementBuilder
+	s.whereTemplateVisible(a)
 	for _, t := range terms {
 		switch t.Key {
 		case "name":
-			s.not(t.Not, s.text("lower(t.name)", lower(t.Alternatives)))
+			s.addConditionOrNegation(t.Not, s.matchText("lower(t.name)", lowerMatches(t.Alternatives)))
 		case "os":
-			s.not(t.Not, "EXISTS (SELECT 1 FROM jsonb_each_text(t.os) w WHERE "+s.text("lower(w.value)", lower(t.Alternatives))+")")
+			s.addConditionOrNegation(t.Not, "EXISTS (SELECT 1 FROM jsonb_each_text(t.os) w WHERE "+s.matchText("lower(w.value)", lowerMatches(t.Alternatives))+")")
 		case "project":
-			s.not(t.Not, "EXISTS (SELECT 1 FROM projects w WHERE w.id = t.project_id AND "+s.text("w.name", t.Alternatives)+")")
+			s.addConditionOrNegation(t.Not, "EXISTS (SELECT 1 FROM projects w WHERE w.id = t.project_id AND "+s.matchText("w.name", t.Alternatives)+")")
 		case "published":
-			yes := slices.ContainsFunc(t.Alternatives, func(m fleet.Match) bool { v, _ := m.Exact(); return v == "yes" })
-			s.not(t.Not == yes, "EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND g.project_id IS DISTINCT FROM t.project_id)")
+			yes := slices.ContainsFunc(t.Alternatives, func(m fleet.FilterMatch) bool { v, _ := m.ExactText(); return v == "yes" })
+			s.addConditionOrNegation(t.Not == yes, "EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND g.project_id IS DISTINCT FROM t.project_id)")
 		}
 	}
 	tail := p.applyCursor(&s)
-	views, err := b.templates(ctx, a, s, tail)
-	return p.pageOf(views), err
+	views, err := b.readTemplates(ctx, a, s, tail)
+	return p.buildPage(views), err
 }
 
 // GetTemplate returns one template.
@@ -66,12 +66,12 @@ func (b *Queries) GetTemplate(ctx context.Context, a fleet.Actor, id fleet.Templ
 	if err := store.CheckID(id, "template"); err != nil {
 		return fleet.TemplateView{}, err
 	}
-	var s statement
-	s.and("t.id = " + s.key(string(id)))
-	s.knownTemplates(a)
-	views, err := b.templates(ctx, a, s, "")
+	var s statementBuilder
+	s.addCondition("t.id = " + s.keyArg(string(id)))
+	s.whereTemplateVisible(a)
+	views, err := b.readTemplates(ctx, a, s, "")
 	if err == nil && len(views) == 0 {
-		err = store.NotFound(pgx.ErrNoRows, "template")
+		err = store.NotFoundError(pgx.ErrNoRows, "template")
 	}
 	if err != nil {
 		return fleet.TemplateView{}, err
@@ -80,8 +80,8 @@ func (b *Queries) GetTemplate(ctx context.Context, a fleet.Actor, id fleet.Templ
 }
 
 // templates reads the templates (alias t) that s selects, with their versions and grants, redacted for the actor.
-func (b *Queries) templates(ctx context.Context, a fleet.Actor, s statement, tail string) ([]fleet.TemplateView, error) {
-	views, err := collect(ctx, b, templateSQL+s.conditions()+tail, &s, func(x pgx.CollectableRow) (v fleet.TemplateView, err error) {
+func (b *Queries) readTemplates(ctx context.Context, a fleet.Actor, s statementBuilder, tail string) ([]fleet.TemplateView, error) {
+	views, err := collectRows(ctx, b, templateSQL+s.whereClause()+tail, &s, func(x pgx.CollectableRow) (v fleet.TemplateView, err error) {
 		v.Grants, v.Versions = []fleet.ImageGrant{}, []fleet.TemplateVersion{}
 		err = x.Scan(&v.ID, &v.Name, &v.ProjectID, &v.ProjectName, &v.Description, &v.OS, &v.CreatedBy, &v.CreatedAt)
 		return v, err
@@ -101,19 +101,19 @@ func (b *Queries) templates(ctx context.Context, a fleet.Actor, s statement, tai
 	if err := b.addTemplateGrants(ctx, a, at, ids); err != nil {
 		return nil, err
 	}
-	return redactAll(a, views, templateFor), nil
+	return redactAll(a, views, redactTemplate), nil
 }
 
 func (b *Queries) addTemplateVersions(ctx context.Context, a fleet.Actor, at map[fleet.TemplateID]*fleet.TemplateView, ids []string) error {
-	var s statement
-	s.and("v.template_id = ANY (" + s.key(ids) + "::text[])")
+	var s statementBuilder
+	s.addCondition("v.template_id = ANY (" + s.keyArg(ids) + "::text[])")
 	type read struct {
 		fleet.TemplateVersion
 		networks []string
 	}
-	rows, err := collect(ctx, b, `SELECT v.id, v.template_id, v.number, v.spec, v.source, v.note, v.deprecated_at, v.deprecated_by, v.created_by, v.created_at,
+	rows, err := collectRows(ctx, b, `SELECT v.id, v.template_id, v.number, v.spec, v.source, v.note, v.deprecated_at, v.deprecated_by, v.created_by, v.created_at,
 			ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[]
-		FROM template_versions v`+s.conditions()+" ORDER BY v.template_id, v.number DESC", &s, func(x pgx.CollectableRow) (v read, err error) {
+		FROM template_versions v`+s.whereClause()+" ORDER BY v.template_id, v.number DESC", &s, func(x pgx.CollectableRow) (v read, err error) {
 		err = x.Scan(&v.ID, &v.TemplateID, &v.Number, &v.Spec, &v.Source, &v.Note, &v.DeprecatedAt, &v.DeprecatedBy, &v.CreatedBy, &v.CreatedAt, &v.networks)
 		return v, err
 	})
@@ -122,46 +122,46 @@ func (b *Queries) addTemplateVersions(ctx context.Context, a fleet.Actor, at map
 	}
 	var wanted []string
 	for _, r := range rows {
-		store.NameNetworks(r.Spec.NICs, r.networks)
+		store.FillNetworkNames(r.Spec.NICs, r.networks)
 		for _, d := range r.Spec.Disks {
 			if id := string(d.VersionID); !slices.Contains(wanted, id) {
 				wanted = append(wanted, id)
 			}
 		}
 	}
-	images, own, err := b.versionsByID(ctx, wanted)
+	images, own, err := b.imageVersionsByID(ctx, wanted)
 	if err != nil {
 		return err
 	}
 	made, err := b.store.VMsCreatedFrom(ctx, wanted)
 	if err != nil {
-		return store.Err(err)
+		return store.UserError(err)
 	}
 	for _, r := range rows {
 		v := r.TemplateVersion
 		v.Disks, v.VMs = []fleet.TemplateDisk{}, []fleet.TemplateVM{}
 		for _, d := range v.Spec.Disks {
 			image := images[d.VersionID]
-			disk := diskOf(image, d, store.SeesHosts(a))
+			disk := templateDisk(image, d, store.SeesHosts(a))
 			disk.Own = own[d.VersionID] == v.TemplateID
 			v.Disks = append(v.Disks, disk)
 		}
 		addCreatedVMs(a, &v, made)
-		v.Actions = policy.RestrictTemplateActions(a, at[v.TemplateID].ProjectID, v.States())
+		v.Actions = policy.RestrictTemplateActions(a, at[v.TemplateID].ProjectID, v.ActionStates())
 		at[v.TemplateID].Versions = append(at[v.TemplateID].Versions, v)
 	}
 	return nil
 }
 
 // versionsByID reads image versions with their copies, and the templates that own the images.
-func (b *Queries) versionsByID(ctx context.Context, ids []string) (map[fleet.ImageVersionID]*fleet.ImageVersion, map[fleet.ImageVersionID]fleet.TemplateID, error) {
+func (b *Queries) imageVersionsByID(ctx context.Context, ids []string) (map[fleet.ImageVersionID]*fleet.ImageVersion, map[fleet.ImageVersionID]fleet.TemplateID, error) {
 	out, own := map[fleet.ImageVersionID]*fleet.ImageVersion{}, map[fleet.ImageVersionID]fleet.TemplateID{}
 	if len(ids) == 0 {
 		return out, own, nil
 	}
-	var s statement
-	s.and("v.id = ANY (" + s.key(ids) + "::text[])")
-	versions, err := collect(ctx, b, `SELECT v.id, v.image_id, v.number, v.format, v.capacity_bytes, v.sha256, COALESCE(i.template_id, '') FROM image_versions v JOIN images i ON i.id = v.image_id`+s.conditions(), &s,
+	var s statementBuilder
+	s.addCondition("v.id = ANY (" + s.keyArg(ids) + "::text[])")
+	versions, err := collectRows(ctx, b, `SELECT v.id, v.image_id, v.number, v.format, v.capacity_bytes, v.sha256, COALESCE(i.template_id, '') FROM image_versions v JOIN images i ON i.id = v.image_id`+s.whereClause(), &s,
 		func(x pgx.CollectableRow) (v fleet.ImageVersion, err error) {
 			var of fleet.TemplateID
 			err = x.Scan(&v.ID, &v.ImageID, &v.Number, &v.Format, &v.CapacityBytes, &v.SHA256, &of)
@@ -171,7 +171,7 @@ func (b *Queries) versionsByID(ctx context.Context, ids []string) (map[fleet.Ima
 	if err != nil {
 		return nil, nil, err
 	}
-	copies, err := b.copies(ctx, versions)
+	copies, err := b.readCopies(ctx, versions)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -188,23 +188,23 @@ func (b *Queries) versionsByID(ctx context.Context, ids []string) (map[fleet.Ima
 }
 
 // betterCopies orders the states of copies from best to worst.
-var betterCopies = []fleet.CopyState{fleet.CopyReady, fleet.CopyUnverified, fleet.CopyInProgress, fleet.CopyUnknown, fleet.CopyChanged, fleet.CopyMissing}
+var copyStatesBestFirst = []fleet.CopyState{fleet.CopyReady, fleet.CopyUnverified, fleet.CopyInProgress, fleet.CopyUnknown, fleet.CopyChanged, fleet.CopyMissing}
 
 // diskOf returns the state of a disk's image: the best state of its copies. hosts is set if the actor may see
 // where the copies are.
-func diskOf(image *fleet.ImageVersion, d fleet.Disk, hosts bool) fleet.TemplateDisk {
+func templateDisk(image *fleet.ImageVersion, d fleet.Disk, hosts bool) fleet.TemplateDisk {
 	out := fleet.TemplateDisk{ImageID: d.ImageID, VersionID: d.VersionID, State: fleet.CopyMissing, Why: "The library no longer has its image.", SizeBytes: d.SizeBytes}
 	if image == nil {
 		return out
 	}
 	out.SizeBytes, out.Why = max(image.CapacityBytes, d.SizeBytes), "It has no copy any more."
-	best := len(betterCopies)
+	best := len(copyStatesBestFirst)
 	for _, c := range image.Copies {
-		if k := slices.Index(betterCopies, c.State); k < best {
+		if k := slices.Index(copyStatesBestFirst, c.State); k < best {
 			best, out.State, out.Why, out.AllocBytes = k, c.State, c.Why, c.AllocBytes
 		}
 		if hosts {
-			out.Where = append(out.Where, c.Where())
+			out.Where = append(out.Where, c.LocationText())
 		}
 	}
 	if !hosts && out.Why != "" {
@@ -244,17 +244,17 @@ func addCreatedVMs(a fleet.Actor, v *fleet.TemplateVersion, made []db.VMsCreated
 }
 
 func (b *Queries) addTemplateGrants(ctx context.Context, a fleet.Actor, at map[fleet.TemplateID]*fleet.TemplateView, ids []string) error {
-	var s statement
-	s.and("g.template_id = ANY (" + s.key(ids) + "::text[])")
+	var s statementBuilder
+	s.addCondition("g.template_id = ANY (" + s.keyArg(ids) + "::text[])")
 	if !policy.AllProjects(a) {
-		s.and("g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)))
+		s.addCondition("g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)))
 	}
 	type granted struct {
 		fleet.ImageGrant
 		template fleet.TemplateID
 	}
-	grants, err := collect(ctx, b, `SELECT g.template_id, COALESCE(g.project_id, ''), COALESCE(p.name, ''), g.granted_by, g.granted_at
-		FROM template_grants g LEFT JOIN projects p ON p.id = g.project_id`+s.conditions()+" ORDER BY g.template_id, p.name NULLS FIRST", &s,
+	grants, err := collectRows(ctx, b, `SELECT g.template_id, COALESCE(g.project_id, ''), COALESCE(p.name, ''), g.granted_by, g.granted_at
+		FROM template_grants g LEFT JOIN projects p ON p.id = g.project_id`+s.whereClause()+" ORDER BY g.template_id, p.name NULLS FIRST", &s,
 		func(x pgx.CollectableRow) (g granted, err error) {
 			err = x.Scan(&g.template, &g.ProjectID, &g.ProjectName, &g.By, &g.At)
 			return g, err
@@ -266,7 +266,7 @@ func (b *Queries) addTemplateGrants(ctx context.Context, a fleet.Actor, at map[f
 }
 
 // templateFor redacts the project and its users if the actor does not see the project.
-func templateFor(a fleet.Actor, v fleet.TemplateView) fleet.TemplateView {
+func redactTemplate(a fleet.Actor, v fleet.TemplateView) fleet.TemplateView {
 	if policy.May(a, policy.VMSee, v.ProjectID) {
 		return v
 	}

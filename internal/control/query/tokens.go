@@ -9,8 +9,8 @@ import (
 	"quantix/internal/policy"
 )
 
-var joinTokenOrders = orders[fleet.JoinToken]{
-	"created": {[]column{timeColumn("j.created_at"), textColumn("j.id")}, func(t fleet.JoinToken) []string { return []string{stamp(t.CreatedAt), string(t.ID)} }},
+var joinTokenSortOrders = sortOrders[fleet.JoinToken]{
+	"created": {[]sortColumn{timeColumn("j.created_at"), textColumn("j.id")}, func(t fleet.JoinToken) []string { return []string{formatTime(t.CreatedAt), string(t.ID)} }},
 }
 
 // ListJoinTokens returns one page of join tokens, newest first, without their secrets. Sort: created.
@@ -18,26 +18,26 @@ func (b *Queries) ListJoinTokens(ctx context.Context, a fleet.Actor, q fleet.Que
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.Page[fleet.JoinToken]{}, err
 	}
-	p, err := joinTokenOrders.page(q, "-created")
+	p, err := joinTokenSortOrders.parsePaging(q, "-created")
 	if err != nil {
 		return fleet.Page[fleet.JoinToken]{}, err
 	}
-	var s statement
-	if err := s.byName(fleet.JoinTokenKeys, q.Filter, "j.used_by"); err != nil {
+	var s statementBuilder
+	if err := s.whereNameMatches(fleet.JoinTokenKeys, q.Filter, "j.used_by"); err != nil {
 		return fleet.Page[fleet.JoinToken]{}, err
 	}
 	tail := p.applyCursor(&s)
-	items, err := collect(ctx, b, "SELECT j.id, COALESCE(j.host_id, ''), j.created_by, j.created_at, j.expires_at, j.used_at, j.used_by, j.revoked_at FROM join_tokens j"+s.conditions()+tail, &s,
+	items, err := collectRows(ctx, b, "SELECT j.id, COALESCE(j.host_id, ''), j.created_by, j.created_at, j.expires_at, j.used_at, j.used_by, j.revoked_at FROM join_tokens j"+s.whereClause()+tail, &s,
 		func(x pgx.CollectableRow) (t fleet.JoinToken, err error) {
 			err = x.Scan(&t.ID, &t.HostID, &t.CreatedBy, &t.CreatedAt, &t.ExpiresAt, &t.UsedAt, &t.UsedBy, &t.RevokedAt)
 			return t, err
 		})
-	return p.pageOf(items), err
+	return p.buildPage(items), err
 }
 
-var tokenOrders = orders[fleet.Token]{
-	"name":    {[]column{textColumn("t.name"), textColumn("t.id")}, func(t fleet.Token) []string { return []string{t.Name, string(t.ID)} }},
-	"created": {[]column{timeColumn("t.created_at"), textColumn("t.id")}, func(t fleet.Token) []string { return []string{stamp(t.CreatedAt), string(t.ID)} }},
+var tokenSortOrders = sortOrders[fleet.Token]{
+	"name":    {[]sortColumn{textColumn("t.name"), textColumn("t.id")}, func(t fleet.Token) []string { return []string{t.Name, string(t.ID)} }},
+	"created": {[]sortColumn{timeColumn("t.created_at"), textColumn("t.id")}, func(t fleet.Token) []string { return []string{formatTime(t.CreatedAt), string(t.ID)} }},
 }
 
 // ListTokens returns one page of the actor's own API tokens, without their secrets. Sorts: name (default), created.
@@ -45,20 +45,20 @@ func (b *Queries) ListTokens(ctx context.Context, a fleet.Actor, q fleet.Query) 
 	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return fleet.Page[fleet.Token]{}, err
 	}
-	p, err := tokenOrders.page(q, "name")
+	p, err := tokenSortOrders.parsePaging(q, "name")
 	if err != nil {
 		return fleet.Page[fleet.Token]{}, err
 	}
-	var s statement
-	s.and("t.user_id = " + s.arg(string(a.UserID)))
-	if err := s.byName(fleet.TokenKeys, q.Filter, "t.name"); err != nil {
+	var s statementBuilder
+	s.addCondition("t.user_id = " + s.addArg(string(a.UserID)))
+	if err := s.whereNameMatches(fleet.TokenKeys, q.Filter, "t.name"); err != nil {
 		return fleet.Page[fleet.Token]{}, err
 	}
 	tail := p.applyCursor(&s)
-	items, err := collect(ctx, b, "SELECT t.id, t.user_id, t.name, t.created_at, t.expires_at, t.last_used_at FROM tokens t"+s.conditions()+tail, &s,
+	items, err := collectRows(ctx, b, "SELECT t.id, t.user_id, t.name, t.created_at, t.expires_at, t.last_used_at FROM tokens t"+s.whereClause()+tail, &s,
 		func(x pgx.CollectableRow) (t fleet.Token, err error) {
 			err = x.Scan(&t.ID, &t.UserID, &t.Name, &t.CreatedAt, &t.ExpiresAt, &t.LastUsedAt)
 			return t, err
 		})
-	return p.pageOf(items), err
+	return p.buildPage(items), err
 }

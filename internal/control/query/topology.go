@@ -30,7 +30,7 @@ func (b *Queries) HostTopology(ctx context.Context, a fleet.Actor, id fleet.Host
 	if err != nil {
 		return t, err
 	}
-	t.VMs = limitVMs(vms.Items)
+	t.VMs = limitTopologyVMs(vms.Items)
 	t.Discovered = found.Items[:min(len(found.Items), fleet.TopologyVMs-len(t.VMs))]
 	t.More = max(t.Host.VMs, len(vms.Items)) - len(t.VMs) + len(found.Items) - len(t.Discovered)
 	return t, nil
@@ -38,8 +38,8 @@ func (b *Queries) HostTopology(ctx context.Context, a fleet.Actor, id fleet.Host
 
 // limitVMs limits the VMs to the number that a topology shows. It prefers VMs that need attention; a shortened result
 // is sorted by name.
-func limitVMs(all []fleet.VMView) []fleet.VMView {
-	rank := func(v fleet.VMView) int { return statusRank(v.Phase.Severity(), v.Attention) }
+func limitTopologyVMs(all []fleet.VMView) []fleet.VMView {
+	rank := func(v fleet.VMView) int { return hostStatusRank(v.Phase.Severity(), v.Attention) }
 	if len(all) > fleet.TopologyVMs {
 		slices.SortStableFunc(all, func(x, y fleet.VMView) int { return cmp.Compare(rank(x), rank(y)) })
 		all = all[:fleet.TopologyVMs]
@@ -57,7 +57,7 @@ func (b *Queries) NetworkTopology(ctx context.Context, a fleet.Actor, id fleet.N
 	if err != nil {
 		return t, err
 	}
-	t.VMs, t.Further = limitVMs(vms.Items), vms.Next != ""
+	t.VMs, t.Further = limitTopologyVMs(vms.Items), vms.Next != ""
 	t.More = len(vms.Items) - len(t.VMs)
 	if !policy.May(a, policy.InfraSee, "") {
 		return t, nil
@@ -71,19 +71,19 @@ func (b *Queries) NetworkTopology(ctx context.Context, a fleet.Actor, id fleet.N
 	for i, h := range t.Hosts {
 		hosts[i] = h.HostID
 	}
-	t.Devices, err = b.devicesOf(ctx, hosts)
+	t.Devices, err = b.networkDevices(ctx, hosts)
 	return t, err
 }
 
 // devicesOf reads the network devices of a few hosts.
-func (b *Queries) devicesOf(ctx context.Context, hosts []fleet.HostID) (map[fleet.HostID]fleet.HostDevices, error) {
+func (b *Queries) networkDevices(ctx context.Context, hosts []fleet.HostID) (map[fleet.HostID]fleet.HostDevices, error) {
 	out := map[fleet.HostID]fleet.HostDevices{}
 	if len(hosts) == 0 {
 		return out, nil
 	}
-	var s statement
-	s.and("h.id = ANY (" + s.key(store.Texts(hosts)) + "::text[])")
-	_, err := collect(ctx, b, `SELECT h.id, COALESCE(h.status->'inventory'->'nics', '[]'), COALESCE((h.status->'inventory'->'nicsLooked')::boolean, false) FROM hosts h`+s.conditions(), &s,
+	var s statementBuilder
+	s.addCondition("h.id = ANY (" + s.keyArg(store.ToStrings(hosts)) + "::text[])")
+	_, err := collectRows(ctx, b, `SELECT h.id, COALESCE(h.status->'inventory'->'nics', '[]'), COALESCE((h.status->'inventory'->'nicsLooked')::boolean, false) FROM hosts h`+s.whereClause(), &s,
 		func(x pgx.CollectableRow) (none struct{}, err error) {
 			var id fleet.HostID
 			var d fleet.HostDevices
@@ -122,10 +122,10 @@ func (b *Queries) networkGridStatuses(ctx context.Context, hosts []fleet.HostID,
 	if len(hosts) == 0 || len(networks) == 0 {
 		return statuses, nil
 	}
-	var s statement
-	s.and("a.noun = 'net' AND a.object_id = ANY (" + s.key(store.Texts(networks)) + "::text[]) AND a.host_id = ANY (" + s.key(store.Texts(hosts)) + "::text[])")
-	_, err := collect(ctx, b, `SELECT a.object_id, a.host_id, COALESCE(a.said, ''), `+reportsFreshSQL+`, a.faulty, a.asked = 'release'
-		FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions(), &s, func(x pgx.CollectableRow) (none struct{}, err error) {
+	var s statementBuilder
+	s.addCondition("a.noun = 'net' AND a.object_id = ANY (" + s.keyArg(store.ToStrings(networks)) + "::text[]) AND a.host_id = ANY (" + s.keyArg(store.ToStrings(hosts)) + "::text[])")
+	_, err := collectRows(ctx, b, `SELECT a.object_id, a.host_id, COALESCE(a.said, ''), `+reportsFreshSQL+`, a.faulty, a.asked = 'release'
+		FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.whereClause(), &s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var at fleet.NetworkOn
 		var reported fleet.NetworkState
 		var faulty, fresh, leaving bool

@@ -11,7 +11,7 @@ import (
 
 const (
 	// manyHosts is the largest number of hosts for which each request computes the totals.
-	manyHosts = 1000
+	maxUncachedHosts = 1000
 	// refreshInterval is the interval at which cached totals are counted again. maxTotalAge is the maximum age of a
 	// total: requests for an older one wait for a new count.
 	refreshInterval, maxTotalAge = 3 * time.Second, 5 * time.Second
@@ -27,7 +27,7 @@ type totalsCache[K comparable, V any] struct {
 	hosts   func(V) int            // number of hosts in the total
 	changed func(of K, was, now V) // called after a refresh that replaced a shown value
 	mu      sync.Mutex
-	of      map[K]*cachedTotal[V]
+	entries      map[K]*cachedTotal[V]
 }
 
 type cachedTotal[V any] struct {
@@ -38,14 +38,14 @@ type cachedTotal[V any] struct {
 
 // get returns the totals of the keys, from the cache or counted now. Within a transaction it always counts, because the
 // transaction must see its own changes.
-func (k *totalsCache[K, V]) get(ctx context.Context, of ...K) (map[K]V, error) {
+func (k *totalsCache[K, V]) getTotals(ctx context.Context, of ...K) (map[K]V, error) {
 	if store.InTx(ctx) {
 		return k.count(ctx, of)
 	}
 	out := make(map[K]V, len(of))
 	var rest []K
 	for _, key := range of {
-		if v, ok := k.lookup(ctx, key); ok {
+		if v, ok := k.lookUpTotal(ctx, key); ok {
 			out[key] = v
 		} else {
 			rest = append(rest, key)
@@ -61,43 +61,43 @@ func (k *totalsCache[K, V]) get(ctx context.Context, of ...K) (map[K]V, error) {
 		return nil, err
 	}
 	for _, key := range rest {
-		k.put(key, now[key], began)
+		k.storeTotal(key, now[key], began)
 	}
 	maps.Copy(out, now)
 	return out, nil
 }
 
 // getOne works like get for a single key.
-func (k *totalsCache[K, V]) getOne(ctx context.Context, of K) (V, error) {
-	out, err := k.get(ctx, of)
+func (k *totalsCache[K, V]) getTotal(ctx context.Context, of K) (V, error) {
+	out, err := k.getTotals(ctx, of)
 	return out[of], err
 }
 
 // prefetch starts caching a key before its first request.
-func (k *totalsCache[K, V]) prefetch(of K) {
+func (k *totalsCache[K, V]) prefetchTotal(of K) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.of[of] == nil {
-		k.start(of, &cachedTotal[V]{lastRequest: time.Now()}, 0)
+	if k.entries[of] == nil {
+		k.startCaching(of, &cachedTotal[V]{lastRequest: time.Now()}, 0)
 	}
 }
 
 // start starts caching a key. The caller holds the lock.
-func (k *totalsCache[K, V]) start(of K, entry *cachedTotal[V], after time.Duration) {
-	if k.of == nil {
-		k.of = map[K]*cachedTotal[V]{}
+func (k *totalsCache[K, V]) startCaching(of K, entry *cachedTotal[V], after time.Duration) {
+	if k.entries == nil {
+		k.entries = map[K]*cachedTotal[V]{}
 	}
-	k.of[of] = entry
-	time.AfterFunc(after, func() { k.refresh(of, entry) })
+	k.entries[of] = entry
+	time.AfterFunc(after, func() { k.refreshUntilIdle(of, entry) })
 }
 
 // lookup returns the cached total. If the total is too old, it waits for the count in progress, so that concurrent
 // requests share one count. ok is false for few hosts or within a transaction.
-func (k *totalsCache[K, V]) lookup(ctx context.Context, of K) (v V, ok bool) {
+func (k *totalsCache[K, V]) lookUpTotal(ctx context.Context, of K) (v V, ok bool) {
 	if store.InTx(ctx) {
 		return v, false
 	}
-	v, done, ok := k.latest(of)
+	v, done, ok := k.latestTotal(of)
 	if ok || done == nil {
 		return v, ok
 	}
@@ -105,16 +105,16 @@ func (k *totalsCache[K, V]) lookup(ctx context.Context, of K) (v V, ok bool) {
 	case <-done:
 	case <-ctx.Done():
 	}
-	v, _, ok = k.latest(of)
+	v, _, ok = k.latestTotal(of)
 	return v, ok
 }
 
 // latest returns the cached total. If the total is too old, it returns the channel that closes when the count in
 // progress ends.
-func (k *totalsCache[K, V]) latest(of K) (v V, done <-chan struct{}, ok bool) {
+func (k *totalsCache[K, V]) latestTotal(of K) (v V, done <-chan struct{}, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	entry := k.of[of]
+	entry := k.entries[of]
 	switch {
 	case entry == nil:
 		return v, nil, false
@@ -133,7 +133,7 @@ func (k *totalsCache[K, V]) markCounting(of []K) (ended func()) {
 	done := make(chan struct{})
 	var mine []*cachedTotal[V]
 	for _, key := range of {
-		if entry := k.of[key]; entry != nil && entry.done == nil {
+		if entry := k.entries[key]; entry != nil && entry.done == nil {
 			entry.done = done
 			mine = append(mine, entry)
 		}
@@ -150,15 +150,15 @@ func (k *totalsCache[K, V]) markCounting(of []K) (ended func()) {
 
 // put caches a total counted since began, if it covers many hosts and is newer than the cached one. A new entry
 // schedules its first refresh.
-func (k *totalsCache[K, V]) put(of K, v V, began time.Time) {
+func (k *totalsCache[K, V]) storeTotal(of K, v V, began time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	entry := k.of[of]
+	entry := k.entries[of]
 	switch {
-	case k.hosts(v) <= manyHosts:
-		delete(k.of, of)
+	case k.hosts(v) <= maxUncachedHosts:
+		delete(k.entries, of)
 	case entry == nil:
-		k.start(of, &cachedTotal[V]{value: v, at: began, lastRequest: began}, pauseAfter(began))
+		k.startCaching(of, &cachedTotal[V]{value: v, at: began, lastRequest: began}, pauseAfterCount(began))
 	case began.After(entry.at):
 		entry.value, entry.at = v, began
 	}
@@ -167,30 +167,30 @@ func (k *totalsCache[K, V]) put(of K, v V, began time.Time) {
 // pauseAfter returns the pause after a count that started at began. Counts start refreshInterval apart, so that a slow
 // count finishes before its value expires. The pause is at least as long as the count took, to limit the load on the
 // database.
-func pauseAfter(began time.Time) time.Duration {
+func pauseAfterCount(began time.Time) time.Duration {
 	took := time.Since(began)
 	return max(refreshInterval-took, took)
 }
 
 // countInBackground runs count without a request, and returns a panic as an error.
 func (k *totalsCache[K, V]) countInBackground(ctx context.Context, of K) (now map[K]V, err error) {
-	defer store.Recovered(&err)
+	defer store.RecoverAsError(&err)
 	return k.count(ctx, []K{of})
 }
 
 // refresh refreshes a cached total until no request has read it for idleTimeout.
-func (k *totalsCache[K, V]) refresh(of K, entry *cachedTotal[V]) {
+func (k *totalsCache[K, V]) refreshUntilIdle(of K, entry *cachedTotal[V]) {
 	k.mu.Lock()
-	if k.of[of] == entry && time.Since(entry.lastRequest) > idleTimeout {
-		delete(k.of, of)
+	if k.entries[of] == entry && time.Since(entry.lastRequest) > idleTimeout {
+		delete(k.entries, of)
 	}
-	was, shown, over := entry.value, !entry.at.IsZero(), k.of[of] != entry
+	was, shown, over := entry.value, !entry.at.IsZero(), k.entries[of] != entry
 	k.mu.Unlock()
 	if over {
 		return
 	}
 	began := time.Now()
-	defer func() { time.AfterFunc(pauseAfter(began), func() { k.refresh(of, entry) }) }()
+	defer func() { time.AfterFunc(pauseAfterCount(began), func() { k.refreshUntilIdle(of, entry) }) }()
 	defer k.markCounting([]K{of})()
 	ctx, cancel := context.WithTimeout(context.Background(), refreshTimeout)
 	defer cancel()
@@ -198,7 +198,7 @@ func (k *totalsCache[K, V]) refresh(of K, entry *cachedTotal[V]) {
 	if err != nil {
 		return // the value expires, and the next request reports the error
 	}
-	k.put(of, now[of], began)
+	k.storeTotal(of, now[of], began)
 	if shown && k.changed != nil {
 		k.changed(of, was, now[of])
 	}

@@ -18,67 +18,67 @@ type testCache struct {
 	totalsCache[string, int]
 	truthMu sync.Mutex // protects the fields below
 	fakeCount
-	times    int // number of counts
-	reported int // number of reported changes
+	counts    int // number of counts
+	reportedChanges int // number of reported changes
 }
 
 type fakeCount struct {
-	value, size int
+	value, hostCount int
 	err         error
 	panics      bool
-	takes       time.Duration // duration of one count
+	duration       time.Duration // duration of one count
 }
 
 func newTestCache(size int) *testCache {
-	c := &testCache{fakeCount: fakeCount{size: size}}
+	c := &testCache{fakeCount: fakeCount{hostCount: size}}
 	c.count = func(context.Context, []string) (map[string]int, error) {
-		time.Sleep(c.now().takes)
+		time.Sleep(c.currentCount().duration)
 		c.truthMu.Lock()
 		defer c.truthMu.Unlock()
-		if c.times++; c.panics {
+		if c.counts++; c.panics {
 			panic("broken")
 		}
 		return map[string]int{"a": c.value}, c.err
 	}
-	c.hosts = func(int) int { return c.now().size }
+	c.hosts = func(int) int { return c.currentCount().hostCount }
 	c.changed = func(_ string, was, now int) {
 		c.truthMu.Lock()
 		defer c.truthMu.Unlock()
 		if was != now {
-			c.reported++
+			c.reportedChanges++
 		}
 	}
 	return c
 }
 
-func (c *testCache) now() fakeCount {
+func (c *testCache) currentCount() fakeCount {
 	c.truthMu.Lock()
 	defer c.truthMu.Unlock()
 	return c.fakeCount
 }
 
 // change changes what the next counts return.
-func (c *testCache) change(so func(*fakeCount)) {
+func (c *testCache) changeCount(so func(*fakeCount)) {
 	c.truthMu.Lock()
 	defer c.truthMu.Unlock()
 	so(&c.fakeCount)
 }
 
 // setValue sets the value.
-func (c *testCache) setValue(value int) { c.change(func(t *fakeCount) { t.value = value }) }
+func (c *testCache) setValue(value int) { c.changeCount(func(t *fakeCount) { t.value = value }) }
 
 // seen returns the number of counts and of reported changes.
-func (c *testCache) seen() (times, reported int) {
+func (c *testCache) countsAndChanges() (times, reported int) {
 	c.truthMu.Lock()
 	defer c.truthMu.Unlock()
-	return c.times, c.reported
+	return c.counts, c.reportedChanges
 }
 
 // wantValue reads the value and compares it, and the number of counts, with the expected ones.
 func (c *testCache) wantValue(t *testing.T, what string, value, times int) {
 	t.Helper()
-	got, err := c.getOne(t.Context(), "a")
-	if counted, _ := c.seen(); err != nil || got != value || counted != times {
+	got, err := c.getTotal(t.Context(), "a")
+	if counted, _ := c.countsAndChanges(); err != nil || got != value || counted != times {
 		t.Errorf("%s: got %d, counted %d times (%v), want %d and %d", what, got, counted, err, value, times)
 	}
 }
@@ -90,7 +90,7 @@ func advanceTime(d time.Duration) {
 
 func TestManyHostsTotalIsRefreshedInBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newTestCache(manyHosts + 1)
+		c := newTestCache(maxUncachedHosts + 1)
 		c.wantValue(t, "first", 0, 1)
 		c.setValue(1)
 		for range 100 {
@@ -98,34 +98,34 @@ func TestManyHostsTotalIsRefreshedInBackground(t *testing.T) {
 		}
 		advanceTime(refreshInterval)
 		c.wantValue(t, "after a background count", 1, 2)
-		if _, reported := c.seen(); reported != 1 {
+		if _, reported := c.countsAndChanges(); reported != 1 {
 			t.Errorf("%d changes reported, want 1", reported)
 		}
 		advanceTime(refreshInterval)
 		c.wantValue(t, "unchanged", 1, 3)
-		if _, reported := c.seen(); reported != 1 {
+		if _, reported := c.countsAndChanges(); reported != 1 {
 			t.Errorf("%d changes reported after an unchanged count, want 1", reported)
 		}
 		advanceTime(idleTimeout + 2*refreshInterval)
-		times, _ := c.seen()
+		times, _ := c.countsAndChanges()
 		advanceTime(time.Hour)
-		if now, _ := c.seen(); now != times {
+		if now, _ := c.countsAndChanges(); now != times {
 			t.Errorf("%d further counts without requests", now-times)
 		}
 		c.setValue(2)
 		c.wantValue(t, "after a long time", 2, times+1)
 
-		c.change(func(t *fakeCount) { t.value, t.err = 3, errors.New("no database") })
+		c.changeCount(func(t *fakeCount) { t.value, t.err = 3, errors.New("no database") })
 		advanceTime(refreshInterval)
 		c.wantValue(t, "while counting fails", 2, times+2)
 		advanceTime(maxTotalAge)
-		if got, err := c.getOne(t.Context(), "a"); err == nil {
+		if got, err := c.getTotal(t.Context(), "a"); err == nil {
 			t.Errorf("expired value returned: %d", got)
 		}
-		c.change(func(t *fakeCount) { t.panics = true })
+		c.changeCount(func(t *fakeCount) { t.panics = true })
 		advanceTime(refreshInterval)
-		c.change(func(t *fakeCount) { t.err, t.panics = nil, false })
-		if got, err := c.getOne(t.Context(), "a"); err != nil || got != 3 {
+		c.changeCount(func(t *fakeCount) { t.err, t.panics = nil, false })
+		if got, err := c.getTotal(t.Context(), "a"); err != nil || got != 3 {
 			t.Errorf("after the failures: got %d, %v", got, err)
 		}
 		advanceTime(idleTimeout + 2*refreshInterval)
@@ -133,7 +133,7 @@ func TestManyHostsTotalIsRefreshedInBackground(t *testing.T) {
 }
 
 func TestFewHostsTotalIsCountedPerRequest(t *testing.T) {
-	c := newTestCache(manyHosts)
+	c := newTestCache(maxUncachedHosts)
 	for n := range 3 {
 		c.setValue(n)
 		c.wantValue(t, "narrow", n, n+1)
@@ -143,12 +143,12 @@ func TestFewHostsTotalIsCountedPerRequest(t *testing.T) {
 // A key whose number of hosts grows past the limit is cached; one that shrinks below the limit is no longer cached.
 func TestTotalsAreCachedOnlyForManyHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newTestCache(manyHosts)
+		c := newTestCache(maxUncachedHosts)
 		c.wantValue(t, "narrow", 0, 1)
-		c.change(func(t *fakeCount) { t.size++ })
+		c.changeCount(func(t *fakeCount) { t.hostCount++ })
 		c.wantValue(t, "just wide", 0, 2)
 		c.wantValue(t, "wide", 0, 2)
-		c.change(func(t *fakeCount) { t.size-- })
+		c.changeCount(func(t *fakeCount) { t.hostCount-- })
 		advanceTime(refreshInterval)
 		c.wantValue(t, "narrow again", 0, 4)
 		c.wantValue(t, "and again", 0, 5)
@@ -160,16 +160,16 @@ func TestTotalsAreCachedOnlyForManyHosts(t *testing.T) {
 // A transaction sees its own changes, and its counts do not enter the cache.
 func TestTransactionBypassesCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newTestCache(manyHosts + 1)
+		c := newTestCache(maxUncachedHosts + 1)
 		within := store.WithTx(t.Context(), struct{ pgx.Tx }{})
 		c.setValue(7)
-		if got, err := c.getOne(within, "a"); err != nil || got != 7 {
+		if got, err := c.getTotal(within, "a"); err != nil || got != 7 {
 			t.Errorf("within: %d, %v", got, err)
 		}
 		c.setValue(1)
 		c.wantValue(t, "without", 1, 2)
 		c.setValue(8)
-		if got, err := c.getOne(within, "a"); err != nil || got != 8 {
+		if got, err := c.getTotal(within, "a"); err != nil || got != 8 {
 			t.Errorf("within: %d, %v", got, err)
 		}
 		c.setValue(1)
@@ -181,12 +181,12 @@ func TestTransactionBypassesCache(t *testing.T) {
 // A prefetched key is cached before its first request.
 func TestPrefetchFillsCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newTestCache(manyHosts + 1)
-		c.prefetch("a")
-		c.prefetch("a")
+		c := newTestCache(maxUncachedHosts + 1)
+		c.prefetchTotal("a")
+		c.prefetchTotal("a")
 		synctest.Wait()
 		c.wantValue(t, "warm", 0, 1)
-		if _, reported := c.seen(); reported != 0 {
+		if _, reported := c.countsAndChanges(); reported != 0 {
 			t.Error("a change was reported although no value had been read")
 		}
 		advanceTime(idleTimeout + 2*refreshInterval)
@@ -196,9 +196,9 @@ func TestPrefetchFillsCache(t *testing.T) {
 // Requests during a count of an expired value share that count's result.
 func TestConcurrentRequestsShareOneCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newTestCache(manyHosts + 1)
+		c := newTestCache(maxUncachedHosts + 1)
 		c.wantValue(t, "first", 0, 1)
-		c.change(func(t *fakeCount) { t.value, t.takes = 1, maxTotalAge })
+		c.changeCount(func(t *fakeCount) { t.value, t.duration = 1, maxTotalAge })
 		advanceTime(refreshInterval + 2500*time.Millisecond) // the background count has begun, and the cached value has expired
 		var all sync.WaitGroup
 		for range 20 {
@@ -212,13 +212,13 @@ func TestConcurrentRequestsShareOneCount(t *testing.T) {
 // A slow count starts early enough that no request has to wait for it.
 func TestSlowCountIsRefreshedBeforeCachedTotalExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newTestCache(manyHosts + 1)
-		c.change(func(t *fakeCount) { t.takes = 1500 * time.Millisecond })
+		c := newTestCache(maxUncachedHosts + 1)
+		c.changeCount(func(t *fakeCount) { t.duration = 1500 * time.Millisecond })
 		c.wantValue(t, "first", 0, 1)
 		for range 300 {
 			advanceTime(100 * time.Millisecond)
 			began := time.Now()
-			if _, err := c.getOne(t.Context(), "a"); err != nil || time.Since(began) > 0 {
+			if _, err := c.getTotal(t.Context(), "a"); err != nil || time.Since(began) > 0 {
 				t.Fatalf("waited %s, %v", time.Since(began), err)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 // treePage is the number of nodes in one page of a level.
-const treePage = 100
+const treePageSize = 100
 
 // TreeQuery selects one level of the inventory tree.
 type TreeQuery struct {
@@ -49,36 +49,36 @@ type TreeLevel struct {
 
 // Tree returns one page of one level of the inventory tree.
 func (b *Queries) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLevel, error) {
-	if err := policy.Check(a, cmp.Or(fleet.TreeNamed(q.View).Right, policy.VMSee), ""); err != nil {
+	if err := policy.Check(a, cmp.Or(fleet.TreeByName(q.View).Right, policy.VMSee), ""); err != nil {
 		return TreeLevel{}, err
 	}
-	page := fleet.Query{Limit: treePage, After: q.After, Project: q.Project}
+	page := fleet.Query{Limit: treePageSize, After: q.After, Project: q.Project}
 	typ, id, _ := strings.Cut(q.Node, ":")
 	switch q.View + "/" + typ {
 	case "hosts/":
-		return b.treeHosts(ctx, page)
+		return b.hostsTreeLevel(ctx, page)
 	case "hosts/host":
-		return b.treeHost(ctx, a, page, fleet.HostID(id))
+		return b.hostTreeLevel(ctx, a, page, fleet.HostID(id))
 	case "hosts/found":
-		return b.treeDiscovered(ctx, page, id)
+		return b.discoveredTreeLevel(ctx, page, id)
 	case "vms/":
-		return b.treeProjects(ctx, a, q.Project)
+		return b.projectsTreeLevel(ctx, a, q.Project)
 	case "vms/project":
-		return b.treeProject(ctx, a, page, fleet.ProjectID(id), q.LabelKey)
+		return b.projectTreeLevel(ctx, a, page, fleet.ProjectID(id), q.LabelKey)
 	case "vms/label":
-		return b.treeLabel(ctx, a, page, id)
+		return b.labelTreeLevel(ctx, a, page, id)
 	case "storage/":
-		return b.treeStorage(ctx)
+		return b.storageTreeLevel(ctx)
 	case "storage/storage":
-		return b.treePools(ctx, a, page, id)
+		return b.poolsTreeLevel(ctx, a, page, id)
 	case "networks/":
-		return b.treeNetworks(ctx, a, page)
+		return b.networksTreeLevel(ctx, a, page)
 	}
 	return TreeLevel{}, fleet.Errorf(fleet.NotFound, "There is no such node in the inventory.")
 }
 
-func (b *Queries) treeHosts(ctx context.Context, q fleet.Query) (TreeLevel, error) {
-	p, rq, err := treeHostsQuery(q)
+func (b *Queries) hostsTreeLevel(ctx context.Context, q fleet.Query) (TreeLevel, error) {
+	p, rq, err := hostsTreeQuery(q)
 	if err != nil {
 		return TreeLevel{}, err
 	}
@@ -86,33 +86,33 @@ func (b *Queries) treeHosts(ctx context.Context, q fleet.Query) (TreeLevel, erro
 	if err != nil {
 		return TreeLevel{}, err
 	}
-	hosts, err := collect(ctx, b, rq.sql, rq.s, rq.scan)
-	return treeLevelOf(p.pageOf(hosts), sums.hostNode), err
+	hosts, err := collectRows(ctx, b, rq.sql, rq.s, rq.scan)
+	return newTreeLevel(p.buildPage(hosts), sums.hostTreeNode), err
 }
 
 // treeHostsQuery builds the query for one page of hosts with only their names and phases.
-func treeHostsQuery(q fleet.Query) (paging[fleet.HostView], rowQuery[fleet.HostView], error) {
-	p, err := hostOrders.page(q, "name")
+func hostsTreeQuery(q fleet.Query) (pagePosition[fleet.HostView], rowQuery[fleet.HostView], error) {
+	p, err := hostSortOrders.parsePaging(q, "name")
 	if err != nil {
 		return p, rowQuery[fleet.HostView]{}, err
 	}
-	s := new(statement)
+	s := new(statementBuilder)
 	tail := p.applyCursor(s)
-	sql := "SELECT h.id, h.name, " + hostPhaseSQL + " FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id" + s.conditions() + tail
+	sql := "SELECT h.id, h.name, " + hostPhaseSQL + " FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id" + s.whereClause() + tail
 	return p, rowQuery[fleet.HostView]{sql, s, func(row pgx.CollectableRow) (v fleet.HostView, err error) {
 		err = row.Scan(&v.ID, &v.Name, &v.Phase)
 		return v, err
 	}}, nil
 }
 
-func (n *counters) hostNode(h fleet.HostView) TreeNode {
+func (n *publishedTotals) hostTreeNode(h fleet.HostView) TreeNode {
 	vms := n.hosts[h.ID].vms
-	node := nodeOf(fleet.TypeHost, h.ID, h.Name).withPhase(h.Phase.Severity(), h.Phase.Word())
+	node := newTreeNode(fleet.TypeHost, h.ID, h.Name).withPhase(h.Phase.Severity(), h.Phase.DisplayName())
 	node.Count, node.HasChildren = vms, vms+n.discovered[h.ID] > 0
 	return node
 }
 
-func treeLevelOf[T any](page fleet.Page[T], node func(T) TreeNode) TreeLevel {
+func newTreeLevel[T any](page fleet.Page[T], node func(T) TreeNode) TreeLevel {
 	l := TreeLevel{Nodes: make([]TreeNode, len(page.Items)), Next: page.Next}
 	for i, item := range page.Items {
 		l.Nodes[i] = node(item)
@@ -121,7 +121,7 @@ func treeLevelOf[T any](page fleet.Page[T], node func(T) TreeNode) TreeLevel {
 }
 
 // nodeOf returns the node of one object.
-func nodeOf[I ~string](n fleet.ResourceType, id I, name string) TreeNode {
+func newTreeNode[I ~string](n fleet.ResourceType, id I, name string) TreeNode {
 	is := n.Info()
 	return TreeNode{Key: string(fleet.SubjectOf(n, id)), Kind: is.Label, ID: string(id), Name: name, Icon: is.Icon}
 }
@@ -131,20 +131,20 @@ func (n TreeNode) withPhase(t fleet.Severity, word string) TreeNode {
 	return n
 }
 
-func vmNode(v fleet.VMView) TreeNode {
-	return nodeOf(fleet.TypeVM, v.ID, v.Name).withPhase(v.Phase.Severity(), v.Phase.Word())
+func vmTreeNode(v fleet.VMView) TreeNode {
+	return newTreeNode(fleet.TypeVM, v.ID, v.Name).withPhase(v.Phase.Severity(), v.Phase.DisplayName())
 }
 
 // treeHost returns a host's VMs, preceded by the group of its unmanaged VMs.
-func (b *Queries) treeHost(ctx context.Context, a fleet.Actor, q fleet.Query, id fleet.HostID) (TreeLevel, error) {
-	var s statement
-	s.and("v.host_id = " + s.arg(validIDOrEmpty(string(id))))
+func (b *Queries) hostTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Query, id fleet.HostID) (TreeLevel, error) {
+	var s statementBuilder
+	s.addCondition("v.host_id = " + s.addArg(validIDOrEmpty(string(id))))
 	page, err := b.listVMs(ctx, a, q, &s)
 	if err != nil {
 		return TreeLevel{}, err
 	}
 	sums, err := b.currentCounters(ctx)
-	l := treeLevelOf(page, vmNode)
+	l := newTreeLevel(page, vmTreeNode)
 	if n := sums.discovered[id]; err == nil && n > 0 && q.After == "" {
 		found := TreeNode{Key: "found:" + string(id), Kind: "found", HostID: id, Name: "Discovered", Icon: "folder", Count: n, HasChildren: true}
 		l.Nodes = append([]TreeNode{found}, l.Nodes...)
@@ -160,23 +160,23 @@ func validIDOrEmpty(id string) string {
 	return id
 }
 
-func (b *Queries) treeDiscovered(ctx context.Context, q fleet.Query, host string) (TreeLevel, error) {
-	var s statement
-	s.and("f.host_id = " + s.arg(validIDOrEmpty(host)))
+func (b *Queries) discoveredTreeLevel(ctx context.Context, q fleet.Query, host string) (TreeLevel, error) {
+	var s statementBuilder
+	s.addCondition("f.host_id = " + s.addArg(validIDOrEmpty(host)))
 	page, err := b.listDiscovered(ctx, q, &s)
-	return treeLevelOf(page, func(f fleet.DiscoveredVM) TreeNode {
+	return newTreeLevel(page, func(f fleet.DiscoveredVM) TreeNode {
 		return TreeNode{
 			Key: "foundVM:" + string(f.HostID) + "/" + string(f.ID), Kind: "foundVM", ID: string(f.ID), HostID: f.HostID, Name: f.Name, Icon: "monitor",
-			Severity: f.Phase.Severity(), PhaseWord: f.Phase.Word(),
+			Severity: f.Phase.Severity(), PhaseWord: f.Phase.DisplayName(),
 		}
 	}), err
 }
 
-func (b *Queries) treeProjects(ctx context.Context, a fleet.Actor, only fleet.ProjectID) (TreeLevel, error) {
+func (b *Queries) projectsTreeLevel(ctx context.Context, a fleet.Actor, only fleet.ProjectID) (TreeLevel, error) {
 	projects, err := ReadAllPages(ctx, a, fleet.Query{Project: only}, b.ListProjects)
 	l := TreeLevel{Nodes: []TreeNode{}}
 	for _, p := range projects {
-		node := nodeOf(fleet.TypeProject, p.ID, p.Name)
+		node := newTreeNode(fleet.TypeProject, p.ID, p.Name)
 		node.Count, node.HasChildren = p.VMs, p.VMs > 0
 		l.Nodes = append(l.Nodes, node)
 	}
@@ -184,17 +184,17 @@ func (b *Queries) treeProjects(ctx context.Context, a fleet.Actor, only fleet.Pr
 }
 
 // treeProject returns a project's VMs, or their groups by a label's value.
-func (b *Queries) treeProject(ctx context.Context, a fleet.Actor, q fleet.Query, id fleet.ProjectID, key string) (TreeLevel, error) {
+func (b *Queries) projectTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Query, id fleet.ProjectID, key string) (TreeLevel, error) {
 	if err := policy.Check(a, policy.VMSee, id); err != nil {
-		return TreeLevel{}, store.NoProject(err)
+		return TreeLevel{}, store.UnknownProjectError(err)
 	}
 	if key == "" {
 		q.Project = fleet.ProjectID(validIDOrEmpty(string(id)))
 		if q.Project == "" {
 			return TreeLevel{Nodes: []TreeNode{}}, nil
 		}
-		page, err := b.listVMs(ctx, a, q, new(statement))
-		return treeLevelOf(page, vmNode), err
+		page, err := b.listVMs(ctx, a, q, new(statementBuilder))
+		return newTreeLevel(page, vmTreeNode), err
 	}
 	var checks fleet.Checks
 	if fleet.CheckLabels(&checks, "label", map[string]string{key: ""}); checks.Err() != nil {
@@ -202,7 +202,7 @@ func (b *Queries) treeProject(ctx context.Context, a fleet.Actor, q fleet.Query,
 	}
 	groups, err := b.store.LabelGroups(ctx, db.LabelGroupsParams{Key: key, ProjectID: fleet.ProjectID(validIDOrEmpty(string(id)))})
 	if err != nil {
-		return TreeLevel{}, store.Err(err)
+		return TreeLevel{}, store.UserError(err)
 	}
 	l := TreeLevel{Nodes: []TreeNode{}}
 	for _, g := range groups {
@@ -217,23 +217,23 @@ func (b *Queries) treeProject(ctx context.Context, a fleet.Actor, q fleet.Query,
 
 // treeLabel returns the VMs of a label group. node is "<project>:<key>=<value>", or "<project>:<key>" for VMs without
 // the label.
-func (b *Queries) treeLabel(ctx context.Context, a fleet.Actor, q fleet.Query, node string) (TreeLevel, error) {
+func (b *Queries) labelTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Query, node string) (TreeLevel, error) {
 	project, label, _ := strings.Cut(node, ":")
 	if q.Project = fleet.ProjectID(validIDOrEmpty(project)); q.Project == "" || strings.ContainsRune(label, 0) {
 		return TreeLevel{Nodes: []TreeNode{}}, nil
 	}
 	key, value, has := strings.Cut(label, "=")
-	var s statement
+	var s statementBuilder
 	if has {
-		s.and(s.labels("v.labels", []fleet.Match{{Label: key, Pattern: fleet.Pattern{value}}}))
+		s.addCondition(s.matchLabels("v.labels", []fleet.FilterMatch{{Label: key, Pattern: fleet.Pattern{value}}}))
 	} else {
-		s.not(true, s.labels("v.labels", []fleet.Match{{Label: key, Pattern: fleet.Pattern{"", ""}}}))
+		s.addConditionOrNegation(true, s.matchLabels("v.labels", []fleet.FilterMatch{{Label: key, Pattern: fleet.Pattern{"", ""}}}))
 	}
 	page, err := b.listVMs(ctx, a, q, &s)
-	return treeLevelOf(page, vmNode), err
+	return newTreeLevel(page, vmTreeNode), err
 }
 
-func (b *Queries) treeStorage(ctx context.Context) (TreeLevel, error) {
+func (b *Queries) storageTreeLevel(ctx context.Context) (TreeLevel, error) {
 	groups := []TreeNode{
 		{Key: "storage:shared", Kind: "storage", Name: "Shared", Icon: "folder"},
 		{Key: "storage:local", Kind: "storage", Name: "Local", Icon: "folder"},
@@ -242,26 +242,26 @@ func (b *Queries) treeStorage(ctx context.Context) (TreeLevel, error) {
 	for i, n := range []int64{counts.Shared, counts.Local} {
 		groups[i].Count, groups[i].HasChildren = int(n), n > 0
 	}
-	return TreeLevel{Nodes: groups}, store.Err(err)
+	return TreeLevel{Nodes: groups}, store.UserError(err)
 }
 
-func (b *Queries) treePools(ctx context.Context, a fleet.Actor, q fleet.Query, group string) (TreeLevel, error) {
-	p, err := poolOrders.page(q, "name")
+func (b *Queries) poolsTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Query, group string) (TreeLevel, error) {
+	p, err := poolSortOrders.parsePaging(q, "name")
 	if err != nil {
 		return TreeLevel{}, err
 	}
-	var s statement
-	s.and("(p.spec->>'shared')::boolean = " + s.arg(group == "shared"))
-	page, err := b.pagePools(ctx, a, p, s, nil)
-	return treeLevelOf(page, func(v fleet.PoolView) TreeNode {
-		return nodeOf(fleet.TypePool, v.ID, v.Name).withPhase(v.Health.Severity, v.Health.Summary)
+	var s statementBuilder
+	s.addCondition("(p.spec->>'shared')::boolean = " + s.addArg(group == "shared"))
+	page, err := b.readPoolPage(ctx, a, p, s, nil)
+	return newTreeLevel(page, func(v fleet.PoolView) TreeNode {
+		return newTreeNode(fleet.TypePool, v.ID, v.Name).withPhase(v.Health.Severity, v.Health.Summary)
 	}), err
 }
 
-func (b *Queries) treeNetworks(ctx context.Context, a fleet.Actor, q fleet.Query) (TreeLevel, error) {
+func (b *Queries) networksTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Query) (TreeLevel, error) {
 	page, err := b.ListNetworks(ctx, a, q)
-	return treeLevelOf(page, func(v fleet.NetworkView) TreeNode {
-		node := nodeOf(fleet.TypeNetwork, v.ID, v.Name)
+	return newTreeLevel(page, func(v fleet.NetworkView) TreeNode {
+		node := newTreeNode(fleet.TypeNetwork, v.ID, v.Name)
 		node.Count = v.Health.Hosts
 		return node
 	}), err

@@ -11,9 +11,9 @@ import (
 	"quantix/internal/policy"
 )
 
-var userOrders = orders[fleet.User]{
-	"name":    {[]column{textColumn("u.name"), textColumn("u.id")}, func(u fleet.User) []string { return []string{u.Name, string(u.ID)} }},
-	"created": {[]column{timeColumn("u.created_at"), textColumn("u.id")}, func(u fleet.User) []string { return []string{stamp(u.CreatedAt), string(u.ID)} }},
+var userSortOrders = sortOrders[fleet.User]{
+	"name":    {[]sortColumn{textColumn("u.name"), textColumn("u.id")}, func(u fleet.User) []string { return []string{u.Name, string(u.ID)} }},
+	"created": {[]sortColumn{timeColumn("u.created_at"), textColumn("u.id")}, func(u fleet.User) []string { return []string{formatTime(u.CreatedAt), string(u.ID)} }},
 }
 
 // ListUsers returns one page of users. Sorts: name (default), created.
@@ -21,30 +21,30 @@ func (b *Queries) ListUsers(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.Page[fleet.User]{}, err
 	}
-	p, terms, err := userOrders.parse(q, "name", fleet.UserKeys)
+	p, terms, err := userSortOrders.parseQuery(q, "name", fleet.UserKeys)
 	if err != nil {
 		return fleet.Page[fleet.User]{}, err
 	}
-	var s statement
+	var s statementBuilder
 	for _, t := range terms {
 		switch t.Key {
 		case "name":
-			s.not(t.Not, s.text("lower(u.name)", lower(t.Alternatives)))
+			s.addConditionOrNegation(t.Not, s.matchText("lower(u.name)", lowerMatches(t.Alternatives)))
 		case "role":
-			s.not(t.Not, s.text("COALESCE(NULLIF(u.role, ''), 'none')", t.Alternatives))
+			s.addConditionOrNegation(t.Not, s.matchText("COALESCE(NULLIF(u.role, ''), 'none')", t.Alternatives))
 		}
 	}
 	tail := p.applyCursor(&s)
-	items, err := collect(ctx, b, userRows+s.conditions()+tail, &s, func(x pgx.CollectableRow) (fleet.User, error) {
+	items, err := collectRows(ctx, b, userRowsSQL+s.whereClause()+tail, &s, func(x pgx.CollectableRow) (fleet.User, error) {
 		var row db.User
 		var projects []byte
 		if err := x.Scan(&row.ID, &row.Name, &row.Role, &row.MustChange, &row.Disabled, &row.CreatedAt, &row.LastSeenAt, &projects); err != nil {
 			return fleet.User{}, err
 		}
-		return store.UserWith(row, projects)
+		return store.UserWithProjects(row, projects)
 	})
-	return p.pageOf(items), err
+	return p.buildPage(items), err
 }
 
-const userRows = `SELECT u.id, u.name, u.role, u.must_change, u.disabled, u.created_at, u.last_seen_at,
+const userRowsSQL = `SELECT u.id, u.name, u.role, u.must_change, u.disabled, u.created_at, u.last_seen_at,
 	COALESCE((SELECT jsonb_object_agg(m.project_id, m.role) FROM project_members m WHERE m.user_id = u.id), '{}') FROM users u`

@@ -27,16 +27,16 @@ func (b *Queries) ListViews(ctx context.Context, a fleet.Actor, list string) ([]
 	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return nil, err
 	}
-	if _, known := fleet.ViewQuery(list, nil); !known {
-		return nil, unknownList()
+	if _, known := fleet.SavedViewQuery(list, nil); !known {
+		return nil, unknownListError()
 	}
 	rows, err := b.store.ListViews(ctx, db.ListViewsParams{UserID: a.UserID, List: list})
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
 	views := make([]fleet.SavedView, len(rows))
 	for i, row := range rows {
-		views[i] = viewOf(row)
+		views[i] = viewFromRow(row)
 	}
 	return views, nil
 }
@@ -51,7 +51,7 @@ func (b *Queries) SaveView(ctx context.Context, a fleet.Actor, list, name, query
 		return fleet.SavedView{}, fleet.Errorf(fleet.Forbidden, "Views belong to people.")
 	}
 	name = strings.TrimSpace(name)
-	query, err := checkView(list, name, query)
+	query, err := checkSavedView(list, name, query)
 	if err != nil {
 		return fleet.SavedView{}, err
 	}
@@ -59,7 +59,7 @@ func (b *Queries) SaveView(ctx context.Context, a fleet.Actor, list, name, query
 	err = b.store.Tx(ctx, func(q *db.Queries) error {
 		// The lock keeps concurrent saves from exceeding the limit.
 		if _, err := q.LockUser(ctx, a.UserID); err != nil {
-			return store.NotFound(err, "user")
+			return store.NotFoundError(err, "user")
 		}
 		row, err := q.SaveView(ctx, db.SaveViewParams{
 			ID: fleet.NewID[fleet.ViewID](), UserID: a.UserID, List: list, Name: name, Query: query, Max: maxViews,
@@ -70,7 +70,7 @@ func (b *Queries) SaveView(ctx context.Context, a fleet.Actor, list, name, query
 		if err != nil {
 			return err
 		}
-		view = viewOf(row)
+		view = viewFromRow(row)
 		return store.Audit(ctx, q, a, "view.save", viewSubject(row.ID), name, list)
 	})
 	return view, err
@@ -85,23 +85,23 @@ func (b *Queries) DeleteView(ctx context.Context, a fleet.Actor, id fleet.ViewID
 	err := b.store.Tx(ctx, func(q *db.Queries) error {
 		row, err := q.DeleteView(ctx, db.DeleteViewParams{ID: id, UserID: a.UserID})
 		if err != nil {
-			return store.NotFound(err, "view")
+			return store.NotFoundError(err, "view")
 		}
-		view = viewOf(row)
+		view = viewFromRow(row)
 		return store.Audit(ctx, q, a, "view.delete", viewSubject(id), row.Name, row.List)
 	})
 	return view, err
 }
 
 // checkView validates the arguments and returns the part of query to save.
-func checkView(list, name, query string) (string, error) {
+func checkSavedView(list, name, query string) (string, error) {
 	address, err := url.ParseQuery(query)
 	if err != nil {
 		return "", fleet.Errorf(fleet.Malformed, "This is not the address of a list. Open the list again and save the view from there.")
 	}
-	query, known := fleet.ViewQuery(list, address)
+	query, known := fleet.SavedViewQuery(list, address)
 	if !known {
-		return "", unknownList()
+		return "", unknownListError()
 	}
 	var c fleet.Checks
 	switch {
@@ -116,9 +116,9 @@ func checkView(list, name, query string) (string, error) {
 	return query, c.Err()
 }
 
-func unknownList() error { return fleet.Errorf(fleet.NotFound, "There is no such list.") }
+func unknownListError() error { return fleet.Errorf(fleet.NotFound, "There is no such list.") }
 
-func viewOf(row db.SavedView) fleet.SavedView {
+func viewFromRow(row db.SavedView) fleet.SavedView {
 	return fleet.SavedView{ID: row.ID, List: row.List, Name: row.Name, Query: row.Query}
 }
 

@@ -17,7 +17,7 @@ import (
 // and project names, are kept once per result; callers must not modify them.
 type vmRow struct {
 	db.VM
-	into []any
+	scanTargets []any
 
 	project, host, hostName, projectName, ordered, power cachedColumn[string]
 	labels                                               cachedColumn[map[string]string]
@@ -40,19 +40,19 @@ func scanVMRows() pgx.RowToFunc[fleet.VMView] {
 		err = json.Unmarshal(text, &labels)
 		return labels, err
 	}
-	r.into = []any{
+	r.scanTargets = []any{
 		&r.ID, &r.project, &r.host, &r.Name, &r.labels, &r.Description, &r.Cpus, &r.MemoryMib, &r.Generation, &r.CreatedAt, &r.DeletedAt,
 		&r.ObservedGeneration, &r.ordered, &r.Elsewhere, &r.Misplaced, &r.power, &r.nextBoot, &r.pendingUnplug, &r.addresses, &r.fullSpec, &r.Status,
 		&r.ExpiresAt, &r.ExpiryStops, &r.Expiry, &r.ScheduleTrouble, &r.hostName, &r.projectName, &r.seen, &r.now, &r.load,
 	}
-	return r.scan
+	return r.scanRow
 }
 
-func (r *vmRow) scan(row pgx.CollectableRow) (fleet.VMView, error) {
+func (r *vmRow) scanRow(row pgx.CollectableRow) (fleet.VMView, error) {
 	r.Misplaced, r.ExpiresAt = nil, nil
 	// reset the values of the previous row
 	r.Elsewhere, r.nextBoot, r.pendingUnplug, r.fullSpec, r.Status, r.Spec = nil, nil, nil, nil, nil, fleet.VMSpec{}
-	err := row.Scan(r.into...)
+	err := row.Scan(r.scanTargets...)
 	if r.fullSpec != nil {
 		r.Spec = *r.fullSpec
 	}
@@ -64,7 +64,7 @@ func (r *vmRow) scan(row pgx.CollectableRow) (fleet.VMView, error) {
 			r.Status.NICs = []fleet.NICState{{Addresses: r.addresses}}
 		}
 	}
-	return withLoad(store.VMView(r.VM, r.hostName.value, r.projectName.value, r.seen, r.now), r.load), err
+	return withCPULoad(store.VMView(r.VM, r.hostName.value, r.projectName.value, r.seen, r.now), r.load), err
 }
 
 // cachedColumn is a column with few distinct values; each value is decoded once. known is false for NULL.

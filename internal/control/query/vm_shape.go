@@ -14,43 +14,43 @@ import (
 type vmShape struct {
 	columns string
 	scan    func() pgx.RowToFunc[fleet.VMView] // returns a scanner for the rows of one result
-	most    int                                // maximum number of VMs in a page
+	maxVMs    int                                // maximum number of VMs in a page
 }
 
 // Names and meters are subqueries, evaluated only for the rows of the page. Joins would take longer to plan than to
 // execute, although only one join order makes sense.
 const (
-	vmNames = `(SELECT h.name FROM hosts h WHERE h.id = v.host_id) AS host_name, (SELECT p.name FROM projects p WHERE p.id = v.project_id) AS project_name,
+	vmNamesSQL = `(SELECT h.name FROM hosts h WHERE h.id = v.host_id) AS host_name, (SELECT p.name FROM projects p WHERE p.id = v.project_id) AS project_name,
 		s.looked_at, now()`
-	vmLoad = `(SELECT ((m.cpu_nanos[array_position(m.vm_ids, v.id)] - m.before_cpu[array_position(COALESCE(m.before_ids, m.vm_ids), v.id)])
+	vmLoadSQL = `(SELECT ((m.cpu_nanos[array_position(m.vm_ids, v.id)] - m.before_cpu[array_position(COALESCE(m.before_ids, m.vm_ids), v.id)])
 			/ NULLIF(extract(epoch FROM m.at - m.before_at) * 1e7, 0))::real
 		FROM host_meters m WHERE m.host_id = v.host_id AND m.at > now() - interval '1 minute') AS cpu_percent`
-	vmColumns = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at,
-		v.status, v.observed_generation, v.ordered, v.elsewhere, v.misplaced, ` + expiryColumns + `, ` + vmNames + `, ` + vmLoad + `,
+	vmColumnsSQL = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at,
+		v.status, v.observed_generation, v.ordered, v.elsewhere, v.misplaced, ` + expiryAndScheduleColumnsSQL + `, ` + vmNamesSQL + `, ` + vmLoadSQL + `,
 		ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
 			WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}'))) AS networks`
 	// expiryColumns are the columns (expiry, failed snapshot schedule) from which the portal itself derives that a VM
 	// needs attention. All other reasons come from the host's report.
-	expiryColumns = `v.expires_at, v.expiry_stops, v.expiry, v.schedule_trouble`
-	vmTables      = ` FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id`
+	expiryAndScheduleColumnsSQL = `v.expires_at, v.expiry_stops, v.expiry, v.schedule_trouble`
+	vmTablesSQL      = ` FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id`
 
 	// needsDetails is true for each VM whose displayed phase may depend on more than rowColumns.
-	needsDetails = `v.attention OR v.elsewhere IS NOT NULL`
-	rowColumns   = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.cpus, v.memory_mib, v.generation, v.created_at, v.deleted_at,
+	needsFullRowSQL = `v.attention OR v.elsewhere IS NOT NULL`
+	vmRowColumnsSQL   = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.cpus, v.memory_mib, v.generation, v.created_at, v.deleted_at,
 		v.observed_generation, v.ordered, v.elsewhere, v.misplaced, CASE WHEN v.status IS NOT NULL THEN COALESCE(v.status->>'power', '') END AS power,
 		v.status->'nextBoot' AS next_boot, v.status->'pendingUnplug' AS held_back, jsonb_path_query_array(v.status, '$.nics[*].addresses[*]') AS addresses,
-		CASE WHEN ` + needsDetails + ` THEN v.spec END AS spec, CASE WHEN ` + needsDetails + ` THEN v.status END AS status, ` +
-		expiryColumns + `, ` + vmNames
+		CASE WHEN ` + needsFullRowSQL + ` THEN v.spec END AS spec, CASE WHEN ` + needsFullRowSQL + ` THEN v.status END AS status, ` +
+		expiryAndScheduleColumnsSQL + `, ` + vmNamesSQL
 )
 
 var (
 	// fullVMs reads complete VMs.
-	fullVMs = vmShape{vmColumns, func() pgx.RowToFunc[fleet.VMView] { return scanVM }, largestPage}
+	fullVMShape = vmShape{vmColumnsSQL, func() pgx.RowToFunc[fleet.VMView] { return scanVM }, maxPageSize}
 	// vmRows reads the values of a table row: CPUs and memory of the spec; power state, pending changes and addresses
 	// of the status. VMs that need attention have their full spec and status.
-	vmRows = vmShape{rowColumns + ", " + vmLoad, scanVMRows, largestPage}
+	vmRowShape = vmShape{vmRowColumnsSQL + ", " + vmLoadSQL, scanVMRows, maxPageSize}
 	// vmLines is vmRows without CPU load.
-	vmLines = vmShape{rowColumns + ", NULL::real AS cpu_percent", scanVMRows, 4 * largestPage}
+	vmLineShape = vmShape{vmRowColumnsSQL + ", NULL::real AS cpu_percent", scanVMRows, 4 * maxPageSize}
 )
 
 func scanVM(row pgx.CollectableRow) (fleet.VMView, error) {
@@ -63,21 +63,21 @@ func scanVM(row pgx.CollectableRow) (fleet.VMView, error) {
 	err := row.Scan(&r.ID, &r.ProjectID, &r.HostID, &r.Name, &r.Labels, &r.Description, &r.Spec, &r.Generation, &r.CreatedAt, &r.DeletedAt,
 		&r.Status, &r.ObservedGeneration, &r.Ordered, &r.Elsewhere, &r.Misplaced,
 		&r.ExpiresAt, &r.ExpiryStops, &r.Expiry, &r.ScheduleTrouble, &host, &project, &seen, &now, &load, &networks)
-	store.NameNetworks(r.Spec.NICs, networks)
-	return withLoad(store.VMView(r, host, project, seen, now), load), err
+	store.FillNetworkNames(r.Spec.NICs, networks)
+	return withCPULoad(store.VMView(r, host, project, seen, now), load), err
 }
 
 // withLoad returns the VM with its CPU load, which only a running VM has.
-func withLoad(v fleet.VMView, load *float64) fleet.VMView {
+func withCPULoad(v fleet.VMView, load *float64) fleet.VMView {
 	if v.Phase == fleet.PhaseRunning || v.Phase == fleet.PhaseNeedsRestart {
-		v.CPUPercent = validLoad(load)
+		v.CPUPercent = cpuLoadOrNil(load)
 	}
 	return v
 }
 
 // validLoad returns the CPU load between two meter readings, or nil if the CPU time decreased because the VM restarted
 // between them.
-func validLoad(load *float64) *float64 {
+func cpuLoadOrNil(load *float64) *float64 {
 	if load == nil || *load < 0 {
 		return nil
 	}

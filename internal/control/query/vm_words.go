@@ -13,12 +13,12 @@ import (
 // The table vm_words holds the search terms of VMs besides names and IDs: MAC addresses, IP addresses and labels.
 
 // wordKinds maps filter keys to kinds of words in vm_words.
-var wordKinds = map[string]string{"mac": "mac", "address": "ip"}
+var searchWordKinds = map[string]string{"mac": "mac", "address": "ip"}
 
 // matchesWord is the condition that the VM has a matching word of that kind in vm_words. Indexes support exact words,
 // prefixes and trigrams.
-func (s *statement) matchesWord(negate bool, kind string, any []fleet.Match) string {
-	return "EXISTS (SELECT 1 FROM vm_words w WHERE w.vm_id = v.id AND w.kind = '" + kind + "' AND " + s.trigramText(negate, "w.word", any) + ")"
+func (s *statementBuilder) matchesWordSQL(negate bool, kind string, any []fleet.FilterMatch) string {
+	return "EXISTS (SELECT 1 FROM vm_words w WHERE w.vm_id = v.id AND w.kind = '" + kind + "' AND " + s.matchTextByTrigrams(negate, "w.word", any) + ")"
 }
 
 // Markers of a word's start and end in its trigrams, and the length of a trigram.
@@ -29,7 +29,7 @@ const (
 
 // trigrams returns the trigrams that every word matching the pattern contains, as pieces_of in SQL computes them,
 // without duplicates. It is empty for a prefix, which the ordered index serves, and for parts that are too short.
-func trigrams(p fleet.Pattern) []string {
+func patternTrigrams(p fleet.Pattern) []string {
 	if len(p) == 2 && p[1] == "" {
 		return nil
 	}
@@ -53,34 +53,34 @@ func trigrams(p fleet.Pattern) []string {
 
 // vmLabels is the condition that a VM's labels match. Exact labels are checked in the VM's own row, which is cheapest
 // combined with other terms; patterns use vm_words.
-func (s *statement) vmLabels(negate bool, any []fleet.Match) string {
-	var exactLabels, prefixes []fleet.Match
+func (s *statementBuilder) vmLabelsSQL(negate bool, any []fleet.FilterMatch) string {
+	var exactLabels, prefixes []fleet.FilterMatch
 	for _, m := range any {
-		if _, exact := m.Exact(); exact {
+		if _, exact := m.ExactText(); exact {
 			exactLabels = append(exactLabels, m)
 			continue
 		}
 		word := slices.Clone(m.Pattern)
 		word[0] = m.Label + "=" + word[0]
-		prefixes = append(prefixes, fleet.Match{Pattern: word})
+		prefixes = append(prefixes, fleet.FilterMatch{Pattern: word})
 	}
 	switch {
 	case len(prefixes) == 0:
-		return s.labels("v.labels", exactLabels)
+		return s.matchLabels("v.labels", exactLabels)
 	case len(exactLabels) == 0:
-		return s.matchesWord(negate, "label", prefixes)
+		return s.matchesWordSQL(negate, "label", prefixes)
 	}
-	return s.labels("v.labels", exactLabels) + " OR " + s.matchesWord(negate, "label", prefixes)
+	return s.matchLabels("v.labels", exactLabels) + " OR " + s.matchesWordSQL(negate, "label", prefixes)
 }
 
 var (
-	macBegun     = regexp.MustCompile(`^([0-9a-f]{2}-){1,5}[0-9a-f]{0,2}$`)
-	addressBegun = regexp.MustCompile(`^[0-9a-f.:]+$`)
+	macPrefixPattern     = regexp.MustCompile(`^([0-9a-f]{2}-){1,5}[0-9a-f]{0,2}$`)
+	addressPrefixPattern = regexp.MustCompile(`^[0-9a-f.:]+$`)
 )
 
 // wordOf normalizes typed text to the start of a word: MAC addresses with colons, complete IP addresses in canonical
 // form, and all but a label's value in lower case.
-func wordOf(text string) string {
+func searchWord(text string) string {
 	if key, value, ok := strings.Cut(text, "="); ok {
 		return strings.ToLower(key) + "=" + value
 	}
@@ -91,7 +91,7 @@ func wordOf(text string) string {
 	if ip, err := netip.ParseAddr(folded); err == nil {
 		return ip.String()
 	}
-	if macBegun.MatchString(folded) {
+	if macPrefixPattern.MatchString(folded) {
 		return strings.ReplaceAll(folded, "-", ":")
 	}
 	return folded

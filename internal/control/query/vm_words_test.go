@@ -25,7 +25,7 @@ func TestTrigramsInSQLEqualTrigramsInGo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringOfN(rapid.SampledFrom([]rune("ab1.:-ä=語")), 0, 12, -1).Draw(t, "word")
 		have := inSQL(t, word)
-		inGo := slices.Sorted(slices.Values(trigrams(fleet.Pattern{word})))
+		inGo := slices.Sorted(slices.Values(patternTrigrams(fleet.Pattern{word})))
 		if want := slices.Compact(slices.Sorted(slices.Values(have))); !slices.Equal(inGo, want) {
 			t.Fatalf("%q has the trigrams %q in SQL, %q in Go", word, want, inGo)
 		}
@@ -37,7 +37,7 @@ func TestTrigramsInSQLEqualTrigramsInGo(t *testing.T) {
 			if !p.Matches(word) {
 				t.Fatalf("%q does not fit %q", p, word)
 			}
-			for _, trigram := range trigrams(p) {
+			for _, trigram := range patternTrigrams(p) {
 				if !slices.Contains(have, trigram) {
 					t.Fatalf("%q fits %s, whose trigram %q is not in %q", word, strings.Join(p, "*"), trigram, have)
 				}

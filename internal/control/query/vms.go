@@ -35,7 +35,7 @@ func (b *Queries) GetVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (flee
 		return fleet.VMView{}, err
 	}
 	v, err := store.GetVM(ctx, b.store.Queries, a, id)
-	return store.VMFor(a, v), err
+	return store.RedactVM(a, v), err
 }
 
 // VMRetry returns the VM's task that failed because the hypervisor was unreachable and that will be retried, or nil.
@@ -48,9 +48,9 @@ func (b *Queries) VMRetry(ctx context.Context, a fleet.Actor, id fleet.VMID) (*f
 		return nil, nil
 	}
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
-	task := store.TaskFor(a, store.TaskOf(r.Task, r.HostName))
+	task := store.RedactTask(a, store.TaskFromRow(r.Task, r.HostName))
 	return &task, nil
 }
 
@@ -61,20 +61,20 @@ func (b *Queries) VMHistory(ctx context.Context, a fleet.Actor, id fleet.VMID) (
 	}
 	audit, err := b.store.VMAudit(ctx, string(fleet.SubjectVM(id)))
 	if err != nil {
-		return History{}, store.Err(err)
+		return History{}, store.UserError(err)
 	}
 	tasks, err := b.store.VMTasks(ctx, fleet.SubjectVM(id))
 	if err != nil {
-		return History{}, store.Err(err)
+		return History{}, store.UserError(err)
 	}
 	h := History{Audit: make([]fleet.AuditEntry, len(audit)), Jobs: make([]fleet.Task, len(tasks))}
 	for i, e := range audit {
-		h.Audit[i] = auditFor(a, fleet.AuditEntry{
+		h.Audit[i] = redactAuditEntry(a, fleet.AuditEntry{
 			ID: e.ID, At: e.At, Actor: e.Actor, Address: e.Address, Action: e.Action, Subject: e.Subject, Name: e.Name, Detail: e.Detail,
 		})
 	}
 	for i, t := range tasks {
-		h.Jobs[i] = store.TaskFor(a, store.TaskOf(t.Task, t.HostName))
+		h.Jobs[i] = store.RedactTask(a, store.TaskFromRow(t.Task, t.HostName))
 	}
 	return h, nil
 }
@@ -89,9 +89,9 @@ func (b *Queries) VMMeter(ctx context.Context, a fleet.Actor, id fleet.VMID) (*V
 		return nil, nil
 	}
 	if err != nil {
-		return nil, store.Err(err)
+		return nil, store.UserError(err)
 	}
-	return &VMMeter{At: r.At, CPUPercent: validLoad(&r.CpuPercent), Meter: fleet.Meter{
+	return &VMMeter{At: r.At, CPUPercent: cpuLoadOrNil(&r.CpuPercent), Meter: fleet.Meter{
 		ID: id, CPUNanos: r.CpuNanos, MemoryBytes: r.MemoryBytes, ReadBytes: r.ReadBytes, WriteBytes: r.WriteBytes, ReceiveBytes: r.ReceiveBytes, SendBytes: r.SendBytes,
 	}}, nil
 }

@@ -39,18 +39,18 @@ type VolumeOn struct {
 	inUse        fleet.VolumeInUse
 	runningWork  string       // running operation on the volume
 	runningVM    string       // running VM that uses the volume
-	drives       []domainOn   // domains with the volume in a CD-ROM drive, by host report
+	driveDomains       []domainKey   // domains with the volume in a CD-ROM drive, by host report
 	hostID       fleet.HostID // host of a local pool's volume; empty for a shared pool
 	paths        []string     // paths on the hosts
-	users        []domainOn   // domains that use the volume as a disk, by host report
-	overlayUsers []domainOn   // users that have the volume only as backing file
+	diskDomains        []domainKey   // domains that use the volume as a disk, by host report
+	overlayDomains []domainKey   // users that have the volume only as backing file
 }
 
 // LocalHost returns the host of a local pool's volume; empty for a shared pool.
 func (v VolumeOn) LocalHost() fleet.HostID { return v.hostID }
 
 // domainOn identifies a domain by host and UUID, because two hosts may have domains with the same UUID.
-type domainOn struct {
+type domainKey struct {
 	host fleet.HostID
 	id   fleet.VMID
 }
@@ -67,22 +67,22 @@ type VMRef struct {
 	Name   string       `json:"name"`
 	HostID fleet.HostID `json:"hostId,omitempty"` // set for an unmanaged VM: its host
 
-	shares bool // the disk is shareable between VMs
+	diskShareable bool // the disk is shareable between VMs
 }
 
 // PoolVolumes lists the volumes of a pool by name. Actors without access to all projects see only published volumes and
 // disks of VMs visible to them.
 func (b *Queries) PoolVolumes(ctx context.Context, a fleet.Actor, id fleet.PoolID) ([]VolumeOn, error) {
-	pool, err := b.poolRow(ctx, a, id)
+	pool, err := b.readPoolRow(ctx, a, id)
 	if err != nil {
 		return nil, err
 	}
-	var s statement
-	s.and("a.pool_id = " + s.key(string(id)) + " AND a.status IS NOT NULL")
-	statuses, err := collect(ctx, b, `SELECT a.host_id, h.name, `+reportsFreshSQL+` AND a.said = 'active', a.status->'volumes'
-		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+` ORDER BY h.name`, &s,
-		func(row pgx.CollectableRow) (hostStatus, error) {
-			x := hostStatus{pool: pool}
+	var s statementBuilder
+	s.addCondition("a.pool_id = " + s.keyArg(string(id)) + " AND a.status IS NOT NULL")
+	statuses, err := collectRows(ctx, b, `SELECT a.host_id, h.name, `+reportsFreshSQL+` AND a.said = 'active', a.status->'volumes'
+		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.whereClause()+` ORDER BY h.name`, &s,
+		func(row pgx.CollectableRow) (poolVolumeReport, error) {
+			x := poolVolumeReport{pool: pool}
 			err := row.Scan(&x.host, &x.hostName, &x.ready, &x.volumes)
 			return x, err
 		})
@@ -93,11 +93,11 @@ func (b *Queries) PoolVolumes(ctx context.Context, a fleet.Actor, id fleet.PoolI
 	if !policy.May(a, policy.InfraChange, "") {
 		return visibleVolumes(ctx, b.store.Queries, a, volumes)
 	}
-	return withActions(ctx, b.store.Queries, a, pool, volumes)
+	return addVolumeActions(ctx, b.store.Queries, a, pool, volumes)
 }
 
 // hostStatus is one host's report on a pool's volumes. ready is set if the host is online and the pool active there.
-type hostStatus struct {
+type poolVolumeReport struct {
 	pool     db.Pool
 	host     fleet.HostID
 	hostName string
@@ -108,24 +108,24 @@ type hostStatus struct {
 
 // visibleVolumes returns the volumes that the actor may know, each with its owner and published image.
 func visibleVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, volumes []VolumeOn) ([]VolumeOn, error) {
-	published, err := publishedOf(ctx, q, volumes)
+	published, err := copiesOfVolumes(ctx, q, volumes)
 	if err != nil {
 		return nil, err
 	}
 	for i := range volumes {
 		published.excludeOverlays(&volumes[i])
 	}
-	owners, err := ownersOf(ctx, q, volumes)
+	owners, err := readVolumeOwners(ctx, q, volumes)
 	if err != nil {
 		return nil, err
 	}
 	shown := []VolumeOn{}
 	for _, v := range volumes {
-		owner, seen := owners.ownerOf(a, v)
+		owner, seen := owners.findOwner(a, v)
 		v.VM = owner
 		published.markPublished(&v)
 		if seen || v.offeredToActor(a) {
-			shown = append(shown, volumeFor(a, v))
+			shown = append(shown, redactVolume(a, v))
 		}
 	}
 	return shown, nil
@@ -133,9 +133,9 @@ func visibleVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, volumes [
 
 // volumeOn returns a volume as one host reports it. Volumes of a local pool belong to one host; those of a shared pool
 // are the same on all hosts.
-func volumeOn(pool db.Pool, host fleet.HostID, v fleet.Volume) VolumeOn {
+func newVolumeOnHost(pool db.Pool, host fleet.HostID, v fleet.Volume) VolumeOn {
 	out := VolumeOn{
-		Volume: v, PoolID: pool.ID, PoolName: pool.Name, Shared: pool.Spec.Shared, Hosts: []HostRef{}, hostID: host, paths: []string{v.Path}, users: domainsOnHost(host, v.UsedBy), drives: domainsOnHost(host, v.InDrive), overlayUsers: domainsOnHost(host, v.BackingUsers),
+		Volume: v, PoolID: pool.ID, PoolName: pool.Name, Shared: pool.Spec.Shared, Hosts: []HostRef{}, hostID: host, paths: []string{v.Path}, diskDomains: domainsOnHost(host, v.UsedBy), driveDomains: domainsOnHost(host, v.InDrive), overlayDomains: domainsOnHost(host, v.BackingUsers),
 	}
 	if out.Shared {
 		out.hostID, out.paths = "", append(out.paths, path.Join(pool.Spec.Path, v.Name))
@@ -144,7 +144,7 @@ func volumeOn(pool db.Pool, host fleet.HostID, v fleet.Volume) VolumeOn {
 }
 
 // mergeVolumes merges the reports: one entry per volume of a shared pool, and one per host for a local pool.
-func mergeVolumes(statuses []hostStatus) []VolumeOn {
+func mergeVolumes(statuses []poolVolumeReport) []VolumeOn {
 	type key struct {
 		pool fleet.PoolID
 		host fleet.HostID
@@ -160,11 +160,11 @@ func mergeVolumes(statuses []hostStatus) []VolumeOn {
 			i, known := at[k]
 			if !known {
 				i, at[k] = len(out), len(out)
-				out = append(out, volumeOn(x.pool, x.host, v))
+				out = append(out, newVolumeOnHost(x.pool, x.host, v))
 			} else {
-				out[i].merge(x.host, v)
+				out[i].mergeReport(x.host, v)
 			}
-			out[i].SeenAt = newer(out[i].SeenAt, x.seen)
+			out[i].SeenAt = laterTime(out[i].SeenAt, x.seen)
 			if x.ready {
 				out[i].Hosts = append(out[i].Hosts, HostRef{x.host, x.hostName})
 			}
@@ -177,15 +177,15 @@ func mergeVolumes(statuses []hostStatus) []VolumeOn {
 }
 
 // merge merges another host's report on a volume of a shared pool: uses reported by any host count.
-func (v *VolumeOn) merge(host fleet.HostID, said fleet.Volume) {
+func (v *VolumeOn) mergeReport(host fleet.HostID, said fleet.Volume) {
 	v.Backing = cmp.Or(v.Backing, said.Backing)
-	v.users = append(v.users, domainsOnHost(host, said.UsedBy)...)
-	v.overlayUsers = append(v.overlayUsers, domainsOnHost(host, said.BackingUsers)...)
+	v.diskDomains = append(v.diskDomains, domainsOnHost(host, said.UsedBy)...)
+	v.overlayDomains = append(v.overlayDomains, domainsOnHost(host, said.BackingUsers)...)
 	v.SHA256, v.Altered = cmp.Or(v.SHA256, said.SHA256), v.Altered || said.Altered
-	v.BackingUsers = union(v.BackingUsers, said.BackingUsers)
-	v.drives = append(v.drives, domainsOnHost(host, said.InDrive)...)
-	v.UsedBy, v.InDrive, v.BaseOf = union(v.UsedBy, said.UsedBy), union(v.InDrive, said.InDrive), union(v.BaseOf, said.BaseOf)
-	if v.ModifiedAt = newer(v.ModifiedAt, said.ModifiedAt); len(v.UsedBy) > 0 {
+	v.BackingUsers = sortedUnion(v.BackingUsers, said.BackingUsers)
+	v.driveDomains = append(v.driveDomains, domainsOnHost(host, said.InDrive)...)
+	v.UsedBy, v.InDrive, v.BaseOf = sortedUnion(v.UsedBy, said.UsedBy), sortedUnion(v.InDrive, said.InDrive), sortedUnion(v.BaseOf, said.BaseOf)
+	if v.ModifiedAt = laterTime(v.ModifiedAt, said.ModifiedAt); len(v.UsedBy) > 0 {
 		v.ModifiedAt = nil
 	}
 	if !slices.Contains(v.paths, said.Path) {
@@ -194,7 +194,7 @@ func (v *VolumeOn) merge(host fleet.HostID, said fleet.Volume) {
 }
 
 // union returns the sorted union, cut to fleet.MaxUsers.
-func union[T cmp.Ordered](a, b []T) []T {
+func sortedUnion[T cmp.Ordered](a, b []T) []T {
 	if len(b) == 0 {
 		return a
 	}
@@ -204,17 +204,17 @@ func union[T cmp.Ordered](a, b []T) []T {
 	return all[:min(len(all), fleet.MaxUsers)]
 }
 
-func newer(a, b *time.Time) *time.Time {
+func laterTime(a, b *time.Time) *time.Time {
 	if a == nil || b != nil && b.After(*a) {
 		return b
 	}
 	return a
 }
 
-func domainsOnHost(host fleet.HostID, ids []fleet.VMID) []domainOn {
-	domains := make([]domainOn, len(ids))
+func domainsOnHost(host fleet.HostID, ids []fleet.VMID) []domainKey {
+	domains := make([]domainKey, len(ids))
 	for i, id := range ids {
-		domains[i] = domainOn{host, id}
+		domains[i] = domainKey{host, id}
 	}
 	return domains
 }
@@ -223,25 +223,25 @@ func domainsOnHost(host fleet.HostID, ids []fleet.VMID) []domainOn {
 // report, and unmanaged VMs by path. A path counts on its own host, or in a shared pool on any host.
 type volumeOwners struct {
 	vms        map[fleet.Volref]db.VolumeOwnersRow
-	users      map[domainOn]db.DomainsNamedRow
-	discovered map[poolFile]db.DiscoveredDisksRow
+	users      map[domainKey]db.DomainsNamedRow
+	discovered map[poolFilePath]db.DiscoveredDisksRow
 }
 
 // poolFile is a path in a pool on one host, or on all hosts of the pool if host is empty.
-type poolFile struct {
+type poolFilePath struct {
 	pool fleet.PoolID
 	host fleet.HostID
 	path string
 }
 
-func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (volumeOwners, error) {
-	o := volumeOwners{map[fleet.Volref]db.VolumeOwnersRow{}, map[domainOn]db.DomainsNamedRow{}, map[poolFile]db.DiscoveredDisksRow{}}
+func readVolumeOwners(ctx context.Context, q *db.Queries, volumes []VolumeOn) (volumeOwners, error) {
+	o := volumeOwners{map[fleet.Volref]db.VolumeOwnersRow{}, map[domainKey]db.DomainsNamedRow{}, map[poolFilePath]db.DiscoveredDisksRow{}}
 	var params db.VolumeOwnersParams
 	var domains, paths []string
 	for _, v := range volumes {
 		paths = append(paths, v.paths...)
 		params.Pools, params.Volumes = append(params.Pools, string(v.PoolID)), append(params.Volumes, v.Name)
-		for _, u := range v.users {
+		for _, u := range v.diskDomains {
 			domains = append(domains, string(u.id))
 		}
 	}
@@ -250,36 +250,36 @@ func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (volumeOwn
 	}
 	vms, err := q.VolumeOwners(ctx, params)
 	if err != nil {
-		return o, store.Err(err)
+		return o, store.UserError(err)
 	}
 	users, err := q.DomainsNamed(ctx, domains)
 	if err != nil {
-		return o, store.Err(err)
+		return o, store.UserError(err)
 	}
 	found, err := q.DiscoveredDisks(ctx, db.DiscoveredDisksParams{Pools: slices.Compact(slices.Sorted(slices.Values(params.Pools))), Paths: paths})
 	if err != nil {
-		return o, store.Err(err)
+		return o, store.UserError(err)
 	}
 	for _, r := range vms {
 		o.vms[fleet.Volref{PoolID: fleet.PoolID(r.PoolID), Volume: r.Volume}] = r
 	}
 	for _, r := range users {
-		o.users[domainOn{r.HostID, r.ID}] = r
+		o.users[domainKey{r.HostID, r.ID}] = r
 	}
 	for _, r := range found {
-		o.discovered[poolFile{fleet.PoolID(r.PoolID), r.HostID, r.Path}], o.discovered[poolFile{fleet.PoolID(r.PoolID), "", r.Path}] = r, r
+		o.discovered[poolFilePath{fleet.PoolID(r.PoolID), r.HostID, r.Path}], o.discovered[poolFilePath{fleet.PoolID(r.PoolID), "", r.Path}] = r, r
 	}
 	return o, nil
 }
 
 // ownerOf returns the VM whose disk the volume is, or nil. seen reports whether the actor may know the VM.
-func (o volumeOwners) ownerOf(a fleet.Actor, v VolumeOn) (owner *VMRef, seen bool) {
+func (o volumeOwners) findOwner(a fleet.Actor, v VolumeOn) (owner *VMRef, seen bool) {
 	seesAll := policy.AllProjects(a)
 	if r, ok := o.vms[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; ok {
-		return &VMRef{ID: r.ID, Name: r.Name, shares: r.Shares}, seesAll || policy.May(a, policy.VMSee, r.ProjectID)
+		return &VMRef{ID: r.ID, Name: r.Name, diskShareable: r.Shares}, seesAll || policy.May(a, policy.VMSee, r.ProjectID)
 	}
-	if len(v.users) > 0 {
-		u := v.users[0]
+	if len(v.diskDomains) > 0 {
+		u := v.diskDomains[0]
 		switch r, ok := o.users[u]; {
 		case !ok: // the host has not reported the domain itself yet
 			return &VMRef{ID: u.id, Name: string(u.id), HostID: u.host}, seesAll
@@ -290,7 +290,7 @@ func (o volumeOwners) ownerOf(a fleet.Actor, v VolumeOn) (owner *VMRef, seen boo
 		}
 	}
 	for _, at := range v.paths {
-		if r, ok := o.discovered[poolFile{v.PoolID, v.hostID, at}]; ok && at != "" {
+		if r, ok := o.discovered[poolFilePath{v.PoolID, v.hostID, at}]; ok && at != "" {
 			return &VMRef{ID: r.ID, Name: r.Name, HostID: r.HostID}, seesAll
 		}
 	}

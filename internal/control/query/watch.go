@@ -19,7 +19,7 @@ type Watched struct {
 
 // followedType returns the resource type of a key. one is true if the key names one object ("vm:<id>") and false if it
 // names all ("vms"). The resource is empty if pages cannot follow the key.
-func followedType(key string) (t fleet.Resource, one bool) {
+func watchedType(key string) (t fleet.Resource, one bool) {
 	typ, _, one := strings.Cut(key, ":")
 	if one {
 		if t = fleet.ResourceType(typ).Info(); !t.FollowsOwnKey {
@@ -33,7 +33,7 @@ func followedType(key string) (t fleet.Resource, one bool) {
 
 // wakeUps returns the keys that wake a followed key for the actor. Resources without a project do not wake actors who
 // see only some projects: their pages poll instead.
-func wakeUps(a fleet.Actor, key string, t fleet.Resource, one bool) []string {
+func wakeUpKeys(a fleet.Actor, key string, t fleet.Resource, one bool) []string {
 	sees := policy.AllProjects(a)
 	switch {
 	case one && (sees || t.ProjectKeyPrefix != ""):
@@ -45,7 +45,7 @@ func wakeUps(a fleet.Actor, key string, t fleet.Resource, one bool) []string {
 	}
 	ids := []string{}
 	if t.ProjectKeyPrefix != "" {
-		for _, id := range store.ProjectsOf(a) {
+		for _, id := range store.VisibleProjects(a) {
 			ids = append(ids, t.ProjectKeyPrefix+id)
 		}
 	}
@@ -64,10 +64,10 @@ func (b *Queries) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) (
 	}
 	totalsCache := make([]Watched, 0, len(keys))
 	for _, key := range keys {
-		t, one := followedType(key)
+		t, one := watchedType(key)
 		ofProject := one && t.ProjectKeyPrefix != ""
 		if t.Key != "" && policy.May(a, t.See, "") && (!ofProject || seen == nil || seen[key]) {
-			totalsCache = append(totalsCache, Watched{key, wakeUps(a, key, t, one)})
+			totalsCache = append(totalsCache, Watched{key, wakeUpKeys(a, key, t, one)})
 		}
 	}
 	return totalsCache, nil
@@ -86,18 +86,18 @@ func (b *Queries) visibleWatchKeys(ctx context.Context, a fleet.Actor, keys []st
 	}
 	seen := map[string]bool{}
 	if len(ids["vm"]) > 0 {
-		vms, err := b.store.VMsSeen(ctx, db.VMsSeenParams{Ids: ids["vm"], Projects: store.ProjectsOf(a)})
+		vms, err := b.store.VMsSeen(ctx, db.VMsSeenParams{Ids: ids["vm"], Projects: store.VisibleProjects(a)})
 		if err != nil {
-			return nil, store.Err(err)
+			return nil, store.UserError(err)
 		}
 		for _, id := range vms {
 			seen[string(fleet.SubjectVM(id))] = true
 		}
 	}
 	if len(ids["task"]) > 0 {
-		tasks, err := b.store.TasksSeen(ctx, db.TasksSeenParams{Ids: ids["task"], Projects: store.ProjectsOf(a), Own: store.UserIDOf(a)})
+		tasks, err := b.store.TasksSeen(ctx, db.TasksSeenParams{Ids: ids["task"], Projects: store.VisibleProjects(a), Own: store.ActorUserID(a)})
 		if err != nil {
-			return nil, store.Err(err)
+			return nil, store.UserError(err)
 		}
 		for _, id := range tasks {
 			seen[string(fleet.SubjectTask(id))] = true

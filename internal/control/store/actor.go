@@ -8,7 +8,7 @@ import (
 )
 
 // UserIDOf returns the actor's user ID for a nullable column.
-func UserIDOf(a fleet.Actor) *fleet.UserID {
+func ActorUserID(a fleet.Actor) *fleet.UserID {
 	if a.UserID == "" {
 		return nil
 	}
@@ -16,10 +16,10 @@ func UserIDOf(a fleet.Actor) *fleet.UserID {
 }
 
 // ProjectsOf returns the projects whose VMs the actor may see, sorted.
-func ProjectsOf(a fleet.Actor) []string { return ProjectsWith(a, policy.VMSee) }
+func VisibleProjects(a fleet.Actor) []string { return ProjectsWithPermission(a, policy.VMSee) }
 
 // ProjectsWith returns the projects where the actor has the permission, sorted.
-func ProjectsWith(a fleet.Actor, r policy.Permission) []string {
+func ProjectsWithPermission(a fleet.Actor, r policy.Permission) []string {
 	ids := []string{}
 	for id := range a.Projects {
 		if policy.May(a, r, id) {
@@ -31,7 +31,7 @@ func ProjectsWith(a fleet.Actor, r policy.Permission) []string {
 }
 
 // OnlySystem returns Forbidden unless the actor is the portal itself.
-func OnlySystem(a fleet.Actor) error {
+func CheckSystemActor(a fleet.Actor) error {
 	if !a.System {
 		return fleet.Errorf(fleet.Forbidden, "Only the portal itself may do this.")
 	}
@@ -39,7 +39,7 @@ func OnlySystem(a fleet.Actor) error {
 }
 
 // Texts converts values to strings for a SQL array.
-func Texts[T ~string](values []T) []string {
+func ToStrings[T ~string](values []T) []string {
 	out := make([]string, len(values))
 	for i, v := range values {
 		out[i] = string(v)

@@ -17,7 +17,7 @@ import (
 )
 
 // FirstError returns err, or the result of next if err is nil.
-func FirstError(err error, next func() error) error {
+func FirstErrorOf(err error, next func() error) error {
 	if err != nil {
 		return err
 	}
@@ -26,39 +26,39 @@ func FirstError(err error, next func() error) error {
 
 // Err maps PostgreSQL errors to errors for users: constraint violations to Conflict, an unreachable or overloaded
 // server to Unavailable. Other errors are returned unchanged.
-func Err(err error) error {
+func UserError(err error) error {
 	var pg *pgconn.PgError
 	var refused *fleet.Error
 	switch {
 	case err == nil, errors.As(err, &refused), errors.Is(err, pgx.ErrNoRows), errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &pg):
-		if text, ok := constraintTexts[pg.ConstraintName]; ok {
+		if text, ok := constraintErrorTexts[pg.ConstraintName]; ok {
 			return fleet.Errorf(fleet.Conflict, "%s", text)
 		}
 		if pg.Code == "22021" || pg.Code == "22P05" {
 			return fleet.Errorf(fleet.Malformed, "Text must be UTF-8 without NUL characters.")
 		}
 		if pg.Code[:2] == "53" {
-			text := cmp.Or(resourceTexts[pg.Code], "The database lacks resources for this request. VMs keep running; try again in a moment.")
+			text := cmp.Or(resourceErrorTexts[pg.Code], "The database lacks resources for this request. VMs keep running; try again in a moment.")
 			return fmt.Errorf("%w (%w)", fleet.Errorf(fleet.Unavailable, "%s", text), err)
 		}
 		// Shutdown, connection failure, or a server that has become a standby.
-		if pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code == db.ReadOnly {
-			return Unavailable(err)
+		if pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code == db.SQLStateReadOnly {
+			return UnavailableError(err)
 		}
 		return err
 	case errors.Is(err, context.DeadlineExceeded):
-		return Unavailable(err)
+		return UnavailableError(err)
 	}
-	if connectionLost(err) {
-		return Unavailable(err)
+	if isConnectionLost(err) {
+		return UnavailableError(err)
 	}
 	return err
 }
 
 // connectionLost reports whether the connection to the server failed or broke: refused, reset, closed or timed out.
-func connectionLost(err error) bool {
+func isConnectionLost(err error) bool {
 	var connect *pgconn.ConnectError
 	var network net.Error
 	return errors.As(err, &connect) || errors.As(err, &network) || pgconn.SafeToRetry(err) || pgconn.Timeout(err) ||
@@ -66,20 +66,20 @@ func connectionLost(err error) bool {
 }
 
 // Unavailable returns the error for a database that does not answer, wrapping err.
-func Unavailable(err error) error {
+func UnavailableError(err error) error {
 	return fmt.Errorf("%w (%w)", fleet.Errorf(fleet.Unavailable, "The database does not answer. VMs keep running; try again in a moment."), err)
 }
 
 // resourceTexts are error texts for exhausted resources of the PostgreSQL server (class 53).
-var resourceTexts = map[string]string{
-	db.DiskFull: "The disk of the portal's PostgreSQL is full, so nothing can be changed. VMs keep running; an administrator must make room on that disk.",
+var resourceErrorTexts = map[string]string{
+	db.SQLStateDiskFull: "The disk of the portal's PostgreSQL is full, so nothing can be changed. VMs keep running; an administrator must make room on that disk.",
 	"53200":     "The portal's PostgreSQL is out of memory. VMs keep running; try again in a moment.",
 	"53300":     "The portal's PostgreSQL has no connection left. VMs keep running; try again in a moment, or raise its max_connections.",
 	"53400":     "A limit in the configuration of the portal's PostgreSQL is reached. VMs keep running; an administrator must raise it.",
 }
 
 // constraintTexts are error texts for constraints that user input can violate.
-var constraintTexts = map[string]string{
+var constraintErrorTexts = map[string]string{
 	"mac_taken":                 "Another VM got the MAC address of one of the NICs meanwhile. Leave the address out to get a free one.",
 	"user_name_taken":           "A user with this name exists already. Choose another name.",
 	"project_name_taken":        "A project with this name exists already. Choose another name.",
@@ -93,16 +93,16 @@ var constraintTexts = map[string]string{
 }
 
 // NotFound maps pgx.ErrNoRows to the same error for objects that do not exist and objects that the actor may not see.
-func NotFound(err error, resource string) error {
+func NotFoundError(err error, resource string) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fleet.Errorf(fleet.NotFound, "There is no such %s.", resource)
 	}
-	return Err(err)
+	return UserError(err)
 }
 
 // NoProject replaces a NotFound error by the error for an unknown project, so that the error does not reveal whether
 // the project exists.
-func NoProject(err error) error {
+func UnknownProjectError(err error) error {
 	if fleet.CodeOf(err) == fleet.NotFound {
 		return fleet.Errorf(fleet.NotFound, "There is no such project.")
 	}
@@ -112,14 +112,14 @@ func NoProject(err error) error {
 // CheckID returns NotFound for a malformed ID, without a query.
 func CheckID[T ~string](id T, resource string) error {
 	if !fleet.IsID(string(id)) {
-		return NotFound(pgx.ErrNoRows, resource)
+		return NotFoundError(pgx.ErrNoRows, resource)
 	}
 	return nil
 }
 
 // Recovered converts a panic into an error. Defer it in goroutines that serve no request: their panic would end the
 // portal.
-func Recovered(err *error) {
+func RecoverAsError(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 	}

@@ -19,11 +19,11 @@ func TestLostConnectionReturnsUnavailable(t *testing.T) {
 		fmt.Errorf("receive message: %w", io.ErrUnexpectedEOF),
 		net.ErrClosed,
 	} {
-		if code := fleet.CodeOf(Err(fmt.Errorf("list VMs: %w", err))); code != fleet.Unavailable {
+		if code := fleet.CodeOf(UserError(fmt.Errorf("list VMs: %w", err))); code != fleet.Unavailable {
 			t.Errorf("%v returned code %q", err, code)
 		}
 	}
-	if code := fleet.CodeOf(Err(errors.New("other error"))); code != "" {
+	if code := fleet.CodeOf(UserError(errors.New("other error"))); code != "" {
 		t.Errorf("other error returned code %q", code)
 	}
 }

@@ -16,7 +16,7 @@ func HostView(r db.Host, seen, looked *time.Time, conflict string, now time.Time
 }
 
 // ViewOfHost works like HostView and adds the resources used by the host's VMs.
-func ViewOfHost(r db.GetHostRow) fleet.HostView {
+func HostViewFromRow(r db.GetHostRow) fleet.HostView {
 	v := HostView(r.Host, r.SeenAt, r.LookedAt, r.Conflict, r.Now)
 	v.VMs, v.Deleting, v.CommittedCPUs, v.CommittedMiB, v.Load = int(r.Vms), int(r.Leaving), int(r.Cpus), r.MemoryMib, r.Load
 	return v

@@ -6,6 +6,6 @@ import (
 )
 
 // NetworkOf returns the network of a row.
-func NetworkOf(r db.Network) fleet.Network {
+func NetworkFromRow(r db.Network) fleet.Network {
 	return fleet.Network{ID: r.ID, Name: r.Name, Kind: r.Kind, Spec: r.Spec, Generation: r.Generation, CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt, Peers: r.Peers}
 }

@@ -6,6 +6,6 @@ import (
 )
 
 // PoolOf returns the pool of a row.
-func PoolOf(r db.Pool) fleet.Pool {
+func PoolFromRow(r db.Pool) fleet.Pool {
 	return fleet.Pool{ID: r.ID, Name: r.Name, Spec: r.Spec, Generation: r.Generation, CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt}
 }

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	pulseLimit  = 2 * time.Second // time limit of one check
-	pulseMaxAge = time.Second     // how long the result of a check is reused
+	readinessTimeout  = 2 * time.Second // time limit of one check
+	readinessMaxAge = time.Second     // how long the result of a check is reused
 )
 
 // takeSpaceSQL needs 1 MiB of disk until the transaction ends. On a full disk a plain pulse could still succeed,
 // because it changes an existing page.
-const takeSpaceSQL = `CREATE TEMPORARY TABLE room ON COMMIT DROP AS SELECT * FROM generate_series(1, 30000)`
+const useDiskSpaceSQL = `CREATE TEMPORARY TABLE room ON COMMIT DROP AS SELECT * FROM generate_series(1, 30000)`
 
 // readinessCheck caches whether the database accepts changes. One check runs at a time.
 type readinessCheck struct {
@@ -23,27 +23,27 @@ type readinessCheck struct {
 	running chan struct{} // closed at the end of the running check; nil if none runs
 	at      time.Time
 	state   error
-	full    int64 // db.FullDisks at the last check with free disk space
+	diskFullErrors    int64 // db.FullDisks at the last check with free disk space
 }
 
 // Ready returns an error if the database does not accept changes. It writes at most once a second.
 func (s *Store) Ready(ctx context.Context) error {
-	p := &s.pulse
+	p := &s.readiness
 	p.mu.Lock()
-	if p.running == nil && time.Since(p.at) < pulseMaxAge {
+	if p.running == nil && time.Since(p.at) < readinessMaxAge {
 		defer p.mu.Unlock()
 		return p.state
 	}
 	if p.running == nil {
 		p.running = make(chan struct{})
-		go s.check()
+		go s.checkReadiness()
 	}
 	open := p.running
 	p.mu.Unlock()
 	select {
 	case <-open:
 	case <-ctx.Done():
-		return Unavailable(ctx.Err())
+		return UnavailableError(ctx.Err())
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,23 +53,23 @@ func (s *Store) Ready(ctx context.Context) error {
 // check runs one check. After the first failed check, all connections are dropped once: they may lead to a server that
 // hangs or became a standby, and new connections find the primary. If all connections are busy, they are not dropped,
 // because the failure may only mean that none was free.
-func (s *Store) check() {
-	ctx, cancel := context.WithTimeout(context.Background(), pulseLimit)
+func (s *Store) checkReadiness() {
+	ctx, cancel := context.WithTimeout(context.Background(), readinessTimeout)
 	defer cancel()
-	p := &s.pulse
-	full := db.FullDisks()
+	p := &s.readiness
+	full := db.DiskFullErrors()
 	p.mu.Lock()
-	suspect := full != p.full
+	suspect := full != p.diskFullErrors
 	p.mu.Unlock()
 	err := s.Pulse(ctx)
 	if err == nil && suspect { // a statement failed since the last check because of a full disk
-		_, err = s.pool.Exec(ctx, takeSpaceSQL)
+		_, err = s.pool.Exec(ctx, useDiskSpaceSQL)
 	}
-	err = Err(err)
+	err = UserError(err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil {
-		p.full = full
+		p.diskFullErrors = full
 	}
 	if now := s.pool.Stat(); err != nil && p.state == nil && now.AcquiredConns() < now.MaxConns() {
 		s.pool.Reset()

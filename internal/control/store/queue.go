@@ -7,23 +7,23 @@ import (
 	"quantix/internal/fleet"
 )
 
-type childKey struct{}
+type childTaskKey struct{}
 
 // AsChild returns a context for Queue, which then adds the job to the given subtask. The subtask has no job yet.
-func AsChild(ctx context.Context, child fleet.TaskID) context.Context {
-	return context.WithValue(ctx, childKey{}, child)
+func WithChildTask(ctx context.Context, child fleet.TaskID) context.Context {
+	return context.WithValue(ctx, childTaskKey{}, child)
 }
 
 // ChildOf returns the subtask set by AsChild, or an empty ID.
-func ChildOf(ctx context.Context) fleet.TaskID {
-	child, _ := ctx.Value(childKey{}).(fleet.TaskID)
+func ChildTask(ctx context.Context) fleet.TaskID {
+	child, _ := ctx.Value(childTaskKey{}).(fleet.TaskID)
 	return child
 }
 
 // Queue adds a job, or raises the generation of an equal queued job. It returns the job's task.
-func Queue(ctx context.Context, q *db.Queries, a fleet.Actor, j db.JoinQueueParams) (fleet.TaskID, error) {
-	j.ID, j.CreatedBy, j.UserID = fleet.NewID[fleet.JobID](), a.Name, UserIDOf(a)
-	if child := ChildOf(ctx); child != "" && j.Child == nil {
+func JoinOrQueueJob(ctx context.Context, q *db.Queries, a fleet.Actor, j db.JoinQueueParams) (fleet.TaskID, error) {
+	j.ID, j.CreatedBy, j.UserID = fleet.NewID[fleet.JobID](), a.Name, ActorUserID(a)
+	if child := ChildTask(ctx); child != "" && j.Child == nil {
 		j.Child = (*string)(&child)
 	}
 	if j.Child == nil {
@@ -44,4 +44,4 @@ func Queue(ctx context.Context, q *db.Queries, a fleet.Actor, j db.JoinQueuePara
 }
 
 // PowerJobKinds are the job kinds whose newest job alone counts.
-var PowerJobKinds = fleet.KindsWhere(func(k fleet.JobKindInfo) bool { return k.NewestOnly })
+var PowerJobKinds = fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool { return k.NewestOnly })

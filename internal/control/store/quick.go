@@ -16,35 +16,35 @@ import (
 
 // Quick is a transaction for very frequent operations. BEGIN is sent with its first statement and COMMIT with its last.
 // Wake-ups are sent after the commit, because NOTIFY would take a global lock during the commit.
-type Quick struct {
+type QuickTx struct {
 	*db.Queries
-	executor *quickConn
+	executor *quickTxConn
 }
 
 // Final returns the queries for the transaction's final statement, with which COMMIT is sent. No statement may follow.
-func (t Quick) Final() *db.Queries {
+func (t QuickTx) FinalQueries() *db.Queries {
 	t.executor.last = true
 	return t.Queries
 }
 
 // Deferred returns queries for statements without results. They are sent with the next statement, in order, and their
 // errors fail that statement.
-func (t Quick) Deferred() *db.Queries { return db.New(pipelined{t.executor}) }
+func (t QuickTx) DeferredQueries() *db.Queries { return db.New(deferredExecutor{t.executor}) }
 
 // pipelined collects statements of a quickConn that are sent with the next one.
-type pipelined struct{ executor *quickConn }
+type deferredExecutor struct{ executor *quickTxConn }
 
-func (b pipelined) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	b.executor.waiting.Queue(sql, args...)
+func (b deferredExecutor) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	b.executor.deferred.Queue(sql, args...)
 	return pgconn.CommandTag{}, nil
 }
 
-var errHasResult = errors.New("the statement returns rows")
+var errReturnsRows = errors.New("the statement returns rows")
 
-func (pipelined) Query(context.Context, string, ...any) (pgx.Rows, error) { return nil, errHasResult }
+func (deferredExecutor) Query(context.Context, string, ...any) (pgx.Rows, error) { return nil, errReturnsRows }
 
-func (pipelined) QueryRow(context.Context, string, ...any) pgx.Row {
-	return quickRow{err: errHasResult}
+func (deferredExecutor) QueryRow(context.Context, string, ...any) pgx.Row {
+	return quickRow{err: errReturnsRows}
 }
 
 // ErrLocked is returned by Quick when a lock was not available within patience.
@@ -52,8 +52,8 @@ var ErrLocked = errors.New("another transaction holds a lock")
 
 // Quick runs do in a Quick transaction, never as part of another transaction. It waits at most patience for locks and
 // then returns ErrLocked; 0 means no limit.
-func (s *Store) Quick(ctx context.Context, patience time.Duration, do func(t Quick) error) error {
-	ctx, cancel := withLimit(ctx)
+func (s *Store) RunQuickTx(ctx context.Context, patience time.Duration, do func(t QuickTx) error) error {
+	ctx, cancel := withStatementTimeout(ctx)
 	defer cancel()
 	return retryDeadlocks(func() error {
 		conn, err := s.pool.Acquire(ctx)
@@ -61,8 +61,8 @@ func (s *Store) Quick(ctx context.Context, patience time.Duration, do func(t Qui
 			return err
 		}
 		defer conn.Release() // discards a broken connection
-		l := &quickConn{conn: conn.Conn(), patience: patience}
-		err = l.end(ctx, do(Quick{db.New(l), l}))
+		l := &quickTxConn{conn: conn.Conn(), patience: patience}
+		err = l.endTx(ctx, do(QuickTx{db.New(l), l}))
 		const notAvailable = "55P03"
 		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == notAvailable {
 			err = ErrLocked
@@ -77,14 +77,14 @@ func (s *Store) Quick(ctx context.Context, patience time.Duration, do func(t Qui
 // WarmUp runs the statements of claims and results once on a new connection, without effects: PostgreSQL parses and
 // plans per connection, and the first agents would wait for that. Errors of the server are ignored.
 func WarmUp(ctx context.Context, conn *pgx.Conn) error {
-	l := &quickConn{conn: conn, patience: warmUpPatience}
-	t := Quick{db.New(l), l}
+	l := &quickTxConn{conn: conn, patience: warmUpLockTimeout}
+	t := QuickTx{db.New(l), l}
 	_, looked := t.CheckForWork(ctx, db.CheckForWorkParams{})
 	_, claimed := t.ClaimJobs(ctx, db.ClaimJobsParams{})
 	_, locked := t.LockResults(ctx, db.LockResultsParams{})
 	vms, assignments := t.SettleVMs(ctx, db.SettleVMsParams{}), t.SettleAssignments(ctx, db.SettleAssignmentsParams{})
-	_, ended := t.Final().EndJobs(ctx, db.EndJobsParams{})
-	err := l.end(ctx, cmp.Or(looked, claimed, locked, vms, assignments, ended))
+	_, ended := t.FinalQueries().EndJobs(ctx, db.EndJobsParams{})
+	err := l.endTx(ctx, cmp.Or(looked, claimed, locked, vms, assignments, ended))
 	if _, refused := errors.AsType[*pgconn.PgError](err); refused {
 		return nil
 	}
@@ -92,13 +92,13 @@ func WarmUp(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // warmUpPatience limits the wait for locks, because the connection is needed now.
-const warmUpPatience = 100 * time.Millisecond
+const warmUpLockTimeout = 100 * time.Millisecond
 
 // quickConn sends a transaction's statements in as few messages as possible.
-type quickConn struct {
+type quickTxConn struct {
 	conn               *pgx.Conn
 	patience           time.Duration
-	waiting            pgx.Batch // statements of Deferred
+	deferred            pgx.Batch // statements of Deferred
 	begun, last, ended bool
 	wakeUps            string // collected wake-up keys, one per line, after a first line without meaning
 }
@@ -106,16 +106,16 @@ type quickConn struct {
 const (
 	// beginQuick makes a transaction collect its wake-ups and plan with indexes only. A generic plan lives as long as
 	// its connection; one made while a table was nearly empty would later scan the full table.
-	beginQuick = `SELECT set_config('quantix.told', '-', true), set_config('lock_timeout', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
+	beginQuickSQL = `SELECT set_config('quantix.told', '-', true), set_config('lock_timeout', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
 		set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
 	// endQuick runs deferred triggers and returns the collected wake-ups.
-	endQuick = "SELECT told()"
+	endQuickSQL = "SELECT told()"
 )
 
 // send sends a statement, preceded by BEGIN if it is the first and followed by COMMIT if it is the last. It reads
 // results up to the statement's own. A batch is an implicit transaction, so a statement that is both first and last
 // needs no BEGIN.
-func (l *quickConn) send(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
+func (l *quickTxConn) sendStatement(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
 	if l.ended {
 		return nil, errors.New("a statement after a transaction's last")
 	}
@@ -127,7 +127,7 @@ func (l *quickConn) send(ctx context.Context, sql string, args []any) (pgx.Batch
 		}
 		l.queueBegin(&b)
 	}
-	l.queueWaiting(&b)
+	l.queueDeferred(&b)
 	pipelined := b.Len()
 	b.Queue(sql, args...)
 	if l.last {
@@ -143,20 +143,20 @@ func (l *quickConn) send(ctx context.Context, sql string, args []any) (pgx.Batch
 	return &quickResults{results, l}, nil
 }
 
-func (l *quickConn) queueBegin(b *pgx.Batch) {
-	b.Queue(beginQuick, strconv.FormatInt(l.patience.Milliseconds(), 10))
+func (l *quickTxConn) queueBegin(b *pgx.Batch) {
+	b.Queue(beginQuickSQL, strconv.FormatInt(l.patience.Milliseconds(), 10))
 }
 
 // queueWaiting adds the statements of Deferred to the batch.
-func (l *quickConn) queueWaiting(b *pgx.Batch) {
-	for _, q := range l.waiting.QueuedQueries {
+func (l *quickTxConn) queueDeferred(b *pgx.Batch) {
+	for _, q := range l.deferred.QueuedQueries {
 		b.Queue(q.SQL, q.Arguments...)
 	}
-	l.waiting = pgx.Batch{}
+	l.deferred = pgx.Batch{}
 }
 
-func (l *quickConn) queueEnd(b *pgx.Batch, alone bool) {
-	b.Queue(endQuick).QueryRow(func(row pgx.Row) error { return row.Scan(&l.wakeUps) })
+func (l *quickTxConn) queueEnd(b *pgx.Batch, alone bool) {
+	b.Queue(endQuickSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&l.wakeUps) })
 	if !alone {
 		b.Queue("COMMIT")
 	}
@@ -165,7 +165,7 @@ func (l *quickConn) queueEnd(b *pgx.Batch, alone bool) {
 // quickResults are the results of a batch. Close reads the remaining results.
 type quickResults struct {
 	pgx.BatchResults
-	executor *quickConn
+	executor *quickTxConn
 }
 
 func (r *quickResults) Close() error {
@@ -175,13 +175,13 @@ func (r *quickResults) Close() error {
 }
 
 // end sends the waiting statements and commits, or rolls back if err is not nil.
-func (l *quickConn) end(ctx context.Context, err error) error {
-	if err == nil && (l.begun || l.waiting.Len() > 0) && !l.ended {
+func (l *quickTxConn) endTx(ctx context.Context, err error) error {
+	if err == nil && (l.begun || l.deferred.Len() > 0) && !l.ended {
 		var b pgx.Batch
 		if !l.begun {
 			l.queueBegin(&b)
 		}
-		l.queueWaiting(&b)
+		l.queueDeferred(&b)
 		l.queueEnd(&b, !l.begun)
 		err = l.conn.SendBatch(ctx, &b).Close()
 		l.ended = err == nil
@@ -194,8 +194,8 @@ func (l *quickConn) end(ctx context.Context, err error) error {
 	return err
 }
 
-func (l *quickConn) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	results, err := l.send(ctx, sql, args)
+func (l *quickTxConn) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	results, err := l.sendStatement(ctx, sql, args)
 	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
@@ -203,8 +203,8 @@ func (l *quickConn) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 	return tag, cmp.Or(results.Close(), err)
 }
 
-func (l *quickConn) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	results, err := l.send(ctx, sql, args)
+func (l *quickTxConn) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	results, err := l.sendStatement(ctx, sql, args)
 	if err != nil {
 		return nil, err
 	}
@@ -215,8 +215,8 @@ func (l *quickConn) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 	return &quickRows{Rows: rows, results: results}, nil
 }
 
-func (l *quickConn) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	results, err := l.send(ctx, sql, args)
+func (l *quickTxConn) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	results, err := l.sendStatement(ctx, sql, args)
 	return quickRow{results, err}
 }
 

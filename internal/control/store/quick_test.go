@@ -19,30 +19,30 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 // quick is a store whose hub receives only the wake-ups sent by the store.
-type quick struct {
+type quickFixture struct {
 	*store.Store
 	t    *testing.T
 	pool *pgxpool.Pool
 	sub  *notify.Subscription
 }
 
-func newQuick(t *testing.T, keys ...string) *quick {
+func newQuickFixture(t *testing.T, keys ...string) *quickFixture {
 	t.Helper()
 	hub, pool := notify.NewHub(), testkit.DB(t)
-	return &quick{Store: store.New(pool, hub), t: t, pool: pool, sub: hub.Subscribe(keys...)}
+	return &quickFixture{Store: store.New(pool, hub), t: t, pool: pool, sub: hub.Subscribe(keys...)}
 }
 
 // receivedWakeUps returns the wake-up keys received so far.
-func (q *quick) receivedWakeUps() []string {
+func (q *quickFixture) receivedWakeUps() []string {
 	select {
 	case <-q.sub.C:
-		return q.sub.Take()
+		return q.sub.TakeKeys()
 	default:
 		return nil
 	}
 }
 
-func (q *quick) tasks() (n int) {
+func (q *quickFixture) countTasks() (n int) {
 	q.t.Helper()
 	if err := q.pool.QueryRow(q.t.Context(), `SELECT count(*) FROM tasks`).Scan(&n); err != nil {
 		q.t.Fatal(err)
@@ -62,16 +62,16 @@ func TestQuickTransactionSendsWakeUpsAfterCommit(t *testing.T) {
 	for name, last := range map[string]bool{"with Last": true, "without Last": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q := newQuick(t, "tasks", "vm:1")
-			err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
+			q := newQuickFixture(t, "tasks", "vm:1")
+			err := q.RunQuickTx(t.Context(), 0, func(tx store.QuickTx) error {
 				if _, err := addTask(t.Context(), tx.Queries); err != nil {
 					return err
 				}
-				if wakeUps, seen := q.receivedWakeUps(), q.tasks(); wakeUps != nil || seen != 0 {
+				if wakeUps, seen := q.receivedWakeUps(), q.countTasks(); wakeUps != nil || seen != 0 {
 					t.Errorf("before the commit: wake-ups %q and %d tasks", wakeUps, seen)
 				}
 				if last {
-					_, err := addTask(t.Context(), tx.Final())
+					_, err := addTask(t.Context(), tx.FinalQueries())
 					return err
 				}
 				return nil
@@ -83,7 +83,7 @@ func TestQuickTransactionSendsWakeUpsAfterCommit(t *testing.T) {
 			if last {
 				want = 2
 			}
-			if got := q.tasks(); got != want {
+			if got := q.countTasks(); got != want {
 				t.Errorf("%d tasks, want %d", got, want)
 			}
 			if got, want := q.receivedWakeUps(), []string{"tasks", "vm:1"}; !slices.Equal(got, want) {
@@ -97,7 +97,7 @@ func TestQuickTransactionSendsWakeUpsOfDeferredTriggers(t *testing.T) {
 	t.Parallel()
 	parent, child := fleet.NewID[fleet.TaskID](), fleet.NewID[fleet.TaskID]()
 	project := fleet.NewID[fleet.ProjectID]() // only the parent belongs to the project, so no other task wakes its key
-	q := newQuick(t, "tasks:"+string(project))
+	q := newQuickFixture(t, "tasks:"+string(project))
 	if _, err := q.pool.Exec(t.Context(), `INSERT INTO projects (id, name) VALUES ($1, 'lab')`, project); err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +108,8 @@ func TestQuickTransactionSendsWakeUpsOfDeferredTriggers(t *testing.T) {
 	if err := q.AddSteps(t.Context(), steps); err != nil {
 		t.Fatal(err)
 	}
-	err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
-		return tx.Final().RefuseTask(t.Context(), db.RefuseTaskParams{ID: child, Error: "no"})
+	err := q.RunQuickTx(t.Context(), 0, func(tx store.QuickTx) error {
+		return tx.FinalQueries().RefuseTask(t.Context(), db.RefuseTaskParams{ID: child, Error: "no"})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -126,12 +126,12 @@ func TestQuickTransactionSendsWakeUpsOfDeferredTriggers(t *testing.T) {
 func TestFailedQuickTransactionRollsBack(t *testing.T) {
 	t.Parallel()
 	no := errors.New("no")
-	for name, fail := range map[string]func(ctx context.Context, tx store.Quick) error{
-		"error of the caller": func(ctx context.Context, tx store.Quick) error {
+	for name, fail := range map[string]func(ctx context.Context, tx store.QuickTx) error{
+		"error of the caller": func(ctx context.Context, tx store.QuickTx) error {
 			_, err := addTask(ctx, tx.Queries)
 			return errors.Join(err, no)
 		},
-		"failing statement": func(ctx context.Context, tx store.Quick) error {
+		"failing statement": func(ctx context.Context, tx store.QuickTx) error {
 			id, err := addTask(ctx, tx.Queries)
 			if err != nil {
 				return err
@@ -139,28 +139,28 @@ func TestFailedQuickTransactionRollsBack(t *testing.T) {
 			_, err = tx.NoteDone(ctx, db.NoteDoneParams{ID: id})
 			return err
 		},
-		"failing last statement": func(ctx context.Context, tx store.Quick) error {
+		"failing last statement": func(ctx context.Context, tx store.QuickTx) error {
 			id, err := addTask(ctx, tx.Queries)
 			if err != nil {
 				return err
 			}
-			_, err = tx.Final().NoteDone(ctx, db.NoteDoneParams{ID: id})
+			_, err = tx.FinalQueries().NoteDone(ctx, db.NoteDoneParams{ID: id})
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q := newQuick(t, "tasks")
-			if err := q.Quick(t.Context(), 0, func(tx store.Quick) error { return fail(t.Context(), tx) }); err == nil {
+			q := newQuickFixture(t, "tasks")
+			if err := q.RunQuickTx(t.Context(), 0, func(tx store.QuickTx) error { return fail(t.Context(), tx) }); err == nil {
 				t.Error("it did not fail")
 			}
-			if wakeUps, seen := q.receivedWakeUps(), q.tasks(); wakeUps != nil || seen != 0 {
+			if wakeUps, seen := q.receivedWakeUps(), q.countTasks(); wakeUps != nil || seen != 0 {
 				t.Errorf("wake-ups %q and %d tasks after the failure", wakeUps, seen)
 			}
 			if idle := q.pool.Stat(); idle.TotalConns() != idle.IdleConns() || idle.TotalConns() == 0 {
 				t.Errorf("%d connections, %d idle", idle.TotalConns(), idle.IdleConns())
 			}
-			if err := q.Quick(t.Context(), 0, func(tx store.Quick) error { _, err := addTask(t.Context(), tx.Final()); return err }); err != nil || q.tasks() != 1 {
+			if err := q.RunQuickTx(t.Context(), 0, func(tx store.QuickTx) error { _, err := addTask(t.Context(), tx.FinalQueries()); return err }); err != nil || q.countTasks() != 1 {
 				t.Errorf("next transaction: %v", err)
 			}
 		})
@@ -169,40 +169,40 @@ func TestFailedQuickTransactionRollsBack(t *testing.T) {
 
 func TestStatementAfterFinalStatementIsRefused(t *testing.T) {
 	t.Parallel()
-	q := newQuick(t)
-	err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
-		if _, err := addTask(t.Context(), tx.Final()); err != nil {
+	q := newQuickFixture(t)
+	err := q.RunQuickTx(t.Context(), 0, func(tx store.QuickTx) error {
+		if _, err := addTask(t.Context(), tx.FinalQueries()); err != nil {
 			return err
 		}
 		_, err := addTask(t.Context(), tx.Queries)
 		return err
 	})
-	if err == nil || q.tasks() != 1 {
-		t.Errorf("got error %v and %d tasks", err, q.tasks())
+	if err == nil || q.countTasks() != 1 {
+		t.Errorf("got error %v and %d tasks", err, q.countTasks())
 	}
 }
 
 func TestQuickTransactionIsRetriedAfterDeadlock(t *testing.T) {
 	t.Parallel()
-	q := newQuick(t, "tasks")
+	q := newQuickFixture(t, "tasks")
 	tries := 0
-	err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
+	err := q.RunQuickTx(t.Context(), 0, func(tx store.QuickTx) error {
 		tries++
 		if _, err := addTask(t.Context(), tx.Queries); err != nil {
 			return err
 		}
 		if tries == 1 {
-			return q.deadlock()
+			return q.deadlockError()
 		}
 		return nil
 	})
-	if err != nil || tries != 2 || q.tasks() != 1 {
-		t.Errorf("got error %v after %d tries, %d tasks", err, tries, q.tasks())
+	if err != nil || tries != 2 || q.countTasks() != 1 {
+		t.Errorf("got error %v after %d tries, %d tasks", err, tries, q.countTasks())
 	}
 }
 
 // deadlock returns PostgreSQL's deadlock error.
-func (q *quick) deadlock() error {
+func (q *quickFixture) deadlockError() error {
 	_, err := q.pool.Exec(q.t.Context(), `DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END $$`)
 	return err
 }
@@ -218,13 +218,13 @@ func TestDeferredStatementsAreSentWithNextStatement(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q := newQuick(t)
+			q := newQuickFixture(t)
 			if _, err := q.pool.Exec(t.Context(), `INSERT INTO hosts (id, name) VALUES ('h', 'h')`); err != nil {
 				t.Fatal(err)
 			}
 			testkit.TaskWithJob{Host: "h", Kind: fleet.VMApply, Subject: "vm:1"}.Add(t, q.pool)
-			err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
-				pipelined := tx.Deferred()
+			err := q.RunQuickTx(t.Context(), 0, func(tx store.QuickTx) error {
+				pipelined := tx.DeferredQueries()
 				if err := pipelined.CancelWaitingOf(t.Context(), db.CancelWaitingOfParams{Subject: "vm:1", Kinds: []string{string(fleet.VMApply)}}); err != nil {
 					return err
 				}
@@ -239,7 +239,7 @@ func TestDeferredStatementsAreSentWithNextStatement(t *testing.T) {
 				if !c.last {
 					return nil
 				}
-				_, err := addTask(t.Context(), tx.Final())
+				_, err := addTask(t.Context(), tx.FinalQueries())
 				return err
 			})
 			if (err != nil) != c.fails {
@@ -257,8 +257,8 @@ func TestDeferredStatementsAreSentWithNextStatement(t *testing.T) {
 // and sends no wake-up. On a database without tables it returns no error.
 func TestWarmUpPreparesStatementsOfNewConnection(t *testing.T) {
 	t.Parallel()
-	q := newQuick(t, "tasks", "jobs")
-	pool, err := db.OpenReady(t.Context(), q.pool.Config().ConnString(), 8, store.WarmUp)
+	q := newQuickFixture(t, "tasks", "jobs")
+	pool, err := db.OpenWithSetup(t.Context(), q.pool.Config().ConnString(), 8, store.WarmUp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestWarmUpPreparesStatementsOfNewConnection(t *testing.T) {
 		t.Errorf("unexpected wake-ups %q", woken)
 	}
 	empty := testkit.EmptyURL(t)
-	none, err := db.OpenReady(t.Context(), empty, 8, store.WarmUp)
+	none, err := db.OpenWithSetup(t.Context(), empty, 8, store.WarmUp)
 	if err != nil {
 		t.Fatalf("a database without tables: %v", err)
 	}

@@ -15,14 +15,14 @@ import (
 func SeesHosts(a fleet.Actor) bool { return policy.May(a, policy.InfraSee, "") }
 
 // VMFor redacts a VM for the actor.
-func VMFor(a fleet.Actor, v fleet.VMView) fleet.VMView {
-	v = ShownTo(a, v)
+func RedactVM(a fleet.Actor, v fleet.VMView) fleet.VMView {
+	v = RedactVMForActions(a, v)
 	if SeesHosts(a) {
 		return v
 	}
 	if v.Status != nil {
 		status := *v.Status
-		status.Error, status.Reason = Redacted(status.Error, v.HostName), Redacted(status.Reason, v.HostName)
+		status.Error, status.Reason = RedactText(status.Error, v.HostName), RedactText(status.Reason, v.HostName)
 		status.Disks = slices.Clone(status.Disks)
 		for i := range status.Disks {
 			status.Disks[i].Path = ""
@@ -35,9 +35,9 @@ func VMFor(a fleet.Actor, v fleet.VMView) fleet.VMView {
 }
 
 // TaskFor redacts a task for the actor.
-func TaskFor(a fleet.Actor, t fleet.Task) fleet.Task {
+func RedactTask(a fleet.Actor, t fleet.Task) fleet.Task {
 	if !SeesHosts(a) {
-		t.Error, t.Note = Redacted(t.Error, t.HostName), Redacted(t.Note, t.HostName)
+		t.Error, t.Note = RedactText(t.Error, t.HostName), RedactText(t.Note, t.HostName)
 		t.HostID, t.HostName = "", ""
 	}
 	return t
@@ -47,7 +47,7 @@ func TaskFor(a fleet.Actor, t fleet.Task) fleet.Task {
 var pathPattern = regexp.MustCompile(`(^|[^\w/.-])(?:\w+:)?/{1,3}[\w.+@%~-][^\s'"` + "`" + `<>(),;]*`)
 
 // Redacted replaces paths and the host's name in a message of a hypervisor or agent.
-func Redacted(text, host string) string {
+func RedactText(text, host string) string {
 	text = pathPattern.ReplaceAllString(text, "${1}…")
 	if host != "" {
 		text = regexp.MustCompile(`(^|[^\w.-])`+regexp.QuoteMeta(host)+`($|[^\w-])`).ReplaceAllString(text, "${1}the host${2}")
@@ -62,12 +62,12 @@ func mayUnlock(a fleet.Actor, l fleet.VMLock) bool {
 
 // ShownTo redacts the parts of a VM that decide about changes: it sets ChangeRefusal if another user's lock blocks the
 // actor, and removes host names and host messages for actors who cannot see hosts.
-func ShownTo(a fleet.Actor, v fleet.VMView) fleet.VMView {
+func RedactVMForActions(a fleet.Actor, v fleet.VMView) fleet.VMView {
 	if l := v.Protection.Lock; l != nil && !mayUnlock(a, *l) {
 		v.ChangeRefusal = l.Refusal()
 	}
 	if !SeesHosts(a) {
-		v.Status, v.Sightings = v.PlainStatus(), slices.Clone(v.Sightings)
+		v.Status, v.Sightings = v.StatusWithoutHosts(), slices.Clone(v.Sightings)
 		for i := range v.Sightings {
 			v.Sightings[i].HostID, v.Sightings[i].HostName = "", ""
 		}

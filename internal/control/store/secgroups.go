@@ -11,7 +11,7 @@ import (
 var NoRows = pgx.ErrNoRows
 
 // ProjectOf returns the project ID, or an empty ID for a global object.
-func ProjectOf(id *fleet.ProjectID) fleet.ProjectID {
+func ProjectIDOrEmpty(id *fleet.ProjectID) fleet.ProjectID {
 	if id == nil {
 		return ""
 	}
@@ -19,9 +19,9 @@ func ProjectOf(id *fleet.ProjectID) fleet.ProjectID {
 }
 
 // SecurityGroupOf returns the group of a row.
-func SecurityGroupOf(r db.SecurityGroup) fleet.SecurityGroup {
+func SecurityGroupFromRow(r db.SecurityGroup) fleet.SecurityGroup {
 	return fleet.SecurityGroup{
-		ID: r.ID, ProjectID: ProjectOf(r.ProjectID), Name: r.Name, Spec: r.Spec, Generation: r.Generation, Revision: r.Revision,
+		ID: r.ID, ProjectID: ProjectIDOrEmpty(r.ProjectID), Name: r.Name, Spec: r.Spec, Generation: r.Generation, Revision: r.Revision,
 		CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt,
 	}
 }

@@ -15,17 +15,17 @@ import (
 
 // statementLimit is the time limit of a statement or transaction without an earlier deadline. It is shorter than the
 // timeout of an agent's request, so that a hanging server is reported as Unavailable.
-const statementLimit = 10 * time.Second
+const statementTimeout = 10 * time.Second
 
 // executor is a connection pool or a transaction.
-type executor interface {
+type statementExecutor interface {
 	db.DBTX
 	Begin(ctx context.Context) (pgx.Tx, error)
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
 // dispatcher directs each statement to the transaction in its context, or to the pool.
-type dispatcher struct{ pool *pgxpool.Pool }
+type txDispatcher struct{ pool *pgxpool.Pool }
 
 type txKey struct{}
 
@@ -34,7 +34,7 @@ func WithTx(ctx context.Context, tx pgx.Tx) context.Context {
 	return context.WithValue(ctx, txKey{}, tx)
 }
 
-func (l dispatcher) of(ctx context.Context) executor {
+func (l txDispatcher) executorFor(ctx context.Context) statementExecutor {
 	if tx, ok := ctx.Value(txKey{}).(pgx.Tx); ok {
 		return tx
 	}
@@ -45,22 +45,22 @@ func (l dispatcher) of(ctx context.Context) executor {
 func InTx(ctx context.Context) bool { return ctx.Value(txKey{}) != nil }
 
 // withLimit returns ctx with a deadline of at most statementLimit from now.
-func withLimit(ctx context.Context) (context.Context, context.CancelFunc) {
-	if end, ok := ctx.Deadline(); ok && time.Until(end) <= statementLimit {
+func withStatementTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= statementTimeout {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, statementLimit)
+	return context.WithTimeout(ctx, statementTimeout)
 }
 
-func (l dispatcher) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	ctx, cancel := withLimit(ctx)
+func (l txDispatcher) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	ctx, cancel := withStatementTimeout(ctx)
 	defer cancel()
-	return l.of(ctx).Exec(ctx, sql, args...)
+	return l.executorFor(ctx).Exec(ctx, sql, args...)
 }
 
-func (l dispatcher) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	ctx, cancel := withLimit(ctx)
-	rows, err := l.of(ctx).Query(ctx, sql, args...)
+func (l txDispatcher) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	ctx, cancel := withStatementTimeout(ctx)
+	rows, err := l.executorFor(ctx).Query(ctx, sql, args...)
 	if err != nil {
 		cancel()
 		return rows, err
@@ -68,14 +68,14 @@ func (l dispatcher) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 	return boundedRows{rows, cancel}, nil
 }
 
-func (l dispatcher) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	ctx, cancel := withLimit(ctx)
-	return boundedRow{l.of(ctx).QueryRow(ctx, sql, args...), cancel}
+func (l txDispatcher) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	ctx, cancel := withStatementTimeout(ctx)
+	return boundedRow{l.executorFor(ctx).QueryRow(ctx, sql, args...), cancel}
 }
 
 // SendBatch sends a batch in one round trip. The caller must close the results. No time limit is added.
-func (l dispatcher) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	return l.of(ctx).SendBatch(ctx, b)
+func (l txDispatcher) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	return l.executorFor(ctx).SendBatch(ctx, b)
 }
 
 // Querier runs queries: a Store or a separate transaction.
@@ -85,23 +85,23 @@ type Querier interface {
 
 // WithTimeLimit runs the read-only function do and returns ErrOverLimit if one of its statements takes longer than
 // limit. Within a transaction there is no such limit.
-func (l dispatcher) WithTimeLimit(ctx context.Context, limit time.Duration, do func(Querier) error) error {
+func (l txDispatcher) WithTimeLimit(ctx context.Context, limit time.Duration, do func(Querier) error) error {
 	if InTx(ctx) {
-		return Err(do(l))
+		return UserError(do(l))
 	}
-	ctx, cancel := withLimit(ctx)
+	ctx, cancel := withStatementTimeout(ctx)
 	defer cancel()
 	begin := fmt.Sprintf("BEGIN READ ONLY; SET LOCAL statement_timeout = %d", limit.Milliseconds())
 	err := pgx.BeginTxFunc(ctx, l.pool, pgx.TxOptions{BeginQuery: begin}, func(tx pgx.Tx) error { return do(tx) })
 	const cancelled = "57014"
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == cancelled && ctx.Err() == nil {
-		return ErrOverLimit
+		return ErrTimeLimitExceeded
 	}
-	return Err(err)
+	return UserError(err)
 }
 
 // ErrOverLimit is returned by WithTimeLimit for a statement that takes too long.
-var ErrOverLimit = errors.New("the question takes too long")
+var ErrTimeLimitExceeded = errors.New("the question takes too long")
 
 // boundedRows cancels its context when the rows are closed.
 type boundedRows struct {

@@ -20,16 +20,16 @@ import (
 // own.
 type Store struct {
 	*db.Queries
-	dispatcher
-	pulse    readinessCheck
+	txDispatcher
+	readiness    readinessCheck
 	hub      *notify.Hub
 	notifier *notify.Notifier
 }
 
 // New returns a Store over pool whose wake-ups go to hub. It starts no goroutine.
 func New(pool *pgxpool.Pool, hub *notify.Hub) *Store {
-	l := dispatcher{pool}
-	return &Store{Queries: db.New(l), dispatcher: l, hub: hub, notifier: notify.NewNotifier(hub, pool)}
+	l := txDispatcher{pool}
+	return &Store{Queries: db.New(l), txDispatcher: l, hub: hub, notifier: notify.NewNotifier(hub, pool)}
 }
 
 // Wake notifies the subject's subscribers on this portal, but not those on other portals.
@@ -38,36 +38,36 @@ func (s *Store) Wake(of fleet.Subject) { s.hub.Wake(string(of)) }
 // Tx runs do in a transaction and rolls back on an error. After a deadlock it runs do again, so do must not rely on
 // variables of an earlier run. Within another transaction, do runs as part of that transaction.
 func (s *Store) Tx(ctx context.Context, do func(q *db.Queries) error) error {
-	return s.Begin(ctx, func(tx pgx.Tx) error { return do(db.New(tx)) })
+	return s.RunPgxTx(ctx, func(tx pgx.Tx) error { return do(db.New(tx)) })
 }
 
 // Begin works like Tx; do gets the transaction itself.
-func (s *Store) Begin(ctx context.Context, do func(tx pgx.Tx) error) error {
-	ctx, cancel := withLimit(ctx)
+func (s *Store) RunPgxTx(ctx context.Context, do func(tx pgx.Tx) error) error {
+	ctx, cancel := withStatementTimeout(ctx)
 	defer cancel()
-	run := func() error { return pgx.BeginFunc(ctx, s.of(ctx), do) }
+	run := func() error { return pgx.BeginFunc(ctx, s.executorFor(ctx), do) }
 	if InTx(ctx) {
-		return Err(run())
+		return UserError(run())
 	}
 	return retryDeadlocks(run)
 }
 
 // maxTries limits the attempts at a transaction that PostgreSQL aborts because of deadlocks.
-const maxTries = 4
+const maxDeadlockTries = 4
 
 func retryDeadlocks(run func() error) error {
 	for try := 1; ; try++ {
 		err := run()
 		const deadlock = "40P01"
-		if pg, ok := errors.AsType[*pgconn.PgError](err); try == maxTries || !ok || pg.Code != deadlock {
-			return Err(err)
+		if pg, ok := errors.AsType[*pgconn.PgError](err); try == maxDeadlockTries || !ok || pg.Code != deadlock {
+			return UserError(err)
 		}
 	}
 }
 
 // Pass runs do in a transaction. It does nothing if another portal is running the pass of that name.
-func (s *Store) Pass(ctx context.Context, a fleet.Actor, name string, do func(q *db.Queries) error) error {
-	if err := OnlySystem(a); err != nil {
+func (s *Store) RunPass(ctx context.Context, a fleet.Actor, name string, do func(q *db.Queries) error) error {
+	if err := CheckSystemActor(a); err != nil {
 		return err
 	}
 	err := s.Tx(ctx, func(q *db.Queries) error {

@@ -9,7 +9,7 @@ import (
 )
 
 // TaskOf returns the task of a row.
-func TaskOf(r db.Task, host string) fleet.Task {
+func TaskFromRow(r db.Task, host string) fleet.Task {
 	t := fleet.Task{
 		ID: r.ID, HostName: host, Kind: r.Kind, Subject: r.Subject, SubjectName: r.SubjectName, Generation: r.Generation,
 		State: r.State, Attempt: int(r.Attempt), Progress: int(r.Progress), Steps: r.Steps, Note: r.Note, Error: r.Error, RetryAt: r.RetryAt,
@@ -29,9 +29,9 @@ func TaskOf(r db.Task, host string) fleet.Task {
 
 // GetTask returns a task that the actor may see, not redacted.
 func GetTask(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.TaskID) (fleet.Task, error) {
-	r, err := q.GetTask(ctx, db.GetTaskParams{ID: id, AllProjects: policy.AllProjects(a), Projects: ProjectsOf(a), Own: UserIDOf(a)})
+	r, err := q.GetTask(ctx, db.GetTaskParams{ID: id, AllProjects: policy.AllProjects(a), Projects: VisibleProjects(a), Own: ActorUserID(a)})
 	if err != nil {
-		return fleet.Task{}, NotFound(err, "task")
+		return fleet.Task{}, NotFoundError(err, "task")
 	}
-	return TaskOf(r.Task, r.HostName), nil
+	return TaskFromRow(r.Task, r.HostName), nil
 }

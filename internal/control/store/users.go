@@ -9,15 +9,15 @@ import (
 )
 
 // UserWith returns the user of a row with the roles in projects.
-func UserWith(row db.User, projects []byte) (fleet.User, error) {
-	user := UserOf(row)
+func UserWithProjects(row db.User, projects []byte) (fleet.User, error) {
+	user := UserFromRow(row)
 	var err error
 	user.Projects, err = ProjectRoles(projects)
 	return user, err
 }
 
 // UserOf returns the user of a row without roles in projects.
-func UserOf(row db.User) fleet.User {
+func UserFromRow(row db.User) fleet.User {
 	return fleet.User{
 		ID: row.ID, Name: row.Name, Role: row.Role, Projects: map[fleet.ProjectID]fleet.Role{},
 		MustChangePassword: row.MustChange, Disabled: row.Disabled, CreatedAt: row.CreatedAt, LastSeenAt: row.LastSeenAt,

@@ -12,12 +12,12 @@ import (
 )
 
 // VMOf returns the VM of a row.
-func VMOf(r db.VM) fleet.VM {
+func VMFromRow(r db.VM) fleet.VM {
 	return fleet.VM{
 		Meta: fleet.Meta{
 			ID: r.ID, Name: r.Name, ProjectID: r.ProjectID, HostID: r.HostID, Labels: r.Labels, Description: r.Description,
 			Generation: r.Generation, ObservedGeneration: r.ObservedGeneration, RequestedPower: r.Ordered, CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt,
-			Misplaced:       toInts(r.Misplaced),
+			Misplaced:       intsFromInt32s(r.Misplaced),
 			Protection:      fleet.VMProtection{Protected: r.Protected, Lock: r.Lock, ExpiresAt: r.ExpiresAt, ExpiryStops: r.ExpiryStops, Expiry: r.Expiry},
 			ScheduleTrouble: r.ScheduleTrouble,
 		},
@@ -25,7 +25,7 @@ func VMOf(r db.VM) fleet.VM {
 	}
 }
 
-func toInts(all []int32) (out []int) {
+func intsFromInt32s(all []int32) (out []int) {
 	for _, n := range all {
 		out = append(out, int(n))
 	}
@@ -34,23 +34,23 @@ func toInts(all []int32) (out []int) {
 
 // ReadPlaces marks which of the other hosts that report a domain with the VM's ID are offline. For a VM that no other
 // host reports, which is the usual case, it runs no query.
-func ReadPlaces(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Time) error {
+func ReadLocations(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Time) error {
 	if len(v.Sightings) == 0 {
 		return nil
 	}
 	rows, err := q.SightingsSeen(ctx, v.ID)
 	fresh := map[fleet.HostID]bool{}
 	for _, r := range rows {
-		fresh[r.HostID] = fleet.Fresh(r.LookedAt, now)
+		fresh[r.HostID] = fleet.IsFresh(r.LookedAt, now)
 	}
 	for i, s := range v.Sightings {
 		v.Sightings[i].Offline = !fresh[s.HostID]
 	}
-	return Err(err)
+	return UserError(err)
 }
 
 // NameNetworks adds kinds and names of networks to NICs. Each network is "id kind name".
-func NameNetworks(nics []fleet.NIC, networks []string) {
+func FillNetworkNames(nics []fleet.NIC, networks []string) {
 	for _, network := range networks {
 		id, on, _ := strings.Cut(network, " ")
 		kind, name, _ := strings.Cut(on, " ")
@@ -64,32 +64,32 @@ func NameNetworks(nics []fleet.NIC, networks []string) {
 
 // GetVM returns a VM that the actor may see, not redacted: use cases call VMFor.
 func GetVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fleet.VMView, error) {
-	r, err := q.GetVM(ctx, db.GetVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: ProjectsOf(a)})
+	r, err := q.GetVM(ctx, db.GetVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: VisibleProjects(a)})
 	if err != nil {
-		return fleet.VMView{}, NotFound(err, "VM")
+		return fleet.VMView{}, NotFoundError(err, "VM")
 	}
-	NameNetworks(r.VM.Spec.NICs, r.Networks)
+	FillNetworkNames(r.VM.Spec.NICs, r.Networks)
 	v := VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
-	err = ReadPlaces(ctx, q, &v, r.Now)
-	return ShownTo(a, v), err
+	err = ReadLocations(ctx, q, &v, r.Now)
+	return RedactVMForActions(a, v), err
 }
 
 // LockVM works like GetVM and locks the row until the transaction ends. It checks the permission in the VM's project,
 // and returns a conflict if another user has locked the VM against changes.
 func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, right policy.Permission) (fleet.VMView, error) {
-	r, err := q.LockVM(ctx, db.LockVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: ProjectsOf(a)})
+	r, err := q.LockVM(ctx, db.LockVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: VisibleProjects(a)})
 	if err != nil {
-		return fleet.VMView{}, NotFound(err, "VM")
+		return fleet.VMView{}, NotFoundError(err, "VM")
 	}
 	if err := policy.Check(a, right, r.VM.ProjectID); err != nil {
 		return fleet.VMView{}, err
 	}
-	NameNetworks(r.VM.Spec.NICs, r.Networks)
+	FillNetworkNames(r.VM.Spec.NICs, r.Networks)
 	v := VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
-	if err := ReadPlaces(ctx, q, &v, r.Now); err != nil {
+	if err := ReadLocations(ctx, q, &v, r.Now); err != nil {
 		return v, err
 	}
-	if v = ShownTo(a, v); v.ChangeRefusal != "" {
+	if v = RedactVMForActions(a, v); v.ChangeRefusal != "" {
 		return fleet.VMView{}, fleet.Errorf(fleet.Conflict, "%s", v.ChangeRefusal)
 	}
 	return v, nil
@@ -97,7 +97,7 @@ func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, ri
 
 // VMView returns the view of a VM row at time now. seen is the last inventory of the VM's host.
 func VMView(r db.VM, host, project string, seen *time.Time, now time.Time) fleet.VMView {
-	vm := VMOf(r)
+	vm := VMFromRow(r)
 	if f := vm.LocationFault(host, seen, now); f != nil && vm.Status != nil {
 		status := *vm.Status
 		status.Faults = append([]fleet.Fault{*f}, status.Faults...)

@@ -111,7 +111,7 @@ func (c *Client) do(ctx context.Context, r request) (http.Header, error) {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode/100 != 2 {
-		return nil, problem(answer)
+		return nil, problemError(answer)
 	}
 	if r.out == nil {
 		_, err := io.Copy(io.Discard, io.LimitReader(answer.Body, maxProblem))
@@ -123,7 +123,7 @@ func (c *Client) do(ctx context.Context, r request) (http.Header, error) {
 	return answer.Header, nil
 }
 
-func problem(answer *http.Response) error {
+func problemError(answer *http.Response) error {
 	var body struct {
 		Detail, Reference string
 		Errors            []struct{ Location, Message string }
@@ -140,17 +140,17 @@ func problem(answer *http.Response) error {
 }
 
 // read requests one object.
-func read[T any](ctx context.Context, c *Client, path ...string) (T, error) {
-	return change[T](ctx, c, http.MethodGet, nil, path...)
+func getObject[T any](ctx context.Context, c *Client, path ...string) (T, error) {
+	return changeObject[T](ctx, c, http.MethodGet, nil, path...)
 }
 
-func change[T any](ctx context.Context, c *Client, method string, in any, path ...string) (T, error) {
+func changeObject[T any](ctx context.Context, c *Client, method string, in any, path ...string) (T, error) {
 	var out T
-	_, err := c.do(ctx, request{method: method, path: join(path), in: in, out: &out})
+	_, err := c.do(ctx, request{method: method, path: joinPath(path), in: in, out: &out})
 	return out, err
 }
 
-func list[T any](ctx context.Context, c *Client, q fleet.Query, path ...string) (fleet.Page[T], error) {
+func getPage[T any](ctx context.Context, c *Client, q fleet.Query, path ...string) (fleet.Page[T], error) {
 	values := url.Values{}
 	for k, v := range map[string]string{"filter": q.Filter, "sort": q.Sort, "after": q.After, "before": q.Before, "project": string(q.Project)} {
 		if v != "" {
@@ -161,16 +161,16 @@ func list[T any](ctx context.Context, c *Client, q fleet.Query, path ...string) 
 		values.Set("limit", strconv.Itoa(q.Limit))
 	}
 	var out fleet.Page[T]
-	_, err := c.do(ctx, request{method: http.MethodGet, path: join(path), query: values, out: &out})
+	_, err := c.do(ctx, request{method: http.MethodGet, path: joinPath(path), query: values, out: &out})
 	return out, err
 }
 
 func (c *Client) send(ctx context.Context, method string, in any, path ...string) error {
-	_, err := c.do(ctx, request{method: method, path: join(path), in: in})
+	_, err := c.do(ctx, request{method: method, path: joinPath(path), in: in})
 	return err
 }
 
-func join(path []string) string {
+func joinPath(path []string) string {
 	escaped := make([]string, len(path))
 	for i, p := range path {
 		escaped[i] = url.PathEscape(p)
@@ -179,7 +179,7 @@ func join(path []string) string {
 }
 
 // All reads all pages of a list.
-func All[T any](ctx context.Context, q fleet.Query, get func(context.Context, fleet.Query) (fleet.Page[T], error)) ([]T, error) {
+func AllPages[T any](ctx context.Context, q fleet.Query, get func(context.Context, fleet.Query) (fleet.Page[T], error)) ([]T, error) {
 	var all []T
 	for {
 		page, err := get(ctx, q)

@@ -11,17 +11,17 @@ import (
 
 // Hosts returns one page of the hosts.
 func (c *Client) Hosts(ctx context.Context, q fleet.Query) (fleet.Page[fleet.HostView], error) {
-	return list[fleet.HostView](ctx, c, q, "hosts")
+	return getPage[fleet.HostView](ctx, c, q, "hosts")
 }
 
 // Host returns one host.
 func (c *Client) Host(ctx context.Context, id fleet.HostID) (fleet.HostView, error) {
-	return read[fleet.HostView](ctx, c, "hosts", string(id))
+	return getObject[fleet.HostView](ctx, c, "hosts", string(id))
 }
 
 // UpdateHost changes a host: Patch{"spec": Patch{"labels": Patch{"rack": "r1"}}}.
 func (c *Client) UpdateHost(ctx context.Context, id fleet.HostID, p Patch) (fleet.HostView, error) {
-	return change[fleet.HostView](ctx, c, http.MethodPatch, p, "hosts", string(id))
+	return changeObject[fleet.HostView](ctx, c, http.MethodPatch, p, "hosts", string(id))
 }
 
 // DeleteHost removes a host that has no VMs.
@@ -31,12 +31,12 @@ func (c *Client) DeleteHost(ctx context.Context, id fleet.HostID) error {
 
 // ClearConflict clears the flag that a second agent uses the host's identity.
 func (c *Client) ClearConflict(ctx context.Context, id fleet.HostID) (fleet.HostView, error) {
-	return change[fleet.HostView](ctx, c, http.MethodPost, map[string]string{"action": "clear-conflict"}, "hosts", string(id), "actions")
+	return changeObject[fleet.HostView](ctx, c, http.MethodPost, map[string]string{"action": "clear-conflict"}, "hosts", string(id), "actions")
 }
 
 // FoundVMs returns one page of a host's unmanaged VMs.
-func (c *Client) FoundVMs(ctx context.Context, id fleet.HostID, q fleet.Query) (fleet.Page[fleet.DiscoveredVM], error) {
-	return list[fleet.DiscoveredVM](ctx, c, q, "hosts", string(id), "discovered-vms")
+func (c *Client) DiscoveredVMs(ctx context.Context, id fleet.HostID, q fleet.Query) (fleet.Page[fleet.DiscoveredVM], error) {
+	return getPage[fleet.DiscoveredVM](ctx, c, q, "hosts", string(id), "discovered-vms")
 }
 
 // NewPool is the request for a pool on some hosts.
@@ -74,81 +74,81 @@ type Published struct {
 
 // Pools returns one page of the pools.
 func (c *Client) Pools(ctx context.Context, q fleet.Query) (fleet.Page[fleet.PoolView], error) {
-	return list[fleet.PoolView](ctx, c, q, "pools")
+	return getPage[fleet.PoolView](ctx, c, q, "pools")
 }
 
 // Pool returns one pool with its status on each host.
 func (c *Client) Pool(ctx context.Context, id fleet.PoolID) (fleet.PoolView, error) {
-	return read[fleet.PoolView](ctx, c, "pools", string(id))
+	return getObject[fleet.PoolView](ctx, c, "pools", string(id))
 }
 
 // CreatePool creates a pool.
 func (c *Client) CreatePool(ctx context.Context, in NewPool) (fleet.PoolView, error) {
-	return change[fleet.PoolView](ctx, c, http.MethodPost, in, "pools")
+	return changeObject[fleet.PoolView](ctx, c, http.MethodPost, in, "pools")
 }
 
 // DeletePool deletes a pool. The data in its storage stays.
 func (c *Client) DeletePool(ctx context.Context, id fleet.PoolID) ([]fleet.Task, error) {
-	return c.tasks(ctx, http.MethodDelete, "pools", string(id))
+	return c.requestTasks(ctx, http.MethodDelete, "pools", string(id))
 }
 
 // AssignPool assigns a pool to a host.
 func (c *Client) AssignPool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Task, error) {
-	return c.tasks(ctx, http.MethodPut, "pools", string(id), "hosts", string(host))
+	return c.requestTasks(ctx, http.MethodPut, "pools", string(id), "hosts", string(host))
 }
 
 // ReleasePool removes the assignment of a pool to a host.
 func (c *Client) ReleasePool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Task, error) {
-	return c.tasks(ctx, http.MethodDelete, "pools", string(id), "hosts", string(host))
+	return c.requestTasks(ctx, http.MethodDelete, "pools", string(id), "hosts", string(host))
 }
 
 // RetryPool retries the setup of a pool on a host.
 func (c *Client) RetryPool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Task, error) {
-	return c.tasks(ctx, http.MethodPost, "pools", string(id), "hosts", string(host), "retry")
+	return c.requestTasks(ctx, http.MethodPost, "pools", string(id), "hosts", string(host), "retry")
 }
 
-func (c *Client) tasks(ctx context.Context, method string, path ...string) ([]fleet.Task, error) {
-	page, err := change[fleet.Page[fleet.Task]](ctx, c, method, nil, path...)
+func (c *Client) requestTasks(ctx context.Context, method string, path ...string) ([]fleet.Task, error) {
+	page, err := changeObject[fleet.Page[fleet.Task]](ctx, c, method, nil, path...)
 	return page.Items, err
 }
 
 // Volumes returns all volumes of a pool.
 func (c *Client) Volumes(ctx context.Context, id fleet.PoolID) ([]Volume, error) {
-	page, err := read[fleet.Page[Volume]](ctx, c, "pools", string(id), "volumes")
+	page, err := getObject[fleet.Page[Volume]](ctx, c, "pools", string(id), "volumes")
 	return page.Items, err
 }
 
 // PublishImage publishes a volume as an image. For a local pool, host selects the host whose volume is published;
 // empty: the volume on every host.
 func (c *Client) PublishImage(ctx context.Context, id fleet.PoolID, volume string, host fleet.HostID) error {
-	return c.image(ctx, http.MethodPut, id, volume, host)
+	return c.setPublished(ctx, http.MethodPut, id, volume, host)
 }
 
 // WithdrawImage reverts PublishImage.
 func (c *Client) WithdrawImage(ctx context.Context, id fleet.PoolID, volume string, host fleet.HostID) error {
-	return c.image(ctx, http.MethodDelete, id, volume, host)
+	return c.setPublished(ctx, http.MethodDelete, id, volume, host)
 }
 
-func (c *Client) image(ctx context.Context, method string, id fleet.PoolID, volume string, host fleet.HostID) error {
+func (c *Client) setPublished(ctx context.Context, method string, id fleet.PoolID, volume string, host fleet.HostID) error {
 	q := url.Values{}
 	if host != "" {
 		q.Set("host", string(host))
 	}
-	_, err := c.do(ctx, request{method: method, path: join([]string{"pools", string(id), "images", volume}), query: q})
+	_, err := c.do(ctx, request{method: method, path: joinPath([]string{"pools", string(id), "images", volume}), query: q})
 	return err
 }
 
 // PoolVMs returns one page of the VMs that have disks in a pool.
 func (c *Client) PoolVMs(ctx context.Context, id fleet.PoolID, q fleet.Query) (fleet.Page[fleet.VMView], error) {
-	return list[fleet.VMView](ctx, c, q, "pools", string(id), "vms")
+	return getPage[fleet.VMView](ctx, c, q, "pools", string(id), "vms")
 }
 
 // Networks returns one page of the networks.
 func (c *Client) Networks(ctx context.Context, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
-	return list[fleet.NetworkView](ctx, c, q, "networks")
+	return getPage[fleet.NetworkView](ctx, c, q, "networks")
 }
 
 // Network returns one network.
 func (c *Client) Network(ctx context.Context, id fleet.NetworkID) (fleet.NetworkView, error) {
-	return read[fleet.NetworkView](ctx, c, "networks", string(id))
+	return getObject[fleet.NetworkView](ctx, c, "networks", string(id))
 }

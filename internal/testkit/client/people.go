@@ -23,22 +23,22 @@ type Member struct {
 
 // Projects returns one page of the projects that the user may see.
 func (c *Client) Projects(ctx context.Context, q fleet.Query) (fleet.Page[fleet.Project], error) {
-	return list[fleet.Project](ctx, c, q, "projects")
+	return getPage[fleet.Project](ctx, c, q, "projects")
 }
 
 // Project returns one project.
 func (c *Client) Project(ctx context.Context, id fleet.ProjectID) (fleet.Project, error) {
-	return read[fleet.Project](ctx, c, "projects", string(id))
+	return getObject[fleet.Project](ctx, c, "projects", string(id))
 }
 
 // CreateProject creates a project.
 func (c *Client) CreateProject(ctx context.Context, in NewProject) (fleet.Project, error) {
-	return change[fleet.Project](ctx, c, http.MethodPost, in, "projects")
+	return changeObject[fleet.Project](ctx, c, http.MethodPost, in, "projects")
 }
 
 // UpdateProject changes a project.
 func (c *Client) UpdateProject(ctx context.Context, id fleet.ProjectID, p Patch) (fleet.Project, error) {
-	return change[fleet.Project](ctx, c, http.MethodPatch, p, "projects", string(id))
+	return changeObject[fleet.Project](ctx, c, http.MethodPatch, p, "projects", string(id))
 }
 
 // DeleteProject deletes an empty project.
@@ -48,7 +48,7 @@ func (c *Client) DeleteProject(ctx context.Context, id fleet.ProjectID) error {
 
 // Members returns a project's members.
 func (c *Client) Members(ctx context.Context, id fleet.ProjectID) ([]Member, error) {
-	page, err := read[fleet.Page[Member]](ctx, c, "projects", string(id), "members")
+	page, err := getObject[fleet.Page[Member]](ctx, c, "projects", string(id), "members")
 	return page.Items, err
 }
 
@@ -71,7 +71,7 @@ type NewUser struct {
 
 // Users returns one page of the users.
 func (c *Client) Users(ctx context.Context, q fleet.Query) (fleet.Page[fleet.User], error) {
-	return list[fleet.User](ctx, c, q, "users")
+	return getPage[fleet.User](ctx, c, q, "users")
 }
 
 // Me returns the user of the client's token.
@@ -79,12 +79,12 @@ func (c *Client) Me(ctx context.Context) (fleet.User, error) { return c.User(ctx
 
 // User returns one user.
 func (c *Client) User(ctx context.Context, id fleet.UserID) (fleet.User, error) {
-	return read[fleet.User](ctx, c, "users", string(id))
+	return getObject[fleet.User](ctx, c, "users", string(id))
 }
 
 // CreateUser creates a user and returns the password for the first sign-in.
 func (c *Client) CreateUser(ctx context.Context, in NewUser) (user fleet.User, oneTimePassword string, err error) {
-	made, err := change[struct {
+	made, err := changeObject[struct {
 		fleet.User
 		OneTimePassword string `json:"oneTimePassword"`
 	}](ctx, c, http.MethodPost, in, "users")
@@ -93,7 +93,7 @@ func (c *Client) CreateUser(ctx context.Context, in NewUser) (user fleet.User, o
 
 // UpdateUser changes a user.
 func (c *Client) UpdateUser(ctx context.Context, id fleet.UserID, p Patch) (fleet.User, error) {
-	return change[fleet.User](ctx, c, http.MethodPatch, p, "users", string(id))
+	return changeObject[fleet.User](ctx, c, http.MethodPatch, p, "users", string(id))
 }
 
 // DeleteUser deletes a user.
@@ -108,7 +108,7 @@ func (c *Client) SetPassword(ctx context.Context, id fleet.UserID, password stri
 
 // Tokens returns one page of the API tokens of the client's user.
 func (c *Client) Tokens(ctx context.Context, q fleet.Query) (fleet.Page[fleet.Token], error) {
-	return list[fleet.Token](ctx, c, q, "tokens")
+	return getPage[fleet.Token](ctx, c, q, "tokens")
 }
 
 // CreateToken creates an API token that is valid for ttl; 0: it does not expire. Only this answer contains the token's
@@ -118,7 +118,7 @@ func (c *Client) CreateToken(ctx context.Context, name string, ttl time.Duration
 	if ttl != 0 {
 		in["ttl"] = ttl.String()
 	}
-	return change[fleet.Token](ctx, c, http.MethodPost, in, "tokens")
+	return changeObject[fleet.Token](ctx, c, http.MethodPost, in, "tokens")
 }
 
 // DeleteToken deletes an API token of the client's user.
@@ -128,13 +128,13 @@ func (c *Client) DeleteToken(ctx context.Context, id fleet.TokenID) error {
 
 // JoinTokens returns one page of the join tokens.
 func (c *Client) JoinTokens(ctx context.Context, q fleet.Query) (fleet.Page[fleet.JoinToken], error) {
-	return list[fleet.JoinToken](ctx, c, q, "join-tokens")
+	return getPage[fleet.JoinToken](ctx, c, q, "join-tokens")
 }
 
 // CreateJoinToken creates a join token. again is the host that joins again; empty: a new host. Only this answer
 // contains the token's secret and command.
 func (c *Client) CreateJoinToken(ctx context.Context, again fleet.HostID) (fleet.JoinToken, error) {
-	return change[fleet.JoinToken](ctx, c, http.MethodPost, map[string]fleet.HostID{"hostId": again}, "join-tokens")
+	return changeObject[fleet.JoinToken](ctx, c, http.MethodPost, map[string]fleet.HostID{"hostId": again}, "join-tokens")
 }
 
 // RevokeJoinToken revokes an unused join token.

@@ -14,24 +14,24 @@ const pollInterval = 100 * time.Millisecond
 
 // Tasks returns one page of the tasks, newest first.
 func (c *Client) Tasks(ctx context.Context, q fleet.Query) (fleet.Page[fleet.Task], error) {
-	return list[fleet.Task](ctx, c, q, "tasks")
+	return getPage[fleet.Task](ctx, c, q, "tasks")
 }
 
 // Task returns one task.
 func (c *Client) Task(ctx context.Context, id fleet.TaskID) (fleet.Task, error) {
-	return read[fleet.Task](ctx, c, "tasks", string(id))
+	return getObject[fleet.Task](ctx, c, "tasks", string(id))
 }
 
 // CancelTask cancels a task.
 func (c *Client) CancelTask(ctx context.Context, id fleet.TaskID) (fleet.Task, error) {
-	return change[fleet.Task](ctx, c, http.MethodPost, nil, "tasks", string(id), "cancel")
+	return changeObject[fleet.Task](ctx, c, http.MethodPost, nil, "tasks", string(id), "cancel")
 }
 
 // WaitTask polls until the task or ctx ends. If the task did not succeed, it returns the task together with an error.
 func (c *Client) WaitTask(ctx context.Context, id fleet.TaskID) (fleet.Task, error) {
-	task, err := wait(ctx, func() (fleet.Task, bool, error) {
+	task, err := pollUntil(ctx, func() (fleet.Task, bool, error) {
 		t, err := c.Task(ctx, id)
-		return t, t.State.Ended(), err
+		return t, t.State.IsFinal(), err
 	})
 	switch {
 	case err != nil:
@@ -45,7 +45,7 @@ func (c *Client) WaitTask(ctx context.Context, id fleet.TaskID) (fleet.Task, err
 // WaitVM polls until wanted returns true for the VM, or ctx ends. With an error, it also returns the last state of the
 // VM.
 func (c *Client) WaitVM(ctx context.Context, id fleet.VMID, wanted func(fleet.VMView) bool) (fleet.VMView, error) {
-	vm, err := wait(ctx, func() (fleet.VMView, bool, error) {
+	vm, err := pollUntil(ctx, func() (fleet.VMView, bool, error) {
 		vm, err := c.VM(ctx, id)
 		return vm, wanted(vm), err
 	})
@@ -56,7 +56,7 @@ func (c *Client) WaitVM(ctx context.Context, id fleet.VMID, wanted func(fleet.VM
 }
 
 // wait calls ask at once and then periodically. If ask succeeds at the moment when ctx ends, wait returns the answer.
-func wait[T any](ctx context.Context, ask func() (T, bool, error)) (T, error) {
+func pollUntil[T any](ctx context.Context, ask func() (T, bool, error)) (T, error) {
 	again := time.NewTicker(pollInterval)
 	defer again.Stop()
 	var last T

@@ -30,12 +30,12 @@ type Patch map[string]any
 
 // VMs returns one page of the VMs.
 func (c *Client) VMs(ctx context.Context, q fleet.Query) (fleet.Page[fleet.VMView], error) {
-	return list[fleet.VMView](ctx, c, q, "vms")
+	return getPage[fleet.VMView](ctx, c, q, "vms")
 }
 
 // VM returns one VM.
 func (c *Client) VM(ctx context.Context, id fleet.VMID) (fleet.VMView, error) {
-	return read[fleet.VMView](ctx, c, "vms", string(id))
+	return getObject[fleet.VMView](ctx, c, "vms", string(id))
 }
 
 // CreateVM creates a VM. Another call with the same idempotency key (empty: none) returns the same VM.
@@ -56,7 +56,7 @@ func (c *Client) UpdateVM(ctx context.Context, id fleet.VMID, p Patch, generatio
 		match = strconv.FormatInt(generation, 10)
 	}
 	header, err := c.do(ctx, request{
-		method: http.MethodPatch, path: join([]string{"vms", string(id)}), in: p, out: &vm,
+		method: http.MethodPatch, path: joinPath([]string{"vms", string(id)}), in: p, out: &vm,
 		header: map[string]string{"If-Match": match, "Content-Type": "application/merge-patch+json"},
 	})
 	return vm, fleet.TaskID(header.Get("Quantix-Task")), err
@@ -70,13 +70,13 @@ func (c *Client) DeleteVM(ctx context.Context, id fleet.VMID, disks bool, confir
 		q.Set("disks", "true")
 		q.Set("confirm", confirm)
 	}
-	_, err := c.do(ctx, request{method: http.MethodDelete, path: join([]string{"vms", string(id)}), query: q, out: &task})
+	_, err := c.do(ctx, request{method: http.MethodDelete, path: joinPath([]string{"vms", string(id)}), query: q, out: &task})
 	return task, err
 }
 
 // Act requests a power action on a VM.
-func (c *Client) Act(ctx context.Context, id fleet.VMID, action fleet.Action) (fleet.Task, error) {
-	return change[fleet.Task](ctx, c, http.MethodPost, map[string]fleet.Action{"action": action}, "vms", string(id), "actions")
+func (c *Client) RequestAction(ctx context.Context, id fleet.VMID, action fleet.Action) (fleet.Task, error) {
+	return changeObject[fleet.Task](ctx, c, http.MethodPost, map[string]fleet.Action{"action": action}, "vms", string(id), "actions")
 }
 
 // VMEvents are the audit entries and tasks of a VM, newest first.
@@ -87,12 +87,12 @@ type VMEvents struct {
 
 // VMEvents returns the newest events of a VM.
 func (c *Client) VMEvents(ctx context.Context, id fleet.VMID) (VMEvents, error) {
-	return read[VMEvents](ctx, c, "vms", string(id), "events")
+	return getObject[VMEvents](ctx, c, "vms", string(id), "events")
 }
 
 // Console opens the console of a VM: RFB bytes in binary websocket messages.
 func (c *Client) Console(ctx context.Context, id fleet.VMID) (*websocket.Conn, error) {
-	ticket, err := change[struct{ URL, Protocol string }](ctx, c, http.MethodPost, nil, "vms", string(id), "console")
+	ticket, err := changeObject[struct{ URL, Protocol string }](ctx, c, http.MethodPost, nil, "vms", string(id), "console")
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (c *Client) Console(ctx context.Context, id fleet.VMID) (*websocket.Conn, e
 	ws, answer, err := d.DialContext(ctx, u.String(), http.Header{"Authorization": {"Bearer " + c.token}})
 	if errors.Is(err, websocket.ErrBadHandshake) {
 		defer answer.Body.Close()
-		return nil, problem(answer)
+		return nil, problemError(answer)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the console: %w", err)

@@ -17,51 +17,51 @@ type Limit struct{ row Goal }
 
 // The rows of the table, in order.
 var (
-	Pages           = add("VM page · host list · dashboard, p50/p99", "p99 ≤ 20 ms")
-	WidePages       = add("New-VM form · pool page · storage tree, p50/p99 (page)", "p99 ≤ 30 ms, page ≤ 80 KB")
-	Matrix          = add("Matrix of 50 hosts × 40 pools, p50/p99", "p99 ≤ 50 ms")
-	HostStatusShown = add("Time from a host's report to its changed status on an open pool page, p50/p99", "p99 ≤ 300 ms")
-	List            = add("VM list, 100 of 100,000, four clients, p50/p99", "p99 ≤ 12 ms, p50 ≤ 2.5 × the query alone")
-	ListSilent      = add("VM list filtered by `phase:running` with all hosts offline, p50/p99", "same as with all hosts online")
-	Searches        = add("Searches without a sort index: part of a name · end of a name · address · rare label sorted by host · tasks by user · by kind, p99", "p99 ≤ 30 ms")
-	Intent          = add("From a queued job to its agent, 1,000 agents waiting, p50/p99", "p99 ≤ 4 ms")
-	IntentAll       = add("From a queued job to its agent, 9,900 agents waiting, p50/p99", "p99 ≤ 8 ms")
-	Throughput      = limit("Claim and finish of jobs", "net/http alone, one request per job, no TLS")
-	Mass            = limit("One job for each of 9,900 waiting agents at once, until all jobs have ended", "net/http alone, two requests per job, no TLS")
-	OldPlan         = add("Claim with 10,000 queued jobs, on a connection with a query plan from an empty table", "≤ 5 ms")
-	Tabs            = add("1,000 tabs on the VM list while 200 VMs/s change", "≤ 0.6 core, refresh p99 ≤ 2 s")
-	Fleet           = add("10,000 hosts, 9,500 agents sending heartbeats, 100,000 VMs", "≤ 0.8 core together, ≤ 600 MB, every page p99 ≤ 50 ms, heartbeats p99 ≤ 50 ms")
-	AgentRSS        = add("Portal memory per agent with mutual TLS, all connections", "≤ 48 KB")
-	Console         = add("Console: CPU time per MiB, agent over mutual TLS", "≤ 1.0 × websockify, TLS on both")
-	CSV             = add("CSV of 100,000 VMs", "≥ 80,000 rows/s")
-	FirstPage       = add("First page, with headers", "≤ 55 KB")
-	Heartbeats      = add("Heartbeats without changes, with the load of 40 VMs each", "≥ 5,000 a second, no VM row written")
-	Bulk            = add("Bulk action on 500 VMs: response time p50/p99; time until all child tasks have begun", "≤ 300 ms")
-	ParkedHTTP      = add("Portal memory per waiting agent over plain HTTP", "≤ 24 KiB")
-	Open            = add("Console: time from opening to the first byte, p50", "≤ 6.4 ms")
-	Start           = add("Create and start a diskless guest, p50", "≤ libvirt + 60 ms")
-	StartImage      = add("Create and start a guest from an image by overlay, p50", "≤ qemu-img and libvirt + 150 ms")
-	LinkedClone     = add("A linked clone of a template, ready to start, p50", "≤ 200 ms")
-	Snapshot        = add("Snapshot with memory of a guest of 256 MiB, p50", "≤ virsh snapshot-create-as + 100 ms")
-	BulkStart       = add("100 diskless guests started on 2 hosts by one bulk action", "≤ 1.1 × loops over libvirt with the same parallelism")
-	Definition      = add("Spec to XML, typical VM, p50", "≤ 100 µs")
-	FullDefinition  = limit("Spec to XML, VM with all fields, p50", "the XML library alone")
-	Labels          = add("Network assigned to 10,000 hosts by label; a pass over 40 such networks without changes", "all within 30 s, ≤ 1 s")
-	WouldPass       = add("Traffic test: 1,000 security groups of 10 rules, p50/p99", "≤ 20 ms")
-	Transfer        = add("Image of 1 GiB from agent to agent", "≥ 70 % of `cat` and `nc` over TCP with sync, same disk, same run")
-	Upload          = add("Upload of 4 GiB by curl through the portal and a relay", "≥ 60 % of curl to a plain Go file server on the same disk; portal memory grows by at most 32 MiB")
-	Overlay         = add("VM disk as an overlay on an image, with the VM's definition, p50", "≤ 100 ms")
-	Upgrade         = add("Upgrade of a database with 100,000 VMs from schema 14", "≤ 30 s")
+	Pages           = addGoal("VM page · host list · dashboard, p50/p99", "p99 ≤ 20 ms")
+	WidePages       = addGoal("New-VM form · pool page · storage tree, p50/p99 (page)", "p99 ≤ 30 ms, page ≤ 80 KB")
+	Matrix          = addGoal("Matrix of 50 hosts × 40 pools, p50/p99", "p99 ≤ 50 ms")
+	HostStatusShown = addGoal("Time from a host's report to its changed status on an open pool page, p50/p99", "p99 ≤ 300 ms")
+	List            = addGoal("VM list, 100 of 100,000, four clients, p50/p99", "p99 ≤ 12 ms, p50 ≤ 2.5 × the query alone")
+	ListSilent      = addGoal("VM list filtered by `phase:running` with all hosts offline, p50/p99", "same as with all hosts online")
+	Searches        = addGoal("Searches without a sort index: part of a name · end of a name · address · rare label sorted by host · tasks by user · by kind, p99", "p99 ≤ 30 ms")
+	Intent          = addGoal("From a queued job to its agent, 1,000 agents waiting, p50/p99", "p99 ≤ 4 ms")
+	IntentAll       = addGoal("From a queued job to its agent, 9,900 agents waiting, p50/p99", "p99 ≤ 8 ms")
+	Throughput      = addLimit("Claim and finish of jobs", "net/http alone, one request per job, no TLS")
+	Mass            = addLimit("One job for each of 9,900 waiting agents at once, until all jobs have ended", "net/http alone, two requests per job, no TLS")
+	OldPlan         = addGoal("Claim with 10,000 queued jobs, on a connection with a query plan from an empty table", "≤ 5 ms")
+	Tabs            = addGoal("1,000 tabs on the VM list while 200 VMs/s change", "≤ 0.6 core, refresh p99 ≤ 2 s")
+	Fleet           = addGoal("10,000 hosts, 9,500 agents sending heartbeats, 100,000 VMs", "≤ 0.8 core together, ≤ 600 MB, every page p99 ≤ 50 ms, heartbeats p99 ≤ 50 ms")
+	AgentRSS        = addGoal("Portal memory per agent with mutual TLS, all connections", "≤ 48 KB")
+	Console         = addGoal("Console: CPU time per MiB, agent over mutual TLS", "≤ 1.0 × websockify, TLS on both")
+	CSV             = addGoal("CSV of 100,000 VMs", "≥ 80,000 rows/s")
+	FirstPage       = addGoal("First page, with headers", "≤ 55 KB")
+	Heartbeats      = addGoal("Heartbeats without changes, with the load of 40 VMs each", "≥ 5,000 a second, no VM row written")
+	Bulk            = addGoal("Bulk action on 500 VMs: response time p50/p99; time until all child tasks have begun", "≤ 300 ms")
+	ParkedHTTP      = addGoal("Portal memory per waiting agent over plain HTTP", "≤ 24 KiB")
+	Open            = addGoal("Console: time from opening to the first byte, p50", "≤ 6.4 ms")
+	Start           = addGoal("Create and start a diskless guest, p50", "≤ libvirt + 60 ms")
+	StartImage      = addGoal("Create and start a guest from an image by overlay, p50", "≤ qemu-img and libvirt + 150 ms")
+	LinkedClone     = addGoal("A linked clone of a template, ready to start, p50", "≤ 200 ms")
+	Snapshot        = addGoal("Snapshot with memory of a guest of 256 MiB, p50", "≤ virsh snapshot-create-as + 100 ms")
+	BulkStart       = addGoal("100 diskless guests started on 2 hosts by one bulk action", "≤ 1.1 × loops over libvirt with the same parallelism")
+	Definition      = addGoal("Spec to XML, typical VM, p50", "≤ 100 µs")
+	FullDefinition  = addLimit("Spec to XML, VM with all fields, p50", "the XML library alone")
+	Labels          = addGoal("Network assigned to 10,000 hosts by label; a pass over 40 such networks without changes", "all within 30 s, ≤ 1 s")
+	WouldPass       = addGoal("Traffic test: 1,000 security groups of 10 rules, p50/p99", "≤ 20 ms")
+	Transfer        = addGoal("Image of 1 GiB from agent to agent", "≥ 70 % of `cat` and `nc` over TCP with sync, same disk, same run")
+	Upload          = addGoal("Upload of 4 GiB by curl through the portal and a relay", "≥ 60 % of curl to a plain Go file server on the same disk; portal memory grows by at most 32 MiB")
+	Overlay         = addGoal("VM disk as an overlay on an image, with the VM's definition, p50", "≤ 100 ms")
+	Upgrade         = addGoal("Upgrade of a database with 100,000 VMs from schema 14", "≤ 30 s")
 )
 
 var all []Goal
 
-func add(path, goal string) Goal {
+func addGoal(path, goal string) Goal {
 	all = append(all, Goal{path, goal})
 	return all[len(all)-1]
 }
 
-func limit(path, by string) Limit { return Limit{add(path, "limit: "+by)} }
+func addLimit(path, by string) Limit { return Limit{addGoal(path, "limit: "+by)} }
 
 // RowsVar is the environment variable that names the file with the rows of all processes. It has no QUANTIX_ prefix,
 // because the program refuses unknown QUANTIX_ variables.

@@ -21,11 +21,11 @@ func TestGoalTableListsEveryGoal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := Read(bytes.NewReader(text))
+	rows, err := ReadRows(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := Table(rows)
+	table := FormatTable(rows)
 	lines := strings.Split(strings.TrimSpace(table), "\n")
 	if len(lines) != 2+len(all) {
 		t.Fatalf("%d lines for %d goals", len(lines), len(all))
@@ -44,13 +44,13 @@ func TestGoalTableListsEveryGoal(t *testing.T) {
 	if !strings.Contains(table, "| limit: net/http alone, one request per job, no TLS | 3,000 jobs/s |  | net/http alone 30,000 | 0.10 × |") {
 		t.Errorf("a limit has a verdict:\n%s", table)
 	}
-	if missing := Missing(rows); len(missing) != len(all)-3 {
+	if missing := MissingPaths(rows); len(missing) != len(all)-3 {
 		t.Errorf("%d goals are missing: %q", len(missing), missing)
 	}
-	if _, err := Read(strings.NewReader(`{"Path":"Nothing"}`)); err == nil {
+	if _, err := ReadRows(strings.NewReader(`{"Path":"Nothing"}`)); err == nil {
 		t.Error("an unknown goal is accepted")
 	}
-	again, err := Replace("Before\n\n"+table+"\nAfter\n", head+"| x |\n")
+	again, err := ReplaceTable("Before\n\n"+table+"\nAfter\n", head+"| x |\n")
 	if err != nil || again != "Before\n\n"+head+"| x |\n\nAfter\n" {
 		t.Errorf("replaced: %q, %v", again, err)
 	}
@@ -73,7 +73,7 @@ func TestManualTableMatchesGoals(t *testing.T) {
 		if !strings.HasPrefix(line, "| ") {
 			break
 		}
-		rows = append(rows, cells(line))
+		rows = append(rows, tableCells(line))
 	}
 	if len(rows) != len(all) {
 		t.Errorf("%s has %d rows, the benchmarks have %d", Chapter, len(rows), len(all))
@@ -93,7 +93,7 @@ func TestManualTableMatchesGoals(t *testing.T) {
 	}
 }
 
-func cells(line string) (out []string) {
+func tableCells(line string) (out []string) {
 	for cell := range strings.SplitSeq(strings.Trim(strings.TrimSpace(line), "|"), "|") {
 		out = append(out, strings.TrimSpace(cell))
 	}

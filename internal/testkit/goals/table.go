@@ -16,7 +16,7 @@ const Chapter = "static/docs/figures.md"
 const head = "| Path | Goal | Result | Verdict | Reference | Ratio |\n|---|---|---|---|---|---|\n"
 
 // Read reads the rows that benchmarks have recorded.
-func Read(from io.Reader) (rows []Row, err error) {
+func ReadRows(from io.Reader) (rows []Row, err error) {
 	for d := json.NewDecoder(from); ; {
 		var r Row
 		err := d.Decode(&r)
@@ -34,7 +34,7 @@ func Read(from io.Reader) (rows []Row, err error) {
 }
 
 // Table returns the rows as Markdown: one line for each goal and limit, also for those without a result.
-func Table(rows []Row) string {
+func FormatTable(rows []Row) string {
 	results := map[string]Row{}
 	for _, r := range rows {
 		results[r.Path] = r
@@ -53,7 +53,7 @@ func Table(rows []Row) string {
 }
 
 // Missing returns the paths of goals and limits without a result.
-func Missing(rows []Row) (paths []string) {
+func MissingPaths(rows []Row) (paths []string) {
 	for _, g := range all {
 		if !slices.ContainsFunc(rows, func(r Row) bool { return r.Path == g.path }) {
 			paths = append(paths, g.path)
@@ -63,7 +63,7 @@ func Missing(rows []Row) (paths []string) {
 }
 
 // Replace replaces the table in the text of the chapter.
-func Replace(text, table string) (string, error) {
+func ReplaceTable(text, table string) (string, error) {
 	before, rest, found := strings.Cut(text, head)
 	if !found {
 		return "", errors.New("the text has no table of figures")

@@ -18,7 +18,7 @@ import (
 
 // compare compares got with the file, or writes got to the file. It refuses to write if the file has a name that got
 // lacks.
-func compare(file string, got []byte, write bool) error {
+func compareWithFile(file string, got []byte, write bool) error {
 	was, err := os.ReadFile(file)
 	switch {
 	case write && errors.Is(err, fs.ErrNotExist):
@@ -56,20 +56,20 @@ func shapeOf(document []byte) (any, error) {
 	decoder.UseNumber()
 	var v any
 	err := decoder.Decode(&v)
-	return shape(v), err
+	return shapeOfValue(v), err
 }
 
-func shape(v any) any {
+func shapeOfValue(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, member := range v {
-			v[name] = shape(member)
+			v[name] = shapeOfValue(member)
 		}
 		return v
 	case []any:
 		var all any
 		for _, element := range v {
-			all = union(all, shape(element))
+			all = mergeShapes(all, shapeOfValue(element))
 		}
 		return []any{all}
 	case json.Number:
@@ -92,19 +92,19 @@ func shape(v any) any {
 }
 
 // union merges two shapes.
-func union(a, b any) any {
+func mergeShapes(a, b any) any {
 	switch x := a.(type) {
 	case nil:
 		return b
 	case map[string]any:
 		if y, ok := b.(map[string]any); ok {
 			for name := range y {
-				x[name] = union(x[name], y[name])
+				x[name] = mergeShapes(x[name], y[name])
 			}
 		}
 	case []any:
 		if y, ok := b.([]any); ok {
-			x[0] = union(x[0], y[0])
+			x[0] = mergeShapes(x[0], y[0])
 		}
 	}
 	return a

@@ -32,7 +32,7 @@ func Types(t *testing.T, file string, values ...any) {
 	for _, v := range values {
 		kind := reflect.TypeOf(v)
 		filled := reflect.New(kind)
-		fill(t, filled.Elem())
+		fillWithValues(t, filled.Elem())
 		shapes[kind.Name()] = filled.Interface()
 	}
 	JSON(t, file, shapes)
@@ -48,13 +48,13 @@ func JSON(t *testing.T, file string, v any) {
 	if t.Failed() {
 		return // after a failure, nothing is written
 	}
-	if err := compare(file, append(got, '\n'), *update); err != nil {
+	if err := compareWithFile(file, append(got, '\n'), *update); err != nil {
 		t.Error(err)
 	}
 }
 
 // fill sets v and all its fields to non-empty values. Strings contain the name of their type.
-func fill(t *testing.T, v reflect.Value) {
+func fillWithValues(t *testing.T, v reflect.Value) {
 	t.Helper()
 	if v.Type() == reflect.TypeFor[json.RawMessage]() {
 		v.SetBytes([]byte(`"` + anyValue + `"`))
@@ -71,14 +71,14 @@ func fill(t *testing.T, v reflect.Value) {
 		v.SetFloat(1.5)
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		fill(t, v.Elem())
+		fillWithValues(t, v.Elem())
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		fill(t, v.Index(0))
+		fillWithValues(t, v.Index(0))
 	case reflect.Map:
 		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-		fill(t, key)
-		fill(t, value)
+		fillWithValues(t, key)
+		fillWithValues(t, value)
 		v.Set(reflect.MakeMap(v.Type()))
 		v.SetMapIndex(key, value)
 	case reflect.Struct:
@@ -104,7 +104,7 @@ func fillStruct(t *testing.T, v reflect.Value) {
 		if !field.Anonymous && !fieldName.MatchString(name) {
 			t.Errorf("%s.%s: the JSON name %q is not in lowerCamelCase", v.Type(), field.Name, name)
 		}
-		fill(t, v.Field(i))
+		fillWithValues(t, v.Field(i))
 	}
 }
 

@@ -16,7 +16,7 @@ type testName struct{ pkg, test string }
 func (n testName) String() string { return strings.TrimPrefix(n.pkg, module) + "." + n.test }
 
 // outcome is the result of one test in all its runs.
-type outcome struct {
+type testOutcome struct {
 	name   testName
 	failed int    // number of failures
 	passed bool   // result of the last run
@@ -26,19 +26,19 @@ type outcome struct {
 }
 
 // event is a line of `go test -json`.
-type event struct {
+type testEvent struct {
 	Action, Package, Test, Output string
 	Elapsed                       float64 // seconds
 }
 
 // outcomes reads the events of a run of go test. The run may contain repetitions of failed tests.
-func outcomes(events io.Reader) ([]outcome, error) {
-	byName := map[testName]*outcome{}
-	var order []*outcome
+func readOutcomes(events io.Reader) ([]testOutcome, error) {
+	byName := map[testName]*testOutcome{}
+	var order []*testOutcome
 	lines := bufio.NewScanner(events)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
-		var e event
+		var e testEvent
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return nil, fmt.Errorf("read the events of the tests: %w", err)
 		}
@@ -48,7 +48,7 @@ func outcomes(events io.Reader) ([]outcome, error) {
 		name := testName{e.Package, e.Test}
 		o := byName[name]
 		if o == nil {
-			o = &outcome{name: name, leaf: true}
+			o = &testOutcome{name: name, leaf: true}
 			byName[name] = o
 			order = append(order, o)
 			if i := strings.LastIndexByte(e.Test, '/'); i >= 0 && byName[testName{e.Package, e.Test[:i]}] != nil {
@@ -62,14 +62,14 @@ func outcomes(events io.Reader) ([]outcome, error) {
 			}
 		case "pass", "skip":
 			o.passed = true
-			o.took = max(o.took, seconds(e.Elapsed))
+			o.took = max(o.took, secondsToDuration(e.Elapsed))
 		case "fail":
 			o.passed = false
 			o.failed++
-			o.took = max(o.took, seconds(e.Elapsed))
+			o.took = max(o.took, secondsToDuration(e.Elapsed))
 		}
 	}
-	all := make([]outcome, len(order))
+	all := make([]testOutcome, len(order))
 	for i, o := range order {
 		all[i] = *o
 	}
@@ -83,22 +83,22 @@ func isFailure(line string) bool {
 	return ok && !strings.ContainsAny(file, " \t") && len(rest) > 0 && rest[0] >= '0' && rest[0] <= '9'
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+func secondsToDuration(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // flaky returns the tests that failed and then passed when they were repeated alone. If a test has subtests, only the
 // subtests count.
-func flaky(all []outcome) []outcome {
-	return slices.DeleteFunc(slices.Clone(all), func(o outcome) bool { return o.failed == 0 || !o.passed || !o.leaf })
+func flakyTests(all []testOutcome) []testOutcome {
+	return slices.DeleteFunc(slices.Clone(all), func(o testOutcome) bool { return o.failed == 0 || !o.passed || !o.leaf })
 }
 
 // stillFailing returns the tests that failed and also failed in their repetition.
-func stillFailing(all []outcome) []outcome {
-	return slices.DeleteFunc(slices.Clone(all), func(o outcome) bool { return o.failed == 0 || o.passed || !o.leaf })
+func failingTests(all []testOutcome) []testOutcome {
+	return slices.DeleteFunc(slices.Clone(all), func(o testOutcome) bool { return o.failed == 0 || o.passed || !o.leaf })
 }
 
 // slowest returns at most n tests without subtests, the slowest first.
-func slowest(all []outcome, n int) []outcome {
-	leaves := slices.DeleteFunc(slices.Clone(all), func(o outcome) bool { return !o.leaf })
-	slices.SortStableFunc(leaves, func(a, b outcome) int { return int(b.took - a.took) })
+func slowestTests(all []testOutcome, n int) []testOutcome {
+	leaves := slices.DeleteFunc(slices.Clone(all), func(o testOutcome) bool { return !o.leaf })
+	slices.SortStableFunc(leaves, func(a, b testOutcome) int { return int(b.took - a.took) })
 	return leaves[:min(n, len(leaves))]
 }

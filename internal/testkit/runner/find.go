@@ -48,7 +48,7 @@ func taggedTests(path string) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if !ordealOnly(file) {
+	if !isOrdealOnly(file) {
 		return nil, nil
 	}
 	for _, d := range file.Decls {
@@ -59,7 +59,7 @@ func taggedTests(path string) (names []string, err error) {
 	return names, nil
 }
 
-func ordealOnly(file *ast.File) bool {
+func isOrdealOnly(file *ast.File) bool {
 	for _, group := range file.Comments {
 		for _, c := range group.List {
 			expr, err := constraint.Parse(c.Text)

@@ -9,10 +9,10 @@ import (
 
 // ledgerFile lists flaky tests: tests that failed and then passed when repeated alone. Until its cause is known, each
 // counts as a fault of the test or the product.
-const ledgerFile = "internal/testkit/flakes.md"
+const flakyTestsFile = "internal/testkit/flakes.md"
 
 // ledgerLine returns the row for a flaky test in ledgerFile.
-func ledgerLine(at time.Time, revision, part string, o outcome) string {
+func flakyTestRow(at time.Time, revision, part string, o testOutcome) string {
 	reason := strings.ReplaceAll(o.reason, "|", "/")
 	if len(reason) > 160 {
 		reason = strings.ToValidUTF8(reason[:160], "") + "…"
@@ -21,7 +21,7 @@ func ledgerLine(at time.Time, revision, part string, o outcome) string {
 }
 
 // appendLedger appends the rows to the list of flaky tests at path.
-func appendLedger(path string, rows []string) error {
+func appendFlakyTests(path string, rows []string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return fmt.Errorf("write to the ledger of flaky tests: %w", err)

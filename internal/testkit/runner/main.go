@@ -47,7 +47,7 @@ func main() {
 type runner struct {
 	with  []string // gotestsum's command line
 	out   io.Writer
-	all   []outcome
+	all   []testOutcome
 	times []string // one line for each step with its duration
 }
 
@@ -57,7 +57,7 @@ func (r *runner) main(ctx context.Context, args []string, changed string) error 
 	}
 	switch args[0] {
 	case "gate":
-		return r.gate(ctx)
+		return r.runGate(ctx)
 	case "ordeal", "list":
 		parts, err := selectParts(ctx, args[1:], changed)
 		if err != nil {
@@ -69,14 +69,14 @@ func (r *runner) main(ctx context.Context, args []string, changed string) error 
 			}
 			return nil
 		}
-		return r.ordeal(ctx, parts)
+		return r.runOrdeal(ctx, parts)
 	}
 	return fmt.Errorf("unknown command %q: use gate, ordeal or list", args[0])
 }
 
 // selectParts returns the named parts of the ordeal, or the parts that the changes since a revision affect. Without
 // names and revision, it returns all parts.
-func selectParts(ctx context.Context, names []string, changed string) ([]part, error) {
+func selectParts(ctx context.Context, names []string, changed string) ([]shardTests, error) {
 	tests, err := ordealTests(".")
 	if err != nil {
 		return nil, err
@@ -86,19 +86,19 @@ func selectParts(ctx context.Context, names []string, changed string) ([]part, e
 		return nil, err
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
+		if !slices.ContainsFunc(parts, func(p shardTests) bool { return p.name == name }) {
 			return nil, fmt.Errorf("there is no shard %q: `runner list` names all", name)
 		}
 	}
 	if len(names) > 0 {
-		parts = slices.DeleteFunc(parts, func(p part) bool { return !slices.Contains(names, p.name) })
+		parts = slices.DeleteFunc(parts, func(p shardTests) bool { return !slices.Contains(names, p.name) })
 	}
 	if changed != "" {
 		files, err := changedFiles(ctx, changed)
 		if err != nil {
 			return nil, err
 		}
-		parts = slices.DeleteFunc(parts, func(p part) bool { return !p.affectedBy(files) })
+		parts = slices.DeleteFunc(parts, func(p shardTests) bool { return !p.affectedBy(files) })
 	}
 	return parts, nil
 }
@@ -121,7 +121,7 @@ func changedFiles(ctx context.Context, revision string) ([]string, error) {
 
 // gate runs all tests without the build tag: packages without guests with the race detector, then packages with real
 // hosts.
-func (r *runner) gate(ctx context.Context) error {
+func (r *runner) runGate(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, "go", "list", "./...").Output()
 	if err != nil {
 		return fmt.Errorf("list the packages: %w", err)
@@ -134,15 +134,15 @@ func (r *runner) gate(ctx context.Context) error {
 	long := []string{module + "web", module + "internal/control", module + "static", module + "agent"}
 	pure = slices.Concat(long, slices.DeleteFunc(pure, func(p string) bool { return slices.Contains(long, p) }))
 	err = errors.Join(
-		r.step(ctx, "simulated", pure, "-race", "-timeout", "30m"),
+		r.runStep(ctx, "simulated", pure, "-race", "-timeout", "30m"),
 		// The timeout of go test includes the wait for tier.GuestSlot.
-		r.step(ctx, "real", []string{"./" + libvirtPkg, "./" + labPkg, "./" + e2ePkg}, "-timeout", "30m"),
+		r.runStep(ctx, "real", []string{"./" + libvirtPkg, "./" + labPkg, "./" + e2ePkg}, "-timeout", "30m"),
 	)
 	return errors.Join(err, r.report())
 }
 
 // ordeal runs the parts one after another. Each part has its own seed, unless the environment sets a seed.
-func (r *runner) ordeal(ctx context.Context, parts []part) error {
+func (r *runner) runOrdeal(ctx context.Context, parts []shardTests) error {
 	if len(parts) == 0 {
 		_, err := fmt.Fprintln(r.out, "The changes touch no shard.")
 		return err
@@ -154,11 +154,11 @@ func (r *runner) ordeal(ctx context.Context, parts []part) error {
 		if err := os.Setenv(tier.SeedVariable, strconv.Itoa(seed)); err != nil {
 			return err
 		}
-		args := []string{"-tags", "ordeal", "-run", p.run(), "-timeout", "40m"}
+		args := []string{"-tags", "ordeal", "-run", p.runPattern(), "-timeout", "40m"}
 		if p.race {
 			args = append(args, "-race")
 		}
-		errs = append(errs, r.step(ctx, p.name, []string{"./" + p.pkg}, args...))
+		errs = append(errs, r.runStep(ctx, p.name, []string{"./" + p.pkg}, args...))
 		if ctx.Err() != nil {
 			break
 		}
@@ -167,7 +167,7 @@ func (r *runner) ordeal(ctx context.Context, parts []part) error {
 }
 
 // step runs the packages' tests with gotestsum, which repeats each failed test once, alone.
-func (r *runner) step(ctx context.Context, name string, packages []string, args ...string) error {
+func (r *runner) runStep(ctx context.Context, name string, packages []string, args ...string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -193,7 +193,7 @@ func (r *runner) step(ctx context.Context, name string, packages []string, args 
 	if err != nil {
 		return errors.Join(runErr, err)
 	}
-	got, err := outcomes(bytes.NewReader(text))
+	got, err := readOutcomes(bytes.NewReader(text))
 	if err != nil {
 		return errors.Join(runErr, err)
 	}
@@ -209,8 +209,8 @@ func (r *runner) step(ctx context.Context, name string, packages []string, args 
 
 // checkOutcomes adds flaky tests to the list of flaky tests. It returns an error if a failed test did not pass in its
 // repetition.
-func (r *runner) checkOutcomes(ctx context.Context, name string, got []outcome) error {
-	if bad := stillFailing(got); len(bad) > 0 {
+func (r *runner) checkOutcomes(ctx context.Context, name string, got []testOutcome) error {
+	if bad := failingTests(got); len(bad) > 0 {
 		return fmt.Errorf("%s failed, and was not repeated", bad[0].name)
 	}
 	if len(got) == 0 {
@@ -221,20 +221,20 @@ func (r *runner) checkOutcomes(ctx context.Context, name string, got []outcome) 
 		return fmt.Errorf("name the revision: %w", err)
 	}
 	var rows []string
-	for _, o := range flaky(got) {
+	for _, o := range flakyTests(got) {
 		fmt.Fprintf(r.out, "flaky: %s: %s\n", o.name, o.reason)
-		rows = append(rows, ledgerLine(time.Now(), strings.TrimSpace(string(revision)), name, o))
+		rows = append(rows, flakyTestRow(time.Now(), strings.TrimSpace(string(revision)), name, o))
 	}
 	if len(rows) == 0 {
 		return nil
 	}
-	return appendLedger(ledgerFile, rows)
+	return appendFlakyTests(flakyTestsFile, rows)
 }
 
 // report prints the slowest tests and the totals.
 func (r *runner) report() error {
 	fmt.Fprintln(r.out, "\nThe slowest tests:")
-	for _, o := range slowest(r.all, 20) {
+	for _, o := range slowestTests(r.all, 20) {
 		fmt.Fprintf(r.out, "%7.1f s  %s\n", o.took.Seconds(), o.name)
 	}
 	failed := 0
@@ -243,7 +243,7 @@ func (r *runner) report() error {
 			failed++
 		}
 	}
-	leaves := slices.DeleteFunc(slices.Clone(r.all), func(o outcome) bool { return !o.leaf })
-	_, err := fmt.Fprintf(r.out, "\n%s\nflaky: %d\n%d passed, %d failed\n", strings.Join(r.times, "\n"), len(flaky(r.all)), len(leaves)-failed, failed)
+	leaves := slices.DeleteFunc(slices.Clone(r.all), func(o testOutcome) bool { return !o.leaf })
+	_, err := fmt.Fprintf(r.out, "\n%s\nflaky: %d\n%d passed, %d failed\n", strings.Join(r.times, "\n"), len(flakyTests(r.all)), len(leaves)-failed, failed)
 	return err
 }

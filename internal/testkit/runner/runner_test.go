@@ -90,7 +90,7 @@ const samplePassed = `{"Action":"run","Package":"quantix/web","Test":"TestA"}
 {"Action":"pass","Package":"quantix/web","Test":"TestA","Elapsed":0.6}
 `
 
-func names(all []outcome) (out []string) {
+func outcomeNames(all []testOutcome) (out []string) {
 	for _, o := range all {
 		out = append(out, o.name.String())
 	}
@@ -99,44 +99,44 @@ func names(all []outcome) (out []string) {
 
 func TestFailureThatPassesWhenRepeatedIsFlaky(t *testing.T) {
 	t.Parallel()
-	all, err := outcomes(strings.NewReader(sampleEvents + samplePassed))
+	all, err := readOutcomes(strings.NewReader(sampleEvents + samplePassed))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := names(flaky(all)); !slices.Equal(got, []string{"web.TestA/one"}) {
+	if got := outcomeNames(flakyTests(all)); !slices.Equal(got, []string{"web.TestA/one"}) {
 		t.Errorf("flaky: %v", got)
 	}
-	if got := names(stillFailing(all)); !slices.Equal(got, []string{"web.TestC"}) {
+	if got := outcomeNames(failingTests(all)); !slices.Equal(got, []string{"web.TestC"}) {
 		t.Errorf("lost: %v", got)
 	}
-	if got := names(slowest(all, 2)); !slices.Equal(got, []string{"web.TestC", "web.TestA/one"}) {
+	if got := outcomeNames(slowestTests(all, 2)); !slices.Equal(got, []string{"web.TestC", "web.TestA/one"}) {
 		t.Errorf("slowest: %v", got)
 	}
 	// Without a repetition no test is flaky: a failed test that was not repeated must not pass.
-	all, err = outcomes(strings.NewReader(sampleEvents))
-	if got := names(stillFailing(all)); err != nil || !slices.Equal(got, []string{"web.TestA/one", "web.TestC"}) {
+	all, err = readOutcomes(strings.NewReader(sampleEvents))
+	if got := outcomeNames(failingTests(all)); err != nil || !slices.Equal(got, []string{"web.TestA/one", "web.TestC"}) {
 		t.Errorf("lost without a repetition: %v, %v", got, err)
 	}
 }
 
 func TestFlakyTestRowAppended(t *testing.T) {
 	t.Parallel()
-	all, err := outcomes(strings.NewReader(sampleEvents + samplePassed))
+	all, err := readOutcomes(strings.NewReader(sampleEvents + samplePassed))
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := ledgerLine(time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC), "abc1234", "simulated", flaky(all)[0])
+	row := flakyTestRow(time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC), "abc1234", "simulated", flakyTests(all)[0])
 	if want := "| 2026-11-26 | abc1234 | simulated | `web.TestA/one` | a_test.go:12: not in / time |\n"; row != want {
 		t.Errorf("the row is %q, want %q", row, want)
 	}
 	path := filepath.Join(t.TempDir(), "flakes.md")
-	if err := appendLedger(path, []string{row}); err == nil {
+	if err := appendFlakyTests(path, []string{row}); err == nil {
 		t.Error("a missing ledger was created")
 	}
 	if err := os.WriteFile(path, []byte("head\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := appendLedger(path, []string{row, row}); err != nil {
+	if err := appendFlakyTests(path, []string{row, row}); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "head\n"+row+row {
@@ -149,7 +149,7 @@ func TestFlakyTestRowAppended(t *testing.T) {
 
 func TestChangedFileSelectsItsShards(t *testing.T) {
 	t.Parallel()
-	p := part{shard: shard{pkg: "agent/libvirt", watches: `^agent/libvirt/pool`}}
+	p := shardTests{shard: shard{pkg: "agent/libvirt", watches: `^agent/libvirt/pool`}}
 	for file, want := range map[string]bool{
 		"agent/libvirt/poolstate.go":   true,
 		"agent/libvirt/domain.go":      false,

@@ -51,15 +51,15 @@ var wholeTests = map[string][]string{
 }
 
 // part is a shard together with its tests.
-type part struct {
+type shardTests struct {
 	shard
 	names []string
 }
 
 // assignTests assigns each package's tests to the package's shards. It is an error if a test has no shard or a shard
 // has no tests.
-func assignTests(all []shard, tests map[string][]string) ([]part, error) {
-	parts := make([]part, len(all))
+func assignTests(all []shard, tests map[string][]string) ([]shardTests, error) {
+	parts := make([]shardTests, len(all))
 	for i, s := range all {
 		parts[i].shard = s
 	}
@@ -82,11 +82,11 @@ func assignTests(all []shard, tests map[string][]string) ([]part, error) {
 }
 
 // run returns the argument of go test -run for the part.
-func (p part) run() string { return "^(" + strings.Join(p.names, "|") + ")$" }
+func (p shardTests) runPattern() string { return "^(" + strings.Join(p.names, "|") + ")$" }
 
 // affectedBy reports whether changes of these files require a run of the shard. Changes of the shard's own test files
 // always do.
-func (p part) affectedBy(files []string) bool {
+func (p shardTests) affectedBy(files []string) bool {
 	watched := regexp.MustCompile(p.watches)
 	return slices.ContainsFunc(files, func(f string) bool {
 		return watched.MatchString(f) || strings.HasPrefix(f, p.pkg+"/") && strings.HasSuffix(f, "_test.go")

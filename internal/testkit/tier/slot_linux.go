@@ -16,10 +16,10 @@ const slotFile = "/run/quantix-test-guests"
 // the end of the process. Emulated guests use the processors completely, so two packages at the same time would time
 // out.
 func GuestSlot() (release func(), err error) {
-	return takeSlot(slotFile)
+	return lockSlotFile(slotFile)
 }
 
-func takeSlot(path string) (release func(), err error) {
+func lockSlotFile(path string) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("take the guest slot: %w", err)

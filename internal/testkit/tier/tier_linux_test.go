@@ -12,7 +12,7 @@ import (
 func TestGuestSlotIsExclusive(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "slot")
-	release, err := takeSlot(path)
+	release, err := lockSlotFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestGuestSlotIsExclusive(t *testing.T) {
 	}
 	taken := make(chan error, 1)
 	go func() {
-		second, err := takeSlot(path)
+		second, err := lockSlotFile(path)
 		if err == nil {
 			second()
 		}

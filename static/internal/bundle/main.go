@@ -27,7 +27,7 @@ func main() {
 }
 
 func run() error {
-	sum, err := sources.Sum(os.DirFS(root))
+	sum, err := sources.HashSources(os.DirFS(root))
 	if err != nil {
 		return fmt.Errorf("run this in the repository's root: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Sum returns a hash of all files below static that the bundle may be generated from.
-func Sum(static fs.FS) (string, error) {
+func HashSources(static fs.FS) (string, error) {
 	names, err := fs.Glob(static, "js/*.js")
 	if err != nil {
 		return "", err

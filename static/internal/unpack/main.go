@@ -14,11 +14,11 @@ import (
 	"strings"
 )
 
-const root = "static"
+const staticFolder = "static"
 
 // pkg is one entry of vendor.json. Take maps files of the package to their new names below Into. A name that ends in a
 // slash means the whole folder.
-type pkg struct {
+type vendoredPackage struct {
 	NPM     string            `json:"npm"`
 	Version string            `json:"version"`
 	Into    string            `json:"into"`
@@ -34,40 +34,40 @@ func main() {
 }
 
 func run() error {
-	text, err := os.ReadFile(filepath.Join(root, "vendor.json"))
+	text, err := os.ReadFile(filepath.Join(staticFolder, "vendor.json"))
 	if err != nil {
 		return fmt.Errorf("run this in the repository's root: %w", err)
 	}
 	var list struct {
-		Packages []pkg `json:"packages"`
+		Packages []vendoredPackage `json:"packages"`
 	}
 	if err := json.Unmarshal(text, &list); err != nil {
 		return fmt.Errorf("read vendor.json: %w", err)
 	}
-	if err := os.RemoveAll(filepath.Join(root, "vendor")); err != nil {
+	if err := os.RemoveAll(filepath.Join(staticFolder, "vendor")); err != nil {
 		return err
 	}
 	for _, p := range list.Packages {
 		if err := p.install(); err != nil {
 			return fmt.Errorf("%s@%s: %w", p.NPM, p.Version, err)
 		}
-		fmt.Printf("%s@%s -> %s\n", p.NPM, p.Version, filepath.Join(root, p.Into))
+		fmt.Printf("%s@%s -> %s\n", p.NPM, p.Version, filepath.Join(staticFolder, p.Into))
 	}
 	return nil
 }
 
-func (p pkg) install() error {
+func (p vendoredPackage) install() error {
 	temp, err := os.MkdirTemp("", "quantix-vendor-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(temp)
-	content, err := fetch(temp, p.NPM+"@"+p.Version)
+	content, err := fetchPackage(temp, p.NPM+"@"+p.Version)
 	if err != nil {
 		return err
 	}
 	for from, to := range p.Take {
-		if err := copyFiles(content, from, filepath.Join(root, p.Into, filepath.FromSlash(to))); err != nil {
+		if err := copyFiles(content, from, filepath.Join(staticFolder, p.Into, filepath.FromSlash(to))); err != nil {
 			return fmt.Errorf("take %s: %w", from, err)
 		}
 	}
@@ -78,7 +78,7 @@ func (p pkg) install() error {
 }
 
 // fetch downloads one npm package and returns its files by their path inside the package.
-func fetch(temp, spec string) (map[string][]byte, error) {
+func fetchPackage(temp, spec string) (map[string][]byte, error) {
 	command := exec.Command("npm", "pack", "--silent", spec)
 	command.Dir = temp
 	command.Stderr = os.Stderr
@@ -86,7 +86,7 @@ func fetch(temp, spec string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("npm pack: %w", err)
 	}
-	return unpack(filepath.Join(temp, strings.TrimSpace(string(output))))
+	return readTarball(filepath.Join(temp, strings.TrimSpace(string(output))))
 }
 
 // copyFiles writes one file of a package, or every .js and license file of a folder of the package.
@@ -96,7 +96,7 @@ func copyFiles(content map[string][]byte, from, to string) error {
 		if !ok {
 			return fmt.Errorf("the package has no such file")
 		}
-		return write(to, data)
+		return writeFile(to, data)
 	}
 	taken := 0
 	for name, data := range content {
@@ -104,7 +104,7 @@ func copyFiles(content map[string][]byte, from, to string) error {
 		if !ok || (!strings.HasSuffix(name, ".js") && !strings.Contains(name, "LICENSE")) {
 			continue
 		}
-		if err := write(filepath.Join(to, filepath.FromSlash(rest)), data); err != nil {
+		if err := writeFile(filepath.Join(to, filepath.FromSlash(rest)), data); err != nil {
 			return err
 		}
 		taken++
@@ -115,7 +115,7 @@ func copyFiles(content map[string][]byte, from, to string) error {
 	return nil
 }
 
-func write(name string, data []byte) error {
+func writeFile(name string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ var (
 func writeSprite(content map[string][]byte, icons []string) error {
 	var sprite strings.Builder
 	sprite.WriteString("<svg xmlns=\"http://www.w3.org/2000/svg\">\n")
-	mark, err := os.ReadFile(filepath.Join(root, "mark.svg"))
+	mark, err := os.ReadFile(filepath.Join(staticFolder, "mark.svg"))
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func writeSprite(content map[string][]byte, icons []string) error {
 		}
 	}
 	sprite.WriteString("</svg>\n")
-	return write(filepath.Join(root, "icons.svg"), []byte(sprite.String()))
+	return writeFile(filepath.Join(staticFolder, "icons.svg"), []byte(sprite.String()))
 }
 
 func addSymbol(sprite *strings.Builder, id, viewBox string, svg []byte) error {

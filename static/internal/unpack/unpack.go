@@ -12,7 +12,7 @@ import (
 )
 
 // unpack returns the files of an npm tarball by path. npm puts all files below "package/", which the paths omit.
-func unpack(name string) (map[string][]byte, error) {
+func readTarball(name string) (map[string][]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, err

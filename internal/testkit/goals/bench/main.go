@@ -33,13 +33,13 @@ var runs = [][]string{
 func main() {
 	save := flag.Bool("save", false, "put the table into "+goals.Chapter)
 	flag.Parse()
-	if err := bench(*save); err != nil {
+	if err := runBenchmarks(*save); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func bench(save bool) error {
+func runBenchmarks(save bool) error {
 	dir, err := os.MkdirTemp("", "quantix-goals-")
 	if err != nil {
 		return err
@@ -62,13 +62,13 @@ func bench(save bool) error {
 		return errors.Join(failed, err)
 	}
 	defer file.Close()
-	rows, err := goals.Read(file)
+	rows, err := goals.ReadRows(file)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	table := goals.Table(rows)
-	fmt.Printf("%s\nAll of it took %s, of at most %s. %s\n", table, took.Round(time.Second), timeLimit, longest(rows, began))
-	if missing := goals.Missing(rows); len(missing) > 0 {
+	table := goals.FormatTable(rows)
+	fmt.Printf("%s\nAll of it took %s, of at most %s. %s\n", table, took.Round(time.Second), timeLimit, longestRows(rows, began))
+	if missing := goals.MissingPaths(rows); len(missing) > 0 {
 		failed = errors.Join(failed, fmt.Errorf("nothing was measured of: %s", strings.Join(missing, "; ")))
 	}
 	if failed != nil || !save {
@@ -78,7 +78,7 @@ func bench(save bool) error {
 	if err != nil {
 		return err
 	}
-	now, err := goals.Replace(string(text), table)
+	now, err := goals.ReplaceTable(string(text), table)
 	if err != nil {
 		return fmt.Errorf("%s: %w", goals.Chapter, err)
 	}
@@ -86,7 +86,7 @@ func bench(save bool) error {
 }
 
 // longest names the rows whose benchmarks took the most time, including preparations.
-func longest(rows []goals.Row, began time.Time) string {
+func longestRows(rows []goals.Row, began time.Time) string {
 	type part struct {
 		path string
 		took time.Duration
