@@ -33,7 +33,7 @@ type Options struct {
 	Links   Links // nil: the host is simulated
 	Version string
 	Ports   transfer.PortRange // the host's ports for disks and images of other hosts
-	Slots   int            // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
+	Slots   int                // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
 	Log     *slog.Logger
 	Metrics *Metrics
 }
@@ -53,13 +53,13 @@ type timing struct {
 	stallLimit                                  time.Duration
 	startLimit                                  time.Duration // limit of the hypervisor's start call, once the definition is up to date
 	shutdownRepeat, shutdownLimit, pollInterval time.Duration // of a guest's shutdown: interval of requests, time limit, interval of state reads
-	hypervisorCallLimit                                   time.Duration // limit of one short call to the hypervisor
+	hypervisorCallLimit                         time.Duration // limit of one short call to the hypervisor
 	thawLimit                                   time.Duration // limit of one attempt to thaw a guest
 	policyInterval                              time.Duration // interval of checks for VMs to start or restart by policy
 	// initial and maximum delay before a stopped guest is restarted
 	restartDelayMin, restartDelayMax time.Duration
 	balloonInterval                  time.Duration // interval of checks of the host's memory
-	healthCheckSecond                      time.Duration // one second of a health check; shorter in tests
+	healthCheckSecond                time.Duration // one second of a health check; shorter in tests
 	// run time after which a restarted guest no longer counts as one that stops repeatedly
 	restartResetPeriod time.Duration
 }
@@ -73,9 +73,9 @@ var defaultTiming = timing{
 	stallLimit:     2 * time.Minute,
 	startLimit:     2 * time.Minute,
 	shutdownRepeat: 15 * time.Second, shutdownLimit: 3 * time.Minute, pollInterval: 500 * time.Millisecond,
-	hypervisorCallLimit:      10 * time.Second,
-	thawLimit:      40 * time.Second,
-	policyInterval: 2 * time.Second, restartDelayMin: 10 * time.Second, restartDelayMax: 5 * time.Minute, restartResetPeriod: 10 * time.Minute, healthCheckSecond: time.Second,
+	hypervisorCallLimit: 10 * time.Second,
+	thawLimit:           40 * time.Second,
+	policyInterval:      2 * time.Second, restartDelayMin: 10 * time.Second, restartDelayMax: 5 * time.Minute, restartResetPeriod: 10 * time.Minute, healthCheckSecond: time.Second,
 	balloonInterval: 10 * time.Second,
 }
 
@@ -89,30 +89,30 @@ type Agent struct {
 	hostMemory func(context.Context) (available, total int64, err error)
 	version    string
 	instance   string
-	timing      timing
+	timing     timing
 	log        *slog.Logger
 	metrics    *Metrics
 
-	state     *stateFile
-	journal   *journal
-	running   *runningJobs
-	inventory *inventory
-	reports   *reporter
-	slots     *semaphore.Weighted
-	consoleCount  atomic.Int64
-	uploads   uploadWaiters
-	freezes   frozenGuests
-	autostart autostarter
-	health    healthChecker
-	ports     transfer.PortRange
+	state        *stateFile
+	journal      *journal
+	running      *runningJobs
+	inventory    *inventory
+	reports      *reporter
+	slots        *semaphore.Weighted
+	consoleCount atomic.Int64
+	uploads      uploadWaiters
+	freezes      frozenGuests
+	autostart    autostarter
+	health       healthChecker
+	ports        transfer.PortRange
 
-	seq     atomic.Int64 // newest sequence number: see nextSeq
-	hostChanged changeSignal         // rung when something on the host may have changed
-	certificateRenewed changeSignal         // rung when there is a new certificate
+	seq                atomic.Int64 // newest sequence number: see nextSeq
+	hostChanged        changeSignal // rung when something on the host may have changed
+	certificateRenewed changeSignal // rung when there is a new certificate
 
-	runContext context.Context // the context of Run: consoles and waiting jobs end with it
-	unreportedJobs    []journalEntry  // unfinished jobs of the last run; reported after the first hello
-	jobGoroutines       sync.WaitGroup
+	runContext     context.Context // the context of Run: consoles and waiting jobs end with it
+	unreportedJobs []journalEntry  // unfinished jobs of the last run; reported after the first hello
+	jobGoroutines  sync.WaitGroup
 }
 
 // New creates an agent and opens its files in the identity's directory.
@@ -199,7 +199,7 @@ func (a *Agent) awaitJobs(stopWork context.CancelCauseFunc) {
 	}
 }
 
-// watch passes the hypervisor's wake-ups on to all waiters.
+// watchHypervisorChanges passes the hypervisor's wake-ups on to all waiters.
 func (a *Agent) watchHypervisorChanges(ctx context.Context) {
 	changes := a.hypervisor.WatchChanges(ctx)
 	for {
@@ -230,8 +230,8 @@ func (a *Agent) isCurrentSeq(seq int64) bool { return seq>>32 == a.seq.Load()>>3
 // RefreshInventory triggers a new read of the hardware.
 func (a *Agent) RefreshInventory() { a.inventory.refresh() }
 
-// sessionOver reports whether err means that the portal no longer accepts this agent's session: the agent must send a
-// new hello.
+// isSessionEnded reports whether err means that the portal no longer accepts this agent's session: the agent must send
+// a new hello.
 func isSessionEnded(err error) bool {
 	s := wire.StatusOf(err)
 	return s == 409 || s == 401
@@ -245,7 +245,7 @@ func errorDetail(err error) string {
 	return fmt.Sprint(err)
 }
 
-// bell is a broadcast: ring wakes all waiters.
+// changeSignal is a broadcast: ring wakes all waiters.
 type changeSignal struct {
 	mu sync.Mutex
 	ch chan struct{}

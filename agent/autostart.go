@@ -19,18 +19,18 @@ type autostarter struct {
 	readAt time.Time // when the reporter last read the host
 
 	// restart times of stopped guests; only autostartLoop uses this field and the following ones
-	restartAt  map[fleet.VMID]time.Time
-	runningSince    map[fleet.VMID]time.Time // when guests restarted by policy were first seen on
-	bootQueue  []fleet.VMID             // VMs still to autostart after the host's boot, in start order
-	bootTries      map[fleet.VMID]int
-	bootQueued bool
-	nextStart  time.Time // earliest time of the next start
+	restartAt    map[fleet.VMID]time.Time
+	runningSince map[fleet.VMID]time.Time // when guests restarted by policy were first seen on
+	bootQueue    []fleet.VMID             // VMs still to autostart after the host's boot, in start order
+	bootTries    map[fleet.VMID]int
+	bootQueued   bool
+	nextStart    time.Time // earliest time of the next start
 }
 
 // maxBootTries limits the attempts to start a VM with its host: its storage may be ready later than the agent.
 const maxBootTries = 20
 
-// noteFreshState records that the state file has been updated from a new read of the host.
+// recordReadTime records that the state file has been updated from a new read of the host.
 func (a *Agent) recordReadTime() {
 	a.autostart.mu.Lock()
 	defer a.autostart.mu.Unlock()
@@ -84,7 +84,7 @@ func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState
 	return true
 }
 
-// startWithHost starts the next VM that autostarts after the host's boot, once the previous VM's start delay is over.
+// autostartNextVM starts the next VM that autostarts after the host's boot, once the previous VM's start delay is over.
 func (a *Agent) autostartNextVM(ctx context.Context, all map[fleet.VMID]vmState) {
 	k, boot := &a.autostart, a.bootID()
 	if !k.bootQueued {
@@ -127,7 +127,7 @@ func (a *Agent) autostartNextVM(ctx context.Context, all map[fleet.VMID]vmState)
 	}
 }
 
-// bootOrder returns the VMs to autostart after the host's boot, in start order. A VM autostarts once per boot.
+// autostartOrder returns the VMs to autostart after the host's boot, in start order. A VM autostarts once per boot.
 func autostartOrder(all map[fleet.VMID]vmState, boot string) []fleet.VMID {
 	var out []fleet.VMID
 	for id, vm := range all {

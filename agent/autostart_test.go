@@ -65,7 +65,7 @@ func vmWithPolicy(name string, p fleet.VMPolicy) *fleet.VM {
 	return vm
 }
 
-// seenOn waits until the host reports the VM on, with its policy.
+// waitReportedOn waits until the host reports the VM on, with its policy.
 func (p *portal) waitReportedOn(host *counted, vm *fleet.VM) {
 	p.t.Helper()
 	p.waitStateSince(0, vm.Name+" on", func(s wire.State) bool {

@@ -17,7 +17,7 @@ func newBackoff(first, most time.Duration) *backoff.ExponentialBackOff {
 	return b
 }
 
-// pause waits for d; false: ctx ended first.
+// sleepContext waits for d; false: ctx ended first.
 func sleepContext(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -9,8 +9,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Thresholds in percent of the host's memory. Below memoryScarce, guests shrink until memoryEnough is available. Above
-// memoryPlenty, guests grow by at most memoryStep a round. In between, sizes stay, so that they do not oscillate.
+// Thresholds in percent of the host's memory. Below memoryScarcePercent, guests shrink until memoryEnoughPercent is
+// available. Above memoryPlentyPercent, guests grow by at most memoryStepPercent a round. In between, sizes stay, so
+// that they do not oscillate.
 const (
 	memoryScarcePercent = 10
 	memoryEnoughPercent = 15
@@ -18,7 +19,7 @@ const (
 	memoryStepPercent   = 5
 )
 
-// ShareMemory resizes guests by one step: it shrinks guests with a memory minimum if the host is short of memory, and
+// BalanceMemory resizes guests by one step: it shrinks guests with a memory minimum if the host is short of memory, and
 // grows guests if the host has plenty. A guest's share is proportional to the memory that the guest can give or lacks.
 // Guests for which skip returns true stay unchanged. below: some guest has less than its maximum memory.
 func BalanceMemory(ctx context.Context, hv hypervisor.Hypervisor, availableBytes, totalBytes int64, skip func(fleet.VMID) bool) (below bool, err error) {
@@ -73,7 +74,7 @@ func proportion(n, own, all int64) int64 {
 	return (n*own + all - 1) / all
 }
 
-// balloonLoop calls ShareMemory periodically until ctx ends, with or without the portal. It queries guests only while
+// balloonLoop calls BalanceMemory periodically until ctx ends, with or without the portal. It queries guests only while
 // the host is short of memory or some guest has less than its maximum memory.
 func (a *Agent) balloonLoop(ctx context.Context) {
 	if a.hostMemory == nil {

@@ -47,7 +47,7 @@ func TestMemorySharesAreProportional(t *testing.T) {
 	}
 }
 
-// scarceHost is a host whose available memory the test sets.
+// lowMemoryHost is a host whose available memory the test sets.
 type lowMemoryHost struct {
 	*mock.Host
 	percent atomic.Int64

@@ -10,8 +10,8 @@ import (
 // Limits of claimed jobs. The backlog is large, so that slow jobs never keep a console job from being claimed. Jobs
 // that wait for a slot keep their leases, while the claim stays open at the portal.
 const (
-	maxQueuedJobs = 256
-	maxJobsPerClaim   = 32
+	maxQueuedJobs   = 256
+	maxJobsPerClaim = 32
 )
 
 // claimLoop keeps one claim, a long poll for jobs, open at the portal and starts the jobs that the portal returns.
@@ -88,8 +88,8 @@ func (a *Agent) runQueued(inWork context.Context, j *job) {
 	}
 }
 
-// runInTurn runs the job once the previous job of the same object has ended and a slot is free; nil: there is no
-// result.
+// runAfterPreviousJob runs the job once the previous job of the same object has ended and a slot is free; nil: there is
+// no result.
 func (a *Agent) runAfterPreviousJob(j *job) *wire.Finish {
 	if j.previous != nil {
 		<-j.previous.done
@@ -119,7 +119,7 @@ func (a *Agent) runAfterPreviousJob(j *job) *wire.Finish {
 	return out
 }
 
-// acquireSlot waits for a free slot, or until a user cancels the job.
+// acquireJobSlot waits for a free slot, or until a user cancels the job.
 func (a *Agent) acquireJobSlot(j *job) error {
 	ctx, cancel := context.WithCancelCause(j.ctx)
 	defer cancel(nil)

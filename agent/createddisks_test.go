@@ -17,7 +17,7 @@ var errInterrupted = fleet.Errorf(fleet.Unavailable, "The test cuts it off.")
 type interruptedApply struct {
 	*mock.Host
 	applyJobs chan hypervisor.ApplyWork
-	fail   chan bool
+	fail      chan bool
 }
 
 func (c interruptedApply) ApplyVM(ctx context.Context, in hypervisor.ApplyWork) error {

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// readerTimeout is how long a download waits for its reader to take more bytes.
+// downloadReaderTimeout is how long a download waits for its reader to take more bytes.
 const downloadReaderTimeout = 5 * time.Minute
 
 // readVolume sends a volume's file to the download's reader at the portal. An error before the first byte is sent as

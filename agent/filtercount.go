@@ -25,13 +25,13 @@ type nicKey struct {
 
 // nicCounter is a NIC with packet counters.
 type nicCounter struct {
-	countedSince      time.Time
-	lastChains map[string]map[string]fleet.PassCount // counters by chain and rule when last read
-	totals        map[string]fleet.PassCount
+	countedSince time.Time
+	lastChains   map[string]map[string]fleet.PassCount // counters by chain and rule when last read
+	totals       map[string]fleet.PassCount
 }
 
-// add adds one reading of the packet counters to the sums. The first reading is the baseline of its NICs. A NIC that
-// appears later is counted since the previous reading.
+// addReading adds one reading of the packet counters to the sums. The first reading is the baseline of its NICs. A NIC
+// that appears later is counted since the previous reading.
 func (t *filterCounter) addReading(now time.Time, all []hypervisor.NICPacketCounts) {
 	next := make(map[nicKey]*nicCounter, len(all))
 	for _, c := range all {

@@ -9,7 +9,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// checkGroups validates security groups from the portal, because their values are written into definitions on the host.
+// validateSecurityGroups validates security groups from the portal, because their values are written into definitions
+// on the host.
 func validateSecurityGroups(groups ...fleet.FlatGroup) error {
 	var c fleet.Checks
 	for _, g := range groups {
@@ -21,7 +22,7 @@ func validateSecurityGroups(groups ...fleet.FlatGroup) error {
 	return nil
 }
 
-// withSecurityGroup returns a handler that validates the job's security group and passes it to a hypervisor method.
+// securityGroupHandler returns a handler that validates the job's security group and passes it to a hypervisor method.
 func securityGroupHandler(call func(hypervisor.Firewall, context.Context, fleet.FlatGroup) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.SecurityGroup == nil {
@@ -34,7 +35,7 @@ func securityGroupHandler(call func(hypervisor.Firewall, context.Context, fleet.
 	}
 }
 
-// observeSecurityGroup adds the group's state after the job to the job's result.
+// addSecurityGroupStatus adds the group's state after the job to the job's result.
 func addSecurityGroupStatus(_ context.Context, _ *Agent, j *job, out *wire.Finish) {
 	if j.SecurityGroup != nil {
 		out.SecurityGroup = &fleet.SecurityGroupStatus{Active: out.Outcome == wire.Done, Error: out.Error, Rules: j.SecurityGroup.FilterRuleCount()}

@@ -14,8 +14,8 @@ import (
 // frozenGuests holds the frozen guests and thaws each at its deadline. A freeze is recorded before the guest is frozen,
 // so that after a crash the next agent thaws the guest.
 type frozenGuests struct {
-	mu  sync.Mutex
-	byVM map[fleet.VMID]*guestFreeze
+	mu      sync.Mutex
+	byVM    map[fleet.VMID]*guestFreeze
 	thawing sync.WaitGroup
 }
 
@@ -26,8 +26,8 @@ type guestFreeze struct {
 	untilChanged chan struct{} // signals a new until; buffer of one
 }
 
-// freezeOf returns the guest's freeze state. If the state is new, freezeOf starts the goroutine that thaws the guest in
-// time.
+// freezeStateOf returns the guest's freeze state. If the state is new, freezeStateOf starts the goroutine that thaws
+// the guest in time.
 func (a *Agent) freezeStateOf(id fleet.VMID) *guestFreeze {
 	a.freezes.mu.Lock()
 	defer a.freezes.mu.Unlock()
@@ -63,7 +63,7 @@ func (f *guestFreeze) setUntil(until time.Time) {
 	}
 }
 
-// thawFromLastRun thaws guests that an earlier agent left frozen.
+// thawGuestsOfLastRun thaws guests that an earlier agent left frozen.
 func (a *Agent) thawGuestsOfLastRun() {
 	for _, id := range a.state.frozenVMs() {
 		f := a.freezeStateOf(id)
@@ -179,5 +179,5 @@ func setPassword(ctx context.Context, a *Agent, j *job) error {
 	return a.hypervisor.SetGuestPassword(ctx, j.VM.ID, j.Args.Guest.User, got.Secret)
 }
 
-// observeNoChange adds no status to the job's result, because commands to a guest do not change its VM.
+// addNoStatus adds no status to the job's result, because commands to a guest do not change its VM.
 func addNoStatus(context.Context, *Agent, *job, *wire.Finish) {}

@@ -56,6 +56,6 @@ func runInGuest(ctx context.Context, a *Agent, j *job) error {
 	return hypervisor.GuestProgramError(out)
 }
 
-// observeOutput adds the program's output to the job's result. It adds no status, because a program in a guest does not
-// change its VM.
+// addProgramOutput adds the program's output to the job's result. It adds no status, because a program in a guest does
+// not change its VM.
 func addProgramOutput(_ context.Context, _ *Agent, j *job, out *wire.Finish) { out.Output = j.output }

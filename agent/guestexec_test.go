@@ -16,7 +16,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// runnable returns a running VM whose policy allows programs in the guest.
+// runningVMWithPrograms returns a running VM whose policy allows programs in the guest.
 func runningVMWithPrograms(p *portal, name string) *fleet.VM {
 	p.t.Helper()
 	vm := newVM(name)
@@ -116,9 +116,9 @@ func TestGuestProgramRunsOnce(t *testing.T) {
 // restartCounter is a host that counts shutdowns and starts. A test can interrupt its agent between two steps.
 type restartCounter struct {
 	*mock.Host
-	shutdowns, starts chan struct{} // buffered; one value for each call
-	allowStart          chan struct{} // closed once guests may start
-	readsWithoutStartTime         atomic.Int32  // number of reads without StartedAt, plus one
+	shutdowns, starts     chan struct{} // buffered; one value for each call
+	allowStart            chan struct{} // closed once guests may start
+	readsWithoutStartTime atomic.Int32  // number of reads without StartedAt, plus one
 }
 
 func (h *restartCounter) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, error) {

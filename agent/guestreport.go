@@ -14,8 +14,8 @@ import (
 // loop uses it.
 type guestReports struct{ lastReported map[fleet.VMID]time.Time }
 
-// guests returns the values that guest agents have answered since the last host report, starting with the guest whose
-// values were reported longest ago. A guest whose agent did not answer is left out.
+// unsentGuestReadings returns the values that guest agents have answered since the last host report, starting with the
+// guest whose values were reported longest ago. A guest whose agent did not answer is left out.
 func (r *reporter) unsentGuestReadings(ctx context.Context) []fleet.GuestReading {
 	ctx, cancel := context.WithTimeout(ctx, r.a.timing.hostReadLimit/2)
 	defer cancel()

@@ -9,12 +9,12 @@ import (
 	"quantix/internal/wire"
 )
 
-// handler runs one kind of job on this agent.
+// jobHandler runs one kind of job on this agent.
 type jobHandler struct {
 	run func(context.Context, *Agent, *job) error
-	// observe adds to the job's result the state of the job's object on the host after the job.
-	addStatus func(context.Context, *Agent, *job, *wire.Finish)
-	recordState  func(*Agent, *job, *wire.Finish) error // records state that later reports must contain
+	// addStatus adds to the job's result the state of the job's object on the host after the job.
+	addStatus   func(context.Context, *Agent, *job, *wire.Finish)
+	recordState func(*Agent, *job, *wire.Finish) error // records state that later reports must contain
 }
 
 var jobHandlers = map[fleet.JobKind]jobHandler{
@@ -69,7 +69,7 @@ var jobHandlers = map[fleet.JobKind]jobHandler{
 	fleet.SecurityGroupRelease: {securityGroupHandler(hypervisor.Firewall.ReleaseSecurityGroup), addSecurityGroupStatus, recordNothing},
 }
 
-// handlerOf returns the job's handler. A job of an unknown kind fails, and its failure is reported and recorded like
+// handlerOfJob returns the job's handler. A job of an unknown kind fails, and its failure is reported and recorded like
 // any other.
 func handlerOfJob(j *job) jobHandler {
 	d, known := jobHandlers[j.Kind]
@@ -84,7 +84,7 @@ func handlerOfJob(j *job) jobHandler {
 	return jobHandler{addStatus: addVMStatus, recordState: recordVM}
 }
 
-// withVM wraps a handler that needs the job's VM.
+// vmHandler wraps a handler that needs the job's VM.
 func vmHandler(do func(context.Context, *Agent, *job) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.VM == nil {
@@ -94,12 +94,12 @@ func vmHandler(do func(context.Context, *Agent, *job) error) func(context.Contex
 	}
 }
 
-// withVMID returns a handler that calls a hypervisor method with the VM's ID.
+// vmIDHandler returns a handler that calls a hypervisor method with the VM's ID.
 func vmIDHandler(call func(hypervisor.Hypervisor, context.Context, fleet.VMID) error) func(context.Context, *Agent, *job) error {
 	return vmHandler(func(ctx context.Context, a *Agent, j *job) error { return call(a.hypervisor, ctx, j.VM.ID) })
 }
 
-// withPool returns a handler that calls a hypervisor method with the job's pool.
+// poolHandler returns a handler that calls a hypervisor method with the job's pool.
 func poolHandler(call func(hypervisor.Storage, context.Context, fleet.Pool) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.Pool == nil {
@@ -109,7 +109,7 @@ func poolHandler(call func(hypervisor.Storage, context.Context, fleet.Pool) erro
 	}
 }
 
-// start applies the spec and starts the guest. The guest may run already, because the agent ended during an earlier
+// startVM applies the spec and starts the guest. The guest may run already, because the agent ended during an earlier
 // attempt. Spec changes that a running guest cannot take then wait for the next start and are no failure.
 func startVM(ctx context.Context, a *Agent, j *job) error {
 	if err := applyVM(ctx, a, j); err != nil {
@@ -123,7 +123,7 @@ func startVM(ctx context.Context, a *Agent, j *job) error {
 	return withLimitCause(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
 }
 
-// runsAsDefined reports whether the guest is on and its definition has the job's generation.
+// isRunningAsDefined reports whether the guest is on and its definition has the job's generation.
 func (a *Agent) isRunningAsDefined(ctx context.Context, j *job) bool {
 	on := false
 	err := a.withCallLimit(ctx, func(ctx context.Context) error {
@@ -134,7 +134,7 @@ func (a *Agent) isRunningAsDefined(ctx context.Context, j *job) bool {
 	return err == nil && on
 }
 
-// stop first records that a user wants the VM off, so that the restart policy does not start the VM again.
+// stopVM first records that a user wants the VM off, so that the restart policy does not start the VM again.
 func stopVM(ctx context.Context, a *Agent, j *job) error {
 	if err := a.state.recordStopRequest(j.VM.ID, a.bootID()); err != nil {
 		return err
@@ -160,8 +160,8 @@ func addVMStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	out.VM = &status
 }
 
-// observePool adds the pool's state on the host to the job's result. If the host does not report the pool, it adds the
-// error of the job.
+// addPoolStatus adds the pool's state on the host to the job's result. If the host does not report the pool, it adds
+// the error of the job.
 func addPoolStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
@@ -181,7 +181,7 @@ func addPoolStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	}
 }
 
-// observeReleasedPool adds the pool's state to the job's result only after a failure: after a release, a pool of that
+// addReleasedPoolStatus adds the pool's state to the job's result only after a failure: after a release, a pool of that
 // name is a different pool.
 func addReleasedPoolStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if out.Outcome != wire.Done {
@@ -189,8 +189,8 @@ func addReleasedPoolStatus(ctx context.Context, a *Agent, j *job, out *wire.Fini
 	}
 }
 
-// observeNetwork adds the network's state on the host to the job's result. If the host does not report the network, it
-// adds the error of the job.
+// addNetworkStatus adds the network's state on the host to the job's result. If the host does not report the network,
+// it adds the error of the job.
 func addNetworkStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Network == nil {
 		return
@@ -211,19 +211,19 @@ func addNetworkStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	}
 }
 
-// observeReleasedNetwork adds the network's state to the job's result only after a failure.
+// addReleasedNetworkStatus adds the network's state to the job's result only after a failure.
 func addReleasedNetworkStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if out.Outcome != wire.Done {
 		addNetworkStatus(ctx, a, j, out)
 	}
 }
 
-// observeNoGeneration clears the generation in the job's result, because the job applied no spec.
+// clearGeneration clears the generation in the job's result, because the job applied no spec.
 func clearGeneration(_ context.Context, _ *Agent, _ *job, out *wire.Finish) { out.Generation = 0 }
 
 func recordVM(a *Agent, j *job, out *wire.Finish) error { return recordVMResult(a, j, out, false) }
 
-// recordPower is recordVM for jobs that power the guest on or off.
+// recordVMPower is recordVM for jobs that power the guest on or off.
 func recordVMPower(a *Agent, j *job, out *wire.Finish) error { return recordVMResult(a, j, out, true) }
 
 func recordVMResult(a *Agent, j *job, out *wire.Finish, turned bool) error {
@@ -261,7 +261,7 @@ func forgetNetwork(a *Agent, j *job, out *wire.Finish) error {
 	return recordNetwork(a, j, out)
 }
 
-// forgetChecksum deletes the checksum of a deleted volume.
+// forgetVolumeChecksum deletes the checksum of a deleted volume.
 func forgetVolumeChecksum(a *Agent, j *job, out *wire.Finish) error {
 	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done {
 		return a.state.removeChecksum(ref)
@@ -269,7 +269,7 @@ func forgetVolumeChecksum(a *Agent, j *job, out *wire.Finish) error {
 	return nil
 }
 
-// forgetOldName deletes the checksum under a renamed volume's old name.
+// forgetOldVolumeChecksum deletes the checksum under a renamed volume's old name.
 func forgetOldVolumeChecksum(a *Agent, j *job, out *wire.Finish) error {
 	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done && j.Args.Volume != nil {
 		return a.state.removeChecksum(fleet.Volref{PoolID: ref.PoolID, Volume: j.Args.Volume.Source})

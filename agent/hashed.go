@@ -10,7 +10,7 @@ import (
 // maxChecksums limits the number of stored checksums; only the newest are stored.
 const maxChecksums = 512
 
-// noteChecksums stores new checksums.
+// addChecksums stores new checksums.
 func (m *stateFile) addChecksums(fresh ...hypervisor.VolumeChecksum) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -21,7 +21,7 @@ const maxConcurrentChecks = 8
 // number of actions, which is in the state file.
 type healthChecker struct {
 	mu      sync.Mutex
-	byVM     map[fleet.VMID]*checkedVM
+	byVM    map[fleet.VMID]*checkedVM
 	running int
 	work    sync.WaitGroup
 }
@@ -31,7 +31,7 @@ type checkedVM struct {
 	checking     bool
 	runStart     time.Time // start of the guest's run, as reported by the host
 	graceStart   time.Time // start of the guest's grace period
-	lastActionAt      time.Time // time of the host's last action
+	lastActionAt time.Time // time of the host's last action
 	healthySince time.Time // since when no check fails; zero: some check fails
 	checks       []*checkState
 }
@@ -39,8 +39,8 @@ type checkedVM struct {
 // checkState is the state of one check of a guest.
 type checkState struct {
 	fleet.HealthState
-	dueAt    time.Time
-	failures int
+	dueAt          time.Time
+	failures       int
 	lastResultMark string
 }
 
@@ -117,7 +117,7 @@ func (a *Agent) startDueChecks(ctx context.Context, now time.Time) {
 	}
 }
 
-// entryOf returns the VM's entry with its current checks. j.mu must be held.
+// checkedVMOf returns the VM's entry with its current checks. j.mu must be held.
 func (j *healthChecker) checkedVMOf(id fleet.VMID, k vmState, now time.Time) *checkedVM {
 	if j.byVM == nil {
 		j.byVM = map[fleet.VMID]*checkedVM{}
@@ -182,7 +182,7 @@ func (a *Agent) runCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *ch
 	}
 }
 
-// readGuest reads the guest's state. An UncheckedError means that the guest cannot be checked now.
+// readGuest reads the guest's state. An CannotCheckError means that the guest cannot be checked now.
 func (a *Agent) readGuest(ctx context.Context, id fleet.VMID) (fleet.VMStatus, error) {
 	var status fleet.VMStatus
 	err := a.withCallLimit(ctx, func(ctx context.Context) (err error) {
@@ -253,7 +253,8 @@ func (p *checkedVM) recordResult(c *checkState, fresh fleet.VMStatus, sign hyper
 	return changed
 }
 
-// isCalm reports whether all checks of the guest have passed for a while since the host's last action on it.
+// isHealthyForAWhile reports whether all checks of the guest have passed for a while since the host's last action on
+// it.
 func (p *checkedVM) isHealthyForAWhile(now time.Time, calm time.Duration) bool {
 	if slices.ContainsFunc(p.checks, func(c *checkState) bool { return c.State == fleet.HealthFailing || c.failures > 0 }) {
 		p.healthySince = time.Time{}
@@ -265,8 +266,8 @@ func (p *checkedVM) isHealthyForAWhile(now time.Time, calm time.Duration) bool {
 	return !p.lastActionAt.IsZero() && now.Sub(p.healthySince) > calm
 }
 
-// actOnUnhealthy acts on a guest that fails a check, unless the last action was too recent or the limit is reached. It
-// records the action before it acts.
+// resetOrRestartUnhealthy acts on a guest that fails a check, unless the last action was too recent or the limit is
+// reached. It records the action before it acts.
 func (a *Agent) resetOrRestartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedVM, c *checkState) bool {
 	k, known := a.state.checkedVMs()[id]
 	a.health.mu.Lock()

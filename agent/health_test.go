@@ -15,10 +15,10 @@ import (
 // unhealthyHost is a host that records actions on guests and can delay their answers.
 type unhealthyHost struct {
 	*counted
-	recordMu   sync.Mutex
-	actions   []string
-	hangingGuests  map[fleet.VMID]bool
-	checkCounts map[fleet.VMID]int
+	recordMu      sync.Mutex
+	actions       []string
+	hangingGuests map[fleet.VMID]bool
+	checkCounts   map[fleet.VMID]int
 }
 
 func newUnhealthyHost() *unhealthyHost {
@@ -76,7 +76,7 @@ func vmWithHealthChecks(name string, all ...fleet.HealthCheck) *fleet.VM {
 	return vm
 }
 
-// health waits until the host reports a matching status of the VM's first check.
+// waitHealth waits until the host reports a matching status of the VM's first check.
 func (p *portal) waitHealth(vm *fleet.VM, what string, ok func(fleet.VMStatus) bool) {
 	p.t.Helper()
 	p.waitStateSince(0, vm.Name+" "+what, func(s wire.State) bool {

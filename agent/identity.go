@@ -125,7 +125,7 @@ func (id *Identity) readKey() error {
 
 func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
 
-// keepKey writes the key to disk.
+// saveKey writes the key to disk.
 func (id *Identity) saveKey() error {
 	der, err := x509.MarshalECPrivateKey(id.key)
 	if err != nil {
@@ -143,7 +143,7 @@ func (id *Identity) csr(name string) (string, error) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})), nil
 }
 
-// replace writes a new certificate to disk, then uses it.
+// replaceCertificate writes a new certificate to disk, then uses it.
 func (id *Identity) replaceCertificate(saved savedIdentity) error {
 	probe := &Identity{key: id.key}
 	if err := probe.setCertificate(saved); err != nil {
@@ -205,14 +205,14 @@ func (id *Identity) Client(portal string) (*wire.Client, error) {
 	})
 }
 
-// credentials returns the host's credentials for connections to other hosts.
+// transferCredentials returns the host's credentials for connections to other hosts.
 func (id *Identity) transferCredentials() transfer.HostIdentity {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	return transfer.HostIdentity{Certificate: id.cert, CA: id.ca}
 }
 
-// validity returns the certificate's validity period.
+// certificateValidity returns the certificate's validity period.
 func (id *Identity) certificateValidity() (from, until time.Time) {
 	id.mu.Lock()
 	defer id.mu.Unlock()

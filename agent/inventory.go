@@ -15,8 +15,8 @@ type inventory struct {
 	refreshRequests chan struct{} // buffer of one
 	firstRead       chan struct{} // closed after the hardware was first read
 
-	mu    sync.Mutex
-	known bool
+	mu     sync.Mutex
+	known  bool
 	newest fleet.Inventory
 }
 
@@ -50,7 +50,7 @@ func (i *inventory) current() fleet.Inventory {
 // bootID returns the id of the host's current boot; empty: not known yet.
 func (a *Agent) bootID() string { return a.inventory.current().BootID }
 
-// set stores the hardware as read now, and reports whether it differs from the previous one.
+// store stores the hardware as read now, and reports whether it differs from the previous one.
 func (i *inventory) store(v fleet.Inventory) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

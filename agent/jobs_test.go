@@ -107,7 +107,7 @@ func TestJobsOfOneVMRunOneAfterAnother(t *testing.T) {
 	}
 }
 
-// rigidHost is a host that refuses to change running guests.
+// noLiveEditHost is a host that refuses to change running guests.
 type noLiveEditHost struct{ *mock.Host }
 
 func (h noLiveEditHost) ApplyVM(ctx context.Context, in hypervisor.ApplyWork) error {

@@ -52,7 +52,7 @@ func Join(ctx context.Context, o JoinOptions) (name string, err error) {
 	return answer.Name, id.replaceCertificate(savedIdentity{Portal: o.Portal, HostID: answer.HostID, Certificate: answer.Certificate})
 }
 
-// Joined reports whether the data directory holds an identity.
+// HasJoined reports whether the data directory holds an identity.
 func HasJoined(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, identityFile))
 	return err == nil

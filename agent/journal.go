@@ -19,13 +19,13 @@ import (
 // starts to act. An entry with a beginning and no end means that the outcome is unknown: the job is reported as unknown
 // and never run again.
 type journal struct {
-	path  string
-	limit int64 // maximum size in bytes; a larger file is compacted
-	mu    sync.Mutex
-	file  *os.File
-	size  int64
-	entries   map[fleet.JobID]*journalEntry
-	order []fleet.JobID
+	path    string
+	limit   int64 // maximum size in bytes; a larger file is compacted
+	mu      sync.Mutex
+	file    *os.File
+	size    int64
+	entries map[fleet.JobID]*journalEntry
+	order   []fleet.JobID
 }
 
 // journalEntry is one line of the file. The newest line of a job is the valid one.
@@ -41,8 +41,8 @@ type journalEntry struct {
 }
 
 const (
-	journalLimit = 256 << 10
-	maxDeliveredEntries  = 256 // delivered entries kept by a compaction
+	journalLimit        = 256 << 10
+	maxDeliveredEntries = 256 // delivered entries kept by a compaction
 )
 
 func openJournal(path string) (*journal, error) {
@@ -73,12 +73,12 @@ func (j *journal) addEntry(e journalEntry) {
 	j.entries[e.ID] = &e
 }
 
-// begin records that the job is about to act. durable: the entry must survive a power loss.
+// recordBegin records that the job is about to act. durable: the entry must survive a power loss.
 func (j *journal) recordBegin(w wire.Work, epoch int64, durable bool) error {
 	return j.write(journalEntry{ID: w.ID, Kind: w.Kind, Subject: w.Subject, Epoch: epoch, Generation: w.Generation}, durable)
 }
 
-// end records the job's outcome.
+// recordOutcome records the job's outcome.
 func (j *journal) recordOutcome(id fleet.JobID, outcome wire.Outcome, errText string, durable bool) error {
 	e, ok := j.lookup(id)
 	if !ok {
@@ -88,8 +88,8 @@ func (j *journal) recordOutcome(id fleet.JobID, outcome wire.Outcome, errText st
 	return j.write(e, durable)
 }
 
-// delivered records that the portal has the outcome. If a power loss removes the line, the outcome is only delivered
-// again.
+// recordDelivered records that the portal has the outcome. If a power loss removes the line, the outcome is only
+// delivered again.
 func (j *journal) recordDelivered(id fleet.JobID) error {
 	e, ok := j.lookup(id)
 	if !ok {

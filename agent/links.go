@@ -17,7 +17,7 @@ type Links interface {
 	Apply(ctx context.Context, job string, n fleet.Network) error
 	// Release removes the devices after the hypervisor has released the network.
 	Release(ctx context.Context, job string, n fleet.Network) error
-	// Look adds the state of the host's devices to a network's status.
+	// AddStatus adds the state of the host's devices to a network's status.
 	AddStatus(n fleet.Network, st *fleet.NetworkStatus)
 	// Restore recreates the devices that existed before the host's boot.
 	Restore(ctx context.Context) error
@@ -28,7 +28,7 @@ type noLinks struct{}
 
 func (noLinks) Apply(context.Context, string, fleet.Network) error   { return nil }
 func (noLinks) Release(context.Context, string, fleet.Network) error { return nil }
-func (noLinks) AddStatus(fleet.Network, *fleet.NetworkStatus)             {}
+func (noLinks) AddStatus(fleet.Network, *fleet.NetworkStatus)        {}
 func (noLinks) Restore(context.Context) error                        { return nil }
 
 // applyNetwork creates the devices first, because the hypervisor's network uses them.
@@ -58,7 +58,7 @@ func releaseNetwork(ctx context.Context, a *Agent, j *job) error {
 	return nil
 }
 
-// devicesChanged triggers a new read of the hardware, so that the next report contains the changed devices.
+// refreshNetworkDevices triggers a new read of the hardware, so that the next report contains the changed devices.
 func (a *Agent) refreshNetworkDevices(n fleet.Network) {
 	if n.Spec.Mode.Info().CreatesDevices {
 		a.inventory.refresh()
@@ -124,7 +124,7 @@ func (a *Agent) restoreLinks(ctx context.Context) {
 	}
 }
 
-// checkNetwork validates a network from the portal, because its values are written into definitions and file names.
+// validateNetwork validates a network from the portal, because its values are written into definitions and file names.
 func validateNetwork(n *fleet.Network) error {
 	if n == nil || n.Spec == nil || !fleet.IsID(string(n.ID)) {
 		return fmt.Errorf("the portal sent this job without its network")

@@ -14,11 +14,11 @@ import (
 	"quantix/internal/wire"
 )
 
-// wiredHost is a simulated host that records the calls of its Links.
+// linkRecordingHost is a simulated host that records the calls of its Links.
 type linkRecordingHost struct {
 	*mock.Host
-	mu   sync.Mutex
-	calls []string
+	mu        sync.Mutex
+	calls     []string
 	callError error
 }
 
@@ -36,8 +36,10 @@ func (h *linkRecordingHost) Apply(_ context.Context, order string, n fleet.Netwo
 func (h *linkRecordingHost) Release(_ context.Context, order string, n fleet.Network) error {
 	return h.recordCall("no devices of " + n.Name + " by " + order)
 }
+
 func (h *linkRecordingHost) AddStatus(_ fleet.Network, st *fleet.NetworkStatus) { st.Uplink = "eth7" }
-func (h *linkRecordingHost) Restore(context.Context) error                 { return h.recordCall("restored") }
+
+func (h *linkRecordingHost) Restore(context.Context) error { return h.recordCall("restored") }
 
 func (h *linkRecordingHost) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	return errors.Join(h.recordCall("network "+n.Name), h.Host.ApplyNetwork(ctx, n))

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// markFailer is a host that fails to write a VM's ownership mark the first time.
+// ownershipMarkFailer is a host that fails to write a VM's ownership mark the first time.
 type ownershipMarkFailer struct {
 	*mock.Host
 	failed atomic.Bool

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// undoTime is reserved at the end of a move's time limit to undo an unfinished move.
+// moveUndoTime is reserved at the end of a move's time limit to undo an unfinished move.
 const moveUndoTime = 2 * time.Minute
 
 // moveDisk runs a disk migration. To stop the copy it asks the hypervisor: a copy in QEMU would outlive a cancelled
@@ -51,7 +51,7 @@ func moveDisk(ctx context.Context, a *Agent, j *job) error {
 	return err
 }
 
-// recordMoved records a successful disk migration only. A failed one leaves the VM unchanged, so its error is not
+// recordDiskMove records a successful disk migration only. A failed one leaves the VM unchanged, so its error is not
 // recorded.
 func recordDiskMove(a *Agent, j *job, out *wire.Finish) error {
 	if j.VM == nil || out.Outcome != wire.Done || j.Args.Move == nil {

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// nicWatch reads the host's network devices in the background, because the kernel answers only after it has finished
+// nicReader reads the host's network devices in the background, because the kernel answers only after it has finished
 // pending changes, and no report must wait for that.
 type nicReader struct {
 	read func() []fleet.HostNIC

@@ -30,7 +30,7 @@ func planVM(ctx context.Context, a *Agent, j *job) error {
 	return nil
 }
 
-// observePlan adds the plan to the job's result, without a generation because the job applied no spec.
+// addPlan adds the plan to the job's result, without a generation because the job applied no spec.
 func addPlan(_ context.Context, _ *Agent, j *job, out *wire.Finish) {
 	out.Generation, out.Drawing = 0, j.plan
 }

@@ -39,30 +39,30 @@ type portal struct {
 	ca    *x509.Certificate
 	token string
 
-	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced with each change
-	certificateLifetime     time.Duration // lifetime of certificates
-	refusals   map[string]int
-	secret   string // secret of all pools
-	session  int
-	joined   wire.JoinRequest // the newest request
-	hellos   []wire.Hello
-	serials  []string // serial numbers of client certificates, by call
-	queue    []wire.Work
-	claims   int
-	claimed  []wire.Work
-	pools    []fleet.Pool
-	networks []fleet.Network
-	ownershipMarks    map[fleet.VMID]string // ownership marks sent for VMs that lack them
-	resend   bool
-	lostJobs     []fleet.JobID
-	stopsInProgress    map[fleet.JobID]string // reasons of cancellations, sent in answers to progress
-	stopsInReports map[fleet.JobID]string // reasons of cancellations, sent in answers to reports
-	reports  []wire.Report
-	finishes []finish
-	notes    []string // progress notes
-	beforeAck     func()   // called once before an accepted result is acknowledged
-	consoles chan *websocket.Conn
+	mu                  sync.Mutex
+	changed             chan struct{} // closed and replaced with each change
+	certificateLifetime time.Duration // lifetime of certificates
+	refusals            map[string]int
+	secret              string // secret of all pools
+	session             int
+	joined              wire.JoinRequest // the newest request
+	hellos              []wire.Hello
+	serials             []string // serial numbers of client certificates, by call
+	queue               []wire.Work
+	claims              int
+	claimed             []wire.Work
+	pools               []fleet.Pool
+	networks            []fleet.Network
+	ownershipMarks      map[fleet.VMID]string // ownership marks sent for VMs that lack them
+	resend              bool
+	lostJobs            []fleet.JobID
+	stopsInProgress     map[fleet.JobID]string // reasons of cancellations, sent in answers to progress
+	stopsInReports      map[fleet.JobID]string // reasons of cancellations, sent in answers to reports
+	reports             []wire.Report
+	finishes            []finish
+	notes               []string // progress notes
+	beforeAck           func()   // called once before an accepted result is acknowledged
+	consoles            chan *websocket.Conn
 }
 
 type finish struct {

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// change acquires the portal's lock. The returned function releases the lock and wakes all waiters.
+// lockForChange acquires the portal's lock. The returned function releases the lock and wakes all waiters.
 func (p *portal) lockForChange() func() {
 	p.mu.Lock()
 	return func() {
@@ -22,7 +22,7 @@ func (p *portal) update(f func()) {
 	f()
 }
 
-// wait blocks until ok returns true; ok runs under the lock.
+// waitUntil blocks until ok returns true; ok runs under the lock.
 func (p *portal) waitUntil(what string, ok func() bool) {
 	p.t.Helper()
 	limit := time.After(waitTimeout)
@@ -41,7 +41,7 @@ func (p *portal) waitUntil(what string, ok func() bool) {
 	}
 }
 
-// give queues a job and returns its id.
+// queueJob queues a job and returns its id.
 func (p *portal) queueJob(w wire.Work) fleet.JobID {
 	if w.ID == "" {
 		w.ID = fleet.NewID[fleet.JobID]()
@@ -62,7 +62,7 @@ func (p *portal) queueJob(w wire.Work) fleet.JobID {
 	return w.ID
 }
 
-// result waits until the agent has reported the first result of the job.
+// waitResult waits until the agent has reported the first result of the job.
 func (p *portal) waitResult(id fleet.JobID) (out finish) {
 	p.t.Helper()
 	p.waitUntil("finish of job "+string(id), func() bool {
@@ -77,13 +77,13 @@ func (p *portal) waitResult(id fleet.JobID) (out finish) {
 	return out
 }
 
-// do queues a job and waits for its result.
+// runJob queues a job and waits for its result.
 func (p *portal) runJob(w wire.Work) finish {
 	p.t.Helper()
 	return p.waitResult(p.queueJob(w))
 }
 
-// nextState waits for a new full report that satisfies ok.
+// waitNextState waits for a new full report that satisfies ok.
 func (p *portal) waitNextState(what string, ok func(wire.State) bool) (out wire.State) {
 	p.t.Helper()
 	p.mu.Lock()
@@ -106,7 +106,7 @@ func (p *portal) waitStateSince(from int, what string, ok func(wire.State) bool)
 	return out
 }
 
-// idle waits until the agent has no running job.
+// waitIdle waits until the agent has no running job.
 func (p *portal) waitIdle() {
 	p.t.Helper()
 	p.mu.Lock()

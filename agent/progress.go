@@ -12,7 +12,7 @@ type notifier struct {
 	send func(wire.Progress) // blocks for a while, to space the calls
 
 	mu      sync.Mutex
-	newest    *wire.Progress
+	newest  *wire.Progress
 	sending bool
 	stopped bool
 }

@@ -20,11 +20,11 @@ import (
 type reporter struct {
 	a            *Agent
 	load         func(context.Context) (wire.HostMeter, error)
-	wake         chan struct{}       // buffer of one
+	wake         chan struct{}         // buffer of one
 	assigned     hypervisor.Assignment // the portal's newest assignment to this host; used by the loop only
-	newestState         wire.State          // the hypervisor's newest state; used by the loop only
-	filterCounts filterCounter       // packet counts of NICs; used by the loop only
-	guestReports guestReports        // used by the loop only
+	newestState  wire.State            // the hypervisor's newest state; used by the loop only
+	filterCounts filterCounter         // packet counts of NICs; used by the loop only
+	guestReports guestReports          // used by the loop only
 
 	mu        sync.Mutex
 	readAt    time.Time // when the read that returned last began; zero: no read has succeeded
@@ -211,8 +211,8 @@ func (r *reporter) setAssigned(on hypervisor.Assignment) {
 	}
 }
 
-// writeMarks writes missing ownership marks into the metadata of domains. If a write fails, it is retried after the
-// next full report.
+// writeOwnershipMarks writes missing ownership marks into the metadata of domains. If a write fails, it is retried
+// after the next full report.
 func (r *reporter) writeOwnershipMarks(ctx context.Context, marks map[fleet.VMID]string) {
 	failed := false
 	for id, mark := range marks {
@@ -290,7 +290,7 @@ func (r *reporter) fullState(host fleet.HostStatus) wire.State {
 	return out
 }
 
-// clone copies the lists that addAgentState changes.
+// cloneLists copies the lists that addAgentState changes.
 func cloneLists(s wire.State) wire.State {
 	s.VMs = append([]wire.VMReport{}, s.VMs...)
 	s.Discovered = append([]fleet.DiscoveredVM{}, s.Discovered...)

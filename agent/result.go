@@ -46,7 +46,7 @@ func isRetryable(err error) bool {
 	return errors.Is(err, hypervisor.ErrUnreachable) || fleet.CodeOf(err) == fleet.Unavailable
 }
 
-// observe adds the status after the job, and then the result's sequence number: see Agent.nextSeq.
+// addResultingStatus adds the status after the job, and then the result's sequence number: see Agent.nextSeq.
 func (a *Agent) addResultingStatus(j *job, out *wire.Finish) {
 	ctx, cancel := context.WithTimeout(j.ctx, a.timing.hypervisorCallLimit)
 	defer cancel()
@@ -77,8 +77,8 @@ func (a *Agent) resultFromJournal(j *job, old journalEntry) *wire.Finish {
 	return out
 }
 
-// reportPending delivers, after a restart, the journal's results that the portal does not have, including unknown
-// outcomes of interrupted jobs.
+// reportUnreportedJobs delivers, after a restart, the journal's results that the portal does not have, including
+// unknown outcomes of interrupted jobs.
 func (a *Agent) reportUnreportedJobs(inWork context.Context) {
 	for _, e := range a.unreportedJobs {
 		w := wire.Work{ID: e.ID, Kind: e.Kind, Subject: e.Subject, Epoch: e.Epoch, Generation: e.Generation}
@@ -91,9 +91,9 @@ func (a *Agent) reportUnreportedJobs(inWork context.Context) {
 	a.unreportedJobs = nil
 }
 
-// reportOutdated reports that a job's epoch is older than the newest epoch of the same object, until the portal answers
-// or the session ends. The job was not run. If the portal has given out the job again in the meantime, it refuses the
-// report because of the report's epoch.
+// reportOutdatedEpoch reports that a job's epoch is older than the newest epoch of the same object, until the portal
+// answers or the session ends. The job was not run. If the portal has given out the job again in the meantime, it
+// refuses the report because of the report's epoch.
 func (a *Agent) reportOutdatedEpoch(ctx context.Context, w wire.Work, newest int64) {
 	out := wire.Finish{Epoch: w.Epoch, Newest: newest, Generation: w.Generation, Outcome: wire.Outdated, Seq: a.nextSeq()}
 	wait := newBackoff(a.timing.retry, a.timing.retryMax)
@@ -114,8 +114,8 @@ func (a *Agent) reportOutdatedEpoch(ctx context.Context, w wire.Work, newest int
 	}
 }
 
-// deliver sends a result until the portal accepts or refuses it. taken is the epoch under which the portal accepted it;
-// 0: it did not.
+// deliverResult sends a result until the portal accepts or refuses it. taken is the epoch under which the portal
+// accepted it; 0: it did not.
 func (a *Agent) deliverResult(j *job, out wire.Finish) (taken int64) {
 	wait := newBackoff(a.timing.retry, a.timing.retryMax)
 	for j.ctx.Err() == nil && !j.lost.Load() {

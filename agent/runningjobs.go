@@ -12,7 +12,7 @@ import (
 
 // Causes of a job's context that ends early.
 var (
-	errJobLost     = errors.New("the portal has taken the job back")
+	errJobLost       = errors.New("the portal has taken the job back")
 	errAgentStopping = errors.New("the agent is stopping")
 )
 
@@ -29,7 +29,7 @@ type job struct {
 	notifier     notifier
 	stopReq      stopRequest           // a request to stop early
 	mayHaveActed bool                  // the handler may have changed something; used by the handler's goroutine
-	plan      *fleet.DefinitionDiff // result of a plan; used by the handler's goroutine
+	plan         *fleet.DefinitionDiff // result of a plan; used by the handler's goroutine
 	output       *fleet.GuestOutput    // result of a program in the guest; used by the handler's goroutine
 }
 
@@ -50,7 +50,7 @@ func newRunningJobs() *runningJobs {
 	}
 }
 
-// accept accepts a claimed job, to run within ctx. It returns nil if the job is running already (now under the newer
+// acceptJob accepts a claimed job, to run within ctx. It returns nil if the job is running already (now under the newer
 // epoch), or if its epoch is outdated: newest is then the highest epoch seen for the subject, else 0. A job that waits
 // for its guest is cancelled when another job of the VM arrives: the portal has ended the wait, because a user wants
 // the VM off now.
@@ -88,9 +88,9 @@ func (b *runningJobs) acceptJob(ctx context.Context, w wire.Work) (j *job, newes
 	return j, 0
 }
 
-// remove removes an ended job. taken is the epoch under which the portal accepted the job's result; 0: the portal did
-// not accept it. again is the job if it must run again, because the portal sent it again before the agent received the
-// acknowledgement of the result.
+// removeJob removes an ended job. taken is the epoch under which the portal accepted the job's result; 0: the portal
+// did not accept it. again is the job if it must run again, because the portal sent it again before the agent received
+// the acknowledgement of the result.
 func (b *runningJobs) removeJob(j *job, taken int64) (again *wire.Work) {
 	j.cancel(nil)
 	b.mu.Lock()
@@ -143,7 +143,7 @@ func (b *runningJobs) leases() []wire.Lease {
 	return out
 }
 
-// busy names the subjects with running jobs.
+// subjects names the subjects with running jobs.
 func (b *runningJobs) subjects() map[fleet.Subject]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -160,7 +160,7 @@ func (b *runningJobs) len() int {
 	return len(b.jobs)
 }
 
-// newSession clears the epochs: no claim of the old session can arrive any more, and a portal restored from a backup
+// resetEpochs clears the epochs: no claim of the old session can arrive any more, and a portal restored from a backup
 // continues with that backup's epochs.
 func (b *runningJobs) resetEpochs() {
 	b.mu.Lock()

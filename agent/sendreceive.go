@@ -81,7 +81,7 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 	return stopCause(ctx, err)
 }
 
-// sendBusy sends keep-alives to the sender until over is called.
+// sendKeepAlives sends keep-alives to the sender until over is called.
 func sendKeepAlives(in *transfer.Incoming) (over func()) {
 	done, gone := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -167,7 +167,7 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 	return stopCause(ctx, err)
 }
 
-// recordMigrated deletes the entry of a VM that has migrated.
+// recordMigration deletes the entry of a VM that has migrated.
 func recordMigration(a *Agent, j *job, out *wire.Finish) error {
 	if j.VM == nil || out.Outcome != wire.Done {
 		return nil
@@ -185,7 +185,7 @@ type sentDisk struct {
 // fails without losing data.
 const maxSentDisks = 256
 
-// noteSent records the stamp of a disk's file, which identifies the content, before the file is sent.
+// recordSentDisk records the stamp of a disk's file, which identifies the content, before the file is sent.
 func (m *stateFile) recordSentDisk(id fleet.TransferID, stamp string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

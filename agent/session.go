@@ -9,8 +9,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// hello registers this agent at the portal and retries until the portal accepts it for the host; false: ctx ended
-// first. Until then the agent changes nothing on the host, because another agent with this identity may be running.
+// helloUntilAccepted registers this agent at the portal and retries until the portal accepts it for the host; false:
+// ctx ended first. Until then the agent changes nothing on the host, because another agent with this identity may be
+// running.
 func (a *Agent) helloUntilAccepted(ctx context.Context) bool {
 	wait := newBackoff(a.timing.retry, a.timing.retryMax)
 	for ctx.Err() == nil {
@@ -65,7 +66,7 @@ func (a *Agent) sendHello(ctx context.Context) error {
 	return nil
 }
 
-// serve runs the loops of one session until ctx or the session ends. inWork is the context of jobs: running jobs
+// runSession runs the loops of one session until ctx or the session ends. inWork is the context of jobs: running jobs
 // outlast the session.
 func (a *Agent) runSession(ctx, inWork context.Context) {
 	g, ctx := errgroup.WithContext(ctx)

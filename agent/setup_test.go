@@ -31,7 +31,7 @@ func (p *portal) lastJoin() wire.JoinRequest {
 	return p.joined
 }
 
-// running starts an agent over a backend; stop ends it and waits. It ends with the test.
+// startAgent starts an agent over a backend; stop ends it and waits. It ends with the test.
 func (p *portal) startAgent(dir string, hv hypervisor.Hypervisor, host hostHardware) (a *agent.Agent, stop func()) {
 	p.t.Helper()
 	id, err := agent.OpenIdentity(dir)
@@ -42,7 +42,7 @@ func (p *portal) startAgent(dir string, hv hypervisor.Hypervisor, host hostHardw
 	return a, p.waitHello(id, run)
 }
 
-// runningOn starts an agent like running, on a host whose boot ID can change.
+// startAgentOnRebootedHost starts an agent like running, on a host whose boot ID can change.
 func (p *portal) startAgentOnRebootedHost(dir string, host *rebooted) (a *agent.Agent, stop func()) {
 	p.t.Helper()
 	id, err := agent.OpenIdentity(dir)
@@ -65,7 +65,7 @@ func (p *portal) waitHello(id *agent.Identity, run func(context.Context)) (stop 
 	return stop
 }
 
-// run runs an agent until stop, which waits for its end.
+// runAgent runs an agent until stop, which waits for its end.
 func (p *portal) runAgent(id *agent.Identity, run func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -82,7 +82,7 @@ func (p *portal) runAgent(id *agent.Identity, run func(context.Context)) (stop f
 	return stop
 }
 
-// machine is the host's hardware for an agent.
+// hostHardware is the host's hardware for an agent.
 type hostHardware interface {
 	Inventory(context.Context) (fleet.Inventory, error)
 	NICs() []fleet.HostNIC
@@ -121,7 +121,7 @@ func newRun(t *testing.T, id *agent.Identity, hv hypervisor.Hypervisor, host hos
 	}
 }
 
-// atWork returns a portal with a running agent on a simulated host.
+// newPortalWithAgent returns a portal with a running agent on a simulated host.
 func newPortalWithAgent(t *testing.T) (*portal, *mock.Host) {
 	t.Helper()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
@@ -136,7 +136,7 @@ func newVM(name string) *fleet.VM {
 	}
 }
 
-// vmIn returns the VM's report in a state.
+// reportedVM returns the VM's report in a state.
 func reportedVM(s wire.State, id fleet.VMID) (wire.VMReport, bool) {
 	for _, r := range s.VMs {
 		if r.ID == id {

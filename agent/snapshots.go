@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// withSnapshot returns a job handler for one snapshot method of the hypervisor. To stop the method, the handler asks
+// snapshotHandler returns a job handler for one snapshot method of the hypervisor. To stop the method, the handler asks
 // the hypervisor: a merge in QEMU would outlive a cancelled context.
 func snapshotHandler(call func(hypervisor.Snapshots, context.Context, hypervisor.SnapshotWork) error) func(context.Context, *Agent, *job) error {
 	return vmHandler(func(ctx context.Context, a *Agent, j *job) error {
@@ -34,7 +34,7 @@ func snapshotHandler(call func(hypervisor.Snapshots, context.Context, hypervisor
 	})
 }
 
-// recordReverted records a successful revert only. A failed revert stores no error, because its task shows the VM's
+// recordRevert records a successful revert only. A failed revert stores no error, because its task shows the VM's
 // state.
 func recordRevert(a *Agent, j *job, out *wire.Finish) error {
 	if out.Outcome != wire.Done {

@@ -14,17 +14,17 @@ import (
 // delayedReader is a host that can delay the result of a read: it then returns the state from before the delay.
 type delayedReader struct {
 	*counted
-	mu   sync.Mutex
+	mu      sync.Mutex
 	delayed *heldRead
 }
 
 type heldRead struct {
-	has  chan struct{} // closed once the state is read
+	has     chan struct{} // closed once the state is read
 	release chan struct{}
-	open func() // lets the delayed read return
+	open    func() // lets the delayed read return
 }
 
-// holding delays the result of the next read, at the latest until the test ends.
+// delayNextRead delays the result of the next read, at the latest until the test ends.
 func (l *delayedReader) delayNextRead(t *testing.T) *heldRead {
 	t.Helper()
 	h := &heldRead{has: make(chan struct{}), release: make(chan struct{})}

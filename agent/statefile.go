@@ -26,8 +26,8 @@ type stateFile struct {
 	path string
 	mu   sync.Mutex
 	data savedState
-	// notedAt is the time of the newest entry of a VM, network or pool (by name) that a job wrote, and not a read of
-	// the host: see notedSince.
+	// jobEntryAt is the time of the newest entry of a VM, network or pool (by name) that a job wrote, and not a read of
+	// the host: see hasEntrySince.
 	jobEntryAt map[any]time.Time
 }
 
@@ -90,12 +90,14 @@ func openStateFile(path string) (*stateFile, error) {
 	return m, nil
 }
 
-// longestRead exceeds the duration of any read of the host: every new read reflects entries that are older.
+// maxReadDuration exceeds the duration of any read of the host: every new read reflects entries that are older.
 const maxReadDuration = time.Hour
 
-// notedSince reports whether an entry was written after a read of the host began. The read is then older than the entry
-// and is ignored.
-func (m *stateFile) hasEntrySince(of any, begun time.Time) bool { return !m.jobEntryAt[of].Before(begun) }
+// hasEntrySince reports whether an entry was written after a read of the host began. The read is then older than the
+// entry and is ignored.
+func (m *stateFile) hasEntrySince(of any, begun time.Time) bool {
+	return !m.jobEntryAt[of].Before(begun)
+}
 
 // setVMResult records that a generation was acted on; errText is empty after a success. turned: a success has powered
 // the guest on or off.
@@ -125,7 +127,7 @@ func (m *stateFile) setVMResult(vm fleet.VM, generation int64, kind fleet.JobKin
 	return m.save()
 }
 
-// noteVMBegun records a VM before a job writes the new generation into the definition, so that the generation of an
+// recordVMBegun records a VM before a job writes the new generation into the definition, so that the generation of an
 // interrupted job does not count as a success.
 func (m *stateFile) recordVMBegun(vm fleet.VM) error {
 	m.mu.Lock()
@@ -138,7 +140,7 @@ func (m *stateFile) recordVMBegun(vm fleet.VM) error {
 	return m.save()
 }
 
-// noteDisk records a disk whose content is complete.
+// recordCreatedDisk records a disk whose content is complete.
 func (m *stateFile) recordCreatedDisk(vm fleet.VM, ref fleet.Volref) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,7 +153,7 @@ func (m *stateFile) recordCreatedDisk(vm fleet.VM, ref fleet.Volref) error {
 	return m.save()
 }
 
-// noteVolume records the file that a job has completed.
+// recordCreatedVolume records the file that a job has completed.
 func (m *stateFile) recordCreatedVolume(job fleet.JobID, file string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,7 +162,7 @@ func (m *stateFile) recordCreatedVolume(job fleet.JobID, file string) error {
 	return m.save()
 }
 
-// volumeFile returns the file that a job created; empty: none.
+// createdVolumeFile returns the file that a job created; empty: none.
 func (m *stateFile) createdVolumeFile(job fleet.JobID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -323,8 +325,9 @@ func (m *stateFile) addNetworkErrors(s *wire.State, boot string) {
 	}
 }
 
-// prune deletes entries of VMs that are neither on the host nor failed, so that the file stays small. It also deletes
-// errors of pools that are active again. busy names VMs with running jobs; begun is when the read of the host began.
+// removeOldEntries deletes entries of VMs that are neither on the host nor failed, so that the file stays small. It
+// also deletes errors of pools that are active again. busy names VMs with running jobs; begun is when the read of the
+// host began.
 func (m *stateFile) removeOldEntries(s wire.State, busy map[fleet.Subject]bool, begun time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

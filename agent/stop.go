@@ -7,12 +7,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// cancelled is the error of a job that users cancelled; words is a sentence that names the users.
+// jobCancelledError is the error of a job that users cancelled; words is a sentence that names the users.
 type jobCancelledError struct{ words string }
 
 func (c jobCancelledError) Error() string { return c.words }
 
-// stopper is a request to stop, with its cause. Only the first call of stop counts.
+// firstStop is a request to stop, with its cause. Only the first call of stop counts.
 type firstStop struct {
 	done  chan struct{}
 	once  sync.Once
@@ -37,7 +37,7 @@ func (s *firstStop) firstCause() error {
 // stopRequest is the portal's request to stop a job early.
 type stopRequest struct {
 	mu     sync.Mutex
-	reason  string
+	reason string
 	notify func(error)
 }
 
@@ -70,7 +70,7 @@ func (j *job) whenStopped(notify func(error)) (forget func()) {
 	}
 }
 
-// wasCancelled returns the sentence of the users who cancelled the job; ok: the job was cancelled.
+// cancellationReason returns the sentence of the users who cancelled the job; ok: the job was cancelled.
 func cancellationReason(err error) (words string, ok bool) {
 	var c jobCancelledError
 	ok = errors.As(err, &c)

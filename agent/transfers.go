@@ -14,9 +14,9 @@ import (
 
 // Limits of a transfer.
 const (
-	transferTries = 5 // connections per transfer
-	rendezvousInterval  = 300 * time.Millisecond
-	rendezvousTimeout   = 10 * time.Minute // longest wait for the other host to begin its job
+	transferTries      = 5 // connections per transfer
+	rendezvousInterval = 300 * time.Millisecond
+	rendezvousTimeout  = 10 * time.Minute // longest wait for the other host to begin its job
 	keepAliveInterval  = 5 * time.Second
 )
 
@@ -25,7 +25,7 @@ type rendezvous struct {
 	a         *Agent
 	j         *job
 	id        fleet.TransferID
-	peerName      string
+	peerName  string
 	idleSince time.Time // since when the other host has not begun its job
 }
 
@@ -33,8 +33,8 @@ func (a *Agent) newRendezvous(j *job, id fleet.TransferID, peer string) *rendezv
 	return &rendezvous{a: a, j: j, id: id, peerName: peer, idleSince: time.Now()}
 }
 
-// exchange sends a message to the other host and returns that host's newest message. It retries until the message
-// reaches the portal.
+// exchangeMessage sends a message to the other host and returns that host's newest message. It retries until the
+// message reaches the portal.
 func (m *rendezvous) exchangeMessage(ctx context.Context, msg wire.Meet) (wire.MeetAnswer, error) {
 	wait := newBackoff(m.a.timing.retry, m.a.timing.retryMax)
 	for {
@@ -264,7 +264,7 @@ func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*tr
 	}
 }
 
-// pollAdmitted returns a sender that was admitted a moment ago; nil: none.
+// admittedNow returns a sender that was admitted a moment ago; nil: none.
 func admittedNow(admitted <-chan *transfer.Incoming) *transfer.Incoming {
 	select {
 	case in := <-admitted:

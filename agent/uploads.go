@@ -18,7 +18,7 @@ const maxUploads = 64
 // uploadWaiters passes incoming connections to the upload jobs that wait for them.
 type uploadWaiters struct {
 	mu         sync.Mutex
-	byUpload       map[fleet.UploadID]*waitingUpload
+	byUpload   map[fleet.UploadID]*waitingUpload
 	registered changeSignal
 }
 

@@ -42,7 +42,7 @@ type vmState struct {
 	RestartAt time.Time `json:"againAt,omitzero"`
 }
 
-// recordSeen records the guests and networks that a read of the host found on in this boot. begun is when the read
+// recordRunning records the guests and networks that a read of the host found on in this boot. begun is when the read
 // began. It writes the file only after a change.
 func (m *stateFile) recordRunning(s wire.State, boot string, begun time.Time) error {
 	if boot == "" {
@@ -102,7 +102,7 @@ func (k vmState) addToStatus(status *fleet.VMStatus, boot string) {
 	k.addPolicyState(status, boot)
 }
 
-// afterRead returns the entry, updated from a read of the VM's status.
+// withReadStatus returns the entry, updated from a read of the VM's status.
 func (k vmState) withReadStatus(s fleet.VMStatus, boot string) vmState {
 	// a policy change after boot takes effect at the next boot
 	if k.AutostartBoot != boot && k.Policy.Autostart == "" {
@@ -150,7 +150,7 @@ func restartReason(p fleet.VMPolicy, s fleet.VMStatus) string {
 	return ""
 }
 
-// noteSuccess updates the entry after a successful job; turned: the job has powered the guest on or off.
+// recordSuccess updates the entry after a successful job; turned: the job has powered the guest on or off.
 func (k *vmState) recordSuccess(kind fleet.JobKind, turned bool, boot string) {
 	if turned {
 		k.OnInBoot, k.StoppedBy, k.StartError, k.Restarts = "", "", "", 0
@@ -185,8 +185,8 @@ func (k vmState) addPolicyState(status *fleet.VMStatus, boot string) {
 	}
 }
 
-// noteStopRequest records, before the VM is powered off, that a user wants it off. The VM then no longer autostarts in
-// this boot of the host.
+// recordStopRequest records, before the VM is powered off, that a user wants it off. The VM then no longer autostarts
+// in this boot of the host.
 func (m *stateFile) recordStopRequest(id fleet.VMID, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

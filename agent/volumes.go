@@ -12,8 +12,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// withVolume returns a job handler that calls the hypervisor for a volume. The handler requires the volume's pool, and
-// refuses a job that the users of the volume forbid. The call may take long, but must report progress.
+// volumeHandler returns a job handler that calls the hypervisor for a volume. The handler requires the volume's pool,
+// and refuses a job that the users of the volume forbid. The call may take long, but must report progress.
 func volumeHandler(call func(hypervisor.Storage, context.Context, hypervisor.VolumeWork) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		ref, ok := j.Subject.Volume()
@@ -64,7 +64,7 @@ func volumeHandler(call func(hypervisor.Storage, context.Context, hypervisor.Vol
 	}
 }
 
-// observeVolume adds the current state of the volume's pool to the job's result.
+// addVolumePoolStatus adds the current state of the volume's pool to the job's result.
 func addVolumePoolStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return

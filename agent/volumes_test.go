@@ -13,7 +13,7 @@ import (
 
 var stockPool = fleet.Pool{ID: "01a206ba-f47b-7000-ad01-2714dec349a0", Name: "stock", Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/stock"}}
 
-// volumeWork returns a job for a volume of the pool.
+// volumeJobWork returns a job for a volume of the pool.
 func volumeJobWork(kind fleet.JobKind, name string, o fleet.VolumeParams) wire.Work {
 	args := fleet.JobArgs{Volume: &o, DeleteDisks: kind == fleet.VolumeWipe || kind == fleet.VolumeDelete}
 	return wire.Work{Kind: kind, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: stockPool.ID, Volume: name}), Pool: &stockPool, Args: args, VolumeUsers: &fleet.VolumeInUse{}}
@@ -50,8 +50,8 @@ func TestVolumeJobsReportTheirPool(t *testing.T) {
 // interruptedVolumes is a host whose first creation is interrupted after the volume exists, and whose deletions wait.
 type interruptedVolumes struct {
 	*mock.Host
-	createJobs  chan hypervisor.VolumeWork
-	entered chan bool
+	createJobs chan hypervisor.VolumeWork
+	entered    chan bool
 }
 
 func (h interruptedVolumes) CreateVolume(_ context.Context, in hypervisor.VolumeWork) error {

@@ -17,11 +17,11 @@ import (
 // Causes of contexts that ended at a limit.
 var (
 	errCallTimedOut = fleet.Errorf(fleet.Unavailable, "The hypervisor did not answer in time.")
-	errNoProgress = fleet.Errorf(fleet.Unavailable, "The hypervisor made no progress for too long.")
-	errPanic   = errors.New("the agent had an internal error")
+	errNoProgress   = fleet.Errorf(fleet.Unavailable, "The hypervisor made no progress for too long.")
+	errPanic        = errors.New("the agent had an internal error")
 )
 
-// runOnce runs the job once and returns its result; nil: no result, because the job is lost or the agent stops.
+// runJobOnce runs the job once and returns its result; nil: no result, because the job is lost or the agent stops.
 func (a *Agent) runJobOnce(j *job) *wire.Finish {
 	if !j.Kind.IsSingleShot(j.Args) {
 		if j.lost.Load() {
@@ -85,8 +85,8 @@ func applyVM(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx
 
 func reapplyVM(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, a, j, true) }
 
-// checkImages refuses to create a VM if this host has read the copy of its image and found another checksum, also in a
-// repeated job. An existing VM creates nothing from images.
+// checkImageChecksums refuses to create a VM if this host has read the copy of its image and found another checksum,
+// also in a repeated job. An existing VM creates nothing from images.
 func (a *Agent) checkImageChecksums(vm fleet.VM) error {
 	if vm.Status != nil {
 		return nil
@@ -135,16 +135,16 @@ func applySpec(ctx context.Context, a *Agent, j *job, isReapply bool) error {
 	}))
 }
 
-// shutdown asks the guest to power off, repeats the request, and waits until the guest is off.
+// shutdownVM asks the guest to power off, repeats the request, and waits until the guest is off.
 func shutdownVM(ctx context.Context, a *Agent, j *job) error {
 	return a.shutDownGuestUntil(ctx, j, func(s fleet.VMStatus) (over, ask bool) { return isOff(s.Power), true })
 }
 
-// runTolerance is the tolerance for the reported start time of one run, which moves with the host's clock. No guest
-// shuts down and starts again within that time.
+// startTimeTolerance is the tolerance for the reported start time of one run, which moves with the host's clock. No
+// guest shuts down and starts again within that time.
 const startTimeTolerance = 2 * time.Second
 
-// restart ends the run that the job names, and starts the VM with its current definition. Any other run is the
+// restartVM ends the run that the job names, and starts the VM with its current definition. Any other run is the
 // restarted one already, so a repeated or resumed job does not end a second run.
 func restartVM(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Run == nil {
@@ -197,8 +197,8 @@ func restartVM(ctx context.Context, a *Agent, j *job) error {
 	return startVM(ctx, a, j)
 }
 
-// shutDownUntil asks the guest to shut down until look reports that the wait is over. look also reports whether the
-// guest may be asked in its current state.
+// shutDownGuestUntil asks the guest to shut down until look reports that the wait is over. look also reports whether
+// the guest may be asked in its current state.
 func (a *Agent) shutDownGuestUntil(ctx context.Context, j *job, look func(fleet.VMStatus) (over, ask bool)) error {
 	if err := a.state.recordStopRequest(j.VM.ID, a.bootID()); err != nil {
 		return err

@@ -59,8 +59,8 @@ func migrateConn(ctx context.Context, conn *sql.DB) error {
 	return err
 }
 
-// refuseNewer reads goose's table directly. The provider's own check would create a missing table and conflict with
-// another portal doing the same.
+// refuseNewerSchema reads goose's table directly. The provider's own check would create a missing table and conflict
+// with another portal doing the same.
 func refuseNewerSchema(ctx context.Context, conn *sql.DB, p *goose.Provider) error {
 	const undefinedTable = "42P01"
 	var have int64

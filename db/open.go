@@ -18,11 +18,11 @@ const (
 	connectTimeout   = 5 * time.Second
 	pingTimeout      = 2 * time.Second // for the liveness check of an idle connection
 	statementTimeout = "10s"
-	// ReadOnly is PostgreSQL's error code for changes on a read-only server, such as a standby.
+	// SQLStateReadOnly is PostgreSQL's error code for changes on a read-only server, such as a standby.
 	SQLStateReadOnly = "25006"
-	// DiskFull is PostgreSQL's error code for a full disk.
+	// SQLStateDiskFull is PostgreSQL's error code for a full disk.
 	SQLStateDiskFull = "53100"
-	// idleInTransaction ends transactions of a portal that hangs, so that their locks are released soon.
+	// idleInTransactionTimeout ends transactions of a portal that hangs, so that their locks are released soon.
 	idleInTransactionTimeout = "30s"
 )
 
@@ -34,11 +34,12 @@ func Open(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) 
 	return OpenWithSetup(ctx, url, maxConns, nil)
 }
 
-// spareConnections is the number of connections that OpenReady keeps idle if it may open at least four times as many.
+// spareConnections is the number of connections that OpenWithSetup keeps idle if it may open at least four times as
+// many.
 const spareConnections = 4
 
-// OpenReady works like Open for a pool under constant load. It runs ready on each new connection before use, and keeps
-// some connections idle for bursts. An error of ready discards the connection.
+// OpenWithSetup works like Open for a pool under constant load. It runs ready on each new connection before use, and
+// keeps some connections idle for bursts. An error of ready discards the connection.
 func OpenWithSetup(ctx context.Context, url string, maxConns int, ready func(context.Context, *pgx.Conn) error) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -79,8 +80,8 @@ func OpenWithSetup(ctx context.Context, url string, maxConns int, ready func(con
 	return pool, nil
 }
 
-// settings adds startup parameters to params. Poolers such as PgBouncer reject unknown startup parameters, so it
-// returns statements that set the other parameters. Parameters set in the URL take precedence.
+// addSessionSettings adds startup parameters to params. Poolers such as PgBouncer reject unknown startup parameters, so
+// it returns statements that set the other parameters. Parameters set in the URL take precedence.
 func addSessionSettings(params map[string]string) (setUp string) {
 	for _, p := range []struct {
 		name, value string
@@ -123,11 +124,11 @@ func resetOnStandby(cfg *pgx.ConnConfig) *atomic.Pointer[pgxpool.Pool] {
 	return &pool
 }
 
-// fullDisks counts this process's changes rejected because of a full disk.
+// diskFullErrors counts this process's changes rejected because of a full disk.
 var diskFullErrors atomic.Int64
 
-// FullDisks returns the number of changes rejected because of a full disk. An increase means that further changes may
-// fail.
+// DiskFullErrors returns the number of changes rejected because of a full disk. An increase means that further changes
+// may fail.
 func DiskFullErrors() int64 { return diskFullErrors.Load() }
 
 func countDiskFullErrors(cfg *pgx.ConnConfig) {

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	plannedHosts = 200
-	plannedVMs   = 20_000 // about 3,000 blocks of 8 KiB
-	maxBlocksByIndex    = 300    // enough for a statement that reads a few rows by index
+	plannedHosts     = 200
+	plannedVMs       = 20_000 // about 3,000 blocks of 8 KiB
+	maxBlocksByIndex = 300    // enough for a statement that reads a few rows by index
 )
 
 // A locked table, for example during VACUUM FULL, must not block connections that do not use it.
@@ -61,7 +61,7 @@ type plannedStatement struct {
 	method    reflect.Method
 }
 
-// plan prepares the method's statement and makes the server plan it.
+// planStatement prepares the method's statement and makes the server plan it.
 func planStatement(t *testing.T, pool *pgxpool.Pool, m reflect.Method) plannedStatement {
 	t.Helper()
 	p := plannedStatement{name: m.Name, method: m}
@@ -91,7 +91,7 @@ func (p plannedStatement) hasArgument(field string) bool {
 	return ok
 }
 
-// capture returns the method's SQL and arguments. Arguments that are IDs name existing objects.
+// captureArguments returns the method's SQL and arguments. Arguments that are IDs name existing objects.
 func (p plannedStatement) captureArguments(t *testing.T, tenant bool) (sql string, args []any) {
 	t.Helper()
 	var recorder statementRecorder
@@ -106,7 +106,7 @@ func (p plannedStatement) captureArguments(t *testing.T, tenant bool) (sql strin
 	return recorder.sql, recorder.args
 }
 
-// check fails the test if the statement reads more blocks than its limit.
+// checkPlan fails the test if the statement reads more blocks than its limit.
 func (p plannedStatement) checkPlan(t *testing.T, pool *pgxpool.Pool, tenant bool) {
 	t.Helper()
 	read, plan, err := p.explain(t, pool, tenant)
@@ -122,7 +122,7 @@ func (p plannedStatement) checkPlan(t *testing.T, pool *pgxpool.Pool, tenant boo
 	}
 }
 
-// run executes the planned statement and rolls it back. read is the number of blocks of 8 KiB that it read.
+// explain executes the planned statement and rolls it back. read is the number of blocks of 8 KiB that it read.
 func (p plannedStatement) explain(t *testing.T, pool *pgxpool.Pool, tenant bool) (read int, plan string, err error) {
 	t.Helper()
 	_, args := p.captureArguments(t, tenant)
@@ -166,7 +166,7 @@ func callSQL(name string, literals []string) string {
 
 var errNotExecuted = errors.New("undone")
 
-// recorder records a statement and returns no rows.
+// statementRecorder records a statement and returns no rows.
 type statementRecorder struct {
 	sql  string
 	args []any

@@ -24,7 +24,7 @@ const (
 	someID        = "id-7" // ID of any other kind of object
 )
 
-// blockLimits lists the statements that may read more than fewBlocks, with the reason.
+// blockLimits lists the statements that may read more than maxBlocksByIndex, with the reason.
 var blockLimits = map[string]struct {
 	blocks int
 	why    string
@@ -56,8 +56,8 @@ var blockLimits = map[string]struct {
 	"DrivesWith":            {800, "scans the pending list of the GIN index on specs"},
 }
 
-// value returns an argument that refers to an existing object. field is the argument's name, or "" for a single unnamed
-// argument.
+// argumentValue returns an argument that refers to an existing object. field is the argument's name, or "" for a single
+// unnamed argument.
 func (p plannedStatement) argumentValue(t *testing.T, field string, of reflect.Type, tenant bool) reflect.Value {
 	t.Helper()
 	v := reflect.New(of).Elem()
@@ -102,7 +102,7 @@ func (p plannedStatement) argumentValue(t *testing.T, field string, of reflect.T
 	return v
 }
 
-// textOf returns the value of a string argument by its name.
+// textArgument returns the value of a string argument by its name.
 func textArgument(field string) string {
 	for _, w := range []struct{ word, text string }{
 		{"Host", someHostID}, {"Project", someProjectID}, {"Pool", somePoolID}, {"Network", someNetworkID}, {"VM", someVMID}, {"Id", someVMID}, {"ID", someID},
@@ -120,7 +120,7 @@ func textArgument(field string) string {
 	return someID
 }
 
-// arguments has the arguments that cannot be derived from their names and types.
+// argumentsByField has the arguments that cannot be derived from their names and types.
 var argumentsByField = map[string]any{
 	"AddAuthority.KeyPem": (*string)(nil), "AddHost.ID": fleet.HostID("new"), "AddHost.Name": "new", "AddHostSession.": fleet.HostID("bare"), "DropHost.": fleet.HostID("bare"), "AddJoinToken.ID": fleet.JoinTokenID("new"),
 	"AddJoinToken.Hash": []byte("new"), "AddPool.ID": fleet.PoolID("new"), "AddProject.ID": fleet.ProjectID("new"), "DeleteProject.": fleet.ProjectID("bare"),
@@ -165,7 +165,7 @@ var argumentsByField = map[string]any{
 	"TasksSeen.Ids":              []string{someTaskID},
 }
 
-// fill fills all tables. PostgreSQL does not update its statistics.
+// fillTables fills all tables. PostgreSQL does not update its statistics.
 func fillTables(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	testkit.Fill(t, pool, plannedHosts, plannedVMs)

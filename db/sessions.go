@@ -12,15 +12,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrPooled is returned by ProveSessions for a pooler that may use another server connection for each transaction.
+// ErrTransactionPooler is returned by CheckSessionMode for a pooler that may use another server connection for each
+// transaction.
 var ErrTransactionPooler = errors.New("the database URL leads to a connection pooler in transaction mode, which loses wake-ups and locks between transactions; " +
 	"set pool_mode = session for this database (PgBouncer), or name PostgreSQL itself")
 
-// wakeLimit is the time limit for a notification, long enough for a busy machine.
+// wakeUpTimeout is the time limit for a notification, long enough for a busy machine.
 const wakeUpTimeout = 10 * time.Second
 
-// ProveSessions verifies that connections to url keep their server process: one of two connections must receive a
-// notification from the other. It returns ErrPooled otherwise.
+// CheckSessionMode verifies that connections to url keep their server process: one of two connections must receive a
+// notification from the other. It returns ErrTransactionPooler otherwise.
 func CheckSessionMode(ctx context.Context, url string) error {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -77,7 +78,7 @@ func checkSessionMode(ctx context.Context, cfg *pgx.ConnConfig) error {
 	return nil
 }
 
-// serverOf runs a statement and returns the process ID of the connection's server.
+// serverProcessID runs a statement and returns the process ID of the connection's server.
 func serverProcessID(ctx context.Context, conn *pgx.Conn, sql string) (string, error) {
 	if err := conn.PgConn().Exec(ctx, sql).Close(); err != nil {
 		return "", err

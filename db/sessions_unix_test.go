@@ -20,7 +20,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// pooler starts PgBouncer in front of a database and returns the URL of the pooler.
+// startPooler starts PgBouncer in front of a database and returns the URL of the pooler.
 func startPooler(t *testing.T, to, mode string) string {
 	t.Helper()
 	behind, err := url.Parse(to)

@@ -16,7 +16,7 @@ import (
 // VMPath is the address of a VM's page, or of a path below it.
 func VMPath(id fleet.VMID, below ...string) string { return objectPath(fleet.TypeVM, id, below) }
 
-// DiscoveredPath is the address of an unmanaged VM's page.
+// DiscoveredVMPath is the address of an unmanaged VM's page.
 func DiscoveredVMPath(host fleet.HostID, id fleet.VMID) string {
 	return HostPath(host, "found", string(id))
 }
@@ -43,7 +43,9 @@ func CustomizationPath(id fleet.CustomizationID, below ...string) string {
 }
 
 // ImagePath is the address of an image's page, or of a path below it.
-func ImagePath(id fleet.ImageID, below ...string) string { return objectPath(fleet.TypeImage, id, below) }
+func ImagePath(id fleet.ImageID, below ...string) string {
+	return objectPath(fleet.TypeImage, id, below)
+}
 
 // TemplatePath is the address of a template's page, or of a path below it.
 func TemplatePath(id fleet.TemplateID, below ...string) string {
@@ -61,12 +63,12 @@ func UserPath(id fleet.UserID, below ...string) string { return objectPath(fleet
 // TaskPath is the address of a task's page, or of a path below it.
 func TaskPath(id fleet.TaskID, below ...string) string { return objectPath(fleet.TypeTask, id, below) }
 
-// MenuPath is the address of an object's context menu.
+// ContextMenuPath is the address of an object's context menu.
 func ContextMenuPath[I ~string](n fleet.ResourceType, id I) string {
 	return "/menus/" + n.Info().Label + "/" + url.PathEscape(string(id))
 }
 
-// TokenPath is an address below one of the signed-in user's own API tokens.
+// APITokenPath is an address below one of the signed-in user's own API tokens.
 func APITokenPath(id fleet.TokenID, below ...string) string {
 	return joinPath("/account/tokens/"+url.PathEscape(string(id)), below)
 }
@@ -76,12 +78,12 @@ func JoinTokenPath(id fleet.JoinTokenID, below ...string) string {
 	return joinPath("/hosts/join/"+url.PathEscape(string(id)), below)
 }
 
-// JoinAgainPath is the address of the page that gives a known host a new identity.
+// RejoinHostPath is the address of the page that gives a known host a new identity.
 func RejoinHostPath(id fleet.HostID) string {
 	return withQuery("/hosts/join", "host="+url.QueryEscape(string(id)))
 }
 
-// JoinWatchPath is the address that shows the host that joins with the token.
+// AwaitJoinPath is the address that shows the host that joins with the token.
 func AwaitJoinPath(id fleet.JoinTokenID) string {
 	return withQuery("/hosts/join", "token="+url.QueryEscape(string(id)))
 }
@@ -94,7 +96,7 @@ func ProjectListPath(n fleet.ResourceType, id fleet.ProjectID) string {
 // TabPath is the address of one tab of the page at path.
 func TabPath(path, tab string) string { return withQuery(path, "tab="+tab) }
 
-// SubjectLink is the address of the object that a task or an audit entry names; empty: the object has no page.
+// SubjectPath is the address of the object that a task or an audit entry names; empty: the object has no page.
 func SubjectPath(s fleet.Subject) string {
 	typ, id := s.Split()
 	return fleet.ResourceType(typ).Info().PagePath(id)
@@ -112,7 +114,7 @@ func joinPath(path string, below []string) string {
 	return strings.Join(parts, "/")
 }
 
-// ListAddress is the address of a list with a saved view's query.
+// SavedViewPath is the address of a list with a saved view's query.
 func SavedViewPath(list, query string) string { return withQuery("/"+list, query) }
 
 // SavedViewsPath is the address of a person's saved views of a list; query is the query of the list as shown.

@@ -9,20 +9,20 @@ import (
 func TestObjectPathsEscapeSegments(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
-		VMPath("1"):                          "/vms/1",
-		VMPath("1", "disks", "detach"):       "/vms/1/disks/detach",
-		HostPath("2", "delete"):              "/hosts/2/delete",
-		DiscoveredVMPath("2", "a/../../vms"):   "/hosts/2/found/a%2F..%2F..%2Fvms", // the id comes from the host
-		PoolPath("3", "hosts", "2", "retry"): "/pools/3/hosts/2/retry",
-		NetworkPath("4", "grants"):           "/networks/4/grants",
-		ProjectPath("5"):                     "/projects/5",
-		UserPath("6", "password"):            "/users/6/password",
-		TaskPath("7", "cancel"):              "/tasks/7/cancel",
-		ContextMenuPath(fleet.TypeNetwork, "4"):     "/menus/network/4",
+		VMPath("1"):                             "/vms/1",
+		VMPath("1", "disks", "detach"):          "/vms/1/disks/detach",
+		HostPath("2", "delete"):                 "/hosts/2/delete",
+		DiscoveredVMPath("2", "a/../../vms"):    "/hosts/2/found/a%2F..%2F..%2Fvms", // the id comes from the host
+		PoolPath("3", "hosts", "2", "retry"):    "/pools/3/hosts/2/retry",
+		NetworkPath("4", "grants"):              "/networks/4/grants",
+		ProjectPath("5"):                        "/projects/5",
+		UserPath("6", "password"):               "/users/6/password",
+		TaskPath("7", "cancel"):                 "/tasks/7/cancel",
+		ContextMenuPath(fleet.TypeNetwork, "4"): "/menus/network/4",
 		APITokenPath("8", "delete"):             "/account/tokens/8/delete",
-		JoinTokenPath("9", "revoke"):         "/hosts/join/9/revoke",
-		ProjectListPath(fleet.TypeTask, "5"): "/tasks?project=5",
-		TabPath(HostPath("2"), "storage"):    "/hosts/2?tab=storage",
+		JoinTokenPath("9", "revoke"):            "/hosts/join/9/revoke",
+		ProjectListPath(fleet.TypeTask, "5"):    "/tasks?project=5",
+		TabPath(HostPath("2"), "storage"):       "/hosts/2?tab=storage",
 	} {
 		if got != want {
 			t.Errorf("%q, not %q", got, want)

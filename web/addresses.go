@@ -61,7 +61,7 @@ func (s *Server) freeAddress(c echo.Context, a fleet.Actor, _ emptyForm) (formRe
 	return stayOnPage(addressesTab(c), "The reservation for "+mac+" is removed"+queuedOnHostsText(len(tasks))), err
 }
 
-// queuedOnHosts returns the end of a message: the number of hosts that got a task, or only a full stop without any.
+// queuedOnHostsText returns the end of a message: the number of hosts that got a task, or only a full stop without any.
 func queuedOnHostsText(hosts int) string {
 	if hosts == 0 {
 		return "."

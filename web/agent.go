@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	maxReportBytes = 8 << 20   // bytes of a report, or of a job's result, which may list a pool's volumes
-	maxAgentRequestBytes  = 256 << 10 // bytes of an agent's other requests, such as a hello or a claim
+	maxReportBytes       = 8 << 20   // bytes of a report, or of a job's result, which may list a pool's volumes
+	maxAgentRequestBytes = 256 << 10 // bytes of an agent's other requests, such as a hello or a claim
 )
 
-// addForAgents adds a route of the agent API. Its handler runs only after the agent has given the proof that the
+// addAgentRoute adds a route of the agent API. Its handler runs only after the agent has given the proof that the
 // route's kind requires.
 func (s *Server) addAgentRoute(r route) {
 	if r.path == wire.PathClaim {
@@ -77,8 +77,8 @@ func agentActor(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bo
 	return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Send the host's certificate. A certificate that expired more than 30 days ago cannot be renewed: open the host in Quantix and choose \"Join again\".")
 }
 
-// agentRequest returns a handler that decodes a body of at most limit bytes, calls do for the authenticated agent and
-// answers with the result as JSON. A nil result is answered with 204.
+// agentRequestHandler returns a handler that decodes a body of at most limit bytes, calls do for the authenticated
+// agent and answers with the result as JSON. A nil result is answered with 204.
 func agentRequestHandler[I, O any](limit int64, do func(echo.Context, fleet.Actor, I) (*O, error)) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		in, err := readJSON[I](c, limit)
@@ -96,7 +96,7 @@ func agentRequestHandler[I, O any](limit int64, do func(echo.Context, fleet.Acto
 	}
 }
 
-// agentCall is agentRequest for calls that need only the body of the request.
+// agentBodyHandler is agentRequestHandler for calls that need only the body of the request.
 func agentBodyHandler[I, O any](limit int64, do func(context.Context, fleet.Actor, I) (O, error)) handler {
 	return agentRequestHandler(limit, func(c echo.Context, a fleet.Actor, in I) (*O, error) {
 		out, err := do(c.Request().Context(), a, in)
@@ -178,7 +178,7 @@ func (s *Server) serveRelay(ctx context.Context, a fleet.Actor, end relay.End, w
 	}
 }
 
-// portalStopping is the error response to agents while the portal shuts down.
+// portalStoppingError is the error response to agents while the portal shuts down.
 var portalStoppingError = refusal{status: http.StatusServiceUnavailable, message: "The portal is stopping. Send the request again."}
 
 // writeAgentError writes the response for an agent's request that failed with err.
@@ -231,7 +231,7 @@ func readJSON[T any](c echo.Context, limit int64) (T, error) {
 	return in, wire.EnforceBounds(&in)
 }
 
-// bearerOf returns the bearer token of the Authorization header, or "".
+// bearerToken returns the bearer token of the Authorization header, or "".
 func bearerToken(r *http.Request) string {
 	scheme, secret, _ := strings.Cut(r.Header.Get(echo.HeaderAuthorization), " ")
 	if !strings.EqualFold(scheme, "Bearer") {

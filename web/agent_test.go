@@ -125,7 +125,7 @@ func (p *portal) joinHost(agentURL, name string) *simulatedAgent {
 	return m
 }
 
-// report sends the report of a healthy host with the given VMs.
+// sendReport sends the report of a healthy host with the given VMs.
 func (m *simulatedAgent) sendReport(t testing.TB, vms ...wire.VMReport) {
 	t.Helper()
 	m.seq++

@@ -26,12 +26,12 @@ import (
 // agentProxy is a TCP proxy to a portal's agent listener. It counts connections (accepted: all so far, open: current)
 // and can cut or redirect them.
 type agentProxy struct {
-	url      string
-	target       atomic.Value // string
+	url           string
+	target        atomic.Value // string
 	acceptedCount atomic.Int32
 	openCount     atomic.Int32
-	mu       sync.Mutex
-	conns    map[net.Conn]bool
+	mu            sync.Mutex
+	conns         map[net.Conn]bool
 }
 
 func newAgentProxy(t *testing.T, agentURL string) *agentProxy {
@@ -78,7 +78,7 @@ func (g *agentProxy) forward(c net.Conn) {
 	both.Wait()
 }
 
-// cut closes all connections, as a network failure does.
+// closeConnections closes all connections, as a network failure does.
 func (g *agentProxy) closeConnections() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -154,7 +154,7 @@ func TestAgentUsesOneConnection(t *testing.T) {
 		work := s.host.claimInBackground(t)
 		s.awaitParkedClaims(1)
 		s.host.sendReport(t, running) // queued behind the parked claim
-		s.awaitParkedClaims(1)    // the agent has claimed again
+		s.awaitParkedClaims(1)        // the agent has claimed again
 		k := s.requestTicket(ann)
 		var browser *websocket.Conn
 		var opened sync.WaitGroup

@@ -17,7 +17,7 @@ import (
 
 var rootActor = fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
 
-// caller is a client of the agent listener, with or without a certificate and an agent session.
+// agentCaller is a client of the agent listener, with or without a certificate and an agent session.
 type agentCaller struct {
 	t       *testing.T
 	url     string
@@ -25,7 +25,7 @@ type agentCaller struct {
 	session string
 }
 
-// callerAs returns a caller that trusts the machine's CA and sends the given certificate (nil: none) and agent
+// newAgentCaller returns a caller that trusts the machine's CA and sends the given certificate (nil: none) and agent
 // session.
 func newAgentCaller(t *testing.T, url string, m *simulatedAgent, cert *tls.Certificate, session string) agentCaller {
 	conf := &tls.Config{RootCAs: m.credentials.CA, MinVersion: tls.VersionTLS13}
@@ -39,7 +39,7 @@ func isRelayPath(path string) bool {
 	return strings.HasPrefix(path, wire.PathRelay) || strings.HasPrefix(path, wire.PathConsole)
 }
 
-// ask sends a request and returns the response. For a relay it opens and closes the websocket.
+// request sends a request and returns the response. For a relay it opens and closes the websocket.
 func (c agentCaller) request(method, path, body string) answer {
 	c.t.Helper()
 	header := http.Header{}
@@ -74,7 +74,7 @@ func (c agentCaller) request(method, path, body string) answer {
 	return answer{got.StatusCode, got.Header, text.String()}
 }
 
-// hello sends hello and returns the id of the agent's new session.
+// sendHello sends hello and returns the id of the agent's new session.
 func (m *simulatedAgent) sendHello(t *testing.T, instance string) (session string) {
 	t.Helper()
 	hello, err := m.Hello(t.Context(), wire.Hello{Instance: instance, Fingerprint: string(m.id), Version: "1"})
@@ -85,7 +85,7 @@ func (m *simulatedAgent) sendHello(t *testing.T, instance string) (session strin
 	return hello.Session
 }
 
-// rejoin joins the machine's existing host with a new key, as administrators do after a lost key.
+// rejoinHost joins the machine's existing host with a new key, as administrators do after a lost key.
 func (p *portal) rejoinHost(agentURL string, m *simulatedAgent) {
 	p.t.Helper()
 	token, err := p.control.CreateJoinToken(p.t.Context(), rootActor, m.id)
@@ -101,7 +101,7 @@ func (p *portal) rejoinHost(agentURL string, m *simulatedAgent) {
 	m.Rekey()
 }
 
-// storedRows returns the rows that a host's messages may change, as text by table.
+// rowsChangedByAgents returns the rows that a host's messages may change, as text by table.
 func (p *portal) rowsChangedByAgents() map[string]string {
 	p.t.Helper()
 	out := map[string]string{}

@@ -17,8 +17,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// agentCalls returns one call for each agent route, by method and path, with valid ids and epochs. work and screen (a
-// console) are jobs that the machine has claimed.
+// callsOfAgentRoutes returns one call for each agent route, by method and path, with valid ids and epochs. work and
+// screen (a console) are jobs that the machine has claimed.
 func callsOfAgentRoutes(t *testing.T, m *simulatedAgent, work, screen wire.Work) map[string]struct{ path, body string } {
 	type line = struct{ path, body string }
 	m.seq++

@@ -29,8 +29,8 @@ type operationFunc[I, O any] func(ctx context.Context, a fleet.Actor, in *I) (*O
 // permission by the route.
 type operation struct {
 	huma.Operation
-	permission    policy.Permission
-	register func(s *Server, api huma.API, op huma.Operation)
+	permission policy.Permission
+	register   func(s *Server, api huma.API, op huma.Operation)
 }
 
 // newOperation returns an operation that answers with status on success. path is relative to apiBase, with {id} for a
@@ -78,7 +78,8 @@ func answer[I, O any](ctx context.Context, s *Server, c echo.Context, in *I, do 
 	return out, err
 }
 
-// callKey is the context key under which huma passes the echo request on to answer, which reads the actor from it.
+// echoContextKey is the context key under which huma passes the echo request on to answer, which reads the actor from
+// it.
 type echoContextKey struct{}
 
 // emptyOutput is the response of an operation that answers 204: it has no body.
@@ -236,7 +237,7 @@ func collectSchemas(all huma.Registry, s *huma.Schema, seen map[string]bool) {
 
 // requiredField is a JSON field that is never omitted. null: the field's value may be nil, which is written as null.
 type requiredField struct {
-	name string
+	name     string
 	nullable bool
 }
 

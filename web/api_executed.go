@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// objectPath is implemented by the path parameters of a pool or a network, which are assigned to hosts.
+// subjectPath is implemented by the path parameters of a pool or a network, which are assigned to hosts.
 type subjectPath interface{ subject() fleet.Subject }
 
 func (p PoolPath) subject() fleet.Subject    { return fleet.SubjectPool(p.ID) }
@@ -35,7 +35,7 @@ func apiAssignToHost[P hostStatusPath](s *Server) operationFunc[P, pageOutput[fl
 	}
 }
 
-// apiOnHost returns an operation that starts a task for a pool or a network on one host, by do.
+// apiHostTask returns an operation that starts a task for a pool or a network on one host, by do.
 func apiHostTask[P hostStatusPath](s *Server, do func(context.Context, fleet.Actor, fleet.Subject, fleet.HostID) (fleet.TaskID, error)) operationFunc[P, pageOutput[fleet.Task]] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
 		id, err := do(ctx, a, (*in).subject(), (*in).hostID())

@@ -11,15 +11,15 @@ import (
 	"quantix/internal/testkit/client"
 )
 
-// apiClient is an API client with the token of one user.
+// newAPIClient is an API client with the token of one user.
 type apiClient struct {
 	*client.Client
 	browser
 	token string
 }
 
-// apiClient creates a user with role in all projects and the given roles in projects, and returns an API client with a
-// token of that user.
+// newAPIClient creates a user with role in all projects and the given roles in projects, and returns an API client with
+// a token of that user.
 func (p *portal) newAPIClient(name string, role fleet.Role, projects map[fleet.ProjectID]fleet.Role) *apiClient {
 	p.t.Helper()
 	p.addUser(name, role)
@@ -47,8 +47,8 @@ type problem struct {
 	Errors                   []struct{ Location, Message string }
 }
 
-// refused fails unless the response is a problem with that status and, unless empty, an error at that location. It
-// returns the problem.
+// requireProblem fails unless the response is a problem with that status and, unless empty, an error at that location.
+// It returns the problem.
 func (a answer) requireProblem(t testing.TB, status int, location string) problem {
 	t.Helper()
 	var p problem

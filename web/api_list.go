@@ -27,7 +27,7 @@ func (in ListQuery) query() (fleet.Query, error) {
 
 type pageOutput[T any] struct{ Body fleet.Page[T] }
 
-// list returns the operation that answers with one page of a list, which get reads from control.
+// listOperation returns the operation that answers with one page of a list, which get reads from control.
 func listOperation[T any](get func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error)) operationFunc[ListQuery, pageOutput[T]] {
 	return func(ctx context.Context, a fleet.Actor, in *ListQuery) (*pageOutput[T], error) {
 		q, err := in.query()
@@ -39,7 +39,7 @@ func listOperation[T any](get func(context.Context, fleet.Actor, fleet.Query) (f
 	}
 }
 
-// singlePage returns all items as the only page of a list.
+// asSinglePage returns all items as the only page of a list.
 func asSinglePage[T any](items []T, err error) (*pageOutput[T], error) {
 	if items == nil {
 		items = []T{}

@@ -78,8 +78,8 @@ func (p mergePatch[T]) applyTo(old T) (T, error) {
 	return out, nil
 }
 
-// mergeText applies the patch to old, in time linear in the size of the patch. The common library would need quadratic
-// time.
+// mergePatchText applies the patch to old, in time linear in the size of the patch. The common library would need
+// quadratic time.
 func mergePatchText(old, patch []byte) ([]byte, error) {
 	before, err := decodeJSON(old)
 	if err != nil {
@@ -137,7 +137,7 @@ func (m MatchHeader) generation() (int64, error) {
 
 func etag(generation int64) string { return `"` + strconv.FormatInt(generation, 10) + `"` }
 
-// patchTries is the maximum number of attempts to apply a patch while concurrent changes interfere.
+// maxPatchTries is the maximum number of attempts to apply a patch while concurrent changes interfere.
 const maxPatchTries = 5
 
 // retryPatch repeats do if another change was written between the read and the write of do. With an If-Match header,

@@ -30,7 +30,7 @@ func (s *Server) apiCancelTask(ctx context.Context, a fleet.Actor, in *TaskPath)
 	return &taskOutput{task}, err
 }
 
-// tasksOf returns the response with the tasks of these ids, or err if it is set. The list is empty if hosts have
+// readTasks returns the response with the tasks of these ids, or err if it is set. The list is empty if hosts have
 // nothing to do.
 func (s *Server) readTasks(ctx context.Context, a fleet.Actor, ids []fleet.TaskID, err error) (*pageOutput[fleet.Task], error) {
 	if err != nil {

@@ -73,7 +73,7 @@ func (s *Server) apiDeleteTemplate(ctx context.Context, a fleet.Actor, in *delet
 	return queuedDeletionOutput(tasks), err
 }
 
-// deletionTasks returns the response with the ids of the tasks that delete files.
+// queuedDeletionOutput returns the response with the ids of the tasks that delete files.
 func queuedDeletionOutput(tasks []fleet.TaskID) *queuedTasksOutput {
 	out := &queuedTasksOutput{}
 	out.Body.Tasks = append([]fleet.TaskID{}, tasks...)

@@ -58,7 +58,7 @@ func (s *Server) apiReapplyDefinition(ctx context.Context, a fleet.Actor, in *VM
 	return &taskOutput{task}, err
 }
 
-// changedVM answers with the changed VM and the task that applies the change on the host.
+// changedVMResponder answers with the changed VM and the task that applies the change on the host.
 func changedVMResponder(a fleet.Actor) func(fleet.VMView, fleet.TaskID, error) (*vmOutput, error) {
 	return func(vm fleet.VMView, task fleet.TaskID, err error) (*vmOutput, error) {
 		out := vmAnswer(a, vm)

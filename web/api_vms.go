@@ -44,7 +44,7 @@ type CreateVM struct {
 // The apiVersion and kind of a VM document.
 const (
 	vmDocumentVersion = "quantix/v1"
-	vmDocumentKind      = "VM"
+	vmDocumentKind    = "VM"
 )
 
 func (n CreateVM) checkDocument() error {
@@ -105,7 +105,7 @@ func (s *Server) apiUpdateVM(ctx context.Context, a fleet.Actor, in *updateVMInp
 	})
 }
 
-// applyPatch applies the patch to the current VM (old) and returns the resulting update.
+// applyVMPatch applies the patch to the current VM (old) and returns the resulting update.
 func (s *Server) applyVMPatch(ctx context.Context, a fleet.Actor, in *updateVMInput, wanted int64) (old fleet.VMView, change control.UpdateVM, err error) {
 	if old, err = s.Control.GetVM(ctx, a, in.ID); err != nil {
 		return old, change, err

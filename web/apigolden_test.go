@@ -17,7 +17,8 @@ func TestAPIDescriptionMatchesGoldenFile(t *testing.T) {
 	golden.JSON(t, "testdata/api.json", servedDocument.doc.exampleValues())
 }
 
-// outline returns the operations and schemas of the document as example values. It contains each schema only once.
+// exampleValues returns the operations and schemas of the document as example values. It contains each schema only
+// once.
 func (d *openAPIDocument) exampleValues() map[string]any {
 	out := map[string]any{}
 	for at, methods := range d.Paths {

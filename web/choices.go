@@ -20,17 +20,17 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// maxChoices is the maximum number of options that a select shows. Users find other options by text search.
+// maxOptions is the maximum number of options that a select shows. Users find other options by text search.
 const maxOptions = 40
 
 // optionQuery is one query for the options of a select. typ is the kind of the options, a key of choosers.
 type optionQuery struct {
-	kind      string
-	parentID string   // id of the object that the options are for, such as a project; empty: none
-	text     string   // search text; only options that contain it are shown
-	chosen   []string // currently chosen values, which are always shown
-	formAddress     string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts
-	showAll      bool
+	kind        string
+	parentID    string   // id of the object that the options are for, such as a project; empty: none
+	text        string   // search text; only options that contain it are shown
+	chosen      []string // currently chosen values, which are always shown
+	formAddress string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts
+	showAll     bool
 
 	media    *query.Media            // set if another select of the same form has already read them
 	targets  []fleet.MigrationTarget // set if already read
@@ -38,8 +38,8 @@ type optionQuery struct {
 	networks []fleet.NetworkView     // set if already read
 }
 
-// chooser lists the options of one kind of select. It may omit options that do not contain c.text, and those beyond
-// the limit.
+// optionReader lists the options of one kind of select. It may omit options that do not contain c.text, and those
+// beyond the limit.
 type optionReader func(s *Server, ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error)
 
 var optionReaders = map[string]optionReader{
@@ -50,7 +50,7 @@ var optionReaders = map[string]optionReader{
 	"leave-targets": (*Server).migrateOptions, "vms": (*Server).vmOptions, "templates": (*Server).versionOptions, "template-grants": (*Server).templateGrantOptions,
 }
 
-// noChoiceTexts is the text of the option that chooses nothing, by key of choosers.
+// emptyOptionTexts is the text of the option that chooses nothing, by key of choosers.
 var emptyOptionTexts = map[string]string{"default-pools": "None (most free space)", "default-networks": "None (NAT network)", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
 
 // selectOptions returns the options of a form's select, with the chosen options and a link to all options.
@@ -72,7 +72,8 @@ func (s *Server) selectOptions(ctx context.Context, a fleet.Actor, c optionQuery
 	return out, nil
 }
 
-// filtered returns the options that contain the search text, up to the limit. The chosen options are always included.
+// matchingOptions returns the options that contain the search text, up to the limit. The chosen options are always
+// included.
 func (c optionQuery) matchingOptions(all []kit.Option) []kit.Option {
 	part := strings.ToLower(c.text)
 	var out []kit.Option
@@ -87,7 +88,7 @@ func (c optionQuery) matchingOptions(all []kit.Option) []kit.Option {
 	return out
 }
 
-// choicesPage returns the options of a select that match the search text.
+// showSelectOptions returns the options of a select that match the search text.
 func (s *Server) showSelectOptions(c echo.Context, a fleet.Actor) error {
 	q := optionQuery{kind: c.Param("noun"), parentID: c.QueryParam("of"), text: strings.TrimSpace(c.QueryParam("q"))}
 	list, ok := optionReaders[q.kind]

@@ -50,12 +50,12 @@ func (s *Server) mediaOptions(ctx context.Context, a fleet.Actor, c optionQuery,
 	return c.volumeOptionsWithChosen(of(c.media)), nil
 }
 
-// plainFiles returns the plain files of up to most bytes.
+// plainFilesUpToSize returns the plain files of up to most bytes.
 func plainFilesUpToSize(all []query.VolumeOn, most int64) []query.VolumeOn {
 	return slices.DeleteFunc(slices.Clone(all), func(v query.VolumeOn) bool { return !v.IsPlainFile() || v.CapacityBytes > most })
 }
 
-// withChosen returns the volumes as options, including the chosen value.
+// volumeOptionsWithChosen returns the volumes as options, including the chosen value.
 func (c optionQuery) volumeOptionsWithChosen(all []query.VolumeOn) []kit.Option {
 	out := volumeOptions(all)
 	for _, value := range c.chosen {

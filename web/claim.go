@@ -65,8 +65,8 @@ func (s *Server) claimOnConnection(conn *agentconn.Conn, c echo.Context, r route
 	return nil // Park fails only on a lost connection, where nobody can receive an answer
 }
 
-// waitParked is the only code that runs while a claim is parked. Its stack is small on purpose: BenchmarkParkedAgents
-// measures it.
+// waitWithParkedClaim is the only code that runs while a claim is parked. Its stack is small on purpose:
+// BenchmarkParkedAgents measures it.
 func (s *Server) waitWithParkedClaim(p *agentconn.ParkedConn, out *control.JobWaiter, in wire.ClaimRequest, wait time.Duration) {
 	s.metrics.parkedClaims.Add(1)
 	claim, err := out.Wait(p.Context(), in, wait, p.AnswerDue())
@@ -74,9 +74,9 @@ func (s *Server) waitWithParkedClaim(p *agentconn.ParkedConn, out *control.JobWa
 	s.answerParkedClaim(p, claim, err)
 }
 
-// claimInRequest returns a handler whose claim waits within the request. The handler reads the body to its end first,
-// so that net/http notices a disconnect and cancels the claim. A separate goroutine checks the proof and reads the
-// body: its stack is freed before the claim waits (see control.Claim).
+// claimWithinRequest returns a handler whose claim waits within the request. The handler reads the body to its end
+// first, so that net/http notices a disconnect and cancels the claim. A separate goroutine checks the proof and reads
+// the body: its stack is freed before the claim waits (see control.Claim).
 func (s *Server) claimWithinRequest(r route) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		var a fleet.Actor
@@ -115,7 +115,7 @@ func (s *Server) answerClaim(c echo.Context, out wire.Claim, err error) error {
 	return c.JSON(http.StatusOK, out)
 }
 
-// answerParked is answerClaim for a parked claim, whose HTTP request has ended.
+// answerParkedClaim is answerClaim for a parked claim, whose HTTP request has ended.
 func (s *Server) answerParkedClaim(p *agentconn.ParkedConn, out wire.Claim, err error) {
 	s.metrics.countClaim(out, err)
 	answer := &http.Response{StatusCode: http.StatusNoContent, Header: http.Header{}}

@@ -23,15 +23,15 @@ import (
 // is rendered after its requests arrived, so it includes every change announced before by any portal.
 
 const (
-	renderPauseFactor   = 9                      // multiple of a part's rendering time to wait before its next rendering
-	maxRenderPause      = 250 * time.Millisecond // maximum wait before the next rendering; requests that arrive meanwhile share its response
-	maxEncodings = 4                      // compressed copies of one part; nearly all browsers accept the same encoding
+	renderPauseFactor = 9                      // multiple of a part's rendering time to wait before its next rendering
+	maxRenderPause    = 250 * time.Millisecond // maximum wait before the next rendering; requests that arrive meanwhile share its response
+	maxEncodings      = 4                      // compressed copies of one part; nearly all browsers accept the same encoding
 )
 
-// question identifies a part of a page by everything that its content depends on.
+// sharedRequestKey identifies a part of a page by everything that its content depends on.
 type sharedRequestKey struct{ path, query, htmxTarget, permissions string }
 
-// permissionsOf returns the actor's permissions as text, equal for all users with the same permissions.
+// permissionsText returns the actor's permissions as text, equal for all users with the same permissions.
 func permissionsText(a fleet.Actor) string {
 	parts := make([]string, 0, len(a.Projects)+1)
 	for id, role := range a.Projects {
@@ -47,8 +47,8 @@ func anonymousActor(a fleet.Actor) fleet.Actor {
 	return fleet.Actor{UserID: "somebody", Name: "somebody", Role: a.Role, Projects: a.Projects, MustChangePassword: a.MustChangePassword}
 }
 
-// coalesce wraps h so that concurrent automatic refreshes of the same part share one response. h must depend only on
-// the address and the permissions: for such requests it gets neither the user nor a cookie.
+// coalesceRefreshes wraps h so that concurrent automatic refreshes of the same part share one response. h must depend
+// only on the address and the permissions: for such requests it gets neither the user nor a cookie.
 func (s *Server) coalesceRefreshes(h handler) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		id := htmxTarget(c)
@@ -83,7 +83,7 @@ func (s *Server) coalesceRefreshes(h handler) handler {
 	}
 }
 
-// partRenderer renders responses that several requests share, and queues the requests that wait for such a response.
+// sharedRenderer renders responses that several requests share, and queues the requests that wait for such a response.
 // It is safe for concurrent use.
 type sharedRenderer struct {
 	mu     sync.Mutex
@@ -94,10 +94,10 @@ type sharedRenderer struct {
 type renderQueue struct{ next *rendering }
 
 type rendering struct {
-	do   func(context.Context) (*sharedResponse, error)
-	done chan struct{}
+	do       func(context.Context) (*sharedResponse, error)
+	done     chan struct{}
 	response *sharedResponse
-	err  error
+	err      error
 }
 
 // render returns a rendering that started after this call. One call of do serves all waiting requests.
@@ -155,7 +155,7 @@ func (m *rendering) run() {
 	m.response, m.err = m.do(ctx)
 }
 
-// sharedPart is a response shared by many requests: its status and HTML. It implements http.ResponseWriter for the
+// sharedResponse is a response shared by many requests: its status and HTML. It implements http.ResponseWriter for the
 // handler.
 type sharedResponse struct {
 	status int
@@ -199,7 +199,8 @@ func (p *sharedResponse) writeTo(c echo.Context) error {
 	return err
 }
 
-// encoded returns the part in an encoding that the browser accepts, and keeps the compressed copy for other requests.
+// inAcceptedEncoding returns the part in an encoding that the browser accepts, and keeps the compressed copy for other
+// requests.
 func (p *sharedResponse) inAcceptedEncoding(r *http.Request) (*sharedResponse, error) {
 	takes := strings.Join(r.Header.Values("Accept-Encoding"), ",")
 	p.mu.Lock()

@@ -16,13 +16,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// slowSource renders a shared response slowly. Each rendering sends the state at its start on began, and then blocks
+// slowRenderer renders a shared response slowly. Each rendering sends the state at its start on began, and then blocks
 // until goOn receives a value.
 type slowRenderer struct {
-	mu    sync.Mutex
-	state  int
-	began chan int
-	proceed  chan struct{}
+	mu      sync.Mutex
+	state   int
+	began   chan int
+	proceed chan struct{}
 }
 
 func (s *slowRenderer) render(context.Context) (*sharedResponse, error) {

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// ticketProtocol is the prefix of the websocket subprotocol that carries the ticket. Browsers can set no other
-	// header, and the access log contains addresses.
+	// ticketSubprotocolPrefix is the prefix of the websocket subprotocol that carries the ticket. Browsers can set no
+	// other header, and the access log contains addresses.
 	ticketSubprotocolPrefix = "quantix.ticket."
 
 	maxTransfersPerUser = 64 // consoles, uploads and downloads of one user on this portal
 )
 
-// consoles configures the relay for consoles. The host may connect first: its job is queued before the browser has
-// upgraded.
+// consoleRelayConfig configures the relay for consoles. The host may connect first: its job is queued before the
+// browser has upgraded.
 var consoleRelayConfig = relay.KindConfig{
 	Kind:         relay.Console,
 	Wait:         [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 30 * time.Second},
@@ -45,7 +45,7 @@ type consoleTicket struct {
 	Protocol string `json:"protocol"`
 }
 
-// openConsole creates a ticket for a VM's console. The ticket's address begins with base.
+// newConsoleTicket creates a ticket for a VM's console. The ticket's address begins with base.
 func (s *Server) newConsoleTicket(ctx context.Context, a fleet.Actor, vm fleet.VMID, base string) (consoleTicket, error) {
 	t, err := s.Control.OpenConsole(ctx, a, vm)
 	return consoleTicket{URL: base + string(t.ID), Protocol: ticketSubprotocolPrefix + t.Secret}, err
@@ -73,8 +73,8 @@ func (s *Server) consoleSocket(c echo.Context, a fleet.Actor) error {
 	return s.serveConsole(c, a, s.currentConsoleActor)
 }
 
-// consoleActor returns the user of the request's session, with current permissions. used reports input from the browser
-// since the last call: only input extends the session.
+// currentConsoleActor returns the user of the request's session, with current permissions. used reports input from the
+// browser since the last call: only input extends the session.
 func (s *Server) currentConsoleActor(ctx context.Context, r *http.Request, used bool) (fleet.Actor, error) {
 	a, err := s.currentActor(ctx, r)
 	if err != nil || !used {
@@ -147,8 +147,8 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 	return nil
 }
 
-// checkOrigin refuses a console to pages of other sites. Behind a proxy, a missing publicUrl causes the same refusal,
-// so the error names that setting.
+// checkConsoleOrigin refuses a console to pages of other sites. Behind a proxy, a missing publicUrl causes the same
+// refusal, so the error names that setting.
 func (s *Server) checkConsoleOrigin(r *http.Request) error {
 	if s.isSameOriginWebsocket(r) {
 		return nil
@@ -158,8 +158,8 @@ func (s *Server) checkConsoleOrigin(r *http.Request) error {
 		cmp.Or(r.Header.Get("Origin"), "an unknown site"), cmp.Or(s.PublicURL, "http://"+r.Host))
 }
 
-// isOwnOrigin reports whether the request's Origin is this site, by scheme and host. Browsers do not apply the
-// same-origin rule to websockets, but always send the Origin of the page.
+// isSameOriginWebsocket reports whether the request's Origin is this site, by scheme and host. Browsers do not apply
+// the same-origin rule to websockets, but always send the Origin of the page.
 func (s *Server) isSameOriginWebsocket(r *http.Request) bool {
 	origin, err := url.Parse(r.Header.Get("Origin"))
 	if err != nil || origin.Host == "" || len(r.Header.Values("Origin")) != 1 {
@@ -215,7 +215,7 @@ func (s *Server) watchPermission(r *http.Request, a fleet.Actor, may func(contex
 	return ctx, func() { cancel(nil) }
 }
 
-// userCount counts the open consoles, uploads and downloads of each user, up to maxConsoles.
+// userTransferCounts counts the open consoles, uploads and downloads of each user, up to maxTransfersPerUser.
 type userTransferCounts struct {
 	mu   sync.Mutex
 	open map[fleet.UserID]int

@@ -39,7 +39,7 @@ func newConsoleHost(t testing.TB) *consoleHost {
 	return s
 }
 
-// dialBack claims the next console.open job and dials the host's end of the relay.
+// dialRelay claims the next console.open job and dials the host's end of the relay.
 func (s *consoleHost) dialRelay() *websocket.Conn {
 	s.t.Helper()
 	w := s.host.claimJob(s.t)
@@ -70,7 +70,8 @@ func (s *consoleHost) requestTicket(b *browser) consoleTicketBody {
 	return t
 }
 
-// open dials the browser's end as noVNC does. If the upgrade is refused, it returns a nil connection and the response.
+// newConsoleTicket dials the browser's end as noVNC does. If the upgrade is refused, it returns a nil connection and
+// the response.
 func (s *consoleHost) openConsole(b *browser, t consoleTicketBody, header ...string) (*websocket.Conn, answer) {
 	s.t.Helper()
 	h := http.Header{"Origin": {s.url}}

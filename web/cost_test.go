@@ -101,8 +101,8 @@ const (
 	aToken        = "00000000-0000-7000-8000-000000005002"
 )
 
-// addresses maps each page's path to the addresses that the test requests. sums is the number of rows per host that
-// PostgreSQL aggregates for the page. all marks pages that show all hosts, whose cost may grow with them.
+// measuredAddresses maps each page's path to the addresses that the test requests. sums is the number of rows per host
+// that PostgreSQL aggregates for the page. all marks pages that show all hosts, whose cost may grow with them.
 var measuredAddresses = map[string][]struct {
 	at   string
 	sums int

@@ -15,8 +15,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// exportPage is the maximum number of rows that an export reads at once; lists may have a lower limit. Each read has
-// the time limit of a page.
+// exportPageRows is the maximum number of rows that an export reads at once; lists may have a lower limit. Each read
+// has the time limit of a page.
 const exportPageRows = 2000
 
 // exportCSV writes all pages of a list as CSV, from the first one regardless of q's page. It reads the next page while
@@ -52,7 +52,8 @@ func exportCSV[T any](s *Server, c echo.Context, a fleet.Actor, name string, q f
 	}
 }
 
-// prefetch starts read in the background if more is true, and returns a function that waits for the result of read.
+// readInBackground starts read in the background if more is true, and returns a function that waits for the result of
+// read.
 func readInBackground[T any](read func() (T, error), more bool) func() (T, error) {
 	var out T
 	var err error
@@ -72,7 +73,7 @@ func readInBackground[T any](read func() (T, error), more bool) func() (T, error
 	}
 }
 
-// readExportPage reads one page of the list for an export, within pageLimit.
+// readExportPage reads one page of the list for an export, within pageTimeout.
 func readExportPage[T any](ctx context.Context, s *Server, a fleet.Actor, q fleet.Query, list listPageReader[T]) (fleet.Page[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
@@ -100,7 +101,7 @@ func escapeFormula(text string) string {
 	return text
 }
 
-// writeRow writes a row with escaped formulas. w.Error reports a failure.
+// writeCSVRow writes a row with escaped formulas. w.Error reports a failure.
 func writeCSVRow(w *csv.Writer, row []string) {
 	for i := range row {
 		row[i] = escapeFormula(row[i])

@@ -17,7 +17,7 @@ import (
 
 // stallingProxy is a TCP proxy to the database that can stall: it stops forwarding but keeps all connections open.
 type stallingProxy struct {
-	mu   sync.Mutex
+	mu      sync.Mutex
 	stalled chan struct{} // closed on release; nil: not stalled
 }
 
@@ -119,8 +119,12 @@ func TestHungDatabaseReportedUnavailable(t *testing.T) {
 	line.stall()
 	var all sync.WaitGroup
 	all.Go(func() { ann.getUntil(t, "/readyz", http.StatusServiceUnavailable) })
-	all.Go(func() { ann.get("/vms").requireStatus(t, http.StatusServiceUnavailable).contains(t, "The database does not answer.") })
-	all.Go(func() { ann.get("/events?key=tasks", "HX-Request", "true").requireStatus(t, http.StatusServiceUnavailable) })
+	all.Go(func() {
+		ann.get("/vms").requireStatus(t, http.StatusServiceUnavailable).contains(t, "The database does not answer.")
+	})
+	all.Go(func() {
+		ann.get("/events?key=tasks", "HX-Request", "true").requireStatus(t, http.StatusServiceUnavailable)
+	})
 	all.Go(func() {
 		admin.call("POST", "/api/v1/projects", `{"name":"shop"}`, "Idempotency-Key", "k").requireProblem(t, http.StatusServiceUnavailable, "")
 	})

@@ -17,8 +17,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// description is the OpenAPI document that the portal serves. The tests of this package check every response of /api/v1
-// against the document.
+// openAPIDocument is the OpenAPI document that the portal serves. The tests of this package check every response of
+// /api/v1 against the document.
 type openAPIDocument struct {
 	Paths map[string]map[string]struct {
 		Parameters []struct {
@@ -35,7 +35,7 @@ type openAPIMessage struct {
 	Content map[string]struct{ Schema openAPISchema }
 }
 
-// schema holds the JSON Schema keywords that the document uses. Decoding fails on any other keyword.
+// openAPISchema holds the JSON Schema keywords that the document uses. Decoding fails on any other keyword.
 type openAPISchema struct {
 	Ref                  string `json:"$ref"`
 	Type                 any
@@ -76,7 +76,7 @@ func readDescription(text []byte) (*openAPIDocument, error) {
 	return &d, nil
 }
 
-// operationOf returns the document's path template for a request path, such as "/vms/{id}".
+// pathTemplateOf returns the document's path template for a request path, such as "/vms/{id}".
 func (d *openAPIDocument) pathTemplateOf(path string) (string, bool) {
 	parts := strings.Split(path, "/")
 	best, holes := "", math.MaxInt
@@ -185,7 +185,7 @@ func (d *openAPIDocument) violations(at string, s openAPISchema, v any) (out []s
 	return out
 }
 
-// allowed returns a schema's type keyword, a string or a list, as a list of types.
+// allowedTypes returns a schema's type keyword, a string or a list, as a list of types.
 func allowedTypes(types any) (out []string) {
 	switch types := types.(type) {
 	case string:
@@ -198,7 +198,7 @@ func allowedTypes(types any) (out []string) {
 	return out
 }
 
-// typesOf returns the JSON Schema types that a decoded value has: a whole number has two.
+// jsonTypesOf returns the JSON Schema types that a decoded value has: a whole number has two.
 func jsonTypesOf(v any) []string {
 	switch v := v.(type) {
 	case nil:

@@ -21,11 +21,11 @@ import (
 // downloadStallLimit is how long a client may read nothing before the portal aborts its download.
 const downloadStallLimit = 4 * time.Minute
 
-// recheckInterval is the interval between checks of the user's permission during a download.
+// downloadPermissionCheckInterval is the interval between checks of the user's permission during a download.
 const downloadPermissionCheckInterval = 30 * time.Second
 
-// downloads configures the relay for downloads of volumes. The portal itself is the receiving end, on behalf of the
-// user.
+// downloadRelayConfig configures the relay for downloads of volumes. The portal itself is the receiving end, on behalf
+// of the user.
 var downloadRelayConfig = relay.KindConfig{
 	Kind:         relay.Download,
 	Wait:         [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
@@ -48,7 +48,7 @@ func (s *Server) sendVolumeByToken(c echo.Context, a fleet.Actor) error {
 	return s.streamVolume(c, a, of)
 }
 
-// sendVolume streams a volume from its host as fast as the client reads, with one buffer in memory. It sends a
+// streamVolume streams a volume from its host as fast as the client reads, with one buffer in memory. It sends a
 // Content-Length, so that clients detect a truncated download.
 func (s *Server) streamVolume(c echo.Context, a fleet.Actor, of control.Volume) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
@@ -132,7 +132,7 @@ func copyToClient(c echo.Context, from io.Reader, size int64) error {
 	return nil
 }
 
-// endWhenForbidden checks the user at intervals and calls end when the session ends or may returns false.
+// endTransferWhenForbidden checks the user at intervals and calls end when the session ends or may returns false.
 func (s *Server) endTransferWhenForbidden(ctx context.Context, c echo.Context, may func(fleet.Actor) bool, end context.CancelFunc) {
 	look := time.NewTicker(downloadPermissionCheckInterval)
 	defer look.Stop()

@@ -32,10 +32,10 @@ var statusByErrorCode = map[fleet.ErrorCode]int{
 
 // refusal is an error response: a status and a sentence. reference is set if only the log has the details.
 type refusal struct {
-	status    int
-	message   string
+	status       int
+	message      string
 	logReference string
-	fields    []fleet.FieldError
+	fields       []fleet.FieldError
 }
 
 // writeError writes the response for a request that failed with err. No other function maps errors to statuses or logs
@@ -73,7 +73,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 	}
 }
 
-// refusalOf converts err to a refusal. For an unknown error, the refusal and the log line carry the same
+// refusalFromError converts err to a refusal. For an unknown error, the refusal and the log line carry the same
 // reference.
 func (s *Server) refusalFromError(c echo.Context, err error) refusal {
 	var known *fleet.Error
@@ -102,7 +102,7 @@ func (s *Server) refusalFromError(c echo.Context, err error) refusal {
 	}
 }
 
-// noteRefusal writes the user and the route of a refused request to the audit log. It omits the address, which may
+// auditRefusal writes the user and the route of a refused request to the audit log. It omits the address, which may
 // contain secrets.
 func (s *Server) auditRefusal(c echo.Context, e *fleet.Error) {
 	a := actorOf(c)

@@ -70,7 +70,7 @@ func TestClientReadsReasonForTooLargeBody(t *testing.T) {
 	}
 }
 
-// spaces is an endless reader of spaces.
+// endlessSpaces is an endless reader of spaces.
 type endlessSpaces struct{}
 
 func (endlessSpaces) Read(p []byte) (int, error) {

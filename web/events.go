@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	maxKeysPerStream    = 170             // per stream; the address of more keys would be too long for some proxies
+	maxKeysPerStream  = 170             // per stream; the address of more keys would be too long for some proxies
 	maxStreamsPerUser = 40              // per user, in all browsers
-	pingInterval  = 5 * time.Second // the browser reconnects after 12 s without data
+	pingInterval      = 5 * time.Second // the browser reconnects after 12 s without data
 	// interval at which a stream or console checks the user's session and permissions, in addition to wake-ups about
 	// changes
 	permissionCheckInterval = 30 * time.Second
 	// interval at which a stream checks whether the refresh interval has changed
 	refreshRateCheckInterval = 5 * time.Second
-	eventWriteTimeout       = 10 * time.Second
+	eventWriteTimeout        = 10 * time.Second
 )
 
-// streamCount counts the open streams of each user.
+// userStreamCounts counts the open streams of each user.
 type userStreamCounts struct {
 	mu   sync.Mutex
 	open map[fleet.UserID]int
@@ -122,7 +122,7 @@ func permissionKeys(a fleet.Actor) []string {
 	return []string{"user:" + string(a.UserID), "session:" + a.Session}
 }
 
-// mayFollow reports whether the stream may continue: the user's session is valid and the user may still follow
+// streamStillAllowed reports whether the stream may continue: the user's session is valid and the user may still follow
 // exactly the allowed keys. Otherwise the page must open a new stream.
 func (s *Server) streamStillAllowed(r *http.Request, asked []string, allowed []query.Watched) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), pageTimeout)
@@ -138,8 +138,8 @@ func (s *Server) streamStillAllowed(r *http.Request, asked []string, allowed []q
 	return slices.EqualFunc(now, allowed, func(x, y query.Watched) bool { return x.Key == y.Key && slices.Equal(x.WakeUps, y.WakeUps) })
 }
 
-// isRateLimited reports whether the page key is that of a list, or of an object with many parts. Events of such a key
-// are sent at most once per refresh interval.
+// isRateLimitedKey reports whether the page key is that of a list, or of an object with many parts. Events of such a
+// key are sent at most once per refresh interval.
 func isRateLimitedKey(key string) bool {
 	typ, _, one := strings.Cut(key, ":")
 	if one {
@@ -152,14 +152,14 @@ func isRateLimitedKey(key string) bool {
 // eventScheduler translates wake-ups of the hub to events named after the page's keys, and delays events of lists. It
 // is not safe for concurrent use.
 type eventScheduler struct {
-	sub      *notify.Subscription
-	wakeUps  map[string][]string  // wake-up keys by page key
-	pageKeys map[string]string    // page key by wake-up key
-	lastSent map[string]time.Time // time of the latest event of each rate-limited key
-	delayedUntil  map[string]time.Time // page keys with a delayed event, and the time to send the event
-	interval func(time.Time) (gap, spread time.Duration)
-	refreshInterval      time.Duration // refresh interval of lists at the last check
-	timer    *time.Timer
+	sub             *notify.Subscription
+	wakeUps         map[string][]string  // wake-up keys by page key
+	pageKeys        map[string]string    // page key by wake-up key
+	lastSent        map[string]time.Time // time of the latest event of each rate-limited key
+	delayedUntil    map[string]time.Time // page keys with a delayed event, and the time to send the event
+	interval        func(time.Time) (gap, spread time.Duration)
+	refreshInterval time.Duration // refresh interval of lists at the last check
+	timer           *time.Timer
 }
 
 func newEventScheduler(watched []query.Watched, pace func(time.Time) (gap, spread time.Duration)) *eventScheduler {
@@ -201,8 +201,8 @@ func (p *eventScheduler) eventsNow(keys []string, now time.Time) []string {
 	return append(out, p.dueEvents(now)...)
 }
 
-// schedule schedules the event name for the given time, unless it is already scheduled. Until then, the hub's wake-ups
-// for that event are muted.
+// delayEvent schedules the event name for the given time, unless it is already scheduled. Until then, the hub's
+// wake-ups for that event are muted.
 func (p *eventScheduler) delayEvent(name string, at time.Time) {
 	if _, waits := p.delayedUntil[name]; !waits {
 		p.delayedUntil[name] = at
@@ -244,10 +244,10 @@ func (p *eventScheduler) dueEvents(now time.Time) []string {
 
 // eventWriter writes events with a deadline, so that a stream ends when its browser stops reading.
 type eventWriter struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
+	w            http.ResponseWriter
+	control      *http.ResponseController
 	sentInterval int // refresh interval last sent to the page, in seconds; 0: none yet
-	err     error
+	err          error
 }
 
 // writeInterval sends the refresh interval of lists to the page if the interval has changed.

@@ -16,12 +16,12 @@ import (
 	"quantix/views/shell"
 )
 
-// assignedType describes the pages of a resource type whose objects T are assigned to hosts, each with a host status C:
-// pools and networks share their handlers and differ in these fields.
+// assignedPages describes the pages of a resource type whose objects T are assigned to hosts, each with a host status
+// C: pools and networks share their handlers and differ in these fields.
 type assignedPages[ID ~string, T, C any] struct {
 	typ               fleet.ResourceType
 	load              objectGetter[ID, T] // the object with its first hosts
-	loadBrief             objectGetter[ID, T]
+	loadBrief         objectGetter[ID, T]
 	status            func(ctx context.Context, a fleet.Actor, id ID, host fleet.HostID) (C, error)
 	isAssigned        func(T, fleet.HostID) bool
 	unmetRequirements func(T, fleet.Host) []kit.MissingCapability // unmet requirements of a host
@@ -40,8 +40,10 @@ func (s *Server) assignedPoolPages() assignedPages[fleet.PoolID, fleet.PoolView,
 		isAssigned: func(v fleet.PoolView, h fleet.HostID) bool {
 			return slices.ContainsFunc(v.Hosts, func(p fleet.PoolHost) bool { return p.HostID == h && p.Assigned })
 		},
-		unmetRequirements: func(v fleet.PoolView, h fleet.Host) []kit.MissingCapability { return poolview.MissingCapabilities(h, v.Spec.Kind) },
-		assign:            poolview.AssignDialog, release: poolview.ReleaseDialog, confirmDelete: poolview.DeleteDialog, labels: poolview.HostLabelsDialog, labelsTab: "configure",
+		unmetRequirements: func(v fleet.PoolView, h fleet.Host) []kit.MissingCapability {
+			return poolview.MissingCapabilities(h, v.Spec.Kind)
+		},
+		assign: poolview.AssignDialog, release: poolview.ReleaseDialog, confirmDelete: poolview.DeleteDialog, labels: poolview.HostLabelsDialog, labelsTab: "configure",
 	}
 }
 
@@ -143,7 +145,7 @@ func confirmDeleteObject[ID ~string, T, C any](s *Server, e assignedPages[ID, T,
 	}
 }
 
-// submitDelete deletes the object and redirects to the list, which shows the state of a deletion that is not finished.
+// deleteObject deletes the object and redirects to the list, which shows the state of a deletion that is not finished.
 func deleteObject[ID ~string, T, C any](s *Server, e assignedPages[ID, T, C]) formAction[emptyForm] {
 	return func(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 		_, err := s.Control.DeleteEverywhere(c.Request().Context(), a, e.subject(c))
@@ -155,8 +157,8 @@ type labelSelectorForm struct {
 	Selector string `form:"selector"`
 }
 
-// showLabelForm shows the form for the label selector, with the matching hosts. Without scripts, the form reloads its
-// own address to update the matching hosts.
+// showLabelSelectorForm shows the form for the label selector, with the matching hosts. Without scripts, the form
+// reloads its own address to update the matching hosts.
 func showLabelSelectorForm[ID ~string, T, C any](s *Server, e assignedPages[ID, T, C]) formRenderer[labelSelectorForm] {
 	return func(c echo.Context, a fleet.Actor, in labelSelectorForm, how formDisplay) error {
 		ctx := c.Request().Context()
@@ -195,7 +197,7 @@ func submitLabelSelectorForm[ID ~string, T, C any](s *Server, e assignedPages[ID
 	}
 }
 
-// newLabelForm returns the label selector part of the form of a new object.
+// newLabelSelectorForm returns the label selector part of the form of a new object.
 func (s *Server) newLabelSelectorForm(ctx context.Context, a fleet.Actor, typ fleet.ResourceType, text string, how formDisplay) (f kit.HostLabelForm, err error) {
 	f = kit.HostLabelForm{Of: string(typ), Selector: text, Error: how.errors.At("selector")}
 	if f.Error == "" && text != "" {
@@ -204,8 +206,8 @@ func (s *Server) newLabelSelectorForm(ctx context.Context, a fleet.Actor, typ fl
 	return f, err
 }
 
-// previewSelector returns the hosts that match the selector text. For an invalid selector it returns no error, but a
-// preview with the reason.
+// previewLabelSelector returns the hosts that match the selector text. For an invalid selector it returns no error, but
+// a preview with the reason.
 func (s *Server) previewLabelSelector(ctx context.Context, a fleet.Actor, of fleet.Subject, text string) (kit.HostLabelPreview, error) {
 	found, err := s.Control.LabelledHosts(ctx, a, of, text)
 	if e, _, ok := formErrorsFrom(err); ok && e.At("selector") != "" {

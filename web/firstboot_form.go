@@ -12,8 +12,8 @@ import (
 
 const firstBootPrefix = "firstBoot.cloudInit."
 
-// firstBootOf reads the first-boot data from the form; nil: none. Further users and files, which the form does not
-// show, are taken from had.
+// firstBootFromForm reads the first-boot data from the form; nil: none. Further users and files, which the form does
+// not show, are taken from had.
 func firstBootFromForm(checks *fleet.Checks, typed url.Values, had fleet.FirstBoot) *control.FirstBootInput {
 	text := func(name string) string { return strings.TrimSpace(typed.Get(firstBootPrefix + name)) }
 	out := &control.FirstBootInput{}
@@ -49,8 +49,8 @@ func firstBootFromForm(checks *fleet.Checks, typed url.Values, had fleet.FirstBo
 	return out
 }
 
-// usersOf returns the users of had, the first one replaced by the typed user. An empty name means the image's default
-// user. A form without any value of a user has no first user.
+// firstBootUsersFromForm returns the users of had, the first one replaced by the typed user. An empty name means the
+// image's default user. A form without any value of a user has no first user.
 func firstBootUsersFromForm(typed url.Values, had []fleet.FirstUser) []fleet.FirstUser {
 	const at = firstBootPrefix + "users[0]."
 	u := fleet.FirstUser{}
@@ -91,7 +91,7 @@ func parseKeyValueLines(checks *fleet.Checks, field, text string) map[string]str
 	return out
 }
 
-// nicsOf parses NICs in the format of vmview.NetworkText.
+// parseFirstBootNICs parses NICs in the format of vmview.FirstBootNICLines.
 func parseFirstBootNICs(checks *fleet.Checks, field, text string) []fleet.FirstBootNIC {
 	var out []fleet.FirstBootNIC
 	for _, line := range splitLines(text) {
@@ -148,7 +148,7 @@ func fillFirstBootForm(typed url.Values, f fleet.FirstBoot) {
 	}
 }
 
-// otherFirstBootParts returns a sentence about the parts of the first-boot data that the form does not show, or ""
+// firstBootDataOutsideForm returns a sentence about the parts of the first-boot data that the form does not show, or ""
 // without such parts. Saving the form leaves them unchanged.
 func firstBootDataOutsideForm(f fleet.FirstBoot) string {
 	var out []string

@@ -15,7 +15,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// typedValues is a submitted form as url.Values, for handlers that read the fields one by one.
+// formValues is a submitted form as url.Values, for handlers that read the fields one by one.
 type formValues struct{ url.Values }
 
 func (in *formValues) read(sent url.Values) { in.Values = sent }
@@ -47,7 +47,7 @@ func (s *Server) showFirstBootForm(c echo.Context, a fleet.Actor, in formValues,
 	return s.showPageWithStatus(c, how.status, a, vmPageLayout(vm), vmview.FirstBootDialog(p))
 }
 
-// customizationsFor lists the customization specs that VMs of the project may use.
+// customizationsOfProject lists the customization specs that VMs of the project may use.
 func (s *Server) customizationsOfProject(c echo.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.Customization, error) {
 	all, err := s.Control.ListCustomizations(c.Request().Context(), a)
 	out := all[:0]
@@ -110,7 +110,7 @@ func (s *Server) showNewCustomizationForm(c echo.Context, a fleet.Actor, in form
 	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New customization spec"}, vmview.CustomizationPage(p))
 }
 
-// specOfForm reads a customization spec from the form.
+// customizationFromForm reads a customization spec from the form.
 func customizationFromForm(typed url.Values, had fleet.FirstBoot) (control.CustomizationInput, error) {
 	var checks fleet.Checks
 	out := control.CustomizationInput{ProjectID: fleet.ProjectID(typed.Get("projectId")), Name: typed.Get("name"), Description: typed.Get("description")}
@@ -172,7 +172,9 @@ func (s *Server) editCustomization(c echo.Context, a fleet.Actor, in formValues)
 	return redirectTo("/customizations"), err
 }
 
-func customizationPageLayout(one fleet.Customization) shell.PageLayout { return shell.PageLayout{Title: one.Name} }
+func customizationPageLayout(one fleet.Customization) shell.PageLayout {
+	return shell.PageLayout{Title: one.Name}
+}
 
 func (s *Server) confirmDeleteCustomization() formRenderer[emptyForm] {
 	return confirmDialogHandler(s, s.Control.GetCustomization, customizationPageLayout, vmview.DeleteCustomizationDialog)

@@ -13,7 +13,7 @@ import (
 	"quantix/views/kit"
 )
 
-// maxRows limits repeated parts of a form: disks, NICs, selected VMs.
+// maxFormRows limits repeated parts of a form: disks, NICs, selected VMs.
 const maxFormRows = control.MaxBulkVMs
 
 var formDecoder = newFormDecoder()
@@ -24,8 +24,8 @@ func newFormDecoder() *form.Decoder {
 	return d
 }
 
-// decode reads the request's form into a T: by its `form:"name"` tags, or by its method read. T holds numbers as text,
-// so that the form can show invalid input beside the error.
+// decodeForm reads the request's form into a T: by its `form:"name"` tags, or by its method read. T holds numbers as
+// text, so that the form can show invalid input beside the error.
 func decodeForm[T any](c echo.Context) (T, error) {
 	var into T
 	r := c.Request()
@@ -49,8 +49,8 @@ func unreadableFormError() error {
 	return fleet.Errorf(fleet.Malformed, "The form cannot be read. Reload the page and try again.")
 }
 
-// formErrors converts an error of code Invalid or Conflict to the errors that a form shows at its fields or above its
-// button. For every other error ok is false, and the handler must return the error.
+// formErrorsFrom converts an error of code Invalid or Conflict to the errors that a form shows at its fields or above
+// its button. For every other error ok is false, and the handler must return the error.
 func formErrorsFrom(err error) (e kit.Errors, status int, ok bool) {
 	var refused *fleet.Error
 	if !errors.As(err, &refused) || refused.Code != fleet.Invalid && refused.Code != fleet.Conflict {
@@ -65,7 +65,8 @@ func formErrorsFrom(err error) (e kit.Errors, status int, ok bool) {
 	return e, statusByErrorCode[refused.Code], true
 }
 
-// formStatus returns the status for a form that is shown again: always 422 to htmx, which swaps no other error.
+// statusOfRefusedForm returns the status for a form that is shown again: always 422 to htmx, which swaps no other
+// error.
 func statusOfRefusedForm(c echo.Context, status int) int {
 	if isHTMXRequest(c) {
 		return 422
@@ -82,7 +83,7 @@ func parseField[T any](c *fleet.Checks, field, text string, as func(string) (T, 
 	return v
 }
 
-// labelsOf parses labels as users type them: one "key=value" per line.
+// parseLabels parses labels as users type them: one "key=value" per line.
 func parseLabels(c *fleet.Checks, field, text string) map[string]string {
 	labels := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -99,7 +100,7 @@ func parseLabels(c *fleet.Checks, field, text string) map[string]string {
 	return labels
 }
 
-// joinChecks joins the errors found while a form was decoded with the errors from control.
+// joinFormErrors joins the errors found while a form was decoded with the errors from control.
 func joinFormErrors(checks *fleet.Checks, err error) error {
 	own := checks.Err()
 	switch {

@@ -17,7 +17,7 @@ import (
 
 const maxDockTasks = 8
 
-// fillFrame sets the fields of the page layout that need no database query.
+// fillPageLayout sets the fields of the page layout that need no database query.
 func (s *Server) fillPageLayout(c echo.Context, f *shell.PageLayout) {
 	r := c.Request()
 	f.Now, f.Path, f.Query = time.Now(), localPath(r.URL.Path), r.URL.Query()
@@ -31,7 +31,7 @@ func (s *Server) fillPageLayout(c echo.Context, f *shell.PageLayout) {
 	f.IsErrorPage = true
 }
 
-// loadFrame reads the data of the page layout from the database: tree, recent tasks and the like.
+// loadPageLayout reads the data of the page layout from the database: tree, recent tasks and the like.
 func (s *Server) loadPageLayout(c echo.Context, f *shell.PageLayout) error {
 	s.fillPageLayout(c, f)
 	f.IsErrorPage = false
@@ -56,8 +56,8 @@ func (s *Server) loadPageLayout(c echo.Context, f *shell.PageLayout) error {
 	return err
 }
 
-// dockQuery returns the query of the task dock, the list of recent tasks at the bottom of the page: the user's newest
-// tasks, or the newest of all visible tasks.
+// taskDockQuery returns the query of the task dock, the list of recent tasks at the bottom of the page: the user's
+// newest tasks, or the newest of all visible tasks.
 func taskDockQuery(all bool) fleet.Query {
 	if all {
 		return fleet.Query{Limit: maxDockTasks}
@@ -116,15 +116,15 @@ func displayPreference(c echo.Context, name string, allowed ...string) string {
 	return allowed[0]
 }
 
-// typeAt returns the resource type of the pages at a path, and the rest of the path.
+// resourceTypeAtPath returns the resource type of the pages at a path, and the rest of the path.
 func resourceTypeAtPath(path string) (t fleet.Resource, rest string) {
 	list, rest, _ := strings.Cut(strings.Trim(path, "/"), "/")
 	t, _ = fleet.ResourceByPlural(list)
 	return t, rest
 }
 
-// treeView returns the user's choice among the allowed views of the tree. If the query chooses none and the stored
-// choice does not show the page's object, it returns a view that shows the object.
+// chosenTreeView returns the user's choice among the allowed views of the tree. If the query chooses none and the
+// stored choice does not show the page's object, it returns a view that shows the object.
 func chosenTreeView(c echo.Context, allowed []string) string {
 	chosen := displayPreference(c, "tree", allowed...)
 	if c.QueryParam("tree") != "" {
@@ -149,7 +149,7 @@ func storePreferenceCookie(c echo.Context, name, value string) {
 	})
 }
 
-// treeLabelKey returns the label key by which the tree groups VMs; empty: no grouping. Like displayPreference, it
+// treeGroupingLabel returns the label key by which the tree groups VMs; empty: no grouping. Like displayPreference, it
 // stores a valid key from the query in a cookie.
 func treeGroupingLabel(c echo.Context) string {
 	valid := func(key string) bool {

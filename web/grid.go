@@ -7,8 +7,8 @@ import (
 	"quantix/views/kit"
 )
 
-// gridOf returns the matrix of hosts and objects of typ, with the queries for its hosts and its other objects (side).
-// Hosts are filtered and paged as in their list; the other objects have separate paging parameters.
+// newHostGrid returns the matrix of hosts and objects of typ, with the queries for its hosts and its other objects
+// (side). Hosts are filtered and paged as in their list; the other objects have separate paging parameters.
 func newHostGrid(c echo.Context, typ fleet.ResourceType, rows, columns int) (g kit.Grid, hosts, side fleet.Query) {
 	name := typ.Info().Plural
 	hosts = queryFromURL(c)

@@ -12,7 +12,7 @@ import (
 	"quantix/static"
 )
 
-// readyLimit is how long the database may take to answer /readyz.
+// readinessTimeout is how long the database may take to answer /readyz.
 const readinessTimeout = 2 * time.Second
 
 // livenessProbe answers 200, which shows that the process responds.

@@ -14,7 +14,7 @@ import (
 
 const (
 	maxHelpQueryBytes = 200 // bytes of a search text
-	maxHelpHits = 15  // sections that a search of the manual shows
+	maxHelpHits       = 15  // sections that a search of the manual shows
 )
 
 // helpPage shows a chapter of the manual, its table of contents, or search results. It needs no session: the manual is

@@ -38,7 +38,7 @@ func (s *Server) hostPage(c echo.Context, a fleet.Actor) error {
 	return s.showPage(c, a, hostPageLayout(h), hostview.HostPage(p))
 }
 
-// fillHost reads the data of the page's current tab.
+// fillHostTab reads the data of the page's current tab.
 func (s *Server) fillHostTab(c echo.Context, a fleet.Actor, p *hostview.Page) (err error) {
 	ctx, q := c.Request().Context(), queryFromURL(c)
 	q.Filter = "host:" + strconv.Quote(p.Host.Name)

@@ -12,7 +12,7 @@ import (
 	"quantix/views/shell"
 )
 
-// hostTabs maps the tabs of the host list to their filters.
+// hostListTabFilters maps the tabs of the host list to their filters.
 var hostListTabFilters = map[string]string{"all": "", "attention": "-phase:online"}
 
 func (s *Server) listHosts(c echo.Context, a fleet.Actor) error {

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// keyHeader names the request header with the idempotency key, which makes a POST to /api/v1 safe to repeat.
+// idempotencyKeyHeader names the request header with the idempotency key, which makes a POST to /api/v1 safe to repeat.
 const idempotencyKeyHeader = "Idempotency-Key"
 
 func idempotencyKeyParam() *huma.Param {
@@ -22,10 +22,10 @@ func idempotencyKeyParam() *huma.Param {
 	}
 }
 
-// replayHeader marks a response as the stored response of an earlier request with the same Idempotency-Key.
+// replayedResponseHeader marks a response as the stored response of an earlier request with the same Idempotency-Key.
 const replayedResponseHeader = "Idempotent-Replay"
 
-// idempotent runs do under an idempotency key. If the key was used before, it returns the result of that first run
+// runIdempotent runs do under an idempotency key. If the key was used before, it returns the result of that first run
 // instead, with replayed set. Without a key, every call runs do.
 func runIdempotent[O any](ctx context.Context, s *Server, a fleet.Actor, k control.IdempotencyKey, do func(context.Context) (O, error)) (out O, replayed bool, err error) {
 	if k.Name == "" || a.UserID == "" {
@@ -50,7 +50,7 @@ func runIdempotent[O any](ctx context.Context, s *Server, a fleet.Actor, k contr
 	return out, replayed, nil
 }
 
-// keyOf returns the idempotency key of an API request, together with its operation, object and input.
+// idempotencyKeyOf returns the idempotency key of an API request, together with its operation, object and input.
 func idempotencyKeyOf(c echo.Context, in any) (control.IdempotencyKey, error) {
 	r := c.Request()
 	request, err := json.Marshal(struct {

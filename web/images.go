@@ -152,7 +152,7 @@ func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 	return out
 }
 
-// imageChoices reads the options for the selects of an image form.
+// readImageFormChoices reads the options for the selects of an image form.
 func (s *Server) readImageFormChoices(c echo.Context, a fleet.Actor, f *imageview.Form) (err error) {
 	ctx, all, page := c.Request().Context(), c.QueryParam("all") != "", c.Request().URL.String()
 	if f.Pools, err = s.selectOptions(ctx, a, optionQuery{kind: "pools", chosen: []string{f.In.Pool}, formAddress: page, showAll: all}); err != nil {
@@ -289,12 +289,13 @@ func (s *Server) forgetImageCopy(c echo.Context, a fleet.Actor, in imageCopyForm
 	return stayOnPage(views.ImagePath(imageIDOf(c)), in.Volume+" is removed from the library; the file stays."), s.Control.ForgetCopy(c.Request().Context(), a, in.imageCopy(c))
 }
 
-// copyInQuery returns the image copy in the request's query.
+// imageCopyInQuery returns the image copy in the request's query.
 func imageCopyInQuery(c echo.Context) control.ImageCopy {
 	return imageCopyForm{c.QueryParam("pool"), c.QueryParam("volume"), c.QueryParam("host")}.imageCopy(c)
 }
 
-// fillCopy sets the form's copy to delete from the query. It fails with NotFound if the image has no such copy.
+// fillImageCopyFromQuery sets the form's copy to delete from the query. It fails with NotFound if the image has no such
+// copy.
 func fillImageCopyFromQuery(c echo.Context, f *imageview.Form) error {
 	at := imageCopyInQuery(c)
 	for _, v := range f.Image.Versions {

@@ -52,10 +52,10 @@ func (s *Server) showJoinPage(c echo.Context, a fleet.Actor, p hostview.JoinPage
 	return s.showPageWithStatus(c, http.StatusOK, a, shell.PageLayout{Title: p.Title()}, hostview.Join(p))
 }
 
-// maxShownTokens is the maximum number of join tokens that the page shows, newest first.
+// maxShownJoinTokens is the maximum number of join tokens that the page shows, newest first.
 const maxShownJoinTokens = 200
 
-// joinTokens reads the join tokens and, for the watched token, the host that joined with it.
+// readJoinPage reads the join tokens and, for the watched token, the host that joined with it.
 func (s *Server) readJoinPage(c echo.Context, a fleet.Actor, watched fleet.JoinTokenID) (hostview.JoinPage, error) {
 	ctx := c.Request().Context()
 	p := hostview.JoinPage{Now: time.Now()}
@@ -72,7 +72,7 @@ func (s *Server) readJoinPage(c echo.Context, a fleet.Actor, watched fleet.JoinT
 	return p, err
 }
 
-// hostNamed returns the host with that name, or nil.
+// hostByName returns the host with that name, or nil.
 func (s *Server) hostByName(ctx context.Context, a fleet.Actor, name string) (*fleet.HostView, error) {
 	if name == "" {
 		return nil, nil

@@ -31,7 +31,8 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 const goodPassword = "correct horse battery"
 
-// goodHash returns the hash of goodPassword. It is computed once per process, because hashing is slow on purpose.
+// goodPasswordHash returns the hash of goodPassword. It is computed once per process, because hashing is slow on
+// purpose.
 var goodPasswordHash = sync.OnceValues(func() (string, error) { return auth.HashPassword(context.Background(), goodPassword) })
 
 // portal is a running portal with a database for one test.
@@ -69,7 +70,7 @@ func newPortal(t testing.TB) *portal {
 	return newPortalOn(t, testkit.DB(t))
 }
 
-// portalOn is newPortal with a given database pool.
+// newPortalOn is newPortal with a given database pool.
 func newPortalOn(t testing.TB, pool *pgxpool.Pool) *portal {
 	t.Helper()
 	testkit.KeepOnline(t, pool)
@@ -87,7 +88,7 @@ func newPortalOn(t testing.TB, pool *pgxpool.Pool) *portal {
 	return p
 }
 
-// vaults maps database pools to vaults, because portals with the same database must share a secrets key.
+// vaultsByPool maps database pools to vaults, because portals with the same database must share a secrets key.
 var vaultsByPool sync.Map
 
 func vaultOfPool(pool *pgxpool.Pool) auth.Vault {
@@ -139,7 +140,7 @@ func (p *portal) newBrowser() *browser {
 	}}
 }
 
-// signedIn creates a user with that role and returns the user's signed-in browser.
+// newSignedInBrowser creates a user with that role and returns the user's signed-in browser.
 func (p *portal) newSignedInBrowser(name string, role fleet.Role) *browser {
 	p.t.Helper()
 	p.addUser(name, role)
@@ -156,7 +157,7 @@ type answer struct {
 	body   string
 }
 
-// has fails unless the response contains all texts.
+// contains fails unless the response contains all texts.
 func (a answer) contains(t testing.TB, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -166,7 +167,7 @@ func (a answer) contains(t testing.TB, texts ...string) {
 	}
 }
 
-// main returns the page's content without the page layout, or the whole body if there is no layout.
+// pageContent returns the page's content without the page layout, or the whole body if there is no layout.
 func (a answer) pageContent() string {
 	_, body, found := strings.Cut(a.body, "<main")
 	if !found {
@@ -176,7 +177,7 @@ func (a answer) pageContent() string {
 	return body
 }
 
-// lacks fails if the response contains one of the texts.
+// excludes fails if the response contains one of the texts.
 func (a answer) excludes(t testing.TB, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -186,7 +187,7 @@ func (a answer) excludes(t testing.TB, texts ...string) {
 	}
 }
 
-// is stops the test unless the response has that status. It returns the response.
+// requireStatus stops the test unless the response has that status. It returns the response.
 func (a answer) requireStatus(t testing.TB, status int) answer {
 	t.Helper()
 	if a.status != status {
@@ -195,7 +196,7 @@ func (a answer) requireStatus(t testing.TB, status int) answer {
 	return a
 }
 
-// do sends a request. header alternates names and values.
+// send sends a request. header alternates names and values.
 func (b *browser) send(method, path string, body io.Reader, header ...string) answer {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, body)
@@ -228,7 +229,7 @@ func (b *browser) get(path string, header ...string) answer {
 	return b.send(http.MethodGet, path, nil, header...)
 }
 
-// fragment requests the page's element with that id, as htmx does for a refresh.
+// getFragment requests the page's element with that id, as htmx does for a refresh.
 func (b *browser) getFragment(path, id string) answer {
 	b.t.Helper()
 	return b.get(path, "HX-Request", "true", "HX-Target", id, "HX-Trigger", id)
@@ -240,7 +241,7 @@ func (b *browser) post(path string, form url.Values, header ...string) answer {
 		append([]string{"Content-Type", "application/x-www-form-urlencoded"}, header...)...)
 }
 
-// hx returns the headers with which htmx sends a form whose target is the element with that id.
+// htmxFormHeaders returns the headers with which htmx sends a form whose target is the element with that id.
 func htmxFormHeaders(id string) []string { return []string{"HX-Request", "true", "HX-Target", id} }
 
 func mustJSON(v any) string {
@@ -318,7 +319,7 @@ func (s *consoleHost) addVolumes(name string, volumes ...string) fleet.PoolID {
 	return id
 }
 
-// network returns the id of the libvirt network of that name. It creates the network without hosts if there is none.
+// networkID returns the id of the libvirt network of that name. It creates the network without hosts if there is none.
 func (p *portal) networkID(name string) (id fleet.NetworkID) {
 	p.t.Helper()
 	p.execSQL("INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'libvirt') ON CONFLICT DO NOTHING", fleet.NewID[fleet.NetworkID](), name)

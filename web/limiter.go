@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	maxConcurrentRequests = 8  // concurrent pages and lists of one user, in all browsers and API clients; see newLimiter
+	maxConcurrentRequests = 8  // concurrent pages and lists of one user, in all browsers and API clients; see newUserLimiter
 	maxWaitingRequests    = 64 // requests of one user that may wait for a slot
-	// longest wait: well below pageLimit, so that the refusal is still sent in time
+	// longest wait: well below pageTimeout, so that the refusal is still sent in time
 	maxSlotWait = 1500 * time.Millisecond
 )
 
-// limiter is the per-user limiter: it bounds the concurrent reads of each user, so that one user cannot occupy the
+// userLimiter is the per-user limiter: it bounds the concurrent reads of each user, so that one user cannot occupy the
 // whole portal. Further reads wait.
 type userLimiter struct {
 	maxPerUser int
@@ -26,7 +26,7 @@ type userLimiter struct {
 	queues     map[fleet.UserID]*userRequestQueue
 }
 
-// newLimiter returns a limiter that leaves most database connections to other users.
+// newUserLimiter returns a limiter that leaves most database connections to other users.
 func newUserLimiter(pool func() DatabasePoolStat) *userLimiter {
 	n := &userLimiter{maxPerUser: maxConcurrentRequests, queues: map[fleet.UserID]*userRequestQueue{}}
 	if pool != nil {

@@ -17,10 +17,10 @@ import (
 	"quantix/views/shell"
 )
 
-// lister reads one page of a list from control.
+// listPageReader reads one page of a list from control.
 type listPageReader[T any] func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error)
 
-// queryOf reads the query parameters that all lists share.
+// queryFromURL reads the query parameters that all lists share.
 func queryFromURL(c echo.Context) fleet.Query {
 	q := fleet.Query{
 		Filter: c.QueryParam("filter"), Sort: c.QueryParam("sort"), After: c.QueryParam("after"), Before: c.QueryParam("before"),
@@ -31,7 +31,7 @@ func queryFromURL(c echo.Context) fleet.Query {
 	return q
 }
 
-// listOf returns the list of a page. sort is the default order.
+// newList returns the list of a page. sort is the default order.
 func (s *Server) newList(c echo.Context, name, sort string, columns kit.Columns, f kit.Filter) kit.List {
 	link := kit.Link{Path: "/" + name, Query: c.QueryParams()}.Without("tree", "dock", "group")
 	f.Link, f.Value = link, c.QueryParam("filter")
@@ -63,7 +63,7 @@ func (s *Server) showList(c echo.Context, a fleet.Actor, f shell.PageLayout, l k
 	return s.showPageWithStatus(c, listResponseStatus(l.Filter), a, f, body)
 }
 
-// listStatus returns the status for a list, whose filter may be invalid.
+// listResponseStatus returns the status for a list, whose filter may be invalid.
 func listResponseStatus(f kit.Filter) int {
 	if f.Error != "" {
 		return http.StatusUnprocessableEntity
@@ -71,8 +71,8 @@ func listResponseStatus(f kit.Filter) int {
 	return http.StatusOK
 }
 
-// filterError returns the reason for an invalid filter if err is one, so that the list can show it; else it returns
-// err.
+// splitFilterError returns the reason for an invalid filter if err is one, so that the list can show it; else it
+// returns err.
 func splitFilterError(err error) (string, error) {
 	var refused *fleet.Error
 	if errors.As(err, &refused) && refused.Code == fleet.Invalid &&
@@ -82,7 +82,7 @@ func splitFilterError(err error) (string, error) {
 	return "", err
 }
 
-// tabFilter prepends the filter of the request's tab to the filter of q. own holds the filter of each tab of the
+// applyTabFilter prepends the filter of the request's tab to the filter of q. own holds the filter of each tab of the
 // list, by the tab's key.
 func applyTabFilter(c echo.Context, own map[string]string, resource string, q *fleet.Query) (tab string, err error) {
 	if tab = c.QueryParam("tab"); tab == "" {

@@ -38,11 +38,11 @@ func newListsPortal(t *testing.T) *portal {
 
 var (
 	tableBodyPattern = regexp.MustCompile(`(?s)<tbody.*?</tbody>`)
-	rowNamePattern  = regexp.MustCompile(`>((?:host|pool|net|vm|old|job)-\d+)<`)
+	rowNamePattern   = regexp.MustCompile(`>((?:host|pool|net|vm|old|job)-\d+)<`)
 	pageLinkPattern  = regexp.MustCompile(`rel="(prev|next)" href="([^"]+)"`)
 )
 
-// rowsOf returns the names in the rows of the response's table, in order, as one text.
+// rowNames returns the names in the rows of the response's table, in order, as one text.
 func rowNames(a answer) string {
 	var words []string
 	for _, m := range rowNamePattern.FindAllStringSubmatch(tableBodyPattern.FindString(a.body), -1) {

@@ -22,7 +22,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// PoolStat provides the statistics of a database connection pool, as in pgxpool.Stat.
+// DatabasePoolStat provides the statistics of a database connection pool, as in pgxpool.Stat.
 type DatabasePoolStat interface {
 	AcquiredConns() int32
 	IdleConns() int32
@@ -35,11 +35,11 @@ type DatabasePoolStat interface {
 
 // metrics holds the portal's Prometheus metrics. Only the number of open jobs requires a database query.
 type metrics struct {
-	registry *prometheus.Registry
-	requests *prometheus.HistogramVec
-	claims   *prometheus.CounterVec
-	jobs     *prometheus.HistogramVec
-	parkedClaims   atomic.Int64
+	registry     *prometheus.Registry
+	requests     *prometheus.HistogramVec
+	claims       *prometheus.CounterVec
+	jobs         *prometheus.HistogramVec
+	parkedClaims atomic.Int64
 }
 
 func (s *Server) newMetrics() *metrics {
@@ -73,7 +73,7 @@ func (s *Server) newMetrics() *metrics {
 	return m
 }
 
-// openJobs is a Prometheus collector that counts the queued and running jobs in the database at each scrape.
+// openJobsCollector is a Prometheus collector that counts the queued and running jobs in the database at each scrape.
 type openJobsCollector struct{ control *control.Control }
 
 var openJobsDesc = prometheus.NewDesc("quantix_jobs", "Jobs of all hosts that wait for their agent or run there.", []string{"state"}, nil)
@@ -95,7 +95,7 @@ func (o openJobsCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// certificateEnds is a Prometheus collector that reports when the portal's certificates expire.
+// certificateEndCollector is a Prometheus collector that reports when the portal's certificates expire.
 type certificateEndCollector func() []auth.Validity
 
 var certificateEndDesc = prometheus.NewDesc("quantix_certificate_end_timestamp_seconds",
@@ -191,7 +191,7 @@ func (s *Server) showMetrics(c echo.Context, nobody fleet.Actor) error {
 	return nil
 }
 
-// fromThisMachine reports whether the client runs on this machine. It is false for requests through a local proxy,
+// isLocalClient reports whether the client runs on this machine. It is false for requests through a local proxy,
 // which makes all clients look local.
 func isLocalClient(c echo.Context) bool {
 	h := c.Request().Header

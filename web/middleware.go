@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	maxFormBytes = 64 << 10 // bytes of a form
-	maxAPIBodyBytes  = 1 << 20  // bytes of an API request
+	maxFormBytes    = 64 << 10 // bytes of a form
+	maxAPIBodyBytes = 1 << 20  // bytes of an API request
 
-	// bodyTime is how long a request body may take to arrive. Without this limit, a slow client could hold its
+	// bodyReadTimeout is how long a request body may take to arrive. Without this limit, a slow client could hold its
 	// connection forever.
 	bodyReadTimeout = 15 * time.Second
-	// drainTime is how long the portal reads on after it refused a request, so that the client can read the reason.
+	// bodyDrainTimeout is how long the portal reads on after it refused a request, so that the client can read the reason.
 	// net/http waits the same time.
 	bodyDrainTimeout = 500 * time.Millisecond
 
-	// pageLimit is how long a page may wait for the database. The error response is sent within 5 s.
+	// pageTimeout is how long a page may wait for the database. The error response is sent within 5 s.
 	pageTimeout = 4 * time.Second
 )
 
 // Keys of values that the middleware stores in echo's context.
 const (
-	routeContextKey = "route"
-	actorContextKey = "actor"
-	requestIDContextKey    = "request"
+	routeContextKey     = "route"
+	actorContextKey     = "actor"
+	requestIDContextKey = "request"
 )
 
 func routeOf(c echo.Context) route {
@@ -151,7 +151,7 @@ func (s *Server) setSecurityHeaders(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// limitBody refuses a body that is too large: by its Content-Length, or while reading if the length is unknown.
+// limitBodySize refuses a body that is too large: by its Content-Length, or while reading if the length is unknown.
 func limitBodySize(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		limit := int64(maxFormBytes)
@@ -177,9 +177,9 @@ func limitBodySize(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// drainBody reads the rest of the body for drainTime after a refusal on a connection that will close, as Python's
-// urllib requests it. Otherwise the client would get a TCP reset instead of the reason. On keep-alive connections
-// net/http drains the body.
+// drainBodyAfterRefusal reads the rest of the body for drainTime after a refusal on a connection that will close, as
+// Python's urllib requests it. Otherwise the client would get a TCP reset instead of the reason. On keep-alive
+// connections net/http drains the body.
 func drainBodyAfterRefusal(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -194,8 +194,8 @@ func drainBodyAfterRefusal(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// readUntil sets the read deadline of the connection; the zero time means none. Connections without deadlines (a test's
-// recorder) ignore it.
+// setReadDeadline sets the read deadline of the connection; the zero time means none. Connections without deadlines (a
+// test's recorder) ignore it.
 func setReadDeadline(c echo.Context, t time.Time) {
 	_ = http.NewResponseController(c.Response()).SetReadDeadline(t)
 }
@@ -204,7 +204,7 @@ func tooLargeError(limit int64) error {
 	return fleet.Errorf(fleet.TooLarge, "The request is larger than %d KiB. Send less at once.", limit>>10)
 }
 
-// limitTime gives each request except streams a deadline, which ends waits for the database.
+// limitRequestTime gives each request except streams a deadline, which ends waits for the database.
 func limitRequestTime(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if routeOf(c).kind.isLongLived() {
@@ -220,8 +220,8 @@ func limitRequestTime(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// sameOrigin refuses writes that a page of another site makes the browser send (CSRF). It lets websocket requests pass,
-// which are GETs: their handlers check the origin.
+// requireSameOrigin refuses writes that a page of another site makes the browser send (CSRF). It lets websocket
+// requests pass, which are GETs: their handlers check the origin.
 func (s *Server) requireSameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := s.origin.Check(c.Request()); err != nil {
@@ -231,7 +231,8 @@ func (s *Server) requireSameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// asTooLarge converts err to TooLarge if a body exceeded the bound of limitBody while it was read; else it returns err.
+// convertTooLargeError converts err to TooLarge if a body exceeded the bound of limitBodySize while it was read; else
+// it returns err.
 func convertTooLargeError(err error) error {
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLargeError(e.Limit)

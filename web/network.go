@@ -106,7 +106,7 @@ func (s *Server) setNetworkGrant(c echo.Context, a fleet.Actor, in grantForm) (f
 	return redrawForm(views.TabPath(views.NetworkPath(id), "grants"), func(c echo.Context) error { return s.showNetworkGrants(c, a, in, firstDisplay) }), err
 }
 
-// grantedProject converts the project of a form or a path to an id: the empty id for all projects. Empty text becomes
+// grantProjectID converts the project of a form or a path to an id: the empty id for all projects. Empty text becomes
 // an invalid id, which control refuses.
 func grantProjectID(text string) fleet.ProjectID {
 	switch text {

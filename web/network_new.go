@@ -91,7 +91,7 @@ func subnetFromForm(gateway, dhcp, ranges, leases string) *fleet.Subnet {
 	return out
 }
 
-// splitWords splits a line into words. Words may also be separated by a hyphen or dash, and followed by a comma.
+// splitAddressWords splits a line into words. Words may also be separated by a hyphen or dash, and followed by a comma.
 func splitAddressWords(line string) []string {
 	words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n,–", r) })
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "-" })

@@ -44,7 +44,7 @@ func (s *Server) exportNetworks(c echo.Context, a fleet.Actor) error {
 	return exportCSV(s, c, a, "networks.csv", queryFromURL(c), s.networksWithHostStatuses, networkCSVHeader, networkCSVRow)
 }
 
-// networksInFull is ListNetworks, but returns all host statuses of each network to users who may see hosts.
+// networksWithHostStatuses is ListNetworks, but returns all host statuses of each network to users who may see hosts.
 func (s *Server) networksWithHostStatuses(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
 	page, err := s.Control.ListNetworks(ctx, a, q)
 	if err != nil || !policy.May(a, policy.InfraSee, "") {

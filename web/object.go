@@ -12,7 +12,7 @@ import (
 	"quantix/views/shell"
 )
 
-// tabOf returns the requested tab of an object's page. The first tab is the default.
+// requestedTab returns the requested tab of an object's page. The first tab is the default.
 func requestedTab(c echo.Context, all []string, resource string) (string, error) {
 	tab := c.QueryParam("tab")
 	switch {
@@ -24,13 +24,13 @@ func requestedTab(c echo.Context, all []string, resource string) (string, error)
 	return tab, nil
 }
 
-// linkOf returns the address of the current page, without the display preferences in its query.
+// linkToCurrentPage returns the address of the current page, without the display preferences in its query.
 func linkToCurrentPage(c echo.Context) kit.Link {
 	return kit.Link{Path: c.Request().URL.Path, Query: c.QueryParams()}.Without("tree", "dock")
 }
 
-// statusesOf returns the requested page of an object's host statuses, with the counts per severity (tones) over all
-// hosts. For an invalid filter it returns no error, but statuses with the reason.
+// readHostStatuses returns the requested page of an object's host statuses, with the counts per severity (tones) over
+// all hosts. For an invalid filter it returns no error, but statuses with the reason.
 func readHostStatuses[T any](c echo.Context, tones fleet.SeverityCounts, list func(fleet.Query) (fleet.Page[T], error)) (kit.HostStatuses[T], error) {
 	q := queryFromURL(c)
 	q.Sort, q.Limit = "", kit.MaxHostStatusesShown
@@ -42,7 +42,7 @@ func readHostStatuses[T any](c echo.Context, tones fleet.SeverityCounts, list fu
 // objectGetter reads the object with an id. It returns NotFound for an object that the actor may not see.
 type objectGetter[ID ~string, T any] func(ctx context.Context, a fleet.Actor, id ID) (T, error)
 
-// menu returns the handler of an object's action menu. acts lists the actions.
+// actionMenuHandler returns the handler of an object's action menu. acts lists the actions.
 func actionMenuHandler[ID ~string, T any](s *Server, get objectGetter[ID, T], frame func(T) shell.PageLayout, acts func(fleet.Actor, T) []kit.ActionButton) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		object, err := get(c.Request().Context(), a, ID(c.Param("id")))
@@ -53,7 +53,8 @@ func actionMenuHandler[ID ~string, T any](s *Server, get objectGetter[ID, T], fr
 	}
 }
 
-// confirm returns the handler that shows a confirmation dialog for an action on the object, such as its deletion.
+// confirmDialogHandler returns the handler that shows a confirmation dialog for an action on the object, such as its
+// deletion.
 func confirmDialogHandler[ID ~string, T any](s *Server, get objectGetter[ID, T], frame func(T) shell.PageLayout, dialog func(T, kit.Errors) templ.Component) formRenderer[emptyForm] {
 	return func(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
 		object, err := get(c.Request().Context(), a, ID(c.Param("id")))

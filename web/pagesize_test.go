@@ -25,7 +25,7 @@ import (
 // headers.
 const firstPageBudget = 55 << 10
 
-// countedConn is a connection that counts its received and sent bytes.
+// byteCountingConn is a connection that counts its received and sent bytes.
 type byteCountingConn struct {
 	net.Conn
 	in, out *atomic.Int64
@@ -47,8 +47,8 @@ var (
 	loadedByFile = regexp.MustCompile(`(?m)(?:(?:^|;)import\b[^"'\n]*|new URL\()["'](\.[^"']+)["']`)
 )
 
-// firstVisit loads a page with all its assets, as a browser does. It returns the number of files, and of received and
-// sent bytes.
+// loadWithAssets loads a page with all its assets, as a browser does. It returns the number of files, and of received
+// and sent bytes.
 func (b *browser) loadWithAssets(path string) (files int, in, out int64) {
 	b.t.Helper()
 	var received, sent atomic.Int64

@@ -66,7 +66,7 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	return s.showPageWithStatus(c, listResponseStatus(p.Filter), a, f, poolview.PoolPage(p))
 }
 
-// countTexts formats the numbers that the tabs show. A user who does not see all projects gets no number of volumes.
+// poolTabCounts formats the numbers that the tabs show. A user who does not see all projects gets no number of volumes.
 func poolTabCounts(a fleet.Actor, n query.PoolCounts) poolview.TabCounts {
 	out := poolview.TabCounts{VMs: strconv.Itoa(n.VMs)}
 	if n.VMs == query.MaxCounted {
@@ -78,7 +78,7 @@ func poolTabCounts(a fleet.Actor, n query.PoolCounts) poolview.TabCounts {
 	return out
 }
 
-// fillPool reads the data of the page's current tab.
+// fillPoolTab reads the data of the page's current tab.
 func (s *Server) fillPoolTab(c echo.Context, a fleet.Actor, p *poolview.Page) error {
 	ctx := c.Request().Context()
 	q := queryFromURL(c)

@@ -9,7 +9,7 @@ import (
 	"quantix/views/shell"
 )
 
-// poolGrid shows the matrix of all pools and hosts.
+// showPoolGrid shows the matrix of all pools and hosts.
 func (s *Server) showPoolGrid(c echo.Context, a fleet.Actor) (err error) {
 	g, hosts, pools := newHostGrid(c, fleet.TypePool, poolview.MaxGridHosts, poolview.MaxGridPools)
 	p := poolview.GridPage{Actor: a, Grid: g}

@@ -50,8 +50,8 @@ func (s *Server) showPoolForm(c echo.Context, a fleet.Actor, in poolForm, how fo
 	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New pool"}, poolview.NewPoolForm(f))
 }
 
-// hostChoices lists the hosts that an object can be assigned to, each with its unmet requirements. It omits hosts for
-// which have returns true. A nil have means that no host has the object; a nil lacks means no requirements.
+// assignableHosts lists the hosts that an object can be assigned to, each with its unmet requirements. It omits hosts
+// for which have returns true. A nil have means that no host has the object; a nil lacks means no requirements.
 func (s *Server) assignableHosts(ctx context.Context, a fleet.Actor, chosen []fleet.HostID, have func(fleet.HostID) bool, lacks func(fleet.Host) []kit.MissingCapability) ([]kit.HostChoice, error) {
 	hosts, err := query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListHosts)
 	if err != nil {

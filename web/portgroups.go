@@ -15,7 +15,7 @@ import (
 	networkview "quantix/views/network"
 )
 
-// portGroups returns the data of a network's port groups tab.
+// readPortGroupsTab returns the data of a network's port groups tab.
 func (s *Server) readPortGroupsTab(c echo.Context, a fleet.Actor, id fleet.NetworkID) (t networkview.PortGroupsTab, err error) {
 	ctx := c.Request().Context()
 	if t.All, err = s.Control.PortGroups(ctx, a, id); err != nil || !policy.May(a, policy.InfraChange, "") {
@@ -160,13 +160,13 @@ func (s *Server) setPortGroupGrant(c echo.Context, a fleet.Actor, in groupGrantF
 	return stayOnPage(portGroupsTab(c), "The port group "+in.Group+" is "+word+"."), err
 }
 
-// groupChoice returns the select option that connects a NIC to a port group.
+// portGroupOption returns the select option that connects a NIC to a port group.
 func portGroupOption(network, group string) kit.Option {
 	return kit.Option{Value: string(fleet.NetworkLibvirt) + ":" + network + "/" + group, Text: "network " + network + " · port group " + group}
 }
 
-// withGroups appends to out the port groups that the user may connect NICs to: of the given networks, or of all
-// networks if none is given.
+// appendPortGroupOptions appends to out the port groups that the user may connect NICs to: of the given networks, or of
+// all networks if none is given.
 func (s *Server) appendPortGroupOptions(ctx context.Context, a fleet.Actor, out []kit.Option, of []fleet.NetworkView) ([]kit.Option, error) {
 	groups, err := s.Control.PortGroupsToUse(ctx, a)
 	for _, g := range groups {

@@ -44,7 +44,9 @@ func (p *problemBody) ContentType(string) string { return "application/problem+j
 // wording.
 func init() {
 	huma.ValidateStrictCasing = true // otherwise "CPUs" would be accepted and ignored beside "cpus"
-	huma.NewError = func(status int, text string, errs ...error) huma.StatusError { return problemFromHuma(status, text, errs) }
+	huma.NewError = func(status int, text string, errs ...error) huma.StatusError {
+		return problemFromHuma(status, text, errs)
+	}
 	validation.MsgUnexpectedProperty = "There is no such field here, or the field cannot be set."
 	validation.MsgExpectedBoolean = "Give true or false."
 	validation.MsgExpectedNumber = "Give a number."
@@ -55,14 +57,14 @@ func init() {
 	validation.MsgExpectedRequiredProperty = "The field %s is missing."
 }
 
-// humaTexts maps those texts of huma that are not in package variables to the portal's texts.
+// textsByHumaText maps those texts of huma that are not in package variables to the portal's texts.
 var textsByHumaText = map[string]string{
 	"invalid integer": "Give a whole number.", "invalid boolean": "Give true or false.", "request body is required": "Send a JSON object as the request's body.",
 	"unknown query parameter": "There is no such parameter.",
 }
 
-// overflowPattern matches encoding/json's error for a value that overflows its field's type, which huma passes on as
-// text. The submatch is the field's path without the names of embedded structs, which begin with a capital letter.
+// jsonOverflowPattern matches encoding/json's error for a value that overflows its field's type, which huma passes on
+// as text. The submatch is the field's path without the names of embedded structs, which begin with a capital letter.
 var jsonOverflowPattern = regexp.MustCompile(`^json: cannot unmarshal .* into Go struct field [^.]*\.(?:[A-Z]\w*\.)*(.+) of type \S+$`)
 
 const invalidValueText = "The field cannot hold this value."

@@ -23,4 +23,6 @@ func (s *Server) withdrawImage(c echo.Context, a fleet.Actor, _ emptyForm) (form
 	return stayOnPage(volumesTab(in), in.Volume+" is withdrawn from tenants."), s.Control.WithdrawImage(c.Request().Context(), a, in)
 }
 
-func volumesTab(in control.ImageFile) string { return views.TabPath(views.PoolPath(in.PoolID), "volumes") }
+func volumesTab(in control.ImageFile) string {
+	return views.TabPath(views.PoolPath(in.PoolID), "volumes")
+}

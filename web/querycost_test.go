@@ -64,7 +64,7 @@ func (l *queryRecorder) takeQueries() []recordedQuery {
 	return out
 }
 
-// cost is the database work for a page: statements, rows returned (rows), rows scanned (visited), blocks read, and
+// queryCost is the database work for a page: statements, rows returned (rows), rows scanned (visited), blocks read, and
 // bytes returned. worst is the statement that scanned most rows.
 type queryCost struct {
 	statements, rows, scannedRows, blocks, bytes int
@@ -95,7 +95,7 @@ func (s planNode) visited() int {
 	return n
 }
 
-// costOf runs the queries again with EXPLAIN ANALYZE and returns the sum of their costs.
+// explainCost runs the queries again with EXPLAIN ANALYZE and returns the sum of their costs.
 func explainCost(t *testing.T, pool *pgxpool.Pool, asked []recordedQuery) queryCost {
 	t.Helper()
 	var all queryCost

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	minListInterval = time.Second      // minimum interval between two events of a list; several changes share one event
-	maxListInterval = 15 * time.Second // maximum interval, under any load
-	loadMeasureWindow      = 4 * time.Second  // maximum time over which the load is measured
-	// automatic page refreshes may use 1/refreshShare of the processors
+	minListInterval   = time.Second      // minimum interval between two events of a list; several changes share one event
+	maxListInterval   = 15 * time.Second // maximum interval, under any load
+	loadMeasureWindow = 4 * time.Second  // maximum time over which the load is measured
+	// automatic page refreshes may use 1/refreshCPUShare of the processors
 	refreshCPUShare = 8
 
 	maxRefreshWait = 10 * time.Second // maximum wait for a refresh slot; below the browser's timeout for a refresh
@@ -30,7 +30,7 @@ type refreshRate struct {
 
 	mu              sync.Mutex
 	since           time.Time
-	busyTime            time.Duration // time spent on refreshes after since
+	busyTime        time.Duration // time spent on refreshes after since
 	timePerInterval time.Duration // time that the refreshes of one interval take with the budget's processors
 }
 
@@ -44,7 +44,8 @@ func (p *refreshRate) addBusyTime(d time.Duration) {
 	p.busyTime += d
 }
 
-// interval returns the refresh interval for the time now, and the part of the interval over which events are spread.
+// currentInterval returns the refresh interval for the time now, and the part of the interval over which events are
+// spread.
 func (p *refreshRate) currentInterval(now time.Time) (gap, spread time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +81,7 @@ func randomDelay(spread time.Duration) time.Duration {
 // Context keys of a refresh: how long the request waited for other requests, and the function that frees its refresh
 // slot.
 const (
-	idleTimeContextKey  = "idle"
+	idleTimeContextKey    = "idle"
 	releaseSlotContextKey = "leave"
 )
 
@@ -89,7 +90,7 @@ func addIdleTime(c echo.Context, d time.Duration) {
 	c.Set(idleTimeContextKey, before+d)
 }
 
-// freeRefreshSlot frees the request's refresh slot. Handlers call it before they wait for other requests, and before
+// releaseRefreshSlot frees the request's refresh slot. Handlers call it before they wait for other requests, and before
 // they write the response, which a slow client can delay.
 func releaseRefreshSlot(c echo.Context) {
 	if leave, ok := c.Get(releaseSlotContextKey).(func()); ok {

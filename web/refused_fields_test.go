@@ -31,7 +31,7 @@ var hostileTexts = map[string]string{
 	"markup": `x'/><evil a="`, "a CDATA end": "x]]>", "NUL": "x\x00", "a bidirectional control character": "x\u202ey", "two lines": "x\ny", "an option and a command": "-x;id", "a path traversal": "../../etc/x",
 }
 
-// ofField returns cases with values that the field with input in must refuse. at is the field's path. try returns a
+// fieldCases returns cases with values that the field with input in must refuse. at is the field's path. try returns a
 // spec with the value, which is JSON.
 func fieldCases(t *testing.T, at string, in fleet.FormInput, try func(value string) fleet.VMSpec) (out []refusal) {
 	t.Helper()
@@ -80,7 +80,8 @@ func fieldCases(t *testing.T, at string, in fleet.FormInput, try func(value stri
 	return out
 }
 
-// ofFields returns cases for all fields in the tables of package fleet, so that new fields are covered automatically.
+// fieldTableCases returns cases for all fields in the tables of package fleet, so that new fields are covered
+// automatically.
 func (r *refusalPortal) fieldTableCases(t *testing.T) (out []refusal) {
 	t.Helper()
 	base := func() fleet.VMSpec {

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// oneValue returns a case with a single value, which is wrong. how is both unless given.
+// caseWithValue returns a case with a single value, which is wrong. how is both unless given.
 func caseWithValue(what, at string, value any, says string, how ...caseSender) refusal {
 	c := refusal{what: what, sent: requestValues{at: value}, says: says}
 	if len(how) > 0 {

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ofSources returns cases about templates, VMs, snapshots and files as sources of new VMs.
+// sourceCases returns cases about templates, VMs, snapshots and files as sources of new VMs.
 func (r *refusalPortal) sourceCases() []refusal {
 	c := func(what, at, says string, from requestValues) refusal {
 		return refusal{what: what, sent: requestValues{"from": from}, at: at, says: says, how: created}
@@ -32,7 +32,7 @@ func (r *refusalPortal) sourceCases() []refusal {
 	}
 }
 
-// ofFirstBoot returns cases about the fields of first-boot data. Package firstboot tests the rules themselves.
+// firstBootCases returns cases about the fields of first-boot data. Package firstboot tests the rules themselves.
 func (r *refusalPortal) firstBootCases() []refusal {
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEbZLH8iO5fLDpZlZYlPcv0fbU0iFxmrX5vYVyOTuAmk ann@example.org"
 	c := func(what, at, says string, boot any) refusal {
@@ -77,7 +77,7 @@ func (r *refusalPortal) firstBootCases() []refusal {
 // gives none.
 var reservedValues = map[string]any{"cpu.pinned": "0", "memory.nodes": "0", "boot.cmdline": "quiet", "memory.hugePageKiB": 2048, "placement.tolerations": "gpu", "cpu.reserved": 10}
 
-// ofTenants returns cases about values that only infrastructure administrators may set, sent by a tenant.
+// tenantCases returns cases about values that only infrastructure administrators may set, sent by a tenant.
 func (r *refusalPortal) tenantCases(t *testing.T) (out []refusal) {
 	t.Helper()
 	for _, f := range fleet.OptionalFields() {
@@ -130,7 +130,7 @@ func (r *refusalPortal) tenantCases(t *testing.T) (out []refusal) {
 	)
 }
 
-// ofEdits returns cases about changes that an edit may never make, or not while the VM is running.
+// editCases returns cases about changes that an edit may never make, or not while the VM is running.
 func (r *refusalPortal) editCases() []refusal {
 	return []refusal{
 		caseWithValue("a disk that shrinks", "spec.disks[0].sizeBytes", 1<<30, "Disks cannot shrink", editedVM),

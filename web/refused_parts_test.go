@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// severalValues returns a case with several values. The value at the path at is wrong. how is both unless given.
+// caseWithValues returns a case with several values. The value at the path at is wrong. how is both unless given.
 func caseWithValues(what, at, says string, s requestValues, how ...caseSender) refusal {
 	c := refusal{what: what, sent: s, at: at, says: says}
 	if len(how) > 0 {
@@ -28,7 +28,7 @@ func (r *refusalPortal) volumeRef(name string) map[string]any {
 	return map[string]any{"poolId": r.stored, "volume": name}
 }
 
-// ofDevices returns cases about drives, shared folders, media and host devices.
+// deviceCases returns cases about drives, shared folders, media and host devices.
 func (r *refusalPortal) deviceCases() []refusal {
 	const drive, device = "Choose one of cdrom2, cdrom3, cdrom4, floppy1, floppy2.", "Enter a device as the host's page lists it:"
 	dev := func(name string) []any { return []any{map[string]any{"device": name}} }
@@ -83,7 +83,7 @@ func (r *refusalPortal) deviceCases() []refusal {
 	}
 }
 
-// ofContradictions returns cases with values that are valid alone but not together.
+// contradictionCases returns cases with values that are valid alone but not together.
 func (r *refusalPortal) contradictionCases() []refusal {
 	node := func(cpus string, mib int) map[string]any { return map[string]any{"cpus": cpus, "memoryMiB": mib} }
 	return []refusal{
@@ -152,7 +152,7 @@ func (r *refusalPortal) contradictionCases() []refusal {
 	}
 }
 
-// ofPolicies returns cases about placement rules and health checks.
+// policyCases returns cases about placement rules and health checks.
 func (r *refusalPortal) policyCases() []refusal {
 	rule := func(of, name string) map[string]any { return map[string]any{"of": of, "name": name} }
 	health := func(kind string, more requestValues) []any {

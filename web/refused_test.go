@@ -36,17 +36,17 @@ func (c refusal) as(status int) refusal {
 	return c
 }
 
-// sender is the sender and the operation of a case's request.
+// caseSender is the sender and the operation of a case's request.
 type caseSender int
 
 const (
-	newAndEditedVM      caseSender = iota // a new VM, and an edit of a stopped VM
-	created                 // a new VM only
-	editedVM                  // an edit only
-	onlineVM                // an edit of a running VM
-	bulkCreate               // a bulk create
-	tenantCreate                  // a new VM, by a tenant
-	tenantEdit                 // an edit, by a tenant
+	newAndEditedVM caseSender = iota // a new VM, and an edit of a stopped VM
+	created                          // a new VM only
+	editedVM                         // an edit only
+	onlineVM                         // an edit of a running VM
+	bulkCreate                       // a bulk create
+	tenantCreate                     // a new VM, by a tenant
+	tenantEdit                       // an edit, by a tenant
 )
 
 // refusalPortal is a portal with the objects to which the refused requests refer.
@@ -109,7 +109,7 @@ func newRefusalPortal(t *testing.T) *refusalPortal {
 	return r
 }
 
-// written returns, for each table, the number of rows and the last transaction that wrote a row.
+// tableChangeCounts returns, for each table, the number of rows and the last transaction that wrote a row.
 func (r *refusalPortal) tableChangeCounts(t *testing.T) (out string) {
 	t.Helper()
 	if err := r.pool.QueryRow(t.Context(), r.tables).Scan(&out); err != nil {
@@ -177,7 +177,7 @@ func put(t *testing.T, in map[string]any, place string, value any) {
 	put(t, all[i].(map[string]any), rest, value)
 }
 
-// deep returns a deep copy of in.
+// deepCopy returns a deep copy of in.
 func deepCopy(t *testing.T, in map[string]any) (out map[string]any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(mustJSON(in)), &out); err != nil {
@@ -222,7 +222,8 @@ func (r *refusalPortal) expectRefusal(t *testing.T, c refusal, by *apiClient, me
 	}
 }
 
-// try sends the case's request for all its operations. off and on are unchanged edits of a stopped and a running VM.
+// runCase sends the case's request for all its operations. off and on are unchanged edits of a stopped and a running
+// VM.
 func (r *refusalPortal) runCase(t *testing.T, c refusal, off, on map[string]any) {
 	t.Helper()
 	const all, one = "/api/v1/vms", "/api/v1/vms/"
@@ -245,7 +246,7 @@ func (r *refusalPortal) runCase(t *testing.T, c refusal, off, on map[string]any)
 	}
 }
 
-// minCases is the minimum number of cases. It detects generated cases that went missing.
+// minRefusalCases is the minimum number of cases. It detects generated cases that went missing.
 const minRefusalCases = 250
 
 func TestInvalidRequestsRefusedAtFieldWithoutWrites(t *testing.T) {

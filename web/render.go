@@ -35,8 +35,8 @@ var gzipMiddleware = func() func(http.Handler) http.HandlerFunc {
 	return wrap
 }()
 
-// brotlis pools brotli encoders. Brotli makes a full page a third smaller than gzip, in twice the time. It is used for
-// pages that a user opens, not for automatic refreshes.
+// brotliWriters pools brotli encoders. Brotli makes a full page a third smaller than gzip, in twice the time. It is
+// used for pages that a user opens, not for automatic refreshes.
 var brotliWriters = sync.Pool{New: func() any { return brotli.NewWriterV2(nil, 1) }}
 
 func acceptsBrotli(c echo.Context) bool {
@@ -53,8 +53,8 @@ func htmxTarget(c echo.Context) string {
 	return c.Request().Header.Get("HX-Target")
 }
 
-// isRefresh reports whether the request is a page's automatic refresh of an element, or a stream. Such a request must
-// not keep an idle session alive.
+// isAutomaticRefresh reports whether the request is a page's automatic refresh of an element, or a stream. Such a
+// request must not keep an idle session alive.
 func isAutomaticRefresh(c echo.Context) bool {
 	h := c.Request().Header
 	return c.Request().Method == http.MethodGet && (routeOf(c).kind == stream ||
@@ -112,7 +112,7 @@ var pageBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 func getBuffer() *bytes.Buffer { return pageBuffers.Get().(*bytes.Buffer) }
 
-// putBuffer returns a buffer to the pool, unless an unusually large page has enlarged it.
+// returnBuffer returns a buffer to the pool, unless an unusually large page has enlarged it.
 func returnBuffer(b *bytes.Buffer) {
 	if b.Cap() <= 1<<20 {
 		b.Reset()
@@ -159,7 +159,7 @@ func sendBrotli(c echo.Context, status int, html []byte) error {
 	return err
 }
 
-// trigger encodes events for the HX-Trigger header as ASCII JSON, because headers allow only ASCII.
+// triggerHeader encodes events for the HX-Trigger header as ASCII JSON, because headers allow only ASCII.
 func triggerHeader(events map[string]any) string {
 	text, err := json.Marshal(events)
 	if err != nil {

@@ -58,11 +58,11 @@ func (k routeKind) requiresToken() bool { return k == api || k == socket || k ==
 const noPermission policy.Permission = ""
 
 // route is one row of the table of routes. handle is nil for the routes that huma's router handles, and for the claim
-// (see addForAgents).
+// (see addAgentRoute).
 type route struct {
 	method, path string
 	kind         routeKind
-	permission        policy.Permission
+	permission   policy.Permission
 	handle       handler
 }
 

@@ -17,7 +17,7 @@ import (
 	"quantix/views/shell"
 )
 
-// nicForm is the form with a NIC's security groups and anti-spoofing.
+// nicFiltersForm is the form with a NIC's security groups and anti-spoofing.
 type nicFiltersForm struct {
 	MAC          string                  `form:"mac"`
 	Generation   int64                   `form:"generation"`
@@ -138,8 +138,8 @@ func (s *Server) runTrafficTest(c echo.Context, a fleet.Actor, p groupview.Packe
 	return s.Control.CheckConnection(c.Request().Context(), a, q)
 }
 
-// resolvePassEnd resolves an endpoint of the traffic test from the typed text: an address, or a VM by name or id. nic
-// selects the VM's NIC by MAC or IP address. Errors are added to checks, at fields below at.
+// resolveTrafficEndpoint resolves an endpoint of the traffic test from the typed text: an address, or a VM by name or
+// id. nic selects the VM's NIC by MAC or IP address. Errors are added to checks, at fields below at.
 func (s *Server) resolveTrafficEndpoint(c echo.Context, a fleet.Actor, text, nic, at string, checks *fleet.Checks) (e fleet.PassEnd, err error) {
 	if _, err := netip.ParseAddr(text); err == nil || text == "" {
 		return fleet.PassEnd{Address: text}, nil

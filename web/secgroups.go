@@ -18,7 +18,9 @@ import (
 	"quantix/views/shell"
 )
 
-func securityGroupPageLayout(g fleet.SecurityGroupView) shell.PageLayout { return shell.PageLayout{Title: g.Name} }
+func securityGroupPageLayout(g fleet.SecurityGroupView) shell.PageLayout {
+	return shell.PageLayout{Title: g.Name}
+}
 
 func (s *Server) listSecurityGroups(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter security groups", Placeholder: "name:web*"}
@@ -107,7 +109,7 @@ func (s *Server) retrySecurityGroup(c echo.Context, a fleet.Actor, _ emptyForm) 
 	return stayOnPage(views.SecurityGroupPath(id), "The hosts retry the security group."), s.Control.RetrySecurityGroup(c.Request().Context(), a, id)
 }
 
-// ruleForm is the form that adds a rule to a security group, or removes a rule.
+// securityRuleForm is the form that adds a rule to a security group, or removes a rule.
 type securityRuleForm struct {
 	Generation  int64           `form:"generation"`
 	Direction   fleet.Direction `form:"direction"`
@@ -173,7 +175,7 @@ func (s *Server) securityGroupPage(c echo.Context, a fleet.Actor, in securityRul
 	return s.showPageWithStatus(c, how.status, a, securityGroupPageLayout(g), groupview.GroupPage(p))
 }
 
-// remoteGroups lists the groups that the rules of the group may refer to.
+// remoteGroupOptions lists the groups that the rules of the group may refer to.
 func (s *Server) remoteGroupOptions(c echo.Context, a fleet.Actor, g fleet.SecurityGroupView) ([]kit.Option, error) {
 	out := []kit.Option{{Value: string(g.ID), Text: "members of this group"}}
 	var all []fleet.SecurityGroupView
@@ -225,8 +227,8 @@ func (s *Server) changeSecurityGroupRules(c echo.Context, a fleet.Actor, in secu
 	return redrawForm(views.SecurityGroupPath(g.ID), func(c echo.Context) error { return s.securityGroupPage(c, a, securityRuleForm{}, firstDisplay) }), moveErrorsToRuleForm(err, at)
 }
 
-// moveErrorsToRule maps control's errors about the added rule, at index at of the group's rules, to the fields of the
-// form.
+// moveErrorsToRuleForm maps control's errors about the added rule, at index at of the group's rules, to the fields of
+// the form.
 func moveErrorsToRuleForm(err error, at int) error {
 	var e *fleet.Error
 	if !errors.As(err, &e) || e.Code != fleet.Invalid {

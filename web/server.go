@@ -34,27 +34,27 @@ type Options struct {
 	Version        string
 	Ready          func(context.Context) error // readiness check of /readyz
 	RelayBytes     int64                       // limit in bytes per second for traffic that this portal relays between hosts; 0: none
-	Pool           func() DatabasePoolStat             // database pool statistics for /metrics; nil: none
+	Pool           func() DatabasePoolStat     // database pool statistics for /metrics; nil: none
 	Certificates   func() []auth.Validity      // this portal's certificates, for /metrics and the dashboard; nil: none
 }
 
 // Server serves browsers and API clients with Handler, and joined hosts with AgentHandler.
 type Server struct {
 	Options
-	origin      *http.CrossOriginProtection
+	origin         *http.CrossOriginProtection
 	pageEcho       *echo.Echo
 	agentEcho      *echo.Echo
-	routeTable       map[string]route // by method and path
-	streamsPerUser     userStreamCounts
-	userLimiter       *userLimiter
+	routeTable     map[string]route // by method and path
+	streamsPerUser userStreamCounts
+	userLimiter    *userLimiter
 	sharedRenderer sharedRenderer
-	refreshRate *refreshRate
+	refreshRate    *refreshRate
 
 	refreshSlots chan struct{} // slots of automatic page refreshes; the capacity is the maximum number of concurrent refreshes
 
-	relayBroker        *relay.Broker
+	relayBroker      *relay.Broker
 	transfersPerUser userTransferCounts
-	metrics       *metrics
+	metrics          *metrics
 
 	description func() ([]byte, error) // OpenAPI description of /api/v1
 }

@@ -15,8 +15,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// touchAfter is the minimum interval between two writes of a session's last use. Without it, every page would write to
-// the database.
+// minSessionWriteInterval is the minimum interval between two writes of a session's last use. Without it, every page
+// would write to the database.
 const minSessionWriteInterval = time.Minute
 
 // Keys of the values in a browser session.
@@ -95,7 +95,7 @@ func (s *Server) loadSession(c echo.Context) (fleet.Actor, error) {
 	return a, s.recordSessionUse(ctx)
 }
 
-// actorInSession returns the user of the loaded session, with current permissions.
+// actorOfLoadedSession returns the user of the loaded session, with current permissions.
 func (s *Server) actorOfLoadedSession(ctx context.Context, address string) (fleet.Actor, error) {
 	id := fleet.UserID(s.Sessions.GetString(ctx, sessionUserKey))
 	if id == "" {
@@ -111,8 +111,8 @@ func (s *Server) actorOfLoadedSession(ctx context.Context, address string) (flee
 	return a, nil
 }
 
-// actorNow reads the browser session of the request and the user's permissions from the database again. ctx must not
-// be the request's own context, which still contains the session as first loaded.
+// currentActor reads the browser session of the request and the user's permissions from the database again. ctx must
+// not be the request's own context, which still contains the session as first loaded.
 func (s *Server) currentActor(ctx context.Context, r *http.Request) (fleet.Actor, error) {
 	cookie, err := r.Cookie(s.Sessions.Cookie.Name)
 	if err != nil {

@@ -17,7 +17,7 @@ type signInForm struct {
 	Next     string `form:"next"`
 }
 
-// signInFor returns the address of the sign-in page, which returns to the address of r afterwards.
+// signInPathReturningTo returns the address of the sign-in page, which returns to the address of r afterwards.
 func signInPathReturningTo(r *http.Request) string {
 	if r.Method != http.MethodGet || r.URL.Path == "/" {
 		return "/sign-in"
@@ -60,11 +60,11 @@ func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
 	return c.Redirect(http.StatusSeeOther, next)
 }
 
-// browserCookieLife is how long a browser counts as known after its last sign-in.
+// knownBrowserCookieLifetime is how long a browser counts as known after its last sign-in.
 const knownBrowserCookieLifetime = 180 * 24 * time.Hour
 
-// browserCookie returns the name of the cookie of a known browser, which outlives the session cookie. The cookie grants
-// no access: it only exempts the browser from the delay after other clients' wrong passwords.
+// knownBrowserCookieName returns the name of the cookie of a known browser, which outlives the session cookie. The
+// cookie grants no access: it only exempts the browser from the delay after other clients' wrong passwords.
 func (s *Server) knownBrowserCookieName() string { return s.Sessions.Cookie.Name + "-browser" }
 
 func (s *Server) knownBrowserID(r *http.Request) string {

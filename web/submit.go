@@ -21,7 +21,7 @@ type formResponse func(c echo.Context) error
 // emptyForm is a form without fields, only a button.
 type emptyForm struct{}
 
-// formState is how a form is shown: for the first time, or again after a refusal, with its status and errors.
+// formDisplay is how a form is shown: for the first time, or again after a refusal, with its status and errors.
 type formDisplay struct {
 	status int
 	errors kit.Errors
@@ -40,7 +40,7 @@ func showForm[F any](show formRenderer[F]) handler {
 	}
 }
 
-// submit returns the handler that takes a form, with the same outcomes for all forms:
+// submitForm returns the handler that takes a form, with the same outcomes for all forms:
 //
 //	decode   an unreadable form is Malformed or TooLarge, with the usual error response
 //	do       calls control with the form
@@ -65,7 +65,7 @@ func submitForm[F any](do formAction[F], show formRenderer[F]) handler {
 	}
 }
 
-// submitButton is submit for a form that is not shown again. An error is shown as a toast, or without scripts as a
+// submitWithoutForm is submit for a form that is not shown again. An error is shown as a toast, or without scripts as a
 // page.
 func submitWithoutForm[F any](do formAction[F]) handler { return submitForm(do, nil) }
 
@@ -83,7 +83,7 @@ func stayOnPage(back, text string) formResponse {
 	}
 }
 
-// redirect sends the user to another page.
+// redirectTo sends the user to another page.
 func redirectTo(to string) formResponse {
 	return func(c echo.Context) error {
 		if !isHTMXRequest(c) {

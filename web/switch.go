@@ -17,7 +17,8 @@ import (
 // maxMenuProjects is the maximum number of projects that the menu shows without a search field.
 const maxMenuProjects = 12
 
-// switchProject shows the projects that lists can be filtered by: in the top bar's menu, and as a page without scripts.
+// showProjectMenu shows the projects that lists can be filtered by: in the top bar's menu, and as a page without
+// scripts.
 func (s *Server) showProjectMenu(c echo.Context, a fleet.Actor) error {
 	all, err := query.ReadAllPages(c.Request().Context(), a, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
@@ -39,8 +40,8 @@ func (s *Server) showProjectMenu(c echo.Context, a fleet.Actor) error {
 	return s.showPage(c, a, shell.PageLayout{Title: title, Project: p.Project}, shell.FragmentPage(title, shell.ProjectSwitcherList(p)))
 }
 
-// filterableByProject returns the address as a link if the address is a list that can be filtered by project; else the
-// zero Link.
+// linkIfFilterableByProject returns the address as a link if the address is a list that can be filtered by project;
+// else the zero Link.
 func linkIfFilterableByProject(address string) kit.Link {
 	u, err := url.Parse(localPath(address))
 	if err != nil || !shell.HasProjectFilter(u.Path) {

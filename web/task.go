@@ -66,7 +66,7 @@ func (s *Server) childTasksPage(c echo.Context, a fleet.Actor, f shell.PageLayou
 	return s.showList(c, a, f, p.ChildTasks.List, taskview.TaskPage(p))
 }
 
-// cancelState returns whether the actor can cancel the task, and the reason if not. For a finished task that reason
+// cancelTaskState returns whether the actor can cancel the task, and the reason if not. For a finished task that reason
 // comes before a missing permission.
 func cancelTaskState(a fleet.Actor, task fleet.Task) fleet.ActionState {
 	ok, why := task.Allows(fleet.ActCancel)

@@ -9,7 +9,7 @@ import (
 	topologyview "quantix/views/topology"
 )
 
-// networkGrid shows the topology page of all networks: a matrix of networks and hosts.
+// showNetworkGrid shows the topology page of all networks: a matrix of networks and hosts.
 func (s *Server) showNetworkGrid(c echo.Context, a fleet.Actor) (err error) {
 	g, hosts, networks := newHostGrid(c, fleet.TypeNetwork, topologyview.MaxFleetHosts, topologyview.MaxFleetNetworks)
 	p := topologyview.FleetPage{Actor: a, Grid: g}

@@ -16,8 +16,8 @@ import (
 
 var pictureMarkup = regexp.MustCompile(`(?s)<svg class="pic.*?</svg>\s*</div>`)
 
-// picture returns the page's only SVG. It fails unless the SVG is well-formed and has a title for each link. The SVG
-// must be hidden from screen readers and the keyboard, because the page has the same data as a list.
+// topologyPicture returns the page's only SVG. It fails unless the SVG is well-formed and has a title for each link.
+// The SVG must be hidden from screen readers and the keyboard, because the page has the same data as a list.
 func topologyPicture(t *testing.T, a answer) string {
 	t.Helper()
 	all := pictureMarkup.FindAllString(a.body, -1)
@@ -53,7 +53,7 @@ func topologyPicture(t *testing.T, a answer) string {
 	return svg
 }
 
-// devices makes host h report these physical NICs, and the bridge of the network "default".
+// setReportedNICs makes host h report these physical NICs, and the bridge of the network "default".
 func (p *portal) setReportedNICs(h fleet.HostID, nics ...fleet.HostNIC) {
 	p.t.Helper()
 	p.execSQL(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,nics}', $2), '{inventory,nicsLooked}', 'true') WHERE id = $1`, h, mustJSON(nics))

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// hostRelay configures the relay between two hosts that cannot reach each other. All such relays share the limit
+// hostRelayConfig configures the relay between two hosts that cannot reach each other. All such relays share the limit
 // bytesASecond; 0: no limit.
 func hostRelayConfig(bytesASecond int64) relay.KindConfig {
 	return relay.KindConfig{

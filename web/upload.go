@@ -26,7 +26,7 @@ import (
 // uploadScript is the script by which pages upload files.
 const uploadScript = "bundle/upload.js"
 
-// messageHeader is the header with an error's sentence, for scripts: the response to HEAD has no body.
+// errorMessageHeader is the header with an error's sentence, for scripts: the response to HEAD has no body.
 const errorMessageHeader = "X-Quantix-Message"
 
 // uploadRequest is one HTTP request of an upload. tusd passes it through the context to tusStore.
@@ -44,7 +44,7 @@ func uploadRequestOf(ctx context.Context) *uploadRequest {
 	return ctx.Value(uploadRequestKey{}).(*uploadRequest)
 }
 
-// tusHandler returns a handler for tus 1.0 uploads below base, which stores them by tusStore.
+// newTusHandler returns a handler for tus 1.0 uploads below base, which stores them by tusStore.
 func newTusHandler(base string) *tus.UnroutedHandler {
 	composer := tus.NewStoreComposer()
 	composer.UseCore(tusStore{})
@@ -142,9 +142,9 @@ func (tusStore) AsTerminatableUpload(u tus.Upload) tus.TerminatableUpload { retu
 // tusUpload is an upload during one request.
 type tusUpload struct {
 	*uploadRequest
-	upload    fleet.Upload
-	conn  *uploadConn
-	isNew bool // this request created the upload, so the host has no data yet
+	upload fleet.Upload
+	conn   *uploadConn
+	isNew  bool // this request created the upload, so the host has no data yet
 }
 
 // GetInfo implements tus.Upload. The host reports the current offset.
@@ -163,7 +163,7 @@ func (u *tusUpload) GetInfo(context.Context) (tus.FileInfo, error) {
 	return info, u.tusError(err)
 }
 
-// open connects to the host once per request and returns the current offset.
+// connectToHost connects to the host once per request and returns the current offset.
 func (u *tusUpload) connectToHost() (int64, error) {
 	if u.conn == nil {
 		line, err := u.s.openUploadConn(u.c.Request().Context(), u.a, u.upload)
@@ -210,8 +210,8 @@ func (u *tusUpload) checkSender(ctx context.Context) error {
 	return u.s.Control.TouchUpload(ctx, a, u.upload.ID)
 }
 
-// senderNow returns the actor of an upload or download, with current permissions. The transfer counts as use of the
-// session.
+// currentTransferActor returns the actor of an upload or download, with current permissions. The transfer counts as use
+// of the session.
 func (s *Server) currentTransferActor(ctx context.Context, c echo.Context) (fleet.Actor, error) {
 	if routeOf(c).kind == tokenTransfer {
 		return s.Control.ActorOfToken(ctx, fleet.Actor{}, bearerToken(c.Request()))
@@ -240,8 +240,8 @@ func (u *tusUpload) Terminate(context.Context) error {
 	return u.tusError(u.s.Control.CancelUpload(u.c.Request().Context(), u.a, u.upload.ID))
 }
 
-// putVolume accepts a volume in one request, as curl -T sends it. It cancels a truncated upload, because a client like
-// curl has no address to continue the upload at.
+// uploadVolumeInOneRequest accepts a volume in one request, as curl -T sends it. It cancels a truncated upload, because
+// a client like curl has no address to continue the upload at.
 func (s *Server) uploadVolumeInOneRequest(c echo.Context, a fleet.Actor) error {
 	r := c.Request()
 	ctx := r.Context()
@@ -296,7 +296,7 @@ func (s *Server) showUploadVolumeForm(c echo.Context, a fleet.Actor, in volumeFo
 	return s.showNewVolumeDialog(c, a, in, how, poolview.UploadVolumeForm, uploadScript)
 }
 
-// uploadVolume creates the upload; the script of the form's page then sends the file.
+// createVolumeUpload creates the upload; the script of the form's page then sends the file.
 func (s *Server) createVolumeUpload(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	var checks fleet.Checks
 	size, err := strconv.ParseInt(in.Size, 10, 64)

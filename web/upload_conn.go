@@ -13,10 +13,10 @@ import (
 	"quantix/internal/wire"
 )
 
-// uploadAnswerLimit is how long a host may take to write a piece to its storage.
+// uploadAnswerTimeout is how long a host may take to write a piece to its storage.
 const uploadAnswerTimeout = time.Minute
 
-// uploads configures the relay for uploads. The portal itself is the sending end, on behalf of the user.
+// uploadRelayConfig configures the relay for uploads. The portal itself is the sending end, on behalf of the user.
 var uploadRelayConfig = relay.KindConfig{
 	Kind:         relay.Upload,
 	Wait:         [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
@@ -40,8 +40,8 @@ type uploadConn struct {
 	ended   chan struct{} // closed when the host's connection has ended
 }
 
-// connTries is how often the host is asked to connect if its connection ends before it reports the offset. An earlier
-// request of the same upload, whose client has already disconnected, may have taken the connection.
+// maxConnectTries is how often the host is asked to connect if its connection ends before it reports the offset. An
+// earlier request of the same upload, whose client has already disconnected, may have taken the connection.
 const maxConnectTries = 3
 
 // openUploadConn asks the upload's host to connect, and reads the offset from the host. If the upload has ended
@@ -144,7 +144,7 @@ func (l *uploadConn) readAnswers() {
 	}
 }
 
-// answer waits for the host's next message.
+// nextAnswer waits for the host's next message.
 func (l *uploadConn) nextAnswer(ctx context.Context) (wire.UploadAnswer, error) {
 	late := time.NewTimer(uploadAnswerTimeout)
 	defer late.Stop()
@@ -169,8 +169,8 @@ func (l *uploadConn) hostLostError() error {
 	return fleet.Errorf(fleet.Unavailable, "The connection to the host %s was lost. Continue the upload.", l.host)
 }
 
-// send forwards the data of from to the host piece by piece, and returns how many of these bytes the host has stored
-// durably. It buffers only one piece.
+// sendChunks forwards the data of from to the host piece by piece, and returns how many of these bytes the host has
+// stored durably. It buffers only one piece.
 func (l *uploadConn) sendChunks(ctx context.Context, from io.Reader) (int64, error) {
 	piece := transferBuffers.Get().(*[wire.UploadHeader + wire.MaxUploadPiece]byte)
 	defer transferBuffers.Put(piece)
@@ -228,7 +228,8 @@ func (l *uploadConn) close() {
 	l.release()
 }
 
-// awaitUpload waits until the upload has ended, for at most uploadAnswerLimit, and returns the upload's current state.
+// awaitUpload waits until the upload has ended, for at most uploadAnswerTimeout, and returns the upload's current
+// state.
 func (s *Server) awaitUpload(ctx context.Context, a fleet.Actor, u fleet.Upload) (fleet.Upload, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return u, err

@@ -68,8 +68,8 @@ func (s *Server) userPage(c echo.Context, a fleet.Actor, in userForm, how formDi
 	return s.showPageWithStatus(c, how.status, a, userPageLayout(u), peopleview.UserBody(p))
 }
 
-// rolesOf returns the projects where the user has a role, and the roles by project id. It omits projects that the actor
-// may not see.
+// projectRolesOfUser returns the projects where the user has a role, and the roles by project id. It omits projects
+// that the actor may not see.
 func (s *Server) projectRolesOfUser(ctx context.Context, a fleet.Actor, u fleet.User) ([]kit.NamedLink, map[string]fleet.Role, error) {
 	roles := map[string]fleet.Role{}
 	if len(u.Projects) == 0 {
@@ -97,7 +97,9 @@ func (s *Server) confirmResetPassword(c echo.Context, a fleet.Actor, _ emptyForm
 }
 
 func (s *Server) showPasswordReset(c echo.Context, a fleet.Actor, how formDisplay, password string) error {
-	dialog := func(u fleet.User, e kit.Errors) templ.Component { return peopleview.ResetPasswordDialog(u, password, e) }
+	dialog := func(u fleet.User, e kit.Errors) templ.Component {
+		return peopleview.ResetPasswordDialog(u, password, e)
+	}
 	return confirmDialogHandler(s, s.Control.GetUser, userPageLayout, dialog)(c, a, emptyForm{}, how)
 }
 

@@ -24,7 +24,7 @@ const (
 
 const tooManyValuesText = "The request holds more than %d values. Send less at once."
 
-// checkValues returns TooLarge for a body of more than most values. It runs before the body is decoded.
+// checkValueCount returns TooLarge for a body of more than most values. It runs before the body is decoded.
 func checkValueCount(text []byte, most int) error {
 	if quick := 1 + bytes.Count(text, []byte{','}) + bytes.Count(text, []byte{'{'}) + bytes.Count(text, []byte{'['}); quick <= most {
 		return nil // an upper bound of the number of values, because strings may contain these characters too
@@ -49,8 +49,8 @@ var limitedJSON = huma.Format{
 	},
 }
 
-// checkNames refuses an object with a duplicate name, because some decoders take the first value and others the last.
-// It ignores all other errors, which the decoder reports.
+// checkDuplicateNames refuses an object with a duplicate name, because some decoders take the first value and others
+// the last. It ignores all other errors, which the decoder reports.
 func checkDuplicateNames(text []byte) error {
 	_, err := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true)).ReadValue()
 	if twice, ok := errors.AsType[*jsontext.SyntacticError](err); ok && errors.Is(err, jsontext.ErrDuplicateName) {
@@ -102,8 +102,8 @@ func hasYAMLAlias(n *yaml.Node) bool {
 	return n.Kind == yaml.AliasNode || slices.ContainsFunc(n.Content, hasYAMLAlias)
 }
 
-// countValues returns the size of a JSON text for checkValues: each list, object, string, number, boolean and null
-// counts as one. For invalid JSON the result is arbitrary.
+// countJSONValues returns the size of a JSON text for checkValueCount: each list, object, string, number, boolean and
+// null counts as one. For invalid JSON the result is arbitrary.
 func countJSONValues(text []byte) (n int) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {

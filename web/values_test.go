@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// valuesRead returns the number of values that encoding/json reads from the text.
+// countDecodedValues returns the number of values that encoding/json reads from the text.
 func countDecodedValues(text []byte) (n int) {
 	from := json.NewDecoder(bytes.NewReader(text))
 	var in []bool // whether each enclosing container is an object

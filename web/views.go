@@ -12,7 +12,7 @@ import (
 	"quantix/views/shell"
 )
 
-// viewForm is the form of a list's saved views. Query is the URL query of the list as shown.
+// savedViewForm is the form of a list's saved views. Query is the URL query of the list as shown.
 type savedViewForm struct {
 	Name  string `form:"name"`
 	Query string `form:"query"`
@@ -25,7 +25,7 @@ func (in savedViewForm) savedQuery(list string) string {
 	return query
 }
 
-// viewsPage shows the menu of a list's saved views, with the form that saves another one.
+// savedViewsPage shows the menu of a list's saved views, with the form that saves another one.
 func (s *Server) savedViewsPage(c echo.Context, a fleet.Actor, in savedViewForm, how formDisplay) error {
 	p := kit.SavedViewsPage{List: c.Param("list"), Name: in.Name, Errors: how.errors, Focus: how.wasRefused()}
 	if how.wasRefused() {
@@ -36,7 +36,7 @@ func (s *Server) savedViewsPage(c echo.Context, a fleet.Actor, in savedViewForm,
 	return s.showSavedViews(c, a, how.status, p)
 }
 
-// showViews answers with the saved views of a list: as its menu, or as a separate page.
+// showSavedViews answers with the saved views of a list: as its menu, or as a separate page.
 func (s *Server) showSavedViews(c echo.Context, a fleet.Actor, status int, p kit.SavedViewsPage) (err error) {
 	if p.Views, err = s.Control.ListViews(c.Request().Context(), a, p.List); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (s *Server) deleteSavedView(c echo.Context, a fleet.Actor, in savedViewForm
 	return s.redrawSavedViews(a, view.List, in.savedQuery(view.List)), err
 }
 
-// redrawViews redraws the menu; without scripts it redirects to the list as shown.
+// redrawSavedViews redraws the menu; without scripts it redirects to the list as shown.
 func (s *Server) redrawSavedViews(a fleet.Actor, list, query string) formResponse {
 	return redrawForm(views.SavedViewPath(list, query), func(c echo.Context) error {
 		return s.showSavedViews(c, a, http.StatusOK, kit.SavedViewsPage{List: list, Query: query, Focus: true})

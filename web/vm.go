@@ -15,17 +15,17 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// actionsOf returns all actions on a VM, each with the reason if the user cannot start the action now.
+// vmActions returns all actions on a VM, each with the reason if the user cannot start the action now.
 func vmActions(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
 	return policy.RestrictActions(a, "vm", vm.ProjectID, vm.Actions())
 }
 
-// guestActionsOf returns all actions of the guest agent, each with the reason if the user cannot start the action now.
+// guestActions returns all actions of the guest agent, each with the reason if the user cannot start the action now.
 func guestActions(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
 	return policy.RestrictActions(a, "vm", vm.ProjectID, vm.GuestActions())
 }
 
-// vmFrame returns the layout of the VM's pages. The tree marks the VM, below its host.
+// vmPageLayout returns the layout of the VM's pages. The tree marks the VM, below its host.
 func vmPageLayout(vm fleet.VMView) shell.PageLayout {
 	return shell.PageLayout{Title: vm.Name, ObjectKeys: []string{
 		"project:" + string(vm.ProjectID), "host:" + string(vm.HostID), "vm:" + string(vm.ID),
@@ -76,7 +76,7 @@ func (s *Server) vmPage(c echo.Context, a fleet.Actor) error {
 	return s.showPage(c, a, vmPageLayout(p.VM), vmview.VMPage(p))
 }
 
-// fillTab reads the data of the page's current tab.
+// fillVMTab reads the data of the page's current tab.
 func (s *Server) fillVMTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err error) {
 	ctx := c.Request().Context()
 	switch p.Tab {
@@ -123,7 +123,7 @@ func (s *Server) fillVMTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err e
 	return err
 }
 
-// poolNames returns the names of the pools with the VM's disks and ISO, by pool id.
+// poolNamesOfVM returns the names of the pools with the VM's disks and ISO, by pool id.
 func (s *Server) poolNamesOfVM(ctx context.Context, a fleet.Actor, vm fleet.VMView) (map[fleet.PoolID]string, error) {
 	return s.Control.PoolNames(ctx, a, vm.Spec.Pools())
 }
@@ -197,7 +197,7 @@ func (s *Server) deleteVM(c echo.Context, a fleet.Actor, in deleteVMForm) (formR
 	return redirectTo("/vms"), err
 }
 
-// nameMismatch returns the error for a deletion dialog where the typed name differs from the VM's name.
+// nameMismatchError returns the error for a deletion dialog where the typed name differs from the VM's name.
 func nameMismatchError(name string) error {
 	var checks fleet.Checks
 	checks.Add("confirm", "Type %s to confirm: the VM is running and will be powered off.", name)

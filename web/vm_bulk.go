@@ -40,8 +40,8 @@ func (s *Server) startBulkAction(c echo.Context, a fleet.Actor, in bulkActionFor
 	return redirectTo(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", localPath(in.Back)).String()), err
 }
 
-// compareSelected redirects to the comparison of the selected VMs: two, or one that the user compares with another VM
-// chosen there.
+// redirectToComparison redirects to the comparison of the selected VMs: two, or one that the user compares with another
+// VM chosen there.
 func redirectToComparison(ids []fleet.VMID) (formResponse, error) {
 	switch len(ids) {
 	case 0:
@@ -110,7 +110,7 @@ func (s *Server) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkActi
 	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "Virtual machines"}, vmview.BulkActionDialog(p))
 }
 
-// redirectBulkPage redirects the addresses of bulk results in older versions to the tasks that replaced these pages.
+// redirectOldBulkPage redirects the addresses of bulk results in older versions to the tasks that replaced these pages.
 func (s *Server) redirectOldBulkPage(c echo.Context, _ fleet.Actor) error {
 	l := kit.Link{Path: "/tasks/" + c.Param("id")}
 	return c.Redirect(http.StatusMovedPermanently, l.With("back", localPath(c.QueryParam("back"))).String())

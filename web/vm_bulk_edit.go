@@ -85,7 +85,7 @@ func (s *Server) showBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, ho
 	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "Edit VMs"}, vmview.BulkEditPage(p))
 }
 
-// selectedIDs returns the VM ids in q, or the ids of all VMs that match the filter in q.
+// selectedVMIDs returns the VM ids in q, or the ids of all VMs that match the filter in q.
 func (s *Server) selectedVMIDs(ctx context.Context, a fleet.Actor, q url.Values) ([]string, error) {
 	if ids := q["id"]; len(ids) > 0 || !q.Has("filter") {
 		if len(ids) == 0 {

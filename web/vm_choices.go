@@ -30,7 +30,7 @@ func (s *Server) fillEditVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form
 	})
 }
 
-// readChoices reads the options of each select in lists, whose keys are those of choosers. The chosen options are
+// readVMFormChoices reads the options of each select in lists, whose keys are those of choosers. The chosen options are
 // always included.
 func (s *Server) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.SelectChoices) error {
 	now := map[string][]string{"projects": f.Typed["projectId"], "hosts": f.Typed["hostId"], "isos": f.Typed["spec.iso"]}
@@ -94,8 +94,8 @@ func (s *Server) usableNetworks(c echo.Context, a fleet.Actor, edits bool, vm fl
 	return s.Control.UsableNetworks(c.Request().Context(), a)
 }
 
-// defaultsFor returns the pool and the network that the form preselects for new devices: the defaults of the project
-// and host, but the pool of the first disk when a VM with disks is edited.
+// defaultPoolAndNetwork returns the pool and the network that the form preselects for new devices: the defaults of the
+// project and host, but the pool of the first disk when a VM with disks is edited.
 func (s *Server) defaultPoolAndNetwork(ctx context.Context, a fleet.Actor, f *vmview.Form, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
 	if project == "" {
 		return fleet.VMDefaults{}, nil
@@ -113,8 +113,8 @@ func (s *Server) defaultPoolAndNetwork(ctx context.Context, a fleet.Actor, f *vm
 	return out, err
 }
 
-// ignoreNotFound returns no defaults instead of NotFound, for a project that was deleted or is hidden. The form stays
-// usable, and control reports the error when the VM is created.
+// noDefaultsIfNotFound returns no defaults instead of NotFound, for a project that was deleted or is hidden. The form
+// stays usable, and control reports the error when the VM is created.
 func noDefaultsIfNotFound(d fleet.VMDefaults, err error) (fleet.VMDefaults, error) {
 	if fleet.CodeOf(err) == fleet.NotFound {
 		return fleet.VMDefaults{}, nil
@@ -139,7 +139,7 @@ func networkOption(a fleet.Actor, n fleet.NetworkView) kit.Option {
 	return kit.Option{Value: vmview.NetworkValue(n.Kind, n.Name), Text: text}
 }
 
-// poolSpaceText returns a pool's free and provisioned space as text, for people who size a disk.
+// poolFreeSpaceText returns a pool's free and provisioned space as text, for people who size a disk.
 func poolFreeSpaceText(h fleet.PoolHealth) string {
 	text := kit.Bytes(h.AvailableBytes) + " free"
 	switch {
@@ -153,7 +153,7 @@ func poolFreeSpaceText(h fleet.PoolHealth) string {
 	return text
 }
 
-// unusableRank returns 1 for a pool where no host can create a disk now, else 0. Selects sort pools by this value.
+// poolUnusableRank returns 1 for a pool where no host can create a disk now, else 0. Selects sort pools by this value.
 func poolUnusableRank(p fleet.PoolView) int {
 	if p.Health.Healthy == 0 || p.DeletedAt != nil {
 		return 1

@@ -19,7 +19,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// comparePage compares two VMs field by field, or a VM and a template version. The query has two ids from a list's
+// compareVMsPage compares two VMs field by field, or a VM and a template version. The query has two ids from a list's
 // selection, one id from a VM's page, and none from a template's page.
 func (s *Server) compareVMsPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
@@ -71,7 +71,7 @@ func (s *Server) compareVMsPage(c echo.Context, a fleet.Actor) error {
 	return s.showPage(c, a, frame, vmview.ComparisonPage(p))
 }
 
-// templateVersionOf returns the template version of a select's value (see views.TemplateVersionValue).
+// templateVersionOfValue returns the template version of a select's value (see views.TemplateVersionValue).
 func (s *Server) templateVersionOfValue(ctx context.Context, a fleet.Actor, value string) (fleet.TemplateView, *fleet.TemplateVersion, error) {
 	id, version, _ := strings.Cut(value, "/")
 	t, err := s.Control.GetTemplate(ctx, a, fleet.TemplateID(id))
@@ -120,7 +120,7 @@ func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c optionQuer
 	return out, nil
 }
 
-// nameText returns the search text without the characters that are special in filters.
+// withoutFilterCharacters returns the search text without the characters that are special in filters.
 func withoutFilterCharacters(text string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`*":() `, r) {
@@ -168,8 +168,8 @@ func encodeVMState(vm fleet.VM) string {
 	return string(text)
 }
 
-// mergeChanges merges the user's change with the changes that others made to the VM meanwhile. fields lists the fields
-// that anybody changed. For fields that both changed, the choices in the form ("take.<field>") decide.
+// mergeConcurrentChanges merges the user's change with the changes that others made to the VM meanwhile. fields lists
+// the fields that anybody changed. For fields that both changed, the choices in the form ("take.<field>") decide.
 func mergeConcurrentChanges(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged fleet.VM, fields []fleet.MergedField, err error) {
 	var was vmEdit
 	if err := json.Unmarshal([]byte(typed.Get("was")), &was); err != nil {

@@ -66,7 +66,9 @@ func (s *Server) editVM(c echo.Context, a fleet.Actor, in vmForm) (formResponse,
 	}
 	if in.prefillKey == vmview.PrefillSectionHeadings {
 		f := vmview.Form{Typed: in.Values, Edits: true, VM: vm.VM, GuestRuns: vm.HasGuest()}
-		return func(c echo.Context) error { return s.writePage(c, http.StatusOK, vmview.SectionSummaries(f, in.sentValues)) }, nil
+		return func(c echo.Context) error {
+			return s.writePage(c, http.StatusOK, vmview.SectionSummaries(f, in.sentValues))
+		}, nil
 	}
 	change, err := mergedChangeFromForm(in.Values, vm)
 	if err != nil {
@@ -91,8 +93,8 @@ func changeFromForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, error)
 	return change, checks.Err()
 }
 
-// mergedChange returns the change that the form requests. If another user changed the VM meanwhile, it merges both
-// changes by the choices in the form.
+// mergedChangeFromForm returns the change that the form requests. If another user changed the VM meanwhile, it merges
+// both changes by the choices in the form.
 func mergedChangeFromForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	change, err := changeFromForm(typed, vm)
 	if err != nil || typed.Get("merged") == "" || change.IfGeneration != vm.Generation {

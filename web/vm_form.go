@@ -64,7 +64,7 @@ func newSpecEncoder() *form.Encoder {
 	return e
 }
 
-// rowLists holds the names of the spec's lists that the form sends as rows, such as "spec.disks".
+// formRowLists holds the names of the spec's lists that the form sends as rows, such as "spec.disks".
 var formRowLists = func() []string {
 	out := []string{"spec.nics", "spec.disks", "spec.rules", "spec.health"}
 	for _, l := range fleet.VMLists {
@@ -73,8 +73,8 @@ var formRowLists = func() []string {
 	return out
 }()
 
-// specOf returns spec with the valid values of the form; fields that the form lacks are unchanged. It adds an error to
-// checks for each invalid value.
+// specFromForm returns spec with the valid values of the form; fields that the form lacks are unchanged. It adds an
+// error to checks for each invalid value.
 func specFromForm(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMSpec {
 	into := specForm{spec}
 	if typed.Has("spec.iso") {
@@ -102,7 +102,7 @@ func specFromForm(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fle
 		}
 	}
 	out := into.Spec
-	out.Power = spec.Power   // power is changed by actions, not by the form
+	out.Power = spec.Power       // power is changed by actions, not by the form
 	for i := range maxFormRows { // the row of an existing disk may have no other fields
 		if typed.Has(fmt.Sprintf("spec.disks[%d].keep", i)) && i == len(out.Disks) {
 			out.Disks = append(out.Disks, fleet.Disk{})
@@ -181,7 +181,7 @@ func restoreDisks(disks, was []fleet.Disk, typed url.Values) {
 	}
 }
 
-// formValuesOf returns the values of the edit form for the VM.
+// editFormValues returns the values of the edit form for the VM.
 func editFormValues(vm fleet.VMView) (url.Values, error) {
 	typed, err := specEncoder.Encode(specForm{vm.Spec})
 	if err != nil {
@@ -217,15 +217,15 @@ func editFormValues(vm fleet.VMView) (url.Values, error) {
 	return typed, nil
 }
 
-// typedVM is a submitted VM form, with its rows renumbered without gaps.
+// vmForm is a submitted VM form, with its rows renumbered without gaps.
 type vmForm struct {
 	url.Values
-	sentValues   url.Values // the values from the browser, with gaps between row numbers
+	sentValues url.Values // the values from the browser, with gaps between row numbers
 	redrawOnly bool       // the button only redraws the form: to add or remove a row without scripts, or to prefill
 
-	prefillKey string              // key of the source or preset that prefills the form: see Server.prefillNewVM
-	notes      []vmview.ImportNote // notes about the pasted definition, such as settings that are not imported
-	xmlImported    bool
+	prefillKey  string              // key of the source or preset that prefills the form: see Server.prefillNewVM
+	notes       []vmview.ImportNote // notes about the pasted definition, such as settings that are not imported
+	xmlImported bool
 }
 
 func (in *vmForm) read(sent url.Values) {
@@ -243,7 +243,7 @@ func (in *vmForm) read(sent url.Values) {
 	}
 }
 
-// addRow appends a row with default values to a list of the form, such as "spec.disks".
+// addFormRow appends a row with default values to a list of the form, such as "spec.disks".
 func addFormRow(typed url.Values, list string) {
 	n := 0
 	for name := range typed {
@@ -273,7 +273,7 @@ func addFormRow(typed url.Values, list string) {
 
 var rowKeyPattern = regexp.MustCompile(`^(spec\.[A-Za-z]+)\[([0-9]{1,9})\](\..+)$`)
 
-// renumberRows returns the values with the rows of each list renumbered from 0. Rows that the browser removed leave
+// renumberFormRows returns the values with the rows of each list renumbered from 0. Rows that the browser removed leave
 // gaps in the numbers; rows without values are dropped.
 func renumberFormRows(sent url.Values) url.Values {
 	out := url.Values{}
@@ -314,7 +314,7 @@ func renumberFormRows(sent url.Values) url.Values {
 	return out
 }
 
-// numberOf parses a whole number; empty text is 0.
+// parseNumber parses a whole number; empty text is 0.
 func parseNumber(text string) (int, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
@@ -326,7 +326,7 @@ func parseNumber(text string) (int, error) {
 	return n, nil
 }
 
-// memoryText returns the form's number and unit for a memory size: in GiB if that is a whole number, else in MiB.
+// memoryFormValues returns the form's number and unit for a memory size: in GiB if that is a whole number, else in MiB.
 func memoryFormValues(mib int) []string {
 	if mib%1024 == 0 {
 		return []string{strconv.Itoa(mib / 1024), "GiB"}
@@ -334,7 +334,7 @@ func memoryFormValues(mib int) []string {
 	return []string{strconv.Itoa(mib), "MiB"}
 }
 
-// memoryOf parses a memory size and returns MiB. Fractions such as "1.5" GiB are allowed.
+// parseMemory parses a memory size and returns MiB. Fractions such as "1.5" GiB are allowed.
 func parseMemory(text, unit string) (int, error) {
 	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	if unit != "MiB" {
@@ -346,7 +346,7 @@ func parseMemory(text, unit string) (int, error) {
 	return int(n), nil
 }
 
-// sizeOf parses a disk size in GiB and returns bytes; empty text is 0.
+// parseDiskSize parses a disk size in GiB and returns bytes; empty text is 0.
 func parseDiskSize(text string) (int64, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
@@ -358,10 +358,10 @@ func parseDiskSize(text string) (int64, error) {
 	return int64(n * (1 << 30)), nil
 }
 
-// gibText formats bytes as GiB, so that sizeOf returns the same bytes.
+// gibText formats bytes as GiB, so that parseDiskSize returns the same bytes.
 func gibText(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', -1, 64) }
 
-// volumeOf parses a select's value from vmview.Volume; empty text is the zero Volref.
+// parseVolumeValue parses a select's value from vmview.Volume; empty text is the zero Volref.
 func parseVolumeValue(value string) fleet.Volref {
 	pool, volume, _ := strings.Cut(value, "/")
 	return fleet.Volref{PoolID: fleet.PoolID(pool), Volume: volume}

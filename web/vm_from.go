@@ -15,7 +15,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// sourceOfForm returns the form's source of the new VM: a template, VM, snapshot or appliance. nil: none of these.
+// sourceFromForm returns the form's source of the new VM: a template, VM, snapshot or appliance. nil: none of these.
 func sourceFromForm(typed url.Values) *control.VMSource {
 	from := control.VMSource{
 		TemplateID: fleet.TemplateID(typed.Get("from.templateId")), VersionID: fleet.TemplateVersionID(typed.Get("from.versionId")), VMID: fleet.VMID(typed.Get("from.vmId")),
@@ -32,7 +32,7 @@ func sourceFromForm(typed url.Values) *control.VMSource {
 	return &from
 }
 
-// sourceForForm returns the source of a new VM for the form, and image options for a template. If fresh is true, the
+// readFormSource returns the source of a new VM for the form, and image options for a template. If fresh is true, the
 // source is in the query and prefills typed; else the source is in typed.
 func (s *Server) readFormSource(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.NewVMSource, []kit.Option, error) {
 	from := sourceFromForm(typed)
@@ -183,15 +183,15 @@ func setSpecValues(typed url.Values, spec fleet.VMSpec) error {
 	return nil
 }
 
-// bulkNamesOf returns the form's number of VMs and the first number of their names.
+// bulkNamesFromForm returns the form's number of VMs and the first number of their names.
 func bulkNamesFromForm(checks *fleet.Checks, typed url.Values) (out fleet.BulkNames) {
 	out.Count = parseField(checks, "count", typed.Get("count"), parseNumber)
 	out.First = parseField(checks, "first", typed.Get("first"), parseNumber)
 	return out
 }
 
-// withOptions prepends options to the choices, after an option without a value. If the choices already have an option
-// with the same value, it gets the new text instead.
+// prependOptions prepends options to the choices, after an option without a value. If the choices already have an
+// option with the same value, it gets the new text instead.
 func prependOptions(in kit.SelectChoices, more []kit.Option) kit.SelectChoices {
 	if len(more) == 0 {
 		return in

@@ -49,7 +49,7 @@ func (s *Server) growDisk(c echo.Context, a fleet.Actor, in growDiskForm) (formR
 	return stayOnPage(views.VMPath(id), "The disk grows to "+kit.Bytes(order.SizeBytes)+": queued on "+hostNameOrIts(vm)+"."), err
 }
 
-// hostLabel returns the name of the VM's host, or "its host" for users who may not see hosts.
+// hostNameOrIts returns the name of the VM's host, or "its host" for users who may not see hosts.
 func hostNameOrIts(vm fleet.VMView) string {
 	if vm.HostName == "" {
 		return "its host"

@@ -28,8 +28,8 @@ type freezeForm struct {
 	Seconds string `form:"seconds"`
 }
 
-// guestDialog returns the data that all dialogs about guest actions share, with the reason (Why) if the action act is
-// not possible now.
+// newGuestDialog returns the data that all dialogs about guest actions share, with the reason (Why) if the action act
+// is not possible now.
 func (s *Server) newGuestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how formDisplay) (vmview.GuestPage, error) {
 	p, err := s.readVMPage(c, a, "")
 	out := vmview.GuestPage{VM: p.VM, Errors: how.errors}
@@ -85,7 +85,7 @@ func (s *Server) setGuestPassword(c echo.Context, a fleet.Actor, in guestPasswor
 	return s.queueGuestAction(c, a, control.GuestRequest{Action: fleet.ActGuestPassword, User: in.User, Password: in.Password})
 }
 
-// execForm contains arguments, one per line, which may be secrets. Only the form itself may repeat them.
+// guestProgramForm contains arguments, one per line, which may be secrets. Only the form itself may repeat them.
 type guestProgramForm struct {
 	Program string `form:"program"`
 	Args    string `form:"args"`
@@ -104,7 +104,7 @@ func (s *Server) showGuestProgramForm(c echo.Context, a fleet.Actor, in guestPro
 	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.GuestProgramDialog(p))
 }
 
-// runProgram redirects to the task, which will show the program's output.
+// runGuestProgram redirects to the task, which will show the program's output.
 func (s *Server) runGuestProgram(c echo.Context, a fleet.Actor, in guestProgramForm) (formResponse, error) {
 	order := control.GuestRequest{Action: fleet.ActExec, Program: in.Program, Args: fleet.SplitArgLines(in.Args)}
 	var checks fleet.Checks

@@ -15,7 +15,8 @@ var inputElement = regexp.MustCompile(`<(?:input|textarea|select)[^>]* name="([^
 
 var valueAttribute = regexp.MustCompile(` value="([^"]*)"`)
 
-// sentBy returns the input fields of the form with that id, as a browser sends them. It omits selects and text areas.
+// fieldsSentBy returns the input fields of the form with that id, as a browser sends them. It omits selects and text
+// areas.
 func fieldsSentBy(a answer, id string) url.Values {
 	_, form, _ := strings.Cut(a.body, `id="`+id+`"`)
 	form, _, _ = strings.Cut(form, "</form>")

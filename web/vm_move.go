@@ -59,7 +59,7 @@ func (s *Server) moveDisk(c echo.Context, a fleet.Actor, in moveDiskForm) (formR
 	return stayOnPage(views.VMPath(id), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
-// rateOf parses a rate in MiB per second and returns bytes per second; empty text is 0, no limit.
+// parseTransferRate parses a rate in MiB per second and returns bytes per second; empty text is 0, no limit.
 func parseTransferRate(text string) (int64, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil

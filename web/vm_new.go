@@ -85,7 +85,7 @@ func (s *Server) createVM(c echo.Context, a fleet.Actor, in vmForm) (formRespons
 	return redirectTo(views.VMPath(vm)), err
 }
 
-// vmOfForm returns the form's new VM, and the count and names of a bulk create.
+// newVMFromForm returns the form's new VM, and the count and names of a bulk create.
 func newVMFromForm(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 	var checks fleet.Checks
 	want := control.CreateVM{
@@ -106,8 +106,8 @@ func newVMFromForm(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 	return want, series, nil
 }
 
-// createOnce runs do, but only once for the same form, even if the form is sent twice. form is the form's idempotency
-// key; the second call returns the id from the first call.
+// createOncePerForm runs do, but only once for the same form, even if the form is sent twice. form is the form's
+// idempotency key; the second call returns the id from the first call.
 func createOncePerForm[I ~string](ctx context.Context, s *Server, a fleet.Actor, form string, want any, do func(context.Context) (I, error)) (I, error) {
 	request, err := json.Marshal(want)
 	if err != nil {
@@ -117,7 +117,7 @@ func createOncePerForm[I ~string](ctx context.Context, s *Server, a fleet.Actor,
 	return id, err
 }
 
-// prefillVMForm shows the form of a new VM again after a button that adds or removes rows, or prefills the form.
+// redrawNewVMForm shows the form of a new VM again after a button that adds or removes rows, or prefills the form.
 func (s *Server) redrawNewVMForm(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
 	how := firstDisplay
 	if in.prefillKey != "" {

@@ -13,7 +13,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// planEdit creates a plan of the form's changes and redirects to the plan's page.
+// planVMEdit creates a plan of the form's changes and redirects to the plan's page.
 func (s *Server) planVMEdit(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
 	if in.redrawOnly {
 		return func(c echo.Context) error { return s.showEditForm(c, a, in, firstDisplay) }, nil
@@ -34,7 +34,7 @@ func (s *Server) planVMEdit(c echo.Context, a fleet.Actor, in vmForm) (formRespo
 	return redirectTo(views.PlanPath(plan.ID)), err
 }
 
-// planNew creates a plan of the form's new VM and redirects to the plan's page.
+// planNewVM creates a plan of the form's new VM and redirects to the plan's page.
 func (s *Server) planNewVM(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
 	if in.redrawOnly {
 		return s.redrawNewVMForm(c, a, in)

@@ -53,7 +53,7 @@ func (s *Server) setVMProtection(c echo.Context, a fleet.Actor, in protectionFor
 	return stayOnPage(views.VMPath(id), "The protection of "+vm.Name+" is saved."), err
 }
 
-// timeOf parses a time in UTC in the format of a datetime-local field; empty text is nil.
+// parseUTCTime parses a time in UTC in the format of a datetime-local field; empty text is nil.
 func parseUTCTime(text string) (*time.Time, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return nil, nil

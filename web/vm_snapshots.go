@@ -64,7 +64,7 @@ func (s *Server) takeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (f
 	return stayOnSnapshotsTab(id, t), err
 }
 
-// stayOnSnapshots returns the response after task t was queued: a message on the VM's snapshots tab.
+// stayOnSnapshotsTab returns the response after task t was queued: a message on the VM's snapshots tab.
 func stayOnSnapshotsTab(id fleet.VMID, t fleet.Task) formResponse {
 	return stayOnPage(views.TabPath(views.VMPath(id), "snapshots"), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+".")
 }

@@ -19,8 +19,8 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// summarize renders a summary of the VM that the form would create, with its host. The page requests the summary while
-// the user types.
+// showNewVMSummary renders a summary of the VM that the form would create, with its host. The page requests the summary
+// while the user types.
 func (s *Server) showNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
 	out := vmview.NewVMSummary{}
 	want, _, err := newVMFromForm(in.Values)
@@ -71,7 +71,7 @@ func (s *Server) showNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (for
 	}, nil
 }
 
-// summaryFacts returns the labels and values of a summary.
+// newVMSummaryFacts returns the labels and values of a summary.
 func newVMSummaryFacts(vm control.CreateVM) (out []vmview.SummaryFact) {
 	add := func(word, text string) {
 		if text != "" {
@@ -132,7 +132,7 @@ func newVMSummaryFacts(vm control.CreateVM) (out []vmview.SummaryFact) {
 	return out
 }
 
-// requestTexts returns the API request that creates the VM, as a curl command and as a YAML document.
+// newVMRequestTexts returns the API request that creates the VM, as a curl command and as a YAML document.
 func newVMRequestTexts(c echo.Context, vm control.CreateVM) (call, object string, err error) {
 	text, err := json.Marshal(vm)
 	if err != nil {

@@ -28,7 +28,7 @@ func addTroubledVM(p *portal, project fleet.ProjectID, hostName string) (id flee
 	}), disk
 }
 
-// tenant creates a member of the project and returns the member's signed-in browser.
+// newTenantBrowser creates a member of the project and returns the member's signed-in browser.
 func (p *portal) newTenantBrowser(name string, project fleet.ProjectID) *browser {
 	b := p.newSignedInBrowser(name, fleet.RoleNone)
 	p.execSQL("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')", project, name)

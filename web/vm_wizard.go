@@ -59,7 +59,7 @@ func prefillSourceKeys() []fleet.VMSource {
 	return out
 }
 
-// prefillSource sets the form's first disk and CD-ROM drive to suit the source.
+// prefillFromSource sets the form's first disk and CD-ROM drive to suit the source.
 func prefillFromSource(typed url.Values, source fleet.VMSource) {
 	typed.Set("source", string(source))
 	disk := "spec.disks[0].source"
@@ -138,8 +138,8 @@ func fillPresetRows[S any](typed url.Values, list string, fields []fleet.Field[S
 	}
 }
 
-// readXML replaces the form's values with those of the pasted XML. It refuses settings that give access to the host,
-// unless the user is an infrastructure administrator.
+// importPastedXML replaces the form's values with those of the pasted XML. It refuses settings that give access to the
+// host, unless the user is an infrastructure administrator.
 func (s *Server) importPastedXML(ctx context.Context, a fleet.Actor, in *vmForm) error {
 	var checks fleet.Checks
 	r, err := vmxml.ConvertDomain(in.Get("xml"))
@@ -232,8 +232,8 @@ func (s *Server) addPastedDisks(ctx context.Context, a fleet.Actor, r *vmxml.Res
 	return nil
 }
 
-// addDrive adds the nth CD-ROM or floppy drive, with its medium, to spec. It returns false if a VM cannot have that
-// many drives.
+// addPastedDrive adds the nth CD-ROM or floppy drive, with its medium, to spec. It returns false if a VM cannot have
+// that many drives.
 func addPastedDrive(spec *fleet.VMSpec, d vmxml.Disk, nth int, medium *fleet.Volref) bool {
 	slot := fmt.Sprintf("cdrom%d", nth)
 	if d.Floppy {
@@ -249,7 +249,8 @@ func addPastedDrive(spec *fleet.VMSpec, d vmxml.Disk, nth int, medium *fleet.Vol
 	return true
 }
 
-// findVolume returns the volume in all that the disk's definition refers to, by pool and name or by path; nil: none.
+// findVolumeOfPastedDisk returns the volume in all that the disk's definition refers to, by pool and name or by path;
+// nil: none.
 func findVolumeOfPastedDisk(pools []fleet.PoolView, all []query.VolumeOn, d vmxml.Disk) *query.VolumeOn {
 	dir, file := path.Split(path.Clean(d.Path))
 	for _, p := range pools {
@@ -267,7 +268,7 @@ func findVolumeOfPastedDisk(pools []fleet.PoolView, all []query.VolumeOn, d vmxm
 	return nil
 }
 
-// newVMFormValues returns the form's values for a new VM. vmOfForm is the inverse.
+// newVMFormValues returns the form's values for a new VM. newVMFromForm is the inverse.
 func newVMFormValues(vm control.CreateVM) (url.Values, error) {
 	typed, err := editFormValues(fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{Name: vm.Name, Labels: vm.Labels, Description: vm.Description}, Spec: vm.Spec}})
 	if err != nil {

@@ -260,7 +260,7 @@ func TestPlanPageLinksToFormWithPlannedValues(t *testing.T) {
 	p.newSignedInBrowser("nils", fleet.RoleAdmin).get(to).requireStatus(t, http.StatusNotFound)
 }
 
-// shownIn returns the value of the field on the form's page: the text, or the value of the selected option.
+// fieldValueShown returns the value of the field on the form's page: the text, or the value of the selected option.
 func fieldValueShown(t *testing.T, a answer, field string) string {
 	t.Helper()
 	name := regexp.QuoteMeta(` name="` + field + `"`)

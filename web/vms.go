@@ -14,7 +14,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// vmTabs maps the tabs of the VM list to their filters.
+// vmListTabFilters maps the tabs of the VM list to their filters.
 var vmListTabFilters = map[string]string{
 	"all": "", "found": "",
 	"attention": "attention:yes",

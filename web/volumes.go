@@ -36,12 +36,12 @@ func (in volumeForm) view() poolview.VolumeForm {
 	}
 }
 
-// volumeNamed returns the pool's volume in the request's path and query.
+// volumeInPath returns the pool's volume in the request's path and query.
 func volumeInPath(c echo.Context) control.Volume {
 	return control.Volume{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
 }
 
-// volumeTaskQueued returns the response after task t was queued: a message on the pool's volumes tab.
+// stayOnVolumesTab returns the response after task t was queued: a message on the pool's volumes tab.
 func (s *Server) stayOnVolumesTab(c echo.Context, t fleet.Task, err error) (formResponse, error) {
 	back := views.TabPath(views.PoolPath(fleet.PoolID(c.Param("id"))), "volumes")
 	return stayOnPage(back, t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err

@@ -11,13 +11,14 @@ import (
 )
 
 const (
-	// rateInterval and rateChunk are the minimum rate at which a client must read a response: 64 KiB every 15 s.
+	// writeDeadlineInterval and writeDeadlineChunk are the minimum rate at which a client must read a response: 64 KiB
+	// every 15 s.
 	writeDeadlineInterval = 15 * time.Second
 	writeDeadlineChunk    = 64 << 10
 )
 
-// limitWriteTime is the middleware that closes the connections of clients that read too slowly. Streams set their own
-// deadlines.
+// limitClientReadTime is the middleware that closes the connections of clients that read too slowly. Streams set their
+// own deadlines.
 func limitClientReadTime(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		control := http.NewResponseController(c.Response().Writer)
@@ -73,7 +74,7 @@ func LimitPerAddress(l net.Listener, most int, exempt []netip.Prefix) net.Listen
 
 type limitedListener struct {
 	net.Listener
-	maxPerAddress   int
+	maxPerAddress  int
 	exemptNetworks []netip.Prefix
 
 	mu   sync.Mutex
@@ -104,7 +105,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// countedAs returns the address or IPv6 network for which a connection from remote counts, and whether connections
+// countedAddress returns the address or IPv6 network for which a connection from remote counts, and whether connections
 // from there are limited.
 func (l *limitedListener) countedAddress(remote net.Addr) (netip.Addr, bool) {
 	at, err := netip.ParseAddrPort(remote.String())
@@ -144,8 +145,8 @@ func (l *limitedListener) release(from netip.Addr) {
 	}
 }
 
-// trackedConn is a connection that calls leave when it is closed, which lowers the connection count of the client's
-// address.
+// addressCountedConn is a connection that calls leave when it is closed, which lowers the connection count of the
+// client's address.
 type addressCountedConn struct {
 	net.Conn
 	leave func()
@@ -156,8 +157,8 @@ func (c *addressCountedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// trackedTCPConn is trackedConn for a TCP connection. It keeps the optimized methods of *net.TCPConn, such as
-// vectored writes.
+// addressCountedTCPConn is addressCountedConn for a TCP connection. It keeps the optimized methods of *net.TCPConn,
+// such as vectored writes.
 type addressCountedTCPConn struct {
 	*net.TCPConn
 	leave func()

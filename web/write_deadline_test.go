@@ -93,7 +93,8 @@ func TestClientThatDoesNotReadDisconnected(t *testing.T) {
 	}
 }
 
-// remoteListener is a listener whose connections seem to come from an address that RFC 5737 reserves for documentation.
+// documentationAddressListener is a listener whose connections seem to come from an address that RFC 5737 reserves for
+// documentation.
 type documentationAddressListener struct {
 	net.Listener
 	from string

@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// Dir is udev's directory of disk names, below the root.
+// DiskNameDir is udev's directory of disk names, below the root.
 const DiskNameDir = "dev/disk/by-id"
 
 // Device is a whole disk.
@@ -25,15 +25,15 @@ type Device struct {
 	Busy      string // how the host uses the disk, completing "it is …"; empty: no use is known
 }
 
-// nameForm matches names of disks that a guest can use. contentForm matches names that udev derives from a disk's
-// content, which a guest cannot use.
+// nameForm matches names of disks that a guest can use. contentNamePattern matches names that udev derives from a
+// disk's content, which a guest cannot use.
 var (
 	usableNamePattern    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)
-	contentNamePattern = regexp.MustCompile(`^(dm|md|lvm)-`)
-	virtualDevicePattern     = regexp.MustCompile(`^(ram|zram|dm-|md|sr|fd)`)
+	contentNamePattern   = regexp.MustCompile(`^(dm|md|lvm)-`)
+	virtualDevicePattern = regexp.MustCompile(`^(ram|zram|dm-|md|sr|fd)`)
 )
 
-// List lists the disks of the machine, each once, sorted by name. root is the root of the machine's file tree.
+// ListDisks lists the disks of the machine, each once, sorted by name. root is the root of the machine's file tree.
 func ListDisks(root string) (out []Device) {
 	entries, err := os.ReadDir(filepath.Join(root, DiskNameDir))
 	if err != nil {
@@ -49,11 +49,11 @@ func ListDisks(root string) (out []Device) {
 	return out
 }
 
-// Find returns the disk of that name below root; false: the disk does not exist.
+// FindDisk returns the disk of that name below root; false: the disk does not exist.
 func FindDisk(root, name string) (Device, bool) { return (&hostTree{root: root}).diskNamed(name) }
 
-// InUse reports whether the kernel uses the block device at path: for a file system on the device or on a partition,
-// a RAID or a volume group.
+// IsUsedByKernel reports whether the kernel uses the block device at path: for a file system on the device or on a
+// partition, a RAID or a volume group.
 func IsUsedByKernel(path string) (bool, error) {
 	// O_EXCL on a block device fails while the kernel uses the device
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_EXCL, 0)
@@ -72,9 +72,9 @@ func IsUsedByKernel(path string) (bool, error) {
 }
 
 type hostTree struct {
-	root   string
-	mountLines []string
-	swapDevices  []string
+	root        string
+	mountLines  []string
+	swapDevices []string
 }
 
 func (m *hostTree) readLine(rel ...string) string {

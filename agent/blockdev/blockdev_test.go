@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// machine is a file tree with one disk of each kind; "->" is a link.
+// sampleHostTree is a file tree with one disk of each kind; "->" is a link.
 const sampleHostTree = `
 dev/disk/by-id/ata-FREE_1 -> ../../sda
 dev/disk/by-id/wwn-0x5000 -> ../../sda

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	dialTimeout  = 15 * time.Second
+	dialTimeout        = 15 * time.Second
 	maxDialedAddresses = 8 // addresses tried per name
 )
 
@@ -27,7 +27,7 @@ var blockedNetworks = parsePrefixes(
 
 // IPv6 prefixes that a router translates to IPv4. The embedded IPv4 address is checked.
 var (
-	nat64Prefix  = netip.MustParsePrefix("64:ff9b::/96")
+	nat64Prefix     = netip.MustParsePrefix("64:ff9b::/96")
 	sixToFourPrefix = netip.MustParsePrefix("2002::/16")
 )
 
@@ -38,7 +38,7 @@ func parsePrefixes(all ...string) (out []netip.Prefix) {
 	return out
 }
 
-// plainAddress returns the IPv4 address of an IPv6 address that embeds one, and any other address unchanged.
+// embeddedIPv4 returns the IPv4 address of an IPv6 address that embeds one, and any other address unchanged.
 func embeddedIPv4(a netip.Addr) netip.Addr {
 	a = a.WithZone("").Unmap()
 	b := a.As16()
@@ -51,13 +51,13 @@ func embeddedIPv4(a netip.Addr) netip.Addr {
 	return a
 }
 
-// notPublic reports whether the address is not on the public Internet.
+// isNotPublic reports whether the address is not on the public Internet.
 func isNotPublic(a netip.Addr) bool {
 	return !a.IsValid() || a.IsUnspecified() || a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsMulticast() ||
 		slices.ContainsFunc(blockedNetworks, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// checkAddress returns the reason why downloads from the address are refused; nil: they are allowed.
+// checkAddressAllowed returns the reason why downloads from the address are refused; nil: they are allowed.
 func (c *Client) checkAddressAllowed(given netip.Addr) error {
 	a := embeddedIPv4(given)
 	if slices.ContainsFunc(c.settings.AllowedNetworks, func(p netip.Prefix) bool { return p.Contains(a) }) {
@@ -81,7 +81,7 @@ func (c *Client) checkAddressAllowed(given netip.Addr) error {
 	return nil
 }
 
-// checkDial checks the address when the dialer connects, so no name, redirect or DNS change can bypass it.
+// checkDialedAddress checks the address when the dialer connects, so no name, redirect or DNS change can bypass it.
 func (c *Client) checkDialedAddress(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

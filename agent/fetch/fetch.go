@@ -29,9 +29,9 @@ import (
 const DefaultMaxBytes = 64 << 30
 
 const (
-	maxRedirects   = 5
-	maxHeaderBytes = 64 << 10
-	defaultStallTimeout   = time.Minute
+	maxRedirects        = 5
+	maxHeaderBytes      = 64 << 10
+	defaultStallTimeout = time.Minute
 	readChunkBytes      = 1 << 20
 )
 
@@ -45,10 +45,10 @@ type Settings struct {
 
 // Client downloads files. It uses no proxy, cookie or password of the host. It is safe for concurrent use.
 type Client struct {
-	settings Settings
-	stallTimeout    time.Duration
-	hostAddresses      func() ([]net.Addr, error)
-	lookup   func(ctx context.Context, host string) ([]netip.Addr, error)
+	settings      Settings
+	stallTimeout  time.Duration
+	hostAddresses func() ([]net.Addr, error)
+	lookup        func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
 // New returns a client.
@@ -92,7 +92,7 @@ func (c *Client) Get(ctx context.Context, o Request, w io.Writer, report func(do
 	})
 }
 
-// withSilenceLimit calls do and cancels it if the server sends nothing for too long. It returns do's error as a
+// withStallTimeout calls do and cancels it if the server sends nothing for too long. It returns do's error as a
 // sentence.
 func (c *Client) withStallTimeout(ctx context.Context, at *url.URL, do func(context.Context, *time.Timer) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -107,7 +107,7 @@ func (c *Client) withStallTimeout(ctx context.Context, at *url.URL, do func(cont
 	return userError(ctx, at, err)
 }
 
-// checksum downloads a small checksum file within the silence limit, and returns the digest for the name.
+// fetchChecksum downloads a small checksum file within the silence limit, and returns the digest for the name.
 func (c *Client) fetchChecksum(ctx context.Context, address, name string) (algorithm, digest string, err error) {
 	at, err := fleet.ParseChecksumFile(address)
 	if err != nil {
@@ -193,13 +193,13 @@ func (c *Client) tooLargeError(has string, most int64) error {
 	return fleet.Errorf(fleet.Conflict, "The download has %s, but this host downloads %s at most. The agent's setting fetchMost changes that.", has, fleet.FormatBytes(most))
 }
 
-// NoRoomError returns the error for a file that is larger than the pool's free space. what and has are the file's kind
+// NoSpaceError returns the error for a file that is larger than the pool's free space. what and has are the file's kind
 // and size.
 func NoSpaceError(what, has string, room int64) error {
 	return fleet.Errorf(fleet.Conflict, "The %s has %s, but the pool has room for %s on this host. Make room, or choose another pool.", what, has, fleet.FormatBytes(max(room, 0)))
 }
 
-// Digest returns a new hash of that algorithm; nil: the algorithm is unknown.
+// NewHash returns a new hash of that algorithm; nil: the algorithm is unknown.
 func NewHash(algorithm string) hash.Hash { return newHash(algorithm) }
 
 func newHash(algorithm string) hash.Hash {
@@ -219,7 +219,7 @@ func formatDigest(sum hash.Hash) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// open follows redirects and returns the response with the file.
+// openURL follows redirects and returns the response with the file.
 func (c *Client) openURL(ctx context.Context, at *url.URL, checked bool) (*http.Response, error) {
 	transport := &http.Transport{
 		Proxy: nil, DialContext: c.dial, TLSHandshakeTimeout: dialTimeout, MaxResponseHeaderBytes: maxHeaderBytes,
@@ -281,7 +281,7 @@ type truncatedError struct {
 
 func (c truncatedError) Unwrap() error { return c.error }
 
-// asSentence returns the error as a sentence for users. The agent does not retry a failed download, because the user
+// userError returns the error as a sentence for users. The agent does not retry a failed download, because the user
 // may know another URL.
 func userError(ctx context.Context, at *url.URL, err error) error {
 	cut, isCut := errors.AsType[truncatedError](err)

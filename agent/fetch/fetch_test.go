@@ -25,7 +25,7 @@ import (
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
-// file is the file that the test servers send: an empty disk.
+// emptyDiskFile is the file that the test servers send: an empty disk.
 var emptyDiskFile = append([]byte("\xeb\x63"), make([]byte, 3<<20)...)
 
 func sha256Of(text []byte) string {
@@ -33,7 +33,7 @@ func sha256Of(text []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// server starts a TLS server. The returned client trusts it and may connect to it.
+// newFileServer starts a TLS server. The returned client trusts it and may connect to it.
 func newFileServer(t *testing.T, answer http.HandlerFunc) (*httptest.Server, *Client) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(answer)
@@ -233,7 +233,7 @@ func TestRedirectsAreLimited(t *testing.T) {
 	}
 }
 
-// raw returns a handler that sends text as the raw response and then calls after.
+// rawAnswer returns a handler that sends text as the raw response and then calls after.
 func rawAnswer(text string, after func(net.Conn)) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, buffered, err := w.(http.Hijacker).Hijack()
@@ -308,7 +308,7 @@ func TestInvalidServerAnswersFailDownload(t *testing.T) {
 	}
 }
 
-// zipped returns the text compressed by gzip.
+// gzipped returns the text compressed by gzip.
 func gzipped(text []byte) []byte {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)

@@ -2,7 +2,7 @@ package fetch
 
 import "time"
 
-// meter reports the progress of a download, at most twice a second.
+// downloadMeter reports the progress of a download, at most twice a second.
 type downloadMeter struct {
 	done, total       int64
 	report            func(done, total, rate int64)

@@ -51,7 +51,7 @@ func (t hostTree) devices() (out []fleet.HostDevice) {
 	return out
 }
 
-// shorten limits the length of a name that a device reports.
+// shortenDeviceName limits the length of a name that a device reports.
 func shortenDeviceName(name string) string {
 	name = strings.ToValidUTF8(name, "?")
 	if r := []rune(name); len(r) > 120 {

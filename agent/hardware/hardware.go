@@ -24,7 +24,7 @@ import (
 // Read discovers this machine's hardware. Values that the platform does not report stay empty.
 func Read(ctx context.Context) (fleet.Inventory, error) { return readInventoryBelow(ctx, "/") }
 
-// readAt reads the machine whose /sys, /proc and /etc are below root.
+// readInventoryBelow reads the machine whose /sys, /proc and /etc are below root.
 func readInventoryBelow(ctx context.Context, root string) (fleet.Inventory, error) {
 	here := hostTree(root)
 	if root != "/" {
@@ -61,7 +61,7 @@ func readInventoryBelow(ctx context.Context, root string) (fleet.Inventory, erro
 	return out, ctx.Err()
 }
 
-// processors counts sockets, cores and threads by the topology if the platform reports it, else by the scheduler's
+// readCPU counts sockets, cores and threads by the topology if the platform reports it, else by the scheduler's
 // CPUs.
 func readCPU(ctx context.Context, here hostTree) fleet.CPU {
 	out := fleet.CPU{Sockets: 1, Threads: runtime.NumCPU(), Cores: runtime.NumCPU()}

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// recorded is the sysfs tree of a server: two NUMA nodes, NVMe and spinning disks, an SR-IOV NIC with a virtual
-// function, a bridge with a guest's tap, and an NVIDIA GPU for passthrough. "->" is a symbolic link.
+// recordedServerTree is the sysfs tree of a server: two NUMA nodes, NVMe and spinning disks, an SR-IOV NIC with a
+// virtual function, a bridge with a guest's tap, and an NVIDIA GPU for passthrough. "->" is a symbolic link.
 const recordedServerTree = `
 etc/os-release: NAME="Debian GNU/Linux"
 VERSION_ID="12"
@@ -139,7 +139,7 @@ sys/bus/pci/devices/0000:00:1f.0/class: 0x060100
 sys/bus/pci/devices/0000:00:1f.0/vendor: 0x8086
 `
 
-// unpack writes a recorded tree to a temporary directory and returns its path.
+// unpackTree writes a recorded tree to a temporary directory and returns its path.
 func unpackTree(t *testing.T, text string) string {
 	t.Helper()
 	root := t.TempDir()

@@ -20,21 +20,21 @@ import (
 const (
 	usbDevicesDir  = "sys/bus/usb/devices"
 	mdevParentsDir = "sys/class/mdev_bus"
-	mdevDevicesDir       = "sys/bus/mdev/devices"
+	mdevDevicesDir = "sys/bus/mdev/devices"
 )
 
 var (
-	// ErrNothingPlugged means that no device for a guest is plugged into the USB port.
+	// ErrUSBPortEmpty means that no device for a guest is plugged into the USB port.
 	ErrUSBPortEmpty = errors.New("nothing is plugged in")
-	// ErrNoneFree means that no device of the host can create another mediated device of a type.
+	// ErrNoMdevFree means that no device of the host can create another mediated device of a type.
 	ErrNoMdevFree = errors.New("no more can be created")
 
 	usbPortPattern  = regexp.MustCompile(`^[0-9]{1,3}-[0-9]{1,3}(\.[0-9]{1,3}){0,5}$`)
 	mdevTypePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
-	hubPortPattern      = regexp.MustCompile(`^(usb([0-9]+)|[0-9]+-[0-9.]+)-port([0-9]+)$`)
+	hubPortPattern  = regexp.MustCompile(`^(usb([0-9]+)|[0-9]+-[0-9.]+)-port([0-9]+)$`)
 )
 
-// Devices manages the host devices of guests on the machine whose /sys is below Root; empty: this machine.
+// HostDevices manages the host devices of guests on the machine whose /sys is below Root; empty: this machine.
 type HostDevices struct{ Root string }
 
 func (d HostDevices) tree() hostTree { return hostTree(cmp.Or(d.Root, "/")) }
@@ -46,7 +46,7 @@ type USBDevice struct {
 	Vendor, Product string
 }
 
-// USBAt returns the device plugged into a port such as "1-2.3", or ErrNothingPlugged.
+// USBAt returns the device plugged into a port such as "1-2.3", or ErrUSBPortEmpty.
 func (d HostDevices) USBAt(port string) (USBDevice, error) {
 	if !usbPortPattern.MatchString(port) {
 		return USBDevice{}, fmt.Errorf("%q is no USB port", port)

@@ -12,14 +12,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// tree is the directory that contains /sys, /proc and /etc.
+// hostTree is the directory that contains /sys, /proc and /etc.
 type hostTree string
 
 func (t hostTree) path(rel ...string) string {
 	return filepath.Join(append([]string{string(t)}, rel...)...)
 }
 
-// text returns a file's content as one line; empty if the file does not exist.
+// readLine returns a file's content as one line; empty if the file does not exist.
 func (t hostTree) readLine(rel ...string) string {
 	data, err := os.ReadFile(t.path(rel...))
 	if err != nil {
@@ -28,7 +28,7 @@ func (t hostTree) readLine(rel ...string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// number parses a file's content as an integer. It returns 0 if the file does not exist.
+// readNumber parses a file's content as an integer. It returns 0 if the file does not exist.
 func (t hostTree) readNumber(rel ...string) int64 {
 	n, _ := strconv.ParseInt(t.readLine(rel...), 10, 64)
 	return n
@@ -39,7 +39,7 @@ func (t hostTree) exists(rel ...string) bool {
 	return err == nil
 }
 
-// list returns a directory's entries, sorted; none if the directory does not exist.
+// listDir returns a directory's entries, sorted; none if the directory does not exist.
 func (t hostTree) listDir(rel ...string) []string {
 	entries, err := os.ReadDir(t.path(rel...))
 	if err != nil {
@@ -52,7 +52,7 @@ func (t hostTree) listDir(rel ...string) []string {
 	return out
 }
 
-// link returns the last element of a symbolic link's target, such as a driver or a device.
+// linkTargetName returns the last element of a symbolic link's target, such as a driver or a device.
 func (t hostTree) linkTargetName(rel ...string) string {
 	to, err := os.Readlink(t.path(rel...))
 	if err != nil {
@@ -77,7 +77,7 @@ func (t hostTree) osName(ctx context.Context) string {
 	return strings.TrimSpace(platform + " " + version)
 }
 
-// machine returns the machine's vendor and product, without placeholders of unconfigured boards.
+// vendorAndProduct returns the machine's vendor and product, without placeholders of unconfigured boards.
 func (t hostTree) vendorAndProduct() string {
 	var out []string
 	for _, f := range []string{"sys_vendor", "product_name"} {
@@ -121,7 +121,7 @@ func (t hostTree) numaNodes() (out []fleet.NUMANode) {
 	return out
 }
 
-// parseRanges parses the kernel's list format: "0-3,8".
+// parseCPURanges parses the kernel's list format: "0-3,8".
 func parseCPURanges(s string) []int {
 	out := []int{}
 	for part := range strings.SplitSeq(s, ",") {

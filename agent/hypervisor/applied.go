@@ -16,9 +16,9 @@ type Applied struct {
 	Name   string `json:"name"`   // the VM's name
 	Domain string `json:"domain"` // the domain's name, chosen by DomainNames
 	// the domain's former name, which a running guest keeps until it is off
-	FormerDomain   string                       `json:"was,omitempty"`
-	Spec  fleet.VMSpec                 `json:"spec"` // without its power state
-	Pools map[fleet.PoolID]AppliedPool `json:"pools,omitempty"`
+	FormerDomain string                       `json:"was,omitempty"`
+	Spec         fleet.VMSpec                 `json:"spec"` // without its power state
+	Pools        map[fleet.PoolID]AppliedPool `json:"pools,omitempty"`
 	// SpecHash is the portal's hash of the spec: see wire.Work.
 	SpecHash string `json:"specHash,omitempty"`
 }
@@ -30,15 +30,15 @@ type AppliedPool struct {
 	Spec *fleet.PoolSpec `json:"spec,omitempty"` // block pools only
 }
 
-// Defined is a domain's definition, expressed as a spec.
+// DefinedSpec is a domain's definition, expressed as a spec.
 type DefinedSpec struct {
-	Domain string            // the domain's name
-	Spec   fleet.VMSpec      // only disks that were applied, and only NICs that were applied or created by Quantix
-	Inexpressible    map[string]string // by field of the spec: a description of a value that no spec can express
+	Domain        string            // the domain's name
+	Spec          fleet.VMSpec      // only disks that were applied, and only NICs that were applied or created by Quantix
+	Inexpressible map[string]string // by field of the spec: a description of a value that no spec can express
 }
 
-// NewApplied returns the record to store once the job is applied under the domain name. It takes pools that the job
-// does not have from old.
+// NewAppliedRecord returns the record to store once the job is applied under the domain name. It takes pools that the
+// job does not have from old.
 func NewAppliedRecord(in ApplyWork, domain, was string, old map[fleet.PoolID]AppliedPool) Applied {
 	out := Applied{Name: in.VM.Name, Domain: domain, FormerDomain: was, Spec: in.VM.Spec, Pools: map[fleet.PoolID]AppliedPool{}, SpecHash: in.SpecHash}
 	out.Spec.Power = ""
@@ -62,7 +62,7 @@ func appliedPool(p fleet.Pool) AppliedPool {
 	return out
 }
 
-// AssumeApplied returns a substitute for the last applied spec, for a definition without one or a restored portal
+// AssumeAppliedRecord returns a substitute for the last applied spec, for a definition without one or a restored portal
 // without a record of it. The substitute is the job's spec without the disks that fresh reports as not created yet. So
 // ApplyVM overwrites no edit made on the host; such an edit shows as drift.
 func AssumeAppliedRecord(in ApplyWork, domain, was string, fresh func(fleet.Disk) bool) Applied {
@@ -71,27 +71,27 @@ func AssumeAppliedRecord(in ApplyWork, domain, was string, fresh func(fleet.Disk
 	return out
 }
 
-// Edit lists the changes to a definition. Everything else in the definition stays.
+// DefinitionEdit lists the changes to a definition. Everything else in the definition stays.
 type DefinitionEdit struct {
-	SetName             bool             // set the wanted name
-	Fields           []*fleet.VMField // fields to set; the values of merged lists are in lists
+	SetName            bool             // set the wanted name
+	Fields             []*fleet.VMField // fields to set; the values of merged lists are in lists
 	Disks, RemoveDisks []fleet.Disk     // disks to add, and disks to remove
 	// disks larger than last applied; a disk that somebody grew further on the host keeps its size
-	GrowDisks      []fleet.Disk
-	NICs, RemoveNICs []fleet.NIC       // NICs to add, and NICs to remove
-	SetDisks       []DeviceChange[fleet.Disk] // changes of disks that the definition has
-	SetNICs        []DeviceChange[fleet.NIC]
-	mergedLists          fleet.VMSpec // values of fields that are merged lists
-	RemoveUnwantedDevices   bool         // remove devices that Quantix created and the spec does not name
+	GrowDisks             []fleet.Disk
+	NICs, RemoveNICs      []fleet.NIC                // NICs to add, and NICs to remove
+	SetDisks              []DeviceChange[fleet.Disk] // changes of disks that the definition has
+	SetNICs               []DeviceChange[fleet.NIC]
+	mergedLists           fleet.VMSpec // values of fields that are merged lists
+	RemoveUnwantedDevices bool         // remove devices that Quantix created and the spec does not name
 }
 
-// Set is a device of the definition, and the fields to set to the values of Device.
+// DeviceChange is a device of the definition, and the fields to set to the values of Device.
 type DeviceChange[T any] struct {
 	Device T
 	Fields []fleet.Field[T]
 }
 
-// Has reports whether the change sets the device's field with this name.
+// SetsField reports whether the change sets the device's field with this name.
 func (s DeviceChange[T]) SetsField(field string) bool {
 	return slices.ContainsFunc(s.Fields, func(f fleet.Field[T]) bool { return f.Name == field })
 }
@@ -128,7 +128,7 @@ func planDeviceChanges[T any](was, is, want []T, one func(a, b T) bool, fields [
 	return out
 }
 
-// Has reports whether the edit sets the field with this name.
+// SetsField reports whether the edit sets the field with this name.
 func (e DefinitionEdit) SetsField(field string) bool {
 	return slices.ContainsFunc(e.Fields, func(f *fleet.VMField) bool { return f.Name == field })
 }
@@ -159,8 +159,8 @@ func (e DefinitionEdit) MergeLists(s fleet.VMSpec) fleet.VMSpec {
 	return s
 }
 
-// Plan does a three-way comparison. A difference between was and want is a user's change, and Plan returns only such
-// changes. With reapply, Plan returns every difference between is and want.
+// PlanEdit does a three-way comparison. A difference between was and want is a user's change, and Plan returns only
+// such changes. With reapply, Plan returns every difference between is and want.
 func PlanEdit(was Applied, is DefinedSpec, want fleet.VM, reapply bool) DefinitionEdit {
 	out := DefinitionEdit{SetName: was.Name != want.Name || reapply && was.isRenamedOnHost(is), RemoveUnwantedDevices: reapply, Fields: make([]*fleet.VMField, 0, len(fleet.VMFields))}
 	for i := range fleet.VMFields {
@@ -206,13 +206,14 @@ func PlanEdit(was Applied, is DefinedSpec, want fleet.VM, reapply bool) Definiti
 	return out
 }
 
-// renamed reports whether somebody gave the domain a name other than the VM's name and the name chosen for the domain.
+// isRenamedOnHost reports whether somebody gave the domain a name other than the VM's name and the name chosen for the
+// domain.
 func (a Applied) isRenamedOnHost(is DefinedSpec) bool {
 	return is.Domain != a.Domain && is.Domain != a.Name && is.Domain != a.FormerDomain
 }
 
-// Pending returns the name that the domain gets once its guest is off. It is empty if the domain already has its final
-// name.
+// PendingDomainName returns the name that the domain gets once its guest is off. It is empty if the domain already has
+// its final name.
 func (a Applied) PendingDomainName(domain string) string {
 	if a.FormerDomain != "" && a.FormerDomain == domain && a.Domain != domain {
 		return a.Domain

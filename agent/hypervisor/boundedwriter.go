@@ -10,10 +10,10 @@ import (
 // BoundedWriter splits its input into messages of bounded size and withholds the last message until Flush. So the
 // caller can check the source again before the reader gets the last message.
 type BoundedWriter struct {
-	To      io.Writer
-	Max     int64 // announced size in bytes; a Write beyond Max fails before the last message is sent
-	Written int64 // bytes written so far, including withheld ones
-	withheld    []byte
+	To       io.Writer
+	Max      int64 // announced size in bytes; a Write beyond Max fails before the last message is sent
+	Written  int64 // bytes written so far, including withheld ones
+	withheld []byte
 }
 
 // Write implements io.Writer.

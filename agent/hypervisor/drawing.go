@@ -40,7 +40,7 @@ func DiffDefinitions(before, after string) fleet.DefinitionDiff {
 	return withContextLines(all).Bounded()
 }
 
-// nearChanges removes unchanged lines that are far from a change.
+// withContextLines removes unchanged lines that are far from a change.
 func withContextLines(all []fleet.DefinitionLine) fleet.DefinitionDiff {
 	near := make([]bool, len(all))
 	for i, l := range all {

@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// CountedNIC has the packet counters of a NIC, by chain. A chain maps rule IDs to counts; dropped packets are under
-// Dropped and Spoofed. A rewrite of a chain's rules resets all counters of the chain.
+// NICPacketCounts has the packet counters of a NIC, by chain. A chain maps rule IDs to counts; dropped packets are
+// under Dropped and Spoofed. A rewrite of a chain's rules resets all counters of the chain.
 type NICPacketCounts struct {
 	VM     fleet.VMID
 	MAC    string
@@ -21,7 +21,8 @@ const (
 	SpoofedKey = "spoofed"
 )
 
-// RuleOf returns the rule's ID from a rule's comment on the host. It is empty if Quantix did not create the rule.
+// RuleIDOfComment returns the rule's ID from a rule's comment on the host. It is empty if Quantix did not create the
+// rule.
 func RuleIDOfComment(comment string) string {
 	id, ours := strings.CutPrefix(comment, RuleCommentPrefix)
 	if !ours || id == DroppedKey || id == SpoofedKey {
@@ -33,7 +34,7 @@ func RuleIDOfComment(comment string) string {
 // RuleCommentPrefix is the prefix of rule comments on the host. The rule's ID follows the prefix.
 const RuleCommentPrefix = "quantix-rule-"
 
-// NICOfFilter returns the VM and the MAC address in a filter's name: see FilterName. ok is false for another name.
+// ParseFilterName returns the VM and the MAC address in a filter's name: see FilterName. ok is false for another name.
 func ParseFilterName(name string) (vm fleet.VMID, mac string, ok bool) {
 	rest, ours := strings.CutPrefix(name, fleet.FilterPrefix+"nic-")
 	digits, id, whole := strings.Cut(rest, "-")

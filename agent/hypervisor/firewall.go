@@ -17,12 +17,12 @@ type Firewall interface {
 	ReleaseSecurityGroup(ctx context.Context, group fleet.FlatGroup) error
 }
 
-// FilterChanged returns the drift text of a network filter that differs from what Quantix defined.
+// FilterChangedText returns the drift text of a network filter that differs from what Quantix defined.
 func FilterChangedText(name string) string {
 	return "Somebody changed the network filter " + name + " on the host."
 }
 
-// FilterGone returns the drift text of a network filter that was removed.
+// FilterMissingText returns the drift text of a network filter that was removed.
 func FilterMissingText(name string) string {
 	return "Somebody removed the network filter " + name + " from the host."
 }
@@ -37,13 +37,13 @@ func RefuseMissingSecurityGroup() error {
 	return fleet.Errorf(fleet.Conflict, "The portal sent this job without a security group of one of its NICs. Try again.")
 }
 
-// RefuseHiddenPackets reports that a kernel setting hides bridged packets from the firewall, so that security groups
-// have no effect.
+// RefuseUnfilteredBridges reports that a kernel setting hides bridged packets from the firewall, so that security
+// groups have no effect.
 func RefuseUnfilteredBridges(setting string) error {
 	return fleet.Errorf(fleet.Conflict, "The kernel of this host hides bridged packets from the firewall, so security groups have no effect. Set net.bridge.%s to 1 with sysctl, and in /etc/sysctl.d, and try again.", setting)
 }
 
-// NICGroups returns the NIC's security groups from all. It fails if all lacks one of them.
+// SecurityGroupsOfNIC returns the NIC's security groups from all. It fails if all lacks one of them.
 func SecurityGroupsOfNIC(n fleet.NIC, all []fleet.FlatGroup) ([]fleet.FlatGroup, error) {
 	var out []fleet.FlatGroup
 	for _, id := range n.SecurityGroups {

@@ -36,7 +36,7 @@ type Guests interface {
 	// CheckGuest runs one health check of a running guest, within ctx. check has its defaults filled in. Network checks
 	// go only to addresses of the VM's own NICs that the host knows from its own DHCP lease or has seen at the NIC;
 	// addresses that only the guest reports are not trusted. An error means that the guest fails the check, except
-	// UncheckedError and ErrAway. The program of an exec check starts only after the previous one has ended.
+	// CannotCheckError and ErrUnreachable. The program of an exec check starts only after the previous one has ended.
 	CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (CheckResult, error)
 
 	// Balloons lists the running guests with a memory minimum, and their current memory. SetBalloon requests that such
@@ -56,12 +56,12 @@ type GuestReading struct {
 // program is never started again.
 var ErrOutcomeUnknown = errors.New("it is unknown how the program ended")
 
-// RefuseProgram refuses to run a program in a guest.
+// RefuseGuestProgram refuses to run a program in a guest.
 func RefuseGuestProgram() error {
 	return fleet.Errorf(fleet.Conflict, "The VM's policy does not allow programs in the guest. Allow programs in the VM's configuration.")
 }
 
-// ProgramError returns the error of an ended program. It returns nil if the program succeeded.
+// GuestProgramError returns the error of an ended program. It returns nil if the program succeeded.
 func GuestProgramError(o fleet.GuestOutput) error {
 	switch {
 	case o.Signal != 0:
@@ -78,20 +78,20 @@ func FormatProgramOutput(text []byte, cut bool) (string, bool) {
 	return out, cut || len(text) > fleet.MaxGuestOutput
 }
 
-// NoAgent refuses a command to a guest agent that does not answer.
+// NoAgentAnswerError refuses a command to a guest agent that does not answer.
 func NoAgentAnswerError() error {
 	return fleet.Errorf(fleet.Conflict, "The guest agent does not answer. Install and start qemu-guest-agent in the guest, or wait until the guest is up.")
 }
 
-// NoChannel refuses a command to the guest agent of a VM without an agent channel.
+// NoAgentChannelError refuses a command to the guest agent of a VM without an agent channel.
 func NoAgentChannelError() error {
 	return fleet.Errorf(fleet.Conflict, "The VM has no channel for a guest agent. Switch on the guest agent in the VM's configuration, and restart the VM.")
 }
 
-// Balloon is a running guest with a memory minimum, which can return memory to the host.
+// BalloonGuest is a running guest with a memory minimum, which can return memory to the host.
 type BalloonGuest struct {
-	ID     fleet.VMID
+	ID         fleet.VMID
 	CurrentMiB int // current balloon size
-	MinMiB int
-	MaxMiB int // maximum memory in the VM's spec
+	MinMiB     int
+	MaxMiB     int // maximum memory in the VM's spec
 }

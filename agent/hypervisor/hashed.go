@@ -6,11 +6,11 @@ import "quantix/internal/fleet"
 type VolumeChecksum struct {
 	Ref    fleet.Volref `json:"ref"`
 	SHA256 string       `json:"sha256"`
-	// Stamp identifies the content of the file at the time of the checksum. Only the backend interprets it.
+	// FileStamp identifies the content of the file at the time of the checksum. Only the backend interprets it.
 	FileStamp string `json:"stamp"`
 }
 
-// Report adds the checksum to the volume if same is set, and otherwise marks the volume as altered. same means that the
+// AddTo adds the checksum to the volume if same is set, and otherwise marks the volume as altered. same means that the
 // file has not changed since the checksum, as far as the host knows.
 func (h VolumeChecksum) AddTo(v *fleet.Volume, same bool) {
 	if v.Altered = !same; same {
@@ -23,7 +23,7 @@ func RefuseDifferentCopy(name, got, want string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, but the image has %s. The copy was removed.", name, got, want)
 }
 
-// RefuseDifferentVolume reports that a copy no longer matches its image.
+// DifferentVolumeError reports that a copy no longer matches its image.
 func DifferentVolumeError(name, got, want string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, but the image has %s.", name, got, want)
 }
@@ -33,7 +33,7 @@ func RefuseChangedVolume(name string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s was written to while it was being read, so its checksum is unknown. Try again when nobody writes to the volume.", name)
 }
 
-// NoSource reports that the job has no pool to read from.
+// NoSourcePoolError reports that the job has no pool to read from.
 func NoSourcePoolError() error {
 	return fleet.Errorf(fleet.Invalid, "The job names no pool to copy from, or a pool that is not set up on this host. Assign that pool first.")
 }

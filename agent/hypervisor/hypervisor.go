@@ -7,7 +7,7 @@ import "errors"
 // Hypervisor is the agent's contract with the host that it runs on. agent/libvirt and agent/mock implement it, and
 // agent/hypervisor/conformance checks that both behave alike. Every method returns when ctx ends, even if a call to the
 // hypervisor hangs. Errors contain the hypervisor's own text, because people read them. If the hypervisor did not
-// answer, the error wraps ErrAway.
+// answer, the error wraps ErrUnreachable.
 //
 // Methods that change something are idempotent: a second call with the same input changes nothing.
 type Hypervisor interface {
@@ -29,11 +29,11 @@ type Progress func(percent int, note string)
 // ErrNotRunning is the error of Console, RebootVM and ResetVM for a guest that is not running.
 var ErrNotRunning = errors.New("the VM is not running")
 
-// ErrAway is wrapped by errors that mean only that the hypervisor was not reached or did not answer. The caller may
-// retry.
+// ErrUnreachable is wrapped by errors that mean only that the hypervisor was not reached or did not answer. The caller
+// may retry.
 var ErrUnreachable = errors.New("the hypervisor is away")
 
-// WrapAway returns err so that it also wraps ErrAway, with the text of err.
+// WrapUnreachable returns err so that it also wraps ErrUnreachable, with the text of err.
 func WrapUnreachable(err error) error {
 	if err == nil {
 		return nil

@@ -35,7 +35,7 @@ func isIllegalInXML(r rune) bool {
 	return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xfffe || r == 0xffff
 }
 
-// VolumeUnnamed is the fault of a volume whose name is not valid text.
+// InvalidVolumeNameText is the fault of a volume whose name is not valid text.
 const InvalidVolumeNameText = "The volume's name is not UTF-8 text, so Quantix cannot use the volume. Rename the file on the host."
 
 // SummarizeFaultyVolumes summarizes the faulty volumes of a pool. It is empty if there are none.
@@ -58,7 +58,7 @@ func SummarizeFaultyVolumes(volumes []fleet.Volume) string {
 	return fmt.Sprintf("%d volumes cannot be used, the first of them %s. %s", n, first.Name, first.Fault)
 }
 
-// UnreadFault returns the fault of a domain whose definition cannot be parsed.
+// UnreadableDomainFault returns the fault of a domain whose definition cannot be parsed.
 func UnreadableDomainFault(why error) fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultUnread, Text: fmt.Sprintf("The host cannot read the VM's definition, so the VM's hardware is unknown: %s. Check the definition with virsh dumpxml on the host.", why)}
 }

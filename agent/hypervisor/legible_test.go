@@ -32,7 +32,7 @@ func TestInvalidUTF8NamesAreEscaped(t *testing.T) {
 	})
 }
 
-// escaped returns the text as libvirt writes it: it escapes only XML markup.
+// escapedXML returns the text as libvirt writes it: it escapes only XML markup.
 func escapedXML(text string) string {
 	var out []byte
 	for _, c := range []byte(text) {

@@ -9,10 +9,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// MigrateVM is the job that sends a stopped VM to another host.
+// MigrateVMWork is the job that sends a stopped VM to another host.
 type MigrateVMWork struct {
-	VM    fleet.VM
-	Pools []fleet.Pool
+	VM     fleet.VM
+	Pools  []fleet.Pool
 	Params fleet.MigrationParams
 	// SentStamp returns the stamp that RecordSending received for the disk's file in an earlier attempt of this job. It
 	// is empty if the disk was not sent.
@@ -22,9 +22,9 @@ type MigrateVMWork struct {
 	// Send sends a disk and returns once the other host has all data. It returns immediately if an earlier call sent
 	// all data.
 	Send func(ctx context.Context, disk fleet.MigratingDisk, pieces transfer.Pieces, size int64) error
-	// WaitArrived returns once the portal knows that the other host has all disks.
+	// WaitDisksArrived returns once the portal knows that the other host has all disks.
 	WaitDisksArrived func(ctx context.Context) error
-	Progress    Progress
+	Progress         Progress
 }
 
 // RefuseMigration refuses to migrate a VM. Both backends use it. why is a format for args.

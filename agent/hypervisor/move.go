@@ -6,13 +6,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ErrStopped is the error of a job that was cancelled and has undone its changes.
+// ErrCancelled is the error of a job that was cancelled and has undone its changes.
 var ErrCancelled = errors.New("the job was cancelled, and its changes were undone")
 
-// MoveDisk is the job that moves a VM's disk into another pool of the host.
+// MoveDiskWork is the job that moves a VM's disk into another pool of the host.
 type MoveDiskWork struct {
-	VM    fleet.VM
-	Pools []fleet.Pool // the pools that the VM's spec names, and the target pool
+	VM     fleet.VM
+	Pools  []fleet.Pool // the pools that the VM's spec names, and the target pool
 	Params fleet.MoveParams
 	// the file in the destination pool that an earlier attempt of this job passed to RecordFile; empty: none
 	RecordedFile string
@@ -21,13 +21,13 @@ type MoveDiskWork struct {
 	// RecordDisk receives the new disk before the definition names it, once the guest no longer needs the old disk. If
 	// RecordDisk fails, the job ends.
 	RecordDisk func(fleet.Volref) error
-	// Stop closes to cancel the move: all changes are undone, and the error is ErrStopped. If the guest already uses
+	// Stop closes to cancel the move: all changes are undone, and the error is ErrCancelled. If the guest already uses
 	// the new disk, the move completes instead.
 	Stop     <-chan struct{}
 	Progress Progress
 }
 
-// Stopped reports whether a user has cancelled the move.
+// IsCancelled reports whether a user has cancelled the move.
 func (m MoveDiskWork) IsCancelled() bool {
 	select {
 	case <-m.Stop:

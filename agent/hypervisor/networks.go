@@ -25,11 +25,11 @@ const (
 	NetworkMissingText   = "The network does not exist in libvirt on this host."
 	NetworkRemovedText   = "Somebody removed the network on the host. Try again to create the network again."
 	NetworkUndefinedText = "Somebody removed the network's definition on the host. The network still runs, but is lost when it stops. Try again to define the network."
-	NetworkOutdatedText    = "The running network differs from its definition: somebody changed its DHCP reservations or port groups, or a change failed. Try again to update the network."
-	NoDnsmasqText  = "dnsmasq is not running for the network, so guests get no addresses and no names."
+	NetworkOutdatedText  = "The running network differs from its definition: somebody changed its DHCP reservations or port groups, or a change failed. Try again to update the network."
+	NoDnsmasqText        = "dnsmasq is not running for the network, so guests get no addresses and no names."
 )
 
-// NetworkEdited returns the fault of a network whose definition somebody edited on the host.
+// NetworkEditedText returns the fault of a network whose definition somebody edited on the host.
 func NetworkEditedText(parts []string) string {
 	return fmt.Sprintf("The network's definition on the host was edited: %s. Undo the edit with virsh net-edit, or release the network from this host and assign it again.", strings.Join(parts, ", "))
 }

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Apply is the job that creates a VM's disks and definition. All fields are required unless noted.
+// ApplyWork is the job that creates a VM's disks and definition. All fields are required unless noted.
 type ApplyWork struct {
 	VM           fleet.VM
 	Project      string         // the project's name: see DomainNames
@@ -18,10 +18,10 @@ type ApplyWork struct {
 	AppliedGeneration int64
 	// SpecHash is the portal's hash of the job's spec. Two hashes for one generation mean that the portal's database
 	// was restored from a backup.
-	SpecHash string
-	OwnershipMark     string            // the VM's ownership mark, stored in the domain's metadata; empty: preserve the present one
-	Groups   []fleet.FlatGroup // all security groups of the VM's NICs
-	Reapply  bool              // write the complete spec, and overwrite edits made on the host
+	SpecHash      string
+	OwnershipMark string            // the VM's ownership mark, stored in the domain's metadata; empty: preserve the present one
+	Groups        []fleet.FlatGroup // all security groups of the VM's NICs
+	Reapply       bool              // write the complete spec, and overwrite edits made on the host
 	// FirstBoot fetches the first-boot files, by name. It is called only if the host does not have the files; nil: the
 	// files cannot be fetched.
 	FirstBoot func(context.Context) (map[string][]byte, error)
@@ -31,7 +31,7 @@ type ApplyWork struct {
 	Progress   Progress
 }
 
-// HasUnknownBase reports whether the definition, which has the generation stamped, cannot be the base of a three-way
+// LacksMergeBase reports whether the definition, which has the generation stamped, cannot be the base of a three-way
 // merge. Either an administrator restored an older definition, or the portal's database was restored and has no record
 // of the applied spec.
 func (in ApplyWork) LacksMergeBase(stamped int64, was Applied) bool {
@@ -77,10 +77,10 @@ const (
 	FileMissingReason   = "the disk's file is missing. Restore the file, detach the disk, or give the VM a new disk."
 	VolumeMissingReason = "the storage does not have the volume. Restore the volume, detach the disk, or give the VM a new disk."
 	PoolInactiveReason  = "the pool is not active on the host. Start the pool."
-	PoolReplacedReason = "another directory has replaced the pool's directory. Check the pool."
+	PoolReplacedReason  = "another directory has replaced the pool's directory. Check the pool."
 )
 
-// Refusal returns the fault as the error of a job.
+// FaultError returns the fault as the error of a job.
 func FaultError(f fleet.Fault) error { return fleet.Errorf(fleet.Conflict, "%s", f.Text) }
 
 // OutsideFileFault returns the fault of a VM that uses a file outside the pools as a medium, a kernel or a backing
@@ -90,13 +90,13 @@ func OutsideFileFault(path, host string) fleet.Fault {
 		"Move the file into a pool, or remove it from the VM.", path, host)}
 }
 
-// UndefinedFault returns the fault of a guest whose definition was removed.
+// UndefinedDomainFault returns the fault of a guest whose definition was removed.
 func UndefinedDomainFault() fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultUndefined, Text: "Somebody removed the VM's definition on the host. The VM still runs, but is lost when it stops. Reapply the VM's configuration to define the VM again."}
 }
 
-// LostFault returns the fault of a running guest that libvirt reports as off. pid is QEMU's process ID. kept is the
-// path of the status file that libvirt could not read.
+// LostGuestFault returns the fault of a running guest that libvirt reports as off. pid is QEMU's process ID. kept is
+// the path of the status file that libvirt could not read.
 func LostGuestFault(pid int, kept string) fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultLost, Text: fmt.Sprintf("libvirt has lost the VM: libvirt reports the VM as off, but its QEMU (process %d) is still running. Quantix refuses all jobs for the VM. "+
 		"libvirt's log says why libvirt could not read %s. Repair that file and restart libvirt, or end that process.", pid, kept)}

@@ -4,17 +4,17 @@ import "quantix/internal/fleet"
 
 // The following errors say why a guest cannot get a physical disk of the host. Both backends use them.
 
-// NoPhysical reports that the host has no such disk.
+// NoPhysicalDiskError reports that the host has no such disk.
 func NoPhysicalDiskError(device string) error {
 	return fleet.Errorf(fleet.NotFound, "The host has no disk %s. Plug the disk in again, or remove the disk from the VM.", device)
 }
 
-// RefuseBusyPhysical refuses a disk that the host itself uses. how completes the sentence "The disk is …".
+// RefuseBusyPhysicalDisk refuses a disk that the host itself uses. how completes the sentence "The disk is …".
 func RefuseBusyPhysicalDisk(device, how string) error {
 	return fleet.Errorf(fleet.Conflict, "The host itself uses %s: the disk is %s. A guest can get the disk once the host has released it.", device, how)
 }
 
-// RefuseTakenPhysical refuses a disk that another domain of the host uses.
+// RefuseTakenPhysicalDisk refuses a disk that another domain of the host uses.
 func RefuseTakenPhysicalDisk(device string) error {
 	return fleet.Errorf(fleet.Conflict, "Another VM of the host uses %s or a part of it. Two guests would destroy the data of a shared disk.", device)
 }

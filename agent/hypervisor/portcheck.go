@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// maxWebAnswer limits how many bytes of a web server's response are read. The bytes are discarded.
+// maxHTTPResponseBytes limits how many bytes of a web server's response are read. The bytes are discarded.
 const maxHTTPResponseBytes = 64 << 10
 
 // CheckPort runs a TCP or HTTP check on a guest that dial connects to. check has its defaults filled in. CheckPort
@@ -74,11 +74,11 @@ func connectionFailure(err error) error {
 // CheckResult is a guest's answer to one health check. Mark is compared with the value of the previous check: a
 // checksum of the picture for a screen check, the count of expiries for a watchdog check.
 type CheckResult struct {
-	Answer string
+	Answer     string
 	ChangeMark string
 }
 
-// UncheckedError is the error of a check that cannot run now, so the guest neither passes nor fails the check.
+// CannotCheckError is the error of a check that cannot run now, so the guest neither passes nor fails the check.
 type CannotCheckError string
 
 func (u CannotCheckError) Error() string { return string(u) }

@@ -6,8 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Delete marks the snapshot as deleted, with all its descendants if subtree is set. The snapshot's data stays until its
-// files are merged.
+// MarkDeleted marks the snapshot as deleted, with all its descendants if subtree is set. The snapshot's data stays
+// until its files are merged.
 func (t *SnapTree) MarkDeleted(id fleet.SnapshotID, subtree bool) {
 	gone := map[fleet.SnapshotID]bool{id: true}
 	for i := range t.Nodes {

@@ -25,16 +25,16 @@ type Snapshots interface {
 
 // SnapshotWork is a job for a VM's snapshots.
 type SnapshotWork struct {
-	VM    fleet.VM
-	Pools []fleet.Pool // the pools that the VM's spec names
-	Job   fleet.JobID  // the job's ID: a repeated job runs once
+	VM     fleet.VM
+	Pools  []fleet.Pool // the pools that the VM's spec names
+	Job    fleet.JobID  // the job's ID: a repeated job runs once
 	Params fleet.SnapshotParams
-	// Stop closes to cancel a merge: merged data stays merged, and the error is ErrStopped.
+	// Stop closes to cancel a merge: merged data stays merged, and the error is ErrCancelled.
 	Stop     <-chan struct{}
 	Progress Progress
 }
 
-// Stopped reports whether a user has cancelled the merge.
+// IsCancelled reports whether a user has cancelled the merge.
 func (w SnapshotWork) IsCancelled() bool {
 	select {
 	case <-w.Stop:
@@ -44,7 +44,7 @@ func (w SnapshotWork) IsCancelled() bool {
 	}
 }
 
-// NoSnapshot refuses a job for a snapshot that the host does not have.
+// NoSnapshotError refuses a job for a snapshot that the host does not have.
 func NoSnapshotError(vm string) error {
 	return fleet.Errorf(fleet.NotFound, "The host no longer has this snapshot of %s. Reload the page.", vm)
 }

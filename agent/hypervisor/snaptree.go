@@ -93,7 +93,7 @@ type SnapMerge struct {
 	Base string       `json:"base"`
 }
 
-// maxDone is the number of succeeded jobs that the tree records.
+// maxDoneJobs is the number of succeeded jobs that the tree records.
 const maxDoneJobs = 32
 
 // IsDone reports whether the job has already succeeded.
@@ -117,8 +117,8 @@ func (t *SnapTree) Node(id fleet.SnapshotID) *SnapNode {
 	return &t.Nodes[i]
 }
 
-// FileOf returns the disk's top file in the snapshot. With its backing chain, the file has the disk's content at the
-// time of the snapshot. It is empty if the snapshot does not exist or does not have the disk.
+// SnapshotFile returns the disk's top file in the snapshot. With its backing chain, the file has the disk's content at
+// the time of the snapshot. It is empty if the snapshot does not exist or does not have the disk.
 func (t *SnapTree) SnapshotFile(id fleet.SnapshotID, disk fleet.Volref) string {
 	if t == nil {
 		return ""
@@ -170,7 +170,7 @@ func (t *SnapTree) LayersBackedBy(file string) (out []*SnapLayer) {
 	return out
 }
 
-// Files returns all files that the tree needs or must still remove, without duplicates.
+// AllFiles returns all files that the tree needs or must still remove, without duplicates.
 func (t *SnapTree) AllFiles() (out []string) {
 	if t == nil {
 		return nil
@@ -217,8 +217,8 @@ func (t *SnapTree) PlanSnapshot(w SnapshotWork, spec fleet.VMSpec, at func(fleet
 	return node, next
 }
 
-// maxStem limits how many bytes of the volume's name are in an overlay's file name. The file name must fit the length
-// limit of volume names.
+// maxOverlayNameBytes limits how many bytes of the volume's name are in an overlay's file name. The file name must fit
+// the length limit of volume names.
 const maxOverlayNameBytes = 150
 
 // overlayPath returns the path of a new file next to a disk's volume. id makes the name unique.
@@ -266,7 +266,7 @@ func (t *SnapTree) FinishRevert(to fleet.SnapshotID, next []SnapLayer) {
 	t.pruneDeleted()
 }
 
-// Depth returns the number of files in the longest backing chain in use.
+// ChainDepth returns the number of files in the longest backing chain in use.
 func (t *SnapTree) ChainDepth() (deepest int) {
 	all := t.layers()
 	for _, a := range t.Active {
@@ -283,10 +283,10 @@ func (t *SnapTree) ChainDepth() (deepest int) {
 	return deepest
 }
 
-// maxChanges limits the changes that are reported for one snapshot.
+// maxReportedChanges limits the changes that are reported for one snapshot.
 const maxReportedChanges = 8
 
-// Status returns the tree for the host's report. now is the spec applied to the VM; nil: unknown. others are
+// ReportedTree returns the tree for the host's report. now is the spec applied to the VM; nil: unknown. others are
 // libvirt's own snapshots. over are the unmanaged overlays on the VM's disks.
 func (t *SnapTree) ReportedTree(now *fleet.VMSpec, others []string, over []fleet.Overlay) *fleet.SnapshotTree {
 	out := &fleet.SnapshotTree{Others: others[:min(len(others), fleet.MaxSnapshots)], Overlays: over}

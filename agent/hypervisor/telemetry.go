@@ -17,7 +17,7 @@ type Telemetry interface {
 	// Snapshot leaves Host.AgentVersion and Host.Inventory to the caller, except Inventory.Accelerators, .Firmwares,
 	// .PoolGaps, .VMGaps and .CPUModels. It also leaves VMStatus.Error and ErrorOf to the caller.
 	//
-	// Snapshot restarts a failed pool as soon as a restart may succeed. A pool stopped by somebody else stays stopped
+	// HostState restarts a failed pool as soon as a restart may succeed. A pool stopped by somebody else stays stopped
 	// (PoolStatus.StoppedOutside).
 	HostState(ctx context.Context, on Assignment) (wire.State, error)
 
@@ -28,12 +28,12 @@ type Telemetry interface {
 	// by each rule, and the packets dropped. It lists a rule without matches with the count 0.
 	FilterCounts(ctx context.Context) ([]NICPacketCounts, error)
 
-	// Changes delivers a wake-up (no data) when the host's state may have changed. The channel has a buffer of one, and
-	// deliveries end with ctx. A lost connection to the hypervisor and its return are wake-ups, too.
+	// WatchChanges delivers a wake-up (no data) when the host's state may have changed. The channel has a buffer of one,
+	// and deliveries end with ctx. A lost connection to the hypervisor and its return are wake-ups, too.
 	WatchChanges(ctx context.Context) <-chan struct{}
 }
 
-// Assigned lists the pools and networks that the portal has most recently assigned to this host.
+// Assignment lists the pools and networks that the portal has most recently assigned to this host.
 type Assignment struct {
 	Pools    []fleet.Pool
 	Networks []fleet.Network

@@ -39,9 +39,9 @@ type VMs interface {
 	// refuses everything that ApplyVM refuses before its first change.
 	PlanVM(ctx context.Context, in ApplyWork) (before, after string, err error)
 
-	// MarkVM writes the VM's ownership mark into the metadata of the domain's definition and of the running domain, so
-	// that the ownership mark follows a migration. It changes nothing else, and does nothing if the domain already has
-	// this ownership mark. The host reports the ownership mark in wire.VMReport.Proof.
+	// SetOwnershipMark writes the VM's ownership mark into the metadata of the domain's definition and of the running
+	// domain, so that the ownership mark follows a migration. It changes nothing else, and does nothing if the domain
+	// already has this ownership mark. The host reports the ownership mark in wire.VMReport.Proof.
 	SetOwnershipMark(ctx context.Context, id fleet.VMID, mark string) error
 
 	// StartVM starts the VM. It refuses if a disk is missing, and does nothing if the VM is already running.
@@ -61,10 +61,10 @@ type VMs interface {
 	// changed.
 	MoveDisk(ctx context.Context, in MoveDiskWork) error
 
-	// MigrateVM sends each disk of a stopped VM with Send, and removes the VM's definition once WaitArrived returns.
-	// The disks stay, but nothing refers to them any more. A failure leaves the VM unchanged. It refuses VMs with state
-	// outside their disk files: snapshots, NVRAM, a TPM, or disks with backing files. If an earlier call has removed
-	// the definition, MigrateVM only calls WaitArrived.
+	// MigrateVMWork sends each disk of a stopped VM with Send, and removes the VM's definition once WaitDisksArrived
+	// returns. The disks stay, but nothing refers to them any more. A failure leaves the VM unchanged. It refuses VMs with
+	// state outside their disk files: snapshots, NVRAM, a TPM, or disks with backing files. If an earlier call has removed
+	// the definition, MigrateVMWork only calls WaitDisksArrived.
 	MigrateVM(ctx context.Context, in MigrateVMWork) error
 
 	// DeleteVM forces the guest off and undefines the domain with its NVRAM. With disks, it deletes the volumes of the

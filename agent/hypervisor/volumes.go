@@ -33,12 +33,12 @@ type UploadConns <-chan io.ReadWriteCloser
 
 // VolumeWork is a job for one volume.
 type VolumeWork struct {
-	Pool  fleet.Pool
-	Name  string
+	Pool   fleet.Pool
+	Name   string
 	Params fleet.VolumeParams
-	// Source is the pool of Params.Source; nil: the same pool.
+	// SourcePool is the pool of Params.Source; nil: the same pool.
 	SourcePool *fleet.Pool
-	Pools  []fleet.Pool // export: the pools of the disks
+	Pools      []fleet.Pool // export: the pools of the disks
 	// RecordChecksums receives computed checksums. If RecordChecksums fails, the job ends.
 	RecordChecksums func(...VolumeChecksum) error
 	RecordedFile    string // the file that an earlier attempt of this job passed to RecordFile; empty: none
@@ -49,7 +49,7 @@ type VolumeWork struct {
 	UploadConns UploadConns // upload: the incoming data
 	// Send sends a file to another host and returns once that host has the whole file.
 	Send func(ctx context.Context, pieces transfer.Pieces, size int64) error
-	// Arrive writes a file from another host into dst, at most room bytes of data. It may truncate dst and start again.
+	// Receive writes a file from another host into dst, at most room bytes of data. It may truncate dst and start again.
 	Receive func(ctx context.Context, dst transfer.Sink, room int64) (ReceivedFile, error)
 }
 
@@ -75,12 +75,13 @@ func RefuseTakenVolumeName(name, pool string) error {
 	return fleet.Errorf(fleet.Conflict, "The pool %s already has a volume named %s. The volume was not changed. Choose another name.", pool, name)
 }
 
-// NoVolume reports that the pool has no volume with the name.
+// NoVolumeError reports that the pool has no volume with the name.
 func NoVolumeError(name, pool string) error {
 	return fleet.Errorf(fleet.NotFound, "The pool %s has no volume named %s on this host.", pool, name)
 }
 
-// RefuseGrowWhileOff refuses to grow an encrypted disk of a stopped VM, because only QEMU has the disk's passphrase.
+// RefuseGrowEncryptedWhileOff refuses to grow an encrypted disk of a stopped VM, because only QEMU has the disk's
+// passphrase.
 func RefuseGrowEncryptedWhileOff(name string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so the disk can grow only while its guest runs. Start the VM, and then grow the disk.", name)
 }

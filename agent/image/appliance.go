@@ -66,7 +66,7 @@ func explainTruncated(name string, err error) error {
 	return err
 }
 
-// VerifyAppliance reads all files of an OVA archive and compares their checksums with the manifest, if the archive has
+// VerifyManifest reads all files of an OVA archive and compares their checksums with the manifest, if the archive has
 // one. report receives the number of bytes read so far.
 func VerifyManifest(ctx context.Context, r io.ReaderAt, size int64, report func(done int64)) error {
 	_, files, err := ovf.Read(r, size)
@@ -83,8 +83,8 @@ func VerifyManifest(ctx context.Context, r io.ReaderAt, size int64, report func(
 	return nil
 }
 
-// Member returns the offset and length of a disk in an OVA archive, and the facts of the disk's header. With an empty
-// member, the file is the disk.
+// FindMember returns the offset and length of a disk in an OVA archive, and the facts of the disk's header. With an
+// empty member, the file is the disk.
 func FindMember(r io.ReaderAt, size int64, name, member string) (at, length int64, f Facts, err error) {
 	claimed := ""
 	if member == "" {
@@ -108,7 +108,7 @@ func FindMember(r io.ReaderAt, size int64, name, member string) (at, length int6
 	return 0, 0, f, fleet.Errorf(fleet.Conflict, "The archive %s has no disk %s.", name, member)
 }
 
-// VerifyMember compares one file of an OVA archive with the manifest, if the archive has one.
+// VerifyMemberChecksum compares one file of an OVA archive with the manifest, if the archive has one.
 func VerifyMemberChecksum(ctx context.Context, r io.ReaderAt, size int64, member string, report func(done int64)) error {
 	files, err := ovf.ReadArchive(r, size)
 	if err != nil {

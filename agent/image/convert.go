@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// Part is a disk in a file: the whole file if At is 0, else a part of an archive. qemu-img reads the file through an
-// open descriptor, never by its path.
+// DiskPart is a disk in a file: the whole file if At is 0, else a part of an archive. qemu-img reads the file through
+// an open descriptor, never by its path.
 type DiskPart struct {
 	File   *os.File
-	Offset     int64
+	Offset int64
 	Size   int64
 	Format string
 }
 
 const targetPath = "/proc/self/fd/4"
 
-// node returns QEMU's block node for the disk: the format is explicit, so that QEMU never probes it.
+// blockNode returns QEMU's block node for the disk: the format is explicit, so that QEMU never probes it.
 func (p DiskPart) blockNode() map[string]any {
 	file := map[string]any{"driver": "file", "filename": inputPath}
 	if p.Offset > 0 { // QEMU needs a length that is a multiple of 512 bytes, and archives are padded to one
@@ -72,7 +72,7 @@ func parseMeasuredSize(text []byte) (int64, error) {
 	return out.Required, nil
 }
 
-// output runs qemu-img as an unprivileged user with only the disk's file.
+// qemuImgOutput runs qemu-img as an unprivileged user with only the disk's file.
 func (p DiskPart) qemuImgOutput(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -94,7 +94,7 @@ func (p DiskPart) Convert(ctx context.Context, to *os.File, most int64, report f
 	return p.runQemuImg(ctx, &progressParser{report: report}, limits, to, "convert", "-p", "-n", "--target-is-zero", "-O", "qcow2", nodeJSON(p.blockNode()), targetPath)
 }
 
-// run runs qemu-img as an unprivileged user. The process gets the disk's file and the optional output file to.
+// runQemuImg runs qemu-img as an unprivileged user. The process gets the disk's file and the optional output file to.
 func (p DiskPart) runQemuImg(ctx context.Context, out io.Writer, limits []string, to *os.File, args ...string) (err error) {
 	call, err := qemuImg(ctx, limits, args...)
 	if err != nil {
@@ -117,7 +117,7 @@ func (p DiskPart) runQemuImg(ctx context.Context, out io.Writer, limits []string
 	return call.run(ctx)
 }
 
-// percents parses the progress output of qemu-img: "    (12.34/100%)\r".
+// progressParser parses the progress output of qemu-img: "    (12.34/100%)\r".
 type progressParser struct {
 	report func(int)
 	last   string
@@ -139,7 +139,7 @@ func (p *progressParser) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Layer is one file of a disk of this host, with its backing chain. The caller guarantees that each file is a plain
+// ChainFile is one file of a disk of this host, with its backing chain. The caller guarantees that each file is a plain
 // file of its pool.
 type ChainFile struct {
 	Path, Format string
@@ -157,7 +157,7 @@ func (l *ChainFile) blockNode() map[string]any {
 	return out
 }
 
-// Measure returns the number of bytes that the disk takes as a qcow2 file.
+// MeasureQcow2 returns the number of bytes that the disk takes as a qcow2 file.
 func (l *ChainFile) MeasureQcow2(ctx context.Context) (int64, error) {
 	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "measure", "--output=json", "-O", "qcow2", nodeJSON(l.blockNode()))
 	if err != nil {
@@ -171,8 +171,8 @@ func (l *ChainFile) MeasureQcow2(ctx context.Context) (int64, error) {
 	return parseMeasuredSize(out.Bytes())
 }
 
-// Pack writes the disk into to as a VMDK for archives. name is the file name in the VMDK's descriptor. report receives
-// the percentage.
+// WriteVMDK writes the disk into to as a VMDK for archives. name is the file name in the VMDK's descriptor. report
+// receives the percentage.
 func (l *ChainFile) WriteVMDK(ctx context.Context, to *os.File, name string, report func(percent int)) error {
 	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "convert", "-p", "-O", "vmdk", "-o", "subformat=streamOptimized,adapter_type=lsilogic", nodeJSON(l.blockNode()), inputPath)
 	if err != nil {

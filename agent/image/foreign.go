@@ -64,7 +64,7 @@ func isConvertibleFormat(format string) bool {
 	return slices.Contains(fleet.ConvertedFormats, format)
 }
 
-// bytesAt reads small parts of a file. Bytes after the file's end are zeros.
+// headerReader reads small parts of a file. Bytes after the file's end are zeros.
 type headerReader struct {
 	r    io.ReaderAt
 	size int64
@@ -83,9 +83,9 @@ func (b *headerReader) bytes(at int64, n int) []byte {
 }
 
 const (
-	sectorSize         = 512
-	vmdkDescriptor = 20 * sectorSize // bytes of the embedded descriptor that QEMU reads, right after the header
-	vmdkFooterMarker      = ^uint64(0)
+	sectorSize       = 512
+	vmdkDescriptor   = 20 * sectorSize // bytes of the embedded descriptor that QEMU reads, right after the header
+	vmdkFooterMarker = ^uint64(0)
 )
 
 var (
@@ -93,8 +93,8 @@ var (
 	vmdkParentPattern = regexp.MustCompile(`(?mi)^\s*parentCID\s*=\s*([0-9a-f]*)`)
 )
 
-// vmdk reads the header of a sparse disk in one file. A separate descriptor names other files, and so does an embedded
-// descriptor if the header has no size.
+// readVMDK reads the header of a sparse disk in one file. A separate descriptor names other files, and so does an
+// embedded descriptor if the header has no size.
 func (b *headerReader) readVMDK() Facts {
 	f := Facts{Format: "vmdk"}
 	head := b.bytes(0, sectorSize)
@@ -180,7 +180,7 @@ func (b *headerReader) readVHDX() Facts {
 	return f
 }
 
-// vhd reads the footer at offset at. Dynamic disks have a copy of the footer at the beginning.
+// readVHD reads the footer at offset at. Dynamic disks have a copy of the footer at the beginning.
 func (b *headerReader) readVHD(at int64) Facts {
 	f := Facts{Format: "vpc"}
 	foot := b.bytes(at, sectorSize)

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// foreignHeads build, by format, complete headers of other products' disks of 1 GiB.
+// otherFormatHeaders build, by format, complete headers of other products' disks of 1 GiB.
 var otherFormatHeaders = map[string]func() []byte{
 	"vmdk": func() []byte {
 		text := make([]byte, 64<<10)

@@ -13,24 +13,24 @@ import (
 
 // Facts are the properties stored in an image.
 type Facts struct {
-	Format    string // "qcow2", the name of another product's format, or "raw" for everything without a known magic
-	Size      int64  // the virtual size in bytes; of raw: the file's size
-	RefersTo  string // description of another file that the image needs; empty: self-contained
-	Encrypted bool
-	IsDisc      bool   // the file has an ISO 9660 or UDF volume descriptor at sector 16
-	HeaderFault     string // an invalid property of the header, as a clause; empty: none
-	NonDiskContent   string // raw only: the kind of the content if it is certainly not a disk, such as "a web page"
-	IsArchive    bool   // Content is a compressed or archive file
+	Format         string // "qcow2", the name of another product's format, or "raw" for everything without a known magic
+	Size           int64  // the virtual size in bytes; of raw: the file's size
+	RefersTo       string // description of another file that the image needs; empty: self-contained
+	Encrypted      bool
+	IsDisc         bool   // the file has an ISO 9660 or UDF volume descriptor at sector 16
+	HeaderFault    string // an invalid property of the header, as a clause; empty: none
+	NonDiskContent string // raw only: the kind of the content if it is certainly not a disk, such as "a web page"
+	IsArchive      bool   // Content is a compressed or archive file
 }
 
 // headBytes is enough for every magic and the header of a qcow2 image, without long header extensions.
 const headBytes = 64 << 10
 
-// ErrCutOff is the error of a truncated header.
+// ErrHeaderTruncated is the error of a truncated header.
 var ErrHeaderTruncated = errors.New("the qcow2 header is cut off")
 
-// Read reads the facts of an image of size bytes. deep also checks the tables; deep must be false while a running guest
-// may change them.
+// ReadFacts reads the facts of an image of size bytes. deep also checks the tables; deep must be false while a running
+// guest may change them.
 func ReadFacts(r io.ReaderAt, size int64, deep bool) (Facts, error) {
 	head := make([]byte, min(max(size, 0), headBytes))
 	n, err := r.ReadAt(head, 0)
@@ -152,5 +152,5 @@ func (f Facts) checkDisk(what string, code fleet.ErrorCode) error {
 	return nil
 }
 
-// faultf formats an invalid property of a header as a clause.
+// describeFault formats an invalid property of a header as a clause.
 func describeFault(format string, args ...any) string { return fmt.Sprintf(format, args...) }

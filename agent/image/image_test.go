@@ -43,7 +43,7 @@ func putUint64(at int, v uint64) func([]byte) {
 	return func(text []byte) { binary.BigEndian.PutUint64(text[at:], v) }
 }
 
-// extension adds a header extension with a name.
+// headerExtension adds a header extension with a name.
 func headerExtension(kind uint32) func([]byte) {
 	return func(text []byte) {
 		binary.BigEndian.PutUint32(text[104:], kind)
@@ -52,7 +52,7 @@ func headerExtension(kind uint32) func([]byte) {
 	}
 }
 
-// disk returns a raw image that begins with begin.
+// rawDiskStartingWith returns a raw image that begins with begin.
 func rawDiskStartingWith(begin string) []byte { return append([]byte(begin), make([]byte, 1<<20)...) }
 
 func rawDiskContaining(where int, word string, text []byte) []byte {

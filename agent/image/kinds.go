@@ -31,7 +31,7 @@ const (
 	vdiSignature   = 0xbeda107f
 )
 
-// probedFormat returns the format, other than qcow2, that QEMU would detect by probing; empty: none.
+// formatByMagic returns the format, other than qcow2, that QEMU would detect by probing; empty: none.
 func formatByMagic(head []byte) string {
 	for _, m := range magics {
 		if bytes.HasPrefix(head, []byte(m.magic)) {
@@ -47,8 +47,8 @@ func formatByMagic(head []byte) string {
 	return ""
 }
 
-// isDescriptor reports whether QEMU would detect a VMDK descriptor, which names other files. A descriptor begins with
-// comments and blank lines, and then has a version.
+// isVMDKDescriptor reports whether QEMU would detect a VMDK descriptor, which names other files. A descriptor begins
+// with comments and blank lines, and then has a version.
 func isVMDKDescriptor(head []byte) bool {
 	for len(head) > 0 {
 		line, rest, _ := bytes.Cut(head, []byte("\n"))
@@ -79,10 +79,10 @@ var archiveMagics = []struct {
 	{257, "ustar", "a tar file"},
 }
 
-// textBytes is enough to distinguish text from a disk.
+// textSampleBytes is enough to distinguish text from a disk.
 const textSampleBytes = 4 << 10
 
-// contentOf returns what a file without a magic contains if the file is certainly not a disk.
+// nonDiskContent returns what a file without a magic contains if the file is certainly not a disk.
 func nonDiskContent(head []byte) (what string, isPacked bool) {
 	for _, p := range archiveMagics {
 		if len(head) >= p.at && bytes.HasPrefix(head[p.at:], []byte(p.magic)) {
@@ -127,7 +127,7 @@ const (
 	dmgText      = "a DMG image"
 )
 
-// trailerOf returns the format identified by the last 512 bytes.
+// formatByTrailer returns the format identified by the last 512 bytes.
 func formatByTrailer(tail []byte) string {
 	switch {
 	case bytes.HasPrefix(tail, []byte("conectix")):
@@ -155,7 +155,7 @@ func hasDiscDescriptor(r io.ReaderAt) (bool, error) {
 	return containsDiscDescriptor(text[:n]), nil
 }
 
-// isDisc searches the volume descriptors for an ISO 9660 or UDF descriptor.
+// containsDiscDescriptor searches the volume descriptors for an ISO 9660 or UDF descriptor.
 func containsDiscDescriptor(text []byte) bool {
 	for ; len(text) >= descriptorNameAt+5; text = text[min(len(text), sectorBytes):] {
 		switch string(text[descriptorNameAt : descriptorNameAt+5]) {

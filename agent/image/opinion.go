@@ -16,7 +16,7 @@ import (
 
 const (
 	verifyTimeout = 10 * time.Second
-	inputPath   = "/proc/self/fd/3"
+	inputPath     = "/proc/self/fd/3"
 )
 
 // VerifyWithQemuImg inspects an open file with qemu-img, as an unprivileged user with low limits. It returns an error
@@ -49,7 +49,7 @@ func untrustedImageError(format string, args ...any) error {
 	return fleet.Errorf(fleet.Invalid, "The file is refused: "+format, args...)
 }
 
-// checkAgreement returns an error if qemu-img's output contradicts the facts.
+// checkQemuImgAgrees returns an error if qemu-img's output contradicts the facts.
 func checkQemuImgAgrees(text []byte, f Facts) error {
 	var info map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))

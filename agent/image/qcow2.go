@@ -125,7 +125,7 @@ func (q *qcow2) headerFault(virtual int64) string {
 	return ""
 }
 
-// extensions searches the header extensions for references to other files, and records them in f.
+// readExtensions searches the header extensions for references to other files, and records them in f.
 func (q *qcow2) readExtensions(r io.ReaderAt, f *Facts) error {
 	at := q.length
 	for range maxExtensions {
@@ -190,8 +190,8 @@ func (q *qcow2) outsideFault(what string) string {
 	return describeFault("its %s lies outside the file, which has %s. It may be cut off", what, fleet.FormatBytes(q.size))
 }
 
-// isInside reports whether a table begins at a cluster after the header and ends in the file, whose last cluster may be
-// incomplete.
+// isTableInside reports whether a table begins at a cluster after the header and ends in the file, whose last cluster
+// may be incomplete.
 func (q *qcow2) isTableInside(at uint64, length int64) bool {
 	end := (q.size + q.cluster - 1) / q.cluster * q.cluster
 	return at >= uint64(q.cluster) && at%uint64(q.cluster) == 0 && at < uint64(q.size) && length <= end-int64(at)

@@ -20,18 +20,18 @@ var errNoQemuImg = errors.New("qemu-img is not installed, so only Quantix's own 
 // IsQemuImgMissing reports whether err means that qemu-img is missing. Then only this package's own checks apply.
 func IsQemuImgMissing(err error) bool { return errors.Is(err, errNoQemuImg) }
 
-// imgCall is one run of qemu-img.
+// qemuImgCall is one run of qemu-img.
 type qemuImgCall struct {
 	*exec.Cmd
 	stderr limitedOutput
 }
 
-// stackLimit is the stack size in bytes of each qemu-img thread. qemu-img starts one thread per waiting request, at
-// most 64. With default stacks of 8 MiB and malloc arenas of 64 MiB, slow storage made it exceed any address space
+// threadStackBytes is the stack size in bytes of each qemu-img thread. qemu-img starts one thread per waiting request,
+// at most 64. With default stacks of 8 MiB and malloc arenas of 64 MiB, slow storage made it exceed any address space
 // limit.
 const threadStackBytes = 1 << 20
 
-// maxOutput limits the stored error output in bytes.
+// maxErrorOutputBytes limits the stored error output in bytes.
 const maxErrorOutputBytes = 1 << 20
 
 // qemuImg returns a call of qemu-img within limits. limits are arguments of prlimit, and ignored if prlimit is not
@@ -65,7 +65,7 @@ func (c *qemuImgCall) run(ctx context.Context) error {
 	return errors.Join(programError(ctx, c.Wait(), &c.stderr), err)
 }
 
-// asSentence returns the program's error output as the error.
+// programError returns the program's error output as the error.
 func programError(ctx context.Context, err error, stderr *limitedOutput) error {
 	var exit *exec.ExitError
 	switch text := strings.TrimSpace(stderr.String()); {
@@ -82,7 +82,7 @@ func programError(ctx context.Context, err error, stderr *limitedOutput) error {
 	return err
 }
 
-// bounded stores the beginning of its written data, up to maxOutput.
+// limitedOutput stores the beginning of its written data, up to maxErrorOutputBytes.
 type limitedOutput struct{ bytes.Buffer }
 
 func (b *limitedOutput) Write(p []byte) (int, error) {

@@ -11,7 +11,7 @@ import (
 	"quantix/agent/image"
 )
 
-// unsoundOf returns the reason why the file is invalid.
+// invalidReason returns the reason why the file is invalid.
 func invalidReason(t *testing.T, text []byte) string {
 	t.Helper()
 	f, err := image.ReadFacts(bytes.NewReader(text), int64(len(text)), true)

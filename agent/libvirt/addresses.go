@@ -17,7 +17,7 @@ import (
 const (
 	addressMaxAge      = 10 * time.Second
 	addressReadTimeout = 300 * time.Millisecond
-	maxAddresses      = 64 // per NIC, so that no guest's answer grows the host's report beyond the portal's limit
+	maxAddresses       = 64 // per NIC, so that no guest's answer grows the host's report beyond the portal's limit
 
 	// arpMaxAge is how long an address is reported after its last ARP entry. The kernel drops ARP entries sooner than
 	// guests drop their addresses, so without arpMaxAge an address known only from ARP would appear and disappear.
@@ -86,7 +86,8 @@ func readAddresses(l *golibvirt.Libvirt, ref golibvirt.Domain, reported nicAddre
 	return out
 }
 
-// add merges the addresses of one source. It skips loopback and link-local addresses; each NIC's list stays sorted.
+// addSource merges the addresses of one source. It skips loopback and link-local addresses; each NIC's list stays
+// sorted.
 func (k nicAddresses) addSource(found []golibvirt.DomainInterface, by fleet.AddressSource) {
 	for _, n := range found {
 		if len(n.Hwaddr) == 0 {
@@ -113,7 +114,7 @@ func (k nicAddresses) addAddress(mac, ip string, by fleet.AddressSource) {
 	}
 }
 
-// addressIPs returns the IP addresses without their sources.
+// ipsOf returns the IP addresses without their sources.
 func ipsOf(seen []fleet.SeenAddress) (ips []string) {
 	for _, a := range seen {
 		ips = append(ips, a.IP)

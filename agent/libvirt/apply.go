@@ -63,7 +63,7 @@ func (b *Backend) lockFilesShared(ctx context.Context, in hypervisor.ApplyWork) 
 	return files, nil
 }
 
-// applying is the state of one ApplyVM call.
+// applyRun is the state of one ApplyVM call.
 type applyRun struct {
 	*Backend
 	c  *conn
@@ -104,7 +104,7 @@ func (a *applyRun) existingDomain(ctx context.Context) (*observedDomain, error) 
 	return &s, a.refuseLostGuest(s)
 }
 
-// create defines a VM without a definition: a new VM, or one whose definition an administrator removed.
+// createDomain defines a VM without a definition: a new VM, or one whose definition an administrator removed.
 func (a *applyRun) createDomain(ctx context.Context) error {
 	want := a.in.VM
 	plan := hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, want, true)
@@ -133,8 +133,8 @@ func (a *applyRun) createDomain(ctx context.Context) error {
 	})
 }
 
-// redefine changes the definition where the wanted spec differs from the last applied one. It skips the write if the
-// definition stays the same, unless the domain has no persistent definition.
+// redefineDomain changes the definition where the wanted spec differs from the last applied one. It skips the write if
+// the definition stays the same, unless the domain has no persistent definition.
 func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error {
 	defer a.domains.invalidate(old.ref.UUID)
 	// The secure XML includes the VNC password that an administrator set; redefining without it would lose the
@@ -246,8 +246,8 @@ func (a *applyRun) newMetadata(applied hypervisor.Applied, had string) quantixMe
 	return quantixMetadata{ID: a.in.VM.ID, Generation: a.in.VM.Generation, Applied: string(text), OwnershipMark: cmp.Or(a.in.OwnershipMark, had)}
 }
 
-// prepare resolves the planned changes to paths of this host and creates the disks that were never created. It checks
-// all disks before it creates the first one.
+// prepareEdit resolves the planned changes to paths of this host and creates the disks that were never created. It
+// checks all disks before it creates the first one.
 func (a *applyRun) prepareEdit(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.DefinitionEdit) (definitionEdit, error) {
 	in, places, missing, err := a.checkEditPlan(ctx, old, was, plan)
 	if err != nil {
@@ -258,7 +258,7 @@ func (a *applyRun) prepareEdit(ctx context.Context, old *observedDomain, was *hy
 			return in, fmt.Errorf("disk %d: %w", p.number, err)
 		}
 	}
-	// diskPlaces needs the created files, because the cache mode depends on their storage.
+	// locateDisks needs the created files, because the cache mode depends on their storage.
 	if in.disks, err = a.locateDisks(ctx, places); err != nil {
 		return in, err
 	}
@@ -312,7 +312,7 @@ func (a *applyRun) checkDiskExists(ctx context.Context, p localVolume, old *obse
 	return true, nil
 }
 
-// resolveEdit resolves the planned changes to paths of this host.
+// resolveHostPaths resolves the planned changes to paths of this host.
 func (a *applyRun) resolveHostPaths(plan hypervisor.DefinitionEdit) (definitionEdit, []localVolume, error) {
 	in := definitionEdit{DefinitionEdit: plan, spec: a.in.VM.Spec}
 	for _, n := range plan.NICs {
@@ -351,7 +351,7 @@ func (a *applyRun) resolveHostPaths(plan hypervisor.DefinitionEdit) (definitionE
 	return in, places, err
 }
 
-// checkUsers refuses disks that another domain of the host uses: two guests writing to one image corrupt it.
+// checkDisksUnused refuses disks that another domain of the host uses: two guests writing to one image corrupt it.
 func (a *applyRun) checkDisksUnused(ctx context.Context, places []localVolume) error {
 	if len(places) == 0 {
 		return nil

@@ -29,63 +29,63 @@ import (
 // virtqemud.
 const DefaultSocket = "/run/libvirt/libvirt-sock"
 
-// callLimit bounds the opening of a connection, and each call on the state or event connection.
+// libvirtCallTimeout bounds the opening of a connection, and each call on the state or event connection.
 const libvirtCallTimeout = 10 * time.Second
 
 // Options configures Open.
 type Options struct {
-	Socket  string            // empty: DefaultSocket
-	Log     *slog.Logger      // nil: slog.Default()
-	PoolRoots   pooldir.PoolRoots     // directories that may hold pools
-	PoolBook    *state.PoolBook   // persisted facts about pools; nil: start empty
-	Filters *state.FilterBook // persisted facts about network filters; nil: start empty
-	Downloader   *fetch.Client     // HTTP client for downloads; nil: a client for public addresses only
-	Seeds   seed.Store        // first-boot seeds of guests
-	Devices machine.HostDevices   // host devices that guests use
+	Socket     string              // empty: DefaultSocket
+	Log        *slog.Logger        // nil: slog.Default()
+	PoolRoots  pooldir.PoolRoots   // directories that may hold pools
+	PoolBook   *state.PoolBook     // persisted facts about pools; nil: start empty
+	Filters    *state.FilterBook   // persisted facts about network filters; nil: start empty
+	Downloader *fetch.Client       // HTTP client for downloads; nil: a client for public addresses only
+	Seeds      seed.Store          // first-boot seeds of guests
+	Devices    machine.HostDevices // host devices that guests use
 }
 
 // Backend implements hypervisor.Hypervisor. Its methods may be called from several goroutines.
 type Backend struct {
-	socket string
-	log    *slog.Logger
-	runContext   context.Context // cancelled by Close
-	cancelRun    context.CancelFunc
-	goroutines  sync.WaitGroup
+	socket     string
+	log        *slog.Logger
+	runContext context.Context // cancelled by Close
+	cancelRun  context.CancelFunc
+	goroutines sync.WaitGroup
 
 	subscribers subscribers
-	vmLocks         keyLocks[fleet.VMID]
+	vmLocks     keyLocks[fleet.VMID]
 	volumeLocks fileLocks
-	// snapshotsRead locks the snapshot files of each VM while new disks are copied from these files.
-	snapshotLocks fileLocks
-	fetcher       *fetch.Client
-	seeds         seed.Store
-	devices       machine.HostDevices
-	domains       domainCache
-	assignedPools assignedPools
-	ioErrors      ioErrors
-	watchdogs     watchdogExpiries
-	checkPrograms         checkPrograms
+	// snapshotLocks locks the snapshot files of each VM while new disks are copied from these files.
+	snapshotLocks    fileLocks
+	fetcher          *fetch.Client
+	seeds            seed.Store
+	devices          machine.HostDevices
+	domains          domainCache
+	assignedPools    assignedPools
+	ioErrors         ioErrors
+	watchdogs        watchdogExpiries
+	checkPrograms    checkPrograms
 	addressWatch     valueWatch[map[fleet.VMID]nicAddresses]
-	arpHistory    arpHistory
-	guests        guests
-	diskSizes         diskSizes
-	fileWatches         fileWatches
-	pools         poolWatches
-	networkWatch          networkWatch
-	filterLocks   keyLocks[fleet.SecurityGroupID]
+	arpHistory       arpHistory
+	guests           guests
+	diskSizes        diskSizes
+	fileWatches      fileWatches
+	pools            poolWatches
+	networkWatch     networkWatch
+	filterLocks      keyLocks[fleet.SecurityGroupID]
 	filterBook       *state.FilterBook
-	filterMu      sync.Mutex // held while a filter is written and recorded, or compared with the record
+	filterMu         sync.Mutex // held while a filter is written and recorded, or compared with the record
 	filterDriftWatch valueWatch[map[string]string]
-	capabilityWatch          valueWatch[capabilities]
+	capabilityWatch  valueWatch[capabilities]
 
 	meterWatch       valueWatch[[]wire.Meter]
 	filterCountWatch valueWatch[[]hypervisor.NICPacketCounts]
 
-	mu         sync.Mutex
-	stateConnection     *conn // state connection; nil while libvirtd is unreachable, for the reason in lostReason
-	lostReason error
-	version    string
-	lastState  *wire.State // the host state that the newest Snapshot returned
+	mu              sync.Mutex
+	stateConnection *conn // state connection; nil while libvirtd is unreachable, for the reason in lostReason
+	lostReason      error
+	version         string
+	lastState       *wire.State // the host state that the newest Snapshot returned
 }
 
 var _ hypervisor.Hypervisor = (*Backend)(nil)

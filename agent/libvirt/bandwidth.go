@@ -17,9 +17,9 @@ import (
 // kernel loads modules.
 const bandwidthTimeout = 5 * time.Second
 
-// bandwidthSteps are the tc commands that libvirt runs for a NIC's <bandwidth>: first those for traffic to the device,
-// then those for traffic from the device. module is the kernel module that the command needs. The failure of a step is
-// ignored if the module in after has failed.
+// bandwidthProbeSteps are the tc commands that libvirt runs for a NIC's <bandwidth>: first those for traffic to the
+// device, then those for traffic from the device. module is the kernel module that the command needs. The failure of a
+// step is ignored if the module in after has failed.
 var bandwidthProbeSteps = []struct{ module, after, command string }{
 	{"sch_htb", "", "qdisc add dev lo root handle 1: htb default 1"},
 	{"sch_htb", "", "class add dev lo parent 1: classid 1:1 htb rate 1000kbps quantum 87"},
@@ -30,13 +30,13 @@ var bandwidthProbeSteps = []struct{ module, after, command string }{
 	{"act_police", "cls_u32", "filter add dev lo parent ffff: protocol all prio 2 u32 match u32 0 0 police rate 100kbps burst 100kb mtu 64kb drop flowid :1"},
 }
 
-// failedStep matches the line that tc prints for each failed command of a batch.
+// failedStepPattern matches the line that tc prints for each failed command of a batch.
 var failedStepPattern = regexp.MustCompile(`(?m)^Command failed -:(\d+)$`)
 
-// bandwidthGaps returns the NIC limits that this host's kernel does not support. The list of loaded modules is not
-// sufficient, because the kernel loads these modules on request. So tc runs libvirt's own commands on the loopback
+// missingBandwidthLimits returns the NIC limits that this host's kernel does not support. The list of loaded modules is
+// not sufficient, because the kernel loads these modules on request. So tc runs libvirt's own commands on the loopback
 // device of a temporary network namespace. Modules loaded by the probe stay loaded, as after the first guest with a
-// limit. If the agent has no permission for the probe, bandwidthGaps reports no gap.
+// limit. If the agent has no permission for the probe, missingBandwidthLimits reports no gap.
 func missingBandwidthLimits(ctx context.Context, tc func(ctx context.Context, batch string) (output string, err error)) []fleet.VMGap {
 	ctx, cancel := context.WithTimeout(ctx, bandwidthTimeout)
 	defer cancel()

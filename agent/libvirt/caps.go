@@ -15,24 +15,24 @@ import (
 
 const (
 	capabilityMaxAge = time.Hour // after this time the capabilities are read again
-	// The host report waits capsPatience for the capabilities, and the creation of a VM waits capsForVM. On the first
-	// call libvirtd starts and probes every installed QEMU binary, which takes seconds.
+	// The host report waits capabilityReportTimeout for the capabilities, and the creation of a VM waits
+	// capabilityVMTimeout. On the first call libvirtd starts and probes every installed QEMU binary, which takes seconds.
 	capabilityReportTimeout = 5 * time.Second
-	capabilityVMTimeout    = time.Minute
+	capabilityVMTimeout     = time.Minute
 )
 
 // capabilities describes the guests that this host can run.
 type capabilities struct {
-	arch       string
-	accelerators      []acceleratorKind // best first
-	firmware   []fleet.Firmware
-	secureBoot bool   // at least one firmware supports secure boot
-	spice      bool   // QEMU supports SPICE
-	version    uint64 // libvirt's version; 9001000 is 9.1
+	arch         string
+	accelerators []acceleratorKind // best first
+	firmware     []fleet.Firmware
+	secureBoot   bool   // at least one firmware supports secure boot
+	spice        bool   // QEMU supports SPICE
+	version      uint64 // libvirt's version; 9001000 is 9.1
 	// reason why a kind of memory encryption is unavailable, by kind; no entry: available
-	encryptionGaps map[string]string
-	cpuModels       []string      // named CPU models that guests of the best kind can use
-	missingPoolTypes        []string      // libvirt's names of pool types without a driver
+	encryptionGaps   map[string]string
+	cpuModels        []string      // named CPU models that guests of the best kind can use
+	missingPoolTypes []string      // libvirt's names of pool types without a driver
 	bandwidthGaps    []fleet.VMGap // NIC limits that the kernel does not support
 }
 
@@ -62,7 +62,7 @@ func (b *Backend) capabilityInventory(ctx context.Context) fleet.Inventory {
 	return inv
 }
 
-// gaps returns the VM fields that libvirt, QEMU or the kernel do not support.
+// missingProgramGaps returns the VM fields that libvirt, QEMU or the kernel do not support.
 func (c capabilities) vmGaps() (gaps []fleet.VMGap) {
 	gaps = append(gaps, c.bandwidthGaps...)
 	if !c.spice {
@@ -87,7 +87,7 @@ func (c capabilities) vmGaps() (gaps []fleet.VMGap) {
 	return gaps
 }
 
-// vmGaps returns the VM fields whose program or kernel module is missing on the host.
+// missingProgramGaps returns the VM fields whose program or kernel module is missing on the host.
 func missingProgramGaps(lookPath func(program string) (string, error), stat func(path string) (os.FileInfo, error)) (gaps []fleet.VMGap) {
 	if _, err := lookPath("swtpm"); err != nil {
 		gaps = append(gaps, fleet.VMGap{Field: "security.tpm", Why: "swtpm is missing. Install swtpm and swtpm-tools."})
@@ -213,14 +213,15 @@ func firmwares(x libvirtxml.DomainCaps) []fleet.Firmware {
 	return out
 }
 
-// secureFirmware reports whether at least one firmware supports secure boot.
+// hasSecureBootFirmware reports whether at least one firmware supports secure boot.
 func hasSecureBootFirmware(x libvirtxml.DomainCaps) bool {
 	return x.OS != nil && x.OS.Loader != nil && slices.ContainsFunc(x.OS.Loader.Enums, func(e libvirtxml.DomainCapsEnum) bool {
 		return e.Name == "secure" && slices.Contains(e.Values, "yes")
 	})
 }
 
-// cpu returns the default CPU of guests: the host's model with KVM, otherwise all features that emulation offers.
+// defaultCPU returns the default CPU of guests: the host's model with KVM, otherwise all features that emulation
+// offers.
 func (k acceleratorKind) defaultCPU() *libvirtxml.DomainCPU {
 	modes := []string{"host-model", "host-passthrough"}
 	if k.accelerator != "kvm" {

@@ -20,7 +20,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// cluster is a Ceph cluster with one monitor and one OSD, in memory.
+// cephCluster is a Ceph cluster with one monitor and one OSD, in memory.
 type cephCluster struct {
 	t       *testing.T
 	dir     string
@@ -30,7 +30,7 @@ type cephCluster struct {
 
 const cephPool = "vms"
 
-// newCluster starts a cluster. The start takes seconds, so a single test covers everything about RBD pools.
+// newCephCluster starts a cluster. The start takes seconds, so a single test covers everything about RBD pools.
 func newCephCluster(t *testing.T) *cephCluster {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "ceph")

@@ -19,7 +19,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// maxScreenshot bounds the bytes read of one screenshot.
+// maxScreenshotBytes bounds the bytes read of one screenshot.
 const maxScreenshotBytes = 64 << 20
 
 // CheckGuest implements hypervisor.Guests. It changes nothing and wakes no subscriber.
@@ -70,7 +70,7 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 	return hypervisor.CheckResult{Answer: "The guest agent answers."}, nil
 }
 
-// checkScreen returns a checksum of the picture on the guest's first screen.
+// hashScreen returns a checksum of the picture on the guest's first screen.
 func hashScreen(ctx context.Context, c *conn, s observedDomain) (hypervisor.CheckResult, error) {
 	h := sha256.New()
 	sum := &pictureHash{hashBytes: h.Write}
@@ -83,7 +83,7 @@ func hashScreen(ctx context.Context, c *conn, s observedDomain) (hypervisor.Chec
 	return hypervisor.CheckResult{Answer: "The guest's screen changes.", ChangeMark: hex.EncodeToString(h.Sum(nil))}, nil
 }
 
-// screenshot feeds a picture to a hash. It fails after maxScreenshot bytes.
+// pictureHash feeds a picture to a hash. It fails after maxScreenshotBytes bytes.
 type pictureHash struct {
 	hashBytes func([]byte) (int, error)
 	byteCount int
@@ -128,7 +128,7 @@ func dialTargets(seen nicAddresses, arp []neighbour) []dialTarget {
 	return all[:min(len(all), most)]
 }
 
-// dialFirst connects to the first address that accepts. It shares the remaining time among the addresses.
+// dialFirstReachable connects to the first address that accepts. It shares the remaining time among the addresses.
 func dialFirstReachable(ctx context.Context, all []dialTarget, port int) (net.Conn, error) {
 	if len(all) == 0 {
 		return nil, hypervisor.CannotCheckError("The host knows no address of the guest's NICs, neither from a DHCP lease nor from ARP.")
@@ -151,9 +151,9 @@ func dialFirstReachable(ctx context.Context, all []dialTarget, port int) (net.Co
 	return nil, first
 }
 
-// watchdogs counts the expiries of each guest's watchdog, as reported by QEMU events.
+// watchdogExpiries counts the expiries of each guest's watchdog, as reported by QEMU events.
 type watchdogExpiries struct {
-	mu       sync.Mutex
+	mu     sync.Mutex
 	counts map[golibvirt.UUID]int
 }
 

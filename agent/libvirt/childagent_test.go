@@ -21,7 +21,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// childSocket is an environment variable that makes a copy of the test program run one job as an agent. The value is
+// childSocketEnv is an environment variable that makes a copy of the test program run one job as an agent. The value is
 // the libvirt socket to use.
 const childSocketEnv = "QUANTIX_TEST_AGENT_SOCKET"
 
@@ -95,7 +95,7 @@ func runChild(socket string) error {
 	return nil
 }
 
-// do runs the job as an agent does and reports its steps to c, which may be nil.
+// run runs the job as an agent does and reports its steps to c, which may be nil.
 func (o childJob) run(ctx context.Context, hv hypervisor.Hypervisor, c *parentPipe) error {
 	tell := func(line string) {
 		if c != nil {

@@ -86,8 +86,8 @@ func volumeFormat(ctx context.Context, c *conn, pool golibvirt.StoragePool, name
 	return volume, v.Format, nil
 }
 
-// watchCopy reports the copy's progress until stop is called. The progress is the space allocated so far relative to
-// total, in bytes.
+// reportAllocation reports the copy's progress until stop is called. The progress is the space allocated so far
+// relative to total, in bytes.
 func reportAllocation(path string, total int64, progress func(percent int)) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {

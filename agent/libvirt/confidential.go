@@ -21,7 +21,7 @@ const (
 	snpPolicy   = 0x30000
 )
 
-// confidentialGaps returns, by kind, the reasons why this host cannot encrypt the memory of guests.
+// encryptionGapsByKind returns, by kind, the reasons why this host cannot encrypt the memory of guests.
 func encryptionGapsByKind(x libvirtxml.DomainCaps, version uint64) map[string]string {
 	gaps := map[string]string{}
 	sev, ways := (*libvirtxml.DomainCapsFeatureSEV)(nil), []string(nil)
@@ -61,7 +61,7 @@ func encryptionGapsByKind(x libvirtxml.DomainCaps, version uint64) map[string]st
 
 func formatVersion(v uint64) string { return fmt.Sprintf("%d.%d", v/1_000_000, v/1000%1000) }
 
-// confidentialOf returns the guest's kind of memory encryption. odd describes a setting that no spec can express.
+// encryptionKindOf returns the guest's kind of memory encryption. odd describes a setting that no spec can express.
 func encryptionKindOf(x *libvirtxml.Domain) (kind, odd string) {
 	l := copyOrZero(x.LaunchSecurity)
 	other := func(policy uint64) string { return fmt.Sprintf("with the policy 0x%04x", policy) }
@@ -87,9 +87,9 @@ func encryptionKindOf(x *libvirtxml.Domain) (kind, odd string) {
 	return kind, odd
 }
 
-// writeConfidential sets the spec's kind of memory encryption. If the kind is unchanged, elements that an administrator
-// added, such as a session or a certificate, stay. No <locked> element is necessary: libvirt always locks the memory of
-// a confidential guest.
+// writeMemoryEncryption sets the spec's kind of memory encryption. If the kind is unchanged, elements that an
+// administrator added, such as a session or a certificate, stay. No <locked> element is necessary: libvirt always locks
+// the memory of a confidential guest.
 func writeMemoryEncryption(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if kind, odd := encryptionKindOf(x); kind == s.Security.Confidential && odd == "" {
 		return
@@ -125,7 +125,7 @@ func (b *Backend) launchOf(ctx context.Context, c *conn, ref golibvirt.Domain, l
 	return parseLaunchInfo(kind, answer)
 }
 
-// launchInfo decodes libvirt's answer and ignores unknown fields.
+// parseLaunchInfo decodes libvirt's answer and ignores unknown fields.
 func parseLaunchInfo(kind string, answer []golibvirt.TypedParam) *fleet.LaunchInfo {
 	out := &fleet.LaunchInfo{Kind: kind}
 	for _, p := range answer {

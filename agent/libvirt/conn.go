@@ -20,9 +20,9 @@ import (
 // conn is one connection to libvirtd. libvirtd handles at most five calls of a connection at a time, so each call that
 // may hang gets its own connection.
 type conn struct {
-	client    *golibvirt.Libvirt
-	socket   *watchedConn
-	shared bool // true: a caller's deadline does not close the connection, but a failed ping in waitUntilLost does
+	client *golibvirt.Libvirt
+	socket *watchedConn
+	shared bool // true: a caller's deadline does not close the connection, but a failed ping in waitConnectionLost does
 }
 
 // watchedConn closes its channel closed at the first failed read. go-libvirt's Disconnected misses a loss during the
@@ -41,12 +41,12 @@ func (w *watchedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// dialer gives go-libvirt a connection that is already open.
+// openConn gives go-libvirt a connection that is already open.
 type openConn struct{ net.Conn }
 
 func (d openConn) Dial() (net.Conn, error) { return d.Conn, nil }
 
-// dial opens a connection to qemu:///system at the socket, within callLimit. Its errors wrap hypervisor.ErrAway.
+// dial opens a connection to qemu:///system at the socket, within callLimit. Its errors wrap hypervisor.ErrUnreachable.
 func dial(ctx context.Context, socket string) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, libvirtCallTimeout)
 	defer cancel()
@@ -119,7 +119,7 @@ func call[T any](ctx context.Context, c *conn, f func(*golibvirt.Libvirt) (T, er
 
 var errConnectionLost = hypervisor.WrapUnreachable(errors.New("the connection to libvirt was lost"))
 
-// translateError converts an error of go-libvirt. The result wraps hypervisor.ErrAway if QEMU timed out or the
+// translateError converts an error of go-libvirt. The result wraps hypervisor.ErrUnreachable if QEMU timed out or the
 // connection was lost. An error from libvirt gets the prefix "libvirt: ".
 func translateError(err error) error {
 	var libvirtErr golibvirt.Error
@@ -136,13 +136,13 @@ func translateError(err error) error {
 	return err
 }
 
-// is reports whether err is libvirt's error with that code.
+// isLibvirtCode reports whether err is libvirt's error with that code.
 func isLibvirtCode(err error, code golibvirt.ErrorNumber) bool {
 	var libvirtErr golibvirt.Error
 	return errors.As(err, &libvirtErr) && golibvirt.ErrorNumber(libvirtErr.Code) == code
 }
 
-// concernsOneObject reports whether err concerns only the queried object: libvirt returned an error for the object, or
+// isObjectError reports whether err concerns only the queried object: libvirt returned an error for the object, or
 // libvirt's answer cannot be parsed. Otherwise libvirt is unreachable or the context has ended.
 func isObjectError(err error) bool {
 	err = translateError(err)

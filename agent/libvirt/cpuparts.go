@@ -12,10 +12,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// cpuPeriod is the period of the vCPU limit, in microseconds.
+// cpuPeriodMicroseconds is the period of the vCPU limit, in microseconds.
 const cpuPeriodMicroseconds = 100_000
 
-// writeFeatures writes the CPU features of the spec in their order. All other features follow from the CPU model.
+// writeCPUFeatures writes the CPU features of the spec in their order. All other features follow from the CPU model.
 func writeCPUFeatures(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}

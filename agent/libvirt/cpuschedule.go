@@ -30,7 +30,7 @@ func defaultSharesAt(cgroups string) uint64 {
 	return 1024
 }
 
-// sameShares reports whether two specs give a guest the same CPU weight. No shares equal defaultShares, because a
+// isSameCPUShares reports whether two specs give a guest the same CPU weight. No shares equal defaultShares, because a
 // running guest that was reset to the default has the default as an explicit value.
 func isSameCPUShares(a, b fleet.VMSpec, defaultShares uint64) bool {
 	return cmp.Or(a.CPU.Shares, int(defaultShares)) == cmp.Or(b.CPU.Shares, int(defaultShares)) //nolint:gosec // 100 or 1024

@@ -26,12 +26,12 @@ import (
 // reported step, or the time just before, during or after a libvirt call that changes something.
 type faultRunner struct {
 	fixture
-	proxy     *libvirtProxy
-	book      string         // the pool book shared by the agents of the host
-	stepCount      int            // number of steps of the last job
-	faultCount    int            // number of places interrupted in this run
-	faultCounts     map[string]int // number of places interrupted in this run, by fault
-	placeCount int            // number of places of all jobs, including those skipped in this run
+	proxy       *libvirtProxy
+	book        string         // the pool book shared by the agents of the host
+	stepCount   int            // number of steps of the last job
+	faultCount  int            // number of places interrupted in this run
+	faultCounts map[string]int // number of places interrupted in this run, by fault
+	placeCount  int            // number of places of all jobs, including those skipped in this run
 }
 
 func newFaultRunner(t *testing.T) *faultRunner {
@@ -46,7 +46,7 @@ func newFaultRunner(t *testing.T) *faultRunner {
 // with other seeds use other places. The conformance suite of the mock injects faults at all places.
 const placeDivisor = 3
 
-// fault is a failure that can be injected at a place.
+// injectedFault is a failure that can be injected at a place.
 type injectedFault struct {
 	name   string
 	first  int    // first place where the fault may happen
@@ -85,9 +85,9 @@ func killServer(c *faultRunner, _ *childRun, _ int) bool {
 
 // pausedCall is a libvirt call that waits in the proxy until the test decides whether the call may continue.
 type pausedCall struct {
-	step  string
-	place bool // whether a fault may be injected at this call
-	decision  chan bool
+	step     string
+	place    bool // whether a fault may be injected at this call
+	decision chan bool
 }
 
 // runInterrupted runs the job and injects the fault at the job's nth place; 0 means no fault. It returns the place, or
@@ -224,7 +224,7 @@ func (c *faultRunner) runAllFaults(d interruptedJob, faults ...injectedFault) {
 	}
 }
 
-// wantFiles requires exactly these files in the pool.
+// wantPoolFiles requires exactly these files in the pool.
 func (c *faultRunner) wantPoolFiles(when string, names ...string) {
 	c.t.Helper()
 	var have []string
@@ -238,7 +238,7 @@ func (c *faultRunner) wantPoolFiles(when string, names ...string) {
 	}
 }
 
-// wantSeeds requires n seed files of the VM on the host, complete or partial.
+// wantSeedCount requires n seed files of the VM on the host, complete or partial.
 func (c *faultRunner) wantSeedCount(when string, id fleet.VMID, n int) {
 	c.t.Helper()
 	all, err := os.ReadDir(filepath.Join(seed.DefaultDir, string(id)))
@@ -247,7 +247,7 @@ func (c *faultRunner) wantSeedCount(when string, id fleet.VMID, n int) {
 	}
 }
 
-// wantVars requires n files of UEFI variables of the VM.
+// wantUEFIVarsCount requires n files of UEFI variables of the VM.
 func (c *faultRunner) wantUEFIVarsCount(when string, id fleet.VMID, n int) {
 	c.t.Helper()
 	if all := must(filepath.Glob("/var/lib/libvirt/qemu/nvram/*" + string(id) + "*")); len(all) != n {
@@ -303,7 +303,7 @@ func (c *faultRunner) deleteCompletely(when string, vm fleet.VM, files ...string
 	}
 }
 
-// logPlaces logs the number of places with a fault, and requires that the jobs have at least the given number of
+// logFaultPlaces logs the number of places with a fault, and requires that the jobs have at least the given number of
 // places.
 func (c *faultRunner) logFaultPlaces(least int) {
 	c.t.Helper()

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// definedOf translates a definition into a spec. applied determines the devices that belong to the spec. The result
-// omits devices that were added outside Quantix.
+// readDefinedSpec translates a definition into a spec. applied determines the devices that belong to the spec. The
+// result omits devices that were added outside Quantix.
 func readDefinedSpec(x *libvirtxml.Domain, applied hypervisor.Applied, volumeAt func(string) *fleet.Volref) hypervisor.DefinedSpec {
 	out := hypervisor.DefinedSpec{Domain: x.Name, Inexpressible: map[string]string{}, Spec: fleet.VMSpec{
 		CPUs: pluggedCPUs(x), MemoryMiB: int(configuredMemoryKiB(x) / 1024), Firmware: firmwareOf(x),
@@ -127,7 +127,7 @@ func readDefinedNICs(interfaces []libvirtxml.DomainInterface, applied hypervisor
 	return out
 }
 
-// appliedPath returns the volume's path at the time it was applied, or "" if unknown.
+// appliedVolumePath returns the volume's path at the time it was applied, or "" if unknown.
 func appliedVolumePath(applied hypervisor.Applied, ref fleet.Volref) string {
 	p, ok := applied.Pools[ref.PoolID]
 	switch {
@@ -141,8 +141,8 @@ func appliedVolumePath(applied hypervisor.Applied, ref fleet.Volref) string {
 
 // assignedPools records the pools that the portal assigned to this host: file pools by path, block pools by ID.
 type assignedPools struct {
-	mu     sync.Mutex
-	byPath  map[string]fleet.Pool
+	mu         sync.Mutex
+	byPath     map[string]fleet.Pool
 	blockPools map[fleet.PoolID]fleet.Pool
 }
 

@@ -81,7 +81,7 @@ func (a *applyRun) baseDefinition(ctx context.Context) (*libvirtxml.Domain, erro
 	return newDefinition(a.in.VM.ID, caps.value.arch, machine, best), nil
 }
 
-// define writes the definition to libvirt and drops the cached one.
+// defineDomain writes the definition to libvirt and drops the cached one.
 func (a *applyRun) defineDomain(ctx context.Context, x *libvirtxml.Domain) error {
 	text, err := definitionText(x)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fieldCodec converts one field of the spec S of a disk or NIC to the libvirt element X and back.
+// deviceFieldCodec converts one field of the spec S of a disk or NIC to the libvirt element X and back.
 type deviceFieldCodec[X, S any] struct {
 	field string
 	write func(x *X, s S)
@@ -22,7 +22,7 @@ type deviceFieldCodec[X, S any] struct {
 var diskFieldCodecs = []deviceFieldCodec[libvirtxml.DomainDisk, fleet.Disk]{
 	{"bus", func(x *libvirtxml.DomainDisk, s fleet.Disk) {
 		if bus := cmp.Or(s.Bus, "virtio"); x.Target.Bus != bus {
-			*x.Target = libvirtxml.DomainDiskTarget{Bus: bus} // nameTargets sets the name
+			*x.Target = libvirtxml.DomainDiskTarget{Bus: bus} // assignTargetNames sets the name
 			x.Address = nil
 		}
 	}, func(x *libvirtxml.DomainDisk, s *fleet.Disk) {
@@ -99,7 +99,7 @@ var diskFieldCodecs = []deviceFieldCodec[libvirtxml.DomainDisk, fleet.Disk]{
 	}},
 }
 
-// diskLimit returns the conversion of one I/O limit. libvirt's value is the spec's value times unit.
+// diskLimitCodec returns the conversion of one I/O limit. libvirt's value is the spec's value times unit.
 func diskLimitCodec(field string, unit uint64, in func(*libvirtxml.DomainDiskIOTune) *uint64, at func(*fleet.Disk) *int) deviceFieldCodec[libvirtxml.DomainDisk, fleet.Disk] {
 	return deviceFieldCodec[libvirtxml.DomainDisk, fleet.Disk]{
 		field,
@@ -142,7 +142,7 @@ var nicFieldCodecs = []deviceFieldCodec[libvirtxml.DomainInterface, fleet.NIC]{
 	nicLimitCodec("limits.outBurstKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Burst }, func(n *fleet.NIC) *int { return &n.Limits.OutBurstKiB }),
 }
 
-// nicLimit returns the conversion of one bandwidth limit, which is in KiB in the spec and in the definition.
+// nicLimitCodec returns the conversion of one bandwidth limit, which is in KiB in the spec and in the definition.
 func nicLimitCodec(field string, in func(*libvirtxml.DomainInterfaceBandwidth) **int, at func(*fleet.NIC) *int) deviceFieldCodec[libvirtxml.DomainInterface, fleet.NIC] {
 	return deviceFieldCodec[libvirtxml.DomainInterface, fleet.NIC]{field, func(x *libvirtxml.DomainInterface, s fleet.NIC) {
 		if *in(x.Bandwidth) = nil; *at(&s) != 0 {
@@ -262,7 +262,7 @@ func setNIC(n libvirtxml.DomainInterface, want fleet.NIC, has func(field string)
 // allFields selects all fields in setDisk and setNIC.
 func allFields(string) bool { return true }
 
-// nameTargets assigns target names to disks without one. The guest orders its disks by these names.
+// assignTargetNames assigns target names to disks without one. The guest orders its disks by these names.
 func assignTargetNames(devices *libvirtxml.DomainDeviceList) {
 	for i := range devices.Disks {
 		d := &devices.Disks[i]
@@ -278,7 +278,7 @@ func assignTargetNames(devices *libvirtxml.DomainDeviceList) {
 	}
 }
 
-// targetNamed returns the target name of disk k on the bus. Each NVMe disk has its own controller, because the serial
+// busTargetName returns the target name of disk k on the bus. Each NVMe disk has its own controller, because the serial
 // number belongs to the controller.
 func busTargetName(bus string, k int) string {
 	switch bus {
@@ -292,7 +292,8 @@ func busTargetName(bus string, k int) string {
 	return diskTargetName("sd", k)
 }
 
-// fitNVMe removes NVMe controllers without a disk. Each remaining controller gets the serial number of its disk.
+// matchNVMeControllers removes NVMe controllers without a disk. Each remaining controller gets the serial number of its
+// disk.
 func matchNVMeControllers(devices *libvirtxml.DomainDeviceList) {
 	serials := map[uint]string{}
 	for _, d := range devices.Disks {
@@ -314,7 +315,7 @@ func matchNVMeControllers(devices *libvirtxml.DomainDeviceList) {
 	}
 }
 
-// diskNamed returns "vda" for 0, "vdz" for 25 and "vdaa" for 26.
+// diskTargetName returns "vda" for 0, "vdz" for 25 and "vdaa" for 26.
 func diskTargetName(prefix string, i int) string {
 	name := ""
 	for ; i >= 0; i = i/26 - 1 {
@@ -323,7 +324,8 @@ func diskTargetName(prefix string, i int) string {
 	return prefix + name
 }
 
-// fitSCSI adds a virtio-scsi controller for SCSI disks. libvirt's default is an old model that few guests support.
+// addSCSIController adds a virtio-scsi controller for SCSI disks. libvirt's default is an old model that few guests
+// support.
 func addSCSIController(devices *libvirtxml.DomainDeviceList) {
 	if !slices.ContainsFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return d.Target != nil && d.Target.Bus == "scsi" }) ||
 		slices.ContainsFunc(devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == "scsi" }) {
@@ -336,8 +338,8 @@ func newSCSI() libvirtxml.DomainController {
 	return libvirtxml.DomainController{Type: "scsi", Index: new(uint), Model: "virtio-scsi"}
 }
 
-// fitBoot removes the boot order by device kind if a device has a boot order, and otherwise adds the boot order by
-// device kind if it is missing. libvirt refuses a definition with both.
+// matchBootOrder removes the boot order by device kind if a device has a boot order, and otherwise adds the boot order
+// by device kind if it is missing. libvirt refuses a definition with both.
 func matchBootOrder(x *libvirtxml.Domain) {
 	if x.OS == nil {
 		return
@@ -356,7 +358,7 @@ func bootDevices() []libvirtxml.DomainBootDevice {
 	return []libvirtxml.DomainBootDevice{{Dev: "hd"}, {Dev: "cdrom"}, {Dev: "network"}}
 }
 
-// changeOf returns the first planned change whose device satisfies is, or nil.
+// plannedChange returns the first planned change whose device satisfies is, or nil.
 func plannedChange[T any](all []hypervisor.DeviceChange[T], is func(T) bool) *hypervisor.DeviceChange[T] {
 	i := slices.IndexFunc(all, func(s hypervisor.DeviceChange[T]) bool { return is(s.Device) })
 	if i < 0 {

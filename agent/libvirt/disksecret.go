@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// diskSecret returns the UUID of the libvirt secret with an encrypted disk's passphrase. The secret is private: the
+// diskSecretUUID returns the UUID of the libvirt secret with an encrypted disk's passphrase. The secret is private: the
 // host generates the passphrase, and libvirt's API never returns it. The UUID derives from the volume, so no record of
 // the UUID is necessary.
 func diskSecretUUID(ref fleet.Volref) fleet.VMID {
@@ -25,7 +25,7 @@ func diskSecretUUID(ref fleet.Volref) fleet.VMID {
 	return formatUUID(id)
 }
 
-// makeDiskSecret generates a new 256-bit passphrase for a disk that is about to be created.
+// createDiskSecret generates a new 256-bit passphrase for a disk that is about to be created.
 func (b *Backend) createDiskSecret(ctx context.Context, c *conn, p localVolume) error {
 	text, err := (&libvirtxml.Secret{
 		Ephemeral: "no", Private: "yes", UUID: string(diskSecretUUID(p.ref())), Description: "Quantix: disk " + p.volume + " of pool " + p.pool.Name,
@@ -48,7 +48,7 @@ func (b *Backend) createDiskSecret(ctx context.Context, c *conn, p localVolume) 
 	})
 }
 
-// dropDiskSecret removes the passphrase of a deleted volume. A missing passphrase is no error.
+// deleteDiskSecret removes the passphrase of a deleted volume. A missing passphrase is no error.
 func (b *Backend) deleteDiskSecret(ctx context.Context, c *conn, ref fleet.Volref) error {
 	uuid, err := parseUUID(diskSecretUUID(ref))
 	if err != nil {
@@ -80,7 +80,7 @@ func (b *Backend) checkDiskSecret(ctx context.Context, c *conn, p localVolume) e
 	return err
 }
 
-// dropOrphanedSecrets removes the passphrases of those disks whose volumes no longer exist.
+// deleteOrphanedSecrets removes the passphrases of those disks whose volumes no longer exist.
 func (b *Backend) deleteOrphanedSecrets(ctx context.Context, c *conn, disks []fleet.Disk, pools []fleet.Pool) error {
 	var failed error
 	for _, d := range disks {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	diskSizeMaxAge      = 5 * time.Second
+	diskSizeMaxAge  = 5 * time.Second
 	diskSizeTimeout = time.Second
 )
 
@@ -24,7 +24,7 @@ type diskSize struct {
 	kind         diskReadMethod
 }
 
-// presence is the result of a check whether a file exists. A failed check results in fileUnknown.
+// filePresence is the result of a check whether a file exists. A failed check results in fileUnknown.
 type filePresence int
 
 const (
@@ -41,24 +41,24 @@ type diskSizes struct {
 	mu       sync.Mutex
 	dirs     map[string]*valueWatch[map[string]diskSize]
 	reported map[string]diskSize
-	// replaced reports whether the path is not a regular file, or not a directory if folder is set; nil: no check
+	// isReplaced reports whether the path is not a regular file, or not a directory if folder is set; nil: no check
 	isReplaced func(path string, folder bool) bool
 }
 
 // diskPaths maps the file paths in definitions to the way of reading the files.
 type diskPaths map[string]diskReadMethod
 
-// diskKind is the way of reading a file.
+// diskReadMethod is the way of reading a file.
 type diskReadMethod int
 
 const (
-	readImageHeader  diskReadMethod = iota // read the header
-	readFileLength                    // read the length
-	checkMediumExists                 // check existence
-	checkFolderExists                 // check existence
+	readImageHeader   diskReadMethod = iota // read the header
+	readFileLength                          // read the length
+	checkMediumExists                       // check existence
+	checkFolderExists                       // check existence
 )
 
-// read returns the sizes of the paths; unknown sizes are zero. Allocations change only in steps, see smoothSize.
+// read returns the sizes of the paths; unknown sizes are zero. Allocations change only in steps, see steadySize.
 func (d *diskSizes) read(ctx context.Context, paths diskPaths) map[string]diskSize {
 	byDir := map[string]diskPaths{}
 	for p, kind := range paths {
@@ -150,7 +150,7 @@ func (d *diskSizes) report(paths diskPaths, found map[string]diskSize) map[strin
 	return out
 }
 
-// expire makes the next read of the directory refresh its sizes.
+// expireDir makes the next read of the directory refresh its sizes.
 func (d *diskSizes) expireDir(dir string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -197,7 +197,7 @@ func (d *diskSizes) sizeOf(path string, kind diskReadMethod) diskSize {
 	return diskSize{bytes: h.Size, alloc: h.alloc, presence: filePresent, kind: kind}
 }
 
-// isMissing reports whether the file system answered that the file does not exist.
+// isFileMissing reports whether the file system answered that the file does not exist.
 func isFileMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

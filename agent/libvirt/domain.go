@@ -18,37 +18,37 @@ import (
 	"quantix/internal/fleet"
 )
 
-// domainAge is the maximum age of a cached definition. Most changes send an event, which removes the definition from
+// domainMaxAge is the maximum age of a cached definition. Most changes send an event, which removes the definition from
 // the cache. A few changes, such as of a link state, send none. Changes of the persistent definition, such as of the
 // vCPU count, are detected from libvirt's file of the definition.
 const domainMaxAge = time.Minute
 
 // domain is one domain of the host with the contents of its definitions.
 type domain struct {
-	ref            golibvirt.Domain // its ID is -1 while the domain is off
-	id             fleet.VMID
-	managed        bool // the definition has Quantix's metadata for this UUID
-	metadata           quantixMetadata
-	ownershipMark         string              // the VM's ownership mark: of the running guest, otherwise of the definition
-	applied        *hypervisor.Applied // nil: an older agent recorded none
-	drift          []fleet.Drift
-	transient      bool       // the guest runs without a persistent definition
-	specDisks           []specDisk // the spec's disks that are in the definition
-	live           *domainHardware  // nil while the domain is off
-	persistent     domainHardware   // the hardware at the next start
-	pendingUnplugs []fleet.PendingUnplug
-	accelerator    string
-	vnc            vncEndpoint
-	agentConnected          bool              // the guest agent is connected, or reachable over vsock
-	cid            uint32            // vsock CID of the guest agent; 0: the agent is reached through libvirt
-	launch         *fleet.LaunchInfo // of a running guest with encrypted memory
-	startedAt      *time.Time
-	readAt         time.Time
-	snapshotTree           *hypervisor.SnapTree // snapshots of Quantix; nil: none
+	ref               golibvirt.Domain // its ID is -1 while the domain is off
+	id                fleet.VMID
+	managed           bool // the definition has Quantix's metadata for this UUID
+	metadata          quantixMetadata
+	ownershipMark     string              // the VM's ownership mark: of the running guest, otherwise of the definition
+	applied           *hypervisor.Applied // nil: an older agent recorded none
+	drift             []fleet.Drift
+	transient         bool            // the guest runs without a persistent definition
+	specDisks         []specDisk      // the spec's disks that are in the definition
+	live              *domainHardware // nil while the domain is off
+	persistent        domainHardware  // the hardware at the next start
+	pendingUnplugs    []fleet.PendingUnplug
+	accelerator       string
+	vnc               vncEndpoint
+	agentConnected    bool              // the guest agent is connected, or reachable over vsock
+	cid               uint32            // vsock CID of the guest agent; 0: the agent is reached through libvirt
+	launch            *fleet.LaunchInfo // of a running guest with encrypted memory
+	startedAt         *time.Time
+	readAt            time.Time
+	snapshotTree      *hypervisor.SnapTree // snapshots of Quantix; nil: none
 	snapshotReadError string               // why the snapshots are unknown; empty: the snapshots are known
-	virshSnapshots         []string             // names of snapshots made with virsh
-	readErr        error                // why the definition cannot be read; nil: the definition was read
-	definitionStamp           fileStamp            // of the persistent definition's file
+	virshSnapshots    []string             // names of snapshots made with virsh
+	readErr           error                // why the definition cannot be read; nil: the definition was read
+	definitionStamp   fileStamp            // of the persistent definition's file
 }
 
 // currentHardware returns the current hardware: of the running guest, otherwise of the definition.
@@ -59,7 +59,7 @@ func (d *domain) currentHardware() domainHardware {
 	return d.persistent
 }
 
-// files returns all paths that the domain uses now, at its next start, or in its snapshots.
+// allFiles returns all paths that the domain uses now, at its next start, or in its snapshots.
 func (d *domain) allFiles() []string {
 	all := d.persistent.allFiles
 	if d.live != nil {
@@ -113,7 +113,7 @@ func (k *domainCache) clear() {
 }
 
 // get returns the cached domain, or nil. A cached domain is valid if its run, name and definition file are unchanged
-// and the entry is younger than domainAge. The caller passes forgets to put.
+// and the entry is younger than domainMaxAge. The caller passes forgets to put.
 func (k *domainCache) get(ref golibvirt.Domain, file fileStamp) (d *domain, forgets int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -124,7 +124,7 @@ func (k *domainCache) get(ref golibvirt.Domain, file fileStamp) (d *domain, forg
 	return nil, k.invalidations
 }
 
-// put stores the domain, unless an invalidation happened after the call of get that returned forgets.
+// store stores the domain, unless an invalidation happened after the call of get that returned forgets.
 func (k *domainCache) store(d *domain, forgets int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -220,7 +220,7 @@ func (b *Backend) unreadableDomain(ctx context.Context, c *conn, ref golibvirt.D
 	return d
 }
 
-// compare sets d.applied from Quantix's metadata, and computes the drift and the spec's disks from the persistent
+// computeDrift sets d.applied from Quantix's metadata, and computes the drift and the spec's disks from the persistent
 // definition.
 func (d *domain) computeDrift(kept *libvirtxml.Domain, volumeAt func(string) *fleet.Volref) {
 	d.applied = d.metadata.appliedSpec()
@@ -252,7 +252,7 @@ type fileStamp struct {
 	size    int64
 }
 
-// stampOf returns the fileStamp of the file at the path.
+// fileStampAt returns the fileStamp of the file at the path.
 func fileStampAt(path string) fileStamp {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -278,8 +278,8 @@ func readDefinition(ctx context.Context, c *conn, ref golibvirt.Domain, flags go
 	return x, restoreNetworkNames(x, text)
 }
 
-// restoreNetworks sets the networks of a running guest's NICs. In a live definition libvirt replaces the network by its
-// bridge or device, and writes the network's name into an attribute that libvirtxml does not read.
+// restoreNetworkNames sets the networks of a running guest's NICs. In a live definition libvirt replaces the network by
+// its bridge or device, and writes the network's name into an attribute that libvirtxml does not read.
 func restoreNetworkNames(x *libvirtxml.Domain, text string) error {
 	var named struct {
 		NICs []struct {
@@ -304,7 +304,8 @@ type observedDomain struct {
 	state, reason int32
 }
 
-// inventory returns all domains of the host. It reads all states in one call, and the definitions that are not cached.
+// readDomains returns all domains of the host. It reads all states in one call, and the definitions that are not
+// cached.
 func (b *Backend) readDomains(ctx context.Context, c *conn) ([]observedDomain, error) {
 	stats, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
 		return l.ConnectGetAllDomainStats(nil, uint32(golibvirt.DomainStatsState), uint32(golibvirt.ConnectGetAllDomainsStatsNowait))
@@ -346,7 +347,7 @@ func (b *Backend) readDomains(ctx context.Context, c *conn) ([]observedDomain, e
 	return here, nil
 }
 
-// params returns the numeric typed parameters by name.
+// numericParams returns the numeric typed parameters by name.
 func numericParams(all []golibvirt.TypedParam) map[string]int64 {
 	out := make(map[string]int64, len(all))
 	for _, p := range all {

@@ -283,7 +283,7 @@ func TestDiskMissingWhenPoolIsHiddenByMount(t *testing.T) {
 	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 }
 
-// fillDisk is a boot sector that writes one sector into each 64 KiB of the boot disk.
+// diskFillingBootSector is a boot sector that writes one sector into each 64 KiB of the boot disk.
 var diskFillingBootSector = []byte{
 	0x31, 0xc0, // xor ax, ax
 	0x8e, 0xd8, // mov ds, ax

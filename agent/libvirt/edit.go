@@ -16,9 +16,9 @@ import (
 // Devices created by Quantix have an alias with one of these prefixes. Quantix does not change other devices. The alias
 // of a disk identifies its volume in the spec, because the disk's path changes: a snapshot adds an overlay.
 const (
-	diskAliasPrefix  = "ua-quantix-disk-"
-	nicAliasPrefix   = "ua-quantix-nic-"
-	cdromAlias = "ua-quantix-cdrom"
+	diskAliasPrefix = "ua-quantix-disk-"
+	nicAliasPrefix  = "ua-quantix-nic-"
+	cdromAlias      = "ua-quantix-cdrom"
 )
 
 // nvramDir is libvirt's directory of UEFI variables. Quantix names each file after the VM's UUID, because the VM's name
@@ -28,15 +28,15 @@ const nvramDir = "/var/lib/libvirt/qemu/nvram"
 // definitionEdit is the content to write into a definition, with paths of this host.
 type definitionEdit struct {
 	hypervisor.DefinitionEdit
-	name  string
-	metadata  quantixMetadata
-	spec  fleet.VMSpec
-	disks []locatedDisk // resolved paths of Edit.Disks
-	iso   string      // path; empty: no medium
-	seed  string      // path of the first-boot seed; empty: none
+	name     string
+	metadata quantixMetadata
+	spec     fleet.VMSpec
+	disks    []locatedDisk // resolved paths of Edit.Disks
+	iso      string        // path; empty: no medium
+	seed     string        // path of the first-boot seed; empty: none
 }
 
-// diskPlace is a disk of the spec with its alias and its location on this host.
+// locatedDisk is a disk of the spec with its alias and its location on this host.
 type locatedDisk struct {
 	spec   fleet.Disk
 	alias  string

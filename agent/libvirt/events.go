@@ -8,8 +8,8 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 )
 
-// watchedEvents are the events that can change a VM's status. go-libvirt delivers no events of networks and pools, so
-// Snapshot polls networks and pools.
+// subscribedEvents are the events that can change a VM's status. go-libvirt delivers no events of networks and pools,
+// so Snapshot polls networks and pools.
 var subscribedEvents = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDLifecycle, golibvirt.DomainEventIDReboot, golibvirt.DomainEventIDIoErrorReason,
 	golibvirt.DomainEventIDDiskChange, golibvirt.DomainEventIDTrayChange, golibvirt.DomainEventIDDeviceAdded,
@@ -86,7 +86,7 @@ type subscribers struct {
 	all map[chan struct{}]bool
 }
 
-// Changes implements hypervisor.Telemetry.
+// WatchChanges implements hypervisor.Telemetry.
 func (b *Backend) WatchChanges(ctx context.Context) <-chan struct{} { return b.subscribers.add(ctx) }
 
 func (s *subscribers) add(ctx context.Context) <-chan struct{} {

@@ -83,8 +83,8 @@ func hostname() string {
 	return name
 }
 
-// statusOf returns the domain's status with its faults, for the portal. A disk with a fault has no volume in the
-// status.
+// statusWithFaults returns the domain's status with its faults, for the portal. A disk with a fault has no volume in
+// the status.
 func (b *Backend) statusWithFaults(s observedDomain, sizes map[string]diskSize, addresses nicAddresses) fleet.VMStatus {
 	st := s.status(sizes, addresses)
 	st.Faults = b.faults(s, sizes)
@@ -149,8 +149,8 @@ func (p *poolWatches) seenInactive(name string) bool {
 	return s.known && s.err == nil && s.running < stalledAfter && s.value.State == fleet.PoolInactive
 }
 
-// whyUnavailable checks a disk now and returns why it is unavailable, or "" if it is available. pool is "" if it is
-// unknown.
+// diskUnavailableReason checks a disk now and returns why it is unavailable, or "" if it is available. pool is "" if it
+// is unknown.
 func (b *Backend) diskUnavailableReason(ctx context.Context, c *conn, pool, path string) (string, error) {
 	if pool != "" {
 		switch err := b.pools.checkAnswers(pool); {
@@ -245,7 +245,7 @@ func (e *ioErrors) keepOnly(all []observedDomain) {
 	})
 }
 
-// fault returns the fault of a guest that QEMU paused after an I/O error.
+// faultOf returns the fault of a guest that QEMU paused after an I/O error.
 func (e *ioErrors) faultOf(s observedDomain) fleet.Fault {
 	e.mu.Lock()
 	m := e.newest[s.ref.UUID]

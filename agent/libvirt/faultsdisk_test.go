@@ -115,7 +115,7 @@ func TestInterruptedEncryptedDiskKeepsPassphraseWithVolume(t *testing.T) {
 	c.logFaultPlaces(12)
 }
 
-// sealedDisk is an encrypted volume and its host's secret, which can be restored into a pool repeatedly.
+// encryptedDiskCopy is an encrypted volume and its host's secret, which can be restored into a pool repeatedly.
 type encryptedDiskCopy struct{ file, secret string }
 
 // save copies the volume and its secret out of the pool, once.

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// guestKilled returns a function for fault.inject that kills the VM's QEMU.
+// killGuestFault returns a function for fault.inject that kills the VM's QEMU.
 func killGuestFault(vm *fleet.VM) func(*faultRunner, *childRun, int) bool {
 	return func(c *faultRunner, _ *childRun, _ int) bool {
 		killQEMU(&snapper{fixture: c.fixture, vm: *vm})
@@ -22,7 +22,7 @@ func killGuestFault(vm *fleet.VM) func(*faultRunner, *childRun, int) bool {
 	}
 }
 
-// wantLive requires that the running guest has every device of its definition exactly once.
+// wantLiveDevices requires that the running guest has every device of its definition exactly once.
 func (c *faultRunner) wantLiveDevices(when string, vm fleet.VM, disc string) {
 	c.t.Helper()
 	s := c.requireNoDrift(when, vm)

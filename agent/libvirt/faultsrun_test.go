@@ -16,7 +16,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// runCount returns the number of the VM's runs, from libvirt's log of its QEMU.
+// qemuRunCount returns the number of the VM's runs, from libvirt's log of its QEMU.
 func qemuRunCount(t *testing.T, vm fleet.VM) int {
 	t.Helper()
 	return strings.Count(string(must(os.ReadFile(filepath.Join("/var/log/libvirt/qemu", vm.Name+".log")))), "starting up libvirt version")

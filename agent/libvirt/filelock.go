@@ -15,9 +15,9 @@ type fileLocks struct {
 }
 
 type fileLock struct {
-	readers   int
+	readers         int
 	heldExclusively bool
-	released  chan struct{} // closed when the lock becomes free
+	released        chan struct{} // closed when the lock becomes free
 }
 
 // lockShared takes a shared lock on the file. It waits for the lock, at most until ctx ends.
@@ -45,7 +45,7 @@ func (l *fileLocks) lockFile(ctx context.Context, path string, alone bool) (unlo
 	}
 }
 
-// tryLock takes the lock if possible. Otherwise it returns a channel that is closed when the lock becomes free.
+// tryLockFile takes the lock if possible. Otherwise it returns a channel that is closed when the lock becomes free.
 func (l *fileLocks) tryLockFile(path string, alone bool) (unlock func(), freed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	countTimeout = 2 * time.Second
-	countMaxAge      = 5 * time.Second
-	maxListingBytes      = 64 << 20 // bytes of one program's output
+	countTimeout    = 2 * time.Second
+	countMaxAge     = 5 * time.Second
+	maxListingBytes = 64 << 20 // bytes of one program's output
 )
 
 // FilterCounts implements hypervisor.Telemetry. libvirt implements filters with iptables, ip6tables and ebtables.
@@ -91,7 +91,7 @@ func (b *Backend) readCounts() ([]hypervisor.NICPacketCounts, error) {
 	return out, nil
 }
 
-// ruleListers are the programs that list rules with their counters.
+// filterListCommands are the programs that list rules with their counters.
 var filterListCommands = []filterListCommand{
 	{"iptables-save", []string{"-c", "-t", "filter"}, parseIPTables},
 	{"ip6tables-save", []string{"-c", "-t", "filter"}, parseIPTables},
@@ -104,7 +104,7 @@ type filterListCommand struct {
 	read    func([]byte, ruleCountFunc)
 }
 
-// countFunc receives the count of one rule in a chain of a NIC's host device.
+// ruleCountFunc receives the count of one rule in a chain of a NIC's host device.
 type ruleCountFunc func(device, chain, rule string, n fleet.PassCount)
 
 var (
@@ -115,7 +115,7 @@ var (
 	ruleCommentPattern   = regexp.MustCompile(`--comment "?([^\s"]+)"?`)
 )
 
-// readIPTables reads IP rules. A rule has its ID in the comment; the NIC's final drop rule has no comment.
+// parseIPTables reads IP rules. A rule has its ID in the comment; the NIC's final drop rule has no comment.
 func parseIPTables(listed []byte, each ruleCountFunc) {
 	eachCountedRule(listed, func(n fleet.PassCount, chain, rest string) {
 		at := iptablesChainPattern.FindStringSubmatch(chain)
@@ -134,7 +134,7 @@ func parseIPTables(listed []byte, each ruleCountFunc) {
 	})
 }
 
-// readEbtables reads the packets of guests that anti-spoofing dropped.
+// parseEbtables reads the packets of guests that anti-spoofing dropped.
 func parseEbtables(listed []byte, each ruleCountFunc) {
 	eachCountedRule(listed, func(n fleet.PassCount, chain, rest string) {
 		if at := ebtablesChainPattern.FindStringSubmatch(chain); at != nil && strings.HasSuffix(rest, "-j DROP") {
@@ -159,7 +159,7 @@ func eachCountedRule(listed []byte, each func(n fleet.PassCount, chain, rest str
 	}
 }
 
-// listRules runs the program and returns its output, at most maxListed bytes.
+// listRules runs the program and returns its output, at most maxListingBytes bytes.
 func listRules(ctx context.Context, program string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, libvirtCallTimeout)
 	defer cancel()

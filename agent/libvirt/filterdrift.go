@@ -92,7 +92,7 @@ func filterDigest(x libvirtxml.NWFilter) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// changedGroups returns the reports of security groups whose filters were changed outside Quantix.
+// changedGroupReports returns the reports of security groups whose filters were changed outside Quantix.
 func changedGroupReports(changed map[string]string) []wire.GroupReport {
 	var out []wire.GroupReport
 	for name, message := range changed {

@@ -17,12 +17,12 @@ import (
 	"quantix/internal/lab"
 )
 
-// peer is a running Linux guest with one NIC.
+// guestPeer is a running Linux guest with one NIC.
 type guestPeer struct {
-	fixture   fixture
-	vm  *fleet.VM
-	ip  string
-	mac string
+	fixture fixture
+	vm      *fleet.VM
+	ip      string
+	mac     string
 }
 
 // runCommand runs a command in the guest and returns its standard output.
@@ -54,15 +54,15 @@ func (p guestPeer) runCommand(command string) string {
 	return out
 }
 
-// reaches reports whether the guest gets an answer from the other guest on the port. The command has a timeout, because
-// a dropped connection never ends.
+// canReach reports whether the guest gets an answer from the other guest on the port. The command has a timeout,
+// because a dropped connection never ends.
 func (p guestPeer) canReach(other guestPeer, port int) bool {
 	p.fixture.t.Helper()
 	return strings.Contains(p.runCommand(fmt.Sprintf("timeout 5 nc -w 2 %s %d </dev/null", other.ip, port)), "served")
 }
 
-// eventually waits for the expected result: filters take effect a moment after libvirt's call returns, because libvirt
-// first learns the guest's address.
+// waitReachable waits for the expected result: filters take effect a moment after libvirt's call returns, because
+// libvirt first learns the guest's address.
 func (p guestPeer) waitReachable(other guestPeer, port int, want bool) {
 	p.fixture.t.Helper()
 	waitFor(p.fixture.t, fmt.Sprintf("port %d of %s is reached: %v", port, other.ip, want), func() bool { return p.canReach(other, port) == want })
@@ -83,7 +83,7 @@ func (p guestPeer) setFilters(antiSpoofing bool, groups ...fleet.FlatGroup) {
 	p.fixture.requireNoError(p.fixture.ApplyVM(p.fixture.t.Context(), in))
 }
 
-// counts returns the packet counts of the guest's NIC: by rule ID, and of dropped packets.
+// packetCounts returns the packet counts of the guest's NIC: by rule ID, and of dropped packets.
 func (p guestPeer) packetCounts() (rules map[string]fleet.PassCount, dropped fleet.PassCount) {
 	p.fixture.t.Helper()
 	all, err := p.fixture.FilterCounts(p.fixture.t.Context())
@@ -102,7 +102,7 @@ func (p guestPeer) packetCounts() (rules map[string]fleet.PassCount, dropped fle
 	return rules, rules[hypervisor.DroppedKey]
 }
 
-// twoGuests runs two guests on their own network, each with a server on ports 80 and 81.
+// runTwoGuests runs two guests on their own network, each with a server on ports 80 and 81.
 func runTwoGuests(f fixture) (a, b guestPeer) {
 	t := f.t
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())

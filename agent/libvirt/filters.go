@@ -57,7 +57,7 @@ func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) e
 	})
 }
 
-// withGroupLock runs f with a connection of its own, while it holds the group's lock.
+// withSecurityGroupLock runs f with a connection of its own, while it holds the group's lock.
 func (b *Backend) withSecurityGroupLock(ctx context.Context, verb string, g fleet.FlatGroup, f func(context.Context, *conn) error) error {
 	act := verb + " security group " + g.Name
 	unlock, err := b.filterLocks.lock(ctx, g.ID)
@@ -68,8 +68,8 @@ func (b *Backend) withSecurityGroupLock(ctx context.Context, verb string, g flee
 	return wrapAction(act, b.withConn(ctx, f))
 }
 
-// filterNICs defines the filters of the VM's NICs and the missing filters of their security groups. An existing group
-// filter stays unchanged, because a newer job may have written it.
+// defineNICFilters defines the filters of the VM's NICs and the missing filters of their security groups. An existing
+// group filter stays unchanged, because a newer job may have written it.
 func (a *applyRun) defineNICFilters(ctx context.Context) error {
 	for _, n := range a.in.VM.Spec.NICs {
 		if !n.NeedsFilter() {
@@ -96,7 +96,7 @@ func (a *applyRun) defineNICFilters(ctx context.Context) error {
 	return nil
 }
 
-// ensureGroup defines the filter of the security group if the host does not have the filter.
+// ensureGroupFilter defines the filter of the security group if the host does not have the filter.
 func (a *applyRun) ensureGroupFilter(ctx context.Context, g fleet.FlatGroup) error {
 	unlock, err := a.filterLocks.lock(ctx, g.ID)
 	if err != nil {
@@ -140,7 +140,8 @@ func (a *applyRun) updateLiveFilters(ctx context.Context, guest observedDomain, 
 	return nil
 }
 
-// dropFilters removes the filters of all NICs of the VM except keep. A filter that libvirt reports as in use stays.
+// removeNICFilters removes the filters of all NICs of the VM except keep. A filter that libvirt reports as in use
+// stays.
 func (b *Backend) removeNICFilters(ctx context.Context, c *conn, vm fleet.VMID, keep []fleet.NIC) error {
 	all, err := listNICFilters(ctx, c)
 	if isLibvirtError(err) {
@@ -228,7 +229,7 @@ func (b *Backend) defineFilter(ctx context.Context, c *conn, want libvirtxml.NWF
 	return b.filterBook.Put(want.Name, digest)
 }
 
-// sameFilter reports whether the filter from libvirt equals the wanted filter.
+// isSameFilter reports whether the filter from libvirt equals the wanted filter.
 func isSameFilter(have, want libvirtxml.NWFilter) bool {
 	x, failed := have.Marshal()
 	y, bad := want.Marshal()
@@ -249,7 +250,7 @@ func (b *Backend) undefineFilter(ctx context.Context, c *conn, name string) erro
 	return b.filterBook.Put(name, "")
 }
 
-// filterOf returns the name of the NIC's network filter, or "".
+// filterNameOf returns the name of the NIC's network filter, or "".
 func filterNameOf(n *libvirtxml.DomainInterface) string {
 	if n.FilterRef == nil {
 		return ""

@@ -20,7 +20,7 @@ func parsePrefixes(all ...string) (out []netip.Prefix) {
 	return out
 }
 
-// sampleGroup returns a security group with a rule of each kind.
+// sampleSecurityGroup returns a security group with a rule of each kind.
 func sampleSecurityGroup() fleet.FlatGroup {
 	id := fleet.NewID[fleet.SecurityGroupID]()
 	return fleet.FlatGroup{ID: id, Name: "web", Revision: 1, Rules: []fleet.FlatRule{

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// frame is the first packet of a new connection at a NIC.
+// firstFrame is the first packet of a new connection at a NIC.
 type firstFrame struct {
 	fleet.Packet
 	kind string // Ethernet type: "ipv4", "ipv6", "arp" …
@@ -58,7 +58,7 @@ func filterVerdict(t *testing.T, defined map[string]libvirtxml.NWFilter, name st
 	return true
 }
 
-// aboutFrame reports whether a rule is an Ethernet rule, and whether the rule matches the frame.
+// ruleMatchesFrame reports whether a rule is an Ethernet rule, and whether the rule matches the frame.
 func ruleMatchesFrame(t *testing.T, r *libvirtxml.NWFilterRule, f firstFrame) (ethernet, about bool) {
 	t.Helper()
 	v6 := f.kind == "ipv6"

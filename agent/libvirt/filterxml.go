@@ -18,12 +18,13 @@ import (
 
 // Priorities of rules. The lowest is evaluated first.
 const (
-	priorityBeforeOthers  = 100
-	priorityNormal = 500
-	priorityAfterOthers   = 1000
+	priorityBeforeOthers = 100
+	priorityNormal       = 500
+	priorityAfterOthers  = 1000
 )
 
-// cleanTraffic is libvirt's anti-spoofing filter. It does not handle IPv6, so antiSpoofingIPv6 adds rules for IPv6.
+// cleanTraffic is libvirt's anti-spoofing filter. It does not handle IPv6, so antiSpoofingIPv6Rules adds rules for
+// IPv6.
 const cleanTraffic = "clean-traffic"
 
 // groupFilter returns the security group as a libvirt filter.
@@ -43,7 +44,7 @@ func groupFilter(g fleet.FlatGroup) libvirtxml.NWFilter {
 	return x
 }
 
-// addRule appends the rule, unless it is nil.
+// appendRule appends the rule, unless it is nil.
 func appendRule(all []libvirtxml.NWFilterEntry, r *libvirtxml.NWFilterRule) []libvirtxml.NWFilterEntry {
 	if r == nil {
 		return all
@@ -51,7 +52,7 @@ func appendRule(all []libvirtxml.NWFilterEntry, r *libvirtxml.NWFilterRule) []li
 	return append(all, libvirtxml.NWFilterEntry{Rule: r})
 }
 
-// ruleFor returns the rule for one IP family and one remote prefix, or nil if the protocol does not exist in that
+// filterRuleFor returns the rule for one IP family and one remote prefix, or nil if the protocol does not exist in that
 // family.
 func filterRuleFor(r fleet.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.NWFilterRule {
 	out := &libvirtxml.NWFilterRule{Action: "accept", Direction: "in", Priority: priorityNormal}
@@ -116,7 +117,7 @@ func nicFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
 	return x
 }
 
-// antiSpoofingIPv6 accepts IPv6 frames, but drops router advertisements and DHCP server replies from the guest.
+// antiSpoofingIPv6Rules accepts IPv6 frames, but drops router advertisements and DHCP server replies from the guest.
 func antiSpoofingIPv6Rules() (all []libvirtxml.NWFilterEntry) {
 	all = appendRule(all, acceptFramesRule("ipv6"))
 	for _, kind := range []string{"134", "137"} { // router advertisement and redirect
@@ -126,8 +127,8 @@ func antiSpoofingIPv6Rules() (all []libvirtxml.NWFilterEntry) {
 	return appendRule(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: priorityBeforeOthers, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: filterPorts("547", "546")}})
 }
 
-// ipFramesOnly accepts the frame types of IPv4, IPv6, ARP and RARP, and drops all others. iptables sees no packet in
-// other frames, such as frames with a VLAN tag. A guest accepts a frame with VLAN ID 0 as untagged, so such frames
+// ipFramesOnlyRules accepts the frame types of IPv4, IPv6, ARP and RARP, and drops all others. iptables sees no packet
+// in other frames, such as frames with a VLAN tag. A guest accepts a frame with VLAN ID 0 as untagged, so such frames
 // would bypass the rules.
 func ipFramesOnlyRules() (all []libvirtxml.NWFilterEntry) {
 	for _, kind := range []string{"ipv4", "ipv6", "arp", "rarp"} {
@@ -136,12 +137,13 @@ func ipFramesOnlyRules() (all []libvirtxml.NWFilterEntry) {
 	return appendRule(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityAfterOthers})
 }
 
-// acceptFrames returns a rule that accepts frames of one kind.
+// acceptFramesRule returns a rule that accepts frames of one kind.
 func acceptFramesRule(kind string) *libvirtxml.NWFilterRule {
 	return &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: priorityNormal, MAC: &libvirtxml.NWFilterRuleMAC{ProtocolID: filterField(kind)}}
 }
 
-// alwaysAccepted returns the rules for DHCP and IPv6 neighbour discovery, and for ICMP errors of accepted connections.
+// alwaysAcceptedRules returns the rules for DHCP and IPv6 neighbour discovery, and for ICMP errors of accepted
+// connections.
 func alwaysAcceptedRules() (all []libvirtxml.NWFilterEntry) {
 	related := libvirtxml.NWFilterRuleCommonIP{State: filterField("RELATED")}
 	all = appendRule(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: priorityBeforeOthers, All: &libvirtxml.NWFilterRuleAll{NWFilterRuleCommonIP: related}})

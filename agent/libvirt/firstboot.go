@@ -13,14 +13,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// aliasFirstBoot is the alias of the drive with the first-boot seed. The spec does not list this drive.
+// firstBootAlias is the alias of the drive with the first-boot seed. The spec does not list this drive.
 const firstBootAlias = "ua-quantix-firstboot"
 
-// ignitionKeys are the firmware configuration (fw_cfg) names of Ignition files. Fedora CoreOS and Flatcar read
+// ignitionFWCfgNames are the firmware configuration (fw_cfg) names of Ignition files. Fedora CoreOS and Flatcar read
 // different names.
 var ignitionFWCfgNames = []string{"opt/com.coreos/config", "opt/org.flatcar-linux/config"}
 
-// makeSeed sets in.seed if the spec has first-boot data and the definition uses it. It creates the seed file if the
+// createSeed sets in.seed if the spec has first-boot data and the definition uses it. It creates the seed file if the
 // file is missing. defined is the first-boot setting of the current definition.
 func (a *applyRun) createSeed(ctx context.Context, defined fleet.VMFirstBoot, in *definitionEdit) error {
 	want := a.in.VM.Spec.FirstBoot
@@ -121,7 +121,7 @@ func seedDisk(x *libvirtxml.Domain) libvirtxml.DomainDisk {
 	}
 }
 
-// dropIgnition removes Quantix's fw_cfg entries. Entries of an administrator stay.
+// removeIgnition removes Quantix's fw_cfg entries. Entries of an administrator stay.
 func removeIgnition(x *libvirtxml.Domain) {
 	for i := range x.SysInfo {
 		if f := x.SysInfo[i].FWCfg; f != nil {
@@ -137,7 +137,7 @@ func isIgnition(e libvirtxml.DomainSysInfoEntry) bool {
 	return ours && slices.Contains(ignitionFWCfgNames, e.Name)
 }
 
-// seedOf returns the path of the first-boot seed in the definition, or "".
+// seedPathOf returns the path of the first-boot seed in the definition, or "".
 func seedPathOf(x *libvirtxml.Domain) string {
 	if x.Devices != nil {
 		for i := range x.Devices.Disks {

@@ -88,7 +88,7 @@ func (a *applyRun) growDisk(ctx context.Context, old observedDomain, kept *libvi
 	return a.growVolumeTo(ctx, a.c, pool, p, f, p.size)
 }
 
-// growTo grows the file of a volume to size bytes. No guest may use the volume.
+// growVolumeTo grows the file of a volume to size bytes. No guest may use the volume.
 func (b *Backend) growVolumeTo(ctx context.Context, c *conn, pool golibvirt.StoragePool, p localVolume, f volumeFile, size int64) error {
 	if f.Format == fleet.Raw {
 		_, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, growFile(p.path(), size) })
@@ -122,8 +122,8 @@ func (a *applyRun) resizeLive(ctx context.Context, ref golibvirt.Domain, d *libv
 	})
 }
 
-// ownDisk returns the definition's disk of p, or nil. It refuses a shared, read-only or mirrored disk and a disk with
-// an overlay, because growing the file would not grow the guest's disk.
+// growableDisk returns the definition's disk of p, or nil. It refuses a shared, read-only or mirrored disk and a disk
+// with an overlay, because growing the file would not grow the guest's disk.
 func growableDisk(x *libvirtxml.Domain, p localVolume) (*libvirtxml.DomainDisk, error) {
 	if x.Devices == nil {
 		return nil, nil

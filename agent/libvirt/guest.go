@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	guestQueryInterval        = 30 * time.Second // interval of the queries of a guest
-	agentAnswerTimeout       = 5 * time.Second  // time limit of one answer of the guest agent
-	guestQueryTimeout = 25 * time.Second // time limit of all commands of one query
+	guestQueryInterval = 30 * time.Second // interval of the queries of a guest
+	agentAnswerTimeout = 5 * time.Second  // time limit of one answer of the guest agent
+	guestQueryTimeout  = 25 * time.Second // time limit of all commands of one query
 	maxGuestBackoff    = 5 * time.Minute  // longest interval of the queries of a guest that does not answer
-	maxGuestQueries = 4
+	maxGuestQueries    = 4
 )
 
 // guests caches the reports of running guests' agents. It queries the guests in the background, at most maxGuestQueries
@@ -35,18 +35,18 @@ type guests struct {
 
 // guestRun is the state of one run of one guest.
 type guestRun struct {
-	domainRunID        int32 // libvirt's domain ID of the run
-	querying   bool
-	dueAt      time.Time
-	backoff    time.Duration // current backoff; 0: the guest answers
-	answeredAt time.Time     // time of the last answer; zero: none
-	managed    bool
-	status     fleet.GuestStatus
-	reading    fleet.GuestReading
-	nics       nicAddresses
+	domainRunID int32 // libvirt's domain ID of the run
+	querying    bool
+	dueAt       time.Time
+	backoff     time.Duration // current backoff; 0: the guest answers
+	answeredAt  time.Time     // time of the last answer; zero: none
+	managed     bool
+	status      fleet.GuestStatus
+	reading     fleet.GuestReading
+	nics        nicAddresses
 }
 
-// startQueries starts queries of all guests that are due. It does not wait for them.
+// startDueQueries starts queries of all guests that are due. It does not wait for them.
 func (g *guests) startDueQueries(b *Backend, all []observedDomain) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// inGuest runs a command in a guest and returns its output.
+// runInTestGuest runs a command in a guest and returns its output.
 func runInTestGuest(t *testing.T, id fleet.VMID, command string) string {
 	t.Helper()
 	ask := func(execute string, args map[string]any, out any) {

@@ -36,9 +36,9 @@ func newAgentCaller(ctx context.Context, c *conn, s observedDomain) agentCaller 
 	return libvirtAgentCaller(ctx, c, s.ref)
 }
 
-// overLibvirt returns a function that sends commands through libvirt. libvirt's calls for single agent commands wait
-// forever for a hanging agent, and their time limit can only be set per guest. So each command is sent as text with its
-// own limit.
+// libvirtAgentCaller returns a function that sends commands through libvirt. libvirt's calls for single agent commands
+// wait forever for a hanging agent, and their time limit can only be set per guest. So each command is sent as text
+// with its own limit.
 func libvirtAgentCaller(ctx context.Context, c *conn, ref golibvirt.Domain) agentCaller {
 	return func(command string, limit time.Duration) (string, error) {
 		answer, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) {
@@ -85,12 +85,12 @@ func callAgentLimited[T any](ask agentCaller, limit time.Duration, maximum int, 
 	return out.Return, nil
 }
 
-// isNoCommand reports whether the agent lacks the command or has it disabled.
+// isCommandUnavailable reports whether the agent lacks the command or has it disabled.
 func isCommandUnavailable(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "has not been found") || strings.Contains(err.Error(), "has been disabled") || strings.Contains(err.Error(), "not supported"))
 }
 
-// guestError adds the advice of hypervisor.NoAgent to an error of an agent that did not answer.
+// addNoAgentAdvice adds the advice of hypervisor.NoAgentAnswerError to an error of an agent that did not answer.
 func addNoAgentAdvice(err error) error {
 	if errors.Is(err, errNoAgentAnswer) {
 		return fmt.Errorf("%w (%w)", hypervisor.NoAgentAnswerError(), err)

@@ -18,11 +18,11 @@ const maxExecAnswer = 4 << 20
 
 // Intervals between status queries of a program. The first ones are short, because most programs end at once.
 const (
-	minExecPoll    = 50 * time.Millisecond
+	minExecPoll = 50 * time.Millisecond
 	maxExecPoll = 2 * time.Second
 )
 
-// execEnd is the agent's answer to guest-exec-status.
+// execStatus is the agent's answer to guest-exec-status.
 type execStatus struct {
 	Exited  bool   `json:"exited"`
 	Code    int    `json:"exitcode"`
@@ -101,7 +101,8 @@ func (e execStatus) output() fleet.GuestOutput {
 	return out
 }
 
-// execs records the running programs of health checks, so that no check starts a second program beside a hanging one.
+// checkPrograms records the running programs of health checks, so that no check starts a second program beside a
+// hanging one.
 type checkPrograms struct {
 	mu       sync.Mutex
 	programs map[checkProgramKey]checkProgram
@@ -112,7 +113,7 @@ type checkProgramKey struct {
 	check fleet.HealthCheck
 }
 
-// execRun is a program in one run of a guest.
+// checkProgram is a program in one run of a guest.
 type checkProgram struct {
 	run int32
 	pid int64

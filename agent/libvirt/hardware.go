@@ -12,38 +12,39 @@ import (
 	"quantix/internal/fleet"
 )
 
-// hardware is the content of a running or persistent definition that the agent reports and compares.
+// domainHardware is the content of a running or persistent definition that the agent reports and compares.
 type domainHardware struct {
-	cpus      int
-	memoryMiB int
-	max       struct{ cpus, memoryMiB int } // limits of hot-plug; 0: none
-	minCPUs   int                           // minimum vCPUs with hot-unplug; 0: no vCPU can be unplugged
-	modules   []fleet.Module                // memory modules that Quantix hot-plugged
-	firmware  fleet.Firmware
-	disks     []diskDrive // by target
-	nics      []nicHardware   // in the definition's order
-	iso       string  // path of the first CD-ROM's medium
-	allFiles     []string
-	diskFiles []diskFile
-	fieldValues     fleet.VMSpec // only the fields in the list parts
-	seed      string       // path of the first-boot seed
+	cpus        int
+	memoryMiB   int
+	max         struct{ cpus, memoryMiB int } // limits of hot-plug; 0: none
+	minCPUs     int                           // minimum vCPUs with hot-unplug; 0: no vCPU can be unplugged
+	modules     []fleet.Module                // memory modules that Quantix hot-plugged
+	firmware    fleet.Firmware
+	disks       []diskDrive   // by target
+	nics        []nicHardware // in the definition's order
+	iso         string        // path of the first CD-ROM's medium
+	allFiles    []string
+	diskFiles   []diskFile
+	fieldValues fleet.VMSpec // only the fields in the list parts
+	seed        string       // path of the first-boot seed
 }
 
 type diskDrive struct {
 	target, path string
 	alias        string // set for disks of the spec
-	otherFields       string // the disk's other fields as XML
+	otherFields  string // the disk's other fields as XML
 }
 
-// same compares all fields but the alias, because a migrated disk has its old alias until the guest's next start.
+// isSameDevice compares all fields but the alias, because a migrated disk has its old alias until the guest's next
+// start.
 func (d diskDrive) isSameDevice(o diskDrive) bool {
 	return d.target == o.target && d.path == o.path && d.otherFields == o.otherFields
 }
 
 type nicHardware struct{ mac, source, filter, fields, limits string }
 
-// same compares all fields. It ignores the limits if the persistent definition has none, because a running NIC then has
-// the limits of its port group.
+// isSameDevice compares all fields. It ignores the limits if the persistent definition has none, because a running NIC
+// then has the limits of its port group.
 func (c nicHardware) isSameDevice(kept nicHardware) bool {
 	return c.mac == kept.mac && c.source == kept.source && c.filter == kept.filter && c.fields == kept.fields && (kept.limits == "" || c.limits == kept.limits)
 }
@@ -95,7 +96,7 @@ func readHardware(x *libvirtxml.Domain) domainHardware {
 	return h
 }
 
-// nextBoot lists the spec fields that differ between the persistent definition and the running guest.
+// pendingFields lists the spec fields that differ between the persistent definition and the running guest.
 func pendingFields(live, kept domainHardware) []string {
 	var out []string
 	for _, f := range []struct {
@@ -130,7 +131,7 @@ func pendingFields(live, kept domainHardware) []string {
 	return out
 }
 
-// partFields are the spec's fields that the list parts covers.
+// definitionFields are the spec's fields that the list parts covers.
 var definitionFields = func() (out []fleet.VMField) {
 	for _, p := range definitionFieldCodecs {
 		f, ok := fleet.FieldByName(p.field)
@@ -147,7 +148,7 @@ var metadataFields = slices.DeleteFunc(slices.Clone(fleet.OptionalFields()), fun
 	return slices.ContainsFunc(definitionFieldCodecs, func(p definitionField) bool { return p.field == f.Name })
 })
 
-// cpusOf returns the number of plugged vCPUs.
+// pluggedCPUs returns the number of plugged vCPUs.
 func pluggedCPUs(x *libvirtxml.Domain) int {
 	switch {
 	case x.VCPU == nil:
@@ -158,7 +159,8 @@ func pluggedCPUs(x *libvirtxml.Domain) int {
 	return int(x.VCPU.Value)
 }
 
-// memoryKiB returns the guest's configured memory in KiB. It ignores the balloon, which changes without a job.
+// configuredMemoryKiB returns the guest's configured memory in KiB. It ignores the balloon, which changes without a
+// job.
 func configuredMemoryKiB(x *libvirtxml.Domain) uint64 {
 	if x.Memory == nil {
 		return 0
@@ -166,7 +168,7 @@ func configuredMemoryKiB(x *libvirtxml.Domain) uint64 {
 	return toKiB(x.Memory.Value, x.Memory.Unit)
 }
 
-// kibOf converts n in a unit of libvirt to KiB. The default unit is KiB.
+// toKiB converts n in a unit of libvirt to KiB. The default unit is KiB.
 func toKiB(n uint, unit string) uint64 {
 	bytes := map[string]uint64{
 		"b": 1, "bytes": 1, "KB": 1000, "MB": 1000 * 1000, "GB": 1000 * 1000 * 1000,
@@ -189,7 +191,7 @@ func diskTargetOf(d *libvirtxml.DomainDisk) string {
 	return d.Target.Dev
 }
 
-// pathOf returns the file or device of a disk, "rbd:pool/image" for network storage, or "" without a medium.
+// diskPathOf returns the file or device of a disk, "rbd:pool/image" for network storage, or "" without a medium.
 func diskPathOf(d *libvirtxml.DomainDisk) string { return sourcePath(d.Source) }
 
 func sourcePath(s *libvirtxml.DomainDiskSource) string {
@@ -217,7 +219,7 @@ func nicMACOf(n *libvirtxml.DomainInterface) string {
 	return strings.ToLower(n.MAC.Address)
 }
 
-// sourceOf describes the network or device of a NIC, such as "network default".
+// nicSourceOf describes the network or device of a NIC, such as "network default".
 func nicSourceOf(n *libvirtxml.DomainInterface) string {
 	switch s := n.Source; {
 	case s == nil:
@@ -240,7 +242,7 @@ func nicSourceOf(n *libvirtxml.DomainInterface) string {
 	return "other"
 }
 
-// endpoint is the address of a guest's VNC server for net.Dial. The address is "" if there is none.
+// vncEndpoint is the address of a guest's VNC server for net.Dial. The address is "" if there is none.
 type vncEndpoint struct{ network, address string }
 
 func vncEndpointOf(x *libvirtxml.Domain) vncEndpoint {
@@ -267,7 +269,7 @@ func vncEndpointOf(x *libvirtxml.Domain) vncEndpoint {
 	return vncEndpoint{}
 }
 
-// vncHost returns the address to dial. For a server on all addresses this is the loopback address.
+// vncDialHost returns the address to dial. For a server on all addresses this is the loopback address.
 func vncDialHost(v *libvirtxml.DomainGraphicVNC) string {
 	host := v.Listen
 	for _, l := range v.Listeners {
@@ -281,7 +283,7 @@ func vncDialHost(v *libvirtxml.DomainGraphicVNC) string {
 	return host
 }
 
-// hasAgent reports whether the guest agent is connected, according to a live definition.
+// hasConnectedAgent reports whether the guest agent is connected, according to a live definition.
 func hasConnectedAgent(x *libvirtxml.Domain) bool {
 	return x.Devices != nil && (agentCIDOf(x) != 0 || slices.ContainsFunc(x.Devices.Channels, func(c libvirtxml.DomainChannel) bool {
 		return isAgentChannel(c) && c.Target.VirtIO.State == "connected"

@@ -30,7 +30,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// seedsOf returns the contents of the VM's seed files, each by file name.
+// seedContents returns the contents of the VM's seed files, each by file name.
 func seedContents(t *testing.T, id fleet.VMID) []map[string]string {
 	t.Helper()
 	var out []map[string]string
@@ -94,7 +94,7 @@ func removeDefinedSeed(t *testing.T, id string) {
 	virsh(t, "define", edited)
 }
 
-// leaseIn returns an address of the network that has no lease.
+// unleasedAddress returns an address of the network that has no lease.
 func unleasedAddress(t *testing.T, name string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(virsh(t, "net-dumpxml", name, "--inactive"), "<ip address='")
@@ -206,7 +206,7 @@ func runOutput(t *testing.T, command string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// fetcher downloads from the servers of the tests, which share a TLS certificate.
+// testDownloader downloads from the servers of the tests, which share a TLS certificate.
 var testDownloader = func() *fetch.Client {
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
@@ -239,7 +239,7 @@ func serveImage(t *testing.T, text []byte) fleet.VolumeParams {
 	return fleet.VolumeParams{URL: s.URL + "/image", Checksum: sumOf(text)}
 }
 
-// createdImage returns the image that qemu-img creates with the arguments. FILE in an argument is the path of the
+// qemuImgCreate returns the image that qemu-img creates with the arguments. FILE in an argument is the path of the
 // image.
 func qemuImgCreate(t *testing.T, args ...string) []byte {
 	t.Helper()

@@ -89,7 +89,7 @@ func usbAddressText(s libvirtxml.DomainHostdevSubsysUSBSource) string {
 	return fmt.Sprintln(*copyOrZero(a.Bus), *copyOrZero(a.Device), v.ID, p.ID)
 }
 
-// deviceOf returns the device's name in a spec, or "".
+// hostDeviceName returns the device's name in a spec, or "".
 func hostDeviceName(d libvirtxml.DomainHostdev) string {
 	num := func(p *uint) uint { return *copyOrZero(p) }
 	switch {

@@ -31,7 +31,7 @@ func maxHotPlugMemory(x *libvirtxml.Domain) int {
 	return int(toKiB(x.MaximumMemory.Value, x.MaximumMemory.Unit) / 1024)
 }
 
-// cdromOf returns the index of Quantix's CD-ROM drive among the disks, or -1.
+// cdromIndex returns the index of Quantix's CD-ROM drive among the disks, or -1.
 func cdromIndex(x *libvirtxml.Domain) int {
 	return slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == cdromAlias })
 }
@@ -43,8 +43,8 @@ func writeMaxMemory(x *libvirtxml.Domain, s fleet.VMSpec) {
 	matchSingleNUMANode(x)
 }
 
-// fitSingleNode adds the single NUMA node that memory hot-plug requires, and removes it if the guest has no maximum
-// memory.
+// matchSingleNUMANode adds the single NUMA node that memory hot-plug requires, and removes it if the guest has no
+// maximum memory.
 func matchSingleNUMANode(x *libvirtxml.Domain) {
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}
@@ -53,13 +53,13 @@ func matchSingleNUMANode(x *libvirtxml.Domain) {
 	case x.MaximumMemory == nil && nodes != nil && len(nodes.Cell) == 1:
 		x.CPU.Numa = nil
 	case x.MaximumMemory != nil && nodes == nil:
-		// fitNode sets the size of the node
+		// resizeSingleNUMANode sets the size of the node
 		x.CPU.Numa = &libvirtxml.DomainNuma{Cell: []libvirtxml.DomainCell{{ID: new(uint), CPUs: "0"}}}
 	}
 }
 
-// fitNode gives all vCPUs and memory to a guest's only NUMA node. Several nodes stay unchanged; writeNUMANodes
-// configures those.
+// resizeSingleNUMANode gives all vCPUs and memory to a guest's only NUMA node. Several nodes stay unchanged;
+// writeNUMANodes configures those.
 func resizeSingleNUMANode(x *libvirtxml.Domain) {
 	if x.CPU == nil || x.CPU.Numa == nil || len(x.CPU.Numa.Cell) != 1 || x.Memory == nil || x.VCPU == nil {
 		return

@@ -12,8 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// aliasModule is the alias prefix of memory modules that Quantix hot-plugged. Quantix unplugs only modules with this
-// prefix.
+// memoryModuleAliasPrefix is the alias prefix of memory modules that Quantix hot-plugged. Quantix unplugs only modules
+// with this prefix.
 const memoryModuleAliasPrefix = "ua-quantix-dimm-"
 
 // moduleOf returns the memory module of a device, or false if the device is not a DIMM with a size.
@@ -43,7 +43,7 @@ func modulesOf(x *libvirtxml.Domain) (all []fleet.Module, aliases []string, othe
 	return all, aliases, others
 }
 
-// surplusMemory returns the modules to unplug, so that the guest has the memory of its next start. It returns none if
+// memoryToUnplug returns the modules to unplug, so that the guest has the memory of its next start. It returns none if
 // no set of modules has exactly the surplus.
 func memoryToUnplug(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []pluggable) {
 	if int(configuredMemoryKiB(kept)/1024) != spec.MemoryMiB {
@@ -76,7 +76,8 @@ func memoryToUnplug(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []plu
 	return out
 }
 
-// addMemory hot-plugs the missing memory of each NUMA node. Without a free slot the memory waits for the next start.
+// hotPlugMemory hot-plugs the missing memory of each NUMA node. Without a free slot the memory waits for the next
+// start.
 func (a *applyRun) hotPlugMemory(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
 	want, has := configuredMemoryKiB(kept), configuredMemoryKiB(live)
 	if want <= has || int(want/1024) > maxHotPlugMemory(live) || (want-has)%(fleet.MemoryStep*1024) != 0 {
@@ -122,7 +123,7 @@ func (a *applyRun) hotPlugMemory(ctx context.Context, ref golibvirt.Domain, kept
 	return nil
 }
 
-// minHotPlugCPUs returns the minimum vCPUs of a running guest, because vCPUs present at the guest's start cannot be
+// minHotUnplugCPUs returns the minimum vCPUs of a running guest, because vCPUs present at the guest's start cannot be
 // unplugged. It returns 0 if no vCPU can be unplugged, as without KVM: an emulated guest fails when it loses a vCPU.
 func minHotUnplugCPUs(x *libvirtxml.Domain) int {
 	if x.Type != "kvm" || x.VCPUs == nil {
@@ -144,7 +145,7 @@ func minHotUnplugCPUs(x *libvirtxml.Domain) int {
 	return max(stay, 1)
 }
 
-// surplusCPUs returns the vCPUs to unplug, so that the guest has the number of its next start, or none if impossible.
+// cpusToUnplug returns the vCPUs to unplug, so that the guest has the number of its next start, or none if impossible.
 func cpusToUnplug(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	want, has := pluggedCPUs(kept), pluggedCPUs(live)
 	if want != spec.CPUs || want >= has || want < cmp.Or(minHotUnplugCPUs(live), has) {

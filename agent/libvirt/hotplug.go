@@ -15,18 +15,19 @@ import (
 	"quantix/internal/fleet"
 )
 
-// sparePorts is the number of devices that can be hot-plugged into a q35 guest. Each device needs an empty root port.
+// sparePCIPorts is the number of devices that can be hot-plugged into a q35 guest. Each device needs an empty root
+// port.
 const sparePCIPorts = 4
 
 // The agent repeats an unplug request after unplugRetry, because a booting guest ignores requests. The limit is short,
 // because other jobs wait.
 const (
 	unplugTimeout = 6 * time.Second
-	unplugRetry = 2 * time.Second
-	pollPeriod  = 200 * time.Millisecond
+	unplugRetry   = 2 * time.Second
+	pollPeriod    = 200 * time.Millisecond
 )
 
-// addPorts adds root ports to a q35 definition: one for each device that needs a port, and spare ports for hot-plug.
+// addPCIPorts adds root ports to a q35 definition: one for each device that needs a port, and spare ports for hot-plug.
 func addPCIPorts(x *libvirtxml.Domain) {
 	if !isQ35(x) || x.Devices == nil {
 		return
@@ -174,8 +175,8 @@ func addsDevice(plan hypervisor.DefinitionEdit, p pluggable, was domainHardware)
 		p.field == "hostDevices" && plan.SetsField(p.field) && !specHasHostDevice(was.fieldValues.HostDevices, p.label)
 }
 
-// attach hot-plugs the device at the address that the device has at the next start, so that its name in the guest stays
-// the same. If that fails, it uses any free address.
+// attachDevice hot-plugs the device at the address that the device has at the next start, so that its name in the guest
+// stays the same. If that fails, it uses any free address.
 func (a *applyRun) attachDevice(ctx context.Context, ref golibvirt.Domain, p pluggable, live *libvirtxml.Domain) error {
 	has := func(kind string) bool {
 		return slices.ContainsFunc(live.Devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == kind && c.Model != "none" })
@@ -229,8 +230,8 @@ func ignoreNoSlot(err error) error {
 	return err
 }
 
-// unplugSurplus requests the unplug of surplus devices until the guest has released them or unplugLimit has passed. It
-// unplugs vCPUs only if cpus is set. live is the running guest's definition afterwards.
+// unplugSurplus requests the unplug of surplus devices until the guest has released them or unplugTimeout has passed.
+// It unplugs vCPUs only if cpus is set. live is the running guest's definition afterwards.
 func (a *applyRun) unplugSurplus(ctx context.Context, guest observedDomain, kept *libvirtxml.Domain, cpus bool) (live *libvirtxml.Domain, err error) {
 	look := time.NewTicker(pollPeriod)
 	defer look.Stop()

@@ -26,11 +26,11 @@ func fileIDAt(path string) fileID {
 	return identityOf(info)
 }
 
-// longestChain limits the length of a backing chain.
+// maxChainFiles limits the length of a backing chain.
 const maxChainFiles = 64
 
-// chainOf returns the file at the path and all files that its header refers to, recursively. It does not read the
-// header of an opaque file, which has raw data that a guest may have written.
+// backingChainIDs returns the file at the path and all files that its header refers to, recursively. It does not read
+// the header of an opaque file, which has raw data that a guest may have written.
 func backingChainIDs(path string, opaque bool) []fileID {
 	var out []fileID
 	for todo := []imageReference{{path, opaque}}; len(todo) > 0 && len(out) < maxChainFiles; todo = todo[1:] {
@@ -47,7 +47,7 @@ func backingChainIDs(path string, opaque bool) []fileID {
 	return out
 }
 
-// recency is the maximum age of a cached value, and the time to wait for storage before the cached value is used.
+// cacheRecency is the maximum age of a cached value, and the time to wait for storage before the cached value is used.
 type cacheRecency struct{ age, timeout time.Duration }
 
 var (
@@ -136,7 +136,7 @@ func (d *dirCache[T]) keepOnly(paths []string) {
 	maps.DeleteFunc(d.dirs, func(dir string, w *valueWatch[map[string]T]) bool { return !dirs[dir] && w.state().running == 0 })
 }
 
-// expire makes the next read of the directory refresh it.
+// expireDir makes the next read of the directory refresh it.
 func (d *dirCache[T]) expireDir(dir string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

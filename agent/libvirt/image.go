@@ -34,7 +34,7 @@ func readRawHeader(path string) (header, error) {
 	})
 }
 
-// withImage calls read with the open image and its size in bytes, and adds the allocation to the result.
+// withOpenImage calls read with the open image and its size in bytes, and adds the allocation to the result.
 func withOpenImage(path string, follow bool, read func(f *os.File, size int64) (image.Facts, error)) (header, error) {
 	f, err := openImage(path, follow)
 	if err != nil {

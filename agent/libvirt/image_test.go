@@ -2,7 +2,7 @@ package libvirt
 
 import "encoding/binary"
 
-// qcow2 returns the header of a qcow2 image of 5 GiB. change may modify the header; nil: no change.
+// qcow2Header returns the header of a qcow2 image of 5 GiB. change may modify the header; nil: no change.
 func qcow2Header(version uint32, change func([]byte)) []byte {
 	h := make([]byte, 512)
 	copy(h, "QFI\xfb")

@@ -16,12 +16,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fileClass classifies the file at a path of a pool.
+// pathClass classifies the file at a path of a pool.
 type pathClass int
 
 const (
 	pathAsExpected pathClass = iota // the expected kind, or missing: other code reports missing files
-	pathReplaced                  // a link, a device, or a folder instead of a file
+	pathReplaced                    // a link, a device, or a folder instead of a file
 )
 
 // checkDefinedPaths refuses the start of a guest if a path in the definition is in a pool, but is not a regular file of
@@ -71,7 +71,7 @@ type definedPath struct {
 	folder bool
 }
 
-// pathsIn returns all absolute paths in a definition, except those in metadata and descriptions.
+// absolutePathsIn returns all absolute paths in a definition, except those in metadata and descriptions.
 func absolutePathsIn(text string) (out []definedPath, err error) {
 	folder := false
 	add := func(path string) {
@@ -107,7 +107,7 @@ func absolutePathsIn(text string) (out []definedPath, err error) {
 	}
 }
 
-// fileClassAt classifies the file at a path without following links. A path outside all pools is asExpected.
+// classifyPath classifies the file at a path without following links. A path outside all pools is pathAsExpected.
 func (b *Backend) classifyPath(path string, folder bool) (is pathClass, err error) {
 	dir, _, ok := b.pools.book.RecordContaining(path)
 	if !ok {
@@ -186,7 +186,7 @@ func replacedMedia(s observedDomain, sizes map[string]diskSize) (out []fleet.Fau
 	return out
 }
 
-// mediaOf returns the media and shared folders of a domain.
+// mediaPaths returns the media and shared folders of a domain.
 func mediaPaths(s observedDomain) diskPaths {
 	out := diskPaths{}
 	if s.persistent.iso != "" {

@@ -18,11 +18,11 @@ import (
 const (
 	testCHAPUser     = "quantix"
 	testCHAPPassword = "secretsecret1"
-	lunBytes     = 32<<20 - 512 // libvirt 9.0 ignores the last block
-	lunMark      = "this is the first block of the LUN"
+	lunBytes         = 32<<20 - 512 // libvirt 9.0 ignores the last block
+	lunMark          = "this is the first block of the LUN"
 )
 
-// target is an iSCSI target on this machine with two LUNs and CHAP authentication.
+// iscsiTarget is an iSCSI target on this machine with two LUNs and CHAP authentication.
 type iscsiTarget struct {
 	t         *testing.T
 	dir, port string

@@ -26,19 +26,19 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// insideHostEnv is an environment variable of the copy of the test program that runs inside a lab host. In that process
-// all paths are paths of the lab host. The value lists the libvirt sockets of the host and, in the long tests, of a
-// second host.
+// insideLabHostEnv is an environment variable of the copy of the test program that runs inside a lab host. In that
+// process all paths are paths of the lab host. The value lists the libvirt sockets of the host and, in the long tests,
+// of a second host.
 const insideLabHostEnv = "QUANTIX_TEST_INSIDE_HOST"
 
-// unsupported is the reason why this machine cannot run a lab host. Tests that need a lab host then fail.
+// errNoLabHost is the reason why this machine cannot run a lab host. Tests that need a lab host then fail.
 var errNoLabHost error
 
 // Hooks that an init function of the long tests sets.
 var (
 	// runAsChild runs the child agent if this process is one. Otherwise ran is false.
 	runAsChild = func() (ran bool, err error) { return false, nil }
-	// prepareHost prepares the lab host before the tests.
+	// prepareLabHost prepares the lab host before the tests.
 	prepareLabHost = func() error { return nil }
 )
 
@@ -68,7 +68,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// runInHost runs this test program inside a lab host, and in the long tests with a second host.
+// runInLabHost runs this test program inside a lab host, and in the long tests with a second host.
 func runInLabHost() (code int, err error) {
 	release, err := tier.GuestSlot()
 	if err != nil {
@@ -116,23 +116,23 @@ func requireLabHost(t testing.TB) {
 func TestConformance(t *testing.T) {
 	requireLabHost(t)
 	conformance.Run(t, conformance.Harness{
-		OnlyCoreTests:    !tier.Ordeal,
-		Open:        openBackend,
-		PoolPath:    func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },
-		FailingPool: failingPool,
-		ForbiddenPoolPath:     "/var/lib/libvirt/secrets",
+		OnlyCoreTests:     !tier.Ordeal,
+		Open:              openBackend,
+		PoolPath:          func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },
+		FailingPool:       failingPool,
+		ForbiddenPoolPath: "/var/lib/libvirt/secrets",
 		ReplacePoolDir:    replacePoolDir,
-		AddImage:    addImage,
-		UnusedDisk:    physicalDisk,
+		AddImage:          addImage,
+		UnusedDisk:        physicalDisk,
 		AddOverlay: func(t *testing.T, p fleet.Pool, name, base string) {
 			run(t, "qemu-img", "create", "-f", "qcow2", "-b", filepath.Join(p.Spec.Path, base), "-F", "qcow2", filepath.Join(p.Spec.Path, name))
 			virsh(t, "pool-refresh", p.Name)
 		},
-		ServeFile:   remoteImage,
-		DefineUnmanagedVM:  defineUnmanagedVM,
-		PowerOf:    powerOf,
-		PowerOff: func(t *testing.T, id fleet.VMID) { virsh(t, "destroy", string(id)) },
-		EditVM:   editVM,
+		ServeFile:         remoteImage,
+		DefineUnmanagedVM: defineUnmanagedVM,
+		PowerOf:           powerOf,
+		PowerOff:          func(t *testing.T, id fleet.VMID) { virsh(t, "destroy", string(id)) },
+		EditVM:            editVM,
 		SaveDefinition: func(t *testing.T, id fleet.VMID) func() {
 			file := filepath.Join(t.TempDir(), "kept.xml")
 			if err := os.WriteFile(file, []byte(virsh(t, "dumpxml", string(id), "--inactive", "--security-info")), 0o600); err != nil {
@@ -140,7 +140,7 @@ func TestConformance(t *testing.T) {
 			}
 			return func() { virsh(t, "define", file) }
 		},
-		UndefineVM:   func(t *testing.T, id fleet.VMID) { virsh(t, "undefine", string(id)) },
+		UndefineVM: func(t *testing.T, id fleet.VMID) { virsh(t, "undefine", string(id)) },
 		HideVolume: hideVolume, LinkVolume: linkVolume,
 		DeleteVolume: func(t *testing.T, pool fleet.Pool, volume string) {
 			virsh(t, "vol-delete", volume, "--pool", pool.Name)
@@ -163,15 +163,15 @@ func TestConformance(t *testing.T) {
 			_, out, _ = strings.Cut(out, "00000000:")
 			return byte(must(strconv.ParseUint(strings.Fields(out)[0], 16, 8)))
 		},
-		CheckDisk:       checkChain,
+		CheckDisk:             checkChain,
 		TakeUnmanagedSnapshot: takeVirshSnapshot, CreateUnmanagedOverlay: createVirshOverlay,
 
 		FirstBootData: seedContents, DeleteFirstBootData: dropSeeds,
-		EditFilter:     editFilter,
-		UndefineFilter: func(t *testing.T, name string) { virsh(t, "nwfilter-undefine", name) },
-		DefineUnmanagedPool:    defineUnmanagedPool,
-		StopPool:       func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
-		StopNetwork:    func(t *testing.T, name string) { virsh(t, "net-destroy", name) }, UndefineNetwork: func(t *testing.T, name string) { virsh(t, "net-undefine", name) },
+		EditFilter:          editFilter,
+		UndefineFilter:      func(t *testing.T, name string) { virsh(t, "nwfilter-undefine", name) },
+		DefineUnmanagedPool: defineUnmanagedPool,
+		StopPool:            func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
+		StopNetwork:         func(t *testing.T, name string) { virsh(t, "net-destroy", name) }, UndefineNetwork: func(t *testing.T, name string) { virsh(t, "net-undefine", name) },
 		EditNetwork: func(t *testing.T, name string) {
 			virsh(t, "net-update", name, "add", "ip-dhcp-host", "<host mac='52:54:00:00:00:aa' name='theirs' ip='"+unleasedAddress(t, name)+"'/>", "--live", "--config")
 		},
@@ -216,8 +216,8 @@ func openBench(b *testing.B) hypervisor.Hypervisor {
 
 // All backends of the tests share one pool book. The pools are in temporary directories of the tests.
 var (
-	sharedPoolBook  = must(state.OpenPoolBook(""))
-	tempDirRoots = pooldir.PoolRoots{Allowed: []string{os.TempDir()}}
+	sharedPoolBook = must(state.OpenPoolBook(""))
+	tempDirRoots   = pooldir.PoolRoots{Allowed: []string{os.TempDir()}}
 )
 
 func openBackend(t *testing.T) hypervisor.Hypervisor {
@@ -311,7 +311,7 @@ func addImage(t *testing.T, pool fleet.Pool, image conformance.Image) {
 	}
 }
 
-// disc writes a file with an ISO 9660 volume descriptor.
+// writeDisc writes a file with an ISO 9660 volume descriptor.
 func writeDisc(t *testing.T, path string, size int64) {
 	t.Helper()
 	text := make([]byte, size)

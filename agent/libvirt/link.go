@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	fastRetry    = 50 * time.Millisecond // first interval, because a restarted libvirtd is up again quickly
+	fastRetry         = 50 * time.Millisecond // first interval, because a restarted libvirtd is up again quickly
 	fastRetryDuration = 2 * time.Second
-	retryPeriod  = time.Second
-	pingPeriod   = 5 * time.Second // go-libvirt has no keepalive
+	retryPeriod       = time.Second
+	pingPeriod        = 5 * time.Second // go-libvirt has no keepalive
 )
 
-// link is the state connection and the event connection to libvirtd.
+// libvirtConnections is the state connection and the event connection to libvirtd.
 type libvirtConnections struct{ state, events *conn }
 
 func (l *libvirtConnections) close() {
@@ -55,7 +55,7 @@ func (b *Backend) connect(ctx context.Context) (*libvirtConnections, error) {
 	return l, nil
 }
 
-// versions returns a text like "libvirt 9.0.0, QEMU 7.2.22".
+// hypervisorVersions returns a text like "libvirt 9.0.0, QEMU 7.2.22".
 func hypervisorVersions(l *golibvirt.Libvirt) (string, error) {
 	lib, err := l.ConnectGetLibVersion()
 	if err != nil {
@@ -69,7 +69,7 @@ func hypervisorVersions(l *golibvirt.Libvirt) (string, error) {
 	return "libvirt " + dotted(lib) + ", QEMU " + dotted(qemu), nil
 }
 
-// keepConnected reconnects after each loss of the link, until Close. l is the first link, or nil.
+// reconnectLoop reconnects after each loss of the link, until Close. l is the first link, or nil.
 func (b *Backend) reconnectLoop(l *libvirtConnections) {
 	for {
 		if l == nil {
@@ -98,7 +98,7 @@ func (b *Backend) setUnreachable(why error) {
 	b.subscribers.wakeAll()
 }
 
-// waitUntilLost waits for the loss of the link, or for Close, and returns the reason. It pings libvirtd, so that a
+// waitConnectionLost waits for the loss of the link, or for Close, and returns the reason. It pings libvirtd, so that a
 // hanging libvirtd counts as lost too.
 func (b *Backend) waitConnectionLost(l *libvirtConnections) error {
 	ping := time.NewTicker(pingPeriod)

@@ -15,11 +15,11 @@ import (
 
 // Alias prefixes of devices that can exist several times. A distinguishing suffix follows.
 const (
-	driveAliasPrefix    = "ua-quantix-drive-"
-	shareAliasPrefix    = "ua-quantix-share-"
-	serialAliasPrefix   = "ua-quantix-serial-"
-	redirAliasPrefix    = "ua-quantix-redir-"
-	parallelAlias = "ua-quantix-parallel"
+	driveAliasPrefix  = "ua-quantix-drive-"
+	shareAliasPrefix  = "ua-quantix-share-"
+	serialAliasPrefix = "ua-quantix-serial-"
+	redirAliasPrefix  = "ua-quantix-redir-"
+	parallelAlias     = "ua-quantix-parallel"
 )
 
 // mediumPath returns the path of a medium, or "" for nil. In this package the specs for definitions name a medium by
@@ -31,7 +31,7 @@ func mediumPath(v *fleet.Volref) string {
 	return v.Volume
 }
 
-// mediumAt returns the medium with that path, or nil for "".
+// mediumOfPath returns the medium with that path, or nil for "".
 func mediumOfPath(path string) *fleet.Volref {
 	if path == "" {
 		return nil
@@ -208,7 +208,7 @@ func writeRedirection(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-// sameFile reports whether the spec was already has the file at path as a medium of the same kind as m.
+// specHasMedium reports whether the spec was already has the file at path as a medium of the same kind as m.
 func specHasMedium(was fleet.VMSpec, m fleet.Medium, path string) bool {
 	return slices.ContainsFunc(was.Media(), func(o fleet.Medium) bool { return o.Kind == m.Kind && cmp.Or(o.Volume) == path })
 }

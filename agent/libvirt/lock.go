@@ -27,7 +27,8 @@ func (l *keyLocks[K]) lock(ctx context.Context, key K) (unlock func(), err error
 	}
 }
 
-// try takes the key's lock if it is free. Otherwise it returns a channel that is closed when the lock is released.
+// tryLockFile takes the key's lock if it is free. Otherwise it returns a channel that is closed when the lock is
+// released.
 func (l *keyLocks[K]) tryLock(key K) (unlock func(), busy <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // q35 is the default machine type.
 const q35 = "q35"
 
-// machines are the machine types that Quantix supports, the default first.
+// supportedMachines are the machine types that Quantix supports, the default first.
 var supportedMachines = []string{q35, fleet.MachinePC}
 
 func machineTypeOf(s fleet.VMSpec) string { return cmp.Or(s.Boot.Machine, q35) }
@@ -28,8 +28,8 @@ func isQ35(x *libvirtxml.Domain) bool {
 	return x.OS != nil && x.OS.Type != nil && strings.Contains(x.OS.Type.Machine, q35)
 }
 
-// readMachine sets the spec's machine type and returns an unsupported machine type. It ignores a definition without a
-// machine type, which libvirt never returns.
+// readMachineType sets the spec's machine type and returns an unsupported machine type. It ignores a definition without
+// a machine type, which libvirt never returns.
 func readMachineType(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	switch {
 	case isPC(x):
@@ -40,8 +40,8 @@ func readMachineType(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-// writeMachine changes the machine type. It removes all bus addresses, because libvirt must assign new ones. It moves
-// CD-ROM drives to the bus that guests of the new machine type expect.
+// writeMachineType changes the machine type. It removes all bus addresses, because libvirt must assign new ones. It
+// moves CD-ROM drives to the bus that guests of the new machine type expect.
 func writeMachineType(x *libvirtxml.Domain, s fleet.VMSpec) {
 	var is fleet.VMSpec
 	if x.OS == nil || x.OS.Type == nil || readMachineType(x, &is) == "" && is.Boot.Machine == s.Boot.Machine {
@@ -98,11 +98,12 @@ func newCDROM(machine string) libvirtxml.DomainDisk {
 	}
 }
 
-// ideDrives are the target names of IDE drives on the pc machine type. Targets of the second channel come first,
+// ideTargets are the target names of IDE drives on the pc machine type. Targets of the second channel come first,
 // because disks use the first channel.
 var ideTargets = []string{"hdc", "hdd", "hdb", "hda"}
 
-// freeDrive returns a CD-ROM drive with an unused target name. If all IDE targets are in use, freeDrive uses SATA.
+// newCDROMOnFreeTarget returns a CD-ROM drive with an unused target name. If all IDE targets are in use,
+// newCDROMOnFreeTarget uses SATA.
 func newCDROMOnFreeTarget(x *libvirtxml.Domain) libvirtxml.DomainDisk {
 	free := func(name string) bool {
 		return !slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return diskTargetOf(&d) == name })

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/testkit/golden"
 )
 
-// definitionOf returns the VM's new definition on the spec's machine type.
+// newDefinitionOf returns the VM's new definition on the spec's machine type.
 func newDefinitionOf(t *testing.T, spec fleet.VMSpec) *libvirtxml.Domain {
 	t.Helper()
 	vm := fleet.VM{Meta: fleet.Meta{ID: "01a206b5-2a62-7003-a101-340befa69b68", Name: "old", Generation: 1}, Spec: spec}

@@ -13,23 +13,23 @@ import (
 	"quantix/internal/fleet"
 )
 
-// markSpace is the XML namespace of Quantix's element in a domain's metadata.
+// metadataNamespace is the XML namespace of Quantix's element in a domain's metadata.
 const metadataNamespace = "https://quantix.dev/xmlns/vm/1"
 
-// markKey is the namespace's prefix.
+// metadataPrefix is the namespace's prefix.
 const metadataPrefix = "quantix"
 
-// mark is Quantix's element in a domain's metadata. It contains the VM's ownership mark.
+// quantixMetadata is Quantix's element in a domain's metadata. It contains the VM's ownership mark.
 type quantixMetadata struct {
-	ID         fleet.VMID `xml:"id"`
-	Generation int64      `xml:"generation"`
-	Name       string     `xml:"name"`    // used by older agents: the name after the next stop; empty: no rename
-	Applied    string     `xml:"applied"` // an hypervisor.Applied as JSON; empty: written by an older agent
-	OwnershipMark       string     `xml:"mark"`    // the VM's ownership mark; empty: none yet
+	ID            fleet.VMID `xml:"id"`
+	Generation    int64      `xml:"generation"`
+	Name          string     `xml:"name"`    // used by older agents: the name after the next stop; empty: no rename
+	Applied       string     `xml:"applied"` // an hypervisor.Applied as JSON; empty: written by an older agent
+	OwnershipMark string     `xml:"mark"`    // the VM's ownership mark; empty: none yet
 }
 
-// markOf reads Quantix's element from a domain's metadata. It returns false if there is no such element or if it is
-// invalid.
+// readQuantixMetadata reads Quantix's element from a domain's metadata. It returns false if there is no such element or
+// if it is invalid.
 func readQuantixMetadata(meta *libvirtxml.DomainMetadata) (quantixMetadata, bool) {
 	var m quantixMetadata
 	start, end := findQuantixMetadata(meta)
@@ -40,7 +40,7 @@ func readQuantixMetadata(meta *libvirtxml.DomainMetadata) (quantixMetadata, bool
 	return m, err == nil
 }
 
-// applied returns the last applied spec, or nil if the element has none.
+// appliedSpec returns the last applied spec, or nil if the element has none.
 func (m quantixMetadata) appliedSpec() *hypervisor.Applied {
 	var a hypervisor.Applied
 	if m.Applied == "" || json.Unmarshal([]byte(m.Applied), &a) != nil {
@@ -49,12 +49,12 @@ func (m quantixMetadata) appliedSpec() *hypervisor.Applied {
 	return &a
 }
 
-// xml returns the element with its namespace, for a definition.
+// withNamespace returns the element with its namespace, for a definition.
 func (m quantixMetadata) withNamespace() string {
 	return m.element(metadataPrefix+":", fmt.Sprintf(" xmlns:%s=%q", metadataPrefix, metadataNamespace))
 }
 
-// plain returns the element without a namespace, for DomainSetMetadata, which adds the namespace.
+// withoutNamespace returns the element without a namespace, for DomainSetMetadata, which adds the namespace.
 func (m quantixMetadata) withoutNamespace() string { return m.element("", "") }
 
 func (m quantixMetadata) element(prefix, attributes string) string {
@@ -86,7 +86,7 @@ func (m quantixMetadata) element(prefix, attributes string) string {
 // needsEscape reports whether the character must be escaped in XML.
 func needsEscape(r rune) bool { return r < ' ' || r > '~' || r == '<' || r == '>' || r == '&' }
 
-// putMark replaces Quantix's element in the metadata and preserves all other metadata.
+// putQuantixMetadata replaces Quantix's element in the metadata and preserves all other metadata.
 func putQuantixMetadata(meta *libvirtxml.DomainMetadata, m quantixMetadata) *libvirtxml.DomainMetadata {
 	if old, ok := readQuantixMetadata(meta); ok && old == m {
 		return meta
@@ -101,7 +101,8 @@ func putQuantixMetadata(meta *libvirtxml.DomainMetadata, m quantixMetadata) *lib
 	return &libvirtxml.DomainMetadata{XML: meta.XML[:start] + m.withNamespace() + meta.XML[end:]}
 }
 
-// findMark returns the start and end offsets of Quantix's element in the metadata's text. Both are 0 if there is none.
+// findQuantixMetadata returns the start and end offsets of Quantix's element in the metadata's text. Both are 0 if
+// there is none.
 func findQuantixMetadata(meta *libvirtxml.DomainMetadata) (start, end int) {
 	if meta == nil {
 		return 0, 0

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// MarkVM implements hypervisor.VMs. libvirt writes the metadata into the definition of the running guest and the
-// persistent definition without redefining the domain. The guest does not notice.
+// SetOwnershipMark implements hypervisor.VMs. libvirt writes the metadata into the definition of the running guest and
+// the persistent definition without redefining the domain. The guest does not notice.
 func (b *Backend) SetOwnershipMark(ctx context.Context, id fleet.VMID, secret string) error {
 	const act = "mark the VM"
 	unlock, err := b.vmLocks.lock(ctx, id)

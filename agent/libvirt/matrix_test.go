@@ -16,13 +16,13 @@ import (
 	"quantix/internal/lab"
 )
 
-// look is an observation of a field in a running QEMU. query is the command, and want is the expected answer for
-// [conformance.FullSpec] and its variants. An empty query reads the process's arguments. A query in braces is a QMP
-// command; other queries are HMP commands. The prefix "direct:" queries the guest that boots a kernel of the host, and
-// "old:" the guest on a pc machine. A key may have the form field=value.
+// qemuObservation is an observation of a field in a running QEMU. query is the command, and want is the expected answer
+// for [conformance.SpecWithAllFields] and its variants. An empty query reads the process's arguments. A query in braces
+// is a QMP command; other queries are HMP commands. The prefix "direct:" queries the guest that boots a kernel of the
+// host, and "old:" the guest on a pc machine. A key may have the form field=value.
 type qemuObservation struct{ query, want string }
 
-// provedFields lists the fields whose effect the test observes in a running QEMU. Other fields are proved only by a
+// observedFields lists the fields whose effect the test observes in a running QEMU. Other fields are proved only by a
 // definition that a real libvirt has validated and returned; the manual lists these fields.
 var observedFields = map[string]qemuObservation{
 	"disks":                  {`{"execute":"query-block"}`, `disk\.qcow2`},
@@ -247,7 +247,7 @@ func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 	}
 }
 
-// startDirect starts a guest with a kernel from the host and a shared folder.
+// startDirectKernelGuest starts a guest with a kernel from the host and a shared folder.
 func startDirectKernelGuest(f fixture) *snapper {
 	t := f.t
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
@@ -266,7 +266,7 @@ func startDirectKernelGuest(f fixture) *snapper {
 	return s
 }
 
-// startOld starts a guest on a pc machine with a raw IDE disk.
+// startPCMachineGuest starts a guest on a pc machine with a raw IDE disk.
 func startPCMachineGuest(f fixture) string {
 	vm := f.newVM()
 	vm.Spec.Boot.Machine = fleet.MachinePC

@@ -17,7 +17,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// checkMedium refuses an ISO volume that is not a disc image or is the disk of another VM. A medium that is already
+// checkISO refuses an ISO volume that is not a disc image or is the disk of another VM. A medium that is already
 // inserted is not checked.
 func (a *applyRun) checkISO(ctx context.Context, old *observedDomain, in definitionEdit) error {
 	if in.iso == "" || old != nil && old.persistent.iso == in.iso {
@@ -51,7 +51,8 @@ func translateReadError(p localVolume, err error) error {
 	return fmt.Errorf("read the volume %s: %w", p.volume, err)
 }
 
-// localMedia returns the planned spec with paths on this host instead of the volumes of floppies and shared folders.
+// specWithMediaPaths returns the planned spec with paths on this host instead of the volumes of floppies and shared
+// folders.
 func (a *applyRun) specWithMediaPaths(plan hypervisor.DefinitionEdit) (fleet.VMSpec, error) {
 	var wrong error
 	spec := plan.MergeLists(a.in.VM.Spec).MapMedia(func(m fleet.Medium) fleet.Volref {
@@ -72,7 +73,7 @@ func (a *applyRun) specWithMediaPaths(plan hypervisor.DefinitionEdit) (fleet.VMS
 	return spec, wrong
 }
 
-// checkMedia runs the checks of checkMedium for floppies and shared folders.
+// checkFloppiesAndShares runs the checks of checkISO for floppies and shared folders.
 func (a *applyRun) checkFloppiesAndShares(ctx context.Context, old *observedDomain, in definitionEdit) error {
 	local := in.spec.Media()
 	for i, m := range in.MergeLists(a.in.VM.Spec).Media() {
@@ -117,7 +118,7 @@ func (a *applyRun) checkMediumFile(ctx context.Context, p localVolume, kind flee
 	return a.checkNotGuestDisk(ctx, p)
 }
 
-// checkFolder refuses a path that is not a directory directly in the pool's directory.
+// checkSharedFolder refuses a path that is not a directory directly in the pool's directory.
 func (a *applyRun) checkSharedFolder(ctx context.Context, p localVolume) error {
 	info, err := withinContext(ctx, func() (os.FileInfo, error) { return os.Lstat(p.path()) })
 	switch {
@@ -131,7 +132,7 @@ func (a *applyRun) checkSharedFolder(ctx context.Context, p localVolume) error {
 	return nil
 }
 
-// setBalloon sets the running guest's memory balloon to the size in the persistent definition. A guest without a
+// setLiveBalloon sets the running guest's memory balloon to the size in the persistent definition. A guest without a
 // balloon device gets the size at the next start.
 func (a *applyRun) setLiveBalloon(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
 	if b := live.Devices.MemBalloon; b == nil || b.Model == "none" {

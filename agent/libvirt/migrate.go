@@ -14,17 +14,17 @@ import (
 	"quantix/internal/fleet"
 )
 
-// coldMigration is the state of one MigrateVM call.
+// migrationRun is the state of one MigrateVMWork call.
 type migrationRun struct {
 	*Backend
-	c     *conn
-	in    hypervisor.MigrateVMWork
-	disks []*diskMigration  // one for each disk of the migration, so that migration reuses the checks of MoveDisk
-	sentFiles  []volumeFile // the disks' files when they were sent
+	c         *conn
+	in        hypervisor.MigrateVMWork
+	disks     []*diskMigration // one for each disk of the migration, so that migration reuses the checks of MoveDisk
+	sentFiles []volumeFile     // the disks' files when they were sent
 }
 
-// MigrateVM implements hypervisor.VMs. It removes the definition last, after the destination has received all disks and
-// no disk has changed since. Until then this host can start the VM; afterwards nobody can start the VM here.
+// MigrateVMWork implements hypervisor.VMs. It removes the definition last, after the destination has received all disks
+// and no disk has changed since. Until then this host can start the VM; afterwards nobody can start the VM here.
 func (b *Backend) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error {
 	act := "send " + in.VM.Name
 	files, err := b.lockFilesShared(ctx, hypervisor.ApplyWork{VM: in.VM, Pools: in.Pools})
@@ -79,9 +79,9 @@ func (l *migrationRun) runMigration(ctx context.Context) error {
 	return l.removeDefinition(ctx)
 }
 
-// handleUndefined handles a VM without a definition. An earlier call removed the definition, or somebody removed it on
-// the host, perhaps after a run of the VM. The copy is valid only if the disks that remain on this host are unchanged
-// since they were sent.
+// resumeWithoutDefinition handles a VM without a definition. An earlier call removed the definition, or somebody
+// removed it on the host, perhaps after a run of the VM. The copy is valid only if the disks that remain on this host
+// are unchanged since they were sent.
 func (l *migrationRun) resumeWithoutDefinition(ctx context.Context) error {
 	if err := l.in.WaitDisksArrived(ctx); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (l *migrationRun) resumeWithoutDefinition(ctx context.Context) error {
 	return l.removeNICFilters(ctx, l.c, l.in.VM.ID, nil)
 }
 
-// sentStamp identifies the content of a disk's file by its ID, size and modification time. It ignores the owner,
+// sentFileStamp identifies the content of a disk's file by its ID, size and modification time. It ignores the owner,
 // because libvirt changes that.
 func sentFileStamp(f volumeFile) string {
 	return fileVersion{fileID: f.id, modified: f.modified, bytes: f.bytes}.stamp()

@@ -17,14 +17,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// diskMove is the state of one MoveDisk call.
+// diskMigration is the state of one MoveDisk call.
 type diskMigration struct {
 	*Backend
-	c        *conn
-	in       hypervisor.MoveDiskWork
-	from, to localVolume
-	targetPool     golibvirt.StoragePool // destination pool; set before the first file is created there
-	pivoted  bool                  // QEMU received the pivot command, so the guest may have written to the new disk only
+	c          *conn
+	in         hypervisor.MoveDiskWork
+	from, to   localVolume
+	targetPool golibvirt.StoragePool // destination pool; set before the first file is created there
+	pivoted    bool                  // QEMU received the pivot command, so the guest may have written to the new disk only
 }
 
 // pivotSuffix is the suffix that the recorded identity of the copy gets before the agent commands QEMU to pivot to the
@@ -67,12 +67,12 @@ func (b *Backend) MoveDisk(ctx context.Context, in hypervisor.MoveDiskWork) erro
 	}))
 }
 
-// moveState is the current state of the domain during a disk migration.
+// diskMigrationState is the current state of the domain during a disk migration.
 type diskMigrationState struct {
 	observedDomain
-	persistentXML     *libvirtxml.Domain
+	persistentXML  *libvirtxml.Domain
 	persistentDisk *libvirtxml.DomainDisk // nil: the persistent definition does not have the disk
-	liveDisk *libvirtxml.DomainDisk // nil: the guest is off or does not have the disk
+	liveDisk       *libvirtxml.DomainDisk // nil: the guest is off or does not have the disk
 }
 
 func (m *diskMigration) readState(ctx context.Context) (diskMigrationState, error) {
@@ -109,15 +109,17 @@ func (m *diskMigration) readState(ctx context.Context) (diskMigrationState, erro
 	return out, err
 }
 
-// diskIn finds the migrating disk in the definition by the old path, the new path or, failing both, the alias. It
-// returns nil if the definition does not have the disk.
+// migratingDiskIn finds the migrating disk in the definition by the old path, the new path or, failing both, the alias.
+// It returns nil if the definition does not have the disk.
 func (m *diskMigration) migratingDiskIn(x *libvirtxml.Domain) *libvirtxml.DomainDisk {
 	if x.Devices == nil {
 		return nil
 	}
 	disks := x.Devices.Disks
 	for _, is := range []func(*libvirtxml.DomainDisk) bool{
-		func(d *libvirtxml.DomainDisk) bool { return diskPathOf(d) == m.to.path() || diskPathOf(d) == m.from.path() },
+		func(d *libvirtxml.DomainDisk) bool {
+			return diskPathOf(d) == m.to.path() || diskPathOf(d) == m.from.path()
+		},
 		func(d *libvirtxml.DomainDisk) bool {
 			return aliasOf(d.Alias) == diskAlias(m.to.ref()) || aliasOf(d.Alias) == diskAlias(m.from.ref())
 		},
@@ -175,7 +177,7 @@ func (m *diskMigration) runMigration(ctx context.Context) error {
 	return m.copyStopped(ctx)
 }
 
-// definesNew reports whether the persistent definition names the new disk.
+// definitionNamesNewDisk reports whether the persistent definition names the new disk.
 func (m *diskMigration) definitionNamesNewDisk(s diskMigrationState) bool {
 	return s.persistentDisk != nil && diskPathOf(s.persistentDisk) == m.to.path()
 }
@@ -201,7 +203,7 @@ func (m *diskMigration) restoreOldDisk(ctx context.Context, s diskMigrationState
 	return m.undoMigration(ctx, errStartedDuringCopy())
 }
 
-// refuseUnknownOutcome refuses to remove a copy that may have the guest's last writes. The guest ended during the
+// refuseUnknownPivotOutcome refuses to remove a copy that may have the guest's last writes. The guest ended during the
 // pivot, and libvirt does not report whether QEMU had already pivoted.
 func (m *diskMigration) refuseUnknownPivotOutcome(ctx context.Context) error {
 	file, err := withinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.path()) })
@@ -209,15 +211,15 @@ func (m *diskMigration) refuseUnknownPivotOutcome(ctx context.Context) error {
 	case isFileMissing(err):
 		return nil
 	case err != nil || file != m.in.RecordedFile:
-		return err // removeFiles refuses a file of another origin
+		return err // removeCopies refuses a file of another origin
 	}
 	return fleet.Errorf(fleet.Conflict, "The guest ended while QEMU switched from the old disk to the copy, so it is unknown which of the two files has the guest's last writes. "+
 		"The VM has the old disk, %s. The copy, %s in pool %s, was not deleted. Compare the files with qemu-img compare, and delete the copy if you do not need it.",
 		m.from.volume, m.to.volume, m.to.pool.Name)
 }
 
-// removeFiles removes the files that this job created at the destination. It refuses if the destination has a file with
-// the same name that this job did not create.
+// removeCopies removes the files that this job created at the destination. It refuses if the destination has a file
+// with the same name that this job did not create.
 func (m *diskMigration) removeCopies(ctx context.Context) error {
 	if err := m.removeVolume(ctx, m.c, m.to.unfinished()); err != nil {
 		return err
@@ -258,8 +260,8 @@ func (m *diskMigration) recordFile(ctx context.Context) error {
 	return m.in.RecordFile(file)
 }
 
-// revert undoes the migration and returns why. If libvirt does not answer or ctx has ended, revert changes nothing,
-// because the job is retried.
+// undoMigration undoes the migration and returns why. If libvirt does not answer or ctx has ended, revert changes
+// nothing, because the job is retried.
 func (m *diskMigration) undoMigration(ctx context.Context, why error) error {
 	if errors.Is(why, hypervisor.ErrUnreachable) || ctx.Err() != nil {
 		return why
@@ -288,8 +290,8 @@ func (m *diskMigration) undoMigration(ctx context.Context, why error) error {
 	return why
 }
 
-// abortCopy aborts QEMU's copy. It returns moved if the guest uses the new disk, or used the new disk when it ended. If
-// abortCopy sees the guest on the old disk, QEMU has not pivoted.
+// abortMirror aborts QEMU's copy. It returns moved if the guest uses the new disk, or used the new disk when it ended.
+// If abortMirror sees the guest on the old disk, QEMU has not pivoted.
 func (m *diskMigration) abortMirror(ctx context.Context) (moved bool, err error) {
 	tick := time.NewTicker(pollPeriod)
 	defer tick.Stop()

@@ -19,15 +19,15 @@ import (
 	"quantix/internal/lab"
 )
 
-// mover is a fixture with a VM whose disk moves to another pool.
+// diskMoveFixture is a fixture with a VM whose disk moves to another pool.
 type diskMoveFixture struct {
 	fixture
-	vm    fleet.VM
-	pools []fleet.Pool
-	recordedFile  string // the recorded identity of the copy, as in the agent's state file
+	vm           fleet.VM
+	pools        []fleet.Pool
+	recordedFile string // the recorded identity of the copy, as in the agent's state file
 }
 
-// newMover creates a VM with a disk of incompressible data.
+// newDiskMoveFixture creates a VM with a disk of incompressible data.
 func newDiskMoveFixture(t *testing.T, mib int) *diskMoveFixture {
 	t.Helper()
 	f := newFixture(t)
@@ -55,7 +55,7 @@ func (f fixture) fixtureVM() fleet.VM {
 	return vm
 }
 
-// other returns another pool. With a size, the pool is on a file system of that size.
+// newTargetPool returns another pool. With a size, the pool is on a file system of that size.
 func (m *diskMoveFixture) newTargetPool(size string) fleet.Pool {
 	m.t.Helper()
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(m.t.TempDir(), "pool")}}
@@ -83,13 +83,13 @@ func (m *diskMoveFixture) newTargetPool(size string) fleet.Pool {
 func (m *diskMoveFixture) moveJob(to fleet.Pool, mibPerSecond int64) hypervisor.MoveDiskWork {
 	return hypervisor.MoveDiskWork{
 		VM: m.vm, Pools: m.pools, RecordedFile: m.recordedFile, Stop: make(chan struct{}), Progress: func(int, string) {},
-		Params:      fleet.MoveParams{Disk: m.vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: "disk.qcow2"}, RateBytes: mibPerSecond << 20},
+		Params:     fleet.MoveParams{Disk: m.vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: "disk.qcow2"}, RateBytes: mibPerSecond << 20},
 		RecordFile: func(file string) error { m.recordedFile = file; return nil },
 		RecordDisk: func(fleet.Volref) error { return nil },
 	}
 }
 
-// wantAt requires that the guest and the definition use the disk in the pool, without drift or faults.
+// wantDiskInPool requires that the guest and the definition use the disk in the pool, without drift or faults.
 func (m *diskMoveFixture) wantDiskInPool(when string, p fleet.Pool) {
 	m.t.Helper()
 	s, _, err := m.VM(m.t.Context(), m.vm.ID)
@@ -111,9 +111,9 @@ func (m *diskMoveFixture) wantEmptyPool(when string, p fleet.Pool) {
 	}
 }
 
-// writer is a guest that writes numbered blocks and prints each acknowledged number on its serial console.
+// guestWriter is a guest that writes numbered blocks and prints each acknowledged number on its serial console.
 type guestWriter struct {
-	mu    sync.Mutex
+	mu        sync.Mutex
 	lastAcked int
 }
 
@@ -236,13 +236,13 @@ func TestLiveDiskMigrationLosesNoWrite(t *testing.T) {
 	m.requireNoError(m.StopVM(t.Context(), m.vm.ID))
 }
 
-// once returns a Progress that calls do once, at the first progress report of a copy.
+// doOnFirstProgress returns a Progress that calls do once, at the first progress report of a copy.
 func doOnFirstProgress(do func()) hypervisor.Progress {
 	first := sync.OnceFunc(do)
 	return func(int, string) { first() }
 }
 
-// wantBlocks requires that the disk has every block that the guest acknowledged.
+// wantWrittenBlocks requires that the disk has every block that the guest acknowledged.
 func (m *diskMoveFixture) wantWrittenBlocks(disk string, acked int) {
 	m.t.Helper()
 	run(m.t, "qemu-img", "check", disk)

@@ -105,7 +105,7 @@ func specHasVolume(s fleet.VMSpec, ref fleet.Volref) bool {
 	return slices.ContainsFunc(s.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
 }
 
-// snapshotsIn returns the number of internal snapshots in a qcow2 file.
+// internalSnapshotCount returns the number of internal snapshots in a qcow2 file.
 func internalSnapshotCount(path string) (uint32, error) {
 	f, err := openImage(path, false)
 	if err != nil {

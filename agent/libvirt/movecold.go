@@ -134,7 +134,7 @@ func (m *diskMigration) redefineStopped(ctx context.Context, before volumeFile) 
 	return m.undoMigration(ctx, errStartedDuringCopy())
 }
 
-// writtenSince reports whether the old file was modified since before. It returns false for a missing file.
+// isWrittenSince reports whether the old file was modified since before. It returns false for a missing file.
 func (m *diskMigration) isWrittenSince(ctx context.Context, before volumeFile) bool {
 	f, err := m.volumeFile(ctx, m.c, m.from)
 	return err == nil && !f.modified.Equal(before.modified)
@@ -144,7 +144,7 @@ func errStartedDuringCopy() error {
 	return fleet.Errorf(fleet.Conflict, "Somebody started or changed the VM while its disk was being copied. The disk was not moved; move the disk again.")
 }
 
-// whenClosed runs do once the channel closes, unless the caller calls forget first.
+// runWhenClosed runs do once the channel closes, unless the caller calls forget first.
 func runWhenClosed(c <-chan struct{}, do func()) (forget func()) {
 	done := make(chan struct{})
 	go func() {
@@ -157,12 +157,12 @@ func runWhenClosed(c <-chan struct{}, do func()) (forget func()) {
 	return func() { close(done) }
 }
 
-// abandonAfter is how long file operations may continue after ctx ended. After this time, the agent abandons hanging
-// storage.
+// hungStorageTimeout is how long file operations may continue after ctx ended. After this time, the agent abandons
+// hanging storage.
 const hungStorageTimeout = 10 * time.Second
 
 // waitUnlessHung runs work, which must check ctx, and waits for the result. It returns an error if the storage still
-// hangs abandonAfter after ctx ended.
+// hangs hungStorageTimeout after ctx ended.
 func waitUnlessHung(ctx context.Context, work func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- work() }()

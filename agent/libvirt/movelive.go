@@ -57,7 +57,7 @@ func (m *diskMigration) startMirror(ctx context.Context, s diskMigrationState) e
 	})
 }
 
-// followPeriod is the interval at which the agent checks QEMU's copy.
+// mirrorPollPeriod is the interval at which the agent checks QEMU's copy.
 const mirrorPollPeriod = 500 * time.Millisecond
 
 // waitForMirror waits for QEMU's copy and pivots the guest to the copy once the copy is complete.
@@ -112,8 +112,8 @@ func (m *diskMigration) waitForMirror(ctx context.Context) error {
 	}
 }
 
-// pivot switches the guest to the new disk. It records the switch first, because the old disk may miss the guest's
-// later writes. If the record cannot be written, pivot does not start the switch.
+// pivotToCopy switches the guest to the new disk. It records the switch first, because the old disk may miss the
+// guest's later writes. If the record cannot be written, pivot does not start the switch.
 func (m *diskMigration) pivotToCopy(ctx context.Context, s diskMigrationState) error {
 	m.in.Progress(99, "switching to the new disk")
 	if !m.pivoted {
@@ -130,7 +130,7 @@ func (m *diskMigration) pivotToCopy(ctx context.Context, s diskMigrationState) e
 	})
 }
 
-// mirrorEnded detects a copy that libvirt still lists although QEMU has ended it. libvirtd had stopped before QEMU
+// findEndedMirror detects a copy that libvirt still lists although QEMU has ended it. libvirtd had stopped before QEMU
 // ended the copy. gone reports that QEMU has no such job; over reports that QEMU uses the new disk.
 func (m *diskMigration) findEndedMirror(ctx context.Context, s diskMigrationState) (gone, over bool, err error) {
 	for began := time.Now(); time.Since(began) < endedJobTimeout; {

@@ -45,7 +45,7 @@ func (m *diskMigration) finishMove(ctx context.Context) error {
 	return err
 }
 
-// verify checks that the new disk is complete and has no backing file.
+// verifyNewDisk checks that the new disk is complete and has no backing file.
 func (m *diskMigration) verifyNewDisk(ctx context.Context, s diskMigrationState) error {
 	f, err := m.volumeFile(ctx, m.c, m.to)
 	if err != nil {
@@ -86,7 +86,7 @@ func (m *diskMigration) redefineOnCopy(ctx context.Context, s diskMigrationState
 	return m.defineDomain(ctx, s.persistentXML)
 }
 
-// movedSpec returns the applied spec with the disk at its new pool and volume.
+// appliedWithNewDisk returns the applied spec with the disk at its new pool and volume.
 func (m *diskMigration) appliedWithNewDisk(was hypervisor.Applied) hypervisor.Applied {
 	out := was
 	out.Spec.Disks = slices.Clone(was.Spec.Disks)

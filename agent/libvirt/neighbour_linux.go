@@ -16,7 +16,7 @@ func neighbours() []neighbour {
 	return parseARPTable(string(text))
 }
 
-// arpOf parses /proc/net/arp: address, type, flags, hardware address, mask, device.
+// parseARPTable parses /proc/net/arp: address, type, flags, hardware address, mask, device.
 func parseARPTable(text string) (out []neighbour) {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) == 6 && f[0] != "IP" && f[2] != "0x0" {

@@ -93,8 +93,8 @@ func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) 
 	return ref, fleet.Errorf(fleet.Conflict, "%s", hypervisor.NetworkEditedText(parts))
 }
 
-// stopUnserved stops a network whose dnsmasq has exited, so that the next start runs dnsmasq again. It refuses while
-// guests use the network, because the stop would cut them off.
+// stopNetworkWithoutDnsmasq stops a network whose dnsmasq has exited, so that the next start runs dnsmasq again. It
+// refuses while guests use the network, because the stop would cut them off.
 func (b *Backend) stopNetworkWithoutDnsmasq(ctx context.Context, c *conn, n fleet.Network, state networkState) error {
 	user, err := b.domainOnNetwork(ctx, c, n.Name, state.status.Bridge)
 	if err != nil {
@@ -145,7 +145,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	})
 }
 
-// noFreeDeviceError matches libvirt's error for a network whose devices are all in use.
+// noFreeDevicePattern matches libvirt's error for a network whose devices are all in use.
 var noFreeDevicePattern = regexp.MustCompile(`network '([^']+)' requires exclusive access to interfaces, but none are available`)
 
 // translateNoFreeDevice translates libvirt's error for a network without a free device into a sentence for people.
@@ -170,8 +170,8 @@ func (b *Backend) withNetworkLock(ctx context.Context, verb string, n fleet.Netw
 	return wrapAction(act, b.withConn(ctx, f))
 }
 
-// networkUser returns the name of a running or stopped domain with a NIC on the network or on the network's bridge. It
-// returns an empty name if there is none.
+// domainOnNetwork returns the name of a running or stopped domain with a NIC on the network or on the network's bridge.
+// It returns an empty name if there is none.
 func (b *Backend) domainOnNetwork(ctx context.Context, c *conn, network, bridge string) (string, error) {
 	all, err := b.readDomains(ctx, c)
 	if err != nil {

@@ -45,7 +45,7 @@ func (b *Backend) updateNetwork(ctx context.Context, c *conn, ref golibvirt.Netw
 	return b.applyNICBandwidths(ctx, c, n)
 }
 
-// updatesOf returns the changes from the live definition to the wanted definition. Deletions come first, because
+// networkUpdates returns the changes from the live definition to the wanted definition. Deletions come first, because
 // additions may need the deleted addresses.
 func networkUpdates(live, want libvirtxml.Network) (out []networkUpdate) {
 	for i, ip := range live.IPs {
@@ -68,7 +68,7 @@ func networkUpdates(live, want libvirtxml.Network) (out []networkUpdate) {
 	return out
 }
 
-// reservation is a static DHCP address for a MAC address.
+// dhcpReservation is a static DHCP address for a MAC address.
 type dhcpReservation struct{ mac, ip, name string }
 
 // reservationsOf returns the static DHCP addresses of a network's subnet.
@@ -82,7 +82,7 @@ func reservationsOf(ip libvirtxml.NetworkIP) (out []dhcpReservation) {
 	return out
 }
 
-// hostUpdate returns the update that adds or deletes a static DHCP address.
+// reservationUpdate returns the update that adds or deletes a static DHCP address.
 func reservationUpdate(command golibvirt.NetworkUpdateCommand, ip int, r dhcpReservation) networkUpdate {
 	h := libvirtxml.NetworkDHCPHost{MAC: r.mac, IP: r.ip, Name: r.name}
 	text, _ := h.Marshal() // Marshal cannot fail: h has string fields only

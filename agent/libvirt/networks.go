@@ -21,7 +21,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// networkPatience is how long a host report waits for a read of the networks that is in progress.
+// networkReadTimeout is how long a host report waits for a read of the networks that is in progress.
 const networkReadTimeout = 2 * time.Second
 
 // networkWatch reads the host's networks on its own connection. libvirt locks a network while it starts, and a hanging
@@ -36,11 +36,11 @@ type networkState struct {
 	ref golibvirt.Network
 	// definition for the next start; nil if the network is transient or the definition is unreadable
 	persistent *libvirtxml.Network
-	live     libvirtxml.Network // the running definition, if the network is active
+	live       libvirtxml.Network // the running definition, if the network is active
 
 	persistentGroups, liveGroups groups
-	leases                     []fleet.DHCPLease
-	status                     fleet.NetworkStatus
+	leases                       []fleet.DHCPLease
+	status                       fleet.NetworkStatus
 }
 
 var errNetworksNotRead = hypervisor.WrapUnreachable(errors.New("libvirt has not answered about its networks in time"))
@@ -207,7 +207,7 @@ func (b *Backend) readNetwork(ctx context.Context, c *conn, ref golibvirt.Networ
 // inactiveNetworkXML requests the definition for the next start.
 const inactiveNetworkXML = 1 // VIR_NETWORK_XML_INACTIVE
 
-// subnet returns the network's prefix, such as "192.168.122.0/24", or an empty string if the network has none.
+// subnetPrefix returns the network's prefix, such as "192.168.122.0/24", or an empty string if the network has none.
 func subnetPrefix(x libvirtxml.NetworkIP) string {
 	ip := net.ParseIP(x.Address)
 	bits := 128
@@ -225,7 +225,7 @@ func subnetPrefix(x libvirtxml.NetworkIP) string {
 	return ip.Mask(mask).String() + "/" + strconv.Itoa(ones)
 }
 
-// bridges returns the names of the host's bridge devices.
+// bridgeNames returns the names of the host's bridge devices.
 func bridgeNames() []string {
 	dirs, _ := filepath.Glob("/sys/class/net/*/bridge") // fails only for a malformed pattern
 	names := make([]string, len(dirs))

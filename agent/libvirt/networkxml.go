@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// networkSpace is the XML namespace of Quantix's element in a network's metadata.
+// networkNamespace is the XML namespace of Quantix's element in a network's metadata.
 const networkNamespace = "https://quantix.dev/xmlns/network/1"
 
 // networkDefinition returns the network's libvirt definition without Quantix's metadata.
@@ -47,8 +47,8 @@ func networkDefinition(n fleet.Network) libvirtxml.Network {
 	return x
 }
 
-// unservedDefinition returns the definition of a network that libvirt does not serve. Such a definition only names a
-// bridge or device that the host or the agent created.
+// deviceNetworkDefinition returns the definition of a network that libvirt does not serve. Such a definition only names
+// a bridge or device that the host or the agent created.
 func deviceNetworkDefinition(n fleet.Network, t fleet.NetworkType) libvirtxml.Network {
 	s := n.Spec
 	x := libvirtxml.Network{Name: n.Name, UUID: string(n.ID), Forward: &libvirtxml.NetworkForward{Mode: s.Forward()}}
@@ -96,7 +96,7 @@ func networkIP(s fleet.Subnet) libvirtxml.NetworkIP {
 	return ip
 }
 
-// address returns an IP address in libvirt's notation.
+// formatAddress returns an IP address in libvirt's notation.
 func formatAddress(text string) string {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return a.String()
@@ -114,15 +114,15 @@ func hasDnsmasq(x libvirtxml.Network) bool {
 	return false
 }
 
-// stamp is the metadata that Quantix writes into its network definitions: the generation, and digests that reveal later
-// edits.
+// networkMetadata is the metadata that Quantix writes into its network definitions: the generation, and digests that
+// reveal later edits.
 type networkMetadata struct {
 	Generation int64  `xml:"generation"`
 	Digest     string `xml:"digest"` // digest of the definition as Quantix wrote it
 	Groups     string `xml:"groups"` // digest of the port groups as Quantix wrote them; empty if there were none
 }
 
-// stamped returns the definition with Quantix's metadata.
+// definitionWithStamp returns the definition with Quantix's metadata.
 func definitionWithStamp(n fleet.Network) (string, error) {
 	x := networkDefinition(n)
 	groups := portGroupsOf(n.Spec)
@@ -161,8 +161,8 @@ func networkStamp(x libvirtxml.Network) (s networkMetadata) {
 	}
 }
 
-// isUnedited reports whether nobody has edited the definition since Quantix wrote it. The definition may have an older
-// generation than the spec.
+// matchesDefinition reports whether nobody has edited the definition since Quantix wrote it. The definition may have an
+// older generation than the spec.
 func (s networkMetadata) matchesDefinition(is libvirtxml.Network) bool {
 	plain := is
 	if is.Bridge != nil && is.Bridge.Name != "" && s.Digest != "" {
@@ -173,7 +173,7 @@ func (s networkMetadata) matchesDefinition(is libvirtxml.Network) bool {
 	return s.Digest != "" && (s.Digest == definitionDigest(is) || s.Digest == definitionDigest(plain))
 }
 
-// digestOf returns the SHA-256 of the normalized definition.
+// definitionDigest returns the SHA-256 of the normalized definition.
 func definitionDigest(x libvirtxml.Network) string {
 	sum := sha256.Sum256([]byte(networkXML(normalizeNetwork(x))))
 	return hex.EncodeToString(sum[:])
@@ -206,7 +206,7 @@ func networkXML(x libvirtxml.Network) string {
 	return text
 }
 
-// networkParts lists the compared parts of a network definition, with the names shown to people.
+// comparedParts lists the compared parts of a network definition, with the names shown to people.
 var comparedParts = []struct {
 	name string
 	of   func(libvirtxml.Network) libvirtxml.Network
@@ -219,7 +219,7 @@ var comparedParts = []struct {
 	{"addresses and DHCP", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{IPs: x.IPs} }},
 }
 
-// differences returns the names of the differing parts of two definitions. It is empty if the definitions agree.
+// editedParts returns the names of the differing parts of two definitions. It is empty if the definitions agree.
 func editedParts(want, is libvirtxml.Network) (parts []string) {
 	want, is = normalizeNetwork(want), normalizeNetwork(is)
 	if want.Bridge != nil && want.Bridge.Name == "" && is.Bridge != nil { // libvirt chose the bridge's name

@@ -39,7 +39,7 @@ func TestRunningGuestHasRequestedNUMANodes(t *testing.T) {
 	}
 }
 
-// validated checks the VM's definition against libvirt's schema.
+// requireValidDefinition checks the VM's definition against libvirt's schema.
 func requireValidDefinition(t *testing.T, id fleet.VMID) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "vm.xml")

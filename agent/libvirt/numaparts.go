@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// numaNodesOf returns the guest's NUMA nodes if there are several. It ignores a single node, because libvirt needs one
-// for memory hot-plug.
+// multipleNUMANodes returns the guest's NUMA nodes if there are several. It ignores a single node, because libvirt
+// needs one for memory hot-plug.
 func multipleNUMANodes(x *libvirtxml.Domain) []libvirtxml.DomainCell {
 	if x.CPU == nil || x.CPU.Numa == nil || len(x.CPU.Numa.Cell) < 2 {
 		return nil
@@ -17,7 +17,7 @@ func multipleNUMANodes(x *libvirtxml.Domain) []libvirtxml.DomainCell {
 	return x.CPU.Numa.Cell
 }
 
-// nodeID returns the NUMA node's ID, which defaults to its index.
+// numaNodeID returns the NUMA node's ID, which defaults to its index.
 func numaNodeID(c libvirtxml.DomainCell, at int) uint {
 	if c.ID != nil {
 		return *c.ID
@@ -25,7 +25,7 @@ func numaNodeID(c libvirtxml.DomainCell, at int) uint {
 	return uint(at)
 }
 
-// keepNUMATune sets the domain's numatune element, and removes the element if it would be empty.
+// setNUMATune sets the domain's numatune element, and removes the element if it would be empty.
 func setNUMATune(x *libvirtxml.Domain, t *libvirtxml.DomainNUMATune) {
 	if x.NUMATune = t; t.Memory == nil && len(t.MemNodes) == 0 {
 		x.NUMATune = nil
@@ -105,7 +105,7 @@ func readNUMANodes(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
 	return odd
 }
 
-// pluggedKiB returns the total size, in KiB, of the DIMMs in the NUMA node.
+// hotPluggedKiB returns the total size, in KiB, of the DIMMs in the NUMA node.
 func hotPluggedKiB(x *libvirtxml.Domain, cell uint) (kib uint64) {
 	if x.Devices == nil {
 		return 0

@@ -9,10 +9,10 @@ import (
 	"quantix/agent/hypervisor"
 )
 
-// findOrphan returns the process ID of the guest's QEMU and libvirt's status file if QEMU runs although libvirt reports
-// the guest as off. Otherwise it returns 0. On a restart, libvirt reads a status file for each running guest and loses
-// a guest with a rejected file. If libvirt 9 is killed as it begins a block commit, it writes a mirror without a job,
-// and later rejects that file. The lost guest keeps running, but libvirt no longer controls it.
+// findLostGuest returns the process ID of the guest's QEMU and libvirt's status file if QEMU runs although libvirt
+// reports the guest as off. Otherwise it returns 0. On a restart, libvirt reads a status file for each running guest
+// and loses a guest with a rejected file. If libvirt 9 is killed as it begins a block commit, it writes a mirror
+// without a job, and later rejects that file. The lost guest keeps running, but libvirt no longer controls it.
 func (b *Backend) findLostGuest(s observedDomain) (pid int, statusFile string) {
 	if s.live != nil || !s.managed {
 		return 0, ""
@@ -33,8 +33,8 @@ func (b *Backend) findLostGuest(s observedDomain) (pid int, statusFile string) {
 	return pid, stem + ".xml"
 }
 
-// refuseLost refuses every job for a guest that libvirt has lost. libvirt believes that the guest is off, so libvirt
-// would start the guest twice, or change and delete the disks of a running guest.
+// refuseLostGuest refuses every job for a guest that libvirt has lost. libvirt believes that the guest is off, so
+// libvirt would start the guest twice, or change and delete the disks of a running guest.
 func (b *Backend) refuseLostGuest(s observedDomain) error {
 	if pid, statusFile := b.findLostGuest(s); pid != 0 {
 		return hypervisor.FaultError(hypervisor.LostGuestFault(pid, statusFile))

@@ -29,7 +29,7 @@ func qemuPIDOf(t *testing.T, vm fleet.VM) int {
 	return must(strconv.Atoi(strings.TrimSpace(string(text))))
 }
 
-// endQEMU kills the process and waits for its end.
+// killQEMUProcess kills the process and waits for its end.
 func killQEMUProcess(t *testing.T, pid int) {
 	t.Helper()
 	_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -39,7 +39,7 @@ func killQEMUProcess(t *testing.T, pid int) {
 	})
 }
 
-// isOrphaned reports whether the host reports that libvirt has lost the guest.
+// isLostByLibvirt reports whether the host reports that libvirt has lost the guest.
 func (s *snapper) isLostByLibvirt() bool {
 	s.t.Helper()
 	return slices.ContainsFunc(s.status().Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultLost })

@@ -35,7 +35,7 @@ func TestPair(t *testing.T) {
 		p.Hosts[i] = conformance.Harness{
 			Open:     func(t *testing.T) hypervisor.Hypervisor { return openBackendWithBook(t, socket, known) },
 			PoolPath: func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },
-			PowerOf:    func(t *testing.T, id fleet.VMID) fleet.Power { return powerOfDomainAt(t, uri(i), id) },
+			PowerOf:  func(t *testing.T, id fleet.VMID) fleet.Power { return powerOfDomainAt(t, uri(i), id) },
 		}
 	}
 	conformance.RunTwoHosts(t, p)

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// readParts reads all fields of the list parts into the spec. For each field with a setting that no spec can express,
-// it adds a description to odd; a nil odd discards the descriptions.
+// readDefinitionFields reads all fields of the list parts into the spec. For each field with a setting that no spec can
+// express, it adds a description to odd; a nil odd discards the descriptions.
 func readDefinitionFields(x *libvirtxml.Domain, s *fleet.VMSpec, odd map[string]string) {
 	for _, p := range definitionFieldCodecs {
 		if unsupported := p.read(x, s); unsupported != "" && odd != nil {
@@ -19,7 +19,7 @@ func readDefinitionFields(x *libvirtxml.Domain, s *fleet.VMSpec, odd map[string]
 	}
 }
 
-// defaultModel returns the CPU model of a spec without one, for the domain's type.
+// defaultCPUModel returns the CPU model of a spec without one, for the domain's type.
 func defaultCPUModel(x *libvirtxml.Domain) string {
 	if x.Type == "kvm" {
 		return "host-model"
@@ -52,7 +52,7 @@ func readCPUModel(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-// isDefaultModel reports whether a spec without a CPU model could result in this CPU model on any host.
+// isDefaultCPUModel reports whether a spec without a CPU model could result in this CPU model on any host.
 func isDefaultCPUModel(x *libvirtxml.Domain, model string) bool {
 	if x.Type == "kvm" {
 		return model == "" || model == "host-model" || model == "host-passthrough"
@@ -85,7 +85,7 @@ func backingOf(x *libvirtxml.Domain) libvirtxml.DomainMemoryBacking {
 	return *x.MemoryBacking
 }
 
-// keepBacking sets the domain's memory backing, and removes the element if it would be empty.
+// setMemoryBacking sets the domain's memory backing, and removes the element if it would be empty.
 func setMemoryBacking(x *libvirtxml.Domain, b libvirtxml.DomainMemoryBacking) {
 	if x.MemoryBacking = nil; b != (libvirtxml.DomainMemoryBacking{}) {
 		x.MemoryBacking = &b
@@ -114,7 +114,7 @@ func readHugePages(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-// writeShared makes the memory shareable, which virtiofs requires.
+// writeSharedMemory makes the memory shareable, which virtiofs requires.
 func writeSharedMemory(x *libvirtxml.Domain, s fleet.VMSpec) {
 	b := backingOf(x)
 	b.MemoryAccess = nil

@@ -22,7 +22,7 @@ const (
 // tpmDir is the directory where libvirt stores the TPM state of guests, in a subdirectory named by the guest's UUID.
 const tpmDir = "/var/lib/libvirt/swtpm"
 
-// part maps a field of the spec to one place in the libvirt definition.
+// definitionField maps a field of the spec to one place in the libvirt definition.
 type definitionField struct {
 	field string
 	write func(x *libvirtxml.Domain, s fleet.VMSpec)
@@ -31,8 +31,8 @@ type definitionField struct {
 	read func(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string)
 }
 
-// parts lists the fields of the spec that map to one place each. A definition always has a devices element: see edit
-// and definedOf.
+// definitionFieldCodecs lists the fields of the spec that map to one place each. A definition always has a devices
+// element: see edit and readDefinedSpec.
 var definitionFieldCodecs = []definitionField{
 	{"firstBoot", nil, readFirstBoot}, // the host writes the first-boot file: see editFirstBoot
 	{"cpu.model", writeCPUModel, readCPUModel},

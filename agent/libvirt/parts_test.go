@@ -33,7 +33,7 @@ func TestVMDeleteRemovesTPMState(t *testing.T) {
 	}
 }
 
-// calls records the libvirt calls that change a VM, a volume or a secret, as seen by the proxy.
+// changingCalls records the libvirt calls that change a VM, a volume or a secret, as seen by the proxy.
 type changingCalls struct {
 	mu  sync.Mutex
 	all []string
@@ -46,7 +46,7 @@ func (c *changingCalls) recordCall(what string) bool {
 	return true
 }
 
-// take returns the calls since the last take.
+// takeCalls returns the calls since the last take.
 func (c *changingCalls) takeCalls() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

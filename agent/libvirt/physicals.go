@@ -19,10 +19,10 @@ import (
 
 // The definition of a guest with an assigned physical disk has an ordinary disk with the alias of a host device.
 
-// physicalDir is the directory of the stable names of physical disks.
+// physicalDiskDir is the directory of the stable names of physical disks.
 const physicalDiskDir = "/" + blockdev.DiskNameDir + "/"
 
-// physicalOf returns the spec's name of a physical disk. It is empty if the disk is not a physical disk.
+// physicalDiskName returns the spec's name of a physical disk. It is empty if the disk is not a physical disk.
 func physicalDiskName(d *libvirtxml.DomainDisk) string {
 	if !hasAliasPrefix(d.Alias, hostdevAliasPrefix) {
 		return ""
@@ -34,8 +34,8 @@ func physicalDiskName(d *libvirtxml.DomainDisk) string {
 	return fleet.PhysicalDevice + name
 }
 
-// writePhysicals is writeHostDevices for disks. It appends physical disks after the VM's own disks, so that the VM's
-// own disks keep their order and target names.
+// writePhysicalDisks is writeHostDevices for disks. It appends physical disks after the VM's own disks, so that the
+// VM's own disks keep their order and target names.
 func writePhysicalDisks(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
 	d.Disks = slices.DeleteFunc(d.Disks, func(o libvirtxml.DomainDisk) bool {
@@ -55,8 +55,8 @@ func writePhysicalDisks(x *libvirtxml.Domain, s fleet.VMSpec) {
 	assignTargetNames(d)
 }
 
-// checkPhysicals refuses physical disks that are missing, in use by the host, or assigned to another domain. It does
-// not check disks that the VM already has.
+// checkPhysicalDisks refuses physical disks that are missing, in use by the host, or assigned to another domain. It
+// does not check disks that the VM already has.
 func (a *applyRun) checkPhysicalDisks(ctx context.Context, old *observedDomain, in definitionEdit) error {
 	if !in.SetsField("hostDevices") {
 		return nil
@@ -67,8 +67,8 @@ func (a *applyRun) checkPhysicalDisks(ctx context.Context, old *observedDomain, 
 	return a.checkPhysicalDisksFree(ctx, a.c, a.in.VM.ID, fresh, false)
 }
 
-// checkPhysicalsFree refuses physical disks that are missing or in use. If running is set, only running guests count as
-// users; otherwise every definition counts.
+// checkPhysicalDisksFree refuses physical disks that are missing or in use. If running is set, only running guests
+// count as users; otherwise every definition counts.
 func (b *Backend) checkPhysicalDisksFree(ctx context.Context, c *conn, id fleet.VMID, devices []fleet.VMHostDevice, running bool) error {
 	for _, w := range devices {
 		name := w.PhysicalDiskName()
@@ -101,8 +101,8 @@ func (b *Backend) checkPhysicalDisksFree(ctx context.Context, c *conn, id fleet.
 	return nil
 }
 
-// unusedDisk returns the physical disk with this name. It refuses a disk with partitions or file systems in use, and a
-// disk that the kernel has claimed.
+// unusedPhysicalDisk returns the physical disk with this name. It refuses a disk with partitions or file systems in
+// use, and a disk that the kernel has claimed.
 func unusedPhysicalDisk(device, name string) (blockdev.Device, error) {
 	d, ok := blockdev.FindDisk("/", name)
 	switch {
@@ -121,7 +121,8 @@ func unusedPhysicalDisk(device, name string) (blockdev.Device, error) {
 	return d, err
 }
 
-// onDisk reports whether the path, under any of its names, is the kernel's disk or one of the disk's partitions.
+// isOnKernelDisk reports whether the path, under any of its names, is the kernel's disk or one of the disk's
+// partitions.
 func isOnKernelDisk(at, kernel string) bool {
 	if !strings.HasPrefix(at, "/dev/") {
 		return false

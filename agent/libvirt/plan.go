@@ -31,7 +31,7 @@ func (b *Backend) PlanVM(ctx context.Context, in hypervisor.ApplyWork) (before, 
 	return before, after, wrapAction("plan "+in.VM.Name, err)
 }
 
-// planNew returns the definition that a new VM would get.
+// planNewDefinition returns the definition that a new VM would get.
 func (a *applyRun) planNewDefinition(ctx context.Context) (string, error) {
 	in, _, _, err := a.checkEditPlan(ctx, nil, nil, hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, a.in.VM, true))
 	if err != nil {
@@ -56,7 +56,7 @@ func (a *applyRun) planNewDefinition(ctx context.Context) (string, error) {
 	return renderXML(x)
 }
 
-// planEdit returns the VM's definition before and after the edit.
+// planDefinitionEdit returns the VM's definition before and after the edit.
 func (a *applyRun) planDefinitionEdit(ctx context.Context, old observedDomain) (before, after string, err error) {
 	// The definition must not contain secrets, because it is shown to people.
 	x, err := readDefinition(ctx, a.c, old.ref, golibvirt.DomainXMLInactive)
@@ -112,7 +112,7 @@ func renderXML(x *libvirtxml.Domain) (string, error) {
 	return text + "\n", err
 }
 
-// checkPlan runs the checks of prepare but creates nothing. missing are the disks whose volumes were never created.
+// checkEditPlan runs the checks of prepare but creates nothing. missing are the disks whose volumes were never created.
 func (a *applyRun) checkEditPlan(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.DefinitionEdit) (in definitionEdit, places, missing []localVolume, err error) {
 	if in, places, err = a.resolveHostPaths(plan); err != nil {
 		return in, nil, nil, err
@@ -147,7 +147,7 @@ func (a *applyRun) checkEditPlan(ctx context.Context, old *observedDomain, was *
 	return in, places, missing, err
 }
 
-// diskPlaces returns the disks with the sources that the definition needs.
+// locateDisks returns the disks with the sources that the definition needs.
 func (a *applyRun) locateDisks(ctx context.Context, places []localVolume) (out []locatedDisk, err error) {
 	for _, p := range places {
 		disk := locatedDisk{spec: a.in.VM.Spec.Disks[p.number-1], alias: diskAlias(p.ref()), path: p.path()}

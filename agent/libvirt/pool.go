@@ -106,7 +106,7 @@ func (b *Backend) withPoolLock(ctx context.Context, verb string, pool fleet.Pool
 	return wrapAction(act, b.withConn(ctx, f))
 }
 
-// checkUnused refuses if a running or stopped domain that selects accepts has a file of the pool.
+// checkPoolUnused refuses if a running or stopped domain that selects accepts has a file of the pool.
 func (b *Backend) checkPoolUnused(ctx context.Context, c *conn, pool fleet.Pool, selects func(observedDomain) bool) error {
 	all, err := b.readDomains(ctx, c)
 	if err != nil {

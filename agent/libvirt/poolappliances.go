@@ -5,13 +5,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// maxAppliances limits the appliances read in a pool, as each may have a descriptor of several MiB.
+// maxAppliancesPerPool limits the appliances read in a pool, as each may have a descriptor of several MiB.
 const maxAppliancesPerPool = 64
 
 // cachedAppliance is an appliance with the identity of the source file.
 type cachedAppliance struct {
-	file fileVersion
-	appliance   fleet.Appliance
+	file      fileVersion
+	appliance fleet.Appliance
 }
 
 // addAppliances adds the machine description to appliance volumes. It reads a file again only if the file has changed.

@@ -15,8 +15,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// blocks maps the volumes of a block pool to addresses. An address is the result of pathOf for a disk and identifies a
-// volume in every definition.
+// blockVolumeMapping maps the volumes of a block pool to addresses. An address is the result of pathOf for a disk and
+// identifies a volume in every definition.
 type blockVolumeMapping struct {
 	format string // the format in volume lists
 	// prefix returns the address prefix of the pool's volumes, also for a pool that somebody else defined. An empty
@@ -27,7 +27,7 @@ type blockVolumeMapping struct {
 	source   func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource
 }
 
-// blocksOf returns the mapping of the pool's kind. It returns nil for a file pool.
+// blockMappingOf returns the mapping of the pool's kind. It returns nil for a file pool.
 func blockMappingOf(s fleet.PoolSpec) *blockVolumeMapping { return poolSourcesByKind[s.Kind].blocks }
 
 // address returns the volume's address. It is empty if no volume of the pool can have this name.
@@ -122,7 +122,7 @@ var (
 	}
 )
 
-// blocksOfType returns the mapping for libvirt's pool type. It returns nil for a file pool or an unknown type.
+// blockMappingOfType returns the mapping for libvirt's pool type. It returns nil for a file pool or an unknown type.
 func blockMappingOfType(libvirtType string) *blockVolumeMapping {
 	for _, s := range poolSourcesByKind {
 		if s.libvirt == libvirtType {
@@ -132,7 +132,7 @@ func blockMappingOfType(libvirtType string) *blockVolumeMapping {
 	return nil
 }
 
-// serversOf returns the addresses of the pool's storage servers, each with its port if the spec has one.
+// poolServers returns the addresses of the pool's storage servers, each with its port if the spec has one.
 func poolServers(s fleet.PoolSpec) (out []libvirtxml.StoragePoolSourceHost) {
 	all := s.Servers()
 	if s.Portal != "" {
@@ -148,7 +148,7 @@ func poolServers(s fleet.PoolSpec) (out []libvirtxml.StoragePoolSourceHost) {
 	return out
 }
 
-// diskHosts returns the pool's storage servers for the source of a disk.
+// diskServers returns the pool's storage servers for the source of a disk.
 func diskServers(s fleet.PoolSpec) (out []libvirtxml.DomainDiskSourceHost) {
 	for _, h := range poolServers(s) {
 		out = append(out, libvirtxml.DomainDiskSourceHost{Name: h.Name, Port: h.Port})
@@ -324,8 +324,8 @@ func (b *Backend) readVolumeInfo(ctx context.Context, c *conn, pool golibvirt.St
 	return &v, volumeFromXML(p.pool, x), err
 }
 
-// volumeIn returns the volume as libvirt's pool reports it. The name is empty if the volume is unusable, such as an
-// iSCSI controller.
+// volumeFromXML returns the volume as libvirt's pool reports it. The name is empty if the volume is unusable, such as
+// an iSCSI controller.
 func volumeFromXML(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
 	v, kind := volumeFromLibvirt(x), blockMappingOf(p.Spec)
 	if kind == nil {
@@ -338,7 +338,7 @@ func volumeFromXML(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
 	return v
 }
 
-// volumeThere returns the volume, or an error if the volume is missing.
+// requireVolume returns the volume, or an error if the volume is missing.
 func (b *Backend) requireVolume(ctx context.Context, c *conn, p localVolume) (golibvirt.StorageVol, fleet.Volume, error) {
 	ref, v, err := b.lookupVolume(ctx, c, p)
 	if err == nil && ref == nil {
@@ -350,8 +350,8 @@ func (b *Backend) requireVolume(ctx context.Context, c *conn, p localVolume) (go
 	return *ref, v, nil
 }
 
-// sizesOf returns the sizes of disks. It reads files directly, and takes other volumes from the latest listing of their
-// pool. The size of an unlisted volume is unknown, because the volume may be newer than the listing.
+// diskSizesOf returns the sizes of disks. It reads files directly, and takes other volumes from the latest listing of
+// their pool. The size of an unlisted volume is unknown, because the volume may be newer than the listing.
 func (b *Backend) diskSizesOf(ctx context.Context, paths diskPaths) map[string]diskSize {
 	out := b.diskSizes.read(ctx, paths)
 	for address := range paths {

@@ -18,10 +18,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// poolCheck is one check of a pool. The check also restarts a failed pool.
+// poolCheckRun is one check of a pool. The check also restarts a failed pool.
 type poolCheckRun struct {
 	*Backend
-	watch         *poolWatch
+	watch     *poolWatch
 	c         *conn
 	pool      fleet.Pool
 	exclusive bool // no job of the pool is running, so the check may act and record
@@ -55,7 +55,7 @@ func (g *poolCheckRun) failedStatus(message string) fleet.PoolStatus {
 	return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: g.pool.Spec.Path, Error: message}
 }
 
-// check returns the pool's status, and restarts a failed pool if a retry is due.
+// checkStatus returns the pool's status, and restarts a failed pool if a retry is due.
 func (g *poolCheckRun) checkStatus(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	st := fleet.PoolStatus{State: fleet.PoolInactive, MountPath: g.pool.Spec.Path}
 	ref, err := l.StoragePoolLookupByName(g.pool.Name)
@@ -166,7 +166,7 @@ func (w *poolWatch) inactiveStatus(st fleet.PoolStatus) fleet.PoolStatus {
 	return st
 }
 
-// probe writes and reads a small file in the pool's directory, at most once per refreshAge.
+// probeDir writes and reads a small file in the pool's directory, at most once per poolRefreshInterval.
 func (w *poolWatch) probeDir(dir string, now pooldir.DirReading) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > poolRefreshInterval
@@ -281,7 +281,7 @@ func addNewFiles(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 	return known
 }
 
-// isBusy reports whether libvirt refused the refresh because a volume of the pool is being created.
+// isPoolBusyError reports whether libvirt refused the refresh because a volume of the pool is being created.
 func isPoolBusyError(err error) bool {
 	return isLibvirtError(err) && strings.Contains(err.Error(), "asynchronous jobs")
 }
@@ -342,8 +342,8 @@ func describeVolume(l *golibvirt.Libvirt, v golibvirt.StorageVol, p fleet.Pool) 
 	return out, nil
 }
 
-// rawFile returns the volume if the name is the name of a raw disk. libvirt would probe the format from bytes that the
-// guest wrote.
+// rawVolumeFile returns the volume if the name is the name of a raw disk. libvirt would probe the format from bytes
+// that the guest wrote.
 func rawVolumeFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
 	if !p.Spec.Kind.Info().FilePool || !fleet.IsRawName(name) || hypervisor.EscapeInvalidText(name) != name {
 		return v, false
@@ -356,16 +356,16 @@ func rawVolumeFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
 	return rawVolumeListing(fleet.Volume{Name: name, Path: at, AllocBytes: allocated(info, info.Size()), Unfinished: strings.HasSuffix(name, partialSuffix)}, info.Size()), true
 }
 
-// abandonedAfter is the time since the last write after which an unfinished file counts as abandoned.
+// unfinishedMaxAge is the time since the last write after which an unfinished file counts as abandoned.
 const unfinishedMaxAge = 10 * time.Minute
 
-// isAbandoned reports whether nobody has written to the unfinished file for abandonedAfter.
+// isUnfinishedAbandoned reports whether nobody has written to the unfinished file for unfinishedMaxAge.
 func isUnfinishedAbandoned(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && time.Since(info.ModTime()) > unfinishedMaxAge
 }
 
-// volumeOf converts libvirt's description of a volume.
+// volumeFromLibvirt converts libvirt's description of a volume.
 func volumeFromLibvirt(x libvirtxml.StorageVolume) fleet.Volume {
 	v := fleet.Volume{Name: x.Name, Unfinished: strings.HasSuffix(x.Name, partialSuffix)}
 	if x.Target != nil {

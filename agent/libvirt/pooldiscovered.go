@@ -18,7 +18,7 @@ import (
 // other pool is preexisting.
 func createdByQuantix(x libvirtxml.StoragePool, p fleet.Pool) bool { return x.UUID == string(p.ID) }
 
-// poolBefore returns the state of a preexisting pool before Quantix first uses it.
+// priorPoolState returns the state of a preexisting pool before Quantix first uses it.
 func priorPoolState(ctx context.Context, c *conn, p fleet.Pool) (pooldir.PriorPoolState, error) {
 	ref, x, err := findPool(ctx, c, p.Name)
 	if isLibvirtCode(err, golibvirt.ErrNoStoragePool) || err == nil && createdByQuantix(x, p) {
@@ -30,7 +30,7 @@ func priorPoolState(ctx context.Context, c *conn, p fleet.Pool) (pooldir.PriorPo
 	return readPoolState(ctx, c, ref)
 }
 
-// poolState reads whether the pool is active and has autostart.
+// readPoolState reads whether the pool is active and has autostart.
 func readPoolState(ctx context.Context, c *conn, ref golibvirt.StoragePool) (pooldir.PriorPoolState, error) {
 	return call(ctx, c, func(l *golibvirt.Libvirt) (pooldir.PriorPoolState, error) {
 		active, err := l.StoragePoolIsActive(ref)

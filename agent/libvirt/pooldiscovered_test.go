@@ -47,7 +47,7 @@ func TestReleaseRestoresPreexistingPool(t *testing.T) {
 	}
 }
 
-// startOnVolume starts a domain with a disk that the definition names by pool and volume.
+// startDomainOnVolume starts a domain with a disk that the definition names by pool and volume.
 func startDomainOnVolume(t *testing.T, pool, volume string) {
 	t.Helper()
 	name, file := "on-"+pool, filepath.Join(t.TempDir(), "domain.xml")

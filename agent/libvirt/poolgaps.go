@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// missingPools returns the pool types without a libvirt driver. It returns none if libvirt is too old to report its
+// missingPoolTypes returns the pool types without a libvirt driver. It returns none if libvirt is too old to report its
 // drivers.
 func missingPoolTypes(l *golibvirt.Libvirt) (types []string, err error) {
 	text, err := l.ConnectGetStoragePoolCapabilities(0)

@@ -9,13 +9,13 @@ import (
 
 // cachedImage is the result of an image check with the identity of the checked file.
 type cachedImage struct {
-	file    fileVersion
+	file          fileVersion
 	invalidReason string
 }
 
-// markUnsound sets the fault of the pool's invalid images. It reads a file again only if the file has changed. It skips
-// VM disks, because guests may be writing to them and no VM is created from them. It skips raw files, because raw files
-// have no header.
+// markInvalidImages sets the fault of the pool's invalid images. It reads a file again only if the file has changed. It
+// skips VM disks, because guests may be writing to them and no VM is created from them. It skips raw files, because raw
+// files have no header.
 func markInvalidImages(volumes []fleet.Volume, known map[string]cachedImage) map[string]cachedImage {
 	now := map[string]cachedImage{}
 	for i := range volumes {

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mountedPool returns a pool that the host mounts. The test's cleanup releases the pool.
+// newMountedPool returns a pool that the host mounts. The test's cleanup releases the pool.
 func newMountedPool(t *testing.T, b hypervisor.Hypervisor, spec fleet.PoolSpec) fleet.Pool {
 	t.Helper()
 	spec.Path = filepath.Join(t.TempDir(), "mnt")
@@ -46,7 +46,7 @@ func backendAllowing(t *testing.T, devices ...string) hypervisor.Hypervisor {
 	return b
 }
 
-// loopDevice returns a loop device with an empty file system.
+// newLoopDevice returns a loop device with an empty file system.
 func newLoopDevice(t *testing.T, format string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")
@@ -147,8 +147,8 @@ func TestDevicePoolRefusalNamesReason(t *testing.T) {
 	}
 }
 
-// gluster starts a server with one volume, gv0, at the address of the lab host's default network. The test's cleanup
-// stops it.
+// startGluster starts a server with one volume, gv0, at the address of the lab host's default network. The test's
+// cleanup stops it.
 func startGluster(t *testing.T) (server string, stop func()) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "gluster")

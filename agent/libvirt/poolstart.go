@@ -96,7 +96,7 @@ func (b *Backend) createPool(ctx context.Context, c *conn, p fleet.Pool, ref gol
 	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolCreate(ref, 0) })
 }
 
-// undoStart stops a pool that started on the wrong directory. It only logs an error.
+// stopWrongPool stops a pool that started on the wrong directory. It only logs an error.
 func (b *Backend) stopWrongPool(ctx context.Context, c *conn, ref golibvirt.StoragePool) {
 	if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolDestroy(ref) }); err != nil {
 		b.log.Warn("a storage pool on the wrong directory cannot be stopped", "pool", ref.Name, "error", err)

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	poolMaxAge         = 5 * time.Second
-	poolReadTimeout    = 2 * time.Second
-	poolRefreshInterval      = 30 * time.Second
-	stalledAfter    = 10 * time.Second // since the pool's storage last answered
-	refreshTimeout    = time.Minute      // limit of a refresh within a job
-	minRestartDelay = 5 * time.Second  // time from a failure to the next start; doubles each time
-	maxRestartDelay = 15 * time.Second
+	poolMaxAge          = 5 * time.Second
+	poolReadTimeout     = 2 * time.Second
+	poolRefreshInterval = 30 * time.Second
+	stalledAfter        = 10 * time.Second // since the pool's storage last answered
+	refreshTimeout      = time.Minute      // limit of a refresh within a job
+	minRestartDelay     = 5 * time.Second  // time from a failure to the next start; doubles each time
+	maxRestartDelay     = 15 * time.Second
 )
 
 // poolWatches checks each assigned pool on its own connection. libvirt locks a pool while it reads the storage, so
@@ -33,8 +33,8 @@ type poolWatches struct {
 	book  *state.PoolBook
 	locks keyLocks[string] // by pool name; locked by jobs and by pool checks
 
-	mu     sync.Mutex
-	all    map[string]*poolWatch
+	mu         sync.Mutex
+	all        map[string]*poolWatch
 	discovered valueWatch[[]fleet.DiscoveredPool]
 }
 
@@ -43,22 +43,22 @@ type poolWatch struct {
 	valueWatch[fleet.PoolStatus]
 	dirCheck valueWatch[error] // checks that the directory is the recorded one; see poolWatches.checkAnswers
 
-	mu        sync.Mutex
-	failure   string // the error of the last failed job or refresh; empty after a success
-	timedOut  bool   // the last failed job or refresh reached its deadline without an answer
-	refreshed time.Time
-	volumes   []fleet.Volume
-	appliances  map[string]cachedAppliance
-	images    map[string]cachedImage
-	total     int    // number of all volumes; volumes has only the first ones
-	listingError  string // why volumes is an older listing; empty if the listing is current
-	reported  fleet.PoolStatus
-	lastProbe fleet.PoolStatus // the result of the last write test: options, file system, durations, error
+	mu           sync.Mutex
+	failure      string // the error of the last failed job or refresh; empty after a success
+	timedOut     bool   // the last failed job or refresh reached its deadline without an answer
+	refreshed    time.Time
+	volumes      []fleet.Volume
+	appliances   map[string]cachedAppliance
+	images       map[string]cachedImage
+	total        int    // number of all volumes; volumes has only the first ones
+	listingError string // why volumes is an older listing; empty if the listing is current
+	reported     fleet.PoolStatus
+	lastProbe    fleet.PoolStatus // the result of the last write test: options, file system, durations, error
 	restartAt    time.Time        // no restart of the pool before this time
-	restartDelay  time.Duration
+	restartDelay time.Duration
 }
 
-// of returns the watch of the pool and creates it if necessary.
+// watchOf returns the watch of the pool and creates it if necessary.
 func (p *poolWatches) watchOf(name string) *poolWatch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,14 +109,14 @@ func (b *Backend) recordPool(p fleet.Pool, record pooldir.RecordedPool) {
 	}
 }
 
-// healDue reports whether the wait after the last failed start is over.
+// isRestartDue reports whether the wait after the last failed start is over.
 func (w *poolWatch) isRestartDue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !time.Now().Before(w.restartAt)
 }
 
-// expire makes the next read of every pool check again instead of returning a cached result.
+// expireAll makes the next read of every pool check again instead of returning a cached result.
 func (p *poolWatches) expireAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -217,7 +217,7 @@ func (w *poolWatch) hasFailure() bool {
 	return w.failure != "" && !w.timedOut
 }
 
-// smooth smooths the sizes, which always fluctuate on storage in use; see smoothSize.
+// smoothSizes smooths the sizes, which always fluctuate on storage in use; see steadySize.
 func (w *poolWatch) smoothSizes(st fleet.PoolStatus) fleet.PoolStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,7 +237,7 @@ func (w *poolWatch) smoothSizes(st fleet.PoolStatus) fleet.PoolStatus {
 	return st
 }
 
-// provisioned returns how much the listed volumes may still grow, in bytes. ISOs do not grow.
+// unallocatedBytes returns how much the listed volumes may still grow, in bytes. ISOs do not grow.
 func unallocatedBytes(volumes []fleet.Volume) (n int64) {
 	for _, v := range volumes {
 		if !v.IsISO() {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// poolSources maps the pool kinds to libvirt's pool definitions.
+// poolSourcesByKind maps the pool kinds to libvirt's pool definitions.
 var poolSourcesByKind = map[fleet.PoolKind]poolSource{
 	fleet.PoolDir: {libvirt: "dir", source: func(fleet.Pool) *libvirtxml.StoragePoolSource { return nil }},
 	fleet.PoolFS: {libvirt: "fs", device: func(s fleet.PoolSpec) string { return s.Device }, source: func(p fleet.Pool) *libvirtxml.StoragePoolSource {
@@ -59,7 +59,7 @@ type poolSource struct {
 	target func(fleet.PoolSpec) string
 	device func(fleet.PoolSpec) string // the device that the agent's settings must allow; nil: the kind uses no host device
 	secret *poolSecret                 // nil: the kind has no secret
-	blocks *blockVolumeMapping                     // nil: a file pool
+	blocks *blockVolumeMapping         // nil: a file pool
 }
 
 func netSource(server, dir, format string) *libvirtxml.StoragePoolSource {
@@ -69,8 +69,8 @@ func netSource(server, dir, format string) *libvirtxml.StoragePoolSource {
 	}
 }
 
-// deviceFormat returns libvirt's name of the file system. For btrfs it returns "auto", because not every libvirt knows
-// btrfs and mount detects the file system.
+// fileSystemName returns libvirt's name of the file system. For btrfs it returns "auto", because not every libvirt
+// knows btrfs and mount detects the file system.
 func fileSystemName(s fleet.PoolSpec) string {
 	if s.Format == "btrfs" {
 		return "auto"
@@ -94,7 +94,7 @@ func poolXML(p fleet.Pool) libvirtxml.StoragePool {
 	return x
 }
 
-// poolStorage identifies the storage of a pool. Pools with equal values use the same storage.
+// storageIdentity identifies the storage of a pool. Pools with equal values use the same storage.
 type storageIdentity struct {
 	kind, path, host, dir, device string
 	gluster                       bool // otherwise NFS
@@ -146,12 +146,12 @@ func (at storageIdentity) describe() string {
 	return strings.Join(all, " ")
 }
 
-// sameSource reports whether libvirt's pool has the storage of the spec.
+// isSameStorage reports whether libvirt's pool has the storage of the spec.
 func isSameStorage(x libvirtxml.StoragePool, s fleet.PoolSpec) bool {
 	return poolStorageOf(x) == poolStorageOf(poolXML(fleet.Pool{Spec: s}))
 }
 
-// errOtherSource is the error for a pool of this name with another source.
+// errPoolHasOtherSource is the error for a pool of this name with another source.
 func errPoolHasOtherSource(name string, x libvirtxml.StoragePool) error {
 	at := poolStorageOf(x)
 	what := strings.TrimSpace(at.kind + " " + at.describe())

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// groupXML is a port group of a network definition. libvirtxml does not support the bandwidth of a port group, so
+// portGroupXML is a port group of a network definition. libvirtxml does not support the bandwidth of a port group, so
 // Quantix reads and writes port groups separately.
 type portGroupXML struct {
 	XMLName   xml.Name                     `xml:"portgroup"`
@@ -28,7 +28,7 @@ type portGroupXML struct {
 // groups are the port groups of a network definition, sorted by name.
 type groups []portGroupXML
 
-// groupsOf returns the spec's port groups for libvirt.
+// portGroupsOf returns the spec's port groups for libvirt.
 func portGroupsOf(s *fleet.NetworkSpec) (out groups) {
 	for _, g := range s.PortGroups {
 		x := portGroupXML{Name: g.Name}
@@ -72,7 +72,7 @@ func bandwidthXML(r *fleet.Rate) *libvirtxml.NetworkBandwidthParams {
 	return &libvirtxml.NetworkBandwidthParams{Average: set(r.AverageKiB), Peak: set(r.PeakKiB), Burst: set(r.BurstKiB)}
 }
 
-// groupsIn reads the port groups of a network's XML.
+// parsePortGroups reads the port groups of a network's XML.
 func parsePortGroups(text string) (groups, error) {
 	var x struct {
 		Groups groups `xml:"portgroup"`
@@ -111,7 +111,7 @@ func (g groups) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// textOf returns the text of the group with this name. It is empty if there is none.
+// groupText returns the text of the group with this name. It is empty if there is none.
 func (g groups) groupText(name string) string {
 	if i := slices.IndexFunc(g, func(x portGroupXML) bool { return x.Name == name }); i >= 0 {
 		return g[i].text()
@@ -165,8 +165,8 @@ func readNetworkXML(ctx context.Context, c *conn, ref golibvirt.Network, flags u
 	return x, g, err
 }
 
-// limitNICs applies changed port group bandwidths to the NICs of running guests, because libvirt applies the bandwidth
-// only when it attaches a NIC. It does not change a NIC with bandwidth limits of its own.
+// applyNICBandwidths applies changed port group bandwidths to the NICs of running guests, because libvirt applies the
+// bandwidth only when it attaches a NIC. It does not change a NIC with bandwidth limits of its own.
 func (b *Backend) applyNICBandwidths(ctx context.Context, c *conn, n fleet.Network) error {
 	all, err := b.readDomains(ctx, c)
 	if err != nil {
@@ -194,7 +194,7 @@ func (b *Backend) applyNICBandwidths(ctx context.Context, c *conn, n fleet.Netwo
 	return nil
 }
 
-// limitNIC sets the bandwidth of one NIC of a running guest to the bandwidth of the NIC's port group.
+// applyNICBandwidth sets the bandwidth of one NIC of a running guest to the bandwidth of the NIC's port group.
 func applyNICBandwidth(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Network, d libvirtxml.DomainInterface, inactive *libvirtxml.Domain) error {
 	if d.Source == nil || d.Source.Network == nil || d.Source.Network.Network != n.Name {
 		return nil

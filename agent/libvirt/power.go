@@ -13,7 +13,7 @@ import (
 
 // These are the poll interval and the time limit for an earlier start that is still running.
 const (
-	startPoll = 50 * time.Millisecond
+	startPoll           = 50 * time.Millisecond
 	earlierStartTimeout = 100 * time.Second
 )
 
@@ -97,7 +97,7 @@ func (b *Backend) StopVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// unlessOff returns err, or nil if the guest has stopped on its own.
+// ignoreIfOff returns err, or nil if the guest has stopped on its own.
 func ignoreIfOff(l *golibvirt.Libvirt, ref golibvirt.Domain, err error) error {
 	if isLibvirtCode(err, golibvirt.ErrOperationInvalid) {
 		if active, checkErr := l.DomainIsActive(ref); checkErr == nil && active == 0 {

@@ -16,12 +16,12 @@ import (
 // procStoragePoolRefresh is the call's procedure number in libvirt's protocol.
 const procStoragePoolRefresh = 83
 
-// proxy forwards connections to libvirtd's socket. It can drop calls of one procedure, as if libvirtd hung in the call,
-// and report each call that changes something.
+// libvirtProxy forwards connections to libvirtd's socket. It can drop calls of one procedure, as if libvirtd hung in
+// the call, and report each call that changes something.
 type libvirtProxy struct {
 	socket  string
 	changes atomic.Pointer[changeObserver] // observes the calls of connections opened later; nil: no observer
-	drop    atomic.Uint32               // procedure whose calls are dropped; 0: none
+	drop    atomic.Uint32                  // procedure whose calls are dropped; 0: none
 	dropped atomic.Int32
 	garbled atomic.Pointer[[]string] // the proxy replaces the last byte of these texts in libvirtd's answers; nil: none
 
@@ -49,7 +49,7 @@ func newProxy(t *testing.T) *libvirtProxy {
 	return p
 }
 
-// cut closes all connections.
+// closeConnections closes all connections.
 func (p *libvirtProxy) closeConnections() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,8 +119,8 @@ func (p *libvirtProxy) serve(client net.Conn) {
 	}
 }
 
-// changeWatch is called for each changing call: before libvirtd gets the call, after libvirtd got the call, and before
-// the proxy forwards the answer. If at returns false, the proxy closes the connection.
+// changeObserver is called for each changing call: before libvirtd gets the call, after libvirtd got the call, and
+// before the proxy forwards the answer. If at returns false, the proxy closes the connection.
 type changeObserver struct{ onChange func(what string) bool }
 
 // changingProcedures maps procedure numbers of libvirt's protocol to the changes that they make to VMs, volumes and
@@ -132,7 +132,7 @@ var changingProcedures = map[uint32]string{
 	160: "attach", 174: "update a device", 392: "detach", 199: "add CPUs", 204: "set the balloon", 251: "grow a disk", 219: "schedule vCPUs",
 }
 
-// changes returns the change that the packet's call makes. ok is false if the call changes nothing.
+// changeMade returns the change that the packet's call makes. ok is false if the call changes nothing.
 func (p packet) changeMade() (what string, ok bool) {
 	switch {
 	case p.kind != packetCall:

@@ -15,7 +15,7 @@ import (
 // content of a raw file is guest data: the agent reads no format, size or file name from it. See ADR 70.
 type formats struct{ raw, other map[fileID]bool }
 
-// note records the file's format in one domain's definition.
+// addFile records the file's format in one domain's definition.
 func (f *formats) addFile(id fileID, raw bool) {
 	if f.raw == nil {
 		f.raw, f.other = map[fileID]bool{}, map[fileID]bool{}
@@ -32,7 +32,7 @@ func (f formats) isRaw(path string, id fileID) bool {
 	return f.raw[id] || !f.other[id] && fleet.IsRawName(filepath.Base(path))
 }
 
-// formatsNow reads the definitions of all domains now.
+// readFileFormats reads the definitions of all domains now.
 func (b *Backend) readFileFormats(ctx context.Context, c *conn) (formats, error) {
 	all, err := b.readDomains(ctx, c)
 	if err != nil {
@@ -41,8 +41,8 @@ func (b *Backend) readFileFormats(ctx context.Context, c *conn) (formats, error)
 	return b.findFileUsers(ctx, decisionRecency, all).formats, nil
 }
 
-// asRaw returns the facts of a raw file: its length, and nothing from its content. begins is the format that the
-// content resembles, for callers that create images from the file.
+// withoutContent returns the facts of a raw file: its length, and nothing from its content. begins is the format that
+// the content resembles, for callers that create images from the file.
 func (f volumeFile) withoutContent() volumeFile {
 	f.contentFormat = cmp.Or(f.Format, "qcow2") // only a truncated qcow2 header leaves the format empty
 	f.header = header{image.Facts{Format: fleet.Raw, Size: f.bytes}, f.alloc}
@@ -52,8 +52,8 @@ func (f volumeFile) withoutContent() volumeFile {
 // looksFormatted reports whether the content of the raw disk looks like another format.
 func (f volumeFile) looksFormatted() bool { return f.contentFormat != "" }
 
-// imageIn reads the facts that decide whether an image may be created from a volume. It refuses a raw disk that looks
-// like another format, because readers of the copy would use that format.
+// readImageSource reads the facts that decide whether an image may be created from a volume. It refuses a raw disk that
+// looks like another format, because readers of the copy would use that format.
 func (b *Backend) readImageSource(ctx context.Context, c *conn, p localVolume) (header, error) {
 	f, err := b.volumeFile(ctx, c, p)
 	if err != nil {
@@ -69,7 +69,8 @@ func (b *Backend) readImageSource(ctx context.Context, c *conn, p localVolume) (
 	return h, nil
 }
 
-// rawVolume returns the listing of a raw volume without libvirt's values, because libvirt probed the guest's bytes.
+// rawVolumeListing returns the listing of a raw volume without libvirt's values, because libvirt probed the guest's
+// bytes.
 func rawVolumeListing(v fleet.Volume, bytes int64) fleet.Volume {
 	v.Format, v.CapacityBytes, v.Backing, v.Appliance = fleet.Raw, bytes, "", nil
 	return v

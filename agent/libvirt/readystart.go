@@ -7,8 +7,8 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// prepareStart checks every path that the guest would open. Then it updates the VM's definition with values known only
-// at the start: the networks' MTUs, the host's USB ports and the mediated devices.
+// prepareGuestStart checks every path that the guest would open. Then it updates the VM's definition with values known
+// only at the start: the networks' MTUs, the host's USB ports and the mediated devices.
 func (b *Backend) prepareGuestStart(ctx context.Context, c *conn, s observedDomain) error {
 	x, err := readDefinition(ctx, c, s.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// reference is a file named in an image's header. The file of an opaque reference is raw: the agent does not read its
-// header.
+// imageReference is a file named in an image's header. The file of an opaque reference is raw: the agent does not read
+// its header.
 type imageReference struct {
 	path   string
 	opaque bool
 }
 
-// referenceBytes is how many bytes of an image are read for references. A qcow2 file has its references in the first
+// maxReferenceBytes is how many bytes of an image are read for references. A qcow2 file has its references in the first
 // cluster.
 const maxReferenceBytes = 64 << 10
 
@@ -82,8 +82,8 @@ func parseReferences(text []byte) []imageReference {
 	return out
 }
 
-// fileNames returns the files that QEMU opens for a file name of an image. The name may have the prefix "file:" or be a
-// JSON description.
+// filesOfImageName returns the files that QEMU opens for a file name of an image. The name may have the prefix "file:"
+// or be a JSON description.
 func filesOfImageName(name string) []string {
 	text, described := strings.CutPrefix(name, "json:")
 	if !described {
@@ -96,7 +96,7 @@ func filesOfImageName(name string) []string {
 	return fileNamesInJSON(value)
 }
 
-// namesIn returns the file names in a JSON description of a block device.
+// fileNamesInJSON returns the file names in a JSON description of a block device.
 func fileNamesInJSON(value any) (out []string) {
 	switch v := value.(type) {
 	case map[string]any:

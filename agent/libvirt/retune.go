@@ -12,8 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// retune applies the edit to the running guest as far as libvirt can. The other changes take effect at the next start;
-// until then the VM's status lists them as pending.
+// applyToRunningGuest applies the edit to the running guest as far as libvirt can. The other changes take effect at the
+// next start; until then the VM's status lists them as pending.
 func (a *applyRun) applyToRunningGuest(ctx context.Context, ref golibvirt.Domain, plan hypervisor.DefinitionEdit, inactive, live *libvirtxml.Domain) error {
 	if plan.SetsField("iso") {
 		if err := a.changeISO(ctx, ref, inactive, live); err != nil {
@@ -59,7 +59,7 @@ func (a *applyRun) applyToRunningGuest(ctx context.Context, ref golibvirt.Domain
 	return nil
 }
 
-// swapMedium changes or ejects the medium of the guest's CD-ROM drive. A drive that the guest has locked keeps its
+// changeISO changes or ejects the medium of the guest's CD-ROM drive. A drive that the guest has locked keeps its
 // medium.
 func (a *applyRun) changeISO(ctx context.Context, ref golibvirt.Domain, inactive, live *libvirtxml.Domain) error {
 	want, has := cdromIndex(inactive), cdromIndex(live)
@@ -69,7 +69,7 @@ func (a *applyRun) changeISO(ctx context.Context, ref golibvirt.Domain, inactive
 	return a.changeDriveMedium(ctx, ref, inactive.Devices.Disks[want], live.Devices.Disks[has])
 }
 
-// swapDrives changes or ejects the media of the guest's other drives.
+// changeDriveMedia changes or ejects the media of the guest's other drives.
 func (a *applyRun) changeDriveMedia(ctx context.Context, ref golibvirt.Domain, inactive, live *libvirtxml.Domain) error {
 	for _, want := range inactive.Devices.Disks {
 		has := slices.IndexFunc(live.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasOf(want.Alias) })
@@ -82,8 +82,8 @@ func (a *applyRun) changeDriveMedia(ctx context.Context, ref golibvirt.Domain, i
 	return nil
 }
 
-// swapDrive changes the medium of one drive. If the guest has locked the tray, swapDrive changes nothing and returns no
-// error.
+// changeDriveMedium changes the medium of one drive. If the guest has locked the tray, changeDriveMedium changes
+// nothing and returns no error.
 func (a *applyRun) changeDriveMedium(ctx context.Context, ref golibvirt.Domain, want, drive libvirtxml.DomainDisk) error {
 	if diskPathOf(&drive) == diskPathOf(&want) {
 		return nil
@@ -102,7 +102,7 @@ func (a *applyRun) changeDriveMedium(ctx context.Context, ref golibvirt.Domain, 
 	return err
 }
 
-// addCPUs hot-plugs vCPUs, up to the guest's maximum.
+// hotPlugCPUs hot-plugs vCPUs, up to the guest's maximum.
 func (a *applyRun) hotPlugCPUs(ctx context.Context, ref golibvirt.Domain, want int, live *libvirtxml.Domain) error {
 	if want <= pluggedCPUs(live) || want > maxHotPlugCPUs(live) || !supportsCPUHotPlug(live.Type, secureBootOf(live)) {
 		return nil
@@ -112,7 +112,7 @@ func (a *applyRun) hotPlugCPUs(ctx context.Context, ref golibvirt.Domain, want i
 	})
 }
 
-// limitDisk applies the definition's I/O limits to the guest's disk.
+// applyDiskLimits applies the definition's I/O limits to the guest's disk.
 func (a *applyRun) applyDiskLimits(ctx context.Context, ref golibvirt.Domain, alias string, inactive, live *libvirtxml.Domain) error {
 	is := func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == alias }
 	k, l := slices.IndexFunc(inactive.Devices.Disks, is), slices.IndexFunc(live.Devices.Disks, is)
@@ -149,7 +149,7 @@ func (a *applyRun) applyDiskLimits(ctx context.Context, ref golibvirt.Domain, al
 	})
 }
 
-// retuneNIC applies the definition's link state and limits to the guest's NIC.
+// applyNICSettings applies the definition's link state and limits to the guest's NIC.
 func (a *applyRun) applyNICSettings(ctx context.Context, ref golibvirt.Domain, set hypervisor.DeviceChange[fleet.NIC], inactive, live *libvirtxml.Domain) error {
 	is := func(n libvirtxml.DomainInterface) bool { return strings.EqualFold(nicMACOf(&n), set.Device.MAC) }
 	k, l := slices.IndexFunc(inactive.Devices.Interfaces, is), slices.IndexFunc(live.Devices.Interfaces, is)

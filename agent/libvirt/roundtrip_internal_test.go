@@ -14,10 +14,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// generator generates field values from bytes. It reads the field tables, so it also covers new fields.
+// specGenerator generates field values from bytes. It reads the field tables, so it also covers new fields.
 type specGenerator struct{ bytes []byte }
 
-// next returns the next byte. After the last byte it returns 0, which ends the generation.
+// nextByte returns the next byte. After the last byte it returns 0, which ends the generation.
 func (d *specGenerator) nextByte() int {
 	if len(d.bytes) == 0 {
 		return 0
@@ -27,7 +27,7 @@ func (d *specGenerator) nextByte() int {
 	return int(b)
 }
 
-// of returns a number below n. It returns 0 after the last byte.
+// numberBelow returns a number below n. It returns 0 after the last byte.
 func (d *specGenerator) numberBelow(n int) int { return d.nextByte() % n }
 
 // sampleTexts are the candidates for text fields; each field accepts some of them.
@@ -36,7 +36,7 @@ var sampleTexts = []string{
 	"cdrom3", "floppy1", "v-1.iso", "vmlinuz", "0001:02:03.4", "pci/0000:41:00.0", "pci/0000:41:00.1", "mdev/nvidia-63", "usb-port/1-2.3", "blk/ata-A_1", "EPYC-Rome-v2",
 }
 
-// value generates a JSON value of the field's kind. It returns nil if the bytes select no value.
+// fieldValue generates a JSON value of the field's kind. It returns nil if the bytes select no value.
 func (d *specGenerator) fieldValue(in fleet.FormInput) any {
 	switch in.Kind {
 	case fleet.InputFlag:
@@ -85,7 +85,7 @@ func (d *specGenerator) fieldValue(in fleet.FormInput) any {
 
 const samplePool, samplePath = "01a20f00-0000-7000-8000-0000000000aa", "/srv/pool"
 
-// setFields sets random fields of a spec, disk or NIC. It resets a field if the spec is then invalid.
+// setRandomFields sets random fields of a spec, disk or NIC. It resets a field if the spec is then invalid.
 func setRandomFields[T any](d *specGenerator, fields []fleet.Field[T], at *T, right func() bool) {
 	for _, f := range fields {
 		if d.numberBelow(3) == 0 {
@@ -137,7 +137,9 @@ func randomVM(bytes []byte) fleet.VM {
 	return fleet.VM{Meta: fleet.Meta{ID: "01a20f00-0000-7000-8000-0000000000bb", Name: "web-01", Generation: 3}, Spec: s}
 }
 
-func numaNodes(from, to int) string { return fleet.NormalizeNumberSet(fmt.Sprintf("%d-%d", from, to-1)) }
+func numaNodes(from, to int) string {
+	return fleet.NormalizeNumberSet(fmt.Sprintf("%d-%d", from, to-1))
+}
 
 // roundTrip writes the VM's definition and reads it back from its text.
 func roundTrip(t *testing.T, vm fleet.VM, k acceleratorKind) (hypervisor.Applied, hypervisor.DefinedSpec, string) {

@@ -37,7 +37,7 @@ func serverRuns(socket, network string) bool {
 	return false
 }
 
-// isServer reports whether the process is a dnsmasq with the network's configuration.
+// isDnsmasqOf reports whether the process is a dnsmasq with the network's configuration.
 func isDnsmasqOf(pid int, network string) bool {
 	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if err != nil {

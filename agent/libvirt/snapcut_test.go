@@ -20,7 +20,7 @@ import (
 // snapper is a fixture with a VM that gets snapshots.
 type snapper struct {
 	fixture
-	vm    fleet.VM
+	vm             fleet.VM
 	delayedRestart chan struct{} // closes when a delayed kill and restart has ended; nil if none is pending
 }
 
@@ -83,8 +83,8 @@ func (s *snapper) readDisk() byte {
 	return byte(must(strconv.ParseUint(strings.Fields(out)[0], 16, 8)))
 }
 
-// checkIntact stops the guest and checks the first disk, which must start with want. It fails the test if unfinished
-// work, a broken backing chain or an extra file is left.
+// stopAndCheckDisk stops the guest and checks the first disk, which must start with want. It fails the test if
+// unfinished work, a broken backing chain or an extra file is left.
 func (s *snapper) stopAndCheckDisk(when string, want byte) {
 	s.t.Helper()
 	st := s.status()
@@ -117,22 +117,22 @@ func (s *snapper) stopAndCheckDisk(when string, want byte) {
 	}
 }
 
-// safeToStart reports whether libvirt can still start guests after the interruption.
+// canStartAfter reports whether libvirt can still start guests after the interruption.
 func canStartAfter(c processKill) bool { return !strings.HasSuffix(c.name, "a moment later") }
 
-// errKilled simulates the death of the agent.
+// errAgentKilled simulates the death of the agent.
 var errAgentKilled = errors.New("killed")
 
-// goroutine returns the name of the calling goroutine, as in a stack trace.
+// goroutineName returns the name of the calling goroutine, as in a stack trace.
 func goroutineName() string {
 	trace := make([]byte, 64)
 	name, _, _ := bytes.Cut(trace[:runtime.Stack(trace, false)], []byte(" ["))
 	return string(name)
 }
 
-// until runs the job and calls happens at the job's nth step. seen is the number of steps that the job reached; it is
-// below n if the job ended earlier. Progress from other goroutines, such as the progress of a long write, does not
-// count as a step, because a panic there would not end the job.
+// runUntilStep runs the job and calls happens at the job's nth step. seen is the number of steps that the job reached;
+// it is below n if the job ended earlier. Progress from other goroutines, such as the progress of a long write, does
+// not count as a step, because a panic there would not end the job.
 func runUntilStep(n int, in hypervisor.SnapshotWork, do func(hypervisor.SnapshotWork) error, happens func()) (seen int, err error) {
 	own := goroutineName()
 	in.Progress = func(int, string) {
@@ -158,7 +158,7 @@ func runUntilStep(n int, in hypervisor.SnapshotWork, do func(hypervisor.Snapshot
 	return seen, err
 }
 
-// interruption is a way to interrupt a job.
+// processKill is a way to interrupt a job.
 type processKill struct {
 	name  string
 	first int // the first step to interrupt
@@ -190,7 +190,7 @@ var processKills = []processKill{
 	{"QEMU is killed", 3, 3, killQEMU},
 }
 
-// minCutPlaces is the minimum number of interruptible steps in all snapshot jobs.
+// minInterruptedSteps is the minimum number of interruptible steps in all snapshot jobs.
 const minInterruptedSteps = 60
 
 // Whichever process is killed at any step, the repeated job leaves the VM as before or as requested: the guest runs,

@@ -19,18 +19,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// snapDir has one directory for each VM with snapshots, beside libvirt's own state. The directory has tree.json, which
-// lists every file in readable form, and the UEFI variables and TPM state of each snapshot. Disk and memory files are
-// large, so they are in the pools of the disks.
+// snapshotsDir has one directory for each VM with snapshots, beside libvirt's own state. The directory has tree.json,
+// which lists every file in readable form, and the UEFI variables and TPM state of each snapshot. Disk and memory files
+// are large, so they are in the pools of the disks.
 const snapshotsDir = "/var/lib/libvirt/quantix/snapshots"
 
-// snapHome returns the VM's snapshot directory.
+// snapshotDirOf returns the VM's snapshot directory.
 func snapshotDirOf(id fleet.VMID) string { return filepath.Join(snapshotsDir, string(id)) }
 
 // maxTreeBytes limits the size of tree.json. A tree with the maximum number of snapshots is far smaller.
 const maxTreeBytes = 4 << 20
 
-// readTree reads the VM's snapshot tree. It returns nil if the VM has none.
+// readSnapshotTree reads the VM's snapshot tree. It returns nil if the VM has none.
 func readSnapshotTree(id fleet.VMID) (*hypervisor.SnapTree, error) {
 	f, err := openImage(filepath.Join(snapshotDirOf(id), "tree.json"), false)
 	if isFileMissing(err) {
@@ -54,8 +54,8 @@ func readSnapshotTree(id fleet.VMID) (*hypervisor.SnapTree, error) {
 	return t, nil
 }
 
-// writeTree replaces the tree's file. It syncs the new file before it returns; a crash leaves the old file or the new
-// one.
+// writeSnapshotTree replaces the tree's file. It syncs the new file before it returns; a crash leaves the old file or
+// the new one.
 func writeSnapshotTree(t *hypervisor.SnapTree) error {
 	text, err := json.MarshalIndent(t, "", " ")
 	if err != nil {
@@ -93,8 +93,8 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// saveState copies the current UEFI variables and TPM state. It does nothing if the VM has neither or if the copy
-// exists, because a copy gets its final name only when complete. kept reports whether a copy exists now.
+// saveFirmwareState copies the current UEFI variables and TPM state. It does nothing if the VM has neither or if the
+// copy exists, because a copy gets its final name only when complete. kept reports whether a copy exists now.
 func saveFirmwareState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 	if _, err := os.Stat(to); err == nil {
 		return true, nil
@@ -125,8 +125,8 @@ func saveFirmwareState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 	return true, syncDir(filepath.Dir(to))
 }
 
-// restoreState replaces the VM's current UEFI variables and TPM state by a snapshot's copies. A repeated call is
-// harmless.
+// restoreFirmwareState replaces the VM's current UEFI variables and TPM state by a snapshot's copies. A repeated call
+// is harmless.
 func restoreFirmwareState(x *libvirtxml.Domain, from string) error {
 	for name, to := range firmwareStatePaths(x) {
 		copied := filepath.Join(from, name)
@@ -153,7 +153,7 @@ func restoreFirmwareState(x *libvirtxml.Domain, from string) error {
 	return nil
 }
 
-// stateOf returns the paths of the domain's UEFI variables and TPM state.
+// firmwareStatePaths returns the paths of the domain's UEFI variables and TPM state.
 func firmwareStatePaths(x *libvirtxml.Domain) map[string]string {
 	out := map[string]string{}
 	if x.OS != nil && x.OS.NVRam != nil && x.OS.NVRam.NVRam != "" {
@@ -165,11 +165,11 @@ func firmwareStatePaths(x *libvirtxml.Domain) map[string]string {
 	return out
 }
 
-// maxStateBytes limits the size of a VM's UEFI variables and TPM state. UEFI variables need some 100 KiB, and TPM state
-// needs less.
+// maxFirmwareStateBytes limits the size of a VM's UEFI variables and TPM state. UEFI variables need some 100 KiB, and
+// TPM state needs less.
 const maxFirmwareStateBytes = 64 << 20
 
-// copyTree copies a file or a directory with owners and modes. It skips links and devices.
+// copyFileOrDir copies a file or a directory with owners and modes. It skips links and devices.
 func copyFileOrDir(from, to string) error {
 	left := int64(maxFirmwareStateBytes)
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
@@ -207,7 +207,7 @@ func copyFileOrDir(from, to string) error {
 	})
 }
 
-// copyState copies one file of a VM's state and syncs the copy.
+// copyStateFile copies one file of a VM's state and syncs the copy.
 func copyStateFile(from, to string, mode fs.FileMode) error {
 	src, err := openImage(from, false)
 	if err != nil {
@@ -288,8 +288,8 @@ func (w *snapshotJob) removeTrash(ctx context.Context) error {
 	return w.save()
 }
 
-// mayRemove reports whether the path may belong to a snapshot. Such a path is in the VM's snapshot directory, or beside
-// a disk in one of the VM's pools.
+// isSnapshotPath reports whether the path may belong to a snapshot. Such a path is in the VM's snapshot directory, or
+// beside a disk in one of the VM's pools.
 func (w *snapshotJob) isSnapshotPath(path string) bool {
 	if filepath.Dir(path) == snapshotDirOf(w.in.VM.ID) {
 		return true
@@ -302,7 +302,7 @@ func (w *snapshotJob) isSnapshotPath(path string) bool {
 	return false
 }
 
-// measureLayers records the allocated size of the snapshots' read-only files.
+// recordLayerSizes records the allocated size of the snapshots' read-only files.
 func recordLayerSizes(t *hypervisor.SnapTree) {
 	took := func(path string) int64 {
 		info, err := os.Stat(path)
@@ -348,7 +348,7 @@ func (a *applyRun) refuseSnapshotDisks(disks []fleet.Disk) error {
 	return nil
 }
 
-// forgetTree removes all files of the VM's snapshots and the snapshot tree, except the files in own.
+// removeSnapshotFiles removes all files of the VM's snapshots and the snapshot tree, except the files in own.
 func removeSnapshotFiles(t *hypervisor.SnapTree, own map[string]bool) error {
 	for _, f := range t.AllFiles() {
 		if own[f] {

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// small returns a pool on a tmpfs of the given size.
+// newTmpfsPool returns a pool on a tmpfs of the given size.
 func (f fixture) newTmpfsPool(size string) fleet.Pool {
 	f.t.Helper()
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(f.t.TempDir(), "pool")}}
@@ -34,7 +34,7 @@ func (f fixture) newTmpfsPool(size string) fleet.Pool {
 	return p
 }
 
-// fillUp fills the storage until only left bytes are free. free removes the filler.
+// fillStorage fills the storage until only left bytes are free. free removes the filler.
 func fillStorage(t *testing.T, dir string, left int64) (free func()) {
 	t.Helper()
 	var s syscall.Statfs_t
@@ -53,7 +53,7 @@ func fillStorage(t *testing.T, dir string, left int64) (free func()) {
 	}
 }
 
-// wantFull fails the test unless the job failed for lack of space, with an error that says what to do.
+// wantNoSpaceError fails the test unless the job failed for lack of space, with an error that says what to do.
 func wantNoSpaceError(t *testing.T, when string, err error) {
 	t.Helper()
 	if err == nil || fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Free space") {

@@ -28,7 +28,7 @@ type guestShell struct {
 	n       int
 }
 
-// talk opens the serial console of the running guest.
+// openGuestShell opens the serial console of the running guest.
 func (s *snapper) openGuestShell() *guestShell {
 	s.t.Helper()
 	line := virsh(s.t, "ttyconsole", string(s.vm.ID))
@@ -53,7 +53,7 @@ func (s *snapper) openGuestShell() *guestShell {
 	return k
 }
 
-// ask runs a command in the guest's shell and returns the last line of the output. A booting guest may lose input, so
+// run runs a command in the guest's shell and returns the last line of the output. A booting guest may lose input, so
 // ask sends the first command until the guest answers. It sends each later command once, because a repeated command
 // would run twice.
 func (k *guestShell) run(command string) (answer string) {

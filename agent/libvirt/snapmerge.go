@@ -62,7 +62,7 @@ func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 	return w.save()
 }
 
-// merge commits one file into its backing file, which backs no other file. A reader of the chain sees the same
+// mergeFile commits one file into its backing file, which backs no other file. A reader of the chain sees the same
 // content at all times.
 func (w *snapshotJob) mergeFile(ctx context.Context, m hypervisor.SnapMerge, n, of int) error {
 	top, err := withinLookupTimeout(ctx, func() (header, error) { return readHeader(m.Top, false) })
@@ -95,8 +95,8 @@ func (w *snapshotJob) mergeFile(ctx context.Context, m hypervisor.SnapMerge, n, 
 	return w.finishMerge(ctx, m)
 }
 
-// findGuest reports whether the VM's running guest uses the files of the merge. A restarted libvirt needs some time to
-// learn its guests' backing chains. Until then, a QEMU has the files open but libvirt does not name its guest.
+// findGuestOfMerge reports whether the VM's running guest uses the files of the merge. A restarted libvirt needs some
+// time to learn its guests' backing chains. Until then, a QEMU has the files open but libvirt does not name its guest.
 func (w *snapshotJob) findGuestOfMerge(ctx context.Context, m hypervisor.SnapMerge) (s diskMigrationState, inUse bool, err error) {
 	tick := time.NewTicker(pollPeriod)
 	defer tick.Stop()
@@ -120,7 +120,7 @@ func (w *snapshotJob) findGuestOfMerge(ctx context.Context, m hypervisor.SnapMer
 	}
 }
 
-// inChain reports whether the file is the running guest's disk d or in the backing chain of d.
+// isInBackingChain reports whether the file is the running guest's disk d or in the backing chain of d.
 func isInBackingChain(d *libvirtxml.DomainDisk, file string) bool {
 	if d == nil {
 		return false
@@ -230,7 +230,7 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 	}
 }
 
-// forgetWork removes the record of the unfinished job from the tree.
+// removeOperationRecord removes the record of the unfinished job from the tree.
 func (w *snapshotJob) removeOperationRecord() error {
 	w.tree.Work = nil
 	return w.save()
@@ -270,7 +270,7 @@ func checkFilesUnused(ctx context.Context, files ...string) error {
 	return nil
 }
 
-// untilStop returns a context that is cancelled when the job is stopped.
+// contextUntilCancelled returns a context that is cancelled when the job is stopped.
 func (w *snapshotJob) contextUntilCancelled(ctx context.Context) (context.Context, context.CancelFunc) {
 	within, cancel := context.WithCancel(ctx)
 	go func() {

@@ -67,10 +67,10 @@ func (w *snapshotJob) hasPivoted(ctx context.Context, m hypervisor.SnapMerge, ac
 	}
 }
 
-// ghostPatience is how long libvirt may take to notice that QEMU ended a job.
+// endedJobTimeout is how long libvirt may take to notice that QEMU ended a job.
 const endedJobTimeout = 2 * time.Second
 
-// waitLookPeriod waits for unplugPoll. It returns an error if ctx ends first.
+// waitPollPeriod waits for pollPeriod. It returns an error if ctx ends first.
 func waitPollPeriod(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -96,13 +96,13 @@ func (w *snapshotJob) diskCopyError(ctx context.Context, s diskMigrationState, d
 	return fleet.Errorf(fleet.Conflict, "The host is already copying %s (virsh blockjob). End that copy first.", name)
 }
 
-// errGhostJob is the error for a disk that libvirt reports as being copied while QEMU copies nothing.
+// errCopyWithoutQEMU is the error for a disk that libvirt reports as being copied while QEMU copies nothing.
 func errCopyWithoutQEMU(disk string) error {
 	return fleet.Errorf(fleet.Conflict, "libvirt was stopped while %s was being merged or copied. libvirt still lists that job, although QEMU has ended the job. "+
 		"No data is lost. Shut the guest down, which removes the job from libvirt. Then consolidate the VM's disks.", disk)
 }
 
-// errGuestEnded is the error for a guest that ended during a merge.
+// errGuestEndedDuringMerge is the error for a guest that ended during a merge.
 func errGuestEndedDuringMerge() error {
 	return fleet.Errorf(fleet.Conflict, "The guest ended while its disk was being merged. No data is lost. Consolidate the VM's disks to complete the merge.")
 }
@@ -208,13 +208,13 @@ func (b *Backend) diskFilesInQEMU(ctx context.Context, c *conn, s observedDomain
 }
 
 const (
-	qmpTimeout       = 5 * time.Second
-	maxAnswerBytes = 4 << 20 // bytes of QEMU's answer
-	maxStatusBytes = 4 << 20 // bytes of libvirt's status file
-	qmpCapabilitiesCommand       = `{"execute":"qmp_capabilities"}`
+	qmpTimeout             = 5 * time.Second
+	maxAnswerBytes         = 4 << 20 // bytes of QEMU's answer
+	maxStatusBytes         = 4 << 20 // bytes of libvirt's status file
+	qmpCapabilitiesCommand = `{"execute":"qmp_capabilities"}`
 )
 
-// askQEMU sends a command to the QEMU monitor socket that libvirt created. QEMU serves one client at a time.
+// sendQMP sends a command to the QEMU monitor socket that libvirt created. QEMU serves one client at a time.
 func sendQMP(ctx context.Context, statusFile, question string) (string, error) {
 	f, err := os.Open(statusFile)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// monitor talks to a guest's QEMU directly while libvirtd is stopped.
+// qemuMonitor talks to a guest's QEMU directly while libvirtd is stopped.
 type qemuMonitor struct {
 	t       *testing.T
 	sock    net.Conn
@@ -39,7 +39,7 @@ func newQEMUMonitor(t *testing.T, vm fleet.VM) *qemuMonitor {
 	return m
 }
 
-// firstDisk returns the device path of the guest's first disk, from libvirt's status file.
+// firstDiskDevice returns the device path of the guest's first disk, from libvirt's status file.
 func firstDiskDevice(status string) string {
 	return regexp.MustCompile(`<qom name='(/machine/peripheral/ua-quantix-disk[^']*)'`).FindStringSubmatch(status)[1]
 }
@@ -68,11 +68,13 @@ func (m *qemuMonitor) sendCommand(what string, args map[string]any) json.RawMess
 	return m.receive()
 }
 
-// end ends the merge with the QMP command and dismisses the job, as libvirt does before it records the outcome.
+// endMerge ends the merge with the QMP command and dismisses the job, as libvirt does before it records the outcome.
 func (m *qemuMonitor) endMerge(how string) {
 	m.t.Helper()
 	m.sendCommand(how, map[string]any{"id": m.job})
-	waitFor(m.t, "the merge has ended", func() bool { return strings.Contains(string(m.sendCommand("query-jobs", map[string]any{})), "concluded") })
+	waitFor(m.t, "the merge has ended", func() bool {
+		return strings.Contains(string(m.sendCommand("query-jobs", map[string]any{})), "concluded")
+	})
 	m.sendCommand("job-dismiss", map[string]any{"id": m.job})
 }
 
@@ -87,7 +89,7 @@ func (m *qemuMonitor) write(b byte) {
 	}
 }
 
-// cutOff runs a job and requires that the agent's simulated death interrupts the job.
+// requireInterrupted runs a job and requires that the agent's simulated death interrupts the job.
 func requireInterrupted(t *testing.T, do func() error) {
 	t.Helper()
 	defer func() {
@@ -122,8 +124,8 @@ func (c *pivotSuffix) refused(what string, err error, says string) {
 	}
 }
 
-// newChangingOver returns a VM with libvirtd stopped while QEMU waits for the pivot. The guest's disk starts with 'c',
-// and the snapshot with 'a'.
+// newInterruptedPivot returns a VM with libvirtd stopped while QEMU waits for the pivot. The guest's disk starts with
+// 'c', and the snapshot with 'a'.
 func newInterruptedPivot(t *testing.T) *pivotSuffix {
 	t.Helper()
 	s := newSnapper(t)

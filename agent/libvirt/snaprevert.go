@@ -18,8 +18,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// revert reverts the VM to a snapshot. The current state stays until the new overlays exist. After that the revert
-// cannot be undone, and a retried job continues it.
+// revertToSnapshot reverts the VM to a snapshot. The current state stays until the new overlays exist. After that the
+// revert cannot be undone, and a retried job continues it.
 func (w *snapshotJob) revertToSnapshot(ctx context.Context) error {
 	s, err := w.readState(ctx)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"quantix/internal/wire"
 )
 
-// snapshotLimit limits the time to read domains and networks. A read of hundreds of them takes less than a second.
+// hostStateTimeout limits the time to read domains and networks. A read of hundreds of them takes less than a second.
 const hostStateTimeout = 8 * time.Second
 
-// Snapshot implements hypervisor.Telemetry. If libvirtd does not answer, it returns the last known state with the host
+// HostState implements hypervisor.Telemetry. If libvirtd does not answer, it returns the last known state with the host
 // disconnected, because the portal treats a missing object as deleted.
 func (b *Backend) HostState(ctx context.Context, on hypervisor.Assignment) (wire.State, error) {
 	state, err := b.readHostState(ctx, on)
@@ -36,7 +36,7 @@ func (b *Backend) HostState(ctx context.Context, on hypervisor.Assignment) (wire
 	return away, nil
 }
 
-// snapshot reads the host's full state within snapshotLimit.
+// readHostState reads the host's full state within hostStateTimeout.
 func (b *Backend) readHostState(ctx context.Context, on hypervisor.Assignment) (wire.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, hostStateTimeout)
 	defer cancel()
@@ -86,7 +86,7 @@ func (b *Backend) readHostState(ctx context.Context, on hypervisor.Assignment) (
 	return state, nil
 }
 
-// versionSeen returns the hypervisor version that libvirt reported last.
+// lastVersion returns the hypervisor version that libvirt reported last.
 func (b *Backend) lastVersion() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,7 +141,7 @@ func (b *Backend) readDomainOn(ctx context.Context, c *conn, id fleet.VMID) (obs
 	return s, err
 }
 
-// pathsOf returns the paths of the domains' current disks, of the disks in their specs, and of their media.
+// diskPathsOf returns the paths of the domains' current disks, of the disks in their specs, and of their media.
 func diskPathsOf(all ...observedDomain) diskPaths {
 	out := diskPaths{}
 	for _, s := range all {

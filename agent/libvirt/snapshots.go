@@ -113,7 +113,7 @@ func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *l
 	return nil, err
 }
 
-// ownSnapshots locks the files of the VM's snapshots for a change. It fails while another job reads them.
+// lockSnapshots locks the files of the VM's snapshots for a change. It fails while another job reads them.
 func (b *Backend) lockSnapshots(vm fleet.VM) (release func(), err error) {
 	release, _ = b.snapshotLocks.tryLockFile(string(vm.ID), true)
 	if release == nil {
@@ -143,7 +143,7 @@ func (w *snapshotJob) runningDefinition(ctx context.Context, s diskMigrationStat
 	return x, err
 }
 
-// diskOf returns the domain's disk for a disk of the spec. It returns nil if there is none.
+// domainDiskOf returns the domain's disk for a disk of the spec. It returns nil if there is none.
 func domainDiskOf(x *libvirtxml.Domain, ref fleet.Volref) *libvirtxml.DomainDisk {
 	if x == nil || x.Devices == nil {
 		return nil
@@ -179,8 +179,8 @@ func (w *snapshotJob) ownVolumePath(ref fleet.Volref) string {
 	return p.path()
 }
 
-// checkManaged refuses a VM with a state that Quantix did not create. Otherwise a job would lose disks or snapshots
-// that somebody created outside Quantix.
+// checkOnlyManagedState refuses a VM with a state that Quantix did not create. Otherwise a job would lose disks or
+// snapshots that somebody created outside Quantix.
 func (w *snapshotJob) checkOnlyManagedState(ctx context.Context, s diskMigrationState) error {
 	refuse := func(format string, args ...any) error { return fleet.Errorf(fleet.Conflict, format, args...) }
 	switch {
@@ -253,7 +253,7 @@ func (w *snapshotJob) checkOnlyManagedState(ctx context.Context, s diskMigration
 	return w.checkNoUnmanagedState(ctx, s)
 }
 
-// checkForeignState refuses while the domain has snapshots of libvirt, backup checkpoints or a saved memory image,
+// checkNoUnmanagedState refuses while the domain has snapshots of libvirt, backup checkpoints or a saved memory image,
 // which depend on the current disks.
 func (w *snapshotJob) checkNoUnmanagedState(ctx context.Context, s diskMigrationState) error {
 	others, err := virshSnapshotNames(ctx, w.c, s.ref)
@@ -280,7 +280,7 @@ func (w *snapshotJob) checkNoUnmanagedState(ctx context.Context, s diskMigration
 	return err
 }
 
-// othersOf returns the names of the domain's snapshots that libvirt manages.
+// virshSnapshotNames returns the names of the domain's snapshots that libvirt manages.
 func virshSnapshotNames(ctx context.Context, c *conn, ref golibvirt.Domain) ([]string, error) {
 	return call(ctx, c, func(l *golibvirt.Libvirt) ([]string, error) {
 		n, err := l.DomainSnapshotNum(ref, 0)
@@ -291,7 +291,7 @@ func virshSnapshotNames(ctx context.Context, c *conn, ref golibvirt.Domain) ([]s
 	})
 }
 
-// redefine sets the inactive definition's disks to the files that the VM writes to.
+// redefineOnLayers sets the inactive definition's disks to the files that the VM writes to.
 func (w *snapshotJob) redefineOnLayers(ctx context.Context, next []hypervisor.SnapLayer) error {
 	s, err := w.readState(ctx)
 	if err != nil {
@@ -316,7 +316,8 @@ func (w *snapshotJob) redefineOnLayers(ctx context.Context, next []hypervisor.Sn
 	return (&diskMigration{Backend: w.Backend, c: w.c}).defineDomain(ctx, s.persistentXML)
 }
 
-// setFile sets the disk's file and removes the backing chain, because libvirt reads the chain from the file's header.
+// setDiskFile sets the disk's file and removes the backing chain, because libvirt reads the chain from the file's
+// header.
 func setDiskFile(d *libvirtxml.DomainDisk, file string) {
 	d.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: file}}
 	d.BackingStore, d.Mirror = nil, nil

@@ -15,8 +15,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// take takes a snapshot of the VM. QEMU switches all disks of a running guest to new overlays at the same moment. The
-// agent copies the UEFI variables and the TPM state while the guest is paused.
+// takeSnapshot takes a snapshot of the VM. QEMU switches all disks of a running guest to new overlays at the same
+// moment. The agent copies the UEFI variables and the TPM state while the guest is paused.
 func (w *snapshotJob) takeSnapshot(ctx context.Context) error {
 	o := w.in.Params
 	if n := w.tree.Node(o.ID); n != nil {
@@ -82,7 +82,7 @@ func (w *snapshotJob) takeSnapshot(ctx context.Context) error {
 	return w.finishTake(ctx)
 }
 
-// spareBytes is the free space required beyond the estimate, in bytes.
+// snapshotReserveBytes is the free space required beyond the estimate, in bytes.
 const snapshotReserveBytes = 64 << 20
 
 // checkSpace checks that the pools have space for the memory file and for the start of each new overlay. The memory
@@ -192,10 +192,10 @@ func (w *snapshotJob) takeLive(ctx context.Context, s diskMigrationState) error 
 	})
 }
 
-// freezeTime limits how long the guest agent may take.
+// freezeTimeout limits how long the guest agent may take.
 const freezeTimeout = 20 * time.Second
 
-// freeze asks the guest agent to freeze the guest's file systems.
+// freezeGuest asks the guest agent to freeze the guest's file systems.
 func (w *snapshotJob) freezeGuest(ctx context.Context, ref golibvirt.Domain) error {
 	within, cancel := context.WithTimeout(ctx, freezeTimeout)
 	defer cancel()
@@ -205,7 +205,7 @@ func (w *snapshotJob) freezeGuest(ctx context.Context, ref golibvirt.Domain) err
 	})
 }
 
-// onOwnConn runs one call on a new connection, because the call may hang as long as the guest does.
+// withOwnConn runs one call on a new connection, because the call may hang as long as the guest does.
 func (w *snapshotJob) withOwnConn(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
 	c, err := dial(ctx, w.socket)
 	if err != nil {

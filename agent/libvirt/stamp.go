@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// volumeID identifies a volume's file and its last change.
+// fileVersion identifies a volume's file and its last change.
 type fileVersion struct {
 	fileID
 	modified time.Time
@@ -26,7 +26,7 @@ func (v fileVersion) stamp() string {
 	return fmt.Sprintf("%d %d %d %d", v.ino, v.bytes, v.modified.UnixNano(), v.changed)
 }
 
-// compareStamp compares the file with an earlier stamp. same reports that inode, length and modification time are
+// compareWithStamp compares the file with an earlier stamp. same reports that inode, length and modification time are
 // equal. touched reports that the inode change time differs; it is false for a stamp of an older agent, which has no
 // inode change time.
 func (v fileVersion) compareWithStamp(stamp string) (same, touched bool) {
@@ -37,7 +37,7 @@ func (v fileVersion) compareWithStamp(stamp string) (same, touched bool) {
 	return core == fmt.Sprintf("%d %d %d", v.ino, v.bytes, v.modified.UnixNano()), recorded && changed != strconv.FormatInt(v.changed, 10)
 }
 
-// identifyVolume reads the file's identity. The identity is zero if the file cannot be read.
+// fileVersionAt reads the file's identity. The identity is zero if the file cannot be read.
 func fileVersionAt(path string) fileVersion {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// status returns the domain's status. It smooths the sizes with smoothSize, so that small fluctuations do not change
+// status returns the domain's status. It smooths the sizes with steadySize, so that small fluctuations do not change
 // the status.
 func (s observedDomain) status(sizes map[string]diskSize, addresses nicAddresses) fleet.VMStatus {
 	hw := s.currentHardware()
@@ -65,7 +65,7 @@ func (s observedDomain) status(sizes map[string]diskSize, addresses nicAddresses
 	return st
 }
 
-// power translates libvirt's state, and returns the reason in virsh's words.
+// translatePower translates libvirt's state, and returns the reason in virsh's words.
 func translatePower(state, reason int32) (fleet.Power, string) {
 	why := func(words []string) string {
 		if reason < 0 || int(reason) >= len(words) {
@@ -102,12 +102,12 @@ var (
 	shutoffReasons = []string{"", "shut down", "forced off", "crashed", "migrated", "saved", "failed to start", "from snapshot", "stopped by libvirt"}
 )
 
-// stepBytes is how many bytes a size must change before a new value is reported, so that a busy guest does not change
-// every report.
+// minReportedChange is how many bytes a size must change before a new value is reported, so that a busy guest does not
+// change every report.
 const minReportedChange = 64 << 20
 
-// smoothSize returns the value to report. It returns reported until newest differs from it by stepBytes, or by a
-// thousandth of total if that is more.
+// steadySize returns the value to report. It returns reported until newest differs from it by minReportedChange, or by
+// a thousandth of total if that is more.
 func steadySize(reported, newest, total int64) int64 {
 	diff := newest - reported
 	if diff < 0 {

@@ -8,10 +8,10 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// texts pools the buffers for XML encoding.
+// xmlBuffers pools the buffers for XML encoding.
 var xmlBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// textOf returns the definition's XML, without line breaks.
+// definitionText returns the definition's XML, without line breaks.
 func definitionText(x *libvirtxml.Domain) (string, error) {
 	b := xmlBuffers.Get().(*bytes.Buffer) //nolint:forcetypeassert // the pool holds only buffers
 	defer xmlBuffers.Put(b)

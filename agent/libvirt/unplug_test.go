@@ -13,7 +13,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// linuxGuest starts a Linux guest with direct kernel boot. The guest is able to release hot-plugged memory.
+// startLinuxGuest starts a Linux guest with direct kernel boot. The guest is able to release hot-plugged memory.
 func startLinuxGuest(f fixture, change func(*fleet.VMSpec)) *snapper {
 	guest, err := lab.GuestImage(f.t.Context(), lab.CacheDir())
 	f.requireNoError(err)
@@ -29,7 +29,7 @@ func startLinuxGuest(f fixture, change func(*fleet.VMSpec)) *snapper {
 	return s
 }
 
-// edited applies an edit of the VM and returns its status.
+// applyEdit applies an edit of the VM and returns its status.
 func (s *snapper) applyEdit(change func(*fleet.VMSpec)) fleet.VMStatus {
 	s.t.Helper()
 	s.vm.Generation++

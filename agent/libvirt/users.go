@@ -68,13 +68,13 @@ func formatName(f *libvirtxml.DomainDiskFormat) string {
 	return f.Type
 }
 
-// usage is how a domain uses a file.
+// fileUse is how a domain uses a file.
 type fileUse int
 
 const (
 	usedAsDisk    fileUse = iota
-	usedAsBacking       // in a disk's backing chain
-	usedAsMedium        // in a drive: the guest only reads it
+	usedAsBacking         // in a disk's backing chain
+	usedAsMedium          // in a drive: the guest only reads it
 )
 
 // fileUser is a domain that uses a file.
@@ -95,13 +95,14 @@ type fileUsers struct {
 
 // fileWatches caches facts about files between reports.
 type fileWatches struct {
-	diskChains  dirCache[[]fileID] // of the domains' disks and media
-	volumes dirCache[fileVersion] // of the pools' volumes
-	backingChains   dirCache[[]fileID] // backing chains of volumes, without the volumes themselves
-	poolDirWatch   valueWatch[poolLocations]
+	diskChains    dirCache[[]fileID]    // of the domains' disks and media
+	volumes       dirCache[fileVersion] // of the pools' volumes
+	backingChains dirCache[[]fileID]    // backing chains of volumes, without the volumes themselves
+	poolDirWatch  valueWatch[poolLocations]
 }
 
-// usersOf returns the files that the domains use. It finds a file under every path that a definition may use for it.
+// findFileUsers returns the files that the domains use. It finds a file under every path that a definition may use for
+// it.
 func (b *Backend) findFileUsers(ctx context.Context, how cacheRecency, all []observedDomain) fileUsers {
 	type use struct {
 		diskFile
@@ -146,7 +147,7 @@ func (b *Backend) findFileUsers(ctx context.Context, how cacheRecency, all []obs
 	return out
 }
 
-// of returns the users of a volume's file.
+// usersOfVolume returns the users of a volume's file.
 func (u fileUsers) usersOfVolume(pool, volume, path string, id fileID) []fileUser {
 	out := slices.Concat(u.byPath[path], u.byPath[volumeRefPath(pool, volume)])
 	if id != (fileID{}) {
@@ -155,7 +156,7 @@ func (u fileUsers) usersOfVolume(pool, volume, path string, id fileID) []fileUse
 	return out
 }
 
-// id reads the file's identity without the cache, because a cached identity may belong to an earlier file.
+// readFileID reads the file's identity without the cache, because a cached identity may belong to an earlier file.
 func (p localVolume) readFileID(ctx context.Context) (fileID, error) {
 	if !filepath.IsAbs(p.path()) {
 		return fileID{}, nil
@@ -163,8 +164,9 @@ func (p localVolume) readFileID(ctx context.Context) (fileID, error) {
 	return withinContext(ctx, func() (fileID, error) { return fileIDAt(p.path()), nil })
 }
 
-// userOf returns the name of a domain other than except that uses the file. It is empty if there is none. It ignores
-// domains that share an existing shareable disk, and overlays that an administrator created on a disk of except.
+// domainUsing returns the name of a domain other than except that uses the file. It is empty if there is none. It
+// ignores domains that share an existing shareable disk, and overlays that an administrator created on a disk of
+// except.
 func (b *Backend) domainUsing(ctx context.Context, all []observedDomain, except fleet.VMID, p localVolume) (string, error) {
 	id, err := p.readFileID(ctx)
 	if err != nil {
@@ -181,14 +183,14 @@ func (b *Backend) domainUsing(ctx context.Context, all []observedDomain, except 
 	return "", nil
 }
 
-// checkNoDisk refuses a file that is a domain's disk or in a disk's backing chain, because the content belongs to that
-// guest.
+// checkNotGuestDisk refuses a file that is a domain's disk or in a disk's backing chain, because the content belongs to
+// that guest.
 func (a *applyRun) checkNotGuestDisk(ctx context.Context, p localVolume) error {
 	return a.checkReadable(ctx, p, false)
 }
 
-// checkRead is checkNoDisk but, if library is set, accepts an image that backs disks: library images are read-only and
-// may back disks.
+// checkReadable is checkNotGuestDisk but, if library is set, accepts an image that backs disks: library images are
+// read-only and may back disks.
 func (a *applyRun) checkReadable(ctx context.Context, p localVolume, library bool) error {
 	all, err := a.readDomains(ctx, a.c)
 	if err != nil {
@@ -204,7 +206,7 @@ func (a *applyRun) checkReadable(ctx context.Context, p localVolume, library boo
 	return nil
 }
 
-// markUsers sets the users and the modification times of the volumes.
+// addVolumeUsers sets the users and the modification times of the volumes.
 func (b *Backend) addVolumeUsers(ctx context.Context, all []observedDomain, pools []wire.PoolReport, hashed map[fleet.Volref]hypervisor.VolumeChecksum) {
 	var paths []string
 	for _, p := range pools {
@@ -238,7 +240,7 @@ func (b *Backend) addVolumeUsers(ctx context.Context, all []observedDomain, pool
 	}
 }
 
-// basesOf maps each backing file to the names of the volumes that it backs.
+// backedVolumes maps each backing file to the names of the volumes that it backs.
 func (b *Backend) backedVolumes(ctx context.Context, pools []wire.PoolReport) map[fileID][]string {
 	var paths []string
 	for _, p := range pools {
@@ -259,7 +261,7 @@ func (b *Backend) backedVolumes(ctx context.Context, pools []wire.PoolReport) ma
 	return out
 }
 
-// markVolume sets the users and the modification time of the volume.
+// addUsersToVolume sets the users and the modification time of the volume.
 func addUsersToVolume(v *fleet.Volume, users []fileUser, bases []string, modified time.Time) {
 	for _, u := range users {
 		of := &v.UsedBy
@@ -291,19 +293,19 @@ func addUsersToVolume(v *fleet.Volume, users []fileUser, bases []string, modifie
 
 const volumeRefPrefix = "volume:"
 
-// volumePath returns the path for a volume that a definition names by pool and volume name.
+// volumeRefPath returns the path for a volume that a definition names by pool and volume name.
 func volumeRefPath(pool, volume string) string { return volumeRefPrefix + pool + "/" + volume }
 
-// poolDirs maps the names of the host's pools to their directories, or to the address prefix of block pools.
+// poolLocations maps the names of the host's pools to their directories, or to the address prefix of block pools.
 type poolLocations map[string]poolLocation
 
-// poolDir is the directory of a file pool or the address prefix of a block pool.
+// poolLocation is the directory of a file pool or the address prefix of a block pool.
 type poolLocation struct {
 	path   string
 	blocks *blockVolumeMapping // nil: a file pool
 }
 
-// of returns the volume's path or address. It is empty if only libvirt knows the path.
+// volumeLocation returns the volume's path or address. It is empty if only libvirt knows the path.
 func (d poolLocation) volumeLocation(volume string) string {
 	switch {
 	case d.path == "":
@@ -327,8 +329,8 @@ func (d poolLocations) path(path string) string {
 	return path
 }
 
-// unknown returns the pool name in a definition's volume reference if the pool is not listed. It is empty for a listed
-// pool and for plain paths.
+// unlistedPool returns the pool name in a definition's volume reference if the pool is not listed. It is empty for a
+// listed pool and for plain paths.
 func (d poolLocations) unlistedPool(path string) string {
 	rest, byPool := strings.CutPrefix(path, volumeRefPrefix)
 	pool, _, _ := strings.Cut(rest, "/")
@@ -338,7 +340,7 @@ func (d poolLocations) unlistedPool(path string) string {
 	return ""
 }
 
-// dirsOfPools reads the pools from libvirt only if a domain names a disk by pool and volume. It does not wait for
+// poolLocationsFor reads the pools from libvirt only if a domain names a disk by pool and volume. It does not wait for
 // hanging storage.
 func (b *Backend) poolLocationsFor(ctx context.Context, how cacheRecency, all []observedDomain) poolLocations {
 	if !slices.ContainsFunc(all, func(s observedDomain) bool {
@@ -359,7 +361,7 @@ func (b *Backend) poolLocationsFor(ctx context.Context, how cacheRecency, all []
 	}).value
 }
 
-// poolDirOf returns the directory or address prefix in libvirt's definition of a pool.
+// poolLocationOf returns the directory or address prefix in libvirt's definition of a pool.
 func poolLocationOf(x libvirtxml.StoragePool) poolLocation {
 	if kind := blockMappingOfType(x.Type); kind != nil {
 		return poolLocation{kind.prefix(x), kind}
@@ -370,7 +372,7 @@ func poolLocationOf(x libvirtxml.StoragePool) poolLocation {
 	return poolLocation{}
 }
 
-// listPoolDirs reads the directories of all pools from libvirt.
+// listPoolLocations reads the directories of all pools from libvirt.
 func listPoolLocations(l *golibvirt.Libvirt) (poolLocations, error) {
 	refs, _, err := l.ConnectListAllStoragePools(1, 0)
 	if err != nil {

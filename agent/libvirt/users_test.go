@@ -16,7 +16,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// defineUnmanaged defines a domain without Quantix metadata that has these disks. The test's cleanup undefines it.
+// defineUnmanagedDomain defines a domain without Quantix metadata that has these disks. The test's cleanup undefines
+// it.
 func defineUnmanagedDomain(t *testing.T, disks string) fleet.VMID {
 	t.Helper()
 	name := "stranger-" + string(fleet.NewID[fleet.VMID]())

@@ -98,7 +98,7 @@ func guestWrites(t *testing.T, p fleet.Pool, volume, names string) {
 	overwriteBeginning(t, filepath.Join(p.Spec.Path, volume), must(os.ReadFile(decoy))[:4096])
 }
 
-// writeAt overwrites the beginning of a file.
+// overwriteBeginning overwrites the beginning of a file.
 func overwriteBeginning(t *testing.T, path string, text []byte) {
 	t.Helper()
 	f := must(os.OpenFile(path, os.O_WRONLY, 0))
@@ -130,7 +130,7 @@ func takeVirshSnapshot(t *testing.T, id fleet.VMID, name string) func() {
 	return func() { virsh(t, "snapshot-delete", string(id), name) }
 }
 
-// foreignOverlay creates an overlay in the pool on the VM's first disk, with virsh.
+// createVirshOverlay creates an overlay in the pool on the VM's first disk, with virsh.
 func createVirshOverlay(t *testing.T, p fleet.Pool, vm fleet.VM, name string) {
 	t.Helper()
 	args := []string{"snapshot-create-as", string(vm.ID), name, "--disk-only", "--diskspec", "vda,file=" + filepath.Join(p.Spec.Path, name)}
@@ -189,7 +189,7 @@ func virsh(t *testing.T, args ...string) string {
 	return out
 }
 
-// system is the libvirt URI of the host that the tests run on.
+// systemURI is the libvirt URI of the host that the tests run on.
 const systemURI = "qemu:///system"
 
 func tryVirsh(args ...string) (string, error) { return virshAt(systemURI, args...) }
@@ -255,7 +255,7 @@ func startLibvirtd(t *testing.T) {
 
 func bindMount(from, to string) error { return syscall.Mount(from, to, "", syscall.MS_BIND, "") }
 
-// guestLimit is how long an emulated guest on a busy machine may take for one step of a test.
+// guestStepTimeout is how long an emulated guest on a busy machine may take for one step of a test.
 const guestStepTimeout = 5 * time.Minute
 
 func waitFor(t *testing.T, what string, ok func() bool) {

@@ -30,12 +30,12 @@ type localVolume struct {
 	size   int64        // requested size in bytes; 0: the image's size
 	image  *localVolume // the image to clone
 
-	format    string // of the disk's file: see fleet.Disk.FileFormat
-	preexisting  bool   // the volume existed before the VM: Quantix never creates, changes or deletes it
-	shared    bool   // other VMs may use the volume, too
-	encrypted    bool   // the volume is encrypted
-	inLibrary bool   // the image is in the library, so it may back other disks, too
-	overlay   bool   // the disk is an overlay of the image
+	format      string // of the disk's file: see fleet.Disk.FileFormat
+	preexisting bool   // the volume existed before the VM: Quantix never creates, changes or deletes it
+	shared      bool   // other VMs may use the volume, too
+	encrypted   bool   // the volume is encrypted
+	inLibrary   bool   // the image is in the library, so it may back other disks, too
+	overlay     bool   // the disk is an overlay of the image
 
 	noImage error // why the image is unavailable on this host; matters only until the disk is created
 }
@@ -49,12 +49,12 @@ func (p localVolume) path() string {
 	return filepath.Join(p.pool.Spec.Path, p.volume)
 }
 
-// block reports whether the volume is in a block pool.
+// isInBlockPool reports whether the volume is in a block pool.
 func (p localVolume) isInBlockPool() bool { return blockMappingOf(p.pool.Spec) != nil }
 
 func (p localVolume) ref() fleet.Volref { return fleet.Volref{PoolID: p.pool.ID, Volume: p.volume} }
 
-// partial returns the volume under its unfinished name.
+// unfinished returns the volume under its unfinished name.
 func (p localVolume) unfinished() localVolume {
 	return localVolume{pool: p.pool, volume: p.volume + partialSuffix}
 }
@@ -73,7 +73,7 @@ func localVolumeOf(ref fleet.Volref, pools []fleet.Pool) (localVolume, error) {
 	return localVolume{}, fleet.Errorf(fleet.Conflict, "The pool of the volume %s is not assigned to this host. Assign the pool first.", ref.Volume)
 }
 
-// within runs f, which may hang on storage. It abandons f and returns an error if ctx ends first.
+// withinContext runs f, which may hang on storage. It abandons f and returns an error if ctx ends first.
 func withinContext[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type result struct {
 		v   T
@@ -93,7 +93,7 @@ func withinContext[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// directWithin reports whether the file supports direct I/O. It returns false if the storage does not answer.
+// supportsDirectIOWithin reports whether the file supports direct I/O. It returns false if the storage does not answer.
 func supportsDirectIOWithin(ctx context.Context, path string) bool {
 	ok, err := withinContext(ctx, func() (bool, error) { return supportsDirectIO(path), nil })
 	return ok && err == nil
@@ -110,7 +110,7 @@ func fileExists(ctx context.Context, path string) (bool, error) {
 	})
 }
 
-// makeDisk creates a disk that was never created before. For the progress, i is the disk's index and n the number of
+// createDisk creates a disk that was never created before. For the progress, i is the disk's index and n the number of
 // disks to create.
 func (a *applyRun) createDisk(ctx context.Context, p localVolume, i, n int) error {
 	if p.noImage != nil {
@@ -159,11 +159,11 @@ func (a *applyRun) createDisk(ctx context.Context, p localVolume, i, n int) erro
 	return nil
 }
 
-// maxMeasureTries is how often QEMU may fail to measure the host's hash speed.
+// maxHashSpeedTries is how often QEMU may fail to measure the host's hash speed.
 const maxHashSpeedTries = 5
 
-// makeBlank creates an empty volume. For an encrypted volume, QEMU measures the host's hash speed by CPU time. On a
-// busy host the measured time is sometimes 0 and QEMU fails, so makeBlank tries again.
+// createEmptyVolume creates an empty volume. For an encrypted volume, QEMU measures the host's hash speed by CPU time.
+// On a busy host the measured time is sometimes 0 and QEMU fails, so createEmptyVolume tries again.
 func (a *applyRun) createEmptyVolume(ctx context.Context, pool golibvirt.StoragePool, p localVolume, v newVolumeSpec) error {
 	for try := 1; ; try++ {
 		_, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
@@ -178,7 +178,7 @@ func (a *applyRun) createEmptyVolume(ctx context.Context, pool golibvirt.Storage
 	}
 }
 
-// putInPlace renames a complete disk to its final name. It fails if a file with the final name exists.
+// renameToFinal renames a complete disk to its final name. It fails if a file with the final name exists.
 func renameToFinal(p localVolume) error {
 	from := p.unfinished().path()
 	err := renameNoReplace(from, p.path())
@@ -191,8 +191,8 @@ func renameToFinal(p localVolume) error {
 	return unlinkOldName(from, p.path())
 }
 
-// checkDisk refuses an existing volume that is not a self-contained disk, because QEMU would open the files that the
-// volume refers to.
+// checkExistingDisk refuses an existing volume that is not a self-contained disk, because QEMU would open the files
+// that the volume refers to.
 func (b *Backend) checkExistingDisk(ctx context.Context, c *conn, p localVolume, made bool) error {
 	h, err := b.volumeFile(ctx, c, p)
 	switch {
@@ -272,7 +272,7 @@ func (b *Backend) isBeingCreated(ctx context.Context, c *conn, p localVolume) bo
 	return err == nil
 }
 
-// newVolume describes a volume for libvirt to create.
+// newVolumeSpec describes a volume for libvirt to create.
 type newVolumeSpec struct {
 	format string
 	size   int64

@@ -14,8 +14,8 @@ import (
 // libvirt creates, changes and deletes the volumes of block pools under their final names. They have no unfinished
 // name, because nothing can rename them. A new volume is empty or an immediate copy by the storage.
 
-// checkBlock reports whether a disk in a block pool exists; false means that the disk was never created. It refuses a
-// disk that was created and is now missing.
+// checkBlockDisk reports whether a disk in a block pool exists; false means that the disk was never created. It refuses
+// a disk that was created and is now missing.
 func (a *applyRun) checkBlockDisk(ctx context.Context, p localVolume, made, named bool) (bool, error) {
 	missing := func(why string) error {
 		return hypervisor.FaultError(hypervisor.MissingDiskFault(p.number, p.ref(), p.pool.Name, hostname(), why))
@@ -52,13 +52,13 @@ func (a *applyRun) blockExists(ctx context.Context, p localVolume) (bool, error)
 	return a.blockVolumeExists(ctx, a.c, p)
 }
 
-// blockIn reports whether the volume exists in its block pool.
+// blockVolumeExists reports whether the volume exists in its block pool.
 func (b *Backend) blockVolumeExists(ctx context.Context, c *conn, p localVolume) (bool, error) {
 	ref, _, err := b.lookupVolume(ctx, c, p)
 	return ref != nil, err
 }
 
-// makeBlock creates an empty disk. Block pools have no images to clone.
+// createBlockDisk creates an empty disk. Block pools have no images to clone.
 func (a *applyRun) createBlockDisk(ctx context.Context, p localVolume) error {
 	if !p.pool.Spec.Kind.Info().CreatesVolumes || p.preexisting {
 		return fleet.Errorf(fleet.Conflict, "The pool %s cannot create volumes. Choose an existing volume of the pool as the disk.", p.pool.Name)
@@ -81,8 +81,8 @@ func (a *applyRun) createBlockDisk(ctx context.Context, p localVolume) error {
 	return nil
 }
 
-// newBlock creates an empty volume with all blocks allocated. Thin-provisioned storage still allocates blocks only on
-// write.
+// createBlockVolume creates an empty volume with all blocks allocated. Thin-provisioned storage still allocates blocks
+// only on write.
 func (b *Backend) createBlockVolume(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string, size int64) error {
 	return c.do(ctx, func(l *golibvirt.Libvirt) error {
 		_, err := l.StorageVolCreateXML(pool, volumeXML(name, newVolumeSpec{format: "raw", size: size, full: true}), 0)
@@ -90,12 +90,12 @@ func (b *Backend) createBlockVolume(ctx context.Context, c *conn, pool golibvirt
 	})
 }
 
-// growBlock grows the volume to size bytes.
+// growBlockTo grows the volume to size bytes.
 func (b *Backend) growBlockTo(ctx context.Context, c *conn, v golibvirt.StorageVol, size int64) error {
 	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(v, uint64(size), 0) })
 }
 
-// refuseFixedVolumes returns an error for a pool with volumes that only the storage can change, such as LUNs.
+// refuseStorageManagedVolumes returns an error for a pool with volumes that only the storage can change, such as LUNs.
 func refuseStorageManagedVolumes(p fleet.Pool) error {
 	if p.Spec.Kind.Info().CreatesVolumes {
 		return nil
@@ -213,8 +213,8 @@ func (w *volumeJob) deleteBlock(ctx context.Context) error {
 	return w.removeVolume(ctx, w.c, w.localVolume)
 }
 
-// unusedBlock refuses a volume that a domain of this host uses. The storage protects volumes of running guests on other
-// hosts.
+// requireUnusedBlock refuses a volume that a domain of this host uses. The storage protects volumes of running guests
+// on other hosts.
 func (w *volumeJob) requireUnusedBlock(ctx context.Context) error {
 	id, err := w.readFileID(ctx)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// copy copies another volume byte by byte, preserves holes, and ends as soon as ctx ends. It checks the source again at
-// the end, because a guest may have started during the copy.
+// copyFile copies another volume byte by byte, preserves holes, and ends as soon as ctx ends. It checks the source
+// again at the end, because a guest may have started during the copy.
 func (w *volumeJob) copyFile(ctx context.Context, from localVolume) error {
 	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
@@ -70,7 +70,7 @@ func (w *volumeJob) writeCopy(ctx context.Context, from localVolume, was volumeF
 	return err
 }
 
-// meter reports the progress of a copy.
+// newMeter reports the progress of a copy.
 func (w *volumeJob) newMeter(note string, total int64) *transfer.Meter {
 	return &transfer.Meter{Total: total, Report: func(done, total, rate int64) { w.in.Progress(hypervisor.FormatCopyProgress(note, done, total, rate)) }}
 }

@@ -40,7 +40,7 @@ func (b *Backend) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) e
 	})
 }
 
-// convert converts the source to qcow2 and fails if the source changes meanwhile.
+// convertSource converts the source to qcow2 and fails if the source changes meanwhile.
 func (w *volumeJob) convertSource(ctx context.Context, from localVolume) error {
 	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {

@@ -73,8 +73,8 @@ func (w *volumeJob) checkValidImage(ctx context.Context, at localVolume) error {
 	return h.CheckClonable(at.volume)
 }
 
-// read reads a volume to its end and hashes it. It also writes the bytes to to, unless to is nil. It fails if the
-// volume changes during the read.
+// readAndHash reads a volume to its end and hashes it. It also writes the bytes to to, unless to is nil. It fails if
+// the volume changes during the read.
 func (w *volumeJob) readAndHash(ctx context.Context, from localVolume, note string, to io.Writer) (hypervisor.VolumeChecksum, error) {
 	none := hypervisor.VolumeChecksum{}
 	before, err := w.volumeFile(ctx, w.c, from)
@@ -144,8 +144,8 @@ func (w *volumeJob) hashFile(ctx context.Context, from localVolume, total int64,
 	return fileVersion{}, ctx.Err()
 }
 
-// refuseRunning refuses a file that a running guest may write to. Backing files are accepted, because guests only read
-// them.
+// refuseFileOfRunningGuest refuses a file that a running guest may write to. Backing files are accepted, because guests
+// only read them.
 func (w *volumeJob) refuseFileOfRunningGuest(ctx context.Context, p localVolume, id fileID) error {
 	users, err := w.volumeUsers(ctx, w.c, p, id)
 	if err != nil {
@@ -223,7 +223,7 @@ func (w *volumeJob) copyVolume(ctx context.Context, from localVolume) error {
 	return w.in.RecordChecksums(source, own)
 }
 
-// fillFrom copies the source into the unfinished file and returns the checksum of the source.
+// copyIntoUnfinished copies the source into the unfinished file and returns the checksum of the source.
 func (w *volumeJob) copyIntoUnfinished(ctx context.Context, from localVolume) (hypervisor.VolumeChecksum, error) {
 	sound, err := w.readImageSource(ctx, w.c, from)
 	if err != nil {
@@ -259,7 +259,7 @@ func (w *volumeJob) copyIntoUnfinished(ctx context.Context, from localVolume) (h
 	return h, errors.Join(err, o.f.Close())
 }
 
-// sparse writes blocks of zeros as holes.
+// sparseFile writes blocks of zeros as holes.
 type sparseFile struct{ withheldHeadFile }
 
 // Write implements io.Writer.
@@ -276,7 +276,8 @@ var zeroBytes = make([]byte, readBytes)
 // isAllZeros reports whether all bytes are zero.
 func isAllZeros(p []byte) bool { return len(p) <= len(zeroBytes) && bytes.Equal(p, zeroBytes[:len(p)]) }
 
-// flatten makes libvirt copy a disk and its backing chain into one image, and then reads the image for its checksum.
+// flattenDisk makes libvirt copy a disk and its backing chain into one image, and then reads the image for its
+// checksum.
 func (w *volumeJob) flattenDisk(ctx context.Context, from localVolume, pool golibvirt.StoragePool) error {
 	if there, err := w.isAlreadyCreated(ctx); err != nil || there {
 		return err
@@ -327,7 +328,7 @@ func (w *volumeJob) flattenDisk(ctx context.Context, from localVolume, pool goli
 	return w.in.RecordChecksums(h)
 }
 
-// maxLayers limits the number of files in a disk's backing chain.
+// maxChainDepth limits the number of files in a disk's backing chain.
 const maxChainDepth = 64
 
 // checkDiskChain refuses a disk that is not qcow2 or has backing files outside its own pool.

@@ -41,10 +41,10 @@ func (b *Backend) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) er
 type exportJob struct {
 	*volumeJob
 	unlockers
-	order  fleet.ExportParams
-	disks     []localVolume
+	order       fleet.ExportParams
+	disks       []localVolume
 	filesBefore []volumeFile
-	layers []*image.ChainFile
+	layers      []*image.ChainFile
 }
 
 func (x *exportJob) unlock() { x.unlockers.unlock() }
@@ -85,7 +85,7 @@ func (x *exportJob) lockDisk(ctx context.Context, i int, ref fleet.Volref) error
 	return err
 }
 
-// layersOf returns the files of a backing chain that checkChain has accepted.
+// chainLayers returns the files of a backing chain that checkChain has accepted.
 func chainLayers(path, format string) *image.ChainFile {
 	l := &image.ChainFile{Path: path, Format: format}
 	if format != "qcow2" {
@@ -102,7 +102,7 @@ func chainLayers(path, format string) *image.ChainFile {
 	return l
 }
 
-// fill writes the archive.
+// writeArchiveFile writes the archive.
 func (x *exportJob) writeArchiveFile(ctx context.Context) error {
 	var sum, largest int64
 	for i, l := range x.layers {
@@ -139,7 +139,7 @@ func (x *exportJob) writeArchiveFile(ctx context.Context) error {
 	return nil
 }
 
-// write writes all disks and then the head into the archive.
+// writeArchive writes all disks and then the head into the archive.
 func (x *exportJob) writeArchive(ctx context.Context, to *os.File) error {
 	a := x.order.Appliance
 	var sums []string
@@ -162,7 +162,7 @@ func (x *exportJob) writeArchive(ctx context.Context, to *os.File) error {
 	return errors.Join(plan.WriteHead(to, a, sums), to.Sync())
 }
 
-// disk packs one disk and copies it into the archive.
+// packDisk packs one disk and copies it into the archive.
 func (x *exportJob) packDisk(ctx context.Context, to *os.File, plan ovf.ArchivePlan, i int) (size int64, digest string, err error) {
 	member := x.order.Appliance.Disks[i].Member
 	progress := func(percent int, note string) {

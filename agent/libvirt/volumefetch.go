@@ -22,8 +22,8 @@ func (b *Backend) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) err
 	})
 }
 
-// fetch downloads into the unfinished file and inspects the file before it becomes a volume. If the storage hangs,
-// fetch abandons the file, which keeps its unfinished name.
+// downloadVolume downloads into the unfinished file and inspects the file before it becomes a volume. If the storage
+// hangs, fetch abandons the file, which keeps its unfinished name.
 func (w *volumeJob) downloadVolume(ctx context.Context) error {
 	_, err := withinContext(ctx, func() (struct{}, error) {
 		f, room, err := w.createUnfinished()
@@ -36,8 +36,8 @@ func (w *volumeJob) downloadVolume(ctx context.Context) error {
 	return err
 }
 
-// newPartial creates the unfinished file in the pool's directory. A later replacement of the path does not redirect the
-// write. room is the maximum size of the file in bytes; some space stays reserved for guests.
+// createUnfinished creates the unfinished file in the pool's directory. A later replacement of the path does not
+// redirect the write. room is the maximum size of the file in bytes; some space stays reserved for guests.
 func (w *volumeJob) createUnfinished() (f *os.File, room int64, err error) {
 	root, err := os.OpenRoot(w.localVolume.pool.Spec.Path)
 	if err != nil {
@@ -59,7 +59,7 @@ func usableBytes(f *os.File) (int64, error) {
 	return free - free/20, err
 }
 
-// download downloads the file, inspects it and writes its head.
+// downloadInto downloads the file, inspects it and writes its head.
 func (w *volumeJob) downloadInto(ctx context.Context, f *os.File, room int64) error {
 	o := w.in.Params
 	to := &withheldHeadFile{f: f}
@@ -72,8 +72,8 @@ func (w *volumeJob) downloadInto(ctx context.Context, f *os.File, room int64) er
 	return w.acceptReceived(ctx, to, "downloaded", to.f.Sync)
 }
 
-// accept inspects the received data, and then writes the withheld head of the file. action is a past participle such as
-// "downloaded", for errors. settle syncs the file in its final form.
+// acceptReceived inspects the received data, and then writes the withheld head of the file. action is a past participle
+// such as "downloaded", for errors. settle syncs the file in its final form.
 func (w *volumeJob) acceptReceived(ctx context.Context, to *withheldHeadFile, action string, settle func() error) error {
 	w.in.Progress(99, "checking the file that was "+action)
 	machine := fleet.ApplianceFormatByName(w.volume)
@@ -103,7 +103,7 @@ func (w *volumeJob) acceptReceived(ctx context.Context, to *withheldHeadFile, ac
 	return err
 }
 
-// inspectMachine refuses an appliance that is no valid source of a VM. It compares all files of an archive with the
+// inspectAppliance refuses an appliance that is no valid source of a VM. It compares all files of an archive with the
 // archive's manifest.
 func (w *volumeJob) inspectAppliance(ctx context.Context, to *withheldHeadFile, action string) (image.Facts, error) {
 	a, err := image.ReadAppliance(to, to.size, w.volume)
@@ -121,7 +121,7 @@ func (w *volumeJob) inspectAppliance(ctx context.Context, to *withheldHeadFile, 
 	})
 }
 
-// inspect refuses data that is not a self-contained image. It uses Quantix's own reader.
+// inspectImageData refuses data that is not a self-contained image. It uses Quantix's own reader.
 func (w *volumeJob) inspectImageData(to *withheldHeadFile, action string) (image.Facts, error) {
 	what := "The file that was " + action
 	facts, err := image.ReadFacts(to, to.size, true)
@@ -134,7 +134,7 @@ func (w *volumeJob) inspectImageData(to *withheldHeadFile, action string) (image
 	return facts, facts.CheckReceived(what, strings.HasSuffix(w.volume, ".iso"))
 }
 
-// secondOpinion checks the file with qemu-img. If qemu-img is missing, it only logs a warning.
+// checkWithQemuImg checks the file with qemu-img. If qemu-img is missing, it only logs a warning.
 func (w *volumeJob) checkWithQemuImg(ctx context.Context, f *os.File, facts image.Facts) error {
 	err := image.VerifyWithQemuImg(ctx, f, facts)
 	if image.IsQemuImgMissing(err) {
@@ -145,7 +145,7 @@ func (w *volumeJob) checkWithQemuImg(ctx context.Context, f *os.File, facts imag
 	return err
 }
 
-// headBytes is the length of a file's head in bytes. It covers all bytes that libvirt reads to detect a format.
+// withheldHeadBytes is the length of a file's head in bytes. It covers all bytes that libvirt reads to detect a format.
 const withheldHeadBytes = 64 << 10
 
 // withheldHeadFile writes a file without its head, and writeHead adds the head after the inspection. libvirt reads
@@ -157,7 +157,7 @@ type withheldHeadFile struct {
 	synced int64 // number of bytes known to be on the storage
 }
 
-// syncEvery is how many bytes are written between two syncs, so that the last sync is short.
+// syncIntervalBytes is how many bytes are written between two syncs, so that the last sync is short.
 const syncIntervalBytes = 256 << 20
 
 // Write implements io.Writer.

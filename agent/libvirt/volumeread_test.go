@@ -45,7 +45,7 @@ func TestFileChangedDuringReadIsNotSentCompletely(t *testing.T) {
 	}
 }
 
-// meddlingWriter changes the file after the first bytes have been sent.
+// changingWriter changes the file after the first bytes have been sent.
 type changingWriter struct {
 	bytes.Buffer
 	write func()

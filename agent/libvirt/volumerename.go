@@ -47,7 +47,7 @@ func (w *volumeJob) refuseRename(context.Context) error {
 	return hypervisor.RefuseVolumeRename(w.localVolume.pool.Name)
 }
 
-// rename renames an unused file. It first records the file's identity, so that a retried job recognizes the file.
+// renameFile renames an unused file. It first records the file's identity, so that a retried job recognizes the file.
 func (w *volumeJob) renameFile(ctx context.Context, from localVolume) error {
 	f, err := withinLookupTimeout(ctx, func() (volumeFile, error) { return readVolumeFile(from.path()) })
 	switch {

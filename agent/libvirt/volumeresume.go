@@ -16,28 +16,28 @@ import (
 )
 
 const (
-	checkpointBytes = 4 << 10
+	checkpointBytes         = 4 << 10
 	checkpointIntervalBytes = 64 << 20 // a power failure of the host loses at most this many bytes of the upload
 )
 
-// uploadSum is the running checksum of an upload. hash is nil if the upload has no checksum.
+// uploadChecksum is the running checksum of an upload. hash is nil if the upload has no checksum.
 type uploadChecksum struct {
 	algorithm, want string
 	hash            hash.Hash
 }
 
-// resumable is the unfinished file of an upload that can be resumed. The file's head is stored after the end of the
-// file. Two alternating checkpoints follow, so that a torn write leaves the other checkpoint intact.
+// resumableUpload is the unfinished file of an upload that can be resumed. The file's head is stored after the end of
+// the file. Two alternating checkpoints follow, so that a torn write leaves the other checkpoint intact.
 type resumableUpload struct {
 	withheldHeadFile
-	pool         string // the pool's name, for errors
-	upload       fleet.UploadID
-	total        int64
-	sum          uploadChecksum
-	checkpointNumber         int64
-	checkpointed int64      // the size in the newest checkpoint, written or being written
-	writing      chan error // not nil while a checkpoint is being written in the background
-	settled      bool       // the file already has its head and its final size
+	pool             string // the pool's name, for errors
+	upload           fleet.UploadID
+	total            int64
+	sum              uploadChecksum
+	checkpointNumber int64
+	checkpointed     int64      // the size in the newest checkpoint, written or being written
+	writing          chan error // not nil while a checkpoint is being written in the background
+	settled          bool       // the file already has its head and its final size
 }
 
 // checkpoint records how much of the upload is on the storage, and the state of the checksum.

@@ -40,7 +40,7 @@ func (b *Backend) SendVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	}))
 }
 
-// send sends the file that it opened, even if another file gets the path during the transfer.
+// sendFile sends the file that it opened, even if another file gets the path during the transfer.
 func (w *volumeJob) sendFile(ctx context.Context) error {
 	before, err := w.volumeFile(ctx, w.c, w.localVolume)
 	if err != nil {
@@ -153,7 +153,7 @@ func (w *volumeJob) receiveInto(ctx context.Context, f *os.File, room int64) (hy
 	}})
 }
 
-// incoming is the file of a transfer. It withholds the file's head until the inspection: see withheldHeadFile.
+// receivedFile is the file of a transfer. It withholds the file's head until the inspection: see withheldHeadFile.
 type receivedFile struct {
 	f    *os.File
 	head [withheldHeadBytes]byte

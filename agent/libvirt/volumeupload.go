@@ -40,8 +40,8 @@ func (b *Backend) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) er
 	})
 }
 
-// unlessHung runs f and waits for the result, at most a short time beyond the end of ctx. It abandons f if the storage
-// hangs.
+// abandonIfHung runs f and waits for the result, at most a short time beyond the end of ctx. It abandons f if the
+// storage hangs.
 func abandonIfHung(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -127,7 +127,7 @@ func (w *volumeJob) continueUpload(sum uploadChecksum) (_ *resumableUpload, err 
 	return to, nil
 }
 
-// receive receives the missing data and then inspects the file like a download.
+// receiveUpload receives the missing data and then inspects the file like a download.
 func (w *volumeJob) receiveUpload(ctx context.Context, to *resumableUpload) error {
 	defer func() { _ = to.close() }()
 	if !to.settled {
@@ -161,7 +161,7 @@ func (s uploadChecksum) text() string {
 	return hex.EncodeToString(s.hash.Sum(nil))
 }
 
-// settle first calls record to store the identity of the complete upload, and then truncates the file to its final
+// complete first calls record to store the identity of the complete upload, and then truncates the file to its final
 // size.
 func (p *resumableUpload) complete(record func() error) error {
 	if p.settled {

@@ -18,7 +18,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// lookPatience limits each check of a file, a backing chain or a pool that a user of the volume may name.
+// fileLookupTimeout limits each check of a file, a backing chain or a pool that a user of the volume may name.
 const fileLookupTimeout = 10 * time.Second
 
 // volumeUser is a domain that currently uses a file.
@@ -28,7 +28,7 @@ type volumeUser struct {
 	running bool
 }
 
-// volumeUsers returns the domains that currently use the file under any path. It does not use a cache. It returns an
+// fileUsers returns the domains that currently use the file under any path. It does not use a cache. It returns an
 // error if storage that may have a user's disk does not answer.
 func (b *Backend) volumeUsers(ctx context.Context, c *conn, p localVolume, id fileID) ([]volumeUser, error) {
 	all, err := b.readDomains(ctx, c)
@@ -94,7 +94,7 @@ func filesUsedBy(s observedDomain) []struct {
 	return out
 }
 
-// withinLookPatience runs f like within, with the limit lookPatience.
+// withinLookupTimeout runs f like within, with the limit fileLookupTimeout.
 func withinLookupTimeout[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, fileLookupTimeout)
 	defer cancel()
@@ -114,8 +114,8 @@ func (b *Backend) mayHavePool(ctx context.Context, name string) bool {
 	return !isLibvirtCode(err, golibvirt.ErrNoStoragePool)
 }
 
-// currentPoolDirs reads the directories of libvirt's pools if a domain names a disk by pool and volume; otherwise it
-// returns none. complete reports that the list has every pool.
+// currentPoolLocations reads the directories of libvirt's pools if a domain names a disk by pool and volume; otherwise
+// it returns none. complete reports that the list has every pool.
 func (b *Backend) currentPoolLocations(ctx context.Context, all []observedDomain) (dirs poolLocations, complete bool, err error) {
 	byPool := func(f string) bool { return strings.HasPrefix(f, volumeRefPrefix) }
 	if !slices.ContainsFunc(all, func(s observedDomain) bool { return slices.ContainsFunc(s.allFiles(), byPool) }) {
@@ -124,8 +124,8 @@ func (b *Backend) currentPoolLocations(ctx context.Context, all []observedDomain
 	return b.allPoolLocations(ctx)
 }
 
-// allPoolDirs returns the directories of all pools. It opens a new connection, because a hanging pool would block the
-// shared one. If libvirt does not answer, it reads libvirt's definition files and the last known list, and returns
+// allPoolLocations returns the directories of all pools. It opens a new connection, because a hanging pool would block
+// the shared one. If libvirt does not answer, it reads libvirt's definition files and the last known list, and returns
 // complete as false. That list lacks new pools without a definition file.
 func (b *Backend) allPoolLocations(ctx context.Context) (dirs poolLocations, complete bool, err error) {
 	soon, cancel := context.WithTimeout(ctx, poolReadTimeout)
@@ -157,7 +157,7 @@ func (b *Backend) allPoolLocations(ctx context.Context) (dirs poolLocations, com
 // storageDir is the directory of libvirt's pool definitions.
 const storageDir = "/etc/libvirt/storage"
 
-// definedPoolDirs reads the pools from libvirt's definition files.
+// definedPoolLocations reads the pools from libvirt's definition files.
 func definedPoolLocations(dir string) (poolLocations, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.xml"))
 	if err != nil {
@@ -181,7 +181,7 @@ func definedPoolLocations(dir string) (poolLocations, error) {
 	return out, nil
 }
 
-// backedBy returns the name of a volume in the host's pools that is backed by the file. It is empty if there is
+// overlayOf returns the name of a volume in the host's pools that is backed by the file. It is empty if there is
 // none.
 func (b *Backend) overlayOf(ctx context.Context, c *conn, p localVolume, id fileID) (string, error) {
 	is, err := b.readFileFormats(ctx, c)
@@ -207,8 +207,8 @@ func (b *Backend) overlayOf(ctx context.Context, c *conn, p localVolume, id file
 	return "", nil
 }
 
-// findOverlay returns the name of a file in the directory with the file id in its backing chain. It is empty if there
-// is none.
+// findOverlayInDir returns the name of a file in the directory with the file id in its backing chain. It is empty if
+// there is none.
 func findOverlayInDir(dir string, id fileID, is formats) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if isFileMissing(err) {
@@ -233,10 +233,10 @@ func findOverlayInDir(dir string, id fileID, is formats) (string, error) {
 // volumeFile is the current state of a volume's file.
 type volumeFile struct {
 	header
-	id       fileID
-	modified time.Time
-	bytes    int64
-	contentFormat   string // the format that a raw disk's content looks like; empty if the format comes from the header
+	id            fileID
+	modified      time.Time
+	bytes         int64
+	contentFormat string // the format that a raw disk's content looks like; empty if the format comes from the header
 }
 
 // volumeFile reads the file of a volume, which must be a regular file of its pool. If a definition has the volume as
@@ -261,7 +261,7 @@ func (b *Backend) volumeFile(ctx context.Context, c *conn, p localVolume) (volum
 	return f, nil
 }
 
-// readVolume reads the header and identity of a regular file.
+// readVolumeFile reads the header and identity of a regular file.
 func readVolumeFile(path string) (volumeFile, error) {
 	info, err := os.Lstat(path)
 	if err != nil {

@@ -66,7 +66,7 @@ func (w *volumeJob) overwriteWithZeros(ctx context.Context, was volumeFile) (err
 	return transfer.ZeroFile(ctx, f, info.Size(), w.newMeter("overwriting with zeros: "+w.volume, was.alloc))
 }
 
-// recreate replaces the wiped file by an empty volume. It fails if another file has replaced the wiped one.
+// recreateEmpty replaces the wiped file by an empty volume. It fails if another file has replaced the wiped one.
 func (w *volumeJob) recreateEmpty(ctx context.Context, was volumeFile) error {
 	if err := w.removeVolume(ctx, w.c, w.unfinished()); err != nil {
 		return err

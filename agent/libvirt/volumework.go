@@ -17,7 +17,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// tidyLimit limits the cleanup after a failed job.
+// cleanupTimeout limits the cleanup after a failed job.
 const cleanupTimeout = 20 * time.Second
 
 // volumeJob is a running job for a volume.
@@ -72,8 +72,8 @@ func translateNoSpace(pool string, err error) error {
 	return fleet.Errorf(fleet.Conflict, "The pool %s has no space left on this host, and the unfinished volume was removed (%s). Free space in the pool, or choose another pool, and try again.", pool, err)
 }
 
-// isFull reports whether the error means that storage is full. libvirt and QEMU report the kernel's text. isFull
-// returns false for a refusal, which already is an error for people.
+// isNoSpaceError reports whether the error means that storage is full. libvirt and QEMU report the kernel's text.
+// isNoSpaceError returns false for a refusal, which already is an error for people.
 func isNoSpaceError(err error) bool {
 	if _, refused := errors.AsType[*fleet.Error](err); refused || err == nil {
 		return false
@@ -88,8 +88,8 @@ func (p localVolume) finalName() localVolume {
 	return p
 }
 
-// ownPool returns libvirt's pool for an assigned pool. The pool must be active, have the spec's source, and be on the
-// recorded directory, which the agent's settings must allow.
+// checkedPool returns libvirt's pool for an assigned pool. The pool must be active, have the spec's source, and be on
+// the recorded directory, which the agent's settings must allow.
 func (b *Backend) checkedPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt.StoragePool, error) {
 	none := golibvirt.StoragePool{}
 	if _, known := b.pools.book.RecordOf(p); !known {
@@ -115,7 +115,7 @@ func (b *Backend) checkedPool(ctx context.Context, c *conn, p fleet.Pool) (golib
 	return pool, err
 }
 
-// volumeChanged makes the next pool check re-read the pool, and drops cached facts about the pool's files.
+// expireVolume makes the next pool check re-read the pool, and drops cached facts about the pool's files.
 func (b *Backend) expireVolume(p fleet.Pool) {
 	b.pools.expirePool(p.Name)
 	if !p.Spec.Kind.Info().FilePool {
@@ -174,7 +174,7 @@ func (b *Backend) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) err
 	})
 }
 
-// makeVolume creates a volume under its unfinished name and renames the file when it is complete. A failure leaves no
+// createFilled creates a volume under its unfinished name and renames the file when it is complete. A failure leaves no
 // file.
 func (w *volumeJob) createFilled(ctx context.Context, fill func() error) error {
 	there, err := w.isAlreadyCreated(ctx)
@@ -196,7 +196,8 @@ func (w *volumeJob) createFilled(ctx context.Context, fill func() error) error {
 	return nil
 }
 
-// alreadyMade reports whether this job has already created the volume. It refuses another volume with the same name.
+// isAlreadyCreated reports whether this job has already created the volume. It refuses another volume with the same
+// name.
 func (w *volumeJob) isAlreadyCreated(ctx context.Context) (bool, error) {
 	file, err := withinLookupTimeout(ctx, func() (string, error) { return inodeOf(w.path()) })
 	switch {
@@ -211,8 +212,8 @@ func (w *volumeJob) isAlreadyCreated(ctx context.Context) (bool, error) {
 	return false, hypervisor.RefuseTakenVolumeName(w.volume, w.localVolume.pool.Name)
 }
 
-// finish records the file's identity and then renames the file to its final name. So a retried job recognizes its own
-// file.
+// renameToFinalName records the file's identity and then renames the file to its final name. So a retried job
+// recognizes its own file.
 func (w *volumeJob) renameToFinalName(ctx context.Context) error {
 	if err := w.checkRawName(ctx); err != nil {
 		return err
@@ -241,7 +242,7 @@ func (w *volumeJob) checkRawName(ctx context.Context) error {
 	return err
 }
 
-// inodeText returns the file's inode number as text. The number identifies the file in its directory, also after a
+// inodeOf returns the file's inode number as text. The number identifies the file in its directory, also after a
 // reboot of the host.
 func inodeOf(path string) (string, error) {
 	info, err := os.Lstat(path)
@@ -284,7 +285,7 @@ func (b *Backend) GrowVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	})
 }
 
-// checkGrows refuses volumes that cannot grow.
+// checkCanGrow refuses volumes that cannot grow.
 func checkCanGrow(volume string, h header) error {
 	switch {
 	case h.RefersTo != "":

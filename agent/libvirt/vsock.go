@@ -20,7 +20,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// aliasVSOCKAgent is the alias of a vsock that the guest agent listens on. Other vsocks of Quantix have aliasVSOCK.
+// agentVSOCKAlias is the alias of a vsock that the guest agent listens on. Other vsocks of Quantix have vsockAlias.
 const agentVSOCKAlias = vsockAlias + "-agent"
 
 // isVSOCK reports whether Quantix added the vsock.
@@ -28,7 +28,7 @@ func isVSOCK(v *libvirtxml.DomainVSock) bool {
 	return v != nil && (aliasOf(v.Alias) == vsockAlias || aliasOf(v.Alias) == agentVSOCKAlias)
 }
 
-// onVSOCK reports whether the guest agent listens on the guest's vsock.
+// hasAgentVSOCK reports whether the guest agent listens on the guest's vsock.
 func hasAgentVSOCK(x *libvirtxml.Domain) bool {
 	return x.Devices.VSock != nil && aliasOf(x.Devices.VSock.Alias) == agentVSOCKAlias
 }
@@ -51,7 +51,7 @@ func writeVSOCK(x *libvirtxml.Domain, s fleet.VMSpec) {
 	x.Devices.VSock.Alias = &libvirtxml.DomainAlias{Name: alias}
 }
 
-// cidOf returns the context ID of the running guest's vsock if the guest agent listens on that vsock, otherwise 0.
+// agentCIDOf returns the context ID of the running guest's vsock if the guest agent listens on that vsock, otherwise 0.
 func agentCIDOf(x *libvirtxml.Domain) uint32 {
 	if x.Devices == nil || !hasAgentVSOCK(x) || x.Devices.VSock.CID == nil {
 		return 0
@@ -63,9 +63,9 @@ func agentCIDOf(x *libvirtxml.Domain) uint32 {
 	return uint32(n)
 }
 
-// overVSOCK returns a function that sends a command to the guest agent on the guest's vsock, which libvirt does not
-// support. Each command uses a new connection: the agent serves one connection at a time, so an open connection would
-// block all others.
+// vsockAgentCaller returns a function that sends a command to the guest agent on the guest's vsock, which libvirt does
+// not support. Each command uses a new connection: the agent serves one connection at a time, so an open connection
+// would block all others.
 func vsockAgentCaller(ctx context.Context, cid uint32) agentCaller {
 	return func(command string, limit time.Duration) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, limit)
@@ -123,7 +123,7 @@ func sendGuestCommand(rw io.ReadWriter, command string) (string, error) {
 	return string(line), nil
 }
 
-// noAnswer converts a read or write error to the error for a guest agent that does not answer.
+// agentConnError converts a read or write error to the error for a guest agent that does not answer.
 func agentConnError(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("%w in time", errNoAgentAnswer)
@@ -134,7 +134,7 @@ func agentConnError(err error) error {
 // maxSkippedBytes limits how many bytes of an answer to an earlier client are skipped.
 const maxSkippedBytes = 4 << 20
 
-// skipTo skips all bytes up to and including mark.
+// skipPast skips all bytes up to and including mark.
 func skipPast(r *bufio.Reader, mark byte) error {
 	for range maxSkippedBytes {
 		switch b, err := r.ReadByte(); {

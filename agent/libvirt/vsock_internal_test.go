@@ -22,7 +22,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// overUnix is overVSOCK over a Unix socket, because the tests' kernel has no vsock to a guest.
+// unixAgentCaller is vsockAgentCaller over a Unix socket, because the tests' kernel has no vsock to a guest.
 func unixAgentCaller(t *testing.T, socket string) agentCaller {
 	return func(command string, limit time.Duration) (string, error) {
 		c, err := net.Dial("unix", socket)

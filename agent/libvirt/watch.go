@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// watch caches the newest result of a read that may hang, such as a read of network storage. Only one read runs at a
-// time, so hanging storage blocks one connection and one thread of libvirtd. Callers wait for a limited time and
+// valueWatch caches the newest result of a read that may hang, such as a read of network storage. Only one read runs at
+// a time, so hanging storage blocks one connection and one thread of libvirtd. Callers wait for a limited time and
 // otherwise get the previous result.
 type valueWatch[T any] struct {
-	mu     sync.Mutex
-	value  T
-	known  bool
-	valueReadAt     time.Time     // start of the read that returned value
-	staleBefore  time.Time     // value is outdated if its read began before this time
-	readBegan  time.Time     // start of the running read
-	readDone   chan struct{} // nil: no read is running
-	readError error         // error of the newest read; value then comes from an earlier one
+	mu          sync.Mutex
+	value       T
+	known       bool
+	valueReadAt time.Time     // start of the read that returned value
+	staleBefore time.Time     // value is outdated if its read began before this time
+	readBegan   time.Time     // start of the running read
+	readDone    chan struct{} // nil: no read is running
+	readError   error         // error of the newest read; value then comes from an earlier one
 }
 
 // watchState is the content of a watch at one time.
 type watchState[T any] struct {
-	value T
-	known bool          // false: no read has succeeded yet
-	running  time.Duration // duration of the running read; 0: no read is running
-	began time.Time     // start of the running read
-	err   error         // error of the newest read
+	value   T
+	known   bool          // false: no read has succeeded yet
+	running time.Duration // duration of the running read; 0: no read is running
+	began   time.Time     // start of the running read
+	err     error         // error of the newest read
 }
 
 // read returns the newest result. If the result is older than age, read waits at most patience for a new one.

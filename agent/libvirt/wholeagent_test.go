@@ -66,19 +66,19 @@ func runAgent(socket, dir string) error {
 // testPortal is a test portal for one agent. Like a real portal, it gives the agent one job at a time, and repeats the
 // job until the job has ended.
 type testPortal struct {
-	t    *testing.T
-	ca   *auth.Authority
-	dir  string // the agent's directory
+	t       *testing.T
+	ca      *auth.Authority
+	dir     string // the agent's directory
 	results chan wire.Finish
 
 	mu      sync.Mutex
-	changed   chan struct{} // closed and replaced with each change
+	changed chan struct{} // closed and replaced with each change
 	session int64
 	claims  int
 	order   *wire.Work // the unfinished job; nil: none
-	jobSent   bool       // the current session of the agent has received the job
+	jobSent bool       // the current session of the agent has received the job
 	secret  string
-	onStep      func(what string) bool // called at each interruptible step; false closes the connection
+	onStep  func(what string) bool // called at each interruptible step; false closes the connection
 }
 
 func newTestPortal(t *testing.T, p *libvirtProxy) *testPortal {
@@ -231,7 +231,7 @@ func (d *testPortal) finish(id fleet.JobID, in wire.Finish) any {
 	return wire.FinishAnswer{}
 }
 
-// start starts an agent and returns once the agent has said hello.
+// startAgent starts an agent and returns once the agent has said hello.
 func (d *testPortal) startAgent(socket string) *childRun {
 	d.t.Helper()
 	d.mu.Lock()

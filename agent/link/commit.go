@@ -18,14 +18,14 @@ import (
 // rollback process waits longer than the agent.
 const (
 	portalRetryInterval  = 500 * time.Millisecond
-	rollbackMargin = 2 * time.Second
-	rollbackStartTimeout       = 10 * time.Second
-	lockTimeout      = 5 * time.Second
+	rollbackMargin       = 2 * time.Second
+	rollbackStartTimeout = 10 * time.Second
+	lockTimeout          = 5 * time.Second
 )
 
-// commit makes a change that may cut the host off from its portal. If the portal is not reached afterwards, the change
-// is rolled back. A separate rollback process, started by Options.RollbackCommand, undoes an unconfirmed change even if
-// this process dies.
+// changeWithRollback makes a change that may cut the host off from its portal. If the portal is not reached afterwards,
+// the change is rolled back. A separate rollback process, started by Options.RollbackCommand, undoes an unconfirmed
+// change even if this process dies.
 func (k *Devices) changeWithRollback(ctx context.Context, job string, n fleet.Network, was previousState, carries bool, device string, steps []step) error {
 	c := unconfirmedChange{ID: rand.Text(), JobID: job, Boot: k.options.BootID, Network: n, Before: was}
 	if err := saveJSON(k.options.Dir, journalFile, c); err != nil {
@@ -60,8 +60,8 @@ func (k *Devices) changeWithRollback(ctx context.Context, job string, n fleet.Ne
 	return errors.Join(fleet.Errorf(fleet.Conflict, "%s", words), undoChange(k.options.Dir, k.kernel, c, true, words))
 }
 
-// reach tries to connect to the portal until it answers or the time is up, with a new connection for each attempt.
-// device: use only this device; empty: any.
+// waitForPortal tries to connect to the portal until it answers or the time is up, with a new connection for each
+// attempt. device: use only this device; empty: any.
 func (k *Devices) waitForPortal(ctx context.Context, device string, until time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -158,9 +158,9 @@ func RollBackUnlessConfirmed(ctx context.Context, dir string, after time.Duratio
 	return undoChange(dir, newKernel(), c, false, "The change was undone: the agent did not confirm it in time. The host is as it was before.")
 }
 
-// undo rolls back a change. If maker is false, it skips a change that is confirmed or undone already. The maker of the
-// change rolls back in any case, because it may have made steps after the rollback process ran. If the lock cannot be
-// acquired in time, undo works without it, because restoring the host takes precedence.
+// undoChange rolls back a change. If maker is false, it skips a change that is confirmed or undone already. The maker
+// of the change rolls back in any case, because it may have made steps after the rollback process ran. If the lock
+// cannot be acquired in time, undo works without it, because restoring the host takes precedence.
 func undoChange(dir string, kernel kernel, c unconfirmedChange, maker bool, words string) error {
 	if lock, err := lockFor(dir, lockTimeout); err == nil {
 		defer lock.Close()
@@ -182,7 +182,7 @@ func undoChange(dir string, kernel kernel, c unconfirmedChange, maker bool, word
 	return recordRollback(dir, c, words)
 }
 
-// rollBack runs as many steps of planRollback as possible, and returns the errors of the steps that failed.
+// runRollbackSteps runs as many steps of planRollback as possible, and returns the errors of the steps that failed.
 func runRollbackSteps(kernel kernel, c unconfirmedChange) (errs []error) {
 	p, err := kernel.read(c.Network, true)
 	if err != nil {
@@ -196,7 +196,7 @@ func runRollbackSteps(kernel kernel, c unconfirmedChange) (errs []error) {
 	return errs
 }
 
-// recover rolls back an unconfirmed change that an earlier agent left.
+// rollBackUnconfirmed rolls back an unconfirmed change that an earlier agent left.
 func (k *Devices) rollBackUnconfirmed() error {
 	var c unconfirmedChange
 	found, err := loadJSON(k.options.Dir, journalFile, &c)
@@ -209,7 +209,7 @@ func (k *Devices) rollBackUnconfirmed() error {
 	return undoChange(k.options.Dir, k.kernel, c, false, "The change was undone: the agent ended before the portal was reached through the new devices. The host is as it was before.")
 }
 
-// Command returns the command that runs RollBackUnlessConfirmed as a subcommand of the agent's program.
+// RollbackCommand returns the command that runs RollBackUnlessConfirmed as a subcommand of the agent's program.
 func RollbackCommand(program, dir string, after time.Duration) *exec.Cmd {
 	return exec.Command(program, "agent", "rollback", "--data-dir", dir, "--after", after.String())
 }

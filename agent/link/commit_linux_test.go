@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// devicesOn returns Devices with a kernel in memory. Their rollback process only reports that it waits.
+// newFakeDevices returns Devices with a kernel in memory. Their rollback process only reports that it waits.
 func newFakeDevices(t *testing.T, f *fakeKernel, dir string, reach func(context.Context, string) error) *Devices {
 	t.Helper()
 	rollback := func(time.Duration) (*exec.Cmd, error) { return exec.Command("echo", rollbackReadyLine), nil }
@@ -29,7 +29,7 @@ func newFakeDevices(t *testing.T, f *fakeKernel, dir string, reach func(context.
 
 func portalUnreachable(context.Context, string) error { return errors.New("no route to host") }
 
-// hostWithBridge returns a host with the network's bridge, its addresses and a guest.
+// newHostWithBridge returns a host with the network's bridge, its addresses and a guest.
 func newHostWithBridge() *fakeKernel {
 	f := newFakeKernel()
 	d := f.devices["eth1"]
@@ -40,7 +40,7 @@ func newHostWithBridge() *fakeKernel {
 	return f
 }
 
-// altered are administrators' changes of an existing bridge that the plan would revert. A rollback restores them in
+// bridgeEdits are administrators' changes of an existing bridge that the plan would revert. A rollback restores them in
 // every case.
 var bridgeEdits = map[string]func(*fakeKernel){
 	"an address on the device": func(f *fakeKernel) { f.devices["eth1"].Addresses = []IPAddress{{CIDR: "10.9.0.50/24"}} },

@@ -10,16 +10,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fake is a kernel in memory that supports bridges on devices.
+// fakeKernel is a kernel in memory that supports bridges on devices.
 type fakeKernel struct {
-	devices map[string]*device
-	steps    []string
+	devices        map[string]*device
+	steps          []string
 	failingStep    stepKind // kind of the step that fails next
-	before  func(step)
-	carrierDevices      []string
+	before         func(step)
+	carrierDevices []string
 }
 
-func newFakeKernel() *fakeKernel { return &fakeKernel{devices: map[string]*device{"eth1": newUplinkDevice()}} }
+func newFakeKernel() *fakeKernel {
+	return &fakeKernel{devices: map[string]*device{"eth1": newUplinkDevice()}}
+}
 
 func (f *fakeKernel) String() string {
 	var out []string

@@ -55,8 +55,8 @@ func (l linux) gaps(ctx context.Context) (out []fleet.NetworkGap) {
 	return out
 }
 
-// tryKernel tries to create a device of each kind. It returns the errors by kind; a nil error means that the kind is
-// supported.
+// tryDeviceKinds tries to create a device of each kind. It returns the errors by kind; a nil error means that the kind
+// is supported.
 func tryDeviceKinds(ctx context.Context) map[string]error {
 	done := make(chan map[string]error, 1)
 	go func() {
@@ -85,7 +85,8 @@ func tryDeviceKinds(ctx context.Context) map[string]error {
 	}
 }
 
-// tryHere moves the current thread into a new network namespace and tries to create the devices in it.
+// tryDeviceKindsInNamespace moves the current thread into a new network namespace and tries to create the devices in
+// it.
 func tryDeviceKindsInNamespace() map[string]error {
 	out := map[string]error{}
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {

@@ -20,7 +20,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// roleEnv names the environment variable that makes the test binary run as an agent or a rollback process.
+// testRoleEnv names the environment variable that makes the test binary run as an agent or a rollback process.
 const testRoleEnv = "QUANTIX_LINK_TEST"
 
 // TestMain runs as the agent or as its rollback process if a test starts this program again.
@@ -59,7 +59,7 @@ func testOptions(dir string, limit time.Duration, reach func(context.Context, st
 	}
 }
 
-// inNamespace runs the test again in a temporary network namespace, and reports whether this is that run.
+// runsInNamespace runs the test again in a temporary network namespace, and reports whether this is that run.
 func runsInNamespace(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv("QUANTIX_LINK_APART") != "" {

@@ -19,11 +19,11 @@ import (
 
 // Options configure Devices.
 type Options struct {
-	Dir   string        // the agent's data directory
-	BootID  string        // id of the host's current boot
+	Dir           string        // the agent's data directory
+	BootID        string        // id of the host's current boot
 	PortalTimeout time.Duration // time to reach the portal after a change that may cut the host off; 0: 30 s
-	// Reach makes a new connection to the portal and returns nil once the portal has answered. It uses only the given
-	// device; empty: any.
+	// ReachPortal makes a new connection to the portal and returns nil once the portal has answered. It uses only the
+	// given device; empty: any.
 	ReachPortal func(ctx context.Context, device string) error
 	// Portal is the host name in the portal's address.
 	Portal string
@@ -45,10 +45,10 @@ type kernel interface {
 
 // Devices manages the network devices of one host.
 type Devices struct {
-	options      Options
-	kernel kernel
-	log    *slog.Logger
-	change sync.Mutex // one change at a time
+	options Options
+	kernel  kernel
+	log     *slog.Logger
+	change  sync.Mutex // one change at a time
 
 	mu    sync.Mutex
 	state networksFile
@@ -266,7 +266,7 @@ func (k *Devices) removeRecord(id fleet.NetworkID) error {
 	return errors.Join(saveJSON(k.options.Dir, stateFile, k.state), k.clearRolledBack(id))
 }
 
-// wasRolledBack reads the file each time, because the rollback process may have written it.
+// rolledBack reads the file each time, because the rollback process may have written it.
 func (k *Devices) rolledBack(id fleet.NetworkID) (rolledBackChange, bool) {
 	all := map[fleet.NetworkID]rolledBackChange{}
 	if _, err := loadJSON(k.options.Dir, rolledBackFile, &all); err != nil {
@@ -288,7 +288,7 @@ func (k *Devices) clearRolledBack(id fleet.NetworkID) error {
 	return saveJSON(k.options.Dir, rolledBackFile, all)
 }
 
-// Look adds the state of the host's devices to a network's status.
+// AddStatus adds the state of the host's devices to a network's status.
 func (k *Devices) AddStatus(n fleet.Network, st *fleet.NetworkStatus) {
 	if n.Spec == nil || n.Spec.Mode.Info().HostAddresses || n.Spec.Mode == "" {
 		return
@@ -311,7 +311,7 @@ func (k *Devices) AddStatus(n fleet.Network, st *fleet.NetworkStatus) {
 	addDeviceStatus(n, p, st)
 }
 
-// nics returns the network's NIC capacity on this host; nil: unlimited.
+// nicCapacity returns the network's NIC capacity on this host; nil: unlimited.
 func (k *Devices) nicCapacity(n fleet.Network, p hostState) *fleet.NetworkNICs {
 	switch {
 	case !n.Spec.HasExclusiveNICs():
@@ -327,7 +327,7 @@ func (k *Devices) nicCapacity(n fleet.Network, p hostState) *fleet.NetworkNICs {
 	return &c
 }
 
-// addStatus adds the state of the devices for Look.
+// addDeviceStatus adds the state of the devices for Look.
 func addDeviceStatus(n fleet.Network, p hostState, st *fleet.NetworkStatus) {
 	if !n.Spec.Mode.Info().CreatesDevices {
 		st.Uplink = n.Spec.Device
@@ -381,7 +381,7 @@ func onOffText(on bool) string {
 	return "off"
 }
 
-// addFault records a fault in the status unless it has one already.
+// addFirstFault records a fault in the status unless it has one already.
 func addFirstFault(st *fleet.NetworkStatus, words string) {
 	if st.Error == "" {
 		st.Error = words

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Address is an IP address of a device.
+// IPAddress is an IP address of a device.
 type IPAddress struct {
 	CIDR      string `json:"cidr"`
 	Scope     int    `json:"scope,omitempty"`
@@ -58,9 +58,9 @@ type device struct {
 type hostState struct {
 	bridge, tunnel, vlan, uplink *device
 	ports                        []string // ports of the bridge
-	nonGuestPorts                     []string // ports of the bridge that do not belong to guests
-	guestTaps                         int      // guests directly on the uplink
-	localAddresses                       []localAddress
+	nonGuestPorts                []string // ports of the bridge that do not belong to guests
+	guestTaps                    int      // guests directly on the uplink
+	localAddresses               []localAddress
 }
 
 // localAddress is an address of the host and the device that has it.
@@ -98,7 +98,7 @@ type step struct {
 	kind   stepKind
 	device string
 	to     string // depending on kind: a bridge, a parent, a MAC address, a peer or a local address
-	number      int    // depending on kind: a VNI, a VLAN ID, an MTU, or 1 for on
+	number int    // depending on kind: a VNI, a VLAN ID, an MTU, or 1 for on
 	mtu    int
 	owner  string
 	addr   IPAddress
@@ -115,7 +115,8 @@ const ownerPrefix = "quantix:"
 
 func ownerAlias(n fleet.Network) string { return ownerPrefix + string(n.ID) }
 
-// checkOwner returns an error for a device that Quantix did not create for this network, or that has another kind.
+// checkDeviceOwner returns an error for a device that Quantix did not create for this network, or that has another
+// kind.
 func checkDeviceOwner(n fleet.Network, d *device, kind string) error {
 	switch {
 	case d == nil || d.Owner == ownerAlias(n) && d.Kind == kind:
@@ -212,7 +213,8 @@ func underlayAddress(n fleet.Network, p hostState) (localAddress, error) {
 	return slices.MinFunc(found, func(a, b localAddress) int { return a.addr.Compare(b.addr) }), nil
 }
 
-// peersOf returns the addresses of the overlay's other hosts as the portal lists them, at most the supported number.
+// overlayPeers returns the addresses of the overlay's other hosts as the portal lists them, at most the supported
+// number.
 func overlayPeers(n fleet.Network, self netip.Addr) (out []string) {
 	in, err := netip.ParsePrefix(n.Spec.Underlay)
 	if err != nil {
@@ -321,7 +323,7 @@ func boolToInt(on bool) int {
 	return 0
 }
 
-// checkPresent returns an error if the host lacks a device that the network needs.
+// checkDevicesPresent returns an error if the host lacks a device that the network needs.
 func checkDevicesPresent(n fleet.Network, p hostState, nics *fleet.NetworkNICs) error {
 	s := n.Spec
 	switch s.Mode {

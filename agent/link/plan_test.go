@@ -37,8 +37,8 @@ func joinSteps(steps []step) string {
 // existingOverlay returns a host's state with an existing overlay.
 func existingOverlay(n fleet.Network, peers ...string) hostState {
 	return hostState{
-		bridge: &device{Name: n.BridgeDevice(), Kind: "bridge", Owner: ownerAlias(n), MTU: 1450, Up: true},
-		tunnel: &device{Name: n.TunnelDevice(), Kind: "vxlan", Owner: ownerAlias(n), Master: n.BridgeDevice(), MTU: 1450, Up: true, VNI: 100, Local: "10.50.0.1", Peers: peers},
+		bridge:         &device{Name: n.BridgeDevice(), Kind: "bridge", Owner: ownerAlias(n), MTU: 1450, Up: true},
+		tunnel:         &device{Name: n.TunnelDevice(), Kind: "vxlan", Owner: ownerAlias(n), Master: n.BridgeDevice(), MTU: 1450, Up: true, VNI: 100, Local: "10.50.0.1", Peers: peers},
 		localAddresses: []localAddress{newLocalAddress("10.50.0.1", "eth0", 1500)}, ports: []string{n.TunnelDevice()},
 	}
 }
@@ -113,7 +113,7 @@ func TestPlanRefusesUnmanagedDevices(t *testing.T) {
 	refused("the release of a bridge in use", err, "in use by vnet3")
 }
 
-// nic returns the host's device with its address and default route.
+// newUplinkDevice returns the host's device with its address and default route.
 func newUplinkDevice() *device {
 	return &device{
 		Name: "eth1", Kind: "device", MAC: "52:54:00:00:00:01", MTU: 1500, Up: true,

@@ -122,7 +122,7 @@ func uplinkPort(n fleet.Network, p hostState) (string, error) {
 	return nic.Name, nil
 }
 
-// foreignPort returns a port of the network's bridge that is neither the uplink nor a guest's NIC; empty: there is
+// unmanagedPort returns a port of the network's bridge that is neither the uplink nor a guest's NIC; empty: there is
 // none.
 func unmanagedPort(n fleet.Network, p hostState) string {
 	own := []string{n.VLANDevice(), n.TunnelDevice(), n.Spec.Device}
@@ -132,8 +132,8 @@ func unmanagedPort(n fleet.Network, p hostState) string {
 	return ""
 }
 
-// isGuest reports whether a port of a bridge belongs to a VM or a container: by the port's kind, or by the names that
-// libvirt and container tools use.
+// isGuestPort reports whether a port of a bridge belongs to a VM or a container: by the port's kind, or by the names
+// that libvirt and container tools use.
 func isGuestPort(port, kind string) bool {
 	return kind == "tuntap" || strings.HasPrefix(port, "vnet") || strings.HasPrefix(port, "tap") || strings.HasPrefix(port, "veth")
 }

@@ -14,27 +14,27 @@ import (
 
 // Files of Devices in the agent's data directory.
 const (
-	stateFile   = "networks.json"        // applied networks, to recreate at the next boot
-	journalFile = "networks-change.json" // an unconfirmed change
-	rolledBackFile  = "networks-undone.json" // changes that were rolled back
-	lockFile    = "networks-change.lock" // held during a change or rollback
+	stateFile      = "networks.json"        // applied networks, to recreate at the next boot
+	journalFile    = "networks-change.json" // an unconfirmed change
+	rolledBackFile = "networks-undone.json" // changes that were rolled back
+	lockFile       = "networks-change.lock" // held during a change or rollback
 )
 
 // previousState is the state of a device, and of its bridge, before a change.
 type previousState struct {
 	// the device was a port of the network's bridge, and the bridge had the device's addresses
-	Bridged   bool      `json:"bridged,omitempty"`
-	Up        bool      `json:"up,omitempty"`
+	Bridged   bool        `json:"bridged,omitempty"`
+	Up        bool        `json:"up,omitempty"`
 	Addresses []IPAddress `json:"addresses,omitempty"`
-	Routes    []Route   `json:"routes,omitempty"`
+	Routes    []Route     `json:"routes,omitempty"`
 
 	// The following fields describe a bridge that existed before the change (BridgeExisted). WasPort: the device was a
 	// port of that bridge. BridgeAddresses and BridgeRoutes are the bridge's addresses and routes.
-	BridgeExisted   bool      `json:"stood,omitempty"`
-	WasPort         bool      `json:"joined,omitempty"`
+	BridgeExisted   bool        `json:"stood,omitempty"`
+	WasPort         bool        `json:"joined,omitempty"`
 	BridgeAddresses []IPAddress `json:"own,omitempty"`
-	BridgeRoutes    []Route   `json:"ownRoutes,omitempty"`
-	STP             bool      `json:"stp,omitempty"`
+	BridgeRoutes    []Route     `json:"ownRoutes,omitempty"`
+	STP             bool        `json:"stp,omitempty"`
 }
 
 // beforeApply returns the state before an apply.
@@ -57,15 +57,15 @@ type appliedNetwork struct {
 	Boot    string        `json:"boot"` // the host boot of its last creation
 	// addresses that moved from the device to the bridge, in case the device comes up without them after a boot
 	Addresses []IPAddress `json:"addresses,omitempty"`
-	Routes    []Route   `json:"routes,omitempty"`
+	Routes    []Route     `json:"routes,omitempty"`
 }
 
-// state is the content of the networks file.
+// networksFile is the content of the networks file.
 type networksFile struct {
 	Networks map[fleet.NetworkID]appliedNetwork `json:"networks"`
 }
 
-// change is the journal of an unconfirmed change. It contains all that a process needs for a rollback.
+// unconfirmedChange is the journal of an unconfirmed change. It contains all that a process needs for a rollback.
 type unconfirmedChange struct {
 	ID      string        `json:"id"`
 	JobID   string        `json:"order"` // the job's ID
@@ -81,7 +81,7 @@ type rolledBackChange struct {
 	Words string    `json:"words"`
 }
 
-// load reads a JSON file into into. If the file does not exist, into stays unchanged and found is false.
+// loadJSON reads a JSON file into into. If the file does not exist, into stays unchanged and found is false.
 func loadJSON(dir, name string, into any) (found bool, err error) {
 	path := filepath.Join(dir, name)
 	data, err := os.ReadFile(path)
@@ -97,7 +97,7 @@ func loadJSON(dir, name string, into any) (found bool, err error) {
 	return true, nil
 }
 
-// save replaces a file atomically, and returns once the file is on disk.
+// saveJSON replaces a file atomically, and returns once the file is on disk.
 func saveJSON(dir, name string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {

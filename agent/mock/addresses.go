@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// address returns the guest's address on the NIC and the sources of the address. The caller holds h.mu.
+// guestAddress returns the guest's address on the NIC and the sources of the address. The caller holds h.mu.
 func (h *Host) guestAddress(n fleet.NIC) (string, []fleet.AddressSource) {
 	a := hashText(n.MAC)
 	if n.Bridge != "" {
@@ -84,7 +84,7 @@ func (h *Host) Reservations(network string) (out []string) {
 	return out
 }
 
-// AlterReservations removes all reservations from the running network, like virsh net-update --live.
+// DropReservations removes all reservations from the running network, like virsh net-update --live.
 func (h *Host) DropReservations(name string) {
 	h.changeNetwork(name, func(n *network) {
 		v4, dhcp := *n.live.IPv4, *n.live.IPv4.DHCP

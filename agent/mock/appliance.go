@@ -15,10 +15,10 @@ import (
 	"quantix/internal/ovf"
 )
 
-// vmdkHead is the length in bytes of the header and descriptor of a simulated VMDK.
+// vmdkHeadBytes is the length in bytes of the header and descriptor of a simulated VMDK.
 const vmdkHeadBytes = 21 * 512
 
-// packedDisk returns a disk for an archive: a valid VMDK header, and the text that represents the disk's data.
+// simulatedVMDK returns a disk for an archive: a valid VMDK header, and the text that represents the disk's data.
 func simulatedVMDK(size int64, data string) []byte {
 	b := make([]byte, vmdkHeadBytes, vmdkHeadBytes+len(data))
 	copy(b, "KDMV")
@@ -92,7 +92,7 @@ func (h *Host) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	return h.setVolumeData(ctx, in, data)
 }
 
-// setBytes sets the text that represents the data of a new volume.
+// setVolumeData sets the text that represents the data of a new volume.
 func (h *Host) setVolumeData(ctx context.Context, in hypervisor.VolumeWork, data string) error {
 	return h.withVolumeOfJob(ctx, in, func(_ *pool, f *file) error {
 		if f == nil {

@@ -118,7 +118,7 @@ func (h *Host) volumesToCreate(in hypervisor.ApplyWork) ([]newVolume, error) {
 	return make, err
 }
 
-// plan returns the changes that the job makes. The caller holds h.mu.
+// planEdit returns the changes that the job makes. The caller holds h.mu.
 func (h *Host) planEdit(in hypervisor.ApplyWork) hypervisor.DefinitionEdit {
 	if g, ok := h.guests[in.VM.ID]; ok {
 		was := g.applied
@@ -132,7 +132,7 @@ func (h *Host) planEdit(in hypervisor.ApplyWork) hypervisor.DefinitionEdit {
 	return hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, in.VM, true)
 }
 
-// check refuses an invalid job, and otherwise returns the volumes to create. The caller holds h.mu.
+// checkApply refuses an invalid job, and otherwise returns the volumes to create. The caller holds h.mu.
 func (h *Host) checkApply(in hypervisor.ApplyWork) ([]newVolume, error) {
 	var was []fleet.Disk
 	var had []fleet.VMHostDevice
@@ -281,7 +281,7 @@ func (h *Host) copyVolume(ctx context.Context, v newVolume, i, n int, progress h
 	return nil
 }
 
-// define applies the user's changes to the definition. The caller holds h.mu.
+// defineVM applies the user's changes to the definition. The caller holds h.mu.
 func (h *Host) defineVM(in hypervisor.ApplyWork) error {
 	plan := h.planEdit(in)
 	g, ok := h.guests[in.VM.ID]
@@ -342,7 +342,8 @@ func (h *Host) defineVM(in hypervisor.ApplyWork) error {
 	return refused
 }
 
-// freeName returns the preferred name for the VM's domain that no other domain has. It is empty if all names are taken.
+// freeDomainName returns the preferred name for the VM's domain that no other domain has. It is empty if all names are
+// taken.
 func (h *Host) freeDomainName(in hypervisor.ApplyWork) string {
 	for _, name := range hypervisor.DomainNames(in.VM.Name, in.Project, in.VM.ID) {
 		taken := false

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// wrongUser is the user whose password the simulated storage refuses. A server whose name begins with "refused" does
-// not answer.
+// wrongPasswordUser is the user whose password the simulated storage refuses. A server whose name begins with "refused"
+// does not answer.
 const wrongPasswordUser = "wrong"
 
 // SetPoolSecret implements hypervisor.Storage.
@@ -42,7 +42,7 @@ func (h *Host) checkPoolAllowed(s fleet.PoolSpec) error {
 	return nil
 }
 
-// authError returns the storage's error about the pool's credentials, in libvirt's words.
+// credentialsError returns the storage's error about the pool's credentials, in libvirt's words.
 func (h *Host) credentialsError(p fleet.Pool) error {
 	s := p.Spec
 	switch server := s.Portal + s.Monitors; {
@@ -62,7 +62,7 @@ func (h *Host) credentialsError(p fleet.Pool) error {
 	return nil
 }
 
-// dirOf returns the prefix of the paths of the pool's volumes.
+// volumePathPrefix returns the prefix of the paths of the pool's volumes.
 func volumePathPrefix(s fleet.PoolSpec) string {
 	switch {
 	case s.Kind.Info().FilePool:
@@ -82,7 +82,7 @@ func dirOfApplied(p hypervisor.AppliedPool) string {
 	return volumePathPrefix(*p.Spec)
 }
 
-// formatOf returns the format of the volumes of a block pool.
+// blockFormatOf returns the format of the volumes of a block pool.
 func blockFormatOf(s fleet.PoolSpec) string {
 	switch {
 	case s.Target != "":

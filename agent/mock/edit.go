@@ -34,7 +34,7 @@ func editedSpec(spec fleet.VMSpec, plan hypervisor.DefinitionEdit, want fleet.VM
 	return spec
 }
 
-// setAll sets the edited fields of disks and NICs if so accepts the time at which the field takes effect.
+// setDeviceFields sets the edited fields of disks and NICs if so accepts the time at which the field takes effect.
 func setDeviceFields(spec *fleet.VMSpec, plan hypervisor.DefinitionEdit, so func(fleet.EffectTime) bool) {
 	spec.Disks, spec.NICs = slices.Clone(spec.Disks), slices.Clone(spec.NICs)
 	for _, set := range plan.SetDisks {

@@ -5,8 +5,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SetFunctions sets the number of enabled virtual functions of a device, as an administrator does. It adds a missing
-// device to the host.
+// SetVirtualFunctions sets the number of enabled virtual functions of a device, as an administrator does. It adds a
+// missing device to the host.
 func (h *Host) SetVirtualFunctions(device string, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -14,7 +14,7 @@ func (h *Host) SetVirtualFunctions(device string, n int) {
 	h.notify()
 }
 
-// nics returns the NIC capacity of networks on the spec's device. The caller holds h.mu.
+// nicCapacity returns the NIC capacity of networks on the spec's device. The caller holds h.mu.
 func (h *Host) nicCapacity(s fleet.NetworkSpec) *fleet.NetworkNICs {
 	c := &fleet.NetworkNICs{Total: 1}
 	if s.Mode == fleet.NetworkSRIOV {

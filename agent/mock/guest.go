@@ -17,22 +17,22 @@ type guest struct {
 	managed          bool // the domain has Quantix metadata
 	generation       int64
 	applied          hypervisor.Applied
-	ownershipMark             string // the VM's ownership mark in the domain's metadata
+	ownershipMark    string // the VM's ownership mark in the domain's metadata
 	name             string // the domain's current name
-	persistent              guestDefinition
-	undefined        bool        // the guest runs without a definition
+	persistent       guestDefinition
+	undefined        bool             // the guest runs without a definition
 	live             *guestDefinition // the running definition; nil: off
 	power            fleet.Power
 	startedAt        time.Time
 	screen           *textScreen
-	snapshotTree             *hypervisor.SnapTree // the VM's snapshot tree; nil: the VM never had a snapshot
+	snapshotTree     *hypervisor.SnapTree // the VM's snapshot tree; nil: the VM never had a snapshot
 	foreignSnapshots []string             // snapshots made outside Quantix
 	foreignOverlays  []fleet.Overlay      // overlays made outside Quantix
 
 	balloon int // balloon size in MiB; 0: all memory
 
 	reason        string                    // why the guest is off
-	failingChecks          map[fleet.HealthKind]bool // checks that the guest fails
+	failingChecks map[fleet.HealthKind]bool // checks that the guest fails
 	healthChanges int                       // number of changes of the screen or of expiries of the watchdog
 
 	frozen    bool                 // the guest's file systems are frozen
@@ -40,7 +40,7 @@ type guest struct {
 	programs  []fleet.GuestProgram // programs that were run in the guest
 }
 
-// definition is a definition: a spec, and the paths of its pools.
+// guestDefinition is a definition: a spec, and the paths of its pools.
 type guestDefinition struct {
 	spec  fleet.VMSpec
 	pools map[fleet.PoolID]string
@@ -49,7 +49,9 @@ type guestDefinition struct {
 	startVCPUs int            // number of vCPUs at the guest's start
 }
 
-func (s guestDefinition) path(ref fleet.Volref) string { return path.Join(s.pools[ref.PoolID], ref.Volume) }
+func (s guestDefinition) path(ref fleet.Volref) string {
+	return path.Join(s.pools[ref.PoolID], ref.Volume)
+}
 
 func (s guestDefinition) disks() []string {
 	var out []string
@@ -100,7 +102,7 @@ func (h *Host) stop(g *guest, reason string) {
 
 func (g *guest) isRunning() bool { return g.live != nil }
 
-// nextBoot lists the pending changes of the running guest.
+// pendingFields lists the pending changes of the running guest.
 func (g *guest) pendingFields() []string {
 	if !g.isRunning() {
 		return nil
@@ -122,13 +124,13 @@ func isInvisibleToGuest(f *fleet.VMField) bool {
 	return f.TakesEffect == fleet.WhenNow && f.Default != nil && f.Merge == nil // merged fields are devices
 }
 
-// uses reports whether the running or persistent definition uses the file.
+// usesFile reports whether the running or persistent definition uses the file.
 func (g *guest) usesFile(path string) bool {
 	return g.snapshotTree != nil && slices.Contains(g.snapshotTree.AllFiles(), path) || slices.Contains(g.persistent.disks(), path) || slices.Contains(g.persistent.media(), path) ||
 		g.isRunning() && (slices.Contains(g.live.disks(), path) || slices.Contains(g.live.media(), path))
 }
 
-// shares reports whether the domain uses the file only as a shareable disk.
+// sharesFile reports whether the domain uses the file only as a shareable disk.
 func (g *guest) sharesFile(path string) bool {
 	one := func(s guestDefinition) bool {
 		for _, d := range s.spec.Disks {
@@ -253,7 +255,7 @@ func (g *guest) meter(now time.Time) wire.Meter {
 	}
 }
 
-// load returns the fraction of one hardware thread that the guest currently uses.
+// cpuLoad returns the fraction of one hardware thread that the guest currently uses.
 func (g *guest) cpuLoad(now time.Time) float64 {
 	if g.power != fleet.Running {
 		return 0

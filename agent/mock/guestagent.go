@@ -98,7 +98,7 @@ func (h *Host) TrimGuest(ctx context.Context, id fleet.VMID) error {
 	return h.withGuestAgent(ctx, id, func(*guest) error { return nil })
 }
 
-// toGuest runs a guest agent command.
+// withGuestAgent runs a guest agent command.
 func (h *Host) withGuestAgent(ctx context.Context, id fleet.VMID, f func(*guest) error) error {
 	if err := h.simulateCall(ctx); err != nil {
 		return err

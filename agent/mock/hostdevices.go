@@ -20,7 +20,7 @@ func (h *Host) checkHostDevices(g *guest) error {
 	return nil
 }
 
-// checkHostDevice refuses a USB port without a device, and a mediated device type without capacity. The caller holds
+// hasHostDevice refuses a USB port without a device, and a mediated device type without capacity. The caller holds
 // h.mu.
 func (h *Host) checkHostDevice(want fleet.VMHostDevice) error {
 	i := slices.IndexFunc(h.inventory.Devices, func(d fleet.HostDevice) bool { return d.Device == want.Device && !d.Empty })
@@ -61,7 +61,7 @@ func launchInfo(g *guest) *fleet.LaunchInfo {
 	return &out
 }
 
-// encryptionGaps returns the reasons why the processor cannot encrypt guest memory.
+// missingEncryptionKinds returns the reasons why the processor cannot encrypt guest memory.
 func (m machineModel) missingEncryptionKinds() (gaps []fleet.VMGap) {
 	for _, k := range fleet.ConfidentialKinds[1:] {
 		if m.vendor != "AuthenticAMD" || k.Value == "tdx" {

@@ -52,7 +52,7 @@ func (s *guestDefinition) hotPlug(plan hypervisor.DefinitionEdit, want fleet.VMS
 	}
 }
 
-// nicsAfter returns the NICs of a running guest after an edit.
+// nicsAfterEdit returns the NICs of a running guest after an edit.
 func nicsAfterEdit(cards []fleet.NIC, plan hypervisor.DefinitionEdit) []fleet.NIC {
 	out := slices.Clone(cards)
 	for _, n := range plan.NICs {
@@ -86,7 +86,7 @@ func hasHostDevice(all []fleet.VMHostDevice, d fleet.VMHostDevice) bool {
 	return slices.ContainsFunc(all, func(o fleet.VMHostDevice) bool { return o.Device == d.Device })
 }
 
-// pendingDevice is a device of the running guest that its next start lacks.
+// pendingUnplug is a device of the running guest that its next start lacks.
 type pendingUnplug struct {
 	fleet.PendingUnplug
 	unplug func(*guestDefinition)

@@ -12,17 +12,17 @@ import (
 	"quantix/internal/wire"
 )
 
-// machine is a model of simulated hardware.
+// machineModel is a model of simulated hardware.
 type machineModel struct {
-	product, vendor, model string
-	sockets, coresPerSocket     int
-	memoryGiB              int64
-	driver                 string
-	nicSpeedMbps, maxVirtualFunctions             int
-	gpu                    *fleet.GPU
-	os, kernel             string
-	features               []string
-	models                 []string // additional CPU models for its guests
+	product, vendor, model            string
+	sockets, coresPerSocket           int
+	memoryGiB                         int64
+	driver                            string
+	nicSpeedMbps, maxVirtualFunctions int
+	gpu                               *fleet.GPU
+	os, kernel                        string
+	features                          []string
+	models                            []string // additional CPU models for its guests
 }
 
 var machines = []machineModel{
@@ -78,7 +78,7 @@ func (h *Host) checkPhysicals(id fleet.VMID, devices, had []fleet.VMHostDevice) 
 	return nil
 }
 
-// inventoryOf returns a plausible machine. Equal names have equal machines.
+// simulatedInventory returns a plausible machine. Equal names have equal machines.
 func simulatedInventory(name string) fleet.Inventory {
 	seed := hashText(name)
 	m := machines[seed%uint64(len(machines))]

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// data returns the text that represents the file's bytes. A copy has the same text.
+// dataText returns the text that represents the file's bytes. A copy has the same text.
 func (f *file) dataText() string {
 	if f.bytes != "" {
 		return f.bytes
@@ -21,7 +21,7 @@ func (f *file) dataText() string {
 	return fmt.Sprintf("%s %s %d", f.Name, f.Format, f.CapacityBytes)
 }
 
-// chainData returns the text that represents a disk's content with its backing chain. The caller holds h.mu.
+// chainDataText returns the text that represents a disk's content with its backing chain. The caller holds h.mu.
 func (h *Host) chainDataText(f *file) string {
 	for at := f; at != nil; at = h.fileAt(at.Backing) {
 		if at.bytes != "" {
@@ -36,8 +36,10 @@ func (f *file) dataDigest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// stamp identifies the file, its content and the number of external changes.
-func (f *file) fileStamp() string { return fmt.Sprintf("%s %s #%d", f.identityText(), f.dataText(), f.externalChanges) }
+// fileStamp identifies the file, its content and the number of external changes.
+func (f *file) fileStamp() string {
+	return fmt.Sprintf("%s %s #%d", f.identityText(), f.dataText(), f.externalChanges)
+}
 
 // addChecksum adds the stored checksum to the volume, unless the file changed while no VM used the file.
 func (f *file) addChecksum(v *fleet.Volume, sum hypervisor.VolumeChecksum) {
@@ -60,7 +62,7 @@ func (h *Host) checkNotRunning(p *pool, f *file) error {
 	return nil
 }
 
-// backsDisk reports whether a domain's disk is backed by the file. The caller holds h.mu.
+// backsAnyDisk reports whether a domain's disk is backed by the file. The caller holds h.mu.
 func (h *Host) backsAnyDisk(p *pool, f *file) bool {
 	users := h.diskUsers()
 	for _, other := range p.dir.files {

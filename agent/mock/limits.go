@@ -18,7 +18,9 @@ func (h *Host) SetNICLimits(can bool) {
 	h.notify()
 }
 
-func isNICLimitGap(g fleet.VMGap) bool { return g.Field == fleet.NICLimitIn || g.Field == fleet.NICLimitOut }
+func isNICLimitGap(g fleet.VMGap) bool {
+	return g.Field == fleet.NICLimitIn || g.Field == fleet.NICLimitOut
+}
 
 // checkNICLimits refuses NIC limits that the kernel does not support, with the text of libvirt and tc. The caller holds
 // h.mu.

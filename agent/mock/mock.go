@@ -21,47 +21,47 @@ import (
 
 // These words in a VM's name make the VM misbehave.
 const (
-	FailCreate = "fail-create" // the VM's disks cannot be created
-	FailStart  = "fail-start"  // QEMU exits immediately
-	HangOnStart  = "hang-start"  // a start never ends; also for networks
-	NoShutdown = "no-shutdown" // the guest ignores the request to power off
-	NoAgent    = "no-agent"    // the guest agent does not answer
-	NoExec     = "no-exec"     // the guest agent runs no programs
-	FailHealthChecks       = "sick"        // the guest fails its health checks
+	FailCreate       = "fail-create" // the VM's disks cannot be created
+	FailStart        = "fail-start"  // QEMU exits immediately
+	HangOnStart      = "hang-start"  // a start never ends; also for networks
+	NoShutdown       = "no-shutdown" // the guest ignores the request to power off
+	NoAgent          = "no-agent"    // the guest agent does not answer
+	NoExec           = "no-exec"     // the guest agent runs no programs
+	FailHealthChecks = "sick"        // the guest fails its health checks
 )
 
 // Options describe a simulated host.
 type Options struct {
-	Name   string         // host name and seed of the simulated hardware
-	Delay  time.Duration  // duration of a slow step, such as a start, a shutdown or a copy; 0: none
-	UnmanagedVMs  []string       // names of running domains without Quantix metadata
-	Images []fleet.Volume // initial volumes of a new pool; the pool sets Path
-	SharedStorage *Storage       // storage shared by several hosts; nil: local storage only
-	Roots  pooldir.PoolRoots  // allowed directories of pools; empty: /srv and /mnt
+	Name          string            // host name and seed of the simulated hardware
+	Delay         time.Duration     // duration of a slow step, such as a start, a shutdown or a copy; 0: none
+	UnmanagedVMs  []string          // names of running domains without Quantix metadata
+	Images        []fleet.Volume    // initial volumes of a new pool; the pool sets Path
+	SharedStorage *Storage          // storage shared by several hosts; nil: local storage only
+	Roots         pooldir.PoolRoots // allowed directories of pools; empty: /srv and /mnt
 }
 
 // Host is a simulated host. It implements hypervisor.Hypervisor. Its guests continue after Close.
 type Host struct {
-	options Options
-	inventory  fleet.Inventory
+	options   Options
+	inventory fleet.Inventory
 
-	mu        *sync.Mutex // the lock of the shared storage, which all hosts with that storage share
-	guests    map[fleet.VMID]*guest
-	pools     map[string]*pool
-	secrets   map[fleet.PoolID]string
-	seeds     map[fleet.VMID]map[fleet.VMFirstBoot]map[string][]byte // first-boot data
-	networks  map[string]*network                                    // networks by name, without the fixed ones
-	securityGroups    map[fleet.SecurityGroupID]fleet.FlatGroup
-	changedFilters   map[string]string // network filters changed outside Quantix, with the fault's text
-	virtualFunctions map[string]int    // enabled virtual functions by device
-	localStorage     *Storage
-	wakeUps     map[chan struct{}]bool
-	uploads      map[fleet.UploadID]*receivedUpload
-	devicesWithoutLink    map[string]bool    // devices without a link
-	removedDevices   map[string]bool    // devices that an administrator removed
-	unreachable      bool               // libvirtd is unreachable
-	snapshotReads     map[fleet.VMID]int // number of running copies from snapshots, by VM
-	thawed    chan struct{}      // if not nil, libvirtd does not answer until the channel closes
+	mu                 *sync.Mutex // the lock of the shared storage, which all hosts with that storage share
+	guests             map[fleet.VMID]*guest
+	pools              map[string]*pool
+	secrets            map[fleet.PoolID]string
+	seeds              map[fleet.VMID]map[fleet.VMFirstBoot]map[string][]byte // first-boot data
+	networks           map[string]*network                                    // networks by name, without the fixed ones
+	securityGroups     map[fleet.SecurityGroupID]fleet.FlatGroup
+	changedFilters     map[string]string // network filters changed outside Quantix, with the fault's text
+	virtualFunctions   map[string]int    // enabled virtual functions by device
+	localStorage       *Storage
+	wakeUps            map[chan struct{}]bool
+	uploads            map[fleet.UploadID]*receivedUpload
+	devicesWithoutLink map[string]bool    // devices without a link
+	removedDevices     map[string]bool    // devices that an administrator removed
+	unreachable        bool               // libvirtd is unreachable
+	snapshotReads      map[fleet.VMID]int // number of running copies from snapshots, by VM
+	thawed             chan struct{}      // if not nil, libvirtd does not answer until the channel closes
 }
 
 var _ hypervisor.Hypervisor = (*Host)(nil)
@@ -104,7 +104,7 @@ func (h *Host) addUnmanaged(name string) fleet.VMID {
 	return g.id
 }
 
-// Unplug makes libvirtd unreachable until the caller calls plug. The guests continue.
+// DisconnectLibvirt makes libvirtd unreachable until the caller calls plug. The guests continue.
 func (h *Host) DisconnectLibvirt() (plug func()) {
 	h.setUnreachable(true)
 	return func() { h.setUnreachable(false) }
@@ -117,7 +117,7 @@ func (h *Host) setUnreachable(gone bool) {
 	h.notify()
 }
 
-// Freeze makes libvirtd accept calls without answering until the caller calls thaw.
+// FreezeLibvirt makes libvirtd accept calls without answering until the caller calls thaw.
 func (h *Host) FreezeLibvirt() (thaw func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,7 +134,7 @@ func (h *Host) FreezeLibvirt() (thaw func()) {
 
 var errLibvirtUnreachable = hypervisor.WrapUnreachable(errors.New("failed to connect socket to '/run/libvirt/libvirt-sock': Connection refused"))
 
-// enter simulates one call to libvirtd, which takes time and may fail.
+// simulateCall simulates one call to libvirtd, which takes time and may fail.
 func (h *Host) simulateCall(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (h *Host) simulateCall(ctx context.Context) error {
 	return nil
 }
 
-// step waits for the given fraction of Delay.
+// waitDelay waits for the given fraction of Delay.
 func (h *Host) waitDelay(ctx context.Context, parts float64) error {
 	d := time.Duration(parts * float64(h.options.Delay))
 	if d == 0 {
@@ -171,7 +171,7 @@ func (h *Host) waitDelay(ctx context.Context, parts float64) error {
 	}
 }
 
-// Changes implements hypervisor.Telemetry.
+// WatchChanges implements hypervisor.Telemetry.
 func (h *Host) WatchChanges(ctx context.Context) <-chan struct{} {
 	ch := make(chan struct{}, 1)
 	h.mu.Lock()
@@ -195,7 +195,7 @@ func (h *Host) notify() {
 	}
 }
 
-// Snapshot implements hypervisor.Telemetry.
+// HostState implements hypervisor.Telemetry.
 func (h *Host) HostState(ctx context.Context, on hypervisor.Assignment) (wire.State, error) {
 	err := h.simulateCall(ctx)
 	if err != nil && !errors.Is(err, errLibvirtUnreachable) {
@@ -243,7 +243,7 @@ const fixedNetwork = fleet.NetworkID("00000000-0000-4000-8000-00000000aaaa")
 // Close implements hypervisor.Hypervisor. The simulated host continues.
 func (h *Host) Close() error { return nil }
 
-// find returns the managed VM with the ID. It refuses an unmanaged domain. The caller holds h.mu.
+// findManaged returns the managed VM with the ID. It refuses an unmanaged domain. The caller holds h.mu.
 func (h *Host) findManaged(id fleet.VMID) (*guest, error) {
 	g, ok := h.guests[id]
 	switch {
@@ -259,7 +259,7 @@ func errUnmanaged() error {
 	return fleet.Errorf(fleet.Conflict, "The domain with this UUID was not created by Quantix, so Quantix does not change the domain.")
 }
 
-// misbehaves reports whether the VM's name contains the word how.
+// nameContains reports whether the VM's name contains the word how.
 func nameContains(name, how string) bool { return strings.Contains(name, how) }
 
 func hashText(s string) uint64 {

@@ -20,14 +20,16 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	h := New(Options{Name: "mock-1"})
 	conformance.Run(t, conformance.Harness{
-		InterruptsJobs:  true,
-		Open:     func(*testing.T) hypervisor.Hypervisor { return h },
-		PoolPath: func(*testing.T) string { return "/srv/" + string(fleet.NewID[fleet.PoolID]()) },
+		InterruptsJobs: true,
+		Open:           func(*testing.T) hypervisor.Hypervisor { return h },
+		PoolPath:       func(*testing.T) string { return "/srv/" + string(fleet.NewID[fleet.PoolID]()) },
 		FailingPool: func(*testing.T) (fleet.PoolSpec, string) {
 			return fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/mnt/bad", Server: "refused.example", Export: "/vm", Shared: true}, "Connection refused"
 		},
-		ForbiddenPoolPath:        "/var/lib/quantix",
-		ReplacePoolDir:       func(_ *testing.T, p fleet.Pool, how conformance.PoolDirReplacement) func() { return h.replacePoolDir(p, how) },
+		ForbiddenPoolPath: "/var/lib/quantix",
+		ReplacePoolDir: func(_ *testing.T, p fleet.Pool, how conformance.PoolDirReplacement) func() {
+			return h.replacePoolDir(p, how)
+		},
 		EditFilter:     func(_ *testing.T, name string) { h.editFilter(name, false) },
 		UndefineFilter: func(_ *testing.T, name string) { h.editFilter(name, true) },
 		AddImage:       func(_ *testing.T, p fleet.Pool, img conformance.Image) { h.addImage(p, img) },
@@ -62,7 +64,7 @@ func TestConformance(t *testing.T) {
 			h.DefinePool(name, fleet.PoolSpec{Kind: fleet.PoolDir, Path: path})
 		},
 		DefineUnmanagedVM: func(_ *testing.T, name string) fleet.VMID { return h.addUnmanaged(name) },
-		PowerOf:   func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
+		PowerOf:           func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
 		PowerOff: func(t *testing.T, id fleet.VMID) {
 			h.mu.Lock()
 			run := h.guests[id].live
@@ -156,16 +158,16 @@ func TestConformance(t *testing.T) {
 		EditNetwork: func(_ *testing.T, name string) {
 			h.changeNetwork(name, func(n *network) { n.editedParts = []string{"addresses and DHCP"} })
 		},
-		Reservations:     func(_ *testing.T, name string) []string { return h.Reservations(name) },
-		DropReservations: func(_ *testing.T, name string) { h.DropReservations(name) },
-		PortGroups:       func(_ *testing.T, name string) []string { return h.PortGroups(name) },
-		KillDnsmasq:        func(_ *testing.T, name string) { h.EndDNSMasq(name) },
-		DefineUnmanagedNetwork:   func(_ *testing.T, name string) { h.DefineNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}) },
+		Reservations:           func(_ *testing.T, name string) []string { return h.Reservations(name) },
+		DropReservations:       func(_ *testing.T, name string) { h.DropReservations(name) },
+		PortGroups:             func(_ *testing.T, name string) []string { return h.PortGroups(name) },
+		KillDnsmasq:            func(_ *testing.T, name string) { h.EndDNSMasq(name) },
+		DefineUnmanagedNetwork: func(_ *testing.T, name string) { h.DefineNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}) },
 		AddBootableVolume: func(_ *testing.T, p fleet.Pool, name string) {
 			h.addImage(p, conformance.Image{Name: name, Kind: conformance.Qcow2, SizeBytes: 64 << 20})
 		},
-		PrepareGuest: func(*testing.T, fleet.VMID) {},
-		IsGuestFrozen:  func(_ *testing.T, id fleet.VMID) bool { return h.GuestFrozen(id) },
+		PrepareGuest:  func(*testing.T, fleet.VMID) {},
+		IsGuestFrozen: func(_ *testing.T, id fleet.VMID) bool { return h.GuestFrozen(id) },
 		GuestHasPassword: func(_ *testing.T, id fleet.VMID, user, password string) bool {
 			return h.GuestPassword(id, user) == password
 		},
@@ -180,11 +182,11 @@ func TestConformance(t *testing.T) {
 			}
 			return out
 		},
-		DeleteFirstBootData: func(_ *testing.T, id fleet.VMID) { h.dropSeeds(id) },
-		ActiveNetwork:   "default",
-		UnusedNetworkDevice:    func(*testing.T) string { return "ens1f0np0" },
-		DisconnectHypervisor:    func(*testing.T) func() { return h.DisconnectLibvirt() },
-		FreezeHypervisor:    func(*testing.T) func() { return h.FreezeLibvirt() },
+		DeleteFirstBootData:  func(_ *testing.T, id fleet.VMID) { h.dropSeeds(id) },
+		ActiveNetwork:        "default",
+		UnusedNetworkDevice:  func(*testing.T) string { return "ens1f0np0" },
+		DisconnectHypervisor: func(*testing.T) func() { return h.DisconnectLibvirt() },
+		FreezeHypervisor:     func(*testing.T) func() { return h.FreezeLibvirt() },
 	})
 }
 
@@ -251,7 +253,7 @@ func (h *Host) editVM(id fleet.VMID, c conformance.VMEdit) {
 	h.notify()
 }
 
-// hide removes a volume's file until the caller calls restore.
+// hideVolume removes a volume's file until the caller calls restore.
 func (h *Host) hideVolume(p fleet.Pool, volume string) (restore func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

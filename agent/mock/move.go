@@ -45,7 +45,7 @@ func (h *Host) MoveDisk(ctx context.Context, in hypervisor.MoveDiskWork) error {
 	return h.switchToCopy(in)
 }
 
-// beginMove refuses an impossible move. done reports that an earlier call has completed the move.
+// checkMove refuses an impossible move. done reports that an earlier call has completed the move.
 func (h *Host) checkMove(in hypervisor.MoveDiskWork) (done bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,7 +73,7 @@ func (h *Host) checkMove(in hypervisor.MoveDiskWork) (done bool, err error) {
 	return false, in.RecordFile(fmt.Sprintf("%p", &in))
 }
 
-// endMove switches the guest and its definition to the copy.
+// switchToCopy switches the guest and its definition to the copy.
 func (h *Host) switchToCopy(in hypervisor.MoveDiskWork) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,7 +103,7 @@ func (h *Host) switchToCopy(in hypervisor.MoveDiskWork) error {
 	return nil
 }
 
-// moveObjects returns the guest, the destination pool and the disk's file of a move. f is nil if the disk's file is
+// findMoveObjects returns the guest, the destination pool and the disk's file of a move. f is nil if the disk's file is
 // missing. The caller holds h.mu.
 func (h *Host) findMoveObjects(in hypervisor.MoveDiskWork) (g *guest, to *pool, f *file, err error) {
 	if g, err = h.findManaged(in.VM.ID); err != nil {

@@ -18,24 +18,24 @@ import (
 // NoDNSMasq in a network's name makes its start fail, as on a host without dnsmasq.
 const NoDNSMasq = "no-dnsmasq"
 
-// CutsOff in a network's name makes its apply fail: a bridge on a device disconnects the host from its portal, so the
-// change is rolled back.
+// CutsHostOff in a network's name makes its apply fail: a bridge on a device disconnects the host from its portal, so
+// the change is rolled back.
 const CutsHostOff = "cuts-off"
 
 // network is a libvirt network defined on the host.
 type network struct {
-	id        fleet.NetworkID
-	spec      fleet.NetworkSpec // the persistent definition
-	live      fleet.NetworkSpec // the definition of the running network
-	active    bool
-	undefined bool     // the network runs without a definition
-	editedParts    []string // parts that an administrator edited
-	dnsmasqEnded  bool     // the network's dnsmasq has ended
-	ownAddress      string   // overlay network: the host's own address
-	peerCount     int      // overlay network: the number of known peers
+	id           fleet.NetworkID
+	spec         fleet.NetworkSpec // the persistent definition
+	live         fleet.NetworkSpec // the definition of the running network
+	active       bool
+	undefined    bool     // the network runs without a definition
+	editedParts  []string // parts that an administrator edited
+	dnsmasqEnded bool     // the network's dnsmasq has ended
+	ownAddress   string   // overlay network: the host's own address
+	peerCount    int      // overlay network: the number of known peers
 }
 
-// vtep returns the host's address in the underlay of an overlay network. Each host has another address.
+// underlayAddress returns the host's address in the underlay of an overlay network. Each host has another address.
 func underlayAddress(s fleet.NetworkSpec, host string) string {
 	p, err := netip.ParsePrefix(s.Underlay)
 	if err != nil || s.Mode != fleet.NetworkVXLAN {
@@ -121,7 +121,7 @@ func (h *Host) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	return nil
 }
 
-// userOf returns the name of a guest with a NIC on the network or its bridge. The caller holds h.mu.
+// guestOnNetwork returns the name of a guest with a NIC on the network or its bridge. The caller holds h.mu.
 func (h *Host) guestOnNetwork(name, bridge string) string {
 	on := func(n fleet.NIC) bool { return n.Network == name || bridge != "" && n.Bridge == bridge }
 	for _, g := range h.guests {

@@ -20,7 +20,7 @@ func TestPair(t *testing.T) {
 		p.Hosts[i] = conformance.Harness{
 			Open:     func(*testing.T) hypervisor.Hypervisor { return h },
 			PoolPath: func(*testing.T) string { return "/srv/" + string(fleet.NewID[fleet.PoolID]()) },
-			PowerOf:    func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
+			PowerOf:  func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
 		}
 	}
 	conformance.RunTwoHosts(t, p)

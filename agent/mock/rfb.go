@@ -35,15 +35,15 @@ var trueColour = pixelFormat{
 	RedMax: 255, GreenMax: 255, BlueMax: 255, RedShift: 16, GreenShift: 8,
 }
 
-// rfb is the connection of one viewer: RFB 3.8 without authentication, with raw encoding and true colour.
+// rfbServer is the connection of one viewer: RFB 3.8 without authentication, with raw encoding and true colour.
 type rfbServer struct {
-	conn   net.Conn
-	in     *bufio.Reader
-	screen *textScreen
-	requests    chan updateRequest // buffer of one: the viewer's newest request
+	conn     net.Conn
+	in       *bufio.Reader
+	screen   *textScreen
+	requests chan updateRequest // buffer of one: the viewer's newest request
 }
 
-// request is a FramebufferUpdateRequest, with the pixel format that applied when the request arrived.
+// updateRequest is a FramebufferUpdateRequest, with the pixel format that applied when the request arrived.
 type updateRequest struct {
 	format pixelFormat
 	full   bool
@@ -100,7 +100,7 @@ func (r *rfbServer) handshake() error {
 	return err
 }
 
-// read handles the viewer's messages.
+// readMessages handles the viewer's messages.
 func (r *rfbServer) readMessages() {
 	format := trueColour
 	for {
@@ -166,7 +166,7 @@ func (r *rfbServer) readMessages() {
 // skip discards bytes. An error shows at the next read.
 func (r *rfbServer) skip(n int) { _, _ = r.in.Discard(n) }
 
-// request stores the newest request. An incremental request does not replace a full one.
+// storeRequest stores the newest request. An incremental request does not replace a full one.
 func (r *rfbServer) storeRequest(q updateRequest) {
 	select {
 	case old := <-r.requests:
@@ -176,7 +176,7 @@ func (r *rfbServer) storeRequest(q updateRequest) {
 	r.requests <- q
 }
 
-// write answers requests: a full request immediately, and an incremental one when the text changes.
+// answerRequests answers requests: a full request immediately, and an incremental one when the text changes.
 func (r *rfbServer) answerRequests(gone <-chan struct{}) {
 	var shown [rows]string
 	var asked *updateRequest
@@ -204,7 +204,7 @@ func (r *rfbServer) answerRequests(gone <-chan struct{}) {
 	}
 }
 
-// update sends the changed rows.
+// sendChangedRows sends the changed rows.
 func (r *rfbServer) sendChangedRows(f pixelFormat, text, shown [rows]string) error {
 	msg := []byte{0, 0, 0, 0}
 	count := 0
@@ -225,7 +225,7 @@ func (r *rfbServer) sendChangedRows(f pixelFormat, text, shown [rows]string) err
 
 var backgroundColour, textColour = image.NewUniform(color.RGBA{0x10, 0x18, 0x20, 0xff}), image.NewUniform(color.RGBA{0xd8, 0xe0, 0xd0, 0xff})
 
-// paint draws one line of text.
+// drawLine draws one line of text.
 func drawLine(line string) *image.RGBA {
 	img := image.NewRGBA(image.Rect(0, 0, width, cellHeight))
 	draw.Draw(img, img.Bounds(), backgroundColour, image.Point{}, draw.Src)

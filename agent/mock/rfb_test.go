@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// viewer is a minimal RFB client.
+// rfbClient is a minimal RFB client.
 type rfbClient struct {
 	t *testing.T
 	net.Conn

@@ -12,7 +12,7 @@ const (
 	rows    = 25
 )
 
-// screen is a guest's text screen. Keys typed at any console of the guest appear on the screen.
+// textScreen is a guest's text screen. Keys typed at any console of the guest appear on the screen.
 type textScreen struct {
 	mu      sync.Mutex
 	name    string
@@ -36,12 +36,12 @@ func newScreen(name string, s guestDefinition) *textScreen {
 // prompt returns the prefix of an input line.
 func (s *textScreen) prompt() string { return s.name + "$ " }
 
-// boot shows the initial screen again.
+// showInitialText shows the initial screen again.
 func (s *textScreen) showInitialText() {
 	s.change(func() { s.lines = append(append([]string{}, s.banner...), s.prompt()) })
 }
 
-// off ends the screen and disconnects all viewers.
+// end ends the screen and disconnects all viewers.
 func (s *textScreen) end() { s.change(func() { s.ended = true }) }
 
 // These are the keysyms of keys that print no character.
@@ -51,7 +51,7 @@ const (
 	keyKPEnter   = 0xff8d
 )
 
-// key handles one key press, as an X11 keysym.
+// typeKey handles one key press, as an X11 keysym.
 func (s *textScreen) typeKey(sym uint32) {
 	s.change(func() {
 		last := &s.lines[len(s.lines)-1]
@@ -76,7 +76,8 @@ func (s *textScreen) change(f func()) {
 	s.changed = make(chan struct{})
 }
 
-// view returns the current text with a cursor, each line at full width. changed closes when the text is outdated.
+// currentText returns the current text with a cursor, each line at full width. changed closes when the text is
+// outdated.
 func (s *textScreen) currentText() (text [rows]string, changed <-chan struct{}, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -133,7 +133,7 @@ func (h *Host) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork) e
 	return err
 }
 
-// onSnapshots runs one operation on a VM's snapshots. It does nothing for a job that is already done. parts is the
+// runSnapshotStep runs one operation on a VM's snapshots. It does nothing for a job that is already done. parts is the
 // duration as a fraction of Delay.
 func (h *Host) runSnapshotStep(ctx context.Context, in hypervisor.SnapshotWork, parts float64, do func(*guest, *hypervisor.SnapTree) error) error {
 	if err := h.simulateCall(ctx); err != nil {
@@ -216,7 +216,7 @@ func (h *Host) checkSnapshots(g *guest, in hypervisor.SnapshotWork) error {
 	return nil
 }
 
-// file returns the path of the file that the VM writes to for a disk.
+// currentDiskFile returns the path of the file that the VM writes to for a disk.
 func (g *guest) currentDiskFile(s guestDefinition, ref fleet.Volref) string {
 	for _, o := range g.foreignOverlays {
 		if o.Disk == ref {
@@ -291,7 +291,7 @@ func (h *Host) recordLayerSizes(t *hypervisor.SnapTree) {
 	}
 }
 
-// refuseSnapshots refuses an operation on disks with snapshots.
+// refuseDisksWithSnapshots refuses an operation on disks with snapshots.
 func (g *guest) refuseDisksWithSnapshots(disks []fleet.Disk, vm string) error {
 	if g == nil || g.snapshotTree == nil {
 		return nil
@@ -304,7 +304,8 @@ func (g *guest) refuseDisksWithSnapshots(disks []fleet.Disk, vm string) error {
 	return nil
 }
 
-// deleteTree deletes the files of a VM's snapshots. It refuses to delete them without the disks. The caller holds h.mu.
+// deleteSnapshotFiles deletes the files of a VM's snapshots. It refuses to delete them without the disks. The caller
+// holds h.mu.
 func (h *Host) deleteSnapshotFiles(g *guest, vm string, disks bool) error {
 	switch {
 	case g == nil || g.snapshotTree == nil || len(g.snapshotTree.Active) == 0:

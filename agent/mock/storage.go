@@ -25,7 +25,7 @@ type Storage struct {
 // NewStorage creates an empty storage.
 func NewStorage() *Storage { return &Storage{dirs: map[string]*sourceDirectory{}} }
 
-// directory has the volumes of one source. misplaced is another directory that replaces it on a host.
+// sourceDirectory has the volumes of one source. misplaced is another directory that replaces it on a host.
 type sourceDirectory struct {
 	capacity  int64
 	files     map[string]*file
@@ -45,20 +45,20 @@ func (d *sourceDirectory) inspect() pooldir.DirReading {
 type file struct {
 	fleet.Volume
 	hasExternalData bool   // the file's data is in another file
-	bytes  string // text that represents the file's data; empty: derived from name, format and size
-	linked bool   // a symbolic link replaces the file
-	contentFormat string // the format that a raw disk's content looks like; empty: none
+	bytes           string // text that represents the file's data; empty: derived from name, format and size
+	linked          bool   // a symbolic link replaces the file
+	contentFormat   string // the format that a raw disk's content looks like; empty: none
 
 	externalChanges int // number of external changes that reset the file times
 }
 
 // pool is a pool on one host. If the pool could not start, dir is nil and words is the error.
 type pool struct {
-	spec    fleet.PoolSpec
-	dir     *sourceDirectory
-	startError   string
-	record    pooldir.RecordedPool
-	stopped bool // somebody else stopped the pool
+	spec        fleet.PoolSpec
+	dir         *sourceDirectory
+	startError  string
+	record      pooldir.RecordedPool
+	stopped     bool // somebody else stopped the pool
 	preexisting bool // the host had the pool before Quantix
 }
 
@@ -70,8 +70,8 @@ func fileSystem(s fleet.PoolSpec) *fleet.FileSystem {
 	return &fleet.FileSystem{ID: path.Dir(s.Path)}
 }
 
-// at returns the directory of a source. It creates a new directory with the initial volumes first. The caller holds the
-// hosts' lock.
+// directoryOf returns the directory of a source. It creates a new directory with the initial volumes first. The caller
+// holds the hosts' lock.
 func (s *Storage) directoryOf(source string, first []fleet.Volume) *sourceDirectory {
 	d, ok := s.dirs[source]
 	if !ok {
@@ -124,7 +124,7 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 	return err
 }
 
-// start starts the pool on the directory, and creates the marker at first use.
+// startOn starts the pool on the directory, and creates the marker at first use.
 func (p *pool) startOn(d *sourceDirectory) error {
 	if p.record.Place != nil {
 		p.dir = d // the pool uses the directory again once the directory is back
@@ -146,7 +146,7 @@ func (h *Host) storage(s fleet.PoolSpec) *Storage {
 	return h.localStorage
 }
 
-// mount simulates a mount. Some servers refuse, and one server never answers.
+// simulateMount simulates a mount. Some servers refuse, and one server never answers.
 func (h *Host) simulateMount(ctx context.Context, s fleet.PoolSpec) error {
 	switch {
 	case s.Kind == fleet.PoolNFS && s.Server == "hang.example":
@@ -199,7 +199,7 @@ func (h *Host) DefinePool(name string, spec fleet.PoolSpec) {
 	h.notify()
 }
 
-// active returns the active pool with the ID on this host. The caller holds h.mu.
+// activePool returns the active pool with the ID on this host. The caller holds h.mu.
 func (h *Host) activePool(id fleet.PoolID, pools []fleet.Pool) (*pool, error) {
 	i := slices.IndexFunc(pools, func(p fleet.Pool) bool { return p.ID == id })
 	if i < 0 {
@@ -238,7 +238,7 @@ func (h *Host) refuseLockedDisks(g *guest) error {
 	return nil
 }
 
-// isOpen reports whether a running guest has the volume open as a disk.
+// isVolumeOpen reports whether a running guest has the volume open as a disk.
 func (h *Host) isVolumeOpen(v *fleet.Volume) bool {
 	for _, g := range h.guests {
 		if g.isRunning() && slices.ContainsFunc(g.live.disks(), func(file string) bool { return h.volumeAt(file) == v }) {
@@ -274,7 +274,7 @@ func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]hyperv
 	return out, others
 }
 
-// volumeUsers maps files to the domains that use them.
+// fileUsers maps files to the domains that use them.
 type fileUsers struct{ disks, drives map[string][]fleet.VMID }
 
 func (p *pool) status(users fileUsers) fleet.PoolStatus {

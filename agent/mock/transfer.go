@@ -17,7 +17,7 @@ import (
 // FailSend in the name of a VM or of a received volume makes the destination storage full halfway through the transfer.
 const FailSend = "fail-send"
 
-// simulated returns the file's pieces and their total size in bytes. The pieces are small, so that there are several.
+// piecesOf returns the file's pieces and their total size in bytes. The pieces are small, so that there are several.
 func (h *Host) piecesOf(f *file) (transfer.Pieces, int64) {
 	text := []byte(fmt.Sprintf("%s %d %d\n%s", f.Format, f.CapacityBytes, f.AllocBytes, f.dataText()))
 	return func(ctx context.Context, do func(int64, []byte, int64) error) error {
@@ -35,7 +35,7 @@ func (h *Host) piecesOf(f *file) (transfer.Pieces, int64) {
 	}, int64(len(text))
 }
 
-// parseSimulated parses the bytes that simulated sends.
+// parsePieces parses the bytes that simulated sends.
 func parsePieces(text []byte) (v fleet.Volume, data string, err error) {
 	line, rest, ok := bytes.Cut(text, []byte{'\n'})
 	if _, err := fmt.Sscanf(string(line), "%s %d %d", &v.Format, &v.CapacityBytes, &v.AllocBytes); err != nil || !ok {
@@ -44,7 +44,7 @@ func parsePieces(text []byte) (v fleet.Volume, data string, err error) {
 	return v, string(rest), nil
 }
 
-// sink is a file in memory.
+// memorySink is a file in memory.
 type memorySink struct{ data []byte }
 
 func (s *memorySink) WriteAt(p []byte, at int64) (int, error) {
@@ -135,7 +135,7 @@ func (h *Host) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	return in.RecordChecksums(sum)
 }
 
-// MigrateVM implements hypervisor.VMs.
+// MigrateVMWork implements hypervisor.VMs.
 func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error {
 	if err := h.simulateCall(ctx); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error
 	return nil
 }
 
-// handleUndefined handles a VM without a definition.
+// migrateUndefined handles a VM without a definition.
 func (h *Host) migrateUndefined(ctx context.Context, in hypervisor.MigrateVMWork) error {
 	if err := in.WaitDisksArrived(ctx); err != nil {
 		return err

@@ -18,16 +18,16 @@ import (
 
 // receivedUpload is the received part of an upload: its size, its checksum and its first bytes.
 type receivedUpload struct {
-	size int64
-	sum  digest.Hash
-	head []byte
-	maxBytes int  // number of bytes to store
+	size        int64
+	sum         digest.Hash
+	head        []byte
+	maxBytes    int  // number of bytes to store
 	storageFull bool // the storage is full
 }
 
 const (
-	maxHeadBytes    = 64 << 10
-	maxApplianceBytes = 8 << 20 // bytes stored of an appliance; sentHead of any other file
+	maxHeadBytes      = 64 << 10
+	maxApplianceBytes = 8 << 20 // bytes stored of an appliance; maxHeadBytes of any other file
 )
 
 // Write implements upload.File.
@@ -84,7 +84,7 @@ func (h *Host) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error
 	return h.setVolumeData(ctx, in, string(to.head))
 }
 
-// receivedPart returns the bytes that the host has received of the upload so far.
+// receivedUploadOf returns the bytes that the host has received of the upload so far.
 func (h *Host) receivedUploadOf(in hypervisor.VolumeWork, algorithm string) *receivedUpload {
 	h.mu.Lock()
 	defer h.mu.Unlock()

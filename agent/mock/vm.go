@@ -26,7 +26,7 @@ func (h *Host) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, er
 	return h.status(g), g.generation, nil
 }
 
-// MarkVM implements hypervisor.VMs.
+// SetOwnershipMark implements hypervisor.VMs.
 func (h *Host) SetOwnershipMark(ctx context.Context, id fleet.VMID, mark string) error {
 	if err := h.simulateCall(ctx); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// copyOf returns a copy of a VM, and whether the VM is running.
+// copyVM returns a copy of a VM, and whether the VM is running.
 func (h *Host) copyVM(id fleet.VMID) (guest, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -113,7 +113,7 @@ func (h *Host) copyVM(id fleet.VMID) (guest, bool, error) {
 	return *g, g.isRunning(), nil
 }
 
-// change applies f to a VM under the host's lock and then wakes the listeners.
+// changeVM applies f to a VM under the host's lock and then wakes the listeners.
 func (h *Host) changeVM(id fleet.VMID, f func(*guest) error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

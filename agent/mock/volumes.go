@@ -17,7 +17,7 @@ import (
 // FailVolume in a new volume's name makes the storage full before the volume is complete.
 const FailVolume = "fail-volume"
 
-// volumeWork returns the pool and the file of a volume job. The caller holds h.mu.
+// volumeOfJob returns the pool and the file of a volume job. The caller holds h.mu.
 func (h *Host) volumeOfJob(in hypervisor.VolumeWork) (*pool, *file, error) {
 	if !fleet.IsVolumeName(in.Name) {
 		return nil, nil, fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
@@ -38,7 +38,7 @@ func (h *Host) volumeOfJob(in hypervisor.VolumeWork) (*pool, *file, error) {
 	return p, p.dir.files[in.Name], nil
 }
 
-// onVolume runs one step of a job for an existing volume.
+// withVolumeOfJob runs one step of a job for an existing volume.
 func (h *Host) withVolumeOfJob(ctx context.Context, in hypervisor.VolumeWork, do func(*pool, *file) error) error {
 	if err := h.simulateCall(ctx); err != nil {
 		return err
@@ -100,12 +100,12 @@ func (h *Host) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) error 
 
 // Downloads from servers with these host names misbehave.
 const (
-	FetchRefused = "refused.example" // no server listens
-	FetchUnresolved    = "lost.example"    // the name does not resolve, as without a network
-	FetchPage    = "page.example"    // the server sends a web page
+	FetchRefused         = "refused.example" // no server listens
+	FetchUnresolved      = "lost.example"    // the name does not resolve, as without a network
+	FetchPage            = "page.example"    // the server sends a web page
 	FetchWrongChecksum   = "wrong.example"   // the checksum differs
-	FetchSlow    = "slow.example"    // the server stops sending until the job is cancelled
-	FetchChecksumMissing   = "nosum.example"   // the server's checksum file lacks the file
+	FetchSlow            = "slow.example"    // the server stops sending until the job is cancelled
+	FetchChecksumMissing = "nosum.example"   // the server's checksum file lacks the file
 )
 
 const downloadedBytes = 600 << 20
@@ -218,7 +218,7 @@ func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what fu
 	})
 }
 
-// identity returns a text that identifies a file.
+// identityText returns a text that identifies a file.
 func (f *file) identityText() string { return fmt.Sprintf("%p", f) }
 
 // hostsSharing returns the hosts that have the pool's files.

@@ -8,7 +8,7 @@ import (
 	"quantix/agent/hypervisor"
 )
 
-// unusedVolume refuses a volume in use. The caller holds h.mu.
+// refuseUsedVolume refuses a volume in use. The caller holds h.mu.
 func (h *Host) refuseUsedVolume(p *pool, f *file) error {
 	for _, host := range h.hostsSharing(p) {
 		for _, g := range host.guests {
@@ -25,7 +25,7 @@ func (h *Host) refuseUsedVolume(p *pool, f *file) error {
 	return nil
 }
 
-// baseOf returns the name of a file of the pool that is backed by this file. It is empty if there is none.
+// fileBackedBy returns the name of a file of the pool that is backed by this file. It is empty if there is none.
 func (f *file) fileBackedBy(p *pool) string {
 	for _, other := range p.dir.files {
 		if other != f && other.Backing != "" && path.Base(other.Backing) == f.Name && (path.Dir(other.Backing) == volumePathPrefix(p.spec) || !strings.Contains(other.Backing, "/")) {
@@ -35,7 +35,7 @@ func (f *file) fileBackedBy(p *pool) string {
 	return ""
 }
 
-// files returns all files that the guest's running and persistent definitions name.
+// definedFiles returns all files that the guest's running and persistent definitions name.
 func (g *guest) definedFiles() []string {
 	out := append(g.persistent.disks(), g.persistent.media()...)
 	if g.isRunning() {

@@ -65,8 +65,8 @@ func listDevicePatterns(patterns []string) string {
 	return strings.Join(patterns, ", ") + " only"
 }
 
-// mountedAt returns a mount point of the device other than dir; ok: there is one. It compares the mount's source, too,
-// because each btrfs mount has a device number of its own.
+// otherMountPoint returns a mount point of the device other than dir; ok: there is one. It compares the mount's source,
+// too, because each btrfs mount has a device number of its own.
 func otherMountPoint(table string, device fs.FileInfo, dir string) (at string, ok bool) {
 	for m := range parseMountTable(table) {
 		if m.Point != dir && (m.device == deviceNumber(device) || isSameDevice(m.Source, device)) {

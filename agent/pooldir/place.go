@@ -16,8 +16,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Marker is the file in a pool's directory that contains the pool's ID. All hosts of a shared pool use the same file. A
-// volume's name must not begin with Marker, and lists of volumes leave the file out.
+// MarkerFile is the file in a pool's directory that contains the pool's ID. All hosts of a shared pool use the same
+// file. A volume's name must not begin with Marker, and lists of volumes leave the file out.
 const MarkerFile = ".quantix-pool"
 
 // Mount describes the mount of a path, as the kernel reports it.
@@ -39,15 +39,16 @@ type DirReading struct {
 	FileSystem *fleet.FileSystem
 }
 
-// Place identifies the directory that a pool was first used in, by the marker. Mount and inode identify it only if no
-// marker could be written, because device numbers change with reboots and mounts. Otherwise they only explain an error.
+// RecordedDir identifies the directory that a pool was first used in, by the marker. Mount and inode identify it only
+// if no marker could be written, because device numbers change with reboots and mounts. Otherwise they only explain an
+// error.
 type RecordedDir struct {
 	Marked bool   `json:"marked"`
 	Mount  Mount  `json:"mount"`
 	Inode  uint64 `json:"inode"`
 }
 
-// ReadPlace reads the state of a pool's directory. It may block as long as the storage does not answer.
+// InspectDir reads the state of a pool's directory. It may block as long as the storage does not answer.
 func InspectDir(dir string) (DirReading, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -89,7 +90,7 @@ func readMarker(root *os.Root) (fleet.PoolID, error) {
 	return fleet.PoolID(strings.TrimSpace(string(text))), err
 }
 
-// MarkPlace writes the pool's marker unless the directory has one. Other hosts of a shared pool may do so at the same
+// WriteMarker writes the pool's marker unless the directory has one. Other hosts of a shared pool may do so at the same
 // time.
 func WriteMarker(dir string, id fleet.PoolID) error {
 	root, err := os.OpenRoot(dir)
@@ -108,7 +109,7 @@ func WriteMarker(dir string, id fleet.PoolID) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// UnmarkPlace removes the marker if it contains this pool's ID.
+// RemoveMarker removes the marker if it contains this pool's ID.
 func RemoveMarker(dir string, id fleet.PoolID) error {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -124,8 +125,8 @@ func RemoveMarker(dir string, id fleet.PoolID) error {
 	return root.Remove(MarkerFile)
 }
 
-// mountOf returns the open directory's mount, file system and mount options; zero values if the kernel does not report
-// them.
+// readMountOf returns the open directory's mount, file system and mount options; zero values if the kernel does not
+// report them.
 func readMountOf(dir *os.File) (Mount, *fleet.FileSystem, string) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", dir.Fd()))
 	if err != nil {
@@ -140,7 +141,7 @@ func readMountOf(dir *os.File) (Mount, *fleet.FileSystem, string) {
 	return findMount(string(table), id)
 }
 
-// mountIn finds a mount by its ID in the kernel's mount table.
+// findMount finds a mount by its ID in the kernel's mount table.
 func findMount(table, id string) (Mount, *fleet.FileSystem, string) {
 	for m := range parseMountTable(table) {
 		if m.id == id {
@@ -157,8 +158,8 @@ type mountEntry struct {
 	options    []string // mount options, then file system options
 }
 
-// mounts parses the kernel's mount table. A line has: id, parent, device, root, point, options, any number of other
-// fields, "-", type, source, options.
+// parseMountTable parses the kernel's mount table. A line has: id, parent, device, root, point, options, any number of
+// other fields, "-", type, source, options.
 func parseMountTable(table string) iter.Seq[mountEntry] {
 	return func(yield func(mountEntry) bool) {
 		for line := range strings.Lines(table) {
@@ -196,10 +197,10 @@ func fileSystemOf(table string, of mountEntry) *fleet.FileSystem {
 	return &fleet.FileSystem{ID: hypervisor.EscapeInvalidText(kind + " " + source), Shared: true}
 }
 
-// maxOptions limits the reported mount options, in bytes.
+// maxOptionsBytes limits the reported mount options, in bytes.
 const maxOptionsBytes = 400
 
-// optionsOf joins lists of options, each option once. An "ro" removes "rw".
+// joinOptions joins lists of options, each option once. An "ro" removes "rw".
 func joinOptions(lists ...string) string {
 	var all []string
 	for _, l := range lists {
@@ -216,7 +217,7 @@ func joinOptions(lists ...string) string {
 	return strings.ToValidUTF8(out[:min(len(out), maxOptionsBytes)], "")
 }
 
-// unescape decodes the kernel's octal escapes, as of blanks and backslashes.
+// unescapeOctal decodes the kernel's octal escapes, as of blanks and backslashes.
 func unescapeOctal(s string) string {
 	var out strings.Builder
 	for i := 0; i < len(s); i++ {

@@ -13,21 +13,24 @@ import (
 	"quantix/internal/fleet"
 )
 
-// poolProbe is the name prefix of files that probes write; lists of volumes leave them out.
+// probePrefix is the name prefix of files that probes write; lists of volumes leave them out.
 const probePrefix = ".quantix-probe-"
 
 // IsQuantixFile reports whether a file in a pool's directory is Quantix's own and therefore not a volume.
-func IsQuantixFile(name string) bool { return name == MarkerFile || strings.HasPrefix(name, probePrefix) }
+func IsQuantixFile(name string) bool {
+	return name == MarkerFile || strings.HasPrefix(name, probePrefix)
+}
 
-// Probe holds the durations of a small synced write to a pool's directory and of reading it back; zero: not tried.
+// ProbeDurations holds the durations of a small synced write to a pool's directory and of reading it back; zero: not
+// tried.
 type ProbeDurations struct{ Write, Read time.Duration }
 
 // probeSize is the size of a probe in bytes.
 const probeSize = 4096
 
-// ProbePlace writes a small file into a pool's directory, reads it back and removes it. An error means that writes
+// ProbeDir writes a small file into a pool's directory, reads it back and removes it. An error means that writes
 // fail. A full file system and missing permissions are no errors: free space is reported elsewhere, and a server may
-// allow only guests to write. ProbePlace may block as long as the storage does not answer.
+// allow only guests to write. ProbeDir may block as long as the storage does not answer.
 func ProbeDir(dir string) (p ProbeDurations, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -76,8 +79,8 @@ func writeAndReadProbe(root *os.Root, name string) (p ProbeDurations, err error)
 	return p, nil
 }
 
-// SteadyMicros returns a duration in microseconds for reports. It keeps the previously reported value until that value
-// is wrong by a factor of two, so that busy storage does not change each report.
+// SteadyMicroseconds returns a duration in microseconds for reports. It keeps the previously reported value until that
+// value is wrong by a factor of two, so that busy storage does not change each report.
 func SteadyMicroseconds(previous int64, now time.Duration) int64 {
 	us := now.Microseconds()
 	if previous > 0 && us > previous/2 && us < previous*2 {

@@ -10,7 +10,7 @@ import (
 type RecordedPool struct {
 	ID      fleet.PoolID `json:"id"`
 	Path    string       `json:"path"`
-	Place   *RecordedDir       `json:"place,omitempty"`   // nil: the pool was never active
+	Place   *RecordedDir `json:"place,omitempty"`   // nil: the pool was never active
 	Boot    string       `json:"boot,omitempty"`    // the host boot when the pool was last seen active
 	Shared  bool         `json:"shared,omitempty"`  // other hosts or a server write to the pool's directory
 	Failing bool         `json:"failing,omitempty"` // the pool has failed since, and must be restarted
@@ -27,7 +27,7 @@ type PriorPoolState struct {
 	Autostart bool `json:"autostart"`
 }
 
-// CheckPlace returns an error unless now describes the directory that the pool was first used in.
+// CheckDir returns an error unless now describes the directory that the pool was first used in.
 func (k RecordedPool) CheckDir(now DirReading) error {
 	switch {
 	case now.Marker != "" && now.Marker != k.ID:
@@ -51,7 +51,7 @@ func (k RecordedPool) CheckDir(now DirReading) error {
 	return nil
 }
 
-// Unmounted reports whether the file system of the pool's directory is unmounted and no other file system is mounted
+// IsUnmounted reports whether the file system of the pool's directory is unmounted and no other file system is mounted
 // there.
 func (k RecordedPool) IsUnmounted(now DirReading) bool {
 	return k.Place != nil && now.Mount.Point != k.Place.Mount.Point && isBelow(k.Place.Mount.Point, now.Mount.Point)
@@ -64,12 +64,12 @@ func (m Mount) describe() string {
 	return m.Type + " of " + m.Source
 }
 
-// shorten limits text from untrusted files to 40 bytes.
+// shortenText limits text from untrusted files to 40 bytes.
 func shortenText(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), 40)], "?")
 }
 
-// StoppedByOthers reports whether an inactive pool was stopped by somebody else, who must start it. It is false for a
+// IsStoppedByOthers reports whether an inactive pool was stopped by somebody else, who must start it. It is false for a
 // failed pool, and for a pool with autostart that the host's boot could not start.
 func (k RecordedPool) IsStoppedByOthers(boot string, autostart bool) bool {
 	return k.Place != nil && !k.Failing && (k.Boot == boot || !autostart)

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Roots are the directories and devices that an agent allows for pools on its host. The portal's own check is only a
-// convenience, because only the host can resolve a path.
+// PoolRoots are the directories and devices that an agent allows for pools on its host. The portal's own check is only
+// a convenience, because only the host can resolve a path.
 type PoolRoots struct {
 	Allowed []string // pools are allowed in and below these directories; empty: no pools are allowed
 	// directories that a pool must not be, contain or lie in, such as the agent's own. Forbidden overrides Allowed.
@@ -25,7 +25,7 @@ type PoolRoots struct {
 // maxLinks limits the symbolic links that a path is resolved through, as the kernel does.
 const maxLinks = 40
 
-// Check resolves the symbolic links of the existing part of dir, and refuses a result outside the roots. So missing
+// CheckDir resolves the symbolic links of the existing part of dir, and refuses a result outside the roots. So missing
 // directories are created only below a root.
 func (r PoolRoots) CheckDir(dir string) error {
 	real, err := resolvePath(dir)
@@ -57,12 +57,13 @@ func listDirs(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// below reports whether p is dir or lies in dir. Both paths must be clean.
+// isBelow reports whether p is dir or lies in dir. Both paths must be clean.
 func isBelow(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// realRoot resolves the symbolic links of an administrator's directory. A path that cannot be resolved is only cleaned.
+// resolveRoot resolves the symbolic links of an administrator's directory. A path that cannot be resolved is only
+// cleaned.
 func resolveRoot(dir string) string {
 	if real, err := resolvePath(dir); err == nil {
 		return real
@@ -70,7 +71,7 @@ func resolveRoot(dir string) string {
 	return path.Clean(dir)
 }
 
-// realPath returns the path without symbolic links. Missing elements stay. A link with a missing target is refused,
+// resolvePath returns the path without symbolic links. Missing elements stay. A link with a missing target is refused,
 // because its later target is unknown.
 func resolvePath(p string) (string, error) {
 	if !path.IsAbs(p) {

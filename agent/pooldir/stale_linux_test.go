@@ -13,8 +13,8 @@ import (
 	"quantix/agent/pooldir"
 )
 
-// staleable mounts a directory of a user-space file server. After forget, each call in the directory returns ESTALE, as
-// for an NFS server after a restart.
+// mountStaleableDir mounts a directory of a user-space file server. After forget, each call in the directory returns
+// ESTALE, as for an NFS server after a restart.
 func mountStaleableDir(t *testing.T) (dir string, forget func()) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -94,7 +94,7 @@ func serveFUSE(dev *os.File, stale *atomic.Bool) {
 	}
 }
 
-// A stale handle is reported both by the probe of a pool's directory and by ReadPlace.
+// A stale handle is reported both by the probe of a pool's directory and by InspectDir.
 func TestStaleHandleIsReported(t *testing.T) {
 	t.Parallel()
 	dir, forget := mountStaleableDir(t)

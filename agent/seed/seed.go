@@ -18,18 +18,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Dir is the directory of the first-boot files. QEMU runs as another user: it can open files in Dir by name but cannot
-// list Dir.
+// DefaultDir is the directory of the first-boot files. QEMU runs as another user: it can open files in Dir by name but
+// cannot list Dir.
 const DefaultDir = "/var/lib/libvirt/quantix"
 
 const (
-	maxDiscBytes      = 1 << 20 // limit of all files of a disc, in bytes
+	maxDiscBytes  = 1 << 20 // limit of all files of a disc, in bytes
 	partialSuffix = ".part" // suffix of incomplete files
 	workSuffix    = ".work" // suffix of the working directory of a disc
 )
 
 var (
-	vmIDPattern   = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	vmIDPattern     = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 	seedFilePattern = regexp.MustCompile(`^(cloud-init|cloud-config|ignition|sysprep)-([1-9][0-9]{0,9})\.(iso|ign)$`)
 	fileNamePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.-]{0,31}$`)
 )
@@ -48,7 +48,7 @@ func (s Store) dirOf(id fleet.VMID) (string, error) {
 	return filepath.Join(dir, string(id)), nil
 }
 
-// Path returns the path for a version of the VM's first-boot data, whether the file exists or not.
+// PathOf returns the path for a version of the VM's first-boot data, whether the file exists or not.
 func (s Store) PathOf(id fleet.VMID, of fleet.VMFirstBoot) (string, error) {
 	dir, err := s.dirOf(id)
 	if err != nil {
@@ -151,7 +151,7 @@ func checkFiles(of fleet.VMFirstBoot, files map[string][]byte) error {
 	return nil
 }
 
-// label returns the disc's volume label, by which cloud-init finds the disc; empty for other kinds.
+// volumeLabel returns the disc's volume label, by which cloud-init finds the disc; empty for other kinds.
 func volumeLabel(k fleet.FirstBootKind) string {
 	if k.UsesCloudInit() {
 		return "cidata"

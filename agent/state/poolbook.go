@@ -52,7 +52,7 @@ func OpenPoolBook(dir string) (*PoolBook, error) {
 // Boot returns the ID of the host's current boot.
 func (b *PoolBook) Boot() string { return b.boot }
 
-// Record returns the record of the pool. A record of another pool with the same name is not returned.
+// RecordOf returns the record of the pool. A record of another pool with the same name is not returned.
 func (b *PoolBook) RecordOf(p fleet.Pool) (pooldir.RecordedPool, bool) {
 	k, ok := b.RecordNamed(p.Name)
 	if !ok || k.ID != p.ID {

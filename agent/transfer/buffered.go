@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// bufferBytes is the buffer size for reads and writes of the kernel.
+// connBufferBytes is the buffer size for reads and writes of the kernel.
 const connBufferBytes = 256 << 10
 
 // bufferedConn is the connection below TLS, whose records have at most 16 KiB. After enableBuffers many records share
@@ -63,7 +63,7 @@ func (w *bufferedConn) setCoalescing(on bool) error {
 	return w.out.Flush()
 }
 
-// coalesce buffers all that do writes to conn, and then flushes the buffer once.
+// coalesceWrites buffers all that do writes to conn, and then flushes the buffer once.
 func coalesceWrites(conn net.Conn, do func() error) error {
 	below, ok := conn.(*tls.Conn).NetConn().(*bufferedConn)
 	if !ok {

@@ -13,17 +13,17 @@ import (
 // blockBytes is the size of one read or write in bytes.
 const blockBytes = 1 << 20
 
-// holeBytes is the part of a hole that is hashed between two progress reports, because hashing zeros takes time.
+// holeHashBytes is the part of a hole that is hashed between two progress reports, because hashing zeros takes time.
 const holeHashBytes = 256 << 20
 
-// Sum is the SHA-256 of a file's bytes; holes count as zeros.
+// FileSum is the SHA-256 of a file's bytes; holes count as zeros.
 type FileSum [sha256.Size]byte
 
 // ErrDiffers is wrapped by the error of a copy whose bytes differ from its source.
 var ErrDiffers = errors.New("the data written differs from the data read")
 
-// Copy writes all of src into dst, which must be empty, and returns the sum of the bytes read. Holes stay holes. When
-// Copy returns, the data is synced to the storage.
+// CopyFile writes all of src into dst, which must be empty, and returns the sum of the bytes read. Holes stay holes.
+// When Copy returns, the data is synced to the storage.
 func CopyFile(ctx context.Context, dst, src *os.File, size int64, rate *RateLimit, meter *Meter) (FileSum, error) {
 	sum := sha256.New()
 	err := eachExtent(ctx, src, size, func(at int64, block []byte, n int64) error {
@@ -50,8 +50,8 @@ func CopyFile(ctx context.Context, dst, src *os.File, size int64, rate *RateLimi
 	return FileSum(sum.Sum(nil)), err
 }
 
-// Check reads size bytes of the file back from the storage, past the page cache if possible, and compares their sum
-// with want.
+// VerifyFile reads size bytes of the file back from the storage, past the page cache if possible, and compares their
+// sum with want.
 func VerifyFile(ctx context.Context, f *os.File, size int64, want FileSum, meter *Meter) error {
 	got, err := fileSum(ctx, f, size, meter)
 	switch {
@@ -63,7 +63,7 @@ func VerifyFile(ctx context.Context, f *os.File, size int64, want FileSum, meter
 	return nil
 }
 
-// sumOf returns the sum of the file.
+// fileSum returns the sum of the file.
 func fileSum(ctx context.Context, f *os.File, size int64, meter *Meter) (FileSum, error) {
 	info, err := f.Stat()
 	if err != nil {

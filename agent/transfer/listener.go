@@ -18,17 +18,17 @@ import (
 // Limits of a listener.
 const (
 	maxListenerConnections = 32               // all connections, including those of other hosts
-	admissionTimeout  = 10 * time.Second // for the handshake and the ticket together
+	admissionTimeout       = 10 * time.Second // for the handshake and the ticket together
 	// PeerTimeout is how long a listener waits for its peer to connect.
 	PeerTimeout = time.Minute
 )
 
-// ErrNoPeer is wrapped by the error of a listener whose peer did not connect.
+// ErrPeerNotConnected is wrapped by the error of a listener whose peer did not connect.
 var ErrPeerNotConnected = errors.New("the other host did not connect")
 
 // Listener is a port that is open for one transfer. It admits its peer once, with the transfer's ticket.
 type Listener struct {
-	self    HostIdentity
+	self   HostIdentity
 	peer   Peer
 	ticket string // hash of the ticket
 	ln     net.Listener
@@ -45,7 +45,7 @@ func Open(own HostIdentity, peer Peer, ticketHash string, ports PortRange) (*Lis
 	return &Listener{self: own, peer: peer, ticket: ticketHash, ln: ln}, nil
 }
 
-// Ports are the first and the last port allowed for listeners; zero: any.
+// PortRange are the first and the last port allowed for listeners; zero: any.
 type PortRange struct{ First, Last int }
 
 // NoPorts allows no port.
@@ -66,8 +66,8 @@ func (d *Listener) Port() int { return d.ln.Addr().(*net.TCPAddr).Port }
 // Close closes the listener; admitted connections stay open.
 func (d *Listener) Close() { d.closed.Do(func() { d.ln.Close() }) }
 
-// Wait waits for the peer. Then it closes the listener, also after PeerTimeout or after too many connections of hosts
-// other than the peer.
+// WaitPeer waits for the peer. Then it closes the listener, also after PeerTimeout or after too many connections of
+// hosts other than the peer.
 func (d *Listener) WaitPeer(ctx context.Context) (*Incoming, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, PeerTimeout, ErrPeerNotConnected)
 	defer context.AfterFunc(ctx, d.Close)()
@@ -176,7 +176,7 @@ func Dial(ctx context.Context, addresses []string, own HostIdentity, peer Peer, 
 	return nil, errors.Join(errs...)
 }
 
-// dialTime limits the attempt at one address.
+// dialTimeout limits the attempt at one address.
 const dialTimeout = 3 * time.Second
 
 func dialPeer(ctx context.Context, at string, own HostIdentity, peer Peer) (*tls.Conn, error) {
@@ -225,7 +225,7 @@ func presentTicket(conn *tls.Conn, ticket Ticket) (*Outgoing, error) {
 	return &Outgoing{conn: enableBuffering(conn)}, nil
 }
 
-// Addresses returns this host's addresses with port, as other hosts reach it: without loopback and link-local
+// HostAddresses returns this host's addresses with port, as other hosts reach it: without loopback and link-local
 // addresses.
 func HostAddresses(port int) ([]string, error) {
 	all, err := net.InterfaceAddrs()
@@ -239,5 +239,5 @@ func HostAddresses(port int) ([]string, error) {
 	return out, err
 }
 
-// MostAddresses limits the number of a host's addresses that are tried.
+// MaxAddresses limits the number of a host's addresses that are tried.
 const MaxAddresses = 16

@@ -25,7 +25,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// authority signs hosts' certificates.
+// testAuthority signs hosts' certificates.
 type testAuthority struct {
 	t    *testing.T
 	key  *ecdsa.PrivateKey
@@ -75,11 +75,11 @@ func (a *testAuthority) host(name string, life time.Duration) (transfer.HostIden
 		transfer.Peer{Host: fleet.HostID(name), KeyHash: hex.EncodeToString(sum[:])}
 }
 
-// opened is a listener with a goroutine that waits for its peer.
+// waitingListener is a listener with a goroutine that waits for its peer.
 type waitingListener struct {
-	at   []string
+	at       []string
 	admitted chan *transfer.Incoming
-	err  chan error
+	err      chan error
 }
 
 func openListener(t *testing.T, ctx context.Context, own transfer.HostIdentity, peer transfer.Peer, hash string) waitingListener { //nolint:revive // t first
@@ -172,7 +172,7 @@ func TestListenerClosesAfterTooManyWrongPeers(t *testing.T) {
 	}
 }
 
-// joined returns the sender's and the receiver's end of a connection.
+// connectedPair returns the sender's and the receiver's end of a connection.
 func connectedPair(t *testing.T) (*transfer.Outgoing, *transfer.Incoming) {
 	t.Helper()
 	ca := newAuthority(t)
@@ -189,7 +189,7 @@ func connectedPair(t *testing.T) (*transfer.Outgoing, *transfer.Incoming) {
 	return out, in
 }
 
-// take receives the file into dst as a host does, and answers the sender.
+// receiveAndAnswer receives the file into dst as a host does, and answers the sender.
 func receiveAndAnswer(ctx context.Context, in *transfer.Incoming, dst transfer.Sink, room int64) (transfer.FileSum, error) {
 	size, err := in.Size()
 	var sum transfer.FileSum
@@ -201,10 +201,10 @@ func receiveAndAnswer(ctx context.Context, in *transfer.Incoming, dst transfer.S
 	return sum, err
 }
 
-// began records the writeback calls before the sync.
+// writebackRecorder records the writeback calls before the sync.
 type writebackRecorder struct {
 	transfer.FileSink
-	bytes  int64
+	bytes           int64
 	bytesBeforeSync int64
 }
 
@@ -302,7 +302,7 @@ func TestTransferIsRateLimited(t *testing.T) {
 	}
 }
 
-// full is a file on a full disk.
+// fullDisk is a file on a full disk.
 type fullDisk struct{ transfer.FileSink }
 
 func (fullDisk) WriteAt([]byte, int64) (int, error) { return 0, errors.New("no space left on device") }

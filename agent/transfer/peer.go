@@ -31,7 +31,7 @@ func (t Ticket) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Self is this host's identity.
+// HostIdentity is this host's identity.
 type HostIdentity struct {
 	Certificate tls.Certificate
 	CA          *x509.CertPool // contains only the portal's authority
@@ -43,10 +43,10 @@ type Peer struct {
 	KeyHash string // hexadecimal SHA-256 of the host's public key: no other key is accepted
 }
 
-// ErrStranger is wrapped by the error of a handshake with a host other than the peer.
+// ErrWrongPeer is wrapped by the error of a handshake with a host other than the peer.
 var ErrWrongPeer = errors.New("the connected host is not the one that the portal named")
 
-// check accepts only a currently valid certificate of the authority for the peer's host and key.
+// checkCertificate accepts only a currently valid certificate of the authority for the peer's host and key.
 func (p Peer) checkCertificate(ca *x509.CertPool, state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return fmt.Errorf("%w: there is no certificate", ErrWrongPeer)

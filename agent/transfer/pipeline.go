@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// aheadBlocks is the number of blocks that may wait for hashing and writing together, so that a short delay of one
+	// maxQueuedBlocks is the number of blocks that may wait for hashing and writing together, so that a short delay of one
 	// stage does not stop the others.
 	maxQueuedBlocks = 8
 	// writebackBytes is the number of bytes written before writeback starts. Without writeback, the kernel writes most
@@ -15,8 +15,8 @@ const (
 	writebackBytes = 8 << 20
 )
 
-// pipeline hashes and writes a file's pieces behind their reader. One goroutine hashes each piece and passes it to a
-// second one, which writes it.
+// hashWritePipeline hashes and writes a file's pieces behind their reader. One goroutine hashes each piece and passes
+// it to a second one, which writes it.
 type hashWritePipeline struct {
 	free   chan []byte
 	hashes chan filePiece
@@ -29,7 +29,7 @@ type hashWritePipeline struct {
 	cancel context.CancelFunc
 }
 
-// piece is a block of the file, and the length of the hole before the block.
+// filePiece is a block of the file, and the length of the hole before the block.
 type filePiece struct {
 	block    []byte
 	at, hole int64
@@ -80,7 +80,7 @@ func (p *hashWritePipeline) writeAll(dst Sink) {
 	}
 }
 
-// block returns a buffer of n bytes, or the pipeline's first error.
+// takeBuffer returns a buffer of n bytes, or the pipeline's first error.
 func (p *hashWritePipeline) takeBuffer(n int64) ([]byte, error) {
 	select {
 	case <-p.fail:

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Rate limits the bytes per second of all goroutines that share it. The zero value does not limit.
+// RateLimit limits the bytes per second of all goroutines that share it. The zero value does not limit.
 type RateLimit struct {
 	Bytes int64 // per second; 0: unlimited
 
@@ -16,11 +16,11 @@ type RateLimit struct {
 	next time.Time // when the rate allows the next bytes
 }
 
-// burst is how far a transfer may be ahead of its rate, because a sleep after each block would take longer than the
+// maxBurst is how far a transfer may be ahead of its rate, because a sleep after each block would take longer than the
 // block itself.
 const maxBurst = 100 * time.Millisecond
 
-// Take waits until n more bytes are allowed, or returns ctx's cause.
+// Wait waits until n more bytes are allowed, or returns ctx's cause.
 func (r *RateLimit) Wait(ctx context.Context, n int) error {
 	if r == nil || r.Bytes <= 0 {
 		return context.Cause(ctx)

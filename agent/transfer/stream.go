@@ -20,18 +20,18 @@ import (
 const (
 	ticketAccepted = 0x51 // the ticket was accepted
 
-	answerComplete = 0 // answer: the file is complete and correct
-	answerFailed   = 1 // answer: the transfer failed; an error text follows
-	answerStillChecking     = 2 // answer: the receiver is still checking
+	answerComplete      = 0 // answer: the file is complete and correct
+	answerFailed        = 1 // answer: the transfer failed; an error text follows
+	answerStillChecking = 2 // answer: the receiver is still checking
 
-	pieceHeadBytes      = 12
-	maxErrorBytes       = 1000
+	pieceHeadBytes = 12
+	maxErrorBytes  = 1000
 	silenceTimeout = 90 * time.Second // longest time without a byte
 
 	drainTimeout = 3 * time.Second // time for a sender to read the refusal
 )
 
-// ErrLost is wrapped by the error of a transfer whose connection was lost. Such a transfer may be retried.
+// ErrConnectionLost is wrapped by the error of a transfer whose connection was lost. Such a transfer may be retried.
 var ErrConnectionLost = errors.New("the connection to the other host was lost")
 
 // Pieces delivers a file's bytes in order to do: blocks of data of at most 1 MiB, and a nil block for a hole of n
@@ -129,7 +129,7 @@ func (o *Outgoing) send(ctx context.Context, answers <-chan error, pieces Pieces
 	return err
 }
 
-// errEarly is the error of a receiver that confirms a file before the file was sent completely.
+// errEarlyConfirmation is the error of a receiver that confirms a file before the file was sent completely.
 var errEarlyConfirmation = errors.New("the other host answers before it has received the whole file")
 
 func (o *Outgoing) write(p []byte) error {
@@ -167,8 +167,8 @@ type Incoming struct{ conn net.Conn }
 // Close ends the connection.
 func (in *Incoming) Close() { in.conn.Close() }
 
-// MostBytes limits the announced size of a file: twice the largest disk, because of the format's metadata. Holes take
-// no space, but are hashed, too.
+// MaxAnnouncedBytes limits the announced size of a file: twice the largest disk, because of the format's metadata.
+// Holes take no space, but are hashed, too.
 const MaxAnnouncedBytes = 2 * fleet.MaxDiskBytes
 
 // Size returns the announced size of the file in bytes. It must be called once, before Receive.
@@ -245,7 +245,7 @@ func (in *Incoming) receive(ctx context.Context, dst Sink, size, room int64, met
 	return sum, err
 }
 
-// SendBusy notifies the sender that the file is still being checked.
+// SendStillChecking notifies the sender that the file is still being checked.
 func (in *Incoming) SendStillChecking() { _ = in.reply(answerStillChecking, "") }
 
 // Answer sends the result to the sender and closes the connection.
@@ -260,8 +260,8 @@ func (in *Incoming) Answer(err error) {
 	}
 }
 
-// drain reads until the sender has received the answer and closed the connection. Closing a connection with unread
-// bytes would reset it, and the answer would be lost.
+// drainUntilClosed reads until the sender has received the answer and closed the connection. Closing a connection with
+// unread bytes would reset it, and the answer would be lost.
 func (in *Incoming) drainUntilClosed() {
 	_ = in.conn.SetReadDeadline(time.Now().Add(drainTimeout))
 	_, _ = io.Copy(io.Discard, in.conn)

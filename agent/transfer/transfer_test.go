@@ -12,7 +12,7 @@ import (
 	"quantix/agent/transfer"
 )
 
-// source returns a file of size random bytes.
+// newRandomFile returns a file of size random bytes.
 func newRandomFile(t *testing.T, size int) *os.File {
 	t.Helper()
 	text := make([]byte, size)

@@ -11,7 +11,7 @@ import (
 	"quantix/agent/transfer"
 )
 
-// filled returns a file of data, a hole and data again, of 8 MiB each.
+// newSparseFile returns a file of data, a hole and data again, of 8 MiB each.
 func newSparseFile(t *testing.T) *os.File {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "data"))

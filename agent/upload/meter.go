@@ -2,7 +2,7 @@ package upload
 
 import "time"
 
-// meter reports the progress of an upload, at most twice a second. The rate is that of the current connection.
+// uploadMeter reports the progress of an upload, at most twice a second. The rate is that of the current connection.
 type uploadMeter struct {
 	total      int64
 	report     func(done, total, rate int64)

@@ -67,10 +67,10 @@ func Receive(ctx context.Context, conns <-chan io.ReadWriteCloser, total int64, 
 
 // uploadConn is one connection. It owns the file until released is closed.
 type uploadConn struct {
-	conn     io.ReadWriteCloser
-	once     sync.Once
-	released chan struct{}
-	fileError    error // the file's error
+	conn      io.ReadWriteCloser
+	once      sync.Once
+	released  chan struct{}
+	fileError error // the file's error
 }
 
 func serveConn(conn io.ReadWriteCloser, total int64, to File, m *uploadMeter) *uploadConn {
@@ -95,7 +95,8 @@ func (v *uploadConn) close() {
 
 func (v *uploadConn) closeConn() { v.once.Do(func() { v.conn.Close() }) }
 
-// serve writes the connection's data to the file, and returns the file's error. The end of the connection is no error.
+// copyToFile writes the connection's data to the file, and returns the file's error. The end of the connection is no
+// error.
 func (v *uploadConn) copyToFile(total int64, to File, m *uploadMeter) error {
 	answer := func() (bool, error) {
 		if err := to.Keep(); err != nil {

@@ -75,8 +75,8 @@ func (c *Conn) SetValue(k io.Closer) {
 	}
 }
 
-// Parked is a connection whose request has no answer yet. While parked, it has no buffers, and only two goroutines with
-// small stacks.
+// ParkedConn is a connection whose request has no answer yet. While parked, it has no buffers, and only two goroutines
+// with small stacks.
 type ParkedConn struct {
 	conn          *Conn
 	ahead         []byte        // start of the next request, if net/http has read it already
@@ -120,7 +120,7 @@ func (p *ParkedConn) write(text []byte) error {
 	return c.SetWriteDeadline(time.Time{})
 }
 
-// drain reads the data that the TLS layer has already buffered, because wait notices only new data below TLS.
+// drainTLSBuffer reads the data that the TLS layer has already buffered, because wait notices only new data below TLS.
 func (p *ParkedConn) drainTLSBuffer() error {
 	c := p.conn.tls
 	setReadDeadline(c, time.Unix(1, 0))
@@ -186,7 +186,7 @@ func (p *ParkedConn) Answer(a *http.Response) {
 	}
 }
 
-// resumed is a connection after it was parked. ahead is the start of the next request, which was read during the
+// resumedConn is a connection after it was parked. ahead is the start of the next request, which was read during the
 // parking.
 type resumedConn struct {
 	*tls.Conn

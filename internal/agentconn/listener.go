@@ -86,7 +86,8 @@ func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context 
 	return ctx
 }
 
-// Of returns the connection of a request, given the request's context; nil if the connection came through no Listener.
+// ConnFromContext returns the connection of a request, given the request's context; nil if the connection came through
+// no Listener.
 func ConnFromContext(ctx context.Context) *Conn {
 	c, _ := ctx.Value(connKey{}).(*Conn)
 	return c

@@ -54,7 +54,7 @@ type codeNames struct {
 	members map[string]map[string]bool // by package or type: the names that it declares
 }
 
-// missing returns the first name in the code span that does not exist, or "".
+// firstMissing returns the first name in the code span that does not exist, or "".
 func (c *codeNames) firstMissing(span string) string {
 	if slices.Contains(externalNames, span) {
 		return ""

@@ -157,7 +157,7 @@ func checkImport(t *testing.T, name string, rule []string, imported string) {
 	}
 }
 
-// within reports whether the list contains the package, or one of the package's prefixes that end in "/".
+// isInList reports whether the list contains the package, or one of the package's prefixes that end in "/".
 func isInList(list []string, name string) bool {
 	return slices.ContainsFunc(list, func(x string) bool { return x == name || strings.HasSuffix(x, "/") && strings.HasPrefix(name, x) })
 }

@@ -189,7 +189,7 @@ func pageWords(path string, note func(place, text string)) error {
 	return nil
 }
 
-// literal returns the text of a string literal, or "" for any other expression.
+// stringLiteral returns the text of a string literal, or "" for any other expression.
 func stringLiteral(e ast.Expr) string {
 	if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 		text, _ := strconv.Unquote(lit.Value)

@@ -160,7 +160,7 @@ func TestHostOfAcceptsOnlyHostCertificates(t *testing.T) {
 	}
 }
 
-// shake performs one TLS handshake and returns the errors of both sides.
+// handshake performs one TLS handshake and returns the errors of both sides.
 func handshake(t *testing.T, server, client *tls.Config) (peer []*x509.Certificate, serverErr, clientErr error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// pemPair writes a certificate for name, and its key, to the two files. An empty path omits a file.
+// writePEMPair writes a certificate for name, and its key, to the two files. An empty path omits a file.
 func writePEMPair(t *testing.T, name, certFile, keyFile string) {
 	t.Helper()
 	pair, err := newAuthority(t).IssueServer([]string{name})

@@ -86,8 +86,10 @@ func (a *Authority) verifyHost(state tls.ConnectionState) error {
 // ones: a connection may outlive its certificate.
 func HostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostIDFromCert(cert, 0) }
 
-// LapsedHostOf is HostOf for renewals: the certificate may have expired within the last 30 days.
-func RenewableHostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostIDFromCert(cert, renewalGrace) }
+// RenewableHostOf is HostOf for renewals: the certificate may have expired within the last 30 days.
+func RenewableHostOf(cert *x509.Certificate) (fleet.HostID, bool) {
+	return hostIDFromCert(cert, renewalGrace)
+}
 
 func hostIDFromCert(cert *x509.Certificate, grace time.Duration) (fleet.HostID, bool) {
 	if cert == nil || len(cert.URIs) != 1 || time.Now().After(cert.NotAfter.Add(grace)) {
@@ -103,7 +105,7 @@ func KeyHash(cert *x509.Certificate) []byte {
 	return sum[:]
 }
 
-// RequestKeyHash returns the KeyHash of the certificate that IssueHost would issue for the request csr.
+// CSRKeyHash returns the KeyHash of the certificate that IssueHost would issue for the request csr.
 func CSRKeyHash(csr string) ([]byte, error) {
 	key, err := publicKeyOfCSR(csr)
 	if err != nil {

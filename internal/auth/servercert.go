@@ -50,7 +50,8 @@ func (a *Authority) IssueServer(hosts []string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// Server returns a certificate for the agent listener at these names or IP addresses. It is replaced before it expires.
+// NewServerCert returns a certificate for the agent listener at these names or IP addresses. It is replaced before it
+// expires.
 func (a *Authority) NewServerCert(hosts []string) (*ServerCert, error) {
 	first, err := a.IssueServer(hosts)
 	if err != nil {
@@ -80,7 +81,7 @@ type ServerCert struct {
 
 // TLS returns the configuration of the agent listener: TLS 1.3, and client certificates of this authority only. The
 // handshake also accepts clients without a certificate, for joins, and expired certificates, for renewals. Therefore
-// every handler must check HostOf or LapsedHostOf.
+// every handler must check HostOf or RenewableHostOf.
 func (s *ServerCert) TLS() *tls.Config {
 	return &tls.Config{
 		MinVersion:       tls.VersionTLS13,

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Sessions returns the manager of browser sessions, which are stored in PostgreSQL. A session ends after 12 h, or after
-// 30 min without a request. The database contains only hashes of the session tokens. The cookie ends with the browser.
-// secure means that browsers use TLS; the cookie is then bound to this origin.
+// NewSessionManager returns the manager of browser sessions, which are stored in PostgreSQL. A session ends after 12 h,
+// or after 30 min without a request. The database contains only hashes of the session tokens. The cookie ends with the
+// browser. secure means that browsers use TLS; the cookie is then bound to this origin.
 func NewSessionManager(pool *pgxpool.Pool, secure bool) *scs.SessionManager {
 	m := scs.New()
 	m.Store = timeLimitedStore{pgxstore.New(pool)}

@@ -47,7 +47,7 @@ func writeKey(file string, v Vault) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// ID identifies the vault's key without revealing it; empty without a key.
+// KeyID identifies the vault's key without revealing it; empty without a key.
 func (v Vault) KeyID() string {
 	if v.secret == "" {
 		return ""

@@ -78,7 +78,7 @@ func atOnce(n, limit int, do func(int)) {
 	all.Wait()
 }
 
-// vm returns the ID of the n-th VM on the caller's host, in a fleet with the given number of hosts.
+// vmID returns the ID of the n-th VM on the caller's host, in a fleet with the given number of hosts.
 func (c *agentCaller) vmID(hosts, n int) fleet.VMID {
 	return fleet.VMID(seedID(1_000_000 + c.number - 1 + hosts*(1+n)))
 }
@@ -86,7 +86,7 @@ func (c *agentCaller) vmID(hosts, n int) fleet.VMID {
 // failedCalls counts failed claims and results. finished counts all results that the portal answered.
 var failedCalls, finished atomic.Int64
 
-// work claims jobs until ctx ends, as an agent does, and finishes four of them at a time.
+// runJobs claims jobs until ctx ends, as an agent does, and finishes four of them at a time.
 func (c *agentCaller) runJobs(ctx context.Context, b *testing.B, got chan<- fleet.HostID) {
 	for ctx.Err() == nil {
 		claim, err := c.client.Claim(ctx, wire.ClaimRequest{Max: 32})

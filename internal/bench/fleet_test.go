@@ -51,8 +51,8 @@ func BenchmarkFleet(b *testing.B) {
 	}
 }
 
-// settle waits until a new portal has run its start-up queries: until no connection of the database has been active for
-// two seconds.
+// waitIdle waits until a new portal has run its start-up queries: until no connection of the database has been active
+// for two seconds.
 func (r *rig) waitIdle(b *testing.B) {
 	b.Helper()
 	quiet := 0
@@ -82,8 +82,8 @@ type visitor struct {
 	url    string
 }
 
-// request requests a page or a part of it as browsers do. It returns the duration, the body as received and the size of
-// the response header.
+// requestPage requests a page or a part of it as browsers do. It returns the duration, the body as received and the
+// size of the response header.
 func (v visitor) requestPage(b *testing.B, path string, part string) (took time.Duration, body *rawBody, header int) {
 	b.Helper()
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, v.url+path, nil)
@@ -154,7 +154,7 @@ func (s durations) String() string {
 	return fmt.Sprintf("%.1f/%.1f", milliseconds(s.percentile(0.5)), milliseconds(s.percentile(0.99)))
 }
 
-// id returns the n-th ID that testkit.Seed creates.
+// seedID returns the n-th ID that testkit.Seed creates.
 func seedID(n int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", n) }
 
 func measureCommonPages(b *testing.B, v visitor) {
@@ -306,7 +306,7 @@ var (
 	imported = regexp.MustCompile(`(?m)^(?:import|export) [^"']*["'](\.[^"']+)|new URL\("(\./[^"]+-worker\.js)`)
 )
 
-// unzipped returns the decompressed body.
+// decompressed returns the decompressed body.
 func decompressed(b *testing.B, body *rawBody) string {
 	b.Helper()
 	var from io.Reader = bytes.NewReader(body.Bytes())

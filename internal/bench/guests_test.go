@@ -66,7 +66,7 @@ func newGuestLab(b *testing.B) *guestLab {
 	return l
 }
 
-// call calls API endpoints that the client package does not support.
+// callAPI calls API endpoints that the client package does not support.
 func callAPI[T any](l *guestLab, method, path string, in any) (out T) {
 	l.Helper()
 	text, err := json.Marshal(in)

@@ -205,7 +205,7 @@ func (r *rig) queryTimes(b *testing.B, q fleet.Query, clients int) durations {
 	})
 }
 
-// signedIn creates the first administrator, signs in and changes the one-time password.
+// newSignedInClient creates the first administrator, signs in and changes the one-time password.
 func newSignedInClient(b *testing.B, r *rig, base string) *http.Client {
 	b.Helper()
 	password, _, err := r.control.EnsureAdmin(b.Context(), fleet.SystemActor)

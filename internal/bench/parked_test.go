@@ -41,7 +41,7 @@ func BenchmarkAgentConnections(b *testing.B) {
 	}
 }
 
-// protocol is the agent's side of the agent protocol.
+// agentProtocol is the agent's side of the agent protocol.
 type agentProtocol interface {
 	Hello(context.Context, wire.Hello) (wire.HelloAnswer, error)
 	Report(context.Context, wire.Report) (wire.ReportAnswer, error)
@@ -215,8 +215,8 @@ func issueCerts(b *testing.B, address string, hosts []hostSession) {
 	client.CloseIdleConnections()
 }
 
-// park sends a claim for each host on its own connection, and returns when all claims are parked. It reads no answers,
-// because the portal answers no claim before wire.ClaimWait has passed.
+// parkClaims sends a claim for each host on its own connection, and returns when all claims are parked. It reads no
+// answers, because the portal answers no claim before wire.ClaimWait has passed.
 func parkClaims(b *testing.B, s *serverProcess, hosts []hostSession, dial func(hostSession) net.Conn) (leave func()) {
 	b.Helper()
 	conns := make([]net.Conn, len(hosts))

@@ -167,10 +167,10 @@ func (p *portal) metric(name string) float64 {
 	return n
 }
 
-// parked reports whether n agents are parked and no agent's claim still queries the database.
+// agentsParked reports whether n agents are parked and no agent's claim still queries the database.
 func (p *portal) agentsParked(n int) bool {
 	return p.metric("quantix_claims_parked") == float64(n) && p.metric("quantix_db_conns_acquired") == 0
 }
 
-// postgres returns the processes of the portal's database server.
+// postgresProcesses returns the processes of the portal's database server.
 func postgresProcesses() load.Processes { return load.ProcessTree(durable.pg.Pid()) }

@@ -98,7 +98,7 @@ func newPortal(ctx context.Context, b fataler, database, agentURL string) *rig {
 	return r
 }
 
-// asHosts replaces TLS: each request counts as sent by the host that the header hostHeader names.
+// authenticateAsHosts replaces TLS: each request counts as sent by the host that the header hostHeader names.
 func authenticateAsHosts(next http.Handler) http.Handler {
 	var known sync.Map
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -143,7 +143,7 @@ func (r *rig) addHosts(b *testing.B, n int) {
 	r.hosts = append(r.hosts, added...)
 }
 
-// hello opens the session of a host's agent and sends its first full report.
+// openSession opens the session of a host's agent and sends its first full report.
 func (r *rig) openSession(ctx context.Context, h *hostSession) error {
 	actor := fleet.Actor{HostID: h.id, Name: "host", KeyHash: string(auth.KeyHash(tlsStateOf(string(h.id)).PeerCertificates[0]))}
 	answer, err := r.control.Hello(ctx, actor, wire.Hello{Instance: "bench", Fingerprint: "bench"})
@@ -198,7 +198,7 @@ func (r *rig) exec(b *testing.B, sql string, args ...any) {
 	}
 }
 
-// parked returns the number of parked agents. ok is false while any agent's claim still queries the database.
+// parkedCount returns the number of parked agents. ok is false while any agent's claim still queries the database.
 func (r *rig) parkedCount() (n int, ok bool) {
 	ask := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	ask.RemoteAddr = "127.0.0.1:1"
@@ -209,7 +209,7 @@ func (r *rig) parkedCount() (n int, ok bool) {
 	return n, err == nil && r.pool.Stat().AcquiredConns() == 0
 }
 
-// await polls until done returns true, for at most a minute.
+// pollUntil polls until done returns true, for at most a minute.
 func pollUntil(b *testing.B, what string, done func() bool) {
 	b.Helper()
 	for until := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {

@@ -72,8 +72,9 @@ func (s *serverProcess) readLine() string {
 	return s.answers.Text()
 }
 
-// ask sends a command to the process and returns its answer. "resident" and "raw" are the bytes of memory after and
-// before a garbage collection. "parked" is the number of parked requests, or -1 while some requests are being handled.
+// sendCommand sends a command to the process and returns its answer. "resident" and "raw" are the bytes of memory after
+// and before a garbage collection. "parked" is the number of parked requests, or -1 while some requests are being
+// handled.
 func (s *serverProcess) sendCommand(command string) int64 {
 	fmt.Fprintln(s.in, command)
 	n, err := strconv.ParseInt(s.readLine(), 10, 64)
@@ -161,7 +162,7 @@ func runServerProcess() bool {
 	return true
 }
 
-// peer parks requests and does nothing else.
+// parkingPeer parks requests and does nothing else.
 type parkingPeer struct{ parked atomic.Int64 }
 
 func (p *parkingPeer) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
@@ -175,8 +176,8 @@ type exitOnFatal struct{}
 
 func (exitOnFatal) Fatal(args ...any) { fmt.Fprintln(os.Stderr, args...); os.Exit(1) }
 
-// resident returns the process's memory after free memory was returned to the operating system. It collects garbage
-// several times, because each collection shrinks stacks only by half.
+// residentAfterGC returns the process's memory after free memory was returned to the operating system. It collects
+// garbage several times, because each collection shrinks stacks only by half.
 func residentAfterGC() int64 {
 	for range 4 {
 		debug.FreeOSMemory()

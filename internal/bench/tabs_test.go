@@ -118,7 +118,7 @@ func (s *tabResults) end() durations {
 	return s.took
 }
 
-// tab follows the list of VMs until ctx ends.
+// followList follows the list of VMs until ctx ends.
 func (s *tabResults) followList(ctx context.Context, client *http.Client, base string) {
 	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, base+"/events?key=vms&key=tasks&key=hosts", nil)
 	res, err := client.Do(req)
@@ -160,7 +160,7 @@ func (s *tabResults) followList(ctx context.Context, client *http.Client, base s
 	}
 }
 
-// refreshes requests one element of the page after each event, but not more often than once per gap.
+// refreshOnEvents requests one element of the page after each event, but not more often than once per gap.
 func (s *tabResults) refreshOnEvents(ctx context.Context, client *http.Client, address, id string, gap time.Duration, poked <-chan struct{}) {
 	for {
 		select {

@@ -122,7 +122,7 @@ func copyLikeNC(to io.Writer, from io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 64<<10))
 }
 
-// hosts are two hosts whose certificates are from one authority.
+// transferHosts are two hosts whose certificates are from one authority.
 type transferHosts struct {
 	self [2]transfer.HostIdentity
 	peer [2]transfer.Peer
@@ -165,7 +165,7 @@ func newHosts(b *testing.B) (h transferHosts) {
 	return h
 }
 
-// send transfers the file in the same way as agents do.
+// sendFile transfers the file in the same way as agents do.
 func (h transferHosts) sendFile(b *testing.B, src *os.File, to string) time.Duration {
 	b.Helper()
 	began := time.Now()

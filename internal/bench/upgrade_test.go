@@ -32,7 +32,7 @@ func BenchmarkUpgrade(b *testing.B) {
 	}
 }
 
-// copyOfVMs returns the time that PostgreSQL takes to copy the table vms.
+// timeVMsCopy returns the time that PostgreSQL takes to copy the table vms.
 func timeVMsCopy(b *testing.B, url string) time.Duration {
 	b.Helper()
 	pool, err := db.Open(b.Context(), url, 1)

@@ -85,7 +85,7 @@ func BenchmarkUpload(b *testing.B) {
 	}
 }
 
-// curl uploads the file with one request.
+// curlUpload uploads the file with one request.
 func curlUpload(b *testing.B, file, to, token string) time.Duration {
 	b.Helper()
 	began := time.Now()

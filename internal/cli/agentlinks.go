@@ -86,7 +86,7 @@ func openDevices(cfg config.Agent, client *wire.Client, log *slog.Logger) (*link
 	}
 	return link.Open(link.Options{
 		Dir: dir, BootID: inventory.BootID, PortalTimeout: time.Duration(cfg.NetworkConfirm) * time.Second, Portal: client.Host(), Log: log,
-		ReachPortal:           func(ctx context.Context, device string) error { return client.Reach(ctx, link.Dial(device)) },
+		ReachPortal:     func(ctx context.Context, device string) error { return client.Reach(ctx, link.Dial(device)) },
 		RollbackCommand: func(after time.Duration) (*exec.Cmd, error) { return link.RollbackCommand(self, dir, after), nil },
 	})
 }

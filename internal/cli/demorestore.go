@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// restore creates the pools, networks, VMs and power states of an earlier run again on a simulated host, from the
+// restoreHost creates the pools, networks, VMs and power states of an earlier run again on a simulated host, from the
 // portal's records, because a mock host stores nothing. It must run before the host's agent starts.
 func (s *fleetSetup) restoreHost(ctx context.Context, host *mock.Host, id fleet.HostID, name string) error {
 	pools, err := s.restorePools(ctx, host, id)

@@ -315,7 +315,7 @@ func (s *fleetSetup) defaultNIC(ctx context.Context, host fleet.HostID) []fleet.
 	return nil
 }
 
-// pool returns the ID of the pool named in.Name, and creates the pool if it is missing.
+// ensurePool returns the ID of the pool named in.Name, and creates the pool if it is missing.
 func (s *fleetSetup) ensurePool(ctx context.Context, in control.CreatePool) (fleet.PoolID, error) {
 	pools, err := s.Control.ListPools(ctx, s.actor, fleet.Query{Filter: "name:" + in.Name})
 	if err != nil {

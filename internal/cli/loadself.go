@@ -72,8 +72,8 @@ func startLoadPortal(ctx context.Context, progress io.Writer) (p *loadPortal, er
 	return p, p.connect(ctx)
 }
 
-// await reads the portal's log until the portal has started. From then on it forwards the log's warnings and errors to
-// progress.
+// awaitStart reads the portal's log until the portal has started. From then on it forwards the log's warnings and
+// errors to progress.
 func (p *loadPortal) awaitStart(log io.Reader, progress io.Writer) error {
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)

@@ -17,7 +17,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// manual returns the text of all chapters of the manual.
+// manualText returns the text of all chapters of the manual.
 func manualText(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob("../../static/docs/*.md")
@@ -83,7 +83,7 @@ func TestManualNamesEveryCommandAndFlag(t *testing.T) {
 	visit(newRoot())
 }
 
-// constants returns the values of the constants of the type of, from a file of package fleet.
+// constantValues returns the values of the constants of the type of, from a file of package fleet.
 func constantValues(t *testing.T, file, of string) (out []string) {
 	t.Helper()
 	tree, err := parser.ParseFile(token.NewFileSet(), "../fleet/"+file, nil, 0)

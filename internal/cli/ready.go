@@ -35,9 +35,9 @@ func (f *playgroundFlags) register(cmd *cobra.Command) {
 	f.log.Format = "text"
 }
 
-// dir returns the data directory, and a function that removes the directory if it is temporary. Other users cannot list
-// or write the directory. If this process is root, they can enter it, because PostgreSQL runs as another user; private
-// files in it have their own mode.
+// openDataDir returns the data directory, and a function that removes the directory if it is temporary. Other users
+// cannot list or write the directory. If this process is root, they can enter it, because PostgreSQL runs as another
+// user; private files in it have their own mode.
 func (f *playgroundFlags) openDataDir(name string) (string, func(), error) {
 	mode := os.FileMode(0o700)
 	if os.Geteuid() == 0 {
@@ -63,8 +63,8 @@ func (f *playgroundFlags) openDataDir(name string) (string, func(), error) {
 	return f.dataDir, func() {}, nil
 }
 
-// start starts the portal in dir. The listener for agents gets the same address at each start, so that joined agents
-// can reach it.
+// startPortal starts the portal in dir. The listener for agents gets the same address at each start, so that joined
+// agents can reach it.
 func (f *playgroundFlags) startPortal(ctx context.Context, dir string, log *slog.Logger) (*portal, error) {
 	file := filepath.Join(dir, "agent-address")
 	known, _ := os.ReadFile(file) // the file is missing at the first start
@@ -97,7 +97,7 @@ func (f *playgroundFlags) portalConfig(dir, known string) config.Portal {
 	return cfg
 }
 
-// ready is the information that demo and lab print once they are ready, for scripts as one line of JSON.
+// readyReport is the information that demo and lab print once they are ready, for scripts as one line of JSON.
 type readyReport struct {
 	URL      string      `json:"url"`
 	User     string      `json:"user"`

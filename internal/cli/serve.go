@@ -296,7 +296,7 @@ func (p *portal) publishAddress(ctx context.Context) error {
 	return nil
 }
 
-// addresses returns the URLs for browsers, agents and relays. A URL that the settings lack is derived from the
+// listenerURLs returns the URLs for browsers, agents and relays. A URL that the settings lack is derived from the
 // listener's address.
 func listenerURLs(cfg config.Portal, browsers, agents net.Listener) (public, agent, pair string) {
 	public, agent = cfg.PublicURL, cfg.AgentURL

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// setup fills the portal of a demo or a lab as an administrator, through the same control API that users use.
+// fleetSetup fills the portal of a demo or a lab as an administrator, through the same control API that users use.
 type fleetSetup struct {
 	*portal
 	actor     fleet.Actor
@@ -38,7 +38,7 @@ func newSetup(ctx context.Context, p *portal) (*fleetSetup, error) {
 	return &fleetSetup{p, fleet.Actor{UserID: u.ID, Name: u.Name, Role: u.Role}, time.Now()}, nil
 }
 
-// ready creates an API token and returns what a user needs to begin.
+// readyReport creates an API token and returns what a user needs to begin.
 func (s *fleetSetup) readyReport(ctx context.Context, hosts []readyHost) (readyReport, error) {
 	token, err := s.Control.CreateToken(ctx, s.actor, "started with the portal", 30*24*time.Hour)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *fleetSetup) readyReport(ctx context.Context, hosts []readyHost) (readyR
 	return r, nil
 }
 
-// project returns the ID of the named project, and creates the project if it is missing.
+// ensureProject returns the ID of the named project, and creates the project if it is missing.
 func (s *fleetSetup) ensureProject(ctx context.Context, name, description string) (fleet.ProjectID, error) {
 	projects, err := query.ReadAllPages(ctx, s.actor, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {

@@ -143,7 +143,7 @@ func (c *checker) checkAddress(key, value string) {
 	}
 }
 
-// webURL checks a URL without a path, because Quantix is served at the root.
+// checkWebURL checks a URL without a path, because Quantix is served at the root.
 func (c *checker) checkWebURL(key, value string, schemes ...string) {
 	if value == "" {
 		return
@@ -156,8 +156,8 @@ func (c *checker) checkWebURL(key, value string, schemes ...string) {
 	}
 }
 
-// databaseURL checks a database URL. Its errors contain neither the value nor the error of net/url, which quotes the
-// value.
+// checkDatabaseURL checks a database URL. Its errors contain neither the value nor the error of net/url, which quotes
+// the value.
 func (c *checker) checkDatabaseURL(key, value string) {
 	if value == "" {
 		return

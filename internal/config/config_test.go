@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// given holds the settings that a test passes by file, environment and flags.
+// givenSettings holds the settings that a test passes by file, environment and flags.
 type givenSettings struct {
 	yaml  string
 	env   []string

@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// source holds a command's settings, the settings of the other command, and the command's default file.
+// settingsSource holds a command's settings, the settings of the other command, and the command's default file.
 type settingsSource struct {
 	settings, others []setting
 	file             string
 }
 
-// values are settings by key, as one layer for koanf.
+// settingValues are settings by key, as one layer for koanf.
 type settingValues map[string]any
 
 // Read implements koanf.Provider: it expands the keys into nested maps.
@@ -40,10 +40,12 @@ func (v settingValues) Read() (map[string]any, error) {
 }
 
 // ReadBytes returns an error, because values need no parser.
-func (v settingValues) ReadBytes() ([]byte, error) { return nil, errors.New("settings are already parsed") }
+func (v settingValues) ReadBytes() ([]byte, error) {
+	return nil, errors.New("settings are already parsed")
+}
 
-// origins holds, for each setting, the place of its effective value: "--listen", "QUANTIX_LISTEN", "portal.yaml:3:
-// listen".
+// settingOrigins holds, for each setting, the place of its effective value: "--listen", "QUANTIX_LISTEN",
+// "portal.yaml:3: listen".
 type settingOrigins map[string]string
 
 func (o settingOrigins) nameOf(key string) string {
@@ -53,8 +55,8 @@ func (o settingOrigins) nameOf(key string) string {
 	return key
 }
 
-// load fills target from the defaults, the file, the environment and the flags. A later source overrides an earlier
-// one.
+// loadSettings fills target from the defaults, the file, the environment and the flags. A later source overrides an
+// earlier one.
 func loadSettings(target any, from settingsSource, flags *pflag.FlagSet, env []string, file string) (settingOrigins, error) {
 	given := settingOrigins{}
 	defaults := settingValues{}

@@ -26,7 +26,7 @@ func normalize(name string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
 }
 
-// distance returns the Levenshtein distance between two texts, in characters.
+// editDistance returns the Levenshtein distance between two texts, in characters.
 func editDistance(a, b string) int {
 	from, to := []rune(a), []rune(b)
 	row := make([]int, len(to)+1)

@@ -75,7 +75,7 @@ var (
 	logFormat = setting{"log.format", "text", "`format` of the log: text or json"}
 )
 
-// words splits the key at its dots and capital letters: database.maxConns becomes database, max, conns.
+// keyWords splits the key at its dots and capital letters: database.maxConns becomes database, max, conns.
 func (s setting) keyWords() []string {
 	var b strings.Builder
 	for _, r := range s.key {
@@ -94,7 +94,9 @@ func (s setting) keyWords() []string {
 
 func (s setting) flagName() string { return strings.Join(s.keyWords(), "-") }
 
-func (s setting) envName() string { return envPrefix + strings.ToUpper(strings.Join(s.keyWords(), "_")) }
+func (s setting) envName() string {
+	return envPrefix + strings.ToUpper(strings.Join(s.keyWords(), "_"))
+}
 
 // parse parses the text of an environment variable. Commas separate the items of a list.
 func (s setting) parse(text string) (any, error) {

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// reportStatus reports the host's pools and networks.
+// reportPoolsAndNetworks reports the host's pools and networks.
 func (r *hostFixture) reportPoolsAndNetworks(pools []wire.PoolReport, networks ...wire.NetworkReport) {
 	r.t.Helper()
 	seq := r.nextSeq()

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// needsAttention reports whether the VM needs attention. It checks that the list's filter and the VM's page agree.
+// vmNeedsAttention reports whether the VM needs attention. It checks that the list's filter and the VM's page agree.
 func (r *hostFixture) vmNeedsAttention(id fleet.VMID) bool {
 	r.t.Helper()
 	page, err := r.ListVMs(r.t.Context(), fleet.SystemActor, fleet.Query{Filter: "attention:yes id:" + string(id)})

@@ -5,7 +5,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// infraCases are the entries of useCases for hosts, storage, networks and images.
+// infraUseCases are the entries of useCases for hosts, storage, networks and images.
 var infraUseCases = map[string]useCase{
 	// Storage and networks belong to no project: members of every project may list them for new VMs.
 	"GetNetwork":   {permittedActors: actorsWithAnyRole, args: definedNetworkArgs},
@@ -164,7 +164,9 @@ var infraUseCases = map[string]useCase{
 	"UpdateHost": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		return []any{w.h1, control.UpdateHost{Labels: map[string]string{"rack": "r1"}}}
 	}},
-	"WithdrawImage": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{control.ImageFile{PoolID: w.ownPool(), Volume: "debian.qcow2"}} }},
+	"WithdrawImage": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		return []any{control.ImageFile{PoolID: w.ownPool(), Volume: "debian.qcow2"}}
+	}},
 
 	// Image library.
 	"AddImage": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {

@@ -103,13 +103,15 @@ func (w *authzFixture) template() control.TemplateVersion {
 	return of
 }
 
-func (w *authzFixture) someHost() fleet.HostID { return w.addHostWithMemory(w.uniqueName("spare"), 1024) }
+func (w *authzFixture) someHost() fleet.HostID {
+	return w.addHostWithMemory(w.uniqueName("spare"), 1024)
+}
 
 func (w *authzFixture) someUser() fleet.UserID {
 	return w.addUser(w.uniqueName("user"), fleet.RoleNone).UserID
 }
 
-// insertForMia inserts a row owned by mia and returns its id.
+// insertOwnedByMia inserts a row owned by mia and returns its id.
 func (w *authzFixture) insertOwnedByMia(sql string) string {
 	id := string(fleet.NewID[fleet.TokenID]())
 	w.execSQL(sql, id)
@@ -126,10 +128,13 @@ func (w *authzFixture) console() (fleet.PairID, string) {
 	return ticket.ID, ticket.Secret
 }
 
-// seq returns an unused report number of the agents' current sessions.
-func (w *authzFixture) nextReportSeq() int64 { w.lastNumber++; return w.firstReportSeq + int64(w.lastNumber) }
+// nextReportSeq returns an unused report number of the agents' current sessions.
+func (w *authzFixture) nextReportSeq() int64 {
+	w.lastNumber++
+	return w.firstReportSeq + int64(w.lastNumber)
+}
 
-// newSessions starts new sessions for the agents of both hosts.
+// renewAgentSessions starts new sessions for the agents of both hosts.
 func (w *authzFixture) renewAgentSessions() {
 	for _, who := range []string{"agent", "alien"} {
 		a := w.actors[who]

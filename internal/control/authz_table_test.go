@@ -19,7 +19,7 @@ func readUseCase(*authzFixture) []any { return []any{fleet.Query{}} }
 // useCases has an entry for every exported method of control.Control, including embedded ones.
 var useCases = mergeCases(projectUseCases, infraUseCases)
 
-// peopleCases has the entries for objects of projects and users, infraCases those for infrastructure.
+// projectUseCases has the entries for objects of projects and users, infraUseCases those for infrastructure.
 var projectUseCases = map[string]useCase{
 	// VMs of project red.
 	"FirstBoot":    {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.vmWithFirstBoot()} }},
@@ -83,7 +83,10 @@ var projectUseCases = map[string]useCase{
 		id, _ := w.vmWithDisk()
 		return []any{id, hourlySchedule}
 	}},
-	"EditSnapshotSchedule":   {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { id, schedule := w.vmWithSchedule(); return []any{id, schedule, hourlySchedule} }},
+	"EditSnapshotSchedule": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
+		id, schedule := w.vmWithSchedule()
+		return []any{id, schedule, hourlySchedule}
+	}},
 	"DeleteSnapshotSchedule": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { id, schedule := w.vmWithSchedule(); return []any{id, schedule} }},
 	"SnapshotWork":           {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"CloneName":              {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
@@ -212,7 +215,9 @@ var projectUseCases = map[string]useCase{
 	"SetMember":       {permittedActors: actorsManagingUsers, args: func(w *authzFixture) []any { return []any{w.red, w.someUser(), fleet.RoleViewer} }},
 	"SetPassword":     {permittedActors: actorsManagingUsers, args: func(w *authzFixture) []any { return []any{w.someUser(), "violet lantern harbour"} }},
 	"UpdateProject":   {permittedActors: actorsManagingUsers, args: func(w *authzFixture) []any { return []any{w.blue, identity.ProjectInput{Name: "blue"}} }},
-	"UpdateUser":      {permittedActors: actorsManagingUsers, args: func(w *authzFixture) []any { return []any{w.someUser(), identity.UserInput{Name: w.uniqueName("user")}} }},
+	"UpdateUser": {permittedActors: actorsManagingUsers, args: func(w *authzFixture) []any {
+		return []any{w.someUser(), identity.UserInput{Name: w.uniqueName("user")}}
+	}},
 
 	// The actor's own account.
 	"ChangePassword": {permittedActors: without(signedInActors, "system"), args: func(*authzFixture) []any { return []any{goodPassword, "violet lantern harbour", false} }},
@@ -252,7 +257,7 @@ var projectUseCases = map[string]useCase{
 	},
 	"SignIn": {
 		permittedActors: everybody,
-		args:      func(w *authzFixture) []any { return []any{string(w.someUser()), goodPassword} },
+		args:            func(w *authzFixture) []any { return []any{string(w.someUser()), goodPassword} },
 		badArgs: func(w *authzFixture) []any {
 			w.execSQL(`DELETE FROM login_throttle`)
 			return []any{string(w.someUser()), "not the password"}
@@ -350,21 +355,21 @@ var projectUseCases = map[string]useCase{
 	"NoteRefusal": {permittedActors: onlyPortal, args: func(w *authzFixture) []any {
 		return []any{w.actors["blueMember"], "GET /vms", fleet.Errorf(fleet.Forbidden, "No.")}
 	}},
-	"RememberBrowser": {permittedActors: onlyPortal, args: func(w *authzFixture) []any { return []any{w.someUser(), ""} }},
-	"BeginTasks":      {permittedActors: onlyPortal, args: noArgs},
-	"AssignLabelled":  {permittedActors: onlyPortal, args: noArgs},
-	"GatherPeers":     {permittedActors: onlyPortal, args: noArgs},
-	"QueueDrifted":    {permittedActors: onlyPortal, args: noArgs},
-	"SettlePlaces":    {permittedActors: onlyPortal, args: noArgs},
+	"RememberBrowser":    {permittedActors: onlyPortal, args: func(w *authzFixture) []any { return []any{w.someUser(), ""} }},
+	"BeginTasks":         {permittedActors: onlyPortal, args: noArgs},
+	"AssignLabelled":     {permittedActors: onlyPortal, args: noArgs},
+	"UpdateOverlayPeers": {permittedActors: onlyPortal, args: noArgs},
+	"QueueDrifted":       {permittedActors: onlyPortal, args: noArgs},
+	"SettlePlaces":       {permittedActors: onlyPortal, args: noArgs},
 
 	// Security groups of project red; see TestTenantPermissionsOnSecurityGroups for global ones.
-	"FollowPortGroups":     {permittedActors: onlyPortal, args: noArgs},
-	"SettleSecurityGroups": {permittedActors: onlyPortal, args: noArgs},
-	"ListSecurityGroups":   {permittedActors: actorsWithAnyRole, args: readUseCase},
-	"SharedSecurityGroups": {permittedActors: actorsWithAnyRole, args: noArgs},
-	"SecurityGroupsFor":    {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
-	"GetSecurityGroup":     {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.redSecurityGroup()} }},
-	"NICFilterStates":      {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"FollowPortGroups":               {permittedActors: onlyPortal, args: noArgs},
+	"AssignAndReleaseSecurityGroups": {permittedActors: onlyPortal, args: noArgs},
+	"ListSecurityGroups":             {permittedActors: actorsWithAnyRole, args: readUseCase},
+	"SharedSecurityGroups":           {permittedActors: actorsWithAnyRole, args: noArgs},
+	"SecurityGroupsFor":              {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
+	"GetSecurityGroup":               {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.redSecurityGroup()} }},
+	"NICFilterStates":                {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"CheckConnection": {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any {
 		return []any{fleet.PassQuestion{From: fleet.PassEnd{VMID: w.vmWithNIC()}, To: fleet.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.ICMP}}
 	}},

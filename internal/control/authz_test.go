@@ -21,27 +21,27 @@ import (
 // "?" is not tested. args returns the arguments, new for each call: objects of project red, or mia's own.
 type useCase struct {
 	permittedActors string
-	args      func(w *authzFixture) []any
+	args            func(w *authzFixture) []any
 	// badArgs returns arguments with bad credentials, for use cases that authenticate their caller.
 	badArgs func(w *authzFixture) []any
 }
 
 // Permitted actors. These lists are the specification; they do not depend on package policy.
 const (
-	everybody = "nobody newcomer roleless blueMember viewer member watcher operator admin agent alien system"
-	signedInActors   = "newcomer roleless blueMember viewer member watcher operator admin system" // actors with an account
+	everybody      = "nobody newcomer roleless blueMember viewer member watcher operator admin agent alien system"
+	signedInActors = "newcomer roleless blueMember viewer member watcher operator admin system" // actors with an account
 	// Actors who see at least one project, and the infrastructure that belongs to no project.
-	actorsWithAnyRole   = "blueMember viewer member watcher operator admin system"
-	actorsUsingAnyProject     = "blueMember member operator admin system"
-	actorsSeeingRed     = "viewer member watcher operator admin system"
-	actorsUsingRed      = "member operator admin system"
-	actorsSeeingInfra   = "watcher operator admin system"
-	actorsChangingInfra = "operator admin system"
-	actorsManagingUsers    = "admin system"
-	onlyMia         = "member"
-	onlyPortal      = "system"
-	allAgents      = "agent alien system?" // the portal never acts as a host
-	onlyOwnAgent    = "agent system?"
+	actorsWithAnyRole     = "blueMember viewer member watcher operator admin system"
+	actorsUsingAnyProject = "blueMember member operator admin system"
+	actorsSeeingRed       = "viewer member watcher operator admin system"
+	actorsUsingRed        = "member operator admin system"
+	actorsSeeingInfra     = "watcher operator admin system"
+	actorsChangingInfra   = "operator admin system"
+	actorsManagingUsers   = "admin system"
+	onlyMia               = "member"
+	onlyPortal            = "system"
+	allAgents             = "agent alien system?" // the portal never acts as a host
+	onlyOwnAgent          = "agent system?"
 )
 
 // mergeCases joins several tables of use cases.
@@ -58,7 +58,7 @@ func mergeCases(parts ...map[string]useCase) map[string]useCase {
 	return all
 }
 
-// except removes names from a list.
+// without removes names from a list.
 func without(list string, names ...string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(list), func(n string) bool { return slices.Contains(names, n) }), " ")
 }
@@ -67,9 +67,9 @@ func without(list string, names ...string) string {
 // belongs only to project blue and has no role in project red.
 type authzFixture struct {
 	*projectFixture
-	actors map[string]fleet.Actor
-	lastNumber int
-	firstReportSeq   int64 // start of the report numbers of both agents' sessions, which start together
+	actors         map[string]fleet.Actor
+	lastNumber     int
+	firstReportSeq int64 // start of the report numbers of both agents' sessions, which start together
 }
 
 func newAuthzFixture(t *testing.T) *authzFixture {
@@ -199,8 +199,8 @@ func (w *authzFixture) checkCase(name string, method reflect.Value, entry useCas
 	}
 }
 
-// checkRevealsNothing checks that the result for blueMember, a user of another project, names no object of project red
-// and no domain of a host.
+// checkHidesOtherProject checks that the result for blueMember, a user of another project, names no object of project
+// red and no domain of a host.
 func (w *authzFixture) checkHidesOtherProject(name string, out []any) {
 	w.t.Helper()
 	text, err := json.Marshal(out)
@@ -227,12 +227,13 @@ func isRefusal(err error) bool {
 	return false
 }
 
-// changeMarks returns a summary of everything that a use case can change: audit lines, queued jobs and reported state.
+// summarizeChanges returns a summary of everything that a use case can change: audit lines, queued jobs and reported
+// state.
 func (w *authzFixture) summarizeChanges() string {
 	return fmt.Sprint(w.countRows("audit"), w.countRows("jobs"), w.countRows("tasks"), w.countRows("jobs WHERE state = 'running'"), w.countRows("vms WHERE generation > 1"), w.countRows("host_sessions WHERE session IS NOT NULL"))
 }
 
-// call calls the method as the named actor and returns its results without the error.
+// callUseCase calls the method as the named actor and returns its results without the error.
 func (w *authzFixture) callUseCase(name string, method reflect.Value, who string, args []any) (out []any, err error) {
 	w.t.Helper()
 	kind := method.Type()
@@ -268,7 +269,7 @@ func (w *authzFixture) uniqueName(prefix string) string {
 	return fmt.Sprintf("%s-%d", prefix, w.lastNumber)
 }
 
-// securityGroup returns a new security group of project red.
+// redSecurityGroup returns a new security group of project red.
 func (w *authzFixture) redSecurityGroup() fleet.SecurityGroupID {
 	id := fleet.NewID[fleet.SecurityGroupID]()
 	w.execSQL(`INSERT INTO security_groups (id, project_id, name, spec) VALUES ($1, $2, $3, '{"rules":[]}')`, id, w.red, w.uniqueName("group"))
@@ -302,7 +303,7 @@ func (w *authzFixture) vm() fleet.VMID {
 	return id
 }
 
-// faultyVM returns a VM that is off, with a missing disk and drift in the number of vCPUs.
+// vmWithPartlyMissingDisk returns a VM that is off, with a missing disk and drift in the number of vCPUs.
 func (w *authzFixture) vmWithPartlyMissingDisk() (fleet.VMID, fleet.Volref) {
 	id, disk := w.vm(), fleet.Volref{PoolID: w.nfs, Volume: w.uniqueName("lost") + ".qcow2"}
 	w.execSQL(`UPDATE vms SET spec = spec || jsonb_build_object('power', 'stopped', 'disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', $3::text, 'sizeBytes', 1048576))),
@@ -331,7 +332,7 @@ func (w *authzFixture) vmWithSchedule() (fleet.VMID, fleet.ScheduleID) {
 	return id, schedule
 }
 
-// withSnapshots returns a VM of project red on h1 with a snapshot and an overlay that can be merged.
+// vmWithSnapshots returns a VM of project red on h1 with a snapshot and an overlay that can be merged.
 func (w *authzFixture) vmWithSnapshots() (fleet.VMID, fleet.SnapshotID) {
 	id, _ := w.vmWithDisk()
 	snapshot := fleet.NewID[fleet.SnapshotID]()

@@ -17,7 +17,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// MaxAtOnce limits the number of VMs in one bulk task.
+// MaxBulkVMs limits the number of VMs in one bulk task.
 const MaxBulkVMs = 500
 
 // ActVMs requests a power action for many VMs, each once. It writes a task with one child per VM and returns without
@@ -35,7 +35,7 @@ func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, i
 	}
 	return c.addBulkTask(ctx, a, bulkRequest{
 		kind: act.JobKind(), action: "vms." + string(act), permission: policy.VMUse, ids: ids,
-		refuseVM:     func(vm fleet.VMView) error { return checkActionAllowed(vm, act) },
+		refuseVM:   func(vm fleet.VMView) error { return checkActionAllowed(vm, act) },
 		startOrder: fleet.BulkActionPosition(act),
 	})
 }
@@ -46,7 +46,7 @@ type bulkRequest struct {
 	action     string // audit action
 	permission policy.Permission
 	ids        []fleet.VMID
-	refuseVM     func(fleet.VMView) error // refuses a VM by its state in the database at the time of the request
+	refuseVM   func(fleet.VMView) error // refuses a VM by its state in the database at the time of the request
 	// Start order (stage and wait in seconds); nil: all at once.
 	startOrder  func(fleet.VMPolicy) (startOrder, wait int)
 	afterInsert func(q *db.Queries, parent fleet.TaskID) error // stores further rows for the task; nil: nothing
@@ -114,8 +114,8 @@ func visibleVMs(ctx context.Context, q *db.Queries, a fleet.Actor, ids []fleet.V
 	return vms, nil
 }
 
-// childSteps makes one child per VM. A child that in.refuse refuses, or for which a permission is missing, stores the
-// refusal. forbidden is the first refusal for a missing permission.
+// buildChildSteps makes one child per VM. A child that in.refuse refuses, or for which a permission is missing, stores
+// the refusal. forbidden is the first refusal for a missing permission.
 func buildChildSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkRequest) (steps db.AddStepsParams, forbidden *fleet.Error, err error) {
 	vms, err := visibleVMs(ctx, q, a, in.ids)
 	if err != nil {
@@ -164,8 +164,8 @@ func buildChildSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkR
 	return steps, forbidden, nil
 }
 
-// setStages sets the stages of the children that were not refused. A stage starts when all children of earlier stages
-// have ended and the longest wait of the previous stage is over.
+// setStartStages sets the stages of the children that were not refused. A stage starts when all children of earlier
+// stages have ended and the longest wait of the previous stage is over.
 func setStartStages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, startOrder func(fleet.VMPolicy) (startOrder, wait int)) {
 	waits := map[int]int{} // longest wait in seconds, by start order
 	at := make([]int, len(steps.Ids))
@@ -235,7 +235,7 @@ func (c *Control) startPendingChildren(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// deleteVMOrders deletes the stored input of tasks without pending children.
+// deleteUnneededInputs deletes the stored input of tasks without pending children.
 func deleteUnneededInputs(ctx context.Context, q *db.Queries, children []db.PendingTasksRow) error {
 	var parents []string
 	for _, p := range children {
@@ -265,7 +265,7 @@ func (c *Control) startChild(ctx context.Context, q *db.Queries, actors map[flee
 	return err
 }
 
-// currentActor returns the person who requested the task, with that person's current permissions.
+// readTaskCreator returns the person who requested the task, with that person's current permissions.
 func readTaskCreator(ctx context.Context, q *db.Queries, actors map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) (fleet.Actor, error) {
 	noAccount := fleet.Errorf(fleet.Unauthorized, "Not done: the account of %s is deleted or disabled.", p.CreatedBy)
 	if p.UserID == nil {

@@ -40,7 +40,7 @@ func (c *Control) EditVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, 
 	})
 }
 
-// checkMany refuses a bulk request without a person, without VMs, or with more than MaxAtOnce VMs.
+// checkVMCount refuses a bulk request without a person, without VMs, or with more than MaxBulkVMs VMs.
 func checkVMCount(a fleet.Actor, ids []fleet.VMID) error {
 	switch {
 	case a.UserID == "":
@@ -78,7 +78,7 @@ type BulkPreview struct {
 	Left     int             `json:"left"`     // number of refusals not in Refused
 }
 
-// maxRefused limits the refusals listed in a preview.
+// maxListedRefusals limits the refusals listed in a preview.
 const maxListedRefusals = 50
 
 // PreviewEdit predicts the outcome of EditVMs with the same input from data in the database. Checks of host resources,

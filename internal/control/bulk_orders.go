@@ -55,8 +55,8 @@ func (c *Control) addBulkTaskWithInput(ctx context.Context, a fleet.Actor, right
 	})
 }
 
-// childRunners runs one child of addBulkTaskWithInput through the use case for a single VM. name is the VM's name at
-// the time of the request.
+// bulkChildRunners runs one child of addBulkTaskWithInput through the use case for a single VM. name is the VM's name
+// at the time of the request.
 var bulkChildRunners = map[fleet.JobKind]func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, input json.RawMessage) error{
 	fleet.VMDelete: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, input json.RawMessage) error {
 		return decodeInputAndRun(input, func(disks bool) (fleet.Task, error) { return c.DeleteVM(ctx, a, id, disks, name) })

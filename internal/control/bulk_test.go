@@ -18,7 +18,7 @@ func newTaskFixture(t *testing.T) *projectFixture {
 	return s
 }
 
-// bulkShutdown makes running VMs of project red and requests their shutdown as mia.
+// addBulkShutdown makes running VMs of project red and requests their shutdown as mia.
 func (s *projectFixture) addBulkShutdown(names ...string) (fleet.Task, []fleet.VMView) {
 	s.t.Helper()
 	var ids []fleet.VMID
@@ -293,7 +293,9 @@ func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
 		return task
 	}
 	// A queued stop makes the phase "stopping". Reset it, so that the phase does not refuse the next request.
-	still := func() { s.execSQL(`UPDATE vms SET ordered = '', observed_generation = generation WHERE id = $1`, vm.ID) }
+	still := func() {
+		s.execSQL(`UPDATE vms SET ordered = '', observed_generation = generation WHERE id = $1`, vm.ID)
+	}
 	first := act()
 	still()
 	if again := act(); again.ID != first.ID {

@@ -16,17 +16,17 @@ import (
 
 // pageData is the data that pages show about objects on many hosts.
 type pageData struct {
-	Pool      fleet.PoolHealth
-	Counts    query.PoolCounts
-	PoolHosts []fleet.HostID
-	More      bool // whether the pool has hosts on a next page
-	Network   fleet.NetworkHealth
-	NetHosts  []fleet.HostID
-	Hosts     map[fleet.HostPhase]int
-	Overview  fleet.Overview
-	ListedPools    []fleet.PoolHealth
-	Unknown   []string // names of VMs
-	Running   []string
+	Pool        fleet.PoolHealth
+	Counts      query.PoolCounts
+	PoolHosts   []fleet.HostID
+	More        bool // whether the pool has hosts on a next page
+	Network     fleet.NetworkHealth
+	NetHosts    []fleet.HostID
+	Hosts       map[fleet.HostPhase]int
+	Overview    fleet.Overview
+	ListedPools []fleet.PoolHealth
+	Unknown     []string // names of VMs
+	Running     []string
 }
 
 // loadPages reads the pages' data. An existing portal reads its caches; a new portal reads the database.

@@ -15,13 +15,13 @@ import (
 	"quantix/internal/placement"
 )
 
-// candidates reads the facts about hosts that placement needs: of all hosts, or of the given host. Until the
+// candidateHosts reads the facts about hosts that placement needs: of all hosts, or of the given host. Until the
 // transaction ends, no host can release a pool of the spec.
 func candidateHosts(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec) ([]placement.Host, error) {
 	return candidatesWithPools(ctx, q, a, host, spec, nil)
 }
 
-// candidatesWith works like candidates and also reads and locks the pools in others.
+// candidatesWithPools works like candidates and also reads and locks the pools in others.
 func candidatesWithPools(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec, others []fleet.PoolID) ([]placement.Host, error) {
 	ids := store.ToStrings(append(spec.Pools(), others...))
 	slices.Sort(ids)
@@ -158,7 +158,7 @@ func (c pendingBytes) addBytes(id fleet.PoolID, host fleet.HostID, bytes int64) 
 	c[id][host] += bytes
 }
 
-// on returns the pending bytes of a pool on a host; for a shared pool, the pending bytes of all hosts.
+// bytesOn returns the pending bytes of a pool on a host; for a shared pool, the pending bytes of all hosts.
 func (c pendingBytes) bytesOn(p db.Pool, host fleet.HostID) int64 {
 	if !p.Spec.Shared {
 		return c[p.ID][host]
@@ -196,7 +196,7 @@ func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, requeste
 	return out, err
 }
 
-// fillHost returns the devices; each device without a host gets the given host.
+// fillDeviceHost returns the devices; each device without a host gets the given host.
 func fillDeviceHost(devices []fleet.VMHostDevice, host fleet.HostID) []fleet.VMHostDevice {
 	out := slices.Clone(devices)
 	for i := range out {

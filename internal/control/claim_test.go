@@ -83,7 +83,7 @@ func TestJobEndWakesAgentOnlyForWaitingJobs(t *testing.T) {
 	}
 }
 
-// wakeCounter returns a function that returns the wake-up keys received after its previous call.
+// countWakeUps returns a function that returns the wake-up keys received after its previous call.
 func (r *hostFixture) countWakeUps() func() []string {
 	r.t.Helper()
 	r.drainHub()

@@ -46,7 +46,7 @@ type Options struct {
 	AuditMonths int // complete months of audit to retain; 0: all
 }
 
-// WarmUp prepares a new database connection for agents' requests (db.OpenReady).
+// WarmUp prepares a new database connection for agents' requests (db.OpenWithSetup).
 var WarmUp = store.WarmUp
 
 // New returns a Control that uses pool. It starts no goroutine.

@@ -29,7 +29,7 @@ type NewCopy struct {
 	HostID    fleet.HostID         `json:"hostId,omitempty"` // the destination, for a local pool
 }
 
-// noCopyToSend is the reason when no host can supply a copy.
+// noCopyToSendText is the reason when no host can supply a copy.
 const noCopyToSendText = "No online host has an unchanged copy of the image, or none has the pool"
 
 // imageCopyRequest is a request for an image copy: one host copies between two of its pools, or receives the file from
@@ -65,7 +65,7 @@ func (o imageCopyRequest) checksum() string {
 	return "sha256:" + o.version.SHA256
 }
 
-// hostOfFile returns the host of the new file in a local pool; empty for a shared pool.
+// fileHost returns the host of the new file in a local pool; empty for a shared pool.
 func (o imageCopyRequest) fileHost() fleet.HostID {
 	if o.shared {
 		return ""
@@ -256,7 +256,7 @@ func findSender(from query.CopyOn, to fleet.HostID) *query.HostRef {
 	return nil
 }
 
-// freeVolume returns a file name for the new copy that no existing or pending volume of the pool has.
+// freeVolumeName returns a file name for the new copy that no existing or pending volume of the pool has.
 func freeVolumeName(ctx context.Context, q *db.Queries, image string, v fleet.ImageVersion, in NewCopy, shared bool, reserved ...string) (string, error) {
 	plain := fleet.DefaultCopyName(image, v.Number, v.Format)
 	name := plain

@@ -253,7 +253,7 @@ func customizationFromRow(row db.Customization, project string) fleet.Customizat
 	}
 }
 
-// customizationFor returns the content of a spec that a VM of the project may use: a global one or the project's own.
+// openCustomization returns the content of a spec that a VM of the project may use: a global one or the project's own.
 func (s secretSealer) openCustomization(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, id fleet.CustomizationID) (fleet.FirstBoot, error) {
 	var out fleet.FirstBoot
 	none := func() error {

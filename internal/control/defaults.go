@@ -38,7 +38,7 @@ func (c *Control) VMDefaultsOf(ctx context.Context, a fleet.Actor, project fleet
 	return set.WithFallbacks(project, pools, networks), nil
 }
 
-// poolsAndNetworks returns all pools and networks with their health, or those of the named host with the host's
+// readPoolsAndNetworks returns all pools and networks with their health, or those of the named host with the host's
 // status.
 func (c *Control) readPoolsAndNetworks(ctx context.Context, host fleet.HostID) (pools []fleet.PoolView, networks []fleet.NetworkView, err error) {
 	if !fleet.IsID(string(host)) {
@@ -60,8 +60,8 @@ func (c *Control) readPoolsAndNetworks(ctx context.Context, host fleet.HostID) (
 	return pools, networks, err
 }
 
-// withDefaults returns the input with the default pool for each disk that names none, and the default network for each
-// NIC that names none.
+// fillPoolAndNetworkDefaults returns the input with the default pool for each disk that names none, and the default
+// network for each NIC that names none.
 func (c *Control) fillPoolAndNetworkDefaults(ctx context.Context, a fleet.Actor, in CreateVM) (CreateVM, error) {
 	noPool := func(d fleet.Disk) bool { return d.PoolID == "" && !d.Existing }
 	noNetwork := func(n fleet.NIC) bool {

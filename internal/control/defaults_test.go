@@ -17,7 +17,7 @@ func (s *projectFixture) networkOnBothHosts(kind fleet.NetworkKind, name, forwar
 	return id
 }
 
-// newDefaults returns a fixture whose default pool and network are not the first by name.
+// newDefaultsFixture returns a fixture whose default pool and network are not the first by name.
 func newDefaultsFixture(t *testing.T) *projectFixture {
 	t.Helper()
 	s := newProjectFixture(t)
@@ -28,7 +28,7 @@ func newDefaultsFixture(t *testing.T) *projectFixture {
 	return s
 }
 
-// withoutChoices returns a request for a VM with one disk and one NIC, without a pool or network.
+// requestWithoutPoolAndNetwork returns a request for a VM with one disk and one NIC, without a pool or network.
 func (s *projectFixture) requestWithoutPoolAndNetwork(name string) control.CreateVM {
 	in := control.CreateVM{ProjectID: s.red, Name: name, Spec: smallSpec}
 	in.Spec.Disks, in.Spec.NICs = []fleet.Disk{{SizeBytes: 1 << 20}}, []fleet.NIC{{}}
@@ -144,7 +144,10 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 func TestNewVMRefusedWithoutDefault(t *testing.T) {
 	s := newProjectFixture(t)
 	s.networkOnBothHosts(fleet.NetworkLibvirt, "a-isolated", "")
-	s.wantRefused("two networks without NAT", fleet.Invalid, "Choose a network.", func() error { _, err := s.CreateVM(t.Context(), chief, s.requestWithoutPoolAndNetwork("web")); return err })
+	s.wantRefused("two networks without NAT", fleet.Invalid, "Choose a network.", func() error {
+		_, err := s.CreateVM(t.Context(), chief, s.requestWithoutPoolAndNetwork("web"))
+		return err
+	})
 	s.execSQL(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id IS NOT NULL`)
 	in := s.requestWithoutPoolAndNetwork("web")
 	in.Spec.NICs = nil

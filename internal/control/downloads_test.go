@@ -10,7 +10,7 @@ import (
 	"quantix/internal/relay"
 )
 
-// withSession returns the administrator chief with a browser session.
+// chiefWithSession returns the administrator chief with a browser session.
 func chiefWithSession() fleet.Actor {
 	a := chief
 	a.Session = "session"

@@ -7,8 +7,10 @@ import (
 	"quantix/internal/wire"
 )
 
-// outdated returns the result of a job that the host refused because of its epoch.
-func outdatedFinish(newest int64) wire.Finish { return wire.Finish{Outcome: wire.Outdated, Newest: newest} }
+// outdatedFinish returns the result of a job that the host refused because of its epoch.
+func outdatedFinish(newest int64) wire.Finish {
+	return wire.Finish{Outcome: wire.Outdated, Newest: newest}
+}
 
 // A restored database issues epochs that its hosts have already seen. The host reports that, and the job is queued
 // again with a higher epoch, if needed several times.

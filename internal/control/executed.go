@@ -8,7 +8,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// assignableFor returns the assignable resource type (pool or network) of a subject, and the object's id.
+// resolveAssignable returns the assignable resource type (pool or network) of a subject, and the object's id.
 func resolveAssignable(a fleet.Actor, of fleet.Subject, right policy.Permission) (*assign.AssignableType, string, error) {
 	if err := policy.Check(a, right, ""); err != nil {
 		return nil, "", err

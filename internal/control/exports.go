@@ -156,7 +156,7 @@ func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.Exp
 	return j, nil
 }
 
-// allocOf returns the disk's allocated bytes as reported by its host.
+// allocatedBytes returns the disk's allocated bytes as reported by its host.
 func allocatedBytes(vm fleet.VMView, disk fleet.Volref) int64 {
 	if vm.Status != nil {
 		for _, d := range vm.Status.Disks {

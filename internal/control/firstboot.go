@@ -36,13 +36,14 @@ func (in FirstBootInput) content() fleet.FirstBoot {
 	return fleet.FirstBoot{Kind: in.Kind, CloudInit: in.CloudInit, UserData: in.UserData, NetworkConfig: in.NetworkConfig}.WithoutBOM()
 }
 
-// sealedBoot is the content before encryption: the first-boot data rendered for the VM, and the VM's name at that time.
+// sealedFirstBoot is the content before encryption: the first-boot data rendered for the VM, and the VM's name at that
+// time.
 type sealedFirstBoot struct {
 	fleet.FirstBoot
 	Name string `json:"name"`
 }
 
-// sealer encrypts stored input with a key that the database does not have.
+// secretSealer encrypts stored input with a key that the database does not have.
 type secretSealer struct{ vault auth.Vault }
 
 func (s secretSealer) sealJSON(label string, v any) (key string, sealed []byte, err error) {
@@ -101,8 +102,8 @@ func (s secretSealer) newFirstBoot(ctx context.Context, q *db.Queries, a fleet.A
 	return &boot, nil
 }
 
-// renderBoot returns the complete, checked first-boot data with the VM's values inserted. The VM's NICs must already
-// have their addresses.
+// renderFirstBoot returns the complete, checked first-boot data with the VM's values inserted. The VM's NICs must
+// already have their addresses.
 func renderFirstBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.VM, project string, own map[string]string) (sealedFirstBoot, error) {
 	mac, ip, err := firstBootNIC(ctx, q, vm.Spec.NICs)
 	if err != nil {
@@ -136,7 +137,7 @@ func renderFirstBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm f
 	return sealedFirstBoot{f, vm.Name}, err
 }
 
-// prefixFields returns err with prefix added to its field names.
+// prefixErrorFields returns err with prefix added to its field names.
 func prefixErrorFields(err error, prefix string) error {
 	e, ok := errors.AsType[*fleet.Error](err)
 	if !ok {
@@ -279,7 +280,7 @@ func (s secretSealer) setFirstBoot(ctx context.Context, q *db.Queries, a fleet.A
 	return s.storeFirstBoot(ctx, q, a, vm.VM, storedBoot)
 }
 
-// keepPasswords copies the unchanged passwords of had into the input.
+// copyUnchangedPasswords copies the unchanged passwords of had into the input.
 func (in *FirstBootInput) copyUnchangedPasswords(had fleet.FirstBoot) {
 	in.CloudInit = in.content().WithUnchangedPasswords(had).CloudInit
 }

@@ -56,8 +56,8 @@ func (w *authzFixture) addCustomization(in control.CustomizationInput) fleet.Cus
 	return out
 }
 
-// enableFirstBoots is SQL that makes the hosts' agents support first-boot data. By default the agents of a fixture do
-// not.
+// enableFirstBootsSQL is SQL that makes the hosts' agents support first-boot data. By default the agents of a fixture
+// do not.
 const enableFirstBootsSQL = `UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', '["firstBoot"]'), '{inventory,firmwares}', '["bios"]')`
 
 // newSealedFixture returns a projectFixture whose portal has a key for secrets.
@@ -78,7 +78,7 @@ func (s *projectFixture) vmWithFirstBoot(name string, boot *control.FirstBootInp
 	return vm
 }
 
-// files returns the first-boot files that the host gets for the VM, as texts.
+// firstBootFiles returns the first-boot files that the host gets for the VM, as texts.
 func (s *projectFixture) firstBootFiles(host fleet.HostID, vm fleet.VMView) (map[string]string, error) {
 	got, err := s.FirstBootFor(s.t.Context(), fleet.Actor{HostID: host}, vm.ID, wire.FirstBootRequest{FirstBoot: vm.Spec.FirstBoot})
 	out := map[string]string{}

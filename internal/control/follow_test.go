@@ -12,9 +12,9 @@ import (
 // twoHostFixture has two hosts: the rig's own host, which has the VM, and another host.
 type twoHostFixture struct {
 	*hostFixture
-	otherHost *hostFixture
-	vmID    fleet.VMID
-	ownershipMark  string
+	otherHost     *hostFixture
+	vmID          fleet.VMID
+	ownershipMark string
 }
 
 func newTwoHostFixture(t *testing.T) twoHostFixture {
@@ -30,7 +30,7 @@ func newTwoHostFixture(t *testing.T) twoHostFixture {
 	return p
 }
 
-// domain returns the report of a host on which a domain has the VM's ID and ownership mark.
+// vmReport returns the report of a host on which a domain has the VM's ID and ownership mark.
 func (p twoHostFixture) vmReport(power fleet.Power) wire.VMReport {
 	return wire.VMReport{ID: p.vmID, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: power, CPUs: 1}, Proof: wire.OwnershipProof(p.vmID, p.ownershipMark)}
 }
@@ -45,7 +45,7 @@ func (p twoHostFixture) reportFromOtherHost(power fleet.Power) {
 	p.otherHost.reportState("there "+string(power), p.vmReport(power))
 }
 
-// runPlacesPass runs the pass SettlePlaces and returns the VM.
+// runLocationsPass runs the pass SettlePlaces and returns the VM.
 func (p twoHostFixture) runLocationsPass() fleet.VMView {
 	p.t.Helper()
 	if err := p.SettlePlaces(p.t.Context(), fleet.SystemActor); err != nil {
@@ -188,7 +188,7 @@ func TestVMHostNotUpdatedWhileOwnHostOffline(t *testing.T) {
 	}
 }
 
-// runOnBothHosts makes both hosts run the VM.
+// reportRunningOnBothHosts makes both hosts run the VM.
 func (p twoHostFixture) reportRunningOnBothHosts() fleet.VMView {
 	p.t.Helper()
 	p.reportFromOtherHost(fleet.Running)

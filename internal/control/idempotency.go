@@ -20,7 +20,7 @@ const (
 	maxAnswerBytes = 1 << 20 // bytes of a stored response
 )
 
-// Key is an Idempotency-Key and its request.
+// IdempotencyKey is an Idempotency-Key and its request.
 type IdempotencyKey struct {
 	Name    string
 	Request []byte // the operation and its input; only their hash is stored
@@ -75,7 +75,7 @@ func (c *Control) RunOnce(ctx context.Context, a fleet.Actor, k IdempotencyKey, 
 	return answer, nil
 }
 
-// storedAnswer returns the response of the first request with the key.
+// readStoredAnswer returns the response of the first request with the key.
 func readStoredAnswer(ctx context.Context, q *db.Queries, a fleet.Actor, k IdempotencyKey, hash []byte) ([]byte, error) {
 	before, err := q.KeyInUse(ctx, db.KeyInUseParams{UserID: a.UserID, Key: k.Name})
 	if err != nil {
@@ -91,7 +91,7 @@ func readStoredAnswer(ctx context.Context, q *db.Queries, a fleet.Actor, k Idemp
 	return answer, nil
 }
 
-// digest identifies a request. It includes the caller's secret, so nobody else can guess a password in the request
+// requestHash identifies a request. It includes the caller's secret, so nobody else can guess a password in the request
 // from the hash.
 func (k IdempotencyKey) requestHash() []byte {
 	mac := hmac.New(sha256.New, []byte(k.Secret))

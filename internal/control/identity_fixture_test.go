@@ -68,7 +68,7 @@ func (h *identityFixture) countRowsOf(sql string, args ...any) int {
 	return n
 }
 
-// audited fails the test unless the newest audit line has the action.
+// wantLastAuditAction fails the test unless the newest audit line has the action.
 func (h *identityFixture) wantLastAuditAction(action string) {
 	h.t.Helper()
 	var got string
@@ -77,7 +77,7 @@ func (h *identityFixture) wantLastAuditAction(action string) {
 	}
 }
 
-// session signs the user in and returns the start time of the user's session.
+// signInTime signs the user in and returns the start time of the user's session.
 func (h *identityFixture) signInTime(name string) time.Time {
 	h.t.Helper()
 	user, err := h.SignIn(h.t.Context(), anonymous, name, goodPassword)

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// Image identifies a volume to publish or withdraw.
+// ImageFile identifies a volume to publish or withdraw.
 type ImageFile struct {
 	PoolID fleet.PoolID
 	Volume string
@@ -94,8 +94,8 @@ func (in ImageFile) auditDetail() string {
 	return in.Volume + " on host " + string(in.HostID)
 }
 
-// usableVolumes returns the volumes that in names. It refuses if one of them is unusable as an image or on no online
-// host.
+// volumesUsableAsImage returns the volumes that in names. It refuses if one of them is unusable as an image or on no
+// online host.
 func (c *Control) volumesUsableAsImage(ctx context.Context, a fleet.Actor, in ImageFile) ([]query.VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -130,8 +130,8 @@ func checkVolumeIdle(ctx context.Context, q *db.Queries, v query.VolumeOn) error
 	return err
 }
 
-// removeCopies removes files from the library, with versions and images that have no other copy. It returns the number
-// of removed copies.
+// removeImageCopies removes files from the library, with versions and images that have no other copy. It returns the
+// number of removed copies.
 func removeImageCopies(ctx context.Context, q *db.Queries, in ImageFile) (int64, error) {
 	at, err := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: in.PoolID, Volume: in.Volume, Host: string(in.HostID)})
 	if err != nil || len(at) == 0 {

@@ -68,7 +68,7 @@ func (s *projectFixture) assignPoolByLabel(id fleet.PoolID, selector string) fle
 	return now
 }
 
-// changeMarks returns a summary of everything that the assignment pass may write.
+// passChangeMarks returns a summary of everything that the assignment pass may write.
 func (s *projectFixture) passChangeMarks() string {
 	s.t.Helper()
 	var out string

@@ -146,7 +146,7 @@ func (c *Control) EditImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 	})
 }
 
-// checkNotTemplated refuses changes to an image that belongs to a template.
+// checkNotTemplateImage refuses changes to an image that belongs to a template.
 func checkNotTemplateImage(image db.Image) error {
 	if image.TemplateID == nil {
 		return nil
@@ -266,8 +266,8 @@ func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.Image
 	return tasks, hideInUseDetails(a, err)
 }
 
-// mayDelete refuses actors who may not delete the image. Administrators may delete any image, members those of their
-// projects.
+// checkImageDeletable refuses actors who may not delete the image. Administrators may delete any image, members those
+// of their projects.
 func checkImageDeletable(a fleet.Actor, v fleet.ImageView) error {
 	if v.ProjectID == "" {
 		return policy.Check(a, policy.InfraChange, "")

@@ -30,7 +30,7 @@ func (s *libraryFixture) markOnline() {
 	s.execSQL(`UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL`)
 }
 
-// work claims the host's queued jobs and returns those of one kind.
+// claimedWork claims the host's queued jobs and returns those of one kind.
 func (s *libraryFixture) claimedWork(host fleet.HostID, kind fleet.JobKind) []wire.Work {
 	s.t.Helper()
 	claim, err := s.Claim(s.t.Context(), s.agents[host], wire.ClaimRequest{Max: 16}, 0)

@@ -157,7 +157,7 @@ func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 	})
 }
 
-// sourceFields returns err with its field names changed to those of an ImageSource below prefix.
+// prefixSourceFields returns err with its field names changed to those of an ImageSource below prefix.
 func prefixSourceFields(prefix string, err error) error {
 	e, ok := errors.AsType[*fleet.Error](err)
 	if !ok {

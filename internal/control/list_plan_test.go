@@ -134,8 +134,8 @@ func TestListQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 	}
 }
 
-// readVolume counts the 8 KiB blocks that PostgreSQL reads for the statements of do. It uses the plans of the pool's
-// connection.
+// countBlocksRead counts the 8 KiB blocks that PostgreSQL reads for the statements of do. It uses the plans of the
+// pool's connection.
 func (r *queryRecorder) countBlocksRead(t *testing.T, pool *pgxpool.Pool, do func() error) (blocks int, plans string) {
 	t.Helper()
 	var all []string
@@ -178,7 +178,7 @@ func sqlPlaceholders(n int) []string {
 	return out
 }
 
-// explained runs a statement and returns the blocks read and the plan.
+// explainBlocks runs a statement and returns the blocks read and the plan.
 func explainBlocks(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) (blocks int, plan string) {
 	t.Helper()
 	if strings.HasPrefix(sql, "EXECUTE") {

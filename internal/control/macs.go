@@ -15,14 +15,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// macPool is the MAC prefix of new NICs. Its addresses are all MAC addresses with this prefix.
+// macAllocator is the MAC prefix of new NICs. Its addresses are all MAC addresses with this prefix.
 type macAllocator string
 
 func (c *Control) macPrefix() macAllocator { return macAllocator(cmp.Or(c.opts.MACPrefix, "52:54:00")) }
 
-// choose assigns a free address to each NIC without one, and refuses new addresses that another VM has. Actors who do
-// not administer hosts may only choose from the project's own range: a refusal for other addresses would reveal other
-// projects' VMs.
+// assignMACs assigns a free address to each NIC without one, and refuses new addresses that another VM has. Actors who
+// do not administer hosts may only choose from the project's own range: a refusal for other addresses would reveal
+// other projects' VMs.
 func (p macAllocator) assignMACs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, nics []fleet.NIC) error {
 	chosen, added := map[string]bool{}, map[string]int{}
 	var checks fleet.Checks
@@ -81,11 +81,11 @@ func checkMAC(c *fleet.Checks, a fleet.Actor, project fleet.ProjectID, i int, ma
 // five bytes.
 const (
 	macBatchSize = 256
-	maxMACTries = 1 << 16
+	maxMACTries  = 1 << 16
 )
 
-// free returns an address of the pool that no VM has. In a small pool it reserves the address until the transaction
-// ends. In a large pool collisions are rare: the unique index refuses the second VM.
+// findFreeMAC returns an address of the pool that no VM has. In a small pool it reserves the address until the
+// transaction ends. In a large pool collisions are rare: the unique index refuses the second VM.
 func (p macAllocator) findFreeMAC(ctx context.Context, q *db.Queries, vm fleet.VMID, chosen map[string]bool) (string, error) {
 	size := uint32(1) << (8 * (6 - len(strings.Split(string(p), ":"))))
 	var start [4]byte
@@ -127,7 +127,7 @@ func reserveMAC(ctx context.Context, q *db.Queries, vm fleet.VMID, mac string) (
 	return len(taken) == 0, err
 }
 
-// address returns the pool's n-th address.
+// formatMAC returns the pool's n-th address.
 func (p macAllocator) formatMAC(n uint32) string {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], n)

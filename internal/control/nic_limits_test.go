@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// withoutNICLimits makes h1 report that its kernel cannot limit NICs.
+// withoutNICLimitsSQL makes h1 report that its kernel cannot limit NICs.
 const withoutNICLimitsSQL = `UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}',
 	'[{"field":"nics.limits.inKiB","why":"The kernel lacks sch_sfq."},{"field":"nics.limits.outKiB","why":"The kernel lacks sch_sfq."}]') WHERE id = $1`
 

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/placement"
 )
 
-// nicCapacity returns the free capacity of hosts for NICs that each need a host device. Until the transaction ends, no
-// other transaction can reserve that capacity.
+// readNICCapacity returns the free capacity of hosts for NICs that each need a host device. Until the transaction ends,
+// no other transaction can reserve that capacity.
 func readNICCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics []fleet.NIC) (map[fleet.HostID]map[fleet.NetworkID]*placement.NICCapacity, error) {
 	var ids []fleet.NetworkID
 	for _, n := range nics {
@@ -71,7 +71,7 @@ func readNICCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics
 	return out, nil
 }
 
-// returnCapacity adds the capacity used by NICs that an edit removes to the host's free capacity.
+// releaseNICCapacity adds the capacity used by NICs that an edit removes to the host's free capacity.
 func releaseNICCapacity(h *placement.Host, removed []fleet.NIC) {
 	for _, n := range removed {
 		if c := h.NICs[n.NetworkID]; c != nil {
@@ -80,7 +80,7 @@ func releaseNICCapacity(h *placement.Host, removed []fleet.NIC) {
 	}
 }
 
-// limitedNICs returns the indexes of NICs whose port group limits their bandwidth.
+// bandwidthLimitedNICs returns the indexes of NICs whose port group limits their bandwidth.
 func bandwidthLimitedNICs(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[int]bool, error) {
 	var ids []fleet.NetworkID
 	for _, n := range nics {

@@ -169,7 +169,7 @@ func TestPreviousPageShowsCurrentRows(t *testing.T) {
 	}
 }
 
-// statements records the statements of a connection.
+// queryTracer records the statements of a connection.
 type queryTracer struct{ queries []pgx.TraceQueryStartData }
 
 func (s *queryTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
@@ -179,7 +179,7 @@ func (s *queryTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx
 
 func (s *queryTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// explain returns the plan of a statement for its actual arguments.
+// explainTraced returns the plan of a statement for its actual arguments.
 func explainTraced(t *testing.T, pool *pgxpool.Pool, asked pgx.TraceQueryStartData) string {
 	t.Helper()
 	rows, err := pool.Query(t.Context(), "EXPLAIN "+asked.SQL, asked.Args...)

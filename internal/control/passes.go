@@ -42,18 +42,18 @@ func (c *Control) AssignLabelled(ctx context.Context, a fleet.Actor) error {
 	return assign.AssignByLabels(ctx, c.store, a)
 }
 
-// GatherPeers updates the peer lists of overlay networks' hosts.
+// UpdateOverlayPeers updates the peer lists of overlay networks' hosts.
 func (c *Control) GatherPeers(ctx context.Context, a fleet.Actor) error {
 	return assign.UpdateOverlayPeers(ctx, c.store, a)
 }
 
-// SettleSecurityGroups sends security groups, with their members' current addresses, to the hosts whose NICs use
-// them.
+// AssignAndReleaseSecurityGroups sends security groups, with their members' current addresses, to the hosts whose NICs
+// use them.
 func (c *Control) SettleSecurityGroups(ctx context.Context, a fleet.Actor) error {
 	return c.store.RunPass(ctx, a, "security groups", func(q *db.Queries) error { return assign.AssignAndReleaseSecurityGroups(ctx, q, a) })
 }
 
-// sweepBatch is the number of rows deleted from a table per transaction.
+// sweepBatchSize is the number of rows deleted from a table per transaction.
 const sweepBatchSize = 5000
 
 // Sweep deletes expired rows: tickets, idempotency keys, throttle counters, unused browser sessions, discovered

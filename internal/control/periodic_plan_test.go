@@ -71,7 +71,7 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 	}
 }
 
-// fill fills the tables, makes 100 VMs drift and gives each tenth VM an ended job. Plans stay valid.
+// fillTables fills the tables, makes 100 VMs drift and gives each tenth VM an ended job. Plans stay valid.
 func fillTables(t *testing.T, r *hostFixture, hosts, vms int) {
 	t.Helper()
 	r.execSQL(`SET session_replication_role = replica`) // without notifications, which would invalidate no plan but take time

@@ -12,16 +12,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// request calls a use case of the portal and returns the response.
+// portalRequest calls a use case of the portal and returns the response.
 type portalRequest func(ctx context.Context, portal *control.Control) (any, error)
 
 // crashScenario is a request during which the portal crashes.
 type crashScenario struct {
 	crashPointDistance int // the value of crashFixture.every for this scenario
-	minCrashPoints int // minimum number of crash points
-	// ready prepares objects and returns the request.
+	minCrashPoints     int // minimum number of crash points
+	// prepare prepares objects and returns the request.
 	prepare func(m *crashFixture) portalRequest
-	// want checks the outcome, in addition to equality with a run without crashes.
+	// checkResult checks the outcome, in addition to equality with a run without crashes.
 	checkResult func(m *crashFixture)
 }
 

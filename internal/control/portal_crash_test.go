@@ -56,7 +56,7 @@ func (l *portalProcess) crashBefore(n int) {
 	l.statementsLeft = n
 }
 
-// stop ends a process without a crash; killed reports whether it had already crashed.
+// stopWithoutCrash ends a process without a crash; killed reports whether it had already crashed.
 func (l *portalProcess) stopWithoutCrash() (killed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +67,7 @@ func (l *portalProcess) stopWithoutCrash() (killed bool) {
 	return killed
 }
 
-// delivers reports whether the process still sends the message.
+// shouldSend reports whether the process still sends the message.
 func (l *portalProcess) shouldSend(message []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,9 +111,9 @@ func (c crashConn) Write(b []byte) (int, error) {
 // crashFixture is a libraryFixture whose portal crashes before statements of each step of a request.
 type crashFixture struct {
 	*libraryFixture
-	crashPointDistance       int // distance between crash points of a step with many statements; 1: before each statement; 0: no crash
-	crashPoints int
-	watchedSQL  string // SQL that returns all rows that a portal writes for a request
+	crashPointDistance int // distance between crash points of a step with many statements; 1: before each statement; 0: no crash
+	crashPoints        int
+	watchedSQL         string // SQL that returns all rows that a portal writes for a request
 }
 
 func newCrashFixture(t *testing.T, every int) *crashFixture {
@@ -148,8 +148,8 @@ func (m *crashFixture) wantUnchanged(when string, before []string) {
 	m.t.Fatalf("%s: there is\n%s\nand was\n%s", when, other(now, before), other(before, now))
 }
 
-// portal returns a portal that crashes before its nth statement; 0: never. end stops the portal and reports whether it
-// had crashed.
+// startPortal returns a portal that crashes before its nth statement; 0: never. end stops the portal and reports
+// whether it had crashed.
 func (m *crashFixture) startPortal(n int) (portal *control.Control, end func() (killed bool)) {
 	m.t.Helper()
 	l := &portalProcess{}
@@ -179,7 +179,7 @@ func (m *crashFixture) startPortal(n int) (portal *control.Control, end func() (
 	}
 }
 
-// shortPart is the largest number of statements in a step for which each statement is a crash point.
+// maxStatementsCrashedEach is the largest number of statements in a step for which each statement is a crash point.
 const maxStatementsCrashedEach = 6
 
 // wantCrashSafe runs a step of the request with portals that crash one statement later each time, until one completes.
@@ -250,7 +250,7 @@ func (m *crashFixture) sendRequest(do portalRequest) {
 	m.wantRepeatable("it is asked for", ask)
 }
 
-// maxRounds limits the rounds of claims; a job still queued afterwards would stay queued forever.
+// maxJobRounds limits the rounds of claims; a job still queued afterwards would stay queued forever.
 const maxJobRounds = 12
 
 // runJobs makes the hosts run their jobs until no job is left.
@@ -330,7 +330,7 @@ func (m *crashFixture) finishJob(host fleet.HostID, w wire.Work) {
 	m.wantRepeatable(string(w.Kind)+" is done", finish)
 }
 
-// reportOf returns the host's result for the job.
+// finishOfJob returns the host's result for the job.
 func (m *crashFixture) finishOfJob(host fleet.HostID, w wire.Work) wire.Finish {
 	m.t.Helper()
 	if ref, ok := w.Subject.Volume(); ok {
@@ -367,7 +367,7 @@ func (m *crashFixture) finishOfJob(host fleet.HostID, w wire.Work) wire.Finish {
 	return wire.Finish{VM: &s}
 }
 
-// outcome returns everything written for a request, without ids and times.
+// outcomeText returns everything written for a request, without ids and times.
 func (m *crashFixture) outcomeText() string {
 	m.t.Helper()
 	return queryValue[string](&hostFixture{t: m.t, pool: m.pool}, `SELECT string_agg(line, E'\n' ORDER BY line) FROM (

@@ -40,7 +40,7 @@ func (c *Control) SetPortGroup(ctx context.Context, a fleet.Actor, id fleet.Netw
 	})
 }
 
-// checkDefaults refuses default security groups that are not global, because a port group serves NICs of all
+// checkDefaultGroups refuses default security groups that are not global, because a port group serves NICs of all
 // projects.
 func checkDefaultGroups(ctx context.Context, q *db.Queries, ids []fleet.SecurityGroupID) error {
 	if len(ids) > fleet.MaxNICGroups {
@@ -123,8 +123,8 @@ func (c *Control) setPortGroupGrant(ctx context.Context, a fleet.Actor, id fleet
 	})
 }
 
-// checkGroups refuses NICs on port groups that do not exist or are not available to the project. granted has the
-// indexes of NICs whose port group is granted to the project, whether or not the network is.
+// checkPortGroupsUsable refuses NICs on port groups that do not exist or are not available to the project. granted has
+// the indexes of NICs whose port group is granted to the project, whether or not the network is.
 func checkPortGroupsUsable(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) (granted map[int]bool, err error) {
 	params := db.GroupsForParams{ProjectID: string(project)}
 	for _, n := range nics {

@@ -20,8 +20,8 @@ type projectFixture struct {
 	h1, h2         fleet.HostID
 	nfs, local     fleet.PoolID
 	member, viewer fleet.Actor // of project red
-	blueMember       fleet.Actor // a member of project blue, without a role in project red
-	lastReportSeq          int64       // number of the last agent report
+	blueMember     fleet.Actor // a member of project blue, without a role in project red
+	lastReportSeq  int64       // number of the last agent report
 }
 
 func newProjectFixture(t *testing.T) *projectFixture {
@@ -118,7 +118,7 @@ func (s *projectFixture) countRows(table string) int {
 	return n
 }
 
-// stateMarks returns a summary of everything that a refused request must not change.
+// stateSummary returns a summary of everything that a refused request must not change.
 func (s *projectFixture) stateSummary() string {
 	return fmt.Sprint(s.countRows("vms"), s.countRows("jobs"), s.countRows("audit"), s.countRows("pools"), s.countRows("assignments WHERE asked = 'assign'"), s.countRows("idempotency"),
 		s.countRows("hosts"), s.countRows("console_tickets"), s.countRows("vms WHERE generation > 1"))
@@ -137,7 +137,7 @@ func (s *projectFixture) wantRefused(name string, code fleet.ErrorCode, says str
 	}
 }
 
-// vm creates a VM in project red on h1 and writes a host report with the given power.
+// createVM creates a VM in project red on h1 and writes a host report with the given power.
 func (s *projectFixture) createVM(name string, power fleet.Power) fleet.VMView {
 	s.t.Helper()
 	v, err := s.CreateVM(s.t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: smallSpec, Start: power == fleet.Running})
@@ -165,7 +165,7 @@ func (s *projectFixture) getVM(id fleet.VMID) fleet.VMView {
 	return v
 }
 
-// jobs lists a subject's tasks as "kind state", oldest first.
+// jobList lists a subject's tasks as "kind state", oldest first.
 func (s *projectFixture) jobList(subject fleet.Subject) string {
 	s.t.Helper()
 	var all string

@@ -37,7 +37,7 @@ func execInTx(t *testing.T, tx pgx.Tx, sql string, args ...any) {
 	}
 }
 
-// startBlocked starts do and returns when do waits for a lock. end waits for the result of do.
+// startBlockedByLock starts do and returns when do waits for a lock. end waits for the result of do.
 func startBlockedByLock(t *testing.T, pool *pgxpool.Pool, do func() error) (end func() error) {
 	t.Helper()
 	waiting := func() (n int) {

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/control"
 )
 
-// recorder records the statements that its connections send.
+// queryRecorder records the statements that its connections send.
 type queryRecorder struct {
 	mu         sync.Mutex
 	statements []pgx.TraceQueryStartData
@@ -41,14 +41,14 @@ func (r *queryRecorder) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBat
 
 func (r *queryRecorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// recorded returns another Control on the database at url, whose statements are recorded.
+// recordedControl returns another Control on the database at url, whose statements are recorded.
 func recordedControl(t *testing.T, url string) (*control.Control, *queryRecorder) {
 	t.Helper()
 	r := &queryRecorder{}
 	return control.New(r.openPool(t, url, 0), control.Options{}), r
 }
 
-// open returns a pool of at most conns connections (0: pgx's default) whose statements are recorded.
+// openPool returns a pool of at most conns connections (0: pgx's default) whose statements are recorded.
 func (r *queryRecorder) openPool(t *testing.T, url string, conns int32) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)
@@ -67,7 +67,7 @@ func (r *queryRecorder) openPool(t *testing.T, url string, conns int32) *pgxpool
 	return pool
 }
 
-// statementsAbout returns the statements about table that do runs.
+// statementsOnTable returns the statements about table that do runs.
 func (r *queryRecorder) statementsOnTable(t *testing.T, table string, do func() error) []pgx.TraceQueryStartData {
 	t.Helper()
 	r.statements = nil
@@ -77,7 +77,7 @@ func (r *queryRecorder) statementsOnTable(t *testing.T, table string, do func() 
 	return slices.DeleteFunc(r.statements, func(q pgx.TraceQueryStartData) bool { return !strings.Contains(q.SQL, table) })
 }
 
-// plans returns PostgreSQL's plans, with actual arguments, for the statements about table that do runs.
+// explainStatements returns PostgreSQL's plans, with actual arguments, for the statements about table that do runs.
 func (r *queryRecorder) explainStatements(t *testing.T, pool *pgxpool.Pool, table string, do func() error) string {
 	t.Helper()
 	var plans []string
@@ -135,7 +135,7 @@ func (n planNode) visitedRows() int {
 	return rows
 }
 
-// runPrepared runs a prepared statement and rolls back. read is the number of 8 KiB blocks that the statement read.
+// explainPrepared runs a prepared statement and rolls back. read is the number of 8 KiB blocks that the statement read.
 func (r *hostFixture) explainPrepared(name, args string) (read int, plan string) {
 	r.t.Helper()
 	prepared := queryValue[string](r, `SELECT name FROM pg_prepared_statements WHERE statement LIKE '-- name: ' || $1 || ' %'`, name)
@@ -155,7 +155,7 @@ func (r *hostFixture) explainPrepared(name, args string) (read int, plan string)
 	return blocksInPlan(r.t, plan), plan
 }
 
-// blocksOf returns the number of 8 KiB blocks that an executed plan read.
+// blocksInPlan returns the number of 8 KiB blocks that an executed plan read.
 func blocksInPlan(t *testing.T, plan string) int {
 	t.Helper()
 	var roots []struct {

@@ -76,8 +76,8 @@ func checkLease(s fleet.NetworkSpec) error {
 	return checks.Err()
 }
 
-// nextAddress returns the address already reserved for the MAC, or else the MAC's only current lease, or else the next
-// free address; empty: none is free.
+// nextFreeAddress returns the address already reserved for the MAC, or else the MAC's only current lease, or else the
+// next free address; empty: none is free.
 func nextFreeAddress(addresses fleet.NetworkAddresses, mac string) string {
 	if i := slices.IndexFunc(addresses.Reservations, func(r fleet.ReservedAddress) bool { return r.MAC == mac }); i >= 0 {
 		return addresses.Reservations[i].IP

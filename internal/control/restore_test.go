@@ -13,8 +13,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// restore returns a rig on a database restored from dump. The host's agent has the session it had at the time of the
-// dump.
+// restoreDump returns a rig on a database restored from dump. The host's agent has the session it had at the time of
+// the dump.
 func (r *hostFixture) restoreDump(dump string) *hostFixture {
 	r.t.Helper()
 	url := testkit.EmptyURL(r.t)
@@ -29,7 +29,7 @@ func (r *hostFixture) restoreDump(dump string) *hostFixture {
 	return &next
 }
 
-// postgresProgram runs one of PostgreSQL's programs.
+// runPostgresProgram runs one of PostgreSQL's programs.
 func runPostgresProgram(t *testing.T, program string, args ...string) {
 	t.Helper()
 	bin, err := pglocal.FindBinaries()

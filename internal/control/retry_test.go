@@ -19,8 +19,10 @@ func (r *hostFixture) finishWithRetry(w wire.Work) {
 	}
 }
 
-// skipDelay ends the retry delays of all queued jobs.
-func (r *hostFixture) skipRetryDelay() { r.execSQL(`UPDATE jobs SET run_after = now() WHERE state = 'queued'`) }
+// skipRetryDelay ends the retry delays of all queued jobs.
+func (r *hostFixture) skipRetryDelay() {
+	r.execSQL(`UPDATE jobs SET run_after = now() WHERE state = 'queued'`)
+}
 
 func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
 	r := newHostFixture(t)

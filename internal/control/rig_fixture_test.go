@@ -16,7 +16,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// rig is a Control with one joined host. The test acts as the host's agent.
+// hostFixture is a Control with one joined host. The test acts as the host's agent.
 type hostFixture struct {
 	*control.Control
 	t     *testing.T
@@ -118,7 +118,7 @@ func (r *hostFixture) addVM(name string) fleet.VMID {
 	return id
 }
 
-// onDefault returns SQL for a part of a spec: one NIC on the network "default".
+// defaultNICSQL returns SQL for a part of a spec: one NIC on the network "default".
 func defaultNICSQL(mac string) string {
 	return `jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', '` + mac + `', 'networkId', (SELECT id FROM networks WHERE name = 'default'))))`
 }

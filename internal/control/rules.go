@@ -14,8 +14,8 @@ import (
 	"quantix/internal/placement"
 )
 
-// allRules merges the edited rules with the old rules that the actor cannot see. Actors without access to hosts neither
-// see nor change rules that name hosts.
+// mergeRules merges the edited rules with the old rules that the actor cannot see. Actors without access to hosts
+// neither see nor change rules that name hosts.
 func mergeRules(a fleet.Actor, old, edited []fleet.PlacementRule) ([]fleet.PlacementRule, error) {
 	if store.SeesHosts(a) {
 		return edited, nil
@@ -35,8 +35,8 @@ func mergeRules(a fleet.Actor, old, edited []fleet.PlacementRule) ([]fleet.Place
 
 // vmQuery is a query for VMs of a project, by name or by labels.
 type vmQuery struct {
-	project     fleet.ProjectID
-	name        string // a VM's name; empty: match by labels
+	project               fleet.ProjectID
+	name                  string // a VM's name; empty: match by labels
 	labelPairs, labelKeys string
 }
 
@@ -74,7 +74,7 @@ func findRuleMatches(ctx context.Context, q *db.Queries, queries map[vmQuery]boo
 	return out, err
 }
 
-// matesOn returns the VMs on the host that match the rule, without the VM itself.
+// otherVMsOn returns the VMs on the host that match the rule, without the VM itself.
 func (all ruleMatches) otherVMsOn(vm fleet.Meta, r fleet.PlacementRule, host fleet.HostID) (placement.RuleMatches, error) {
 	var out placement.RuleMatches
 	if r.NamesHosts() {
@@ -98,8 +98,8 @@ func (all ruleMatches) otherVMsOn(vm fleet.Meta, r fleet.PlacementRule, host fle
 	return out, nil
 }
 
-// addRules adds to each host the rules of the VM, and other VMs' rules that match the VM. Until the transaction ends,
-// no other VM of the project with rules or labels is placed.
+// addPlacementRules adds to each host the rules of the VM, and other VMs' rules that match the VM. Until the
+// transaction ends, no other VM of the project with rules or labels is placed.
 func addPlacementRules(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, hosts []placement.Host) error {
 	if len(rules) > 0 || len(vm.Labels) > 0 {
 		if err := q.LockRules(ctx, string(vm.ProjectID)); err != nil {
@@ -136,7 +136,7 @@ func addPlacementRules(ctx context.Context, q *db.Queries, vm fleet.Meta, rules 
 	return nil
 }
 
-// excludedBy returns the project's VMs, by host, whose required anti-affinity rules match this VM.
+// vmsExcluding returns the project's VMs, by host, whose required anti-affinity rules match this VM.
 func vmsExcluding(ctx context.Context, q *db.Queries, vm fleet.Meta) (map[fleet.HostID][]string, error) {
 	rows, err := q.RulesOfProject(ctx, vm.ProjectID)
 	if err != nil {

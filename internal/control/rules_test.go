@@ -10,9 +10,9 @@ import (
 )
 
 var (
-	webAffinityRule         = fleet.PlacementRule{Of: fleet.RuleVMLabels, Name: "tier=web"}
+	webAffinityRule     = fleet.PlacementRule{Of: fleet.RuleVMLabels, Name: "tier=web"}
 	webAntiAffinityRule = fleet.PlacementRule{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}
-	hostH2Rule         = fleet.PlacementRule{Of: fleet.RuleHost, Name: "h2"}
+	hostH2Rule          = fleet.PlacementRule{Of: fleet.RuleHost, Name: "h2"}
 )
 
 func (s *projectFixture) createWithRules(a fleet.Actor, name string, host fleet.HostID, rules ...fleet.PlacementRule) (fleet.VMView, error) {

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// searchWords lists the VMs' search words.
+// searchWordList lists the VMs' search words.
 func (r *hostFixture) searchWordList() string {
 	r.t.Helper()
 	return queryValue[string](r, `SELECT COALESCE(string_agg(word, ' ' ORDER BY word), '') FROM vm_words`)

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// heartbeat sends a heartbeat of the host with packet counts.
+// sendHeartbeat sends a heartbeat of the host with packet counts.
 func (s *projectFixture) sendHeartbeat(a fleet.Actor, counts fleet.FilterCounts) error {
 	s.t.Helper()
 	base := queryWithArgs[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)

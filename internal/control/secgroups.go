@@ -31,8 +31,8 @@ type UpdateSecurityGroup struct {
 	IfGeneration int64                    `json:"ifGeneration,omitempty"` // expected generation; 0: not checked
 }
 
-// checkGroupPermission refuses actors who may not change the security groups of the project, or the global ones if
-// project is empty.
+// checkSecurityGroupPermission refuses actors who may not change the security groups of the project, or the global ones
+// if project is empty.
 func checkSecurityGroupPermission(a fleet.Actor, project fleet.ProjectID) error {
 	if project == "" {
 		return policy.Check(a, policy.InfraChange, "")
@@ -81,7 +81,7 @@ func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cre
 	return c.GetSecurityGroup(ctx, a, id)
 }
 
-// checkGroupLimit refuses another group if the project, or the global scope, has reached its limit.
+// checkSecurityGroupLimit refuses another group if the project, or the global scope, has reached its limit.
 func checkSecurityGroupLimit(ctx context.Context, q *db.Queries, project *fleet.ProjectID) error {
 	owner := ""
 	if project != nil {
@@ -116,7 +116,7 @@ func withRuleIDs(s, old fleet.SecurityGroupSpec) fleet.SecurityGroupSpec {
 	return s
 }
 
-// checkRemotes refuses rules that name a group not available to the project. Rules of global groups may only name
+// checkRemoteGroups refuses rules that name a group not available to the project. Rules of global groups may only name
 // global groups. A group may name itself.
 func checkRemoteGroups(ctx context.Context, q *db.Queries, project fleet.ProjectID, self fleet.SecurityGroupID, spec fleet.SecurityGroupSpec) error {
 	usable, err := assign.UsableSecurityGroups(ctx, q, project, spec.ReferencedGroups())
@@ -141,7 +141,7 @@ func securityGroupNameTakenError(err error, name string) error {
 	return err
 }
 
-// describeRules formats the number of rules for the audit.
+// describeRuleCount formats the number of rules for the audit.
 func describeRuleCount(s fleet.SecurityGroupSpec) string {
 	rules := make([]string, len(s.Rules))
 	for i, r := range s.Rules {
@@ -153,7 +153,7 @@ func describeRuleCount(s fleet.SecurityGroupSpec) string {
 	return strings.Join(rules, ", ")
 }
 
-// changeGroup runs do with the locked group if the actor may change it.
+// changeSecurityGroup runs do with the locked group if the actor may change it.
 func (c *Control) changeSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID, do func(*db.Queries, db.SecurityGroup) error) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err
@@ -231,7 +231,8 @@ func (c *Control) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 	})
 }
 
-// groupInUseError returns the refusal to delete a group. The error names only dependents that the actor may see.
+// securityGroupInUseError returns the refusal to delete a group. The error names only dependents that the actor may
+// see.
 func securityGroupInUseError(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) error {
 	var vms, groups, nets []string
 	hidden := false

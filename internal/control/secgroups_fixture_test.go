@@ -35,7 +35,7 @@ func (s *projectFixture) vmWithNIC(name string) fleet.VMView {
 	return s.getVM(v.ID)
 }
 
-// setGroups sets the security groups of the VM's only NIC.
+// setSecurityGroups sets the security groups of the VM's only NIC.
 func (s *projectFixture) setSecurityGroups(a fleet.Actor, vm fleet.VMID, groups ...fleet.SecurityGroupID) (fleet.VMView, error) {
 	s.t.Helper()
 	spec := s.getVM(vm).Spec
@@ -72,7 +72,7 @@ func (s *projectFixture) groupStatus(id fleet.SecurityGroupID) string {
 // finishSeq counts the results, so that each gets a new number.
 var finishSeq atomic.Int64
 
-// claimAndFinish claims the host's jobs and finishes each with the error says; empty: success.
+// claimAndFinishJobs claims the host's jobs and finishes each with the error says; empty: success.
 func (s *projectFixture) claimAndFinishJobs(a fleet.Actor, says string) []wire.Work {
 	s.t.Helper()
 	claim, err := s.Claim(s.t.Context(), a, wire.ClaimRequest{Max: 8}, 0)

@@ -23,8 +23,8 @@ type imagePull struct {
 	image   fleet.ImageID // the library image, once findOrAddImage has found or added it
 }
 
-// prepareJob finds or adds the library image and returns the host's download job. The pool must be locked; the returned
-// function locks the catalog entry.
+// prepareDownloadJob finds or adds the library image and returns the host's download job. The pool must be locked; the
+// returned function locks the catalog entry.
 func (p *imagePull) prepareDownloadJob(ctx context.Context) func(*db.Queries, assign.AssignableObject) (volumeJob, error) {
 	return func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
 		entry, err := lockStartImage(ctx, q, p.entryID)
@@ -102,7 +102,7 @@ func (p *imagePull) findOrAddImage(ctx context.Context, q *db.Queries, entry fle
 	return err
 }
 
-// checkNewBytes refuses a download if a version of the image already has the download's checksum. It checks only
+// checkContentIsNew refuses a download if a version of the image already has the download's checksum. It checks only
 // entries with a known SHA-256.
 func (p *imagePull) checkContentIsNew(ctx context.Context, q *db.Queries, entry fleet.StartImage, image string) error {
 	digest, ok := strings.CutPrefix(entry.Checksum, "sha256:")
@@ -119,8 +119,8 @@ func (p *imagePull) checkContentIsNew(ctx context.Context, q *db.Queries, entry 
 	return fleet.Errorf(fleet.Conflict, "Version %d of the image %s has the same content already. Copy that version to the pool on the image's page.", number, image)
 }
 
-// freeFile returns a name for the volume, with a numeric suffix if needed. No volume of the pool and no missing copy of
-// the library has that name.
+// freeFileName returns a name for the volume, with a numeric suffix if needed. No volume of the pool and no missing
+// copy of the library has that name.
 func freeFileName(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) (string, error) {
 	end := path.Ext(ref.Volume)
 	stem := strings.TrimSuffix(ref.Volume, end)

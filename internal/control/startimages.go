@@ -65,7 +65,7 @@ func checkStartImage(i fleet.StartImage) (fleet.StartImage, error) {
 	return i, checks.Err()
 }
 
-// auditStart writes an audit line for a catalog entry. The URL needs no redaction: a catalog URL has no query.
+// auditStartImage writes an audit line for a catalog entry. The URL needs no redaction: a catalog URL has no query.
 func auditStartImage(ctx context.Context, q *db.Queries, a fleet.Actor, action string, i fleet.StartImage) error {
 	detail := "from " + i.URL
 	if sum := i.Checksum + i.ChecksumURL; sum != "" {

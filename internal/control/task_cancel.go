@@ -45,7 +45,7 @@ func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.TaskID
 	return store.RedactTask(a, t), nil
 }
 
-// stoppableKinds lists the job kinds that a host stops on request after it has begun.
+// stoppableJobKinds lists the job kinds that a host stops on request after it has begun.
 var stoppableJobKinds = fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool { return k.Stoppable })
 
 func cancelJobTask(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {
@@ -78,8 +78,8 @@ func cancelJobTask(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Ta
 	return nil
 }
 
-// cancelSteps cancels the pending children before the queued jobs, because another portal may turn a pending child into
-// a queued job in between.
+// cancelTaskSteps cancels the pending children before the queued jobs, because another portal may turn a pending child
+// into a queued job in between.
 func cancelTaskSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {
 	projects, err := q.StepProjects(ctx, &t.ID)
 	if err != nil {

@@ -163,7 +163,8 @@ func (c *Control) copiesOwnedBy(ctx context.Context, v fleet.TemplateView, versi
 	return out, ids, nil
 }
 
-// checkRemovable locks the template with its images. It refuses while a copy backs disks or is in use by a host's job.
+// checkTemplateRemovable locks the template with its images. It refuses while a copy backs disks or is in use by a
+// host's job.
 func checkTemplateRemovable(ctx context.Context, q *db.Queries, id fleet.TemplateID, copies query.Copies) error {
 	if _, err := q.LockTemplateImages(ctx, &id); err != nil {
 		return err
@@ -184,7 +185,7 @@ func checkTemplateRemovable(ctx context.Context, q *db.Queries, id fleet.Templat
 	return nil
 }
 
-// deleteFiles removes the copies from the library and queues the deletion of their files.
+// queueFileDeletions removes the copies from the library and queues the deletion of their files.
 func queueFileDeletions(ctx context.Context, q *db.Queries, a fleet.Actor, copies query.Copies) ([]fleet.TaskID, error) {
 	tasks := []fleet.TaskID{}
 	for _, o := range copies {

@@ -179,7 +179,7 @@ func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.
 	return task, err
 }
 
-// imagesOfVM makes the version refer to the library images that the VM's disks were made from. It returns no task.
+// useImagesOfVM makes the version refer to the library images that the VM's disks were made from. It returns no task.
 func useImagesOfVM(ctx context.Context, q *db.Queries, a fleet.Actor, _ db.Template, vm fleet.VMView, _ int, disks []fleet.Disk) (task fleet.Task, err error) {
 	var ids []string
 	for i, d := range vm.Spec.Disks {
@@ -203,8 +203,8 @@ func useImagesOfVM(ctx context.Context, q *db.Queries, a fleet.Actor, _ db.Templ
 	return task, nil
 }
 
-// imagesOfDisks queues a full copy of each disk in the disk's pool, without a backing file: one task with one job per
-// disk.
+// copyDisksToImages queues a full copy of each disk in the disk's pool, without a backing file: one task with one job
+// per disk.
 func copyDisksToImages(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, number int, disks []fleet.Disk) (task fleet.Task, err error) {
 	own, err := q.LockTemplateImages(ctx, &t.ID)
 	if err != nil {
@@ -236,7 +236,7 @@ func copyDisksToImages(ctx context.Context, q *db.Queries, a fleet.Actor, t db.T
 	return task, shot.makeCopiesWait(ctx, q, task.ID)
 }
 
-// roleDisk is the role of the job that makes the n-th disk.
+// diskRole is the role of the job that makes the n-th disk.
 func diskRole(n int) string { return fmt.Sprintf("disk-%02d", n) }
 
 // copyForTemplate queues a copy of the VM's disk i as a version of the image. The copy reads from the snapshot shot, if

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// onLAN returns a VM of project red on h1 with a NIC on the network.
+// vmOnLAN returns a VM of project red on h1 with a NIC on the network.
 func (s *projectFixture) vmOnLAN(name string, n fleet.NetworkID) fleet.VMView {
 	s.t.Helper()
 	v := s.createVM(name, fleet.Running)

@@ -19,14 +19,15 @@ const (
 
 // transferRoute is the route of a file from one host to another; the zero value: no transfer is needed.
 type transferRoute struct {
-	id       fleet.TransferID
-	from, to query.HostRef
-	source   fleet.Volref
-	bytesPerSecond     int64
-	checksum string
+	id             fleet.TransferID
+	from, to       query.HostRef
+	source         fleet.Volref
+	bytesPerSecond int64
+	checksum       string
 }
 
-// routeOf returns the route for an image copy; the zero value if the destination host reads the source file itself.
+// routeOfCopyRequest returns the route for an image copy; the zero value if the destination host reads the source file
+// itself.
 func routeOfCopyRequest(o *imageCopyRequest) transferRoute {
 	if o.from.ID == "" {
 		return transferRoute{}

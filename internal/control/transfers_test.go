@@ -21,7 +21,7 @@ func (s *libraryFixture) imageOnOneHost() fleet.ImageID {
 	return id
 }
 
-// onlyJob returns the host's only job of the kind.
+// claimOnlyJob returns the host's only job of the kind.
 func (s *libraryFixture) claimOnlyJob(host fleet.HostID, kind fleet.JobKind) wire.Work {
 	s.t.Helper()
 	w := s.claimedWork(host, kind)

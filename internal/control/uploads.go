@@ -111,7 +111,7 @@ func uploadFromRow(u db.Upload, host string, state fleet.JobState, progress int3
 	}
 }
 
-// GetUpload returns one of the person's own uploads; another person's upload is NotFound.
+// GetUpload returns one of the person's own uploads; another person's upload is NotFoundError.
 func (c *Control) GetUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) (fleet.Upload, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Upload{}, err

@@ -22,12 +22,12 @@ var powerActionList = func() string {
 	return strings.Join(texts[:last], ", ") + " or " + texts[last]
 }()
 
-// vmChangeKinds lists the job kinds that change a VM, except its deletion and kinds that a host can undo.
+// jobKindsChangingVM lists the job kinds that change a VM, except its deletion and kinds that a host can undo.
 var jobKindsChangingVM = fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool {
 	return k.Type == fleet.TypeVM && !k.Background && !k.Stoppable && k.Name != fleet.VMDelete
 })
 
-// guestWaitKinds lists the job kinds that make a host wait for the guest.
+// jobKindsWaitingForGuest lists the job kinds that make a host wait for the guest.
 var jobKindsWaitingForGuest = store.ToStrings(fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool { return k.WaitsForGuest }))
 
 // ActVM requests a power action. It queues the job and returns its task without waiting for the host.
@@ -63,8 +63,8 @@ func checkPowerAction(act fleet.Action) error {
 	return checks.Err()
 }
 
-// actVM is ActVM within a transaction. child is the task's child that runs the action; empty: the action becomes a task
-// or joins a queued one.
+// queuePowerAction is ActVM within a transaction. child is the task's child that runs the action; empty: the action
+// becomes a task or joins a queued one.
 func queuePowerAction(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act fleet.Action, child fleet.TaskID) (fleet.TaskID, error) {
 	vm, err := store.LockVM(ctx, q, a, id, policy.VMUse)
 	if err != nil {
@@ -104,7 +104,7 @@ func checkActionAllowed(vm fleet.VMView, act fleet.Action) error {
 	return nil
 }
 
-// changeVM writes a locked VM's name, labels, description and spec as its next generation.
+// storeChangedVM writes a locked VM's name, labels, description and spec as its next generation.
 func storeChangedVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
 	spec, err := completeSpecForStorage(ctx, q, vm.ProjectID, vm.Spec)
 	if err != nil {
@@ -138,7 +138,7 @@ func cancelContradictingJobs(ctx context.Context, q *db.Queries, vm fleet.VMView
 	})
 }
 
-// queueVM queues a job for a VM at its current generation.
+// queueVMJob queues a job for a VM at its current generation.
 func queueVMJob(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) (fleet.Task, error) {
 	id, err := store.JoinOrQueueJob(ctx, q, a, vmJobParams(vm, kind, args))
 	if err != nil {

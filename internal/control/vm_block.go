@@ -123,7 +123,7 @@ func localVolumeSharers(ctx context.Context, q *db.Queries, spec fleet.VMSpec, p
 	return out, nil
 }
 
-// checkUnshared refuses to make a disk exclusive if other VMs share its volume, or if its pool provisions a volume per
+// checkNotShared refuses to make a disk exclusive if other VMs share its volume, or if its pool provisions a volume per
 // disk. Until the transaction ends, no other VM gets the volume.
 func checkNotShared(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VMSpec) error {
 	var checks fleet.Checks

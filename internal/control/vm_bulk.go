@@ -60,7 +60,7 @@ func (c *Control) CreateVMs(ctx context.Context, a fleet.Actor, in CreateVMs) (f
 
 func bulkInputLabel(id fleet.TaskID) string { return "order of task " + string(id) }
 
-// checkUnique refuses settings that two VMs cannot share.
+// checkNoUniqueSettings refuses settings that two VMs cannot share.
 func (in CreateVMs) checkNoUniqueSettings(c *fleet.Checks) {
 	for i, n := range in.Spec.NICs {
 		if n.MAC != "" {
@@ -205,7 +205,7 @@ func vmNamesTakenError(taken []string, project string) error {
 	return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
 }
 
-// creationTask returns the task that creates the VM.
+// findCreationTask returns the task that creates the VM.
 func findCreationTask(ctx context.Context, q *db.Queries, id fleet.VMID) (fleet.Task, error) {
 	rows, err := q.VMTasks(ctx, fleet.SubjectVM(id))
 	if err != nil {

@@ -62,7 +62,7 @@ func (c *Control) CreateVMWithTask(ctx context.Context, a fleet.Actor, in Create
 	return store.RedactVM(a, vm), task, nil
 }
 
-// complete checks the input and fills in defaults: power, firmware, volume names and MAC addresses.
+// completeInput checks the input and fills in defaults: power, firmware, volume names and MAC addresses.
 func (in *CreateVM) completeInput(id fleet.VMID) error {
 	var checks fleet.Checks
 	if in.ProjectID == "" {
@@ -234,8 +234,8 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macAllocat
 	return vm, task, store.Audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s%s%s", project, host.Name, from.auditDetail, overcommitAuditSuffix(in.Overcommit)))
 }
 
-// queueCreation queues the jobs that create the VM: preparations, definition, and the start if requested. With a child,
-// all of them are jobs of the child's task; otherwise the start is a separate task. It returns the task of the
+// queueVMCreation queues the jobs that create the VM: preparations, definition, and the start if requested. With a
+// child, all of them are jobs of the child's task; otherwise the start is a separate task. It returns the task of the
 // definition.
 func queueVMCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, first preparationSteps, from plannedSource, child fleet.TaskID) (fleet.TaskID, error) {
 	order := func(kind fleet.JobKind) (fleet.TaskID, error) {
@@ -340,7 +340,7 @@ const overcommitHint = "To proceed anyway, overcommit the pool."
 // hostOvercommitHint is overcommitHint for memory and CPUs.
 const hostOvercommitHint = "To proceed anyway, overcommit the host."
 
-// faultTextFor returns the fault's text for the actor. Actors without access to hosts get neither host names nor hosts'
+// faultText returns the fault's text for the actor. Actors without access to hosts get neither host names nor hosts'
 // own error texts.
 func faultText(a fleet.Actor, f placement.Fault) string {
 	if policy.May(a, policy.InfraSee, "") {

@@ -18,7 +18,7 @@ type addedDiskSet struct {
 	spec    fleet.VMSpec // a spec with only these disks
 }
 
-// addedDisks returns the disks of to that the spec was lacks.
+// findAddedDisks returns the disks of to that the spec was lacks.
 func findAddedDisks(was, to fleet.VMSpec) addedDiskSet {
 	out := addedDiskSet{}
 	for i, d := range to.Disks {
@@ -29,7 +29,7 @@ func findAddedDisks(was, to fleet.VMSpec) addedDiskSet {
 	return out
 }
 
-// mapField maps a field of the spec of new disks to the field in the edited spec.
+// mapFieldToEdit maps a field of the spec of new disks to the field in the edited spec.
 func (n addedDiskSet) mapFieldToEdit(name string) string {
 	for k, i := range n.indexes {
 		if rest, ok := strings.CutPrefix(name, fmt.Sprintf("spec.disks[%d]", k)); ok {
@@ -39,7 +39,7 @@ func (n addedDiskSet) mapFieldToEdit(name string) string {
 	return name
 }
 
-// mapError renames a refusal's fields to the fields of the edited spec.
+// mapErrorToEdit renames a refusal's fields to the fields of the edited spec.
 func (n addedDiskSet) mapErrorToEdit(err error) error {
 	wrong, ok := err.(*fleet.Error) //nolint:errorlint // a wrapped error has no fields
 	if !ok {
@@ -67,8 +67,8 @@ func (c *Control) planNewDisks(ctx context.Context, a fleet.Actor, id fleet.VMID
 	return plans, fresh.mapErrorToEdit(err)
 }
 
-// addDisks completes the disks that an edit adds, and returns the steps that must run before the host can create
-// them.
+// prepareAddedDisks completes the disks that an edit adds, and returns the steps that must run before the host can
+// create them.
 func prepareAddedDisks(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to *fleet.VMSpec, plans []imagePlan, overcommit bool) (preparationSteps, error) {
 	fresh := findAddedDisks(old.Spec, *to)
 	if len(fresh.indexes) == 0 {

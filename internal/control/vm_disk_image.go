@@ -87,7 +87,7 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	return image, task, err
 }
 
-// projectImage makes an image owned by a project.
+// createProjectImage makes an image owned by a project.
 func createProjectImage(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, id fleet.ImageID, in DiskImage) error {
 	n, err := q.CountProjectImages(ctx, string(project))
 	switch {
@@ -103,7 +103,7 @@ func createProjectImage(ctx context.Context, q *db.Queries, a fleet.Actor, proje
 	return err
 }
 
-// diskJob returns the job that makes an image of the VM's disk i, in the disk's pool.
+// diskImageJob returns the job that makes an image of the VM's disk i, in the disk's pool.
 func diskImageJob(ctx context.Context, q *db.Queries, vm fleet.VMView, i int, name string) (volumeJob, error) {
 	disk := vm.Spec.Disks[i]
 	work, err := unfinishedVolumeWork(ctx, q, disk.PoolID, disk.Volume, vm.HostID)
@@ -116,7 +116,7 @@ func diskImageJob(ctx context.Context, q *db.Queries, vm fleet.VMView, i int, na
 	}, err
 }
 
-// withoutHostNames replaces err with a sentence without host names for actors who do not see hosts.
+// redactHostNames replaces err with a sentence without host names for actors who do not see hosts.
 func redactHostNames(a fleet.Actor, err error) error {
 	if err == nil || store.SeesHosts(a) || fleet.CodeOf(err) != fleet.Invalid && fleet.CodeOf(err) != fleet.Conflict {
 		return err

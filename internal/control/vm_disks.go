@@ -95,8 +95,8 @@ func applyChange(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 	return applyChangeInTask(ctx, q, a, vm, action, detail, "")
 }
 
-// applyPart is applyChange for a child of a bulk task. With an empty child the edit becomes a task or joins a queued
-// one.
+// applyChangeInTask is applyChange for a child of a bulk task. With an empty child the edit becomes a task or joins a
+// queued one.
 func applyChangeInTask(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, action, detail string, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
 	if err := storeChangedVM(ctx, q, &vm); err != nil {
 		return vm, "", vmNameTakenError(err, vm.Name, vm.ProjectName)
@@ -171,7 +171,7 @@ func NewDiskName(vm fleet.VMView, old fleet.Disk) string {
 	return name
 }
 
-// diskName returns the name of a VM's n-th disk. It uses the random end of the UUIDv7, because VMs created in the
+// newVolumeName returns the name of a VM's n-th disk. It uses the random end of the UUIDv7, because VMs created in the
 // same minute share the beginning.
 func newVolumeName(vm string, id fleet.VMID, n int) string {
 	return fmt.Sprintf("%s-%s-%d.qcow2", vm, id[len(id)-12:], n)

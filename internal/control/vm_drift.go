@@ -105,7 +105,8 @@ func invalidHostValueError(field string) error {
 	return fleet.Errorf(fleet.Conflict, "The host's value of %s is not valid for a VM. Reapply Quantix's definition, or change the value on the host.", field)
 }
 
-// checkAccepted refuses drift that cannot be accepted: disks that are not the VM's own, and NICs without an address.
+// checkAcceptedSpec refuses drift that cannot be accepted: disks that are not the VM's own, and NICs without an
+// address.
 func checkAcceptedSpec(old, vm fleet.VMView) error {
 	var checks fleet.Checks
 	for i, d := range vm.Spec.Disks {
@@ -122,7 +123,7 @@ func checkAcceptedSpec(old, vm fleet.VMView) error {
 	return checks.Err()
 }
 
-// sameDisk reports whether two disks are equal except for editable fields.
+// equalUneditableFields reports whether two disks are equal except for editable fields.
 func equalUneditableFields(a, b fleet.Disk) bool {
 	for _, f := range fleet.DiskFields {
 		f.Copy(&a, b)

@@ -53,7 +53,7 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 }
 
 // updateVM is UpdateVM within a transaction. old is the VM before the change. child is the task's child that runs the
-// edit: see applyPart.
+// edit: see applyChangeInTask.
 func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macAllocator, id fleet.VMID, in UpdateVM, child fleet.TaskID) (old, vm fleet.VMView, job fleet.TaskID, err error) {
 	if old, err = store.LockVM(ctx, q, a, id, policy.VMChange); err != nil {
 		return old, vm, "", err
@@ -112,7 +112,7 @@ func changedMeanwhileError(resource string, now, had int64) error {
 	return fleet.Errorf(fleet.Conflict, "Somebody changed this %s meanwhile (generation %d, you had %d). Reload and try again.", resource, now, had)
 }
 
-// applyTo returns the VM with the changes applied.
+// applyToVM returns the VM with the changes applied.
 func (in UpdateVM) applyToVM(vm fleet.VMView) fleet.VMView {
 	if in.Name != nil {
 		vm.Name = *in.Name
@@ -186,7 +186,7 @@ func describeChanges(changes []fleet.Change) string {
 	return strings.Join(texts, ", ")
 }
 
-// checkEdit refuses new values that the VM's host does not support or that the project may not use, and assigns
+// checkVMEdit refuses new values that the VM's host does not support or that the project may not use, and assigns
 // addresses to new NICs. entered has the NICs as entered: errors may only mention these.
 func checkVMEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macAllocator, old fleet.VMView, vm *fleet.VMView, entered []fleet.NIC, overcommit bool) error {
 	if err := checkMayOvercommit(a, overcommit); err != nil {
@@ -278,7 +278,7 @@ func checkVMEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macAllo
 	return checkAllocation(ctx, q, a, needed, hosts[0], old.Spec)
 }
 
-// checkReserved refuses new values of fields that only administrators may set.
+// checkReservedFields refuses new values of fields that only administrators may set.
 func checkReservedFields(a fleet.Actor, was, edited fleet.VMSpec) error {
 	var checks fleet.Checks
 	for _, f := range fleet.OptionalFields() {

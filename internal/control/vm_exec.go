@@ -13,8 +13,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// storeRun stores a program to run in a guest: the public part with the task, and the complete input encrypted until
-// the job ends.
+// storeGuestProgram stores a program to run in a guest: the public part with the task, and the complete input encrypted
+// until the job ends.
 func (c *Control) storeGuestProgram(ctx context.Context, q *db.Queries, task fleet.TaskID, vm fleet.VMID, in GuestRequest, seconds int) error {
 	text, err := json.Marshal(in.publicProgram())
 	if err != nil {

@@ -32,7 +32,7 @@ func unfilteredNetworks(ctx context.Context, q *db.Queries, old, nics []fleet.NI
 	return out, err
 }
 
-// withoutFilters returns the NIC for a network without traffic filters. New security groups or anti-spoofing are
+// nicWithoutFilters returns the NIC for a network without traffic filters. New security groups or anti-spoofing are
 // refused, because they would have no effect; a NIC already on the network keeps its settings. Anti-spoofing that the
 // NIC has from its former network is switched off.
 func nicWithoutFilters(c *fleet.Checks, i int, network string, n fleet.NIC, was *fleet.NIC) fleet.NIC {
@@ -56,8 +56,8 @@ func nicWithoutFilters(c *fleet.Checks, i int, network string, n fleet.NIC, was 
 	return n
 }
 
-// settleFilters fills in the filter settings that the input left out: an existing NIC keeps its settings, a new NIC
-// gets anti-spoofing unless an administrator creates it. Only administrators may switch anti-spoofing off. Security
+// fillFilterSettings fills in the filter settings that the input left out: an existing NIC keeps its settings, a new
+// NIC gets anti-spoofing unless an administrator creates it. Only administrators may switch anti-spoofing off. Security
 // groups must be the project's own or global; a group of another project is refused as unknown.
 func fillFilterSettings(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, old, nics []fleet.NIC) error {
 	runs := policy.May(a, policy.InfraChange, "") || a.System
@@ -139,7 +139,7 @@ type portGroupKey struct {
 	name    string
 }
 
-// portGroupsOf returns the port groups of the NICs.
+// readPortGroups returns the port groups of the NICs.
 func readPortGroups(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[portGroupKey]*fleet.PortGroup, error) {
 	var ids []string
 	for _, n := range nics {
@@ -163,7 +163,7 @@ func readPortGroups(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[p
 	return out, err
 }
 
-// followBatch limits the VMs updated by one pass of FollowPortGroups.
+// portGroupBatchSize limits the VMs updated by one pass of FollowPortGroups.
 const portGroupBatchSize = 200
 
 // FollowPortGroups applies changed defaults of port groups to NICs without settings of their own. Each VM changes as by

@@ -26,16 +26,16 @@ type VMSource struct {
 
 // plannedSource is the source of a new VM, as read before the transaction.
 type plannedSource struct {
-	images     []imagePlan
-	vm         *fleet.VMView    // the VM whose disks are copied, or nil
-	snapshotID fleet.SnapshotID // the snapshot to copy from; empty: the current state
-	disks      []fleet.Disk     // the disks to copy
-	file       *query.VolumeOn  // the appliance whose disks are converted, or nil
-	newVMID         fleet.VMID       // id of the new VM
-	auditDetail     string           // for the audit: " from template web, version 2"
+	images      []imagePlan
+	vm          *fleet.VMView    // the VM whose disks are copied, or nil
+	snapshotID  fleet.SnapshotID // the snapshot to copy from; empty: the current state
+	disks       []fleet.Disk     // the disks to copy
+	file        *query.VolumeOn  // the appliance whose disks are converted, or nil
+	newVMID     fleet.VMID       // id of the new VM
+	auditDetail string           // for the audit: " from template web, version 2"
 }
 
-// planFrom completes the input from the source, and finds the images for the disks. It is idempotent: with its output
+// planSource completes the input from the source, and finds the images for the disks. It is idempotent: with its output
 // as input, it returns the same output.
 func (c *Control) planSource(ctx context.Context, a fleet.Actor, id fleet.VMID, in CreateVM) (CreateVM, plannedSource, error) {
 	from := plannedSource{newVMID: id}
@@ -72,7 +72,7 @@ func (c *Control) planSource(ctx context.Context, a fleet.Actor, id fleet.VMID, 
 	return in, from, err
 }
 
-// specEmpty reports whether the spec is empty.
+// isSpecEmpty reports whether the spec is empty.
 func isSpecEmpty(s fleet.VMSpec) bool {
 	return s.CPUs == 0 && s.MemoryMiB == 0 && s.Firmware == "" && len(s.Disks)+len(s.NICs) == 0
 }
@@ -114,8 +114,8 @@ func (c *Control) planFromTemplate(ctx context.Context, a fleet.Actor, in *Creat
 	return nil
 }
 
-// SpecOf returns the spec of a new VM from the template version. Its disks are overlays, or full copies, in the given
-// pool, or in the template's pools if pool is empty.
+// SpecOfTemplateVersion returns the spec of a new VM from the template version. Its disks are overlays, or full copies,
+// in the given pool, or in the template's pools if pool is empty.
 func SpecOfTemplateVersion(v fleet.TemplateVersion, full bool, pool fleet.PoolID) fleet.VMSpec {
 	spec := v.Spec.WithoutIdentity()
 	for i, d := range v.Spec.Disks {
@@ -228,7 +228,7 @@ func refusalErrorWithPrefix(prefix string) func(ok bool, why string) error {
 	}
 }
 
-// CloneOf returns the spec of a clone with the given disks, in the given pool, or in the VM's pools if pool is empty.
+// CloneSpec returns the spec of a clone with the given disks, in the given pool, or in the VM's pools if pool is empty.
 func CloneSpec(vm fleet.VMView, pool fleet.PoolID, disks []fleet.Disk) fleet.VMSpec {
 	of := vm.Spec
 	of.Disks = disks
@@ -253,7 +253,7 @@ func (p plannedSource) sourcePools() []fleet.PoolID {
 	return p.vm.Spec.Pools()
 }
 
-// lockSourceVM locks the VM whose disks are copied, and refuses if it changed after planFrom read it. The VM's pools
+// lockSourceVM locks the VM whose disks are copied, and refuses if it changed after planSource read it. The VM's pools
 // must be locked.
 func (p *plannedSource) lockSourceVM(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	if p.file != nil {
@@ -273,7 +273,7 @@ func (p *plannedSource) lockSourceVM(ctx context.Context, q *db.Queries, a fleet
 	if vm.Generation != p.vm.Generation || vm.HostID != p.vm.HostID {
 		return fleet.Errorf(fleet.Conflict, "The VM %s was changed meanwhile. Check the VM and try again.", vm.Name)
 	}
-	p.vm = &vm // the VM may have started after planFrom read it
+	p.vm = &vm // the VM may have started after planSource read it
 	for i, d := range disks {
 		spec, err := readPoolSpec(ctx, q, d.PoolID)
 		switch {

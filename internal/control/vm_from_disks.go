@@ -28,7 +28,7 @@ func (p plannedSource) diskJobs(vm fleet.VMView, snap *fleet.SnapshotOf) (fleet.
 	return fleet.VolumeCopy, out
 }
 
-// copySnapshot returns the temporary snapshot to copy from; the zero value means the VM's current state.
+// snapshotToCopy returns the temporary snapshot to copy from; the zero value means the VM's current state.
 func (p plannedSource) snapshotToCopy(ctx context.Context, q *db.Queries, task fleet.TaskID) (tempSnapshot, error) {
 	switch {
 	case p.vm == nil:

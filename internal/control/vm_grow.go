@@ -13,7 +13,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// GrowDisk is the input of Control.GrowDisk.
+// GrowDisk is the input of Control.GrowDiskDialog.
 type GrowDisk struct {
 	SizeBytes  int64 `json:"sizeBytes" doc:"The disk's new size as the guest sees it, larger than the current size. A requested size that no host could provide can be reduced, down to the disk's actual size"`
 	Overcommit bool  `json:"overcommit,omitempty" doc:"Allow overcommit of the pool; needs the permission to change infrastructure"`
@@ -42,7 +42,7 @@ type diskGrowth struct {
 	GrowDisk
 }
 
-// applyTo returns the spec with the disk's new size.
+// growDisk returns the spec with the disk's new size.
 func (g diskGrowth) growDisk(spec fleet.VMSpec) (fleet.VMSpec, error) {
 	i := slices.IndexFunc(spec.Disks, func(d fleet.Disk) bool { return d.Ref() == g.disk })
 	if i < 0 {
@@ -53,7 +53,7 @@ func (g diskGrowth) growDisk(spec fleet.VMSpec) (fleet.VMSpec, error) {
 	return spec, nil
 }
 
-// checkGrowth refuses disks that cannot grow to the requested size. of is the one disk to grow; nil: the edit is a
+// checkDiskGrowth refuses disks that cannot grow to the requested size. of is the one disk to grow; nil: the edit is a
 // complete spec.
 func checkDiskGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to fleet.VMSpec, of *diskGrowth) error {
 	growing := old.GrowingDisks(to)
@@ -124,8 +124,8 @@ func checkDiskGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old flee
 	return checks.Err()
 }
 
-// checkGrowable refuses disks that back other volumes, or that unfinished jobs change or read. more has the growing
-// disks.
+// checkDisksGrowable refuses disks that back other volumes, or that unfinished jobs change or read. more has the
+// growing disks.
 func checkDisksGrowable(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMSpec, more []fleet.Disk) error {
 	var params db.VolumesNamedParams
 	for i, d := range to.Disks {
@@ -157,7 +157,7 @@ func checkDisksGrowable(ctx context.Context, q *db.Queries, vm fleet.VMView, to 
 	return nil
 }
 
-// shrinksDisk reports whether the change at field reduces a disk's size.
+// reducesDiskSize reports whether the change at field reduces a disk's size.
 func reducesDiskSize(old, vm fleet.VMView, field string) bool {
 	for i, d := range vm.Spec.Disks {
 		if fmt.Sprintf("spec.disks[%d]", i) != field {

@@ -25,7 +25,7 @@ type GuestRequest struct {
 	Args     []string     `json:"args,omitempty" nullable:"false" doc:"For exec: the program's arguments. No response, task or audit line contains them"`
 }
 
-// stored returns the request as stored in its job.
+// jobParams returns the request as stored in its job.
 func (in GuestRequest) jobParams(c *fleet.Checks) *fleet.GuestParams {
 	switch in.Action {
 	case fleet.ActFreeze:
@@ -52,7 +52,7 @@ func (in GuestRequest) jobParams(c *fleet.Checks) *fleet.GuestParams {
 	return nil
 }
 
-// program returns the part of the program to run that anyone who sees the task may see.
+// publicProgram returns the part of the program to run that anyone who sees the task may see.
 func (in GuestRequest) publicProgram() fleet.GuestProgram {
 	return fleet.GuestProgram{Program: in.Program, Args: in.Args}
 }

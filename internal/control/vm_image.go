@@ -95,7 +95,7 @@ func (c *Control) planImage(ctx context.Context, a fleet.Actor, project fleet.Pr
 	return p, nil
 }
 
-// sourceOn returns the source for disk d on the host; nil: none.
+// sourceOnHost returns the source for disk d on the host; nil: none.
 func (p imagePlan) sourceOnHost(h placement.Host, d fleet.Disk) *diskSource {
 	here := func(c query.CopyOn) bool {
 		pool := h.Pools[c.PoolID]
@@ -174,7 +174,7 @@ func addImageSources(plans []imagePlan, spec fleet.VMSpec, h *placement.Host) {
 	}
 }
 
-// poolsOf returns the pools of the plans' copies.
+// poolsWithCopies returns the pools of the plans' copies.
 func poolsWithCopies(plans []imagePlan) (out []fleet.PoolID) {
 	for _, p := range plans {
 		out = append(out, p.pools...)
@@ -205,7 +205,7 @@ func lockImages(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet
 	return lockImageVersions(ctx, q, plans)
 }
 
-// lockVersions refuses image versions deleted after planImages read them. Their images must be locked.
+// lockImageVersions refuses image versions deleted after planImages read them. Their images must be locked.
 func lockImageVersions(ctx context.Context, q *db.Queries, plans []imagePlan) error {
 	var ids []string
 	for _, p := range plans {

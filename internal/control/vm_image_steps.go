@@ -10,11 +10,11 @@ import (
 	"quantix/internal/placement"
 )
 
-// prepSteps are the jobs that must end before the host can make the VM's disks.
+// preparationSteps are the jobs that must end before the host can make the VM's disks.
 type preparationSteps struct {
-	copies  []imageCopyRequest
-	verifications  []volumeJob
-	awaitedFiles []awaitedFile
+	copies        []imageCopyRequest
+	verifications []volumeJob
+	awaitedFiles  []awaitedFile
 }
 
 // awaitedFile is a source file that an unfinished job makes or verifies.
@@ -74,7 +74,7 @@ func chooseImageSources(ctx context.Context, q *db.Queries, plans []imagePlan, s
 	return out, nil
 }
 
-// copyName returns the copy's file name in the pool: the name of a missing copy, or an unused name. ordered reports
+// nameForCopy returns the copy's file name in the pool: the name of a missing copy, or an unused name. ordered reports
 // that another request already makes the copy. siblings has the other copies requested for this VM.
 func (p imagePlan) nameForCopy(ctx context.Context, q *db.Queries, pool fleet.PoolID, o imageCopyRequest, siblings []imageCopyRequest) (name string, ordered bool, err error) {
 	on := o.fileHost()
@@ -113,7 +113,7 @@ const (
 	roleVM     = "vm"
 )
 
-// verifyJob returns the job that verifies a copy, on the VM's host if it has the file, or else on another host.
+// newVerifyJob returns the job that verifies a copy, on the VM's host if it has the file, or else on another host.
 func newVerifyJob(c query.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volumeJob, error) {
 	j := volumeJob{kind: fleet.VolumeHash, ref: c.Ref(), detail: "as a copy of an image"}
 	if c.On == nil || len(c.On.Hosts) == 0 {

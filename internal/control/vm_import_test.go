@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// applianceFacts is a host's report on an appliance file with a disk of 1 MiB and an empty disk.
+// applianceJSON is a host's report on an appliance file with a disk of 1 MiB and an empty disk.
 const applianceJSON = `"format":"ova","capacityBytes":70000,"allocBytes":70000,"appliance":{"name":"Web 01","cpus":2,"memoryMiB":256,"firmware":"bios",` +
 	`"disks":[{"member":"disk.vmdk","format":"vmdk","sizeBytes":1048576,"fileBytes":65536,"controller":"pvscsi"},{"sizeBytes":2097152}],"nics":[{"network":"VM Network","model":"vmxnet3"}]}`
 

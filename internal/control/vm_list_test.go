@@ -280,7 +280,7 @@ func TestVMPhaseInSQLMatchesGo(t *testing.T) {
 	})
 }
 
-// sameRows checks that lists of reduced VMs agree with the complete list on the columns that they show.
+// wantSameRows checks that lists of reduced VMs agree with the complete list on the columns that they show.
 func wantSameRows(s *projectFixture, t *rapid.T, a fleet.Actor) {
 	full, err := s.ListVMs(s.t.Context(), a, fleet.Query{})
 	if err != nil || len(full.Items) != 1 {
@@ -303,7 +303,7 @@ func wantSameRows(s *projectFixture, t *rapid.T, a fleet.Actor) {
 	}
 }
 
-// shownOf returns v with only those parts of spec and status that every list row shows.
+// listRowPart returns v with only those parts of spec and status that every list row shows.
 func listRowPart(v fleet.VMView) fleet.VMView {
 	v.Spec = fleet.VMSpec{CPUs: v.Spec.CPUs, MemoryMiB: v.Spec.MemoryMiB}
 	if v.Status != nil {

@@ -73,7 +73,7 @@ func sortedPoolIDs(spec fleet.VMSpec, more ...fleet.PoolID) []string {
 	return slices.Compact(ids)
 }
 
-// decideMigration returns the migration job's arguments for a locked VM, and the target host's name.
+// decideMigrationParams returns the migration job's arguments for a locked VM, and the target host's name.
 func decideMigrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, in MigrateVM) (order fleet.MigrationParams, host string, err error) {
 	if err := checkMigratable(ctx, q, vm); err != nil {
 		return order, "", err
@@ -150,7 +150,7 @@ func checkMigratable(ctx context.Context, q *db.Queries, vm fleet.VMView) error 
 	return nil
 }
 
-// queueMigration makes one task with the sender's job and the receiver's jobs, one per disk.
+// queueMigrationJobs makes one task with the sender's job and the receiver's jobs, one per disk.
 func queueMigrationJobs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, order fleet.MigrationParams) (fleet.Task, error) {
 	task, err := queueVMJob(ctx, q, a, vm, fleet.VMMigrate, fleet.JobArgs{Migrate: &order})
 	if err != nil {

@@ -37,7 +37,7 @@ func (s *libraryFixture) migrateToH2(v fleet.VMView) fleet.Task {
 	return task
 }
 
-// finishReceives finishes n receive jobs of the second host.
+// finishReceiveJobs finishes n receive jobs of the second host.
 func (s *libraryFixture) finishReceiveJobs(n int) {
 	s.t.Helper()
 	w := s.claimedWork(s.h2, fleet.VolumeReceive)

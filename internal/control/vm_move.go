@@ -53,7 +53,7 @@ func (c *Control) MoveDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 	return store.RedactTask(a, task), err
 }
 
-// decideMove returns the job's arguments for a locked VM. The destination pool must be locked too.
+// decideMoveParams returns the job's arguments for a locked VM. The destination pool must be locked too.
 func decideMoveParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, disk fleet.Volref, in MoveDisk) (fleet.MoveParams, error) {
 	i := slices.IndexFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == disk })
 	if i < 0 {
@@ -122,7 +122,7 @@ func (c *Control) MoveTargets(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	return out, err
 }
 
-// moveTargets checks for each pool whether the VM's disk i can migrate to it.
+// diskMigrationTargets checks for each pool whether the VM's disk i can migrate to it.
 func diskMigrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, i int, pools []fleet.PoolID, overcommit bool) ([]fleet.MoveTarget, error) {
 	own, size := vm.Spec.Disks[i], vm.DiskBytes(vm.Spec.Disks[i])
 	disks := make([]fleet.Disk, len(pools))

@@ -88,8 +88,8 @@ func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 	return checks.Err()
 }
 
-// changedNIC returns the NIC without the fields that equal those of the old NIC with the same MAC address. The host
-// need not check those again.
+// changedNICFields returns the NIC without the fields that equal those of the old NIC with the same MAC address. The
+// host need not check those again.
 func changedNICFields(old []fleet.NIC, n fleet.NIC) fleet.NIC {
 	k := slices.IndexFunc(old, func(o fleet.NIC) bool { return n.MAC != "" && strings.EqualFold(o.MAC, n.MAC) })
 	for _, f := range fleet.NICFields {
@@ -100,7 +100,7 @@ func changedNICFields(old []fleet.NIC, n fleet.NIC) fleet.NIC {
 	return n
 }
 
-// specToStore returns the spec as written to the database.
+// completeSpecForStorage returns the spec as written to the database.
 func completeSpecForStorage(ctx context.Context, q *db.Queries, project fleet.ProjectID, spec fleet.VMSpec) (fleet.VMSpec, error) {
 	spec.NICs = slices.Clone(spec.NICs)
 	if slices.ContainsFunc(spec.NICs, func(n fleet.NIC) bool { return n.NetworkID == "" }) {

@@ -56,8 +56,8 @@ func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, hos
 	return store.RedactVM(a, vm), err
 }
 
-// moveToChosen moves the VM to the chosen host and marks the domains on all other hosts, including the former one, as
-// unmanaged.
+// moveToChosenHost moves the VM to the chosen host and marks the domains on all other hosts, including the former one,
+// as unmanaged.
 func moveToChosenHost(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMLocation) error {
 	// Domains are not marked while the former host is offline or has no domain of the VM: if that host later runs the
 	// VM too, an alarm must be raised.

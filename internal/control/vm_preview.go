@@ -98,7 +98,7 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 	return out, nil
 }
 
-// choose sets the chosen host and the reasons against the others.
+// chooseHost sets the chosen host and the reasons against the others.
 func (p *Preview) chooseHost(in CreateVM, hosts []placement.Host, seesHosts bool) {
 	choice := placement.Place(in.Spec, hosts)
 	chosen := choice.Host

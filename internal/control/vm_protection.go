@@ -22,7 +22,7 @@ type ProtectVM struct {
 	ExpiryStops bool       `json:"expiryStops,omitempty" doc:"Whether the VM is shut down when it expires; otherwise it only needs attention"`
 }
 
-// protection returns the new protection, based on the old one.
+// newProtection returns the new protection, based on the old one.
 func (in ProtectVM) newProtection(a fleet.Actor, was fleet.VMProtection, now time.Time) (fleet.VMProtection, error) {
 	var checks fleet.Checks
 	out := fleet.VMProtection{Protected: in.Protected, ExpiresAt: in.ExpiresAt, ExpiryStops: in.ExpiryStops}

@@ -68,7 +68,7 @@ func checkAllocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fle
 	return checks.Err()
 }
 
-// mayOvercommit refuses overcommit to actors who may not change infrastructure.
+// checkMayOvercommit refuses overcommit to actors who may not change infrastructure.
 func checkMayOvercommit(a fleet.Actor, chosen bool) error {
 	var checks fleet.Checks
 	if chosen && !policy.May(a, policy.InfraChange, "") {
@@ -77,7 +77,7 @@ func checkMayOvercommit(a fleet.Actor, chosen bool) error {
 	return checks.Err()
 }
 
-// overcommitted returns the suffix for the audit line of a change with overcommit.
+// overcommitAuditSuffix returns the suffix for the audit line of a change with overcommit.
 func overcommitAuditSuffix(chosen bool) string {
 	if chosen {
 		return ", overcommit chosen"

@@ -18,12 +18,12 @@ import (
 
 // Delays until the next check of a schedule.
 const (
-	scheduleCheckSoon  = 20 * time.Second // while a job of the schedule runs
-	scheduleCheckLater = time.Minute      // while the schedule waits for anything else
-	maxDeletionRetryDelay   = time.Hour        // between two attempts to delete old snapshots
+	scheduleCheckSoon     = 20 * time.Second // while a job of the schedule runs
+	scheduleCheckLater    = time.Minute      // while the schedule waits for anything else
+	maxDeletionRetryDelay = time.Hour        // between two attempts to delete old snapshots
 )
 
-// scheduleBatch limits one pass over the schedules.
+// scheduleBatchSize limits one pass over the schedules.
 const scheduleBatchSize = 100
 
 // RunSnapshotSchedules requests the due snapshots, and the deletion of snapshots beyond their schedules' retention. A
@@ -60,14 +60,14 @@ func (c *Control) RunSnapshotSchedules(ctx context.Context, a fleet.Actor) error
 
 // scheduleCheck is the state of one schedule's check.
 type scheduleCheck struct {
-	q         *db.Queries
-	actor     fleet.Actor
-	vm        fleet.VMView
-	row       db.SnapshotSchedule
-	runs      []db.ScheduleRunsOfRow // of this schedule, newest first
-	runningKinds      []fleet.JobKind
-	now       time.Time
-	nextCheck time.Time // time of the next check; zero: when the schedule is due
+	q            *db.Queries
+	actor        fleet.Actor
+	vm           fleet.VMView
+	row          db.SnapshotSchedule
+	runs         []db.ScheduleRunsOfRow // of this schedule, newest first
+	runningKinds []fleet.JobKind
+	now          time.Time
+	nextCheck    time.Time // time of the next check; zero: when the schedule is due
 }
 
 func checkSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMID, id fleet.ScheduleID) error {
@@ -121,18 +121,18 @@ func (s *scheduleCheck) checkAgainAfter(after time.Duration) {
 	}
 }
 
-// setTrouble sets the reason shown for a delay or failure. With attention, the VM is listed as needing attention,
+// setDelayReason sets the reason shown for a delay or failure. With attention, the VM is listed as needing attention,
 // because a person must act.
 func (s *scheduleCheck) setDelayReason(attention bool, format string, args ...any) {
 	s.row.Trouble, s.row.Attention = fmt.Sprintf(format, args...), attention
 }
 
-// isOpenState reports whether a task in this state has not ended.
+// isUnfinishedState reports whether a task in this state has not ended.
 func isUnfinishedState(state string) bool {
 	return state == string(fleet.JobQueued) || state == string(fleet.JobRunning)
 }
 
-// settleRuns records ended runs and the result of the last run.
+// recordEndedRuns records ended runs and the result of the last run.
 func (s *scheduleCheck) recordEndedRuns(ctx context.Context) error {
 	s.row.Trouble, s.row.Attention = "", false
 	for i, r := range s.runs {

@@ -140,8 +140,8 @@ func (c *Control) changeSchedules(ctx context.Context, a fleet.Actor, id fleet.V
 	})
 }
 
-// scheduleFor checks a schedule and returns it as stored, with its first due time, or nil if disabled. rows has all
-// schedules of the VM.
+// completeSchedule checks a schedule and returns it as stored, with its first due time, or nil if disabled. rows has
+// all schedules of the VM.
 func completeSchedule(in fleet.SnapshotSchedule, own fleet.ScheduleID, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (fleet.SnapshotSchedule, *time.Time, error) {
 	in.Name, in.NameAs, in.Times.Zone = strings.TrimSpace(in.Name), strings.TrimSpace(in.NameAs), strings.TrimSpace(in.Times.Zone)
 	var checks fleet.Checks

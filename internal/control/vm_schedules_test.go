@@ -25,8 +25,8 @@ var hourlySchedule = fleet.SnapshotSchedule{
 	Name: "hourly", Enabled: true, Times: fleet.SnapshotTimes{EveryHours: 1, At: "00:00", Zone: farHourZone.zone}, Keep: fleet.SnapshotRetention{Last: 2},
 }
 
-// farHour is a time zone whose full hours are at least a quarter of an hour away from now, so that hourly schedules do
-// not become due during the tests.
+// farHourZone is a time zone whose full hours are at least a quarter of an hour away from now, so that hourly schedules
+// do not become due during the tests.
 var farHourZone = func() (far struct {
 	zone    string
 	minutes int
@@ -56,7 +56,7 @@ func (s *scheduleFixture) runSchedulePass() {
 	}
 }
 
-// makeDue moves the schedule's next time back by an hour, so that the schedule is due.
+// makeScheduleDue moves the schedule's next time back by an hour, so that the schedule is due.
 func (s *scheduleFixture) makeScheduleDue() {
 	s.t.Helper()
 	s.execSQL(`UPDATE snapshot_runs SET due = due - interval '1 hour' WHERE schedule_id = $1`, s.id)
@@ -64,7 +64,7 @@ func (s *scheduleFixture) makeScheduleDue() {
 	s.runSchedulePass()
 }
 
-// rerunPass makes the schedule's next check due and runs the pass again.
+// rerunSchedulePass makes the schedule's next check due and runs the pass again.
 func (s *scheduleFixture) rerunSchedulePass() {
 	s.t.Helper()
 	s.execSQL(`UPDATE snapshot_schedules SET look_at = now()`)
@@ -80,7 +80,7 @@ func (s *scheduleFixture) scheduleView() fleet.ScheduleView {
 	return all[0]
 }
 
-// report sends the host's snapshot tree.
+// reportSnapshotTree sends the host's snapshot tree.
 func (s *scheduleFixture) reportSnapshotTree() {
 	s.t.Helper()
 	s.tree.Depth = len(s.tree.Snapshots) + 1

@@ -28,7 +28,7 @@ func (in NewSnapshot) checkFields() error {
 	return checks.Err()
 }
 
-// RevertSnapshot is the input of Control.RevertSnapshot.
+// RevertSnapshot is the input of Control.RevertSnapshotDialog.
 type RevertSnapshot struct {
 	Start bool `json:"start,omitempty" doc:"Start the VM afterwards, if the snapshot has no memory"`
 }

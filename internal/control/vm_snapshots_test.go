@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// withSnapshots adds two reported snapshots to the VM: base, and its child tip, which is the current one.
+// reportTwoSnapshots adds two reported snapshots to the VM: base, and its child tip, which is the current one.
 func (s *projectFixture) reportTwoSnapshots(v fleet.VMView) (base, tip fleet.SnapshotID) {
 	s.t.Helper()
 	base, tip = fleet.NewID[fleet.SnapshotID](), fleet.NewID[fleet.SnapshotID]()
@@ -21,7 +21,7 @@ func (s *projectFixture) reportTwoSnapshots(v fleet.VMView) (base, tip fleet.Sna
 	return base, tip
 }
 
-// onlyJob returns the host's only snapshot job.
+// claimOnlySnapshotJob returns the host's only snapshot job.
 func (m *moveFixture) claimOnlySnapshotJob(kind fleet.JobKind) wire.Work {
 	m.t.Helper()
 	for _, w := range m.claimJobs() {

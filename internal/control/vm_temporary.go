@@ -26,7 +26,7 @@ type tempSnapshot struct {
 	queued  bool        // whether the job is queued
 }
 
-// ref returns the snapshot reference for a copy job; nil: no snapshot.
+// snapshotRef returns the snapshot reference for a copy job; nil: no snapshot.
 func (t tempSnapshot) snapshotRef() *fleet.SnapshotOf {
 	if t.id == "" {
 		return nil
@@ -102,7 +102,7 @@ const (
 	tempRetryDelay = 15 * time.Second // after the first failed deletion; doubled after each further one
 )
 
-// tempSnapshotBatch limits one pass over temporary snapshots.
+// tempSnapshotBatchSize limits one pass over temporary snapshots.
 const tempSnapshotBatchSize = 100
 
 // DeleteTemporarySnapshots requests the deletion of temporary snapshots without unfinished disk copies, and retries

@@ -43,7 +43,7 @@ func (s *libraryFixture) finishTemporarySnapshot(vm fleet.VMView) fleet.Snapshot
 	return o.ID
 }
 
-// sweepTemporary ends all delays and runs the pass over temporary snapshots.
+// deleteTemporarySnapshots ends all delays and runs the pass over temporary snapshots.
 func (s *libraryFixture) deleteTemporarySnapshots() {
 	s.t.Helper()
 	s.execSQL(`UPDATE temporary_snapshots SET look_at = now()`)

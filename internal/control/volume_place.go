@@ -14,7 +14,8 @@ import (
 	"quantix/internal/placement"
 )
 
-// currentUse returns how the volume is used now, including requests made after v was read. The pool must be locked.
+// currentVolumeUse returns how the volume is used now, including requests made after v was read. The pool must be
+// locked.
 func currentVolumeUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.VolumeUse, error) {
 	use := v.Use()
 	text, err := q.VolumeInUse(ctx, db.VolumeInUseParams{PoolID: string(v.PoolID), Volume: v.Name, Host: string(v.LocalHost())})
@@ -32,8 +33,8 @@ func currentVolumeUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fle
 	return use, err
 }
 
-// unfinishedWork returns the verb of an unfinished job that changes or reads the volume; empty: none. For a local pool,
-// on is the host whose jobs count; empty: all hosts.
+// unfinishedVolumeWork returns the verb of an unfinished job that changes or reads the volume; empty: none. For a local
+// pool, on is the host whose jobs count; empty: all hosts.
 func unfinishedVolumeWork(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, on fleet.HostID) (string, error) {
 	rows, err := q.VolumesAtWork(ctx, string(pool))
 	for _, r := range rows {
@@ -117,14 +118,14 @@ func checkNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on flee
 	return err
 }
 
-// isNameRefusal reports whether err is a refusal by checkNameFree, so that the caller may try another name.
+// isNameTakenOrInvalid reports whether err is a refusal by checkNameFree, so that the caller may try another name.
 func isNameTakenOrInvalid(err error) bool {
 	code := fleet.CodeOf(err)
 	return code == fleet.Invalid || code == fleet.Conflict
 }
 
-// findHost returns the host for the job: the named host, or an online host with the pool active and enough space. It
-// refuses if none is suitable. among limits the choice to hosts with the volume; nil: any host.
+// findHostForVolumeJob returns the host for the job: the named host, or an online host with the pool active and enough
+// space. It refuses if none is suitable. among limits the choice to hosts with the volume; nil: any host.
 func findHostForVolumeJob(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, among []query.HostRef, overcommit bool) (query.HostRef, error) {
 	disks := []fleet.Disk{{PoolID: j.ref.PoolID, SizeBytes: j.params.TakesBytes}}
 	hosts, err := candidateHosts(ctx, q, a, named, fleet.VMSpec{Disks: disks})
@@ -153,7 +154,7 @@ func findHostForVolumeJob(ctx context.Context, q *db.Queries, a fleet.Actor, j v
 	return query.HostRef{}, noHostForJobError(j, faults, named)
 }
 
-// noHostError returns the error that explains why no host can run the job.
+// noHostForJobError returns the error that explains why no host can run the job.
 func noHostForJobError(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
 	var checks fleet.Checks
 	for _, f := range faults {

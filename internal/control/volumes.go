@@ -156,7 +156,7 @@ func newDownloadJob(pool fleet.PoolID, in NewDownload) (volumeJob, error) {
 	}, nil
 }
 
-// newVolumeOn chooses the host of a new volume and returns the job with it.
+// newVolumeJobOnHost chooses the host of a new volume and returns the job with it.
 func newVolumeJobOnHost(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, overcommit bool) (volumeJob, error) {
 	spec, err := readPoolSpec(ctx, q, j.ref.PoolID)
 	if err != nil {
@@ -204,7 +204,7 @@ type volumeJob struct {
 	kind          fleet.JobKind
 	ref           fleet.Volref
 	host          query.HostRef
-	params          fleet.VolumeParams
+	params        fleet.VolumeParams
 	deletesData   bool // the job deletes the volume's data
 	auditByCaller bool // the caller writes the audit line
 
@@ -218,13 +218,13 @@ func (c *Control) queueVolumeJob(ctx context.Context, a fleet.Actor, pool fleet.
 	return c.queueVolumeJobWithRows(ctx, a, pool, decide, func(*db.Queries, fleet.TaskID) error { return nil })
 }
 
-// queueVolumeJobAnd works like queueVolumeJob; then adds rows that refer to the task, in the same transaction.
+// queueVolumeJobWithRows works like queueVolumeJob; then adds rows that refer to the task, in the same transaction.
 func (c *Control) queueVolumeJobWithRows(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.AssignableObject) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
 	return c.queueVolumeJobAsActor(ctx, a, a, pool, decide, then)
 }
 
-// queueVolumeJobAs works like queueVolumeJobAnd. poolActor is the actor that changes the pool; the caller has checked
-// the permission of the person, a.
+// queueVolumeJobAsActor works like queueVolumeJobWithRows. poolActor is the actor that changes the pool; the caller has
+// checked the permission of the person, a.
 func (c *Control) queueVolumeJobAsActor(ctx context.Context, poolActor, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.AssignableObject) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
 	err = assign.PoolType.ChangeObject(ctx, c.store, poolActor, string(pool), func(q *db.Queries, on assign.AssignableObject) error {
 		j, err := decide(q, on)

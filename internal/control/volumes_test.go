@@ -163,13 +163,13 @@ func TestVolumeInUseCannotBeChanged(t *testing.T) {
 	}
 }
 
-// setSpec writes a part of a VM's spec, as an edit does.
+// setSpecField writes a part of a VM's spec, as an edit does.
 func (s *projectFixture) setSpecField(id fleet.VMID, part, value string) {
 	s.t.Helper()
 	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, ARRAY[$2], $3::jsonb) WHERE id = $1`, id, part, value)
 }
 
-// updateVolume adds properties to a volume in a host's report.
+// setReportedVolumeFields adds properties to a volume in a host's report.
 func (s *projectFixture) setReportedVolumeFields(of control.Volume, host fleet.HostID, more string) {
 	s.t.Helper()
 	s.execSQL(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $3 THEN v || $4::jsonb ELSE v END) FROM jsonb_array_elements(status->'volumes') v))

@@ -43,7 +43,7 @@ func Inspect(ctx context.Context, p Purpose) []Check {
 	return thisMachine().inspect(ctx, p)
 }
 
-// Ready reports whether all required checks passed.
+// AllRequiredOK reports whether all required checks passed.
 func AllRequiredOK(checks []Check) bool {
 	for _, c := range checks {
 		if !c.OK && !c.Optional {
@@ -53,7 +53,7 @@ func AllRequiredOK(checks []Check) bool {
 	return true
 }
 
-// Print writes the checks as an aligned table: state (ok, missing, optional), name, reason, and path or fix.
+// PrintChecks writes the checks as an aligned table: state (ok, missing, optional), name, reason, and path or fix.
 func PrintChecks(out io.Writer, checks []Check) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, c := range checks {

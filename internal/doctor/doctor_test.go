@@ -16,7 +16,7 @@ import (
 	"testing/fstest"
 )
 
-// fake is a machine in memory: a Debian system, used as root, that meets none of the requirements.
+// fakeMachine is a machine in memory: a Debian system, used as root, that meets none of the requirements.
 type fakeMachine struct {
 	machine
 	files fstest.MapFS
@@ -46,7 +46,7 @@ func (f *fakeMachine) add(paths ...string) {
 	}
 }
 
-// everything adds all programs and files that the lab and the tests require.
+// addEverything adds all programs and files that the lab and the tests require.
 func (f *fakeMachine) addEverything() {
 	f.findPostgres = func() (string, error) { return "/usr/lib/postgresql/15/bin", nil }
 	for _, n := range requirements {

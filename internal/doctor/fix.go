@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// family is the kind of package manager of a system.
+// packageFamily is the kind of package manager of a system.
 type packageFamily int
 
 const (
@@ -41,7 +41,7 @@ func (m *machine) packageFamily() packageFamily {
 	return otherSystem
 }
 
-// fixFor returns the command that installs a requirement, or an instruction if no command does.
+// fixOf returns the command that installs a requirement, or an instruction if no command does.
 func (m *machine) fixOf(n requirement) string {
 	if n.fix != "" {
 		return n.fix
@@ -55,7 +55,7 @@ func (m *machine) fixOf(n requirement) string {
 	return "install what Debian calls " + strings.Join(n.debian, " ")
 }
 
-// command returns the command that installs all packages of the missing requirements; empty if no package helps.
+// installCommand returns the command that installs all packages of the missing requirements; empty if no package helps.
 func (m *machine) installCommand(missing []requirement) string {
 	f := m.packageFamily()
 	packages := packagesOf(f, missing)

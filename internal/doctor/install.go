@@ -101,7 +101,7 @@ func (m *machine) blockServices(ctx context.Context) (*serviceBlock, error) {
 	return q, nil
 }
 
-// end removes the policy file and disables the services that the packages enabled. It writes failures to out.
+// unblock removes the policy file and disables the services that the packages enabled. It writes failures to out.
 func (q *serviceBlock) unblock(ctx context.Context, out io.Writer) {
 	if q.policy {
 		if err := os.Remove(q.m.policyFile); err != nil {

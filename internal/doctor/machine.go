@@ -106,7 +106,7 @@ func (m *machine) probe(ctx context.Context, n requirement) (found string, ok bo
 	return "", false
 }
 
-// program looks for a program in the PATH and also in the sbin directories, which a user's PATH often lacks.
+// findProgram looks for a program in the PATH and also in the sbin directories, which a user's PATH often lacks.
 func (m *machine) findProgram(name string) (found string, ok bool) {
 	dirs := append(slices.Clone(m.path), "/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin")
 	for _, dir := range dirs {
@@ -145,7 +145,7 @@ func probeKVM(_ context.Context, m *machine) (string, bool) {
 	return device, m.open(device) == nil
 }
 
-// staticBusybox refuses a dynamically linked busybox, because the lab's guest has no libraries.
+// probeStaticBusybox refuses a dynamically linked busybox, because the lab's guest has no libraries.
 func probeStaticBusybox(_ context.Context, m *machine) (string, bool) {
 	for _, name := range []string{"busybox", "busybox.static", "busybox-static"} {
 		found, ok := m.findProgram(name)

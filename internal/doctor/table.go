@@ -233,7 +233,7 @@ var requirements = []requirement{
 	},
 }
 
-// storageDriver and blockDriver return the paths of libvirt's and QEMU's drivers on the distributions.
+// storageDriverPaths and blockDriverPaths return the paths of libvirt's and QEMU's drivers on the distributions.
 func storageDriverPaths(name string) []string {
 	const file = "libvirt/storage-backend/libvirt_storage_backend_"
 	return []string{"usr/lib/*/" + file + name + ".so", "usr/lib64/" + file + name + ".so", "usr/lib/" + file + name + ".so"}
@@ -244,7 +244,7 @@ func blockDriverPaths(name string) []string {
 	return []string{"usr/lib/*/" + file, "usr/lib64/" + file, "usr/lib/" + file}
 }
 
-// program returns the requirement of the lab, the tests and the benchmarks for a program with that name.
+// programRequirement returns the requirement of the lab, the tests and the benchmarks for a program with that name.
 func programRequirement(name, why, debian, rpm string) requirement {
 	return requirement{
 		name: name, why: why, required: forLab, programs: []string{name}, debian: []string{debian}, rpm: []string{rpm},

@@ -25,7 +25,7 @@ type api struct {
 
 func (s *playground) api() api { return api{url: s.URL, token: s.APIToken} }
 
-// answer is a response of the API.
+// apiResponse is a response of the API.
 type apiResponse struct {
 	status int
 	body   []byte
@@ -79,13 +79,13 @@ func requestJSON[T any](t testing.TB, a api, want int, method, path string, body
 	return out
 }
 
-// list returns the first page of a list.
+// listFirstPage returns the first page of a list.
 func listFirstPage[T any](t testing.TB, a api, path string) []T {
 	t.Helper()
 	return requestJSON[fleet.Page[T]](t, a, http.StatusOK, http.MethodGet, path, nil).Items
 }
 
-// host returns the host of the given name.
+// hostByName returns the host of the given name.
 func (a api) hostByName(t testing.TB, name string) fleet.HostView {
 	t.Helper()
 	return findByName[fleet.HostView](t, a, "hosts", name)
@@ -116,7 +116,7 @@ func findByName[T any](t testing.TB, a api, resource, name string) T {
 	return items[0]
 }
 
-// vm returns the VM.
+// getVM returns the VM.
 func (a api) getVM(t testing.TB, id fleet.VMID) fleet.VMView {
 	t.Helper()
 	return requestJSON[fleet.VMView](t, a, http.StatusOK, http.MethodGet, "/api/v1/vms/"+string(id), nil)

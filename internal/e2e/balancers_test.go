@@ -88,7 +88,7 @@ func (b balancer) run(s *multiPortalSite, file string, places *strings.Replacer)
 	s.waitResponse("the balancer at work", "/readyz", http.StatusOK, "")
 }
 
-// runningVM creates a VM in a new project, and waits until it runs.
+// createRunningVM creates a VM in a new project, and waits until it runs.
 func createRunningVM(t *testing.T, a api) fleet.VMView {
 	t.Helper()
 	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})

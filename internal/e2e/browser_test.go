@@ -194,7 +194,7 @@ func (p *tab) unexpectedFaults() (out []string) {
 	return out
 }
 
-// do runs the actions within stepLimit.
+// runActions runs the actions within stepLimit.
 func (p *tab) runActions(what string, steps ...chromedp.Action[chromedp.Void]) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, stepLimit)
@@ -204,7 +204,7 @@ func (p *tab) runActions(what string, steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// eval evaluates a JavaScript expression in the page.
+// evalJS evaluates a JavaScript expression in the page.
 func evalJS[T any](p *tab, expression string, options ...chromedp.EvaluateOption) (T, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, stepLimit)
 	defer cancel()
@@ -216,7 +216,7 @@ func (p *tab) setWindowSize(width, height int64) {
 	p.runActions("set the window's size", chromedp.EmulateViewport(width, height))
 }
 
-// pictures returns the directory for screenshots, which QUANTIX_TEST_SCREENSHOTS names. Without the variable,
+// pictureDir returns the directory for screenshots, which QUANTIX_TEST_SCREENSHOTS names. Without the variable,
 // screenshots of failures are stored in the system's temporary directory, and all others are deleted after the run.
 func (p *tab) pictureDir() string {
 	if dir := os.Getenv(picturesVariable); dir != "" {

@@ -139,7 +139,7 @@ func createVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
 	return ids
 }
 
-// allPages returns all items of a list, page by page.
+// listAllPages returns all items of a list, page by page.
 func listAllPages[T any](t *testing.T, a api, path string) (all []T) {
 	t.Helper()
 	for after := ""; ; {

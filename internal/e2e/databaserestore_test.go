@@ -85,7 +85,7 @@ func postgresProgram(t *testing.T, program string, args ...string) {
 	}
 }
 
-// restore replaces the database at the given URL by the content of a dump.
+// restoreDump replaces the database at the given URL by the content of a dump.
 func restoreDump(t *testing.T, address, dump string) {
 	t.Helper()
 	conf, err := pgx.ParseConfig(address)

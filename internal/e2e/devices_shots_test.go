@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// vmWithDevices creates a VM with drives, ports and a host device, and returns the path of its page.
+// createVMWithDevices creates a VM with drives, ports and a host device, and returns the path of its page.
 func createVMWithDevices(t *testing.T, a api, project string, host fleet.HostID) string {
 	t.Helper()
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{

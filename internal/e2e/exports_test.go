@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// exportVM creates a stopped VM and exports it, so that its pool has a file to import. It returns the VM's ID.
+// createExportedVM creates a stopped VM and exports it, so that its pool has a file to import. It returns the VM's ID.
 func (a api) createExportedVM(t testing.TB, name, project string, pool fleet.PoolID) fleet.VMID {
 	t.Helper()
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{

@@ -58,7 +58,7 @@ func (s *playground) killAgentDuringJob(t *testing.T, id fleet.VMID) {
 	}
 }
 
-// job returns the task that creates the VM with the ID.
+// creationTask returns the task that creates the VM with the ID.
 func (s *playground) creationTask(t *testing.T, id fleet.VMID) fleet.Task {
 	t.Helper()
 	jobs := listFirstPage[fleet.Task](t, s.api(), "/api/v1/tasks?limit=50")
@@ -87,7 +87,7 @@ func (s *playground) checkCreatedOnce(t *testing.T, name string, id fleet.VMID) 
 	}
 }
 
-// agentPid returns the process ID of a lab host's agent, not of the shells around it.
+// labAgentPID returns the process ID of a lab host's agent, not of the shells around it.
 func labAgentPID(t *testing.T, dir string) int {
 	t.Helper()
 	path, err := binary()

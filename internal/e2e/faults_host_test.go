@@ -41,7 +41,7 @@ func newFaultRig(t *testing.T) *faultRig {
 	return r
 }
 
-// newBareRig returns a rig whose host has not joined. Different indexes give hosts different networks.
+// newRigWithoutHost returns a rig whose host has not joined. Different indexes give hosts different networks.
 func newRigWithoutHost(t *testing.T, name string, index int) *faultRig {
 	t.Helper()
 	r := &faultRig{t: t, name: name, dir: filepath.Join(root, uniqueName("rig"))}
@@ -231,7 +231,7 @@ func (r *faultRig) checkLibvirtdDeath(t *testing.T) {
 	r.waitHost(10*time.Second, fleet.HostOnline)
 }
 
-// postgresHangs freezes PostgreSQL: connections stay open, but the server does not answer.
+// checkPostgresHang freezes PostgreSQL: connections stay open, but the server does not answer.
 func (r *faultRig) checkPostgresHang(t *testing.T, vm fleet.VMView) {
 	r.t = t
 	r.signalPostgres(syscall.SIGSTOP)

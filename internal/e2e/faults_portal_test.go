@@ -79,7 +79,7 @@ func TestPrivatePostgresAdoptedByNextPortal(t *testing.T) {
 	p.api().projectByName(t, "lasting")
 }
 
-// postmaster returns the process ID of a portal's private PostgreSQL.
+// postmasterPID returns the process ID of a portal's private PostgreSQL.
 func postmasterPID(t *testing.T, dir string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "postgres", "pgdata", "postmaster.pid"))
@@ -90,7 +90,7 @@ func postmasterPID(t *testing.T, dir string) string {
 	return pid
 }
 
-// gate is a proxy between a portal and PostgreSQL. It can withhold the response to a commit.
+// commitGate is a proxy between a portal and PostgreSQL. It can withhold the response to a commit.
 type commitGate struct {
 	url string // URL at which the portal reaches PostgreSQL
 
@@ -130,7 +130,7 @@ func newGate(t *testing.T, postgres string) *commitGate {
 	return g
 }
 
-// hold makes the gate withhold the response to a commit, if a statement of the transaction contains the text. The
+// holdCommit makes the gate withhold the response to a commit, if a statement of the transaction contains the text. The
 // returned channel is closed when PostgreSQL has committed.
 func (g *commitGate) holdCommit(text string) <-chan struct{} {
 	g.mu.Lock()

@@ -7,7 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// firstBootVM creates a VM with first-boot settings, and a stored customization. It returns the paths of both pages.
+// createFirstBootVM creates a VM with first-boot settings, and a stored customization. It returns the paths of both
+// pages.
 func createFirstBootVM(t *testing.T, a api) (vm, spec string) {
 	t.Helper()
 	project := a.projectByName(t, "shop").ID

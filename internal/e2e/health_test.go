@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// failingVM creates a VM that fails one of its health checks and passes another. Its host breaks one of its placement
-// rules.
+// createFailingVM creates a VM that fails one of its health checks and passes another. Its host breaks one of its
+// placement rules.
 func (a api) createFailingVM(t *testing.T) fleet.VMView {
 	t.Helper()
 	project := a.projectByName(t, "shop").ID

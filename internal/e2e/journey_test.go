@@ -112,7 +112,7 @@ func (p *tab) plugNICs(a api, h readyHost, id fleet.VMID) {
 	nics(had)
 }
 
-// growRunning adds a vCPU, memory and a disk to the running guest with the form, checks that the guest sees them, and
+// growRunningVM adds a vCPU, memory and a disk to the running guest with the form, checks that the guest sees them, and
 // removes the disk again.
 func (p *tab) growRunningVM(a api, h readyHost, id fleet.VMID, pool string) {
 	p.Helper()
@@ -284,8 +284,8 @@ func (p *tab) typeIntoConsole(h readyHost, name string) {
 	points("the console's picture of the empty terminal", func(now int) bool { return now < full-4*cursorPixels })
 }
 
-// terminal returns the text on the guest's first virtual terminal without line ends, which it reads through the guest
-// agent. If the guest agent does not answer, it returns the error's text.
+// guestTerminalText returns the text on the guest's first virtual terminal without line ends, which it reads through
+// the guest agent. If the guest agent does not answer, it returns the error's text.
 func guestTerminalText(t testing.TB, h readyHost, name string) string {
 	t.Helper()
 	ask := func(execute string, args map[string]any, out any) error {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// leftovers returns an error that names the processes, mounts and bridges that still use dir. It first waits a moment,
-// so that dead processes can be reaped.
+// checkLeftovers returns an error that names the processes, mounts and bridges that still use dir. It first waits a
+// moment, so that dead processes can be reaped.
 func checkLeftovers(dir string) error {
 	var left []string
 	for deadline := time.Now().Add(5 * time.Second); ; <-time.After(100 * time.Millisecond) {
@@ -28,7 +28,8 @@ func checkLeftovers(dir string) error {
 	}
 }
 
-// processes lists the processes that were started from dir, name dir in their arguments, or have it among their mounts.
+// processesUsing lists the processes that were started from dir, name dir in their arguments, or have it among their
+// mounts.
 func processesUsing(dir string) (left []string) {
 	entries, _ := os.ReadDir("/proc")
 	own, _ := os.ReadFile("/proc/self/mountinfo")
@@ -79,10 +80,10 @@ func processesOf(words ...string) (pids []int) {
 	return pids
 }
 
-// bridge is a bridge of a lab host. Its interface index distinguishes it from a later bridge with the same name.
+// labBridge is a bridge of a lab host. Its interface index distinguishes it from a later bridge with the same name.
 type labBridge struct{ name, index string }
 
-// bridges returns the bridges of the lab hosts with the given directories.
+// bridgesOfHosts returns the bridges of the lab hosts with the given directories.
 func bridgesOfHosts(hosts ...string) (found []labBridge) {
 	for _, dir := range hosts {
 		text, _ := os.ReadFile(filepath.Join(dir, "etc/qemu/networks/default.xml"))

@@ -136,8 +136,8 @@ type guestLife struct {
 	console *serialConsole
 }
 
-// newLife creates a VM from the Debian image with the wizard. fill sets the wizard's other fields. Then it signs in to
-// the guest as the first-boot user.
+// newGuestLife creates a VM from the Debian image with the wizard. fill sets the wizard's other fields. Then it signs
+// in to the guest as the first-boot user.
 func newGuestLife(t *testing.T, r cloudRig, name string, fill func(p *tab)) *guestLife {
 	t.Helper()
 	p := newTab(t, r.portal.url)
@@ -172,7 +172,7 @@ func newGuestLife(t *testing.T, r cloudRig, name string, fill func(p *tab)) *gue
 	return l
 }
 
-// create sends the form of a new VM, waits for the VM's guest, and signs in to the guest.
+// createGuest sends the form of a new VM, waits for the VM's guest, and signs in to the guest.
 func (p *tab) createGuest(l *guestLife) {
 	p.Helper()
 	if on, err := evalJS[bool](p, `document.querySelector("#start").checked`); err == nil && !on {
@@ -237,7 +237,7 @@ func (l *guestLife) runNumber(command string) int {
 	return n
 }
 
-// hardware returns what the guest itself detects: online CPUs, memory in MiB, number of disks and of NICs.
+// detectedHardware returns what the guest itself detects: online CPUs, memory in MiB, number of disks and of NICs.
 func (l *guestLife) detectedHardware() (cpus, memory, disks, nics int) {
 	l.Helper()
 	l.console.runCommand("for c in /sys/devices/system/cpu/cpu[1-9]*/online; do echo 1 | sudo tee $c >/dev/null; done 2>/dev/null")

@@ -118,7 +118,7 @@ func (k *uploadLink) isOpen(from net.Conn) bool {
 	return k.open[from]
 }
 
-// allow lets n more bytes pass; below 0: all bytes.
+// allowBytes lets n more bytes pass; below 0: all bytes.
 func (k *uploadLink) allowBytes(n int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

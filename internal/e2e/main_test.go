@@ -113,7 +113,7 @@ func onOwnThread(f func()) {
 
 var names atomic.Int64
 
-// unique returns a name that no other test and no other run of the same test has used.
+// uniqueName returns a name that no other test and no other run of the same test has used.
 func uniqueName(name string) string { return fmt.Sprintf("%s-%d", name, names.Add(1)) }
 
 func writeFile(t testing.TB, path, text string) {

@@ -45,7 +45,7 @@ func TestNewVMShowsOnlyStartPhases(t *testing.T) {
 	}
 }
 
-// phases returns the successive phases of a VM until the VM has been running for a second.
+// phasesUntilRunning returns the successive phases of a VM until the VM has been running for a second.
 func (a api) phasesUntilRunning(t *testing.T, vm fleet.VMView) []fleet.Phase {
 	t.Helper()
 	seen := []fleet.Phase{vm.Phase}

@@ -22,8 +22,8 @@ func (p *tab) withoutScripts() {
 	}))
 }
 
-// submit clicks an element and waits until the response page has loaded. The page may have the same address as the page
-// before.
+// clickAndLoad clicks an element and waits until the response page has loaded. The page may have the same address as
+// the page before.
 func (p *tab) clickAndLoad(sel, text string) {
 	p.Helper()
 	p.markDocument()

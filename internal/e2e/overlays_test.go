@@ -100,8 +100,8 @@ func TestNetworksConnectGuestsBetweenHosts(t *testing.T) { //nolint:tparallel //
 
 var pingsBack = regexp.MustCompile(`60 packets transmitted, (\d\d) packets received`)
 
-// changeConfirmed moves the agent's network device into a bridge and out again, while guests of both hosts communicate
-// through it.
+// checkChangeConfirmed moves the agent's network device into a bridge and out again, while guests of both hosts
+// communicate through it.
 func (s *switchedLab) checkChangeConfirmed(t *testing.T, g *netGuest) {
 	g = g.withTest(t)
 	through := func(what string, change func()) {
@@ -137,7 +137,7 @@ func (s *switchedLab) waitRestored(t *testing.T) {
 	})
 }
 
-// changeRolledBack creates a bridge whose outgoing traffic is blocked, so that the host must roll the change back.
+// checkChangeRolledBack creates a bridge whose outgoing traffic is blocked, so that the host must roll the change back.
 func (s *switchedLab) checkChangeRolledBack(t *testing.T, g *netGuest) {
 	g = g.withTest(t)
 	s.runInNetwork(t, 0, "iptables", "-I", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
@@ -165,7 +165,7 @@ func (s *switchedLab) checkChangeRolledBack(t *testing.T, g *netGuest) {
 	s.waitRestored(t)
 }
 
-// killedBeforeConfirm kills the agent before it can confirm the change, which must then be rolled back.
+// checkKillBeforeConfirm kills the agent before it can confirm the change, which must then be rolled back.
 func (s *switchedLab) checkKillBeforeConfirm(t *testing.T) {
 	s.runInNetwork(t, 0, "iptables", "-I", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
 	s.defineNetwork(t, "mgmt-dies", map[string]any{"mode": "uplink", "device": "eth0", "bridge": "qx-mgmt"}, 0)

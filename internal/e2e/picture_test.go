@@ -80,7 +80,7 @@ func (p *tab) withTree(shows string) {
 	}
 }
 
-// theme sets the color scheme that the browser reports as the user's preference.
+// setTheme sets the color scheme that the browser reports as the user's preference.
 func (p *tab) setTheme(theme string) {
 	p.Helper()
 	features := []*emulation.MediaFeature{
@@ -92,7 +92,7 @@ func (p *tab) setTheme(theme string) {
 	}))
 }
 
-// settle waits until no request is running and the layout has been painted.
+// waitSettled waits until no request is running and the layout has been painted.
 func (p *tab) waitSettled() {
 	p.Helper()
 	p.waitTrue("the page to settle", `document.readyState === "complete" && !document.querySelector(".htmx-request, .htmx-swapping, .htmx-settling")`)
@@ -141,7 +141,7 @@ const axeRun = `axe.run(document, {resultTypes: ["violations"]}).then(r => r.vio
 // axeSource reads axe-core, which is in the directory of the browser's other libraries.
 var axeSource = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("../../static/internal/axe/axe.min.js") })
 
-// axe fails the test if axe-core finds a violation on the page.
+// checkAccessibility fails the test if axe-core finds a violation on the page.
 func (p *tab) checkAccessibility(name string) {
 	p.Helper()
 	if loaded, err := evalJS[bool](p, `typeof axe !== "undefined"`); err != nil || !loaded {
@@ -173,8 +173,8 @@ func routePattern(route string) string {
 	return fmt.Sprintf(`^%s(\?.*)?$`, strings.Join(parts, "/"))
 }
 
-// shoot opens a page and captures it. QUANTIX_TEST_SCREENSHOTS_OF is a pattern for shot names; a developer can use it
-// to capture only some pages.
+// captureShot opens a page and captures it. QUANTIX_TEST_SCREENSHOTS_OF is a pattern for shot names; a developer can
+// use it to capture only some pages.
 func (p *tab) captureShot(s pageShot) {
 	p.Helper()
 	if of := os.Getenv("QUANTIX_TEST_SCREENSHOTS_OF"); of != "" && !regexp.MustCompile(of).MatchString(s.name) {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// plannedShots returns the shots of previews of a change. vm is the path of the running VM's page.
+// planShots returns the shots of previews of a change. vm is the path of the running VM's page.
 func planShots(t *testing.T, a api, vm, running, failed string) []pageShot {
 	t.Helper()
 	return []pageShot{

@@ -99,7 +99,7 @@ func (p *portal) kill() {
 	<-p.gone
 }
 
-// end stops the portal and its private PostgreSQL, if any.
+// stopPortal stops the portal and its private PostgreSQL, if any.
 func (p *portal) stopPortal() {
 	if p.program == nil {
 		return
@@ -127,7 +127,7 @@ func (p *portal) signIn() {
 	p.password = newPassword
 }
 
-// post sends a form, follows the redirect and returns the page. On status 503, which a busy machine may cause, it
+// postForm sends a form, follows the redirect and returns the page. On status 503, which a busy machine may cause, it
 // retries.
 func (p *portal) postForm(path string, form url.Values) (page string) {
 	p.t.Helper()
@@ -166,7 +166,8 @@ func (p *portal) api() api {
 	return a
 }
 
-// mockAgent joins a simulated host and runs its agent until the test ends. It returns the agent and its data directory.
+// startMockAgent joins a simulated host and runs its agent until the test ends. It returns the agent and its data
+// directory.
 func (p *portal) startMockAgent(name string) (*program, string) {
 	p.t.Helper()
 	dir := filepath.Join(root, p.name+"-"+name)
@@ -207,7 +208,7 @@ func (p *portal) runAgent(name string, args ...string) *program {
 	return agent
 }
 
-// output runs a command without QUANTIX_ variables in its environment, and returns its output.
+// commandOutput runs a command without QUANTIX_ variables in its environment, and returns its output.
 func commandOutput(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := cleanCommand(ctx, name, args...)
 	out, err := cmd.CombinedOutput()

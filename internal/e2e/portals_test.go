@@ -34,8 +34,8 @@ import (
 
 const portalCount = 3
 
-// site is the setup in the manual's chapter on several portals: the load balancer, three portals, and a PostgreSQL
-// primary with its standby.
+// multiPortalSite is the setup in the manual's chapter on several portals: the load balancer, three portals, and a
+// PostgreSQL primary with its standby.
 type multiPortalSite struct {
 	*portal // the balancer, which users reach as if it were one portal
 	t       *testing.T
@@ -100,8 +100,8 @@ func newSite(t *testing.T, through balancer) *multiPortalSite {
 	return s
 }
 
-// until sends requests to the balancer until the response has the status and contains the text. It is signed in as
-// administrator if possible.
+// waitResponse sends requests to the balancer until the response has the status and contains the text. It is signed in
+// as administrator if possible.
 func (s *multiPortalSite) waitResponse(what, path string, status int, text string) {
 	s.t.Helper()
 	ask := cmp.Or(s.browser, &http.Client{Transport: s.via, Timeout: httpClient.Timeout})
@@ -137,7 +137,7 @@ func (s *multiPortalSite) checkConsoles(n int, vm fleet.VMID) {
 	}
 }
 
-// requests records the results of a continuous stream of requests.
+// requestLog records the results of a continuous stream of requests.
 type requestLog struct {
 	mu       sync.Mutex
 	done     map[string]bool // names of created projects
@@ -151,7 +151,7 @@ func (o *requestLog) expectNoErrors(on bool) {
 	o.noErrors = on
 }
 
-// record adds a response and reports whether the request is complete.
+// recordResponse adds a response and reports whether the request is complete.
 func (o *requestLog) recordResponse(name string, got apiResponse, err error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -93,7 +93,7 @@ func (p *program) signal(s os.Signal) error {
 	}
 }
 
-// tail returns the last lines of a file.
+// lastLinesOfFile returns the last lines of a file.
 func lastLinesOfFile(path string, lines int) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -262,7 +262,7 @@ func (s *sharedProgram) end() error {
 	return errors.Join(errs...)
 }
 
-// command returns a command without QUANTIX_ variables in its environment.
+// cleanCommand returns a command without QUANTIX_ variables in its environment.
 func cleanCommand(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = cleanEnv()

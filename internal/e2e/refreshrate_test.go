@@ -51,7 +51,7 @@ func TestPageShowsRefreshInterval(t *testing.T) {
 	p.waitTrue("the interval to be hidden", `document.getElementById("pace").hidden`)
 }
 
-// injector inserts events into a stream, before the data of the next read.
+// streamInjector inserts events into a stream, before the data of the next read.
 type streamInjector struct {
 	from     io.Reader
 	injected <-chan string

@@ -14,8 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// refusedDialog checks how a dialog shows an error of its action. The error must be visible above the dialog, announced
-// and closable, although everything around the dialog is inert.
+// checkRefusedDialog checks how a dialog shows an error of its action. The error must be visible above the dialog,
+// announced and closable, although everything around the dialog is inert.
 func checkRefusedDialog(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)

@@ -18,7 +18,7 @@ import (
 	"quantix/internal/pglocal"
 )
 
-// postgres is a PostgreSQL server as an operator runs it: on TCP, possibly with a standby.
+// postgresServer is a PostgreSQL server as an operator runs it: on TCP, possibly with a standby.
 type postgresServer struct {
 	t       *testing.T
 	dir     string
@@ -36,7 +36,7 @@ func newPrimary(t *testing.T, dir string) *postgresServer {
 	return p
 }
 
-// standby starts a standby of p. From then on, p commits only what the standby has received.
+// startStandby starts a standby of p. From then on, p commits only what the standby has received.
 func (p *postgresServer) startStandby(dir string) *postgresServer {
 	p.t.Helper()
 	s := &postgresServer{t: p.t, dir: dir, address: freeAddress(p.t)}
@@ -117,7 +117,7 @@ func (p *postgresServer) start() {
 	})
 }
 
-// daemon starts a program that ends with the test. The returned channel is closed when the program has ended.
+// startDaemon starts a program that ends with the test. The returned channel is closed when the program has ended.
 func startDaemon(t *testing.T, cmd *exec.Cmd, log string) <-chan struct{} {
 	t.Helper()
 	started, gone := make(chan error), make(chan struct{})

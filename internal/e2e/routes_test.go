@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// emptyFleet captures the pages of a newly installed portal, and of a portal whose only host is offline.
+// captureEmptyFleet captures the pages of a newly installed portal, and of a portal whose only host is offline.
 func captureEmptyFleet(t *testing.T) {
 	t.Parallel()
 	s := newPortal(t, uniqueName("empty"))
@@ -84,7 +84,7 @@ func checkEveryRoute(t *testing.T, shots []pageShot) {
 	}
 }
 
-// blockPools creates an iSCSI pool with LUNs that VMs can use, and a Ceph pool whose cluster does not answer.
+// createBlockPools creates an iSCSI pool with LUNs that VMs can use, and a Ceph pool whose cluster does not answer.
 func (a api) createBlockPools(t *testing.T) (san, ceph fleet.PoolID) {
 	t.Helper()
 	add := func(name, secret string, spec fleet.PoolSpec) fleet.PoolID {

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// shot is a page to capture. act brings the page into the state for the screenshot; nil: nothing to do.
+// pageShot is a page to capture. act brings the page into the state for the screenshot; nil: nothing to do.
 type pageShot struct {
 	name, path string
 	act        func(p *tab)

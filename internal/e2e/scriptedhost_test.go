@@ -56,7 +56,7 @@ func (p *portal) newScriptedHost(name string) *scriptedHost {
 
 func (h *scriptedHost) nextSeq() int64 { h.seq++; return h.seq }
 
-// report sends a full report with a new digest.
+// sendFullReport sends a full report with a new digest.
 func (h *scriptedHost) sendFullReport() {
 	h.Helper()
 	seq := h.nextSeq()
@@ -65,7 +65,7 @@ func (h *scriptedHost) sendFullReport() {
 	}
 }
 
-// finish claims the next job and reports the given result without executing the job.
+// finishNextJob claims the next job and reports the given result without executing the job.
 func (h *scriptedHost) finishNextJob(result func(wire.Work) wire.Finish) {
 	h.Helper()
 	claim, err := h.client.Claim(h.Context(), wire.ClaimRequest{Max: 1})
@@ -102,7 +102,7 @@ func keepReporting(t *testing.T, hosts ...*scriptedHost) {
 	t.Cleanup(func() { stop(); <-ended })
 }
 
-// troubledVM captures a VM with a missing disk and drift, and a job that waits for a retry.
+// captureTroubledVM captures a VM with a missing disk and drift, and a job that waits for a retry.
 func captureTroubledVM(t *testing.T) {
 	t.Parallel()
 	s := newPortal(t, uniqueName("trouble"))

@@ -28,7 +28,8 @@ const (
 	bootLimit         = 2 * guestLimit   // for two guests that boot at once
 )
 
-// do runs a command in the guest and returns its output. If the guest agent does not answer, it returns an error.
+// runCommand runs a command in the guest and returns its output. If the guest agent does not answer, it returns an
+// error.
 func (g agentGuest) runCommand(ctx context.Context, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, guestCommandLimit)
 	defer cancel()
@@ -57,7 +58,7 @@ func (g agentGuest) runCommand(ctx context.Context, command string) (string, err
 	}
 }
 
-// ask sends one command to the guest agent.
+// sendAgentCommand sends one command to the guest agent.
 func (g agentGuest) sendAgentCommand(ctx context.Context, answer any, execute string, arguments map[string]any) error {
 	text, err := json.Marshal(map[string]any{"execute": execute, "arguments": arguments})
 	if err != nil {
@@ -73,7 +74,7 @@ func (g agentGuest) sendAgentCommand(ctx context.Context, answer any, execute st
 	return json.Unmarshal(out, &struct{ Return any }{answer})
 }
 
-// fetches requests a page from another guest on each port, and returns the ports that answered. A blocked connection
+// fetchPorts requests a page from another guest on each port, and returns the ports that answered. A blocked connection
 // never ends, so each attempt has a timeout.
 func (g agentGuest) fetchPorts(ctx context.Context, from agentGuest, ports ...int) (string, error) {
 	var script strings.Builder

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// groupWithRules creates a security group with rules of several kinds, and assigns it to the VM's first NIC.
+// createGroupWithRules creates a security group with rules of several kinds, and assigns it to the VM's first NIC.
 func createGroupWithRules(t *testing.T, a api, vm fleet.VMView) fleet.SecurityGroupView {
 	t.Helper()
 	create := func(name, text string, rules ...map[string]any) fleet.SecurityGroupView {

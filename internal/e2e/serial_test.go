@@ -15,7 +15,7 @@ import (
 // loginLimit is the time limit for a complete Debian to reach its login prompt, with emulation on a busy machine.
 const loginLimit = 6 * time.Minute
 
-// serial is a shell on a guest's serial console.
+// serialConsole is a shell on a guest's serial console.
 type serialConsole struct {
 	t      *testing.T
 	pty    *os.File
@@ -97,7 +97,7 @@ func (s *serialConsole) signIn(hostname, user, password string) {
 	s.runCommand("sudo -n dmesg -n 1 2>/dev/null")
 }
 
-// ask runs a command in the shell and returns its output.
+// runCommand runs a command in the shell and returns its output.
 func (s *serialConsole) runCommand(command string) string {
 	s.t.Helper()
 	s.n++

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// splitVM captures a VM that two hosts run, and the page after a user has decided which host keeps the VM.
+// captureSplitVM captures a VM that two hosts run, and the page after a user has decided which host keeps the VM.
 func captureSplitVM(t *testing.T) {
 	t.Parallel()
 	s := newPortal(t, uniqueName("split"))

@@ -38,7 +38,7 @@ func killPostmaster(t *testing.T, dir string) {
 	}
 }
 
-// statuses returns the HTTP statuses of a page and of the API.
+// pageAndAPIStatus returns the HTTP statuses of a page and of the API.
 func (p *portal) pageAndAPIStatus(t *testing.T) (page, api int) {
 	t.Helper()
 	res, err := p.browser.Get(p.url + "/vms")
@@ -106,7 +106,7 @@ func TestPrivatePostgresRestartedAfterCrash(t *testing.T) {
 	}
 }
 
-// failedStart runs the program, which must fail with one sentence, and returns the sentence.
+// runFailingStart runs the program, which must fail with one sentence, and returns the sentence.
 func runFailingStart(t *testing.T, args ...string) string {
 	t.Helper()
 	path, err := binary()
@@ -214,7 +214,7 @@ func TestFailedStartsExplainReason(t *testing.T) {
 	}
 }
 
-// newerSchema returns the URL of a database with the schema of a later release.
+// newerSchemaURL returns the URL of a database with the schema of a later release.
 func newerSchemaURL(t *testing.T) string {
 	t.Helper()
 	pg, err := pglocal.Start(t.Context(), pglocal.Options{Dir: filepath.Join(root, uniqueName("newer")), Unsafe: true, DieWithParent: true})
@@ -280,7 +280,7 @@ func TestDemoRestartKeepsVMs(t *testing.T) {
 	}
 }
 
-// signInLeadsTo returns the path of the page after a sign-in with the printed password.
+// pathAfterSignIn returns the path of the page after a sign-in with the printed password.
 func pathAfterSignIn(t *testing.T, s *playground) string {
 	t.Helper()
 	client := &http.Client{Timeout: 15 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -322,7 +322,8 @@ func TestLabRestartKeepsHostsAndVM(t *testing.T) {
 	}
 }
 
-// startAgain starts a demo or lab on a data directory. It also returns the portal's URL that the first host has stored.
+// restartPlayground starts a demo or lab on a data directory. It also returns the portal's URL that the first host has
+// stored.
 func restartPlayground(t *testing.T, name, dir string) (*playground, string) {
 	t.Helper()
 	p, err := startPlayground(filepath.Base(dir), nil, name, "--json", "--listen", "127.0.0.1:0", "--data-dir", dir)
@@ -354,7 +355,7 @@ func restartPlayground(t *testing.T, name, dir string) (*playground, string) {
 	return p, joined.Portal
 }
 
-// listeners returns the addresses of local listeners on the port.
+// listenerAddresses returns the addresses of local listeners on the port.
 func listenerAddresses(t *testing.T, port string) []string {
 	t.Helper()
 	c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))

@@ -42,7 +42,7 @@ var (
 // state, on a busy machine.
 const inFlight = 10 * time.Second
 
-// observation is a VM's phase as one place showed it, with the time of the request.
+// phaseObservation is a VM's phase as one place showed it, with the time of the request.
 type phaseObservation struct {
 	h     *stormHost
 	where string

@@ -55,7 +55,7 @@ func (h *stormHost) setTime(at *time.Time, to time.Time) {
 	*at = to
 }
 
-// storm is a portal whose hosts and database have faults, together with probes that read its pages continuously.
+// faultStorm is a portal whose hosts and database have faults, together with probes that read its pages continuously.
 type faultStorm struct {
 	*faultRig
 	a      api
@@ -207,7 +207,7 @@ func (s *faultStorm) blindHost(h *stormHost, d time.Duration, begin, end func())
 	s.pauseBetweenFaults(shortFault)
 }
 
-// pause waits between two faults.
+// pauseBetweenFaults waits between two faults.
 func (s *faultStorm) pauseBetweenFaults(d time.Duration) { s.keepFault(d); s.faults.Add(-1) }
 
 // faultsOnSimulated injects 22 faults into a simulated host, whose guests exist only in its agent's process.
@@ -225,7 +225,11 @@ func (s *faultStorm) faultsOnSimulated(h *stormHost, number int) {
 	s.blindHost(h, longFault, h.cutProxy.pause, h.cutProxy.resume)
 	// The guests die with the agent, and the restarted agent does not have them.
 	s.killVM(h, longFault, kill(syscall.SIGKILL), func() { s.runAgent(h.name, s.simulatedArgs(h)...) })
-	s.killVM(h, shortFault, func() { h.cutProxy.pause(); kill(syscall.SIGKILL)() }, func() { s.pauseBetweenFaults(longFault); h.cutProxy.resume(); s.runAgent(h.name, s.simulatedArgs(h)...) })
+	s.killVM(h, shortFault, func() { h.cutProxy.pause(); kill(syscall.SIGKILL)() }, func() {
+		s.pauseBetweenFaults(longFault)
+		h.cutProxy.resume()
+		s.runAgent(h.name, s.simulatedArgs(h)...)
+	})
 }
 
 // killVM kills the VM, together with its agent if begin does so, and starts the VM again afterwards.
@@ -338,7 +342,7 @@ func (s *faultStorm) faultsOnPostgres() {
 	}
 }
 
-// pidOf returns the process ID of the agent with the given data directory, not of the shells around it.
+// simulatedAgentPID returns the process ID of the agent with the given data directory, not of the shells around it.
 func simulatedAgentPID(t *testing.T, dir string) int {
 	path, err := binary()
 	if err != nil {

@@ -65,12 +65,12 @@ func newSwitchedLab(t *testing.T, name string) *switchedLab {
 	return s
 }
 
-// host returns the path of a file in the directory of the first or second host.
+// hostFile returns the path of a file in the directory of the first or second host.
 func (s *switchedLab) hostFile(i int, name string) string {
 	return filepath.Join(s.dir, fmt.Sprintf("h%d", i+1), name)
 }
 
-// agent returns the process ID of a host's agent, not of the shells around it or of its rollback process.
+// agentPID returns the process ID of a host's agent, not of the shells around it or of its rollback process.
 func (s *switchedLab) agentPID(t *testing.T, i int) (pid int) {
 	t.Helper()
 	eventually(t, stepLimit, "an agent runs", func() (bool, string) {
@@ -85,13 +85,13 @@ func (s *switchedLab) agentPID(t *testing.T, i int) (pid int) {
 	return pid
 }
 
-// inside runs a command in a host's network namespace.
+// runInNetwork runs a command in a host's network namespace.
 func (s *switchedLab) runInNetwork(t *testing.T, i int, name string, args ...string) string {
 	t.Helper()
 	return s.runInNamespaces(t, i, []string{"--net"}, name, args...)
 }
 
-// enter runs a command in the given kinds of namespaces of a host.
+// runInNamespaces runs a command in the given kinds of namespaces of a host.
 func (s *switchedLab) runInNamespaces(t *testing.T, i int, namespaces []string, name string, args ...string) string {
 	t.Helper()
 	args = append(append([]string{"--target", strconv.Itoa(s.agentPID(t, i))}, namespaces...), append([]string{"--", name}, args...)...)
@@ -102,7 +102,7 @@ func (s *switchedLab) runInNamespaces(t *testing.T, i int, namespaces []string, 
 	return string(out)
 }
 
-// define creates a network on the given hosts.
+// defineNetwork creates a network on the given hosts.
 func (s *switchedLab) defineNetwork(t *testing.T, name string, spec map[string]any, on ...int) {
 	t.Helper()
 	ids := []fleet.HostID{}
@@ -116,7 +116,9 @@ func (s *switchedLab) defineNetwork(t *testing.T, name string, spec map[string]a
 	s.ids[name] = n.ID
 }
 
-func (s *switchedLab) networkPath(name string) string { return "/api/v1/networks/" + string(s.ids[name]) }
+func (s *switchedLab) networkPath(name string) string {
+	return "/api/v1/networks/" + string(s.ids[name])
+}
 
 // waitNetwork waits until ok is true for the network's status on every host.
 func (s *switchedLab) waitNetwork(t *testing.T, name, what string, ok func(fleet.NetworkHost) bool) {
@@ -155,7 +157,7 @@ type netGuest struct {
 	commands int
 }
 
-// boot starts a guest. A network name may be followed by a port group ("lan/voice") and by a MAC address after @.
+// bootGuest starts a guest. A network name may be followed by a port group ("lan/voice") and by a MAC address after @.
 func (s *switchedLab) bootGuest(t *testing.T, files lab.GuestFiles, i int, name string, networks ...string) *netGuest {
 	t.Helper()
 	s.defineGuest(t, files, i, name, networks...)
@@ -207,7 +209,7 @@ func (s *switchedLab) connectSerial(t *testing.T, i int, name string) *netGuest 
 	return g
 }
 
-// ready waits for the guest's shell and assigns the addresses to its NICs.
+// waitReady waits for the guest's shell and assigns the addresses to its NICs.
 func (g *netGuest) waitReady(addresses ...string) *netGuest {
 	g.t.Helper()
 	eventually(g.t, 3*stepLimit, g.name+"'s shell", func() (bool, string) {
@@ -221,7 +223,7 @@ func (g *netGuest) waitReady(addresses ...string) *netGuest {
 	return g
 }
 
-// try runs a command in the guest. ok reports whether it ended in time.
+// tryCommand runs a command in the guest. ok reports whether it ended in time.
 func (g *netGuest) tryCommand(command string, within time.Duration) (string, bool) {
 	g.commands++
 	end := fmt.Sprintf("end%d", g.commands)
@@ -259,7 +261,7 @@ func (g *netGuest) runCommand(command string) string {
 
 var pinged = regexp.MustCompile(`(\d+) packets received`)
 
-// pings returns the number of replies to three pings.
+// countPingReplies returns the number of replies to three pings.
 func (g *netGuest) countPingReplies(to string) int {
 	g.t.Helper()
 	m := pinged.FindStringSubmatch(g.runCommand("ping -q -c 3 -W 2 " + to))

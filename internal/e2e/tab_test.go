@@ -95,7 +95,7 @@ func (p *tab) waitNoText(sel, text string) {
 	})
 }
 
-// text returns the text of the visible elements that sel selects, one per line.
+// visibleText returns the text of the visible elements that sel selects, one per line.
 func (p *tab) visibleText(sel string) string {
 	text, err := evalJS[string](p, fmt.Sprintf(`[...document.querySelectorAll(%s)].map(e => e.innerText).join("\n")`, jsString(sel)))
 	if err != nil {
@@ -160,8 +160,8 @@ const openSub = `(item => {
   return true;
 })(%s)`
 
-// pick opens a menu and clicks an item, as a user does. If a layout change closed the menu, or if the item is still
-// disabled, it opens the menu again.
+// pickMenuItem opens a menu and clicks an item, as a user does. If a layout change closed the menu, or if the item is
+// still disabled, it opens the menu again.
 func (p *tab) pickMenuItem(menu, name, item string) {
 	p.Helper()
 	open := fmt.Sprintf(`[...document.querySelectorAll(%s)].some(e => e.textContent.includes(%s) && e.closest("details").open)`, jsString(menu), jsString(name))
@@ -186,7 +186,7 @@ func (p *tab) pickMenuItem(menu, name, item string) {
 	})
 }
 
-// fill replaces an input's value by typing. sel must be a CSS selector.
+// fillInput replaces an input's value by typing. sel must be a CSS selector.
 func (p *tab) fillInput(sel, value string) {
 	p.Helper()
 	p.click(sel, "")
@@ -197,7 +197,7 @@ func (p *tab) fillInput(sel, value string) {
 	}))
 }
 
-// choose selects the option whose text begins with text.
+// chooseOption selects the option whose text begins with text.
 func (p *tab) chooseOption(sel, text string) {
 	p.Helper()
 	p.waitTrue(fmt.Sprintf("the choice %q in %s", text, sel), fmt.Sprintf(`((sel, text) => {
@@ -210,7 +210,7 @@ func (p *tab) chooseOption(sel, text string) {
 })(%s, %s)`, jsString(sel), jsString(text)))
 }
 
-// link returns the target of the first link that sel selects.
+// linkTarget returns the target of the first link that sel selects.
 func (p *tab) linkTarget(sel string) string {
 	p.Helper()
 	p.waitTrue("the link "+sel, fmt.Sprintf(`!!document.querySelector(%s)`, jsString(sel)))
@@ -221,7 +221,7 @@ func (p *tab) linkTarget(sel string) string {
 	return path
 }
 
-// keys types text as key events into the focused element.
+// typeKeys types text as key events into the focused element.
 func (p *tab) typeKeys(text string) {
 	p.Helper()
 	p.runActions("type", chromedp.KeyEvent(text))
@@ -272,13 +272,13 @@ func (p *tab) checkNotReloaded() {
 	}
 }
 
-// quote returns a string as a JavaScript literal.
+// jsString returns a string as a JavaScript literal.
 func jsString(s string) string {
 	b, _ := json.Marshal(s)
 	return string(b)
 }
 
-// unfold opens all sections of a VM's form.
+// unfoldForm opens all sections of a VM's form.
 func (p *tab) unfoldForm() {
 	p.Helper()
 	for _, s := range fleet.VMSections {
@@ -288,7 +288,8 @@ func (p *tab) unfoldForm() {
 	}
 }
 
-// openRows opens the sections of the first row in a list of the form. list is the prefix of these sections' element IDs.
+// openRows opens the sections of the first row in a list of the form. list is the prefix of these sections' element
+// IDs.
 func (p *tab) openRows(list string) {
 	p.Helper()
 	for _, s := range []fleet.FormSection{fleet.SectionLimits, fleet.SectionDevice} {

@@ -53,8 +53,8 @@ func TestUploadsResumeAfterInterruptions(t *testing.T) { //nolint:tparallel
 	t.Run("browser resumes after cut and reload", u.checkBrowserUpload)
 }
 
-// tus sends one request of the tus protocol to the portal at via, with the token. If offset is 0 or more, the body is
-// an upload chunk at that offset.
+// sendTusRequest sends one request of the tus protocol to the portal at via, with the token. If offset is 0 or more,
+// the body is an upload chunk at that offset.
 func (u *uploadRig) sendTusRequest(t *testing.T, via, token, method, path string, offset int64, body io.Reader, headers ...string) (*http.Response, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, via+path, body)
@@ -78,7 +78,7 @@ func (u *uploadRig) sendTusRequest(t *testing.T, via, token, method, path string
 	return res, err
 }
 
-// begin creates an upload and returns its path.
+// beginUpload creates an upload and returns its path.
 func (u *uploadRig) beginUpload(t *testing.T, name string, text []byte, checksum string) string {
 	t.Helper()
 	var meta []string
@@ -93,7 +93,7 @@ func (u *uploadRig) beginUpload(t *testing.T, name string, text []byte, checksum
 	return res.Header.Get("Location")
 }
 
-// offset returns the number of bytes that the host has received.
+// receivedBytes returns the number of bytes that the host has received.
 func (u *uploadRig) receivedBytes(t *testing.T, at string) int64 {
 	t.Helper()
 	res, err := u.sendTusRequest(t, u.url, u.token, http.MethodHead, at, -1, nil)
@@ -213,7 +213,7 @@ func (u *uploadRig) checkOtherUsersRefused(t *testing.T) {
 	})
 }
 
-// tokenOf creates a user with an API token, and returns the token.
+// createUserToken creates a user with an API token, and returns the token.
 func (u *uploadRig) createUserToken(t *testing.T, name, role string) string {
 	t.Helper()
 	user := requestJSON[struct {
@@ -225,8 +225,8 @@ func (u *uploadRig) createUserToken(t *testing.T, name, role string) string {
 	return other.api().token
 }
 
-// browserUpload uploads a guest image from a page, over a link that is cut and through a portal that is killed. Then it
-// boots a VM from the image.
+// checkBrowserUpload uploads a guest image from a page, over a link that is cut and through a portal that is killed.
+// Then it boots a VM from the image.
 func (u *uploadRig) checkBrowserUpload(t *testing.T) {
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
 	if err != nil {

@@ -60,7 +60,7 @@ func TestVirshChangesShowOnPages(t *testing.T) {
 	virsh(t, host, "undefine", stranger)
 }
 
-// define defines a domain with virsh.
+// defineDomain defines a domain with virsh.
 func defineDomain(t *testing.T, host readyHost, name string) {
 	t.Helper()
 	file := t.TempDir() + "/domain.xml"

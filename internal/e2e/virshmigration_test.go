@@ -78,7 +78,7 @@ func TestVirshMigrationFollowed(t *testing.T) {
 	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1"+page+"?disks=true&confirm="+name, nil)
 }
 
-// waitMoved waits until the page shows the host without a reload.
+// waitMigrated waits until the page shows the host without a reload.
 func (p *tab) waitMigrated(host string) {
 	p.Helper()
 	p.waitWithin(followLimit, ".head", host)
@@ -86,7 +86,8 @@ func (p *tab) waitMigrated(host string) {
 	p.checkNotReloaded()
 }
 
-// migrate migrates a guest live between two hosts of the lab with virsh, like an administrator who bypasses Quantix.
+// virshMigrate migrates a guest live between two hosts of the lab with virsh, like an administrator who bypasses
+// Quantix.
 func (s *playground) virshMigrate(t *testing.T, name string, from, to int, how ...string) {
 	t.Helper()
 	virsh(t, s.Hosts[from], append([]string{"migrate", "--live", "--p2p", "--unsafe", name, s.Hosts[to].LibvirtURI}, how...)...)

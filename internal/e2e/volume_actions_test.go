@@ -88,7 +88,7 @@ type serialGuest struct {
 // ownPort matches the serial port that Quantix adds to a VM, and the console element that refers to the port.
 var ownPort = regexp.MustCompile(`(?s)<serial type.*?</serial>|<console type.*?</console>`)
 
-// withSerial gives a stopped domain a serial port that the test can read, by editing its definition with virsh.
+// addSerialPort gives a stopped domain a serial port that the test can read, by editing its definition with virsh.
 func addSerialPort(t *testing.T, h readyHost, name string) *serialGuest {
 	t.Helper()
 	g := &serialGuest{t: t, socket: filepath.Join(labDir(), name+".sock")}

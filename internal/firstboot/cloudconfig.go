@@ -78,7 +78,7 @@ func addSchemaKeys(out map[string]bool, schema any) {
 	}
 }
 
-// cloudConfig checks the user-data of cloud-init.
+// checkCloudConfig checks the user-data of cloud-init.
 func (in checker) checkCloudConfig(field, source string) {
 	switch {
 	case strings.TrimSpace(source) == "":
@@ -139,7 +139,7 @@ func lineOfKey(doc yamlDocument, key string) int {
 
 var english = message.NewPrinter(language.English)
 
-// deepest returns the error at the deepest place in the document, which is the most specific one. If several are
+// deepestError returns the error at the deepest place in the document, which is the most specific one. If several are
 // equally deep, it returns the first.
 func deepestError(e *jsonschema.ValidationError) *jsonschema.ValidationError {
 	best := e
@@ -161,7 +161,7 @@ var networkKeys = []string{"bonds", "bridges", "ethernets", "renderer", "tunnels
 // networkTypes are the device types in a network-config of version 1.
 var networkTypes = []string{"bond", "bridge", "infiniband", "loopback", "nameserver", "physical", "route", "vlan"}
 
-// networkConfig checks a network-config of version 1 or 2.
+// checkNetworkConfig checks a network-config of version 1 or 2.
 func (in checker) checkNetworkConfig(field, source string) {
 	switch {
 	case source == "":

@@ -303,7 +303,7 @@ func FuzzUserData(f *testing.F) {
 	})
 }
 
-// size counts a document's values.
+// countValues counts a document's values.
 func countValues(v any) int {
 	n := 1
 	switch v := v.(type) {

@@ -29,7 +29,7 @@ var (
 
 const maxPassword = 255 // bytes
 
-// form checks the fields of the cloud-init form.
+// checkForm checks the fields of the cloud-init form.
 func (in checker) checkForm(at string, f fleet.CloudInitForm) {
 	in.require(f.Hostname == "" || len(f.Hostname) <= 253 && hostForm.MatchString(f.Hostname), at+"hostname", f.Hostname,
 		"A hostname has letters, digits and hyphens, with dots between its parts, each of 63 at most.")
@@ -93,8 +93,8 @@ func (in checker) checkUsers(at string, users []fleet.FirstUser) {
 	}
 }
 
-// defaultUser adds an error for each field that needs a user name, because the image sets up sudo, groups and shell of
-// its default user.
+// checkDefaultUser adds an error for each field that needs a user name, because the image sets up sudo, groups and
+// shell of its default user.
 func (in checker) checkDefaultUser(at string, u fleet.FirstUser) {
 	if u.Sudo || len(u.Groups) > 0 || u.Shell != "" {
 		in.add(at+"name", "Name the user, or leave out sudo, groups and shell: the image sets them up for its default user.")
@@ -103,7 +103,7 @@ func (in checker) checkDefaultUser(at string, u fleet.FirstUser) {
 		"Give the hash as SHA-512 crypt ($6$salt$hash), or name the user: cloud-init takes no other hash for the image's default user.")
 }
 
-// isKey reports whether key is one public key in authorized_keys format, without options.
+// isPublicKey reports whether key is one public key in authorized_keys format, without options.
 func isPublicKey(key string) bool {
 	if len(key) > fleet.MaxFirstKey || !isSingleLine(key) {
 		return false
@@ -193,14 +193,14 @@ func isAbsolutePath(p string) bool {
 	return len(p) <= 1024 && absoluteForm.MatchString(p) && utf8.ValidString(p) && path.Clean(p) == p
 }
 
-// isText reports whether s is plain text: UTF-8 without control characters, which YAML cannot represent.
+// isPlainText reports whether s is plain text: UTF-8 without control characters, which YAML cannot represent.
 func isPlainText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0x7f })
 }
 
 func isSingleLine(s string) bool { return isPlainText(s) && !strings.ContainsAny(s, "\n\r") }
 
-// shorten shortens a text for an error message.
+// shortenForError shortens a text for an error message.
 func shortenForError(s string) string {
 	const limit = 40
 	if len(s) <= limit {

@@ -13,7 +13,7 @@ import (
 // acceptable even in an emulated guest.
 const hashRounds = 100_000
 
-// Hash returns a copy of f with salted hashes in place of the passwords.
+// HashPasswords returns a copy of f with salted hashes in place of the passwords.
 func HashPasswords(f fleet.FirstBoot) (fleet.FirstBoot, error) {
 	if f.CloudInit == nil {
 		return f, nil

@@ -23,7 +23,7 @@ var (
 
 const unattendSpace = "urn:schemas-microsoft-com:unattend"
 
-// ignition checks an Ignition configuration.
+// checkIgnition checks an Ignition configuration.
 func (in checker) checkIgnition(field, source string) {
 	switch {
 	case strings.TrimSpace(source) == "":
@@ -94,7 +94,7 @@ func isDeeper(v any, limit int) bool {
 	return false
 }
 
-// sysprep checks a Windows answer file.
+// checkSysprep checks a Windows answer file.
 func (in checker) checkSysprep(field, source string) {
 	switch {
 	case strings.TrimSpace(source) == "":

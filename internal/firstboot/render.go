@@ -7,14 +7,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Instance identifies a guest to its first-boot software.
+// GuestInstance identifies a guest to its first-boot software.
 type GuestInstance struct {
 	ID     fleet.VMID
 	Name   string
 	Number int // see fleet.VMFirstBoot
 }
 
-// Files returns the guest's files by name. For cloud-init these are the files of the NoCloud data source.
+// RenderFiles returns the guest's files by name. For cloud-init these are the files of the NoCloud data source.
 func RenderFiles(f fleet.FirstBoot, to GuestInstance) (map[string][]byte, error) {
 	switch f.Kind {
 	case fleet.CloudInit, fleet.CloudConfig:
@@ -129,8 +129,8 @@ func userDataOf(f fleet.CloudInitForm) userData {
 	return out
 }
 
-// defaultUser adds the image's default user. If there are other users, cloud-init creates the default user only if the
-// list contains "default".
+// checkDefaultUser adds the image's default user. If there are other users, cloud-init creates the default user only if
+// the list contains "default".
 func (out *userData) defaultUser(u fleet.FirstUser, others bool) {
 	if others {
 		out.Users = append(out.Users, "default")
@@ -152,7 +152,7 @@ type ethernetLine struct {
 	DHCP        bool              `yaml:"dhcp4"`
 	Addresses   []string          `yaml:"addresses,omitempty"`
 	Routes      []routeLine       `yaml:"routes,omitempty"`
-	Nameservers *nameserversLine         `yaml:"nameservers,omitempty"`
+	Nameservers *nameserversLine  `yaml:"nameservers,omitempty"`
 }
 
 type routeLine struct {
@@ -165,7 +165,7 @@ type nameserversLine struct {
 	Search    []string `yaml:"search,omitempty"`
 }
 
-// networkOf returns the network-config for the NICs; empty if no NIC has a MAC address.
+// networkConfigOf returns the network-config for the NICs; empty if no NIC has a MAC address.
 func networkConfigOf(nics []fleet.FirstBootNIC) (string, error) {
 	out := networkConfig{2, map[string]ethernetLine{}}
 	for i, n := range nics {

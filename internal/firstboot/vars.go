@@ -27,13 +27,13 @@ const (
 	maxVar  = 1024 // bytes of a value
 )
 
-// Vars are the values of the variables {{vm.…}} and {{var.…}}.
+// VariableValues are the values of the variables {{vm.…}} and {{var.…}}.
 type VariableValues struct {
 	VM   map[string]string // name, id, project, mac; also index and ip if the VM has them
 	User map[string]string // values that the user gave for this VM
 }
 
-// VMVars returns the built-in variables of a VM. mac and ip belong to its first NIC; empty if it has none.
+// BuiltInVariables returns the built-in variables of a VM. mac and ip belong to its first NIC; empty if it has none.
 func BuiltInVariables(id fleet.VMID, name, project, mac, ip string) map[string]string {
 	out := map[string]string{"id": string(id), "name": name, "project": project}
 	for key, value := range map[string]string{"mac": mac, "ip": ip, "index": strings.TrimLeft(lastNum.FindString(name), "0")} {
@@ -55,7 +55,7 @@ var vmVars = map[string]string{
 	"index": "The VM's name ends in no number, so there is no {{vm.index}}. Give the VM a name such as web-01.",
 }
 
-// CheckVars adds an error for each invalid variable of a VM.
+// CheckVariables adds an error for each invalid variable of a VM.
 func CheckVariables(c *fleet.Checks, at string, vars map[string]string) {
 	if len(vars) > MaxVars {
 		c.Add(at, "At most %d variables.", MaxVars)
@@ -86,8 +86,8 @@ func UserVariables(f fleet.FirstBoot) []string {
 	return out
 }
 
-// Fill returns f with the variables replaced by their values. A value stays within the scalar or text that contains its
-// variable. The caller must check the result with Check.
+// FillVariables returns f with the variables replaced by their values. A value stays within the scalar or text that
+// contains its variable. The caller must check the result with Check.
 func FillVariables(f fleet.FirstBoot, vars VariableValues) (fleet.FirstBoot, error) {
 	var checks fleet.Checks
 	in := variableFiller{vars, &checks}
@@ -132,7 +132,7 @@ type variableFiller struct {
 	checks *fleet.Checks
 }
 
-// replace replaces the variables in a text by their values, each encoded by escape.
+// replaceVariables replaces the variables in a text by their values, each encoded by escape.
 func (in variableFiller) replaceVariables(at, s string, escape func(string) string) string {
 	return variableForm.ReplaceAllStringFunc(s, func(m string) string {
 		key := variableForm.FindStringSubmatch(m)[1]
@@ -172,7 +172,7 @@ func escapeXML(s string) string {
 	return out.String()
 }
 
-// form fills in each text of a form. It converts the form to JSON and back, so that it reaches every text.
+// fillForm fills in each text of a form. It converts the form to JSON and back, so that it reaches every text.
 func (in variableFiller) fillForm(f fleet.CloudInitForm) (out fleet.CloudInitForm, err error) {
 	data, err := json.Marshal(f)
 	if err != nil || !variableForm.Match(data) {
@@ -208,7 +208,7 @@ func (in variableFiller) fillTree(at string, v any) any {
 	return v
 }
 
-// yaml fills in each scalar of a document. It returns a document without variables unchanged.
+// fillYAML fills in each scalar of a document. It returns a document without variables unchanged.
 func (in variableFiller) fillYAML(at, source, head string) (string, error) {
 	if !variableForm.MatchString(source) {
 		return source, nil

@@ -43,7 +43,7 @@ var (
 	timeForm  = regexp.MustCompile(`^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt \t].*)?$`)
 )
 
-// document is a YAML document, as nodes and as the value that cloud-init reads.
+// yamlDocument is a YAML document, as nodes and as the value that cloud-init reads.
 type yamlDocument struct {
 	root *yaml.Node
 	tree any
@@ -76,7 +76,7 @@ func readYAML(source string) (yamlDocument, error) {
 
 var yamlAt = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?`)
 
-// inYAML converts an error of the YAML parser into a docError.
+// toDocError converts an error of the YAML parser into a docError.
 func toDocError(err error) error {
 	at := 0
 	if m := yamlAt.FindStringSubmatch(err.Error()); m != nil {
@@ -145,7 +145,7 @@ func (r *yamlReader) mapping(n *yaml.Node, depth int) (any, error) {
 	return out, nil
 }
 
-// scalar returns the value of a plain scalar, as cloud-init reads it.
+// parseScalar returns the value of a plain scalar, as cloud-init reads it.
 func parseScalar(n *yaml.Node) (any, error) {
 	v := n.Value
 	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 {

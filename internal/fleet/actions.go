@@ -141,13 +141,13 @@ func (vm VM) whyGuestActionRefused(a Action) string {
 // Label returns the action's label on buttons.
 func (a Action) Label() string { return cmp.Or(actionRules[a].label, a.JobKind().Info().Verb) }
 
-// Job returns the kind of job that the action queues; empty: none.
+// JobKind returns the kind of job that the action queues; empty: none.
 func (a Action) JobKind() JobKind { return actionRules[a].kind }
 
 // Power returns the power state that the action requests; empty: none.
 func (a Action) Power() Power { return actionRules[a].kind.Info().Power }
 
-// ActionOf returns the menu action that queues jobs of the kind; empty: none.
+// ActionOfJobKind returns the menu action that queues jobs of the kind; empty: none.
 func ActionOfJobKind(k JobKind) Action {
 	if i := slices.IndexFunc(VMActions, func(a Action) bool { return a.JobKind() == k }); i >= 0 {
 		return VMActions[i]
@@ -155,7 +155,7 @@ func ActionOfJobKind(k JobKind) Action {
 	return ""
 }
 
-// Known reports whether the action exists.
+// IsKnown reports whether the action exists.
 func (a Action) IsKnown() bool { _, ok := actionRules[a]; return ok }
 
 // ActionState reports whether an object allows an action, with the reason if not. Buttons, the API and the job queue
@@ -226,7 +226,7 @@ func (v VMView) Allows(a Action) (bool, string) {
 	return ok, why
 }
 
-// fault returns the VM's first fault with the code, or nil.
+// faultByCode returns the VM's first fault with the code, or nil.
 func (v VMView) faultByCode(code FaultCode) *Fault {
 	if v.Status == nil {
 		return nil
@@ -234,7 +234,7 @@ func (v VMView) faultByCode(code FaultCode) *Fault {
 	return v.Status.faultByCode(code)
 }
 
-// missingDisk returns the first fault of a disk in the spec, or nil.
+// missingDiskFault returns the first fault of a disk in the spec, or nil.
 func (v VMView) missingDiskFault() *Fault {
 	for _, d := range v.Spec.Disks {
 		if f := v.MissingDiskFault(d.Ref()); f != nil {

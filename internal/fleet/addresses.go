@@ -11,7 +11,7 @@ const (
 	FromARP   AddressSource = "arp"   // seen by the host in ARP
 )
 
-// Word returns the source as pages show it.
+// DisplayName returns the source as pages show it.
 func (s AddressSource) DisplayName() string {
 	switch s {
 	case FromAgent:

@@ -144,7 +144,7 @@ var networkActions = actionTable[NetworkView]{
 
 const unmanagedNetwork = "The network was discovered on hosts and is not managed here."
 
-// whyUnchangeable returns why users cannot change the network; empty: they can.
+// changeRefusal returns why users cannot change the network; empty: they can.
 func (n Network) changeRefusal() string {
 	switch {
 	case n.Spec == nil:
@@ -177,7 +177,7 @@ var networkHostActions = actionTable[NetworkHost]{
 	{ActRelease, networkHostRefusal},
 }
 
-// whyUnassigned returns why the network on the host allows no actions: it is not assigned, or is being released.
+// networkHostRefusal returns why the network on the host allows no actions: it is not assigned, or is being released.
 func networkHostRefusal(h NetworkHost) string {
 	switch {
 	case h.Assigned:
@@ -252,9 +252,10 @@ var userActions = actionTable[userActedOn]{
 	}},
 }
 
-// AllowsTo reports whether user by may do the action to u now; the string is the reason if not. ActionsBy lists the
-// state of every action.
+// AllowsActionBy reports whether user by may do the action to u now; the string is the reason if not. ActionsBy lists
+// the state of every action.
 func (u User) AllowsActionBy(by UserID, a Action) (bool, string) {
 	return userActions.allows(userActedOn{u, by}, a)
 }
+
 func (u User) ActionsBy(by UserID) []ActionState { return userActions.actionStates(userActedOn{u, by}) }

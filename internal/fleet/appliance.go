@@ -163,8 +163,8 @@ func fileExtension(file string) string {
 	return ""
 }
 
-// ApplianceKind returns the format that the file name suggests: "ova", or a disk format that needs conversion; empty:
-// neither.
+// ApplianceFormatByName returns the format that the file name suggests: "ova", or a disk format that needs conversion;
+// empty: neither.
 func ApplianceFormatByName(file string) string {
 	switch ext := fileExtension(file); ext {
 	case FormatOVA, "vmdk", "vhdx", "vdi":

@@ -30,7 +30,7 @@ type AttentionObject struct {
 // AttentionNames is the maximum number of objects named per cause.
 const AttentionNames = 20
 
-// Causes groups objects that need attention by cause, one row each.
+// AttentionCauses groups objects that need attention by cause, one row each.
 type AttentionCauses struct {
 	Rows []Attention
 	at   map[string]int // row index by exact text, and by text without object names
@@ -65,7 +65,7 @@ func (c *AttentionCauses) Add(row Attention) {
 	}
 }
 
-// Nameless returns the text with each name replaced by "…" where it is a whole word.
+// WithoutNames returns the text with each name replaced by "…" where it is a whole word.
 func WithoutNames(text string, names ...string) string {
 	for _, name := range names {
 		if name != "" && strings.Contains(text, name) {

@@ -24,8 +24,8 @@ var (
 	bracesForm  = regexp.MustCompile(`[{}]`)
 )
 
-// Names expands a name pattern to the names of the VMs. The counter {n} is the number, {nn} the number with at least
-// two digits, and so on. A single VM needs no counter. Errors are added at name, count and first.
+// ExpandPattern expands a name pattern to the names of the VMs. The counter {n} is the number, {nn} the number with at
+// least two digits, and so on. A single VM needs no counter. Errors are added at name, count and first.
 func (s BulkNames) ExpandPattern(c *Checks, pattern string) []string {
 	count, first := max(s.Count, 1), s.First
 	if first == 0 {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Bytes formats a size with at most three digits: "1.5 GiB", "512 MiB".
+// FormatBytes formats a size with at most three digits: "1.5 GiB", "512 MiB".
 func FormatBytes(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	v, i := float64(n), 0

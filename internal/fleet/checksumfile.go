@@ -8,7 +8,7 @@ import (
 // MaxChecksumFile is the maximum size of a checksum file, in bytes.
 const MaxChecksumFile = 1 << 20
 
-// ChecksumIn returns the checksum of the named file in a checksum file, as "sha256:…" or "sha512:…"; SHA-512 is
+// FindChecksum returns the checksum of the named file in a checksum file, as "sha256:…" or "sha512:…"; SHA-512 is
 // preferred. It reads lines of coreutils ("<digits>  name", "<digits> *name"), of BSD ("SHA256 (name) = <digits>"), or
 // the digits of one file alone. Signatures are skipped and not verified.
 func FindChecksum(text, name string) (string, error) {

@@ -17,7 +17,7 @@ type Compared struct {
 	Same  bool   `json:"same"`
 }
 
-// editable describes a field of a VM that users edit.
+// editableField describes a field of a VM that users edit.
 type editableField struct {
 	name, typ string
 	words     func(VM) string
@@ -45,7 +45,7 @@ var editables = func() []editableField {
 	return out
 }()
 
-// heading capitalizes a field's name for a heading: "Boot menu". A name such as vCPUs stays unchanged.
+// fieldHeading capitalizes a field's name for a heading: "Boot menu". A name such as vCPUs stays unchanged.
 func fieldHeading(title string) string {
 	if title == "" || len(title) > 1 && title[1] >= 'A' && title[1] <= 'Z' {
 		return title
@@ -61,7 +61,7 @@ func labelText(labels map[string]string) string {
 	return strings.Join(all, ", ")
 }
 
-// Compare returns every field of two VMs, different ones first.
+// CompareVMs returns every field of two VMs, different ones first.
 func CompareVMs(left, right VM) []Compared { return compareFields(editables, left, right) }
 
 // CompareTemplate returns every field that a VM and a template version can have in common, different ones first. It
@@ -110,7 +110,7 @@ func compareFields(fields []editableField, left, right VM) []Compared {
 	return out
 }
 
-// Side names the edit whose value of a field wins after two users changed the same VM.
+// MergeSide names the edit whose value of a field wins after two users changed the same VM.
 type MergeSide string
 
 const (
@@ -118,16 +118,16 @@ const (
 	Theirs MergeSide = "theirs"
 )
 
-// Merged is a field that at least one of two users changed.
+// MergedField is a field that at least one of two users changed.
 type MergedField struct {
 	Field, Type       string
-	Was, Mine, Theirs string // as text
-	Both              bool   // the two edits set different values: a user must choose
-	Winner            MergeSide   // the winning value; empty: not chosen yet
+	Was, Mine, Theirs string    // as text
+	Both              bool      // the two edits set different values: a user must choose
+	Winner            MergeSide // the winning value; empty: not chosen yet
 }
 
-// Merge combines two edits of the same VM. was is the VM before both edits, mine the edit being saved, and theirs the
-// edit that is already stored. chosen is the winning side by field. A field that only one edit changed takes the
+// MergeEdits combines two edits of the same VM. was is the VM before both edits, mine the edit being saved, and theirs
+// the edit that is already stored. chosen is the winning side by field. A field that only one edit changed takes the
 // changed value by default. In out, fields in conflict without a choice have the value of theirs.
 func MergeEdits(was, mine, theirs VM, chosen map[string]MergeSide) (out VM, fields []MergedField) {
 	out = theirs

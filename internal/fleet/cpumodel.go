@@ -52,7 +52,7 @@ func NewestModel(sets [][]string) string {
 	return newest
 }
 
-// NamedModel returns the VM's CPU model if it names a libvirt model. It is empty for CPU modes that every host
+// NamedCPUModel returns the VM's CPU model if it names a libvirt model. It is empty for CPU modes that every host
 // supports.
 func (s VMSpec) NamedCPUModel() string {
 	if slices.ContainsFunc(CPUModels, func(o Option) bool { return o.Value == s.CPU.Model }) {

@@ -26,7 +26,7 @@ type Customization struct {
 // request with this value leaves the stored password unchanged.
 const UnchangedPassword = "kept"
 
-// Shown returns the guest initialization as users who may change it see it: without password hashes.
+// WithoutPasswordHashes returns the guest initialization as users who may change it see it: without password hashes.
 func (f FirstBoot) WithoutPasswordHashes() FirstBoot {
 	if f.CloudInit == nil {
 		return f

@@ -112,7 +112,7 @@ func (v NetworkView) usesNAT() bool {
 		slices.ContainsFunc(v.Hosts, func(h NetworkHost) bool { return h.Status != nil && h.Status.Forward == forward })
 }
 
-// NetworkNamed returns the named network among those that VMs of the project may use, or nil.
+// NetworkByName returns the named network among those that VMs of the project may use, or nil.
 func NetworkByName(project ProjectID, networks []NetworkView, name string) *NetworkView {
 	open := networksOpenTo(project, networks)
 	if i := slices.IndexFunc(open, func(n NetworkView) bool { return n.Name == name }); i >= 0 {

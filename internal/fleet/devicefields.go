@@ -89,7 +89,7 @@ var NICFields = []Field[NIC]{
 	rateLimitField("limits.outBurstKiB", "outbound burst", "KiB", "Outbound burst", func(n *NIC) *int { return &n.Limits.OutBurstKiB }),
 }
 
-// rate builds a limit field, which takes effect at once.
+// rateLimitField builds a limit field, which takes effect at once.
 func rateLimitField[S any](name, title, unit, label string, at func(*S) *int) Field[S] {
 	return effectiveNow(numberField(name, title, unit, at, FormInput{Section: SectionLimits, Label: label, Unit: unit}, 1, MaxRate))
 }
@@ -216,7 +216,7 @@ func (s VMSpec) checkBootOrder(c *Checks, prefix string) {
 	note(s.Boot.CDROM, prefix+".boot.cdrom", "the CD-ROM")
 }
 
-// hotPlugsCPUs reports whether the running guest can be brought to the number of vCPUs by hot-plug or hot-unplug.
+// canHotPlugCPUs reports whether the running guest can be brought to the number of vCPUs by hot-plug or hot-unplug.
 func (vm VM) canHotPlugCPUs(to VMSpec) bool {
 	return vm.HasGuest() && to.CPUs >= cmp.Or(vm.Status.MinCPUs, vm.Status.CPUs) && to.CPUs <= max(vm.Status.CPUs, vm.Status.MaxCPUs)
 }
@@ -224,7 +224,7 @@ func (vm VM) canHotPlugCPUs(to VMSpec) bool {
 // MemoryStep is the size of hot-plugged memory modules, MiB.
 const MemoryStep = 128
 
-// hotPlugsMemory reports whether the change of memory is possible by hot-plug, or by a hot-unplug request to the
+// canHotPlugMemory reports whether the change of memory is possible by hot-plug, or by a hot-unplug request to the
 // running guest. The guest may refuse the request, which then stays pending.
 func (vm VM) canHotPlugMemory(to VMSpec) bool {
 	if !vm.HasGuest() {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// When is the time at which a change of a VM takes effect.
+// EffectTime is the time at which a change of a VM takes effect.
 type EffectTime string
 
 const (
@@ -158,7 +158,7 @@ func vmFields(all []Field[VMSpec]) []VMField {
 	return out
 }
 
-// FieldOf returns the field with the name.
+// FieldByName returns the field with the name.
 func FieldByName(name string) (VMField, bool) {
 	for _, f := range VMFields {
 		if f.Name == name {
@@ -168,13 +168,13 @@ func FieldByName(name string) (VMField, bool) {
 	return VMField{}, false
 }
 
-// withLive sets the condition under which a running guest gets a change of the field at once.
+// withHotPlug sets the condition under which a running guest gets a change of the field at once.
 func withHotPlug(takes func(vm VM, to VMSpec) bool, f VMField) VMField {
 	f.Live = takes
 	return f
 }
 
-// value builds a field with a single value. change formats a change of the value; nil: print both values.
+// valueField builds a field with a single value. change formats a change of the value; nil: print both values.
 func valueField[T any](name, title string, on EffectTime, at func(*VMSpec) *T, words func(T) string, change func(a, b T) string) VMField {
 	if change == nil {
 		change = func(a, b T) string { return words(a) + " → " + words(b) }
@@ -192,7 +192,7 @@ func vmField(f Field[VMSpec]) VMField {
 	}}
 }
 
-// valueAs builds a field with a single value and a custom equality.
+// valueFieldWithEqual builds a field with a single value and a custom equality.
 func valueFieldWithEqual[S, T any](name, title string, on EffectTime, at func(*S) *T, words func(T) string, change func(a, b T) string, equal func(a, b T) bool) Field[S] {
 	get := func(s S) T { return *at(&s) }
 	like := func(a, b *S) bool { return equal(*at(a), *at(b)) }
@@ -231,7 +231,7 @@ func (e element[T]) changeDescription(old, to T) string {
 	return e.words(old) + " → " + e.words(to)
 }
 
-// FieldsXML returns a canonical text of the non-default fields. Equal texts mean equal definitions on a host.
+// CanonicalFields returns a canonical text of the non-default fields. Equal texts mean equal definitions on a host.
 func CanonicalFields[S any](fields []Field[S], v S) string {
 	var out strings.Builder
 	for _, f := range fields {
@@ -242,8 +242,8 @@ func CanonicalFields[S any](fields []Field[S], v S) string {
 	return out.String()
 }
 
-// list builds a field with several elements in no particular order. A change of an element takes effect at the next
-// boot, even where adding and removing elements takes effect at once.
+// listField builds a field with several elements in no particular order. A change of an element takes effect at the
+// next boot, even where adding and removing elements takes effect at once.
 func listField[T any](name, title string, on EffectTime, at func(*VMSpec) *[]T, e element[T]) VMField {
 	get := func(s VMSpec) []T { return *at(&s) }
 	index := func(all []T, v T) int {

@@ -107,7 +107,7 @@ func TestVMFieldsCoverEverySpecField(t *testing.T) {
 	})
 }
 
-// everyField calls do for each field of a spec and of its nested structs, with the field's JSON name.
+// forEachField calls do for each field of a spec and of its nested structs, with the field's JSON name.
 func forEachField(v reflect.Value, prefix string, do func(name string, v reflect.Value)) {
 	for i := range v.NumField() {
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")

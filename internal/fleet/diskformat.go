@@ -28,7 +28,7 @@ func (d Disk) IsQcow2() bool {
 	return d.FileFormat() == "qcow2" && strings.HasSuffix(d.Volume, ".qcow2")
 }
 
-// VolumeNamed returns the name of a new volume of the disk in a pool of that kind, with the suffix of its
+// NewVolumeName returns the name of a new volume of the disk in a pool of that kind, with the suffix of its
 // format.
 func (d Disk) NewVolumeName(name string, kind PoolKind) string {
 	return strings.TrimSuffix(name, ".qcow2") + d.formatSuffix(kind)
@@ -70,7 +70,7 @@ func (d Disk) whyRawNotCopied() string {
 	return "is a raw file whose guest may have written the header of another format, so it cannot be copied safely. Add a qcow2 disk to the VM, and copy the data in the guest."
 }
 
-// diskOf returns the disk with the volume, or the zero value.
+// diskByVolume returns the disk with the volume, or the zero value.
 func (s VMSpec) diskByVolume(ref Volref) Disk {
 	for _, d := range s.Disks {
 		if d.Ref() == ref {

@@ -31,8 +31,8 @@ func CheckMoveRate(c *Checks, field string, bytes int64) {
 	}
 }
 
-// AllowsMove reports whether the disk can be migrated now; the string is the reason if not. moving lists the VM's disks
-// under migration.
+// AllowsDiskMigration reports whether the disk can be migrated now; the string is the reason if not. moving lists the
+// VM's disks under migration.
 func (v VMView) AllowsDiskMigration(disk Volref, moving []MovingDisk) (bool, string) {
 	ok, why := v.Allows(ActEdit)
 	d := v.Spec.diskByVolume(disk)

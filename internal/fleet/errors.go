@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Code is the kind of an Error. Package web maps it to an HTTP status in one place.
+// ErrorCode is the kind of an Error. Package web maps it to an HTTP status in one place.
 type ErrorCode string
 
 const (

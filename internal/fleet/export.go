@@ -56,8 +56,8 @@ func (e Export) AllowsDownload() (bool, string) {
 	return true, ""
 }
 
-// ApplianceOf returns the description of a VM for an archive, with its disks as files. networks are the network names
-// of the VM's NICs, in order.
+// ApplianceFromVM returns the description of a VM for an archive, with its disks as files. networks are the network
+// names of the VM's NICs, in order.
 func ApplianceFromVM(v VMView, networks []string) Appliance {
 	a := Appliance{Name: v.Name, CPUs: v.Spec.CPUs, MemoryMiB: v.Spec.MemoryMiB, Firmware: v.Spec.Firmware}
 	if g := v.Status; g != nil && g.Guest != nil {

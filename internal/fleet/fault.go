@@ -24,7 +24,7 @@ var faultTexts = map[FaultCode]struct{ word, plain string }{
 	FaultUnread:    {"Definition unreadable", "The VM's host cannot read its definition. Ask an administrator."},
 }
 
-// fault returns the first fault with the code, or nil.
+// faultByCode returns the first fault with the code, or nil.
 func (s VMStatus) faultByCode(code FaultCode) *Fault {
 	if i := slices.IndexFunc(s.Faults, func(f Fault) bool { return f.Code == code }); i >= 0 {
 		return &s.Faults[i]
@@ -32,13 +32,13 @@ func (s VMStatus) faultByCode(code FaultCode) *Fault {
 	return nil
 }
 
-// Word returns the fault's heading.
+// Heading returns the fault's heading.
 func (f Fault) Heading() string {
 	return cmp.Or(faultTexts[f.Code].word, "Fault on the host")
 }
 
-// PlainStatus returns the status for users who may not see hosts: faults and drift without the host's names, paths and
-// messages.
+// StatusWithoutHosts returns the status for users who may not see hosts: faults and drift without the host's names,
+// paths and messages.
 func (vm VM) StatusWithoutHosts() *VMStatus {
 	if vm.Status == nil {
 		return nil

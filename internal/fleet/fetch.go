@@ -64,7 +64,7 @@ func ParseChecksumFile(address string) (*url.URL, error) {
 	return u, err
 }
 
-// NameOfDownload returns the default volume name of a download: the last part of the URL's path.
+// DownloadVolumeName returns the default volume name of a download: the last part of the URL's path.
 func DownloadVolumeName(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || strings.HasSuffix(u.Path, "/") || u.Path == "" {

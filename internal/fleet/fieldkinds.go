@@ -15,7 +15,7 @@ func portalOnly(f Field[VMSpec]) Field[VMSpec] {
 	return effectiveNow(f)
 }
 
-// rowsOf builds a field whose value is an ordered list of rows. The field has a form section of its own, and its
+// rowsField builds a field whose value is an ordered list of rows. The field has a form section of its own, and its
 // changes take effect at once.
 func rowsField[T comparable](name, title string, at func(*VMSpec) *[]T, words func([]T) string, check func(c *Checks, field string, s VMSpec)) Field[VMSpec] {
 	f := valueFieldWithEqual(name, title, WhenNow, at, words, func(a, b []T) string { return words(a) + " → " + words(b) }, slices.Equal[[]T])
@@ -85,7 +85,7 @@ func formField[S any, T comparable](name, title string, at func(*S) *T, words fu
 
 func equal[T comparable](a, b T) bool { return a == b }
 
-// number builds a field with a positive number; zero is the default.
+// numberField builds a field with a positive number; zero is the default.
 func numberField[S any](name, title, unit string, at func(*S) *int, in FormInput, minimum, maximum int) Field[S] {
 	return formField(name, title, at, func(n int) string {
 		switch {
@@ -145,7 +145,7 @@ func choiceField[S any](name, title string, at func(*S) *string, in FormInput) F
 	return f
 }
 
-// plainFields replaces the names of defaults by the zero value.
+// resetNamedDefaults replaces the names of defaults by the zero value.
 func resetNamedDefaults[S any](to *S, fields []Field[S]) {
 	for _, f := range fields {
 		if f.plain != nil {
@@ -154,7 +154,8 @@ func resetNamedDefaults[S any](to *S, fields []Field[S]) {
 	}
 }
 
-// Plain returns the spec with named defaults replaced by the zero value: bus "virtio" of a disk becomes empty.
+// NormalizeDefaults returns the spec with named defaults replaced by the zero value: bus "virtio" of a disk becomes
+// empty.
 func (s VMSpec) NormalizeDefaults() VMSpec {
 	s.Disks, s.NICs = slices.Clone(s.Disks), slices.Clone(s.NICs)
 	resetNamedDefaults(&s, optionalFields)
@@ -167,20 +168,20 @@ func (s VMSpec) NormalizeDefaults() VMSpec {
 	return s
 }
 
-// Plain returns the disk with named defaults replaced by the zero value.
+// NormalizeDefaults returns the disk with named defaults replaced by the zero value.
 func (d Disk) NormalizeDefaults() Disk {
 	resetNamedDefaults(&d, DiskFields)
 	return d
 }
 
-// Plain returns the NIC with named defaults replaced by the zero value.
+// NormalizeDefaults returns the NIC with named defaults replaced by the zero value.
 func (n NIC) NormalizeDefaults() NIC {
 	resetNamedDefaults(&n, NICFields)
 	return n
 }
 
-// text builds a field for text that matches form. The input's options are proposals. wrong is the error text for other
-// values.
+// textField builds a field for text that matches form. The input's options are proposals. wrong is the error text for
+// other values.
 func textField[S any](name, title string, at func(*S) *string, in FormInput, form *regexp.Regexp, wrong string) Field[S] {
 	in.Kind = InputText
 	return formField(name, title, at, func(v string) string { return cmp.Or(in.words(v), "default") }, in, equal, func(c *Checks, field, v string) {

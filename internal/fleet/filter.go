@@ -26,14 +26,14 @@ type FilterKey struct {
 // FilterKeys are the filter keys of one resource type.
 type FilterKeys []FilterKey
 
-// Term is one condition of a filter. All terms must match; within a term, any alternative.
+// FilterTerm is one condition of a filter. All terms must match; within a term, any alternative.
 type FilterTerm struct {
 	Key          string
 	Not          bool
 	Alternatives []FilterMatch
 }
 
-// Match is one alternative of a term.
+// FilterMatch is one alternative of a term.
 type FilterMatch struct {
 	Label string // only for the key "label": the label's key; Pattern then matches its value
 	Pattern
@@ -42,10 +42,10 @@ type FilterMatch struct {
 // Pattern is text with "*" for any run of characters, stored as the literal parts between the asterisks.
 type Pattern []string
 
-// Exact returns the text of a pattern; ok is false if it has asterisks.
+// ExactText returns the text of a pattern; ok is false if it has asterisks.
 func (p Pattern) ExactText() (string, bool) { return p[0], len(p) == 1 }
 
-// Like returns the pattern for SQL LIKE, with backslash as the escape character.
+// LikePattern returns the pattern for SQL LIKE, with backslash as the escape character.
 func (p Pattern) LikePattern() string {
 	escaped := make([]string, len(p))
 	for i, part := range p {
@@ -143,7 +143,7 @@ type filterWord struct {
 
 func (w filterWord) String() string { return string(w.text) }
 
-// cut splits at the first unquoted sep.
+// cutAtUnquoted splits at the first unquoted sep.
 func (w filterWord) cutAtUnquoted(sep rune) (before, after filterWord, found bool) {
 	for i, r := range w.text {
 		if r == sep && w.plain[i] {

@@ -107,7 +107,7 @@ type FirstFile struct {
 	Owner   string `json:"owner,omitempty"` // "user" or "user:group"
 }
 
-// Words returns the guest initialization as text.
+// Text returns the guest initialization as text.
 func (f VMFirstBoot) Text() string {
 	if f.Kind == "" {
 		return "none"
@@ -119,7 +119,7 @@ func (f VMFirstBoot) Text() string {
 	return words
 }
 
-// Words returns the kind's text on forms.
+// Text returns the kind's text on forms.
 func (k FirstBootKind) Text() string {
 	for _, o := range FirstBootKinds {
 		if o.Value == string(k) {
@@ -129,13 +129,13 @@ func (k FirstBootKind) Text() string {
 	return string(k)
 }
 
-// ByCloudInit reports whether cloud-init processes the kind.
+// UsesCloudInit reports whether cloud-init processes the kind.
 func (k FirstBootKind) UsesCloudInit() bool { return k == CloudInit || k == CloudConfig }
 
 // IsText reports whether the content is text as entered by the user.
 func (k FirstBootKind) IsText() bool { return k == CloudConfig || k == Ignition || k == Sysprep }
 
-// Known reports whether the kind exists; the empty kind (none) does, too.
+// IsKnown reports whether the kind exists; the empty kind (none) does, too.
 func (k FirstBootKind) IsKnown() bool {
 	for _, o := range FirstBootKinds {
 		if o.Value == string(k) {
@@ -151,8 +151,8 @@ func (f VMFirstBoot) check(c *Checks, field string) {
 	}
 }
 
-// firstBoot builds the spec's field for guest initialization. The VM form leaves it out, because guest initialization
-// has a form of its own.
+// firstBootField builds the spec's field for guest initialization. The VM form leaves it out, because guest
+// initialization has a form of its own.
 func firstBootField() Field[VMSpec] {
 	f := valueFieldWithEqual("firstBoot", "first boot", WhenNextBoot, func(s *VMSpec) *VMFirstBoot { return &s.FirstBoot }, VMFirstBoot.Text,
 		func(a, b VMFirstBoot) string {

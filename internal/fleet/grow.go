@@ -31,10 +31,10 @@ func (d Disk) takesEffect() EffectTime {
 	return WhenNextBoot
 }
 
-// HotPlugs reports whether the disk supports hot-plug and hot-unplug; disks on other buses do not.
+// SupportsHotPlug reports whether the disk supports hot-plug and hot-unplug; disks on other buses do not.
 func (d Disk) SupportsHotPlug() bool { return d.Bus == "" || d.Bus == "scsi" || d.Bus == "usb" }
 
-// resized reports whether two disks differ only in size.
+// differOnlyInSize reports whether two disks differ only in size.
 func differOnlyInSize(a, b Disk) bool {
 	a.SizeBytes = b.SizeBytes
 	return reflect.DeepEqual(a, b)
@@ -108,8 +108,8 @@ func (vm VM) GrowingDisks(to VMSpec) map[int]int64 {
 	return out
 }
 
-// AllowsGrow reports whether the disk can be grown now; the string is the reason if not. moving lists the VM's disks
-// under migration.
+// AllowsDiskGrowth reports whether the disk can be grown now; the string is the reason if not. moving lists the VM's
+// disks under migration.
 func (v VMView) AllowsDiskGrowth(disk Disk, moving []MovingDisk) (bool, string) {
 	ok, why := v.Allows(ActEdit)
 	switch {

@@ -36,7 +36,7 @@ func (h HealthCheck) GuestProgram() GuestProgram {
 	return p
 }
 
-// ArgLines splits a text with one argument per line. Empty lines at the end are ignored.
+// SplitArgLines splits a text with one argument per line. Empty lines at the end are ignored.
 func SplitArgLines(text string) []string {
 	text = strings.TrimRight(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	if text == "" {

@@ -35,7 +35,7 @@ type OfflinePeriod struct{ Since, Until time.Time }
 // severityRank lists the severities of a history, worst last. The database stores the index in this list.
 var severityRank = []Severity{SeverityOK, SeverityWarn, SeverityUnknown, SeverityBad}
 
-// SeverityOf returns the severity with the stored index; empty for an unknown one.
+// SeverityByRank returns the severity with the stored index; empty for an unknown one.
 func SeverityByRank(rank int) Severity {
 	if rank < 0 || rank >= len(severityRank) {
 		return ""
@@ -43,13 +43,13 @@ func SeverityByRank(rank int) Severity {
 	return severityRank[rank]
 }
 
-// DaySince returns the start of the history that ends now.
+// DayStart returns the start of the history that ends now.
 func DayStart(now time.Time) time.Time {
 	return now.Truncate(Quarter).Add(-(DayQuarters - 1) * Quarter)
 }
 
-// DayOf computes the history that ends now. turns are ordered by time; the first of them is the last change before the
-// history starts.
+// ComputeDay computes the history that ends now. turns are ordered by time; the first of them is the last change before
+// the history starts.
 func ComputeDay(now time.Time, turns []SeverityChange, offline []OfflinePeriod) Day {
 	var day Day
 	var current Severity
@@ -91,7 +91,7 @@ var dayWords = []struct {
 	word     string
 }{{SeverityOK, "OK"}, {SeverityWarn, "warning"}, {SeverityBad, "failed"}, {SeverityUnknown, "unknown"}, {"", "no data"}}
 
-// Words returns the history as text, for screen readers: "In the last 24 h: OK 23 h 15 min, failed 45 min".
+// Text returns the history as text, for screen readers: "In the last 24 h: OK 23 h 15 min, failed 45 min".
 func (d Day) Text() string {
 	var parts []string
 	for _, w := range dayWords {

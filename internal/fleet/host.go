@@ -46,7 +46,7 @@ type DiscoveredPool struct {
 	Error     string `json:"error,omitempty"` // why the host could not read the other fields
 }
 
-// Discovered returns the host's unmanaged storage pools. For an older agent, each pool has only a name.
+// UnmanagedPools returns the host's unmanaged storage pools. For an older agent, each pool has only a name.
 func (s HostStatus) UnmanagedPools() []DiscoveredPool {
 	if len(s.DiscoveredPools) > 0 {
 		return s.DiscoveredPools
@@ -244,7 +244,7 @@ var hostPhaseDisplay = map[HostPhase]struct {
 	HostPending: {"Waiting for agent", SeverityWarn}, HostUnknown: {"Unknown", SeverityUnknown},
 }
 
-// Word returns the phase as pages show it.
+// DisplayName returns the phase as pages show it.
 func (p HostPhase) DisplayName() string { return hostPhaseDisplay[p].word }
 
 // Severity returns the phase's severity on pages.

@@ -88,8 +88,8 @@ func IsID(s string) bool {
 	return true
 }
 
-// ProjectMACs returns the prefix of the MAC addresses that a project may choose. It is locally administered and derived
-// from the ID: two projects share it with a probability of one in 16 million.
+// ProjectMACPrefix returns the prefix of the MAC addresses that a project may choose. It is locally administered and
+// derived from the ID: two projects share it with a probability of one in 16 million.
 func ProjectMACPrefix(id ProjectID) string {
 	sum := sha256.Sum256([]byte(id))
 	return fmt.Sprintf("02:%02x:%02x:%02x:", sum[0], sum[1], sum[2])

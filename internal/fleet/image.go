@@ -17,7 +17,7 @@ type OSFacts struct {
 // OSFamilies are the choices of OSFacts.Family.
 var OSFamilies = []string{"linux", "windows", "bsd", "other"}
 
-// Words returns the facts on one line: "Debian 12 x86_64".
+// Text returns the facts on one line: "Debian 12 x86_64".
 func (o OSFacts) Text() string {
 	return strings.Join(strings.Fields(o.Name+" "+o.Version+" "+o.Arch), " ")
 }
@@ -39,7 +39,7 @@ type Image struct {
 	Template   string     `json:"template,omitempty"`
 }
 
-// whyTemplateDisk returns why an action must be done on the template that the image belongs to; empty: the image
+// templateDiskRefusal returns why an action must be done on the template that the image belongs to; empty: the image
 // belongs to no template. what completes the sentence "The image is a disk of the template T, …".
 func (i Image) templateDiskRefusal(what string) string {
 	if i.TemplateID == "" {
@@ -77,7 +77,7 @@ type ImageVersion struct {
 	VMs []string `json:"vms,omitempty"`
 }
 
-// ISO reports whether the version is an ISO image.
+// IsISO reports whether the version is an ISO image.
 func (v ImageVersion) IsISO() bool { return v.Format == "iso" }
 
 // CopyState is the state of a copy of an image version, derived from the reports of hosts.
@@ -119,7 +119,7 @@ func (c ImageCopy) Ref() Volref { return Volref{PoolID: c.PoolID, Volume: c.Volu
 // Usable reports whether VMs can be created from the copy.
 func (c ImageCopy) Usable() bool { return c.State == CopyReady || c.State == CopyUnverified }
 
-// Where returns the copy's location as text.
+// LocationText returns the copy's location as text.
 func (c ImageCopy) LocationText() string {
 	if c.HostName == "" {
 		return "pool " + c.PoolName
@@ -236,7 +236,7 @@ func (v ImageVersion) unreadableReason() string {
 func (v ImageView) Allows(a Action) (bool, string) { return imageActions.allows(v, a) }
 func (v ImageView) Actions() []ActionState         { return imageActions.actionStates(v) }
 
-// copyUse is a copy of an image version. last is set if no other copy of the version is readable.
+// copyWithSiblings is a copy of an image version. last is set if no other copy of the version is readable.
 type copyWithSiblings struct {
 	ImageCopy
 	last bool
@@ -306,7 +306,7 @@ func countPhrase(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// firstNames joins at most five names and counts the rest.
+// joinFirstNames joins at most five names and counts the rest.
 func joinFirstNames(names []string) string {
 	if more := len(names) - 5; more > 0 {
 		return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", more)
@@ -343,7 +343,7 @@ func (o OSFacts) Check(c *Checks, field string) {
 // SubjectImage returns the subject of an image, which is also the key of its wake-ups.
 func SubjectImage(id ImageID) Subject { return SubjectOf(TypeImage, id) }
 
-// CopyName returns the default file name for a copy of an image version.
+// DefaultCopyName returns the default file name for a copy of an image version.
 func DefaultCopyName(image string, number int, format string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-' {

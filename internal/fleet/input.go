@@ -1,21 +1,21 @@
 package fleet
 
-// Input describes the form input of a field. Section is empty if the form has a special input for the field.
+// FormInput describes the form input of a field. Section is empty if the form has a special input for the field.
 type FormInput struct {
 	Section     FormSection
 	Label       string
 	Help        string
 	Options     []Option // values of a choice; proposals for a text
 	Kind        InputKind
-	Unit        string // unit of a number
-	Default     int    // value of an empty number input; 0: no default number
-	DefaultName string // accepted name of the choice's default: "virtio"
-	Example     string // placeholder; empty: the default
-	Rows        []InputRow  // input fields of each list element
-	Reserved    string // for a row's field: see Field.Reserved
+	Unit        string     // unit of a number
+	Default     int        // value of an empty number input; 0: no default number
+	DefaultName string     // accepted name of the choice's default: "virtio"
+	Example     string     // placeholder; empty: the default
+	Rows        []InputRow // input fields of each list element
+	Reserved    string     // for a row's field: see Field.Reserved
 }
 
-// Row is one input field of a list element.
+// InputRow is one input field of a list element.
 type InputRow struct {
 	Name  string
 	Input FormInput
@@ -39,7 +39,7 @@ const (
 // Option is a possible value of a field with its text.
 type Option struct{ Value, Text string }
 
-// Section is a section heading of the VM form.
+// FormSection is a section heading of the VM form.
 type FormSection string
 
 // Sections of the VM form.

@@ -17,7 +17,7 @@ const (
 	JobUnknown   JobState = "unknown" // single-shot job whose outcome cannot be determined
 )
 
-// Ended reports whether the state is final.
+// IsFinal reports whether the state is final.
 func (s JobState) IsFinal() bool { return s != JobQueued && s != JobRunning }
 
 // Lease is the time for which a claimed job stays with its agent without a renewal.

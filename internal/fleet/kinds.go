@@ -188,17 +188,17 @@ var kindByName = func() map[JobKind]JobKindInfo {
 // Info returns the kind's row of the table; the zero value for an unknown kind.
 func (k JobKind) Info() JobKindInfo { return kindByName[k] }
 
-// Known reports whether the table has the kind.
+// IsKnown reports whether the table has the kind.
 func (k JobKind) IsKnown() bool { _, ok := kindByName[k]; return ok }
 
-// SingleShot reports whether a job of this kind must never be executed twice. The agent journals such a job before it
+// IsSingleShot reports whether a job of this kind must never be executed twice. The agent journals such a job before it
 // acts and, if in doubt, ends it as unknown. A deletion of data is single-shot too.
 func (k JobKind) IsSingleShot(a JobArgs) bool {
 	is := k.Info()
 	return is.SingleShot || is.SingleShotWithData && a.DeleteDisks
 }
 
-// KindsWhere lists the kinds that satisfy match, in the order of the table.
+// JobKindsWhere lists the kinds that satisfy match, in the order of the table.
 func JobKindsWhere(match func(JobKindInfo) bool) []JobKind {
 	var out []JobKind
 	for _, k := range kinds {

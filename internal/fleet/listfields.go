@@ -586,3 +586,54 @@ func (e element[T]) nonDefaultText(v T) string {
 func diskKey(d Disk) string { return string(d.PoolID) + "/" + d.Volume }
 
 func nicKey(n NIC) string { return strings.ToLower(n.MAC) }
+
+// element describes the elements of a list: their identity, texts and fields.
+type element[T any] struct {
+	key        func(T) string // identity; empty: a new element
+	definition func(T) string // representation in a host's definition, without its fields
+	words      func(T) string // text as pages show it
+	fields     []Field[T]     // fields that an edit can change
+	// takesEffect returns when an added or removed element takes effect; nil: the time of the list applies
+	takesEffect func(T) EffectTime
+	// live formats an element's change that takes effect at once; empty: this change must wait; nil: all must wait
+	live func(old, to T) string
+	// changeText formats a change that neither fields nor live cover; nil: print the old and the new element
+	changeText func(old, to T) string
+}
+
+// fieldsChanged returns the changed fields as text and when they take effect. rest is old with these fields as in to.
+func (e element[T]) fieldsChanged(old, to T) (rest T, words string, when EffectTime) {
+	rest, when = old, WhenNow
+	var all []string
+	for _, f := range e.fields {
+		if change := f.changeText(old, to); change != "" {
+			all = append(all, f.Type+" "+change)
+			if f.TakesEffect != WhenNow {
+				when = f.TakesEffect
+			}
+		}
+		f.Copy(&rest, to)
+	}
+	return rest, strings.Join(all, ", "), when
+}
+
+// fullDefinition returns the element's complete representation in a host's definition.
+func (e element[T]) fullDefinition(v T) string { return e.definition(v) + CanonicalFields(e.fields, v) }
+
+// nonDefaultText returns the non-default fields of the element as text in parentheses.
+func (e element[T]) nonDefaultText(v T) string {
+	var all []string
+	for _, f := range e.fields {
+		if !f.Default(v) {
+			all = append(all, f.Type+" "+f.Words(v))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(all, ", ") + ")"
+}
+
+func diskKey(d Disk) string { return string(d.PoolID) + "/" + d.Volume }
+
+func nicKey(n NIC) string { return strings.ToLower(n.MAC) }

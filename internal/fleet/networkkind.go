@@ -268,8 +268,8 @@ func (n Network) BridgeDevice() string {
 func (n Network) TunnelDevice() string { return n.deviceName("qxv-") }
 func (n Network) VLANDevice() string   { return n.deviceName("qxl-") }
 
-// device returns a device name that is unique per network and the same on every host. It ends with the last digits of
-// the network's ID, which are random.
+// deviceName returns a device name that is unique per network and the same on every host. It ends with the last digits
+// of the network's ID, which are random.
 func (n Network) deviceName(prefix string) string {
 	id := strings.ReplaceAll(string(n.ID), "-", "")
 	return prefix + id[max(0, len(id)-10):]

@@ -18,7 +18,7 @@ func DirectModes() []DirectMode {
 	return []DirectMode{"", DirectPrivate, DirectVEPA, DirectPassthrough}
 }
 
-// Word returns the mode's name on pages; empty: unknown mode.
+// DisplayName returns the mode's name on pages; empty: unknown mode.
 func (m DirectMode) DisplayName() string {
 	switch m {
 	case "":

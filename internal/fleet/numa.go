@@ -25,7 +25,7 @@ func (v VMNUMANode) text() string {
 	return out
 }
 
-// plain returns the node with its sets in libvirt's notation.
+// normalized returns the node with its sets in libvirt's notation.
 func (v VMNUMANode) normalized() VMNUMANode {
 	v.CPUs, v.Nodes = NormalizeNumberSet(v.CPUs), NormalizeNumberSet(v.Nodes)
 	return v
@@ -35,7 +35,7 @@ func equalNUMANodes(a, b []VMNUMANode) bool {
 	return slices.EqualFunc(a, b, func(a, b VMNUMANode) bool { return a.normalized() == b.normalized() })
 }
 
-// numberSet returns the numbers of a set such as "0-3,6", sorted; ok is false if the text is not a set.
+// parseNumberSet returns the numbers of a set such as "0-3,6", sorted; ok is false if the text is not a set.
 func parseNumberSet(text string) ([]int, bool) {
 	if !cpuSetForm.MatchString(text) {
 		return nil, false
@@ -59,7 +59,7 @@ func parseNumberSet(text string) ([]int, bool) {
 	return out, true
 }
 
-// PlainSet returns a set of numbers in the shortest notation, "0-3,6". Other text is returned unchanged.
+// NormalizeNumberSet returns a set of numbers in the shortest notation, "0-3,6". Other text is returned unchanged.
 func NormalizeNumberSet(text string) string {
 	all, ok := parseNumberSet(text)
 	if !ok {
@@ -80,8 +80,8 @@ func NormalizeNumberSet(text string) string {
 	return strings.Join(out, ",")
 }
 
-// GrownNodes returns how much memory each node gains from was to to, in MiB. ok is false if the nodes also differ in
-// other ways, or if a gain is not a multiple of MemoryStep.
+// MemoryGainPerNode returns how much memory each node gains from was to to, in MiB. ok is false if the nodes also
+// differ in other ways, or if a gain is not a multiple of MemoryStep.
 func MemoryGainPerNode(was, to []VMNUMANode) (more []int, ok bool) {
 	if len(was) != len(to) {
 		return nil, false
@@ -97,7 +97,7 @@ func MemoryGainPerNode(was, to []VMNUMANode) (more []int, ok bool) {
 	return more, true
 }
 
-// numaNodes builds the spec's NUMA field. The order matters: the guest identifies nodes by number.
+// numaField builds the spec's NUMA field. The order matters: the guest identifies nodes by number.
 func numaField() VMField {
 	words := func(all []VMNUMANode) string {
 		if len(all) == 0 {
@@ -135,8 +135,8 @@ func numaField() VMField {
 	return withHotPlug(VM.canHotPlugNUMANodes, vmField(operatorOnly(others, f)))
 }
 
-// hotPlugsNUMANodes reports whether a running guest gets the change at once, because either all nodes grow or all nodes
-// shrink.
+// canHotPlugNUMANodes reports whether a running guest gets the change at once, because either all nodes grow or all
+// nodes shrink.
 func (vm VM) canHotPlugNUMANodes(to VMSpec) bool {
 	return len(vm.Spec.NUMA) > 0 && len(to.NUMA) > 0 && vm.canHotPlugMemory(to)
 }

@@ -66,8 +66,8 @@ func ModulesToUnplug(all []Module, less []int) (which []int, ok bool) {
 	return which, true
 }
 
-// pick selects modules with the indexes among whose sizes add up to mib, newest first. ok is false if no selection
-// fits.
+// pickModules selects modules with the indexes among whose sizes add up to mib, newest first. ok is false if no
+// selection fits.
 func pickModules(all []Module, among []int, mib int) (which []int, ok bool) {
 	if mib == 0 {
 		return nil, true

@@ -37,8 +37,8 @@ var VMPhases = []Phase{
 // so the age of the report is unknown.
 const ClockStep = 5 * time.Second
 
-// Fresh reports whether a report of that time (nil: never) is still valid at now. The SQL function is_fresh implements
-// the same rule.
+// IsFresh reports whether a report of that time (nil: never) is still valid at now. The SQL function is_fresh
+// implements the same rule.
 func IsFresh(seen *time.Time, now time.Time) bool {
 	return seen != nil && now.Sub(*seen) <= Freshness && seen.Sub(now) <= ClockStep
 }
@@ -171,7 +171,7 @@ var phaseDisplay = map[Phase]struct {
 	PhaseUnknown:      {"Unknown", SeverityUnknown},
 }
 
-// Word returns the phase as pages show it: "Needs restart".
+// DisplayName returns the phase as pages show it: "Needs restart".
 func (p Phase) DisplayName() string { return phaseDisplay[p].word }
 
 // Severity returns the phase's severity on pages.

@@ -111,7 +111,7 @@ func (d DefinitionDiff) Bounded() DefinitionDiff {
 	return out
 }
 
-// shortened returns the text without characters that PostgreSQL refuses, cut to n bytes.
+// storableText returns the text without characters that PostgreSQL refuses, cut to n bytes.
 func storableText(text string, n int) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "�"), "\x00", "�")
 	if len(text) > n {
@@ -120,7 +120,7 @@ func storableText(text string, n int) string {
 	return text
 }
 
-// Visible returns the difference as the user may see it; users who may see hosts see every line. Hidden lines are
+// VisibleToUser returns the difference as the user may see it; users who may see hosts see every line. Hidden lines are
 // replaced by a marker and counted.
 func (d DefinitionDiff) VisibleToUser(seesHosts bool) DefinitionDiff {
 	out := d

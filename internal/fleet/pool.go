@@ -226,7 +226,7 @@ type PoolView struct {
 	Hosts  []PoolHost `json:"hosts"` // at most HostStatusesListed: hosts that need attention first, then by name
 }
 
-// usable reports whether the volume is complete and has no fault.
+// isUsable reports whether the volume is complete and has no fault.
 func (v Volume) isUsable() bool { return !v.Unfinished && v.Fault == "" }
 
 // IsISO reports whether the volume can be put into a CD-ROM drive.
@@ -234,7 +234,7 @@ func (v Volume) IsISO() bool {
 	return v.isUsable() && (v.Format == "iso" || strings.HasSuffix(v.Name, ".iso"))
 }
 
-// IsPlain reports whether the volume is a plain file, such as a kernel or a floppy image.
+// IsPlainFile reports whether the volume is a plain file, such as a kernel or a floppy image.
 func (v Volume) IsPlainFile() bool {
 	return v.Format == "raw" && v.Backing == "" && v.isUsable()
 }
@@ -258,7 +258,7 @@ var poolStateDisplay = map[PoolState]struct {
 	PoolFailed: {"Failed", SeverityBad}, PoolStalled: {"Not answering", SeverityBad}, PoolUnknown: {"Unknown", SeverityUnknown},
 }
 
-// Word returns the state as pages show it.
+// DisplayName returns the state as pages show it.
 func (s PoolState) DisplayName() string { return poolStateDisplay[s].word }
 
 // Severity returns the state's severity on pages.

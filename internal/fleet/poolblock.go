@@ -167,7 +167,7 @@ func (s PoolSpec) CheckSecret(c *Checks, field, secret string) {
 // lunForm matches libvirt's names for the LUNs of an iSCSI target.
 var lunForm = regexp.MustCompile(`^unit:[0-9]+:[0-9]+:([0-9]{1,5})$`)
 
-// LUN returns the LUN number in the name of an iSCSI volume; ok is false for other names.
+// LUNNumber returns the LUN number in the name of an iSCSI volume; ok is false for other names.
 func LUNNumber(volume string) (number string, ok bool) {
 	m := lunForm.FindStringSubmatch(volume)
 	if m == nil {

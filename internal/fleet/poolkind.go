@@ -151,7 +151,7 @@ func PoolFields() (out []PoolField) {
 	return out
 }
 
-// ordinal is a sort key that puts optional fields after required ones.
+// optionalRank is a sort key that puts optional fields after required ones.
 func optionalRank(optional bool) int {
 	if optional {
 		return 1

@@ -68,7 +68,7 @@ func (s NetworkSpec) FiltersNICs() (ok bool, why string) {
 	return false, "Hosts cannot filter the traffic of NICs on this kind of network, so security groups and anti-spoofing have no effect there."
 }
 
-// Group returns the port group with the name, or nil.
+// PortGroupByName returns the port group with the name, or nil.
 func (s *NetworkSpec) PortGroupByName(name string) *PortGroup {
 	if s == nil {
 		return nil
@@ -79,7 +79,7 @@ func (s *NetworkSpec) PortGroupByName(name string) *PortGroup {
 	return nil
 }
 
-// checkGroups adds an error for each invalid port group.
+// checkPortGroups adds an error for each invalid port group.
 func (s NetworkSpec) checkPortGroups(c *Checks, field string) {
 	if len(s.PortGroups) > MaxPortGroups {
 		c.Add(field, "A network has at most %d port groups.", MaxPortGroups)
@@ -139,7 +139,7 @@ func (r *Rate) check(c *Checks, field string) {
 	}
 }
 
-// Words returns the port group's settings as text.
+// Text returns the port group's settings as text.
 func (g PortGroup) Text() string {
 	var out []string
 	if g.VLAN != nil {
@@ -166,7 +166,7 @@ func (g PortGroup) Text() string {
 	return strings.Join(out, ", ")
 }
 
-// Words returns the tags as text: "VLAN 20", or "trunk 20, 30, untagged 10".
+// Text returns the tags as text: "VLAN 20", or "trunk 20, 30, untagged 10".
 func (v VLAN) Text() string {
 	if len(v.Trunk) == 0 {
 		return "VLAN " + strconv.Itoa(v.ID)
@@ -182,7 +182,7 @@ func (v VLAN) Text() string {
 	return out
 }
 
-// Words returns the limits as text: "1024 KiB/s, peak 2048 KiB/s, burst 512 KiB".
+// Text returns the limits as text: "1024 KiB/s, peak 2048 KiB/s, burst 512 KiB".
 func (r Rate) Text() string {
 	out := strconv.Itoa(r.AverageKiB) + " KiB/s"
 	if r.PeakKiB > 0 {

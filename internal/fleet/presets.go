@@ -2,7 +2,7 @@ package fleet
 
 import "slices"
 
-// Preset is a set of initial values in the form of a new VM, for one kind of guest. Users can change every value.
+// VMPreset is a set of initial values in the form of a new VM, for one kind of guest. Users can change every value.
 type VMPreset struct {
 	Key, Title, Hint string
 	Source           VMSource
@@ -54,7 +54,7 @@ var Presets = []VMPreset{
 	},
 }
 
-// PresetNamed returns the preset with the key.
+// PresetByKey returns the preset with the key.
 func PresetByKey(key string) (VMPreset, bool) {
 	for _, p := range Presets {
 		if p.Key == key {
@@ -87,7 +87,7 @@ func (p VMPreset) ApplyTo(s VMSpec) (VMSpec, error) {
 	return s, err
 }
 
-// presetOn returns the devices with the preset's values. All other fields are reset to their defaults.
+// applyPreset returns the devices with the preset's values. All other fields are reset to their defaults.
 func applyPreset[T any](p VMPreset, all []T, fields []Field[T], values map[string]string) ([]T, error) {
 	out := slices.Clone(all)
 	for name := range values {

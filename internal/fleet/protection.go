@@ -49,7 +49,7 @@ func expiryAt(end *time.Time, now time.Time) Expiry {
 	return Expired
 }
 
-// At returns the protection with its Expiry computed at now.
+// WithExpiryAt returns the protection with its Expiry computed at now.
 func (g VMProtection) WithExpiryAt(now time.Time) VMProtection {
 	g.Expiry = expiryAt(g.ExpiresAt, now)
 	return g
@@ -73,7 +73,7 @@ func (l VMLock) Refusal() string {
 	return fmt.Sprintf("%s has locked the VM: %s", l.By, withFullStop(l.Reason))
 }
 
-// sentence ends the text with a full stop.
+// withFullStop ends the text with a full stop.
 func withFullStop(text string) string {
 	if n := len(text); n > 0 && (text[n-1] == '.' || text[n-1] == '!' || text[n-1] == '?') {
 		return text

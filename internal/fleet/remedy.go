@@ -62,7 +62,7 @@ var remedies = func() (rows []remedy) {
 	return rows
 }()
 
-// RemedyFor returns the fix for an object's error text, for a pool of the given kind; empty: unknown.
+// RemedyForError returns the fix for an object's error text, for a pool of the given kind; empty: unknown.
 func RemedyForError(resource ResourceType, kind PoolKind, text string) string {
 	for _, r := range remedies {
 		if (r.resource == "" || r.resource == resource) && (r.kind == "" || r.kind == kind) && r.text.MatchString(text) {

@@ -143,7 +143,7 @@ func ResourceByLabel(word string) (t Resource, place int) {
 // SubjectOf returns the subject of an object, which is also the key of its wake-ups: "vm:<id>".
 func SubjectOf[I ~string](n ResourceType, id I) Subject { return Subject(string(n) + ":" + string(id)) }
 
-// volumesTab returns the path of the volume list that contains the volume; id is "<pool id>/<name>".
+// volumesTabPath returns the path of the volume list that contains the volume; id is "<pool id>/<name>".
 func volumesTabPath(id string) string {
 	pool, _, _ := strings.Cut(id, "/")
 	return poolsPath + "/" + url.PathEscape(pool) + "?tab=volumes"

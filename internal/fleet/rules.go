@@ -14,12 +14,12 @@ const MaxRules = 16
 type PlacementRule struct {
 	Apart bool `json:"apart,omitempty"` // anti-affinity; false: affinity
 	// Preferred: the rule orders the possible hosts; false: hosts that break the rule are refused
-	Preferred bool   `json:"preferred,omitempty"`
+	Preferred bool       `json:"preferred,omitempty"`
 	Of        RuleTarget `json:"of"`
-	Name      string `json:"name"` // name of a VM in the same project, or of a host; for the kinds with labels, a label selector in the syntax of Selector
+	Name      string     `json:"name"` // name of a VM in the same project, or of a host; for the kinds with labels, a label selector in the syntax of Selector
 }
 
-// RuleOf is the kind of object that a placement rule names.
+// RuleTarget is the kind of object that a placement rule names.
 type RuleTarget string
 
 const (
@@ -32,10 +32,10 @@ const (
 // RuleKinds are the choices of RuleOf in the form.
 var RuleKinds = []Option{{string(RuleVM), "the VM"}, {string(RuleVMLabels), "VMs with labels"}, {string(RuleHost), "the host"}, {string(RuleHostLabels), "hosts with labels"}}
 
-// OnHosts reports whether the rule names hosts. Such rules are only for users who may see hosts.
+// NamesHosts reports whether the rule names hosts. Such rules are only for users who may see hosts.
 func (r PlacementRule) NamesHosts() bool { return r.Of == RuleHost || r.Of == RuleHostLabels }
 
-// Labels returns the rule's label selector; empty for a rule by name.
+// LabelSelector returns the rule's label selector; empty for a rule by name.
 func (r PlacementRule) LabelSelector() Selector {
 	if r.Of != RuleVMLabels && r.Of != RuleHostLabels {
 		return Selector{}

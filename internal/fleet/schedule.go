@@ -118,7 +118,7 @@ func isInvalidText(text string) bool {
 
 func shortenForError(s string) string { return s[:min(len(s), 60)] }
 
-// minutesOf parses "HH:MM" as minutes since midnight.
+// parseMinutes parses "HH:MM" as minutes since midnight.
 func parseMinutes(at string) (int, bool) {
 	h, m, ok := strings.Cut(at, ":")
 	hours, err := strconv.Atoi(h)
@@ -134,7 +134,7 @@ func (t SnapshotTimes) location() (*time.Location, error) {
 	return time.LoadLocation(t.Zone)
 }
 
-// In converts a time to the schedule's zone.
+// InZone converts a time to the schedule's zone.
 func (t SnapshotTimes) InZone(at time.Time) time.Time {
 	if zone, err := t.location(); err == nil {
 		return at.In(zone)
@@ -162,7 +162,7 @@ func (t SnapshotTimes) timesOn(day time.Time) (out []time.Time) {
 	return out
 }
 
-// Next returns the first scheduled time after the given one.
+// NextAfter returns the first scheduled time after the given one.
 func (t SnapshotTimes) NextAfter(after time.Time) time.Time {
 	day := t.InZone(after)
 	for range 9 { // a week, plus a day on each side for clock changes
@@ -179,8 +179,8 @@ func (t SnapshotTimes) NextAfter(after time.Time) time.Time {
 // maxMissed is the highest number of missed times that Due counts.
 const maxMissed = 1000
 
-// Due returns the newest scheduled time between due and now. missed is the number of earlier times since due, which the
-// run at that time replaces.
+// NewestDue returns the newest scheduled time between due and now. missed is the number of earlier times since due,
+// which the run at that time replaces.
 func (t SnapshotTimes) NewestDue(due, now time.Time) (at time.Time, missed int) {
 	if from := now.Add(-maxMissed * time.Hour); due.Before(from) {
 		due, missed = t.NextAfter(from), maxMissed
@@ -191,7 +191,7 @@ func (t SnapshotTimes) NewestDue(due, now time.Time) (at time.Time, missed int) 
 	return due, min(missed, maxMissed)
 }
 
-// Words returns the times as text.
+// Text returns the times as text.
 func (t SnapshotTimes) Text() string {
 	days := "Every day"
 	if len(t.Days) > 0 && len(t.Days) < 7 {
@@ -216,10 +216,10 @@ func (t SnapshotTimes) Text() string {
 	return fmt.Sprintf("%s every %d hours from %s %s", days, t.EveryHours, t.At, zone)
 }
 
-// Max returns the maximum number of snapshots that the counts together can keep.
+// MaxKept returns the maximum number of snapshots that the counts together can keep.
 func (k SnapshotRetention) MaxKept() int { return k.Last + k.Hourly + k.Daily + k.Weekly }
 
-// Words returns the retention as text.
+// Text returns the retention as text.
 func (k SnapshotRetention) Text() string {
 	var out []string
 	for _, w := range []struct {
@@ -233,14 +233,14 @@ func (k SnapshotRetention) Text() string {
 	return strings.Join(out, ", ")
 }
 
-// Scheduled is a snapshot of a schedule, with the scheduled time.
+// ScheduledSnapshot is a snapshot of a schedule, with the scheduled time.
 type ScheduledSnapshot struct {
 	ID  SnapshotID
 	Due time.Time
 }
 
-// Expired returns the snapshots that none of the counts keeps, oldest first. Hours, days and weeks are in the time zone
-// of in.
+// ExpiredSnapshots returns the snapshots that none of the counts keeps, oldest first. Hours, days and weeks are in the
+// time zone of in.
 func (k SnapshotRetention) ExpiredSnapshots(all []ScheduledSnapshot, in SnapshotTimes) (out []ScheduledSnapshot) {
 	newest := slices.Clone(all)
 	slices.SortFunc(newest, func(a, b ScheduledSnapshot) int { return b.Due.Compare(a.Due) })

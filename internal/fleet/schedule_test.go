@@ -95,7 +95,7 @@ func TestScheduleRetentionKeepsNewestPerPeriod(t *testing.T) {
 	}
 }
 
-// names reports whether the error has an entry for the field.
+// hasErrorForField reports whether the error has an entry for the field.
 func hasErrorForField(err error, field string) bool {
 	e, ok := errors.AsType[*fleet.Error](err)
 	return ok && slices.ContainsFunc(e.Fields, func(f fleet.FieldError) bool { return f.Field == field })

@@ -106,7 +106,7 @@ func (r SecurityRule) tidy() SecurityRule {
 	return r
 }
 
-// readCIDR parses a CIDR; an address without prefix length is a single host.
+// parseCIDR parses a CIDR; an address without prefix length is a single host.
 func parseCIDR(text string) (netip.Prefix, bool) {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), true
@@ -199,7 +199,7 @@ func (s SecurityGroupSpec) ReferencedGroups() []SecurityGroupID {
 	return out
 }
 
-// Words returns the rule as short text: "in tcp 22 from 10.0.0.0/8". remote is the name of the referenced group.
+// Text returns the rule as short text: "in tcp 22 from 10.0.0.0/8". remote is the name of the referenced group.
 func (r SecurityRule) Text(remote string) string {
 	way, side := "in ", " from "
 	if r.Direction == Egress {

@@ -55,7 +55,7 @@ type GroupCount struct {
 	Error   string      `json:"error,omitempty"` // why a host cannot count
 }
 
-// Rule returns the count of the rule with the ID; known is false if no NIC is counted.
+// CountOfRule returns the count of the rule with the ID; known is false if no NIC is counted.
 func (c *GroupCount) CountOfRule(id string) (n PassCount, known bool) {
 	if c == nil || c.NICs == 0 {
 		return n, false

@@ -25,7 +25,7 @@ type FlatRule struct {
 	Remotes   []netip.Prefix `json:"remotes,omitempty"`
 }
 
-// Flat replaces the group references of the rules by the addresses of members. It leaves out invalid addresses.
+// Flatten replaces the group references of the rules by the addresses of members. It leaves out invalid addresses.
 func (g SecurityGroup) Flatten(members map[SecurityGroupID][]string) FlatGroup {
 	out := FlatGroup{ID: g.ID, Name: g.Name, Revision: g.Revision, Rules: make([]FlatRule, 0, len(g.Spec.Rules))}
 	for _, r := range g.Spec.Rules {
@@ -51,7 +51,7 @@ func (g SecurityGroup) Flatten(members map[SecurityGroupID][]string) FlatGroup {
 	return out
 }
 
-// Entries returns the number of filter rules that a host creates for the group.
+// FilterRuleCount returns the number of filter rules that a host creates for the group.
 func (g FlatGroup) FilterRuleCount() int {
 	n := 0
 	for _, r := range g.Rules {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// checkGroups adds an error for each invalid group of the NIC. It does not check that the groups exist.
+// checkSecurityGroups adds an error for each invalid group of the NIC. It does not check that the groups exist.
 func (n NIC) checkSecurityGroups(c *Checks, at string) {
 	if len(n.SecurityGroups) > MaxNICGroups {
 		c.Add(at+".securityGroups", "A NIC is in at most %d security groups.", MaxNICGroups)
@@ -25,10 +25,10 @@ func (n NIC) checkSecurityGroups(c *Checks, at string) {
 // HasAntiSpoofing reports whether anti-spoofing restricts the guest to the NIC's own addresses.
 func (n NIC) HasAntiSpoofing() bool { return n.AntiSpoofing != nil && *n.AntiSpoofing }
 
-// Filtered reports whether the host must filter the NIC's traffic.
+// NeedsFilter reports whether the host must filter the NIC's traffic.
 func (n NIC) NeedsFilter() bool { return n.HasAntiSpoofing() || len(n.SecurityGroups) > 0 }
 
-// filterReported returns those filter settings of the NIC that a host's definition stores.
+// reportedFilterText returns those filter settings of the NIC that a host's definition stores.
 func (n NIC) reportedFilterText() string {
 	if !n.NeedsFilter() {
 		return ""
@@ -36,7 +36,7 @@ func (n NIC) reportedFilterText() string {
 	return fmt.Sprint(n.SecurityGroups, n.HasAntiSpoofing())
 }
 
-// SameFilter reports whether both NICs are filtered in the same way.
+// HasSameFilter reports whether both NICs are filtered in the same way.
 func (n NIC) HasSameFilter(o NIC) bool { return n.reportedFilterText() == o.reportedFilterText() }
 
 // WithPortGroupDefaults returns the NIC with the port group's defaults for unset settings. old is the NIC before the
@@ -177,7 +177,7 @@ type NICGroup struct {
 // FilterPrefix is the name prefix of the network filters that Quantix defines on hosts.
 const FilterPrefix = "quantix-"
 
-// Worst returns the worst state of the NIC's groups; empty: no filter is required.
+// WorstGroupState returns the worst state of the NIC's groups; empty: no filter is required.
 func (c NICFilter) WorstGroupState() SecurityGroupState {
 	worst := GroupApplied
 	order := []SecurityGroupState{GroupApplied, GroupPending, GroupUnknown, GroupChanged, GroupNotApplied}

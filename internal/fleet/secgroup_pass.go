@@ -71,7 +71,7 @@ func (e PassEnd) check(c *Checks, at string) {
 	}
 }
 
-// PassNIC is a VM's NIC with its filter settings, as WouldPass needs it.
+// PassNIC is a VM's NIC with its filter settings, as AnswerPassQuestion needs it.
 type PassNIC struct {
 	VMID         VMID
 	VMName       string
@@ -104,8 +104,8 @@ type PassAnswer struct {
 	To    PassSide `json:"to"`    // receiver's side: ingress
 }
 
-// WouldPass evaluates the question. from and to are the NICs at the two ends; nil: the end is not a VM. rule formats a
-// rule, given its group's ID and its own ID.
+// AnswerPassQuestion evaluates the question. from and to are the NICs at the two ends; nil: the end is not a VM. rule
+// formats a rule, given its group's ID and its own ID.
 func AnswerPassQuestion(q PassQuestion, from, to *PassNIC, rule func(SecurityGroupID, string) string) PassAnswer {
 	v6 := q.Protocol == ICMPv6
 	if a := endAddress(q.From, nil, nil); a.IsValid() {
@@ -125,7 +125,7 @@ func AnswerPassQuestion(q PassQuestion, from, to *PassNIC, rule func(SecurityGro
 	return out
 }
 
-// addressOf returns the end's address: the requested one, or the NIC's first address of the other end's family.
+// endAddress returns the end's address: the requested one, or the NIC's first address of the other end's family.
 func endAddress(e PassEnd, nic *PassNIC, v6 *bool) netip.Addr {
 	if a, err := netip.ParseAddr(e.Address); err == nil {
 		return a.Unmap()

@@ -115,7 +115,7 @@ func TestInvalidSecurityRuleRefused(t *testing.T) {
 	}
 }
 
-// naive evaluates the rules one by one, as the reference for fleet.EvaluatePacket.
+// evaluateRulesOneByOne evaluates the rules one by one, as the reference for fleet.EvaluatePacket.
 func evaluateRulesOneByOne(groups []fleet.FlatGroup, p fleet.Packet) bool {
 	if len(groups) == 0 {
 		return true

@@ -89,7 +89,7 @@ func (w filterWord) hasAsterisk() bool {
 	return found
 }
 
-// Empty reports whether the selector has no conditions.
+// IsEmpty reports whether the selector has no conditions.
 func (s Selector) IsEmpty() bool { return len(s.Pairs)+len(s.Keys) == 0 }
 
 // Matches reports whether the labels satisfy all conditions.
@@ -148,7 +148,7 @@ type NamedHost struct {
 // ReleasedByPerson is the reason why an object is no longer assigned to a host after a user released it there.
 const ReleasedByPerson = "Released by a user; not assigned again by label."
 
-// WhyLeftOut returns the stored reason as text. An empty reason means that a user released the object on the host.
+// WhyNotAssigned returns the stored reason as text. An empty reason means that a user released the object on the host.
 func WhyNotAssigned(why string) string { return cmp.Or(why, ReleasedByPerson) }
 
 // Labelled lists the hosts that a selector matches now.
@@ -158,13 +158,13 @@ type Labelled struct {
 	Without int // matching hosts without the object
 }
 
-// LabelledHost is a host that a selector matches.
+// MatchingHost is a host that a selector matches.
 type MatchingHost struct {
 	NamedHost
 	Has bool
 }
 
-// Retried is the result of a retry of an object on all hosts where it failed.
+// RetryResult is the result of a retry of an object on all hosts where it failed.
 type RetryResult struct {
 	Tasks   []TaskID
 	Offline int // offline hosts, which retry when they are online again

@@ -51,9 +51,9 @@ func (vm VM) LocationFault(own string, seen *time.Time, now time.Time) *Fault {
 	return nil
 }
 
-// whyRunsElsewhere returns which other host runs the VM, so that the VM must not start; empty: none. A domain without
-// the VM's ownership mark counts only while the VM's own host is offline, because any host can define a domain with any
-// UUID.
+// runsElsewhereRefusal returns which other host runs the VM, so that the VM must not start; empty: none. A domain
+// without the VM's ownership mark counts only while the VM's own host is offline, because any host can define a domain
+// with any UUID.
 func (v VMView) runsElsewhereRefusal() string {
 	return v.firstRunningElsewhere(func(s Sighting) bool {
 		return s.HasMark && (!s.Offline || !s.RuledOut) || !s.HasMark && !s.Offline && v.Phase == PhaseUnknown

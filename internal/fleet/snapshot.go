@@ -60,7 +60,7 @@ type Overlay struct {
 	File string `json:"file"` // file name
 }
 
-// ByID returns the snapshot with the ID; nil if there is none or it is deleted.
+// SnapshotByID returns the snapshot with the ID; nil if there is none or it is deleted.
 func (t *SnapshotTree) SnapshotByID(id SnapshotID) *Snapshot {
 	if t == nil {
 		return nil
@@ -181,7 +181,7 @@ func (v VMView) AllowsSnapshots(busy []JobKind) (bool, string) {
 	return true, ""
 }
 
-// AllowsTake reports whether a snapshot can be taken now; the string is the reason if not.
+// AllowsNewSnapshot reports whether a snapshot can be taken now; the string is the reason if not.
 func (v VMView) AllowsNewSnapshot(busy []JobKind) (bool, string) {
 	ok, why := v.AllowsSnapshots(busy)
 	switch {
@@ -226,7 +226,7 @@ func (v VMView) AllowsRevert(s Snapshot, busy []JobKind) (bool, string) {
 	return true, ""
 }
 
-// DisksIn returns the VM's current disks that the snapshot includes.
+// DisksInSnapshot returns the VM's current disks that the snapshot includes.
 func (v VMView) DisksInSnapshot(s Snapshot) (out []Disk) {
 	for _, d := range v.Spec.Disks {
 		if slices.Contains(s.Disks, d.Ref()) {
@@ -236,8 +236,9 @@ func (v VMView) DisksInSnapshot(s Snapshot) (out []Disk) {
 	return out
 }
 
-// AllowsNew reports whether a VM can be created from the snapshot now; the string is the reason if not. Several VMs may
-// be created from it at the same time, and the VM itself may run, because the snapshot's data does not change.
+// AllowsVMFromSnapshot reports whether a VM can be created from the snapshot now; the string is the reason if not.
+// Several VMs may be created from it at the same time, and the VM itself may run, because the snapshot's data does not
+// change.
 func (v VMView) AllowsVMFromSnapshot(s Snapshot, busy []JobKind) (bool, string) {
 	own := slices.DeleteFunc(slices.Clone(busy), func(k JobKind) bool { return k == VolumeCopy })
 	if ok, why := v.AllowsRevert(s, own); !ok {
@@ -249,7 +250,7 @@ func (v VMView) AllowsVMFromSnapshot(s Snapshot, busy []JobKind) (bool, string) 
 	return true, ""
 }
 
-// AllowsMerge reports whether the data of deleted snapshots can be merged now; the string is the reason if not.
+// AllowsSnapshotMerge reports whether the data of deleted snapshots can be merged now; the string is the reason if not.
 func (v VMView) AllowsSnapshotMerge(busy []JobKind) (bool, string) {
 	ok, why := v.AllowsSnapshots(busy)
 	if ok && (v.Status.Snapshots == nil || v.Status.Snapshots.Merges == 0) {
@@ -258,8 +259,8 @@ func (v VMView) AllowsSnapshotMerge(busy []JobKind) (bool, string) {
 	return ok, why
 }
 
-// WhySnapshotsBlock returns why an operation on the VM's disks must wait until the VM's snapshots are deleted; empty:
-// the VM has no snapshots.
+// WhySnapshotsBlockDiskJobs returns why an operation on the VM's disks must wait until the VM's snapshots are deleted;
+// empty: the VM has no snapshots.
 func (v VMView) WhySnapshotsBlockDiskJobs() string {
 	if v.Status != nil && v.Status.Snapshots.HasSnapshots() {
 		return "The VM has snapshots that depend on its disks. Delete them first."

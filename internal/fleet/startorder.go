@@ -20,8 +20,8 @@ func (p VMPolicy) StopPosition() int {
 	return 0
 }
 
-// BulkPosition returns a function that returns a VM's position in the bulk action, and the seconds to wait after this
-// VM before VMs of later positions. Nil: the action starts on all VMs at once.
+// BulkActionPosition returns a function that returns a VM's position in the bulk action, and the seconds to wait after
+// this VM before VMs of later positions. Nil: the action starts on all VMs at once.
 func BulkActionPosition(a Action) func(VMPolicy) (place, wait int) {
 	switch a {
 	case ActStart:

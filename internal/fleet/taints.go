@@ -38,7 +38,7 @@ func CheckTaints(c *Checks, field string, taints []string) {
 	}
 }
 
-// Untolerated returns the taints of a host that the VM does not tolerate.
+// UntoleratedTaints returns the taints of a host that the VM does not tolerate.
 func (p VMPlacement) UntoleratedTaints(taints []string) (out []string) {
 	tolerated := strings.Fields(p.Tolerations)
 	for _, t := range taints {

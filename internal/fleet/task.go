@@ -51,11 +51,15 @@ func (t Task) Remark() string {
 	return t.Note
 }
 
-// Refused reports whether the task failed before a host received it.
-func (t Task) WasRefusedBeforeHost() bool { return t.State == JobFailed && t.Attempt == 0 && t.Steps == nil }
+// WasRefusedBeforeHost reports whether the task failed before a host received it.
+func (t Task) WasRefusedBeforeHost() bool {
+	return t.State == JobFailed && t.Attempt == 0 && t.Steps == nil
+}
 
-// Waiting reports whether the task is a child that the portal has not started yet.
-func (t Task) IsUnstartedChild() bool { return t.State == JobQueued && t.Parent != "" && t.Generation <= 0 }
+// IsUnstartedChild reports whether the task is a child that the portal has not started yet.
+func (t Task) IsUnstartedChild() bool {
+	return t.State == JobQueued && t.Parent != "" && t.Generation <= 0
+}
 
 // EditOfMany is the generation of a task that edits many VMs, and of its children that no host has received.
 const EditOfMany = -1

@@ -96,7 +96,7 @@ func (v TemplateVersion) IsInProgress() bool {
 	return false
 }
 
-// Linked returns the names of those linked clones that the user may see, and the number of all linked clones.
+// LinkedClones returns the names of those linked clones that the user may see, and the number of all linked clones.
 func (v TemplateVersion) LinkedClones() (names []string, n int) {
 	for _, vm := range v.VMs {
 		if vm.Linked {
@@ -106,7 +106,7 @@ func (v TemplateVersion) LinkedClones() (names []string, n int) {
 	return names, len(names) + v.OthersLinked
 }
 
-// whyLinkedClones returns why the version's images must not be deleted; empty: no linked clone is backed by them.
+// linkedClonesRefusal returns why the version's images must not be deleted; empty: no linked clone is backed by them.
 func (v TemplateVersion) linkedClonesRefusal() string {
 	names, n := v.LinkedClones()
 	switch {
@@ -120,7 +120,7 @@ func (v TemplateVersion) linkedClonesRefusal() string {
 	return fmt.Sprintf("Linked clones are backed by version %d and would be broken: %s. Delete them first, or deprecate the version.", v.Number, joinFirstNames(names))
 }
 
-// Words returns the version's spec on one line: "2 vCPUs, 2 GiB, BIOS, 2 disks, 1 NIC".
+// SpecText returns the version's spec on one line: "2 vCPUs, 2 GiB, BIOS, 2 disks, 1 NIC".
 func (v TemplateVersion) SpecText() string {
 	s := v.Spec
 	return strings.Join([]string{
@@ -233,7 +233,8 @@ var templateVersionActions = actionTable[TemplateVersion]{
 // Allows reports whether the version allows the action now; the string is the reason if not. States lists the state of
 // every action.
 func (v TemplateVersion) Allows(a Action) (bool, string) { return templateVersionActions.allows(v, a) }
-func (v TemplateVersion) ActionStates() []ActionState          { return templateVersionActions.actionStates(v) }
+
+func (v TemplateVersion) ActionStates() []ActionState { return templateVersionActions.actionStates(v) }
 
 // SubjectTemplate returns the subject of a template, which is also the key of its wake-ups.
 func SubjectTemplate(id TemplateID) Subject { return SubjectOf(TypeTemplate, id) }
@@ -287,8 +288,8 @@ func (v VMView) NeedsTemporarySnapshot() bool {
 	return len(v.Spec.Disks) > 0 && (on || v.WhySnapshotsBlockDiskJobs() != "")
 }
 
-// whyNotCopyable returns why the VM's disks cannot be copied now; empty: they can be copied. The argument is the subject
-// of the phrase "… of it can be created".
+// whyNotCopyable returns why the VM's disks cannot be copied now; empty: they can be copied. The argument is the
+// subject of the phrase "… of it can be created".
 func (v VMView) whyNotCopyable(what string) string {
 	if v.Phase == PhaseDeleting {
 		return "The VM is being deleted."

@@ -59,7 +59,7 @@ type MigrationTarget struct {
 	Room      bool   `json:"room,omitempty"`   // only space is missing; a user who may overcommit can ignore that
 }
 
-// AllowsMigrate reports whether the VM can migrate to another host now; the string is the reason if not. moving lists
+// AllowsMigration reports whether the VM can migrate to another host now; the string is the reason if not. moving lists
 // the VM's disks under migration; leaving is the VM's own migration, or nil. The host checks more, such as for
 // snapshots made with virsh.
 func (v VMView) AllowsMigration(moving []MovingDisk, leaving *MigratingVM) (bool, string) {

@@ -27,7 +27,7 @@ var TreeViews = []TreeView{
 	{TreeNetworks, "Networks", "network", MaySeeStorage, "networks", "No networks yet."},
 }
 
-// TreeNamed returns the tree with the name, or the zero value.
+// TreeByName returns the tree with the name, or the zero value.
 func TreeByName(name string) TreeView {
 	if i := slices.IndexFunc(TreeViews, func(v TreeView) bool { return v.Name == name }); i >= 0 {
 		return TreeViews[i]

@@ -36,7 +36,7 @@ type Upload struct {
 // MaxFile is the maximum length of Upload.File.
 const MaxFile = 300
 
-// Name returns the name of the user's local file.
+// LocalFileName returns the name of the user's local file.
 func (u Upload) LocalFileName() string {
 	name, _, _ := strings.Cut(u.File, "/")
 	return name

@@ -37,7 +37,7 @@ var (
 	hostAddrForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252})$`)
 )
 
-// CloneNames proposes names for a clone of the VM, preferred ones first: web-clone, web-clone-2 and so on.
+// ProposeCloneNames proposes names for a clone of the VM, preferred ones first: web-clone, web-clone-2 and so on.
 func ProposeCloneNames(vm string) []string {
 	out := make([]string, 100)
 	for i := range out {

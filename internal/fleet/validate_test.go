@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// faults returns the fields for which a check adds errors, in order.
+// fieldsWithErrors returns the fields for which a check adds errors, in order.
 func fieldsWithErrors(check func(*fleet.Checks)) []string {
 	var c fleet.Checks
 	check(&c)

@@ -5,14 +5,14 @@ import "net/url"
 // SavedView is a user's named selection of a list's tab, filter, sort order and columns.
 type SavedView struct {
 	ID    ViewID
-	List  string // a list that supports saved views: see ViewQuery
+	List  string // a list that supports saved views: see SavedViewQuery
 	Name  string
-	Query string // query string of the list, as ViewQuery writes it
+	Query string // query string of the list, as SavedViewQuery writes it
 }
 
-// ViewQuery returns those parameters of a list's query string that a view saves, in canonical form: equal views have
-// equal text. It leaves out cursors and other parameters of the page. known is false if the list does not support saved
-// views.
+// SavedViewQuery returns those parameters of a list's query string that a view saves, in canonical form: equal views
+// have equal text. It leaves out cursors and other parameters of the page. known is false if the list does not support
+// saved views.
 func SavedViewQuery(list string, address url.Values) (query string, known bool) {
 	of, _ := ResourceByPlural(list)
 	kept := url.Values{}

@@ -297,7 +297,7 @@ type Fault struct {
 	Text string `json:"text"`
 }
 
-// FaultOf returns the fault that reports the disk's volume as missing, or nil.
+// MissingDiskFault returns the fault that reports the disk's volume as missing, or nil.
 func (vm VM) MissingDiskFault(disk Volref) *Fault {
 	if vm.Status == nil {
 		return nil
@@ -322,8 +322,8 @@ type Drift struct {
 	Take json.RawMessage `json:"take,omitempty"`
 }
 
-// FilterDrifted records that a NIC's network filter on the host differs from the filter that Quantix defined. It adds
-// the difference to the NIC's status and to the VM's drift. Users can reapply the filter.
+// RecordFilterDrift records that a NIC's network filter on the host differs from the filter that Quantix defined. It
+// adds the difference to the NIC's status and to the VM's drift. Users can reapply the filter.
 func (s *VMStatus) RecordFilterDrift(mac, drift string) {
 	for i := range s.NICs {
 		if strings.EqualFold(s.NICs[i].MAC, mac) {
@@ -335,8 +335,10 @@ func (s *VMStatus) RecordFilterDrift(mac, drift string) {
 	}
 }
 
-// Failure names the last failed task as a heading: "Start failed".
-func (s VMStatus) FailureHeading() string { return cmp.Or(s.ErrorOf.Info().Verb, "The last task") + " failed" }
+// FailureHeading names the last failed task as a heading: "Start failed".
+func (s VMStatus) FailureHeading() string {
+	return cmp.Or(s.ErrorOf.Info().Verb, "The last task") + " failed"
+}
 
 // DiskState is one disk as the host reports it.
 type DiskState struct {

@@ -314,7 +314,8 @@ func (s VMSpec) UsedFields() []UsedField {
 	return slices.Concat(out, usedElementFields("disks", s.Disks, DiskFields), usedElementFields("nics", s.NICs, NICFields))
 }
 
-// used returns the non-default fields of a list's elements: each once, but a choice field once per distinct value.
+// usedElementFields returns the non-default fields of a list's elements: each once, but a choice field once per
+// distinct value.
 func usedElementFields[T any](list string, all []T, fields []Field[T]) (out []UsedField) {
 	for _, f := range fields {
 		seen := map[string]bool{}

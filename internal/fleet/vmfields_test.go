@@ -185,7 +185,7 @@ func TestOptionalVMFieldsAreValidated(t *testing.T) {
 	}
 }
 
-// fullSpec returns a spec with a non-default value in every optional field.
+// specWithAllFields returns a spec with a non-default value in every optional field.
 func specWithAllFields() fleet.VMSpec {
 	return fleet.VMSpec{
 		CPU:      fleet.VMCPU{Model: "host-model", Sockets: 2, Cores: 3, Threads: 4, Max: 24, Features: "+aes", Shares: 512, Limit: 50, Reserved: 25, Pinned: "0-3"},

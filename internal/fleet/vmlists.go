@@ -15,7 +15,7 @@ type VMDrive struct {
 	BootOrder int     `json:"bootOrder,omitempty"` // 1 is tried first; 0: no explicit order
 }
 
-// Floppy reports whether the drive takes floppies.
+// IsFloppy reports whether the drive takes floppies.
 func (d VMDrive) IsFloppy() bool { return d.Slot == "floppy1" || d.Slot == "floppy2" }
 
 // VMHostDevice is a host device passed through to one guest.
@@ -58,7 +58,7 @@ func (d VMHostDevice) Kind() (DeviceKind, bool) {
 // PhysicalDevice is the name prefix of a host's physical disk. The disk's name in /dev/disk/by-id follows the prefix.
 const PhysicalDevice = "blk/"
 
-// Physical returns a physical disk's name in /dev/disk/by-id; empty: the device is of another kind.
+// PhysicalDiskName returns a physical disk's name in /dev/disk/by-id; empty: the device is of another kind.
 func (d VMHostDevice) PhysicalDiskName() string {
 	name, _ := strings.CutPrefix(d.Device, PhysicalDevice)
 	if name == d.Device {
@@ -170,7 +170,7 @@ func poolOfVolref(v *Volref) PoolID {
 	return v.PoolID
 }
 
-// medium builds a field whose value is a volume or none.
+// mediumField builds a field whose value is a volume or none.
 func mediumField[S any](name, title string, at func(*S) **Volref, in FormInput) Field[S] {
 	same := func(a, b *Volref) bool { return a == b || a != nil && b != nil && *a == *b }
 	return formField(name, title, at, func(v *Volref) string {
@@ -181,7 +181,7 @@ func mediumField[S any](name, title string, at func(*S) **Volref, in FormInput) 
 	}, in, same, func(*Checks, string, *Volref) {})
 }
 
-// rows builds a list field of a VM: elements of type T with at most maximum entries, each validated by check.
+// vmListField builds a list field of a VM: elements of type T with at most maximum entries, each validated by check.
 func vmListField[T any](name, title string, section FormSection, at func(*VMSpec) *[]T, e element[T], maximum int, in FormInput, check func(c *Checks, at string, v T)) VMField {
 	f := listField(name, title, WhenNextBoot, at, e)
 	in.Section, in.Kind = section, InputRows
@@ -213,7 +213,7 @@ func vmListField[T any](name, title string, section FormSection, at func(*VMSpec
 	return f
 }
 
-// merged returns the list to write to the host's definition: the edits from was to want, applied to the current
+// mergeEdits returns the list to write to the host's definition: the edits from was to want, applied to the current
 // definition is. All other elements and fields stay unchanged.
 func (e element[T]) mergeEdits(was, is, want []T) []T {
 	find := func(all []T, v T) int {
@@ -250,7 +250,7 @@ func hotPluggable(f VMField) VMField {
 	return f
 }
 
-// reservedList marks a list field that only operators may set; why is a clause.
+// operatorOnlyList marks a list field that only operators may set; why is a clause.
 func operatorOnlyList(why string, f VMField) VMField {
 	f.Field = operatorOnly(why, f.Field)
 	return f

@@ -240,8 +240,8 @@ func (v VolumeUse) incompleteRefusal() string {
 	return ""
 }
 
-// whyLUN returns why the volume cannot be changed because it is a LUN, which the storage provides; empty: it is not a
-// LUN.
+// lunRefusal returns why the volume cannot be changed because it is a LUN, which the storage provides; empty: it is not
+// a LUN.
 func (v VolumeUse) lunRefusal() string {
 	if v.Format == FormatLUN {
 		return "The volume is a LUN, which other systems may use. Change it on the storage target."

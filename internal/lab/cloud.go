@@ -69,7 +69,7 @@ func cloudImage(ctx context.Context, cacheDir string) (string, error) {
 	return disk, os.Rename(filepath.Join(work, "out"), dir)
 }
 
-// cloudKey returns the name of the cache entry: a hash of everything that this repository adds to the image.
+// cloudImageCacheKey returns the name of the cache entry: a hash of everything that this repository adds to the image.
 func cloudImageCacheKey() (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, grubPackages)

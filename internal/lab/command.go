@@ -48,7 +48,7 @@ func (h *Host) Virsh(ctx context.Context, args ...string) (string, error) {
 // sbin lists the directories of daemons. The PATH of a root shell that su starts often lacks them.
 const sbin = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 
-// environment returns this process's environment with sbin added to PATH, followed by extra.
+// commandEnvironment returns this process's environment with sbin added to PATH, followed by extra.
 func commandEnvironment(extra []string) []string {
 	return append(append(os.Environ(), "PATH="+os.Getenv("PATH")+":"+sbin), extra...)
 }

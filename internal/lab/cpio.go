@@ -28,9 +28,13 @@ func newInitramfs(w io.Writer) *initramfs { return &initramfs{gz: gzip.NewWriter
 
 func (a *initramfs) addDir(name string) { a.addEntry(name, typeDir|0o755, nil, 0, 0) }
 
-func (a *initramfs) addFile(name string, data []byte, perm int) { a.addEntry(name, typeFile|perm, data, 0, 0) }
+func (a *initramfs) addFile(name string, data []byte, perm int) {
+	a.addEntry(name, typeFile|perm, data, 0, 0)
+}
 
-func (a *initramfs) addLink(name, target string) { a.addEntry(name, typeLink|0o777, []byte(target), 0, 0) }
+func (a *initramfs) addLink(name, target string) {
+	a.addEntry(name, typeLink|0o777, []byte(target), 0, 0)
+}
 
 func (a *initramfs) addDevice(name string, major, minor int) {
 	a.addEntry(name, typeDevice|0o600, nil, major, minor)

@@ -16,21 +16,21 @@ import (
 // in iptables, or "libvirt-I-vnet3" and "I-vnet3-arp-ip" in ebtables.
 var nicName = regexp.MustCompile(`^(?:(?:libvirt-)?[A-Z]{1,2}-)?(vnet[0-9]+)(?:-.*)?$`)
 
-// isOrphan reports whether word is the name of a NIC that does not exist, or of such a NIC's filter chain.
+// isOrphanedName reports whether word is the name of a NIC that does not exist, or of such a NIC's filter chain.
 func isOrphanedName(word string) bool {
 	m := nicName.FindStringSubmatch(word)
 	return m != nil && !fileExists("/sys/class/net/"+m[1])
 }
 
-// orphaned reports whether a rule or chain was created by libvirt for a NIC that no longer exists.
+// isOrphaned reports whether a rule or chain was created by libvirt for a NIC that no longer exists.
 func (r firewallRule) isOrphaned() bool {
 	chain, isRule := r.chain()
 	return isOrphanedName(chain) || isRule && (isOrphanedName(r.target()) || isLibvirtChain(chain) && slices.ContainsFunc(strings.Fields(r.line), isOrphanedName))
 }
 
-// sweepFilters removes network filter rules of NICs whose guests ended together with their libvirtd. NIC names are used
-// again: the old rules would drop the packets of the next guest with the same NIC name. A running libvirtd may remove
-// its own rules at the same time, so sweepFilters checks the result and repeats the removal.
+// removeOrphanedFilters removes network filter rules of NICs whose guests ended together with their libvirtd. NIC names
+// are used again: the old rules would drop the packets of the next guest with the same NIC name. A running libvirtd may
+// remove its own rules at the same time, so removeOrphanedFilters checks the result and repeats the removal.
 func removeOrphanedFilters(log *slog.Logger) (err error) {
 	for range 5 {
 		var packets, frames []firewallRule
@@ -51,8 +51,8 @@ func removeOrphanedFilters(log *slog.Logger) (err error) {
 	return err
 }
 
-// removeFrames removes rules and chains of ebtables one by one, because ebtables has no safe way to remove several at
-// once.
+// removeEbtablesRules removes rules and chains of ebtables one by one, because ebtables has no safe way to remove
+// several at once.
 func removeEbtablesRules(rules []firewallRule) error {
 	var errs []error
 	for _, chains := range []bool{false, true} {
@@ -71,7 +71,7 @@ func removeEbtablesRules(rules []firewallRule) error {
 	return errors.Join(errs...)
 }
 
-// bridgeFirewall returns the machine's ebtables rules for bridges, which libvirt creates.
+// readBridgeFirewall returns the machine's ebtables rules for bridges, which libvirt creates.
 func readBridgeFirewall(log *slog.Logger) (rules []firewallRule) {
 	cmd := exec.Command(programPath("ebtables-save"))
 	cmd.Env = commandEnvironment(nil)

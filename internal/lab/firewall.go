@@ -19,7 +19,7 @@ type firewallRule struct {
 	line  string
 }
 
-// firewall returns the machine's rules and chains. If a firewall cannot be read, it logs the error and treats that
+// readFirewall returns the machine's rules and chains. If a firewall cannot be read, it logs the error and treats that
 // firewall as empty, because libvirt could not have changed it either.
 func readFirewall(log *slog.Logger) (rules []firewallRule) {
 	for _, tool := range []string{"iptables", "ip6tables"} {
@@ -35,7 +35,7 @@ func readFirewall(log *slog.Logger) (rules []firewallRule) {
 	return rules
 }
 
-// linesOf parses the rules and chains in the output of tool's save command, such as iptables-save.
+// parseFirewall parses the rules and chains in the output of tool's save command, such as iptables-save.
 func parseFirewall(tool, output string) (rules []firewallRule) {
 	table := ""
 	for line := range strings.Lines(output) {

@@ -85,7 +85,7 @@ func guestFilesIn(dir string) GuestFiles {
 	return GuestFiles{Kernel: at("vmlinuz"), Initrd: at("initrd.img"), ISO: at("guest.iso"), Disk: at("guest.qcow2")}
 }
 
-// guestKey returns the name of the cache entry: a hash of everything that this repository adds to the guest.
+// guestImageCacheKey returns the name of the cache entry: a hash of everything that this repository adds to the guest.
 func guestImageCacheKey() (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, recipeVersion, guestPackages, guestModules, storageModules)

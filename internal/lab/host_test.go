@@ -144,7 +144,7 @@ func startHost(t *testing.T, name string, peers ...string) *lab.Host {
 	return startHostIn(t, hostDir(t), name, peers...)
 }
 
-// startIn starts a host that ends with the test. If the start fails, it marks the test as failed and returns nil.
+// startHostIn starts a host that ends with the test. If the start fails, it marks the test as failed and returns nil.
 func startHostIn(t *testing.T, dir, name string, peers ...string) *lab.Host {
 	t.Helper()
 	began := time.Now()

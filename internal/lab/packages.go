@@ -99,7 +99,7 @@ func resolvePackages(ctx context.Context) ([]string, error) {
 	return packages, nil
 }
 
-// dependencies lists the real packages that the named packages depend on.
+// packageDependencies lists the real packages that the named packages depend on.
 func packageDependencies(ctx context.Context, names ...string) ([]string, error) {
 	out, err := runOutput(ctx, "apt-cache", append([]string{"depends", "--important"}, names...)...)
 	if err != nil {

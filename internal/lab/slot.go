@@ -99,10 +99,10 @@ func takeSlot(ctx context.Context, first int, dir string, log *slog.Logger) (*sl
 	return nil, fmt.Errorf("%d lab hosts run on this machine, the most that are possible: stop some of them", slots)
 }
 
-// taken reports whether another host or another network on the machine uses the slot's number.
+// isTaken reports whether another host or another network on the machine uses the slot's number.
 func (s *slot) isTaken() bool {
 	if fileExists(s.path()) {
-		return true // this file belongs to a live host, because sweepDead has removed the files of dead hosts
+		return true // this file belongs to a live host, because removeDeadHosts has removed the files of dead hosts
 	}
 	if fileExists("/sys/class/net/" + s.bridge()) {
 		return true
@@ -139,7 +139,7 @@ func (s *slot) release(dir string, log *slog.Logger) error {
 
 func (s *slot) path() string { return filepath.Join(slotDir, "host-"+strconv.Itoa(s.number)) }
 
-// countHosts counts the machine's lab hosts, including dead hosts that sweepDead has not removed yet.
+// countHosts counts the machine's lab hosts, including dead hosts that removeDeadHosts has not removed yet.
 func countHosts() int {
 	files, _ := filepath.Glob(filepath.Join(slotDir, "host-*")) // Glob fails only for a malformed pattern
 	return len(files)
@@ -156,7 +156,7 @@ func refuseSecondHost(dir string) error {
 	return nil
 }
 
-// sweepDead removes the remains of hosts whose program and supervisor were both killed.
+// removeDeadHosts removes the remains of hosts whose program and supervisor were both killed.
 func removeDeadHosts(log *slog.Logger) {
 	if err := removeOrphanedFilters(log); err != nil {
 		log.Warn("Network filters of guests that are gone cannot be removed.", "error", err)
@@ -171,7 +171,7 @@ func removeDeadHosts(log *slog.Logger) {
 			if err := s.removeRemains([]string{s.bridge()}, log); err != nil {
 				log.Warn("The remains of a dead lab host cannot be removed.", "bridge", s.bridge(), "error", err)
 			} else {
-				os.Remove(s.path()) // if this fails, the next sweepDead retries
+				os.Remove(s.path()) // if this fails, the next removeDeadHosts retries
 			}
 		}
 		file.Close()

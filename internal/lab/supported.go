@@ -37,7 +37,7 @@ func Supported() error {
 	return nil
 }
 
-// program returns the path of an installed program, or name itself if the program is not found.
+// programPath returns the path of an installed program, or name itself if the program is not found.
 func programPath(name string) string {
 	if path, err := exec.LookPath(name); err == nil {
 		return path

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// sweep removes the named bridges, the firewall rules of these bridges and of the slot's subnet, and the slot's
+// removeRemains removes the named bridges, the firewall rules of these bridges and of the slot's subnet, and the slot's
 // cgroups.
 func (s *slot) removeRemains(bridges []string, log *slog.Logger) error {
 	var errs []error
@@ -105,7 +105,7 @@ func removeTree(branch string) error {
 	return err
 }
 
-// run runs a command on the machine. Its error contains the command's output.
+// runCommand runs a command on the machine. Its error contains the command's output.
 func runCommand(name string, args ...string) error {
 	cmd := exec.Command(programPath(name), args...)
 	cmd.Env = commandEnvironment(nil)

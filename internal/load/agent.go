@@ -82,7 +82,7 @@ func (a *agent) serve(ctx context.Context) error {
 	return nil
 }
 
-// hello opens a session and sends a full report.
+// openSession opens a session and sends a full report.
 func (a *agent) openSession(ctx context.Context) error {
 	answer, err := a.client.Hello(ctx, wire.Hello{Instance: a.instance, Fingerprint: a.instance, Version: "load"})
 	if err != nil {
@@ -96,7 +96,7 @@ func (a *agent) openSession(ctx context.Context) error {
 	return a.report(ctx, true)
 }
 
-// session sends heartbeats and claims jobs until ctx ends or the portal rejects the agent's session.
+// runSession sends heartbeats and claims jobs until ctx ends or the portal rejects the agent's session.
 func (a *agent) runSession(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -122,7 +122,7 @@ func (a *agent) runSession(ctx context.Context) {
 	a.claimJobs(ctx)
 }
 
-// claims keeps one claim parked at the portal, and runs the jobs that the claim returns.
+// claimJobs keeps one claim parked at the portal, and runs the jobs that the claim returns.
 func (a *agent) claimJobs(ctx context.Context) {
 	wait := minRetry
 	for ctx.Err() == nil {

@@ -240,7 +240,7 @@ func (r *loadRun) loadVMs(ctx context.Context) error {
 	}
 }
 
-// running counts the running VMs of all hosts.
+// runningVMs counts the running VMs of all hosts.
 func (r *loadRun) runningVMs() (n int) {
 	r.mu.Lock()
 	agents := r.agents

@@ -134,8 +134,8 @@ func randomAddress() string {
 	return fmt.Sprintf("10.%d.%d.%d", rand.IntN(256), rand.IntN(256), 1+rand.IntN(254))
 }
 
-// change gives a running guest another IP address, as a DHCP server would; the spec does not change. It returns false
-// if no running guest has a NIC.
+// changeAddress gives a running guest another IP address, as a DHCP server would; the spec does not change. It returns
+// false if no running guest has a NIC.
 func (h *host) changeAddress() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -251,7 +251,7 @@ func (h *host) firstAddress(id fleet.VMID) string {
 	return ""
 }
 
-// running counts the running guests.
+// runningGuests counts the running guests.
 func (h *host) runningGuests() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

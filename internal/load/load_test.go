@@ -83,7 +83,7 @@ func newPortal(t *testing.T) *portal {
 	return p
 }
 
-// count returns the number of rows of a table.
+// countRows returns the number of rows of a table.
 func (p *portal) countRows(t *testing.T, from string) (n int) {
 	t.Helper()
 	if err := p.pool.QueryRow(context.WithoutCancel(t.Context()), "SELECT count(*) FROM "+from).Scan(&n); err != nil {
@@ -92,7 +92,7 @@ func (p *portal) countRows(t *testing.T, from string) (n int) {
 	return n
 }
 
-// empty fails the test unless the run has removed everything that it created.
+// checkEmpty fails the test unless the run has removed everything that it created.
 func (p *portal) checkEmpty(t *testing.T) {
 	t.Helper()
 	for _, table := range []string{"hosts", "vms", "projects", "pools", "assignments", "users WHERE name LIKE 'load-%'"} {
@@ -184,7 +184,7 @@ func TestCanceledLoadRunCleansUp(t *testing.T) {
 	p.checkEmpty(t)
 }
 
-// onFirst calls do whenever a written line contains the word.
+// callOnWord calls do whenever a written line contains the word.
 type callOnWord struct {
 	word string
 	do   func()

@@ -65,7 +65,7 @@ func (t Timing) String() string {
 	return fmt.Sprintf("%.1f/s, %.1f / %.1f ms", t.Rate, t.P50, t.P99)
 }
 
-// snapshot holds all counters at one moment.
+// counterSnapshot holds all counters at one moment.
 type counterSnapshot struct {
 	at                                                 time.Time
 	beats, reports, finishes, opened, refreshes, waits bucketCounts

@@ -13,12 +13,12 @@ import (
 // Processes returns the current process IDs of a program to measure. Its usage can be read only on Linux.
 type Processes func() []int
 
-// Process returns Processes with this single process ID.
+// SingleProcess returns Processes with this single process ID.
 func SingleProcess(pid int) Processes { return func() []int { return []int{pid} } }
 
 func thisProcess() Processes { return SingleProcess(os.Getpid()) }
 
-// Tree returns a process and all its descendants, such as PostgreSQL's postmaster and its backends.
+// ProcessTree returns a process and all its descendants, such as PostgreSQL's postmaster and its backends.
 func ProcessTree(pid int) Processes {
 	return func() []int {
 		children := map[int][]int{}
@@ -98,7 +98,7 @@ type procStat struct {
 	cpu, reaped time.Duration
 }
 
-// statOf reads /proc/<pid>/stat. The times in it are in clock ticks, which are 10 ms on every Linux.
+// readProcStat reads /proc/<pid>/stat. The times in it are in clock ticks, which are 10 ms on every Linux.
 func readProcStat(path string) (s procStat, ok bool) {
 	text, err := os.ReadFile(path)
 	open, shut := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
@@ -116,7 +116,7 @@ func readProcStat(path string) (s procStat, ok bool) {
 	return s, true
 }
 
-// field returns one value of a file below /proc/<pid>, in bytes.
+// procField returns one value of a file below /proc/<pid>, in bytes.
 func procField(pid int, file, name string) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// seed writes the VMs directly into the portal's database, as if their hosts had created them long ago. Use it for
+// seedVMs writes the VMs directly into the portal's database, as if their hosts had created them long ago. Use it for
 // fleets that are too large to create through the API, in portals without other objects: seed checks no rules, creates
 // no tasks and writes no audit entries.
 func (r *loadRun) seedVMs(ctx context.Context) error {

@@ -23,7 +23,7 @@ const (
 	idleLimit   = time.Minute
 )
 
-// part is a live element of a page: it follows event keys and refreshes itself.
+// livePart is a live element of a page: it follows event keys and refreshes itself.
 type livePart struct {
 	id, path string
 	keys     []string
@@ -70,7 +70,7 @@ func (t *tab) open(ctx context.Context, path string) error {
 	return nil
 }
 
-// partsOf returns the live parts of a page. Collapsed parts follow no events.
+// liveParts returns the live parts of a page. Collapsed parts follow no events.
 func liveParts(text string, now time.Time) []*livePart {
 	var out []*livePart
 	for _, tag := range liveTag.FindAllString(text, -1) {

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Resync is the key that every subscriber gets after wake-ups may have been lost.
+// ResyncKey is the key that every subscriber gets after wake-ups may have been lost.
 const ResyncKey = "resync"
 
 // Hub delivers wake-ups to subscriptions. It is safe for concurrent use.
@@ -25,11 +25,11 @@ func NewHub() *Hub { return &Hub{name: rand.Text(), subs: map[string]map[*Subscr
 
 // Subscription is a subscription to keys. C is buffered for one wake-up; Take returns the keys of all wake-ups.
 type Subscription struct {
-	C     chan struct{}
-	hub   *Hub
-	keys  []string
-	limit int // maximum size of woken; more keys are replaced by one Resync
-	mu    sync.Mutex
+	C         chan struct{}
+	hub       *Hub
+	keys      []string
+	limit     int // maximum size of woken; more keys are replaced by one Resync
+	mu        sync.Mutex
 	wokenKeys map[string]struct{}
 	mutedKeys map[string]bool // muted keys
 }
@@ -59,7 +59,7 @@ func (h *Hub) SubscribeUpTo(limit int, keys ...string) *Subscription {
 	return s
 }
 
-// Take returns the keys of the wake-ups since the last Take, sorted, and clears them.
+// TakeKeys returns the keys of the wake-ups since the last Take, sorted, and clears them.
 func (s *Subscription) TakeKeys() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +128,8 @@ func (h *Hub) WakeAll() {
 	}
 }
 
-// wake adds the key, which matches the subscribed pattern. When the limit is reached, Resync replaces further keys.
+// wakeIfSubscribed adds the key, which matches the subscribed pattern. When the limit is reached, Resync replaces
+// further keys.
 func (s *Subscription) wakeIfSubscribed(key, pattern string) {
 	s.mu.Lock()
 	if s.mutedKeys[pattern] {

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/notify"
 )
 
-// woken returns the keys of a subscription's wake-up; nil without a wake-up.
+// takeSorted returns the keys of a subscription's wake-up; nil without a wake-up.
 func takeSorted(s *notify.Subscription) []string {
 	select {
 	case <-s.C:

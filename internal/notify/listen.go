@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Channel is the PostgreSQL channel of the triggers' notifications.
+// PostgresChannel is the PostgreSQL channel of the triggers' notifications.
 const PostgresChannel = "quantix"
 
 // Listen feeds the hub from its own database connection until ctx ends. After each (re)connection every subscriber
@@ -54,7 +54,7 @@ func (h *Hub) listenOnce(ctx context.Context, config *pgx.ConnConfig, connected 
 	}
 }
 
-// probeAfter is the time without a wake-up after which Listen checks that the server is still the primary.
+// probeInterval is the time without a wake-up after which Listen checks that the server is still the primary.
 const probeInterval = 10 * time.Second
 
 // waitForWakeUp waits for one wake-up. It fails if the server hangs or has become a standby.

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// await waits until the subscription is woken for key.
+// waitForKey waits until the subscription is woken for key.
 func waitForKey(t *testing.T, s *notify.Subscription, key string) {
 	t.Helper()
 	late := time.After(20 * time.Second)

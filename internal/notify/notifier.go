@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	sendInterval = 50 * time.Millisecond // minimum interval; changes in between are sent together
-	sendTimeout  = 5 * time.Second       // for one attempt
-	maxPendingKeys   = 10_000                // maximum number of pending keys; more are replaced by one resync
-	maxPayloadBytes   = 7900                  // bytes of one NOTIFY; PostgreSQL's limit is below 8,000
+	sendInterval    = 50 * time.Millisecond // minimum interval; changes in between are sent together
+	sendTimeout     = 5 * time.Second       // for one attempt
+	maxPendingKeys  = 10_000                // maximum number of pending keys; more are replaced by one resync
+	maxPayloadBytes = 7900                  // bytes of one NOTIFY; PostgreSQL's limit is below 8,000
 )
 
 // Notifier announces committed changes: to subscribers of its own hub at once, to other portals with one NOTIFY for
@@ -50,8 +50,8 @@ func (n *Notifier) Notify(keys ...string) {
 	}
 }
 
-// send sends until no key is pending or an attempt fails. After a failure the next Notify tries again, with a resync
-// for all lost keys.
+// sendPending sends until no key is pending or an attempt fails. After a failure the next Notify tries again, with a
+// resync for all lost keys.
 func (n *Notifier) sendPending() {
 	for {
 		keys := n.takePending()
@@ -99,7 +99,7 @@ func (h *Hub) packPayloads(keys map[string]struct{}) (payloads []string) {
 	return append(payloads, b.String())
 }
 
-// receive wakes the subscribers for a NOTIFY payload: one key, or a message of a Notifier.
+// receivePayload wakes the subscribers for a NOTIFY payload: one key, or a message of a Notifier.
 func (h *Hub) receivePayload(payload string) {
 	keys := strings.Split(payload, "\n")
 	if from, ok := strings.CutPrefix(keys[0], packedPrefix); ok {

@@ -17,7 +17,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// listening returns another portal's hub and a subscription of it, after the hub has begun to listen.
+// startListening returns another portal's hub and a subscription of it, after the hub has begun to listen.
 func startListening(t *testing.T, pool *pgxpool.Pool, keys ...string) (*notify.Hub, *notify.Subscription) {
 	t.Helper()
 	h := notify.NewHub()
@@ -32,7 +32,7 @@ func startListening(t *testing.T, pool *pgxpool.Pool, keys ...string) (*notify.H
 	return h, s
 }
 
-// received collects the keys of wake-ups until key arrives.
+// receiveUntil collects the keys of wake-ups until key arrives.
 func receiveUntil(t *testing.T, s *notify.Subscription, key string) (keys []string) {
 	t.Helper()
 	late := time.After(20 * time.Second)

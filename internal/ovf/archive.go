@@ -28,12 +28,12 @@ type File struct {
 // Archive is the content of an OVA.
 type Archive struct {
 	Descriptor  File
-	Files       []File // all files except descriptor, manifest and certificate
-	Sums        []Checksum  // checksums in the manifest
-	Certificate bool   // the archive is signed
+	Files       []File     // all files except descriptor, manifest and certificate
+	Sums        []Checksum // checksums in the manifest
+	Certificate bool       // the archive is signed
 }
 
-// Sum is the checksum of a file in the manifest.
+// Checksum is the checksum of a file in the manifest.
 type Checksum struct{ Algorithm, Name, Hex string }
 
 // File returns the archive's file of that name.
@@ -62,7 +62,7 @@ func (a Archive) ChecksumAlgorithm() string {
 	return a.Sums[0].Algorithm
 }
 
-// fileName returns an error unless name is a plain file name without a directory.
+// checkFileName returns an error unless name is a plain file name without a directory.
 func checkFileName(name string) error {
 	switch {
 	case name == "" || len(name) > 200 || cleanLine(name) != name:
@@ -161,7 +161,7 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 	return out, err
 }
 
-// text reads a small file of the archive, of at most most bytes.
+// readSmallFile reads a small file of the archive, of at most most bytes.
 func (a Archive) readSmallFile(r io.ReaderAt, f File, most int64) ([]byte, error) {
 	if f.Size > most {
 		return nil, invalidError("%s has more than %d KiB.", f.Name, most>>10)
@@ -175,7 +175,7 @@ func (a Archive) readSmallFile(r io.ReaderAt, f File, most int64) ([]byte, error
 
 var sumForm = regexp.MustCompile(`^(SHA1|SHA256|SHA512) ?\((.+)\) ?= ?([0-9A-Fa-f]+)$`)
 
-// manifest parses the checksums in the manifest, whose file name is own. Every checksum must have a file in the
+// parseManifest parses the checksums in the manifest, whose file name is own. Every checksum must have a file in the
 // archive, and every file a checksum.
 func (a Archive) parseManifest(own string, text []byte) (out []Checksum, err error) {
 	for line := range bytes.Lines(text) {

@@ -29,7 +29,7 @@ var byteOrderMarks = []struct {
 	{"\xfe\xff", unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM)},
 }
 
-// inUTF8 converts a descriptor to UTF-8. The byte order mark determines the descriptor's encoding, else the XML
+// toUTF8 converts a descriptor to UTF-8. The byte order mark determines the descriptor's encoding, else the XML
 // declaration does.
 func toUTF8(text []byte) ([]byte, error) {
 	for _, b := range byteOrderMarks {

@@ -44,8 +44,8 @@ func inFirmwareOrder(disks []placedDisk) (out []fleet.ApplianceDisk) {
 	return out
 }
 
-// address parses the number of a controller or unit. A missing or invalid number becomes the highest number, so that it
-// sorts last.
+// parseAddress parses the number of a controller or unit. A missing or invalid number becomes the highest number, so
+// that it sorts last.
 func parseAddress(text string) int {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 0 {

@@ -21,7 +21,9 @@ const (
 	maxAttributes = 64 // attributes of one element
 )
 
-func invalidError(format string, args ...any) error { return fleet.Errorf(fleet.Invalid, format, args...) }
+func invalidError(format string, args ...any) error {
+	return fleet.Errorf(fleet.Invalid, format, args...)
+}
 
 // Read reads an archive of size bytes and returns its VM and its files. It reads only the bytes of the descriptor and
 // the manifest.
@@ -47,7 +49,7 @@ func Read(r io.ReaderAt, size int64) (fleet.Appliance, Archive, error) {
 	return app, a, nil
 }
 
-// clean returns a text from the descriptor as one line of limited length, without invisible characters.
+// cleanLine returns a text from the descriptor as one line of limited length, without invisible characters.
 func cleanLine(s string) string {
 	s = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
 		switch {

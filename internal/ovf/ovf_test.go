@@ -298,7 +298,7 @@ func manyAttributes(n int) string {
 	return b.String()
 }
 
-// memory is an archive in memory, for writing.
+// memoryFile is an archive in memory, for writing.
 type memoryFile struct{ b []byte }
 
 func (m *memoryFile) WriteAt(p []byte, at int64) (int, error) {

@@ -38,7 +38,7 @@ var droppedDevices = map[int]string{
 // ignoredKinds are CIM resource types that are dropped without a note, because every VM here has such a device.
 var ignoredKinds = []int{kindUSB, kindDisplay}
 
-// parsing is the state while one descriptor is parsed. Its methods read sections of the descriptor into out.
+// descriptorParser is the state while one descriptor is parsed. Its methods read sections of the descriptor into out.
 type descriptorParser struct {
 	envelope
 	files       []File
@@ -97,7 +97,7 @@ func (p *descriptorParser) read() error {
 	return nil
 }
 
-// system returns the only VM in the descriptor, or an error if there are none or several.
+// onlySystem returns the only VM in the descriptor, or an error if there are none or several.
 func (p *descriptorParser) onlySystem() (system, error) {
 	all := p.Systems
 	for _, c := range p.Collections {
@@ -115,7 +115,7 @@ func (p *descriptorParser) onlySystem() (system, error) {
 	return system{}, invalidError("The descriptor describes %d machines. Export each machine separately.", len(all))
 }
 
-// references checks that all files that the descriptor refers to are in the archive and have the stated size.
+// checkReferences checks that all files that the descriptor refers to are in the archive and have the stated size.
 func (p *descriptorParser) checkReferences() error {
 	if len(p.Files) > MaxFiles {
 		return invalidError("The descriptor refers to more than %d files.", MaxFiles)
@@ -147,7 +147,7 @@ func (p *descriptorParser) checkReferences() error {
 	return nil
 }
 
-// machineSections reads the VM's sections other than its hardware.
+// readMachineSections reads the VM's sections other than its hardware.
 func (p *descriptorParser) readMachineSections(s system) {
 	if s.OS != nil {
 		p.out.OS = cmp.Or(cleanLine(s.OS.Description), cleanLine(s.OS.Type))
@@ -193,7 +193,7 @@ func countText(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// family returns the OS family of the guest, by its CIM number or by its name.
+// osFamily returns the OS family of the guest, by its CIM number or by its name.
 func osFamily(id, words string) string {
 	words = strings.ToLower(words)
 	for _, f := range []struct{ of, word string }{
@@ -256,7 +256,8 @@ func (p *descriptorParser) readHardware(h hardware) error {
 	return nil
 }
 
-// firmware reads the VM's firmware from VMware's settings. VirtualBox stores the firmware outside the hardware section.
+// readFirmware reads the VM's firmware from VMware's settings. VirtualBox stores the firmware outside the hardware
+// section.
 func (p *descriptorParser) readFirmware(h hardware) {
 	for _, c := range append(slices.Clone(h.Config), h.Extra...) {
 		switch {
@@ -270,7 +271,7 @@ func (p *descriptorParser) readFirmware(h hardware) {
 	}
 }
 
-// controller records a disk controller.
+// readController records a disk controller.
 func (p *descriptorParser) readController(i hardwareItem) {
 	sub := strings.ToLower(strings.TrimSpace(i.SubType))
 	name := ""

@@ -73,7 +73,7 @@ func (p *descriptorParser) diskOf(host string) (out fleet.ApplianceDisk, err err
 	return out, nil
 }
 
-// format returns the disk's declared format. The host detects the actual format when it reads the disk file.
+// declaredFormat returns the disk's declared format. The host detects the actual format when it reads the disk file.
 func declaredFormat(uri, name string) string {
 	uri, name = strings.ToLower(uri), strings.ToLower(name)
 	for _, f := range []struct{ word, ext, format string }{

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/ovf"
 )
 
-// replaced returns the valid descriptor after replacements. pairs are pairs of old and new text.
+// descriptorWith returns the valid descriptor after replacements. pairs are pairs of old and new text.
 func descriptorWith(t *testing.T, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {

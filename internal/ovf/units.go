@@ -16,8 +16,8 @@ var oldUnits = map[string]int64{
 
 const maxBytes = 1 << 50
 
-// inBytes converts a quantity to bytes. Without a unit, the quantity is in units of usual bytes. Invalid and excessive
-// quantities are errors; what names the quantity in the error.
+// parseBytes converts a quantity to bytes. Without a unit, the quantity is in units of usual bytes. Invalid and
+// excessive quantities are errors; what names the quantity in the error.
 func parseBytes(what, number, unit string, usual int64) (int64, error) {
 	bad := invalidError("The descriptor gives %s as %q of %q, which is no quantity that a machine can have.", what, cleanLine(number), cleanLine(unit))
 	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)

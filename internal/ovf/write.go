@@ -116,15 +116,15 @@ func escapeXML(s string) string {
 	return b.String()
 }
 
-// Plan computes the offsets of files in an archive. The head of the archive (descriptor and manifest) depends on the
-// disks and is therefore written last.
+// ArchivePlan computes the offsets of files in an archive. The head of the archive (descriptor and manifest) depends on
+// the disks and is therefore written last.
 type ArchivePlan struct {
 	name           string
 	descriptorSize int // bytes reserved for the descriptor, which is written after the disks
 	next           int64
 }
 
-// NewPlan plans the archive of a VM before the sizes and the contents of the disk files are known.
+// NewArchivePlan plans the archive of a VM before the sizes and the contents of the disk files are known.
 func NewArchivePlan(a fleet.Appliance) ArchivePlan {
 	a.Disks = slices.Clone(a.Disks)
 	for i := range a.Disks {
@@ -136,7 +136,7 @@ func NewArchivePlan(a fleet.Appliance) ArchivePlan {
 	return p
 }
 
-// members returns the names of the VM's disk files.
+// diskFileNames returns the names of the VM's disk files.
 func diskFileNames(a fleet.Appliance) (out []string) {
 	for _, d := range a.Disks {
 		if d.Member != "" {
@@ -148,16 +148,16 @@ func diskFileNames(a fleet.Appliance) (out []string) {
 
 func paddedSize(n int64) int64 { return (n + 511) / 512 * 512 }
 
-// Next returns the offsets of the next file: of its tar header and of its data.
+// NextOffsets returns the offsets of the next file: of its tar header and of its data.
 func (p ArchivePlan) NextOffsets() (header, data int64) { return p.next, p.next + 512 }
 
-// Advance records the size of the file at Next, in bytes.
+// AddFile records the size of the file at Next, in bytes.
 func (p *ArchivePlan) AddFile(size int64) { p.next += 512 + paddedSize(size) }
 
 // Size returns the size of the complete archive in bytes.
 func (p ArchivePlan) Size() int64 { return p.next + 1024 }
 
-// Header returns the tar header for a plain file of size bytes.
+// TarHeader returns the tar header for a plain file of size bytes.
 func TarHeader(name string, size int64) ([]byte, error) {
 	var b bytes.Buffer
 	h := &tar.Header{Name: name, Size: size, Mode: 0o644, Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}
@@ -187,8 +187,8 @@ func (p ArchivePlan) manifest(files []string, sums []string) []byte {
 	return b.Bytes()
 }
 
-// Begin writes the head of the archive, which precedes the disks. sums are the SHA-256 checksums of the disk files in
-// hexadecimal, in order.
+// WriteHead writes the head of the archive, which precedes the disks. sums are the SHA-256 checksums of the disk files
+// in hexadecimal, in order.
 func (p ArchivePlan) WriteHead(to io.WriterAt, a fleet.Appliance, sums []string) error {
 	text := Write(a)
 	if len(text) > p.descriptorSize {

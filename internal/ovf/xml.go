@@ -15,14 +15,14 @@ var namespaces = []string{
 }
 
 type envelope struct {
-	XMLName     xml.Name     `xml:"Envelope"`
-	Files       []reference  `xml:"References>File"`
-	Disks       []disk       `xml:"DiskSection>Disk"`
-	Networks    []network    `xml:"NetworkSection>Network"`
-	Options     []deploymentOption     `xml:"DeploymentOptionSection>Configuration"`
-	Systems     []system     `xml:"VirtualSystem"`
-	Collections []collection `xml:"VirtualSystemCollection"`
-	Sections    []anySection `xml:",any"`
+	XMLName     xml.Name           `xml:"Envelope"`
+	Files       []reference        `xml:"References>File"`
+	Disks       []disk             `xml:"DiskSection>Disk"`
+	Networks    []network          `xml:"NetworkSection>Network"`
+	Options     []deploymentOption `xml:"DeploymentOptionSection>Configuration"`
+	Systems     []system           `xml:"VirtualSystem"`
+	Collections []collection       `xml:"VirtualSystemCollection"`
+	Sections    []anySection       `xml:",any"`
 }
 
 type collection struct {
@@ -96,12 +96,12 @@ type property struct {
 }
 
 type hardware struct {
-	System  virtualSystemSettings     `xml:"System"`
-	Items   []hardwareItem   `xml:"Item"`
-	Storage []hardwareItem   `xml:"StorageItem"`
-	Ports   []hardwareItem   `xml:"EthernetPortItem"`
-	Config  []configEntry `xml:"Config"`
-	Extra   []configEntry `xml:"ExtraConfig"`
+	System  virtualSystemSettings `xml:"System"`
+	Items   []hardwareItem        `xml:"Item"`
+	Storage []hardwareItem        `xml:"StorageItem"`
+	Ports   []hardwareItem        `xml:"EthernetPortItem"`
+	Config  []configEntry         `xml:"Config"`
+	Extra   []configEntry         `xml:"ExtraConfig"`
 }
 
 type virtualSystemSettings struct {
@@ -130,7 +130,7 @@ type hardwareItem struct {
 	Connection    []string `xml:"Connection"`
 }
 
-// decode parses a descriptor. DOCTYPEs, processing instructions and entities other than XML's own are errors.
+// decodeDescriptor parses a descriptor. DOCTYPEs, processing instructions and entities other than XML's own are errors.
 func decodeDescriptor(text []byte) (envelope, error) {
 	var out envelope
 	if len(text) > MaxDescriptor {

@@ -26,7 +26,7 @@ type postmaster struct {
 	log       *slog.Logger
 }
 
-// adopted reports whether another process started the server.
+// isAdopted reports whether another process started the server.
 func (s *postmaster) isAdopted() bool { return s.exited == nil }
 
 // adopt returns the server that runs on the data directory, or nil if there is none. It first stops a server that
@@ -96,7 +96,7 @@ func (s *postmaster) awaitEnd(ctx context.Context) bool {
 	return true
 }
 
-// alive reports whether the postmaster runs. A zombie does not count.
+// isAlive reports whether the postmaster runs. A zombie does not count.
 func (s *postmaster) isAlive() bool {
 	if s.exited != nil {
 		select {

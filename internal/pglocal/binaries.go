@@ -71,7 +71,7 @@ func (s programSearch) findVersion(ctx context.Context, data, major string) (str
 		data, major, strings.Join(seen, " and "), major)
 }
 
-// all lists every directory that contains both programs, best first, each once.
+// candidateDirs lists every directory that contains both programs, best first, each once.
 func (s programSearch) candidateDirs() []string {
 	candidates := append([]string(nil), s.path...)
 	for _, pattern := range s.patterns {
@@ -97,7 +97,7 @@ func isProgram(path string) bool {
 
 var digits = regexp.MustCompile(`\d+`)
 
-// versionIn returns the first number in path, or 0.
+// firstNumberIn returns the first number in path, or 0.
 func firstNumberIn(path string) int {
 	number, _ := strconv.Atoi(digits.FindString(path))
 	return number
@@ -123,7 +123,7 @@ func majorVersion(ctx context.Context, dir string) (string, error) {
 	return parts[0], nil
 }
 
-// hint names the command that installs PostgreSQL on this operating system.
+// installHint names the command that installs PostgreSQL on this operating system.
 func (s programSearch) installHint() string {
 	family := s.osRelease
 	is := func(names ...string) bool {

@@ -112,7 +112,7 @@ func TestLostClusterNotRecreated(t *testing.T) {
 	output.await(t, "started the private PostgreSQL")
 }
 
-// lines is a log writer that passes each line to a waiting test.
+// logLines is a log writer that passes each line to a waiting test.
 type logLines chan string
 
 func (l logLines) Write(p []byte) (int, error) {

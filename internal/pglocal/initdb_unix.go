@@ -85,7 +85,8 @@ func (c *cluster) runInitdb(ctx context.Context, fresh, ctype string) error {
 	return nil
 }
 
-// runGroup runs cmd, and kills its process group when ctx ends, because initdb's child processes keep its output open.
+// runProcessGroup runs cmd, and kills its process group when ctx ends, because initdb's child processes keep its output
+// open.
 func runProcessGroup(ctx context.Context, cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err

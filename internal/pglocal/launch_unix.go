@@ -83,8 +83,8 @@ func (c *cluster) launchOnce(ctx context.Context) (*postmaster, error) {
 	return s, nil
 }
 
-// spawn starts cmd on a thread that exists as long as the child process. Linux sends the parent-death signal when the
-// forking thread ends, possibly long before its process.
+// startOnOwnThread starts cmd on a thread that exists as long as the child process. Linux sends the parent-death signal
+// when the forking thread ends, possibly long before its process.
 func startOnOwnThread(cmd *exec.Cmd) (exited <-chan struct{}, err error) {
 	started, done := make(chan error, 1), make(chan struct{})
 	go func() {
@@ -100,8 +100,8 @@ func startOnOwnThread(cmd *exec.Cmd) (exited <-chan struct{}, err error) {
 	return done, <-started
 }
 
-// settings returns the settings that override postgresql.conf. An administrator may set all other settings in that
-// file.
+// serverSettings returns the settings that override postgresql.conf. An administrator may set all other settings in
+// that file.
 func (c *cluster) serverSettings(socketDir string) []string {
 	list := []string{
 		"listen_addresses=",
@@ -145,7 +145,7 @@ func (s *postmaster) waitReady(ctx context.Context) error {
 	return err
 }
 
-// answers checks that the server at the socket answers and that it runs on this data directory.
+// checkAnswers checks that the server at the socket answers and that it runs on this data directory.
 func (s *postmaster) checkAnswers(ctx context.Context) error {
 	return queryOnce(ctx, s.socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
 		var pid string

@@ -27,8 +27,8 @@ func (e *ownedError) Error() string {
 	return fmt.Sprintf("the data directory %s belongs to %s; stop that first, or choose another data directory", e.dir, by)
 }
 
-// claim locks the directory for this process until the returned file is closed. The kernel also releases the lock when
-// the process ends. claim waits briefly for an owner that is exiting.
+// lockDirectory locks the directory for this process until the returned file is closed. The kernel also releases the
+// lock when the process ends. claim waits briefly for an owner that is exiting.
 func (c *cluster) lockDirectory(ctx context.Context) (*os.File, error) {
 	waitCtx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
@@ -50,7 +50,7 @@ func (c *cluster) lockDirectory(ctx context.Context) (*os.File, error) {
 	return lock, err
 }
 
-// tryClaim is claim without the wait.
+// tryLockDirectory is claim without the wait.
 func (c *cluster) tryLockDirectory() (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(c.dir, "pglocal.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -115,7 +115,7 @@ func (c *cluster) ownersServer(ctx context.Context) *Server {
 	return &Server{socketDir: run.socketDir, log: c.Log, run: run, done: make(chan struct{})}
 }
 
-// open creates the cluster if there is none, and starts or adopts its server.
+// openServer creates the cluster if there is none, and starts or adopts its server.
 func (c *cluster) openServer(ctx context.Context, find programSearch) (*Server, error) {
 	var err error
 	if c.owner, err = dataOwner(c.data); err != nil {

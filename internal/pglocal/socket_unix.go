@@ -43,7 +43,9 @@ func (c *cluster) makeSocketDir(reachable bool) (string, error) {
 	return "", fmt.Errorf("no place for the database's socket; choose a shorter data directory: %w", errors.Join(failed...))
 }
 
-func socketPathFits(dir string) bool { return len(filepath.Join(dir, ".s.PGSQL."+port)) <= socketPathLimit }
+func socketPathFits(dir string) bool {
+	return len(filepath.Join(dir, ".s.PGSQL."+port)) <= socketPathLimit
+}
 
 // runtimeDirs returns directories for short paths, best first. Neither other users nor /tmp cleaners can change /run.
 func runtimeDirs() []string {

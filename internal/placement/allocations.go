@@ -18,7 +18,7 @@ func ReservedCPUFault(spec fleet.VMSpec, h Host) *Fault {
 	return &Fault{"spec.cpu.reserved", message, "not enough processors to reserve", false}
 }
 
-// processorCount formats percent of a processor as a number of processors: "1.5".
+// formatProcessors formats percent of a processor as a number of processors: "1.5".
 func formatProcessors(percent int64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%02d", percent/100, percent%100), "0"), ".")
 }

@@ -15,10 +15,10 @@ type NICCapacity struct {
 	Total     int
 	Used      int      // units used by running guests as reported by the host, including unmanaged guests
 	Allocated int      // units allocated to VMs on the host, running or not
-	VMNames        []string // names of VMs with an allocation
+	VMNames   []string // names of VMs with an allocation
 }
 
-// unavailable is the number of unavailable units. Most running guests are among the allocated VMs; Used exceeds
+// unavailableUnits is the number of unavailable units. Most running guests are among the allocated VMs; Used exceeds
 // Allocated only if unmanaged guests run.
 func (c NICCapacity) unavailableUnits() int { return max(c.Used, c.Allocated) }
 
@@ -46,7 +46,7 @@ func (f *faultCheck) checkExclusiveNICs(nics []fleet.NIC) {
 	}
 }
 
-// users names the VMs that use the capacity; own is the number of other NICs of the same VM.
+// describeUsers names the VMs that use the capacity; own is the number of other NICs of the same VM.
 func (c NICCapacity) describeUsers(own int) string {
 	names := c.VMNames
 	const most = 3

@@ -57,7 +57,7 @@ type Image struct {
 	Name          string
 	CapacityBytes int64
 	Unusable      string // why the host cannot use the image, as a sentence; empty: it can
-	UnusablePlain         string // Unusable without the host's name
+	UnusablePlain string // Unusable without the host's name
 	NeedsCopy     bool   // the image must be copied to the host first
 }
 
@@ -112,7 +112,7 @@ func Place(spec fleet.VMSpec, hosts []Host) Choice {
 	return c
 }
 
-// copiesNeeded is 1 if an image must be copied to the host first.
+// countCopiesNeeded is 1 if an image must be copied to the host first.
 func (h Host) countCopiesNeeded() int {
 	for _, image := range h.Images {
 		if image.NeedsCopy {
@@ -122,7 +122,7 @@ func (h Host) countCopiesNeeded() int {
 	return 0
 }
 
-// Why is a sentence with at most limit refused hosts and their reasons.
+// RefusalText is a sentence with at most limit refused hosts and their reasons.
 func (c Choice) RefusalText(limit int) string {
 	if len(c.Refused) == 0 {
 		return "There is no host yet. Add one first."
@@ -134,7 +134,8 @@ func (c Choice) RefusalText(limit int) string {
 	return joinHostReasons(parts, limit)
 }
 
-// WhyPlain is Why for users who may not see hosts: the number of hosts by reason, the most frequent reason first.
+// RefusalTextWithoutHosts is Why for users who may not see hosts: the number of hosts by reason, the most frequent
+// reason first.
 func (c Choice) RefusalTextWithoutHosts(limit int) string {
 	if len(c.Refused) == 0 {
 		return "There is no host yet. Ask an administrator to add one."
@@ -329,7 +330,7 @@ func (f *faultCheck) checkImage(i int, d fleet.Disk, at string) {
 	}
 }
 
-// checkSpace adds a fault at the first new disk of each pool that could not hold all volumes at their full size.
+// checkPoolSpace adds a fault at the first new disk of each pool that could not hold all volumes at their full size.
 func (f *faultCheck) checkPoolSpace(disks []fleet.Disk) {
 	wanted := map[fleet.PoolID]int64{}
 	for i, d := range disks {
@@ -353,7 +354,7 @@ func (f *faultCheck) checkPoolSpace(disks []fleet.Disk) {
 	}
 }
 
-// isPoolReady reports whether the pool is ready on the host. If not, it adds a fault with the host's error text.
+// requireReadyPool reports whether the pool is ready on the host. If not, it adds a fault with the host's error text.
 func (f *faultCheck) requireReadyPool(id fleet.PoolID, field string) bool {
 	p, ok := f.host.Pools[id]
 	state := strings.ToLower(p.State.DisplayName())

@@ -13,7 +13,7 @@ var (
 	isoVolume   = fleet.Volref{PoolID: "ssd", Volume: "cd.iso"}
 )
 
-// host returns a host that fits every VM, modified by change.
+// newHost returns a host that fits every VM, modified by change.
 func newHost(name string, memoryMiB, committed int64, change ...func(*placement.Host)) placement.Host {
 	h := placement.Host{
 		ID: fleet.HostID("id-" + name), Name: name, Phase: fleet.HostOnline, MemoryMiB: memoryMiB, CommittedMiB: committed,

@@ -19,11 +19,11 @@ type HostRules struct {
 // RuleMatches counts the other VMs that match a rule.
 type RuleMatches struct {
 	OnHost, InFleet int    // numbers of matching VMs on this host, and on all hosts
-	ExampleVM            string // one of the VMs on this host
+	ExampleVM       string // one of the VMs on this host
 }
 
-// ruleBreak returns how the host breaks rule i: a sentence, and a phrase without the host's name. Both are empty if the
-// host satisfies the rule.
+// brokenRuleText returns how the host breaks rule i: a sentence, and a phrase without the host's name. Both are empty
+// if the host satisfies the rule.
 func (h Host) brokenRuleText(i int, r fleet.PlacementRule) (why, plain string) {
 	if h.Rules == nil {
 		return "", ""
@@ -72,7 +72,7 @@ func (f *faultCheck) checkRules(spec fleet.VMSpec) {
 	}
 }
 
-// BrokenPreferences returns the preferred rules that the host breaks, as text.
+// BrokenPreferredRules returns the preferred rules that the host breaks, as text.
 func (h Host) BrokenPreferredRules(all []fleet.PlacementRule) (out []string) {
 	for i, r := range all {
 		if why, _ := h.brokenRuleText(i, r); why != "" && r.Preferred {
@@ -82,8 +82,8 @@ func (h Host) BrokenPreferredRules(all []fleet.PlacementRule) (out []string) {
 	return out
 }
 
-// BrokenRequired returns the indexes of the required rules that the VM's host breaks. An affinity rule is not broken
-// when none of the VMs that it names exists.
+// BrokenRequiredRules returns the indexes of the required rules that the VM's host breaks. An affinity rule is not
+// broken when none of the VMs that it names exists.
 func BrokenRequiredRules(all []fleet.PlacementRule, h Host) []int {
 	out := []int{}
 	for i, r := range all {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/placement"
 )
 
-// ruled returns a host with HostRules.
+// newHostWithRules returns a host with HostRules.
 func newHostWithRules(name string, memoryMiB int64, labels map[string]string, mates ...placement.RuleMatches) placement.Host {
 	h := newHost(name, memoryMiB, 0, func(h *placement.Host) { h.Labels, h.AgentFields = labels, fleet.OptionalFieldNames() })
 	h.Rules = &placement.HostRules{Labels: labels, Matches: mates, VM: fleet.Meta{Name: "new", Labels: map[string]string{"tier": "web"}}}

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// HostSeen is a host and the time of its report.
+// ReportingHost is a host and the time of its report.
 type ReportingHost struct {
 	ID     fleet.HostID
 	Name   string
@@ -58,7 +58,7 @@ type addressMerge struct {
 	nics       []AddressNIC
 	reserved   map[string]fleet.StaticLease // reservations by IP address
 	reservedIP map[string]string            // reserved address by MAC
-	merged        fleet.NetworkAddresses
+	merged     fleet.NetworkAddresses
 }
 
 func (b *addressMerge) dhcpSettings() (out []fleet.DHCP) {
@@ -86,7 +86,7 @@ func (b *addressMerge) addReservations() {
 	slices.SortFunc(b.merged.Reservations, func(x, y fleet.ReservedAddress) int { return compareIPs(x.IP, y.IP) })
 }
 
-// addInUse merges addresses of NICs and leases: one entry for each host, address and MAC.
+// addAddressesInUse merges addresses of NICs and leases: one entry for each host, address and MAC.
 func (b *addressMerge) addAddressesInUse(leases []AddressLease) {
 	type key struct {
 		host    fleet.HostID
@@ -224,7 +224,7 @@ func (b *addressMerge) isAddressInUseBy(host fleet.HostID, mac, ip string) bool 
 	return slices.ContainsFunc(b.merged.InUse, func(u fleet.AddressInUse) bool { return u.HostID == host && u.MAC == mac && u.IP == ip })
 }
 
-// maxSearched is the largest number of addresses that nextFreeIPv4 tries.
+// maxSearchedAddresses is the largest number of addresses that nextFreeIPv4 tries.
 const maxSearchedAddresses = 1 << 16
 
 // nextFreeIPv4 returns the first free IPv4 address, preferably outside the DHCP ranges.
@@ -301,7 +301,7 @@ func rangeSize(r fleet.AddressRange) int64 {
 	return size + 1
 }
 
-// holderName names the machine with the address.
+// addressHolderName names the machine with the address.
 func addressHolderName(u fleet.AddressInUse) string {
 	if u.VMName != "" {
 		return u.VMName + " (" + u.MAC + ")"

@@ -2,7 +2,7 @@ package policy
 
 import "quantix/internal/fleet"
 
-// NetworkGroup counts the hosts that report the same health of a network.
+// NetworkHealthGroup counts the hosts that report the same health of a network.
 type NetworkHealthGroup struct {
 	State  fleet.NetworkState // as returned by fleet.NetworkHost.StateAt
 	Active bool               // the hosts report the network as active, even with another fault

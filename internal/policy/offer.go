@@ -6,8 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// permissions is the required permission by resource type and action. An action on a VM needs the permission of its
-// job kind.
+// permissionsByAction is the required permission by resource type and action. An action on a VM needs the permission of
+// its job kind.
 var permissionsByAction = map[string]map[fleet.Action]Permission{
 	"host":    {fleet.ActEdit: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange},
 	"pool":    {fleet.ActEdit: InfraChange, fleet.ActCredentials: InfraChange, fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
@@ -91,7 +91,7 @@ func RestrictTemplateActions(a fleet.Actor, project fleet.ProjectID, states []fl
 	return out
 }
 
-// missingReason returns the text for a missing permission.
+// missingPermissionText returns the text for a missing permission.
 func missingPermissionText(r Permission) string {
 	switch r {
 	case VMUse:

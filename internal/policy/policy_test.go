@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	ownProject  fleet.ProjectID = "mine"
+	ownProject   fleet.ProjectID = "mine"
 	otherProject fleet.ProjectID = "other"
 )
 
-// rights are the columns of the table below.
+// tablePermissions are the columns of the table below.
 var tablePermissions = []policy.Permission{
 	policy.VMSee, policy.VMUse, policy.VMChange, policy.InfraSee, policy.StorageSee,
 	policy.InfraChange, policy.TasksSee, policy.Manage, policy.OwnAccount, policy.ActAsAgent,
 }
 
-// outcomes are the letters of the table below.
+// outcomeLetters are the letters of the table below.
 var outcomeLetters = map[fleet.ErrorCode]byte{"": '+', fleet.Unauthorized: 'u', fleet.Forbidden: 'f', fleet.NotFound: 'n'}
 
 func actorWithRoles(role fleet.Role, projects map[fleet.ProjectID]fleet.Role) fleet.Actor {

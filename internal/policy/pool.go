@@ -8,21 +8,21 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Used capacity in percent: a warning from warnUsed, a fault from faultUsed. A guest is paused when its write finds
-// no space.
+// Used capacity in percent: a warning from warnUsedPercent, a fault from faultUsedPercent. A guest is paused when its
+// write finds no space.
 const (
 	warnUsedPercent  = 90
 	faultUsedPercent = 97
 )
 
-// PoolGroup counts the hosts that report the same health of a pool.
+// PoolHealthGroup counts the hosts that report the same health of a pool.
 type PoolHealthGroup struct {
 	PoolHealthKey
 	Hosts int
-	Space  fleet.PoolSpace // sum over the group's hosts
+	Space fleet.PoolSpace // sum over the group's hosts
 }
 
-// PoolKey is a host's report of a pool, reduced to what determines health.
+// PoolHealthKey is a host's report of a pool, reduced to what determines health.
 type PoolHealthKey struct {
 	State          fleet.PoolState // as returned by fleet.PoolHost.StateAt
 	UsedPercent    int             // as returned by fleet.PoolSpace.UsedPercent
@@ -31,7 +31,7 @@ type PoolHealthKey struct {
 	Faulty         bool            // active with an error
 }
 
-// PoolKeyOf returns the group key of a host status.
+// NewPoolHealthKey returns the group key of a host status.
 func NewPoolHealthKey(status fleet.PoolHost, now time.Time) PoolHealthKey {
 	k := PoolHealthKey{State: status.StateAt(now), VMsPaused: status.PausedVMs > 0}
 	if s := status.Status; s != nil {
@@ -55,7 +55,7 @@ func (k PoolHealthKey) Severity() fleet.Severity {
 	return severity
 }
 
-// Cause describes the group's fault with the host's error text, without details that differ between hosts.
+// CauseText describes the group's fault with the host's error text, without details that differ between hosts.
 func (k PoolHealthKey) CauseText(errText string) string {
 	switch {
 	case k.State == fleet.PoolInactive && k.StoppedOutside:
@@ -74,7 +74,7 @@ func (k PoolHealthKey) CauseText(errText string) string {
 	return "Nearly full"
 }
 
-// Notable reports whether the group needs attention: it is unusable or has a notice.
+// NeedsAttention reports whether the group needs attention: it is unusable or has a notice.
 func (k PoolHealthKey) NeedsAttention() bool {
 	severity, notice := k.severityAndNotice(1, "")
 	return severity == fleet.SeverityBad || notice != ""

@@ -15,11 +15,11 @@ import (
 
 const (
 	countInterval     = 2 * time.Second
-	fullCountInterval  = time.Hour
-	maxChangedKeys = 20_000 // maximum number of changed keys; above it everything is counted
+	fullCountInterval = time.Hour
+	maxChangedKeys    = 20_000 // maximum number of changed keys; above it everything is counted
 )
 
-// counting maintains the counters. It counts the resources named by wake-ups. After lost wake-ups, and once an hour
+// vmCounter maintains the counters. It counts the resources named by wake-ups. After lost wake-ups, and once an hour
 // as a check, it counts everything. Each portal does this independently from the same rows.
 type vmCounter struct {
 	control       *control.Control
@@ -29,7 +29,7 @@ type vmCounter struct {
 	lastFullCount time.Time // time of the last full count
 	vms           map[fleet.VMID]struct{}
 	hosts         map[fleet.HostID]struct{}
-	miscountedVMs       map[fleet.VMID]struct{} // VMs with a wrong count whose wake-up may only be late
+	miscountedVMs map[fleet.VMID]struct{} // VMs with a wrong count whose wake-up may only be late
 }
 
 func newVMCounter(c *control.Control, hub *notify.Hub, log *slog.Logger) *vmCounter {
@@ -68,7 +68,7 @@ func (n *vmCounter) runLoop(ctx context.Context) error {
 	}
 }
 
-// record adds the changed keys to vms and hosts.
+// recordChanges adds the changed keys to vms and hosts.
 func (n *vmCounter) recordChanges(keys []string) {
 	for _, key := range keys {
 		switch kind, id, _ := strings.Cut(key, ":"); fleet.ResourceType(kind) {
@@ -83,7 +83,7 @@ func (n *vmCounter) recordChanges(keys []string) {
 	}
 }
 
-// run counts the changed resources. After a failure the next run counts them again.
+// countChanges counts the changed resources. After a failure the next run counts them again.
 func (n *vmCounter) countChanges(ctx context.Context, a fleet.Actor) error {
 	n.recordChanges(n.sub.TakeKeys()) // later wake-ups belong to the next run
 	if len(n.miscountedVMs) > 0 {

@@ -17,7 +17,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// notifier executes SQL and wakes the hub as PostgreSQL's triggers would.
+// testNotifier executes SQL and wakes the hub as PostgreSQL's triggers would.
 type testNotifier struct {
 	t    *testing.T
 	pool *pgxpool.Pool

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/notify"
 )
 
-// pass is one reconciler, its period, and the wake-ups that run it at once.
+// reconcilePass is one reconciler, its period, and the wake-ups that run it at once.
 type reconcilePass struct {
 	name     string
 	period   time.Duration
@@ -54,7 +54,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 	return group.Wait()
 }
 
-// rateLimited enforces a minimum interval between two runs. Many wake-ups become one run, so that one host with
+// withMinInterval enforces a minimum interval between two runs. Many wake-ups become one run, so that one host with
 // constant changes does not keep all other hosts busy.
 func withMinInterval(interval time.Duration, run func(context.Context, fleet.Actor) error) func(context.Context, fleet.Actor) error {
 	var last time.Time
@@ -102,8 +102,8 @@ func (p reconcilePass) runLoop(ctx context.Context, hub *notify.Hub, log *slog.L
 	}
 }
 
-// liveness notifies the pages of a host and its VMs when the host goes offline or comes online, and when its inventory
-// becomes stale or fresh. These changes write no row, so no trigger announces them.
+// livenessPass notifies the pages of a host and its VMs when the host goes offline or comes online, and when its
+// inventory becomes stale or fresh. These changes write no row, so no trigger announces them.
 type livenessPass struct {
 	control  *control.Control
 	hub      *notify.Hub

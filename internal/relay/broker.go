@@ -61,7 +61,7 @@ type waiter struct {
 	ready chan *session
 }
 
-// New returns a broker for relays of the configured kinds.
+// NewBroker returns a broker for relays of the configured kinds.
 func NewBroker(uses ...KindConfig) *Broker {
 	b := &Broker{configs: map[Kind]*KindConfig{}, waiting: map[fleet.PairID]*waiter{}, open: map[Kind]int{}}
 	for _, u := range uses {

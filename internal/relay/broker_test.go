@@ -91,7 +91,7 @@ func (p *portal) dial(t testing.TB, side, id string) *websocket.Conn {
 	return ws
 }
 
-// waitFor waits until the broker's counts match.
+// waitForCounts waits until the broker's counts match.
 func (p *portal) waitForCounts(t testing.TB, open, waiting int) {
 	t.Helper()
 	for until := time.Now().Add(10 * time.Second); ; {

@@ -7,8 +7,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// Hold is Serve for an end that the portal itself has, for a user's request. It waits for the other end and returns
-// that end's connection, which the caller reads and writes directly. release closes the connection.
+// ConnectPortalSide is Serve for an end that the portal itself has, for a user's request. It waits for the other end
+// and returns that end's connection, which the caller reads and writes directly. release closes the connection.
 func (b *Broker) ConnectPortalSide(ctx context.Context, end End) (ws *websocket.Conn, release func(), err error) {
 	use := b.configs[end.Kind()]
 	if use == nil {
@@ -24,7 +24,7 @@ func (b *Broker) ConnectPortalSide(ctx context.Context, end End) (ws *websocket.
 	}, nil
 }
 
-// leave removes one side of the session. After both sides have left, the session no longer counts as open.
+// leaveSession removes one side of the session. After both sides have left, the session no longer counts as open.
 func (b *Broker) leaveSession(p *session) {
 	if !p.detachSide() {
 		return

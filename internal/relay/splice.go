@@ -55,10 +55,10 @@ func newSession(use *KindConfig, s Side, own, other peer) *session {
 	return p
 }
 
-// detach reports whether the caller was the last of the session's two sides.
+// detachSide reports whether the caller was the last of the session's two sides.
 func (p *session) detachSide() bool { return p.running.Add(-1) == 0 }
 
-// run copies from side s to the other side until either side ends, and then ends both.
+// copyFromSide copies from side s to the other side until either side ends, and then ends both.
 func (p *session) copyFromSide(s Side) {
 	if p.hasPortalSide() {
 		<-p.done // the caller of Hold reads from the connection itself
@@ -138,7 +138,7 @@ func (p *session) ping() {
 	}
 }
 
-// end sends both sides the reason and closes both within closeTimeout.
+// closeBothSides sends both sides the reason and closes both within closeTimeout.
 func (p *session) closeBothSides(code int, text string) {
 	p.once.Do(func() {
 		p.ended.Store(true)
@@ -160,7 +160,7 @@ func (p *session) closeBothSides(code int, text string) {
 	})
 }
 
-// reasonOf returns the close code and reason for err on side s. If the side sent a close frame, they are from that
+// closeReasonOf returns the close code and reason for err on side s. If the side sent a close frame, they are from that
 // frame.
 func (p *session) closeReasonOf(err error, s Side) (int, string) {
 	var closeErr *websocket.CloseError

@@ -143,7 +143,7 @@ func freeAddress(b *testing.B) string {
 	return l.Addr().String()
 }
 
-// pair opens one session. Data that write sends arrives at read.
+// openSession opens one session. Data that write sends arrives at read.
 func (s *splicer) openSession(id int) (write func([]byte) error, read func([]byte) (int, error)) {
 	s.b.Helper()
 	scheme := map[bool]string{false: "ws://", true: "wss://"}
@@ -226,14 +226,14 @@ func (s *splicer) processes() []int {
 	return pids
 }
 
-// statOf returns the fields of a /proc/*/stat file that follow the process name in parentheses, from the state on.
+// statFields returns the fields of a /proc/*/stat file that follow the process name in parentheses, from the state on.
 func statFields(file string) []string {
 	data, _ := os.ReadFile(file)
 	_, rest, _ := strings.Cut(string(data), ") ")
 	return strings.Fields(rest)
 }
 
-// cpu returns the splicer's user and system time so far.
+// cpuTime returns the splicer's user and system time so far.
 func (s *splicer) cpuTime() time.Duration {
 	var ticks int
 	for _, pid := range s.processes() {

@@ -32,7 +32,8 @@ func (r *conversion) resolveBootOrder() {
 	}
 }
 
-// bootFrom sets the boot order of the first device of the kind to place. It reports whether there is such a device.
+// setBootOrderOfKind sets the boot order of the first device of the kind to place. It reports whether there is such a
+// device.
 func (r *conversion) setBootOrderOfKind(kind string, place int) bool {
 	if kind == "network" {
 		if len(r.Spec.NICs) > 0 {

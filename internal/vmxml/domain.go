@@ -184,7 +184,9 @@ func readClock(r *conversion, e *element) error {
 }
 
 func readPowerManagement(r *conversion, e *element) error {
-	on := func(name string) bool { return e.firstChild(name).hasAttr("enabled") && e.firstChild(name).attr("enabled") == "yes" }
+	on := func(name string) bool {
+		return e.firstChild(name).hasAttr("enabled") && e.firstChild(name).attr("enabled") == "yes"
+	}
 	if on("suspend-to-mem") || on("suspend-to-disk") {
 		r.addNote(e, Left, "A guest cannot suspend itself here: pause the VM, or take a snapshot with its memory.")
 		return nil

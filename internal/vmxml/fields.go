@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// reading is the state while one definition is converted into a spec.
+// conversion is the state while one definition is converted into a spec.
 type conversion struct {
 	Result
 	firmwareOrder []*element // boot order of device kinds in the definition
@@ -26,7 +26,7 @@ func (r *conversion) addNote(e *element, k NoteKind, text string) {
 	}
 }
 
-// Read converts a definition into a spec. A fault of the XML is an error with the code Invalid.
+// ConvertDomain converts a definition into a spec. A fault of the XML is an error with the code Invalid.
 func ConvertDomain(text string) (Result, error) {
 	root, err := parseDomain(text)
 	if err != nil {
@@ -48,7 +48,8 @@ func ConvertDomain(text string) (Result, error) {
 	return r.Result, nil
 }
 
-// part describes how an element is handled. If read is nil, the element becomes a note of this kind with the text why.
+// elementRule describes how an element is handled. If read is nil, the element becomes a note of this kind with the
+// text why.
 type elementRule struct {
 	read func(r *conversion, e *element) error
 	many bool // may occur several times
@@ -83,8 +84,8 @@ func (r *conversion) readChildren(in *element, table map[string]elementRule) err
 	return nil
 }
 
-func droppedRule(why string) elementRule    { return elementRule{kind: Left, why: why} }
-func commonRule(why string) elementRule   { return elementRule{kind: Usual, why: why} }
+func droppedRule(why string) elementRule { return elementRule{kind: Left, why: why} }
+func commonRule(why string) elementRule  { return elementRule{kind: Usual, why: why} }
 func refusedRule(why string) elementRule { return elementRule{kind: Refused, why: why} }
 
 const (
@@ -92,7 +93,7 @@ const (
 	hostChoice = "The host chooses this."
 )
 
-// number parses a whole number from 0 to most.
+// parseNumber parses a whole number from 0 to most.
 func parseNumber(e *element, text string, most int) (int, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 0 || n > most {
@@ -101,7 +102,7 @@ func parseNumber(e *element, text string, most int) (int, error) {
 	return n, nil
 }
 
-// kib parses an amount of memory with libvirt's unit and returns KiB.
+// parseKiB parses an amount of memory with libvirt's unit and returns KiB.
 func parseKiB(e *element, text, unit string) (uint64, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 50)
 	by, known := map[string]uint64{"": 1 << 10, "b": 1, "bytes": 1, "KB": 1000, "k": 1 << 10, "KiB": 1 << 10, "MB": 1e6, "M": 1 << 20, "MiB": 1 << 20, "GB": 1e9, "G": 1 << 30, "GiB": 1 << 30, "TB": 1e12, "T": 1 << 40, "TiB": 1 << 40}[unit]
@@ -111,7 +112,7 @@ func parseKiB(e *element, text, unit string) (uint64, error) {
 	return n * by >> 10, nil
 }
 
-// mib parses an amount of memory of the VM and returns MiB.
+// parseMiB parses an amount of memory of the VM and returns MiB.
 func (r *conversion) parseMiB(e *element) (int, error) {
 	n, err := parseKiB(e, e.text, e.attr("unit"))
 	if err != nil {
@@ -183,7 +184,7 @@ func (r *conversion) noteOtherAttributes(e *element, of string, known ...string)
 	}
 }
 
-// resolve decides settings that depend on several elements, after all elements were read.
+// resolveSettings decides settings that depend on several elements, after all elements were read.
 func (r *conversion) resolveSettings(root *element) {
 	pc := r.Spec.Boot.Machine == fleet.MachinePC
 	for i := range r.Disks {

@@ -41,7 +41,7 @@ type Disk struct {
 	Volume string
 }
 
-// Kind is the reason why a line was dropped.
+// NoteKind is the reason why a line was dropped.
 type NoteKind string
 
 const (
@@ -81,7 +81,7 @@ func (e *element) attr(name string) string {
 	return e.attrs[name]
 }
 
-// first returns the first child element with that name, or nil. The receiver may be nil.
+// firstChild returns the first child element with that name, or nil. The receiver may be nil.
 func (e *element) firstChild(name string) *element {
 	if e == nil {
 		return nil
@@ -108,7 +108,7 @@ func lineError(line int, format string, args ...any) error {
 	return fleet.Errorf(fleet.Invalid, "Line %d: "+format, append([]any{line}, args...)...)
 }
 
-// parse parses the XML of one domain. It refuses document types, entities and processing instructions.
+// parseDomain parses the XML of one domain. It refuses document types, entities and processing instructions.
 func parseDomain(text string) (*element, error) {
 	switch {
 	case strings.TrimSpace(text) == "":
@@ -202,7 +202,7 @@ func parserMessage(err error) string {
 	return shortenForError(err.Error())
 }
 
-// shorten shortens a text for an error message.
+// shortenForError shortens a text for an error message.
 func shortenForError(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if r := []rune(text); len(r) > 80 {

@@ -127,7 +127,7 @@ func TestOldDefinitionKeepsMachineType(t *testing.T) {
 	}
 }
 
-// with returns the XML of a domain with additional elements in the domain and in its devices.
+// domainWith returns the XML of a domain with additional elements in the domain and in its devices.
 func domainWith(more, devices string) string {
 	return `<domain type='kvm'><name>web</name><memory unit='MiB'>512</memory><vcpu>1</vcpu>` + more + `<devices>` + devices + `</devices></domain>`
 }

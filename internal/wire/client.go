@@ -217,7 +217,7 @@ type answer struct {
 	last   bool // the portal closes the connection after this answer
 }
 
-// into decodes the body into out, unless out is nil. A status other than 2xx becomes an *Error.
+// decodeInto decodes the body into out, unless out is nil. A status other than 2xx becomes an *Error.
 func (a answer) decodeInto(out any) error {
 	switch {
 	case a.status/100 != 2:

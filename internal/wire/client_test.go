@@ -51,7 +51,7 @@ func (a authority) sign(tmpl, parent *x509.Certificate, key any) *x509.Certifica
 	return cert
 }
 
-// leaf returns a server certificate for ip, or a client certificate if ip is nil.
+// issueLeaf returns a server certificate for ip, or a client certificate if ip is nil.
 func (a authority) issueLeaf(ip net.IP) tls.Certificate {
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	tmpl := &x509.Certificate{
@@ -75,7 +75,7 @@ func (a authority) certPEM() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}))
 }
 
-// serve starts a server for ip with a certificate of the authority.
+// startServer starts a server for ip with a certificate of the authority.
 func (a authority) startServer(ip net.IP, h http.HandlerFunc) *httptest.Server {
 	srv := httptest.NewUnstartedServer(h)
 	srv.TLS = &tls.Config{

@@ -25,7 +25,7 @@ type exchange struct {
 	sent    chan struct{} // closed when the request is written or its writing has failed
 }
 
-// end sets the result of the exchange, once. The caller holds the pool's lock.
+// setResult sets the result of the exchange, once. The caller holds the pool's lock.
 func (t *exchange) setResult(a answer, err error) {
 	if !t.ended {
 		t.ended, t.answer, t.err = true, a, err
@@ -49,8 +49,8 @@ type connState int
 
 const (
 	idle   connState = iota // accepts any exchange
-	busy                // with a call in progress, which ends soon
-	parked              // accepts a call, which ends the parked claim
+	busy                    // with a call in progress, which ends soon
+	parked                  // accepts a call, which ends the parked claim
 	// blocked by a claim that the portal has not confirmed as parked: the portal is of an older version, or stalled
 	blocked
 )
@@ -109,7 +109,7 @@ func (c *connection) read() {
 	}
 }
 
-// next waits for the first byte of an answer, and returns the exchange that the answer belongs to.
+// waitForAnswer waits for the first byte of an answer, and returns the exchange that the answer belongs to.
 func (c *connection) waitForAnswer() (*exchange, error) {
 	_, err := c.in.Peek(1)
 	c.pool.mu.Lock()

@@ -112,7 +112,8 @@ func (p *connPool) addWaiting(n int) {
 	p.notify()
 }
 
-// assign picks a connection for the exchange, or reports that a new one must be dialled. The caller holds the lock.
+// pickConnection picks a connection for the exchange, or reports that a new one must be dialled. The caller holds the
+// lock.
 func (p *connPool) pickConnection(t *exchange, mayWait bool) (c *connection, dial bool) {
 	freeSoon := p.dialling > 0 // a connection becomes idle soon
 	var parkedConn *connection
@@ -139,7 +140,7 @@ func (p *connPool) pickConnection(t *exchange, mayWait bool) (c *connection, dia
 	return nil, dial
 }
 
-// open dials a connection whose first exchange is t.
+// dialFor dials a connection whose first exchange is t.
 func (p *connPool) dialFor(ctx context.Context, t *exchange) (*connection, error) {
 	conn, err := p.dial(ctx)
 	p.mu.Lock()
@@ -156,7 +157,7 @@ func (p *connPool) dialFor(ctx context.Context, t *exchange) (*connection, error
 	return c, nil
 }
 
-// redundant reports whether another connection can take calls instead of c. The caller holds the lock.
+// isRedundant reports whether another connection can take calls instead of c. The caller holds the lock.
 func (p *connPool) isRedundant(c *connection) bool {
 	return slices.ContainsFunc(p.conns, func(o *connection) bool { return o != c && (o.state() == idle || o.state() == parked) })
 }
@@ -167,7 +168,7 @@ func (p *connPool) notify() {
 	p.changed = make(chan struct{})
 }
 
-// retire closes idle connections now and the others when they become idle.
+// closeAllWhenIdle closes idle connections now and the others when they become idle.
 func (p *connPool) closeAllWhenIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -114,7 +114,7 @@ func TestCallFailsWhenPortalDoesNotRead(t *testing.T) {
 	}
 }
 
-// slow is a connection whose Write of a claim blocks until release is closed.
+// slowConn is a connection whose Write of a claim blocks until release is closed.
 type slowConn struct {
 	net.Conn
 	release chan struct{}

@@ -14,7 +14,7 @@ func (c *Client) SetClaimTimeout(d time.Duration) { c.claimLimit = d }
 // SetResultDelay sets the maximum time that queued results wait for a result call in progress.
 func (c *Client) SetResultDelay(d time.Duration) { c.results.maxDelay = d }
 
-// Wrap wraps each connection that the client dials.
+// WrapConns wraps each connection that the client dials.
 func (c *Client) WrapConns(wrap func(net.Conn) net.Conn) {
 	p := c.transport.Load().conns
 	dial := p.dial

@@ -17,8 +17,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// bound limits a field of a message: the bytes of a text, the entries of a list, or a quantity. A longer text is cut. A
-// longer list is an error, because each entry matters. Only lists that guests can make long are cut instead.
+// fieldBound limits a field of a message: the bytes of a text, the entries of a list, or a quantity. A longer text is
+// cut. A longer list is an error, because each entry matters. Only lists that guests can make long are cut instead.
 type fieldBound struct {
 	limit     int
 	truncate  bool // list: drop the entries beyond the limit
@@ -87,9 +87,9 @@ var knownValues = map[reflect.Type][]string{
 // required names the fields with an identifier that must not be empty.
 var required = map[string]bool{"VMReport.ID": true, "DiscoveredVM.ID": true, "Meter.ID": true, "GuestReading.ID": true, "NICCount.ID": true, "GroupReport.ID": true, "Lease.ID": true, "Result.Job": true}
 
-// Fit enforces the bounds of a message from an agent. It cuts long texts, replaces characters that cannot be displayed,
-// raises negative quantities to 0, and drops entries that repeat an earlier entry's key. Any other violation is an
-// Invalid error that names the field.
+// EnforceBounds enforces the bounds of a message from an agent. It cuts long texts, replaces characters that cannot be
+// displayed, raises negative quantities to 0, and drops entries that repeat an earlier entry's key. Any other violation
+// is an Invalid error that names the field.
 func EnforceBounds[T any](message *T) error {
 	if bad := fitValue(reflect.ValueOf(message).Elem(), fieldPlan{}); bad != nil {
 		var c fleet.Checks
@@ -124,7 +124,7 @@ type violation struct{ path, text string }
 
 func (m *violation) withPathPrefix(step string) *violation { return &violation{step + m.path, m.text} }
 
-// field holds the bounds and checks of one field of a struct.
+// fieldPlan holds the bounds and checks of one field of a struct.
 type fieldPlan struct {
 	path                    string // ".vms"; empty for an embedded struct
 	text, list              fieldBound
@@ -133,7 +133,7 @@ type fieldPlan struct {
 	known                   []string
 }
 
-// fieldPlans caches the result of planOf for each struct type.
+// fieldPlans caches the result of fieldPlansOf for each struct type.
 var fieldPlans sync.Map // reflect.Type -> []field
 
 func fieldPlansOf(t reflect.Type) []fieldPlan {
@@ -168,7 +168,7 @@ func fieldPlansOf(t reflect.Type) []fieldPlan {
 	return plan
 }
 
-// fit applies the bounds of field f to one value.
+// fitValue applies the bounds of field f to one value.
 func fitValue(v reflect.Value, f fieldPlan) *violation {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -283,17 +283,17 @@ func sanitize(s string, b fieldBound) string {
 	return s[:n]
 }
 
-// Shown returns text from a guest or a host as one line of at most limit bytes. It replaces characters that cannot be
-// displayed.
+// SanitizeLine returns text from a guest or a host as one line of at most limit bytes. It replaces characters that
+// cannot be displayed.
 func SanitizeLine(text string, limit int) string { return sanitize(text, fieldBound{limit: limit}) }
 
-// ShownLines is Shown for text with several lines.
+// SanitizeLines is Shown for text with several lines.
 func SanitizeLines(text string, limit int) string {
 	return sanitize(text, fieldBound{limit: limit, keepLines: true})
 }
 
-// dedup drops entries that repeat an earlier entry's key. A domain is either a Quantix VM or a discovered VM, never
-// both.
+// dropDuplicates drops entries that repeat an earlier entry's key. A domain is either a Quantix VM or a discovered VM,
+// never both.
 func (r *Report) dropDuplicates() {
 	if f := r.Filters; f != nil {
 		f.NICs = dropRepeated(f.NICs, map[string]bool{}, func(c fleet.NICCount) string { return string(c.ID) + " " + strings.ToLower(c.MAC) })

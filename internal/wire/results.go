@@ -80,7 +80,7 @@ func (c *Client) flush() {
 	}
 }
 
-// next removes the next batch from the queue, and drops results whose caller has given up.
+// nextBatch removes the next batch from the queue, and drops results whose caller has given up.
 func (r *resultQueue) nextBatch() (next []*pendingResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

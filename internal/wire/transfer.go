@@ -39,7 +39,7 @@ type MeetAnswer struct {
 	PeerError   string       `json:"over,omitempty"`      // why the other host's job has ended without success
 }
 
-// Meet reports this host's state of a transfer and returns the other host's state.
+// ReportTransferState reports this host's state of a transfer and returns the other host's state.
 func (c *Client) ReportTransferState(ctx context.Context, id fleet.TransferID, in Meet) (MeetAnswer, error) {
 	var out MeetAnswer
 	err := c.call(ctx, PathTransfers+url.PathEscape(string(id))+"/meet", in, &out)

@@ -56,7 +56,7 @@ func WriteUploadAnswer(w io.Writer, a UploadAnswer) error {
 	return err
 }
 
-// NewUploadAnswers returns a function that reads the host's next answer.
+// NewUploadAnswerReader returns a function that reads the host's next answer.
 func NewUploadAnswerReader(r io.Reader) func() (UploadAnswer, error) {
 	lines := bufio.NewReaderSize(r, maxUploadAnswer)
 	return func() (UploadAnswer, error) {

@@ -72,7 +72,7 @@ type JoinAnswer struct {
 }
 
 // RenewRequest requests the next certificate of the same host. The current one may have expired: see
-// auth.LapsedHostOf.
+// auth.RenewableHostOf.
 type RenewRequest struct {
 	CSR string `json:"csr"` // PEM
 }
@@ -159,8 +159,8 @@ type VMReport struct {
 	SpecHash string `json:"specHash,omitempty"`
 }
 
-// Proof returns the proof that an agent knows a VM's ownership mark, a secret in the domain's metadata that a migration
-// preserves. The SQL function vm_proof computes the same value; a test compares the two.
+// OwnershipProof returns the proof that an agent knows a VM's ownership mark, a secret in the domain's metadata that a
+// migration preserves. The SQL function vm_proof computes the same value; a test compares the two.
 func OwnershipProof(id fleet.VMID, mark string) string {
 	if mark == "" {
 		return ""

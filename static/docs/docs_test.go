@@ -16,7 +16,7 @@ import (
 
 const repositoryRoot = "../.."
 
-// chapters returns the table of contents and all chapters.
+// allChapters returns the table of contents and all chapters.
 func allChapters() []*docs.Chapter {
 	out := []*docs.Chapter{docs.Open().Index}
 	for _, g := range docs.Open().Groups {
@@ -69,7 +69,7 @@ func TestChaptersHaveNoHTMLOrStyles(t *testing.T) {
 	}
 }
 
-// leads reports whether the manual has the chapter and the heading that a link names.
+// linkTargetExists reports whether the manual has the chapter and the heading that a link names.
 func linkTargetExists(link string) bool {
 	path, anchor, _ := strings.Cut(link, "#")
 	c, ok := docs.Open().Index, path == "/help"
@@ -120,7 +120,7 @@ func TestReadmeLinksIntoTheManualHaveTargets(t *testing.T) {
 	}
 }
 
-// source returns the text of all files below the directories for which fit returns true.
+// sourceText returns the text of all files below the directories for which fit returns true.
 func sourceText(t *testing.T, fit func(name string) bool, dirs ...string) string {
 	t.Helper()
 	var out strings.Builder
@@ -142,8 +142,8 @@ func sourceText(t *testing.T, fit func(name string) bool, dirs ...string) string
 
 var emphasisPattern = regexp.MustCompile(`<em>(.*?)</em>`)
 
-// alone reports whether a string literal or an HTML element in text consists of the label only. A label that ends with
-// " …" matches the beginning.
+// isWholeLabel reports whether a string literal or an HTML element in text consists of the label only. A label that
+// ends with " …" matches the beginning.
 func isWholeLabel(text, label string) bool {
 	label, open := strings.CutSuffix(label, " …")
 	for {

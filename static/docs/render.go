@@ -22,7 +22,7 @@ var markdown = goldmark.New(
 	goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(nodeRenderer{}, 100))),
 )
 
-// page is a rendered file, with the groups of chapters that it links to.
+// renderedFile is a rendered file, with the groups of chapters that it links to.
 type renderedFile struct {
 	Chapter
 	groups []Group
@@ -40,7 +40,7 @@ func renderMarkdown(source []byte) (renderedFile, error) {
 	return p, err
 }
 
-// read collects sections and groups, and turns links to files into links to pages.
+// collectSections collects sections and groups, and turns links to files into links to pages.
 func (p *renderedFile) collectSections(root ast.Node, source []byte) error {
 	var below strings.Builder
 	flush := func() {
@@ -84,8 +84,8 @@ func (p *renderedFile) collectSections(root ast.Node, source []byte) error {
 	return err
 }
 
-// link rewrites a link to a chapter's file ("storage.md#nfs") to the chapter's page. Links within the chapter ("#nfs")
-// and to other sites stay.
+// rewriteLink rewrites a link to a chapter's file ("storage.md#nfs") to the chapter's page. Links within the chapter
+// ("#nfs") and to other sites stay.
 func (p *renderedFile) rewriteLink(n *ast.Link) {
 	file, anchor, _ := strings.Cut(string(n.Destination), "#")
 	name, ok := strings.CutSuffix(file, ".md")
@@ -105,7 +105,7 @@ func (p *renderedFile) rewriteLink(n *ast.Link) {
 	n.Destination = []byte(to)
 }
 
-// list adds a chapter to the group of the last heading.
+// addToGroup adds a chapter to the group of the last heading.
 func (p *renderedFile) addToGroup(name string) {
 	title := p.Sections[len(p.Sections)-1].Title
 	if n := len(p.groups); n == 0 || p.groups[n-1].Title != title {

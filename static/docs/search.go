@@ -83,7 +83,7 @@ func queryWords(text string) []queryWord {
 	return words
 }
 
-// stem removes the English ending of a word, since a search compares the beginnings of words.
+// wordStem removes the English ending of a word, since a search compares the beginnings of words.
 func wordStem(w string) string {
 	for _, ending := range []string{"ing", "ed", "es", "e"} {
 		if short, ok := strings.CutSuffix(w, ending); ok && len(short) >= 3 {
@@ -96,7 +96,7 @@ func wordStem(w string) string {
 	return w
 }
 
-// score counts the words that the section contains, and weighs them by their position. Matches in a long text count
+// scoreFor counts the words that the section contains, and weighs them by their position. Matches in a long text count
 // less, since they are often accidental.
 func (s Section) scoreFor(chapter string, words []queryWord) (found int, score float64) {
 	title, chapter, text := strings.ToLower(s.Title), strings.ToLower(chapter), strings.ToLower(s.text)
@@ -126,7 +126,7 @@ func (s Section) scoreFor(chapter string, words []queryWord) (found int, score f
 	return found, score
 }
 
-// at returns the first position in text of one of the word's stems; -1: none.
+// firstPosition returns the first position in text of one of the word's stems; -1: none.
 func (w queryWord) firstPosition(text string) int {
 	first := -1
 	for _, begun := range w {
@@ -145,7 +145,7 @@ func (w queryWord) countMatches(text string) int {
 	return n
 }
 
-// wordAt returns the position of the first word in text that begins with begun; -1: none.
+// wordPosition returns the position of the first word in text that begins with begun; -1: none.
 func wordPosition(text, begun string) int {
 	for from := 0; ; {
 		at := strings.Index(text[from:], begun)

@@ -59,8 +59,8 @@ func (p DashboardPage) noProblemsHint() string {
 	return "Failed VMs, failed tasks and storage faults are listed here."
 }
 
-// attentionID is the element id of a row in the Needs attention list. An object with several causes has one row for
-// each cause.
+// needsAttentionRowID is the element id of a row in the Needs attention list. An object with several causes has one row
+// for each cause.
 func needsAttentionRowID(x fleet.Attention) string {
 	if len(x.Objects) == 0 {
 		return "attention-" + x.Kind + "-" + strings.TrimPrefix(x.List, "/"+x.Kind+"s?filter=")
@@ -70,10 +70,10 @@ func needsAttentionRowID(x fleet.Attention) string {
 	return "attention-" + x.Kind + "-" + x.Objects[0].ID + "-" + strconv.FormatUint(uint64(cause.Sum32()), 36)
 }
 
-// attentionTypeNames are the resource types whose name on the page differs from the type's key.
+// needsAttentionTypeNames are the resource types whose name on the page differs from the type's key.
 var needsAttentionTypeNames = map[string]string{string(fleet.TypeVM): "VM", string(fleet.TypeSecurityGroup): "security group"}
 
-// attentionCount describes the number of objects in a Needs attention row: "3 pools".
+// needsAttentionCountText describes the number of objects in a Needs attention row: "3 pools".
 func needsAttentionCountText(x fleet.Attention) string {
 	word := cmp.Or(needsAttentionTypeNames[x.Kind], x.Kind)
 	if x.Count == 0 {
@@ -82,7 +82,7 @@ func needsAttentionCountText(x fleet.Attention) string {
 	return kit.CountText(x.Count, word)
 }
 
-// attentionHost names the host where the cause lies, for a Needs attention row of one object.
+// needsAttentionHostName names the host where the cause lies, for a Needs attention row of one object.
 func needsAttentionHostName(x fleet.Attention) string {
 	if x.Count == 1 && len(x.Objects) == 1 && x.Objects[0].Text != "" {
 		return "(" + x.Objects[0].Text + ")"

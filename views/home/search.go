@@ -46,5 +46,5 @@ func searchHitPath(f fleet.SearchHit) string {
 	}
 }
 
-// Completion is one suggestion that completes a filter.
+// FilterCompletion is one suggestion that completes a filter.
 type FilterCompletion struct{ Value, Hint string }

@@ -7,7 +7,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Acts returns the actions on the host, for the menus and the head of its page.
+// Actions returns the actions on the host, for the menus and the head of its page.
 func Actions(a fleet.Actor, h fleet.HostView) []kit.ActionButton {
 	path, can := views.HostPath(h.ID), policy.RestrictActions(a, "host", "", h.Actions())
 	return []kit.ActionButton{

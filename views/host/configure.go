@@ -2,7 +2,7 @@ package host
 
 import "quantix/views/kit"
 
-// Form holds a host's editable settings, as typed.
+// SettingsForm holds a host's editable settings, as typed.
 type SettingsForm struct {
 	Labels, Taints, Description string
 	Generation                  int64

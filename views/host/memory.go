@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// rangeText writes sorted numbers as ranges: "0-15, 32-47".
+// numberRangesText writes sorted numbers as ranges: "0-15, 32-47".
 func numberRangesText(numbers []int) string {
 	all := slices.Sorted(slices.Values(numbers))
 	var parts []string

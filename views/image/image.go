@@ -44,7 +44,7 @@ func (p *ListPage) table() kit.Table[fleet.ImageView] {
 	}
 }
 
-// Copies describes how many copies of the newest version are ready for new VMs: "2 of 3".
+// ReadyCopiesText describes how many copies of the newest version are ready for new VMs: "2 of 3".
 func ReadyCopiesText(v fleet.ImageView) string {
 	newest := v.Newest()
 	if newest == nil {
@@ -59,7 +59,7 @@ func ReadyCopiesText(v fleet.ImageView) string {
 	return strconv.Itoa(good) + " of " + strconv.Itoa(len(newest.Copies))
 }
 
-// Owner names the owner of the image: a template, a project or the fleet.
+// OwnerName names the owner of the image: a template, a project or the fleet.
 func OwnerName(v fleet.ImageView) string {
 	if v.Template != "" {
 		return "Template " + v.Template
@@ -98,7 +98,7 @@ func (p Page) mayEdit() bool   { return policy.May(p.Actor, policy.InfraChange, 
 
 func (p Page) path(below ...string) string { return views.ImagePath(p.Image.ID, below...) }
 
-// keys are the wake-up keys of the page: the image and the status of the pools that hold its copies.
+// liveKeys are the wake-up keys of the page: the image and the status of the pools that hold its copies.
 func (p Page) liveKeys() string {
 	keys := []string{"image:" + string(p.Image.ID)}
 	for _, v := range p.Image.Versions {
@@ -109,7 +109,7 @@ func (p Page) liveKeys() string {
 	return strings.Join(keys[:min(len(keys), 16)], " ")
 }
 
-// Acts returns the actions on the image, for the menus and the head of its page.
+// Actions returns the actions on the image, for the menus and the head of its page.
 func Actions(a fleet.Actor, v fleet.ImageView) []kit.ActionButton {
 	path := views.ImagePath(v.ID)
 	states := policy.RestrictImageActions(a, v)
@@ -128,7 +128,7 @@ func Actions(a fleet.Actor, v fleet.ImageView) []kit.ActionButton {
 	}
 }
 
-// copyActs are the actions on one copy of the image.
+// copyActions are the actions on one copy of the image.
 func (p Page) copyActions(c fleet.ImageCopy) []kit.ActionButton {
 	states := policy.RestrictActions(p.Actor, "image", "", c.Actions)
 	send := []kit.FormValue{{Name: "pool", Value: string(c.PoolID)}, {Name: "volume", Value: c.Volume}, {Name: "host", Value: string(c.HostID)}}
@@ -176,7 +176,7 @@ func shortDigest(digest string) string {
 	return digest[:16] + "…"
 }
 
-// GrantAll is the form value for "all projects".
+// GrantToAllProjects is the form value for "all projects".
 const GrantToAllProjects = "all"
 
 func grantValue(g fleet.ImageGrant) string {

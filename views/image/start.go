@@ -57,8 +57,8 @@ func (p CatalogPage) entryActions(v fleet.StartImageView) []kit.ActionButton {
 	return []kit.ActionButton{{Icon: "disc", Word: "Open the image", Href: views.ImagePath(v.ImageID)}, edit, remove}
 }
 
-// pulledPools lists the pools with copies of the downloaded image: copies of the newest version first, then copies of
-// older versions.
+// downloadedPoolsText lists the pools with copies of the downloaded image: copies of the newest version first, then
+// copies of older versions.
 func downloadedPoolsText(v fleet.StartImageView) string {
 	var words []string
 	for _, p := range v.Pulled {
@@ -74,7 +74,7 @@ func downloadedPoolsText(v fleet.StartImageView) string {
 	return strings.Join(words, ", ")
 }
 
-// checkedBy describes how downloads of the entry are verified.
+// verificationText describes how downloads of the entry are verified.
 func verificationText(v fleet.StartImage) string {
 	switch {
 	case v.Checksum != "":

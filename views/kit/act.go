@@ -7,27 +7,29 @@ import (
 	"quantix/internal/policy"
 )
 
-// Act is an action that a person can start on an object. The object's page, its list row and its context menu share it.
+// ActionButton is an action that a person can start on an object. The object's page, its list row and its context menu
+// share it.
 type ActionButton struct {
-	Icon, Word string
-	Label      string      // accessible name where Word alone does not distinguish the page's buttons
-	Href       string      // address of a link
-	Dialog     bool        // Href opens as a dialog
-	Post       string      // address of a POST request, instead of Href
-	PostValues       []FormValue // values of the POST request
-	Back       string      // with Post: the page to return to without JavaScript
-	ReplaceTarget       string      // with Post: selector of the element to replace; empty: the live page updates itself
-	Confirm    string      // with Post: the browser's confirmation text
-	Danger     bool
-	Separated  bool   // in a menu: a separator precedes the item, as before dangerous items
-	Why        string // why the action is not possible now; empty: possible
-	Submenu        []ActionButton  // in a menu: items of the submenu; the item itself starts nothing
+	Icon, Word    string
+	Label         string      // accessible name where Word alone does not distinguish the page's buttons
+	Href          string      // address of a link
+	Dialog        bool        // Href opens as a dialog
+	Post          string      // address of a POST request, instead of Href
+	PostValues    []FormValue // values of the POST request
+	Back          string      // with Post: the page to return to without JavaScript
+	ReplaceTarget string      // with Post: selector of the element to replace; empty: the live page updates itself
+	Confirm       string      // with Post: the browser's confirmation text
+	Danger        bool
+	Separated     bool           // in a menu: a separator precedes the item, as before dangerous items
+	Why           string         // why the action is not possible now; empty: possible
+	Submenu       []ActionButton // in a menu: items of the submenu; the item itself starts nothing
 }
 
 // FormValue is a form value that an action's button sends with its POST request.
 type FormValue struct{ Name, Value string }
 
-// Needs disables the action if the actor lacks the permission r. An action that is disabled already keeps its reason.
+// RequirePermission disables the action if the actor lacks the permission r. An action that is disabled already keeps
+// its reason.
 func (a ActionButton) RequirePermission(actor fleet.Actor, r policy.Permission) ActionButton {
 	if a.Why == "" && !policy.May(actor, r, "") {
 		a.Why = "You do not have permission to " + string(r) + ". Ask an administrator."
@@ -35,8 +37,8 @@ func (a ActionButton) RequirePermission(actor fleet.Actor, r policy.Permission) 
 	return a
 }
 
-// As sets Why to the reason that states give for the action: the object's state or the person's permissions forbid the
-// action. Without such a reason, Why is empty. An action that states do not list keeps Why.
+// WithReasonFrom sets Why to the reason that states give for the action: the object's state or the person's permissions
+// forbid the action. Without such a reason, Why is empty. An action that states do not list keeps Why.
 func (a ActionButton) WithReasonFrom(states []fleet.ActionState, action fleet.Action) ActionButton {
 	for _, s := range states {
 		if s.Action == action {
@@ -46,7 +48,8 @@ func (a ActionButton) WithReasonFrom(states []fleet.ActionState, action fleet.Ac
 	return a
 }
 
-// When disables the action for the reason why. It changes nothing if why is empty or the action is disabled already.
+// DisableFor disables the action for the reason why. It changes nothing if why is empty or the action is disabled
+// already.
 func (a ActionButton) DisableFor(why string) ActionButton {
 	if a.Why == "" {
 		a.Why = why
@@ -80,5 +83,5 @@ func (a ActionButton) buttonAttrs() templ.Attributes {
 	return nil
 }
 
-// separated reports whether a separator precedes the action in a menu.
+// precededBySeparator reports whether a separator precedes the action in a menu.
 func (a ActionButton) precededBySeparator() bool { return a.Danger || a.Separated }

@@ -20,7 +20,7 @@ func ReservationPath(id fleet.NetworkID, mac, ip, name, card string) string {
 	return l.String()
 }
 
-// ReleaseAddressAct is the action that releases a NIC's reserved address.
+// ReleaseAddressAction is the action that releases a NIC's reserved address.
 func ReleaseAddressAction(a fleet.Actor, id fleet.NetworkID, mac, ip string) ActionButton {
 	return ActionButton{
 		Icon: "trash-2", Word: "Free " + ip, Danger: true, Post: views.NetworkPath(id, "reservations", mac, "free"), Back: views.TabPath(views.NetworkPath(id), "addresses"),

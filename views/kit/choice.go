@@ -3,8 +3,8 @@ package kit
 // Option is one option of a select.
 type Option struct{ Value, Text string }
 
-// Choices are the options of a select. If there are too many, Options holds the first ones, and Search and All are
-// addresses.
+// SelectChoices are the options of a select. If there are too many, Options holds the first ones, and Search and All
+// are addresses.
 type SelectChoices struct {
 	Options     []Option
 	Search, All string // addresses that search all options and list them; empty: Options is complete

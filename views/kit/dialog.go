@@ -5,7 +5,7 @@ import "github.com/a-h/templ"
 // Dialog is the content of the shared dialog, or of a page without JavaScript: a form with a title and two buttons.
 type Dialog struct {
 	Title, Action, Button string
-	ButtonContent                  templ.Component // content of the button instead of Button, where it depends on the form's values
+	ButtonContent         templ.Component // content of the button instead of Button, where it depends on the form's values
 	Danger                bool
 	Why                   string // why the button is disabled; empty: the button is enabled
 	Back                  string // target of Cancel when the dialog is a page
@@ -19,7 +19,8 @@ func (d Dialog) tone() string {
 	return "primary"
 }
 
-// onEnter is the label for EnterPresses in the dialog's form: the button's, or none while the button is disabled.
+// enterLabel is the label for HiddenDefaultButton in the dialog's form: the button's, or none while the button is
+// disabled.
 func (d Dialog) enterLabel() string {
 	if d.Why != "" {
 		return ""
@@ -27,5 +28,5 @@ func (d Dialog) enterLabel() string {
 	return d.Button
 }
 
-// WhyNot is the reason part of an (allowed, reason) result.
+// ReasonOf is the reason part of an (allowed, reason) result.
 func ReasonOf(_ bool, reason string) string { return reason }

@@ -15,7 +15,7 @@ type Errors struct {
 // At is the error of a field; empty: none.
 func (e Errors) At(path string) string { return e.Fields[path] }
 
-// Under is the error of a field, or else the first error below it in the order of names.
+// ForFieldOrBelow is the error of a field, or else the first error below it in the order of names.
 func (e Errors) ForFieldOrBelow(path string) string {
 	if text := e.Fields[path]; text != "" {
 		return text
@@ -28,7 +28,7 @@ func (e Errors) ForFieldOrBelow(path string) string {
 	return ""
 }
 
-// All are the errors of all fields, sorted by field name.
+// FieldErrors are the errors of all fields, sorted by field name.
 func (e Errors) FieldErrors() (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
 		out = append(out, e.Fields[name])

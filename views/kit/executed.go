@@ -31,22 +31,22 @@ func (e AssignedObject) actionStates(states []fleet.ActionState) []fleet.ActionS
 	return policy.RestrictActions(e.Actor, e.Type.Info().Label, "", states)
 }
 
-// Assign is the action that assigns the object to more hosts.
+// AssignAction is the action that assigns the object to more hosts.
 func (e AssignedObject) AssignAction() ActionButton {
 	return ActionButton{Icon: "plug", Word: "Assign to hosts", Href: e.page() + "/assign", Dialog: true}.WithReasonFrom(e.actionStates(e.States), fleet.ActAssign)
 }
 
-// Delete is the action that deletes the object everywhere.
+// DeleteAction is the action that deletes the object everywhere.
 func (e AssignedObject) DeleteAction() ActionButton {
 	return ActionButton{Icon: "trash-2", Word: "Delete " + e.Type.Info().Label, Href: e.page() + "/delete", Dialog: true, Danger: true}.WithReasonFrom(e.actionStates(e.States), fleet.ActDelete)
 }
 
-// EditLabels is the action that edits the host labels for automatic assignment.
+// EditLabelsAction is the action that edits the host labels for automatic assignment.
 func (e AssignedObject) EditLabelsAction() ActionButton {
 	return ActionButton{Icon: "pencil", Word: "Edit", Label: "Edit labels", Href: e.page() + "/labels", Dialog: true}.WithReasonFrom(e.actionStates(e.States), fleet.ActEdit)
 }
 
-// StatusActs are the actions on the object on one host. vms is the action that lists the VMs that use the object on
+// HostActions are the actions on the object on one host. vms is the action that lists the VMs that use the object on
 // that host.
 func (e AssignedObject) HostActions(c AssignedHostStatus, vms ActionButton) []ActionButton {
 	at, can := e.page()+"/hosts/"+string(c.HostID), e.actionStates(c.States)
@@ -62,7 +62,7 @@ func (e AssignedObject) HostActions(c AssignedHostStatus, vms ActionButton) []Ac
 	}
 }
 
-// help is the topic in the manual about assignment to hosts.
+// helpTopic is the topic in the manual about assignment to hosts.
 func (e AssignedObject) helpTopic() Topic {
 	if e.Type == fleet.TypeNetwork {
 		return HelpNetworkHosts
@@ -70,8 +70,8 @@ func (e AssignedObject) helpTopic() Topic {
 	return HelpAssign
 }
 
-// Retry returns the retry action of the page's head: for all failed hosts, or for the only failed host. Without a
-// failed host, or without permission to see hosts, it returns nil. statuses are the first hosts' statuses, all is the
+// RetryActions returns the retry action of the page's head: for all failed hosts, or for the only failed host. Without
+// a failed host, or without permission to see hosts, it returns nil. statuses are the first hosts' statuses, all is the
 // number of hosts, failed the number of failed hosts.
 func (e AssignedObject) RetryActions(statuses []AssignedHostStatus, all, failed int) []ActionButton {
 	if !policy.May(e.Actor, policy.InfraSee, "") {
@@ -111,6 +111,8 @@ func (e AssignedObject) withLabelDialog(f HostLabelForm) HostLabelForm {
 	return f
 }
 
-// why is the reason why the object's state does not allow the action; empty: allowed. Permissions are checked before
+// whyNot is the reason why the object's state does not allow the action; empty: allowed. Permissions are checked before
 // a dialog opens.
-func (e AssignedObject) whyNot(a fleet.Action) string { return ActionButton{}.WithReasonFrom(e.States, a).Why }
+func (e AssignedObject) whyNot(a fleet.Action) string {
+	return ActionButton{}.WithReasonFrom(e.States, a).Why
+}

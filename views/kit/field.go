@@ -14,9 +14,9 @@ type Field struct {
 	Type                   string // input type; empty: text
 	Hint, Unit, Error      string
 	Short, Required        bool
-	TakesEffect                   fleet.EffectTime       // when an edit takes effect; empty: the form does not edit a VM
+	TakesEffect            fleet.EffectTime // when an edit takes effect; empty: the form does not edit a VM
 	Attrs                  templ.Attributes // further attributes of the input: autocomplete, rows
-	WrapperAttrs                   templ.Attributes // attributes of the enclosing element: data-show-when
+	WrapperAttrs           templ.Attributes // attributes of the enclosing element: data-show-when
 }
 
 func (f Field) id() string {
@@ -33,7 +33,7 @@ func (f Field) inputType() string {
 	return f.Type
 }
 
-// described lists the ids of the elements that explain the input, for aria-describedby.
+// describedBy lists the ids of the elements that explain the input, for aria-describedby.
 func (f Field) describedBy() string {
 	switch {
 	case f.Hint != "" && f.Error != "":

@@ -2,7 +2,7 @@ package kit
 
 import "github.com/a-h/templ"
 
-// Post makes a form submit to the path. With JavaScript, the response replaces the element target; swap is the htmx
+// PostForm makes a form submit to the path. With JavaScript, the response replaces the element target; swap is the htmx
 // swap style. Without JavaScript, the response is the next page. With an empty target, the response is ignored and the
 // live page updates itself.
 func PostForm(path, target, swap string) templ.OrderedAttributes {

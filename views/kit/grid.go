@@ -4,19 +4,19 @@ import "quantix/internal/fleet"
 
 // Grid is the common part of pages with a row for each host and a column for each object of a resource type.
 type Grid struct {
-	Link        Link
-	Filter      Filter // filter of the hosts
-	Type        fleet.ResourceType
+	Link           Link
+	Filter         Filter // filter of the hosts
+	Type           fleet.ResourceType
 	Hosts, Columns PageExtent
 }
 
-// Extent is the size of a list's shown page, and the cursors of the pages before and after.
+// PageExtent is the size of a list's shown page, and the cursors of the pages before and after.
 type PageExtent struct {
 	Items      int
 	Prev, Next string
 }
 
-// ExtentOf is the extent of one page of a list.
+// PageExtentOf is the extent of one page of a list.
 func PageExtentOf[T any](p fleet.Page[T]) PageExtent { return PageExtent{len(p.Items), p.Prev, p.Next} }
 
 // Empty reports whether the grid has no rows or no columns.
@@ -26,7 +26,7 @@ func (g Grid) hostPager() Pager {
 	return NewPager(g.Link, g.Hosts.Items, "host", g.Hosts.Prev, g.Hosts.Next)
 }
 
-// sidePager is the pager of the columns.
+// columnPager is the pager of the columns.
 func (g Grid) columnPager() (out Pager) {
 	typ, before := g.Type.Info().Plural, g.Type.Info().Plural+"-before"
 	l := g.Link.Without(typ, before)

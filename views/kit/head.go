@@ -6,28 +6,28 @@ import (
 	"github.com/a-h/templ"
 )
 
-// Crumb is one breadcrumb.
+// Breadcrumb is one breadcrumb.
 type Breadcrumb struct{ Text, Href string }
 
-// Inventory is the breadcrumb of the lists.
+// InventoryBreadcrumb is the breadcrumb of the lists.
 var InventoryBreadcrumb = []Breadcrumb{{"Inventory", "/"}}
 
-// Head is the top of a page: breadcrumbs, title, actions and tabs.
+// PageHeader is the top of a page: breadcrumbs, title, actions and tabs.
 type PageHeader struct {
-	Crumbs []Breadcrumb
-	Icon   templ.Component // nil: none
-	Title  string
+	Crumbs    []Breadcrumb
+	Icon      templ.Component // nil: none
+	Title     string
 	Actions   templ.Component // nil: none
-	Tabs   []Tab
-	TabsLabel     string // accessible label of the tabs; empty: "Views"
+	Tabs      []Tab
+	TabsLabel string // accessible label of the tabs; empty: "Views"
 }
 
-// Following configures how the head of an object's page follows the object's changes.
+// LiveUpdates configures how the head of an object's page follows the object's changes.
 type LiveUpdates struct {
-	ID, Keys, Href, Every string
-	MinInterval                   string           // seconds: minimum time between two updates; empty: no minimum
-	DeletedText, DeletedHref        string           // message and link for a deleted object; empty: the object cannot be deleted
-	More                  templ.Attributes // further HTML attributes of the head
+	ID, Keys, Href, Every    string
+	MinInterval              string           // seconds: minimum time between two updates; empty: no minimum
+	DeletedText, DeletedHref string           // message and link for a deleted object; empty: the object cannot be deleted
+	More                     templ.Attributes // further HTML attributes of the head
 }
 
 func (f LiveUpdates) attrs() templ.Attributes {
@@ -42,5 +42,5 @@ func (f LiveUpdates) attrs() templ.Attributes {
 	return out
 }
 
-// Named is an object's name and the address of its page.
+// NamedLink is an object's name and the address of its page.
 type NamedLink struct{ Name, Href string }

@@ -24,7 +24,7 @@ const (
 	HelpSecurityGroup Topic = "networks#security-groups"
 	HelpVM            Topic = "virtual-machines#create-a-vm"
 	HelpVMPresets     Topic = "virtual-machines#presets"
-	HelpBulkCreate      Topic = "virtual-machines#number-of-vms"
+	HelpBulkCreate    Topic = "virtual-machines#number-of-vms"
 	HelpVMCPU         Topic = "virtual-machines#cpu"
 	HelpVMMemory      Topic = "virtual-machines#memory"
 	HelpVMBoot        Topic = "virtual-machines#boot"

@@ -8,14 +8,14 @@ import (
 
 // HostChoice is a host with a checkbox.
 type HostChoice struct {
-	ID     fleet.HostID
-	Name   string
-	Phase  fleet.HostPhase
-	MissingCapabilities  []MissingCapability
-	Chosen bool
+	ID                  fleet.HostID
+	Name                string
+	Phase               fleet.HostPhase
+	MissingCapabilities []MissingCapability
+	Chosen              bool
 }
 
-// Lack is a capability that a host lacks for the values chosen in the form.
+// MissingCapability is a capability that a host lacks for the values chosen in the form.
 type MissingCapability struct {
 	Text string
 	When templ.Attributes // of the note: data-show-when; nil: the note always applies

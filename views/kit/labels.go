@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// LabelForm edits the host labels of an object: hosts with these labels get the object automatically.
+// HostLabelForm edits the host labels of an object: hosts with these labels get the object automatically.
 type HostLabelForm struct {
 	Dialog   Dialog // dialog around the form; empty if the form is part of another form
 	Of       string // the object that gets the labels: "pool:<id>", or "pool" for a new pool
@@ -17,14 +17,14 @@ type HostLabelForm struct {
 	Errors   Errors
 }
 
-// LabelPreview lists the hosts that currently have the labels typed in the form.
+// HostLabelPreview lists the hosts that currently have the labels typed in the form.
 type HostLabelPreview struct {
 	fleet.Labelled
 	HasLabels bool   // the form has labels, so hosts were searched
-	Error string // why the labels are invalid
+	Error     string // why the labels are invalid
 }
 
-// hosts summarizes the preview: "3 hosts match: h1, h2, h3. 1 of these hosts is not assigned yet: h1."
+// matchText summarizes the preview: "3 hosts match: h1, h2, h3. 1 of these hosts is not assigned yet: h1."
 func (p HostLabelPreview) matchText() string {
 	if p.All == 0 {
 		return "No host has all of these labels now. Hosts that get the labels later are assigned then."
@@ -79,7 +79,7 @@ func unassignedHosts(b fleet.ByLabel) (out []fleet.LeftOutHost) {
 	return out
 }
 
-// RetriedText describes the result of a retry on several hosts.
+// RetryResultText describes the result of a retry on several hosts.
 func RetryResultText(r fleet.RetryResult) string {
 	out := CountText(len(r.Tasks), "host") + " will try again."
 	if r.Offline > 0 {

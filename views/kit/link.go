@@ -46,7 +46,7 @@ func (l Link) String() string {
 	return l.Path
 }
 
-// Names are the query's names except some, sorted.
+// QueryNames are the query's names except some, sorted.
 func (l Link) QueryNames(but ...string) []string {
 	out := slices.Sorted(maps.Keys(l.Query))
 	return slices.DeleteFunc(out, func(n string) bool { return slices.Contains(but, n) })

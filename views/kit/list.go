@@ -30,13 +30,13 @@ type Column struct {
 	Key, Label string
 	Sort       string // sort key; empty: not sortable
 	Class      string
-	OnRequest      bool // shown only on request
+	OnRequest  bool // shown only on request
 }
 
 // Columns are the columns of a list in order, without the name column, which always comes first.
 type Columns []Column
 
-// Chosen are the columns named by the address l; without names, all columns that are not Extra.
+// ChosenInAddress are the columns named by the address l; without names, all columns that are not Extra.
 func (all Columns) ChosenInAddress(l Link) Columns {
 	keys := strings.Split(l.Query.Get("columns"), ",")
 	chosen := slices.DeleteFunc(slices.Clone(all), func(c Column) bool { return !slices.Contains(keys, c.Key) })

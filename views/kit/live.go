@@ -6,8 +6,8 @@ import (
 	"github.com/a-h/templ"
 )
 
-// Follow makes an element follow its wake-up keys: it reloads href when a key changes (static/js/live.js triggers it),
-// and on the given trigger. swap is the htmx swap style for the response: "morph:innerHTML", "morph:outerHTML".
+// LiveAttrs makes an element follow its wake-up keys: it reloads href when a key changes (static/js/live.js triggers
+// it), and on the given trigger. swap is the htmx swap style for the response: "morph:innerHTML", "morph:outerHTML".
 func LiveAttrs(keys, href, trigger, swap string) templ.Attributes {
 	out := templ.Attributes{"data-live": keys, "hx-get": href, "hx-trigger": trigger, "hx-swap": swap}
 	if strings.HasPrefix(swap, "morph:") {

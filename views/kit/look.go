@@ -2,7 +2,7 @@ package kit
 
 import "quantix/internal/fleet"
 
-// Severity is the CSS class of a severity; idle has none.
+// SeverityClass is the CSS class of a severity; idle has none.
 func SeverityClass(t fleet.Severity) string {
 	if t == fleet.SeverityIdle {
 		return ""
@@ -27,7 +27,7 @@ func phaseIcon(p fleet.Phase) (name string, spin bool) {
 	return "loader", true
 }
 
-// ToneIcon is the icon of a severity.
+// SeverityIcon is the icon of a severity.
 func SeverityIcon(t fleet.Severity) string {
 	switch t {
 	case fleet.SeverityOK:

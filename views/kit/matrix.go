@@ -8,27 +8,27 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Matrix is a table with the status of assigned objects, one row for each T: one object on all its hosts, or all
+// StatusMatrix is a table with the status of assigned objects, one row for each T: one object on all its hosts, or all
 // objects of one host.
 type StatusMatrix[T any] struct {
-	Title    string
-	TitleAside    templ.Component // shown next to the title
-	Label    string          // accessible name of the table
-	Class    string
-	First    string  // header of the first column
-	Head     Columns // headers of the columns after the first
-	Items    []T
-	Row      func(T) Row
-	RowCells func(Columns, T) templ.Component // table cells after the first
-	RowActions     func(T) []ActionButton                    // nil: rows have no actions
-	EmptyContent     templ.Component                  // shown where there are no rows
+	Title        string
+	TitleAside   templ.Component // shown next to the title
+	Label        string          // accessible name of the table
+	Class        string
+	First        string  // header of the first column
+	Head         Columns // headers of the columns after the first
+	Items        []T
+	Row          func(T) Row
+	RowCells     func(Columns, T) templ.Component // table cells after the first
+	RowActions   func(T) []ActionButton           // nil: rows have no actions
+	EmptyContent templ.Component                  // shown where there are no rows
 
 	Counters []Tab  // above the rows: one count per state, which links to the rows of that state
 	Filter   Filter // above the rows; without a link there is no filter
 	Pager    Pager  // below the rows
 }
 
-// HostStatusesShown is the number of matrix rows on one page.
+// MaxHostStatusesShown is the number of matrix rows on one page.
 const MaxHostStatusesShown = 25
 
 // HostStatuses is one page of the table that shows an object's status on each host.
@@ -40,7 +40,7 @@ type HostStatuses[T any] struct {
 	Error          string // why the filter is invalid
 }
 
-// HostsMatrix is the table of one object's status on each host; l is the address of the object's page.
+// NewHostMatrix is the table of one object's status on each host; l is the address of the object's page.
 func NewHostMatrix[T any](l Link, label string, head Columns, c HostStatuses[T]) StatusMatrix[T] {
 	m := StatusMatrix[T]{Title: "Hosts", TitleAside: reportHint(), Label: label, Class: "matrix", First: "Host", Head: head, Items: c.Items}
 	all := c.SeverityCounts.All()

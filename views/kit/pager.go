@@ -6,7 +6,7 @@ type Pager struct {
 	First, Prev, Next string // addresses; empty: not possible
 }
 
-// PagerOf is the pager of a list with n rows on the current page. The first page has no first and no previous link.
+// NewPager is the pager of a list with n rows on the current page. The first page has no first and no previous link.
 func NewPager(l Link, n int, singular, prev, next string) Pager {
 	out, l := Pager{Text: CountText(n, singular) + " on this page"}, l.First()
 	if prev != "" {

@@ -9,7 +9,7 @@ import (
 // SavedViewsPage lists a person's saved views of a list, with the form that saves another one.
 type SavedViewsPage struct {
 	List   string // "vms"
-	Query  string // query of the list as shown, which the form saves; in the format of fleet.ViewQuery
+	Query  string // query of the list as shown, which the form saves; in the format of fleet.SavedViewQuery
 	Views  []fleet.SavedView
 	Name   string // as typed
 	Errors Errors
@@ -21,7 +21,7 @@ var objectNamesByList = map[string]string{
 	"images": "Images", "security-groups": "Security groups",
 }
 
-// problem is the reason why the view was not saved: an error of its name, or of the form.
+// errorText is the reason why the view was not saved: an error of its name, or of the form.
 func (p SavedViewsPage) errorText() string {
 	if text := p.Errors.At("name"); text != "" {
 		return text

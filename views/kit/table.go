@@ -6,18 +6,18 @@ import "github.com/a-h/templ"
 // an object's page (as a host's VMs), Link is empty and the table cannot be sorted.
 type Table[T any] struct {
 	*List
-	ID       string // id of the live element
-	Live     string // wake-up keys of the live element
-	Every    string // refresh interval without a wake-up: "30s"
-	Label    string // accessible name of the table: "Virtual machines"
-	Type     string // type name of one row: "VM"
-	Head     Column // header of the first column
-	Items    []T
-	Row      func(*T) Row
-	RowCells func(Columns, *T) templ.Component // table cells after the first; one component per row, since a list has a thousand rows
-	HasRowMenus     bool                              // rows have a menu
-	Select   bool                              // rows can be selected
-	EmptyContent     templ.Component                   // shown where there are no rows
+	ID           string // id of the live element
+	Live         string // wake-up keys of the live element
+	Every        string // refresh interval without a wake-up: "30s"
+	Label        string // accessible name of the table: "Virtual machines"
+	Type         string // type name of one row: "VM"
+	Head         Column // header of the first column
+	Items        []T
+	Row          func(*T) Row
+	RowCells     func(Columns, *T) templ.Component // table cells after the first; one component per row, since a list has a thousand rows
+	HasRowMenus  bool                              // rows have a menu
+	Select       bool                              // rows can be selected
+	EmptyContent templ.Component                   // shown where there are no rows
 }
 
 // Row is what rows of all tables have: the first column and the row's menu.
@@ -28,7 +28,7 @@ type Row struct {
 	Value      string // value sent when the row is selected
 }
 
-// NameHead is the first column of a list of named objects.
+// NameColumn is the first column of a list of named objects.
 var NameColumn = Column{Label: "Name", Sort: "name"}
 
 // width is the number of the table's columns.
@@ -43,7 +43,7 @@ func (t Table[T]) width() int {
 	return n
 }
 
-// Sort is the order of a list, as written in its address: "name" or "-name".
+// SortOrder is the order of a list, as written in its address: "name" or "-name".
 type SortOrder struct {
 	By   string
 	Link Link

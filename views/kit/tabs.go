@@ -12,7 +12,7 @@ type Tab struct {
 	Here     bool
 }
 
-// TabsAt are the tabs with their links; the tab whose key is here is current. A tab links to the page's address l
+// LinkTabs are the tabs with their links; the tab whose key is here is current. A tab links to the page's address l
 // with its key as the value of name. The first tab is the default and needs no key. A tab that already has an address
 // keeps that address.
 func LinkTabs(l Link, name, here string, tabs ...Tab) []Tab {

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Dash is the text, or a dash for an empty text.
+// TextOrDash is the text, or a dash for an empty text.
 func TextOrDash(text string) string {
 	if text == "" {
 		return "–"
@@ -24,7 +24,7 @@ func Bytes(n int64) string { return fleet.FormatBytes(n) }
 // MiB formats a memory size given in MiB.
 func MiB(n int) string { return Bytes(int64(n) << 20) }
 
-// Count formats a number with its unit, pluralized: "1 VM", "3 VMs".
+// CountText formats a number with its unit, pluralized: "1 VM", "3 VMs".
 func CountText(n int, singular string) string {
 	if n == 1 {
 		return "1 " + singular
@@ -49,10 +49,10 @@ func labelList(labels map[string]string) []string {
 	return out
 }
 
-// LabelText formats labels as in a form, one per line.
+// LabelLines formats labels as in a form, one per line.
 func LabelLines(labels map[string]string) string { return strings.Join(labelList(labels), "\n") }
 
-// Slug makes text safe inside an element id.
+// ElementIDSlug makes text safe inside an element id.
 func ElementIDSlug(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -68,7 +68,7 @@ func HostOrIts(name string) string { return cmp.Or(name, "its host") }
 // CapitalHostOrIts is HostOrIts at the beginning of a sentence.
 func CapitalHostOrIts(name string) string { return cmp.Or(name, "Its host") }
 
-// Capital is the text with a capital first letter.
+// Capitalize is the text with a capital first letter.
 func Capitalize(text string) string {
 	if text == "" {
 		return ""

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Short formats a duration by its largest unit: "4 s", "12 min", "3 h", "5 d".
+// ShortDuration formats a duration by its largest unit: "4 s", "12 min", "3 h", "5 d".
 func ShortDuration(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -20,7 +20,7 @@ func ShortDuration(d time.Duration) string {
 	return fmt.Sprintf("%d d", d/(24*time.Hour))
 }
 
-// Took formats how long an operation lasted: "0.6 s", "12 s", "3 min".
+// ElapsedText formats how long an operation lasted: "0.6 s", "12 s", "3 min".
 func ElapsedText(d time.Duration) string {
 	if d < 100*time.Millisecond {
 		return fmt.Sprintf("%d ms", max(d, 0).Milliseconds())
@@ -31,7 +31,7 @@ func ElapsedText(d time.Duration) string {
 	return ShortDuration(d.Round(time.Second))
 }
 
-// Stamp formats a time for the browser's scripts.
+// ScriptTime formats a time for the browser's scripts.
 func ScriptTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func utcTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

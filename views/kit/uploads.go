@@ -11,7 +11,7 @@ import (
 // uploadPath is the tus address of an upload.
 func uploadPath(id fleet.UploadID) string { return "/uploads/" + url.PathEscape(string(id)) }
 
-// cancelUpload is the action that cancels an upload and deletes its data.
+// cancelUploadAction is the action that cancels an upload and deletes its data.
 func cancelUploadAction(u fleet.Upload, back string) ActionButton {
 	return ActionButton{
 		Icon: "x", Word: "Cancel", Label: "Cancel the upload of " + u.Volume, Post: views.TaskPath(u.TaskID, "cancel"), Back: back,
@@ -19,7 +19,7 @@ func cancelUploadAction(u fleet.Upload, back string) ActionButton {
 	}
 }
 
-// uploadWords describes an upload's progress, as last reported by its host.
+// uploadProgressText describes an upload's progress, as last reported by its host.
 func uploadProgressText(u fleet.Upload) string {
 	switch {
 	case u.Note != "" && u.State == fleet.JobRunning:

@@ -25,7 +25,7 @@ func assignedHostStatus(h fleet.NetworkHost) kit.AssignedHostStatus {
 	}
 }
 
-// Acts returns the actions on the network, for the menus and the head of its page.
+// Actions returns the actions on the network, for the menus and the head of its page.
 func Actions(a fleet.Actor, n fleet.NetworkView) []kit.ActionButton {
 	path, e := views.NetworkPath(n.ID), assignedObject(a, n)
 	return []kit.ActionButton{
@@ -40,12 +40,12 @@ func hostVMsPath(n fleet.NetworkView, h fleet.NetworkHost) string {
 	return kit.Link{Path: "/vms"}.With("filter", "network:"+strconv.Quote(n.Name)+" host:"+strconv.Quote(h.HostName)).String()
 }
 
-// statusActs are the actions on a network on one host.
+// hostActions are the actions on a network on one host.
 func hostActions(a fleet.Actor, n fleet.NetworkView, status fleet.NetworkHost) []kit.ActionButton {
 	return assignedObject(a, n).HostActions(assignedHostStatus(status), kit.ActionButton{Icon: "monitor", Word: "Connected VMs of this host", Href: hostVMsPath(n, status)})
 }
 
-// retry are the actions in the page's head that retry the network on failed hosts.
+// retryActions are the actions in the page's head that retry the network on failed hosts.
 func retryActions(p Page) []kit.ActionButton {
 	statuses := make([]kit.AssignedHostStatus, len(p.Network.Hosts))
 	for i, h := range p.Network.Hosts {

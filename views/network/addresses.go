@@ -10,20 +10,20 @@ import (
 	"quantix/views/kit"
 )
 
-// AddressList lists the addresses of a managed network.
+// AddressTab lists the addresses of a managed network.
 type AddressTab struct {
 	fleet.NetworkAddresses
 	Search  string               // search text
 	Host    fleet.HostID         // only addresses of this host; empty: of all hosts
 	Name    string               // name of Host
-	Rows    []fleet.AddressInUse // matching addresses in use, at most shownRows
+	Rows    []fleet.AddressInUse // matching addresses in use, at most maxShownAddresses
 	Matches int                  // number of matches
 }
 
-// shownRows is how many addresses in use a page shows.
+// maxShownAddresses is how many addresses in use a page shows.
 const maxShownAddresses = 200
 
-// NewAddressList filters the addresses in use by a search text: a part of an address, or of the name of a VM, a guest
+// NewAddressTab filters the addresses in use by a search text: a part of an address, or of the name of a VM, a guest
 // or a host.
 func NewAddressTab(all fleet.NetworkAddresses, find string, host fleet.HostID) AddressTab {
 	b := AddressTab{NetworkAddresses: all, Search: find, Host: host}

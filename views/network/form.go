@@ -27,10 +27,10 @@ type SubnetForm struct {
 	DHCP                    bool
 }
 
-// modes are the network modes, in the form's order.
+// networkModes are the network modes, in the form's order.
 func networkModes() []fleet.NetworkType { return fleet.NetworkTypes() }
 
-// whenModeHas shows a part of the form only for modes with the field.
+// showWhenModeHasField shows a part of the form only for modes with the field.
 func showWhenModeHasField(field string) templ.Attributes {
 	var words []string
 	for _, m := range fleet.ModesWithField(field) {
@@ -43,8 +43,8 @@ func showWhenMode(m fleet.NetworkMode) templ.Attributes {
 	return templ.Attributes{"data-show-when": "mode=" + string(m)}
 }
 
-// whenAcrossHosts shows a part of the form only for modes that connect guests of different hosts; with false, only for
-// the other modes.
+// showWhenModeSpansHosts shows a part of the form only for modes that connect guests of different hosts; with false,
+// only for the other modes.
 func showWhenModeSpansHosts(across bool) templ.Attributes {
 	var words []string
 	for _, t := range fleet.NetworkTypes() {
@@ -55,8 +55,8 @@ func showWhenModeSpansHosts(across bool) templ.Attributes {
 	return templ.Attributes{"data-show-when": "mode=" + strings.Join(words, "|")}
 }
 
-// Lacks are the capabilities that a host lacks for networks of the mode; with an empty mode, notes for each mode that
-// the form can choose.
+// MissingCapabilities are the capabilities that a host lacks for networks of the mode; with an empty mode, notes for
+// each mode that the form can choose.
 func MissingCapabilities(h fleet.Host, mode fleet.NetworkMode) (out []kit.MissingCapability) {
 	if h.Status == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"quantix/views/kit"
 )
 
-// GrantAll is the value for "all projects" in a grant's form and path.
+// GrantToAllProjects is the value for "all projects" in a grant's form and path.
 const GrantToAllProjects = "all"
 
 // GrantForm shares the network with one more project. Projects are the projects without a grant.

@@ -12,7 +12,7 @@ import (
 	"quantix/views/kit"
 )
 
-// StatusOf is the network's status on one host.
+// StatusOnHost is the network's status on one host.
 func StatusOnHost(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 	for _, h := range n.Hosts {
 		if h.HostID == host {
@@ -59,7 +59,7 @@ func networkKindName(n fleet.NetworkView) string {
 	return "libvirt network"
 }
 
-// peersKnown describes how many of the overlay's other hosts the host sends packets to: "2 of 3".
+// knownPeersText describes how many of the overlay's other hosts the host sends packets to: "2 of 3".
 func knownPeersText(n fleet.NetworkView, s *fleet.NetworkStatus) string {
 	if s.VTEP == "" {
 		return ""
@@ -77,8 +77,8 @@ func rolledBack(h fleet.NetworkHost) bool {
 	return h.State != fleet.NetworkUnknown && h.Status != nil && h.Status.RolledBack != nil
 }
 
-// source describes a managed network: its subnets, its VNI and underlay, or its device and VLAN. Empty for discovered
-// networks.
+// sourceText describes a managed network: its subnets, its VNI and underlay, or its device and VLAN. Empty for
+// discovered networks.
 func sourceText(n fleet.NetworkView) string {
 	if n.Spec == nil {
 		return ""
@@ -158,10 +158,10 @@ func forwardModeName(kind fleet.NetworkKind, forward string) string {
 	return forward
 }
 
-// maxReported is how many of the values that hosts report a text lists.
+// maxReportedValues is how many of the values that hosts report a text lists.
 const maxReportedValues = 4
 
-// joinReported joins the values that hosts report, at most maxReported of them.
+// joinReported joins the values that hosts report, at most maxReportedValues of them.
 func joinReported(values []string) string {
 	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
 	if len(values) > maxReportedValues {
@@ -170,7 +170,7 @@ func joinReported(values []string) string {
 	return kit.TextOrDash(strings.Join(values, "; "))
 }
 
-// Mode is the network's mode in the spec, or else as hosts report it.
+// ModeText is the network's mode in the spec, or else as hosts report it.
 func ModeText(n fleet.NetworkView) string {
 	if n.Spec != nil {
 		return n.Spec.Mode.Info().Word
@@ -182,7 +182,7 @@ func ModeText(n fleet.NetworkView) string {
 	return joinReported(words)
 }
 
-// Subnets are the subnets in the spec, or else those that hosts report.
+// SubnetsText are the subnets in the spec, or else those that hosts report.
 func SubnetsText(n fleet.NetworkView) string {
 	if n.Spec != nil {
 		return kit.TextOrDash(sourceText(n))
@@ -190,7 +190,7 @@ func SubnetsText(n fleet.NetworkView) string {
 	return joinReported(n.Health.Subnets)
 }
 
-// hostNames lists the hosts by name if they are few, else their number.
+// hostNamesOrCount lists the hosts by name if they are few, else their number.
 func hostNamesOrCount(n fleet.NetworkView) string {
 	if len(n.Hosts) < n.Health.Hosts || len(n.Hosts) > 0 && n.Hosts[0].HostName == "" {
 		return kit.CountText(n.Health.Hosts, "host")

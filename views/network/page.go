@@ -21,8 +21,8 @@ type Page struct {
 	Prev     string                // cursors of the previous and next page of VMs
 	Next     string
 	Grant    GrantForm
-	Groups   PortGroupsTab     // tab groups
-	Book     AddressTab   // tab addresses
+	Groups   PortGroupsTab // tab groups
+	Book     AddressTab    // tab addresses
 	ByLabel  fleet.ByLabel // tabs hosts and summary, for actors who may see hosts
 	Now      time.Time
 }
@@ -45,5 +45,5 @@ func (p Page) liveKeys() string {
 	return p.liveKey()
 }
 
-// key is the network's wake-up key.
+// liveKey is the network's wake-up key.
 func (p Page) liveKey() string { return "net:" + string(p.Network.ID) }

@@ -10,7 +10,7 @@ import (
 	"quantix/views/kit"
 )
 
-// GroupsTab lists a network's port groups, with the form that grants a port group to a project.
+// PortGroupsTab lists a network's port groups, with the form that grants a port group to a project.
 type PortGroupsTab struct {
 	All      []fleet.PortGroupUse
 	Group    string // port group chosen in the form
@@ -18,7 +18,7 @@ type PortGroupsTab struct {
 	Errors   kit.Errors
 }
 
-// GroupForm holds the values that a person typed for a port group.
+// PortGroupForm holds the values that a person typed for a port group.
 type PortGroupForm struct {
 	Name, Description, VLAN, Trunk   string
 	ToAverage, ToPeak, ToBurst       string
@@ -27,7 +27,7 @@ type PortGroupForm struct {
 	AntiSpoofing                     string // "on", "off"; empty: the default
 }
 
-// DefaultGroup is a choice of a security group for a port group's NICs.
+// SecurityGroupChoice is a choice of a security group for a port group's NICs.
 type SecurityGroupChoice struct {
 	ID     fleet.SecurityGroupID
 	Name   string
@@ -39,7 +39,7 @@ var antiSpoofingOptions = []kit.Option{
 	{Value: "", Text: "default: on for tenants' NICs"}, {Value: "on", Text: "on"}, {Value: "off", Text: "off, for tenants' NICs too"},
 }
 
-// GroupPage is the dialog of a new or existing port group.
+// PortGroupPage is the dialog of a new or existing port group.
 type PortGroupPage struct {
 	Network fleet.NetworkView
 	Old     string // name of the existing port group; empty: a new one
@@ -48,7 +48,7 @@ type PortGroupPage struct {
 	Errors  kit.Errors
 }
 
-// FormOf is the form of an existing port group.
+// PortGroupFormOf is the form of an existing port group.
 func PortGroupFormOf(g fleet.PortGroup) PortGroupForm {
 	f := PortGroupForm{Name: g.Name, Description: g.Description, Restricted: g.Restricted}
 	f.ToAverage, f.ToPeak, f.ToBurst = rateTexts(g.ToGuest)
@@ -91,10 +91,10 @@ func (p PortGroupPage) dialog() kit.Dialog {
 	return d
 }
 
-// noVLAN is the reason why the network cannot tag VLANs; empty: the network can.
+// whyNoVLANTags is the reason why the network cannot tag VLANs; empty: the network can.
 func whyNoVLANTags(n fleet.NetworkView) string { return kit.ReasonOf(n.Spec.TagsVLANs()) }
 
-// noFilter is the reason why hosts cannot filter traffic of the network's NICs; empty: the hosts can.
+// whyNoNICFilters is the reason why hosts cannot filter traffic of the network's NICs; empty: the hosts can.
 func whyNoNICFilters(n fleet.NetworkView) string { return kit.ReasonOf(n.Spec.FiltersNICs()) }
 
 func (p Page) newPortGroupAction() kit.ActionButton {
@@ -121,7 +121,7 @@ func (p Page) portGroupActions(g fleet.PortGroupUse) []kit.ActionButton {
 	return append(acts, remove.RequirePermission(p.Actor, policy.InfraChange))
 }
 
-// sharedWith describes who may use the port group besides infrastructure administrators.
+// portGroupUsersText describes who may use the port group besides infrastructure administrators.
 func portGroupUsersText(n fleet.NetworkView, g fleet.PortGroupUse) string {
 	var names []string
 	for _, x := range g.Grants {

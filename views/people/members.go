@@ -19,7 +19,7 @@ type MemberForm struct {
 	Errors     kit.Errors
 }
 
-// memberActs are the actions on a member's role.
+// memberActions are the actions on a member's role.
 func (p ProjectPage) memberActions(m MemberRow) []kit.ActionButton {
 	change := func(role fleet.Role, icon, word string) kit.ActionButton {
 		return kit.ActionButton{

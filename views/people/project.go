@@ -9,10 +9,10 @@ import (
 
 // ProjectPage shows one project with its members.
 type ProjectPage struct {
-	Actor   fleet.Actor
-	Project fleet.Project
-	Members []MemberRow
-	MemberForm     MemberForm
+	Actor      fleet.Actor
+	Project    fleet.Project
+	Members    []MemberRow
+	MemberForm MemberForm
 }
 
 func (p ProjectPage) path(below ...string) string { return views.ProjectPath(p.Project.ID, below...) }

@@ -5,7 +5,7 @@ import (
 	"quantix/views/kit"
 )
 
-// roleInProject is the label of the actor's role in a project: the fleet-wide role if the actor has one, else the
+// roleInProjectText is the label of the actor's role in a project: the fleet-wide role if the actor has one, else the
 // project role.
 func roleInProjectText(a fleet.Actor, project fleet.ProjectID) string {
 	if a.Role != fleet.RoleNone {

@@ -25,7 +25,7 @@ func assignedHostStatus(status fleet.PoolHost) kit.AssignedHostStatus {
 	}
 }
 
-// Acts returns the actions on the pool, for the menus and the head of its page.
+// Actions returns the actions on the pool, for the menus and the head of its page.
 func Actions(a fleet.Actor, v fleet.PoolView) []kit.ActionButton {
 	path, e := views.PoolPath(v.ID), assignedObject(a, v)
 	acts := []kit.ActionButton{
@@ -50,12 +50,12 @@ func hostVMsPath(status fleet.PoolHost) string {
 	return kit.Link{Path: views.PoolPath(status.PoolID)}.With("tab", "vms").With("filter", "host:"+strconv.Quote(status.HostName)).String()
 }
 
-// statusActs are the actions on a pool on one host.
+// hostActions are the actions on a pool on one host.
 func hostActions(a fleet.Actor, v fleet.PoolView, status fleet.PoolHost) []kit.ActionButton {
 	return assignedObject(a, v).HostActions(assignedHostStatus(status), kit.ActionButton{Icon: "monitor", Word: "VMs of this host with disks in the pool", Href: hostVMsPath(status)})
 }
 
-// retry are the actions in the page's head that retry the pool on failed hosts.
+// retryActions are the actions in the page's head that retry the pool on failed hosts.
 func retryActions(p Page) []kit.ActionButton {
 	statuses := make([]kit.AssignedHostStatus, len(p.Pool.Hosts))
 	for i, h := range p.Pool.Hosts {
@@ -64,7 +64,7 @@ func retryActions(p Page) []kit.ActionButton {
 	return assignedObject(p.Actor, p.Pool).RetryActions(statuses, p.Pool.Health.Hosts, p.Pool.Health.Failed)
 }
 
-// failing returns the first hosts where the pool is unusable, at most the number most.
+// firstFailingHosts returns the first hosts where the pool is unusable, at most the number most.
 func firstFailingHosts(statuses []fleet.PoolHost, most int) []fleet.PoolHost {
 	var out []fleet.PoolHost
 	for _, c := range statuses {

@@ -44,7 +44,7 @@ func (f sourceField) options() []kit.Option {
 	return out
 }
 
-// forKinds shows a part of the form only for the given pool kinds.
+// showForKinds shows a part of the form only for the given pool kinds.
 func showForKinds(kinds []fleet.PoolKind) templ.Attributes {
 	words := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -95,8 +95,8 @@ func sharableKinds() (out []fleet.PoolKind) {
 	return out
 }
 
-// Lacks are the capabilities that a host lacks for pools of the kind; with an empty kind, notes for each kind that the
-// form can choose.
+// MissingCapabilities are the capabilities that a host lacks for pools of the kind; with an empty kind, notes for each
+// kind that the form can choose.
 func MissingCapabilities(h fleet.Host, kind fleet.PoolKind) (out []kit.MissingCapability) {
 	if h.Status == nil {
 		return nil

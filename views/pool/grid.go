@@ -32,12 +32,12 @@ func (p GridPage) columns() []gridColumn {
 	return out
 }
 
-// hostQuery is the query that filters a pool's own matrix by the host.
+// hostFilterQuery is the query that filters a pool's own matrix by the host.
 func hostFilterQuery(h fleet.HostView) string {
 	return kit.Link{}.With("filter", "name:"+strconv.Quote(h.Name)).String()
 }
 
-// words is the accessible text of a host status: "shared on host-1: Active, 12 % used".
+// statusText is the accessible text of a host status: "shared on host-1: Active, 12 % used".
 func (g gridColumn) statusText(h fleet.HostView, c fleet.GridStatus) string {
 	switch {
 	case c.Leaving:

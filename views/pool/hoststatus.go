@@ -10,14 +10,14 @@ import (
 	"quantix/views/kit"
 )
 
-// hostsNamed is the maximum number of hosts that a text names; it gives the number of the others.
+// maxHostsNamed is the maximum number of hosts that a text names; it gives the number of the others.
 const maxHostsNamed = 12
 
 func sortedByName(statuses []fleet.PoolHost) []fleet.PoolHost {
 	return slices.SortedFunc(slices.Values(statuses), func(x, y fleet.PoolHost) int { return strings.Compare(x.HostName, y.HostName) })
 }
 
-// StatusOf is the pool's status on one host.
+// StatusOnHost is the pool's status on one host.
 func StatusOnHost(v fleet.PoolView, host fleet.HostID) fleet.PoolHost {
 	for _, h := range v.Hosts {
 		if h.HostID == host {
@@ -31,7 +31,7 @@ func poolKindName(s fleet.PoolSpec) string {
 	return cmp.Or(s.Kind.Info().Word, string(s.Kind))
 }
 
-// Source is the location of the pool's data; empty for actors who may not see the location.
+// SourceText is the location of the pool's data; empty for actors who may not see the location.
 func SourceText(s fleet.PoolSpec) string {
 	if field, place := s.Location(); field != "" && place == "" {
 		return ""
@@ -67,7 +67,7 @@ func millisecondsText(us int64) string {
 	return strconv.FormatFloat(float64(us)/1000, 'f', 1, 64)
 }
 
-// lastKnown is the last reported state of a pool on an offline host.
+// lastReportedStateText is the last reported state of a pool on an offline host.
 func lastReportedStateText(status fleet.PoolHost) string {
 	switch {
 	case status.State != fleet.PoolUnknown:

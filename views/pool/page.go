@@ -19,7 +19,7 @@ type Page struct {
 	Pool     fleet.PoolView                   // with only the first few hosts
 	Statuses kit.HostStatuses[fleet.PoolHost] // tab health
 	Now      time.Time
-	Volumes  VolumesTab        // tab volumes
+	Volumes  VolumesTab     // tab volumes
 	Uploads  []fleet.Upload // tab volumes: the actor's own unfinished uploads
 	Counts   TabCounts
 	ByLabel  fleet.ByLabel // tabs health and configure, for actors who may see hosts
@@ -38,10 +38,10 @@ func (p Page) tabs() []kit.Tab {
 		kit.Tab{Key: "vms", Text: "VMs", Count: p.Counts.VMs}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})
 }
 
-// Counts are the numbers of volumes and VMs on the tabs; empty: not shown.
+// TabCounts are the numbers of volumes and VMs on the tabs; empty: not shown.
 type TabCounts struct{ Volumes, VMs string }
 
-// key is the pool's wake-up key.
+// liveKey is the pool's wake-up key.
 func (p Page) liveKey() string { return "pool:" + string(p.Pool.ID) }
 
 // Tabs are the keys of the pool page's tabs; the first tab is the default.

@@ -42,7 +42,7 @@ func (p VolumePage) downloadFormPath(i fleet.StartImageView) string {
 	return kit.Link{Path: views.PoolPath(p.Pool.ID, "volumes", "fetch")}.With("start", string(i.ID)).String()
 }
 
-// curl is the shell command that uploads a file.
+// uploadCommand is the shell command that uploads a file.
 func (p VolumePage) uploadCommand() string {
 	return "curl -T FILE -H 'Authorization: Bearer TOKEN' 'https://PORTAL/api/v1/pools/" + string(p.Pool.ID) + "/uploads/NAME'"
 }
@@ -63,7 +63,7 @@ func hostFreeSpaceText(h fleet.PoolHost) string {
 	return h.HostName + ": " + h.State.DisplayName()
 }
 
-// formats are the possible formats of a new volume.
+// formatOptions are the possible formats of a new volume.
 func (p VolumePage) formatOptions() []string {
 	if p.Pool.Spec.Kind.Info().FilePool {
 		return fleet.VolumeFormats

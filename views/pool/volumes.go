@@ -14,14 +14,14 @@ import (
 // VolumeRow is a volume with its hosts and the VM that uses it as a disk.
 type VolumeRow struct {
 	fleet.Volume
-	Shared     bool
-	Hosts      []kit.NamedLink
-	Host       fleet.HostID // host with the volume, in a local pool
-	VM         *kit.NamedLink   // nil: no VM uses the volume
-	Discovered bool         // the VM is unmanaged
-	Published  *VolumePublication // nil: not offered to tenants
-	WhyUnpublishable      string       // why the volume cannot be published
-	Orphan     bool         // nothing uses the volume
+	Shared           bool
+	Hosts            []kit.NamedLink
+	Host             fleet.HostID       // host with the volume, in a local pool
+	VM               *kit.NamedLink     // nil: no VM uses the volume
+	Discovered       bool               // the VM is unmanaged
+	Published        *VolumePublication // nil: not offered to tenants
+	WhyUnpublishable string             // why the volume cannot be published
+	Orphan           bool               // nothing uses the volume
 	// FetchUntil is when an export is deleted automatically; nil: the volume is no export.
 	FetchUntil   *time.Time
 	ActionStates []fleet.ActionState
@@ -30,7 +30,7 @@ type VolumeRow struct {
 // id is the row's element id. It is stable, so an open menu stays with its volume when other rows change.
 func (v VolumeRow) id() string { return "volume-" + string(v.Host) + "-" + url.PathEscape(v.Name) }
 
-// Volumes are the rows of the volumes tab.
+// VolumesTab are the rows of the volumes tab.
 type VolumesTab struct {
 	Rows        []VolumeRow // rows after the filter
 	All         int
@@ -39,7 +39,7 @@ type VolumesTab struct {
 	OrphansOnly bool  // only unused volumes are shown
 }
 
-// FilterOrphans counts the unused volumes of rows and their bytes. With only set, it drops all other rows.
+// FilterUnusedVolumes counts the unused volumes of rows and their bytes. With only set, it drops all other rows.
 func FilterUnusedVolumes(rows []VolumeRow, only bool) VolumesTab {
 	out := VolumesTab{All: len(rows), OrphansOnly: only}
 	for _, v := range rows {
@@ -58,14 +58,14 @@ func (v VolumesTab) orphansText() string {
 	return kit.CountText(v.Orphans, "orphan") + ", " + kit.Bytes(v.Wasted)
 }
 
-// Publication describes who published a volume to tenants, and when.
+// VolumePublication describes who published a volume to tenants, and when.
 type VolumePublication struct {
-	By    string
-	At    time.Time
+	By          string
+	At          time.Time
 	WhyUnusable string // why tenants cannot use the published volume now
 }
 
-// VolumesShown is how many volumes one page shows.
+// MaxVolumesShown is how many volumes one page shows.
 const MaxVolumesShown = 200
 
 func (p Page) volumePager() kit.Pager {
@@ -90,7 +90,7 @@ func (p VolumePublication) text() string {
 	return "Tenants can use the volume: published by " + p.By + " on " + p.At.UTC().Format(time.DateOnly) + "."
 }
 
-// volumeActs are the actions on a volume.
+// volumeActions are the actions on a volume.
 func (p Page) volumeActions(v VolumeRow) []kit.ActionButton {
 	at := func(below ...string) string { return volumeActionPath(p.path(below...), v.Name, v.Host) }
 	publish := kit.ActionButton{Icon: "globe", Word: "Publish to tenants", Post: at("publish"), Back: p.Link.String(), Separated: true}.RequirePermission(p.Actor, policy.InfraChange).DisableFor(v.WhyUnpublishable)
@@ -122,7 +122,7 @@ func (p Page) volumeActions(v VolumeRow) []kit.ActionButton {
 	}
 }
 
-// importHref is the address of the form that imports a VM from the file.
+// importFormPath is the address of the form that imports a VM from the file.
 func importFormPath(pool fleet.PoolID, host fleet.HostID, volume string) string {
 	link := kit.Link{Path: "/vms/new"}.With("import", volume).With("pool", string(pool))
 	if host != "" {
@@ -131,7 +131,7 @@ func importFormPath(pool fleet.PoolID, host fleet.HostID, volume string) string 
 	return link.String()
 }
 
-// volumeAddress is the address of an action on one volume. The host is set for a local pool.
+// volumeActionPath is the address of an action on one volume. The host is set for a local pool.
 func volumeActionPath(path, volume string, host fleet.HostID) string {
 	link := kit.Link{Path: path}.With("volume", volume)
 	if host != "" {
@@ -140,7 +140,7 @@ func volumeActionPath(path, volume string, host fleet.HostID) string {
 	return link.String()
 }
 
-// place is the path of a volume that is no file; empty for a file, which is below the pool's directory.
+// blockVolumePath is the path of a volume that is no file; empty for a file, which is below the pool's directory.
 func (p Page) blockVolumePath(v VolumeRow) string {
 	if p.Pool.Spec.Kind.Info().FilePool {
 		return ""

@@ -83,7 +83,7 @@ func (p Page) tabs() []kit.Tab {
 // Tabs are the keys of the security group page's tabs; the first tab is the default.
 func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
-// whyNot is the reason why the actor may not change the group; empty: allowed.
+// whyNotEdit is the reason why the actor may not change the group; empty: allowed.
 func (p Page) whyNotEdit() string {
 	switch {
 	case p.Group.DeletedAt != nil:
@@ -133,7 +133,7 @@ func (p Page) remoteName(r fleet.SecurityRule) string {
 	return "members of another group"
 }
 
-// remote describes the remote side of a rule: an address range, the members of a group, or anybody.
+// remoteText describes the remote side of a rule: an address range, the members of a group, or anybody.
 func (p Page) remoteText(r fleet.SecurityRule) string {
 	switch {
 	case r.CIDR != "":
@@ -170,12 +170,12 @@ var (
 	protocolOptions  = []kit.Option{{Value: "tcp", Text: "TCP"}, {Value: "udp", Text: "UDP"}, {Value: "icmp", Text: "ICMP"}, {Value: "icmpv6", Text: "ICMPv6"}, {Value: "any", Text: "any"}}
 )
 
-// remotes are the choices for a rule's remote side.
+// remoteOptions are the choices for a rule's remote side.
 func (p Page) remoteOptions() []kit.Option {
 	return slices.Concat([]kit.Option{{Value: "anybody", Text: "anybody"}, {Value: "cidr", Text: "addresses …"}}, p.Groups)
 }
 
-// TestPage is the form that tests whether a packet would pass.
+// PacketTestPage is the form that tests whether a packet would pass.
 type PacketTestPage struct {
 	Actor                                    fleet.Actor
 	From, FromNIC, To, ToNIC, Protocol, Port string

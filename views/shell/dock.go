@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Dock is the list of recent tasks at the bottom of every page.
+// TaskDock is the list of recent tasks at the bottom of every page.
 type TaskDock struct {
 	All   bool // tasks of all users, not only one's own
 	Tasks []fleet.Task

@@ -13,26 +13,26 @@ import (
 	"quantix/internal/policy"
 )
 
-// Frame is the data of the layout around a signed-in user's page. A handler sets the fields up to Scripts; package
+// PageLayout is the data of the layout around a signed-in user's page. A handler sets the fields up to Scripts; package
 // web fills the others.
 type PageLayout struct {
-	Title   string          // title of the browser's tab: "web-01"
-	ObjectKeys    []string        // keys of the page's object, outermost first: "host:<id>", "vm:<id>"; marks the tree's row
-	Project fleet.ProjectID // project filter of the page; empty: all
-	Scripts []string        // further scripts of the page: "bundle/console.js"
+	Title      string          // title of the browser's tab: "web-01"
+	ObjectKeys []string        // keys of the page's object, outermost first: "host:<id>", "vm:<id>"; marks the tree's row
+	Project    fleet.ProjectID // project filter of the page; empty: all
+	Scripts    []string        // further scripts of the page: "bundle/console.js"
 
-	Actor       fleet.Actor
-	Now         time.Time // time of rendering
-	Path        string    // path of the request
-	Query       url.Values
-	ProjectName string // name of Project; empty: the user may see no such project
-	UnfinishedTasks     int    // number of waiting and running tasks
-	Tree        TreeLevel
-	Dock        TaskDock
-	IsErrorPage       bool // error page: render only known values, without queries
+	Actor           fleet.Actor
+	Now             time.Time // time of rendering
+	Path            string    // path of the request
+	Query           url.Values
+	ProjectName     string // name of Project; empty: the user may see no such project
+	UnfinishedTasks int    // number of waiting and running tasks
+	Tree            TreeLevel
+	Dock            TaskDock
+	IsErrorPage     bool // error page: render only known values, without queries
 }
 
-// May reports whether the user has the permission in any project.
+// ActorMay reports whether the user has the permission in any project.
 func (f PageLayout) ActorMay(r policy.Permission) bool { return policy.May(f.Actor, r, "") }
 
 // userAttrs marks the page with the signed-in user.

@@ -7,21 +7,23 @@ import (
 	"quantix/views/kit"
 )
 
-// Switcher is the choice of the project filter.
+// ProjectSwitcher is the choice of the project filter.
 type ProjectSwitcher struct {
 	Back     kit.Link        // current list, if the list has a project filter
 	Project  fleet.ProjectID // current project filter; empty: all
 	Text     string          // typed part of a project's name
 	Projects []fleet.Project // matching projects
-	AllShown      bool            // so few projects in total that a search box is not needed
+	AllShown bool            // so few projects in total that a search box is not needed
 }
 
 // maxProjectsShown is how many projects the switcher shows at once.
 const maxProjectsShown = 100
 
-func (s ProjectSwitcher) shown() []fleet.Project { return s.Projects[:min(len(s.Projects), maxProjectsShown)] }
+func (s ProjectSwitcher) shown() []fleet.Project {
+	return s.Projects[:min(len(s.Projects), maxProjectsShown)]
+}
 
-// address is the address of the switcher itself.
+// switcherPath is the address of the switcher itself.
 func (s ProjectSwitcher) switcherPath() string {
 	l := kit.Link{Path: "/projects/switch", Query: url.Values{}}
 	if s.Back.Path != "" {

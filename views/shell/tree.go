@@ -12,12 +12,12 @@ import (
 
 // TreeLevel is one level of the inventory tree, or one page of a level.
 type TreeLevel struct {
-	View  string // name of a fleet.TreeView
-	Group string // view "vms": label key that groups a project's VMs; empty: none
-	Node  string // parent node; empty: the root
-	Items []TreeItem
-	Next  string // cursor of the level's next page
-	ObjectKeys  []string
+	View       string // name of a fleet.TreeView
+	Group      string // view "vms": label key that groups a project's VMs; empty: none
+	Node       string // parent node; empty: the root
+	Items      []TreeItem
+	Next       string // cursor of the level's next page
+	ObjectKeys []string
 }
 
 // TreeItem is one row of the tree.
@@ -27,7 +27,7 @@ type TreeItem struct {
 	Word                              string // label of the phase
 	Count                             int
 	HasChildren                       bool
-	Children                              *TreeLevel // children, if already loaded
+	Children                          *TreeLevel // children, if already loaded
 }
 
 func (l *TreeLevel) child(item *TreeItem) *TreeLevel { return &TreeLevel{View: l.View, Node: item.Key} }
@@ -46,7 +46,7 @@ func (l *TreeLevel) levelPath(after string) string {
 // id is the row's element id, unique on the page: the same VM may appear below several pools.
 func (l *TreeLevel) id(key string) string { return "t-" + kit.ElementIDSlug(l.Node+"-"+key) }
 
-// lazyKeys are the wake-up keys of most levels of the tree.
+// defaultLevelKeys are the wake-up keys of most levels of the tree.
 const defaultLevelKeys = "vms"
 
 // liveKeys are the wake-up keys of an expanded row: its object's own key, and for a host also "vms".
@@ -60,7 +60,7 @@ func (i *TreeItem) liveKeys() string {
 	return defaultLevelKeys
 }
 
-// menu is the address of the row's context menu. A page has a hundred rows, so the part of the address that equals
+// menuPath is the address of the row's context menu. A page has a hundred rows, so the part of the address that equals
 // the row's key is shortened to "*".
 func (i *TreeItem) menuPath() string {
 	if t, _ := fleet.ResourceByLabel(i.Kind); t.FollowsOwnKey && i.ID != "" {

@@ -12,17 +12,17 @@ import (
 
 // Page shows one task.
 type Page struct {
-	Task      fleet.Task
-	Parent    *fleet.Task // parent task; nil: none, or none that the reader may see
-	Now       time.Time
-	Cancel    fleet.ActionState // whether the task can be cancelled
-	ChildTasks     *ListPage         // one page of child tasks; nil: none
-	Run       *fleet.GuestRun   // program run in a guest; nil: none
-	RunHidden string            // why the program's output is hidden; empty: the output is shown
-	Back      string            // list that the task was started from; empty: none
+	Task       fleet.Task
+	Parent     *fleet.Task // parent task; nil: none, or none that the reader may see
+	Now        time.Time
+	Cancel     fleet.ActionState // whether the task can be cancelled
+	ChildTasks *ListPage         // one page of child tasks; nil: none
+	Run        *fleet.GuestRun   // program run in a guest; nil: none
+	RunHidden  string            // why the program's output is hidden; empty: the output is shown
+	Back       string            // list that the task was started from; empty: none
 }
 
-// live is the wake-up key of the task's page.
+// liveKey is the wake-up key of the task's page.
 func (p Page) liveKey() string {
 	if p.ChildTasks != nil {
 		return string(fleet.SubjectTask(p.Task.ID))
@@ -45,7 +45,7 @@ func (p Page) crumbs() []kit.Breadcrumb {
 	return all
 }
 
-// cancel is the action that cancels the task, or the waiting tasks of a bulk task.
+// cancelAction is the action that cancels the task, or the waiting tasks of a bulk task.
 func (p Page) cancelAction() kit.ActionButton {
 	if !p.Cancel.Allowed {
 		return kit.ActionButton{Word: "Cancel", Why: cmp.Or(p.Cancel.Reason, "This is not possible now.")}

@@ -15,7 +15,7 @@ func argumentsText(r fleet.GuestRun) string {
 	return "with " + kit.CountText(r.Args, "argument") + ", not stored"
 }
 
-// exitLook is the icon, CSS class and text for the exit of a program.
+// programExitLook is the icon, CSS class and text for the exit of a program.
 func programExitLook(o fleet.GuestOutput) (icon, tone, word string) {
 	switch {
 	case o.Signal != 0:

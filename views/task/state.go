@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// StepsText counts child tasks by state: "3 done · 1 running · 1 refused".
+// ChildTasksText counts child tasks by state: "3 done · 1 running · 1 refused".
 func ChildTasksText(s fleet.Steps) string {
 	var parts []string
 	for _, x := range []struct {
@@ -45,7 +45,7 @@ func taskStateLook(s fleet.JobState) (t, icon, word string) {
 	return "unknown", "circle-question-mark", "Outcome unknown"
 }
 
-// stateClass is the CSS class of texts about a task in the state.
+// taskStateClass is the CSS class of texts about a task in the state.
 func taskStateClass(s fleet.JobState) string {
 	switch s {
 	case fleet.JobFailed:

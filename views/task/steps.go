@@ -9,7 +9,7 @@ import (
 	"quantix/views/kit"
 )
 
-// StepColumns are the columns of a task's children.
+// ChildTaskColumns are the columns of a task's children.
 var ChildTaskColumns = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "result", Label: "Result"},

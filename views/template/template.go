@@ -44,7 +44,7 @@ func (p *ListPage) table() kit.Table[fleet.TemplateView] {
 	}
 }
 
-// VMs counts the VMs created from any version of the template.
+// CreatedVMCount counts the VMs created from any version of the template.
 func CreatedVMCount(v fleet.TemplateView) int {
 	n := 0
 	for _, x := range v.Versions {
@@ -78,7 +78,7 @@ func (p Page) mayPublish() bool { return policy.May(p.Actor, policy.InfraChange,
 
 func (p Page) path(below ...string) string { return views.TemplatePath(p.Template.ID, below...) }
 
-// keys are the wake-up keys of the page: the template, its images, and the pools proposed for its disks.
+// liveKeys are the wake-up keys of the page: the template, its images, and the pools proposed for its disks.
 func (p Page) liveKeys() string {
 	keys := []string{"template:" + string(p.Template.ID)}
 	add := func(key string) {
@@ -112,7 +112,7 @@ func NewVMPath(id fleet.TemplateID, version fleet.TemplateVersionID) string {
 	return at.String()
 }
 
-// Acts returns the actions on the template, for the menus and the head of its page.
+// Actions returns the actions on the template, for the menus and the head of its page.
 func Actions(a fleet.Actor, v fleet.TemplateView) []kit.ActionButton {
 	path := views.TemplatePath(v.ID)
 	states := policy.RestrictTemplateActions(a, v.ProjectID, v.Actions())
@@ -126,7 +126,7 @@ func Actions(a fleet.Actor, v fleet.TemplateView) []kit.ActionButton {
 	}
 }
 
-// versionActs are the actions on one template version.
+// versionActions are the actions on one template version.
 func (p Page) versionActions(v fleet.TemplateVersion) []kit.ActionButton {
 	send := func(to string) []kit.FormValue {
 		return []kit.FormValue{{Name: "version", Value: string(v.ID)}, {Name: "deprecated", Value: to}}
@@ -145,7 +145,7 @@ func (p Page) versionActions(v fleet.TemplateVersion) []kit.ActionButton {
 	return append(out, kit.ActionButton{Icon: "trash-2", Word: "Delete version", Href: at.String(), Dialog: true, Danger: true}.WithReasonFrom(v.Actions, fleet.ActDelete))
 }
 
-// specField is a field of the spec that differs from a new VM's default.
+// nonDefaultField is a field of the spec that differs from a new VM's default.
 type nonDefaultField struct{ label, words string }
 
 func nonDefaultFields(s fleet.VMSpec) []nonDefaultField {
@@ -181,7 +181,7 @@ func otherVMsText(v fleet.TemplateVersion) string {
 	return text
 }
 
-// shownVMs is the maximum number of VMs that the page names per version.
+// maxShownVMs is the maximum number of VMs that the page names per version.
 const maxShownVMs = 12
 
 var copyStateLooks = map[fleet.CopyState]struct{ tone, icon, word string }{
@@ -196,7 +196,7 @@ func grantValue(g fleet.ImageGrant) string {
 	return string(g.ProjectID)
 }
 
-// GrantAll is the form value for "all projects".
+// GrantToAllProjects is the form value for "all projects".
 const GrantToAllProjects = "all"
 
 func grantName(g fleet.ImageGrant) string {
@@ -222,12 +222,12 @@ type FormValues struct {
 
 // Form is the data of a template's dialogs, and of the dialog that creates a template from a VM.
 type Form struct {
-	Template fleet.TemplateView
-	Version  *fleet.TemplateVersion // version to delete
-	VM       fleet.VMView           // source VM of a new template
-	In       FormValues
-	Errors   kit.Errors
-	OwnTemplates      []fleet.TemplateView // templates of the VM's project that can get a new version
+	Template     fleet.TemplateView
+	Version      *fleet.TemplateVersion // version to delete
+	VM           fleet.VMView           // source VM of a new template
+	In           FormValues
+	Errors       kit.Errors
+	OwnTemplates []fleet.TemplateView // templates of the VM's project that can get a new version
 }
 
 func (f Form) field(name string, in kit.Field, at ...string) kit.Field {
@@ -242,8 +242,8 @@ func (f Form) field(name string, in kit.Field, at ...string) kit.Field {
 
 func (f Form) back() string { return views.TemplatePath(f.Template.ID) }
 
-// whyNot is the reason why no template can be created from the VM, neither from copies of the disks nor from their
-// images; empty: possible.
+// whyNotCreate is the reason why no template can be created from the VM, neither from copies of the disks nor from
+// their images; empty: possible.
 func (f Form) whyNotCreate() string {
 	ok, why := f.VM.AllowsTemplate()
 	if images, _ := f.VM.AllowsTemplateOfImages(); ok || images {

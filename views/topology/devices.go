@@ -9,7 +9,7 @@ import (
 	"quantix/views"
 )
 
-// maxDevices is how many devices of a host one picture shows.
+// maxDrawnDevices is how many devices of a host one picture shows.
 const maxDrawnDevices = 48
 
 // wiring holds a host's network devices as its agent reported them.
@@ -31,7 +31,7 @@ func (w wiring) deviceByName(name string) (fleet.HostNIC, bool) {
 	return w.nics[i], true
 }
 
-// below are the devices directly below n: its ports, and a VLAN's parent device.
+// devicesBelow are the devices directly below n: its ports, and a VLAN's parent device.
 func (w wiring) devicesBelow(n fleet.HostNIC) (out []fleet.HostNIC) {
 	for _, d := range w.nics {
 		if d.Name != n.Name && (d.Master == n.Name || d.Name == n.Over) {
@@ -41,11 +41,11 @@ func (w wiring) devicesBelow(n fleet.HostNIC) (out []fleet.HostNIC) {
 	return out
 }
 
-// maxDepth is the maximum depth of stacked devices: physical NICs, bonds, VLANs, bridges, and VLANs on bridges.
+// maxDeviceDepth is the maximum depth of stacked devices: physical NICs, bonds, VLANs, bridges, and VLANs on bridges.
 const maxDeviceDepth = 5
 
-// depths is each device's distance from the physical NICs. All bridges share one depth, except bridges on a VLAN of
-// another bridge.
+// deviceDepths is each device's distance from the physical NICs. All bridges share one depth, except bridges on a VLAN
+// of another bridge.
 func (w wiring) deviceDepths() map[string]int {
 	var of func(n fleet.HostNIC, bridges, left int) (depth int, bridged bool)
 	of = func(n fleet.HostNIC, bridges, left int) (depth int, bridged bool) {
@@ -80,7 +80,7 @@ func (w wiring) deviceDepths() map[string]int {
 	return out
 }
 
-// inUse reports whether the device has a master device, an IP address or a device on top, or carries the agent's
+// isInUse reports whether the device has a master device, an IP address or a device on top, or carries the agent's
 // connection.
 func (w wiring) isInUse(n fleet.HostNIC) bool {
 	return n.Master != "" || n.Agent || len(n.Addresses) > 0 || slices.ContainsFunc(w.nics, func(d fleet.HostNIC) bool { return d.Over == n.Name || d.Master == n.Name })
@@ -94,7 +94,7 @@ var deviceKinds = map[string]struct{ icon, one, many string }{
 	"bridge":   {"columns-3", "Bridge", "Bridges"},
 }
 
-// device is the node of a network device.
+// deviceNode is the node of a network device.
 func (w wiring) deviceNode(n fleet.HostNIC, column int) Node {
 	kind := deviceKinds[n.Kind]
 	out := Node{
@@ -135,8 +135,8 @@ func (w wiring) deviceState(n fleet.HostNIC) (tone fleet.Severity, word, says st
 	return fleet.SeverityIdle, "Not connected", ""
 }
 
-// draw adds the devices and their connections, devices in use first, and returns the number of columns. needed holds
-// the names of the devices that networks use.
+// addDevices adds the devices and their connections, devices in use first, and returns the number of columns. needed
+// holds the names of the devices that networks use.
 func (w wiring) addDevices(g *Graph, needed map[string]bool) (columns int) {
 	depth := w.deviceDepths()
 	var shown []fleet.HostNIC

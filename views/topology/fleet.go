@@ -23,7 +23,7 @@ const (
 	railRight = 110 // right of the last rail, for its name
 )
 
-// Rail is a network, drawn as a vertical line.
+// NetworkRail is a network, drawn as a vertical line.
 type NetworkRail struct {
 	Network     fleet.NetworkView
 	Name, Title string
@@ -31,7 +31,7 @@ type NetworkRail struct {
 	Severity    fleet.Severity
 }
 
-// Tap is a network's status on a host, drawn where the host's line meets the network's rail.
+// RailCrossing is a network's status on a host, drawn where the host's line meets the network's rail.
 type RailCrossing struct {
 	X, Y     int
 	Severity fleet.Severity
@@ -39,19 +39,19 @@ type RailCrossing struct {
 	Href     string
 }
 
-// Row is a host with its horizontal line to its last rail.
+// HostRow is a host with its horizontal line to its last rail.
 type HostRow struct {
 	Box
 	Y  int
 	X2 int // 0: the host has no network
 }
 
-// Rails is the picture of hosts and networks.
+// FleetPictureLayout is the picture of hosts and networks.
 type FleetPictureLayout struct {
-	W, H  int
-	Rails []NetworkRail
-	Rows  []HostRow
-	Crossings  []RailCrossing
+	W, H      int
+	Rails     []NetworkRail
+	Rows      []HostRow
+	Crossings []RailCrossing
 }
 
 // FleetPicture lays out hosts as rows and networks as rails, in the given order.
@@ -124,7 +124,7 @@ func hostNode(h fleet.HostView) Node {
 	return out
 }
 
-// line is the severity of the host's line. The host's box shows faults, the line does not.
+// lineSeverity is the severity of the host's line. The host's box shows faults, the line does not.
 func (r HostRow) lineSeverity() fleet.Severity {
 	if r.Severity == fleet.SeverityUnknown {
 		return r.Severity
@@ -132,7 +132,7 @@ func (r HostRow) lineSeverity() fleet.Severity {
 	return fleet.SeverityOK
 }
 
-// networksOn lists the host's networks whose status on the host fulfils is.
+// networksOnHost lists the host's networks whose status on the host fulfils is.
 func networksOnHost(in fleet.NetworkGrid, h fleet.HostView, is func(fleet.NetworkHostStatus) bool) (out []Node) {
 	for _, n := range in.Networks.Items {
 		if c, ok := in.Statuses[fleet.NetworkOn{Network: n.ID, Host: h.ID}]; ok && is(c) {

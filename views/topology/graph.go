@@ -37,7 +37,7 @@ type Graph struct {
 	Edges   []Edge
 }
 
-// node is the node with the id; nil: none.
+// nodeByID is the node with the id; nil: none.
 func (g *Graph) nodeByID(id string) *Node {
 	if i := slices.IndexFunc(g.Nodes, func(n Node) bool { return n.ID == id }); i >= 0 {
 		return &g.Nodes[i]

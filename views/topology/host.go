@@ -9,7 +9,7 @@ import (
 	"quantix/views"
 )
 
-// hostGraph builds a host's picture.
+// hostGraphBuilder builds a host's picture.
 type hostGraphBuilder struct {
 	Graph
 	wiring
@@ -182,7 +182,7 @@ func (g *hostGraphBuilder) nicNode(c vmNIC, phase fleet.Phase) (id string, tone 
 	return id, tone, says
 }
 
-// addMissing adds a node for the network or bridge that a VM's NIC names but the host does not have.
+// addMissingNetwork adds a node for the network or bridge that a VM's NIC names but the host does not have.
 func (g *hostGraphBuilder) addMissingNetwork(c vmNIC) (id string, tone fleet.Severity, says string) {
 	id = "gone:" + string(c.kind) + ":" + c.name
 	node := Node{ID: id, Column: g.networks, Icon: "network", Kind: "Network", Name: c.name, Severity: fleet.SeverityUnknown, Word: "Unknown"}

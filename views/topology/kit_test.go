@@ -8,12 +8,12 @@ import (
 )
 
 var (
-	now   = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	now          = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	recentReport = now.Add(-5 * time.Second)
-	staleReport   = now.Add(-5 * time.Minute)
+	staleReport  = now.Add(-5 * time.Minute)
 )
 
-// server is a host with two NICs in a bond, a VLAN on the bond under a bridge, a NIC with its own bridge, and an
+// bondedServer is a host with two NICs in a bond, a VLAN on the bond under a bridge, a NIC with its own bridge, and an
 // unused NIC.
 func bondedServer() fleet.HostTopology {
 	h := fleet.HostView{Host: fleet.Host{ID: "h1", Name: "host-1", SeenAt: &recentReport, InventoryAt: &recentReport, Status: &fleet.HostStatus{Connected: true}}, Phase: fleet.HostOnline, VMs: 3}
@@ -57,7 +57,7 @@ func newVMView(name string, sources ...string) fleet.VMView {
 	return v
 }
 
-// change is the server after a modification.
+// changedServer is the server after a modification.
 func changedServer(how func(*fleet.HostTopology)) fleet.HostTopology {
 	t := bondedServer()
 	how(&t)

@@ -11,13 +11,13 @@ import (
 
 // Measures of a picture, in pixels.
 const (
-	boxWidth   = 152
-	boxHeight  = 44
-	laneHeight = 8 // height of a line that passes a column
-	rowGap     = 12
-	columnGap  = 36
-	headHeight = 28
-	pictureMargin     = 4
+	boxWidth      = 152
+	boxHeight     = 44
+	laneHeight    = 8 // height of a line that passes a column
+	rowGap        = 12
+	columnGap     = 36
+	headHeight    = 28
+	pictureMargin = 4
 	// signDistance is the distance of a fault sign from the end of its line, so that signs of several lines do not
 	// overlap.
 	signDistance = 18
@@ -36,7 +36,7 @@ type Line struct {
 	X, Y int // position of a sign on the line
 }
 
-// Head is a column header with its position.
+// ColumnHeader is a column header with its position.
 type ColumnHeader struct {
 	X    int
 	Text string
@@ -120,14 +120,14 @@ func LayOut(g Graph) Picture {
 	return out
 }
 
-// join records two items as neighbours on a path, once.
+// joinItems records two items as neighbours on a path, once.
 func joinItems(a, b *columnItem) {
 	if !slices.Contains(a.right, b) {
 		a.right, b.left = append(a.right, b), append(b.left, a)
 	}
 }
 
-// columns returns each node's column among the drawn columns, and the headers of the drawn columns.
+// drawnColumns returns each node's column among the drawn columns, and the headers of the drawn columns.
 func drawnColumns(g Graph) (of []int, heads []string) {
 	used := make([]bool, len(g.Columns))
 	for _, n := range g.Nodes {
@@ -166,7 +166,7 @@ func linePath(e Edge, c int, via []*columnItem, left func(int) int, middle func(
 	return out
 }
 
-// rank is the drawing order of lines: a higher rank is drawn on top.
+// drawingOrder is the drawing order of lines: a higher rank is drawn on top.
 func (e Edge) drawingOrder() int {
 	return slices.Index([]fleet.Severity{fleet.SeverityIdle, fleet.SeverityOK, fleet.SeverityUnknown, fleet.SeverityWarn, fleet.SeverityBad}, e.Severity)
 }

@@ -35,7 +35,7 @@ func networkState(h fleet.NetworkHost) (tone fleet.Severity, word, says string) 
 	return fleet.SeverityIdle, "Inactive", ""
 }
 
-// bridgeOf is the host's bridge for the network's NICs; empty: none, or not reported.
+// bridgeOnHost is the host's bridge for the network's NICs; empty: none, or not reported.
 func bridgeOnHost(n fleet.Network, h fleet.NetworkHost) string {
 	switch {
 	case n.Kind == fleet.NetworkBridge:
@@ -46,8 +46,8 @@ func bridgeOnHost(n fleet.Network, h fleet.NetworkHost) string {
 	return ""
 }
 
-// listsBridge reports whether the host's device list includes the network's bridge. Bridges of Open vSwitch may be tap
-// devices, which the list omits.
+// reportListsBridge reports whether the host's device list includes the network's bridge. Bridges of Open vSwitch may
+// be tap devices, which the list omits.
 func reportListsBridge(n fleet.Network, h fleet.NetworkHost) bool {
 	switch {
 	case n.Kind == fleet.NetworkBridge:
@@ -58,7 +58,7 @@ func reportListsBridge(n fleet.Network, h fleet.NetworkHost) bool {
 	return h.Status != nil && (h.Status.Forward == "nat" || h.Status.Forward == "route" || h.Status.Forward == "")
 }
 
-// modeOf is a network's mode in one word.
+// modeText is a network's mode in one word.
 func modeText(n fleet.Network, h fleet.NetworkHost) string {
 	switch {
 	case n.Spec != nil:
@@ -77,7 +77,7 @@ func networkNode(n fleet.NetworkView, column int) Node {
 
 func groupID(n fleet.NetworkID, group string) string { return "group:" + string(n) + ":" + group }
 
-// addGroups adds a network's port groups.
+// addPortGroups adds a network's port groups.
 func addPortGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Severity) {
 	if n.Spec == nil {
 		return
@@ -98,7 +98,7 @@ func addPortGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Severit
 	}
 }
 
-// nic is one NIC of a VM, as its host reports it, or as in the spec while the host has not reported.
+// vmNIC is one NIC of a VM, as its host reports it, or as in the spec while the host has not reported.
 type vmNIC struct {
 	id    fleet.NetworkID // empty: unknown
 	kind  fleet.NetworkKind
@@ -135,7 +135,7 @@ func nicsOfVM(wanted []fleet.NIC, said []fleet.NICState) (out []vmNIC) {
 	return out
 }
 
-// guestNode is the node of a VM, managed or unmanaged.
+// vmNodeFromStatus is the node of a VM, managed or unmanaged.
 func vmNodeFromStatus(id, name, href string, phase fleet.Phase, said *fleet.VMStatus) Node {
 	out := Node{ID: id, Icon: "monitor", Kind: "VM", Name: name, Href: href, Severity: phase.Severity(), Word: phase.DisplayName()}
 	if said != nil {

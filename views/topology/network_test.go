@@ -10,8 +10,8 @@ import (
 	"quantix/views/topology"
 )
 
-// office is a bridged network on five hosts with a VM each: host-1 is healthy, host-2 has no cable, host-3 failed,
-// host-4 is offline, and host-5 has lost its bridge.
+// officeNetwork is a bridged network on five hosts with a VM each: host-1 is healthy, host-2 has no cable, host-3
+// failed, host-4 is offline, and host-5 has lost its bridge.
 func officeNetwork() fleet.NetworkTopology {
 	in := fleet.NetworkTopology{Devices: map[fleet.HostID]fleet.HostDevices{}}
 	in.Network.Network = fleet.Network{ID: "n-office", Name: "office", Kind: fleet.NetworkLibvirt, Spec: &fleet.NetworkSpec{

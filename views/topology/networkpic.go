@@ -9,7 +9,7 @@ import (
 	"quantix/views"
 )
 
-// maxPorts is how many devices of each host a network's picture shows.
+// maxDrawnPorts is how many devices of each host a network's picture shows.
 const maxDrawnPorts = 3
 
 // Columns of a network's picture.

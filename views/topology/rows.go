@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// item is an entry of a column in the layout: a node, or a line that passes the column.
+// columnItem is an entry of a column in the layout: a node, or a line that passes the column.
 type columnItem struct {
 	node   int // index of the node; -1: a line from the node from, which passes the column
 	from   int
@@ -146,7 +146,7 @@ func (l columnItems) setPositions() float64 {
 	return high - low + 1
 }
 
-// align moves a column's items as close to their preferred positions as their order and the gaps allow.
+// alignColumn moves a column's items as close to their preferred positions as their order and the gaps allow.
 func alignColumn(row []*columnItem, forward bool) {
 	type block struct{ sum, n float64 }
 	offset, at := make([]float64, len(row)), 0.0

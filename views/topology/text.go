@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// fit cuts a text to a width in pixels, assuming wide glyphs of the font size. A cut text ends in "…".
+// cutToWidth cuts a text to a width in pixels, assuming wide glyphs of the font size. A cut text ends in "…".
 func cutToWidth(text string, size float64, width int) string {
 	room := float64(width)
 	if textWidthOf(text, size) <= room {
@@ -29,7 +29,7 @@ func textWidthOf(text string, size float64) (w float64) {
 	return w
 }
 
-// glyph is the maximum width of a character, as a fraction of the font size. It overestimates rather than
+// glyphWidth is the maximum width of a character, as a fraction of the font size. It overestimates rather than
 // underestimates common system fonts.
 func glyphWidth(r rune) float64 {
 	switch {

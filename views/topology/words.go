@@ -38,7 +38,7 @@ func (b Box) class() string {
 	return kit.SeverityClass(b.Severity)
 }
 
-// line is the second line of a box.
+// stateAndDetail is the second line of a box.
 func (n Node) stateAndDetail() string { return joinText(n.Word, n.Detail) }
 
 // secondLine is the second line, cut to the width of the box. If a node without a fault has too little space for state
@@ -50,7 +50,7 @@ func (b Box) secondLine() string {
 	return cutToWidth(b.stateAndDetail(), detailSize, b.textWidth())
 }
 
-// title is the tooltip of a box, with everything known.
+// tooltip is the tooltip of a box, with everything known.
 func (n Node) tooltip() string {
 	out := n.Kind + " " + n.Name
 	if line := n.stateAndDetail(); line != "" {
@@ -71,7 +71,7 @@ func needOrNeeds(n int) string {
 	return "need"
 }
 
-// names lists a few nodes by name.
+// someNodeNames lists a few nodes by name.
 func someNodeNames(nodes []Node) string {
 	var out []string
 	for _, n := range nodes[:min(len(nodes), maxNames)] {
@@ -83,7 +83,7 @@ func someNodeNames(nodes []Node) string {
 	return joinWords(out)
 }
 
-// ordered are the nodes in the order of the list, column by column.
+// nodesInListOrder are the nodes in the order of the list, column by column.
 func (g Graph) nodesInListOrder() []Node {
 	out := slices.Clone(g.Nodes)
 	slices.SortStableFunc(out, func(a, b Node) int { return cmp.Compare(a.Column, b.Column) })

@@ -46,12 +46,12 @@ func actionButton(vm fleet.VMView, s fleet.ActionState) kit.ActionButton {
 	return a
 }
 
-// powers are the actions of the power submenu, in vCenter's order.
+// powerActions are the actions of the power submenu, in vCenter's order.
 var powerActions = []fleet.Action{
 	fleet.ActStart, fleet.ActShutdown, fleet.ActRestart, fleet.ActReboot, fleet.ActPause, fleet.ActResume, fleet.ActReset, fleet.ActStop,
 }
 
-// menu is the VM's action menu, the same on the VM's page, in list rows and in the tree. Labels and order follow
+// actionMenu is the VM's action menu, the same on the VM's page, in list rows and in the tree. Labels and order follow
 // vCenter.
 func (p Page) actionMenu() []kit.ActionButton {
 	if len(p.Actions) == 0 {
@@ -82,7 +82,7 @@ func (p Page) actionMenu() []kit.ActionButton {
 	}
 }
 
-// migrations are the actions that migrate the VM to another host or its disks to other pools.
+// migrationActions are the actions that migrate the VM to another host or its disks to other pools.
 func (p Page) migrationActions() []kit.ActionButton {
 	host := p.migrateAction()
 	host.Word = "Change host…"
@@ -101,4 +101,6 @@ func clonePath(id fleet.VMID) string {
 	return kit.Link{Path: "/vms/new"}.With("clone", string(id)).String()
 }
 
-func (p Page) actionButton(a fleet.Action) kit.ActionButton { return actionButton(p.VM, p.actionState(a)) }
+func (p Page) actionButton(a fleet.Action) kit.ActionButton {
+	return actionButton(p.VM, p.actionState(a))
+}

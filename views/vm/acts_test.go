@@ -11,7 +11,7 @@ import (
 	"quantix/views/kit"
 )
 
-// inMenu flattens a menu with its submenus.
+// flattenMenu flattens a menu with its submenus.
 func flattenMenu(acts []kit.ActionButton) (out []kit.ActionButton) {
 	for _, a := range acts {
 		if len(a.Submenu) > 0 {

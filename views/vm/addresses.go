@@ -9,7 +9,7 @@ import (
 	"quantix/views/kit"
 )
 
-// reserveActs are the actions on the address reservations of a NIC.
+// reservationActions are the actions on the address reservations of a NIC.
 func (p Page) reservationActions(c fleet.NICAddresses) []kit.ActionButton {
 	ip := c.Reserved
 	for _, s := range c.Seen {

@@ -7,34 +7,34 @@ import (
 	"quantix/views/kit"
 )
 
-// BulkPage edits several VMs at once.
+// BulkEditData edits several VMs at once.
 type BulkEditData struct {
 	Form    Form
 	IDs     []fleet.VMID
 	Preview *BulkEditPreview // nil: the user has not requested a preview yet
 }
 
-// BulkPreview is the expected effect of a bulk edit.
+// BulkEditPreview is the expected effect of a bulk edit.
 type BulkEditPreview struct {
 	Now, NextBoot, Same, Left int // numbers of VMs; Left: refused VMs that Refused does not list
 	Refused                   []fleet.Refused
 }
 
-// changing counts the VMs that the edit would change.
+// changedVMCount counts the VMs that the edit would change.
 func (p BulkEditPreview) changedVMCount() int { return p.Now + p.NextBoot }
 
 func (p BulkEditPreview) refused() int { return len(p.Refused) + p.Left }
 
 func (p BulkEditData) title() string { return "Edit " + kit.CountText(len(p.IDs), "VM") }
 
-// bulkSection is a section of the bulk edit form.
+// bulkEditSection is a section of the bulk edit form.
 type bulkEditSection struct {
 	title  string
 	open   bool
 	fields []fleet.VMField
 }
 
-// bulkSections are the fields that several VMs can share, by section. Fields with an input of their own come first.
+// bulkEditSections are the fields that several VMs can share, by section. Fields with an input of their own come first.
 func bulkEditSections() []bulkEditSection {
 	out := []bulkEditSection{{title: "CPU and memory", open: true}}
 	for _, s := range fleet.VMSections {
@@ -50,7 +50,7 @@ func bulkEditSections() []bulkEditSection {
 	return out
 }
 
-// changes reports whether the bulk edit changes the field.
+// isChanged reports whether the bulk edit changes the field.
 func (p BulkEditData) isChanged(name string) bool { return p.Form.Typed.Get("set."+name) != "" }
 
 // countChanges counts the ticked fields of a section.

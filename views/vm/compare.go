@@ -15,11 +15,11 @@ type ComparePage struct {
 	Version     *fleet.TemplateVersion // right side; nil: two VMs are compared
 	Rows        []fleet.Compared       // different fields first; empty: only one side is chosen yet
 	All         bool                   // also show equal fields
-	VMs         kit.SelectChoices            // VMs for the other side of the comparison
-	Templates   kit.SelectChoices            // template versions to compare with
+	VMs         kit.SelectChoices      // VMs for the other side of the comparison
+	Templates   kit.SelectChoices      // template versions to compare with
 }
 
-// Address is the page's address without the choice between all and different fields.
+// BaseAddress is the page's address without the choice between all and different fields.
 func (p ComparePage) BaseAddress() string {
 	if p.Version != nil {
 		return views.CompareTemplatePath(p.Left.ID, p.Template.ID, p.Version.ID)
@@ -27,7 +27,7 @@ func (p ComparePage) BaseAddress() string {
 	return views.ComparePath(p.Left.ID, p.Right.ID)
 }
 
-// version is the form value of the template version; empty: none.
+// versionValue is the form value of the template version; empty: none.
 func (p ComparePage) versionValue() string {
 	if p.Version == nil {
 		return ""
@@ -40,7 +40,7 @@ func (p ComparePage) versionName() string {
 	return p.Template.Name + ", version " + strconv.Itoa(p.Version.Number)
 }
 
-// right is the name and the address of the right side.
+// rightNameAndPath is the name and the address of the right side.
 func (p ComparePage) rightNameAndPath() (name, at string) {
 	if p.Version != nil {
 		return p.versionName(), views.TemplatePath(p.Template.ID)
@@ -48,7 +48,7 @@ func (p ComparePage) rightNameAndPath() (name, at string) {
 	return p.Right.Name, views.VMPath(p.Right.ID)
 }
 
-// sameText is the text for two sides without differences.
+// noDifferencesText is the text for two sides without differences.
 func (p ComparePage) noDifferencesText() string {
 	if p.Version != nil {
 		return "Hardware, devices and policies are those of a new VM from the template."
@@ -81,7 +81,7 @@ func (p ComparePage) countDifferent() int {
 	return n
 }
 
-// shown are the rows that the page shows: all rows, or only those with different values.
+// shownRows are the rows that the page shows: all rows, or only those with different values.
 func (p ComparePage) shownRows() []fleet.Compared {
 	if p.All {
 		return p.Rows

@@ -13,9 +13,9 @@ import (
 // Names of form fields that the API does not have: the proposed defaults, and the button that loads another project's
 // defaults.
 const (
-	ProposedPoolField    = "proposed.pool"
-	ProposedNetworkField = "proposed.network"
-	PrefillProjectDefaults    = "project"
+	ProposedPoolField      = "proposed.pool"
+	ProposedNetworkField   = "proposed.network"
+	PrefillProjectDefaults = "project"
 )
 
 // NetworkValue is the form value of a network; empty: none.
@@ -76,7 +76,7 @@ func defaultHintText(hint, name, why string) string {
 	return strings.TrimSpace(hint + " Default: " + name + " (" + why + ").")
 }
 
-// withoutDefault adds an empty first choice where there is no default. Without it, a browser would preselect the
+// withEmptyChoice adds an empty first choice where there is no default. Without it, a browser would preselect the
 // first entry.
 func withEmptyChoice(in kit.SelectChoices, value, text string) kit.SelectChoices {
 	if value == "" && len(in.Options) > 0 {
@@ -85,7 +85,9 @@ func withEmptyChoice(in kit.SelectChoices, value, text string) kit.SelectChoices
 	return in
 }
 
-func (f Form) pools(value string) kit.SelectChoices { return withEmptyChoice(f.Pools, value, "Choose a pool") }
+func (f Form) pools(value string) kit.SelectChoices {
+	return withEmptyChoice(f.Pools, value, "Choose a pool")
+}
 
 func (f Form) networkChoices(value string) kit.SelectChoices {
 	return withEmptyChoice(f.Networks, value, "Choose a network")

@@ -27,7 +27,7 @@ func (p DeletePage) dialog() kit.Dialog {
 	return d
 }
 
-// DiskChoice is the choice between keeping and deleting disks. A choice that is not possible has a reason.
+// DiskDeletionChoice is the choice between keeping and deleting disks. A choice that is not possible has a reason.
 type DiskDeletionChoice struct {
 	Chosen             string
 	WhyKeep, WhyDelete string
@@ -37,12 +37,12 @@ func (p DeletePage) diskChoice() DiskDeletionChoice {
 	return DiskDeletionChoice{Chosen: p.Disks, WhyKeep: p.VM.WhySnapshotsBlockDiskJobs(), WhyDelete: p.VM.WhyDisksInUse()}
 }
 
-// deletes reports whether the form currently deletes disks. The default is keep, unless keeping is not possible.
+// deletesDisks reports whether the form currently deletes disks. The default is keep, unless keeping is not possible.
 func (f DiskDeletionChoice) deletesDisks() bool {
 	return f.WhyDelete == "" && (f.Chosen == "delete" || f.WhyKeep != "")
 }
 
-// crumbsTo are the breadcrumbs of a dialog about a VM.
+// dialogBreadcrumbs are the breadcrumbs of a dialog about a VM.
 func dialogBreadcrumbs(vm fleet.VMView) []kit.Breadcrumb {
 	return []kit.Breadcrumb{{Text: "Virtual machines", Href: "/vms"}, {Text: vm.Name, Href: views.VMPath(vm.ID)}}
 }

@@ -37,7 +37,7 @@ func imageFamilies() []kit.Option {
 	return out
 }
 
-// image is the action that creates an image from a disk.
+// createImageAction is the action that creates an image from a disk.
 func (p Page) createImageAction(d fleet.Disk) kit.ActionButton {
 	act := kit.ActionButton{Icon: "disc", Word: "Create image…", Href: diskActionPath(p.VM.ID, "image", d.Ref()), Dialog: true}
 	if !policy.May(p.Actor, policy.VMChange, p.VM.ProjectID) {

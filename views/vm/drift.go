@@ -11,7 +11,7 @@ func (p Page) reapplyAction() kit.ActionButton {
 	return kit.ActionButton{Icon: "history", Word: "Reapply", Post: p.path("reapply"), Back: p.path()}.DisableFor(p.whyNotResolveDrift(fleet.ActReapply))
 }
 
-// driftWhy is the reason why drift cannot be accepted or reapplied now; empty: possible.
+// whyNotResolveDrift is the reason why drift cannot be accepted or reapplied now; empty: possible.
 func (p Page) whyNotResolveDrift(a fleet.Action) string {
 	if s := p.actionState(fleet.ActEdit); !s.Allowed {
 		return s.Reason
@@ -20,7 +20,7 @@ func (p Page) whyNotResolveDrift(a fleet.Action) string {
 	return why
 }
 
-// actual is the host's value of a field with drift. Without drift, it is wanted, the value in the spec.
+// actualValue is the host's value of a field with drift. Without drift, it is wanted, the value in the spec.
 func actualValue(vm fleet.VMView, field, wanted string) string {
 	if d := fieldDrift(vm, field); d != nil {
 		return d.Actual
@@ -28,7 +28,7 @@ func actualValue(vm fleet.VMView, field, wanted string) string {
 	return wanted
 }
 
-// driftFields lists the fields with drift: "vCPUs, memory".
+// driftFieldsText lists the fields with drift: "vCPUs, memory".
 func driftFieldsText(vm *fleet.VMView) string {
 	words := make([]string, len(vm.Status.Drift))
 	for i, d := range vm.Status.Drift {
@@ -49,8 +49,8 @@ func fieldDrift(vm fleet.VMView, field string) *fleet.Drift {
 	return nil
 }
 
-// acceptDrift is the action that accepts the drift of one field. It sends the shown value, since the host's value may
-// change before the click.
+// acceptDriftAction is the action that accepts the drift of one field. It sends the shown value, since the host's value
+// may change before the click.
 func (p Page) acceptDriftAction(d fleet.Drift) kit.ActionButton {
 	a := kit.ActionButton{
 		Word: "Accept drift", Label: "Accept drift " + fieldLabel(d.Field), Post: p.path("accept-drift"), Why: p.whyNotResolveDrift(fleet.ActAcceptDrift),

@@ -20,7 +20,8 @@ func fieldLabel(name string) string {
 // faultID is the element id of an action button at the i-th fault.
 func faultID(i int, word string) string { return "fault-" + strconv.Itoa(i) + "-" + word[:3] }
 
-// warning is the warning that the phase does not show: a fault of the VM, or a failed last job; empty: none.
+// warningOutsidePhase is the warning that the phase does not show: a fault of the VM, or a failed last job; empty:
+// none.
 func warningOutsidePhase(vm *fleet.VMView) (word, text string) {
 	if len(vm.Status.Faults) > 0 {
 		f := vm.Status.Faults[0]
@@ -32,7 +33,7 @@ func warningOutsidePhase(vm *fleet.VMView) (word, text string) {
 	return vm.Status.FailureHeading(), vm.Status.Error
 }
 
-// remedies are the actions that resolve a fault.
+// remedyActions are the actions that resolve a fault.
 func (p Page) remedyActions(f fleet.Fault) []kit.ActionButton {
 	if f.Code == fleet.FaultExpiry {
 		return []kit.ActionButton{kit.ActionButton{Icon: "shield", Word: "Extend…", Href: p.path("guard"), Dialog: true}.DisableFor(p.actionState(fleet.ActProtect).Reason)}

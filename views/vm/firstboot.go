@@ -28,7 +28,7 @@ const (
 	FirstBootPasswordField     = "firstBoot.cloudInit.users[0].password"
 	FirstBootPasswordHashField = "firstBoot.cloudInit.users[0].passwordHash"
 	FirstBootSpecField         = "firstBoot.customizationId"
-	FirstBootVariablesField       = "firstBoot.variables"
+	FirstBootVariablesField    = "firstBoot.variables"
 	FirstBootBySpec            = "spec"  // kind: by customization spec
 	FirstBootKeepCurrent       = "again" // kind: apply the current first-boot data again
 )
@@ -78,7 +78,7 @@ func (f FirstBootForm) specOptions() []kit.Option {
 	return out
 }
 
-// DefaultUser is the label of a user without a name: see fleet.FirstUser.
+// DefaultUserLabel is the label of a user without a name: see fleet.FirstUser.
 const DefaultUserLabel = "the image's default user"
 
 // summary summarizes the typed values; empty: nothing typed.
@@ -116,7 +116,7 @@ func textArea(in kit.Field, rows, placeholder string) kit.Field {
 	return in
 }
 
-// code is an area for preformatted text in a monospaced font.
+// codeArea is an area for preformatted text in a monospaced font.
 func codeArea(in kit.Field, rows, placeholder string) kit.Field {
 	in = textArea(in, rows, placeholder)
 	in.Attrs["class"], in.Attrs["wrap"] = "mono", "off"
@@ -138,7 +138,7 @@ func (f FirstBootForm) passwordField() kit.Field {
 	return in
 }
 
-// firstForm is the part of a VM's form with the first-boot data.
+// firstBootForm is the part of a VM's form with the first-boot data.
 func (f Form) firstBootForm() FirstBootForm {
 	return FirstBootForm{Typed: f.Typed, Errors: f.Errors, Specs: f.Specs}
 }
@@ -159,13 +159,13 @@ func (p FirstBootPage) dialog() kit.Dialog {
 	}
 }
 
-// firstActs are the actions on a VM's first-boot data.
+// firstBootActions are the actions on a VM's first-boot data.
 func (p Page) firstBootActions() []kit.ActionButton {
 	act := kit.ActionButton{Icon: "pencil", Word: "First boot…", Href: p.path("first-boot"), Dialog: true}.WithReasonFrom(p.Actions, fleet.ActEdit)
 	return []kit.ActionButton{act}
 }
 
-// SpecList is the list of the customization specs that the actor may see.
+// CustomizationList is the list of the customization specs that the actor may see.
 type CustomizationList struct {
 	Actor fleet.Actor
 	Specs []fleet.Customization
@@ -175,7 +175,7 @@ func newCustomizationAction(a fleet.Actor) kit.ActionButton {
 	return kit.ActionButton{Icon: "plus", Word: "New customization spec", Href: "/customizations/new"}.RequirePermission(a, policy.VMChange)
 }
 
-// SpecPage is the form of a new or existing customization spec.
+// CustomizationForm is the form of a new or existing customization spec.
 type CustomizationForm struct {
 	ID       fleet.CustomizationID // empty: a new spec
 	Typed    url.Values            // values other than the first-boot data: name, project, description, generation
@@ -207,7 +207,7 @@ func customizationOwner(c fleet.Customization) string {
 	return c.ProjectName
 }
 
-// NetworkText writes NICs in the form's syntax, one per line.
+// FirstBootNICLines writes NICs in the form's syntax, one per line.
 func FirstBootNICLines(nics []fleet.FirstBootNIC) string {
 	var lines []string
 	for _, n := range nics {

@@ -14,16 +14,16 @@ import (
 
 // Form is the form of a new or edited VM. Its fields and errors have the API's field names.
 type Form struct {
-	Typed         url.Values // shown values; memory is a number and a unit
-	Errors        kit.Errors
-	Edits         bool     // edits an existing VM
-	GuestRuns            bool     // the guest of the edited VM runs, so some edits take effect at the next start
-	MayOvercommit bool     // see control.CreateVM
-	MaySeeHosts     bool     // the actor may see hosts
-	MayChangeHosts     bool     // the actor may change infrastructure: see fleet.Field.Reserved
-	VM            fleet.VM // edited VM
-	Wizard        Wizard
-	CPUModels     []fleet.CPUModelUse // CPU models available to guests
+	Typed          url.Values // shown values; memory is a number and a unit
+	Errors         kit.Errors
+	Edits          bool     // edits an existing VM
+	GuestRuns      bool     // the guest of the edited VM runs, so some edits take effect at the next start
+	MayOvercommit  bool     // see control.CreateVM
+	MaySeeHosts    bool     // the actor may see hosts
+	MayChangeHosts bool     // the actor may change infrastructure: see fleet.Field.Reserved
+	VM             fleet.VM // edited VM
+	Wizard         Wizard
+	CPUModels      []fleet.CPUModelUse // CPU models available to guests
 
 	Specs []fleet.Customization // customization specs for the first boot of a new VM
 
@@ -34,7 +34,7 @@ type Form struct {
 	Default fleet.VMDefaults // defaults that the form preselects
 }
 
-// Source is the source that filled the form of a new VM.
+// NewVMSource is the source that filled the form of a new VM.
 type NewVMSource struct {
 	Title, Back string
 	Note        string            // one sentence for the form
@@ -109,7 +109,7 @@ func hiddenNICText(kept []kit.FormValue) string {
 	return "Keeps " + kit.CountText(n, "security group") + "."
 }
 
-// countText describes the typed number of VMs: "3 VMs, from number 5".
+// vmCountText describes the typed number of VMs: "3 VMs, from number 5".
 func (f Form) vmCountText() string {
 	n, err := strconv.Atoi(strings.TrimSpace(f.Typed.Get("count")))
 	switch {
@@ -146,7 +146,7 @@ func (f Form) field(name string, in kit.Field) kit.Field {
 	return in
 }
 
-// unit is the unit of the typed memory.
+// memoryUnit is the unit of the typed memory.
 func (f Form) memoryUnit() string {
 	if texts := f.Typed["spec.memoryMiB"]; len(texts) > 1 {
 		return texts[1]
@@ -154,7 +154,7 @@ func (f Form) memoryUnit() string {
 	return "GiB"
 }
 
-// rows are the indexes of a list's rows.
+// rowIndexes are the indexes of a list's rows.
 func (f Form) rowIndexes(list string) []string {
 	var out []string
 	for name := range f.Typed {
@@ -169,17 +169,17 @@ func (f Form) rowIndexes(list string) []string {
 	return out
 }
 
-// Volume is the form value of a volume.
+// VolumeValue is the form value of a volume.
 func VolumeValue(pool fleet.PoolID, volume string) string { return string(pool) + "/" + volume }
 
-// LibraryImage is the form value of an image version.
+// LibraryImageValue is the form value of an image version.
 func LibraryImageValue(image fleet.ImageID, version fleet.ImageVersionID) string {
 	return libraryPrefix + string(image) + ":" + string(version)
 }
 
 const libraryPrefix = "image:"
 
-// LibraryImageOf parses a LibraryImage value, which forms send in a volume's pool field.
+// ParseLibraryImageValue parses a LibraryImageValue value, which forms send in a volume's pool field.
 func ParseLibraryImageValue(value fleet.PoolID) (fleet.ImageID, fleet.ImageVersionID, bool) {
 	rest, ok := strings.CutPrefix(string(value), libraryPrefix)
 	image, version, _ := strings.Cut(rest, ":")
@@ -192,7 +192,8 @@ var memoryUnitOptions = []kit.Option{{Value: "GiB", Text: "GiB"}, {Value: "MiB",
 
 var diskSources = []kit.Option{{Value: "empty", Text: "Empty disk"}, {Value: "image", Text: "Copy of an image"}, {Value: "overlay", Text: "Overlay on an image"}}
 
-// sources are the kinds of a new disk. The form offers an existing volume only if one exists or was already chosen.
+// diskSourceOptions are the kinds of a new disk. The form offers an existing volume only if one exists or was already
+// chosen.
 func (f Form) diskSourceOptions() []kit.Option {
 	if len(f.LUNs.Options) < 2 {
 		return diskSources
@@ -200,7 +201,7 @@ func (f Form) diskSourceOptions() []kit.Option {
 	return append(slices.Clone(diskSources), kit.Option{Value: "lun", Text: "Existing volume"})
 }
 
-// first is the first error of the given fields.
+// firstFieldError is the first error of the given fields.
 func firstFieldError(e kit.Errors, paths ...string) string {
 	for _, p := range paths {
 		if text := e.At(p); text != "" {
@@ -210,7 +211,7 @@ func firstFieldError(e kit.Errors, paths ...string) string {
 	return ""
 }
 
-// firmware is the firmware choice, disabled while the guest is running.
+// firmwareField is the firmware choice, disabled while the guest is running.
 func (f Form) firmwareField() kit.Field {
 	in := kit.Field{Label: "Firmware"}
 	if of, ok := fleet.FieldByName("firmware"); ok && f.GuestRuns && of.TakesEffect == fleet.WhenPoweredOff {

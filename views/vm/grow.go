@@ -48,13 +48,13 @@ func (p GrowPage) currentSize() string {
 	return "the size of its image"
 }
 
-// grow is the action that grows a disk.
+// growAction is the action that grows a disk.
 func (p Page) growAction(d fleet.Disk) kit.ActionButton {
 	_, why := p.VM.AllowsDiskGrowth(d, p.DiskMigrations)
 	return kit.ActionButton{Icon: "expand", Word: "Grow…", Href: diskActionPath(p.VM.ID, "grow", d.Ref()), Dialog: true}.WithReasonFrom(p.Actions, fleet.ActEdit).DisableFor(why)
 }
 
-// diskActs are the actions on a disk. Only actors who may see hosts learn about other pools.
+// diskActions are the actions on a disk. Only actors who may see hosts learn about other pools.
 func (p Page) diskActions(d fleet.Disk) []kit.ActionButton {
 	acts := []kit.ActionButton{p.growAction(d), p.createImageAction(d)}
 	if p.MaySeeHosts {
@@ -63,7 +63,8 @@ func (p Page) diskActions(d fleet.Disk) []kit.ActionButton {
 	return acts
 }
 
-// pendingSize is the requested size of a disk that its host has not grown yet; empty: the disk has the requested size.
+// pendingDiskSize is the requested size of a disk that its host has not grown yet; empty: the disk has the requested
+// size.
 func pendingDiskSize(vm fleet.VMView, d fleet.Disk) string {
 	if has := vm.DiskBytes(d); vm.Status != nil && d.SizeBytes > has && has > 0 {
 		return kit.Bytes(d.SizeBytes)

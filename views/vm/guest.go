@@ -28,7 +28,7 @@ func (p GuestPage) dialog(act fleet.Action, button string) kit.Dialog {
 	}
 }
 
-// guestActs are the actions that need the guest agent.
+// guestActions are the actions that need the guest agent.
 func (p Page) guestActions() []kit.ActionButton {
 	var out []kit.ActionButton
 	for _, s := range p.GuestActions {
@@ -51,7 +51,7 @@ var guestIcons = map[fleet.Action]string{
 	fleet.ActFreeze: "pause", fleet.ActThaw: "play", fleet.ActClock: "clock", fleet.ActTrim: "hard-drive", fleet.ActGuestPassword: "key-round", fleet.ActExec: "terminal",
 }
 
-// agentLook is the icon, tone and word for the guest agent's state.
+// guestAgentLook is the icon, tone and word for the guest agent's state.
 func guestAgentLook(g fleet.GuestStatus) (icon, tone, word string) {
 	switch {
 	case g.Agent == fleet.AgentNone:
@@ -64,7 +64,7 @@ func guestAgentLook(g fleet.GuestStatus) (icon, tone, word string) {
 	return "circle-check", "ok", "Answers"
 }
 
-// agentHelp explains how to make the guest agent respond; empty: the agent responds.
+// guestAgentHelp explains how to make the guest agent respond; empty: the agent responds.
 func guestAgentHelp(g fleet.GuestStatus) string {
 	switch g.Agent {
 	case fleet.AgentNone:
@@ -92,7 +92,7 @@ func clockOffset(g fleet.GuestReading) (text string, bad bool) {
 	return kit.ShortDuration(off) + " " + way, true
 }
 
-// signedIn are the names of the signed-in guest users.
+// signedInGuestUsers are the names of the signed-in guest users.
 func signedInGuestUsers(users []fleet.GuestUser) string {
 	var out []string
 	for _, u := range users {
@@ -105,7 +105,7 @@ func signedInGuestUsers(users []fleet.GuestUser) string {
 	return strings.Join(out, ", ")
 }
 
-// guest is the running guest's reported status; nil: the VM is off, or its host is offline.
+// reportedGuest is the running guest's reported status; nil: the VM is off, or its host is offline.
 func (p Page) reportedGuest() *fleet.GuestStatus {
 	if p.VM.Status == nil || p.VM.Phase == fleet.PhaseUnknown {
 		return nil
@@ -127,7 +127,7 @@ type ProtectionForm struct {
 	Reason, Expires          string
 }
 
-// ExpiresForm is the time layout of the form's expiry field.
+// ExpiryTimeLayout is the time layout of the form's expiry field.
 const ExpiryTimeLayout = "2006-01-02T15:04"
 
 // ProtectionFormOf is the form of the VM's current protection.
@@ -148,7 +148,7 @@ func (p ProtectionPage) dialog() kit.Dialog {
 	}
 }
 
-// protections describes the VM's protection, one sentence per setting; empty: none.
+// protectionTexts describes the VM's protection, one sentence per setting; empty: none.
 func protectionTexts(g fleet.VMProtection) []string {
 	var out []string
 	if g.Protected {

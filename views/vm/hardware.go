@@ -9,12 +9,12 @@ import (
 	"quantix/views/kit"
 )
 
-// pluggedIn reports whether the guest has the NIC with the MAC address.
+// guestHasNIC reports whether the guest has the NIC with the MAC address.
 func guestHasNIC(vm fleet.VMView, mac string) bool {
 	return vm.Status != nil && slices.ContainsFunc(vm.Status.NICs, func(n fleet.NICState) bool { return strings.EqualFold(n.MAC, mac) })
 }
 
-// extraNICs returns the guest's NICs that are not in the spec, without NICs of a pending unplug.
+// nicsOutsideSpec returns the guest's NICs that are not in the spec, without NICs of a pending unplug.
 func nicsOutsideSpec(vm fleet.VMView) []fleet.NICState {
 	if vm.Status == nil || fieldDrift(vm, "nics") != nil {
 		return nil

@@ -10,24 +10,24 @@ import (
 
 // Sections of the form that fleet.VMSections does not list.
 const (
-	countSectionID  = "vm-several"
-	firstBootSectionID  = "vm-first-boot"
-	rulesSectionID  = "vm-rules"
-	healthSectionID = "vm-health"
+	countSectionID     = "vm-several"
+	firstBootSectionID = "vm-first-boot"
+	rulesSectionID     = "vm-rules"
+	healthSectionID    = "vm-health"
 )
 
-// BeginHeadings is the request value that asks for the section headings only.
+// PrefillSectionHeadings is the request value that asks for the section headings only.
 const PrefillSectionHeadings = "headings"
 
 func summaryID(section string) string { return section + "-now" }
 
-// heading is the summary of the typed first-boot data; without data, it is "none".
+// summaryOrNone is the summary of the typed first-boot data; without data, it is "none".
 func (f FirstBootForm) summaryOrNone() string {
 	return cmp.Or(f.summary(), "none")
 }
 
-// headings returns the sections of the form with their summaries. sent holds the values as the browser sent them,
-// under the row numbers of the page.
+// sectionSummaries returns the sections of the form with their summaries. sent holds the values as the browser sent
+// them, under the row numbers of the page.
 func (f Form) sectionSummaries(sent url.Values) []formSection {
 	out := f.sections()
 	out = append(out, formSection{id: rulesSectionID, summary: f.rowsSummary("spec.rules", "rule")}, formSection{id: healthSectionID, summary: f.rowsSummary("spec.health", "check")})

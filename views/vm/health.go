@@ -8,7 +8,7 @@ import (
 	"quantix/views/kit"
 )
 
-// healthRow is a health check as the page shows it.
+// healthCheckRow is a health check as the page shows it.
 type healthCheckRow struct {
 	fleet.HealthState
 	icon, tone, word string
@@ -20,7 +20,8 @@ var healthStateLooks = map[fleet.Health]struct{ icon, tone, word string }{
 	fleet.HealthUnknown: {"circle-question-mark", "unknown", "Unknown"},
 }
 
-// health are the VM's configured health checks with the results of its host. Results of an offline host are not shown.
+// healthCheckRows are the VM's configured health checks with the results of its host. Results of an offline host are
+// not shown.
 func (p Page) healthCheckRows() []healthCheckRow {
 	var out []healthCheckRow
 	s := p.VM.Status
@@ -71,13 +72,13 @@ func (h healthCheckRow) reactionText() string {
 	return kit.Capitalize(string(h.Check.Action))
 }
 
-// ruleRow is a placement rule as the page shows it.
+// placementRuleRow is a placement rule as the page shows it.
 type placementRuleRow struct {
 	text   string
 	broken bool
 }
 
-// rules are those of the VM's placement rules that the actor may read.
+// placementRuleRows are those of the VM's placement rules that the actor may read.
 func (p Page) placementRuleRows() []placementRuleRow {
 	var out []placementRuleRow
 	for i, r := range p.VM.Spec.Rules {

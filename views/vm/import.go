@@ -32,7 +32,7 @@ type ImportFile struct {
 	Why        string // why the file cannot be imported now
 }
 
-// ImportHref is the address of the form that imports a VM from the file. The host is set for a local pool.
+// ImportFormPath is the address of the form that imports a VM from the file. The host is set for a local pool.
 func ImportFormPath(pool fleet.PoolID, host fleet.HostID, volume string) string {
 	link := kit.Link{Path: "/vms/new"}.With("import", volume).With("pool", string(pool))
 	if host != "" {
@@ -77,7 +77,7 @@ func (f ImportFile) contentsText() string {
 	return strings.Join(words, ", ")
 }
 
-// imports is the action that opens the import page.
+// importAction is the action that opens the import page.
 func (p *ListPage) importAction() kit.ActionButton {
 	a := kit.ActionButton{Icon: "upload", Word: "Import", Href: ImportPath}
 	if !p.MayChangeHosts {
@@ -109,7 +109,7 @@ func (p ExportPage) deletedAtText(e fleet.Export) string {
 	return "in " + kit.CountText(int(left.Hours()+0.5), "hour")
 }
 
-// kinds are the export formats: "ova", or "qcow2" with a disk's index.
+// formatOptions are the export formats: "ova", or "qcow2" with a disk's index.
 func (p ExportPage) formatOptions() []kit.Option {
 	out := []kit.Option{{Value: fleet.FormatOVA, Text: "OVA archive: " + kit.CountText(len(p.VM.Spec.Disks), "disk") + " as VMDK, with its settings"}}
 	for i, d := range p.VM.Spec.Disks {
@@ -119,7 +119,7 @@ func (p ExportPage) formatOptions() []kit.Option {
 	return out
 }
 
-// ExportContent is the download address of an export.
+// ExportDownloadPath is the download address of an export.
 func ExportDownloadPath(id fleet.ExportID) string { return "/exports/" + string(id) + "/content" }
 
 func exportFormatText(e fleet.Export) string {

@@ -2,7 +2,7 @@ package vm
 
 import "quantix/internal/fleet"
 
-// encryption describes how the VM's memory is encrypted; empty: not encrypted.
+// encryptionText describes how the VM's memory is encrypted; empty: not encrypted.
 func encryptionText(vm fleet.VMView) string {
 	kind := vm.Spec.Security.Confidential
 	if l := launchMeasurement(vm); l != nil {
@@ -14,7 +14,7 @@ func encryptionText(vm fleet.VMView) string {
 	return fleet.FormInput{Options: fleet.ConfidentialKinds}.ValueText(kind)
 }
 
-// launchOf is the launch measurement of the running guest; nil: none is known.
+// launchMeasurement is the launch measurement of the running guest; nil: none is known.
 func launchMeasurement(vm fleet.VMView) *fleet.LaunchInfo {
 	if vm.Status == nil || !vm.HasGuest() || vm.Phase == fleet.PhaseUnknown {
 		return nil
@@ -22,7 +22,7 @@ func launchMeasurement(vm fleet.VMView) *fleet.LaunchInfo {
 	return vm.Status.Launch
 }
 
-// whyUnmeasured is the reason why there is no launch measurement.
+// whyNoLaunchMeasurement is the reason why there is no launch measurement.
 func whyNoLaunchMeasurement(vm fleet.VMView) string {
 	switch {
 	case vm.Phase == fleet.PhaseUnknown:

@@ -15,15 +15,15 @@ import (
 // ListPage is the list of VMs, or of unmanaged VMs.
 type ListPage struct {
 	kit.List
-	Tab    string // "all", "attention", "restart", "found"
-	VMs    []fleet.VMView
-	Found  []fleet.DiscoveredVM
+	Tab       string // "all", "attention", "restart", "found"
+	VMs       []fleet.VMView
+	Found     []fleet.DiscoveredVM
 	MayCreate bool // the actor may create VMs
 
 	MayChangeHosts bool // the actor may change infrastructure
-	MayUseVMs       bool // the actor may use at least one VM
-	Total     fleet.VMTotals
-	IsRestricted       bool // a filter, a tab or the project filter restricts the list
+	MayUseVMs      bool // the actor may use at least one VM
+	Total          fleet.VMTotals
+	IsRestricted   bool // a filter, a tab or the project filter restricts the list
 }
 
 // Columns are the columns of the VM list.
@@ -51,7 +51,7 @@ var RestartColumns = func() kit.Columns {
 	return out
 }()
 
-// FoundColumns are the columns of the list of unmanaged VMs.
+// DiscoveredVMColumns are the columns of the list of unmanaged VMs.
 var DiscoveredVMColumns = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "host", Label: "Host"},
@@ -80,7 +80,9 @@ func (p *ListPage) discoveredVMTable() kit.Table[fleet.DiscoveredVM] {
 		Row: func(vm *fleet.DiscoveredVM) kit.Row {
 			return kit.Row{ID: "found-" + string(vm.HostID) + string(vm.ID), Name: vm.Name, Href: views.DiscoveredVMPath(vm.HostID, vm.ID)}
 		},
-		RowCells: func(shown kit.Columns, vm *fleet.DiscoveredVM) templ.Component { return discoveredVMRow(shown, vm, p.Now) },
+		RowCells: func(shown kit.Columns, vm *fleet.DiscoveredVM) templ.Component {
+			return discoveredVMRow(shown, vm, p.Now)
+		},
 	}
 }
 

@@ -16,12 +16,12 @@ const (
 	BulkCompare  fleet.Action = "compare"
 )
 
-// OpensDialog reports whether the action on several VMs opens a dialog first.
+// BulkActionOpensDialog reports whether the action on several VMs opens a dialog first.
 func BulkActionOpensDialog(a fleet.Action) bool {
 	return a == fleet.ActDelete || a == BulkSnapshot || a == BulkMigrate || a.JobKind().Info().InterruptsWaits
 }
 
-// ManyPage is the dialog of an action on several VMs: forced power off, delete, migrate or take snapshots.
+// BulkActionPage is the dialog of an action on several VMs: forced power off, delete, migrate or take snapshots.
 type BulkActionPage struct {
 	Action fleet.Action
 	VMs    []fleet.VMView
@@ -31,13 +31,13 @@ type BulkActionPage struct {
 	Errors kit.Errors
 }
 
-// ManyForm holds the values that a person chose in the dialog of an action on several VMs.
+// BulkActionForm holds the values that a person chose in the dialog of an action on several VMs.
 type BulkActionForm struct {
 	Disks, Name, Description, Host, Rate string
 	Memory, Quiesce                      bool
 }
 
-// shownNames is how many VMs a dialog names.
+// maxShownNames is how many VMs a dialog names.
 const maxShownNames = 12
 
 func (p BulkActionPage) count() string { return kit.CountText(len(p.VMs), "VM") }
@@ -68,7 +68,7 @@ func (p BulkActionPage) firstVMs() (first []fleet.VMView, more int) {
 	return p.VMs[:n], len(p.VMs) - n
 }
 
-// Running counts the VMs that are running.
+// RunningCount counts the VMs that are running.
 func (p BulkActionPage) RunningCount() int {
 	n := 0
 	for _, vm := range p.VMs {
@@ -79,7 +79,7 @@ func (p BulkActionPage) RunningCount() int {
 	return n
 }
 
-// Number is the text to type as confirmation.
+// ConfirmationNumber is the text to type as confirmation.
 func (p BulkActionPage) ConfirmationNumber() string { return strconv.Itoa(len(p.VMs)) }
 
 // deletionText describes the deletion, and how many VMs are powered off before it.
@@ -98,13 +98,13 @@ func (p BulkActionPage) deletionText() (text, off string) {
 	}
 }
 
-// manyAct is a button for the selected rows. It sends the list's form; actions that ask first open a dialog.
+// bulkActionButton is a button for the selected rows. It sends the list's form; actions that ask first open a dialog.
 type bulkActionButton struct {
 	action fleet.Action
 	word   string
 }
 
-// manyPowers are the power submenu for the selected VMs, in the order of one VM's menu.
+// bulkPowerActions are the power submenu for the selected VMs, in the order of one VM's menu.
 func bulkPowerActions() (out []bulkActionButton) {
 	for _, a := range powerActions {
 		m := bulkActionButton{a, a.Label()}
@@ -116,7 +116,7 @@ func bulkPowerActions() (out []bulkActionButton) {
 	return out
 }
 
-// manyActs are the other actions on the selected VMs.
+// otherBulkActions are the other actions on the selected VMs.
 func (p *ListPage) otherBulkActions() (out []bulkActionButton) {
 	if p.MayCreate {
 		out = append(out, bulkActionButton{BulkSnapshot, "Snapshot…"})

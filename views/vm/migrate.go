@@ -58,10 +58,10 @@ func MigrateOptions(targets []fleet.MigrationTarget) (out []kit.Option) {
 	return out
 }
 
-// migrateRefused is how many refused targets the dialog shows with their reasons.
+// maxRefusedTargets is how many refused targets the dialog shows with their reasons.
 const maxRefusedTargets = 10
 
-// refused are the first refused targets, and the number of targets beyond them.
+// refusedTargets are the first refused targets, and the number of targets beyond them.
 func (p MigratePage) refusedTargets() (first []fleet.MigrationTarget, more int) {
 	for _, t := range p.Targets {
 		switch {
@@ -89,7 +89,7 @@ func (p MigratePage) needsOvercommit() bool {
 	return room
 }
 
-// migrate is the action that migrates the VM, shown next to the name of its host.
+// migrateAction is the action that migrates the VM, shown next to the name of its host.
 func (p Page) migrateAction() kit.ActionButton {
 	_, why := p.VM.AllowsMigration(p.DiskMigrations, p.RunningMigration)
 	return kit.ActionButton{Icon: "server", Word: "Move to another host…", Href: views.VMPath(p.VM.ID, "migrate"), Dialog: true}.DisableFor(p.MigrateWhy).DisableFor(why)

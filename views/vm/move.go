@@ -9,7 +9,7 @@ import (
 	"quantix/views/kit"
 )
 
-// MovePage is the dialog that moves a disk to another pool.
+// MoveDiskPage is the dialog that moves a disk to another pool.
 type MoveDiskPage struct {
 	VM      fleet.VMView
 	Disk    fleet.Disk
@@ -21,7 +21,7 @@ type MoveDiskPage struct {
 	Errors  kit.Errors
 }
 
-// MoveForm holds the values that a person chose in the dialog of a disk migration.
+// MoveDiskForm holds the values that a person chose in the dialog of a disk migration.
 type MoveDiskForm struct {
 	Pool, Rate string
 	Overcommit bool
@@ -49,7 +49,7 @@ func (p MoveDiskPage) needsOvercommit() bool {
 	return p.In.Overcommit || p.Errors.At("overcommit") != "" || p.lacksOnlySpace()
 }
 
-// onlyRoom reports whether no pool can take the disk, but at least one lacks only free space.
+// lacksOnlySpace reports whether no pool can take the disk, but at least one lacks only free space.
 func (p MoveDiskPage) lacksOnlySpace() bool {
 	room := false
 	for _, t := range p.Targets {
@@ -68,14 +68,14 @@ func (p MoveDiskPage) effectText() string {
 	return "The guest is off: the file is copied and verified, and then the VM's definition is changed. The VM can start after that."
 }
 
-// move is the action that moves a disk.
+// moveDiskAction is the action that moves a disk.
 func (p Page) moveDiskAction(d fleet.Disk) kit.ActionButton {
 	_, why := p.VM.AllowsDiskMigration(d.Ref(), p.DiskMigrations)
 	return kit.ActionButton{Icon: "database", Word: "Move to another pool…", Href: diskActionPath(p.VM.ID, "move", d.Ref()), Dialog: true}.
 		DisableFor(p.MoveWhy).DisableFor(why)
 }
 
-// moving is the disk's running migration; nil: none.
+// runningDiskMigration is the disk's running migration; nil: none.
 func (p Page) runningDiskMigration(d fleet.Disk) *fleet.MovingDisk {
 	for i, m := range p.DiskMigrations {
 		if m.Disk == d.Ref() {

@@ -13,39 +13,39 @@ import (
 
 // Page shows one VM.
 type Page struct {
-	VM      fleet.VMView
-	Tab     string // "summary", "monitor", "console", "configure", "snapshots", "events"
-	Now     time.Time
-	Actions []fleet.ActionState // the VM's actions, each with the reason if the actor cannot start it now
-	Pools   map[fleet.PoolID]string
-	MaySeeHosts   bool // the actor may see hosts
-	Actor   fleet.Actor
+	VM          fleet.VMView
+	Tab         string // "summary", "monitor", "console", "configure", "snapshots", "events"
+	Now         time.Time
+	Actions     []fleet.ActionState // the VM's actions, each with the reason if the actor cannot start it now
+	Pools       map[fleet.PoolID]string
+	MaySeeHosts bool // the actor may see hosts
+	Actor       fleet.Actor
 
-	DiskMigrations     []fleet.MovingDisk // tab summary: running disk migrations, for actors who may see hosts
-	RunningMigration    *fleet.MigratingVM // tab summary: the VM's running migration, for actors who may see hosts
-	MigrateWhy string             // why the actor may not migrate the VM; empty: allowed
-	MoveWhy    string             // why the actor may not move disks; empty: allowed
+	DiskMigrations   []fleet.MovingDisk // tab summary: running disk migrations, for actors who may see hosts
+	RunningMigration *fleet.MigratingVM // tab summary: the VM's running migration, for actors who may see hosts
+	MigrateWhy       string             // why the actor may not migrate the VM; empty: allowed
+	MoveWhy          string             // why the actor may not move disks; empty: allowed
 
 	Guest        fleet.GuestView     // tab summary: guest values that change without an edit
 	GuestActions []fleet.ActionState // as Actions, for the guest agent's actions
 
 	PlaceWhy string // why the actor may not set which host the VM is on; empty: allowed
 
-	UnfinishedSnapshotJobs      []fleet.JobKind      // tab snapshots: kinds of unfinished snapshot jobs
-	Schedules []fleet.ScheduleView // tab snapshots: snapshot schedules
+	UnfinishedSnapshotJobs []fleet.JobKind      // tab snapshots: kinds of unfinished snapshot jobs
+	Schedules              []fleet.ScheduleView // tab snapshots: snapshot schedules
 
 	Edit  Form               // tab configure
 	Merge *MergePage         // replaces Edit after a concurrent change of the VM
 	Audit []fleet.AuditEntry // tab events
 	Tasks []fleet.Task
-	Meter *LoadSample               // tab monitor; nil: no load reported yet
+	Meter *LoadSample          // tab monitor; nil: no load reported yet
 	NICs  []fleet.NICAddresses // tab summary
 	Retry *fleet.Task          // tab summary: task that waits until the host's hypervisor responds; nil: none
 
 	Filters []fleet.NICFilter // tab summary: filters of the NICs, in the spec's order
 }
 
-// Meter is a VM's newest load sample.
+// LoadSample is a VM's newest load sample.
 type LoadSample struct {
 	At time.Time
 	fleet.Meter
@@ -69,10 +69,10 @@ func (p Page) tabs() []kit.Tab {
 		kit.Tab{Key: "console", Text: "Console", Href: p.path("console")}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "snapshots", Text: "Snapshots"}, kit.Tab{Key: "events", Text: "Events"})
 }
 
-// key is the VM's wake-up key.
+// liveKey is the VM's wake-up key.
 func (p Page) liveKey() string { return "vm:" + string(p.VM.ID) }
 
-// screen are the attributes that report the VM's phase to the console's scripts. A VM without a console has none.
+// consoleAttrs are the attributes that report the VM's phase to the console's scripts. A VM without a console has none.
 func (p Page) consoleAttrs() templ.Attributes {
 	if !p.actionState(fleet.ActConsole).Allowed {
 		return nil
@@ -104,7 +104,7 @@ func (p Page) poolName(id fleet.PoolID) string {
 	return "a pool"
 }
 
-// filter is the filter of a NIC; nil: unknown.
+// nicFilter is the filter of a NIC; nil: unknown.
 func (p Page) nicFilter(i int) *fleet.NICFilter {
 	if i < len(p.Filters) {
 		return &p.Filters[i]

@@ -12,7 +12,7 @@ import (
 	"quantix/views/kit"
 )
 
-// web is a VM that its host reported, some time ago, as running with 37 % load.
+// reportedVM is a VM that its host reported, some time ago, as running with 37 % load.
 func reportedVM(phase fleet.Phase) fleet.VMView {
 	cpu, started, seen := 74.0, noon.Add(-4*time.Hour), noon.Add(-45*time.Second)
 	return fleet.VMView{

@@ -53,7 +53,7 @@ func (f Form) sections() []formSection {
 	return out
 }
 
-// partOf is the form field of a VM field.
+// formFieldOf is the form field of a VM field.
 func (f Form) formFieldOf(v fleet.VMField) formField {
 	part := formField{"spec." + v.Name, v.Input, v.ReservedReason, f.field("spec."+v.Name, kit.Field{}).TakesEffect}
 	if v.ReservedPaths != nil {
@@ -62,7 +62,7 @@ func (f Form) formFieldOf(v fleet.VMField) formField {
 	return part
 }
 
-// rowFolds are the sections of a disk's or NIC's row. If stays is true, the row edits an existing device, whose
+// rowSections are the sections of a disk's or NIC's row. If stays is true, the row edits an existing device, whose
 // changes may take effect only later.
 func rowSections[S any](f Form, at string, fields []fleet.Field[S], stays bool) []formSection {
 	var out []formSection
@@ -107,7 +107,7 @@ func (f Form) withSummary(one formSection) formSection {
 	return one
 }
 
-// says is a value of the field in words.
+// valueText is a value of the field in words.
 func (p formField) valueText(value string) string {
 	if p.input.Kind == fleet.InputMedium || p.input.Kind == fleet.InputFile {
 		_, volume, _ := strings.Cut(value, "/")
@@ -137,12 +137,12 @@ func (f Form) inputOf(p formField, section fleet.EffectTime) kit.Field {
 	return out
 }
 
-// reserved reports whether the actor may not set the field. A value that is set can still be reset.
+// isReserved reports whether the actor may not set the field. A value that is set can still be reset.
 func (f Form) isReserved(p formField) bool {
 	return p.reserved != "" && !f.MayChangeHosts && f.typedValue(p.name) == "" && len(f.rowIndexes(p.name)) == 0
 }
 
-// proposals are the suggestions of a text field. CPU models come from the hosts, each with its number of supporting
+// suggestions are the suggestions of a text field. CPU models come from the hosts, each with its number of supporting
 // hosts, for actors who may see hosts.
 func (f Form) suggestions(p formField) []fleet.Option {
 	if p.name != "spec.cpu.model" {
@@ -163,7 +163,7 @@ func (f Form) suggestions(p formField) []fleet.Option {
 	return out
 }
 
-// optionsOf are the options of a choice. A typed value outside the options stays visible.
+// fieldOptions are the options of a choice. A typed value outside the options stays visible.
 func fieldOptions(in fleet.FormInput, value string) []kit.Option {
 	var out []kit.Option
 	for _, o := range in.Options {
@@ -175,7 +175,7 @@ func fieldOptions(in fleet.FormInput, value string) []kit.Option {
 	return out
 }
 
-// setParts are the VM's fields that differ from a new VM's defaults.
+// nonDefaultFields are the VM's fields that differ from a new VM's defaults.
 func nonDefaultFields(vm fleet.VMView) []fleet.VMField {
 	var out []fleet.VMField
 	for _, v := range fleet.VMFields {
@@ -186,7 +186,7 @@ func nonDefaultFields(vm fleet.VMView) []fleet.VMField {
 	return out
 }
 
-// keptDisk is the existing disk of a form row; nil: a new disk.
+// existingDisk is the existing disk of a form row; nil: a new disk.
 func (f Form) existingDisk(at string) *fleet.Disk {
 	for i, d := range f.VM.Spec.Disks {
 		if f.Typed.Get(at+".keep") == VolumeValue(d.PoolID, d.Volume) {
@@ -196,7 +196,7 @@ func (f Form) existingDisk(at string) *fleet.Disk {
 	return nil
 }
 
-// keepsNIC reports whether a form row edits an existing NIC.
+// isExistingNIC reports whether a form row edits an existing NIC.
 func (f Form) isExistingNIC(at string) bool {
 	return slices.ContainsFunc(f.VM.Spec.NICs, func(n fleet.NIC) bool { return strings.EqualFold(n.MAC, f.Typed.Get(at+".mac")) })
 }
@@ -218,7 +218,7 @@ func (f Form) growthHint(field string) string {
 	return ""
 }
 
-// modules lists the sizes of hot-plugged memory modules.
+// memoryModulesText lists the sizes of hot-plugged memory modules.
 func memoryModulesText(all []fleet.Module) string {
 	var out []string
 	for _, m := range all {

@@ -35,7 +35,7 @@ func (p PlanPage) crumbs() []kit.Breadcrumb {
 	return append(out, kit.Breadcrumb{Text: p.Plan.Name, Href: views.VMPath(p.Plan.VMID)})
 }
 
-// back is the address of the form with the values of the plan.
+// formPath is the address of the form with the values of the plan.
 func (p PlanPage) formPath() string {
 	if p.creates() {
 		return kit.Link{Path: "/vms/new"}.With("plan", string(p.Plan.ID)).String()
@@ -50,10 +50,10 @@ func (p PlanPage) submitLabel() string {
 	return "Save these changes"
 }
 
-// host names the host in a sentence.
+// hostNameOrIts names the host in a sentence.
 func (p PlanPage) hostNameOrIts() string { return kit.HostOrIts(p.Plan.HostName) }
 
-// trigger is the polling trigger while the host has not answered.
+// pollTrigger is the polling trigger while the host has not answered.
 func (p PlanPage) pollTrigger() string {
 	if p.Plan.State == fleet.PlanRequested {
 		return "poke, every 1s"
@@ -85,7 +85,7 @@ func (p PlanPage) effectText() string {
 	return strconv.Itoa(n) + " of " + strconv.Itoa(len(p.Plan.Changes)) + " take effect when the guest is shut down and started again."
 }
 
-// diffMark is the prefix of a diff line.
+// diffPrefix is the prefix of a diff line.
 func diffPrefix(op fleet.LineOp) string {
 	switch op {
 	case fleet.LineAdded:
@@ -96,12 +96,13 @@ func diffPrefix(op fleet.LineOp) string {
 	return " "
 }
 
-// onlyAdded reports whether the XML has only added lines, as for a new VM, whose definition replaces no older one.
+// hasOnlyAddedLines reports whether the XML has only added lines, as for a new VM, whose definition replaces no older
+// one.
 func hasOnlyAddedLines(d fleet.DefinitionDiff) bool {
 	return !slices.ContainsFunc(d.Lines, func(l fleet.DefinitionLine) bool { return l.Op != fleet.LineAdded && l.Op != fleet.LineHidden })
 }
 
-// addedText is the XML of a new definition.
+// addedLinesText is the XML of a new definition.
 func addedLinesText(d fleet.DefinitionDiff) string {
 	var b strings.Builder
 	for _, l := range d.Lines {
@@ -112,7 +113,7 @@ func addedLinesText(d fleet.DefinitionDiff) string {
 	return b.String()
 }
 
-// diffWord is the screen reader's text for a diff line's colour.
+// diffScreenReaderText is the screen reader's text for a diff line's colour.
 func diffScreenReaderText(op fleet.LineOp) string {
 	switch op {
 	case fleet.LineAdded:

@@ -12,7 +12,7 @@ import (
 type SchedulePage struct {
 	VM     fleet.VMView
 	ID     fleet.ScheduleID // empty: a new schedule
-	Stored    fleet.ScheduleView
+	Stored fleet.ScheduleView
 	All    []fleet.ScheduleView
 	In     ScheduleForm
 	Errors kit.Errors
@@ -27,12 +27,12 @@ type ScheduleForm struct {
 	Enabled                     bool
 }
 
-// NewSchedule is the form of a new schedule with common defaults.
+// NewScheduleForm is the form of a new schedule with common defaults.
 func NewScheduleForm() ScheduleForm {
 	return ScheduleForm{Name: "nightly", Enabled: true, Every: "0", At: "03:00", Zone: "UTC", Last: "3", Hourly: "0", Daily: "0", Weekly: "0"}
 }
 
-// ScheduleOf is the form of an existing schedule.
+// ScheduleFormOf is the form of an existing schedule.
 func ScheduleFormOf(s fleet.SnapshotSchedule) ScheduleForm {
 	out := ScheduleForm{
 		Name: s.Name, Enabled: s.Enabled, Every: strconv.Itoa(s.Times.EveryHours), At: s.Times.At, Days: s.Times.Days, Zone: s.Times.Zone, NameAs: s.NameAs,

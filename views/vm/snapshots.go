@@ -11,17 +11,18 @@ import (
 	"quantix/views/kit"
 )
 
-// snapChain is a chain of snapshots in the drawn tree. Branches hang beside their parent snapshot.
+// snapshotChain is a chain of snapshots in the drawn tree. Branches hang beside their parent snapshot.
 type snapshotChain []snapshotNode
 
-// snapNode is one snapshot of a chain, or the marker of the VM's current state.
+// snapshotNode is one snapshot of a chain, or the marker of the VM's current state.
 type snapshotNode struct {
 	fleet.Snapshot
 	Here     bool
 	Branches []snapshotChain // branches that start at this snapshot
 }
 
-// snapLines are the chains that start at the root snapshots. The chain to the VM's current position is drawn straight.
+// snapshotChains are the chains that start at the root snapshots. The chain to the VM's current position is drawn
+// straight.
 func snapshotChains(t *fleet.SnapshotTree) (out []snapshotChain) {
 	if t == nil {
 		return nil
@@ -86,7 +87,7 @@ func (p Page) consolidateAction() kit.ActionButton {
 	return kit.ActionButton{Icon: "layers", Word: "Consolidate disks", Post: p.path("snapshots", "consolidate"), Back: p.tabPath(), Why: why}.DisableFor(p.whyNotEdit())
 }
 
-// snapActs are the actions on one snapshot.
+// snapshotActions are the actions on one snapshot.
 func (p Page) snapshotActions(s fleet.Snapshot) []kit.ActionButton {
 	_, back := p.VM.AllowsRevert(s, p.UnfinishedSnapshotJobs)
 	_, gone := p.VM.AllowsSnapshots(p.UnfinishedSnapshotJobs)
@@ -103,7 +104,7 @@ func (p Page) snapshotActions(s fleet.Snapshot) []kit.ActionButton {
 	return acts
 }
 
-// snapTotal describes the number of snapshots and their size.
+// snapshotTotalText describes the number of snapshots and their size.
 func snapshotTotalText(t *fleet.SnapshotTree) string {
 	n := 0
 	for _, s := range t.Snapshots {
@@ -114,7 +115,7 @@ func snapshotTotalText(t *fleet.SnapshotTree) string {
 	return fmt.Sprintf("%s, %s, disks of %s", kit.CountText(n, "snapshot"), kit.Bytes(t.Bytes()), kit.CountText(t.Depth, "file"))
 }
 
-// snapCount is the number of the VM's snapshots.
+// snapshotCount is the number of the VM's snapshots.
 func snapshotCount(vm fleet.VMView) int {
 	if vm.Status == nil || vm.Status.Snapshots == nil {
 		return 0
@@ -122,7 +123,7 @@ func snapshotCount(vm fleet.VMView) int {
 	return len(vm.Status.Snapshots.Snapshots)
 }
 
-// snapLarge reports whether the snapshots use more space than the size of the VM's disks.
+// snapshotsExceedDisks reports whether the snapshots use more space than the size of the VM's disks.
 func (p Page) snapshotsExceedDisks() bool {
 	var disks int64
 	for _, d := range p.VM.Spec.Disks {
@@ -190,7 +191,7 @@ func (p SnapshotPage) deleteDialog() kit.Dialog {
 	return d
 }
 
-// since is the start of the period whose writes are in no snapshot.
+// unsavedSince is the start of the period whose writes are in no snapshot.
 func (p SnapshotPage) unsavedSince() string {
 	if p.VM.Status != nil && p.VM.Status.Snapshots != nil {
 		if s := p.VM.Status.Snapshots.SnapshotByID(p.VM.Status.Snapshots.Current); s != nil {
@@ -200,7 +201,7 @@ func (p SnapshotPage) unsavedSince() string {
 	return "the last snapshot"
 }
 
-// names are the names of the first snapshots that are deleted together with the chosen snapshot.
+// firstDeletedNames are the names of the first snapshots that are deleted together with the chosen snapshot.
 func (p SnapshotPage) firstDeletedNames() string {
 	var names []string
 	for _, s := range p.Below {

@@ -13,7 +13,7 @@ func firstAddress(vm fleet.VMView) string {
 	return "–"
 }
 
-// addresses are the IP addresses of all NICs, as the guest's host reports them.
+// ipAddresses are the IP addresses of all NICs, as the guest's host reports them.
 func ipAddresses(vm fleet.VMView) []string {
 	var out []string
 	if vm.Status == nil {
@@ -25,7 +25,7 @@ func ipAddresses(vm fleet.VMView) []string {
 	return out
 }
 
-// load is the VM's use of its vCPUs: "37 %". The load is unknown while the host is offline.
+// cpuLoadText is the VM's use of its vCPUs: "37 %". The load is unknown while the host is offline.
 func cpuLoadText(vm *fleet.VMView) string {
 	if vm.CPUPercent == nil || vm.Spec.CPUs == 0 || vm.Phase == fleet.PhaseUnknown {
 		return "–"
@@ -33,7 +33,7 @@ func cpuLoadText(vm *fleet.VMView) string {
 	return strconv.FormatFloat(*vm.CPUPercent/float64(vm.Spec.CPUs), 'f', 0, 64) + " %"
 }
 
-// lastKnown describes an unknown VM's last reported state.
+// lastReportedStateText describes an unknown VM's last reported state.
 func lastReportedStateText(vm fleet.VMView) string {
 	if vm.Phase != fleet.PhaseUnknown || vm.Status == nil {
 		return ""

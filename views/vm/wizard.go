@@ -7,11 +7,11 @@ import (
 
 // Wizard is the data of a new VM's form that is not a form field: source, preset, notes and summary.
 type Wizard struct {
-	Source  fleet.VMSource
-	Preset  string
-	Notes   []ImportNote // notes about imported XML
-	XMLImported    bool         // XML was imported
-	Summary *NewVMSummary     // nil: the page requests the summary later
+	Source      fleet.VMSource
+	Preset      string
+	Notes       []ImportNote  // notes about imported XML
+	XMLImported bool          // XML was imported
+	Summary     *NewVMSummary // nil: the page requests the summary later
 }
 
 // ImportNote is a note about a line of imported XML.
@@ -21,7 +21,7 @@ type ImportNote struct {
 	Kind     string // "left", "usual" or "refused"
 }
 
-// Summary describes the VM that the form would create, and where.
+// NewVMSummary describes the VM that the form would create, and where.
 type NewVMSummary struct {
 	Facts  []SummaryFact
 	Wrong  []string // errors to correct
@@ -34,7 +34,7 @@ type NewVMSummary struct {
 	YAML   string // the new VM as a YAML document
 }
 
-// Fact is one row of the summary.
+// SummaryFact is one row of the summary.
 type SummaryFact struct{ Word, Text string }
 
 // OtherHost is a host that placement did not choose.
@@ -43,20 +43,20 @@ type OtherHost struct {
 	Suitable  bool
 }
 
-// firstDisk is the disk of the image choice at the top of the form.
+// firstDiskField is the disk of the image choice at the top of the form.
 const firstDiskField = "spec.disks[0]"
 
-// picksImage reports whether this disk's image is chosen next to the VM's name, at the top of the form.
+// isImageChosenAtTop reports whether this disk's image is chosen next to the VM's name, at the top of the form.
 func (f Form) isImageChosenAtTop(at string) bool {
 	return at == firstDiskField && !f.Edits && f.Source == nil && f.Wizard.Source == fleet.SourceImage && f.Typed.Has(at+".source")
 }
 
-// picksISO reports whether the ISO of the CD-ROM drive is chosen at the top of the form.
+// isISOChosenAtTop reports whether the ISO of the CD-ROM drive is chosen at the top of the form.
 func (f Form) isISOChosenAtTop() bool {
 	return !f.Edits && f.Source == nil && f.Wizard.Source == fleet.SourceISO
 }
 
-// notesOf are the notes of one kind, in order.
+// notesOfKind are the notes of one kind, in order.
 func (w Wizard) notesOfKind(kind string) (out []ImportNote) {
 	for _, n := range w.Notes {
 		if n.Kind == kind {
@@ -83,7 +83,7 @@ func (w Wizard) presetHint() string {
 	return "A preset sets typical values for a type of guest."
 }
 
-// others describes how many other hosts could run the VM.
+// otherHostsText describes how many other hosts could run the VM.
 func (s NewVMSummary) otherHostsText() string {
 	could := 0
 	for _, o := range s.Others {

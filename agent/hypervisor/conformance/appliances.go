@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// bytesOf returns all bytes of a volume's file, as sent by ReadVolume.
+// volumeBytes returns all bytes of a volume's file, as sent by ReadVolume.
 func (h *testHost) volumeBytes(p fleet.Pool, name string) []byte {
 	h.t.Helper()
 	var b bytes.Buffer
@@ -21,7 +21,7 @@ func (h *testHost) volumeBytes(p fleet.Pool, name string) []byte {
 	return b.Bytes()
 }
 
-// exportOf returns the parameters of a job that exports a VM with one disk.
+// exportParams returns the parameters of a job that exports a VM with one disk.
 func exportParams(vm fleet.VM) fleet.VolumeParams {
 	a := fleet.ApplianceFromVM(fleet.VMView{VM: vm}, nil)
 	return fleet.VolumeParams{Export: &fleet.ExportParams{Appliance: a, Disks: []fleet.Volref{vm.Spec.Disks[0].Ref()}}}
@@ -94,7 +94,7 @@ func testExportAndImportAppliance(t *testing.T, h *testHost) {
 	h.requireNoError("delete", h.DeleteVolume(h.ctx, h.newVolumeJob(p, "out.ova", fleet.VolumeParams{})))
 }
 
-// descriptorOf returns the descriptor of an archive with one disk of 1 MiB in that format.
+// ovfDescriptor returns the descriptor of an archive with one disk of 1 MiB in that format.
 func ovfDescriptor(disk []byte, format string) string {
 	return `<?xml version="1.0"?><Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1" xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1" xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData">` +
 		fmt.Sprintf(`<References><File ovf:id="f" ovf:href="disk" ovf:size="%d"/></References><DiskSection><Info/><Disk ovf:diskId="d" ovf:fileRef="f" ovf:capacity="1048576" ovf:format="%s"/></DiskSection>`, len(disk), format) +
@@ -127,7 +127,7 @@ func newTar(t *testing.T, members ...tarMember) []byte {
 	return b.Bytes()
 }
 
-// qcowWith returns the header of a qcow2 image of 1 MiB with a backing file.
+// qcow2WithBackingFile returns the header of a qcow2 image of 1 MiB with a backing file.
 func qcow2WithBackingFile(backing string) []byte {
 	b := make([]byte, 1<<16)
 	copy(b, "QFI\xfb")
@@ -144,7 +144,7 @@ func qcow2WithBackingFile(backing string) []byte {
 	return b
 }
 
-// vmdkWith returns a sparse VMDK's header with a descriptor.
+// vmdkWithDescriptor returns a sparse VMDK's header with a descriptor.
 func vmdkWithDescriptor(sectors uint64, descriptor string) []byte {
 	b := make([]byte, 64<<10)
 	copy(b, "KDMV")
@@ -205,7 +205,7 @@ func testAppliancesRefused(t *testing.T, h *testHost) {
 	}
 }
 
-// vhdOf returns the footer of a VHD of that kind, placed at the beginning of the file.
+// newVHD returns the footer of a VHD of that kind, placed at the beginning of the file.
 func newVHD(kind uint32) []byte {
 	b := make([]byte, 64<<10)
 	copy(b, "conectix")

@@ -24,16 +24,16 @@ type Harness struct {
 	// FailingPool returns a pool that cannot start on this host, and a part of the host's error.
 	FailingPool func(t *testing.T) (spec fleet.PoolSpec, words string)
 
-	// BadPath is a path that the agent's settings do not allow for pools.
+	// ForbiddenPoolPath is a path that the agent's settings do not allow for pools.
 	ForbiddenPoolPath string
 
-	// Misplace replaces the pool's directory. back restores the directory.
+	// ReplacePoolDir replaces the pool's directory. back restores the directory.
 	ReplacePoolDir func(t *testing.T, pool fleet.Pool, how PoolDirReplacement) (back func())
 
 	// AddImage copies a file into a pool that the suite has applied, as a user does.
 	AddImage func(t *testing.T, pool fleet.Pool, image Image)
 
-	// Physical returns a whole disk of the host by its name in a spec. use makes the host use the disk until release is
+	// UnusedDisk returns a whole disk of the host by its name in a spec. use makes the host use the disk until release is
 	// called.
 	UnusedDisk func(t *testing.T) (device string, use func() (release func()))
 
@@ -41,30 +41,30 @@ type Harness struct {
 	// -b.
 	AddOverlay func(t *testing.T, pool fleet.Pool, name, base string)
 
-	// Remote returns the URL of a file to download, and the checksum to expect.
+	// ServeFile returns the URL of a file to download, and the checksum to expect.
 	ServeFile func(t *testing.T, what RemoteFile) (url, checksum string)
 
-	// Foreign creates and starts a domain with the name, without Quantix metadata.
+	// DefineUnmanagedVM creates and starts a domain with the name, without Quantix metadata.
 	DefineUnmanagedVM func(t *testing.T, name string) fleet.VMID
 
-	// Power reads a domain's power state without the backend. It returns fleet.Absent if the domain does not exist.
+	// PowerOf reads a domain's power state without the backend. It returns fleet.Absent if the domain does not exist.
 	PowerOf func(t *testing.T, id fleet.VMID) fleet.Power
 
 	// PowerOff forces a domain off, like virsh destroy.
 	PowerOff func(t *testing.T, id fleet.VMID)
 
-	// Change changes a stopped domain's definition, like virsh edit.
+	// EditVM changes a stopped domain's definition, like virsh edit.
 	EditVM func(t *testing.T, id fleet.VMID, c VMEdit)
 
-	// Seeds returns the first-boot data of the VM on the host, as files by name for each version. DropSeeds removes the
-	// first-boot files without the backend.
-	FirstBootData     func(t *testing.T, id fleet.VMID) []map[string]string
+	// FirstBootData returns the first-boot data of the VM on the host, as files by name for each version.
+	// DeleteFirstBootData removes the first-boot files without the backend.
+	FirstBootData       func(t *testing.T, id fleet.VMID) []map[string]string
 	DeleteFirstBootData func(t *testing.T, id fleet.VMID)
 
 	// SaveDefinition saves a stopped domain's definition without the backend. restore defines the domain again.
 	SaveDefinition func(t *testing.T, id fleet.VMID) (restore func())
 
-	// Undefine removes a domain's definition without the backend. A running guest continues.
+	// UndefineVM removes a domain's definition without the backend. A running guest continues.
 	UndefineVM func(t *testing.T, id fleet.VMID)
 
 	// HideVolume moves a volume's file out of its pool. restore moves the file back.
@@ -76,11 +76,11 @@ type Harness struct {
 	// DeleteVolume deletes a volume, like virsh vol-delete.
 	DeleteVolume func(t *testing.T, pool fleet.Pool, volume string)
 
-	// Touch writes to a volume without the backend and resets the file's modification time.
+	// WriteKeepingTime writes to a volume without the backend and resets the file's modification time.
 	WriteKeepingTime func(t *testing.T, pool fleet.Pool, volume string)
 
-	// GuestWrites overwrites the beginning of a raw volume with a qcow2 header whose backing file is another volume of
-	// the pool.
+	// WriteQcow2Header overwrites the beginning of a raw volume with a qcow2 header whose backing file is another volume
+	// of the pool.
 	WriteQcow2Header func(t *testing.T, pool fleet.Pool, volume, names string)
 
 	// WriteDisk writes the byte to the beginning of an unused disk file, as the VM's guest would. ReadDisk reads the
@@ -89,17 +89,17 @@ type Harness struct {
 	ReadDisk  func(t *testing.T, path string) byte
 	CheckDisk func(t *testing.T, path string)
 
-	// ForeignSnapshot takes a snapshot of a stopped VM, like virsh snapshot-create-as. drop deletes the snapshot.
+	// TakeUnmanagedSnapshot takes a snapshot of a stopped VM, like virsh snapshot-create-as. drop deletes the snapshot.
 	TakeUnmanagedSnapshot func(t *testing.T, id fleet.VMID, name string) (drop func())
 
-	// ForeignOverlay creates an overlay with the name in the pool on the first disk of a stopped VM, like virsh
+	// CreateUnmanagedOverlay creates an overlay with the name in the pool on the first disk of a stopped VM, like virsh
 	// snapshot-create-as --disk-only.
 	CreateUnmanagedOverlay func(t *testing.T, pool fleet.Pool, vm fleet.VM, name string)
 
 	// StopPool stops an active pool, like virsh pool-destroy.
 	StopPool func(t *testing.T, pool fleet.Pool)
 
-	// ForeignPool creates and starts a directory pool with the name, without the backend.
+	// DefineUnmanagedPool creates and starts a directory pool with the name, without the backend.
 	DefineUnmanagedPool func(t *testing.T, name, path string)
 
 	// StopNetwork stops a network, like virsh net-destroy. UndefineNetwork removes the network's definition.
@@ -119,43 +119,43 @@ type Harness struct {
 	// filter.
 	EditFilter, UndefineFilter func(t *testing.T, name string)
 
-	// EndServer kills the dnsmasq of a network.
+	// KillDnsmasq kills the dnsmasq of a network.
 	KillDnsmasq func(t *testing.T, name string)
 
-	// ForeignNetwork creates and starts a network with the name, without the backend.
+	// DefineUnmanagedNetwork creates and starts a network with the name, without the backend.
 	DefineUnmanagedNetwork func(t *testing.T, name string)
 
-	// Device returns an unused network device of the host.
+	// UnusedNetworkDevice returns an unused network device of the host.
 	UnusedNetworkDevice func(t *testing.T) string
 
-	// AddBootable adds a bootable qcow2 volume with a guest agent to a pool. Once that guest's agent answers, Prepare
-	// creates a file system on the guest's second disk and installs a command to set passwords.
+	// AddBootableVolume adds a bootable qcow2 volume with a guest agent to a pool. Once that guest's agent answers,
+	// Prepare creates a file system on the guest's second disk and installs a command to set passwords.
 	AddBootableVolume func(t *testing.T, pool fleet.Pool, name string)
-	PrepareGuest     func(t *testing.T, id fleet.VMID)
+	PrepareGuest      func(t *testing.T, id fleet.VMID)
 
-	// Frozen and HasPassword read the guest's state without the backend.
-	IsGuestFrozen      func(t *testing.T, id fleet.VMID) bool
+	// IsGuestFrozen and GuestHasPassword read the guest's state without the backend.
+	IsGuestFrozen    func(t *testing.T, id fleet.VMID) bool
 	GuestHasPassword func(t *testing.T, id fleet.VMID, user, password string) bool
 
-	// Network is the name of an active libvirt network of the host.
+	// ActiveNetwork is the name of an active libvirt network of the host.
 	ActiveNetwork string
 
-	// Unplug makes the hypervisor unreachable while its guests run, and plug makes it reachable again. Both return once
-	// the change is complete.
+	// DisconnectHypervisor makes the hypervisor unreachable while its guests run, and plug makes it reachable again. Both
+	// return once the change is complete.
 	DisconnectHypervisor func(t *testing.T) (plug func())
 
-	// Freeze makes the hypervisor accept calls without answering, until the suite calls thaw. Optional.
+	// FreezeHypervisor makes the hypervisor accept calls without answering, until the suite calls thaw. Optional.
 	FreezeHypervisor func(t *testing.T) (thaw func())
 
-	// CoreOnly restricts the suite to the core cases.
+	// OnlyCoreTests restricts the suite to the core cases.
 	OnlyCoreTests bool
 
-	// CutsOff enables the cases that interrupt a job by a panic in one of the job's functions, which simulates the
+	// InterruptsJobs enables the cases that interrupt a job by a panic in one of the job's functions, which simulates the
 	// agent's end.
 	InterruptsJobs bool
 }
 
-// Misplacement is a way to replace a pool's directory by another directory.
+// PoolDirReplacement is a way to replace a pool's directory by another directory.
 type PoolDirReplacement string
 
 const (
@@ -164,28 +164,28 @@ const (
 	PoolDirCovered PoolDirReplacement = "under another file system"
 )
 
-// Change is an administrator's change of a definition. Zero fields change nothing.
+// VMEdit is an administrator's change of a definition. Zero fields change nothing.
 type VMEdit struct {
 	Name            string
 	CPUs, MemoryMiB int
-	DetachDisk          string // the target of a disk to detach: "vdb"
+	DetachDisk      string // the target of a disk to detach: "vdb"
 	Network         string // the network of the first NIC; the NIC's MAC address stays
 	ISO             string // the path of a medium to insert
-	RemoveFirstBoot       bool   // remove the first-boot drive
+	RemoveFirstBoot bool   // remove the first-boot drive
 }
 
 // ImageKind is the kind of an Image's content.
 type ImageKind string
 
 const (
-	Qcow2        ImageKind = "qcow2"         // self-contained
-	Raw          ImageKind = "raw"           // any bytes
-	Qcow2Backing ImageKind = "qcow2-backing" // has a backing file: must be refused
-	Qcow2Data    ImageKind = "qcow2-data"    // has an external data file: must be refused
-	Qcow2Truncated   ImageKind = "qcow2-short"   // truncated
-	ISO          ImageKind = "iso"           // only an ISO 9660 volume descriptor
-	LinkedISO    ImageKind = "iso-linked"    // a symbolic link to an ISO outside the pool: must be refused
-	DirectoryImage       ImageKind = "folder"        // a directory instead of an image
+	Qcow2          ImageKind = "qcow2"         // self-contained
+	Raw            ImageKind = "raw"           // any bytes
+	Qcow2Backing   ImageKind = "qcow2-backing" // has a backing file: must be refused
+	Qcow2Data      ImageKind = "qcow2-data"    // has an external data file: must be refused
+	Qcow2Truncated ImageKind = "qcow2-short"   // truncated
+	ISO            ImageKind = "iso"           // only an ISO 9660 volume descriptor
+	LinkedISO      ImageKind = "iso-linked"    // a symbolic link to an ISO outside the pool: must be refused
+	DirectoryImage ImageKind = "folder"        // a directory instead of an image
 )
 
 // Image is a volume that disks are cloned from.
@@ -201,7 +201,7 @@ type testCase struct {
 	test func(*testing.T, *testHost)
 }
 
-// core are the cases of each area that show that a backend works. more are all other cases, except cutOffs.
+// core are the cases of each area that show that a backend works. more are all other cases, except interruptionTests.
 var (
 	coreTests = []testCase{
 		{"a new VM is defined and stopped", testCreateVM},
@@ -341,7 +341,7 @@ var (
 		{"guests with a memory minimum are ballooned", testBalloons},
 		{"health checks reach the running guest", testHealthChecks},
 	}
-	// cutOffs are the cases that interrupt jobs at each of their steps.
+	// interruptionTests are the cases that interrupt jobs at each of their steps.
 	interruptionTests = []testCase{
 		{"a VM creation interrupted at any step completes on retry", testCreateInterrupted},
 		{"a volume job interrupted at any step completes on retry", testVolumeJobsInterrupted},

@@ -9,11 +9,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// agentKilled is the panic that interrupts a job at a step, as the end of its agent would.
+// agentKilledPanic is the panic that interrupts a job at a step, as the end of its agent would.
 type agentKilledPanic struct{}
 
-// steps counts the steps of a job and interrupts the job at the step with the number at. Each call of a job's functions
-// is a step: a call of Progress, and the start and the end of each record. The zero value interrupts nothing.
+// stepCounter counts the steps of a job and interrupts the job at the step with the number at. Each call of a job's
+// functions is a step: a call of Progress, and the start and the end of each record. The zero value interrupts nothing.
 type stepCounter struct{ interruptAt, seen int }
 
 func (s *stepCounter) next() {
@@ -32,7 +32,7 @@ func (s *stepCounter) record(keep func()) error {
 	return nil
 }
 
-// endAt runs the job until step n. reached is false if the job has fewer steps.
+// runUntilStep runs the job until step n. reached is false if the job has fewer steps.
 func runUntilStep(n int, order func(*stepCounter) error) (reached bool, err error) {
 	s := &stepCounter{interruptAt: n}
 	defer func() {
@@ -47,8 +47,9 @@ func runUntilStep(n int, order func(*stepCounter) error) (reached bool, err erro
 	return false, err
 }
 
-// cutOff interrupts a job at each of its steps, and last when the job is done but its result is lost. Each time
-// it repeats the job, which must then complete, and checks the result. begin creates a new initial state for each step.
+// testInterruptions interrupts a job at each of its steps, and last when the job is done but its result is lost. Each
+// time it repeats the job, which must then complete, and checks the result. begin creates a new initial state for each
+// step.
 func (h *testHost) testInterruptions(act string, begin func() (order func(*stepCounter) error, check func(when string))) {
 	h.t.Helper()
 	for n := 1; ; n++ {

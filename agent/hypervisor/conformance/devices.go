@@ -8,7 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fullDisk and fullNIC return the disk or NIC with every field set to a non-default value. The limits are consistent.
+// diskWithAllFields and nicWithAllFields return the disk or NIC with every field set to a non-default value. The limits
+// are consistent.
 func diskWithAllFields(d fleet.Disk) fleet.Disk {
 	d.Bus, d.Cache, d.IO, d.Discard, d.BootOrder, d.Serial, d.ReadOnly = "scsi", "writeback", "threads", "ignore", 2, "QX-1", true
 	d.Limits = fleet.DiskLimits{TotalIOPS: 500, BurstIOPS: 1000, ReadKiB: 2048, WriteKiB: 1024, BurstSeconds: 5}
@@ -136,8 +137,8 @@ func testHotPlugDisks(t *testing.T, h *testHost) {
 	}
 }
 
-// shrinkAndGrow removes vCPUs and memory from the guest and adds them again. If the guest does not release them, the
-// host must report that. An emulated guest keeps its vCPUs.
+// hotUnplugAndReplug removes vCPUs and memory from the guest and adds them again. If the guest does not release them,
+// the host must report that. An emulated guest keeps its vCPUs.
 func (h *testHost) hotUnplugAndReplug(vm *fleet.VM) {
 	h.t.Helper()
 	was := h.wantStatus(vm.ID, vm.Generation)

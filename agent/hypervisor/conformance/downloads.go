@@ -8,21 +8,21 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Remote is a file on a server for a host to download.
+// RemoteFile is a file on a server for a host to download.
 type RemoteFile string
 
 const (
-	RemoteQcow2 RemoteFile = "qcow2" // of 4 MiB
-	RemoteISO   RemoteFile = "iso"
-	RemoteWebPage  RemoteFile = "page"   // a web page instead of an image
+	RemoteQcow2         RemoteFile = "qcow2" // of 4 MiB
+	RemoteISO           RemoteFile = "iso"
+	RemoteWebPage       RemoteFile = "page"   // a web page instead of an image
 	RemoteWrongChecksum RemoteFile = "wrong"  // the file's checksum differs
-	RemoteNoServer  RemoteFile = "gone"   // no server listens at the address
-	RemoteStalled RemoteFile = "silent" // the server sends a part of the file, and then nothing
+	RemoteNoServer      RemoteFile = "gone"   // no server listens at the address
+	RemoteStalled       RemoteFile = "silent" // the server sends a part of the file, and then nothing
 
 	// For the following files the checksum is the address of a checksum file.
-	RemoteWithChecksumFile   RemoteFile = "sums"   // a qcow2 image as above
+	RemoteWithChecksumFile RemoteFile = "sums"   // a qcow2 image as above
 	RemoteChecksumMissing  RemoteFile = "nosum"  // the file contains only checksums of other files
-	RemoteFileMissing RemoteFile = "nofile" // no server listens at the file's address
+	RemoteFileMissing      RemoteFile = "nofile" // no server listens at the file's address
 )
 
 func (h *testHost) downloadJob(p fleet.Pool, name string, what RemoteFile) (order fleet.VolumeParams, told *progressRecorder, do func(context.Context) error) {

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// drift returns the VM's drift, and whether Snapshot and VM report the same drift. A change between the two reads is a
-// temporary contradiction.
+// reportedDrift returns the VM's drift, and whether Snapshot and VM report the same drift. A change between the two
+// reads is a temporary contradiction.
 func (h *testHost) reportedDrift(id fleet.VMID) ([]fleet.Drift, bool) {
 	h.t.Helper()
 	r, _ := h.reportedVM(id)

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// group returns a security group that accepts one port from one address, and all outgoing packets. The test's cleanup
-// releases the group.
+// newSecurityGroup returns a security group that accepts one port from one address, and all outgoing packets. The
+// test's cleanup releases the group.
 func (h *testHost) newSecurityGroup() fleet.FlatGroup {
 	h.t.Helper()
 	g := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: uniqueName("group"), Revision: 1, Rules: []fleet.FlatRule{
@@ -21,7 +21,7 @@ func (h *testHost) newSecurityGroup() fleet.FlatGroup {
 	return g
 }
 
-// withGroups returns a job for the VM with these security groups.
+// applyJobWithGroups returns a job for the VM with these security groups.
 func (h *testHost) applyJobWithGroups(vm fleet.VM, groups ...fleet.FlatGroup) hypervisor.ApplyWork {
 	return changedJob(h.applyJob(vm), func(o *hypervisor.ApplyWork) { o.Groups = groups })
 }

@@ -12,10 +12,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// seeds are the portal's first-boot files, and the number of times that the backend fetched them.
+// firstBootSource are the portal's first-boot files, and the number of times that the backend fetched them.
 type firstBootSource struct {
-	files map[string][]byte
-	err   error
+	files   map[string][]byte
+	err     error
 	fetches int
 }
 
@@ -24,7 +24,7 @@ func (s *firstBootSource) fetch(context.Context) (map[string][]byte, error) {
 	return s.files, s.err
 }
 
-// textsOf returns the content of the files as text, by name.
+// fileTexts returns the content of the files as text, by name.
 func fileTexts(files map[string][]byte) map[string]string {
 	out := map[string]string{}
 	for name, data := range files {

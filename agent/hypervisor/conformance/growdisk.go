@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// resized returns the VM at its next generation, with its first disk resized.
+// vmWithDiskSize returns the VM at its next generation, with its first disk resized.
 func vmWithDiskSize(vm fleet.VM, size int64) fleet.VM {
 	disks := append([]fleet.Disk{}, vm.Spec.Disks...)
 	disks[0].SizeBytes = size

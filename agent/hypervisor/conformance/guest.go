@@ -87,7 +87,7 @@ func testGuestAgent(t *testing.T, h *testHost) {
 	}
 }
 
-// programs runs programs in a guest. The arguments are passed without a shell, and each result is reported.
+// testGuestPrograms runs programs in a guest. The arguments are passed without a shell, and each result is reported.
 func (h *testHost) testGuestPrograms(id fleet.VMID) {
 	h.t.Helper()
 	run := func(wait time.Duration, program string, args ...string) (fleet.GuestOutput, error) {
@@ -123,7 +123,7 @@ func (h *testHost) testGuestPrograms(id fleet.VMID) {
 	}
 }
 
-// wantHealthy runs a health check with its defaults and requires that the guest passes.
+// wantCheckPassed runs a health check with its defaults and requires that the guest passes.
 func (h *testHost) wantCheckPassed(id fleet.VMID, kind fleet.HealthKind) hypervisor.CheckResult {
 	h.t.Helper()
 	sign, err := h.CheckGuest(h.ctx, id, fleet.HealthCheck{Kind: kind}.WithDefaults())

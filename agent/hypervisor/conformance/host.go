@@ -12,20 +12,20 @@ import (
 	"quantix/internal/wire"
 )
 
-// patience is the suite's longest wait for a condition.
+// conditionTimeout is the suite's longest wait for a condition.
 const conditionTimeout = 30 * time.Second
 
-// caseLimit is the time limit of one case. QEMU needs seconds of CPU time to open an encrypted disk, and parallel cases
-// share the CPUs with all emulated guests. A case that takes half a minute alone may then take minutes.
+// testTimeout is the time limit of one case. QEMU needs seconds of CPU time to open an encrypted disk, and parallel
+// cases share the CPUs with all emulated guests. A case that takes half a minute alone may then take minutes.
 const testTimeout = 10 * time.Minute
 
-// host is an open backend with the test's own pools and VMs. The test's cleanup removes the pools and VMs.
+// testHost is an open backend with the test's own pools and VMs. The test's cleanup removes the pools and VMs.
 type testHost struct {
 	hypervisor.Hypervisor
-	harness     Harness
-	t     *testing.T
-	ctx   context.Context // ends before the test's limit, so that a hang fails at a known line
-	pools []fleet.Pool
+	harness Harness
+	t       *testing.T
+	ctx     context.Context // ends before the test's limit, so that a hang fails at a known line
+	pools   []fleet.Pool
 }
 
 func openTestHost(t *testing.T, h Harness) *testHost {
@@ -41,13 +41,13 @@ func openTestHost(t *testing.T, h Harness) *testHost {
 	return &testHost{Hypervisor: hv, harness: h, t: t, ctx: ctx}
 }
 
-// name returns a name that no other test uses.
+// uniqueName returns a name that no other test uses.
 func uniqueName(prefix string) string {
 	id := string(fleet.NewID[fleet.VMID]())
 	return prefix + "-" + id[len(id)-12:]
 }
 
-// mac returns a MAC address that no other test uses.
+// uniqueMAC returns a MAC address that no other test uses.
 func uniqueMAC() string {
 	id := string(fleet.NewID[fleet.VMID]())
 	id = id[len(id)-6:]
@@ -81,7 +81,7 @@ func (h *testHost) runningVM(disks ...fleet.Disk) fleet.VM {
 	return vm
 }
 
-// pool returns a directory pool on the host. The test's cleanup releases the pool.
+// newPool returns a directory pool on the host. The test's cleanup releases the pool.
 func (h *testHost) newPool() fleet.Pool {
 	h.t.Helper()
 	p := fleet.Pool{
@@ -94,7 +94,7 @@ func (h *testHost) newPool() fleet.Pool {
 	return p
 }
 
-// disk returns an empty disk of 8 MiB in the pool.
+// newDisk returns an empty disk of 8 MiB in the pool.
 func newDisk(p fleet.Pool) fleet.Disk {
 	return fleet.Disk{PoolID: p.ID, Volume: uniqueName("disk") + ".qcow2", SizeBytes: 8 << 20}
 }
@@ -116,7 +116,7 @@ func (h *testHost) requireNoError(act string, err error) {
 	}
 }
 
-// refused fails the test unless err contains word.
+// requireRefusal fails the test unless err contains word.
 func (h *testHost) requireRefusal(act string, err error, word string) {
 	h.t.Helper()
 	switch {
@@ -127,7 +127,7 @@ func (h *testHost) requireRefusal(act string, err error, word string) {
 	}
 }
 
-// namesNoOther fails the test if the text of err contains the name of the VM other.
+// requireNoNameOf fails the test if the text of err contains the name of the VM other.
 func (h *testHost) requireNoNameOf(act string, err error, other fleet.VM) {
 	h.t.Helper()
 	if err != nil && (strings.Contains(err.Error(), other.Name) || strings.Contains(err.Error(), string(other.ID))) {
@@ -153,7 +153,7 @@ func changedJob(in hypervisor.ApplyWork, f func(*hypervisor.ApplyWork)) hypervis
 	return in
 }
 
-// status returns the VM's status from the backend. It fails the test unless the generation is want.
+// wantStatus returns the VM's status from the backend. It fails the test unless the generation is want.
 func (h *testHost) wantStatus(id fleet.VMID, want int64) fleet.VMStatus {
 	h.t.Helper()
 	s, generation, err := h.VM(h.ctx, id)
@@ -181,7 +181,7 @@ func (h *testHost) hostState(pools ...fleet.Pool) wire.State {
 	return s
 }
 
-// report returns the VM's entry in the host state.
+// reportedVM returns the VM's entry in the host state.
 func (h *testHost) reportedVM(id fleet.VMID) (wire.VMReport, bool) {
 	h.t.Helper()
 	return find(h.hostState(h.pools...).VMs, func(r wire.VMReport) bool { return r.ID == id })
@@ -202,7 +202,7 @@ func (h *testHost) reportedVolume(p fleet.Pool, name string) (fleet.Volume, bool
 	return find(h.poolStatus(p).Volumes, func(v fleet.Volume) bool { return v.Name == name })
 }
 
-// eventually polls every 50 ms until ok returns true.
+// waitUntil polls every 50 ms until ok returns true.
 func (h *testHost) waitUntil(what string, ok func() bool) {
 	h.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)

@@ -13,10 +13,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// sums are the checksums that a backend reported, as the agent stores them.
+// recordedChecksums are the checksums that a backend reported, as the agent stores them.
 type recordedChecksums map[fleet.Volref]hypervisor.VolumeChecksum
 
-// of returns the job whose RecordChecksums function stores the checksums in s.
+// recordingJob returns the job whose RecordChecksums function stores the checksums in s.
 func (s recordedChecksums) recordingJob(w hypervisor.VolumeWork) hypervisor.VolumeWork {
 	w.RecordChecksums = func(all ...hypervisor.VolumeChecksum) error {
 		for _, h := range all {
@@ -27,7 +27,7 @@ func (s recordedChecksums) recordingJob(w hypervisor.VolumeWork) hypervisor.Volu
 	return w
 }
 
-// reported returns a volume as a backend with these checksums reports it.
+// volumeWithChecksums returns a volume as a backend with these checksums reports it.
 func (h *testHost) volumeWithChecksums(s recordedChecksums, p fleet.Pool, name string) fleet.Volume {
 	h.t.Helper()
 	state, err := h.HostState(h.ctx, hypervisor.Assignment{Pools: []fleet.Pool{p}, Checksums: s})
@@ -41,7 +41,7 @@ func (h *testHost) volumeWithChecksums(s recordedChecksums, p fleet.Pool, name s
 	return fleet.Volume{}
 }
 
-// volumeSum returns the checksum of the file. It is empty if the file cannot be read.
+// volumeChecksum returns the checksum of the file. It is empty if the file cannot be read.
 func volumeChecksum(t *testing.T, p fleet.Pool, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(p.Spec.Path, name))

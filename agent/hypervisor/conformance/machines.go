@@ -37,7 +37,9 @@ func testOldMachineType(t *testing.T, h *testHost) {
 	}
 	edit(nil, func(s *fleet.VMSpec) { s.ISO = nil })
 	edit(nil, func(s *fleet.VMSpec) { s.Disks = append(s.Disks, newDisk(p)) })
-	edit(nil, func(s *fleet.VMSpec) { s.NICs = append(s.NICs, fleet.NIC{Network: h.harness.ActiveNetwork, MAC: uniqueMAC()}) })
+	edit(nil, func(s *fleet.VMSpec) {
+		s.NICs = append(s.NICs, fleet.NIC{Network: h.harness.ActiveNetwork, MAC: uniqueMAC()})
+	})
 	edit([]string{"disks"}, func(s *fleet.VMSpec) { s.Disks[1].Bus = "sata" })
 	edit(nil, func(s *fleet.VMSpec) { s.Disks[1].Bus = "ide" })
 	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))

@@ -8,14 +8,17 @@ import (
 	"quantix/internal/fleet"
 )
 
-// disappearances are the ways to remove a disk. back restores the disk; it is nil if the disk is lost.
+// waysToRemoveDisk are the ways to remove a disk. back restores the disk; it is nil if the disk is lost.
 var waysToRemoveDisk = []struct {
 	name string
 	take func(*testing.T, *testHost, fleet.Pool, string) (back func())
 }{
 	{"moved", func(t *testing.T, h *testHost, p fleet.Pool, v string) func() { return h.harness.HideVolume(t, p, v) }},
 	{"replaced by a link", func(t *testing.T, h *testHost, p fleet.Pool, v string) func() { return h.harness.LinkVolume(t, p, v) }},
-	{"deleted", func(t *testing.T, h *testHost, p fleet.Pool, v string) func() { h.harness.DeleteVolume(t, p, v); return nil }},
+	{"deleted", func(t *testing.T, h *testHost, p fleet.Pool, v string) func() {
+		h.harness.DeleteVolume(t, p, v)
+		return nil
+	}},
 	{"pool stopped", func(t *testing.T, h *testHost, p fleet.Pool, _ string) func() {
 		h.harness.StopPool(t, p)
 		fresh := h.newVM(newDisk(p))
@@ -25,7 +28,7 @@ var waysToRemoveDisk = []struct {
 	}},
 }
 
-// isMissing is the fault text of a missing first disk.
+// missingDiskText is the fault text of a missing first disk.
 func missingDiskText(p fleet.Pool, d fleet.Disk) string {
 	return "Disk 1 (pool " + p.Name + ", volume " + d.Volume + ") is not on "
 }
@@ -36,7 +39,7 @@ func (h *testHost) findFault(id fleet.VMID, code fleet.FaultCode) (fleet.Fault, 
 	return find(r.Status.Faults, func(f fleet.Fault) bool { return f.Code == code })
 }
 
-// wantDeleted fails the test if the backend created the volume again.
+// wantNotRecreated fails the test if the backend created the volume again.
 func (h *testHost) wantNotRecreated(p fleet.Pool, volume string) {
 	h.t.Helper()
 	h.requireNoError("apply the pool again", h.ApplyPool(h.ctx, p))

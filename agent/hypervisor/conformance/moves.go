@@ -19,7 +19,7 @@ func (h *testHost) moveJob(vm fleet.VM, to fleet.Pool) hypervisor.MoveDiskWork {
 	}
 }
 
-// wantDisk fails the test unless the VM's only disk is at the volume, in its definition and in the running guest,
+// wantDiskAt fails the test unless the VM's only disk is at the volume, in its definition and in the running guest,
 // without pending changes or faults.
 func (h *testHost) wantDiskAt(vm fleet.VM, at fleet.Volref) {
 	h.t.Helper()

@@ -56,7 +56,8 @@ func testRenameToTakenName(t *testing.T, h *testHost) {
 	h.wantDomainName(first.ID, "")
 }
 
-// testOddNames gives a VM an image, a medium and a network with names that Quantix would refuse for new objects.
+// testNamesInvalidForQuantix gives a VM an image, a medium and a network with names that Quantix would refuse for new
+// objects.
 func testNamesInvalidForQuantix(t *testing.T, h *testHost) {
 	p := h.newPool()
 	img, iso, net := "golden image (v2) & ü.qcow2", "Windows Server 2022 (x64), 50% #1.iso", uniqueName("odd space & ü")

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// network returns a network that is not applied yet, with a subnet that no other network of the machine has. The test's
-// cleanup releases the network.
+// newNetwork returns a network that is not applied yet, with a subnet that no other network of the machine has. The
+// test's cleanup releases the network.
 func (h *testHost) newNetwork(mode fleet.NetworkMode) fleet.Network {
 	h.t.Helper()
 	var b [4]byte
@@ -43,7 +43,7 @@ func (h *testHost) newRunningNetwork(mode fleet.NetworkMode) fleet.Network {
 	return n
 }
 
-// netStatus returns the assigned network's entry in the host state. ok reports that the entry has the network's ID.
+// networkStatus returns the assigned network's entry in the host state. ok reports that the entry has the network's ID.
 func (h *testHost) networkStatus(n fleet.Network) (st fleet.NetworkStatus, ok bool) {
 	h.t.Helper()
 	s, err := h.HostState(h.ctx, hypervisor.Assignment{Networks: []fleet.Network{n}})
@@ -58,7 +58,7 @@ func (h *testHost) networkStatus(n fleet.Network) (st fleet.NetworkStatus, ok bo
 	return r.Status, r.ID == n.ID
 }
 
-// wantNet waits for a matching status of the network. Until a slow read ends, the host reports the previous status.
+// waitNetwork waits for a matching status of the network. Until a slow read ends, the host reports the previous status.
 func (h *testHost) waitNetwork(n fleet.Network, active bool, words string) (st fleet.NetworkStatus) {
 	h.t.Helper()
 	h.waitUntil(fmt.Sprintf("the network is active: %v, %q", active, words), func() (ok bool) {

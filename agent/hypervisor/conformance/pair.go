@@ -21,7 +21,7 @@ type Pair struct {
 	Migrate func(t *testing.T, id fleet.VMID, from, to int, leave bool)
 }
 
-// RunPair tests the guarantees of hypervisor.Hypervisor for one VM on two hosts.
+// RunTwoHosts tests the guarantees of hypervisor.Hypervisor for one VM on two hosts.
 func RunTwoHosts(t *testing.T, p Pair) {
 	for _, c := range []struct {
 		name string
@@ -41,16 +41,17 @@ func RunTwoHosts(t *testing.T, p Pair) {
 	}
 }
 
-// pair has two open backends.
+// twoHosts has two open backends.
 type twoHosts struct {
 	Pair
 	first, second *testHost
 }
 
-// pairMark is the ownership mark of the suite's guests.
+// guestOwnershipMark is the ownership mark of the suite's guests.
 const guestOwnershipMark = "30112233445566778899aabbccddeeff"
 
-// guest returns a VM that runs on the first host, with an ownership mark and with a disk on the shared storage.
+// newRunningGuest returns a VM that runs on the first host, with an ownership mark and with a disk on the shared
+// storage.
 func (p *twoHosts) newRunningGuest() fleet.VM {
 	p.first.t.Helper()
 	pool := fleet.Pool{

@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fullSpec sets every field that maps to one place of a definition to a non-default value. The spec starts on a host
-// with emulation.
+// specWithAllFields sets every field that maps to one place of a definition to a non-default value. The spec starts on
+// a host with emulation.
 func specWithAllFields(s fleet.VMSpec) fleet.VMSpec {
 	s.CPUs, s.MemoryMiB = 4, 256
 	s.Firmware = fleet.UEFI
@@ -28,8 +28,8 @@ func specWithAllFields(s fleet.VMSpec) fleet.VMSpec {
 	return s
 }
 
-// unstartable sets the fields with which a host may be unable to start a VM: huge pages, vsock, devices, a kernel,
-// locked memory. It also inserts media into the drives.
+// specWithHostFields sets the fields with which a host may be unable to start a VM: huge pages, vsock, devices, a
+// kernel, locked memory. It also inserts media into the drives.
 func specWithHostFields(s fleet.VMSpec, p fleet.Pool) fleet.VMSpec {
 	in := func(name string) fleet.Volref { return fleet.Volref{PoolID: p.ID, Volume: name} }
 	disc, floppy, kernel, initrd := in("drivers.iso"), in("floppy.img"), in("vmlinuz"), in("initrd")
@@ -52,7 +52,7 @@ func testEveryDefinitionField(t *testing.T, h *testHost) {
 	}
 	vm.Spec = specWithHostFields(specWithAllFields(vm.Spec), p)
 	for _, f := range fleet.VMFields {
-		// testConfidential and testOldMachine cover these two fields.
+		// testMemoryEncryption and testOldMachineType cover these two fields.
 		if f.Input.Section != "" && f.Default(vm.Spec) && f.Name != "security.confidential" && f.Name != "boot.machine" {
 			t.Errorf("%s has its default, so the test does not cover it", f.Name)
 		}

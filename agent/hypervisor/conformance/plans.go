@@ -17,7 +17,7 @@ func (h *testHost) planVM(vm fleet.VM) fleet.DefinitionDiff {
 	return hypervisor.DiffDefinitions(before, after)
 }
 
-// linesOf returns the added or removed lines of a plan without their indent.
+// changedLines returns the added or removed lines of a plan without their indent.
 func changedLines(d fleet.DefinitionDiff, op fleet.LineOp) string {
 	var out []string
 	for _, l := range d.Lines {

@@ -104,8 +104,8 @@ func (h *testHost) waitPool(p fleet.Pool, what string, ok func(fleet.PoolStatus)
 	h.waitUntil("the pool is "+what, func() bool { s = h.poolStatus(p); return ok(s) })
 }
 
-// testVolumeUnnamed creates a file in the pool's directory whose name is not text. The file is listed with a fault, and
-// other files are still listed.
+// testVolumeNameNotText creates a file in the pool's directory whose name is not text. The file is listed with a fault,
+// and other files are still listed.
 func testVolumeNameNotText(t *testing.T, h *testHost) {
 	p := h.newPool()
 	h.harness.AddImage(t, p, Image{Name: "bad\xff.img", Kind: Raw, SizeBytes: 1 << 20})
@@ -125,7 +125,7 @@ func testVolumeNameNotText(t *testing.T, h *testHost) {
 	}
 }
 
-// testPoolBefore uses a pre-existing pool, which must be unchanged after the release.
+// testPreexistingPool uses a pre-existing pool, which must be unchanged after the release.
 func testPreexistingPool(t *testing.T, h *testHost) {
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: uniqueName("theirs"), Generation: 1}
 	p.Spec = fleet.PoolSpec{Kind: fleet.PoolDir, Path: h.harness.PoolPath(t)}

@@ -53,7 +53,7 @@ func (h *testHost) wantPending(vm *fleet.VM, when string, edit func(*fleet.VMSpe
 	h.wantNoPendingChanges(*vm, when+", reverted")
 }
 
-// drawnSpecs is the number of random specs that testSettled uses.
+// randomSpecCount is the number of random specs that testStartedVMHasNoPendingChanges uses.
 const randomSpecCount = 12
 
 // A VM that was just started has no pending changes and no drift, whatever its spec.

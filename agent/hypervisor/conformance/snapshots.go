@@ -15,7 +15,7 @@ func (h *testHost) snapshotJob(vm fleet.VM, o fleet.SnapshotParams) hypervisor.S
 	}
 }
 
-// take takes a snapshot with the name and returns its entry in the VM's status.
+// takeSnapshot takes a snapshot with the name and returns its entry in the VM's status.
 func (h *testHost) takeSnapshot(vm fleet.VM, name string, memory bool) fleet.Snapshot {
 	h.t.Helper()
 	o := fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: name, Description: "before " + name, By: "anna", Memory: memory}
@@ -46,7 +46,7 @@ func (h *testHost) deleteSnapshot(vm fleet.VM, s fleet.Snapshot, subtree bool) {
 	h.checkChains(vm)
 }
 
-// tree returns the VM's reported snapshots. It is empty if the VM reports none.
+// reportedSnapshots returns the VM's reported snapshots. It is empty if the VM reports none.
 func (h *testHost) reportedSnapshots(vm fleet.VM) fleet.SnapshotTree {
 	h.t.Helper()
 	s, _, err := h.VM(h.ctx, vm.ID)
@@ -60,7 +60,7 @@ func (h *testHost) reportedSnapshots(vm fleet.VM) fleet.SnapshotTree {
 	return *s.Snapshots
 }
 
-// file returns the path of the file that the VM writes to.
+// currentDiskFile returns the path of the file that the VM writes to.
 func (h *testHost) currentDiskFile(vm fleet.VM) string {
 	h.t.Helper()
 	s, _, err := h.VM(h.ctx, vm.ID)
@@ -85,7 +85,7 @@ func (h *testHost) wantDiskData(vm fleet.VM, want byte) {
 	}
 }
 
-// wantVolumes fails the test unless the pool has n volumes.
+// wantVolumeCount fails the test unless the pool has n volumes.
 func (h *testHost) wantVolumeCount(p fleet.Pool, n int) {
 	h.t.Helper()
 	var names []string

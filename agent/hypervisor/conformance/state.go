@@ -66,7 +66,7 @@ func (h *testHost) hasPower(id fleet.VMID, want fleet.Power) bool {
 	return ok && r.Status.Power == want
 }
 
-// wakesUntil polls only after wake-ups, so a change without a wake-up fails the test.
+// waitWakeUps polls only after wake-ups, so a change without a wake-up fails the test.
 func (h *testHost) waitWakeUps(wake <-chan struct{}, what string, ok func() bool) {
 	h.t.Helper()
 	limit := time.After(conditionTimeout)

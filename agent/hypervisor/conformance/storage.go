@@ -53,7 +53,7 @@ func testImagePoolMissing(t *testing.T, h *testHost) {
 	h.requireRefusal("clone without the image's pool", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.ApplyWork) { in.Pools = []fleet.Pool{p} })), "pool")
 }
 
-// progress records a backend's progress reports, which may come from several goroutines.
+// progressRecorder records a backend's progress reports, which may come from several goroutines.
 type progressRecorder struct {
 	mu       sync.Mutex
 	percents []int

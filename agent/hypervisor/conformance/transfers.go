@@ -14,13 +14,13 @@ import (
 	"quantix/internal/wire"
 )
 
-// parcel is a file in transfer between two hosts.
+// sentFile is a file in transfer between two hosts.
 type sentFile struct {
 	data []byte
 	size int64
 }
 
-// pack is a Send function that stores the data in the parcel.
+// send is a Send function that stores the data in the parcel.
 func (p *sentFile) send(ctx context.Context, pieces transfer.Pieces, size int64) error {
 	p.size, p.data = size, make([]byte, size)
 	return pieces(ctx, func(at int64, block []byte, _ int64) error {
@@ -29,7 +29,8 @@ func (p *sentFile) send(ctx context.Context, pieces transfer.Pieces, size int64)
 	})
 }
 
-// unpack is an Arrive function that delivers the first half of the data and then, as after a lost connection, all data.
+// receive is an Arrive function that delivers the first half of the data and then, as after a lost connection, all
+// data.
 func (p *sentFile) receive(_ context.Context, dst transfer.Sink, room int64) (hypervisor.ReceivedFile, error) {
 	if room <= 0 {
 		return hypervisor.ReceivedFile{}, errors.New("no room")
@@ -64,7 +65,7 @@ func (h *testHost) packVolume(p fleet.Pool, name string) *sentFile {
 	return out
 }
 
-// receiveWork returns the job that receives the parcel.
+// receiveJob returns the job that receives the parcel.
 func (h *testHost) receiveJob(in *sentFile, to fleet.Pool, name string, known recordedChecksums, o fleet.VolumeParams) hypervisor.VolumeWork {
 	w := known.recordingJob(h.newVolumeJob(to, name, o))
 	w.Receive = in.receive

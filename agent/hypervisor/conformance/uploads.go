@@ -16,7 +16,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// upload is a running upload job for some bytes.
+// uploadRun is a running upload job for some bytes.
 type uploadRun struct {
 	in    hypervisor.VolumeWork
 	text  []byte
@@ -46,7 +46,7 @@ func (h *testHost) newUpload(p fleet.Pool, name string, text []byte, checksum st
 	return &uploadRun{text: text, in: h.newVolumeJob(p, name, fleet.VolumeParams{Upload: fleet.NewID[fleet.UploadID](), SizeBytes: int64(len(text)), Checksum: checksum})}
 }
 
-// upload starts an upload job for the bytes.
+// startUpload starts an upload job for the bytes.
 func (h *testHost) startUpload(p fleet.Pool, name string, text []byte, checksum string) *uploadRun {
 	return h.newUpload(p, name, text, checksum).restart(h)
 }
@@ -65,7 +65,7 @@ func (u *uploadRun) restart(h *testHost) *uploadRun {
 	return u
 }
 
-// open opens a connection and returns the number of bytes that the host already has.
+// connect opens a connection and returns the number of bytes that the host already has.
 func (u *uploadRun) connect(t *testing.T) (conn net.Conn, answer func() (wire.UploadAnswer, error), has int64) {
 	t.Helper()
 	conn, there := net.Pipe()
@@ -82,7 +82,7 @@ func (u *uploadRun) connect(t *testing.T) (conn net.Conn, answer func() (wire.Up
 	return conn, answer, a.Offset
 }
 
-// send sends the bytes from the host's offset up to the given offset.
+// sendUpTo sends the bytes from the host's offset up to the given offset.
 func (u *uploadRun) sendUpTo(t *testing.T, to int64) {
 	t.Helper()
 	conn, answer, from := u.connect(t)

@@ -64,7 +64,7 @@ func testRenameVolume(t *testing.T, h *testHost) {
 // cancelLimit is how long a cancelled job may take to end.
 const cancelLimit = time.Second
 
-// testVolumeStopped cancels jobs at their second progress report.
+// testVolumeJobsCancelled cancels jobs at their second progress report.
 func testVolumeJobsCancelled(t *testing.T, h *testHost) {
 	p := h.newPool()
 	const size = 512 << 20

@@ -10,12 +10,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// volumeJob returns a new job for a volume.
+// newVolumeJob returns a new job for a volume.
 func (h *testHost) newVolumeJob(p fleet.Pool, name string, o fleet.VolumeParams) hypervisor.VolumeWork {
 	return hypervisor.VolumeWork{Pool: p, Name: name, Params: o, RecordFile: func(string) error { return nil }, Progress: func(int, string) {}}
 }
 
-// newVolume creates a volume. The test's cleanup deletes the volume.
+// createVolume creates a volume. The test's cleanup deletes the volume.
 func (h *testHost) createVolume(p fleet.Pool, name string, o fleet.VolumeParams) {
 	h.t.Helper()
 	h.requireNoError("create "+name, h.CreateVolume(h.ctx, h.newVolumeJob(p, name, o)))

@@ -83,8 +83,8 @@ func checkSession(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	return err
 }
 
-// lockSession works like ProveSession and locks the session until the transaction ends. A later session of the host has
-// a higher number.
+// lockAgentSession works like ProveSession and locks the session until the transaction ends. A later session of the
+// host has a higher number.
 func lockAgentSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int64, err error) {
 	number, err = q.LockSessionOfHost(ctx, db.LockSessionOfHostParams{HostID: a.HostID, Session: hashAgentSession(a)})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -108,7 +108,7 @@ func checkSequenceNumber(session, seq int64) error {
 	return nil
 }
 
-// sessionEnded is the error for an agent whose session a newer Hello ended, or whose host was removed.
+// sessionEndedError is the error for an agent whose session a newer Hello ended, or whose host was removed.
 func sessionEndedError() error {
 	return fleet.Errorf(fleet.Conflict, "This agent's session has ended. Send hello again.")
 }
@@ -126,8 +126,8 @@ func newSessionSecret() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// hashSession returns the stored hash of an agent's session. The hash includes the agent's key, so a leaked session
-// token is useless without that key.
+// hashAgentSession returns the stored hash of an agent's session. The hash includes the agent's key, so a leaked
+// session token is useless without that key.
 func hashAgentSession(a fleet.Actor) []byte {
 	h := sha256.Sum256([]byte(a.Session + a.KeyHash))
 	return h[:]

@@ -18,10 +18,10 @@ type API struct {
 	results         callBatcher[jobResult, resultOutcome]
 	assignmentCache assignmentCache
 	vault           auth.Vault // seals the certificate authority's key
-	relayURL         string     // URL of this portal's relay, for hosts
+	relayURL        string     // URL of this portal's relay, for hosts
 }
 
-// maxBatch is the number of hosts served by one statement. Larger batches save little and delay the first callers.
+// maxBatchSize is the number of hosts served by one statement. Larger batches save little and delay the first callers.
 const maxBatchSize = 200
 
 // New returns an API over s.

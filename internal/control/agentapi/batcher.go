@@ -9,16 +9,16 @@ import (
 	"quantix/internal/control/store"
 )
 
-// batcher batches concurrent calls: while one batch runs, it collects further calls for the next batch. A call that
+// callBatcher batches concurrent calls: while one batch runs, it collects further calls for the next batch. A call that
 // finds no batch running starts at once.
 type callBatcher[I, O any] struct {
 	// process processes a batch and returns one O for each I. It waits at most patience for locks, or without limit if
 	// patience is 0.
-	process  func(ctx context.Context, patience time.Duration, in []I) ([]O, error)
-	maxBatch int // maximum batch size
-	mu       sync.Mutex
-	waiting  []*pendingCall[I, O]
-	batchRunning     bool // a batch is running
+	process      func(ctx context.Context, patience time.Duration, in []I) ([]O, error)
+	maxBatch     int // maximum batch size
+	mu           sync.Mutex
+	waiting      []*pendingCall[I, O]
+	batchRunning bool // a batch is running
 }
 
 // pendingCall is one waiting call.
@@ -30,17 +30,17 @@ type pendingCall[I, O any] struct {
 	done chan struct{}
 }
 
-// lockPatience is how long a batch of several calls may wait for a lock.
+// lockTimeout is how long a batch of several calls may wait for a lock.
 const lockTimeout = 100 * time.Millisecond
 
-// do processes in, possibly in a batch. If a batch fails or waits for a lock, its calls are repeated one by one, so
-// that no call fails or waits because of another.
+// processOne processes in, possibly in a batch. If a batch fails or waits for a lock, its calls are repeated one by
+// one, so that no call fails or waits because of another.
 func (t *callBatcher[I, O]) processOne(ctx context.Context, in I) (O, error) {
 	out, errs := t.processAll(ctx, []I{in})
 	return out[0], errs[0]
 }
 
-// doAll processes each of in like do, concurrently.
+// processAll processes each of in like do, concurrently.
 func (t *callBatcher[I, O]) processAll(ctx context.Context, in []I) (out []O, errs []error) {
 	all := make([]*pendingCall[I, O], len(in))
 	for i, one := range in {

@@ -12,14 +12,14 @@ import (
 	"quantix/internal/control/store"
 )
 
-// recorder records batches; the first batch blocks until release is closed.
+// batchRecorder records batches; the first batch blocks until release is closed.
 type batchRecorder struct {
 	callBatcher[int, int]
 	mu      sync.Mutex
 	batches [][]int
 	started chan struct{} // closed when the first batch has started
 	release chan struct{} // closed by the test; the first batch then finishes
-	// locks makes the first batch fail with ErrLocked. Its repetition without a time limit waits for release.
+	// failsWithLock makes the first batch fail with ErrLocked. Its repetition without a time limit waits for release.
 	failsWithLock bool
 }
 
@@ -52,7 +52,7 @@ func newRecorder(maxBatch int, fails func(in []int) error) *batchRecorder {
 	return a
 }
 
-// results returns the results of call 1, which runs first, and of the others, which arrive while call 1 runs.
+// callResults returns the results of call 1, which runs first, and of the others, which arrive while call 1 runs.
 func (a *batchRecorder) callResults(t *testing.T, others ...int) (out map[int]int, errs map[int]error) {
 	t.Helper()
 	out, errs = map[int]int{}, map[int]error{}
@@ -77,7 +77,7 @@ func (a *batchRecorder) callResults(t *testing.T, others ...int) (out map[int]in
 	return out, errs
 }
 
-// waitFor waits until n calls are waiting.
+// waitForCalls waits until n calls are waiting.
 func (a *batchRecorder) waitForCalls(t *testing.T, n int) {
 	t.Helper()
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {

@@ -70,7 +70,7 @@ func (api *API) claimNow(ctx context.Context, a fleet.Actor, limit int32) ([]wir
 	return got.work, store.UserError(cmp.Or(err, got.err))
 }
 
-// claimant is a host that takes at most limit jobs.
+// claimingHost is a host that takes at most limit jobs.
 type claimingHost struct {
 	fleet.Actor
 	limit int32
@@ -82,7 +82,7 @@ type claimResult struct {
 	err  error // error in building the work of claimed jobs; the jobs stay claimed
 }
 
-// claimFor claims jobs for many hosts in one statement.
+// claimBatch claims jobs for many hosts in one statement.
 func (api *API) claimBatch(ctx context.Context, patience time.Duration, all []claimingHost) ([]claimResult, error) {
 	params := db.ClaimJobsParams{Lease: fleet.Lease}
 	for _, c := range all {
@@ -114,22 +114,22 @@ func (api *API) claimBatch(ctx context.Context, patience time.Duration, all []cl
 	return out, nil
 }
 
-// subjectData is the JSON of a job's subject from the SQL functions work_of and work_of_volume: a pool, a volume's
+// jobSubjectData is the JSON of a job's subject from the SQL functions work_of and work_of_volume: a pool, a volume's
 // pool, a network, or a VM with its dependencies.
 type jobSubjectData struct {
-	Pool     *fleet.Pool        `json:"pool"` // also for a volume
-	VolumeInUse     *fleet.VolumeInUse `json:"held"`
-	Network  *fleet.Network     `json:"network"`
-	VM       *fleet.VM          `json:"vm"`
-	Project  string             `json:"project"` // project name
-	OwnershipMark     string             `json:"mark"`
-	CreatedVolumes     []fleet.Volref     `json:"made"`
-	Networks []string           `json:"networks"` // each "id kind name"
-	Pools    []fleet.Pool       `json:"pools"`
+	Pool           *fleet.Pool        `json:"pool"` // also for a volume
+	VolumeInUse    *fleet.VolumeInUse `json:"held"`
+	Network        *fleet.Network     `json:"network"`
+	VM             *fleet.VM          `json:"vm"`
+	Project        string             `json:"project"` // project name
+	OwnershipMark  string             `json:"mark"`
+	CreatedVolumes []fleet.Volref     `json:"made"`
+	Networks       []string           `json:"networks"` // each "id kind name"
+	Pools          []fleet.Pool       `json:"pools"`
 }
 
-// workOf returns the job with the current spec of its subject. For a deleted VM it returns no spec; the agent then ends
-// the job.
+// workFromRow returns the job with the current spec of its subject. For a deleted VM it returns no spec; the agent then
+// ends the job.
 func workFromRow(row db.ClaimJobsRow) (wire.Work, error) {
 	j := row.Job
 	w := wire.Work{
@@ -174,7 +174,7 @@ func workFromRow(row db.ClaimJobsRow) (wire.Work, error) {
 	return w, addPoolsToWork(&w, row.MovePools)
 }
 
-// addPools adds pools that the VM's spec does not name: the target of a disk move, or the source of an export.
+// addPoolsToWork adds pools that the VM's spec does not name: the target of a disk move, or the source of an export.
 func addPoolsToWork(w *wire.Work, text []byte) error {
 	var more []fleet.Pool
 	if len(text) > 0 {
@@ -208,7 +208,7 @@ func (api *API) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 	return out, store.UserError(err)
 }
 
-// truncate shortens s to at most n bytes without splitting a rune.
+// truncateToBytes shortens s to at most n bytes without splitting a rune.
 func truncateToBytes(s string, n int) string {
 	if len(s) <= n {
 		return s

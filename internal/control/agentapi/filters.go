@@ -7,14 +7,14 @@ import (
 	"quantix/internal/wire"
 )
 
-// filterData is the JSON of security groups from the SQL function work_of_filters: the group of a job, or the groups of
-// the VM's NICs.
+// groupFilterData is the JSON of security groups from the SQL function work_of_filters: the group of a job, or the
+// groups of the VM's NICs.
 type groupFilterData struct {
 	Groups  []fleet.SecurityGroup              `json:"groups"`
 	Members map[fleet.SecurityGroupID][]string `json:"members"`
 }
 
-// addFilters adds the security groups to a job in the form that hosts apply, with the members' current addresses.
+// addFilterData adds the security groups to a job in the form that hosts apply, with the members' current addresses.
 func addFilterData(w *wire.Work, row []byte) error {
 	if len(row) == 0 {
 		return nil

@@ -30,7 +30,7 @@ func (api *API) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in wi
 	return each[0].Answer, each[0].Job, nil
 }
 
-// Finished is the outcome of one result.
+// FinishResult is the outcome of one result.
 type FinishResult struct {
 	Answer wire.FinishAnswer
 	Job    fleet.Job // current state
@@ -71,7 +71,7 @@ func (api *API) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result) 
 	return out, nil
 }
 
-// result is a job result reported by an agent.
+// jobResult is a job result reported by an agent.
 type jobResult struct {
 	fleet.Actor
 	job   fleet.JobID
@@ -87,7 +87,7 @@ type resultOutcome struct {
 	unknown bool // the host has no such job, or the agent's session has ended
 }
 
-// settleAll processes the results of many hosts in one transaction.
+// settleResults processes the results of many hosts in one transaction.
 func (api *API) settleResults(ctx context.Context, patience time.Duration, all []jobResult) (out []resultOutcome, err error) {
 	var hold db.LockResultsParams
 	for _, r := range all {
@@ -161,7 +161,7 @@ func (api *API) settleResults(ctx context.Context, patience time.Duration, all [
 	return out, err
 }
 
-// checkResult returns an error if the result is not valid for the job's current claim.
+// checkJobResult returns an error if the result is not valid for the job's current claim.
 func checkJobResult(row db.LockResultsRow, in wire.Finish) error {
 	if err := checkSequenceNumber(row.Number, in.Seq); err != nil {
 		return err
@@ -178,11 +178,11 @@ func checkJobResult(row db.LockResultsRow, in wire.Finish) error {
 	return nil
 }
 
-// Limits for epochs reported by hosts. Epochs have 28 random bits, so a jump of epochJump means 2^28 claims since the
-// backup. Beyond maxEpoch a host's offset or the sequence might overflow 64 bits.
+// Limits for epochs reported by hosts. Epochs have 28 random bits, so a jump of maxEpochJump means 2^28 claims since
+// the backup. Beyond maxEpoch a host's offset or the sequence might overflow 64 bits.
 const (
 	maxEpochJump = 1 << 56
-	maxEpoch  = 1 << 61
+	maxEpoch     = 1 << 61
 )
 
 // requeueOutdated requeues a job that its host rejected as outdated: the database was restored from a backup, and its
@@ -255,8 +255,8 @@ func jobFromRow(r db.Job) fleet.Job {
 	return fleet.Job{ID: r.ID, Kind: r.Kind, State: r.State, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
 }
 
-// retryLater requeues a convergent job that failed only because the hypervisor was unreachable. If a newer job for the
-// subject is queued, it cancels the failed job instead. pause is the delay before the first retry.
+// requeueAfterPause requeues a convergent job that failed only because the hypervisor was unreachable. If a newer job
+// for the subject is queued, it cancels the failed job instead. pause is the delay before the first retry.
 func requeueAfterPause(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, pause time.Duration) (fleet.Job, error) {
 	next, err := q.Overtaken(ctx, job.ID)
 	if err == nil && next {
@@ -269,8 +269,8 @@ func requeueAfterPause(ctx context.Context, q *db.Queries, job db.Job, in wire.F
 	return jobFromRow(waits), err
 }
 
-// settleJob records the effects of a job's end on the job's subject, except the observed state, which endJobs writes.
-// The caller sets the state of the returned jobEnd.
+// recordJobEffects records the effects of a job's end on the job's subject, except the observed state, which endJobs
+// writes. The caller sets the state of the returned jobEnd.
 func recordJobEffects(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (jobEnd, error) {
 	e := jobEnd{id: job.ID, error: in.Error}
 	if job.Kind == fleet.VMPlan {
@@ -357,8 +357,8 @@ func settleVMJob(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, 
 	return nil
 }
 
-// requeue queues vm.apply if the VM's generation is newer than acted, the generation that the host has applied, and no
-// queued job covers it.
+// requeueVMIfChanged queues vm.apply if the VM's generation is newer than acted, the generation that the host has
+// applied, and no queued job covers it.
 func requeueVMIfChanged(ctx context.Context, q *db.Queries, id fleet.VMID, host fleet.HostID, acted int64) (bool, error) {
 	vm, err := q.MovedOnVM(ctx, db.MovedOnVMParams{ID: id, HostID: host, Generation: acted})
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -15,11 +15,11 @@ import (
 	"quantix/internal/wire"
 )
 
-// Heartbeats are written in batches: the first heartbeat of a batch waits gatherTime for others, then one statement
-// writes all heartbeats and one writes all meters. No user waits for a heartbeat, so the delay is harmless.
+// Heartbeats are written in batches: the first heartbeat of a batch waits batchGatherTime for others, then one
+// statement writes all heartbeats and one writes all meters. No user waits for a heartbeat, so the delay is harmless.
 const (
-	batchGatherTime    = 10 * time.Millisecond
-	maxHeartbeats = 500
+	batchGatherTime = 10 * time.Millisecond
+	maxHeartbeats   = 500
 )
 
 type heartbeatBatcher struct {
@@ -28,16 +28,16 @@ type heartbeatBatcher struct {
 }
 
 type heartbeatBatch struct {
-	params db.HeartbeatsParams
-	meters []hostMeasurements // parallel to params
-	full   chan struct{}  // closed when the batch has maxHeartbeats members
-	done   chan struct{}  // closed when the batch is written
-	rows   map[fleet.HostID]db.HeartbeatsRow
-	err    error
-	meterErrors   map[fleet.HostID]error // errors of hosts whose meters could not be written
+	params      db.HeartbeatsParams
+	meters      []hostMeasurements // parallel to params
+	full        chan struct{}      // closed when the batch has maxHeartbeats members
+	done        chan struct{}      // closed when the batch is written
+	rows        map[fleet.HostID]db.HeartbeatsRow
+	err         error
+	meterErrors map[fleet.HostID]error // errors of hosts whose meters could not be written
 }
 
-// heartbeat records a heartbeat and returns its time. resend is true if the stored digest differs from the host's
+// recordHeartbeat records a heartbeat and returns its time. resend is true if the stored digest differs from the host's
 // digest; the agent must then send a full report.
 func (api *API) recordHeartbeat(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, resend bool, err error) {
 	load := "null"
@@ -67,7 +67,7 @@ func (api *API) recordHeartbeat(ctx context.Context, a fleet.Actor, in wire.Repo
 	return row.Now, row.Digest != in.Digest, b.meterErrors[a.HostID]
 }
 
-// sentAt returns a lower bound of the time a report was sent, by the database's clock. For an agent that sends no
+// reportSentAt returns a lower bound of the time a report was sent, by the database's clock. For an agent that sends no
 // timestamp it is in the far future, which the database replaces by its current time.
 func reportSentAt(in wire.Report) time.Time {
 	if in.Stamp == nil {
@@ -76,7 +76,7 @@ func reportSentAt(in wire.Report) time.Time {
 	return in.Stamp.At.Add(durationFromMilliseconds(in.Stamp.AgoMs))
 }
 
-// milliseconds converts an agent's duration, limited to the range from zero to one hour.
+// durationFromMilliseconds converts an agent's duration, limited to the range from zero to one hour.
 func durationFromMilliseconds(n int64) time.Duration {
 	return time.Duration(min(max(n, 0), time.Hour.Milliseconds())) * time.Millisecond
 }
@@ -151,11 +151,11 @@ func (api *API) writeBatch(ctx context.Context, b *heartbeatBatch) (err error) {
 }
 
 // assignmentCache caches the pools and networks assigned to each host, so that a heartbeat needs no query. The cache is
-// read again after changes and after assignedMaxAge.
+// read again after changes and after assignmentCacheMaxAge.
 type assignmentCache struct {
-	changes     *notify.Subscription // subscribed to keyAssigned
+	changes     *notify.Subscription // subscribed to assignmentsChangedKey
 	mu          sync.Mutex
-	readAt        time.Time // start of the latest read
+	readAt      time.Time // start of the latest read
 	stale       bool
 	assignments *hostAssignments
 }
@@ -213,12 +213,14 @@ func (api *API) readAssignments(ctx context.Context) (*hostAssignments, error) {
 		return nil, err
 	}
 	return &hostAssignments{
-		pools:    groupByHost(pools, func(r db.AssignedPoolsRow) (fleet.Pool, []string) { return store.PoolFromRow(r.Pool), r.Hosts }),
-		networks: groupByHost(networks, func(r db.AssignedNetworksRow) (fleet.Network, []string) { return store.NetworkFromRow(r.Network), r.Hosts }),
+		pools: groupByHost(pools, func(r db.AssignedPoolsRow) (fleet.Pool, []string) { return store.PoolFromRow(r.Pool), r.Hosts }),
+		networks: groupByHost(networks, func(r db.AssignedNetworksRow) (fleet.Network, []string) {
+			return store.NetworkFromRow(r.Network), r.Hosts
+		}),
 	}, nil
 }
 
-// byHost returns the objects of each host, in the order of the rows.
+// groupByHost returns the objects of each host, in the order of the rows.
 func groupByHost[R, T any](rows []R, of func(R) (T, []string)) map[fleet.HostID][]T {
 	type set struct { // linked list of objects; hosts with equal objects share it
 		before *set

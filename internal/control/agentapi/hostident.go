@@ -53,7 +53,7 @@ func (api *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.
 	return wire.Certificate{Cert: cert, CA: authority.CertPEM()}, nil
 }
 
-// sameKey rejects an agent whose key is from before its host joined again.
+// checkSameKey rejects an agent whose key is from before its host joined again.
 func checkSameKey(key []byte, a fleet.Actor) error {
 	if key == nil || string(key) == a.KeyHash {
 		return nil
@@ -81,7 +81,7 @@ func (api *API) AuthorityCertificate(ctx context.Context, a fleet.Actor) (*x509.
 	return auth.ParseCertificate(row.CertPem)
 }
 
-// storedAuthority reads the authority's row, and creates it if it does not exist.
+// readOrCreateAuthority reads the authority's row, and creates it if it does not exist.
 func (api *API) readOrCreateAuthority(ctx context.Context) (db.GetAuthorityRow, error) {
 	row, err := api.store.GetAuthority(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -96,7 +96,7 @@ func (api *API) readOrCreateAuthority(ctx context.Context) (db.GetAuthorityRow, 
 	return row, nil
 }
 
-// authorityLabel is the label under which the vault seals the authority's key.
+// authorityKeyLabel is the label under which the vault seals the authority's key.
 const authorityKeyLabel = "key of the authority"
 
 func (api *API) loadAuthority(ctx context.Context) (*auth.Authority, error) {
@@ -136,8 +136,8 @@ func (api *API) sealAuthority(ctx context.Context, key string) error {
 	})
 }
 
-// makeAuthority stores a new authority unless one exists; of concurrent calls, the first wins. A portal without a vault
-// stores the key in plain text.
+// createAuthority stores a new authority unless one exists; of concurrent calls, the first wins. A portal without a
+// vault stores the key in plain text.
 func (api *API) createAuthority(ctx context.Context) error {
 	made, err := auth.NewAuthority()
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// recordImage records the format, size and checksum that a host reports for a copy of an image version, if the version
-// lacks them. If the job specified a checksum, that checksum is recorded instead of the reported one: a file with other
-// contents is no copy.
+// recordImageVersionFacts records the format, size and checksum that a host reports for a copy of an image version, if
+// the version lacks them. If the job specified a checksum, that checksum is recorded instead of the reported one: a
+// file with other contents is no copy.
 func recordImageVersionFacts(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, volumes []fleet.Volume) error {
 	if !slices.Contains([]fleet.JobKind{fleet.VolumeHash, fleet.VolumeCopy, fleet.VolumeReceive, fleet.VolumeFetch}, job.Kind) {
 		return nil
@@ -39,7 +39,7 @@ func recordImageVersionFacts(ctx context.Context, q *db.Queries, job db.Job, ref
 	return queueVolumeHash(ctx, q, job, ref, known) // the image of a download is verified by a checksum as well
 }
 
-// volumesOf returns the reported volumes, or nil if the host did not report the pool.
+// reportedVolumes returns the reported volumes, or nil if the host did not report the pool.
 func reportedVolumes(pool *fleet.PoolStatus) []fleet.Volume {
 	if pool == nil {
 		return nil
@@ -47,8 +47,8 @@ func reportedVolumes(pool *fleet.PoolStatus) []fleet.Volume {
 	return pool.Volumes
 }
 
-// queueHash queues volume.hash for a file of the image library, so that the host reports the file's format, size and
-// checksum. It does not repeat a volume.hash job that had no result.
+// queueVolumeHash queues volume.hash for a file of the image library, so that the host reports the file's format, size
+// and checksum. It does not repeat a volume.hash job that had no result.
 func queueVolumeHash(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, known fleet.VolumeParams) error {
 	if job.Kind == fleet.VolumeHash {
 		return nil

@@ -80,7 +80,7 @@ func (api *API) JoinHost(ctx context.Context, a fleet.Actor, secret string, req 
 	return answer, nil
 }
 
-// checkSameHost returns a conflict if the machine or agent belongs to a host other than id.
+// checkNotOtherHostsMachine returns a conflict if the machine or agent belongs to a host other than id.
 func checkNotOtherHostsMachine(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.JoinRequest) error {
 	const hint = `To bring its agent back, open that host, choose "Join again" and paste that command.`
 	switch other, err := q.HostOfMachine(ctx, req.HostUUID); {

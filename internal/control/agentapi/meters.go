@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// hostReadings holds the values that one host measured of its running VMs.
+// hostMeasurements holds the values that one host measured of its running VMs.
 type hostMeasurements struct {
 	host    fleet.HostID
 	meters  []wire.Meter
@@ -51,7 +51,7 @@ func (api *API) writeMeters(ctx context.Context, all ...hostMeasurements) error 
 	return api.store.ReportMeters(ctx, p)
 }
 
-// writeGuests stores what the VMs' guest agents reported.
+// writeGuestReports stores what the VMs' guest agents reported.
 func (api *API) writeGuestReports(ctx context.Context, all ...hostMeasurements) error {
 	var p db.ReportGuestsParams
 	for _, h := range all {
@@ -70,7 +70,7 @@ func (api *API) writeGuestReports(ctx context.Context, all ...hostMeasurements) 
 	return api.store.ReportGuests(ctx, p)
 }
 
-// writeCounts stores packet counts of NICs.
+// writePacketCounts stores packet counts of NICs.
 func (api *API) writePacketCounts(ctx context.Context, all ...hostMeasurements) error {
 	var p db.ReportFilterCountsParams
 	for _, h := range all {

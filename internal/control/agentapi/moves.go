@@ -15,8 +15,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// settleMove updates the VM's spec after a disk migration and queues the deletion of the old file. The deletion fails
-// if another VM or volume uses the file by then.
+// settleDiskMigration updates the VM's spec after a disk migration and queues the deletion of the old file. The
+// deletion fails if another VM or volume uses the file by then.
 func settleDiskMigration(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
 	move := job.Args.Move
 	if in.Outcome != wire.Done || move == nil {
@@ -47,7 +47,7 @@ func settleDiskMigration(ctx context.Context, q *db.Queries, job db.Job, vm flee
 	return err
 }
 
-// noteLeftVolume records in the disk migration's task that the old file could not be deleted.
+// noteUndeletedOldVolume records in the disk migration's task that the old file could not be deleted.
 func noteUndeletedOldVolume(ctx context.Context, q *db.Queries, job db.Job, of fleet.Volref, in wire.Finish) error {
 	if job.Kind != fleet.VolumeDelete || in.Outcome == wire.Done || job.Args.Volume == nil || job.Args.Volume.LeftBy == "" {
 		return nil

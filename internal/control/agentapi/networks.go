@@ -10,7 +10,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// otherNetworkText is the error for a network on the host with the name of a Quantix network but another identity.
+// networkNameConflictText is the error for a network on the host with the name of a Quantix network but another
+// identity.
 const networkNameConflictText = "The host has another network of this name, which Quantix did not make. Remove it with virsh, then try again."
 
 // writeAssignments stores a host's report on assigned pools and networks and on discovered networks.
@@ -36,7 +37,7 @@ func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in 
 	return DeleteUnusedDiscoveredNetworks(ctx, q)
 }
 
-// inventoryLag is how much older than reported a host's network inventory may be, because of transfer time and slow
+// maxInventoryLag is how much older than reported a host's network inventory may be, because of transfer time and slow
 // libvirt calls.
 const maxInventoryLag = 10 * time.Second
 
@@ -68,7 +69,7 @@ func addDiscoveredNetworks(ctx context.Context, q *db.Queries, networks []wire.N
 	return q.AddNetworks(ctx, mustJSON(rows))
 }
 
-// ForgetNetworks deletes discovered networks that neither a host nor a VM spec refers to.
+// DeleteUnusedDiscoveredNetworks deletes discovered networks that neither a host nor a VM spec refers to.
 func DeleteUnusedDiscoveredNetworks(ctx context.Context, q *db.Queries) error {
 	ids, err := q.LostNetworks(ctx)
 	if err != nil || len(ids) == 0 {

@@ -35,7 +35,7 @@ func (api *API) SettlePlaces(ctx context.Context, a fleet.Actor) error {
 	return errors.Join(errs...)
 }
 
-// settlePlace checks the VM again under its lock, and moves it or raises the alarm.
+// settleVMLocation checks the VM again under its lock, and moves it or raises the alarm.
 func (api *API) settleVMLocation(ctx context.Context, a fleet.Actor, was db.PlacesToSettleRow) error {
 	return api.store.Tx(ctx, func(q *db.Queries) error {
 		if err := q.RequestFullReports(ctx, store.ToStrings([]fleet.HostID{was.OwnID, was.HostID})); err != nil {
@@ -64,7 +64,7 @@ func (api *API) settleVMLocation(ctx context.Context, a fleet.Actor, was db.Plac
 	})
 }
 
-// ReportedPlace returns the host's report on the VM, or a zero VMLocation if there is none.
+// ReportedLocation returns the host's report on the VM, or a zero VMLocation if there is none.
 func ReportedLocation(vm fleet.VMView, host fleet.HostID) fleet.VMLocation {
 	places := vm.Locations()
 	if i := slices.IndexFunc(places, func(p fleet.VMLocation) bool { return p.HostID == host }); i >= 0 {
@@ -73,7 +73,8 @@ func ReportedLocation(vm fleet.VMView, host fleet.HostID) fleet.VMLocation {
 	return fleet.VMLocation{}
 }
 
-// raiseAlarm records that two hosts run the VM. It cancels the VM's queued jobs and withdraws a queued deletion.
+// raiseTwoHostsAlarm records that two hosts run the VM. It cancels the VM's queued jobs and withdraws a queued
+// deletion.
 func raiseTwoHostsAlarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, other fleet.VMLocation) error {
 	if err := q.RaiseAlarm(ctx, db.RaiseAlarmParams{VMID: vm.ID, HostID: other.HostID}); err != nil {
 		return err
@@ -98,9 +99,9 @@ func raiseTwoHostsAlarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 	return store.Audit(ctx, q, a, "vm.alarm", fleet.SubjectVM(vm.ID), vm.Name, vm.HostName+" and "+other.HostName+" both run it")
 }
 
-// MoveVM assigns the VM to another host, which has the VM's domain. The caller has locked the VM and requested a full
-// report from the old host, so that leftovers there are shown. Queued jobs move with the VM, except jobs that must not
-// run twice or that delete data: a user must request a deletion again.
+// SetVMHost assigns the VM to another host, which has the VM's domain. The caller has locked the VM and requested a
+// full report from the old host, so that leftovers there are shown. Queued jobs move with the VM, except jobs that must
+// not run twice or that delete data: a user must request a deletion again.
 func SetVMHost(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMLocation) error {
 	if err := moveQueuedJobsToHost(ctx, q, fleet.SubjectVM(vm.ID), vm.HostID, to.HostID, to.HostName, ""); err != nil {
 		return err
@@ -115,7 +116,7 @@ func SetVMHost(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VML
 	return err
 }
 
-// moveJobs moves the VM's open jobs to the VM's new host, except the job but.
+// moveQueuedJobsToHost moves the VM's open jobs to the VM's new host, except the job but.
 func moveQueuedJobsToHost(ctx context.Context, q *db.Queries, subject fleet.Subject, from, to fleet.HostID, toName string, but fleet.JobID) error {
 	jobs, err := q.OpenJobsOf(ctx, db.OpenJobsOfParams{Subject: subject, HostID: from})
 	if err != nil {

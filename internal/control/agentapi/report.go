@@ -75,8 +75,8 @@ func (api *API) renewLeases(ctx context.Context, host fleet.HostID, leases []wir
 	return lost, stop, nil
 }
 
-// fullReport writes a host's full state in one transaction. It returns the transaction's time and the ownership marks
-// that the host's domains lack in their metadata. A report older than the latest one changes nothing.
+// writeFullReport writes a host's full state in one transaction. It returns the transaction's time and the ownership
+// marks that the host's domains lack in their metadata. A report older than the latest one changes nothing.
 func (api *API) writeFullReport(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, marks map[fleet.VMID]string, err error) {
 	begin := db.BeginReportParams{
 		HostID: a.HostID, Session: hashAgentSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected, Sent: reportSentAt(in), Fresh: fleet.Freshness,
@@ -155,8 +155,8 @@ func writeReportedVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq
 	return d.missingMarks, q.ReportDiscoveredVMs(ctx, db.ReportDiscoveredVMsParams{HostID: host, Found: mustJSON(d.unmanaged)})
 }
 
-// queueUnrecorded queues vm.apply for VMs that were changed after the backup from which the database was restored. The
-// agent then keeps their definitions and reports the difference as drift.
+// queueVMsNewerThanBackup queues vm.apply for VMs that were changed after the backup from which the database was
+// restored. The agent then keeps their definitions and reports the difference as drift.
 func queueVMsNewerThanBackup(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, vms []wire.VMReport) error {
 	if !slices.ContainsFunc(vms, func(r wire.VMReport) bool { return r.Stamped > 0 }) {
 		return nil

@@ -25,8 +25,8 @@ func (api *API) RescueJobs(ctx context.Context, a fleet.Actor) error {
 	})
 }
 
-// endExhausted ends expired jobs with too many attempts, and such jobs of a host whose agent has restarted. It records
-// a failure on their subjects, because otherwise the drift pass would queue the same job again.
+// endExhaustedJobs ends expired jobs with too many attempts, and such jobs of a host whose agent has restarted. It
+// records a failure on their subjects, because otherwise the drift pass would queue the same job again.
 func endExhaustedJobs(ctx context.Context, q *db.Queries, host *string) error {
 	ids, err := q.WornOut(ctx, host)
 	if err != nil {
@@ -63,7 +63,7 @@ func endExhaustedJobs(ctx context.Context, q *db.Queries, host *string) error {
 	return nil
 }
 
-// requeueExpired requeues expired jobs, or, if host is set, all jobs of that host's ended agent session.
+// requeueExpiredJobs requeues expired jobs, or, if host is set, all jobs of that host's ended agent session.
 func requeueExpiredJobs(ctx context.Context, q *db.Queries, host *string) error {
 	if err := q.ReplaceLapsed(ctx, host); err != nil {
 		return err

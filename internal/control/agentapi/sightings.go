@@ -8,18 +8,18 @@ import (
 	"quantix/internal/wire"
 )
 
-// maxMarks is the maximum number of ownership marks (secrets for the metadata of VMs' domains) in one response. The
-// agent reports marked VMs again, and the next response carries further marks.
+// maxMissingMarks is the maximum number of ownership marks (secrets for the metadata of VMs' domains) in one response.
+// The agent reports marked VMs again, and the next response carries further marks.
 const maxMissingMarks = 256
 
 // classifiedDomains has a host's domains that are not its own VMs, and the ownership marks for its own VMs.
 type classifiedDomains struct {
-	unmanaged []fleet.DiscoveredVM  // unmanaged domains: shown, never changed
-	otherHostsVMs []otherHostsVM            // domains in unmanaged with the UUID of another host's VM
-	missingMarks     map[fleet.VMID]string // ownership marks that the host's own VMs lack
+	unmanaged     []fleet.DiscoveredVM  // unmanaged domains: shown, never changed
+	otherHostsVMs []otherHostsVM        // domains in unmanaged with the UUID of another host's VM
+	missingMarks  map[fleet.VMID]string // ownership marks that the host's own VMs lack
 }
 
-// sighting is a host's report on a domain with the UUID of another host's VM.
+// otherHostsVM is a host's report on a domain with the UUID of another host's VM.
 type otherHostsVM struct {
 	ID         fleet.VMID  `json:"id"`
 	Power      fleet.Power `json:"power"`
@@ -27,7 +27,7 @@ type otherHostsVM struct {
 	Proven     bool        `json:"proven"`
 }
 
-// domainsOf classifies a host's domains. A domain with Quantix metadata that is not a VM of this host counts as
+// classifyDomains classifies a host's domains. A domain with Quantix metadata that is not a VM of this host counts as
 // unmanaged.
 func classifyDomains(ctx context.Context, q *db.Queries, host fleet.HostID, s wire.State) (d classifiedDomains, err error) {
 	type domain struct {
@@ -71,7 +71,7 @@ func classifyDomains(ctx context.Context, q *db.Queries, host fleet.HostID, s wi
 	return d, err
 }
 
-// writeSightings replaces the host's stored reports on other hosts' VMs. Unchanged rows are not written.
+// writeReportsOfOtherHostsVMs replaces the host's stored reports on other hosts' VMs. Unchanged rows are not written.
 func writeReportsOfOtherHostsVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seen []otherHostsVM) error {
 	ids := make([]string, len(seen))
 	for i, s := range seen {

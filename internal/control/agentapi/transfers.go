@@ -20,7 +20,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// TransferPair returns the relay ticket of two hosts that cannot connect directly.
+// TransferRelayTicket returns the relay ticket of two hosts that cannot connect directly.
 func TransferRelayTicket(id fleet.PairID, from, to fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Transfer, Parties: [2]relay.Party{relay.Asker: {Host: from}, relay.Answerer: {Host: to}}}
 }
@@ -67,7 +67,7 @@ func (api *API) Meet(ctx context.Context, a fleet.Actor, id fleet.TransferID, in
 	return out, nil
 }
 
-// checkMeet rejects malformed requests.
+// checkMeetRequest rejects malformed requests.
 func checkMeetRequest(in wire.Meet) error {
 	if text, err := hex.DecodeString(in.Ticket); err != nil || len(text) != 0 && len(text) != 32 {
 		return fleet.Errorf(fleet.Malformed, "A ticket is identified by its SHA-256.")
@@ -116,7 +116,7 @@ func cancelOtherJobs(ctx context.Context, q *db.Queries, job db.Job, others []st
 	return q.CancelUnbegun(ctx, db.CancelUnbegunParams{Ids: others, Error: "Not done: the job of the other host failed. " + why})
 }
 
-// deleteCopy queues the deletion of a copy that is no longer needed.
+// queueCopyDeletion queues the deletion of a copy that is no longer needed.
 func queueCopyDeletion(ctx context.Context, q *db.Queries, r db.TransfersOfRow) error {
 	ref, ok := r.Subject.Volume()
 	if !ok {
@@ -189,7 +189,7 @@ func reassignVM(ctx context.Context, q *db.Queries, job db.Job, order fleet.Migr
 	return true, store.Audit(ctx, q, fleet.SystemActor, "vm.left", job.Subject, vm.Name, fmt.Sprintf("is on %s now, with %d disks", order.ToName, len(order.Disks)))
 }
 
-// deleteLeftDisks queues the deletion of a VM's old disks after its new host has defined the VM.
+// queueOldDiskDeletion queues the deletion of a VM's old disks after its new host has defined the VM.
 func queueOldDiskDeletion(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
 	if in.Outcome != wire.Done || !job.Kind.Info().AppliesSpec || in.VM == nil || in.VM.Power == fleet.Absent {
 		return nil

@@ -19,31 +19,31 @@ import (
 	"quantix/internal/wire"
 )
 
-// Assignable is a resource type whose objects are assigned to hosts.
+// AssignableType is a resource type whose objects are assigned to hosts.
 type AssignableType struct {
-	typ            string // prefix of subjects and audit actions
+	typ                    string // prefix of subjects and audit actions
 	applyKind, releaseKind fleet.JobKind
-	lockObject           func(ctx context.Context, q *db.Queries, id string) (AssignableObject, error)
-	// checkFits returns an Invalid error if one of the hosts cannot have the object.
+	lockObject             func(ctx context.Context, q *db.Queries, id string) (AssignableObject, error)
+	// checkHostsFit returns an Invalid error if one of the hosts cannot have the object.
 	checkHostsFit func(ctx context.Context, q *db.Queries, o AssignableObject, hosts []string) error
-	// checkUnused returns a conflict while VMs need the object on the host, or on any host if host is empty.
+	// checkUnusedOnHost returns a conflict while VMs need the object on the host, or on any host if host is empty.
 	checkUnusedOnHost func(ctx context.Context, q *db.Queries, o AssignableObject, host fleet.HostID) error
-	// allows reports whether the status of an assignment allows the action, and if not, why.
+	// actionAllowed reports whether the status of an assignment allows the action, and if not, why.
 	actionAllowed func(on db.AssignmentOnRow, act fleet.Action) (ok bool, why string, err error)
 	// raises the generation; the row is deleted with the last assignment
-	markDeleted func(ctx context.Context, q *db.Queries, id string) error
-	deleteRow     func(ctx context.Context, q *db.Queries, id string) error
-	observedStatus     func(wire.Finish) any // returns the state that the host observed after the job; nil if it reported none
+	markDeleted    func(ctx context.Context, q *db.Queries, id string) error
+	deleteRow      func(ctx context.Context, q *db.Queries, id string) error
+	observedStatus func(wire.Finish) any // returns the state that the host observed after the job; nil if it reported none
 }
 
-// Object is an object of an Assignable whose row is locked or newly created by the transaction.
+// AssignableObject is an object of an Assignable whose row is locked or newly created by the transaction.
 type AssignableObject struct {
 	Name          string
 	assignable    *AssignableType
 	id            string
 	generation    int64
 	changeRefusal string             // why the object cannot change any more, for a deleted one; otherwise empty
-	locationField         string             // pools: field of the spec that contains location
+	locationField string             // pools: field of the spec that contains location
 	location      string             // pools: storage location that no two pools of a host may share
 	oneHostReason string             // pools: why only one host can have the pool; empty if many can
 	spec          *fleet.NetworkSpec // networks only
@@ -51,7 +51,8 @@ type AssignableObject struct {
 
 var assignableTypesByName = map[string]*AssignableType{PoolType.typ: PoolType, NetworkType.typ: NetworkType, SecurityGroupType.typ: SecurityGroupType}
 
-// AssignableFor returns the Assignable with this subject prefix, or nil if the resource type is not assigned to hosts.
+// AssignableTypeByName returns the Assignable with this subject prefix, or nil if the resource type is not assigned to
+// hosts.
 func AssignableTypeByName(typ string) *AssignableType { return assignableTypesByName[typ] }
 
 // typeLabel returns the label of the resource type for error texts.
@@ -64,14 +65,16 @@ func (n *AssignableType) createdObject(id string, o AssignableObject) Assignable
 }
 
 // Subject returns the object's subject in jobs and in the audit log.
-func (o AssignableObject) Subject() fleet.Subject { return fleet.Subject(o.assignable.typ + ":" + o.id) }
+func (o AssignableObject) Subject() fleet.Subject {
+	return fleet.Subject(o.assignable.typ + ":" + o.id)
+}
 
 // Audit writes an audit entry about the object.
 func (o AssignableObject) Audit(ctx context.Context, q *db.Queries, a fleet.Actor, act, detail string) error {
 	return store.Audit(ctx, q, a, o.assignable.typeLabel()+"."+act, o.Subject(), o.Name, detail)
 }
 
-// Change runs do with the locked object. It refuses if the object is being deleted.
+// ChangeObject runs do with the locked object. It refuses if the object is being deleted.
 func (n *AssignableType) ChangeObject(ctx context.Context, s *store.Store, a fleet.Actor, id string, do func(*db.Queries, AssignableObject) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
@@ -126,7 +129,7 @@ func (o AssignableObject) Assign(ctx context.Context, q *db.Queries, a fleet.Act
 	return jobs, nil
 }
 
-// queue queues a job on one host and cancels queued jobs of the opposite kind.
+// queueJob queues a job on one host and cancels queued jobs of the opposite kind.
 func (o AssignableObject) queueJob(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, kind, opposite fleet.JobKind) (fleet.TaskID, error) {
 	err := q.CancelWaiting(ctx, db.CancelWaitingParams{
 		Subject: o.Subject(), HostID: host, Kinds: []string{string(opposite)}, Error: "Not done: the opposite was requested before this task started.",
@@ -253,8 +256,8 @@ func (n *AssignableType) Delete(ctx context.Context, s *store.Store, a fleet.Act
 	return jobs, err
 }
 
-// Settle records the effects of a job's end on the assignment, except the observed state saw, which the caller writes.
-// stays is true if the assignment still exists.
+// SettleJob records the effects of a job's end on the assignment, except the observed state saw, which the caller
+// writes. stays is true if the assignment still exists.
 func (n *AssignableType) SettleJob(ctx context.Context, q *db.Queries, job db.Job, id string, in wire.Finish) (saw any, stays bool, err error) {
 	if job.Kind == n.releaseKind && in.Outcome == wire.Done {
 		return nil, false, q.EndRelease(ctx, db.EndReleaseParams{Noun: n.typ, ObjectID: id, HostID: job.HostID})

@@ -17,14 +17,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// maxLabelled limits the hosts assigned by label in one transaction. Further hosts follow in the next transaction.
+// maxHostsByLabel limits the hosts assigned by label in one transaction. Further hosts follow in the next transaction.
 const maxHostsByLabel = 200
 
 // maxHostsNamed is the number of hosts listed by name in the audit log.
 const maxHostsNamed = 8
 
-// Select sets the object's selector and assigns the object to matching hosts. An empty selector removes the old one.
-// Earlier exclusions of hosts are cleared. more is true if further matching hosts remain.
+// SetSelector sets the object's selector and assigns the object to matching hosts. An empty selector removes the old
+// one. Earlier exclusions of hosts are cleared. more is true if further matching hosts remain.
 func (o AssignableObject) SetSelector(ctx context.Context, q *db.Queries, a fleet.Actor, s fleet.Selector) (tasks []fleet.TaskID, more bool, err error) {
 	old, err := q.SelectorOf(ctx, db.SelectorOfParams{Noun: o.assignable.typ, ObjectID: o.id})
 	if err != nil || old == s.String() {
@@ -134,7 +134,7 @@ func (o AssignableObject) suitableHosts(ctx context.Context, q *db.Queries, host
 	return slices.Concat(first, second), err
 }
 
-// Select sets the selector of an object from text.
+// SetSelector sets the selector of an object from text.
 func (n *AssignableType) SetSelector(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.ByLabel, error) {
 	var more bool
 	err := n.ChangeObject(ctx, s, a, id, func(q *db.Queries, o AssignableObject) error {
@@ -153,7 +153,7 @@ func (n *AssignableType) SetSelector(ctx context.Context, s *store.Store, a flee
 	return out, err
 }
 
-// Selector parses a selector. Errors refer to the field "selector".
+// ParseSelector parses a selector. Errors refer to the field "selector".
 func ParseSelector(text string) (fleet.Selector, error) {
 	var checks fleet.Checks
 	selector := fleet.ParseSelector(&checks, "selector", text)
@@ -194,8 +194,8 @@ func (n *AssignableType) ByLabel(ctx context.Context, s *store.Store, a fleet.Ac
 	return out, store.UserError(err)
 }
 
-// Preview returns the hosts that a selector matches now, and whether each has the object. An empty id means a new
-// object.
+// PreviewSelector returns the hosts that a selector matches now, and whether each has the object. An empty id means a
+// new object.
 func (n *AssignableType) PreviewSelector(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.Labelled, error) {
 	var out fleet.Labelled
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {

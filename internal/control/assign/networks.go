@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// Networks is the resource type of networks defined in Quantix. Hosts execute them as libvirt networks. Discovered
+// NetworkType is the resource type of networks defined in Quantix. Hosts execute them as libvirt networks. Discovered
 // networks cannot be assigned.
 var NetworkType = &AssignableType{
 	typ: string(fleet.TypeNetwork), applyKind: fleet.NetworkApply, releaseKind: fleet.NetworkRelease,
@@ -35,13 +35,13 @@ var NetworkType = &AssignableType{
 	},
 }
 
-// AddedNetwork returns a network whose row the transaction has just created.
+// NewNetworkObject returns a network whose row the transaction has just created.
 func NewNetworkObject(id fleet.NetworkID, name string, spec fleet.NetworkSpec) AssignableObject {
 	return NetworkType.createdObject(string(id), AssignableObject{Name: name, spec: &spec})
 }
 
-// networkAllows reports whether the assignment's status allows the action, by the table of actions that the network's
-// page uses.
+// networkActionAllowed reports whether the assignment's status allows the action, by the table of actions that the
+// network's page uses.
 func networkActionAllowed(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	status := fleet.NetworkHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned, Releasing: !on.Assigned}
 	if len(on.Status) > 0 {
@@ -108,8 +108,8 @@ func checkNetworkFits(ctx context.Context, q *db.Queries, o AssignableObject, ho
 	return checks.Err()
 }
 
-// checkClash reports conflicts between two networks of one host: equal VNIs, or a device that both need exclusively.
-// Two bridges on one device would form a loop if anything connected them.
+// checkDeviceAndVNIConflicts reports conflicts between two networks of one host: equal VNIs, or a device that both need
+// exclusively. Two bridges on one device would form a loop if anything connected them.
 func checkDeviceAndVNIConflicts(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow) {
 	theirs := *other.Spec
 	sameDevice := mine.Device != "" && mine.Device == theirs.Device && mine.VLAN == theirs.VLAN
@@ -124,8 +124,8 @@ func checkDeviceAndVNIConflicts(c *fleet.Checks, mine fleet.NetworkSpec, other d
 	}
 }
 
-// checkUnderlay reports a guest network whose subnet overlaps the underlay of an overlay network. The host would have
-// addresses in both, and would route the overlay's packets into the guest network. Discovered bridges are exempt,
+// checkUnderlayOverlap reports a guest network whose subnet overlaps the underlay of an overlay network. The host would
+// have addresses in both, and would route the overlay's packets into the guest network. Discovered bridges are exempt,
 // because they may be the underlay.
 func checkUnderlayOverlap(c *fleet.Checks, o AssignableObject, other db.NetworksOnRow, what string) {
 	if other.Kind == fleet.NetworkBridge {
@@ -150,7 +150,7 @@ func checkUnderlayOverlap(c *fleet.Checks, o AssignableObject, other db.Networks
 	}
 }
 
-// subnetsOf returns the subnets of another network, from its spec and from the hosts' reports.
+// networkSubnets returns the subnets of another network, from its spec and from the hosts' reports.
 func networkSubnets(other db.NetworksOnRow) (out []netip.Prefix) {
 	if other.Spec != nil {
 		out = other.Spec.Prefixes()

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// Pools is the resource type of storage pools. Hosts execute them as libvirt pools.
+// PoolType is the resource type of storage pools. Hosts execute them as libvirt pools.
 var PoolType = &AssignableType{
 	typ: "pool", applyKind: fleet.PoolApply, releaseKind: fleet.PoolRelease,
 	lockObject: func(ctx context.Context, q *db.Queries, id string) (AssignableObject, error) {
@@ -35,14 +35,14 @@ var PoolType = &AssignableType{
 	},
 }
 
-// objectOfPool returns the Object of a pool, without its ID and generation.
+// poolObjectWithoutID returns the Object of a pool, without its ID and generation.
 func poolObjectWithoutID(name string, spec fleet.PoolSpec) AssignableObject {
 	field, place := spec.Location()
 	return AssignableObject{Name: name, locationField: field, location: place, oneHostReason: spec.WhySingleHost()}
 }
 
-// poolAllows reports whether the assignment's status allows the action, by the table of actions that the pool's page
-// uses.
+// poolActionAllowed reports whether the assignment's status allows the action, by the table of actions that the pool's
+// page uses.
 func poolActionAllowed(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	status := fleet.PoolHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned}
 	if len(on.Status) > 0 {
@@ -103,7 +103,7 @@ func checkPoolUnused(ctx context.Context, q *db.Queries, o AssignableObject, hos
 	return objectInUseError(o, host, names, "disks or an ISO in")
 }
 
-// inUseError returns the conflict that lists a few VMs that use the object.
+// objectInUseError returns the conflict that lists a few VMs that use the object.
 func objectInUseError(o AssignableObject, host fleet.HostID, vms []string, what string) error {
 	if len(vms) > 3 {
 		vms[3] = "others"
@@ -115,12 +115,12 @@ func objectInUseError(o AssignableObject, host fleet.HostID, vms []string, what 
 	return fleet.Errorf(fleet.Conflict, "VMs %s have %s %s %s: %s. Delete or change them first.", where, what, o.assignable.typeLabel(), o.Name, strings.Join(vms, ", "))
 }
 
-// AddedPool returns a pool whose row the transaction has just created.
+// NewPoolObject returns a pool whose row the transaction has just created.
 func NewPoolObject(id fleet.PoolID, name string, spec fleet.PoolSpec) AssignableObject {
 	return PoolType.createdObject(string(id), poolObjectWithoutID(name, spec))
 }
 
-// QueueSetUpAgain queues the pool's setup on its hosts again. The drift pass later covers offline hosts and hosts
+// QueueRepeatedSetup queues the pool's setup on its hosts again. The drift pass later covers offline hosts and hosts
 // beyond the limit, because the pool's generation is newer than theirs.
 func (o AssignableObject) QueueRepeatedSetup(ctx context.Context, q *db.Queries, a fleet.Actor) ([]fleet.TaskID, error) {
 	if err := q.RenewPool(ctx, fleet.PoolID(o.id)); err != nil {

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// SecurityGroups is the resource type of security groups. Hosts execute them as libvirt network filters. A group is
+// SecurityGroupType is the resource type of security groups. Hosts execute them as libvirt network filters. A group is
 // assigned automatically to the hosts of its member NICs.
 var SecurityGroupType = &AssignableType{
 	typ: string(fleet.TypeSecurityGroup), applyKind: fleet.SecurityGroupApply, releaseKind: fleet.SecurityGroupRelease,
@@ -24,7 +24,9 @@ var SecurityGroupType = &AssignableType{
 	checkUnusedOnHost: func(context.Context, *db.Queries, AssignableObject, fleet.HostID) error {
 		return fleet.Errorf(fleet.Conflict, groupAssignedByNICsText)
 	},
-	actionAllowed: func(db.AssignmentOnRow, fleet.Action) (bool, string, error) { return false, groupAssignedByNICsText, nil },
+	actionAllowed: func(db.AssignmentOnRow, fleet.Action) (bool, string, error) {
+		return false, groupAssignedByNICsText, nil
+	},
 	markDeleted: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.MarkSecurityGroupDeleted(ctx, fleet.SecurityGroupID(id))
 	},
@@ -60,8 +62,8 @@ func (g groupOnHost) queueJob(ctx context.Context, q *db.Queries, a fleet.Actor,
 	return err
 }
 
-// SettleSecurityGroups assigns groups to the hosts of their member NICs, releases them on other hosts, updates member
-// addresses, and queues outdated groups. It locks no row that host reports write.
+// AssignAndReleaseSecurityGroups assigns groups to the hosts of their member NICs, releases them on other hosts,
+// updates member addresses, and queues outdated groups. It locks no row that host reports write.
 func AssignAndReleaseSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	moved, err := q.RefreshMembers(ctx, fleet.MaxNICAddresses)
 	if err != nil {
@@ -114,8 +116,8 @@ func assignSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) err
 	return nil
 }
 
-// PushSecurityGroups queues outdated groups on hosts without an open job for the group. It handles the group of, or all
-// groups if of is empty.
+// QueueSecurityGroupUpdates queues outdated groups on hosts without an open job for the group. It handles the group of,
+// or all groups if of is empty.
 func QueueSecurityGroupUpdates(ctx context.Context, q *db.Queries, a fleet.Actor, of fleet.SecurityGroupID) error {
 	rows, err := q.OutdatedSecurityGroups(ctx, string(of))
 	if err != nil {

@@ -94,8 +94,8 @@ func (p *Identity) SetPassword(ctx context.Context, a fleet.Actor, id fleet.User
 
 // passwordOptions holds the options of a password change.
 type passwordOptions struct {
-	mustChange   bool // the user must change it at the next sign-in
-	endTokens bool // delete the user's API tokens
+	mustChange bool // the user must change it at the next sign-in
+	endTokens  bool // delete the user's API tokens
 }
 
 func (p *Identity) storePassword(ctx context.Context, a fleet.Actor, user db.User, password string, is passwordOptions) (from time.Time, err error) {

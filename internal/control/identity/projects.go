@@ -52,7 +52,7 @@ func (p *Identity) CreateProject(ctx context.Context, a fleet.Actor, in ProjectI
 	return p.queries.GetProject(ctx, a, id)
 }
 
-// setDefaults sets the project's default pool and network. A changed default is rejected if new VMs could not use it.
+// storeDefaults sets the project's default pool and network. A changed default is rejected if new VMs could not use it.
 func (in ProjectInput) storeDefaults(ctx context.Context, q *db.Queries, was fleet.Project) error {
 	set, err := q.SetProjectDefaults(ctx, db.SetProjectDefaultsParams{PoolID: string(in.DefaultPoolID), NetworkID: string(in.DefaultNetworkID), ID: was.ID})
 	if err != nil {

@@ -15,19 +15,19 @@ import (
 // requests, and in total. They keep an attacker from flooding the audit log.
 const (
 	maxRefusalsPerActor = 10
-	maxRefusalsTotal = 120
+	maxRefusalsTotal    = 120
 )
 
-// refusalLog counts the refusals written in the current minute.
+// auditRefusalLimiter counts the refusals written in the current minute.
 type auditRefusalLimiter struct {
-	mu      sync.Mutex
-	started   time.Time
-	countByActor      map[string]int
-	total     int
-	skipped int // refusals not written since the last entry
+	mu           sync.Mutex
+	started      time.Time
+	countByActor map[string]int
+	total        int
+	skipped      int // refusals not written since the last entry
 }
 
-// admit reports whether a refusal may be written, and how many refusals were skipped since the last entry.
+// allowEntry reports whether a refusal may be written, and how many refusals were skipped since the last entry.
 func (r *auditRefusalLimiter) allowEntry(who string, now time.Time) (skipped int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

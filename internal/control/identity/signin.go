@@ -53,8 +53,8 @@ func (p *Identity) SignIn(ctx context.Context, a fleet.Actor, name, password str
 	return user, err
 }
 
-// verify reads the account and verifies the password. For an unknown account it does the same work, so that timing does
-// not reveal which accounts exist.
+// verifyPassword reads the account and verifies the password. For an unknown account it does the same work, so that
+// timing does not reveal which accounts exist.
 func (p *Identity) verifyPassword(ctx context.Context, name, password string) (row db.User, same bool, err error) {
 	row, err = p.store.UserByName(ctx, name)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -64,8 +64,8 @@ func (p *Identity) verifyPassword(ctx context.Context, name, password string) (r
 	return row, same, err
 }
 
-// signInFailed writes the failure to the audit log and returns the common error. The throttle limits the number of
-// entries. Unknown names are not logged, because users type passwords into the wrong field.
+// recordFailedSignIn writes the failure to the audit log and returns the common error. The throttle limits the number
+// of entries. Unknown names are not logged, because users type passwords into the wrong field.
 func (p *Identity) recordFailedSignIn(ctx context.Context, a fleet.Actor, row db.User) error {
 	subject, detail := userSubject(row.ID), "wrong password"
 	switch {
@@ -80,7 +80,7 @@ func (p *Identity) recordFailedSignIn(ctx context.Context, a fleet.Actor, row db
 	return fleet.Errorf(fleet.Unauthorized, "The user name or the password is wrong.")
 }
 
-// auditActor returns the actor for the audit entry of a sign-in.
+// signInAuditActor returns the actor for the audit entry of a sign-in.
 func signInAuditActor(row db.User, a fleet.Actor) fleet.Actor {
 	return fleet.Actor{UserID: row.ID, Name: row.Name, Address: a.Address}
 }

@@ -34,7 +34,7 @@ type attemptLimit struct {
 // attemptLimits are the limits that one attempt counts against. Every transaction locks their rows in this order.
 type attemptLimits []attemptLimit
 
-// attemptsOf returns the limits of a sign-in. A known browser of the account has only its own limit.
+// signInLimits returns the limits of a sign-in. A known browser of the account has only its own limit.
 func (p *Identity) signInLimits(ctx context.Context, name string, a fleet.Actor) (attemptLimits, error) {
 	var checks fleet.Checks
 	fleet.CheckUserName(&checks, "name", name)
@@ -64,7 +64,7 @@ func clientAddressLimits(a fleet.Actor) attemptLimits {
 	return attemptLimits{{"address:" + singleClientNetwork(a.Address), freeAttemptsPerAddress, false}}
 }
 
-// subnetOf returns the network within which an attacker easily gets another address: an IPv4 /24 or an IPv6 /64.
+// neighbourSubnet returns the network within which an attacker easily gets another address: an IPv4 /24 or an IPv6 /64.
 func neighbourSubnet(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -76,7 +76,7 @@ func neighbourSubnet(address string) string {
 	return netip.PrefixFrom(ip, 24).Masked().String()
 }
 
-// networkOf returns the addresses that one attacker easily holds: an IPv4 address or an IPv6 /64.
+// singleClientNetwork returns the addresses that one attacker easily holds: an IPv4 address or an IPv6 /64.
 func singleClientNetwork(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -155,7 +155,7 @@ func clearFailures(ctx context.Context, q *db.Queries, at attemptLimits) error {
 	return nil
 }
 
-// maxBrowsers limits the known browsers of an account. The least recently used ones are forgotten.
+// maxRememberedBrowsers limits the known browsers of an account. The least recently used ones are forgotten.
 const maxRememberedBrowsers = 20
 
 // RememberBrowser makes the browser of a sign-in known to the account, so that failures from elsewhere do not lock the

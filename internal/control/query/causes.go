@@ -16,7 +16,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// hostTroubleTexts holds the text in the Needs attention list for each host phase that needs an administrator. The
+// hostProblemTexts holds the text in the Needs attention list for each host phase that needs an administrator. The
 // argument is the recorded conflict or the host's own error.
 var hostProblemTexts = map[fleet.HostPhase]func(errorText string) string{
 	fleet.HostConflict: func(errorText string) string { return "A second agent showed this host's identity: " + errorText },
@@ -26,7 +26,7 @@ var hostProblemTexts = map[fleet.HostPhase]func(errorText string) string{
 	fleet.HostUnknown: func(string) string { return "Its agent is offline. Its last report may be outdated." },
 }
 
-// firstNamesSQL returns SQL for the first values of a column, ordered by host name.
+// firstValuesByHostSQL returns SQL for the first values of a column, ordered by host name.
 func firstValuesByHostSQL(column string) string {
 	return "(array_agg(" + column + " ORDER BY x.name))[1:" + strconv.Itoa(fleet.AttentionNames) + "]"
 }
@@ -72,7 +72,7 @@ type poolCause struct {
 	at        *time.Time
 }
 
-// maxCauses limits the pool causes read from the database.
+// maxPoolCauses limits the pool causes read from the database.
 const maxPoolCauses = 500
 
 // poolCauses returns the causes for which pools need an administrator, each with its hosts counted.
@@ -157,8 +157,8 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 	return rows.Rows
 }
 
-// maxVMsRead limits the VMs that are read and grouped by cause. An extra row of the Needs attention list reports
-// further VMs.
+// maxAttentionVMsRead limits the VMs that are read and grouped by cause. An extra row of the Needs attention list
+// reports further VMs.
 const maxAttentionVMsRead = 500
 
 // vmsNeedingAttention reads VMs on online hosts that need attention. VMs without drift come first: drift has a single

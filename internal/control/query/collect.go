@@ -18,7 +18,7 @@ type rowQuery[T any] struct {
 	scan pgx.RowToFunc[T]
 }
 
-// collect runs one query and scans all rows. A statement with varying conditions is planned for its arguments each
+// collectRows runs one query and scans all rows. A statement with varying conditions is planned for its arguments each
 // time, because the best plan for a rare label differs from the best plan for a label of every VM. All other statements
 // are prepared.
 func collectRows[T any](ctx context.Context, b *Queries, sql string, s *statementBuilder, scan pgx.RowToFunc[T]) ([]T, error) {
@@ -40,11 +40,11 @@ func collectRows[T any](ctx context.Context, b *Queries, sql string, s *statemen
 	return items, store.UserError(err)
 }
 
-// searchTime is the server time limit of one substring search. A slower search fails and asks the user for a narrower
-// filter, so one user's filter cannot delay the others.
+// searchTimeout is the server time limit of one substring search. A slower search fails and asks the user for a
+// narrower filter, so one user's filter cannot delay the others.
 const searchTimeout = 2 * time.Second
 
-// search runs the query under searchTime.
+// runSearch runs the query under searchTimeout.
 func runSearch[T any](ctx context.Context, b *Queries, run func(store.Querier) ([]T, error)) (items []T, err error) {
 	err = b.store.WithTimeLimit(ctx, searchTimeout, func(q store.Querier) error {
 		items, err = run(q)

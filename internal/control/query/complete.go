@@ -13,7 +13,7 @@ import (
 
 const maxCompletions = 16
 
-// labelSample limits the search for labels to the newest VMs: a completion need not be exhaustive.
+// maxLabelSample limits the search for labels to the newest VMs: a completion need not be exhaustive.
 const maxLabelSample = 1000
 
 // Completion is one suggestion for the filter word before the caret.
@@ -62,8 +62,8 @@ func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string
 	return []Completion{}, nil
 }
 
-// quoted quotes a value that contains special characters of the filter syntax. Of a label, it quotes only the value
-// after the key.
+// quoteFilterValue quotes a value that contains special characters of the filter syntax. Of a label, it quotes only the
+// value after the key.
 func quoteFilterValue(key, value string) string {
 	start := ""
 	if name, rest, ok := strings.Cut(value, "="); ok && key == "label" {
@@ -85,7 +85,7 @@ func completeFilterKey(keys fleet.FilterKeys, not, word string) []Completion {
 	return out[:min(len(out), maxCompletions)]
 }
 
-// completeValue returns values of a filter key that begin with start.
+// completeFilterValue returns values of a filter key that begin with start.
 func (b *Queries) completeFilterValue(ctx context.Context, a fleet.Actor, k fleet.FilterKey, start string) ([]string, error) {
 	values := []string{}
 	for _, v := range k.Values {

@@ -11,30 +11,30 @@ import (
 	"quantix/internal/fleet"
 )
 
-// counters are totals over all VMs, cached between requests so that no page counts every VM. A published value is
-// immutable; vmCounts publishes a new one.
+// publishedTotals are totals over all VMs, cached between requests so that no page counts every VM. A published value
+// is immutable; vmCounts publishes a new one.
 type publishedTotals struct {
-	countedAt         time.Time
+	countedAt  time.Time
 	hosts      map[fleet.HostID]vmUsage
 	projects   map[fleet.ProjectID]vmUsage
 	byPhase    map[fleet.ProjectID]map[fleet.Phase]phaseTotals // of all VMs, as if all hosts were online
 	byHost     map[fleet.HostID][]vmGroup                      // groups of the host's VMs, by project and online phase
 	discovered map[fleet.HostID]int
-	staleHosts map[fleet.HostID]*time.Time // hosts whose VM inventory is older than staleAge, with its time
+	staleHosts map[fleet.HostID]*time.Time // hosts whose VM inventory is older than staleReportAge, with its time
 	now        time.Time                   // database time at which staleHosts was read
 	onlineAt   time.Time                   // local time at which staleHosts was read
 }
 
-// livenessAge is how long the liveness of hosts is reused when counts change.
+// livenessMaxAge is how long the liveness of hosts is reused when counts change.
 const livenessMaxAge = 5 * time.Second
 
-// staleAge is an inventory age: a host with an older inventory may go offline before liveness is read again.
+// staleReportAge is an inventory age: a host with an older inventory may go offline before liveness is read again.
 const staleReportAge = fleet.Freshness - countersMaxAge - livenessMaxAge
 
-// countersAge is the maximum age of the counters. Older counters mean that the background counting has stopped.
+// countersMaxAge is the maximum age of the counters. Older counters mean that the background counting has stopped.
 const countersMaxAge = fleet.Freshness / 2
 
-// offline returns the hosts with VMs whose reports are no longer fresh.
+// offlineHosts returns the hosts with VMs whose reports are no longer fresh.
 func (n *publishedTotals) offlineHosts() []fleet.HostID {
 	now := n.now.Add(time.Since(n.onlineAt))
 	var out []fleet.HostID
@@ -73,7 +73,7 @@ type vmUsage struct {
 	deleting  int // how many of the VMs have a requested deletion
 }
 
-// plus returns the usage with a VM added, or removed if n is -1.
+// plusVM returns the usage with a VM added, or removed if n is -1.
 func (u vmUsage) plusVM(v vmCount, online string, n int) vmUsage {
 	sum := vmUsage{u.vms + n, u.cpus + n*int(v.cpus), u.memoryMiB + int64(n)*v.memoryMiB, u.deleting}
 	if online == string(fleet.PhaseDeleting) {
@@ -193,7 +193,7 @@ func (b *Queries) publishCounters(ctx context.Context, maxAge time.Duration) err
 	return nil
 }
 
-// byPhase sums the groups by project and phase, and lists the groups by host.
+// sumByPhase sums the groups by project and phase, and lists the groups by host.
 func sumByPhase(groups []vmGroup) (online map[fleet.ProjectID]map[fleet.Phase]phaseTotals, of map[fleet.HostID][]vmGroup) {
 	online, of = map[fleet.ProjectID]map[fleet.Phase]phaseTotals{}, map[fleet.HostID][]vmGroup{}
 	for _, g := range groups {
@@ -209,7 +209,7 @@ func sumByPhase(groups []vmGroup) (online map[fleet.ProjectID]map[fleet.Phase]ph
 	return online, of
 }
 
-// currentCounters returns the current counters. It counts all VMs if there are none, or if they exceed countersAge
+// currentCounters returns the current counters. It counts all VMs if there are none, or if they exceed countersMaxAge
 // because background counting has stopped.
 func (b *Queries) currentCounters(ctx context.Context) (*publishedTotals, error) {
 	if n := b.freshCounters(); n != nil {

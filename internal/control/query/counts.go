@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// countPage is the number of VMs read at a time.
+// countPageSize is the number of VMs read at a time.
 const countPageSize = 5000
 
 // vmCounts is the mutable state behind the counters. It remembers how each VM was counted, so that a change costs one
@@ -45,7 +45,7 @@ func newVMSums() vmSums {
 	}
 }
 
-// set counts a VM with its current row, in place of its previous one.
+// setVM counts a VM with its current row, in place of its previous one.
 func (s *vmSums) setVM(id fleet.VMID, r db.CountedVMsRow) {
 	p := groupKey{r.ProjectID, r.HostID, r.Heard}
 	g, known := s.groupIndex[p]
@@ -64,7 +64,7 @@ func (s *vmSums) setVM(id fleet.VMID, r db.CountedVMsRow) {
 	s.addCount(now, 1)
 }
 
-// remove removes a VM from the totals.
+// removeVM removes a VM from the totals.
 func (s *vmSums) removeVM(id fleet.VMID) {
 	if was, ok := s.vms[id]; ok {
 		delete(s.vms, id)

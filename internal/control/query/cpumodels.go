@@ -20,7 +20,7 @@ const cpuModelsMaxAge = 10 * time.Second
 
 // cachedCPUModels is the cached list of CPU models and the time it was read.
 type cachedCPUModels struct {
-	at  time.Time
+	at     time.Time
 	models []fleet.CPUModelUse
 }
 

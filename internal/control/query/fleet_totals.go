@@ -14,10 +14,10 @@ type fleetKey struct{}
 // fleetTotals are totals over all hosts and pools, with what needs attention.
 type fleetTotals struct {
 	hostSums
-	hostProblems []fleet.Attention // hosts that need attention, by cause
-	pools        map[fleet.PoolID][]poolGroup
-	sharedPoolSpaces        map[fleet.PoolID]fleet.PoolSpace // capacity of shared pools on many hosts
-	storage      fleet.PoolSpace                  // all pools, each file system counted once
+	hostProblems     []fleet.Attention // hosts that need attention, by cause
+	pools            map[fleet.PoolID][]poolGroup
+	sharedPoolSpaces map[fleet.PoolID]fleet.PoolSpace // capacity of shared pools on many hosts
+	storage          fleet.PoolSpace                  // all pools, each file system counted once
 	poolCauses       []poolCause                      // pools that need attention, by cause
 }
 
@@ -60,7 +60,7 @@ func (b *Queries) sumFleet(ctx context.Context, _ []fleetKey) (map[fleetKey]flee
 	return map[fleetKey]fleetTotals{{}: w}, nil
 }
 
-// wakePools notifies the pages that show pools on many hosts whose health has changed.
+// notifyPools notifies the pages that show pools on many hosts whose health has changed.
 func (b *Queries) notifyPools(_ fleetKey, was, now fleetTotals) {
 	for id, groups := range was.pools {
 		if countPoolStatuses(groups) > maxUncachedHosts && !equalPoolGroups(groups, now.pools[id]) {

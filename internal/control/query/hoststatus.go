@@ -11,25 +11,25 @@ import (
 	"quantix/internal/fleet"
 )
 
-// starvedSQL counts, per host and pool, the VMs that QEMU paused because their storage is full or failing. Such VMs are
-// few.
+// pausedVMsSQL counts, per host and pool, the VMs that QEMU paused because their storage is full or failing. Such VMs
+// are few.
 const pausedVMsSQL = `SELECT v.host_id, d->>'poolId' AS pool_id, count(DISTINCT v.id)::integer AS vms FROM vms v CROSS JOIN LATERAL jsonb_array_elements(v.spec->'disks') AS d
 	WHERE v.starved GROUP BY 1, 2`
 
-// keySQL selects a host's report on an object as plain columns, without long values. The columns said, fresh, used,
-// starving, by_others and faulty form a policy.PoolKey; said, fresh and faulty form a fleet.NetworkState.
+// statusKeySQL selects a host's report on an object as plain columns, without long values. The columns said, fresh,
+// used, starving, by_others and faulty form a policy.PoolHealthKey; said, fresh and faulty form a fleet.NetworkState.
 var statusKeySQL = `a.object_id, a.host_id, COALESCE(a.said, '') AS said, ` + reportsFreshSQL + ` AS fresh, a.used_percent AS used, w.vms IS NOT NULL AS starving, a.by_others, a.faulty`
 
-// statusesFrom joins host statuses (alias a) with the agent sessions of their hosts (alias s).
+// statusesFromSQL joins host statuses (alias a) with the agent sessions of their hosts (alias s).
 const statusesFromSQL = ` FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id` + joinPausedVMsSQL
 
-// unreportedStatuses joins host statuses (alias a) with the number of paused VMs (alias w).
+// joinPausedVMsSQL joins host statuses (alias a) with the number of paused VMs (alias w).
 const joinPausedVMsSQL = ` LEFT JOIN (` + pausedVMsSQL + `) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`
 
-// statusSQL selects host statuses with the names of their hosts (alias h).
+// hostStatusSQL selects host statuses with the names of their hosts (alias h).
 var hostStatusSQL = `SELECT h.name, ` + statusKeySQL + statusesFromSQL + ` JOIN hosts h ON h.id = a.host_id`
 
-// forObjects adds the condition that assignments (alias a) belong to these objects, or to any object if ids is nil.
+// whereObjects adds the condition that assignments (alias a) belong to these objects, or to any object if ids is nil.
 func (s *statementBuilder) whereObjects(n fleet.ResourceType, ids []string) {
 	column := map[fleet.ResourceType]string{fleet.TypePool: "a.pool_id", fleet.TypeNetwork: "a.network_id"}[n]
 	if ids == nil {
@@ -43,7 +43,7 @@ func (s *statementBuilder) whereObjects(n fleet.ResourceType, ids []string) {
 	s.addCondition(column + " = ANY (" + s.keyArg(ids) + "::text[])")
 }
 
-// statusRank ranks host statuses; a status that needs an administrator ranks first.
+// hostStatusRank ranks host statuses; a status that needs an administrator ranks first.
 func hostStatusRank(tone fleet.Severity, stopped bool) int {
 	switch {
 	case tone == fleet.SeverityBad:
@@ -60,7 +60,7 @@ func hostStatusRank(tone fleet.Severity, stopped bool) int {
 
 const warningRank = 3 // rank of warnings, and of statuses changed after the groups were read
 
-// rankedBy orders host statuses by rank, then by host.
+// sortOrdersByRank orders host statuses by rank, then by host.
 func sortOrdersByRank[T any](rank func(T) int, host func(T) (string, fleet.HostID)) sortOrders[T] {
 	return sortOrders[T]{"worst": {[]sortColumn{int32Column("c.rank"), textColumn("c.name"), textColumn("c.host_id")}, func(c T) []string {
 		name, id := host(c)
@@ -68,8 +68,8 @@ func sortOrdersByRank[T any](rank func(T) int, host func(T) (string, fleet.HostI
 	}}}
 }
 
-// statusTerms parses the filter of a host status list. Name conditions are added to s; terms about the severity (key
-// "tone") are returned.
+// parseStatusFilter parses the filter of a host status list. Name conditions are added to s; terms about the severity
+// (key "tone") are returned.
 func (s *statementBuilder) parseStatusFilter(filter string) ([]fleet.FilterTerm, error) {
 	terms, err := fleet.ParseFilter(fleet.HostStatusKeys, filter)
 	var tones []fleet.FilterTerm
@@ -83,7 +83,7 @@ func (s *statementBuilder) parseStatusFilter(filter string) ([]fleet.FilterTerm,
 	return tones, err
 }
 
-// hostStatusAt identifies a host status by object and host.
+// hostStatusKey identifies a host status by object and host.
 type hostStatusKey struct {
 	object string
 	host   fleet.HostID
@@ -110,8 +110,8 @@ func (b *Queries) firstHostStatuses(ctx context.Context, s *statementBuilder, g 
 	return place, of, err
 }
 
-// hostStatusPage returns the hosts of one page of host statuses, ordered by rank. With fits, it lists only statuses
-// that have a rank. apply adds the page's order and limit.
+// hostStatusPageHosts returns the hosts of one page of host statuses, ordered by rank. With fits, it lists only
+// statuses that have a rank. apply adds the page's order and limit.
 func (b *Queries) hostStatusPageHosts(ctx context.Context, s *statementBuilder, conditions, ranks string, fits bool, apply func(*statementBuilder) string) ([]string, error) {
 	if fits {
 		s.addCondition("c.fits")
@@ -124,15 +124,15 @@ func (b *Queries) hostStatusPageHosts(ctx context.Context, s *statementBuilder, 
 
 // statusList is the list of one object's host statuses, with the functions that read a page of it.
 type statusList[T any] struct {
-	statuses int                                          // total number
-	readFirst    func(context.Context) (firstStatusHosts, error) // start of the list, possibly cached
-	// find returns the page's hosts in order, with one extra host if another page follows
-	findHosts func(context.Context) ([]string, error)
+	statuses  int                                             // total number
+	readFirst func(context.Context) (firstStatusHosts, error) // start of the list, possibly cached
+	// findHosts returns the page's hosts in order, with one extra host if another page follows
+	findHosts    func(context.Context) ([]string, error)
 	readStatuses func(ctx context.Context, hosts []string) ([]T, error) // their statuses, unordered
-	hostOf func(T) fleet.HostID
+	hostOf       func(T) fleet.HostID
 }
 
-// page returns the host statuses that q selects: up to limit, and one extra. For large lists the first hosts are
+// readPage returns the host statuses that q selects: up to limit, and one extra. For large lists the first hosts are
 // cached, but their statuses are always read.
 func (m statusList[T]) readPage(ctx context.Context, q fleet.Query, limit int) ([]T, error) {
 	if m.statuses > maxUncachedHosts && q.Filter == "" && q.After == "" && q.Before == "" && limit <= fleet.HostStatusesListed {
@@ -160,7 +160,7 @@ func (m statusList[T]) statusesOf(ctx context.Context, hosts []string) ([]T, err
 	return statuses, err
 }
 
-// firstStatuses are the hosts at the start of a status list, in order: the first page and one extra host.
+// firstStatusHosts are the hosts at the start of a status list, in order: the first page and one extra host.
 type firstStatusHosts struct {
 	hosts    []string
 	statuses int // total number in the list
@@ -168,7 +168,9 @@ type firstStatusHosts struct {
 
 func (f firstStatusHosts) statusCount() int { return f.statuses }
 
-func (f firstStatusHosts) equal(other firstStatusHosts) bool { return slices.Equal(f.hosts, other.hosts) }
+func (f firstStatusHosts) equal(other firstStatusHosts) bool {
+	return slices.Equal(f.hosts, other.hosts)
+}
 
 // offlineHostsFirst returns the first hosts of a list whose only unhealthy hosts are offline, without ranking every
 // status.
@@ -183,7 +185,7 @@ func (b *Queries) offlineHostsFirst(ctx context.Context, n fleet.ResourceType, i
 	) c ORDER BY c.part, c.name, c.id LIMIT `+strconv.Itoa(fleet.HostStatusesListed+1), &s, pgx.RowTo[string])
 }
 
-// forEachObject applies find to several objects.
+// forEachKey applies find to several objects.
 func forEachKey[K comparable](find func(context.Context, K) (firstStatusHosts, error)) func(context.Context, []K) (map[K]firstStatusHosts, error) {
 	return func(ctx context.Context, of []K) (map[K]firstStatusHosts, error) {
 		out := make(map[K]firstStatusHosts, len(of))

@@ -32,7 +32,7 @@ func (b *Queries) CopiesOf(ctx context.Context, a fleet.Actor, v fleet.ImageView
 	return b.readCopies(ctx, v.Versions)
 }
 
-// copies reads the copies of the versions and derives their states from the hosts' reports.
+// readCopies reads the copies of the versions and derives their states from the hosts' reports.
 func (b *Queries) readCopies(ctx context.Context, versions []fleet.ImageVersion) (Copies, error) {
 	of := map[fleet.ImageVersionID]fleet.ImageVersion{}
 	var ids []string
@@ -90,7 +90,7 @@ func (b *Queries) readCopies(ctx context.Context, versions []fleet.ImageVersion)
 	return copies, b.addRunningOperations(ctx, pools, copies)
 }
 
-// deriveState derives the copy's state. reachable reports that an online host of the copy has the pool active.
+// deriveCopyState derives the copy's state. reachable reports that an online host of the copy has the pool active.
 func (c *CopyOn) deriveCopyState(v fleet.ImageVersion, reachable bool) {
 	switch on := c.On; {
 	case on == nil && reachable:
@@ -113,7 +113,7 @@ func (c *CopyOn) deriveCopyState(v fleet.ImageVersion, reachable bool) {
 	c.Overlays = slices.Clone(c.On.BaseOf)
 }
 
-// addWork adds the running operations on the copies.
+// addRunningOperations adds the running operations on the copies.
 func (b *Queries) addRunningOperations(ctx context.Context, pools []string, copies Copies) error {
 	rows, err := b.store.WorkOnVolumes(ctx, pools)
 	if err != nil {
@@ -133,7 +133,7 @@ func (b *Queries) addRunningOperations(ctx context.Context, pools []string, copi
 	return nil
 }
 
-// addCopies fills in the copies of the versions and the names of VMs created from them.
+// addImageCopies fills in the copies of the versions and the names of VMs created from them.
 func (b *Queries) addImageCopies(ctx context.Context, versions []fleet.ImageVersion) error {
 	if len(versions) == 0 {
 		return nil
@@ -177,7 +177,7 @@ func (b *Queries) addImageCopies(ctx context.Context, versions []fleet.ImageVers
 	return nil
 }
 
-// addOverlays adds the VMs with disks backed by the copies, including disks not created yet.
+// addBackedVMs adds the VMs with disks backed by the copies, including disks not created yet.
 func (b *Queries) addBackedVMs(ctx context.Context, copies Copies) error {
 	on, err := overlaysOf(ctx, b.store.Queries, copies)
 	for i := range copies {

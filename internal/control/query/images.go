@@ -26,8 +26,8 @@ type Published struct {
 	VersionID fleet.ImageVersionID `json:"versionId,omitempty"`
 	Number    int                  `json:"number,omitempty"` // version number
 
-	toAllProjects    bool // published to every project
-	projects []string
+	toAllProjects bool // published to every project
+	projects      []string
 }
 
 // publishedTo reports whether the image is published to one of the projects.
@@ -91,9 +91,9 @@ func (b *Queries) Media(ctx context.Context, a fleet.Actor) (Media, error) {
 	return out, err
 }
 
-// plainStatuses returns the reported volumes in these pools, or in all pools if pools is nil, except volumes named like
-// a VM's disk. One host represents all hosts of a shared pool with identical reports, preferably an online one with the
-// pool active.
+// readNonDiskVolumeReports returns the reported volumes in these pools, or in all pools if pools is nil, except volumes
+// named like a VM's disk. One host represents all hosts of a shared pool with identical reports, preferably an online
+// one with the pool active.
 func (b *Queries) readNonDiskVolumeReports(ctx context.Context, pools []string) ([]poolVolumeReport, error) {
 	var s statementBuilder
 	s.addCondition("p.deleted_at IS NULL AND a.asked = 'assign' AND a.plain_digest IS NOT NULL")
@@ -144,7 +144,7 @@ func (b *Queries) readNonDiskVolumeReports(ctx context.Context, pools []string) 
 	return statuses, nil
 }
 
-// usableBy reports whether the actor may read a volume that is not a VM's disk.
+// readableByActor reports whether the actor may read a volume that is not a VM's disk.
 func (v VolumeOn) readableByActor(a fleet.Actor) bool {
 	return v.offeredToActor(a) || policy.May(a, policy.InfraChange, "")
 }
@@ -158,7 +158,7 @@ func (v VolumeOn) OfferedTo(projects []string) bool {
 	return v.Published != nil && v.Published.Stale == "" && v.Published.publishedTo(projects)
 }
 
-// unfitReason returns why the volume must not be published, or an empty string.
+// unpublishableReason returns why the volume must not be published, or an empty string.
 func (v VolumeOn) unpublishableReason() string {
 	switch {
 	case v.VM != nil:
@@ -177,7 +177,7 @@ func (v VolumeOn) unpublishableReason() string {
 type volumeKey struct {
 	pool   fleet.PoolID
 	volume string
-	host     fleet.HostID
+	host   fleet.HostID
 }
 
 // copiesByVolume are the copies in the library, by volume.
@@ -228,8 +228,8 @@ func (p copiesByVolume) markPublished(v *VolumeOn) {
 	}
 }
 
-// staleReason returns how the reported volume differs from the library's record, or an empty string if no difference is
-// known.
+// staleCopyReason returns how the reported volume differs from the library's record, or an empty string if no
+// difference is known.
 func staleCopyReason(r db.LibraryOfRow, v fleet.Volume) string {
 	switch {
 	case r.Format == "":

@@ -8,10 +8,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// maxImpacts limits the host statuses that show their impact: one page of the list.
+// maxShownImpacts limits the host statuses that show their impact: one page of the list.
 const maxShownImpacts = 25
 
-// fillImpact adds the affected VMs and disks to the first unhealthy host statuses of a pool. VMs with a requested
+// fillPoolImpact adds the affected VMs and disks to the first unhealthy host statuses of a pool. VMs with a requested
 // deletion still count, because their disks still exist.
 func (b *Queries) fillPoolImpact(ctx context.Context, id fleet.PoolID, statuses []fleet.PoolHost) error {
 	at := map[fleet.HostID]*fleet.PoolImpact{}

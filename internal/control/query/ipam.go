@@ -183,7 +183,7 @@ func (b *Queries) vmAddresses(ctx context.Context, a fleet.Actor, vm fleet.VMVie
 	return out, nil
 }
 
-// reservation returns the address reserved for the NIC, or why the network cannot reserve one.
+// reservedAddress returns the address reserved for the NIC, or why the network cannot reserve one.
 func reservedAddress(s *fleet.NetworkSpec, mac string) (ip, whyNot string) {
 	switch {
 	case s == nil:
@@ -199,7 +199,7 @@ func reservedAddress(s *fleet.NetworkSpec, mac string) (ip, whyNot string) {
 	return "", ""
 }
 
-// holderFor redacts the VM that has the MAC address unless the actor may see hosts.
+// redactMACHolder redacts the VM that has the MAC address unless the actor may see hosts.
 func redactMACHolder(a fleet.Actor, h fleet.MACHolder) fleet.MACHolder {
 	if store.SeesHosts(a) {
 		return h

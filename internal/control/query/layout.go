@@ -10,7 +10,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// Layout holds the data shown around every page.
+// PageLayout holds the data shown around every page.
 type PageLayout struct {
 	Tasks   []fleet.Task // first page, newest first
 	Running int          // waiting and running tasks, up to 1000

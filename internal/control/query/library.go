@@ -24,8 +24,8 @@ var imageSortOrders = sortOrders[fleet.ImageView]{
 	}},
 }
 
-// knownImages limits images (alias i) to those that the actor may know: without permission to see hosts, only images
-// published to the actor's projects.
+// whereImageVisible limits images (alias i) to those that the actor may know: without permission to see hosts, only
+// images published to the actor's projects.
 func (s *statementBuilder) whereImageVisible(a fleet.Actor) {
 	if !policy.May(a, policy.InfraSee, "") {
 		s.addCondition("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)) + "))")
@@ -67,7 +67,7 @@ func (b *Queries) ListImages(ctx context.Context, a fleet.Actor, q fleet.Query) 
 	return p.buildPage(views), err
 }
 
-// images reads the images (alias i) that s selects, with their versions, copies and grants, redacted for the actor.
+// readImages reads the images (alias i) that s selects, with their versions, copies and grants, redacted for the actor.
 func (b *Queries) readImages(ctx context.Context, a fleet.Actor, s statementBuilder, tail string) ([]fleet.ImageView, error) {
 	views, err := collectRows(ctx, b, imageSQL+s.whereClause()+tail, &s, func(x pgx.CollectableRow) (v fleet.ImageView, err error) {
 		v.Grants, v.Versions = []fleet.ImageGrant{}, []fleet.ImageVersion{}
@@ -188,7 +188,7 @@ func (b *Queries) UsableImages(ctx context.Context, a fleet.Actor, project fleet
 	return out, err
 }
 
-// imageFor redacts hosts, pools and users for actors who cannot see hosts.
+// redactImage redacts hosts, pools and users for actors who cannot see hosts.
 func redactImage(a fleet.Actor, v fleet.ImageView) fleet.ImageView {
 	if store.SeesHosts(a) {
 		return v

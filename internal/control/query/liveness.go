@@ -12,9 +12,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// phaseTerm adds the condition for derived phases. For a VM on an online host, the phase is the one stored in the VM's
-// row. For a VM on an offline host, the phase is unknown, unless the VM is being deleted or was never observed. A test
-// keeps the condition equal to fleet.VM.Phase.
+// addPhaseTerm adds the condition for derived phases. For a VM on an online host, the phase is the one stored in the
+// VM's row. For a VM on an offline host, the phase is unknown, unless the VM is being deleted or was never observed. A
+// test keeps the condition equal to fleet.VM.Phase.
 func (b *Queries) addPhaseTerm(ctx context.Context, s *statementBuilder, t fleet.FilterTerm) error {
 	var wanted []string
 	for _, p := range fleet.VMPhases {
@@ -60,8 +60,8 @@ const (
 type hostLiveness struct{ online, offline hostSet }
 
 type hostSet struct {
-	size   int
-	ids []string // nil if there are more than maxHostsInSQL
+	size int
+	ids  []string // nil if there are more than maxHostsInSQL
 }
 
 // maxHostsInSQL is the maximum number of hosts named in a statement. For more hosts, PostgreSQL scans the VMs in list
@@ -81,8 +81,8 @@ var livenessSQL = func() string {
 // manyOnlineSQL counts the online hosts, but stops as soon as there are more than maxHostsInSQL.
 var manyOnlineSQL = "SELECT count(*) FROM (SELECT 1 FROM host_sessions s WHERE " + reportsFreshSQL + " LIMIT " + strconv.Itoa(maxHostsInSQL+1) + ") h"
 
-// liveness reads the liveness of hosts. In a large fleet the offline hosts come from the cache. The number of online
-// hosts is always read, because all hosts may have gone offline since the cache was filled.
+// readHostLiveness reads the liveness of hosts. In a large fleet the offline hosts come from the cache. The number of
+// online hosts is always read, because all hosts may have gone offline since the cache was filled.
 func (b *Queries) readHostLiveness(ctx context.Context) (hostLiveness, error) {
 	if totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetKey{}); ok {
 		online, err := collectRows(ctx, b, manyOnlineSQL, new(statementBuilder), pgx.RowTo[int])
@@ -107,7 +107,7 @@ func (b *Queries) readHostLiveness(ctx context.Context) (hostLiveness, error) {
 	return rows[0], nil
 }
 
-// condition returns the condition that the VM's host is in the set. The parameter is has the condition on the host's
+// inSetSQL returns the condition that the VM's host is in the set. The parameter is has the condition on the host's
 // agent session that defines the set; the IDs of a small set only narrow that condition.
 func (h hostSet) inSetSQL(s *statementBuilder, is string) string {
 	switch {
@@ -119,12 +119,12 @@ func (h hostSet) inSetSQL(s *statementBuilder, is string) string {
 	return s.oneOfSQL("v.host_id", h.ids) + " AND " + is
 }
 
-// hostOffline is the condition that the VM's host is offline and the VM's phase therefore unknown.
+// hostOfflineSQL is the condition that the VM's host is offline and the VM's phase therefore unknown.
 func (s *statementBuilder) hostOfflineSQL(h hostLiveness) string {
 	return h.offline.inSetSQL(s, "NOT "+reportsFreshSQL+" AND "+observedSQL)
 }
 
-// hostOnline is the condition that the VM's host is online. The explicit check that the host has an agent session is
+// hostOnlineSQL is the condition that the VM's host is online. The explicit check that the host has an agent session is
 // redundant, but lets PostgreSQL read the small table of agent sessions first.
 func (s *statementBuilder) hostOnlineSQL(h hostLiveness) string {
 	const hasSession = "s.host_id IS NOT NULL AND "
@@ -134,7 +134,7 @@ func (s *statementBuilder) hostOnlineSQL(h hostLiveness) string {
 	return h.online.inSetSQL(s, hasSession+reportsFreshSQL)
 }
 
-// attentionTerm adds the condition for VMs that need attention, or for those that do not. A test keeps it equal to
+// addAttentionTerm adds the condition for VMs that need attention, or for those that do not. A test keeps it equal to
 // fleet.VM.NeedsAttention.
 func (b *Queries) addAttentionTerm(ctx context.Context, s *statementBuilder, t fleet.FilterTerm) error {
 	hosts, err := b.readHostLiveness(ctx)
@@ -146,8 +146,8 @@ func (b *Queries) addAttentionTerm(ctx context.Context, s *statementBuilder, t f
 	return nil
 }
 
-// driftTerm adds the condition for VMs that have drifted, or for those that have not. Drift reported by an offline host
-// does not count, as on pages.
+// addDriftTerm adds the condition for VMs that have drifted, or for those that have not. Drift reported by an offline
+// host does not count, as on pages.
 func (b *Queries) addDriftTerm(ctx context.Context, s *statementBuilder, t fleet.FilterTerm) error {
 	hosts, err := b.readHostLiveness(ctx)
 	if err != nil {
@@ -158,7 +158,7 @@ func (b *Queries) addDriftTerm(ctx context.Context, s *statementBuilder, t fleet
 	return nil
 }
 
-// yesOrNo adds the condition for each of "yes" and "no" that the term matches.
+// whereYesOrNo adds the condition for each of "yes" and "no" that the term matches.
 func (s *statementBuilder) whereYesOrNo(t fleet.FilterTerm, yes, no func() string) {
 	parts := []string{"false"}
 	matches := func(answer string) bool {

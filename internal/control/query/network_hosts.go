@@ -19,13 +19,14 @@ import (
 // maxHostsNamed is the maximum number of hosts listed by name for a network.
 const maxHostsNamed = 6
 
-// networkSum is a group of host statuses with equal state, and the forwarding modes and subnets that its hosts report.
+// networkStatusGroup is a group of host statuses with equal state, and the forwarding modes and subnets that its hosts
+// report.
 type networkStatusGroup struct {
 	policy.NetworkHealthGroup
 	forwards, subnets []string
 }
 
-// statusesIn returns the number of host statuses in the sums.
+// countNetworkStatuses returns the number of host statuses in the sums.
 func countNetworkStatuses(sums []networkStatusGroup) (n int) {
 	for _, s := range sums {
 		n += s.Hosts
@@ -48,7 +49,7 @@ func networkHealth(sums []networkStatusGroup) fleet.NetworkHealth {
 	return health
 }
 
-// sumNetworks aggregates host statuses in PostgreSQL. Pages read its results from the cache networkSums.
+// groupNetworkStatuses aggregates host statuses in PostgreSQL. Pages read its results from the cache networkSums.
 func (b *Queries) groupNetworkStatuses(ctx context.Context, of []fleet.NetworkID) (map[fleet.NetworkID][]networkStatusGroup, error) {
 	var s statementBuilder
 	s.whereObjects(fleet.TypeNetwork, store.ToStrings(of))
@@ -89,7 +90,7 @@ func (b *Queries) addNetworkHealth(ctx context.Context, views []fleet.NetworkVie
 	return err
 }
 
-// addFewHosts fills in the hosts of networks with at most maxHostsNamed hosts, by name.
+// addHostsIfFew fills in the hosts of networks with at most maxHostsNamed hosts, by name.
 func (b *Queries) addHostsIfFew(ctx context.Context, a fleet.Actor, views []fleet.NetworkView) error {
 	at := map[fleet.NetworkID]*fleet.NetworkView{}
 	ids := []string{}
@@ -136,8 +137,8 @@ func (b *Queries) NetworkHosts(ctx context.Context, a fleet.Actor, id fleet.Netw
 	return page, err
 }
 
-// networkStates lists every combination that determines a status: the reported state (empty for none), whether it is
-// faulty, and whether the report is fresh.
+// networkStateCombinations lists every combination that determines a status: the reported state (empty for none),
+// whether it is faulty, and whether the report is fresh.
 var networkStateCombinations = func() (all []struct {
 	reported      fleet.NetworkState
 	faulty, fresh bool
@@ -156,7 +157,7 @@ var networkStateCombinations = func() (all []struct {
 	return all
 }()
 
-// networkRanks returns a SQL table of the states that match the severity terms in tones, each with its rank, and the
+// networkRanksSQL returns a SQL table of the states that match the severity terms in tones, each with its rank, and the
 // condition that joins the table with host statuses (alias x).
 func networkRanksSQL(s *statementBuilder, tones []fleet.FilterTerm) string {
 	reported, faulty, fresh, rank := []string{}, []bool{}, []bool{}, []int32{}
@@ -298,8 +299,8 @@ func (b *Queries) networkStatusPage(ctx context.Context, id fleet.NetworkID, fil
 	return b.hostStatusPageHosts(ctx, &page, s.whereClause(), ranks, len(tones) > 0, apply)
 }
 
-// networkStatuses reads the host statuses of networks (alias a) that s selects, unordered. Reports are complete except
-// for leases.
+// readNetworkStatuses reads the host statuses of networks (alias a) that s selects, unordered. Reports are complete
+// except for leases.
 func (b *Queries) readNetworkStatuses(ctx context.Context, s statementBuilder) ([]fleet.NetworkHost, error) {
 	return collectRows(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status - 'leases', s.looked_at, a.asked = 'assign', a.asked = 'release', now()
 		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.whereClause(), &s, func(x pgx.CollectableRow) (h fleet.NetworkHost, err error) {

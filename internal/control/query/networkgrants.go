@@ -36,21 +36,21 @@ func (b *Queries) NetworksFor(ctx context.Context, a fleet.Actor, id fleet.VMID)
 	return b.readNetworks(ctx, a, s, " ORDER BY n.name, n.id")
 }
 
-// knownNetworks limits networks (alias n) to those that the actor may know: without permission to see hosts, restricted
-// networks are visible only by a grant.
+// whereNetworkVisible limits networks (alias n) to those that the actor may know: without permission to see hosts,
+// restricted networks are visible only by a grant.
 func (s *statementBuilder) whereNetworkVisible(a fleet.Actor) {
 	if !policy.May(a, policy.InfraSee, "") {
 		s.whereNetworkUsable("n", store.VisibleProjects(a))
 	}
 }
 
-// openToProjects adds the condition that VMs of one of the projects may use network n.
+// whereNetworkUsable adds the condition that VMs of one of the projects may use network n.
 func (s *statementBuilder) whereNetworkUsable(n string, projects []string) {
 	s.addCondition("NOT leads_out(" + n + ".id, " + n + ".kind) OR EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = " + n +
 		".id AND (g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", projects) + "))")
 }
 
-// addGrants fills in the grants of restricted networks that the actor may see.
+// addNetworkGrants fills in the grants of restricted networks that the actor may see.
 func (b *Queries) addNetworkGrants(ctx context.Context, a fleet.Actor, views []fleet.NetworkView) error {
 	at := map[fleet.NetworkID]*fleet.NetworkView{}
 	ids := []string{}

@@ -12,8 +12,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// shownNetworkSQL is the condition that the network with alias n is visible. A discovered network that has disappeared
-// from all hosts stays in the table only to keep its ID.
+// networkVisibleSQL is the condition that the network with alias n is visible. A discovered network that has
+// disappeared from all hosts stays in the table only to keep its ID.
 const networkVisibleSQL = "n.spec IS NOT NULL OR EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)"
 
 // networkSQL selects networks under the alias n.
@@ -54,7 +54,7 @@ func (b *Queries) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query
 	return p.buildPage(views), err
 }
 
-// networks reads the networks (alias n) that s selects, with their health, and the hosts of networks with at most
+// readNetworks reads the networks (alias n) that s selects, with their health, and the hosts of networks with at most
 // maxHostsNamed hosts.
 func (b *Queries) readNetworks(ctx context.Context, a fleet.Actor, s statementBuilder, tail string) ([]fleet.NetworkView, error) {
 	views, err := collectRows(ctx, b, networkSQL+s.whereClause()+tail, &s, scanNetwork)

@@ -76,8 +76,8 @@ func (b *Queries) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, 
 
 var severityRank = map[fleet.Severity]int{fleet.SeverityBad: 0, fleet.SeverityUnknown: 1, fleet.SeverityWarn: 2}
 
-// addVMs adds up the VMs of the actor's projects. VMs on an offline host count as unknown, except while being created
-// or deleted.
+// addVMTotals adds up the VMs of the actor's projects. VMs on an offline host count as unknown, except while being
+// created or deleted.
 func addVMTotals(o *fleet.Overview, a fleet.Actor, sums *publishedTotals, offline []fleet.HostID) {
 	sees := func(id fleet.ProjectID) bool { return policy.AllProjects(a) || policy.May(a, policy.VMSee, id) }
 	for project, phases := range sums.byPhase {
@@ -118,7 +118,7 @@ func (b *Queries) HostTotals(ctx context.Context, a fleet.Actor) (map[fleet.Host
 	return totals, err
 }
 
-// addHosts counts hosts by phase and adds the hosts that need attention.
+// addHostTotals counts hosts by phase and adds the hosts that need attention.
 func addHostTotals(o *fleet.Overview, sums *publishedTotals, totals fleetTotals) {
 	for _, n := range sums.discovered {
 		o.DiscoveredVMs += n
@@ -132,8 +132,8 @@ func addHostTotals(o *fleet.Overview, sums *publishedTotals, totals fleetTotals)
 	o.Attention = append(o.Attention, totals.hostProblems...)
 }
 
-// addPools counts pools by health and adds those that need attention: by cause if the actor sees hosts, otherwise by
-// the pool's summary.
+// addPoolTotals counts pools by health and adds those that need attention: by cause if the actor sees hosts, otherwise
+// by the pool's summary.
 func (b *Queries) addPoolTotals(ctx context.Context, a fleet.Actor, o *fleet.Overview, totals fleetTotals) error {
 	pools, err := b.readPoolRows(ctx, statementBuilder{}, " ORDER BY p.name, p.id")
 	if err != nil {
@@ -168,8 +168,8 @@ func (b *Queries) addPoolTotals(ctx context.Context, a fleet.Actor, o *fleet.Ove
 	return nil
 }
 
-// addProblems adds VMs that need attention, and tasks that failed within the last hour. A failed task is omitted if its
-// object already shows the cause.
+// addVMAndTaskAttention adds VMs that need attention, and tasks that failed within the last hour. A failed task is
+// omitted if its object already shows the cause.
 func (b *Queries) addVMAndTaskAttention(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
 	pools := map[fleet.Subject]string{}
 	for _, row := range o.Attention {
@@ -215,8 +215,8 @@ func (b *Queries) addVMAndTaskAttention(ctx context.Context, a fleet.Actor, o *f
 	return nil
 }
 
-// addCounted adds the rows of the Needs attention list that come from the counters: VMs that have drifted and, if the
-// actor does not see hosts, VMs on offline hosts.
+// addAttentionFromCounters adds the rows of the Needs attention list that come from the counters: VMs that have drifted
+// and, if the actor does not see hosts, VMs on offline hosts.
 func addAttentionFromCounters(a fleet.Actor, o *fleet.Overview) {
 	if n := o.VMsDrifted; n > 0 {
 		o.Attention = append(o.Attention, fleet.Attention{

@@ -15,14 +15,14 @@ import (
 // Limits of a page.
 const (
 	defaultPageSize = 100
-	maxPageSize = 500
+	maxPageSize     = 500
 
 	maxCursorText = 4096 // bytes of one value in a cursor
 
 	defaultRowLimit = defaultPageSize + 1 // rows read for a page: one extra row shows whether another page follows
 )
 
-// column is one column of a list's order. valid reports whether a cursor value has exactly the form that the portal
+// sortColumn is one column of a list's order. valid reports whether a cursor value has exactly the form that the portal
 // writes for this column; any other value could fail in SQL.
 type sortColumn struct {
 	sql   string
@@ -51,18 +51,18 @@ func timeColumn(sql string) sortColumn {
 	}}
 }
 
-// order is a way to sort a list of T: columns that together are unique, and a function that returns an item's values of
-// these columns for the cursor.
+// sortOrder is a way to sort a list of T: columns that together are unique, and a function that returns an item's
+// values of these columns for the cursor.
 type sortOrder[T any] struct {
 	columns []sortColumn
 	values  func(T) []string
 }
 
-// orders are the ways to sort one list, by sort key.
+// sortOrders are the ways to sort one list, by sort key.
 type sortOrders[T any] map[string]sortOrder[T]
 
-// paging is the position of one page in a list. For a backward page, SQL returns the rows in reverse order, nearest to
-// the cursor first, and pageOf reverses them again.
+// pagePosition is the position of one page in a list. For a backward page, SQL returns the rows in reverse order,
+// nearest to the cursor first, and pageOf reverses them again.
 type pagePosition[T any] struct {
 	sortOrder[T]
 	sort     string
@@ -72,7 +72,7 @@ type pagePosition[T any] struct {
 	limit    int
 }
 
-// parse works like page and also parses the filter of q.
+// parseQuery works like page and also parses the filter of q.
 func (all sortOrders[T]) parseQuery(q fleet.Query, own string, keys fleet.FilterKeys) (pagePosition[T], []fleet.FilterTerm, error) {
 	p, err := all.parsePaging(q, own)
 	if err != nil {
@@ -82,7 +82,7 @@ func (all sortOrders[T]) parseQuery(q fleet.Query, own string, keys fleet.Filter
 	return p, terms, err
 }
 
-// page parses q's sort, cursor and limit. own is the default sort.
+// parsePaging parses q's sort, cursor and limit. own is the default sort.
 func (all sortOrders[T]) parsePaging(q fleet.Query, own string) (pagePosition[T], error) {
 	p := pagePosition[T]{sort: q.Sort, limit: q.Limit}
 	if p.sort == "" {
@@ -139,9 +139,9 @@ func (p pagePosition[T]) applyCursor(s *statementBuilder) string {
 	return " ORDER BY " + p.orderBySQL() + " LIMIT " + s.keyArg(p.limit+1)
 }
 
-// applyFirst adds the cursor's condition on the first column only. applyCursor's condition implies it, but an index can
-// use this one if the columns come from several tables. If all columns come from one table, PostgreSQL would count the
-// condition twice in its estimate.
+// applyCursorToFirstColumn adds the cursor's condition on the first column only. applyCursor's condition implies it,
+// but an index can use this one if the columns come from several tables. If all columns come from one table, PostgreSQL
+// would count the condition twice in its estimate.
 func (p pagePosition[T]) applyCursorToFirstColumn(s *statementBuilder) {
 	if p.cursor != nil {
 		s.addCondition(p.columns[0].sql + p.cursorOperator() + s.keyArg(p.cursor[0]))
@@ -156,7 +156,7 @@ func (p pagePosition[T]) cursorOperator() string {
 	return " >= "
 }
 
-// orderBy returns the ORDER BY list.
+// orderBySQL returns the ORDER BY list.
 func (p pagePosition[T]) orderBySQL() string {
 	parts := make([]string, len(p.columns))
 	for i, c := range p.columns {
@@ -167,7 +167,7 @@ func (p pagePosition[T]) orderBySQL() string {
 	return strings.Join(parts, ", ")
 }
 
-// pageOf builds the page from the rows of the statement extended by applyCursor.
+// buildPage builds the page from the rows of the statement extended by applyCursor.
 func (p pagePosition[T]) buildPage(items []T) fleet.Page[T] {
 	more := len(items) > p.limit
 	if more {

@@ -40,13 +40,13 @@ func (b *Queries) CheckConnection(ctx context.Context, a fleet.Actor, q fleet.Pa
 	return fleet.AnswerPassQuestion(q, from, to, func(g fleet.SecurityGroupID, rule string) string { return known.rules[string(g)+"/"+rule] }), nil
 }
 
-// filterSources collects the NICs of a connection check.
+// connectionCheckSources collects the NICs of a connection check.
 type connectionCheckSources struct {
 	b     *Queries
 	rules map[string]string // rule texts by group and rule
 }
 
-// nic returns the NIC of an endpoint, or nil if the endpoint is no VM.
+// readNIC returns the NIC of an endpoint, or nil if the endpoint is no VM.
 func (p connectionCheckSources) readNIC(ctx context.Context, a fleet.Actor, e fleet.PassEnd, at string, checks *fleet.Checks) (*fleet.PassNIC, error) {
 	if e.VMID == "" {
 		return nil, nil
@@ -82,7 +82,7 @@ func (p connectionCheckSources) readNIC(ctx context.Context, a fleet.Actor, e fl
 	return passNIC, err
 }
 
-// groups returns the security groups in the flat form used on hosts, by name.
+// readGroups returns the security groups in the flat form used on hosts, by name.
 func (p connectionCheckSources) readGroups(ctx context.Context, ids []fleet.SecurityGroupID) ([]fleet.FlatGroup, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -114,8 +114,8 @@ func (p connectionCheckSources) readGroups(ctx context.Context, ids []fleet.Secu
 	return out, nil
 }
 
-// nicState returns whether the host of the VM applies the NIC's current groups: the worst of the groups' states and the
-// host's state for the NIC.
+// nicFilterState returns whether the host of the VM applies the NIC's current groups: the worst of the groups' states
+// and the host's state for the NIC.
 func (b *Queries) nicFilterState(ctx context.Context, vm fleet.VM, nic fleet.NIC) (fleet.SecurityGroupState, error) {
 	rows, err := b.store.GroupsOfVM(ctx, db.GroupsOfVMParams{VMID: vm.ID, Fresh: fleet.Freshness})
 	if err != nil {
@@ -129,7 +129,7 @@ func (b *Queries) nicFilterState(ctx context.Context, vm fleet.VM, nic fleet.NIC
 	return states[0].State, nil
 }
 
-// nicStates returns the filter of each NIC of a VM, and whether the host applies it.
+// nicFilterStates returns the filter of each NIC of a VM, and whether the host applies it.
 func nicFilterStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.NICFilter, error) {
 	out := make([]fleet.NICFilter, len(nics))
 	for i, n := range nics {

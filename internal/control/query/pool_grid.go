@@ -33,7 +33,7 @@ func (b *Queries) PoolGrid(ctx context.Context, a fleet.Actor, hosts, pools flee
 	return g, err
 }
 
-// gridStatuses reads the statuses by indexes into hosts and pools, because two numbers are shorter to transfer and
+// poolGridStatuses reads the statuses by indexes into hosts and pools, because two numbers are shorter to transfer and
 // parse than two IDs.
 func (b *Queries) poolGridStatuses(ctx context.Context, hosts []fleet.HostID, pools []fleet.PoolID) ([][]fleet.GridStatus, error) {
 	statuses := make([][]fleet.GridStatus, len(hosts))

@@ -23,7 +23,7 @@ type poolGroup struct {
 	mostVolumes int64 // largest number in one report
 }
 
-// statusesOf returns the number of host statuses in the groups.
+// countPoolStatuses returns the number of host statuses in the groups.
 func countPoolStatuses(groups []poolGroup) (n int) {
 	for _, g := range groups {
 		n += g.Hosts
@@ -31,7 +31,7 @@ func countPoolStatuses(groups []poolGroup) (n int) {
 	return n
 }
 
-// samePool reports whether both slices contain the same groups in any order.
+// equalPoolGroups reports whether both slices contain the same groups in any order.
 func equalPoolGroups(a, b []poolGroup) bool {
 	in := make(map[poolGroup]bool, len(a))
 	for _, g := range a {
@@ -166,7 +166,7 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 	return page, err
 }
 
-// poolRanks returns a SQL table of the groups that match the severity terms in tones, each with its rank, and the
+// poolRanksSQL returns a SQL table of the groups that match the severity terms in tones, each with its rank, and the
 // condition that joins the table with host statuses (alias x).
 func poolRanksSQL(s *statementBuilder, groups []poolGroup, tones []fleet.FilterTerm) string {
 	reported, fresh, used, starving, byOthers, faulty, rank := []string{}, []bool{}, []int32{}, []bool{}, []bool{}, []bool{}, []int32{}
@@ -285,8 +285,8 @@ func (b *Queries) poolStatusPage(ctx context.Context, id fleet.PoolID, groups []
 	return b.hostStatusPageHosts(ctx, &page, s.whereClause(), ranks, len(tones) > 0, apply)
 }
 
-// poolStatuses reads the host statuses of pools (alias a) that s selects, unordered. Reports are complete except for
-// volumes.
+// readPoolStatuses reads the host statuses of pools (alias a) that s selects, unordered. Reports are complete except
+// for volumes.
 func (b *Queries) readPoolStatuses(ctx context.Context, s statementBuilder) ([]fleet.PoolHost, error) {
 	return collectRows(ctx, b, `SELECT a.pool_id, a.host_id, h.name, a.asked = 'assign', s.seen_at, s.looked_at, COALESCE(s.conflict, ''),
 		CASE WHEN h.status IS NOT NULL THEN s.blind_since IS NULL END, a.status - 'volumes', COALESCE(w.vms, 0), now()

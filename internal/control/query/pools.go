@@ -44,7 +44,7 @@ func poolView(a fleet.Actor, r db.Pool, groups []poolGroup, first fleet.PoolSpac
 	return v
 }
 
-// poolRows reads the pools (alias p) that s selects.
+// readPoolRows reads the pools (alias p) that s selects.
 func (b *Queries) readPoolRows(ctx context.Context, s statementBuilder, tail string) ([]db.Pool, error) {
 	return collectRows(ctx, b, "SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at FROM pools p"+s.whereClause()+tail, &s,
 		func(x pgx.CollectableRow) (r db.Pool, err error) {
@@ -101,7 +101,7 @@ func (b *Queries) poolHostIDs(ctx context.Context, a fleet.Actor, t fleet.Filter
 	return b.idsByName(ctx, "hosts", t.Alternatives)
 }
 
-// pagePools reads pages until one is full, because the filter by health removes rows after reading.
+// readPoolPage reads pages until one is full, because the filter by health removes rows after reading.
 func (b *Queries) readPoolPage(ctx context.Context, a fleet.Actor, p pagePosition[fleet.PoolView], s statementBuilder, tones []fleet.FilterTerm) (fleet.Page[fleet.PoolView], error) {
 	matching := []fleet.PoolView{}
 	for at := p; ; {
@@ -193,7 +193,7 @@ func (b *Queries) poolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID
 	return v, page, err
 }
 
-// poolRow reads one pool.
+// readPoolRow reads one pool.
 func (b *Queries) readPoolRow(ctx context.Context, a fleet.Actor, id fleet.PoolID) (db.Pool, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return db.Pool{}, err

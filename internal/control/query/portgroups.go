@@ -10,7 +10,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// GroupChoice is a port group that a NIC can be connected to.
+// PortGroupChoice is a port group that a NIC can be connected to.
 type PortGroupChoice struct {
 	NetworkID fleet.NetworkID
 	Network   string
@@ -80,7 +80,7 @@ func (b *Queries) PortGroups(ctx context.Context, a fleet.Actor, id fleet.Networ
 		}
 		out = append(out, v)
 	}
-	if len(out) == 0 { // reports NotFound for a network that the actor may not know
+	if len(out) == 0 { // reports NotFoundError for a network that the actor may not know
 		_, err = b.NetworkBrief(ctx, a, id)
 	}
 	return out, err

@@ -33,7 +33,7 @@ func New(s *store.Store) *Queries {
 	return b
 }
 
-// notifyChanged returns a function that calls notify with the key if the value has changed.
+// notifyIfChanged returns a function that calls notify with the key if the value has changed.
 func notifyIfChanged[K, V any](same func(a, b V) bool, notify func(K)) func(of K, was, now V) {
 	return func(of K, was, now V) {
 		if !same(was, now) {

@@ -9,7 +9,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// withoutHostKey removes the filter key "host" if the actor cannot see hosts: a filter must not reveal what pages hide.
+// withoutHostFilterKey removes the filter key "host" if the actor cannot see hosts: a filter must not reveal what pages
+// hide.
 func withoutHostFilterKey(a fleet.Actor, keys fleet.FilterKeys) fleet.FilterKeys {
 	if store.SeesHosts(a) {
 		return keys
@@ -17,7 +18,7 @@ func withoutHostFilterKey(a fleet.Actor, keys fleet.FilterKeys) fleet.FilterKeys
 	return slices.DeleteFunc(slices.Clone(keys), func(k fleet.FilterKey) bool { return k.Key == "host" })
 }
 
-// networkFor redacts host devices, and the MAC addresses of reservations.
+// redactNetwork redacts host devices, and the MAC addresses of reservations.
 func redactNetwork(a fleet.Actor, v fleet.NetworkView) fleet.NetworkView {
 	if store.SeesHosts(a) || v.Spec == nil {
 		return v

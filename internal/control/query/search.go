@@ -77,7 +77,7 @@ func (b *Queries) searchVMs(ctx context.Context, a fleet.Actor, text string, lim
 	return found, nil
 }
 
-// vmHint returns the VM's project and, if visible, its host.
+// vmSearchHint returns the VM's project and, if visible, its host.
 func vmSearchHint(a fleet.Actor, v fleet.VMView) string {
 	if store.SeesHosts(a) {
 		return v.ProjectName + " on " + v.HostName
@@ -85,7 +85,7 @@ func vmSearchHint(a fleet.Actor, v fleet.VMView) string {
 	return v.ProjectName
 }
 
-// hintedVM is a VM with the value that contains the searched text.
+// vmWithHint is a VM with the value that contains the searched text.
 type vmWithHint struct {
 	fleet.VMView
 	hint string
@@ -96,15 +96,17 @@ func scanVMWithHint(row pgx.CollectableRow) (v vmWithHint, err error) {
 	return v, err
 }
 
-// longerRow is a row with one column more than the scanning function knows.
+// rowWithExtraColumn is a row with one column more than the scanning function knows.
 type rowWithExtraColumn struct {
 	pgx.CollectableRow
 	extra any
 }
 
-func (r rowWithExtraColumn) Scan(dest ...any) error { return r.CollectableRow.Scan(append(dest, r.extra)...) }
+func (r rowWithExtraColumn) Scan(dest ...any) error {
+	return r.CollectableRow.Scan(append(dest, r.extra)...)
+}
 
-// interpretation is one interpretation of the searched text.
+// searchInterpretation is one interpretation of the searched text.
 type searchInterpretation struct {
 	tables, order string
 	hint          string // SQL for the value that contains the text; empty for the name
@@ -140,7 +142,7 @@ func searchInterpretations(text string) []searchInterpretation {
 	return all
 }
 
-// partOfName returns the condition that a VM's name contains part.
+// nameContains returns the condition that a VM's name contains part.
 func nameContains(part string) func(*statementBuilder) string {
 	return func(s *statementBuilder) string {
 		any := []fleet.FilterMatch{{Pattern: []string{"", part, ""}}}
@@ -152,7 +154,7 @@ func nameContains(part string) func(*statementBuilder) string {
 	}
 }
 
-// searchOthers searches all resource types except VMs; each has few objects.
+// searchObjectsWithoutVMs searches all resource types except VMs; each has few objects.
 func (b *Queries) searchObjectsWithoutVMs(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
 	var s statementBuilder
 	part := s.likePattern(fleet.Pattern{"", text, ""})

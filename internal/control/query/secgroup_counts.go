@@ -12,10 +12,10 @@ import (
 	"quantix/internal/policy"
 )
 
-// countsFresh is the maximum age of hosts' packet counts. Hosts count with each heartbeat.
+// packetCountMaxAge is the maximum age of hosts' packet counts. Hosts count with each heartbeat.
 const packetCountMaxAge = 2 * fleet.Freshness
 
-// groupCount adds up the packets that the group's rules accepted at NICs of VMs that the actor sees.
+// groupPacketCounts adds up the packets that the group's rules accepted at NICs of VMs that the actor sees.
 func (b *Queries) groupPacketCounts(ctx context.Context, a fleet.Actor, g fleet.SecurityGroup) (*fleet.GroupCount, error) {
 	all, projects := policy.AllProjects(a), store.VisibleProjects(a)
 	run, err := b.store.GroupRuns(ctx, db.GroupRunsParams{ID: g.ID, Fresh: packetCountMaxAge, AllProjects: all, Projects: projects})
@@ -46,7 +46,7 @@ func (b *Queries) groupPacketCounts(ctx context.Context, a fleet.Actor, g fleet.
 	return out, nil
 }
 
-// nicHits returns the packet counts of each NIC of the VM, by MAC address.
+// nicPacketCounts returns the packet counts of each NIC of the VM, by MAC address.
 func (b *Queries) nicPacketCounts(ctx context.Context, vm fleet.VMID) (map[string]*fleet.NICHits, error) {
 	rows, err := b.store.CountsOfVM(ctx, db.CountsOfVMParams{VMID: vm, Fresh: packetCountMaxAge})
 	if err != nil {
@@ -67,7 +67,8 @@ func (b *Queries) nicPacketCounts(ctx context.Context, vm fleet.VMID) (map[strin
 	return out, nil
 }
 
-// countsOfRules reduces the counts of a NIC to the current rules of its groups, with zero for rules without a count.
+// currentRuleCounts reduces the counts of a NIC to the current rules of its groups, with zero for rules without a
+// count.
 func currentRuleCounts(h *fleet.NICHits, groups []fleet.NICGroup, rules map[fleet.SecurityGroupID][]fleet.SecurityRule, names map[string]string) *fleet.NICHits {
 	if h == nil {
 		return nil

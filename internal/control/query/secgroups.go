@@ -54,7 +54,7 @@ func (b *Queries) ListSecurityGroups(ctx context.Context, a fleet.Actor, q fleet
 	return p.buildPage(views), err
 }
 
-// knownGroups limits groups (alias g) to global groups and those of projects that the actor sees.
+// whereGroupVisible limits groups (alias g) to global groups and those of projects that the actor sees.
 func (s *statementBuilder) whereGroupVisible(a fleet.Actor) {
 	if !policy.AllProjects(a) {
 		s.addCondition("g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)))
@@ -156,7 +156,7 @@ func (b *Queries) GetSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.
 	return v, nil
 }
 
-// groupNames returns the names of those of the groups that the actor may know, by ID.
+// securityGroupNames returns the names of those of the groups that the actor may know, by ID.
 func (b *Queries) securityGroupNames(ctx context.Context, a fleet.Actor, ids []fleet.SecurityGroupID) (map[string]string, error) {
 	names := map[string]string{}
 	if len(ids) == 0 {
@@ -196,7 +196,7 @@ func (b *Queries) SharedSecurityGroups(ctx context.Context, a fleet.Actor) ([]fl
 	return b.readSecurityGroups(ctx, a, securityGroupSQL(&s, a), &s, " ORDER BY g.name, g.id")
 }
 
-// addUnapplied adds the groups that hosts failed to apply. Those hosts keep applying the previous filters.
+// addUnappliedGroups adds the groups that hosts failed to apply. Those hosts keep applying the previous filters.
 func (b *Queries) addUnappliedGroups(ctx context.Context, a fleet.Actor, o *fleet.Overview, shown map[fleet.Subject]bool) error {
 	rows, err := b.store.SecurityGroupsFailed(ctx, db.SecurityGroupsFailedParams{AllProjects: policy.AllProjects(a), Projects: store.VisibleProjects(a)})
 	if err != nil {

@@ -24,13 +24,13 @@ func isFreshSQL(column string) string {
 	return fmt.Sprintf("COALESCE(is_fresh(%s, interval '%d seconds'), false)", column, int(fleet.Freshness/time.Second))
 }
 
-// totalSQL sums a quantity that hosts report. It saturates at the largest bigint, so that an absurd value from one host
-// does not fail the query. The total of no rows is 0.
+// saturatingSumSQL sums a quantity that hosts report. It saturates at the largest bigint, so that an absurd value from
+// one host does not fail the query. The total of no rows is 0.
 func saturatingSumSQL(column string) string {
 	return "LEAST(COALESCE(sum(" + column + "), 0), 9223372036854775807)::bigint"
 }
 
-// statement is a SQL statement under construction. User input only ever becomes a bound argument.
+// statementBuilder is a SQL statement under construction. User input only ever becomes a bound argument.
 type statementBuilder struct {
 	where        []string
 	args         []any
@@ -39,28 +39,31 @@ type statementBuilder struct {
 	isSearch bool // contains a substring search, which may scan the whole table
 }
 
-// arg binds a value that may change the plan and returns its placeholder.
+// addArg binds a value that may change the plan and returns its placeholder.
 func (s *statementBuilder) addArg(v any) string {
 	s.planEachTime = true
 	return s.keyArg(v)
 }
 
-// key binds a value that does not change the plan, such as an ID or a cursor position.
+// keyArg binds a value that does not change the plan, such as an ID or a cursor position.
 func (s *statementBuilder) keyArg(v any) string {
 	s.args = append(s.args, v)
 	return "$" + strconv.Itoa(len(s.args))
 }
 
-// pattern binds the pattern of a LIKE.
+// likePattern binds the pattern of a LIKE.
 func (s *statementBuilder) likePattern(p fleet.Pattern) string {
 	s.isSearch = true
 	return s.addArg(p.LikePattern())
 }
 
-// and adds a condition to the WHERE clause. The parentheses keep an OR within it from widening the other conditions.
-func (s *statementBuilder) addCondition(condition string) { s.where = append(s.where, "("+condition+")") }
+// addCondition adds a condition to the WHERE clause. The parentheses keep an OR within it from widening the other
+// conditions.
+func (s *statementBuilder) addCondition(condition string) {
+	s.where = append(s.where, "("+condition+")")
+}
 
-// not adds a condition, or its negation if negate is set. The negation holds for NULL.
+// addConditionOrNegation adds a condition, or its negation if negate is set. The negation holds for NULL.
 func (s *statementBuilder) addConditionOrNegation(negate bool, condition string) {
 	if negate {
 		condition = "NOT COALESCE((" + condition + "), false)"
@@ -68,7 +71,7 @@ func (s *statementBuilder) addConditionOrNegation(negate bool, condition string)
 	s.addCondition(condition)
 }
 
-// conditions returns the WHERE clause.
+// whereClause returns the WHERE clause.
 func (s *statementBuilder) whereClause() string {
 	if len(s.where) == 0 {
 		return ""
@@ -76,20 +79,20 @@ func (s *statementBuilder) whereClause() string {
 	return " WHERE " + strings.Join(s.where, " AND ")
 }
 
-// conditionsWith returns the WHERE clause with one more condition, without changing s.
+// whereClauseWith returns the WHERE clause with one more condition, without changing s.
 func (s *statementBuilder) whereClauseWith(condition string) string {
 	more := statementBuilder{where: slices.Clone(s.where)}
 	more.addCondition(condition)
 	return more.whereClause()
 }
 
-// text returns the condition that a text column matches any of the alternatives.
+// matchText returns the condition that a text column matches any of the alternatives.
 func (s *statementBuilder) matchText(column string, any []fleet.FilterMatch) string {
 	return s.anyOf(column, any, func(m fleet.FilterMatch) string { return column + " LIKE " + s.likePattern(m.Pattern) })
 }
 
-// trigramText works like text for a column with a trigram index (pieces_of), which finds matches in the middle or at
-// the end. A negated condition cannot use the index.
+// matchTextByTrigrams works like text for a column with a trigram index (pieces_of), which finds matches in the middle
+// or at the end. A negated condition cannot use the index.
 func (s *statementBuilder) matchTextByTrigrams(negate bool, column string, any []fleet.FilterMatch) string {
 	return s.anyOf(column, any, func(m fleet.FilterMatch) string {
 		like := column + " LIKE " + s.likePattern(m.Pattern)
@@ -119,7 +122,7 @@ func (s *statementBuilder) anyOf(column string, any []fleet.FilterMatch, like fu
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
 
-// labels returns the condition that a jsonb column of labels matches any of the alternatives.
+// matchLabels returns the condition that a jsonb column of labels matches any of the alternatives.
 func (s *statementBuilder) matchLabels(column string, any []fleet.FilterMatch) string {
 	parts := make([]string, len(any))
 	for i, m := range any {
@@ -137,7 +140,7 @@ func (s *statementBuilder) matchLabels(column string, any []fleet.FilterMatch) s
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
 
-// oneOf is the condition that the column equals one of the values.
+// oneOfSQL is the condition that the column equals one of the values.
 func (s *statementBuilder) oneOfSQL(column string, values []string) string {
 	if len(values) == 1 {
 		return column + " = " + s.keyArg(values[0])
@@ -145,7 +148,7 @@ func (s *statementBuilder) oneOfSQL(column string, values []string) string {
 	return column + " = ANY (" + s.addArg(values) + "::text[])"
 }
 
-// visible limits rows to the projects that the actor sees, and to one project unless only is empty.
+// whereProjectVisible limits rows to the projects that the actor sees, and to one project unless only is empty.
 func (s *statementBuilder) whereProjectVisible(a fleet.Actor, column string, only fleet.ProjectID) {
 	if only != "" {
 		s.addCondition(column + " = " + s.keyArg(string(only)))
@@ -155,7 +158,7 @@ func (s *statementBuilder) whereProjectVisible(a fleet.Actor, column string, onl
 	}
 }
 
-// byName adds the terms of a filter that has no key but the name.
+// whereNameMatches adds the terms of a filter that has no key but the name.
 func (s *statementBuilder) whereNameMatches(keys fleet.FilterKeys, filter, column string) error {
 	terms, err := fleet.ParseFilter(keys, filter)
 	for _, t := range terms {

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// taskOrders sorts tasks only by creation, which is the order of task IDs.
+// taskSortOrders sorts tasks only by creation, which is the order of task IDs.
 var taskSortOrders = sortOrders[fleet.Task]{
 	"created": {[]sortColumn{textColumn("t.id")}, func(t fleet.Task) []string { return []string{string(t.ID)} }},
 }
@@ -74,9 +74,9 @@ func usesFinishedIndex(t fleet.FilterTerm) bool {
 	return !t.Not && (t.Key == "kind" || t.Key == "who" && !slices.ContainsFunc(t.Alternatives, func(m fleet.FilterMatch) bool { return len(m.Pattern) == 1 && m.Pattern[0] == "me" }))
 }
 
-// tasksFor limits tasks to those that the actor sees. A task over several projects belongs to no project: its subtasks
-// are listed in their projects, and the task itself only for its creator. The result listed is true if the terms select
-// only top-level entries.
+// whereTaskVisible limits tasks to those that the actor sees. A task over several projects belongs to no project: its
+// subtasks are listed in their projects, and the task itself only for its creator. The result listed is true if the
+// terms select only top-level entries.
 func (s *statementBuilder) whereTaskVisible(a fleet.Actor, only fleet.ProjectID, terms []fleet.FilterTerm) (listed bool) {
 	has := func(keys ...string) bool {
 		return slices.ContainsFunc(terms, func(t fleet.FilterTerm) bool { return !t.Not && slices.Contains(keys, t.Key) })
@@ -147,8 +147,8 @@ const creatorsSQL = `WITH RECURSIVE over (name) AS (
 		FROM over o WHERE o.name IS NOT NULL)
 	SELECT n.name FROM (SELECT name FROM over UNION SELECT t.created_by FROM tasks t WHERE ` + taskOpenSQL + `) n`
 
-// createdBy is the condition that a task was created by any of the names, or by the actor for "me". If the term has no
-// other names, an index finds the actor's own tasks.
+// createdBySQL is the condition that a task was created by any of the names, or by the actor for "me". If the term has
+// no other names, an index finds the actor's own tasks.
 func (s *statementBuilder) createdBySQL(a fleet.Actor, any []fleet.FilterMatch) string {
 	var names []fleet.FilterMatch
 	parts := []string{"false"}

@@ -21,8 +21,8 @@ var templateSortOrders = sortOrders[fleet.TemplateView]{
 	}},
 }
 
-// knownTemplates limits templates (alias t) to those that the actor may know: without permission to see hosts, only
-// templates published to the actor's projects.
+// whereTemplateVisible limits templates (alias t) to those that the actor may know: without permission to see hosts,
+// only templates published to the actor's projects.
 func (s *statementBuilder) whereTemplateVisible(a fleet.Actor) {
 	if !policy.May(a, policy.InfraSee, "") {
 		s.addCondition("EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND (g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)) + "))")
@@ -79,7 +79,7 @@ func (b *Queries) GetTemplate(ctx context.Context, a fleet.Actor, id fleet.Templ
 	return views[0], nil
 }
 
-// templates reads the templates (alias t) that s selects, with their versions and grants, redacted for the actor.
+// readTemplates reads the templates (alias t) that s selects, with their versions and grants, redacted for the actor.
 func (b *Queries) readTemplates(ctx context.Context, a fleet.Actor, s statementBuilder, tail string) ([]fleet.TemplateView, error) {
 	views, err := collectRows(ctx, b, templateSQL+s.whereClause()+tail, &s, func(x pgx.CollectableRow) (v fleet.TemplateView, err error) {
 		v.Grants, v.Versions = []fleet.ImageGrant{}, []fleet.TemplateVersion{}
@@ -153,7 +153,7 @@ func (b *Queries) addTemplateVersions(ctx context.Context, a fleet.Actor, at map
 	return nil
 }
 
-// versionsByID reads image versions with their copies, and the templates that own the images.
+// imageVersionsByID reads image versions with their copies, and the templates that own the images.
 func (b *Queries) imageVersionsByID(ctx context.Context, ids []string) (map[fleet.ImageVersionID]*fleet.ImageVersion, map[fleet.ImageVersionID]fleet.TemplateID, error) {
 	out, own := map[fleet.ImageVersionID]*fleet.ImageVersion{}, map[fleet.ImageVersionID]fleet.TemplateID{}
 	if len(ids) == 0 {
@@ -187,10 +187,10 @@ func (b *Queries) imageVersionsByID(ctx context.Context, ids []string) (map[flee
 	return out, own, nil
 }
 
-// betterCopies orders the states of copies from best to worst.
+// copyStatesBestFirst orders the states of copies from best to worst.
 var copyStatesBestFirst = []fleet.CopyState{fleet.CopyReady, fleet.CopyUnverified, fleet.CopyInProgress, fleet.CopyUnknown, fleet.CopyChanged, fleet.CopyMissing}
 
-// diskOf returns the state of a disk's image: the best state of its copies. hosts is set if the actor may see
+// templateDisk returns the state of a disk's image: the best state of its copies. hosts is set if the actor may see
 // where the copies are.
 func templateDisk(image *fleet.ImageVersion, d fleet.Disk, hosts bool) fleet.TemplateDisk {
 	out := fleet.TemplateDisk{ImageID: d.ImageID, VersionID: d.VersionID, State: fleet.CopyMissing, Why: "The library no longer has its image.", SizeBytes: d.SizeBytes}
@@ -265,7 +265,7 @@ func (b *Queries) addTemplateGrants(ctx context.Context, a fleet.Actor, at map[f
 	return err
 }
 
-// templateFor redacts the project and its users if the actor does not see the project.
+// redactTemplate redacts the project and its users if the actor does not see the project.
 func redactTemplate(a fleet.Actor, v fleet.TemplateView) fleet.TemplateView {
 	if policy.May(a, policy.VMSee, v.ProjectID) {
 		return v

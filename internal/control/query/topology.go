@@ -36,8 +36,8 @@ func (b *Queries) HostTopology(ctx context.Context, a fleet.Actor, id fleet.Host
 	return t, nil
 }
 
-// limitVMs limits the VMs to the number that a topology shows. It prefers VMs that need attention; a shortened result
-// is sorted by name.
+// limitTopologyVMs limits the VMs to the number that a topology shows. It prefers VMs that need attention; a shortened
+// result is sorted by name.
 func limitTopologyVMs(all []fleet.VMView) []fleet.VMView {
 	rank := func(v fleet.VMView) int { return hostStatusRank(v.Phase.Severity(), v.Attention) }
 	if len(all) > fleet.TopologyVMs {
@@ -75,7 +75,7 @@ func (b *Queries) NetworkTopology(ctx context.Context, a fleet.Actor, id fleet.N
 	return t, err
 }
 
-// devicesOf reads the network devices of a few hosts.
+// networkDevices reads the network devices of a few hosts.
 func (b *Queries) networkDevices(ctx context.Context, hosts []fleet.HostID) (map[fleet.HostID]fleet.HostDevices, error) {
 	out := map[fleet.HostID]fleet.HostDevices{}
 	if len(hosts) == 0 {

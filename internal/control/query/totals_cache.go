@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// manyHosts is the largest number of hosts for which each request computes the totals.
+	// maxUncachedHosts is the largest number of hosts for which each request computes the totals.
 	maxUncachedHosts = 1000
 	// refreshInterval is the interval at which cached totals are counted again. maxTotalAge is the maximum age of a
 	// total: requests for an older one wait for a new count.
@@ -27,7 +27,7 @@ type totalsCache[K comparable, V any] struct {
 	hosts   func(V) int            // number of hosts in the total
 	changed func(of K, was, now V) // called after a refresh that replaced a shown value
 	mu      sync.Mutex
-	entries      map[K]*cachedTotal[V]
+	entries map[K]*cachedTotal[V]
 }
 
 type cachedTotal[V any] struct {
@@ -36,8 +36,8 @@ type cachedTotal[V any] struct {
 	done            chan struct{} // closed at the end of the running count; nil if none runs
 }
 
-// get returns the totals of the keys, from the cache or counted now. Within a transaction it always counts, because the
-// transaction must see its own changes.
+// getTotals returns the totals of the keys, from the cache or counted now. Within a transaction it always counts,
+// because the transaction must see its own changes.
 func (k *totalsCache[K, V]) getTotals(ctx context.Context, of ...K) (map[K]V, error) {
 	if store.InTx(ctx) {
 		return k.count(ctx, of)
@@ -67,13 +67,13 @@ func (k *totalsCache[K, V]) getTotals(ctx context.Context, of ...K) (map[K]V, er
 	return out, nil
 }
 
-// getOne works like get for a single key.
+// getTotal works like get for a single key.
 func (k *totalsCache[K, V]) getTotal(ctx context.Context, of K) (V, error) {
 	out, err := k.getTotals(ctx, of)
 	return out[of], err
 }
 
-// prefetch starts caching a key before its first request.
+// prefetchTotal starts caching a key before its first request.
 func (k *totalsCache[K, V]) prefetchTotal(of K) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -82,7 +82,7 @@ func (k *totalsCache[K, V]) prefetchTotal(of K) {
 	}
 }
 
-// start starts caching a key. The caller holds the lock.
+// startCaching starts caching a key. The caller holds the lock.
 func (k *totalsCache[K, V]) startCaching(of K, entry *cachedTotal[V], after time.Duration) {
 	if k.entries == nil {
 		k.entries = map[K]*cachedTotal[V]{}
@@ -91,7 +91,7 @@ func (k *totalsCache[K, V]) startCaching(of K, entry *cachedTotal[V], after time
 	time.AfterFunc(after, func() { k.refreshUntilIdle(of, entry) })
 }
 
-// lookup returns the cached total. If the total is too old, it waits for the count in progress, so that concurrent
+// lookUpTotal returns the cached total. If the total is too old, it waits for the count in progress, so that concurrent
 // requests share one count. ok is false for few hosts or within a transaction.
 func (k *totalsCache[K, V]) lookUpTotal(ctx context.Context, of K) (v V, ok bool) {
 	if store.InTx(ctx) {
@@ -109,7 +109,7 @@ func (k *totalsCache[K, V]) lookUpTotal(ctx context.Context, of K) (v V, ok bool
 	return v, ok
 }
 
-// latest returns the cached total. If the total is too old, it returns the channel that closes when the count in
+// latestTotal returns the cached total. If the total is too old, it returns the channel that closes when the count in
 // progress ends.
 func (k *totalsCache[K, V]) latestTotal(of K) (v V, done <-chan struct{}, ok bool) {
 	k.mu.Lock()
@@ -148,7 +148,7 @@ func (k *totalsCache[K, V]) markCounting(of []K) (ended func()) {
 	}
 }
 
-// put caches a total counted since began, if it covers many hosts and is newer than the cached one. A new entry
+// storeTotal caches a total counted since began, if it covers many hosts and is newer than the cached one. A new entry
 // schedules its first refresh.
 func (k *totalsCache[K, V]) storeTotal(of K, v V, began time.Time) {
 	k.mu.Lock()
@@ -164,9 +164,9 @@ func (k *totalsCache[K, V]) storeTotal(of K, v V, began time.Time) {
 	}
 }
 
-// pauseAfter returns the pause after a count that started at began. Counts start refreshInterval apart, so that a slow
-// count finishes before its value expires. The pause is at least as long as the count took, to limit the load on the
-// database.
+// pauseAfterCount returns the pause after a count that started at began. Counts start refreshInterval apart, so that a
+// slow count finishes before its value expires. The pause is at least as long as the count took, to limit the load on
+// the database.
 func pauseAfterCount(began time.Time) time.Duration {
 	took := time.Since(began)
 	return max(refreshInterval-took, took)
@@ -178,7 +178,7 @@ func (k *totalsCache[K, V]) countInBackground(ctx context.Context, of K) (now ma
 	return k.count(ctx, []K{of})
 }
 
-// refresh refreshes a cached total until no request has read it for idleTimeout.
+// refreshUntilIdle refreshes a cached total until no request has read it for idleTimeout.
 func (k *totalsCache[K, V]) refreshUntilIdle(of K, entry *cachedTotal[V]) {
 	k.mu.Lock()
 	if k.entries[of] == entry && time.Since(entry.lastRequest) > idleTimeout {

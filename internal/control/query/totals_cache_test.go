@@ -18,15 +18,15 @@ type testCache struct {
 	totalsCache[string, int]
 	truthMu sync.Mutex // protects the fields below
 	fakeCount
-	counts    int // number of counts
+	counts          int // number of counts
 	reportedChanges int // number of reported changes
 }
 
 type fakeCount struct {
 	value, hostCount int
-	err         error
-	panics      bool
-	duration       time.Duration // duration of one count
+	err              error
+	panics           bool
+	duration         time.Duration // duration of one count
 }
 
 func newTestCache(size int) *testCache {
@@ -57,7 +57,7 @@ func (c *testCache) currentCount() fakeCount {
 	return c.fakeCount
 }
 
-// change changes what the next counts return.
+// changeCount changes what the next counts return.
 func (c *testCache) changeCount(so func(*fakeCount)) {
 	c.truthMu.Lock()
 	defer c.truthMu.Unlock()
@@ -67,7 +67,7 @@ func (c *testCache) changeCount(so func(*fakeCount)) {
 // setValue sets the value.
 func (c *testCache) setValue(value int) { c.changeCount(func(t *fakeCount) { t.value = value }) }
 
-// seen returns the number of counts and of reported changes.
+// countsAndChanges returns the number of counts and of reported changes.
 func (c *testCache) countsAndChanges() (times, reported int) {
 	c.truthMu.Lock()
 	defer c.truthMu.Unlock()

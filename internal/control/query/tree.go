@@ -13,7 +13,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// treePage is the number of nodes in one page of a level.
+// treePageSize is the number of nodes in one page of a level.
 const treePageSize = 100
 
 // TreeQuery selects one level of the inventory tree.
@@ -90,7 +90,7 @@ func (b *Queries) hostsTreeLevel(ctx context.Context, q fleet.Query) (TreeLevel,
 	return newTreeLevel(p.buildPage(hosts), sums.hostTreeNode), err
 }
 
-// treeHostsQuery builds the query for one page of hosts with only their names and phases.
+// hostsTreeQuery builds the query for one page of hosts with only their names and phases.
 func hostsTreeQuery(q fleet.Query) (pagePosition[fleet.HostView], rowQuery[fleet.HostView], error) {
 	p, err := hostSortOrders.parsePaging(q, "name")
 	if err != nil {
@@ -120,7 +120,7 @@ func newTreeLevel[T any](page fleet.Page[T], node func(T) TreeNode) TreeLevel {
 	return l
 }
 
-// nodeOf returns the node of one object.
+// newTreeNode returns the node of one object.
 func newTreeNode[I ~string](n fleet.ResourceType, id I, name string) TreeNode {
 	is := n.Info()
 	return TreeNode{Key: string(fleet.SubjectOf(n, id)), Kind: is.Label, ID: string(id), Name: name, Icon: is.Icon}
@@ -135,7 +135,7 @@ func vmTreeNode(v fleet.VMView) TreeNode {
 	return newTreeNode(fleet.TypeVM, v.ID, v.Name).withPhase(v.Phase.Severity(), v.Phase.DisplayName())
 }
 
-// treeHost returns a host's VMs, preceded by the group of its unmanaged VMs.
+// hostTreeLevel returns a host's VMs, preceded by the group of its unmanaged VMs.
 func (b *Queries) hostTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Query, id fleet.HostID) (TreeLevel, error) {
 	var s statementBuilder
 	s.addCondition("v.host_id = " + s.addArg(validIDOrEmpty(string(id))))
@@ -183,7 +183,7 @@ func (b *Queries) projectsTreeLevel(ctx context.Context, a fleet.Actor, only fle
 	return l, err
 }
 
-// treeProject returns a project's VMs, or their groups by a label's value.
+// projectTreeLevel returns a project's VMs, or their groups by a label's value.
 func (b *Queries) projectTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Query, id fleet.ProjectID, key string) (TreeLevel, error) {
 	if err := policy.Check(a, policy.VMSee, id); err != nil {
 		return TreeLevel{}, store.UnknownProjectError(err)
@@ -215,8 +215,8 @@ func (b *Queries) projectTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Q
 	return l, nil
 }
 
-// treeLabel returns the VMs of a label group. node is "<project>:<key>=<value>", or "<project>:<key>" for VMs without
-// the label.
+// labelTreeLevel returns the VMs of a label group. node is "<project>:<key>=<value>", or "<project>:<key>" for VMs
+// without the label.
 func (b *Queries) labelTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Query, node string) (TreeLevel, error) {
 	project, label, _ := strings.Cut(node, ":")
 	if q.Project = fleet.ProjectID(validIDOrEmpty(project)); q.Project == "" || strings.ContainsRune(label, 0) {

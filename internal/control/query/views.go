@@ -93,7 +93,7 @@ func (b *Queries) DeleteView(ctx context.Context, a fleet.Actor, id fleet.ViewID
 	return view, err
 }
 
-// checkView validates the arguments and returns the part of query to save.
+// checkSavedView validates the arguments and returns the part of query to save.
 func checkSavedView(list, name, query string) (string, error) {
 	address, err := url.ParseQuery(query)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// vmOrders are the sorts that an index supports. The sorts by host and project read the VMs of one host or project
+// vmSortOrders are the sorts that an index supports. The sorts by host and project read the VMs of one host or project
 // after the other, each in index order.
 var vmSortOrders = sortOrders[fleet.VMView]{
 	"name":    {[]sortColumn{textColumn("v.name"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{v.Name, string(v.ID)} }},
@@ -97,9 +97,9 @@ func (b *Queries) listVMsWithShape(ctx context.Context, a fleet.Actor, q fleet.Q
 // maxSortedVMs is the largest number of VMs that are sorted. More VMs are read host by host or project by project.
 const maxSortedVMs = 1000
 
-// groupedVMs returns SQL that reads the rows of outer (hosts or projects) by name and takes at most one page of VMs for
-// each row, so that it stops early in any fleet. With a filter that few VMs match, it would scan all rows of outer; the
-// matching VMs are therefore read first and then sorted.
+// groupVMQuery returns SQL that reads the rows of outer (hosts or projects) by name and takes at most one page of VMs
+// for each row, so that it stops early in any fleet. With a filter that few VMs match, it would scan all rows of outer;
+// the matching VMs are therefore read first and then sorted.
 func (b *Queries) groupVMQuery(ctx context.Context, p pagePosition[fleet.VMView], s *statementBuilder, shape vmShape, filtered bool, outer, on string) (string, error) {
 	if filtered {
 		s.planEachTime = true // like the statement of a page
@@ -122,8 +122,8 @@ func (b *Queries) groupVMQuery(ctx context.Context, p pagePosition[fleet.VMView]
 	return "SELECT v.* FROM " + outer + " CROSS JOIN LATERAL (" + inner + ") v" + tail, nil
 }
 
-// vmTerm adds one term of a VM filter. Names of hosts, projects and pools are resolved to IDs first: with literal IDs
-// PostgreSQL estimates the number of VMs and chooses its plan well.
+// addVMFilterTerm adds one term of a VM filter. Names of hosts, projects and pools are resolved to IDs first: with
+// literal IDs PostgreSQL estimates the number of VMs and chooses its plan well.
 func (b *Queries) addVMFilterTerm(ctx context.Context, s *statementBuilder, t fleet.FilterTerm) error {
 	switch t.Key {
 	case "phase":
@@ -164,11 +164,11 @@ func (b *Queries) addVMFilterTerm(ctx context.Context, s *statementBuilder, t fl
 	return nil
 }
 
-// diskPattern is the JSON pattern of a spec with a disk in a pool.
+// diskInPoolPattern is the JSON pattern of a spec with a disk in a pool.
 const diskInPoolPattern = `{"disks":[{"poolId":?}]}`
 
-// specContains is the condition that a VM's spec contains the JSON pattern shape, with one of the ids in place of "?".
-// A GIN index supports it.
+// specContainsSQL is the condition that a VM's spec contains the JSON pattern shape, with one of the ids in place of
+// "?". A GIN index supports it.
 func (s *statementBuilder) specContainsSQL(shape string, ids []string) string {
 	parts := []string{"false"}
 	for _, id := range ids {

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// vmRow is a reusable scan target for the rows of a vmShape with rowColumns. Values shared by many VMs, such as host
-// and project names, are kept once per result; callers must not modify them.
+// vmRow is a reusable scan target for the rows of a vmShape with vmRowColumnsSQL. Values shared by many VMs, such as
+// host and project names, are kept once per result; callers must not modify them.
 type vmRow struct {
 	db.VM
 	scanTargets []any

@@ -14,7 +14,7 @@ import (
 type vmShape struct {
 	columns string
 	scan    func() pgx.RowToFunc[fleet.VMView] // returns a scanner for the rows of one result
-	maxVMs    int                                // maximum number of VMs in a page
+	maxVMs  int                                // maximum number of VMs in a page
 }
 
 // Names and meters are subqueries, evaluated only for the rows of the page. Joins would take longer to plan than to
@@ -29,14 +29,14 @@ const (
 		v.status, v.observed_generation, v.ordered, v.elsewhere, v.misplaced, ` + expiryAndScheduleColumnsSQL + `, ` + vmNamesSQL + `, ` + vmLoadSQL + `,
 		ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
 			WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}'))) AS networks`
-	// expiryColumns are the columns (expiry, failed snapshot schedule) from which the portal itself derives that a VM
-	// needs attention. All other reasons come from the host's report.
+	// expiryAndScheduleColumnsSQL are the columns (expiry, failed snapshot schedule) from which the portal itself derives
+	// that a VM needs attention. All other reasons come from the host's report.
 	expiryAndScheduleColumnsSQL = `v.expires_at, v.expiry_stops, v.expiry, v.schedule_trouble`
-	vmTablesSQL      = ` FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id`
+	vmTablesSQL                 = ` FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id`
 
-	// needsDetails is true for each VM whose displayed phase may depend on more than rowColumns.
+	// needsFullRowSQL is true for each VM whose displayed phase may depend on more than vmRowColumnsSQL.
 	needsFullRowSQL = `v.attention OR v.elsewhere IS NOT NULL`
-	vmRowColumnsSQL   = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.cpus, v.memory_mib, v.generation, v.created_at, v.deleted_at,
+	vmRowColumnsSQL = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.cpus, v.memory_mib, v.generation, v.created_at, v.deleted_at,
 		v.observed_generation, v.ordered, v.elsewhere, v.misplaced, CASE WHEN v.status IS NOT NULL THEN COALESCE(v.status->>'power', '') END AS power,
 		v.status->'nextBoot' AS next_boot, v.status->'pendingUnplug' AS held_back, jsonb_path_query_array(v.status, '$.nics[*].addresses[*]') AS addresses,
 		CASE WHEN ` + needsFullRowSQL + ` THEN v.spec END AS spec, CASE WHEN ` + needsFullRowSQL + ` THEN v.status END AS status, ` +
@@ -44,12 +44,12 @@ const (
 )
 
 var (
-	// fullVMs reads complete VMs.
+	// fullVMShape reads complete VMs.
 	fullVMShape = vmShape{vmColumnsSQL, func() pgx.RowToFunc[fleet.VMView] { return scanVM }, maxPageSize}
-	// vmRows reads the values of a table row: CPUs and memory of the spec; power state, pending changes and addresses
+	// vmRowShape reads the values of a table row: CPUs and memory of the spec; power state, pending changes and addresses
 	// of the status. VMs that need attention have their full spec and status.
 	vmRowShape = vmShape{vmRowColumnsSQL + ", " + vmLoadSQL, scanVMRows, maxPageSize}
-	// vmLines is vmRows without CPU load.
+	// vmLineShape is vmRowShape without CPU load.
 	vmLineShape = vmShape{vmRowColumnsSQL + ", NULL::real AS cpu_percent", scanVMRows, 4 * maxPageSize}
 )
 
@@ -67,7 +67,7 @@ func scanVM(row pgx.CollectableRow) (fleet.VMView, error) {
 	return withCPULoad(store.VMView(r, host, project, seen, now), load), err
 }
 
-// withLoad returns the VM with its CPU load, which only a running VM has.
+// withCPULoad returns the VM with its CPU load, which only a running VM has.
 func withCPULoad(v fleet.VMView, load *float64) fleet.VMView {
 	if v.Phase == fleet.PhaseRunning || v.Phase == fleet.PhaseNeedsRestart {
 		v.CPUPercent = cpuLoadOrNil(load)
@@ -75,8 +75,8 @@ func withCPULoad(v fleet.VMView, load *float64) fleet.VMView {
 	return v
 }
 
-// validLoad returns the CPU load between two meter readings, or nil if the CPU time decreased because the VM restarted
-// between them.
+// cpuLoadOrNil returns the CPU load between two meter readings, or nil if the CPU time decreased because the VM
+// restarted between them.
 func cpuLoadOrNil(load *float64) *float64 {
 	if load == nil || *load < 0 {
 		return nil

@@ -12,11 +12,11 @@ import (
 
 // The table vm_words holds the search terms of VMs besides names and IDs: MAC addresses, IP addresses and labels.
 
-// wordKinds maps filter keys to kinds of words in vm_words.
+// searchWordKinds maps filter keys to kinds of words in vm_words.
 var searchWordKinds = map[string]string{"mac": "mac", "address": "ip"}
 
-// matchesWord is the condition that the VM has a matching word of that kind in vm_words. Indexes support exact words,
-// prefixes and trigrams.
+// matchesWordSQL is the condition that the VM has a matching word of that kind in vm_words. Indexes support exact
+// words, prefixes and trigrams.
 func (s *statementBuilder) matchesWordSQL(negate bool, kind string, any []fleet.FilterMatch) string {
 	return "EXISTS (SELECT 1 FROM vm_words w WHERE w.vm_id = v.id AND w.kind = '" + kind + "' AND " + s.matchTextByTrigrams(negate, "w.word", any) + ")"
 }
@@ -27,8 +27,8 @@ const (
 	trigramLength                  = 3
 )
 
-// trigrams returns the trigrams that every word matching the pattern contains, as pieces_of in SQL computes them,
-// without duplicates. It is empty for a prefix, which the ordered index serves, and for parts that are too short.
+// patternTrigrams returns the trigrams that every word matching the pattern contains, as pieces_of in SQL computes
+// them, without duplicates. It is empty for a prefix, which the ordered index serves, and for parts that are too short.
 func patternTrigrams(p fleet.Pattern) []string {
 	if len(p) == 2 && p[1] == "" {
 		return nil
@@ -51,8 +51,8 @@ func patternTrigrams(p fleet.Pattern) []string {
 	return found
 }
 
-// vmLabels is the condition that a VM's labels match. Exact labels are checked in the VM's own row, which is cheapest
-// combined with other terms; patterns use vm_words.
+// vmLabelsSQL is the condition that a VM's labels match. Exact labels are checked in the VM's own row, which is
+// cheapest combined with other terms; patterns use vm_words.
 func (s *statementBuilder) vmLabelsSQL(negate bool, any []fleet.FilterMatch) string {
 	var exactLabels, prefixes []fleet.FilterMatch
 	for _, m := range any {
@@ -78,8 +78,8 @@ var (
 	addressPrefixPattern = regexp.MustCompile(`^[0-9a-f.:]+$`)
 )
 
-// wordOf normalizes typed text to the start of a word: MAC addresses with colons, complete IP addresses in canonical
-// form, and all but a label's value in lower case.
+// searchWord normalizes typed text to the start of a word: MAC addresses with colons, complete IP addresses in
+// canonical form, and all but a label's value in lower case.
 func searchWord(text string) string {
 	if key, value, ok := strings.Cut(text, "="); ok {
 		return strings.ToLower(key) + "=" + value

@@ -26,7 +26,7 @@ type VMMeter struct {
 	CPUPercent *float64 `json:"cpuPercent,omitempty"`
 }
 
-// GetVM returns one VM, or NotFound if the actor may not see the VM's project.
+// GetVM returns one VM, or NotFoundError if the actor may not see the VM's project.
 func (b *Queries) GetVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (fleet.VMView, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.VMView{}, err

@@ -16,7 +16,7 @@ func (v VolumeOn) Use() fleet.VolumeUse {
 	return fleet.VolumeUse{Volume: v.Volume, Held: v.inUse, Online: len(v.Hosts) > 0, Work: v.runningWork, Busy: v.runningVM}
 }
 
-// withActions adds usage and actions to the volumes of one pool, for actors who may change them.
+// addVolumeActions adds usage and actions to the volumes of one pool, for actors who may change them.
 func addVolumeActions(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool, volumes []VolumeOn) ([]VolumeOn, error) {
 	var params db.DrivesWithParams
 	var domains []string
@@ -78,7 +78,7 @@ func (v VolumeOn) ownerID() fleet.VMID {
 	return v.VM.ID
 }
 
-// driveUsers are the names of VMs with volumes in their CD-ROM drives, from VM specs and from hosts' reports.
+// driveVMNames are the names of VMs with volumes in their CD-ROM drives, from VM specs and from hosts' reports.
 type driveVMNames struct {
 	bySpec   map[fleet.Volref]string
 	byReport map[domainKey]string
@@ -107,7 +107,7 @@ func readDriveVMNames(ctx context.Context, q *db.Queries, params db.DrivesWithPa
 	return d, nil
 }
 
-// userOf returns the name of a VM with the volume in its drive, or an empty string.
+// driveVMName returns the name of a VM with the volume in its drive, or an empty string.
 func (d driveVMNames) driveVMName(v VolumeOn) string {
 	if name := d.bySpec[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; name != "" || len(v.driveDomains) == 0 {
 		return name
@@ -115,7 +115,7 @@ func (d driveVMNames) driveVMName(v VolumeOn) string {
 	return cmp.Or(d.byReport[v.driveDomains[0]], string(v.driveDomains[0].id))
 }
 
-// runningUsers returns the names of VMs that use the volumes and are running, or whose power state is unknown.
+// runningVMsUsing returns the names of VMs that use the volumes and are running, or whose power state is unknown.
 func runningVMsUsing(ctx context.Context, q *db.Queries, volumes []VolumeOn) (map[fleet.VMID]string, error) {
 	var ids []string
 	for _, v := range volumes {
@@ -138,7 +138,7 @@ func runningVMsUsing(ctx context.Context, q *db.Queries, volumes []VolumeOn) (ma
 	return out, nil
 }
 
-// runningWorkOn returns the running operation on the volume, or with the volume as source, or an empty string.
+// runningOperationOn returns the running operation on the volume, or with the volume as source, or an empty string.
 func runningOperationOn(works []db.VolumesAtWorkRow, v VolumeOn) string {
 	for _, w := range works {
 		ref, _ := w.Subject.Volume()

@@ -36,20 +36,20 @@ type VolumeOn struct {
 
 	SeenAt *time.Time `json:"-"` // last inventory of a host that has the volume
 
-	inUse        fleet.VolumeInUse
-	runningWork  string       // running operation on the volume
-	runningVM    string       // running VM that uses the volume
-	driveDomains       []domainKey   // domains with the volume in a CD-ROM drive, by host report
-	hostID       fleet.HostID // host of a local pool's volume; empty for a shared pool
-	paths        []string     // paths on the hosts
-	diskDomains        []domainKey   // domains that use the volume as a disk, by host report
-	overlayDomains []domainKey   // users that have the volume only as backing file
+	inUse          fleet.VolumeInUse
+	runningWork    string       // running operation on the volume
+	runningVM      string       // running VM that uses the volume
+	driveDomains   []domainKey  // domains with the volume in a CD-ROM drive, by host report
+	hostID         fleet.HostID // host of a local pool's volume; empty for a shared pool
+	paths          []string     // paths on the hosts
+	diskDomains    []domainKey  // domains that use the volume as a disk, by host report
+	overlayDomains []domainKey  // users that have the volume only as backing file
 }
 
 // LocalHost returns the host of a local pool's volume; empty for a shared pool.
 func (v VolumeOn) LocalHost() fleet.HostID { return v.hostID }
 
-// domainOn identifies a domain by host and UUID, because two hosts may have domains with the same UUID.
+// domainKey identifies a domain by host and UUID, because two hosts may have domains with the same UUID.
 type domainKey struct {
 	host fleet.HostID
 	id   fleet.VMID
@@ -96,7 +96,8 @@ func (b *Queries) PoolVolumes(ctx context.Context, a fleet.Actor, id fleet.PoolI
 	return addVolumeActions(ctx, b.store.Queries, a, pool, volumes)
 }
 
-// hostStatus is one host's report on a pool's volumes. ready is set if the host is online and the pool active there.
+// poolVolumeReport is one host's report on a pool's volumes. ready is set if the host is online and the pool active
+// there.
 type poolVolumeReport struct {
 	pool     db.Pool
 	host     fleet.HostID
@@ -131,8 +132,8 @@ func visibleVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, volumes [
 	return shown, nil
 }
 
-// volumeOn returns a volume as one host reports it. Volumes of a local pool belong to one host; those of a shared pool
-// are the same on all hosts.
+// newVolumeOnHost returns a volume as one host reports it. Volumes of a local pool belong to one host; those of a
+// shared pool are the same on all hosts.
 func newVolumeOnHost(pool db.Pool, host fleet.HostID, v fleet.Volume) VolumeOn {
 	out := VolumeOn{
 		Volume: v, PoolID: pool.ID, PoolName: pool.Name, Shared: pool.Spec.Shared, Hosts: []HostRef{}, hostID: host, paths: []string{v.Path}, diskDomains: domainsOnHost(host, v.UsedBy), driveDomains: domainsOnHost(host, v.InDrive), overlayDomains: domainsOnHost(host, v.BackingUsers),
@@ -176,7 +177,7 @@ func mergeVolumes(statuses []poolVolumeReport) []VolumeOn {
 	return out
 }
 
-// merge merges another host's report on a volume of a shared pool: uses reported by any host count.
+// mergeReport merges another host's report on a volume of a shared pool: uses reported by any host count.
 func (v *VolumeOn) mergeReport(host fleet.HostID, said fleet.Volume) {
 	v.Backing = cmp.Or(v.Backing, said.Backing)
 	v.diskDomains = append(v.diskDomains, domainsOnHost(host, said.UsedBy)...)
@@ -193,7 +194,7 @@ func (v *VolumeOn) mergeReport(host fleet.HostID, said fleet.Volume) {
 	}
 }
 
-// union returns the sorted union, cut to fleet.MaxUsers.
+// sortedUnion returns the sorted union, cut to fleet.MaxUsers.
 func sortedUnion[T cmp.Ordered](a, b []T) []T {
 	if len(b) == 0 {
 		return a
@@ -227,7 +228,7 @@ type volumeOwners struct {
 	discovered map[poolFilePath]db.DiscoveredDisksRow
 }
 
-// poolFile is a path in a pool on one host, or on all hosts of the pool if host is empty.
+// poolFilePath is a path in a pool on one host, or on all hosts of the pool if host is empty.
 type poolFilePath struct {
 	pool fleet.PoolID
 	host fleet.HostID
@@ -272,7 +273,7 @@ func readVolumeOwners(ctx context.Context, q *db.Queries, volumes []VolumeOn) (v
 	return o, nil
 }
 
-// ownerOf returns the VM whose disk the volume is, or nil. seen reports whether the actor may know the VM.
+// findOwner returns the VM whose disk the volume is, or nil. seen reports whether the actor may know the VM.
 func (o volumeOwners) findOwner(a fleet.Actor, v VolumeOn) (owner *VMRef, seen bool) {
 	seesAll := policy.AllProjects(a)
 	if r, ok := o.vms[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; ok {

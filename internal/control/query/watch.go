@@ -17,7 +17,7 @@ type Watched struct {
 	WakeUps []string
 }
 
-// followedType returns the resource type of a key. one is true if the key names one object ("vm:<id>") and false if it
+// watchedType returns the resource type of a key. one is true if the key names one object ("vm:<id>") and false if it
 // names all ("vms"). The resource is empty if pages cannot follow the key.
 func watchedType(key string) (t fleet.Resource, one bool) {
 	typ, _, one := strings.Cut(key, ":")
@@ -31,8 +31,8 @@ func watchedType(key string) (t fleet.Resource, one bool) {
 	return t, one
 }
 
-// wakeUps returns the keys that wake a followed key for the actor. Resources without a project do not wake actors who
-// see only some projects: their pages poll instead.
+// wakeUpKeys returns the keys that wake a followed key for the actor. Resources without a project do not wake actors
+// who see only some projects: their pages poll instead.
 func wakeUpKeys(a fleet.Actor, key string, t fleet.Resource, one bool) []string {
 	sees := policy.AllProjects(a)
 	switch {

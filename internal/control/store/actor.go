@@ -7,7 +7,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// UserIDOf returns the actor's user ID for a nullable column.
+// ActorUserID returns the actor's user ID for a nullable column.
 func ActorUserID(a fleet.Actor) *fleet.UserID {
 	if a.UserID == "" {
 		return nil
@@ -15,10 +15,10 @@ func ActorUserID(a fleet.Actor) *fleet.UserID {
 	return &a.UserID
 }
 
-// ProjectsOf returns the projects whose VMs the actor may see, sorted.
+// VisibleProjects returns the projects whose VMs the actor may see, sorted.
 func VisibleProjects(a fleet.Actor) []string { return ProjectsWithPermission(a, policy.VMSee) }
 
-// ProjectsWith returns the projects where the actor has the permission, sorted.
+// ProjectsWithPermission returns the projects where the actor has the permission, sorted.
 func ProjectsWithPermission(a fleet.Actor, r policy.Permission) []string {
 	ids := []string{}
 	for id := range a.Projects {
@@ -30,7 +30,7 @@ func ProjectsWithPermission(a fleet.Actor, r policy.Permission) []string {
 	return ids
 }
 
-// OnlySystem returns Forbidden unless the actor is the portal itself.
+// CheckSystemActor returns Forbidden unless the actor is the portal itself.
 func CheckSystemActor(a fleet.Actor) error {
 	if !a.System {
 		return fleet.Errorf(fleet.Forbidden, "Only the portal itself may do this.")
@@ -38,7 +38,7 @@ func CheckSystemActor(a fleet.Actor) error {
 	return nil
 }
 
-// Texts converts values to strings for a SQL array.
+// ToStrings converts values to strings for a SQL array.
 func ToStrings[T ~string](values []T) []string {
 	out := make([]string, len(values))
 	for i, v := range values {

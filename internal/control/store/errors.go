@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// FirstError returns err, or the result of next if err is nil.
+// FirstErrorOf returns err, or the result of next if err is nil.
 func FirstErrorOf(err error, next func() error) error {
 	if err != nil {
 		return err
@@ -24,7 +24,7 @@ func FirstErrorOf(err error, next func() error) error {
 	return next()
 }
 
-// Err maps PostgreSQL errors to errors for users: constraint violations to Conflict, an unreachable or overloaded
+// UserError maps PostgreSQL errors to errors for users: constraint violations to Conflict, an unreachable or overloaded
 // server to Unavailable. Other errors are returned unchanged.
 func UserError(err error) error {
 	var pg *pgconn.PgError
@@ -57,7 +57,7 @@ func UserError(err error) error {
 	return err
 }
 
-// connectionLost reports whether the connection to the server failed or broke: refused, reset, closed or timed out.
+// isConnectionLost reports whether the connection to the server failed or broke: refused, reset, closed or timed out.
 func isConnectionLost(err error) bool {
 	var connect *pgconn.ConnectError
 	var network net.Error
@@ -65,20 +65,20 @@ func isConnectionLost(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
 }
 
-// Unavailable returns the error for a database that does not answer, wrapping err.
+// UnavailableError returns the error for a database that does not answer, wrapping err.
 func UnavailableError(err error) error {
 	return fmt.Errorf("%w (%w)", fleet.Errorf(fleet.Unavailable, "The database does not answer. VMs keep running; try again in a moment."), err)
 }
 
-// resourceTexts are error texts for exhausted resources of the PostgreSQL server (class 53).
+// resourceErrorTexts are error texts for exhausted resources of the PostgreSQL server (class 53).
 var resourceErrorTexts = map[string]string{
 	db.SQLStateDiskFull: "The disk of the portal's PostgreSQL is full, so nothing can be changed. VMs keep running; an administrator must make room on that disk.",
-	"53200":     "The portal's PostgreSQL is out of memory. VMs keep running; try again in a moment.",
-	"53300":     "The portal's PostgreSQL has no connection left. VMs keep running; try again in a moment, or raise its max_connections.",
-	"53400":     "A limit in the configuration of the portal's PostgreSQL is reached. VMs keep running; an administrator must raise it.",
+	"53200":             "The portal's PostgreSQL is out of memory. VMs keep running; try again in a moment.",
+	"53300":             "The portal's PostgreSQL has no connection left. VMs keep running; try again in a moment, or raise its max_connections.",
+	"53400":             "A limit in the configuration of the portal's PostgreSQL is reached. VMs keep running; an administrator must raise it.",
 }
 
-// constraintTexts are error texts for constraints that user input can violate.
+// constraintErrorTexts are error texts for constraints that user input can violate.
 var constraintErrorTexts = map[string]string{
 	"mac_taken":                 "Another VM got the MAC address of one of the NICs meanwhile. Leave the address out to get a free one.",
 	"user_name_taken":           "A user with this name exists already. Choose another name.",
@@ -92,7 +92,8 @@ var constraintErrorTexts = map[string]string{
 	"host_machine_taken":        "This machine has joined already under another name. Delete that host first.",
 }
 
-// NotFound maps pgx.ErrNoRows to the same error for objects that do not exist and objects that the actor may not see.
+// NotFoundError maps pgx.ErrNoRows to the same error for objects that do not exist and objects that the actor may not
+// see.
 func NotFoundError(err error, resource string) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fleet.Errorf(fleet.NotFound, "There is no such %s.", resource)
@@ -100,8 +101,8 @@ func NotFoundError(err error, resource string) error {
 	return UserError(err)
 }
 
-// NoProject replaces a NotFound error by the error for an unknown project, so that the error does not reveal whether
-// the project exists.
+// UnknownProjectError replaces a NotFoundError error by the error for an unknown project, so that the error does not
+// reveal whether the project exists.
 func UnknownProjectError(err error) error {
 	if fleet.CodeOf(err) == fleet.NotFound {
 		return fleet.Errorf(fleet.NotFound, "There is no such project.")
@@ -109,7 +110,7 @@ func UnknownProjectError(err error) error {
 	return err
 }
 
-// CheckID returns NotFound for a malformed ID, without a query.
+// CheckID returns NotFoundError for a malformed ID, without a query.
 func CheckID[T ~string](id T, resource string) error {
 	if !fleet.IsID(string(id)) {
 		return NotFoundError(pgx.ErrNoRows, resource)
@@ -117,8 +118,8 @@ func CheckID[T ~string](id T, resource string) error {
 	return nil
 }
 
-// Recovered converts a panic into an error. Defer it in goroutines that serve no request: their panic would end the
-// portal.
+// RecoverAsError converts a panic into an error. Defer it in goroutines that serve no request: their panic would end
+// the portal.
 func RecoverAsError(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())

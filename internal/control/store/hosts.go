@@ -15,7 +15,7 @@ func HostView(r db.Host, seen, looked *time.Time, conflict string, now time.Time
 	return fleet.HostView{Host: h, Phase: h.Phase(now)}
 }
 
-// ViewOfHost works like HostView and adds the resources used by the host's VMs.
+// HostViewFromRow works like HostView and adds the resources used by the host's VMs.
 func HostViewFromRow(r db.GetHostRow) fleet.HostView {
 	v := HostView(r.Host, r.SeenAt, r.LookedAt, r.Conflict, r.Now)
 	v.VMs, v.Deleting, v.CommittedCPUs, v.CommittedMiB, v.Load = int(r.Vms), int(r.Leaving), int(r.Cpus), r.MemoryMib, r.Load

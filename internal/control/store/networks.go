@@ -5,7 +5,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NetworkOf returns the network of a row.
+// NetworkFromRow returns the network of a row.
 func NetworkFromRow(r db.Network) fleet.Network {
 	return fleet.Network{ID: r.ID, Name: r.Name, Kind: r.Kind, Spec: r.Spec, Generation: r.Generation, CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt, Peers: r.Peers}
 }

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	readinessTimeout  = 2 * time.Second // time limit of one check
-	readinessMaxAge = time.Second     // how long the result of a check is reused
+	readinessTimeout = 2 * time.Second // time limit of one check
+	readinessMaxAge  = time.Second     // how long the result of a check is reused
 )
 
-// takeSpaceSQL needs 1 MiB of disk until the transaction ends. On a full disk a plain pulse could still succeed,
+// useDiskSpaceSQL needs 1 MiB of disk until the transaction ends. On a full disk a plain pulse could still succeed,
 // because it changes an existing page.
 const useDiskSpaceSQL = `CREATE TEMPORARY TABLE room ON COMMIT DROP AS SELECT * FROM generate_series(1, 30000)`
 
 // readinessCheck caches whether the database accepts changes. One check runs at a time.
 type readinessCheck struct {
-	mu      sync.Mutex
-	running chan struct{} // closed at the end of the running check; nil if none runs
-	at      time.Time
-	state   error
-	diskFullErrors    int64 // db.FullDisks at the last check with free disk space
+	mu             sync.Mutex
+	running        chan struct{} // closed at the end of the running check; nil if none runs
+	at             time.Time
+	state          error
+	diskFullErrors int64 // db.DiskFullErrors at the last check with free disk space
 }
 
 // Ready returns an error if the database does not accept changes. It writes at most once a second.
@@ -50,9 +50,9 @@ func (s *Store) Ready(ctx context.Context) error {
 	return p.state
 }
 
-// check runs one check. After the first failed check, all connections are dropped once: they may lead to a server that
-// hangs or became a standby, and new connections find the primary. If all connections are busy, they are not dropped,
-// because the failure may only mean that none was free.
+// checkReadiness runs one check. After the first failed check, all connections are dropped once: they may lead to a
+// server that hangs or became a standby, and new connections find the primary. If all connections are busy, they are
+// not dropped, because the failure may only mean that none was free.
 func (s *Store) checkReadiness() {
 	ctx, cancel := context.WithTimeout(context.Background(), readinessTimeout)
 	defer cancel()

@@ -9,18 +9,18 @@ import (
 
 type childTaskKey struct{}
 
-// AsChild returns a context for Queue, which then adds the job to the given subtask. The subtask has no job yet.
+// WithChildTask returns a context for Queue, which then adds the job to the given subtask. The subtask has no job yet.
 func WithChildTask(ctx context.Context, child fleet.TaskID) context.Context {
 	return context.WithValue(ctx, childTaskKey{}, child)
 }
 
-// ChildOf returns the subtask set by AsChild, or an empty ID.
+// ChildTask returns the subtask set by WithChildTask, or an empty ID.
 func ChildTask(ctx context.Context) fleet.TaskID {
 	child, _ := ctx.Value(childTaskKey{}).(fleet.TaskID)
 	return child
 }
 
-// Queue adds a job, or raises the generation of an equal queued job. It returns the job's task.
+// JoinOrQueueJob adds a job, or raises the generation of an equal queued job. It returns the job's task.
 func JoinOrQueueJob(ctx context.Context, q *db.Queries, a fleet.Actor, j db.JoinQueueParams) (fleet.TaskID, error) {
 	j.ID, j.CreatedBy, j.UserID = fleet.NewID[fleet.JobID](), a.Name, ActorUserID(a)
 	if child := ChildTask(ctx); child != "" && j.Child == nil {

@@ -14,24 +14,25 @@ import (
 	"quantix/db"
 )
 
-// Quick is a transaction for very frequent operations. BEGIN is sent with its first statement and COMMIT with its last.
-// Wake-ups are sent after the commit, because NOTIFY would take a global lock during the commit.
+// QuickTx is a transaction for very frequent operations. BEGIN is sent with its first statement and COMMIT with its
+// last. Wake-ups are sent after the commit, because NOTIFY would take a global lock during the commit.
 type QuickTx struct {
 	*db.Queries
 	executor *quickTxConn
 }
 
-// Final returns the queries for the transaction's final statement, with which COMMIT is sent. No statement may follow.
+// FinalQueries returns the queries for the transaction's final statement, with which COMMIT is sent. No statement may
+// follow.
 func (t QuickTx) FinalQueries() *db.Queries {
 	t.executor.last = true
 	return t.Queries
 }
 
-// Deferred returns queries for statements without results. They are sent with the next statement, in order, and their
-// errors fail that statement.
+// DeferredQueries returns queries for statements without results. They are sent with the next statement, in order, and
+// their errors fail that statement.
 func (t QuickTx) DeferredQueries() *db.Queries { return db.New(deferredExecutor{t.executor}) }
 
-// pipelined collects statements of a quickConn that are sent with the next one.
+// deferredExecutor collects statements of a quickTxConn that are sent with the next one.
 type deferredExecutor struct{ executor *quickTxConn }
 
 func (b deferredExecutor) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
@@ -41,7 +42,9 @@ func (b deferredExecutor) Exec(_ context.Context, sql string, args ...any) (pgco
 
 var errReturnsRows = errors.New("the statement returns rows")
 
-func (deferredExecutor) Query(context.Context, string, ...any) (pgx.Rows, error) { return nil, errReturnsRows }
+func (deferredExecutor) Query(context.Context, string, ...any) (pgx.Rows, error) {
+	return nil, errReturnsRows
+}
 
 func (deferredExecutor) QueryRow(context.Context, string, ...any) pgx.Row {
 	return quickRow{err: errReturnsRows}
@@ -50,8 +53,8 @@ func (deferredExecutor) QueryRow(context.Context, string, ...any) pgx.Row {
 // ErrLocked is returned by Quick when a lock was not available within patience.
 var ErrLocked = errors.New("another transaction holds a lock")
 
-// Quick runs do in a Quick transaction, never as part of another transaction. It waits at most patience for locks and
-// then returns ErrLocked; 0 means no limit.
+// RunQuickTx runs do in a Quick transaction, never as part of another transaction. It waits at most patience for locks
+// and then returns ErrLocked; 0 means no limit.
 func (s *Store) RunQuickTx(ctx context.Context, patience time.Duration, do func(t QuickTx) error) error {
 	ctx, cancel := withStatementTimeout(ctx)
 	defer cancel()
@@ -91,30 +94,30 @@ func WarmUp(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// warmUpPatience limits the wait for locks, because the connection is needed now.
+// warmUpLockTimeout limits the wait for locks, because the connection is needed now.
 const warmUpLockTimeout = 100 * time.Millisecond
 
-// quickConn sends a transaction's statements in as few messages as possible.
+// quickTxConn sends a transaction's statements in as few messages as possible.
 type quickTxConn struct {
 	conn               *pgx.Conn
 	patience           time.Duration
-	deferred            pgx.Batch // statements of Deferred
+	deferred           pgx.Batch // statements of Deferred
 	begun, last, ended bool
 	wakeUps            string // collected wake-up keys, one per line, after a first line without meaning
 }
 
 const (
-	// beginQuick makes a transaction collect its wake-ups and plan with indexes only. A generic plan lives as long as
+	// beginQuickSQL makes a transaction collect its wake-ups and plan with indexes only. A generic plan lives as long as
 	// its connection; one made while a table was nearly empty would later scan the full table.
 	beginQuickSQL = `SELECT set_config('quantix.told', '-', true), set_config('lock_timeout', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
 		set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
-	// endQuick runs deferred triggers and returns the collected wake-ups.
+	// endQuickSQL runs deferred triggers and returns the collected wake-ups.
 	endQuickSQL = "SELECT told()"
 )
 
-// send sends a statement, preceded by BEGIN if it is the first and followed by COMMIT if it is the last. It reads
-// results up to the statement's own. A batch is an implicit transaction, so a statement that is both first and last
-// needs no BEGIN.
+// sendStatement sends a statement, preceded by BEGIN if it is the first and followed by COMMIT if it is the last. It
+// reads results up to the statement's own. A batch is an implicit transaction, so a statement that is both first and
+// last needs no BEGIN.
 func (l *quickTxConn) sendStatement(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
 	if l.ended {
 		return nil, errors.New("a statement after a transaction's last")
@@ -147,7 +150,7 @@ func (l *quickTxConn) queueBegin(b *pgx.Batch) {
 	b.Queue(beginQuickSQL, strconv.FormatInt(l.patience.Milliseconds(), 10))
 }
 
-// queueWaiting adds the statements of Deferred to the batch.
+// queueDeferred adds the statements of Deferred to the batch.
 func (l *quickTxConn) queueDeferred(b *pgx.Batch) {
 	for _, q := range l.deferred.QueuedQueries {
 		b.Queue(q.SQL, q.Arguments...)
@@ -174,7 +177,7 @@ func (r *quickResults) Close() error {
 	return err
 }
 
-// end sends the waiting statements and commits, or rolls back if err is not nil.
+// endTx sends the waiting statements and commits, or rolls back if err is not nil.
 func (l *quickTxConn) endTx(ctx context.Context, err error) error {
 	if err == nil && (l.begun || l.deferred.Len() > 0) && !l.ended {
 		var b pgx.Batch

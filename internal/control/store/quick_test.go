@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// quick is a store whose hub receives only the wake-ups sent by the store.
+// quickFixture is a store whose hub receives only the wake-ups sent by the store.
 type quickFixture struct {
 	*store.Store
 	t    *testing.T
@@ -201,7 +201,7 @@ func TestQuickTransactionIsRetriedAfterDeadlock(t *testing.T) {
 	}
 }
 
-// deadlock returns PostgreSQL's deadlock error.
+// deadlockError returns PostgreSQL's deadlock error.
 func (q *quickFixture) deadlockError() error {
 	_, err := q.pool.Exec(q.t.Context(), `DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END $$`)
 	return err

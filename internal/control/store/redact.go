@@ -14,7 +14,7 @@ import (
 // SeesHosts reports whether the actor may see hosts.
 func SeesHosts(a fleet.Actor) bool { return policy.May(a, policy.InfraSee, "") }
 
-// VMFor redacts a VM for the actor.
+// RedactVM redacts a VM for the actor.
 func RedactVM(a fleet.Actor, v fleet.VMView) fleet.VMView {
 	v = RedactVMForActions(a, v)
 	if SeesHosts(a) {
@@ -34,7 +34,7 @@ func RedactVM(a fleet.Actor, v fleet.VMView) fleet.VMView {
 	return v
 }
 
-// TaskFor redacts a task for the actor.
+// RedactTask redacts a task for the actor.
 func RedactTask(a fleet.Actor, t fleet.Task) fleet.Task {
 	if !SeesHosts(a) {
 		t.Error, t.Note = RedactText(t.Error, t.HostName), RedactText(t.Note, t.HostName)
@@ -46,7 +46,7 @@ func RedactTask(a fleet.Actor, t fleet.Task) fleet.Task {
 // pathPattern matches paths in messages of the hypervisor.
 var pathPattern = regexp.MustCompile(`(^|[^\w/.-])(?:\w+:)?/{1,3}[\w.+@%~-][^\s'"` + "`" + `<>(),;]*`)
 
-// Redacted replaces paths and the host's name in a message of a hypervisor or agent.
+// RedactText replaces paths and the host's name in a message of a hypervisor or agent.
 func RedactText(text, host string) string {
 	text = pathPattern.ReplaceAllString(text, "${1}…")
 	if host != "" {
@@ -60,8 +60,8 @@ func mayUnlock(a fleet.Actor, l fleet.VMLock) bool {
 	return policy.May(a, policy.Manage, "") || a.UserID != "" && a.UserID == l.UserID
 }
 
-// ShownTo redacts the parts of a VM that decide about changes: it sets ChangeRefusal if another user's lock blocks the
-// actor, and removes host names and host messages for actors who cannot see hosts.
+// RedactVMForActions redacts the parts of a VM that decide about changes: it sets ChangeRefusal if another user's lock
+// blocks the actor, and removes host names and host messages for actors who cannot see hosts.
 func RedactVMForActions(a fleet.Actor, v fleet.VMView) fleet.VMView {
 	if l := v.Protection.Lock; l != nil && !mayUnlock(a, *l) {
 		v.ChangeRefusal = l.Refusal()

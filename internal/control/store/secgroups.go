@@ -7,10 +7,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NoRows is the error that NotFound maps.
+// NoRows is the error that NotFoundError maps.
 var NoRows = pgx.ErrNoRows
 
-// ProjectOf returns the project ID, or an empty ID for a global object.
+// ProjectIDOrEmpty returns the project ID, or an empty ID for a global object.
 func ProjectIDOrEmpty(id *fleet.ProjectID) fleet.ProjectID {
 	if id == nil {
 		return ""
@@ -18,7 +18,7 @@ func ProjectIDOrEmpty(id *fleet.ProjectID) fleet.ProjectID {
 	return *id
 }
 
-// SecurityGroupOf returns the group of a row.
+// SecurityGroupFromRow returns the group of a row.
 func SecurityGroupFromRow(r db.SecurityGroup) fleet.SecurityGroup {
 	return fleet.SecurityGroup{
 		ID: r.ID, ProjectID: ProjectIDOrEmpty(r.ProjectID), Name: r.Name, Spec: r.Spec, Generation: r.Generation, Revision: r.Revision,

@@ -13,18 +13,18 @@ import (
 	"quantix/db"
 )
 
-// statementLimit is the time limit of a statement or transaction without an earlier deadline. It is shorter than the
+// statementTimeout is the time limit of a statement or transaction without an earlier deadline. It is shorter than the
 // timeout of an agent's request, so that a hanging server is reported as Unavailable.
 const statementTimeout = 10 * time.Second
 
-// executor is a connection pool or a transaction.
+// statementExecutor is a connection pool or a transaction.
 type statementExecutor interface {
 	db.DBTX
 	Begin(ctx context.Context) (pgx.Tx, error)
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// dispatcher directs each statement to the transaction in its context, or to the pool.
+// txDispatcher directs each statement to the transaction in its context, or to the pool.
 type txDispatcher struct{ pool *pgxpool.Pool }
 
 type txKey struct{}
@@ -44,7 +44,7 @@ func (l txDispatcher) executorFor(ctx context.Context) statementExecutor {
 // InTx reports whether ctx carries a transaction.
 func InTx(ctx context.Context) bool { return ctx.Value(txKey{}) != nil }
 
-// withLimit returns ctx with a deadline of at most statementLimit from now.
+// withStatementTimeout returns ctx with a deadline of at most statementTimeout from now.
 func withStatementTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= statementTimeout {
 		return ctx, func() {}
@@ -83,8 +83,8 @@ type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// WithTimeLimit runs the read-only function do and returns ErrOverLimit if one of its statements takes longer than
-// limit. Within a transaction there is no such limit.
+// WithTimeLimit runs the read-only function do and returns ErrTimeLimitExceeded if one of its statements takes longer
+// than limit. Within a transaction there is no such limit.
 func (l txDispatcher) WithTimeLimit(ctx context.Context, limit time.Duration, do func(Querier) error) error {
 	if InTx(ctx) {
 		return UserError(do(l))
@@ -100,7 +100,7 @@ func (l txDispatcher) WithTimeLimit(ctx context.Context, limit time.Duration, do
 	return UserError(err)
 }
 
-// ErrOverLimit is returned by WithTimeLimit for a statement that takes too long.
+// ErrTimeLimitExceeded is returned by WithTimeLimit for a statement that takes too long.
 var ErrTimeLimitExceeded = errors.New("the question takes too long")
 
 // boundedRows cancels its context when the rows are closed.

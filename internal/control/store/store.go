@@ -21,9 +21,9 @@ import (
 type Store struct {
 	*db.Queries
 	txDispatcher
-	readiness    readinessCheck
-	hub      *notify.Hub
-	notifier *notify.Notifier
+	readiness readinessCheck
+	hub       *notify.Hub
+	notifier  *notify.Notifier
 }
 
 // New returns a Store over pool whose wake-ups go to hub. It starts no goroutine.
@@ -41,7 +41,7 @@ func (s *Store) Tx(ctx context.Context, do func(q *db.Queries) error) error {
 	return s.RunPgxTx(ctx, func(tx pgx.Tx) error { return do(db.New(tx)) })
 }
 
-// Begin works like Tx; do gets the transaction itself.
+// RunPgxTx works like Tx; do gets the transaction itself.
 func (s *Store) RunPgxTx(ctx context.Context, do func(tx pgx.Tx) error) error {
 	ctx, cancel := withStatementTimeout(ctx)
 	defer cancel()
@@ -52,7 +52,7 @@ func (s *Store) RunPgxTx(ctx context.Context, do func(tx pgx.Tx) error) error {
 	return retryDeadlocks(run)
 }
 
-// maxTries limits the attempts at a transaction that PostgreSQL aborts because of deadlocks.
+// maxDeadlockTries limits the attempts at a transaction that PostgreSQL aborts because of deadlocks.
 const maxDeadlockTries = 4
 
 func retryDeadlocks(run func() error) error {
@@ -65,7 +65,7 @@ func retryDeadlocks(run func() error) error {
 	}
 }
 
-// Pass runs do in a transaction. It does nothing if another portal is running the pass of that name.
+// RunPass runs do in a transaction. It does nothing if another portal is running the pass of that name.
 func (s *Store) RunPass(ctx context.Context, a fleet.Actor, name string, do func(q *db.Queries) error) error {
 	if err := CheckSystemActor(a); err != nil {
 		return err

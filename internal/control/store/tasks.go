@@ -8,7 +8,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// TaskOf returns the task of a row.
+// TaskFromRow returns the task of a row.
 func TaskFromRow(r db.Task, host string) fleet.Task {
 	t := fleet.Task{
 		ID: r.ID, HostName: host, Kind: r.Kind, Subject: r.Subject, SubjectName: r.SubjectName, Generation: r.Generation,

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// UserWith returns the user of a row with the roles in projects.
+// UserWithProjects returns the user of a row with the roles in projects.
 func UserWithProjects(row db.User, projects []byte) (fleet.User, error) {
 	user := UserFromRow(row)
 	var err error
@@ -16,7 +16,7 @@ func UserWithProjects(row db.User, projects []byte) (fleet.User, error) {
 	return user, err
 }
 
-// UserOf returns the user of a row without roles in projects.
+// UserFromRow returns the user of a row without roles in projects.
 func UserFromRow(row db.User) fleet.User {
 	return fleet.User{
 		ID: row.ID, Name: row.Name, Role: row.Role, Projects: map[fleet.ProjectID]fleet.Role{},

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// VMOf returns the VM of a row.
+// VMFromRow returns the VM of a row.
 func VMFromRow(r db.VM) fleet.VM {
 	return fleet.VM{
 		Meta: fleet.Meta{
@@ -32,8 +32,8 @@ func intsFromInt32s(all []int32) (out []int) {
 	return out
 }
 
-// ReadPlaces marks which of the other hosts that report a domain with the VM's ID are offline. For a VM that no other
-// host reports, which is the usual case, it runs no query.
+// ReadLocations marks which of the other hosts that report a domain with the VM's ID are offline. For a VM that no
+// other host reports, which is the usual case, it runs no query.
 func ReadLocations(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Time) error {
 	if len(v.Sightings) == 0 {
 		return nil
@@ -49,7 +49,7 @@ func ReadLocations(ctx context.Context, q *db.Queries, v *fleet.VMView, now time
 	return UserError(err)
 }
 
-// NameNetworks adds kinds and names of networks to NICs. Each network is "id kind name".
+// FillNetworkNames adds kinds and names of networks to NICs. Each network is "id kind name".
 func FillNetworkNames(nics []fleet.NIC, networks []string) {
 	for _, network := range networks {
 		id, on, _ := strings.Cut(network, " ")

@@ -139,7 +139,7 @@ func problemError(answer *http.Response) error {
 	return e
 }
 
-// read requests one object.
+// getObject requests one object.
 func getObject[T any](ctx context.Context, c *Client, path ...string) (T, error) {
 	return changeObject[T](ctx, c, http.MethodGet, nil, path...)
 }
@@ -178,7 +178,7 @@ func joinPath(path []string) string {
 	return strings.Join(escaped, "/")
 }
 
-// All reads all pages of a list.
+// AllPages reads all pages of a list.
 func AllPages[T any](ctx context.Context, q fleet.Query, get func(context.Context, fleet.Query) (fleet.Page[T], error)) ([]T, error) {
 	var all []T
 	for {

@@ -34,7 +34,7 @@ func (c *Client) ClearConflict(ctx context.Context, id fleet.HostID) (fleet.Host
 	return changeObject[fleet.HostView](ctx, c, http.MethodPost, map[string]string{"action": "clear-conflict"}, "hosts", string(id), "actions")
 }
 
-// FoundVMs returns one page of a host's unmanaged VMs.
+// DiscoveredVMs returns one page of a host's unmanaged VMs.
 func (c *Client) DiscoveredVMs(ctx context.Context, id fleet.HostID, q fleet.Query) (fleet.Page[fleet.DiscoveredVM], error) {
 	return getPage[fleet.DiscoveredVM](ctx, c, q, "hosts", string(id), "discovered-vms")
 }

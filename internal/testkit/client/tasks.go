@@ -55,7 +55,8 @@ func (c *Client) WaitVM(ctx context.Context, id fleet.VMID, wanted func(fleet.VM
 	return vm, nil
 }
 
-// wait calls ask at once and then periodically. If ask succeeds at the moment when ctx ends, wait returns the answer.
+// pollUntil calls ask at once and then periodically. If ask succeeds at the moment when ctx ends, wait returns the
+// answer.
 func pollUntil[T any](ctx context.Context, ask func() (T, bool, error)) (T, error) {
 	again := time.NewTicker(pollInterval)
 	defer again.Stop()

@@ -74,7 +74,7 @@ func (c *Client) DeleteVM(ctx context.Context, id fleet.VMID, disks bool, confir
 	return task, err
 }
 
-// Act requests a power action on a VM.
+// RequestAction requests a power action on a VM.
 func (c *Client) RequestAction(ctx context.Context, id fleet.VMID, action fleet.Action) (fleet.Task, error) {
 	return changeObject[fleet.Task](ctx, c, http.MethodPost, map[string]fleet.Action{"action": action}, "vms", string(id), "actions")
 }

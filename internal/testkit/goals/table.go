@@ -15,7 +15,7 @@ const Chapter = "static/docs/figures.md"
 // head is the header of the table. Replace finds the table in Chapter by this header.
 const head = "| Path | Goal | Result | Verdict | Reference | Ratio |\n|---|---|---|---|---|---|\n"
 
-// Read reads the rows that benchmarks have recorded.
+// ReadRows reads the rows that benchmarks have recorded.
 func ReadRows(from io.Reader) (rows []Row, err error) {
 	for d := json.NewDecoder(from); ; {
 		var r Row
@@ -33,7 +33,7 @@ func ReadRows(from io.Reader) (rows []Row, err error) {
 	}
 }
 
-// Table returns the rows as Markdown: one line for each goal and limit, also for those without a result.
+// FormatTable returns the rows as Markdown: one line for each goal and limit, also for those without a result.
 func FormatTable(rows []Row) string {
 	results := map[string]Row{}
 	for _, r := range rows {
@@ -52,7 +52,7 @@ func FormatTable(rows []Row) string {
 	return out.String()
 }
 
-// Missing returns the paths of goals and limits without a result.
+// MissingPaths returns the paths of goals and limits without a result.
 func MissingPaths(rows []Row) (paths []string) {
 	for _, g := range all {
 		if !slices.ContainsFunc(rows, func(r Row) bool { return r.Path == g.path }) {
@@ -62,7 +62,7 @@ func MissingPaths(rows []Row) (paths []string) {
 	return paths
 }
 
-// Replace replaces the table in the text of the chapter.
+// ReplaceTable replaces the table in the text of the chapter.
 func ReplaceTable(text, table string) (string, error) {
 	before, rest, found := strings.Cut(text, head)
 	if !found {

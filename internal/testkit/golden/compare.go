@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// compare compares got with the file, or writes got to the file. It refuses to write if the file has a name that got
-// lacks.
+// compareWithFile compares got with the file, or writes got to the file. It refuses to write if the file has a name
+// that got lacks.
 func compareWithFile(file string, got []byte, write bool) error {
 	was, err := os.ReadFile(file)
 	switch {
@@ -91,7 +91,7 @@ func shapeOfValue(v any) any {
 	return nil
 }
 
-// union merges two shapes.
+// mergeShapes merges two shapes.
 func mergeShapes(a, b any) any {
 	switch x := a.(type) {
 	case nil:

@@ -53,7 +53,7 @@ func JSON(t *testing.T, file string, v any) {
 	}
 }
 
-// fill sets v and all its fields to non-empty values. Strings contain the name of their type.
+// fillWithValues sets v and all its fields to non-empty values. Strings contain the name of their type.
 func fillWithValues(t *testing.T, v reflect.Value) {
 	t.Helper()
 	if v.Type() == reflect.TypeFor[json.RawMessage]() {

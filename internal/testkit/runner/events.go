@@ -15,7 +15,7 @@ type testName struct{ pkg, test string }
 
 func (n testName) String() string { return strings.TrimPrefix(n.pkg, module) + "." + n.test }
 
-// outcome is the result of one test in all its runs.
+// testOutcome is the result of one test in all its runs.
 type testOutcome struct {
 	name   testName
 	failed int    // number of failures
@@ -25,13 +25,13 @@ type testOutcome struct {
 	leaf   bool // the test has no subtests
 }
 
-// event is a line of `go test -json`.
+// testEvent is a line of `go test -json`.
 type testEvent struct {
 	Action, Package, Test, Output string
 	Elapsed                       float64 // seconds
 }
 
-// outcomes reads the events of a run of go test. The run may contain repetitions of failed tests.
+// readOutcomes reads the events of a run of go test. The run may contain repetitions of failed tests.
 func readOutcomes(events io.Reader) ([]testOutcome, error) {
 	byName := map[testName]*testOutcome{}
 	var order []*testOutcome
@@ -85,18 +85,18 @@ func isFailure(line string) bool {
 
 func secondsToDuration(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// flaky returns the tests that failed and then passed when they were repeated alone. If a test has subtests, only the
-// subtests count.
+// flakyTests returns the tests that failed and then passed when they were repeated alone. If a test has subtests, only
+// the subtests count.
 func flakyTests(all []testOutcome) []testOutcome {
 	return slices.DeleteFunc(slices.Clone(all), func(o testOutcome) bool { return o.failed == 0 || !o.passed || !o.leaf })
 }
 
-// stillFailing returns the tests that failed and also failed in their repetition.
+// failingTests returns the tests that failed and also failed in their repetition.
 func failingTests(all []testOutcome) []testOutcome {
 	return slices.DeleteFunc(slices.Clone(all), func(o testOutcome) bool { return o.failed == 0 || o.passed || !o.leaf })
 }
 
-// slowest returns at most n tests without subtests, the slowest first.
+// slowestTests returns at most n tests without subtests, the slowest first.
 func slowestTests(all []testOutcome, n int) []testOutcome {
 	leaves := slices.DeleteFunc(slices.Clone(all), func(o testOutcome) bool { return !o.leaf })
 	slices.SortStableFunc(leaves, func(a, b testOutcome) int { return int(b.took - a.took) })

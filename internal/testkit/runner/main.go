@@ -119,7 +119,7 @@ func changedFiles(ctx context.Context, revision string) ([]string, error) {
 	return files, nil
 }
 
-// gate runs all tests without the build tag: packages without guests with the race detector, then packages with real
+// runGate runs all tests without the build tag: packages without guests with the race detector, then packages with real
 // hosts.
 func (r *runner) runGate(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, "go", "list", "./...").Output()
@@ -141,7 +141,7 @@ func (r *runner) runGate(ctx context.Context) error {
 	return errors.Join(err, r.report())
 }
 
-// ordeal runs the parts one after another. Each part has its own seed, unless the environment sets a seed.
+// runOrdeal runs the parts one after another. Each part has its own seed, unless the environment sets a seed.
 func (r *runner) runOrdeal(ctx context.Context, parts []shardTests) error {
 	if len(parts) == 0 {
 		_, err := fmt.Fprintln(r.out, "The changes touch no shard.")
@@ -166,7 +166,7 @@ func (r *runner) runOrdeal(ctx context.Context, parts []shardTests) error {
 	return errors.Join(append(errs, r.report())...)
 }
 
-// step runs the packages' tests with gotestsum, which repeats each failed test once, alone.
+// runStep runs the packages' tests with gotestsum, which repeats each failed test once, alone.
 func (r *runner) runStep(ctx context.Context, name string, packages []string, args ...string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -50,7 +50,7 @@ var wholeTests = map[string][]string{
 	e2ePkg:     {"TestScreenshots"},
 }
 
-// part is a shard together with its tests.
+// shardTests is a shard together with its tests.
 type shardTests struct {
 	shard
 	names []string
@@ -81,7 +81,7 @@ func assignTests(all []shard, tests map[string][]string) ([]shardTests, error) {
 	return parts, nil
 }
 
-// run returns the argument of go test -run for the part.
+// runPattern returns the argument of go test -run for the part.
 func (p shardTests) runPattern() string { return "^(" + strings.Join(p.names, "|") + ")$" }
 
 // affectedBy reports whether changes of these files require a run of the shard. Changes of the shard's own test files

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 )
 
-// Sum returns a hash of all files below static that the bundle may be generated from.
+// HashSources returns a hash of all files below static that the bundle may be generated from.
 func HashSources(static fs.FS) (string, error) {
 	names, err := fs.Glob(static, "js/*.js")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 
 const staticFolder = "static"
 
-// pkg is one entry of vendor.json. Take maps files of the package to their new names below Into. A name that ends in a
-// slash means the whole folder.
+// vendoredPackage is one entry of vendor.json. Take maps files of the package to their new names below Into. A name
+// that ends in a slash means the whole folder.
 type vendoredPackage struct {
 	NPM     string            `json:"npm"`
 	Version string            `json:"version"`
@@ -77,7 +77,7 @@ func (p vendoredPackage) install() error {
 	return writeSprite(content, p.Icons)
 }
 
-// fetch downloads one npm package and returns its files by their path inside the package.
+// fetchPackage downloads one npm package and returns its files by their path inside the package.
 func fetchPackage(temp, spec string) (map[string][]byte, error) {
 	command := exec.Command("npm", "pack", "--silent", spec)
 	command.Dir = temp

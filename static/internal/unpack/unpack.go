@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// unpack returns the files of an npm tarball by path. npm puts all files below "package/", which the paths omit.
+// readTarball returns the files of an npm tarball by path. npm puts all files below "package/", which the paths omit.
 func readTarball(name string) (map[string][]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -85,7 +85,7 @@ func runBenchmarks(save bool) error {
 	return os.WriteFile(goals.Chapter, []byte(now), 0o644)
 }
 
-// longest names the rows whose benchmarks took the most time, including preparations.
+// longestRows names the rows whose benchmarks took the most time, including preparations.
 func longestRows(rows []goals.Row, began time.Time) string {
 	type part struct {
 		path string
