@@ -30,7 +30,7 @@ type Guests interface {
 	// returns unused blocks of the guest's file systems to the storage
 	TrimGuest(ctx context.Context, id fleet.VMID) error
 	// RunInGuest runs a program once through the guest agent and waits within ctx for the end of the program, whatever
-	// the exit code. ErrOutcomeUnknown means that it is unknown whether the program ran, or how it ended.
+	// the exit code. ErrOutcomeUnknown: nobody knows whether the program ran, or how it ended.
 	RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (fleet.GuestOutput, error)
 
 	// CheckGuest runs one health check of a running guest, within ctx. check has its defaults filled in. Network checks

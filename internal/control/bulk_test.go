@@ -224,7 +224,7 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 }
 
 // A bulk start checks where each VM runs, like a single start. A domain running on another host blocks the start, even
-// if that host is offline, if the domain has the VM's ownership mark, unless a user has decided that it is not the VM.
+// if that host is offline, if the domain has the VM's ownership mark, unless a user has ruled the domain out.
 func TestBulkStartRefusedWhenVMRunsOnOtherHost(t *testing.T) {
 	s := newTaskFixture(t)
 	online, offline := s.addHostWithMemory("h3", 4096), s.h2

@@ -30,7 +30,7 @@ func newTwoHostFixture(t *testing.T) twoHostFixture {
 	return p
 }
 
-// vmReport returns the report of a host on which a domain has the VM's ID and ownership mark.
+// vmReport returns the report of a host with a domain that has the VM's ID and ownership mark.
 func (p twoHostFixture) vmReport(power fleet.Power) wire.VMReport {
 	return wire.VMReport{ID: p.vmID, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: power, CPUs: 1}, Proof: wire.OwnershipProof(p.vmID, p.ownershipMark)}
 }

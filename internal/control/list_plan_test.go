@@ -140,7 +140,7 @@ func (r *queryRecorder) countBlocksRead(t *testing.T, pool *pgxpool.Pool, do fun
 	t.Helper()
 	var all []string
 	for _, q := range r.statementsOnTable(t, "SELECT", do) {
-		// Explain the statement with the plan_cache_mode that it has within its batch.
+		// Explain the statement with the plan_cache_mode of its batch.
 		if strings.HasPrefix(q.SQL, "SELECT set_config('plan_cache_mode'") {
 			if _, err := pool.Exec(t.Context(), "SET plan_cache_mode = force_custom_plan"); err != nil {
 				t.Fatal(err)

@@ -155,8 +155,8 @@ func writeReportedVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq
 	return d.missingMarks, q.ReportDiscoveredVMs(ctx, db.ReportDiscoveredVMsParams{HostID: host, Found: mustJSON(d.unmanaged)})
 }
 
-// queueVMsNewerThanBackup queues vm.apply for VMs that were changed after the backup from which the database was
-// restored. The agent then keeps their definitions and reports the difference as drift.
+// queueVMsNewerThanBackup queues vm.apply for VMs that were changed after the restored backup. The agent then keeps
+// their definitions and reports the difference as drift.
 func queueVMsNewerThanBackup(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, vms []wire.VMReport) error {
 	if !slices.ContainsFunc(vms, func(r wire.VMReport) bool { return r.Stamped > 0 }) {
 		return nil

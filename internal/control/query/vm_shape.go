@@ -29,8 +29,8 @@ const (
 		v.status, v.observed_generation, v.ordered, v.elsewhere, v.misplaced, ` + expiryAndScheduleColumnsSQL + `, ` + vmNamesSQL + `, ` + vmLoadSQL + `,
 		ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
 			WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}'))) AS networks`
-	// expiryAndScheduleColumnsSQL are the columns (expiry, failed snapshot schedule) from which the portal itself derives
-	// that a VM needs attention. All other reasons come from the host's report.
+	// expiryAndScheduleColumnsSQL are the columns (expiry, failed snapshot schedule) that the portal itself evaluates to
+	// decide whether a VM needs attention. All other reasons come from the host's report.
 	expiryAndScheduleColumnsSQL = `v.expires_at, v.expiry_stops, v.expiry, v.schedule_trouble`
 	vmTablesSQL                 = ` FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id`
 
