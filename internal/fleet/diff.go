@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -101,7 +100,7 @@ type Field[S any] struct {
 	plain      func(*S) // replaces the name of a default by the zero value; nil: the field's default has no name
 }
 
-// ValueError returns what is wrong with the field's value in s; empty: nothing.
+// ValueError returns the error of the field's value in s, or "" for a valid value.
 func (f Field[S]) ValueError(s S) string {
 	var c Checks
 	if f.check != nil {
@@ -222,128 +221,4 @@ func decodeStrict[T any](to *T, value []byte) error {
 	}
 	*to = v
 	return nil
-}
-
-func (e element[T]) changeDescription(old, to T) string {
-	if e.changeText != nil {
-		return e.changeText(old, to)
-	}
-	return e.words(old) + " → " + e.words(to)
-}
-
-// CanonicalFields returns a canonical text of the non-default fields. Equal texts mean equal definitions on a host.
-func CanonicalFields[S any](fields []Field[S], v S) string {
-	var out strings.Builder
-	for _, f := range fields {
-		if !f.Default(v) {
-			fmt.Fprintf(&out, " %s=%s", f.Name, f.Words(v))
-		}
-	}
-	return out.String()
-}
-
-// listField builds a field with several elements in no particular order. A change of an element takes effect at the
-// next boot, even where adding and removing elements takes effect at once.
-func listField[T any](name, title string, on EffectTime, at func(*VMSpec) *[]T, e element[T]) VMField {
-	get := func(s VMSpec) []T { return *at(&s) }
-	index := func(all []T, v T) int {
-		for i, o := range all {
-			if k := e.key(v); k != "" && e.key(o) == k {
-				return i
-			}
-		}
-		return -1
-	}
-	replaced := on
-	if on == WhenNow {
-		replaced = WhenNextBoot
-	}
-	if e.takesEffect == nil {
-		e.takesEffect = func(T) EffectTime { return on }
-	}
-	diff := func(old, to VMSpec) (out []Change) {
-		add := func(at string, when EffectTime, words string) {
-			out = append(out, Change{"spec." + name + at, title + " " + words, when})
-		}
-		was, stay := get(old), map[int]bool{}
-		for i, v := range get(to) {
-			k, at := index(was, v), fmt.Sprintf("[%d]", i)
-			if k < 0 || stay[k] {
-				add(at, e.takesEffect(v), e.words(v)+" added")
-				stay[k] = true
-				continue
-			}
-			stay[k] = true
-			rest, fields, when := e.fieldsChanged(was[k], v)
-			if fields != "" {
-				add(at, when, e.words(v)+": "+fields)
-			}
-			switch {
-			case reflect.DeepEqual(rest, v):
-			case e.live != nil && e.live(rest, v) != "":
-				add(at, WhenNow, e.live(rest, v))
-			default:
-				add(at, replaced, e.changeDescription(rest, v))
-			}
-		}
-		for k, v := range was {
-			if !stay[k] {
-				add("", e.takesEffect(v), e.words(v)+" removed")
-			}
-		}
-		return out
-	}
-	like := func(a, b *VMSpec) bool {
-		if len(*at(a)) != len(*at(b)) {
-			return false
-		}
-		n := map[string]int{}
-		for _, v := range *at(a) {
-			n[e.fullDefinition(v)]++
-		}
-		for _, v := range *at(b) {
-			n[e.fullDefinition(v)]--
-		}
-		for _, more := range n {
-			if more != 0 {
-				return false
-			}
-		}
-		return true
-	}
-	return VMField{diff: diff, Field: Field[VMSpec]{
-		Name: name, Type: title + "s", TakesEffect: on,
-		Same: func(a, b VMSpec) bool { return like(&a, &b) }, same: like,
-		Words: func(s VMSpec) string {
-			var all []string
-			for _, v := range get(s) {
-				all = append(all, e.words(v)+e.nonDefaultText(v))
-			}
-			return cmp.Or(strings.Join(all, ", "), "none")
-		},
-		Value:  func(s VMSpec) any { return append([]T{}, get(s)...) }, // JSON needs [] for an empty list, not null
-		Copy:   func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(get(from)) },
-		Decode: func(to *VMSpec, value []byte) error { return decodeStrict(at(to), value) },
-	}}
-}
-
-func nicDefinition(n NIC) string {
-	return nicKey(n) + " " + nicNetworkText(n) + " " + n.reportedFilterText() + fmt.Sprint(n.DefaultGroups, n.DefaultAntiSpoofing)
-}
-
-func nicNetworkText(n NIC) string {
-	if n.Bridge != "" {
-		return "bridge " + n.Bridge
-	}
-	if n.PortGroup != "" {
-		return "network " + n.Network + ", port group " + n.PortGroup
-	}
-	return "network " + n.Network
-}
-
-func countWithUnit(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

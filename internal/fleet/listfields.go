@@ -14,540 +14,19 @@ type element[T any] struct {
 	definition func(T) string // representation in a host's definition, without its fields
 	words      func(T) string // text as pages show it
 	fields     []Field[T]     // fields that an edit can change
-	// takesEffect returns when an added or removed element takes effect; nil: as the list does
-	takesEffect func(T) When
-	// live formats a change that takes effect at once; empty: the change must wait. nil: all changes must wait
-	live func(old, to T) string
-	// changeText formats any other change; nil: both elements as text
-	changeText func(old, to T) string
-}
-
-func (e element[T]) changeOf(old, to T) string {
-	if e.changeText != nil {
-		return e.changeText(old, to)
-	}
-	return e.words(old) + " → " + e.words(to)
-}
-
-// fieldsChanged returns the changed fields as text and when they take effect. rest is old with the fields of to.
-func (e element[T]) fieldsChanged(old, to T) (rest T, words string, when When) {
-	rest, when = old, WhenNow
-	var all []string
-	for _, f := range e.fields {
-		if change := f.changeText(old, to); change != "" {
-			all = append(all, f.Type+" "+change)
-			if f.TakesEffect != WhenNow {
-				when = f.TakesEffect
-			}
-		}
-		f.Copy(&rest, to)
-	}
-	return rest, strings.Join(all, ", "), when
-}
-
-// fullDefinition returns the element's complete representation in a host's definition.
-func (e element[T]) fullDefinition(v T) string { return e.definition(v) + FieldsXML(e.fields, v) }
-
-// FieldsXML returns a canonical text of the non-default fields: equal texts mean equal definitions on a host.
-func FieldsXML[S any](fields []Field[S], v S) string {
-	var out strings.Builder
-	for _, f := range fields {
-		if !f.Default(v) {
-			fmt.Fprintf(&out, " %s=%s", f.Name, f.Words(v))
-		}
-	}
-	return out.String()
-}
-
-// list builds a field with several elements in no particular order. A replaced element takes effect at the next boot,
-// even where added and removed ones take effect at once.
-func list[T any](name, title string, on When, at func(*VMSpec) *[]T, e element[T]) VMField {
-	get := func(s VMSpec) []T { return *at(&s) }
-	index := func(all []T, v T) int {
-		for i, o := range all {
-			if k := e.key(v); k != "" && e.key(o) == k {
-				return i
-			}
-		}
-		return -1
-	}
-	replaced := on
-	if on == WhenNow {
-		replaced = WhenNextBoot
-	}
-	if e.takesEffect == nil {
-		e.takesEffect = func(T) When { return on }
-	}
-	diff := func(old, to VMSpec) (out []Change) {
-		add := func(at string, when When, words string) {
-			out = append(out, Change{"spec." + name + at, title + " " + words, when})
-		}
-		was, stay := get(old), map[int]bool{}
-		for i, v := range get(to) {
-			k, at := index(was, v), fmt.Sprintf("[%d]", i)
-			if k < 0 || stay[k] {
-				add(at, e.takesEffect(v), e.words(v)+" added")
-				stay[k] = true
-				continue
-			}
-			stay[k] = true
-			rest, fields, when := e.fieldsChanged(was[k], v)
-			if fields != "" {
-				add(at, when, e.words(v)+": "+fields)
-			}
-			switch {
-			case reflect.DeepEqual(rest, v):
-			case e.live != nil && e.live(rest, v) != "":
-				add(at, WhenNow, e.live(rest, v))
-			default:
-				add(at, replaced, e.changeOf(rest, v))
-			}
-		}
-		for k, v := range was {
-			if !stay[k] {
-				add("", e.takesEffect(v), e.words(v)+" removed")
-			}
-		}
-		return out
-	}
-	like := func(a, b *VMSpec) bool {
-		if len(*at(a)) != len(*at(b)) {
-			return false
-		}
-		n := map[string]int{}
-		for _, v := range *at(a) {
-			n[e.fullDefinition(v)]++
-		}
-		for _, v := range *at(b) {
-			n[e.fullDefinition(v)]--
-		}
-		for _, more := range n {
-			if more != 0 {
-				return false
-			}
-		}
-		return true
-	}
-	return VMField{diff: diff, Field: Field[VMSpec]{
-		Name: name, Type: title + "s", TakesEffect: on,
-		Same: func(a, b VMSpec) bool { return like(&a, &b) }, same: like,
-		Words: func(s VMSpec) string {
-			var all []string
-			for _, v := range get(s) {
-				all = append(all, e.words(v)+e.nonDefaultText(v))
-			}
-			return cmp.Or(strings.Join(all, ", "), "none")
-		},
-		Value:  func(s VMSpec) any { return append([]T{}, get(s)...) }, // JSON needs [] for an empty list, not null
-		Copy:   func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(get(from)) },
-		Decode: func(to *VMSpec, value []byte) error { return decodeStrict(at(to), value) },
-	}}
-}
-
-// nonDefaultText returns the non-default fields of the element as text in parentheses.
-func (e element[T]) nonDefaultText(v T) string {
-	var all []string
-	for _, f := range e.fields {
-		if !f.Default(v) {
-			all = append(all, f.Type+" "+f.Words(v))
-		}
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(all, ", ") + ")"
-}
-
-func diskKey(d Disk) string { return string(d.PoolID) + "/" + d.Volume }
-
-func nicKey(n NIC) string { return strings.ToLower(n.MAC) }
-
-func nicReported(n NIC) string {
-	return nicKey(n) + " " + nicOn(n) + " " + n.filterReported() + fmt.Sprint(n.DefaultGroups, n.DefaultAntiSpoofing)
-}
-
-func nicOn(n NIC) string {
-	if n.Bridge != "" {
-		return "bridge " + n.Bridge
-	}
-	if n.PortGroup != "" {
-		return "network " + n.Network + ", port group " + n.PortGroup
-	}
-	return "network " + n.Network
-}
-
-func countOf(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// element describes the elements of a list: their identity, texts and fields.
-type element[T any] struct {
-	key        func(T) string // identity; empty: a new element
-	definition func(T) string // representation in a host's definition, without its fields
-	words      func(T) string // text as pages show it
-	fields     []Field[T]     // fields that an edit can change
-	// takesEffect returns when an added or removed element takes effect; nil: the time of the list applies
-	takesEffect func(T) When
-	// live formats a change of an element that takes effect at once; empty: this change must wait; nil: every change
-	// must wait
-	live func(old, to T) string
-	// changeText formats a change of an element that neither fields nor live cover; if nil, the old and the new element
-	// are printed
-	changeText func(old, to T) string
-}
-
-func (e element[T]) changeOf(old, to T) string {
-	if e.changeText != nil {
-		return e.changeText(old, to)
-	}
-	return e.words(old) + " → " + e.words(to)
-}
-
-// fieldsChanged returns the changed fields as text and when the changes take effect. rest is old with the fields'
-// values from to.
-func (e element[T]) fieldsChanged(old, to T) (rest T, words string, when When) {
-	rest, when = old, WhenNow
-	var all []string
-	for _, f := range e.fields {
-		if change := f.changeText(old, to); change != "" {
-			all = append(all, f.Type+" "+change)
-			if f.TakesEffect != WhenNow {
-				when = f.TakesEffect
-			}
-		}
-		f.Copy(&rest, to)
-	}
-	return rest, strings.Join(all, ", "), when
-}
-
-// fullDefinition returns the element's complete representation in a host's definition.
-func (e element[T]) fullDefinition(v T) string { return e.definition(v) + FieldsXML(e.fields, v) }
-
-// FieldsXML returns a canonical text of the non-default fields. Equal texts mean equal definitions on a host.
-func FieldsXML[S any](fields []Field[S], v S) string {
-	var out strings.Builder
-	for _, f := range fields {
-		if !f.Default(v) {
-			fmt.Fprintf(&out, " %s=%s", f.Name, f.Words(v))
-		}
-	}
-	return out.String()
-}
-
-// list builds a field with several elements in no particular order. A change of an element takes effect at the next
-// boot, even where adding and removing elements takes effect at once.
-func list[T any](name, title string, on When, at func(*VMSpec) *[]T, e element[T]) VMField {
-	get := func(s VMSpec) []T { return *at(&s) }
-	index := func(all []T, v T) int {
-		for i, o := range all {
-			if k := e.key(v); k != "" && e.key(o) == k {
-				return i
-			}
-		}
-		return -1
-	}
-	replaced := on
-	if on == WhenNow {
-		replaced = WhenNextBoot
-	}
-	if e.takesEffect == nil {
-		e.takesEffect = func(T) When { return on }
-	}
-	diff := func(old, to VMSpec) (out []Change) {
-		add := func(at string, when When, words string) {
-			out = append(out, Change{"spec." + name + at, title + " " + words, when})
-		}
-		was, stay := get(old), map[int]bool{}
-		for i, v := range get(to) {
-			k, at := index(was, v), fmt.Sprintf("[%d]", i)
-			if k < 0 || stay[k] {
-				add(at, e.takesEffect(v), e.words(v)+" added")
-				stay[k] = true
-				continue
-			}
-			stay[k] = true
-			rest, fields, when := e.fieldsChanged(was[k], v)
-			if fields != "" {
-				add(at, when, e.words(v)+": "+fields)
-			}
-			switch {
-			case reflect.DeepEqual(rest, v):
-			case e.live != nil && e.live(rest, v) != "":
-				add(at, WhenNow, e.live(rest, v))
-			default:
-				add(at, replaced, e.changeOf(rest, v))
-			}
-		}
-		for k, v := range was {
-			if !stay[k] {
-				add("", e.takesEffect(v), e.words(v)+" removed")
-			}
-		}
-		return out
-	}
-	like := func(a, b *VMSpec) bool {
-		if len(*at(a)) != len(*at(b)) {
-			return false
-		}
-		n := map[string]int{}
-		for _, v := range *at(a) {
-			n[e.fullDefinition(v)]++
-		}
-		for _, v := range *at(b) {
-			n[e.fullDefinition(v)]--
-		}
-		for _, more := range n {
-			if more != 0 {
-				return false
-			}
-		}
-		return true
-	}
-	return VMField{diff: diff, Field: Field[VMSpec]{
-		Name: name, Type: title + "s", TakesEffect: on,
-		Same: func(a, b VMSpec) bool { return like(&a, &b) }, same: like,
-		Words: func(s VMSpec) string {
-			var all []string
-			for _, v := range get(s) {
-				all = append(all, e.words(v)+e.nonDefaultText(v))
-			}
-			return cmp.Or(strings.Join(all, ", "), "none")
-		},
-		Value:  func(s VMSpec) any { return append([]T{}, get(s)...) }, // JSON needs [] for an empty list, not null
-		Copy:   func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(get(from)) },
-		Decode: func(to *VMSpec, value []byte) error { return decodeStrict(at(to), value) },
-	}}
-}
-
-// nonDefaultText returns the non-default fields of the element as text in parentheses.
-func (e element[T]) nonDefaultText(v T) string {
-	var all []string
-	for _, f := range e.fields {
-		if !f.Default(v) {
-			all = append(all, f.Type+" "+f.Words(v))
-		}
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(all, ", ") + ")"
-}
-
-func diskKey(d Disk) string { return string(d.PoolID) + "/" + d.Volume }
-
-func nicKey(n NIC) string { return strings.ToLower(n.MAC) }
-
-func nicReported(n NIC) string {
-	return nicKey(n) + " " + nicOn(n) + " " + n.filterReported() + fmt.Sprint(n.DefaultGroups, n.DefaultAntiSpoofing)
-}
-
-func nicOn(n NIC) string {
-	if n.Bridge != "" {
-		return "bridge " + n.Bridge
-	}
-	if n.PortGroup != "" {
-		return "network " + n.Network + ", port group " + n.PortGroup
-	}
-	return "network " + n.Network
-}
-
-func countOf(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// element describes the elements of a list: their identity, texts and fields.
-type element[T any] struct {
-	key        func(T) string // identity; empty: a new element
-	definition func(T) string // representation in a host's definition, without its fields
-	words      func(T) string // text as pages show it
-	fields     []Field[T]     // fields that an edit can change
-	// takesEffect returns when an added or removed element takes effect; nil: the time of the list applies
-	takesEffect func(T) When
-	// live formats an element's change that takes effect at once; empty: this change must wait; nil: all must wait
-	live func(old, to T) string
-	// changeText formats a change that neither fields nor live cover; nil: print the old and the new element
-	changeText func(old, to T) string
-}
-
-func (e element[T]) changeOf(old, to T) string {
-	if e.changeText != nil {
-		return e.changeText(old, to)
-	}
-	return e.words(old) + " → " + e.words(to)
-}
-
-// fieldsChanged returns the changed fields as text and when they take effect. rest is old with these fields as in to.
-func (e element[T]) fieldsChanged(old, to T) (rest T, words string, when When) {
-	rest, when = old, WhenNow
-	var all []string
-	for _, f := range e.fields {
-		if change := f.changeText(old, to); change != "" {
-			all = append(all, f.Type+" "+change)
-			if f.TakesEffect != WhenNow {
-				when = f.TakesEffect
-			}
-		}
-		f.Copy(&rest, to)
-	}
-	return rest, strings.Join(all, ", "), when
-}
-
-// fullDefinition returns the element's complete representation in a host's definition.
-func (e element[T]) fullDefinition(v T) string { return e.definition(v) + FieldsXML(e.fields, v) }
-
-// FieldsXML returns a canonical text of the non-default fields. Equal texts mean equal definitions on a host.
-func FieldsXML[S any](fields []Field[S], v S) string {
-	var out strings.Builder
-	for _, f := range fields {
-		if !f.Default(v) {
-			fmt.Fprintf(&out, " %s=%s", f.Name, f.Words(v))
-		}
-	}
-	return out.String()
-}
-
-// list builds a field with several elements in no particular order. A change of an element takes effect at the next
-// boot, even where adding and removing elements takes effect at once.
-func list[T any](name, title string, on When, at func(*VMSpec) *[]T, e element[T]) VMField {
-	get := func(s VMSpec) []T { return *at(&s) }
-	index := func(all []T, v T) int {
-		for i, o := range all {
-			if k := e.key(v); k != "" && e.key(o) == k {
-				return i
-			}
-		}
-		return -1
-	}
-	replaced := on
-	if on == WhenNow {
-		replaced = WhenNextBoot
-	}
-	if e.takesEffect == nil {
-		e.takesEffect = func(T) When { return on }
-	}
-	diff := func(old, to VMSpec) (out []Change) {
-		add := func(at string, when When, words string) {
-			out = append(out, Change{"spec." + name + at, title + " " + words, when})
-		}
-		was, stay := get(old), map[int]bool{}
-		for i, v := range get(to) {
-			k, at := index(was, v), fmt.Sprintf("[%d]", i)
-			if k < 0 || stay[k] {
-				add(at, e.takesEffect(v), e.words(v)+" added")
-				stay[k] = true
-				continue
-			}
-			stay[k] = true
-			rest, fields, when := e.fieldsChanged(was[k], v)
-			if fields != "" {
-				add(at, when, e.words(v)+": "+fields)
-			}
-			switch {
-			case reflect.DeepEqual(rest, v):
-			case e.live != nil && e.live(rest, v) != "":
-				add(at, WhenNow, e.live(rest, v))
-			default:
-				add(at, replaced, e.changeOf(rest, v))
-			}
-		}
-		for k, v := range was {
-			if !stay[k] {
-				add("", e.takesEffect(v), e.words(v)+" removed")
-			}
-		}
-		return out
-	}
-	like := func(a, b *VMSpec) bool {
-		if len(*at(a)) != len(*at(b)) {
-			return false
-		}
-		n := map[string]int{}
-		for _, v := range *at(a) {
-			n[e.fullDefinition(v)]++
-		}
-		for _, v := range *at(b) {
-			n[e.fullDefinition(v)]--
-		}
-		for _, more := range n {
-			if more != 0 {
-				return false
-			}
-		}
-		return true
-	}
-	return VMField{diff: diff, Field: Field[VMSpec]{
-		Name: name, Type: title + "s", TakesEffect: on,
-		Same: func(a, b VMSpec) bool { return like(&a, &b) }, same: like,
-		Words: func(s VMSpec) string {
-			var all []string
-			for _, v := range get(s) {
-				all = append(all, e.words(v)+e.nonDefaultText(v))
-			}
-			return cmp.Or(strings.Join(all, ", "), "none")
-		},
-		Value:  func(s VMSpec) any { return append([]T{}, get(s)...) }, // JSON needs [] for an empty list, not null
-		Copy:   func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(get(from)) },
-		Decode: func(to *VMSpec, value []byte) error { return decodeStrict(at(to), value) },
-	}}
-}
-
-// nonDefaultText returns the non-default fields of the element as text in parentheses.
-func (e element[T]) nonDefaultText(v T) string {
-	var all []string
-	for _, f := range e.fields {
-		if !f.Default(v) {
-			all = append(all, f.Type+" "+f.Words(v))
-		}
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(all, ", ") + ")"
-}
-
-func diskKey(d Disk) string { return string(d.PoolID) + "/" + d.Volume }
-
-func nicKey(n NIC) string { return strings.ToLower(n.MAC) }
-
-func nicReported(n NIC) string {
-	return nicKey(n) + " " + nicOn(n) + " " + n.filterReported() + fmt.Sprint(n.DefaultGroups, n.DefaultAntiSpoofing)
-}
-
-func nicOn(n NIC) string {
-	if n.Bridge != "" {
-		return "bridge " + n.Bridge
-	}
-	if n.PortGroup != "" {
-		return "network " + n.Network + ", port group " + n.PortGroup
-	}
-	return "network " + n.Network
-}
-
-func countOf(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// element describes the elements of a list: their identity, texts and fields.
-type element[T any] struct {
-	key        func(T) string // identity; empty: a new element
-	definition func(T) string // representation in a host's definition, without its fields
-	words      func(T) string // text as pages show it
-	fields     []Field[T]     // fields that an edit can change
 	// takesEffect returns when an added or removed element takes effect; nil: the time of the list applies
 	takesEffect func(T) EffectTime
 	// live formats an element's change that takes effect at once; empty: this change must wait; nil: all must wait
 	live func(old, to T) string
 	// changeText formats a change that neither fields nor live cover; nil: print the old and the new element
 	changeText func(old, to T) string
+}
+
+func (e element[T]) changeDescription(old, to T) string {
+	if e.changeText != nil {
+		return e.changeText(old, to)
+	}
+	return e.words(old) + " → " + e.words(to)
 }
 
 // fieldsChanged returns the changed fields as text and when they take effect. rest is old with these fields as in to.
@@ -569,56 +48,101 @@ func (e element[T]) fieldsChanged(old, to T) (rest T, words string, when EffectT
 // fullDefinition returns the element's complete representation in a host's definition.
 func (e element[T]) fullDefinition(v T) string { return e.definition(v) + CanonicalFields(e.fields, v) }
 
-// nonDefaultText returns the non-default fields of the element as text in parentheses.
-func (e element[T]) nonDefaultText(v T) string {
-	var all []string
-	for _, f := range e.fields {
+// CanonicalFields returns a canonical text of the non-default fields. Equal texts mean equal definitions on a host.
+func CanonicalFields[S any](fields []Field[S], v S) string {
+	var out strings.Builder
+	for _, f := range fields {
 		if !f.Default(v) {
-			all = append(all, f.Type+" "+f.Words(v))
+			fmt.Fprintf(&out, " %s=%s", f.Name, f.Words(v))
 		}
 	}
-	if len(all) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(all, ", ") + ")"
+	return out.String()
 }
 
-func diskKey(d Disk) string { return string(d.PoolID) + "/" + d.Volume }
-
-func nicKey(n NIC) string { return strings.ToLower(n.MAC) }
-
-// element describes the elements of a list: their identity, texts and fields.
-type element[T any] struct {
-	key        func(T) string // identity; empty: a new element
-	definition func(T) string // representation in a host's definition, without its fields
-	words      func(T) string // text as pages show it
-	fields     []Field[T]     // fields that an edit can change
-	// takesEffect returns when an added or removed element takes effect; nil: the time of the list applies
-	takesEffect func(T) EffectTime
-	// live formats an element's change that takes effect at once; empty: this change must wait; nil: all must wait
-	live func(old, to T) string
-	// changeText formats a change that neither fields nor live cover; nil: print the old and the new element
-	changeText func(old, to T) string
-}
-
-// fieldsChanged returns the changed fields as text and when they take effect. rest is old with these fields as in to.
-func (e element[T]) fieldsChanged(old, to T) (rest T, words string, when EffectTime) {
-	rest, when = old, WhenNow
-	var all []string
-	for _, f := range e.fields {
-		if change := f.changeText(old, to); change != "" {
-			all = append(all, f.Type+" "+change)
-			if f.TakesEffect != WhenNow {
-				when = f.TakesEffect
+// listField builds a field with several elements in no particular order. A change of an element takes effect at the
+// next boot, even where adding and removing elements takes effect at once.
+func listField[T any](name, title string, on EffectTime, at func(*VMSpec) *[]T, e element[T]) VMField {
+	get := func(s VMSpec) []T { return *at(&s) }
+	index := func(all []T, v T) int {
+		for i, o := range all {
+			if k := e.key(v); k != "" && e.key(o) == k {
+				return i
 			}
 		}
-		f.Copy(&rest, to)
+		return -1
 	}
-	return rest, strings.Join(all, ", "), when
+	replaced := on
+	if on == WhenNow {
+		replaced = WhenNextBoot
+	}
+	if e.takesEffect == nil {
+		e.takesEffect = func(T) EffectTime { return on }
+	}
+	diff := func(old, to VMSpec) (out []Change) {
+		add := func(at string, when EffectTime, words string) {
+			out = append(out, Change{"spec." + name + at, title + " " + words, when})
+		}
+		was, stay := get(old), map[int]bool{}
+		for i, v := range get(to) {
+			k, at := index(was, v), fmt.Sprintf("[%d]", i)
+			if k < 0 || stay[k] {
+				add(at, e.takesEffect(v), e.words(v)+" added")
+				stay[k] = true
+				continue
+			}
+			stay[k] = true
+			rest, fields, when := e.fieldsChanged(was[k], v)
+			if fields != "" {
+				add(at, when, e.words(v)+": "+fields)
+			}
+			switch {
+			case reflect.DeepEqual(rest, v):
+			case e.live != nil && e.live(rest, v) != "":
+				add(at, WhenNow, e.live(rest, v))
+			default:
+				add(at, replaced, e.changeDescription(rest, v))
+			}
+		}
+		for k, v := range was {
+			if !stay[k] {
+				add("", e.takesEffect(v), e.words(v)+" removed")
+			}
+		}
+		return out
+	}
+	like := func(a, b *VMSpec) bool {
+		if len(*at(a)) != len(*at(b)) {
+			return false
+		}
+		n := map[string]int{}
+		for _, v := range *at(a) {
+			n[e.fullDefinition(v)]++
+		}
+		for _, v := range *at(b) {
+			n[e.fullDefinition(v)]--
+		}
+		for _, more := range n {
+			if more != 0 {
+				return false
+			}
+		}
+		return true
+	}
+	return VMField{diff: diff, Field: Field[VMSpec]{
+		Name: name, Type: title + "s", TakesEffect: on,
+		Same: func(a, b VMSpec) bool { return like(&a, &b) }, same: like,
+		Words: func(s VMSpec) string {
+			var all []string
+			for _, v := range get(s) {
+				all = append(all, e.words(v)+e.nonDefaultText(v))
+			}
+			return cmp.Or(strings.Join(all, ", "), "none")
+		},
+		Value:  func(s VMSpec) any { return append([]T{}, get(s)...) }, // JSON needs [] for an empty list, not null
+		Copy:   func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(get(from)) },
+		Decode: func(to *VMSpec, value []byte) error { return decodeStrict(at(to), value) },
+	}}
 }
-
-// fullDefinition returns the element's complete representation in a host's definition.
-func (e element[T]) fullDefinition(v T) string { return e.definition(v) + CanonicalFields(e.fields, v) }
 
 // nonDefaultText returns the non-default fields of the element as text in parentheses.
 func (e element[T]) nonDefaultText(v T) string {
@@ -637,3 +161,24 @@ func (e element[T]) nonDefaultText(v T) string {
 func diskKey(d Disk) string { return string(d.PoolID) + "/" + d.Volume }
 
 func nicKey(n NIC) string { return strings.ToLower(n.MAC) }
+
+func nicDefinition(n NIC) string {
+	return nicKey(n) + " " + nicNetworkText(n) + " " + n.reportedFilterText() + fmt.Sprint(n.DefaultGroups, n.DefaultAntiSpoofing)
+}
+
+func nicNetworkText(n NIC) string {
+	if n.Bridge != "" {
+		return "bridge " + n.Bridge
+	}
+	if n.PortGroup != "" {
+		return "network " + n.Network + ", port group " + n.PortGroup
+	}
+	return "network " + n.Network
+}
+
+func countWithUnit(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

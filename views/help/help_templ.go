@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Show is the manual's page: chapters on the left, the current chapter's headings on the right.
+// ManualPage is the manual's page: chapters on the left, the current chapter's headings on the right.
 func ManualPage(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -601,7 +601,7 @@ func needsAttentionCard(p DashboardPage) templ.Component {
 	})
 }
 
-// attentionWhat names the object of a Needs attention row. For several objects it shows their number and the first
+// needsAttentionObjects names the object of a Needs attention row. For several objects it shows their number and the first
 // names.
 func needsAttentionObjects(x fleet.Attention) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

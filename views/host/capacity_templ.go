@@ -182,7 +182,7 @@ func allocatedResources(p Page) templ.Component {
 	})
 }
 
-// inUse is the host's current load, from its newest report. An offline host has no current load.
+// currentUsage is the host's current load, from its newest report. An offline host has no current load.
 func currentUsage(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

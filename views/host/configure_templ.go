@@ -205,7 +205,7 @@ func configureTab(p Page) templ.Component {
 	})
 }
 
-// taints lists the host's taints.
+// taintList lists the host's taints.
 func taintList(all []string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

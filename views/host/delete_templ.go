@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Delete is the dialog that removes a host.
+// DeleteDialog is the dialog that removes a host.
 func DeleteDialog(h fleet.HostView, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -481,7 +481,7 @@ func nicTable(nics []fleet.HostNIC) templ.Component {
 	})
 }
 
-// devices lists the devices available for passthrough, with the VM that uses each.
+// passthroughDeviceTable lists the devices available for passthrough, with the VM that uses each.
 func passthroughDeviceTable(p Page, all []fleet.HostDevice) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -155,7 +155,7 @@ func newHostSteps() templ.Component {
 	})
 }
 
-// joinAgain is the section that reconnects a host whose agent was lost.
+// rejoinHostSteps is the section that reconnects a host whose agent was lost.
 func rejoinHostSteps(h fleet.HostView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -298,7 +298,7 @@ func joinCommand(p JoinPage) templ.Component {
 	})
 }
 
-// joinState shows whether the host has joined. It refreshes itself from the token's address.
+// joinProgress shows whether the host has joined. It refreshes itself from the token's address.
 func joinProgress(p JoinPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

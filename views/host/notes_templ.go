@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// notes are the most important notices about the host, at the top of the page.
+// hostNotices are the most important notices about the host, at the top of the page.
 func hostNotices(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

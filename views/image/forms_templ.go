@@ -18,7 +18,7 @@ var plainTextInputAttrs = templ.Attributes{"autocomplete": "off", "autocapitaliz
 
 var urlInputAttrs = templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false", "inputmode": "url", "maxlength": "2000"}
 
-// New is the form of a new image.
+// NewImageForm is the form of a new image.
 func NewImageForm(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -219,7 +219,7 @@ func osFields(f Form) templ.Component {
 	})
 }
 
-// source is the choice of the file for a new version: a download, a file in a pool or the disk of a VM.
+// versionSourceFields is the choice of the file for a new version: a download, a file in a pool or the disk of a VM.
 func versionSourceFields(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -341,7 +341,7 @@ func imageDialog(f Form, title string) templ.Component {
 	})
 }
 
-// NewVersion is the form of a new version.
+// NewVersionForm is the form of a new version.
 func NewVersionForm(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -419,7 +419,7 @@ func NewVersionForm(f Form) templ.Component {
 	})
 }
 
-// NewCopy is the form that chooses the pool of a new copy.
+// NewCopyForm is the form that chooses the pool of a new copy.
 func NewCopyForm(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -513,7 +513,7 @@ func NewCopyForm(f Form) templ.Component {
 	})
 }
 
-// Edit is the form of the image's description.
+// EditForm is the form of the image's description.
 func EditForm(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -595,7 +595,7 @@ func EditForm(f Form) templ.Component {
 	})
 }
 
-// Delete is the dialog that deletes an image.
+// DeleteDialog is the dialog that deletes an image.
 func DeleteDialog(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -716,7 +716,7 @@ func DeleteDialog(f Form) templ.Component {
 	})
 }
 
-// DeleteCopy is the dialog that deletes the file of a copy.
+// DeleteCopyDialog is the dialog that deletes the file of a copy.
 func DeleteCopyDialog(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

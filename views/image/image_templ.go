@@ -1131,7 +1131,7 @@ func copyTable(p Page, v fleet.ImageVersion) templ.Component {
 	})
 }
 
-// grants lists who may create VMs from the image, besides infrastructure administrators.
+// grantTable lists who may create VMs from the image, besides infrastructure administrators.
 func grantTable(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

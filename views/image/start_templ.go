@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-// Start is the list of catalog images.
+// CatalogList is the list of catalog images.
 func CatalogList(p CatalogPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -455,7 +455,7 @@ func catalogEntries(p CatalogPage) templ.Component {
 	})
 }
 
-// lastPull is the result of the last download. A failed download shows the host's error.
+// lastDownloadResult is the result of the last download. A failed download shows the host's error.
 func lastDownloadResult(p CatalogPage, last *fleet.StartResult) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -631,7 +631,7 @@ func lastDownloadResult(p CatalogPage, last *fleet.StartResult) templ.Component 
 	})
 }
 
-// EditStart is the form of a catalog entry.
+// CatalogEntryForm is the form of a catalog entry.
 func CatalogEntryForm(f CatalogForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -757,7 +757,7 @@ func CatalogEntryForm(f CatalogForm) templ.Component {
 	})
 }
 
-// RemoveStart is the dialog that removes a catalog entry.
+// RemoveCatalogEntryDialog is the dialog that removes a catalog entry.
 func RemoveCatalogEntryDialog(f CatalogForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

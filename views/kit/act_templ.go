@@ -8,7 +8,7 @@ package kit
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// Acts are the items of a menu, one for each action.
+// MenuItems are the items of a menu, one for each action.
 func MenuItems(acts []ActionButton) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -112,7 +112,7 @@ func submenu(a ActionButton) templ.Component {
 	})
 }
 
-// ActButton renders an action as a separate button; id must be unique on the page.
+// StandaloneButton renders an action as a separate button; id must be unique on the page.
 func StandaloneButton(id, class string, a ActionButton) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -149,7 +149,7 @@ func StandaloneButton(id, class string, a ActionButton) templ.Component {
 	})
 }
 
-// act renders an action as a link, or as a form with one button.
+// actionControl renders an action as a link, or as a form with one button.
 func actionControl(a ActionButton, classes templ.CSSClasses) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -370,7 +370,7 @@ func buttonContent(a ActionButton) templ.Component {
 	})
 }
 
-// ActMenu is a button that opens a menu of actions.
+// ActionMenu is a button that opens a menu of actions.
 func ActionMenu(acts []ActionButton) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -475,7 +475,7 @@ func RowMenu(label string, acts []ActionButton) templ.Component {
 	})
 }
 
-// Disabled is a disabled button with its reason; id must be unique on the page.
+// DisabledButton is a disabled button with its reason; id must be unique on the page.
 func DisabledButton(id, class, word, why string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -579,7 +579,7 @@ func DisabledButton(id, class, word, why string) templ.Component {
 	})
 }
 
-// disabledItem is a disabled menu item with its reason. If below is true, the next item shows the same reason, so
+// disabledMenuItem is a disabled menu item with its reason. If below is true, the next item shows the same reason, so
 // this item shows it to screen readers only.
 func disabledMenuItem(a ActionButton, below bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

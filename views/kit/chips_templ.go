@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "quantix/internal/fleet"
 
-// Chip is a state: icon, word and colour.
+// StateChip is a state: icon, word and colour.
 func StateChip(t, icon, word string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -176,7 +176,7 @@ func PhaseIcon(p fleet.Phase) templ.Component {
 	})
 }
 
-// HostChip is a host's phase.
+// HostPhaseChip is a host's phase.
 func HostPhaseChip(p fleet.HostPhase) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -206,7 +206,7 @@ func HostPhaseChip(p fleet.HostPhase) templ.Component {
 	})
 }
 
-// Labels are an object's labels, in the order of their keys.
+// LabelList are an object's labels, in the order of their keys.
 func LabelList(labels map[string]string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

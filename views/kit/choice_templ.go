@@ -98,7 +98,7 @@ func SelectField(f Field, options []Option) templ.Component {
 	})
 }
 
-// Options are the options of a select, with the current value selected.
+// OptionElements are the options of a select, with the current value selected.
 func OptionElements(options []Option, value string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -239,7 +239,7 @@ func DialogForm(d Dialog) templ.Component {
 	})
 }
 
-// EnterPresses is a hidden first submit button, for forms whose visible default button is not the first. A browser
+// HiddenDefaultButton is a hidden first submit button, for forms whose visible default button is not the first. A browser
 // presses the form's first submit button when a person presses Enter in a field. The hidden button sends the same name
 // and value as the default button. If word is empty, Enter does nothing.
 func HiddenDefaultButton(word, name, value string) templ.Component {

@@ -61,7 +61,7 @@ func FormErrors(e Errors) templ.Component {
 	})
 }
 
-// FormEnd is the end of a form: the form's error, the submit button and the link back.
+// FormFooter is the end of a form: the form's error, the submit button and the link back.
 func FormFooter(e Errors, word, back string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

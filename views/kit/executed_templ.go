@@ -269,7 +269,7 @@ func DeleteDialog(e AssignedObject, errs Errors) templ.Component {
 	})
 }
 
-// Wrong is one sentence about an error that belongs to no single field.
+// ErrorSentence is one sentence about an error that belongs to no single field.
 func ErrorSentence(text string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

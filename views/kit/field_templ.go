@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "quantix/internal/fleet"
 
-// Labelled is the label, hint and error around a custom input. The input's id must be the field's ID.
+// LabelledInput is the label, hint and error around a custom input. The input's id must be the field's ID.
 func LabelledInput(f Field) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -195,7 +195,7 @@ func LabelledInput(f Field) templ.Component {
 	})
 }
 
-// WhenBadge shows when an edit takes effect.
+// TakesEffectBadge shows when an edit takes effect.
 func TakesEffectBadge(when fleet.EffectTime) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

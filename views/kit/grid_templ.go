@@ -50,7 +50,7 @@ func GridPagers(g Grid) templ.Component {
 	})
 }
 
-// NoGrid explains why the grid is empty; each names the element that shows one object: "column".
+// EmptyGridNote explains why the grid is empty; each names the element that shows one object: "column".
 func EmptyGridNote(g Grid, each string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "cmp"
 
-// PageHead is the head of a list or a form. Its children appear next to the title.
+// ListPageHeader is the head of a list or a form. Its children appear next to the title.
 func ListPageHeader(h PageHeader) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -66,7 +66,7 @@ func ListPageHeader(h PageHeader) templ.Component {
 	})
 }
 
-// ObjectHead is the head of an object's page, which follows the object's changes. Its children are the phase, labels
+// ObjectPageHeader is the head of an object's page, which follows the object's changes. Its children are the phase, labels
 // and similar.
 func ObjectPageHeader(h PageHeader, f LiveUpdates) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

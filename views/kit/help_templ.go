@@ -8,7 +8,7 @@ package kit
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// Legend is the heading of a form section, with a link to the manual.
+// SectionHeading is the heading of a form section, with a link to the manual.
 func SectionHeading(title string, t Topic) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -55,7 +55,7 @@ func SectionHeading(title string, t Topic) templ.Component {
 	})
 }
 
-// HelpMark links a heading to the manual. It opens another tab, so that typed values are not lost.
+// HelpLink links a heading to the manual. It opens another tab, so that typed values are not lost.
 func HelpLink(title string, t Topic) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -8,7 +8,7 @@ package kit
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// HostChoices are the checkboxes of the hosts to assign.
+// HostCheckboxes are the checkboxes of the hosts to assign.
 func HostCheckboxes(hosts []HostChoice) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

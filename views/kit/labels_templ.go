@@ -14,7 +14,7 @@ import (
 	"quantix/views"
 )
 
-// LabelField is the input of host labels for automatic assignment. It lists the matching hosts while the person types.
+// HostLabelField is the input of host labels for automatic assignment. It lists the matching hosts while the person types.
 func HostLabelField(f HostLabelForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -124,7 +124,7 @@ func LabelledHosts(p HostLabelPreview) templ.Component {
 	})
 }
 
-// LabelDialog is the label field in a separate dialog.
+// HostLabelDialog is the label field in a separate dialog.
 func HostLabelDialog(e AssignedObject, f HostLabelForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -202,7 +202,7 @@ func HostLabelDialog(e AssignedObject, f HostLabelForm) templ.Component {
 	})
 }
 
-// LabelCard explains to which hosts the pool or network is assigned by its host labels.
+// HostLabelCard explains to which hosts the pool or network is assigned by its host labels.
 func HostLabelCard(b fleet.ByLabel, edit ActionButton) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -373,7 +373,7 @@ func HostLabelCard(b fleet.ByLabel, edit ActionButton) templ.Component {
 	})
 }
 
-// LabelNotes warns about hosts that match the labels of the pool or network but that the pool or network is not
+// UnassignedHostNotes warns about hosts that match the labels of the pool or network but that the pool or network is not
 // assigned to; more is the address of the full list.
 func UnassignedHostNotes(b fleet.ByLabel, more string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

@@ -50,7 +50,7 @@ func ListBody[T any](t Table[T]) templ.Component {
 	})
 }
 
-// ListTools is the toolbar above a list: the filter and the actions on the whole list.
+// ListToolbar is the toolbar above a list: the filter and the actions on the whole list.
 func ListToolbar(l *List) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "strings"
 
-// Live is a part of a page that follows its wake-up keys. href is the page's own address: the same handler answers with
+// LiveElement is a part of a page that follows its wake-up keys. href is the page's own address: the same handler answers with
 // the fragment of that id, so first render and update share one template. The part also refreshes at an interval
 // ("10s"), and on further triggers.
 func LiveElement(id, class, keys, href, every string, also ...string) templ.Component {

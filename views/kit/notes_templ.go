@@ -8,7 +8,7 @@ package kit
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// Empty is the message of an empty list, with the next step.
+// EmptyListNote is the message of an empty list, with the next step.
 func EmptyListNote(icon, title, text string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -80,7 +80,7 @@ func EmptyListNote(icon, title, text string) templ.Component {
 	})
 }
 
-// Fault is an error message in place of a panel, with the remedy.
+// FaultPanel is an error message in place of a panel, with the remedy.
 func FaultPanel(title, text string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -152,7 +152,7 @@ func FaultPanel(title, text string) templ.Component {
 	})
 }
 
-// Note is a banner in a page's body; kind is "", "ok", "warn", "bad" or "info".
+// NoteBanner is a banner in a page's body; kind is "", "ok", "warn", "bad" or "info".
 func NoteBanner(kind, icon, strong string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -229,7 +229,7 @@ func NoteBanner(kind, icon, strong string) templ.Component {
 	})
 }
 
-// Fact is one row of a list of facts: a term and its value.
+// FactRow is one row of a list of facts: a term and its value.
 func FactRow(word, value string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

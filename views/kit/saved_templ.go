@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "quantix/views"
 
-// viewsMenu is the menu of saved views. It loads them when it opens, so a list's page does not wait for them. Without
+// savedViewsMenu is the menu of saved views. It loads them when it opens, so a list's page does not wait for them. Without
 // JavaScript it links to their page.
 func savedViewsMenu(l *List) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -125,7 +125,7 @@ func SavedViews(p SavedViewsPage) templ.Component {
 	})
 }
 
-// ViewsMenu is the content of a list's saved views menu.
+// SavedViewsMenu is the content of a list's saved views menu.
 func SavedViewsMenu(p SavedViewsPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -280,7 +280,7 @@ func SavedViewsMenu(p SavedViewsPage) templ.Component {
 	})
 }
 
-// viewForm changes the saved views and reloads them.
+// savedViewForm changes the saved views and reloads them.
 func savedViewForm(p SavedViewsPage, path string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

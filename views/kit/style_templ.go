@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "quantix/static"
 
-// Style adds a stylesheet that few pages need, so that the first visited page stays small.
+// Stylesheet adds a stylesheet that few pages need, so that the first visited page stays small.
 func Stylesheet(name string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

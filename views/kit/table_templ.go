@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "strconv"
 
-// ListRows is a list's table with its pager. Both follow changes together, so the pager's cursors match the rows.
+// LiveTable is a list's table with its pager. Both follow changes together, so the pager's cursors match the rows.
 func LiveTable[T any](t Table[T]) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -68,7 +68,7 @@ func LiveTable[T any](t Table[T]) templ.Component {
 	})
 }
 
-// BareTable is a table alone, without live updates.
+// StaticTable is a table alone, without live updates.
 func StaticTable[T any](t Table[T]) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -456,7 +456,7 @@ func columnHeader(l *List, c Column) templ.Component {
 	})
 }
 
-// SortHead is the header of a sortable column.
+// SortableHeader is the header of a sortable column.
 func SortableHeader(s SortOrder, key, word, class string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

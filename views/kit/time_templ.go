@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Age is how long ago an event was; scripts update the shown age.
+// TimeAgo is how long ago an event was; scripts update the shown age.
 func TimeAgo(t *time.Time, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -77,7 +77,7 @@ func TimeAgo(t *time.Time, now time.Time) templ.Component {
 	})
 }
 
-// Seen is the age of a host's last report, marked as stale once it is too old.
+// LastSeenAge is the age of a host's last report, marked as stale once it is too old.
 func LastSeenAge(t *time.Time, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -171,7 +171,7 @@ func LastSeenAge(t *time.Time, now time.Time) templ.Component {
 	})
 }
 
-// At is a time in the reader's own time zone; format is "time", "date" or "datetime".
+// LocalTime is a time in the reader's own time zone; format is "time", "date" or "datetime".
 func LocalTime(t time.Time, format string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

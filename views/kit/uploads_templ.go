@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Uploads lists the user's own unfinished uploads. static/js/upload.js sends the data and updates the progress.
+// UploadList lists the user's own unfinished uploads. static/js/upload.js sends the data and updates the progress.
 func UploadList(all []fleet.Upload, back string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -16,7 +16,7 @@ import (
 	"strconv"
 )
 
-// addresses lists addresses in use, reservations and conflicts.
+// addressesTab lists addresses in use, reservations and conflicts.
 func addressesTab(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -778,7 +778,7 @@ func addressInUseTable(p Page) templ.Component {
 	})
 }
 
-// finder is the search box for addresses in use. It is outside of the live element, so that an update does not lose
+// addressSearch is the search box for addresses in use. It is outside of the live element, so that an update does not lose
 // typed text.
 func addressSearch(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -866,7 +866,7 @@ func addressSearch(p Page) templ.Component {
 	})
 }
 
-// Reserve is the dialog that reserves an address for a NIC.
+// ReserveAddressDialog is the dialog that reserves an address for a NIC.
 func ReserveAddressDialog(p ReservePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Assign is the dialog that assigns the network to more hosts.
+// AssignDialog is the dialog that assigns the network to more hosts.
 func AssignDialog(a fleet.Actor, n fleet.NetworkView, hosts []kit.HostChoice, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -93,7 +93,7 @@ func AssignDialog(a fleet.Actor, n fleet.NetworkView, hosts []kit.HostChoice, e 
 	})
 }
 
-// Labels is the dialog of the host labels for automatic assignment.
+// HostLabelsDialog is the dialog of the host labels for automatic assignment.
 func HostLabelsDialog(a fleet.Actor, n fleet.NetworkView, f kit.HostLabelForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -141,7 +141,7 @@ func HostLabelsDialog(a fleet.Actor, n fleet.NetworkView, f kit.HostLabelForm) t
 	})
 }
 
-// Release is the dialog that releases the network from a host.
+// ReleaseDialog is the dialog that releases the network from a host.
 func ReleaseDialog(a fleet.Actor, n fleet.NetworkView, status fleet.NetworkHost, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -220,7 +220,7 @@ func ReleaseDialog(a fleet.Actor, n fleet.NetworkView, status fleet.NetworkHost,
 	})
 }
 
-// Delete is the dialog that deletes a network.
+// DeleteDialog is the dialog that deletes a network.
 func DeleteDialog(a fleet.Actor, n fleet.NetworkView, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

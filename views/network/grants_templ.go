@@ -13,7 +13,7 @@ import (
 	"quantix/views/kit"
 )
 
-// grants lists who may connect VMs to the network, besides infrastructure administrators.
+// grantTable lists who may connect VMs to the network, besides infrastructure administrators.
 func grantTable(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -296,7 +296,7 @@ func reportText(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.C
 	})
 }
 
-// health is the network's aggregated state over its hosts.
+// healthSummary is the network's aggregated state over its hosts.
 func healthSummary(n fleet.NetworkView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -349,7 +349,7 @@ func healthSummary(n fleet.NetworkView) templ.Component {
 	})
 }
 
-// chip is the network's state on one host.
+// hostStateChip is the network's state on one host.
 func hostStateChip(h fleet.NetworkHost, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-// groups lists the network's port groups.
+// portGroupTable lists the network's port groups.
 func portGroupTable(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -206,7 +206,7 @@ func portGroupTable(p Page) templ.Component {
 	})
 }
 
-// openGroup is the form that grants a port group to a project.
+// grantPortGroupForm is the form that grants a port group to a project.
 func grantPortGroupForm(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -320,7 +320,7 @@ func grantPortGroupForm(p Page) templ.Component {
 	})
 }
 
-// Group is the dialog of a port group's settings.
+// PortGroupDialog is the dialog of a port group's settings.
 func PortGroupDialog(p PortGroupPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

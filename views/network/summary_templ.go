@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-// summary shows the network's settings, as defined in Quantix or as discovered.
+// summaryTab shows the network's settings, as defined in Quantix or as discovered.
 func summaryTab(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -48,7 +48,7 @@ func addMemberForm(p ProjectPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.MemberForm.Users.Options) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<p class=\"muted\">Every user has a role in this project. To add another member, <a href=\"/users/new\">create a user</a> first.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<p class=\"muted\">All users already have access to this project. To add a member, <a href=\"/users/new\">create a user</a> first.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

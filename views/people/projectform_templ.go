@@ -112,7 +112,7 @@ func ProjectEditForm(f ProjectForm) templ.Component {
 	})
 }
 
-// ProjectDelete is the dialog that deletes a project.
+// ProjectDeleteDialog is the dialog that deletes a project.
 func ProjectDeleteDialog(x fleet.Project, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

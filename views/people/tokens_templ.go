@@ -326,7 +326,7 @@ func tokenTable(p TokensPage) templ.Component {
 	})
 }
 
-// TokenDelete is the dialog that ends an API token.
+// TokenDeleteDialog is the dialog that ends an API token.
 func TokenDeleteDialog(t fleet.Token, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

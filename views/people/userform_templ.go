@@ -256,7 +256,7 @@ func oneTimePassword(name, password string) templ.Component {
 	})
 }
 
-// UserPassword is the dialog that resets a password, and shows the new one once.
+// ResetPasswordDialog is the dialog that resets a password, and shows the new one once.
 func ResetPasswordDialog(u fleet.User, password string, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -371,7 +371,7 @@ func ResetPasswordDialog(u fleet.User, password string, e kit.Errors) templ.Comp
 	})
 }
 
-// UserDelete is the dialog that deletes a user.
+// UserDeleteDialog is the dialog that deletes a user.
 func UserDeleteDialog(u fleet.User, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

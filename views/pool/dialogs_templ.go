@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// Assign is the dialog that assigns the pool to more hosts.
+// AssignDialog is the dialog that assigns the pool to more hosts.
 func AssignDialog(a fleet.Actor, v fleet.PoolView, hosts []kit.HostChoice, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -94,7 +94,7 @@ func AssignDialog(a fleet.Actor, v fleet.PoolView, hosts []kit.HostChoice, e kit
 	})
 }
 
-// Labels is the dialog of the host labels for automatic assignment.
+// HostLabelsDialog is the dialog of the host labels for automatic assignment.
 func HostLabelsDialog(a fleet.Actor, v fleet.PoolView, f kit.HostLabelForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -142,7 +142,7 @@ func HostLabelsDialog(a fleet.Actor, v fleet.PoolView, f kit.HostLabelForm) temp
 	})
 }
 
-// Release is the dialog that releases the pool from a host.
+// ReleaseDialog is the dialog that releases the pool from a host.
 func ReleaseDialog(a fleet.Actor, v fleet.PoolView, status fleet.PoolHost, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -221,7 +221,7 @@ func ReleaseDialog(a fleet.Actor, v fleet.PoolView, status fleet.PoolHost, e kit
 	})
 }
 
-// Delete is the dialog that deletes a pool.
+// DeleteDialog is the dialog that deletes a pool.
 func DeleteDialog(a fleet.Actor, v fleet.PoolView, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -366,7 +366,7 @@ func DeleteDialog(a fleet.Actor, v fleet.PoolView, e kit.Errors) templ.Component
 	})
 }
 
-// Credentials is the dialog that changes the pool's credentials.
+// CredentialsDialog is the dialog that changes the pool's credentials.
 func CredentialsDialog(v fleet.PoolView, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

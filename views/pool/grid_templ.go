@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Grid shows the state of all pools on all hosts.
+// PoolGridPage shows the state of all pools on all hosts.
 func PoolGridPage(p GridPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

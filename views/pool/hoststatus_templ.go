@@ -280,7 +280,7 @@ func RowCells(head kit.Columns, v fleet.PoolView, h fleet.PoolHost, now time.Tim
 	})
 }
 
-// remedy explains how to fix the fault on the host; an empty text shows nothing.
+// remedyNote explains how to fix the fault on the host; an empty text shows nothing.
 func remedyNote(text string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -325,7 +325,7 @@ func remedyNote(text string) templ.Component {
 	})
 }
 
-// impact describes what a fault on the host affects.
+// faultImpact describes what a fault on the host affects.
 func faultImpact(status fleet.PoolHost) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -508,7 +508,7 @@ func statusChip(status fleet.PoolHost) templ.Component {
 	})
 }
 
-// usage is the pool's usage as one host reports it. The last report of an offline host is marked as old.
+// usageOnHost is the pool's usage as one host reports it. The last report of an offline host is marked as old.
 func usageOnHost(status fleet.PoolHost) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

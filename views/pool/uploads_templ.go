@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// UploadVolume is the form that uploads a file.
+// UploadVolumeForm is the form that uploads a file.
 func UploadVolumeForm(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

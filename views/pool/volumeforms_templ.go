@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// NewVolume is the form of a new volume.
+// NewVolumeForm is the form of a new volume.
 func NewVolumeForm(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -195,7 +195,7 @@ func NewVolumeForm(p VolumePage) templ.Component {
 	})
 }
 
-// FetchVolume is the form that downloads a volume from a URL to a host.
+// DownloadVolumeForm is the form that downloads a volume from a URL to a host.
 func DownloadVolumeForm(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -345,7 +345,7 @@ func DownloadVolumeForm(p VolumePage) templ.Component {
 	})
 }
 
-// onHost is the choice of the host for a volume of a local pool.
+// hostSelect is the choice of the host for a volume of a local pool.
 func hostSelect(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -441,7 +441,7 @@ func hostSelect(p VolumePage) templ.Component {
 	})
 }
 
-// overcommit is the overcommit checkbox. It appears only after the pool had no space.
+// overcommitCheckbox is the overcommit checkbox. It appears only after the pool had no space.
 func overcommitCheckbox(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -473,7 +473,7 @@ func overcommitCheckbox(p VolumePage) templ.Component {
 	})
 }
 
-// GrowVolume is the form that grows a volume.
+// GrowVolumeForm is the form that grows a volume.
 func GrowVolumeForm(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -572,7 +572,7 @@ func GrowVolumeForm(p VolumePage) templ.Component {
 	})
 }
 
-// CloneVolume is the form that copies a volume under a new name.
+// CloneVolumeForm is the form that copies a volume under a new name.
 func CloneVolumeForm(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -685,7 +685,7 @@ func CloneVolumeForm(p VolumePage) templ.Component {
 	})
 }
 
-// ConvertVolume is the form that converts a disk to another format under a new name.
+// ConvertVolumeForm is the form that converts a disk to another format under a new name.
 func ConvertVolumeForm(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -785,7 +785,7 @@ func ConvertVolumeForm(p VolumePage) templ.Component {
 	})
 }
 
-// RenameVolume is the form that renames a volume.
+// RenameVolumeForm is the form that renames a volume.
 func RenameVolumeForm(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -864,7 +864,7 @@ func RenameVolumeForm(p VolumePage) templ.Component {
 	})
 }
 
-// WipeVolume is the dialog that overwrites a volume's data.
+// WipeVolumeDialog is the dialog that overwrites a volume's data.
 func WipeVolumeDialog(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -947,7 +947,7 @@ func WipeVolumeDialog(p VolumePage) templ.Component {
 	})
 }
 
-// DeleteVolume is the dialog that deletes a volume.
+// DeleteVolumeDialog is the dialog that deletes a volume.
 func DeleteVolumeDialog(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

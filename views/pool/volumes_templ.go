@@ -600,7 +600,7 @@ func volumeUser(v VolumeRow) templ.Component {
 	})
 }
 
-// written is how long ago a volume was last written to, rounded to hours. It is empty for a volume that a VM may be
+// lastWriteAge is how long ago a volume was last written to, rounded to hours. It is empty for a volume that a VM may be
 // writing to.
 func lastWriteAge(p Page, v VolumeRow) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-// New is the form of a new group.
+// NewGroupForm is the form of a new group.
 func NewGroupForm(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -113,7 +113,7 @@ func NewGroupForm(f Form) templ.Component {
 	})
 }
 
-// Edit is the form of a group's name and description.
+// EditGroupForm is the form of a group's name and description.
 func EditGroupForm(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -195,7 +195,7 @@ func EditGroupForm(f Form) templ.Component {
 	})
 }
 
-// Delete is the dialog that deletes a group.
+// DeleteGroupDialog is the dialog that deletes a group.
 func DeleteGroupDialog(g fleet.SecurityGroupView, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -278,7 +278,7 @@ func DeleteGroupDialog(g fleet.SecurityGroupView, e kit.Errors) templ.Component 
 	})
 }
 
-// NICFilters is the dialog of a NIC's filters.
+// NICFiltersDialog is the dialog of a NIC's filters.
 func NICFiltersDialog(f NICForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

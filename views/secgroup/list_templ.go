@@ -212,7 +212,7 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 	})
 }
 
-// health is the group's aggregated state over its hosts.
+// healthSummary is the group's aggregated state over its hosts.
 func healthSummary(g fleet.SecurityGroupView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -325,7 +325,7 @@ func emptyListNote(p *ListPage) templ.Component {
 	})
 }
 
-// State shows whether a group's newest rules are in effect.
+// RulesStateChip shows whether a group's newest rules are in effect.
 func RulesStateChip(s fleet.SecurityGroupState) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -459,7 +459,7 @@ func ruleTable(p Page) templ.Component {
 	})
 }
 
-// counted describes how many NICs the group's packet counters cover, and since when.
+// countedNICsText describes how many NICs the group's packet counters cover, and since when.
 func countedNICsText(c *fleet.GroupCount, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

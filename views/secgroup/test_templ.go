@@ -17,7 +17,7 @@ import (
 
 var vmNameInputAttrs = templ.Attributes{"autocomplete": "off", "spellcheck": "false", "list": "vm-names"}
 
-// Test is the form of the packet test, with its result.
+// PacketTest is the form of the packet test, with its result.
 func PacketTest(p PacketTestPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -388,7 +388,7 @@ func packetTestSide(word string, s fleet.PassSide) templ.Component {
 	})
 }
 
-// firstError is the first error of the fields.
+// firstFieldError is the first error of the fields.
 func firstFieldError(e kit.Errors, fields ...string) string {
 	for _, f := range fields {
 		if text := e.At(f); text != "" {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// NICFilter shows a NIC's filters in the VM's hardware list.
+// NICFilterRow shows a NIC's filters in the VM's hardware list.
 func NICFilterRow(vm fleet.VMID, c fleet.NICFilter, on bool, now time.Time, why string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -159,7 +159,7 @@ func errorMessage(p ErrorPage) templ.Component {
 	})
 }
 
-// ErrorBody is the error page inside the page layout. ErrorGate is the error page without the layout.
+// ErrorInLayout is the error page inside the page layout. ErrorWithoutLayout is the error page without the layout.
 func ErrorInLayout(p ErrorPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -401,7 +401,7 @@ func PublicPage(f PageLayout, body templ.Component) templ.Component {
 	})
 }
 
-// Window is a page without the layout, whose content fills the browser's window.
+// WindowPage is a page without the layout, whose content fills the browser's window.
 func WindowPage(f PageLayout, body templ.Component) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -473,7 +473,7 @@ func WindowPage(f PageLayout, body templ.Component) templ.Component {
 	})
 }
 
-// Gate is a page for visitors who are not, or not fully, signed in.
+// SignInGate is a page for visitors who are not, or not fully, signed in.
 func SignInGate(title string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

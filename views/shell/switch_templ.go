@@ -148,7 +148,7 @@ func projectPicker(f PageLayout) templ.Component {
 	})
 }
 
-// SwitchList is the list of projects to choose from.
+// ProjectSwitcherList is the list of projects to choose from.
 func ProjectSwitcherList(s ProjectSwitcher) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

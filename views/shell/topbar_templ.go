@@ -113,7 +113,7 @@ func topBar(f PageLayout) templ.Component {
 	})
 }
 
-// readerBar is the top bar of public pages.
+// publicTopBar is the top bar of public pages.
 func publicTopBar(f PageLayout) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Section lists the tasks about an object on the object's page; id is the table's element id.
+// TaskSection lists the tasks about an object on the object's page; id is the table's element id.
 func TaskSection(id string, tasks []fleet.Task, p kit.Pager) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

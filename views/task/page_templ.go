@@ -74,7 +74,7 @@ func TaskPage(p Page) templ.Component {
 	})
 }
 
-// times shows who started the task, and the time of each state.
+// taskTimes shows who started the task, and the time of each state.
 func taskTimes(t fleet.Task) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -13,7 +13,7 @@ import (
 	"quantix/views/kit"
 )
 
-// guestRun shows a program that ran in a guest, with its output.
+// guestProgramRun shows a program that ran in a guest, with its output.
 func guestProgramRun(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

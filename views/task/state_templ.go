@@ -86,7 +86,7 @@ func StateChip(s fleet.JobState) templ.Component {
 	})
 }
 
-// State is the chip of a task. A task that failed before it reached a host shows as refused.
+// TaskState is the chip of a task. A task that failed before it reached a host shows as refused.
 func TaskState(t fleet.Task) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -123,7 +123,7 @@ func TaskState(t fleet.Task) templ.Component {
 	})
 }
 
-// Progress is the progress bar of a running task.
+// ProgressBar is the progress bar of a running task.
 func ProgressBar(j fleet.Task) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -255,7 +255,7 @@ func ProgressBar(j fleet.Task) templ.Component {
 	})
 }
 
-// Result is how a task ended or what it does now. A failed task shows the host's error text.
+// ResultText is how a task ended or what it does now. A failed task shows the host's error text.
 func ResultText(j fleet.Task) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -70,7 +70,7 @@ func osFields(f Form, wrap templ.Attributes) templ.Component {
 	})
 }
 
-// Create is the form that creates a template, or a new version of a template, from a VM.
+// CreateForm is the form that creates a template, or a new version of a template, from a VM.
 func CreateForm(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -286,7 +286,7 @@ func templateDialog(f Form, title string) templ.Component {
 	})
 }
 
-// Edit is the form of the template's description.
+// EditForm is the form of the template's description.
 func EditForm(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -368,7 +368,7 @@ func EditForm(f Form) templ.Component {
 	})
 }
 
-// Delete is the dialog that deletes a template.
+// DeleteDialog is the dialog that deletes a template.
 func DeleteDialog(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -487,7 +487,7 @@ func DeleteDialog(f Form) templ.Component {
 	})
 }
 
-// DeleteVersion is the dialog that deletes a version.
+// DeleteVersionDialog is the dialog that deletes a version.
 func DeleteVersionDialog(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

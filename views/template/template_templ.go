@@ -870,7 +870,7 @@ func versionTable(p Page) templ.Component {
 	})
 }
 
-// createdVMs lists the VMs created from a version.
+// createdVMList lists the VMs created from a version.
 func createdVMList(v fleet.TemplateVersion) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1254,7 +1254,7 @@ func diskTable(p Page, v fleet.TemplateVersion) templ.Component {
 	})
 }
 
-// grants lists who may create VMs from the template, besides infrastructure administrators.
+// grantTable lists who may create VMs from the template, besides infrastructure administrators.
 func grantTable(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

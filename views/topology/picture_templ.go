@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-// Show renders a graph as a picture, with the faults above it and the same content as a list below. about names the
+// TopologyView renders a graph as a picture, with the faults above it and the same content as a list below. about names the
 // subject: "host-1".
 func TopologyView(about, empty string, g Graph) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -294,7 +294,7 @@ func severityLegend() templ.Component {
 	})
 }
 
-// drawing is the picture. Screen readers and the keyboard skip it: the list has the same content and links.
+// pictureDrawing is the picture. Screen readers and the keyboard skip it: the list has the same content and links.
 func pictureDrawing(p Picture) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Briefs is the table of VMs on the page of a host, pool or network. If hosts is true, the table has a column for the
+// VMTable is the table of VMs on the page of a host, pool or network. If hosts is true, the table has a column for the
 // host. Without VMs, the text empty is shown.
 func VMTable(title string, vms []fleet.VMView, hosts bool, p kit.Pager, now time.Time, empty string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

@@ -269,7 +269,7 @@ func bulkEditForm(p BulkEditData) templ.Component {
 	})
 }
 
-// bulkField is a field with a checkbox that includes it in the bulk edit.
+// bulkEditField is a field with a checkbox that includes it in the bulk edit.
 func bulkEditField(p BulkEditData, v fleet.VMField) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

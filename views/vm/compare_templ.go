@@ -384,7 +384,7 @@ func ComparisonPage(p ComparePage) templ.Component {
 	})
 }
 
-// compareWith is the choice of the other side of a comparison.
+// otherSideSelect is the choice of the other side of a comparison.
 func otherSideSelect(name, value string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -448,7 +448,7 @@ func otherSideSelect(name, value string) templ.Component {
 	})
 }
 
-// merge is the form after a concurrent edit: the changes of the two users side by side.
+// mergeForm is the form after a concurrent edit: the changes of the two users side by side.
 func mergeForm(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

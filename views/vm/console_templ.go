@@ -13,7 +13,7 @@ import (
 	"quantix/views/kit"
 )
 
-// console is the VM's screen, in a tab or in a window of its own.
+// consoleTab is the VM's screen, in a tab or in a window of its own.
 func consoleTab(p Page, window bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -373,7 +373,7 @@ func diskChoiceField(f DiskDeletionChoice) templ.Component {
 	})
 }
 
-// deleteLabel is the label of the delete button. It depends on the choice for the disks.
+// deleteButtonLabel is the label of the delete button. It depends on the choice for the disks.
 func deleteButtonLabel(what string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "quantix/views/kit"
 
-// DiskImage is the dialog that creates an image from a disk.
+// DiskImageDialog is the dialog that creates an image from a disk.
 func DiskImageDialog(p ImagePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// faults lists the VM's faults on its host, each with its remedies.
+// faultList lists the VM's faults on its host, each with its remedies.
 func faultList(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -111,7 +111,7 @@ func faultList(p Page) templ.Component {
 	})
 }
 
-// retry is the note about a task that waits for the hypervisor of the VM's host.
+// taskRetryNote is the note about a task that waits for the hypervisor of the VM's host.
 func taskRetryNote(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// firstFold is the first boot section of a new VM's form.
+// firstBootSection is the first boot section of a new VM's form.
 func firstBootSection(f FirstBootForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -88,7 +88,7 @@ func firstBootSection(f FirstBootForm) templ.Component {
 	})
 }
 
-// firstFields are the fields of the first-boot data. Only the fields of the chosen kind are visible.
+// firstBootFields are the fields of the first-boot data. Only the fields of the chosen kind are visible.
 func firstBootFields(f FirstBootForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -430,7 +430,7 @@ func firstBootFields(f FirstBootForm) templ.Component {
 	})
 }
 
-// FirstBoot is the dialog of the first-boot data for the guest's next start.
+// FirstBootDialog is the dialog of the first-boot data for the guest's next start.
 func FirstBootDialog(p FirstBootPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -578,7 +578,7 @@ func FirstBootDialog(p FirstBootPage) templ.Component {
 	})
 }
 
-// firstRow is the first boot row of the hardware table.
+// firstBootRow is the first boot row of the hardware table.
 func firstBootRow(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -648,7 +648,7 @@ func firstBootRow(p Page) templ.Component {
 	})
 }
 
-// Customizations is the list of customization specs.
+// CustomizationsPage is the list of customization specs.
 func CustomizationsPage(p CustomizationList) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -870,7 +870,7 @@ func CustomizationsPage(p CustomizationList) templ.Component {
 	})
 }
 
-// Customization is the form of a new or existing customization spec.
+// CustomizationPage is the form of a new or existing customization spec.
 func CustomizationPage(p CustomizationForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1151,7 +1151,7 @@ func deleteCustomizationButton(p CustomizationForm) templ.Component {
 	})
 }
 
-// DeleteCustomization is the dialog that deletes a spec.
+// DeleteCustomizationDialog is the dialog that deletes a spec.
 func DeleteCustomizationDialog(c fleet.Customization, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -435,7 +435,7 @@ func newVMForm(f Form) templ.Component {
 	})
 }
 
-// countFold is the section for creating several VMs at once, which is rarely used.
+// countSectionFields is the section for creating several VMs at once, which is rarely used.
 func countSectionFields(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -542,7 +542,7 @@ func countSectionFields(f Form) templ.Component {
 	})
 }
 
-// cloneRow is a disk copied from another VM.
+// clonedDiskRow is a disk copied from another VM.
 func clonedDiskRow(f Form, i string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

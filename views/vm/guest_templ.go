@@ -14,7 +14,7 @@ import (
 	"strconv"
 )
 
-// insideGuest are the rows with the guest agent's values.
+// guestAgentRows are the rows with the guest agent's values.
 func guestAgentRows(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -231,7 +231,7 @@ func guestAgentRows(p Page) templ.Component {
 	})
 }
 
-// fileSystems lists the guest's mounted file systems, as its agent last reported them.
+// fileSystemTable lists the guest's mounted file systems, as its agent last reported them.
 func fileSystemTable(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -328,7 +328,7 @@ func fileSystemTable(p Page) templ.Component {
 	})
 }
 
-// Freeze is the dialog that freezes the guest's file systems for a time.
+// FreezeDialog is the dialog that freezes the guest's file systems for a time.
 func FreezeDialog(p GuestPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -406,7 +406,7 @@ func FreezeDialog(p GuestPage) templ.Component {
 	})
 }
 
-// GuestPassword is the dialog that sets a guest user's password.
+// GuestPasswordDialog is the dialog that sets a guest user's password.
 func GuestPasswordDialog(p GuestPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -492,7 +492,7 @@ func GuestPasswordDialog(p GuestPage) templ.Component {
 	})
 }
 
-// Exec is the dialog that runs a program in the guest.
+// GuestProgramDialog is the dialog that runs a program in the guest.
 func GuestProgramDialog(p GuestPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -586,7 +586,7 @@ func GuestProgramDialog(p GuestPage) templ.Component {
 	})
 }
 
-// Protection is the dialog of the VM's protection.
+// ProtectionDialog is the dialog of the VM's protection.
 func ProtectionDialog(p ProtectionPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -171,7 +171,7 @@ func healthCard(p Page) templ.Component {
 	})
 }
 
-// ruleLines lists the VM's placement rules.
+// placementRuleLines lists the VM's placement rules.
 func placementRuleLines(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -259,7 +259,7 @@ func placementRuleLines(p Page) templ.Component {
 	})
 }
 
-// ruleFold is the form section of placement rules.
+// placementRuleSection is the form section of placement rules.
 func placementRuleSection(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -454,7 +454,7 @@ func placementRuleFields(f Form, i string) templ.Component {
 	})
 }
 
-// healthFold is the form section of health checks.
+// healthCheckSection is the form section of health checks.
 func healthCheckSection(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-// ImportList lists the files that VMs can be imported from.
+// ImportListPage lists the files that VMs can be imported from.
 func ImportListPage(p ImportPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -414,7 +414,7 @@ func importFiles(p ImportPage) templ.Component {
 	})
 }
 
-// fromNotes are the requirements of an imported VM, and the settings that the import omits.
+// importedVMNotes are the requirements of an imported VM, and the settings that the import omits.
 func importedVMNotes(f *NewVMSource) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -514,7 +514,7 @@ func importedVMNotes(f *NewVMSource) templ.Component {
 	})
 }
 
-// Export is the dialog that exports a VM, with the list of its exports.
+// ExportDialog is the dialog that exports a VM, with the list of its exports.
 func ExportDialog(p ExportPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -13,7 +13,7 @@ import (
 	"strconv"
 )
 
-// launchCard shows the processor's launch measurement of a guest with encrypted memory.
+// launchMeasurementCard shows the processor's launch measurement of a guest with encrypted memory.
 func launchMeasurementCard(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -49,7 +49,7 @@ func List(p *ListPage) templ.Component {
 	})
 }
 
-// listHead is the head of the list. It counts the whole fleet and updates itself.
+// listHeader is the head of the list. It counts the whole fleet and updates itself.
 func listHeader(p *ListPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -243,7 +243,7 @@ func listBody(p *ListPage) templ.Component {
 	})
 }
 
-// bulkBar has the actions on the selected rows, like the menu of one VM.
+// bulkActionBar has the actions on the selected rows, like the menu of one VM.
 func bulkActionBar(p *ListPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

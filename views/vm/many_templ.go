@@ -13,7 +13,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Many is the dialog before an action on several VMs.
+// BulkActionDialog is the dialog before an action on several VMs.
 func BulkActionDialog(p BulkActionPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -423,7 +423,7 @@ func bulkDeleteFields(p BulkActionPage) templ.Component {
 	})
 }
 
-// manyButton sends the list's form with an action.
+// bulkActionSubmit sends the list's form with an action.
 func bulkActionSubmit(m bulkActionButton, class string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

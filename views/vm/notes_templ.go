@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// notes are the most important notices about the VM, at the top of the page.
+// vmNotices are the most important notices about the VM, at the top of the page.
 func vmNotices(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -178,7 +178,7 @@ func vmNotices(p Page) templ.Component {
 	})
 }
 
-// leaveOff offers to leave the VM powered off after a failed job. It needs no confirmation, since no guest runs.
+// leavePoweredOffNote offers to leave the VM powered off after a failed job. It needs no confirmation, since no guest runs.
 func leavePoweredOffNote(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

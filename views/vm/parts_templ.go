@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// partFolds are the sections of rarely used settings; each heading summarizes its values.
+// formSections are the sections of rarely used settings; each heading summarizes its values.
 func formSections(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -159,7 +159,7 @@ func formSectionBox(f Form, s formSection, class string) templ.Component {
 	})
 }
 
-// heading is the summary of a section's values, next to the section's title.
+// sectionSummary is the summary of a section's values, next to the section's title.
 func sectionSummary(section, now string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -215,7 +215,7 @@ func sectionSummary(section, now string) templ.Component {
 	})
 }
 
-// Headings update the page's section headings from the typed values. sent holds the values before their rows were
+// SectionSummaries update the page's section headings from the typed values. sent holds the values before their rows were
 // renumbered.
 func SectionSummaries(f Form, sent url.Values) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -274,7 +274,7 @@ func SectionSummaries(f Form, sent url.Values) templ.Component {
 	})
 }
 
-// followHeadings requests Headings after each change of its form.
+// refreshSectionSummaries requests Headings after each change of its form.
 func refreshSectionSummaries(path string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -330,7 +330,7 @@ func refreshSectionSummaries(path string) templ.Component {
 	})
 }
 
-// rowParts are the sections of one disk or NIC.
+// rowSectionBoxes are the sections of one disk or NIC.
 func rowSectionBoxes(f Form, folds []formSection) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -510,7 +510,7 @@ func formFieldInput(f Form, v formField, when fleet.EffectTime) templ.Component 
 	})
 }
 
-// partRowsOf are the form rows of a VM field that is a list.
+// listFieldRows are the form rows of a VM field that is a list.
 func listFieldRows(f Form, v formField, in kit.Field) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -741,7 +741,7 @@ func listFieldRow(f Form, v formField, i string) templ.Component {
 	})
 }
 
-// partRows are the hardware table's fields with values other than a new VM's defaults.
+// nonDefaultFieldRows are the hardware table's fields with values other than a new VM's defaults.
 func nonDefaultFieldRows(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

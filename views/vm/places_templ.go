@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "quantix/views/kit"
 
-// places lists the hosts that have a domain of the VM, if there are several, each with the action that makes it the
+// reportedLocations lists the hosts that have a domain of the VM, if there are several, each with the action that makes it the
 // VM's host.
 func reportedLocations(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

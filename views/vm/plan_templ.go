@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-// Plan shows the effects of a change. The portal's part appears immediately; the host's answer is loaded later.
+// PlanBody shows the effects of a change. The portal's part appears immediately; the host's answer is loaded later.
 func PlanBody(p PlanPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -122,7 +122,7 @@ func snapshotsTab(p Page) templ.Component {
 	})
 }
 
-// snapNotes are notices about all snapshots of the VM together, such as their size.
+// snapshotNotices are notices about all snapshots of the VM together, such as their size.
 func snapshotNotices(p Page, t *fleet.SnapshotTree) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

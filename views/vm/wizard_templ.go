@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-// source is the choice of a new VM's source. The server fills the form when its buttons are pressed, so they work
+// sourceSelect is the choice of a new VM's source. The server fills the form when its buttons are pressed, so they work
 // without JavaScript.
 func sourceSelect(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -244,7 +244,7 @@ func sourceSelect(f Form) templ.Component {
 	})
 }
 
-// imported lists the notes about imported settings.
+// importNotes lists the notes about imported settings.
 func importNotes(w Wizard) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -429,7 +429,7 @@ func importNoteLines(list []ImportNote) templ.Component {
 	})
 }
 
-// SummaryPart is the summary of the new VM next to the form; it follows the typed values.
+// SummaryAside is the summary of the new VM next to the form; it follows the typed values.
 func SummaryAside(s *NewVMSummary) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -474,7 +474,7 @@ func SummaryAside(s *NewVMSummary) templ.Component {
 	})
 }
 
-// SummaryAnswer is the summary after a change of the form, together with the updated section headings.
+// SummaryRefresh is the summary after a change of the form, together with the updated section headings.
 func SummaryRefresh(s NewVMSummary, f Form, sent url.Values) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
