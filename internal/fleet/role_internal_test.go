@@ -12,7 +12,7 @@ func TestPermissionsListAllNamedPermissions(t *testing.T) {
 			t.Errorf("resource type %s: permission %q is not in Permissions", r.Key, r.See)
 		}
 	}
-	for _, name := range KindsWhere(func(JobKindInfo) bool { return true }) {
+	for _, name := range JobKindsWhere(func(JobKindInfo) bool { return true }) {
 		if p := name.Info().Permission; !slices.Contains(Permissions, p) {
 			t.Errorf("job kind %s: permission %q is not in Permissions", name, p)
 		}
