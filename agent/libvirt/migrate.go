@@ -23,7 +23,7 @@ type migrationRun struct {
 	sentFiles []volumeFile     // the disks' files when they were sent
 }
 
-// MigrateVMWork implements hypervisor.VMs. It removes the definition last, after the destination has received all disks
+// MigrateVM implements hypervisor.VMs. It removes the definition last, after the destination has received all disks
 // and no disk has changed since. Until then this host can start the VM; afterwards nobody can start the VM here.
 func (b *Backend) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error {
 	act := "send " + in.VM.Name

@@ -135,7 +135,7 @@ func (h *Host) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	return in.RecordChecksums(sum)
 }
 
-// MigrateVMWork implements hypervisor.VMs.
+// MigrateVM implements hypervisor.VMs.
 func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error {
 	if err := h.simulateCall(ctx); err != nil {
 		return err
