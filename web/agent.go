@@ -58,7 +58,7 @@ func (s *Server) checkAgentProof(c echo.Context, r route) (a fleet.Actor, err er
 		err = policy.Check(a, r.permission, "")
 	}
 	if err == nil && r.kind == sessionProof {
-		err = s.Control.ProveSession(c.Request().Context(), a)
+		err = s.Control.CheckSession(c.Request().Context(), a)
 	}
 	return a, err
 }

@@ -95,7 +95,7 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	testkit.TaskWithJob{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
 
 	p.execSQL(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, vm)
-	word, err := p.control.ActGuest(t.Context(), fleet.SystemActor, vm, control.GuestRequest{Action: fleet.ActGuestPassword, User: "root", Password: "violet lantern"})
+	word, err := p.control.SendGuestRequest(t.Context(), fleet.SystemActor, vm, control.GuestRequest{Action: fleet.ActGuestPassword, User: "root", Password: "violet lantern"})
 	if err != nil {
 		t.Fatal(err)
 	}

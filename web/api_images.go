@@ -116,7 +116,7 @@ func (s *Server) apiVerifyImageCopy(ctx context.Context, a fleet.Actor, in *Copy
 }
 
 func (s *Server) apiForgetImageCopy(ctx context.Context, a fleet.Actor, in *CopyPath) (*emptyOutput, error) {
-	return nil, s.Control.ForgetCopy(ctx, a, in.imageCopy())
+	return nil, s.Control.RemoveCopyFromLibrary(ctx, a, in.imageCopy())
 }
 
 type deleteCopyInput struct {

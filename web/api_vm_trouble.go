@@ -15,7 +15,7 @@ type placeVMInput struct {
 }
 
 func (s *Server) apiSetVMHost(ctx context.Context, a fleet.Actor, in *placeVMInput) (*vmOutput, error) {
-	vm, err := s.Control.PlaceVM(ctx, a, in.ID, in.Body.HostID)
+	vm, err := s.Control.ChooseVMHost(ctx, a, in.ID, in.Body.HostID)
 	return changedVMResponder(a)(vm, "", err)
 }
 

@@ -141,7 +141,7 @@ type actOnVMInput struct {
 }
 
 func (s *Server) apiActOnVM(ctx context.Context, a fleet.Actor, in *actOnVMInput) (*taskOutput, error) {
-	task, err := s.Control.ActVM(ctx, a, in.ID, in.Body.Action)
+	task, err := s.Control.RequestPowerAction(ctx, a, in.ID, in.Body.Action)
 	return &taskOutput{task}, err
 }
 
@@ -153,7 +153,7 @@ type actOnVMsInput struct {
 }
 
 func (s *Server) apiActOnVMs(ctx context.Context, a fleet.Actor, in *actOnVMsInput) (*taskOutput, error) {
-	task, err := s.Control.ActVMs(ctx, a, in.Body.Action, in.Body.IDs)
+	task, err := s.Control.RequestPowerActions(ctx, a, in.Body.Action, in.Body.IDs)
 	return &taskOutput{task}, err
 }
 

@@ -297,7 +297,7 @@ func (s *Server) projectNetworkOptions(ctx context.Context, a fleet.Actor, c opt
 func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	networks, err := c.networks, error(nil)
 	if networks == nil {
-		networks, err = s.Control.NetworksFor(ctx, a, fleet.VMID(c.parentID))
+		networks, err = s.Control.NetworksForVM(ctx, a, fleet.VMID(c.parentID))
 	}
 	var out []kit.Option
 	for _, n := range networks {

@@ -111,7 +111,7 @@ func (s *Server) auditRefusal(c echo.Context, e *fleet.Error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // the request's own context may have ended
 	defer cancel()
-	if err := s.Control.NoteRefusal(ctx, fleet.SystemActor, a, c.Request().Method+" "+c.Path(), e); err != nil {
+	if err := s.Control.AuditRefusal(ctx, fleet.SystemActor, a, c.Request().Method+" "+c.Path(), e); err != nil {
 		s.Log.Warn("write a refusal to the audit log", "request", c.Get(requestIDContextKey), "error", err)
 	}
 }

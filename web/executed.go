@@ -209,7 +209,7 @@ func (s *Server) newLabelSelectorForm(ctx context.Context, a fleet.Actor, typ fl
 // previewLabelSelector returns the hosts that match the selector text. For an invalid selector it returns no error, but
 // a preview with the reason.
 func (s *Server) previewLabelSelector(ctx context.Context, a fleet.Actor, of fleet.Subject, text string) (kit.HostLabelPreview, error) {
-	found, err := s.Control.LabelledHosts(ctx, a, of, text)
+	found, err := s.Control.PreviewHostsByLabel(ctx, a, of, text)
 	if e, _, ok := formErrorsFrom(err); ok && e.At("selector") != "" {
 		return kit.HostLabelPreview{Error: e.At("selector")}, nil
 	}

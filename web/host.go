@@ -52,9 +52,9 @@ func (s *Server) fillHostTab(c echo.Context, a fleet.Actor, p *hostview.Page) (e
 		p.Found, err = query.ReadAllPages(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListDiscoveredVMs)
 		return err
 	case "storage":
-		p.Pools, err = s.Control.PoolsOn(ctx, a, p.Host.ID)
+		p.Pools, err = s.Control.PoolsOnHost(ctx, a, p.Host.ID)
 	case "networks":
-		p.Networks, err = s.Control.NetworksOn(ctx, a, p.Host.ID)
+		p.Networks, err = s.Control.NetworksOnHost(ctx, a, p.Host.ID)
 	case "hardware":
 		p.Devices, err = s.Control.HostDevicesOf(ctx, a, p.Host.ID)
 	case "topology":

@@ -286,7 +286,7 @@ func (s *Server) verifyImageCopy(c echo.Context, a fleet.Actor, in imageCopyForm
 }
 
 func (s *Server) forgetImageCopy(c echo.Context, a fleet.Actor, in imageCopyForm) (formResponse, error) {
-	return stayOnPage(views.ImagePath(imageIDOf(c)), in.Volume+" is removed from the library; the file stays."), s.Control.ForgetCopy(c.Request().Context(), a, in.imageCopy(c))
+	return stayOnPage(views.ImagePath(imageIDOf(c)), in.Volume+" is removed from the library; the file stays."), s.Control.RemoveCopyFromLibrary(c.Request().Context(), a, in.imageCopy(c))
 }
 
 // imageCopyInQuery returns the image copy in the request's query.

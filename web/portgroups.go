@@ -168,7 +168,7 @@ func portGroupOption(network, group string) kit.Option {
 // appendPortGroupOptions appends to out the port groups that the user may connect NICs to: of the given networks, or of
 // all networks if none is given.
 func (s *Server) appendPortGroupOptions(ctx context.Context, a fleet.Actor, out []kit.Option, of []fleet.NetworkView) ([]kit.Option, error) {
-	groups, err := s.Control.PortGroupsToUse(ctx, a)
+	groups, err := s.Control.UsablePortGroups(ctx, a)
 	for _, g := range groups {
 		if of == nil || slices.ContainsFunc(of, func(n fleet.NetworkView) bool { return n.ID == g.NetworkID }) {
 			out = append(out, portGroupOption(g.Network, g.Name))

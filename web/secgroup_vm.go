@@ -44,7 +44,7 @@ func (s *Server) showNICFiltersForm(c echo.Context, a fleet.Actor, in nicFilters
 			in.AntiSpoofing = "yes"
 		}
 	}
-	all, err := s.Control.SecurityGroupsFor(ctx, a, vm.ProjectID)
+	all, err := s.Control.SecurityGroupsForProject(ctx, a, vm.ProjectID)
 	if err != nil {
 		return err
 	}

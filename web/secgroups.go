@@ -181,7 +181,7 @@ func (s *Server) remoteGroupOptions(c echo.Context, a fleet.Actor, g fleet.Secur
 	var all []fleet.SecurityGroupView
 	var err error
 	if g.ProjectID != "" {
-		all, err = s.Control.SecurityGroupsFor(c.Request().Context(), a, g.ProjectID)
+		all, err = s.Control.SecurityGroupsForProject(c.Request().Context(), a, g.ProjectID)
 	} else {
 		all, err = s.Control.SharedSecurityGroups(c.Request().Context(), a)
 	}

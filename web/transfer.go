@@ -28,6 +28,6 @@ func hostRelayConfig(bytesASecond int64) relay.KindConfig {
 // exchangeTransferAddresses exchanges addresses and tickets between the two hosts of a transfer: it stores those of
 // the calling host and returns those of the other host.
 func (s *Server) exchangeTransferAddresses(c echo.Context, a fleet.Actor, in wire.Meet) (*wire.MeetAnswer, error) {
-	out, err := s.Control.Meet(c.Request().Context(), a, fleet.TransferID(c.Param("id")), in)
+	out, err := s.Control.ExchangeTransferData(c.Request().Context(), a, fleet.TransferID(c.Param("id")), in)
 	return &out, err
 }

@@ -165,7 +165,7 @@ type vmActionForm struct {
 
 func (s *Server) startVMAction(c echo.Context, a fleet.Actor, in vmActionForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
-	job, err := s.Control.ActVM(c.Request().Context(), a, id, in.Action)
+	job, err := s.Control.RequestPowerAction(c.Request().Context(), a, id, in.Action)
 	return stayOnPage(views.VMPath(id), in.Action.Label()+" "+job.SubjectName+": queued on "+cmp.Or(job.HostName, "its host")+"."), err
 }
 

@@ -80,7 +80,7 @@ func (s *Server) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkActi
 		}
 		return s.Control.MigrateVMs(ctx, a, in.IDs, order)
 	}
-	return s.Control.ActVMs(ctx, a, in.Action, in.IDs)
+	return s.Control.RequestPowerActions(ctx, a, in.Action, in.IDs)
 }
 
 // showBulkActionDialog shows the dialog that asks for the details of an action on many VMs, or for its confirmation.

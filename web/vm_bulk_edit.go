@@ -99,7 +99,7 @@ func (s *Server) selectedVMIDs(ctx context.Context, a fleet.Actor, q url.Values)
 	ask := fleet.Query{Filter: q.Get("filter"), Project: fleet.ProjectID(q.Get("project"))}
 	var out []string
 	for {
-		page, err := s.Control.ListVMLines(ctx, a, ask)
+		page, err := s.Control.ListVMsBriefly(ctx, a, ask)
 		if err != nil {
 			return nil, err
 		}

@@ -89,7 +89,7 @@ func (s *Server) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form
 // usableNetworks returns the networks that a new VM can use or, if edits is true, the networks that the VM can use.
 func (s *Server) usableNetworks(c echo.Context, a fleet.Actor, edits bool, vm fleet.VMID) ([]fleet.NetworkView, error) {
 	if edits {
-		return s.Control.NetworksFor(c.Request().Context(), a, vm)
+		return s.Control.NetworksForVM(c.Request().Context(), a, vm)
 	}
 	return s.Control.UsableNetworks(c.Request().Context(), a)
 }

@@ -136,7 +136,7 @@ func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([
 	if text := withoutFilterCharacters(c.text); text != "" {
 		q.Filter = "name:*" + text + "*"
 	}
-	page, err := s.Control.ListVMLines(ctx, a, q)
+	page, err := s.Control.ListVMsBriefly(ctx, a, q)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func (s *Server) startGuestAction(c echo.Context, a fleet.Actor, in vmActionForm
 
 func (s *Server) queueGuestAction(c echo.Context, a fleet.Actor, in control.GuestRequest) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
-	t, err := s.Control.ActGuest(c.Request().Context(), a, id, in)
+	t, err := s.Control.SendGuestRequest(c.Request().Context(), a, id, in)
 	return stayOnPage(views.VMPath(id), t.Title()+" of "+t.SubjectName+": queued for the guest agent."), err
 }
 
@@ -116,7 +116,7 @@ func (s *Server) runGuestProgram(c echo.Context, a fleet.Actor, in guestProgramF
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
-	t, err := s.Control.ActGuest(c.Request().Context(), a, fleet.VMID(c.Param("id")), order)
+	t, err := s.Control.SendGuestRequest(c.Request().Context(), a, fleet.VMID(c.Param("id")), order)
 	return redirectTo(views.TaskPath(t.ID)), err
 }
 
@@ -153,6 +153,6 @@ type askGuestInput struct {
 }
 
 func (s *Server) apiRequestGuestAction(ctx context.Context, a fleet.Actor, in *askGuestInput) (*taskOutput, error) {
-	task, err := s.Control.ActGuest(ctx, a, in.ID, in.Body)
+	task, err := s.Control.SendGuestRequest(ctx, a, in.ID, in.Body)
 	return &taskOutput{task}, err
 }

@@ -95,6 +95,6 @@ func (s *Server) reapplyVM(c echo.Context, a fleet.Actor, _ emptyForm) (formResp
 
 func (s *Server) setVMHost(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
-	vm, err := s.Control.PlaceVM(c.Request().Context(), a, id, fleet.HostID(c.Param("host")))
+	vm, err := s.Control.ChooseVMHost(c.Request().Context(), a, id, fleet.HostID(c.Param("host")))
 	return stayOnPage(views.VMPath(id), vm.Name+" is on "+vm.HostName+"."), err
 }

@@ -70,7 +70,7 @@ func (s *Server) exportVMs(c echo.Context, a fleet.Actor) error {
 	if tab == "found" {
 		return exportCSV(s, c, a, "discovered-vms.csv", q, s.Control.ListDiscoveredVMs, discoveredVMCSVHeader, discoveredVMCSVRow)
 	}
-	return exportCSV(s, c, a, "vms.csv", q, s.Control.ListVMLines, vmCSVHeader, vmCSVRow)
+	return exportCSV(s, c, a, "vms.csv", q, s.Control.ListVMsBriefly, vmCSVHeader, vmCSVRow)
 }
 
 var vmCSVHeader = []string{"id", "name", "phase", "host", "project", "cpus", "memoryMiB", "addresses", "labels", "description", "created"}

@@ -41,7 +41,7 @@ func BenchmarkBulk(b *testing.B) {
 		var request, dispatch, settled durations
 		for range bulkSamples {
 			began := time.Now()
-			task, err := r.control.ActVMs(b.Context(), ann, fleet.ActReboot, ids)
+			task, err := r.control.RequestPowerActions(b.Context(), ann, fleet.ActReboot, ids)
 			if err != nil || task.Steps.Queued != len(ids) {
 				var why string
 				_ = r.pool.QueryRow(b.Context(), `SELECT error FROM tasks WHERE error <> '' LIMIT 1`).Scan(&why)

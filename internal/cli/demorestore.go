@@ -46,7 +46,7 @@ func (s *fleetSetup) restoreHost(ctx context.Context, host *mock.Host, id fleet.
 }
 
 func (s *fleetSetup) restoreNetworks(ctx context.Context, host *mock.Host, id fleet.HostID) error {
-	known, err := s.Control.NetworksOn(ctx, s.actor, id)
+	known, err := s.Control.NetworksOnHost(ctx, s.actor, id)
 	for _, n := range known {
 		if n.Spec != nil && len(n.Hosts) > 0 && n.Hosts[0].Assigned {
 			_ = host.ApplyNetwork(ctx, n.Network)

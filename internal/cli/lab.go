@@ -303,7 +303,7 @@ func (s *fleetSetup) createLabFleet(ctx context.Context, hosts []*labHost, share
 // defaultNIC returns a NIC on the host's NAT network. Without iptables the lab has no NAT network, and defaultNIC
 // returns no NIC.
 func (s *fleetSetup) defaultNIC(ctx context.Context, host fleet.HostID) []fleet.NIC {
-	networks, err := s.Control.NetworksOn(ctx, s.actor, host)
+	networks, err := s.Control.NetworksOnHost(ctx, s.actor, host)
 	if err != nil {
 		return nil
 	}

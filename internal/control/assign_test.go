@@ -120,7 +120,7 @@ func TestNICNetworkStoredByID(t *testing.T) {
 		t.Errorf("%d NICs are stored with only the network's id", n)
 	}
 	s.reportPower(vm.ID, fleet.Stopped)
-	if _, err := s.ActVM(t.Context(), chief, vm.ID, fleet.ActStart); err != nil { // a start writes the spec too
+	if _, err := s.RequestPowerAction(t.Context(), chief, vm.ID, fleet.ActStart); err != nil { // a start writes the spec too
 		t.Fatal(err)
 	}
 	if got := s.getVM(vm.ID).Spec.NICs; got[0].Network != "default" {

@@ -32,7 +32,7 @@ func TestVMWithFailedStartNeedsAttention(t *testing.T) {
 	r.reportState("1", wire.VMReport{ID: id, Name: "web", Generation: 1, Status: *off})
 	order := func(act fleet.Action, outcome wire.Outcome, status *fleet.VMStatus) {
 		t.Helper()
-		if _, err := r.ActVM(t.Context(), chief, id, act); err != nil {
+		if _, err := r.RequestPowerAction(t.Context(), chief, id, act); err != nil {
 			t.Fatal(err)
 		}
 		if r.vmNeedsAttention(id) {
@@ -64,7 +64,7 @@ func TestVMWithFailedStartNeedsAttention(t *testing.T) {
 	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || r.vmNeedsAttention(id) || vm.Spec.Power != fleet.Stopped {
 		t.Fatalf("the start cannot be cancelled: %+v %v", vm, err)
 	}
-	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStop); fleet.CodeOf(err) != fleet.Conflict {
+	if _, err := r.RequestPowerAction(t.Context(), chief, id, fleet.ActStop); fleet.CodeOf(err) != fleet.Conflict {
 		t.Fatalf("force off accepted for a VM that is off: %v", err)
 	}
 }

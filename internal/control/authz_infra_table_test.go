@@ -22,10 +22,10 @@ var infraUseCases = map[string]useCase{
 	"VMDefaults":      {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red, fleet.HostID("")} }},
 	"VMDefaultsOf":    {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red, []fleet.PoolView(nil), []fleet.NetworkView(nil)} }},
 	"UsableNetworks":  {permittedActors: actorsWithAnyRole, args: noArgs},
-	"NetworksFor":     {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
-	"NetworksOn":      {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"NetworksForVM":     {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"NetworksOnHost":      {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{w.h1} }},
 	"VMAddresses":     {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
-	"PortGroupsToUse": {permittedActors: actorsWithAnyRole, args: noArgs},
+	"UsablePortGroups": {permittedActors: actorsWithAnyRole, args: noArgs},
 	"PortGroups":      {permittedActors: actorsWithAnyRole, args: definedNetworkArgs},
 	"NetworkBrief":    {permittedActors: actorsWithAnyRole, args: definedNetworkArgs},
 	"NetworkTopology": {permittedActors: actorsWithAnyRole, args: definedNetworkArgs},
@@ -53,9 +53,9 @@ var infraUseCases = map[string]useCase{
 	"PoolHosts":             {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.nfs, fleet.Query{}} }},
 	"ByLabel/pool":          {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectPool(w.nfs)} }},
 	"ByLabel/network":       {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectNetwork(w.definedNetwork())} }},
-	"LabelledHosts/pool":    {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectPool(w.nfs), "rack=4"} }},
-	"LabelledHosts/network": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectNetwork(w.definedNetwork()), "rack=4"} }},
-	"PoolsOn":               {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"PreviewHostsByLabel/pool":    {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectPool(w.nfs), "rack=4"} }},
+	"PreviewHostsByLabel/network": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectNetwork(w.definedNetwork()), "rack=4"} }},
+	"PoolsOnHost":               {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
 	"OpenJobs":              {permittedActors: actorsSeeingInfra, args: noArgs},
 
 	"VolumeOn": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.volume()} }},
@@ -134,7 +134,7 @@ var infraUseCases = map[string]useCase{
 		w.execSQL(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, w.red)
 		return []any{id, w.red}
 	}},
-	"PlaceVM": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+	"ChooseVMHost": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		id := w.vm()
 		w.execSQL(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) VALUES ($1, $2, 'running', 1, true)`, id, w.h2)
 		return []any{id, w.h1}
@@ -183,7 +183,7 @@ var infraUseCases = map[string]useCase{
 		return []any{w.image(), control.NewCopy{PoolID: w.ownPool(), HostID: w.h1}}
 	}},
 	"VerifyCopy":  {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.imageCopy()} }},
-	"ForgetCopy":  {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.imageCopy()} }},
+	"RemoveCopyFromLibrary":  {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.imageCopy()} }},
 	"DeleteCopy":  {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { of := w.imageCopy(); return []any{of, of.Volume} }},
 	"CopiesOf":    {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{fleet.ImageView{}} }},
 	"StartImages": {permittedActors: actorsSeeingInfra, args: noArgs},

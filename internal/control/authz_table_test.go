@@ -31,7 +31,7 @@ var projectUseCases = map[string]useCase{
 	"DeleteCustomization": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.addCustomization(w.customization()).ID} }},
 	"GetCustomization":    {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.addCustomization(w.customization()).ID} }},
 	"ListCustomizations":  {permittedActors: actorsWithAnyRole, args: noArgs},
-	"ActVM":               {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.vm(), fleet.ActShutdown} }},
+	"RequestPowerAction":               {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.vm(), fleet.ActShutdown} }},
 	"CreateVM": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		return []any{control.CreateVM{ProjectID: w.red, Name: w.uniqueName("red"), Spec: smallSpec}}
 	}},
@@ -138,7 +138,7 @@ var projectUseCases = map[string]useCase{
 	"Reapply":         {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { id, _ := w.vmWithPartlyMissingDisk(); return []any{id} }},
 	"SetVMProtection": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.vm(), control.ProtectVM{Protected: true}} }},
 	"VMGuest":         {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
-	"ActGuest": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
+	"SendGuestRequest": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		id := w.vm()
 		w.execSQL(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, id)
 		return []any{id, control.GuestRequest{Action: fleet.ActGuestPassword, User: "root", Password: "violet lantern"}}
@@ -160,7 +160,7 @@ var projectUseCases = map[string]useCase{
 	"GuestRun": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		id := w.vm()
 		w.execSQL(`UPDATE vms SET spec = spec || '{"policy":{"guestExec":true}}', status = status || '{"guest":{"agent":"answers"},"policy":{"guestExec":true}}' WHERE id = $1`, id)
-		task, err := w.ActGuest(w.t.Context(), chief, id, control.GuestRequest{Action: fleet.ActExec, Program: "ls"})
+		task, err := w.SendGuestRequest(w.t.Context(), chief, id, control.GuestRequest{Action: fleet.ActExec, Program: "ls"})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -174,7 +174,7 @@ var projectUseCases = map[string]useCase{
 	"ListTasks":    {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.job("queued"); return readUseCase(w) }},
 	"ListVMs":      {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return readUseCase(w) }},
 	"ListVMRows":   {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return readUseCase(w) }},
-	"ListVMLines":  {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return readUseCase(w) }},
+	"ListVMsBriefly":  {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return readUseCase(w) }},
 	"Overview":     {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.job("queued"); return nil }},
 	"RunningTasks": {permittedActors: actorsWithAnyRole, args: noArgs},
 	"Search":       {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return []any{"red", 8} }},
@@ -196,7 +196,7 @@ var projectUseCases = map[string]useCase{
 	}},
 	"VMsByID": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
 	// Permission is checked for each VM: see TestBulkActionChecksPermissionPerVM.
-	"ActVMs": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any {
+	"RequestPowerActions": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any {
 		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}}
 	}},
 
@@ -290,7 +290,7 @@ var projectUseCases = map[string]useCase{
 		w.renewAgentSessions()
 		return []any{[]wire.Result{{Job: w.job("running"), Finish: wire.Finish{Epoch: 7, Generation: 1, Seq: w.nextReportSeq(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}}}}
 	}},
-	"Meet": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
+	"ExchangeTransferData": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
 		w.renewAgentSessions()
 		id, job, other := fleet.NewID[fleet.TransferID](), w.job("running"), w.someHost()
 		w.execSQL(`INSERT INTO transfers (id, send_job, receive_job, from_host, to_host) VALUES ($1, $2, $2, $3, $4)`, id, job, w.h1, other)
@@ -314,7 +314,7 @@ var projectUseCases = map[string]useCase{
 	"GuestSecret": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
 		id := w.vm()
 		w.execSQL(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, id)
-		task, err := w.ActGuest(w.t.Context(), chief, id, control.GuestRequest{Action: fleet.ActGuestPassword, User: "root", Password: "violet lantern"})
+		task, err := w.SendGuestRequest(w.t.Context(), chief, id, control.GuestRequest{Action: fleet.ActGuestPassword, User: "root", Password: "violet lantern"})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -329,7 +329,7 @@ var projectUseCases = map[string]useCase{
 		}
 		return []any{vm.ID, wire.FirstBootRequest{FirstBoot: vm.Spec.FirstBoot}}
 	}},
-	"ProveSession": {permittedActors: allAgents, args: func(w *authzFixture) []any { w.renewAgentSessions(); return nil }},
+	"CheckSession": {permittedActors: allAgents, args: func(w *authzFixture) []any { w.renewAgentSessions(); return nil }},
 	"RenewHost": {permittedActors: allAgents, args: func(w *authzFixture) []any {
 		key, err := auth.CSRKeyHash(someCSR())
 		if err != nil {
@@ -352,7 +352,7 @@ var projectUseCases = map[string]useCase{
 	"EnsureAdmin":   {permittedActors: onlyPortal, args: noArgs},
 	"HostsNotFresh": {permittedActors: onlyPortal, args: noArgs},
 	"VMsOnHosts":    {permittedActors: onlyPortal, args: func(w *authzFixture) []any { return []any{[]fleet.HostID{w.h1}} }},
-	"NoteRefusal": {permittedActors: onlyPortal, args: func(w *authzFixture) []any {
+	"AuditRefusal": {permittedActors: onlyPortal, args: func(w *authzFixture) []any {
 		return []any{w.actors["blueMember"], "GET /vms", fleet.Errorf(fleet.Forbidden, "No.")}
 	}},
 	"RememberBrowser":    {permittedActors: onlyPortal, args: func(w *authzFixture) []any { return []any{w.someUser(), ""} }},
@@ -360,14 +360,14 @@ var projectUseCases = map[string]useCase{
 	"AssignLabelled":     {permittedActors: onlyPortal, args: noArgs},
 	"UpdateOverlayPeers": {permittedActors: onlyPortal, args: noArgs},
 	"QueueDrifted":       {permittedActors: onlyPortal, args: noArgs},
-	"SettlePlaces":       {permittedActors: onlyPortal, args: noArgs},
+	"SettleVMLocations":       {permittedActors: onlyPortal, args: noArgs},
 
 	// Security groups of project red; see TestTenantPermissionsOnSecurityGroups for global ones.
-	"FollowPortGroups":               {permittedActors: onlyPortal, args: noArgs},
+	"ApplyPortGroupDefaults":               {permittedActors: onlyPortal, args: noArgs},
 	"AssignAndReleaseSecurityGroups": {permittedActors: onlyPortal, args: noArgs},
 	"ListSecurityGroups":             {permittedActors: actorsWithAnyRole, args: readUseCase},
 	"SharedSecurityGroups":           {permittedActors: actorsWithAnyRole, args: noArgs},
-	"SecurityGroupsFor":              {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
+	"SecurityGroupsForProject":              {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
 	"GetSecurityGroup":               {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.redSecurityGroup()} }},
 	"NICFilterStates":                {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"CheckConnection": {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any {
@@ -389,7 +389,7 @@ var projectUseCases = map[string]useCase{
 	"ExpireVMs":                 {permittedActors: onlyPortal, args: noArgs},
 	"RunSnapshotSchedules":      {permittedActors: onlyPortal, args: noArgs},
 	"DeleteTemporarySnapshots":  {permittedActors: onlyPortal, args: noArgs},
-	"SettleRules":               {permittedActors: onlyPortal, args: noArgs},
+	"RecordBrokenRules":               {permittedActors: onlyPortal, args: noArgs},
 	"CancelStaleUploads":        {permittedActors: onlyPortal, args: noArgs},
 	"DeleteStaleExports":        {permittedActors: onlyPortal, args: noArgs},
 	"RotateAuditPartitions":     {permittedActors: onlyPortal, args: noArgs},

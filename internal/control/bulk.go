@@ -20,10 +20,10 @@ import (
 // MaxBulkVMs limits the number of VMs in one bulk task.
 const MaxBulkVMs = 500
 
-// ActVMs requests a power action for many VMs, each once. It writes a task with one child per VM and returns without
+// RequestPowerActions requests a power action for many VMs, each once. It writes a task with one child per VM and returns without
 // waiting for the children. Children refused by the portal's own checks have already ended. BeginTasks starts the
 // others later, with the permissions that the person has then.
-func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, ids []fleet.VMID) (fleet.Task, error) {
+func (c *Control) RequestPowerActions(ctx context.Context, a fleet.Actor, act fleet.Action, ids []fleet.VMID) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return fleet.Task{}, err
 	}
@@ -90,7 +90,7 @@ func (c *Control) addBulkTask(ctx context.Context, a fleet.Actor, in bulkRequest
 		return fleet.Task{}, err
 	}
 	if forbidden != nil {
-		if err := c.NoteRefusal(ctx, fleet.SystemActor, a, in.action, forbidden); err != nil {
+		if err := c.AuditRefusal(ctx, fleet.SystemActor, a, in.action, forbidden); err != nil {
 			return fleet.Task{}, err
 		}
 	}

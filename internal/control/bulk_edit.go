@@ -16,7 +16,7 @@ import (
 )
 
 // EditVMs applies the same edit to many VMs, each once. It writes a task with one child per VM and returns without
-// waiting for the children; BeginTasks runs them, as for ActVMs.
+// waiting for the children; BeginTasks runs them, as for RequestPowerActions.
 func (c *Control) EditVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, edit fleet.BulkEdit) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Task{}, err

@@ -27,7 +27,7 @@ func (s *projectFixture) addBulkShutdown(names ...string) (fleet.Task, []fleet.V
 		vm := s.createVM(name, fleet.Running)
 		ids, vms = append(ids, vm.ID), append(vms, vm)
 	}
-	task, err := s.ActVMs(s.t.Context(), s.member, fleet.ActShutdown, ids)
+	task, err := s.RequestPowerActions(s.t.Context(), s.member, fleet.ActShutdown, ids)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestBulkActionIsOneTask(t *testing.T) {
 	b, a := s.createVM("b", fleet.Running), s.createVM("a", fleet.Running)
 	foreign := fleet.NewID[fleet.VMID]()
 	before := s.countRows("jobs")
-	task, err := s.ActVMs(t.Context(), s.member, fleet.ActShutdown, []fleet.VMID{b.ID, off.ID, foreign, a.ID, b.ID})
+	task, err := s.RequestPowerActions(t.Context(), s.member, fleet.ActShutdown, []fleet.VMID{b.ID, off.ID, foreign, a.ID, b.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,19 +149,19 @@ func TestBulkTaskStateFollowsChildren(t *testing.T) {
 func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 	s := newTaskFixture(t)
 	s.wantRefused("viewer", fleet.Forbidden, "do not have permission", func() error {
-		_, err := s.ActVMs(t.Context(), s.viewer, fleet.ActStart, []fleet.VMID{fleet.NewID[fleet.VMID]()})
+		_, err := s.RequestPowerActions(t.Context(), s.viewer, fleet.ActStart, []fleet.VMID{fleet.NewID[fleet.VMID]()})
 		return err
 	})
 	s.wantRefused("an actor without an account", fleet.Forbidden, "Only a person", func() error {
-		_, err := s.ActVMs(t.Context(), fleet.SystemActor, fleet.ActStart, []fleet.VMID{fleet.NewID[fleet.VMID]()})
+		_, err := s.RequestPowerActions(t.Context(), fleet.SystemActor, fleet.ActStart, []fleet.VMID{fleet.NewID[fleet.VMID]()})
 		return err
 	})
 	s.wantRefused("no power action", fleet.Invalid, "There is no power action", func() error {
-		_, err := s.ActVMs(t.Context(), chief, fleet.ActDelete, []fleet.VMID{fleet.NewID[fleet.VMID]()})
+		_, err := s.RequestPowerActions(t.Context(), chief, fleet.ActDelete, []fleet.VMID{fleet.NewID[fleet.VMID]()})
 		return err
 	})
 	s.wantRefused("too many", fleet.TooLarge, "at most 500", func() error {
-		_, err := s.ActVMs(t.Context(), chief, fleet.ActStart, make([]fleet.VMID, control.MaxBulkVMs+1))
+		_, err := s.RequestPowerActions(t.Context(), chief, fleet.ActStart, make([]fleet.VMID, control.MaxBulkVMs+1))
 		return err
 	})
 
@@ -170,7 +170,7 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 	red := s.createVM("red", fleet.Running)
 	both := s.member
 	both.Projects = map[fleet.ProjectID]fleet.Role{s.red: fleet.RoleMember, s.blue: fleet.RoleViewer}
-	task, err := s.ActVMs(t.Context(), both, fleet.ActPause, []fleet.VMID{blue.ID, red.ID})
+	task, err := s.RequestPowerActions(t.Context(), both, fleet.ActPause, []fleet.VMID{blue.ID, red.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestBulkStartRefusedWhenVMRunsOnOtherHost(t *testing.T) {
 		}
 		ids, want[x.name] = append(ids, vm.ID), x.blocked
 	}
-	task, err := s.ActVMs(t.Context(), s.member, fleet.ActStart, ids)
+	task, err := s.RequestPowerActions(t.Context(), s.member, fleet.ActStart, ids)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
 	vm := s.createVM("web", fleet.Running)
 	act := func() fleet.Task {
 		t.Helper()
-		task, err := s.ActVM(t.Context(), chief, vm.ID, fleet.ActShutdown)
+		task, err := s.RequestPowerAction(t.Context(), chief, vm.ID, fleet.ActShutdown)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -302,7 +302,7 @@ func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
 		t.Errorf("the second request is task %s, not %s", again.ID, first.ID)
 	}
 	still()
-	task, err := s.ActVMs(t.Context(), s.member, fleet.ActShutdown, []fleet.VMID{vm.ID})
+	task, err := s.RequestPowerActions(t.Context(), s.member, fleet.ActShutdown, []fleet.VMID{vm.ID})
 	if err != nil {
 		t.Fatal(err)
 	}

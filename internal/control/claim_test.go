@@ -173,11 +173,11 @@ func TestForceOffAbortsWaitingShutdown(t *testing.T) {
 	r.reportState("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
 	r.execSQL(`DELETE FROM jobs`)
 	admin := fleet.SystemActor
-	if _, err := r.ActVM(t.Context(), admin, id, fleet.ActShutdown); err != nil {
+	if _, err := r.RequestPowerAction(t.Context(), admin, id, fleet.ActShutdown); err != nil {
 		t.Fatal(err)
 	}
 	waiting := r.claimJobs()[0]
-	if _, err := r.ActVM(t.Context(), admin, id, fleet.ActStop); err != nil {
+	if _, err := r.RequestPowerAction(t.Context(), admin, id, fleet.ActStop); err != nil {
 		t.Fatal(err)
 	}
 	now := r.claimJobs()

@@ -284,8 +284,8 @@ func (c *Control) VerifyCopy(ctx context.Context, a fleet.Actor, of ImageCopy) (
 	})
 }
 
-// ForgetCopy removes a copy from the library; its file stays.
-func (c *Control) ForgetCopy(ctx context.Context, a fleet.Actor, of ImageCopy) error {
+// RemoveCopyFromLibrary removes a copy from the library; its file stays.
+func (c *Control) RemoveCopyFromLibrary(ctx context.Context, a fleet.Actor, of ImageCopy) error {
 	v, copy, err := c.getCopy(ctx, a, of, fleet.ActForget)
 	if err != nil {
 		return err

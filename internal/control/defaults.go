@@ -47,8 +47,8 @@ func (c *Control) readPoolsAndNetworks(ctx context.Context, host fleet.HostID) (
 		}
 		return pools, networks, err
 	}
-	if pools, err = c.PoolsOn(ctx, fleet.SystemActor, host); err == nil {
-		networks, err = c.NetworksOn(ctx, fleet.SystemActor, host)
+	if pools, err = c.PoolsOnHost(ctx, fleet.SystemActor, host); err == nil {
+		networks, err = c.NetworksOnHost(ctx, fleet.SystemActor, host)
 	}
 	for i := range pools {
 		for _, status := range pools[i].Hosts {

@@ -87,9 +87,9 @@ func (c *Control) ByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject) 
 	return n.ByLabel(ctx, c.store, a, id)
 }
 
-// LabelledHosts returns the hosts that a selector matches, and which of them have the object. A subject without an id
+// PreviewHostsByLabel returns the hosts that a selector matches, and which of them have the object. A subject without an id
 // means a new object.
-func (c *Control) LabelledHosts(ctx context.Context, a fleet.Actor, of fleet.Subject, selector string) (fleet.Labelled, error) {
+func (c *Control) PreviewHostsByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject, selector string) (fleet.Labelled, error) {
 	n, id, err := resolveAssignable(a, of, policy.InfraSee)
 	if err != nil {
 		return fleet.Labelled{}, err

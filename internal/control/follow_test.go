@@ -45,10 +45,10 @@ func (p twoHostFixture) reportFromOtherHost(power fleet.Power) {
 	p.otherHost.reportState("there "+string(power), p.vmReport(power))
 }
 
-// runLocationsPass runs the pass SettlePlaces and returns the VM.
+// runLocationsPass runs the pass SettleVMLocations and returns the VM.
 func (p twoHostFixture) runLocationsPass() fleet.VMView {
 	p.t.Helper()
-	if err := p.SettlePlaces(p.t.Context(), fleet.SystemActor); err != nil {
+	if err := p.SettleVMLocations(p.t.Context(), fleet.SystemActor); err != nil {
 		p.t.Fatal(err)
 	}
 	vm, err := p.GetVM(p.t.Context(), chief, p.vmID)
@@ -176,7 +176,7 @@ func TestVMHostNotUpdatedWhileOwnHostOffline(t *testing.T) {
 	if len(vm.Status.Faults) != 1 || vm.Status.Faults[0].Code != fleet.FaultElsewhere || !strings.Contains(vm.Status.Faults[0].Text, "h2") {
 		t.Fatalf("faults %+v", vm.Status.Faults)
 	}
-	if _, err := p.PlaceVM(t.Context(), chief, p.vmID, p.otherHost.agent.HostID); err != nil {
+	if _, err := p.ChooseVMHost(t.Context(), chief, p.vmID, p.otherHost.agent.HostID); err != nil {
 		t.Fatal(err)
 	}
 	p.wantOnOtherHost("when a person says so")
@@ -219,7 +219,7 @@ func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
 			t.Errorf("%s: %t %s", act, ok, why)
 		}
 	}
-	if _, err := p.ActVM(t.Context(), chief, p.vmID, fleet.ActStop); fleet.CodeOf(err) != fleet.Conflict {
+	if _, err := p.RequestPowerAction(t.Context(), chief, p.vmID, fleet.ActStop); fleet.CodeOf(err) != fleet.Conflict {
 		t.Errorf("forced off: %v", err)
 	}
 	if _, err := p.DeleteVM(t.Context(), chief, p.vmID, false, ""); fleet.CodeOf(err) != fleet.Conflict {
@@ -232,7 +232,7 @@ func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
 	if n := queryValue[int](p.hostFixture, `SELECT count(*) FROM jobs WHERE state = 'queued'`); n != 0 {
 		t.Error("a job is queued in spite of the alarm")
 	}
-	if _, err := p.PlaceVM(t.Context(), chief, p.vmID, p.agent.HostID); err != nil {
+	if _, err := p.ChooseVMHost(t.Context(), chief, p.vmID, p.agent.HostID); err != nil {
 		t.Fatal(err)
 	}
 	vm = p.wantOnOwnHost("after the decision", fleet.PhaseUpdating)
@@ -259,7 +259,7 @@ func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
 func TestPlaceVMMovesVMToChosenHost(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.reportRunningOnBothHosts()
-	vm, err := p.PlaceVM(t.Context(), chief, p.vmID, p.otherHost.agent.HostID)
+	vm, err := p.ChooseVMHost(t.Context(), chief, p.vmID, p.otherHost.agent.HostID)
 	if err != nil || vm.HostID != p.otherHost.agent.HostID || vm.Phase != fleet.PhaseRunning || vm.RunsOnTwoHosts() {
 		t.Fatalf("%+v %v", vm, err)
 	}
@@ -269,7 +269,7 @@ func TestPlaceVMMovesVMToChosenHost(t *testing.T) {
 	if vm := p.runLocationsPass(); vm.RunsOnTwoHosts() || vm.HostID != p.otherHost.agent.HostID || !p.isListedUnmanaged(p.hostFixture) {
 		t.Fatalf("the decision was not stored: %+v", vm)
 	}
-	if _, err := p.PlaceVM(t.Context(), chief, p.vmID, fleet.NewID[fleet.HostID]()); fleet.CodeOf(err) != fleet.Conflict {
+	if _, err := p.ChooseVMHost(t.Context(), chief, p.vmID, fleet.NewID[fleet.HostID]()); fleet.CodeOf(err) != fleet.Conflict {
 		t.Errorf("a host without the VM: %v", err)
 	}
 }
@@ -287,7 +287,7 @@ func TestTwoHostsAlarmEndsWhenOneDomainStops(t *testing.T) {
 func TestVMHostNotUpdatedWhileStartJobRuns(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.reportFromOwnHost(fleet.Stopped)
-	if _, err := p.ActVM(t.Context(), chief, p.vmID, fleet.ActStart); err != nil {
+	if _, err := p.RequestPowerAction(t.Context(), chief, p.vmID, fleet.ActStart); err != nil {
 		t.Fatal(err)
 	}
 	w := p.claimJobs()

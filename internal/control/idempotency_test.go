@@ -20,7 +20,7 @@ func requestKey(name, request string) control.IdempotencyKey {
 // resetOnce returns the function that a POST request runs within RunOnce: it resets the VM and returns an answer.
 func (s *projectFixture) resetOnce(id fleet.VMID) func(context.Context) ([]byte, error) {
 	return func(ctx context.Context) ([]byte, error) {
-		job, err := s.ActVM(ctx, s.member, id, fleet.ActReset)
+		job, err := s.RequestPowerAction(ctx, s.member, id, fleet.ActReset)
 		return []byte("secret " + job.ID), err
 	}
 }

@@ -102,7 +102,7 @@ func TestNetworksListedWithTheirHosts(t *testing.T) {
 	if err != nil || v.Hosts[0].Status.Bridge != "virbr0" {
 		t.Errorf("%+v %v", v, err)
 	}
-	on, err := s.NetworksOn(t.Context(), chief, s.h2)
+	on, err := s.NetworksOnHost(t.Context(), chief, s.h2)
 	if err != nil || len(on) != 1 || len(on[0].Hosts) != 1 {
 		t.Errorf("%+v %v", on, err)
 	}
@@ -111,7 +111,7 @@ func TestNetworksListedWithTheirHosts(t *testing.T) {
 func TestTasksAreListedCountedAndCancelled(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.createVM("web", fleet.Running)
-	job, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActShutdown)
+	job, err := s.RequestPowerAction(t.Context(), s.member, v.ID, fleet.ActShutdown)
 	if err != nil {
 		t.Fatal(err)
 	}

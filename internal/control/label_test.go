@@ -294,13 +294,13 @@ func TestSelectorChangeIsCheckedAndNeedsPermission(t *testing.T) {
 	})
 	s.wantRefused("a tenant reads", fleet.Forbidden, "", func() error { _, err := s.ByLabel(t.Context(), s.member, fleet.SubjectPool(s.nfs)); return err })
 	s.wantRefused("a tenant reads hosts", fleet.Forbidden, "", func() error {
-		_, err := s.LabelledHosts(t.Context(), s.member, fleet.SubjectPool(""), "rack")
+		_, err := s.PreviewHostsByLabel(t.Context(), s.member, fleet.SubjectPool(""), "rack")
 		return err
 	})
 	s.wantRefused("an actor other than the system", fleet.Forbidden, "", func() error { return s.AssignLabelled(t.Context(), chief) })
 	s.setLabels(s.h1, rack4Labels)
 	s.setLabels(s.h2, rack4Labels)
-	preview, err := s.LabelledHosts(t.Context(), chief, fleet.SubjectPool(s.local), "rack=4")
+	preview, err := s.PreviewHostsByLabel(t.Context(), chief, fleet.SubjectPool(s.local), "rack=4")
 	if err != nil || preview.All != 2 || preview.Without != 1 || preview.Hosts[0].HostName != "h2" || preview.Hosts[0].Has || !preview.Hosts[1].Has {
 		t.Errorf("%+v %v", preview, err)
 	}

@@ -235,7 +235,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 		return err
 	})
 	s.wantRefused("forget the copy", fleet.Conflict, "VM second", func() error {
-		return s.ForgetCopy(t.Context(), chief, control.ImageCopy{ImageID: id, PoolID: s.nfs, Volume: ref.Volume})
+		return s.RemoveCopyFromLibrary(t.Context(), chief, control.ImageCopy{ImageID: id, PoolID: s.nfs, Volume: ref.Volume})
 	})
 	s.wantRefused("withdraw it as a volume", fleet.Conflict, "backed by", func() error {
 		return s.WithdrawImage(t.Context(), chief, control.ImageFile{PoolID: s.nfs, Volume: ref.Volume})

@@ -25,7 +25,7 @@ func TestHostCannotTakeVMsOfOtherHosts(t *testing.T) {
 		if !p.isListedUnmanaged(p.otherHost) {
 			t.Error("the claim is not shown")
 		}
-		if _, err := p.PlaceVM(t.Context(), chief, p.vmID, p.otherHost.agent.HostID); fleet.CodeOf(err) != fleet.Conflict {
+		if _, err := p.ChooseVMHost(t.Context(), chief, p.vmID, p.otherHost.agent.HostID); fleet.CodeOf(err) != fleet.Conflict {
 			t.Errorf("a person can choose the host: %v", err)
 		}
 		if ok, why := vm.Allows(fleet.ActStart); !ok {

@@ -90,7 +90,7 @@ func TestStartCancelledDuringCreation(t *testing.T) {
 	id := r.addVM("web")
 	r.queueVMJob(id, fleet.VMStart)
 	job := r.claimJobs()[0]
-	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStop); err != nil {
+	if _, err := r.RequestPowerAction(t.Context(), chief, id, fleet.ActStop); err != nil {
 		t.Fatalf("force off during the creation: %v", err)
 	}
 	r.reportState("")
@@ -116,7 +116,7 @@ func TestStartCancelledWhenCreationFails(t *testing.T) {
 	id := r.addVM("web")
 	r.queueVMJob(id, fleet.VMStart)
 	job := r.claimJobs()[0]
-	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStop); err != nil {
+	if _, err := r.RequestPowerAction(t.Context(), chief, id, fleet.ActStop); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.finishJob(job, wire.Finish{Outcome: wire.Failed, Error: "no space", VM: &fleet.VMStatus{Power: fleet.Absent, Error: "no space", ErrorOf: fleet.VMApply}}); err != nil {
@@ -139,7 +139,7 @@ func TestForceOffDuringCreationNeedsQueuedStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wantRefused("force off", fleet.Conflict, "still being created", func() error {
-		_, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStop)
+		_, err := s.RequestPowerAction(t.Context(), chief, v.ID, fleet.ActStop)
 		return err
 	})
 }

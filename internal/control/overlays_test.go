@@ -16,7 +16,7 @@ func overlaySpec(vni int) fleet.NetworkSpec {
 
 func (s *projectFixture) runPeersPass() {
 	s.t.Helper()
-	if err := s.GatherPeers(s.t.Context(), fleet.SystemActor); err != nil {
+	if err := s.UpdateOverlayPeers(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -42,14 +42,14 @@ func (c *Control) AssignLabelled(ctx context.Context, a fleet.Actor) error {
 	return assign.AssignByLabels(ctx, c.store, a)
 }
 
-// GatherPeers updates the peer lists of overlay networks' hosts.
-func (c *Control) GatherPeers(ctx context.Context, a fleet.Actor) error {
+// UpdateOverlayPeers updates the peer lists of overlay networks' hosts.
+func (c *Control) UpdateOverlayPeers(ctx context.Context, a fleet.Actor) error {
 	return assign.UpdateOverlayPeers(ctx, c.store, a)
 }
 
-// SettleSecurityGroups sends security groups, with their members' current addresses, to the hosts whose NICs
+// AssignAndReleaseSecurityGroups sends security groups, with their members' current addresses, to the hosts whose NICs
 // use them.
-func (c *Control) SettleSecurityGroups(ctx context.Context, a fleet.Actor) error {
+func (c *Control) AssignAndReleaseSecurityGroups(ctx context.Context, a fleet.Actor) error {
 	return c.store.RunPass(ctx, a, "security groups", func(q *db.Queries) error { return assign.AssignAndReleaseSecurityGroups(ctx, q, a) })
 }
 

@@ -60,7 +60,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	}
 	follow := func() {
 		t.Helper()
-		if err := s.FollowPortGroups(t.Context(), fleet.SystemActor); err != nil {
+		if err := s.ApplyPortGroupDefaults(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -121,7 +121,7 @@ func TestGrantedPortGroupUsableOnRestrictedNetwork(t *testing.T) {
 		t.Errorf("a port group that is open to all: %v", err)
 	}
 	s.wantRefused("the network itself", fleet.Invalid, "not open to this project", func() error { return create("") })
-	use, err := s.PortGroupsToUse(t.Context(), s.member)
+	use, err := s.UsablePortGroups(t.Context(), s.member)
 	if err != nil || len(use) != 1 || use[0].Name != "web" {
 		t.Errorf("%+v %v", use, err)
 	}

@@ -102,7 +102,7 @@ func TestNewerRequestReplacesRetriedJob(t *testing.T) {
 	if want := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting}; !slices.Equal(seen, want) {
 		t.Fatalf("shown: %v, want %v", seen, want)
 	}
-	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStop); err != nil {
+	if _, err := r.RequestPowerAction(t.Context(), chief, id, fleet.ActStop); err != nil {
 		t.Fatal(err)
 	}
 	stop := r.claimJobs()
@@ -111,7 +111,7 @@ func TestNewerRequestReplacesRetriedJob(t *testing.T) {
 	}
 	// A start is requested while the stop is retried. A failure of the stop then has no effect.
 	r.execSQL(`UPDATE vms SET ordered = '', observed_generation = generation WHERE id = $1`, id)
-	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStart); err != nil {
+	if _, err := r.RequestPowerAction(t.Context(), chief, id, fleet.ActStart); err != nil {
 		t.Fatal(err)
 	}
 	r.finishWithRetry(stop[0])

@@ -159,8 +159,8 @@ func vmsExcluding(ctx context.Context, q *db.Queries, vm fleet.Meta) (map[fleet.
 	return out, nil
 }
 
-// SettleRules records which VMs are on a host that violates one of their required rules.
-func (c *Control) SettleRules(ctx context.Context, a fleet.Actor) error {
+// RecordBrokenRules records which VMs are on a host that violates one of their required rules.
+func (c *Control) RecordBrokenRules(ctx context.Context, a fleet.Actor) error {
 	return c.store.RunPass(ctx, a, "settle rules", func(q *db.Queries) error {
 		rows, err := q.RuledVMs(ctx)
 		if err != nil || len(rows) == 0 {

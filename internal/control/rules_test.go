@@ -23,7 +23,7 @@ func (s *projectFixture) createWithRules(a fleet.Actor, name string, host fleet.
 
 func (s *projectFixture) settleRules() {
 	s.t.Helper()
-	if err := s.SettleRules(s.t.Context(), fleet.SystemActor); err != nil {
+	if err := s.RecordBrokenRules(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
 	}
 }

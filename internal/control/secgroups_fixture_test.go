@@ -46,7 +46,7 @@ func (s *projectFixture) setSecurityGroups(a fleet.Actor, vm fleet.VMID, groups 
 
 func (s *projectFixture) runSecurityGroupPass() {
 	s.t.Helper()
-	if err := s.SettleSecurityGroups(s.t.Context(), fleet.SystemActor); err != nil {
+	if err := s.AssignAndReleaseSecurityGroups(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
 	}
 }

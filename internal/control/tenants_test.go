@@ -137,7 +137,7 @@ func TestRefusalAuditLinesAreLimited(t *testing.T) {
 	h := newIdentityFixture(t)
 	refuse := func(a fleet.Actor, code fleet.ErrorCode) {
 		t.Helper()
-		if err := h.NoteRefusal(t.Context(), fleet.SystemActor, a, "GET /hosts", fleet.Errorf(code, "No.")); err != nil {
+		if err := h.AuditRefusal(t.Context(), fleet.SystemActor, a, "GET /hosts", fleet.Errorf(code, "No.")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -212,7 +212,7 @@ func TestHostNamesHiddenFromTenants(t *testing.T) {
 		made, err := s.CreateVM(ctx, a, control.CreateVM{ProjectID: s.red, Name: "of-" + a.Name, Spec: smallSpec})
 		add("create", made, err)
 		s.execSQL(`UPDATE vms SET observed_generation = generation WHERE id = $1`, v.ID)
-		order, err := s.ActVM(ctx, a, v.ID, fleet.ActReboot)
+		order, err := s.RequestPowerAction(ctx, a, v.ID, fleet.ActReboot)
 		add("order", order, err)
 		return out
 	}

@@ -34,7 +34,7 @@ func (s *libraryFixture) claimOnlyJob(host fleet.HostID, kind fleet.JobKind) wir
 func (s *libraryFixture) meetTransfer(host fleet.HostID, w wire.Work, id fleet.TransferID, in wire.Meet) wire.MeetAnswer {
 	s.t.Helper()
 	in.Job, in.Epoch = w.ID, w.Epoch
-	out, err := s.Meet(s.t.Context(), s.agents[host], id, in)
+	out, err := s.ExchangeTransferData(s.t.Context(), s.agents[host], id, in)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestImageSentBetweenHosts(t *testing.T) {
 	otherAgent := s.agentSession(other)
 	s.markOnline()
 	says := func(a fleet.Actor, word wire.Meet) func() error {
-		return func() error { _, err := s.Meet(t.Context(), a, way.ID, word); return err }
+		return func() error { _, err := s.ExchangeTransferData(t.Context(), a, way.ID, word); return err }
 	}
 	s.wantRefused("an agent of another host", fleet.Conflict, "no longer yours", says(otherAgent, wire.Meet{Job: in.ID, Epoch: in.Epoch}))
 	s.wantRefused("an older epoch", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.Meet{Job: in.ID, Epoch: in.Epoch - 1, Ticket: next}))

@@ -30,10 +30,10 @@ var jobKindsChangingVM = fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool {
 // jobKindsWaitingForGuest lists the job kinds that make a host wait for the guest.
 var jobKindsWaitingForGuest = store.ToStrings(fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool { return k.WaitsForGuest }))
 
-// ActVM requests a power action. It queues the job and returns its task without waiting for the host.
+// RequestPowerAction requests a power action. It queues the job and returns its task without waiting for the host.
 // fleet.VMView.Allows decides whether the action is possible; if not, the error is a Conflict with the reason. Queued
 // jobs that contradict the action are cancelled.
-func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act fleet.Action) (fleet.Task, error) {
+func (c *Control) RequestPowerAction(ctx context.Context, a fleet.Actor, id fleet.VMID, act fleet.Action) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return fleet.Task{}, err
 	}
@@ -63,7 +63,7 @@ func checkPowerAction(act fleet.Action) error {
 	return checks.Err()
 }
 
-// queuePowerAction is ActVM within a transaction. child is the task's child that runs the action; empty: the action
+// queuePowerAction is RequestPowerAction within a transaction. child is the task's child that runs the action; empty: the action
 // becomes a task or joins a queued one.
 func queuePowerAction(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act fleet.Action, child fleet.TaskID) (fleet.TaskID, error) {
 	vm, err := store.LockVM(ctx, q, a, id, policy.VMUse)

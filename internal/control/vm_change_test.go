@@ -11,16 +11,16 @@ func TestPowerActionsChangeSpecAndQueueJobs(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.createVM("web", fleet.Stopped)
 	subject := fleet.SubjectVM(v.ID)
-	job, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStart)
+	job, err := s.RequestPowerAction(t.Context(), s.member, v.ID, fleet.ActStart)
 	if err != nil || job.Kind != fleet.VMStart || job.Generation != 2 || job.State != fleet.JobQueued || job.HostName != "" {
 		t.Fatalf("start: %+v %v", job, err)
 	}
 	if got := s.getVM(v.ID); got.Phase != fleet.PhaseStarting || got.Spec.Power != fleet.Running || got.Generation != 2 {
 		t.Errorf("after start: %s %s generation %d", got.Phase, got.Spec.Power, got.Generation)
 	}
-	s.wantRefused("start twice", fleet.Conflict, "Start is not possible", func() error { _, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStart); return err })
+	s.wantRefused("start twice", fleet.Conflict, "Start is not possible", func() error { _, err := s.RequestPowerAction(t.Context(), chief, v.ID, fleet.ActStart); return err })
 
-	if _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStop); err != nil {
+	if _, err := s.RequestPowerAction(t.Context(), s.member, v.ID, fleet.ActStop); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.jobList(subject); got != "vm.apply done, vm.start cancelled, vm.stop queued" {
@@ -29,10 +29,10 @@ func TestPowerActionsChangeSpecAndQueueJobs(t *testing.T) {
 	s.reportPower(v.ID, fleet.Running)
 	s.execSQL(`UPDATE jobs SET state = 'done' WHERE state = 'queued'`)
 	before := s.getVM(v.ID).Generation
-	if job, err = s.ActVM(t.Context(), chief, v.ID, fleet.ActReboot); err != nil || job.Generation != before {
+	if job, err = s.RequestPowerAction(t.Context(), chief, v.ID, fleet.ActReboot); err != nil || job.Generation != before {
 		t.Errorf("a reboot changes no intent: %+v %v", job, err)
 	}
-	second, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActReboot)
+	second, err := s.RequestPowerAction(t.Context(), chief, v.ID, fleet.ActReboot)
 	if err != nil || second.ID != job.ID {
 		t.Errorf("a second reboot does not wait behind the first: %v", err)
 	}
@@ -57,10 +57,10 @@ func TestPowerActionRefusedWithReason(t *testing.T) {
 		"no power":                {s.member, v.ID, fleet.ActDelete, fleet.Invalid, "no power action"},
 		"console is not":          {s.member, v.ID, fleet.ActConsole, fleet.Invalid, "no power action"},
 	} {
-		s.wantRefused(name, c.code, c.says, func() error { _, err := s.ActVM(t.Context(), c.actor, c.id, c.act); return err })
+		s.wantRefused(name, c.code, c.says, func() error { _, err := s.RequestPowerAction(t.Context(), c.actor, c.id, c.act); return err })
 	}
 	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
-	s.wantRefused("offline host", fleet.Conflict, "offline", func() error { _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStart); return err })
+	s.wantRefused("offline host", fleet.Conflict, "offline", func() error { _, err := s.RequestPowerAction(t.Context(), s.member, v.ID, fleet.ActStart); return err })
 }
 
 func TestUpdateVMRaisesGenerationOnce(t *testing.T) {
@@ -128,7 +128,7 @@ func TestDeleteVMQueuesDeletionOnce(t *testing.T) {
 	s.wantRefused("viewer", fleet.Forbidden, "do not have permission", func() error { _, err := s.DeleteVM(t.Context(), s.viewer, v.ID, false, ""); return err })
 	s.wantRefused("another project's user", fleet.NotFound, "There is no such VM.", func() error { _, err := s.DeleteVM(t.Context(), s.blueMember, v.ID, false, ""); return err })
 	s.wantRefused("name not typed", fleet.Invalid, "Type the VM's name, web", func() error { _, err := s.DeleteVM(t.Context(), s.member, v.ID, true, "wbe"); return err })
-	if _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActPause); err != nil {
+	if _, err := s.RequestPowerAction(t.Context(), s.member, v.ID, fleet.ActPause); err != nil {
 		t.Fatal(err)
 	}
 	job, err := s.DeleteVM(t.Context(), s.member, v.ID, true, "web")

@@ -67,10 +67,10 @@ func TestStartRefusedWhenDiskMissing(t *testing.T) {
 		t.Error("the VM does not need attention")
 	}
 	s.wantRefused("start", fleet.Conflict, "Disk 1 is not on h1: /mnt/nfs/", func() error {
-		_, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStart)
+		_, err := s.RequestPowerAction(t.Context(), chief, v.ID, fleet.ActStart)
 		return err
 	})
-	err := func() error { _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStart); return err }()
+	err := func() error { _, err := s.RequestPowerAction(t.Context(), s.member, v.ID, fleet.ActStart); return err }()
 	if fleet.CodeOf(err) != fleet.Conflict || strings.Contains(err.Error(), "h1") || strings.Contains(err.Error(), "/mnt") || !strings.Contains(err.Error(), "Disk 1") {
 		t.Errorf("a member gets: %v", err)
 	}

@@ -92,7 +92,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	v := s.vmAllowingPrograms("web")
 	const secret = "correct horse battery"
 	order := execRequest("/usr/bin/mysql", 0, "-p", secret)
-	task, err := s.ActGuest(ctx, s.member, v.ID, order)
+	task, err := s.SendGuestRequest(ctx, s.member, v.ID, order)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 
 	// The newest runs of each VM are stored. A run cancelled while queued leaves nothing for the host.
 	for range fleet.MaxGuestRuns {
-		next, err := s.ActGuest(ctx, s.member, v.ID, order)
+		next, err := s.SendGuestRequest(ctx, s.member, v.ID, order)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +151,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	if n, k := s.countRows("guest_runs"), s.countRows("guest_secrets"); n != fleet.MaxGuestRuns || k != 0 {
 		t.Errorf("%d runs and %d secrets are kept", n, k)
 	}
-	if other, err := s.ActGuest(ctx, s.member, v.ID, control.GuestRequest{Action: fleet.ActTrim}); err == nil {
+	if other, err := s.SendGuestRequest(ctx, s.member, v.ID, control.GuestRequest{Action: fleet.ActTrim}); err == nil {
 		s.wantRefused("a task without a program", fleet.NotFound, "runs no program", func() error { _, err := s.GuestRun(ctx, chief, other.ID); return err })
 	} else {
 		t.Error(err)
@@ -172,7 +172,7 @@ func TestRestartJobNamesStartTimeOfRunToEnd(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	a, b, off := s.createVM("a", fleet.Running), s.createVM("b", fleet.Running), s.createVM("off", fleet.Stopped)
 	act := func(id fleet.VMID) func() error {
-		return func() error { _, err := s.ActVM(t.Context(), s.member, id, fleet.ActRestart); return err }
+		return func() error { _, err := s.RequestPowerAction(t.Context(), s.member, id, fleet.ActRestart); return err }
 	}
 	s.execSQL(`UPDATE vms SET status = status - 'startedAt' WHERE id = $1`, a.ID)
 	s.wantRefused("a VM without a reported start time", fleet.Conflict, "does not report since when the VM runs", act(a.ID))
@@ -189,14 +189,14 @@ func TestRestartJobNamesStartTimeOfRunToEnd(t *testing.T) {
 		t.Errorf("the host is requested %+v", w.Args)
 	}
 	// Force off aborts the restart.
-	if _, err := s.ActVM(t.Context(), s.member, a.ID, fleet.ActStop); err != nil {
+	if _, err := s.RequestPowerAction(t.Context(), s.member, a.ID, fleet.ActStop); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.jobList(fleet.SubjectVM(a.ID)); !strings.HasSuffix(got, "vm.restart cancelled, vm.stop queued") {
 		t.Errorf("its tasks are %s", got)
 	}
 
-	task, err := s.ActVMs(t.Context(), s.member, fleet.ActRestart, []fleet.VMID{b.ID, off.ID})
+	task, err := s.RequestPowerActions(t.Context(), s.member, fleet.ActRestart, []fleet.VMID{b.ID, off.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestBulkPowerFollowsStartOrder(t *testing.T) {
 	db := policy("db", fleet.Running, `{"startOrder": 1}`)
 	app := policy("app", fleet.Running, `{"startOrder": 2, "stopDelay": 600}`)
 	web := policy("web", fleet.Running, `{}`)
-	task, err := s.ActVMs(t.Context(), s.member, fleet.ActShutdown, []fleet.VMID{db.ID, app.ID, web.ID})
+	task, err := s.RequestPowerActions(t.Context(), s.member, fleet.ActShutdown, []fleet.VMID{db.ID, app.ID, web.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestBulkPowerFollowsStartOrder(t *testing.T) {
 		s.reportPower(v.ID, fleet.Stopped)
 	}
 	s.execSQL(`UPDATE vms SET generation = observed_generation WHERE id = ANY ($1)`, []string{string(db.ID), string(app.ID), string(web.ID)})
-	task, err = s.ActVMs(t.Context(), s.member, fleet.ActStart, []fleet.VMID{web.ID, app.ID, db.ID})
+	task, err = s.RequestPowerActions(t.Context(), s.member, fleet.ActStart, []fleet.VMID{web.ID, app.ID, db.ID})
 	if err != nil {
 		t.Fatal(err)
 	}

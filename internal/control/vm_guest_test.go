@@ -28,7 +28,7 @@ func (s *projectFixture) setGuestStatus(id fleet.VMID, g fleet.GuestStatus) {
 
 func (s *projectFixture) guestRequest(a fleet.Actor, id fleet.VMID, in control.GuestRequest) func() error {
 	return func() error {
-		_, err := s.ActGuest(s.t.Context(), a, id, in)
+		_, err := s.SendGuestRequest(s.t.Context(), a, id, in)
 		return err
 	}
 }
@@ -95,7 +95,7 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 	v := s.vmWithGuestAgent("web")
 	const word = "correct horse battery"
 	order := control.GuestRequest{Action: fleet.ActGuestPassword, User: "root", Password: word}
-	task, err := s.ActGuest(ctx, s.member, v.ID, order)
+	task, err := s.SendGuestRequest(ctx, s.member, v.ID, order)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,17 +137,17 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 	}
 
 	// The password is also deleted if the task is cancelled before a host has it.
-	if task, err = s.ActGuest(ctx, s.member, v.ID, order); err != nil {
+	if task, err = s.SendGuestRequest(ctx, s.member, v.ID, order); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.CancelTask(ctx, s.member, task.ID); err != nil || s.countRows("guest_secrets") != 0 {
 		t.Errorf("cancelled: %v, %d secrets", err, s.countRows("guest_secrets"))
 	}
 	keyless := control.New(s.pool, control.Options{Hub: notify.NewHub()})
-	if _, err := keyless.ActGuest(ctx, chief, v.ID, order); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "secretsKey") {
+	if _, err := keyless.SendGuestRequest(ctx, chief, v.ID, order); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "secretsKey") {
 		t.Errorf("without a key: %v", err)
 	}
-	if task, err = s.ActGuest(ctx, s.member, v.ID, order); err != nil {
+	if task, err = s.SendGuestRequest(ctx, s.member, v.ID, order); err != nil {
 		t.Fatal(err)
 	}
 	s.claimUntil(h1, fleet.VMPassword)
@@ -161,12 +161,12 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 func TestForceOffAbortsGuestJobs(t *testing.T) {
 	s := newProjectFixture(t)
 	h1, v := s.agentSession(s.h1), s.vmWithGuestAgent("web")
-	task, err := s.ActGuest(t.Context(), s.member, v.ID, control.GuestRequest{Action: fleet.ActTrim})
+	task, err := s.SendGuestRequest(t.Context(), s.member, v.ID, control.GuestRequest{Action: fleet.ActTrim})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.claimUntil(h1, fleet.VMTrim)
-	if _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStop); err != nil {
+	if _, err := s.RequestPowerAction(t.Context(), s.member, v.ID, fleet.ActStop); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.GetTask(t.Context(), s.member, task.ID); err != nil || got.State != fleet.JobCancelled || !strings.Contains(got.Error, "Aborted") {

@@ -286,7 +286,7 @@ func wantSameRows(s *projectFixture, t *rapid.T, a fleet.Actor) {
 	if err != nil || len(full.Items) != 1 {
 		t.Fatalf("%d VMs, %v", len(full.Items), err)
 	}
-	for name, list := range map[string]func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[fleet.VMView], error){"rows": s.ListVMRows, "lines": s.ListVMLines} {
+	for name, list := range map[string]func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[fleet.VMView], error){"rows": s.ListVMRows, "lines": s.ListVMsBriefly} {
 		page, err := list(s.t.Context(), a, fleet.Query{})
 		if err != nil || len(page.Items) != 1 {
 			t.Fatalf("%s: %d VMs, %v", name, len(page.Items), err)

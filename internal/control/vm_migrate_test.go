@@ -83,7 +83,7 @@ func TestColdMigrationSwitchesHostAfterSendAndReceiveSucceed(t *testing.T) {
 	}
 
 	// Jobs requested for the VM during the migration wait until the VM's host is settled.
-	if _, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStart); err != nil {
+	if _, err := s.RequestPowerAction(t.Context(), chief, v.ID, fleet.ActStart); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.claimedWork(s.h1, fleet.VMStart); len(got) != 0 {

@@ -106,7 +106,7 @@ func (c *Control) MoveTargets(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	if i < 0 || vm.Status == nil {
 		return nil, fleet.Errorf(fleet.NotFound, "The VM has no such disk on its host.")
 	}
-	views, err := c.PoolsOn(ctx, a, vm.HostID)
+	views, err := c.PoolsOnHost(ctx, a, vm.HostID)
 	if err != nil {
 		return nil, err
 	}

@@ -208,7 +208,7 @@ func TestForceOffAbortsDiskMigration(t *testing.T) {
 	v, disk := s.vmWithLocalDisk("web")
 	s.moveDisk(v, disk)
 	w := s.claimMove(v)
-	if _, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStop); err != nil {
+	if _, err := s.RequestPowerAction(t.Context(), chief, v.ID, fleet.ActStop); err != nil {
 		t.Fatal(err)
 	}
 	answer, err := s.Progress(t.Context(), s.agent, w.ID, wire.Progress{Epoch: w.Epoch})

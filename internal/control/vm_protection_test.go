@@ -86,7 +86,7 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 	cpus.CPUs = 2
 	const says = "mia has locked the VM: database upgrade."
 	for name, do := range map[string]func(fleet.Actor) error{
-		"stop": func(a fleet.Actor) error { _, err := s.ActVM(t.Context(), a, v.ID, fleet.ActStop); return err },
+		"stop": func(a fleet.Actor) error { _, err := s.RequestPowerAction(t.Context(), a, v.ID, fleet.ActStop); return err },
 		"edit": func(a fleet.Actor) error {
 			_, _, err := s.UpdateVM(t.Context(), a, v.ID, control.UpdateVM{Spec: &cpus})
 			return err
@@ -105,7 +105,7 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 	} {
 		s.wantRefused(name, fleet.Conflict, says, func() error { return do(colleague) })
 	}
-	task, err := s.ActVMs(t.Context(), colleague, fleet.ActStop, []fleet.VMID{v.ID})
+	task, err := s.RequestPowerActions(t.Context(), colleague, fleet.ActStop, []fleet.VMID{v.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 		if seen, err := s.GetVM(t.Context(), a, v.ID); err != nil || seen.ChangeRefusal != "" {
 			t.Errorf("%s is barred: %q, %v", name, seen.ChangeRefusal, err)
 		}
-		if _, err := s.ActVM(t.Context(), a, v.ID, fleet.ActReset); err != nil {
+		if _, err := s.RequestPowerAction(t.Context(), a, v.ID, fleet.ActReset); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -136,7 +136,7 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 	if err := s.protectRequest(chief, v.ID, control.ProtectVM{})(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ActVM(t.Context(), colleague, v.ID, fleet.ActStop); err != nil {
+	if _, err := s.RequestPowerAction(t.Context(), colleague, v.ID, fleet.ActStop); err != nil {
 		t.Errorf("unlocked: %v", err)
 	}
 }

@@ -81,7 +81,7 @@ func TestCloneOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 			t.Errorf("%s %+v", w.Subject, o)
 		}
 	}
-	if _, err := s.ActVM(t.Context(), s.member, vm.ID, fleet.ActStop); err != nil {
+	if _, err := s.RequestPowerAction(t.Context(), s.member, vm.ID, fleet.ActStop); err != nil {
 		t.Errorf("power off while disks are copied: %v", err)
 	}
 	if off := s.claimedWork(s.h1, fleet.VMStop); len(off) != 1 {

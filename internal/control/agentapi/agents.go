@@ -67,8 +67,8 @@ func (api *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.H
 	return answer, err
 }
 
-// ProveSession returns an error if a newer Hello has ended the agent's session, or if another key opened the session.
-func (api *API) ProveSession(ctx context.Context, a fleet.Actor) error {
+// CheckSession returns an error if a newer Hello has ended the agent's session, or if another key opened the session.
+func (api *API) CheckSession(ctx context.Context, a fleet.Actor) error {
 	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func checkSession(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	return err
 }
 
-// lockAgentSession works like ProveSession and locks the session until the transaction ends. A later session of the
+// lockAgentSession works like CheckSession and locks the session until the transaction ends. A later session of the
 // host has a higher number.
 func lockAgentSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int64, err error) {
 	number, err = q.LockSessionOfHost(ctx, db.LockSessionOfHostParams{HostID: a.HostID, Session: hashAgentSession(a)})

@@ -44,9 +44,9 @@ func (r *auditRefusalLimiter) allowEntry(who string, now time.Time) (skipped int
 	return skipped, true
 }
 
-// NoteRefusal writes a refused request of the actor who to the audit log, within the limits. Only the system actor may
+// AuditRefusal writes a refused request of the actor who to the audit log, within the limits. Only the system actor may
 // call it.
-func (p *Identity) NoteRefusal(ctx context.Context, a fleet.Actor, who fleet.Actor, asked string, why *fleet.Error) error {
+func (p *Identity) AuditRefusal(ctx context.Context, a fleet.Actor, who fleet.Actor, asked string, why *fleet.Error) error {
 	if err := store.CheckSystemActor(a); err != nil {
 		return err
 	}

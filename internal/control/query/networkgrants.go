@@ -22,8 +22,8 @@ func (b *Queries) UsableNetworks(ctx context.Context, a fleet.Actor) ([]fleet.Ne
 	return b.readNetworks(ctx, a, s, " ORDER BY n.name, n.id")
 }
 
-// NetworksFor lists the networks of the VM's host to which the actor may connect the VM, by name.
-func (b *Queries) NetworksFor(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.NetworkView, error) {
+// NetworksForVM lists the networks of the VM's host to which the actor may connect the VM, by name.
+func (b *Queries) NetworksForVM(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.NetworkView, error) {
 	vm, err := b.GetVM(ctx, a, id)
 	if err != nil {
 		return nil, err

@@ -110,8 +110,8 @@ func (b *Queries) NetworkBrief(ctx context.Context, a fleet.Actor, id fleet.Netw
 	return views[0], nil
 }
 
-// NetworksOn lists the networks and bridges of one host by name, each with only that host's status.
-func (b *Queries) NetworksOn(ctx context.Context, a fleet.Actor, host fleet.HostID) ([]fleet.NetworkView, error) {
+// NetworksOnHost lists the networks and bridges of one host by name, each with only that host's status.
+func (b *Queries) NetworksOnHost(ctx context.Context, a fleet.Actor, host fleet.HostID) ([]fleet.NetworkView, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err
 	}

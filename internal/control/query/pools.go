@@ -213,8 +213,8 @@ func (b *Queries) readPoolRow(ctx context.Context, a fleet.Actor, id fleet.PoolI
 	return rows[0], nil
 }
 
-// PoolsOn lists the pools of one host by name, each with only that host's status.
-func (b *Queries) PoolsOn(ctx context.Context, a fleet.Actor, host fleet.HostID) ([]fleet.PoolView, error) {
+// PoolsOnHost lists the pools of one host by name, each with only that host's status.
+func (b *Queries) PoolsOnHost(ctx context.Context, a fleet.Actor, host fleet.HostID) ([]fleet.PoolView, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
 	}

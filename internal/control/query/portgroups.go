@@ -17,8 +17,8 @@ type PortGroupChoice struct {
 	Name      string
 }
 
-// PortGroupsToUse lists the port groups to which the actor may connect VMs in one of its projects, by network and name.
-func (b *Queries) PortGroupsToUse(ctx context.Context, a fleet.Actor) ([]PortGroupChoice, error) {
+// UsablePortGroups lists the port groups to which the actor may connect VMs in one of its projects, by network and name.
+func (b *Queries) UsablePortGroups(ctx context.Context, a fleet.Actor) ([]PortGroupChoice, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (b *Queries) PortGroups(ctx context.Context, a fleet.Actor, id fleet.Networ
 		_, err := b.NetworkBrief(ctx, a, id)
 		return out, err
 	}
-	use, err := b.PortGroupsToUse(ctx, a)
+	use, err := b.UsablePortGroups(ctx, a)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func (b *Queries) HostTopology(ctx context.Context, a fleet.Actor, id fleet.Host
 	if t.Host, err = b.GetHost(ctx, a, id); err != nil {
 		return t, err
 	}
-	if t.Networks, err = b.NetworksOn(ctx, a, id); err != nil {
+	if t.Networks, err = b.NetworksOnHost(ctx, a, id); err != nil {
 		return t, err
 	}
 	on := "host:" + strconv.Quote(t.Host.Name)

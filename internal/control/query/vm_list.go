@@ -47,8 +47,8 @@ func (b *Queries) ListVMRows(ctx context.Context, a fleet.Actor, q fleet.Query) 
 	return b.listVMsWithShape(ctx, a, q, new(statementBuilder), vmRowShape)
 }
 
-// ListVMLines works like ListVMRows without CPU load. It allows longer pages, for callers that read a complete list.
-func (b *Queries) ListVMLines(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
+// ListVMsBriefly works like ListVMRows without CPU load. It allows longer pages, for callers that read a complete list.
+func (b *Queries) ListVMsBriefly(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.VMView]{}, err
 	}
