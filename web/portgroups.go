@@ -63,7 +63,7 @@ func (in portGroupForm) group(checks *fleet.Checks) fleet.PortGroup {
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			checks.Add(field, "Give a whole number above 0, not %q.", text)
+			checks.Add(field, "Enter a whole number above 0, not %q.", text)
 		}
 		return n
 	}

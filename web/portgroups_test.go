@@ -18,7 +18,7 @@ func TestPortGroupCreatedEditedAndGrantedOnPage(t *testing.T) {
 	slow := url.Values{"name": {"slow"}, "toAverage": {"1000"}, "toPeak": {"2000"}, "restricted": {"yes"}}
 	b.post(network+"/port-groups", slow).requireStatus(t, http.StatusSeeOther)
 	b.post(network+"/port-groups", slow).requireStatus(t, http.StatusUnprocessableEntity).contains(t, "has a port group named slow already", `value="2000"`)
-	b.post(network+"/port-groups", url.Values{"name": {"x"}, "toAverage": {"many"}}).requireStatus(t, http.StatusUnprocessableEntity).contains(t, "Give a whole number above 0, not &#34;many&#34;.")
+	b.post(network+"/port-groups", url.Values{"name": {"x"}, "toAverage": {"many"}}).requireStatus(t, http.StatusUnprocessableEntity).contains(t, "Enter a whole number above 0, not &#34;many&#34;.")
 	b.get(network+"?tab=groups").requireStatus(t, http.StatusOK).contains(t, "to guests 1000 KiB/s, peak 2000 KiB/s, restricted", "Share with a project")
 	b.get(network+"/port-groups?name=slow").requireStatus(t, http.StatusOK).contains(t, "Port group slow", `value="1000"`)
 	slow.Set("toAverage", "1500")

@@ -49,8 +49,8 @@ func init() {
 	}
 	validation.MsgUnexpectedProperty = "There is no such field here, or the field cannot be set."
 	validation.MsgExpectedBoolean = "Give true or false."
-	validation.MsgExpectedNumber = "Give a number."
-	validation.MsgExpectedInteger = "Give a whole number."
+	validation.MsgExpectedNumber = "Enter a number."
+	validation.MsgExpectedInteger = "Enter a whole number."
 	validation.MsgExpectedString = "Give a text."
 	validation.MsgExpectedArray = "Give a list."
 	validation.MsgExpectedObject = "Give an object."
@@ -59,7 +59,7 @@ func init() {
 
 // textsByHumaText maps those texts of huma that are not in package variables to the portal's texts.
 var textsByHumaText = map[string]string{
-	"invalid integer": "Give a whole number.", "invalid boolean": "Give true or false.", "request body is required": "Send a JSON object as the request's body.",
+	"invalid integer": "Enter a whole number.", "invalid boolean": "Give true or false.", "request body is required": "Send a JSON object as the request's body.",
 	"unknown query parameter": "There is no such parameter.",
 }
 

@@ -33,7 +33,7 @@ func TestBulkEditPreviewsAndAppliesChanges(t *testing.T) {
 	b.get("/vms/"+string(vms["web-02"])).requireStatus(t, http.StatusOK).contains(t, "6 vCPUs", "env=test", "4 GiB", "UEFI")
 
 	form.Set("spec.cpus", "many")
-	b.post("/vms/edit", form).requireStatus(t, http.StatusUnprocessableEntity).contains(t, `value="many"`, "Give a whole number.")
+	b.post("/vms/edit", form).requireStatus(t, http.StatusUnprocessableEntity).contains(t, `value="many"`, "Enter a whole number.")
 	form.Set("spec.cpus", "6")
 	form.Set("unlabel", "env")
 	b.post("/vms/edit", form).requireStatus(t, http.StatusUnprocessableEntity).contains(t, "both set and removed")

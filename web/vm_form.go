@@ -321,7 +321,7 @@ func parseNumber(text string) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return 0, errors.New("Give a whole number.")
+		return 0, errors.New("Enter a whole number.")
 	}
 	return n, nil
 }

@@ -55,7 +55,7 @@ func (b *blockVolumeMapping) volumeAt(p fleet.Pool, address string) string {
 }
 
 var (
-	releasedPool = func(v string) string { return v }
+	unchanged = func(v string) string { return v }
 
 	lunSuffix = func(v string) string {
 		n, _ := fleet.LUNNumber(v)
@@ -87,14 +87,14 @@ var (
 	// The kernel's names of LUNs contain addresses that only one host can resolve, so disks refer to the volume of the
 	// libvirt pool instead.
 	iscsiKernelMapping = &blockVolumeMapping{
-		format: fleet.FormatLUN, suffixOf: lunSuffix, nameOf: releasedPool, prefix: func(libvirtxml.StoragePool) string { return "" },
+		format: fleet.FormatLUN, suffixOf: lunSuffix, nameOf: unchanged, prefix: func(libvirtxml.StoragePool) string { return "" },
 		source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
 			return &libvirtxml.DomainDiskSource{Volume: &libvirtxml.DomainDiskSourceVolume{Pool: p.Name, Volume: volume, Mode: "host"}}
 		},
 	}
 
 	rbdMapping = &blockVolumeMapping{
-		format: fleet.FormatRBD, suffixOf: releasedPool, nameOf: releasedPool,
+		format: fleet.FormatRBD, suffixOf: unchanged, nameOf: unchanged,
 		prefix: func(x libvirtxml.StoragePool) string {
 			if x.Source == nil {
 				return ""
@@ -109,7 +109,7 @@ var (
 	}
 
 	lvmMapping = &blockVolumeMapping{
-		format: fleet.FormatLV, suffixOf: releasedPool, nameOf: releasedPool,
+		format: fleet.FormatLV, suffixOf: unchanged, nameOf: unchanged,
 		prefix: func(x libvirtxml.StoragePool) string {
 			if x.Source == nil {
 				return ""

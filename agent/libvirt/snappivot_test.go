@@ -100,24 +100,24 @@ func requireInterrupted(t *testing.T, do func() error) {
 	t.Error("the job has ended:", do())
 }
 
-// pivotSuffix is a VM whose agent and libvirtd ended just as QEMU got the pivot command.
-type pivotSuffix struct {
+// interruptedPivot is a VM whose agent and libvirtd ended just as QEMU got the pivot command.
+type interruptedPivot struct {
 	*snapper
 	in   hypervisor.SnapshotWork // the interrupted job
 	back func()                  // restarts libvirtd
 	pid  int                     // the process ID of the guest's QEMU
 }
 
-func (c *pivotSuffix) again() error {
+func (c *interruptedPivot) again() error {
 	c.in.Progress = func(int, string) {}
 	return c.DeleteSnapshot(c.t.Context(), c.in)
 }
 
-func (c *pivotSuffix) consolidate() error {
+func (c *interruptedPivot) consolidate() error {
 	return c.DeleteSnapshot(c.t.Context(), c.snapshotWork(fleet.SnapshotParams{}))
 }
 
-func (c *pivotSuffix) refused(what string, err error, says string) {
+func (c *interruptedPivot) refused(what string, err error, says string) {
 	c.t.Helper()
 	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), says) {
 		c.t.Fatalf("%s: %v, want %q", what, err, says)
@@ -126,12 +126,12 @@ func (c *pivotSuffix) refused(what string, err error, says string) {
 
 // newInterruptedPivot returns a VM with libvirtd stopped while QEMU waits for the pivot. The guest's disk starts with
 // 'c', and the snapshot with 'a'.
-func newInterruptedPivot(t *testing.T) *pivotSuffix {
+func newInterruptedPivot(t *testing.T) *interruptedPivot {
 	t.Helper()
 	s := newSnapper(t)
 	s.writeDisk('a')
 	s.requireNoError(s.StartVM(t.Context(), s.vm.ID))
-	c := &pivotSuffix{snapper: s, in: s.snapshotWork(fleet.SnapshotParams{ID: s.takeSnapshot(false)}), pid: qemuPIDOf(t, s.vm)}
+	c := &interruptedPivot{snapper: s, in: s.snapshotWork(fleet.SnapshotParams{ID: s.takeSnapshot(false)}), pid: qemuPIDOf(t, s.vm)}
 	virsh(t, "qemu-monitor-command", string(s.vm.ID), "--hmp", fmt.Sprintf(`qemu-io -d %s "write -P 99 0 64k"`, firstDiskDevice(string(must(os.ReadFile(statusFileOf(s.vm)))))))
 	c.back = sync.OnceFunc(func() { startLibvirtd(t) })
 	t.Cleanup(func() { killQEMUProcess(t, c.pid) })
@@ -156,9 +156,9 @@ func TestMergeSurvivesLibvirtKilledDuringPivot(t *testing.T) {
 		next byte   // what the guest writes next; 0: nothing
 		lost bool   // libvirt cannot read its status file
 		ends bool   // QEMU ends as well
-		then func(c *pivotSuffix)
+		then func(c *interruptedPivot)
 	}{
-		{"pivoted, libvirt names the old file", "job-complete", 'b', false, false, func(c *pivotSuffix) {
+		{"pivoted, libvirt names the old file", "job-complete", 'b', false, false, func(c *interruptedPivot) {
 			c.refused("again", c.again(), "Shut the guest down")
 			if p := c.status().Power; p != fleet.Running || qemuPIDOf(c.t, c.vm) != c.pid {
 				c.t.Errorf("the guest is %s", p)
@@ -166,20 +166,20 @@ func TestMergeSurvivesLibvirtKilledDuringPivot(t *testing.T) {
 			c.stopGuest()
 			c.requireNoError(c.consolidate())
 		}},
-		{"not pivoted, libvirt believes the merge runs", "job-cancel", 'b', false, false, func(c *pivotSuffix) {
+		{"not pivoted, libvirt believes the merge runs", "job-cancel", 'b', false, false, func(c *interruptedPivot) {
 			c.refused("again", c.again(), "Shut the guest down")
 			c.stopGuest()
 			c.requireNoError(c.consolidate())
 		}},
-		{"pivoted, libvirt has lost the guest", "job-complete", 'b', true, false, func(c *pivotSuffix) {
+		{"pivoted, libvirt has lost the guest", "job-complete", 'b', true, false, func(c *interruptedPivot) {
 			c.refused("again", c.again(), "libvirt has lost the VM")
 			killQEMUProcess(c.t, c.pid)
 			// virtlogd, which has the guest's log open, notices the end of QEMU a moment later.
 			waitFor(c.t, "the guest starts", func() bool { return c.StartVM(c.t.Context(), c.vm.ID) == nil })
 			c.requireNoError(c.again())
 		}},
-		{"pivoted, QEMU ended", "job-complete", 0, false, true, func(c *pivotSuffix) { c.requireNoError(c.again()) }},
-		{"pivoted, guest wrote, QEMU ended", "job-complete", 'b', false, true, func(c *pivotSuffix) {
+		{"pivoted, QEMU ended", "job-complete", 0, false, true, func(c *interruptedPivot) { c.requireNoError(c.again()) }},
+		{"pivoted, guest wrote, QEMU ended", "job-complete", 'b', false, true, func(c *interruptedPivot) {
 			c.refused("again", c.again(), "two files differ")
 			c.refused("start", c.StartVM(c.t.Context(), c.vm.ID), "consolidate the VM's disks")
 			path := filepath.Join(c.t.TempDir(), "xml")

@@ -31,7 +31,7 @@ var projectUseCases = map[string]useCase{
 	"DeleteCustomization": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.addCustomization(w.customization()).ID} }},
 	"GetCustomization":    {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.addCustomization(w.customization()).ID} }},
 	"ListCustomizations":  {permittedActors: actorsWithAnyRole, args: noArgs},
-	"RequestPowerAction":               {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.vm(), fleet.ActShutdown} }},
+	"RequestPowerAction":  {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.vm(), fleet.ActShutdown} }},
 	"CreateVM": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		return []any{control.CreateVM{ProjectID: w.red, Name: w.uniqueName("red"), Spec: smallSpec}}
 	}},
@@ -169,18 +169,18 @@ var projectUseCases = map[string]useCase{
 	"CancelTask": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{fleet.TaskID(w.job("queued"))} }},
 
 	// Lists, filtered to what the actor sees.
-	"Complete":     {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return []any{"vms", "red"} }},
-	"ListProjects": {permittedActors: actorsWithAnyRole, args: readUseCase},
-	"ListTasks":    {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.job("queued"); return readUseCase(w) }},
-	"ListVMs":      {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return readUseCase(w) }},
-	"ListVMRows":   {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return readUseCase(w) }},
-	"ListVMsBriefly":  {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return readUseCase(w) }},
-	"Overview":     {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.job("queued"); return nil }},
-	"RunningTasks": {permittedActors: actorsWithAnyRole, args: noArgs},
-	"Search":       {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return []any{"red", 8} }},
-	"Layout":       {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{fleet.Query{}, query.TreeQuery{View: "vms"}} }},
-	"Tree":         {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{query.TreeQuery{View: "vms"}} }},
-	"VMTotals":     {permittedActors: actorsWithAnyRole, args: noArgs},
+	"Complete":       {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return []any{"vms", "red"} }},
+	"ListProjects":   {permittedActors: actorsWithAnyRole, args: readUseCase},
+	"ListTasks":      {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.job("queued"); return readUseCase(w) }},
+	"ListVMs":        {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return readUseCase(w) }},
+	"ListVMRows":     {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return readUseCase(w) }},
+	"ListVMsBriefly": {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return readUseCase(w) }},
+	"Overview":       {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.job("queued"); return nil }},
+	"RunningTasks":   {permittedActors: actorsWithAnyRole, args: noArgs},
+	"Search":         {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return []any{"red", 8} }},
+	"Layout":         {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{fleet.Query{}, query.TreeQuery{View: "vms"}} }},
+	"Tree":           {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{query.TreeQuery{View: "vms"}} }},
+	"VMTotals":       {permittedActors: actorsWithAnyRole, args: noArgs},
 	"EditVMs": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any {
 		return []any{[]fleet.VMID{w.vm()}, fleet.BulkEdit{Fields: map[string]json.RawMessage{"cpus": []byte("3")}}}
 	}},
@@ -360,14 +360,14 @@ var projectUseCases = map[string]useCase{
 	"AssignLabelled":     {permittedActors: onlyPortal, args: noArgs},
 	"UpdateOverlayPeers": {permittedActors: onlyPortal, args: noArgs},
 	"QueueDrifted":       {permittedActors: onlyPortal, args: noArgs},
-	"SettleVMLocations":       {permittedActors: onlyPortal, args: noArgs},
+	"SettleVMLocations":  {permittedActors: onlyPortal, args: noArgs},
 
 	// Security groups of project red; see TestTenantPermissionsOnSecurityGroups for global ones.
-	"ApplyPortGroupDefaults":               {permittedActors: onlyPortal, args: noArgs},
+	"ApplyPortGroupDefaults":         {permittedActors: onlyPortal, args: noArgs},
 	"AssignAndReleaseSecurityGroups": {permittedActors: onlyPortal, args: noArgs},
 	"ListSecurityGroups":             {permittedActors: actorsWithAnyRole, args: readUseCase},
 	"SharedSecurityGroups":           {permittedActors: actorsWithAnyRole, args: noArgs},
-	"SecurityGroupsForProject":              {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
+	"SecurityGroupsForProject":       {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
 	"GetSecurityGroup":               {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.redSecurityGroup()} }},
 	"NICFilterStates":                {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"CheckConnection": {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any {
@@ -389,7 +389,7 @@ var projectUseCases = map[string]useCase{
 	"ExpireVMs":                 {permittedActors: onlyPortal, args: noArgs},
 	"RunSnapshotSchedules":      {permittedActors: onlyPortal, args: noArgs},
 	"DeleteTemporarySnapshots":  {permittedActors: onlyPortal, args: noArgs},
-	"RecordBrokenRules":               {permittedActors: onlyPortal, args: noArgs},
+	"RecordBrokenRules":         {permittedActors: onlyPortal, args: noArgs},
 	"CancelStaleUploads":        {permittedActors: onlyPortal, args: noArgs},
 	"DeleteStaleExports":        {permittedActors: onlyPortal, args: noArgs},
 	"RotateAuditPartitions":     {permittedActors: onlyPortal, args: noArgs},

@@ -86,7 +86,10 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 	cpus.CPUs = 2
 	const says = "mia has locked the VM: database upgrade."
 	for name, do := range map[string]func(fleet.Actor) error{
-		"stop": func(a fleet.Actor) error { _, err := s.RequestPowerAction(t.Context(), a, v.ID, fleet.ActStop); return err },
+		"stop": func(a fleet.Actor) error {
+			_, err := s.RequestPowerAction(t.Context(), a, v.ID, fleet.ActStop)
+			return err
+		},
 		"edit": func(a fleet.Actor) error {
 			_, _, err := s.UpdateVM(t.Context(), a, v.ID, control.UpdateVM{Spec: &cpus})
 			return err

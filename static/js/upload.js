@@ -104,7 +104,7 @@ async function send(row, file) {
         said = now;
         const rate = (sent - began.sent) / Math.max(0.001, (now - began.at) / 1000);
         const pace = now - began.at > 1000 && rate > 0 ? `, ${bytes(rate)}/s, ${left((total - sent) / rate)}` : "";
-        const words = sent < total ? `${bytes(sent)} of ${bytes(total)}${pace}` : "All is sent. The host looks at it …";
+        const words = sent < total ? `${bytes(sent)} of ${bytes(total)}${pace}` : "Upload complete. The host checks the file …";
         set(address, { done: (100 * sent) / total, words });
       },
       onSuccess() {
@@ -166,7 +166,7 @@ on("change", "[data-upload-again] input", (_, input) => {
 on("click", "[data-upload-pause]", (_, button) => {
   const address = button.closest("[data-upload]").dataset.upload;
   jobs.get(address)?.upload?.abort();
-  set(address, { state: "paused", words: "Paused. What has come stays for a day." });
+  set(address, { state: "paused", words: "Paused. The host keeps the uploaded part for a day." });
 });
 
 on("click", "[data-upload-continue]", (_, button) => {
