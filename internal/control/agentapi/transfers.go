@@ -25,8 +25,8 @@ func TransferRelayTicket(id fleet.PairID, from, to fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Transfer, Parties: [2]relay.Party{relay.Asker: {Host: from}, relay.Answerer: {Host: to}}}
 }
 
-// Meet exchanges the data that both hosts of a transfer need: the other host's name and key, the sender's ticket, the
-// receiver's addresses, and the portal that relays if no direct connection works.
+// ExchangeTransferData exchanges the data that both hosts of a transfer need: the other host's name and key, the
+// sender's ticket, the receiver's addresses, and the portal that relays if no direct connection works.
 func (api *API) ExchangeTransferData(ctx context.Context, a fleet.Actor, id fleet.TransferID, in wire.Meet) (out wire.MeetAnswer, err error) {
 	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return out, err
