@@ -20,9 +20,9 @@ import (
 // MaxBulkVMs limits the number of VMs in one bulk task.
 const MaxBulkVMs = 500
 
-// RequestPowerActions requests a power action for many VMs, each once. It writes a task with one child per VM and returns without
-// waiting for the children. Children refused by the portal's own checks have already ended. BeginTasks starts the
-// others later, with the permissions that the person has then.
+// RequestPowerActions requests a power action for many VMs, each once. It writes a task with one child per VM and
+// returns without waiting for the children. Children refused by the portal's own checks have already ended. BeginTasks
+// starts the others later, with the permissions that the person has then.
 func (c *Control) RequestPowerActions(ctx context.Context, a fleet.Actor, act fleet.Action, ids []fleet.VMID) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return fleet.Task{}, err

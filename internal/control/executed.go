@@ -87,8 +87,8 @@ func (c *Control) ByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject) 
 	return n.ByLabel(ctx, c.store, a, id)
 }
 
-// PreviewHostsByLabel returns the hosts that a selector matches, and which of them have the object. A subject without an id
-// means a new object.
+// PreviewHostsByLabel returns the hosts that a selector matches, and which of them have the object. A subject without
+// an id means a new object.
 func (c *Control) PreviewHostsByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject, selector string) (fleet.Labelled, error) {
 	n, id, err := resolveAssignable(a, of, policy.InfraSee)
 	if err != nil {

@@ -63,8 +63,8 @@ func checkPowerAction(act fleet.Action) error {
 	return checks.Err()
 }
 
-// queuePowerAction is RequestPowerAction within a transaction. child is the task's child that runs the action; empty: the action
-// becomes a task or joins a queued one.
+// queuePowerAction is RequestPowerAction within a transaction. child is the task's child that runs the action; empty:
+// the action becomes a task or joins a queued one.
 func queuePowerAction(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act fleet.Action, child fleet.TaskID) (fleet.TaskID, error) {
 	vm, err := store.LockVM(ctx, q, a, id, policy.VMUse)
 	if err != nil {

@@ -166,8 +166,8 @@ func readPortGroups(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[p
 // portGroupBatchSize limits the VMs updated by one pass of ApplyPortGroupDefaults.
 const portGroupBatchSize = 200
 
-// ApplyPortGroupDefaults applies changed defaults of port groups to NICs without settings of their own. Each VM changes as by
-// an edit. The next pass retries VMs that cannot be edited now.
+// ApplyPortGroupDefaults applies changed defaults of port groups to NICs without settings of their own. Each VM changes
+// as by an edit. The next pass retries VMs that cannot be edited now.
 func (c *Control) ApplyPortGroupDefaults(ctx context.Context, a fleet.Actor) error {
 	return c.store.RunPass(ctx, a, "port groups' defaults", func(q *db.Queries) error {
 		ids, err := q.NICsOffDefault(ctx, portGroupBatchSize)

@@ -70,8 +70,8 @@ func (in GuestRequest) auditDetail(o *fleet.GuestParams) string {
 	return ""
 }
 
-// SendGuestRequest sends a request to the guest agent and returns its task without waiting for the guest. A password is stored
-// encrypted in the database, and sent only to the host that runs the job.
+// SendGuestRequest sends a request to the guest agent and returns its task without waiting for the guest. A password is
+// stored encrypted in the database, and sent only to the host that runs the job.
 func (c *Control) SendGuestRequest(ctx context.Context, a fleet.Actor, id fleet.VMID, in GuestRequest) (task fleet.Task, err error) {
 	right := policy.VMUse
 	if in.Action.JobKind().Info().Permission == fleet.MayChangeVMs {

@@ -10,9 +10,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// ChooseVMHost resolves a conflict between hosts that both have the VM: a person chooses the VM's host. Other hosts' domains
-// of the VM are shown as unmanaged and do not change. The chosen host must have the VM's domain with the VM's ownership
-// mark; otherwise it is a Conflict.
+// ChooseVMHost resolves a conflict between hosts that both have the VM: a person chooses the VM's host. Other hosts'
+// domains of the VM are shown as unmanaged and do not change. The chosen host must have the VM's domain with the VM's
+// ownership mark; otherwise it is a Conflict.
 func (c *Control) ChooseVMHost(ctx context.Context, a fleet.Actor, id fleet.VMID, host fleet.HostID) (vm fleet.VMView, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return vm, err

@@ -16,8 +16,9 @@ import (
 
 // A VM is identified by its UUID. Its host is the one that reports the VM as running. See ADR 17.
 
-// SettleVMLocations processes VMs that another host than their own reports as running. If the own host no longer runs such a
-// VM, the VM is assigned to the other host; if both run it, an alarm is raised. Both hosts must have reported since.
+// SettleVMLocations processes VMs that another host than their own reports as running. If the own host no longer runs
+// such a VM, the VM is assigned to the other host; if both run it, an alarm is raised. Both hosts must have reported
+// since.
 func (api *API) SettleVMLocations(ctx context.Context, a fleet.Actor) error {
 	if err := store.CheckSystemActor(a); err != nil {
 		return err

@@ -17,7 +17,8 @@ type PortGroupChoice struct {
 	Name      string
 }
 
-// UsablePortGroups lists the port groups to which the actor may connect VMs in one of its projects, by network and name.
+// UsablePortGroups lists the port groups to which the actor may connect VMs in one of its projects, by network and
+// name.
 func (b *Queries) UsablePortGroups(ctx context.Context, a fleet.Actor) ([]PortGroupChoice, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err

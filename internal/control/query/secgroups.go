@@ -174,8 +174,8 @@ func (b *Queries) securityGroupNames(ctx context.Context, a fleet.Actor, ids []f
 	return names, err
 }
 
-// SecurityGroupsForProject lists the groups that NICs of a project's VMs can use, by name: the project's own and the global
-// ones.
+// SecurityGroupsForProject lists the groups that NICs of a project's VMs can use, by name: the project's own and the
+// global ones.
 func (b *Queries) SecurityGroupsForProject(ctx context.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.SecurityGroupView, error) {
 	if err := policy.Check(a, policy.VMSee, project); err != nil {
 		return nil, store.UnknownProjectError(err)
