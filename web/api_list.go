@@ -8,7 +8,7 @@ import (
 
 // ListQuery holds the query parameters of every list.
 type ListQuery struct {
-	Filter  string          `query:"filter" doc:"The pages' filter language: phase:running label:env=prod name:web*"`
+	Filter  string          `query:"filter" doc:"The pages' filter language: state:running label:env=prod name:web*"`
 	Sort    string          `query:"sort" doc:"Key of a column; a leading - sorts in descending order"`
 	Limit   int             `query:"limit" doc:"Items per page, 1 to 500; default 100"`
 	After   string          `query:"after" doc:"The field next of the previous page"`

@@ -34,7 +34,7 @@ func TestNeedsAttentionRowShowsCountNamesAndRemedy(t *testing.T) {
 		SELECT 'pool', s.id, a.host_id, a.asked, a.status, a.observed_generation, a.reported_at FROM assignments a, pools s WHERE a.object_id = $1 AND s.name = 'second'`, pool)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	const remedy = "Install nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, Red Hat) on the host."
-	b.get("/").requireStatus(t, http.StatusOK).contains(t, `<a href="/pools?filter=tone:bad">2 pools</a>`, "mount.nfs is missing on the host", remedy, "second")
+	b.get("/").requireStatus(t, http.StatusOK).contains(t, `<a href="/pools?filter=health:bad">2 pools</a>`, "mount.nfs is missing on the host", remedy, "second")
 	b.get("/pools/"+string(pool)).requireStatus(t, http.StatusOK).contains(t, "mount.nfs is missing on the host", remedy)
 	b.get("/hosts/"+string(hosts[0])+"?tab=storage").requireStatus(t, http.StatusOK).contains(t, "mount.nfs is missing on the host", remedy)
 	var project fleet.ProjectID

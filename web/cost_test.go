@@ -116,7 +116,7 @@ var measuredAddresses = map[string][]struct {
 	"/":                                   {{at: "/", sums: 5}}, // three pools, and the hosts twice
 	"/search":                             {{at: "/search?q=host-00", sums: 1}, {at: "/search?q=nfs", sums: 1}},
 	"/search/suggest":                     {{at: "/search/suggest?q=host-00", sums: 1}},
-	"/complete":                           {{at: "/complete?noun=vms&q=host:h"}, {at: "/complete?noun=pools&q=tone:"}},
+	"/complete":                           {{at: "/complete?noun=vms&q=host:h"}, {at: "/complete?noun=pools&q=health:"}},
 	"/choices/:noun":                      {{at: "/choices/hosts?q=host-00", sums: 1}, {at: "/choices/pools", sums: 4}, {at: "/choices/images", sums: 3}, {at: "/choices/isos", sums: 3}, {at: "/choices/networks", sums: 2}, {at: "/choices/projects"}},
 	"/tree/:view":                         {{at: "/tree/hosts"}, {at: "/tree/vms"}, {at: "/tree/storage"}, {at: "/tree/networks", sums: 2}},
 	"/tree/:view/:node":                   {{at: "/tree/hosts/host:" + aHost}, {at: "/tree/storage/storage:shared", sums: 3}, {at: "/tree/vms/project:" + aProject}},
@@ -165,7 +165,7 @@ var measuredAddresses = map[string][]struct {
 	"/pools":                              {{at: "/pools", sums: 3}},
 	"/pools/matrix":                       {{at: "/pools/matrix", sums: 3}},
 	"/pools/new":                          {{at: "/pools/new", all: true}},
-	"/pools/:id":                          {{at: "/pools/" + aPool, sums: 4}, {at: "/pools/" + aPool + "?filter=tone:bad", sums: 5}, {at: "/pools/" + aPool + "?tab=vms", sums: 4}, {at: "/pools/" + aPool + "?tab=configure", sums: 4}, {at: "/pools/" + aPool + "?tab=tasks", sums: 4}, {at: "/pools/" + aPool + "?tab=volumes", all: true}},
+	"/pools/:id":                          {{at: "/pools/" + aPool, sums: 4}, {at: "/pools/" + aPool + "?filter=health:bad", sums: 5}, {at: "/pools/" + aPool + "?tab=vms", sums: 4}, {at: "/pools/" + aPool + "?tab=configure", sums: 4}, {at: "/pools/" + aPool + "?tab=tasks", sums: 4}, {at: "/pools/" + aPool + "?tab=volumes", all: true}},
 	"/pools/:id/assign":                   {{at: "/pools/" + aPool + "/assign", all: true}},
 	"/pools/:id/hosts/:host/release":      {{at: "/pools/" + aPool + "/hosts/" + aHost + "/release", sums: 4}},
 	"/pools/:id/labels":                   {{at: "/pools/" + aPool + "/labels", sums: 4}, {at: "/pools/" + aPool + "/labels?selector=rack", sums: 4}},

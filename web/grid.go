@@ -15,6 +15,6 @@ func newHostGrid(c echo.Context, typ fleet.ResourceType, rows, columns int) (g k
 	hosts.Sort, hosts.Limit = "name", rows
 	side = fleet.Query{After: c.QueryParam(name), Before: c.QueryParam(name + "-before"), Sort: "name", Limit: columns}
 	g = kit.Grid{Link: linkToCurrentPage(c), Type: typ}
-	g.Filter = kit.Filter{Link: g.Link, Type: "hosts", Label: "Filter hosts", Value: hosts.Filter, Placeholder: "name:h1* label:rack=4 phase:online"}
+	g.Filter = kit.Filter{Link: g.Link, Type: "hosts", Label: "Filter hosts", Value: hosts.Filter, Placeholder: "name:h1* label:rack=4 state:online"}
 	return g, hosts, side
 }

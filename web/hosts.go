@@ -13,7 +13,7 @@ import (
 )
 
 // hostListTabFilters maps the tabs of the host list to their filters.
-var hostListTabFilters = map[string]string{"all": "", "attention": "-phase:online"}
+var hostListTabFilters = map[string]string{"all": "", "attention": "-state:online"}
 
 func (s *Server) listHosts(c echo.Context, a fleet.Actor) error {
 	q := queryFromURL(c)
@@ -21,7 +21,7 @@ func (s *Server) listHosts(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	f := kit.Filter{Label: "Filter hosts", Placeholder: "phase:online label:rack=4 name:h*"}
+	f := kit.Filter{Label: "Filter hosts", Placeholder: "state:online vms>20 label:rack=4 name:h*"}
 	p := &hostview.ListPage{List: s.newList(c, "hosts", "name", hostview.Columns, f), Actor: a, Tab: tab}
 	if p.Hosts, err = fillList(c, a, &p.List, q, s.Control.ListHosts); err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 )
 
 func (s *Server) listImages(c echo.Context, a fleet.Actor) (err error) {
-	f := kit.Filter{Label: "Filter images", Placeholder: "os:debian published:yes name:web*"}
+	f := kit.Filter{Label: "Filter images", Placeholder: "system:debian published:yes name:web*"}
 	p := &imageview.ListPage{List: s.newList(c, "images", "name", imageview.Columns, f), Actor: a}
 	if p.Images, err = fillList(c, a, &p.List, queryFromURL(c), s.Control.ListImages); err != nil {
 		return err

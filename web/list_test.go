@@ -215,7 +215,7 @@ func TestExportOfSeveralPagesComplete(t *testing.T) {
 	if want := []string{"vm-000017", "stopped", "host-003", "project-7", "2", "1024", "10.0.0.17", "env=test tier=t3", "'=cmd()"}; !slices.Equal(all[16][1:10], want) {
 		t.Errorf("a line is %q, want %q", all[16][1:10], want)
 	}
-	byHost := rows(admin, "/vms.csv?sort=-host&filter=phase:running,stopped")
+	byHost := rows(admin, "/vms.csv?sort=-host&filter=state:running,stopped")
 	if !slices.IsSortedFunc(byHost, func(x, y []string) int { return strings.Compare(y[3]+y[1], x[3]+x[1]) }) || len(byHost) != vms-vms/1000 {
 		t.Errorf("sorted by host the file has %d VMs, or the order is wrong", len(byHost))
 	}

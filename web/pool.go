@@ -84,7 +84,7 @@ func (s *Server) fillPoolTab(c echo.Context, a fleet.Actor, p *poolview.Page) er
 	q := queryFromURL(c)
 	switch p.Tab {
 	case "vms":
-		p.Filter = kit.Filter{Link: p.Link, Type: "vms", Label: "Filter VMs", Value: q.Filter, Placeholder: "host:h1 phase:running name:web*"}
+		p.Filter = kit.Filter{Link: p.Link, Type: "vms", Label: "Filter VMs", Value: q.Filter, Placeholder: "host:h1 state:running name:web*"}
 		vms, err := s.Control.PoolVMs(ctx, a, p.Pool.ID, q)
 		p.Filter.Error, err = splitFilterError(err)
 		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next

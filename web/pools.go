@@ -13,7 +13,7 @@ import (
 )
 
 func (s *Server) listPools(c echo.Context, a fleet.Actor) (err error) {
-	f := kit.Filter{Label: "Filter pools", Placeholder: "tone:bad kind:nfs host:h1 name:shared*"}
+	f := kit.Filter{Label: "Filter pools", Placeholder: "health:bad used>80 kind:nfs host:h1 name:shared*"}
 	p := &poolview.ListPage{List: s.newList(c, "pools", "name", poolview.Columns, f), Actor: a}
 	if p.Pools, err = fillList(c, a, &p.List, queryFromURL(c), s.Control.ListPools); err != nil {
 		return err

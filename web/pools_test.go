@@ -44,8 +44,8 @@ func TestPoolPageShowsFaultAndRemedyPerHost(t *testing.T) {
 
 	b.post(path+"/hosts/"+string(hosts[1])+"/retry", url.Values{}, htmxFormHeaders("")...).requireStatus(t, http.StatusNoContent)
 	b.get(path+"?tab=tasks").contains(t, "Assign pool", "Waiting for host-2")
-	b.get("/pools?filter=tone:warn").contains(t, "shared-nfs")
-	b.get("/pools?filter=tone:ok").contains(t, "No pool matches")
+	b.get("/pools?filter=health:warn").contains(t, "shared-nfs")
+	b.get("/pools?filter=health:ok").contains(t, "No pool matches")
 }
 
 // The page of a pool that was stopped outside of Quantix shows that and offers a start. A full pool is shown as full.
@@ -62,7 +62,7 @@ func TestStoppedPoolOffersStartAndFullPoolShown(t *testing.T) {
 	b.get("/").requireStatus(t, http.StatusOK).contains(t, `Full <span class="muted">(on host-1, 99 % used)</span>`)
 	b.get("/hosts/"+string(hosts[1])+"?tab=storage").requireStatus(t, http.StatusOK).contains(t, "Stopped on the host outside Quantix.")
 	b.post(path+"/hosts/"+string(hosts[1])+"/retry", url.Values{}, htmxFormHeaders("")...).requireStatus(t, http.StatusNoContent)
-	b.get("/pools?filter=tone:bad").contains(t, "shared-nfs", "1 of 3 hosts healthy, full")
+	b.get("/pools?filter=health:bad").contains(t, "shared-nfs", "1 of 3 hosts healthy, full")
 }
 
 func TestTenantSeesPoolWithoutHosts(t *testing.T) {

@@ -17,8 +17,8 @@ func TestSignInReturnsToRequestedPageAndSignOutEndsSession(t *testing.T) {
 	p.addUser("mara", fleet.RoleAdmin)
 	b := p.newBrowser()
 
-	a := b.get("/vms?filter=phase:running").requireStatus(t, http.StatusSeeOther)
-	if to := a.header.Get("Location"); to != "/sign-in?next=%2Fvms%3Ffilter%3Dphase%3Arunning" {
+	a := b.get("/vms?filter=state:running").requireStatus(t, http.StatusSeeOther)
+	if to := a.header.Get("Location"); to != "/sign-in?next=%2Fvms%3Ffilter%3Dstate%3Arunning" {
 		t.Fatalf("without a session the page redirects to %q", to)
 	}
 	b.get("/sign-in?next=%2Fvms").requireStatus(t, http.StatusOK).contains(t, `name="next" value="/vms"`)

@@ -19,7 +19,7 @@ import (
 )
 
 func (s *Server) listTemplates(c echo.Context, a fleet.Actor) (err error) {
-	f := kit.Filter{Label: "Filter templates", Placeholder: "os:debian project:web published:yes"}
+	f := kit.Filter{Label: "Filter templates", Placeholder: "system:debian project:web published:yes"}
 	p := &templateview.ListPage{List: s.newList(c, "templates", "name", templateview.Columns, f), Actor: a}
 	if p.Templates, err = fillList(c, a, &p.List, queryFromURL(c), s.Control.ListTemplates); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 var vmListTabFilters = map[string]string{
 	"all": "", "found": "",
 	"attention": "attention:yes",
-	"restart":   "phase:needsRestart",
+	"restart":   "state:needsRestart",
 }
 
 func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
@@ -27,15 +27,15 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	f, columns := kit.Filter{Label: "Filter VMs", Placeholder: "phase:running host:h1 name:web* label:env=prod"}, vmview.Columns
+	f, columns := kit.Filter{Label: "Filter VMs", Placeholder: "state:running host:h1 memory>8G name:web* label:env=prod"}, vmview.Columns
 	if tab == "found" {
-		f.Type, f.Placeholder, columns = "found", "name:web* host:h1 phase:running", vmview.DiscoveredVMColumns
+		f.Type, f.Placeholder, columns = "found", "name:web* host:h1 state:running", vmview.DiscoveredVMColumns
 	}
 	if tab == "restart" {
 		columns = vmview.RestartColumns
 	}
 	if !policy.May(a, policy.InfraSee, "") {
-		f.Placeholder, columns = "phase:running name:web* label:env=prod", columns.WithoutHost()
+		f.Placeholder, columns = "state:running name:web* label:env=prod", columns.WithoutHost()
 	}
 	p := &vmview.ListPage{
 		List: s.newList(c, "vms", "name", columns, f), Tab: tab,

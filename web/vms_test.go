@@ -36,8 +36,8 @@ func TestVMListFiltersAndUpdatesRows(t *testing.T) {
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	b.get("/vms").requireStatus(t, http.StatusOK).contains(t, "web-01", "Running", "web-02", "Stopped", "Needs restart", "Failed", "env=prod", "4 GiB")
 
-	a := b.get("/vms?filter="+url.QueryEscape("phase:stopped")).requireStatus(t, http.StatusOK)
-	a.contains(t, "web-02", `value="phase:stopped"`)
+	a := b.get("/vms?filter="+url.QueryEscape("state:stopped")).requireStatus(t, http.StatusOK)
+	a.contains(t, "web-02", `value="state:stopped"`)
 	if strings.Contains(a.pageContent(), ">web-01<") {
 		t.Error("the filtered list contains web-01")
 	}
@@ -50,7 +50,7 @@ func TestVMListFiltersAndUpdatesRows(t *testing.T) {
 	b.get("/vms?filter=name:zzz*").requireStatus(t, http.StatusOK).contains(t, "No VM matches")
 
 	// The same address returns only the rows when htmx requests them.
-	rows := b.getFragment("/vms?filter=phase:stopped", "vm-rows").requireStatus(t, http.StatusOK)
+	rows := b.getFragment("/vms?filter=state:stopped", "vm-rows").requireStatus(t, http.StatusOK)
 	rows.contains(t, ">web-02<")
 	rows.excludes(t, "<html", "<form")
 	b.getFragment("/vms", "no-such-part").requireStatus(t, http.StatusNotFound)

@@ -258,8 +258,8 @@ func measureCSV(b *testing.B, r *rig, v visitor) {
 
 // fleetQueries are the measured queries: filtered and sorted, each with more than a hundred results.
 var fleetQueries = []fleet.Query{
-	{Filter: "phase:running", Sort: "name", Limit: 100},
-	{Filter: "name:vm-07* phase:running", Sort: "-name", Limit: 100},
+	{Filter: "state:running", Sort: "name", Limit: 100},
+	{Filter: "name:vm-07* state:running", Sort: "-name", Limit: 100},
 	{Filter: "host:host-104*", Sort: "name", Limit: 100},
 	{Filter: "label:env=prod", Sort: "-created", Limit: 100},
 }

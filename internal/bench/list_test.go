@@ -32,8 +32,8 @@ const (
 
 // listQueries are the measured queries: filtered and sorted, the first page of a hundred.
 var listQueries = []fleet.Query{
-	{Filter: "phase:running", Sort: "name", Limit: 100},
-	{Filter: "name:vm-07* phase:running", Sort: "-name", Limit: 100},
+	{Filter: "state:running", Sort: "name", Limit: 100},
+	{Filter: "name:vm-07* state:running", Sort: "-name", Limit: 100},
 	{Filter: "host:host-042", Sort: "name", Limit: 100},
 	{Filter: "label:env=prod", Sort: "-created", Limit: 100},
 }

@@ -230,7 +230,7 @@ var projectUseCases = map[string]useCase{
 	}},
 	"ListTokens": {permittedActors: signedInActors, args: readUseCase},
 	"ListViews":  {permittedActors: signedInActors, args: func(*authzFixture) []any { return []any{"vms"} }},
-	"SaveView":   {permittedActors: without(signedInActors, "system"), args: func(*authzFixture) []any { return []any{"vms", "mine", "filter=phase:running"} }},
+	"SaveView":   {permittedActors: without(signedInActors, "system"), args: func(*authzFixture) []any { return []any{"vms", "mine", "filter=state:running"} }},
 	"CPUModels":  {permittedActors: actorsWithAnyRole, args: noArgs},
 	"WatchKeys": {permittedActors: signedInActors, args: func(w *authzFixture) []any {
 		return []any{[]string{"vm:" + string(w.vm()), "host:" + string(w.h1), "tasks"}}

@@ -40,7 +40,7 @@ func loadPages(t *testing.T, c *control.Control, pool fleet.PoolID, network flee
 		}
 	}
 	for phase, names := range map[string]*[]string{"unknown": &l.Unknown, "running": &l.Running} {
-		vms, err := c.ListVMs(ctx, chief, fleet.Query{Filter: "phase:" + phase})
+		vms, err := c.ListVMs(ctx, chief, fleet.Query{Filter: "state:" + phase})
 		want(err)
 		for _, v := range vms.Items {
 			*names = append(*names, v.Name)

@@ -49,7 +49,7 @@ func TestNeedsAttentionListHasOneRowPerCause(t *testing.T) {
 	s.execSQL(`DELETE FROM tasks`)
 	const full = "Free space in the pool, or move disks to another pool."
 	want := []string{
-		"2 pool [archive on 2 hosts nfs on 2 hosts]: Failed: " + helper + " -> Install nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, Red Hat) on the host. (/pools?filter=tone:bad)",
+		"2 pool [archive on 2 hosts nfs on 2 hosts]: Failed: " + helper + " -> Install nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, Red Hat) on the host. (/pools?filter=health:bad)",
 		"2 vm [a1 a2]: Start failed: cannot open ….qcow2: No space left on device -> " + full + " (/vms?filter=attention:yes)",
 		"1 vm [b]: Start failed: no firmware ->  (/vms?filter=attention:yes)",
 		"2 vm []: Changed on the host: the definition there differs from what was set here (drift). -> " + fleet.DriftRemedy + " (/vms?filter=drift:yes)",
@@ -58,7 +58,7 @@ func TestNeedsAttentionListHasOneRowPerCause(t *testing.T) {
 		t.Error(diff)
 	}
 	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
-	hosts := "2 host [h1 h2]: Its agent is offline. Its last report may be outdated. -> " + fleet.HostUnknown.Remedy() + " (/hosts?filter=phase:unknown)"
+	hosts := "2 host [h1 h2]: Its agent is offline. Its last report may be outdated. -> " + fleet.HostUnknown.Remedy() + " (/hosts?filter=state:unknown)"
 	if diff := cmp.Diff([]string{hosts}, s.attentionRows(chief)); diff != "" {
 		t.Error(diff)
 	}
@@ -74,7 +74,7 @@ func TestTenantDashboardCountsAreConsistent(t *testing.T) {
 		t.Errorf("a member whose VMs and pools are well reads %q", rows)
 	}
 	s.execSQL(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out at h1"}' WHERE pool_id = $1`, s.nfs)
-	if diff := cmp.Diff([]string{"1 pool [nfs]: 0 of 2 hosts healthy ->  (/pools?filter=tone:bad)"}, s.attentionRows(s.member)); diff != "" {
+	if diff := cmp.Diff([]string{"1 pool [nfs]: 0 of 2 hosts healthy ->  (/pools?filter=health:bad)"}, s.attentionRows(s.member)); diff != "" {
 		t.Error(diff)
 	}
 	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)

@@ -22,11 +22,11 @@ func TestHostWithFutureLastSeenIsUnknown(t *testing.T) {
 		if v, err := r.GetVM(t.Context(), chief, vm); err != nil || v.Phase != phase {
 			t.Errorf("seen in %s, the VM is %s (%v)", seen, v.Phase, err)
 		}
-		hosts, err := r.ListHosts(t.Context(), chief, fleet.Query{Filter: "phase:" + string(host)})
+		hosts, err := r.ListHosts(t.Context(), chief, fleet.Query{Filter: "state:" + string(host)})
 		if err != nil || len(hosts.Items) != 1 {
 			t.Errorf("seen in %s, the list of %s hosts has %d (%v)", seen, host, len(hosts.Items), err)
 		}
-		vms, err := r.ListVMs(t.Context(), chief, fleet.Query{Filter: "phase:" + string(phase)})
+		vms, err := r.ListVMs(t.Context(), chief, fleet.Query{Filter: "state:" + string(phase)})
 		if err != nil || len(vms.Items) != 1 {
 			t.Errorf("seen in %s, the list of %s VMs has %d (%v)", seen, phase, len(vms.Items), err)
 		}

@@ -101,10 +101,10 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 			t.Errorf("seed %d: %s is not in order", seed, v.Name)
 		}
 		for tone, n := range map[fleet.Severity]int{fleet.SeverityOK: v.Health.SeverityCounts.OK, fleet.SeverityWarn: v.Health.SeverityCounts.Warn, fleet.SeverityBad: v.Health.SeverityCounts.Bad, fleet.SeverityUnknown: v.Health.SeverityCounts.Unknown} {
-			if got := list("tone:" + string(tone)); len(got) != n || slices.ContainsFunc(got, func(c fleet.PoolHost) bool { return c.Severity != tone }) {
+			if got := list("health:" + string(tone)); len(got) != n || slices.ContainsFunc(got, func(c fleet.PoolHost) bool { return c.Severity != tone }) {
 				t.Errorf("seed %d: %s: the counter says %d %s, the filter gives %d", seed, v.Name, n, tone, len(got))
 			}
-			if got := list("-tone:" + string(tone)); len(got) != len(statuses)-n {
+			if got := list("-health:" + string(tone)); len(got) != len(statuses)-n {
 				t.Errorf("seed %d: %s: all but %s are %d", seed, v.Name, tone, len(got))
 			}
 		}
@@ -183,7 +183,7 @@ func TestNetworkHealthInSQLMatchesHostStatuses(t *testing.T) {
 		t.Error("the host statuses are not in order")
 	}
 	for tone, n := range map[fleet.Severity]int{fleet.SeverityOK: v.Health.SeverityCounts.OK, fleet.SeverityWarn: v.Health.SeverityCounts.Warn, fleet.SeverityBad: v.Health.SeverityCounts.Bad, fleet.SeverityUnknown: v.Health.SeverityCounts.Unknown} {
-		if got := list("tone:" + string(tone)); len(got) != n || n == 0 {
+		if got := list("health:" + string(tone)); len(got) != n || n == 0 {
 			t.Errorf("the counter says %d %s, the filter gives %d", n, tone, len(got))
 		}
 	}

@@ -17,7 +17,8 @@ func TestHostsAreListedEditedAndDeleted(t *testing.T) {
 		t.Fatalf("%+v %v", v, err)
 	}
 	s.execSQL(`UPDATE host_sessions SET conflict = 'another agent' WHERE host_id = $1`, s.h2)
-	for filter, want := range map[string]string{"phase:online": "h1", "phase:conflict": "h2", "-phase:online": "h2", "label:rack=r7": "h1", "label:rack": "h1", "-label:rack": "h2", "h": "h1 h2"} {
+	for filter, want := range map[string]string{"state:online": "h1", "state:conflict": "h2", "-state:online": "h2", "label:rack=r7": "h1", "label:rack": "h1", "-label:rack": "h2", "h": "h1 h2",
+		"vms>0": "h1", "vms:0": "h2", "memory>=256M": "h1", "memory>256M": "", "vcpus<1": "h2", "description:RACK": "h1", "joined<2026-01-01": "", "uuid:" + string(s.h2): "h2"} {
 		page, err := s.ListHosts(t.Context(), chief, fleet.Query{Filter: filter})
 		var names []string
 		for _, v := range page.Items {
@@ -25,6 +26,16 @@ func TestHostsAreListedEditedAndDeleted(t *testing.T) {
 		}
 		if got := strings.Join(names, " "); err != nil || got != want {
 			t.Errorf("%q: %q %v, want %q", filter, got, err, want)
+		}
+	}
+	for _, sort := range []string{"vms", "cpus", "memory"} { // h2 has no VM
+		first, err := s.ListHosts(t.Context(), chief, fleet.Query{Sort: sort, Limit: 1})
+		if err != nil || len(first.Items) != 1 || first.Items[0].Name != "h2" || first.Next == "" {
+			t.Fatalf("first page by %s: %+v %v", sort, first, err)
+		}
+		second, err := s.ListHosts(t.Context(), chief, fleet.Query{Sort: sort, Limit: 1, After: first.Next})
+		if err != nil || len(second.Items) != 1 || second.Items[0].Name != "h1" || second.Next != "" {
+			t.Errorf("second page by %s: %+v %v", sort, second, err)
 		}
 	}
 	if err := s.ClearConflict(t.Context(), chief, s.h2); err != nil {
@@ -75,7 +86,7 @@ func TestUnmanagedVMsHiddenFromMembers(t *testing.T) {
 	s := newProjectFixture(t)
 	id := fleet.NewID[fleet.VMID]()
 	s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'Old_Box', '{"power":"running"}')`, s.h1, id)
-	for filter, want := range map[string]int{"": 1, "old": 1, "phase:running": 1, "phase:stopped": 0, "host:h1": 1, "host:h2": 0, "id:" + string(id): 1} {
+	for filter, want := range map[string]int{"": 1, "old": 1, "state:running": 1, "state:stopped": 0, "host:h1": 1, "host:h2": 0, "id:" + string(id): 1} {
 		page, err := s.ListDiscoveredVMs(t.Context(), chief, fleet.Query{Filter: filter})
 		if err != nil || len(page.Items) != want {
 			t.Errorf("%q: %+v %v", filter, page.Items, err)
@@ -86,7 +97,7 @@ func TestUnmanagedVMsHiddenFromMembers(t *testing.T) {
 		t.Errorf("%+v %v", f, err)
 	}
 	s.execSQL(`UPDATE host_sessions SET seen_at = NULL`)
-	if page, err := s.ListDiscoveredVMs(t.Context(), chief, fleet.Query{Filter: "phase:unknown"}); err != nil || len(page.Items) != 1 {
+	if page, err := s.ListDiscoveredVMs(t.Context(), chief, fleet.Query{Filter: "state:unknown"}); err != nil || len(page.Items) != 1 {
 		t.Errorf("of an offline host: %+v %v", page.Items, err)
 	}
 	s.wantRefused("member", fleet.Forbidden, "do not have permission", func() error { _, err := s.GetDiscoveredVM(t.Context(), s.member, s.h1, id); return err })

@@ -156,8 +156,10 @@ func TestCompleteSuggestsOnlyVisibleValues(t *testing.T) {
 		actor           fleet.Actor
 		typ, text, want string
 	}{
-		{chief, "vms", "ph", "phase:"},
-		{chief, "vms", "web -ph", "-phase:"},
+		{chief, "vms", "st", "state:"},
+		{chief, "vms", "web -st", "-state:"},
+		{chief, "vms", "mem", "memory>"},
+		{chief, "vms", "memory>", ""},
 		{chief, "vms", "att", "attention:"},
 		{chief, "vms", "attention:", "attention:yes attention:no"},
 		{chief, "vms", "address:", ""},
@@ -165,8 +167,8 @@ func TestCompleteSuggestsOnlyVisibleValues(t *testing.T) {
 		{chief, "vms", "address:10.0.0.5,FE", `address:10.0.0.5,"fe80::1"`},
 		{chief, "vms", "mac:52:54", `mac:"52:54:00:00:00:01"`},
 		{s.blueMember, "vms", "address:10.0", ""},
-		{chief, "vms", "phase:st", "phase:starting phase:stopping phase:stopped"},
-		{chief, "vms", "phase:running,cra", "phase:running,crashed"},
+		{chief, "vms", "state:st", "state:starting state:stopping state:stopped"},
+		{chief, "vms", "state:running,cra", "state:running,crashed"},
 		{chief, "vms", "host:h", "host:h1 host:h2"},
 		{s.member, "vms", "host:h", ""},
 		{s.member, "vms", "project:", "project:red"},

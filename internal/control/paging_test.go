@@ -117,7 +117,7 @@ func TestPagingForwardAndBackwardHasNoGapOrOverlap(t *testing.T) {
 		poolName := func(v fleet.PoolView) string { return v.Name }
 		ordered("pools", walkPages(t, c.ListPools, by("name"), poolName), desc, 10)
 		warned := by("name")
-		warned.Filter = "-tone:ok" // health is not evaluated by PostgreSQL
+		warned.Filter = "-health:ok" // health is not evaluated by PostgreSQL
 		ordered("pools with a tone", walkPages(t, c.ListPools, warned, poolName), desc, 8)
 		ordered("networks", walkPages(t, c.ListNetworks, by("name"), func(n fleet.NetworkView) string { return n.Name + string(n.ID) }), desc, 9)
 		ordered("found VMs", walkPages(t, c.ListDiscoveredVMs, by("name"), func(f fleet.DiscoveredVM) string { return f.Name + string(f.ID) + string(f.HostID) }), desc, 10)

@@ -130,16 +130,16 @@ func TestListsReadOnePageWhenHostsAreOffline(t *testing.T) {
 			{Filter: "attention:no"},
 			{Filter: "drift:yes"},
 			{Filter: "drift:no"},
-			{Filter: "phase:running"},
-			{Filter: "phase:unknown"},
-			{Filter: "-phase:unknown"},
-			{Filter: "-phase:running"},
-			{Filter: "phase:running,unknown"},
-			{Filter: "phase:creating"},
-			{Filter: "phase:crashed"},
-			{Filter: "phase:running", Sort: "-created"},
+			{Filter: "state:running"},
+			{Filter: "state:unknown"},
+			{Filter: "-state:unknown"},
+			{Filter: "-state:running"},
+			{Filter: "state:running,unknown"},
+			{Filter: "state:creating"},
+			{Filter: "state:crashed"},
+			{Filter: "state:running", Sort: "-created"},
 			{Filter: "attention:no", Sort: "-memory"},
-			{Filter: "phase:running", Sort: "host"},
+			{Filter: "state:running", Sort: "host"},
 		} {
 			rows, plans := r.countVisitedRows(t, pool, func() error { _, err := c.ListVMs(t.Context(), chief, q); return err })
 			if rows > vms/5 {
@@ -158,7 +158,7 @@ func TestListsReadOnePageWhenHostsAreOffline(t *testing.T) {
 		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM vms JOIN host_sessions USING (host_id) WHERE looked_at < now() - interval '30 seconds'`).Scan(&unknown); err != nil {
 			t.Fatal(err)
 		}
-		for filter, want := range map[string]int{"phase:unknown": unknown, "-phase:unknown": vms - unknown} {
+		for filter, want := range map[string]int{"state:unknown": unknown, "-state:unknown": vms - unknown} {
 			got, err := query.ReadAllPages(t.Context(), chief, fleet.Query{Filter: filter}, c.ListVMsBriefly)
 			if err != nil || len(got) != want {
 				t.Errorf("with %s hosts online, %s lists %d VMs, want %d, %v", some.heard, filter, len(got), want, err)

@@ -92,7 +92,7 @@ func TestFullPoolNeedsAttention(t *testing.T) {
 		if v.Health.Severity != tone || v.Health.Summary != summary {
 			t.Errorf("health is %s, %q, want %s, %q", v.Health.Severity, v.Health.Summary, tone, summary)
 		}
-		page, err := s.ListPools(t.Context(), chief, fleet.Query{Filter: "local tone:" + string(tone)})
+		page, err := s.ListPools(t.Context(), chief, fleet.Query{Filter: "local health:" + string(tone)})
 		if err != nil || len(page.Items) != 1 {
 			t.Errorf("the list of tone %s has %d pools, %v", tone, len(page.Items), err)
 		}

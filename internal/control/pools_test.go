@@ -26,13 +26,16 @@ func TestPoolHealthFollowsHosts(t *testing.T) {
 	if v.Health.Summary != "2 of 2 hosts healthy" || v.Health.Severity != fleet.SeverityOK || v.Health.CapacityBytes != 1000<<30 || len(v.Hosts) != 2 || v.Hosts[0].Status.Volumes != nil {
 		t.Errorf("healthy: %+v", v)
 	}
+	if page, err := s.ListPools(t.Context(), chief, fleet.Query{Filter: "free>0 used<101 kind:nfs"}); err != nil || len(page.Items) != 1 {
+		t.Errorf("pools by capacity: %+v %v", page, err)
+	}
 	s.execSQL(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h1)
 	v = s.poolView(chief, s.nfs)
 	if v.Health.Severity != fleet.SeverityBad || v.Hosts[0].State != fleet.PoolFailed || v.Hosts[1].State != fleet.PoolUnknown || v.Hosts[0].HostPhase != fleet.HostOnline {
 		t.Errorf("one failed, one offline: %+v", v)
 	}
-	for filter, want := range map[string]string{"tone:bad": "nfs", "-tone:bad": "local", "kind:dir": "local", "host:h2": "nfs", "lo*": "local", "tone:ok": ""} {
+	for filter, want := range map[string]string{"health:bad": "nfs", "-health:bad": "local", "kind:dir": "local", "host:h2": "nfs", "lo*": "local", "health:ok": "", "free>1T": "", "source:NAS": "nfs", "-source:nas": "local", "used<101 kind:nfs": ""} {
 		page, err := s.ListPools(t.Context(), chief, fleet.Query{Filter: filter, Limit: 1})
 		var names []string
 		for _, v := range page.Items {
@@ -64,7 +67,7 @@ func TestFaultyActivePoolIsDegraded(t *testing.T) {
 	if v.Health.Summary != "1 of 2 hosts healthy, degraded on 1" || v.Health.Severity != fleet.SeverityWarn || v.Health.Degraded != 1 || v.Health.SeverityCounts.Warn != 1 {
 		t.Errorf("its health is %+v", v.Health)
 	}
-	for filter, want := range map[string]string{"tone:warn": "h2", "tone:ok": "h1", "": "h2 h1", "tone:bad": ""} {
+	for filter, want := range map[string]string{"health:warn": "h2", "health:ok": "h1", "": "h2 h1", "health:bad": ""} {
 		page, err := s.PoolHosts(t.Context(), chief, s.nfs, fleet.Query{Filter: filter})
 		var names []string
 		for _, h := range page.Items {
@@ -107,7 +110,7 @@ func TestUnhealthyHostStatusListsAffectedVMs(t *testing.T) {
 	s.execSQL(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	want := fleet.PoolImpact{VMs: 2, Running: 1, Disks: 3}
 	v := s.poolView(chief, s.nfs)
-	page, err := s.PoolHosts(t.Context(), chief, s.nfs, fleet.Query{Filter: "tone:bad"})
+	page, err := s.PoolHosts(t.Context(), chief, s.nfs, fleet.Query{Filter: "health:bad"})
 	if err != nil || len(page.Items) != 1 || page.Items[0].Impact == nil || *page.Items[0].Impact != want {
 		t.Errorf("the failed host status alone: %+v, %v", page.Items, err)
 	}

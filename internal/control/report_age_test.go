@@ -60,7 +60,7 @@ func TestReportAgeCountsFromHypervisorInventory(t *testing.T) {
 		if err != nil || host.Phase != c.host {
 			t.Errorf("%s: the host is %s (%v), want %s", name, host.Phase, err, c.host)
 		}
-		for filter, n := range map[string]int{"phase:" + string(c.host): 1, "-phase:" + string(c.host): 0} {
+		for filter, n := range map[string]int{"state:" + string(c.host): 1, "-state:" + string(c.host): 0} {
 			if page, err := r.ListHosts(t.Context(), fleet.SystemActor, fleet.Query{Filter: filter}); err != nil || len(page.Items) != n {
 				t.Errorf("%s: %s lists %d, %v", name, filter, len(page.Items), err)
 			}

@@ -16,9 +16,9 @@ func BenchmarkListVMs(b *testing.B) {
 	c := control.New(pool, control.Options{})
 	for name, q := range map[string]fleet.Query{
 		"by name":            {},
-		"running prod":       {Filter: "phase:running label:env=prod"},
-		"running by memory":  {Filter: "phase:running", Sort: "-memory"},
-		"crashed":            {Filter: "phase:crashed"},
+		"running prod":       {Filter: "state:running label:env=prod"},
+		"running by memory":  {Filter: "state:running", Sort: "-memory"},
+		"crashed":            {Filter: "state:crashed"},
 		"by host":            {Sort: "host"},
 		"one MAC":            {Filter: "mac:52:54:00:01:00:01"},
 		"a net":              {Filter: "address:10.1.8.*"},

@@ -19,6 +19,10 @@ func TestVMListFiltersAndSorts(t *testing.T) {
 	web, db, off := s.createVM("web-1", fleet.Running), s.createVM("db1", fleet.Stopped), s.createVM("off", fleet.Running)
 	s.execSQL(`UPDATE vms SET labels = '{"env":"prod","note":"50%_\\"}', spec = spec || `+defaultNICSQL("52:54:00:00:00:01")+`,
 		status = status || '{"nics":[{"addresses":["10.0.0.5","fe80::1"]}]}' WHERE id = $1`, web.ID)
+	s.execSQL(`UPDATE vms SET spec = spec || '{"cpus":4,"memoryMiB":8192}', created_at = '2026-01-31T23:00:00Z' WHERE id = $1`, db.ID)
+	s.execSQL(`INSERT INTO host_meters (host_id, at, vm_ids, cpu_nanos, memory_bytes, read_bytes, write_bytes, receive_bytes, send_bytes, before_at, before_ids, before_cpu)
+		VALUES ($1, now(), ARRAY[$2, $3], ARRAY[9000000000, 100], '{0,0}', '{0,0}', '{0,0}', '{0,0}', '{0,0}', now() - interval '10 seconds', ARRAY[$3, $2], ARRAY[200, 1000000000])`,
+		s.h1, web.ID, db.ID)
 	s.execSQL(`UPDATE vms SET labels = '{"env":"test"}' WHERE id = $1`, db.ID)
 	s.execSQL(`UPDATE vms SET host_id = $1, project_id = $2, spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $3::text))) WHERE id = $4`, s.h2, s.blue, s.nfs, off.ID)
 	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
@@ -32,14 +36,14 @@ func TestVMListFiltersAndSorts(t *testing.T) {
 		"name:off,db1":                    "db1 off",
 		"_":                               "",
 		"%":                               "",
-		"phase:running":                   "web-1",
-		"phase:stopped":                   "db1",
-		"phase:unknown":                   "off",
-		"-phase:unknown":                  "db1 web-1",
-		"phase:unknown,stopped":           "db1 off",
-		"-phase:running,stopped":          "off",
-		"phase:*":                         "db1 off web-1",
-		"-phase:*":                        "",
+		"state:running":                   "web-1",
+		"state:stopped":                   "db1",
+		"state:unknown":                   "off",
+		"-state:unknown":                  "db1 web-1",
+		"state:unknown,stopped":           "db1 off",
+		"-state:running,stopped":          "off",
+		"state:*":                         "db1 off web-1",
+		"-state:*":                        "",
 		"label:env=prod":                  "web-1",
 		"label:env=prod,test":             "db1 web-1",
 		"label:env":                       "db1 web-1",
@@ -77,11 +81,22 @@ func TestVMListFiltersAndSorts(t *testing.T) {
 		"mac:52:54:00:00:00:0":            "",
 		"mac:*:01":                        "web-1",
 		"attention:yes":                   "off",
-		"attention:no phase:stopped":      "db1",
+		"vcpu:4":                          "db1",
+		"vcpu>=1":                         "db1 off web-1",
+		"-vcpu>1":                         "off web-1",
+		"memory>4G":                       "db1",
+		"memory:256M,8G":                  "db1 off web-1",
+		"memory<=256M":                    "off web-1",
+		"cpu>50":                          "web-1", // the others have no sample, or their CPU time decreased
+		"-cpu>50":                         "db1 off",
+		"created:2026-01-31":              "db1",
+		"created>2026-01-31":              "off web-1",
+		"created<2026-01-31":              "",
+		"attention:no state:stopped":      "db1",
 		"id:" + string(off.ID):            "off",
 		"id:" + string(off.ID)[:30] + "*": "",
-		"phase:running label:env=prod host:h1 name:web*": "web-1",
-		"phase:running label:env=test":                   "",
+		"state:running label:env=prod host:h1 name:web*": "web-1",
+		"state:running label:env=test":                   "",
 	} {
 		// IDs created at the same time begin with the same characters.
 		if strings.HasSuffix(filter, "*") && strings.HasPrefix(filter, "id:") {
@@ -151,7 +166,7 @@ func TestVMsVisibleOnlyInOwnProjects(t *testing.T) {
 		t.Error("the list has other VMs than those visible to the actor")
 	}
 	s.execSQL(`UPDATE vms SET spec = spec || ` + defaultNICSQL("52:54:00:00:00:01"))
-	for _, filter := range []string{"network:default", "network:default,x", "network:d*", "phase:running", "-phase:stopped", "-name:x", "label:a,b", "-label:a,b", "mac:5*,6*", "web", "id:*"} {
+	for _, filter := range []string{"network:default", "network:default,x", "network:d*", "state:running", "-state:stopped", "-name:x", "label:a,b", "-label:a,b", "mac:5*,6*", "web", "id:*"} {
 		for _, sort := range []string{"name", "-created", "project"} {
 			if n := names(s.blueMember, fleet.Query{Filter: filter, Sort: sort}); n != 0 {
 				t.Errorf("filter %q sorted by %s shows a user of another project %d VMs", filter, sort, n)
@@ -267,7 +282,7 @@ func TestVMPhaseInSQLMatchesGo(t *testing.T) {
 		}
 		for _, p := range []fleet.Phase{want, rapid.SampledFrom(fleet.VMPhases).Draw(t, "asked")} {
 			for _, not := range []bool{false, true} {
-				filter := "phase:" + string(p)
+				filter := "state:" + string(p)
 				if not {
 					filter = "-" + filter
 				}

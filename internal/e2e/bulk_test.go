@@ -130,7 +130,7 @@ func createVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
 		t.FailNow()
 	}
 	eventually(t, 4*stepLimit, "the VMs", func() (bool, string) {
-		off := listAllPages[fleet.VMView](t, a, "/api/v1/vms?sort=name&filter=phase:stopped")
+		off := listAllPages[fleet.VMView](t, a, "/api/v1/vms?sort=name&filter=state:stopped")
 		for i, vm := range off {
 			ids[i] = vm.ID
 		}

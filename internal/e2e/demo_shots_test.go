@@ -42,15 +42,15 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"dashboard", "/", nil},
 		{"shortcuts", "/", func(p *tab) { p.typeKeys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
 		{"vms", "/vms", nil},
-		{"vms-filter", "/vms?filter=phase:running+label:env%3Dprod&sort=-memory", nil},
-		{"vms-filter-wrong", "/vms?filter=phase:flying", func(p *tab) { p.allowFaults("422") }},
+		{"vms-filter", "/vms?filter=state:running+label:env%3Dprod&sort=-memory", nil},
+		{"vms-filter-wrong", "/vms?filter=state:flying", func(p *tab) { p.allowFaults("422") }},
 		{"vms-nothing", "/vms?filter=name:nothing-like-it", nil},
 		{"vms-found", "/vms?tab=found", nil},
 		{"vms-attention", "/vms?tab=attention", nil},
 		{"vms-selected", "/vms", func(p *tab) { p.click("tbody input[data-select-row]", "") }},
 		{"vms-page", "/vms?limit=10", func(p *tab) { p.click(".pager a", "Next"); p.waitText(".pager", "Previous"); p.waitSettled() }},
 		{"vms-columns", "/vms?columns=state,host,created,id", nil},
-		{"vms-views", "/views/vms?filter=phase:running&sort=-memory", func(p *tab) {
+		{"vms-views", "/views/vms?filter=state:running&sort=-memory", func(p *tab) {
 			p.fillInput("#view-name", "Running by memory")
 			p.click("#view-save", "Save")
 			p.waitText(".kept", "Running by memory")

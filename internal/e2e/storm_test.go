@@ -162,7 +162,7 @@ func (s *faultStorm) joinSimulated(h *stormHost) {
 	}
 	s.runAgent(h.name, s.simulatedArgs(h)...)
 	eventually(s.t, stepLimit, "the first report of "+h.name, func() (bool, string) {
-		got, err := s.a.send(s.t.Context(), http.MethodGet, "/api/v1/hosts?filter=phase:online+name:"+h.name, nil)
+		got, err := s.a.send(s.t.Context(), http.MethodGet, "/api/v1/hosts?filter=state:online+name:"+h.name, nil)
 		return err == nil && strings.Contains(string(got.body), h.name), string(got.body)
 	})
 }

@@ -3,7 +3,9 @@ package fleet
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -18,19 +20,55 @@ const (
 
 // FilterKey is a key before the colon of a filter term.
 type FilterKey struct {
-	Key    string
-	Help   string   // text for completion: "the VM's phase"
-	Values []string // all possible values; nil: any text
+	Key     string     // the word in the column's heading
+	Aliases []string   // other words for the key
+	Help    string     // text for completion: "the VM's state"
+	Values  []string   // all possible values; nil: any text
+	Unit    FilterUnit // of numbers, which can be compared with > and <
 }
+
+// FilterUnit is the unit of a filter key's numbers.
+type FilterUnit int
+
+// Units of filter keys.
+const (
+	UnitNone  FilterUnit = iota // the key's values are texts
+	UnitCount                   // plain numbers, or percent
+	UnitSize                    // bytes; a suffix K, M, G or T multiplies by powers of 1024
+	UnitDate                    // days in UTC, such as 2026-01-31
+)
 
 // FilterKeys are the filter keys of one resource type.
 type FilterKeys []FilterKey
 
 // FilterTerm is one condition of a filter. All terms must match; within a term, any alternative.
 type FilterTerm struct {
-	Key          string
+	Key          string // never an alias
 	Not          bool
 	Alternatives []FilterMatch
+	Comparisons  []Comparison // alternatives of a key with a unit
+}
+
+// Comparison is one alternative of a term with numbers.
+type Comparison struct {
+	Operator string  // =, <, <=, > or >=
+	Number   float64 // in the key's unit; a date is the day's start in Unix seconds
+}
+
+// Matches reports whether the comparison holds for the number.
+func (c Comparison) Matches(number float64) bool {
+	switch c.Operator {
+	case "<":
+		return number < c.Number
+	case "<=":
+		return number <= c.Number
+	case ">":
+		return number > c.Number
+	case ">=":
+		return number >= c.Number
+	default:
+		return number == c.Number
+	}
 }
 
 // FilterMatch is one alternative of a term.
@@ -82,8 +120,9 @@ func (p Pattern) Lower() Pattern {
 }
 
 // ParseFilter parses the filter language. Terms are AND-ed: key:value, -key:value for negation, key:a,b for
-// alternatives, label:key=value, label:key. A bare word matches a part of the name. "*" matches any run of characters;
-// quotes protect spaces, colons and commas. Errors are Invalid at the field "filter".
+// alternatives, label:key=value, label:key. Numbers are compared with key>4, key>=4, key<4, key<=4 and key:4. A bare
+// word matches a part of the name. "*" matches any run of characters; quotes protect spaces, colons, commas, < and >.
+// Errors are Invalid at the field "filter".
 func ParseFilter(keys FilterKeys, text string) ([]FilterTerm, error) {
 	if len(text) > maxFilter || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' }) {
 		return nil, filterError("A filter is one line of at most %d bytes.", maxFilter)
@@ -196,17 +235,23 @@ func (keys FilterKeys) term(w filterWord) (FilterTerm, error) {
 	if len(w.text) > 1 && w.text[0] == '-' && w.plain[0] {
 		t.Not, w = true, filterWord{w.text[1:], w.plain[1:]}
 	}
-	key, value, found := w.cutAtUnquoted(':')
-	if !found {
+	key, operator, value := w.cutAtOperator()
+	if operator == "" {
 		p := w.pattern()
 		p = append(append(Pattern{""}, p...), "")
 		t.Key, t.Alternatives = "name", []FilterMatch{{Pattern: p}}
 		return t, nil
 	}
-	t.Key = strings.ToLower(key.String())
-	i := slices.IndexFunc(keys, func(k FilterKey) bool { return k.Key == t.Key })
-	if i < 0 {
-		return t, filterError("There is no filter key %q. Keys here: %s. Put text with a colon in quotes.", key.String(), keys.names())
+	k, found := keys.Find(key.String())
+	if !found {
+		return t, filterError("There is no filter key %q. Keys here: %s. Put text with a colon, < or > in quotes.", key.String(), keys.names())
+	}
+	t.Key = k.Key
+	if k.Unit != UnitNone {
+		return t, k.parseComparisons(&t, operator, value)
+	}
+	if operator != ":" {
+		return t, filterError("%q cannot be compared: the values of %q are texts. Write %s:value.", term, k.Key, k.Key)
 	}
 	for more := true; more; {
 		var alternative filterWord
@@ -224,7 +269,97 @@ func (keys FilterKeys) term(w filterWord) (FilterTerm, error) {
 	if len(t.Alternatives) > maxAlternatives {
 		return t, filterError("%s: has more than %d values.", t.Key, maxAlternatives)
 	}
-	return t, keys[i].expandValues(&t)
+	return t, k.expandValues(&t)
+}
+
+// cutAtOperator splits at the first unquoted colon or comparison operator; without one, operator is empty.
+func (w filterWord) cutAtOperator() (key filterWord, operator string, value filterWord) {
+	for i, r := range w.text {
+		if !w.plain[i] || r != ':' && r != '<' && r != '>' {
+			continue
+		}
+		end := i + 1
+		if r != ':' && end < len(w.text) && w.plain[end] && w.text[end] == '=' {
+			end++
+		}
+		return filterWord{w.text[:i], w.plain[:i]}, string(w.text[i:end]), filterWord{w.text[end:], w.plain[end:]}
+	}
+	return w, "", filterWord{}
+}
+
+// Find returns the key with the name or alias, in any case.
+func (keys FilterKeys) Find(name string) (FilterKey, bool) {
+	name = strings.ToLower(name)
+	for _, k := range keys {
+		if k.Key == name || slices.Contains(k.Aliases, name) {
+			return k, true
+		}
+	}
+	return FilterKey{}, false
+}
+
+// parseComparisons parses the numbers of a term whose key has a unit.
+func (k FilterKey) parseComparisons(t *FilterTerm, operator string, value filterWord) error {
+	if operator == ":" {
+		operator = "="
+	}
+	for more := true; more; {
+		var one filterWord
+		one, value, more = value.cutAtUnquoted(',')
+		number, ok := k.Unit.parse(one.String())
+		if !ok {
+			return filterError("%s:%s is not %s.", k.Key, one, k.Unit.example(k.Key))
+		}
+		t.Comparisons = append(t.Comparisons, Comparison{operator, number})
+	}
+	if len(t.Comparisons) > maxAlternatives {
+		return filterError("%s: has more than %d values.", t.Key, maxAlternatives)
+	}
+	return nil
+}
+
+// parse returns the number that a filter's text means.
+func (u FilterUnit) parse(text string) (number float64, ok bool) {
+	switch u {
+	case UnitDate:
+		day, err := time.Parse(time.DateOnly, text)
+		return float64(day.Unix()), err == nil
+	case UnitSize:
+		factor := 1.0
+		if i := strings.IndexAny(text, "kKmMgGtT"); i > 0 {
+			suffix := strings.ToUpper(text[i:])
+			if len(suffix) > 1 && suffix[1:] != "B" && suffix[1:] != "IB" {
+				return 0, false
+			}
+			factor = float64(int64(1) << (10 * (1 + strings.IndexByte("KMGT", suffix[0]))))
+			text = text[:i]
+		}
+		number, ok = parsePlainNumber(text)
+		return number * factor, ok
+	default:
+		return parsePlainNumber(strings.TrimSuffix(text, "%"))
+	}
+}
+
+// parsePlainNumber parses a decimal number without exponent, hexadecimal digits, infinity and NaN.
+func parsePlainNumber(text string) (float64, bool) {
+	if text == "" || strings.Trim(text, "0123456789.-") != "" {
+		return 0, false
+	}
+	number, err := strconv.ParseFloat(text, 64)
+	return number, err == nil
+}
+
+// example describes the values of the unit for an error.
+func (u FilterUnit) example(key string) string {
+	switch u {
+	case UnitDate:
+		return fmt.Sprintf("a day. Write %s>2026-01-31 or %s:2026-01-31", key, key)
+	case UnitSize:
+		return fmt.Sprintf("a size. Write %s>4G or %s<=512M", key, key)
+	default:
+		return fmt.Sprintf("a number. Write %s>4 or %s:4", key, key)
+	}
 }
 
 // parseLabel parses the newest alternative of a label term: key=value, a further value for the previous key, or a key

@@ -1,80 +1,120 @@
 package fleet
 
-// Filter keys of each resource type.
+// Filter keys of each resource type. A key is the word in the heading of the column that it filters.
 var (
 	VMKeys = FilterKeys{
-		{"phase", "the VM's phase", toStrings(VMPhases)},
-		{"attention", "whether the VM needs attention", []string{"yes", "no"}},
-		{"drift", "whether the VM's definition on its host differs from the spec", []string{"yes", "no"}},
-		{"host", "name of the VM's host", nil},
-		{"project", "name of the VM's project", nil},
-		{"name", "part of the name", nil},
-		{"label", "key=value, or a key alone", nil},
-		{"pool", "a pool with a disk of the VM", nil},
-		{"network", "a network or bridge of a NIC of the VM", nil},
-		{"id", "the VM's UUID", nil},
-		{"mac", "a MAC address of the VM", nil},
-		{"address", "an IP address of the VM", nil},
+		oneOfKey("state", "the VM's state", toStrings(VMPhases), "phase"),
+		oneOfKey("attention", "whether the VM needs attention", yesNo),
+		oneOfKey("drift", "whether the VM's definition on its host differs from the spec", yesNo),
+		textKey("host", "name of the VM's host"),
+		textKey("project", "name of the VM's project"),
+		textKey("name", "part of the name"),
+		textKey("label", "key=value, or a key alone", "labels"),
+		numberKey("vcpu", "number of vCPUs: vcpu>4", UnitCount, "vcpus", "cpus"),
+		numberKey("cpu", "CPU usage in percent of one vCPU's time: cpu>50", UnitCount, "load"),
+		numberKey("memory", "the VM's memory: memory>=8G", UnitSize),
+		textKey("pool", "a pool with a disk of the VM"),
+		textKey("network", "a network or bridge of a NIC of the VM"),
+		textKey("uuid", "the VM's UUID", "id"),
+		textKey("mac", "a MAC address of the VM"),
+		textKey("address", "an IP address of the VM"),
+		numberKey("created", "the day of the VM's creation in UTC: created>2026-01-31", UnitDate),
 	}
 	DiscoveredKeys = FilterKeys{
-		{"name", "part of the name", nil},
-		{"host", "name of the VM's host", nil},
-		{"phase", "the VM's phase", []string{
-			string(PhaseRunning), string(PhaseNeedsRestart), string(PhasePaused), string(PhaseStopped), string(PhaseCrashed), string(PhaseLost), string(PhaseUnknown),
-		}},
-		{"id", "the VM's UUID", nil},
+		textKey("name", "part of the name"),
+		textKey("host", "name of the VM's host"),
+		oneOfKey("state", "the VM's state", toStrings([]Phase{
+			PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseStopped, PhaseCrashed, PhaseLost, PhaseUnknown,
+		}), "phase"),
+		numberKey("vcpu", "number of vCPUs: vcpu>4", UnitCount, "vcpus", "cpus"),
+		numberKey("memory", "the VM's memory: memory>=8G", UnitSize),
+		textKey("uuid", "the VM's UUID", "id"),
 	}
 	HostKeys = FilterKeys{
-		{"phase", "the host's state", toStrings(HostPhases)},
-		{"name", "part of the name", nil},
-		{"label", "key=value, or a key alone", nil},
+		oneOfKey("state", "the host's state", toStrings(HostPhases), "phase"),
+		textKey("name", "part of the name"),
+		textKey("label", "key=value, or a key alone", "labels"),
+		numberKey("vms", "number of VMs: vms>20", UnitCount),
+		numberKey("vcpus", "number of allocated vCPUs: vcpus>64", UnitCount, "vcpu"),
+		numberKey("memory", "allocated memory: memory>256G", UnitSize),
+		textKey("hypervisor", "part of the hypervisor's name and version"),
+		textKey("os", "part of the operating system's name", "operating-system"),
+		textKey("description", "part of the description"),
+		numberKey("joined", "the day on which the host joined, in UTC: joined>2026-01-31", UnitDate, "created"),
+		textKey("uuid", "the host's UUID", "id"),
 	}
 	PoolKeys = FilterKeys{
-		{"name", "part of the name", nil},
-		{"kind", "the pool's kind", toStrings(poolKinds())},
-		{"host", "name of a host with the pool assigned", nil},
-		{"tone", "the pool's health", toStrings([]Severity{SeverityOK, SeverityWarn, SeverityBad, SeverityUnknown, SeverityIdle})},
+		textKey("name", "part of the name"),
+		oneOfKey("health", "the pool's health", toStrings([]Severity{SeverityOK, SeverityWarn, SeverityBad, SeverityUnknown, SeverityIdle}), "tone"),
+		oneOfKey("kind", "the pool's kind", toStrings(poolKinds())),
+		textKey("host", "name of a host with the pool assigned"),
+		textKey("source", "part of the server, path, device or volume group"),
+		numberKey("used", "used share of the pool in percent: used>80", UnitCount),
+		numberKey("free", "free space: free<100G", UnitSize),
+		textKey("description", "part of the description"),
+		numberKey("created", "the day of the pool's creation in UTC: created>2026-01-31", UnitDate),
+		textKey("uuid", "the pool's UUID", "id"),
 	}
 	NetworkKeys = FilterKeys{
-		{"name", "part of the name", nil},
-		{"kind", "the network's kind", toStrings([]NetworkKind{NetworkLibvirt, NetworkBridge})},
-		{"host", "name of a host with the network", nil},
+		textKey("name", "part of the name"),
+		oneOfKey("kind", "the network's kind", toStrings([]NetworkKind{NetworkLibvirt, NetworkBridge})),
+		textKey("host", "name of a host with the network", "hosts"),
+		textKey("uuid", "the network's UUID", "id"),
 	}
 	ImageKeys = FilterKeys{
-		{"name", "part of the name", nil},
-		{"os", "a word of the operating system: debian, 12, x86_64", nil},
-		{"format", "format of the newest version", toStrings([]string{"qcow2", "raw", "iso"})},
-		{"published", "whether the image is published to a project", toStrings([]string{"yes", "no"})},
-		{"pool", "name of a pool with a copy of the image", nil},
+		textKey("name", "part of the name"),
+		textKey("system", "a word of the operating system: debian, 12, x86_64", "os"),
+		oneOfKey("format", "format of the newest version", []string{"qcow2", "raw", "iso"}),
+		numberKey("size", "size of the newest version: size>2G", UnitSize),
+		oneOfKey("published", "whether the image is published to a project", yesNo),
+		textKey("pool", "name of a pool with a copy of the image"),
+		numberKey("created", "the day of the image's creation in UTC: created>2026-01-31", UnitDate),
+		textKey("uuid", "the image's UUID", "id"),
 	}
 	TemplateKeys = FilterKeys{
-		{"name", "part of the name", nil},
-		{"os", "a word of the operating system: debian, 12, x86_64", nil},
-		{"project", "name of the template's project", nil},
-		{"published", "whether the template is published to another project", toStrings([]string{"yes", "no"})},
+		textKey("name", "part of the name"),
+		textKey("system", "a word of the operating system: debian, 12, x86_64", "os"),
+		textKey("project", "name of the template's project"),
+		oneOfKey("published", "whether the template is published to another project", yesNo),
+		numberKey("created", "the day of the template's creation in UTC: created>2026-01-31", UnitDate),
+		textKey("uuid", "the template's UUID", "id"),
 	}
 	TaskKeys = FilterKeys{
-		{"state", "the task's state", toStrings([]JobState{JobQueued, JobRunning, JobDone, JobFailed, JobCancelled, JobUnknown})},
-		{"kind", "the kind of task", toStrings(JobKindsWhere(func(k JobKindInfo) bool { return !k.Background }))},
-		{"target", "name of the VM or pool, or vm:<id>", nil},
-		{"host", "name of the host that executes the task", nil},
-		{"who", "who requested the task; me: yourself", nil},
-		{"parent", "the UUID of the parent task", nil},
+		oneOfKey("state", "the task's state", toStrings([]JobState{JobQueued, JobRunning, JobDone, JobFailed, JobCancelled, JobUnknown})),
+		oneOfKey("kind", "the kind of task", toStrings(JobKindsWhere(func(k JobKindInfo) bool { return !k.Background }))),
+		textKey("target", "name of the VM or pool, or vm:<id>"),
+		textKey("host", "name of the host that executes the task"),
+		textKey("who", "who requested the task; me: yourself"),
+		textKey("parent", "the UUID of the parent task"),
 	}
 	ProjectKeys = FilterKeys{
-		{"name", "part of the name", nil},
+		textKey("name", "part of the name"),
 	}
 	UserKeys = FilterKeys{
-		{"name", "the user's name", nil},
-		{"role", "what the user may do in all projects", append(RoleNames(FleetRoles()), "none")},
+		textKey("name", "the user's name"),
+		oneOfKey("role", "what the user may do in all projects", append(RoleNames(FleetRoles()), "none")),
 	}
 	TokenKeys = FilterKeys{
-		{"name", "the token's name", nil},
+		textKey("name", "the token's name"),
 	}
 	JoinTokenKeys = FilterKeys{
-		{"name", "name of the host that joined with the token", nil},
+		textKey("name", "name of the host that joined with the token"),
 	}
 )
+
+var yesNo = []string{"yes", "no"}
+
+func textKey(key, help string, aliases ...string) FilterKey {
+	return FilterKey{Key: key, Help: help, Aliases: aliases}
+}
+
+func oneOfKey(key, help string, values []string, aliases ...string) FilterKey {
+	return FilterKey{Key: key, Help: help, Values: values, Aliases: aliases}
+}
+
+func numberKey(key, help string, unit FilterUnit, aliases ...string) FilterKey {
+	return FilterKey{Key: key, Help: help, Unit: unit, Aliases: aliases}
+}
 
 func toStrings[T ~string](values []T) []string {
 	out := make([]string, len(values))

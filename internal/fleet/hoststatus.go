@@ -39,6 +39,6 @@ func CountedSeverity(severity Severity) Severity {
 
 // HostStatusKeys are the filter keys of the matrix of hosts and their pools or networks.
 var HostStatusKeys = FilterKeys{
-	{"name", "name of the host", nil},
-	{"tone", "severity on the host", toStrings([]Severity{SeverityOK, SeverityWarn, SeverityBad, SeverityUnknown})},
+	textKey("name", "name of the host"),
+	oneOfKey("health", "health on the host", toStrings([]Severity{SeverityOK, SeverityWarn, SeverityBad, SeverityUnknown}), "tone"),
 }

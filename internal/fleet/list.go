@@ -4,7 +4,7 @@ import "time"
 
 // Query selects one page of a list.
 type Query struct {
-	Filter  string    // filter language: "phase:running label:env=prod name:web*"
+	Filter  string    // filter language: "state:running label:env=prod name:web*"
 	Sort    string    // column key, prefixed with "-" for descending order; empty: the list's default order
 	Limit   int       // 1…500; 0: 100
 	After   string    // Next of the page before

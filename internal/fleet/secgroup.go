@@ -309,4 +309,4 @@ type SecurityGroupView struct {
 }
 
 // SecurityGroupKeys are the filter keys of the list of security groups.
-var SecurityGroupKeys = FilterKeys{{"name", "part of the name", nil}}
+var SecurityGroupKeys = FilterKeys{textKey("name", "part of the name")}

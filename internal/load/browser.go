@@ -144,7 +144,7 @@ func (r *loadRun) pageKinds(pools []fleet.PoolID) []pageKind {
 	of := func(n fleet.ResourceType, id string) string { return n.Info().PagePath(id) }
 	all := []pageKind{
 		{"VM list", fixed("/vms")},
-		{"VM list, filtered", fixed("/vms?filter=phase%3Arunning&sort=-name")},
+		{"VM list, filtered", fixed("/vms?filter=state%3Arunning&sort=-name")},
 		{"Dashboard", fixed("/")},
 		{"Host list", fixed("/hosts")},
 		{"Host page", func() string { return of(fleet.TypeHost, string(r.anyAgent().id)) }},

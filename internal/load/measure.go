@@ -170,7 +170,7 @@ func (r *loadRun) startPeople(ctx, active context.Context) error {
 		}
 		for n := range min(tabsEach, r.o.Tabs-(i-r.o.People)*tabsEach) {
 			t := &tab{browser: b, wake: make(chan struct{}, 1)}
-			if err := t.open(active, []string{"/vms", "/vms?filter=phase%3Arunning", "/vms?sort=-name"}[n%3]); err != nil {
+			if err := t.open(active, []string{"/vms", "/vms?filter=state%3Arunning", "/vms?sort=-name"}[n%3]); err != nil {
 				return err
 			}
 		}

@@ -24,9 +24,9 @@ type ListPage struct {
 // Columns are the columns of the host list.
 var Columns = kit.Columns{
 	{Key: "state", Label: "State"},
-	{Key: "vms", Label: "VMs", Class: "num"},
-	{Key: "cpus", Label: "vCPUs / threads", Class: "num"},
-	{Key: "memory", Label: "Memory allocated", Class: "w-bar"},
+	{Key: "vms", Label: "VMs", Sort: "vms", Class: "num"},
+	{Key: "cpus", Label: "vCPUs / threads", Sort: "cpus", Class: "num"},
+	{Key: "memory", Label: "Memory allocated", Sort: "memory", Class: "w-bar"},
 	{Key: "hypervisor", Label: "Hypervisor"},
 	{Key: "os", Label: "Operating system", OnRequest: true},
 	{Key: "labels", Label: "Labels"},

@@ -9,18 +9,18 @@ import (
 
 func TestLinkChangesOneValueAtATime(t *testing.T) {
 	t.Parallel()
-	l := Link{"/vms", url.Values{"filter": {"phase:running label:env=prod"}, "after": {"x"}}}
+	l := Link{"/vms", url.Values{"filter": {"state:running label:env=prod"}, "after": {"x"}}}
 	for name, c := range map[string]struct {
 		got  Link
 		want string
 	}{
-		"more":       {l.With("sort", "-name"), "/vms?after=x&filter=phase%3Arunning+label%3Aenv%3Dprod&sort=-name"},
-		"other":      {l.With("after", "y"), "/vms?after=y&filter=phase%3Arunning+label%3Aenv%3Dprod"},
+		"more":       {l.With("sort", "-name"), "/vms?after=x&filter=state%3Arunning+label%3Aenv%3Dprod&sort=-name"},
+		"other":      {l.With("after", "y"), "/vms?after=y&filter=state%3Arunning+label%3Aenv%3Dprod"},
 		"less":       {l.With("filter", ""), "/vms?after=x"},
 		"none":       {l.Without("filter", "after", "sort"), "/vms"},
 		"other path": {l.Without("filter").At("/tasks"), "/tasks?after=x"},
 		"no query":   {Link{Path: "/vms"}.With("tab", "found"), "/vms?tab=found"},
-		"still l":    {l, "/vms?after=x&filter=phase%3Arunning+label%3Aenv%3Dprod"},
+		"still l":    {l, "/vms?after=x&filter=state%3Arunning+label%3Aenv%3Dprod"},
 	} {
 		if got := c.got.String(); got != c.want {
 			t.Errorf("%s: %s, not %s", name, got, c.want)

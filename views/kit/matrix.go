@@ -49,7 +49,7 @@ func NewHostMatrix[T any](l Link, label string, head Columns, c HostStatuses[T])
 	}
 	l = l.First()
 	counter := func(word string, tone fleet.Severity, n int, drawn string) {
-		if filter := "tone:" + string(tone); n > 0 || c.Filter == filter {
+		if filter := "health:" + string(tone); n > 0 || c.Filter == filter {
 			m.Counters = append(m.Counters, Tab{Text: word, Href: l.With("filter", filter).String(), Count: strconv.Itoa(n), Severity: drawn, Here: c.Filter == filter})
 		}
 	}
@@ -59,7 +59,7 @@ func NewHostMatrix[T any](l Link, label string, head Columns, c HostStatuses[T])
 	counter("Degraded", fleet.SeverityWarn, c.SeverityCounts.Warn, "warn")
 	counter("Healthy", fleet.SeverityOK, c.SeverityCounts.OK, "ok")
 	if all > MaxHostStatusesShown || c.Filter != "" {
-		m.Filter = Filter{Link: l, Type: "cells", Label: "Filter hosts", Value: c.Filter, Placeholder: "name:h1* tone:bad", Error: c.Error}
+		m.Filter = Filter{Link: l, Type: "cells", Label: "Filter hosts", Value: c.Filter, Placeholder: "name:h1* health:bad", Error: c.Error}
 	}
 	if c.Prev != "" || c.Next != "" {
 		m.Pager = NewPager(l, len(c.Items), "host", c.Prev, c.Next)

@@ -15,7 +15,7 @@ type ListPage struct {
 
 // Columns are the columns of the network list.
 var Columns = kit.Columns{
-	{Key: "kind", Label: "Kind"},
+	{Key: "kind", Label: "Kind", Sort: "kind"},
 	{Key: "health", Label: "Health"},
 	{Key: "forward", Label: "Mode"},
 	{Key: "subnets", Label: "Subnets"},

@@ -16,7 +16,7 @@ type ListPage struct {
 // Columns are the columns of the pool list.
 var Columns = kit.Columns{
 	{Key: "health", Label: "Health"},
-	{Key: "kind", Label: "Kind"},
+	{Key: "kind", Label: "Kind", Sort: "kind"},
 	{Key: "source", Label: "Source"},
 	{Key: "used", Label: "Used", Class: "w-bar"},
 	{Key: "free", Label: "Free", Class: "num"},

@@ -23,7 +23,7 @@ type ListPage struct {
 
 // Columns are the columns of the template list.
 var Columns = kit.Columns{
-	{Key: "project", Label: "Project"},
+	{Key: "project", Label: "Project", Sort: "project"},
 	{Key: "os", Label: "System"},
 	{Key: "version", Label: "Newest version"},
 	{Key: "hardware", Label: "Hardware"},

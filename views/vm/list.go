@@ -54,7 +54,7 @@ var RestartColumns = func() kit.Columns {
 // DiscoveredVMColumns are the columns of the list of unmanaged VMs.
 var DiscoveredVMColumns = kit.Columns{
 	{Key: "state", Label: "State"},
-	{Key: "host", Label: "Host"},
+	{Key: "host", Label: "Host", Sort: "host"},
 	{Key: "cpus", Label: "vCPU", Class: "num"},
 	{Key: "memory", Label: "Memory", Class: "num"},
 	{Key: "seen", Label: "Last seen"},

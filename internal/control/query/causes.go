@@ -48,7 +48,7 @@ func (b *Queries) hostsNeedingAttention(ctx context.Context, sums hostSums) ([]f
 		var ids, names []string
 		err := row.Scan(&phase, &errorText, &n.Count, &ids, &names, &n.At)
 		if describe := hostProblemTexts[phase]; describe != nil {
-			n.Severity, n.Text, n.Remedy, n.Objects, n.List = phase.Severity(), describe(errorText), phase.Remedy(), attentionObjects(ids, names), "/hosts?filter=phase:"+string(phase)
+			n.Severity, n.Text, n.Remedy, n.Objects, n.List = phase.Severity(), describe(errorText), phase.Remedy(), attentionObjects(ids, names), "/hosts?filter=state:"+string(phase)
 		}
 		return n, err
 	})
@@ -151,7 +151,7 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 		}
 		rows.Add(fleet.Attention{
 			Kind: string(fleet.TypePool), Severity: c.key.Severity(), Text: text, Remedy: fleet.RemedyForError(fleet.TypePool, pool.Spec.Kind, text), Count: 1, At: c.at,
-			Objects: []fleet.AttentionObject{{ID: string(p.pool), Name: pool.Name, Text: c.describeHosts()}}, List: "/pools?filter=tone:" + string(pool.Health.Severity),
+			Objects: []fleet.AttentionObject{{ID: string(p.pool), Name: pool.Name, Text: c.describeHosts()}}, List: "/pools?filter=health:" + string(pool.Health.Severity),
 		})
 	}
 	return rows.Rows

@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -18,7 +19,7 @@ const maxLabelSample = 1000
 
 // Completion is one suggestion for the filter word before the caret.
 type Completion struct {
-	Value string `json:"value"` // replacement for the word, such as "phase:running"
+	Value string `json:"value"` // replacement for the word, such as "state:running"
 	Hint  string `json:"hint,omitempty"`
 }
 
@@ -49,17 +50,16 @@ func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string
 	if i := strings.LastIndexByte(value, ','); i >= 0 {
 		before, value = before+value[:i+1], value[i+1:]
 	}
-	for _, k := range keys {
-		if k.Key == key {
-			values, err := b.completeFilterValue(ctx, a, k, value)
-			out := make([]Completion, len(values))
-			for i, v := range values {
-				out[i] = Completion{Value: before + quoteFilterValue(k.Key, v)}
-			}
-			return out, err
-		}
+	k, found := keys.Find(key)
+	if !found {
+		return []Completion{}, nil
 	}
-	return []Completion{}, nil
+	values, err := b.completeFilterValue(ctx, a, k, value)
+	out := make([]Completion, len(values))
+	for i, v := range values {
+		out[i] = Completion{Value: before + quoteFilterValue(k.Key, v)}
+	}
+	return out, err
 }
 
 // quoteFilterValue quotes a value that contains special characters of the filter syntax. Of a label, it quotes only the
@@ -69,7 +69,7 @@ func quoteFilterValue(key, value string) string {
 	if name, rest, ok := strings.Cut(value, "="); ok && key == "label" {
 		start, value = name+"=", rest
 	}
-	if strings.ContainsAny(value, " ,*:") {
+	if strings.ContainsAny(value, " ,*:<>") {
 		value = `"` + value + `"`
 	}
 	return start + value
@@ -78,8 +78,12 @@ func quoteFilterValue(key, value string) string {
 func completeFilterKey(keys fleet.FilterKeys, not, word string) []Completion {
 	out := []Completion{}
 	for _, k := range keys {
-		if strings.HasPrefix(k.Key, word) {
-			out = append(out, Completion{Value: not + k.Key + ":", Hint: k.Help})
+		operator := ":"
+		if k.Unit != fleet.UnitNone {
+			operator = ">"
+		}
+		if strings.HasPrefix(k.Key, word) || slices.Contains(k.Aliases, word) {
+			out = append(out, Completion{Value: not + k.Key + operator, Hint: k.Help})
 		}
 	}
 	return out[:min(len(out), maxCompletions)]

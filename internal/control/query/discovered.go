@@ -12,10 +12,25 @@ import (
 	"quantix/internal/policy"
 )
 
+var discoveredByName = sortOrder[fleet.DiscoveredVM]{
+	[]sortColumn{textColumn("f.name"), textColumn("f.id"), textColumn("f.host_id")},
+	func(f fleet.DiscoveredVM) []string { return []string{f.Name, string(f.ID), string(f.HostID)} },
+}
+
 var discoveredSortOrders = sortOrders[fleet.DiscoveredVM]{
-	"name": {[]sortColumn{textColumn("f.name"), textColumn("f.id"), textColumn("f.host_id")}, func(f fleet.DiscoveredVM) []string {
-		return []string{f.Name, string(f.ID), string(f.HostID)}
-	}},
+	"name": discoveredByName,
+	"host": discoveredByName.after(textColumn("h.name"), func(f fleet.DiscoveredVM) string { return f.HostName }),
+}
+
+// discoveredFilter are the conditions of fleet.DiscoveredKeys. The state is that of a managed VM whose generation 1 was
+// observed.
+var discoveredFilter = listFilter{
+	"name":   lowerText("lower(f.name)"),
+	"host":   rowByName("f.host_id", "hosts"),
+	"state":  exactText("vm_phase('', f.status, 1, 1, NULL, " + reportsFreshSQL + ")"),
+	"vcpu":   number("(f.status->>'cpus')::bigint", 1),
+	"memory": number("(f.status->>'memoryMiB')::bigint", mebibyte),
+	"uuid":   lowerText("f.id"),
 }
 
 // ListDiscoveredVMs returns one page of domains that Quantix does not manage. They belong to no project: only global
@@ -24,29 +39,16 @@ func (b *Queries) ListDiscoveredVMs(ctx context.Context, a fleet.Actor, q fleet.
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.Page[fleet.DiscoveredVM]{}, err
 	}
-	return b.listDiscovered(ctx, q, new(statementBuilder))
+	return b.listDiscovered(ctx, a, q, new(statementBuilder))
 }
 
-func (b *Queries) listDiscovered(ctx context.Context, q fleet.Query, s *statementBuilder) (fleet.Page[fleet.DiscoveredVM], error) {
+func (b *Queries) listDiscovered(ctx context.Context, a fleet.Actor, q fleet.Query, s *statementBuilder) (fleet.Page[fleet.DiscoveredVM], error) {
 	p, terms, err := discoveredSortOrders.parseQuery(q, "name", fleet.DiscoveredKeys)
 	if err != nil {
 		return fleet.Page[fleet.DiscoveredVM]{}, err
 	}
-	for _, t := range terms {
-		switch t.Key {
-		case "name":
-			s.addConditionOrNegation(t.Not, s.matchText("lower(f.name)", lowerMatches(t.Alternatives)))
-		case "id":
-			s.addConditionOrNegation(t.Not, s.matchText("f.id", lowerMatches(t.Alternatives)))
-		case "host":
-			ids, err := b.idsByName(ctx, "hosts", t.Alternatives)
-			if err != nil {
-				return fleet.Page[fleet.DiscoveredVM]{}, err
-			}
-			s.addConditionOrNegation(t.Not, s.oneOfSQL("f.host_id", ids))
-		case "phase": // the phase of a managed VM whose generation 1 was observed
-			s.addConditionOrNegation(t.Not, s.matchText("vm_phase('', f.status, 1, 1, NULL, "+reportsFreshSQL+")", t.Alternatives))
-		}
+	if _, err := b.applyFilter(ctx, s, a, discoveredFilter, terms); err != nil {
+		return fleet.Page[fleet.DiscoveredVM]{}, err
 	}
 	tail := p.applyCursor(s)
 	items, err := collectRows(ctx, b, `SELECT f.host_id, f.id, f.name, f.status, h.name, s.looked_at, now()

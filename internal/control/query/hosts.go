@@ -2,6 +2,9 @@ package query
 
 import (
 	"context"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,11 +15,41 @@ import (
 	"quantix/internal/policy"
 )
 
+var hostsByName = sortOrder[fleet.HostView]{[]sortColumn{textColumn("h.name"), textColumn("h.id")}, func(v fleet.HostView) []string {
+	return []string{v.Name, string(v.ID)}
+}}
+
 var hostSortOrders = sortOrders[fleet.HostView]{
-	"name": {[]sortColumn{textColumn("h.name"), textColumn("h.id")}, func(v fleet.HostView) []string { return []string{v.Name, string(v.ID)} }},
-	"created": {[]sortColumn{timeColumn("h.created_at"), textColumn("h.id")}, func(v fleet.HostView) []string {
-		return []string{formatTime(v.CreatedAt), string(v.ID)}
-	}},
+	"name":    hostsByName,
+	"created": hostsByName.after(timeColumn("h.created_at"), func(v fleet.HostView) string { return formatTime(v.CreatedAt) }),
+	"vms":     hostsByName.after(int64Column("COALESCE(c.vms, 0)"), func(v fleet.HostView) string { return strconv.Itoa(v.VMs) }),
+	"cpus":    hostsByName.after(int64Column("COALESCE(c.cpus, 0)"), func(v fleet.HostView) string { return strconv.Itoa(v.CommittedCPUs) }),
+	"memory":  hostsByName.after(int64Column("COALESCE(c.memory, 0)"), func(v fleet.HostView) string { return strconv.FormatInt(v.CommittedMiB, 10) }),
+}
+
+// hostFilter are the conditions of fleet.HostKeys.
+var hostFilter = listFilter{
+	"state":       exactText("(" + hostPhaseSQL + ")"),
+	"name":        lowerText("h.name"),
+	"label":       labels("(h.spec->'labels')"),
+	"vms":         number("COALESCE(c.vms, 0)", 1),
+	"vcpus":       number("COALESCE(c.cpus, 0)", 1),
+	"memory":      number("COALESCE(c.memory, 0)", mebibyte),
+	"hypervisor":  partOfText("h.status->>'hypervisor'"),
+	"os":          partOfText("h.status->'inventory'->>'os'"),
+	"description": partOfText("h.spec->>'description'"),
+	"joined":      day("h.created_at"),
+	"uuid":        lowerText("h.id"),
+}
+
+// joinHostCounters returns the join of hosts h with the usage by their VMs as c.
+func (s *statementBuilder) joinHostCounters(sums map[fleet.HostID]vmUsage) string {
+	ids, vms, cpus, memory := make([]string, 0, len(sums)), make([]int64, 0, len(sums)), make([]int64, 0, len(sums)), make([]int64, 0, len(sums))
+	for id, sum := range sums {
+		ids, vms, cpus, memory = append(ids, string(id)), append(vms, int64(sum.vms)), append(cpus, int64(sum.cpus)), append(memory, int64(sum.memoryMiB))
+	}
+	return " LEFT JOIN unnest(" + s.keyArg(ids) + "::text[], " + s.keyArg(vms) + "::bigint[], " + s.keyArg(cpus) + "::bigint[], " +
+		s.keyArg(memory) + "::bigint[]) c(id, vms, cpus, memory) ON c.id = h.id"
 }
 
 // hostPhaseSQL is fleet.Host.Phase in SQL, for filters and the tree. It does not read into the host's status, which
@@ -25,7 +58,7 @@ var hostPhaseSQL = "CASE WHEN s.seen_at IS NULL OR h.status IS NULL THEN 'pendin
 	" THEN 'unknown' WHEN s.blind_since IS NULL AND " + reportsFreshSQL + " THEN 'online' ELSE 'degraded' END"
 
 // ListHosts returns one page of hosts. The usage by their VMs comes from the counters and is up to five seconds old.
-// Sorts: name, created.
+// Sorts: name, created, vms, cpus, memory.
 func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.HostView], error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.Page[fleet.HostView]{}, err
@@ -35,23 +68,20 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		return fleet.Page[fleet.HostView]{}, err
 	}
 	var s statementBuilder
-	for _, t := range terms {
-		switch t.Key {
-		case "phase":
-			s.addConditionOrNegation(t.Not, s.matchText("("+hostPhaseSQL+")", t.Alternatives))
-		case "name":
-			s.addConditionOrNegation(t.Not, s.matchText("h.name", lowerMatches(t.Alternatives)))
-		case "label":
-			s.addConditionOrNegation(t.Not, s.matchLabels("(h.spec->'labels')", t.Alternatives))
-		}
+	if _, err := b.applyFilter(ctx, &s, a, hostFilter, terms); err != nil {
+		return fleet.Page[fleet.HostView]{}, err
 	}
 	tail := p.applyCursor(&s)
 	sums, err := b.currentCounters(ctx)
 	if err != nil {
 		return fleet.Page[fleet.HostView]{}, err
 	}
+	tables := "FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id"
+	if needsCounters := func(sql string) bool { return strings.Contains(sql, "c.") }; needsCounters(tail) || slices.ContainsFunc(s.where, needsCounters) {
+		tables += s.joinHostCounters(sums.hosts)
+	}
 	items, err := collectRows(ctx, b, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, s.seen_at, s.looked_at, COALESCE(s.conflict, ''), now()
-		FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id`+s.whereClause()+tail, &s, func(row pgx.CollectableRow) (fleet.HostView, error) {
+		`+tables+s.whereClause()+tail, &s, func(row pgx.CollectableRow) (fleet.HostView, error) {
 		var r db.Host
 		var seen, looked *time.Time
 		var conflict string

@@ -69,12 +69,12 @@ func sortOrdersByRank[T any](rank func(T) int, host func(T) (string, fleet.HostI
 }
 
 // parseStatusFilter parses the filter of a host status list. Name conditions are added to s; terms about the severity
-// (key "tone") are returned.
+// (key "health") are returned.
 func (s *statementBuilder) parseStatusFilter(filter string) ([]fleet.FilterTerm, error) {
 	terms, err := fleet.ParseFilter(fleet.HostStatusKeys, filter)
 	var tones []fleet.FilterTerm
 	for _, t := range terms {
-		if t.Key == "tone" {
+		if t.Key == "health" {
 			tones = append(tones, t)
 		} else {
 			s.addConditionOrNegation(t.Not, s.matchText("h.name", lowerMatches(t.Alternatives)))

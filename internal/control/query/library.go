@@ -17,11 +17,13 @@ import (
 const imageSQL = `SELECT i.id, i.name, COALESCE(i.project_id, ''), COALESCE(o.name, ''), i.description, i.os, i.created_by, i.created_at,
 	COALESCE(i.template_id, ''), COALESCE(t.name, '') FROM images i LEFT JOIN projects o ON o.id = i.project_id LEFT JOIN templates t ON t.id = i.template_id`
 
+var imagesByName = sortOrder[fleet.ImageView]{[]sortColumn{textColumn("i.name"), textColumn("i.id")}, func(v fleet.ImageView) []string {
+	return []string{v.Name, string(v.ID)}
+}}
+
 var imageSortOrders = sortOrders[fleet.ImageView]{
-	"name": {[]sortColumn{textColumn("i.name"), textColumn("i.id")}, func(v fleet.ImageView) []string { return []string{v.Name, string(v.ID)} }},
-	"created": {[]sortColumn{timeColumn("i.created_at"), textColumn("i.id")}, func(v fleet.ImageView) []string {
-		return []string{formatTime(v.CreatedAt), string(v.ID)}
-	}},
+	"name":    imagesByName,
+	"created": imagesByName.after(timeColumn("i.created_at"), func(v fleet.ImageView) string { return formatTime(v.CreatedAt) }),
 }
 
 // whereImageVisible limits images (alias i) to those that the actor may know: without permission to see hosts, only
@@ -32,8 +34,22 @@ func (s *statementBuilder) whereImageVisible(a fleet.Actor) {
 	}
 }
 
-// newestVersionSQL opens a condition on the newest version n of an image i; the caller closes the parenthesis.
-const newestVersionSQL = "EXISTS (SELECT 1 FROM image_versions n WHERE n.image_id = i.id AND n.number = (SELECT max(m.number) FROM image_versions m WHERE m.image_id = i.id) AND "
+// newestVersionSQL is a column of the newest version of an image i.
+func newestVersionSQL(column string) string {
+	return "(SELECT n." + column + " FROM image_versions n WHERE n.image_id = i.id ORDER BY n.number DESC LIMIT 1)"
+}
+
+// imageFilter are the conditions of fleet.ImageKeys.
+var imageFilter = listFilter{
+	"name":      lowerText("lower(i.name)"),
+	"system":    relatedText("SELECT 1 FROM jsonb_each_text(i.os) w WHERE ", "lower(w.value)"),
+	"format":    exactText(newestVersionSQL("format")),
+	"size":      number(newestVersionSQL("capacity_bytes"), 1),
+	"published": yesOrNo("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id)"),
+	"pool":      relatedText("SELECT 1 FROM image_versions n JOIN image_copies c ON c.version_id = n.id JOIN pools p ON p.id = c.pool_id WHERE n.image_id = i.id AND ", "p.name"),
+	"created":   day("i.created_at"),
+	"uuid":      lowerText("i.id"),
+}
 
 // ListImages returns one page of the image library. Sorts: name, created.
 func (b *Queries) ListImages(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.ImageView], error) {
@@ -46,21 +62,8 @@ func (b *Queries) ListImages(ctx context.Context, a fleet.Actor, q fleet.Query) 
 	}
 	var s statementBuilder
 	s.whereImageVisible(a)
-	for _, t := range terms {
-		switch t.Key {
-		case "name":
-			s.addConditionOrNegation(t.Not, s.matchText("lower(i.name)", lowerMatches(t.Alternatives)))
-		case "os":
-			s.addConditionOrNegation(t.Not, "EXISTS (SELECT 1 FROM jsonb_each_text(i.os) w WHERE "+s.matchText("lower(w.value)", lowerMatches(t.Alternatives))+")")
-		case "format":
-			s.addConditionOrNegation(t.Not, newestVersionSQL+s.matchText("n.format", t.Alternatives)+")")
-		case "published":
-			yes := slices.ContainsFunc(t.Alternatives, func(m fleet.FilterMatch) bool { v, _ := m.ExactText(); return v == "yes" })
-			s.addConditionOrNegation(t.Not == yes, "EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id)")
-		case "pool":
-			s.addConditionOrNegation(t.Not, `EXISTS (SELECT 1 FROM image_versions n JOIN image_copies c ON c.version_id = n.id JOIN pools p ON p.id = c.pool_id WHERE n.image_id = i.id AND `+
-				s.matchText("p.name", t.Alternatives)+")")
-		}
+	if _, err := b.applyFilter(ctx, &s, a, imageFilter, terms); err != nil {
+		return fleet.Page[fleet.ImageView]{}, err
 	}
 	tail := p.applyCursor(&s)
 	views, err := b.readImages(ctx, a, s, tail)

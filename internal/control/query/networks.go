@@ -19,11 +19,24 @@ const networkVisibleSQL = "n.spec IS NOT NULL OR EXISTS (SELECT 1 FROM assignmen
 // networkSQL selects networks under the alias n.
 const networkSQL = `SELECT n.id, n.name, n.kind, n.spec, n.generation, n.created_at, n.deleted_at, leads_out(n.id, n.kind), n.peers FROM networks n`
 
+var networksByName = sortOrder[fleet.NetworkView]{[]sortColumn{textColumn("n.name"), textColumn("n.id")}, func(v fleet.NetworkView) []string {
+	return []string{v.Name, string(v.ID)}
+}}
+
 var networkSortOrders = sortOrders[fleet.NetworkView]{
-	"name": {[]sortColumn{textColumn("n.name"), textColumn("n.id")}, func(v fleet.NetworkView) []string { return []string{v.Name, string(v.ID)} }},
+	"name": networksByName,
+	"kind": networksByName.after(textColumn("n.kind"), func(v fleet.NetworkView) string { return string(v.Kind) }),
 }
 
-// ListNetworks returns one page of networks with the hosts that have them. Sort: name.
+// networkFilter are the conditions of fleet.NetworkKeys.
+var networkFilter = listFilter{
+	"name": lowerText("lower(n.name)"),
+	"kind": exactText("n.kind"),
+	"host": assignedHost("network_id", "n.id"),
+	"uuid": lowerText("n.id"),
+}
+
+// ListNetworks returns one page of networks with the hosts that have them. Sorts: name, kind.
 func (b *Queries) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.NetworkView]{}, err
@@ -35,19 +48,8 @@ func (b *Queries) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query
 	var s statementBuilder
 	s.addCondition(networkVisibleSQL)
 	s.whereNetworkVisible(a)
-	for _, t := range terms {
-		switch t.Key {
-		case "name":
-			s.addConditionOrNegation(t.Not, s.matchText("lower(n.name)", lowerMatches(t.Alternatives)))
-		case "kind":
-			s.addConditionOrNegation(t.Not, s.matchText("n.kind", t.Alternatives))
-		case "host":
-			ids, err := b.poolHostIDs(ctx, a, t)
-			if err != nil {
-				return fleet.Page[fleet.NetworkView]{}, err
-			}
-			s.addConditionOrNegation(t.Not, "EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id AND "+s.oneOfSQL("x.host_id", ids)+")")
-		}
+	if _, err := b.applyFilter(ctx, &s, a, networkFilter, terms); err != nil {
+		return fleet.Page[fleet.NetworkView]{}, err
 	}
 	tail := p.applyCursor(&s)
 	views, err := b.readNetworks(ctx, a, s, tail)

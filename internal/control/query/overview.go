@@ -155,7 +155,7 @@ func (b *Queries) addPoolTotals(ctx context.Context, a fleet.Actor, o *fleet.Ove
 				text = "The state is unknown: none of its hosts is online."
 			}
 			plain.Add(fleet.Attention{
-				Kind: string(fleet.TypePool), Severity: v.Health.Severity, Text: text, Count: 1, List: "/pools?filter=tone:" + string(v.Health.Severity),
+				Kind: string(fleet.TypePool), Severity: v.Health.Severity, Text: text, Count: 1, List: "/pools?filter=health:" + string(v.Health.Severity),
 				Objects: []fleet.AttentionObject{{ID: string(r.ID), Name: r.Name}},
 			})
 		}
@@ -227,7 +227,7 @@ func addAttentionFromCounters(a fleet.Actor, o *fleet.Overview) {
 	if n := o.VMs[fleet.PhaseUnknown]; n > 0 && !store.SeesHosts(a) {
 		o.Attention = append(o.Attention, fleet.Attention{
 			Kind: string(fleet.TypeVM), Severity: fleet.SeverityUnknown, Text: "The state is unknown: the host is offline. Ask an administrator if this lasts.",
-			Count: n, List: "/vms?filter=phase:unknown",
+			Count: n, List: "/vms?filter=state:unknown",
 		})
 	}
 }

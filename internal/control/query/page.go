@@ -58,6 +58,11 @@ type sortOrder[T any] struct {
 	values  func(T) []string
 }
 
+// after returns the order by another column first, and then as o.
+func (o sortOrder[T]) after(first sortColumn, value func(T) string) sortOrder[T] {
+	return sortOrder[T]{append([]sortColumn{first}, o.columns...), func(item T) []string { return append([]string{value(item)}, o.values(item)...) }}
+}
+
 // sortOrders are the ways to sort one list, by sort key.
 type sortOrders[T any] map[string]sortOrder[T]
 

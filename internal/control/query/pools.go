@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -55,14 +56,28 @@ func (b *Queries) readPoolRows(ctx context.Context, s statementBuilder, tail str
 
 const poolDeletingText = "Being deleted: waiting for its hosts to release it"
 
+var poolsByName = sortOrder[fleet.PoolView]{[]sortColumn{textColumn("p.name"), textColumn("p.id")}, func(v fleet.PoolView) []string {
+	return []string{v.Name, string(v.ID)}
+}}
+
 var poolSortOrders = sortOrders[fleet.PoolView]{
-	"name": {[]sortColumn{textColumn("p.name"), textColumn("p.id")}, func(v fleet.PoolView) []string { return []string{v.Name, string(v.ID)} }},
-	"created": {[]sortColumn{timeColumn("p.created_at"), textColumn("p.id")}, func(v fleet.PoolView) []string {
-		return []string{formatTime(v.CreatedAt), string(v.ID)}
-	}},
+	"name":    poolsByName,
+	"kind":    poolsByName.after(textColumn("p.spec->>'kind'"), func(v fleet.PoolView) string { return string(v.Spec.Kind) }),
+	"created": poolsByName.after(timeColumn("p.created_at"), func(v fleet.PoolView) string { return formatTime(v.CreatedAt) }),
 }
 
-// ListPools returns one page of pools with their health, without hosts and volumes. Sorts: name, created.
+// poolFilter are the conditions of fleet.PoolKeys, except those on the pool's health, source and capacity: see
+// matchesPoolTerms.
+var poolFilter = listFilter{
+	"name":        lowerText("p.name"),
+	"kind":        exactText("p.spec->>'kind'"),
+	"host":        assignedHost("pool_id", "p.id"),
+	"description": partOfText("p.spec->>'description'"),
+	"created":     day("p.created_at"),
+	"uuid":        lowerText("p.id"),
+}
+
+// ListPools returns one page of pools with their health, without hosts and volumes. Sorts: name, kind, created.
 func (b *Queries) ListPools(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolView], error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.PoolView]{}, err
@@ -72,37 +87,15 @@ func (b *Queries) ListPools(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		return fleet.Page[fleet.PoolView]{}, err
 	}
 	var s statementBuilder
-	var tones []fleet.FilterTerm
-	for _, t := range terms {
-		switch t.Key {
-		case "name":
-			s.addConditionOrNegation(t.Not, s.matchText("p.name", lowerMatches(t.Alternatives)))
-		case "kind":
-			s.addConditionOrNegation(t.Not, s.matchText("p.spec->>'kind'", t.Alternatives))
-		case "host":
-			ids, err := b.poolHostIDs(ctx, a, t)
-			if err != nil {
-				return fleet.Page[fleet.PoolView]{}, err
-			}
-			s.addConditionOrNegation(t.Not, "EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = p.id AND "+s.oneOfSQL("ph.host_id", ids)+")")
-		case "tone":
-			tones = append(tones, t)
-		}
+	rest, err := b.applyFilter(ctx, &s, a, poolFilter, terms)
+	if err != nil {
+		return fleet.Page[fleet.PoolView]{}, err
 	}
-	return b.readPoolPage(ctx, a, p, s, tones)
+	return b.readPoolPage(ctx, a, p, s, rest)
 }
 
-// poolHostIDs resolves host names of a filter. It matches no host for actors who cannot see hosts, so that they cannot
-// learn which pools are where.
-func (b *Queries) poolHostIDs(ctx context.Context, a fleet.Actor, t fleet.FilterTerm) ([]string, error) {
-	if !policy.May(a, policy.InfraSee, "") {
-		return []string{}, nil
-	}
-	return b.idsByName(ctx, "hosts", t.Alternatives)
-}
-
-// readPoolPage reads pages until one is full, because the filter by health removes rows after reading.
-func (b *Queries) readPoolPage(ctx context.Context, a fleet.Actor, p pagePosition[fleet.PoolView], s statementBuilder, tones []fleet.FilterTerm) (fleet.Page[fleet.PoolView], error) {
+// readPoolPage reads pages until one is full, because the terms rest remove rows after reading.
+func (b *Queries) readPoolPage(ctx context.Context, a fleet.Actor, p pagePosition[fleet.PoolView], s statementBuilder, rest []fleet.FilterTerm) (fleet.Page[fleet.PoolView], error) {
 	matching := []fleet.PoolView{}
 	for at := p; ; {
 		part := statementBuilder{where: slices.Clone(s.where), args: slices.Clone(s.args), planEachTime: s.planEachTime, isSearch: s.isSearch}
@@ -121,7 +114,7 @@ func (b *Queries) readPoolPage(ctx context.Context, a fleet.Actor, p pagePositio
 			at.cursor = p.values(views[p.limit-1])
 		}
 		for _, v := range views {
-			if matchesSeverity(tones, v.Health.Severity) {
+			if matchesPoolTerms(rest, v) {
 				matching = append(matching, v)
 			}
 		}
@@ -129,6 +122,33 @@ func (b *Queries) readPoolPage(ctx context.Context, a fleet.Actor, p pagePositio
 			return p.buildPage(matching), nil
 		}
 	}
+}
+
+// matchesPoolTerms reports whether a pool matches the terms on its health, source and capacity. A pool of unknown
+// capacity matches no term on it.
+func matchesPoolTerms(terms []fleet.FilterTerm, v fleet.PoolView) bool {
+	for _, t := range terms {
+		matches := false
+		switch capacity, known := v.Health.CapacityBytes, v.Health.CapacityBytes > 0; t.Key {
+		case "health":
+			matches = matchesSeverity([]fleet.FilterTerm{t}, v.Health.Severity)
+		case "source":
+			source := strings.ToLower(v.Spec.Source())
+			matches = slices.ContainsFunc(anywhere(t.Alternatives), func(m fleet.FilterMatch) bool { return m.Matches(source) }) != t.Not
+		case "used":
+			matches = known && matchesNumber(t, 100*float64(v.Health.UsedBytes)/float64(capacity))
+		case "free":
+			matches = known && matchesNumber(t, float64(v.Health.AvailableBytes))
+		}
+		if !matches {
+			return false
+		}
+	}
+	return true
+}
+
+func matchesNumber(t fleet.FilterTerm, value float64) bool {
+	return slices.ContainsFunc(t.Comparisons, func(c fleet.Comparison) bool { return c.Matches(value) }) != t.Not
 }
 
 func matchesSeverity(tones []fleet.FilterTerm, tone fleet.Severity) bool {

@@ -44,15 +44,16 @@ func (b *Queries) tasksQuery(ctx context.Context, a fleet.Actor, q fleet.Query) 
 		return p, rowQuery[fleet.Task]{}, err
 	}
 	listed := s.whereTaskVisible(a, q.Project, terms)
-	for _, t := range terms {
+	resolved := slices.Clone(terms)
+	for i, t := range terms {
 		if t.Key == "who" && listed {
-			if t.Alternatives, err = b.matchingCreators(ctx, t.Alternatives); err != nil {
+			if resolved[i].Alternatives, err = b.matchingCreators(ctx, t.Alternatives); err != nil {
 				return p, rowQuery[fleet.Task]{}, err
 			}
 		}
-		if err := b.addTaskFilterTerm(ctx, s, a, t); err != nil {
-			return p, rowQuery[fleet.Task]{}, err
-		}
+	}
+	if _, err := b.applyFilter(ctx, s, a, taskFilter, resolved); err != nil {
+		return p, rowQuery[fleet.Task]{}, err
 	}
 	tail := p.applyCursor(s)
 	sql := taskRowsSQL + s.whereClause() + tail
@@ -98,25 +99,20 @@ func (s *statementBuilder) whereTaskVisible(a fleet.Actor, only fleet.ProjectID,
 	return true
 }
 
-func (b *Queries) addTaskFilterTerm(ctx context.Context, s *statementBuilder, a fleet.Actor, t fleet.FilterTerm) error {
-	switch t.Key {
-	case "state", "kind":
-		s.addConditionOrNegation(t.Not, s.matchText("t."+t.Key, t.Alternatives))
-	case "target", "name":
-		s.addConditionOrNegation(t.Not, "("+s.matchText("t.subject_name", lowerMatches(t.Alternatives))+" OR "+s.matchText("t.subject", lowerMatches(t.Alternatives))+")")
-	case "host":
-		ids, err := b.idsByName(ctx, "hosts", t.Alternatives)
-		if err == nil {
-			s.addConditionOrNegation(t.Not, s.oneOfSQL("t.host_id", ids))
-		}
-		return err
-	case "parent":
-		s.addConditionOrNegation(t.Not, s.matchText("t.parent_id", t.Alternatives))
-	case "who":
-		s.addConditionOrNegation(t.Not, s.createdBySQL(a, t.Alternatives))
-	}
-	return nil
+// taskFilter are the conditions of fleet.TaskKeys.
+var taskFilter = listFilter{
+	"state":  exactText("t.state"),
+	"kind":   exactText("t.kind"),
+	"target": taskTarget,
+	"name":   taskTarget,
+	"host":   rowByName("t.host_id", "hosts"),
+	"parent": exactText("t.parent_id"),
+	"who":    conditionOf(func(f filterScope, t fleet.FilterTerm) string { return f.createdBySQL(f.actor, t.Alternatives) }),
 }
+
+var taskTarget = conditionOf(func(f filterScope, t fleet.FilterTerm) string {
+	return "(" + f.matchText("t.subject_name", lowerMatches(t.Alternatives)) + " OR " + f.matchText("t.subject", lowerMatches(t.Alternatives)) + ")"
+})
 
 // matchingCreators replaces patterns by the matching names of creators of listed tasks; prefixes stay unchanged. Such
 // names are few, and the recursive query steps through the index from name to name.

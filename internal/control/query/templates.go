@@ -14,11 +14,14 @@ import (
 
 const templateSQL = `SELECT t.id, t.name, t.project_id, o.name, t.description, t.os, t.created_by, t.created_at FROM templates t JOIN projects o ON o.id = t.project_id`
 
+var templatesByName = sortOrder[fleet.TemplateView]{[]sortColumn{textColumn("t.name"), textColumn("t.id")}, func(v fleet.TemplateView) []string {
+	return []string{v.Name, string(v.ID)}
+}}
+
 var templateSortOrders = sortOrders[fleet.TemplateView]{
-	"name": {[]sortColumn{textColumn("t.name"), textColumn("t.id")}, func(v fleet.TemplateView) []string { return []string{v.Name, string(v.ID)} }},
-	"created": {[]sortColumn{timeColumn("t.created_at"), textColumn("t.id")}, func(v fleet.TemplateView) []string {
-		return []string{formatTime(v.CreatedAt), string(v.ID)}
-	}},
+	"name":    templatesByName,
+	"project": templatesByName.after(textColumn("o.name"), func(v fleet.TemplateView) string { return v.ProjectName }),
+	"created": templatesByName.after(timeColumn("t.created_at"), func(v fleet.TemplateView) string { return formatTime(v.CreatedAt) }),
 }
 
 // whereTemplateVisible limits templates (alias t) to those that the actor may know: without permission to see hosts,
@@ -29,7 +32,17 @@ func (s *statementBuilder) whereTemplateVisible(a fleet.Actor) {
 	}
 }
 
-// ListTemplates returns one page of templates. Sorts: name, created.
+// templateFilter are the conditions of fleet.TemplateKeys.
+var templateFilter = listFilter{
+	"name":      lowerText("lower(t.name)"),
+	"system":    relatedText("SELECT 1 FROM jsonb_each_text(t.os) w WHERE ", "lower(w.value)"),
+	"project":   relatedText("SELECT 1 FROM projects w WHERE w.id = t.project_id AND ", "w.name"),
+	"published": yesOrNo("EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND g.project_id IS DISTINCT FROM t.project_id)"),
+	"created":   day("t.created_at"),
+	"uuid":      lowerText("t.id"),
+}
+
+// ListTemplates returns one page of templates. Sorts: name, project, created.
 func (b *Queries) ListTemplates(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.TemplateView], error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.TemplateView]{}, err
@@ -40,18 +53,8 @@ func (b *Queries) ListTemplates(ctx context.Context, a fleet.Actor, q fleet.Quer
 	}
 	var s statementBuilder
 	s.whereTemplateVisible(a)
-	for _, t := range terms {
-		switch t.Key {
-		case "name":
-			s.addConditionOrNegation(t.Not, s.matchText("lower(t.name)", lowerMatches(t.Alternatives)))
-		case "os":
-			s.addConditionOrNegation(t.Not, "EXISTS (SELECT 1 FROM jsonb_each_text(t.os) w WHERE "+s.matchText("lower(w.value)", lowerMatches(t.Alternatives))+")")
-		case "project":
-			s.addConditionOrNegation(t.Not, "EXISTS (SELECT 1 FROM projects w WHERE w.id = t.project_id AND "+s.matchText("w.name", t.Alternatives)+")")
-		case "published":
-			yes := slices.ContainsFunc(t.Alternatives, func(m fleet.FilterMatch) bool { v, _ := m.ExactText(); return v == "yes" })
-			s.addConditionOrNegation(t.Not == yes, "EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND g.project_id IS DISTINCT FROM t.project_id)")
-		}
+	if _, err := b.applyFilter(ctx, &s, a, templateFilter, terms); err != nil {
+		return fleet.Page[fleet.TemplateView]{}, err
 	}
 	tail := p.applyCursor(&s)
 	views, err := b.readTemplates(ctx, a, s, tail)

@@ -60,7 +60,7 @@ func (b *Queries) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLev
 	case "hosts/host":
 		return b.hostTreeLevel(ctx, a, page, fleet.HostID(id))
 	case "hosts/found":
-		return b.discoveredTreeLevel(ctx, page, id)
+		return b.discoveredTreeLevel(ctx, a, page, id)
 	case "vms/":
 		return b.projectsTreeLevel(ctx, a, q.Project)
 	case "vms/project":
@@ -160,10 +160,10 @@ func validIDOrEmpty(id string) string {
 	return id
 }
 
-func (b *Queries) discoveredTreeLevel(ctx context.Context, q fleet.Query, host string) (TreeLevel, error) {
+func (b *Queries) discoveredTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Query, host string) (TreeLevel, error) {
 	var s statementBuilder
 	s.addCondition("f.host_id = " + s.addArg(validIDOrEmpty(host)))
-	page, err := b.listDiscovered(ctx, q, &s)
+	page, err := b.listDiscovered(ctx, a, q, &s)
 	return newTreeLevel(page, func(f fleet.DiscoveredVM) TreeNode {
 		return TreeNode{
 			Key: "foundVM:" + string(f.HostID) + "/" + string(f.ID), Kind: "foundVM", ID: string(f.ID), HostID: f.HostID, Name: f.Name, Icon: "monitor",

@@ -16,6 +16,12 @@ var userSortOrders = sortOrders[fleet.User]{
 	"created": {[]sortColumn{timeColumn("u.created_at"), textColumn("u.id")}, func(u fleet.User) []string { return []string{formatTime(u.CreatedAt), string(u.ID)} }},
 }
 
+// userFilter are the conditions of fleet.UserKeys.
+var userFilter = listFilter{
+	"name": lowerText("lower(u.name)"),
+	"role": exactText("COALESCE(NULLIF(u.role, ''), 'none')"),
+}
+
 // ListUsers returns one page of users. Sorts: name (default), created.
 func (b *Queries) ListUsers(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.User], error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
@@ -26,13 +32,8 @@ func (b *Queries) ListUsers(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		return fleet.Page[fleet.User]{}, err
 	}
 	var s statementBuilder
-	for _, t := range terms {
-		switch t.Key {
-		case "name":
-			s.addConditionOrNegation(t.Not, s.matchText("lower(u.name)", lowerMatches(t.Alternatives)))
-		case "role":
-			s.addConditionOrNegation(t.Not, s.matchText("COALESCE(NULLIF(u.role, ''), 'none')", t.Alternatives))
-		}
+	if _, err := b.applyFilter(ctx, &s, a, userFilter, terms); err != nil {
+		return fleet.Page[fleet.User]{}, err
 	}
 	tail := p.applyCursor(&s)
 	items, err := collectRows(ctx, b, userRowsSQL+s.whereClause()+tail, &s, func(x pgx.CollectableRow) (fleet.User, error) {

@@ -18,17 +18,18 @@ import (
 // vmSortOrders are the sorts that an index supports. The sorts by host and project read the VMs of one host or project
 // after the other, each in index order.
 var vmSortOrders = sortOrders[fleet.VMView]{
-	"name":    {[]sortColumn{textColumn("v.name"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{v.Name, string(v.ID)} }},
-	"created": {[]sortColumn{timeColumn("v.created_at"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{formatTime(v.CreatedAt), string(v.ID)} }},
-	"cpus":    {[]sortColumn{int32Column("v.cpus"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{strconv.Itoa(v.Spec.CPUs), string(v.ID)} }},
-	"memory":  {[]sortColumn{int64Column("v.memory_mib"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{strconv.Itoa(v.Spec.MemoryMiB), string(v.ID)} }},
-	"host": {[]sortColumn{textColumn("h.name"), textColumn("v.name"), textColumn("v.id")}, func(v fleet.VMView) []string {
-		return []string{v.HostName, v.Name, string(v.ID)}
-	}},
-	"project": {[]sortColumn{textColumn("p.name"), textColumn("v.name"), textColumn("v.id")}, func(v fleet.VMView) []string {
-		return []string{v.ProjectName, v.Name, string(v.ID)}
-	}},
+	"name":    vmsByName,
+	"created": vmsByID.after(timeColumn("v.created_at"), func(v fleet.VMView) string { return formatTime(v.CreatedAt) }),
+	"cpus":    vmsByID.after(int32Column("v.cpus"), func(v fleet.VMView) string { return strconv.Itoa(v.Spec.CPUs) }),
+	"memory":  vmsByID.after(int64Column("v.memory_mib"), func(v fleet.VMView) string { return strconv.Itoa(v.Spec.MemoryMiB) }),
+	"host":    vmsByName.after(textColumn("h.name"), func(v fleet.VMView) string { return v.HostName }),
+	"project": vmsByName.after(textColumn("p.name"), func(v fleet.VMView) string { return v.ProjectName }),
 }
+
+var (
+	vmsByID   = sortOrder[fleet.VMView]{[]sortColumn{textColumn("v.id")}, func(v fleet.VMView) []string { return []string{string(v.ID)} }}
+	vmsByName = vmsByID.after(textColumn("v.name"), func(v fleet.VMView) string { return v.Name })
+)
 
 // ListVMs returns one page of the VMs that the actor sees. Sorts: name (default), created, cpus, memory, host, project.
 func (b *Queries) ListVMs(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
@@ -72,10 +73,8 @@ func (b *Queries) listVMsWithShape(ctx context.Context, a fleet.Actor, q fleet.Q
 	}
 	p.limit = min(cmp.Or(max(q.Limit, 0), defaultPageSize), shape.maxVMs)
 	s.whereProjectVisible(a, "v.project_id", q.Project)
-	for _, t := range terms {
-		if err := b.addVMFilterTerm(ctx, s, t); err != nil {
-			return fleet.Page[fleet.VMView]{}, err
-		}
+	if _, err := b.applyFilter(ctx, s, a, vmFilter, terms); err != nil {
+		return fleet.Page[fleet.VMView]{}, err
 	}
 	var sql string
 	switch strings.TrimPrefix(p.sort, "-") {
@@ -122,47 +121,52 @@ func (b *Queries) groupVMQuery(ctx context.Context, p pagePosition[fleet.VMView]
 	return "SELECT v.* FROM " + outer + " CROSS JOIN LATERAL (" + inner + ") v" + tail, nil
 }
 
-// addVMFilterTerm adds one term of a VM filter. Names of hosts, projects and pools are resolved to IDs first: with
-// literal IDs PostgreSQL estimates the number of VMs and chooses its plan well.
-func (b *Queries) addVMFilterTerm(ctx context.Context, s *statementBuilder, t fleet.FilterTerm) error {
-	switch t.Key {
-	case "phase":
-		return b.addPhaseTerm(ctx, s, t)
-	case "attention":
-		return b.addAttentionTerm(ctx, s, t)
-	case "drift":
-		return b.addDriftTerm(ctx, s, t)
-	case "host", "project":
-		ids, err := b.idsByName(ctx, t.Key+"s", t.Alternatives)
-		if err == nil {
-			s.addConditionOrNegation(t.Not, s.oneOfSQL("v."+t.Key+"_id", ids))
-		}
+// vmFilter are the conditions of fleet.VMKeys.
+var vmFilter = listFilter{
+	"state":     func(f filterScope, t fleet.FilterTerm) error { return f.addPhaseTerm(f, f.statementBuilder, t) },
+	"attention": func(f filterScope, t fleet.FilterTerm) error { return f.addAttentionTerm(f, f.statementBuilder, t) },
+	"drift":     func(f filterScope, t fleet.FilterTerm) error { return f.addDriftTerm(f, f.statementBuilder, t) },
+	"host":      rowByName("v.host_id", "hosts"),
+	"project":   rowByName("v.project_id", "projects"),
+	"name": conditionOf(func(f filterScope, t fleet.FilterTerm) string {
+		return f.matchTextByTrigrams(t.Not, "v.name", lowerMatches(t.Alternatives))
+	}),
+	"uuid":   lowerText("v.id"),
+	"label":  conditionOf(func(f filterScope, t fleet.FilterTerm) string { return f.vmLabelsSQL(t.Not, t.Alternatives) }),
+	"vcpu":   number("v.cpus", 1),
+	"memory": number("v.memory_mib", mebibyte),
+	"cpu": conditionOf(func(f filterScope, t fleet.FilterTerm) string {
+		return "v.id IN (" + vmLoadsSQL + f.compareSQL(vmLoadColumn, 1, t.Comparisons) + ")"
+	}),
+	"created": day("v.created_at"),
+	"pool": func(f filterScope, t fleet.FilterTerm) error {
+		ids, err := f.idsByName(f, "pools", t.Alternatives)
+		f.addConditionOrNegation(t.Not, f.specContainsSQL(diskInPoolPattern, ids))
 		return err
-	case "pool":
-		ids, err := b.idsByName(ctx, "pools", t.Alternatives)
-		if err == nil {
-			s.addConditionOrNegation(t.Not, s.specContainsSQL(diskInPoolPattern, ids))
-		}
-		return err
-	case "name":
-		s.addConditionOrNegation(t.Not, s.matchTextByTrigrams(t.Not, "v.name", lowerMatches(t.Alternatives)))
-	case "id":
-		s.addConditionOrNegation(t.Not, s.matchText("v.id", lowerMatches(t.Alternatives)))
-	case "label":
-		s.addConditionOrNegation(t.Not, s.vmLabelsSQL(t.Not, t.Alternatives))
-	case "network":
+	},
+	"network": func(f filterScope, t fleet.FilterTerm) error {
 		var named statementBuilder
 		named.addCondition(named.matchText("lower(n.name)", lowerMatches(t.Alternatives)))
-		ids, err := collectRows(ctx, b, "SELECT n.id FROM networks n"+named.whereClause(), &named, pgx.RowTo[string])
-		if err != nil {
-			return err
-		}
-		s.addConditionOrNegation(t.Not, s.specContainsSQL(`{"nics":[{"networkId":?}]}`, ids))
-	case "mac", "address":
-		s.addConditionOrNegation(t.Not, s.matchesWordSQL(t.Not, searchWordKinds[t.Key], lowerMatches(t.Alternatives)))
-	}
-	return nil
+		ids, err := collectRows(f, f.Queries, "SELECT n.id FROM networks n"+named.whereClause(), &named, pgx.RowTo[string])
+		f.addConditionOrNegation(t.Not, f.specContainsSQL(`{"nics":[{"networkId":?}]}`, ids))
+		return err
+	},
+	"mac":     vmWord,
+	"address": vmWord,
 }
+
+var vmWord = conditionOf(func(f filterScope, t fleet.FilterTerm) string {
+	return f.matchesWordSQL(t.Not, searchWordKinds[t.Key], lowerMatches(t.Alternatives))
+})
+
+// vmLoadsSQL is a query for the IDs of VMs by their CPU load, up to the condition on vmLoadColumn. It reads each host's
+// samples once; vmLoadSQL would search them for each VM.
+const (
+	vmLoadsSQL = `SELECT a.id FROM host_meters m CROSS JOIN LATERAL unnest(m.vm_ids, m.cpu_nanos) a(id, nanos)
+		CROSS JOIN LATERAL unnest(COALESCE(m.before_ids, m.vm_ids), m.before_cpu) o(id, nanos)
+		WHERE o.id = a.id AND a.nanos >= o.nanos AND m.at > now() - interval '1 minute' AND `
+	vmLoadColumn = "(a.nanos - o.nanos) / NULLIF(extract(epoch FROM m.at - m.before_at) * 1e7, 0)"
+)
 
 // diskInPoolPattern is the JSON pattern of a spec with a disk in a pool.
 const diskInPoolPattern = `{"disks":[{"poolId":?}]}`

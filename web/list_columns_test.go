@@ -1,0 +1,90 @@
+package web
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+	hostview "quantix/views/host"
+	imageview "quantix/views/image"
+	"quantix/views/kit"
+	networkview "quantix/views/network"
+	poolview "quantix/views/pool"
+	taskview "quantix/views/task"
+	templateview "quantix/views/template"
+	vmview "quantix/views/vm"
+)
+
+// unfilteredColumns are the visible columns without a filter, and why.
+var unfilteredColumns = map[string]string{
+	"found/Last seen":          "the state unknown marks outdated reports",
+	"hosts/Last seen":          "the state says whether a host is online",
+	"networks/Health":          "the health of a network is that of its hosts: its page filters by health:",
+	"networks/Mode":            "kind: separates the modes",
+	"networks/Subnets":         "the search finds networks by address",
+	"images/Version":           "versions are numbers of each image",
+	"images/Copies":            "pool: names the pool of a copy",
+	"images/Owner":             "an image belongs to everybody or to a template",
+	"templates/Newest version": "versions are numbers of each template",
+	"templates/Hardware":       "several values in one column",
+	"templates/VMs":            "the template's page lists its VMs",
+	"tasks/Started":            "the list is in this order",
+	"tasks/Progress":           "state: separates running tasks",
+	"tasks/Result":             "state: separates failed tasks",
+}
+
+// The word in a column's heading is the key of its filter.
+func TestVisibleColumnsHaveFilterKeys(t *testing.T) {
+	t.Parallel()
+	used := 0
+	for list, columns := range map[string]kit.Columns{
+		"vms": vmview.Columns, "hosts": hostview.Columns, "pools": poolview.Columns, "networks": networkview.Columns, "images": imageview.Columns,
+		"templates": templateview.Columns, "tasks": taskview.Columns, "found": vmview.DiscoveredVMColumns,
+	} {
+		resource, known := fleet.ResourceByPlural(list)
+		if !known {
+			t.Fatalf("no resource %q", list)
+		}
+		for _, c := range columns {
+			word, _, _ := strings.Cut(strings.ToLower(c.Label), " ")
+			_, found := resource.Filter.Find(word)
+			switch reason := unfilteredColumns[list+"/"+c.Label]; {
+			case found && reason != "":
+				t.Errorf("%s/%s has a filter; remove its reason", list, c.Label)
+			case !found && reason == "" && !c.OnRequest:
+				t.Errorf("the column %s/%s has no filter key %q", list, c.Label, word)
+			case reason != "":
+				used++
+			}
+		}
+	}
+	if used != len(unfilteredColumns) {
+		t.Errorf("%d reasons name no column", len(unfilteredColumns)-used)
+	}
+}
+
+// The manual's table of filter keys is complete.
+func TestManualNamesAllFilterKeys(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../static/docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for list, keys := range map[string]fleet.FilterKeys{
+		"VMs": fleet.VMKeys, "hosts": fleet.HostKeys, "pools": fleet.PoolKeys, "networks": fleet.NetworkKeys, "images": fleet.ImageKeys,
+		"templates": fleet.TemplateKeys, "tasks": fleet.TaskKeys, "users": fleet.UserKeys, "discovered VMs": fleet.DiscoveredKeys,
+	} {
+		row := "| " + list + " |"
+		for _, k := range keys {
+			row += " `" + k.Key
+			if k.Unit != fleet.UnitNone {
+				row += ">"
+			}
+			row += "`"
+		}
+		if !strings.Contains(string(text), row+" |\n") {
+			t.Errorf("api.md has no line %q", row+" |")
+		}
+	}
+}
