@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
+	"quantix/views/kit"
 )
 
 // exportPageRows is the maximum number of rows that an export reads at once; lists may have a lower limit. Each read
@@ -20,8 +20,8 @@ import (
 const exportPageRows = 2000
 
 // exportCSV writes all pages of a list as CSV, from the first one regardless of q's page. It reads the next page while
-// it writes one. row returns the values of one item, in the order of head.
-func exportCSV[T any](s *Server, c echo.Context, a fleet.Actor, name string, q fleet.Query, list listPageReader[T], head []string, row func(T) []string) error {
+// it writes one.
+func exportCSV[T any](s *Server, c echo.Context, a fleet.Actor, name string, q fleet.Query, list listPageReader[T], columns []kit.CSVColumn[T]) error {
 	q.Limit, q.After, q.Before = exportPageRows, "", ""
 	ctx := c.Request().Context()
 	p, err := readExportPage(ctx, s, a, q, list)
@@ -32,14 +32,21 @@ func exportCSV[T any](s *Server, c echo.Context, a fleet.Actor, name string, q f
 	h.Set(echo.HeaderContentType, "text/csv; charset=utf-8")
 	h.Set(echo.HeaderContentDisposition, fmt.Sprintf("attachment; filename=%q", name))
 	out := csv.NewWriter(c.Response())
-	writeCSVRow(out, slices.Clone(head))
+	row := make([]string, len(columns))
+	for i, column := range columns {
+		row[i] = column.Name
+	}
+	writeCSVRow(out, row)
 	for {
 		q.After = p.Next
 		next := readInBackground(func() (fleet.Page[T], error) { return readExportPage(ctx, s, a, q, list) }, q.After != "")
 		// A connection without deadlines (a test's recorder) is written to without one.
 		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(3 * eventWriteTimeout))
 		for i := range p.Items {
-			writeCSVRow(out, row(p.Items[i]))
+			for k, column := range columns {
+				row[k] = column.Value(&p.Items[i])
+			}
+			writeCSVRow(out, row)
 		}
 		out.Flush()
 		p, err = next() // also after a disconnect, because no read may outlive its request
@@ -83,14 +90,6 @@ func readExportPage[T any](ctx context.Context, s *Server, a fleet.Actor, q flee
 	}
 	defer leave()
 	return list(ctx, a, q)
-}
-
-// csvTime formats a time as a CSV value; nil: an empty value.
-func csvTime(t *time.Time) string {
-	if t == nil {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339)
 }
 
 // escapeFormula returns text, with a prefix if a spreadsheet would treat the text as a formula.

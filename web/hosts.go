@@ -1,9 +1,6 @@
 package web
 
 import (
-	"strconv"
-	"strings"
-
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
@@ -34,24 +31,10 @@ func (s *Server) listHosts(c echo.Context, a fleet.Actor) error {
 	return s.showList(c, a, shell.PageLayout{Title: "Hosts"}, p.List, hostview.List(p))
 }
 
-var hostCSVHeader = []string{"id", "name", "phase", "vms", "committedCpus", "threads", "committedMemoryMiB", "memoryMiB", "hypervisor", "os", "labels", "description", "seen"}
-
-func hostCSVRow(h fleet.HostView) []string {
-	var status fleet.HostStatus
-	if h.Status != nil {
-		status = *h.Status
-	}
-	return []string{
-		string(h.ID), h.Name, string(h.Phase), strconv.Itoa(h.VMs), strconv.Itoa(h.CommittedCPUs), strconv.Itoa(status.Inventory.CPU.Threads),
-		strconv.FormatInt(h.CommittedMiB, 10), strconv.FormatInt(status.Inventory.MemoryBytes>>20, 10), status.Hypervisor, status.Inventory.OS,
-		strings.ReplaceAll(kit.LabelLines(h.Spec.Labels), "\n", " "), h.Spec.Description, csvTime(h.SeenAt),
-	}
-}
-
 func (s *Server) exportHosts(c echo.Context, a fleet.Actor) error {
 	q := queryFromURL(c)
 	if _, err := applyTabFilter(c, hostListTabFilters, "hosts", &q); err != nil {
 		return err
 	}
-	return exportCSV(s, c, a, "hosts.csv", q, s.Control.ListHosts, hostCSVHeader, hostCSVRow)
+	return exportCSV(s, c, a, "hosts.csv", q, s.Control.ListHosts, hostview.CSV)
 }

@@ -2,7 +2,6 @@ package web
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,21 +26,8 @@ func (s *Server) listImages(c echo.Context, a fleet.Actor) (err error) {
 	return s.showList(c, a, shell.PageLayout{Title: "Images"}, p.List, imageview.List(p))
 }
 
-var imageCSVHeader = []string{"id", "name", "owner", "os", "version", "format", "capacityBytes", "sha256", "publishedTo", "created"}
-
-func imageCSVRow(v fleet.ImageView) []string {
-	newest := fleet.ImageVersion{}
-	if n := v.Newest(); n != nil {
-		newest = *n
-	}
-	return []string{
-		string(v.ID), v.Name, imageview.OwnerName(v), v.OS.Text(), strconv.Itoa(newest.Number), newest.Format, strconv.FormatInt(newest.CapacityBytes, 10), newest.SHA256,
-		v.Published(), v.CreatedAt.UTC().Format(time.RFC3339),
-	}
-}
-
 func (s *Server) exportImages(c echo.Context, a fleet.Actor) error {
-	return exportCSV(s, c, a, "images.csv", queryFromURL(c), s.Control.ListImages, imageCSVHeader, imageCSVRow)
+	return exportCSV(s, c, a, "images.csv", queryFromURL(c), s.Control.ListImages, imageview.CSV)
 }
 
 func imagePageLayout(v fleet.ImageView) shell.PageLayout {

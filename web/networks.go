@@ -2,10 +2,6 @@ package web
 
 import (
 	"context"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -26,22 +22,8 @@ func (s *Server) listNetworks(c echo.Context, a fleet.Actor) (err error) {
 	return s.showList(c, a, shell.PageLayout{Title: "Networks"}, p.List, networkview.List(p))
 }
 
-var networkCSVHeader = []string{"id", "name", "kind", "hosts", "active", "hostNames", "created", "mode", "subnets"}
-
-func networkCSVRow(n fleet.NetworkView) []string {
-	hosts := make([]string, len(n.Hosts))
-	for i, h := range n.Hosts {
-		hosts[i] = h.HostName
-	}
-	slices.Sort(hosts)
-	return []string{
-		string(n.ID), n.Name, string(n.Kind), strconv.Itoa(n.Health.Hosts), strconv.Itoa(n.Health.Active), strings.Join(hosts, " "),
-		n.CreatedAt.UTC().Format(time.RFC3339), networkview.ModeText(n), networkview.SubnetsText(n),
-	}
-}
-
 func (s *Server) exportNetworks(c echo.Context, a fleet.Actor) error {
-	return exportCSV(s, c, a, "networks.csv", queryFromURL(c), s.networksWithHostStatuses, networkCSVHeader, networkCSVRow)
+	return exportCSV(s, c, a, "networks.csv", queryFromURL(c), s.networksWithHostStatuses, networkview.CSV)
 }
 
 // networksWithHostStatuses is ListNetworks, but returns all host statuses of each network to users who may see hosts.

@@ -31,17 +31,8 @@ func (s *Server) listSecurityGroups(c echo.Context, a fleet.Actor) (err error) {
 	return s.showList(c, a, shell.PageLayout{Title: "Security groups"}, p.List, groupview.List(p))
 }
 
-var securityGroupCSVHeader = []string{"id", "name", "project", "rules", "nics", "hosts", "hostsFailed", "description", "created"}
-
-func securityGroupCSVRow(g fleet.SecurityGroupView) []string {
-	return []string{
-		string(g.ID), g.Name, g.ProjectName, strconv.Itoa(len(g.Spec.Rules)), strconv.Itoa(g.NICs), strconv.Itoa(len(g.Hosts)), strconv.Itoa(g.SeverityCounts.Bad),
-		g.Spec.Description, g.CreatedAt.UTC().Format(time.RFC3339),
-	}
-}
-
 func (s *Server) exportSecurityGroups(c echo.Context, a fleet.Actor) error {
-	return exportCSV(s, c, a, "security-groups.csv", queryFromURL(c), s.Control.ListSecurityGroups, securityGroupCSVHeader, securityGroupCSVRow)
+	return exportCSV(s, c, a, "security-groups.csv", queryFromURL(c), s.Control.ListSecurityGroups, groupview.CSV)
 }
 
 type securityGroupForm struct {

@@ -1,9 +1,6 @@
 package web
 
 import (
-	"strconv"
-	"time"
-
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
@@ -27,15 +24,6 @@ func (s *Server) listTasks(c echo.Context, a fleet.Actor) (err error) {
 	return s.showList(c, a, shell.PageLayout{Title: "Tasks", Project: q.Project}, p.List, taskview.List(p))
 }
 
-var taskCSVHeader = []string{"id", "task", "kind", "target", "state", "who", "host", "created", "started", "ended", "progress", "error", "parent"}
-
-func taskCSVRow(j fleet.Task) []string {
-	return []string{
-		string(j.ID), j.Title(), string(j.Kind), j.SubjectName, string(j.State), j.CreatedBy, j.HostName,
-		j.CreatedAt.UTC().Format(time.RFC3339), csvTime(j.StartedAt), csvTime(j.EndedAt), strconv.Itoa(j.Progress), j.Error, string(j.Parent),
-	}
-}
-
 func (s *Server) exportTasks(c echo.Context, a fleet.Actor) error {
-	return exportCSV(s, c, a, "tasks.csv", queryFromURL(c), s.Control.ListTasks, taskCSVHeader, taskCSVRow)
+	return exportCSV(s, c, a, "tasks.csv", queryFromURL(c), s.Control.ListTasks, taskview.CSV)
 }

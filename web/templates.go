@@ -27,20 +27,8 @@ func (s *Server) listTemplates(c echo.Context, a fleet.Actor) (err error) {
 	return s.showList(c, a, shell.PageLayout{Title: "Templates"}, p.List, templateview.List(p))
 }
 
-var templateCSVHeader = []string{"id", "name", "project", "os", "version", "hardware", "publishedTo", "vms", "created"}
-
-func templateCSVRow(v fleet.TemplateView) []string {
-	number, words := "", ""
-	if newest := v.Newest(); newest != nil {
-		number, words = strconv.Itoa(newest.Number), newest.SpecText()
-	}
-	return []string{
-		string(v.ID), v.Name, v.ProjectName, v.OS.Text(), number, words, v.Published(), strconv.Itoa(templateview.CreatedVMCount(v)), v.CreatedAt.UTC().Format(time.RFC3339),
-	}
-}
-
 func (s *Server) exportTemplates(c echo.Context, a fleet.Actor) error {
-	return exportCSV(s, c, a, "templates.csv", queryFromURL(c), s.Control.ListTemplates, templateCSVHeader, templateCSVRow)
+	return exportCSV(s, c, a, "templates.csv", queryFromURL(c), s.Control.ListTemplates, templateview.CSV)
 }
 
 func templatePageLayout(v fleet.TemplateView) shell.PageLayout {

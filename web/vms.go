@@ -1,10 +1,6 @@
 package web
 
 import (
-	"strconv"
-	"strings"
-	"time"
-
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
@@ -68,28 +64,7 @@ func (s *Server) exportVMs(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	if tab == "found" {
-		return exportCSV(s, c, a, "discovered-vms.csv", q, s.Control.ListDiscoveredVMs, discoveredVMCSVHeader, discoveredVMCSVRow)
+		return exportCSV(s, c, a, "discovered-vms.csv", q, s.Control.ListDiscoveredVMs, vmview.DiscoveredVMCSV)
 	}
-	return exportCSV(s, c, a, "vms.csv", q, s.Control.ListVMsBriefly, vmCSVHeader, vmCSVRow)
-}
-
-var vmCSVHeader = []string{"id", "name", "phase", "host", "project", "cpus", "memoryMiB", "addresses", "labels", "description", "created"}
-
-func vmCSVRow(vm fleet.VMView) []string {
-	var addresses []string
-	if vm.Status != nil {
-		for _, n := range vm.Status.NICs {
-			addresses = append(addresses, n.Addresses...)
-		}
-	}
-	return []string{
-		string(vm.ID), vm.Name, string(vm.Phase), vm.HostName, vm.ProjectName, strconv.Itoa(vm.Spec.CPUs), strconv.Itoa(vm.Spec.MemoryMiB),
-		strings.Join(addresses, " "), strings.ReplaceAll(kit.LabelLines(vm.Labels), "\n", " "), vm.Description, vm.CreatedAt.UTC().Format(time.RFC3339),
-	}
-}
-
-var discoveredVMCSVHeader = []string{"id", "name", "phase", "host", "cpus", "memoryMiB"}
-
-func discoveredVMCSVRow(vm fleet.DiscoveredVM) []string {
-	return []string{string(vm.ID), vm.Name, string(vm.Phase), vm.HostName, strconv.Itoa(vm.Status.CPUs), strconv.Itoa(vm.Status.MemoryMiB)}
+	return exportCSV(s, c, a, "vms.csv", q, s.Control.ListVMsBriefly, vmview.CSV)
 }

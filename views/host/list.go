@@ -21,21 +21,6 @@ type ListPage struct {
 	Total map[fleet.HostPhase]int
 }
 
-// Columns are the columns of the host list.
-var Columns = kit.Columns{
-	{Key: "state", Label: "State"},
-	{Key: "vms", Label: "VMs", Sort: "vms", Class: "num"},
-	{Key: "cpus", Label: "vCPUs / threads", Sort: "cpus", Class: "num"},
-	{Key: "memory", Label: "Memory allocated", Sort: "memory", Class: "w-bar"},
-	{Key: "hypervisor", Label: "Hypervisor"},
-	{Key: "os", Label: "Operating system", OnRequest: true},
-	{Key: "labels", Label: "Labels"},
-	{Key: "description", Label: "Description", OnRequest: true},
-	{Key: "seen", Label: "Last seen"},
-	{Key: "created", Label: "Joined", Sort: "created", OnRequest: true},
-	{Key: "id", Label: "UUID", OnRequest: true},
-}
-
 func (p *ListPage) table() kit.Table[fleet.HostView] {
 	return kit.Table[fleet.HostView]{
 		List: &p.List, ID: "host-rows", Live: "hosts", Every: "10s", Label: "Hosts", Type: "host", Head: kit.NameColumn, Items: p.Hosts, HasRowMenus: true, EmptyContent: emptyListNote(p),

@@ -15,6 +15,46 @@ import (
 	"time"
 )
 
+// Columns are the columns of the host list.
+var Columns = kit.Columns{
+	{Key: "state", Label: "State"},
+	{Key: "vms", Label: "VMs", Sort: "vms", Class: "num"},
+	{Key: "cpus", Label: "vCPUs / threads", Sort: "cpus", Class: "num"},
+	{Key: "memory", Label: "Memory allocated", Sort: "memory", Class: "w-bar"},
+	{Key: "hypervisor", Label: "Hypervisor"},
+	{Key: "os", Label: "Operating system", OnRequest: true},
+	{Key: "labels", Label: "Labels"},
+	{Key: "description", Label: "Description", OnRequest: true},
+	{Key: "seen", Label: "Last seen"},
+	{Key: "created", Label: "Joined", Sort: "created", OnRequest: true},
+	{Key: "id", Label: "UUID", OnRequest: true},
+}
+
+// CSV are the columns of the export of hosts.
+var CSV = []kit.CSVColumn[fleet.HostView]{
+	{Name: "id", Value: func(v *fleet.HostView) string { return string(v.ID) }},
+	{Name: "name", Value: func(v *fleet.HostView) string { return v.Name }},
+	{Name: "phase", Value: func(v *fleet.HostView) string { return string(v.Phase) }},
+	{Name: "vms", Value: func(v *fleet.HostView) string { return strconv.Itoa(v.VMs) }},
+	{Name: "committedCpus", Value: func(v *fleet.HostView) string { return strconv.Itoa(v.CommittedCPUs) }},
+	{Name: "threads", Value: func(v *fleet.HostView) string { return strconv.Itoa(reported(v).Inventory.CPU.Threads) }},
+	{Name: "committedMemoryMiB", Value: func(v *fleet.HostView) string { return strconv.FormatInt(v.CommittedMiB, 10) }},
+	{Name: "memoryMiB", Value: func(v *fleet.HostView) string { return strconv.FormatInt(reported(v).Inventory.MemoryBytes>>20, 10) }},
+	{Name: "hypervisor", Value: func(v *fleet.HostView) string { return reported(v).Hypervisor }},
+	{Name: "os", Value: func(v *fleet.HostView) string { return reported(v).Inventory.OS }},
+	{Name: "labels", Value: func(v *fleet.HostView) string { return kit.CSVLabels(v.Spec.Labels) }},
+	{Name: "description", Value: func(v *fleet.HostView) string { return v.Spec.Description }},
+	{Name: "seen", Value: func(v *fleet.HostView) string { return kit.CSVTime(v.SeenAt) }},
+}
+
+// reported returns the host's last report, or an empty one.
+func reported(v *fleet.HostView) *fleet.HostStatus {
+	if v.Status == nil {
+		return &fleet.HostStatus{}
+	}
+	return v.Status
+}
+
 func List(p *ListPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -55,7 +95,7 @@ func List(p *ListPage) templ.Component {
 			var templ_7745c5c3_Var3 string
 			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(p.summary())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 12, Col: 35}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 52, Col: 35}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 			if templ_7745c5c3_Err != nil {
@@ -110,7 +150,7 @@ func row(shown kit.Columns, h *fleet.HostView, now time.Time) templ.Component {
 				var templ_7745c5c3_Var5 string
 				templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.ResolveAttributeValue(phaseProblem(*h))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 21, Col: 32}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 61, Col: 32}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var5)
 				if templ_7745c5c3_Err != nil {
@@ -136,7 +176,7 @@ func row(shown kit.Columns, h *fleet.HostView, now time.Time) templ.Component {
 				var templ_7745c5c3_Var6 string
 				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(h.VMs))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 25, Col: 41}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 65, Col: 41}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 				if templ_7745c5c3_Err != nil {
@@ -155,7 +195,7 @@ func row(shown kit.Columns, h *fleet.HostView, now time.Time) templ.Component {
 					var templ_7745c5c3_Var7 string
 					templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(h.CommittedCPUs))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 29, Col: 37}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 69, Col: 37}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 					if templ_7745c5c3_Err != nil {
@@ -168,7 +208,7 @@ func row(shown kit.Columns, h *fleet.HostView, now time.Time) templ.Component {
 					var templ_7745c5c3_Var8 string
 					templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(h.Status.Inventory.CPU.Threads))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 29, Col: 88}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 69, Col: 88}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 					if templ_7745c5c3_Err != nil {
@@ -213,7 +253,7 @@ func row(shown kit.Columns, h *fleet.HostView, now time.Time) templ.Component {
 					var templ_7745c5c3_Var9 string
 					templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(h.Status.Hypervisor)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 45, Col: 27}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 85, Col: 27}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 					if templ_7745c5c3_Err != nil {
@@ -238,7 +278,7 @@ func row(shown kit.Columns, h *fleet.HostView, now time.Time) templ.Component {
 					var templ_7745c5c3_Var10 string
 					templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(h.Status.Inventory.OS)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 53, Col: 29}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 93, Col: 29}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 					if templ_7745c5c3_Err != nil {
@@ -275,7 +315,7 @@ func row(shown kit.Columns, h *fleet.HostView, now time.Time) templ.Component {
 				var templ_7745c5c3_Var11 string
 				templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.ResolveAttributeValue(h.Spec.Description)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 63, Col: 47}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 103, Col: 47}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var11)
 				if templ_7745c5c3_Err != nil {
@@ -288,7 +328,7 @@ func row(shown kit.Columns, h *fleet.HostView, now time.Time) templ.Component {
 				var templ_7745c5c3_Var12 string
 				templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(h.Spec.Description)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 63, Col: 70}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 103, Col: 70}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 				if templ_7745c5c3_Err != nil {
@@ -332,7 +372,7 @@ func row(shown kit.Columns, h *fleet.HostView, now time.Time) templ.Component {
 				var templ_7745c5c3_Var13 string
 				templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(string(h.ID))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 73, Col: 35}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/list.templ`, Line: 113, Col: 35}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 				if templ_7745c5c3_Err != nil {

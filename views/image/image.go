@@ -20,19 +20,6 @@ type ListPage struct {
 	Images []fleet.ImageView
 }
 
-// Columns are the columns of the image list.
-var Columns = kit.Columns{
-	{Key: "os", Label: "System"},
-	{Key: "version", Label: "Version"},
-	{Key: "format", Label: "Format"},
-	{Key: "size", Label: "Size", Class: "num"},
-	{Key: "published", Label: "Published to"},
-	{Key: "copies", Label: "Copies"},
-	{Key: "owner", Label: "Owner"},
-	{Key: "created", Label: "Created", Sort: "created", OnRequest: true},
-	{Key: "id", Label: "UUID", OnRequest: true},
-}
-
 func (p *ListPage) table() kit.Table[fleet.ImageView] {
 	return kit.Table[fleet.ImageView]{
 		List: &p.List, ID: "image-rows", Live: "images pools", Every: "30s", Label: "Images", Type: "image", Head: kit.NameColumn,

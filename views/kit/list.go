@@ -33,6 +33,25 @@ type Column struct {
 	OnRequest  bool // shown only on request
 }
 
+// CSVColumn is a column of a list's CSV export.
+type CSVColumn[T any] struct {
+	Name  string
+	Value func(*T) string
+}
+
+// CSVTime formats a time as a CSV value; nil: an empty value.
+func CSVTime(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// CSVLabels formats labels as a CSV value.
+func CSVLabels(labels map[string]string) string {
+	return strings.ReplaceAll(LabelLines(labels), "\n", " ")
+}
+
 // Columns are the columns of a list in order, without the name column, which always comes first.
 type Columns []Column
 

@@ -13,16 +13,6 @@ type ListPage struct {
 	Networks []fleet.NetworkView
 }
 
-// Columns are the columns of the network list.
-var Columns = kit.Columns{
-	{Key: "kind", Label: "Kind", Sort: "kind"},
-	{Key: "health", Label: "Health"},
-	{Key: "forward", Label: "Mode"},
-	{Key: "subnets", Label: "Subnets"},
-	{Key: "hosts", Label: "Hosts"},
-	{Key: "id", Label: "UUID", OnRequest: true},
-}
-
 func (p *ListPage) table() kit.Table[fleet.NetworkView] {
 	return kit.Table[fleet.NetworkView]{
 		List: &p.List, ID: "network-rows", Live: "networks hosts", Every: "10s", Label: "Networks", Type: "network", Head: kit.NameColumn,

@@ -11,7 +11,44 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"quantix/internal/fleet"
 	"quantix/views/kit"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 )
+
+// Columns are the columns of the network list.
+var Columns = kit.Columns{
+	{Key: "kind", Label: "Kind", Sort: "kind"},
+	{Key: "health", Label: "Health"},
+	{Key: "forward", Label: "Mode"},
+	{Key: "subnets", Label: "Subnets"},
+	{Key: "hosts", Label: "Hosts"},
+	{Key: "id", Label: "UUID", OnRequest: true},
+}
+
+// CSV are the columns of the export of networks.
+var CSV = []kit.CSVColumn[fleet.NetworkView]{
+	{Name: "id", Value: func(v *fleet.NetworkView) string { return string(v.ID) }},
+	{Name: "name", Value: func(v *fleet.NetworkView) string { return v.Name }},
+	{Name: "kind", Value: func(v *fleet.NetworkView) string { return string(v.Kind) }},
+	{Name: "hosts", Value: func(v *fleet.NetworkView) string { return strconv.Itoa(v.Health.Hosts) }},
+	{Name: "active", Value: func(v *fleet.NetworkView) string { return strconv.Itoa(v.Health.Active) }},
+	{Name: "hostNames", Value: func(v *fleet.NetworkView) string { return strings.Join(hostNames(v), " ") }},
+	{Name: "created", Value: func(v *fleet.NetworkView) string { return v.CreatedAt.UTC().Format(time.RFC3339) }},
+	{Name: "mode", Value: func(v *fleet.NetworkView) string { return ModeText(*v) }},
+	{Name: "subnets", Value: func(v *fleet.NetworkView) string { return SubnetsText(*v) }},
+}
+
+// hostNames returns the names of the network's hosts in order.
+func hostNames(v *fleet.NetworkView) []string {
+	names := make([]string, len(v.Hosts))
+	for i, h := range v.Hosts {
+		names[i] = h.HostName
+	}
+	slices.Sort(names)
+	return names
+}
 
 func List(p *ListPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -98,7 +135,7 @@ func row(shown kit.Columns, n *fleet.NetworkView) templ.Component {
 				var templ_7745c5c3_Var4 string
 				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(networkKindName(*n))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/list.templ`, Line: 22, Col: 29}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/list.templ`, Line: 59, Col: 29}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 				if templ_7745c5c3_Err != nil {
@@ -129,7 +166,7 @@ func row(shown kit.Columns, n *fleet.NetworkView) templ.Component {
 				var templ_7745c5c3_Var5 string
 				templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(ModeText(*n))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/list.templ`, Line: 28, Col: 22}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/list.templ`, Line: 65, Col: 22}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 				if templ_7745c5c3_Err != nil {
@@ -147,7 +184,7 @@ func row(shown kit.Columns, n *fleet.NetworkView) templ.Component {
 				var templ_7745c5c3_Var6 string
 				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.ResolveAttributeValue(SubnetsText(*n))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/list.templ`, Line: 30, Col: 49}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/list.templ`, Line: 67, Col: 49}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var6)
 				if templ_7745c5c3_Err != nil {
@@ -160,7 +197,7 @@ func row(shown kit.Columns, n *fleet.NetworkView) templ.Component {
 				var templ_7745c5c3_Var7 string
 				templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(SubnetsText(*n))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/list.templ`, Line: 30, Col: 69}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/list.templ`, Line: 67, Col: 69}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 				if templ_7745c5c3_Err != nil {
@@ -178,7 +215,7 @@ func row(shown kit.Columns, n *fleet.NetworkView) templ.Component {
 				var templ_7745c5c3_Var8 string
 				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.ResolveAttributeValue(hostNamesOrCount(*n))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/list.templ`, Line: 32, Col: 49}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/list.templ`, Line: 69, Col: 49}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var8)
 				if templ_7745c5c3_Err != nil {
@@ -191,7 +228,7 @@ func row(shown kit.Columns, n *fleet.NetworkView) templ.Component {
 				var templ_7745c5c3_Var9 string
 				templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(hostNamesOrCount(*n))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/list.templ`, Line: 32, Col: 74}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/list.templ`, Line: 69, Col: 74}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 				if templ_7745c5c3_Err != nil {
@@ -209,7 +246,7 @@ func row(shown kit.Columns, n *fleet.NetworkView) templ.Component {
 				var templ_7745c5c3_Var10 string
 				templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(string(n.ID))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/list.templ`, Line: 34, Col: 35}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/list.templ`, Line: 71, Col: 35}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 				if templ_7745c5c3_Err != nil {

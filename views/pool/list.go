@@ -13,18 +13,6 @@ type ListPage struct {
 	Pools []fleet.PoolView
 }
 
-// Columns are the columns of the pool list.
-var Columns = kit.Columns{
-	{Key: "health", Label: "Health"},
-	{Key: "kind", Label: "Kind", Sort: "kind"},
-	{Key: "source", Label: "Source"},
-	{Key: "used", Label: "Used", Class: "w-bar"},
-	{Key: "free", Label: "Free", Class: "num"},
-	{Key: "description", Label: "Description"},
-	{Key: "created", Label: "Created", Sort: "created", OnRequest: true},
-	{Key: "id", Label: "UUID", OnRequest: true},
-}
-
 func (p *ListPage) table() kit.Table[fleet.PoolView] {
 	return kit.Table[fleet.PoolView]{
 		List: &p.List, ID: "pool-rows", Live: "pools", Every: "30s", Label: "Pools", Type: "pool", Head: kit.NameColumn, Items: p.Pools, HasRowMenus: true, EmptyContent: emptyListNote(p),

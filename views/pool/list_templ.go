@@ -11,7 +11,37 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"quantix/internal/fleet"
 	"quantix/views/kit"
+	"strconv"
+	"time"
 )
+
+// Columns are the columns of the pool list.
+var Columns = kit.Columns{
+	{Key: "health", Label: "Health"},
+	{Key: "kind", Label: "Kind", Sort: "kind"},
+	{Key: "source", Label: "Source"},
+	{Key: "used", Label: "Used", Class: "w-bar"},
+	{Key: "free", Label: "Free", Class: "num"},
+	{Key: "description", Label: "Description"},
+	{Key: "created", Label: "Created", Sort: "created", OnRequest: true},
+	{Key: "id", Label: "UUID", OnRequest: true},
+}
+
+// CSV are the columns of the export of pools.
+var CSV = []kit.CSVColumn[fleet.PoolView]{
+	{Name: "id", Value: func(v *fleet.PoolView) string { return string(v.ID) }},
+	{Name: "name", Value: func(v *fleet.PoolView) string { return v.Name }},
+	{Name: "kind", Value: func(v *fleet.PoolView) string { return string(v.Spec.Kind) }},
+	{Name: "source", Value: func(v *fleet.PoolView) string { return SourceText(v.Spec) }},
+	{Name: "shared", Value: func(v *fleet.PoolView) string { return strconv.FormatBool(v.Spec.Shared) }},
+	{Name: "health", Value: func(v *fleet.PoolView) string { return string(v.Health.Severity) }},
+	{Name: "summary", Value: func(v *fleet.PoolView) string { return v.Health.Summary }},
+	{Name: "capacityBytes", Value: func(v *fleet.PoolView) string { return strconv.FormatInt(v.Health.CapacityBytes, 10) }},
+	{Name: "usedBytes", Value: func(v *fleet.PoolView) string { return strconv.FormatInt(v.Health.UsedBytes, 10) }},
+	{Name: "availableBytes", Value: func(v *fleet.PoolView) string { return strconv.FormatInt(v.Health.AvailableBytes, 10) }},
+	{Name: "description", Value: func(v *fleet.PoolView) string { return v.Spec.Description }},
+	{Name: "created", Value: func(v *fleet.PoolView) string { return v.CreatedAt.UTC().Format(time.RFC3339) }},
+}
 
 func List(p *ListPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -93,7 +123,7 @@ func row(shown kit.Columns, v *fleet.PoolView) templ.Component {
 				var templ_7745c5c3_Var3 string
 				templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(poolKindName(v.Spec))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/list.templ`, Line: 25, Col: 27}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/list.templ`, Line: 55, Col: 27}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 				if templ_7745c5c3_Err != nil {
@@ -107,7 +137,7 @@ func row(shown kit.Columns, v *fleet.PoolView) templ.Component {
 					var templ_7745c5c3_Var4 string
 					templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/list.templ`, Line: 27, Col: 11}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/list.templ`, Line: 57, Col: 11}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 					if templ_7745c5c3_Err != nil {
@@ -130,7 +160,7 @@ func row(shown kit.Columns, v *fleet.PoolView) templ.Component {
 				var templ_7745c5c3_Var5 string
 				templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.ResolveAttributeValue(SourceText(v.Spec))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/list.templ`, Line: 32, Col: 52}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/list.templ`, Line: 62, Col: 52}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var5)
 				if templ_7745c5c3_Err != nil {
@@ -143,7 +173,7 @@ func row(shown kit.Columns, v *fleet.PoolView) templ.Component {
 				var templ_7745c5c3_Var6 string
 				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(SourceText(v.Spec)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/list.templ`, Line: 32, Col: 91}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/list.templ`, Line: 62, Col: 91}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 				if templ_7745c5c3_Err != nil {
@@ -175,7 +205,7 @@ func row(shown kit.Columns, v *fleet.PoolView) templ.Component {
 					var templ_7745c5c3_Var7 string
 					templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Bytes(v.Health.AvailableBytes))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/list.templ`, Line: 40, Col: 42}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/list.templ`, Line: 70, Col: 42}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 					if templ_7745c5c3_Err != nil {
@@ -199,7 +229,7 @@ func row(shown kit.Columns, v *fleet.PoolView) templ.Component {
 				var templ_7745c5c3_Var8 string
 				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.ResolveAttributeValue(v.Spec.Description)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/list.templ`, Line: 46, Col: 47}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/list.templ`, Line: 76, Col: 47}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var8)
 				if templ_7745c5c3_Err != nil {
@@ -212,7 +242,7 @@ func row(shown kit.Columns, v *fleet.PoolView) templ.Component {
 				var templ_7745c5c3_Var9 string
 				templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(v.Spec.Description)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/list.templ`, Line: 46, Col: 70}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/list.templ`, Line: 76, Col: 70}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 				if templ_7745c5c3_Err != nil {
@@ -243,7 +273,7 @@ func row(shown kit.Columns, v *fleet.PoolView) templ.Component {
 				var templ_7745c5c3_Var10 string
 				templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(string(v.ID))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/list.templ`, Line: 52, Col: 35}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/list.templ`, Line: 82, Col: 35}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 				if templ_7745c5c3_Err != nil {

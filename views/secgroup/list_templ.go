@@ -12,7 +12,31 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views/kit"
 	"strconv"
+	"time"
 )
+
+// Columns are the columns of the security group list.
+var Columns = kit.Columns{
+	{Key: "project", Label: "Project"},
+	{Key: "rules", Label: "Rules", Class: "num"},
+	{Key: "nics", Label: "NICs", Class: "num"},
+	{Key: "hosts", Label: "Hosts"},
+	{Key: "description", Label: "Description"},
+	{Key: "id", Label: "UUID", OnRequest: true},
+}
+
+// CSV are the columns of the export of security groups.
+var CSV = []kit.CSVColumn[fleet.SecurityGroupView]{
+	{Name: "id", Value: func(v *fleet.SecurityGroupView) string { return string(v.ID) }},
+	{Name: "name", Value: func(v *fleet.SecurityGroupView) string { return v.Name }},
+	{Name: "project", Value: func(v *fleet.SecurityGroupView) string { return v.ProjectName }},
+	{Name: "rules", Value: func(v *fleet.SecurityGroupView) string { return strconv.Itoa(len(v.Spec.Rules)) }},
+	{Name: "nics", Value: func(v *fleet.SecurityGroupView) string { return strconv.Itoa(v.NICs) }},
+	{Name: "hosts", Value: func(v *fleet.SecurityGroupView) string { return strconv.Itoa(len(v.Hosts)) }},
+	{Name: "hostsFailed", Value: func(v *fleet.SecurityGroupView) string { return strconv.Itoa(v.SeverityCounts.Bad) }},
+	{Name: "description", Value: func(v *fleet.SecurityGroupView) string { return v.Spec.Description }},
+	{Name: "created", Value: func(v *fleet.SecurityGroupView) string { return v.CreatedAt.UTC().Format(time.RFC3339) }},
+}
 
 func List(p *ListPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -98,7 +122,7 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 				var templ_7745c5c3_Var4 string
 				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(ownerName(*g))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 22, Col: 23}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 46, Col: 23}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 				if templ_7745c5c3_Err != nil {
@@ -116,7 +140,7 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 				var templ_7745c5c3_Var5 string
 				templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(len(g.Spec.Rules)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 24, Col: 53}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 48, Col: 53}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 				if templ_7745c5c3_Err != nil {
@@ -134,7 +158,7 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 				var templ_7745c5c3_Var6 string
 				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(g.NICs))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 26, Col: 42}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 50, Col: 42}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 				if templ_7745c5c3_Err != nil {
@@ -165,7 +189,7 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 				var templ_7745c5c3_Var7 string
 				templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.ResolveAttributeValue(g.Spec.Description)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 32, Col: 47}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 56, Col: 47}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var7)
 				if templ_7745c5c3_Err != nil {
@@ -178,7 +202,7 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 				var templ_7745c5c3_Var8 string
 				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(g.Spec.Description))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 32, Col: 86}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 56, Col: 86}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 				if templ_7745c5c3_Err != nil {
@@ -196,7 +220,7 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 				var templ_7745c5c3_Var9 string
 				templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(string(g.ID))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 34, Col: 35}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 58, Col: 35}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 				if templ_7745c5c3_Err != nil {

@@ -20,16 +20,6 @@ type ListPage struct {
 	Groups []fleet.SecurityGroupView
 }
 
-// Columns are the columns of the security group list.
-var Columns = kit.Columns{
-	{Key: "project", Label: "Project"},
-	{Key: "rules", Label: "Rules", Class: "num"},
-	{Key: "nics", Label: "NICs", Class: "num"},
-	{Key: "hosts", Label: "Hosts"},
-	{Key: "description", Label: "Description"},
-	{Key: "id", Label: "UUID", OnRequest: true},
-}
-
 func (p *ListPage) table() kit.Table[fleet.SecurityGroupView] {
 	return kit.Table[fleet.SecurityGroupView]{
 		List: &p.List, ID: "secgroup-rows", Live: "security-groups", Every: "10s", Label: "Security groups", Type: "security group", Head: kit.NameColumn,

@@ -16,19 +16,6 @@ type ListPage struct {
 	Tasks []fleet.Task
 }
 
-// Columns are the columns of the task list.
-var Columns = kit.Columns{
-	{Key: "target", Label: "Target"},
-	{Key: "state", Label: "State"},
-	{Key: "who", Label: "Who"},
-	{Key: "host", Label: "Host"},
-	{Key: "created", Label: "Started", Sort: "created"},
-	{Key: "ended", Label: "Ended", OnRequest: true},
-	{Key: "progress", Label: "Progress"},
-	{Key: "result", Label: "Result"},
-	{Key: "id", Label: "UUID", OnRequest: true},
-}
-
 func (p *ListPage) tabs() []kit.Tab {
 	return kit.LinkTabs(p.Link.First(), "filter", p.Filter.Value, kit.Tab{Text: "All"}, kit.Tab{Key: "who:me", Text: "Mine"},
 		kit.Tab{Key: "state:queued,running", Text: "Running"}, kit.Tab{Key: "state:failed,unknown", Text: "Failed"})

@@ -12,7 +12,39 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
+	"strconv"
+	"time"
 )
+
+// Columns are the columns of the task list.
+var Columns = kit.Columns{
+	{Key: "target", Label: "Target"},
+	{Key: "state", Label: "State"},
+	{Key: "who", Label: "Who"},
+	{Key: "host", Label: "Host"},
+	{Key: "created", Label: "Started", Sort: "created"},
+	{Key: "ended", Label: "Ended", OnRequest: true},
+	{Key: "progress", Label: "Progress"},
+	{Key: "result", Label: "Result"},
+	{Key: "id", Label: "UUID", OnRequest: true},
+}
+
+// CSV are the columns of the export of tasks.
+var CSV = []kit.CSVColumn[fleet.Task]{
+	{Name: "id", Value: func(v *fleet.Task) string { return string(v.ID) }},
+	{Name: "task", Value: func(v *fleet.Task) string { return v.Title() }},
+	{Name: "kind", Value: func(v *fleet.Task) string { return string(v.Kind) }},
+	{Name: "target", Value: func(v *fleet.Task) string { return v.SubjectName }},
+	{Name: "state", Value: func(v *fleet.Task) string { return string(v.State) }},
+	{Name: "who", Value: func(v *fleet.Task) string { return v.CreatedBy }},
+	{Name: "host", Value: func(v *fleet.Task) string { return v.HostName }},
+	{Name: "created", Value: func(v *fleet.Task) string { return v.CreatedAt.UTC().Format(time.RFC3339) }},
+	{Name: "started", Value: func(v *fleet.Task) string { return kit.CSVTime(v.StartedAt) }},
+	{Name: "ended", Value: func(v *fleet.Task) string { return kit.CSVTime(v.EndedAt) }},
+	{Name: "progress", Value: func(v *fleet.Task) string { return strconv.Itoa(v.Progress) }},
+	{Name: "error", Value: func(v *fleet.Task) string { return v.Error }},
+	{Name: "parent", Value: func(v *fleet.Task) string { return string(v.Parent) }},
+}
 
 // TaskSection lists the tasks about an object on the object's page; id is the table's element id.
 func TaskSection(id string, tasks []fleet.Task, p kit.Pager) templ.Component {
@@ -211,7 +243,7 @@ func row(shown kit.Columns, j *fleet.Task) templ.Component {
 				var templ_7745c5c3_Var6 templ.SafeURL
 				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(views.TaskPath(j.ID)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/list.templ`, Line: 49, Col: 53}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/list.templ`, Line: 81, Col: 53}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 				if templ_7745c5c3_Err != nil {
@@ -224,7 +256,7 @@ func row(shown kit.Columns, j *fleet.Task) templ.Component {
 				var templ_7745c5c3_Var7 string
 				templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.ResolveAttributeValue("Task " + j.Title() + " " + j.SubjectName)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/list.templ`, Line: 49, Col: 110}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/list.templ`, Line: 81, Col: 110}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var7)
 				if templ_7745c5c3_Err != nil {
@@ -237,7 +269,7 @@ func row(shown kit.Columns, j *fleet.Task) templ.Component {
 				var templ_7745c5c3_Var8 string
 				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(j.Title())
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/list.templ`, Line: 49, Col: 124}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/list.templ`, Line: 81, Col: 124}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 				if templ_7745c5c3_Err != nil {
@@ -255,7 +287,7 @@ func row(shown kit.Columns, j *fleet.Task) templ.Component {
 				var templ_7745c5c3_Var9 string
 				templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(j.CreatedBy)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/list.templ`, Line: 51, Col: 21}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/list.templ`, Line: 83, Col: 21}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 				if templ_7745c5c3_Err != nil {
@@ -291,7 +323,7 @@ func row(shown kit.Columns, j *fleet.Task) templ.Component {
 				var templ_7745c5c3_Var12 string
 				templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(j.HostName)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/list.templ`, Line: 53, Col: 38}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/list.templ`, Line: 85, Col: 38}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 				if templ_7745c5c3_Err != nil {
@@ -373,7 +405,7 @@ func row(shown kit.Columns, j *fleet.Task) templ.Component {
 				var templ_7745c5c3_Var15 string
 				templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.ResolveAttributeValue(j.Error)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/list.templ`, Line: 71, Col: 36}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/list.templ`, Line: 103, Col: 36}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var15)
 				if templ_7745c5c3_Err != nil {
@@ -399,7 +431,7 @@ func row(shown kit.Columns, j *fleet.Task) templ.Component {
 				var templ_7745c5c3_Var16 string
 				templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(string(j.ID))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/list.templ`, Line: 75, Col: 35}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `task/list.templ`, Line: 107, Col: 35}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 				if templ_7745c5c3_Err != nil {

@@ -21,18 +21,6 @@ type ListPage struct {
 	Templates []fleet.TemplateView
 }
 
-// Columns are the columns of the template list.
-var Columns = kit.Columns{
-	{Key: "project", Label: "Project", Sort: "project"},
-	{Key: "os", Label: "System"},
-	{Key: "version", Label: "Newest version"},
-	{Key: "hardware", Label: "Hardware"},
-	{Key: "published", Label: "Published to"},
-	{Key: "vms", Label: "VMs", Class: "num"},
-	{Key: "created", Label: "Created", Sort: "created", OnRequest: true},
-	{Key: "id", Label: "UUID", OnRequest: true},
-}
-
 func (p *ListPage) table() kit.Table[fleet.TemplateView] {
 	return kit.Table[fleet.TemplateView]{
 		List: &p.List, ID: "template-rows", Live: "templates pools", Every: "30s", Label: "Templates", Type: "template", Head: kit.NameColumn,

@@ -1,7 +1,6 @@
 package vm
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -24,41 +23,6 @@ type ListPage struct {
 	MayUseVMs      bool // the actor may use at least one VM
 	Total          fleet.VMTotals
 	IsRestricted   bool // a filter, a tab or the project filter restricts the list
-}
-
-// Columns are the columns of the VM list.
-var Columns = kit.Columns{
-	{Key: "state", Label: "State"},
-	{Key: "host", Label: "Host", Sort: "host"},
-	{Key: "project", Label: "Project", Sort: "project"},
-	{Key: "cpus", Label: "vCPU", Sort: "cpus", Class: "num"},
-	{Key: "load", Label: "CPU", Class: "num"},
-	{Key: "memory", Label: "Memory", Sort: "memory", Class: "num"},
-	{Key: "address", Label: "Address"},
-	{Key: "labels", Label: "Labels"},
-	{Key: "waits", Label: "Restart pending", OnRequest: true},
-	{Key: "created", Label: "Created", Sort: "created", OnRequest: true},
-	{Key: "seen", Label: "Last seen", OnRequest: true},
-	{Key: "id", Label: "UUID", OnRequest: true},
-}
-
-// RestartColumns are the columns of the tab of VMs that wait for a restart. They include the pending changes.
-var RestartColumns = func() kit.Columns {
-	out := slices.Clone(Columns)
-	for i, c := range out {
-		out[i].OnRequest = c.OnRequest && c.Key != "waits" || c.Key == "load" || c.Key == "address" || c.Key == "labels"
-	}
-	return out
-}()
-
-// DiscoveredVMColumns are the columns of the list of unmanaged VMs.
-var DiscoveredVMColumns = kit.Columns{
-	{Key: "state", Label: "State"},
-	{Key: "host", Label: "Host", Sort: "host"},
-	{Key: "cpus", Label: "vCPU", Class: "num"},
-	{Key: "memory", Label: "Memory", Class: "num"},
-	{Key: "seen", Label: "Last seen"},
-	{Key: "id", Label: "UUID", OnRequest: true},
 }
 
 func (p *ListPage) vmTable() kit.Table[fleet.VMView] {

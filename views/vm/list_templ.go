@@ -11,10 +11,81 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"quantix/internal/fleet"
 	"quantix/views/kit"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
+
+// Columns are the columns of the VM list.
+var Columns = kit.Columns{
+	{Key: "state", Label: "State"},
+	{Key: "host", Label: "Host", Sort: "host"},
+	{Key: "project", Label: "Project", Sort: "project"},
+	{Key: "cpus", Label: "vCPU", Sort: "cpus", Class: "num"},
+	{Key: "load", Label: "CPU", Class: "num"},
+	{Key: "memory", Label: "Memory", Sort: "memory", Class: "num"},
+	{Key: "address", Label: "Address"},
+	{Key: "labels", Label: "Labels"},
+	{Key: "waits", Label: "Restart pending", OnRequest: true},
+	{Key: "created", Label: "Created", Sort: "created", OnRequest: true},
+	{Key: "seen", Label: "Last seen", OnRequest: true},
+	{Key: "id", Label: "UUID", OnRequest: true},
+}
+
+// RestartColumns are the columns of the tab of VMs that wait for a restart. They include the pending changes.
+var RestartColumns = func() kit.Columns {
+	out := slices.Clone(Columns)
+	for i, c := range out {
+		out[i].OnRequest = c.OnRequest && c.Key != "waits" || c.Key == "load" || c.Key == "address" || c.Key == "labels"
+	}
+	return out
+}()
+
+// DiscoveredVMColumns are the columns of the list of unmanaged VMs.
+var DiscoveredVMColumns = kit.Columns{
+	{Key: "state", Label: "State"},
+	{Key: "host", Label: "Host", Sort: "host"},
+	{Key: "cpus", Label: "vCPU", Class: "num"},
+	{Key: "memory", Label: "Memory", Class: "num"},
+	{Key: "seen", Label: "Last seen"},
+	{Key: "id", Label: "UUID", OnRequest: true},
+}
+
+// CSV are the columns of the export of VMs.
+var CSV = []kit.CSVColumn[fleet.VMView]{
+	{Name: "id", Value: func(v *fleet.VMView) string { return string(v.ID) }},
+	{Name: "name", Value: func(v *fleet.VMView) string { return v.Name }},
+	{Name: "phase", Value: func(v *fleet.VMView) string { return string(v.Phase) }},
+	{Name: "host", Value: func(v *fleet.VMView) string { return v.HostName }},
+	{Name: "project", Value: func(v *fleet.VMView) string { return v.ProjectName }},
+	{Name: "cpus", Value: func(v *fleet.VMView) string { return strconv.Itoa(v.Spec.CPUs) }},
+	{Name: "memoryMiB", Value: func(v *fleet.VMView) string { return strconv.Itoa(v.Spec.MemoryMiB) }},
+	{Name: "addresses", Value: func(v *fleet.VMView) string { return strings.Join(addressesOf(v), " ") }},
+	{Name: "labels", Value: func(v *fleet.VMView) string { return kit.CSVLabels(v.Labels) }},
+	{Name: "description", Value: func(v *fleet.VMView) string { return v.Description }},
+	{Name: "created", Value: func(v *fleet.VMView) string { return v.CreatedAt.UTC().Format(time.RFC3339) }},
+}
+
+func addressesOf(v *fleet.VMView) []string {
+	var addresses []string
+	if v.Status != nil {
+		for _, n := range v.Status.NICs {
+			addresses = append(addresses, n.Addresses...)
+		}
+	}
+	return addresses
+}
+
+// DiscoveredVMCSV are the columns of the export of unmanaged VMs.
+var DiscoveredVMCSV = []kit.CSVColumn[fleet.DiscoveredVM]{
+	{Name: "id", Value: func(v *fleet.DiscoveredVM) string { return string(v.ID) }},
+	{Name: "name", Value: func(v *fleet.DiscoveredVM) string { return v.Name }},
+	{Name: "phase", Value: func(v *fleet.DiscoveredVM) string { return string(v.Phase) }},
+	{Name: "host", Value: func(v *fleet.DiscoveredVM) string { return v.HostName }},
+	{Name: "cpus", Value: func(v *fleet.DiscoveredVM) string { return strconv.Itoa(v.Status.CPUs) }},
+	{Name: "memoryMiB", Value: func(v *fleet.DiscoveredVM) string { return strconv.Itoa(v.Status.MemoryMiB) }},
+}
 
 func List(p *ListPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -90,7 +161,7 @@ func listHeader(p *ListPage) templ.Component {
 			var templ_7745c5c3_Var4 string
 			templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(p.summary())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 21, Col: 46}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 92, Col: 46}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 			if templ_7745c5c3_Err != nil {
@@ -141,7 +212,7 @@ func listActions(p *ListPage) templ.Component {
 			var templ_7745c5c3_Var6 templ.SafeURL
 			templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(kit.Link{Path: "/vms/edit"}.With("filter", p.Filter.Value).String()))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 27, Col: 106}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 98, Col: 106}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 			if templ_7745c5c3_Err != nil {
@@ -206,7 +277,7 @@ func listBody(p *ListPage) templ.Component {
 			var templ_7745c5c3_Var8 string
 			templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.ResolveAttributeValue(p.Link.String())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 41, Col: 61}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 112, Col: 61}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var8)
 			if templ_7745c5c3_Err != nil {
@@ -438,7 +509,7 @@ func row(shown kit.Columns, vm *fleet.VMView, now time.Time) templ.Component {
 					var templ_7745c5c3_Var14 string
 					templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.ResolveAttributeValue(lastReportedStateText(*vm))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 112, Col: 40}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 183, Col: 40}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var14)
 					if templ_7745c5c3_Err != nil {
@@ -473,7 +544,7 @@ func row(shown kit.Columns, vm *fleet.VMView, now time.Time) templ.Component {
 				var templ_7745c5c3_Var15 string
 				templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(vm.HostName)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 119, Col: 21}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 190, Col: 21}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 				if templ_7745c5c3_Err != nil {
@@ -491,7 +562,7 @@ func row(shown kit.Columns, vm *fleet.VMView, now time.Time) templ.Component {
 				var templ_7745c5c3_Var16 string
 				templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(vm.ProjectName)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 121, Col: 24}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 192, Col: 24}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 				if templ_7745c5c3_Err != nil {
@@ -509,7 +580,7 @@ func row(shown kit.Columns, vm *fleet.VMView, now time.Time) templ.Component {
 				var templ_7745c5c3_Var17 string
 				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(vm.Spec.CPUs))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 123, Col: 48}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 194, Col: 48}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 				if templ_7745c5c3_Err != nil {
@@ -527,7 +598,7 @@ func row(shown kit.Columns, vm *fleet.VMView, now time.Time) templ.Component {
 				var templ_7745c5c3_Var18 string
 				templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(cpuLoadText(vm))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 125, Col: 37}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 196, Col: 37}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
 				if templ_7745c5c3_Err != nil {
@@ -545,7 +616,7 @@ func row(shown kit.Columns, vm *fleet.VMView, now time.Time) templ.Component {
 				var templ_7745c5c3_Var19 string
 				templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(kit.MiB(vm.Spec.MemoryMiB))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 127, Col: 48}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 198, Col: 48}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 				if templ_7745c5c3_Err != nil {
@@ -564,7 +635,7 @@ func row(shown kit.Columns, vm *fleet.VMView, now time.Time) templ.Component {
 					var templ_7745c5c3_Var20 string
 					templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(list[0])
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 131, Col: 15}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 202, Col: 15}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 					if templ_7745c5c3_Err != nil {
@@ -602,7 +673,7 @@ func row(shown kit.Columns, vm *fleet.VMView, now time.Time) templ.Component {
 					var templ_7745c5c3_Var21 string
 					templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(strings.Join(vm.NextStartChanges(), ", "))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 143, Col: 49}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 214, Col: 49}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 					if templ_7745c5c3_Err != nil {
@@ -652,7 +723,7 @@ func row(shown kit.Columns, vm *fleet.VMView, now time.Time) templ.Component {
 				var templ_7745c5c3_Var22 string
 				templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(string(vm.ID))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 157, Col: 36}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 228, Col: 36}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 				if templ_7745c5c3_Err != nil {
@@ -712,7 +783,7 @@ func discoveredVMRow(shown kit.Columns, vm *fleet.DiscoveredVM, now time.Time) t
 				var templ_7745c5c3_Var24 string
 				templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(vm.HostName)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 170, Col: 21}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 241, Col: 21}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 				if templ_7745c5c3_Err != nil {
@@ -730,7 +801,7 @@ func discoveredVMRow(shown kit.Columns, vm *fleet.DiscoveredVM, now time.Time) t
 				var templ_7745c5c3_Var25 string
 				templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(vm.Status.CPUs))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 172, Col: 50}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 243, Col: 50}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
 				if templ_7745c5c3_Err != nil {
@@ -748,7 +819,7 @@ func discoveredVMRow(shown kit.Columns, vm *fleet.DiscoveredVM, now time.Time) t
 				var templ_7745c5c3_Var26 string
 				templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(kit.MiB(vm.Status.MemoryMiB))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 174, Col: 50}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 245, Col: 50}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
 				if templ_7745c5c3_Err != nil {
@@ -779,7 +850,7 @@ func discoveredVMRow(shown kit.Columns, vm *fleet.DiscoveredVM, now time.Time) t
 				var templ_7745c5c3_Var27 string
 				templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinStringErrs(string(vm.ID))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 180, Col: 36}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/list.templ`, Line: 251, Col: 36}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var27))
 				if templ_7745c5c3_Err != nil {
