@@ -17,7 +17,7 @@ import (
 func TestVMListFiltersAndSorts(t *testing.T) {
 	s := newProjectFixture(t)
 	web, db, off := s.createVM("web-1", fleet.Running), s.createVM("db1", fleet.Stopped), s.createVM("off", fleet.Running)
-	s.execSQL(`UPDATE vms SET labels = '{"env":"prod","note":"50%_\\"}', spec = spec || `+defaultNICSQL("52:54:00:00:00:01")+`,
+	s.execSQL(`UPDATE vms SET description = 'front end of the shop', labels = '{"env":"prod","note":"50%_\\"}', spec = spec || `+defaultNICSQL("52:54:00:00:00:01")+`,
 		status = status || '{"nics":[{"addresses":["10.0.0.5","fe80::1"]}]}' WHERE id = $1`, web.ID)
 	s.execSQL(`UPDATE vms SET spec = spec || '{"cpus":4,"memoryMiB":8192}', created_at = '2026-01-31T23:00:00Z' WHERE id = $1`, db.ID)
 	s.execSQL(`INSERT INTO host_meters (host_id, at, vm_ids, cpu_nanos, memory_bytes, read_bytes, write_bytes, receive_bytes, send_bytes, before_at, before_ids, before_cpu)
@@ -81,6 +81,8 @@ func TestVMListFiltersAndSorts(t *testing.T) {
 		"mac:52:54:00:00:00:0":            "",
 		"mac:*:01":                        "web-1",
 		"attention:yes":                   "off",
+		"description:SHOP":                "web-1",
+		"-description:shop":               "db1 off",
 		"vcpu:4":                          "db1",
 		"vcpu>=1":                         "db1 off web-1",
 		"-vcpu>1":                         "off web-1",

@@ -13,6 +13,7 @@ var (
 		numberKey("vcpu", "number of vCPUs: vcpu>4", UnitCount, "vcpus", "cpus"),
 		numberKey("cpu", "CPU usage in percent of one vCPU's time: cpu>50", UnitCount, "load"),
 		numberKey("memory", "the VM's memory: memory>=8G", UnitSize),
+		textKey("description", "part of the description"),
 		textKey("pool", "a pool with a disk of the VM"),
 		textKey("network", "a network or bridge of a NIC of the VM"),
 		textKey("uuid", "the VM's UUID", "id"),

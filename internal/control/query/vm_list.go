@@ -131,10 +131,11 @@ var vmFilter = listFilter{
 	"name": conditionOf(func(f filterScope, t fleet.FilterTerm) string {
 		return f.matchTextByTrigrams(t.Not, "v.name", lowerMatches(t.Alternatives))
 	}),
-	"uuid":   lowerText("v.id"),
-	"label":  conditionOf(func(f filterScope, t fleet.FilterTerm) string { return f.vmLabelsSQL(t.Not, t.Alternatives) }),
-	"vcpu":   number("v.cpus", 1),
-	"memory": number("v.memory_mib", mebibyte),
+	"uuid":        lowerText("v.id"),
+	"label":       conditionOf(func(f filterScope, t fleet.FilterTerm) string { return f.vmLabelsSQL(t.Not, t.Alternatives) }),
+	"description": partOfText("v.description"),
+	"vcpu":        number("v.cpus", 1),
+	"memory":      number("v.memory_mib", mebibyte),
 	"cpu": conditionOf(func(f filterScope, t fleet.FilterTerm) string {
 		return "v.id IN (" + vmLoadsSQL + f.compareSQL(vmLoadColumn, 1, t.Comparisons) + ")"
 	}),
