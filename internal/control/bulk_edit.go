@@ -137,7 +137,7 @@ func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VM
 }
 
 // runEditChild runs one child of EditVMs. A child whose VM needs no change ends at once.
-func runEditChild(ctx context.Context, q *db.Queries, a fleet.Actor, from macAllocator, p db.PendingTasksRow) error {
+func (c *Control) runEditChild(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
 	text, err := q.TaskEdit(ctx, p.ID)
 	if err != nil {
 		return fmt.Errorf("read the edit of task %s: %w", p.ID, err)
@@ -155,7 +155,7 @@ func runEditChild(ctx context.Context, q *db.Queries, a fleet.Actor, from macAll
 	if err != nil {
 		return err
 	}
-	_, _, job, err := updateVM(ctx, q, a, from, old.ID, UpdateVM{Labels: to.Labels, Spec: &to.Spec}, p.ID)
+	_, _, job, err := c.updateVM(ctx, q, a, old.ID, UpdateVM{Labels: to.Labels, Spec: &to.Spec}, p.ID)
 	if err == nil && job == "" {
 		err = q.EndUnchanged(ctx, db.EndUnchangedParams{ID: p.ID, Note: "It is so already."})
 	}

@@ -246,10 +246,11 @@ func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID
 		} else if err := s.setFirstBoot(ctx, q, a, &vm, in); err != nil {
 			return err
 		}
-		if err := checkVMEdit(ctx, q, a, c.macPrefix(), old, &vm, vm.Spec.NICs, false); err != nil {
+		edit := vmEdit{old: old, vm: &vm, enteredNICs: vm.Spec.NICs}
+		if err := edit.check(ctx, q, a, c.macPrefix()); err != nil {
 			return err
 		}
-		vm, job, err = applyChange(ctx, q, a, vm, "vm.firstboot", describeChanges(old.Diff(vm.VM)))
+		vm, job, err = applyChange(ctx, q, a, vmChange{vm: vm, action: "vm.firstboot", detail: describeChanges(old.Diff(vm.VM))})
 		return err
 	})
 	if err != nil {

@@ -156,7 +156,7 @@ func (c *Control) createVMInTx(ctx context.Context, q *db.Queries, a fleet.Actor
 	if err != nil {
 		return completed, fleet.VMView{}, err
 	}
-	vm, _, err := createVM(ctx, q, a, c.macPrefix(), secretSealer{c.opts.Vault}, id, completed, from, child)
+	vm, _, err := c.createVM(ctx, q, a, completed, from, child)
 	return completed, vm, err
 }
 
@@ -167,7 +167,7 @@ func (c *Control) createPendingVM(ctx context.Context, q *db.Queries, a fleet.Ac
 	}
 	text, err := q.VMOrder(ctx, *p.ParentID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return runEditChild(ctx, q, a, c.macPrefix(), p) // without a stored creation, this is the child of a bulk edit
+		return c.runEditChild(ctx, q, a, p) // without a stored creation, this is the child of a bulk edit
 	}
 	if err != nil {
 		return err

@@ -53,7 +53,7 @@ func (c *Control) CreateVMWithTask(ctx context.Context, a fleet.Actor, in Create
 		return fleet.VMView{}, "", err
 	}
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
-		vm, task, err = createVM(ctx, q, a, c.macPrefix(), secretSealer{c.opts.Vault}, id, in, from, "")
+		vm, task, err = c.createVM(ctx, q, a, in, from, "")
 		return err
 	})
 	if err != nil {
@@ -151,8 +151,8 @@ func normalizeMACs(nics []fleet.NIC) []fleet.NIC {
 }
 
 // createVM creates the planned VM. child is the task's child for the creation; empty: the creation becomes a new task.
-func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macAllocator, seals secretSealer, id fleet.VMID, input CreateVM, from plannedSource, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
-	plans, in := from.images, input
+func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, input CreateVM, from plannedSource, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
+	id, plans, in, seals := from.newVMID, from.images, input, secretSealer{c.opts.Vault}
 	if err := in.completeInput(id); err != nil { // on a copy of the input, because the transaction may run again
 		return fleet.VMView{}, "", err
 	}
@@ -200,7 +200,7 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macAllocat
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
-	if err := macs.assignMACs(ctx, q, a, fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{ID: id, ProjectID: in.ProjectID}}}, in.Spec.NICs); err != nil {
+	if err := c.macPrefix().assignMACs(ctx, q, a, fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{ID: id, ProjectID: in.ProjectID}}}, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, "", err
 	}
 	spec, err := completeSpecForStorage(ctx, q, in.ProjectID, in.Spec)
@@ -227,21 +227,28 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macAllocat
 	if err != nil {
 		return vm, "", err
 	}
-	task, err := queueVMCreation(ctx, q, a, vm, first, from, child)
+	task, err := vmCreation{vm: vm, first: first, from: from, child: child}.queueJobs(ctx, q, a)
 	if err != nil {
 		return vm, "", err
 	}
 	return vm, task, store.Audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s%s%s", project, host.Name, from.auditDetail, overcommitAuditSuffix(in.Overcommit)))
 }
 
-// queueVMCreation queues the jobs that create the VM: preparations, definition, and the start if requested. With a
-// child, all of them are jobs of the child's task; otherwise the start is a separate task. It returns the task of the
-// definition.
-func queueVMCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, first preparationSteps, from plannedSource, child fleet.TaskID) (fleet.TaskID, error) {
+// vmCreation is a new VM in the database that its host has yet to create.
+type vmCreation struct {
+	vm    fleet.VMView
+	first preparationSteps // the steps that must run before the definition
+	from  plannedSource
+	child fleet.TaskID // the task's child for the creation; empty: the creation becomes a new task
+}
+
+// queueJobs queues the jobs that create the VM: preparations, definition, and the start if requested. With a child, all
+// of them are jobs of the child's task; otherwise the start is a separate task. It returns the task of the definition.
+func (n vmCreation) queueJobs(ctx context.Context, q *db.Queries, a fleet.Actor) (fleet.TaskID, error) {
 	order := func(kind fleet.JobKind) (fleet.TaskID, error) {
-		o := vmJobParams(vm, kind, fleet.JobArgs{})
-		if child != "" {
-			o.Child = (*string)(&child)
+		o := vmJobParams(n.vm, kind, fleet.JobArgs{})
+		if n.child != "" {
+			o.Child = (*string)(&n.child)
 		}
 		task, err := store.JoinOrQueueJob(ctx, q, a, o)
 		if err != nil {
@@ -253,19 +260,19 @@ func queueVMCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	if err != nil {
 		return "", err
 	}
-	if err := first.queuePrepJobs(ctx, q, a, task); err != nil {
+	if err := n.first.queuePrepJobs(ctx, q, a, task); err != nil {
 		return "", err
 	}
-	if err := from.queueDiskJobs(ctx, q, a, vm, task); err != nil {
+	if err := n.from.queueDiskJobs(ctx, q, a, n.vm, task); err != nil {
 		return "", err
 	}
-	if vm.Spec.Power != fleet.Running {
+	if n.vm.Spec.Power != fleet.Running {
 		return task, nil
 	}
-	if _, err := order(fleet.VMStart); err != nil || child == "" {
+	if _, err := order(fleet.VMStart); err != nil || n.child == "" {
 		return task, err
 	}
-	return task, q.NameStep(ctx, db.NameStepParams{Role: roleVM, TaskID: &child, Steps: []string{}})
+	return task, q.NameStep(ctx, db.NameStepParams{Role: roleVM, TaskID: &n.child, Steps: []string{}})
 }
 
 // vmNameTakenError returns a Conflict with the VM's name and project if err is a unique violation of VM names;

@@ -69,12 +69,13 @@ func (c *Control) planNewDisks(ctx context.Context, a fleet.Actor, id fleet.VMID
 
 // prepareAddedDisks completes the disks that an edit adds, and returns the steps that must run before the host can
 // create them.
-func prepareAddedDisks(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to *fleet.VMSpec, plans []imagePlan, overcommit bool) (preparationSteps, error) {
-	fresh := findAddedDisks(old.Spec, *to)
+func (e vmEdit) prepareAddedDisks(ctx context.Context, q *db.Queries, a fleet.Actor) (preparationSteps, error) {
+	to := &e.vm.Spec
+	fresh := findAddedDisks(e.old.Spec, *to)
 	if len(fresh.indexes) == 0 {
 		return preparationSteps{}, nil
 	}
-	first, err := fresh.completeAddedDisks(ctx, q, a, old, to, plans, overcommit)
+	first, err := fresh.completeAddedDisks(ctx, q, a, e)
 	if err != nil {
 		return preparationSteps{}, fresh.mapErrorToEdit(err)
 	}
@@ -85,7 +86,8 @@ func prepareAddedDisks(ctx context.Context, q *db.Queries, a fleet.Actor, old fl
 	return first, nil
 }
 
-func (n *addedDiskSet) completeAddedDisks(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to *fleet.VMSpec, plans []imagePlan, overcommit bool) (first preparationSteps, err error) {
+func (n *addedDiskSet) completeAddedDisks(ctx context.Context, q *db.Queries, a fleet.Actor, edit vmEdit) (first preparationSteps, err error) {
+	old, plans := edit.old, edit.imagePlans
 	var checks fleet.Checks
 	for k := range n.spec.Disks {
 		d := &n.spec.Disks[k]
@@ -102,7 +104,7 @@ func (n *addedDiskSet) completeAddedDisks(ctx context.Context, q *db.Queries, a 
 			d.Volume = fmt.Sprintf("%s-%s-%d-%d.qcow2", old.Name, old.ID[len(old.ID)-12:], old.Generation+1, k+1)
 		}
 	}
-	n.spec.Firmware = to.Firmware
+	n.spec.Firmware = edit.vm.Spec.Firmware
 	if err := checks.Err(); err != nil {
 		return first, err
 	}
@@ -121,7 +123,7 @@ func (n *addedDiskSet) completeAddedDisks(ctx context.Context, q *db.Queries, a 
 	if len(hosts) == 0 {
 		return first, fleet.Errorf(fleet.Conflict, "The VM's host was removed.")
 	}
-	hosts[0].Overcommit = overcommit
+	hosts[0].Overcommit = edit.overcommit
 	addImageSources(plans, n.spec, &hosts[0])
 	faults := placement.Faults(n.spec, hosts[0])
 	for _, f := range faults {

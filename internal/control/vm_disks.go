@@ -84,32 +84,36 @@ func (c *Control) repairDisk(
 		if i < len(vm.Spec.Disks) && action == "vm.disk.replace" {
 			detail += " → " + vm.Spec.Disks[i].Volume
 		}
-		vm, job, err = applyChange(ctx, q, a, vm, action, detail)
+		vm, job, err = applyChange(ctx, q, a, vmChange{vm: vm, action: action, detail: detail})
 		return err
 	})
 	return store.RedactVM(a, vm), job, err
 }
 
-// applyChange writes a locked VM's new spec and name, queues vm.apply and writes the audit line.
-func applyChange(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, action, detail string) (fleet.VMView, fleet.TaskID, error) {
-	return applyChangeInTask(ctx, q, a, vm, action, detail, "")
+// vmChange is a change of a VM, with its audit entry.
+type vmChange struct {
+	vm     fleet.VMView // with its new spec and name
+	action string       // audit action
+	detail string       // audit detail
+	// The child of a bulk task that runs the edit. If it is empty, the edit becomes a task or joins a queued one.
+	child fleet.TaskID
 }
 
-// applyChangeInTask is applyChange for a child of a bulk task. With an empty child the edit becomes a task or joins a
-// queued one.
-func applyChangeInTask(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, action, detail string, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
+// applyChange writes a locked VM's new spec and name, queues vm.apply and writes the audit line.
+func applyChange(ctx context.Context, q *db.Queries, a fleet.Actor, change vmChange) (fleet.VMView, fleet.TaskID, error) {
+	vm := change.vm
 	if err := storeChangedVM(ctx, q, &vm); err != nil {
 		return vm, "", vmNameTakenError(err, vm.Name, vm.ProjectName)
 	}
 	order := vmJobParams(vm, fleet.VMApply, fleet.JobArgs{})
-	if child != "" {
-		order.Child = (*string)(&child)
+	if change.child != "" {
+		order.Child = (*string)(&change.child)
 	}
 	task, err := store.JoinOrQueueJob(ctx, q, a, order)
 	if err != nil {
 		return vm, "", fmt.Errorf("queue %s: %w", order.Kind, err)
 	}
-	if err := store.Audit(ctx, q, a, action, fleet.SubjectVM(vm.ID), vm.Name, detail); err != nil {
+	if err := store.Audit(ctx, q, a, change.action, fleet.SubjectVM(vm.ID), vm.Name, change.detail); err != nil {
 		return vm, "", err
 	}
 	vm, err = store.GetVM(ctx, q, a, vm.ID)

@@ -58,13 +58,14 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if err := checkAcceptedSpec(old, vm); err != nil {
 			return err
 		}
-		if err := checkVMEdit(ctx, q, a, c.macPrefix(), old, &vm, typed, policy.May(a, policy.InfraChange, "")); err != nil {
+		edit := vmEdit{old: old, vm: &vm, enteredNICs: typed, overcommit: policy.May(a, policy.InfraChange, "")}
+		if err := edit.check(ctx, q, a, c.macPrefix()); err != nil {
 			return err
 		}
 		if err := applyFirstBootEdit(ctx, q, old.VM, vm.VM); err != nil {
 			return err
 		}
-		vm, job, err = applyChange(ctx, q, a, vm, "vm.accept-drift", strings.Join(slices.Sorted(maps.Keys(seen)), ", "))
+		vm, job, err = applyChange(ctx, q, a, vmChange{vm: vm, action: "vm.accept-drift", detail: strings.Join(slices.Sorted(maps.Keys(seen)), ", ")})
 		return err
 	})
 	return store.RedactVM(a, vm), job, err

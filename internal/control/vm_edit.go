@@ -43,7 +43,7 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	var vm fleet.VMView
 	var job fleet.TaskID
 	err = c.store.Tx(ctx, func(q *db.Queries) (err error) {
-		_, vm, job, err = updateVM(ctx, q, a, c.macPrefix(), id, in, "")
+		_, vm, job, err = c.updateVM(ctx, q, a, id, in, "")
 		return err
 	})
 	if err != nil {
@@ -53,8 +53,8 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 }
 
 // updateVM is UpdateVM within a transaction. old is the VM before the change. child is the task's child that runs the
-// edit: see applyChangeInTask.
-func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macAllocator, id fleet.VMID, in UpdateVM, child fleet.TaskID) (old, vm fleet.VMView, job fleet.TaskID, err error) {
+// edit: see vmChange.
+func (c *Control) updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, in UpdateVM, child fleet.TaskID) (old, vm fleet.VMView, job fleet.TaskID, err error) {
 	if old, err = store.LockVM(ctx, q, a, id, policy.VMChange); err != nil {
 		return old, vm, "", err
 	}
@@ -86,13 +86,14 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macAllocat
 	if err := checkEditable(old, vm, changes); err != nil || len(changes) == 0 {
 		return old, vm, "", err
 	}
-	if err := checkVMEdit(ctx, q, a, from, old, &vm, entered, in.Overcommit); err != nil {
+	edit := vmEdit{old: old, vm: &vm, enteredNICs: entered, imagePlans: in.plans, overcommit: in.Overcommit}
+	if err := edit.check(ctx, q, a, c.macPrefix()); err != nil {
 		return old, vm, "", err
 	}
 	if err := checkDiskGrowth(ctx, q, a, old, vm.Spec, in.grow); err != nil {
 		return old, vm, "", err
 	}
-	first, err := prepareAddedDisks(ctx, q, a, old, &vm.Spec, in.plans, in.Overcommit)
+	first, err := edit.prepareAddedDisks(ctx, q, a)
 	if err != nil {
 		return old, vm, "", err
 	}
@@ -102,7 +103,10 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macAllocat
 	if err := applyFirstBootEdit(ctx, q, old.VM, vm.VM); err != nil {
 		return old, vm, "", err
 	}
-	if vm, job, err = applyChangeInTask(ctx, q, a, vm, in.auditAction(), describeChanges(old.Diff(vm.VM))+overcommitAuditSuffix(in.Overcommit), child); err != nil {
+	change := vmChange{
+		vm: vm, action: in.auditAction(), detail: describeChanges(old.Diff(vm.VM)) + overcommitAuditSuffix(in.Overcommit), child: child,
+	}
+	if vm, job, err = applyChange(ctx, q, a, change); err != nil {
 		return old, vm, "", err
 	}
 	return old, vm, job, first.queuePrepJobs(ctx, q, a, job)
@@ -186,12 +190,22 @@ func describeChanges(changes []fleet.Change) string {
 	return strings.Join(texts, ", ")
 }
 
-// checkVMEdit refuses new values that the VM's host does not support or that the project may not use, and assigns
-// addresses to new NICs. entered has the NICs as entered: errors may only mention these.
-func checkVMEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macAllocator, old fleet.VMView, vm *fleet.VMView, entered []fleet.NIC, overcommit bool) error {
-	if err := checkMayOvercommit(a, overcommit); err != nil {
+// vmEdit is an edit of a locked VM that is not yet written.
+type vmEdit struct {
+	old         fleet.VMView
+	vm          *fleet.VMView // the edited VM; gets the addresses of new NICs and the names of new disks
+	enteredNICs []fleet.NIC   // the NICs as entered: errors may only mention these
+	imagePlans  []imagePlan   // sources for new disks
+	overcommit  bool
+}
+
+// check refuses new values that the VM's host does not support or that the project may not use, and assigns addresses
+// to new NICs.
+func (e vmEdit) check(ctx context.Context, q *db.Queries, a fleet.Actor, macs macAllocator) error {
+	if err := checkMayOvercommit(a, e.overcommit); err != nil {
 		return err
 	}
+	old, vm := e.old, e.vm
 	if err := checkNotShared(ctx, q, old, vm.Spec); err != nil {
 		return err
 	}
@@ -217,7 +231,7 @@ func checkVMEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macAllo
 	}
 	disks := changedDiskFields(old.Spec, vm.Spec)
 	needsHost = needsHost || len(disks.UsedFields()) > 0
-	for i, n := range entered {
+	for i, n := range e.enteredNICs {
 		if isFresh(fmt.Sprintf("spec.nics[%d]", i)) {
 			needed.NICs[i], needsHost = changedNICFields(old.Spec.NICs, n), true
 		}
@@ -244,7 +258,7 @@ func checkVMEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macAllo
 	if err := checkNetworks(ctx, q, a, vm.ProjectID, needed.NICs); err != nil {
 		return err
 	}
-	if err := from.assignMACs(ctx, q, a, old, vm.Spec.NICs); err != nil {
+	if err := macs.assignMACs(ctx, q, a, old, vm.Spec.NICs); err != nil {
 		return err
 	}
 	hosts, err := candidateHosts(ctx, q, a, vm.HostID, needed)
@@ -274,7 +288,7 @@ func checkVMEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macAllo
 	if err := checkPublished(ctx, q, a, vm.ProjectID, sourceVolumes(needed)); err != nil || !more {
 		return err
 	}
-	hosts[0].Overcommit = overcommit
+	hosts[0].Overcommit = e.overcommit
 	return checkAllocation(ctx, q, a, needed, hosts[0], old.Spec)
 }
 

@@ -207,6 +207,6 @@ func applyPortGroupChanges(ctx context.Context, q *db.Queries, a fleet.Actor, id
 	if len(changes) == 0 {
 		return nil
 	}
-	_, _, err = applyChange(ctx, q, a, vm, "vm.follow", describeChanges(changes))
+	_, _, err = applyChange(ctx, q, a, vmChange{vm: vm, action: "vm.follow", detail: describeChanges(changes)})
 	return err
 }

@@ -47,7 +47,7 @@ func (c *Control) PlanVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in U
 	return c.addPlan(ctx, a, func(ctx context.Context, tx pgx.Tx) (params db.AddPlanParams, order PlanOrder, err error) {
 		var old, vm fleet.VMView
 		if err := dryRun(ctx, tx, func(q *db.Queries) error {
-			old, vm, _, err = updateVM(ctx, q, a, c.macPrefix(), id, in, "")
+			old, vm, _, err = c.updateVM(ctx, q, a, id, in, "")
 			return err
 		}); err != nil {
 			return params, order, err
@@ -72,7 +72,7 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 	return c.addPlan(ctx, a, func(ctx context.Context, tx pgx.Tx) (params db.AddPlanParams, order PlanOrder, err error) {
 		var vm fleet.VMView
 		if err := dryRun(ctx, tx, func(q *db.Queries) error {
-			vm, _, err = createVM(ctx, q, a, c.macPrefix(), secretSealer{c.opts.Vault}, id, completed, from, "")
+			vm, _, err = c.createVM(ctx, q, a, completed, from, "")
 			return err
 		}); err != nil {
 			return params, order, err
