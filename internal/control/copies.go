@@ -138,12 +138,12 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 		}
 		o := order
 		if o.ref.Volume == "" {
-			if o.ref.Volume, err = freeVolumeName(ctx, q, v.Name, *version, in, pool.Spec.Shared); err != nil {
+			if o.ref.Volume, err = o.freeVolumeName(ctx, q, v.Name); err != nil {
 				return volumeJob{}, err
 			}
 		}
 		j := o.volumeJob()
-		if j.host, err = findHostForVolumeJob(ctx, q, a, j, o.host.ID, nil, false); err != nil {
+		if j.host, err = findHostForVolumeJob(ctx, q, a, j, hostChoice{named: o.host.ID}); err != nil {
 			return j, err
 		}
 		way.markReceiver(&j)
@@ -257,11 +257,11 @@ func findSender(from query.CopyOn, to fleet.HostID) *query.HostRef {
 }
 
 // freeVolumeName returns a file name for the new copy that no existing or pending volume of the pool has.
-func freeVolumeName(ctx context.Context, q *db.Queries, image string, v fleet.ImageVersion, in NewCopy, shared bool, reserved ...string) (string, error) {
-	plain := fleet.DefaultCopyName(image, v.Number, v.Format)
+func (o imageCopyRequest) freeVolumeName(ctx context.Context, q *db.Queries, image string, reserved ...string) (string, error) {
+	plain := fleet.DefaultCopyName(image, o.version.Number, o.version.Format)
 	name := plain
 	for n := 2; ; n++ {
-		err := checkNameFree(ctx, q, fleet.Volref{PoolID: in.PoolID, Volume: name}, in.HostID, shared)
+		err := checkNameFree(ctx, q, fleet.Volref{PoolID: o.ref.PoolID, Volume: name}, o.fileHost(), o.shared)
 		if err != nil && (!isNameTakenOrInvalid(err) || n > 50) || err == nil && !slices.Contains(reserved, name) {
 			return name, err
 		}

@@ -79,7 +79,7 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if !spec.Kind.Info().FilePool {
 			return j, fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which cannot store files. Choose a file pool.", pool.Name)
 		}
-		if j.host, err = findHostForVolumeJob(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
+		if j.host, err = findHostForVolumeJob(ctx, q, fleet.SystemActor, j, hostChoice{named: vm.HostID}); err != nil {
 			return j, redactHostNames(a, err)
 		}
 		host = j.host.ID

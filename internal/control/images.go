@@ -57,7 +57,7 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in ImageFile)
 				if err != nil {
 					return err
 				}
-				if version, err = addImageVersion(ctx, q, a, id, fleet.ImageVersion{Format: v.Format, CapacityBytes: v.CapacityBytes, Source: "a file of pool " + pool.Name}); err != nil {
+				if version, err = addImageVersion(ctx, q, a, fleet.ImageVersion{ImageID: id, Format: v.Format, CapacityBytes: v.CapacityBytes, Source: "a file of pool " + pool.Name}); err != nil {
 					return err
 				}
 				byFacts[key] = version
@@ -171,9 +171,10 @@ func addPublicImage(ctx context.Context, q *db.Queries, a fleet.Actor, name stri
 	return id, err
 }
 
-func addImageVersion(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.ImageID, v fleet.ImageVersion) (fleet.ImageVersionID, error) {
+// addImageVersion adds v to the image v.ImageID.
+func addImageVersion(ctx context.Context, q *db.Queries, a fleet.Actor, v fleet.ImageVersion) (fleet.ImageVersionID, error) {
 	id := fleet.NewID[fleet.ImageVersionID]()
-	in := db.AddImageVersionParams{ID: id, ImageID: image, Format: v.Format, CapacityBytes: v.CapacityBytes, Sha256: v.SHA256, Source: v.Source, CreatedBy: a.Name}
+	in := db.AddImageVersionParams{ID: id, ImageID: v.ImageID, Format: v.Format, CapacityBytes: v.CapacityBytes, Sha256: v.SHA256, Source: v.Source, CreatedBy: a.Name}
 	if v.StartID != "" {
 		in.StartID = &v.StartID
 	}

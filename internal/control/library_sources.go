@@ -49,7 +49,7 @@ func (c *Control) addFileVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 		if err := first(q); err != nil {
 			return volumeJob{}, err
 		}
-		version, err := addImageVersion(ctx, q, a, id, fleet.ImageVersion{Format: v.Format, CapacityBytes: v.CapacityBytes, Source: "a file of pool " + pool.Name})
+		version, err := addImageVersion(ctx, q, a, fleet.ImageVersion{ImageID: id, Format: v.Format, CapacityBytes: v.CapacityBytes, Source: "a file of pool " + pool.Name})
 		if err != nil {
 			return volumeJob{}, err
 		}
@@ -58,14 +58,14 @@ func (c *Control) addFileVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 	})
 }
 
-// addPendingVersion records a version whose file a host will make. The host reports its facts when the file is
-// complete.
-func addPendingVersion(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.ImageID, source string, j volumeJob, shared bool) error {
-	version, err := addImageVersion(ctx, q, a, image, fleet.ImageVersion{Source: source})
+// addPendingVersion records a version of the image v.ImageID whose file the job will make. The host reports its facts
+// when the file is complete. shared reports whether the file's pool is shared.
+func addPendingVersion(ctx context.Context, q *db.Queries, a fleet.Actor, v fleet.ImageVersion, j volumeJob, shared bool) (fleet.ImageVersionID, error) {
+	id, err := addImageVersion(ctx, q, a, v)
 	if err != nil {
-		return err
+		return id, err
 	}
-	return addPendingCopy(ctx, q, a, version, j, shared)
+	return id, addPendingCopy(ctx, q, a, id, j, shared)
 }
 
 // addPendingCopy records the copy that the host will make.
@@ -95,10 +95,12 @@ func (c *Control) addDownloadVersion(ctx context.Context, a fleet.Actor, id flee
 		if err != nil {
 			return j, err
 		}
-		if j, err = newVolumeJobOnHost(ctx, q, a, j, from.HostID, false); err != nil {
+		if j, err = newVolumeJobOnHost(ctx, q, a, j, hostChoice{named: from.HostID}); err != nil {
 			return j, prefixSourceFields("source", err)
 		}
-		return j, addPendingVersion(ctx, q, a, id, strings.TrimPrefix(from.auditDetail(), "from "), j, spec.Shared)
+		version := fleet.ImageVersion{ImageID: id, Source: strings.TrimPrefix(from.auditDetail(), "from ")}
+		_, err = addPendingVersion(ctx, q, a, version, j, spec.Shared)
+		return j, err
 	})
 }
 
@@ -150,10 +152,12 @@ func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 		if err := checkNameFree(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
 			return j, prefixSourceFields("source", err)
 		}
-		if j.host, err = findHostForVolumeJob(ctx, q, a, j, vm.HostID, nil, false); err != nil {
+		if j.host, err = findHostForVolumeJob(ctx, q, a, j, hostChoice{named: vm.HostID}); err != nil {
 			return j, prefixSourceFields("source", err)
 		}
-		return j, addPendingVersion(ctx, q, a, id, fmt.Sprintf("disk %d of VM %s", n, vm.Name), j, spec.Shared)
+		version := fleet.ImageVersion{ImageID: id, Source: fmt.Sprintf("disk %d of VM %s", n, vm.Name)}
+		_, err = addPendingVersion(ctx, q, a, version, j, spec.Shared)
+		return j, err
 	})
 }
 

@@ -56,17 +56,14 @@ func (p *imagePull) prepareDownloadJob(ctx context.Context) func(*db.Queries, as
 		if err := j.checkPoolKind(spec); err != nil {
 			return j, err
 		}
-		if j.host, err = findHostForVolumeJob(ctx, q, p.actor, j, p.HostID, nil, false); err != nil {
+		if j.host, err = findHostForVolumeJob(ctx, q, p.actor, j, hostChoice{named: p.HostID}); err != nil {
 			return j, err
 		}
 		if j.ref.Volume, err = freeFileName(ctx, q, j.ref, j.host.ID, spec.Shared); err != nil {
 			return j, err
 		}
-		version, err := addImageVersion(ctx, q, p.actor, p.image, fleet.ImageVersion{Source: entry.URL, StartID: p.entryID})
-		if err != nil {
-			return j, err
-		}
-		if err := addPendingCopy(ctx, q, p.actor, version, j, spec.Shared); err != nil {
+		version := fleet.ImageVersion{ImageID: p.image, Source: entry.URL, StartID: p.entryID}
+		if _, err := addPendingVersion(ctx, q, p.actor, version, j, spec.Shared); err != nil {
 			return j, err
 		}
 		return j, store.Audit(ctx, q, p.actor, "image.pull", fleet.SubjectImage(p.image), entry.Name, "from "+entry.URL)

@@ -165,11 +165,12 @@ func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.
 	if err != nil {
 		return task, err
 	}
-	take := copyDisksToImages
+	version := newTemplateVersion{template: t, number: number, vm: vm, disks: spec.Disks}
 	if in.OfImages {
-		take = useImagesOfVM
+		err = version.useImagesOfVM(ctx, q, a)
+	} else {
+		task, err = version.copyDisksToImages(ctx, q, a)
 	}
-	task, err = take(ctx, q, a, t, vm, number, spec.Disks)
 	if err != nil {
 		return task, err
 	}
@@ -179,54 +180,63 @@ func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.
 	return task, err
 }
 
-// useImagesOfVM makes the version refer to the library images that the VM's disks were made from. It returns no task.
-func useImagesOfVM(ctx context.Context, q *db.Queries, a fleet.Actor, _ db.Template, vm fleet.VMView, _ int, disks []fleet.Disk) (task fleet.Task, err error) {
+// newTemplateVersion is a version of a locked template, to be made from a locked VM.
+type newTemplateVersion struct {
+	template db.Template
+	number   int
+	vm       fleet.VMView
+	disks    []fleet.Disk // the version's disks; get their images
+}
+
+// useImagesOfVM makes the version refer to the library images that the VM's disks were made from.
+func (v newTemplateVersion) useImagesOfVM(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	var ids []string
-	for i, d := range vm.Spec.Disks {
-		disks[i].ImageID, disks[i].VersionID = d.ImageID, d.VersionID
+	for i, d := range v.vm.Spec.Disks {
+		v.disks[i].ImageID, v.disks[i].VersionID = d.ImageID, d.VersionID
 		ids = append(ids, string(d.ImageID))
 	}
-	rows, err := q.LockImages(ctx, db.LockImagesParams{Ids: ids, ProjectID: string(vm.ProjectID)})
+	rows, err := q.LockImages(ctx, db.LockImagesParams{Ids: ids, ProjectID: string(v.vm.ProjectID)})
 	if err != nil {
-		return task, err
+		return err
 	}
-	for i, d := range vm.Spec.Disks {
+	for i, d := range v.vm.Spec.Disks {
 		k := slices.IndexFunc(rows, func(r db.LockImagesRow) bool { return r.ID == d.ImageID })
 		if k < 0 || !rows[k].Open && !policy.May(a, policy.InfraChange, "") {
-			return task, fleet.Errorf(fleet.Conflict, "The image of disk %d is not in the library any more, or not published to the project. Make the template of copies of its disks as they are now.", i+1)
+			return fleet.Errorf(fleet.Conflict, "The image of disk %d is not in the library any more, or not published to the project. Make the template of copies of its disks as they are now.", i+1)
 		}
 		version, err := q.GetImageVersion(ctx, d.VersionID)
 		if err != nil || version.ImageVersion.ImageID != d.ImageID {
-			return task, fleet.Errorf(fleet.Conflict, "The image of disk %d no longer has that version. Make the template of copies of its disks as they are now.", i+1)
+			return fleet.Errorf(fleet.Conflict, "The image of disk %d no longer has that version. Make the template of copies of its disks as they are now.", i+1)
 		}
 	}
-	return task, nil
+	return nil
 }
 
 // copyDisksToImages queues a full copy of each disk in the disk's pool, without a backing file: one task with one job
 // per disk.
-func copyDisksToImages(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, number int, disks []fleet.Disk) (task fleet.Task, err error) {
+func (v newTemplateVersion) copyDisksToImages(ctx context.Context, q *db.Queries, a fleet.Actor) (task fleet.Task, err error) {
+	t := v.template
 	own, err := q.LockTemplateImages(ctx, &t.ID)
 	if err != nil {
 		return task, err
 	}
-	shot, err := newTempSnapshot(ctx, q, vm)
+	shot, err := newTempSnapshot(ctx, q, v.vm)
 	if err != nil {
 		return task, err
 	}
-	for i := range disks {
+	for i := range v.disks {
 		name := fmt.Sprintf("%s disk %d", t.Name, i+1)
 		k := slices.IndexFunc(own, func(r db.LockTemplateImagesRow) bool { return r.Name == name })
 		if k >= 0 {
-			disks[i].ImageID = own[k].ID
+			v.disks[i].ImageID = own[k].ID
 		} else {
-			disks[i].ImageID = fleet.NewID[fleet.ImageID]()
-			err := q.AddTemplateImage(ctx, db.AddTemplateImageParams{ID: disks[i].ImageID, ProjectID: &t.ProjectID, TemplateID: &t.ID, Name: name, Os: t.Os, CreatedBy: a.Name})
+			v.disks[i].ImageID = fleet.NewID[fleet.ImageID]()
+			err := q.AddTemplateImage(ctx, db.AddTemplateImageParams{ID: v.disks[i].ImageID, ProjectID: &t.ProjectID, TemplateID: &t.ID, Name: name, Os: t.Os, CreatedBy: a.Name})
 			if err != nil {
 				return task, err
 			}
 		}
-		if task, disks[i].VersionID, err = copyForTemplate(ctx, q, a, t, vm, i, number, disks[i].ImageID, shot, task); err != nil {
+		if task, err = v.copyDiskToImage(ctx, q, a, i, shot, task); err != nil {
 			return task, err
 		}
 	}
@@ -239,55 +249,49 @@ func copyDisksToImages(ctx context.Context, q *db.Queries, a fleet.Actor, t db.T
 // diskRole is the role of the job that makes the n-th disk.
 func diskRole(n int) string { return fmt.Sprintf("disk-%02d", n) }
 
-// copyForTemplate queues a copy of the VM's disk i as a version of the image. The copy reads from the snapshot shot, if
-// given. The job joins the given task, or a new task if that is empty.
-func copyForTemplate(
-	ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, i, number int, image fleet.ImageID, shot tempSnapshot, task fleet.Task,
-) (fleet.Task, fleet.ImageVersionID, error) {
-	disk := vm.Spec.Disks[i]
+// copyDiskToImage queues a copy of the VM's disk i as a version of the disk's image. The copy reads from the snapshot
+// shot, if given. The job joins the given task, or a new task if that is empty.
+func (v newTemplateVersion) copyDiskToImage(ctx context.Context, q *db.Queries, a fleet.Actor, i int, shot tempSnapshot, task fleet.Task) (fleet.Task, error) {
+	t, vm, disk := v.template, v.vm, v.vm.Spec.Disks[i]
 	j, err := diskImageJob(ctx, q, vm, i, t.Name)
 	if err != nil {
-		return task, "", err
+		return task, err
 	}
 	spec, err := readPoolSpec(ctx, q, disk.PoolID)
 	if err != nil {
-		return task, "", err
+		return task, err
 	}
 	if !spec.Kind.Info().FilePool {
-		return task, "", fleet.Errorf(fleet.Conflict, "Disk %d is in a block pool, which cannot store images. Move the disk to a file pool first.", i+1)
+		return task, fleet.Errorf(fleet.Conflict, "Disk %d is in a block pool, which cannot store images. Move the disk to a file pool first.", i+1)
 	}
-	j.ref.Volume = fleet.DefaultCopyName(fmt.Sprintf("%s disk %d", t.Name, i+1), number, "qcow2")
+	j.ref.Volume = fleet.DefaultCopyName(fmt.Sprintf("%s disk %d", t.Name, i+1), v.number, "qcow2")
 	if j.ref.Volume, err = freeFileName(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
-		return task, "", err
+		return task, err
 	}
 	j.params.TakesBytes, j.params.Snapshot = vm.DiskBytes(disk), shot.snapshotRef()
-	if j.host, err = findHostForVolumeJob(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
-		return task, "", redactHostNames(a, err)
+	if j.host, err = findHostForVolumeJob(ctx, q, fleet.SystemActor, j, hostChoice{named: vm.HostID}); err != nil {
+		return task, redactHostNames(a, err)
 	}
-	version, err := addImageVersion(ctx, q, a, image, fleet.ImageVersion{Source: fmt.Sprintf("disk %d of VM %s", i+1, vm.Name)})
-	if err != nil {
-		return task, "", err
-	}
-	if err := addPendingCopy(ctx, q, a, version, j, spec.Shared); err != nil {
-		return task, "", err
+	version := fleet.ImageVersion{ImageID: v.disks[i].ImageID, Source: fmt.Sprintf("disk %d of VM %s", i+1, vm.Name)}
+	if v.disks[i].VersionID, err = addPendingVersion(ctx, q, a, version, j, spec.Shared); err != nil {
+		return task, err
 	}
 	subject, args := fleet.SubjectVolume(j.ref), fleet.JobArgs{Volume: &j.params}
 	if task.ID != "" {
-		return task, version, q.AddStep(ctx, db.AddStepParams{
+		return task, q.AddStep(ctx, db.AddStepParams{
 			ID: fleet.NewID[fleet.JobID](), TaskID: &task.ID, Role: diskRole(i + 1), HostID: j.host.ID, Kind: j.kind, Subject: subject, Args: args,
 		})
 	}
 	id, err := store.JoinOrQueueJob(ctx, q, a, db.JoinQueueParams{HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, ProjectID: &vm.ProjectID, Args: args})
 	if err != nil {
-		return task, version, err
+		return task, err
 	}
 	if len(vm.Spec.Disks) > 1 || shot.id != "" {
 		if err := q.NameStep(ctx, db.NameStepParams{Role: diskRole(i + 1), TaskID: &id, Steps: []string{}}); err != nil {
-			return task, version, err
+			return task, err
 		}
 	}
-	task, err = store.GetTask(ctx, q, fleet.SystemActor, id)
-	return task, version, err
+	return store.GetTask(ctx, q, fleet.SystemActor, id)
 }
 
 // getChangeableTemplate returns a template that the actor may change: as a member of its project or as an

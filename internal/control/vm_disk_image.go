@@ -75,10 +75,11 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if j.ref.Volume, err = freeFileName(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
 			return j, err
 		}
-		if j.host, err = findHostForVolumeJob(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
+		if j.host, err = findHostForVolumeJob(ctx, q, fleet.SystemActor, j, hostChoice{named: vm.HostID}); err != nil {
 			return j, redactHostNames(a, err)
 		}
-		if err := addPendingVersion(ctx, q, a, image, fmt.Sprintf("disk %d of VM %s", i+1, vm.Name), j, spec.Shared); err != nil {
+		version := fleet.ImageVersion{ImageID: image, Source: fmt.Sprintf("disk %d of VM %s", i+1, vm.Name)}
+		if _, err := addPendingVersion(ctx, q, a, version, j, spec.Shared); err != nil {
 			return j, err
 		}
 		return j, store.Audit(ctx, q, a, "image.create", fleet.SubjectImage(image), in.Name, fmt.Sprintf("from disk %d of VM %s", i+1, vm.Name))

@@ -48,7 +48,7 @@ func chooseImageSources(ctx context.Context, q *db.Queries, plans []imagePlan, s
 			} else {
 				var ordered bool
 				var err error
-				if o.ref.Volume, ordered, err = p.nameForCopy(ctx, q, d.PoolID, o, out.copies); err != nil {
+				if o.ref.Volume, ordered, err = p.nameForCopy(ctx, q, o, out.copies); err != nil {
 					return out, err
 				}
 				from.ref, from.host = o.ref, o.fileHost()
@@ -74,10 +74,10 @@ func chooseImageSources(ctx context.Context, q *db.Queries, plans []imagePlan, s
 	return out, nil
 }
 
-// nameForCopy returns the copy's file name in the pool: the name of a missing copy, or an unused name. ordered reports
+// nameForCopy returns the copy's file name in its pool: the name of a missing copy, or an unused name. ordered reports
 // that another request already makes the copy. siblings has the other copies requested for this VM.
-func (p imagePlan) nameForCopy(ctx context.Context, q *db.Queries, pool fleet.PoolID, o imageCopyRequest, siblings []imageCopyRequest) (name string, ordered bool, err error) {
-	on := o.fileHost()
+func (p imagePlan) nameForCopy(ctx context.Context, q *db.Queries, o imageCopyRequest, siblings []imageCopyRequest) (name string, ordered bool, err error) {
+	pool, on := o.ref.PoolID, o.fileHost()
 	rows, err := q.CopiesIn(ctx, db.CopiesInParams{VersionID: p.version.ID, PoolID: pool, Host: string(on)})
 	if err != nil {
 		return "", false, err
@@ -102,7 +102,7 @@ func (p imagePlan) nameForCopy(ctx context.Context, q *db.Queries, pool fleet.Po
 			taken = append(taken, c.ref.Volume)
 		}
 	}
-	name, err = freeVolumeName(ctx, q, p.image.Name, p.version, NewCopy{PoolID: pool, HostID: on}, o.shared, taken...)
+	name, err = o.freeVolumeName(ctx, q, p.image.Name, taken...)
 	return name, false, err
 }
 

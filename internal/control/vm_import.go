@@ -145,7 +145,7 @@ func (c *Control) ConvertVolume(ctx context.Context, a fleet.Actor, of Volume, t
 			return j, err
 		}
 		var err error
-		j.host, err = findHostForVolumeJob(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
+		j.host, err = findHostForVolumeJob(ctx, q, a, j, hostChoice{named: of.HostID, among: v.Hosts, overcommit: overcommit})
 		return j, err
 	})
 }

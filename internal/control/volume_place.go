@@ -124,11 +124,18 @@ func isNameTakenOrInvalid(err error) bool {
 	return code == fleet.Invalid || code == fleet.Conflict
 }
 
+// hostChoice says which hosts may run a volume job.
+type hostChoice struct {
+	named      fleet.HostID    // empty: any host
+	among      []query.HostRef // the hosts with the volume; nil: any host
+	overcommit bool            // allow overcommit of the pool
+}
+
 // findHostForVolumeJob returns the host for the job: the named host, or an online host with the pool active and enough
-// space. It refuses if none is suitable. among limits the choice to hosts with the volume; nil: any host.
-func findHostForVolumeJob(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, among []query.HostRef, overcommit bool) (query.HostRef, error) {
+// space. It refuses if none is suitable.
+func findHostForVolumeJob(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, choice hostChoice) (query.HostRef, error) {
 	disks := []fleet.Disk{{PoolID: j.ref.PoolID, SizeBytes: j.params.TakesBytes}}
-	hosts, err := candidateHosts(ctx, q, a, named, fleet.VMSpec{Disks: disks})
+	hosts, err := candidateHosts(ctx, q, a, choice.named, fleet.VMSpec{Disks: disks})
 	if err != nil {
 		return query.HostRef{}, err
 	}
@@ -136,10 +143,10 @@ func findHostForVolumeJob(ctx context.Context, q *db.Queries, a fleet.Actor, j v
 	var faults []placement.Fault
 	for i := range hosts {
 		h := &hosts[i]
-		if among != nil && !slices.ContainsFunc(among, func(r query.HostRef) bool { return r.ID == h.ID }) {
+		if choice.among != nil && !slices.ContainsFunc(choice.among, func(r query.HostRef) bool { return r.ID == h.ID }) {
 			continue
 		}
-		h.Overcommit = overcommit
+		h.Overcommit = choice.overcommit
 		wrong := placement.DiskFaults(disks, *h)
 		switch {
 		case len(wrong) > 0 && (faults == nil || h.Pools[j.ref.PoolID].Assigned):
@@ -151,7 +158,7 @@ func findHostForVolumeJob(ctx context.Context, q *db.Queries, a fleet.Actor, j v
 	if best != nil {
 		return query.HostRef{ID: best.ID, Name: best.Name}, nil
 	}
-	return query.HostRef{}, noHostForJobError(j, faults, named)
+	return query.HostRef{}, noHostForJobError(j, faults, choice.named)
 }
 
 // noHostForJobError returns the error that explains why no host can run the job.

@@ -52,7 +52,7 @@ func (c *Control) CreateVolume(ctx context.Context, a fleet.Actor, pool fleet.Po
 	order := fleet.VolumeParams{Format: in.Format, SizeBytes: in.SizeBytes, Full: in.Full, TakesBytes: in.SizeBytes}
 	return c.queueVolumeJob(ctx, a, pool, func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
 		j := volumeJob{kind: fleet.VolumeCreate, ref: fleet.Volref{PoolID: pool, Volume: in.Name}, params: order, detail: fmt.Sprintf("%s, %s", in.Format, fleet.FormatBytes(in.SizeBytes))}
-		return newVolumeJobOnHost(ctx, q, a, j, in.HostID, in.Overcommit)
+		return newVolumeJobOnHost(ctx, q, a, j, hostChoice{named: in.HostID, overcommit: in.Overcommit})
 	})
 }
 
@@ -69,7 +69,7 @@ func (c *Control) GrowVolume(ctx context.Context, a fleet.Actor, of Volume, size
 		j := volumeJob{kind: fleet.VolumeGrow, params: fleet.VolumeParams{SizeBytes: size, TakesBytes: size - v.CapacityBytes}, detail: fmt.Sprintf("%s → %s", fleet.FormatBytes(v.CapacityBytes), fleet.FormatBytes(size))}
 		j.ref = fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}
 		var err error
-		j.host, err = findHostForVolumeJob(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
+		j.host, err = findHostForVolumeJob(ctx, q, a, j, hostChoice{named: of.HostID, among: v.Hosts, overcommit: overcommit})
 		return j, err
 	})
 }
@@ -86,7 +86,7 @@ func (c *Control) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to 
 			return j, err
 		}
 		var err error
-		j.host, err = findHostForVolumeJob(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
+		j.host, err = findHostForVolumeJob(ctx, q, a, j, hostChoice{named: of.HostID, among: v.Hosts, overcommit: overcommit})
 		return j, err
 	})
 }
@@ -134,7 +134,7 @@ func (c *Control) FetchVolume(ctx context.Context, a fleet.Actor, pool fleet.Poo
 		return fleet.Task{}, err
 	}
 	return c.queueVolumeJob(ctx, a, pool, func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
-		return newVolumeJobOnHost(ctx, q, a, j, in.HostID, false)
+		return newVolumeJobOnHost(ctx, q, a, j, hostChoice{named: in.HostID})
 	})
 }
 
@@ -157,7 +157,7 @@ func newDownloadJob(pool fleet.PoolID, in NewDownload) (volumeJob, error) {
 }
 
 // newVolumeJobOnHost chooses the host of a new volume and returns the job with it.
-func newVolumeJobOnHost(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, overcommit bool) (volumeJob, error) {
+func newVolumeJobOnHost(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, choice hostChoice) (volumeJob, error) {
 	spec, err := readPoolSpec(ctx, q, j.ref.PoolID)
 	if err != nil {
 		return j, err
@@ -165,33 +165,33 @@ func newVolumeJobOnHost(ctx context.Context, q *db.Queries, a fleet.Actor, j vol
 	if err := j.checkPoolKind(spec); err != nil {
 		return j, err
 	}
-	if named == "" && !spec.Shared {
+	if choice.named == "" && !spec.Shared {
 		var checks fleet.Checks
 		checks.Add("hostId", "Each host has separate files in this pool. Choose the host.")
 		return j, checks.Err()
 	}
-	if err := checkNameFree(ctx, q, j.ref, named, spec.Shared); err != nil {
+	if err := checkNameFree(ctx, q, j.ref, choice.named, spec.Shared); err != nil {
 		return j, err
 	}
-	j.host, err = findHostForVolumeJob(ctx, q, a, j, named, nil, overcommit)
+	j.host, err = findHostForVolumeJob(ctx, q, a, j, choice)
 	return j, err
 }
 
 // WipeVolume asks a host to overwrite a volume's content with zeros; confirm must be its name.
 func (c *Control) WipeVolume(ctx context.Context, a fleet.Actor, of Volume, confirm string) (fleet.Task, error) {
-	return c.queueDestructiveJob(ctx, a, of, fleet.ActWipe, fleet.VolumeWipe, confirm, "wipe")
+	return c.queueDestructiveJob(ctx, a, of, fleet.ActWipe, fleet.VolumeWipe, confirm)
 }
 
 // DeleteVolume asks a host to delete a volume; confirm must be its name.
 func (c *Control) DeleteVolume(ctx context.Context, a fleet.Actor, of Volume, confirm string) (fleet.Task, error) {
-	return c.queueDestructiveJob(ctx, a, of, fleet.ActDelete, fleet.VolumeDelete, confirm, "delete")
+	return c.queueDestructiveJob(ctx, a, of, fleet.ActDelete, fleet.VolumeDelete, confirm)
 }
 
-func (c *Control) queueDestructiveJob(ctx context.Context, a fleet.Actor, of Volume, act fleet.Action, kind fleet.JobKind, confirm, verb string) (fleet.Task, error) {
+func (c *Control) queueDestructiveJob(ctx context.Context, a fleet.Actor, of Volume, act fleet.Action, kind fleet.JobKind, confirm string) (fleet.Task, error) {
 	return c.changeVolume(ctx, a, of, act, func(_ *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		if confirm != of.Volume {
 			var checks fleet.Checks
-			checks.Add("confirm", "Type the volume's name, %s, to %s it with all data in it.", of.Volume, verb)
+			checks.Add("confirm", "Type the volume's name, %s, to %s it with all data in it.", of.Volume, string(act))
 			return volumeJob{}, checks.Err()
 		}
 		host, err := chooseVolumeHost(v, of.HostID)
