@@ -34,15 +34,20 @@ func checkDiskKinds(ctx context.Context, q *db.Queries, a fleet.Actor, disks []f
 		if k < 0 {
 			continue // placement reports the missing pool
 		}
-		if err := checkDiskKind(ctx, q, a, &checks, fmt.Sprintf("spec.disks[%d]", i), disks, i, rows[k]); err != nil {
-			return err
+		at := fmt.Sprintf("spec.disks[%d]", i)
+		if checkDiskKind(a, &checks, at, &disks[i], rows[k]) && disks[i].Existing {
+			if err := checkVolumeFree(ctx, q, &checks, at, disks[:i], disks[i]); err != nil {
+				return err
+			}
 		}
 	}
 	return checks.Err()
 }
 
-func checkDiskKind(ctx context.Context, q *db.Queries, a fleet.Actor, c *fleet.Checks, at string, disks []fleet.Disk, i int, pool db.Pool) error {
-	d, is := &disks[i], pool.Spec.Kind.Info()
+// checkDiskKind refuses a disk that the kind of its pool does not support, and reports whether it is supported. It sets
+// the name of a new volume as the kind needs.
+func checkDiskKind(a fleet.Actor, c *fleet.Checks, at string, d *fleet.Disk, pool db.Pool) bool {
+	is := pool.Spec.Kind.Info()
 	switch {
 	case !d.Existing && !is.CreatesVolumes:
 		c.Add(at+".volume", "Pool %s makes no volumes. Choose an existing volume of its storage.", pool.Name)
@@ -55,14 +60,15 @@ func checkDiskKind(ctx context.Context, q *db.Queries, a fleet.Actor, c *fleet.C
 			d.Format = "" // a block volume is always raw
 		}
 		d.Volume = d.NewVolumeName(d.Volume, pool.Spec.Kind)
+		return true
 	case d.Existing && is.CreatesVolumes && !d.Shareable:
 		c.Add(at+".existing", "Pool %s makes a volume for each disk. Add a new disk, or a shareable disk on an existing raw volume.", pool.Name)
 	case d.Existing && !policy.May(a, policy.InfraChange, ""):
 		c.Add(at+".volume", "Only those who may change infrastructure may attach an existing volume to a VM.")
-	case d.Existing:
-		return checkVolumeFree(ctx, q, c, at, disks[:i], *d)
+	default:
+		return true
 	}
-	return nil
+	return false
 }
 
 // checkVolumeFree refuses a volume that is already a disk of this VM or of another VM.

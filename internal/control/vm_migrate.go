@@ -83,7 +83,7 @@ func decideMigrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm
 			return order, "", err
 		}
 	}
-	targets, err := migrationTargets(ctx, q, a, vm, in.HostID, []fleet.PoolID{in.PoolID}, in.Overcommit)
+	targets, err := migrationTargets(ctx, q, a, vm, in.HostID, destinationPools{ids: []fleet.PoolID{in.PoolID}, overcommit: in.Overcommit})
 	if err != nil {
 		return order, "", err
 	}
@@ -203,7 +203,7 @@ func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.
 		if err != nil {
 			return err
 		}
-		targets, err := migrationTargets(ctx, q, a, vm, "", append(pools, ""), false)
+		targets, err := migrationTargets(ctx, q, a, vm, "", destinationPools{ids: append(pools, "")})
 		out = nil
 		for _, t := range targets {
 			// Without disks to send, list a host once; otherwise only with pools that the host has.
@@ -229,12 +229,18 @@ type migrationTarget struct {
 	hostHasPool  bool // the host has the pool
 }
 
+// destinationPools are the pools to check as destinations of a migration.
+type destinationPools struct {
+	ids        []fleet.PoolID // empty ID: each disk's own pool
+	overcommit bool           // allow overcommit
+}
+
 // migrationTargets checks, for each other host or only the named one, whether the VM can migrate there: with all disks
 // in one of the pools, and with each disk in its own pool.
-func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, named fleet.HostID, pools []fleet.PoolID, overcommit bool) ([]migrationTarget, error) {
+func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, named fleet.HostID, pools destinationPools) ([]migrationTarget, error) {
 	bare := vm.Spec
 	bare.Disks = nil
-	ids := slices.DeleteFunc(append(vm.Spec.Pools(), pools...), func(id fleet.PoolID) bool { return id == "" })
+	ids := slices.DeleteFunc(append(vm.Spec.Pools(), pools.ids...), func(id fleet.PoolID) bool { return id == "" })
 	hosts, err := candidatesWithPools(ctx, q, a, named, bare, ids)
 	if err != nil {
 		return nil, err
@@ -252,8 +258,8 @@ func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm flee
 	}
 	var out []migrationTarget
 	for _, h := range hosts {
-		h.Overcommit = overcommit
-		for _, pool := range pools {
+		h.Overcommit = pools.overcommit
+		for _, pool := range pools.ids {
 			if h.ID != vm.HostID || named != "" {
 				out = append(out, checkMigrationTarget(vm, h, pool, specs))
 			}

@@ -66,7 +66,7 @@ func decideMoveParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm flee
 	if ok, why := vm.AllowsDiskMigration(disk, moving); !ok {
 		return fleet.MoveParams{}, fleet.Errorf(fleet.Conflict, "%s", why)
 	}
-	targets, err := diskMigrationTargets(ctx, q, a, vm, i, []fleet.PoolID{in.PoolID}, in.Overcommit)
+	targets, err := diskMigrationTargets(ctx, q, a, vm, i, destinationPools{ids: []fleet.PoolID{in.PoolID}, overcommit: in.Overcommit})
 	if err != nil {
 		return fleet.MoveParams{}, err
 	}
@@ -110,23 +110,23 @@ func (c *Control) MoveTargets(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	if err != nil {
 		return nil, err
 	}
-	pools := make([]fleet.PoolID, len(views))
+	pools := destinationPools{ids: make([]fleet.PoolID, len(views))}
 	for k, p := range views {
-		pools[k] = p.ID
+		pools.ids[k] = p.ID
 	}
 	var out []fleet.MoveTarget
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
-		out, err = diskMigrationTargets(ctx, q, a, vm, i, pools, false)
+		out, err = diskMigrationTargets(ctx, q, a, vm, i, pools)
 		return err
 	})
 	return out, err
 }
 
 // diskMigrationTargets checks for each pool whether the VM's disk i can migrate to it.
-func diskMigrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, i int, pools []fleet.PoolID, overcommit bool) ([]fleet.MoveTarget, error) {
+func diskMigrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, i int, pools destinationPools) ([]fleet.MoveTarget, error) {
 	own, size := vm.Spec.Disks[i], vm.DiskBytes(vm.Spec.Disks[i])
-	disks := make([]fleet.Disk, len(pools))
-	for k, id := range pools {
+	disks := make([]fleet.Disk, len(pools.ids))
+	for k, id := range pools.ids {
 		disks[k] = fleet.Disk{PoolID: id, SizeBytes: size}
 	}
 	hosts, err := candidateHosts(ctx, q, a, vm.HostID, fleet.VMSpec{Disks: disks})
@@ -136,7 +136,7 @@ func diskMigrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm 
 	if len(hosts) == 0 {
 		return nil, fleet.Errorf(fleet.Conflict, "The VM's host was removed.")
 	}
-	kinds, err := q.PoolsForWork(ctx, store.ToStrings(append(slices.Clone(pools), own.PoolID)))
+	kinds, err := q.PoolsForWork(ctx, store.ToStrings(append(slices.Clone(pools.ids), own.PoolID)))
 	if err != nil {
 		return nil, err
 	}
@@ -145,9 +145,9 @@ func diskMigrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm 
 		return k < 0 || kinds[k].Spec.Kind.Info().FilePool // placement reports a missing pool
 	}
 	h := hosts[0]
-	h.Overcommit = overcommit
-	out := make([]fleet.MoveTarget, len(pools))
-	for k, id := range pools {
+	h.Overcommit = pools.overcommit
+	out := make([]fleet.MoveTarget, len(pools.ids))
+	for k, id := range pools.ids {
 		t := fleet.MoveTarget{PoolID: id, PoolName: h.Pools[id].Name, FreeBytes: max(0, h.Pools[id].FreeBytes), Allowed: true}
 		if id == own.PoolID {
 			t.Allowed, t.Reason = false, "The disk is in this pool already."
