@@ -13,7 +13,10 @@ import (
 
 // DeleteVMs deletes many VMs, each as by DeleteVM.
 func (c *Control) DeleteVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, disks bool) (fleet.Task, error) {
-	return c.addBulkTaskWithInput(ctx, a, policy.VMChange, "vms.delete", fleet.VMDelete, ids, disks, func(vm fleet.VMView) error { return checkRemovableVM(vm, disks) })
+	return c.addBulkTaskWithInput(ctx, a, policy.VMChange, disks, bulkRequest{
+		kind: fleet.VMDelete, action: "vms.delete", permission: policy.VMChange, ids: ids,
+		refuseVM: func(vm fleet.VMView) error { return checkRemovableVM(vm, disks) },
+	})
 }
 
 // SnapshotVMs takes a snapshot of many VMs, each as by TakeSnapshot. Memory is included only for running VMs.
@@ -21,7 +24,10 @@ func (c *Control) SnapshotVMs(ctx context.Context, a fleet.Actor, ids []fleet.VM
 	if err := in.checkFields(); err != nil {
 		return fleet.Task{}, err
 	}
-	return c.addBulkTaskWithInput(ctx, a, policy.VMChange, "vms.snapshot", fleet.VMSnapshot, ids, in, func(vm fleet.VMView) error { return isRefusal(vm.AllowsNewSnapshot(nil)) })
+	return c.addBulkTaskWithInput(ctx, a, policy.VMChange, in, bulkRequest{
+		kind: fleet.VMSnapshot, action: "vms.snapshot", permission: policy.VMChange, ids: ids,
+		refuseVM: func(vm fleet.VMView) error { return isRefusal(vm.AllowsNewSnapshot(nil)) },
+	})
 }
 
 // MigrateVMs migrates many VMs that are off to another host, each as by MigrateVM.
@@ -29,30 +35,29 @@ func (c *Control) MigrateVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMI
 	if err := in.checkFields(); err != nil {
 		return fleet.Task{}, err
 	}
-	return c.addBulkTaskWithInput(ctx, a, policy.InfraChange, "vms.leave", fleet.VMMigrate, ids, in, func(vm fleet.VMView) error { return isRefusal(vm.AllowsMigration(nil, nil)) })
+	return c.addBulkTaskWithInput(ctx, a, policy.InfraChange, in, bulkRequest{
+		kind: fleet.VMMigrate, action: "vms.leave", permission: policy.VMChange, ids: ids,
+		refuseVM: func(vm fleet.VMView) error { return isRefusal(vm.AllowsMigration(nil, nil)) },
+	})
 }
 
 // addBulkTaskWithInput writes a task with one child per VM and stores the input with the task until all children have
-// started.
-func (c *Control) addBulkTaskWithInput(ctx context.Context, a fleet.Actor, right policy.Permission, action string, kind fleet.JobKind, ids []fleet.VMID, input any,
-	check func(fleet.VMView) error,
-) (fleet.Task, error) {
-	if err := policy.Check(a, right, ""); err != nil {
+// started. The actor needs the permission required in any project, and in.permission for each VM.
+func (c *Control) addBulkTaskWithInput(ctx context.Context, a fleet.Actor, required policy.Permission, input any, in bulkRequest) (fleet.Task, error) {
+	if err := policy.Check(a, required, ""); err != nil {
 		return fleet.Task{}, err
 	}
-	if err := checkVMCount(a, ids); err != nil {
+	if err := checkVMCount(a, in.ids); err != nil {
 		return fleet.Task{}, err
 	}
 	text, err := json.Marshal(input)
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	return c.addBulkTask(ctx, a, bulkRequest{
-		kind: kind, action: action, permission: policy.VMChange, ids: ids, refuseVM: check,
-		afterInsert: func(q *db.Queries, id fleet.TaskID) error {
-			return q.AddTaskEdit(ctx, db.AddTaskEditParams{TaskID: id, Edit: text})
-		},
-	})
+	in.afterInsert = func(q *db.Queries, id fleet.TaskID) error {
+		return q.AddTaskEdit(ctx, db.AddTaskEditParams{TaskID: id, Edit: text})
+	}
+	return c.addBulkTask(ctx, a, in)
 }
 
 // bulkChildRunners runs one child of addBulkTaskWithInput through the use case for a single VM. name is the VM's name

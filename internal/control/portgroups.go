@@ -87,39 +87,49 @@ func noPortGroupError() error {
 // GrantPortGroup makes a port group available to the VMs of a project, or of all projects if project is empty, even if
 // the port group's network is restricted.
 func (c *Control) GrantPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID) error {
-	return c.setPortGroupGrant(ctx, a, id, group, project, "network.portgroup.grant", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
+	grant := portGroupGrant{network: id, portGroup: group, project: project}
+	return c.setPortGroupGrant(ctx, a, grant, "network.portgroup.grant", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.GrantPortGroup(ctx, db.GrantPortGroupParams{NetworkID: id, PortGroup: group, ProjectID: of})
 	})
 }
 
 // RevokePortGroup removes a grant. VMs on the port group stay on it.
 func (c *Control) RevokePortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID) error {
-	return c.setPortGroupGrant(ctx, a, id, group, project, "network.portgroup.revoke", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
+	grant := portGroupGrant{network: id, portGroup: group, project: project}
+	return c.setPortGroupGrant(ctx, a, grant, "network.portgroup.revoke", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.RevokePortGroup(ctx, db.RevokePortGroupParams{NetworkID: id, PortGroup: group, ProjectID: of})
 	})
 }
 
-func (c *Control) setPortGroupGrant(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID, action string, set func(*db.Queries, *fleet.ProjectID) (int64, error)) error {
-	return assign.NetworkType.ChangeObject(ctx, c.store, a, string(id), func(q *db.Queries, o assign.AssignableObject) error {
-		specs, err := q.NetworkSpecs(ctx, []string{string(id)})
+// portGroupGrant makes a port group available to a project.
+type portGroupGrant struct {
+	network   fleet.NetworkID
+	portGroup string
+	project   fleet.ProjectID // empty: all projects
+}
+
+// setPortGroupGrant changes the grant by set and writes the audit line. set returns the number of changed rows.
+func (c *Control) setPortGroupGrant(ctx context.Context, a fleet.Actor, grant portGroupGrant, action string, set func(*db.Queries, *fleet.ProjectID) (int64, error)) error {
+	return assign.NetworkType.ChangeObject(ctx, c.store, a, string(grant.network), func(q *db.Queries, o assign.AssignableObject) error {
+		specs, err := q.NetworkSpecs(ctx, []string{string(grant.network)})
 		if err != nil {
 			return err
 		}
-		if len(specs) == 0 || specs[0].Spec.PortGroupByName(group) == nil {
+		if len(specs) == 0 || specs[0].Spec.PortGroupByName(grant.portGroup) == nil {
 			return noPortGroupError()
 		}
 		name, of := "all projects", (*fleet.ProjectID)(nil)
-		if project != "" {
-			if name, err = q.ProjectName(ctx, project); err != nil {
+		if grant.project != "" {
+			if name, err = q.ProjectName(ctx, grant.project); err != nil {
 				return store.NotFoundError(err, "project")
 			}
-			of = &project
+			of = &grant.project
 		}
 		changed, err := set(q, of)
 		if err != nil || changed == 0 {
 			return err
 		}
-		return store.Audit(ctx, q, a, action, fleet.SubjectNetwork(id), o.Name, group+" to "+name)
+		return store.Audit(ctx, q, a, action, fleet.SubjectNetwork(grant.network), o.Name, grant.portGroup+" to "+name)
 	})
 }
 

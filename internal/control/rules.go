@@ -200,7 +200,14 @@ func (c *Control) RecordBrokenRules(ctx context.Context, a fleet.Actor) error {
 		}
 		for i, r := range rows {
 			vm := fleet.Meta{ID: r.ID, Name: r.Name, ProjectID: r.ProjectID, HostID: r.HostID, Labels: r.Labels}
-			if err := updateBrokenRule(ctx, q, vm, ruled[i], r.Misplaced, on[r.HostID], all); err != nil {
+			broken, err := all.brokenRules(vm, ruled[i], on[r.HostID])
+			if err != nil {
+				return err
+			}
+			if slices.Equal(broken, r.Misplaced) {
+				continue
+			}
+			if err := q.SetMisplaced(ctx, db.SetMisplacedParams{ID: r.ID, Misplaced: broken}); err != nil {
 				return err
 			}
 		}
@@ -208,20 +215,18 @@ func (c *Control) RecordBrokenRules(ctx context.Context, a fleet.Actor) error {
 	})
 }
 
-func updateBrokenRule(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, was []int32, h placement.Host, all ruleMatches) error {
+// brokenRules returns the indexes of the VM's required rules that the host violates.
+func (all ruleMatches) brokenRules(vm fleet.Meta, rules []fleet.PlacementRule, h placement.Host) ([]int32, error) {
 	h.Rules = &placement.HostRules{Labels: h.Labels, Matches: make([]placement.RuleMatches, len(rules)), VM: vm}
 	var err error
 	for k, r := range rules {
 		if h.Rules.Matches[k], err = all.otherVMsOn(vm, r, h.ID); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	next := []int32{}
+	broken := []int32{}
 	for _, i := range placement.BrokenRequiredRules(rules, h) {
-		next = append(next, int32(i)) //nolint:gosec // There are few rules.
+		broken = append(broken, int32(i)) //nolint:gosec // There are few rules.
 	}
-	if slices.Equal(next, was) {
-		return nil
-	}
-	return q.SetMisplaced(ctx, db.SetMisplacedParams{ID: vm.ID, Misplaced: next})
+	return broken, nil
 }

@@ -64,7 +64,8 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 	_, err := c.queueVolumeJobWithRows(ctx, a, pool, func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
 		ref := fleet.Volref{PoolID: pool, Volume: in.Name}
 		j := volumeJob{kind: fleet.VolumeUpload, ref: ref, params: order, detail: fleet.FormatBytes(in.SizeBytes)}
-		j, err := newVolumeJobOnHost(ctx, q, a, j, hostChoice{named: in.HostID, overcommit: true}) // the host checks free space
+		// Overcommit: the host checks free space.
+		j, err := newVolumeJobOnHost(ctx, q, a, j, hostChoice{named: in.HostID, overcommit: true})
 		host = j.host.ID
 		return j, err
 	}, func(q *db.Queries, task fleet.TaskID) error {

@@ -104,7 +104,8 @@ func raiseTwoHostsAlarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 // full report from the old host, so that leftovers there are shown. Queued jobs move with the VM, except jobs that must
 // not run twice or that delete data: a user must request a deletion again.
 func SetVMHost(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMLocation) error {
-	if err := moveQueuedJobsToHost(ctx, q, fleet.SubjectVM(vm.ID), vm.HostID, to.HostID, to.HostName, ""); err != nil {
+	move := hostChange{subject: fleet.SubjectVM(vm.ID), from: vm.HostID, to: to.HostID, toName: to.HostName}
+	if err := moveQueuedJobsToHost(ctx, q, move); err != nil {
 		return err
 	}
 	acted, err := q.FollowVM(ctx, db.FollowVMParams{ID: vm.ID, ToHost: to.HostID})
@@ -117,15 +118,23 @@ func SetVMHost(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VML
 	return err
 }
 
-// moveQueuedJobsToHost moves the VM's open jobs to the VM's new host, except the job but.
-func moveQueuedJobsToHost(ctx context.Context, q *db.Queries, subject fleet.Subject, from, to fleet.HostID, toName string, but fleet.JobID) error {
-	jobs, err := q.OpenJobsOf(ctx, db.OpenJobsOfParams{Subject: subject, HostID: from})
+// hostChange is a VM's move to another host.
+type hostChange struct {
+	subject  fleet.Subject // the VM
+	from, to fleet.HostID
+	toName   string
+	ownJob   fleet.JobID // the job that made the move, which stays on its host; empty: none
+}
+
+// moveQueuedJobsToHost moves the VM's open jobs to the VM's new host, except move.ownJob.
+func moveQueuedJobsToHost(ctx context.Context, q *db.Queries, move hostChange) error {
+	jobs, err := q.OpenJobsOf(ctx, db.OpenJobsOfParams{Subject: move.subject, HostID: move.from})
 	if err != nil {
 		return err
 	}
 	moved := map[fleet.JobKind]bool{}
 	for _, j := range slices.Backward(jobs) { // if two jobs have one kind, the newer job moves
-		if j.ID == but {
+		if j.ID == move.ownJob {
 			continue
 		}
 		e := jobEnd{id: j.ID, state: fleet.JobCancelled}
@@ -133,14 +142,14 @@ func moveQueuedJobsToHost(ctx context.Context, q *db.Queries, subject fleet.Subj
 		case j.Kind.Info().Background:
 			e.error = "The VM moved to another host meanwhile. Open the console again."
 		case single && j.Epoch > 0:
-			e.state, e.error = fleet.JobUnknown, fmt.Sprintf("The VM moved to %s meanwhile, so it is unknown whether %s did it. Check the VM.", toName, "its host before")
+			e.state, e.error = fleet.JobUnknown, fmt.Sprintf("The VM moved to %s meanwhile, so it is unknown whether %s did it. Check the VM.", move.toName, "its host before")
 		case single || j.Kind == fleet.VMDelete:
-			e.error = fmt.Sprintf("Not done: the VM moved to %s before. Request the action again if it is still wanted.", toName)
+			e.error = fmt.Sprintf("Not done: the VM moved to %s before. Request the action again if it is still wanted.", move.toName)
 		case moved[j.Kind]:
 			e.error = "Replaced by a newer order."
 		default:
 			moved[j.Kind] = true
-			if err := q.MoveJob(ctx, db.MoveJobParams{ID: j.ID, ToHost: to}); err != nil {
+			if err := q.MoveJob(ctx, db.MoveJobParams{ID: j.ID, ToHost: move.to}); err != nil {
 				return err
 			}
 			continue

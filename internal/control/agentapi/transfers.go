@@ -176,7 +176,7 @@ func reassignVM(ctx context.Context, q *db.Queries, job db.Job, order fleet.Migr
 		err = q.NoteLeft(ctx, db.NoteLeftParams{VMID: id, HostID: job.HostID, Disks: disks})
 	}
 	if err == nil {
-		err = moveQueuedJobsToHost(ctx, q, job.Subject, job.HostID, order.To, order.ToName, job.ID)
+		err = moveQueuedJobsToHost(ctx, q, hostChange{subject: job.Subject, from: job.HostID, to: order.To, toName: order.ToName, ownJob: job.ID})
 	}
 	if err == nil {
 		_, err = store.JoinOrQueueJob(ctx, q, fleet.SystemActor, db.JoinQueueParams{

@@ -79,9 +79,9 @@ func (b *Queries) listVMsWithShape(ctx context.Context, a fleet.Actor, q fleet.Q
 	var sql string
 	switch strings.TrimPrefix(p.sort, "-") {
 	case "host":
-		sql, err = b.groupVMQuery(ctx, p, s, shape, len(terms) > 0, "hosts h", "h.id = v.host_id")
+		sql, err = b.groupVMQuery(ctx, p, s, shape, len(terms) > 0, outerTable{"hosts h", "h.id = v.host_id"})
 	case "project":
-		sql, err = b.groupVMQuery(ctx, p, s, shape, len(terms) > 0, "projects p", "p.id = v.project_id")
+		sql, err = b.groupVMQuery(ctx, p, s, shape, len(terms) > 0, outerTable{"projects p", "p.id = v.project_id"})
 	default:
 		tail := p.applyCursor(s)
 		sql = shape.columns + vmTablesSQL + s.whereClause() + tail
@@ -96,10 +96,16 @@ func (b *Queries) listVMsWithShape(ctx context.Context, a fleet.Actor, q fleet.Q
 // maxSortedVMs is the largest number of VMs that are sorted. More VMs are read host by host or project by project.
 const maxSortedVMs = 1000
 
+// outerTable is a table that groups VMs: hosts or projects.
+type outerTable struct {
+	from string // the table with its alias
+	on   string // the condition for a group's VMs
+}
+
 // groupVMQuery returns SQL that reads the rows of outer (hosts or projects) by name and takes at most one page of VMs
 // for each row, so that it stops early in any fleet. With a filter that few VMs match, it would scan all rows of outer;
 // the matching VMs are therefore read first and then sorted.
-func (b *Queries) groupVMQuery(ctx context.Context, p pagePosition[fleet.VMView], s *statementBuilder, shape vmShape, filtered bool, outer, on string) (string, error) {
+func (b *Queries) groupVMQuery(ctx context.Context, p pagePosition[fleet.VMView], s *statementBuilder, shape vmShape, filtered bool, outer outerTable) (string, error) {
 	if filtered {
 		s.planEachTime = true // like the statement of a page
 		ids, err := collectRows(ctx, b, "SELECT v.id"+vmTablesSQL+s.whereClause()+" LIMIT "+strconv.Itoa(maxSortedVMs+1), s, pgx.RowTo[string])
@@ -109,16 +115,16 @@ func (b *Queries) groupVMQuery(ctx context.Context, p pagePosition[fleet.VMView]
 		if len(ids) <= maxSortedVMs {
 			s.addCondition("v.id = ANY (" + s.addArg(ids) + "::text[])")
 			tail := p.applyCursor(s)
-			return shape.columns + vmTablesSQL + " JOIN " + outer + " ON " + on + s.whereClause() + tail, nil
+			return shape.columns + vmTablesSQL + " JOIN " + outer.from + " ON " + outer.on + s.whereClause() + tail, nil
 		}
 	}
 	p.applyCursorToFirstColumn(s)
 	tail := p.applyCursor(s)
-	s.addCondition(on)
+	s.addCondition(outer.on)
 	within := p
 	within.columns = p.columns[1:]
 	inner := shape.columns + vmTablesSQL + s.whereClause() + " ORDER BY " + within.orderBySQL() + " LIMIT " + strconv.Itoa(p.limit+1)
-	return "SELECT v.* FROM " + outer + " CROSS JOIN LATERAL (" + inner + ") v" + tail, nil
+	return "SELECT v.* FROM " + outer.from + " CROSS JOIN LATERAL (" + inner + ") v" + tail, nil
 }
 
 // vmFilter are the conditions of fleet.VMKeys.
