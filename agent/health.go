@@ -168,7 +168,8 @@ func (a *Agent) runCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *ch
 	}
 	busy := a.running.subjects()[fleet.SubjectVM(id)]
 	a.health.mu.Lock()
-	changed := p.recordResult(c, fresh, sign, err, busy, time.Now(), a.timing.healthCheckSecond)
+	outcome := checkOutcome{result: sign, err: err, startedAt: fresh.StartedAt, busy: busy, at: time.Now()}
+	changed := p.recordResult(c, outcome, a.timing.healthCheckSecond)
 	calm, unhealthy := p.isHealthyForAWhile(time.Now(), a.timing.restartResetPeriod), c.State == fleet.HealthFailing && c.failures > 0
 	a.health.mu.Unlock()
 	if calm {
@@ -202,28 +203,37 @@ func (a *Agent) readGuest(ctx context.Context, id fleet.VMID) (fleet.VMStatus, e
 	return status, nil
 }
 
-// recordResult records the result of a check, and reports whether it must be sent to the portal. The checker's lock
-// must be held.
-func (p *checkedVM) recordResult(c *checkState, fresh fleet.VMStatus, sign hypervisor.CheckResult, err error, busy bool, now time.Time, second time.Duration) (changed bool) {
+// checkOutcome is the outcome of one run of a check.
+type checkOutcome struct {
+	result    hypervisor.CheckResult
+	err       error      // reason why the guest failed the check or could not be checked; nil: it passed
+	startedAt *time.Time // start of the guest's run, read before the check; nil: unknown
+	busy      bool       // a job works on the VM, so the guest's answers do not count
+	at        time.Time  // end of the run
+}
+
+// recordResult records the outcome of a check, and reports whether it must be sent to the portal. second is the unit of
+// the check's times. The checker's lock must be held.
+func (p *checkedVM) recordResult(c *checkState, o checkOutcome, second time.Duration) (changed bool) {
 	usual := c.Check.WithDefaults()
-	c.dueAt = now.Add(time.Duration(usual.Interval) * second)
-	if busy { // a job works on the VM, so the guest's answers do not count
+	c.dueAt = o.at.Add(time.Duration(usual.Interval) * second)
+	if o.busy {
 		c.failures = 0
 		return false
 	}
-	if fresh.StartedAt != nil && !fresh.StartedAt.Equal(p.runStart) {
+	if o.startedAt != nil && !o.startedAt.Equal(p.runStart) {
 		if !p.runStart.IsZero() {
-			p.graceStart = now
-		} else if fresh.StartedAt.Before(p.graceStart) {
-			p.graceStart = *fresh.StartedAt // the guest started before the agent
+			p.graceStart = o.at
+		} else if o.startedAt.Before(p.graceStart) {
+			p.graceStart = *o.startedAt // the guest started before the agent
 		}
-		p.runStart = *fresh.StartedAt
-		for _, o := range p.checks {
-			o.lastResultMark, o.failures = "", 0
+		p.runStart = *o.startedAt
+		for _, other := range p.checks {
+			other.lastResultMark, other.failures = "", 0
 		}
 	}
-	was := c.lastResultMark
-	c.lastResultMark = cmp.Or(sign.ChangeMark, was)
+	was, err := c.lastResultMark, o.err
+	c.lastResultMark = cmp.Or(o.result.ChangeMark, was)
 	switch {
 	case err != nil || was == "":
 	case usual.Kind == fleet.HealthScreen && was == c.lastResultMark:
@@ -237,8 +247,8 @@ func (p *checkedVM) recordResult(c *checkState, fresh fleet.VMStatus, sign hyper
 	case errors.As(err, &unsure) || errors.Is(err, hypervisor.ErrUnreachable):
 		next.State, next.Answer, c.failures = fleet.HealthUnknown, wire.SanitizeLine(err.Error(), fleet.MaxHealthAnswer), 0
 	case err == nil:
-		next.State, next.Answer, c.failures = fleet.Healthy, wire.SanitizeLine(sign.Answer, fleet.MaxHealthAnswer), 0
-	case now.Sub(p.graceStart) < time.Duration(usual.Grace)*second:
+		next.State, next.Answer, c.failures = fleet.Healthy, wire.SanitizeLine(o.result.Answer, fleet.MaxHealthAnswer), 0
+	case o.at.Sub(p.graceStart) < time.Duration(usual.Grace)*second:
 		c.failures = 0
 	default:
 		if c.failures++; c.failures >= usual.Threshold {
@@ -246,7 +256,7 @@ func (p *checkedVM) recordResult(c *checkState, fresh fleet.VMStatus, sign hyper
 		}
 	}
 	if changed = next.State != c.State; changed {
-		at := now.UTC().Truncate(time.Second)
+		at := o.at.UTC().Truncate(time.Second)
 		next.Since = &at
 		c.HealthState = next
 	}

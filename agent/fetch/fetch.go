@@ -87,8 +87,9 @@ func (c *Client) Get(ctx context.Context, o Request, w io.Writer, report func(do
 			return err
 		}
 	}
+	d := download{at: at, algorithm: algorithm, digest: digest, freeBytes: o.FreeBytes, to: w, report: report}
 	return c.withStallTimeout(ctx, at, func(ctx context.Context, watch *time.Timer) error {
-		return c.download(ctx, at, algorithm, digest, o.FreeBytes, w, watch, report)
+		return c.download(ctx, d, watch)
 	})
 }
 
@@ -136,8 +137,18 @@ func (c *Client) fetchChecksum(ctx context.Context, address, name string) (algor
 	return algorithm, digest, err
 }
 
-func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest string, room int64, w io.Writer, watch *time.Timer, report func(done, total, rate int64)) error {
-	response, err := c.openURL(ctx, at, digest != "")
+// download is a checked Request, with the writer and the progress function of Get.
+type download struct {
+	at                *url.URL
+	algorithm, digest string // expected checksum; empty: none
+	freeBytes         int64
+	to                io.Writer
+	report            func(done, total, rate int64)
+}
+
+// download downloads the file. It resets watch whenever the server sends something.
+func (c *Client) download(ctx context.Context, d download, watch *time.Timer) error {
+	response, err := c.openURL(ctx, d.at, d.digest != "")
 	if err != nil {
 		return err
 	}
@@ -146,16 +157,16 @@ func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest st
 	total := response.ContentLength
 	switch {
 	case total == 0:
-		return fleet.Errorf(fleet.Conflict, "The server %s sent nothing: the file is empty.", at.Host)
-	case total < 0 && len(response.TransferEncoding) == 0 && digest == "":
-		return fleet.Errorf(fleet.Conflict, "The server %s does not say how much it sends, so a truncated download could not be detected. Give the file's checksum.", at.Host)
+		return fleet.Errorf(fleet.Conflict, "The server %s sent nothing: the file is empty.", d.at.Host)
+	case total < 0 && len(response.TransferEncoding) == 0 && d.digest == "":
+		return fleet.Errorf(fleet.Conflict, "The server %s does not say how much it sends, so a truncated download could not be detected. Give the file's checksum.", d.at.Host)
 	}
-	most := min(c.settings.MaxBytes, room)
+	most := min(c.settings.MaxBytes, d.freeBytes)
 	if total > most {
 		return c.tooLargeError(fleet.FormatBytes(total), most)
 	}
-	sum := newHash(algorithm)
-	meter := newMeter(max(total, 0), report)
+	sum := newHash(d.algorithm)
+	meter := newMeter(max(total, 0), d.report)
 	part := make([]byte, readChunkBytes)
 	for {
 		n, err := response.Body.Read(part)
@@ -164,7 +175,7 @@ func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest st
 			if meter.done += int64(n); meter.done > most {
 				return c.tooLargeError("more than "+fleet.FormatBytes(most), most)
 			}
-			if _, err := w.Write(part[:n]); err != nil {
+			if _, err := d.to.Write(part[:n]); err != nil {
 				return fmt.Errorf("write the download: %w", err)
 			}
 			if sum != nil {
@@ -180,8 +191,8 @@ func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest st
 			return truncatedError{err, meter.done, total}
 		}
 	}
-	if got := formatDigest(sum); got != digest {
-		return fleet.Errorf(fleet.Conflict, "The download's %s is %s, but %s was expected. The file is not the expected one, and nothing of it was kept.", algorithm, got, digest)
+	if got := formatDigest(sum); got != d.digest {
+		return fleet.Errorf(fleet.Conflict, "The download's %s is %s, but %s was expected. The file is not the expected one, and nothing of it was kept.", d.algorithm, got, d.digest)
 	}
 	return nil
 }

@@ -25,9 +25,10 @@ const (
 
 // changeWithRollback makes a change that may cut the host off from its portal. If the portal is not reached afterwards,
 // the change is rolled back. A separate rollback process, started by Options.RollbackCommand, undoes an unconfirmed
-// change even if this process dies.
-func (k *Devices) changeWithRollback(ctx context.Context, job string, n fleet.Network, was previousState, carries bool, device string, steps []step) error {
-	c := unconfirmedChange{ID: rand.Text(), JobID: job, Boot: k.options.BootID, Network: n, Before: was}
+// change even if this process dies. changeWithRollback sets the ID and the boot of c. If carries is true, the portal
+// must be reached through device, else through any device.
+func (k *Devices) changeWithRollback(ctx context.Context, c unconfirmedChange, steps []step, carries bool, device string) error {
+	c.ID, c.Boot = rand.Text(), k.options.BootID
 	if err := saveJSON(k.options.Dir, journalFile, c); err != nil {
 		return fmt.Errorf("nothing was changed, because the agent cannot record the state before the change: %w", err)
 	}
@@ -51,7 +52,7 @@ func (k *Devices) changeWithRollback(ctx context.Context, job string, n fleet.Ne
 	}
 	var words string
 	if err := k.waitForPortal(ctx, device, until); err != nil {
-		words = fmt.Sprintf("The change was undone: the portal was not reached through %s within %s (%v). The host is as it was before. Repair the network there, then try again.", n.BridgeDevice(), k.options.PortalTimeout, err)
+		words = fmt.Sprintf("The change was undone: the portal was not reached through %s within %s (%v). The host is as it was before. Repair the network there, then try again.", c.Network.BridgeDevice(), k.options.PortalTimeout, err)
 	} else if err = k.confirm(c); err == nil {
 		return nil
 	} else {

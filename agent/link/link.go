@@ -128,7 +128,8 @@ func (k *Devices) createDevices(ctx context.Context, job string, n fleet.Network
 	if asked && moves {
 		carries := k.isPathToPortal(n.Spec.Device, n.BridgeDevice())
 		if carries || len(p.uplink.Addresses) > 0 || p.bridge != nil && len(p.bridge.Addresses) > 0 {
-			return k.changeWithRollback(ctx, job, n, beforeApply(p), carries, n.BridgeDevice(), steps)
+			c := unconfirmedChange{JobID: job, Network: n, Before: beforeApply(p)}
+			return k.changeWithRollback(ctx, c, steps, carries, n.BridgeDevice())
 		}
 	}
 	if err := k.runSteps(steps, time.Time{}); err != nil {
@@ -202,7 +203,8 @@ func (k *Devices) Release(ctx context.Context, job string, n fleet.Network) erro
 	}
 	carries := k.isPathToPortal(n.BridgeDevice())
 	if moves && (carries || len(p.bridge.Addresses) > 0) {
-		err = k.changeWithRollback(ctx, job, n, beforeRelease(p), carries, n.Spec.Device, steps)
+		c := unconfirmedChange{JobID: job, Network: n, Before: beforeRelease(p)}
+		err = k.changeWithRollback(ctx, c, steps, carries, n.Spec.Device)
 	} else {
 		err = k.runSteps(steps, time.Time{})
 	}

@@ -116,7 +116,7 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	if err := p.publishAddress(ctx); err != nil {
 		return err
 	}
-	return p.serve(ctx, cfg, pool, hub, proxies, certificate, browsers, agents)
+	return p.serve(ctx, cfg, pool, hub, listeners{browsers: browsers, certificate: certificate, proxies: proxies, agents: agents})
 }
 
 // openVault opens the vault that encrypts secrets in the database. The vault's key is in the configured file, or in
@@ -149,10 +149,16 @@ func openVault(ctx context.Context, cfg config.Portal, pool *pgxpool.Pool) (auth
 	return v, nil
 }
 
+// listeners are the portal's open listeners, with the certificate and the trusted proxies of the listener for browsers.
+type listeners struct {
+	browsers    net.Listener
+	certificate *auth.FileCert // nil: no TLS for browsers
+	proxies     []netip.Prefix
+	agents      net.Listener
+}
+
 // serve starts the portal's servers and background loops.
-func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Pool, hub *notify.Hub,
-	proxies []netip.Prefix, certificate *auth.FileCert, browsers, agents net.Listener,
-) error {
+func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Pool, hub *notify.Hub, l listeners) error {
 	authority, err := p.Control.Authority(ctx, fleet.SystemActor)
 	if err != nil {
 		return fmt.Errorf("open the authority that signs hosts' certificates: %w", err)
@@ -161,18 +167,18 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	if err != nil {
 		return err
 	}
-	certs := &certificates{browsers: certificate, agents: endpoint, authority: authority.Certificate(), log: p.log}
-	secure := certificate != nil || hasScheme(p.URL, "https")
+	certs := &certificates{browsers: l.certificate, agents: endpoint, authority: authority.Certificate(), log: p.log}
+	secure := l.certificate != nil || hasScheme(p.URL, "https")
 	server := web.New(web.Options{
 		Control: p.Control, Hub: hub, Sessions: auth.NewSessionManager(pool, secure), Log: p.log, PublicURL: p.URL,
-		Secure: secure, TrustedProxies: proxies, Version: versionText(), Ready: func(ctx context.Context) error { return p.Control.Ready(ctx, fleet.SystemActor) },
+		Secure: secure, TrustedProxies: l.proxies, Version: versionText(), Ready: func(ctx context.Context) error { return p.Control.Ready(ctx, fleet.SystemActor) },
 		RelayBytes:   int64(cfg.RelayRate) << 20,
 		Pool:         func() web.DatabasePoolStat { return pool.Stat() },
 		Certificates: certs.validities,
 	})
-	browsers = web.LimitPerAddress(browsers, cfg.ConnsPerAddress, proxies)
-	if certificate != nil {
-		browsers = tls.NewListener(browsers, certificate.TLS())
+	browsers := web.LimitPerAddress(l.browsers, cfg.ConnsPerAddress, l.proxies)
+	if l.certificate != nil {
+		browsers = tls.NewListener(browsers, l.certificate.TLS())
 	} else if !isLoopback(cfg.Listen) && !secure {
 		p.log.Warn("browsers on other machines are served without TLS; set --tls-cert and --tls-key, or put a TLS proxy before the portal and set --public-url")
 	}
@@ -186,7 +192,7 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 		return runServer(ctx, browsers, &http.Server{Handler: server.Handler()}, time.Second, p.log)
 	})
 	p.group.Go(func() error {
-		agentConns := agentconn.Listen(agents, endpoint.TLS())
+		agentConns := agentconn.Listen(l.agents, endpoint.TLS())
 		return runServer(ctx, agentConns, &http.Server{Handler: server.AgentHandler(), ConnContext: agentConns.ConnContext}, 0, p.log)
 	})
 	return nil
