@@ -43,7 +43,7 @@ var DiskFields = []Field[Disk]{
 	choiceField("cache", "cache", func(d *Disk) *string { return &d.Cache }, FormInput{Section: SectionDevice, Label: "Cache", Options: DiskCaches, DefaultName: "default"}),
 	choiceField("io", "I/O", func(d *Disk) *string { return &d.IO }, FormInput{Section: SectionDevice, Label: "I/O", Options: DiskIO, DefaultName: "default"}),
 	choiceField("discard", "discard", func(d *Disk) *string { return &d.Discard }, FormInput{Section: SectionDevice, Label: "Discard", Options: Discards, DefaultName: "unmap"}),
-	numberField("bootOrder", "boot order", "", func(d *Disk) *int { return &d.BootOrder }, FormInput{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
+	numberField("bootOrder", "boot order", func(d *Disk) *int { return &d.BootOrder }, FormInput{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
 	textField("serial", "serial number", func(d *Disk) *string { return &d.Serial }, FormInput{Section: SectionDevice, Label: "Serial number"},
 		serialForm, "A serial number has 1–20 letters, digits and _ . + -, and begins with a letter or digit."),
 	flagField("readOnly", "read-only", func(d *Disk) *bool { return &d.ReadOnly }, FormInput{Section: SectionDevice, Label: "Read-only"}),
@@ -70,15 +70,15 @@ var DiskFields = []Field[Disk]{
 	rateLimitField("limits.writeKiB", "write throughput", "KiB/s", "Write throughput", func(d *Disk) *int { return &d.Limits.WriteKiB }),
 	rateLimitField("limits.burstIops", "burst", "IOPS", "Burst", func(d *Disk) *int { return &d.Limits.BurstIOPS }),
 	rateLimitField("limits.burstKiB", "burst throughput", "KiB/s", "Burst throughput", func(d *Disk) *int { return &d.Limits.BurstKiB }),
-	effectiveNow(numberField("limits.burstSeconds", "burst length", "second", func(d *Disk) *int { return &d.Limits.BurstSeconds },
+	effectiveNow(numberField("limits.burstSeconds", "burst length", func(d *Disk) *int { return &d.Limits.BurstSeconds },
 		FormInput{Section: SectionLimits, Label: "Burst length", Unit: "s", Default: 1}, 1, MaxBurstSeconds)),
 }
 
 // NICFields are the fields of a NIC that an edit changes, besides its network and its traffic filtering.
 var NICFields = []Field[NIC]{
 	choiceField("model", "model", func(n *NIC) *string { return &n.Model }, FormInput{Section: SectionDevice, Label: "Model", Options: NICModels, DefaultName: "virtio"}),
-	numberField("queues", "queues", "queue", func(n *NIC) *int { return &n.Queues }, FormInput{Section: SectionDevice, Label: "Queues", Default: 1}, 1, MaxQueues),
-	numberField("bootOrder", "boot order", "", func(n *NIC) *int { return &n.BootOrder }, FormInput{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
+	numberField("queues", "queues", func(n *NIC) *int { return &n.Queues }, FormInput{Section: SectionDevice, Label: "Queues", CountUnit: "queue", Default: 1}, 1, MaxQueues),
+	numberField("bootOrder", "boot order", func(n *NIC) *int { return &n.BootOrder }, FormInput{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
 	effectiveNow(flagField("linkDown", "disconnected", func(n *NIC) *bool { return &n.LinkDown }, FormInput{Section: SectionDevice, Label: "Disconnected"})),
 
 	rateLimitField("limits.inKiB", "inbound limit", "KiB/s", "Inbound", func(n *NIC) *int { return &n.Limits.InKiB }),
@@ -91,7 +91,7 @@ var NICFields = []Field[NIC]{
 
 // rateLimitField builds a limit field, which takes effect at once.
 func rateLimitField[S any](name, title, unit, label string, at func(*S) *int) Field[S] {
-	return effectiveNow(numberField(name, title, unit, at, FormInput{Section: SectionLimits, Label: label, Unit: unit}, 1, MaxRate))
+	return effectiveNow(numberField(name, title, at, FormInput{Section: SectionLimits, Label: label, Unit: unit}, 1, MaxRate))
 }
 
 func effectiveNow[S any](f Field[S]) Field[S] {

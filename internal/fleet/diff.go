@@ -175,10 +175,9 @@ func withHotPlug(takes func(vm VM, to VMSpec) bool, f VMField) VMField {
 
 // valueField builds a field with a single value. change formats a change of the value; nil: print both values.
 func valueField[T any](name, title string, on EffectTime, at func(*VMSpec) *T, words func(T) string, change func(a, b T) string) VMField {
-	if change == nil {
-		change = func(a, b T) string { return words(a) + " → " + words(b) }
-	}
-	return vmField(valueFieldWithEqual(name, title, on, at, words, change, func(a, b T) bool { return reflect.DeepEqual(a, b) }))
+	return vmField(valueFieldWithEqual(name, title, on, at, valueType[T]{
+		words: words, change: change, equal: func(a, b T) bool { return reflect.DeepEqual(a, b) },
+	}))
 }
 
 // vmField extends the field of a spec with its diff.
@@ -191,14 +190,28 @@ func vmField(f Field[VMSpec]) VMField {
 	}}
 }
 
+// valueType describes the values of a field: their texts and their equality.
+type valueType[T any] struct {
+	words  func(T) string
+	change func(a, b T) string // formats a change of the value; nil: print both values
+	equal  func(a, b T) bool
+}
+
+func (v valueType[T]) changeText(a, b T) string {
+	if v.change != nil {
+		return v.change(a, b)
+	}
+	return v.words(a) + " → " + v.words(b)
+}
+
 // valueFieldWithEqual builds a field with a single value and a custom equality.
-func valueFieldWithEqual[S, T any](name, title string, on EffectTime, at func(*S) *T, words func(T) string, change func(a, b T) string, equal func(a, b T) bool) Field[S] {
+func valueFieldWithEqual[S, T any](name, title string, on EffectTime, at func(*S) *T, v valueType[T]) Field[S] {
 	get := func(s S) T { return *at(&s) }
-	like := func(a, b *S) bool { return equal(*at(a), *at(b)) }
+	like := func(a, b *S) bool { return v.equal(*at(a), *at(b)) }
 	same := func(a, b S) bool { return like(&a, &b) }
 	return Field[S]{
 		Name: name, Type: title, TakesEffect: on, Same: same, same: like,
-		Words:  func(s S) string { return words(get(s)) },
+		Words:  func(s S) string { return v.words(get(s)) },
 		Value:  func(s S) any { return get(s) },
 		Copy:   func(to *S, from S) { *at(to) = get(from) },
 		Decode: func(to *S, value []byte) error { return decodeStrict(at(to), value) },
@@ -206,7 +219,7 @@ func valueFieldWithEqual[S, T any](name, title string, on EffectTime, at func(*S
 			if same(old, to) {
 				return ""
 			}
-			return change(get(old), get(to))
+			return v.changeText(get(old), get(to))
 		},
 	}
 }

@@ -18,7 +18,7 @@ func portalOnly(f Field[VMSpec]) Field[VMSpec] {
 // rowsField builds a field whose value is an ordered list of rows. The field has a form section of its own, and its
 // changes take effect at once.
 func rowsField[T comparable](name, title string, at func(*VMSpec) *[]T, words func([]T) string, check func(c *Checks, field string, s VMSpec)) Field[VMSpec] {
-	f := valueFieldWithEqual(name, title, WhenNow, at, words, func(a, b []T) string { return words(a) + " → " + words(b) }, slices.Equal[[]T])
+	f := valueFieldWithEqual(name, title, WhenNow, at, valueType[[]T]{words: words, equal: slices.Equal[[]T]})
 	f.Copy = func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(*at(&from)) }
 	f.Default = func(s VMSpec) bool { return len(*at(&s)) == 0 }
 	f.Input.Label = strings.ToUpper(title[:1]) + title[1:]
@@ -71,10 +71,10 @@ func (in FormInput) DefaultText() string {
 }
 
 // formField builds a field with a form input. A running guest gets a change of the field at its next start.
-func formField[S any, T comparable](name, title string, at func(*S) *T, words func(T) string, in FormInput, equal func(a, b T) bool, check func(c *Checks, field string, v T)) Field[S] {
-	f := valueFieldWithEqual(name, title, WhenNextBoot, at, words, func(a, b T) string { return words(a) + " → " + words(b) }, equal)
+func formField[S, T any](name, title string, at func(*S) *T, v valueType[T], in FormInput, check func(c *Checks, field string, v T)) Field[S] {
+	f := valueFieldWithEqual(name, title, WhenNextBoot, at, v)
 	f.Input = in
-	f.Default = func(s S) bool { var zero T; return equal(*at(&s), zero) }
+	f.Default = func(s S) bool { var zero T; return v.equal(*at(&s), zero) }
 	f.check = func(c *Checks, field string, s S) {
 		if !f.Default(s) {
 			check(c, field, *at(&s))
@@ -85,19 +85,28 @@ func formField[S any, T comparable](name, title string, at func(*S) *T, words fu
 
 func equal[T comparable](a, b T) bool { return a == b }
 
+// comparableType returns the type of values that == compares.
+func comparableType[T comparable](words func(T) string) valueType[T] {
+	return valueType[T]{words: words, equal: equal[T]}
+}
+
 // numberField builds a field with a positive number; zero is the default.
-func numberField[S any](name, title, unit string, at func(*S) *int, in FormInput, minimum, maximum int) Field[S] {
-	return formField(name, title, at, func(n int) string {
-		switch {
-		case n == 0:
-			return "default"
-		case unit == "":
+func numberField[S any](name, title string, at func(*S) *int, in FormInput, minimum, maximum int) Field[S] {
+	number := valueType[int]{
+		words: func(n int) string {
+			switch {
+			case n == 0:
+				return "default"
+			case in.Unit != "":
+				return fmt.Sprint(n, " ", in.Unit)
+			case in.CountUnit != "":
+				return countWithUnit(n, in.CountUnit)
+			}
 			return strconv.Itoa(n)
-		case in.Unit != "":
-			return fmt.Sprint(n, " ", in.Unit)
-		}
-		return countWithUnit(n, unit)
-	}, in, func(a, b int) bool { return cmp.Or(a, in.Default) == cmp.Or(b, in.Default) }, func(c *Checks, field string, n int) {
+		},
+		equal: func(a, b int) bool { return cmp.Or(a, in.Default) == cmp.Or(b, in.Default) },
+	}
+	return formField(name, title, at, number, in, func(c *Checks, field string, n int) {
 		if n < minimum || n > maximum {
 			c.Add(field, "Enter a whole number from %d to %d, or leave the field empty.", minimum, maximum)
 		}
@@ -106,17 +115,18 @@ func numberField[S any](name, title, unit string, at func(*S) *int, in FormInput
 
 func flagField[S any](name, title string, at func(*S) *bool, in FormInput) Field[S] {
 	in.Kind = InputFlag
-	return formField(name, title, at, func(on bool) string {
+	words := func(on bool) string {
 		if on {
 			return "on"
 		}
 		return "off"
-	}, in, equal, func(*Checks, string, bool) {})
+	}
+	return formField(name, title, at, comparableType(words), in, func(*Checks, string, bool) {})
 }
 
 func choiceField[S any](name, title string, at func(*S) *string, in FormInput) Field[S] {
 	in.Kind = InputChoice
-	f := formField(name, title, at, in.words, in, equal, func(c *Checks, field, v string) {
+	f := formField(name, title, at, comparableType(in.words), in, func(c *Checks, field, v string) {
 		if !slices.ContainsFunc(in.Options, func(o Option) bool { return o.Value == v }) {
 			var all []string
 			for _, o := range in.Options[1:] {
@@ -184,7 +194,8 @@ func (n NIC) NormalizeDefaults() NIC {
 // other values.
 func textField[S any](name, title string, at func(*S) *string, in FormInput, form *regexp.Regexp, wrong string) Field[S] {
 	in.Kind = InputText
-	return formField(name, title, at, func(v string) string { return cmp.Or(in.words(v), "default") }, in, equal, func(c *Checks, field, v string) {
+	words := func(v string) string { return cmp.Or(in.words(v), "default") }
+	return formField(name, title, at, comparableType(words), in, func(c *Checks, field, v string) {
 		if !form.MatchString(v) {
 			c.Add(field, "%s", wrong)
 		}

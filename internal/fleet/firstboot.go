@@ -154,13 +154,16 @@ func (f VMFirstBoot) check(c *Checks, field string) {
 // firstBootField builds the spec's field for guest initialization. The VM form leaves it out, because guest
 // initialization has a form of its own.
 func firstBootField() Field[VMSpec] {
-	f := valueFieldWithEqual("firstBoot", "first boot", WhenNextBoot, func(s *VMSpec) *VMFirstBoot { return &s.FirstBoot }, VMFirstBoot.Text,
-		func(a, b VMFirstBoot) string {
+	f := valueFieldWithEqual("firstBoot", "first boot", WhenNextBoot, func(s *VMSpec) *VMFirstBoot { return &s.FirstBoot }, valueType[VMFirstBoot]{
+		words: VMFirstBoot.Text,
+		change: func(a, b VMFirstBoot) string {
 			if a.Kind == b.Kind {
 				return a.Kind.Text() + " replaced"
 			}
 			return a.Text() + " → " + b.Text()
-		}, equal)
+		},
+		equal: equal[VMFirstBoot],
+	})
 	f.Default = func(s VMSpec) bool { return s.FirstBoot == VMFirstBoot{} }
 	f.check = func(c *Checks, field string, s VMSpec) {
 		if !f.Default(s) {

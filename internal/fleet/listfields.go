@@ -20,6 +20,8 @@ type element[T any] struct {
 	live func(old, to T) string
 	// changeText formats a change that neither fields nor live cover; nil: print the old and the new element
 	changeText func(old, to T) string
+	// check adds the errors of an element, whose path in the spec is at; vmListField requires it
+	check func(c *Checks, at string, v T)
 }
 
 func (e element[T]) changeDescription(old, to T) string {

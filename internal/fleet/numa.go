@@ -109,8 +109,8 @@ func numaField() VMField {
 		}
 		return strings.Join(out, ", ")
 	}
-	f := valueFieldWithEqual("numa", "NUMA nodes", WhenNextBoot, func(s *VMSpec) *[]VMNUMANode { return &s.NUMA }, words,
-		func(a, b []VMNUMANode) string { return words(a) + " → " + words(b) }, equalNUMANodes)
+	f := valueFieldWithEqual("numa", "NUMA nodes", WhenNextBoot, func(s *VMSpec) *[]VMNUMANode { return &s.NUMA },
+		valueType[[]VMNUMANode]{words: words, equal: equalNUMANodes})
 	f.Value = func(s VMSpec) any { return append([]VMNUMANode{}, s.NUMA...) } // JSON needs [] for an empty list, not null
 	f.Copy = func(to *VMSpec, from VMSpec) { to.NUMA = slices.Clone(from.NUMA) }
 	f.Default = func(s VMSpec) bool { return len(s.NUMA) == 0 }

@@ -98,32 +98,32 @@ var optionalFields = []Field[VMSpec]{
 		Section: SectionCPU, Label: "Model", Options: CPUModels,
 		Help: "VMs that migrate need a model that all of their hosts support, such as Skylake-Server.",
 	}, cpuModelForm, "Enter the name of a CPU model, such as Skylake-Server."),
-	numberField("cpu.sockets", "sockets", "socket", func(s *VMSpec) *int { return &s.CPU.Sockets }, FormInput{Section: SectionCPU, Label: "Sockets", Default: 1}, 1, MaxCPUs),
-	numberField("cpu.cores", "cores per socket", "core", func(s *VMSpec) *int { return &s.CPU.Cores }, FormInput{Section: SectionCPU, Label: "Cores per socket", Default: 1}, 1, MaxCPUs),
-	numberField("cpu.threads", "threads per core", "thread", func(s *VMSpec) *int { return &s.CPU.Threads }, FormInput{
-		Section: SectionCPU, Label: "Threads per core", Default: 1, Help: "Sockets × cores × threads is the maximum number of vCPUs. Empty: one socket per vCPU.",
+	numberField("cpu.sockets", "sockets", func(s *VMSpec) *int { return &s.CPU.Sockets }, FormInput{Section: SectionCPU, Label: "Sockets", CountUnit: "socket", Default: 1}, 1, MaxCPUs),
+	numberField("cpu.cores", "cores per socket", func(s *VMSpec) *int { return &s.CPU.Cores }, FormInput{Section: SectionCPU, Label: "Cores per socket", CountUnit: "core", Default: 1}, 1, MaxCPUs),
+	numberField("cpu.threads", "threads per core", func(s *VMSpec) *int { return &s.CPU.Threads }, FormInput{
+		Section: SectionCPU, Label: "Threads per core", CountUnit: "thread", Default: 1, Help: "Sockets × cores × threads is the maximum number of vCPUs. Empty: one socket per vCPU.",
 	}, 1, MaxCPUs),
-	numberField("cpu.max", "maximum vCPUs", "vCPU", func(s *VMSpec) *int { return &s.CPU.Max }, FormInput{
-		Section: SectionCPU, Label: "Maximum vCPUs", Help: "vCPUs can be hot-plugged up to this number. Empty: no hot-plug.",
+	numberField("cpu.max", "maximum vCPUs", func(s *VMSpec) *int { return &s.CPU.Max }, FormInput{
+		Section: SectionCPU, Label: "Maximum vCPUs", CountUnit: "vCPU", Help: "vCPUs can be hot-plugged up to this number. Empty: no hot-plug.",
 	}, 1, MaxCPUs),
 	textField("cpu.features", "CPU features", func(s *VMSpec) *string { return &s.CPU.Features }, FormInput{
 		Section: SectionCPU, Label: "Features", Help: "Features added to the model or removed from it: +aes -vmx.",
 	}, cpuFeaturesForm, "Write each feature with + or -, separated by blanks: +aes -vmx. At most 32."),
 	operatorOnlyAbove(defaultShares, "more than 1024 takes processor time from other VMs", func(s VMSpec) int { return s.CPU.Shares },
-		effectiveNow(numberField("cpu.shares", "CPU shares", "", func(s *VMSpec) *int { return &s.CPU.Shares }, FormInput{
+		effectiveNow(numberField("cpu.shares", "CPU shares", func(s *VMSpec) *int { return &s.CPU.Shares }, FormInput{
 			Section: SectionCPU, Label: "Shares", Default: defaultShares, Help: "Weight while the host's processors are busy. Other VMs have 1024.",
 		}, 2, 262144))),
-	effectiveNow(numberField("cpu.limit", "CPU limit", "%", func(s *VMSpec) *int { return &s.CPU.Limit }, FormInput{
+	effectiveNow(numberField("cpu.limit", "CPU limit", func(s *VMSpec) *int { return &s.CPU.Limit }, FormInput{
 		Section: SectionCPU, Label: "Limit", Unit: "%", Help: "Percent of a processor per vCPU.",
 	}, 1, 100)),
-	operatorOnly("other VMs cannot use the reserved processors", portalOnly(numberField("cpu.reserved", "CPU reservation", "%", func(s *VMSpec) *int { return &s.CPU.Reserved }, FormInput{
+	operatorOnly("other VMs cannot use the reserved processors", portalOnly(numberField("cpu.reserved", "CPU reservation", func(s *VMSpec) *int { return &s.CPU.Reserved }, FormInput{
 		Section: SectionCPU, Label: "Reserved", Unit: "%", Help: "Percent of a processor per vCPU, reserved even while the VM is off. A host cannot reserve more than all of its processors.",
 	}, 1, 100))),
 	operatorOnly("other VMs may need these processors", textField("cpu.pinned", "CPU pinning", func(s *VMSpec) *string { return &s.CPU.Pinned }, FormInput{
 		Section: SectionCPU, Label: "Pinned to", Help: "The host's processors that run the vCPUs: 0-3,6.",
 	}, cpuSetForm, "Enter numbers and ranges, such as 0-3,6.")),
 
-	operatorOnly("other VMs then lack these pages", numberField("memory.hugePageKiB", "huge pages", "KiB", func(s *VMSpec) *int { return &s.Memory.HugePageKiB }, FormInput{
+	operatorOnly("other VMs then lack these pages", numberField("memory.hugePageKiB", "huge pages", func(s *VMSpec) *int { return &s.Memory.HugePageKiB }, FormInput{
 		Section: SectionMemory, Label: "Huge pages", Unit: "KiB", Help: "2048 or 1048576 on most hosts. The host needs enough free pages for the VM's memory.",
 	}, 4, 1<<24)),
 	operatorOnly("the host cannot reclaim this memory", flagField("memory.locked", "locked memory", func(s *VMSpec) *bool { return &s.Memory.Locked }, FormInput{
@@ -132,13 +132,13 @@ var optionalFields = []Field[VMSpec]{
 	flagField("memory.shared", "shared memory", func(s *VMSpec) *bool { return &s.Memory.Shared }, FormInput{
 		Section: SectionMemory, Label: "Shared", Help: "Shared with other programs of the host, as virtiofs requires.",
 	}),
-	numberField("memory.maxMiB", "maximum memory", "MiB", func(s *VMSpec) *int { return &s.Memory.MaxMiB }, FormInput{
+	numberField("memory.maxMiB", "maximum memory", func(s *VMSpec) *int { return &s.Memory.MaxMiB }, FormInput{
 		Section: SectionMemory, Label: "Maximum memory", Unit: "MiB", Help: "Memory can be hot-plugged up to this size, in steps of 128 MiB. Empty: no hot-plug.",
 	}, MinMemoryMiB, MaxMemoryMiB),
-	effectiveNow(numberField("memory.balloonMiB", "balloon target", "MiB", func(s *VMSpec) *int { return &s.Memory.BalloonMiB }, FormInput{
+	effectiveNow(numberField("memory.balloonMiB", "balloon target", func(s *VMSpec) *int { return &s.Memory.BalloonMiB }, FormInput{
 		Section: SectionMemory, Label: "Balloon target", Unit: "MiB", Help: "The balloon returns the rest of the memory to the host, as far as the guest allows. Empty: none.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
-	effectiveNow(numberField("memory.minMiB", "minimum memory", "MiB", func(s *VMSpec) *int { return &s.Memory.MinMiB }, FormInput{
+	effectiveNow(numberField("memory.minMiB", "minimum memory", func(s *VMSpec) *int { return &s.Memory.MinMiB }, FormInput{
 		Section: SectionMemory, Label: "Minimum memory", Unit: "MiB", Help: "While the host is short of memory, the balloon reclaims memory down to this size. Empty: it reclaims none.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
 	operatorOnly("other VMs may need the memory of these nodes", textField("memory.nodes", "NUMA nodes", func(s *VMSpec) *string { return &s.Memory.Nodes }, FormInput{
@@ -151,7 +151,7 @@ var optionalFields = []Field[VMSpec]{
 	flagField("boot.menu", "boot menu", func(s *VMSpec) *bool { return &s.Boot.Menu }, FormInput{
 		Section: SectionBoot, Label: "Boot menu", Help: "The firmware shows its boot menu for some seconds.",
 	}),
-	numberField("boot.cdrom", "CD-ROM boot order", "", func(s *VMSpec) *int { return &s.Boot.CDROM }, FormInput{
+	numberField("boot.cdrom", "CD-ROM boot order", func(s *VMSpec) *int { return &s.Boot.CDROM }, FormInput{
 		Section: SectionBoot, Label: "CD-ROM boot order", Help: "Position among the disks and NICs with a boot order. Default: disks, then the CD-ROM, then the network.",
 	}, 1, MaxBootOrder),
 
@@ -166,8 +166,8 @@ var optionalFields = []Field[VMSpec]{
 	}, cmdlineForm, "A command line is one line of at most 1000 printable ASCII characters.")),
 
 	choiceField("display.video", "graphics card", func(s *VMSpec) *string { return &s.Display.Video }, FormInput{Section: SectionDisplay, Label: "Graphics card", Options: VideoModels, DefaultName: "vga"}),
-	numberField("display.heads", "screens", "screen", func(s *VMSpec) *int { return &s.Display.Heads }, FormInput{
-		Section: SectionDisplay, Label: "Screens", Default: 1, Help: "Virtio and QXL support several screens.",
+	numberField("display.heads", "screens", func(s *VMSpec) *int { return &s.Display.Heads }, FormInput{
+		Section: SectionDisplay, Label: "Screens", CountUnit: "screen", Default: 1, Help: "Virtio and QXL support several screens.",
 	}, 1, MaxHeads),
 	choiceField("display.keyboard", "keyboard", func(s *VMSpec) *string { return &s.Display.Keyboard }, FormInput{Section: SectionDisplay, Label: "Keyboard", Options: Keyboards}),
 	choiceField("display.pointer", "pointer", func(s *VMSpec) *string { return &s.Display.Pointer }, FormInput{Section: SectionDisplay, Label: "Pointer", Options: Pointers, DefaultName: "tablet"}),
@@ -176,8 +176,8 @@ var optionalFields = []Field[VMSpec]{
 	flagField("display.spice", "SPICE", func(s *VMSpec) *bool { return &s.Display.Spice }, FormInput{
 		Section: SectionDisplay, Label: "SPICE", Help: "A SPICE server on a socket of the host, for virt-viewer. The console stays available.",
 	}),
-	numberField("display.usbRedirection", "USB redirection", "port", func(s *VMSpec) *int { return &s.Display.USBRedirection }, FormInput{
-		Section: SectionDisplay, Label: "USB redirection", Help: "Number of USB devices of the viewer's machine that SPICE can redirect to the guest.",
+	numberField("display.usbRedirection", "USB redirection", func(s *VMSpec) *int { return &s.Display.USBRedirection }, FormInput{
+		Section: SectionDisplay, Label: "USB redirection", CountUnit: "port", Help: "Number of USB devices of the viewer's machine that SPICE can redirect to the guest.",
 	}, 1, MaxUSBPorts),
 
 	flagField("security.tpm", "TPM", func(s *VMSpec) *bool { return &s.Security.TPM }, FormInput{
@@ -197,7 +197,7 @@ var optionalFields = []Field[VMSpec]{
 	choiceField("devices.watchdogAction", "watchdog action", func(s *VMSpec) *string { return &s.Devices.WatchdogAction }, FormInput{
 		Section: SectionDevices, Label: "Watchdog action", Options: WatchdogActions, DefaultName: "reset",
 	}),
-	numberField("devices.rngRate", "random numbers", "byte/s", func(s *VMSpec) *int { return &s.Devices.RNGRate }, FormInput{
+	numberField("devices.rngRate", "random numbers", func(s *VMSpec) *int { return &s.Devices.RNGRate }, FormInput{
 		Section: SectionDevices, Label: "Random numbers", Unit: "bytes/s", Help: "Limit of the random number generator. Empty: unlimited.",
 	}, 1, MaxRNGRate),
 	operatorOnly("it lets the guest connect to programs of the host", flagField("devices.vsock", "vsock", func(s *VMSpec) *bool { return &s.Devices.VSOCK }, FormInput{
@@ -206,8 +206,8 @@ var optionalFields = []Field[VMSpec]{
 	choiceField("devices.balloon", "balloon", func(s *VMSpec) *string { return &s.Devices.Balloon }, FormInput{
 		Section: SectionDevices, Label: "Memory balloon", Options: Balloons, DefaultName: "on", Help: "The balloon device also reports the guest's memory usage.",
 	}),
-	numberField("devices.serials", "serial ports", "port", func(s *VMSpec) *int { return &s.Devices.Serials }, FormInput{
-		Section: SectionDevices, Label: "More serial ports", Help: "In addition to the console's port. Each is a pseudo terminal of the host.",
+	numberField("devices.serials", "serial ports", func(s *VMSpec) *int { return &s.Devices.Serials }, FormInput{
+		Section: SectionDevices, Label: "More serial ports", CountUnit: "port", Help: "In addition to the console's port. Each is a pseudo terminal of the host.",
 	}, 1, MaxSerials),
 	flagField("devices.parallel", "parallel port", func(s *VMSpec) *bool { return &s.Devices.Parallel }, FormInput{
 		Section: SectionDevices, Label: "Parallel port", Help: "A pseudo terminal of the host.",
@@ -221,16 +221,16 @@ var optionalFields = []Field[VMSpec]{
 		Section: SectionPower, Label: "Autostart", Options: Autostarts, DefaultName: "off",
 		Help: "The agent starts the VM when the host boots, even without the portal. libvirt's own autostart flag is not changed.",
 	})),
-	effectiveNow(numberField("policy.startOrder", "start order", "", func(s *VMSpec) *int { return &s.Policy.StartOrder }, FormInput{
+	effectiveNow(numberField("policy.startOrder", "start order", func(s *VMSpec) *int { return &s.Policy.StartOrder }, FormInput{
 		Section: SectionPower, Label: "Start order", Help: "When the host boots, and when several VMs are started together: 1 first, VMs without a number last.",
 	}, 1, MaxStartOrder)),
-	effectiveNow(numberField("policy.startDelay", "start delay", "s", func(s *VMSpec) *int { return &s.Policy.StartDelay }, FormInput{
+	effectiveNow(numberField("policy.startDelay", "start delay", func(s *VMSpec) *int { return &s.Policy.StartDelay }, FormInput{
 		Section: SectionPower, Label: "Start delay", Unit: "s", Help: "Time before the next VM starts.",
 	}, 1, MaxStartDelay)),
-	portalOnly(numberField("policy.stopOrder", "stop order", "", func(s *VMSpec) *int { return &s.Policy.StopOrder }, FormInput{
+	portalOnly(numberField("policy.stopOrder", "stop order", func(s *VMSpec) *int { return &s.Policy.StopOrder }, FormInput{
 		Section: SectionPower, Label: "Stop order", Help: "When several VMs are shut down together: 1 first. Empty: the reverse of the start order.",
 	}, 1, MaxStartOrder)),
-	portalOnly(numberField("policy.stopDelay", "stop delay", "s", func(s *VMSpec) *int { return &s.Policy.StopDelay }, FormInput{
+	portalOnly(numberField("policy.stopDelay", "stop delay", func(s *VMSpec) *int { return &s.Policy.StopDelay }, FormInput{
 		Section: SectionPower, Label: "Stop delay", Unit: "s", Help: "Time after the VM is off before the next VM is shut down.",
 	}, 1, MaxStartDelay)),
 	effectiveNow(choiceField("policy.restart", "restart policy", func(s *VMSpec) *string { return &s.Policy.Restart }, FormInput{
@@ -253,13 +253,13 @@ var optionalFields = []Field[VMSpec]{
 	portalOnly(flagField("migration.stays", "no migration", func(s *VMSpec) *bool { return &s.Migration.Stays }, FormInput{
 		Section: SectionMigration, Label: "No migration", Help: "The VM cannot migrate to another host. Its disks can move to other pools.",
 	})),
-	portalOnly(numberField("migration.limitMiB", "migration bandwidth", "MiB/s", func(s *VMSpec) *int { return &s.Migration.LimitMiB }, FormInput{
+	portalOnly(numberField("migration.limitMiB", "migration bandwidth", func(s *VMSpec) *int { return &s.Migration.LimitMiB }, FormInput{
 		Section: SectionMigration, Label: "Bandwidth limit", Unit: "MiB/s", Help: "Limit of migrations to another pool or host. A request can set a lower limit. Empty: unlimited.",
 	}, 1, MaxMoveLimit)),
 	portalOnly(flagField("migration.postCopy", "post-copy", func(s *VMSpec) *bool { return &s.Migration.PostCopy }, FormInput{
 		Section: SectionMigration, Label: "Post-copy", Help: "The guest resumes on the new host before all of its memory has arrived. Stored for live migration, which is not supported yet.",
 	})),
-	portalOnly(numberField("migration.downtimeMs", "maximum downtime", "ms", func(s *VMSpec) *int { return &s.Migration.DowntimeMs }, FormInput{
+	portalOnly(numberField("migration.downtimeMs", "maximum downtime", func(s *VMSpec) *int { return &s.Migration.DowntimeMs }, FormInput{
 		Section: SectionMigration, Label: "Maximum downtime", Unit: "ms", Help: "Maximum pause of the guest at the end of a migration. Stored for live migration, which is not supported yet.",
 	}, 1, MaxDowntimeMs)),
 

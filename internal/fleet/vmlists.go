@@ -100,67 +100,70 @@ var shareTagForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,35}$`)
 // VMLists are the optional fields of a VM that hold a list.
 var VMLists = []VMField{
 	numaField(),
-	vmListField("drives", "drive", SectionDevices, func(s *VMSpec) *[]VMDrive { return &s.Drives }, element[VMDrive]{
+	vmListField("drives", "drive", func(s *VMSpec) *[]VMDrive { return &s.Drives }, element[VMDrive]{
 		key: func(d VMDrive) string { return d.Slot }, definition: func(d VMDrive) string { return d.Slot + " " + string(poolOfVolref(d.Medium)) },
 		words: func(d VMDrive) string { return FormInput{Options: DriveSlots}.words(d.Slot) }, fields: DriveFields,
+		check: func(c *Checks, at string, d VMDrive) {
+			if !slices.ContainsFunc(DriveSlots[1:], func(o Option) bool { return o.Value == d.Slot }) {
+				c.Add(at+".slot", "Choose one of cdrom2, cdrom3, cdrom4, floppy1, floppy2.")
+			}
+			if d.Medium != nil {
+				d.Medium.check(c, at+".medium")
+			}
+		},
 	}, len(DriveSlots)-1, FormInput{
-		Label: "More drives", Help: "Media can be changed while the guest runs. Drives are added and removed at its next start.",
+		Section: SectionDevices, Label: "More drives", Help: "Media can be changed while the guest runs. Drives are added and removed at its next start.",
 		Rows: []InputRow{{"slot", FormInput{Kind: InputChoice, Label: "Drive", Options: DriveSlots}}},
-	}, func(c *Checks, at string, d VMDrive) {
-		if !slices.ContainsFunc(DriveSlots[1:], func(o Option) bool { return o.Value == d.Slot }) {
-			c.Add(at+".slot", "Choose one of cdrom2, cdrom3, cdrom4, floppy1, floppy2.")
-		}
-		if d.Medium != nil {
-			d.Medium.check(c, at+".medium")
-		}
 	}),
 	operatorOnlyList("the host and other guests cannot use it, and without an IOMMU it can access all memory",
-		hotPluggable(vmListField("hostDevices", "host device", SectionDevices, func(s *VMSpec) *[]VMHostDevice { return &s.HostDevices }, element[VMHostDevice]{
+		hotPluggable(vmListField("hostDevices", "host device", func(s *VMSpec) *[]VMHostDevice { return &s.HostDevices }, element[VMHostDevice]{
 			key: func(d VMHostDevice) string { return d.Device }, definition: func(d VMHostDevice) string { return d.Device },
 			words: func(d VMHostDevice) string { return d.Device }, takesEffect: func(VMHostDevice) EffectTime { return WhenNow },
+			check: func(c *Checks, at string, d VMHostDevice) {
+				if _, ok := d.Kind(); !ok {
+					c.Add(at+".device", "Enter a device as the host's page lists it: pci/0000:41:00.0, usb/046d:c52b, usb-port/1-2.3, mdev/nvidia-63 or blk/ata-WDC_WD40EFRX_1234.")
+				}
+				if d.HostID != "" && !IsID(string(d.HostID)) {
+					c.Add(at+".hostId", "There is no such host.")
+				}
+			},
 		}, MaxHostDevices, FormInput{
-			Label: "Host devices", Help: "Passed through to this guest only; the VM cannot migrate. The host's page lists its devices and disks. A USB port means the device that is plugged in there. For a mediated device type (vGPU) the host creates an instance. Choose the host, too.",
+			Section: SectionDevices, Label: "Host devices", Help: "Passed through to this guest only; the VM cannot migrate. The host's page lists its devices and disks. A USB port means the device that is plugged in there. For a mediated device type (vGPU) the host creates an instance. Choose the host, too.",
 			Rows: []InputRow{{"device", FormInput{Kind: InputText, Label: "Device", Example: "pci/0000:41:00.0"}}},
-		}, func(c *Checks, at string, d VMHostDevice) {
-			if _, ok := d.Kind(); !ok {
-				c.Add(at+".device", "Enter a device as the host's page lists it: pci/0000:41:00.0, usb/046d:c52b, usb-port/1-2.3, mdev/nvidia-63 or blk/ata-WDC_WD40EFRX_1234.")
-			}
-			if d.HostID != "" && !IsID(string(d.HostID)) {
-				c.Add(at+".hostId", "There is no such host.")
-			}
 		}))),
-	operatorOnlyList("the guest reads and writes files of the host", vmListField("shares", "shared folder", SectionDevices, func(s *VMSpec) *[]VMShare { return &s.Shares }, element[VMShare]{
+	operatorOnlyList("the guest reads and writes files of the host", vmListField("shares", "shared folder", func(s *VMSpec) *[]VMShare { return &s.Shares }, element[VMShare]{
 		key: func(v VMShare) string { return v.Tag }, definition: func(v VMShare) string { return v.Tag + " " + string(v.Folder.PoolID) },
 		words: func(v VMShare) string { return v.Tag }, fields: ShareFields,
+		check: func(c *Checks, at string, v VMShare) {
+			if !shareTagForm.MatchString(v.Tag) {
+				c.Add(at+".tag", "A tag has 1–36 letters, digits and _ . -, and begins with a letter or digit.")
+			}
+			if v.Folder.PoolID == "" {
+				c.Add(at+".folder.poolId", "Choose the folder's pool.")
+			}
+			if !IsVolumeName(v.Folder.Volume) {
+				c.Add(at+".folder.volume", "Enter the name of a folder in the pool, not a path.")
+			}
+		},
 	}, MaxShares, FormInput{
-		Label: "Shared folders", Help: "Mounted by virtiofs: mount -t virtiofs TAG /mnt. Needs shared memory.",
+		Section: SectionDevices, Label: "Shared folders", Help: "Mounted by virtiofs: mount -t virtiofs TAG /mnt. Needs shared memory.",
 		Rows: []InputRow{
 			{"tag", FormInput{Kind: InputText, Label: "Tag", Example: "src"}},
 			{"folder.poolId", FormInput{Kind: InputPool, Label: "Pool"}},
 			{"folder.volume", FormInput{Kind: InputText, Label: "Folder", Example: "its name in the pool"}},
 		},
-	}, func(c *Checks, at string, v VMShare) {
-		if !shareTagForm.MatchString(v.Tag) {
-			c.Add(at+".tag", "A tag has 1–36 letters, digits and _ . -, and begins with a letter or digit.")
-		}
-		if v.Folder.PoolID == "" {
-			c.Add(at+".folder.poolId", "Choose the folder's pool.")
-		}
-		if !IsVolumeName(v.Folder.Volume) {
-			c.Add(at+".folder.volume", "Enter the name of a folder in the pool, not a path.")
-		}
 	})),
 }
 
 // DriveFields are the fields of a drive that users can edit.
 var DriveFields = []Field[VMDrive]{
 	effectiveNow(mediumField("medium", "medium", func(d *VMDrive) **Volref { return &d.Medium }, FormInput{Kind: InputMedium, Label: "Medium"})),
-	numberField("bootOrder", "boot order", "", func(d *VMDrive) *int { return &d.BootOrder }, FormInput{Label: "Boot order"}, 1, MaxBootOrder),
+	numberField("bootOrder", "boot order", func(d *VMDrive) *int { return &d.BootOrder }, FormInput{Label: "Boot order"}, 1, MaxBootOrder),
 }
 
 // ShareFields are the fields of a shared folder that users can edit.
 var ShareFields = []Field[VMShare]{
-	formField("folder", "folder", func(v *VMShare) *Volref { return &v.Folder }, func(v Volref) string { return v.Volume }, FormInput{}, equal, func(*Checks, string, Volref) {}),
+	formField("folder", "folder", func(v *VMShare) *Volref { return &v.Folder }, comparableType(func(v Volref) string { return v.Volume }), FormInput{}, func(*Checks, string, Volref) {}),
 }
 
 func poolOfVolref(v *Volref) PoolID {
@@ -172,19 +175,22 @@ func poolOfVolref(v *Volref) PoolID {
 
 // mediumField builds a field whose value is a volume or none.
 func mediumField[S any](name, title string, at func(*S) **Volref, in FormInput) Field[S] {
-	same := func(a, b *Volref) bool { return a == b || a != nil && b != nil && *a == *b }
-	return formField(name, title, at, func(v *Volref) string {
-		if v == nil {
-			return "none"
-		}
-		return v.Volume
-	}, in, same, func(*Checks, string, *Volref) {})
+	medium := valueType[*Volref]{
+		words: func(v *Volref) string {
+			if v == nil {
+				return "none"
+			}
+			return v.Volume
+		},
+		equal: func(a, b *Volref) bool { return a == b || a != nil && b != nil && *a == *b },
+	}
+	return formField(name, title, at, medium, in, func(*Checks, string, *Volref) {})
 }
 
-// vmListField builds a list field of a VM: elements of type T with at most maximum entries, each validated by check.
-func vmListField[T any](name, title string, section FormSection, at func(*VMSpec) *[]T, e element[T], maximum int, in FormInput, check func(c *Checks, at string, v T)) VMField {
+// vmListField builds a list field of a VM: elements of type T with at most maximum entries, each validated by e.check.
+func vmListField[T any](name, title string, at func(*VMSpec) *[]T, e element[T], maximum int, in FormInput) VMField {
 	f := listField(name, title, WhenNextBoot, at, e)
-	in.Section, in.Kind = section, InputRows
+	in.Kind = InputRows
 	for _, r := range e.fields {
 		if r.Input.Label != "" {
 			in.Rows = append(in.Rows, InputRow{r.Name, r.Input})
@@ -200,7 +206,7 @@ func vmListField[T any](name, title string, section FormSection, at func(*VMSpec
 		}
 		for i, v := range all {
 			path := fmt.Sprintf("%s[%d]", field, i)
-			check(c, path, v)
+			e.check(c, path, v)
 			for _, r := range e.fields {
 				r.check(c, path+"."+r.Name, v)
 			}

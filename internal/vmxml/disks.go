@@ -55,17 +55,17 @@ func readDiskChild(r *conversion, e, in *element, d *Disk) error {
 		}
 	case "serial":
 		if !drive {
-			setValue(r, in, fleet.DiskFields, &d.As, "serial", strings.TrimSpace(in.text))
+			r.diskFields(d).setValue(in, "serial", strings.TrimSpace(in.text))
 		}
 	case "boot":
-		return setNumber(r, in, fleet.DiskFields, &d.As, "bootOrder", in.attr("order"), 1)
+		return r.diskFields(d).setNumber(in, "bootOrder", in.attr("order"))
 	case "driver":
 		if !drive {
 			readDriver(r, e, in, d)
 		}
 	case "readonly":
 		if !drive {
-			setValue(r, in, fleet.DiskFields, &d.As, "readOnly", true)
+			r.diskFields(d).setValue(in, "readOnly", true)
 		}
 	case "shareable":
 		r.addNote(in, Left, "The disk becomes a new volume, which other VMs cannot share. To share a disk between VMs, choose an existing volume.")
@@ -96,11 +96,11 @@ func readBus(r *conversion, target *element, d *Disk) {
 func readDriver(r *conversion, disk, e *element, d *Disk) {
 	for _, name := range []string{"cache", "io", "discard"} {
 		if e.hasAttr(name) {
-			setValue(r, e, fleet.DiskFields, &d.As, name, e.attr(name))
+			r.diskFields(d).setValue(e, name, e.attr(name))
 		}
 	}
 	if e.attr("type") == fleet.Raw && disk.attr("type") == "file" {
-		setValue(r, e, fleet.DiskFields, &d.As, "format", fleet.Raw)
+		r.diskFields(d).setValue(e, "format", fleet.Raw)
 	}
 	r.noteOtherAttributes(e, "disk's driver", "name", "type", "cache", "io", "discard")
 }
@@ -123,7 +123,7 @@ func readDiskLimits(r *conversion, e *element, d *Disk) error {
 			r.addNote(in, Left, "A disk's limits here are operations and bytes a second, of reads, writes or both, with bursts. This limit cannot be chosen.")
 			continue
 		}
-		if err := setNumber(r, in, fleet.DiskFields, &d.As, t.field, in.text, t.by); err != nil {
+		if err := r.diskFields(d).setQuotient(in, t.field, in.text, t.by); err != nil {
 			return err
 		}
 	}

@@ -127,45 +127,69 @@ func (r *conversion) parseMiB(e *element) (int, error) {
 	return int(n >> 10), nil
 }
 
+// fieldWriter writes values of the definition into the fields of to. Notes go to r.
+type fieldWriter[S any] struct {
+	r      *conversion
+	fields []fleet.Field[S]
+	to     *S
+}
+
+func (r *conversion) specFields() fieldWriter[fleet.VMSpec] {
+	return fieldWriter[fleet.VMSpec]{r, fleet.OptionalFields(), &r.Spec}
+}
+
+func (r *conversion) diskFields(d *Disk) fieldWriter[fleet.Disk] {
+	return fieldWriter[fleet.Disk]{r, fleet.DiskFields, &d.As}
+}
+
+func (r *conversion) nicFields(n *fleet.NIC) fieldWriter[fleet.NIC] {
+	return fieldWriter[fleet.NIC]{r, fleet.NICFields, n}
+}
+
 // setValue stores a value in the named field. If the field refuses the value, the field stays unchanged, and a note has
 // the reason.
-func setValue[S any](r *conversion, e *element, fields []fleet.Field[S], to *S, name string, value any) {
-	i := slices.IndexFunc(fields, func(f fleet.Field[S]) bool { return f.Name == name })
-	f, was := fields[i], *to
+func (w fieldWriter[S]) setValue(e *element, name string, value any) {
+	i := slices.IndexFunc(w.fields, func(f fleet.Field[S]) bool { return f.Name == name })
+	f, was := w.fields[i], *w.to
 	text, err := json.Marshal(value)
 	if err == nil {
-		err = f.Decode(to, text)
+		err = f.Decode(w.to, text)
 	}
-	why := f.ValueError(*to)
+	why := f.ValueError(*w.to)
 	if err == nil && why == "" {
 		return
 	}
-	*to = was
+	*w.to = was
 	shown := shortenForError(fmt.Sprint(value))
 	if f.Input.Kind == fleet.InputChoice {
 		why = "The default is used."
 	}
-	r.addNote(e, Left, strings.TrimSpace(fmt.Sprintf("%s%s %q is not available for a VM here. %s", strings.ToUpper(f.Type[:1]), shortenForError(f.Type[1:]), shown, why)))
+	w.r.addNote(e, Left, strings.TrimSpace(fmt.Sprintf("%s%s %q is not available for a VM here. %s", strings.ToUpper(f.Type[:1]), shortenForError(f.Type[1:]), shown, why)))
 }
 
 // setField sets a field of the spec.
 func (r *conversion) setField(e *element, name string, value any) {
-	setValue(r, e, fleet.OptionalFields(), &r.Spec, name, value)
+	r.specFields().setValue(e, name, value)
 }
 
 // setNumberField sets a numeric field of the spec. A text that is not a number is an error. Zero keeps the default.
 func (r *conversion) setNumberField(e *element, name, text string) error {
-	return setNumber(r, e, fleet.OptionalFields(), &r.Spec, name, text, 1)
+	return r.specFields().setNumber(e, name, text)
 }
 
-// setNumber parses text, divides the number by by (1024 converts bytes to KiB), and stores it as setValue does.
-func setNumber[S any](r *conversion, e *element, fields []fleet.Field[S], to *S, name, text string, by uint64) error {
+// setNumber parses text and stores the number as setValue does. Zero keeps the default.
+func (w fieldWriter[S]) setNumber(e *element, name, text string) error {
+	return w.setQuotient(e, name, text, 1)
+}
+
+// setQuotient works like setNumber, but divides the number by by (1024 converts bytes to KiB) and rounds up.
+func (w fieldWriter[S]) setQuotient(e *element, name, text string, by uint64) error {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 62)
 	if err != nil {
 		return lineError(e.line, "%q in <%s> is no whole number.", shortenForError(text), shortenForError(e.name))
 	}
 	if n > 0 {
-		setValue(r, e, fields, to, name, int64((n+by-1)/by))
+		w.setValue(e, name, int64((n+by-1)/by))
 	}
 	return nil
 }

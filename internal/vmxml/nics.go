@@ -46,12 +46,12 @@ func readNICChild(r *conversion, e *element, n *fleet.NIC) error {
 	case "model":
 		readModel(r, e, n)
 	case "boot":
-		return setNumber(r, e, fleet.NICFields, n, "bootOrder", e.attr("order"), 1)
+		return r.nicFields(n).setNumber(e, "bootOrder", e.attr("order"))
 	case "link":
 		n.LinkDown = e.attr("state") == "down"
 	case "driver":
 		if e.hasAttr("queues") {
-			if err := setNumber(r, e, fleet.NICFields, n, "queues", e.attr("queues"), 1); err != nil {
+			if err := r.nicFields(n).setNumber(e, "queues", e.attr("queues")); err != nil {
 				return err
 			}
 		}
@@ -96,7 +96,7 @@ func readBandwidth(r *conversion, e *element, n *fleet.NIC) error {
 		}
 		for attr, field := range map[string]string{"average": "KiB", "peak": "PeakKiB", "burst": "BurstKiB"} {
 			if in.hasAttr(attr) {
-				if err := setNumber(r, in, fleet.NICFields, n, "limits."+way+field, in.attr(attr), 1); err != nil {
+				if err := r.nicFields(n).setNumber(in, "limits."+way+field, in.attr(attr)); err != nil {
 					return err
 				}
 			}
