@@ -21,9 +21,9 @@ const exportPageRows = 2000
 
 // exportCSV writes all pages of a list as CSV, from the first one regardless of q's page. It reads the next page while
 // it writes one.
-func exportCSV[T any](s *Server, c echo.Context, a fleet.Actor, name string, q fleet.Query, list listPageReader[T], columns []kit.CSVColumn[T]) error {
+func exportCSV[T any](s *Server, c echo.Context, name string, q fleet.Query, list listPageReader[T], columns []kit.CSVColumn[T]) error {
 	q.Limit, q.After, q.Before = exportPageRows, "", ""
-	ctx := c.Request().Context()
+	ctx, a := c.Request().Context(), actorOf(c)
 	p, err := readExportPage(ctx, s, a, q, list)
 	if err != nil {
 		return err // nothing is sent yet, so the caller can send an error response

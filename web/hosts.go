@@ -31,10 +31,10 @@ func (s *Server) listHosts(c echo.Context, a fleet.Actor) error {
 	return s.showList(c, a, shell.PageLayout{Title: "Hosts"}, p.List, hostview.List(p))
 }
 
-func (s *Server) exportHosts(c echo.Context, a fleet.Actor) error {
+func (s *Server) exportHosts(c echo.Context, _ fleet.Actor) error {
 	q := queryFromURL(c)
 	if _, err := applyTabFilter(c, hostListTabFilters, "hosts", &q); err != nil {
 		return err
 	}
-	return exportCSV(s, c, a, "hosts.csv", q, s.Control.ListHosts, hostview.CSV)
+	return exportCSV(s, c, "hosts.csv", q, s.Control.ListHosts, hostview.CSV)
 }

@@ -26,8 +26,8 @@ func (s *Server) listImages(c echo.Context, a fleet.Actor) (err error) {
 	return s.showList(c, a, shell.PageLayout{Title: "Images"}, p.List, imageview.List(p))
 }
 
-func (s *Server) exportImages(c echo.Context, a fleet.Actor) error {
-	return exportCSV(s, c, a, "images.csv", queryFromURL(c), s.Control.ListImages, imageview.CSV)
+func (s *Server) exportImages(c echo.Context, _ fleet.Actor) error {
+	return exportCSV(s, c, "images.csv", queryFromURL(c), s.Control.ListImages, imageview.CSV)
 }
 
 func imagePageLayout(v fleet.ImageView) shell.PageLayout {

@@ -22,8 +22,8 @@ func (s *Server) listNetworks(c echo.Context, a fleet.Actor) (err error) {
 	return s.showList(c, a, shell.PageLayout{Title: "Networks"}, p.List, networkview.List(p))
 }
 
-func (s *Server) exportNetworks(c echo.Context, a fleet.Actor) error {
-	return exportCSV(s, c, a, "networks.csv", queryFromURL(c), s.networksWithHostStatuses, networkview.CSV)
+func (s *Server) exportNetworks(c echo.Context, _ fleet.Actor) error {
+	return exportCSV(s, c, "networks.csv", queryFromURL(c), s.networksWithHostStatuses, networkview.CSV)
 }
 
 // networksWithHostStatuses is ListNetworks, but returns all host statuses of each network to users who may see hosts.

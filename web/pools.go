@@ -18,6 +18,6 @@ func (s *Server) listPools(c echo.Context, a fleet.Actor) (err error) {
 	return s.showList(c, a, shell.PageLayout{Title: "Storage pools"}, p.List, poolview.List(p))
 }
 
-func (s *Server) exportPools(c echo.Context, a fleet.Actor) error {
-	return exportCSV(s, c, a, "pools.csv", queryFromURL(c), s.Control.ListPools, poolview.CSV)
+func (s *Server) exportPools(c echo.Context, _ fleet.Actor) error {
+	return exportCSV(s, c, "pools.csv", queryFromURL(c), s.Control.ListPools, poolview.CSV)
 }

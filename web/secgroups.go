@@ -31,8 +31,8 @@ func (s *Server) listSecurityGroups(c echo.Context, a fleet.Actor) (err error) {
 	return s.showList(c, a, shell.PageLayout{Title: "Security groups"}, p.List, groupview.List(p))
 }
 
-func (s *Server) exportSecurityGroups(c echo.Context, a fleet.Actor) error {
-	return exportCSV(s, c, a, "security-groups.csv", queryFromURL(c), s.Control.ListSecurityGroups, groupview.CSV)
+func (s *Server) exportSecurityGroups(c echo.Context, _ fleet.Actor) error {
+	return exportCSV(s, c, "security-groups.csv", queryFromURL(c), s.Control.ListSecurityGroups, groupview.CSV)
 }
 
 type securityGroupForm struct {

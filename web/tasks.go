@@ -24,6 +24,6 @@ func (s *Server) listTasks(c echo.Context, a fleet.Actor) (err error) {
 	return s.showList(c, a, shell.PageLayout{Title: "Tasks", Project: q.Project}, p.List, taskview.List(p))
 }
 
-func (s *Server) exportTasks(c echo.Context, a fleet.Actor) error {
-	return exportCSV(s, c, a, "tasks.csv", queryFromURL(c), s.Control.ListTasks, taskview.CSV)
+func (s *Server) exportTasks(c echo.Context, _ fleet.Actor) error {
+	return exportCSV(s, c, "tasks.csv", queryFromURL(c), s.Control.ListTasks, taskview.CSV)
 }

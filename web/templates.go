@@ -27,8 +27,8 @@ func (s *Server) listTemplates(c echo.Context, a fleet.Actor) (err error) {
 	return s.showList(c, a, shell.PageLayout{Title: "Templates"}, p.List, templateview.List(p))
 }
 
-func (s *Server) exportTemplates(c echo.Context, a fleet.Actor) error {
-	return exportCSV(s, c, a, "templates.csv", queryFromURL(c), s.Control.ListTemplates, templateview.CSV)
+func (s *Server) exportTemplates(c echo.Context, _ fleet.Actor) error {
+	return exportCSV(s, c, "templates.csv", queryFromURL(c), s.Control.ListTemplates, templateview.CSV)
 }
 
 func templatePageLayout(v fleet.TemplateView) shell.PageLayout {

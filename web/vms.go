@@ -57,14 +57,14 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 }
 
 // exportVMs writes all pages of the list as CSV.
-func (s *Server) exportVMs(c echo.Context, a fleet.Actor) error {
+func (s *Server) exportVMs(c echo.Context, _ fleet.Actor) error {
 	q := queryFromURL(c)
 	tab, err := applyTabFilter(c, vmListTabFilters, "VMs", &q)
 	if err != nil {
 		return err
 	}
 	if tab == "found" {
-		return exportCSV(s, c, a, "discovered-vms.csv", q, s.Control.ListDiscoveredVMs, vmview.DiscoveredVMCSV)
+		return exportCSV(s, c, "discovered-vms.csv", q, s.Control.ListDiscoveredVMs, vmview.DiscoveredVMCSV)
 	}
-	return exportCSV(s, c, a, "vms.csv", q, s.Control.ListVMsBriefly, vmview.CSV)
+	return exportCSV(s, c, "vms.csv", q, s.Control.ListVMsBriefly, vmview.CSV)
 }
