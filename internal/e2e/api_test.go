@@ -21,6 +21,13 @@ import (
 type api struct {
 	url, token string
 	via        *http.Client // client for the requests; nil: httpClient
+	key        string       // Idempotency-Key of the requests; empty: none
+}
+
+// withIdempotencyKey returns a copy of the client that sends the key with its requests.
+func (a api) withIdempotencyKey(key string) api {
+	a.key = key
+	return a
 }
 
 func (s *playground) api() api { return api{url: s.URL, token: s.APIToken} }
@@ -33,8 +40,8 @@ type apiResponse struct {
 
 var httpClient = &http.Client{Timeout: 15 * time.Second}
 
-// send sends one request, without a body if body is nil. headers are name and value pairs.
-func (a api) send(ctx context.Context, method, path string, body any, headers ...string) (apiResponse, error) {
+// send sends one request, without a body if body is nil.
+func (a api) send(ctx context.Context, method, path string, body any) (apiResponse, error) {
 	var in io.Reader
 	if body != nil {
 		text, err := json.Marshal(body)
@@ -49,8 +56,8 @@ func (a api) send(ctx context.Context, method, path string, body any, headers ..
 	}
 	req.Header.Set("Authorization", "Bearer "+a.token)
 	req.Header.Set("Content-Type", "application/json")
-	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
+	if a.key != "" {
+		req.Header.Set("Idempotency-Key", a.key)
 	}
 	res, err := cmp.Or(a.via, httpClient).Do(req)
 	if err != nil {
@@ -62,9 +69,9 @@ func (a api) send(ctx context.Context, method, path string, body any, headers ..
 }
 
 // requestJSON sends a request, fails the test unless the status is want, and decodes the response into T.
-func requestJSON[T any](t testing.TB, a api, want int, method, path string, body any, headers ...string) (out T) {
+func requestJSON[T any](t testing.TB, a api, want int, method, path string, body any) (out T) {
 	t.Helper()
-	got, err := a.send(t.Context(), method, path, body, headers...)
+	got, err := a.send(t.Context(), method, path, body)
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}

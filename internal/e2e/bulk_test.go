@@ -31,7 +31,7 @@ func TestBulkStartSurvivesPortalKills(t *testing.T) {
 
 	held := gate.holdCommit("savepoint sp_20") // the portal creates twenty child tasks in one transaction
 	order := map[string]any{"action": "start", "ids": ids}
-	task := requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/actions", order, "Idempotency-Key", "the same key")
+	task := requestJSON[fleet.Task](t, a.withIdempotencyKey("the same key"), http.StatusAccepted, http.MethodPost, "/api/v1/vms/actions", order)
 	if task.State.IsFinal() || task.Steps == nil || *task.Steps != (fleet.Steps{Queued: len(ids)}) {
 		t.Fatalf("the bulk task is %+v with the steps %+v", task, task.Steps)
 	}
@@ -59,7 +59,7 @@ func TestBulkStartSurvivesPortalKills(t *testing.T) {
 	}
 
 	p.start(name)
-	again := requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/actions", order, "Idempotency-Key", "the same key")
+	again := requestJSON[fleet.Task](t, a.withIdempotencyKey("the same key"), http.StatusAccepted, http.MethodPost, "/api/v1/vms/actions", order)
 	if again.ID != task.ID {
 		t.Errorf("the repeated request created another task")
 	}

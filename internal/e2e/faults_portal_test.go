@@ -34,7 +34,7 @@ func TestPortalKilledAfterCommitKeepsVM(t *testing.T) {
 	held := gate.holdCommit("only-once")
 	unanswered := make(chan error, 1)
 	go func() {
-		got, err := a.send(context.WithoutCancel(t.Context()), http.MethodPost, "/api/v1/vms", order, "Idempotency-Key", "the same key")
+		got, err := a.withIdempotencyKey("the same key").send(context.WithoutCancel(t.Context()), http.MethodPost, "/api/v1/vms", order)
 		if err == nil {
 			t.Errorf("the request was answered with %d before the portal died", got.status)
 		}
@@ -54,7 +54,7 @@ func TestPortalKilledAfterCommitKeepsVM(t *testing.T) {
 	if len(vms) != 1 || vms[0].Name != "only-once" {
 		t.Fatalf("after the crash there are %d VMs, want the one that was committed", len(vms))
 	}
-	again := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", order, "Idempotency-Key", "the same key")
+	again := requestJSON[fleet.VMView](t, a.withIdempotencyKey("the same key"), http.StatusCreated, http.MethodPost, "/api/v1/vms", order)
 	if again.ID != vms[0].ID {
 		t.Errorf("the retry returned the VM %s, want %s", again.ID, vms[0].ID)
 	}

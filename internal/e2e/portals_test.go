@@ -186,7 +186,7 @@ func (s *multiPortalSite) sendRequests() (o *requestLog, stop func()) {
 				}
 				name := fmt.Sprintf("order-%d-%d", who, i)
 				for ended := false; !ended; {
-					got, err := a.send(s.t.Context(), http.MethodPost, "/api/v1/projects", map[string]any{"name": name}, "Idempotency-Key", name)
+					got, err := a.withIdempotencyKey(name).send(s.t.Context(), http.MethodPost, "/api/v1/projects", map[string]any{"name": name})
 					if ended = o.recordResponse(name, got, err); !ended {
 						<-time.After(pollEvery)
 					}
@@ -256,9 +256,9 @@ func TestPortalsBehindHAProxy(t *testing.T) {
 			t.Errorf("%s was created %s times", name, n)
 		}
 	}
-	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "stop"}, "Idempotency-Key", "stop")
+	requestJSON[fleet.Task](t, a.withIdempotencyKey("stop"), http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "stop"})
 	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseStopped)
-	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"}, "Idempotency-Key", "start")
+	requestJSON[fleet.Task](t, a.withIdempotencyKey("start"), http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"})
 	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseRunning)
 	s.checkConsoles(6, vm.ID)
 }

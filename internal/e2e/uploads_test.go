@@ -53,18 +53,28 @@ func TestUploadsResumeAfterInterruptions(t *testing.T) { //nolint:tparallel
 	t.Run("browser resumes after cut and reload", u.checkBrowserUpload)
 }
 
-// sendTusRequest sends one request of the tus protocol to the portal at via, with the token. If offset is 0 or more,
-// the body is an upload chunk at that offset.
-func (u *uploadRig) sendTusRequest(t *testing.T, via, token, method, path string, offset int64, body io.Reader, headers ...string) (*http.Response, error) {
+// uploadChunk is the body of a tus request: a part of the file.
+type uploadChunk struct {
+	offset int64
+	data   io.Reader // nil: empty body
+}
+
+// sendTusRequest sends one request of the tus protocol over a connection of its own, without a chunk if chunk is nil.
+// headers are name and value pairs.
+func (a api) sendTusRequest(t *testing.T, method, path string, chunk *uploadChunk, headers ...string) (*http.Response, error) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, via+path, body)
+	var body io.Reader
+	if chunk != nil {
+		body = chunk.data
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, a.url+path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Authorization", "Bearer "+a.token)
 	req.Header.Set("Tus-Resumable", "1.0.0")
-	if offset >= 0 {
-		req.Header.Set("Upload-Offset", strconv.FormatInt(offset, 10))
+	if chunk != nil {
+		req.Header.Set("Upload-Offset", strconv.FormatInt(chunk.offset, 10))
 		req.Header.Set("Content-Type", "application/offset+octet-stream")
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
@@ -85,7 +95,7 @@ func (u *uploadRig) beginUpload(t *testing.T, name string, text []byte, checksum
 	for _, m := range [][2]string{{"name", name}, {"checksum", checksum}, {"host", string(u.api().hostByName(t, u.name).ID)}} {
 		meta = append(meta, m[0]+" "+base64.StdEncoding.EncodeToString([]byte(m[1])))
 	}
-	res, err := u.sendTusRequest(t, u.url, u.token, http.MethodPost, "/api/v1/pools/"+string(u.pool)+"/uploads", -1, nil,
+	res, err := u.api().sendTusRequest(t, http.MethodPost, "/api/v1/pools/"+string(u.pool)+"/uploads", nil,
 		"Upload-Length", strconv.Itoa(len(text)), "Upload-Metadata", strings.Join(meta, ","))
 	if err != nil || res.StatusCode != http.StatusCreated || res.Header.Get("Location") == "" {
 		t.Fatalf("begin an upload: %v %v", res, err)
@@ -96,7 +106,7 @@ func (u *uploadRig) beginUpload(t *testing.T, name string, text []byte, checksum
 // receivedBytes returns the number of bytes that the host has received.
 func (u *uploadRig) receivedBytes(t *testing.T, at string) int64 {
 	t.Helper()
-	res, err := u.sendTusRequest(t, u.url, u.token, http.MethodHead, at, -1, nil)
+	res, err := u.api().sendTusRequest(t, http.MethodHead, at, nil)
 	if err != nil || res.StatusCode != http.StatusOK {
 		t.Fatalf("read the offset: %v %v", res, err)
 	}
@@ -139,6 +149,7 @@ func (u *uploadRig) checkResumeAfterFiftyCuts(t *testing.T) {
 	text := randomBytes(24 << 20)
 	sum := sha256.Sum256(text)
 	at := u.beginUpload(t, "cut.raw", text, hex.EncodeToString(sum[:]))
+	throughLink := api{url: u.link.url, token: u.token}
 	tries := 0
 	for done := int64(0); done < int64(len(text)); tries++ {
 		u.link.mu.Lock()
@@ -147,7 +158,7 @@ func (u *uploadRig) checkResumeAfterFiftyCuts(t *testing.T) {
 			u.link.maxPerConn = 0
 		}
 		u.link.mu.Unlock()
-		_, _ = u.sendTusRequest(t, u.link.url, u.token, http.MethodPatch, at, done, bytes.NewReader(text[done:])) // the link usually cuts this request
+		_, _ = throughLink.sendTusRequest(t, http.MethodPatch, at, &uploadChunk{done, bytes.NewReader(text[done:])}) // the link usually cuts this request
 		now := u.receivedBytes(t, at)
 		if now < done {
 			t.Fatalf("the host had %d bytes, and has %d now", done, now)
@@ -176,7 +187,7 @@ func (u *uploadRig) checkResumeAfterFiftyCuts(t *testing.T) {
 func (u *uploadRig) checkWrongChecksumRefused(t *testing.T) {
 	text := randomBytes(1 << 20)
 	at := u.beginUpload(t, "wrong.raw", text, strings.Repeat("0", 64))
-	res, err := u.sendTusRequest(t, u.url, u.token, http.MethodPatch, at, 0, bytes.NewReader(text))
+	res, err := u.api().sendTusRequest(t, http.MethodPatch, at, &uploadChunk{0, bytes.NewReader(text)})
 	if err != nil || res.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(res.Header.Get("X-Quantix-Message"), "nothing%20of%20it%20was%20kept") {
 		t.Errorf("the last chunk of a file with a wrong checksum is answered by %v %v", res, err)
 	}
@@ -189,13 +200,13 @@ func (u *uploadRig) checkOtherUsersRefused(t *testing.T) {
 	text := randomBytes(1 << 20)
 	at := u.beginUpload(t, "mine.raw", text, "")
 	for name, role := range map[string]string{"other": "operator", "looker": "viewer"} {
-		token := u.createUserToken(t, uniqueName(name), role)
+		other := api{url: u.url, token: u.createUserToken(t, uniqueName(name), role)}
 		for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-			var body io.Reader
+			chunk := &uploadChunk{}
 			if method == http.MethodPatch {
-				body = bytes.NewReader(text)
+				chunk.data = bytes.NewReader(text)
 			}
-			res, err := u.sendTusRequest(t, u.url, token, method, at, 0, body)
+			res, err := other.sendTusRequest(t, method, at, chunk)
 			if err != nil || res.StatusCode != http.StatusNotFound && res.StatusCode != http.StatusForbidden {
 				t.Errorf("%s of another user's upload by a %s: %v %v", method, role, res, err)
 			}
@@ -204,7 +215,7 @@ func (u *uploadRig) checkOtherUsersRefused(t *testing.T) {
 	if got := u.receivedBytes(t, at); got != 0 {
 		t.Errorf("another user has sent %d bytes", got)
 	}
-	if res, err := u.sendTusRequest(t, u.url, u.token, http.MethodDelete, at, -1, nil); err != nil || res.StatusCode != http.StatusNoContent {
+	if res, err := u.api().sendTusRequest(t, http.MethodDelete, at, nil); err != nil || res.StatusCode != http.StatusNoContent {
 		t.Errorf("cancel: %v %v", res, err)
 	}
 	eventually(t, stepLimit, "the removal of the partial file", func() (bool, string) {
