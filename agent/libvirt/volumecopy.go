@@ -17,34 +17,19 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
-	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
 // HashVolume implements hypervisor.Storage. Other jobs may read the file at the same time.
 func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	act := "verify volume " + in.Name
-	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.MarkerFile {
-		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
-	}
-	at, err := localVolumeOf(in.Ref(), []fleet.Pool{in.Pool})
+	at, err := volumeOfJob(in)
 	if err != nil {
 		return err
 	}
-	unlock, err := b.volumeLocks.lockShared(ctx, at.path())
-	if err != nil {
-		return wrapAction(act, err)
-	}
-	defer unlock()
-	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
-		pool, err := b.checkedPool(ctx, c, in.Pool)
-		if err != nil {
-			return err
-		}
+	return b.readVolumeFile(ctx, "verify", at, in, func(ctx context.Context, w *volumeJob) error {
 		if at.isInBlockPool() {
 			return errNotFilePool(in.Pool)
 		}
-		w := &volumeJob{Backend: b, localVolume: at, c: c, in: in, pool: pool}
 		defer b.expireVolume(in.Pool)
 		h, err := w.readAndHash(ctx, at, "reading "+in.Name, nil)
 		if err != nil {
@@ -60,7 +45,7 @@ func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 			return hypervisor.DifferentVolumeError(in.Name, h.SHA256, want)
 		}
 		return nil
-	}))
+	})
 }
 
 // checkValidImage refuses a file that cannot be a VM's disk. It uses Quantix's own reader, because qemu-img as nobody

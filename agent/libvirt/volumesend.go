@@ -7,37 +7,21 @@ import (
 	"strings"
 
 	"quantix/agent/hypervisor"
-	"quantix/agent/pooldir"
 	"quantix/agent/transfer"
-	"quantix/internal/fleet"
 )
 
 // SendVolume implements hypervisor.Storage. Other jobs may read the file at the same time.
 func (b *Backend) SendVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	act := "send volume " + in.Name
-	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.MarkerFile {
-		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
-	}
-	at, err := localVolumeOf(in.Ref(), []fleet.Pool{in.Pool})
+	at, err := volumeOfJob(in)
 	if err != nil {
 		return err
 	}
-	unlock, err := b.volumeLocks.lockShared(ctx, at.path())
-	if err != nil {
-		return wrapAction(act, err)
-	}
-	defer unlock()
-	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
-		pool, err := b.checkedPool(ctx, c, in.Pool)
-		if err != nil {
-			return err
-		}
+	return b.readVolumeFile(ctx, "send", at, in, func(ctx context.Context, w *volumeJob) error {
 		if at.isInBlockPool() {
 			return errNotFilePool(in.Pool)
 		}
-		w := &volumeJob{Backend: b, localVolume: at, c: c, in: in, pool: pool}
 		return w.sendFile(ctx)
-	}))
+	})
 }
 
 // sendFile sends the file that it opened, even if another file gets the path during the transfer.

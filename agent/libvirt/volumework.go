@@ -35,10 +35,7 @@ type volumeJob struct {
 // directory. It calls block for a block pool and do for a file pool.
 func (b *Backend) runVolumeJob(ctx context.Context, verb string, in hypervisor.VolumeWork, block func(*volumeJob, context.Context) error, do func(context.Context, *volumeJob) error) error {
 	act := verb + " volume " + in.Name
-	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.MarkerFile {
-		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
-	}
-	at, err := localVolumeOf(in.Ref(), []fleet.Pool{in.Pool})
+	at, err := volumeOfJob(in)
 	if err == nil {
 		err = refuseStorageManagedVolumes(in.Pool)
 	}
@@ -61,6 +58,34 @@ func (b *Backend) runVolumeJob(ctx context.Context, verb string, in hypervisor.V
 			return block(w, ctx)
 		}
 		return translateNoSpace(in.Pool.Name, do(ctx, w))
+	}))
+}
+
+// volumeOfJob returns the job's volume. It fails if the volume's name is invalid.
+func volumeOfJob(in hypervisor.VolumeWork) (localVolume, error) {
+	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.MarkerFile {
+		return localVolume{}, fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
+	}
+	return localVolumeOf(in.Ref(), []fleet.Pool{in.Pool})
+}
+
+// readVolumeFile runs a job that only reads the volume at, which volumeOfJob returned. It holds a shared lock of the
+// volume, so other jobs may read the volume at the same time. Before it calls do, it checks that the pool is active on
+// the recorded directory.
+func (b *Backend) readVolumeFile(ctx context.Context, verb string, at localVolume, in hypervisor.VolumeWork, do func(context.Context, *volumeJob) error) error {
+	act := verb + " volume " + in.Name
+	unlock, err := b.volumeLocks.lockShared(ctx, at.path())
+	if err != nil {
+		return wrapAction(act, err)
+	}
+	defer unlock()
+	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
+		pool, err := b.checkedPool(ctx, c, in.Pool)
+		if err != nil {
+			return err
+		}
+		w := &volumeJob{Backend: b, localVolume: at, c: c, in: in, pool: pool}
+		return do(ctx, w)
 	}))
 }
 
