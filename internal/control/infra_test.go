@@ -17,8 +17,10 @@ func TestHostsAreListedEditedAndDeleted(t *testing.T) {
 		t.Fatalf("%+v %v", v, err)
 	}
 	s.execSQL(`UPDATE host_sessions SET conflict = 'another agent' WHERE host_id = $1`, s.h2)
-	for filter, want := range map[string]string{"state:online": "h1", "state:conflict": "h2", "-state:online": "h2", "label:rack=r7": "h1", "label:rack": "h1", "-label:rack": "h2", "h": "h1 h2",
-		"vms>0": "h1", "vms:0": "h2", "memory>=256M": "h1", "memory>256M": "", "vcpus<1": "h2", "description:RACK": "h1", "joined<2026-01-01": "", "uuid:" + string(s.h2): "h2"} {
+	for filter, want := range map[string]string{
+		"state:online": "h1", "state:conflict": "h2", "-state:online": "h2", "label:rack=r7": "h1", "label:rack": "h1", "-label:rack": "h2", "h": "h1 h2",
+		"vms>0": "h1", "vms:0": "h2", "memory>=256M": "h1", "memory>256M": "", "vcpus<1": "h2", "description:RACK": "h1", "joined<2026-01-01": "", "uuid:" + string(s.h2): "h2",
+	} {
 		page, err := s.ListHosts(t.Context(), chief, fleet.Query{Filter: filter})
 		var names []string
 		for _, v := range page.Items {
