@@ -8,7 +8,7 @@ type FormInput struct {
 	Options     []Option // values of a choice; proposals for a text
 	Kind        InputKind
 	Unit        string     // unit of a number
-	CountUnit   string     // singular noun of a number without Unit, as in "4 vCPUs" of changes; empty: none
+	CountUnit   string     // what a number without Unit counts, in the singular: "vCPU"; empty: nothing
 	Default     int        // value of an empty number input; 0: no default number
 	DefaultName string     // accepted name of the choice's default: "virtio"
 	Example     string     // placeholder; empty: the default

@@ -2,7 +2,9 @@ package query
 
 import (
 	"context"
+	"math"
 	"strings"
+	"time"
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -116,7 +118,7 @@ func rowByName(column, table string) filterCondition {
 	}
 }
 
-// number compares a number. unit is the number of the key's units in one unit of the column.
+// number compares an integer column. unit is the number of the key's units in one unit of the column.
 func number(column string, unit float64) filterCondition {
 	return conditionOf(func(f filterScope, t fleet.FilterTerm) string { return f.compareSQL(column, unit, t.Comparisons) })
 }
@@ -126,7 +128,26 @@ const mebibyte = 1 << 20
 
 // day compares the day in UTC of a column with times.
 func day(column string) filterCondition {
-	return number("extract(epoch FROM date_trunc('day', "+column+" AT TIME ZONE 'UTC'))", 1)
+	return conditionOf(func(f filterScope, t fleet.FilterTerm) string {
+		parts := make([]string, len(t.Comparisons))
+		for i, c := range t.Comparisons {
+			start := time.Unix(int64(c.Number), 0).UTC()
+			end := start.AddDate(0, 0, 1)
+			switch c.Operator {
+			case "<":
+				parts[i] = column + " < " + f.addArg(start)
+			case "<=":
+				parts[i] = column + " < " + f.addArg(end)
+			case ">":
+				parts[i] = column + " >= " + f.addArg(end)
+			case ">=":
+				parts[i] = column + " >= " + f.addArg(start)
+			default:
+				parts[i] = "(" + column + " >= " + f.addArg(start) + " AND " + column + " < " + f.addArg(end) + ")"
+			}
+		}
+		return "(" + strings.Join(parts, " OR ") + ")"
+	})
 }
 
 // labels matches a jsonb column of labels.
@@ -134,11 +155,23 @@ func labels(column string) filterCondition {
 	return conditionOf(func(f filterScope, t fleet.FilterTerm) string { return f.matchLabels(column, t.Alternatives) })
 }
 
-// compareSQL is the condition that one of the comparisons holds for the column.
+// compareSQL is the condition that one of the comparisons holds for an integer column. The numbers are rounded to
+// integers with the same meaning, because PostgreSQL uses no index of an integer column for fractions.
 func (s *statementBuilder) compareSQL(column string, unit float64, all []fleet.Comparison) string {
 	parts := make([]string, len(all))
 	for i, c := range all {
-		parts[i] = column + " " + c.Operator + " " + s.addArg(c.Number/unit) + "::float8"
+		value := c.Number / unit
+		switch c.Operator {
+		case ">", "<=":
+			value = math.Floor(value)
+		case ">=", "<":
+			value = math.Ceil(value)
+		}
+		if value != math.Trunc(value) {
+			parts[i] = "false" // no integer equals a fraction
+			continue
+		}
+		parts[i] = column + " " + c.Operator + " " + s.addArg(int64(min(max(value, math.MinInt64), math.MaxInt64/2))) + "::bigint"
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"
 }

@@ -46,7 +46,7 @@ var hostFilter = listFilter{
 func (s *statementBuilder) joinHostCounters(sums map[fleet.HostID]vmUsage) string {
 	ids, vms, cpus, memory := make([]string, 0, len(sums)), make([]int64, 0, len(sums)), make([]int64, 0, len(sums)), make([]int64, 0, len(sums))
 	for id, sum := range sums {
-		ids, vms, cpus, memory = append(ids, string(id)), append(vms, int64(sum.vms)), append(cpus, int64(sum.cpus)), append(memory, int64(sum.memoryMiB))
+		ids, vms, cpus, memory = append(ids, string(id)), append(vms, int64(sum.vms)), append(cpus, int64(sum.cpus)), append(memory, sum.memoryMiB)
 	}
 	return " LEFT JOIN unnest(" + s.keyArg(ids) + "::text[], " + s.keyArg(vms) + "::bigint[], " + s.keyArg(cpus) + "::bigint[], " +
 		s.keyArg(memory) + "::bigint[]) c(id, vms, cpus, memory) ON c.id = h.id"

@@ -172,7 +172,7 @@ const (
 	vmLoadsSQL = `SELECT a.id FROM host_meters m CROSS JOIN LATERAL unnest(m.vm_ids, m.cpu_nanos) a(id, nanos)
 		CROSS JOIN LATERAL unnest(COALESCE(m.before_ids, m.vm_ids), m.before_cpu) o(id, nanos)
 		WHERE o.id = a.id AND a.nanos >= o.nanos AND m.at > now() - interval '1 minute' AND `
-	vmLoadColumn = "(a.nanos - o.nanos) / NULLIF(extract(epoch FROM m.at - m.before_at) * 1e7, 0)"
+	vmLoadColumn = "round((a.nanos - o.nanos) / NULLIF(extract(epoch FROM m.at - m.before_at) * 1e7, 0))"
 )
 
 // diskInPoolPattern is the JSON pattern of a spec with a disk in a pool.
