@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,11 +18,14 @@ import (
 	"quantix/internal/policy"
 	"quantix/internal/relay"
 	"quantix/internal/wire"
+	"quantix/web/bodylimit"
 )
 
 const (
 	maxReportBytes       = 8 << 20   // bytes of a report, or of a job's result, which may list a pool's volumes
 	maxAgentRequestBytes = 256 << 10 // bytes of an agent's other requests, such as a hello or a claim
+
+	maxAgentValues = 512 << 10 // JSON values of a request; a host's report lists all its VMs, volumes and devices
 )
 
 // addAgentRoute adds a route of the agent API. Its handler runs only after the agent has given the proof that the
@@ -104,9 +106,15 @@ func agentBodyHandler[I, O any](limit int64, do func(context.Context, fleet.Acto
 	})
 }
 
+// sendFirstBoot sends a host the first-boot data (cloud-init and the like) of one of its VMs.
+func (s *Server) sendFirstBoot(c echo.Context, a fleet.Actor, in wire.FirstBootRequest) (*wire.FirstBoot, error) {
+	out, err := s.Control.FirstBootFor(c.Request().Context(), a, fleet.VMID(c.Param("id")), in)
+	return &out, err
+}
+
 // joinHost answers a new host's first request with a certificate for the host. The request's proof is a join token.
 func (s *Server) joinHost(c echo.Context, a fleet.Actor, in wire.JoinRequest) (*wire.JoinAnswer, error) {
-	out, err := s.Control.JoinHost(c.Request().Context(), a, bearerToken(c.Request()), in)
+	out, err := s.Control.JoinHost(c.Request().Context(), a, auth.BearerToken(c.Request()), in)
 	return &out, err
 }
 
@@ -190,7 +198,7 @@ func (s *Server) writeAgentError(err error, c echo.Context) {
 	if c.Request().Context().Err() == nil { // otherwise the agent has disconnected or the portal is stopping
 		r = s.refusalFromError(c, convertTooLargeError(err))
 	}
-	if sent := problem(c, r); sent != nil {
+	if sent := writeProblem(c, r); sent != nil {
 		s.Log.Debug("write an error response", "error", sent)
 	}
 }
@@ -205,7 +213,7 @@ func readJSON[T any](c echo.Context, limit int64) (T, error) {
 	var in T
 	r := c.Request()
 	if r.ContentLength > limit {
-		return in, tooLargeError(limit)
+		return in, bodylimit.TooLarge(limit)
 	}
 	buf := bodyBuffers.Get().(*bytes.Buffer)
 	defer func() {
@@ -218,26 +226,17 @@ func readJSON[T any](c echo.Context, limit int64) (T, error) {
 	defer setReadDeadline(c, time.Time{}) // a parked claim outlasts the read deadline
 	if _, err := buf.ReadFrom(http.MaxBytesReader(c.Response(), r.Body, limit)); err != nil {
 		if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return in, tooLargeError(e.Limit)
+			return in, bodylimit.TooLarge(e.Limit)
 		}
 		return in, fleet.Errorf(fleet.Malformed, "The request was cut off. Send it again.")
 	}
-	if err := checkValueCount(buf.Bytes(), maxAgentValues); err != nil {
+	if err := bodylimit.CheckValueCount(buf.Bytes(), maxAgentValues); err != nil {
 		return in, err
 	}
 	if err := json.Unmarshal(buf.Bytes(), &in); err != nil {
 		return in, fleet.Errorf(fleet.Malformed, "The JSON of the request does not fit this call: %s.", err)
 	}
 	return in, wire.EnforceBounds(&in)
-}
-
-// bearerToken returns the bearer token of the Authorization header, or "".
-func bearerToken(r *http.Request) string {
-	scheme, secret, _ := strings.Cut(r.Header.Get(echo.HeaderAuthorization), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
-	}
-	return strings.TrimSpace(secret)
 }
 
 func notWebsocketError() error {

@@ -126,7 +126,7 @@ func (s *Server) answerParkedClaim(p *agentconn.ParkedConn, out wire.Claim, err 
 		if p.Context().Err() == nil {
 			r = s.refusalFromError(s.agentEcho.NewContext((&http.Request{Method: http.MethodPost, URL: claimURL}).WithContext(context.Background()), nil), err)
 		}
-		refused := newProblemBody(r)
+		refused := r.problem()
 		answer.StatusCode, body = r.status, refused
 		answer.Header.Set(echo.HeaderContentType, refused.ContentType(""))
 	case len(out.Jobs) > 0:

@@ -13,9 +13,11 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/labstack/echo/v4"
 
+	"quantix/internal/auth"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/internal/relay"
+	"quantix/web/api"
 )
 
 const (
@@ -38,17 +40,10 @@ var consoleRelayConfig = relay.KindConfig{
 	NotBinary:    "A console carries binary messages only.",
 }
 
-// consoleTicket holds the address of a console's websocket, and the subprotocol that the browser must offer beside
-// "binary".
-type consoleTicket struct {
-	URL      string `json:"url"`
-	Protocol string `json:"protocol"`
-}
-
 // newConsoleTicket creates a ticket for a VM's console. The ticket's address begins with base.
-func (s *Server) newConsoleTicket(ctx context.Context, a fleet.Actor, vm fleet.VMID, base string) (consoleTicket, error) {
+func (s *Server) newConsoleTicket(ctx context.Context, a fleet.Actor, vm fleet.VMID, base string) (api.ConsoleTicket, error) {
 	t, err := s.Control.OpenConsole(ctx, a, vm)
-	return consoleTicket{URL: base + string(t.ID), Protocol: ticketSubprotocolPrefix + t.Secret}, err
+	return api.ConsoleTicket{URL: base + string(t.ID), Protocol: ticketSubprotocolPrefix + t.Secret}, err
 }
 
 func (s *Server) createConsoleTicket(c echo.Context, a fleet.Actor) error {
@@ -101,7 +96,7 @@ func (s *Server) apiConsoleSocket(c echo.Context, a fleet.Actor) error {
 		}
 	}
 	return s.serveConsole(c, a, func(ctx context.Context, r *http.Request, _ bool) (fleet.Actor, error) {
-		return s.Control.ActorOfToken(ctx, fleet.Actor{}, bearerToken(r))
+		return s.Control.ActorOfToken(ctx, fleet.Actor{}, auth.BearerToken(r))
 	})
 }
 

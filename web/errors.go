@@ -16,6 +16,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views/shell"
+	"quantix/web/problem"
 )
 
 var statusByErrorCode = map[fleet.ErrorCode]int{
@@ -52,7 +53,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 	var sent error
 	switch {
 	case expectsJSONError(c):
-		sent = problem(c, r)
+		sent = writeProblem(c, r)
 	case isHTMXRequest(c):
 		c.Response().Header().Set("X-Quantix-Message", url.PathEscape(r.sentence()))
 		sent = c.NoContent(r.status)
@@ -102,6 +103,18 @@ func (s *Server) refusalFromError(c echo.Context, err error) refusal {
 	}
 }
 
+// apiProblem converts err to a problem response, by the same rules as errors of pages.
+func (s *Server) apiProblem(c echo.Context, err error) *problem.Body {
+	if errors.Is(c.Request().Context().Err(), context.Canceled) { // the client has disconnected
+		return refusal{status: http.StatusServiceUnavailable, message: "The client disconnected. Send the request again."}.problem()
+	}
+	r := s.refusalFromError(c, convertTooLargeError(err))
+	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
+		c.Response().Header().Set("Retry-After", "5")
+	}
+	return r.problem()
+}
+
 // auditRefusal writes the user and the route of a refused request to the audit log. It omits the address, which may
 // contain secrets.
 func (s *Server) auditRefusal(c echo.Context, e *fleet.Error) {
@@ -132,6 +145,15 @@ func (r refusal) sentence() string {
 	return r.message
 }
 
+// problem returns the response in the format of RFC 9457.
+func (r refusal) problem() *problem.Body {
+	p := &problem.Body{Title: http.StatusText(r.status), Status: r.status, Detail: r.sentence(), Reference: r.logReference}
+	for _, f := range r.fields {
+		p.Errors = append(p.Errors, problem.Field{Location: f.Field, Message: f.Message})
+	}
+	return p
+}
+
 // writeErrorPage renders an error page without any further database query, because the database may be the cause.
 func (s *Server) writeErrorPage(c echo.Context, r refusal) error {
 	p := shell.ErrorPage{Status: r.status, Message: r.message, Reference: r.logReference, Path: currentPathForRetry(c.Request())}
@@ -154,9 +176,9 @@ func currentPathForRetry(r *http.Request) string {
 	return "/"
 }
 
-// problem writes an error response in the format of RFC 9457, with the path of each wrong field.
-func problem(c echo.Context, r refusal) error {
-	text, err := json.Marshal(newProblemBody(r))
+// writeProblem writes an error response in the format of RFC 9457, with the path of each wrong field.
+func writeProblem(c echo.Context, r refusal) error {
+	text, err := json.Marshal(r.problem())
 	if err != nil {
 		return err
 	}
@@ -166,5 +188,5 @@ func problem(c echo.Context, r refusal) error {
 func isAPIRequest(c echo.Context) bool { return strings.HasPrefix(c.Request().URL.Path, "/api/") }
 
 func expectsJSONError(c echo.Context) bool {
-	return routeOf(c).kind == api || routeOf(c).kind == sessionTransfer || isAPIRequest(c) || c.IsWebSocket() || strings.HasPrefix(c.Request().Header.Get("Accept"), "application/json")
+	return routeOf(c).kind == apiCall || routeOf(c).kind == sessionTransfer || isAPIRequest(c) || c.IsWebSocket() || strings.HasPrefix(c.Request().Header.Get("Accept"), "application/json")
 }

@@ -15,6 +15,7 @@ import (
 	imageview "quantix/views/image"
 	"quantix/views/kit"
 	"quantix/views/shell"
+	"quantix/web/api"
 )
 
 func (s *Server) listImages(c echo.Context, a fleet.Actor) (err error) {
@@ -72,7 +73,7 @@ func (s *Server) setImageGrant(c echo.Context, a fleet.Actor, in grantForm) (for
 		set = s.Control.RevokeImage
 	}
 	id := fleet.ImageID(c.Param("id"))
-	err := set(c.Request().Context(), a, id, grantProjectID(in.Project))
+	err := set(c.Request().Context(), a, id, api.GrantProjectID(in.Project))
 	return redrawForm(views.TabPath(views.ImagePath(id), "grants"), func(c echo.Context) error { return s.showImageGrants(c, a, in, firstDisplay) }), err
 }
 

@@ -96,7 +96,7 @@ func (n *userLimiter) leaveQueue(id fleet.UserID) {
 // bounds.
 func (s *Server) limitPerUser(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if k := routeOf(c).kind; c.Request().Method != http.MethodGet || k != page && k != api {
+		if k := routeOf(c).kind; c.Request().Method != http.MethodGet || k != page && k != apiCall {
 			return next(c)
 		}
 		came := time.Now()

@@ -15,11 +15,12 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
+	"quantix/web/api"
+	"quantix/web/bodylimit"
 )
 
 const (
-	maxFormBytes    = 64 << 10 // bytes of a form
-	maxAPIBodyBytes = 1 << 20  // bytes of an API request
+	maxFormBytes = 64 << 10 // bytes of a form
 
 	// bodyReadTimeout is how long a request body may take to arrive. Without this limit, a slow client could hold its
 	// connection forever.
@@ -121,7 +122,7 @@ func (s *Server) findRoute(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r, ok := s.routeTable[c.Request().Method+" "+c.Path()]
 		if !ok && isAPIRequest(c) {
-			r.kind = api
+			r.kind = apiCall
 		}
 		c.Set(routeContextKey, r)
 		return next(c)
@@ -156,8 +157,8 @@ func limitBodySize(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		limit := int64(maxFormBytes)
 		switch routeOf(c).kind {
-		case api:
-			limit = maxAPIBodyBytes
+		case apiCall:
+			limit = api.MaxBodyBytes
 		case sessionTransfer, tokenTransfer: // uploads are checked against their announced size
 			return next(c)
 		}
@@ -166,7 +167,7 @@ func limitBodySize(next echo.HandlerFunc) echo.HandlerFunc {
 		case whole.ContentLength == 0:
 			return next(c)
 		case whole.ContentLength > limit:
-			return tooLargeError(limit)
+			return bodylimit.TooLarge(limit)
 		}
 		// the handler gets a copy, because net/http inspects its own request for an unread body
 		r := whole.WithContext(whole.Context())
@@ -200,10 +201,6 @@ func setReadDeadline(c echo.Context, t time.Time) {
 	_ = http.NewResponseController(c.Response()).SetReadDeadline(t)
 }
 
-func tooLargeError(limit int64) error {
-	return fleet.Errorf(fleet.TooLarge, "The request is larger than %d KiB. Send less at once.", limit>>10)
-}
-
 // limitRequestTime gives each request except streams a deadline, which ends waits for the database.
 func limitRequestTime(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
@@ -235,7 +232,7 @@ func (s *Server) requireSameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 // it returns err.
 func convertTooLargeError(err error) error {
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return tooLargeError(e.Limit)
+		return bodylimit.TooLarge(e.Limit)
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"quantix/views"
 	networkview "quantix/views/network"
 	"quantix/views/shell"
+	"quantix/web/api"
 )
 
 func networkPageLayout(n fleet.NetworkView) shell.PageLayout {
@@ -102,18 +103,6 @@ func (s *Server) setNetworkGrant(c echo.Context, a fleet.Actor, in grantForm) (f
 		set = s.Control.RevokeNetwork
 	}
 	id := fleet.NetworkID(c.Param("id"))
-	err := set(c.Request().Context(), a, id, grantProjectID(in.Project))
+	err := set(c.Request().Context(), a, id, api.GrantProjectID(in.Project))
 	return redrawForm(views.TabPath(views.NetworkPath(id), "grants"), func(c echo.Context) error { return s.showNetworkGrants(c, a, in, firstDisplay) }), err
-}
-
-// grantProjectID converts the project of a form or a path to an id: the empty id for all projects. Empty text becomes
-// an invalid id, which control refuses.
-func grantProjectID(text string) fleet.ProjectID {
-	switch text {
-	case networkview.GrantToAllProjects:
-		return ""
-	case "":
-		return "none"
-	}
-	return fleet.ProjectID(text)
 }

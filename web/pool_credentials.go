@@ -1,8 +1,6 @@
 package web
 
 import (
-	"context"
-
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
@@ -29,18 +27,6 @@ func (s *Server) changeCredentials(c echo.Context, a fleet.Actor, in credentials
 	id := fleet.PoolID(c.Param("id"))
 	tasks, err := s.Control.ChangePoolSecret(c.Request().Context(), a, id, in.Secret)
 	return stayOnPage(views.PoolPath(id), "The credentials are changed; "+kit.CountText(len(tasks), "host")+" will fetch them."), err
-}
-
-type credentialsInput struct {
-	PoolPath
-	Body struct {
-		Secret string `json:"secret" doc:"The secret with which hosts log in to the storage as spec.user: a CHAP password, or a Ceph key. No response contains it"`
-	}
-}
-
-func (s *Server) apiChangeCredentials(ctx context.Context, a fleet.Actor, in *credentialsInput) (*pageOutput[fleet.Task], error) {
-	tasks, err := s.Control.ChangePoolSecret(ctx, a, in.ID, in.Body.Secret)
-	return s.readTasks(ctx, a, tasks, err)
 }
 
 // sendPoolSecret sends a host the secret of a pool that is assigned to it.

@@ -13,6 +13,7 @@ import (
 	"quantix/views"
 	"quantix/views/kit"
 	networkview "quantix/views/network"
+	"quantix/web/api"
 )
 
 // readPortGroupsTab returns the data of a network's port groups tab.
@@ -156,7 +157,7 @@ func (s *Server) setPortGroupGrant(c echo.Context, a fleet.Actor, in groupGrantF
 	if in.Revoke != "" {
 		set, word = s.Control.RevokePortGroup, "closed"
 	}
-	err := set(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), in.Group, grantProjectID(in.Project))
+	err := set(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), in.Group, api.GrantProjectID(in.Project))
 	return stayOnPage(portGroupsTab(c), "The port group "+in.Group+" is "+word+"."), err
 }
 

@@ -14,6 +14,7 @@ import (
 	networkview "quantix/views/network"
 	poolview "quantix/views/pool"
 	templateview "quantix/views/template"
+	"quantix/web/api"
 )
 
 // handler answers requests for one route. a is the actor, who has the route's permission (in at least one project, if
@@ -26,7 +27,7 @@ type routeKind int
 const (
 	page            routeKind = iota // HTML and forms: session, 64 KiB, answered within 5 s
 	stream                           // SSE and websockets: session, without a deadline
-	api                              // JSON: bearer token, 1 MiB
+	apiCall                          // JSON: bearer token, 1 MiB
 	socket                           // websockets for API clients: bearer token, without a deadline
 	unauthenticated                  // neither session nor token: health, static files
 
@@ -52,7 +53,7 @@ func (k routeKind) isLongLived() bool {
 }
 
 // requiresToken reports whether routes of this kind require a bearer token.
-func (k routeKind) requiresToken() bool { return k == api || k == socket || k == tokenTransfer }
+func (k routeKind) requiresToken() bool { return k == apiCall || k == socket || k == tokenTransfer }
 
 // noPermission marks a route without a required permission. control still checks the actor's permissions.
 const noPermission policy.Permission = ""
@@ -67,8 +68,11 @@ type route struct {
 }
 
 const (
-	get  = http.MethodGet
-	post = http.MethodPost
+	get    = http.MethodGet
+	post   = http.MethodPost
+	put    = http.MethodPut
+	patch  = http.MethodPatch
+	remove = http.MethodDelete
 )
 
 // routes lists all routes for browsers, API clients and agents. TestEveryRouteIsInTheTable and
@@ -381,4 +385,16 @@ func (s *Server) routes() []route {
 		{get, wire.PathConsole + ":id", transactionProof, policy.ActAsAgent, s.joinRelay}, // older agents
 	}
 	return slices.Concat(pages, s.uploadRoutes(), s.apiRoutes(), agents)
+}
+
+// apiRoutes lists the routes of /api/v1 with the permission of each operation.
+func (s *Server) apiRoutes() []route {
+	routes := []route{
+		{get, api.Base + "/openapi.json", apiCall, noPermission, s.api.ServeDescription},
+		{get, api.Base + "/console/:id", socket, policy.VMUse, s.apiConsoleSocket},
+	}
+	for _, o := range s.api.Routes() {
+		routes = append(routes, route{o.Method, o.Path, apiCall, o.Permission, nil})
+	}
+	return routes
 }

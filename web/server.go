@@ -1,7 +1,7 @@
 // Package web serves HTTP: pages, fragments and event streams for browsers, /api/v1 for API clients, /agent/v1 for
-// agents. A handler decodes the request, calls control and renders the result. Only this package uses echo. All routes
-// are in routes.go; submit.go handles all forms. Each resource type has files like those of VMs: vms.go for the list,
-// vm.go for the object's page, vm_new.go and others for its forms, api_vms.go for the API.
+// agents. A handler decodes the request, calls control and renders the result. Package web/api has the operations of
+// /api/v1. All routes are in routes.go; submit.go handles all forms. Each resource type has files like those of VMs:
+// vms.go for the list, vm.go for the object's page, vm_new.go and others for its forms, api/vms.go for the API.
 package web
 
 import (
@@ -20,6 +20,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
 	"quantix/internal/relay"
+	"quantix/web/api"
 )
 
 // Options configure a Server. TrustedProxies, Ready, Certificates and Log are optional.
@@ -56,7 +57,7 @@ type Server struct {
 	transfersPerUser userTransferCounts
 	metrics          *metrics
 
-	description func() ([]byte, error) // OpenAPI description of /api/v1
+	api *api.API // the operations of /api/v1
 }
 
 // New returns a server for o. The caller serves Handler and AgentHandler on listeners of its own.
@@ -69,6 +70,7 @@ func New(o Options) *Server {
 	}
 	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streamsPerUser: userStreamCounts{open: map[fleet.UserID]int{}}, userLimiter: newUserLimiter(o.Pool), sharedRenderer: sharedRenderer{queues: map[sharedRequestKey]*renderQueue{}}, refreshRate: newRefreshRate(), refreshSlots: make(chan struct{}, maxConcurrentRefreshes()), relayBroker: relay.NewBroker(consoleRelayConfig, uploadRelayConfig, downloadRelayConfig, hostRelayConfig(o.RelayBytes))}
 	s.metrics = s.newMetrics()
+	s.api = &api.API{Control: o.Control, Version: o.Version, Actor: actorOf, Problem: s.apiProblem, NewConsoleTicket: s.newConsoleTicket}
 	if u, err := url.Parse(o.PublicURL); err == nil && u.Host != "" {
 		// A proxy may forward another Host than browsers see. An invalid PublicURL is ignored here.
 		_ = s.origin.AddTrustedOrigin(u.Scheme + "://" + u.Host)
@@ -104,7 +106,7 @@ func New(o Options) *Server {
 			s.pageEcho.Add(r.method, r.path, func(c echo.Context) error { return r.handle(c, actorOf(c)) })
 		}
 	}
-	s.registerAPI(s.pageEcho)
+	s.api.Register(s.pageEcho)
 	return s
 }
 

@@ -16,6 +16,7 @@ import (
 	"quantix/views/kit"
 	"quantix/views/shell"
 	templateview "quantix/views/template"
+	"quantix/web/api"
 )
 
 func (s *Server) listTemplates(c echo.Context, a fleet.Actor) (err error) {
@@ -85,7 +86,7 @@ func (s *Server) setTemplateGrant(c echo.Context, a fleet.Actor, in grantForm) (
 		set = s.Control.RevokeTemplate
 	}
 	id := templateIDOf(c)
-	err := set(c.Request().Context(), a, id, grantProjectID(in.Project))
+	err := set(c.Request().Context(), a, id, api.GrantProjectID(in.Project))
 	return redrawForm(views.TabPath(views.TemplatePath(id), "grants"), func(c echo.Context) error { return s.showTemplateGrants(c, a, in, firstDisplay) }), err
 }
 

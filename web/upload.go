@@ -16,11 +16,13 @@ import (
 	tus "github.com/tus/tusd/v2/pkg/handler"
 	"golang.org/x/exp/slog"
 
+	"quantix/internal/auth"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
 	poolview "quantix/views/pool"
+	"quantix/web/api"
 )
 
 // uploadScript is the script by which pages upload files.
@@ -28,6 +30,31 @@ const uploadScript = "bundle/upload.js"
 
 // errorMessageHeader is the header with an error's sentence, for scripts: the response to HEAD has no body.
 const errorMessageHeader = "X-Quantix-Message"
+
+// uploadRoutes lists the routes that receive uploads, for browsers and for API clients.
+func (s *Server) uploadRoutes() []route {
+	make := func(h *tus.UnroutedHandler) http.HandlerFunc { return h.PostFile }
+	look := func(h *tus.UnroutedHandler) http.HandlerFunc { return h.HeadFile }
+	send := func(h *tus.UnroutedHandler) http.HandlerFunc { return h.PatchFile }
+	end := func(h *tus.UnroutedHandler) http.HandlerFunc { return h.DelFile }
+	var out []route
+	for base, k := range map[string]routeKind{"": sessionTransfer, api.Base: tokenTransfer} {
+		at := base + "/uploads/"
+		out = append(
+			out,
+			route{post, base + "/pools/:id/uploads", k, policy.InfraChange, s.uploadHandler(at, make)},
+			route{http.MethodHead, at + ":id", k, policy.InfraChange, s.uploadHandler(at, look)},
+			route{patch, at + ":id", k, policy.InfraChange, s.uploadHandler(at, send)},
+			route{remove, at + ":id", k, policy.InfraChange, s.uploadHandler(at, end)},
+		)
+	}
+	return append(
+		out,
+		route{put, api.Base + "/pools/:id/uploads/:name", tokenTransfer, policy.InfraChange, s.uploadVolumeInOneRequest},
+		route{get, api.Base + "/exports/:id/content", tokenTransfer, policy.VMChange, s.sendExport},
+		route{get, api.Base + "/pools/:id/volumes/:volume/content", tokenTransfer, policy.InfraChange, s.sendVolumeByToken},
+	)
+}
 
 // uploadRequest is one HTTP request of an upload. tusd passes it through the context to tusStore.
 type uploadRequest struct {
@@ -98,7 +125,7 @@ func (at *uploadRequest) tusError(err error) error {
 		err = fleet.Errorf(fleet.Unavailable, "The portal is stopping. Continue the upload.")
 	}
 	r := at.s.refusalFromError(at.c, convertTooLargeError(err))
-	body, _ := json.Marshal(newProblemBody(r)) // not reached: plain values always encode
+	body, _ := json.Marshal(r.problem()) // not reached: plain values always encode
 	out := tus.NewError("ERR_REFUSED", r.sentence(), r.status)
 	out.HTTPResponse.Body = string(body)
 	out.HTTPResponse.Header = tus.HTTPHeader{"Content-Type": "application/problem+json", errorMessageHeader: url.PathEscape(r.sentence())}
@@ -214,7 +241,7 @@ func (u *tusUpload) checkSender(ctx context.Context) error {
 // of the session.
 func (s *Server) currentTransferActor(ctx context.Context, c echo.Context) (fleet.Actor, error) {
 	if routeOf(c).kind == tokenTransfer {
-		return s.Control.ActorOfToken(ctx, fleet.Actor{}, bearerToken(c.Request()))
+		return s.Control.ActorOfToken(ctx, fleet.Actor{}, auth.BearerToken(c.Request()))
 	}
 	return s.currentConsoleActor(ctx, c.Request(), true)
 }
@@ -289,7 +316,7 @@ func (s *Server) uploadVolumeInOneRequest(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(created, now)
+	return c.JSON(http.StatusCreated, now)
 }
 
 func (s *Server) showUploadVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay) error {

@@ -141,15 +141,3 @@ func (s *Server) submitBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm) 
 	preview := vmview.BulkEditPreview{Now: b.Now, NextBoot: b.NextBoot, Same: b.Same, Left: b.Left, Refused: slices.Clone(b.Refused)}
 	return func(c echo.Context) error { return s.showBulkEdit(c, a, in, firstDisplay, &preview) }, nil
 }
-
-type editVMsInput struct {
-	Body struct {
-		IDs  []fleet.VMID   `json:"ids" doc:"IDs of the VMs, 500 at most"`
-		Edit fleet.BulkEdit `json:"edit"`
-	}
-}
-
-func (s *Server) apiEditVMs(ctx context.Context, a fleet.Actor, in *editVMsInput) (*taskOutput, error) {
-	task, err := s.Control.EditVMs(ctx, a, in.Body.IDs, in.Body.Edit)
-	return &taskOutput{task}, err
-}

@@ -158,10 +158,18 @@ func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([
 	return out, nil
 }
 
+// vmState holds the fields of a VM that the edit form changes.
+type vmState struct {
+	Name        string            `json:"name"`
+	Labels      map[string]string `json:"labels"`
+	Description string            `json:"description"`
+	Spec        fleet.VMSpec      `json:"spec"`
+}
+
 // encodeVMState encodes the VM as JSON for a hidden field of the edit form. From that field and the other values,
 // merging finds the user's own changes.
 func encodeVMState(vm fleet.VM) string {
-	text, err := json.Marshal(vmEdit{Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: vm.Spec})
+	text, err := json.Marshal(vmState{Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: vm.Spec})
 	if err != nil {
 		panic(err) // not reached: plain values always encode
 	}
@@ -171,7 +179,7 @@ func encodeVMState(vm fleet.VM) string {
 // mergeConcurrentChanges merges the user's change with the changes that others made to the VM meanwhile. fields lists
 // the fields that anybody changed. For fields that both changed, the choices in the form ("take.<field>") decide.
 func mergeConcurrentChanges(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged fleet.VM, fields []fleet.MergedField, err error) {
-	var was vmEdit
+	var was vmState
 	if err := json.Unmarshal([]byte(typed.Get("was")), &was); err != nil {
 		return merged, nil, unreadableFormError()
 	}

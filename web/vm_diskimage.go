@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -55,17 +54,4 @@ func (s *Server) createDiskImage(c echo.Context, a fleet.Actor, in diskImageForm
 		OS: imageForm{Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch}.os(),
 	})
 	return redirectTo(views.ImagePath(image)), err
-}
-
-type diskImageInput struct {
-	VMPath
-	Body struct {
-		Disk fleet.Volref `json:"disk" doc:"One of the VM's disks"`
-		control.DiskImage
-	}
-}
-
-func (s *Server) apiCreateDiskImage(ctx context.Context, a fleet.Actor, in *diskImageInput) (*taskOutput, error) {
-	_, task, err := s.Control.ImageOfDisk(ctx, a, in.ID, in.Body.Disk, in.Body.DiskImage)
-	return &taskOutput{task}, err
 }

@@ -1,8 +1,6 @@
 package web
 
 import (
-	"context"
-
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/control"
@@ -55,16 +53,4 @@ func hostNameOrIts(vm fleet.VMView) string {
 		return "its host"
 	}
 	return vm.HostName
-}
-
-type growDiskInput struct {
-	VMPath
-	Body struct {
-		Disk fleet.Volref `json:"disk" doc:"One of the VM's disks"`
-		control.GrowDisk
-	}
-}
-
-func (s *Server) apiGrowDisk(ctx context.Context, a fleet.Actor, in *growDiskInput) (*vmOutput, error) {
-	return changedVMResponder(a)(s.Control.GrowDisk(ctx, a, in.ID, in.Body.Disk, in.Body.GrowDisk))
 }

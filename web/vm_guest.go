@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"strconv"
 
 	"github.com/labstack/echo/v4"
@@ -124,35 +123,4 @@ func (s *Server) runGuestProgram(c echo.Context, a fleet.Actor, in guestProgramF
 func (s *Server) sendGuestSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.GuestSecret, error) {
 	out, err := s.Control.GuestSecret(c.Request().Context(), a, fleet.JobID(c.Param("id")))
 	return &out, err
-}
-
-type guestOutput struct {
-	Body struct {
-		fleet.GuestView
-		Status *fleet.GuestStatus `json:"status" doc:"Version, OS and hostname as the guest agent last reported them; null: the VM is off, or its host's agent is too old"`
-		Offered
-	}
-}
-
-func (s *Server) apiGetGuest(ctx context.Context, a fleet.Actor, in *VMPath) (*guestOutput, error) {
-	out := &guestOutput{}
-	vm, err := s.Control.GetVM(ctx, a, in.ID)
-	if err != nil {
-		return out, err
-	}
-	if out.Body.Offered = (Offered{guestActions(a, vm)}); vm.Status != nil {
-		out.Body.Status = vm.Status.Guest
-	}
-	out.Body.GuestView, err = s.Control.VMGuest(ctx, a, in.ID)
-	return out, err
-}
-
-type askGuestInput struct {
-	VMPath
-	Body control.GuestRequest
-}
-
-func (s *Server) apiRequestGuestAction(ctx context.Context, a fleet.Actor, in *askGuestInput) (*taskOutput, error) {
-	task, err := s.Control.SendGuestRequest(ctx, a, in.ID, in.Body)
-	return &taskOutput{task}, err
 }

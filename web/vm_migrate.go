@@ -67,26 +67,3 @@ func (s *Server) migrateVM(c echo.Context, a fleet.Actor, in migrateForm) (formR
 	t, err := s.Control.MigrateVM(c.Request().Context(), a, id, order)
 	return stayOnPage(views.VMPath(id), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
-
-type migrateInput struct {
-	VMPath
-	Body control.MigrateVM
-}
-
-func (s *Server) apiMigrateVM(ctx context.Context, a fleet.Actor, in *migrateInput) (*taskOutput, error) {
-	task, err := s.Control.MigrateVM(ctx, a, in.ID, in.Body)
-	return &taskOutput{task}, err
-}
-
-type migrationTargetsOutput struct {
-	Body struct {
-		Items []fleet.MigrationTarget `json:"items"`
-	}
-}
-
-func (s *Server) apiListMigrationTargets(ctx context.Context, a fleet.Actor, in *VMPath) (*migrationTargetsOutput, error) {
-	out := &migrationTargetsOutput{}
-	var err error
-	out.Body.Items, err = s.Control.MigrationTargets(ctx, a, in.ID)
-	return out, err
-}

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"strconv"
@@ -69,36 +68,4 @@ func parseTransferRate(text string) (int64, error) {
 		return 0, fmt.Errorf("Give the limit as a number of MiB per second, or leave the field empty.")
 	}
 	return int64(n * (1 << 20)), nil
-}
-
-type moveDiskInput struct {
-	VMPath
-	Body struct {
-		Disk fleet.Volref `json:"disk" doc:"One of the VM's disks"`
-		control.MoveDisk
-	}
-}
-
-func (s *Server) apiMoveDisk(ctx context.Context, a fleet.Actor, in *moveDiskInput) (*taskOutput, error) {
-	task, err := s.Control.MoveDisk(ctx, a, in.ID, in.Body.Disk, in.Body.MoveDisk)
-	return &taskOutput{task}, err
-}
-
-type moveTargetsInput struct {
-	VMPath
-	PoolID fleet.PoolID `query:"poolId" required:"true" doc:"Current pool of the disk"`
-	Volume string       `query:"volume" required:"true" doc:"The disk's volume in this pool"`
-}
-
-type moveTargetsOutput struct {
-	Body struct {
-		Items []fleet.MoveTarget `json:"items"`
-	}
-}
-
-func (s *Server) apiListMoveTargets(ctx context.Context, a fleet.Actor, in *moveTargetsInput) (*moveTargetsOutput, error) {
-	out := &moveTargetsOutput{}
-	var err error
-	out.Body.Items, err = s.Control.MoveTargets(ctx, a, in.ID, fleet.Volref{PoolID: in.PoolID, Volume: in.Volume})
-	return out, err
 }

@@ -14,6 +14,7 @@ import (
 	"quantix/views"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
+	"quantix/web/idempotency"
 )
 
 // showNewVMForm shows the form of a new VM with the usual defaults.
@@ -113,7 +114,7 @@ func createOncePerForm[I ~string](ctx context.Context, s *Server, a fleet.Actor,
 	if err != nil {
 		return "", err
 	}
-	id, _, err := runIdempotent(ctx, s, a, control.IdempotencyKey{Name: form, Request: request, Secret: s.Sessions.Token(ctx)}, do)
+	id, _, err := idempotency.Run(ctx, s.Control, a, control.IdempotencyKey{Name: form, Request: request, Secret: s.Sessions.Token(ctx)}, do)
 	return id, err
 }
 

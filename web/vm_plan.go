@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"strings"
 	"time"
 
@@ -67,37 +66,4 @@ func (s *Server) planPage(c echo.Context, a fleet.Actor, _ emptyForm, how formDi
 func (s *Server) executePlan(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	vm, err := s.Control.ExecutePlan(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
 	return redirectTo(views.VMPath(vm)), err
-}
-
-// PlanPath holds the id of a plan, from the request's path.
-type PlanPath struct {
-	ID fleet.PlanID `path:"id"`
-}
-
-type planOutput struct {
-	Body fleet.Plan
-}
-
-func (s *Server) apiPlanVMEdit(ctx context.Context, a fleet.Actor, in *updateVMInput) (*planOutput, error) {
-	return retryPatch(in.MatchHeader, func(wanted int64) (*planOutput, error) {
-		_, change, err := s.applyVMPatch(ctx, a, in, wanted)
-		if err != nil {
-			return nil, err
-		}
-		plan, err := s.Control.PlanVM(ctx, a, in.ID, change)
-		return &planOutput{plan}, err
-	})
-}
-
-func (s *Server) apiPlanNewVM(ctx context.Context, a fleet.Actor, in *newVMInput) (*planOutput, error) {
-	if err := in.Body.checkDocument(); err != nil {
-		return nil, err
-	}
-	plan, err := s.Control.PlanNewVM(ctx, a, in.Body.CreateVM)
-	return &planOutput{plan}, err
-}
-
-func (s *Server) apiGetPlan(ctx context.Context, a fleet.Actor, in *PlanPath) (*planOutput, error) {
-	plan, err := s.Control.GetPlan(ctx, a, in.ID)
-	return &planOutput{plan}, err
 }

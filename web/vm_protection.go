@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"time"
@@ -64,14 +63,4 @@ func parseUTCTime(text string) (*time.Time, error) {
 		}
 	}
 	return nil, errors.New("Give a time in UTC, such as 2030-12-31T18:00.")
-}
-
-type protectVMInput struct {
-	VMPath
-	Body control.ProtectVM
-}
-
-func (s *Server) apiProtectVM(ctx context.Context, a fleet.Actor, in *protectVMInput) (*vmOutput, error) {
-	vm, err := s.Control.SetVMProtection(ctx, a, in.ID, in.Body)
-	return changedVMResponder(a)(vm, "", err)
 }

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"slices"
 
 	"github.com/labstack/echo/v4"
@@ -132,54 +131,4 @@ func (s *Server) setScheduleEnabled(c echo.Context, a fleet.Actor, to bool, word
 
 func stayOnSchedulesTab(vm fleet.VMID, text string) formResponse {
 	return stayOnPage(views.TabPath(views.VMPath(vm), "snapshots"), text)
-}
-
-type schedulesOutput struct {
-	Body struct {
-		Items []fleet.ScheduleView `json:"items"`
-	}
-}
-
-func (s *Server) apiListSchedules(ctx context.Context, a fleet.Actor, in *VMPath) (*schedulesOutput, error) {
-	out := &schedulesOutput{}
-	all, err := s.Control.SnapshotSchedules(ctx, a, in.ID)
-	out.Body.Items = append([]fleet.ScheduleView{}, all...)
-	return out, err
-}
-
-type scheduleInput struct {
-	VMPath
-	Body fleet.SnapshotSchedule
-}
-
-type createdScheduleOutput struct {
-	Body struct {
-		ID fleet.ScheduleID `json:"id"`
-	}
-}
-
-func (s *Server) apiAddSchedule(ctx context.Context, a fleet.Actor, in *scheduleInput) (*createdScheduleOutput, error) {
-	out := &createdScheduleOutput{}
-	var err error
-	out.Body.ID, err = s.Control.AddSnapshotSchedule(ctx, a, in.ID, in.Body)
-	return out, err
-}
-
-// SchedulePath names a snapshot schedule of a VM in the path.
-type SchedulePath struct {
-	VMPath
-	Schedule fleet.ScheduleID `path:"schedule"`
-}
-
-type editScheduleInput struct {
-	SchedulePath
-	Body fleet.SnapshotSchedule
-}
-
-func (s *Server) apiEditSchedule(ctx context.Context, a fleet.Actor, in *editScheduleInput) (*struct{}, error) {
-	return nil, s.Control.EditSnapshotSchedule(ctx, a, in.ID, in.Schedule, in.Body)
-}
-
-func (s *Server) apiDeleteSchedule(ctx context.Context, a fleet.Actor, in *SchedulePath) (*struct{}, error) {
-	return nil, s.Control.DeleteSnapshotSchedule(ctx, a, in.ID, in.Schedule)
 }

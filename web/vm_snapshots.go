@@ -1,8 +1,6 @@
 package web
 
 import (
-	"context"
-
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/control"
@@ -106,56 +104,4 @@ func (s *Server) consolidateSnapshots(c echo.Context, a fleet.Actor, _ emptyForm
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.ConsolidateVM(c.Request().Context(), a, id)
 	return stayOnSnapshotsTab(id, t), err
-}
-
-type snapshotsOutput struct{ Body fleet.SnapshotTree }
-
-func (s *Server) apiListSnapshots(ctx context.Context, a fleet.Actor, in *VMPath) (*snapshotsOutput, error) {
-	vm, err := s.Control.GetVM(ctx, a, in.ID)
-	out := &snapshotsOutput{}
-	if err == nil && vm.Status != nil && vm.Status.Snapshots != nil {
-		out.Body = *vm.Status.Snapshots
-	}
-	return out, err
-}
-
-type takeSnapshotInput struct {
-	VMPath
-	Body control.NewSnapshot
-}
-
-func (s *Server) apiTakeSnapshot(ctx context.Context, a fleet.Actor, in *takeSnapshotInput) (*taskOutput, error) {
-	task, err := s.Control.TakeSnapshot(ctx, a, in.ID, in.Body)
-	return &taskOutput{task}, err
-}
-
-// SnapshotPath names a snapshot of a VM in the path.
-type SnapshotPath struct {
-	VMPath
-	Snapshot fleet.SnapshotID `path:"snapshot"`
-}
-
-type revertSnapshotInput struct {
-	SnapshotPath
-	Body control.RevertSnapshot
-}
-
-func (s *Server) apiRevertSnapshot(ctx context.Context, a fleet.Actor, in *revertSnapshotInput) (*taskOutput, error) {
-	task, err := s.Control.RevertSnapshot(ctx, a, in.ID, in.Snapshot, in.Body)
-	return &taskOutput{task}, err
-}
-
-type deleteSnapshotInput struct {
-	SnapshotPath
-	Subtree bool `query:"subtree" doc:"Also delete the snapshot's descendants"`
-}
-
-func (s *Server) apiDeleteSnapshot(ctx context.Context, a fleet.Actor, in *deleteSnapshotInput) (*taskOutput, error) {
-	task, err := s.Control.DeleteSnapshot(ctx, a, in.ID, in.Snapshot, in.Subtree)
-	return &taskOutput{task}, err
-}
-
-func (s *Server) apiConsolidateSnapshots(ctx context.Context, a fleet.Actor, in *VMPath) (*taskOutput, error) {
-	task, err := s.Control.ConsolidateVM(ctx, a, in.ID)
-	return &taskOutput{task}, err
 }

@@ -17,6 +17,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
+	"quantix/web/api"
 )
 
 // showNewVMSummary renders a summary of the VM that the form would create, with its host. The page requests the summary
@@ -156,11 +157,11 @@ func newVMRequestTexts(c echo.Context, vm control.CreateVM) (call, object string
 		return "", "", err
 	}
 	word := func(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
-	body.Content = append([]*yaml.Node{word("apiVersion"), word(vmDocumentVersion), word("kind"), word(vmDocumentKind)}, body.Content...)
+	body.Content = append([]*yaml.Node{word("apiVersion"), word(api.VMDocumentVersion), word("kind"), word(api.VMDocumentKind)}, body.Content...)
 	object, err = yamlText(body)
 	// An apostrophe would end the shell's quoted string.
 	quoted := strings.ReplaceAll(strings.TrimSpace(pretty.String()), "'", `'\''`)
-	return fmt.Sprintf("curl %s://%s%s/vms \\\n  -H \"Authorization: Bearer $QUANTIX_TOKEN\" \\\n  -H 'Content-Type: application/json' \\\n  -d '%s'", c.Scheme(), c.Request().Host, apiBase, quoted), object, err
+	return fmt.Sprintf("curl %s://%s%s/vms \\\n  -H \"Authorization: Bearer $QUANTIX_TOKEN\" \\\n  -H 'Content-Type: application/json' \\\n  -d '%s'", c.Scheme(), c.Request().Host, api.Base, quoted), object, err
 }
 
 func yamlText(n *yaml.Node) (string, error) {

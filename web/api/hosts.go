@@ -1,0 +1,103 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// HostPath holds the id of a host, from the request's path.
+type HostPath struct {
+	ID fleet.HostID `path:"id"`
+}
+
+type hostOutput struct {
+	ETag string `header:"ETag"`
+	Body hostBody
+}
+
+type hostBody struct {
+	fleet.HostView
+	Offered
+}
+
+func hostAnswer(a fleet.Actor, h fleet.HostView, err error) (*hostOutput, error) {
+	return &hostOutput{ETag: etag(h.Generation), Body: hostBody{h, offeredActions(a, "host", h.Actions())}}, err
+}
+
+func (api *API) getHost(ctx context.Context, a fleet.Actor, in *HostPath) (*hostOutput, error) {
+	h, err := api.Control.GetHost(ctx, a, in.ID)
+	return hostAnswer(a, h, err)
+}
+
+type updateHostInput struct {
+	HostPath
+	MatchHeader
+	Body mergePatch[hostEdit]
+}
+
+// hostEdit holds the editable fields of a host, at the same JSON paths as in the host.
+type hostEdit struct {
+	Spec fleet.HostSpec `json:"spec"`
+}
+
+func (api *API) updateHost(ctx context.Context, a fleet.Actor, in *updateHostInput) (*hostOutput, error) {
+	return retryPatch(in.MatchHeader, func(wanted int64) (*hostOutput, error) {
+		old, err := api.Control.GetHost(ctx, a, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		to, err := in.Body.applyTo(hostEdit{old.Spec})
+		if err != nil {
+			return nil, err
+		}
+		if to.Spec.Labels == nil {
+			to.Spec.Labels = map[string]string{}
+		}
+		h, err := api.Control.UpdateHost(ctx, a, in.ID, control.UpdateHost{
+			Labels: to.Spec.Labels, Taints: append([]string{}, to.Spec.Taints...), Description: &to.Spec.Description, IfGeneration: cmp.Or(wanted, old.Generation),
+		})
+		return hostAnswer(a, h, err)
+	})
+}
+
+func (api *API) deleteHost(ctx context.Context, a fleet.Actor, in *HostPath) (*emptyOutput, error) {
+	return nil, api.Control.DeleteHost(ctx, a, in.ID)
+}
+
+type actOnHostInput struct {
+	HostPath
+	Body struct {
+		Action string `json:"action" doc:"clear-conflict"`
+	}
+}
+
+func (api *API) actOnHost(ctx context.Context, a fleet.Actor, in *actOnHostInput) (*hostOutput, error) {
+	if in.Body.Action != "clear-conflict" {
+		var c fleet.Checks
+		c.Add("action", "There is no action %q of a host. Use clear-conflict.", in.Body.Action)
+		return nil, c.Err()
+	}
+	if err := api.Control.ClearConflict(ctx, a, in.ID); err != nil {
+		return nil, err
+	}
+	return api.getHost(ctx, a, &in.HostPath)
+}
+
+type discoveredVMsInput struct {
+	HostPath
+	ListQuery
+}
+
+func (api *API) discoveredVMs(ctx context.Context, a fleet.Actor, in *discoveredVMsInput) (*pageOutput[fleet.DiscoveredVM], error) {
+	host, err := api.Control.GetHost(ctx, a, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	of := in.ListQuery
+	of.Filter = strings.TrimSpace(of.Filter + " host:" + host.Name)
+	return listOperation(api.Control.ListDiscoveredVMs)(ctx, a, &of)
+}

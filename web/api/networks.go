@@ -1,0 +1,68 @@
+package api
+
+import (
+	"context"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// NetworkPath holds the id of a network, from the request's path.
+type NetworkPath struct {
+	ID fleet.NetworkID `path:"id"`
+}
+
+// NetworkHostPath holds the ids of a network and one of its hosts, from the request's path.
+type NetworkHostPath struct {
+	NetworkPath
+	Host fleet.HostID `path:"host"`
+}
+
+type networkOutput struct {
+	Location string `header:"Location"`
+	Body     networkOutputBody
+}
+
+type networkOutputBody struct {
+	fleet.NetworkView
+	Offered
+}
+
+func networkAnswer(a fleet.Actor, n fleet.NetworkView) networkOutputBody {
+	return networkOutputBody{n, offeredActions(a, "network", n.Actions())}
+}
+
+func (api *API) createNetwork(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateNetwork }) (*networkOutput, error) {
+	network, err := api.Control.CreateNetwork(ctx, a, in.Body)
+	return &networkOutput{Location: Base + "/networks/" + string(network.ID), Body: networkAnswer(a, network)}, err
+}
+
+func (api *API) getNetwork(ctx context.Context, a fleet.Actor, in *NetworkPath) (*networkOutput, error) {
+	network, err := api.Control.GetNetwork(ctx, a, in.ID)
+	return &networkOutput{Body: networkAnswer(a, network)}, err
+}
+
+type networkListInput struct {
+	NetworkPath
+	ListQuery
+}
+
+func (api *API) networkHosts(ctx context.Context, a fleet.Actor, in *networkListInput) (*pageOutput[fleet.NetworkHost], error) {
+	return listOperation(func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
+		return api.Control.NetworkHosts(ctx, a, in.ID, q)
+	})(ctx, a, &in.ListQuery)
+}
+
+// GrantPath holds the ids of a network and a project with access to the network, from the request's path.
+type GrantPath struct {
+	ID      fleet.NetworkID `path:"id"`
+	Project string          `path:"project"`
+}
+
+func (api *API) grantNetwork(ctx context.Context, a fleet.Actor, in *GrantPath) (*emptyOutput, error) {
+	return nil, api.Control.GrantNetwork(ctx, a, in.ID, GrantProjectID(in.Project))
+}
+
+func (api *API) revokeNetwork(ctx context.Context, a fleet.Actor, in *GrantPath) (*emptyOutput, error) {
+	return nil, api.Control.RevokeNetwork(ctx, a, in.ID, GrantProjectID(in.Project))
+}

@@ -1,0 +1,85 @@
+package api
+
+import (
+	"context"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// SecurityGroupPath holds the id of a security group, from the request's path.
+type SecurityGroupPath struct {
+	ID fleet.SecurityGroupID `path:"id"`
+}
+
+type securityGroupOutput struct {
+	Location string `header:"Location"`
+	Body     fleet.SecurityGroupView
+}
+
+func (api *API) createSecurityGroup(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateSecurityGroup }) (*securityGroupOutput, error) {
+	g, err := api.Control.CreateSecurityGroup(ctx, a, in.Body)
+	return &securityGroupOutput{Location: Base + "/security-groups/" + string(g.ID), Body: g}, err
+}
+
+func (api *API) getSecurityGroup(ctx context.Context, a fleet.Actor, in *SecurityGroupPath) (*securityGroupOutput, error) {
+	g, err := api.Control.GetSecurityGroup(ctx, a, in.ID)
+	return &securityGroupOutput{Body: g}, err
+}
+
+type securityGroupPatch struct {
+	Name string                  `json:"name"`
+	Spec fleet.SecurityGroupSpec `json:"spec"`
+}
+
+type updateSecurityGroupInput struct {
+	SecurityGroupPath
+	Body mergePatch[securityGroupPatch]
+}
+
+func (api *API) updateSecurityGroup(ctx context.Context, a fleet.Actor, in *updateSecurityGroupInput) (*securityGroupOutput, error) {
+	old, err := api.Control.GetSecurityGroup(ctx, a, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	to, err := in.Body.applyTo(securityGroupPatch{old.Name, old.Spec})
+	if err != nil {
+		return nil, err
+	}
+	g, err := api.Control.UpdateSecurityGroup(ctx, a, in.ID, control.UpdateSecurityGroup{Name: &to.Name, Spec: &to.Spec, IfGeneration: old.Generation})
+	return &securityGroupOutput{Body: g}, err
+}
+
+func (api *API) deleteSecurityGroup(ctx context.Context, a fleet.Actor, in *SecurityGroupPath) (*emptyOutput, error) {
+	return nil, api.Control.DeleteSecurityGroup(ctx, a, in.ID)
+}
+
+func (api *API) retrySecurityGroup(ctx context.Context, a fleet.Actor, in *SecurityGroupPath) (*emptyOutput, error) {
+	return nil, api.Control.RetrySecurityGroup(ctx, a, in.ID)
+}
+
+type passOutput struct{ Body fleet.PassAnswer }
+
+type passInput struct {
+	FromVM      fleet.VMID     `query:"fromVm" doc:"UUID of the sending VM; omitted: fromAddress is the sender"`
+	FromMAC     string         `query:"fromMac" doc:"MAC address of the VM's NIC; empty: its first NIC"`
+	FromAddress string         `query:"fromAddress" doc:"One of the NIC's addresses; without a VM: the sender's address"`
+	ToVM        fleet.VMID     `query:"toVm"`
+	ToMAC       string         `query:"toMac"`
+	ToAddress   string         `query:"toAddress"`
+	Protocol    fleet.Protocol `query:"protocol" doc:"tcp, udp, icmp or icmpv6"`
+	Port        int            `query:"port" doc:"Destination port, for tcp and udp"`
+}
+
+func (api *API) testTraffic(ctx context.Context, a fleet.Actor, in *passInput) (*passOutput, error) {
+	out, err := api.Control.CheckConnection(ctx, a, fleet.PassQuestion{
+		From:     fleet.PassEnd{VMID: in.FromVM, MAC: in.FromMAC, Address: in.FromAddress},
+		To:       fleet.PassEnd{VMID: in.ToVM, MAC: in.ToMAC, Address: in.ToAddress},
+		Protocol: in.Protocol, Port: in.Port,
+	})
+	return &passOutput{out}, err
+}
+
+func (api *API) nicFilters(ctx context.Context, a fleet.Actor, in *VMPath) (*pageOutput[fleet.NICFilter], error) {
+	return asSinglePage(api.Control.NICFilterStates(ctx, a, in.ID))
+}

@@ -1,0 +1,51 @@
+package api
+
+import (
+	"context"
+
+	"quantix/internal/fleet"
+)
+
+type taskOutput struct{ Body fleet.Task }
+
+// TaskPath holds the id of a task, from the request's path.
+type TaskPath struct {
+	ID fleet.TaskID `path:"id"`
+}
+
+func (api *API) getTask(ctx context.Context, a fleet.Actor, in *TaskPath) (*taskOutput, error) {
+	task, err := api.Control.GetTask(ctx, a, in.ID)
+	return &taskOutput{task}, err
+}
+
+type guestRunOutput struct{ Body fleet.GuestRun }
+
+func (api *API) guestRun(ctx context.Context, a fleet.Actor, in *TaskPath) (*guestRunOutput, error) {
+	run, err := api.Control.GuestRun(ctx, a, in.ID)
+	return &guestRunOutput{run}, err
+}
+
+func (api *API) cancelTask(ctx context.Context, a fleet.Actor, in *TaskPath) (*taskOutput, error) {
+	task, err := api.Control.CancelTask(ctx, a, in.ID)
+	return &taskOutput{task}, err
+}
+
+// readTasks returns the response with the tasks of these ids, or err if it is set. The list is empty if hosts have
+// nothing to do.
+func (api *API) readTasks(ctx context.Context, a fleet.Actor, ids []fleet.TaskID, err error) (*pageOutput[fleet.Task], error) {
+	if err != nil {
+		return nil, err
+	}
+	out := &pageOutput[fleet.Task]{fleet.Page[fleet.Task]{Items: []fleet.Task{}}}
+	for _, id := range ids {
+		if id == "" {
+			continue
+		}
+		task, err := api.Control.GetTask(ctx, a, id)
+		if err != nil {
+			return nil, err
+		}
+		out.Body.Items = append(out.Body.Items, task)
+	}
+	return out, nil
+}

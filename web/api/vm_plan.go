@@ -1,0 +1,40 @@
+package api
+
+import (
+	"context"
+
+	"quantix/internal/fleet"
+)
+
+// PlanPath holds the id of a plan, from the request's path.
+type PlanPath struct {
+	ID fleet.PlanID `path:"id"`
+}
+
+type planOutput struct {
+	Body fleet.Plan
+}
+
+func (api *API) planVMEdit(ctx context.Context, a fleet.Actor, in *updateVMInput) (*planOutput, error) {
+	return retryPatch(in.MatchHeader, func(wanted int64) (*planOutput, error) {
+		_, change, err := api.applyVMPatch(ctx, a, in, wanted)
+		if err != nil {
+			return nil, err
+		}
+		plan, err := api.Control.PlanVM(ctx, a, in.ID, change)
+		return &planOutput{plan}, err
+	})
+}
+
+func (api *API) planNewVM(ctx context.Context, a fleet.Actor, in *newVMInput) (*planOutput, error) {
+	if err := in.Body.checkDocument(); err != nil {
+		return nil, err
+	}
+	plan, err := api.Control.PlanNewVM(ctx, a, in.Body.CreateVM)
+	return &planOutput{plan}, err
+}
+
+func (api *API) getPlan(ctx context.Context, a fleet.Actor, in *PlanPath) (*planOutput, error) {
+	plan, err := api.Control.GetPlan(ctx, a, in.ID)
+	return &planOutput{plan}, err
+}

@@ -1,0 +1,60 @@
+// Package bodylimit has the limits of request bodies: their size, and the number of JSON values in them.
+package bodylimit
+
+import (
+	"bytes"
+
+	"quantix/internal/fleet"
+)
+
+// TooLarge returns the error for a body of more than limit bytes.
+func TooLarge(limit int64) error {
+	return fleet.Errorf(fleet.TooLarge, "The request is larger than %d KiB. Send less at once.", limit>>10)
+}
+
+// TooManyValues returns the error for a body of more than most JSON values.
+func TooManyValues(most int) error {
+	return fleet.Errorf(fleet.TooLarge, "The request holds more than %d values. Send less at once.", most)
+}
+
+// CheckValueCount returns TooManyValues for a body of more than most JSON values. Each list and object counts as one
+// value. It runs before the body is decoded: an empty object has three bytes but takes a kilobyte to decode, so a size
+// limit alone does not bound memory.
+func CheckValueCount(text []byte, most int) error {
+	if quick := 1 + bytes.Count(text, []byte{','}) + bytes.Count(text, []byte{'{'}) + bytes.Count(text, []byte{'['}); quick <= most {
+		return nil // an upper bound of the number of values, because strings may contain these characters too
+	}
+	if countJSONValues(text) > most {
+		return TooManyValues(most)
+	}
+	return nil
+}
+
+// countJSONValues returns the size of a JSON text for CheckValueCount: each list, object, string, number, boolean and
+// null counts as one. For invalid JSON the result is arbitrary.
+func countJSONValues(text []byte) (n int) {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case ' ', '\t', '\r', '\n', ',', ']', '}':
+		case ':':
+			n-- // the string before the colon was a name, not a value
+		case '"':
+			n++
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		case '[', '{':
+			n++
+		default: // a number, true, false or null
+			n++
+			for i+1 < len(text) && !endsJSONScalar[text[i+1]] {
+				i++
+			}
+		}
+	}
+	return n
+}
+
+var endsJSONScalar = [256]bool{' ': true, '\t': true, '\r': true, '\n': true, ',': true, ']': true, '}': true, ':': true, '"': true, '[': true, '{': true}
