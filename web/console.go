@@ -105,7 +105,7 @@ func (s *Server) apiConsoleSocket(c echo.Context, a fleet.Actor) error {
 func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx context.Context, r *http.Request, used bool) (fleet.Actor, error)) error {
 	r := c.Request()
 	if !c.IsWebSocket() {
-		return notWebsocketError()
+		return relay.NotWebsocketError()
 	}
 	secret := consoleTicketOf(r)
 	if secret == "" {
@@ -234,5 +234,13 @@ func (n *userTransferCounts) release(id fleet.UserID) {
 	defer n.mu.Unlock()
 	if n.open[id]--; n.open[id] <= 0 {
 		delete(n.open, id)
+	}
+}
+
+// serveRelay connects ws, one end of a relay that control has admitted, with the relay's other end. It returns when
+// the relay has ended. It calls onMessage, unless nil, for each message from ws.
+func (s *Server) serveRelay(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, onMessage func()) {
+	if err := s.relayBroker.Serve(ctx, end, ws, onMessage); err != nil {
+		s.Log.Info("relay ended before both ends connected", "pair", end.ID(), "kind", end.Kind(), "side", end.Side(), "who", a.Name, "error", err)
 	}
 }

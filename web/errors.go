@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -53,7 +52,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 	var sent error
 	switch {
 	case expectsJSONError(c):
-		sent = writeProblem(c, r)
+		sent = problem.Write(c, r.problem())
 	case isHTMXRequest(c):
 		c.Response().Header().Set("X-Quantix-Message", url.PathEscape(r.sentence()))
 		sent = c.NoContent(r.status)
@@ -115,6 +114,11 @@ func (s *Server) apiProblem(c echo.Context, err error) *problem.Body {
 	return r.problem()
 }
 
+// agentProblem converts err to the response to an agent, by the same rules as errors of pages.
+func (s *Server) agentProblem(c echo.Context, err error) *problem.Body {
+	return s.refusalFromError(c, convertTooLargeError(err)).problem()
+}
+
 // auditRefusal writes the user and the route of a refused request to the audit log. It omits the address, which may
 // contain secrets.
 func (s *Server) auditRefusal(c echo.Context, e *fleet.Error) {
@@ -147,7 +151,8 @@ func (r refusal) sentence() string {
 
 // problem returns the response in the format of RFC 9457.
 func (r refusal) problem() *problem.Body {
-	p := &problem.Body{Title: http.StatusText(r.status), Status: r.status, Detail: r.sentence(), Reference: r.logReference}
+	p := problem.New(r.status, r.sentence())
+	p.Reference = r.logReference
 	for _, f := range r.fields {
 		p.Errors = append(p.Errors, problem.Field{Location: f.Field, Message: f.Message})
 	}
@@ -174,15 +179,6 @@ func currentPathForRetry(r *http.Request) string {
 		return localPath(r.URL.RequestURI()) // "//elsewhere.example" is a path here, but another site in a link
 	}
 	return "/"
-}
-
-// writeProblem writes an error response in the format of RFC 9457, with the path of each wrong field.
-func writeProblem(c echo.Context, r refusal) error {
-	text, err := json.Marshal(r.problem())
-	if err != nil {
-		return err
-	}
-	return c.Blob(r.status, "application/problem+json", text)
 }
 
 func isAPIRequest(c echo.Context) bool { return strings.HasPrefix(c.Request().URL.Path, "/api/") }

@@ -3,15 +3,15 @@ package web
 import (
 	"net/http"
 	"time"
+
+	"quantix/web/agents"
 )
 
 // AgentProofs returns whether each agent route requires a session, by the route's method and path.
 func (s *Server) AgentProofs() map[string]bool {
 	out := map[string]bool{}
-	for name, r := range s.routeTable {
-		if r.kind.isAgentRoute() {
-			out[name] = r.kind == sessionProof || r.kind == transactionProof
-		}
+	for _, r := range s.agents.Routes() {
+		out[r.Method+" "+r.Path] = r.Proof == agents.SessionProof || r.Proof == agents.TransactionProof
 	}
 	return out
 }

@@ -22,9 +22,6 @@ import (
 const (
 	maxFormBytes = 64 << 10 // bytes of a form
 
-	// bodyReadTimeout is how long a request body may take to arrive. Without this limit, a slow client could hold its
-	// connection forever.
-	bodyReadTimeout = 15 * time.Second
 	// bodyDrainTimeout is how long the portal reads on after it refused a request, so that the client can read the reason.
 	// net/http waits the same time.
 	bodyDrainTimeout = 500 * time.Millisecond
@@ -173,7 +170,7 @@ func limitBodySize(next echo.HandlerFunc) echo.HandlerFunc {
 		r := whole.WithContext(whole.Context())
 		r.Body = http.MaxBytesReader(c.Response().Writer, r.Body, limit)
 		c.SetRequest(r)
-		setReadDeadline(c, time.Now().Add(bodyReadTimeout)) // no reset needed: net/http clears the deadline after the response
+		bodylimit.SetReadDeadline(c.Response(), time.Now().Add(bodylimit.ReadTimeout)) // no reset needed: net/http clears the deadline after the response
 		return next(c)
 	}
 }
@@ -187,18 +184,12 @@ func drainBodyAfterRefusal(next echo.HandlerFunc) echo.HandlerFunc {
 		err := next(c)
 		if r.Close && r.ContentLength != 0 && c.Response().Status >= http.StatusBadRequest {
 			if http.NewResponseController(c.Response()).Flush() == nil {
-				setReadDeadline(c, time.Now().Add(bodyDrainTimeout))
+				bodylimit.SetReadDeadline(c.Response(), time.Now().Add(bodyDrainTimeout))
 				_, _ = io.Copy(io.Discard, r.Body)
 			}
 		}
 		return err
 	}
-}
-
-// setReadDeadline sets the read deadline of the connection; the zero time means none. Connections without deadlines (a
-// test's recorder) ignore it.
-func setReadDeadline(c echo.Context, t time.Time) {
-	_ = http.NewResponseController(c.Response()).SetReadDeadline(t)
 }
 
 // limitRequestTime gives each request except streams a deadline, which ends waits for the database.

@@ -4,7 +4,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
-	"quantix/internal/wire"
 	"quantix/views"
 	"quantix/views/kit"
 	poolview "quantix/views/pool"
@@ -27,10 +26,4 @@ func (s *Server) changeCredentials(c echo.Context, a fleet.Actor, in credentials
 	id := fleet.PoolID(c.Param("id"))
 	tasks, err := s.Control.ChangePoolSecret(c.Request().Context(), a, id, in.Secret)
 	return stayOnPage(views.PoolPath(id), "The credentials are changed; "+kit.CountText(len(tasks), "host")+" will fetch them."), err
-}
-
-// sendPoolSecret sends a host the secret of a pool that is assigned to it.
-func (s *Server) sendPoolSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.PoolSecret, error) {
-	out, err := s.Control.PoolSecret(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
-	return &out, err
 }

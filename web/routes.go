@@ -8,7 +8,6 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
-	"quantix/internal/wire"
 	hostview "quantix/views/host"
 	imageview "quantix/views/image"
 	networkview "quantix/views/network"
@@ -36,16 +35,8 @@ const (
 	sessionTransfer
 	tokenTransfer
 
-	// Agent routes, on a separate listener. Each kind requires a different proof of the host's identity. All except
-	// joining also require that the host exists and uses the key of its latest join.
-	joinTokenProof          // a join token instead of a certificate
-	expiredCertificateProof // the host's certificate, which may have expired: for its renewal
-	certificateProof        // the host's certificate; the call opens a session of the agent
-	sessionProof            // the certificate and the agent's session, checked before the body is read
-	transactionProof        // as sessionProof, but control checks the session in the call's own transaction, which saves a query
+	agentCall // of agents, on a separate listener; package web/agents checks the proof of the host's identity
 )
-
-func (k routeKind) isAgentRoute() bool { return k >= joinTokenProof }
 
 // isLongLived reports whether routes of this kind have no deadline.
 func (k routeKind) isLongLived() bool {
@@ -58,8 +49,7 @@ func (k routeKind) requiresToken() bool { return k == apiCall || k == socket || 
 // noPermission marks a route without a required permission. control still checks the actor's permissions.
 const noPermission policy.Permission = ""
 
-// route is one row of the table of routes. handle is nil for the routes that huma's router handles, and for the claim
-// (see addAgentRoute).
+// route is one row of the table of routes. handle is nil for the routes that packages web/api and web/agents register.
 type route struct {
 	method, path string
 	kind         routeKind
@@ -368,23 +358,7 @@ func (s *Server) routes() []route {
 		{get, "/tasks/:id", page, policy.TasksSee, s.taskPage},
 		{post, "/tasks/:id/cancel", page, policy.TasksSee, submitWithoutForm(s.cancelTask)},
 	}
-	agents := []route{
-		{post, wire.PathJoin, joinTokenProof, noPermission, agentRequestHandler(maxAgentRequestBytes, s.joinHost)},
-		{post, wire.PathRenew, expiredCertificateProof, policy.ActAsAgent, agentBodyHandler(maxAgentRequestBytes, s.renewCertificate)},
-		{post, wire.PathHello, certificateProof, policy.ActAsAgent, agentBodyHandler(maxAgentRequestBytes, s.Control.Hello)},
-		{post, wire.PathReport, transactionProof, policy.ActAsAgent, agentBodyHandler(maxReportBytes, s.Control.Report)},
-		{post, wire.PathClaim, transactionProof, policy.ActAsAgent, nil}, // see claimHandler
-		{post, wire.PathJobs + ":id/progress", sessionProof, policy.ActAsAgent, agentRequestHandler(maxAgentRequestBytes, s.reportProgress)},
-		{post, wire.PathJobs + ":id/finish", transactionProof, policy.ActAsAgent, agentRequestHandler(maxReportBytes, s.finishJob)},
-		{post, wire.PathResults, transactionProof, policy.ActAsAgent, agentRequestHandler(maxReportBytes, s.finishJobs)},
-		{post, wire.PathJobs + ":id/secret", sessionProof, policy.ActAsAgent, agentRequestHandler(maxAgentRequestBytes, s.sendGuestSecret)},
-		{post, wire.PathPools + ":id/secret", sessionProof, policy.ActAsAgent, agentRequestHandler(maxAgentRequestBytes, s.sendPoolSecret)},
-		{post, wire.PathFirstBoots + ":id", sessionProof, policy.ActAsAgent, agentRequestHandler(maxAgentRequestBytes, s.sendFirstBoot)},
-		{post, wire.PathTransfers + ":id/meet", sessionProof, policy.ActAsAgent, agentRequestHandler(maxAgentRequestBytes, s.exchangeTransferAddresses)},
-		{get, wire.PathRelay + ":id", transactionProof, policy.ActAsAgent, s.joinRelay},
-		{get, wire.PathConsole + ":id", transactionProof, policy.ActAsAgent, s.joinRelay}, // older agents
-	}
-	return slices.Concat(pages, s.uploadRoutes(), s.apiRoutes(), agents)
+	return slices.Concat(pages, s.uploadRoutes(), s.apiRoutes(), s.agentRoutes())
 }
 
 // apiRoutes lists the routes of /api/v1 with the permission of each operation.
@@ -395,6 +369,14 @@ func (s *Server) apiRoutes() []route {
 	}
 	for _, o := range s.api.Routes() {
 		routes = append(routes, route{o.Method, o.Path, apiCall, o.Permission, nil})
+	}
+	return routes
+}
+
+// agentRoutes lists the routes of /agent/v1.
+func (s *Server) agentRoutes() (routes []route) {
+	for _, r := range s.agents.Routes() {
+		routes = append(routes, route{r.Method, r.Path, agentCall, r.Permission, nil})
 	}
 	return routes
 }

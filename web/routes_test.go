@@ -17,7 +17,7 @@ func TestEveryRouteIsInTheTable(t *testing.T) {
 	s := New(Options{Control: control.New(nil, control.Options{}), Hub: notify.NewHub()})
 	for of, served := range map[bool][]*echo.Route{false: s.pageEcho.Routes(), true: s.agentEcho.Routes()} {
 		for _, r := range served {
-			if line, ok := s.routeTable[r.Method+" "+r.Path]; !ok || line.kind.isAgentRoute() != of {
+			if line, ok := s.routeTable[r.Method+" "+r.Path]; !ok || (line.kind == agentCall) != of {
 				t.Errorf("%s %s is not in the table of routes.go, which defines the permission (agent route: %v)", r.Method, r.Path, of)
 			}
 		}
@@ -41,7 +41,7 @@ func TestRoutesWithoutPermissionListed(t *testing.T) {
 		if r.permission == noPermission && !open[name] {
 			t.Errorf("%s requires no permission", name)
 		}
-		if (r.permission == policy.ActAsAgent) != (r.kind.isAgentRoute() && r.kind != joinTokenProof) {
+		if (r.permission == policy.ActAsAgent) != (r.kind == agentCall && r.path != wire.PathJoin) {
 			t.Errorf("%s: an agent route on the wrong listener", name)
 		}
 	}

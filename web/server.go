@@ -1,7 +1,8 @@
 // Package web serves HTTP: pages, fragments and event streams for browsers, /api/v1 for API clients, /agent/v1 for
 // agents. A handler decodes the request, calls control and renders the result. Package web/api has the operations of
-// /api/v1. All routes are in routes.go; submit.go handles all forms. Each resource type has files like those of VMs:
-// vms.go for the list, vm.go for the object's page, vm_new.go and others for its forms, api/vms.go for the API.
+// /api/v1, package web/agents the endpoints of /agent/v1. All other routes are in routes.go; submit.go handles all
+// forms. Each resource type has files like those of VMs: vms.go for the list, vm.go for the object's page, vm_new.go
+// and others for its forms, api/vms.go for the API.
 package web
 
 import (
@@ -20,6 +21,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
 	"quantix/internal/relay"
+	"quantix/web/agents"
 	"quantix/web/api"
 )
 
@@ -57,7 +59,8 @@ type Server struct {
 	transfersPerUser userTransferCounts
 	metrics          *metrics
 
-	api *api.API // the operations of /api/v1
+	api    *api.API          // the operations of /api/v1
+	agents *agents.Endpoints // the endpoints of /agent/v1
 }
 
 // New returns a server for o. The caller serves Handler and AgentHandler on listeners of its own.
@@ -71,6 +74,10 @@ func New(o Options) *Server {
 	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streamsPerUser: userStreamCounts{open: map[fleet.UserID]int{}}, userLimiter: newUserLimiter(o.Pool), sharedRenderer: sharedRenderer{queues: map[sharedRequestKey]*renderQueue{}}, refreshRate: newRefreshRate(), refreshSlots: make(chan struct{}, maxConcurrentRefreshes()), relayBroker: relay.NewBroker(consoleRelayConfig, uploadRelayConfig, downloadRelayConfig, hostRelayConfig(o.RelayBytes))}
 	s.metrics = s.newMetrics()
 	s.api = &api.API{Control: o.Control, Version: o.Version, Actor: actorOf, Problem: s.apiProblem, NewConsoleTicket: s.newConsoleTicket}
+	s.agents = &agents.Endpoints{
+		Control: o.Control, Log: o.Log, Problem: s.agentProblem, ServeRelay: s.serveRelay,
+		CountClaim: s.metrics.countClaim, RecordJob: s.metrics.recordJob, ParkedClaims: &s.metrics.parkedClaims,
+	}
 	if u, err := url.Parse(o.PublicURL); err == nil && u.Host != "" {
 		// A proxy may forward another Host than browsers see. An invalid PublicURL is ignored here.
 		_ = s.origin.AddTrustedOrigin(u.Scheme + "://" + u.Host)
@@ -95,18 +102,15 @@ func New(o Options) *Server {
 		s.limitPerUser,
 	)
 	s.agentEcho = s.newEcho()
-	s.agentEcho.HTTPErrorHandler = s.writeAgentError
 	s.routeTable = map[string]route{}
 	for _, r := range s.routes() {
 		s.routeTable[r.method+" "+r.path] = r
-		switch {
-		case r.kind.isAgentRoute():
-			s.addAgentRoute(r)
-		case r.handle != nil:
+		if r.handle != nil {
 			s.pageEcho.Add(r.method, r.path, func(c echo.Context) error { return r.handle(c, actorOf(c)) })
 		}
 	}
 	s.api.Register(s.pageEcho)
+	s.agents.Register(s.agentEcho, s.metrics.measureRequests, recoverPanic)
 	return s
 }
 

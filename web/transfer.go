@@ -3,11 +3,7 @@ package web
 import (
 	"time"
 
-	"github.com/labstack/echo/v4"
-
-	"quantix/internal/fleet"
 	"quantix/internal/relay"
-	"quantix/internal/wire"
 )
 
 // hostRelayConfig configures the relay between two hosts that cannot reach each other. All such relays share the limit
@@ -23,11 +19,4 @@ func hostRelayConfig(bytesASecond int64) relay.KindConfig {
 		NotBinary:    "A transfer carries binary messages only.",
 		Limit:        relay.NewRateLimit(bytesASecond),
 	}
-}
-
-// exchangeTransferAddresses exchanges addresses and tickets between the two hosts of a transfer: it stores those of
-// the calling host and returns those of the other host.
-func (s *Server) exchangeTransferAddresses(c echo.Context, a fleet.Actor, in wire.Meet) (*wire.MeetAnswer, error) {
-	out, err := s.Control.ExchangeTransferData(c.Request().Context(), a, fleet.TransferID(c.Param("id")), in)
-	return &out, err
 }

@@ -7,7 +7,6 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/internal/wire"
 	"quantix/views"
 	vmview "quantix/views/vm"
 )
@@ -117,10 +116,4 @@ func (s *Server) runGuestProgram(c echo.Context, a fleet.Actor, in guestProgramF
 	}
 	t, err := s.Control.SendGuestRequest(c.Request().Context(), a, fleet.VMID(c.Param("id")), order)
 	return redirectTo(views.TaskPath(t.ID)), err
-}
-
-// sendGuestSecret sends a host the secret, such as a password, that a job passes to the VM's guest.
-func (s *Server) sendGuestSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.GuestSecret, error) {
-	out, err := s.Control.GuestSecret(c.Request().Context(), a, fleet.JobID(c.Param("id")))
-	return &out, err
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"quantix/web/bodylimit"
 )
 
 const (
@@ -28,7 +30,7 @@ func limitClientReadTime(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		// the deadline until the handler begins to write
-		_ = control.SetWriteDeadline(time.Now().Add(pageTimeout + bodyReadTimeout + writeDeadlineInterval))
+		_ = control.SetWriteDeadline(time.Now().Add(pageTimeout + bodylimit.ReadTimeout + writeDeadlineInterval))
 		c.Response().Writer = &deadlineWriter{c.Response().Writer, control}
 		return next(c)
 	}

@@ -77,6 +77,7 @@ var allowedImports = map[string][]string{
 
 	// Subpackages of web import no pages.
 	"web/api":         {"web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/query", "internal/control/identity", "internal/auth", "internal/fleet", "internal/policy"},
+	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy"},
 	"web/problem":     {},
 	"web/bodylimit":   {"internal/fleet"},
 	"web/idempotency": {"internal/control", "internal/fleet"},
@@ -111,7 +112,7 @@ var restricted = map[string][]string{
 	"quantix/agent/libvirt": {"internal/cli"},
 	"quantix/agent/mock":    {"internal/cli"},
 
-	"github.com/labstack/echo":           {"web", "web/api"},
+	"github.com/labstack/echo":           {"web", "web/api", "web/agents", "web/problem"},
 	"github.com/danielgtaylor/huma":      {"web/api"},
 	"github.com/digitalocean/go-libvirt": {"agent/libvirt"},
 	"libvirt.org/go/libvirtxml":          {"agent/libvirt"},

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/gorilla/websocket"
+
+	"quantix/internal/fleet"
 )
 
 // ReadLimit is the largest websocket message of either side, in bytes.
@@ -24,6 +26,11 @@ var upgrader = websocket.Upgrader{
 	WriteBufferSize: 4 << 10,
 	WriteBufferPool: &writeBuffers,
 	CheckOrigin:     func(*http.Request) bool { return true },
+}
+
+// NotWebsocketError returns the error for a request that is no websocket upgrade.
+func NotWebsocketError() error {
+	return fleet.Errorf(fleet.Malformed, "This address accepts only websocket upgrade requests.")
 }
 
 // Upgrade upgrades the request to one side of a relay. The caller must have authorized the request and checked a

@@ -1,11 +1,24 @@
-// Package bodylimit has the limits of request bodies: their size, and the number of JSON values in them.
+// Package bodylimit has the limits of request bodies: their size, the time until they arrive, and the number of JSON
+// values in them.
 package bodylimit
 
 import (
 	"bytes"
+	"net/http"
+	"time"
 
 	"quantix/internal/fleet"
 )
+
+// ReadTimeout is how long a request body may take to arrive. Without this limit, a slow client could hold its
+// connection forever.
+const ReadTimeout = 15 * time.Second
+
+// SetReadDeadline sets the read deadline of the response's connection; the zero time means none. Connections without
+// deadlines (a test's recorder) ignore it.
+func SetReadDeadline(w http.ResponseWriter, t time.Time) {
+	_ = http.NewResponseController(w).SetReadDeadline(t)
+}
 
 // TooLarge returns the error for a body of more than limit bytes.
 func TooLarge(limit int64) error {

@@ -1,6 +1,13 @@
 // Package problem has the error response of the API, of the agents' endpoints and of uploads.
 package problem
 
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+)
+
 // Body is an error response in the format of RFC 9457, with the JSON path of each wrong field.
 type Body struct {
 	Title     string  `json:"title"`
@@ -14,6 +21,20 @@ type Body struct {
 type Field struct {
 	Location string `json:"location"` // "spec.disks[0].sizeBytes"; "query.limit" and "header.If-Match" outside the body
 	Message  string `json:"message"`
+}
+
+// New returns a response whose title is the text of the status.
+func New(status int, detail string) *Body {
+	return &Body{Title: http.StatusText(status), Status: status, Detail: detail}
+}
+
+// Write writes p as the response to c.
+func Write(c echo.Context, p *Body) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return c.Blob(p.Status, p.ContentType(""), text)
 }
 
 func (p *Body) Error() string { return p.Detail }
