@@ -183,7 +183,7 @@ func (a *Agent) runCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *ch
 	}
 }
 
-// readGuest reads the guest's state. An CannotCheckError means that the guest cannot be checked now.
+// readGuest reads the guest's state. A CannotCheckError means that the guest cannot be checked now.
 func (a *Agent) readGuest(ctx context.Context, id fleet.VMID) (fleet.VMStatus, error) {
 	var status fleet.VMStatus
 	err := a.withCallLimit(ctx, func(ctx context.Context) (err error) {

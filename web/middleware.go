@@ -175,8 +175,8 @@ func limitBodySize(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// drainBodyAfterRefusal reads the rest of the body for drainTime after a refusal on a connection that will close, as
-// Python's urllib requests it. Otherwise the client would get a TCP reset instead of the reason. On keep-alive
+// drainBodyAfterRefusal reads the rest of the body for bodyDrainTimeout after a refusal on a connection that will close,
+// as Python's urllib requests it. Otherwise the client would get a TCP reset instead of the reason. On keep-alive
 // connections net/http drains the body.
 func drainBodyAfterRefusal(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {

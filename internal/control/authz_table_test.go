@@ -17,9 +17,10 @@ func noArgs(*authzFixture) []any      { return nil }
 func readUseCase(*authzFixture) []any { return []any{fleet.Query{}} }
 
 // useCases has an entry for every exported method of control.Control, including embedded ones.
-var useCases = mergeCases(projectUseCases, infraUseCases)
+var useCases = mergeCases(projectUseCases, agentUseCases, infraUseCases)
 
-// projectUseCases has the entries for objects of projects and users, infraUseCases those for infrastructure.
+// projectUseCases has the entries for objects of projects and users, agentUseCases those that agents and the portal
+// call, infraUseCases those for infrastructure.
 var projectUseCases = map[string]useCase{
 	// VMs of project red.
 	"FirstBoot":    {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.vmWithFirstBoot()} }},
@@ -263,104 +264,6 @@ var projectUseCases = map[string]useCase{
 			return []any{string(w.someUser()), "not the password"}
 		},
 	},
-
-	// Agents, each for its own host. Calls that a portal never makes as a host are not tested.
-	"Hello": {permittedActors: allAgents, args: func(w *authzFixture) []any {
-		return []any{wire.Hello{Instance: w.uniqueName("instance"), Fingerprint: "f"}}
-	}},
-	"Claim": {permittedActors: allAgents, args: func(w *authzFixture) []any {
-		w.renewAgentSessions()
-		w.execSQL(`DELETE FROM jobs`)
-		return []any{wire.ClaimRequest{Max: 1}, time.Duration(0)}
-	}},
-	"NewJobWaiter": {permittedActors: allAgents, args: func(*authzFixture) []any { return nil }},
-	"Report": {permittedActors: allAgents, args: func(w *authzFixture) []any {
-		w.renewAgentSessions()
-		return []any{wire.Report{Seq: w.nextReportSeq(), Digest: "d", State: &wire.State{Host: fleet.HostStatus{Connected: true}}}}
-	}},
-	"Progress": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
-		w.renewAgentSessions()
-		return []any{w.job("running"), wire.Progress{Epoch: 7, Percent: 50}}
-	}},
-	"Finish": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
-		w.renewAgentSessions()
-		return []any{w.job("running"), wire.Finish{Epoch: 7, Generation: 1, Seq: w.nextReportSeq(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}}
-	}},
-	"FinishAll": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
-		w.renewAgentSessions()
-		return []any{[]wire.Result{{Job: w.job("running"), Finish: wire.Finish{Epoch: 7, Generation: 1, Seq: w.nextReportSeq(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}}}}
-	}},
-	"ExchangeTransferData": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
-		w.renewAgentSessions()
-		id, job, other := fleet.NewID[fleet.TransferID](), w.job("running"), w.someHost()
-		w.execSQL(`INSERT INTO transfers (id, send_job, receive_job, from_host, to_host) VALUES ($1, $2, $2, $3, $4)`, id, job, w.h1, other)
-		return []any{id, wire.Meet{Job: job, Epoch: 7}}
-	}},
-	"JoinPair": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
-		w.renewAgentSessions()
-		id, secret := w.console()
-		if _, err := w.RedeemConsole(w.t.Context(), w.actors["member"], id, secret); err != nil {
-			w.t.Fatal(err)
-		}
-		return []any{id}
-	}},
-	"PoolSecret": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
-		id := w.poolWithSecret()
-		if _, err := w.ChangePoolSecret(w.t.Context(), chief, id, "secretsecret1"); err != nil {
-			w.t.Fatal(err)
-		}
-		return []any{id}
-	}},
-	"GuestSecret": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
-		id := w.vm()
-		w.execSQL(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, id)
-		task, err := w.SendGuestRequest(w.t.Context(), chief, id, control.GuestRequest{Action: fleet.ActGuestPassword, User: "root", Password: "violet lantern"})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		w.execSQL(`UPDATE jobs SET state = 'running', epoch = 7, lease_until = now() + interval '1 hour' WHERE id = $1`, task.ID)
-		return []any{fleet.JobID(task.ID)}
-	}},
-	"FirstBootFor": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
-		w.execSQL(enableFirstBootsSQL)
-		vm, err := w.CreateVM(w.t.Context(), chief, control.CreateVM{ProjectID: w.red, Name: w.uniqueName("red"), HostID: w.h1, Spec: smallSpec, FirstBoot: hostnameFirstBoot("a")})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		return []any{vm.ID, wire.FirstBootRequest{FirstBoot: vm.Spec.FirstBoot}}
-	}},
-	"CheckSession": {permittedActors: allAgents, args: func(w *authzFixture) []any { w.renewAgentSessions(); return nil }},
-	"RenewHost": {permittedActors: allAgents, args: func(w *authzFixture) []any {
-		key, err := auth.CSRKeyHash(someCSR())
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		for _, who := range []string{"agent", "alien"} {
-			a := w.actors[who]
-			a.KeyHash = string(key)
-			w.actors[who] = a
-		}
-		return []any{someCSR()}
-	}},
-
-	// The portal itself.
-	"ActorOf":   {permittedActors: onlyPortal, args: func(*authzFixture) []any { return []any{fleet.UserID("wes"), time.Now().Add(time.Hour)} }},
-	"Authority": {permittedActors: onlyPortal, args: noArgs},
-
-	"AuthorityCertificate": {permittedActors: onlyPortal, args: noArgs},
-
-	"EnsureAdmin":   {permittedActors: onlyPortal, args: noArgs},
-	"HostsNotFresh": {permittedActors: onlyPortal, args: noArgs},
-	"VMsOnHosts":    {permittedActors: onlyPortal, args: func(w *authzFixture) []any { return []any{[]fleet.HostID{w.h1}} }},
-	"AuditRefusal": {permittedActors: onlyPortal, args: func(w *authzFixture) []any {
-		return []any{w.actors["blueMember"], "GET /vms", fleet.Errorf(fleet.Forbidden, "No.")}
-	}},
-	"RememberBrowser":    {permittedActors: onlyPortal, args: func(w *authzFixture) []any { return []any{w.someUser(), ""} }},
-	"BeginTasks":         {permittedActors: onlyPortal, args: noArgs},
-	"AssignLabelled":     {permittedActors: onlyPortal, args: noArgs},
-	"UpdateOverlayPeers": {permittedActors: onlyPortal, args: noArgs},
-	"QueueDrifted":       {permittedActors: onlyPortal, args: noArgs},
-	"SettleVMLocations":  {permittedActors: onlyPortal, args: noArgs},
 
 	// Security groups of project red; see TestTenantPermissionsOnSecurityGroups for global ones.
 	"ApplyPortGroupDefaults":         {permittedActors: onlyPortal, args: noArgs},

@@ -9,6 +9,7 @@ import (
 	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 )
 
 // TemplateVersion identifies a version of a template.
@@ -199,4 +200,153 @@ func queueFileDeletions(ctx context.Context, q *db.Queries, a fleet.Actor, copie
 		tasks = append(tasks, task)
 	}
 	return tasks, nil
+}
+
+// addTemplateVersion adds a version of a locked VM to a locked template.
+func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, in TemplateSource) (task fleet.Task, err error) {
+	versions, err := q.TemplateVersions(ctx, t.ID)
+	switch {
+	case err != nil:
+		return task, err
+	case len(versions) >= fleet.MaxTemplateVersions:
+		return task, fleet.Errorf(fleet.Conflict, "The template has %d versions, which is the maximum. Delete some first.", len(versions))
+	}
+	number := 1
+	if len(versions) > 0 {
+		number = int(versions[len(versions)-1].Number) + 1
+	}
+	bare := vm.Spec.WithoutIdentity()
+	// Rules of other kinds name hosts or VMs, which do not apply to a new VM.
+	bare.Rules = slices.DeleteFunc(slices.Clone(bare.Rules), func(r fleet.PlacementRule) bool { return r.Of != fleet.RuleVMLabels })
+	spec, err := completeSpecForStorage(ctx, q, vm.ProjectID, bare)
+	if err != nil {
+		return task, err
+	}
+	version := newTemplateVersion{template: t, number: number, vm: vm, disks: spec.Disks}
+	if in.OfImages {
+		err = version.useImagesOfVM(ctx, q, a)
+	} else {
+		task, err = version.copyDisksToImages(ctx, q, a)
+	}
+	if err != nil {
+		return task, err
+	}
+	_, err = q.AddTemplateVersion(ctx, db.AddTemplateVersionParams{
+		ID: fleet.NewID[fleet.TemplateVersionID](), TemplateID: t.ID, Spec: spec, Source: "VM " + vm.Name, Note: in.Note, CreatedBy: a.Name,
+	})
+	return task, err
+}
+
+// newTemplateVersion is a version of a locked template, to be made from a locked VM.
+type newTemplateVersion struct {
+	template db.Template
+	number   int
+	vm       fleet.VMView
+	disks    []fleet.Disk // the version's disks; get their images
+}
+
+// useImagesOfVM makes the version refer to the library images that the VM's disks were made from.
+func (v newTemplateVersion) useImagesOfVM(ctx context.Context, q *db.Queries, a fleet.Actor) error {
+	var ids []string
+	for i, d := range v.vm.Spec.Disks {
+		v.disks[i].ImageID, v.disks[i].VersionID = d.ImageID, d.VersionID
+		ids = append(ids, string(d.ImageID))
+	}
+	rows, err := q.LockImages(ctx, db.LockImagesParams{Ids: ids, ProjectID: string(v.vm.ProjectID)})
+	if err != nil {
+		return err
+	}
+	for i, d := range v.vm.Spec.Disks {
+		k := slices.IndexFunc(rows, func(r db.LockImagesRow) bool { return r.ID == d.ImageID })
+		if k < 0 || !rows[k].Open && !policy.May(a, policy.InfraChange, "") {
+			return fleet.Errorf(fleet.Conflict, "The image of disk %d is not in the library any more, or not published to the project. Make the template of copies of its disks as they are now.", i+1)
+		}
+		version, err := q.GetImageVersion(ctx, d.VersionID)
+		if err != nil || version.ImageVersion.ImageID != d.ImageID {
+			return fleet.Errorf(fleet.Conflict, "The image of disk %d no longer has that version. Make the template of copies of its disks as they are now.", i+1)
+		}
+	}
+	return nil
+}
+
+// copyDisksToImages queues a full copy of each disk in the disk's pool, without a backing file: one task with one job
+// per disk.
+func (v newTemplateVersion) copyDisksToImages(ctx context.Context, q *db.Queries, a fleet.Actor) (task fleet.Task, err error) {
+	t := v.template
+	own, err := q.LockTemplateImages(ctx, &t.ID)
+	if err != nil {
+		return task, err
+	}
+	shot, err := newTempSnapshot(ctx, q, v.vm)
+	if err != nil {
+		return task, err
+	}
+	for i := range v.disks {
+		name := fmt.Sprintf("%s disk %d", t.Name, i+1)
+		k := slices.IndexFunc(own, func(r db.LockTemplateImagesRow) bool { return r.Name == name })
+		if k >= 0 {
+			v.disks[i].ImageID = own[k].ID
+		} else {
+			v.disks[i].ImageID = fleet.NewID[fleet.ImageID]()
+			err := q.AddTemplateImage(ctx, db.AddTemplateImageParams{ID: v.disks[i].ImageID, ProjectID: &t.ProjectID, TemplateID: &t.ID, Name: name, Os: t.Os, CreatedBy: a.Name})
+			if err != nil {
+				return task, err
+			}
+		}
+		if task, err = v.copyDiskToImage(ctx, q, a, i, shot, task); err != nil {
+			return task, err
+		}
+	}
+	if err := shot.queueTakeJob(ctx, q, a, task.ID, t.Name); err != nil {
+		return task, err
+	}
+	return task, shot.makeCopiesWait(ctx, q, task.ID)
+}
+
+// diskRole is the role of the job that makes the n-th disk.
+func diskRole(n int) string { return fmt.Sprintf("disk-%02d", n) }
+
+// copyDiskToImage queues a copy of the VM's disk i as a version of the disk's image. The copy reads from the snapshot
+// shot, if given. The job joins the given task, or a new task if that is empty.
+func (v newTemplateVersion) copyDiskToImage(ctx context.Context, q *db.Queries, a fleet.Actor, i int, shot tempSnapshot, task fleet.Task) (fleet.Task, error) {
+	t, vm, disk := v.template, v.vm, v.vm.Spec.Disks[i]
+	j, err := diskImageJob(ctx, q, vm, i, t.Name)
+	if err != nil {
+		return task, err
+	}
+	spec, err := readPoolSpec(ctx, q, disk.PoolID)
+	if err != nil {
+		return task, err
+	}
+	if !spec.Kind.Info().FilePool {
+		return task, fleet.Errorf(fleet.Conflict, "Disk %d is in a block pool, which cannot store images. Move the disk to a file pool first.", i+1)
+	}
+	j.ref.Volume = fleet.DefaultCopyName(fmt.Sprintf("%s disk %d", t.Name, i+1), v.number, "qcow2")
+	if j.ref.Volume, err = freeFileName(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
+		return task, err
+	}
+	j.params.TakesBytes, j.params.Snapshot = vm.DiskBytes(disk), shot.snapshotRef()
+	if j.host, err = findHostForVolumeJob(ctx, q, fleet.SystemActor, j, hostChoice{named: vm.HostID}); err != nil {
+		return task, redactHostNames(a, err)
+	}
+	version := fleet.ImageVersion{ImageID: v.disks[i].ImageID, Source: fmt.Sprintf("disk %d of VM %s", i+1, vm.Name)}
+	if v.disks[i].VersionID, err = addPendingVersion(ctx, q, a, version, j, spec.Shared); err != nil {
+		return task, err
+	}
+	subject, args := fleet.SubjectVolume(j.ref), fleet.JobArgs{Volume: &j.params}
+	if task.ID != "" {
+		return task, q.AddStep(ctx, db.AddStepParams{
+			ID: fleet.NewID[fleet.JobID](), TaskID: &task.ID, Role: diskRole(i + 1), HostID: j.host.ID, Kind: j.kind, Subject: subject, Args: args,
+		})
+	}
+	id, err := store.JoinOrQueueJob(ctx, q, a, db.JoinQueueParams{HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, ProjectID: &vm.ProjectID, Args: args})
+	if err != nil {
+		return task, err
+	}
+	if len(vm.Spec.Disks) > 1 || shot.id != "" {
+		if err := q.NameStep(ctx, db.NameStepParams{Role: diskRole(i + 1), TaskID: &id, Steps: []string{}}); err != nil {
+			return task, err
+		}
+	}
+	return store.GetTask(ctx, q, fleet.SystemActor, id)
 }

@@ -3,9 +3,7 @@ package fleet
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 )
 
@@ -27,17 +25,6 @@ type FilterKey struct {
 	Unit    FilterUnit // of numbers, which can be compared with > and <
 }
 
-// FilterUnit is the unit of a filter key's numbers.
-type FilterUnit int
-
-// Units of filter keys.
-const (
-	UnitNone  FilterUnit = iota // the key's values are texts
-	UnitCount                   // plain numbers, or percent
-	UnitSize                    // bytes; a suffix K, M, G or T multiplies by powers of 1024
-	UnitDate                    // days in UTC, such as 2026-01-31
-)
-
 // FilterKeys are the filter keys of one resource type.
 type FilterKeys []FilterKey
 
@@ -47,28 +34,6 @@ type FilterTerm struct {
 	Not          bool
 	Alternatives []FilterMatch
 	Comparisons  []Comparison // alternatives of a key with a unit
-}
-
-// Comparison is one alternative of a term with numbers.
-type Comparison struct {
-	Operator string  // =, <, <=, > or >=
-	Number   float64 // in the key's unit; a date is the day's start in Unix seconds
-}
-
-// Matches reports whether the comparison holds for the number.
-func (c Comparison) Matches(number float64) bool {
-	switch c.Operator {
-	case "<":
-		return number < c.Number
-	case "<=":
-		return number <= c.Number
-	case ">":
-		return number > c.Number
-	case ">=":
-		return number >= c.Number
-	default:
-		return number == c.Number
-	}
 }
 
 // FilterMatch is one alternative of a term.
@@ -296,70 +261,6 @@ func (keys FilterKeys) Find(name string) (FilterKey, bool) {
 		}
 	}
 	return FilterKey{}, false
-}
-
-// parseComparisons parses the numbers of a term whose key has a unit.
-func (k FilterKey) parseComparisons(t *FilterTerm, operator string, value filterWord) error {
-	if operator == ":" {
-		operator = "="
-	}
-	for more := true; more; {
-		var one filterWord
-		one, value, more = value.cutAtUnquoted(',')
-		number, ok := k.Unit.parse(one.String())
-		if !ok {
-			return filterError("%s:%s is not %s.", k.Key, one, k.Unit.example(k.Key))
-		}
-		t.Comparisons = append(t.Comparisons, Comparison{operator, number})
-	}
-	if len(t.Comparisons) > maxAlternatives {
-		return filterError("%s: has more than %d values.", t.Key, maxAlternatives)
-	}
-	return nil
-}
-
-// parse returns the number that a filter's text means.
-func (u FilterUnit) parse(text string) (number float64, ok bool) {
-	switch u {
-	case UnitDate:
-		day, err := time.Parse(time.DateOnly, text)
-		return float64(day.Unix()), err == nil
-	case UnitSize:
-		factor := 1.0
-		if i := strings.IndexAny(text, "kKmMgGtT"); i > 0 {
-			suffix := strings.ToUpper(text[i:])
-			if len(suffix) > 1 && suffix[1:] != "B" && suffix[1:] != "IB" {
-				return 0, false
-			}
-			factor = float64(int64(1) << (10 * (1 + strings.IndexByte("KMGT", suffix[0]))))
-			text = text[:i]
-		}
-		number, ok = parsePlainNumber(text)
-		return number * factor, ok
-	default:
-		return parsePlainNumber(strings.TrimSuffix(text, "%"))
-	}
-}
-
-// parsePlainNumber parses a decimal number without exponent, hexadecimal digits, infinity and NaN.
-func parsePlainNumber(text string) (float64, bool) {
-	if text == "" || strings.Trim(text, "0123456789.-") != "" {
-		return 0, false
-	}
-	number, err := strconv.ParseFloat(text, 64)
-	return number, err == nil
-}
-
-// example describes the values of the unit for an error.
-func (u FilterUnit) example(key string) string {
-	switch u {
-	case UnitDate:
-		return fmt.Sprintf("a day. Write %s>2026-01-31 or %s:2026-01-31", key, key)
-	case UnitSize:
-		return fmt.Sprintf("a size. Write %s>4G or %s<=512M", key, key)
-	default:
-		return fmt.Sprintf("a number. Write %s>4 or %s:4", key, key)
-	}
 }
 
 // parseLabel parses the newest alternative of a label term: key=value, a further value for the previous key, or a key

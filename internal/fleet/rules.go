@@ -29,7 +29,7 @@ const (
 	RuleHostLabels RuleTarget = "hostLabels" // hosts with the labels
 )
 
-// RuleKinds are the choices of RuleOf in the form.
+// RuleKinds are the choices of RuleTarget in the form.
 var RuleKinds = []Option{{string(RuleVM), "the VM"}, {string(RuleVMLabels), "VMs with labels"}, {string(RuleHost), "the host"}, {string(RuleHostLabels), "hosts with labels"}}
 
 // NamesHosts reports whether the rule names hosts. Such rules are only for users who may see hosts.

@@ -60,9 +60,9 @@ type operation struct {
 
 // newOperation returns an operation that answers with status on success. path is relative to Base, with {id} for a
 // parameter.
-func newOperation[I, O any](method, path string, right policy.Permission, status int, id, summary string, do operationFunc[I, O]) operation {
+func newOperation[I, O any](method, path string, permission policy.Permission, status int, id, summary string, do operationFunc[I, O]) operation {
 	typ, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	o := operation{permission: right, Operation: huma.Operation{
+	o := operation{permission: permission, Operation: huma.Operation{
 		Method: method, Path: Base + path, OperationID: id, Summary: summary, DefaultStatus: status, Tags: []string{typ}, MaxBodyBytes: MaxBodyBytes,
 		Errors: []int{
 			http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,

@@ -42,6 +42,13 @@ var hostFilter = listFilter{
 	"uuid":        lowerText("h.id"),
 }
 
+// usesHostCounters reports whether a sort or a term needs the usage by the hosts' VMs in SQL.
+func usesHostCounters(sort string, terms []fleet.FilterTerm) bool {
+	counted := []string{"vms", "vcpus", "cpus", "memory"}
+	return slices.Contains(counted, strings.TrimPrefix(sort, "-")) ||
+		slices.ContainsFunc(terms, func(t fleet.FilterTerm) bool { return slices.Contains(counted, t.Key) })
+}
+
 // joinHostCounters returns the join of hosts h with the usage by their VMs as c.
 func (s *statementBuilder) joinHostCounters(sums map[fleet.HostID]vmUsage) string {
 	ids, vms, cpus, memory := make([]string, 0, len(sums)), make([]int64, 0, len(sums)), make([]int64, 0, len(sums)), make([]int64, 0, len(sums))
@@ -77,7 +84,7 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		return fleet.Page[fleet.HostView]{}, err
 	}
 	tables := "FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id"
-	if needsCounters := func(sql string) bool { return strings.Contains(sql, "c.") }; needsCounters(tail) || slices.ContainsFunc(s.where, needsCounters) {
+	if usesHostCounters(p.sort, terms) {
 		tables += s.joinHostCounters(sums.hosts)
 	}
 	items, err := collectRows(ctx, b, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, s.seen_at, s.looked_at, COALESCE(s.conflict, ''), now()

@@ -67,7 +67,7 @@ func (o sortOrder[T]) after(first sortColumn, value func(T) string) sortOrder[T]
 type sortOrders[T any] map[string]sortOrder[T]
 
 // pagePosition is the position of one page in a list. For a backward page, SQL returns the rows in reverse order,
-// nearest to the cursor first, and pageOf reverses them again.
+// nearest to the cursor first, and buildPage reverses them again.
 type pagePosition[T any] struct {
 	sortOrder[T]
 	sort     string
