@@ -21,7 +21,7 @@ func TestVMListFiltersAndSorts(t *testing.T) {
 		status = status || '{"nics":[{"addresses":["10.0.0.5","fe80::1"]}]}' WHERE id = $1`, web.ID)
 	s.execSQL(`UPDATE vms SET spec = spec || '{"cpus":4,"memoryMiB":8192}', created_at = '2026-01-31T23:00:00Z' WHERE id = $1`, db.ID)
 	s.execSQL(`INSERT INTO host_meters (host_id, at, vm_ids, cpu_nanos, memory_bytes, read_bytes, write_bytes, receive_bytes, send_bytes, before_at, before_ids, before_cpu)
-		VALUES ($1, now(), ARRAY[$2, $3], ARRAY[9000000000, 100], '{0,0}', '{0,0}', '{0,0}', '{0,0}', '{0,0}', now() - interval '10 seconds', ARRAY[$3, $2], ARRAY[200, 1000000000])`,
+		VALUES ($1, now(), ARRAY[$2, $3], ARRAY[9000000000, 8000000200], '{0,0}', '{0,0}', '{0,0}', '{0,0}', '{0,0}', now() - interval '10 seconds', ARRAY[$3, $2], ARRAY[200, 1000000000])`,
 		s.h1, web.ID, db.ID)
 	s.execSQL(`UPDATE vms SET labels = '{"env":"test"}' WHERE id = $1`, db.ID)
 	s.execSQL(`UPDATE vms SET host_id = $1, project_id = $2, spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $3::text))) WHERE id = $4`, s.h2, s.blue, s.nfs, off.ID)
@@ -92,8 +92,11 @@ func TestVMListFiltersAndSorts(t *testing.T) {
 		"memory>4G":                       "db1",
 		"memory:256M,8G":                  "db1 off web-1",
 		"memory<=256M":                    "off web-1",
-		"cpu>50":                          "web-1", // the others have no sample, or their CPU time decreased
+		"cpu>50":                          "web-1",
+		"cpu:80":                          "web-1",
+		"cpu:20":                          "db1", // 80 % of one of its four vCPUs
 		"-cpu>50":                         "db1 off",
+		"cpu>=0":                          "db1 web-1", // off has no sample
 		"created:2026-01-31":              "db1",
 		"created>2026-01-31":              "off web-1",
 		"created<2026-01-31":              "",
@@ -123,6 +126,10 @@ func TestVMListFiltersAndSorts(t *testing.T) {
 				t.Errorf("%q sorted by %q: %q %v, want %q", filter, sort, got, err, want)
 			}
 		}
+	}
+	s.execSQL(`UPDATE host_meters SET cpu_nanos[2] = 100`) // the CPU time of db1 decreased: the VM was started again
+	if page, err := s.ListVMs(t.Context(), chief, fleet.Query{Filter: "cpu>=0"}); err != nil || len(page.Items) != 1 || page.Items[0].Name != "web-1" {
+		t.Errorf("VMs with a measured load: %+v %v", page.Items, err)
 	}
 }
 

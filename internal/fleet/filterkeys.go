@@ -11,7 +11,7 @@ var (
 		textKey("name", "part of the name"),
 		textKey("label", "key=value, or a key alone", "labels"),
 		numberKey("vcpu", "number of vCPUs: vcpu>4", UnitCount, "vcpus", "cpus"),
-		numberKey("cpu", "CPU usage in percent of one vCPU's time: cpu>50", UnitCount, "load"),
+		numberKey("cpu", "CPU load in percent of all vCPUs, of the last minute: cpu>50", UnitCount, "load"),
 		numberKey("memory", "the VM's memory: memory>=8G", UnitSize),
 		textKey("description", "part of the description"),
 		textKey("pool", "a pool with a disk of the VM"),

@@ -166,13 +166,14 @@ var vmWord = conditionOf(func(f filterScope, t fleet.FilterTerm) string {
 	return f.matchesWordSQL(t.Not, searchWordKinds[t.Key], lowerMatches(t.Alternatives))
 })
 
-// vmLoadsSQL is a query for the IDs of VMs by their CPU load, up to the condition on vmLoadColumn. It reads each host's
-// samples once; vmLoadSQL would search them for each VM.
+// vmLoadsSQL is a query for the IDs of VMs by their CPU load, up to the condition on vmLoadColumn: the percentage that
+// lists show, in which 100 % is all vCPUs. It reads each host's samples once; vmLoadSQL would search them for each VM.
 const (
 	vmLoadsSQL = `SELECT a.id FROM host_meters m CROSS JOIN LATERAL unnest(m.vm_ids, m.cpu_nanos) a(id, nanos)
 		CROSS JOIN LATERAL unnest(COALESCE(m.before_ids, m.vm_ids), m.before_cpu) o(id, nanos)
+		JOIN vms w ON w.id = a.id AND w.host_id = m.host_id
 		WHERE o.id = a.id AND a.nanos >= o.nanos AND m.at > now() - interval '1 minute' AND `
-	vmLoadColumn = "round((a.nanos - o.nanos) / NULLIF(extract(epoch FROM m.at - m.before_at) * 1e7, 0))"
+	vmLoadColumn = "round((a.nanos - o.nanos) / NULLIF(extract(epoch FROM m.at - m.before_at) * 1e7 * w.cpus, 0))"
 )
 
 // diskInPoolPattern is the JSON pattern of a spec with a disk in a pool.
