@@ -1,11 +1,12 @@
 package control_test
 
 import (
+	"time"
+
 	"quantix/internal/auth"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
-	"time"
 )
 
 var agentUseCases = map[string]useCase{
