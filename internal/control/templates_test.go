@@ -201,6 +201,11 @@ func TestTemplatesUsableOnlyByGrantedProjects(t *testing.T) {
 	if text := fmt.Sprintf("%+v", told); strings.Contains(text, "mia") || strings.Contains(text, "VM web") || strings.Contains(text, string(s.red)) || told.Published() != "blue" {
 		t.Errorf("another project gets %+v", told)
 	}
+	for actor, want := range map[*fleet.Actor]int{&s.blueMember: 0, &chief: 1} { // the name of the template's project is redacted for the first
+		if all, err := s.ListTemplates(t.Context(), *actor, fleet.Query{Filter: "project:red"}); err != nil || len(all.Items) != want {
+			t.Errorf("%s filters by the project: %+v, %v", actor.Name, all.Items, err)
+		}
+	}
 	if all, err := s.ListTemplates(t.Context(), s.blueMember, fleet.Query{}); err != nil || len(all.Items) != 1 {
 		t.Errorf("%+v %v", all, err)
 	}

@@ -19,7 +19,7 @@ import (
 
 // Columns are the columns of the template list.
 var Columns = kit.Columns{
-	{Key: "project", Label: "Project", Sort: "project"},
+	{Key: "project", Label: "Project"},
 	{Key: "os", Label: "System"},
 	{Key: "version", Label: "Newest version"},
 	{Key: "hardware", Label: "Hardware"},

@@ -20,7 +20,6 @@ var templatesByName = sortOrder[fleet.TemplateView]{[]sortColumn{textColumn("t.n
 
 var templateSortOrders = sortOrders[fleet.TemplateView]{
 	"name":    templatesByName,
-	"project": templatesByName.after(textColumn("o.name"), func(v fleet.TemplateView) string { return v.ProjectName }),
 	"created": templatesByName.after(timeColumn("t.created_at"), func(v fleet.TemplateView) string { return formatTime(v.CreatedAt) }),
 }
 
@@ -36,13 +35,22 @@ func (s *statementBuilder) whereTemplateVisible(a fleet.Actor) {
 var templateFilter = listFilter{
 	"name":      lowerText("lower(t.name)"),
 	"system":    relatedText("SELECT 1 FROM jsonb_each_text(t.os) w WHERE ", "lower(w.value)"),
-	"project":   relatedText("SELECT 1 FROM projects w WHERE w.id = t.project_id AND ", "w.name"),
+	"project":   templateProject,
 	"published": yesOrNo("EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND g.project_id IS DISTINCT FROM t.project_id)"),
 	"created":   day("t.created_at"),
 	"uuid":      lowerText("t.id"),
 }
 
-// ListTemplates returns one page of templates. Sorts: name, project, created.
+// templateProject matches only projects that the actor sees: the names of the others are redacted.
+var templateProject = conditionOf(func(f filterScope, t fleet.FilterTerm) string {
+	condition := "EXISTS (SELECT 1 FROM projects w WHERE w.id = t.project_id AND " + f.matchText("w.name", lowerMatches(t.Alternatives)) + ")"
+	if !policy.AllProjects(f.actor) {
+		condition += " AND " + f.oneOfSQL("t.project_id", store.VisibleProjects(f.actor))
+	}
+	return condition
+})
+
+// ListTemplates returns one page of templates. Sorts: name, created.
 func (b *Queries) ListTemplates(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.TemplateView], error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.TemplateView]{}, err
