@@ -167,7 +167,7 @@ var vmWord = conditionOf(func(f filterScope, t fleet.FilterTerm) string {
 })
 
 // vmLoadsSQL is a query for the IDs of VMs by their CPU load, up to the condition on vmLoadColumn: the percentage that
-// lists show, in which 100 % is all vCPUs. It reads each host's samples once; vmLoadSQL would search them for each VM.
+// lists show, where 100 % is all vCPUs. It reads each host's samples once; vmLoadSQL would search them for each VM.
 const (
 	vmLoadsSQL = `SELECT a.id FROM host_meters m CROSS JOIN LATERAL unnest(m.vm_ids, m.cpu_nanos) a(id, nanos)
 		CROSS JOIN LATERAL unnest(COALESCE(m.before_ids, m.vm_ids), m.before_cpu) o(id, nanos)
