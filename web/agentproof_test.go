@@ -91,7 +91,7 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	if asked.Kind != fleet.ConsoleOpen || work.VM == nil {
 		t.Fatalf("claimed %+v and %+v", work, asked)
 	}
-	// a queued job keeps the claims below from parking
+	// With a queued job, the claims below return at once.
 	testkit.TaskWithJob{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
 
 	p.execSQL(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, vm)

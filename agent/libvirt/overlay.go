@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// createOverlay creates the partial volume as an overlay of the image. Overlay and image must be in the same pool, so
-// that a check before a move or release of one of them finds the other.
+// createOverlay creates the volume, still under its name of unfinished volumes, as an overlay of the image. Both must be
+// in the same pool, so that checks before the image or the overlay is moved find the other one.
 func (a *applyRun) createOverlay(ctx context.Context, pool golibvirt.StoragePool, p localVolume) error {
 	if p.image.pool.ID != p.pool.ID {
 		return fleet.Errorf(fleet.Invalid, "The image %s is not in the disk's pool, so the image cannot be the disk's backing file. Copy the image to the pool %s first.", p.image.volume, p.pool.Name)

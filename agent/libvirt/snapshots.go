@@ -232,8 +232,10 @@ func (w *snapshotJob) checkOnlyManagedState(ctx context.Context, s diskMigration
 			return translateReadError(p, err)
 		case d.FileFormat() != "qcow2":
 			return refuse("Disk %d (%s) is a raw file, so the disk cannot have snapshots.", i+1, d.Volume)
-		case f.Format != "qcow2" || f.Encrypted:
-			return refuse("The file %s of disk %d has the format %s, or is encrypted, so the disk cannot have snapshots.", filepath.Base(want), i+1, f.Format)
+		case f.Encrypted:
+			return refuse("Disk %d (%s) is encrypted, so the disk cannot have snapshots.", i+1, d.Volume)
+		case f.Format != "qcow2":
+			return refuse("The file %s of disk %d has the format %s, not qcow2, so the disk cannot have snapshots.", filepath.Base(want), i+1, f.Format)
 		}
 	}
 	for _, a := range w.tree.Active {

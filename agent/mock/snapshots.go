@@ -201,7 +201,7 @@ func (h *Host) checkSnapshots(g *guest, in hypervisor.SnapshotWork) error {
 			return err
 		}
 		if d.Encryption != "" {
-			return fleet.Errorf(fleet.Conflict, "The file %s of disk %d has the format qcow2, or is encrypted, so the disk cannot have snapshots.", d.Volume, i+1)
+			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is encrypted, so the disk cannot have snapshots.", i+1, d.Volume)
 		}
 		if d.Format == fleet.Raw {
 			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is a raw file, so the disk cannot have snapshots.", i+1, d.Volume)

@@ -12,7 +12,7 @@ import (
 
 // yamlReader reads a file node by node and collects every error with its line. The errors never contain a value,
 // because the file may contain a password. A strict decoder (goccy/go-yaml) would stop at the first error, quote its
-// line, and neither recognize the other command's keys nor suggest similar names.
+// line, and neither recognize keys of the other program (portal or agent) nor suggest similar names.
 type yamlReader struct {
 	from  settingsSource
 	file  string

@@ -19,7 +19,7 @@ import (
 
 // FirstBootInput is the first-boot data for a VM: its content, or a customization spec with values for its variables.
 type FirstBootInput struct {
-	// Empty: use the customization spec, or remove the first-boot data.
+	// Empty: the customization spec is used; without one, the first-boot data is removed.
 	Kind            fleet.FirstBootKind   `json:"kind,omitempty"`
 	CloudInit       *fleet.CloudInitForm  `json:"cloudInit,omitempty"`
 	UserData        string                `json:"userData,omitempty"`

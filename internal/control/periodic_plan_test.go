@@ -112,7 +112,7 @@ func TestStatusReportUpdatesNoIndex(t *testing.T) {
 		if err := tx.QueryRow(t.Context(), counts).Scan(&allBefore, &onPageBefore); err != nil {
 			t.Fatal(err)
 		}
-		// Only one of ten rows changes: a fifth of each page is free.
+		// One of ten rows changes. The free fifth of each page has room for the new versions, so these are HOT updates.
 		_, err = tx.Exec(t.Context(), `UPDATE vms SET `+set+` WHERE name LIKE '%5' AND heard = 'running'`)
 		if err == nil {
 			err = tx.QueryRow(t.Context(), counts).Scan(&all, &onPage)

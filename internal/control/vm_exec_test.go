@@ -209,7 +209,8 @@ func TestRestartJobNamesStartTimeOfRunToEnd(t *testing.T) {
 	}
 }
 
-// VMs shut down and start by start order: a VM waits until the earlier VMs have ended, and for their delay.
+// A bulk power action follows the start order: a VM waits until the actions of the VMs before it have ended and their
+// start delays have passed.
 func TestBulkPowerFollowsStartOrder(t *testing.T) {
 	s := newTaskFixture(t)
 	policy := func(name string, power fleet.Power, p string) fleet.VMView {

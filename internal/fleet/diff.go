@@ -85,8 +85,8 @@ type Field[S any] struct {
 	Input      FormInput                       // form input; no Section: the form has a special input
 	// ReservedReason: why only operators may set the field, as a clause; empty: everyone who may change the VM
 	ReservedReason string
-	// ReservedPaths returns the newly set paths of a partly reserved field: "numa[0].nodes"; nil: the whole field is
-	// reserved
+	// ReservedPaths returns the paths in the field that an edit newly sets and that only operators may set, such as
+	// "numa[0].nodes"; nil: only operators may set the field at all
 	ReservedPaths func(was, want S) []string
 	Default       func(S) bool // reports whether the field has its default value; nil if the form has a special input
 	// FixedReason: why no edit can change the field, with the alternative, as a clause; empty: no special text

@@ -346,8 +346,8 @@ type DiskState struct {
 	Path       string `json:"path"`
 	SizeBytes  int64  `json:"sizeBytes"`
 	AllocBytes int64  `json:"allocBytes"`
-	// Volume is the matching disk of the spec, set only while its file exists and is complete. Nil: the disk is not in
-	// the spec, or its file is missing.
+	// Volume is the volume of the spec's disk that has this path. Nil: the spec has no such disk, or the file is missing
+	// or incomplete.
 	Volume *Volref `json:"volume,omitempty"`
 }
 

@@ -152,7 +152,7 @@ type VMReport struct {
 	// Proof proves that the agent knows the VM's ownership mark. The mark is in the metadata of the running guest, else
 	// of the definition; empty: no mark.
 	Proof string `json:"proof,omitempty"`
-	// Stamped is the generation of the spec in the host's definition, and SpecHash is that generation's Work.SpecHash.
+	// Stamped is the spec generation in the metadata of the VM's libvirt definition, and SpecHash is its Work.SpecHash.
 	// If Stamped is above the portal's generation, or the hashes of one generation differ, the portal's database was
 	// restored from a backup.
 	Stamped  int64  `json:"stamped,omitempty"`

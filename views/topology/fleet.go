@@ -132,10 +132,10 @@ func (r HostRow) lineSeverity() fleet.Severity {
 	return fleet.SeverityOK
 }
 
-// networksOnHost lists the host's networks whose status on the host fulfils is.
-func networksOnHost(in fleet.NetworkGrid, h fleet.HostView, is func(fleet.NetworkHostStatus) bool) (out []Node) {
+// networksOnHost lists the host's networks for whose status on the host matches returns true.
+func networksOnHost(in fleet.NetworkGrid, h fleet.HostView, matches func(fleet.NetworkHostStatus) bool) (out []Node) {
 	for _, n := range in.Networks.Items {
-		if c, ok := in.Statuses[fleet.NetworkOn{Network: n.ID, Host: h.ID}]; ok && is(c) {
+		if c, ok := in.Statuses[fleet.NetworkOn{Network: n.ID, Host: h.ID}]; ok && matches(c) {
 			out = append(out, Node{Name: n.Name + stateSuffix(c)})
 		}
 	}

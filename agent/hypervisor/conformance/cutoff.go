@@ -12,7 +12,7 @@ import (
 // agentKilledPanic is the panic that interrupts a job at a step, as the end of its agent would.
 type agentKilledPanic struct{}
 
-// stepCounter counts the steps of a job and interrupts the job at the step with the number at. Each call of a job's
+// stepCounter counts the steps of a job and interrupts the job at step interruptAt, counted from 1. Each call of a job's
 // functions is a step: a call of Progress, and the start and the end of each record. The zero value interrupts nothing.
 type stepCounter struct{ interruptAt, seen int }
 
