@@ -12,7 +12,7 @@ import (
 )
 
 // addressBook returns the data of a network's Addresses tab.
-func (s *Server) addressBook(c echo.Context, a fleet.Actor, id fleet.NetworkID) (networkview.AddressTab, error) {
+func (s *Site) addressBook(c echo.Context, a fleet.Actor, id fleet.NetworkID) (networkview.AddressTab, error) {
 	host := fleet.HostID(c.QueryParam("host"))
 	all, err := s.Control.NetworkAddresses(c.Request().Context(), a, id, host)
 	return networkview.NewAddressTab(all, c.QueryParam("find"), host), err
@@ -31,7 +31,7 @@ func addressesTab(c echo.Context) string {
 }
 
 // showReservationForm shows the reservation form, prefilled from the query.
-func (s *Server) showReservationForm(c echo.Context, a fleet.Actor, in reserveForm, how formDisplay) error {
+func (s *Site) showReservationForm(c echo.Context, a fleet.Actor, in reserveForm, how formDisplay) error {
 	ctx := c.Request().Context()
 	n, err := s.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.Param("id")))
 	if err != nil {
@@ -47,15 +47,15 @@ func (s *Server) showReservationForm(c echo.Context, a fleet.Actor, in reserveFo
 	p := networkview.ReservePage{
 		Network: n, In: networkview.ReserveForm{MAC: in.MAC, IP: in.IP, Name: in.Name}, NIC: in.NIC, Next: known.Next, Back: addressesTab(c), Errors: how.errors,
 	}
-	return s.showPageWithStatus(c, how.status, a, networkPageLayout(n), networkview.ReserveAddressDialog(p))
+	return s.ShowPageWithStatus(c, how.status, a, networkPageLayout(n), networkview.ReserveAddressDialog(p))
 }
 
-func (s *Server) reserveAddress(c echo.Context, a fleet.Actor, in reserveForm) (formResponse, error) {
+func (s *Site) reserveAddress(c echo.Context, a fleet.Actor, in reserveForm) (formResponse, error) {
 	lease, tasks, err := s.Control.ReserveAddress(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), fleet.StaticLease{MAC: in.MAC, IP: in.IP, Name: in.Name})
 	return stayOnPage(addressesTab(c), lease.IP+" is reserved for "+lease.MAC+queuedOnHostsText(len(tasks))), err
 }
 
-func (s *Server) freeAddress(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) freeAddress(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	mac := strings.ToLower(c.Param("mac"))
 	tasks, err := s.Control.FreeAddress(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), mac)
 	return stayOnPage(addressesTab(c), "The reservation for "+mac+" is removed"+queuedOnHostsText(len(tasks))), err

@@ -3,45 +3,47 @@ package web
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views/kit"
+	vmview "quantix/views/vm"
 )
 
 // lunOptions lists unused LUNs (volumes that the storage system created), for users who may assign them.
-func (s *Server) lunOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+func (r *Reader) lunOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	if !policy.May(a, policy.InfraChange, "") {
 		return nil, nil
 	}
 	if c.media != nil {
 		return volumeOptions(c.media.LUNs), nil
 	}
-	luns, err := s.Control.LUNs(ctx, a)
+	luns, err := r.Control.LUNs(ctx, a)
 	return volumeOptions(luns), err
 }
 
 // isoOptions lists the ISO images. The chosen image is included even if its pool has no recent report.
-func (s *Server) isoOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
-	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return all.ISOs })
+func (r *Reader) isoOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+	return r.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return all.ISOs })
 }
 
 // discOptions lists the media for further drives: ISO images and floppies.
-func (s *Server) discOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
-	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn {
+func (r *Reader) discOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+	return r.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn {
 		return slices.Concat(all.ISOs, plainFilesUpToSize(all.Images, fleet.MaxFloppyBytes))
 	})
 }
 
 // fileOptions lists plain files, such as kernels.
-func (s *Server) fileOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
-	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return plainFilesUpToSize(all.Images, 1<<30) })
+func (r *Reader) fileOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+	return r.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return plainFilesUpToSize(all.Images, 1<<30) })
 }
 
-func (s *Server) mediaOptions(ctx context.Context, a fleet.Actor, c optionQuery, of func(*query.Media) []query.VolumeOn) ([]kit.Option, error) {
+func (r *Reader) mediaOptions(ctx context.Context, a fleet.Actor, c optionQuery, of func(*query.Media) []query.VolumeOn) ([]kit.Option, error) {
 	if c.media == nil {
-		all, err := s.Control.Media(ctx, a)
+		all, err := r.Control.Media(ctx, a)
 		if err != nil {
 			return nil, err
 		}
@@ -72,4 +74,16 @@ func volumeOptions(volumes []query.VolumeOn) (out []kit.Option) {
 		out = append(out, volumeOption(v))
 	}
 	return out
+}
+
+func volumeOption(v query.VolumeOn) kit.Option {
+	text := v.Name + " · " + kit.Bytes(v.CapacityBytes) + " · " + v.PoolName
+	if !v.Shared && len(v.Hosts) > 0 {
+		var hosts []string
+		for _, h := range v.Hosts {
+			hosts = append(hosts, h.Name)
+		}
+		text += " on " + strings.Join(hosts, ", ")
+	}
+	return kit.Option{Value: vmview.VolumeValue(v.PoolID, v.Name), Text: text}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
+	"quantix/web/render"
 )
 
 // Request coalescing: the pages of many users show the same rows of a list and refresh them after the same change.
@@ -51,7 +52,7 @@ func anonymousActor(a fleet.Actor) fleet.Actor {
 // only on the address and the permissions: for such requests it gets neither the user nor a cookie.
 func (s *Server) coalesceRefreshes(h handler) handler {
 	return func(c echo.Context, a fleet.Actor) error {
-		id := htmxTarget(c)
+		id := render.HTMXTarget(c)
 		if id == "" || !isAutomaticRefresh(c) {
 			return h(c, a)
 		}
@@ -209,7 +210,7 @@ func (p *sharedResponse) inAcceptedEncoding(r *http.Request) (*sharedResponse, e
 		return f, nil
 	}
 	f := &sharedResponse{}
-	if err := writeCompressed(f, r, p.status, p.html.Bytes()); err != nil {
+	if err := render.WriteCompressed(f, r, p.status, p.html.Bytes()); err != nil {
 		return nil, err
 	}
 	if p.encodings == nil {

@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
+	"quantix/web/render"
 )
 
 // slowRenderer renders a shared response slowly. Each rendering sends the state at its start on began, and then blocks
@@ -124,13 +126,14 @@ func (n *sharedRenderer) isRendering() bool {
 // The handler renders a shared part without the identity of any user, only with permissions.
 func TestSharedResponseRenderedWithoutUserIdentity(t *testing.T) {
 	t.Parallel()
+	renderer := &render.Renderer{BeforeResponse: releaseRefreshSlot}
 	s := &Server{pageEcho: echo.New(), sharedRenderer: sharedRenderer{queues: map[sharedRequestKey]*renderQueue{}}, refreshRate: newRefreshRate()}
 	var seen []string
 	h := s.coalesceRefreshes(func(c echo.Context, a fleet.Actor) error {
 		seen = append(seen, fmt.Sprintf("%+v %+v %v %s", a, actorOf(c), c.Request().Header, c.RealIP()))
 		c.SetCookie(&http.Cookie{Name: "quantix-mine", Value: "1"})
 		c.Response().Header().Set("HX-Trigger", "mine")
-		return s.sendHTML(c, http.StatusOK, []byte("rows"))
+		return renderer.WritePage(c, http.StatusOK, templ.Raw("rows"))
 	})
 	ask := func(target, trigger string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, "/vms?filter=x", nil)
@@ -238,12 +241,13 @@ func TestRefreshIntervalFollowsLoad(t *testing.T) {
 // A client that reads slowly must not delay the refreshes of others.
 func TestRefreshSlotFreedBeforeResponseIsRead(t *testing.T) {
 	t.Parallel()
+	renderer := &render.Renderer{BeforeResponse: releaseRefreshSlot}
 	s := &Server{pageEcho: echo.New(), refreshRate: newRefreshRate(), refreshSlots: make(chan struct{}, 1)}
 	h := s.limitRefreshes(func(c echo.Context) error {
 		if len(s.refreshSlots) != 1 {
 			t.Error("a refresh runs without a slot")
 		}
-		return s.sendHTML(c, http.StatusOK, []byte("rows"))
+		return renderer.WritePage(c, http.StatusOK, templ.Raw("rows"))
 	})
 	for _, path := range []string{"/tree/:view", "/vms/:id"} {
 		r := httptest.NewRequest(http.MethodGet, path, nil)

@@ -11,7 +11,7 @@ import (
 	"quantix/views/shell"
 )
 
-func (s *Server) dashboardPage(c echo.Context, a fleet.Actor) error {
+func (s *Site) dashboardPage(c echo.Context, a fleet.Actor) error {
 	all, err := s.Control.Overview(c.Request().Context(), a)
 	if err != nil {
 		return err
@@ -19,11 +19,11 @@ func (s *Server) dashboardPage(c echo.Context, a fleet.Actor) error {
 	if policy.May(a, policy.Manage, "") {
 		all.Attention = append(s.certificateWarnings(time.Now()), all.Attention...)
 	}
-	return s.showPage(c, a, shell.PageLayout{Title: "Dashboard"}, home.Dashboard(home.DashboardPage{Overview: all, Actor: a, Now: time.Now()}))
+	return s.ShowPage(c, a, shell.PageLayout{Title: "Dashboard"}, home.Dashboard(home.DashboardPage{Overview: all, Actor: a, Now: time.Now()}))
 }
 
 // certificateWarnings returns warnings for the portal's certificates that have expired or expire soon.
-func (s *Server) certificateWarnings(now time.Time) (warnings []fleet.Attention) {
+func (s *Site) certificateWarnings(now time.Time) (warnings []fleet.Attention) {
 	for _, v := range s.Certificates() {
 		if text := v.Warning(now); text != "" {
 			tone := fleet.SeverityWarn

@@ -151,3 +151,16 @@ func (s *Server) endTransferWhenForbidden(ctx context.Context, c echo.Context, m
 		}
 	}
 }
+
+// sendExport sends the file of an export, authorized by a session or a token.
+func (s *Server) sendExport(c echo.Context, a fleet.Actor) error {
+	id := fleet.ExportID(c.Param("id"))
+	e, err := s.Control.GetExport(c.Request().Context(), a, id)
+	if err != nil {
+		return err
+	}
+	may := func(a fleet.Actor) bool { return policy.May(a, policy.VMChange, e.ProjectID) }
+	return s.streamFromHost(c, a, may, func(ctx context.Context) (end relay.End, host, name string, err error) {
+		return s.Control.ReadExport(ctx, a, id)
+	})
+}

@@ -15,20 +15,10 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views/shell"
+	"quantix/web/bodylimit"
 	"quantix/web/problem"
+	"quantix/web/render"
 )
-
-var statusByErrorCode = map[fleet.ErrorCode]int{
-	fleet.Invalid:      http.StatusUnprocessableEntity,
-	fleet.Malformed:    http.StatusBadRequest,
-	fleet.Unauthorized: http.StatusUnauthorized,
-	fleet.Forbidden:    http.StatusForbidden,
-	fleet.NotFound:     http.StatusNotFound,
-	fleet.Conflict:     http.StatusConflict,
-	fleet.TooLarge:     http.StatusRequestEntityTooLarge,
-	fleet.TooMany:      http.StatusTooManyRequests,
-	fleet.Unavailable:  http.StatusServiceUnavailable,
-}
 
 // refusal is an error response: a status and a sentence. reference is set if only the log has the details.
 type refusal struct {
@@ -45,7 +35,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 		s.Log.Debug("request ended early", "path", c.Request().URL.Path, "error", err)
 		return
 	}
-	r := s.refusalFromError(c, convertTooLargeError(err))
+	r := s.refusalFromError(c, bodylimit.ConvertTooLarge(err))
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
 		c.Response().Header().Set("Retry-After", "5")
 	}
@@ -53,7 +43,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 	switch {
 	case expectsJSONError(c):
 		sent = problem.Write(c, r.problem())
-	case isHTMXRequest(c):
+	case render.IsHTMXRequest(c):
 		c.Response().Header().Set("X-Quantix-Message", url.PathEscape(r.sentence()))
 		sent = c.NoContent(r.status)
 	case routeOf(c).kind == unauthenticated: // for programs, such as load balancers and Prometheus
@@ -77,8 +67,8 @@ func (s *Server) writeError(err error, c echo.Context) {
 // reference.
 func (s *Server) refusalFromError(c echo.Context, err error) refusal {
 	var known *fleet.Error
-	if errors.As(err, &known) && statusByErrorCode[known.Code] != 0 {
-		r := refusal{status: statusByErrorCode[known.Code], message: known.Error(), fields: known.Fields}
+	if errors.As(err, &known) && problem.StatusByCode[known.Code] != 0 {
+		r := refusal{status: problem.StatusByCode[known.Code], message: known.Error(), fields: known.Fields}
 		s.auditRefusal(c, known)
 		if known.Code == fleet.Unavailable {
 			s.Log.Warn("unavailable", "request", c.Get(requestIDContextKey), "path", c.Request().URL.Path, "error", err)
@@ -107,7 +97,7 @@ func (s *Server) apiProblem(c echo.Context, err error) *problem.Body {
 	if errors.Is(c.Request().Context().Err(), context.Canceled) { // the client has disconnected
 		return refusal{status: http.StatusServiceUnavailable, message: "The client disconnected. Send the request again."}.problem()
 	}
-	r := s.refusalFromError(c, convertTooLargeError(err))
+	r := s.refusalFromError(c, bodylimit.ConvertTooLarge(err))
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
 		c.Response().Header().Set("Retry-After", "5")
 	}
@@ -116,7 +106,7 @@ func (s *Server) apiProblem(c echo.Context, err error) *problem.Body {
 
 // agentProblem converts err to the response to an agent, by the same rules as errors of pages.
 func (s *Server) agentProblem(c echo.Context, err error) *problem.Body {
-	return s.refusalFromError(c, convertTooLargeError(err)).problem()
+	return s.refusalFromError(c, bodylimit.ConvertTooLarge(err)).problem()
 }
 
 // auditRefusal writes the user and the route of a refused request to the audit log. It omits the address, which may
@@ -168,15 +158,15 @@ func (s *Server) writeErrorPage(c echo.Context, r refusal) error {
 	if a := actorOf(c); a.UserID != "" && !a.MustChangePassword && r.status != http.StatusServiceUnavailable {
 		p.NoRole = r.status == http.StatusForbidden && !policy.May(a, policy.VMSee, "")
 		f := shell.PageLayout{Title: p.Title(), Actor: a}
-		s.fillPageLayout(c, &f)
-		return s.writePage(c, r.status, shell.Layout(f, shell.ErrorInLayout(p)))
+		s.renderer.FillPageLayout(c, &f)
+		return s.renderer.WritePage(c, r.status, shell.Layout(f, shell.ErrorInLayout(p)))
 	}
-	return s.writePage(c, r.status, shell.ErrorWithoutLayout(p))
+	return s.renderer.WritePage(c, r.status, shell.ErrorWithoutLayout(p))
 }
 
 func currentPathForRetry(r *http.Request) string {
 	if r.Method == http.MethodGet {
-		return localPath(r.URL.RequestURI()) // "//elsewhere.example" is a path here, but another site in a link
+		return render.LocalPath(r.URL.RequestURI()) // "//elsewhere.example" is a path here, but another site in a link
 	}
 	return "/"
 }

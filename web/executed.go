@@ -34,7 +34,7 @@ type assignedPages[ID ~string, T, C any] struct {
 	labelsTab     string // the tab of the object's page that shows the label selector
 }
 
-func (s *Server) assignedPoolPages() assignedPages[fleet.PoolID, fleet.PoolView, fleet.PoolHost] {
+func (s *Site) assignedPoolPages() assignedPages[fleet.PoolID, fleet.PoolView, fleet.PoolHost] {
 	return assignedPages[fleet.PoolID, fleet.PoolView, fleet.PoolHost]{
 		typ: fleet.TypePool, load: s.Control.GetPool, loadBrief: s.Control.GetPool, status: s.Control.PoolHost, frame: poolPageLayout,
 		isAssigned: func(v fleet.PoolView, h fleet.HostID) bool {
@@ -47,7 +47,7 @@ func (s *Server) assignedPoolPages() assignedPages[fleet.PoolID, fleet.PoolView,
 	}
 }
 
-func (s *Server) assignedNetworkPages() assignedPages[fleet.NetworkID, fleet.NetworkView, fleet.NetworkHost] {
+func (s *Site) assignedNetworkPages() assignedPages[fleet.NetworkID, fleet.NetworkView, fleet.NetworkHost] {
 	return assignedPages[fleet.NetworkID, fleet.NetworkView, fleet.NetworkHost]{
 		typ: fleet.TypeNetwork, load: s.Control.GetNetwork, loadBrief: s.Control.NetworkBrief, status: s.Control.NetworkHost, frame: networkPageLayout,
 		isAssigned: func(n fleet.NetworkView, h fleet.HostID) bool {
@@ -76,7 +76,7 @@ type assignForm struct {
 	Hosts []fleet.HostID `form:"host"`
 }
 
-func showAssignHostsForm[ID ~string, T, C any](s *Server, e assignedPages[ID, T, C]) formRenderer[assignForm] {
+func showAssignHostsForm[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formRenderer[assignForm] {
 	return func(c echo.Context, a fleet.Actor, in assignForm, how formDisplay) error {
 		ctx := c.Request().Context()
 		object, err := e.load(ctx, a, ID(c.Param("id")))
@@ -91,18 +91,18 @@ func showAssignHostsForm[ID ~string, T, C any](s *Server, e assignedPages[ID, T,
 		if err != nil {
 			return err
 		}
-		return s.showPageWithStatus(c, how.status, a, e.frame(object), e.assign(a, object, hosts, how.errors))
+		return s.ShowPageWithStatus(c, how.status, a, e.frame(object), e.assign(a, object, hosts, how.errors))
 	}
 }
 
-func assignToHosts[ID ~string, T, C any](s *Server, e assignedPages[ID, T, C]) formAction[assignForm] {
+func assignToHosts[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formAction[assignForm] {
 	return func(c echo.Context, a fleet.Actor, in assignForm) (formResponse, error) {
 		tasks, err := s.Control.Assign(c.Request().Context(), a, e.subject(c), in.Hosts)
 		return stayOnPage(e.pagePath(c), kit.CountText(len(tasks), "host")+" will get the "+e.typ.Info().Label+"."), err
 	}
 }
 
-func confirmReleaseFromHost[ID ~string, T, C any](s *Server, e assignedPages[ID, T, C]) formRenderer[emptyForm] {
+func confirmReleaseFromHost[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formRenderer[emptyForm] {
 	return func(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
 		ctx, id := c.Request().Context(), ID(c.Param("id"))
 		object, err := e.loadBrief(ctx, a, id)
@@ -113,40 +113,40 @@ func confirmReleaseFromHost[ID ~string, T, C any](s *Server, e assignedPages[ID,
 		if err != nil {
 			return err
 		}
-		return s.showPageWithStatus(c, how.status, a, e.frame(object), e.release(a, object, status, how.errors))
+		return s.ShowPageWithStatus(c, how.status, a, e.frame(object), e.release(a, object, status, how.errors))
 	}
 }
 
-func releaseFromHost[ID ~string, T, C any](s *Server, e assignedPages[ID, T, C]) formAction[emptyForm] {
+func releaseFromHost[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formAction[emptyForm] {
 	return func(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 		_, err := s.Control.Release(c.Request().Context(), a, e.subject(c), fleet.HostID(c.Param("host")))
 		return stayOnPage(e.pagePath(c), "The host will release the "+e.typ.Info().Label+"."), err
 	}
 }
 
-func retryOnHost[ID ~string, T, C any](s *Server, e assignedPages[ID, T, C]) formAction[emptyForm] {
+func retryOnHost[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formAction[emptyForm] {
 	return func(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 		_, err := s.Control.Retry(c.Request().Context(), a, e.subject(c), fleet.HostID(c.Param("host")))
 		return stayOnPage(e.pagePath(c), "The host will try again."), err
 	}
 }
 
-func retryOnAllFailedHosts[ID ~string, T, C any](s *Server, e assignedPages[ID, T, C]) formAction[emptyForm] {
+func retryOnAllFailedHosts[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formAction[emptyForm] {
 	return func(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 		r, err := s.Control.RetryEverywhere(c.Request().Context(), a, e.subject(c))
 		return stayOnPage(e.pagePath(c), kit.RetryResultText(r)), err
 	}
 }
 
-func confirmDeleteObject[ID ~string, T, C any](s *Server, e assignedPages[ID, T, C]) formRenderer[emptyForm] {
+func confirmDeleteObject[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formRenderer[emptyForm] {
 	return func(c echo.Context, a fleet.Actor, in emptyForm, how formDisplay) error {
 		dialog := func(object T, errs kit.Errors) templ.Component { return e.confirmDelete(a, object, errs) }
-		return confirmDialogHandler(s, e.loadBrief, e.frame, dialog)(c, a, in, how)
+		return confirmDialog(s.Renderer, e.loadBrief, e.frame, dialog)(c, a, in, how)
 	}
 }
 
 // deleteObject deletes the object and redirects to the list, which shows the state of a deletion that is not finished.
-func deleteObject[ID ~string, T, C any](s *Server, e assignedPages[ID, T, C]) formAction[emptyForm] {
+func deleteObject[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formAction[emptyForm] {
 	return func(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 		_, err := s.Control.DeleteEverywhere(c.Request().Context(), a, e.subject(c))
 		return redirectTo(e.typ.Info().Path), err
@@ -159,7 +159,7 @@ type labelSelectorForm struct {
 
 // showLabelSelectorForm shows the form for the label selector, with the matching hosts. Without scripts, the form
 // reloads its own address to update the matching hosts.
-func showLabelSelectorForm[ID ~string, T, C any](s *Server, e assignedPages[ID, T, C]) formRenderer[labelSelectorForm] {
+func showLabelSelectorForm[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formRenderer[labelSelectorForm] {
 	return func(c echo.Context, a fleet.Actor, in labelSelectorForm, how formDisplay) error {
 		ctx := c.Request().Context()
 		object, err := e.loadBrief(ctx, a, ID(c.Param("id")))
@@ -182,11 +182,11 @@ func showLabelSelectorForm[ID ~string, T, C any](s *Server, e assignedPages[ID, 
 				return err
 			}
 		}
-		return s.showPageWithStatus(c, how.status, a, e.frame(object), e.labels(a, object, f))
+		return s.ShowPageWithStatus(c, how.status, a, e.frame(object), e.labels(a, object, f))
 	}
 }
 
-func submitLabelSelectorForm[ID ~string, T, C any](s *Server, e assignedPages[ID, T, C]) formAction[labelSelectorForm] {
+func submitLabelSelectorForm[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formAction[labelSelectorForm] {
 	return func(c echo.Context, a fleet.Actor, in labelSelectorForm) (formResponse, error) {
 		now, err := s.Control.AssignByLabel(c.Request().Context(), a, e.subject(c), in.Selector)
 		text := "Hosts with the labels " + now.Selector + " get the " + e.typ.Info().Label + " automatically."
@@ -198,7 +198,7 @@ func submitLabelSelectorForm[ID ~string, T, C any](s *Server, e assignedPages[ID
 }
 
 // newLabelSelectorForm returns the label selector part of the form of a new object.
-func (s *Server) newLabelSelectorForm(ctx context.Context, a fleet.Actor, typ fleet.ResourceType, text string, how formDisplay) (f kit.HostLabelForm, err error) {
+func (s *Site) newLabelSelectorForm(ctx context.Context, a fleet.Actor, typ fleet.ResourceType, text string, how formDisplay) (f kit.HostLabelForm, err error) {
 	f = kit.HostLabelForm{Of: string(typ), Selector: text, Error: how.errors.At("selector")}
 	if f.Error == "" && text != "" {
 		f.Preview, err = s.previewLabelSelector(ctx, a, fleet.SubjectOf(typ, ""), text)
@@ -208,7 +208,7 @@ func (s *Server) newLabelSelectorForm(ctx context.Context, a fleet.Actor, typ fl
 
 // previewLabelSelector returns the hosts that match the selector text. For an invalid selector it returns no error, but
 // a preview with the reason.
-func (s *Server) previewLabelSelector(ctx context.Context, a fleet.Actor, of fleet.Subject, text string) (kit.HostLabelPreview, error) {
+func (s *Site) previewLabelSelector(ctx context.Context, a fleet.Actor, of fleet.Subject, text string) (kit.HostLabelPreview, error) {
 	found, err := s.Control.PreviewHostsByLabel(ctx, a, of, text)
 	if e, _, ok := formErrorsFrom(err); ok && e.At("selector") != "" {
 		return kit.HostLabelPreview{Error: e.At("selector")}, nil
@@ -217,10 +217,10 @@ func (s *Server) previewLabelSelector(ctx context.Context, a fleet.Actor, of fle
 }
 
 // showLabelledHosts shows the matching hosts below the selector while the user types.
-func (s *Server) showLabelledHosts(c echo.Context, a fleet.Actor) error {
+func (s *Site) showLabelledHosts(c echo.Context, a fleet.Actor) error {
 	p, err := s.previewLabelSelector(c.Request().Context(), a, fleet.Subject(c.QueryParam("of")), c.QueryParam("selector"))
 	if err != nil {
 		return err
 	}
-	return s.writeFragment(c, a, "Hosts with the labels", kit.LabelledHosts(p))
+	return s.WriteFragment(c, a, "Hosts with the labels", kit.LabelledHosts(p))
 }

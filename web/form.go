@@ -3,7 +3,6 @@ package web
 import (
 	"errors"
 	"net/url"
-	"strings"
 
 	"github.com/go-playground/form/v4"
 	"github.com/labstack/echo/v4"
@@ -11,6 +10,9 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/views/kit"
+	"quantix/web/bodylimit"
+	"quantix/web/problem"
+	"quantix/web/render"
 )
 
 // maxFormRows limits repeated parts of a form: disks, NICs, selected VMs.
@@ -24,19 +26,19 @@ func newFormDecoder() *form.Decoder {
 	return d
 }
 
-// decodeForm reads the request's form into a T: by its `form:"name"` tags, or by its method read. T holds numbers as
+// decodeForm reads the request's form into a T: by its `form:"name"` tags, or by its method ReadForm. T holds numbers as
 // text, so that the form can show invalid input beside the error.
 func decodeForm[T any](c echo.Context) (T, error) {
 	var into T
 	r := c.Request()
 	if err := r.ParseForm(); err != nil {
-		if limited := convertTooLargeError(err); fleet.CodeOf(limited) != "" {
+		if limited := bodylimit.ConvertTooLarge(err); fleet.CodeOf(limited) != "" {
 			return into, limited
 		}
 		return into, unreadableFormError()
 	}
-	if own, ok := any(&into).(interface{ read(sent url.Values) }); ok {
-		own.read(r.PostForm)
+	if own, ok := any(&into).(interface{ ReadForm(sent url.Values) }); ok {
+		own.ReadForm(r.PostForm)
 		return into, nil
 	}
 	if err := formDecoder.Decode(&into, r.PostForm); err != nil {
@@ -62,42 +64,16 @@ func formErrorsFrom(err error) (e kit.Errors, status int, ok bool) {
 			e.Fields[f.Field] = f.Message
 		}
 	}
-	return e, statusByErrorCode[refused.Code], true
+	return e, problem.StatusByCode[refused.Code], true
 }
 
 // statusOfRefusedForm returns the status for a form that is shown again: always 422 to htmx, which swaps no other
 // error.
 func statusOfRefusedForm(c echo.Context, status int) int {
-	if isHTMXRequest(c) {
+	if render.IsHTMXRequest(c) {
 		return 422
 	}
 	return status
-}
-
-// parseField parses text by as. It adds a parse error to c at field and then returns the zero value.
-func parseField[T any](c *fleet.Checks, field, text string, as func(string) (T, error)) T {
-	v, err := as(text)
-	if err != nil {
-		c.Add(field, "%s", err)
-	}
-	return v
-}
-
-// parseLabels parses labels as users type them: one "key=value" per line.
-func parseLabels(c *fleet.Checks, field, text string) map[string]string {
-	labels := map[string]string{}
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		key, value, ok := strings.Cut(line, "=")
-		if !ok {
-			c.Add(field, "Write one label per line as key=value; %q has no \"=\".", line)
-			continue
-		}
-		labels[strings.TrimSpace(key)] = strings.TrimSpace(value)
-	}
-	return labels
 }
 
 // joinFormErrors joins the errors found while a form was decoded with the errors from control.

@@ -19,7 +19,7 @@ const (
 
 // helpPage shows a chapter of the manual, its table of contents, or search results. It needs no session: the manual is
 // public, and users who cannot sign in need it too. The page shows nothing of the inventory.
-func (s *Server) helpPage(c echo.Context, a fleet.Actor) error {
+func (s *Site) helpPage(c echo.Context, a fleet.Actor) error {
 	manual := docs.Open()
 	p := help.Page{Manual: manual, Chapter: manual.Index, Text: strings.TrimSpace(c.QueryParam("q"))}
 	if name := c.Param("chapter"); name != "" {
@@ -36,6 +36,6 @@ func (s *Server) helpPage(c echo.Context, a fleet.Actor) error {
 		p.Hits = manual.Search(p.Text, maxHelpHits)
 	}
 	f := shell.PageLayout{Title: p.Title(), Actor: a}
-	s.fillPageLayout(c, &f)
-	return s.writePage(c, http.StatusOK, shell.PublicPage(f, help.ManualPage(p)))
+	s.FillPageLayout(c, &f)
+	return s.WritePage(c, http.StatusOK, shell.PublicPage(f, help.ManualPage(p)))
 }

@@ -14,13 +14,14 @@ import (
 	hostview "quantix/views/host"
 	"quantix/views/kit"
 	"quantix/views/shell"
+	"quantix/web/render"
 )
 
 func hostPageLayout(h fleet.HostView) shell.PageLayout {
 	return shell.PageLayout{Title: h.Name, ObjectKeys: []string{"host:" + string(h.ID)}}
 }
 
-func (s *Server) hostPage(c echo.Context, a fleet.Actor) error {
+func (s *Site) hostPage(c echo.Context, a fleet.Actor) error {
 	tab, err := requestedTab(c, hostview.Tabs(), "host")
 	if err != nil {
 		return err
@@ -29,18 +30,18 @@ func (s *Server) hostPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	p := hostview.Page{Actor: a, Link: linkToCurrentPage(c), Tab: tab, Host: h, Now: time.Now(), Form: newHostForm(h)}
-	if htmxTarget(c) != "host-head" {
+	p := hostview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Host: h, Now: time.Now(), Form: newHostForm(h)}
+	if render.HTMXTarget(c) != "host-head" {
 		if err := s.fillHostTab(c, a, &p); err != nil {
 			return err
 		}
 	}
-	return s.showPage(c, a, hostPageLayout(h), hostview.HostPage(p))
+	return s.ShowPage(c, a, hostPageLayout(h), hostview.HostPage(p))
 }
 
 // fillHostTab reads the data of the page's current tab.
-func (s *Server) fillHostTab(c echo.Context, a fleet.Actor, p *hostview.Page) (err error) {
-	ctx, q := c.Request().Context(), queryFromURL(c)
+func (s *Site) fillHostTab(c echo.Context, a fleet.Actor, p *hostview.Page) (err error) {
+	ctx, q := c.Request().Context(), render.QueryFromURL(c)
 	q.Filter = "host:" + strconv.Quote(p.Host.Name)
 	switch p.Tab {
 	case "vms":
@@ -86,7 +87,7 @@ func newHostForm(h fleet.HostView) hostview.SettingsForm {
 }
 
 // showHostForm shows the host's page with the typed form.
-func (s *Server) showHostForm(c echo.Context, a fleet.Actor, in hostForm, how formDisplay) error {
+func (s *Site) showHostForm(c echo.Context, a fleet.Actor, in hostForm, how formDisplay) error {
 	h, err := s.Control.GetHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
 	if err != nil {
 		return err
@@ -94,10 +95,10 @@ func (s *Server) showHostForm(c echo.Context, a fleet.Actor, in hostForm, how fo
 	link := kit.Link{Path: views.HostPath(h.ID)}.With("tab", "configure")
 	f := hostview.SettingsForm{Labels: in.Labels, Taints: in.Taints, Description: in.Description, Generation: in.generation(), Errors: how.errors}
 	p := hostview.Page{Actor: a, Link: link, Tab: "configure", Host: h, Now: time.Now(), Form: f}
-	return s.showPageWithStatus(c, how.status, a, hostPageLayout(h), hostview.HostPage(p))
+	return s.ShowPageWithStatus(c, how.status, a, hostPageLayout(h), hostview.HostPage(p))
 }
 
-func (s *Server) editHost(c echo.Context, a fleet.Actor, in hostForm) (formResponse, error) {
+func (s *Site) editHost(c echo.Context, a fleet.Actor, in hostForm) (formResponse, error) {
 	var checks fleet.Checks
 	change := control.UpdateHost{Labels: parseLabels(&checks, "labels", in.Labels), Description: &in.Description, IfGeneration: in.generation()}
 	change.Taints = append([]string{}, strings.Fields(in.Taints)...)
@@ -109,15 +110,20 @@ func (s *Server) editHost(c echo.Context, a fleet.Actor, in hostForm) (formRespo
 	return redirectTo(views.HostPath(id)), err
 }
 
-func (s *Server) clearHostConflict(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) clearHostConflict(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := fleet.HostID(c.Param("id"))
 	return stayOnPage(views.HostPath(id), "The conflict is cleared."), s.Control.ClearConflict(c.Request().Context(), a, id)
 }
 
-func (s *Server) confirmDeleteHost() formRenderer[emptyForm] {
-	return confirmDialogHandler(s, s.Control.GetHost, hostPageLayout, hostview.DeleteDialog)
+func (s *Site) confirmDeleteHost() formRenderer[emptyForm] {
+	return confirmDialog(s.Renderer, s.Control.GetHost, hostPageLayout, hostview.DeleteDialog)
 }
 
-func (s *Server) deleteHost(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) deleteHost(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return redirectTo("/hosts"), s.Control.DeleteHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
+}
+
+// hostMenu returns the handler of the host's action menu.
+func (s *Site) hostMenu() func(echo.Context, fleet.Actor) error {
+	return actionMenu(s, s.Control.GetHost, hostPageLayout, hostview.Actions)
 }

@@ -16,19 +16,20 @@ import (
 	"quantix/views/kit"
 	"quantix/views/shell"
 	"quantix/web/api"
+	"quantix/web/render"
 )
 
-func (s *Server) listImages(c echo.Context, a fleet.Actor) (err error) {
+func (s *Site) listImages(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter images", Placeholder: "system:debian published:yes name:web*"}
-	p := &imageview.ListPage{List: s.newList(c, "images", "name", imageview.Columns, f), Actor: a}
-	if p.Images, err = fillList(c, a, &p.List, queryFromURL(c), s.Control.ListImages); err != nil {
+	p := &imageview.ListPage{List: s.NewList(c, "images", "name", imageview.Columns, f), Actor: a}
+	if p.Images, err = render.FillList(c, a, &p.List, render.QueryFromURL(c), s.Control.ListImages); err != nil {
 		return err
 	}
-	return s.showList(c, a, shell.PageLayout{Title: "Images"}, p.List, imageview.List(p))
+	return s.ShowList(c, a, shell.PageLayout{Title: "Images"}, p.List, imageview.List(p))
 }
 
-func (s *Server) exportImages(c echo.Context, _ fleet.Actor) error {
-	return exportCSV(s, c, "images.csv", queryFromURL(c), s.Control.ListImages, imageview.CSV)
+func (s *Site) exportImages(c echo.Context, a fleet.Actor) error {
+	return render.ExportCSV(s.Renderer, c, a, "images.csv", render.QueryFromURL(c), s.Control.ListImages, imageview.CSV)
 }
 
 func imagePageLayout(v fleet.ImageView) shell.PageLayout {
@@ -36,7 +37,7 @@ func imagePageLayout(v fleet.ImageView) shell.PageLayout {
 }
 
 // imagePage shows an image. One tab has the form that publishes the image to a project.
-func (s *Server) imagePage(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
+func (s *Site) imagePage(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
 	tab, err := requestedTab(c, imageview.Tabs(), "image")
 	if err != nil {
 		return err
@@ -44,30 +45,30 @@ func (s *Server) imagePage(c echo.Context, a fleet.Actor, _ grantForm, how formD
 	return s.showImage(c, a, tab, how)
 }
 
-func (s *Server) showImageGrants(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
+func (s *Site) showImageGrants(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
 	return s.showImage(c, a, "grants", how)
 }
 
-func (s *Server) showImage(c echo.Context, a fleet.Actor, tab string, how formDisplay) error {
+func (s *Site) showImage(c echo.Context, a fleet.Actor, tab string, how formDisplay) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetImage(ctx, a, fleet.ImageID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	p := imageview.Page{Actor: a, Link: linkToCurrentPage(c), Tab: tab, Image: v, Now: time.Now(), Errors: how.errors}
+	p := imageview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Image: v, Now: time.Now(), Errors: how.errors}
 	if tab == "grants" && policy.May(a, policy.InfraChange, "") {
 		projects := optionQuery{
 			kind: "image-grants", parentID: string(v.ID), chosen: []string{imageview.GrantToAllProjects}, formAddress: "/images/" + string(v.ID) + "?tab=grants", showAll: c.QueryParam("all") != "",
 		}
-		if p.Projects, err = s.selectOptions(ctx, a, projects); err != nil {
+		if p.Projects, err = s.Options.Select(ctx, a, projects); err != nil {
 			return err
 		}
 	}
-	return s.showPageWithStatus(c, how.status, a, imagePageLayout(v), imageview.ImagePage(p))
+	return s.ShowPageWithStatus(c, how.status, a, imagePageLayout(v), imageview.ImagePage(p))
 }
 
 // setImageGrant publishes an image to a project, or withdraws it.
-func (s *Server) setImageGrant(c echo.Context, a fleet.Actor, in grantForm) (formResponse, error) {
+func (s *Site) setImageGrant(c echo.Context, a fleet.Actor, in grantForm) (formResponse, error) {
 	set := s.Control.GrantImage
 	if in.Revoke != "" {
 		set = s.Control.RevokeImage
@@ -108,7 +109,7 @@ func (in imageForm) view() imageview.FormValues {
 }
 
 func (in imageForm) os() fleet.OSFacts {
-	return fleet.OSFacts{Family: in.Family, Name: strings.TrimSpace(in.System), Version: strings.TrimSpace(in.Release), Arch: strings.TrimSpace(in.Arch)}
+	return osFacts(in.Family, in.System, in.Release, in.Arch)
 }
 
 // source returns the typed source of an image version. It ignores fields of the kinds of source that are not chosen.
@@ -140,20 +141,20 @@ func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 }
 
 // readImageFormChoices reads the options for the selects of an image form.
-func (s *Server) readImageFormChoices(c echo.Context, a fleet.Actor, f *imageview.Form) (err error) {
+func (s *Site) readImageFormChoices(c echo.Context, a fleet.Actor, f *imageview.Form) (err error) {
 	ctx, all, page := c.Request().Context(), c.QueryParam("all") != "", c.Request().URL.String()
-	if f.Pools, err = s.selectOptions(ctx, a, optionQuery{kind: "pools", chosen: []string{f.In.Pool}, formAddress: page, showAll: all}); err != nil {
+	if f.Pools, err = s.Options.Select(ctx, a, optionQuery{kind: "pools", chosen: []string{f.In.Pool}, formAddress: page, showAll: all}); err != nil {
 		return err
 	}
-	if f.Hosts, err = s.selectOptions(ctx, a, optionQuery{kind: "hosts", chosen: []string{f.In.Host}, formAddress: page, showAll: all}); err != nil {
+	if f.Hosts, err = s.Options.Select(ctx, a, optionQuery{kind: "hosts", chosen: []string{f.In.Host}, formAddress: page, showAll: all}); err != nil {
 		return err
 	}
-	f.Projects, err = s.selectOptions(ctx, a, optionQuery{kind: "projects", chosen: []string{f.In.Owner}, formAddress: page, showAll: all})
+	f.Projects, err = s.Options.Select(ctx, a, optionQuery{kind: "projects", chosen: []string{f.In.Owner}, formAddress: page, showAll: all})
 	f.Projects.Options = slices.Concat([]kit.Option{{Text: "The fleet"}}, f.Projects.Options)
 	return err
 }
 
-func (s *Server) showImageForm(c echo.Context, a fleet.Actor, in imageForm, how formDisplay) error {
+func (s *Site) showImageForm(c echo.Context, a fleet.Actor, in imageForm, how formDisplay) error {
 	starts, err := s.Control.StartImages(c.Request().Context(), a)
 	if err != nil {
 		return err
@@ -178,10 +179,10 @@ func (s *Server) showImageForm(c echo.Context, a fleet.Actor, in imageForm, how 
 	if err := s.readImageFormChoices(c, a, &f); err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New image"}, imageview.NewImageForm(f))
+	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New image"}, imageview.NewImageForm(f))
 }
 
-func (s *Server) createImage(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+func (s *Site) createImage(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
 	var checks fleet.Checks
 	source := in.source(&checks)
 	if err := checks.Err(); err != nil {
@@ -195,7 +196,7 @@ func (s *Server) createImage(c echo.Context, a fleet.Actor, in imageForm) (formR
 
 // imageDialog returns the handler that shows a dialog about one image. fill, which may be nil, prepares the form when
 // it is first shown.
-func (s *Server) imageDialog(show func(imageview.Form) templ.Component, fill func(c echo.Context, f *imageview.Form) error) formRenderer[imageForm] {
+func (s *Site) imageDialog(show func(imageview.Form) templ.Component, fill func(c echo.Context, f *imageview.Form) error) formRenderer[imageForm] {
 	return func(c echo.Context, a fleet.Actor, in imageForm, how formDisplay) error {
 		v, err := s.Control.GetImage(c.Request().Context(), a, fleet.ImageID(c.Param("id")))
 		if err != nil {
@@ -221,13 +222,13 @@ func (s *Server) imageDialog(show func(imageview.Form) templ.Component, fill fun
 				return err
 			}
 		}
-		return s.showPageWithStatus(c, how.status, a, imagePageLayout(v), show(f))
+		return s.ShowPageWithStatus(c, how.status, a, imagePageLayout(v), show(f))
 	}
 }
 
 func imageIDOf(c echo.Context) fleet.ImageID { return fleet.ImageID(c.Param("id")) }
 
-func (s *Server) addImageVersion(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+func (s *Site) addImageVersion(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
 	var checks fleet.Checks
 	source := in.source(&checks)
 	if err := checks.Err(); err != nil {
@@ -237,7 +238,7 @@ func (s *Server) addImageVersion(c echo.Context, a fleet.Actor, in imageForm) (f
 	return stayOnPage(views.ImagePath(imageIDOf(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
-func (s *Server) copyImageToPool(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+func (s *Site) copyImageToPool(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
 	t, err := s.Control.CopyImage(c.Request().Context(), a, imageIDOf(c), control.NewCopy{VersionID: fleet.ImageVersionID(in.Version), PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host)})
 	text := "The pool already holds a file with the same content, which is now the copy."
 	if t.ID != "" {
@@ -246,13 +247,13 @@ func (s *Server) copyImageToPool(c echo.Context, a fleet.Actor, in imageForm) (f
 	return stayOnPage(views.ImagePath(imageIDOf(c)), text), err
 }
 
-func (s *Server) editImage(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+func (s *Site) editImage(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
 	name, description, os := strings.TrimSpace(in.Name), strings.TrimSpace(in.Description), in.os()
 	err := s.Control.EditImage(c.Request().Context(), a, imageIDOf(c), control.EditImage{Name: &name, Description: &description, OS: &os})
 	return stayOnPage(views.ImagePath(imageIDOf(c)), "Saved."), err
 }
 
-func (s *Server) deleteImage(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+func (s *Site) deleteImage(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
 	_, err := s.Control.DeleteImage(c.Request().Context(), a, imageIDOf(c), in.Confirm, in.Files != "")
 	return redirectTo("/images"), err
 }
@@ -267,12 +268,12 @@ func (in imageCopyForm) imageCopy(c echo.Context) control.ImageCopy {
 	return control.ImageCopy{ImageID: imageIDOf(c), PoolID: fleet.PoolID(in.Pool), Volume: in.Volume, HostID: fleet.HostID(in.Host)}
 }
 
-func (s *Server) verifyImageCopy(c echo.Context, a fleet.Actor, in imageCopyForm) (formResponse, error) {
+func (s *Site) verifyImageCopy(c echo.Context, a fleet.Actor, in imageCopyForm) (formResponse, error) {
 	t, err := s.Control.VerifyCopy(c.Request().Context(), a, in.imageCopy(c))
 	return stayOnPage(views.ImagePath(imageIDOf(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
-func (s *Server) forgetImageCopy(c echo.Context, a fleet.Actor, in imageCopyForm) (formResponse, error) {
+func (s *Site) forgetImageCopy(c echo.Context, a fleet.Actor, in imageCopyForm) (formResponse, error) {
 	return stayOnPage(views.ImagePath(imageIDOf(c)), in.Volume+" is removed from the library; the file stays."), s.Control.RemoveCopyFromLibrary(c.Request().Context(), a, in.imageCopy(c))
 }
 
@@ -296,8 +297,13 @@ func fillImageCopyFromQuery(c echo.Context, f *imageview.Form) error {
 	return fleet.Errorf(fleet.NotFound, "The image no longer has this copy.")
 }
 
-func (s *Server) deleteImageCopy(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+func (s *Site) deleteImageCopy(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
 	at := imageCopyInQuery(c)
 	_, err := s.Control.DeleteCopy(c.Request().Context(), a, at, in.Confirm)
 	return stayOnPage(views.ImagePath(imageIDOf(c)), at.Volume+" is being deleted."), err
+}
+
+// imageMenu returns the handler of the image's action menu.
+func (s *Site) imageMenu() func(echo.Context, fleet.Actor) error {
+	return actionMenu(s, s.Control.GetImage, imagePageLayout, imageview.Actions)
 }

@@ -16,7 +16,7 @@ import (
 
 // joinPage shows the join tokens. With ?token= it also shows the state of one token, and with ?host= the steps to join
 // that host again.
-func (s *Server) joinPage(c echo.Context, a fleet.Actor) error {
+func (s *Site) joinPage(c echo.Context, a fleet.Actor) error {
 	p, err := s.readJoinPage(c, a, fleet.JoinTokenID(c.QueryParam("token")))
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ type joinTokenForm struct {
 }
 
 // createJoinToken answers with the page that shows the secret. The secret is not stored, so no page can show it again.
-func (s *Server) createJoinToken(c echo.Context, a fleet.Actor, in joinTokenForm) (formResponse, error) {
+func (s *Site) createJoinToken(c echo.Context, a fleet.Actor, in joinTokenForm) (formResponse, error) {
 	made, err := s.Control.CreateJoinToken(c.Request().Context(), a, in.Host)
 	return func(c echo.Context) error {
 		p, err := s.readJoinPage(c, a, made.ID)
@@ -48,15 +48,15 @@ func (s *Server) createJoinToken(c echo.Context, a fleet.Actor, in joinTokenForm
 	}, err
 }
 
-func (s *Server) showJoinPage(c echo.Context, a fleet.Actor, p hostview.JoinPage) error {
-	return s.showPageWithStatus(c, http.StatusOK, a, shell.PageLayout{Title: p.Title()}, hostview.Join(p))
+func (s *Site) showJoinPage(c echo.Context, a fleet.Actor, p hostview.JoinPage) error {
+	return s.ShowPageWithStatus(c, http.StatusOK, a, shell.PageLayout{Title: p.Title()}, hostview.Join(p))
 }
 
 // maxShownJoinTokens is the maximum number of join tokens that the page shows, newest first.
 const maxShownJoinTokens = 200
 
 // readJoinPage reads the join tokens and, for the watched token, the host that joined with it.
-func (s *Server) readJoinPage(c echo.Context, a fleet.Actor, watched fleet.JoinTokenID) (hostview.JoinPage, error) {
+func (s *Site) readJoinPage(c echo.Context, a fleet.Actor, watched fleet.JoinTokenID) (hostview.JoinPage, error) {
 	ctx := c.Request().Context()
 	p := hostview.JoinPage{Now: time.Now()}
 	tokens, err := s.Control.ListJoinTokens(ctx, a, fleet.Query{Limit: maxShownJoinTokens})
@@ -73,7 +73,7 @@ func (s *Server) readJoinPage(c echo.Context, a fleet.Actor, watched fleet.JoinT
 }
 
 // hostByName returns the host with that name, or nil.
-func (s *Server) hostByName(ctx context.Context, a fleet.Actor, name string) (*fleet.HostView, error) {
+func (s *Site) hostByName(ctx context.Context, a fleet.Actor, name string) (*fleet.HostView, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -84,6 +84,6 @@ func (s *Server) hostByName(ctx context.Context, a fleet.Actor, name string) (*f
 	return &hosts.Items[0], nil
 }
 
-func (s *Server) revokeJoinToken(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) revokeJoinToken(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return redirectTo("/hosts/join"), s.Control.RevokeJoinToken(c.Request().Context(), a, fleet.JoinTokenID(c.Param("id")))
 }

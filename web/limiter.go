@@ -109,3 +109,14 @@ func (s *Server) limitPerUser(next echo.HandlerFunc) echo.HandlerFunc {
 		return next(c)
 	}
 }
+
+// beginExportRead gives ctx the time limit of a page and takes one of the user's slots. The returned function ends both.
+func (s *Server) beginExportRead(ctx context.Context, user fleet.UserID) (context.Context, func(), error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	leave, err := s.userLimiter.acquire(ctx, user)
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	return ctx, func() { leave(); cancel() }, nil
+}

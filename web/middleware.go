@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -217,13 +216,4 @@ func (s *Server) requireSameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		return next(c)
 	}
-}
-
-// convertTooLargeError converts err to TooLarge if a body exceeded the bound of limitBodySize while it was read; else
-// it returns err.
-func convertTooLargeError(err error) error {
-	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return bodylimit.TooLarge(e.Limit)
-	}
-	return err
 }

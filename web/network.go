@@ -13,6 +13,7 @@ import (
 	networkview "quantix/views/network"
 	"quantix/views/shell"
 	"quantix/web/api"
+	"quantix/web/render"
 )
 
 func networkPageLayout(n fleet.NetworkView) shell.PageLayout {
@@ -25,7 +26,7 @@ type grantForm struct {
 }
 
 // networkPage shows a network. Its Sharing tab has the form that gives a project access.
-func (s *Server) networkPage(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
+func (s *Site) networkPage(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
 	tab, err := requestedTab(c, networkview.Tabs(), "network")
 	if err != nil {
 		return err
@@ -33,46 +34,46 @@ func (s *Server) networkPage(c echo.Context, a fleet.Actor, _ grantForm, how for
 	return s.showNetwork(c, a, tab, how)
 }
 
-func (s *Server) showNetworkGrants(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
+func (s *Site) showNetworkGrants(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
 	return s.showNetwork(c, a, "grants", how)
 }
 
-func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how formDisplay) error {
+func (s *Site) showNetwork(c echo.Context, a fleet.Actor, tab string, how formDisplay) error {
 	ctx := c.Request().Context()
 	n, err := s.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	p := networkview.Page{Actor: a, Link: linkToCurrentPage(c), Tab: tab, Network: n, Now: time.Now()}
-	if tab == "hosts" && htmxTarget(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
+	p := networkview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Network: n, Now: time.Now()}
+	if tab == "hosts" && render.HTMXTarget(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
 		if p.Statuses, err = readHostStatuses(c, n.Health.SeverityCounts, func(q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
 			return s.Control.NetworkHosts(ctx, a, n.ID, q)
 		}); err != nil {
 			return err
 		}
 	}
-	if (tab == "hosts" || tab == "summary") && n.Spec != nil && htmxTarget(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
+	if (tab == "hosts" || tab == "summary") && n.Spec != nil && render.HTMXTarget(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
 		if p.ByLabel, err = s.Control.ByLabel(ctx, a, fleet.SubjectNetwork(n.ID)); err != nil {
 			return err
 		}
 	}
-	if tab == "addresses" && n.Spec != nil && htmxTarget(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
+	if tab == "addresses" && n.Spec != nil && render.HTMXTarget(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
 		if p.Book, err = s.addressBook(c, a, n.ID); err != nil {
 			return err
 		}
 	}
-	if tab == "groups" && n.Spec != nil && htmxTarget(c) != "network-head" {
+	if tab == "groups" && n.Spec != nil && render.HTMXTarget(c) != "network-head" {
 		if p.Groups, err = s.readPortGroupsTab(c, a, n.ID); err != nil {
 			return err
 		}
 	}
-	if tab == "topology" && htmxTarget(c) != "network-head" {
+	if tab == "topology" && render.HTMXTarget(c) != "network-head" {
 		if p.Picture, err = s.Control.NetworkTopology(ctx, a, n.ID); err != nil {
 			return err
 		}
 	}
-	if tab == "vms" && htmxTarget(c) != "network-head" {
-		q := queryFromURL(c)
+	if tab == "vms" && render.HTMXTarget(c) != "network-head" {
+		q := render.QueryFromURL(c)
 		q.Filter = "network:" + strconv.Quote(n.Name)
 		vms, err := s.Control.ListVMs(ctx, a, q)
 		if err != nil {
@@ -85,7 +86,7 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how form
 		projects := optionQuery{
 			kind: "grants", parentID: string(n.ID), chosen: []string{networkview.GrantToAllProjects}, formAddress: "/networks/" + string(n.ID) + "?tab=grants", showAll: c.QueryParam("all") != "",
 		}
-		if p.Grant.Projects, err = s.selectOptions(ctx, a, projects); err != nil {
+		if p.Grant.Projects, err = s.Options.Select(ctx, a, projects); err != nil {
 			return err
 		}
 	}
@@ -93,11 +94,11 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how form
 	if p.Statuses.Error != "" {
 		status = http.StatusUnprocessableEntity
 	}
-	return s.showPageWithStatus(c, status, a, networkPageLayout(n), networkview.NetworkPage(p))
+	return s.ShowPageWithStatus(c, status, a, networkPageLayout(n), networkview.NetworkPage(p))
 }
 
 // setNetworkGrant gives a project access to a network, or revokes it.
-func (s *Server) setNetworkGrant(c echo.Context, a fleet.Actor, in grantForm) (formResponse, error) {
+func (s *Site) setNetworkGrant(c echo.Context, a fleet.Actor, in grantForm) (formResponse, error) {
 	set := s.Control.GrantNetwork
 	if in.Revoke != "" {
 		set = s.Control.RevokeNetwork
@@ -105,4 +106,9 @@ func (s *Server) setNetworkGrant(c echo.Context, a fleet.Actor, in grantForm) (f
 	id := fleet.NetworkID(c.Param("id"))
 	err := set(c.Request().Context(), a, id, api.GrantProjectID(in.Project))
 	return redrawForm(views.TabPath(views.NetworkPath(id), "grants"), func(c echo.Context) error { return s.showNetworkGrants(c, a, in, firstDisplay) }), err
+}
+
+// networkMenu returns the handler of the network's action menu.
+func (s *Site) networkMenu() func(echo.Context, fleet.Actor) error {
+	return actionMenu(s, s.Control.GetNetwork, networkPageLayout, networkview.Actions)
 }

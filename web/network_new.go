@@ -103,7 +103,7 @@ func splitAddressWords(line string) []string {
 	return words
 }
 
-func (s *Server) showNetworkForm(c echo.Context, a fleet.Actor, in networkForm, how formDisplay) (err error) {
+func (s *Site) showNetworkForm(c echo.Context, a fleet.Actor, in networkForm, how formDisplay) (err error) {
 	f := networkview.Form{
 		Name: in.Name, Mode: in.Mode, Device: in.Device, Description: in.Description, DNS: in.DNS != "", Domain: in.Domain, Bridge: in.Bridge, MTU: in.MTU, Errors: how.errors,
 		VNI: in.VNI, Underlay: in.Underlay, VLAN: in.VLAN, STP: in.STP != "", Direct: in.Direct,
@@ -119,10 +119,10 @@ func (s *Server) showNetworkForm(c echo.Context, a fleet.Actor, in networkForm, 
 	if f.Labels, err = s.newLabelSelectorForm(c.Request().Context(), a, fleet.TypeNetwork, in.Selector, how); err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New network"}, networkview.NewNetworkForm(f))
+	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New network"}, networkview.NewNetworkForm(f))
 }
 
-func (s *Server) createNetwork(c echo.Context, a fleet.Actor, in networkForm) (formResponse, error) {
+func (s *Site) createNetwork(c echo.Context, a fleet.Actor, in networkForm) (formResponse, error) {
 	var checks fleet.Checks
 	ask := control.CreateNetwork{Name: strings.TrimSpace(in.Name), Spec: in.spec(&checks), HostIDs: in.Hosts, Selector: in.Selector}
 	if err := checks.Err(); err != nil {

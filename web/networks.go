@@ -11,23 +11,24 @@ import (
 	"quantix/views/kit"
 	networkview "quantix/views/network"
 	"quantix/views/shell"
+	"quantix/web/render"
 )
 
-func (s *Server) listNetworks(c echo.Context, a fleet.Actor) (err error) {
+func (s *Site) listNetworks(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter networks", Placeholder: "kind:bridge host:h1 name:br*"}
-	p := &networkview.ListPage{List: s.newList(c, "networks", "name", networkview.Columns, f), Actor: a}
-	if p.Networks, err = fillList(c, a, &p.List, queryFromURL(c), s.Control.ListNetworks); err != nil {
+	p := &networkview.ListPage{List: s.NewList(c, "networks", "name", networkview.Columns, f), Actor: a}
+	if p.Networks, err = render.FillList(c, a, &p.List, render.QueryFromURL(c), s.Control.ListNetworks); err != nil {
 		return err
 	}
-	return s.showList(c, a, shell.PageLayout{Title: "Networks"}, p.List, networkview.List(p))
+	return s.ShowList(c, a, shell.PageLayout{Title: "Networks"}, p.List, networkview.List(p))
 }
 
-func (s *Server) exportNetworks(c echo.Context, _ fleet.Actor) error {
-	return exportCSV(s, c, "networks.csv", queryFromURL(c), s.networksWithHostStatuses, networkview.CSV)
+func (s *Site) exportNetworks(c echo.Context, a fleet.Actor) error {
+	return render.ExportCSV(s.Renderer, c, a, "networks.csv", render.QueryFromURL(c), s.networksWithHostStatuses, networkview.CSV)
 }
 
 // networksWithHostStatuses is ListNetworks, but returns all host statuses of each network to users who may see hosts.
-func (s *Server) networksWithHostStatuses(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
+func (s *Site) networksWithHostStatuses(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
 	page, err := s.Control.ListNetworks(ctx, a, q)
 	if err != nil || !policy.May(a, policy.InfraSee, "") {
 		return page, err

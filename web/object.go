@@ -4,12 +4,12 @@ import (
 	"context"
 	"slices"
 
-	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
 	"quantix/views/kit"
 	"quantix/views/shell"
+	"quantix/web/render"
 )
 
 // requestedTab returns the requested tab of an object's page. The first tab is the default.
@@ -24,43 +24,26 @@ func requestedTab(c echo.Context, all []string, resource string) (string, error)
 	return tab, nil
 }
 
-// linkToCurrentPage returns the address of the current page, without the display preferences in its query.
-func linkToCurrentPage(c echo.Context) kit.Link {
-	return kit.Link{Path: c.Request().URL.Path, Query: c.QueryParams()}.Without("tree", "dock")
-}
-
 // readHostStatuses returns the requested page of an object's host statuses, with the counts per severity (tones) over
 // all hosts. For an invalid filter it returns no error, but statuses with the reason.
 func readHostStatuses[T any](c echo.Context, tones fleet.SeverityCounts, list func(fleet.Query) (fleet.Page[T], error)) (kit.HostStatuses[T], error) {
-	q := queryFromURL(c)
+	q := render.QueryFromURL(c)
 	q.Sort, q.Limit = "", kit.MaxHostStatusesShown
 	page, err := list(q)
-	wrong, err := splitFilterError(err)
+	wrong, err := render.SplitFilterError(err)
 	return kit.HostStatuses[T]{Items: page.Items, SeverityCounts: tones, Prev: page.Prev, Next: page.Next, Filter: q.Filter, Error: wrong}, err
 }
 
 // objectGetter reads the object with an id. It returns NotFound for an object that the actor may not see.
 type objectGetter[ID ~string, T any] func(ctx context.Context, a fleet.Actor, id ID) (T, error)
 
-// actionMenuHandler returns the handler of an object's action menu. acts lists the actions.
-func actionMenuHandler[ID ~string, T any](s *Server, get objectGetter[ID, T], frame func(T) shell.PageLayout, acts func(fleet.Actor, T) []kit.ActionButton) handler {
+// actionMenu returns the handler of an object's action menu. acts lists the actions.
+func actionMenu[ID ~string, T any](s *Site, get objectGetter[ID, T], frame func(T) shell.PageLayout, acts func(fleet.Actor, T) []kit.ActionButton) func(echo.Context, fleet.Actor) error {
 	return func(c echo.Context, a fleet.Actor) error {
 		object, err := get(c.Request().Context(), a, ID(c.Param("id")))
 		if err != nil {
 			return err
 		}
-		return s.writeFragment(c, a, frame(object).Title, kit.MenuItems(acts(a, object)))
-	}
-}
-
-// confirmDialogHandler returns the handler that shows a confirmation dialog for an action on the object, such as its
-// deletion.
-func confirmDialogHandler[ID ~string, T any](s *Server, get objectGetter[ID, T], frame func(T) shell.PageLayout, dialog func(T, kit.Errors) templ.Component) formRenderer[emptyForm] {
-	return func(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
-		object, err := get(c.Request().Context(), a, ID(c.Param("id")))
-		if err != nil {
-			return err
-		}
-		return s.showPageWithStatus(c, how.status, a, frame(object), dialog(object, how.errors))
+		return s.WriteFragment(c, a, frame(object).Title, kit.MenuItems(acts(a, object)))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"quantix/views/kit"
 	poolview "quantix/views/pool"
 	"quantix/views/shell"
+	"quantix/web/render"
 )
 
 func poolPageLayout(v fleet.PoolView) shell.PageLayout {
@@ -23,13 +24,13 @@ func poolPageLayout(v fleet.PoolView) shell.PageLayout {
 	return shell.PageLayout{Title: v.Name, ObjectKeys: []string{group, "pool:" + string(v.ID)}}
 }
 
-func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
+func (s *Site) poolPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
 	tab, err := requestedTab(c, poolview.Tabs(), "pool")
 	if err != nil {
 		return err
 	}
-	p := poolview.Page{Actor: a, Link: linkToCurrentPage(c), Tab: tab, Now: time.Now()}
+	p := poolview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Now: time.Now()}
 	id, q := fleet.PoolID(c.Param("id")), fleet.Query{Limit: kit.MaxHostStatusesShown}
 	if tab == "health" {
 		p.Statuses, err = readHostStatuses(c, fleet.SeverityCounts{}, func(q fleet.Query) (page fleet.Page[fleet.PoolHost], err error) {
@@ -61,9 +62,9 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	}
 	f := poolPageLayout(p.Pool)
 	if tab == "volumes" && policy.May(a, policy.InfraChange, "") {
-		f.Scripts = []string{uploadScript}
+		f.Scripts = []string{render.UploadScript}
 	}
-	return s.showPageWithStatus(c, listResponseStatus(p.Filter), a, f, poolview.PoolPage(p))
+	return s.ShowPageWithStatus(c, render.ListResponseStatus(p.Filter), a, f, poolview.PoolPage(p))
 }
 
 // poolTabCounts formats the numbers that the tabs show. A user who does not see all projects gets no number of volumes.
@@ -79,14 +80,14 @@ func poolTabCounts(a fleet.Actor, n query.PoolCounts) poolview.TabCounts {
 }
 
 // fillPoolTab reads the data of the page's current tab.
-func (s *Server) fillPoolTab(c echo.Context, a fleet.Actor, p *poolview.Page) error {
+func (s *Site) fillPoolTab(c echo.Context, a fleet.Actor, p *poolview.Page) error {
 	ctx := c.Request().Context()
-	q := queryFromURL(c)
+	q := render.QueryFromURL(c)
 	switch p.Tab {
 	case "vms":
 		p.Filter = kit.Filter{Link: p.Link, Type: "vms", Label: "Filter VMs", Value: q.Filter, Placeholder: "host:h1 state:running name:web*"}
 		vms, err := s.Control.PoolVMs(ctx, a, p.Pool.ID, q)
-		p.Filter.Error, err = splitFilterError(err)
+		p.Filter.Error, err = render.SplitFilterError(err)
 		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
 		return err
 	case "volumes":
@@ -136,4 +137,9 @@ func volumeRows(volumes []query.VolumeOn) (rows []poolview.VolumeRow) {
 		rows = append(rows, r)
 	}
 	return rows
+}
+
+// poolMenu returns the handler of the pool's action menu.
+func (s *Site) poolMenu() func(echo.Context, fleet.Actor) error {
+	return actionMenu(s, s.Control.GetPool, poolPageLayout, poolview.Actions)
 }

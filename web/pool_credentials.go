@@ -14,15 +14,15 @@ type credentialsForm struct {
 	Secret string `form:"secret"`
 }
 
-func (s *Server) showCredentialsForm(c echo.Context, a fleet.Actor, _ credentialsForm, how formDisplay) error {
+func (s *Site) showCredentialsForm(c echo.Context, a fleet.Actor, _ credentialsForm, how formDisplay) error {
 	v, err := s.Control.GetPool(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, poolPageLayout(v), poolview.CredentialsDialog(v, how.errors))
+	return s.ShowPageWithStatus(c, how.status, a, poolPageLayout(v), poolview.CredentialsDialog(v, how.errors))
 }
 
-func (s *Server) changeCredentials(c echo.Context, a fleet.Actor, in credentialsForm) (formResponse, error) {
+func (s *Site) changeCredentials(c echo.Context, a fleet.Actor, in credentialsForm) (formResponse, error) {
 	id := fleet.PoolID(c.Param("id"))
 	tasks, err := s.Control.ChangePoolSecret(c.Request().Context(), a, id, in.Secret)
 	return stayOnPage(views.PoolPath(id), "The credentials are changed; "+kit.CountText(len(tasks), "host")+" will fetch them."), err

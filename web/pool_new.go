@@ -36,7 +36,7 @@ func (in poolForm) spec() fleet.PoolSpec {
 	return spec
 }
 
-func (s *Server) showPoolForm(c echo.Context, a fleet.Actor, in poolForm, how formDisplay) (err error) {
+func (s *Site) showPoolForm(c echo.Context, a fleet.Actor, in poolForm, how formDisplay) (err error) {
 	f := poolview.Form{Name: in.Name, Spec: in.spec(), Errors: how.errors}
 	if !how.wasRefused() {
 		f.Spec.Kind = fleet.PoolDir
@@ -47,12 +47,12 @@ func (s *Server) showPoolForm(c echo.Context, a fleet.Actor, in poolForm, how fo
 	if f.Labels, err = s.newLabelSelectorForm(c.Request().Context(), a, fleet.TypePool, in.Selector, how); err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New pool"}, poolview.NewPoolForm(f))
+	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New pool"}, poolview.NewPoolForm(f))
 }
 
 // assignableHosts lists the hosts that an object can be assigned to, each with its unmet requirements. It omits hosts
 // for which have returns true. A nil have means that no host has the object; a nil lacks means no requirements.
-func (s *Server) assignableHosts(ctx context.Context, a fleet.Actor, chosen []fleet.HostID, have func(fleet.HostID) bool, lacks func(fleet.Host) []kit.MissingCapability) ([]kit.HostChoice, error) {
+func (s *Site) assignableHosts(ctx context.Context, a fleet.Actor, chosen []fleet.HostID, have func(fleet.HostID) bool, lacks func(fleet.Host) []kit.MissingCapability) ([]kit.HostChoice, error) {
 	hosts, err := query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListHosts)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (s *Server) assignableHosts(ctx context.Context, a fleet.Actor, chosen []fl
 	return out, nil
 }
 
-func (s *Server) createPool(c echo.Context, a fleet.Actor, in poolForm) (formResponse, error) {
+func (s *Site) createPool(c echo.Context, a fleet.Actor, in poolForm) (formResponse, error) {
 	want := control.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec().OfKind(), HostIDs: in.Hosts, Selector: in.Selector}
 	if want.Spec.Kind.Info().Secret != nil { // without scripts the form sends the field for all kinds
 		want.Secret = in.Secret

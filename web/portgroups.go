@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,18 +10,17 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
-	"quantix/views/kit"
 	networkview "quantix/views/network"
 	"quantix/web/api"
 )
 
 // readPortGroupsTab returns the data of a network's port groups tab.
-func (s *Server) readPortGroupsTab(c echo.Context, a fleet.Actor, id fleet.NetworkID) (t networkview.PortGroupsTab, err error) {
+func (s *Site) readPortGroupsTab(c echo.Context, a fleet.Actor, id fleet.NetworkID) (t networkview.PortGroupsTab, err error) {
 	ctx := c.Request().Context()
 	if t.All, err = s.Control.PortGroups(ctx, a, id); err != nil || !policy.May(a, policy.InfraChange, "") {
 		return t, err
 	}
-	t.Projects, err = s.selectOptions(ctx, a, optionQuery{kind: "group-grants", formAddress: portGroupsTab(c), showAll: c.QueryParam("all") != ""})
+	t.Projects, err = s.Options.Select(ctx, a, optionQuery{kind: "group-grants", formAddress: portGroupsTab(c), showAll: c.QueryParam("all") != ""})
 	return t, err
 }
 
@@ -94,7 +92,7 @@ func (in portGroupForm) group(checks *fleet.Checks) fleet.PortGroup {
 	return g
 }
 
-func (s *Server) showPortGroupForm(c echo.Context, a fleet.Actor, in portGroupForm, how formDisplay) error {
+func (s *Site) showPortGroupForm(c echo.Context, a fleet.Actor, in portGroupForm, how formDisplay) error {
 	n, err := s.Control.NetworkBrief(c.Request().Context(), a, fleet.NetworkID(c.Param("id")))
 	if err != nil {
 		return err
@@ -118,10 +116,10 @@ func (s *Server) showPortGroupForm(c echo.Context, a fleet.Actor, in portGroupFo
 	for _, g := range all {
 		p.Groups = append(p.Groups, networkview.SecurityGroupChoice{ID: g.ID, Name: g.Name, Rules: len(g.Spec.Rules), Chosen: slices.Contains(chosen, g.ID)})
 	}
-	return s.showPageWithStatus(c, how.status, a, networkPageLayout(n), networkview.PortGroupDialog(p))
+	return s.ShowPageWithStatus(c, how.status, a, networkPageLayout(n), networkview.PortGroupDialog(p))
 }
 
-func (s *Server) setPortGroup(c echo.Context, a fleet.Actor, in portGroupForm) (formResponse, error) {
+func (s *Site) setPortGroup(c echo.Context, a fleet.Actor, in portGroupForm) (formResponse, error) {
 	var checks fleet.Checks
 	g := in.group(&checks)
 	if err := checks.Err(); err != nil {
@@ -141,7 +139,7 @@ func (s *Server) setPortGroup(c echo.Context, a fleet.Actor, in portGroupForm) (
 	return stayOnPage(portGroupsTab(c), "Port group "+g.Name+queuedOnHostsText(len(tasks))), err
 }
 
-func (s *Server) deletePortGroup(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) deletePortGroup(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	tasks, err := s.Control.DropPortGroup(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), c.Param("group"))
 	return stayOnPage(portGroupsTab(c), "The port group "+c.Param("group")+" is deleted"+queuedOnHostsText(len(tasks))), err
 }
@@ -152,37 +150,11 @@ type groupGrantForm struct {
 	Revoke  string `form:"revoke"`
 }
 
-func (s *Server) setPortGroupGrant(c echo.Context, a fleet.Actor, in groupGrantForm) (formResponse, error) {
+func (s *Site) setPortGroupGrant(c echo.Context, a fleet.Actor, in groupGrantForm) (formResponse, error) {
 	set, word := s.Control.GrantPortGroup, "open"
 	if in.Revoke != "" {
 		set, word = s.Control.RevokePortGroup, "closed"
 	}
 	err := set(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), in.Group, api.GrantProjectID(in.Project))
 	return stayOnPage(portGroupsTab(c), "The port group "+in.Group+" is "+word+"."), err
-}
-
-// portGroupOption returns the select option that connects a NIC to a port group.
-func portGroupOption(network, group string) kit.Option {
-	return kit.Option{Value: string(fleet.NetworkLibvirt) + ":" + network + "/" + group, Text: "network " + network + " · port group " + group}
-}
-
-// appendPortGroupOptions appends to out the port groups that the user may connect NICs to: of the given networks, or of
-// all networks if none is given.
-func (s *Server) appendPortGroupOptions(ctx context.Context, a fleet.Actor, out []kit.Option, of []fleet.NetworkView) ([]kit.Option, error) {
-	groups, err := s.Control.UsablePortGroups(ctx, a)
-	for _, g := range groups {
-		if of == nil || slices.ContainsFunc(of, func(n fleet.NetworkView) bool { return n.ID == g.NetworkID }) {
-			out = append(out, portGroupOption(g.Network, g.Name))
-		}
-	}
-	return out, err
-}
-
-// portGroupGrantOptions lists the projects that a port group can be opened to.
-func (s *Server) portGroupGrantOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
-	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
-		return nil, err
-	}
-	projects, err := s.projectOptions(ctx, a, c)
-	return append([]kit.Option{{Value: networkview.GrantToAllProjects, Text: "All projects"}}, projects...), err
 }

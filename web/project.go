@@ -23,7 +23,7 @@ type memberForm struct {
 }
 
 // projectPage shows a project, with the form that adds a member.
-func (s *Server) projectPage(c echo.Context, a fleet.Actor, in memberForm, how formDisplay) error {
+func (s *Site) projectPage(c echo.Context, a fleet.Actor, in memberForm, how formDisplay) error {
 	ctx, id := c.Request().Context(), fleet.ProjectID(c.Param("id"))
 	project, err := s.Control.GetProject(ctx, a, id)
 	if err != nil {
@@ -42,15 +42,15 @@ func (s *Server) projectPage(c echo.Context, a fleet.Actor, in memberForm, how f
 	}
 	if policy.May(a, policy.Manage, "") {
 		users := optionQuery{kind: "members", parentID: string(id), chosen: []string{in.User}, formAddress: "/projects/" + string(id), showAll: c.QueryParam("all") != ""}
-		if p.MemberForm.Users, err = s.selectOptions(ctx, a, users); err != nil {
+		if p.MemberForm.Users, err = s.Options.Select(ctx, a, users); err != nil {
 			return err
 		}
 	}
-	return s.showPageWithStatus(c, how.status, a, projectPageLayout(project), peopleview.ProjectBody(p))
+	return s.ShowPageWithStatus(c, how.status, a, projectPageLayout(project), peopleview.ProjectBody(p))
 }
 
 // setMember sets a user's role in the project. An empty role removes the member.
-func (s *Server) setMember(c echo.Context, a fleet.Actor, in memberForm) (formResponse, error) {
+func (s *Site) setMember(c echo.Context, a fleet.Actor, in memberForm) (formResponse, error) {
 	id := fleet.ProjectID(c.Param("id"))
 	err := s.Control.SetMember(c.Request().Context(), a, id, fleet.UserID(in.User), fleet.Role(in.Role))
 	return redrawForm(views.ProjectPath(id), func(c echo.Context) error { return s.projectPage(c, a, memberForm{}, firstDisplay) }), err
@@ -70,7 +70,7 @@ func (in projectForm) input() identity.ProjectInput {
 }
 
 // showProjectForm shows the form of the project in the path, or of a new project.
-func (s *Server) showProjectForm(c echo.Context, a fleet.Actor, in projectForm, how formDisplay) error {
+func (s *Site) showProjectForm(c echo.Context, a fleet.Actor, in projectForm, how formDisplay) error {
 	ctx, id, f := c.Request().Context(), fleet.ProjectID(c.Param("id")), shell.PageLayout{Title: "New project"}
 	if id != "" {
 		p, err := s.Control.GetProject(ctx, a, id)
@@ -85,29 +85,29 @@ func (s *Server) showProjectForm(c echo.Context, a fleet.Actor, in projectForm, 
 	out := peopleview.ProjectForm{ID: id, Name: in.Name, Description: in.Description, Pool: in.Pool, Network: in.Network, Errors: how.errors}
 	page, all := views.ProjectPath(id, "edit"), c.QueryParam("all") != ""
 	var err error
-	if out.Pools, err = s.selectOptions(ctx, a, optionQuery{kind: "default-pools", chosen: []string{in.Pool}, formAddress: page, showAll: all}); err == nil {
-		out.Networks, err = s.selectOptions(ctx, a, optionQuery{kind: "default-networks", parentID: string(id), chosen: []string{in.Network}, formAddress: page, showAll: all})
+	if out.Pools, err = s.Options.Select(ctx, a, optionQuery{kind: "default-pools", chosen: []string{in.Pool}, formAddress: page, showAll: all}); err == nil {
+		out.Networks, err = s.Options.Select(ctx, a, optionQuery{kind: "default-networks", parentID: string(id), chosen: []string{in.Network}, formAddress: page, showAll: all})
 	}
 	if err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, f, peopleview.ProjectEditForm(out))
+	return s.ShowPageWithStatus(c, how.status, a, f, peopleview.ProjectEditForm(out))
 }
 
-func (s *Server) createProject(c echo.Context, a fleet.Actor, in projectForm) (formResponse, error) {
+func (s *Site) createProject(c echo.Context, a fleet.Actor, in projectForm) (formResponse, error) {
 	p, err := s.Control.CreateProject(c.Request().Context(), a, in.input())
 	return redirectTo(views.ProjectPath(p.ID)), err
 }
 
-func (s *Server) editProject(c echo.Context, a fleet.Actor, in projectForm) (formResponse, error) {
+func (s *Site) editProject(c echo.Context, a fleet.Actor, in projectForm) (formResponse, error) {
 	p, err := s.Control.UpdateProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")), in.input())
 	return redirectTo(views.ProjectPath(p.ID)), err
 }
 
-func (s *Server) confirmDeleteProject() formRenderer[emptyForm] {
-	return confirmDialogHandler(s, s.Control.GetProject, projectPageLayout, peopleview.ProjectDeleteDialog)
+func (s *Site) confirmDeleteProject() formRenderer[emptyForm] {
+	return confirmDialog(s.Renderer, s.Control.GetProject, projectPageLayout, peopleview.ProjectDeleteDialog)
 }
 
-func (s *Server) deleteProject(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) deleteProject(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return redirectTo("/projects"), s.Control.DeleteProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")))
 }

@@ -9,10 +9,10 @@ import (
 	"quantix/views/shell"
 )
 
-func (s *Server) listProjects(c echo.Context, a fleet.Actor) error {
+func (s *Site) listProjects(c echo.Context, a fleet.Actor) error {
 	projects, err := query.ReadAllPages(c.Request().Context(), a, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
 		return err
 	}
-	return s.showPage(c, a, shell.PageLayout{Title: "Projects"}, peopleview.ProjectList(peopleview.ProjectsPage{Actor: a, Projects: projects}))
+	return s.ShowPage(c, a, shell.PageLayout{Title: "Projects"}, peopleview.ProjectList(peopleview.ProjectsPage{Actor: a, Projects: projects}))
 }

@@ -13,12 +13,12 @@ func volumeToPublish(c echo.Context) control.ImageFile {
 	return control.ImageFile{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
 }
 
-func (s *Server) publishImage(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) publishImage(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	in := volumeToPublish(c)
 	return stayOnPage(volumesTab(in), "Tenants may use "+in.Volume+" now."), s.Control.PublishImage(c.Request().Context(), a, in)
 }
 
-func (s *Server) withdrawImage(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) withdrawImage(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	in := volumeToPublish(c)
 	return stayOnPage(volumesTab(in), in.Volume+" is withdrawn from tenants."), s.Control.WithdrawImage(c.Request().Context(), a, in)
 }

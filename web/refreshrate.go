@@ -2,6 +2,7 @@ package web
 
 import (
 	"math/rand/v2"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
+	"quantix/web/render"
 )
 
 const (
@@ -124,4 +126,12 @@ func (s *Server) limitRefreshes(next echo.HandlerFunc) echo.HandlerFunc {
 		c.Set(releaseSlotContextKey, leave)
 		return next(c)
 	}
+}
+
+// isAutomaticRefresh reports whether the request is a page's automatic refresh of an element, or a stream. Such a
+// request must not keep an idle session alive.
+func isAutomaticRefresh(c echo.Context) bool {
+	h := c.Request().Header
+	return c.Request().Method == http.MethodGet && (routeOf(c).kind == stream ||
+		render.IsHTMXRequest(c) && h.Get("HX-Target") != "" && h.Get("HX-Target") == h.Get("HX-Trigger"))
 }

@@ -16,7 +16,7 @@ const (
 	maxSearchResults = 8 // results per resource type on the search page
 )
 
-func (s *Server) searchAll(c echo.Context, a fleet.Actor, limit int) (home.SearchPage, error) {
+func (s *Site) searchAll(c echo.Context, a fleet.Actor, limit int) (home.SearchPage, error) {
 	p := home.SearchPage{Text: strings.TrimSpace(c.QueryParam("q"))}
 	if p.Text == "" {
 		return p, nil
@@ -29,24 +29,24 @@ func (s *Server) searchAll(c echo.Context, a fleet.Actor, limit int) (home.Searc
 	return p, nil
 }
 
-func (s *Server) searchPage(c echo.Context, a fleet.Actor) error {
+func (s *Site) searchPage(c echo.Context, a fleet.Actor) error {
 	p, err := s.searchAll(c, a, maxSearchResults)
 	if err != nil {
 		return err
 	}
-	return s.showPage(c, a, shell.PageLayout{Title: "Search"}, home.SearchResults(p))
+	return s.ShowPage(c, a, shell.PageLayout{Title: "Search"}, home.SearchResults(p))
 }
 
-func (s *Server) suggestResults(c echo.Context, a fleet.Actor) error {
+func (s *Site) suggestResults(c echo.Context, a fleet.Actor) error {
 	p, err := s.searchAll(c, a, maxSuggestions)
 	if err != nil {
 		return err
 	}
-	return s.writeFragment(c, a, "Search", home.SearchSuggestions(p))
+	return s.WriteFragment(c, a, "Search", home.SearchSuggestions(p))
 }
 
 // completeFilter suggests completions of a list's filter. The query parameter q is the filter's text up to the caret.
-func (s *Server) completeFilter(c echo.Context, a fleet.Actor) error {
+func (s *Site) completeFilter(c echo.Context, a fleet.Actor) error {
 	list, err := s.Control.Complete(c.Request().Context(), a, c.QueryParam("noun"), c.QueryParam("q"))
 	if err != nil {
 		return err
@@ -55,5 +55,5 @@ func (s *Server) completeFilter(c echo.Context, a fleet.Actor) error {
 	for i, x := range list {
 		out[i] = home.FilterCompletion(x)
 	}
-	return s.writeFragment(c, a, "Filter", home.FilterCompletions(out))
+	return s.WriteFragment(c, a, "Filter", home.FilterCompletions(out))
 }

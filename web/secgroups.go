@@ -16,23 +16,24 @@ import (
 	"quantix/views/kit"
 	groupview "quantix/views/secgroup"
 	"quantix/views/shell"
+	"quantix/web/render"
 )
 
 func securityGroupPageLayout(g fleet.SecurityGroupView) shell.PageLayout {
 	return shell.PageLayout{Title: g.Name}
 }
 
-func (s *Server) listSecurityGroups(c echo.Context, a fleet.Actor) (err error) {
+func (s *Site) listSecurityGroups(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter security groups", Placeholder: "name:web*"}
-	p := &groupview.ListPage{List: s.newList(c, fleet.TypeSecurityGroup.Info().Plural, "name", groupview.Columns, f), Actor: a}
-	if p.Groups, err = fillList(c, a, &p.List, queryFromURL(c), s.Control.ListSecurityGroups); err != nil {
+	p := &groupview.ListPage{List: s.NewList(c, fleet.TypeSecurityGroup.Info().Plural, "name", groupview.Columns, f), Actor: a}
+	if p.Groups, err = render.FillList(c, a, &p.List, render.QueryFromURL(c), s.Control.ListSecurityGroups); err != nil {
 		return err
 	}
-	return s.showList(c, a, shell.PageLayout{Title: "Security groups"}, p.List, groupview.List(p))
+	return s.ShowList(c, a, shell.PageLayout{Title: "Security groups"}, p.List, groupview.List(p))
 }
 
-func (s *Server) exportSecurityGroups(c echo.Context, _ fleet.Actor) error {
-	return exportCSV(s, c, "security-groups.csv", queryFromURL(c), s.Control.ListSecurityGroups, groupview.CSV)
+func (s *Site) exportSecurityGroups(c echo.Context, a fleet.Actor) error {
+	return render.ExportCSV(s.Renderer, c, a, "security-groups.csv", render.QueryFromURL(c), s.Control.ListSecurityGroups, groupview.CSV)
 }
 
 type securityGroupForm struct {
@@ -41,26 +42,26 @@ type securityGroupForm struct {
 	Description string          `form:"description"`
 }
 
-func (s *Server) showSecurityGroupForm(c echo.Context, a fleet.Actor, in securityGroupForm, how formDisplay) (err error) {
+func (s *Site) showSecurityGroupForm(c echo.Context, a fleet.Actor, in securityGroupForm, how formDisplay) (err error) {
 	f := groupview.Form{Name: in.Name, Project: string(in.Project), Description: in.Description, Errors: how.errors}
 	projects := optionQuery{kind: "projects", chosen: []string{f.Project}, formAddress: "/security-groups/new", showAll: c.QueryParam("all") != ""}
-	if f.Projects, err = s.selectOptions(c.Request().Context(), a, projects); err != nil {
+	if f.Projects, err = s.Options.Select(c.Request().Context(), a, projects); err != nil {
 		return err
 	}
 	if policy.May(a, policy.InfraChange, "") {
 		f.Projects.Options = append(f.Projects.Options, kit.Option{Text: "Fleet-wide: every project may use it"})
 	}
-	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New security group"}, groupview.NewGroupForm(f))
+	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New security group"}, groupview.NewGroupForm(f))
 }
 
-func (s *Server) createSecurityGroup(c echo.Context, a fleet.Actor, in securityGroupForm) (formResponse, error) {
+func (s *Site) createSecurityGroup(c echo.Context, a fleet.Actor, in securityGroupForm) (formResponse, error) {
 	g, err := s.Control.CreateSecurityGroup(c.Request().Context(), a, control.CreateSecurityGroup{
 		ProjectID: in.Project, Name: strings.TrimSpace(in.Name), Spec: fleet.SecurityGroupSpec{Description: in.Description},
 	})
 	return redirectTo(views.SecurityGroupPath(g.ID)), err
 }
 
-func (s *Server) showSecurityGroupEditForm(c echo.Context, a fleet.Actor, in securityGroupForm, how formDisplay) error {
+func (s *Site) showSecurityGroupEditForm(c echo.Context, a fleet.Actor, in securityGroupForm, how formDisplay) error {
 	g, err := s.Control.GetSecurityGroup(c.Request().Context(), a, securityGroupInPath(c))
 	if err != nil {
 		return err
@@ -68,14 +69,14 @@ func (s *Server) showSecurityGroupEditForm(c echo.Context, a fleet.Actor, in sec
 	if !how.wasRefused() {
 		in = securityGroupForm{Name: g.Name, Description: g.Spec.Description}
 	}
-	return s.showPageWithStatus(c, how.status, a, securityGroupPageLayout(g), groupview.EditGroupForm(groupview.Form{ID: g.ID, Name: in.Name, Description: in.Description, Errors: how.errors}))
+	return s.ShowPageWithStatus(c, how.status, a, securityGroupPageLayout(g), groupview.EditGroupForm(groupview.Form{ID: g.ID, Name: in.Name, Description: in.Description, Errors: how.errors}))
 }
 
 func securityGroupInPath(c echo.Context) fleet.SecurityGroupID {
 	return fleet.SecurityGroupID(c.Param("id"))
 }
 
-func (s *Server) editSecurityGroup(c echo.Context, a fleet.Actor, in securityGroupForm) (formResponse, error) {
+func (s *Site) editSecurityGroup(c echo.Context, a fleet.Actor, in securityGroupForm) (formResponse, error) {
 	ctx := c.Request().Context()
 	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupInPath(c))
 	if err != nil {
@@ -87,15 +88,15 @@ func (s *Server) editSecurityGroup(c echo.Context, a fleet.Actor, in securityGro
 	return redirectTo(views.SecurityGroupPath(g.ID)), err
 }
 
-func (s *Server) confirmDeleteSecurityGroup() formRenderer[emptyForm] {
-	return confirmDialogHandler(s, s.Control.GetSecurityGroup, securityGroupPageLayout, groupview.DeleteGroupDialog)
+func (s *Site) confirmDeleteSecurityGroup() formRenderer[emptyForm] {
+	return confirmDialog(s.Renderer, s.Control.GetSecurityGroup, securityGroupPageLayout, groupview.DeleteGroupDialog)
 }
 
-func (s *Server) deleteSecurityGroup(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) deleteSecurityGroup(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return redirectTo("/security-groups"), s.Control.DeleteSecurityGroup(c.Request().Context(), a, securityGroupInPath(c))
 }
 
-func (s *Server) retrySecurityGroup(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) retrySecurityGroup(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := securityGroupInPath(c)
 	return stayOnPage(views.SecurityGroupPath(id), "The hosts retry the security group."), s.Control.RetrySecurityGroup(c.Request().Context(), a, id)
 }
@@ -145,7 +146,7 @@ func newFieldError(field, text string) error {
 	return c.Err()
 }
 
-func (s *Server) securityGroupPage(c echo.Context, a fleet.Actor, in securityRuleForm, how formDisplay) error {
+func (s *Site) securityGroupPage(c echo.Context, a fleet.Actor, in securityRuleForm, how formDisplay) error {
 	tab, err := requestedTab(c, groupview.Tabs(), "security group")
 	if err != nil {
 		return err
@@ -155,19 +156,19 @@ func (s *Server) securityGroupPage(c echo.Context, a fleet.Actor, in securityRul
 	if err != nil {
 		return err
 	}
-	p := groupview.Page{Actor: a, Link: linkToCurrentPage(c), Tab: tab, Group: g, Now: time.Now(), Rule: groupview.RuleForm{
+	p := groupview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Group: g, Now: time.Now(), Rule: groupview.RuleForm{
 		Direction: string(in.Direction), Protocol: string(in.Protocol), Ports: in.Ports, Remote: in.Remote, CIDR: in.CIDR, Description: in.Description, Errors: how.errors,
 	}}
-	if tab == "rules" && htmxTarget(c) != "secgroup-head" {
+	if tab == "rules" && render.HTMXTarget(c) != "secgroup-head" {
 		if p.Groups, err = s.remoteGroupOptions(c, a, g); err != nil {
 			return err
 		}
 	}
-	return s.showPageWithStatus(c, how.status, a, securityGroupPageLayout(g), groupview.GroupPage(p))
+	return s.ShowPageWithStatus(c, how.status, a, securityGroupPageLayout(g), groupview.GroupPage(p))
 }
 
 // remoteGroupOptions lists the groups that the rules of the group may refer to.
-func (s *Server) remoteGroupOptions(c echo.Context, a fleet.Actor, g fleet.SecurityGroupView) ([]kit.Option, error) {
+func (s *Site) remoteGroupOptions(c echo.Context, a fleet.Actor, g fleet.SecurityGroupView) ([]kit.Option, error) {
 	out := []kit.Option{{Value: string(g.ID), Text: "members of this group"}}
 	var all []fleet.SecurityGroupView
 	var err error
@@ -184,12 +185,12 @@ func (s *Server) remoteGroupOptions(c echo.Context, a fleet.Actor, g fleet.Secur
 	return out, err
 }
 
-func (s *Server) showSecurityGroupRules(c echo.Context, a fleet.Actor, in securityRuleForm, how formDisplay) error {
+func (s *Site) showSecurityGroupRules(c echo.Context, a fleet.Actor, in securityRuleForm, how formDisplay) error {
 	return s.securityGroupPage(c, a, in, how)
 }
 
 // changeSecurityGroupRules adds the form's rule to the security group, or removes the chosen rule.
-func (s *Server) changeSecurityGroupRules(c echo.Context, a fleet.Actor, in securityRuleForm) (formResponse, error) {
+func (s *Site) changeSecurityGroupRules(c echo.Context, a fleet.Actor, in securityRuleForm) (formResponse, error) {
 	ctx := c.Request().Context()
 	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupInPath(c))
 	if err != nil {

@@ -101,8 +101,7 @@ func (s *Server) actorOfLoadedSession(ctx context.Context, address string) (flee
 	if id == "" {
 		return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Sign in first.")
 	}
-	began := time.UnixMicro(s.Sessions.GetInt64(ctx, sessionBeganKey))
-	a, err := s.Control.ActorOf(ctx, fleet.SystemActor, id, began)
+	a, err := s.Control.ActorOf(ctx, fleet.SystemActor, id, s.signedInAt(ctx))
 	if err != nil {
 		return fleet.Actor{}, err
 	}
@@ -178,4 +177,9 @@ func (s *Server) endSession(c echo.Context) error {
 func sessionsUnavailableError(err error) error {
 	return fmt.Errorf("sessions: %w (%w)",
 		fleet.Errorf(fleet.Unavailable, "The database does not answer. VMs keep running; try again in a moment."), err)
+}
+
+// signedInAt returns the sign-in time of the session in ctx.
+func (s *Server) signedInAt(ctx context.Context) time.Time {
+	return time.UnixMicro(s.Sessions.GetInt64(ctx, sessionBeganKey))
 }

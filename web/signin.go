@@ -9,6 +9,8 @@ import (
 
 	"quantix/internal/fleet"
 	peopleview "quantix/views/people"
+	"quantix/web/problem"
+	"quantix/web/render"
 )
 
 type signInForm struct {
@@ -26,11 +28,11 @@ func signInPathReturningTo(r *http.Request) string {
 }
 
 func (s *Server) signInPage(c echo.Context, a fleet.Actor) error {
-	next := localPath(c.QueryParam("next"))
+	next := render.LocalPath(c.QueryParam("next"))
 	if a.UserID != "" {
 		return c.Redirect(http.StatusSeeOther, next)
 	}
-	return s.writePage(c, http.StatusOK, peopleview.SignInForm(peopleview.SignInPage{Next: next}))
+	return s.renderer.WritePage(c, http.StatusOK, peopleview.SignInForm(peopleview.SignInPage{Next: next}))
 }
 
 func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
@@ -38,12 +40,12 @@ func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	next := localPath(in.Next)
+	next := render.LocalPath(in.Next)
 	user, err := s.Control.SignIn(c.Request().Context(), fleet.Actor{Address: a.Address, Browser: s.knownBrowserID(c.Request())}, in.Name, in.Password)
 	switch fleet.CodeOf(err) {
 	case fleet.Unauthorized, fleet.TooMany, fleet.Invalid:
 		p := peopleview.SignInPage{Name: in.Name, Next: next, Error: s.refusalFromError(c, err).sentence()}
-		return s.writePage(c, statusByErrorCode[fleet.CodeOf(err)], peopleview.SignInForm(p))
+		return s.renderer.WritePage(c, problem.StatusByCode[fleet.CodeOf(err)], peopleview.SignInForm(p))
 	}
 	if err != nil {
 		return err

@@ -11,27 +11,28 @@ import (
 	"quantix/internal/fleet"
 	imageview "quantix/views/image"
 	"quantix/views/shell"
+	"quantix/web/render"
 )
 
 var catalogPageLayout = shell.PageLayout{Title: "Well-known images"}
 
-func (s *Server) listCatalog(c echo.Context, a fleet.Actor) (err error) {
+func (s *Site) listCatalog(c echo.Context, a fleet.Actor) (err error) {
 	ctx, all := c.Request().Context(), c.QueryParam("all") != ""
-	p := imageview.CatalogPage{Actor: a, Link: linkToCurrentPage(c), Now: time.Now()}
+	p := imageview.CatalogPage{Actor: a, Link: render.LinkToCurrentPage(c), Now: time.Now()}
 	if p.Images, err = s.Control.StartImages(ctx, a); err != nil {
 		return err
 	}
-	if htmxTarget(c) == "" { // a refresh redraws only the rows, not the form above them
-		if p.Pools, err = s.selectOptions(ctx, a, optionQuery{kind: "pools", formAddress: imageview.CatalogPath(), showAll: all}); err != nil {
+	if render.HTMXTarget(c) == "" { // a refresh redraws only the rows, not the form above them
+		if p.Pools, err = s.Options.Select(ctx, a, optionQuery{kind: "pools", formAddress: imageview.CatalogPath(), showAll: all}); err != nil {
 			return err
 		}
-		if p.Hosts, err = s.selectOptions(ctx, a, optionQuery{kind: "hosts", formAddress: imageview.CatalogPath(), showAll: all}); err != nil {
+		if p.Hosts, err = s.Options.Select(ctx, a, optionQuery{kind: "hosts", formAddress: imageview.CatalogPath(), showAll: all}); err != nil {
 			return err
 		}
-	} else if p.Pools.Options, err = s.poolOptions(ctx, a, optionQuery{}); err != nil {
+	} else if p.Pools.Options, err = s.Options.poolOptions(ctx, a, optionQuery{}); err != nil {
 		return err
 	}
-	return s.showPage(c, a, catalogPageLayout, imageview.CatalogList(p))
+	return s.ShowPage(c, a, catalogPageLayout, imageview.CatalogList(p))
 }
 
 type pullForm struct {
@@ -41,7 +42,7 @@ type pullForm struct {
 	Public string `form:"public"`
 }
 
-func (s *Server) pullCatalogEntry(c echo.Context, a fleet.Actor, in pullForm) (formResponse, error) {
+func (s *Site) pullCatalogEntry(c echo.Context, a fleet.Actor, in pullForm) (formResponse, error) {
 	_, t, err := s.Control.PullStartImage(c.Request().Context(), a, fleet.StartImageID(in.Entry), control.PullDestination{
 		PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host), Public: in.Public != "",
 	})
@@ -68,7 +69,7 @@ func catalogEntryIDOf(c echo.Context) fleet.StartImageID { return fleet.StartIma
 
 // catalogEntryDialog returns the handler that shows a dialog about an entry of the image catalog; for a new entry the
 // form is empty.
-func (s *Server) catalogEntryDialog(show func(imageview.CatalogForm) templ.Component) formRenderer[catalogEntryForm] {
+func (s *Site) catalogEntryDialog(show func(imageview.CatalogForm) templ.Component) formRenderer[catalogEntryForm] {
 	return func(c echo.Context, a fleet.Actor, in catalogEntryForm, how formDisplay) error {
 		f := imageview.CatalogForm{In: imageview.CatalogValues(in), Errors: how.errors}
 		if id := catalogEntryIDOf(c); id != "" {
@@ -85,18 +86,18 @@ func (s *Server) catalogEntryDialog(show func(imageview.CatalogForm) templ.Compo
 		} else if !how.wasRefused() {
 			f.In.Family, f.In.Arch = "linux", "x86_64"
 		}
-		return s.showPageWithStatus(c, how.status, a, catalogPageLayout, show(f))
+		return s.ShowPageWithStatus(c, how.status, a, catalogPageLayout, show(f))
 	}
 }
 
-func (s *Server) addCatalogEntry(c echo.Context, a fleet.Actor, in catalogEntryForm) (formResponse, error) {
+func (s *Site) addCatalogEntry(c echo.Context, a fleet.Actor, in catalogEntryForm) (formResponse, error) {
 	_, err := s.Control.AddStartImage(c.Request().Context(), a, control.NewStartImage{
 		Name: in.Name, OS: in.os(), URL: in.URL, File: in.File, Checksum: in.Checksum, ChecksumURL: in.ChecksumURL,
 	})
 	return stayOnPage(imageview.CatalogPath(), strings.TrimSpace(in.Name)+" is in the catalog."), err
 }
 
-func (s *Server) editCatalogEntry(c echo.Context, a fleet.Actor, in catalogEntryForm) (formResponse, error) {
+func (s *Site) editCatalogEntry(c echo.Context, a fleet.Actor, in catalogEntryForm) (formResponse, error) {
 	os := in.os()
 	err := s.Control.EditStartImage(c.Request().Context(), a, catalogEntryIDOf(c), control.EditStartImage{
 		Name: &in.Name, OS: &os, URL: &in.URL, File: &in.File, Checksum: &in.Checksum, ChecksumURL: &in.ChecksumURL,
@@ -104,11 +105,11 @@ func (s *Server) editCatalogEntry(c echo.Context, a fleet.Actor, in catalogEntry
 	return stayOnPage(imageview.CatalogPath(), "Saved."), err
 }
 
-func (s *Server) removeCatalogEntry(c echo.Context, a fleet.Actor, _ catalogEntryForm) (formResponse, error) {
+func (s *Site) removeCatalogEntry(c echo.Context, a fleet.Actor, _ catalogEntryForm) (formResponse, error) {
 	return stayOnPage(imageview.CatalogPath(), "Removed from the catalog."), s.Control.RemoveStartImage(c.Request().Context(), a, catalogEntryIDOf(c))
 }
 
-func (s *Server) restoreCatalog(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) restoreCatalog(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	n, err := s.Control.RestoreStartImages(c.Request().Context(), a)
 	text := "The catalog already contains all original entries, unchanged."
 	if n > 0 {

@@ -12,6 +12,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views/kit"
 	"quantix/views/shell"
+	"quantix/web/render"
 )
 
 // maxMenuProjects is the maximum number of projects that the menu shows without a search field.
@@ -19,7 +20,7 @@ const maxMenuProjects = 12
 
 // showProjectMenu shows the projects that lists can be filtered by: in the top bar's menu, and as a page without
 // scripts.
-func (s *Server) showProjectMenu(c echo.Context, a fleet.Actor) error {
+func (s *Site) showProjectMenu(c echo.Context, a fleet.Actor) error {
 	all, err := query.ReadAllPages(c.Request().Context(), a, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
 		return err
@@ -31,19 +32,19 @@ func (s *Server) showProjectMenu(c echo.Context, a fleet.Actor) error {
 	part := strings.ToLower(p.Text)
 	p.Projects = slices.DeleteFunc(all, func(x fleet.Project) bool { return !strings.Contains(x.Name, part) })
 	switch {
-	case htmxTarget(c) == "switch-links":
-		return s.writePage(c, http.StatusOK, shell.ProjectSwitcherLinks(p))
-	case isHTMXRequest(c):
-		return s.writePage(c, http.StatusOK, shell.ProjectSwitcherList(p))
+	case render.HTMXTarget(c) == "switch-links":
+		return s.WritePage(c, http.StatusOK, shell.ProjectSwitcherLinks(p))
+	case render.IsHTMXRequest(c):
+		return s.WritePage(c, http.StatusOK, shell.ProjectSwitcherList(p))
 	}
 	const title = "Choose a project"
-	return s.showPage(c, a, shell.PageLayout{Title: title, Project: p.Project}, shell.FragmentPage(title, shell.ProjectSwitcherList(p)))
+	return s.ShowPage(c, a, shell.PageLayout{Title: title, Project: p.Project}, shell.FragmentPage(title, shell.ProjectSwitcherList(p)))
 }
 
 // linkIfFilterableByProject returns the address as a link if the address is a list that can be filtered by project;
 // else the zero Link.
 func linkIfFilterableByProject(address string) kit.Link {
-	u, err := url.Parse(localPath(address))
+	u, err := url.Parse(render.LocalPath(address))
 	if err != nil || !shell.HasProjectFilter(u.Path) {
 		return kit.Link{}
 	}

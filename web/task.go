@@ -13,16 +13,17 @@ import (
 	"quantix/views/kit"
 	"quantix/views/shell"
 	taskview "quantix/views/task"
+	"quantix/web/render"
 )
 
-func (s *Server) taskPage(c echo.Context, a fleet.Actor) error {
+func (s *Site) taskPage(c echo.Context, a fleet.Actor) error {
 	task, err := s.Control.GetTask(c.Request().Context(), a, fleet.TaskID(c.Param("id")))
 	if err != nil {
 		return err
 	}
 	p := taskview.Page{Task: task, Now: time.Now(), Cancel: cancelTaskState(a, task)}
 	if given := c.QueryParam("back"); given != "" {
-		p.Back = localPath(given)
+		p.Back = render.LocalPath(given)
 	}
 	f := shell.PageLayout{Title: task.Title() + " " + task.SubjectName}
 	if task.Steps != nil {
@@ -47,23 +48,23 @@ func (s *Server) taskPage(c echo.Context, a fleet.Actor) error {
 			return err
 		}
 	}
-	return s.showPage(c, a, f, taskview.TaskPage(p))
+	return s.ShowPage(c, a, f, taskview.TaskPage(p))
 }
 
 // childTasksPage shows a task with the list of its child tasks.
-func (s *Server) childTasksPage(c echo.Context, a fleet.Actor, f shell.PageLayout, p taskview.Page) (err error) {
+func (s *Site) childTasksPage(c echo.Context, a fleet.Actor, f shell.PageLayout, p taskview.Page) (err error) {
 	columns := taskview.ChildTaskColumns
 	if !policy.May(a, policy.InfraSee, "") {
 		columns = columns.WithoutHost()
 	}
 	filter := kit.Filter{Type: "tasks", Label: "Filter results", Placeholder: "state:failed target:web-01"}
-	p.ChildTasks = &taskview.ListPage{List: s.newList(c, "tasks/"+string(p.Task.ID), "created", columns, filter)}
-	q := queryFromURL(c)
+	p.ChildTasks = &taskview.ListPage{List: s.NewList(c, "tasks/"+string(p.Task.ID), "created", columns, filter)}
+	q := render.QueryFromURL(c)
 	q.Filter, q.Sort, q.Project = strings.TrimSpace("parent:"+string(p.Task.ID)+" "+q.Filter), "created", ""
-	if p.ChildTasks.Tasks, err = fillList(c, a, &p.ChildTasks.List, q, s.Control.ListTasks); err != nil {
+	if p.ChildTasks.Tasks, err = render.FillList(c, a, &p.ChildTasks.List, q, s.Control.ListTasks); err != nil {
 		return err
 	}
-	return s.showList(c, a, f, p.ChildTasks.List, taskview.TaskPage(p))
+	return s.ShowList(c, a, f, p.ChildTasks.List, taskview.TaskPage(p))
 }
 
 // cancelTaskState returns whether the actor can cancel the task, and the reason if not. For a finished task that reason
@@ -76,7 +77,7 @@ func cancelTaskState(a fleet.Actor, task fleet.Task) fleet.ActionState {
 	return fleet.ActionState{Action: fleet.ActCancel, Allowed: ok, Reason: why}
 }
 
-func (s *Server) cancelTask(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) cancelTask(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	task, err := s.Control.CancelTask(c.Request().Context(), a, fleet.TaskID(c.Param("id")))
 	said := "The task is cancelled."
 	if task.Steps != nil {

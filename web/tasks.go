@@ -8,22 +8,23 @@ import (
 	"quantix/views/kit"
 	"quantix/views/shell"
 	taskview "quantix/views/task"
+	"quantix/web/render"
 )
 
-func (s *Server) listTasks(c echo.Context, a fleet.Actor) (err error) {
-	q := queryFromURL(c)
+func (s *Site) listTasks(c echo.Context, a fleet.Actor) (err error) {
+	q := render.QueryFromURL(c)
 	f := kit.Filter{Label: "Filter tasks", Placeholder: "state:failed target:web-01 who:me"}
 	columns := taskview.Columns
 	if !policy.May(a, policy.InfraSee, "") {
 		columns = columns.WithoutHost()
 	}
-	p := &taskview.ListPage{List: s.newList(c, "tasks", "-created", columns, f)}
-	if p.Tasks, err = fillList(c, a, &p.List, q, s.Control.ListTasks); err != nil {
+	p := &taskview.ListPage{List: s.NewList(c, "tasks", "-created", columns, f)}
+	if p.Tasks, err = render.FillList(c, a, &p.List, q, s.Control.ListTasks); err != nil {
 		return err
 	}
-	return s.showList(c, a, shell.PageLayout{Title: "Tasks", Project: q.Project}, p.List, taskview.List(p))
+	return s.ShowList(c, a, shell.PageLayout{Title: "Tasks", Project: q.Project}, p.List, taskview.List(p))
 }
 
-func (s *Server) exportTasks(c echo.Context, _ fleet.Actor) error {
-	return exportCSV(s, c, "tasks.csv", queryFromURL(c), s.Control.ListTasks, taskview.CSV)
+func (s *Site) exportTasks(c echo.Context, a fleet.Actor) error {
+	return render.ExportCSV(s.Renderer, c, a, "tasks.csv", render.QueryFromURL(c), s.Control.ListTasks, taskview.CSV)
 }

@@ -29,24 +29,24 @@ type tokenForm struct {
 }
 
 // tokensPage shows the tokens, with the form of a new one.
-func (s *Server) tokensPage(c echo.Context, a fleet.Actor, in tokenForm, how formDisplay) error {
+func (s *Site) tokensPage(c echo.Context, a fleet.Actor, in tokenForm, how formDisplay) error {
 	if !how.wasRefused() {
 		in.Life = defaultTokenHours
 	}
 	return s.showTokens(c, a, how.status, nil, peopleview.TokenForm{Name: in.Name, Life: in.Life, Errors: how.errors})
 }
 
-func (s *Server) showTokens(c echo.Context, a fleet.Actor, status int, made *fleet.Token, f peopleview.TokenForm) error {
+func (s *Site) showTokens(c echo.Context, a fleet.Actor, status int, made *fleet.Token, f peopleview.TokenForm) error {
 	tokens, err := query.ReadAllPages(c.Request().Context(), a, fleet.Query{Sort: "-created"}, s.Control.ListTokens)
 	if err != nil {
 		return err
 	}
 	p := peopleview.TokensPage{Name: a.Name, Tokens: tokens, Created: made, Form: f, Now: time.Now()}
-	return s.showPageWithStatus(c, status, a, tokenPageLayout(fleet.Token{}), peopleview.TokenList(p))
+	return s.ShowPageWithStatus(c, status, a, tokenPageLayout(fleet.Token{}), peopleview.TokenList(p))
 }
 
 // createToken answers with the page that shows the secret. No other page can show the secret.
-func (s *Server) createToken(c echo.Context, a fleet.Actor, in tokenForm) (formResponse, error) {
+func (s *Site) createToken(c echo.Context, a fleet.Actor, in tokenForm) (formResponse, error) {
 	var checks fleet.Checks
 	hours := min(parseField(&checks, "ttl", in.Life, parseNumber), maxTokenHours)
 	if err := checks.Err(); err != nil {
@@ -58,16 +58,16 @@ func (s *Server) createToken(c echo.Context, a fleet.Actor, in tokenForm) (formR
 	}, err
 }
 
-func (s *Server) confirmDeleteToken() formRenderer[emptyForm] {
-	return confirmDialogHandler(s, s.ownToken, tokenPageLayout, peopleview.TokenDeleteDialog)
+func (s *Site) confirmDeleteToken() formRenderer[emptyForm] {
+	return confirmDialog(s.Renderer, s.ownToken, tokenPageLayout, peopleview.TokenDeleteDialog)
 }
 
-func (s *Server) deleteToken(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) deleteToken(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return redirectTo("/account/tokens"), s.Control.DeleteToken(c.Request().Context(), a, fleet.TokenID(c.Param("id")))
 }
 
 // ownToken returns the actor's own token with that id.
-func (s *Server) ownToken(ctx context.Context, a fleet.Actor, id fleet.TokenID) (fleet.Token, error) {
+func (s *Site) ownToken(ctx context.Context, a fleet.Actor, id fleet.TokenID) (fleet.Token, error) {
 	tokens, err := query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListTokens)
 	if err != nil {
 		return fleet.Token{}, err

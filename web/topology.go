@@ -7,16 +7,17 @@ import (
 	"quantix/views/kit"
 	"quantix/views/shell"
 	topologyview "quantix/views/topology"
+	"quantix/web/render"
 )
 
 // showNetworkGrid shows the topology page of all networks: a matrix of networks and hosts.
-func (s *Server) showNetworkGrid(c echo.Context, a fleet.Actor) (err error) {
+func (s *Site) showNetworkGrid(c echo.Context, a fleet.Actor) (err error) {
 	g, hosts, networks := newHostGrid(c, fleet.TypeNetwork, topologyview.MaxFleetHosts, topologyview.MaxFleetNetworks)
 	p := topologyview.FleetPage{Actor: a, Grid: g}
 	p.Statuses, err = s.Control.NetworkGrid(c.Request().Context(), a, hosts, networks)
-	if p.Filter.Error, err = splitFilterError(err); err != nil {
+	if p.Filter.Error, err = render.SplitFilterError(err); err != nil {
 		return err
 	}
 	p.Hosts, p.Columns = kit.PageExtentOf(p.Statuses.Hosts), kit.PageExtentOf(p.Statuses.Networks)
-	return s.showPageWithStatus(c, listResponseStatus(p.Filter), a, shell.PageLayout{Title: "Topology of networks"}, topologyview.FleetTopology(p))
+	return s.ShowPageWithStatus(c, render.ListResponseStatus(p.Filter), a, shell.PageLayout{Title: "Topology of networks"}, topologyview.FleetTopology(p))
 }

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/labstack/echo/v4"
@@ -20,13 +18,9 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
-	"quantix/views"
-	poolview "quantix/views/pool"
 	"quantix/web/api"
+	"quantix/web/bodylimit"
 )
-
-// uploadScript is the script by which pages upload files.
-const uploadScript = "bundle/upload.js"
 
 // errorMessageHeader is the header with an error's sentence, for scripts: the response to HEAD has no body.
 const errorMessageHeader = "X-Quantix-Message"
@@ -124,7 +118,7 @@ func (at *uploadRequest) tusError(err error) error {
 	if errors.Is(err, context.Canceled) {
 		err = fleet.Errorf(fleet.Unavailable, "The portal is stopping. Continue the upload.")
 	}
-	r := at.s.refusalFromError(at.c, convertTooLargeError(err))
+	r := at.s.refusalFromError(at.c, bodylimit.ConvertTooLarge(err))
 	body, _ := json.Marshal(r.problem()) // not reached: plain values always encode
 	out := tus.NewError("ERR_REFUSED", r.sentence(), r.status)
 	out.HTTPResponse.Body = string(body)
@@ -317,23 +311,4 @@ func (s *Server) uploadVolumeInOneRequest(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	return c.JSON(http.StatusCreated, now)
-}
-
-func (s *Server) showUploadVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay) error {
-	return s.showNewVolumeDialog(c, a, in, how, poolview.UploadVolumeForm, uploadScript)
-}
-
-// createVolumeUpload creates the upload; the script of the form's page then sends the file.
-func (s *Server) createVolumeUpload(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
-	var checks fleet.Checks
-	size, err := strconv.ParseInt(in.Size, 10, 64)
-	if err != nil || in.File == "" {
-		checks.Add("sizeBytes", "Choose the file to upload.")
-		return nil, checks.Err()
-	}
-	u, err := s.Control.CreateUpload(c.Request().Context(), a, fleet.PoolID(c.Param("id")), control.NewUpload{
-		Name: strings.TrimSpace(in.Name), HostID: fleet.HostID(in.Host), SizeBytes: size, Checksum: strings.TrimSpace(in.Checksum), File: in.File,
-	})
-	back := views.TabPath(views.PoolPath(fleet.PoolID(c.Param("id"))), "volumes")
-	return stayOnPage(back, "Uploading "+u.Volume+" to "+u.HostName+"."), err
 }

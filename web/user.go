@@ -35,16 +35,16 @@ func (in userForm) view(id fleet.UserID, how formDisplay) peopleview.UserForm {
 	return peopleview.UserForm{ID: id, Name: in.Name, Role: in.Role, Disabled: in.Disabled != "", Errors: how.errors}
 }
 
-func (s *Server) showUserForm(c echo.Context, a fleet.Actor, in userForm, how formDisplay) error {
+func (s *Site) showUserForm(c echo.Context, a fleet.Actor, in userForm, how formDisplay) error {
 	return s.showNewUser(c, a, how.status, in.view("", how))
 }
 
-func (s *Server) showNewUser(c echo.Context, a fleet.Actor, status int, f peopleview.UserForm) error {
-	return s.showPageWithStatus(c, status, a, shell.PageLayout{Title: "New user"}, peopleview.NewUserForm(f))
+func (s *Site) showNewUser(c echo.Context, a fleet.Actor, status int, f peopleview.UserForm) error {
+	return s.ShowPageWithStatus(c, status, a, shell.PageLayout{Title: "New user"}, peopleview.NewUserForm(f))
 }
 
 // createUser answers with the page that shows the one-time password. No other page can show the password.
-func (s *Server) createUser(c echo.Context, a fleet.Actor, in userForm) (formResponse, error) {
+func (s *Site) createUser(c echo.Context, a fleet.Actor, in userForm) (formResponse, error) {
 	u, password, err := s.Control.CreateUser(c.Request().Context(), a, in.input())
 	return func(c echo.Context) error {
 		return s.showNewUser(c, a, http.StatusOK, peopleview.UserForm{ID: u.ID, Name: u.Name, Password: password})
@@ -52,7 +52,7 @@ func (s *Server) createUser(c echo.Context, a fleet.Actor, in userForm) (formRes
 }
 
 // userPage shows a user, with the form that edits the user.
-func (s *Server) userPage(c echo.Context, a fleet.Actor, in userForm, how formDisplay) error {
+func (s *Site) userPage(c echo.Context, a fleet.Actor, in userForm, how formDisplay) error {
 	ctx := c.Request().Context()
 	u, err := s.Control.GetUser(ctx, a, fleet.UserID(c.Param("id")))
 	if err != nil {
@@ -65,12 +65,12 @@ func (s *Server) userPage(c echo.Context, a fleet.Actor, in userForm, how formDi
 	if p.Projects, p.Roles, err = s.projectRolesOfUser(ctx, a, u); err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, userPageLayout(u), peopleview.UserBody(p))
+	return s.ShowPageWithStatus(c, how.status, a, userPageLayout(u), peopleview.UserBody(p))
 }
 
 // projectRolesOfUser returns the projects where the user has a role, and the roles by project id. It omits projects
 // that the actor may not see.
-func (s *Server) projectRolesOfUser(ctx context.Context, a fleet.Actor, u fleet.User) ([]kit.NamedLink, map[string]fleet.Role, error) {
+func (s *Site) projectRolesOfUser(ctx context.Context, a fleet.Actor, u fleet.User) ([]kit.NamedLink, map[string]fleet.Role, error) {
 	roles := map[string]fleet.Role{}
 	if len(u.Projects) == 0 {
 		return nil, roles, nil
@@ -86,34 +86,34 @@ func (s *Server) projectRolesOfUser(ctx context.Context, a fleet.Actor, u fleet.
 	return out, roles, err
 }
 
-func (s *Server) editUser(c echo.Context, a fleet.Actor, in userForm) (formResponse, error) {
+func (s *Site) editUser(c echo.Context, a fleet.Actor, in userForm) (formResponse, error) {
 	id := fleet.UserID(c.Param("id"))
 	_, err := s.Control.UpdateUser(c.Request().Context(), a, id, in.input())
 	return redirectTo(views.UserPath(id)), err
 }
 
-func (s *Server) confirmResetPassword(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
+func (s *Site) confirmResetPassword(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
 	return s.showPasswordReset(c, a, how, "")
 }
 
-func (s *Server) showPasswordReset(c echo.Context, a fleet.Actor, how formDisplay, password string) error {
+func (s *Site) showPasswordReset(c echo.Context, a fleet.Actor, how formDisplay, password string) error {
 	dialog := func(u fleet.User, e kit.Errors) templ.Component {
 		return peopleview.ResetPasswordDialog(u, password, e)
 	}
-	return confirmDialogHandler(s, s.Control.GetUser, userPageLayout, dialog)(c, a, emptyForm{}, how)
+	return confirmDialog(s.Renderer, s.Control.GetUser, userPageLayout, dialog)(c, a, emptyForm{}, how)
 }
 
 // resetPassword answers with the page that shows the new one-time password. No other page can show the password.
-func (s *Server) resetPassword(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) resetPassword(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	password := auth.NewPassword()
 	err := s.Control.SetPassword(c.Request().Context(), a, fleet.UserID(c.Param("id")), password)
 	return func(c echo.Context) error { return s.showPasswordReset(c, a, firstDisplay, password) }, err
 }
 
-func (s *Server) confirmDeleteUser() formRenderer[emptyForm] {
-	return confirmDialogHandler(s, s.Control.GetUser, userPageLayout, peopleview.UserDeleteDialog)
+func (s *Site) confirmDeleteUser() formRenderer[emptyForm] {
+	return confirmDialog(s.Renderer, s.Control.GetUser, userPageLayout, peopleview.UserDeleteDialog)
 }
 
-func (s *Server) deleteUser(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) deleteUser(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return redirectTo("/users"), s.Control.DeleteUser(c.Request().Context(), a, fleet.UserID(c.Param("id")))
 }

@@ -11,10 +11,10 @@ import (
 	"quantix/views/shell"
 )
 
-func (s *Server) listUsers(c echo.Context, a fleet.Actor) error {
+func (s *Site) listUsers(c echo.Context, a fleet.Actor) error {
 	users, err := query.ReadAllPages(c.Request().Context(), a, fleet.Query{}, s.Control.ListUsers)
 	if err != nil {
 		return err
 	}
-	return s.showPage(c, a, shell.PageLayout{Title: "Users"}, peopleview.UserList(peopleview.UsersPage{Users: users, Now: time.Now()}))
+	return s.ShowPage(c, a, shell.PageLayout{Title: "Users"}, peopleview.UserList(peopleview.UsersPage{Users: users, Now: time.Now()}))
 }

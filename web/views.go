@@ -10,6 +10,7 @@ import (
 	"quantix/views"
 	"quantix/views/kit"
 	"quantix/views/shell"
+	"quantix/web/render"
 )
 
 // savedViewForm is the form of a list's saved views. Query is the URL query of the list as shown.
@@ -26,7 +27,7 @@ func (in savedViewForm) savedQuery(list string) string {
 }
 
 // savedViewsPage shows the menu of a list's saved views, with the form that saves another one.
-func (s *Server) savedViewsPage(c echo.Context, a fleet.Actor, in savedViewForm, how formDisplay) error {
+func (s *Site) savedViewsPage(c echo.Context, a fleet.Actor, in savedViewForm, how formDisplay) error {
 	p := kit.SavedViewsPage{List: c.Param("list"), Name: in.Name, Errors: how.errors, Focus: how.wasRefused()}
 	if how.wasRefused() {
 		p.Query = in.savedQuery(p.List)
@@ -37,28 +38,28 @@ func (s *Server) savedViewsPage(c echo.Context, a fleet.Actor, in savedViewForm,
 }
 
 // showSavedViews answers with the saved views of a list: as its menu, or as a separate page.
-func (s *Server) showSavedViews(c echo.Context, a fleet.Actor, status int, p kit.SavedViewsPage) (err error) {
+func (s *Site) showSavedViews(c echo.Context, a fleet.Actor, status int, p kit.SavedViewsPage) (err error) {
 	if p.Views, err = s.Control.ListViews(c.Request().Context(), a, p.List); err != nil {
 		return err
 	}
-	if isHTMXRequest(c) {
-		return s.writePage(c, status, kit.SavedViewsMenu(p))
+	if render.IsHTMXRequest(c) {
+		return s.WritePage(c, status, kit.SavedViewsMenu(p))
 	}
-	return s.showPageWithStatus(c, status, a, shell.PageLayout{Title: "Saved views"}, kit.SavedViews(p))
+	return s.ShowPageWithStatus(c, status, a, shell.PageLayout{Title: "Saved views"}, kit.SavedViews(p))
 }
 
-func (s *Server) createSavedView(c echo.Context, a fleet.Actor, in savedViewForm) (formResponse, error) {
+func (s *Site) createSavedView(c echo.Context, a fleet.Actor, in savedViewForm) (formResponse, error) {
 	view, err := s.Control.SaveView(c.Request().Context(), a, c.Param("list"), in.Name, in.Query)
 	return s.redrawSavedViews(a, c.Param("list"), view.Query), err
 }
 
-func (s *Server) deleteSavedView(c echo.Context, a fleet.Actor, in savedViewForm) (formResponse, error) {
+func (s *Site) deleteSavedView(c echo.Context, a fleet.Actor, in savedViewForm) (formResponse, error) {
 	view, err := s.Control.DeleteView(c.Request().Context(), a, fleet.ViewID(c.Param("id")))
 	return s.redrawSavedViews(a, view.List, in.savedQuery(view.List)), err
 }
 
 // redrawSavedViews redraws the menu; without scripts it redirects to the list as shown.
-func (s *Server) redrawSavedViews(a fleet.Actor, list, query string) formResponse {
+func (s *Site) redrawSavedViews(a fleet.Actor, list, query string) formResponse {
 	return redrawForm(views.SavedViewPath(list, query), func(c echo.Context) error {
 		return s.showSavedViews(c, a, http.StatusOK, kit.SavedViewsPage{List: list, Query: query, Focus: true})
 	})

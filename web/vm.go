@@ -13,6 +13,7 @@ import (
 	"quantix/views"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
+	"quantix/web/render"
 )
 
 // vmActions returns all actions on a VM, each with the reason if the user cannot start the action now.
@@ -33,7 +34,7 @@ func vmPageLayout(vm fleet.VMView) shell.PageLayout {
 }
 
 // readVMPage reads the VM in the path, and the data that every tab of the VM's page shows.
-func (s *Server) readVMPage(c echo.Context, a fleet.Actor, tab string) (vmview.Page, error) {
+func (s *vmSite) readVMPage(c echo.Context, a fleet.Actor, tab string) (vmview.Page, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
 	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actor: a, Actions: vmActions(a, vm), GuestActions: guestActions(a, vm), MaySeeHosts: policy.May(a, policy.InfraSee, ""), PlaceWhy: setHostRefusal(a), MoveWhy: moveDisksRefusal(a), MigrateWhy: migrationRefusal(a)}, err
 }
@@ -59,7 +60,7 @@ func migrationRefusal(a fleet.Actor) string {
 	return "Only users who may change hosts can migrate VMs."
 }
 
-func (s *Server) vmPage(c echo.Context, a fleet.Actor) error {
+func (s *vmSite) vmPage(c echo.Context, a fleet.Actor) error {
 	tab := c.QueryParam("tab")
 	if tab == "" {
 		tab = "summary"
@@ -68,16 +69,16 @@ func (s *Server) vmPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	if htmxTarget(c) != "vm-head" {
+	if render.HTMXTarget(c) != "vm-head" {
 		if err := s.fillVMTab(c, a, &p); err != nil {
 			return err
 		}
 	}
-	return s.showPage(c, a, vmPageLayout(p.VM), vmview.VMPage(p))
+	return s.ShowPage(c, a, vmPageLayout(p.VM), vmview.VMPage(p))
 }
 
 // fillVMTab reads the data of the page's current tab.
-func (s *Server) fillVMTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err error) {
+func (s *vmSite) fillVMTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err error) {
 	ctx := c.Request().Context()
 	switch p.Tab {
 	case "summary":
@@ -124,11 +125,11 @@ func (s *Server) fillVMTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err e
 }
 
 // poolNamesOfVM returns the names of the pools with the VM's disks and ISO, by pool id.
-func (s *Server) poolNamesOfVM(ctx context.Context, a fleet.Actor, vm fleet.VMView) (map[fleet.PoolID]string, error) {
+func (s *vmSite) poolNamesOfVM(ctx context.Context, a fleet.Actor, vm fleet.VMView) (map[fleet.PoolID]string, error) {
 	return s.Control.PoolNames(ctx, a, vm.Spec.Pools())
 }
 
-func (s *Server) consolePage(c echo.Context, a fleet.Actor) error {
+func (s *vmSite) consolePage(c echo.Context, a fleet.Actor) error {
 	p, err := s.readVMPage(c, a, "console")
 	if err != nil {
 		return err
@@ -136,34 +137,34 @@ func (s *Server) consolePage(c echo.Context, a fleet.Actor) error {
 	f := vmPageLayout(p.VM)
 	f.Scripts = []string{"bundle/console.js"}
 	if c.QueryParam("window") == "" {
-		return s.showPage(c, a, f, vmview.VMPage(p))
+		return s.ShowPage(c, a, f, vmview.VMPage(p))
 	}
 	f.Title, f.Actor, f.Now = "Console of "+p.VM.Name, a, p.Now
-	return s.writePage(c, http.StatusOK, shell.WindowPage(f, vmview.ConsoleWindow(p)))
+	return s.WritePage(c, http.StatusOK, shell.WindowPage(f, vmview.ConsoleWindow(p)))
 }
 
-func (s *Server) vmMenu(c echo.Context, a fleet.Actor) error {
+func (s *vmSite) vmMenu(c echo.Context, a fleet.Actor) error {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
 	}
-	return s.writeFragment(c, a, p.VM.Name, vmview.ActionMenu(p))
+	return s.WriteFragment(c, a, p.VM.Name, vmview.ActionMenu(p))
 }
 
-func (s *Server) discoveredVMPage(c echo.Context, a fleet.Actor) error {
+func (s *vmSite) discoveredVMPage(c echo.Context, a fleet.Actor) error {
 	vm, err := s.Control.GetDiscoveredVM(c.Request().Context(), a, fleet.HostID(c.Param("host")), fleet.VMID(c.Param("id")))
 	if err != nil {
 		return err
 	}
 	f := shell.PageLayout{Title: vm.Name, ObjectKeys: []string{"host:" + string(vm.HostID), "found:" + string(vm.ID)}}
-	return s.showPage(c, a, f, vmview.DiscoveredVMPage(vmview.DiscoveredPage{VM: vm, Now: time.Now()}))
+	return s.ShowPage(c, a, f, vmview.DiscoveredVMPage(vmview.DiscoveredPage{VM: vm, Now: time.Now()}))
 }
 
 type vmActionForm struct {
 	Action fleet.Action `form:"action"`
 }
 
-func (s *Server) startVMAction(c echo.Context, a fleet.Actor, in vmActionForm) (formResponse, error) {
+func (s *vmSite) startVMAction(c echo.Context, a fleet.Actor, in vmActionForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	job, err := s.Control.RequestPowerAction(c.Request().Context(), a, id, in.Action)
 	return stayOnPage(views.VMPath(id), in.Action.Label()+" "+job.SubjectName+": queued on "+cmp.Or(job.HostName, "its host")+"."), err
@@ -174,7 +175,7 @@ type deleteVMForm struct {
 	Confirm string `form:"confirm"`
 }
 
-func (s *Server) confirmDeleteVM(c echo.Context, a fleet.Actor, in deleteVMForm, how formDisplay) error {
+func (s *vmSite) confirmDeleteVM(c echo.Context, a fleet.Actor, in deleteVMForm, how formDisplay) error {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
@@ -183,10 +184,10 @@ func (s *Server) confirmDeleteVM(c echo.Context, a fleet.Actor, in deleteVMForm,
 	if d.Pools, err = s.poolNamesOfVM(c.Request().Context(), a, p.VM); err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DeleteDialog(d))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DeleteDialog(d))
 }
 
-func (s *Server) deleteVM(c echo.Context, a fleet.Actor, in deleteVMForm) (formResponse, error) {
+func (s *vmSite) deleteVM(c echo.Context, a fleet.Actor, in deleteVMForm) (formResponse, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
 	if may, _ := vm.Allows(fleet.ActDelete); err == nil && may && vm.HasGuest() && in.Confirm != vm.Name {
 		err = nameMismatchError(vm.Name)

@@ -12,6 +12,7 @@ import (
 	"quantix/views/kit"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
+	"quantix/web/render"
 )
 
 type bulkActionForm struct {
@@ -29,7 +30,7 @@ type bulkActionForm struct {
 
 // startBulkAction starts one action on many VMs and redirects to the task's page, so that a reload does not repeat the
 // action. Destructive actions, and actions that need more input, show a dialog first.
-func (s *Server) startBulkAction(c echo.Context, a fleet.Actor, in bulkActionForm) (formResponse, error) {
+func (s *vmSite) startBulkAction(c echo.Context, a fleet.Actor, in bulkActionForm) (formResponse, error) {
 	if in.Action == vmview.BulkCompare {
 		return redirectToComparison(in.IDs)
 	}
@@ -37,7 +38,7 @@ func (s *Server) startBulkAction(c echo.Context, a fleet.Actor, in bulkActionFor
 		return func(c echo.Context) error { return s.showBulkActionDialog(c, a, in, firstDisplay) }, nil
 	}
 	task, err := s.queueBulkAction(c.Request().Context(), a, in)
-	return redirectTo(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", localPath(in.Back)).String()), err
+	return redirectTo(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", render.LocalPath(in.Back)).String()), err
 }
 
 // redirectToComparison redirects to the comparison of the selected VMs: two, or one that the user compares with another
@@ -54,7 +55,7 @@ func redirectToComparison(ids []fleet.VMID) (formResponse, error) {
 	return nil, fleet.Errorf(fleet.Malformed, "Only two VMs can be compared. Select two, not %d.", len(ids))
 }
 
-func (s *Server) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkActionForm) (fleet.Task, error) {
+func (s *vmSite) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkActionForm) (fleet.Task, error) {
 	switch in.Action {
 	case fleet.ActDelete:
 		vms, err := s.Control.VMsByID(ctx, a, in.IDs)
@@ -84,7 +85,7 @@ func (s *Server) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkActi
 }
 
 // showBulkActionDialog shows the dialog that asks for the details of an action on many VMs, or for its confirmation.
-func (s *Server) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkActionForm, how formDisplay) error {
+func (s *vmSite) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkActionForm, how formDisplay) error {
 	ctx := c.Request().Context()
 	if !vmview.BulkActionOpensDialog(in.Action) {
 		return fleet.Errorf(fleet.Invalid, "%s", how.errors.Form)
@@ -96,22 +97,22 @@ func (s *Server) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkActi
 	if len(vms) == 0 {
 		return fleet.Errorf(fleet.NotFound, "None of these VMs exists any more. Reload the page.")
 	}
-	p := vmview.BulkActionPage{Action: in.Action, VMs: vms, Back: localPath(in.Back), Errors: how.errors, In: vmview.BulkActionForm{
+	p := vmview.BulkActionPage{Action: in.Action, VMs: vms, Back: render.LocalPath(in.Back), Errors: how.errors, In: vmview.BulkActionForm{
 		Disks: in.Disks, Name: in.Name, Description: in.Description, Host: in.Host, Rate: in.Rate, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
 	}}
 	if in.Action == vmview.BulkMigrate {
-		if p.Hosts, err = s.selectOptions(ctx, a, optionQuery{kind: "hosts", chosen: []string{in.Host}, formAddress: "/vms"}); err != nil {
+		if p.Hosts, err = s.Options.Select(ctx, a, optionQuery{kind: "hosts", chosen: []string{in.Host}, formAddress: "/vms"}); err != nil {
 			return err
 		}
 		if len(p.Hosts.Options) > 0 && p.Hosts.Options[0].Value == "" {
 			p.Hosts.Options = p.Hosts.Options[1:]
 		}
 	}
-	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "Virtual machines"}, vmview.BulkActionDialog(p))
+	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: "Virtual machines"}, vmview.BulkActionDialog(p))
 }
 
 // redirectOldBulkPage redirects the addresses of bulk results in older versions to the tasks that replaced these pages.
-func (s *Server) redirectOldBulkPage(c echo.Context, _ fleet.Actor) error {
+func (s *vmSite) redirectOldBulkPage(c echo.Context, _ fleet.Actor) error {
 	l := kit.Link{Path: "/tasks/" + c.Param("id")}
-	return c.Redirect(http.StatusMovedPermanently, l.With("back", localPath(c.QueryParam("back"))).String())
+	return c.Redirect(http.StatusMovedPermanently, l.With("back", render.LocalPath(c.QueryParam("back"))).String())
 }

@@ -21,7 +21,8 @@ import (
 // bulkEditForm holds the typed values of the bulk edit form.
 type bulkEditForm struct{ url.Values }
 
-func (in *bulkEditForm) read(sent url.Values) { in.Values = sent }
+// ReadForm sets the form to the values that the browser sent.
+func (in *bulkEditForm) ReadForm(sent url.Values) { in.Values = sent }
 
 func (in bulkEditForm) ids() (out []fleet.VMID) {
 	for _, id := range in.Values["id"] {
@@ -60,7 +61,7 @@ func (in bulkEditForm) edit() (fleet.BulkEdit, error) {
 }
 
 // showBulkEditForm shows the bulk edit form for selected VMs, or for all VMs that match a filter.
-func (s *Server) showBulkEditForm(c echo.Context, a fleet.Actor, in bulkEditForm, how formDisplay) error {
+func (s *vmSite) showBulkEditForm(c echo.Context, a fleet.Actor, in bulkEditForm, how formDisplay) error {
 	if in.Values == nil {
 		ids, err := s.selectedVMIDs(c.Request().Context(), a, c.Request().URL.Query())
 		if err != nil {
@@ -76,17 +77,17 @@ func newBulkEditForm(ids []string) bulkEditForm {
 	return bulkEditForm{url.Values{"id": ids, "spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}}}
 }
 
-func (s *Server) showBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, how formDisplay, preview *vmview.BulkEditPreview) error {
+func (s *vmSite) showBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, how formDisplay, preview *vmview.BulkEditPreview) error {
 	models, err := s.Control.CPUModels(c.Request().Context(), a)
 	if err != nil {
 		return err
 	}
 	p := vmview.BulkEditData{IDs: in.ids(), Preview: preview, Form: vmview.Form{Typed: in.Values, Errors: how.errors, CPUModels: models, MayChangeHosts: policy.May(a, policy.InfraChange, "")}}
-	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: "Edit VMs"}, vmview.BulkEditPage(p))
+	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: "Edit VMs"}, vmview.BulkEditPage(p))
 }
 
 // selectedVMIDs returns the VM ids in q, or the ids of all VMs that match the filter in q.
-func (s *Server) selectedVMIDs(ctx context.Context, a fleet.Actor, q url.Values) ([]string, error) {
+func (s *vmSite) selectedVMIDs(ctx context.Context, a fleet.Actor, q url.Values) ([]string, error) {
 	if ids := q["id"]; len(ids) > 0 || !q.Has("filter") {
 		if len(ids) == 0 {
 			return nil, fleet.Errorf(fleet.Malformed, "Select VMs first.")
@@ -120,7 +121,7 @@ func (s *Server) selectedVMIDs(ctx context.Context, a fleet.Actor, q url.Values)
 
 // submitBulkEdit shows the form for a selection, shows a preview, or applies the edit and redirects to its task. The
 // selection is in the request body, because proxies refuse addresses with hundreds of ids.
-func (s *Server) submitBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm) (formResponse, error) {
+func (s *vmSite) submitBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm) (formResponse, error) {
 	if in.Get("step") == "select" {
 		ids, err := s.selectedVMIDs(c.Request().Context(), a, url.Values{"id": in.Values["id"]})
 		return func(c echo.Context) error { return s.showBulkEdit(c, a, newBulkEditForm(ids), firstDisplay, nil) }, err

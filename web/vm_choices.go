@@ -2,29 +2,27 @@ package web
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/labstack/echo/v4"
+
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
-	"quantix/internal/policy"
 	"quantix/views"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
-
-	"github.com/labstack/echo/v4"
 )
 
 // fillNewVMChoices fills the selects of the form of a new VM with the options that the user may choose.
-func (s *Server) fillNewVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form) error {
+func (s *vmSite) fillNewVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form) error {
 	return s.readVMFormChoices(c, a, f, "/vms/new", "", map[string]*kit.SelectChoices{
 		"projects": &f.Projects, "hosts": &f.Hosts, "pools": &f.Pools, "images": &f.Images, "isos": &f.ISOs, "networks": &f.Networks, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
 }
 
 // fillEditVMChoices is fillNewVMChoices for the form that edits the VM.
-func (s *Server) fillEditVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm fleet.VMID) error {
+func (s *vmSite) fillEditVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm fleet.VMID) error {
 	return s.readVMFormChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*kit.SelectChoices{
 		"isos": &f.ISOs, "vm-networks": &f.Networks, "pools": &f.Pools, "images": &f.Images, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
@@ -32,7 +30,7 @@ func (s *Server) fillEditVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form
 
 // readVMFormChoices reads the options of each select in lists, whose keys are those of choosers. The chosen options are
 // always included.
-func (s *Server) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.SelectChoices) error {
+func (s *vmSite) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.SelectChoices) error {
 	now := map[string][]string{"projects": f.Typed["projectId"], "hosts": f.Typed["hostId"], "isos": f.Typed["spec.iso"]}
 	for name, values := range f.Typed {
 		typ := map[string]string{"poolId": "pools", "image": "images", "lun": "luns", "network": "networks", "medium": "discs", "kernel": "files", "initrd": "files"}[name[strings.LastIndexByte(name, '.')+1:]]
@@ -61,7 +59,7 @@ func (s *Server) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form
 		if typ == "vm-networks" {
 			q.parentID = of
 		}
-		*lists[typ], err = s.selectOptions(c.Request().Context(), a, q)
+		*lists[typ], err = s.Options.Select(c.Request().Context(), a, q)
 		return err
 	}
 	project := f.VM.ProjectID
@@ -87,7 +85,7 @@ func (s *Server) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form
 }
 
 // usableNetworks returns the networks that a new VM can use or, if edits is true, the networks that the VM can use.
-func (s *Server) usableNetworks(c echo.Context, a fleet.Actor, edits bool, vm fleet.VMID) ([]fleet.NetworkView, error) {
+func (s *vmSite) usableNetworks(c echo.Context, a fleet.Actor, edits bool, vm fleet.VMID) ([]fleet.NetworkView, error) {
 	if edits {
 		return s.Control.NetworksForVM(c.Request().Context(), a, vm)
 	}
@@ -96,7 +94,7 @@ func (s *Server) usableNetworks(c echo.Context, a fleet.Actor, edits bool, vm fl
 
 // defaultPoolAndNetwork returns the pool and the network that the form preselects for new devices: the defaults of the
 // project and host, but the pool of the first disk when a VM with disks is edited.
-func (s *Server) defaultPoolAndNetwork(ctx context.Context, a fleet.Actor, f *vmview.Form, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
+func (s *vmSite) defaultPoolAndNetwork(ctx context.Context, a fleet.Actor, f *vmview.Form, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
 	if project == "" {
 		return fleet.VMDefaults{}, nil
 	}
@@ -120,55 +118,4 @@ func noDefaultsIfNotFound(d fleet.VMDefaults, err error) (fleet.VMDefaults, erro
 		return fleet.VMDefaults{}, nil
 	}
 	return d, err
-}
-
-func networkOption(a fleet.Actor, n fleet.NetworkView) kit.Option {
-	kind := "network"
-	if n.Kind == fleet.NetworkBridge {
-		kind = "bridge"
-	}
-	text := fmt.Sprintf("%s %s · %s", kind, n.Name, kit.CountText(n.Health.Hosts, "host"))
-	everywhere := slices.ContainsFunc(n.Grants, func(g fleet.NetworkGrant) bool { return g.ProjectID == "" })
-	if n.Restricted && !everywhere && !policy.May(a, policy.InfraChange, "") {
-		var projects []string
-		for _, g := range n.Grants {
-			projects = append(projects, g.ProjectName)
-		}
-		text += " · only in " + strings.Join(projects, ", ")
-	}
-	return kit.Option{Value: vmview.NetworkValue(n.Kind, n.Name), Text: text}
-}
-
-// poolFreeSpaceText returns a pool's free and provisioned space as text, for people who size a disk.
-func poolFreeSpaceText(h fleet.PoolHealth) string {
-	text := kit.Bytes(h.AvailableBytes) + " free"
-	switch {
-	case h.Full > 0:
-		text += ", full"
-	case h.ProvisionedBytes >= h.AvailableBytes && h.ProvisionedBytes > 0:
-		text += " (all provisioned)"
-	case h.ProvisionedBytes > 0:
-		text += " (" + kit.Bytes(h.ProvisionedBytes) + " provisioned)"
-	}
-	return text
-}
-
-// poolUnusableRank returns 1 for a pool where no host can create a disk now, else 0. Selects sort pools by this value.
-func poolUnusableRank(p fleet.PoolView) int {
-	if p.Health.Healthy == 0 || p.DeletedAt != nil {
-		return 1
-	}
-	return 0
-}
-
-func volumeOption(v query.VolumeOn) kit.Option {
-	text := v.Name + " · " + kit.Bytes(v.CapacityBytes) + " · " + v.PoolName
-	if !v.Shared && len(v.Hosts) > 0 {
-		var hosts []string
-		for _, h := range v.Hosts {
-			hosts = append(hosts, h.Name)
-		}
-		text += " on " + strings.Join(hosts, ", ")
-	}
-	return kit.Option{Value: vmview.VolumeValue(v.PoolID, v.Name), Text: text}
 }

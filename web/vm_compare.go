@@ -21,7 +21,7 @@ import (
 
 // compareVMsPage compares two VMs field by field, or a VM and a template version. The query has two ids from a list's
 // selection, one id from a VM's page, and none from a template's page.
-func (s *Server) compareVMsPage(c echo.Context, a fleet.Actor) error {
+func (s *vmSite) compareVMsPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
 	ids := c.Request().URL.Query()["id"]
 	with, template := fleet.VMID(c.QueryParam("with")), c.QueryParam("template")
@@ -49,7 +49,7 @@ func (s *Server) compareVMsPage(c echo.Context, a fleet.Actor) error {
 		p.Rows = fleet.CompareVMs(p.Left.VM, p.Right.VM)
 	}
 	if template != "" {
-		if p.Template, p.Version, err = s.templateVersionOfValue(ctx, a, template); err != nil {
+		if p.Template, p.Version, err = s.Options.templateVersionOfValue(ctx, a, template); err != nil {
 			return err
 		}
 		template = views.TemplateVersionValue(p.Template.ID, p.Version.ID)
@@ -58,104 +58,17 @@ func (s *Server) compareVMsPage(c echo.Context, a fleet.Actor) error {
 		}
 	}
 	all := c.QueryParam("every") != ""
-	if p.VMs, err = s.selectOptions(ctx, a, optionQuery{kind: "vms", chosen: []string{string(with)}, formAddress: p.BaseAddress(), showAll: all}); err != nil {
+	if p.VMs, err = s.Options.Select(ctx, a, optionQuery{kind: "vms", chosen: []string{string(with)}, formAddress: p.BaseAddress(), showAll: all}); err != nil {
 		return err
 	}
 	frame := shell.PageLayout{Title: "Compare " + p.Template.Name}
 	if p.Left.ID != "" {
 		frame = shell.PageLayout{Title: "Compare " + p.Left.Name, ObjectKeys: []string{"vm:" + string(p.Left.ID)}}
-		if p.Templates, err = s.selectOptions(ctx, a, optionQuery{kind: "templates", parentID: string(p.Left.ID), chosen: []string{template}, formAddress: p.BaseAddress(), showAll: all}); err != nil {
+		if p.Templates, err = s.Options.Select(ctx, a, optionQuery{kind: "templates", parentID: string(p.Left.ID), chosen: []string{template}, formAddress: p.BaseAddress(), showAll: all}); err != nil {
 			return err
 		}
 	}
-	return s.showPage(c, a, frame, vmview.ComparisonPage(p))
-}
-
-// templateVersionOfValue returns the template version of a select's value (see views.TemplateVersionValue).
-func (s *Server) templateVersionOfValue(ctx context.Context, a fleet.Actor, value string) (fleet.TemplateView, *fleet.TemplateVersion, error) {
-	id, version, _ := strings.Cut(value, "/")
-	t, err := s.Control.GetTemplate(ctx, a, fleet.TemplateID(id))
-	if err != nil {
-		return t, nil, err
-	}
-	v := t.Version(fleet.TemplateVersionID(version))
-	if v == nil {
-		return t, nil, fleet.Errorf(fleet.NotFound, "The template %s has no such version.", t.Name)
-	}
-	return t, v, nil
-}
-
-// versionOptions lists the template versions that the user may see: first the version that VM c.parentID was created
-// from, then the newest version of each template.
-func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
-	q := fleet.Query{Limit: maxOptions + 1, Sort: "name"}
-	if text := withoutFilterCharacters(c.text); text != "" {
-		q.Filter = "name:*" + text + "*"
-	}
-	page, err := s.Control.ListTemplates(ctx, a, q)
-	if err != nil {
-		return nil, err
-	}
-	var first, out []kit.Option
-	for _, t := range page.Items {
-		for _, v := range t.Versions {
-			o := kit.Option{Value: views.TemplateVersionValue(t.ID, v.ID), Text: t.Name + " · version " + strconv.Itoa(v.Number)}
-			if slices.ContainsFunc(v.VMs, func(vm fleet.TemplateVM) bool { return string(vm.ID) == c.parentID }) {
-				o.Text += " · source of this VM"
-				first = append(first, o)
-				continue
-			}
-			out = append(out, o)
-		}
-	}
-	out = append(first, out...)
-	for _, value := range c.chosen {
-		if value == "" || slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
-			continue
-		}
-		if t, v, err := s.templateVersionOfValue(ctx, a, value); err == nil {
-			out = append(out, kit.Option{Value: value, Text: t.Name + " · version " + strconv.Itoa(v.Number)})
-		}
-	}
-	return out, nil
-}
-
-// withoutFilterCharacters returns the search text without the characters that are special in filters.
-func withoutFilterCharacters(text string) string {
-	return strings.Map(func(r rune) rune {
-		if strings.ContainsRune(`*":() `, r) {
-			return -1
-		}
-		return r
-	}, text)
-}
-
-// vmOptions lists the VMs that the user may see and whose name contains the search text, and the chosen VM.
-func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
-	q := fleet.Query{Limit: maxOptions + 1, Sort: "name"}
-	if text := withoutFilterCharacters(c.text); text != "" {
-		q.Filter = "name:*" + text + "*"
-	}
-	page, err := s.Control.ListVMsBriefly(ctx, a, q)
-	if err != nil {
-		return nil, err
-	}
-	var out []kit.Option
-	add := func(vm fleet.VMView) {
-		value := string(vm.ID)
-		if !slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
-			out = append(out, kit.Option{Value: value, Text: vm.Name + " · " + vm.ProjectName})
-		}
-	}
-	for _, id := range c.chosen {
-		if vm, err := s.Control.GetVM(ctx, a, fleet.VMID(id)); err == nil {
-			add(vm)
-		}
-	}
-	for _, vm := range page.Items {
-		add(vm)
-	}
-	return out, nil
+	return s.ShowPage(c, a, frame, vmview.ComparisonPage(p))
 }
 
 // vmState holds the fields of a VM that the edit form changes.
@@ -216,7 +129,7 @@ func restoreNICs(nics, was []fleet.NIC) {
 }
 
 // mergePage returns the page that lets the user merge two changes; nil if nobody else has changed the VM meanwhile.
-func (s *Server) mergePage(ctx context.Context, a fleet.Actor, typed url.Values, vm fleet.VMView) (*vmview.MergePage, error) {
+func (s *vmSite) mergePage(ctx context.Context, a fleet.Actor, typed url.Values, vm fleet.VMView) (*vmview.MergePage, error) {
 	if typed.Get("was") == "" || typed.Get("merged") == "" && typed.Get("generation") == strconv.FormatInt(vm.Generation, 10) {
 		return nil, nil
 	}

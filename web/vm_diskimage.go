@@ -21,7 +21,7 @@ type diskImageForm struct {
 }
 
 // diskInPath returns the page of the VM in the path, and the request's disk with its number in the VM, from 1.
-func (s *Server) diskInPath(c echo.Context, a fleet.Actor) (p vmview.Page, disk fleet.Disk, number int, err error) {
+func (s *vmSite) diskInPath(c echo.Context, a fleet.Actor) (p vmview.Page, disk fleet.Disk, number int, err error) {
 	if p, err = s.readVMPage(c, a, ""); err != nil {
 		return p, disk, 0, err
 	}
@@ -34,7 +34,7 @@ func (s *Server) diskInPath(c echo.Context, a fleet.Actor) (p vmview.Page, disk 
 	return p, disk, 0, fleet.Errorf(fleet.NotFound, "This VM has no such disk any more.")
 }
 
-func (s *Server) showDiskImageForm(c echo.Context, a fleet.Actor, in diskImageForm, how formDisplay) error {
+func (s *vmSite) showDiskImageForm(c echo.Context, a fleet.Actor, in diskImageForm, how formDisplay) error {
 	p, disk, number, err := s.diskInPath(c, a)
 	if err != nil {
 		return err
@@ -44,14 +44,14 @@ func (s *Server) showDiskImageForm(c echo.Context, a fleet.Actor, in diskImageFo
 		In: vmview.ImageForm{Name: in.Name, Description: in.Description, Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch},
 	}
 	_, out.Why = p.VM.AllowsImage(disk.Ref())
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DiskImageDialog(out))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DiskImageDialog(out))
 }
 
-func (s *Server) createDiskImage(c echo.Context, a fleet.Actor, in diskImageForm) (formResponse, error) {
+func (s *vmSite) createDiskImage(c echo.Context, a fleet.Actor, in diskImageForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	image, _, err := s.Control.ImageOfDisk(c.Request().Context(), a, id, parseVolumeValue(c.QueryParam("disk")), control.DiskImage{
 		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description),
-		OS: imageForm{Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch}.os(),
+		OS: osFacts(in.Family, in.System, in.Release, in.Arch),
 	})
 	return redirectTo(views.ImagePath(image)), err
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // newEditForm returns the edit form with the VM's current values.
-func (s *Server) newEditForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
+func (s *vmSite) newEditForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
 	f := vmview.Form{Edits: true, VM: vm.VM, GuestRuns: vm.HasGuest(), MaySeeHosts: policy.May(a, policy.InfraSee, ""), MayChangeHosts: policy.May(a, policy.InfraChange, "")}
 	var err error
 	was := encodeVMState(vm.VM)
@@ -32,7 +32,7 @@ func (s *Server) newEditForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vm
 }
 
 // showEditForm shows the VM's page with the submitted form.
-func (s *Server) showEditForm(c echo.Context, a fleet.Actor, in vmForm, how formDisplay) error {
+func (s *vmSite) showEditForm(c echo.Context, a fleet.Actor, in vmForm, how formDisplay) error {
 	p, err := s.readVMPage(c, a, "configure")
 	if err != nil {
 		return err
@@ -52,10 +52,10 @@ func (s *Server) showEditForm(c echo.Context, a fleet.Actor, in vmForm, how form
 	if err := s.fillEditVMChoices(c, a, &p.Edit, p.VM.ID); err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.VMPage(p))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.VMPage(p))
 }
 
-func (s *Server) editVM(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
+func (s *vmSite) editVM(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
 	if in.redrawOnly && in.prefillKey != vmview.PrefillSectionHeadings {
 		return func(c echo.Context) error { return s.showEditForm(c, a, in, firstDisplay) }, nil
 	}
@@ -67,7 +67,7 @@ func (s *Server) editVM(c echo.Context, a fleet.Actor, in vmForm) (formResponse,
 	if in.prefillKey == vmview.PrefillSectionHeadings {
 		f := vmview.Form{Typed: in.Values, Edits: true, VM: vm.VM, GuestRuns: vm.HasGuest()}
 		return func(c echo.Context) error {
-			return s.writePage(c, http.StatusOK, vmview.SectionSummaries(f, in.sentValues))
+			return s.WritePage(c, http.StatusOK, vmview.SectionSummaries(f, in.sentValues))
 		}, nil
 	}
 	change, err := mergedChangeFromForm(in.Values, vm)
@@ -128,7 +128,7 @@ func restoreNICFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
 
 // applyPlannedEdit changes vm to the values of the plan in the query, so that the form begins with them. It does
 // nothing without a plan, or if the VM has changed since the plan was made.
-func (s *Server) applyPlannedEdit(c echo.Context, a fleet.Actor, vm *fleet.VMView) error {
+func (s *vmSite) applyPlannedEdit(c echo.Context, a fleet.Actor, vm *fleet.VMView) error {
 	id := fleet.PlanID(c.QueryParam("plan"))
 	if id == "" {
 		return nil

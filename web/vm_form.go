@@ -228,7 +228,8 @@ type vmForm struct {
 	xmlImported bool
 }
 
-func (in *vmForm) read(sent url.Values) {
+// ReadForm sets the form to the values that the browser sent.
+func (in *vmForm) ReadForm(sent url.Values) {
 	if drop := sent.Get("drop"); drop != "" {
 		maps.DeleteFunc(sent, func(name string, _ []string) bool { return strings.HasPrefix(name, drop+".") })
 		in.redrawOnly = true
@@ -314,18 +315,6 @@ func renumberFormRows(sent url.Values) url.Values {
 	return out
 }
 
-// parseNumber parses a whole number; empty text is 0.
-func parseNumber(text string) (int, error) {
-	if text = strings.TrimSpace(text); text == "" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return 0, errors.New("Enter a whole number.")
-	}
-	return n, nil
-}
-
 // memoryFormValues returns the form's number and unit for a memory size: in GiB if that is a whole number, else in MiB.
 func memoryFormValues(mib int) []string {
 	if mib%1024 == 0 {
@@ -344,25 +333,4 @@ func parseMemory(text, unit string) (int, error) {
 		return 0, fmt.Errorf("Give the memory as a number of GiB or MiB, up to %d TiB.", fleet.MaxMemoryMiB>>20)
 	}
 	return int(n), nil
-}
-
-// parseDiskSize parses a disk size in GiB and returns bytes; empty text is 0.
-func parseDiskSize(text string) (int64, error) {
-	if text = strings.TrimSpace(text); text == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(n) || n < 0 || n > fleet.MaxDiskBytes>>30 {
-		return 0, fmt.Errorf("Give the size as a number of GiB, up to %d TiB.", fleet.MaxDiskBytes>>40)
-	}
-	return int64(n * (1 << 30)), nil
-}
-
-// gibText formats bytes as GiB, so that parseDiskSize returns the same bytes.
-func gibText(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', -1, 64) }
-
-// parseVolumeValue parses a select's value from vmview.Volume; empty text is the zero Volref.
-func parseVolumeValue(value string) fleet.Volref {
-	pool, volume, _ := strings.Cut(value, "/")
-	return fleet.Volref{PoolID: fleet.PoolID(pool), Volume: volume}
 }

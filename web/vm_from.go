@@ -34,7 +34,7 @@ func sourceFromForm(typed url.Values) *control.VMSource {
 
 // readFormSource returns the source of a new VM for the form, and image options for a template. If fresh is true, the
 // source is in the query and prefills typed; else the source is in typed.
-func (s *Server) readFormSource(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.NewVMSource, []kit.Option, error) {
+func (s *vmSite) readFormSource(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.NewVMSource, []kit.Option, error) {
 	from := sourceFromForm(typed)
 	if fresh {
 		from = sourceFromForm(url.Values{
@@ -57,7 +57,7 @@ func (s *Server) readFormSource(c echo.Context, a fleet.Actor, typed url.Values,
 	return nil, nil, fleet.Errorf(fleet.NotFound, "There is no such template.")
 }
 
-func (s *Server) sourceFromTemplate(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.NewVMSource, []kit.Option, error) {
+func (s *vmSite) sourceFromTemplate(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.NewVMSource, []kit.Option, error) {
 	v, err := s.Control.GetTemplate(c.Request().Context(), a, from.TemplateID)
 	if err != nil {
 		return nil, nil, err
@@ -100,7 +100,7 @@ func (s *Server) sourceFromTemplate(c echo.Context, a fleet.Actor, from control.
 	return out, images, nil
 }
 
-func (s *Server) sourceFromVM(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.NewVMSource, error) {
+func (s *vmSite) sourceFromVM(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.NewVMSource, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, from.VMID)
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (s *Server) sourceFromVM(c echo.Context, a fleet.Actor, from control.VMSour
 
 // snapshotToClone returns the snapshot whose disks are copied to the new VM, and sets the heading and note of the form
 // (out).
-func (s *Server) snapshotToClone(c echo.Context, a fleet.Actor, vm fleet.VMView, id fleet.SnapshotID, out *vmview.NewVMSource) (fleet.Snapshot, error) {
+func (s *vmSite) snapshotToClone(c echo.Context, a fleet.Actor, vm fleet.VMView, id fleet.SnapshotID, out *vmview.NewVMSource) (fleet.Snapshot, error) {
 	if vm.Status == nil || vm.Status.Snapshots.SnapshotByID(id) == nil {
 		return fleet.Snapshot{}, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
 	}

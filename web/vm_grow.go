@@ -15,7 +15,7 @@ type growDiskForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *Server) showGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm, how formDisplay) error {
+func (s *vmSite) showGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm, how formDisplay) error {
 	p, disk, number, err := s.diskInPath(c, a)
 	if err != nil {
 		return err
@@ -33,10 +33,10 @@ func (s *Server) showGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm
 	if _, out.Why = p.VM.AllowsDiskGrowth(out.Disk, nil); !how.wasRefused() {
 		out.In.Size = gibText(p.VM.DiskBytes(out.Disk))
 	}
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.GrowDiskDialog(out))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.GrowDiskDialog(out))
 }
 
-func (s *Server) growDisk(c echo.Context, a fleet.Actor, in growDiskForm) (formResponse, error) {
+func (s *vmSite) growDisk(c echo.Context, a fleet.Actor, in growDiskForm) (formResponse, error) {
 	var checks fleet.Checks
 	order := control.GrowDisk{SizeBytes: parseField(&checks, "sizeBytes", in.Size, parseDiskSize), Overcommit: in.Overcommit != ""}
 	if err := checks.Err(); err != nil {

@@ -12,11 +12,11 @@ import (
 )
 
 // startGuestAction starts an action of the guest agent that needs no dialog.
-func (s *Server) startGuestAction(c echo.Context, a fleet.Actor, in vmActionForm) (formResponse, error) {
+func (s *vmSite) startGuestAction(c echo.Context, a fleet.Actor, in vmActionForm) (formResponse, error) {
 	return s.queueGuestAction(c, a, control.GuestRequest{Action: in.Action})
 }
 
-func (s *Server) queueGuestAction(c echo.Context, a fleet.Actor, in control.GuestRequest) (formResponse, error) {
+func (s *vmSite) queueGuestAction(c echo.Context, a fleet.Actor, in control.GuestRequest) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.SendGuestRequest(c.Request().Context(), a, id, in)
 	return stayOnPage(views.VMPath(id), t.Title()+" of "+t.SubjectName+": queued for the guest agent."), err
@@ -28,7 +28,7 @@ type freezeForm struct {
 
 // newGuestDialog returns the data that all dialogs about guest actions share, with the reason (Why) if the action act
 // is not possible now.
-func (s *Server) newGuestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how formDisplay) (vmview.GuestPage, error) {
+func (s *vmSite) newGuestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how formDisplay) (vmview.GuestPage, error) {
 	p, err := s.readVMPage(c, a, "")
 	out := vmview.GuestPage{VM: p.VM, Errors: how.errors}
 	for _, st := range p.GuestActions {
@@ -39,7 +39,7 @@ func (s *Server) newGuestDialog(c echo.Context, a fleet.Actor, act fleet.Action,
 	return out, err
 }
 
-func (s *Server) showFreezeForm(c echo.Context, a fleet.Actor, in freezeForm, how formDisplay) error {
+func (s *vmSite) showFreezeForm(c echo.Context, a fleet.Actor, in freezeForm, how formDisplay) error {
 	p, err := s.newGuestDialog(c, a, fleet.ActFreeze, how)
 	if err != nil {
 		return err
@@ -47,10 +47,10 @@ func (s *Server) showFreezeForm(c echo.Context, a fleet.Actor, in freezeForm, ho
 	if p.In.Seconds = in.Seconds; !how.wasRefused() {
 		p.In.Seconds = strconv.Itoa(fleet.DefaultFreeze)
 	}
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.FreezeDialog(p))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.FreezeDialog(p))
 }
 
-func (s *Server) freezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (formResponse, error) {
+func (s *vmSite) freezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (formResponse, error) {
 	var checks fleet.Checks
 	n := parseField(&checks, "seconds", in.Seconds, parseNumber)
 	if checks.Err() == nil {
@@ -68,7 +68,7 @@ type guestPasswordForm struct {
 	Password string `form:"password"`
 }
 
-func (s *Server) showGuestPasswordForm(c echo.Context, a fleet.Actor, in guestPasswordForm, how formDisplay) error {
+func (s *vmSite) showGuestPasswordForm(c echo.Context, a fleet.Actor, in guestPasswordForm, how formDisplay) error {
 	p, err := s.newGuestDialog(c, a, fleet.ActGuestPassword, how)
 	if err != nil {
 		return err
@@ -76,10 +76,10 @@ func (s *Server) showGuestPasswordForm(c echo.Context, a fleet.Actor, in guestPa
 	if p.In.User = in.User; !how.wasRefused() {
 		p.In.User = "root"
 	}
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.GuestPasswordDialog(p))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.GuestPasswordDialog(p))
 }
 
-func (s *Server) setGuestPassword(c echo.Context, a fleet.Actor, in guestPasswordForm) (formResponse, error) {
+func (s *vmSite) setGuestPassword(c echo.Context, a fleet.Actor, in guestPasswordForm) (formResponse, error) {
 	return s.queueGuestAction(c, a, control.GuestRequest{Action: fleet.ActGuestPassword, User: in.User, Password: in.Password})
 }
 
@@ -90,7 +90,7 @@ type guestProgramForm struct {
 	Seconds string `form:"seconds"`
 }
 
-func (s *Server) showGuestProgramForm(c echo.Context, a fleet.Actor, in guestProgramForm, how formDisplay) error {
+func (s *vmSite) showGuestProgramForm(c echo.Context, a fleet.Actor, in guestProgramForm, how formDisplay) error {
 	p, err := s.newGuestDialog(c, a, fleet.ActExec, how)
 	if err != nil {
 		return err
@@ -99,11 +99,11 @@ func (s *Server) showGuestProgramForm(c echo.Context, a fleet.Actor, in guestPro
 	if p.In.Seconds = in.Seconds; !how.wasRefused() {
 		p.In.Seconds = strconv.Itoa(fleet.DefaultExec)
 	}
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.GuestProgramDialog(p))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.GuestProgramDialog(p))
 }
 
 // runGuestProgram redirects to the task, which will show the program's output.
-func (s *Server) runGuestProgram(c echo.Context, a fleet.Actor, in guestProgramForm) (formResponse, error) {
+func (s *vmSite) runGuestProgram(c echo.Context, a fleet.Actor, in guestProgramForm) (formResponse, error) {
 	order := control.GuestRequest{Action: fleet.ActExec, Program: in.Program, Args: fleet.SplitArgLines(in.Args)}
 	var checks fleet.Checks
 	order.Seconds = parseField(&checks, "seconds", in.Seconds, parseNumber)

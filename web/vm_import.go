@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 	"strings"
@@ -12,25 +11,24 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
-	"quantix/internal/policy"
-	"quantix/internal/relay"
 	"quantix/views"
 	"quantix/views/kit"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
+	"quantix/web/render"
 )
 
 // maxUploadPools is the maximum number of pools to which the import page links for uploads. Other pools have an upload
 // button on their own pages.
 const maxUploadPools = 12
 
-func (s *Server) showImportPage(c echo.Context, a fleet.Actor) error {
+func (s *vmSite) showImportPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
 	files, err := s.Control.ListAppliances(ctx, a)
 	if err != nil {
 		return err
 	}
-	p := vmview.ImportPage{Actor: a, Link: linkToCurrentPage(c)}
+	p := vmview.ImportPage{Actor: a, Link: render.LinkToCurrentPage(c)}
 	for _, v := range files {
 		f := vmview.ImportFile{Volume: v.Volume, PoolID: v.PoolID, Pool: kit.NamedLink{Name: v.PoolName, Href: views.TabPath(views.PoolPath(v.PoolID), "volumes")}}
 		if !v.Shared && len(v.Hosts) > 0 {
@@ -39,23 +37,23 @@ func (s *Server) showImportPage(c echo.Context, a fleet.Actor) error {
 		_, f.Why = v.Use().Allows(fleet.ActImport)
 		p.Files = append(p.Files, f)
 	}
-	options, err := s.poolOptions(ctx, a, optionQuery{})
+	found, err := s.Options.poolOptions(ctx, a, optionQuery{})
 	if err != nil {
 		return err
 	}
-	for _, o := range options[:min(len(options), maxUploadPools)] {
+	for _, o := range found[:min(len(found), maxUploadPools)] {
 		name, _, _ := strings.Cut(o.Text, " · ")
 		p.Pools = append(p.Pools, kit.NamedLink{Name: name, Href: views.PoolPath(fleet.PoolID(o.Value), "volumes", "upload")})
 	}
 	if p.Uploads, err = s.Control.ListUploads(ctx, a, ""); err != nil {
 		return err
 	}
-	return s.showPage(c, a, shell.PageLayout{Title: "Import", Scripts: []string{uploadScript}}, vmview.ImportListPage(p))
+	return s.ShowPage(c, a, shell.PageLayout{Title: "Import", Scripts: []string{render.UploadScript}}, vmview.ImportListPage(p))
 }
 
 // sourceFromAppliance returns an appliance as the source of a new VM. If fresh is true, it prefills the form (typed)
 // from the appliance.
-func (s *Server) sourceFromAppliance(c echo.Context, a fleet.Actor, of control.ApplianceFile, typed url.Values, fresh bool) (*vmview.NewVMSource, error) {
+func (s *vmSite) sourceFromAppliance(c echo.Context, a fleet.Actor, of control.ApplianceFile, typed url.Values, fresh bool) (*vmview.NewVMSource, error) {
 	v, err := s.Control.GetAppliance(c.Request().Context(), a, of)
 	if err != nil {
 		return nil, err
@@ -131,7 +129,7 @@ type exportForm struct {
 	Pool string `form:"pool"`
 }
 
-func (s *Server) showExportForm(c echo.Context, a fleet.Actor, in exportForm, how formDisplay) error {
+func (s *vmSite) showExportForm(c echo.Context, a fleet.Actor, in exportForm, how formDisplay) error {
 	ctx := c.Request().Context()
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
@@ -152,10 +150,10 @@ func (s *Server) showExportForm(c echo.Context, a fleet.Actor, in exportForm, ho
 			}
 		}
 	}
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.ExportDialog(out))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.ExportDialog(out))
 }
 
-func (s *Server) exportVM(c echo.Context, a fleet.Actor, in exportForm) (formResponse, error) {
+func (s *vmSite) exportVM(c echo.Context, a fleet.Actor, in exportForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	order := control.NewExport{PoolID: fleet.PoolID(in.Pool)}
 	format, disk, _ := strings.Cut(in.What, "/")
@@ -171,24 +169,11 @@ func (s *Server) exportVM(c echo.Context, a fleet.Actor, in exportForm) (formRes
 	return redirectTo(views.VMPath(e.VMID, "export")), err
 }
 
-func (s *Server) deleteExport(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) deleteExport(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	ctx, id := c.Request().Context(), fleet.ExportID(c.Param("id"))
 	e, err := s.Control.GetExport(ctx, a, id)
 	if err == nil {
 		err = s.Control.DeleteExport(ctx, a, id)
 	}
 	return stayOnPage(views.VMPath(e.VMID, "export"), "Delete "+e.Volume+": queued on the host."), err
-}
-
-// sendExport sends the file of an export, authorized by a session or a token.
-func (s *Server) sendExport(c echo.Context, a fleet.Actor) error {
-	id := fleet.ExportID(c.Param("id"))
-	e, err := s.Control.GetExport(c.Request().Context(), a, id)
-	if err != nil {
-		return err
-	}
-	may := func(a fleet.Actor) bool { return policy.May(a, policy.VMChange, e.ProjectID) }
-	return s.streamFromHost(c, a, may, func(ctx context.Context) (end relay.End, host, name string, err error) {
-		return s.Control.ReadExport(ctx, a, id)
-	})
 }

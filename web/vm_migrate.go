@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -9,7 +8,6 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/views"
-	"quantix/views/kit"
 	vmview "quantix/views/vm"
 )
 
@@ -19,7 +17,7 @@ type migrateForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *Server) showMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, how formDisplay) error {
+func (s *vmSite) showMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, how formDisplay) error {
 	ctx := c.Request().Context()
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
@@ -41,22 +39,14 @@ func (s *Server) showMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, 
 		targets := optionQuery{
 			kind: "leave-targets", parentID: string(p.VM.ID), chosen: []string{in.To}, formAddress: views.VMPath(p.VM.ID, "migrate"), showAll: c.QueryParam("all") != "", targets: out.Targets,
 		}
-		if out.To, err = s.selectOptions(ctx, a, targets); err != nil {
+		if out.To, err = s.Options.Select(ctx, a, targets); err != nil {
 			return err
 		}
 	}
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.MigrateDialog(out))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.MigrateDialog(out))
 }
 
-// migrateOptions lists the hosts and pools that VM c.parentID can migrate to.
-func (s *Server) migrateOptions(ctx context.Context, a fleet.Actor, c optionQuery) (out []kit.Option, err error) {
-	if c.targets == nil {
-		c.targets, err = s.Control.MigrationTargets(ctx, a, fleet.VMID(c.parentID))
-	}
-	return vmview.MigrateOptions(c.targets), err
-}
-
-func (s *Server) migrateVM(c echo.Context, a fleet.Actor, in migrateForm) (formResponse, error) {
+func (s *vmSite) migrateVM(c echo.Context, a fleet.Actor, in migrateForm) (formResponse, error) {
 	var checks fleet.Checks
 	host, pool, _ := strings.Cut(in.To, "/")
 	order := control.MigrateVM{HostID: fleet.HostID(host), PoolID: fleet.PoolID(pool), RateBytes: parseField(&checks, "rateBytes", in.Rate, parseTransferRate), Overcommit: in.Overcommit != ""}

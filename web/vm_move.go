@@ -20,7 +20,7 @@ type moveDiskForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *Server) showMoveDiskForm(c echo.Context, a fleet.Actor, in moveDiskForm, how formDisplay) error {
+func (s *vmSite) showMoveDiskForm(c echo.Context, a fleet.Actor, in moveDiskForm, how formDisplay) error {
 	ctx := c.Request().Context()
 	p, disk, number, err := s.diskInPath(c, a)
 	if err != nil {
@@ -44,10 +44,10 @@ func (s *Server) showMoveDiskForm(c echo.Context, a fleet.Actor, in moveDiskForm
 			return err
 		}
 	}
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.MoveDiskDialog(out))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.MoveDiskDialog(out))
 }
 
-func (s *Server) moveDisk(c echo.Context, a fleet.Actor, in moveDiskForm) (formResponse, error) {
+func (s *vmSite) moveDisk(c echo.Context, a fleet.Actor, in moveDiskForm) (formResponse, error) {
 	var checks fleet.Checks
 	order := control.MoveDisk{PoolID: fleet.PoolID(in.Pool), RateBytes: parseField(&checks, "rateBytes", in.Rate, parseTransferRate), Overcommit: in.Overcommit != ""}
 	if err := checks.Err(); err != nil {

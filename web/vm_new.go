@@ -18,7 +18,7 @@ import (
 )
 
 // showNewVMForm shows the form of a new VM with the usual defaults.
-func (s *Server) showNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how formDisplay) error {
+func (s *vmSite) showNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how formDisplay) error {
 	fresh := in.Values == nil
 	if fresh {
 		plan, err := s.plannedFormValues(c, a)
@@ -59,10 +59,10 @@ func (s *Server) showNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how for
 	if fresh && from == nil && len(f.Networks.Options) > 0 {
 		addFormRow(in.Values, "spec.nics")
 	}
-	return s.showPageWithStatus(c, how.status, a, shell.PageLayout{Title: f.Title()}, vmview.NewVMPage(f))
+	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: f.Title()}, vmview.NewVMPage(f))
 }
 
-func (s *Server) createVM(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
+func (s *vmSite) createVM(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
 	if in.redrawOnly {
 		return s.redrawNewVMForm(c, a, in)
 	}
@@ -109,7 +109,7 @@ func newVMFromForm(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 
 // createOncePerForm runs do, but only once for the same form, even if the form is sent twice. form is the form's
 // idempotency key; the second call returns the id from the first call.
-func createOncePerForm[I ~string](ctx context.Context, s *Server, a fleet.Actor, form string, want any, do func(context.Context) (I, error)) (I, error) {
+func createOncePerForm[I ~string](ctx context.Context, s *vmSite, a fleet.Actor, form string, want any, do func(context.Context) (I, error)) (I, error) {
 	request, err := json.Marshal(want)
 	if err != nil {
 		return "", err
@@ -119,7 +119,7 @@ func createOncePerForm[I ~string](ctx context.Context, s *Server, a fleet.Actor,
 }
 
 // redrawNewVMForm shows the form of a new VM again after a button that adds or removes rows, or prefills the form.
-func (s *Server) redrawNewVMForm(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
+func (s *vmSite) redrawNewVMForm(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
 	how := firstDisplay
 	if in.prefillKey != "" {
 		err := s.prefillNewVM(c.Request().Context(), a, &in)
@@ -135,7 +135,7 @@ func (s *Server) redrawNewVMForm(c echo.Context, a fleet.Actor, in vmForm) (form
 }
 
 // plannedFormValues returns the form that the plan in the query was made from; nil: the query names no plan.
-func (s *Server) plannedFormValues(c echo.Context, a fleet.Actor) (url.Values, error) {
+func (s *vmSite) plannedFormValues(c echo.Context, a fleet.Actor) (url.Values, error) {
 	id := fleet.PlanID(c.QueryParam("plan"))
 	if id == "" {
 		return nil, nil

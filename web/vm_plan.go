@@ -13,7 +13,7 @@ import (
 )
 
 // planVMEdit creates a plan of the form's changes and redirects to the plan's page.
-func (s *Server) planVMEdit(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
+func (s *vmSite) planVMEdit(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
 	if in.redrawOnly {
 		return func(c echo.Context) error { return s.showEditForm(c, a, in, firstDisplay) }, nil
 	}
@@ -34,7 +34,7 @@ func (s *Server) planVMEdit(c echo.Context, a fleet.Actor, in vmForm) (formRespo
 }
 
 // planNewVM creates a plan of the form's new VM and redirects to the plan's page.
-func (s *Server) planNewVM(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
+func (s *vmSite) planNewVM(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
 	if in.redrawOnly {
 		return s.redrawNewVMForm(c, a, in)
 	}
@@ -51,7 +51,7 @@ func (s *Server) planNewVM(c echo.Context, a fleet.Actor, in vmForm) (formRespon
 	return redirectTo(views.PlanPath(plan.ID)), err
 }
 
-func (s *Server) planPage(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
+func (s *vmSite) planPage(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
 	plan, err := s.Control.GetPlan(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
 	if err != nil {
 		return err
@@ -60,10 +60,10 @@ func (s *Server) planPage(c echo.Context, a fleet.Actor, _ emptyForm, how formDi
 	if plan.VMID != "" {
 		f.ObjectKeys = []string{"project:" + string(plan.ProjectID), "host:" + string(plan.HostID), "vm:" + string(plan.VMID)}
 	}
-	return s.showPageWithStatus(c, how.status, a, f, vmview.PlanBody(vmview.PlanPage{Plan: plan, Errors: how.errors, Now: time.Now()}))
+	return s.ShowPageWithStatus(c, how.status, a, f, vmview.PlanBody(vmview.PlanPage{Plan: plan, Errors: how.errors, Now: time.Now()}))
 }
 
-func (s *Server) executePlan(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) executePlan(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	vm, err := s.Control.ExecutePlan(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
 	return redirectTo(views.VMPath(vm)), err
 }

@@ -21,7 +21,7 @@ type protectionForm struct {
 	ExpiryStops string `form:"expiryStops"`
 }
 
-func (s *Server) showProtectionForm(c echo.Context, a fleet.Actor, in protectionForm, how formDisplay) error {
+func (s *vmSite) showProtectionForm(c echo.Context, a fleet.Actor, in protectionForm, how formDisplay) error {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
@@ -35,10 +35,10 @@ func (s *Server) showProtectionForm(c echo.Context, a fleet.Actor, in protection
 	if how.wasRefused() {
 		out.In = vmview.ProtectionForm{Protected: in.Protected != "", Locked: in.Locked != "", Stops: in.ExpiryStops != "", Reason: in.Reason, Expires: in.ExpiresAt}
 	}
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.ProtectionDialog(out))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.ProtectionDialog(out))
 }
 
-func (s *Server) setVMProtection(c echo.Context, a fleet.Actor, in protectionForm) (formResponse, error) {
+func (s *vmSite) setVMProtection(c echo.Context, a fleet.Actor, in protectionForm) (formResponse, error) {
 	var checks fleet.Checks
 	guard := control.ProtectVM{
 		Protected: in.Protected != "", Locked: in.Locked != "", Reason: in.Reason,

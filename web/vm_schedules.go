@@ -47,7 +47,7 @@ func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
 }
 
 // newSchedulePage returns the data that all dialogs about a schedule share. A new schedule has no id in the path.
-func (s *Server) newSchedulePage(c echo.Context, a fleet.Actor, in scheduleForm, how formDisplay) (vmview.SchedulePage, error) {
+func (s *vmSite) newSchedulePage(c echo.Context, a fleet.Actor, in scheduleForm, how formDisplay) (vmview.SchedulePage, error) {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return vmview.SchedulePage{}, err
@@ -69,24 +69,24 @@ func (s *Server) newSchedulePage(c echo.Context, a fleet.Actor, in scheduleForm,
 	return out, nil
 }
 
-func (s *Server) showScheduleForm(c echo.Context, a fleet.Actor, in scheduleForm, how formDisplay) error {
+func (s *vmSite) showScheduleForm(c echo.Context, a fleet.Actor, in scheduleForm, how formDisplay) error {
 	p, err := s.newSchedulePage(c, a, in, how)
 	if err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.ScheduleDialog(p))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.ScheduleDialog(p))
 }
 
-func (s *Server) confirmDeleteSchedule(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
+func (s *vmSite) confirmDeleteSchedule(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
 	p, err := s.newSchedulePage(c, a, scheduleForm{}, formDisplay{status: how.status, errors: how.errors})
 	if err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DeleteScheduleDialog(p))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DeleteScheduleDialog(p))
 }
 
 // saveSchedule creates a schedule, or changes the one in the path.
-func (s *Server) saveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (formResponse, error) {
+func (s *vmSite) saveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (formResponse, error) {
 	vm, id := fleet.VMID(c.Param("id")), fleet.ScheduleID(c.Param("schedule"))
 	spec, err := in.schedule()
 	if err != nil {
@@ -100,21 +100,21 @@ func (s *Server) saveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (f
 	return stayOnSchedulesTab(vm, "The schedule "+spec.Name+" is saved."), err
 }
 
-func (s *Server) deleteSchedule(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) deleteSchedule(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	vm := fleet.VMID(c.Param("id"))
 	err := s.Control.DeleteSnapshotSchedule(c.Request().Context(), a, vm, fleet.ScheduleID(c.Param("schedule")))
 	return stayOnSchedulesTab(vm, "The schedule is deleted; its snapshots stay."), err
 }
 
-func (s *Server) enableSchedule(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) enableSchedule(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return s.setScheduleEnabled(c, a, true, "enabled")
 }
 
-func (s *Server) disableSchedule(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) disableSchedule(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return s.setScheduleEnabled(c, a, false, "disabled")
 }
 
-func (s *Server) setScheduleEnabled(c echo.Context, a fleet.Actor, to bool, word string) (formResponse, error) {
+func (s *vmSite) setScheduleEnabled(c echo.Context, a fleet.Actor, to bool, word string) (formResponse, error) {
 	ctx, vm, id := c.Request().Context(), fleet.VMID(c.Param("id")), fleet.ScheduleID(c.Param("schedule"))
 	all, err := s.Control.SnapshotSchedules(ctx, a, vm)
 	if err != nil {

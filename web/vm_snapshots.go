@@ -23,7 +23,7 @@ func (f snapshotForm) view() vmview.SnapshotForm {
 
 // newSnapshotPage returns the data that all dialogs about a snapshot share. allows reports whether the dialog's action
 // is possible, and the reason if not.
-func (s *Server) newSnapshotPage(c echo.Context, a fleet.Actor, in snapshotForm, how formDisplay, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
+func (s *vmSite) newSnapshotPage(c echo.Context, a fleet.Actor, in snapshotForm, how formDisplay, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return vmview.SnapshotPage{}, err
@@ -43,7 +43,7 @@ func (s *Server) newSnapshotPage(c echo.Context, a fleet.Actor, in snapshotForm,
 	return out, nil
 }
 
-func (s *Server) showTakeSnapshotForm(c echo.Context, a fleet.Actor, in snapshotForm, how formDisplay) error {
+func (s *vmSite) showTakeSnapshotForm(c echo.Context, a fleet.Actor, in snapshotForm, how formDisplay) error {
 	p, err := s.newSnapshotPage(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsNewSnapshot(busy) })
 	if err != nil {
 		return err
@@ -51,10 +51,10 @@ func (s *Server) showTakeSnapshotForm(c echo.Context, a fleet.Actor, in snapshot
 	if !how.wasRefused() {
 		p.In.Memory = p.VM.HasGuest()
 	}
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.TakeSnapshotDialog(p))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.TakeSnapshotDialog(p))
 }
 
-func (s *Server) takeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (formResponse, error) {
+func (s *vmSite) takeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.TakeSnapshot(c.Request().Context(), a, id, control.NewSnapshot{
 		Name: in.Name, Description: in.Description, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
@@ -67,7 +67,7 @@ func stayOnSnapshotsTab(id fleet.VMID, t fleet.Task) formResponse {
 	return stayOnPage(views.TabPath(views.VMPath(id), "snapshots"), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+".")
 }
 
-func (s *Server) confirmRevertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formDisplay) error {
+func (s *vmSite) confirmRevertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formDisplay) error {
 	p, err := s.newSnapshotPage(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) {
 		return p.VM.AllowsRevert(p.Snapshot, busy)
 	})
@@ -77,30 +77,30 @@ func (s *Server) confirmRevertSnapshot(c echo.Context, a fleet.Actor, in snapsho
 	if !how.wasRefused() {
 		p.In.Start = p.VM.HasGuest()
 	}
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.RevertSnapshotDialog(p))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.RevertSnapshotDialog(p))
 }
 
-func (s *Server) revertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (formResponse, error) {
+func (s *vmSite) revertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.RevertSnapshot(c.Request().Context(), a, id, fleet.SnapshotID(c.Param("snapshot")), control.RevertSnapshot{Start: in.Start != ""})
 	return stayOnSnapshotsTab(id, t), err
 }
 
-func (s *Server) confirmDeleteSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formDisplay) error {
+func (s *vmSite) confirmDeleteSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formDisplay) error {
 	p, err := s.newSnapshotPage(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsSnapshots(busy) })
 	if err != nil {
 		return err
 	}
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DeleteSnapshotDialog(p))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DeleteSnapshotDialog(p))
 }
 
-func (s *Server) deleteSnapshot(c echo.Context, a fleet.Actor, _ snapshotForm) (formResponse, error) {
+func (s *vmSite) deleteSnapshot(c echo.Context, a fleet.Actor, _ snapshotForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.DeleteSnapshot(c.Request().Context(), a, id, fleet.SnapshotID(c.Param("snapshot")), c.QueryParam("subtree") != "")
 	return stayOnSnapshotsTab(id, t), err
 }
 
-func (s *Server) consolidateSnapshots(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) consolidateSnapshots(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.ConsolidateVM(c.Request().Context(), a, id)
 	return stayOnSnapshotsTab(id, t), err

@@ -22,7 +22,7 @@ import (
 
 // showNewVMSummary renders a summary of the VM that the form would create, with its host. The page requests the summary
 // while the user types.
-func (s *Server) showNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
+func (s *vmSite) showNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
 	out := vmview.NewVMSummary{}
 	want, _, err := newVMFromForm(in.Values)
 	out.Facts = newVMSummaryFacts(want)
@@ -68,7 +68,7 @@ func (s *Server) showNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (for
 		}
 	}
 	return func(c echo.Context) error {
-		return s.writePage(c, http.StatusOK, vmview.SummaryRefresh(out, f, in.sentValues))
+		return s.WritePage(c, http.StatusOK, vmview.SummaryRefresh(out, f, in.sentValues))
 	}, nil
 }
 

@@ -13,7 +13,7 @@ import (
 
 // missingDiskPage returns the data of a dialog about the missing disk in the path. It returns NotFound if the disk is
 // no longer missing.
-func (s *Server) missingDiskPage(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) {
+func (s *vmSite) missingDiskPage(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return vmview.DiskPage{}, err
@@ -33,16 +33,16 @@ func (s *Server) missingDiskPage(c echo.Context, a fleet.Actor) (vmview.DiskPage
 	return vmview.DiskPage{VM: p.VM, Disk: d, Pool: pools[d.PoolID], Text: fault.Text, In: in}, err
 }
 
-func (s *Server) confirmDetachDisk(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
+func (s *vmSite) confirmDetachDisk(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
 	p, err := s.missingDiskPage(c, a)
 	if err != nil {
 		return err
 	}
 	p.Errors = how.errors
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DetachDiskDialog(p))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DetachDiskDialog(p))
 }
 
-func (s *Server) detachDisk(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) detachDisk(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	_, _, err := s.Control.DetachDisk(c.Request().Context(), a, id, parseVolumeValue(c.QueryParam("disk")))
 	return stayOnPage(views.VMPath(id), "The disk is removed from the VM."), err
@@ -54,7 +54,7 @@ type replaceDiskForm struct {
 	Content string `form:"content"`
 }
 
-func (s *Server) showReplaceDiskForm(c echo.Context, a fleet.Actor, in replaceDiskForm, how formDisplay) error {
+func (s *vmSite) showReplaceDiskForm(c echo.Context, a fleet.Actor, in replaceDiskForm, how formDisplay) error {
 	p, err := s.missingDiskPage(c, a)
 	if err != nil {
 		return err
@@ -62,10 +62,10 @@ func (s *Server) showReplaceDiskForm(c echo.Context, a fleet.Actor, in replaceDi
 	if how.wasRefused() {
 		p.In, p.Errors = vmview.NewDiskForm{Volume: in.Volume, Size: in.Size, Content: in.Content}, how.errors
 	}
-	return s.showPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.ReplaceDiskDialog(p))
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.ReplaceDiskDialog(p))
 }
 
-func (s *Server) replaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm) (formResponse, error) {
+func (s *vmSite) replaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm) (formResponse, error) {
 	var checks fleet.Checks
 	disk := control.NewDisk{Volume: in.Volume, SizeBytes: parseField(&checks, "sizeBytes", in.Size, parseDiskSize), Clone: in.Content == "clone"}
 	if err := checks.Err(); err != nil {
@@ -81,19 +81,19 @@ type acceptDriftForm struct {
 	Actual string `form:"actual"`
 }
 
-func (s *Server) acceptDrift(c echo.Context, a fleet.Actor, in acceptDriftForm) (formResponse, error) {
+func (s *vmSite) acceptDrift(c echo.Context, a fleet.Actor, in acceptDriftForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	_, _, err := s.Control.AcceptDrift(c.Request().Context(), a, id, map[string]string{in.Field: in.Actual})
 	return stayOnPage(views.VMPath(id), "The drift is accepted: the VM's settings are now those on the host."), err
 }
 
-func (s *Server) reapplyVM(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) reapplyVM(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	job, err := s.Control.Reapply(c.Request().Context(), a, id)
 	return stayOnPage(views.VMPath(id), "Reapply "+job.SubjectName+": queued on "+job.HostName+"."), err
 }
 
-func (s *Server) setVMHost(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) setVMHost(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	vm, err := s.Control.ChooseVMHost(c.Request().Context(), a, id, fleet.HostID(c.Param("host")))
 	return stayOnPage(views.VMPath(id), vm.Name+" is on "+vm.HostName+"."), err

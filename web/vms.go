@@ -8,6 +8,7 @@ import (
 	"quantix/views/kit"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
+	"quantix/web/render"
 )
 
 // vmListTabFilters maps the tabs of the VM list to their filters.
@@ -17,9 +18,9 @@ var vmListTabFilters = map[string]string{
 	"restart":   "state:needsRestart",
 }
 
-func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
-	q := queryFromURL(c)
-	tab, err := applyTabFilter(c, vmListTabFilters, "VMs", &q)
+func (s *vmSite) listVMs(c echo.Context, a fleet.Actor) error {
+	q := render.QueryFromURL(c)
+	tab, err := render.ApplyTabFilter(c, vmListTabFilters, "VMs", &q)
 	if err != nil {
 		return err
 	}
@@ -34,37 +35,37 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 		f.Placeholder, columns = "state:running name:web* label:env=prod", columns.WithoutHost()
 	}
 	p := &vmview.ListPage{
-		List: s.newList(c, "vms", "name", columns, f), Tab: tab,
+		List: s.NewList(c, "vms", "name", columns, f), Tab: tab,
 		MayCreate: policy.May(a, policy.VMChange, ""), MayChangeHosts: policy.May(a, policy.InfraChange, ""), MayUseVMs: policy.May(a, policy.VMUse, ""),
 		IsRestricted: tab != "all" || q.Filter != "" || q.Project != "",
 	}
 	switch {
-	case htmxTarget(c) == "vms-head": // a refresh of the counts above the list
+	case render.HTMXTarget(c) == "vms-head": // a refresh of the counts above the list
 	case tab == "found":
-		p.Found, err = fillList(c, a, &p.List, q, s.Control.ListDiscoveredVMs)
+		p.Found, err = render.FillList(c, a, &p.List, q, s.Control.ListDiscoveredVMs)
 	default:
-		p.VMs, err = fillList(c, a, &p.List, q, s.Control.ListVMRows)
+		p.VMs, err = render.FillList(c, a, &p.List, q, s.Control.ListVMRows)
 	}
 	if err != nil {
 		return err
 	}
-	if id := htmxTarget(c); (id == "" || id == "vms-head") && policy.AllProjects(a) {
+	if id := render.HTMXTarget(c); (id == "" || id == "vms-head") && policy.AllProjects(a) {
 		if p.Total, err = s.Control.VMTotals(c.Request().Context(), a); err != nil {
 			return err
 		}
 	}
-	return s.showList(c, a, shell.PageLayout{Title: "Virtual machines", Project: q.Project}, p.List, vmview.List(p))
+	return s.ShowList(c, a, shell.PageLayout{Title: "Virtual machines", Project: q.Project}, p.List, vmview.List(p))
 }
 
 // exportVMs writes all pages of the list as CSV.
-func (s *Server) exportVMs(c echo.Context, _ fleet.Actor) error {
-	q := queryFromURL(c)
-	tab, err := applyTabFilter(c, vmListTabFilters, "VMs", &q)
+func (s *vmSite) exportVMs(c echo.Context, a fleet.Actor) error {
+	q := render.QueryFromURL(c)
+	tab, err := render.ApplyTabFilter(c, vmListTabFilters, "VMs", &q)
 	if err != nil {
 		return err
 	}
 	if tab == "found" {
-		return exportCSV(s, c, "discovered-vms.csv", q, s.Control.ListDiscoveredVMs, vmview.DiscoveredVMCSV)
+		return render.ExportCSV(s.Renderer, c, a, "discovered-vms.csv", q, s.Control.ListDiscoveredVMs, vmview.DiscoveredVMCSV)
 	}
-	return exportCSV(s, c, "vms.csv", q, s.Control.ListVMsBriefly, vmview.CSV)
+	return render.ExportCSV(s.Renderer, c, a, "vms.csv", q, s.Control.ListVMsBriefly, vmview.CSV)
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/a-h/templ"
@@ -13,6 +14,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views"
 	poolview "quantix/views/pool"
+	"quantix/web/render"
 )
 
 type volumeForm struct {
@@ -42,20 +44,20 @@ func volumeInPath(c echo.Context) control.Volume {
 }
 
 // stayOnVolumesTab returns the response after task t was queued: a message on the pool's volumes tab.
-func (s *Server) stayOnVolumesTab(c echo.Context, t fleet.Task, err error) (formResponse, error) {
+func (s *Site) stayOnVolumesTab(c echo.Context, t fleet.Task, err error) (formResponse, error) {
 	back := views.TabPath(views.PoolPath(fleet.PoolID(c.Param("id"))), "volumes")
 	return stayOnPage(back, t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
-func (s *Server) showNewVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay) error {
+func (s *Site) showNewVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay) error {
 	return s.showNewVolumeDialog(c, a, in, how, poolview.NewVolumeForm)
 }
 
-func (s *Server) showDownloadVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay) error {
+func (s *Site) showDownloadVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay) error {
 	return s.showNewVolumeDialog(c, a, in, how, poolview.DownloadVolumeForm)
 }
 
-func (s *Server) downloadVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) downloadVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	order := control.NewDownload{
 		URL: strings.TrimSpace(in.URL), Checksum: strings.TrimSpace(in.Checksum), ChecksumURL: strings.TrimSpace(in.ChecksumURL), Name: strings.TrimSpace(in.Name), HostID: fleet.HostID(in.Host),
 	}
@@ -65,7 +67,7 @@ func (s *Server) downloadVolume(c echo.Context, a fleet.Actor, in volumeForm) (f
 
 // showNewVolumeDialog shows the dialog of a new volume. scripts are the scripts that the dialog needs as a separate
 // page.
-func (s *Server) showNewVolumeDialog(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay, dialog func(poolview.VolumePage) templ.Component, scripts ...string) error {
+func (s *Site) showNewVolumeDialog(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay, dialog func(poolview.VolumePage) templ.Component, scripts ...string) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
 	if err != nil {
@@ -92,10 +94,10 @@ func (s *Server) showNewVolumeDialog(c echo.Context, a fleet.Actor, in volumeFor
 	}
 	f := poolPageLayout(v)
 	f.Scripts = scripts
-	return s.showPageWithStatus(c, how.status, a, f, dialog(p))
+	return s.ShowPageWithStatus(c, how.status, a, f, dialog(p))
 }
 
-func (s *Server) createVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) createVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	var checks fleet.Checks
 	order := control.NewVolume{
 		Name: strings.TrimSpace(in.Name), Format: in.Format, SizeBytes: parseField(&checks, "sizeBytes", in.Size, parseDiskSize), Full: in.Full != "",
@@ -107,7 +109,7 @@ func (s *Server) createVolume(c echo.Context, a fleet.Actor, in volumeForm) (for
 }
 
 // volumeDialog returns the handler that shows a dialog about an existing volume.
-func (s *Server) volumeDialog(dialog func(poolview.VolumePage) templ.Component) formRenderer[volumeForm] {
+func (s *Site) volumeDialog(dialog func(poolview.VolumePage) templ.Component) formRenderer[volumeForm] {
 	return func(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay) error {
 		ctx := c.Request().Context()
 		v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
@@ -129,11 +131,11 @@ func (s *Server) volumeDialog(dialog func(poolview.VolumePage) templ.Component) 
 				p.In.Name = strings.TrimSuffix(on.Name, path.Ext(on.Name)) + ".qcow2"
 			}
 		}
-		return s.showPageWithStatus(c, how.status, a, poolPageLayout(v), dialog(p))
+		return s.ShowPageWithStatus(c, how.status, a, poolPageLayout(v), dialog(p))
 	}
 }
 
-func (s *Server) growVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) growVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	var checks fleet.Checks
 	size := parseField(&checks, "sizeBytes", in.Size, parseDiskSize)
 	if err := checks.Err(); err != nil {
@@ -143,27 +145,46 @@ func (s *Server) growVolume(c echo.Context, a fleet.Actor, in volumeForm) (formR
 	return s.stayOnVolumesTab(c, t, err)
 }
 
-func (s *Server) cloneVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) cloneVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	t, err := s.Control.CloneVolume(c.Request().Context(), a, volumeInPath(c), strings.TrimSpace(in.Name), in.Overcommit != "")
 	return s.stayOnVolumesTab(c, t, err)
 }
 
-func (s *Server) convertVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) convertVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	t, err := s.Control.ConvertVolume(c.Request().Context(), a, volumeInPath(c), strings.TrimSpace(in.Name), in.Overcommit != "")
 	return s.stayOnVolumesTab(c, t, err)
 }
 
-func (s *Server) renameVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) renameVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	t, err := s.Control.RenameVolume(c.Request().Context(), a, volumeInPath(c), strings.TrimSpace(in.Name))
 	return s.stayOnVolumesTab(c, t, err)
 }
 
-func (s *Server) wipeVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) wipeVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	t, err := s.Control.WipeVolume(c.Request().Context(), a, volumeInPath(c), in.Confirm)
 	return s.stayOnVolumesTab(c, t, err)
 }
 
-func (s *Server) deleteVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) deleteVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	t, err := s.Control.DeleteVolume(c.Request().Context(), a, volumeInPath(c), in.Confirm)
 	return s.stayOnVolumesTab(c, t, err)
+}
+
+func (s *Site) showUploadVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay) error {
+	return s.showNewVolumeDialog(c, a, in, how, poolview.UploadVolumeForm, render.UploadScript)
+}
+
+// createVolumeUpload creates the upload; the script of the form's page then sends the file.
+func (s *Site) createVolumeUpload(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+	var checks fleet.Checks
+	size, err := strconv.ParseInt(in.Size, 10, 64)
+	if err != nil || in.File == "" {
+		checks.Add("sizeBytes", "Choose the file to upload.")
+		return nil, checks.Err()
+	}
+	u, err := s.Control.CreateUpload(c.Request().Context(), a, fleet.PoolID(c.Param("id")), control.NewUpload{
+		Name: strings.TrimSpace(in.Name), HostID: fleet.HostID(in.Host), SizeBytes: size, Checksum: strings.TrimSpace(in.Checksum), File: in.File,
+	})
+	back := views.TabPath(views.PoolPath(fleet.PoolID(c.Param("id"))), "volumes")
+	return stayOnPage(back, "Uploading "+u.Volume+" to "+u.HostName+"."), err
 }

@@ -4,6 +4,7 @@ package bodylimit
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"time"
 
@@ -71,3 +72,12 @@ func countJSONValues(text []byte) (n int) {
 }
 
 var endsJSONScalar = [256]bool{' ': true, '\t': true, '\r': true, '\n': true, ',': true, ']': true, '}': true, ':': true, '"': true, '[': true, '{': true}
+
+// ConvertTooLarge converts err to TooLarge if a body exceeded the bound of http.MaxBytesReader while it was read; else
+// it returns err.
+func ConvertTooLarge(err error) error {
+	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return TooLarge(e.Limit)
+	}
+	return err
+}

@@ -1,4 +1,5 @@
-// Package problem has the error response of the API, of the agents' endpoints and of uploads.
+// Package problem has the error response of the API, of the agents' endpoints and of uploads, and the HTTP status of
+// each error code.
 package problem
 
 import (
@@ -6,6 +7,8 @@ import (
 	"net/http"
 
 	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
 )
 
 // Body is an error response in the format of RFC 9457, with the JSON path of each wrong field.
@@ -44,3 +47,16 @@ func (p *Body) GetStatus() int { return p.Status }
 
 // ContentType implements huma.ContentTypeFilter.
 func (p *Body) ContentType(string) string { return "application/problem+json" }
+
+// StatusByCode has the HTTP status of each error code.
+var StatusByCode = map[fleet.ErrorCode]int{
+	fleet.Invalid:      http.StatusUnprocessableEntity,
+	fleet.Malformed:    http.StatusBadRequest,
+	fleet.Unauthorized: http.StatusUnauthorized,
+	fleet.Forbidden:    http.StatusForbidden,
+	fleet.NotFound:     http.StatusNotFound,
+	fleet.Conflict:     http.StatusConflict,
+	fleet.TooLarge:     http.StatusRequestEntityTooLarge,
+	fleet.TooMany:      http.StatusTooManyRequests,
+	fleet.Unavailable:  http.StatusServiceUnavailable,
+}

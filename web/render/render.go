@@ -1,15 +1,15 @@
-package web
+// Package render renders the answers to browsers: pages in their layout, fragments for htmx, lists and CSV exports.
+// render.go compresses and sends HTML, layout.go reads the layout around each page, list.go has what all lists share.
+package render
 
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf16"
 
 	"github.com/a-h/templ"
 	"github.com/andybalholm/brotli"
@@ -18,10 +18,22 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/labstack/echo/v4"
 
+	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/static"
 	"quantix/views/shell"
 )
+
+// Renderer renders pages and their parts. All exported fields must be set before the first call of a method.
+type Renderer struct {
+	Control   *control.Control
+	PublicURL string // address of the portal in browsers
+
+	// BeforeResponse is called before a rendered page is sent, which a slow client can delay.
+	BeforeResponse func(echo.Context)
+	// BeginExportRead returns ctx with the limits for reading one page of an export, and a function that ends the read.
+	BeginExportRead func(ctx context.Context, user fleet.UserID) (context.Context, func(), error)
+}
 
 // gzipMiddleware is the middleware that compresses fragments, and pages for browsers without brotli, with gzip from
 // 1400 bytes on. Pages contain no constant secret, such as an anti-forgery token, so their compressed size reveals none
@@ -40,36 +52,29 @@ var gzipMiddleware = func() func(http.Handler) http.HandlerFunc {
 var brotliWriters = sync.Pool{New: func() any { return brotli.NewWriterV2(nil, 1) }}
 
 func acceptsBrotli(c echo.Context) bool {
-	return !isHTMXRequest(c) && static.AcceptsEncoding(c.Request().Header.Get(echo.HeaderAcceptEncoding), "br")
+	return !IsHTMXRequest(c) && static.AcceptsEncoding(c.Request().Header.Get(echo.HeaderAcceptEncoding), "br")
 }
 
-func isHTMXRequest(c echo.Context) bool { return c.Request().Header.Get("HX-Request") == "true" }
+// IsHTMXRequest reports whether htmx sent the request, which expects a fragment.
+func IsHTMXRequest(c echo.Context) bool { return c.Request().Header.Get("HX-Request") == "true" }
 
-// htmxTarget returns the id of the element that htmx will fill with the response; empty for a request without htmx.
-func htmxTarget(c echo.Context) string {
-	if !isHTMXRequest(c) {
+// HTMXTarget returns the id of the element that htmx will fill with the response; empty for a request without htmx.
+func HTMXTarget(c echo.Context) string {
+	if !IsHTMXRequest(c) {
 		return ""
 	}
 	return c.Request().Header.Get("HX-Target")
 }
 
-// isAutomaticRefresh reports whether the request is a page's automatic refresh of an element, or a stream. Such a
-// request must not keep an idle session alive.
-func isAutomaticRefresh(c echo.Context) bool {
-	h := c.Request().Header
-	return c.Request().Method == http.MethodGet && (routeOf(c).kind == stream ||
-		isHTMXRequest(c) && h.Get("HX-Target") != "" && h.Get("HX-Target") == h.Get("HX-Trigger"))
-}
-
-// showPage answers with body inside the page layout f. If htmx requests one element, the answer is only the part of
+// ShowPage answers with body inside the page layout f. If htmx requests one element, the answer is only the part of
 // body inside @templ.Fragment(id) with that element's id. First render and update share this code path.
-func (s *Server) showPage(c echo.Context, a fleet.Actor, f shell.PageLayout, body templ.Component) error {
-	return s.showPageWithStatus(c, http.StatusOK, a, f, body)
+func (r *Renderer) ShowPage(c echo.Context, a fleet.Actor, f shell.PageLayout, body templ.Component) error {
+	return r.ShowPageWithStatus(c, http.StatusOK, a, f, body)
 }
 
-// showPageWithStatus is showPage with a status: 422 for a form with its errors.
-func (s *Server) showPageWithStatus(c echo.Context, status int, a fleet.Actor, f shell.PageLayout, body templ.Component) error {
-	if id := htmxTarget(c); id != "" {
+// ShowPageWithStatus is ShowPage with a status: 422 for a form with its errors.
+func (r *Renderer) ShowPageWithStatus(c echo.Context, status int, a fleet.Actor, f shell.PageLayout, body templ.Component) error {
+	if id := HTMXTarget(c); id != "" {
 		var out bytes.Buffer
 		if err := templ.RenderFragments(c.Request().Context(), &out, body, id); err != nil {
 			return err
@@ -77,34 +82,34 @@ func (s *Server) showPageWithStatus(c echo.Context, status int, a fleet.Actor, f
 		if out.Len() == 0 {
 			return fleet.Errorf(fleet.NotFound, "This part of the page no longer exists. Reload the page.")
 		}
-		return s.sendHTML(c, status, out.Bytes())
+		return r.sendHTML(c, status, out.Bytes())
 	}
 	f.Actor = a
-	if err := s.loadPageLayout(c, &f); err != nil {
+	if err := r.loadPageLayout(c, &f); err != nil {
 		return err
 	}
-	return s.writePage(c, status, shell.Layout(f, body))
+	return r.WritePage(c, status, shell.Layout(f, body))
 }
 
-// writeFragment answers htmx with a fragment that has a separate address: a menu, a level of the tree, suggestions.
+// WriteFragment answers htmx with a fragment that has a separate address: a menu, a level of the tree, suggestions.
 // Without scripts it answers with a page that contains the fragment.
-func (s *Server) writeFragment(c echo.Context, a fleet.Actor, title string, piece templ.Component) error {
-	if isHTMXRequest(c) {
-		return s.writePage(c, http.StatusOK, piece)
+func (r *Renderer) WriteFragment(c echo.Context, a fleet.Actor, title string, piece templ.Component) error {
+	if IsHTMXRequest(c) {
+		return r.WritePage(c, http.StatusOK, piece)
 	}
-	return s.showPage(c, a, shell.PageLayout{Title: title}, shell.FragmentPage(title, piece))
+	return r.ShowPage(c, a, shell.PageLayout{Title: title}, shell.FragmentPage(title, piece))
 }
 
-// writePage answers with the rendered page. It renders into memory first, so that a render error can still become
+// WritePage answers with the rendered page. It renders into memory first, so that a render error can still become
 // an error response.
-func (s *Server) writePage(c echo.Context, status int, page templ.Component) error {
+func (r *Renderer) WritePage(c echo.Context, status int, page templ.Component) error {
 	out := getBuffer()
 	defer returnBuffer(out)
 	// An error page must be rendered even after the request's deadline; rendering makes no queries that could hang.
 	if err := page.Render(context.WithoutCancel(c.Request().Context()), out); err != nil {
 		return err
 	}
-	return s.sendHTML(c, status, out.Bytes())
+	return r.sendHTML(c, status, out.Bytes())
 }
 
 // pageBuffers pools memory for rendered pages: a list of a hundred rows takes a quarter of a megabyte.
@@ -120,15 +125,16 @@ func returnBuffer(b *bytes.Buffer) {
 	}
 }
 
-func (s *Server) sendHTML(c echo.Context, status int, html []byte) error {
-	releaseRefreshSlot(c)
+func (r *Renderer) sendHTML(c echo.Context, status int, html []byte) error {
+	r.BeforeResponse(c)
 	if acceptsBrotli(c) {
 		return sendBrotli(c, status, html)
 	}
-	return writeCompressed(c.Response(), c.Request(), status, html)
+	return WriteCompressed(c.Response(), c.Request(), status, html)
 }
 
-func writeCompressed(to http.ResponseWriter, r *http.Request, status int, html []byte) (err error) {
+// WriteCompressed sends html with gzip if the browser accepts it and html is large enough.
+func WriteCompressed(to http.ResponseWriter, r *http.Request, status int, html []byte) (err error) {
 	h := to.Header()
 	h.Set(echo.HeaderContentType, "text/html; charset=utf-8")
 	h.Set(echo.HeaderVary, "HX-Request, HX-Target")
@@ -159,27 +165,8 @@ func sendBrotli(c echo.Context, status int, html []byte) error {
 	return err
 }
 
-// triggerHeader encodes events for the HX-Trigger header as ASCII JSON, because headers allow only ASCII.
-func triggerHeader(events map[string]any) string {
-	text, err := json.Marshal(events)
-	if err != nil {
-		return "{}" // not reached: maps of strings and booleans always encode
-	}
-	var out strings.Builder
-	for _, r := range string(text) {
-		if r < 0x80 {
-			out.WriteRune(r)
-			continue
-		}
-		for _, u := range utf16.Encode([]rune{r}) {
-			out.WriteString(`\u` + strconv.FormatUint(uint64(u)+0x10000, 16)[1:])
-		}
-	}
-	return out.String()
-}
-
-// localPath returns path if it is an address on this site, else "/". It prevents open redirects.
-func localPath(path string) string {
+// LocalPath returns path if it is an address on this site, else "/". It prevents open redirects.
+func LocalPath(path string) string {
 	u, err := url.Parse(path)
 	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || !strings.HasPrefix(path, "/") ||
 		strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n\t") {
@@ -187,3 +174,6 @@ func localPath(path string) string {
 	}
 	return path
 }
+
+// UploadScript is the script by which pages upload files.
+const UploadScript = "bundle/upload.js"

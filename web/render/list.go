@@ -1,4 +1,4 @@
-package web
+package render
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 // listPageReader reads one page of a list from control.
 type listPageReader[T any] func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error)
 
-// queryFromURL reads the query parameters that all lists share.
-func queryFromURL(c echo.Context) fleet.Query {
+// QueryFromURL reads the query parameters that all lists share.
+func QueryFromURL(c echo.Context) fleet.Query {
 	q := fleet.Query{
 		Filter: c.QueryParam("filter"), Sort: c.QueryParam("sort"), After: c.QueryParam("after"), Before: c.QueryParam("before"),
 		Project: fleet.ProjectID(c.QueryParam("project")),
@@ -31,8 +31,8 @@ func queryFromURL(c echo.Context) fleet.Query {
 	return q
 }
 
-// newList returns the list of a page. sort is the default order.
-func (s *Server) newList(c echo.Context, name, sort string, columns kit.Columns, f kit.Filter) kit.List {
+// NewList returns the list of a page. sort is the default order.
+func (r *Renderer) NewList(c echo.Context, name, sort string, columns kit.Columns, f kit.Filter) kit.List {
 	link := kit.Link{Path: "/" + name, Query: c.QueryParams()}.Without("tree", "dock", "group")
 	f.Link, f.Value = link, c.QueryParam("filter")
 	if f.Type == "" {
@@ -41,39 +41,39 @@ func (s *Server) newList(c echo.Context, name, sort string, columns kit.Columns,
 	if chosen := c.QueryParam("sort"); chosen != "" {
 		sort = chosen
 	}
-	return kit.List{Name: name, Link: link, Share: s.PublicURL + link.String(), Columns: columns, Shown: columns.ChosenInAddress(link), Sort: sort, Filter: f, Now: time.Now()}
+	return kit.List{Name: name, Link: link, Share: r.PublicURL + link.String(), Columns: columns, Shown: columns.ChosenInAddress(link), Sort: sort, Filter: f, Now: time.Now()}
 }
 
-// fillList reads the page of the list for q into l and returns its rows. An invalid filter is no error: l shows the
+// FillList reads the page of the list for q into l and returns its rows. An invalid filter is no error: l shows the
 // reason.
-func fillList[T any](c echo.Context, a fleet.Actor, l *kit.List, q fleet.Query, list listPageReader[T]) ([]T, error) {
+func FillList[T any](c echo.Context, a fleet.Actor, l *kit.List, q fleet.Query, list listPageReader[T]) ([]T, error) {
 	page, err := list(c.Request().Context(), a, q)
-	if l.Filter.Error, err = splitFilterError(err); err != nil {
+	if l.Filter.Error, err = SplitFilterError(err); err != nil {
 		return nil, err
 	}
 	l.Count, l.Prev, l.Next = len(page.Items), page.Prev, page.Next
 	return page.Items, nil
 }
 
-// showList answers with the page of a list. If the page has become empty, it redirects to the first page.
-func (s *Server) showList(c echo.Context, a fleet.Actor, f shell.PageLayout, l kit.List, body templ.Component) error {
-	if first := l.Link.First().String(); l.Count == 0 && l.Filter.Error == "" && first != l.Link.String() && !isHTMXRequest(c) {
+// ShowList answers with the page of a list. If the page has become empty, it redirects to the first page.
+func (r *Renderer) ShowList(c echo.Context, a fleet.Actor, f shell.PageLayout, l kit.List, body templ.Component) error {
+	if first := l.Link.First().String(); l.Count == 0 && l.Filter.Error == "" && first != l.Link.String() && !IsHTMXRequest(c) {
 		return c.Redirect(http.StatusSeeOther, first)
 	}
-	return s.showPageWithStatus(c, listResponseStatus(l.Filter), a, f, body)
+	return r.ShowPageWithStatus(c, ListResponseStatus(l.Filter), a, f, body)
 }
 
-// listResponseStatus returns the status for a list, whose filter may be invalid.
-func listResponseStatus(f kit.Filter) int {
+// ListResponseStatus returns the status for a list, whose filter may be invalid.
+func ListResponseStatus(f kit.Filter) int {
 	if f.Error != "" {
 		return http.StatusUnprocessableEntity
 	}
 	return http.StatusOK
 }
 
-// splitFilterError returns the reason for an invalid filter if err is one, so that the list can show it; else it
+// SplitFilterError returns the reason for an invalid filter if err is one, so that the list can show it; else it
 // returns err.
-func splitFilterError(err error) (string, error) {
+func SplitFilterError(err error) (string, error) {
 	var refused *fleet.Error
 	if errors.As(err, &refused) && refused.Code == fleet.Invalid &&
 		slices.ContainsFunc(refused.Fields, func(f fleet.FieldError) bool { return f.Field == "filter" }) {
@@ -82,9 +82,9 @@ func splitFilterError(err error) (string, error) {
 	return "", err
 }
 
-// applyTabFilter prepends the filter of the request's tab to the filter of q. own holds the filter of each tab of the
+// ApplyTabFilter prepends the filter of the request's tab to the filter of q. own holds the filter of each tab of the
 // list, by the tab's key.
-func applyTabFilter(c echo.Context, own map[string]string, resource string, q *fleet.Query) (tab string, err error) {
+func ApplyTabFilter(c echo.Context, own map[string]string, resource string, q *fleet.Query) (tab string, err error) {
 	if tab = c.QueryParam("tab"); tab == "" {
 		tab = "all"
 	}

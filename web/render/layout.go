@@ -1,4 +1,4 @@
-package web
+package render
 
 import (
 	"net/http"
@@ -12,16 +12,17 @@ import (
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/views/kit"
 	"quantix/views/shell"
 )
 
 const maxDockTasks = 8
 
-// fillPageLayout sets the fields of the page layout that need no database query.
-func (s *Server) fillPageLayout(c echo.Context, f *shell.PageLayout) {
-	r := c.Request()
-	f.Now, f.Path, f.Query = time.Now(), localPath(r.URL.Path), r.URL.Query()
-	if r.Method != http.MethodGet {
+// FillPageLayout sets the fields of the page layout that need no database query.
+func (r *Renderer) FillPageLayout(c echo.Context, f *shell.PageLayout) {
+	request := c.Request()
+	f.Now, f.Path, f.Query = time.Now(), LocalPath(request.URL.Path), request.URL.Query()
+	if request.Method != http.MethodGet {
 		f.Query = url.Values{} // the page answers a POST, whose address cannot be opened
 	}
 	f.Tree.View = chosenTreeView(c, append(shell.TreeViewsOf(f.Actor), fleet.TreeVMs))
@@ -32,27 +33,27 @@ func (s *Server) fillPageLayout(c echo.Context, f *shell.PageLayout) {
 }
 
 // loadPageLayout reads the data of the page layout from the database: tree, recent tasks and the like.
-func (s *Server) loadPageLayout(c echo.Context, f *shell.PageLayout) error {
-	s.fillPageLayout(c, f)
+func (r *Renderer) loadPageLayout(c echo.Context, f *shell.PageLayout) error {
+	r.FillPageLayout(c, f)
 	f.IsErrorPage = false
 	if !f.ActorMay(policy.VMSee) {
 		return nil // a user without a role gets an empty layout
 	}
 	ctx := c.Request().Context()
 	if f.Project != "" && f.ProjectName == "" {
-		project, err := s.Control.GetProject(ctx, f.Actor, f.Project)
+		project, err := r.Control.GetProject(ctx, f.Actor, f.Project)
 		if err != nil && fleet.CodeOf(err) != fleet.NotFound {
 			return err
 		}
 		f.ProjectName = project.Name
 	}
 	tree := query.TreeQuery{View: f.Tree.View, LabelKey: f.Tree.Group}
-	around, err := s.Control.Layout(ctx, f.Actor, taskDockQuery(f.Dock.All), tree)
+	around, err := r.Control.Layout(ctx, f.Actor, taskDockQuery(f.Dock.All), tree)
 	if err != nil {
 		return err
 	}
 	f.UnfinishedTasks, f.Dock.Tasks = around.Running, around.Tasks
-	f.Tree, err = s.buildTreeLevel(c, f.Actor, tree, around.Tree, f.ObjectKeys)
+	f.Tree, err = r.buildTreeLevel(c, f.Actor, tree, around.Tree, f.ObjectKeys)
 	return err
 }
 
@@ -65,23 +66,23 @@ func taskDockQuery(all bool) fleet.Query {
 	return fleet.Query{Limit: maxDockTasks, Filter: "who:me"}
 }
 
-func (s *Server) readTaskDock(c echo.Context, a fleet.Actor, all bool) (shell.TaskDock, error) {
-	tasks, err := s.Control.ListTasks(c.Request().Context(), a, taskDockQuery(all))
+func (r *Renderer) readTaskDock(c echo.Context, a fleet.Actor, all bool) (shell.TaskDock, error) {
+	tasks, err := r.Control.ListTasks(c.Request().Context(), a, taskDockQuery(all))
 	return shell.TaskDock{All: all, Tasks: tasks.Items, Now: time.Now()}, err
 }
 
 // readTreeLevel reads the children of one node of the tree, and expands the nodes on the path to the page's object
 // (here).
-func (s *Server) readTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, here []string) (shell.TreeLevel, error) {
-	rows, err := s.Control.Tree(c.Request().Context(), a, q)
+func (r *Renderer) readTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, here []string) (shell.TreeLevel, error) {
+	rows, err := r.Control.Tree(c.Request().Context(), a, q)
 	if err != nil {
 		return shell.TreeLevel{}, err
 	}
-	return s.buildTreeLevel(c, a, q, rows, here)
+	return r.buildTreeLevel(c, a, q, rows, here)
 }
 
 // buildTreeLevel is readTreeLevel for rows that are already read.
-func (s *Server) buildTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, rows query.TreeLevel, here []string) (shell.TreeLevel, error) {
+func (r *Renderer) buildTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, rows query.TreeLevel, here []string) (shell.TreeLevel, error) {
 	l := shell.TreeLevel{View: q.View, Group: q.LabelKey, Node: q.Node, ObjectKeys: here}
 	l.Next = rows.Next
 	l.Items = make([]shell.TreeItem, len(rows.Nodes))
@@ -93,7 +94,7 @@ func (s *Server) buildTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery
 		// Only ancestors of the page's object are expanded, not the object itself. An ancestor has children even if its
 		// count of them is still 0.
 		if at := slices.Index(here, n.Key); at >= 0 && at < len(here)-1 {
-			below, err := s.readTreeLevel(c, a, query.TreeQuery{View: q.View, Node: n.Key, LabelKey: q.LabelKey}, here)
+			below, err := r.readTreeLevel(c, a, query.TreeQuery{View: q.View, Node: n.Key, LabelKey: q.LabelKey}, here)
 			if err != nil {
 				return l, err
 			}
@@ -167,23 +168,23 @@ func treeGroupingLabel(c echo.Context) string {
 	return ""
 }
 
-func (s *Server) showTreeRoot(c echo.Context, a fleet.Actor) error {
-	return s.writeTreeLevel(c, a, query.TreeQuery{View: c.Param("view"), After: c.QueryParam("after"), LabelKey: treeGroupingLabel(c)})
+func (r *Renderer) ShowTreeRoot(c echo.Context, a fleet.Actor) error {
+	return r.writeTreeLevel(c, a, query.TreeQuery{View: c.Param("view"), After: c.QueryParam("after"), LabelKey: treeGroupingLabel(c)})
 }
 
-func (s *Server) showTreeLevel(c echo.Context, a fleet.Actor) error {
-	return s.writeTreeLevel(c, a, query.TreeQuery{View: c.Param("view"), Node: c.Param("node"), After: c.QueryParam("after"), LabelKey: treeGroupingLabel(c)})
+func (r *Renderer) ShowTreeLevel(c echo.Context, a fleet.Actor) error {
+	return r.writeTreeLevel(c, a, query.TreeQuery{View: c.Param("view"), Node: c.Param("node"), After: c.QueryParam("after"), LabelKey: treeGroupingLabel(c)})
 }
 
-func (s *Server) writeTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery) error {
-	l, err := s.readTreeLevel(c, a, q, currentTreePath(c))
+func (r *Renderer) writeTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery) error {
+	l, err := r.readTreeLevel(c, a, q, currentTreePath(c))
 	if err != nil {
 		return err
 	}
-	if isHTMXRequest(c) {
-		return s.writePage(c, http.StatusOK, shell.TreeRows(l))
+	if IsHTMXRequest(c) {
+		return r.WritePage(c, http.StatusOK, shell.TreeRows(l))
 	}
-	return s.writeFragment(c, a, "Inventory", shell.TreePage(l))
+	return r.WriteFragment(c, a, "Inventory", shell.TreePage(l))
 }
 
 // currentTreePath returns the tree path of the object whose page requests a tree level, so that the object's row stays
@@ -201,18 +202,23 @@ func currentTreePath(c echo.Context) []string {
 	return []string{string(fleet.SubjectOf(t.Key, id))}
 }
 
-func (s *Server) recentTasks(c echo.Context, a fleet.Actor) error {
-	d, err := s.readTaskDock(c, a, c.QueryParam("whose") == "all")
+func (r *Renderer) RecentTasks(c echo.Context, a fleet.Actor) error {
+	d, err := r.readTaskDock(c, a, c.QueryParam("whose") == "all")
 	if err != nil {
 		return err
 	}
-	return s.writeFragment(c, a, "Recent tasks", shell.RecentTasks(d))
+	return r.WriteFragment(c, a, "Recent tasks", shell.RecentTasks(d))
 }
 
-func (s *Server) runningTasks(c echo.Context, a fleet.Actor) error {
-	n, err := s.Control.RunningTasks(c.Request().Context(), a)
+func (r *Renderer) RunningTasks(c echo.Context, a fleet.Actor) error {
+	n, err := r.Control.RunningTasks(c.Request().Context(), a)
 	if err != nil {
 		return err
 	}
-	return s.writeFragment(c, a, "Running tasks", shell.UnfinishedTaskCount(n))
+	return r.WriteFragment(c, a, "Running tasks", shell.UnfinishedTaskCount(n))
+}
+
+// LinkToCurrentPage returns the address of the current page, without the display preferences in its query.
+func LinkToCurrentPage(c echo.Context) kit.Link {
+	return kit.Link{Path: c.Request().URL.Path, Query: c.QueryParams()}.Without("tree", "dock")
 }

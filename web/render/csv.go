@@ -1,4 +1,4 @@
-package web
+package render
 
 import (
 	"context"
@@ -19,12 +19,15 @@ import (
 // has the time limit of a page.
 const exportPageRows = 2000
 
-// exportCSV writes all pages of a list as CSV, from the first one regardless of q's page. It reads the next page while
+// exportWriteTimeout is how long a client may take to receive one page of an export.
+const exportWriteTimeout = 30 * time.Second
+
+// ExportCSV writes all pages of a list as CSV, from the first one regardless of q's page. It reads the next page while
 // it writes one.
-func exportCSV[T any](s *Server, c echo.Context, name string, q fleet.Query, list listPageReader[T], columns []kit.CSVColumn[T]) error {
+func ExportCSV[T any](r *Renderer, c echo.Context, a fleet.Actor, name string, q fleet.Query, list listPageReader[T], columns []kit.CSVColumn[T]) error {
 	q.Limit, q.After, q.Before = exportPageRows, "", ""
-	ctx, a := c.Request().Context(), actorOf(c)
-	p, err := readExportPage(ctx, s, a, q, list)
+	ctx := c.Request().Context()
+	p, err := readExportPage(ctx, r, a, q, list)
 	if err != nil {
 		return err // nothing is sent yet, so the caller can send an error response
 	}
@@ -39,9 +42,9 @@ func exportCSV[T any](s *Server, c echo.Context, name string, q fleet.Query, lis
 	writeCSVRow(out, row)
 	for {
 		q.After = p.Next
-		next := readInBackground(func() (fleet.Page[T], error) { return readExportPage(ctx, s, a, q, list) }, q.After != "")
+		next := readInBackground(func() (fleet.Page[T], error) { return readExportPage(ctx, r, a, q, list) }, q.After != "")
 		// A connection without deadlines (a test's recorder) is written to without one.
-		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(3 * eventWriteTimeout))
+		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(exportWriteTimeout))
 		for i := range p.Items {
 			for k, column := range columns {
 				row[k] = column.Value(&p.Items[i])
@@ -80,11 +83,9 @@ func readInBackground[T any](read func() (T, error), more bool) func() (T, error
 	}
 }
 
-// readExportPage reads one page of the list for an export, within pageTimeout.
-func readExportPage[T any](ctx context.Context, s *Server, a fleet.Actor, q fleet.Query, list listPageReader[T]) (fleet.Page[T], error) {
-	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
-	defer cancel()
-	leave, err := s.userLimiter.acquire(ctx, a.UserID)
+// readExportPage reads one page of the list for an export, within the limits of BeginExportRead.
+func readExportPage[T any](ctx context.Context, r *Renderer, a fleet.Actor, q fleet.Query, list listPageReader[T]) (fleet.Page[T], error) {
+	ctx, leave, err := r.BeginExportRead(ctx, a.UserID)
 	if err != nil {
 		return fleet.Page[T]{}, err
 	}

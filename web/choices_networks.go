@@ -1,0 +1,129 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views/kit"
+	networkview "quantix/views/network"
+	vmview "quantix/views/vm"
+)
+
+func (r *Reader) networkOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+	networks, err := c.networks, error(nil)
+	if networks == nil {
+		networks, err = r.Control.UsableNetworks(ctx, a)
+	}
+	var out []kit.Option
+	for _, n := range networks {
+		out = append(out, networkOption(a, n))
+	}
+	if err != nil {
+		return out, err
+	}
+	return r.appendPortGroupOptions(ctx, a, out, nil)
+}
+
+// projectNetworkOptions lists the networks that project c.parentID may use; the option values are network ids.
+func (r *Reader) projectNetworkOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+	if err := policy.Check(a, policy.Manage, ""); err != nil {
+		return nil, err
+	}
+	networks, err := r.Control.UsableNetworks(ctx, a)
+	var out []kit.Option
+	for _, n := range networks {
+		if n.OpenTo(fleet.ProjectID(c.parentID)) || slices.Contains(c.chosen, string(n.ID)) {
+			out = append(out, kit.Option{Value: string(n.ID), Text: networkOption(a, n).Text})
+		}
+	}
+	return out, err
+}
+
+// vmNetworkOptions lists the networks for VM c.parentID. A NIC keeps its current network, even where the user could
+// not choose it now.
+func (r *Reader) vmNetworkOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+	networks, err := c.networks, error(nil)
+	if networks == nil {
+		networks, err = r.Control.NetworksForVM(ctx, a, fleet.VMID(c.parentID))
+	}
+	var out []kit.Option
+	for _, n := range networks {
+		out = append(out, networkOption(a, n))
+	}
+	if err == nil {
+		out, err = r.appendPortGroupOptions(ctx, a, out, networks)
+	}
+	for _, value := range c.chosen {
+		if _, name, ok := strings.Cut(value, ":"); ok && !slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
+			out = append(out, kit.Option{Value: value, Text: name})
+		}
+	}
+	return out, err
+}
+
+// networkGrantOptions lists the projects without access to network c.parentID; none if all projects have access.
+func (r *Reader) networkGrantOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	n, err := r.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.parentID))
+	if err != nil {
+		return nil, err
+	}
+	open := map[fleet.ProjectID]bool{}
+	for _, g := range n.Grants {
+		open[g.ProjectID] = true
+	}
+	if open[""] {
+		return nil, nil
+	}
+	out, err := r.projectOptionsWhere(ctx, a, func(id fleet.ProjectID) bool { return !open[id] })
+	return append(out, kit.Option{Value: networkview.GrantToAllProjects, Text: "All projects"}), err
+}
+
+func networkOption(a fleet.Actor, n fleet.NetworkView) kit.Option {
+	kind := "network"
+	if n.Kind == fleet.NetworkBridge {
+		kind = "bridge"
+	}
+	text := fmt.Sprintf("%s %s · %s", kind, n.Name, kit.CountText(n.Health.Hosts, "host"))
+	everywhere := slices.ContainsFunc(n.Grants, func(g fleet.NetworkGrant) bool { return g.ProjectID == "" })
+	if n.Restricted && !everywhere && !policy.May(a, policy.InfraChange, "") {
+		var projects []string
+		for _, g := range n.Grants {
+			projects = append(projects, g.ProjectName)
+		}
+		text += " · only in " + strings.Join(projects, ", ")
+	}
+	return kit.Option{Value: vmview.NetworkValue(n.Kind, n.Name), Text: text}
+}
+
+// portGroupOption returns the select option that connects a NIC to a port group.
+func portGroupOption(network, group string) kit.Option {
+	return kit.Option{Value: string(fleet.NetworkLibvirt) + ":" + network + "/" + group, Text: "network " + network + " · port group " + group}
+}
+
+// appendPortGroupOptions appends to out the port groups that the user may connect NICs to: of the given networks, or of
+// all networks if none is given.
+func (r *Reader) appendPortGroupOptions(ctx context.Context, a fleet.Actor, out []kit.Option, of []fleet.NetworkView) ([]kit.Option, error) {
+	groups, err := r.Control.UsablePortGroups(ctx, a)
+	for _, g := range groups {
+		if of == nil || slices.ContainsFunc(of, func(n fleet.NetworkView) bool { return n.ID == g.NetworkID }) {
+			out = append(out, portGroupOption(g.Network, g.Name))
+		}
+	}
+	return out, err
+}
+
+// portGroupGrantOptions lists the projects that a port group can be opened to.
+func (r *Reader) portGroupGrantOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	projects, err := r.projectOptions(ctx, a, c)
+	return append([]kit.Option{{Value: networkview.GrantToAllProjects, Text: "All projects"}}, projects...), err
+}

@@ -1,0 +1,56 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"quantix/internal/control/query"
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+)
+
+func (r *Reader) poolOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+	pools, err := slices.Clone(c.pools), error(nil)
+	if c.pools == nil {
+		pools, err = query.ReadAllPages(ctx, a, fleet.Query{}, r.Control.ListPools)
+	}
+	// Forms choose the first pool by default, so usable pools come first.
+	slices.SortStableFunc(pools, func(p, q fleet.PoolView) int { return cmp.Compare(poolUnusableRank(p), poolUnusableRank(q)) })
+	var out []kit.Option
+	for _, p := range pools {
+		if is := p.Spec.Kind.Info(); is.Kind != "" && !is.CreatesVolumes {
+			continue // raw disks of a block pool are chosen individually
+		}
+		text := p.Name
+		if poolUnusableRank(p) > 0 {
+			text += " · healthy on no host"
+		} else if p.Health.CapacityBytes > 0 {
+			text += " · " + poolFreeSpaceText(p.Health)
+		}
+		out = append(out, kit.Option{Value: string(p.ID), Text: text})
+	}
+	return out, err
+}
+
+// poolFreeSpaceText returns a pool's free and provisioned space as text, for people who size a disk.
+func poolFreeSpaceText(h fleet.PoolHealth) string {
+	text := kit.Bytes(h.AvailableBytes) + " free"
+	switch {
+	case h.Full > 0:
+		text += ", full"
+	case h.ProvisionedBytes >= h.AvailableBytes && h.ProvisionedBytes > 0:
+		text += " (all provisioned)"
+	case h.ProvisionedBytes > 0:
+		text += " (" + kit.Bytes(h.ProvisionedBytes) + " provisioned)"
+	}
+	return text
+}
+
+// poolUnusableRank returns 1 for a pool where no host can create a disk now, else 0. Selects sort pools by this value.
+func poolUnusableRank(p fleet.PoolView) int {
+	if p.Health.Healthy == 0 || p.DeletedAt != nil {
+		return 1
+	}
+	return 0
+}

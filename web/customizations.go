@@ -1,0 +1,119 @@
+package web
+
+import (
+	"net/url"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views/kit"
+	"quantix/views/shell"
+	vmview "quantix/views/vm"
+)
+
+// formValues is a submitted form as url.Values, for handlers that read the fields one by one.
+type formValues struct{ url.Values }
+
+// ReadForm sets the form to the values that the browser sent.
+func (in *formValues) ReadForm(sent url.Values) { in.Values = sent }
+
+func (s *vmSite) listCustomizations(c echo.Context, a fleet.Actor) error {
+	all, err := s.Control.ListCustomizations(c.Request().Context(), a)
+	if err != nil {
+		return err
+	}
+	return s.ShowPage(c, a, shell.PageLayout{Title: "Customization specs"}, vmview.CustomizationsPage(vmview.CustomizationList{Actor: a, Specs: all}))
+}
+
+func (s *vmSite) showNewCustomizationForm(c echo.Context, a fleet.Actor, in formValues, how formDisplay) (err error) {
+	typed := in.Values
+	if typed == nil {
+		typed = url.Values{vmview.FirstBootKindField: {string(fleet.CloudInit)}}
+	}
+	p := vmview.CustomizationForm{Typed: typed, Errors: how.errors, Form: vmview.FirstBootForm{Typed: typed, Errors: how.errors, Spec: true}}
+	projects := optionQuery{kind: "projects", chosen: []string{typed.Get("projectId")}, formAddress: "/customizations/new", showAll: c.QueryParam("all") != ""}
+	if p.Projects, err = s.Options.Select(c.Request().Context(), a, projects); err != nil {
+		return err
+	}
+	if policy.May(a, policy.InfraChange, "") {
+		p.Projects.Options = append(p.Projects.Options, kit.Option{Text: "Fleet-wide: every project may use it"})
+	}
+	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New customization spec"}, vmview.CustomizationPage(p))
+}
+
+// customizationFromForm reads a customization spec from the form.
+func customizationFromForm(typed url.Values, had fleet.FirstBoot) (control.CustomizationInput, error) {
+	var checks fleet.Checks
+	out := control.CustomizationInput{ProjectID: fleet.ProjectID(typed.Get("projectId")), Name: typed.Get("name"), Description: typed.Get("description")}
+	if boot := firstBootFromForm(&checks, typed, had); boot != nil {
+		out.FirstBoot = fleet.FirstBoot{Kind: boot.Kind, CloudInit: boot.CloudInit, UserData: boot.UserData, NetworkConfig: boot.NetworkConfig}
+	}
+	return out, checks.Err()
+}
+
+func (s *vmSite) createCustomization(c echo.Context, a fleet.Actor, in formValues) (formResponse, error) {
+	want, err := customizationFromForm(in.Values, fleet.FirstBoot{})
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.Control.CreateCustomization(c.Request().Context(), a, want)
+	return redirectTo("/customizations"), err
+}
+
+func (s *vmSite) showCustomization(c echo.Context, a fleet.Actor, in formValues, how formDisplay) error {
+	one, err := s.Control.GetCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	p := vmview.CustomizationForm{ID: one.ID, Seen: one, Typed: in.Values, Errors: how.errors}
+	switch {
+	case one.Unreadable != "":
+		p.Why, p.MayDelete = one.Unreadable, true
+	case one.FirstBoot == nil:
+		p.Why = "Only users who may change the spec see its content, which may contain secrets."
+	case !how.wasRefused():
+		p.Typed = url.Values{"name": {one.Name}, "description": {one.Description}, "generation": {strconv.FormatInt(one.Generation, 10)}}
+		fillFirstBootForm(p.Typed, *one.FirstBoot)
+	}
+	p.Form = vmview.FirstBootForm{Typed: p.Typed, Errors: how.errors, Spec: true}
+	if one.FirstBoot != nil {
+		p.Form.OtherSettings = firstBootDataOutsideForm(*one.FirstBoot)
+	}
+	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: one.Name}, vmview.CustomizationPage(p))
+}
+
+func (s *vmSite) editCustomization(c echo.Context, a fleet.Actor, in formValues) (formResponse, error) {
+	ctx, id := c.Request().Context(), fleet.CustomizationID(c.Param("id"))
+	one, err := s.Control.GetCustomization(ctx, a, id)
+	if err != nil {
+		return nil, err
+	}
+	var had fleet.FirstBoot
+	if one.FirstBoot != nil {
+		had = *one.FirstBoot
+	}
+	want, err := customizationFromForm(in.Values, had)
+	if err != nil {
+		return nil, err
+	}
+	if want.IfGeneration, err = strconv.ParseInt(in.Get("generation"), 10, 64); err != nil {
+		return nil, unreadableFormError()
+	}
+	_, err = s.Control.UpdateCustomization(ctx, a, id, want)
+	return redirectTo("/customizations"), err
+}
+
+func customizationPageLayout(one fleet.Customization) shell.PageLayout {
+	return shell.PageLayout{Title: one.Name}
+}
+
+func (s *vmSite) confirmDeleteCustomization() formRenderer[emptyForm] {
+	return confirmDialog(s.Renderer, s.Control.GetCustomization, customizationPageLayout, vmview.DeleteCustomizationDialog)
+}
+
+func (s *vmSite) deleteCustomization(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+	return redirectTo("/customizations"), s.Control.DeleteCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
+}

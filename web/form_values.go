@@ -1,0 +1,75 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// parseField parses text by as. It adds a parse error to c at field and then returns the zero value.
+func parseField[T any](c *fleet.Checks, field, text string, as func(string) (T, error)) T {
+	v, err := as(text)
+	if err != nil {
+		c.Add(field, "%s", err)
+	}
+	return v
+}
+
+// parseLabels parses labels as users type them: one "key=value" per line.
+func parseLabels(c *fleet.Checks, field, text string) map[string]string {
+	labels := map[string]string{}
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if !ok {
+			c.Add(field, "Write one label per line as key=value; %q has no \"=\".", line)
+			continue
+		}
+		labels[strings.TrimSpace(key)] = strings.TrimSpace(value)
+	}
+	return labels
+}
+
+// parseNumber parses a whole number; empty text is 0.
+func parseNumber(text string) (int, error) {
+	if text = strings.TrimSpace(text); text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, errors.New("Enter a whole number.")
+	}
+	return n, nil
+}
+
+// parseDiskSize parses a disk size in GiB and returns bytes; empty text is 0.
+func parseDiskSize(text string) (int64, error) {
+	if text = strings.TrimSpace(text); text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(n) || n < 0 || n > fleet.MaxDiskBytes>>30 {
+		return 0, fmt.Errorf("Give the size as a number of GiB, up to %d TiB.", fleet.MaxDiskBytes>>40)
+	}
+	return int64(n * (1 << 30)), nil
+}
+
+// gibText formats bytes as GiB, so that parseDiskSize returns the same bytes.
+func gibText(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', -1, 64) }
+
+// parseVolumeValue parses a select's value from vmview.Volume; empty text is the zero Volref.
+func parseVolumeValue(value string) fleet.Volref {
+	pool, volume, _ := strings.Cut(value, "/")
+	return fleet.Volref{PoolID: fleet.PoolID(pool), Volume: volume}
+}
+
+// osFacts returns the guest operating system as typed.
+func osFacts(family, system, release, arch string) fleet.OSFacts {
+	return fleet.OSFacts{Family: family, Name: strings.TrimSpace(system), Version: strings.TrimSpace(release), Arch: strings.TrimSpace(arch)}
+}

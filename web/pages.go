@@ -1,0 +1,26 @@
+package web
+
+import (
+	"context"
+	"time"
+
+	"github.com/alexedwards/scs/v2"
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/auth"
+	"quantix/internal/fleet"
+	"quantix/web/render"
+)
+
+// Site serves the pages and forms. All exported fields must be set before the first call of a method.
+type Site struct {
+	*render.Renderer
+	Options      *Reader // options of the selects in forms
+	Sessions     *scs.SessionManager
+	Certificates func() []auth.Validity // this portal's certificates, for the dashboard
+
+	// SignedInAt returns the sign-in time of the session in ctx.
+	SignedInAt func(ctx context.Context) time.Time
+	// BeginSession gives the browser a new session for the user. began is the session's start, as returned by control.
+	BeginSession func(c echo.Context, user fleet.UserID, began time.Time) error
+}

@@ -1,0 +1,21 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+)
+
+// showSelectOptions returns the options of a select that match the search text.
+func (s *Site) showSelectOptions(c echo.Context, a fleet.Actor) error {
+	q := optionQuery{kind: c.Param("noun"), parentID: c.QueryParam("of"), text: strings.TrimSpace(c.QueryParam("q"))}
+	found, err := s.Options.Search(c.Request().Context(), a, q)
+	if err != nil {
+		return err
+	}
+	return s.WritePage(c, http.StatusOK, kit.OptionElements(found, ""))
+}

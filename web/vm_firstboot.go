@@ -1,0 +1,79 @@
+package web
+
+import (
+	"net/url"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/views"
+	vmview "quantix/views/vm"
+)
+
+// showFirstBootForm shows the form for the first-boot data that the guest gets at the VM's next start.
+func (s *vmSite) showFirstBootForm(c echo.Context, a fleet.Actor, in formValues, how formDisplay) error {
+	ctx := c.Request().Context()
+	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	p := vmview.FirstBootPage{VM: vm, Errors: how.errors, Form: vmview.FirstBootForm{Typed: in.Values, Errors: how.errors, Current: vm.Spec.FirstBoot}}
+	if p.Form.Specs, err = s.customizationsOfProject(c, a, vm.ProjectID); err != nil {
+		return err
+	}
+	_, p.Why = vm.Allows(fleet.ActEdit)
+	had, err := s.Control.FirstBoot(ctx, a, vm.ID)
+	switch {
+	case err == nil:
+		p.SetBy, p.SetAt = had.SetBy, had.SetAt.UTC().Format("2006-01-02 15:04 UTC")
+		p.Form.OtherSettings = firstBootDataOutsideForm(had.Content)
+	case fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict:
+		return err
+	}
+	if !how.wasRefused() {
+		p.Form.Typed = url.Values{"generation": {strconv.FormatInt(vm.Generation, 10)}}
+		fillFirstBootForm(p.Form.Typed, had.Content)
+	}
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(vm), vmview.FirstBootDialog(p))
+}
+
+// customizationsOfProject lists the customization specs that VMs of the project may use.
+func (s *vmSite) customizationsOfProject(c echo.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.Customization, error) {
+	all, err := s.Control.ListCustomizations(c.Request().Context(), a)
+	out := all[:0]
+	for _, one := range all {
+		if one.ProjectID == "" || one.ProjectID == project {
+			out = append(out, one)
+		}
+	}
+	return out, err
+}
+
+func (s *vmSite) setFirstBoot(c echo.Context, a fleet.Actor, in formValues) (formResponse, error) {
+	ctx, id := c.Request().Context(), fleet.VMID(c.Param("id"))
+	generation, err := strconv.ParseInt(in.Get("generation"), 10, 64)
+	if err != nil {
+		return nil, unreadableFormError()
+	}
+	had, err := s.Control.FirstBoot(ctx, a, id)
+	if err != nil && fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict {
+		return nil, err
+	}
+	var checks fleet.Checks
+	want := firstBootFromForm(&checks, in.Values, had.Content)
+	if err := checks.Err(); err != nil {
+		return nil, err
+	}
+	if want == nil {
+		want = &control.FirstBootInput{}
+	}
+	want.IfGeneration = generation
+	_, task, err := s.Control.SetFirstBoot(ctx, a, id, *want)
+	said := "The guest gets the new data at its next start."
+	if task == "" {
+		said = "Nothing changed."
+	}
+	return stayOnPage(views.VMPath(id), said), err
+}

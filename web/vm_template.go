@@ -1,0 +1,75 @@
+package web
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	templateview "quantix/views/template"
+)
+
+// newTemplateForm is the form that creates a template, or a new version of one, from a VM.
+type newTemplateForm struct {
+	Name        string `form:"name"`
+	Description string `form:"description"`
+	Family      string `form:"family"`
+	System      string `form:"system"`
+	Release     string `form:"release"`
+	Arch        string `form:"arch"`
+	To          string `form:"to"`
+	Disks       string `form:"disks"`
+	Note        string `form:"note"`
+}
+
+func (in newTemplateForm) view() templateview.FormValues {
+	return templateview.FormValues{
+		Name: in.Name, Description: in.Description, Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch, To: in.To, Note: in.Note,
+		OfImages: in.Disks == "images",
+	}
+}
+
+// showTemplateForm shows the form that creates a template from the VM in the path.
+func (s *vmSite) showTemplateForm(c echo.Context, a fleet.Actor, in newTemplateForm, how formDisplay) error {
+	p, err := s.readVMPage(c, a, "")
+	if err != nil {
+		return err
+	}
+	if err := policy.Check(a, policy.VMChange, p.VM.ProjectID); err != nil {
+		return err
+	}
+	f := templateview.Form{VM: p.VM, In: in.view(), Errors: how.errors}
+	if !how.wasRefused() {
+		ok, _ := p.VM.AllowsTemplate()
+		f.In.OfImages = !ok
+	}
+	// A new version belongs to a template of the same project. The form offers the first few hundred templates; the API
+	// accepts all ids.
+	own, err := s.Control.ListTemplates(c.Request().Context(), a, fleet.Query{Filter: "project:" + strconv.Quote(p.VM.ProjectName), Limit: 200})
+	if err != nil {
+		return err
+	}
+	for _, v := range own.Items {
+		if v.ProjectID == p.VM.ProjectID {
+			f.OwnTemplates = append(f.OwnTemplates, v)
+		}
+	}
+	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), templateview.CreateForm(f))
+}
+
+func (s *vmSite) createTemplate(c echo.Context, a fleet.Actor, in newTemplateForm) (formResponse, error) {
+	ctx := c.Request().Context()
+	of := control.TemplateSource{VMID: fleet.VMID(c.Param("id")), OfImages: in.Disks == "images", Note: strings.TrimSpace(in.Note)}
+	if to := fleet.TemplateID(in.To); to != "" {
+		_, err := s.Control.AddTemplateVersion(ctx, a, to, of)
+		return redirectTo(views.TemplatePath(to)), err
+	}
+	id, _, err := s.Control.AddTemplate(ctx, a, control.NewTemplate{
+		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), OS: osFacts(in.Family, in.System, in.Release, in.Arch), TemplateSource: of,
+	})
+	return redirectTo(views.TemplatePath(id)), err
+}
