@@ -8,6 +8,7 @@ import (
 	"quantix/internal/fleet"
 	peopleview "quantix/views/people"
 	"quantix/views/shell"
+	"quantix/web/form"
 	"quantix/web/render"
 )
 
@@ -36,19 +37,19 @@ type passwordForm struct {
 }
 
 // passwordPage shows the form for a new password. It never repeats a typed password, only the address to return to.
-func (s *Site) passwordPage(c echo.Context, a fleet.Actor, in passwordForm, how formDisplay) error {
-	if !how.wasRefused() {
+func (s *Site) passwordPage(c echo.Context, a fleet.Actor, in passwordForm, how form.Display) error {
+	if !how.WasRefused() {
 		in.Next = c.QueryParam("next")
 		if !a.MustChangePassword {
 			in.EndTokens = "yes"
 		}
 	}
-	return s.WritePage(c, how.status, peopleview.PasswordFormPage(peopleview.PasswordPage{
-		Name: a.Name, MustChange: a.MustChangePassword, EndTokens: in.EndTokens == "yes", Next: render.LocalPath(in.Next), Errors: how.errors,
+	return s.WritePage(c, how.Status, peopleview.PasswordFormPage(peopleview.PasswordPage{
+		Name: a.Name, MustChange: a.MustChangePassword, EndTokens: in.EndTokens == "yes", Next: render.LocalPath(in.Next), Errors: how.Errors,
 	}))
 }
 
-func (s *Site) changePassword(c echo.Context, a fleet.Actor, in passwordForm) (formResponse, error) {
+func (s *Site) changePassword(c echo.Context, a fleet.Actor, in passwordForm) (form.Response, error) {
 	if in.New != in.Again {
 		var checks fleet.Checks
 		checks.Add("again", "The two new passwords differ. Type the same one twice.")
@@ -59,5 +60,5 @@ func (s *Site) changePassword(c echo.Context, a fleet.Actor, in passwordForm) (f
 		return nil, err
 	}
 	// ChangePassword has ended all older sessions, so this browser gets a new session token.
-	return redirectTo(render.LocalPath(in.Next)), s.BeginSession(c, a.UserID, began)
+	return form.RedirectTo(render.LocalPath(in.Next)), s.BeginSession(c, a.UserID, began)
 }

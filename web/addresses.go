@@ -9,6 +9,7 @@ import (
 	"quantix/views"
 	"quantix/views/kit"
 	networkview "quantix/views/network"
+	"quantix/web/form"
 )
 
 // addressBook returns the data of a network's Addresses tab.
@@ -31,13 +32,13 @@ func addressesTab(c echo.Context) string {
 }
 
 // showReservationForm shows the reservation form, prefilled from the query.
-func (s *Site) showReservationForm(c echo.Context, a fleet.Actor, in reserveForm, how formDisplay) error {
+func (s *Site) showReservationForm(c echo.Context, a fleet.Actor, in reserveForm, how form.Display) error {
 	ctx := c.Request().Context()
 	n, err := s.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	if !how.wasRefused() {
+	if !how.WasRefused() {
 		in = reserveForm{MAC: c.QueryParam("mac"), IP: c.QueryParam("ip"), Name: c.QueryParam("name"), NIC: c.QueryParam("card")}
 	}
 	known, err := s.Control.NetworkAddresses(ctx, a, n.ID, "")
@@ -45,20 +46,20 @@ func (s *Site) showReservationForm(c echo.Context, a fleet.Actor, in reserveForm
 		return err
 	}
 	p := networkview.ReservePage{
-		Network: n, In: networkview.ReserveForm{MAC: in.MAC, IP: in.IP, Name: in.Name}, NIC: in.NIC, Next: known.Next, Back: addressesTab(c), Errors: how.errors,
+		Network: n, In: networkview.ReserveForm{MAC: in.MAC, IP: in.IP, Name: in.Name}, NIC: in.NIC, Next: known.Next, Back: addressesTab(c), Errors: how.Errors,
 	}
-	return s.ShowPageWithStatus(c, how.status, a, networkPageLayout(n), networkview.ReserveAddressDialog(p))
+	return s.ShowPageWithStatus(c, how.Status, a, networkPageLayout(n), networkview.ReserveAddressDialog(p))
 }
 
-func (s *Site) reserveAddress(c echo.Context, a fleet.Actor, in reserveForm) (formResponse, error) {
+func (s *Site) reserveAddress(c echo.Context, a fleet.Actor, in reserveForm) (form.Response, error) {
 	lease, tasks, err := s.Control.ReserveAddress(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), fleet.StaticLease{MAC: in.MAC, IP: in.IP, Name: in.Name})
-	return stayOnPage(addressesTab(c), lease.IP+" is reserved for "+lease.MAC+queuedOnHostsText(len(tasks))), err
+	return form.StayOnPage(addressesTab(c), lease.IP+" is reserved for "+lease.MAC+queuedOnHostsText(len(tasks))), err
 }
 
-func (s *Site) freeAddress(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) freeAddress(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	mac := strings.ToLower(c.Param("mac"))
 	tasks, err := s.Control.FreeAddress(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), mac)
-	return stayOnPage(addressesTab(c), "The reservation for "+mac+" is removed"+queuedOnHostsText(len(tasks))), err
+	return form.StayOnPage(addressesTab(c), "The reservation for "+mac+" is removed"+queuedOnHostsText(len(tasks))), err
 }
 
 // queuedOnHostsText returns the end of a message: the number of hosts that got a task, or only a full stop without any.

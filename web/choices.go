@@ -23,7 +23,7 @@ const maxOptions = 40
 // Reader reads the options of selects.
 type Reader struct{ Control *control.Control }
 
-// optionQuery is one query for the options of a select. typ is the kind of the options, a key of choosers.
+// optionQuery is one query for the options of a select. kind is the kind of the options, a key of optionReaders.
 type optionQuery struct {
 	kind        string
 	parentID    string   // id of the object that the options are for, such as a project; empty: none
@@ -50,7 +50,7 @@ var optionReaders = map[string]optionReader{
 	"leave-targets": (*Reader).migrateOptions, "vms": (*Reader).vmOptions, "templates": (*Reader).versionOptions, "template-grants": (*Reader).templateGrantOptions,
 }
 
-// emptyOptionTexts is the text of the option that chooses nothing, by key of choosers.
+// emptyOptionTexts is the text of the option that chooses nothing, by key of optionReaders.
 var emptyOptionTexts = map[string]string{"default-pools": "None (most free space)", "default-networks": "None (NAT network)", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
 
 // Select returns the options of a form's select, with the chosen options and a link to all options.

@@ -10,6 +10,7 @@ import (
 	"quantix/internal/policy"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 // lunOptions lists unused LUNs (volumes that the storage system created), for users who may assign them.
@@ -61,7 +62,7 @@ func plainFilesUpToSize(all []query.VolumeOn, most int64) []query.VolumeOn {
 func (c optionQuery) volumeOptionsWithChosen(all []query.VolumeOn) []kit.Option {
 	out := volumeOptions(all)
 	for _, value := range c.chosen {
-		now := parseVolumeValue(value)
+		now := form.ParseVolumeValue(value)
 		if now.Volume != "" && !slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
 			out = append(out, kit.Option{Value: value, Text: now.Volume})
 		}

@@ -12,6 +12,7 @@ import (
 	"quantix/views/kit"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 // formValues is a submitted form as url.Values, for handlers that read the fields one by one.
@@ -28,12 +29,12 @@ func (s *vmSite) listCustomizations(c echo.Context, a fleet.Actor) error {
 	return s.ShowPage(c, a, shell.PageLayout{Title: "Customization specs"}, vmview.CustomizationsPage(vmview.CustomizationList{Actor: a, Specs: all}))
 }
 
-func (s *vmSite) showNewCustomizationForm(c echo.Context, a fleet.Actor, in formValues, how formDisplay) (err error) {
+func (s *vmSite) showNewCustomizationForm(c echo.Context, a fleet.Actor, in formValues, how form.Display) (err error) {
 	typed := in.Values
 	if typed == nil {
 		typed = url.Values{vmview.FirstBootKindField: {string(fleet.CloudInit)}}
 	}
-	p := vmview.CustomizationForm{Typed: typed, Errors: how.errors, Form: vmview.FirstBootForm{Typed: typed, Errors: how.errors, Spec: true}}
+	p := vmview.CustomizationForm{Typed: typed, Errors: how.Errors, Form: vmview.FirstBootForm{Typed: typed, Errors: how.Errors, Spec: true}}
 	projects := optionQuery{kind: "projects", chosen: []string{typed.Get("projectId")}, formAddress: "/customizations/new", showAll: c.QueryParam("all") != ""}
 	if p.Projects, err = s.Options.Select(c.Request().Context(), a, projects); err != nil {
 		return err
@@ -41,7 +42,7 @@ func (s *vmSite) showNewCustomizationForm(c echo.Context, a fleet.Actor, in form
 	if policy.May(a, policy.InfraChange, "") {
 		p.Projects.Options = append(p.Projects.Options, kit.Option{Text: "Fleet-wide: every project may use it"})
 	}
-	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New customization spec"}, vmview.CustomizationPage(p))
+	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "New customization spec"}, vmview.CustomizationPage(p))
 }
 
 // customizationFromForm reads a customization spec from the form.
@@ -54,38 +55,38 @@ func customizationFromForm(typed url.Values, had fleet.FirstBoot) (control.Custo
 	return out, checks.Err()
 }
 
-func (s *vmSite) createCustomization(c echo.Context, a fleet.Actor, in formValues) (formResponse, error) {
+func (s *vmSite) createCustomization(c echo.Context, a fleet.Actor, in formValues) (form.Response, error) {
 	want, err := customizationFromForm(in.Values, fleet.FirstBoot{})
 	if err != nil {
 		return nil, err
 	}
 	_, err = s.Control.CreateCustomization(c.Request().Context(), a, want)
-	return redirectTo("/customizations"), err
+	return form.RedirectTo("/customizations"), err
 }
 
-func (s *vmSite) showCustomization(c echo.Context, a fleet.Actor, in formValues, how formDisplay) error {
+func (s *vmSite) showCustomization(c echo.Context, a fleet.Actor, in formValues, how form.Display) error {
 	one, err := s.Control.GetCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	p := vmview.CustomizationForm{ID: one.ID, Seen: one, Typed: in.Values, Errors: how.errors}
+	p := vmview.CustomizationForm{ID: one.ID, Seen: one, Typed: in.Values, Errors: how.Errors}
 	switch {
 	case one.Unreadable != "":
 		p.Why, p.MayDelete = one.Unreadable, true
 	case one.FirstBoot == nil:
 		p.Why = "Only users who may change the spec see its content, which may contain secrets."
-	case !how.wasRefused():
+	case !how.WasRefused():
 		p.Typed = url.Values{"name": {one.Name}, "description": {one.Description}, "generation": {strconv.FormatInt(one.Generation, 10)}}
 		fillFirstBootForm(p.Typed, *one.FirstBoot)
 	}
-	p.Form = vmview.FirstBootForm{Typed: p.Typed, Errors: how.errors, Spec: true}
+	p.Form = vmview.FirstBootForm{Typed: p.Typed, Errors: how.Errors, Spec: true}
 	if one.FirstBoot != nil {
 		p.Form.OtherSettings = firstBootDataOutsideForm(*one.FirstBoot)
 	}
-	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: one.Name}, vmview.CustomizationPage(p))
+	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: one.Name}, vmview.CustomizationPage(p))
 }
 
-func (s *vmSite) editCustomization(c echo.Context, a fleet.Actor, in formValues) (formResponse, error) {
+func (s *vmSite) editCustomization(c echo.Context, a fleet.Actor, in formValues) (form.Response, error) {
 	ctx, id := c.Request().Context(), fleet.CustomizationID(c.Param("id"))
 	one, err := s.Control.GetCustomization(ctx, a, id)
 	if err != nil {
@@ -100,20 +101,20 @@ func (s *vmSite) editCustomization(c echo.Context, a fleet.Actor, in formValues)
 		return nil, err
 	}
 	if want.IfGeneration, err = strconv.ParseInt(in.Get("generation"), 10, 64); err != nil {
-		return nil, unreadableFormError()
+		return nil, form.UnreadableError()
 	}
 	_, err = s.Control.UpdateCustomization(ctx, a, id, want)
-	return redirectTo("/customizations"), err
+	return form.RedirectTo("/customizations"), err
 }
 
 func customizationPageLayout(one fleet.Customization) shell.PageLayout {
 	return shell.PageLayout{Title: one.Name}
 }
 
-func (s *vmSite) confirmDeleteCustomization() formRenderer[emptyForm] {
-	return confirmDialog(s.Renderer, s.Control.GetCustomization, customizationPageLayout, vmview.DeleteCustomizationDialog)
+func (s *vmSite) confirmDeleteCustomization() form.Renderer[form.Empty] {
+	return form.ConfirmDialog(s.Renderer, s.Control.GetCustomization, customizationPageLayout, vmview.DeleteCustomizationDialog)
 }
 
-func (s *vmSite) deleteCustomization(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	return redirectTo("/customizations"), s.Control.DeleteCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
+func (s *vmSite) deleteCustomization(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+	return form.RedirectTo("/customizations"), s.Control.DeleteCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
 }

@@ -14,6 +14,7 @@ import (
 	networkview "quantix/views/network"
 	poolview "quantix/views/pool"
 	"quantix/views/shell"
+	"quantix/web/form"
 )
 
 // assignedPages describes the pages of a resource type whose objects T are assigned to hosts, each with a host status
@@ -76,8 +77,8 @@ type assignForm struct {
 	Hosts []fleet.HostID `form:"host"`
 }
 
-func showAssignHostsForm[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formRenderer[assignForm] {
-	return func(c echo.Context, a fleet.Actor, in assignForm, how formDisplay) error {
+func showAssignHostsForm[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) form.Renderer[assignForm] {
+	return func(c echo.Context, a fleet.Actor, in assignForm, how form.Display) error {
 		ctx := c.Request().Context()
 		object, err := e.load(ctx, a, ID(c.Param("id")))
 		if err != nil {
@@ -91,19 +92,19 @@ func showAssignHostsForm[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C
 		if err != nil {
 			return err
 		}
-		return s.ShowPageWithStatus(c, how.status, a, e.frame(object), e.assign(a, object, hosts, how.errors))
+		return s.ShowPageWithStatus(c, how.Status, a, e.frame(object), e.assign(a, object, hosts, how.Errors))
 	}
 }
 
-func assignToHosts[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formAction[assignForm] {
-	return func(c echo.Context, a fleet.Actor, in assignForm) (formResponse, error) {
+func assignToHosts[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) form.Action[assignForm] {
+	return func(c echo.Context, a fleet.Actor, in assignForm) (form.Response, error) {
 		tasks, err := s.Control.Assign(c.Request().Context(), a, e.subject(c), in.Hosts)
-		return stayOnPage(e.pagePath(c), kit.CountText(len(tasks), "host")+" will get the "+e.typ.Info().Label+"."), err
+		return form.StayOnPage(e.pagePath(c), kit.CountText(len(tasks), "host")+" will get the "+e.typ.Info().Label+"."), err
 	}
 }
 
-func confirmReleaseFromHost[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formRenderer[emptyForm] {
-	return func(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
+func confirmReleaseFromHost[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) form.Renderer[form.Empty] {
+	return func(c echo.Context, a fleet.Actor, _ form.Empty, how form.Display) error {
 		ctx, id := c.Request().Context(), ID(c.Param("id"))
 		object, err := e.loadBrief(ctx, a, id)
 		if err != nil {
@@ -113,43 +114,43 @@ func confirmReleaseFromHost[ID ~string, T, C any](s *Site, e assignedPages[ID, T
 		if err != nil {
 			return err
 		}
-		return s.ShowPageWithStatus(c, how.status, a, e.frame(object), e.release(a, object, status, how.errors))
+		return s.ShowPageWithStatus(c, how.Status, a, e.frame(object), e.release(a, object, status, how.Errors))
 	}
 }
 
-func releaseFromHost[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formAction[emptyForm] {
-	return func(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func releaseFromHost[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) form.Action[form.Empty] {
+	return func(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 		_, err := s.Control.Release(c.Request().Context(), a, e.subject(c), fleet.HostID(c.Param("host")))
-		return stayOnPage(e.pagePath(c), "The host will release the "+e.typ.Info().Label+"."), err
+		return form.StayOnPage(e.pagePath(c), "The host will release the "+e.typ.Info().Label+"."), err
 	}
 }
 
-func retryOnHost[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formAction[emptyForm] {
-	return func(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func retryOnHost[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) form.Action[form.Empty] {
+	return func(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 		_, err := s.Control.Retry(c.Request().Context(), a, e.subject(c), fleet.HostID(c.Param("host")))
-		return stayOnPage(e.pagePath(c), "The host will try again."), err
+		return form.StayOnPage(e.pagePath(c), "The host will try again."), err
 	}
 }
 
-func retryOnAllFailedHosts[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formAction[emptyForm] {
-	return func(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func retryOnAllFailedHosts[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) form.Action[form.Empty] {
+	return func(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 		r, err := s.Control.RetryEverywhere(c.Request().Context(), a, e.subject(c))
-		return stayOnPage(e.pagePath(c), kit.RetryResultText(r)), err
+		return form.StayOnPage(e.pagePath(c), kit.RetryResultText(r)), err
 	}
 }
 
-func confirmDeleteObject[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formRenderer[emptyForm] {
-	return func(c echo.Context, a fleet.Actor, in emptyForm, how formDisplay) error {
+func confirmDeleteObject[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) form.Renderer[form.Empty] {
+	return func(c echo.Context, a fleet.Actor, in form.Empty, how form.Display) error {
 		dialog := func(object T, errs kit.Errors) templ.Component { return e.confirmDelete(a, object, errs) }
-		return confirmDialog(s.Renderer, e.loadBrief, e.frame, dialog)(c, a, in, how)
+		return form.ConfirmDialog(s.Renderer, e.loadBrief, e.frame, dialog)(c, a, in, how)
 	}
 }
 
 // deleteObject deletes the object and redirects to the list, which shows the state of a deletion that is not finished.
-func deleteObject[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formAction[emptyForm] {
-	return func(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func deleteObject[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) form.Action[form.Empty] {
+	return func(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 		_, err := s.Control.DeleteEverywhere(c.Request().Context(), a, e.subject(c))
-		return redirectTo(e.typ.Info().Path), err
+		return form.RedirectTo(e.typ.Info().Path), err
 	}
 }
 
@@ -159,15 +160,15 @@ type labelSelectorForm struct {
 
 // showLabelSelectorForm shows the form for the label selector, with the matching hosts. Without scripts, the form
 // reloads its own address to update the matching hosts.
-func showLabelSelectorForm[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formRenderer[labelSelectorForm] {
-	return func(c echo.Context, a fleet.Actor, in labelSelectorForm, how formDisplay) error {
+func showLabelSelectorForm[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) form.Renderer[labelSelectorForm] {
+	return func(c echo.Context, a fleet.Actor, in labelSelectorForm, how form.Display) error {
 		ctx := c.Request().Context()
 		object, err := e.loadBrief(ctx, a, ID(c.Param("id")))
 		if err != nil {
 			return err
 		}
-		f := kit.HostLabelForm{Selector: in.Selector, Error: how.errors.At("selector"), Errors: how.errors}
-		if !how.wasRefused() {
+		f := kit.HostLabelForm{Selector: in.Selector, Error: how.Errors.At("selector"), Errors: how.Errors}
+		if !how.WasRefused() {
 			f.Selector = c.QueryParam("selector")
 			if !c.QueryParams().Has("selector") {
 				now, err := s.Control.ByLabel(ctx, a, e.subject(c))
@@ -182,24 +183,24 @@ func showLabelSelectorForm[ID ~string, T, C any](s *Site, e assignedPages[ID, T,
 				return err
 			}
 		}
-		return s.ShowPageWithStatus(c, how.status, a, e.frame(object), e.labels(a, object, f))
+		return s.ShowPageWithStatus(c, how.Status, a, e.frame(object), e.labels(a, object, f))
 	}
 }
 
-func submitLabelSelectorForm[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) formAction[labelSelectorForm] {
-	return func(c echo.Context, a fleet.Actor, in labelSelectorForm) (formResponse, error) {
+func submitLabelSelectorForm[ID ~string, T, C any](s *Site, e assignedPages[ID, T, C]) form.Action[labelSelectorForm] {
+	return func(c echo.Context, a fleet.Actor, in labelSelectorForm) (form.Response, error) {
 		now, err := s.Control.AssignByLabel(c.Request().Context(), a, e.subject(c), in.Selector)
 		text := "Hosts with the labels " + now.Selector + " get the " + e.typ.Info().Label + " automatically."
 		if now.Selector == "" {
 			text = "Assignment by label is off. Hosts that have the " + e.typ.Info().Label + " keep it."
 		}
-		return stayOnPage(views.TabPath(e.pagePath(c), e.labelsTab), text), err
+		return form.StayOnPage(views.TabPath(e.pagePath(c), e.labelsTab), text), err
 	}
 }
 
 // newLabelSelectorForm returns the label selector part of the form of a new object.
-func (s *Site) newLabelSelectorForm(ctx context.Context, a fleet.Actor, typ fleet.ResourceType, text string, how formDisplay) (f kit.HostLabelForm, err error) {
-	f = kit.HostLabelForm{Of: string(typ), Selector: text, Error: how.errors.At("selector")}
+func (s *Site) newLabelSelectorForm(ctx context.Context, a fleet.Actor, typ fleet.ResourceType, text string, how form.Display) (f kit.HostLabelForm, err error) {
+	f = kit.HostLabelForm{Of: string(typ), Selector: text, Error: how.Errors.At("selector")}
 	if f.Error == "" && text != "" {
 		f.Preview, err = s.previewLabelSelector(ctx, a, fleet.SubjectOf(typ, ""), text)
 	}
@@ -210,7 +211,7 @@ func (s *Site) newLabelSelectorForm(ctx context.Context, a fleet.Actor, typ flee
 // a preview with the reason.
 func (s *Site) previewLabelSelector(ctx context.Context, a fleet.Actor, of fleet.Subject, text string) (kit.HostLabelPreview, error) {
 	found, err := s.Control.PreviewHostsByLabel(ctx, a, of, text)
-	if e, _, ok := formErrorsFrom(err); ok && e.At("selector") != "" {
+	if e, _, ok := form.ErrorsFrom(err); ok && e.At("selector") != "" {
 		return kit.HostLabelPreview{Error: e.At("selector")}, nil
 	}
 	return kit.HostLabelPreview{Labelled: found, HasLabels: strings.TrimSpace(text) != ""}, err

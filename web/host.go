@@ -14,6 +14,7 @@ import (
 	hostview "quantix/views/host"
 	"quantix/views/kit"
 	"quantix/views/shell"
+	"quantix/web/form"
 	"quantix/web/render"
 )
 
@@ -87,40 +88,40 @@ func newHostForm(h fleet.HostView) hostview.SettingsForm {
 }
 
 // showHostForm shows the host's page with the typed form.
-func (s *Site) showHostForm(c echo.Context, a fleet.Actor, in hostForm, how formDisplay) error {
+func (s *Site) showHostForm(c echo.Context, a fleet.Actor, in hostForm, how form.Display) error {
 	h, err := s.Control.GetHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
 	if err != nil {
 		return err
 	}
 	link := kit.Link{Path: views.HostPath(h.ID)}.With("tab", "configure")
-	f := hostview.SettingsForm{Labels: in.Labels, Taints: in.Taints, Description: in.Description, Generation: in.generation(), Errors: how.errors}
+	f := hostview.SettingsForm{Labels: in.Labels, Taints: in.Taints, Description: in.Description, Generation: in.generation(), Errors: how.Errors}
 	p := hostview.Page{Actor: a, Link: link, Tab: "configure", Host: h, Now: time.Now(), Form: f}
-	return s.ShowPageWithStatus(c, how.status, a, hostPageLayout(h), hostview.HostPage(p))
+	return s.ShowPageWithStatus(c, how.Status, a, hostPageLayout(h), hostview.HostPage(p))
 }
 
-func (s *Site) editHost(c echo.Context, a fleet.Actor, in hostForm) (formResponse, error) {
+func (s *Site) editHost(c echo.Context, a fleet.Actor, in hostForm) (form.Response, error) {
 	var checks fleet.Checks
-	change := control.UpdateHost{Labels: parseLabels(&checks, "labels", in.Labels), Description: &in.Description, IfGeneration: in.generation()}
+	change := control.UpdateHost{Labels: form.ParseLabels(&checks, "labels", in.Labels), Description: &in.Description, IfGeneration: in.generation()}
 	change.Taints = append([]string{}, strings.Fields(in.Taints)...)
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	id := fleet.HostID(c.Param("id"))
 	_, err := s.Control.UpdateHost(c.Request().Context(), a, id, change)
-	return redirectTo(views.HostPath(id)), err
+	return form.RedirectTo(views.HostPath(id)), err
 }
 
-func (s *Site) clearHostConflict(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) clearHostConflict(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	id := fleet.HostID(c.Param("id"))
-	return stayOnPage(views.HostPath(id), "The conflict is cleared."), s.Control.ClearConflict(c.Request().Context(), a, id)
+	return form.StayOnPage(views.HostPath(id), "The conflict is cleared."), s.Control.ClearConflict(c.Request().Context(), a, id)
 }
 
-func (s *Site) confirmDeleteHost() formRenderer[emptyForm] {
-	return confirmDialog(s.Renderer, s.Control.GetHost, hostPageLayout, hostview.DeleteDialog)
+func (s *Site) confirmDeleteHost() form.Renderer[form.Empty] {
+	return form.ConfirmDialog(s.Renderer, s.Control.GetHost, hostPageLayout, hostview.DeleteDialog)
 }
 
-func (s *Site) deleteHost(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	return redirectTo("/hosts"), s.Control.DeleteHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
+func (s *Site) deleteHost(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+	return form.RedirectTo("/hosts"), s.Control.DeleteHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
 }
 
 // hostMenu returns the handler of the host's action menu.

@@ -16,6 +16,7 @@ import (
 	"quantix/views/kit"
 	"quantix/views/shell"
 	"quantix/web/api"
+	"quantix/web/form"
 	"quantix/web/render"
 )
 
@@ -37,7 +38,7 @@ func imagePageLayout(v fleet.ImageView) shell.PageLayout {
 }
 
 // imagePage shows an image. One tab has the form that publishes the image to a project.
-func (s *Site) imagePage(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
+func (s *Site) imagePage(c echo.Context, a fleet.Actor, _ grantForm, how form.Display) error {
 	tab, err := requestedTab(c, imageview.Tabs(), "image")
 	if err != nil {
 		return err
@@ -45,17 +46,17 @@ func (s *Site) imagePage(c echo.Context, a fleet.Actor, _ grantForm, how formDis
 	return s.showImage(c, a, tab, how)
 }
 
-func (s *Site) showImageGrants(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
+func (s *Site) showImageGrants(c echo.Context, a fleet.Actor, _ grantForm, how form.Display) error {
 	return s.showImage(c, a, "grants", how)
 }
 
-func (s *Site) showImage(c echo.Context, a fleet.Actor, tab string, how formDisplay) error {
+func (s *Site) showImage(c echo.Context, a fleet.Actor, tab string, how form.Display) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetImage(ctx, a, fleet.ImageID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	p := imageview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Image: v, Now: time.Now(), Errors: how.errors}
+	p := imageview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Image: v, Now: time.Now(), Errors: how.Errors}
 	if tab == "grants" && policy.May(a, policy.InfraChange, "") {
 		projects := optionQuery{
 			kind: "image-grants", parentID: string(v.ID), chosen: []string{imageview.GrantToAllProjects}, formAddress: "/images/" + string(v.ID) + "?tab=grants", showAll: c.QueryParam("all") != "",
@@ -64,18 +65,18 @@ func (s *Site) showImage(c echo.Context, a fleet.Actor, tab string, how formDisp
 			return err
 		}
 	}
-	return s.ShowPageWithStatus(c, how.status, a, imagePageLayout(v), imageview.ImagePage(p))
+	return s.ShowPageWithStatus(c, how.Status, a, imagePageLayout(v), imageview.ImagePage(p))
 }
 
 // setImageGrant publishes an image to a project, or withdraws it.
-func (s *Site) setImageGrant(c echo.Context, a fleet.Actor, in grantForm) (formResponse, error) {
+func (s *Site) setImageGrant(c echo.Context, a fleet.Actor, in grantForm) (form.Response, error) {
 	set := s.Control.GrantImage
 	if in.Revoke != "" {
 		set = s.Control.RevokeImage
 	}
 	id := fleet.ImageID(c.Param("id"))
 	err := set(c.Request().Context(), a, id, api.GrantProjectID(in.Project))
-	return redrawForm(views.TabPath(views.ImagePath(id), "grants"), func(c echo.Context) error { return s.showImageGrants(c, a, in, firstDisplay) }), err
+	return form.Redraw(views.TabPath(views.ImagePath(id), "grants"), func(c echo.Context) error { return s.showImageGrants(c, a, in, form.FirstDisplay) }), err
 }
 
 type imageForm struct {
@@ -109,7 +110,7 @@ func (in imageForm) view() imageview.FormValues {
 }
 
 func (in imageForm) os() fleet.OSFacts {
-	return osFacts(in.Family, in.System, in.Release, in.Arch)
+	return form.OSFacts(in.Family, in.System, in.Release, in.Arch)
 }
 
 // source returns the typed source of an image version. It ignores fields of the kinds of source that are not chosen.
@@ -124,7 +125,7 @@ func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 	case "vm":
 		out.VMID = fleet.VMID(strings.TrimSpace(in.VM))
 		if text := strings.TrimSpace(in.Disk); text != "" {
-			out.Disk = parseField(checks, "source.disk", text, parseNumber)
+			out.Disk = form.ParseField(checks, "source.disk", text, form.ParseNumber)
 		}
 		if out.VMID == "" {
 			checks.Add("source.vmId", "Give the UUID of the VM: its page shows it.")
@@ -154,13 +155,13 @@ func (s *Site) readImageFormChoices(c echo.Context, a fleet.Actor, f *imageview.
 	return err
 }
 
-func (s *Site) showImageForm(c echo.Context, a fleet.Actor, in imageForm, how formDisplay) error {
+func (s *Site) showImageForm(c echo.Context, a fleet.Actor, in imageForm, how form.Display) error {
 	starts, err := s.Control.StartImages(c.Request().Context(), a)
 	if err != nil {
 		return err
 	}
-	f := imageview.Form{In: in.view(), Errors: how.errors, Starts: starts}
-	if !how.wasRefused() {
+	f := imageview.Form{In: in.view(), Errors: how.Errors, Starts: starts}
+	if !how.WasRefused() {
 		f.In.From, f.In.Public = "url", true
 		for _, i := range f.Starts {
 			if string(i.ID) == c.QueryParam("start") {
@@ -179,10 +180,10 @@ func (s *Site) showImageForm(c echo.Context, a fleet.Actor, in imageForm, how fo
 	if err := s.readImageFormChoices(c, a, &f); err != nil {
 		return err
 	}
-	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New image"}, imageview.NewImageForm(f))
+	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "New image"}, imageview.NewImageForm(f))
 }
 
-func (s *Site) createImage(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+func (s *Site) createImage(c echo.Context, a fleet.Actor, in imageForm) (form.Response, error) {
 	var checks fleet.Checks
 	source := in.source(&checks)
 	if err := checks.Err(); err != nil {
@@ -191,13 +192,13 @@ func (s *Site) createImage(c echo.Context, a fleet.Actor, in imageForm) (formRes
 	id, _, err := s.Control.AddImage(c.Request().Context(), a, control.NewImage{
 		Name: strings.TrimSpace(in.Name), ProjectID: fleet.ProjectID(in.Owner), Description: strings.TrimSpace(in.Description), OS: in.os(), Public: in.Public != "", Source: source,
 	})
-	return redirectTo(views.ImagePath(id)), err
+	return form.RedirectTo(views.ImagePath(id)), err
 }
 
 // imageDialog returns the handler that shows a dialog about one image. fill, which may be nil, prepares the form when
 // it is first shown.
-func (s *Site) imageDialog(show func(imageview.Form) templ.Component, fill func(c echo.Context, f *imageview.Form) error) formRenderer[imageForm] {
-	return func(c echo.Context, a fleet.Actor, in imageForm, how formDisplay) error {
+func (s *Site) imageDialog(show func(imageview.Form) templ.Component, fill func(c echo.Context, f *imageview.Form) error) form.Renderer[imageForm] {
+	return func(c echo.Context, a fleet.Actor, in imageForm, how form.Display) error {
 		v, err := s.Control.GetImage(c.Request().Context(), a, fleet.ImageID(c.Param("id")))
 		if err != nil {
 			return err
@@ -207,8 +208,8 @@ func (s *Site) imageDialog(show func(imageview.Form) templ.Component, fill func(
 				return err
 			}
 		}
-		f := imageview.Form{Image: v, In: in.view(), Errors: how.errors}
-		if !how.wasRefused() {
+		f := imageview.Form{Image: v, In: in.view(), Errors: how.Errors}
+		if !how.WasRefused() {
 			f.In = imageview.FormValues{Name: v.Name, Description: v.Description, Family: v.OS.Family, System: v.OS.Name, Release: v.OS.Version, Arch: v.OS.Arch, From: "url"}
 		}
 		if fill != nil {
@@ -222,40 +223,40 @@ func (s *Site) imageDialog(show func(imageview.Form) templ.Component, fill func(
 				return err
 			}
 		}
-		return s.ShowPageWithStatus(c, how.status, a, imagePageLayout(v), show(f))
+		return s.ShowPageWithStatus(c, how.Status, a, imagePageLayout(v), show(f))
 	}
 }
 
 func imageIDOf(c echo.Context) fleet.ImageID { return fleet.ImageID(c.Param("id")) }
 
-func (s *Site) addImageVersion(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+func (s *Site) addImageVersion(c echo.Context, a fleet.Actor, in imageForm) (form.Response, error) {
 	var checks fleet.Checks
 	source := in.source(&checks)
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	t, err := s.Control.AddImageVersion(c.Request().Context(), a, imageIDOf(c), source)
-	return stayOnPage(views.ImagePath(imageIDOf(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
+	return form.StayOnPage(views.ImagePath(imageIDOf(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
-func (s *Site) copyImageToPool(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+func (s *Site) copyImageToPool(c echo.Context, a fleet.Actor, in imageForm) (form.Response, error) {
 	t, err := s.Control.CopyImage(c.Request().Context(), a, imageIDOf(c), control.NewCopy{VersionID: fleet.ImageVersionID(in.Version), PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host)})
 	text := "The pool already holds a file with the same content, which is now the copy."
 	if t.ID != "" {
 		text = t.Title() + " " + t.SubjectName + ": queued on " + t.HostName + "."
 	}
-	return stayOnPage(views.ImagePath(imageIDOf(c)), text), err
+	return form.StayOnPage(views.ImagePath(imageIDOf(c)), text), err
 }
 
-func (s *Site) editImage(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+func (s *Site) editImage(c echo.Context, a fleet.Actor, in imageForm) (form.Response, error) {
 	name, description, os := strings.TrimSpace(in.Name), strings.TrimSpace(in.Description), in.os()
 	err := s.Control.EditImage(c.Request().Context(), a, imageIDOf(c), control.EditImage{Name: &name, Description: &description, OS: &os})
-	return stayOnPage(views.ImagePath(imageIDOf(c)), "Saved."), err
+	return form.StayOnPage(views.ImagePath(imageIDOf(c)), "Saved."), err
 }
 
-func (s *Site) deleteImage(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+func (s *Site) deleteImage(c echo.Context, a fleet.Actor, in imageForm) (form.Response, error) {
 	_, err := s.Control.DeleteImage(c.Request().Context(), a, imageIDOf(c), in.Confirm, in.Files != "")
-	return redirectTo("/images"), err
+	return form.RedirectTo("/images"), err
 }
 
 type imageCopyForm struct {
@@ -268,13 +269,13 @@ func (in imageCopyForm) imageCopy(c echo.Context) control.ImageCopy {
 	return control.ImageCopy{ImageID: imageIDOf(c), PoolID: fleet.PoolID(in.Pool), Volume: in.Volume, HostID: fleet.HostID(in.Host)}
 }
 
-func (s *Site) verifyImageCopy(c echo.Context, a fleet.Actor, in imageCopyForm) (formResponse, error) {
+func (s *Site) verifyImageCopy(c echo.Context, a fleet.Actor, in imageCopyForm) (form.Response, error) {
 	t, err := s.Control.VerifyCopy(c.Request().Context(), a, in.imageCopy(c))
-	return stayOnPage(views.ImagePath(imageIDOf(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
+	return form.StayOnPage(views.ImagePath(imageIDOf(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
-func (s *Site) forgetImageCopy(c echo.Context, a fleet.Actor, in imageCopyForm) (formResponse, error) {
-	return stayOnPage(views.ImagePath(imageIDOf(c)), in.Volume+" is removed from the library; the file stays."), s.Control.RemoveCopyFromLibrary(c.Request().Context(), a, in.imageCopy(c))
+func (s *Site) forgetImageCopy(c echo.Context, a fleet.Actor, in imageCopyForm) (form.Response, error) {
+	return form.StayOnPage(views.ImagePath(imageIDOf(c)), in.Volume+" is removed from the library; the file stays."), s.Control.RemoveCopyFromLibrary(c.Request().Context(), a, in.imageCopy(c))
 }
 
 // imageCopyInQuery returns the image copy in the request's query.
@@ -297,10 +298,10 @@ func fillImageCopyFromQuery(c echo.Context, f *imageview.Form) error {
 	return fleet.Errorf(fleet.NotFound, "The image no longer has this copy.")
 }
 
-func (s *Site) deleteImageCopy(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+func (s *Site) deleteImageCopy(c echo.Context, a fleet.Actor, in imageForm) (form.Response, error) {
 	at := imageCopyInQuery(c)
 	_, err := s.Control.DeleteCopy(c.Request().Context(), a, at, in.Confirm)
-	return stayOnPage(views.ImagePath(imageIDOf(c)), at.Volume+" is being deleted."), err
+	return form.StayOnPage(views.ImagePath(imageIDOf(c)), at.Volume+" is being deleted."), err
 }
 
 // imageMenu returns the handler of the image's action menu.

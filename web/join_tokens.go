@@ -12,6 +12,7 @@ import (
 	"quantix/internal/fleet"
 	hostview "quantix/views/host"
 	"quantix/views/shell"
+	"quantix/web/form"
 )
 
 // joinPage shows the join tokens. With ?token= it also shows the state of one token, and with ?host= the steps to join
@@ -36,7 +37,7 @@ type joinTokenForm struct {
 }
 
 // createJoinToken answers with the page that shows the secret. The secret is not stored, so no page can show it again.
-func (s *Site) createJoinToken(c echo.Context, a fleet.Actor, in joinTokenForm) (formResponse, error) {
+func (s *Site) createJoinToken(c echo.Context, a fleet.Actor, in joinTokenForm) (form.Response, error) {
 	made, err := s.Control.CreateJoinToken(c.Request().Context(), a, in.Host)
 	return func(c echo.Context) error {
 		p, err := s.readJoinPage(c, a, made.ID)
@@ -84,6 +85,6 @@ func (s *Site) hostByName(ctx context.Context, a fleet.Actor, name string) (*fle
 	return &hosts.Items[0], nil
 }
 
-func (s *Site) revokeJoinToken(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	return redirectTo("/hosts/join"), s.Control.RevokeJoinToken(c.Request().Context(), a, fleet.JoinTokenID(c.Param("id")))
+func (s *Site) revokeJoinToken(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+	return form.RedirectTo("/hosts/join"), s.Control.RevokeJoinToken(c.Request().Context(), a, fleet.JoinTokenID(c.Param("id")))
 }

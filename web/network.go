@@ -13,6 +13,7 @@ import (
 	networkview "quantix/views/network"
 	"quantix/views/shell"
 	"quantix/web/api"
+	"quantix/web/form"
 	"quantix/web/render"
 )
 
@@ -26,7 +27,7 @@ type grantForm struct {
 }
 
 // networkPage shows a network. Its Sharing tab has the form that gives a project access.
-func (s *Site) networkPage(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
+func (s *Site) networkPage(c echo.Context, a fleet.Actor, _ grantForm, how form.Display) error {
 	tab, err := requestedTab(c, networkview.Tabs(), "network")
 	if err != nil {
 		return err
@@ -34,11 +35,11 @@ func (s *Site) networkPage(c echo.Context, a fleet.Actor, _ grantForm, how formD
 	return s.showNetwork(c, a, tab, how)
 }
 
-func (s *Site) showNetworkGrants(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
+func (s *Site) showNetworkGrants(c echo.Context, a fleet.Actor, _ grantForm, how form.Display) error {
 	return s.showNetwork(c, a, "grants", how)
 }
 
-func (s *Site) showNetwork(c echo.Context, a fleet.Actor, tab string, how formDisplay) error {
+func (s *Site) showNetwork(c echo.Context, a fleet.Actor, tab string, how form.Display) error {
 	ctx := c.Request().Context()
 	n, err := s.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.Param("id")))
 	if err != nil {
@@ -82,7 +83,7 @@ func (s *Site) showNetwork(c echo.Context, a fleet.Actor, tab string, how formDi
 		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
 	}
 	if tab == "grants" && n.Restricted && policy.May(a, policy.InfraChange, "") {
-		p.Grant.Errors = how.errors
+		p.Grant.Errors = how.Errors
 		projects := optionQuery{
 			kind: "grants", parentID: string(n.ID), chosen: []string{networkview.GrantToAllProjects}, formAddress: "/networks/" + string(n.ID) + "?tab=grants", showAll: c.QueryParam("all") != "",
 		}
@@ -90,7 +91,7 @@ func (s *Site) showNetwork(c echo.Context, a fleet.Actor, tab string, how formDi
 			return err
 		}
 	}
-	status := how.status
+	status := how.Status
 	if p.Statuses.Error != "" {
 		status = http.StatusUnprocessableEntity
 	}
@@ -98,14 +99,14 @@ func (s *Site) showNetwork(c echo.Context, a fleet.Actor, tab string, how formDi
 }
 
 // setNetworkGrant gives a project access to a network, or revokes it.
-func (s *Site) setNetworkGrant(c echo.Context, a fleet.Actor, in grantForm) (formResponse, error) {
+func (s *Site) setNetworkGrant(c echo.Context, a fleet.Actor, in grantForm) (form.Response, error) {
 	set := s.Control.GrantNetwork
 	if in.Revoke != "" {
 		set = s.Control.RevokeNetwork
 	}
 	id := fleet.NetworkID(c.Param("id"))
 	err := set(c.Request().Context(), a, id, api.GrantProjectID(in.Project))
-	return redrawForm(views.TabPath(views.NetworkPath(id), "grants"), func(c echo.Context) error { return s.showNetworkGrants(c, a, in, firstDisplay) }), err
+	return form.Redraw(views.TabPath(views.NetworkPath(id), "grants"), func(c echo.Context) error { return s.showNetworkGrants(c, a, in, form.FirstDisplay) }), err
 }
 
 // networkMenu returns the handler of the network's action menu.

@@ -13,6 +13,7 @@ import (
 	"quantix/views/kit"
 	networkview "quantix/views/network"
 	"quantix/views/shell"
+	"quantix/web/form"
 )
 
 type networkForm struct {
@@ -53,7 +54,7 @@ func (in networkForm) spec(checks *fleet.Checks) fleet.NetworkSpec {
 		to             *int
 	}{{"mtu", in.MTU, "MTU as a number of bytes", &s.MTU}, {"vni", in.VNI, "VNI as a number", &s.VNI}, {"vlan", in.VLAN, "VLAN as a number", &s.VLAN}} {
 		if text := strings.TrimSpace(n.text); text != "" && s.Mode.Info().HasField(n.at) {
-			*n.to = parseField(checks, "spec."+n.at, text, func(text string) (int, error) {
+			*n.to = form.ParseField(checks, "spec."+n.at, text, func(text string) (int, error) {
 				number, err := strconv.Atoi(text)
 				if err != nil || number == 0 {
 					return 0, fleet.Errorf(fleet.Invalid, "Give the %s, or leave it empty.", n.what)
@@ -103,14 +104,14 @@ func splitAddressWords(line string) []string {
 	return words
 }
 
-func (s *Site) showNetworkForm(c echo.Context, a fleet.Actor, in networkForm, how formDisplay) (err error) {
+func (s *Site) showNetworkForm(c echo.Context, a fleet.Actor, in networkForm, how form.Display) (err error) {
 	f := networkview.Form{
-		Name: in.Name, Mode: in.Mode, Device: in.Device, Description: in.Description, DNS: in.DNS != "", Domain: in.Domain, Bridge: in.Bridge, MTU: in.MTU, Errors: how.errors,
+		Name: in.Name, Mode: in.Mode, Device: in.Device, Description: in.Description, DNS: in.DNS != "", Domain: in.Domain, Bridge: in.Bridge, MTU: in.MTU, Errors: how.Errors,
 		VNI: in.VNI, Underlay: in.Underlay, VLAN: in.VLAN, STP: in.STP != "", Direct: in.Direct,
 		IPv4: networkview.SubnetForm{Gateway: in.Gateway4, Ranges: in.Ranges4, Leases: in.Leases4, DHCP: in.DHCP4 != ""},
 		IPv6: networkview.SubnetForm{Gateway: in.Gateway6, Ranges: in.Ranges6, DHCP: in.DHCP6 != ""},
 	}
-	if !how.wasRefused() {
+	if !how.WasRefused() {
 		f.Mode, f.DNS, f.IPv4.DHCP = string(fleet.NetworkNAT), true, true
 	}
 	if f.Hosts, err = s.assignableHosts(c.Request().Context(), a, in.Hosts, nil, func(h fleet.Host) []kit.MissingCapability { return networkview.MissingCapabilities(h, "") }); err != nil {
@@ -119,10 +120,10 @@ func (s *Site) showNetworkForm(c echo.Context, a fleet.Actor, in networkForm, ho
 	if f.Labels, err = s.newLabelSelectorForm(c.Request().Context(), a, fleet.TypeNetwork, in.Selector, how); err != nil {
 		return err
 	}
-	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New network"}, networkview.NewNetworkForm(f))
+	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "New network"}, networkview.NewNetworkForm(f))
 }
 
-func (s *Site) createNetwork(c echo.Context, a fleet.Actor, in networkForm) (formResponse, error) {
+func (s *Site) createNetwork(c echo.Context, a fleet.Actor, in networkForm) (form.Response, error) {
 	var checks fleet.Checks
 	ask := control.CreateNetwork{Name: strings.TrimSpace(in.Name), Spec: in.spec(&checks), HostIDs: in.Hosts, Selector: in.Selector}
 	if err := checks.Err(); err != nil {
@@ -130,8 +131,8 @@ func (s *Site) createNetwork(c echo.Context, a fleet.Actor, in networkForm) (for
 		fleet.CheckName(&all, "name", ask.Name)
 		ask.Spec.Check(&all, "spec")
 		fleet.ParseSelector(&all, "selector", ask.Selector)
-		return nil, joinFormErrors(&checks, all.Err())
+		return nil, form.JoinErrors(&checks, all.Err())
 	}
 	n, err := s.Control.CreateNetwork(c.Request().Context(), a, ask)
-	return redirectTo(views.NetworkPath(n.ID)), err
+	return form.RedirectTo(views.NetworkPath(n.ID)), err
 }

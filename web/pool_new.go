@@ -14,6 +14,7 @@ import (
 	"quantix/views/kit"
 	poolview "quantix/views/pool"
 	"quantix/views/shell"
+	"quantix/web/form"
 )
 
 type poolForm struct {
@@ -36,9 +37,9 @@ func (in poolForm) spec() fleet.PoolSpec {
 	return spec
 }
 
-func (s *Site) showPoolForm(c echo.Context, a fleet.Actor, in poolForm, how formDisplay) (err error) {
-	f := poolview.Form{Name: in.Name, Spec: in.spec(), Errors: how.errors}
-	if !how.wasRefused() {
+func (s *Site) showPoolForm(c echo.Context, a fleet.Actor, in poolForm, how form.Display) (err error) {
+	f := poolview.Form{Name: in.Name, Spec: in.spec(), Errors: how.Errors}
+	if !how.WasRefused() {
 		f.Spec.Kind = fleet.PoolDir
 	}
 	if f.Hosts, err = s.assignableHosts(c.Request().Context(), a, in.Hosts, nil, func(h fleet.Host) []kit.MissingCapability { return poolview.MissingCapabilities(h, "") }); err != nil {
@@ -47,7 +48,7 @@ func (s *Site) showPoolForm(c echo.Context, a fleet.Actor, in poolForm, how form
 	if f.Labels, err = s.newLabelSelectorForm(c.Request().Context(), a, fleet.TypePool, in.Selector, how); err != nil {
 		return err
 	}
-	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New pool"}, poolview.NewPoolForm(f))
+	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "New pool"}, poolview.NewPoolForm(f))
 }
 
 // assignableHosts lists the hosts that an object can be assigned to, each with its unmet requirements. It omits hosts
@@ -71,11 +72,11 @@ func (s *Site) assignableHosts(ctx context.Context, a fleet.Actor, chosen []flee
 	return out, nil
 }
 
-func (s *Site) createPool(c echo.Context, a fleet.Actor, in poolForm) (formResponse, error) {
+func (s *Site) createPool(c echo.Context, a fleet.Actor, in poolForm) (form.Response, error) {
 	want := control.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec().OfKind(), HostIDs: in.Hosts, Selector: in.Selector}
 	if want.Spec.Kind.Info().Secret != nil { // without scripts the form sends the field for all kinds
 		want.Secret = in.Secret
 	}
 	pool, err := s.Control.CreatePool(c.Request().Context(), a, want)
-	return redirectTo(views.PoolPath(pool.ID)), err
+	return form.RedirectTo(views.PoolPath(pool.ID)), err
 }

@@ -12,6 +12,7 @@ import (
 	"quantix/views"
 	networkview "quantix/views/network"
 	"quantix/web/api"
+	"quantix/web/form"
 )
 
 // readPortGroupsTab returns the data of a network's port groups tab.
@@ -92,7 +93,7 @@ func (in portGroupForm) group(checks *fleet.Checks) fleet.PortGroup {
 	return g
 }
 
-func (s *Site) showPortGroupForm(c echo.Context, a fleet.Actor, in portGroupForm, how formDisplay) error {
+func (s *Site) showPortGroupForm(c echo.Context, a fleet.Actor, in portGroupForm, how form.Display) error {
 	n, err := s.Control.NetworkBrief(c.Request().Context(), a, fleet.NetworkID(c.Param("id")))
 	if err != nil {
 		return err
@@ -100,9 +101,9 @@ func (s *Site) showPortGroupForm(c echo.Context, a fleet.Actor, in portGroupForm
 	if n.Spec == nil {
 		return fleet.Errorf(fleet.Conflict, "This network was discovered on hosts. Only networks that are defined in Quantix can have port groups.")
 	}
-	p := networkview.PortGroupPage{Network: n, Old: in.Old, In: in.view(), Errors: how.errors}
+	p := networkview.PortGroupPage{Network: n, Old: in.Old, In: in.view(), Errors: how.Errors}
 	chosen := in.Groups
-	if name := c.QueryParam("name"); name != "" && !how.wasRefused() {
+	if name := c.QueryParam("name"); name != "" && !how.WasRefused() {
 		g := n.Spec.PortGroupByName(name)
 		if g == nil {
 			return fleet.Errorf(fleet.NotFound, "The network has no such port group.")
@@ -116,10 +117,10 @@ func (s *Site) showPortGroupForm(c echo.Context, a fleet.Actor, in portGroupForm
 	for _, g := range all {
 		p.Groups = append(p.Groups, networkview.SecurityGroupChoice{ID: g.ID, Name: g.Name, Rules: len(g.Spec.Rules), Chosen: slices.Contains(chosen, g.ID)})
 	}
-	return s.ShowPageWithStatus(c, how.status, a, networkPageLayout(n), networkview.PortGroupDialog(p))
+	return s.ShowPageWithStatus(c, how.Status, a, networkPageLayout(n), networkview.PortGroupDialog(p))
 }
 
-func (s *Site) setPortGroup(c echo.Context, a fleet.Actor, in portGroupForm) (formResponse, error) {
+func (s *Site) setPortGroup(c echo.Context, a fleet.Actor, in portGroupForm) (form.Response, error) {
 	var checks fleet.Checks
 	g := in.group(&checks)
 	if err := checks.Err(); err != nil {
@@ -136,12 +137,12 @@ func (s *Site) setPortGroup(c echo.Context, a fleet.Actor, in portGroupForm) (fo
 		}
 	}
 	tasks, err := s.Control.SetPortGroup(ctx, a, id, g, in.Old == "")
-	return stayOnPage(portGroupsTab(c), "Port group "+g.Name+queuedOnHostsText(len(tasks))), err
+	return form.StayOnPage(portGroupsTab(c), "Port group "+g.Name+queuedOnHostsText(len(tasks))), err
 }
 
-func (s *Site) deletePortGroup(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) deletePortGroup(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	tasks, err := s.Control.DropPortGroup(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), c.Param("group"))
-	return stayOnPage(portGroupsTab(c), "The port group "+c.Param("group")+" is deleted"+queuedOnHostsText(len(tasks))), err
+	return form.StayOnPage(portGroupsTab(c), "The port group "+c.Param("group")+" is deleted"+queuedOnHostsText(len(tasks))), err
 }
 
 type groupGrantForm struct {
@@ -150,11 +151,11 @@ type groupGrantForm struct {
 	Revoke  string `form:"revoke"`
 }
 
-func (s *Site) setPortGroupGrant(c echo.Context, a fleet.Actor, in groupGrantForm) (formResponse, error) {
+func (s *Site) setPortGroupGrant(c echo.Context, a fleet.Actor, in groupGrantForm) (form.Response, error) {
 	set, word := s.Control.GrantPortGroup, "open"
 	if in.Revoke != "" {
 		set, word = s.Control.RevokePortGroup, "closed"
 	}
 	err := set(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), in.Group, api.GrantProjectID(in.Project))
-	return stayOnPage(portGroupsTab(c), "The port group "+in.Group+" is "+word+"."), err
+	return form.StayOnPage(portGroupsTab(c), "The port group "+in.Group+" is "+word+"."), err
 }

@@ -11,6 +11,7 @@ import (
 	"quantix/views"
 	peopleview "quantix/views/people"
 	"quantix/views/shell"
+	"quantix/web/form"
 )
 
 func projectPageLayout(p fleet.Project) shell.PageLayout {
@@ -23,7 +24,7 @@ type memberForm struct {
 }
 
 // projectPage shows a project, with the form that adds a member.
-func (s *Site) projectPage(c echo.Context, a fleet.Actor, in memberForm, how formDisplay) error {
+func (s *Site) projectPage(c echo.Context, a fleet.Actor, in memberForm, how form.Display) error {
 	ctx, id := c.Request().Context(), fleet.ProjectID(c.Param("id"))
 	project, err := s.Control.GetProject(ctx, a, id)
 	if err != nil {
@@ -33,8 +34,8 @@ func (s *Site) projectPage(c echo.Context, a fleet.Actor, in memberForm, how for
 	if err != nil {
 		return err
 	}
-	p := peopleview.ProjectPage{Actor: a, Project: project, MemberForm: peopleview.MemberForm{User: in.User, Role: in.Role, Errors: how.errors}}
-	if !how.wasRefused() {
+	p := peopleview.ProjectPage{Actor: a, Project: project, MemberForm: peopleview.MemberForm{User: in.User, Role: in.Role, Errors: how.Errors}}
+	if !how.WasRefused() {
 		p.MemberForm.Role = string(fleet.RoleMember)
 	}
 	for _, m := range members {
@@ -46,14 +47,14 @@ func (s *Site) projectPage(c echo.Context, a fleet.Actor, in memberForm, how for
 			return err
 		}
 	}
-	return s.ShowPageWithStatus(c, how.status, a, projectPageLayout(project), peopleview.ProjectBody(p))
+	return s.ShowPageWithStatus(c, how.Status, a, projectPageLayout(project), peopleview.ProjectBody(p))
 }
 
 // setMember sets a user's role in the project. An empty role removes the member.
-func (s *Site) setMember(c echo.Context, a fleet.Actor, in memberForm) (formResponse, error) {
+func (s *Site) setMember(c echo.Context, a fleet.Actor, in memberForm) (form.Response, error) {
 	id := fleet.ProjectID(c.Param("id"))
 	err := s.Control.SetMember(c.Request().Context(), a, id, fleet.UserID(in.User), fleet.Role(in.Role))
-	return redrawForm(views.ProjectPath(id), func(c echo.Context) error { return s.projectPage(c, a, memberForm{}, firstDisplay) }), err
+	return form.Redraw(views.ProjectPath(id), func(c echo.Context) error { return s.projectPage(c, a, memberForm{}, form.FirstDisplay) }), err
 }
 
 type projectForm struct {
@@ -70,7 +71,7 @@ func (in projectForm) input() identity.ProjectInput {
 }
 
 // showProjectForm shows the form of the project in the path, or of a new project.
-func (s *Site) showProjectForm(c echo.Context, a fleet.Actor, in projectForm, how formDisplay) error {
+func (s *Site) showProjectForm(c echo.Context, a fleet.Actor, in projectForm, how form.Display) error {
 	ctx, id, f := c.Request().Context(), fleet.ProjectID(c.Param("id")), shell.PageLayout{Title: "New project"}
 	if id != "" {
 		p, err := s.Control.GetProject(ctx, a, id)
@@ -78,11 +79,11 @@ func (s *Site) showProjectForm(c echo.Context, a fleet.Actor, in projectForm, ho
 			return err
 		}
 		f = projectPageLayout(p)
-		if !how.wasRefused() {
+		if !how.WasRefused() {
 			in = projectForm{p.Name, p.Description, string(p.DefaultPoolID), string(p.DefaultNetworkID)}
 		}
 	}
-	out := peopleview.ProjectForm{ID: id, Name: in.Name, Description: in.Description, Pool: in.Pool, Network: in.Network, Errors: how.errors}
+	out := peopleview.ProjectForm{ID: id, Name: in.Name, Description: in.Description, Pool: in.Pool, Network: in.Network, Errors: how.Errors}
 	page, all := views.ProjectPath(id, "edit"), c.QueryParam("all") != ""
 	var err error
 	if out.Pools, err = s.Options.Select(ctx, a, optionQuery{kind: "default-pools", chosen: []string{in.Pool}, formAddress: page, showAll: all}); err == nil {
@@ -91,23 +92,23 @@ func (s *Site) showProjectForm(c echo.Context, a fleet.Actor, in projectForm, ho
 	if err != nil {
 		return err
 	}
-	return s.ShowPageWithStatus(c, how.status, a, f, peopleview.ProjectEditForm(out))
+	return s.ShowPageWithStatus(c, how.Status, a, f, peopleview.ProjectEditForm(out))
 }
 
-func (s *Site) createProject(c echo.Context, a fleet.Actor, in projectForm) (formResponse, error) {
+func (s *Site) createProject(c echo.Context, a fleet.Actor, in projectForm) (form.Response, error) {
 	p, err := s.Control.CreateProject(c.Request().Context(), a, in.input())
-	return redirectTo(views.ProjectPath(p.ID)), err
+	return form.RedirectTo(views.ProjectPath(p.ID)), err
 }
 
-func (s *Site) editProject(c echo.Context, a fleet.Actor, in projectForm) (formResponse, error) {
+func (s *Site) editProject(c echo.Context, a fleet.Actor, in projectForm) (form.Response, error) {
 	p, err := s.Control.UpdateProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")), in.input())
-	return redirectTo(views.ProjectPath(p.ID)), err
+	return form.RedirectTo(views.ProjectPath(p.ID)), err
 }
 
-func (s *Site) confirmDeleteProject() formRenderer[emptyForm] {
-	return confirmDialog(s.Renderer, s.Control.GetProject, projectPageLayout, peopleview.ProjectDeleteDialog)
+func (s *Site) confirmDeleteProject() form.Renderer[form.Empty] {
+	return form.ConfirmDialog(s.Renderer, s.Control.GetProject, projectPageLayout, peopleview.ProjectDeleteDialog)
 }
 
-func (s *Site) deleteProject(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	return redirectTo("/projects"), s.Control.DeleteProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")))
+func (s *Site) deleteProject(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+	return form.RedirectTo("/projects"), s.Control.DeleteProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")))
 }

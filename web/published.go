@@ -6,6 +6,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/views"
+	"quantix/web/form"
 )
 
 // volumeToPublish returns the volume to publish: the pool is in the path, the volume and host are in the query.
@@ -13,14 +14,14 @@ func volumeToPublish(c echo.Context) control.ImageFile {
 	return control.ImageFile{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
 }
 
-func (s *Site) publishImage(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) publishImage(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	in := volumeToPublish(c)
-	return stayOnPage(volumesTab(in), "Tenants may use "+in.Volume+" now."), s.Control.PublishImage(c.Request().Context(), a, in)
+	return form.StayOnPage(volumesTab(in), "Tenants may use "+in.Volume+" now."), s.Control.PublishImage(c.Request().Context(), a, in)
 }
 
-func (s *Site) withdrawImage(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) withdrawImage(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	in := volumeToPublish(c)
-	return stayOnPage(volumesTab(in), in.Volume+" is withdrawn from tenants."), s.Control.WithdrawImage(c.Request().Context(), a, in)
+	return form.StayOnPage(volumesTab(in), in.Volume+" is withdrawn from tenants."), s.Control.WithdrawImage(c.Request().Context(), a, in)
 }
 
 func volumesTab(in control.ImageFile) string {

@@ -12,6 +12,7 @@ import (
 	"quantix/internal/fleet"
 	groupview "quantix/views/secgroup"
 	"quantix/views/shell"
+	"quantix/web/form"
 )
 
 // trafficTestPage shows the traffic test: its form and, once submitted, the result. The form is sent by GET, so that
@@ -39,7 +40,7 @@ func (s *Site) trafficTestPage(c echo.Context, a fleet.Actor) error {
 		case err == nil:
 			p.Answer = &answer
 		case errors.As(err, &refused) && refused.Code == fleet.Invalid:
-			p.Errors, status, _ = formErrorsFrom(err)
+			p.Errors, status, _ = form.ErrorsFrom(err)
 		default:
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"quantix/views/kit"
 	groupview "quantix/views/secgroup"
 	"quantix/views/shell"
+	"quantix/web/form"
 	"quantix/web/render"
 )
 
@@ -42,8 +43,8 @@ type securityGroupForm struct {
 	Description string          `form:"description"`
 }
 
-func (s *Site) showSecurityGroupForm(c echo.Context, a fleet.Actor, in securityGroupForm, how formDisplay) (err error) {
-	f := groupview.Form{Name: in.Name, Project: string(in.Project), Description: in.Description, Errors: how.errors}
+func (s *Site) showSecurityGroupForm(c echo.Context, a fleet.Actor, in securityGroupForm, how form.Display) (err error) {
+	f := groupview.Form{Name: in.Name, Project: string(in.Project), Description: in.Description, Errors: how.Errors}
 	projects := optionQuery{kind: "projects", chosen: []string{f.Project}, formAddress: "/security-groups/new", showAll: c.QueryParam("all") != ""}
 	if f.Projects, err = s.Options.Select(c.Request().Context(), a, projects); err != nil {
 		return err
@@ -51,32 +52,32 @@ func (s *Site) showSecurityGroupForm(c echo.Context, a fleet.Actor, in securityG
 	if policy.May(a, policy.InfraChange, "") {
 		f.Projects.Options = append(f.Projects.Options, kit.Option{Text: "Fleet-wide: every project may use it"})
 	}
-	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: "New security group"}, groupview.NewGroupForm(f))
+	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "New security group"}, groupview.NewGroupForm(f))
 }
 
-func (s *Site) createSecurityGroup(c echo.Context, a fleet.Actor, in securityGroupForm) (formResponse, error) {
+func (s *Site) createSecurityGroup(c echo.Context, a fleet.Actor, in securityGroupForm) (form.Response, error) {
 	g, err := s.Control.CreateSecurityGroup(c.Request().Context(), a, control.CreateSecurityGroup{
 		ProjectID: in.Project, Name: strings.TrimSpace(in.Name), Spec: fleet.SecurityGroupSpec{Description: in.Description},
 	})
-	return redirectTo(views.SecurityGroupPath(g.ID)), err
+	return form.RedirectTo(views.SecurityGroupPath(g.ID)), err
 }
 
-func (s *Site) showSecurityGroupEditForm(c echo.Context, a fleet.Actor, in securityGroupForm, how formDisplay) error {
+func (s *Site) showSecurityGroupEditForm(c echo.Context, a fleet.Actor, in securityGroupForm, how form.Display) error {
 	g, err := s.Control.GetSecurityGroup(c.Request().Context(), a, securityGroupInPath(c))
 	if err != nil {
 		return err
 	}
-	if !how.wasRefused() {
+	if !how.WasRefused() {
 		in = securityGroupForm{Name: g.Name, Description: g.Spec.Description}
 	}
-	return s.ShowPageWithStatus(c, how.status, a, securityGroupPageLayout(g), groupview.EditGroupForm(groupview.Form{ID: g.ID, Name: in.Name, Description: in.Description, Errors: how.errors}))
+	return s.ShowPageWithStatus(c, how.Status, a, securityGroupPageLayout(g), groupview.EditGroupForm(groupview.Form{ID: g.ID, Name: in.Name, Description: in.Description, Errors: how.Errors}))
 }
 
 func securityGroupInPath(c echo.Context) fleet.SecurityGroupID {
 	return fleet.SecurityGroupID(c.Param("id"))
 }
 
-func (s *Site) editSecurityGroup(c echo.Context, a fleet.Actor, in securityGroupForm) (formResponse, error) {
+func (s *Site) editSecurityGroup(c echo.Context, a fleet.Actor, in securityGroupForm) (form.Response, error) {
 	ctx := c.Request().Context()
 	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupInPath(c))
 	if err != nil {
@@ -85,20 +86,20 @@ func (s *Site) editSecurityGroup(c echo.Context, a fleet.Actor, in securityGroup
 	name, spec := strings.TrimSpace(in.Name), g.Spec
 	spec.Description = in.Description
 	_, err = s.Control.UpdateSecurityGroup(ctx, a, g.ID, control.UpdateSecurityGroup{Name: &name, Spec: &spec, IfGeneration: g.Generation})
-	return redirectTo(views.SecurityGroupPath(g.ID)), err
+	return form.RedirectTo(views.SecurityGroupPath(g.ID)), err
 }
 
-func (s *Site) confirmDeleteSecurityGroup() formRenderer[emptyForm] {
-	return confirmDialog(s.Renderer, s.Control.GetSecurityGroup, securityGroupPageLayout, groupview.DeleteGroupDialog)
+func (s *Site) confirmDeleteSecurityGroup() form.Renderer[form.Empty] {
+	return form.ConfirmDialog(s.Renderer, s.Control.GetSecurityGroup, securityGroupPageLayout, groupview.DeleteGroupDialog)
 }
 
-func (s *Site) deleteSecurityGroup(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	return redirectTo("/security-groups"), s.Control.DeleteSecurityGroup(c.Request().Context(), a, securityGroupInPath(c))
+func (s *Site) deleteSecurityGroup(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+	return form.RedirectTo("/security-groups"), s.Control.DeleteSecurityGroup(c.Request().Context(), a, securityGroupInPath(c))
 }
 
-func (s *Site) retrySecurityGroup(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) retrySecurityGroup(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	id := securityGroupInPath(c)
-	return stayOnPage(views.SecurityGroupPath(id), "The hosts retry the security group."), s.Control.RetrySecurityGroup(c.Request().Context(), a, id)
+	return form.StayOnPage(views.SecurityGroupPath(id), "The hosts retry the security group."), s.Control.RetrySecurityGroup(c.Request().Context(), a, id)
 }
 
 // securityRuleForm is the form that adds a rule to a security group, or removes a rule.
@@ -146,7 +147,7 @@ func newFieldError(field, text string) error {
 	return c.Err()
 }
 
-func (s *Site) securityGroupPage(c echo.Context, a fleet.Actor, in securityRuleForm, how formDisplay) error {
+func (s *Site) securityGroupPage(c echo.Context, a fleet.Actor, in securityRuleForm, how form.Display) error {
 	tab, err := requestedTab(c, groupview.Tabs(), "security group")
 	if err != nil {
 		return err
@@ -157,14 +158,14 @@ func (s *Site) securityGroupPage(c echo.Context, a fleet.Actor, in securityRuleF
 		return err
 	}
 	p := groupview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Group: g, Now: time.Now(), Rule: groupview.RuleForm{
-		Direction: string(in.Direction), Protocol: string(in.Protocol), Ports: in.Ports, Remote: in.Remote, CIDR: in.CIDR, Description: in.Description, Errors: how.errors,
+		Direction: string(in.Direction), Protocol: string(in.Protocol), Ports: in.Ports, Remote: in.Remote, CIDR: in.CIDR, Description: in.Description, Errors: how.Errors,
 	}}
 	if tab == "rules" && render.HTMXTarget(c) != "secgroup-head" {
 		if p.Groups, err = s.remoteGroupOptions(c, a, g); err != nil {
 			return err
 		}
 	}
-	return s.ShowPageWithStatus(c, how.status, a, securityGroupPageLayout(g), groupview.GroupPage(p))
+	return s.ShowPageWithStatus(c, how.Status, a, securityGroupPageLayout(g), groupview.GroupPage(p))
 }
 
 // remoteGroupOptions lists the groups that the rules of the group may refer to.
@@ -185,12 +186,12 @@ func (s *Site) remoteGroupOptions(c echo.Context, a fleet.Actor, g fleet.Securit
 	return out, err
 }
 
-func (s *Site) showSecurityGroupRules(c echo.Context, a fleet.Actor, in securityRuleForm, how formDisplay) error {
+func (s *Site) showSecurityGroupRules(c echo.Context, a fleet.Actor, in securityRuleForm, how form.Display) error {
 	return s.securityGroupPage(c, a, in, how)
 }
 
 // changeSecurityGroupRules adds the form's rule to the security group, or removes the chosen rule.
-func (s *Site) changeSecurityGroupRules(c echo.Context, a fleet.Actor, in securityRuleForm) (formResponse, error) {
+func (s *Site) changeSecurityGroupRules(c echo.Context, a fleet.Actor, in securityRuleForm) (form.Response, error) {
 	ctx := c.Request().Context()
 	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupInPath(c))
 	if err != nil {
@@ -216,7 +217,7 @@ func (s *Site) changeSecurityGroupRules(c echo.Context, a fleet.Actor, in securi
 		}
 	}
 	_, err = s.Control.UpdateSecurityGroup(ctx, a, g.ID, change)
-	return redrawForm(views.SecurityGroupPath(g.ID), func(c echo.Context) error { return s.securityGroupPage(c, a, securityRuleForm{}, firstDisplay) }), moveErrorsToRuleForm(err, at)
+	return form.Redraw(views.SecurityGroupPath(g.ID), func(c echo.Context) error { return s.securityGroupPage(c, a, securityRuleForm{}, form.FirstDisplay) }), moveErrorsToRuleForm(err, at)
 }
 
 // moveErrorsToRuleForm maps control's errors about the added rule, at index at of the group's rules, to the fields of

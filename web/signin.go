@@ -9,6 +9,7 @@ import (
 
 	"quantix/internal/fleet"
 	peopleview "quantix/views/people"
+	"quantix/web/form"
 	"quantix/web/problem"
 	"quantix/web/render"
 )
@@ -36,7 +37,7 @@ func (s *Server) signInPage(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
-	in, err := decodeForm[signInForm](c)
+	in, err := form.Decode[signInForm](c)
 	if err != nil {
 		return err
 	}

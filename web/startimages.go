@@ -11,6 +11,7 @@ import (
 	"quantix/internal/fleet"
 	imageview "quantix/views/image"
 	"quantix/views/shell"
+	"quantix/web/form"
 	"quantix/web/render"
 )
 
@@ -42,11 +43,11 @@ type pullForm struct {
 	Public string `form:"public"`
 }
 
-func (s *Site) pullCatalogEntry(c echo.Context, a fleet.Actor, in pullForm) (formResponse, error) {
+func (s *Site) pullCatalogEntry(c echo.Context, a fleet.Actor, in pullForm) (form.Response, error) {
 	_, t, err := s.Control.PullStartImage(c.Request().Context(), a, fleet.StartImageID(in.Entry), control.PullDestination{
 		PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host), Public: in.Public != "",
 	})
-	return stayOnPage(imageview.CatalogPath(), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
+	return form.StayOnPage(imageview.CatalogPath(), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
 type catalogEntryForm struct {
@@ -69,51 +70,51 @@ func catalogEntryIDOf(c echo.Context) fleet.StartImageID { return fleet.StartIma
 
 // catalogEntryDialog returns the handler that shows a dialog about an entry of the image catalog; for a new entry the
 // form is empty.
-func (s *Site) catalogEntryDialog(show func(imageview.CatalogForm) templ.Component) formRenderer[catalogEntryForm] {
-	return func(c echo.Context, a fleet.Actor, in catalogEntryForm, how formDisplay) error {
-		f := imageview.CatalogForm{In: imageview.CatalogValues(in), Errors: how.errors}
+func (s *Site) catalogEntryDialog(show func(imageview.CatalogForm) templ.Component) form.Renderer[catalogEntryForm] {
+	return func(c echo.Context, a fleet.Actor, in catalogEntryForm, how form.Display) error {
+		f := imageview.CatalogForm{In: imageview.CatalogValues(in), Errors: how.Errors}
 		if id := catalogEntryIDOf(c); id != "" {
 			v, err := s.Control.StartImage(c.Request().Context(), a, id)
 			if err != nil {
 				return err
 			}
 			f.Entry = v.StartImage
-			if !how.wasRefused() {
+			if !how.WasRefused() {
 				f.In = imageview.CatalogValues{
 					Name: v.Name, Family: v.OS.Family, System: v.OS.Name, Release: v.OS.Version, Arch: v.OS.Arch, URL: v.URL, File: v.File, Checksum: v.Checksum, ChecksumURL: v.ChecksumURL,
 				}
 			}
-		} else if !how.wasRefused() {
+		} else if !how.WasRefused() {
 			f.In.Family, f.In.Arch = "linux", "x86_64"
 		}
-		return s.ShowPageWithStatus(c, how.status, a, catalogPageLayout, show(f))
+		return s.ShowPageWithStatus(c, how.Status, a, catalogPageLayout, show(f))
 	}
 }
 
-func (s *Site) addCatalogEntry(c echo.Context, a fleet.Actor, in catalogEntryForm) (formResponse, error) {
+func (s *Site) addCatalogEntry(c echo.Context, a fleet.Actor, in catalogEntryForm) (form.Response, error) {
 	_, err := s.Control.AddStartImage(c.Request().Context(), a, control.NewStartImage{
 		Name: in.Name, OS: in.os(), URL: in.URL, File: in.File, Checksum: in.Checksum, ChecksumURL: in.ChecksumURL,
 	})
-	return stayOnPage(imageview.CatalogPath(), strings.TrimSpace(in.Name)+" is in the catalog."), err
+	return form.StayOnPage(imageview.CatalogPath(), strings.TrimSpace(in.Name)+" is in the catalog."), err
 }
 
-func (s *Site) editCatalogEntry(c echo.Context, a fleet.Actor, in catalogEntryForm) (formResponse, error) {
+func (s *Site) editCatalogEntry(c echo.Context, a fleet.Actor, in catalogEntryForm) (form.Response, error) {
 	os := in.os()
 	err := s.Control.EditStartImage(c.Request().Context(), a, catalogEntryIDOf(c), control.EditStartImage{
 		Name: &in.Name, OS: &os, URL: &in.URL, File: &in.File, Checksum: &in.Checksum, ChecksumURL: &in.ChecksumURL,
 	})
-	return stayOnPage(imageview.CatalogPath(), "Saved."), err
+	return form.StayOnPage(imageview.CatalogPath(), "Saved."), err
 }
 
-func (s *Site) removeCatalogEntry(c echo.Context, a fleet.Actor, _ catalogEntryForm) (formResponse, error) {
-	return stayOnPage(imageview.CatalogPath(), "Removed from the catalog."), s.Control.RemoveStartImage(c.Request().Context(), a, catalogEntryIDOf(c))
+func (s *Site) removeCatalogEntry(c echo.Context, a fleet.Actor, _ catalogEntryForm) (form.Response, error) {
+	return form.StayOnPage(imageview.CatalogPath(), "Removed from the catalog."), s.Control.RemoveStartImage(c.Request().Context(), a, catalogEntryIDOf(c))
 }
 
-func (s *Site) restoreCatalog(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) restoreCatalog(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	n, err := s.Control.RestoreStartImages(c.Request().Context(), a)
 	text := "The catalog already contains all original entries, unchanged."
 	if n > 0 {
 		text = "The original entries are restored."
 	}
-	return stayOnPage(imageview.CatalogPath(), text), err
+	return form.StayOnPage(imageview.CatalogPath(), text), err
 }

@@ -13,6 +13,7 @@ import (
 	"quantix/views/kit"
 	"quantix/views/shell"
 	taskview "quantix/views/task"
+	"quantix/web/form"
 	"quantix/web/render"
 )
 
@@ -77,11 +78,11 @@ func cancelTaskState(a fleet.Actor, task fleet.Task) fleet.ActionState {
 	return fleet.ActionState{Action: fleet.ActCancel, Allowed: ok, Reason: why}
 }
 
-func (s *Site) cancelTask(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) cancelTask(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	task, err := s.Control.CancelTask(c.Request().Context(), a, fleet.TaskID(c.Param("id")))
 	said := "The task is cancelled."
 	if task.Steps != nil {
 		said = "The steps that had not started are cancelled."
 	}
-	return stayOnPage(views.TaskPath(task.ID), said), err
+	return form.StayOnPage(views.TaskPath(task.ID), said), err
 }

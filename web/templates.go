@@ -16,6 +16,7 @@ import (
 	"quantix/views/shell"
 	templateview "quantix/views/template"
 	"quantix/web/api"
+	"quantix/web/form"
 	"quantix/web/render"
 )
 
@@ -39,7 +40,7 @@ func templatePageLayout(v fleet.TemplateView) shell.PageLayout {
 func templateIDOf(c echo.Context) fleet.TemplateID { return fleet.TemplateID(c.Param("id")) }
 
 // templatePage shows a template. One tab has the form that publishes the template to a project.
-func (s *Site) templatePage(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
+func (s *Site) templatePage(c echo.Context, a fleet.Actor, _ grantForm, how form.Display) error {
 	tab, err := requestedTab(c, templateview.Tabs(), "template")
 	if err != nil {
 		return err
@@ -47,17 +48,17 @@ func (s *Site) templatePage(c echo.Context, a fleet.Actor, _ grantForm, how form
 	return s.showTemplate(c, a, tab, how)
 }
 
-func (s *Site) showTemplateGrants(c echo.Context, a fleet.Actor, _ grantForm, how formDisplay) error {
+func (s *Site) showTemplateGrants(c echo.Context, a fleet.Actor, _ grantForm, how form.Display) error {
 	return s.showTemplate(c, a, "grants", how)
 }
 
-func (s *Site) showTemplate(c echo.Context, a fleet.Actor, tab string, how formDisplay) error {
+func (s *Site) showTemplate(c echo.Context, a fleet.Actor, tab string, how form.Display) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetTemplate(ctx, a, templateIDOf(c))
 	if err != nil {
 		return err
 	}
-	p := templateview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Template: v, Now: time.Now(), Errors: how.errors}
+	p := templateview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Template: v, Now: time.Now(), Errors: how.Errors}
 	if tab == "grants" && policy.May(a, policy.InfraChange, "") {
 		projects := optionQuery{
 			kind: "template-grants", parentID: string(v.ID), chosen: []string{templateview.GrantToAllProjects}, formAddress: "/templates/" + string(v.ID) + "?tab=grants", showAll: c.QueryParam("all") != "",
@@ -76,18 +77,18 @@ func (s *Site) showTemplate(c echo.Context, a fleet.Actor, tab string, how formD
 			return err
 		}
 	}
-	return s.ShowPageWithStatus(c, how.status, a, templatePageLayout(v), templateview.TemplatePage(p))
+	return s.ShowPageWithStatus(c, how.Status, a, templatePageLayout(v), templateview.TemplatePage(p))
 }
 
 // setTemplateGrant publishes a template to a project, or withdraws it.
-func (s *Site) setTemplateGrant(c echo.Context, a fleet.Actor, in grantForm) (formResponse, error) {
+func (s *Site) setTemplateGrant(c echo.Context, a fleet.Actor, in grantForm) (form.Response, error) {
 	set := s.Control.GrantTemplate
 	if in.Revoke != "" {
 		set = s.Control.RevokeTemplate
 	}
 	id := templateIDOf(c)
 	err := set(c.Request().Context(), a, id, api.GrantProjectID(in.Project))
-	return redrawForm(views.TabPath(views.TemplatePath(id), "grants"), func(c echo.Context) error { return s.showTemplateGrants(c, a, in, firstDisplay) }), err
+	return form.Redraw(views.TabPath(views.TemplatePath(id), "grants"), func(c echo.Context) error { return s.showTemplateGrants(c, a, in, form.FirstDisplay) }), err
 }
 
 type templateForm struct {
@@ -107,13 +108,13 @@ func (in templateForm) view() templateview.FormValues {
 }
 
 func (in templateForm) os() fleet.OSFacts {
-	return osFacts(in.Family, in.System, in.Release, in.Arch)
+	return form.OSFacts(in.Family, in.System, in.Release, in.Arch)
 }
 
 // templateDialog returns the handler that shows a dialog about the template in the path, or about the version in the
 // query.
-func (s *Site) templateDialog(show func(templateview.Form) templ.Component) formRenderer[templateForm] {
-	return func(c echo.Context, a fleet.Actor, in templateForm, how formDisplay) error {
+func (s *Site) templateDialog(show func(templateview.Form) templ.Component) form.Renderer[templateForm] {
+	return func(c echo.Context, a fleet.Actor, in templateForm, how form.Display) error {
 		v, err := s.Control.GetTemplate(c.Request().Context(), a, templateIDOf(c))
 		if err != nil {
 			return err
@@ -125,8 +126,8 @@ func (s *Site) templateDialog(show func(templateview.Form) templ.Component) form
 		if err := policy.Check(a, right, v.ProjectID); err != nil {
 			return err
 		}
-		f := templateview.Form{Template: v, In: in.view(), Errors: how.errors}
-		if !how.wasRefused() {
+		f := templateview.Form{Template: v, In: in.view(), Errors: how.Errors}
+		if !how.WasRefused() {
 			f.In = templateview.FormValues{Name: v.Name, Description: v.Description, Family: v.OS.Family, System: v.OS.Name, Release: v.OS.Version, Arch: v.OS.Arch}
 		}
 		if id := c.QueryParam("version"); id != "" {
@@ -134,27 +135,27 @@ func (s *Site) templateDialog(show func(templateview.Form) templ.Component) form
 				return fleet.Errorf(fleet.NotFound, "The template has no such version.")
 			}
 		}
-		return s.ShowPageWithStatus(c, how.status, a, templatePageLayout(v), show(f))
+		return s.ShowPageWithStatus(c, how.Status, a, templatePageLayout(v), show(f))
 	}
 }
 
 // confirmDeleteTemplateVersion shows the dialog that deletes the version in the query, which must exist.
-func (s *Site) confirmDeleteTemplateVersion(c echo.Context, a fleet.Actor, in templateForm, how formDisplay) error {
+func (s *Site) confirmDeleteTemplateVersion(c echo.Context, a fleet.Actor, in templateForm, how form.Display) error {
 	if c.QueryParam("version") == "" {
 		return fleet.Errorf(fleet.NotFound, "The template has no such version.")
 	}
 	return s.templateDialog(templateview.DeleteVersionDialog)(c, a, in, how)
 }
 
-func (s *Site) editTemplate(c echo.Context, a fleet.Actor, in templateForm) (formResponse, error) {
+func (s *Site) editTemplate(c echo.Context, a fleet.Actor, in templateForm) (form.Response, error) {
 	name, description, os := strings.TrimSpace(in.Name), strings.TrimSpace(in.Description), in.os()
 	err := s.Control.EditTemplate(c.Request().Context(), a, templateIDOf(c), control.EditTemplate{Name: &name, Description: &description, OS: &os})
-	return stayOnPage(views.TemplatePath(templateIDOf(c)), "Saved."), err
+	return form.StayOnPage(views.TemplatePath(templateIDOf(c)), "Saved."), err
 }
 
-func (s *Site) deleteTemplate(c echo.Context, a fleet.Actor, in templateForm) (formResponse, error) {
+func (s *Site) deleteTemplate(c echo.Context, a fleet.Actor, in templateForm) (form.Response, error) {
 	_, err := s.Control.DeleteTemplate(c.Request().Context(), a, templateIDOf(c), in.Confirm)
-	return redirectTo("/templates"), err
+	return form.RedirectTo("/templates"), err
 }
 
 type deprecateForm struct {
@@ -162,19 +163,19 @@ type deprecateForm struct {
 	Deprecated string `form:"deprecated"`
 }
 
-func (s *Site) deprecateVersion(c echo.Context, a fleet.Actor, in deprecateForm) (formResponse, error) {
+func (s *Site) deprecateVersion(c echo.Context, a fleet.Actor, in deprecateForm) (form.Response, error) {
 	of := control.TemplateVersion{TemplateID: templateIDOf(c), VersionID: fleet.TemplateVersionID(in.Version)}
 	text := "VMs can be created from the version again."
 	if in.Deprecated != "" {
 		text = "The version is deprecated: no VM can be created from it."
 	}
-	return stayOnPage(views.TemplatePath(of.TemplateID), text), s.Control.DeprecateTemplateVersion(c.Request().Context(), a, of, in.Deprecated != "")
+	return form.StayOnPage(views.TemplatePath(of.TemplateID), text), s.Control.DeprecateTemplateVersion(c.Request().Context(), a, of, in.Deprecated != "")
 }
 
-func (s *Site) deleteTemplateVersion(c echo.Context, a fleet.Actor, in templateForm) (formResponse, error) {
+func (s *Site) deleteTemplateVersion(c echo.Context, a fleet.Actor, in templateForm) (form.Response, error) {
 	of := control.TemplateVersion{TemplateID: templateIDOf(c), VersionID: fleet.TemplateVersionID(c.QueryParam("version"))}
 	_, err := s.Control.DeleteTemplateVersion(c.Request().Context(), a, of, in.Confirm)
-	return stayOnPage(views.TemplatePath(of.TemplateID), "The version is deleted."), err
+	return form.StayOnPage(views.TemplatePath(of.TemplateID), "The version is deleted."), err
 }
 
 // templateMenu returns the handler of the template's action menu.

@@ -13,6 +13,7 @@ import (
 	"quantix/internal/fleet"
 	peopleview "quantix/views/people"
 	"quantix/views/shell"
+	"quantix/web/form"
 )
 
 // defaultTokenHours is the default lifetime of a new token in its form, in hours.
@@ -29,11 +30,11 @@ type tokenForm struct {
 }
 
 // tokensPage shows the tokens, with the form of a new one.
-func (s *Site) tokensPage(c echo.Context, a fleet.Actor, in tokenForm, how formDisplay) error {
-	if !how.wasRefused() {
+func (s *Site) tokensPage(c echo.Context, a fleet.Actor, in tokenForm, how form.Display) error {
+	if !how.WasRefused() {
 		in.Life = defaultTokenHours
 	}
-	return s.showTokens(c, a, how.status, nil, peopleview.TokenForm{Name: in.Name, Life: in.Life, Errors: how.errors})
+	return s.showTokens(c, a, how.Status, nil, peopleview.TokenForm{Name: in.Name, Life: in.Life, Errors: how.Errors})
 }
 
 func (s *Site) showTokens(c echo.Context, a fleet.Actor, status int, made *fleet.Token, f peopleview.TokenForm) error {
@@ -46,9 +47,9 @@ func (s *Site) showTokens(c echo.Context, a fleet.Actor, status int, made *fleet
 }
 
 // createToken answers with the page that shows the secret. No other page can show the secret.
-func (s *Site) createToken(c echo.Context, a fleet.Actor, in tokenForm) (formResponse, error) {
+func (s *Site) createToken(c echo.Context, a fleet.Actor, in tokenForm) (form.Response, error) {
 	var checks fleet.Checks
-	hours := min(parseField(&checks, "ttl", in.Life, parseNumber), maxTokenHours)
+	hours := min(form.ParseField(&checks, "ttl", in.Life, form.ParseNumber), maxTokenHours)
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
@@ -58,12 +59,12 @@ func (s *Site) createToken(c echo.Context, a fleet.Actor, in tokenForm) (formRes
 	}, err
 }
 
-func (s *Site) confirmDeleteToken() formRenderer[emptyForm] {
-	return confirmDialog(s.Renderer, s.ownToken, tokenPageLayout, peopleview.TokenDeleteDialog)
+func (s *Site) confirmDeleteToken() form.Renderer[form.Empty] {
+	return form.ConfirmDialog(s.Renderer, s.ownToken, tokenPageLayout, peopleview.TokenDeleteDialog)
 }
 
-func (s *Site) deleteToken(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	return redirectTo("/account/tokens"), s.Control.DeleteToken(c.Request().Context(), a, fleet.TokenID(c.Param("id")))
+func (s *Site) deleteToken(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+	return form.RedirectTo("/account/tokens"), s.Control.DeleteToken(c.Request().Context(), a, fleet.TokenID(c.Param("id")))
 }
 
 // ownToken returns the actor's own token with that id.

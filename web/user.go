@@ -17,6 +17,7 @@ import (
 	"quantix/views/kit"
 	peopleview "quantix/views/people"
 	"quantix/views/shell"
+	"quantix/web/form"
 )
 
 func userPageLayout(u fleet.User) shell.PageLayout { return shell.PageLayout{Title: u.Name} }
@@ -31,12 +32,12 @@ func (in userForm) input() identity.UserInput {
 	return identity.UserInput{Name: strings.TrimSpace(in.Name), Role: fleet.Role(in.Role), Disabled: in.Disabled != ""}
 }
 
-func (in userForm) view(id fleet.UserID, how formDisplay) peopleview.UserForm {
-	return peopleview.UserForm{ID: id, Name: in.Name, Role: in.Role, Disabled: in.Disabled != "", Errors: how.errors}
+func (in userForm) view(id fleet.UserID, how form.Display) peopleview.UserForm {
+	return peopleview.UserForm{ID: id, Name: in.Name, Role: in.Role, Disabled: in.Disabled != "", Errors: how.Errors}
 }
 
-func (s *Site) showUserForm(c echo.Context, a fleet.Actor, in userForm, how formDisplay) error {
-	return s.showNewUser(c, a, how.status, in.view("", how))
+func (s *Site) showUserForm(c echo.Context, a fleet.Actor, in userForm, how form.Display) error {
+	return s.showNewUser(c, a, how.Status, in.view("", how))
 }
 
 func (s *Site) showNewUser(c echo.Context, a fleet.Actor, status int, f peopleview.UserForm) error {
@@ -44,7 +45,7 @@ func (s *Site) showNewUser(c echo.Context, a fleet.Actor, status int, f peoplevi
 }
 
 // createUser answers with the page that shows the one-time password. No other page can show the password.
-func (s *Site) createUser(c echo.Context, a fleet.Actor, in userForm) (formResponse, error) {
+func (s *Site) createUser(c echo.Context, a fleet.Actor, in userForm) (form.Response, error) {
 	u, password, err := s.Control.CreateUser(c.Request().Context(), a, in.input())
 	return func(c echo.Context) error {
 		return s.showNewUser(c, a, http.StatusOK, peopleview.UserForm{ID: u.ID, Name: u.Name, Password: password})
@@ -52,20 +53,20 @@ func (s *Site) createUser(c echo.Context, a fleet.Actor, in userForm) (formRespo
 }
 
 // userPage shows a user, with the form that edits the user.
-func (s *Site) userPage(c echo.Context, a fleet.Actor, in userForm, how formDisplay) error {
+func (s *Site) userPage(c echo.Context, a fleet.Actor, in userForm, how form.Display) error {
 	ctx := c.Request().Context()
 	u, err := s.Control.GetUser(ctx, a, fleet.UserID(c.Param("id")))
 	if err != nil {
 		return err
 	}
 	p := peopleview.UserPage{User: u, Actor: a, Form: in.view(u.ID, how), Now: time.Now()}
-	if !how.wasRefused() {
+	if !how.WasRefused() {
 		p.Form = peopleview.UserForm{ID: u.ID, Name: u.Name, Role: string(u.Role), Disabled: u.Disabled}
 	}
 	if p.Projects, p.Roles, err = s.projectRolesOfUser(ctx, a, u); err != nil {
 		return err
 	}
-	return s.ShowPageWithStatus(c, how.status, a, userPageLayout(u), peopleview.UserBody(p))
+	return s.ShowPageWithStatus(c, how.Status, a, userPageLayout(u), peopleview.UserBody(p))
 }
 
 // projectRolesOfUser returns the projects where the user has a role, and the roles by project id. It omits projects
@@ -86,34 +87,34 @@ func (s *Site) projectRolesOfUser(ctx context.Context, a fleet.Actor, u fleet.Us
 	return out, roles, err
 }
 
-func (s *Site) editUser(c echo.Context, a fleet.Actor, in userForm) (formResponse, error) {
+func (s *Site) editUser(c echo.Context, a fleet.Actor, in userForm) (form.Response, error) {
 	id := fleet.UserID(c.Param("id"))
 	_, err := s.Control.UpdateUser(c.Request().Context(), a, id, in.input())
-	return redirectTo(views.UserPath(id)), err
+	return form.RedirectTo(views.UserPath(id)), err
 }
 
-func (s *Site) confirmResetPassword(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
+func (s *Site) confirmResetPassword(c echo.Context, a fleet.Actor, _ form.Empty, how form.Display) error {
 	return s.showPasswordReset(c, a, how, "")
 }
 
-func (s *Site) showPasswordReset(c echo.Context, a fleet.Actor, how formDisplay, password string) error {
+func (s *Site) showPasswordReset(c echo.Context, a fleet.Actor, how form.Display, password string) error {
 	dialog := func(u fleet.User, e kit.Errors) templ.Component {
 		return peopleview.ResetPasswordDialog(u, password, e)
 	}
-	return confirmDialog(s.Renderer, s.Control.GetUser, userPageLayout, dialog)(c, a, emptyForm{}, how)
+	return form.ConfirmDialog(s.Renderer, s.Control.GetUser, userPageLayout, dialog)(c, a, form.Empty{}, how)
 }
 
 // resetPassword answers with the page that shows the new one-time password. No other page can show the password.
-func (s *Site) resetPassword(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *Site) resetPassword(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	password := auth.NewPassword()
 	err := s.Control.SetPassword(c.Request().Context(), a, fleet.UserID(c.Param("id")), password)
-	return func(c echo.Context) error { return s.showPasswordReset(c, a, firstDisplay, password) }, err
+	return func(c echo.Context) error { return s.showPasswordReset(c, a, form.FirstDisplay, password) }, err
 }
 
-func (s *Site) confirmDeleteUser() formRenderer[emptyForm] {
-	return confirmDialog(s.Renderer, s.Control.GetUser, userPageLayout, peopleview.UserDeleteDialog)
+func (s *Site) confirmDeleteUser() form.Renderer[form.Empty] {
+	return form.ConfirmDialog(s.Renderer, s.Control.GetUser, userPageLayout, peopleview.UserDeleteDialog)
 }
 
-func (s *Site) deleteUser(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
-	return redirectTo("/users"), s.Control.DeleteUser(c.Request().Context(), a, fleet.UserID(c.Param("id")))
+func (s *Site) deleteUser(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+	return form.RedirectTo("/users"), s.Control.DeleteUser(c.Request().Context(), a, fleet.UserID(c.Param("id")))
 }

@@ -10,6 +10,7 @@ import (
 	"quantix/views"
 	"quantix/views/kit"
 	"quantix/views/shell"
+	"quantix/web/form"
 	"quantix/web/render"
 )
 
@@ -27,14 +28,14 @@ func (in savedViewForm) savedQuery(list string) string {
 }
 
 // savedViewsPage shows the menu of a list's saved views, with the form that saves another one.
-func (s *Site) savedViewsPage(c echo.Context, a fleet.Actor, in savedViewForm, how formDisplay) error {
-	p := kit.SavedViewsPage{List: c.Param("list"), Name: in.Name, Errors: how.errors, Focus: how.wasRefused()}
-	if how.wasRefused() {
+func (s *Site) savedViewsPage(c echo.Context, a fleet.Actor, in savedViewForm, how form.Display) error {
+	p := kit.SavedViewsPage{List: c.Param("list"), Name: in.Name, Errors: how.Errors, Focus: how.WasRefused()}
+	if how.WasRefused() {
 		p.Query = in.savedQuery(p.List)
 	} else {
 		p.Query, _ = fleet.SavedViewQuery(p.List, c.QueryParams())
 	}
-	return s.showSavedViews(c, a, how.status, p)
+	return s.showSavedViews(c, a, how.Status, p)
 }
 
 // showSavedViews answers with the saved views of a list: as its menu, or as a separate page.
@@ -48,19 +49,19 @@ func (s *Site) showSavedViews(c echo.Context, a fleet.Actor, status int, p kit.S
 	return s.ShowPageWithStatus(c, status, a, shell.PageLayout{Title: "Saved views"}, kit.SavedViews(p))
 }
 
-func (s *Site) createSavedView(c echo.Context, a fleet.Actor, in savedViewForm) (formResponse, error) {
+func (s *Site) createSavedView(c echo.Context, a fleet.Actor, in savedViewForm) (form.Response, error) {
 	view, err := s.Control.SaveView(c.Request().Context(), a, c.Param("list"), in.Name, in.Query)
 	return s.redrawSavedViews(a, c.Param("list"), view.Query), err
 }
 
-func (s *Site) deleteSavedView(c echo.Context, a fleet.Actor, in savedViewForm) (formResponse, error) {
+func (s *Site) deleteSavedView(c echo.Context, a fleet.Actor, in savedViewForm) (form.Response, error) {
 	view, err := s.Control.DeleteView(c.Request().Context(), a, fleet.ViewID(c.Param("id")))
 	return s.redrawSavedViews(a, view.List, in.savedQuery(view.List)), err
 }
 
 // redrawSavedViews redraws the menu; without scripts it redirects to the list as shown.
-func (s *Site) redrawSavedViews(a fleet.Actor, list, query string) formResponse {
-	return redrawForm(views.SavedViewPath(list, query), func(c echo.Context) error {
+func (s *Site) redrawSavedViews(a fleet.Actor, list, query string) form.Response {
+	return form.Redraw(views.SavedViewPath(list, query), func(c echo.Context) error {
 		return s.showSavedViews(c, a, http.StatusOK, kit.SavedViewsPage{List: list, Query: query, Focus: true})
 	})
 }

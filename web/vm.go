@@ -13,6 +13,7 @@ import (
 	"quantix/views"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 	"quantix/web/render"
 )
 
@@ -164,10 +165,10 @@ type vmActionForm struct {
 	Action fleet.Action `form:"action"`
 }
 
-func (s *vmSite) startVMAction(c echo.Context, a fleet.Actor, in vmActionForm) (formResponse, error) {
+func (s *vmSite) startVMAction(c echo.Context, a fleet.Actor, in vmActionForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	job, err := s.Control.RequestPowerAction(c.Request().Context(), a, id, in.Action)
-	return stayOnPage(views.VMPath(id), in.Action.Label()+" "+job.SubjectName+": queued on "+cmp.Or(job.HostName, "its host")+"."), err
+	return form.StayOnPage(views.VMPath(id), in.Action.Label()+" "+job.SubjectName+": queued on "+cmp.Or(job.HostName, "its host")+"."), err
 }
 
 type deleteVMForm struct {
@@ -175,19 +176,19 @@ type deleteVMForm struct {
 	Confirm string `form:"confirm"`
 }
 
-func (s *vmSite) confirmDeleteVM(c echo.Context, a fleet.Actor, in deleteVMForm, how formDisplay) error {
+func (s *vmSite) confirmDeleteVM(c echo.Context, a fleet.Actor, in deleteVMForm, how form.Display) error {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
 	}
-	d := vmview.DeletePage{VM: p.VM, Disks: in.Disks, Errors: how.errors}
+	d := vmview.DeletePage{VM: p.VM, Disks: in.Disks, Errors: how.Errors}
 	if d.Pools, err = s.poolNamesOfVM(c.Request().Context(), a, p.VM); err != nil {
 		return err
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DeleteDialog(d))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.DeleteDialog(d))
 }
 
-func (s *vmSite) deleteVM(c echo.Context, a fleet.Actor, in deleteVMForm) (formResponse, error) {
+func (s *vmSite) deleteVM(c echo.Context, a fleet.Actor, in deleteVMForm) (form.Response, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
 	if may, _ := vm.Allows(fleet.ActDelete); err == nil && may && vm.HasGuest() && in.Confirm != vm.Name {
 		err = nameMismatchError(vm.Name)
@@ -195,7 +196,7 @@ func (s *vmSite) deleteVM(c echo.Context, a fleet.Actor, in deleteVMForm) (formR
 	if err == nil {
 		_, err = s.Control.DeleteVM(c.Request().Context(), a, vm.ID, in.Disks == "delete", in.Confirm)
 	}
-	return redirectTo("/vms"), err
+	return form.RedirectTo("/vms"), err
 }
 
 // nameMismatchError returns the error for a deletion dialog where the typed name differs from the VM's name.

@@ -12,6 +12,7 @@ import (
 	"quantix/views/kit"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 	"quantix/web/render"
 )
 
@@ -30,27 +31,27 @@ type bulkActionForm struct {
 
 // startBulkAction starts one action on many VMs and redirects to the task's page, so that a reload does not repeat the
 // action. Destructive actions, and actions that need more input, show a dialog first.
-func (s *vmSite) startBulkAction(c echo.Context, a fleet.Actor, in bulkActionForm) (formResponse, error) {
+func (s *vmSite) startBulkAction(c echo.Context, a fleet.Actor, in bulkActionForm) (form.Response, error) {
 	if in.Action == vmview.BulkCompare {
 		return redirectToComparison(in.IDs)
 	}
 	if in.Confirmed == "" && vmview.BulkActionOpensDialog(in.Action) {
-		return func(c echo.Context) error { return s.showBulkActionDialog(c, a, in, firstDisplay) }, nil
+		return func(c echo.Context) error { return s.showBulkActionDialog(c, a, in, form.FirstDisplay) }, nil
 	}
 	task, err := s.queueBulkAction(c.Request().Context(), a, in)
-	return redirectTo(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", render.LocalPath(in.Back)).String()), err
+	return form.RedirectTo(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", render.LocalPath(in.Back)).String()), err
 }
 
 // redirectToComparison redirects to the comparison of the selected VMs: two, or one that the user compares with another
 // VM chosen there.
-func redirectToComparison(ids []fleet.VMID) (formResponse, error) {
+func redirectToComparison(ids []fleet.VMID) (form.Response, error) {
 	switch len(ids) {
 	case 0:
 		return nil, fleet.Errorf(fleet.Malformed, "Select two VMs to compare.")
 	case 1:
-		return redirectTo(kit.Link{Path: "/vms/compare"}.With("id", string(ids[0])).String()), nil
+		return form.RedirectTo(kit.Link{Path: "/vms/compare"}.With("id", string(ids[0])).String()), nil
 	case 2:
-		return redirectTo(kit.Link{Path: "/vms/compare"}.With("id", string(ids[0])).With("with", string(ids[1])).String()), nil
+		return form.RedirectTo(kit.Link{Path: "/vms/compare"}.With("id", string(ids[0])).With("with", string(ids[1])).String()), nil
 	}
 	return nil, fleet.Errorf(fleet.Malformed, "Only two VMs can be compared. Select two, not %d.", len(ids))
 }
@@ -75,7 +76,7 @@ func (s *vmSite) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkActi
 		})
 	case vmview.BulkMigrate:
 		var checks fleet.Checks
-		order := control.MigrateVM{HostID: fleet.HostID(in.Host), RateBytes: parseField(&checks, "rateBytes", in.Rate, parseTransferRate)}
+		order := control.MigrateVM{HostID: fleet.HostID(in.Host), RateBytes: form.ParseField(&checks, "rateBytes", in.Rate, parseTransferRate)}
 		if err := checks.Err(); err != nil {
 			return fleet.Task{}, err
 		}
@@ -85,10 +86,10 @@ func (s *vmSite) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkActi
 }
 
 // showBulkActionDialog shows the dialog that asks for the details of an action on many VMs, or for its confirmation.
-func (s *vmSite) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkActionForm, how formDisplay) error {
+func (s *vmSite) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkActionForm, how form.Display) error {
 	ctx := c.Request().Context()
 	if !vmview.BulkActionOpensDialog(in.Action) {
-		return fleet.Errorf(fleet.Invalid, "%s", how.errors.Form)
+		return fleet.Errorf(fleet.Invalid, "%s", how.Errors.Form)
 	}
 	vms, err := s.Control.VMsByID(ctx, a, in.IDs)
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *vmSite) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkActi
 	if len(vms) == 0 {
 		return fleet.Errorf(fleet.NotFound, "None of these VMs exists any more. Reload the page.")
 	}
-	p := vmview.BulkActionPage{Action: in.Action, VMs: vms, Back: render.LocalPath(in.Back), Errors: how.errors, In: vmview.BulkActionForm{
+	p := vmview.BulkActionPage{Action: in.Action, VMs: vms, Back: render.LocalPath(in.Back), Errors: how.Errors, In: vmview.BulkActionForm{
 		Disks: in.Disks, Name: in.Name, Description: in.Description, Host: in.Host, Rate: in.Rate, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
 	}}
 	if in.Action == vmview.BulkMigrate {
@@ -108,7 +109,7 @@ func (s *vmSite) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkActi
 			p.Hosts.Options = p.Hosts.Options[1:]
 		}
 	}
-	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: "Virtual machines"}, vmview.BulkActionDialog(p))
+	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "Virtual machines"}, vmview.BulkActionDialog(p))
 }
 
 // redirectOldBulkPage redirects the addresses of bulk results in older versions to the tasks that replaced these pages.

@@ -16,6 +16,7 @@ import (
 	"quantix/views/kit"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 // bulkEditForm holds the typed values of the bulk edit form.
@@ -35,7 +36,7 @@ func (in bulkEditForm) ids() (out []fleet.VMID) {
 func (in bulkEditForm) edit() (fleet.BulkEdit, error) {
 	var checks fleet.Checks
 	out := fleet.BulkEdit{Labels: map[string]*string{}, Fields: map[string]json.RawMessage{}}
-	for k, v := range parseLabels(&checks, "labels", in.Get("labels")) {
+	for k, v := range form.ParseLabels(&checks, "labels", in.Get("labels")) {
 		out.Labels[k] = &v
 	}
 	for line := range strings.Lines(in.Get("unlabel")) {
@@ -61,7 +62,7 @@ func (in bulkEditForm) edit() (fleet.BulkEdit, error) {
 }
 
 // showBulkEditForm shows the bulk edit form for selected VMs, or for all VMs that match a filter.
-func (s *vmSite) showBulkEditForm(c echo.Context, a fleet.Actor, in bulkEditForm, how formDisplay) error {
+func (s *vmSite) showBulkEditForm(c echo.Context, a fleet.Actor, in bulkEditForm, how form.Display) error {
 	if in.Values == nil {
 		ids, err := s.selectedVMIDs(c.Request().Context(), a, c.Request().URL.Query())
 		if err != nil {
@@ -77,13 +78,13 @@ func newBulkEditForm(ids []string) bulkEditForm {
 	return bulkEditForm{url.Values{"id": ids, "spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}}}
 }
 
-func (s *vmSite) showBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, how formDisplay, preview *vmview.BulkEditPreview) error {
+func (s *vmSite) showBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, how form.Display, preview *vmview.BulkEditPreview) error {
 	models, err := s.Control.CPUModels(c.Request().Context(), a)
 	if err != nil {
 		return err
 	}
-	p := vmview.BulkEditData{IDs: in.ids(), Preview: preview, Form: vmview.Form{Typed: in.Values, Errors: how.errors, CPUModels: models, MayChangeHosts: policy.May(a, policy.InfraChange, "")}}
-	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: "Edit VMs"}, vmview.BulkEditPage(p))
+	p := vmview.BulkEditData{IDs: in.ids(), Preview: preview, Form: vmview.Form{Typed: in.Values, Errors: how.Errors, CPUModels: models, MayChangeHosts: policy.May(a, policy.InfraChange, "")}}
+	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "Edit VMs"}, vmview.BulkEditPage(p))
 }
 
 // selectedVMIDs returns the VM ids in q, or the ids of all VMs that match the filter in q.
@@ -121,10 +122,10 @@ func (s *vmSite) selectedVMIDs(ctx context.Context, a fleet.Actor, q url.Values)
 
 // submitBulkEdit shows the form for a selection, shows a preview, or applies the edit and redirects to its task. The
 // selection is in the request body, because proxies refuse addresses with hundreds of ids.
-func (s *vmSite) submitBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm) (formResponse, error) {
+func (s *vmSite) submitBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm) (form.Response, error) {
 	if in.Get("step") == "select" {
 		ids, err := s.selectedVMIDs(c.Request().Context(), a, url.Values{"id": in.Values["id"]})
-		return func(c echo.Context) error { return s.showBulkEdit(c, a, newBulkEditForm(ids), firstDisplay, nil) }, err
+		return func(c echo.Context) error { return s.showBulkEdit(c, a, newBulkEditForm(ids), form.FirstDisplay, nil) }, err
 	}
 	edit, err := in.edit()
 	if err != nil {
@@ -133,12 +134,12 @@ func (s *vmSite) submitBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm) 
 	ctx := c.Request().Context()
 	if in.Get("step") == "do" {
 		task, err := s.Control.EditVMs(ctx, a, in.ids(), edit)
-		return redirectTo(kit.Link{Path: views.TaskPath(task.ID)}.With("back", "/vms").String()), err
+		return form.RedirectTo(kit.Link{Path: views.TaskPath(task.ID)}.With("back", "/vms").String()), err
 	}
 	b, err := s.Control.PreviewEdit(ctx, a, in.ids(), edit)
 	if err != nil {
 		return nil, err
 	}
 	preview := vmview.BulkEditPreview{Now: b.Now, NextBoot: b.NextBoot, Same: b.Same, Left: b.Left, Refused: slices.Clone(b.Refused)}
-	return func(c echo.Context) error { return s.showBulkEdit(c, a, in, firstDisplay, &preview) }, nil
+	return func(c echo.Context) error { return s.showBulkEdit(c, a, in, form.FirstDisplay, &preview) }, nil
 }

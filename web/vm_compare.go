@@ -17,6 +17,7 @@ import (
 	"quantix/views/kit"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 // compareVMsPage compares two VMs field by field, or a VM and a template version. The query has two ids from a list's
@@ -94,7 +95,7 @@ func encodeVMState(vm fleet.VM) string {
 func mergeConcurrentChanges(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged fleet.VM, fields []fleet.MergedField, err error) {
 	var was vmState
 	if err := json.Unmarshal([]byte(typed.Get("was")), &was); err != nil {
-		return merged, nil, unreadableFormError()
+		return merged, nil, form.UnreadableError()
 	}
 	as := func(name string, labels map[string]string, description string, spec fleet.VMSpec) fleet.VM {
 		out := vm.VM

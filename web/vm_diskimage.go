@@ -9,6 +9,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 type diskImageForm struct {
@@ -25,7 +26,7 @@ func (s *vmSite) diskInPath(c echo.Context, a fleet.Actor) (p vmview.Page, disk 
 	if p, err = s.readVMPage(c, a, ""); err != nil {
 		return p, disk, 0, err
 	}
-	ref := parseVolumeValue(c.QueryParam("disk"))
+	ref := form.ParseVolumeValue(c.QueryParam("disk"))
 	for i, d := range p.VM.Spec.Disks {
 		if d.Ref() == ref {
 			return p, d, i + 1, nil
@@ -34,24 +35,24 @@ func (s *vmSite) diskInPath(c echo.Context, a fleet.Actor) (p vmview.Page, disk 
 	return p, disk, 0, fleet.Errorf(fleet.NotFound, "This VM has no such disk any more.")
 }
 
-func (s *vmSite) showDiskImageForm(c echo.Context, a fleet.Actor, in diskImageForm, how formDisplay) error {
+func (s *vmSite) showDiskImageForm(c echo.Context, a fleet.Actor, in diskImageForm, how form.Display) error {
 	p, disk, number, err := s.diskInPath(c, a)
 	if err != nil {
 		return err
 	}
 	out := vmview.ImagePage{
-		VM: p.VM, Disk: disk, Number: number, Errors: how.errors,
+		VM: p.VM, Disk: disk, Number: number, Errors: how.Errors,
 		In: vmview.ImageForm{Name: in.Name, Description: in.Description, Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch},
 	}
 	_, out.Why = p.VM.AllowsImage(disk.Ref())
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DiskImageDialog(out))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.DiskImageDialog(out))
 }
 
-func (s *vmSite) createDiskImage(c echo.Context, a fleet.Actor, in diskImageForm) (formResponse, error) {
+func (s *vmSite) createDiskImage(c echo.Context, a fleet.Actor, in diskImageForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
-	image, _, err := s.Control.ImageOfDisk(c.Request().Context(), a, id, parseVolumeValue(c.QueryParam("disk")), control.DiskImage{
+	image, _, err := s.Control.ImageOfDisk(c.Request().Context(), a, id, form.ParseVolumeValue(c.QueryParam("disk")), control.DiskImage{
 		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description),
-		OS: osFacts(in.Family, in.System, in.Release, in.Arch),
+		OS: form.OSFacts(in.Family, in.System, in.Release, in.Arch),
 	})
-	return redirectTo(views.ImagePath(image)), err
+	return form.RedirectTo(views.ImagePath(image)), err
 }

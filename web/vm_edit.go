@@ -14,6 +14,7 @@ import (
 	"quantix/views"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 // newEditForm returns the edit form with the VM's current values.
@@ -32,7 +33,7 @@ func (s *vmSite) newEditForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vm
 }
 
 // showEditForm shows the VM's page with the submitted form.
-func (s *vmSite) showEditForm(c echo.Context, a fleet.Actor, in vmForm, how formDisplay) error {
+func (s *vmSite) showEditForm(c echo.Context, a fleet.Actor, in vmForm, how form.Display) error {
 	p, err := s.readVMPage(c, a, "configure")
 	if err != nil {
 		return err
@@ -40,8 +41,8 @@ func (s *vmSite) showEditForm(c echo.Context, a fleet.Actor, in vmForm, how form
 	if err := s.fillVMTab(c, a, &p); err != nil {
 		return err
 	}
-	p.Edit.Typed, p.Edit.Errors, p.Edit.MayOvercommit = in.Values, how.errors, p.Edit.MayChangeHosts
-	if how.wasRefused() {
+	p.Edit.Typed, p.Edit.Errors, p.Edit.MayOvercommit = in.Values, how.Errors, p.Edit.MayChangeHosts
+	if how.WasRefused() {
 		if p.Merge, err = s.mergePage(c.Request().Context(), a, in.Values, p.VM); err != nil {
 			return err
 		}
@@ -52,12 +53,12 @@ func (s *vmSite) showEditForm(c echo.Context, a fleet.Actor, in vmForm, how form
 	if err := s.fillEditVMChoices(c, a, &p.Edit, p.VM.ID); err != nil {
 		return err
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.VMPage(p))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.VMPage(p))
 }
 
-func (s *vmSite) editVM(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
+func (s *vmSite) editVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
 	if in.redrawOnly && in.prefillKey != vmview.PrefillSectionHeadings {
-		return func(c echo.Context) error { return s.showEditForm(c, a, in, firstDisplay) }, nil
+		return func(c echo.Context) error { return s.showEditForm(c, a, in, form.FirstDisplay) }, nil
 	}
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
@@ -75,7 +76,7 @@ func (s *vmSite) editVM(c echo.Context, a fleet.Actor, in vmForm) (formResponse,
 		return nil, err
 	}
 	_, _, err = s.Control.UpdateVM(ctx, a, vm.ID, change)
-	return redirectTo(views.VMPath(vm.ID)), err
+	return form.RedirectTo(views.VMPath(vm.ID)), err
 }
 
 func changeFromForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
@@ -84,10 +85,10 @@ func changeFromForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, error)
 	restoreNICFilters(&spec, vm.Spec)
 	generation, err := strconv.ParseInt(typed.Get("generation"), 10, 64)
 	if err != nil {
-		return control.UpdateVM{}, unreadableFormError()
+		return control.UpdateVM{}, form.UnreadableError()
 	}
 	change := control.UpdateVM{
-		Name: &name, Labels: parseLabels(&checks, "labels", typed.Get("labels")), Description: &text, Spec: &spec, IfGeneration: generation,
+		Name: &name, Labels: form.ParseLabels(&checks, "labels", typed.Get("labels")), Description: &text, Spec: &spec, IfGeneration: generation,
 		Overcommit: typed.Get("overcommit") != "",
 	}
 	return change, checks.Err()

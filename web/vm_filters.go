@@ -10,6 +10,7 @@ import (
 	"quantix/internal/policy"
 	"quantix/views"
 	groupview "quantix/views/secgroup"
+	"quantix/web/form"
 )
 
 // nicFiltersForm is the form with a NIC's security groups and anti-spoofing.
@@ -20,20 +21,20 @@ type nicFiltersForm struct {
 	AntiSpoofing string                  `form:"guard"`
 }
 
-func (s *vmSite) showNICFiltersForm(c echo.Context, a fleet.Actor, in nicFiltersForm, how formDisplay) error {
+func (s *vmSite) showNICFiltersForm(c echo.Context, a fleet.Actor, in nicFiltersForm, how form.Display) error {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	if !how.wasRefused() {
+	if !how.WasRefused() {
 		in.MAC = c.QueryParam("mac")
 	}
 	nic := nicByMAC(vm, in.MAC)
 	if nic == nil {
 		return fleet.Errorf(fleet.NotFound, "The VM %s has no such NIC.", vm.Name)
 	}
-	if !how.wasRefused() {
+	if !how.WasRefused() {
 		in.Groups, in.AntiSpoofing = nic.SecurityGroups, ""
 		if nic.HasAntiSpoofing() {
 			in.AntiSpoofing = "yes"
@@ -47,8 +48,8 @@ func (s *vmSite) showNICFiltersForm(c echo.Context, a fleet.Actor, in nicFilters
 	if nic.DefaultGroups {
 		follow = nic.PortGroup
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(vm), groupview.NICFiltersDialog(groupview.NICForm{
-		PortGroup: follow, VM: vm, MAC: nic.MAC, AntiSpoofing: in.AntiSpoofing != "", MayTurnOff: policy.May(a, policy.InfraChange, ""), Groups: groupview.NICChoices(all, in.Groups), Errors: how.errors,
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(vm), groupview.NICFiltersDialog(groupview.NICForm{
+		PortGroup: follow, VM: vm, MAC: nic.MAC, AntiSpoofing: in.AntiSpoofing != "", MayTurnOff: policy.May(a, policy.InfraChange, ""), Groups: groupview.NICChoices(all, in.Groups), Errors: how.Errors,
 	}))
 }
 
@@ -61,7 +62,7 @@ func nicByMAC(vm fleet.VMView, mac string) *fleet.NIC {
 	return nil
 }
 
-func (s *vmSite) setNICFilters(c echo.Context, a fleet.Actor, in nicFiltersForm) (formResponse, error) {
+func (s *vmSite) setNICFilters(c echo.Context, a fleet.Actor, in nicFiltersForm) (form.Response, error) {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
@@ -74,5 +75,5 @@ func (s *vmSite) setNICFilters(c echo.Context, a fleet.Actor, in nicFiltersForm)
 	guard := in.AntiSpoofing != ""
 	nic.SecurityGroups, nic.AntiSpoofing = in.Groups, &guard
 	_, _, err = s.Control.UpdateVM(ctx, a, vm.ID, control.UpdateVM{Spec: &vm.Spec, IfGeneration: in.Generation})
-	return stayOnPage(views.VMPath(vm.ID), "The filter of the NIC "+in.MAC+" is queued on the host."), err
+	return form.StayOnPage(views.VMPath(vm.ID), "The filter of the NIC "+in.MAC+" is queued on the host."), err
 }

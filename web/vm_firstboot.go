@@ -10,16 +10,17 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 // showFirstBootForm shows the form for the first-boot data that the guest gets at the VM's next start.
-func (s *vmSite) showFirstBootForm(c echo.Context, a fleet.Actor, in formValues, how formDisplay) error {
+func (s *vmSite) showFirstBootForm(c echo.Context, a fleet.Actor, in formValues, how form.Display) error {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	p := vmview.FirstBootPage{VM: vm, Errors: how.errors, Form: vmview.FirstBootForm{Typed: in.Values, Errors: how.errors, Current: vm.Spec.FirstBoot}}
+	p := vmview.FirstBootPage{VM: vm, Errors: how.Errors, Form: vmview.FirstBootForm{Typed: in.Values, Errors: how.Errors, Current: vm.Spec.FirstBoot}}
 	if p.Form.Specs, err = s.customizationsOfProject(c, a, vm.ProjectID); err != nil {
 		return err
 	}
@@ -32,11 +33,11 @@ func (s *vmSite) showFirstBootForm(c echo.Context, a fleet.Actor, in formValues,
 	case fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict:
 		return err
 	}
-	if !how.wasRefused() {
+	if !how.WasRefused() {
 		p.Form.Typed = url.Values{"generation": {strconv.FormatInt(vm.Generation, 10)}}
 		fillFirstBootForm(p.Form.Typed, had.Content)
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(vm), vmview.FirstBootDialog(p))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(vm), vmview.FirstBootDialog(p))
 }
 
 // customizationsOfProject lists the customization specs that VMs of the project may use.
@@ -51,11 +52,11 @@ func (s *vmSite) customizationsOfProject(c echo.Context, a fleet.Actor, project 
 	return out, err
 }
 
-func (s *vmSite) setFirstBoot(c echo.Context, a fleet.Actor, in formValues) (formResponse, error) {
+func (s *vmSite) setFirstBoot(c echo.Context, a fleet.Actor, in formValues) (form.Response, error) {
 	ctx, id := c.Request().Context(), fleet.VMID(c.Param("id"))
 	generation, err := strconv.ParseInt(in.Get("generation"), 10, 64)
 	if err != nil {
-		return nil, unreadableFormError()
+		return nil, form.UnreadableError()
 	}
 	had, err := s.Control.FirstBoot(ctx, a, id)
 	if err != nil && fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict {
@@ -75,5 +76,5 @@ func (s *vmSite) setFirstBoot(c echo.Context, a fleet.Actor, in formValues) (for
 	if task == "" {
 		said = "Nothing changed."
 	}
-	return stayOnPage(views.VMPath(id), said), err
+	return form.StayOnPage(views.VMPath(id), said), err
 }

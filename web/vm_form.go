@@ -11,11 +11,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-playground/form/v4"
+	playform "github.com/go-playground/form/v4"
 
 	"quantix/internal/fleet"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 // The form's fields have the names of the API's fields, such as "spec.cpus", and are decoded into a VM spec. This file
@@ -29,23 +30,23 @@ type specForm struct {
 	Spec fleet.VMSpec `json:"spec"`
 }
 
-func newSpecDecoder() *form.Decoder {
-	d := form.NewDecoder()
+func newSpecDecoder() *playform.Decoder {
+	d := playform.NewDecoder()
 	d.SetTagName("json")
-	d.SetMaxArraySize(maxFormRows)
+	d.SetMaxArraySize(form.MaxRows)
 	d.RegisterCustomTypeFunc(func(texts []string) (any, error) {
 		if len(texts) > 1 {
 			return parseMemory(texts[0], texts[1])
 		}
-		return parseNumber(texts[0])
+		return form.ParseNumber(texts[0])
 	}, 0)
 	// a ticked checkbox sends its value after the hidden default of the field
 	d.RegisterCustomTypeFunc(func(texts []string) (any, error) {
 		return slices.Contains(texts, "yes") || slices.Contains(texts, "true"), nil
 	}, false)
-	d.RegisterCustomTypeFunc(func(texts []string) (any, error) { return parseDiskSize(texts[0]) }, int64(0))
+	d.RegisterCustomTypeFunc(func(texts []string) (any, error) { return form.ParseDiskSize(texts[0]) }, int64(0))
 	d.RegisterCustomTypeFunc(func(texts []string) (any, error) {
-		if v := parseVolumeValue(texts[0]); v != (fleet.Volref{}) {
+		if v := form.ParseVolumeValue(texts[0]); v != (fleet.Volref{}) {
 			return &v, nil
 		}
 		return (*fleet.Volref)(nil), nil
@@ -53,10 +54,10 @@ func newSpecDecoder() *form.Decoder {
 	return d
 }
 
-func newSpecEncoder() *form.Encoder {
-	e := form.NewEncoder()
+func newSpecEncoder() *playform.Encoder {
+	e := playform.NewEncoder()
 	e.SetTagName("json")
-	e.RegisterCustomTypeFunc(func(v any) ([]string, error) { return []string{gibText(v.(int64))}, nil }, int64(0))
+	e.RegisterCustomTypeFunc(func(v any) ([]string, error) { return []string{form.GiBText(v.(int64))}, nil }, int64(0))
 	e.RegisterCustomTypeFunc(func(v any) ([]string, error) {
 		ref := v.(fleet.Volref)
 		return []string{vmview.VolumeValue(ref.PoolID, ref.Volume)}, nil
@@ -96,14 +97,14 @@ func specFromForm(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fle
 	maps.DeleteFunc(values, func(name string, _ []string) bool {
 		return !specKeyPattern.MatchString(name) || slices.Contains(formRowLists, name)
 	})
-	if wrong, ok := errors.AsType[form.DecodeErrors](specDecoder.Decode(&into, values)); ok {
+	if wrong, ok := errors.AsType[playform.DecodeErrors](specDecoder.Decode(&into, values)); ok {
 		for _, field := range slices.Sorted(maps.Keys(wrong)) {
 			checks.Add(field, "%s", wrong[field])
 		}
 	}
 	out := into.Spec
-	out.Power = spec.Power       // power is changed by actions, not by the form
-	for i := range maxFormRows { // the row of an existing disk may have no other fields
+	out.Power = spec.Power        // power is changed by actions, not by the form
+	for i := range form.MaxRows { // the row of an existing disk may have no other fields
 		if typed.Has(fmt.Sprintf("spec.disks[%d].keep", i)) && i == len(out.Disks) {
 			out.Disks = append(out.Disks, fleet.Disk{})
 		}
@@ -114,7 +115,7 @@ func specFromForm(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fle
 		switch d := &out.Disks[i]; {
 		case len(source) == 0: // an existing disk
 		case source[0] == "lun":
-			lun := parseVolumeValue(typed.Get(fmt.Sprintf("spec.disks[%d].lun", i)))
+			lun := form.ParseVolumeValue(typed.Get(fmt.Sprintf("spec.disks[%d].lun", i)))
 			there := fleet.Disk{PoolID: lun.PoolID, Volume: lun.Volume, Existing: true}
 			for _, f := range fleet.DiskFields {
 				f.Copy(&there, *d)

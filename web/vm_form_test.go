@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"quantix/internal/fleet"
+	"quantix/web/form"
 )
 
 // A form that is sent unchanged does not change the spec, even if the VM uses every field.
@@ -115,7 +116,7 @@ func TestFormErrorsUseAPIFieldPaths(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	e, _, _ := formErrorsFrom(checks.Err())
+	e, _, _ := form.ErrorsFrom(checks.Err())
 	if len(e.Fields) != 2 || e.At("spec.cpus") == "" || e.At("spec.disks[1].sizeBytes") == "" {
 		t.Errorf("the errors are at %v", e.Fields)
 	}

@@ -13,6 +13,7 @@ import (
 	"quantix/views"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 // sourceFromForm returns the form's source of the new VM: a template, VM, snapshot or appliance. nil: none of these.
@@ -95,7 +96,7 @@ func (s *vmSite) sourceFromTemplate(c echo.Context, a fleet.Actor, from control.
 		at := fmt.Sprintf("spec.disks[%d]", i)
 		typed.Set(at+".source", "overlay")
 		typed.Set(at+".image", images[i].Value)
-		typed.Set(at+".sizeBytes", gibText(d.SizeBytes))
+		typed.Set(at+".sizeBytes", form.GiBText(d.SizeBytes))
 	}
 	return out, images, nil
 }
@@ -185,8 +186,8 @@ func setSpecValues(typed url.Values, spec fleet.VMSpec) error {
 
 // bulkNamesFromForm returns the form's number of VMs and the first number of their names.
 func bulkNamesFromForm(checks *fleet.Checks, typed url.Values) (out fleet.BulkNames) {
-	out.Count = parseField(checks, "count", typed.Get("count"), parseNumber)
-	out.First = parseField(checks, "first", typed.Get("first"), parseNumber)
+	out.Count = form.ParseField(checks, "count", typed.Get("count"), form.ParseNumber)
+	out.First = form.ParseField(checks, "first", typed.Get("first"), form.ParseNumber)
 	return out
 }
 

@@ -8,6 +8,7 @@ import (
 	"quantix/views"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 type growDiskForm struct {
@@ -15,7 +16,7 @@ type growDiskForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *vmSite) showGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm, how formDisplay) error {
+func (s *vmSite) showGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm, how form.Display) error {
 	p, disk, number, err := s.diskInPath(c, a)
 	if err != nil {
 		return err
@@ -25,26 +26,26 @@ func (s *vmSite) showGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm
 		return err
 	}
 	out := vmview.GrowPage{
-		VM: p.VM, Disk: disk, Number: number, Pool: pool.Name, Errors: how.errors, In: vmview.GrowForm{Size: in.Size, Overcommit: in.Overcommit != ""},
+		VM: p.VM, Disk: disk, Number: number, Pool: pool.Name, Errors: how.Errors, In: vmview.GrowForm{Size: in.Size, Overcommit: in.Overcommit != ""},
 	}
 	if pool.Health.CapacityBytes > 0 {
 		out.Room = "The pool has " + poolFreeSpaceText(pool.Health) + "."
 	}
-	if _, out.Why = p.VM.AllowsDiskGrowth(out.Disk, nil); !how.wasRefused() {
-		out.In.Size = gibText(p.VM.DiskBytes(out.Disk))
+	if _, out.Why = p.VM.AllowsDiskGrowth(out.Disk, nil); !how.WasRefused() {
+		out.In.Size = form.GiBText(p.VM.DiskBytes(out.Disk))
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.GrowDiskDialog(out))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.GrowDiskDialog(out))
 }
 
-func (s *vmSite) growDisk(c echo.Context, a fleet.Actor, in growDiskForm) (formResponse, error) {
+func (s *vmSite) growDisk(c echo.Context, a fleet.Actor, in growDiskForm) (form.Response, error) {
 	var checks fleet.Checks
-	order := control.GrowDisk{SizeBytes: parseField(&checks, "sizeBytes", in.Size, parseDiskSize), Overcommit: in.Overcommit != ""}
+	order := control.GrowDisk{SizeBytes: form.ParseField(&checks, "sizeBytes", in.Size, form.ParseDiskSize), Overcommit: in.Overcommit != ""}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	id := fleet.VMID(c.Param("id"))
-	vm, _, err := s.Control.GrowDisk(c.Request().Context(), a, id, parseVolumeValue(c.QueryParam("disk")), order)
-	return stayOnPage(views.VMPath(id), "The disk grows to "+kit.Bytes(order.SizeBytes)+": queued on "+hostNameOrIts(vm)+"."), err
+	vm, _, err := s.Control.GrowDisk(c.Request().Context(), a, id, form.ParseVolumeValue(c.QueryParam("disk")), order)
+	return form.StayOnPage(views.VMPath(id), "The disk grows to "+kit.Bytes(order.SizeBytes)+": queued on "+hostNameOrIts(vm)+"."), err
 }
 
 // hostNameOrIts returns the name of the VM's host, or "its host" for users who may not see hosts.

@@ -9,17 +9,18 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 // startGuestAction starts an action of the guest agent that needs no dialog.
-func (s *vmSite) startGuestAction(c echo.Context, a fleet.Actor, in vmActionForm) (formResponse, error) {
+func (s *vmSite) startGuestAction(c echo.Context, a fleet.Actor, in vmActionForm) (form.Response, error) {
 	return s.queueGuestAction(c, a, control.GuestRequest{Action: in.Action})
 }
 
-func (s *vmSite) queueGuestAction(c echo.Context, a fleet.Actor, in control.GuestRequest) (formResponse, error) {
+func (s *vmSite) queueGuestAction(c echo.Context, a fleet.Actor, in control.GuestRequest) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.SendGuestRequest(c.Request().Context(), a, id, in)
-	return stayOnPage(views.VMPath(id), t.Title()+" of "+t.SubjectName+": queued for the guest agent."), err
+	return form.StayOnPage(views.VMPath(id), t.Title()+" of "+t.SubjectName+": queued for the guest agent."), err
 }
 
 type freezeForm struct {
@@ -28,9 +29,9 @@ type freezeForm struct {
 
 // newGuestDialog returns the data that all dialogs about guest actions share, with the reason (Why) if the action act
 // is not possible now.
-func (s *vmSite) newGuestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how formDisplay) (vmview.GuestPage, error) {
+func (s *vmSite) newGuestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how form.Display) (vmview.GuestPage, error) {
 	p, err := s.readVMPage(c, a, "")
-	out := vmview.GuestPage{VM: p.VM, Errors: how.errors}
+	out := vmview.GuestPage{VM: p.VM, Errors: how.Errors}
 	for _, st := range p.GuestActions {
 		if st.Action == act {
 			out.Why = st.Reason
@@ -39,20 +40,20 @@ func (s *vmSite) newGuestDialog(c echo.Context, a fleet.Actor, act fleet.Action,
 	return out, err
 }
 
-func (s *vmSite) showFreezeForm(c echo.Context, a fleet.Actor, in freezeForm, how formDisplay) error {
+func (s *vmSite) showFreezeForm(c echo.Context, a fleet.Actor, in freezeForm, how form.Display) error {
 	p, err := s.newGuestDialog(c, a, fleet.ActFreeze, how)
 	if err != nil {
 		return err
 	}
-	if p.In.Seconds = in.Seconds; !how.wasRefused() {
+	if p.In.Seconds = in.Seconds; !how.WasRefused() {
 		p.In.Seconds = strconv.Itoa(fleet.DefaultFreeze)
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.FreezeDialog(p))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.FreezeDialog(p))
 }
 
-func (s *vmSite) freezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (formResponse, error) {
+func (s *vmSite) freezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (form.Response, error) {
 	var checks fleet.Checks
-	n := parseField(&checks, "seconds", in.Seconds, parseNumber)
+	n := form.ParseField(&checks, "seconds", in.Seconds, form.ParseNumber)
 	if checks.Err() == nil {
 		fleet.CheckFreeze(&checks, "seconds", n) // control would take the default for an empty field
 	}
@@ -68,18 +69,18 @@ type guestPasswordForm struct {
 	Password string `form:"password"`
 }
 
-func (s *vmSite) showGuestPasswordForm(c echo.Context, a fleet.Actor, in guestPasswordForm, how formDisplay) error {
+func (s *vmSite) showGuestPasswordForm(c echo.Context, a fleet.Actor, in guestPasswordForm, how form.Display) error {
 	p, err := s.newGuestDialog(c, a, fleet.ActGuestPassword, how)
 	if err != nil {
 		return err
 	}
-	if p.In.User = in.User; !how.wasRefused() {
+	if p.In.User = in.User; !how.WasRefused() {
 		p.In.User = "root"
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.GuestPasswordDialog(p))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.GuestPasswordDialog(p))
 }
 
-func (s *vmSite) setGuestPassword(c echo.Context, a fleet.Actor, in guestPasswordForm) (formResponse, error) {
+func (s *vmSite) setGuestPassword(c echo.Context, a fleet.Actor, in guestPasswordForm) (form.Response, error) {
 	return s.queueGuestAction(c, a, control.GuestRequest{Action: fleet.ActGuestPassword, User: in.User, Password: in.Password})
 }
 
@@ -90,23 +91,23 @@ type guestProgramForm struct {
 	Seconds string `form:"seconds"`
 }
 
-func (s *vmSite) showGuestProgramForm(c echo.Context, a fleet.Actor, in guestProgramForm, how formDisplay) error {
+func (s *vmSite) showGuestProgramForm(c echo.Context, a fleet.Actor, in guestProgramForm, how form.Display) error {
 	p, err := s.newGuestDialog(c, a, fleet.ActExec, how)
 	if err != nil {
 		return err
 	}
 	p.In.Program, p.In.Args = in.Program, in.Args
-	if p.In.Seconds = in.Seconds; !how.wasRefused() {
+	if p.In.Seconds = in.Seconds; !how.WasRefused() {
 		p.In.Seconds = strconv.Itoa(fleet.DefaultExec)
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.GuestProgramDialog(p))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.GuestProgramDialog(p))
 }
 
 // runGuestProgram redirects to the task, which will show the program's output.
-func (s *vmSite) runGuestProgram(c echo.Context, a fleet.Actor, in guestProgramForm) (formResponse, error) {
+func (s *vmSite) runGuestProgram(c echo.Context, a fleet.Actor, in guestProgramForm) (form.Response, error) {
 	order := control.GuestRequest{Action: fleet.ActExec, Program: in.Program, Args: fleet.SplitArgLines(in.Args)}
 	var checks fleet.Checks
-	order.Seconds = parseField(&checks, "seconds", in.Seconds, parseNumber)
+	order.Seconds = form.ParseField(&checks, "seconds", in.Seconds, form.ParseNumber)
 	if checks.Err() == nil {
 		fleet.CheckExec(&checks, "seconds", order.Seconds) // control would take the default for an empty field
 	}
@@ -115,5 +116,5 @@ func (s *vmSite) runGuestProgram(c echo.Context, a fleet.Actor, in guestProgramF
 		return nil, err
 	}
 	t, err := s.Control.SendGuestRequest(c.Request().Context(), a, fleet.VMID(c.Param("id")), order)
-	return redirectTo(views.TaskPath(t.ID)), err
+	return form.RedirectTo(views.TaskPath(t.ID)), err
 }

@@ -15,6 +15,7 @@ import (
 	"quantix/views/kit"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 	"quantix/web/render"
 )
 
@@ -129,13 +130,13 @@ type exportForm struct {
 	Pool string `form:"pool"`
 }
 
-func (s *vmSite) showExportForm(c echo.Context, a fleet.Actor, in exportForm, how formDisplay) error {
+func (s *vmSite) showExportForm(c echo.Context, a fleet.Actor, in exportForm, how form.Display) error {
 	ctx := c.Request().Context()
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
 	}
-	out := vmview.ExportPage{VM: p.VM, Now: time.Now(), Errors: how.errors, In: vmview.ExportForm{What: in.What, Pool: in.Pool}}
+	out := vmview.ExportPage{VM: p.VM, Now: time.Now(), Errors: how.Errors, In: vmview.ExportForm{What: in.What, Pool: in.Pool}}
 	if out.Files, err = s.Control.ListExports(ctx, a, p.VM.ID); err != nil {
 		return err
 	}
@@ -150,30 +151,30 @@ func (s *vmSite) showExportForm(c echo.Context, a fleet.Actor, in exportForm, ho
 			}
 		}
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.ExportDialog(out))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.ExportDialog(out))
 }
 
-func (s *vmSite) exportVM(c echo.Context, a fleet.Actor, in exportForm) (formResponse, error) {
+func (s *vmSite) exportVM(c echo.Context, a fleet.Actor, in exportForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	order := control.NewExport{PoolID: fleet.PoolID(in.Pool)}
 	format, disk, _ := strings.Cut(in.What, "/")
 	order.Format = format
 	var checks fleet.Checks
 	if disk != "" {
-		order.Disk = parseField(&checks, "disk", disk, parseNumber)
+		order.Disk = form.ParseField(&checks, "disk", disk, form.ParseNumber)
 	}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	e, err := s.Control.ExportVM(c.Request().Context(), a, id, order)
-	return redirectTo(views.VMPath(e.VMID, "export")), err
+	return form.RedirectTo(views.VMPath(e.VMID, "export")), err
 }
 
-func (s *vmSite) deleteExport(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) deleteExport(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	ctx, id := c.Request().Context(), fleet.ExportID(c.Param("id"))
 	e, err := s.Control.GetExport(ctx, a, id)
 	if err == nil {
 		err = s.Control.DeleteExport(ctx, a, id)
 	}
-	return stayOnPage(views.VMPath(e.VMID, "export"), "Delete "+e.Volume+": queued on the host."), err
+	return form.StayOnPage(views.VMPath(e.VMID, "export"), "Delete "+e.Volume+": queued on the host."), err
 }

@@ -9,6 +9,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 type migrateForm struct {
@@ -17,13 +18,13 @@ type migrateForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *vmSite) showMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, how formDisplay) error {
+func (s *vmSite) showMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, how form.Display) error {
 	ctx := c.Request().Context()
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
 	}
-	out := vmview.MigratePage{VM: p.VM, Errors: how.errors, In: vmview.MigrateForm{To: in.To, Rate: in.Rate, Overcommit: in.Overcommit != ""}}
+	out := vmview.MigratePage{VM: p.VM, Errors: how.Errors, In: vmview.MigrateForm{To: in.To, Rate: in.Rate, Overcommit: in.Overcommit != ""}}
 	moving, err := s.Control.OpenDiskMigrations(ctx, a, p.VM.ID)
 	if err != nil {
 		return err
@@ -43,17 +44,17 @@ func (s *vmSite) showMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, 
 			return err
 		}
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.MigrateDialog(out))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.MigrateDialog(out))
 }
 
-func (s *vmSite) migrateVM(c echo.Context, a fleet.Actor, in migrateForm) (formResponse, error) {
+func (s *vmSite) migrateVM(c echo.Context, a fleet.Actor, in migrateForm) (form.Response, error) {
 	var checks fleet.Checks
 	host, pool, _ := strings.Cut(in.To, "/")
-	order := control.MigrateVM{HostID: fleet.HostID(host), PoolID: fleet.PoolID(pool), RateBytes: parseField(&checks, "rateBytes", in.Rate, parseTransferRate), Overcommit: in.Overcommit != ""}
+	order := control.MigrateVM{HostID: fleet.HostID(host), PoolID: fleet.PoolID(pool), RateBytes: form.ParseField(&checks, "rateBytes", in.Rate, parseTransferRate), Overcommit: in.Overcommit != ""}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.MigrateVM(c.Request().Context(), a, id, order)
-	return stayOnPage(views.VMPath(id), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
+	return form.StayOnPage(views.VMPath(id), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }

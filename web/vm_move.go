@@ -12,6 +12,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 type moveDiskForm struct {
@@ -20,14 +21,14 @@ type moveDiskForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *vmSite) showMoveDiskForm(c echo.Context, a fleet.Actor, in moveDiskForm, how formDisplay) error {
+func (s *vmSite) showMoveDiskForm(c echo.Context, a fleet.Actor, in moveDiskForm, how form.Display) error {
 	ctx := c.Request().Context()
 	p, disk, number, err := s.diskInPath(c, a)
 	if err != nil {
 		return err
 	}
 	out := vmview.MoveDiskPage{
-		VM: p.VM, Disk: disk, Number: number, Errors: how.errors,
+		VM: p.VM, Disk: disk, Number: number, Errors: how.Errors,
 		In: vmview.MoveDiskForm{Pool: in.Pool, Rate: in.Rate, Overcommit: in.Overcommit != ""},
 	}
 	pools, err := s.poolNamesOfVM(ctx, a, p.VM)
@@ -44,18 +45,18 @@ func (s *vmSite) showMoveDiskForm(c echo.Context, a fleet.Actor, in moveDiskForm
 			return err
 		}
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.MoveDiskDialog(out))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.MoveDiskDialog(out))
 }
 
-func (s *vmSite) moveDisk(c echo.Context, a fleet.Actor, in moveDiskForm) (formResponse, error) {
+func (s *vmSite) moveDisk(c echo.Context, a fleet.Actor, in moveDiskForm) (form.Response, error) {
 	var checks fleet.Checks
-	order := control.MoveDisk{PoolID: fleet.PoolID(in.Pool), RateBytes: parseField(&checks, "rateBytes", in.Rate, parseTransferRate), Overcommit: in.Overcommit != ""}
+	order := control.MoveDisk{PoolID: fleet.PoolID(in.Pool), RateBytes: form.ParseField(&checks, "rateBytes", in.Rate, parseTransferRate), Overcommit: in.Overcommit != ""}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	id := fleet.VMID(c.Param("id"))
-	t, err := s.Control.MoveDisk(c.Request().Context(), a, id, parseVolumeValue(c.QueryParam("disk")), order)
-	return stayOnPage(views.VMPath(id), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
+	t, err := s.Control.MoveDisk(c.Request().Context(), a, id, form.ParseVolumeValue(c.QueryParam("disk")), order)
+	return form.StayOnPage(views.VMPath(id), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
 // parseTransferRate parses a rate in MiB per second and returns bytes per second; empty text is 0, no limit.

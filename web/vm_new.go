@@ -14,11 +14,12 @@ import (
 	"quantix/views"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 	"quantix/web/idempotency"
 )
 
 // showNewVMForm shows the form of a new VM with the usual defaults.
-func (s *vmSite) showNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how formDisplay) error {
+func (s *vmSite) showNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how form.Display) error {
 	fresh := in.Values == nil
 	if fresh {
 		plan, err := s.plannedFormValues(c, a)
@@ -38,7 +39,7 @@ func (s *vmSite) showNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how for
 		return err
 	}
 	runs := policy.May(a, policy.InfraChange, "")
-	f := vmview.Form{Typed: in.Values, Errors: how.errors, MayOvercommit: !fresh && runs, MayChangeHosts: runs, MaySeeHosts: policy.May(a, policy.InfraSee, ""), Source: from}
+	f := vmview.Form{Typed: in.Values, Errors: how.Errors, MayOvercommit: !fresh && runs, MayChangeHosts: runs, MaySeeHosts: policy.May(a, policy.InfraSee, ""), Source: from}
 	if err = s.fillNewVMChoices(c, a, &f); err == nil {
 		f.Specs, err = s.Control.ListCustomizations(c.Request().Context(), a)
 	}
@@ -59,10 +60,10 @@ func (s *vmSite) showNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how for
 	if fresh && from == nil && len(f.Networks.Options) > 0 {
 		addFormRow(in.Values, "spec.nics")
 	}
-	return s.ShowPageWithStatus(c, how.status, a, shell.PageLayout{Title: f.Title()}, vmview.NewVMPage(f))
+	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: f.Title()}, vmview.NewVMPage(f))
 }
 
-func (s *vmSite) createVM(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
+func (s *vmSite) createVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
 	if in.redrawOnly {
 		return s.redrawNewVMForm(c, a, in)
 	}
@@ -77,13 +78,13 @@ func (s *vmSite) createVM(c echo.Context, a fleet.Actor, in vmForm) (formRespons
 			task, err := s.Control.CreateVMs(ctx, a, many)
 			return task.ID, err
 		})
-		return redirectTo(views.TaskPath(task)), err
+		return form.RedirectTo(views.TaskPath(task)), err
 	}
 	vm, err := createOncePerForm(ctx, s, a, in.Get("key"), want, func(ctx context.Context) (fleet.VMID, error) {
 		vm, err := s.Control.CreateVM(ctx, a, want)
 		return vm.ID, err
 	})
-	return redirectTo(views.VMPath(vm)), err
+	return form.RedirectTo(views.VMPath(vm)), err
 }
 
 // newVMFromForm returns the form's new VM, and the count and names of a bulk create.
@@ -91,7 +92,7 @@ func newVMFromForm(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 	var checks fleet.Checks
 	want := control.CreateVM{
 		ProjectID: fleet.ProjectID(in.Get("projectId")), HostID: fleet.HostID(in.Get("hostId")), Name: strings.TrimSpace(in.Get("name")),
-		Labels: parseLabels(&checks, "labels", in.Get("labels")), Description: in.Get("description"),
+		Labels: form.ParseLabels(&checks, "labels", in.Get("labels")), Description: in.Get("description"),
 		Spec: specFromForm(&checks, in, fleet.VMSpec{}), From: sourceFromForm(in), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
 		FirstBoot: firstBootFromForm(&checks, in, fleet.FirstBoot{}),
 	}
@@ -102,7 +103,7 @@ func newVMFromForm(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 		series.ExpandPattern(&rest, want.Name)
 		want.Spec.Power = fleet.Stopped
 		want.Spec.Check(&rest, "spec")
-		return want, series, joinFormErrors(&checks, rest.Err())
+		return want, series, form.JoinErrors(&checks, rest.Err())
 	}
 	return want, series, nil
 }
@@ -119,14 +120,14 @@ func createOncePerForm[I ~string](ctx context.Context, s *vmSite, a fleet.Actor,
 }
 
 // redrawNewVMForm shows the form of a new VM again after a button that adds or removes rows, or prefills the form.
-func (s *vmSite) redrawNewVMForm(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
-	how := firstDisplay
+func (s *vmSite) redrawNewVMForm(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
+	how := form.FirstDisplay
 	if in.prefillKey != "" {
 		err := s.prefillNewVM(c.Request().Context(), a, &in)
-		e, status, ok := formErrorsFrom(err)
+		e, status, ok := form.ErrorsFrom(err)
 		switch {
 		case ok:
-			how = formDisplay{statusOfRefusedForm(c, status), e}
+			how = form.Display{Status: form.StatusOfRefused(c, status), Errors: e}
 		case err != nil:
 			return nil, err
 		}

@@ -10,12 +10,13 @@ import (
 	"quantix/views"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 // planVMEdit creates a plan of the form's changes and redirects to the plan's page.
-func (s *vmSite) planVMEdit(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
+func (s *vmSite) planVMEdit(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
 	if in.redrawOnly {
-		return func(c echo.Context) error { return s.showEditForm(c, a, in, firstDisplay) }, nil
+		return func(c echo.Context) error { return s.showEditForm(c, a, in, form.FirstDisplay) }, nil
 	}
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
@@ -30,11 +31,11 @@ func (s *vmSite) planVMEdit(c echo.Context, a fleet.Actor, in vmForm) (formRespo
 	if err == nil && plan.ID == "" {
 		err = fleet.Errorf(fleet.Conflict, "The form changes nothing, so there is nothing to review.")
 	}
-	return redirectTo(views.PlanPath(plan.ID)), err
+	return form.RedirectTo(views.PlanPath(plan.ID)), err
 }
 
 // planNewVM creates a plan of the form's new VM and redirects to the plan's page.
-func (s *vmSite) planNewVM(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
+func (s *vmSite) planNewVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
 	if in.redrawOnly {
 		return s.redrawNewVMForm(c, a, in)
 	}
@@ -48,10 +49,10 @@ func (s *vmSite) planNewVM(c echo.Context, a fleet.Actor, in vmForm) (formRespon
 		return nil, checks.Err()
 	}
 	plan, err := s.Control.PlanNewVM(c.Request().Context(), a, want)
-	return redirectTo(views.PlanPath(plan.ID)), err
+	return form.RedirectTo(views.PlanPath(plan.ID)), err
 }
 
-func (s *vmSite) planPage(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
+func (s *vmSite) planPage(c echo.Context, a fleet.Actor, _ form.Empty, how form.Display) error {
 	plan, err := s.Control.GetPlan(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
 	if err != nil {
 		return err
@@ -60,10 +61,10 @@ func (s *vmSite) planPage(c echo.Context, a fleet.Actor, _ emptyForm, how formDi
 	if plan.VMID != "" {
 		f.ObjectKeys = []string{"project:" + string(plan.ProjectID), "host:" + string(plan.HostID), "vm:" + string(plan.VMID)}
 	}
-	return s.ShowPageWithStatus(c, how.status, a, f, vmview.PlanBody(vmview.PlanPage{Plan: plan, Errors: how.errors, Now: time.Now()}))
+	return s.ShowPageWithStatus(c, how.Status, a, f, vmview.PlanBody(vmview.PlanPage{Plan: plan, Errors: how.Errors, Now: time.Now()}))
 }
 
-func (s *vmSite) executePlan(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) executePlan(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	vm, err := s.Control.ExecutePlan(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
-	return redirectTo(views.VMPath(vm)), err
+	return form.RedirectTo(views.VMPath(vm)), err
 }

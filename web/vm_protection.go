@@ -11,6 +11,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 type protectionForm struct {
@@ -21,35 +22,35 @@ type protectionForm struct {
 	ExpiryStops string `form:"expiryStops"`
 }
 
-func (s *vmSite) showProtectionForm(c echo.Context, a fleet.Actor, in protectionForm, how formDisplay) error {
+func (s *vmSite) showProtectionForm(c echo.Context, a fleet.Actor, in protectionForm, how form.Display) error {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
 	}
-	out := vmview.ProtectionPage{VM: p.VM, Errors: how.errors, In: vmview.ProtectionFormOf(p.VM.Protection)}
+	out := vmview.ProtectionPage{VM: p.VM, Errors: how.Errors, In: vmview.ProtectionFormOf(p.VM.Protection)}
 	for _, st := range p.Actions {
 		if st.Action == fleet.ActProtect {
 			out.Why = st.Reason
 		}
 	}
-	if how.wasRefused() {
+	if how.WasRefused() {
 		out.In = vmview.ProtectionForm{Protected: in.Protected != "", Locked: in.Locked != "", Stops: in.ExpiryStops != "", Reason: in.Reason, Expires: in.ExpiresAt}
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.ProtectionDialog(out))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.ProtectionDialog(out))
 }
 
-func (s *vmSite) setVMProtection(c echo.Context, a fleet.Actor, in protectionForm) (formResponse, error) {
+func (s *vmSite) setVMProtection(c echo.Context, a fleet.Actor, in protectionForm) (form.Response, error) {
 	var checks fleet.Checks
 	guard := control.ProtectVM{
 		Protected: in.Protected != "", Locked: in.Locked != "", Reason: in.Reason,
-		ExpiresAt: parseField(&checks, "expiresAt", in.ExpiresAt, parseUTCTime), ExpiryStops: in.ExpiryStops != "",
+		ExpiresAt: form.ParseField(&checks, "expiresAt", in.ExpiresAt, parseUTCTime), ExpiryStops: in.ExpiryStops != "",
 	}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	id := fleet.VMID(c.Param("id"))
 	vm, err := s.Control.SetVMProtection(c.Request().Context(), a, id, guard)
-	return stayOnPage(views.VMPath(id), "The protection of "+vm.Name+" is saved."), err
+	return form.StayOnPage(views.VMPath(id), "The protection of "+vm.Name+" is saved."), err
 }
 
 // parseUTCTime parses a time in UTC in the format of a datetime-local field; empty text is nil.

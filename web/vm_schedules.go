@@ -8,6 +8,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 // scheduleForm is the form of a snapshot schedule.
@@ -35,7 +36,7 @@ func (f scheduleForm) view() vmview.ScheduleForm {
 // schedule returns the typed schedule. Invalid numbers are errors at their fields.
 func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
 	var checks fleet.Checks
-	count := func(field, text string) int { return parseField(&checks, field, text, parseNumber) }
+	count := func(field, text string) int { return form.ParseField(&checks, field, text, form.ParseNumber) }
 	out := fleet.SnapshotSchedule{
 		Name: f.Name, Enabled: f.Enabled != "", Memory: f.With == "memory", Quiesce: f.With == "quiesce", NameAs: f.NameAs,
 		Times: fleet.SnapshotTimes{EveryHours: count("times.everyHours", f.Every), At: f.At, Days: f.Days, Zone: f.Zone},
@@ -47,12 +48,12 @@ func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
 }
 
 // newSchedulePage returns the data that all dialogs about a schedule share. A new schedule has no id in the path.
-func (s *vmSite) newSchedulePage(c echo.Context, a fleet.Actor, in scheduleForm, how formDisplay) (vmview.SchedulePage, error) {
+func (s *vmSite) newSchedulePage(c echo.Context, a fleet.Actor, in scheduleForm, how form.Display) (vmview.SchedulePage, error) {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return vmview.SchedulePage{}, err
 	}
-	out := vmview.SchedulePage{VM: p.VM, Errors: how.errors, In: vmview.NewScheduleForm(), ID: fleet.ScheduleID(c.Param("schedule"))}
+	out := vmview.SchedulePage{VM: p.VM, Errors: how.Errors, In: vmview.NewScheduleForm(), ID: fleet.ScheduleID(c.Param("schedule"))}
 	if out.All, err = s.Control.SnapshotSchedules(c.Request().Context(), a, p.VM.ID); err != nil {
 		return out, err
 	}
@@ -63,30 +64,30 @@ func (s *vmSite) newSchedulePage(c echo.Context, a fleet.Actor, in scheduleForm,
 		}
 		out.Stored, out.In = out.All[i], vmview.ScheduleFormOf(out.All[i].SnapshotSchedule)
 	}
-	if how.wasRefused() {
+	if how.WasRefused() {
 		out.In = in.view()
 	}
 	return out, nil
 }
 
-func (s *vmSite) showScheduleForm(c echo.Context, a fleet.Actor, in scheduleForm, how formDisplay) error {
+func (s *vmSite) showScheduleForm(c echo.Context, a fleet.Actor, in scheduleForm, how form.Display) error {
 	p, err := s.newSchedulePage(c, a, in, how)
 	if err != nil {
 		return err
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.ScheduleDialog(p))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.ScheduleDialog(p))
 }
 
-func (s *vmSite) confirmDeleteSchedule(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
-	p, err := s.newSchedulePage(c, a, scheduleForm{}, formDisplay{status: how.status, errors: how.errors})
+func (s *vmSite) confirmDeleteSchedule(c echo.Context, a fleet.Actor, _ form.Empty, how form.Display) error {
+	p, err := s.newSchedulePage(c, a, scheduleForm{}, form.Display{Status: how.Status, Errors: how.Errors})
 	if err != nil {
 		return err
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DeleteScheduleDialog(p))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.DeleteScheduleDialog(p))
 }
 
 // saveSchedule creates a schedule, or changes the one in the path.
-func (s *vmSite) saveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (formResponse, error) {
+func (s *vmSite) saveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (form.Response, error) {
 	vm, id := fleet.VMID(c.Param("id")), fleet.ScheduleID(c.Param("schedule"))
 	spec, err := in.schedule()
 	if err != nil {
@@ -100,21 +101,21 @@ func (s *vmSite) saveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (f
 	return stayOnSchedulesTab(vm, "The schedule "+spec.Name+" is saved."), err
 }
 
-func (s *vmSite) deleteSchedule(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) deleteSchedule(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	vm := fleet.VMID(c.Param("id"))
 	err := s.Control.DeleteSnapshotSchedule(c.Request().Context(), a, vm, fleet.ScheduleID(c.Param("schedule")))
 	return stayOnSchedulesTab(vm, "The schedule is deleted; its snapshots stay."), err
 }
 
-func (s *vmSite) enableSchedule(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) enableSchedule(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	return s.setScheduleEnabled(c, a, true, "enabled")
 }
 
-func (s *vmSite) disableSchedule(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) disableSchedule(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	return s.setScheduleEnabled(c, a, false, "disabled")
 }
 
-func (s *vmSite) setScheduleEnabled(c echo.Context, a fleet.Actor, to bool, word string) (formResponse, error) {
+func (s *vmSite) setScheduleEnabled(c echo.Context, a fleet.Actor, to bool, word string) (form.Response, error) {
 	ctx, vm, id := c.Request().Context(), fleet.VMID(c.Param("id")), fleet.ScheduleID(c.Param("schedule"))
 	all, err := s.Control.SnapshotSchedules(ctx, a, vm)
 	if err != nil {
@@ -129,6 +130,6 @@ func (s *vmSite) setScheduleEnabled(c echo.Context, a fleet.Actor, to bool, word
 	return stayOnSchedulesTab(vm, "The schedule "+spec.Name+" is "+word+"."), s.Control.EditSnapshotSchedule(ctx, a, vm, id, spec)
 }
 
-func stayOnSchedulesTab(vm fleet.VMID, text string) formResponse {
-	return stayOnPage(views.TabPath(views.VMPath(vm), "snapshots"), text)
+func stayOnSchedulesTab(vm fleet.VMID, text string) form.Response {
+	return form.StayOnPage(views.TabPath(views.VMPath(vm), "snapshots"), text)
 }

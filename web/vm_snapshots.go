@@ -7,6 +7,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 type snapshotForm struct {
@@ -23,12 +24,12 @@ func (f snapshotForm) view() vmview.SnapshotForm {
 
 // newSnapshotPage returns the data that all dialogs about a snapshot share. allows reports whether the dialog's action
 // is possible, and the reason if not.
-func (s *vmSite) newSnapshotPage(c echo.Context, a fleet.Actor, in snapshotForm, how formDisplay, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
+func (s *vmSite) newSnapshotPage(c echo.Context, a fleet.Actor, in snapshotForm, how form.Display, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return vmview.SnapshotPage{}, err
 	}
-	out := vmview.SnapshotPage{VM: p.VM, Errors: how.errors, In: in.view(), Subtree: c.QueryParam("subtree") != ""}
+	out := vmview.SnapshotPage{VM: p.VM, Errors: how.Errors, In: in.view(), Subtree: c.QueryParam("subtree") != ""}
 	if id := fleet.SnapshotID(c.Param("snapshot")); id != "" {
 		if p.VM.Status == nil || p.VM.Status.Snapshots.SnapshotByID(id) == nil {
 			return out, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
@@ -43,18 +44,18 @@ func (s *vmSite) newSnapshotPage(c echo.Context, a fleet.Actor, in snapshotForm,
 	return out, nil
 }
 
-func (s *vmSite) showTakeSnapshotForm(c echo.Context, a fleet.Actor, in snapshotForm, how formDisplay) error {
+func (s *vmSite) showTakeSnapshotForm(c echo.Context, a fleet.Actor, in snapshotForm, how form.Display) error {
 	p, err := s.newSnapshotPage(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsNewSnapshot(busy) })
 	if err != nil {
 		return err
 	}
-	if !how.wasRefused() {
+	if !how.WasRefused() {
 		p.In.Memory = p.VM.HasGuest()
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.TakeSnapshotDialog(p))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.TakeSnapshotDialog(p))
 }
 
-func (s *vmSite) takeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (formResponse, error) {
+func (s *vmSite) takeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.TakeSnapshot(c.Request().Context(), a, id, control.NewSnapshot{
 		Name: in.Name, Description: in.Description, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
@@ -63,44 +64,44 @@ func (s *vmSite) takeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (f
 }
 
 // stayOnSnapshotsTab returns the response after task t was queued: a message on the VM's snapshots tab.
-func stayOnSnapshotsTab(id fleet.VMID, t fleet.Task) formResponse {
-	return stayOnPage(views.TabPath(views.VMPath(id), "snapshots"), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+".")
+func stayOnSnapshotsTab(id fleet.VMID, t fleet.Task) form.Response {
+	return form.StayOnPage(views.TabPath(views.VMPath(id), "snapshots"), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+".")
 }
 
-func (s *vmSite) confirmRevertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formDisplay) error {
+func (s *vmSite) confirmRevertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how form.Display) error {
 	p, err := s.newSnapshotPage(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) {
 		return p.VM.AllowsRevert(p.Snapshot, busy)
 	})
 	if err != nil {
 		return err
 	}
-	if !how.wasRefused() {
+	if !how.WasRefused() {
 		p.In.Start = p.VM.HasGuest()
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.RevertSnapshotDialog(p))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.RevertSnapshotDialog(p))
 }
 
-func (s *vmSite) revertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (formResponse, error) {
+func (s *vmSite) revertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.RevertSnapshot(c.Request().Context(), a, id, fleet.SnapshotID(c.Param("snapshot")), control.RevertSnapshot{Start: in.Start != ""})
 	return stayOnSnapshotsTab(id, t), err
 }
 
-func (s *vmSite) confirmDeleteSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formDisplay) error {
+func (s *vmSite) confirmDeleteSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how form.Display) error {
 	p, err := s.newSnapshotPage(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsSnapshots(busy) })
 	if err != nil {
 		return err
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DeleteSnapshotDialog(p))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.DeleteSnapshotDialog(p))
 }
 
-func (s *vmSite) deleteSnapshot(c echo.Context, a fleet.Actor, _ snapshotForm) (formResponse, error) {
+func (s *vmSite) deleteSnapshot(c echo.Context, a fleet.Actor, _ snapshotForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.DeleteSnapshot(c.Request().Context(), a, id, fleet.SnapshotID(c.Param("snapshot")), c.QueryParam("subtree") != "")
 	return stayOnSnapshotsTab(id, t), err
 }
 
-func (s *vmSite) consolidateSnapshots(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) consolidateSnapshots(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.ConsolidateVM(c.Request().Context(), a, id)
 	return stayOnSnapshotsTab(id, t), err

@@ -18,11 +18,12 @@ import (
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
 	"quantix/web/api"
+	"quantix/web/form"
 )
 
 // showNewVMSummary renders a summary of the VM that the form would create, with its host. The page requests the summary
 // while the user types.
-func (s *vmSite) showNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (formResponse, error) {
+func (s *vmSite) showNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
 	out := vmview.NewVMSummary{}
 	want, _, err := newVMFromForm(in.Values)
 	out.Facts = newVMSummaryFacts(want)

@@ -11,6 +11,7 @@ import (
 	"quantix/internal/policy"
 	"quantix/views"
 	templateview "quantix/views/template"
+	"quantix/web/form"
 )
 
 // newTemplateForm is the form that creates a template, or a new version of one, from a VM.
@@ -34,7 +35,7 @@ func (in newTemplateForm) view() templateview.FormValues {
 }
 
 // showTemplateForm shows the form that creates a template from the VM in the path.
-func (s *vmSite) showTemplateForm(c echo.Context, a fleet.Actor, in newTemplateForm, how formDisplay) error {
+func (s *vmSite) showTemplateForm(c echo.Context, a fleet.Actor, in newTemplateForm, how form.Display) error {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
@@ -42,8 +43,8 @@ func (s *vmSite) showTemplateForm(c echo.Context, a fleet.Actor, in newTemplateF
 	if err := policy.Check(a, policy.VMChange, p.VM.ProjectID); err != nil {
 		return err
 	}
-	f := templateview.Form{VM: p.VM, In: in.view(), Errors: how.errors}
-	if !how.wasRefused() {
+	f := templateview.Form{VM: p.VM, In: in.view(), Errors: how.Errors}
+	if !how.WasRefused() {
 		ok, _ := p.VM.AllowsTemplate()
 		f.In.OfImages = !ok
 	}
@@ -58,18 +59,18 @@ func (s *vmSite) showTemplateForm(c echo.Context, a fleet.Actor, in newTemplateF
 			f.OwnTemplates = append(f.OwnTemplates, v)
 		}
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), templateview.CreateForm(f))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), templateview.CreateForm(f))
 }
 
-func (s *vmSite) createTemplate(c echo.Context, a fleet.Actor, in newTemplateForm) (formResponse, error) {
+func (s *vmSite) createTemplate(c echo.Context, a fleet.Actor, in newTemplateForm) (form.Response, error) {
 	ctx := c.Request().Context()
 	of := control.TemplateSource{VMID: fleet.VMID(c.Param("id")), OfImages: in.Disks == "images", Note: strings.TrimSpace(in.Note)}
 	if to := fleet.TemplateID(in.To); to != "" {
 		_, err := s.Control.AddTemplateVersion(ctx, a, to, of)
-		return redirectTo(views.TemplatePath(to)), err
+		return form.RedirectTo(views.TemplatePath(to)), err
 	}
 	id, _, err := s.Control.AddTemplate(ctx, a, control.NewTemplate{
-		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), OS: osFacts(in.Family, in.System, in.Release, in.Arch), TemplateSource: of,
+		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), OS: form.OSFacts(in.Family, in.System, in.Release, in.Arch), TemplateSource: of,
 	})
-	return redirectTo(views.TemplatePath(id)), err
+	return form.RedirectTo(views.TemplatePath(id)), err
 }

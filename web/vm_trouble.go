@@ -9,6 +9,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 // missingDiskPage returns the data of a dialog about the missing disk in the path. It returns NotFound if the disk is
@@ -18,7 +19,7 @@ func (s *vmSite) missingDiskPage(c echo.Context, a fleet.Actor) (vmview.DiskPage
 	if err != nil {
 		return vmview.DiskPage{}, err
 	}
-	ref := parseVolumeValue(c.QueryParam("disk"))
+	ref := form.ParseVolumeValue(c.QueryParam("disk"))
 	i := slices.IndexFunc(p.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
 	fault := p.VM.MissingDiskFault(ref)
 	if i < 0 || fault == nil {
@@ -28,24 +29,24 @@ func (s *vmSite) missingDiskPage(c echo.Context, a fleet.Actor) (vmview.DiskPage
 	d := p.VM.Spec.Disks[i]
 	in := vmview.NewDiskForm{Volume: control.NewDiskName(p.VM, d)}
 	if d.SizeBytes > 0 {
-		in.Size = gibText(d.SizeBytes)
+		in.Size = form.GiBText(d.SizeBytes)
 	}
 	return vmview.DiskPage{VM: p.VM, Disk: d, Pool: pools[d.PoolID], Text: fault.Text, In: in}, err
 }
 
-func (s *vmSite) confirmDetachDisk(c echo.Context, a fleet.Actor, _ emptyForm, how formDisplay) error {
+func (s *vmSite) confirmDetachDisk(c echo.Context, a fleet.Actor, _ form.Empty, how form.Display) error {
 	p, err := s.missingDiskPage(c, a)
 	if err != nil {
 		return err
 	}
-	p.Errors = how.errors
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.DetachDiskDialog(p))
+	p.Errors = how.Errors
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.DetachDiskDialog(p))
 }
 
-func (s *vmSite) detachDisk(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) detachDisk(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
-	_, _, err := s.Control.DetachDisk(c.Request().Context(), a, id, parseVolumeValue(c.QueryParam("disk")))
-	return stayOnPage(views.VMPath(id), "The disk is removed from the VM."), err
+	_, _, err := s.Control.DetachDisk(c.Request().Context(), a, id, form.ParseVolumeValue(c.QueryParam("disk")))
+	return form.StayOnPage(views.VMPath(id), "The disk is removed from the VM."), err
 }
 
 type replaceDiskForm struct {
@@ -54,26 +55,26 @@ type replaceDiskForm struct {
 	Content string `form:"content"`
 }
 
-func (s *vmSite) showReplaceDiskForm(c echo.Context, a fleet.Actor, in replaceDiskForm, how formDisplay) error {
+func (s *vmSite) showReplaceDiskForm(c echo.Context, a fleet.Actor, in replaceDiskForm, how form.Display) error {
 	p, err := s.missingDiskPage(c, a)
 	if err != nil {
 		return err
 	}
-	if how.wasRefused() {
-		p.In, p.Errors = vmview.NewDiskForm{Volume: in.Volume, Size: in.Size, Content: in.Content}, how.errors
+	if how.WasRefused() {
+		p.In, p.Errors = vmview.NewDiskForm{Volume: in.Volume, Size: in.Size, Content: in.Content}, how.Errors
 	}
-	return s.ShowPageWithStatus(c, how.status, a, vmPageLayout(p.VM), vmview.ReplaceDiskDialog(p))
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.ReplaceDiskDialog(p))
 }
 
-func (s *vmSite) replaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm) (formResponse, error) {
+func (s *vmSite) replaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm) (form.Response, error) {
 	var checks fleet.Checks
-	disk := control.NewDisk{Volume: in.Volume, SizeBytes: parseField(&checks, "sizeBytes", in.Size, parseDiskSize), Clone: in.Content == "clone"}
+	disk := control.NewDisk{Volume: in.Volume, SizeBytes: form.ParseField(&checks, "sizeBytes", in.Size, form.ParseDiskSize), Clone: in.Content == "clone"}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	id := fleet.VMID(c.Param("id"))
-	_, _, err := s.Control.ReplaceDisk(c.Request().Context(), a, id, parseVolumeValue(c.QueryParam("disk")), disk)
-	return stayOnPage(views.VMPath(id), "The new disk is queued on the host."), err
+	_, _, err := s.Control.ReplaceDisk(c.Request().Context(), a, id, form.ParseVolumeValue(c.QueryParam("disk")), disk)
+	return form.StayOnPage(views.VMPath(id), "The new disk is queued on the host."), err
 }
 
 type acceptDriftForm struct {
@@ -81,20 +82,20 @@ type acceptDriftForm struct {
 	Actual string `form:"actual"`
 }
 
-func (s *vmSite) acceptDrift(c echo.Context, a fleet.Actor, in acceptDriftForm) (formResponse, error) {
+func (s *vmSite) acceptDrift(c echo.Context, a fleet.Actor, in acceptDriftForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	_, _, err := s.Control.AcceptDrift(c.Request().Context(), a, id, map[string]string{in.Field: in.Actual})
-	return stayOnPage(views.VMPath(id), "The drift is accepted: the VM's settings are now those on the host."), err
+	return form.StayOnPage(views.VMPath(id), "The drift is accepted: the VM's settings are now those on the host."), err
 }
 
-func (s *vmSite) reapplyVM(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) reapplyVM(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	job, err := s.Control.Reapply(c.Request().Context(), a, id)
-	return stayOnPage(views.VMPath(id), "Reapply "+job.SubjectName+": queued on "+job.HostName+"."), err
+	return form.StayOnPage(views.VMPath(id), "Reapply "+job.SubjectName+": queued on "+job.HostName+"."), err
 }
 
-func (s *vmSite) setVMHost(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+func (s *vmSite) setVMHost(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	vm, err := s.Control.ChooseVMHost(c.Request().Context(), a, id, fleet.HostID(c.Param("host")))
-	return stayOnPage(views.VMPath(id), vm.Name+" is on "+vm.HostName+"."), err
+	return form.StayOnPage(views.VMPath(id), vm.Name+" is on "+vm.HostName+"."), err
 }

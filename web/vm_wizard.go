@@ -17,6 +17,7 @@ import (
 	"quantix/internal/policy"
 	"quantix/internal/vmxml"
 	vmview "quantix/views/vm"
+	"quantix/web/form"
 )
 
 // prefillNewVM prefills the form of a new VM by the key in in.begin: for a source, for a preset, or from pasted XML.
@@ -33,7 +34,7 @@ func (s *vmSite) prefillNewVM(ctx context.Context, a fleet.Actor, in *vmForm) er
 	}
 	i := slices.IndexFunc(prefillSourceKeys(), func(k fleet.VMSource) bool { return string(k) == in.prefillKey })
 	if i < 0 {
-		return unreadableFormError()
+		return form.UnreadableError()
 	}
 	prefillFromSource(in.Values, prefillSourceKeys()[i])
 	return nil
@@ -82,7 +83,7 @@ func prefillFromSource(typed url.Values, source fleet.VMSource) {
 func prefillFromPreset(typed url.Values, key string) error {
 	p, ok := fleet.PresetByKey(key)
 	if !ok {
-		return unreadableFormError()
+		return form.UnreadableError()
 	}
 	spec, err := p.ApplyTo(fleet.VMSpec{})
 	if err != nil {
@@ -124,7 +125,7 @@ func prefillFromPreset(typed url.Values, key string) error {
 // fillPresetRows writes a preset's values into all rows of one list of devices, and resets their other fields to
 // defaults.
 func fillPresetRows[S any](typed url.Values, list string, fields []fleet.Field[S], values map[string]string) {
-	for i := range maxFormRows {
+	for i := range form.MaxRows {
 		at := fmt.Sprintf("%s[%d].", list, i)
 		has := false
 		for name := range typed {
@@ -284,7 +285,7 @@ func newVMFormValues(vm control.CreateVM) (url.Values, error) {
 		typed.Set(at+"poolId", string(d.PoolID))
 		typed.Set(at+"sizeBytes", "")
 		if d.SizeBytes > 0 {
-			typed.Set(at+"sizeBytes", gibText(d.SizeBytes))
+			typed.Set(at+"sizeBytes", form.GiBText(d.SizeBytes))
 		}
 		switch {
 		case d.Existing:

@@ -14,6 +14,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views"
 	poolview "quantix/views/pool"
+	"quantix/web/form"
 	"quantix/web/render"
 )
 
@@ -44,20 +45,20 @@ func volumeInPath(c echo.Context) control.Volume {
 }
 
 // stayOnVolumesTab returns the response after task t was queued: a message on the pool's volumes tab.
-func (s *Site) stayOnVolumesTab(c echo.Context, t fleet.Task, err error) (formResponse, error) {
+func (s *Site) stayOnVolumesTab(c echo.Context, t fleet.Task, err error) (form.Response, error) {
 	back := views.TabPath(views.PoolPath(fleet.PoolID(c.Param("id"))), "volumes")
-	return stayOnPage(back, t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
+	return form.StayOnPage(back, t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
-func (s *Site) showNewVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay) error {
+func (s *Site) showNewVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how form.Display) error {
 	return s.showNewVolumeDialog(c, a, in, how, poolview.NewVolumeForm)
 }
 
-func (s *Site) showDownloadVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay) error {
+func (s *Site) showDownloadVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how form.Display) error {
 	return s.showNewVolumeDialog(c, a, in, how, poolview.DownloadVolumeForm)
 }
 
-func (s *Site) downloadVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) downloadVolume(c echo.Context, a fleet.Actor, in volumeForm) (form.Response, error) {
 	order := control.NewDownload{
 		URL: strings.TrimSpace(in.URL), Checksum: strings.TrimSpace(in.Checksum), ChecksumURL: strings.TrimSpace(in.ChecksumURL), Name: strings.TrimSpace(in.Name), HostID: fleet.HostID(in.Host),
 	}
@@ -67,18 +68,18 @@ func (s *Site) downloadVolume(c echo.Context, a fleet.Actor, in volumeForm) (for
 
 // showNewVolumeDialog shows the dialog of a new volume. scripts are the scripts that the dialog needs as a separate
 // page.
-func (s *Site) showNewVolumeDialog(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay, dialog func(poolview.VolumePage) templ.Component, scripts ...string) error {
+func (s *Site) showNewVolumeDialog(c echo.Context, a fleet.Actor, in volumeForm, how form.Display, dialog func(poolview.VolumePage) templ.Component, scripts ...string) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	p := poolview.VolumePage{Pool: v, In: in.view(), Errors: how.errors}
+	p := poolview.VolumePage{Pool: v, In: in.view(), Errors: how.Errors}
 	if p.Starts, err = s.Control.StartImages(ctx, a); err != nil {
 		return err
 	}
 	for _, i := range p.Starts {
-		if !how.wasRefused() && string(i.ID) == c.QueryParam("start") {
+		if !how.WasRefused() && string(i.ID) == c.QueryParam("start") {
 			p.Start, p.In.URL, p.In.Name, p.In.Checksum, p.In.ChecksumURL = i.StartImage, i.URL, i.File, i.Checksum, i.ChecksumURL
 		}
 	}
@@ -88,29 +89,29 @@ func (s *Site) showNewVolumeDialog(c echo.Context, a fleet.Actor, in volumeForm,
 		}); err != nil {
 			return err
 		}
-		if len(p.Hosts) == 1 && !how.wasRefused() {
+		if len(p.Hosts) == 1 && !how.WasRefused() {
 			p.In.Host = string(p.Hosts[0].HostID)
 		}
 	}
 	f := poolPageLayout(v)
 	f.Scripts = scripts
-	return s.ShowPageWithStatus(c, how.status, a, f, dialog(p))
+	return s.ShowPageWithStatus(c, how.Status, a, f, dialog(p))
 }
 
-func (s *Site) createVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) createVolume(c echo.Context, a fleet.Actor, in volumeForm) (form.Response, error) {
 	var checks fleet.Checks
 	order := control.NewVolume{
-		Name: strings.TrimSpace(in.Name), Format: in.Format, SizeBytes: parseField(&checks, "sizeBytes", in.Size, parseDiskSize), Full: in.Full != "",
+		Name: strings.TrimSpace(in.Name), Format: in.Format, SizeBytes: form.ParseField(&checks, "sizeBytes", in.Size, form.ParseDiskSize), Full: in.Full != "",
 		HostID: fleet.HostID(in.Host), Overcommit: in.Overcommit != "",
 	}
 	// an unreadable size is 0 here, which control refuses
 	t, err := s.Control.CreateVolume(c.Request().Context(), a, fleet.PoolID(c.Param("id")), order)
-	return s.stayOnVolumesTab(c, t, joinFormErrors(&checks, err))
+	return s.stayOnVolumesTab(c, t, form.JoinErrors(&checks, err))
 }
 
 // volumeDialog returns the handler that shows a dialog about an existing volume.
-func (s *Site) volumeDialog(dialog func(poolview.VolumePage) templ.Component) formRenderer[volumeForm] {
-	return func(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay) error {
+func (s *Site) volumeDialog(dialog func(poolview.VolumePage) templ.Component) form.Renderer[volumeForm] {
+	return func(c echo.Context, a fleet.Actor, in volumeForm, how form.Display) error {
 		ctx := c.Request().Context()
 		v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
 		if err != nil {
@@ -121,9 +122,9 @@ func (s *Site) volumeDialog(dialog func(poolview.VolumePage) templ.Component) fo
 		if err != nil {
 			return err
 		}
-		p := poolview.VolumePage{Pool: v, Volume: on.Use(), Host: of.HostID, In: in.view(), Errors: how.errors}
-		if !how.wasRefused() {
-			p.In.Size, p.In.Name = gibText(on.CapacityBytes), "copy-of-"+on.Name
+		p := poolview.VolumePage{Pool: v, Volume: on.Use(), Host: of.HostID, In: in.view(), Errors: how.Errors}
+		if !how.WasRefused() {
+			p.In.Size, p.In.Name = form.GiBText(on.CapacityBytes), "copy-of-"+on.Name
 			switch path.Base(c.Path()) {
 			case "rename":
 				p.In.Name = on.Name
@@ -131,13 +132,13 @@ func (s *Site) volumeDialog(dialog func(poolview.VolumePage) templ.Component) fo
 				p.In.Name = strings.TrimSuffix(on.Name, path.Ext(on.Name)) + ".qcow2"
 			}
 		}
-		return s.ShowPageWithStatus(c, how.status, a, poolPageLayout(v), dialog(p))
+		return s.ShowPageWithStatus(c, how.Status, a, poolPageLayout(v), dialog(p))
 	}
 }
 
-func (s *Site) growVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) growVolume(c echo.Context, a fleet.Actor, in volumeForm) (form.Response, error) {
 	var checks fleet.Checks
-	size := parseField(&checks, "sizeBytes", in.Size, parseDiskSize)
+	size := form.ParseField(&checks, "sizeBytes", in.Size, form.ParseDiskSize)
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
@@ -145,37 +146,37 @@ func (s *Site) growVolume(c echo.Context, a fleet.Actor, in volumeForm) (formRes
 	return s.stayOnVolumesTab(c, t, err)
 }
 
-func (s *Site) cloneVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) cloneVolume(c echo.Context, a fleet.Actor, in volumeForm) (form.Response, error) {
 	t, err := s.Control.CloneVolume(c.Request().Context(), a, volumeInPath(c), strings.TrimSpace(in.Name), in.Overcommit != "")
 	return s.stayOnVolumesTab(c, t, err)
 }
 
-func (s *Site) convertVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) convertVolume(c echo.Context, a fleet.Actor, in volumeForm) (form.Response, error) {
 	t, err := s.Control.ConvertVolume(c.Request().Context(), a, volumeInPath(c), strings.TrimSpace(in.Name), in.Overcommit != "")
 	return s.stayOnVolumesTab(c, t, err)
 }
 
-func (s *Site) renameVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) renameVolume(c echo.Context, a fleet.Actor, in volumeForm) (form.Response, error) {
 	t, err := s.Control.RenameVolume(c.Request().Context(), a, volumeInPath(c), strings.TrimSpace(in.Name))
 	return s.stayOnVolumesTab(c, t, err)
 }
 
-func (s *Site) wipeVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) wipeVolume(c echo.Context, a fleet.Actor, in volumeForm) (form.Response, error) {
 	t, err := s.Control.WipeVolume(c.Request().Context(), a, volumeInPath(c), in.Confirm)
 	return s.stayOnVolumesTab(c, t, err)
 }
 
-func (s *Site) deleteVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) deleteVolume(c echo.Context, a fleet.Actor, in volumeForm) (form.Response, error) {
 	t, err := s.Control.DeleteVolume(c.Request().Context(), a, volumeInPath(c), in.Confirm)
 	return s.stayOnVolumesTab(c, t, err)
 }
 
-func (s *Site) showUploadVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formDisplay) error {
+func (s *Site) showUploadVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how form.Display) error {
 	return s.showNewVolumeDialog(c, a, in, how, poolview.UploadVolumeForm, render.UploadScript)
 }
 
 // createVolumeUpload creates the upload; the script of the form's page then sends the file.
-func (s *Site) createVolumeUpload(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
+func (s *Site) createVolumeUpload(c echo.Context, a fleet.Actor, in volumeForm) (form.Response, error) {
 	var checks fleet.Checks
 	size, err := strconv.ParseInt(in.Size, 10, 64)
 	if err != nil || in.File == "" {
@@ -186,5 +187,5 @@ func (s *Site) createVolumeUpload(c echo.Context, a fleet.Actor, in volumeForm) 
 		Name: strings.TrimSpace(in.Name), HostID: fleet.HostID(in.Host), SizeBytes: size, Checksum: strings.TrimSpace(in.Checksum), File: in.File,
 	})
 	back := views.TabPath(views.PoolPath(fleet.PoolID(c.Param("id"))), "volumes")
-	return stayOnPage(back, "Uploading "+u.Volume+" to "+u.HostName+"."), err
+	return form.StayOnPage(back, "Uploading "+u.Volume+" to "+u.HostName+"."), err
 }

@@ -1,4 +1,4 @@
-package web
+package form
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// parseField parses text by as. It adds a parse error to c at field and then returns the zero value.
-func parseField[T any](c *fleet.Checks, field, text string, as func(string) (T, error)) T {
+// ParseField parses text by as. It adds a parse error to c at field and then returns the zero value.
+func ParseField[T any](c *fleet.Checks, field, text string, as func(string) (T, error)) T {
 	v, err := as(text)
 	if err != nil {
 		c.Add(field, "%s", err)
@@ -19,8 +19,8 @@ func parseField[T any](c *fleet.Checks, field, text string, as func(string) (T, 
 	return v
 }
 
-// parseLabels parses labels as users type them: one "key=value" per line.
-func parseLabels(c *fleet.Checks, field, text string) map[string]string {
+// ParseLabels parses labels as users type them: one "key=value" per line.
+func ParseLabels(c *fleet.Checks, field, text string) map[string]string {
 	labels := map[string]string{}
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line == "" {
@@ -36,8 +36,8 @@ func parseLabels(c *fleet.Checks, field, text string) map[string]string {
 	return labels
 }
 
-// parseNumber parses a whole number; empty text is 0.
-func parseNumber(text string) (int, error) {
+// ParseNumber parses a whole number; empty text is 0.
+func ParseNumber(text string) (int, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
 	}
@@ -48,8 +48,8 @@ func parseNumber(text string) (int, error) {
 	return n, nil
 }
 
-// parseDiskSize parses a disk size in GiB and returns bytes; empty text is 0.
-func parseDiskSize(text string) (int64, error) {
+// ParseDiskSize parses a disk size in GiB and returns bytes; empty text is 0.
+func ParseDiskSize(text string) (int64, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
 	}
@@ -60,16 +60,16 @@ func parseDiskSize(text string) (int64, error) {
 	return int64(n * (1 << 30)), nil
 }
 
-// gibText formats bytes as GiB, so that parseDiskSize returns the same bytes.
-func gibText(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', -1, 64) }
+// GiBText formats bytes as GiB, so that ParseDiskSize returns the same bytes.
+func GiBText(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', -1, 64) }
 
-// parseVolumeValue parses a select's value from vmview.Volume; empty text is the zero Volref.
-func parseVolumeValue(value string) fleet.Volref {
+// ParseVolumeValue parses a select's value from vmview.Volume; empty text is the zero Volref.
+func ParseVolumeValue(value string) fleet.Volref {
 	pool, volume, _ := strings.Cut(value, "/")
 	return fleet.Volref{PoolID: fleet.PoolID(pool), Volume: volume}
 }
 
-// osFacts returns the guest operating system as typed.
-func osFacts(family, system, release, arch string) fleet.OSFacts {
+// OSFacts returns the guest operating system as typed.
+func OSFacts(family, system, release, arch string) fleet.OSFacts {
 	return fleet.OSFacts{Family: family, Name: strings.TrimSpace(system), Version: strings.TrimSpace(release), Arch: strings.TrimSpace(arch)}
 }

@@ -1,4 +1,4 @@
-package web
+package form
 
 import (
 	"net/http"
@@ -25,14 +25,14 @@ func TestFormErrorsShownWithAndWithoutScripts(t *testing.T) {
 		return c.Err()
 	}()
 	conflict, gone := fleet.Errorf(fleet.Conflict, "It is in use."), fleet.Errorf(fleet.NotFound, "There is no such object, or you may not see it.")
-	show := func(c echo.Context, _ fleet.Actor, in greetingForm, how formDisplay) error {
-		return c.String(how.status, in.Name+"|"+how.errors.Form+"|"+how.errors.Fields["name"])
+	show := func(c echo.Context, _ fleet.Actor, in greetingForm, how Display) error {
+		return c.String(how.Status, in.Name+"|"+how.Errors.Form+"|"+how.Errors.Fields["name"])
 	}
 	for _, x := range []struct {
 		name         string
 		err          error
 		scripts      bool
-		show         formRenderer[greetingForm]
+		show         Renderer[greetingForm]
 		status       int
 		body, header string // header: "name: value"
 		refused      error
@@ -52,13 +52,13 @@ func TestFormErrorsShownWithAndWithoutScripts(t *testing.T) {
 			r.Header.Set("HX-Request", "true")
 		}
 		w := httptest.NewRecorder()
-		do := func(_ echo.Context, _ fleet.Actor, in greetingForm) (formResponse, error) {
+		do := func(_ echo.Context, _ fleet.Actor, in greetingForm) (Response, error) {
 			if in.Name != "ann" {
 				t.Errorf("%s: the decoded form is %+v", x.name, in)
 			}
-			return redirectTo("/greeted"), x.err
+			return RedirectTo("/greeted"), x.err
 		}
-		err := submitForm(do, x.show)(echo.New().NewContext(r, w), fleet.Actor{})
+		err := Submit(do, x.show)(echo.New().NewContext(r, w), fleet.Actor{})
 		if err != x.refused { //nolint:errorlint // submit must return the error unchanged
 			t.Errorf("%s: %v, want %v", x.name, err, x.refused)
 		}
@@ -73,11 +73,11 @@ func TestFormShownEmptyBeforeFirstSubmit(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	c := echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/greetings/new", nil), w)
-	err := showForm(func(c echo.Context, _ fleet.Actor, in greetingForm, how formDisplay) error {
-		if how.wasRefused() || in != (greetingForm{}) {
+	err := Show(func(c echo.Context, _ fleet.Actor, in greetingForm, how Display) error {
+		if how.WasRefused() || in != (greetingForm{}) {
 			t.Errorf("shown with %+v and %+v", in, how)
 		}
-		return c.NoContent(how.status)
+		return c.NoContent(how.Status)
 	})(c, fleet.Actor{})
 	if err != nil || w.Code != http.StatusOK {
 		t.Errorf("%d, %v", w.Code, err)

@@ -1,4 +1,4 @@
-package web
+package form
 
 import (
 	"errors"
@@ -15,45 +15,45 @@ import (
 	"quantix/web/render"
 )
 
-// maxFormRows limits repeated parts of a form: disks, NICs, selected VMs.
-const maxFormRows = control.MaxBulkVMs
+// MaxRows limits repeated parts of a form: disks, NICs, selected VMs.
+const MaxRows = control.MaxBulkVMs
 
 var formDecoder = newFormDecoder()
 
 func newFormDecoder() *form.Decoder {
 	d := form.NewDecoder()
-	d.SetMaxArraySize(maxFormRows)
+	d.SetMaxArraySize(MaxRows)
 	return d
 }
 
-// decodeForm reads the request's form into a T: by its `form:"name"` tags, or by its method ReadForm. T holds numbers as
+// Decode reads the request's form into a T: by its `form:"name"` tags, or by its method ReadForm. T holds numbers as
 // text, so that the form can show invalid input beside the error.
-func decodeForm[T any](c echo.Context) (T, error) {
+func Decode[T any](c echo.Context) (T, error) {
 	var into T
 	r := c.Request()
 	if err := r.ParseForm(); err != nil {
 		if limited := bodylimit.ConvertTooLarge(err); fleet.CodeOf(limited) != "" {
 			return into, limited
 		}
-		return into, unreadableFormError()
+		return into, UnreadableError()
 	}
 	if own, ok := any(&into).(interface{ ReadForm(sent url.Values) }); ok {
 		own.ReadForm(r.PostForm)
 		return into, nil
 	}
 	if err := formDecoder.Decode(&into, r.PostForm); err != nil {
-		return into, unreadableFormError()
+		return into, UnreadableError()
 	}
 	return into, nil
 }
 
-func unreadableFormError() error {
+func UnreadableError() error {
 	return fleet.Errorf(fleet.Malformed, "The form cannot be read. Reload the page and try again.")
 }
 
-// formErrorsFrom converts an error of code Invalid or Conflict to the errors that a form shows at its fields or above
+// ErrorsFrom converts an error of code Invalid or Conflict to the errors that a form shows at its fields or above
 // its button. For every other error ok is false, and the handler must return the error.
-func formErrorsFrom(err error) (e kit.Errors, status int, ok bool) {
+func ErrorsFrom(err error) (e kit.Errors, status int, ok bool) {
 	var refused *fleet.Error
 	if !errors.As(err, &refused) || refused.Code != fleet.Invalid && refused.Code != fleet.Conflict {
 		return e, 0, false
@@ -67,17 +67,17 @@ func formErrorsFrom(err error) (e kit.Errors, status int, ok bool) {
 	return e, problem.StatusByCode[refused.Code], true
 }
 
-// statusOfRefusedForm returns the status for a form that is shown again: always 422 to htmx, which swaps no other
+// StatusOfRefused returns the status for a form that is shown again: always 422 to htmx, which swaps no other
 // error.
-func statusOfRefusedForm(c echo.Context, status int) int {
+func StatusOfRefused(c echo.Context, status int) int {
 	if render.IsHTMXRequest(c) {
 		return 422
 	}
 	return status
 }
 
-// joinFormErrors joins the errors found while a form was decoded with the errors from control.
-func joinFormErrors(checks *fleet.Checks, err error) error {
+// JoinErrors joins the errors found while a form was decoded with the errors from control.
+func JoinErrors(checks *fleet.Checks, err error) error {
 	own := checks.Err()
 	switch {
 	case own == nil:
