@@ -13,6 +13,7 @@ import (
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
 	"quantix/web/form"
+	"quantix/web/options"
 )
 
 // formValues is a submitted form as url.Values, for handlers that read the fields one by one.
@@ -35,7 +36,7 @@ func (s *vmSite) showNewCustomizationForm(c echo.Context, a fleet.Actor, in form
 		typed = url.Values{vmview.FirstBootKindField: {string(fleet.CloudInit)}}
 	}
 	p := vmview.CustomizationForm{Typed: typed, Errors: how.Errors, Form: vmview.FirstBootForm{Typed: typed, Errors: how.Errors, Spec: true}}
-	projects := optionQuery{kind: "projects", chosen: []string{typed.Get("projectId")}, formAddress: "/customizations/new", showAll: c.QueryParam("all") != ""}
+	projects := options.Query{Kind: "projects", Chosen: []string{typed.Get("projectId")}, FormAddress: "/customizations/new", ShowAll: c.QueryParam("all") != ""}
 	if p.Projects, err = s.Options.Select(c.Request().Context(), a, projects); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"quantix/views/shell"
 	"quantix/web/api"
 	"quantix/web/form"
+	"quantix/web/options"
 	"quantix/web/render"
 )
 
@@ -58,8 +59,8 @@ func (s *Site) showImage(c echo.Context, a fleet.Actor, tab string, how form.Dis
 	}
 	p := imageview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Image: v, Now: time.Now(), Errors: how.Errors}
 	if tab == "grants" && policy.May(a, policy.InfraChange, "") {
-		projects := optionQuery{
-			kind: "image-grants", parentID: string(v.ID), chosen: []string{imageview.GrantToAllProjects}, formAddress: "/images/" + string(v.ID) + "?tab=grants", showAll: c.QueryParam("all") != "",
+		projects := options.Query{
+			Kind: "image-grants", ParentID: string(v.ID), Chosen: []string{imageview.GrantToAllProjects}, FormAddress: "/images/" + string(v.ID) + "?tab=grants", ShowAll: c.QueryParam("all") != "",
 		}
 		if p.Projects, err = s.Options.Select(ctx, a, projects); err != nil {
 			return err
@@ -144,13 +145,13 @@ func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 // readImageFormChoices reads the options for the selects of an image form.
 func (s *Site) readImageFormChoices(c echo.Context, a fleet.Actor, f *imageview.Form) (err error) {
 	ctx, all, page := c.Request().Context(), c.QueryParam("all") != "", c.Request().URL.String()
-	if f.Pools, err = s.Options.Select(ctx, a, optionQuery{kind: "pools", chosen: []string{f.In.Pool}, formAddress: page, showAll: all}); err != nil {
+	if f.Pools, err = s.Options.Select(ctx, a, options.Query{Kind: "pools", Chosen: []string{f.In.Pool}, FormAddress: page, ShowAll: all}); err != nil {
 		return err
 	}
-	if f.Hosts, err = s.Options.Select(ctx, a, optionQuery{kind: "hosts", chosen: []string{f.In.Host}, formAddress: page, showAll: all}); err != nil {
+	if f.Hosts, err = s.Options.Select(ctx, a, options.Query{Kind: "hosts", Chosen: []string{f.In.Host}, FormAddress: page, ShowAll: all}); err != nil {
 		return err
 	}
-	f.Projects, err = s.Options.Select(ctx, a, optionQuery{kind: "projects", chosen: []string{f.In.Owner}, formAddress: page, showAll: all})
+	f.Projects, err = s.Options.Select(ctx, a, options.Query{Kind: "projects", Chosen: []string{f.In.Owner}, FormAddress: page, ShowAll: all})
 	f.Projects.Options = slices.Concat([]kit.Option{{Text: "The fleet"}}, f.Projects.Options)
 	return err
 }

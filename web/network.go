@@ -14,6 +14,7 @@ import (
 	"quantix/views/shell"
 	"quantix/web/api"
 	"quantix/web/form"
+	"quantix/web/options"
 	"quantix/web/render"
 )
 
@@ -84,8 +85,8 @@ func (s *Site) showNetwork(c echo.Context, a fleet.Actor, tab string, how form.D
 	}
 	if tab == "grants" && n.Restricted && policy.May(a, policy.InfraChange, "") {
 		p.Grant.Errors = how.Errors
-		projects := optionQuery{
-			kind: "grants", parentID: string(n.ID), chosen: []string{networkview.GrantToAllProjects}, formAddress: "/networks/" + string(n.ID) + "?tab=grants", showAll: c.QueryParam("all") != "",
+		projects := options.Query{
+			Kind: "grants", ParentID: string(n.ID), Chosen: []string{networkview.GrantToAllProjects}, FormAddress: "/networks/" + string(n.ID) + "?tab=grants", ShowAll: c.QueryParam("all") != "",
 		}
 		if p.Grant.Projects, err = s.Options.Select(ctx, a, projects); err != nil {
 			return err

@@ -9,13 +9,14 @@ import (
 
 	"quantix/internal/auth"
 	"quantix/internal/fleet"
+	"quantix/web/options"
 	"quantix/web/render"
 )
 
 // Site serves the pages and forms. All exported fields must be set before the first call of a method.
 type Site struct {
 	*render.Renderer
-	Options      *Reader // options of the selects in forms
+	Options      *options.Reader // options of the selects in forms
 	Sessions     *scs.SessionManager
 	Certificates func() []auth.Validity // this portal's certificates, for the dashboard
 

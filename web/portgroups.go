@@ -13,6 +13,7 @@ import (
 	networkview "quantix/views/network"
 	"quantix/web/api"
 	"quantix/web/form"
+	"quantix/web/options"
 )
 
 // readPortGroupsTab returns the data of a network's port groups tab.
@@ -21,7 +22,7 @@ func (s *Site) readPortGroupsTab(c echo.Context, a fleet.Actor, id fleet.Network
 	if t.All, err = s.Control.PortGroups(ctx, a, id); err != nil || !policy.May(a, policy.InfraChange, "") {
 		return t, err
 	}
-	t.Projects, err = s.Options.Select(ctx, a, optionQuery{kind: "group-grants", formAddress: portGroupsTab(c), showAll: c.QueryParam("all") != ""})
+	t.Projects, err = s.Options.Select(ctx, a, options.Query{Kind: "group-grants", FormAddress: portGroupsTab(c), ShowAll: c.QueryParam("all") != ""})
 	return t, err
 }
 

@@ -12,6 +12,7 @@ import (
 	peopleview "quantix/views/people"
 	"quantix/views/shell"
 	"quantix/web/form"
+	"quantix/web/options"
 )
 
 func projectPageLayout(p fleet.Project) shell.PageLayout {
@@ -42,7 +43,7 @@ func (s *Site) projectPage(c echo.Context, a fleet.Actor, in memberForm, how for
 		p.Members = append(p.Members, peopleview.MemberRow{UserID: m.UserID, Name: m.Name, Role: m.Role})
 	}
 	if policy.May(a, policy.Manage, "") {
-		users := optionQuery{kind: "members", parentID: string(id), chosen: []string{in.User}, formAddress: "/projects/" + string(id), showAll: c.QueryParam("all") != ""}
+		users := options.Query{Kind: "members", ParentID: string(id), Chosen: []string{in.User}, FormAddress: "/projects/" + string(id), ShowAll: c.QueryParam("all") != ""}
 		if p.MemberForm.Users, err = s.Options.Select(ctx, a, users); err != nil {
 			return err
 		}
@@ -86,8 +87,8 @@ func (s *Site) showProjectForm(c echo.Context, a fleet.Actor, in projectForm, ho
 	out := peopleview.ProjectForm{ID: id, Name: in.Name, Description: in.Description, Pool: in.Pool, Network: in.Network, Errors: how.Errors}
 	page, all := views.ProjectPath(id, "edit"), c.QueryParam("all") != ""
 	var err error
-	if out.Pools, err = s.Options.Select(ctx, a, optionQuery{kind: "default-pools", chosen: []string{in.Pool}, formAddress: page, showAll: all}); err == nil {
-		out.Networks, err = s.Options.Select(ctx, a, optionQuery{kind: "default-networks", parentID: string(id), chosen: []string{in.Network}, formAddress: page, showAll: all})
+	if out.Pools, err = s.Options.Select(ctx, a, options.Query{Kind: "default-pools", Chosen: []string{in.Pool}, FormAddress: page, ShowAll: all}); err == nil {
+		out.Networks, err = s.Options.Select(ctx, a, options.Query{Kind: "default-networks", ParentID: string(id), Chosen: []string{in.Network}, FormAddress: page, ShowAll: all})
 	}
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	groupview "quantix/views/secgroup"
 	"quantix/views/shell"
 	"quantix/web/form"
+	"quantix/web/options"
 	"quantix/web/render"
 )
 
@@ -45,7 +46,7 @@ type securityGroupForm struct {
 
 func (s *Site) showSecurityGroupForm(c echo.Context, a fleet.Actor, in securityGroupForm, how form.Display) (err error) {
 	f := groupview.Form{Name: in.Name, Project: string(in.Project), Description: in.Description, Errors: how.Errors}
-	projects := optionQuery{kind: "projects", chosen: []string{f.Project}, formAddress: "/security-groups/new", showAll: c.QueryParam("all") != ""}
+	projects := options.Query{Kind: "projects", Chosen: []string{f.Project}, FormAddress: "/security-groups/new", ShowAll: c.QueryParam("all") != ""}
 	if f.Projects, err = s.Options.Select(c.Request().Context(), a, projects); err != nil {
 		return err
 	}

@@ -8,11 +8,12 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/views/kit"
+	"quantix/web/options"
 )
 
 // showSelectOptions returns the options of a select that match the search text.
 func (s *Site) showSelectOptions(c echo.Context, a fleet.Actor) error {
-	q := optionQuery{kind: c.Param("noun"), parentID: c.QueryParam("of"), text: strings.TrimSpace(c.QueryParam("q"))}
+	q := options.Query{Kind: c.Param("noun"), ParentID: c.QueryParam("of"), Text: strings.TrimSpace(c.QueryParam("q"))}
 	found, err := s.Options.Search(c.Request().Context(), a, q)
 	if err != nil {
 		return err

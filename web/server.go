@@ -23,6 +23,7 @@ import (
 	"quantix/internal/relay"
 	"quantix/web/agents"
 	"quantix/web/api"
+	"quantix/web/options"
 	"quantix/web/render"
 )
 
@@ -79,7 +80,7 @@ func New(o Options) *Server {
 	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streamsPerUser: userStreamCounts{open: map[fleet.UserID]int{}}, userLimiter: newUserLimiter(o.Pool), sharedRenderer: sharedRenderer{queues: map[sharedRequestKey]*renderQueue{}}, refreshRate: newRefreshRate(), refreshSlots: make(chan struct{}, maxConcurrentRefreshes()), relayBroker: relay.NewBroker(consoleRelayConfig, uploadRelayConfig, downloadRelayConfig, hostRelayConfig(o.RelayBytes))}
 	s.metrics = s.newMetrics()
 	s.renderer = &render.Renderer{Control: o.Control, PublicURL: o.PublicURL, BeforeResponse: releaseRefreshSlot, BeginExportRead: s.beginExportRead}
-	options := &Reader{Control: o.Control}
+	options := &options.Reader{Control: o.Control}
 	s.pages = &Site{Renderer: s.renderer, Options: options, Sessions: o.Sessions, Certificates: o.Certificates, SignedInAt: s.signedInAt, BeginSession: s.beginSession}
 	s.vmPages = &vmSite{Renderer: s.renderer, Options: options, Sessions: o.Sessions}
 	s.api = &api.API{Control: o.Control, Version: o.Version, Actor: actorOf, Problem: s.apiProblem, NewConsoleTicket: s.newConsoleTicket}

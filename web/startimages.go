@@ -12,6 +12,7 @@ import (
 	imageview "quantix/views/image"
 	"quantix/views/shell"
 	"quantix/web/form"
+	"quantix/web/options"
 	"quantix/web/render"
 )
 
@@ -24,13 +25,13 @@ func (s *Site) listCatalog(c echo.Context, a fleet.Actor) (err error) {
 		return err
 	}
 	if render.HTMXTarget(c) == "" { // a refresh redraws only the rows, not the form above them
-		if p.Pools, err = s.Options.Select(ctx, a, optionQuery{kind: "pools", formAddress: imageview.CatalogPath(), showAll: all}); err != nil {
+		if p.Pools, err = s.Options.Select(ctx, a, options.Query{Kind: "pools", FormAddress: imageview.CatalogPath(), ShowAll: all}); err != nil {
 			return err
 		}
-		if p.Hosts, err = s.Options.Select(ctx, a, optionQuery{kind: "hosts", formAddress: imageview.CatalogPath(), showAll: all}); err != nil {
+		if p.Hosts, err = s.Options.Select(ctx, a, options.Query{Kind: "hosts", FormAddress: imageview.CatalogPath(), ShowAll: all}); err != nil {
 			return err
 		}
-	} else if p.Pools.Options, err = s.Options.poolOptions(ctx, a, optionQuery{}); err != nil {
+	} else if p.Pools.Options, err = s.Options.PoolOptions(ctx, a, options.Query{}); err != nil {
 		return err
 	}
 	return s.ShowPage(c, a, catalogPageLayout, imageview.CatalogList(p))

@@ -17,6 +17,7 @@ import (
 	templateview "quantix/views/template"
 	"quantix/web/api"
 	"quantix/web/form"
+	"quantix/web/options"
 	"quantix/web/render"
 )
 
@@ -60,8 +61,8 @@ func (s *Site) showTemplate(c echo.Context, a fleet.Actor, tab string, how form.
 	}
 	p := templateview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Template: v, Now: time.Now(), Errors: how.Errors}
 	if tab == "grants" && policy.May(a, policy.InfraChange, "") {
-		projects := optionQuery{
-			kind: "template-grants", parentID: string(v.ID), chosen: []string{templateview.GrantToAllProjects}, formAddress: "/templates/" + string(v.ID) + "?tab=grants", showAll: c.QueryParam("all") != "",
+		projects := options.Query{
+			Kind: "template-grants", ParentID: string(v.ID), Chosen: []string{templateview.GrantToAllProjects}, FormAddress: "/templates/" + string(v.ID) + "?tab=grants", ShowAll: c.QueryParam("all") != "",
 		}
 		if p.Projects, err = s.Options.Select(ctx, a, projects); err != nil {
 			return err

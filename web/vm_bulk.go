@@ -13,6 +13,7 @@ import (
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
 	"quantix/web/form"
+	"quantix/web/options"
 	"quantix/web/render"
 )
 
@@ -102,7 +103,7 @@ func (s *vmSite) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkActi
 		Disks: in.Disks, Name: in.Name, Description: in.Description, Host: in.Host, Rate: in.Rate, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
 	}}
 	if in.Action == vmview.BulkMigrate {
-		if p.Hosts, err = s.Options.Select(ctx, a, optionQuery{kind: "hosts", chosen: []string{in.Host}, formAddress: "/vms"}); err != nil {
+		if p.Hosts, err = s.Options.Select(ctx, a, options.Query{Kind: "hosts", Chosen: []string{in.Host}, FormAddress: "/vms"}); err != nil {
 			return err
 		}
 		if len(p.Hosts.Options) > 0 && p.Hosts.Options[0].Value == "" {

@@ -12,6 +12,7 @@ import (
 	"quantix/views"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
+	"quantix/web/options"
 )
 
 // fillNewVMChoices fills the selects of the form of a new VM with the options that the user may choose.
@@ -28,7 +29,7 @@ func (s *vmSite) fillEditVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form
 	})
 }
 
-// readVMFormChoices reads the options of each select in lists, whose keys are those of choosers. The chosen options are
+// readVMFormChoices reads the options of each select in lists, whose keys are kinds of package options. The chosen options are
 // always included.
 func (s *vmSite) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.SelectChoices) error {
 	now := map[string][]string{"projects": f.Typed["projectId"], "hosts": f.Typed["hostId"], "isos": f.Typed["spec.iso"]}
@@ -55,9 +56,9 @@ func (s *vmSite) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form
 		return err
 	}
 	fill := func(typ string) (err error) {
-		q := optionQuery{kind: typ, chosen: now[typ], formAddress: page, showAll: c.QueryParam("all") != "", media: &media, pools: pools, networks: networks}
+		q := options.Query{Kind: typ, Chosen: now[typ], FormAddress: page, ShowAll: c.QueryParam("all") != "", Media: &media, Pools: pools, Networks: networks}
 		if typ == "vm-networks" {
-			q.parentID = of
+			q.ParentID = of
 		}
 		*lists[typ], err = s.Options.Select(c.Request().Context(), a, q)
 		return err

@@ -18,6 +18,7 @@ import (
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
 	"quantix/web/form"
+	"quantix/web/options"
 )
 
 // compareVMsPage compares two VMs field by field, or a VM and a template version. The query has two ids from a list's
@@ -50,7 +51,7 @@ func (s *vmSite) compareVMsPage(c echo.Context, a fleet.Actor) error {
 		p.Rows = fleet.CompareVMs(p.Left.VM, p.Right.VM)
 	}
 	if template != "" {
-		if p.Template, p.Version, err = s.Options.templateVersionOfValue(ctx, a, template); err != nil {
+		if p.Template, p.Version, err = s.Options.TemplateVersion(ctx, a, template); err != nil {
 			return err
 		}
 		template = views.TemplateVersionValue(p.Template.ID, p.Version.ID)
@@ -59,13 +60,13 @@ func (s *vmSite) compareVMsPage(c echo.Context, a fleet.Actor) error {
 		}
 	}
 	all := c.QueryParam("every") != ""
-	if p.VMs, err = s.Options.Select(ctx, a, optionQuery{kind: "vms", chosen: []string{string(with)}, formAddress: p.BaseAddress(), showAll: all}); err != nil {
+	if p.VMs, err = s.Options.Select(ctx, a, options.Query{Kind: "vms", Chosen: []string{string(with)}, FormAddress: p.BaseAddress(), ShowAll: all}); err != nil {
 		return err
 	}
 	frame := shell.PageLayout{Title: "Compare " + p.Template.Name}
 	if p.Left.ID != "" {
 		frame = shell.PageLayout{Title: "Compare " + p.Left.Name, ObjectKeys: []string{"vm:" + string(p.Left.ID)}}
-		if p.Templates, err = s.Options.Select(ctx, a, optionQuery{kind: "templates", parentID: string(p.Left.ID), chosen: []string{template}, formAddress: p.BaseAddress(), showAll: all}); err != nil {
+		if p.Templates, err = s.Options.Select(ctx, a, options.Query{Kind: "templates", ParentID: string(p.Left.ID), Chosen: []string{template}, FormAddress: p.BaseAddress(), ShowAll: all}); err != nil {
 			return err
 		}
 	}

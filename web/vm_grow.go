@@ -9,6 +9,7 @@ import (
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
 	"quantix/web/form"
+	"quantix/web/options"
 )
 
 type growDiskForm struct {
@@ -29,7 +30,7 @@ func (s *vmSite) showGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm
 		VM: p.VM, Disk: disk, Number: number, Pool: pool.Name, Errors: how.Errors, In: vmview.GrowForm{Size: in.Size, Overcommit: in.Overcommit != ""},
 	}
 	if pool.Health.CapacityBytes > 0 {
-		out.Room = "The pool has " + poolFreeSpaceText(pool.Health) + "."
+		out.Room = "The pool has " + options.PoolFreeSpaceText(pool.Health) + "."
 	}
 	if _, out.Why = p.VM.AllowsDiskGrowth(out.Disk, nil); !how.WasRefused() {
 		out.In.Size = form.GiBText(p.VM.DiskBytes(out.Disk))

@@ -16,6 +16,7 @@ import (
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
 	"quantix/web/form"
+	"quantix/web/options"
 	"quantix/web/render"
 )
 
@@ -38,7 +39,7 @@ func (s *vmSite) showImportPage(c echo.Context, a fleet.Actor) error {
 		_, f.Why = v.Use().Allows(fleet.ActImport)
 		p.Files = append(p.Files, f)
 	}
-	found, err := s.Options.poolOptions(ctx, a, optionQuery{})
+	found, err := s.Options.PoolOptions(ctx, a, options.Query{})
 	if err != nil {
 		return err
 	}

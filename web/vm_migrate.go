@@ -10,6 +10,7 @@ import (
 	"quantix/views"
 	vmview "quantix/views/vm"
 	"quantix/web/form"
+	"quantix/web/options"
 )
 
 type migrateForm struct {
@@ -37,8 +38,8 @@ func (s *vmSite) showMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, 
 		if out.Targets, err = s.Control.MigrationTargets(ctx, a, p.VM.ID); err != nil {
 			return err
 		}
-		targets := optionQuery{
-			kind: "leave-targets", parentID: string(p.VM.ID), chosen: []string{in.To}, formAddress: views.VMPath(p.VM.ID, "migrate"), showAll: c.QueryParam("all") != "", targets: out.Targets,
+		targets := options.Query{
+			Kind: "leave-targets", ParentID: string(p.VM.ID), Chosen: []string{in.To}, FormAddress: views.VMPath(p.VM.ID, "migrate"), ShowAll: c.QueryParam("all") != "", Targets: out.Targets,
 		}
 		if out.To, err = s.Options.Select(ctx, a, targets); err != nil {
 			return err

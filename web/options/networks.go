@@ -1,4 +1,4 @@
-package web
+package options
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	vmview "quantix/views/vm"
 )
 
-func (r *Reader) networkOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
-	networks, err := c.networks, error(nil)
+func (r *Reader) networkOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
+	networks, err := c.Networks, error(nil)
 	if networks == nil {
 		networks, err = r.Control.UsableNetworks(ctx, a)
 	}
@@ -29,14 +29,14 @@ func (r *Reader) networkOptions(ctx context.Context, a fleet.Actor, c optionQuer
 }
 
 // projectNetworkOptions lists the networks that project c.parentID may use; the option values are network ids.
-func (r *Reader) projectNetworkOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+func (r *Reader) projectNetworkOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return nil, err
 	}
 	networks, err := r.Control.UsableNetworks(ctx, a)
 	var out []kit.Option
 	for _, n := range networks {
-		if n.OpenTo(fleet.ProjectID(c.parentID)) || slices.Contains(c.chosen, string(n.ID)) {
+		if n.OpenTo(fleet.ProjectID(c.ParentID)) || slices.Contains(c.Chosen, string(n.ID)) {
 			out = append(out, kit.Option{Value: string(n.ID), Text: networkOption(a, n).Text})
 		}
 	}
@@ -45,10 +45,10 @@ func (r *Reader) projectNetworkOptions(ctx context.Context, a fleet.Actor, c opt
 
 // vmNetworkOptions lists the networks for VM c.parentID. A NIC keeps its current network, even where the user could
 // not choose it now.
-func (r *Reader) vmNetworkOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
-	networks, err := c.networks, error(nil)
+func (r *Reader) vmNetworkOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
+	networks, err := c.Networks, error(nil)
 	if networks == nil {
-		networks, err = r.Control.NetworksForVM(ctx, a, fleet.VMID(c.parentID))
+		networks, err = r.Control.NetworksForVM(ctx, a, fleet.VMID(c.ParentID))
 	}
 	var out []kit.Option
 	for _, n := range networks {
@@ -57,7 +57,7 @@ func (r *Reader) vmNetworkOptions(ctx context.Context, a fleet.Actor, c optionQu
 	if err == nil {
 		out, err = r.appendPortGroupOptions(ctx, a, out, networks)
 	}
-	for _, value := range c.chosen {
+	for _, value := range c.Chosen {
 		if _, name, ok := strings.Cut(value, ":"); ok && !slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
 			out = append(out, kit.Option{Value: value, Text: name})
 		}
@@ -66,11 +66,11 @@ func (r *Reader) vmNetworkOptions(ctx context.Context, a fleet.Actor, c optionQu
 }
 
 // networkGrantOptions lists the projects without access to network c.parentID; none if all projects have access.
-func (r *Reader) networkGrantOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+func (r *Reader) networkGrantOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
-	n, err := r.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.parentID))
+	n, err := r.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.ParentID))
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (r *Reader) appendPortGroupOptions(ctx context.Context, a fleet.Actor, out 
 }
 
 // portGroupGrantOptions lists the projects that a port group can be opened to.
-func (r *Reader) portGroupGrantOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+func (r *Reader) portGroupGrantOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}

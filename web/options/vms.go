@@ -1,4 +1,4 @@
-package web
+package options
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// templateVersionOfValue returns the template version of a select's value (see views.TemplateVersionValue).
-func (r *Reader) templateVersionOfValue(ctx context.Context, a fleet.Actor, value string) (fleet.TemplateView, *fleet.TemplateVersion, error) {
+// TemplateVersion returns the template version of a select's value (see views.TemplateVersionValue).
+func (r *Reader) TemplateVersion(ctx context.Context, a fleet.Actor, value string) (fleet.TemplateView, *fleet.TemplateVersion, error) {
 	id, version, _ := strings.Cut(value, "/")
 	t, err := r.Control.GetTemplate(ctx, a, fleet.TemplateID(id))
 	if err != nil {
@@ -28,9 +28,9 @@ func (r *Reader) templateVersionOfValue(ctx context.Context, a fleet.Actor, valu
 
 // versionOptions lists the template versions that the user may see: first the version that VM c.parentID was created
 // from, then the newest version of each template.
-func (r *Reader) versionOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+func (r *Reader) versionOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	q := fleet.Query{Limit: maxOptions + 1, Sort: "name"}
-	if text := withoutFilterCharacters(c.text); text != "" {
+	if text := withoutFilterCharacters(c.Text); text != "" {
 		q.Filter = "name:*" + text + "*"
 	}
 	page, err := r.Control.ListTemplates(ctx, a, q)
@@ -41,7 +41,7 @@ func (r *Reader) versionOptions(ctx context.Context, a fleet.Actor, c optionQuer
 	for _, t := range page.Items {
 		for _, v := range t.Versions {
 			o := kit.Option{Value: views.TemplateVersionValue(t.ID, v.ID), Text: t.Name + " · version " + strconv.Itoa(v.Number)}
-			if slices.ContainsFunc(v.VMs, func(vm fleet.TemplateVM) bool { return string(vm.ID) == c.parentID }) {
+			if slices.ContainsFunc(v.VMs, func(vm fleet.TemplateVM) bool { return string(vm.ID) == c.ParentID }) {
 				o.Text += " · source of this VM"
 				first = append(first, o)
 				continue
@@ -50,11 +50,11 @@ func (r *Reader) versionOptions(ctx context.Context, a fleet.Actor, c optionQuer
 		}
 	}
 	out = append(first, out...)
-	for _, value := range c.chosen {
+	for _, value := range c.Chosen {
 		if value == "" || slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
 			continue
 		}
-		if t, v, err := r.templateVersionOfValue(ctx, a, value); err == nil {
+		if t, v, err := r.TemplateVersion(ctx, a, value); err == nil {
 			out = append(out, kit.Option{Value: value, Text: t.Name + " · version " + strconv.Itoa(v.Number)})
 		}
 	}
@@ -72,9 +72,9 @@ func withoutFilterCharacters(text string) string {
 }
 
 // vmOptions lists the VMs that the user may see and whose name contains the search text, and the chosen VM.
-func (r *Reader) vmOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+func (r *Reader) vmOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	q := fleet.Query{Limit: maxOptions + 1, Sort: "name"}
-	if text := withoutFilterCharacters(c.text); text != "" {
+	if text := withoutFilterCharacters(c.Text); text != "" {
 		q.Filter = "name:*" + text + "*"
 	}
 	page, err := r.Control.ListVMsBriefly(ctx, a, q)
@@ -88,7 +88,7 @@ func (r *Reader) vmOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([
 			out = append(out, kit.Option{Value: value, Text: vm.Name + " · " + vm.ProjectName})
 		}
 	}
-	for _, id := range c.chosen {
+	for _, id := range c.Chosen {
 		if vm, err := r.Control.GetVM(ctx, a, fleet.VMID(id)); err == nil {
 			add(vm)
 		}
@@ -100,9 +100,9 @@ func (r *Reader) vmOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([
 }
 
 // migrateOptions lists the hosts and pools that VM c.parentID can migrate to.
-func (r *Reader) migrateOptions(ctx context.Context, a fleet.Actor, c optionQuery) (out []kit.Option, err error) {
-	if c.targets == nil {
-		c.targets, err = r.Control.MigrationTargets(ctx, a, fleet.VMID(c.parentID))
+func (r *Reader) migrateOptions(ctx context.Context, a fleet.Actor, c Query) (out []kit.Option, err error) {
+	if c.Targets == nil {
+		c.Targets, err = r.Control.MigrationTargets(ctx, a, fleet.VMID(c.ParentID))
 	}
-	return vmview.MigrateOptions(c.targets), err
+	return vmview.MigrateOptions(c.Targets), err
 }

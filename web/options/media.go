@@ -1,4 +1,4 @@
-package web
+package options
 
 import (
 	"context"
@@ -14,43 +14,43 @@ import (
 )
 
 // lunOptions lists unused LUNs (volumes that the storage system created), for users who may assign them.
-func (r *Reader) lunOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+func (r *Reader) lunOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	if !policy.May(a, policy.InfraChange, "") {
 		return nil, nil
 	}
-	if c.media != nil {
-		return volumeOptions(c.media.LUNs), nil
+	if c.Media != nil {
+		return volumeOptions(c.Media.LUNs), nil
 	}
 	luns, err := r.Control.LUNs(ctx, a)
 	return volumeOptions(luns), err
 }
 
 // isoOptions lists the ISO images. The chosen image is included even if its pool has no recent report.
-func (r *Reader) isoOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+func (r *Reader) isoOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	return r.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return all.ISOs })
 }
 
 // discOptions lists the media for further drives: ISO images and floppies.
-func (r *Reader) discOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+func (r *Reader) discOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	return r.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn {
 		return slices.Concat(all.ISOs, plainFilesUpToSize(all.Images, fleet.MaxFloppyBytes))
 	})
 }
 
 // fileOptions lists plain files, such as kernels.
-func (r *Reader) fileOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+func (r *Reader) fileOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	return r.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return plainFilesUpToSize(all.Images, 1<<30) })
 }
 
-func (r *Reader) mediaOptions(ctx context.Context, a fleet.Actor, c optionQuery, of func(*query.Media) []query.VolumeOn) ([]kit.Option, error) {
-	if c.media == nil {
+func (r *Reader) mediaOptions(ctx context.Context, a fleet.Actor, c Query, of func(*query.Media) []query.VolumeOn) ([]kit.Option, error) {
+	if c.Media == nil {
 		all, err := r.Control.Media(ctx, a)
 		if err != nil {
 			return nil, err
 		}
-		c.media = &all
+		c.Media = &all
 	}
-	return c.volumeOptionsWithChosen(of(c.media)), nil
+	return c.volumeOptionsWithChosen(of(c.Media)), nil
 }
 
 // plainFilesUpToSize returns the plain files of up to most bytes.
@@ -59,9 +59,9 @@ func plainFilesUpToSize(all []query.VolumeOn, most int64) []query.VolumeOn {
 }
 
 // volumeOptionsWithChosen returns the volumes as options, including the chosen value.
-func (c optionQuery) volumeOptionsWithChosen(all []query.VolumeOn) []kit.Option {
+func (c Query) volumeOptionsWithChosen(all []query.VolumeOn) []kit.Option {
 	out := volumeOptions(all)
-	for _, value := range c.chosen {
+	for _, value := range c.Chosen {
 		now := form.ParseVolumeValue(value)
 		if now.Volume != "" && !slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
 			out = append(out, kit.Option{Value: value, Text: now.Volume})

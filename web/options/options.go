@@ -1,4 +1,6 @@
-package web
+// Package options lists the options of the selects in forms: options.go has the kinds of selects and the search, the
+// other files read the options of one resource type.
+package options
 
 import (
 	"context"
@@ -23,30 +25,30 @@ const maxOptions = 40
 // Reader reads the options of selects.
 type Reader struct{ Control *control.Control }
 
-// optionQuery is one query for the options of a select. kind is the kind of the options, a key of optionReaders.
-type optionQuery struct {
-	kind        string
-	parentID    string   // id of the object that the options are for, such as a project; empty: none
-	text        string   // search text; only options that contain it are shown
-	chosen      []string // currently chosen values, which are always shown
-	formAddress string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts
-	showAll     bool
+// Query is one query for the options of a select. Kind is a key of optionReaders.
+type Query struct {
+	Kind        string
+	ParentID    string   // id of the object that the options are for, such as a project; empty: none
+	Text        string   // search text; only options that contain it are shown
+	Chosen      []string // currently chosen values, which are always shown
+	FormAddress string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts
+	ShowAll     bool
 
-	media    *query.Media            // set if another select of the same form has already read them
-	targets  []fleet.MigrationTarget // set if already read
-	pools    []fleet.PoolView        // set if already read
-	networks []fleet.NetworkView     // set if already read
+	Media    *query.Media            // set if another select of the same form has already read them
+	Targets  []fleet.MigrationTarget // set if already read
+	Pools    []fleet.PoolView        // set if already read
+	Networks []fleet.NetworkView     // set if already read
 }
 
 // optionReader lists the options of one kind of select. It may omit options that do not contain c.text, and those
 // beyond the limit.
-type optionReader func(r *Reader, ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error)
+type optionReader func(r *Reader, ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error)
 
 var optionReaders = map[string]optionReader{
-	"projects": (*Reader).projectOptions, "hosts": (*Reader).hostOptions, "pools": (*Reader).poolOptions, "images": (*Reader).imageOptions,
+	"projects": (*Reader).projectOptions, "hosts": (*Reader).hostOptions, "pools": (*Reader).PoolOptions, "images": (*Reader).imageOptions,
 	"isos": (*Reader).isoOptions, "discs": (*Reader).discOptions, "files": (*Reader).fileOptions, "networks": (*Reader).networkOptions, "grants": (*Reader).networkGrantOptions, "image-grants": (*Reader).imageGrantOptions, "members": (*Reader).memberOptions,
 	"vm-networks": (*Reader).vmNetworkOptions, "luns": (*Reader).lunOptions, "group-grants": (*Reader).portGroupGrantOptions,
-	"default-pools": (*Reader).poolOptions, "default-networks": (*Reader).projectNetworkOptions,
+	"default-pools": (*Reader).PoolOptions, "default-networks": (*Reader).projectNetworkOptions,
 	"leave-targets": (*Reader).migrateOptions, "vms": (*Reader).vmOptions, "templates": (*Reader).versionOptions, "template-grants": (*Reader).templateGrantOptions,
 }
 
@@ -54,19 +56,19 @@ var optionReaders = map[string]optionReader{
 var emptyOptionTexts = map[string]string{"default-pools": "None (most free space)", "default-networks": "None (NAT network)", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
 
 // Select returns the options of a form's select, with the chosen options and a link to all options.
-func (r *Reader) Select(ctx context.Context, a fleet.Actor, c optionQuery) (kit.SelectChoices, error) {
-	all, err := optionReaders[c.kind](r, ctx, a, c)
+func (r *Reader) Select(ctx context.Context, a fleet.Actor, c Query) (kit.SelectChoices, error) {
+	all, err := optionReaders[c.Kind](r, ctx, a, c)
 	if err != nil {
 		return kit.SelectChoices{}, err
 	}
 	out := kit.SelectChoices{Options: all}
-	if len(all) > maxOptions && !c.showAll {
+	if len(all) > maxOptions && !c.ShowAll {
 		out.Options = c.matchingOptions(all)
-		out.Search = kit.Link{Path: "/choices/" + c.kind}.With("of", c.parentID).String()
-		page, _ := url.Parse(c.formAddress) // the page's template wrote the address, so it parses
+		out.Search = kit.Link{Path: "/choices/" + c.Kind}.With("of", c.ParentID).String()
+		page, _ := url.Parse(c.FormAddress) // the page's template wrote the address, so it parses
 		out.All = kit.Link{Path: page.Path, Query: page.Query()}.With("all", "1").String()
 	}
-	if text, ok := emptyOptionTexts[c.kind]; ok {
+	if text, ok := emptyOptionTexts[c.Kind]; ok {
 		out.Options = slices.Concat([]kit.Option{{Text: text}}, out.Options)
 	}
 	return out, nil
@@ -74,14 +76,14 @@ func (r *Reader) Select(ctx context.Context, a fleet.Actor, c optionQuery) (kit.
 
 // matchingOptions returns the options that contain the search text, up to the limit. The chosen options are always
 // included.
-func (c optionQuery) matchingOptions(all []kit.Option) []kit.Option {
-	part := strings.ToLower(c.text)
+func (c Query) matchingOptions(all []kit.Option) []kit.Option {
+	part := strings.ToLower(c.Text)
 	var out []kit.Option
 	for _, o := range all {
 		if !strings.Contains(strings.ToLower(o.Text), part) {
 			continue
 		}
-		if len(out) < maxOptions || slices.Contains(c.chosen, o.Value) {
+		if len(out) < maxOptions || slices.Contains(c.Chosen, o.Value) {
 			out = append(out, o)
 		}
 	}
@@ -89,8 +91,8 @@ func (c optionQuery) matchingOptions(all []kit.Option) []kit.Option {
 }
 
 // Search returns the options of a select that match the query's search text, as the select shows them.
-func (r *Reader) Search(ctx context.Context, a fleet.Actor, q optionQuery) ([]kit.Option, error) {
-	list, ok := optionReaders[q.kind]
+func (r *Reader) Search(ctx context.Context, a fleet.Actor, q Query) ([]kit.Option, error) {
+	list, ok := optionReaders[q.Kind]
 	if !ok {
 		return nil, fleet.Errorf(fleet.NotFound, "There is no select of this kind.")
 	}
@@ -101,13 +103,13 @@ func (r *Reader) Search(ctx context.Context, a fleet.Actor, q optionQuery) ([]ki
 	found := q.matchingOptions(all)
 	// Browsers choose the first option, so a search puts its first match there. Without a search text the option for
 	// "no choice" comes first.
-	switch text, ok := emptyOptionTexts[q.kind]; {
-	case ok && q.text == "":
+	switch text, ok := emptyOptionTexts[q.Kind]; {
+	case ok && q.Text == "":
 		found = slices.Insert(found, 0, kit.Option{Text: text})
 	case ok:
 		found = append(found, kit.Option{Text: text})
-	// pools and networks have "Default" in place of "no choice"
-	case q.text == "" && (q.kind == "pools" || q.kind == "networks") && len(found) > 0:
+	// Pools and networks have "Default" in place of "no choice"
+	case q.Text == "" && (q.Kind == "pools" || q.Kind == "networks") && len(found) > 0:
 		found = slices.Insert(found, 0, kit.Option{Text: "Default"})
 	case len(found) == 0:
 		found = []kit.Option{{Text: "No name contains this text"}}
@@ -116,7 +118,7 @@ func (r *Reader) Search(ctx context.Context, a fleet.Actor, q optionQuery) ([]ki
 }
 
 // projectOptions lists the projects where the user may create VMs.
-func (r *Reader) projectOptions(ctx context.Context, a fleet.Actor, _ optionQuery) ([]kit.Option, error) {
+func (r *Reader) projectOptions(ctx context.Context, a fleet.Actor, _ Query) ([]kit.Option, error) {
 	return r.projectOptionsWhere(ctx, a, func(id fleet.ProjectID) bool { return policy.May(a, policy.VMChange, id) })
 }
 
@@ -132,17 +134,17 @@ func (r *Reader) projectOptionsWhere(ctx context.Context, a fleet.Actor, fit fun
 }
 
 // hostOptions lists hosts. It reads only the hosts that the select shows, because there may be ten thousand.
-func (r *Reader) hostOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
-	if !policy.May(a, policy.InfraSee, "") || strings.ContainsAny(c.text, `"\`) {
+func (r *Reader) hostOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
+	if !policy.May(a, policy.InfraSee, "") || strings.ContainsAny(c.Text, `"\`) {
 		return nil, nil
 	}
 	list := r.Control.ListHosts
 	q := fleet.Query{Limit: maxOptions + 1}
-	if c.text != "" {
-		q.Filter = strconv.Quote(c.text)
+	if c.Text != "" {
+		q.Filter = strconv.Quote(c.Text)
 	}
 	var hosts []fleet.HostView
-	if c.showAll {
+	if c.ShowAll {
 		var err error
 		if hosts, err = query.ReadAllPages(ctx, a, q, list); err != nil {
 			return nil, err
@@ -154,7 +156,7 @@ func (r *Reader) hostOptions(ctx context.Context, a fleet.Actor, c optionQuery) 
 		}
 		hosts = page.Items
 	}
-	for _, id := range c.chosen {
+	for _, id := range c.Chosen {
 		if id == "" || slices.ContainsFunc(hosts, func(h fleet.HostView) bool { return string(h.ID) == id }) {
 			continue
 		}
@@ -174,7 +176,7 @@ func (r *Reader) hostOptions(ctx context.Context, a fleet.Actor, c optionQuery) 
 	return out, nil
 }
 
-func (r *Reader) imageOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+func (r *Reader) imageOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	library, err := r.Control.UsableImages(ctx, a, "")
 	if err != nil {
 		return nil, err
@@ -188,14 +190,14 @@ func (r *Reader) imageOptions(ctx context.Context, a fleet.Actor, c optionQuery)
 	if !policy.May(a, policy.InfraChange, "") {
 		return out, nil
 	}
-	if c.media == nil {
+	if c.Media == nil {
 		all, err := r.Control.Media(ctx, a)
 		if err != nil {
 			return nil, err
 		}
-		c.media = &all
+		c.Media = &all
 	}
-	for _, v := range c.media.Images { // unpublished images, which only infrastructure administrators may use
+	for _, v := range c.Media.Images { // unpublished images, which only infrastructure administrators may use
 		if v.Published == nil {
 			out = append(out, volumeOption(v))
 		}
@@ -205,11 +207,11 @@ func (r *Reader) imageOptions(ctx context.Context, a fleet.Actor, c optionQuery)
 
 // imageGrantOptions lists the projects that image c.parentID is not published to; none if the image is published to
 // all.
-func (r *Reader) imageGrantOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+func (r *Reader) imageGrantOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
-	v, err := r.Control.GetImage(ctx, a, fleet.ImageID(c.parentID))
+	v, err := r.Control.GetImage(ctx, a, fleet.ImageID(c.ParentID))
 	if err != nil {
 		return nil, err
 	}
@@ -226,11 +228,11 @@ func (r *Reader) imageGrantOptions(ctx context.Context, a fleet.Actor, c optionQ
 
 // templateGrantOptions lists the projects that template c.parentID is not published to; none if the template is
 // published to all.
-func (r *Reader) templateGrantOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+func (r *Reader) templateGrantOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
-	v, err := r.Control.GetTemplate(ctx, a, fleet.TemplateID(c.parentID))
+	v, err := r.Control.GetTemplate(ctx, a, fleet.TemplateID(c.ParentID))
 	if err != nil || v.OpenTo("") {
 		return nil, err
 	}
@@ -240,11 +242,11 @@ func (r *Reader) templateGrantOptions(ctx context.Context, a fleet.Actor, c opti
 
 // memberOptions lists the users who can become members of project c.parentID: users who are not members yet and have
 // no role in all projects.
-func (r *Reader) memberOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
+func (r *Reader) memberOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return nil, err
 	}
-	members, err := r.Control.ListMembers(ctx, a, fleet.ProjectID(c.parentID))
+	members, err := r.Control.ListMembers(ctx, a, fleet.ProjectID(c.ParentID))
 	if err != nil {
 		return nil, err
 	}

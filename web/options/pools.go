@@ -1,4 +1,4 @@
-package web
+package options
 
 import (
 	"cmp"
@@ -10,9 +10,9 @@ import (
 	"quantix/views/kit"
 )
 
-func (r *Reader) poolOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
-	pools, err := slices.Clone(c.pools), error(nil)
-	if c.pools == nil {
+func (r *Reader) PoolOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
+	pools, err := slices.Clone(c.Pools), error(nil)
+	if c.Pools == nil {
 		pools, err = query.ReadAllPages(ctx, a, fleet.Query{}, r.Control.ListPools)
 	}
 	// Forms choose the first pool by default, so usable pools come first.
@@ -26,15 +26,15 @@ func (r *Reader) poolOptions(ctx context.Context, a fleet.Actor, c optionQuery) 
 		if poolUnusableRank(p) > 0 {
 			text += " · healthy on no host"
 		} else if p.Health.CapacityBytes > 0 {
-			text += " · " + poolFreeSpaceText(p.Health)
+			text += " · " + PoolFreeSpaceText(p.Health)
 		}
 		out = append(out, kit.Option{Value: string(p.ID), Text: text})
 	}
 	return out, err
 }
 
-// poolFreeSpaceText returns a pool's free and provisioned space as text, for people who size a disk.
-func poolFreeSpaceText(h fleet.PoolHealth) string {
+// PoolFreeSpaceText returns a pool's free and provisioned space as text, for people who size a disk.
+func PoolFreeSpaceText(h fleet.PoolHealth) string {
 	text := kit.Bytes(h.AvailableBytes) + " free"
 	switch {
 	case h.Full > 0:
