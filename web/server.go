@@ -25,6 +25,7 @@ import (
 	"quantix/web/api"
 	"quantix/web/options"
 	"quantix/web/render"
+	"quantix/web/vmpages"
 )
 
 // Options configure a Server. TrustedProxies, Ready, Certificates and Log are optional.
@@ -62,8 +63,8 @@ type Server struct {
 	metrics          *metrics
 
 	renderer *render.Renderer
-	pages    *Site   // the pages and forms, except those of VMs
-	vmPages  *vmSite // the pages and forms of VMs
+	pages    *Site         // the pages and forms, except those of VMs
+	vmPages  *vmpages.Site // the pages and forms of VMs
 
 	api    *api.API          // the operations of /api/v1
 	agents *agents.Endpoints // the endpoints of /agent/v1
@@ -80,9 +81,9 @@ func New(o Options) *Server {
 	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streamsPerUser: userStreamCounts{open: map[fleet.UserID]int{}}, userLimiter: newUserLimiter(o.Pool), sharedRenderer: sharedRenderer{queues: map[sharedRequestKey]*renderQueue{}}, refreshRate: newRefreshRate(), refreshSlots: make(chan struct{}, maxConcurrentRefreshes()), relayBroker: relay.NewBroker(consoleRelayConfig, uploadRelayConfig, downloadRelayConfig, hostRelayConfig(o.RelayBytes))}
 	s.metrics = s.newMetrics()
 	s.renderer = &render.Renderer{Control: o.Control, PublicURL: o.PublicURL, BeforeResponse: releaseRefreshSlot, BeginExportRead: s.beginExportRead}
-	options := &options.Reader{Control: o.Control}
-	s.pages = &Site{Renderer: s.renderer, Options: options, Sessions: o.Sessions, Certificates: o.Certificates, SignedInAt: s.signedInAt, BeginSession: s.beginSession}
-	s.vmPages = &vmSite{Renderer: s.renderer, Options: options, Sessions: o.Sessions}
+	selects := &options.Reader{Control: o.Control}
+	s.pages = &Site{Renderer: s.renderer, Options: selects, Sessions: o.Sessions, Certificates: o.Certificates, SignedInAt: s.signedInAt, BeginSession: s.beginSession}
+	s.vmPages = &vmpages.Site{Renderer: s.renderer, Options: selects, Sessions: o.Sessions}
 	s.api = &api.API{Control: o.Control, Version: o.Version, Actor: actorOf, Problem: s.apiProblem, NewConsoleTicket: s.newConsoleTicket}
 	s.agents = &agents.Endpoints{
 		Control: o.Control, Log: o.Log, Problem: s.agentProblem, ServeRelay: s.serveRelay,

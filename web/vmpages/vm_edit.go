@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"net/http"
@@ -18,7 +18,7 @@ import (
 )
 
 // newEditForm returns the edit form with the VM's current values.
-func (s *vmSite) newEditForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
+func (s *Site) newEditForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
 	f := vmview.Form{Edits: true, VM: vm.VM, GuestRuns: vm.HasGuest(), MaySeeHosts: policy.May(a, policy.InfraSee, ""), MayChangeHosts: policy.May(a, policy.InfraChange, "")}
 	var err error
 	was := encodeVMState(vm.VM)
@@ -32,8 +32,8 @@ func (s *vmSite) newEditForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vm
 	return f, err
 }
 
-// showEditForm shows the VM's page with the submitted form.
-func (s *vmSite) showEditForm(c echo.Context, a fleet.Actor, in vmForm, how form.Display) error {
+// ShowEditForm shows the VM's page with the submitted form.
+func (s *Site) ShowEditForm(c echo.Context, a fleet.Actor, in vmForm, how form.Display) error {
 	p, err := s.readVMPage(c, a, "configure")
 	if err != nil {
 		return err
@@ -56,9 +56,9 @@ func (s *vmSite) showEditForm(c echo.Context, a fleet.Actor, in vmForm, how form
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.VMPage(p))
 }
 
-func (s *vmSite) editVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
+func (s *Site) EditVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
 	if in.redrawOnly && in.prefillKey != vmview.PrefillSectionHeadings {
-		return func(c echo.Context) error { return s.showEditForm(c, a, in, form.FirstDisplay) }, nil
+		return func(c echo.Context) error { return s.ShowEditForm(c, a, in, form.FirstDisplay) }, nil
 	}
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
@@ -129,7 +129,7 @@ func restoreNICFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
 
 // applyPlannedEdit changes vm to the values of the plan in the query, so that the form begins with them. It does
 // nothing without a plan, or if the VM has changed since the plan was made.
-func (s *vmSite) applyPlannedEdit(c echo.Context, a fleet.Actor, vm *fleet.VMView) error {
+func (s *Site) applyPlannedEdit(c echo.Context, a fleet.Actor, vm *fleet.VMView) error {
 	id := fleet.PlanID(c.QueryParam("plan"))
 	if id == "" {
 		return nil

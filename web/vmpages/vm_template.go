@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"strconv"
@@ -34,8 +34,8 @@ func (in newTemplateForm) view() templateview.FormValues {
 	}
 }
 
-// showTemplateForm shows the form that creates a template from the VM in the path.
-func (s *vmSite) showTemplateForm(c echo.Context, a fleet.Actor, in newTemplateForm, how form.Display) error {
+// ShowTemplateForm shows the form that creates a template from the VM in the path.
+func (s *Site) ShowTemplateForm(c echo.Context, a fleet.Actor, in newTemplateForm, how form.Display) error {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (s *vmSite) showTemplateForm(c echo.Context, a fleet.Actor, in newTemplateF
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), templateview.CreateForm(f))
 }
 
-func (s *vmSite) createTemplate(c echo.Context, a fleet.Actor, in newTemplateForm) (form.Response, error) {
+func (s *Site) CreateTemplate(c echo.Context, a fleet.Actor, in newTemplateForm) (form.Response, error) {
 	ctx := c.Request().Context()
 	of := control.TemplateSource{VMID: fleet.VMID(c.Param("id")), OfImages: in.Disks == "images", Note: strings.TrimSpace(in.Note)}
 	if to := fleet.TemplateID(in.To); to != "" {

@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"fmt"
@@ -35,7 +35,7 @@ func sourceFromForm(typed url.Values) *control.VMSource {
 
 // readFormSource returns the source of a new VM for the form, and image options for a template. If fresh is true, the
 // source is in the query and prefills typed; else the source is in typed.
-func (s *vmSite) readFormSource(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.NewVMSource, []kit.Option, error) {
+func (s *Site) readFormSource(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.NewVMSource, []kit.Option, error) {
 	from := sourceFromForm(typed)
 	if fresh {
 		from = sourceFromForm(url.Values{
@@ -58,7 +58,7 @@ func (s *vmSite) readFormSource(c echo.Context, a fleet.Actor, typed url.Values,
 	return nil, nil, fleet.Errorf(fleet.NotFound, "There is no such template.")
 }
 
-func (s *vmSite) sourceFromTemplate(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.NewVMSource, []kit.Option, error) {
+func (s *Site) sourceFromTemplate(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.NewVMSource, []kit.Option, error) {
 	v, err := s.Control.GetTemplate(c.Request().Context(), a, from.TemplateID)
 	if err != nil {
 		return nil, nil, err
@@ -101,7 +101,7 @@ func (s *vmSite) sourceFromTemplate(c echo.Context, a fleet.Actor, from control.
 	return out, images, nil
 }
 
-func (s *vmSite) sourceFromVM(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.NewVMSource, error) {
+func (s *Site) sourceFromVM(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.NewVMSource, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, from.VMID)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (s *vmSite) sourceFromVM(c echo.Context, a fleet.Actor, from control.VMSour
 
 // snapshotToClone returns the snapshot whose disks are copied to the new VM, and sets the heading and note of the form
 // (out).
-func (s *vmSite) snapshotToClone(c echo.Context, a fleet.Actor, vm fleet.VMView, id fleet.SnapshotID, out *vmview.NewVMSource) (fleet.Snapshot, error) {
+func (s *Site) snapshotToClone(c echo.Context, a fleet.Actor, vm fleet.VMView, id fleet.SnapshotID, out *vmview.NewVMSource) (fleet.Snapshot, error) {
 	if vm.Status == nil || vm.Status.Snapshots.SnapshotByID(id) == nil {
 		return fleet.Snapshot{}, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
 	}

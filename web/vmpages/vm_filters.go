@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"strings"
@@ -21,7 +21,7 @@ type nicFiltersForm struct {
 	AntiSpoofing string                  `form:"guard"`
 }
 
-func (s *vmSite) showNICFiltersForm(c echo.Context, a fleet.Actor, in nicFiltersForm, how form.Display) error {
+func (s *Site) ShowNICFiltersForm(c echo.Context, a fleet.Actor, in nicFiltersForm, how form.Display) error {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
@@ -62,7 +62,7 @@ func nicByMAC(vm fleet.VMView, mac string) *fleet.NIC {
 	return nil
 }
 
-func (s *vmSite) setNICFilters(c echo.Context, a fleet.Actor, in nicFiltersForm) (form.Response, error) {
+func (s *Site) SetNICFilters(c echo.Context, a fleet.Actor, in nicFiltersForm) (form.Response, error) {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {

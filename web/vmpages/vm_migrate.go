@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"strings"
@@ -19,7 +19,7 @@ type migrateForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *vmSite) showMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, how form.Display) error {
+func (s *Site) ShowMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, how form.Display) error {
 	ctx := c.Request().Context()
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *vmSite) showMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, 
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.MigrateDialog(out))
 }
 
-func (s *vmSite) migrateVM(c echo.Context, a fleet.Actor, in migrateForm) (form.Response, error) {
+func (s *Site) MigrateVM(c echo.Context, a fleet.Actor, in migrateForm) (form.Response, error) {
 	var checks fleet.Checks
 	host, pool, _ := strings.Cut(in.To, "/")
 	order := control.MigrateVM{HostID: fleet.HostID(host), PoolID: fleet.PoolID(pool), RateBytes: form.ParseField(&checks, "rateBytes", in.Rate, parseTransferRate), Overcommit: in.Overcommit != ""}

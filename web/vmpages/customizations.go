@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"net/url"
@@ -22,7 +22,7 @@ type formValues struct{ url.Values }
 // ReadForm sets the form to the values that the browser sent.
 func (in *formValues) ReadForm(sent url.Values) { in.Values = sent }
 
-func (s *vmSite) listCustomizations(c echo.Context, a fleet.Actor) error {
+func (s *Site) ListCustomizations(c echo.Context, a fleet.Actor) error {
 	all, err := s.Control.ListCustomizations(c.Request().Context(), a)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (s *vmSite) listCustomizations(c echo.Context, a fleet.Actor) error {
 	return s.ShowPage(c, a, shell.PageLayout{Title: "Customization specs"}, vmview.CustomizationsPage(vmview.CustomizationList{Actor: a, Specs: all}))
 }
 
-func (s *vmSite) showNewCustomizationForm(c echo.Context, a fleet.Actor, in formValues, how form.Display) (err error) {
+func (s *Site) ShowNewCustomizationForm(c echo.Context, a fleet.Actor, in formValues, how form.Display) (err error) {
 	typed := in.Values
 	if typed == nil {
 		typed = url.Values{vmview.FirstBootKindField: {string(fleet.CloudInit)}}
@@ -56,7 +56,7 @@ func customizationFromForm(typed url.Values, had fleet.FirstBoot) (control.Custo
 	return out, checks.Err()
 }
 
-func (s *vmSite) createCustomization(c echo.Context, a fleet.Actor, in formValues) (form.Response, error) {
+func (s *Site) CreateCustomization(c echo.Context, a fleet.Actor, in formValues) (form.Response, error) {
 	want, err := customizationFromForm(in.Values, fleet.FirstBoot{})
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (s *vmSite) createCustomization(c echo.Context, a fleet.Actor, in formValue
 	return form.RedirectTo("/customizations"), err
 }
 
-func (s *vmSite) showCustomization(c echo.Context, a fleet.Actor, in formValues, how form.Display) error {
+func (s *Site) ShowCustomization(c echo.Context, a fleet.Actor, in formValues, how form.Display) error {
 	one, err := s.Control.GetCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (s *vmSite) showCustomization(c echo.Context, a fleet.Actor, in formValues,
 	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: one.Name}, vmview.CustomizationPage(p))
 }
 
-func (s *vmSite) editCustomization(c echo.Context, a fleet.Actor, in formValues) (form.Response, error) {
+func (s *Site) EditCustomization(c echo.Context, a fleet.Actor, in formValues) (form.Response, error) {
 	ctx, id := c.Request().Context(), fleet.CustomizationID(c.Param("id"))
 	one, err := s.Control.GetCustomization(ctx, a, id)
 	if err != nil {
@@ -112,10 +112,10 @@ func customizationPageLayout(one fleet.Customization) shell.PageLayout {
 	return shell.PageLayout{Title: one.Name}
 }
 
-func (s *vmSite) confirmDeleteCustomization() form.Renderer[form.Empty] {
+func (s *Site) ConfirmDeleteCustomization() form.Renderer[form.Empty] {
 	return form.ConfirmDialog(s.Renderer, s.Control.GetCustomization, customizationPageLayout, vmview.DeleteCustomizationDialog)
 }
 
-func (s *vmSite) deleteCustomization(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) DeleteCustomization(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	return form.RedirectTo("/customizations"), s.Control.DeleteCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
 }

@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"context"
@@ -30,14 +30,14 @@ type bulkActionForm struct {
 	snapshotForm
 }
 
-// startBulkAction starts one action on many VMs and redirects to the task's page, so that a reload does not repeat the
+// StartBulkAction starts one action on many VMs and redirects to the task's page, so that a reload does not repeat the
 // action. Destructive actions, and actions that need more input, show a dialog first.
-func (s *vmSite) startBulkAction(c echo.Context, a fleet.Actor, in bulkActionForm) (form.Response, error) {
+func (s *Site) StartBulkAction(c echo.Context, a fleet.Actor, in bulkActionForm) (form.Response, error) {
 	if in.Action == vmview.BulkCompare {
 		return redirectToComparison(in.IDs)
 	}
 	if in.Confirmed == "" && vmview.BulkActionOpensDialog(in.Action) {
-		return func(c echo.Context) error { return s.showBulkActionDialog(c, a, in, form.FirstDisplay) }, nil
+		return func(c echo.Context) error { return s.ShowBulkActionDialog(c, a, in, form.FirstDisplay) }, nil
 	}
 	task, err := s.queueBulkAction(c.Request().Context(), a, in)
 	return form.RedirectTo(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", render.LocalPath(in.Back)).String()), err
@@ -57,7 +57,7 @@ func redirectToComparison(ids []fleet.VMID) (form.Response, error) {
 	return nil, fleet.Errorf(fleet.Malformed, "Only two VMs can be compared. Select two, not %d.", len(ids))
 }
 
-func (s *vmSite) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkActionForm) (fleet.Task, error) {
+func (s *Site) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkActionForm) (fleet.Task, error) {
 	switch in.Action {
 	case fleet.ActDelete:
 		vms, err := s.Control.VMsByID(ctx, a, in.IDs)
@@ -86,8 +86,8 @@ func (s *vmSite) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkActi
 	return s.Control.RequestPowerActions(ctx, a, in.Action, in.IDs)
 }
 
-// showBulkActionDialog shows the dialog that asks for the details of an action on many VMs, or for its confirmation.
-func (s *vmSite) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkActionForm, how form.Display) error {
+// ShowBulkActionDialog shows the dialog that asks for the details of an action on many VMs, or for its confirmation.
+func (s *Site) ShowBulkActionDialog(c echo.Context, a fleet.Actor, in bulkActionForm, how form.Display) error {
 	ctx := c.Request().Context()
 	if !vmview.BulkActionOpensDialog(in.Action) {
 		return fleet.Errorf(fleet.Invalid, "%s", how.Errors.Form)
@@ -113,8 +113,8 @@ func (s *vmSite) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkActi
 	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "Virtual machines"}, vmview.BulkActionDialog(p))
 }
 
-// redirectOldBulkPage redirects the addresses of bulk results in older versions to the tasks that replaced these pages.
-func (s *vmSite) redirectOldBulkPage(c echo.Context, _ fleet.Actor) error {
+// RedirectOldBulkPage redirects the addresses of bulk results in older versions to the tasks that replaced these pages.
+func (s *Site) RedirectOldBulkPage(c echo.Context, _ fleet.Actor) error {
 	l := kit.Link{Path: "/tasks/" + c.Param("id")}
 	return c.Redirect(http.StatusMovedPermanently, l.With("back", render.LocalPath(c.QueryParam("back"))).String())
 }

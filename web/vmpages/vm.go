@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"cmp"
@@ -35,7 +35,7 @@ func vmPageLayout(vm fleet.VMView) shell.PageLayout {
 }
 
 // readVMPage reads the VM in the path, and the data that every tab of the VM's page shows.
-func (s *vmSite) readVMPage(c echo.Context, a fleet.Actor, tab string) (vmview.Page, error) {
+func (s *Site) readVMPage(c echo.Context, a fleet.Actor, tab string) (vmview.Page, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
 	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actor: a, Actions: vmActions(a, vm), GuestActions: guestActions(a, vm), MaySeeHosts: policy.May(a, policy.InfraSee, ""), PlaceWhy: setHostRefusal(a), MoveWhy: moveDisksRefusal(a), MigrateWhy: migrationRefusal(a)}, err
 }
@@ -61,7 +61,7 @@ func migrationRefusal(a fleet.Actor) string {
 	return "Only users who may change hosts can migrate VMs."
 }
 
-func (s *vmSite) vmPage(c echo.Context, a fleet.Actor) error {
+func (s *Site) VMPage(c echo.Context, a fleet.Actor) error {
 	tab := c.QueryParam("tab")
 	if tab == "" {
 		tab = "summary"
@@ -79,7 +79,7 @@ func (s *vmSite) vmPage(c echo.Context, a fleet.Actor) error {
 }
 
 // fillVMTab reads the data of the page's current tab.
-func (s *vmSite) fillVMTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err error) {
+func (s *Site) fillVMTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err error) {
 	ctx := c.Request().Context()
 	switch p.Tab {
 	case "summary":
@@ -126,11 +126,11 @@ func (s *vmSite) fillVMTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err e
 }
 
 // poolNamesOfVM returns the names of the pools with the VM's disks and ISO, by pool id.
-func (s *vmSite) poolNamesOfVM(ctx context.Context, a fleet.Actor, vm fleet.VMView) (map[fleet.PoolID]string, error) {
+func (s *Site) poolNamesOfVM(ctx context.Context, a fleet.Actor, vm fleet.VMView) (map[fleet.PoolID]string, error) {
 	return s.Control.PoolNames(ctx, a, vm.Spec.Pools())
 }
 
-func (s *vmSite) consolePage(c echo.Context, a fleet.Actor) error {
+func (s *Site) ConsolePage(c echo.Context, a fleet.Actor) error {
 	p, err := s.readVMPage(c, a, "console")
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (s *vmSite) consolePage(c echo.Context, a fleet.Actor) error {
 	return s.WritePage(c, http.StatusOK, shell.WindowPage(f, vmview.ConsoleWindow(p)))
 }
 
-func (s *vmSite) vmMenu(c echo.Context, a fleet.Actor) error {
+func (s *Site) VMMenu(c echo.Context, a fleet.Actor) error {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (s *vmSite) vmMenu(c echo.Context, a fleet.Actor) error {
 	return s.WriteFragment(c, a, p.VM.Name, vmview.ActionMenu(p))
 }
 
-func (s *vmSite) discoveredVMPage(c echo.Context, a fleet.Actor) error {
+func (s *Site) DiscoveredVMPage(c echo.Context, a fleet.Actor) error {
 	vm, err := s.Control.GetDiscoveredVM(c.Request().Context(), a, fleet.HostID(c.Param("host")), fleet.VMID(c.Param("id")))
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ type vmActionForm struct {
 	Action fleet.Action `form:"action"`
 }
 
-func (s *vmSite) startVMAction(c echo.Context, a fleet.Actor, in vmActionForm) (form.Response, error) {
+func (s *Site) StartVMAction(c echo.Context, a fleet.Actor, in vmActionForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	job, err := s.Control.RequestPowerAction(c.Request().Context(), a, id, in.Action)
 	return form.StayOnPage(views.VMPath(id), in.Action.Label()+" "+job.SubjectName+": queued on "+cmp.Or(job.HostName, "its host")+"."), err
@@ -176,7 +176,7 @@ type deleteVMForm struct {
 	Confirm string `form:"confirm"`
 }
 
-func (s *vmSite) confirmDeleteVM(c echo.Context, a fleet.Actor, in deleteVMForm, how form.Display) error {
+func (s *Site) ConfirmDeleteVM(c echo.Context, a fleet.Actor, in deleteVMForm, how form.Display) error {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func (s *vmSite) confirmDeleteVM(c echo.Context, a fleet.Actor, in deleteVMForm,
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.DeleteDialog(d))
 }
 
-func (s *vmSite) deleteVM(c echo.Context, a fleet.Actor, in deleteVMForm) (form.Response, error) {
+func (s *Site) DeleteVM(c echo.Context, a fleet.Actor, in deleteVMForm) (form.Response, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
 	if may, _ := vm.Allows(fleet.ActDelete); err == nil && may && vm.HasGuest() && in.Confirm != vm.Name {
 		err = nameMismatchError(vm.Name)

@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"slices"
@@ -48,7 +48,7 @@ func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
 }
 
 // newSchedulePage returns the data that all dialogs about a schedule share. A new schedule has no id in the path.
-func (s *vmSite) newSchedulePage(c echo.Context, a fleet.Actor, in scheduleForm, how form.Display) (vmview.SchedulePage, error) {
+func (s *Site) newSchedulePage(c echo.Context, a fleet.Actor, in scheduleForm, how form.Display) (vmview.SchedulePage, error) {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return vmview.SchedulePage{}, err
@@ -70,7 +70,7 @@ func (s *vmSite) newSchedulePage(c echo.Context, a fleet.Actor, in scheduleForm,
 	return out, nil
 }
 
-func (s *vmSite) showScheduleForm(c echo.Context, a fleet.Actor, in scheduleForm, how form.Display) error {
+func (s *Site) ShowScheduleForm(c echo.Context, a fleet.Actor, in scheduleForm, how form.Display) error {
 	p, err := s.newSchedulePage(c, a, in, how)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (s *vmSite) showScheduleForm(c echo.Context, a fleet.Actor, in scheduleForm
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.ScheduleDialog(p))
 }
 
-func (s *vmSite) confirmDeleteSchedule(c echo.Context, a fleet.Actor, _ form.Empty, how form.Display) error {
+func (s *Site) ConfirmDeleteSchedule(c echo.Context, a fleet.Actor, _ form.Empty, how form.Display) error {
 	p, err := s.newSchedulePage(c, a, scheduleForm{}, form.Display{Status: how.Status, Errors: how.Errors})
 	if err != nil {
 		return err
@@ -86,8 +86,8 @@ func (s *vmSite) confirmDeleteSchedule(c echo.Context, a fleet.Actor, _ form.Emp
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.DeleteScheduleDialog(p))
 }
 
-// saveSchedule creates a schedule, or changes the one in the path.
-func (s *vmSite) saveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (form.Response, error) {
+// SaveSchedule creates a schedule, or changes the one in the path.
+func (s *Site) SaveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (form.Response, error) {
 	vm, id := fleet.VMID(c.Param("id")), fleet.ScheduleID(c.Param("schedule"))
 	spec, err := in.schedule()
 	if err != nil {
@@ -101,21 +101,21 @@ func (s *vmSite) saveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (f
 	return stayOnSchedulesTab(vm, "The schedule "+spec.Name+" is saved."), err
 }
 
-func (s *vmSite) deleteSchedule(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) DeleteSchedule(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	vm := fleet.VMID(c.Param("id"))
 	err := s.Control.DeleteSnapshotSchedule(c.Request().Context(), a, vm, fleet.ScheduleID(c.Param("schedule")))
 	return stayOnSchedulesTab(vm, "The schedule is deleted; its snapshots stay."), err
 }
 
-func (s *vmSite) enableSchedule(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) EnableSchedule(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	return s.setScheduleEnabled(c, a, true, "enabled")
 }
 
-func (s *vmSite) disableSchedule(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) DisableSchedule(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	return s.setScheduleEnabled(c, a, false, "disabled")
 }
 
-func (s *vmSite) setScheduleEnabled(c echo.Context, a fleet.Actor, to bool, word string) (form.Response, error) {
+func (s *Site) setScheduleEnabled(c echo.Context, a fleet.Actor, to bool, word string) (form.Response, error) {
 	ctx, vm, id := c.Request().Context(), fleet.VMID(c.Param("id")), fleet.ScheduleID(c.Param("schedule"))
 	all, err := s.Control.SnapshotSchedules(ctx, a, vm)
 	if err != nil {

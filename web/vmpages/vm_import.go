@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ import (
 // button on their own pages.
 const maxUploadPools = 12
 
-func (s *vmSite) showImportPage(c echo.Context, a fleet.Actor) error {
+func (s *Site) ShowImportPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
 	files, err := s.Control.ListAppliances(ctx, a)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *vmSite) showImportPage(c echo.Context, a fleet.Actor) error {
 
 // sourceFromAppliance returns an appliance as the source of a new VM. If fresh is true, it prefills the form (typed)
 // from the appliance.
-func (s *vmSite) sourceFromAppliance(c echo.Context, a fleet.Actor, of control.ApplianceFile, typed url.Values, fresh bool) (*vmview.NewVMSource, error) {
+func (s *Site) sourceFromAppliance(c echo.Context, a fleet.Actor, of control.ApplianceFile, typed url.Values, fresh bool) (*vmview.NewVMSource, error) {
 	v, err := s.Control.GetAppliance(c.Request().Context(), a, of)
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ type exportForm struct {
 	Pool string `form:"pool"`
 }
 
-func (s *vmSite) showExportForm(c echo.Context, a fleet.Actor, in exportForm, how form.Display) error {
+func (s *Site) ShowExportForm(c echo.Context, a fleet.Actor, in exportForm, how form.Display) error {
 	ctx := c.Request().Context()
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *vmSite) showExportForm(c echo.Context, a fleet.Actor, in exportForm, ho
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.ExportDialog(out))
 }
 
-func (s *vmSite) exportVM(c echo.Context, a fleet.Actor, in exportForm) (form.Response, error) {
+func (s *Site) ExportVM(c echo.Context, a fleet.Actor, in exportForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	order := control.NewExport{PoolID: fleet.PoolID(in.Pool)}
 	format, disk, _ := strings.Cut(in.What, "/")
@@ -171,7 +171,7 @@ func (s *vmSite) exportVM(c echo.Context, a fleet.Actor, in exportForm) (form.Re
 	return form.RedirectTo(views.VMPath(e.VMID, "export")), err
 }
 
-func (s *vmSite) deleteExport(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) DeleteExport(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	ctx, id := c.Request().Context(), fleet.ExportID(c.Param("id"))
 	e, err := s.Control.GetExport(ctx, a, id)
 	if err == nil {

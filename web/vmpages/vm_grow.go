@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"github.com/labstack/echo/v4"
@@ -17,7 +17,7 @@ type growDiskForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *vmSite) showGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm, how form.Display) error {
+func (s *Site) ShowGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm, how form.Display) error {
 	p, disk, number, err := s.diskInPath(c, a)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (s *vmSite) showGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.GrowDiskDialog(out))
 }
 
-func (s *vmSite) growDisk(c echo.Context, a fleet.Actor, in growDiskForm) (form.Response, error) {
+func (s *Site) GrowDisk(c echo.Context, a fleet.Actor, in growDiskForm) (form.Response, error) {
 	var checks fleet.Checks
 	order := control.GrowDisk{SizeBytes: form.ParseField(&checks, "sizeBytes", in.Size, form.ParseDiskSize), Overcommit: in.Overcommit != ""}
 	if err := checks.Err(); err != nil {

@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"strings"
@@ -13,10 +13,10 @@ import (
 	"quantix/web/form"
 )
 
-// planVMEdit creates a plan of the form's changes and redirects to the plan's page.
-func (s *vmSite) planVMEdit(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
+// PlanVMEdit creates a plan of the form's changes and redirects to the plan's page.
+func (s *Site) PlanVMEdit(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
 	if in.redrawOnly {
-		return func(c echo.Context) error { return s.showEditForm(c, a, in, form.FirstDisplay) }, nil
+		return func(c echo.Context) error { return s.ShowEditForm(c, a, in, form.FirstDisplay) }, nil
 	}
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
@@ -34,8 +34,8 @@ func (s *vmSite) planVMEdit(c echo.Context, a fleet.Actor, in vmForm) (form.Resp
 	return form.RedirectTo(views.PlanPath(plan.ID)), err
 }
 
-// planNewVM creates a plan of the form's new VM and redirects to the plan's page.
-func (s *vmSite) planNewVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
+// PlanNewVM creates a plan of the form's new VM and redirects to the plan's page.
+func (s *Site) PlanNewVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
 	if in.redrawOnly {
 		return s.redrawNewVMForm(c, a, in)
 	}
@@ -52,7 +52,7 @@ func (s *vmSite) planNewVM(c echo.Context, a fleet.Actor, in vmForm) (form.Respo
 	return form.RedirectTo(views.PlanPath(plan.ID)), err
 }
 
-func (s *vmSite) planPage(c echo.Context, a fleet.Actor, _ form.Empty, how form.Display) error {
+func (s *Site) PlanPage(c echo.Context, a fleet.Actor, _ form.Empty, how form.Display) error {
 	plan, err := s.Control.GetPlan(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (s *vmSite) planPage(c echo.Context, a fleet.Actor, _ form.Empty, how form.
 	return s.ShowPageWithStatus(c, how.Status, a, f, vmview.PlanBody(vmview.PlanPage{Plan: plan, Errors: how.Errors, Now: time.Now()}))
 }
 
-func (s *vmSite) executePlan(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) ExecutePlan(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	vm, err := s.Control.ExecutePlan(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
 	return form.RedirectTo(views.VMPath(vm)), err
 }

@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 
 // prefillNewVM prefills the form of a new VM by the key in in.begin: for a source, for a preset, or from pasted XML.
 // Errors about the pasted XML are at the field "xml".
-func (s *vmSite) prefillNewVM(ctx context.Context, a fleet.Actor, in *vmForm) error {
+func (s *Site) prefillNewVM(ctx context.Context, a fleet.Actor, in *vmForm) error {
 	switch key, preset := strings.CutPrefix(in.prefillKey, "preset:"); {
 	case preset:
 		return prefillFromPreset(in.Values, key)
@@ -141,7 +141,7 @@ func fillPresetRows[S any](typed url.Values, list string, fields []fleet.Field[S
 
 // importPastedXML replaces the form's values with those of the pasted XML. It refuses settings that give access to the
 // host, unless the user is an infrastructure administrator.
-func (s *vmSite) importPastedXML(ctx context.Context, a fleet.Actor, in *vmForm) error {
+func (s *Site) importPastedXML(ctx context.Context, a fleet.Actor, in *vmForm) error {
 	var checks fleet.Checks
 	r, err := vmxml.ConvertDomain(in.Get("xml"))
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *vmSite) importPastedXML(ctx context.Context, a fleet.Actor, in *vmForm)
 
 // addPastedDisks adds the disks and drives of the definition r to spec, in the forms that Quantix supports: copies of
 // volumes that the user may use, and empty disks. It adds a note to r for each difference.
-func (s *vmSite) addPastedDisks(ctx context.Context, a fleet.Actor, r *vmxml.Result, spec *fleet.VMSpec, runs bool) error {
+func (s *Site) addPastedDisks(ctx context.Context, a fleet.Actor, r *vmxml.Result, spec *fleet.VMSpec, runs bool) error {
 	var pools []fleet.PoolView
 	var media query.Media
 	if runs {

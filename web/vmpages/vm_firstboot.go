@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"net/url"
@@ -13,8 +13,8 @@ import (
 	"quantix/web/form"
 )
 
-// showFirstBootForm shows the form for the first-boot data that the guest gets at the VM's next start.
-func (s *vmSite) showFirstBootForm(c echo.Context, a fleet.Actor, in formValues, how form.Display) error {
+// ShowFirstBootForm shows the form for the first-boot data that the guest gets at the VM's next start.
+func (s *Site) ShowFirstBootForm(c echo.Context, a fleet.Actor, in formValues, how form.Display) error {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *vmSite) showFirstBootForm(c echo.Context, a fleet.Actor, in formValues,
 }
 
 // customizationsOfProject lists the customization specs that VMs of the project may use.
-func (s *vmSite) customizationsOfProject(c echo.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.Customization, error) {
+func (s *Site) customizationsOfProject(c echo.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.Customization, error) {
 	all, err := s.Control.ListCustomizations(c.Request().Context(), a)
 	out := all[:0]
 	for _, one := range all {
@@ -52,7 +52,7 @@ func (s *vmSite) customizationsOfProject(c echo.Context, a fleet.Actor, project 
 	return out, err
 }
 
-func (s *vmSite) setFirstBoot(c echo.Context, a fleet.Actor, in formValues) (form.Response, error) {
+func (s *Site) SetFirstBoot(c echo.Context, a fleet.Actor, in formValues) (form.Response, error) {
 	ctx, id := c.Request().Context(), fleet.VMID(c.Param("id"))
 	generation, err := strconv.ParseInt(in.Get("generation"), 10, 64)
 	if err != nil {

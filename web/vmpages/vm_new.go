@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"quantix/web/idempotency"
 )
 
-// showNewVMForm shows the form of a new VM with the usual defaults.
-func (s *vmSite) showNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how form.Display) error {
+// ShowNewVMForm shows the form of a new VM with the usual defaults.
+func (s *Site) ShowNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how form.Display) error {
 	fresh := in.Values == nil
 	if fresh {
 		plan, err := s.plannedFormValues(c, a)
@@ -63,7 +63,7 @@ func (s *vmSite) showNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how for
 	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: f.Title()}, vmview.NewVMPage(f))
 }
 
-func (s *vmSite) createVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
+func (s *Site) CreateVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
 	if in.redrawOnly {
 		return s.redrawNewVMForm(c, a, in)
 	}
@@ -110,7 +110,7 @@ func newVMFromForm(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 
 // createOncePerForm runs do, but only once for the same form, even if the form is sent twice. form is the form's
 // idempotency key; the second call returns the id from the first call.
-func createOncePerForm[I ~string](ctx context.Context, s *vmSite, a fleet.Actor, form string, want any, do func(context.Context) (I, error)) (I, error) {
+func createOncePerForm[I ~string](ctx context.Context, s *Site, a fleet.Actor, form string, want any, do func(context.Context) (I, error)) (I, error) {
 	request, err := json.Marshal(want)
 	if err != nil {
 		return "", err
@@ -120,7 +120,7 @@ func createOncePerForm[I ~string](ctx context.Context, s *vmSite, a fleet.Actor,
 }
 
 // redrawNewVMForm shows the form of a new VM again after a button that adds or removes rows, or prefills the form.
-func (s *vmSite) redrawNewVMForm(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
+func (s *Site) redrawNewVMForm(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
 	how := form.FirstDisplay
 	if in.prefillKey != "" {
 		err := s.prefillNewVM(c.Request().Context(), a, &in)
@@ -132,11 +132,11 @@ func (s *vmSite) redrawNewVMForm(c echo.Context, a fleet.Actor, in vmForm) (form
 			return nil, err
 		}
 	}
-	return func(c echo.Context) error { return s.showNewVMForm(c, a, in, how) }, nil
+	return func(c echo.Context) error { return s.ShowNewVMForm(c, a, in, how) }, nil
 }
 
 // plannedFormValues returns the form that the plan in the query was made from; nil: the query names no plan.
-func (s *vmSite) plannedFormValues(c echo.Context, a fleet.Actor) (url.Values, error) {
+func (s *Site) plannedFormValues(c echo.Context, a fleet.Actor) (url.Values, error) {
 	id := fleet.PlanID(c.QueryParam("plan"))
 	if id == "" {
 		return nil, nil

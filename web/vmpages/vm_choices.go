@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"context"
@@ -16,22 +16,22 @@ import (
 )
 
 // fillNewVMChoices fills the selects of the form of a new VM with the options that the user may choose.
-func (s *vmSite) fillNewVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form) error {
+func (s *Site) fillNewVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form) error {
 	return s.readVMFormChoices(c, a, f, "/vms/new", "", map[string]*kit.SelectChoices{
 		"projects": &f.Projects, "hosts": &f.Hosts, "pools": &f.Pools, "images": &f.Images, "isos": &f.ISOs, "networks": &f.Networks, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
 }
 
 // fillEditVMChoices is fillNewVMChoices for the form that edits the VM.
-func (s *vmSite) fillEditVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm fleet.VMID) error {
+func (s *Site) fillEditVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm fleet.VMID) error {
 	return s.readVMFormChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*kit.SelectChoices{
 		"isos": &f.ISOs, "vm-networks": &f.Networks, "pools": &f.Pools, "images": &f.Images, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
 }
 
-// readVMFormChoices reads the options of each select in lists, whose keys are kinds of package options. The chosen options are
-// always included.
-func (s *vmSite) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.SelectChoices) error {
+// readVMFormChoices reads the options of each select in lists, whose keys are kinds of package options. The chosen
+// options are always included.
+func (s *Site) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.SelectChoices) error {
 	now := map[string][]string{"projects": f.Typed["projectId"], "hosts": f.Typed["hostId"], "isos": f.Typed["spec.iso"]}
 	for name, values := range f.Typed {
 		typ := map[string]string{"poolId": "pools", "image": "images", "lun": "luns", "network": "networks", "medium": "discs", "kernel": "files", "initrd": "files"}[name[strings.LastIndexByte(name, '.')+1:]]
@@ -86,7 +86,7 @@ func (s *vmSite) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form
 }
 
 // usableNetworks returns the networks that a new VM can use or, if edits is true, the networks that the VM can use.
-func (s *vmSite) usableNetworks(c echo.Context, a fleet.Actor, edits bool, vm fleet.VMID) ([]fleet.NetworkView, error) {
+func (s *Site) usableNetworks(c echo.Context, a fleet.Actor, edits bool, vm fleet.VMID) ([]fleet.NetworkView, error) {
 	if edits {
 		return s.Control.NetworksForVM(c.Request().Context(), a, vm)
 	}
@@ -95,7 +95,7 @@ func (s *vmSite) usableNetworks(c echo.Context, a fleet.Actor, edits bool, vm fl
 
 // defaultPoolAndNetwork returns the pool and the network that the form preselects for new devices: the defaults of the
 // project and host, but the pool of the first disk when a VM with disks is edited.
-func (s *vmSite) defaultPoolAndNetwork(ctx context.Context, a fleet.Actor, f *vmview.Form, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
+func (s *Site) defaultPoolAndNetwork(ctx context.Context, a fleet.Actor, f *vmview.Form, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
 	if project == "" {
 		return fleet.VMDefaults{}, nil
 	}

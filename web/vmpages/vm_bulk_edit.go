@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"context"
@@ -61,8 +61,8 @@ func (in bulkEditForm) edit() (fleet.BulkEdit, error) {
 	return out, checks.Err()
 }
 
-// showBulkEditForm shows the bulk edit form for selected VMs, or for all VMs that match a filter.
-func (s *vmSite) showBulkEditForm(c echo.Context, a fleet.Actor, in bulkEditForm, how form.Display) error {
+// ShowBulkEditForm shows the bulk edit form for selected VMs, or for all VMs that match a filter.
+func (s *Site) ShowBulkEditForm(c echo.Context, a fleet.Actor, in bulkEditForm, how form.Display) error {
 	if in.Values == nil {
 		ids, err := s.selectedVMIDs(c.Request().Context(), a, c.Request().URL.Query())
 		if err != nil {
@@ -78,7 +78,7 @@ func newBulkEditForm(ids []string) bulkEditForm {
 	return bulkEditForm{url.Values{"id": ids, "spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}}}
 }
 
-func (s *vmSite) showBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, how form.Display, preview *vmview.BulkEditPreview) error {
+func (s *Site) showBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, how form.Display, preview *vmview.BulkEditPreview) error {
 	models, err := s.Control.CPUModels(c.Request().Context(), a)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (s *vmSite) showBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, ho
 }
 
 // selectedVMIDs returns the VM ids in q, or the ids of all VMs that match the filter in q.
-func (s *vmSite) selectedVMIDs(ctx context.Context, a fleet.Actor, q url.Values) ([]string, error) {
+func (s *Site) selectedVMIDs(ctx context.Context, a fleet.Actor, q url.Values) ([]string, error) {
 	if ids := q["id"]; len(ids) > 0 || !q.Has("filter") {
 		if len(ids) == 0 {
 			return nil, fleet.Errorf(fleet.Malformed, "Select VMs first.")
@@ -120,9 +120,9 @@ func (s *vmSite) selectedVMIDs(ctx context.Context, a fleet.Actor, q url.Values)
 	}
 }
 
-// submitBulkEdit shows the form for a selection, shows a preview, or applies the edit and redirects to its task. The
+// SubmitBulkEdit shows the form for a selection, shows a preview, or applies the edit and redirects to its task. The
 // selection is in the request body, because proxies refuse addresses with hundreds of ids.
-func (s *vmSite) submitBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm) (form.Response, error) {
+func (s *Site) SubmitBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm) (form.Response, error) {
 	if in.Get("step") == "select" {
 		ids, err := s.selectedVMIDs(c.Request().Context(), a, url.Values{"id": in.Values["id"]})
 		return func(c echo.Context) error { return s.showBulkEdit(c, a, newBulkEditForm(ids), form.FirstDisplay, nil) }, err

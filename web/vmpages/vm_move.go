@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ type moveDiskForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *vmSite) showMoveDiskForm(c echo.Context, a fleet.Actor, in moveDiskForm, how form.Display) error {
+func (s *Site) ShowMoveDiskForm(c echo.Context, a fleet.Actor, in moveDiskForm, how form.Display) error {
 	ctx := c.Request().Context()
 	p, disk, number, err := s.diskInPath(c, a)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *vmSite) showMoveDiskForm(c echo.Context, a fleet.Actor, in moveDiskForm
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.MoveDiskDialog(out))
 }
 
-func (s *vmSite) moveDisk(c echo.Context, a fleet.Actor, in moveDiskForm) (form.Response, error) {
+func (s *Site) MoveDisk(c echo.Context, a fleet.Actor, in moveDiskForm) (form.Response, error) {
 	var checks fleet.Checks
 	order := control.MoveDisk{PoolID: fleet.PoolID(in.Pool), RateBytes: form.ParseField(&checks, "rateBytes", in.Rate, parseTransferRate), Overcommit: in.Overcommit != ""}
 	if err := checks.Err(); err != nil {

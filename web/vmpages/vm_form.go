@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"errors"
@@ -224,7 +224,7 @@ type vmForm struct {
 	sentValues url.Values // the values from the browser, with gaps between row numbers
 	redrawOnly bool       // the button only redraws the form: to add or remove a row without scripts, or to prefill
 
-	prefillKey  string              // key of the source or preset that prefills the form: see Server.prefillNewVM
+	prefillKey  string              // key of the source or preset that prefills the form: see Site.prefillNewVM
 	notes       []vmview.ImportNote // notes about the pasted definition, such as settings that are not imported
 	xmlImported bool
 }

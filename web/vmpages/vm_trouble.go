@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"slices"
@@ -14,7 +14,7 @@ import (
 
 // missingDiskPage returns the data of a dialog about the missing disk in the path. It returns NotFound if the disk is
 // no longer missing.
-func (s *vmSite) missingDiskPage(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) {
+func (s *Site) missingDiskPage(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return vmview.DiskPage{}, err
@@ -34,7 +34,7 @@ func (s *vmSite) missingDiskPage(c echo.Context, a fleet.Actor) (vmview.DiskPage
 	return vmview.DiskPage{VM: p.VM, Disk: d, Pool: pools[d.PoolID], Text: fault.Text, In: in}, err
 }
 
-func (s *vmSite) confirmDetachDisk(c echo.Context, a fleet.Actor, _ form.Empty, how form.Display) error {
+func (s *Site) ConfirmDetachDisk(c echo.Context, a fleet.Actor, _ form.Empty, how form.Display) error {
 	p, err := s.missingDiskPage(c, a)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (s *vmSite) confirmDetachDisk(c echo.Context, a fleet.Actor, _ form.Empty, 
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.DetachDiskDialog(p))
 }
 
-func (s *vmSite) detachDisk(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) DetachDisk(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	_, _, err := s.Control.DetachDisk(c.Request().Context(), a, id, form.ParseVolumeValue(c.QueryParam("disk")))
 	return form.StayOnPage(views.VMPath(id), "The disk is removed from the VM."), err
@@ -55,7 +55,7 @@ type replaceDiskForm struct {
 	Content string `form:"content"`
 }
 
-func (s *vmSite) showReplaceDiskForm(c echo.Context, a fleet.Actor, in replaceDiskForm, how form.Display) error {
+func (s *Site) ShowReplaceDiskForm(c echo.Context, a fleet.Actor, in replaceDiskForm, how form.Display) error {
 	p, err := s.missingDiskPage(c, a)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (s *vmSite) showReplaceDiskForm(c echo.Context, a fleet.Actor, in replaceDi
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.ReplaceDiskDialog(p))
 }
 
-func (s *vmSite) replaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm) (form.Response, error) {
+func (s *Site) ReplaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm) (form.Response, error) {
 	var checks fleet.Checks
 	disk := control.NewDisk{Volume: in.Volume, SizeBytes: form.ParseField(&checks, "sizeBytes", in.Size, form.ParseDiskSize), Clone: in.Content == "clone"}
 	if err := checks.Err(); err != nil {
@@ -82,19 +82,19 @@ type acceptDriftForm struct {
 	Actual string `form:"actual"`
 }
 
-func (s *vmSite) acceptDrift(c echo.Context, a fleet.Actor, in acceptDriftForm) (form.Response, error) {
+func (s *Site) AcceptDrift(c echo.Context, a fleet.Actor, in acceptDriftForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	_, _, err := s.Control.AcceptDrift(c.Request().Context(), a, id, map[string]string{in.Field: in.Actual})
 	return form.StayOnPage(views.VMPath(id), "The drift is accepted: the VM's settings are now those on the host."), err
 }
 
-func (s *vmSite) reapplyVM(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) ReapplyVM(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	job, err := s.Control.Reapply(c.Request().Context(), a, id)
 	return form.StayOnPage(views.VMPath(id), "Reapply "+job.SubjectName+": queued on "+job.HostName+"."), err
 }
 
-func (s *vmSite) setVMHost(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) SetVMHost(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	vm, err := s.Control.ChooseVMHost(c.Request().Context(), a, id, fleet.HostID(c.Param("host")))
 	return form.StayOnPage(views.VMPath(id), vm.Name+" is on "+vm.HostName+"."), err

@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"strconv"
@@ -12,12 +12,12 @@ import (
 	"quantix/web/form"
 )
 
-// startGuestAction starts an action of the guest agent that needs no dialog.
-func (s *vmSite) startGuestAction(c echo.Context, a fleet.Actor, in vmActionForm) (form.Response, error) {
+// StartGuestAction starts an action of the guest agent that needs no dialog.
+func (s *Site) StartGuestAction(c echo.Context, a fleet.Actor, in vmActionForm) (form.Response, error) {
 	return s.queueGuestAction(c, a, control.GuestRequest{Action: in.Action})
 }
 
-func (s *vmSite) queueGuestAction(c echo.Context, a fleet.Actor, in control.GuestRequest) (form.Response, error) {
+func (s *Site) queueGuestAction(c echo.Context, a fleet.Actor, in control.GuestRequest) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.SendGuestRequest(c.Request().Context(), a, id, in)
 	return form.StayOnPage(views.VMPath(id), t.Title()+" of "+t.SubjectName+": queued for the guest agent."), err
@@ -29,7 +29,7 @@ type freezeForm struct {
 
 // newGuestDialog returns the data that all dialogs about guest actions share, with the reason (Why) if the action act
 // is not possible now.
-func (s *vmSite) newGuestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how form.Display) (vmview.GuestPage, error) {
+func (s *Site) newGuestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how form.Display) (vmview.GuestPage, error) {
 	p, err := s.readVMPage(c, a, "")
 	out := vmview.GuestPage{VM: p.VM, Errors: how.Errors}
 	for _, st := range p.GuestActions {
@@ -40,7 +40,7 @@ func (s *vmSite) newGuestDialog(c echo.Context, a fleet.Actor, act fleet.Action,
 	return out, err
 }
 
-func (s *vmSite) showFreezeForm(c echo.Context, a fleet.Actor, in freezeForm, how form.Display) error {
+func (s *Site) ShowFreezeForm(c echo.Context, a fleet.Actor, in freezeForm, how form.Display) error {
 	p, err := s.newGuestDialog(c, a, fleet.ActFreeze, how)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (s *vmSite) showFreezeForm(c echo.Context, a fleet.Actor, in freezeForm, ho
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.FreezeDialog(p))
 }
 
-func (s *vmSite) freezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (form.Response, error) {
+func (s *Site) FreezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (form.Response, error) {
 	var checks fleet.Checks
 	n := form.ParseField(&checks, "seconds", in.Seconds, form.ParseNumber)
 	if checks.Err() == nil {
@@ -69,7 +69,7 @@ type guestPasswordForm struct {
 	Password string `form:"password"`
 }
 
-func (s *vmSite) showGuestPasswordForm(c echo.Context, a fleet.Actor, in guestPasswordForm, how form.Display) error {
+func (s *Site) ShowGuestPasswordForm(c echo.Context, a fleet.Actor, in guestPasswordForm, how form.Display) error {
 	p, err := s.newGuestDialog(c, a, fleet.ActGuestPassword, how)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (s *vmSite) showGuestPasswordForm(c echo.Context, a fleet.Actor, in guestPa
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.GuestPasswordDialog(p))
 }
 
-func (s *vmSite) setGuestPassword(c echo.Context, a fleet.Actor, in guestPasswordForm) (form.Response, error) {
+func (s *Site) SetGuestPassword(c echo.Context, a fleet.Actor, in guestPasswordForm) (form.Response, error) {
 	return s.queueGuestAction(c, a, control.GuestRequest{Action: fleet.ActGuestPassword, User: in.User, Password: in.Password})
 }
 
@@ -91,7 +91,7 @@ type guestProgramForm struct {
 	Seconds string `form:"seconds"`
 }
 
-func (s *vmSite) showGuestProgramForm(c echo.Context, a fleet.Actor, in guestProgramForm, how form.Display) error {
+func (s *Site) ShowGuestProgramForm(c echo.Context, a fleet.Actor, in guestProgramForm, how form.Display) error {
 	p, err := s.newGuestDialog(c, a, fleet.ActExec, how)
 	if err != nil {
 		return err
@@ -103,8 +103,8 @@ func (s *vmSite) showGuestProgramForm(c echo.Context, a fleet.Actor, in guestPro
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.GuestProgramDialog(p))
 }
 
-// runGuestProgram redirects to the task, which will show the program's output.
-func (s *vmSite) runGuestProgram(c echo.Context, a fleet.Actor, in guestProgramForm) (form.Response, error) {
+// RunGuestProgram redirects to the task, which will show the program's output.
+func (s *Site) RunGuestProgram(c echo.Context, a fleet.Actor, in guestProgramForm) (form.Response, error) {
 	order := control.GuestRequest{Action: fleet.ActExec, Program: in.Program, Args: fleet.SplitArgLines(in.Args)}
 	var checks fleet.Checks
 	order.Seconds = form.ParseField(&checks, "seconds", in.Seconds, form.ParseNumber)

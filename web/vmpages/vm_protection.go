@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ type protectionForm struct {
 	ExpiryStops string `form:"expiryStops"`
 }
 
-func (s *vmSite) showProtectionForm(c echo.Context, a fleet.Actor, in protectionForm, how form.Display) error {
+func (s *Site) ShowProtectionForm(c echo.Context, a fleet.Actor, in protectionForm, how form.Display) error {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (s *vmSite) showProtectionForm(c echo.Context, a fleet.Actor, in protection
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.ProtectionDialog(out))
 }
 
-func (s *vmSite) setVMProtection(c echo.Context, a fleet.Actor, in protectionForm) (form.Response, error) {
+func (s *Site) SetVMProtection(c echo.Context, a fleet.Actor, in protectionForm) (form.Response, error) {
 	var checks fleet.Checks
 	guard := control.ProtectVM{
 		Protected: in.Protected != "", Locked: in.Locked != "", Reason: in.Reason,

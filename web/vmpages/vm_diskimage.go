@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"strings"
@@ -22,7 +22,7 @@ type diskImageForm struct {
 }
 
 // diskInPath returns the page of the VM in the path, and the request's disk with its number in the VM, from 1.
-func (s *vmSite) diskInPath(c echo.Context, a fleet.Actor) (p vmview.Page, disk fleet.Disk, number int, err error) {
+func (s *Site) diskInPath(c echo.Context, a fleet.Actor) (p vmview.Page, disk fleet.Disk, number int, err error) {
 	if p, err = s.readVMPage(c, a, ""); err != nil {
 		return p, disk, 0, err
 	}
@@ -35,7 +35,7 @@ func (s *vmSite) diskInPath(c echo.Context, a fleet.Actor) (p vmview.Page, disk 
 	return p, disk, 0, fleet.Errorf(fleet.NotFound, "This VM has no such disk any more.")
 }
 
-func (s *vmSite) showDiskImageForm(c echo.Context, a fleet.Actor, in diskImageForm, how form.Display) error {
+func (s *Site) ShowDiskImageForm(c echo.Context, a fleet.Actor, in diskImageForm, how form.Display) error {
 	p, disk, number, err := s.diskInPath(c, a)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (s *vmSite) showDiskImageForm(c echo.Context, a fleet.Actor, in diskImageFo
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.DiskImageDialog(out))
 }
 
-func (s *vmSite) createDiskImage(c echo.Context, a fleet.Actor, in diskImageForm) (form.Response, error) {
+func (s *Site) CreateDiskImage(c echo.Context, a fleet.Actor, in diskImageForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	image, _, err := s.Control.ImageOfDisk(c.Request().Context(), a, id, form.ParseVolumeValue(c.QueryParam("disk")), control.DiskImage{
 		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description),

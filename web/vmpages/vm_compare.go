@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"context"
@@ -21,9 +21,9 @@ import (
 	"quantix/web/options"
 )
 
-// compareVMsPage compares two VMs field by field, or a VM and a template version. The query has two ids from a list's
+// CompareVMsPage compares two VMs field by field, or a VM and a template version. The query has two ids from a list's
 // selection, one id from a VM's page, and none from a template's page.
-func (s *vmSite) compareVMsPage(c echo.Context, a fleet.Actor) error {
+func (s *Site) CompareVMsPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
 	ids := c.Request().URL.Query()["id"]
 	with, template := fleet.VMID(c.QueryParam("with")), c.QueryParam("template")
@@ -131,7 +131,7 @@ func restoreNICs(nics, was []fleet.NIC) {
 }
 
 // mergePage returns the page that lets the user merge two changes; nil if nobody else has changed the VM meanwhile.
-func (s *vmSite) mergePage(ctx context.Context, a fleet.Actor, typed url.Values, vm fleet.VMView) (*vmview.MergePage, error) {
+func (s *Site) mergePage(ctx context.Context, a fleet.Actor, typed url.Values, vm fleet.VMView) (*vmview.MergePage, error) {
 	if typed.Get("was") == "" || typed.Get("merged") == "" && typed.Get("generation") == strconv.FormatInt(vm.Generation, 10) {
 		return nil, nil
 	}

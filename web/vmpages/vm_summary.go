@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"bytes"
@@ -21,9 +21,9 @@ import (
 	"quantix/web/form"
 )
 
-// showNewVMSummary renders a summary of the VM that the form would create, with its host. The page requests the summary
+// ShowNewVMSummary renders a summary of the VM that the form would create, with its host. The page requests the summary
 // while the user types.
-func (s *vmSite) showNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
+func (s *Site) ShowNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
 	out := vmview.NewVMSummary{}
 	want, _, err := newVMFromForm(in.Values)
 	out.Facts = newVMSummaryFacts(want)

@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"github.com/labstack/echo/v4"
@@ -24,7 +24,7 @@ func (f snapshotForm) view() vmview.SnapshotForm {
 
 // newSnapshotPage returns the data that all dialogs about a snapshot share. allows reports whether the dialog's action
 // is possible, and the reason if not.
-func (s *vmSite) newSnapshotPage(c echo.Context, a fleet.Actor, in snapshotForm, how form.Display, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
+func (s *Site) newSnapshotPage(c echo.Context, a fleet.Actor, in snapshotForm, how form.Display, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return vmview.SnapshotPage{}, err
@@ -44,7 +44,7 @@ func (s *vmSite) newSnapshotPage(c echo.Context, a fleet.Actor, in snapshotForm,
 	return out, nil
 }
 
-func (s *vmSite) showTakeSnapshotForm(c echo.Context, a fleet.Actor, in snapshotForm, how form.Display) error {
+func (s *Site) ShowTakeSnapshotForm(c echo.Context, a fleet.Actor, in snapshotForm, how form.Display) error {
 	p, err := s.newSnapshotPage(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsNewSnapshot(busy) })
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (s *vmSite) showTakeSnapshotForm(c echo.Context, a fleet.Actor, in snapshot
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.TakeSnapshotDialog(p))
 }
 
-func (s *vmSite) takeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (form.Response, error) {
+func (s *Site) TakeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.TakeSnapshot(c.Request().Context(), a, id, control.NewSnapshot{
 		Name: in.Name, Description: in.Description, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
@@ -68,7 +68,7 @@ func stayOnSnapshotsTab(id fleet.VMID, t fleet.Task) form.Response {
 	return form.StayOnPage(views.TabPath(views.VMPath(id), "snapshots"), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+".")
 }
 
-func (s *vmSite) confirmRevertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how form.Display) error {
+func (s *Site) ConfirmRevertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how form.Display) error {
 	p, err := s.newSnapshotPage(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) {
 		return p.VM.AllowsRevert(p.Snapshot, busy)
 	})
@@ -81,13 +81,13 @@ func (s *vmSite) confirmRevertSnapshot(c echo.Context, a fleet.Actor, in snapsho
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.RevertSnapshotDialog(p))
 }
 
-func (s *vmSite) revertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (form.Response, error) {
+func (s *Site) RevertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.RevertSnapshot(c.Request().Context(), a, id, fleet.SnapshotID(c.Param("snapshot")), control.RevertSnapshot{Start: in.Start != ""})
 	return stayOnSnapshotsTab(id, t), err
 }
 
-func (s *vmSite) confirmDeleteSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how form.Display) error {
+func (s *Site) ConfirmDeleteSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how form.Display) error {
 	p, err := s.newSnapshotPage(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsSnapshots(busy) })
 	if err != nil {
 		return err
@@ -95,13 +95,13 @@ func (s *vmSite) confirmDeleteSnapshot(c echo.Context, a fleet.Actor, in snapsho
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.DeleteSnapshotDialog(p))
 }
 
-func (s *vmSite) deleteSnapshot(c echo.Context, a fleet.Actor, _ snapshotForm) (form.Response, error) {
+func (s *Site) DeleteSnapshot(c echo.Context, a fleet.Actor, _ snapshotForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.DeleteSnapshot(c.Request().Context(), a, id, fleet.SnapshotID(c.Param("snapshot")), c.QueryParam("subtree") != "")
 	return stayOnSnapshotsTab(id, t), err
 }
 
-func (s *vmSite) consolidateSnapshots(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) ConsolidateSnapshots(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.ConsolidateVM(c.Request().Context(), a, id)
 	return stayOnSnapshotsTab(id, t), err

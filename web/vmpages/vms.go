@@ -1,4 +1,4 @@
-package web
+package vmpages
 
 import (
 	"github.com/labstack/echo/v4"
@@ -18,7 +18,7 @@ var vmListTabFilters = map[string]string{
 	"restart":   "state:needsRestart",
 }
 
-func (s *vmSite) listVMs(c echo.Context, a fleet.Actor) error {
+func (s *Site) ListVMs(c echo.Context, a fleet.Actor) error {
 	q := render.QueryFromURL(c)
 	tab, err := render.ApplyTabFilter(c, vmListTabFilters, "VMs", &q)
 	if err != nil {
@@ -57,8 +57,8 @@ func (s *vmSite) listVMs(c echo.Context, a fleet.Actor) error {
 	return s.ShowList(c, a, shell.PageLayout{Title: "Virtual machines", Project: q.Project}, p.List, vmview.List(p))
 }
 
-// exportVMs writes all pages of the list as CSV.
-func (s *vmSite) exportVMs(c echo.Context, a fleet.Actor) error {
+// ExportVMs writes all pages of the list as CSV.
+func (s *Site) ExportVMs(c echo.Context, a fleet.Actor) error {
 	q := render.QueryFromURL(c)
 	tab, err := render.ApplyTabFilter(c, vmListTabFilters, "VMs", &q)
 	if err != nil {
