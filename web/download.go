@@ -16,6 +16,7 @@ import (
 	"quantix/internal/policy"
 	"quantix/internal/relay"
 	"quantix/internal/wire"
+	"quantix/web/pages"
 )
 
 // downloadStallLimit is how long a client may read nothing before the portal aborts its download.
@@ -39,11 +40,11 @@ var downloadRelayConfig = relay.KindConfig{
 // sendVolumeBySession sends a volume's file to a browser with a session; sendVolumeByToken sends it to a client with a
 // token.
 func (s *Server) sendVolumeBySession(c echo.Context, a fleet.Actor) error {
-	return s.streamVolume(c, a, volumeInPath(c))
+	return s.streamVolume(c, a, pages.VolumeInPath(c))
 }
 
 func (s *Server) sendVolumeByToken(c echo.Context, a fleet.Actor) error {
-	of := volumeInPath(c)
+	of := pages.VolumeInPath(c)
 	of.Volume = c.Param("volume")
 	return s.streamVolume(c, a, of)
 }

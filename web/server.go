@@ -1,8 +1,9 @@
 // Package web serves HTTP: pages, fragments and event streams for browsers, /api/v1 for API clients, /agent/v1 for
-// agents. A handler decodes the request, calls control and renders the result. Package web/api has the operations of
-// /api/v1, package web/agents the endpoints of /agent/v1. All other routes are in routes.go; submit.go handles all
-// forms. Each resource type has files like those of VMs: vms.go for the list, vm.go for the object's page, vm_new.go
-// and others for its forms, api/vms.go for the API.
+// agents. It has the server, the middleware, sessions, errors, event streams, consoles, uploads and downloads. A handler
+// decodes the request, calls control and renders the result: package web/vmpages has the pages of VMs, web/pages all
+// other pages, web/api the operations of /api/v1, web/agents the endpoints of /agent/v1. routes.go lists all routes
+// except those of web/api and web/agents. Each resource type has files like those of pools: pages/pools.go for the list,
+// pages/pool.go for the object's page, pages/pool_new.go and others for its forms, api/pools.go for the API.
 package web
 
 import (
@@ -24,6 +25,7 @@ import (
 	"quantix/web/agents"
 	"quantix/web/api"
 	"quantix/web/options"
+	"quantix/web/pages"
 	"quantix/web/render"
 	"quantix/web/vmpages"
 )
@@ -63,7 +65,7 @@ type Server struct {
 	metrics          *metrics
 
 	renderer *render.Renderer
-	pages    *Site         // the pages and forms, except those of VMs
+	pages    *pages.Site   // the pages and forms, except those of VMs
 	vmPages  *vmpages.Site // the pages and forms of VMs
 
 	api    *api.API          // the operations of /api/v1
@@ -82,7 +84,10 @@ func New(o Options) *Server {
 	s.metrics = s.newMetrics()
 	s.renderer = &render.Renderer{Control: o.Control, PublicURL: o.PublicURL, BeforeResponse: releaseRefreshSlot, BeginExportRead: s.beginExportRead}
 	selects := &options.Reader{Control: o.Control}
-	s.pages = &Site{Renderer: s.renderer, Options: selects, Sessions: o.Sessions, Certificates: o.Certificates, SignedInAt: s.signedInAt, BeginSession: s.beginSession}
+	s.pages = &pages.Site{
+		Renderer: s.renderer, Options: selects, Sessions: o.Sessions, SignedInAt: s.signedInAt, BeginSession: s.beginSession,
+		Certificates: func() []auth.Validity { return s.Certificates() },
+	}
 	s.vmPages = &vmpages.Site{Renderer: s.renderer, Options: selects, Sessions: o.Sessions}
 	s.api = &api.API{Control: o.Control, Version: o.Version, Actor: actorOf, Problem: s.apiProblem, NewConsoleTicket: s.newConsoleTicket}
 	s.agents = &agents.Endpoints{

@@ -20,7 +20,7 @@ const module = "quantix/"
 var allowedImports = map[string][]string{
 	"main":           {"internal/cli"},
 	"internal/cli":   {"*"},
-	"web":            {"views", "views/", "static", "static/docs", "internal/control", "internal/control/query", "internal/control/identity", "internal/vmxml", "internal/auth", "internal/agentconn", "internal/relay", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
+	"web":            {"views/image", "views/people", "views/pool", "views/shell", "views/template", "static", "internal/control", "internal/control/query", "internal/auth", "internal/relay", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
 	"views":          {"internal/fleet"},
 	"views/kit":      {"views", "static", "internal/fleet", "internal/policy"},
 	"views/task":     {"views", "views/kit", "internal/fleet", "internal/policy"},
@@ -75,10 +75,17 @@ var allowedImports = map[string][]string{
 		"internal/control/assign", "internal/control/store", "db", "internal/auth", "internal/relay", "internal/policy", "internal/notify", "internal/wire", "internal/fleet",
 	},
 
-	// Subpackages of web import no pages.
+	// Handlers of pages import packages that render, decode forms and list options, and never the server.
+	"web/pages":   {"web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/query", "internal/control/identity", "internal/auth", "internal/fleet", "internal/policy"},
+	"web/vmpages": {"web/options", "web/form", "web/render", "web/api", "web/idempotency", "views", "views/kit", "views/secgroup", "views/shell", "views/template", "views/vm", "internal/control", "internal/control/query", "internal/vmxml", "internal/fleet", "internal/policy"},
+	"web/options": {"web/form", "views", "views/kit", "views/network", "views/vm", "internal/control", "internal/control/query", "internal/control/identity", "internal/fleet", "internal/policy"},
+	"web/form":    {"web/render", "web/problem", "web/bodylimit", "views/kit", "views/shell", "internal/control", "internal/fleet"},
+	"web/render":  {"views/kit", "views/shell", "static", "internal/control", "internal/control/query", "internal/fleet", "internal/policy"},
+
+	// The API and the endpoints of agents import no pages.
 	"web/api":         {"web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/query", "internal/control/identity", "internal/auth", "internal/fleet", "internal/policy"},
 	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy"},
-	"web/problem":     {},
+	"web/problem":     {"internal/fleet"},
 	"web/bodylimit":   {"internal/fleet"},
 	"web/idempotency": {"internal/control", "internal/fleet"},
 
@@ -112,12 +119,12 @@ var restricted = map[string][]string{
 	"quantix/agent/libvirt": {"internal/cli"},
 	"quantix/agent/mock":    {"internal/cli"},
 
-	"github.com/labstack/echo":           {"web", "web/api", "web/agents", "web/problem"},
+	"github.com/labstack/echo":           {"web", "web/pages", "web/vmpages", "web/form", "web/render", "web/api", "web/agents", "web/problem"},
 	"github.com/danielgtaylor/huma":      {"web/api"},
 	"github.com/digitalocean/go-libvirt": {"agent/libvirt"},
 	"libvirt.org/go/libvirtxml":          {"agent/libvirt"},
 	"github.com/jackc/pgx":               append([]string{"db", "internal/notify", "internal/auth", "internal/pglocal", "internal/testkit", "internal/cli", "internal/bench", "internal/load"}, controlPackages...),
-	"github.com/a-h/templ":               {"views/", "web"},
+	"github.com/a-h/templ":               {"views/", "web/pages", "web/form", "web/render"},
 	"github.com/spf13/cobra":             {"internal/cli"},
 	"github.com/vishvananda/netlink":     {"agent/link"},
 	"github.com/diskfs/go-diskfs":        {"agent/seed"},
