@@ -24,7 +24,7 @@ var allowedImports = map[string][]string{
 	"views":          {"internal/fleet"},
 	"views/kit":      {"views", "static", "internal/fleet", "internal/policy"},
 	"views/task":     {"views", "views/kit", "internal/fleet", "internal/policy"},
-	"views/vm":       {"views", "views/kit", "views/secgroup", "views/task", "internal/fleet", "internal/policy"},
+	"views/vm":       {"views", "views/kit", "views/secgroup", "views/task", "internal/fleet", "internal/vmedit", "internal/policy"},
 	"views/pool":     {"views", "views/kit", "views/task", "views/vm", "internal/fleet", "internal/policy"},
 	"views/image":    {"views", "views/kit", "internal/fleet", "internal/policy"},
 	"views/template": {"views", "views/kit", "internal/fleet", "internal/policy"},
@@ -64,7 +64,8 @@ var allowedImports = map[string][]string{
 	"internal/vmxml":               {"internal/fleet"},
 	"internal/ovf":                 {"internal/fleet"},
 	"internal/firstboot":           {"internal/fleet"},
-	"internal/control":             {"db", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/fleet"},
+	"internal/vmedit":              {"internal/fleet"},
+	"internal/control":             {"db", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/fleet", "internal/vmedit"},
 
 	// Subpackages of control import only those below them.
 	"internal/control/store":    {"db", "internal/policy", "internal/notify", "internal/fleet"},
@@ -77,13 +78,13 @@ var allowedImports = map[string][]string{
 
 	// Handlers of pages import packages that render, decode forms and list options, and never the server.
 	"web/pages":   {"web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/query", "internal/control/identity", "internal/auth", "internal/fleet", "internal/policy"},
-	"web/vmpages": {"web/options", "web/form", "web/render", "web/api", "web/idempotency", "views", "views/kit", "views/secgroup", "views/shell", "views/template", "views/vm", "internal/control", "internal/control/query", "internal/vmxml", "internal/fleet", "internal/policy"},
+	"web/vmpages": {"web/options", "web/form", "web/render", "web/api", "web/idempotency", "views", "views/kit", "views/secgroup", "views/shell", "views/template", "views/vm", "internal/control", "internal/control/query", "internal/vmxml", "internal/fleet", "internal/vmedit", "internal/policy"},
 	"web/options": {"web/form", "views", "views/kit", "views/network", "views/vm", "internal/control", "internal/control/query", "internal/control/identity", "internal/fleet", "internal/policy"},
 	"web/form":    {"web/render", "web/problem", "web/bodylimit", "views/kit", "views/shell", "internal/control", "internal/fleet"},
 	"web/render":  {"views/kit", "views/shell", "static", "internal/control", "internal/control/query", "internal/fleet", "internal/policy"},
 
 	// The API and the endpoints of agents import no pages.
-	"web/api":         {"web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/query", "internal/control/identity", "internal/auth", "internal/fleet", "internal/policy"},
+	"web/api":         {"web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/query", "internal/control/identity", "internal/auth", "internal/fleet", "internal/vmedit", "internal/policy"},
 	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy"},
 	"web/problem":     {"internal/fleet"},
 	"web/bodylimit":   {"internal/fleet"},

@@ -10,6 +10,7 @@ import (
 	"quantix/internal/control/identity"
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
+	"quantix/internal/vmedit"
 	"quantix/internal/wire"
 )
 
@@ -105,7 +106,7 @@ var projectUseCases = map[string]useCase{
 		return []any{id, disk, control.DiskImage{Name: w.uniqueName("image")}}
 	}},
 	"CreateVMs": {permittedActors: without(actorsUsingRed, "system"), args: func(w *authzFixture) []any {
-		return []any{control.CreateVMs{CreateVM: control.CreateVM{ProjectID: w.red, Name: w.uniqueName("many") + "-{n}", Spec: smallSpec}, BulkNames: fleet.BulkNames{Count: 2}}}
+		return []any{control.CreateVMs{CreateVM: control.CreateVM{ProjectID: w.red, Name: w.uniqueName("many") + "-{n}", Spec: smallSpec}, BulkNames: vmedit.BulkNames{Count: 2}}}
 	}},
 
 	// Templates of project red.
@@ -183,10 +184,10 @@ var projectUseCases = map[string]useCase{
 	"Tree":           {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{query.TreeQuery{View: "vms"}} }},
 	"VMTotals":       {permittedActors: actorsWithAnyRole, args: noArgs},
 	"EditVMs": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any {
-		return []any{[]fleet.VMID{w.vm()}, fleet.BulkEdit{Fields: map[string]json.RawMessage{"cpus": []byte("3")}}}
+		return []any{[]fleet.VMID{w.vm()}, vmedit.BulkEdit{Fields: map[string]json.RawMessage{"cpus": []byte("3")}}}
 	}},
 	"PreviewEdit": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any {
-		return []any{[]fleet.VMID{w.vm()}, fleet.BulkEdit{Fields: map[string]json.RawMessage{"cpus": []byte("3")}}}
+		return []any{[]fleet.VMID{w.vm()}, vmedit.BulkEdit{Fields: map[string]json.RawMessage{"cpus": []byte("3")}}}
 	}},
 	"DeleteVMs": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}, false} }},
 	"SnapshotVMs": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any {

@@ -13,11 +13,12 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/vmedit"
 )
 
 // EditVMs applies the same edit to many VMs, each once. It writes a task with one child per VM and returns without
 // waiting for the children; BeginTasks runs them, as for RequestPowerActions.
-func (c *Control) EditVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, edit fleet.BulkEdit) (fleet.Task, error) {
+func (c *Control) EditVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, edit vmedit.BulkEdit) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Task{}, err
 	}
@@ -57,7 +58,7 @@ func checkVMCount(a fleet.Actor, ids []fleet.VMID) error {
 
 // applyBulkEdit returns the VM after the edit and the changed fields. It refuses edits that no VM in this state allows;
 // it does not check the host.
-func applyBulkEdit(edit fleet.BulkEdit, old fleet.VMView) (vm fleet.VMView, changes []fleet.Change, err error) {
+func applyBulkEdit(edit vmedit.BulkEdit, old fleet.VMView) (vm fleet.VMView, changes []fleet.Change, err error) {
 	if ok, why := old.Allows(fleet.ActEdit); !ok {
 		return vm, nil, fleet.Errorf(fleet.Conflict, "%s", why)
 	}
@@ -71,11 +72,11 @@ func applyBulkEdit(edit fleet.BulkEdit, old fleet.VMView) (vm fleet.VMView, chan
 
 // BulkPreview is the predicted outcome of an edit of many VMs.
 type BulkPreview struct {
-	Now      int             `json:"now"`      // VMs where all changes apply at once
-	NextBoot int             `json:"nextBoot"` // VMs where some change needs a restart
-	Same     int             `json:"same"`     // VMs that need no change
-	Refused  []fleet.Refused `json:"refused"`  // the first refusals, with reasons
-	Left     int             `json:"left"`     // number of refusals not in Refused
+	Now      int              `json:"now"`      // VMs where all changes apply at once
+	NextBoot int              `json:"nextBoot"` // VMs where some change needs a restart
+	Same     int              `json:"same"`     // VMs that need no change
+	Refused  []vmedit.Refused `json:"refused"`  // the first refusals, with reasons
+	Left     int              `json:"left"`     // number of refusals not in Refused
 }
 
 // maxListedRefusals limits the refusals listed in a preview.
@@ -83,7 +84,7 @@ const maxListedRefusals = 50
 
 // PreviewEdit predicts the outcome of EditVMs with the same input from data in the database. Checks of host resources,
 // such as free memory, run only when the edit is applied.
-func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VMID, edit fleet.BulkEdit) (out BulkPreview, err error) {
+func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VMID, edit vmedit.BulkEdit) (out BulkPreview, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return out, err
 	}
@@ -122,7 +123,7 @@ func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VM
 		case ok && len(out.Refused) == maxListedRefusals:
 			out.Left++
 		case ok:
-			out.Refused = append(out.Refused, fleet.Refused{VMID: id, Name: name, Why: refused.Error()})
+			out.Refused = append(out.Refused, vmedit.Refused{VMID: id, Name: name, Why: refused.Error()})
 		case err != nil:
 			return out, err
 		case len(changes) == 0:
@@ -142,7 +143,7 @@ func (c *Control) runEditChild(ctx context.Context, q *db.Queries, a fleet.Actor
 	if err != nil {
 		return fmt.Errorf("read the edit of task %s: %w", p.ID, err)
 	}
-	var edit fleet.BulkEdit
+	var edit vmedit.BulkEdit
 	if err := json.Unmarshal(text, &edit); err != nil {
 		return fmt.Errorf("read the edit of task %s: %w", p.ID, err)
 	}

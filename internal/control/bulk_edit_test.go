@@ -8,10 +8,11 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/vmedit"
 )
 
-func bulkEditOf(pairs ...string) fleet.BulkEdit {
-	e := fleet.BulkEdit{Fields: map[string]json.RawMessage{}}
+func bulkEditOf(pairs ...string) vmedit.BulkEdit {
+	e := vmedit.BulkEdit{Fields: map[string]json.RawMessage{}}
 	for i := 0; i < len(pairs); i += 2 {
 		e.Fields[pairs[i]] = json.RawMessage(pairs[i+1])
 	}
@@ -110,7 +111,7 @@ func TestBulkEditChecksEachVM(t *testing.T) {
 	for name, c := range map[string]struct {
 		a    fleet.Actor
 		ids  []fleet.VMID
-		edit fleet.BulkEdit
+		edit vmedit.BulkEdit
 		code fleet.ErrorCode
 		says string
 	}{
@@ -119,14 +120,14 @@ func TestBulkEditChecksEachVM(t *testing.T) {
 		"no VMs":             {s.member, nil, bulkEditOf("cpus", "2"), fleet.Malformed, "Select VMs first"},
 		"too many":           {s.member, bulkOrder, bulkEditOf("cpus", "2"), fleet.TooLarge, "at most 500"},
 		"no id":              {s.member, []fleet.VMID{"x"}, bulkEditOf("cpus", "2"), fleet.Malformed, "UUID"},
-		"nothing":            {s.member, ids, fleet.BulkEdit{}, fleet.Invalid, "Choose a field or a label to change."},
+		"nothing":            {s.member, ids, vmedit.BulkEdit{}, fleet.Invalid, "Choose a field or a label to change."},
 		"disks":              {s.member, ids, bulkEditOf("disks", "[]"), fleet.Invalid, "cannot be edited for several VMs at once."},
 		"NICs":               {s.member, ids, bulkEditOf("nics", "[]"), fleet.Invalid, "cannot be edited for several VMs at once."},
 		"power":              {s.member, ids, bulkEditOf("power", `"running"`), fleet.Invalid, "cannot be edited for several VMs at once."},
 		"a field of nobody":  {s.member, ids, bulkEditOf(strings.Repeat("x", 9000), "1"), fleet.Invalid, "cannot be edited for several VMs at once."},
 		"words for a number": {s.member, ids, bulkEditOf("cpus", `"many"`), fleet.Invalid, "not a valid value for vCPUs"},
 		"more than a value":  {s.member, ids, bulkEditOf("cpus", `{"a":1}`), fleet.Invalid, "not a valid value for vCPUs"},
-		"a wrong label":      {s.member, ids, fleet.BulkEdit{Labels: map[string]*string{"a b": &bad}}, fleet.Invalid, ""},
+		"a wrong label":      {s.member, ids, vmedit.BulkEdit{Labels: map[string]*string{"a b": &bad}}, fleet.Invalid, ""},
 	} {
 		s.wantRefused(name, c.code, c.says, func() error { _, err := s.EditVMs(t.Context(), c.a, c.ids, c.edit); return err })
 		s.wantRefused(name+", asked first", c.code, c.says, func() error { _, err := s.PreviewEdit(t.Context(), c.a, c.ids, c.edit); return err })

@@ -7,6 +7,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/control/identity"
 	"quantix/internal/fleet"
+	"quantix/internal/vmedit"
 )
 
 // networkOnBothHosts adds a network that both hosts report as active with the given forward mode.
@@ -74,7 +75,7 @@ func TestNewVMWithoutPoolAndNetworkGetsDefaults(t *testing.T) {
 		t.Errorf("pool %s, want local, which the plan was made with", pool)
 	}
 
-	series := control.CreateVMs{CreateVM: s.requestWithoutPoolAndNetwork("many-{n}"), BulkNames: fleet.BulkNames{Count: 2}}
+	series := control.CreateVMs{CreateVM: s.requestWithoutPoolAndNetwork("many-{n}"), BulkNames: vmedit.BulkNames{Count: 2}}
 	if _, err := s.CreateVMs(t.Context(), s.member, series); err != nil {
 		t.Errorf("of several: %v", err)
 	}

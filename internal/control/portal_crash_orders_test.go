@@ -10,6 +10,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/vmedit"
 )
 
 // portalRequest calls a use case of the portal and returns the response.
@@ -74,7 +75,7 @@ var crashScenarios = map[string]crashScenario{
 		return m.createRequest(control.CreateVM{Name: "imported", Start: true, From: &control.VMSource{Appliance: m.addAppliance(m.nfs, "web.ova")}})
 	}, func(m *crashFixture) { m.wantDisks("imported", 2) }},
 	"several VMs are made": {9, 45, func(m *crashFixture) portalRequest {
-		in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: m.red, Name: "w-{n}", From: &control.VMSource{TemplateID: m.newTemplate("Web", m.stoppedVM("web")).ID}}, BulkNames: fleet.BulkNames{Count: 3}}
+		in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: m.red, Name: "w-{n}", From: &control.VMSource{TemplateID: m.newTemplate("Web", m.stoppedVM("web")).ID}}, BulkNames: vmedit.BulkNames{Count: 3}}
 		return func(ctx context.Context, portal *control.Control) (any, error) {
 			return portal.CreateVMs(ctx, chief, in)
 		}

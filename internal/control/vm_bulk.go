@@ -12,13 +12,14 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/vmedit"
 )
 
 // CreateVMs is the input of Control.CreateVMs: several equal VMs. In the name, {n} is the VM's number, and {nn} the
 // number with at least two digits.
 type CreateVMs struct {
 	CreateVM
-	fleet.BulkNames
+	vmedit.BulkNames
 }
 
 // errRollBackTrial rolls back the transaction of a trial creation.

@@ -6,6 +6,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/vmedit"
 	"quantix/internal/wire"
 )
 
@@ -16,7 +17,7 @@ func TestBulkCreateIsOneTaskWithChildPerVM(t *testing.T) {
 	v := s.newTemplate("Web", s.stoppedVM("web"))
 	ask := control.CreateVMs{
 		CreateVM:  control.CreateVM{ProjectID: s.red, Name: "w-{nn}", From: &control.VMSource{TemplateID: v.ID}, Start: true, Labels: map[string]string{"env": "prod"}},
-		BulkNames: fleet.BulkNames{Count: 25, First: 8},
+		BulkNames: vmedit.BulkNames{Count: 25, First: 8},
 	}
 	task, err := s.CreateVMs(t.Context(), s.member, ask)
 	if err != nil || task.SubjectName != "w-08 – w-32" || task.Title() != "Create" || task.Steps == nil || task.Steps.Queued != 25 {
@@ -76,14 +77,14 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web-2")
 	v := s.newTemplate("Web", vm)
-	ask := func(a fleet.Actor, name string, series fleet.BulkNames, change func(*control.CreateVM)) func() error {
+	ask := func(a fleet.Actor, name string, series vmedit.BulkNames, change func(*control.CreateVM)) func() error {
 		in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: name, From: &control.VMSource{TemplateID: v.ID}}, BulkNames: series}
 		if change != nil {
 			change(&in.CreateVM)
 		}
 		return func() error { _, err := s.CreateVMs(t.Context(), a, in); return err }
 	}
-	three := fleet.BulkNames{Count: 3}
+	three := vmedit.BulkNames{Count: 3}
 	token := fleet.Actor{Name: "a host", Projects: s.member.Projects}
 	with := func(change func(*fleet.VMSpec)) func(*control.CreateVM) {
 		return func(in *control.CreateVM) {
@@ -98,9 +99,9 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 		do   func() error
 	}{
 		{"no counter", fleet.Invalid, "VMs need a counter in their name:", ask(s.member, "web", three, nil)},
-		{"too many", fleet.Invalid, "1 to 100", ask(s.member, "web-{n}", fleet.BulkNames{Count: 1000}, nil)},
+		{"too many", fleet.Invalid, "1 to 100", ask(s.member, "web-{n}", vmedit.BulkNames{Count: 1000}, nil)},
 		{"a name that there is", fleet.Conflict, `"web-2" exists`, ask(s.member, "web-{n}", three, nil)},
-		{"one that there is, alone", fleet.Conflict, `"web-2" exists`, ask(s.member, "web-{n}", fleet.BulkNames{First: 2}, nil)},
+		{"one that there is, alone", fleet.Conflict, `"web-2" exists`, ask(s.member, "web-{n}", vmedit.BulkNames{First: 2}, nil)},
 		{"a name that is none", fleet.Invalid, "lower-case", ask(s.member, "Web-{n}", three, nil)},
 		{"by a user of another project", fleet.NotFound, "no such", ask(s.blueMember, "w-{n}", three, nil)},
 		{"by a viewer", fleet.Forbidden, "do not have permission", ask(s.viewer, "w-{n}", three, nil)},
@@ -127,7 +128,7 @@ func TestBulkCreateUsesRequestedVersionAndCurrentPermissions(t *testing.T) {
 	s.execSQL(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	vm := s.stoppedVM("web")
 	v := s.newTemplate("Web", vm)
-	ask := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: "w-{n}", From: &control.VMSource{TemplateID: v.ID}}, BulkNames: fleet.BulkNames{Count: 2}}
+	ask := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: "w-{n}", From: &control.VMSource{TemplateID: v.ID}}, BulkNames: vmedit.BulkNames{Count: 2}}
 	if _, err := s.CreateVMs(t.Context(), s.member, ask); err != nil {
 		t.Fatal(err)
 	}

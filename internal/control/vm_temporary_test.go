@@ -6,6 +6,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/vmedit"
 	"quantix/internal/wire"
 )
 
@@ -142,7 +143,7 @@ func TestBulkClonesShareTemporarySnapshot(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.runningVM("web")
 	s.execSQL(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
-	in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: "web-{n}", From: &control.VMSource{VMID: vm.ID}}, BulkNames: fleet.BulkNames{Count: 3}}
+	in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: "web-{n}", From: &control.VMSource{VMID: vm.ID}}, BulkNames: vmedit.BulkNames{Count: 3}}
 	if _, err := s.CreateVMs(t.Context(), s.member, in); err != nil {
 		t.Fatal(err)
 	}

@@ -72,6 +72,9 @@ func (c *Checks) Add(field, format string, args ...any) {
 	c.fields = append(c.fields, FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
+// Len returns the number of collected field errors, up to MaxFaults.
+func (c *Checks) Len() int { return len(c.fields) }
+
 // Err returns an Invalid Error with the collected field errors, or nil.
 func (c *Checks) Err() error {
 	switch len(c.fields) {

@@ -97,7 +97,7 @@ func isOpenElement(at string) bool {
 
 // Bounded returns the difference, cut to the bounds. Hosts are not trusted to respect the bounds.
 func (d DefinitionDiff) Bounded() DefinitionDiff {
-	out := DefinitionDiff{Left: min(max(d.Left, 0), 1<<20), Error: storableText(d.Error, 2000), Lines: []DefinitionLine{}}
+	out := DefinitionDiff{Left: min(max(d.Left, 0), 1<<20), Error: StorableText(d.Error, 2000), Lines: []DefinitionLine{}}
 	for _, l := range d.Lines {
 		if len(out.Lines) == MaxDiffLines {
 			out.Left++
@@ -106,13 +106,13 @@ func (d DefinitionDiff) Bounded() DefinitionDiff {
 		if !slices.Contains([]LineOp{LineSame, LineAdded, LineRemoved, LineGap}, l.Op) {
 			l.Op = LineSame
 		}
-		out.Lines = append(out.Lines, DefinitionLine{l.Op, storableText(l.Text, maxDiffLine), storableText(l.At, 200)})
+		out.Lines = append(out.Lines, DefinitionLine{l.Op, StorableText(l.Text, maxDiffLine), StorableText(l.At, 200)})
 	}
 	return out
 }
 
-// storableText returns the text without characters that PostgreSQL refuses, cut to n bytes.
-func storableText(text string, n int) string {
+// StorableText returns the text without characters that PostgreSQL refuses, cut to n bytes.
+func StorableText(text string, n int) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "�"), "\x00", "�")
 	if len(text) > n {
 		text = strings.ToValidUTF8(text[:n], "") + "…"

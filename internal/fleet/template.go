@@ -247,8 +247,8 @@ func CheckTemplateName(c *Checks, field, name string) {
 	}
 }
 
-// identityFields are the fields that WithoutIdentity clears.
-var identityFields = []string{"iso", "boot.kernel", "boot.initrd", "boot.cmdline", "firstBoot", "hostDevices", "shares"}
+// IdentityFields are the fields that WithoutIdentity clears.
+var IdentityFields = []string{"iso", "boot.kernel", "boot.initrd", "boot.cmdline", "firstBoot", "hostDevices", "shares"}
 
 // WithoutIdentity returns the spec without the VM's identity: power, media, disk volumes and MAC addresses. It resets a
 // NIC's settings that follow a port group, and a disabled anti-spoofing, to the defaults of the user who creates the

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"quantix/internal/fleet"
+	"quantix/internal/vmedit"
 	"quantix/views/kit"
 )
 
@@ -17,7 +18,7 @@ type BulkEditData struct {
 // BulkEditPreview is the expected effect of a bulk edit.
 type BulkEditPreview struct {
 	Now, NextBoot, Same, Left int // numbers of VMs; Left: refused VMs that Refused does not list
-	Refused                   []fleet.Refused
+	Refused                   []vmedit.Refused
 }
 
 // changedVMCount counts the VMs that the edit would change.
@@ -40,7 +41,7 @@ func bulkEditSections() []bulkEditSection {
 	for _, s := range fleet.VMSections {
 		out = append(out, bulkEditSection{title: string(s)})
 	}
-	for _, f := range fleet.BulkFields() {
+	for _, f := range vmedit.BulkFields() {
 		for i := range out {
 			if f.Input.Section == "" && i == 0 || f.Input.Section != "" && out[i].title == string(f.Input.Section) && i > 0 {
 				out[i].fields = append(out[i].fields, f)

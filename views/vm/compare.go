@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"quantix/internal/fleet"
+	"quantix/internal/vmedit"
 	"quantix/views"
 	"quantix/views/kit"
 )
@@ -13,7 +14,7 @@ type ComparePage struct {
 	Left, Right fleet.VMView
 	Template    fleet.TemplateView
 	Version     *fleet.TemplateVersion // right side; nil: two VMs are compared
-	Rows        []fleet.Compared       // different fields first; empty: only one side is chosen yet
+	Rows        []vmedit.Compared      // different fields first; empty: only one side is chosen yet
 	All         bool                   // also show equal fields
 	VMs         kit.SelectChoices      // VMs for the other side of the comparison
 	Templates   kit.SelectChoices      // template versions to compare with
@@ -82,7 +83,7 @@ func (p ComparePage) countDifferent() int {
 }
 
 // shownRows are the rows that the page shows: all rows, or only those with different values.
-func (p ComparePage) shownRows() []fleet.Compared {
+func (p ComparePage) shownRows() []vmedit.Compared {
 	if p.All {
 		return p.Rows
 	}
@@ -91,7 +92,7 @@ func (p ComparePage) shownRows() []fleet.Compared {
 
 // MergePage shows two concurrent edits of a VM side by side, so that the person can choose.
 type MergePage struct {
-	Fields     []fleet.MergedField
+	Fields     []vmedit.MergedField
 	By         string // who changed the VM meanwhile; empty: unknown
 	Generation int64  // current generation of the VM
 	Sent       []kit.FormValue

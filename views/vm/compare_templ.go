@@ -9,7 +9,7 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
-	"quantix/internal/fleet"
+	"quantix/internal/vmedit"
 	"quantix/views"
 	"quantix/views/kit"
 	"strconv"
@@ -614,7 +614,7 @@ func mergeForm(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = mergeSide(f, fleet.Mine, f.Mine).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = mergeSide(f, vmedit.Mine, f.Mine).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -622,7 +622,7 @@ func mergeForm(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = mergeSide(f, fleet.Theirs, f.Theirs).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = mergeSide(f, vmedit.Theirs, f.Theirs).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -673,7 +673,7 @@ func mergeForm(p Page) templ.Component {
 	})
 }
 
-func mergeSide(f fleet.MergedField, s fleet.MergeSide, words string) templ.Component {
+func mergeSide(f vmedit.MergedField, s vmedit.MergeSide, words string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

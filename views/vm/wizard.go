@@ -1,13 +1,13 @@
 package vm
 
 import (
-	"quantix/internal/fleet"
+	"quantix/internal/vmedit"
 	"quantix/views/kit"
 )
 
 // Wizard is the data of a new VM's form that is not a form field: source, preset, notes and summary.
 type Wizard struct {
-	Source      fleet.VMSource
+	Source      vmedit.VMSource
 	Preset      string
 	Notes       []ImportNote  // notes about imported XML
 	XMLImported bool          // XML was imported
@@ -48,12 +48,12 @@ const firstDiskField = "spec.disks[0]"
 
 // isImageChosenAtTop reports whether this disk's image is chosen next to the VM's name, at the top of the form.
 func (f Form) isImageChosenAtTop(at string) bool {
-	return at == firstDiskField && !f.Edits && f.Source == nil && f.Wizard.Source == fleet.SourceImage && f.Typed.Has(at+".source")
+	return at == firstDiskField && !f.Edits && f.Source == nil && f.Wizard.Source == vmedit.SourceImage && f.Typed.Has(at+".source")
 }
 
 // isISOChosenAtTop reports whether the ISO of the CD-ROM drive is chosen at the top of the form.
 func (f Form) isISOChosenAtTop() bool {
-	return !f.Edits && f.Source == nil && f.Wizard.Source == fleet.SourceISO
+	return !f.Edits && f.Source == nil && f.Wizard.Source == vmedit.SourceISO
 }
 
 // notesOfKind are the notes of one kind, in order.
@@ -67,7 +67,7 @@ func (w Wizard) notesOfKind(kind string) (out []ImportNote) {
 }
 
 func (w Wizard) sourceHint() string {
-	for _, s := range fleet.VMSources {
+	for _, s := range vmedit.VMSources {
 		if s.Key == w.Source {
 			return s.Hint
 		}
@@ -77,7 +77,7 @@ func (w Wizard) sourceHint() string {
 
 // presetHint describes the settings of the chosen preset; empty: no preset.
 func (w Wizard) presetHint() string {
-	if p, ok := fleet.PresetByKey(w.Preset); ok {
+	if p, ok := vmedit.PresetByKey(w.Preset); ok {
 		return p.Hint + " You can change all values below."
 	}
 	return "A preset sets typical values for a type of guest."

@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import (
 	"net/url"
-	"quantix/internal/fleet"
+	"quantix/internal/vmedit"
 	"quantix/views/kit"
 	"strconv"
 )
@@ -80,7 +80,7 @@ func sourceSelect(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, s := range fleet.VMSources {
+		for _, s := range vmedit.VMSources {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<button class=\"btn small\" type=\"submit\" name=\"begin\" value=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -154,7 +154,7 @@ func sourceSelect(f Form) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if f.Wizard.Source == fleet.SourceXML {
+		if f.Wizard.Source == vmedit.SourceXML {
 			templ_7745c5c3_Err = kit.AreaField(f.field("xml", kit.Field{Label: "XML of a domain", Hint: "The XML is not stored. Settings that cannot be used are listed line by line; disks are included only if they are volumes of a pool.",
 				Attrs: templ.Attributes{"rows": "10", "spellcheck": "false", "autocomplete": "off", "class": "mono"}})).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
@@ -173,7 +173,7 @@ func sourceSelect(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for _, p := range fleet.Presets {
+			for _, p := range vmedit.Presets {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<button class=\"btn small\" type=\"submit\" name=\"begin\" value=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

@@ -8,6 +8,7 @@ import (
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/vmedit"
 )
 
 // VMPath holds the id of a VM, from the request's path. It is exported because huma fills only exported embedded types.
@@ -181,8 +182,8 @@ func (api *API) vmEvents(ctx context.Context, a fleet.Actor, in *VMPath) (*event
 
 type editVMsInput struct {
 	Body struct {
-		IDs  []fleet.VMID   `json:"ids" doc:"IDs of the VMs, 500 at most"`
-		Edit fleet.BulkEdit `json:"edit"`
+		IDs  []fleet.VMID    `json:"ids" doc:"IDs of the VMs, 500 at most"`
+		Edit vmedit.BulkEdit `json:"edit"`
 	}
 }
 

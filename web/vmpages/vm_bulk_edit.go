@@ -12,6 +12,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/vmedit"
 	"quantix/views"
 	"quantix/views/kit"
 	"quantix/views/shell"
@@ -33,9 +34,9 @@ func (in bulkEditForm) ids() (out []fleet.VMID) {
 }
 
 // edit returns the bulk edit with the typed values of the ticked fields.
-func (in bulkEditForm) edit() (fleet.BulkEdit, error) {
+func (in bulkEditForm) edit() (vmedit.BulkEdit, error) {
 	var checks fleet.Checks
-	out := fleet.BulkEdit{Labels: map[string]*string{}, Fields: map[string]json.RawMessage{}}
+	out := vmedit.BulkEdit{Labels: map[string]*string{}, Fields: map[string]json.RawMessage{}}
 	for k, v := range form.ParseLabels(&checks, "labels", in.Get("labels")) {
 		out.Labels[k] = &v
 	}
@@ -48,7 +49,7 @@ func (in bulkEditForm) edit() (fleet.BulkEdit, error) {
 		}
 	}
 	spec := specFromForm(&checks, in.Values, fleet.VMSpec{})
-	for _, f := range fleet.BulkFields() {
+	for _, f := range vmedit.BulkFields() {
 		if in.Get("set."+f.Name) == "" {
 			continue
 		}

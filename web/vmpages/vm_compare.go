@@ -13,6 +13,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/vmedit"
 	"quantix/views"
 	"quantix/views/kit"
 	"quantix/views/shell"
@@ -48,7 +49,7 @@ func (s *Site) CompareVMsPage(c echo.Context, a fleet.Actor) error {
 		if p.Right, err = s.Control.GetVM(ctx, a, with); err != nil {
 			return err
 		}
-		p.Rows = fleet.CompareVMs(p.Left.VM, p.Right.VM)
+		p.Rows = vmedit.CompareVMs(p.Left.VM, p.Right.VM)
 	}
 	if template != "" {
 		if p.Template, p.Version, err = s.Options.TemplateVersion(ctx, a, template); err != nil {
@@ -56,7 +57,7 @@ func (s *Site) CompareVMsPage(c echo.Context, a fleet.Actor) error {
 		}
 		template = views.TemplateVersionValue(p.Template.ID, p.Version.ID)
 		if p.Left.ID != "" {
-			p.Rows = fleet.CompareTemplate(p.Left, p.Template, *p.Version)
+			p.Rows = vmedit.CompareTemplate(p.Left, p.Template, *p.Version)
 		}
 	}
 	all := c.QueryParam("every") != ""
@@ -93,7 +94,7 @@ func encodeVMState(vm fleet.VM) string {
 
 // mergeConcurrentChanges merges the user's change with the changes that others made to the VM meanwhile. fields lists
 // the fields that anybody changed. For fields that both changed, the choices in the form ("take.<field>") decide.
-func mergeConcurrentChanges(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged fleet.VM, fields []fleet.MergedField, err error) {
+func mergeConcurrentChanges(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged fleet.VM, fields []vmedit.MergedField, err error) {
 	var was vmState
 	if err := json.Unmarshal([]byte(typed.Get("was")), &was); err != nil {
 		return merged, nil, form.UnreadableError()
@@ -104,13 +105,13 @@ func mergeConcurrentChanges(typed url.Values, change control.UpdateVM, vm fleet.
 		return out
 	}
 	restoreNICs(change.Spec.NICs, was.Spec.NICs)
-	chosen := map[string]fleet.MergeSide{}
+	chosen := map[string]vmedit.MergeSide{}
 	for name, texts := range typed {
 		if field, ok := strings.CutPrefix(name, "take."); ok && len(texts) > 0 {
-			chosen[field] = fleet.MergeSide(texts[0])
+			chosen[field] = vmedit.MergeSide(texts[0])
 		}
 	}
-	merged, fields = fleet.MergeEdits(as(was.Name, was.Labels, was.Description, was.Spec), as(*change.Name, change.Labels, *change.Description, *change.Spec), vm.VM, chosen)
+	merged, fields = vmedit.MergeEdits(as(was.Name, was.Labels, was.Description, was.Spec), as(*change.Name, change.Labels, *change.Description, *change.Spec), vm.VM, chosen)
 	return merged, fields, nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/vmedit"
 	"quantix/views"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
@@ -185,7 +186,7 @@ func setSpecValues(typed url.Values, spec fleet.VMSpec) error {
 }
 
 // bulkNamesFromForm returns the form's number of VMs and the first number of their names.
-func bulkNamesFromForm(checks *fleet.Checks, typed url.Values) (out fleet.BulkNames) {
+func bulkNamesFromForm(checks *fleet.Checks, typed url.Values) (out vmedit.BulkNames) {
 	out.Count = form.ParseField(checks, "count", typed.Get("count"), form.ParseNumber)
 	out.First = form.ParseField(checks, "first", typed.Get("first"), form.ParseNumber)
 	return out

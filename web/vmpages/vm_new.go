@@ -11,6 +11,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/vmedit"
 	"quantix/views"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
@@ -31,7 +32,7 @@ func (s *Site) ShowNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how form.
 	if fresh {
 		in.Values = url.Values{
 			"key": {fleet.NewID[string]()}, "projectId": {c.QueryParam("project")}, "hostId": {c.QueryParam("host")},
-			"spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}, "start": {"yes"}, "source": {string(fleet.SourceImage)},
+			"spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}, "start": {"yes"}, "source": {string(vmedit.SourceImage)},
 		}
 	}
 	from, images, err := s.readFormSource(c, a, in.Values, fresh)
@@ -51,12 +52,12 @@ func (s *Site) ShowNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how form.
 		addFormRow(in.Values, "spec.disks")
 	}
 	if fresh && from == nil && len(f.Images.Options) < 2 {
-		in.Values.Set("source", string(fleet.SourceISO))
+		in.Values.Set("source", string(vmedit.SourceISO))
 	}
 	if fresh && from == nil {
-		prefillFromSource(in.Values, fleet.VMSource(in.Get("source")))
+		prefillFromSource(in.Values, vmedit.VMSource(in.Get("source")))
 	}
-	f.Wizard = vmview.Wizard{Source: fleet.VMSource(in.Get("source")), Preset: in.Get("preset"), Notes: in.notes, XMLImported: in.xmlImported}
+	f.Wizard = vmview.Wizard{Source: vmedit.VMSource(in.Get("source")), Preset: in.Get("preset"), Notes: in.notes, XMLImported: in.xmlImported}
 	if fresh && from == nil && len(f.Networks.Options) > 0 {
 		addFormRow(in.Values, "spec.nics")
 	}
@@ -88,7 +89,7 @@ func (s *Site) CreateVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response
 }
 
 // newVMFromForm returns the form's new VM, and the count and names of a bulk create.
-func newVMFromForm(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
+func newVMFromForm(in url.Values) (control.CreateVM, vmedit.BulkNames, error) {
 	var checks fleet.Checks
 	want := control.CreateVM{
 		ProjectID: fleet.ProjectID(in.Get("projectId")), HostID: fleet.HostID(in.Get("hostId")), Name: strings.TrimSpace(in.Get("name")),
@@ -148,11 +149,11 @@ func (s *Site) plannedFormValues(c echo.Context, a fleet.Actor) (url.Values, err
 	typed, err := newVMFormValues(*order.Create)
 	if err == nil {
 		typed.Set("key", fleet.NewID[string]())
-		typed.Set("source", string(fleet.SourceBlank))
+		typed.Set("source", string(vmedit.SourceBlank))
 		if len(order.Create.Spec.Disks) > 0 && (order.Create.Spec.Disks[0].Image != nil || order.Create.Spec.Disks[0].ImageID != "") {
-			typed.Set("source", string(fleet.SourceImage))
+			typed.Set("source", string(vmedit.SourceImage))
 		} else if order.Create.Spec.ISO != nil {
-			typed.Set("source", string(fleet.SourceISO))
+			typed.Set("source", string(vmedit.SourceISO))
 		}
 	}
 	return typed, err

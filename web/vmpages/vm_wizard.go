@@ -15,6 +15,7 @@ import (
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/vmedit"
 	"quantix/internal/vmxml"
 	vmview "quantix/views/vm"
 	"quantix/web/form"
@@ -32,7 +33,7 @@ func (s *Site) prefillNewVM(ctx context.Context, a fleet.Actor, in *vmForm) erro
 		clearProposedDefaults(in.Values)
 		return nil
 	}
-	i := slices.IndexFunc(prefillSourceKeys(), func(k fleet.VMSource) bool { return string(k) == in.prefillKey })
+	i := slices.IndexFunc(prefillSourceKeys(), func(k vmedit.VMSource) bool { return string(k) == in.prefillKey })
 	if i < 0 {
 		return form.UnreadableError()
 	}
@@ -52,36 +53,36 @@ func clearProposedDefaults(typed url.Values) {
 	}
 }
 
-func prefillSourceKeys() []fleet.VMSource {
-	var out []fleet.VMSource
-	for _, s := range fleet.VMSources {
+func prefillSourceKeys() []vmedit.VMSource {
+	var out []vmedit.VMSource
+	for _, s := range vmedit.VMSources {
 		out = append(out, s.Key)
 	}
 	return out
 }
 
 // prefillFromSource sets the form's first disk and CD-ROM drive to suit the source.
-func prefillFromSource(typed url.Values, source fleet.VMSource) {
+func prefillFromSource(typed url.Values, source vmedit.VMSource) {
 	typed.Set("source", string(source))
 	disk := "spec.disks[0].source"
 	switch has := typed.Has(disk); {
-	case source == fleet.SourceImage && has && typed.Get(disk) != "overlay":
+	case source == vmedit.SourceImage && has && typed.Get(disk) != "overlay":
 		typed.Set(disk, "image")
 		typed.Set("spec.disks[0].sizeBytes", "")
-	case source == fleet.SourceXML:
+	case source == vmedit.SourceXML:
 	case has && slices.Contains([]string{"image", "overlay"}, typed.Get(disk)):
 		typed.Set(disk, "empty")
 		if typed.Get("spec.disks[0].sizeBytes") == "" {
 			typed.Set("spec.disks[0].sizeBytes", "20")
 		}
 	}
-	if source != fleet.SourceISO && source != fleet.SourceXML {
+	if source != vmedit.SourceISO && source != vmedit.SourceXML {
 		typed.Set("spec.iso", "")
 	}
 }
 
 func prefillFromPreset(typed url.Values, key string) error {
-	p, ok := fleet.PresetByKey(key)
+	p, ok := vmedit.PresetByKey(key)
 	if !ok {
 		return form.UnreadableError()
 	}

@@ -1,10 +1,12 @@
-package fleet
+package vmedit
 
 import (
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"quantix/internal/fleet"
 )
 
 // Bounds of bulk create.
@@ -26,13 +28,13 @@ var (
 
 // ExpandPattern expands a name pattern to the names of the VMs. The counter {n} is the number, {nn} the number with at
 // least two digits, and so on. A single VM needs no counter. Errors are added at name, count and first.
-func (s BulkNames) ExpandPattern(c *Checks, pattern string) []string {
+func (s BulkNames) ExpandPattern(c *fleet.Checks, pattern string) []string {
 	count, first := max(s.Count, 1), s.First
 	if first == 0 {
 		first = 1
 	}
 	counters := counterForm.FindAllString(pattern, -1)
-	before := len(c.fields)
+	before := c.Len()
 	switch {
 	case s.Count < 0 || s.Count > MaxBulkCreate:
 		c.Add("count", "Create 1 to %d VMs at once.", MaxBulkCreate)
@@ -47,7 +49,7 @@ func (s BulkNames) ExpandPattern(c *Checks, pattern string) []string {
 	case len(counters) == 0 && count > 1:
 		c.Add("name", "%d VMs need a counter in their name: write {n} for the number, as in web-{n}, or {nn} for two digits.", count)
 	}
-	if len(c.fields) > before {
+	if c.Len() > before {
 		return nil
 	}
 	names := make([]string, count)
@@ -61,9 +63,9 @@ func (s BulkNames) ExpandPattern(c *Checks, pattern string) []string {
 			names[i] = strings.Replace(pattern, counters[0], number, 1)
 		}
 	}
-	CheckName(c, "name", names[0])
-	if last := names[count-1]; len(c.fields) == before && len(last) != len(names[0]) {
-		CheckName(c, "name", last)
+	fleet.CheckName(c, "name", names[0])
+	if last := names[count-1]; c.Len() == before && len(last) != len(names[0]) {
+		fleet.CheckName(c, "name", last)
 	}
 	return names
 }

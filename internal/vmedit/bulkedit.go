@@ -1,9 +1,11 @@
-package fleet
+package vmedit
 
 import (
 	"encoding/json"
 	"maps"
 	"slices"
+
+	"quantix/internal/fleet"
 )
 
 // BulkEdit is one edit of many VMs. Fields that it does not name stay unchanged.
@@ -14,15 +16,15 @@ type BulkEdit struct {
 }
 
 // BulkFields lists the fields that a bulk edit can set: single values that do not identify one VM.
-func BulkFields() []VMField {
-	return slices.DeleteFunc(slices.Clone(VMFields), func(f VMField) bool {
-		return f.Name == "disks" || f.Name == "nics" || f.Name == "iso" || f.TakesEffect == WhenNever || len(f.Input.Rows) > 0 || f.Input.Kind == InputFile
+func BulkFields() []fleet.VMField {
+	return slices.DeleteFunc(slices.Clone(fleet.VMFields), func(f fleet.VMField) bool {
+		return f.Name == "disks" || f.Name == "nics" || f.Name == "iso" || f.TakesEffect == fleet.WhenNever || len(f.Input.Rows) > 0 || f.Input.Kind == fleet.InputFile
 	})
 }
 
 // Check returns an error if the edit is invalid for every VM.
 func (e BulkEdit) Check() error {
-	var c Checks
+	var c fleet.Checks
 	if len(e.Labels) == 0 && len(e.Fields) == 0 {
 		c.Add("fields", "Choose a field or a label to change.")
 	}
@@ -32,14 +34,14 @@ func (e BulkEdit) Check() error {
 			set[k] = *v
 		}
 	}
-	CheckLabels(&c, "labels", set)
+	fleet.CheckLabels(&c, "labels", set)
 	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
 		f, ok := bulkField(name)
 		if !ok {
-			c.Add("fields", "The field %q cannot be edited for several VMs at once.", storableText(name, 80))
+			c.Add("fields", "The field %q cannot be edited for several VMs at once.", fleet.StorableText(name, 80))
 			continue
 		}
-		var s VMSpec
+		var s fleet.VMSpec
 		if err := f.Decode(&s, e.Fields[name]); err != nil {
 			c.Add("fields."+name, "This is not a valid value for %s.", f.Type)
 		}
@@ -47,16 +49,16 @@ func (e BulkEdit) Check() error {
 	return c.Err()
 }
 
-func bulkField(name string) (VMField, bool) {
+func bulkField(name string) (fleet.VMField, bool) {
 	all := BulkFields()
-	if i := slices.IndexFunc(all, func(f VMField) bool { return f.Name == name }); i >= 0 {
+	if i := slices.IndexFunc(all, func(f fleet.VMField) bool { return f.Name == name }); i >= 0 {
 		return all[i], true
 	}
-	return VMField{}, false
+	return fleet.VMField{}, false
 }
 
 // ApplyTo returns the VM with the edit applied. The edit must have passed Check.
-func (e BulkEdit) ApplyTo(vm VM) (VM, error) {
+func (e BulkEdit) ApplyTo(vm fleet.VM) (fleet.VM, error) {
 	labels := maps.Clone(vm.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -72,10 +74,10 @@ func (e BulkEdit) ApplyTo(vm VM) (VM, error) {
 	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
 		f, ok := bulkField(name)
 		if !ok {
-			return vm, Errorf(Invalid, "The field %q cannot be edited for several VMs at once.", storableText(name, 80))
+			return vm, fleet.Errorf(fleet.Invalid, "The field %q cannot be edited for several VMs at once.", fleet.StorableText(name, 80))
 		}
 		if err := f.Decode(&vm.Spec, e.Fields[name]); err != nil {
-			return vm, Errorf(Invalid, "This is not a valid value for %s.", f.Type)
+			return vm, fleet.Errorf(fleet.Invalid, "This is not a valid value for %s.", f.Type)
 		}
 	}
 	return vm, nil
@@ -83,7 +85,7 @@ func (e BulkEdit) ApplyTo(vm VM) (VM, error) {
 
 // Refused is a VM that a bulk action skips.
 type Refused struct {
-	VMID VMID   `json:"vmId"`
-	Name string `json:"name"`
-	Why  string `json:"why"`
+	VMID fleet.VMID `json:"vmId"`
+	Name string     `json:"name"`
+	Why  string     `json:"why"`
 }

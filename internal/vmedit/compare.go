@@ -1,4 +1,7 @@
-package fleet
+// Package vmedit has what portal and API offer for the specs of VMs beyond storing them, built on the field tables of
+// package fleet: presets of the form of a new VM, comparison of VMs, merge of two edits, edits of many VMs and the names
+// of bulk create.
+package vmedit
 
 import (
 	"cmp"
@@ -6,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"quantix/internal/fleet"
 )
 
 // Compared is the comparison of one field of two VMs, with both values as text.
@@ -20,26 +25,26 @@ type Compared struct {
 // editableField describes a field of a VM that users edit.
 type editableField struct {
 	name, typ string
-	words     func(VM) string
-	value     func(VM) string // comparable form of the value
-	copy      func(to *VM, from VM)
+	words     func(fleet.VM) string
+	value     func(fleet.VM) string // comparable form of the value
+	copy      func(to *fleet.VM, from fleet.VM)
 }
 
 // editables lists all editable fields, in form order.
 var editables = func() []editableField {
 	out := []editableField{
-		{"name", "Name", func(v VM) string { return v.Name }, func(v VM) string { return v.Name }, func(to *VM, from VM) { to.Name = from.Name }},
-		{"labels", "Labels", func(v VM) string { return cmp.Or(labelText(v.Labels), "none") }, func(v VM) string { return labelText(v.Labels) }, func(to *VM, from VM) { to.Labels = from.Labels }},
+		{"name", "Name", func(v fleet.VM) string { return v.Name }, func(v fleet.VM) string { return v.Name }, func(to *fleet.VM, from fleet.VM) { to.Name = from.Name }},
+		{"labels", "Labels", func(v fleet.VM) string { return cmp.Or(labelText(v.Labels), "none") }, func(v fleet.VM) string { return labelText(v.Labels) }, func(to *fleet.VM, from fleet.VM) { to.Labels = from.Labels }},
 		{
-			"description", "Description", func(v VM) string { return cmp.Or(v.Description, "none") }, func(v VM) string { return v.Description },
-			func(to *VM, from VM) { to.Description = from.Description },
+			"description", "Description", func(v fleet.VM) string { return cmp.Or(v.Description, "none") }, func(v fleet.VM) string { return v.Description },
+			func(to *fleet.VM, from fleet.VM) { to.Description = from.Description },
 		},
 	}
-	for _, f := range VMFields {
+	for _, f := range fleet.VMFields {
 		out = append(out, editableField{
-			f.Name, fieldHeading(f.Type), func(v VM) string { return f.Words(v.Spec) },
-			func(v VM) string { text, _ := json.Marshal(f.Value(v.Spec)); return string(text) }, // plain values
-			func(to *VM, from VM) { f.Copy(&to.Spec, from.Spec) },
+			f.Name, fieldHeading(f.Type), func(v fleet.VM) string { return f.Words(v.Spec) },
+			func(v fleet.VM) string { text, _ := json.Marshal(f.Value(v.Spec)); return string(text) }, // plain values
+			func(to *fleet.VM, from fleet.VM) { f.Copy(&to.Spec, from.Spec) },
 		})
 	}
 	return out
@@ -62,15 +67,15 @@ func labelText(labels map[string]string) string {
 }
 
 // CompareVMs returns every field of two VMs, different ones first.
-func CompareVMs(left, right VM) []Compared { return compareFields(editables, left, right) }
+func CompareVMs(left, right fleet.VM) []Compared { return compareFields(editables, left, right) }
 
 // CompareTemplate returns every field that a VM and a template version can have in common, different ones first. It
 // ignores fields that a template does not define: name and labels, media, locations and sources of disks, and MAC
 // addresses.
-func CompareTemplate(vm VMView, t TemplateView, v TemplateVersion) []Compared {
+func CompareTemplate(vm fleet.VMView, t fleet.TemplateView, v fleet.TemplateVersion) []Compared {
 	fields := slices.DeleteFunc(slices.Clone(editables), func(f editableField) bool {
-		_, ofSpec := FieldByName(f.name)
-		return !ofSpec || slices.Contains(identityFields, f.name)
+		_, ofSpec := fleet.FieldByName(f.name)
+		return !ofSpec || slices.Contains(fleet.IdentityFields, f.name)
 	})
 	left, right := vm.Spec.WithoutIdentity(), v.Spec.WithoutIdentity()
 	for i, d := range vm.Spec.Disks {
@@ -90,10 +95,10 @@ func CompareTemplate(vm VMView, t TemplateView, v TemplateVersion) []Compared {
 			left.NICs[i].AntiSpoofing = nil // the default depends on the user who creates the VM
 		}
 	}
-	return compareFields(fields, VM{Spec: left}, VM{Spec: right})
+	return compareFields(fields, fleet.VM{Spec: left}, fleet.VM{Spec: right})
 }
 
-func compareFields(fields []editableField, left, right VM) []Compared {
+func compareFields(fields []editableField, left, right fleet.VM) []Compared {
 	out := make([]Compared, 0, len(fields))
 	for _, f := range fields {
 		out = append(out, Compared{f.name, f.typ, f.words(left), f.words(right), f.value(left) == f.value(right)})
@@ -129,7 +134,7 @@ type MergedField struct {
 // MergeEdits combines two edits of the same VM. was is the VM before both edits, mine the edit being saved, and theirs
 // the edit that is already stored. chosen is the winning side by field. A field that only one edit changed takes the
 // changed value by default. In out, fields in conflict without a choice have the value of theirs.
-func MergeEdits(was, mine, theirs VM, chosen map[string]MergeSide) (out VM, fields []MergedField) {
+func MergeEdits(was, mine, theirs fleet.VM, chosen map[string]MergeSide) (out fleet.VM, fields []MergedField) {
 	out = theirs
 	for _, f := range editables {
 		w, m, t := f.value(was), f.value(mine), f.value(theirs)

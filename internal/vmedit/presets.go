@@ -1,6 +1,10 @@
-package fleet
+package vmedit
 
-import "slices"
+import (
+	"slices"
+
+	"quantix/internal/fleet"
+)
 
 // VMPreset is a set of initial values in the form of a new VM, for one kind of guest. Users can change every value.
 type VMPreset struct {
@@ -66,12 +70,12 @@ func PresetByKey(key string) (VMPreset, bool) {
 
 // ApplyTo returns the spec with the preset's values. All other optional fields are reset to their defaults, including
 // those of disks and NICs.
-func (p VMPreset) ApplyTo(s VMSpec) (VMSpec, error) {
-	for _, f := range OptionalFields() {
-		f.Copy(&s, VMSpec{})
+func (p VMPreset) ApplyTo(s fleet.VMSpec) (fleet.VMSpec, error) {
+	for _, f := range fleet.OptionalFields() {
+		f.Copy(&s, fleet.VMSpec{})
 	}
 	for name, value := range p.Fields {
-		f, ok := FieldByName(name)
+		f, ok := fleet.FieldByName(name)
 		if !ok {
 			return s, p.unknownFieldError(name)
 		}
@@ -80,18 +84,18 @@ func (p VMPreset) ApplyTo(s VMSpec) (VMSpec, error) {
 		}
 	}
 	var err error
-	if s.Disks, err = applyPreset(p, s.Disks, DiskFields, p.Disk); err != nil {
+	if s.Disks, err = applyPreset(p, s.Disks, fleet.DiskFields, p.Disk); err != nil {
 		return s, err
 	}
-	s.NICs, err = applyPreset(p, s.NICs, NICFields, p.NIC)
+	s.NICs, err = applyPreset(p, s.NICs, fleet.NICFields, p.NIC)
 	return s, err
 }
 
 // applyPreset returns the devices with the preset's values. All other fields are reset to their defaults.
-func applyPreset[T any](p VMPreset, all []T, fields []Field[T], values map[string]string) ([]T, error) {
+func applyPreset[T any](p VMPreset, all []T, fields []fleet.Field[T], values map[string]string) ([]T, error) {
 	out := slices.Clone(all)
 	for name := range values {
-		if !slices.ContainsFunc(fields, func(f Field[T]) bool { return f.Name == name }) {
+		if !slices.ContainsFunc(fields, func(f fleet.Field[T]) bool { return f.Name == name }) {
 			return out, p.unknownFieldError(name)
 		}
 	}
@@ -110,9 +114,9 @@ func applyPreset[T any](p VMPreset, all []T, fields []Field[T], values map[strin
 }
 
 func (p VMPreset) unknownFieldError(name string) error {
-	return Errorf(Invalid, "The preset %s has an unknown field: %s.", p.Title, name)
+	return fleet.Errorf(fleet.Invalid, "The preset %s has an unknown field: %s.", p.Title, name)
 }
 
 func (p VMPreset) noValueError(field string) error {
-	return Errorf(Invalid, "The preset %s has no valid value for %s.", p.Title, field)
+	return fleet.Errorf(fleet.Invalid, "The preset %s has no valid value for %s.", p.Title, field)
 }

@@ -1,15 +1,16 @@
-package fleet_test
+package vmedit_test
 
 import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/vmedit"
 )
 
 func TestEveryPresetYieldsValidSpec(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, p := range fleet.Presets {
+	for _, p := range vmedit.Presets {
 		s, err := p.ApplyTo(fleet.VMSpec{
 			Power: fleet.Stopped, CPU: fleet.VMCPU{Threads: 7},
 			Disks: []fleet.Disk{{PoolID: "p", SizeBytes: 1 << 30, Cache: "unsafe"}}, NICs: []fleet.NIC{{Network: "lan", Queues: 4}},
@@ -23,7 +24,7 @@ func TestEveryPresetYieldsValidSpec(t *testing.T) {
 			t.Errorf("%s makes %+v: %v", p.Key, s, err)
 		}
 		known := false
-		for _, source := range fleet.VMSources {
+		for _, source := range vmedit.VMSources {
 			known = known || source.Key == p.Source
 		}
 		if seen[p.Key] || !known || p.Title == "" || p.Hint == "" {
@@ -31,10 +32,10 @@ func TestEveryPresetYieldsValidSpec(t *testing.T) {
 		}
 		seen[p.Key] = true
 	}
-	if _, ok := fleet.PresetByKey("no such"); ok {
+	if _, ok := vmedit.PresetByKey("no such"); ok {
 		t.Error("an unknown preset is found")
 	}
-	for _, odd := range []fleet.VMPreset{
+	for _, odd := range []vmedit.VMPreset{
 		{Fields: map[string]string{"wings": "2"}},
 		{Disk: map[string]string{"wings": "2"}},
 		{NIC: map[string]string{"wings": "2"}},
@@ -45,7 +46,7 @@ func TestEveryPresetYieldsValidSpec(t *testing.T) {
 			t.Errorf("accepted a preset with an unknown field or value: %+v", odd)
 		}
 	}
-	old, err := fleet.Presets[len(fleet.Presets)-1].ApplyTo(fleet.VMSpec{Disks: make([]fleet.Disk, 2), NICs: make([]fleet.NIC, 1)})
+	old, err := vmedit.Presets[len(vmedit.Presets)-1].ApplyTo(fleet.VMSpec{Disks: make([]fleet.Disk, 2), NICs: make([]fleet.NIC, 1)})
 	if err != nil || old.Boot.Machine != "pc" || old.Disks[1].Bus != "ide" || old.NICs[0].Model != "rtl8139" {
 		t.Errorf("the legacy preset makes %+v, %v", old, err)
 	}

@@ -1,10 +1,12 @@
-package fleet_test
+package vmedit_test
 
 import (
 	"reflect"
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/testkit/vmspec"
+	"quantix/internal/vmedit"
 )
 
 func testVM(change ...func(*fleet.VM)) fleet.VM {
@@ -17,7 +19,7 @@ func testVM(change ...func(*fleet.VM)) fleet.VM {
 
 func TestCompareListsEveryFieldDifferencesFirst(t *testing.T) {
 	t.Parallel()
-	rows := fleet.CompareVMs(testVM(), testVM(func(v *fleet.VM) { v.Spec.Boot.Menu, v.Labels, v.Spec.CPUs = true, nil, 4 }))
+	rows := vmedit.CompareVMs(testVM(), testVM(func(v *fleet.VM) { v.Spec.Boot.Menu, v.Labels, v.Spec.CPUs = true, nil, 4 }))
 	if len(rows) != 3+len(fleet.VMFields) {
 		t.Fatalf("%d rows for %d fields", len(rows), 3+len(fleet.VMFields))
 	}
@@ -39,7 +41,7 @@ func TestCompareTemplateIgnoresIdentityOfVM(t *testing.T) {
 	t.Parallel()
 	on := true
 	vm := fleet.VMView{VM: testVM(func(v *fleet.VM) {
-		v.Spec = specWithAllFields()
+		v.Spec = vmspec.WithAllFields()
 		v.Spec.CPUs, v.Spec.MemoryMiB, v.Spec.Firmware, v.ProjectID = 2, 2048, fleet.UEFI, "shop"
 		v.Spec.ISO = &fleet.Volref{PoolID: "p", Volume: "cd.iso"}
 		v.Spec.Disks = []fleet.Disk{{PoolID: "p", Volume: "web-1.qcow2", SizeBytes: 3 << 30, ImageID: "i", VersionID: "v", Overlay: true, Cache: "none", Serial: "A1"}}
@@ -53,7 +55,7 @@ func TestCompareTemplateIgnoresIdentityOfVM(t *testing.T) {
 		return fleet.TemplateVersion{Spec: s, Disks: []fleet.TemplateDisk{{SizeBytes: 3 << 30}}}
 	}
 	compared := map[string]bool{}
-	for _, r := range fleet.CompareTemplate(vm, template, version()) {
+	for _, r := range vmedit.CompareTemplate(vm, template, version()) {
 		f, ok := fleet.FieldByName(r.Field)
 		if compared[r.Field] = true; !ok || !r.Same || r.Left != r.Right || r.Left == f.Words(fleet.VMSpec{}) {
 			t.Errorf("different or empty: %+v", r)
@@ -68,7 +70,7 @@ func TestCompareTemplateIgnoresIdentityOfVM(t *testing.T) {
 	v := version()
 	v.Spec.CPUs, v.Spec.Disks[0].SizeBytes, v.Spec.Disks[0].Cache, v.Spec.NICs[0].Model, v.Spec.Boot.Menu = 4, 5<<30, "", "", false
 	var differ []string
-	for _, r := range fleet.CompareTemplate(vm, template, v) {
+	for _, r := range vmedit.CompareTemplate(vm, template, v) {
 		if !r.Same {
 			differ = append(differ, r.Type+": "+r.Left+" | "+r.Right)
 		}
@@ -81,7 +83,7 @@ func TestCompareTemplateIgnoresIdentityOfVM(t *testing.T) {
 	}
 	// A VM created in another project gets none of the template's security groups.
 	template.ProjectID, vm.Spec.NICs[0].SecurityGroups = "other", nil
-	for _, r := range fleet.CompareTemplate(vm, template, version()) {
+	for _, r := range vmedit.CompareTemplate(vm, template, version()) {
 		if !r.Same {
 			t.Errorf("with a template of another project: %+v differs", r)
 		}
@@ -97,19 +99,19 @@ func TestMergeCombinesTwoEditsOfVM(t *testing.T) {
 	mine := testVM(func(v *fleet.VM) { v.Spec.CPUs, v.Spec.MemoryMiB, v.Description = 4, 4096, "same" })
 	theirs := testVM(func(v *fleet.VM) { v.Spec.CPUs, v.Labels, v.Description = 8, map[string]string{"env": "test"}, "same" })
 	for name, c := range map[string]struct {
-		chosen map[string]fleet.MergeSide
+		chosen map[string]vmedit.MergeSide
 		cpus   int
 		env    string
 		memory int
 		open   bool
 	}{
 		"no choice":                {nil, 8, "test", 4096, true},
-		"mine":                     {map[string]fleet.MergeSide{"cpus": fleet.Mine}, 4, "test", 4096, false},
-		"theirs":                   {map[string]fleet.MergeSide{"cpus": fleet.Theirs}, 8, "test", 4096, false},
-		"opposite of the defaults": {map[string]fleet.MergeSide{"cpus": fleet.Mine, "labels": fleet.Mine, "memoryMiB": fleet.Theirs}, 4, "prod", 2048, false},
-		"invalid side":             {map[string]fleet.MergeSide{"cpus": "everybody's"}, 8, "test", 4096, true},
+		"mine":                     {map[string]vmedit.MergeSide{"cpus": vmedit.Mine}, 4, "test", 4096, false},
+		"theirs":                   {map[string]vmedit.MergeSide{"cpus": vmedit.Theirs}, 8, "test", 4096, false},
+		"opposite of the defaults": {map[string]vmedit.MergeSide{"cpus": vmedit.Mine, "labels": vmedit.Mine, "memoryMiB": vmedit.Theirs}, 4, "prod", 2048, false},
+		"invalid side":             {map[string]vmedit.MergeSide{"cpus": "everybody's"}, 8, "test", 4096, true},
 	} {
-		out, fields := fleet.MergeEdits(was, mine, theirs, c.chosen)
+		out, fields := vmedit.MergeEdits(was, mine, theirs, c.chosen)
 		open := false
 		for _, f := range fields {
 			open = open || f.Winner == ""
@@ -118,7 +120,7 @@ func TestMergeCombinesTwoEditsOfVM(t *testing.T) {
 			t.Errorf("%s: %+v, fields %+v", name, out, fields)
 		}
 	}
-	if _, fields := fleet.MergeEdits(was, was, theirs, nil); len(fields) != 3 || fields[0].Both || fields[0].Winner != fleet.Theirs {
+	if _, fields := vmedit.MergeEdits(was, was, theirs, nil); len(fields) != 3 || fields[0].Both || fields[0].Winner != vmedit.Theirs {
 		t.Errorf("without own changes: %+v", fields)
 	}
 }
