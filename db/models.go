@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/schedules"
 )
 
 type Assignment struct {
@@ -475,7 +476,7 @@ type Session struct {
 }
 
 type SnapshotRun struct {
-	ScheduleID fleet.ScheduleID
+	ScheduleID schedules.ScheduleID
 	Due        time.Time
 	SnapshotID fleet.SnapshotID
 	TaskID     fleet.TaskID
@@ -486,9 +487,9 @@ type SnapshotRun struct {
 }
 
 type SnapshotSchedule struct {
-	ID        fleet.ScheduleID
+	ID        schedules.ScheduleID
 	VMID      fleet.VMID
-	Spec      fleet.SnapshotSchedule
+	Spec      schedules.SnapshotSchedule
 	CreatedBy string
 	CreatedAt time.Time
 	NextAt    *time.Time

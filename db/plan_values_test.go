@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"quantix/internal/fleet"
+	"quantix/internal/schedules"
 	"quantix/internal/testkit"
 )
 
@@ -68,7 +69,7 @@ func (p plannedStatement) argumentValue(t *testing.T, field string, of reflect.T
 	if id, ok := map[reflect.Type]string{
 		reflect.TypeFor[fleet.HostID](): someHostID, reflect.TypeFor[fleet.ProjectID](): someProjectID, reflect.TypeFor[fleet.PoolID](): somePoolID, reflect.TypeFor[fleet.NetworkID](): someNetworkID,
 		reflect.TypeFor[fleet.VMID](): someVMID, reflect.TypeFor[fleet.TaskID](): someTaskID, reflect.TypeFor[fleet.JobID](): someTaskID, reflect.TypeFor[fleet.UserID](): someUserID,
-		reflect.TypeFor[fleet.Subject](): "vm:" + someVMID, reflect.TypeFor[fleet.ImageID](): someID, reflect.TypeFor[fleet.ImageVersionID](): someID, reflect.TypeFor[fleet.TemplateID](): someID, reflect.TypeFor[fleet.TemplateVersionID](): someID, reflect.TypeFor[fleet.ScheduleID](): someID, reflect.TypeFor[fleet.StartImageID](): someID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
+		reflect.TypeFor[fleet.Subject](): "vm:" + someVMID, reflect.TypeFor[fleet.ImageID](): someID, reflect.TypeFor[fleet.ImageVersionID](): someID, reflect.TypeFor[fleet.TemplateID](): someID, reflect.TypeFor[fleet.TemplateVersionID](): someID, reflect.TypeFor[schedules.ScheduleID](): someID, reflect.TypeFor[fleet.StartImageID](): someID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
 	}[of]; ok {
 		v.SetString(id)
 		return v
@@ -129,7 +130,7 @@ var argumentsByField = map[string]any{
 	"AddVM.ID": fleet.VMID("new"), "AddVM.Labels": map[string]string{}, "ChangeVM.Labels": map[string]string{}, "NoteDone.ID": fleet.TaskID("new"),
 	"DiskMoved.Disk": []byte(`{"poolId":"` + somePoolID + `","volume":"none"}`), "DiskMoved.Moved": []byte(`{}`),
 	"AddTransfer.ToHost": fleet.HostID("00000000-0000-7000-8000-000000000002"), "NoteLeft.Disks": []byte(`[]`), "VMLeft.Disks": []byte(`[]`),
-	"AddPlan.ID": fleet.PlanID("new"), "AddSchedule.ID": fleet.ScheduleID("new"), "AddPlan.Asked": []byte(`{}`), "QueuePlan.ID": fleet.JobID("new"), "AddTaskEdit.Edit": []byte(`{}`), "AddTaskEdit.TaskID": fleet.TaskID("ffff0000-0000-7000-8000-000000000009"),
+	"AddPlan.ID": fleet.PlanID("new"), "AddSchedule.ID": schedules.ScheduleID("new"), "AddPlan.Asked": []byte(`{}`), "QueuePlan.ID": fleet.JobID("new"), "AddTaskEdit.Edit": []byte(`{}`), "AddTaskEdit.TaskID": fleet.TaskID("ffff0000-0000-7000-8000-000000000009"),
 	"QueueConsole.ID": fleet.JobID("new"), "QueueUploadOpen.ID": fleet.JobID("new"), "QueueVolumeRead.ID": fleet.JobID("new"), "AwaitVolume.JobID": "aside-1", "AddUpload.ID": fleet.UploadID("new"), "AwaitUploadHost.PairID": fleet.PairID("new"), "QueueJob.ID": "new", "JoinQueue.ID": fleet.JobID("new"), "JoinQueue.Child": (*string)(nil), "SaveView.ID": fleet.ViewID("new"), "Assign.ObjectID": somePoolID,
 	"AddNetwork.ID": fleet.NetworkID("new"), "AddNetwork.Name": "new", "MarkNetworkDeleted.": fleet.NetworkID("defined"), "EndNetwork.": "defined", "LockNetwork.": fleet.NetworkID("defined"),
 	"SetSelector.ObjectID": somePoolID, "SelectorOf.ObjectID": somePoolID, "DropSelector.ObjectID": somePoolID, "ExcludeHosts.ObjectID": somePoolID, "IncludeAllHosts.ObjectID": somePoolID, "IncludeHosts.ObjectID": somePoolID, "ExcludeReleasedHosts.ObjectID": somePoolID, "LabelledWithout.ObjectID": somePoolID, "LeftOut.ObjectID": somePoolID, "AssignedBeside.ObjectID": somePoolID, "HostsLabelled.ObjectID": somePoolID, "AssignmentsNotHealthy.ObjectID": somePoolID,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/schedules"
 )
 
 const addSchedule = `-- name: AddSchedule :exec
@@ -17,9 +18,9 @@ INSERT INTO snapshot_schedules (id, vm_id, spec, created_by, next_at, look_at) V
 `
 
 type AddScheduleParams struct {
-	ID        fleet.ScheduleID
+	ID        schedules.ScheduleID
 	VMID      fleet.VMID
-	Spec      fleet.SnapshotSchedule
+	Spec      schedules.SnapshotSchedule
 	CreatedBy string
 	NextAt    *time.Time
 }
@@ -40,7 +41,7 @@ INSERT INTO snapshot_runs (schedule_id, due, snapshot_id, task_id) VALUES ($1, $
 `
 
 type AddScheduleRunParams struct {
-	ScheduleID fleet.ScheduleID
+	ScheduleID schedules.ScheduleID
 	Due        time.Time
 	SnapshotID fleet.SnapshotID
 	TaskID     fleet.TaskID
@@ -87,10 +88,10 @@ UPDATE snapshot_schedules SET spec = $1, next_at = $2, look_at = $3, trouble = '
 `
 
 type ChangeScheduleParams struct {
-	Spec   fleet.SnapshotSchedule
+	Spec   schedules.SnapshotSchedule
 	NextAt *time.Time
 	LookAt *time.Time
-	ID     fleet.ScheduleID
+	ID     schedules.ScheduleID
 }
 
 func (q *Queries) ChangeSchedule(ctx context.Context, arg ChangeScheduleParams) error {
@@ -108,7 +109,7 @@ DELETE FROM snapshot_schedules WHERE id = $1 AND vm_id = $2
 `
 
 type DeleteScheduleParams struct {
-	ID   fleet.ScheduleID
+	ID   schedules.ScheduleID
 	VMID fleet.VMID
 }
 
@@ -125,7 +126,7 @@ DELETE FROM snapshot_runs WHERE schedule_id = $1 AND due = ANY ($2::timestamptz[
 `
 
 type ForgetScheduleRunsParams struct {
-	ScheduleID fleet.ScheduleID
+	ScheduleID schedules.ScheduleID
 	Dues       []time.Time
 }
 
@@ -153,7 +154,7 @@ type ScheduleCheckedParams struct {
 	Missed    int32
 	Trouble   string
 	Attention bool
-	ID        fleet.ScheduleID
+	ID        schedules.ScheduleID
 }
 
 func (q *Queries) ScheduleChecked(ctx context.Context, arg ScheduleCheckedParams) error {
@@ -174,7 +175,7 @@ UPDATE snapshot_schedules SET look_at = now() + interval '5 minutes', trouble = 
 
 type ScheduleFailedParams struct {
 	Trouble string
-	ID      fleet.ScheduleID
+	ID      schedules.ScheduleID
 }
 
 // The pass retries the schedule after five minutes.
@@ -191,7 +192,7 @@ WHERE s.vm_id = $1 ORDER BY r.due DESC
 `
 
 type ScheduleRunsOfRow struct {
-	ScheduleID fleet.ScheduleID
+	ScheduleID schedules.ScheduleID
 	Due        time.Time
 	SnapshotID fleet.SnapshotID
 	TaskID     fleet.TaskID
@@ -245,7 +246,7 @@ WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1
 `
 
 type ScheduleToCheckRow struct {
-	ID   fleet.ScheduleID
+	ID   schedules.ScheduleID
 	VMID fleet.VMID
 }
 
@@ -309,7 +310,7 @@ UPDATE snapshot_runs SET settled = true WHERE schedule_id = $1 AND due = $2
 `
 
 type SettleScheduleRunParams struct {
-	ScheduleID fleet.ScheduleID
+	ScheduleID schedules.ScheduleID
 	Due        time.Time
 }
 
@@ -436,7 +437,7 @@ UPDATE snapshot_runs SET tidy_task = $1, tidy_at = now() + $2::interval, tidied 
 type TidyScheduleRunParams struct {
 	TidyTask   fleet.TaskID
 	Wait       time.Duration
-	ScheduleID fleet.ScheduleID
+	ScheduleID schedules.ScheduleID
 	Due        time.Time
 }
 

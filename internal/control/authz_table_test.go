@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"quantix/internal/auth"
+	"quantix/internal/connectivity"
 	"quantix/internal/control"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/query"
@@ -275,7 +276,7 @@ var projectUseCases = map[string]useCase{
 	"GetSecurityGroup":               {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.redSecurityGroup()} }},
 	"NICFilterStates":                {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"CheckConnection": {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any {
-		return []any{fleet.PassQuestion{From: fleet.PassEnd{VMID: w.vmWithNIC()}, To: fleet.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.ICMP}}
+		return []any{connectivity.PassQuestion{From: connectivity.PassEnd{VMID: w.vmWithNIC()}, To: connectivity.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.ICMP}}
 	}},
 	"CreateSecurityGroup": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		return []any{control.CreateSecurityGroup{ProjectID: w.red, Name: w.uniqueName("group")}}

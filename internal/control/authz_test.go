@@ -15,6 +15,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
+	"quantix/internal/schedules"
 )
 
 // useCase is one entry of the table. permitted lists the actors by their names in authzFixture.actors; an actor with
@@ -322,7 +323,7 @@ func (w *authzFixture) vmWithDisk() (fleet.VMID, fleet.Volref) {
 }
 
 // vmWithSchedule returns a VM of project red on h1 with a snapshot schedule.
-func (w *authzFixture) vmWithSchedule() (fleet.VMID, fleet.ScheduleID) {
+func (w *authzFixture) vmWithSchedule() (fleet.VMID, schedules.ScheduleID) {
 	w.t.Helper()
 	id, _ := w.vmWithDisk()
 	schedule, err := w.AddSnapshotSchedule(w.t.Context(), fleet.SystemActor, id, hourlySchedule)

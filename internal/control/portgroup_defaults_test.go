@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"quantix/internal/connectivity"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 )
@@ -85,9 +86,9 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	}
 	late := made(s.member, "late")
 	is("a NIC that comes later, a tenant's", late.ID, "base guard true, of the port group [securityGroups]")
-	pass := func(port int) fleet.PassAnswer {
+	pass := func(port int) connectivity.PassAnswer {
 		t.Helper()
-		out, err := s.CheckConnection(t.Context(), s.member, fleet.PassQuestion{From: fleet.PassEnd{Address: "10.0.0.9"}, To: fleet.PassEnd{VMID: late.ID}, Protocol: fleet.TCP, Port: port})
+		out, err := s.CheckConnection(t.Context(), s.member, connectivity.PassQuestion{From: connectivity.PassEnd{Address: "10.0.0.9"}, To: connectivity.PassEnd{VMID: late.ID}, Protocol: fleet.TCP, Port: port})
 		if err != nil {
 			t.Fatal(err)
 		}

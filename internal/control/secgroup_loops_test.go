@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"quantix/internal/connectivity"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 )
@@ -52,9 +53,9 @@ func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 	if got := members(); got != "" {
 		t.Errorf("two groups that name each other are updated endlessly: %q", got)
 	}
-	pass := func(from, to fleet.VMID, port int) fleet.PassAnswer {
+	pass := func(from, to fleet.VMID, port int) connectivity.PassAnswer {
 		t.Helper()
-		out, err := s.CheckConnection(t.Context(), s.member, fleet.PassQuestion{From: fleet.PassEnd{VMID: from}, To: fleet.PassEnd{VMID: to}, Protocol: fleet.TCP, Port: port})
+		out, err := s.CheckConnection(t.Context(), s.member, connectivity.PassQuestion{From: connectivity.PassEnd{VMID: from}, To: connectivity.PassEnd{VMID: to}, Protocol: fleet.TCP, Port: port})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"quantix/internal/connectivity"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 )
@@ -113,9 +114,9 @@ func TestSelfReferringSecurityGroupAdmitsItsMembers(t *testing.T) {
 	if len(work) != 1 || fmt.Sprint(work[0].SecurityGroup.Rules[0].Remotes) != "[10.0.0.1/32 10.0.0.2/32]" {
 		t.Fatalf("the host gets %+v", work)
 	}
-	ask := func(from, to fleet.VMID) fleet.PassAnswer {
+	ask := func(from, to fleet.VMID) connectivity.PassAnswer {
 		t.Helper()
-		out, err := s.CheckConnection(t.Context(), s.member, fleet.PassQuestion{From: fleet.PassEnd{VMID: from}, To: fleet.PassEnd{VMID: to}, Protocol: fleet.TCP, Port: 22})
+		out, err := s.CheckConnection(t.Context(), s.member, connectivity.PassQuestion{From: connectivity.PassEnd{VMID: from}, To: connectivity.PassEnd{VMID: to}, Protocol: fleet.TCP, Port: 22})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +270,7 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 			return err
 		}},
 		{"a packet to another's VM", fleet.NotFound, "no such VM", func() error {
-			_, err := s.CheckConnection(t.Context(), s.blueMember, fleet.PassQuestion{From: fleet.PassEnd{VMID: a.ID}, To: fleet.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.TCP, Port: 1})
+			_, err := s.CheckConnection(t.Context(), s.blueMember, connectivity.PassQuestion{From: connectivity.PassEnd{VMID: a.ID}, To: connectivity.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.TCP, Port: 1})
 			return err
 		}},
 	} {

@@ -14,6 +14,7 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/schedules"
 )
 
 // Delays until the next check of a schedule.
@@ -70,7 +71,7 @@ type scheduleCheck struct {
 	nextCheck    time.Time // time of the next check; zero: when the schedule is due
 }
 
-func checkSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMID, id fleet.ScheduleID) error {
+func checkSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMID, id schedules.ScheduleID) error {
 	s := scheduleCheck{q: q, actor: a}
 	var err error
 	if s.vm, err = store.LockVM(ctx, q, a, vm, policy.VMChange); err != nil {
@@ -222,12 +223,12 @@ func (s *scheduleCheck) deleteExpiredSnapshot(ctx context.Context) error {
 		s.checkAgainAfter(5 * scheduleCheckLater)
 		return nil
 	}
-	var mine []fleet.ScheduledSnapshot
+	var mine []schedules.ScheduledSnapshot
 	var forgotten []time.Time
 	for i, r := range s.runs {
 		switch {
 		case s.snapshotTree().SnapshotByID(r.SnapshotID) != nil:
-			mine = append(mine, fleet.ScheduledSnapshot{ID: r.SnapshotID, Due: r.Due})
+			mine = append(mine, schedules.ScheduledSnapshot{ID: r.SnapshotID, Due: r.Due})
 		case r.Settled && i > 0: // the newest run stays, because the page shows its time
 			forgotten = append(forgotten, r.Due)
 		}

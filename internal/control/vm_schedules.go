@@ -10,10 +10,11 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/schedules"
 )
 
 // SnapshotSchedules returns the VM's snapshot schedules with their last results.
-func (c *Control) SnapshotSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.ScheduleView, error) {
+func (c *Control) SnapshotSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]schedules.ScheduleView, error) {
 	vm, err := c.GetVM(ctx, a, id)
 	if err != nil {
 		return nil, err
@@ -26,9 +27,9 @@ func (c *Control) SnapshotSchedules(ctx context.Context, a fleet.Actor, id fleet
 	if err != nil {
 		return nil, store.UserError(err)
 	}
-	out := make([]fleet.ScheduleView, len(rows))
+	out := make([]schedules.ScheduleView, len(rows))
 	for i, r := range rows {
-		out[i] = fleet.ScheduleView{
+		out[i] = schedules.ScheduleView{
 			ID: r.ID, SnapshotSchedule: r.Spec, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, NextAt: r.NextAt, Missed: int(r.Missed), Trouble: r.Trouble, Attention: r.Attention,
 		}
 		for _, run := range runs {
@@ -47,10 +48,10 @@ func (c *Control) SnapshotSchedules(ctx context.Context, a fleet.Actor, id fleet
 }
 
 // AddSnapshotSchedule adds a snapshot schedule to the VM.
-func (c *Control) AddSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, in fleet.SnapshotSchedule) (fleet.ScheduleID, error) {
-	made := fleet.NewID[fleet.ScheduleID]()
+func (c *Control) AddSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, in schedules.SnapshotSchedule) (schedules.ScheduleID, error) {
+	made := fleet.NewID[schedules.ScheduleID]()
 	err := c.changeSchedules(ctx, a, id, func(q *db.Queries, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (string, error) {
-		if len(rows) >= fleet.MaxSchedules {
+		if len(rows) >= schedules.MaxSchedules {
 			return "", fleet.Errorf(fleet.Conflict, "The VM has %d schedules, which is the maximum. Delete one first.", len(rows))
 		}
 		in, next, err := completeSchedule(in, "", vm, rows, now)
@@ -67,7 +68,7 @@ func (c *Control) AddSnapshotSchedule(ctx context.Context, a fleet.Actor, id fle
 
 // EditSnapshotSchedule replaces a schedule's settings. The new retention also applies to existing snapshots of the
 // schedule.
-func (c *Control) EditSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, schedule fleet.ScheduleID, in fleet.SnapshotSchedule) error {
+func (c *Control) EditSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, schedule schedules.ScheduleID, in schedules.SnapshotSchedule) error {
 	return c.changeSchedules(ctx, a, id, func(q *db.Queries, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (string, error) {
 		i := slices.IndexFunc(rows, func(r db.SnapshotSchedule) bool { return r.ID == schedule })
 		if i < 0 {
@@ -90,7 +91,7 @@ func (c *Control) EditSnapshotSchedule(ctx context.Context, a fleet.Actor, id fl
 }
 
 // DeleteSnapshotSchedule deletes a schedule. Its snapshots stay, without retention.
-func (c *Control) DeleteSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, schedule fleet.ScheduleID) error {
+func (c *Control) DeleteSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, schedule schedules.ScheduleID) error {
 	return c.changeSchedules(ctx, a, id, func(q *db.Queries, _ fleet.VMView, rows []db.SnapshotSchedule, _ time.Time) (string, error) {
 		i := slices.IndexFunc(rows, func(r db.SnapshotSchedule) bool { return r.ID == schedule })
 		if i < 0 {
@@ -142,7 +143,7 @@ func (c *Control) changeSchedules(ctx context.Context, a fleet.Actor, id fleet.V
 
 // completeSchedule checks a schedule and returns it as stored, with its first due time, or nil if disabled. rows has
 // all schedules of the VM.
-func completeSchedule(in fleet.SnapshotSchedule, own fleet.ScheduleID, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (fleet.SnapshotSchedule, *time.Time, error) {
+func completeSchedule(in schedules.SnapshotSchedule, own schedules.ScheduleID, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (schedules.SnapshotSchedule, *time.Time, error) {
 	in.Name, in.NameAs, in.Times.Zone = strings.TrimSpace(in.Name), strings.TrimSpace(in.NameAs), strings.TrimSpace(in.Times.Zone)
 	var checks fleet.Checks
 	in.Check(&checks, "")
@@ -159,8 +160,8 @@ func completeSchedule(in fleet.SnapshotSchedule, own fleet.ScheduleID, vm fleet.
 			checks.Add("name", "The VM has a schedule of that name already.")
 		}
 	}
-	if most := in.Keep.MaxKept(); others+most > fleet.MaxScheduledSnapshots {
-		checks.Add("keep.last", "The VM's other schedules keep %d snapshots. All schedules of a VM together may keep at most %d, because each snapshot makes its disks slower.", others, fleet.MaxScheduledSnapshots)
+	if most := in.Keep.MaxKept(); others+most > schedules.MaxScheduledSnapshots {
+		checks.Add("keep.last", "The VM's other schedules keep %d snapshots. All schedules of a VM together may keep at most %d, because each snapshot makes its disks slower.", others, schedules.MaxScheduledSnapshots)
 	}
 	if err := checks.Err(); err != nil {
 		return in, nil, err
@@ -183,11 +184,11 @@ func completeSchedule(in fleet.SnapshotSchedule, own fleet.ScheduleID, vm fleet.
 	return in, &next, nil
 }
 
-func equalSnapshotTimes(a, b fleet.SnapshotTimes) bool {
+func equalSnapshotTimes(a, b schedules.SnapshotTimes) bool {
 	return a.EveryHours == b.EveryHours && a.At == b.At && a.Zone == b.Zone && slices.Equal(a.Days, b.Days)
 }
 
-func describeSchedule(s fleet.SnapshotSchedule) string {
+func describeSchedule(s schedules.SnapshotSchedule) string {
 	if !s.Enabled {
 		return "disabled"
 	}

@@ -10,6 +10,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/schedules"
 	"quantix/internal/wire"
 )
 
@@ -17,12 +18,12 @@ import (
 type scheduleFixture struct {
 	*moveFixture
 	vm   fleet.VMView
-	id   fleet.ScheduleID
+	id   schedules.ScheduleID
 	tree fleet.SnapshotTree
 }
 
-var hourlySchedule = fleet.SnapshotSchedule{
-	Name: "hourly", Enabled: true, Times: fleet.SnapshotTimes{EveryHours: 1, At: "00:00", Zone: farHourZone.zone}, Keep: fleet.SnapshotRetention{Last: 2},
+var hourlySchedule = schedules.SnapshotSchedule{
+	Name: "hourly", Enabled: true, Times: schedules.SnapshotTimes{EveryHours: 1, At: "00:00", Zone: farHourZone.zone}, Keep: schedules.SnapshotRetention{Last: 2},
 }
 
 // farHourZone is a time zone whose full hours are at least a quarter of an hour away from now, so that hourly schedules
@@ -38,7 +39,7 @@ var farHourZone = func() (far struct {
 	return far
 }()
 
-func newScheduleFixture(t *testing.T, spec fleet.SnapshotSchedule) *scheduleFixture {
+func newScheduleFixture(t *testing.T, spec schedules.SnapshotSchedule) *scheduleFixture {
 	t.Helper()
 	s := &scheduleFixture{moveFixture: newMoveFixture(t)}
 	s.vm, _ = s.vmWithLocalDisk("web")
@@ -71,7 +72,7 @@ func (s *scheduleFixture) rerunSchedulePass() {
 	s.runSchedulePass()
 }
 
-func (s *scheduleFixture) scheduleView() fleet.ScheduleView {
+func (s *scheduleFixture) scheduleView() schedules.ScheduleView {
 	s.t.Helper()
 	all, err := s.SnapshotSchedules(s.t.Context(), s.member, s.vm.ID)
 	if err != nil || len(all) == 0 {
@@ -283,26 +284,26 @@ func TestSnapshotScheduleShowsReasonForDelay(t *testing.T) {
 
 func TestInvalidSnapshotScheduleRefused(t *testing.T) {
 	s := newScheduleFixture(t, hourlySchedule)
-	add := func(change func(*fleet.SnapshotSchedule)) func() error {
-		in := fleet.SnapshotSchedule{Name: "other", Enabled: true, Times: fleet.SnapshotTimes{At: "01:00"}, Keep: fleet.SnapshotRetention{Daily: 1}}
+	add := func(change func(*schedules.SnapshotSchedule)) func() error {
+		in := schedules.SnapshotSchedule{Name: "other", Enabled: true, Times: schedules.SnapshotTimes{At: "01:00"}, Keep: schedules.SnapshotRetention{Daily: 1}}
 		change(&in)
 		return func() error { _, err := s.AddSnapshotSchedule(t.Context(), s.member, s.vm.ID, in); return err }
 	}
-	s.wantRefused("a name in use", fleet.Invalid, "of that name", add(func(in *fleet.SnapshotSchedule) { in.Name = " hourly " }))
-	s.wantRefused("a retention that is too large", fleet.Invalid, "The VM's other schedules keep", add(func(in *fleet.SnapshotSchedule) { in.Keep.Weekly = 4 }))
-	s.wantRefused("an invalid time", fleet.Invalid, "HH:MM", add(func(in *fleet.SnapshotSchedule) { in.Times.At = "noon" }))
-	for i := range fleet.MaxSchedules - 1 {
-		if err := add(func(in *fleet.SnapshotSchedule) { in.Name = fmt.Sprint("other", i) })(); err != nil {
+	s.wantRefused("a name in use", fleet.Invalid, "of that name", add(func(in *schedules.SnapshotSchedule) { in.Name = " hourly " }))
+	s.wantRefused("a retention that is too large", fleet.Invalid, "The VM's other schedules keep", add(func(in *schedules.SnapshotSchedule) { in.Keep.Weekly = 4 }))
+	s.wantRefused("an invalid time", fleet.Invalid, "HH:MM", add(func(in *schedules.SnapshotSchedule) { in.Times.At = "noon" }))
+	for i := range schedules.MaxSchedules - 1 {
+		if err := add(func(in *schedules.SnapshotSchedule) { in.Name = fmt.Sprint("other", i) })(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.wantRefused("one more", fleet.Conflict, "which is the maximum", add(func(*fleet.SnapshotSchedule) {}))
+	s.wantRefused("one more", fleet.Conflict, "which is the maximum", add(func(*schedules.SnapshotSchedule) {}))
 	in := hourlySchedule
-	in.Keep = fleet.SnapshotRetention{Last: 4}
+	in.Keep = schedules.SnapshotRetention{Last: 4}
 	s.wantRefused("an edit to a retention that is too large", fleet.Invalid, "The VM's other schedules keep", func() error {
 		return s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, s.id, in)
 	})
-	in.Keep = fleet.SnapshotRetention{Last: 3}
+	in.Keep = schedules.SnapshotRetention{Last: 3}
 	next := s.scheduleView().NextAt
 	if err := s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, s.id, in); err != nil {
 		t.Fatal(err)
@@ -310,7 +311,7 @@ func TestInvalidSnapshotScheduleRefused(t *testing.T) {
 	if v := s.scheduleView(); v.Keep.Last != 3 || !v.NextAt.Equal(*next) {
 		t.Errorf("after the edit it is %+v", v)
 	}
-	gone := fleet.NewID[fleet.ScheduleID]()
+	gone := fleet.NewID[schedules.ScheduleID]()
 	s.wantRefused("an edit of an unknown schedule", fleet.NotFound, "no such schedule", func() error { return s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, gone, in) })
 	s.wantRefused("deletion of an unknown schedule", fleet.NotFound, "no such schedule", func() error { return s.DeleteSnapshotSchedule(t.Context(), s.member, s.vm.ID, gone) })
 	other, _ := s.vmWithLocalDisk("db")

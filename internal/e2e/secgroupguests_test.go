@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"quantix/internal/connectivity"
 	"quantix/internal/fleet"
 )
 
@@ -164,7 +165,7 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 			return rounds == 3, fmt.Sprintf("pages on %q, %v", got, err)
 		})
 		for _, port := range []string{"80", "81"} {
-			answer := requestJSON[fleet.PassAnswer](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/test?protocol=tcp&port="+port+"&fromVm="+string(client.vm.ID)+"&toVm="+string(server.vm.ID), nil)
+			answer := requestJSON[connectivity.PassAnswer](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/test?protocol=tcp&port="+port+"&fromVm="+string(client.vm.ID)+"&toVm="+string(server.vm.ID), nil)
 			if answer.Pass != strings.Contains(want, port) || !answer.Known {
 				t.Errorf("%s: the portal's rule test for port %s: %+v", what, port, answer)
 			}

@@ -73,9 +73,9 @@ const (
 	MaxProjectGroups  = 1000
 	MaxNICAddresses   = 16   // addresses of one NIC that count for its group membership
 	MaxFlatRules      = 4000 // rules of a group on a host, after expansion to member addresses
+	HighestPort       = 65535
 	maxRuleText       = 200
 	ruleIDLength      = 12
-	highestPort       = 65535
 	securityGroupWord = "security group"
 )
 
@@ -177,10 +177,10 @@ func (r SecurityRule) checkPorts(c *Checks, at string) {
 	case r.FromPort == 0 && r.ToPort == 0:
 	case !ported:
 		c.Add(at+".fromPort", "Only tcp and udp have ports.")
-	case r.FromPort < 1 || r.FromPort > highestPort:
-		c.Add(at+".fromPort", "A port is a number from 1 to %d.", highestPort)
-	case r.ToPort != 0 && (r.ToPort < r.FromPort || r.ToPort > highestPort):
-		c.Add(at+".toPort", "The last port is a number from the first, %d, to %d.", r.FromPort, highestPort)
+	case r.FromPort < 1 || r.FromPort > HighestPort:
+		c.Add(at+".fromPort", "A port is a number from 1 to %d.", HighestPort)
+	case r.ToPort != 0 && (r.ToPort < r.FromPort || r.ToPort > HighestPort):
+		c.Add(at+".toPort", "The last port is a number from the first, %d, to %d.", r.FromPort, HighestPort)
 	}
 }
 

@@ -20,7 +20,7 @@ const (
 	// all files of the chain.
 	DeepChain = 8
 
-	maxSnapshotName        = 80   // bytes
+	MaxSnapshotName        = 80   // bytes
 	maxSnapshotDescription = 1024 // bytes
 )
 
@@ -132,8 +132,8 @@ func CheckSnapshot(c *Checks, name, description string) {
 	switch {
 	case strings.TrimSpace(name) == "":
 		c.Add("name", "Enter a name for the snapshot.")
-	case len(name) > maxSnapshotName || invalid(name):
-		c.Add("name", "A name has at most %d bytes, in one line, without control characters.", maxSnapshotName)
+	case len(name) > MaxSnapshotName || invalid(name):
+		c.Add("name", "A name has at most %d bytes, in one line, without control characters.", MaxSnapshotName)
 	}
 	if len(description) > maxSnapshotDescription || invalid(description) {
 		c.Add("description", "A description has at most %d bytes, in one line, without control characters.", maxSnapshotDescription)
@@ -142,7 +142,7 @@ func CheckSnapshot(c *Checks, name, description string) {
 
 // CutSnapshotName cuts a name to the length limit of a snapshot's name.
 func CutSnapshotName(name string) string {
-	return strings.TrimSpace(strings.ToValidUTF8(name[:min(len(name), maxSnapshotName)], ""))
+	return strings.TrimSpace(strings.ToValidUTF8(name[:min(len(name), MaxSnapshotName)], ""))
 }
 
 // snapshotKinds are the job kinds on snapshots. A VM runs one of them at a time.

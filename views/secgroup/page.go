@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"quantix/internal/connectivity"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -170,7 +171,7 @@ type PacketTestPage struct {
 	Actor                                    fleet.Actor
 	From, FromNIC, To, ToNIC, Protocol, Port string
 	VMs                                      []string // VM names to choose from
-	Answer                                   *fleet.PassAnswer
+	Answer                                   *connectivity.PassAnswer
 	Errors                                   kit.Errors
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/a-h/templ"
 
 	"quantix/internal/fleet"
+	"quantix/internal/schedules"
 	"quantix/views"
 	"quantix/views/kit"
 )
@@ -31,8 +32,8 @@ type Page struct {
 
 	PlaceWhy string // why the actor may not set which host the VM is on; empty: allowed
 
-	UnfinishedSnapshotJobs []fleet.JobKind      // tab snapshots: kinds of unfinished snapshot jobs
-	Schedules              []fleet.ScheduleView // tab snapshots: snapshot schedules
+	UnfinishedSnapshotJobs []fleet.JobKind          // tab snapshots: kinds of unfinished snapshot jobs
+	Schedules              []schedules.ScheduleView // tab snapshots: snapshot schedules
 
 	Edit  Form               // tab configure
 	Merge *MergePage         // replaces Edit after a concurrent change of the VM

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"quantix/internal/fleet"
+	"quantix/internal/schedules"
 	"quantix/views"
 	"quantix/views/kit"
 )
@@ -11,9 +12,9 @@ import (
 // SchedulePage is the dialog of a VM's snapshot schedule.
 type SchedulePage struct {
 	VM     fleet.VMView
-	ID     fleet.ScheduleID // empty: a new schedule
-	Stored fleet.ScheduleView
-	All    []fleet.ScheduleView
+	ID     schedules.ScheduleID // empty: a new schedule
+	Stored schedules.ScheduleView
+	All    []schedules.ScheduleView
 	In     ScheduleForm
 	Errors kit.Errors
 }
@@ -33,7 +34,7 @@ func NewScheduleForm() ScheduleForm {
 }
 
 // ScheduleFormOf is the form of an existing schedule.
-func ScheduleFormOf(s fleet.SnapshotSchedule) ScheduleForm {
+func ScheduleFormOf(s schedules.SnapshotSchedule) ScheduleForm {
 	out := ScheduleForm{
 		Name: s.Name, Enabled: s.Enabled, Every: strconv.Itoa(s.Times.EveryHours), At: s.Times.At, Days: s.Times.Days, Zone: s.Times.Zone, NameAs: s.NameAs,
 		Last: strconv.Itoa(s.Keep.Last), Hourly: strconv.Itoa(s.Keep.Hourly), Daily: strconv.Itoa(s.Keep.Daily), Weekly: strconv.Itoa(s.Keep.Weekly),
@@ -69,7 +70,7 @@ var scheduleContentOptions = []kit.Option{
 // maxSnapshots is the maximum number of snapshots for this schedule: the VM's limit, less the snapshots of its other
 // schedules.
 func (p SchedulePage) maxSnapshots() int {
-	left := fleet.MaxScheduledSnapshots
+	left := schedules.MaxScheduledSnapshots
 	for _, s := range p.All {
 		if s.ID != p.ID {
 			left -= s.Keep.MaxKept()
@@ -98,13 +99,13 @@ func (p SchedulePage) deleteDialog() kit.Dialog {
 
 func (p Page) addScheduleAction() kit.ActionButton {
 	a := kit.ActionButton{Icon: "clock", Word: "Add schedule…", Href: p.path("schedules", "new"), Dialog: true}
-	if len(p.Schedules) >= fleet.MaxSchedules {
+	if len(p.Schedules) >= schedules.MaxSchedules {
 		a.Why = "The VM has " + strconv.Itoa(len(p.Schedules)) + " schedules, which is the maximum."
 	}
 	return a.DisableFor(p.whyNotEdit())
 }
 
-func (p Page) scheduleActions(s fleet.ScheduleView) []kit.ActionButton {
+func (p Page) scheduleActions(s schedules.ScheduleView) []kit.ActionButton {
 	at := func(what ...string) string { return p.path(append([]string{"schedules", string(s.ID)}, what...)...) }
 	turn := kit.ActionButton{Icon: "play", Word: "Enable", Post: at("enable"), Back: p.tabPath()}
 	if s.Enabled {
@@ -118,7 +119,7 @@ func (p Page) scheduleActions(s fleet.ScheduleView) []kit.ActionButton {
 }
 
 // retentionText describes how many snapshots the schedule keeps, and the snapshots' options.
-func retentionText(s fleet.ScheduleView) string {
+func retentionText(s schedules.ScheduleView) string {
 	out := s.Keep.Text()
 	switch {
 	case s.Memory:
@@ -129,7 +130,7 @@ func retentionText(s fleet.ScheduleView) string {
 	return out
 }
 
-func missedRunsText(s fleet.ScheduleView) string {
+func missedRunsText(s schedules.ScheduleView) string {
 	if s.Missed == 0 {
 		return ""
 	}

@@ -9,7 +9,7 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
-	"quantix/internal/fleet"
+	"quantix/internal/schedules"
 	"quantix/views"
 	"quantix/views/kit"
 	"slices"
@@ -79,7 +79,7 @@ func schedulesCard(p Page) templ.Component {
 	})
 }
 
-func scheduleRow(p Page, s fleet.ScheduleView) templ.Component {
+func scheduleRow(p Page, s schedules.ScheduleView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

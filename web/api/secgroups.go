@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 
+	"quantix/internal/connectivity"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 )
@@ -58,7 +59,7 @@ func (api *API) retrySecurityGroup(ctx context.Context, a fleet.Actor, in *Secur
 	return nil, api.Control.RetrySecurityGroup(ctx, a, in.ID)
 }
 
-type passOutput struct{ Body fleet.PassAnswer }
+type passOutput struct{ Body connectivity.PassAnswer }
 
 type passInput struct {
 	FromVM      fleet.VMID     `query:"fromVm" doc:"UUID of the sending VM; omitted: fromAddress is the sender"`
@@ -72,9 +73,9 @@ type passInput struct {
 }
 
 func (api *API) testTraffic(ctx context.Context, a fleet.Actor, in *passInput) (*passOutput, error) {
-	out, err := api.Control.CheckConnection(ctx, a, fleet.PassQuestion{
-		From:     fleet.PassEnd{VMID: in.FromVM, MAC: in.FromMAC, Address: in.FromAddress},
-		To:       fleet.PassEnd{VMID: in.ToVM, MAC: in.ToMAC, Address: in.ToAddress},
+	out, err := api.Control.CheckConnection(ctx, a, connectivity.PassQuestion{
+		From:     connectivity.PassEnd{VMID: in.FromVM, MAC: in.FromMAC, Address: in.FromAddress},
+		To:       connectivity.PassEnd{VMID: in.ToVM, MAC: in.ToMAC, Address: in.ToAddress},
 		Protocol: in.Protocol, Port: in.Port,
 	})
 	return &passOutput{out}, err

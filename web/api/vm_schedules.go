@@ -4,29 +4,30 @@ import (
 	"context"
 
 	"quantix/internal/fleet"
+	"quantix/internal/schedules"
 )
 
 type schedulesOutput struct {
 	Body struct {
-		Items []fleet.ScheduleView `json:"items"`
+		Items []schedules.ScheduleView `json:"items"`
 	}
 }
 
 func (api *API) listSchedules(ctx context.Context, a fleet.Actor, in *VMPath) (*schedulesOutput, error) {
 	out := &schedulesOutput{}
 	all, err := api.Control.SnapshotSchedules(ctx, a, in.ID)
-	out.Body.Items = append([]fleet.ScheduleView{}, all...)
+	out.Body.Items = append([]schedules.ScheduleView{}, all...)
 	return out, err
 }
 
 type scheduleInput struct {
 	VMPath
-	Body fleet.SnapshotSchedule
+	Body schedules.SnapshotSchedule
 }
 
 type createdScheduleOutput struct {
 	Body struct {
-		ID fleet.ScheduleID `json:"id"`
+		ID schedules.ScheduleID `json:"id"`
 	}
 }
 
@@ -40,12 +41,12 @@ func (api *API) addSchedule(ctx context.Context, a fleet.Actor, in *scheduleInpu
 // SchedulePath names a snapshot schedule of a VM in the path.
 type SchedulePath struct {
 	VMPath
-	Schedule fleet.ScheduleID `path:"schedule"`
+	Schedule schedules.ScheduleID `path:"schedule"`
 }
 
 type editScheduleInput struct {
 	SchedulePath
-	Body fleet.SnapshotSchedule
+	Body schedules.SnapshotSchedule
 }
 
 func (api *API) editSchedule(ctx context.Context, a fleet.Actor, in *editScheduleInput) (*struct{}, error) {

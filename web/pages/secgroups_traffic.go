@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"quantix/internal/connectivity"
 	"quantix/internal/fleet"
 	groupview "quantix/views/secgroup"
 	"quantix/views/shell"
@@ -48,8 +49,8 @@ func (s *Site) TrafficTestPage(c echo.Context, a fleet.Actor) error {
 	return s.ShowPageWithStatus(c, status, a, shell.PageLayout{Title: "Traffic test"}, groupview.PacketTest(p))
 }
 
-func (s *Site) runTrafficTest(c echo.Context, a fleet.Actor, p groupview.PacketTestPage) (fleet.PassAnswer, error) {
-	q := fleet.PassQuestion{Protocol: fleet.Protocol(p.Protocol)}
+func (s *Site) runTrafficTest(c echo.Context, a fleet.Actor, p groupview.PacketTestPage) (connectivity.PassAnswer, error) {
+	q := connectivity.PassQuestion{Protocol: fleet.Protocol(p.Protocol)}
 	var checks fleet.Checks
 	if p.Port != "" && (q.Protocol == fleet.TCP || q.Protocol == fleet.UDP) {
 		port, err := strconv.Atoi(p.Port)
@@ -66,16 +67,16 @@ func (s *Site) runTrafficTest(c echo.Context, a fleet.Actor, p groupview.PacketT
 		err = checks.Err()
 	}
 	if err != nil {
-		return fleet.PassAnswer{}, err
+		return connectivity.PassAnswer{}, err
 	}
 	return s.Control.CheckConnection(c.Request().Context(), a, q)
 }
 
 // resolveTrafficEndpoint resolves an endpoint of the traffic test from the typed text: an address, or a VM by name or
 // id. nic selects the VM's NIC by MAC or IP address. Errors are added to checks, at fields below at.
-func (s *Site) resolveTrafficEndpoint(c echo.Context, a fleet.Actor, text, nic, at string, checks *fleet.Checks) (e fleet.PassEnd, err error) {
+func (s *Site) resolveTrafficEndpoint(c echo.Context, a fleet.Actor, text, nic, at string, checks *fleet.Checks) (e connectivity.PassEnd, err error) {
 	if _, err := netip.ParseAddr(text); err == nil || text == "" {
-		return fleet.PassEnd{Address: text}, nil
+		return connectivity.PassEnd{Address: text}, nil
 	}
 	if _, err := netip.ParseAddr(nic); err == nil {
 		e.Address = nic

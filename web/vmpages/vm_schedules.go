@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
+	"quantix/internal/schedules"
 	"quantix/views"
 	vmview "quantix/views/vm"
 	"quantix/web/form"
@@ -34,13 +35,13 @@ func (f scheduleForm) view() vmview.ScheduleForm {
 }
 
 // schedule returns the typed schedule. Invalid numbers are errors at their fields.
-func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
+func (f scheduleForm) schedule() (schedules.SnapshotSchedule, error) {
 	var checks fleet.Checks
 	count := func(field, text string) int { return form.ParseField(&checks, field, text, form.ParseNumber) }
-	out := fleet.SnapshotSchedule{
+	out := schedules.SnapshotSchedule{
 		Name: f.Name, Enabled: f.Enabled != "", Memory: f.With == "memory", Quiesce: f.With == "quiesce", NameAs: f.NameAs,
-		Times: fleet.SnapshotTimes{EveryHours: count("times.everyHours", f.Every), At: f.At, Days: f.Days, Zone: f.Zone},
-		Keep: fleet.SnapshotRetention{
+		Times: schedules.SnapshotTimes{EveryHours: count("times.everyHours", f.Every), At: f.At, Days: f.Days, Zone: f.Zone},
+		Keep: schedules.SnapshotRetention{
 			Last: count("keep.last", f.Last), Hourly: count("keep.hourly", f.Hourly), Daily: count("keep.daily", f.Daily), Weekly: count("keep.weekly", f.Weekly),
 		},
 	}
@@ -53,12 +54,12 @@ func (s *Site) newSchedulePage(c echo.Context, a fleet.Actor, in scheduleForm, h
 	if err != nil {
 		return vmview.SchedulePage{}, err
 	}
-	out := vmview.SchedulePage{VM: p.VM, Errors: how.Errors, In: vmview.NewScheduleForm(), ID: fleet.ScheduleID(c.Param("schedule"))}
+	out := vmview.SchedulePage{VM: p.VM, Errors: how.Errors, In: vmview.NewScheduleForm(), ID: schedules.ScheduleID(c.Param("schedule"))}
 	if out.All, err = s.Control.SnapshotSchedules(c.Request().Context(), a, p.VM.ID); err != nil {
 		return out, err
 	}
 	if out.ID != "" {
-		i := slices.IndexFunc(out.All, func(v fleet.ScheduleView) bool { return v.ID == out.ID })
+		i := slices.IndexFunc(out.All, func(v schedules.ScheduleView) bool { return v.ID == out.ID })
 		if i < 0 {
 			return out, fleet.Errorf(fleet.NotFound, "The VM has no such schedule any more. Reload the page.")
 		}
@@ -88,7 +89,7 @@ func (s *Site) ConfirmDeleteSchedule(c echo.Context, a fleet.Actor, _ form.Empty
 
 // SaveSchedule creates a schedule, or changes the one in the path.
 func (s *Site) SaveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (form.Response, error) {
-	vm, id := fleet.VMID(c.Param("id")), fleet.ScheduleID(c.Param("schedule"))
+	vm, id := fleet.VMID(c.Param("id")), schedules.ScheduleID(c.Param("schedule"))
 	spec, err := in.schedule()
 	if err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func (s *Site) SaveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (for
 
 func (s *Site) DeleteSchedule(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	vm := fleet.VMID(c.Param("id"))
-	err := s.Control.DeleteSnapshotSchedule(c.Request().Context(), a, vm, fleet.ScheduleID(c.Param("schedule")))
+	err := s.Control.DeleteSnapshotSchedule(c.Request().Context(), a, vm, schedules.ScheduleID(c.Param("schedule")))
 	return stayOnSchedulesTab(vm, "The schedule is deleted; its snapshots stay."), err
 }
 
@@ -116,12 +117,12 @@ func (s *Site) DisableSchedule(c echo.Context, a fleet.Actor, _ form.Empty) (for
 }
 
 func (s *Site) setScheduleEnabled(c echo.Context, a fleet.Actor, to bool, word string) (form.Response, error) {
-	ctx, vm, id := c.Request().Context(), fleet.VMID(c.Param("id")), fleet.ScheduleID(c.Param("schedule"))
+	ctx, vm, id := c.Request().Context(), fleet.VMID(c.Param("id")), schedules.ScheduleID(c.Param("schedule"))
 	all, err := s.Control.SnapshotSchedules(ctx, a, vm)
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(all, func(v fleet.ScheduleView) bool { return v.ID == id })
+	i := slices.IndexFunc(all, func(v schedules.ScheduleView) bool { return v.ID == id })
 	if i < 0 {
 		return nil, fleet.Errorf(fleet.NotFound, "The VM has no such schedule any more. Reload the page.")
 	}

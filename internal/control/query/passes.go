@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/connectivity"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -16,28 +17,28 @@ import (
 // CheckConnection predicts whether a connection would pass the filters of the NICs at both ends, and by which rules. It
 // uses specs and the addresses last reported; no packet is sent. An address of another project's VM is treated like any
 // external address.
-func (b *Queries) CheckConnection(ctx context.Context, a fleet.Actor, q fleet.PassQuestion) (fleet.PassAnswer, error) {
+func (b *Queries) CheckConnection(ctx context.Context, a fleet.Actor, q connectivity.PassQuestion) (connectivity.PassAnswer, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
-		return fleet.PassAnswer{}, err
+		return connectivity.PassAnswer{}, err
 	}
 	var checks fleet.Checks
 	q.Check(&checks)
 	if err := checks.Err(); err != nil {
-		return fleet.PassAnswer{}, err
+		return connectivity.PassAnswer{}, err
 	}
 	known := connectionCheckSources{b: b, rules: map[string]string{}}
 	from, err := known.readNIC(ctx, a, q.From, "from", &checks)
 	if err != nil {
-		return fleet.PassAnswer{}, err
+		return connectivity.PassAnswer{}, err
 	}
 	to, err := known.readNIC(ctx, a, q.To, "to", &checks)
 	if err == nil {
 		err = checks.Err()
 	}
 	if err != nil {
-		return fleet.PassAnswer{}, err
+		return connectivity.PassAnswer{}, err
 	}
-	return fleet.AnswerPassQuestion(q, from, to, func(g fleet.SecurityGroupID, rule string) string { return known.rules[string(g)+"/"+rule] }), nil
+	return connectivity.AnswerPassQuestion(q, from, to, func(g fleet.SecurityGroupID, rule string) string { return known.rules[string(g)+"/"+rule] }), nil
 }
 
 // connectionCheckSources collects the NICs of a connection check.
@@ -47,7 +48,7 @@ type connectionCheckSources struct {
 }
 
 // readNIC returns the NIC of an endpoint, or nil if the endpoint is no VM.
-func (p connectionCheckSources) readNIC(ctx context.Context, a fleet.Actor, e fleet.PassEnd, at string, checks *fleet.Checks) (*fleet.PassNIC, error) {
+func (p connectionCheckSources) readNIC(ctx context.Context, a fleet.Actor, e connectivity.PassEnd, at string, checks *fleet.Checks) (*connectivity.PassNIC, error) {
 	if e.VMID == "" {
 		return nil, nil
 	}
@@ -61,7 +62,7 @@ func (p connectionCheckSources) readNIC(ctx context.Context, a fleet.Actor, e fl
 		return nil, nil
 	}
 	nic := vm.Spec.NICs[i]
-	passNIC := &fleet.PassNIC{VMID: vm.ID, VMName: vm.Name, MAC: nic.MAC, AntiSpoofing: nic.HasAntiSpoofing()}
+	passNIC := &connectivity.PassNIC{VMID: vm.ID, VMName: vm.Name, MAC: nic.MAC, AntiSpoofing: nic.HasAntiSpoofing()}
 	if vm.Status != nil {
 		for _, s := range vm.Status.NICs {
 			if !strings.EqualFold(s.MAC, nic.MAC) {

@@ -1,4 +1,5 @@
-package fleet
+// Package schedules has the snapshot schedules of VMs: their times, the retention of snapshots, and the checks of both.
+package schedules
 
 import (
 	"fmt"
@@ -7,6 +8,8 @@ import (
 	"strings"
 	"time"
 	_ "time/tzdata" // embeds the time zones, which a portal's system may lack
+
+	"quantix/internal/fleet"
 )
 
 // ScheduleID identifies a snapshot schedule of a VM.
@@ -17,7 +20,7 @@ const (
 	MaxSchedules = 4
 	// MaxScheduledSnapshots is the maximum number of snapshots that all schedules of a VM may keep. Together with the
 	// snapshot being taken, disks stay below DeepChain.
-	MaxScheduledSnapshots = DeepChain - 2
+	MaxScheduledSnapshots = fleet.DeepChain - 2
 
 	maxScheduleName = 40 // bytes
 )
@@ -53,11 +56,11 @@ type SnapshotRetention struct {
 type ScheduleView struct {
 	ID ScheduleID `json:"id"`
 	SnapshotSchedule
-	CreatedBy string     `json:"createdBy"`
-	CreatedAt time.Time  `json:"createdAt"`
-	NextAt    *time.Time `json:"nextAt,omitempty"`   // nil: the schedule is disabled; a time in the past: the snapshot is overdue
-	LastAt    *time.Time `json:"lastAt,omitempty"`   // scheduled time of the last run; nil: never
-	LastTask  TaskID     `json:"lastTask,omitempty"` // task of the last run
+	CreatedBy string       `json:"createdBy"`
+	CreatedAt time.Time    `json:"createdAt"`
+	NextAt    *time.Time   `json:"nextAt,omitempty"`   // nil: the schedule is disabled; a time in the past: the snapshot is overdue
+	LastAt    *time.Time   `json:"lastAt,omitempty"`   // scheduled time of the last run; nil: never
+	LastTask  fleet.TaskID `json:"lastTask,omitempty"` // task of the last run
 	// Missed is the number of scheduled times that passed without a snapshot before the last run, which replaces them.
 	Missed    int    `json:"missed,omitempty"`
 	Trouble   string `json:"trouble,omitempty"` // why the schedule is overdue or failed, in a sentence
@@ -71,7 +74,7 @@ var weekdays = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 var hoursApart = []int{0, 1, 2, 3, 4, 6, 8, 12}
 
 // Check adds an error for each invalid field, with JSON paths below path.
-func (s SnapshotSchedule) Check(c *Checks, path string) {
+func (s SnapshotSchedule) Check(c *fleet.Checks, path string) {
 	at := func(field string) string { return strings.TrimPrefix(path+"."+field, ".") }
 	if name := strings.TrimSpace(s.Name); name == "" || len(name) > maxScheduleName || isInvalidText(name) {
 		c.Add(at("name"), "Enter a name for the schedule: one line of at most %d bytes.", maxScheduleName)
@@ -103,16 +106,16 @@ func (s SnapshotSchedule) Check(c *Checks, path string) {
 	if s.Memory && s.Quiesce {
 		c.Add(at("quiesce"), "A snapshot with memory does not quiesce the guest's file systems. Choose either memory or quiescing.")
 	}
-	if len(s.NameAs) > maxSnapshotName || isInvalidText(s.NameAs) || strings.ContainsAny(namePlaceholders.Replace(s.NameAs), "{}") {
-		c.Add(at("nameAs"), "A name is one line of at most %d bytes. Its only placeholders are {schedule}, {vm}, {date} and {time}.", maxSnapshotName)
+	if len(s.NameAs) > fleet.MaxSnapshotName || isInvalidText(s.NameAs) || strings.ContainsAny(namePlaceholders.Replace(s.NameAs), "{}") {
+		c.Add(at("nameAs"), "A name is one line of at most %d bytes. Its only placeholders are {schedule}, {vm}, {date} and {time}.", fleet.MaxSnapshotName)
 	}
 }
 
 var namePlaceholders = strings.NewReplacer("{schedule}", "", "{vm}", "", "{date}", "", "{time}", "")
 
 func isInvalidText(text string) bool {
-	var c Checks
-	CheckSnapshot(&c, "x", text)
+	var c fleet.Checks
+	fleet.CheckSnapshot(&c, "x", text)
 	return c.Err() != nil
 }
 
@@ -235,7 +238,7 @@ func (k SnapshotRetention) Text() string {
 
 // ScheduledSnapshot is a snapshot of a schedule, with the scheduled time.
 type ScheduledSnapshot struct {
-	ID  SnapshotID
+	ID  fleet.SnapshotID
 	Due time.Time
 }
 
@@ -244,7 +247,7 @@ type ScheduledSnapshot struct {
 func (k SnapshotRetention) ExpiredSnapshots(all []ScheduledSnapshot, in SnapshotTimes) (out []ScheduledSnapshot) {
 	newest := slices.Clone(all)
 	slices.SortFunc(newest, func(a, b ScheduledSnapshot) int { return b.Due.Compare(a.Due) })
-	kept := map[SnapshotID]bool{}
+	kept := map[fleet.SnapshotID]bool{}
 	for _, s := range newest[:min(len(newest), k.Last)] {
 		kept[s.ID] = true
 	}
@@ -278,5 +281,5 @@ func (s SnapshotSchedule) SnapshotName(vm string, due time.Time) string {
 	}
 	at := s.Times.InZone(due)
 	name := strings.NewReplacer("{schedule}", s.Name, "{vm}", vm, "{date}", at.Format(time.DateOnly), "{time}", at.Format("15:04")).Replace(as)
-	return CutSnapshotName(name)
+	return fleet.CutSnapshotName(name)
 }

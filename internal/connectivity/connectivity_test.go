@@ -1,4 +1,4 @@
-package fleet_test
+package connectivity_test
 
 import (
 	"errors"
@@ -7,8 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"quantix/internal/connectivity"
 	"quantix/internal/fleet"
 )
+
+const someID = "01a206b5-2a62-7003-a101-340befa69b68"
 
 // Questions about impossible packets are refused, because the evaluation would answer that the packets pass.
 func TestPassQuestionRefusesMixedAddressFamilies(t *testing.T) {
@@ -31,7 +34,7 @@ func TestPassQuestionRefusesMixedAddressFamilies(t *testing.T) {
 		{fleet.ICMPv6, "", four, "to.address"},
 		{fleet.ICMPv6, four, four, "from.address"},
 	} {
-		q := fleet.PassQuestion{From: fleet.PassEnd{VMID: someID, Address: c.from}, To: fleet.PassEnd{VMID: someID, Address: c.to}, Protocol: c.protocol}
+		q := connectivity.PassQuestion{From: connectivity.PassEnd{VMID: someID, Address: c.from}, To: connectivity.PassEnd{VMID: someID, Address: c.to}, Protocol: c.protocol}
 		if c.protocol == fleet.TCP || c.protocol == fleet.UDP {
 			q.Port = 80
 		}
@@ -48,11 +51,11 @@ func TestPassQuestionRefusesMixedAddressFamilies(t *testing.T) {
 // A packet that anti-spoofing drops does not pass, even if a rule allows it.
 func TestAntiSpoofingDropsForeignSourceAddress(t *testing.T) {
 	t.Parallel()
-	ask := func(nic fleet.PassNIC, address string) fleet.PassAnswer {
-		q := fleet.PassQuestion{From: fleet.PassEnd{VMID: someID, Address: address}, To: fleet.PassEnd{Address: "10.0.0.9"}, Protocol: fleet.TCP, Port: 80}
-		return fleet.AnswerPassQuestion(q, &nic, nil, func(fleet.SecurityGroupID, string) string { return "" })
+	ask := func(nic connectivity.PassNIC, address string) connectivity.PassAnswer {
+		q := connectivity.PassQuestion{From: connectivity.PassEnd{VMID: someID, Address: address}, To: connectivity.PassEnd{Address: "10.0.0.9"}, Protocol: fleet.TCP, Port: 80}
+		return connectivity.AnswerPassQuestion(q, &nic, nil, func(fleet.SecurityGroupID, string) string { return "" })
 	}
-	nic := fleet.PassNIC{VMID: someID, AntiSpoofing: true, Addresses: []netip.Addr{netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("10.0.0.7")}}
+	nic := connectivity.PassNIC{VMID: someID, AntiSpoofing: true, Addresses: []netip.Addr{netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("10.0.0.7")}}
 	if out := ask(nic, "10.0.0.8"); out.Pass || !out.Known || !strings.Contains(out.From.Why, "10.0.0.8") {
 		t.Errorf("another address: %+v", out)
 	}

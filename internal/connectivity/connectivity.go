@@ -1,38 +1,41 @@
-package fleet
+// Package connectivity evaluates whether a connection would pass the security groups of its two ends.
+package connectivity
 
 import (
 	"net/netip"
 	"slices"
+
+	"quantix/internal/fleet"
 )
 
 // PassQuestion asks whether a connection would pass the security groups of its two ends. Each end is a VM's NIC or an
 // address.
 type PassQuestion struct {
-	From     PassEnd  `json:"from"`
-	To       PassEnd  `json:"to"`
-	Protocol Protocol `json:"protocol"`
-	Port     int      `json:"port,omitempty"` // receiver's port, for tcp and udp
+	From     PassEnd        `json:"from"`
+	To       PassEnd        `json:"to"`
+	Protocol fleet.Protocol `json:"protocol"`
+	Port     int            `json:"port,omitempty"` // receiver's port, for tcp and udp
 }
 
 // PassEnd is one end of the connection: a VM's NIC, or an address outside all VMs.
 type PassEnd struct {
-	VMID    VMID   `json:"vmId,omitempty"`
-	MAC     string `json:"mac,omitempty"`     // MAC address of the NIC; empty: the VM's first NIC
-	Address string `json:"address,omitempty"` // one of the NIC's addresses; without a VM, the address of this end
+	VMID    fleet.VMID `json:"vmId,omitempty"`
+	MAC     string     `json:"mac,omitempty"`     // MAC address of the NIC; empty: the VM's first NIC
+	Address string     `json:"address,omitempty"` // one of the NIC's addresses; without a VM, the address of this end
 }
 
 // Check adds an error for each invalid field.
-func (q PassQuestion) Check(c *Checks) {
+func (q PassQuestion) Check(c *fleet.Checks) {
 	q.From.check(c, "from")
 	q.To.check(c, "to")
 	if q.From.VMID == "" && q.To.VMID == "" {
 		c.Add("from.vmId", "Choose a VM for at least one end: security groups apply to NICs.")
 	}
-	if q.Protocol == AnyProtocol || !slices.Contains(Protocols, q.Protocol) {
+	if q.Protocol == fleet.AnyProtocol || !slices.Contains(fleet.Protocols, q.Protocol) {
 		c.Add("protocol", "Choose the protocol: tcp, udp, icmp or icmpv6.")
 	}
-	if ported := q.Protocol == TCP || q.Protocol == UDP; ported && (q.Port < 1 || q.Port > highestPort) {
-		c.Add("port", "Enter a port from 1 to %d.", highestPort)
+	if ported := q.Protocol == fleet.TCP || q.Protocol == fleet.UDP; ported && (q.Port < 1 || q.Port > fleet.HighestPort) {
+		c.Add("port", "Enter a port from 1 to %d.", fleet.HighestPort)
 	} else if !ported && q.Port != 0 {
 		c.Add("port", "Only tcp and udp have ports.")
 	}
@@ -40,7 +43,7 @@ func (q PassQuestion) Check(c *Checks) {
 }
 
 // checkFamilies adds an error if the two ends have addresses of different families, which can never communicate.
-func (q PassQuestion) checkFamilies(c *Checks) {
+func (q PassQuestion) checkFamilies(c *fleet.Checks) {
 	from, to := endAddress(q.From, nil, nil), endAddress(q.To, nil, nil)
 	if from.IsValid() && to.IsValid() && from.Is4() != to.Is4() {
 		c.Add("to.address", "IPv4 and IPv6 addresses cannot communicate. Enter two addresses of the same family.")
@@ -48,19 +51,19 @@ func (q PassQuestion) checkFamilies(c *Checks) {
 	for i, a := range []netip.Addr{from, to} {
 		at := []string{"from.address", "to.address"}[i]
 		switch {
-		case a.Is6() && q.Protocol == ICMP:
+		case a.Is6() && q.Protocol == fleet.ICMP:
 			c.Add(at, "ICMP is for IPv4. For %s choose icmpv6.", a)
-		case a.Is4() && q.Protocol == ICMPv6:
+		case a.Is4() && q.Protocol == fleet.ICMPv6:
 			c.Add(at, "ICMPv6 is for IPv6. For %s choose icmp.", a)
 		}
 	}
 }
 
-func (e PassEnd) check(c *Checks, at string) {
+func (e PassEnd) check(c *fleet.Checks, at string) {
 	switch {
 	case e.VMID == "" && e.Address == "":
 		c.Add(at+".vmId", "Choose a VM, or enter an address.")
-	case e.VMID != "" && !IsID(string(e.VMID)):
+	case e.VMID != "" && !fleet.IsID(string(e.VMID)):
 		c.Add(at+".vmId", "There is no such VM.")
 	}
 	if e.Address == "" {
@@ -73,27 +76,27 @@ func (e PassEnd) check(c *Checks, at string) {
 
 // PassNIC is a VM's NIC with its filter settings, as AnswerPassQuestion needs it.
 type PassNIC struct {
-	VMID         VMID
+	VMID         fleet.VMID
 	VMName       string
 	MAC          string
 	Addresses    []netip.Addr
 	AntiSpoofing bool // anti-spoofing restricts the guest to these IPv4 addresses
-	Groups       []FlatGroup
-	State        SecurityGroupState // state of the NIC's groups on its host; empty: no groups
+	Groups       []fleet.FlatGroup
+	State        fleet.SecurityGroupState // state of the NIC's groups on its host; empty: no groups
 }
 
 // PassSide is the result for one end of the connection.
 type PassSide struct {
-	VMID    VMID   `json:"vmId,omitempty"`
-	VMName  string `json:"vmName,omitempty"`
-	MAC     string `json:"mac,omitempty"`
-	Address string `json:"address,omitempty"` // address used for the evaluation; empty: unknown
-	Passing
-	GroupName string             `json:"groupName,omitempty"` // group of the rule that allows the connection
-	Groups    []string           `json:"groups,omitempty"`    // names of all groups of the NIC
-	Rule      string             `json:"rule,omitempty"`      // the rule that allows the connection, as text
-	Why       string             `json:"why"`                 // explanation in a sentence
-	State     SecurityGroupState `json:"state,omitempty"`
+	VMID    fleet.VMID `json:"vmId,omitempty"`
+	VMName  string     `json:"vmName,omitempty"`
+	MAC     string     `json:"mac,omitempty"`
+	Address string     `json:"address,omitempty"` // address used for the evaluation; empty: unknown
+	fleet.Passing
+	GroupName string                   `json:"groupName,omitempty"` // group of the rule that allows the connection
+	Groups    []string                 `json:"groups,omitempty"`    // names of all groups of the NIC
+	Rule      string                   `json:"rule,omitempty"`      // the rule that allows the connection, as text
+	Why       string                   `json:"why"`                 // explanation in a sentence
+	State     fleet.SecurityGroupState `json:"state,omitempty"`
 }
 
 // PassAnswer is the result for both ends of the connection.
@@ -106,19 +109,19 @@ type PassAnswer struct {
 
 // AnswerPassQuestion evaluates the question. from and to are the NICs at the two ends; nil: the end is not a VM. rule
 // formats a rule, given its group's ID and its own ID.
-func AnswerPassQuestion(q PassQuestion, from, to *PassNIC, rule func(SecurityGroupID, string) string) PassAnswer {
-	v6 := q.Protocol == ICMPv6
+func AnswerPassQuestion(q PassQuestion, from, to *PassNIC, rule func(fleet.SecurityGroupID, string) string) PassAnswer {
+	v6 := q.Protocol == fleet.ICMPv6
 	if a := endAddress(q.From, nil, nil); a.IsValid() {
 		v6 = a.Is6()
 	} else if a := endAddress(q.To, nil, nil); a.IsValid() {
 		v6 = a.Is6()
-	} else if from != nil && q.Protocol != ICMP && !slices.ContainsFunc(from.Addresses, netip.Addr.Is4) && len(from.Addresses) > 0 {
+	} else if from != nil && q.Protocol != fleet.ICMP && !slices.ContainsFunc(from.Addresses, netip.Addr.Is4) && len(from.Addresses) > 0 {
 		v6 = true
 	}
 	source, target := endAddress(q.From, from, &v6), endAddress(q.To, to, &v6)
 	out := PassAnswer{
-		From: evaluatePassSide(q, Egress, from, source, target, rule),
-		To:   evaluatePassSide(q, Ingress, to, target, source, rule),
+		From: evaluatePassSide(q, fleet.Egress, from, source, target, rule),
+		To:   evaluatePassSide(q, fleet.Ingress, to, target, source, rule),
 	}
 	out.Pass = out.From.Pass && out.To.Pass
 	out.Known = out.Pass || out.From.Known && !out.From.Pass || out.To.Known && !out.To.Pass
@@ -140,8 +143,8 @@ func endAddress(e PassEnd, nic *PassNIC, v6 *bool) netip.Addr {
 	return netip.Addr{}
 }
 
-func evaluatePassSide(q PassQuestion, way Direction, nic *PassNIC, own, remote netip.Addr, rule func(SecurityGroupID, string) string) PassSide {
-	s := PassSide{Passing: Passing{Pass: true, Known: true}}
+func evaluatePassSide(q PassQuestion, way fleet.Direction, nic *PassNIC, own, remote netip.Addr, rule func(fleet.SecurityGroupID, string) string) PassSide {
+	s := PassSide{Passing: fleet.Passing{Pass: true, Known: true}}
 	if own.IsValid() {
 		s.Address = own.String()
 	}
@@ -150,18 +153,18 @@ func evaluatePassSide(q PassQuestion, way Direction, nic *PassNIC, own, remote n
 		return s
 	}
 	s.VMID, s.VMName, s.MAC, s.State = nic.VMID, nic.VMName, nic.MAC, nic.State
-	s.Passing = EvaluatePacket(nic.Groups, Packet{Direction: way, Protocol: q.Protocol, Port: q.Port, Remote: remote})
+	s.Passing = fleet.EvaluatePacket(nic.Groups, fleet.Packet{Direction: way, Protocol: q.Protocol, Port: q.Port, Remote: remote})
 	for _, g := range nic.Groups {
 		s.Groups = append(s.Groups, g.Name)
 		if g.ID == s.GroupID {
 			s.GroupName = g.Name
 		}
 	}
-	if four := slices.ContainsFunc(nic.Addresses, netip.Addr.Is4); way == Egress && nic.AntiSpoofing && four && own.Is4() && !slices.Contains(nic.Addresses, own) {
-		s.Passing, s.Why = Passing{Known: true}, "Anti-spoofing drops the packet: "+s.Address+" is not an address of the NIC."
+	if four := slices.ContainsFunc(nic.Addresses, netip.Addr.Is4); way == fleet.Egress && nic.AntiSpoofing && four && own.Is4() && !slices.Contains(nic.Addresses, own) {
+		s.Passing, s.Why = fleet.Passing{Known: true}, "Anti-spoofing drops the packet: "+s.Address+" is not an address of the NIC."
 		return s
 	}
-	word := map[Direction]string{Ingress: "incoming", Egress: "outgoing"}[way]
+	word := map[fleet.Direction]string{fleet.Ingress: "incoming", fleet.Egress: "outgoing"}[way]
 	switch {
 	case len(nic.Groups) == 0:
 		s.Why = "The NIC is in no security group, so all traffic passes."
