@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/internal/control"
+	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit/goals"
 )
@@ -42,7 +42,7 @@ func BenchmarkLabels(b *testing.B) {
 	}
 	for range b.N {
 		began := time.Now()
-		if _, err := r.control.CreateNetwork(b.Context(), ann, control.CreateNetwork{
+		if _, err := r.control.CreateNetwork(b.Context(), ann, network.CreateNetwork{
 			Name: "by-label", Spec: fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, Selector: "rack=4",
 		}); err != nil {
 			b.Fatal(err)

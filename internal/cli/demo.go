@@ -16,6 +16,7 @@ import (
 	"quantix/agent"
 	"quantix/agent/mock"
 	"quantix/internal/control"
+	"quantix/internal/control/network"
 	"quantix/internal/doctor"
 	"quantix/internal/fleet"
 )
@@ -172,7 +173,7 @@ func (s *fleetSetup) createDemoFleet(ctx context.Context, hosts []fleet.HostID) 
 		return err
 	}
 	for _, n := range demoNetworks {
-		in := control.CreateNetwork{Name: n.name, Spec: n.spec}
+		in := network.CreateNetwork{Name: n.name, Spec: n.spec}
 		for _, h := range n.hosts {
 			in.HostIDs = append(in.HostIDs, hosts[h])
 		}

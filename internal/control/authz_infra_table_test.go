@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"quantix/internal/control"
+	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 )
 
@@ -112,7 +113,7 @@ var infraUseCases = map[string]useCase{
 		return []any{fleet.SubjectNetwork(id), w.h1}
 	}},
 	"CreateNetwork": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
-		return []any{control.CreateNetwork{Name: w.uniqueName("lan"), Spec: fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, HostIDs: []fleet.HostID{w.h1}}}
+		return []any{network.CreateNetwork{Name: w.uniqueName("lan"), Spec: fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, HostIDs: []fleet.HostID{w.h1}}}
 	}},
 	"ReserveAddress": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		return []any{w.networkWithReservation(), fleet.StaticLease{MAC: "52:54:00:00:00:99", IP: "10.9.0.7"}}

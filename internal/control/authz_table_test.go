@@ -9,6 +9,7 @@ import (
 	"quantix/internal/connectivity"
 	"quantix/internal/control"
 	"quantix/internal/control/identity"
+	"quantix/internal/control/network"
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/vmedit"
@@ -279,11 +280,11 @@ var projectUseCases = map[string]useCase{
 		return []any{connectivity.PassQuestion{From: connectivity.PassEnd{VMID: w.vmWithNIC()}, To: connectivity.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.ICMP}}
 	}},
 	"CreateSecurityGroup": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
-		return []any{control.CreateSecurityGroup{ProjectID: w.red, Name: w.uniqueName("group")}}
+		return []any{network.CreateSecurityGroup{ProjectID: w.red, Name: w.uniqueName("group")}}
 	}},
 	"UpdateSecurityGroup": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		name := w.uniqueName("renamed")
-		return []any{w.redSecurityGroup(), control.UpdateSecurityGroup{Name: &name}}
+		return []any{w.redSecurityGroup(), network.UpdateSecurityGroup{Name: &name}}
 	}},
 	"DeleteSecurityGroup":       {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.redSecurityGroup()} }},
 	"RetrySecurityGroup":        {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.redSecurityGroup()} }},

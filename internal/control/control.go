@@ -14,6 +14,7 @@ import (
 	"quantix/internal/auth"
 	"quantix/internal/control/agentapi"
 	"quantix/internal/control/identity"
+	"quantix/internal/control/network"
 	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/notify"
@@ -23,6 +24,7 @@ import (
 type Control struct {
 	*identity.Identity
 	*agentapi.API
+	*network.Networks
 	*query.Queries
 	store *store.Store // not embedded: its methods are not use cases
 	log   *slog.Logger
@@ -59,5 +61,8 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	}
 	s := store.New(pool, o.Hub)
 	b := query.New(s)
-	return &Control{Identity: identity.New(s, b), API: agentapi.New(s, o.Hub, o.PairURL, o.Vault), Queries: b, store: s, log: o.Log, opts: o}
+	return &Control{
+		Identity: identity.New(s, b), API: agentapi.New(s, o.Hub, o.PairURL, o.Vault), Networks: network.New(s, b), Queries: b,
+		store: s, log: o.Log, opts: o,
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/db"
+	"quantix/internal/control/network"
 	"quantix/internal/control/store"
 	"quantix/internal/firstboot"
 	"quantix/internal/fleet"
@@ -51,7 +52,7 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Customization{}, err
 	}
-	if err := checkSecurityGroupPermission(a, in.ProjectID); err != nil {
+	if err := network.CheckSecurityGroupPermission(a, in.ProjectID); err != nil {
 		return fleet.Customization{}, err
 	}
 	id := fleet.NewID[fleet.CustomizationID]()
@@ -122,7 +123,7 @@ func (c *Control) UpdateCustomization(ctx context.Context, a fleet.Actor, id fle
 	}
 	err := c.lockCustomization(ctx, a, id, func(q *db.Queries, row db.Customization) error {
 		if in.IfGeneration != 0 && in.IfGeneration != row.Generation {
-			return changedMeanwhileError("customization spec", row.Generation, in.IfGeneration)
+			return store.ChangedMeanwhileError("customization spec", row.Generation, in.IfGeneration)
 		}
 		var had fleet.FirstBoot
 		err := secretSealer{c.opts.Vault}.openJSON(customizationLabel(id), row.ByKey, row.Sealed, &had)
@@ -176,7 +177,7 @@ func (c *Control) lockCustomization(ctx context.Context, a fleet.Actor, id fleet
 		if err != nil {
 			return store.NotFoundError(err, "customization spec")
 		}
-		if err := checkSecurityGroupPermission(a, customizationProject(row)); err != nil {
+		if err := network.CheckSecurityGroupPermission(a, customizationProject(row)); err != nil {
 			return err
 		}
 		return do(q, row)
@@ -213,7 +214,7 @@ func (c *Control) GetCustomization(ctx context.Context, a fleet.Actor, id fleet.
 		return fleet.Customization{}, store.UserError(err)
 	}
 	out := customizationFromRow(row.Customization, row.ProjectName)
-	if refused := checkSecurityGroupPermission(a, out.ProjectID); refused != nil {
+	if refused := network.CheckSecurityGroupPermission(a, out.ProjectID); refused != nil {
 		return out, nil //nolint:nilerr // people who may not change the spec see it without content
 	}
 	var boot fleet.FirstBoot

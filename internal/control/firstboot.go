@@ -230,7 +230,7 @@ func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID
 			return err
 		}
 		if in.IfGeneration != 0 && in.IfGeneration != old.Generation {
-			return changedMeanwhileError("VM", old.Generation, in.IfGeneration)
+			return store.ChangedMeanwhileError("VM", old.Generation, in.IfGeneration)
 		}
 		if ok, why := old.Allows(fleet.ActEdit); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s", why)

@@ -24,7 +24,7 @@ type UpdateHost struct {
 func (c *Control) UpdateHost(ctx context.Context, a fleet.Actor, id fleet.HostID, in UpdateHost) (fleet.HostView, error) {
 	err := c.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
 		if in.IfGeneration != 0 && in.IfGeneration != h.Generation {
-			return changedMeanwhileError("host", h.Generation, in.IfGeneration)
+			return store.ChangedMeanwhileError("host", h.Generation, in.IfGeneration)
 		}
 		var checks fleet.Checks
 		changed := false

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"quantix/internal/control"
+	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 )
 
@@ -218,7 +219,7 @@ func TestNetworkAssignedByLabel(t *testing.T) {
 	s.setLabels(s.h1, rack4Labels)
 	s.setLabels(s.h2, rack4Labels)
 	s.defineNetwork("taken", natSpec("10.5.0.1/16"), s.h2)
-	lan, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: "lan", Spec: natSpec("10.5.7.1/24"), Selector: "ssd"})
+	lan, err := s.CreateNetwork(t.Context(), chief, network.CreateNetwork{Name: "lan", Spec: natSpec("10.5.7.1/24"), Selector: "ssd"})
 	if err != nil {
 		t.Fatal(err)
 	}

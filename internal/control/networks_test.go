@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"quantix/internal/control"
+	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -19,7 +20,7 @@ func natSpec(gateway string) fleet.NetworkSpec {
 
 func (s *projectFixture) defineNetwork(name string, spec fleet.NetworkSpec, hosts ...fleet.HostID) fleet.NetworkView {
 	s.t.Helper()
-	v, err := s.CreateNetwork(s.t.Context(), chief, control.CreateNetwork{Name: name, Spec: spec, HostIDs: hosts})
+	v, err := s.CreateNetwork(s.t.Context(), chief, network.CreateNetwork{Name: name, Spec: spec, HostIDs: hosts})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -112,7 +113,7 @@ func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 	s.wantRefused("delete", fleet.Conflict, found, func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectNetwork(id)); return err })
 	create := func(name string) func() error {
 		return func() error {
-			_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: name, Spec: natSpec("10.5.0.1/24")})
+			_, err := s.CreateNetwork(t.Context(), chief, network.CreateNetwork{Name: name, Spec: natSpec("10.5.0.1/24")})
 			return err
 		}
 	}
@@ -124,7 +125,7 @@ func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 	s.wantRefused("define invalid values", fleet.Invalid, "outside the subnet", func() error {
 		spec := natSpec("10.6.0.1/24")
 		spec.IPv4.DHCP = &fleet.DHCP{Ranges: []fleet.AddressRange{{Start: "10.7.0.1", End: "10.7.0.9"}}}
-		_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: "odd", Spec: spec, HostIDs: []fleet.HostID{s.h1}})
+		_, err := s.CreateNetwork(t.Context(), chief, network.CreateNetwork{Name: "odd", Spec: spec, HostIDs: []fleet.HostID{s.h1}})
 		return err
 	})
 }
@@ -136,7 +137,7 @@ func TestOverlappingNetworksRefusedPerHost(t *testing.T) {
 	s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1)
 	create := func(name string, spec fleet.NetworkSpec, host fleet.HostID) func() error {
 		return func() error {
-			_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: name, Spec: spec, HostIDs: []fleet.HostID{host}})
+			_, err := s.CreateNetwork(t.Context(), chief, network.CreateNetwork{Name: name, Spec: spec, HostIDs: []fleet.HostID{host}})
 			return err
 		}
 	}
@@ -177,7 +178,7 @@ func TestConcurrentOverlappingNetworksRefused(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: "second", Spec: natSpec("10.5.0.1/16"), HostIDs: []fleet.HostID{s.h1}})
+		_, err := s.CreateNetwork(t.Context(), chief, network.CreateNetwork{Name: "second", Spec: natSpec("10.5.0.1/16"), HostIDs: []fleet.HostID{s.h1}})
 		ended <- err
 	}()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -257,7 +258,7 @@ func TestTenantViewOfNetworkIsRedacted(t *testing.T) {
 func TestNetworkJobSetsHostStatus(t *testing.T) {
 	r := newHostFixture(t)
 	other := r.addHost("other")
-	v, err := r.CreateNetwork(t.Context(), fleet.SystemActor, control.CreateNetwork{Name: "lan", Spec: natSpec("10.5.0.1/24"), HostIDs: []fleet.HostID{r.agent.HostID}})
+	v, err := r.CreateNetwork(t.Context(), fleet.SystemActor, network.CreateNetwork{Name: "lan", Spec: natSpec("10.5.0.1/24"), HostIDs: []fleet.HostID{r.agent.HostID}})
 	if err != nil {
 		t.Fatal(err)
 	}

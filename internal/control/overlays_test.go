@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/internal/control"
+	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -82,7 +82,7 @@ func TestSecondNetworkOnDeviceRefused(t *testing.T) {
 	}
 	create := func(name string, spec fleet.NetworkSpec, host fleet.HostID) func() error {
 		return func() error {
-			_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: name, Spec: spec, HostIDs: []fleet.HostID{host}})
+			_, err := s.CreateNetwork(t.Context(), chief, network.CreateNetwork{Name: name, Spec: spec, HostIDs: []fleet.HostID{host}})
 			return err
 		}
 	}
@@ -114,7 +114,7 @@ func TestNetworkInUnderlaySubnetRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	create := func(name string, spec fleet.NetworkSpec, host fleet.HostID) func() error {
 		return func() error {
-			_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: name, Spec: spec, HostIDs: []fleet.HostID{host}})
+			_, err := s.CreateNetwork(t.Context(), chief, network.CreateNetwork{Name: name, Spec: spec, HostIDs: []fleet.HostID{host}})
 			return err
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/internal/control"
+	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -26,7 +26,7 @@ func (r *hostFixture) reportFrom(ago time.Duration, networks ...wire.NetworkRepo
 func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 	r := newHostFixture(t)
 	r.execSQL(`UPDATE hosts SET status = '{}'`)
-	lan, err := r.CreateNetwork(t.Context(), fleet.SystemActor, control.CreateNetwork{Name: "lan", Spec: natSpec("10.5.0.1/24"), HostIDs: []fleet.HostID{r.agent.HostID}})
+	lan, err := r.CreateNetwork(t.Context(), fleet.SystemActor, network.CreateNetwork{Name: "lan", Spec: natSpec("10.5.0.1/24"), HostIDs: []fleet.HostID{r.agent.HostID}})
 	if err != nil {
 		t.Fatal(err)
 	}

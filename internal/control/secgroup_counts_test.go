@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/internal/control"
+	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -127,7 +127,7 @@ func TestSecurityGroupRuleIDsAreUnique(t *testing.T) {
 	kept := spec.Rules[0].ID
 	stolen.FromPort, stolen.ToPort = 81, 81
 	spec.Rules = append(spec.Rules, stolen)
-	second, err := s.UpdateSecurityGroup(t.Context(), s.member, second.ID, control.UpdateSecurityGroup{Spec: &spec})
+	second, err := s.UpdateSecurityGroup(t.Context(), s.member, second.ID, network.UpdateSecurityGroup{Spec: &spec})
 	if err != nil || second.Spec.Rules[0].ID != kept || second.Spec.Rules[1].ID == stolen.ID {
 		t.Errorf("after a change: %+v %v", second.Spec, err)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"quantix/internal/connectivity"
-	"quantix/internal/control"
+	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 )
 
@@ -21,7 +21,7 @@ func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 		in := allowRule(fleet.Ingress, fleet.TCP, port)
 		in.GroupID = other.ID
 		spec := fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{in, fleet.AllowAllOut()}}
-		if _, err := s.UpdateSecurityGroup(t.Context(), s.member, of.ID, control.UpdateSecurityGroup{Spec: &spec}); err != nil {
+		if _, err := s.UpdateSecurityGroup(t.Context(), s.member, of.ID, network.UpdateSecurityGroup{Spec: &spec}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 	}
 	s.wantRefused("delete a group that another names", fleet.Conflict, "rules of other groups name it: front", func() error { return s.DeleteSecurityGroup(t.Context(), s.member, back.ID) })
 	spec := fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{fleet.AllowAllOut()}}
-	if _, err := s.UpdateSecurityGroup(t.Context(), s.member, front.ID, control.UpdateSecurityGroup{Spec: &spec}); err != nil {
+	if _, err := s.UpdateSecurityGroup(t.Context(), s.member, front.ID, network.UpdateSecurityGroup{Spec: &spec}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.DeleteSecurityGroup(t.Context(), s.member, back.ID); err != nil {
@@ -104,7 +104,7 @@ func TestSecurityGroupReferencedAgainDropsFormerMembers(t *testing.T) {
 	s.reportAddress(a.ID, "10.0.0.7")
 	let := func(rules ...fleet.SecurityRule) {
 		t.Helper()
-		if _, err := s.UpdateSecurityGroup(t.Context(), s.member, web.ID, control.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: rules}}); err != nil {
+		if _, err := s.UpdateSecurityGroup(t.Context(), s.member, web.ID, network.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: rules}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"quantix/internal/control"
+	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -14,7 +15,7 @@ func allowRule(way fleet.Direction, protocol fleet.Protocol, port int) fleet.Sec
 
 func (s *projectFixture) addSecurityGroup(a fleet.Actor, project fleet.ProjectID, name string, rules ...fleet.SecurityRule) fleet.SecurityGroupView {
 	s.t.Helper()
-	v, err := s.CreateSecurityGroup(s.t.Context(), a, control.CreateSecurityGroup{ProjectID: project, Name: name, Spec: fleet.SecurityGroupSpec{Rules: rules}})
+	v, err := s.CreateSecurityGroup(s.t.Context(), a, network.CreateSecurityGroup{ProjectID: project, Name: name, Spec: fleet.SecurityGroupSpec{Rules: rules}})
 	if err != nil {
 		s.t.Fatal(err)
 	}

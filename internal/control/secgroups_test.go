@@ -7,6 +7,7 @@ import (
 
 	"quantix/internal/connectivity"
 	"quantix/internal/control"
+	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 )
 
@@ -95,7 +96,7 @@ func TestSelfReferringSecurityGroupAdmitsItsMembers(t *testing.T) {
 	g := s.addSecurityGroup(s.member, s.red, "peers")
 	in := allowRule(fleet.Ingress, fleet.AnyProtocol, 0)
 	in.GroupID = g.ID
-	g, err := s.UpdateSecurityGroup(t.Context(), s.member, g.ID, control.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{in, fleet.AllowAllOut()}}, IfGeneration: g.Generation})
+	g, err := s.UpdateSecurityGroup(t.Context(), s.member, g.ID, network.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{in, fleet.AllowAllOut()}}, IfGeneration: g.Generation})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,13 +213,13 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 	}
 	create := func(a fleet.Actor, project fleet.ProjectID) func() error {
 		return func() error {
-			_, err := s.CreateSecurityGroup(t.Context(), a, control.CreateSecurityGroup{ProjectID: project, Name: "new"})
+			_, err := s.CreateSecurityGroup(t.Context(), a, network.CreateSecurityGroup{ProjectID: project, Name: "new"})
 			return err
 		}
 	}
 	update := func(a fleet.Actor, id fleet.SecurityGroupID, rules ...fleet.SecurityRule) func() error {
 		return func() error {
-			_, err := s.UpdateSecurityGroup(t.Context(), a, id, control.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: rules}})
+			_, err := s.UpdateSecurityGroup(t.Context(), a, id, network.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: rules}})
 			return err
 		}
 	}
@@ -266,7 +267,7 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 		{"an administrator puts a NIC in another project's", fleet.Invalid, "There is no such security group", setGroup(chief, a.ID, theirs.ID)},
 		{"a member takes the guard off", fleet.Invalid, "may turn anti-spoofing off", guard(s.member, false)},
 		{"a name twice", fleet.Conflict, "exists already", func() error {
-			_, err := s.CreateSecurityGroup(t.Context(), s.member, control.CreateSecurityGroup{ProjectID: s.red, Name: "web"})
+			_, err := s.CreateSecurityGroup(t.Context(), s.member, network.CreateSecurityGroup{ProjectID: s.red, Name: "web"})
 			return err
 		}},
 		{"a packet to another's VM", fleet.NotFound, "no such VM", func() error {

@@ -59,7 +59,7 @@ func (c *Control) updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, id
 		return old, vm, "", err
 	}
 	if in.IfGeneration != 0 && in.IfGeneration != old.Generation {
-		return old, vm, "", changedMeanwhileError("VM", old.Generation, in.IfGeneration)
+		return old, vm, "", store.ChangedMeanwhileError("VM", old.Generation, in.IfGeneration)
 	}
 	if ok, why := old.Allows(fleet.ActEdit); !ok {
 		return old, vm, "", fleet.Errorf(fleet.Conflict, "%s", why)
@@ -110,10 +110,6 @@ func (c *Control) updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, id
 		return old, vm, "", err
 	}
 	return old, vm, job, first.queuePrepJobs(ctx, q, a, job)
-}
-
-func changedMeanwhileError(resource string, now, had int64) error {
-	return fleet.Errorf(fleet.Conflict, "Somebody changed this %s meanwhile (generation %d, you had %d). Reload and try again.", resource, now, had)
 }
 
 // applyToVM returns the VM with the changes applied.

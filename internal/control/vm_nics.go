@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -67,7 +68,7 @@ func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 	if err != nil {
 		return err
 	}
-	granted, err := checkPortGroupsUsable(ctx, q, a, project, nics)
+	granted, err := network.CheckPortGroupsUsable(ctx, q, a, project, nics)
 	if err != nil || policy.May(a, policy.InfraChange, "") {
 		return err
 	}

@@ -3,7 +3,7 @@ package api
 import (
 	"context"
 
-	"quantix/internal/control"
+	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 )
 
@@ -32,7 +32,7 @@ func networkAnswer(a fleet.Actor, n fleet.NetworkView) networkOutputBody {
 	return networkOutputBody{n, offeredActions(a, "network", n.Actions())}
 }
 
-func (api *API) createNetwork(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateNetwork }) (*networkOutput, error) {
+func (api *API) createNetwork(ctx context.Context, a fleet.Actor, in *struct{ Body network.CreateNetwork }) (*networkOutput, error) {
 	network, err := api.Control.CreateNetwork(ctx, a, in.Body)
 	return &networkOutput{Location: Base + "/networks/" + string(network.ID), Body: networkAnswer(a, network)}, err
 }

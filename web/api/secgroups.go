@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"quantix/internal/connectivity"
-	"quantix/internal/control"
+	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 )
 
@@ -18,7 +18,7 @@ type securityGroupOutput struct {
 	Body     fleet.SecurityGroupView
 }
 
-func (api *API) createSecurityGroup(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateSecurityGroup }) (*securityGroupOutput, error) {
+func (api *API) createSecurityGroup(ctx context.Context, a fleet.Actor, in *struct{ Body network.CreateSecurityGroup }) (*securityGroupOutput, error) {
 	g, err := api.Control.CreateSecurityGroup(ctx, a, in.Body)
 	return &securityGroupOutput{Location: Base + "/security-groups/" + string(g.ID), Body: g}, err
 }
@@ -47,7 +47,7 @@ func (api *API) updateSecurityGroup(ctx context.Context, a fleet.Actor, in *upda
 	if err != nil {
 		return nil, err
 	}
-	g, err := api.Control.UpdateSecurityGroup(ctx, a, in.ID, control.UpdateSecurityGroup{Name: &to.Name, Spec: &to.Spec, IfGeneration: old.Generation})
+	g, err := api.Control.UpdateSecurityGroup(ctx, a, in.ID, network.UpdateSecurityGroup{Name: &to.Name, Spec: &to.Spec, IfGeneration: old.Generation})
 	return &securityGroupOutput{Body: g}, err
 }
 

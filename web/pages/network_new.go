@@ -7,7 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
+	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
@@ -125,7 +125,7 @@ func (s *Site) ShowNetworkForm(c echo.Context, a fleet.Actor, in networkForm, ho
 
 func (s *Site) CreateNetwork(c echo.Context, a fleet.Actor, in networkForm) (form.Response, error) {
 	var checks fleet.Checks
-	ask := control.CreateNetwork{Name: strings.TrimSpace(in.Name), Spec: in.spec(&checks), HostIDs: in.Hosts, Selector: in.Selector}
+	ask := network.CreateNetwork{Name: strings.TrimSpace(in.Name), Spec: in.spec(&checks), HostIDs: in.Hosts, Selector: in.Selector}
 	if err := checks.Err(); err != nil {
 		var all fleet.Checks
 		fleet.CheckName(&all, "name", ask.Name)

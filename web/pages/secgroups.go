@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
+	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -57,7 +57,7 @@ func (s *Site) ShowSecurityGroupForm(c echo.Context, a fleet.Actor, in securityG
 }
 
 func (s *Site) CreateSecurityGroup(c echo.Context, a fleet.Actor, in securityGroupForm) (form.Response, error) {
-	g, err := s.Control.CreateSecurityGroup(c.Request().Context(), a, control.CreateSecurityGroup{
+	g, err := s.Control.CreateSecurityGroup(c.Request().Context(), a, network.CreateSecurityGroup{
 		ProjectID: in.Project, Name: strings.TrimSpace(in.Name), Spec: fleet.SecurityGroupSpec{Description: in.Description},
 	})
 	return form.RedirectTo(views.SecurityGroupPath(g.ID)), err
@@ -86,7 +86,7 @@ func (s *Site) EditSecurityGroup(c echo.Context, a fleet.Actor, in securityGroup
 	}
 	name, spec := strings.TrimSpace(in.Name), g.Spec
 	spec.Description = in.Description
-	_, err = s.Control.UpdateSecurityGroup(ctx, a, g.ID, control.UpdateSecurityGroup{Name: &name, Spec: &spec, IfGeneration: g.Generation})
+	_, err = s.Control.UpdateSecurityGroup(ctx, a, g.ID, network.UpdateSecurityGroup{Name: &name, Spec: &spec, IfGeneration: g.Generation})
 	return form.RedirectTo(views.SecurityGroupPath(g.ID)), err
 }
 
@@ -199,7 +199,7 @@ func (s *Site) ChangeSecurityGroupRules(c echo.Context, a fleet.Actor, in securi
 		return nil, err
 	}
 	spec, at := g.Spec, len(g.Spec.Rules)
-	change := control.UpdateSecurityGroup{Spec: &spec, IfGeneration: g.Generation}
+	change := network.UpdateSecurityGroup{Spec: &spec, IfGeneration: g.Generation}
 	if in.Remove != "" {
 		spec.Rules = make([]fleet.SecurityRule, 0, at)
 		for _, r := range g.Spec.Rules {

@@ -24,6 +24,11 @@ func FirstErrorOf(err error, next func() error) error {
 	return next()
 }
 
+// ChangedMeanwhileError returns the refusal of a change that expects another generation of the object.
+func ChangedMeanwhileError(resource string, now, had int64) error {
+	return fleet.Errorf(fleet.Conflict, "Somebody changed this %s meanwhile (generation %d, you had %d). Reload and try again.", resource, now, had)
+}
+
 // UserError maps PostgreSQL errors to errors for users: constraint violations to Conflict, an unreachable or overloaded
 // server to Unavailable. Other errors are returned unchanged.
 func UserError(err error) error {

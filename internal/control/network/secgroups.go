@@ -1,4 +1,4 @@
-package control
+package network
 
 import (
 	"context"
@@ -16,14 +16,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// CreateSecurityGroup is the input of Control.CreateSecurityGroup.
+// CreateSecurityGroup is the input of Networks.CreateSecurityGroup.
 type CreateSecurityGroup struct {
 	ProjectID fleet.ProjectID         `json:"projectId,omitempty"` // empty: global, for all projects
 	Name      string                  `json:"name"`
 	Spec      fleet.SecurityGroupSpec `json:"spec"` // without rules: all egress and no ingress is allowed
 }
 
-// UpdateSecurityGroup is the input of Control.UpdateSecurityGroup. nil fields do not change.
+// UpdateSecurityGroup is the input of Networks.UpdateSecurityGroup. nil fields do not change.
 type UpdateSecurityGroup struct {
 	Name *string `json:"name,omitempty"`
 	// The complete spec; a rule without an id is new.
@@ -31,9 +31,9 @@ type UpdateSecurityGroup struct {
 	IfGeneration int64                    `json:"ifGeneration,omitempty"` // expected generation; 0: not checked
 }
 
-// checkSecurityGroupPermission refuses actors who may not change the security groups of the project, or the global ones
+// CheckSecurityGroupPermission refuses actors who may not change the security groups of the project, or the global ones
 // if project is empty.
-func checkSecurityGroupPermission(a fleet.Actor, project fleet.ProjectID) error {
+func CheckSecurityGroupPermission(a fleet.Actor, project fleet.ProjectID) error {
 	if project == "" {
 		return policy.Check(a, policy.InfraChange, "")
 	}
@@ -41,11 +41,11 @@ func checkSecurityGroupPermission(a fleet.Actor, project fleet.ProjectID) error 
 }
 
 // CreateSecurityGroup writes a new group without NICs.
-func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in CreateSecurityGroup) (fleet.SecurityGroupView, error) {
+func (n *Networks) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in CreateSecurityGroup) (fleet.SecurityGroupView, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.SecurityGroupView{}, err
 	}
-	if err := checkSecurityGroupPermission(a, in.ProjectID); err != nil {
+	if err := CheckSecurityGroupPermission(a, in.ProjectID); err != nil {
 		return fleet.SecurityGroupView{}, err
 	}
 	if in.Spec.Rules == nil {
@@ -57,7 +57,7 @@ func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cre
 	in.Spec = withRuleIDs(in.Spec, fleet.SecurityGroupSpec{}).Tidy()
 	id := fleet.NewID[fleet.SecurityGroupID]()
 	add := db.AddSecurityGroupParams{ID: id, Name: in.Name, Spec: in.Spec}
-	err := c.store.Tx(ctx, func(q *db.Queries) error {
+	err := n.store.Tx(ctx, func(q *db.Queries) error {
 		if in.ProjectID != "" {
 			if _, err := q.ProjectName(ctx, in.ProjectID); err != nil {
 				return store.NotFoundError(err, "project")
@@ -78,7 +78,7 @@ func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cre
 	if err != nil {
 		return fleet.SecurityGroupView{}, err
 	}
-	return c.GetSecurityGroup(ctx, a, id)
+	return n.queries.GetSecurityGroup(ctx, a, id)
 }
 
 // checkSecurityGroupLimit refuses another group if the project, or the global scope, has reached its limit.
@@ -154,14 +154,14 @@ func describeRuleCount(s fleet.SecurityGroupSpec) string {
 }
 
 // changeSecurityGroup runs do with the locked group if the actor may change it.
-func (c *Control) changeSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID, do func(*db.Queries, db.SecurityGroup) error) error {
+func (n *Networks) changeSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID, do func(*db.Queries, db.SecurityGroup) error) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err
 	}
 	if err := store.CheckID(id, "security group"); err != nil {
 		return err
 	}
-	return c.store.Tx(ctx, func(q *db.Queries) error {
+	return n.store.Tx(ctx, func(q *db.Queries) error {
 		row, err := q.LockSecurityGroup(ctx, id)
 		if err != nil {
 			return store.NotFoundError(err, "security group")
@@ -170,7 +170,7 @@ func (c *Control) changeSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 		if of != "" && !policy.May(a, policy.VMSee, of) {
 			return store.NotFoundError(store.NoRows, "security group")
 		}
-		if err := checkSecurityGroupPermission(a, of); err != nil {
+		if err := CheckSecurityGroupPermission(a, of); err != nil {
 			return err
 		}
 		if row.DeletedAt != nil {
@@ -181,10 +181,10 @@ func (c *Control) changeSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 }
 
 // UpdateSecurityGroup changes a group. Hosts with NICs in it apply new rules at once, also to running guests.
-func (c *Control) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID, in UpdateSecurityGroup) (fleet.SecurityGroupView, error) {
-	err := c.changeSecurityGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
+func (n *Networks) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID, in UpdateSecurityGroup) (fleet.SecurityGroupView, error) {
+	err := n.changeSecurityGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
 		if in.IfGeneration != 0 && in.IfGeneration != old.Generation {
-			return changedMeanwhileError("security group", old.Generation, in.IfGeneration)
+			return store.ChangedMeanwhileError("security group", old.Generation, in.IfGeneration)
 		}
 		name, spec := old.Name, old.Spec
 		if in.Name != nil {
@@ -211,12 +211,12 @@ func (c *Control) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 	if err != nil {
 		return fleet.SecurityGroupView{}, err
 	}
-	return c.GetSecurityGroup(ctx, a, id)
+	return n.queries.GetSecurityGroup(ctx, a, id)
 }
 
 // DeleteSecurityGroup deletes a group without NICs that no other group's rules name.
-func (c *Control) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID) error {
-	return c.changeSecurityGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
+func (n *Networks) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID) error {
+	return n.changeSecurityGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
 		rows, err := q.SecurityGroupNeeded(ctx, id)
 		if err != nil {
 			return err
@@ -265,8 +265,8 @@ func securityGroupInUseError(a fleet.Actor, name string, rows []db.SecurityGroup
 }
 
 // RetrySecurityGroup asks all hosts that failed to apply the group to try again.
-func (c *Control) RetrySecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID) error {
-	return c.changeSecurityGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
+func (n *Networks) RetrySecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID) error {
+	return n.changeSecurityGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
 		if err := q.ReviseSecurityGroup(ctx, id); err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package control
+package network
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 
 // SetPortGroup adds a port group to a defined network, or changes the port group of that name. If fresh is set, the
 // name must be unused. Each host of the network applies the change at once, also to existing NICs.
-func (c *Control) SetPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, in fleet.PortGroup, fresh bool) ([]fleet.TaskID, error) {
+func (n *Networks) SetPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, in fleet.PortGroup, fresh bool) ([]fleet.TaskID, error) {
 	if in.SecurityGroups = slices.Compact(slices.Sorted(slices.Values(in.SecurityGroups))); len(in.SecurityGroups) == 0 {
 		in.SecurityGroups = nil
 	}
-	return assign.ChangeNetwork(ctx, c.store, a, id, "portgroup.set", func(q *db.Queries, s *fleet.NetworkSpec) (string, error) {
+	return assign.ChangeNetwork(ctx, n.store, a, id, "portgroup.set", func(q *db.Queries, s *fleet.NetworkSpec) (string, error) {
 		if err := checkDefaultGroups(ctx, q, in.SecurityGroups); err != nil {
 			return "", err
 		}
@@ -60,8 +60,8 @@ func checkDefaultGroups(ctx context.Context, q *db.Queries, ids []fleet.Security
 }
 
 // DropPortGroup removes a port group from its network. The call is refused while VMs have NICs on the port group.
-func (c *Control) DropPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, name string) ([]fleet.TaskID, error) {
-	return assign.ChangeNetwork(ctx, c.store, a, id, "portgroup.drop", func(q *db.Queries, s *fleet.NetworkSpec) (string, error) {
+func (n *Networks) DropPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, name string) ([]fleet.TaskID, error) {
+	return assign.ChangeNetwork(ctx, n.store, a, id, "portgroup.drop", func(q *db.Queries, s *fleet.NetworkSpec) (string, error) {
 		if s.PortGroupByName(name) == nil {
 			return "", noPortGroupError()
 		}
@@ -86,17 +86,17 @@ func noPortGroupError() error {
 
 // GrantPortGroup makes a port group available to the VMs of a project, or of all projects if project is empty, even if
 // the port group's network is restricted.
-func (c *Control) GrantPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID) error {
+func (n *Networks) GrantPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID) error {
 	grant := portGroupGrant{network: id, portGroup: group, project: project}
-	return c.setPortGroupGrant(ctx, a, grant, "network.portgroup.grant", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
+	return n.setPortGroupGrant(ctx, a, grant, "network.portgroup.grant", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.GrantPortGroup(ctx, db.GrantPortGroupParams{NetworkID: id, PortGroup: group, ProjectID: of})
 	})
 }
 
 // RevokePortGroup removes a grant. VMs on the port group stay on it.
-func (c *Control) RevokePortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID) error {
+func (n *Networks) RevokePortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID) error {
 	grant := portGroupGrant{network: id, portGroup: group, project: project}
-	return c.setPortGroupGrant(ctx, a, grant, "network.portgroup.revoke", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
+	return n.setPortGroupGrant(ctx, a, grant, "network.portgroup.revoke", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.RevokePortGroup(ctx, db.RevokePortGroupParams{NetworkID: id, PortGroup: group, ProjectID: of})
 	})
 }
@@ -109,8 +109,8 @@ type portGroupGrant struct {
 }
 
 // setPortGroupGrant changes the grant by set and writes the audit line. set returns the number of changed rows.
-func (c *Control) setPortGroupGrant(ctx context.Context, a fleet.Actor, grant portGroupGrant, action string, set func(*db.Queries, *fleet.ProjectID) (int64, error)) error {
-	return assign.NetworkType.ChangeObject(ctx, c.store, a, string(grant.network), func(q *db.Queries, o assign.AssignableObject) error {
+func (n *Networks) setPortGroupGrant(ctx context.Context, a fleet.Actor, grant portGroupGrant, action string, set func(*db.Queries, *fleet.ProjectID) (int64, error)) error {
+	return assign.NetworkType.ChangeObject(ctx, n.store, a, string(grant.network), func(q *db.Queries, o assign.AssignableObject) error {
 		specs, err := q.NetworkSpecs(ctx, []string{string(grant.network)})
 		if err != nil {
 			return err
@@ -133,9 +133,9 @@ func (c *Control) setPortGroupGrant(ctx context.Context, a fleet.Actor, grant po
 	})
 }
 
-// checkPortGroupsUsable refuses NICs on port groups that do not exist or are not available to the project. granted has
+// CheckPortGroupsUsable refuses NICs on port groups that do not exist or are not available to the project. granted has
 // the indexes of NICs whose port group is granted to the project, whether or not the network is.
-func checkPortGroupsUsable(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) (granted map[int]bool, err error) {
+func CheckPortGroupsUsable(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) (granted map[int]bool, err error) {
 	params := db.GroupsForParams{ProjectID: string(project)}
 	for _, n := range nics {
 		if n.PortGroup != "" && n.NetworkID != "" {

@@ -1,4 +1,4 @@
-package control
+package network
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // ReserveAddress reserves an IPv4 address of a defined network for a NIC's MAC address; an earlier reservation for the
 // MAC ends. Without an address in the input, it chooses the NIC's current lease, or else the next free address. Each
 // host of the network applies the reservation at once, also for running guests.
-func (c *Control) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.NetworkID, in fleet.StaticLease) (fleet.StaticLease, []fleet.TaskID, error) {
+func (n *Networks) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.NetworkID, in fleet.StaticLease) (fleet.StaticLease, []fleet.TaskID, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.StaticLease{}, nil, err
 	}
@@ -35,11 +35,11 @@ func (c *Control) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.Ne
 		if err := store.CheckID(id, "network"); err != nil {
 			return fleet.StaticLease{}, nil, err
 		}
-		if book, err = c.AddressBook(ctx, a, id, ""); err != nil {
+		if book, err = n.queries.AddressBook(ctx, a, id, ""); err != nil {
 			return fleet.StaticLease{}, nil, err
 		}
 	}
-	tasks, err := assign.ChangeNetwork(ctx, c.store, a, id, "reserve", func(_ *db.Queries, s *fleet.NetworkSpec) (string, error) {
+	tasks, err := assign.ChangeNetwork(ctx, n.store, a, id, "reserve", func(_ *db.Queries, s *fleet.NetworkSpec) (string, error) {
 		if s.IPv4 == nil || s.IPv4.DHCP == nil {
 			return "", noDHCPError()
 		}
@@ -92,8 +92,8 @@ func nextFreeAddress(addresses fleet.NetworkAddresses, mac string) string {
 }
 
 // FreeAddress ends the reservation for a MAC address. A guest keeps the address until its lease ends.
-func (c *Control) FreeAddress(ctx context.Context, a fleet.Actor, id fleet.NetworkID, mac string) ([]fleet.TaskID, error) {
-	return assign.ChangeNetwork(ctx, c.store, a, id, "unreserve", func(_ *db.Queries, s *fleet.NetworkSpec) (string, error) {
+func (n *Networks) FreeAddress(ctx context.Context, a fleet.Actor, id fleet.NetworkID, mac string) ([]fleet.TaskID, error) {
+	return assign.ChangeNetwork(ctx, n.store, a, id, "unreserve", func(_ *db.Queries, s *fleet.NetworkSpec) (string, error) {
 		if s.IPv4 == nil || s.IPv4.DHCP == nil {
 			return "", noDHCPError()
 		}

@@ -1,4 +1,4 @@
-package control
+package network
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// CreateNetwork is the input of Control.CreateNetwork.
+// CreateNetwork is the input of Networks.CreateNetwork.
 type CreateNetwork struct {
 	Name    string            `json:"name"`
 	Spec    fleet.NetworkSpec `json:"spec"`
@@ -25,7 +25,7 @@ type CreateNetwork struct {
 
 // CreateNetwork writes a new network and queues its set-up on each host. It refuses the name of a network discovered
 // on hosts, because that is a different network.
-func (c *Control) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNetwork) (fleet.NetworkView, error) {
+func (n *Networks) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNetwork) (fleet.NetworkView, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.NetworkView{}, err
 	}
@@ -38,7 +38,7 @@ func (c *Control) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNet
 		return fleet.NetworkView{}, err
 	}
 	id := fleet.NewID[fleet.NetworkID]()
-	err := c.store.Tx(ctx, func(q *db.Queries) error {
+	err := n.store.Tx(ctx, func(q *db.Queries) error {
 		if err := checkNetworkName(ctx, q, in.Name); err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func (c *Control) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNet
 	if err != nil {
 		return fleet.NetworkView{}, err
 	}
-	return c.GetNetwork(ctx, a, id)
+	return n.queries.GetNetwork(ctx, a, id)
 }
 
 // checkNetworkName refuses the name of another libvirt network. A unique index refuses a name that is discovered
