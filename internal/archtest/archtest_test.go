@@ -74,6 +74,10 @@ var allowedImports = map[string][]string{
 	"internal/control/assign":   {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/fleet"},
 	"internal/control/query":    {"internal/control/store", "db", "internal/policy", "internal/fleet", "internal/connectivity"},
 	"internal/control/identity": {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet"},
+	"internal/control/network":  {"internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/policy", "internal/fleet"},
+	"internal/control/hosts": {
+		"internal/control/agentapi", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/wire", "internal/fleet",
+	},
 	"internal/control/agentapi": {
 		"internal/control/assign", "internal/control/store", "db", "internal/auth", "internal/relay", "internal/policy", "internal/notify", "internal/wire", "internal/fleet",
 	},
@@ -110,14 +114,15 @@ var allowedImports = map[string][]string{
 
 var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
+	"internal/control/hosts", "internal/control/network",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.
 var restricted = map[string][]string{
 	"quantix/db":                        append([]string{"internal/testkit", "internal/testkit/withdb", "internal/cli"}, controlPackages...),
 	"quantix/internal/control/store":    controlPackages,
-	"quantix/internal/control/assign":   {"internal/control", "internal/control/agentapi"},
-	"quantix/internal/control/agentapi": {"internal/control"},
+	"quantix/internal/control/assign":   {"internal/control", "internal/control/agentapi", "internal/control/network"},
+	"quantix/internal/control/agentapi": {"internal/control", "internal/control/hosts"},
 
 	"quantix/agent/libvirt": {"internal/cli"},
 	"quantix/agent/mock":    {"internal/cli"},

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"quantix/internal/control"
+	"quantix/internal/control/hosts"
 	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 )
@@ -163,7 +164,7 @@ var infraUseCases = map[string]useCase{
 		return []any{fleet.SubjectNetwork(id)}
 	}},
 	"UpdateHost": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
-		return []any{w.h1, control.UpdateHost{Labels: map[string]string{"rack": "r1"}}}
+		return []any{w.h1, hosts.UpdateHost{Labels: map[string]string{"rack": "r1"}}}
 	}},
 	"WithdrawImage": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		return []any{control.ImageFile{PoolID: w.ownPool(), Volume: "debian.qcow2"}}

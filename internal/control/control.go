@@ -13,6 +13,7 @@ import (
 
 	"quantix/internal/auth"
 	"quantix/internal/control/agentapi"
+	"quantix/internal/control/hosts"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/network"
 	"quantix/internal/control/query"
@@ -24,6 +25,7 @@ import (
 type Control struct {
 	*identity.Identity
 	*agentapi.API
+	*hosts.Hosts
 	*network.Networks
 	*query.Queries
 	store *store.Store // not embedded: its methods are not use cases
@@ -61,8 +63,9 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	}
 	s := store.New(pool, o.Hub)
 	b := query.New(s)
+	agents := agentapi.New(s, o.Hub, o.PairURL, o.Vault)
 	return &Control{
-		Identity: identity.New(s, b), API: agentapi.New(s, o.Hub, o.PairURL, o.Vault), Networks: network.New(s, b), Queries: b,
+		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"quantix/internal/control"
+	"quantix/internal/control/hosts"
 	"quantix/internal/fleet"
 )
 
@@ -12,7 +13,7 @@ func TestHostsAreListedEditedAndDeleted(t *testing.T) {
 	s := newProjectFixture(t)
 	s.createVM("web", fleet.Running)
 	text := "rack 7"
-	v, err := s.UpdateHost(t.Context(), chief, s.h1, control.UpdateHost{Labels: map[string]string{"rack": "r7"}, Description: &text, IfGeneration: 1})
+	v, err := s.UpdateHost(t.Context(), chief, s.h1, hosts.UpdateHost{Labels: map[string]string{"rack": "r7"}, Description: &text, IfGeneration: 1})
 	if err != nil || v.Generation != 2 || v.Spec.Labels["rack"] != "r7" || v.VMs != 1 || v.CommittedMiB != 256 || v.Phase != fleet.HostOnline {
 		t.Fatalf("%+v %v", v, err)
 	}
@@ -47,7 +48,7 @@ func TestHostsAreListedEditedAndDeleted(t *testing.T) {
 		t.Errorf("%s %v", got.Phase, err)
 	}
 	s.wantRefused("stale", fleet.Conflict, "(generation 2, you had 1)", func() error {
-		_, err := s.UpdateHost(t.Context(), chief, s.h1, control.UpdateHost{Labels: map[string]string{}, IfGeneration: 1})
+		_, err := s.UpdateHost(t.Context(), chief, s.h1, hosts.UpdateHost{Labels: map[string]string{}, IfGeneration: 1})
 		return err
 	})
 	s.wantRefused("member sees", fleet.Forbidden, "do not have permission", func() error { _, err := s.GetHost(t.Context(), s.member, s.h1); return err })

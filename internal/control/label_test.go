@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"quantix/internal/control"
+	"quantix/internal/control/hosts"
 	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 )
@@ -15,7 +16,7 @@ import (
 // setLabels sets the host's labels.
 func (s *projectFixture) setLabels(host fleet.HostID, labels map[string]string) {
 	s.t.Helper()
-	if _, err := s.UpdateHost(s.t.Context(), chief, host, control.UpdateHost{Labels: labels}); err != nil {
+	if _, err := s.UpdateHost(s.t.Context(), chief, host, hosts.UpdateHost{Labels: labels}); err != nil {
 		s.t.Fatal(err)
 	}
 }

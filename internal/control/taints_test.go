@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"quantix/internal/control"
+	"quantix/internal/control/hosts"
 	"quantix/internal/fleet"
 )
 
 func (s *projectFixture) setTaints(host fleet.HostID, taints ...string) {
 	s.t.Helper()
-	h, err := s.UpdateHost(s.t.Context(), chief, host, control.UpdateHost{Taints: append([]string{}, taints...)})
+	h, err := s.UpdateHost(s.t.Context(), chief, host, hosts.UpdateHost{Taints: append([]string{}, taints...)})
 	if err != nil || !slices.Equal(h.Spec.Taints, taints) {
 		s.t.Fatalf("%q: %v", h.Spec.Taints, err)
 	}
@@ -53,7 +54,7 @@ func TestTaintedHostNeedsToleration(t *testing.T) {
 		"write gpu or gpu=a100": {"GPU"}, "is listed twice": {"gpu", "gpu"}, "at most 16 taints": make([]string, 17), `Taint "a=b c"`: {"a=b c"}, `Taint "*"`: {"*"},
 	} {
 		s.wantRefused(text, fleet.Invalid, text, func() error {
-			_, err := s.UpdateHost(t.Context(), chief, s.h1, control.UpdateHost{Taints: taints})
+			_, err := s.UpdateHost(t.Context(), chief, s.h1, hosts.UpdateHost{Taints: taints})
 			return err
 		})
 	}

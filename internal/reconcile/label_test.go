@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"quantix/internal/control"
+	"quantix/internal/control/hosts"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
 	"quantix/internal/testkit"
@@ -40,7 +41,7 @@ func TestRelabelledHostGetsAssignments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.UpdateHost(t.Context(), chief, host, control.UpdateHost{Labels: map[string]string{"rack": "4"}}); err != nil {
+	if _, err := c.UpdateHost(t.Context(), chief, host, hosts.UpdateHost{Labels: map[string]string{"rack": "4"}}); err != nil {
 		t.Fatal(err)
 	}
 	for late := time.After(30 * time.Second); ; {

@@ -5,7 +5,7 @@ import (
 	"context"
 	"strings"
 
-	"quantix/internal/control"
+	"quantix/internal/control/hosts"
 	"quantix/internal/fleet"
 )
 
@@ -57,7 +57,7 @@ func (api *API) updateHost(ctx context.Context, a fleet.Actor, in *updateHostInp
 		if to.Spec.Labels == nil {
 			to.Spec.Labels = map[string]string{}
 		}
-		h, err := api.Control.UpdateHost(ctx, a, in.ID, control.UpdateHost{
+		h, err := api.Control.UpdateHost(ctx, a, in.ID, hosts.UpdateHost{
 			Labels: to.Spec.Labels, Taints: append([]string{}, to.Spec.Taints...), Description: &to.Spec.Description, IfGeneration: cmp.Or(wanted, old.Generation),
 		})
 		return hostAnswer(a, h, err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
+	"quantix/internal/control/hosts"
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/views"
@@ -101,7 +101,7 @@ func (s *Site) ShowHostForm(c echo.Context, a fleet.Actor, in hostForm, how form
 
 func (s *Site) EditHost(c echo.Context, a fleet.Actor, in hostForm) (form.Response, error) {
 	var checks fleet.Checks
-	change := control.UpdateHost{Labels: form.ParseLabels(&checks, "labels", in.Labels), Description: &in.Description, IfGeneration: in.generation()}
+	change := hosts.UpdateHost{Labels: form.ParseLabels(&checks, "labels", in.Labels), Description: &in.Description, IfGeneration: in.generation()}
 	change.Taints = append([]string{}, strings.Fields(in.Taints)...)
 	if err := checks.Err(); err != nil {
 		return nil, err

@@ -1,4 +1,5 @@
-package control
+// Package hosts manages hosts, the join tokens of new ones, and the URL where agents reach the portal.
+package hosts
 
 import (
 	"context"
@@ -7,12 +8,27 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/agentapi"
+	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
 
-// UpdateHost is the input of Control.UpdateHost. nil fields do not change.
+// Hosts manages hosts. Its exported methods are use cases of control.Control.
+type Hosts struct {
+	store    *store.Store
+	queries  *query.Queries // reads the results of changes
+	agents   *agentapi.API  // has the certificate of the authority, whose hash is part of join tokens
+	agentURL string         // the URL that agents dial
+}
+
+// New returns Hosts over s.
+func New(s *store.Store, b *query.Queries, agents *agentapi.API, agentURL string) *Hosts {
+	return &Hosts{store: s, queries: b, agents: agents, agentURL: agentURL}
+}
+
+// UpdateHost is the input of Hosts.UpdateHost. nil fields do not change.
 type UpdateHost struct {
 	Labels       map[string]string // the complete set
 	Description  *string
@@ -21,8 +37,8 @@ type UpdateHost struct {
 }
 
 // UpdateHost changes a host's labels, taints and description. The host itself does not change, and no VM leaves it.
-func (c *Control) UpdateHost(ctx context.Context, a fleet.Actor, id fleet.HostID, in UpdateHost) (fleet.HostView, error) {
-	err := c.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
+func (hs *Hosts) UpdateHost(ctx context.Context, a fleet.Actor, id fleet.HostID, in UpdateHost) (fleet.HostView, error) {
+	err := hs.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
 		if in.IfGeneration != 0 && in.IfGeneration != h.Generation {
 			return store.ChangedMeanwhileError("host", h.Generation, in.IfGeneration)
 		}
@@ -51,7 +67,7 @@ func (c *Control) UpdateHost(ctx context.Context, a fleet.Actor, id fleet.HostID
 	if err != nil {
 		return fleet.HostView{}, err
 	}
-	return c.GetHost(ctx, a, id)
+	return hs.queries.GetHost(ctx, a, id)
 }
 
 func auditHost(ctx context.Context, q *db.Queries, a fleet.Actor, action string, h db.Host) error {
@@ -59,14 +75,14 @@ func auditHost(ctx context.Context, q *db.Queries, a fleet.Actor, action string,
 }
 
 // changeHost runs do with the locked host.
-func (c *Control) changeHost(ctx context.Context, a fleet.Actor, id fleet.HostID, do func(*db.Queries, db.Host) error) error {
+func (hs *Hosts) changeHost(ctx context.Context, a fleet.Actor, id fleet.HostID, do func(*db.Queries, db.Host) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
 	}
 	if err := store.CheckID(id, "host"); err != nil {
 		return err
 	}
-	return c.store.Tx(ctx, func(q *db.Queries) error {
+	return hs.store.Tx(ctx, func(q *db.Queries) error {
 		h, err := q.LockHost(ctx, id)
 		if err != nil {
 			return store.NotFoundError(err, "host")
@@ -78,8 +94,8 @@ func (c *Control) changeHost(ctx context.Context, a fleet.Actor, id fleet.HostID
 // DeleteHost removes a host that has no VMs, or that is offline and has only VMs with a pending deletion; those VMs are
 // removed too. The machine does not change: its domains, pools and agent stay. The portal no longer accepts the host's
 // certificate.
-func (c *Control) DeleteHost(ctx context.Context, a fleet.Actor, id fleet.HostID) error {
-	return c.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
+func (hs *Hosts) DeleteHost(ctx context.Context, a fleet.Actor, id fleet.HostID) error {
+	return hs.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
 		row, err := q.GetHost(ctx, id)
 		if err != nil {
 			return err
@@ -106,8 +122,8 @@ func (c *Control) DeleteHost(ctx context.Context, a fleet.Actor, id fleet.HostID
 
 // ClearConflict clears the flag that a second agent used the host's identity. A person calls it after a check of both
 // machines.
-func (c *Control) ClearConflict(ctx context.Context, a fleet.Actor, id fleet.HostID) error {
-	return c.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
+func (hs *Hosts) ClearConflict(ctx context.Context, a fleet.Actor, id fleet.HostID) error {
+	return hs.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
 		n, err := q.ClearConflict(ctx, id)
 		if err != nil || n == 0 {
 			return err

@@ -1,4 +1,4 @@
-package control
+package hosts
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // CreateJoinToken makes a token with which one machine can join within 15 minutes: as a new host, or again as the
 // given host. The secret and the join command are only in this answer.
-func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet.HostID) (fleet.JoinToken, error) {
+func (hs *Hosts) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet.HostID) (fleet.JoinToken, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.JoinToken{}, err
 	}
@@ -27,17 +27,17 @@ func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet
 		}
 		again = &host
 	}
-	if c.opts.AgentURL == "" {
+	if hs.agentURL == "" {
 		return fleet.JoinToken{}, fleet.Errorf(fleet.Unavailable,
 			"No portal runs on this database, and the settings do not say where agents reach one. Start it, or give --agent-url.")
 	}
-	certificate, err := c.AuthorityCertificate(ctx, fleet.SystemActor)
+	certificate, err := hs.agents.AuthorityCertificate(ctx, fleet.SystemActor)
 	if err != nil {
 		return fleet.JoinToken{}, err
 	}
 	secret := wire.NewJoinToken(certificate.Raw)
 	var token fleet.JoinToken
-	err = c.store.Tx(ctx, func(q *db.Queries) error {
+	err = hs.store.Tx(ctx, func(q *db.Queries) error {
 		if err := q.DropOldJoinTokens(ctx); err != nil {
 			return err
 		}
@@ -61,16 +61,16 @@ func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet
 		return fleet.JoinToken{}, err
 	}
 	token.Secret = secret
-	token.Command = "sudo quantix agent join --portal " + c.opts.AgentURL + " --token " + secret
+	token.Command = "sudo quantix agent join --portal " + hs.agentURL + " --token " + secret
 	return token, nil
 }
 
 // RevokeJoinToken ends an unused token. Revoking it twice is no error.
-func (c *Control) RevokeJoinToken(ctx context.Context, a fleet.Actor, id fleet.JoinTokenID) error {
+func (hs *Hosts) RevokeJoinToken(ctx context.Context, a fleet.Actor, id fleet.JoinTokenID) error {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return err
 	}
-	return c.store.Tx(ctx, func(q *db.Queries) error {
+	return hs.store.Tx(ctx, func(q *db.Queries) error {
 		_, err := q.RevokeJoinToken(ctx, id)
 		if errors.Is(err, pgx.ErrNoRows) {
 			row, err := q.GetJoinToken(ctx, id)
