@@ -74,6 +74,7 @@ var allowedImports = map[string][]string{
 	"internal/control/assign":   {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/fleet"},
 	"internal/control/query":    {"internal/control/store", "db", "internal/policy", "internal/fleet", "internal/connectivity"},
 	"internal/control/identity": {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet"},
+	"internal/control/placing":  {"internal/control/query", "internal/control/store", "db", "internal/placement", "internal/fleet"},
 	"internal/control/network":  {"internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/policy", "internal/fleet"},
 	"internal/control/hosts": {
 		"internal/control/agentapi", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/wire", "internal/fleet",
@@ -114,7 +115,7 @@ var allowedImports = map[string][]string{
 
 var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
-	"internal/control/hosts", "internal/control/network",
+	"internal/control/hosts", "internal/control/network", "internal/control/placing",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.
@@ -123,6 +124,7 @@ var restricted = map[string][]string{
 	"quantix/internal/control/store":    controlPackages,
 	"quantix/internal/control/assign":   {"internal/control", "internal/control/agentapi", "internal/control/network"},
 	"quantix/internal/control/agentapi": {"internal/control", "internal/control/hosts"},
+	"quantix/internal/control/placing":  {"internal/control"},
 
 	"quantix/agent/libvirt": {"internal/cli"},
 	"quantix/agent/mock":    {"internal/cli"},

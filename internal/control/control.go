@@ -16,6 +16,7 @@ import (
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/network"
+	"quantix/internal/control/placing"
 	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/notify"
@@ -27,6 +28,7 @@ type Control struct {
 	*agentapi.API
 	*hosts.Hosts
 	*network.Networks
+	*placing.Placing
 	*query.Queries
 	store *store.Store // not embedded: its methods are not use cases
 	log   *slog.Logger
@@ -65,7 +67,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	b := query.New(s)
 	agents := agentapi.New(s, o.Hub, o.PairURL, o.Vault)
 	return &Control{
-		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b), Queries: b,
-		store: s, log: o.Log, opts: o,
+		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b), Placing: placing.New(s),
+		Queries: b, store: s, log: o.Log, opts: o,
 	}
 }

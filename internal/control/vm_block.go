@@ -111,24 +111,6 @@ func checkVolumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at
 	return err
 }
 
-// localVolumeSharers returns, by volume, the VMs that use the spec's shareable disks in local pools. A volume of a
-// local pool exists on one host only.
-func localVolumeSharers(ctx context.Context, q *db.Queries, spec fleet.VMSpec, pools []db.Pool) (map[fleet.Volref][]db.VolumeSharersRow, error) {
-	out := map[fleet.Volref][]db.VolumeSharersRow{}
-	for _, d := range spec.Disks {
-		local := slices.ContainsFunc(pools, func(p db.Pool) bool { return p.ID == d.PoolID && !p.Spec.Shared })
-		if !d.Shareable || !local {
-			continue
-		}
-		all, err := q.VolumeSharers(ctx, db.VolumeSharersParams{PoolID: string(d.PoolID), Volume: d.Volume})
-		if err != nil {
-			return nil, err
-		}
-		out[d.Ref()] = all
-	}
-	return out, nil
-}
-
 // checkNotShared refuses to make a disk exclusive if other VMs share its volume, or if its pool provisions a volume per
 // disk. Until the transaction ends, no other VM gets the volume.
 func checkNotShared(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VMSpec) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/db"
+	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
 	"quantix/internal/firstboot"
 	"quantix/internal/fleet"
@@ -93,7 +94,7 @@ func (in *CreateVM) completeInput(id fleet.VMID) error {
 		s.FirstBoot = fleet.VMFirstBoot{}
 	}
 	s.NICs = normalizeMACs(s.NICs)
-	s.HostDevices = fillDeviceHost(s.HostDevices, in.HostID)
+	s.HostDevices = placing.FillDeviceHost(s.HostDevices, in.HostID)
 	for i, d := range s.HostDevices {
 		if k, _ := d.Kind(); d.HostID == "" && k.Place {
 			checks.Add(fmt.Sprintf("spec.hostDevices[%d].device", i), "Choose the host that has the device.")
@@ -160,7 +161,7 @@ func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, in
 	if err != nil {
 		return fleet.VMView{}, "", store.NotFoundError(err, "project")
 	}
-	if err := resolveCPUModel(ctx, q, &in.Spec); err != nil {
+	if err := placing.ResolveCPUModel(ctx, q, &in.Spec); err != nil {
 		return fleet.VMView{}, "", err
 	}
 	boot, err := seals.newFirstBoot(ctx, q, a, &in)
@@ -170,7 +171,7 @@ func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, in
 	if err := checkReservedFields(a, fleet.VMSpec{}, in.Spec); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	if _, err := mergeRules(a, nil, in.Spec.Rules); err != nil {
+	if _, err := placing.MergeRules(a, nil, in.Spec.Rules); err != nil {
 		return fleet.VMView{}, "", err
 	}
 	if err := checkNetworks(ctx, q, a, in.ProjectID, in.Spec.NICs); err != nil {
@@ -195,7 +196,7 @@ func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, in
 	if err := from.lockSourceVM(ctx, q, a); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	in.Spec.HostDevices = fillDeviceHost(in.Spec.HostDevices, host.ID)
+	in.Spec.HostDevices = placing.FillDeviceHost(in.Spec.HostDevices, host.ID)
 	first, err := chooseImageSources(ctx, q, plans, &in.Spec, host)
 	if err != nil {
 		return fleet.VMView{}, "", err
@@ -294,11 +295,11 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 	if err := checkMayOvercommit(a, in.Overcommit); err != nil {
 		return placement.Host{}, err
 	}
-	hosts, err := candidatesWithPools(ctx, q, a, in.HostID, in.Spec, append(poolsWithCopies(plans), others...))
+	hosts, err := placing.CandidatesWithPools(ctx, q, a, in.HostID, in.Spec, append(poolsWithCopies(plans), others...))
 	if err != nil {
 		return placement.Host{}, err
 	}
-	if err := addPlacementRules(ctx, q, in.placementMeta(), in.Spec.Rules, hosts); err != nil {
+	if err := placing.AddPlacementRules(ctx, q, in.placementMeta(), in.Spec.Rules, hosts); err != nil {
 		return placement.Host{}, err
 	}
 	for i := range hosts {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/placing"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
 	"quantix/internal/policy"
@@ -116,7 +117,7 @@ func (n *addedDiskSet) completeAddedDisks(ctx context.Context, q *db.Queries, a 
 			return first, err
 		}
 	}
-	hosts, err := candidatesWithPools(ctx, q, a, old.HostID, n.spec, poolsWithCopies(plans))
+	hosts, err := placing.CandidatesWithPools(ctx, q, a, old.HostID, n.spec, poolsWithCopies(plans))
 	if err != nil {
 		return first, err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
@@ -152,7 +153,7 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 		checks.Add("volume", "The pool has or had a volume with this name. Choose another name: a new disk never replaces data.")
 		return checks.Err()
 	}
-	hosts, err := candidateHosts(ctx, q, a, vm.HostID, fleet.VMSpec{Disks: []fleet.Disk{d}})
+	hosts, err := placing.CandidateHosts(ctx, q, a, vm.HostID, fleet.VMSpec{Disks: []fleet.Disk{d}})
 	if err != nil || len(hosts) == 0 {
 		return err
 	}

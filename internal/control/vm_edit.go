@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
@@ -68,11 +69,11 @@ func (c *Control) updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, id
 		return old, vm, "", err
 	}
 	vm = in.applyToVM(old)
-	if err := resolveCPUModel(ctx, q, &vm.Spec); err != nil {
+	if err := placing.ResolveCPUModel(ctx, q, &vm.Spec); err != nil {
 		return old, vm, "", err
 	}
-	vm.Spec.HostDevices = fillDeviceHost(vm.Spec.HostDevices, old.HostID)
-	if vm.Spec.Rules, err = mergeRules(a, old.Spec.Rules, vm.Spec.Rules); err != nil {
+	vm.Spec.HostDevices = placing.FillDeviceHost(vm.Spec.HostDevices, old.HostID)
+	if vm.Spec.Rules, err = placing.MergeRules(a, old.Spec.Rules, vm.Spec.Rules); err != nil {
 		return old, vm, "", err
 	}
 	entered := slices.Clone(vm.Spec.NICs)
@@ -257,7 +258,7 @@ func (e vmEdit) check(ctx context.Context, q *db.Queries, a fleet.Actor, macs ma
 	if err := macs.assignMACs(ctx, q, a, old, vm.Spec.NICs); err != nil {
 		return err
 	}
-	hosts, err := candidateHosts(ctx, q, a, vm.HostID, needed)
+	hosts, err := placing.CandidateHosts(ctx, q, a, vm.HostID, needed)
 	if err != nil || len(hosts) == 0 {
 		return err
 	}
@@ -271,7 +272,7 @@ func (e vmEdit) check(ctx context.Context, q *db.Queries, a fleet.Actor, macs ma
 			removed = append(removed, was)
 		}
 	}
-	releaseNICCapacity(&hosts[0], removed)
+	placing.ReleaseNICCapacity(&hosts[0], removed)
 	var checks fleet.Checks
 	for _, f := range append(placement.Faults(needed, hosts[0]), placement.FieldFaults(disks, hosts[0])...) {
 		if isFresh(f.Field) || needsHost && f.Field == "hostId" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/placing"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
 	"quantix/internal/policy"
@@ -91,7 +92,7 @@ func checkDiskGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old flee
 	}
 	pools := slices.DeleteFunc(slices.Clone(more), func(d fleet.Disk) bool { return d.PoolID == "" })
 	// Reading candidates locks the pools, so no new volume job is queued in between.
-	hosts, err := candidateHosts(ctx, q, a, old.HostID, fleet.VMSpec{Disks: pools})
+	hosts, err := placing.CandidateHosts(ctx, q, a, old.HostID, fleet.VMSpec{Disks: pools})
 	if err != nil || len(hosts) == 0 {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
@@ -241,11 +242,11 @@ func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm flee
 	bare := vm.Spec
 	bare.Disks = nil
 	ids := slices.DeleteFunc(append(vm.Spec.Pools(), pools.ids...), func(id fleet.PoolID) bool { return id == "" })
-	hosts, err := candidatesWithPools(ctx, q, a, named, bare, ids)
+	hosts, err := placing.CandidatesWithPools(ctx, q, a, named, bare, ids)
 	if err != nil {
 		return nil, err
 	}
-	if err := addPlacementRules(ctx, q, vm.Meta, vm.Spec.Rules, hosts); err != nil {
+	if err := placing.AddPlacementRules(ctx, q, vm.Meta, vm.Spec.Rules, hosts); err != nil {
 		return nil, err
 	}
 	rows, err := q.PoolsForWork(ctx, store.ToStrings(ids))

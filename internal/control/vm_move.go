@@ -7,6 +7,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
@@ -129,7 +130,7 @@ func diskMigrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm 
 	for k, id := range pools.ids {
 		disks[k] = fleet.Disk{PoolID: id, SizeBytes: size}
 	}
-	hosts, err := candidateHosts(ctx, q, a, vm.HostID, fleet.VMSpec{Disks: disks})
+	hosts, err := placing.CandidateHosts(ctx, q, a, vm.HostID, fleet.VMSpec{Disks: disks})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
+	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
@@ -62,13 +63,13 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 		if _, err := q.ProjectName(ctx, in.ProjectID); err != nil {
 			return store.NotFoundError(err, "project")
 		}
-		if err := resolveCPUModel(ctx, q, &in.Spec); err != nil {
+		if err := placing.ResolveCPUModel(ctx, q, &in.Spec); err != nil {
 			return err
 		}
 		if err := checkReservedFields(a, fleet.VMSpec{}, in.Spec); err != nil {
 			return err
 		}
-		if _, err := mergeRules(a, nil, in.Spec.Rules); err != nil {
+		if _, err := placing.MergeRules(a, nil, in.Spec.Rules); err != nil {
 			return err
 		}
 		spec := in.Spec
@@ -79,10 +80,10 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 		if err := checkDiskKinds(ctx, q, a, spec.Disks); err != nil {
 			return err
 		}
-		if hosts, err = candidatesWithPools(ctx, q, a, "", spec, append(poolsWithCopies(plans), from.sourcePools()...)); err != nil {
+		if hosts, err = placing.CandidatesWithPools(ctx, q, a, "", spec, append(poolsWithCopies(plans), from.sourcePools()...)); err != nil {
 			return err
 		}
-		if err := addPlacementRules(ctx, q, in.placementMeta(), spec.Rules, hosts); err != nil {
+		if err := placing.AddPlacementRules(ctx, q, in.placementMeta(), spec.Rules, hosts); err != nil {
 			return err
 		}
 		for i := range hosts {

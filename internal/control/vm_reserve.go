@@ -4,20 +4,11 @@ import (
 	"context"
 
 	"quantix/db"
+	"quantix/internal/control/placing"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
 	"quantix/internal/policy"
 )
-
-// cpuReservations returns the CPU reservations on each host, or on the given one, in percent of one CPU.
-func cpuReservations(ctx context.Context, q *db.Queries, host fleet.HostID) (map[fleet.HostID]int64, error) {
-	out := map[fleet.HostID]int64{}
-	rows, err := q.ReservedCPU(ctx, string(host))
-	for _, r := range rows {
-		out[fleet.HostID(r.HostID)] = r.Percent
-	}
-	return out, err
-}
 
 // checkAllocation refuses more memory or CPUs than the host can allocate, unless h.Overcommit is set, and CPU
 // reservations beyond the host's CPUs. previous is the VM's spec before the change. It locks the host and reads the
@@ -56,7 +47,7 @@ func checkAllocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fle
 		}
 	}
 	if reserves {
-		all, err := cpuReservations(ctx, q, h.ID)
+		all, err := placing.CPUReservations(ctx, q, h.ID)
 		if err != nil {
 			return err
 		}

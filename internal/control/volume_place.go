@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/placing"
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
@@ -44,43 +44,6 @@ func unfinishedVolumeWork(ctx context.Context, q *db.Queries, pool fleet.PoolID,
 		}
 	}
 	return "", err
-}
-
-// checkVolumesIdle refuses a spec that reads a volume which an unfinished job makes, changes or deletes. The volumes'
-// pools must be locked, so that no job is queued in between.
-func checkVolumesIdle(ctx context.Context, q *db.Queries, spec fleet.VMSpec) error {
-	var refs []fleet.Volref
-	for _, d := range spec.Disks {
-		if d.Image != nil {
-			refs = append(refs, *d.Image)
-		}
-		if d.Existing {
-			refs = append(refs, d.Ref())
-		}
-	}
-	for _, m := range spec.Media() {
-		if m.Kind != fleet.MediumFolder {
-			refs = append(refs, m.Volref)
-		}
-	}
-	works := map[fleet.PoolID][]db.VolumesAtWorkRow{}
-	for _, ref := range refs {
-		if _, read := works[ref.PoolID]; !read {
-			rows, err := q.VolumesAtWork(ctx, string(ref.PoolID))
-			if err != nil {
-				return err
-			}
-			works[ref.PoolID] = rows
-		}
-		for _, w := range works[ref.PoolID] {
-			about, _ := w.Subject.Volume()
-			// VolumeHash and VolumeRead only read.
-			if about == ref && w.Kind != fleet.VolumeHash && w.Kind != fleet.VolumeRead || w.Kind == fleet.VolumeRename && w.Source == ref.Volume {
-				return fleet.Errorf(fleet.Conflict, "The volume %sis in use: %s. Wait until that has ended, and try again.", ref.Volume, strings.ToLower(w.Kind.Info().Verb))
-			}
-		}
-	}
-	return nil
 }
 
 func readPoolSpec(ctx context.Context, q *db.Queries, pool fleet.PoolID) (fleet.PoolSpec, error) {
@@ -135,7 +98,7 @@ type hostChoice struct {
 // space. It refuses if none is suitable.
 func findHostForVolumeJob(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, choice hostChoice) (query.HostRef, error) {
 	disks := []fleet.Disk{{PoolID: j.ref.PoolID, SizeBytes: j.params.TakesBytes}}
-	hosts, err := candidateHosts(ctx, q, a, choice.named, fleet.VMSpec{Disks: disks})
+	hosts, err := placing.CandidateHosts(ctx, q, a, choice.named, fleet.VMSpec{Disks: disks})
 	if err != nil {
 		return query.HostRef{}, err
 	}

@@ -1,4 +1,4 @@
-package control
+package placing
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// resolveCPUModel replaces fleet.BaselineModel in the spec by the newest CPU model that all hosts support.
-func resolveCPUModel(ctx context.Context, q *db.Queries, spec *fleet.VMSpec) error {
+// ResolveCPUModel replaces fleet.BaselineModel in the spec by the newest CPU model that all hosts support.
+func ResolveCPUModel(ctx context.Context, q *db.Queries, spec *fleet.VMSpec) error {
 	if spec.CPU.Model != fleet.BaselineModel {
 		return nil
 	}

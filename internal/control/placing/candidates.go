@@ -1,4 +1,4 @@
-package control
+package placing
 
 import (
 	"cmp"
@@ -15,14 +15,14 @@ import (
 	"quantix/internal/placement"
 )
 
-// candidateHosts reads the facts about hosts that placement needs: of all hosts, or of the given host. Until the
+// CandidateHosts reads the facts about hosts that placement needs: of all hosts, or of the given host. Until the
 // transaction ends, no host can release a pool of the spec.
-func candidateHosts(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec) ([]placement.Host, error) {
-	return candidatesWithPools(ctx, q, a, host, spec, nil)
+func CandidateHosts(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec) ([]placement.Host, error) {
+	return CandidatesWithPools(ctx, q, a, host, spec, nil)
 }
 
-// candidatesWithPools works like candidates and also reads and locks the pools in others.
-func candidatesWithPools(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec, others []fleet.PoolID) ([]placement.Host, error) {
+// CandidatesWithPools works like CandidateHosts and also reads and locks the pools in others.
+func CandidatesWithPools(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec, others []fleet.PoolID) ([]placement.Host, error) {
 	ids := store.ToStrings(append(spec.Pools(), others...))
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
@@ -56,7 +56,7 @@ func candidatesWithPools(ctx context.Context, q *db.Queries, a fleet.Actor, host
 	for _, sum := range sums {
 		committed[sum.HostID] = sum
 	}
-	reserved, err := cpuReservations(ctx, q, host)
+	reserved, err := CPUReservations(ctx, q, host)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +129,71 @@ func candidatesWithPools(ctx context.Context, q *db.Queries, a fleet.Actor, host
 	return hosts, nil
 }
 
+// checkVolumesIdle refuses a spec that reads a volume which an unfinished job makes, changes or deletes. The volumes'
+// pools must be locked, so that no job is queued in between.
+func checkVolumesIdle(ctx context.Context, q *db.Queries, spec fleet.VMSpec) error {
+	var refs []fleet.Volref
+	for _, d := range spec.Disks {
+		if d.Image != nil {
+			refs = append(refs, *d.Image)
+		}
+		if d.Existing {
+			refs = append(refs, d.Ref())
+		}
+	}
+	for _, m := range spec.Media() {
+		if m.Kind != fleet.MediumFolder {
+			refs = append(refs, m.Volref)
+		}
+	}
+	works := map[fleet.PoolID][]db.VolumesAtWorkRow{}
+	for _, ref := range refs {
+		if _, read := works[ref.PoolID]; !read {
+			rows, err := q.VolumesAtWork(ctx, string(ref.PoolID))
+			if err != nil {
+				return err
+			}
+			works[ref.PoolID] = rows
+		}
+		for _, w := range works[ref.PoolID] {
+			about, _ := w.Subject.Volume()
+			// VolumeHash and VolumeRead only read.
+			if about == ref && w.Kind != fleet.VolumeHash && w.Kind != fleet.VolumeRead || w.Kind == fleet.VolumeRename && w.Source == ref.Volume {
+				return fleet.Errorf(fleet.Conflict, "The volume %sis in use: %s. Wait until that has ended, and try again.", ref.Volume, strings.ToLower(w.Kind.Info().Verb))
+			}
+		}
+	}
+	return nil
+}
+
+// localVolumeSharers returns, by volume, the VMs that use the spec's shareable disks in local pools. A volume of a
+// local pool exists on one host only.
+func localVolumeSharers(ctx context.Context, q *db.Queries, spec fleet.VMSpec, pools []db.Pool) (map[fleet.Volref][]db.VolumeSharersRow, error) {
+	out := map[fleet.Volref][]db.VolumeSharersRow{}
+	for _, d := range spec.Disks {
+		local := slices.ContainsFunc(pools, func(p db.Pool) bool { return p.ID == d.PoolID && !p.Spec.Shared })
+		if !d.Shareable || !local {
+			continue
+		}
+		all, err := q.VolumeSharers(ctx, db.VolumeSharersParams{PoolID: string(d.PoolID), Volume: d.Volume})
+		if err != nil {
+			return nil, err
+		}
+		out[d.Ref()] = all
+	}
+	return out, nil
+}
+
+// CPUReservations returns the CPU reservations on each host, or on the given one, in percent of one CPU.
+func CPUReservations(ctx context.Context, q *db.Queries, host fleet.HostID) (map[fleet.HostID]int64, error) {
+	out := map[fleet.HostID]int64{}
+	rows, err := q.ReservedCPU(ctx, string(host))
+	for _, r := range rows {
+		out[fleet.HostID(r.HostID)] = r.Percent
+	}
+	return out, err
+}
+
 // pendingBytes is the space for disks and volumes whose creation is pending, by pool and host.
 type pendingBytes map[fleet.PoolID]map[fleet.HostID]int64
 
@@ -196,8 +261,8 @@ func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, requeste
 	return out, err
 }
 
-// fillDeviceHost returns the devices; each device without a host gets the given host.
-func fillDeviceHost(devices []fleet.VMHostDevice, host fleet.HostID) []fleet.VMHostDevice {
+// FillDeviceHost returns the devices; each device without a host gets the given host.
+func FillDeviceHost(devices []fleet.VMHostDevice, host fleet.HostID) []fleet.VMHostDevice {
 	out := slices.Clone(devices)
 	for i := range out {
 		out[i].HostID = cmp.Or(out[i].HostID, host)

@@ -1,4 +1,4 @@
-package control
+package placing
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 	"quantix/internal/placement"
 )
 
-// mergeRules merges the edited rules with the old rules that the actor cannot see. Actors without access to hosts
+// MergeRules merges the edited rules with the old rules that the actor cannot see. Actors without access to hosts
 // neither see nor change rules that name hosts.
-func mergeRules(a fleet.Actor, old, edited []fleet.PlacementRule) ([]fleet.PlacementRule, error) {
+func MergeRules(a fleet.Actor, old, edited []fleet.PlacementRule) ([]fleet.PlacementRule, error) {
 	if store.SeesHosts(a) {
 		return edited, nil
 	}
@@ -98,9 +98,9 @@ func (all ruleMatches) otherVMsOn(vm fleet.Meta, r fleet.PlacementRule, host fle
 	return out, nil
 }
 
-// addPlacementRules adds to each host the rules of the VM, and other VMs' rules that match the VM. Until the
+// AddPlacementRules adds to each host the rules of the VM, and other VMs' rules that match the VM. Until the
 // transaction ends, no other VM of the project with rules or labels is placed.
-func addPlacementRules(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, hosts []placement.Host) error {
+func AddPlacementRules(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, hosts []placement.Host) error {
 	if len(rules) > 0 || len(vm.Labels) > 0 {
 		if err := q.LockRules(ctx, string(vm.ProjectID)); err != nil {
 			return err
@@ -160,8 +160,8 @@ func vmsExcluding(ctx context.Context, q *db.Queries, vm fleet.Meta) (map[fleet.
 }
 
 // RecordBrokenRules records which VMs are on a host that violates one of their required rules.
-func (c *Control) RecordBrokenRules(ctx context.Context, a fleet.Actor) error {
-	return c.store.RunPass(ctx, a, "settle rules", func(q *db.Queries) error {
+func (p *Placing) RecordBrokenRules(ctx context.Context, a fleet.Actor) error {
+	return p.store.RunPass(ctx, a, "settle rules", func(q *db.Queries) error {
 		rows, err := q.RuledVMs(ctx)
 		if err != nil || len(rows) == 0 {
 			return err

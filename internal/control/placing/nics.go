@@ -1,4 +1,4 @@
-package control
+package placing
 
 import (
 	"context"
@@ -71,8 +71,8 @@ func readNICCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics
 	return out, nil
 }
 
-// releaseNICCapacity adds the capacity used by NICs that an edit removes to the host's free capacity.
-func releaseNICCapacity(h *placement.Host, removed []fleet.NIC) {
+// ReleaseNICCapacity adds the capacity used by NICs that an edit removes to the host's free capacity.
+func ReleaseNICCapacity(h *placement.Host, removed []fleet.NIC) {
 	for _, n := range removed {
 		if c := h.NICs[n.NetworkID]; c != nil {
 			c.Allocated, c.Used = max(0, c.Allocated-1), max(0, c.Used-1)
