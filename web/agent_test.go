@@ -23,6 +23,7 @@ import (
 	"quantix/internal/agentconn"
 	"quantix/internal/auth"
 	"quantix/internal/control"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
 	"quantix/internal/testkit"
@@ -189,7 +190,7 @@ func TestLongJobResultAccepted(t *testing.T) {
 	p, agentURL := newPortalWithAgents(t)
 	m := p.joinHost(agentURL, "h1")
 	m.sendReport(t)
-	pool, err := p.control.CreatePool(t.Context(), fleet.SystemActor, control.CreatePool{
+	pool, err := p.control.CreatePool(t.Context(), fleet.SystemActor, storage.CreatePool{
 		Name: "big", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/big"}, HostIDs: []fleet.HostID{m.id},
 	})
 	if err != nil {

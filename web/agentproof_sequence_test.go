@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/internal/control"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -16,7 +16,7 @@ func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	m := p.joinHost(agentURL, "h1")
-	pool, err := p.control.CreatePool(t.Context(), fleet.SystemActor, control.CreatePool{
+	pool, err := p.control.CreatePool(t.Context(), fleet.SystemActor, storage.CreatePool{
 		Name: "local", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm"}, HostIDs: []fleet.HostID{m.id},
 	})
 	if err != nil {

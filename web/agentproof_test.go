@@ -12,6 +12,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"quantix/internal/control"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit"
 	"quantix/internal/wire"
@@ -68,7 +69,7 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	now := m.sendHello(t, "h1-again")
 
 	ann := p.newSignedInBrowser("ann", fleet.RoleAdmin)
-	san, err := p.control.CreatePool(t.Context(), rootActor, control.CreatePool{Name: "san", Secret: "secretsecret1", Spec: fleet.PoolSpec{
+	san, err := p.control.CreatePool(t.Context(), rootActor, storage.CreatePool{Name: "san", Secret: "secretsecret1", Spec: fleet.PoolSpec{
 		Kind: fleet.PoolISCSIDirect, Portal: "10.0.0.5", Target: "iqn.2026-01.org.example:vms", Initiator: "iqn.2026-01.org.example:quantix", User: "quantix",
 	}})
 	if err != nil {

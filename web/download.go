@@ -11,7 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/internal/relay"
@@ -51,7 +51,7 @@ func (s *Server) sendVolumeByToken(c echo.Context, a fleet.Actor) error {
 
 // streamVolume streams a volume from its host as fast as the client reads, with one buffer in memory. It sends a
 // Content-Length, so that clients detect a truncated download.
-func (s *Server) streamVolume(c echo.Context, a fleet.Actor, of control.Volume) error {
+func (s *Server) streamVolume(c echo.Context, a fleet.Actor, of storage.Volume) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
 	}

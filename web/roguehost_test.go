@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/internal/control"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -20,7 +20,7 @@ func TestRogueHostAffectsOnlyItself(t *testing.T) {
 	m, rogue := p.joinHost(agentURL, "h1"), p.joinHost(agentURL, "rogue")
 	session := rogue.sendHello(t, "rogue")
 	for _, pool := range []string{"given", "not-given"} {
-		in := control.CreatePool{Name: pool, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + pool}, HostIDs: []fleet.HostID{m.id}}
+		in := storage.CreatePool{Name: pool, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + pool}, HostIDs: []fleet.HostID{m.id}}
 		if pool == "given" {
 			in.HostIDs = append(in.HostIDs, rogue.id)
 		}

@@ -20,7 +20,7 @@ const module = "quantix/"
 var allowedImports = map[string][]string{
 	"main":           {"internal/cli"},
 	"internal/cli":   {"*"},
-	"web":            {"views/image", "views/people", "views/pool", "views/shell", "views/template", "static", "internal/control", "internal/control/query", "internal/auth", "internal/relay", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
+	"web":            {"views/image", "views/people", "views/pool", "views/shell", "views/template", "static", "internal/control", "internal/control/query", "internal/control/storage", "internal/auth", "internal/relay", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
 	"views":          {"internal/fleet"},
 	"views/kit":      {"views", "static", "internal/fleet", "internal/policy"},
 	"views/task":     {"views", "views/kit", "internal/fleet", "internal/policy"},
@@ -75,6 +75,7 @@ var allowedImports = map[string][]string{
 	"internal/control/query":    {"internal/control/store", "db", "internal/policy", "internal/fleet", "internal/connectivity"},
 	"internal/control/identity": {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet"},
 	"internal/control/placing":  {"internal/control/query", "internal/control/store", "db", "internal/placement", "internal/fleet"},
+	"internal/control/storage":  {"internal/control/placing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/placement", "internal/policy", "internal/wire", "internal/fleet"},
 	"internal/control/network":  {"internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/policy", "internal/fleet"},
 	"internal/control/hosts": {
 		"internal/control/agentapi", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/wire", "internal/fleet",
@@ -84,14 +85,14 @@ var allowedImports = map[string][]string{
 	},
 
 	// Handlers of pages import packages that render, decode forms and list options, and never the server.
-	"web/pages":   {"web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/query", "internal/control/identity", "internal/auth", "internal/fleet", "internal/policy"},
-	"web/vmpages": {"web/options", "web/form", "web/render", "web/api", "web/idempotency", "views", "views/kit", "views/secgroup", "views/shell", "views/template", "views/vm", "internal/control", "internal/control/query", "internal/vmxml", "internal/fleet", "internal/vmedit", "internal/policy"},
+	"web/pages":   {"web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy"},
+	"web/vmpages": {"web/options", "web/form", "web/render", "web/api", "web/idempotency", "views", "views/kit", "views/secgroup", "views/shell", "views/template", "views/vm", "internal/control", "internal/control/query", "internal/vmxml", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy"},
 	"web/options": {"web/form", "views", "views/kit", "views/network", "views/vm", "internal/control", "internal/control/query", "internal/control/identity", "internal/fleet", "internal/policy"},
 	"web/form":    {"web/render", "web/problem", "web/bodylimit", "views/kit", "views/shell", "internal/control", "internal/fleet"},
 	"web/render":  {"views/kit", "views/shell", "static", "internal/control", "internal/control/query", "internal/fleet", "internal/policy"},
 
 	// The API and the endpoints of agents import no pages.
-	"web/api":         {"web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/query", "internal/control/identity", "internal/auth", "internal/fleet", "internal/vmedit", "internal/policy"},
+	"web/api":         {"web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy"},
 	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy"},
 	"web/problem":     {"internal/fleet"},
 	"web/bodylimit":   {"internal/fleet"},
@@ -115,16 +116,16 @@ var allowedImports = map[string][]string{
 
 var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
-	"internal/control/hosts", "internal/control/network", "internal/control/placing",
+	"internal/control/hosts", "internal/control/network", "internal/control/placing", "internal/control/storage",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.
 var restricted = map[string][]string{
 	"quantix/db":                        append([]string{"internal/testkit", "internal/testkit/withdb", "internal/cli"}, controlPackages...),
 	"quantix/internal/control/store":    controlPackages,
-	"quantix/internal/control/assign":   {"internal/control", "internal/control/agentapi", "internal/control/network"},
+	"quantix/internal/control/assign":   {"internal/control", "internal/control/agentapi", "internal/control/network", "internal/control/storage"},
 	"quantix/internal/control/agentapi": {"internal/control", "internal/control/hosts"},
-	"quantix/internal/control/placing":  {"internal/control"},
+	"quantix/internal/control/placing":  {"internal/control", "internal/control/storage"},
 
 	"quantix/agent/libvirt": {"internal/cli"},
 	"quantix/agent/mock":    {"internal/cli"},

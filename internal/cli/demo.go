@@ -17,6 +17,7 @@ import (
 	"quantix/agent/mock"
 	"quantix/internal/control"
 	"quantix/internal/control/network"
+	"quantix/internal/control/storage"
 	"quantix/internal/doctor"
 	"quantix/internal/fleet"
 )
@@ -154,7 +155,7 @@ func (s *fleetSetup) createDemoFleet(ctx context.Context, hosts []fleet.HostID) 
 	}
 	pools := make([]fleet.PoolID, len(demoPools))
 	for i, p := range demoPools {
-		in := control.CreatePool{Name: p.name, Spec: p.spec}
+		in := storage.CreatePool{Name: p.name, Spec: p.spec}
 		for _, h := range p.hosts {
 			in.HostIDs = append(in.HostIDs, hosts[h])
 		}

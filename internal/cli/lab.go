@@ -20,6 +20,7 @@ import (
 	"quantix/agent"
 	"quantix/internal/config"
 	"quantix/internal/control"
+	"quantix/internal/control/storage"
 	"quantix/internal/doctor"
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
@@ -256,7 +257,7 @@ func (s *fleetSetup) createLabFleet(ctx context.Context, hosts []*labHost, share
 	if err := s.waitHosts(ctx, ids); err != nil {
 		return err
 	}
-	pool, err := s.ensurePool(ctx, control.CreatePool{
+	pool, err := s.ensurePool(ctx, storage.CreatePool{
 		Name: "shared", HostIDs: ids,
 		Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: shared, Shared: true, Description: "A directory that both hosts use."},
 	})
@@ -316,7 +317,7 @@ func (s *fleetSetup) defaultNIC(ctx context.Context, host fleet.HostID) []fleet.
 }
 
 // ensurePool returns the ID of the pool named in.Name, and creates the pool if it is missing.
-func (s *fleetSetup) ensurePool(ctx context.Context, in control.CreatePool) (fleet.PoolID, error) {
+func (s *fleetSetup) ensurePool(ctx context.Context, in storage.CreatePool) (fleet.PoolID, error) {
 	pools, err := s.Control.ListPools(ctx, s.actor, fleet.Query{Filter: "name:" + in.Name})
 	if err != nil {
 		return "", err

@@ -4,6 +4,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/network"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 )
 
@@ -62,7 +63,7 @@ var infraUseCases = map[string]useCase{
 
 	"VolumeOn": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.volume()} }},
 	"CreateVolume": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
-		return []any{w.nfs, control.NewVolume{Name: w.uniqueName("volume"), Format: "raw", SizeBytes: 1 << 20}}
+		return []any{w.nfs, storage.NewVolume{Name: w.uniqueName("volume"), Format: "raw", SizeBytes: 1 << 20}}
 	}},
 	"GrowVolume":   {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.volume(), int64(1 << 30), false} }},
 	"ReadVolume":   {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any { return []any{w.volume()} }},
@@ -78,7 +79,7 @@ var infraUseCases = map[string]useCase{
 	}},
 	"CloneVolume": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.volume(), w.uniqueName("clone"), false} }},
 	"FetchVolume": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
-		return []any{w.nfs, control.NewDownload{Name: w.uniqueName("fetched"), URL: "https://example.org/image.qcow2"}}
+		return []any{w.nfs, storage.NewDownload{Name: w.uniqueName("fetched"), URL: "https://example.org/image.qcow2"}}
 	}},
 	"CreateUpload": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any {
 		w.execSQL(`DELETE FROM uploads`) // the number of open uploads per person is limited
@@ -96,7 +97,7 @@ var infraUseCases = map[string]useCase{
 	"ClearConflict": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.someHost()} }},
 	"CreatePool": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		name := w.uniqueName("pool")
-		return []any{control.CreatePool{Name: name, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + name}, HostIDs: []fleet.HostID{w.h1}}}
+		return []any{storage.CreatePool{Name: name, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + name}, HostIDs: []fleet.HostID{w.h1}}}
 	}},
 	"ChangePoolSecret": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.poolWithSecret(), "secretsecret1"} }},
 	"LUNs":             {permittedActors: actorsChangingInfra, args: noArgs},

@@ -2,8 +2,8 @@
 // spec passes through it. Each exported method of Control takes the actor second, checks the permission first, and
 // writes its audit line in the transaction of the change.
 //
-// Use cases that change specs are in this package, the others in its subpackages, which Control embeds. Only these
-// packages import package db; they return no database rows to other packages.
+// Use cases of VMs, images, templates and tasks are in this package, the others in its subpackages, which Control
+// embeds. Only these packages import package db; they return no database rows to other packages.
 package control
 
 import (
@@ -18,6 +18,7 @@ import (
 	"quantix/internal/control/network"
 	"quantix/internal/control/placing"
 	"quantix/internal/control/query"
+	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/notify"
 )
@@ -29,6 +30,7 @@ type Control struct {
 	*hosts.Hosts
 	*network.Networks
 	*placing.Placing
+	*storage.Storage
 	*query.Queries
 	store *store.Store // not embedded: its methods are not use cases
 	log   *slog.Logger
@@ -67,7 +69,8 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	b := query.New(s)
 	agents := agentapi.New(s, o.Hub, o.PairURL, o.Vault)
 	return &Control{
-		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b), Placing: placing.New(s),
-		Queries: b, store: s, log: o.Log, opts: o,
+		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b),
+		Placing: placing.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
+		store: s, log: o.Log, opts: o,
 	}
 }

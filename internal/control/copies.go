@@ -9,6 +9,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/assign"
 	"quantix/internal/control/query"
+	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -43,11 +44,11 @@ type imageCopyRequest struct {
 	shared  bool // whether the destination pool is shared
 }
 
-func (o imageCopyRequest) volumeJob() volumeJob {
+func (o imageCopyRequest) volumeJob() storage.VolumeJob {
 	if o.from.ID != "" {
-		return volumeJob{
-			kind: fleet.VolumeReceive, ref: o.ref, host: o.host, detail: fmt.Sprintf("of %s in pool %s on %s", o.source.Volume, o.source.PoolName, o.from.Name),
-			params: fleet.VolumeParams{TakesBytes: cmp.Or(o.source.AllocBytes, o.version.CapacityBytes), Checksum: o.checksum()},
+		return storage.VolumeJob{
+			Kind: fleet.VolumeReceive, Ref: o.ref, Host: o.host, Detail: fmt.Sprintf("of %s in pool %s on %s", o.source.Volume, o.source.PoolName, o.from.Name),
+			Params: fleet.VolumeParams{TakesBytes: cmp.Or(o.source.AllocBytes, o.version.CapacityBytes), Checksum: o.checksum()},
 		}
 	}
 	order := fleet.VolumeParams{Source: o.source.Volume, TakesBytes: cmp.Or(o.source.AllocBytes, o.version.CapacityBytes)}
@@ -55,7 +56,7 @@ func (o imageCopyRequest) volumeJob() volumeJob {
 		order.SourcePool = o.source.PoolID
 	}
 	order.Checksum = o.checksum()
-	return volumeJob{kind: fleet.VolumeCopy, ref: o.ref, host: o.host, params: order, detail: "of " + o.source.Volume + " in pool " + o.source.PoolName}
+	return storage.VolumeJob{Kind: fleet.VolumeCopy, Ref: o.ref, Host: o.host, Params: order, Detail: "of " + o.source.Volume + " in pool " + o.source.PoolName}
 }
 
 func (o imageCopyRequest) checksum() string {
@@ -132,18 +133,18 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 		order.ref.Volume = old.Volume
 	}
 	way, to := routeOfCopyRequest(&order), fleet.Volref{}
-	return c.queueVolumeJobWithRows(ctx, a, in.PoolID, func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
+	return storage.QueueVolumeJobWithRows(ctx, c.store, a, in.PoolID, func(q *db.Queries, _ assign.AssignableObject) (storage.VolumeJob, error) {
 		if _, err := q.LockImage(ctx, id); err != nil {
-			return volumeJob{}, store.NotFoundError(err, "image")
+			return storage.VolumeJob{}, store.NotFoundError(err, "image")
 		}
 		o := order
 		if o.ref.Volume == "" {
 			if o.ref.Volume, err = o.freeVolumeName(ctx, q, v.Name); err != nil {
-				return volumeJob{}, err
+				return storage.VolumeJob{}, err
 			}
 		}
 		j := o.volumeJob()
-		if j.host, err = findHostForVolumeJob(ctx, q, a, j, hostChoice{named: o.host.ID}); err != nil {
+		if j.Host, err = storage.FindHostForVolumeJob(ctx, q, a, j, storage.HostChoice{Named: o.host.ID}); err != nil {
 			return j, err
 		}
 		way.markReceiver(&j)
@@ -261,8 +262,8 @@ func (o imageCopyRequest) freeVolumeName(ctx context.Context, q *db.Queries, ima
 	plain := fleet.DefaultCopyName(image, o.version.Number, o.version.Format)
 	name := plain
 	for n := 2; ; n++ {
-		err := checkNameFree(ctx, q, fleet.Volref{PoolID: o.ref.PoolID, Volume: name}, o.fileHost(), o.shared)
-		if err != nil && (!isNameTakenOrInvalid(err) || n > 50) || err == nil && !slices.Contains(reserved, name) {
+		err := storage.CheckNameFree(ctx, q, fleet.Volref{PoolID: o.ref.PoolID, Volume: name}, o.fileHost(), o.shared)
+		if err != nil && (!storage.IsNameTakenOrInvalid(err) || n > 50) || err == nil && !slices.Contains(reserved, name) {
 			return name, err
 		}
 		name = fmt.Sprintf("%d-%s", n, plain)
@@ -279,7 +280,7 @@ func (c *Control) VerifyCopy(ctx context.Context, a fleet.Actor, of ImageCopy) (
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	return c.queueVolumeJob(ctx, a, of.PoolID, func(*db.Queries, assign.AssignableObject) (volumeJob, error) {
+	return storage.QueueVolumeJob(ctx, c.store, a, of.PoolID, func(*db.Queries, assign.AssignableObject) (storage.VolumeJob, error) {
 		return j, nil
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/agentapi"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -21,7 +22,7 @@ const (
 
 // ReadVolume asks a host to send a volume's file to this portal, and returns the person's end of the relay. The volume
 // counts as in use until the transfer or the connection ends.
-func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of Volume) (end relay.End, host string, err error) {
+func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of storage.Volume) (end relay.End, host string, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return end, "", err
 	}
@@ -30,7 +31,7 @@ func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of Volume) (end
 
 // readVolume works like ReadVolume. poolActor is the actor with which the pool is read; the caller has checked the
 // permission of the person, a.
-func (c *Control) readVolume(ctx context.Context, poolActor, a fleet.Actor, of Volume) (end relay.End, host string, err error) {
+func (c *Control) readVolume(ctx context.Context, poolActor, a fleet.Actor, of storage.Volume) (end relay.End, host string, err error) {
 	if a.UserID == "" || a.Session == "" {
 		return end, "", fleet.Errorf(fleet.Unauthorized, "Sign in first.")
 	}
@@ -39,12 +40,12 @@ func (c *Control) readVolume(ctx context.Context, poolActor, a fleet.Actor, of V
 		return end, "", err
 	}
 	at, job := fleet.NewID[fleet.PairID](), fleet.NewID[fleet.JobID]()
-	on, err := chooseVolumeHost(v, of.HostID)
+	on, err := storage.ChooseVolumeHost(v, of.HostID)
 	if err != nil {
 		return end, "", err
 	}
 	err = assign.PoolType.ChangeObject(ctx, c.store, poolActor, string(of.PoolID), func(q *db.Queries, pool assign.AssignableObject) error {
-		use, err := currentVolumeUse(ctx, q, v)
+		use, err := storage.CurrentVolumeUse(ctx, q, v)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"quantix/internal/control"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/relay"
 )
@@ -18,7 +19,7 @@ func chiefWithSession() fleet.Actor {
 }
 
 // readVolume requests a volume's file.
-func (s *projectFixture) readVolume(of control.Volume) (relay.End, error) {
+func (s *projectFixture) readVolume(of storage.Volume) (relay.End, error) {
 	end, _, err := s.ReadVolume(s.t.Context(), chiefWithSession(), of)
 	return end, err
 }
@@ -41,7 +42,7 @@ func TestVolumeDownloadGoesToRequester(t *testing.T) {
 	}
 	// The volume is in use during the transfer, so every change is refused.
 	for _, act := range destructiveActions {
-		m.wantRefused(string(act)+" what is being sent", fleet.Conflict, "send volume", m.volumeRequests(control.Volume{PoolID: of.PoolID, Volume: of.Volume})[act])
+		m.wantRefused(string(act)+" what is being sent", fleet.Conflict, "send volume", m.volumeRequests(storage.Volume{PoolID: of.PoolID, Volume: of.Volume})[act])
 	}
 	if err := m.cloneRequest(chief, m.nfs, of.Volume)(); err != nil {
 		t.Errorf("a VM created from the volume: %v", err)

@@ -7,6 +7,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -60,30 +61,30 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	}
 	export := fleet.NewID[fleet.ExportID]()
 	var host fleet.HostID
-	task, err := c.queueVolumeJobAsActor(ctx, fleet.SystemActor, a, in.PoolID, func(q *db.Queries, pool assign.AssignableObject) (volumeJob, error) {
+	task, err := storage.QueueVolumeJobAsActor(ctx, c.store, fleet.SystemActor, a, in.PoolID, func(q *db.Queries, pool assign.AssignableObject) (storage.VolumeJob, error) {
 		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
-			return volumeJob{}, err
+			return storage.VolumeJob{}, err
 		}
 		if ok, why := vm.AllowsExport(); !ok || max(in.Disk, 1) > len(vm.Spec.Disks) {
-			return volumeJob{}, fleet.Errorf(fleet.Conflict, "%s cannot be exported now: %s", vm.Name, why)
+			return storage.VolumeJob{}, fleet.Errorf(fleet.Conflict, "%s cannot be exported now: %s", vm.Name, why)
 		}
 		j, err := exportJob(ctx, q, vm, export, in)
 		if err != nil {
 			return j, err
 		}
-		spec, err := readPoolSpec(ctx, q, in.PoolID)
+		spec, err := storage.ReadPoolSpec(ctx, q, in.PoolID)
 		if err != nil {
 			return j, err
 		}
 		if !spec.Kind.Info().FilePool {
 			return j, fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which cannot store files. Choose a file pool.", pool.Name)
 		}
-		if j.host, err = findHostForVolumeJob(ctx, q, fleet.SystemActor, j, hostChoice{named: vm.HostID}); err != nil {
+		if j.Host, err = storage.FindHostForVolumeJob(ctx, q, fleet.SystemActor, j, storage.HostChoice{Named: vm.HostID}); err != nil {
 			return j, redactHostNames(a, err)
 		}
-		host = j.host.ID
-		return j, store.Audit(ctx, q, a, "vm.export", fleet.SubjectVM(id), vm.Name, fmt.Sprintf("as %s, %s in pool %s", in.Format, j.ref.Volume, pool.Name))
+		host = j.Host.ID
+		return j, store.Audit(ctx, q, a, "vm.export", fleet.SubjectVM(id), vm.Name, fmt.Sprintf("as %s, %s in pool %s", in.Format, j.Ref.Volume, pool.Name))
 	}, func(q *db.Queries, task fleet.TaskID) error {
 		if err := q.LockExports(ctx, string(vm.ProjectID)); err != nil {
 			return err
@@ -115,9 +116,9 @@ func exportName(vm fleet.VMView, id fleet.ExportID, in NewExport) string {
 }
 
 // exportJob returns the job that makes an archive of all disks, or a copy of one disk.
-func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.ExportID, in NewExport) (volumeJob, error) {
-	j := volumeJob{
-		kind: fleet.VolumeExport, ref: fleet.Volref{PoolID: in.PoolID, Volume: exportName(vm, id, in)}, auditByCaller: true, project: &vm.ProjectID,
+func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.ExportID, in NewExport) (storage.VolumeJob, error) {
+	j := storage.VolumeJob{
+		Kind: fleet.VolumeExport, Ref: fleet.Volref{PoolID: in.PoolID, Volume: exportName(vm, id, in)}, AuditByCaller: true, Project: &vm.ProjectID,
 	}
 	networks := make([]string, len(vm.Spec.NICs))
 	for i, n := range vm.Spec.NICs {
@@ -131,7 +132,7 @@ func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.Exp
 		if in.Disk > 0 && i+1 != in.Disk {
 			continue
 		}
-		spec, err := readPoolSpec(ctx, q, d.PoolID)
+		spec, err := storage.ReadPoolSpec(ctx, q, d.PoolID)
 		switch {
 		case err != nil:
 			return j, err
@@ -143,15 +144,15 @@ func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.Exp
 		}
 		e.Disks = append(e.Disks, d.Ref())
 		// This is an upper estimate; the host measures the disk before it starts.
-		j.params.TakesBytes += min(vm.DiskBytes(d), 2*allocatedBytes(vm, d.Ref())+1<<30)
+		j.Params.TakesBytes += min(vm.DiskBytes(d), 2*allocatedBytes(vm, d.Ref())+1<<30)
 	}
 	if in.Disk == 0 {
-		j.params.Export = &e
+		j.Params.Export = &e
 		return j, nil
 	}
-	j.kind, j.params.Source, j.params.Flatten = fleet.VolumeCopy, e.Disks[0].Volume, true
+	j.Kind, j.Params.Source, j.Params.Flatten = fleet.VolumeCopy, e.Disks[0].Volume, true
 	if e.Disks[0].PoolID != in.PoolID {
-		j.params.SourcePool = e.Disks[0].PoolID
+		j.Params.SourcePool = e.Disks[0].PoolID
 	}
 	return j, nil
 }
@@ -274,7 +275,7 @@ func (c *Control) ReadExport(ctx context.Context, a fleet.Actor, id fleet.Export
 	if err != nil {
 		return end, "", "", store.NotFoundError(err, "export")
 	}
-	end, host, err = c.readVolume(ctx, fleet.SystemActor, a, Volume{PoolID: r.Export.PoolID, Volume: r.Export.Volume, HostID: r.Export.HostID})
+	end, host, err = c.readVolume(ctx, fleet.SystemActor, a, storage.Volume{PoolID: r.Export.PoolID, Volume: r.Export.Volume, HostID: r.Export.HostID})
 	if fleet.CodeOf(err) == fleet.NotFound {
 		err = fleet.Errorf(fleet.Conflict, "The export file was not found: the host has not reported it yet, or it was deleted. Try again in a moment, or export the VM again.")
 	}

@@ -11,6 +11,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/assign"
 	"quantix/internal/control/query"
+	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -123,7 +124,7 @@ func (c *Control) volumesUsableAsImage(ctx context.Context, a fleet.Actor, in Im
 
 // checkVolumeIdle refuses a volume with running or queued work. Its pool must be locked.
 func checkVolumeIdle(ctx context.Context, q *db.Queries, v query.VolumeOn) error {
-	work, err := unfinishedVolumeWork(ctx, q, v.PoolID, v.Name, v.LocalHost())
+	work, err := storage.UnfinishedVolumeWork(ctx, q, v.PoolID, v.Name, v.LocalHost())
 	if err == nil && work != "" {
 		err = fleet.Errorf(fleet.Conflict, "%s cannot be published now: another task for it has not ended (%s).", v.Name, work)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/control/query"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 )
 
@@ -254,7 +255,7 @@ func TestPublishRefusedForCopyOfImage(t *testing.T) {
 	s.wantRefused("seen by another project", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.blueMember, id); return err })
 
 	// A replaced file is a different image. It cannot be published while disks use the file as a backing file.
-	s.setReportedVolumeFields(control.Volume{PoolID: s.local, Volume: "own.qcow2"}, s.h1, `{"capacityBytes":2097152}`)
+	s.setReportedVolumeFields(storage.Volume{PoolID: s.local, Volume: "own.qcow2"}, s.h1, `{"capacityBytes":2097152}`)
 	vm := s.createVM("on-it", fleet.Stopped)
 	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'd.qcow2', 'sizeBytes', 0, 'overlay', true,
 		'image', jsonb_build_object('poolId', $2::text, 'volume', 'own.qcow2')))) WHERE id = $1`, vm.ID, s.local)

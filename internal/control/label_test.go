@@ -10,6 +10,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/network"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 )
 
@@ -89,7 +90,7 @@ var rack4Labels = map[string]string{"rack": "4", "ssd": "yes"}
 func TestPoolAssignedByLabel(t *testing.T) {
 	s := newProjectFixture(t)
 	s.setLabels(s.h1, rack4Labels)
-	fast, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}, Selector: "ssd, rack=4"})
+	fast, err := s.CreatePool(t.Context(), chief, storage.CreatePool{Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}, Selector: "ssd, rack=4"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
 		s.setLabels(h, rack4Labels)
 	}
-	fast, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}, Selector: "ssd"})
+	fast, err := s.CreatePool(t.Context(), chief, storage.CreatePool{Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}, Selector: "ssd"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +181,7 @@ func TestLabelAssignmentConflictAffectsOneHost(t *testing.T) {
 		s.setLabels(s.addHostWithMemory(fmt.Sprintf("n%d", i), 1024), rack4Labels)
 	}
 	s.setLabels(s.h1, rack4Labels) // h1 has the pool "local" at /srv/vm
-	other, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "other", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm"}, Selector: "ssd"})
+	other, err := s.CreatePool(t.Context(), chief, storage.CreatePool{Name: "other", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm"}, Selector: "ssd"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +203,7 @@ func TestLabelAssignmentConflictAffectsOneHost(t *testing.T) {
 	if got := s.unassignedReasons(other.ID); got != "" {
 		t.Errorf("the page says %q", got)
 	}
-	disk, err := s.CreatePool(t.Context(), chief, control.CreatePool{
+	disk, err := s.CreatePool(t.Context(), chief, storage.CreatePool{
 		Name: "disk", Spec: fleet.PoolSpec{Kind: fleet.PoolFS, Path: "/mnt/disk", Device: "/dev/disk/by-uuid/1", Format: "xfs"}, Selector: "ssd",
 	})
 	if err != nil {
@@ -253,7 +254,7 @@ func TestConcurrentLabelPassesAssignPoolOnce(t *testing.T) {
 	s := newProjectFixture(t)
 	var ids []fleet.PoolID
 	for i := range 4 {
-		p, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: fmt.Sprintf("p%d", i), Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: fmt.Sprintf("/srv/p%d", i)}, Selector: "ssd"})
+		p, err := s.CreatePool(t.Context(), chief, storage.CreatePool{Name: fmt.Sprintf("p%d", i), Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: fmt.Sprintf("/srv/p%d", i)}, Selector: "ssd"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/query"
+	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -290,7 +291,7 @@ func queueFileDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, copy q
 	if len(copy.On.Hosts) == 0 {
 		return "", fleet.Errorf(fleet.Conflict, "The file in %s cannot be deleted now: no online host has it. Delete the image alone, and the file later.", copy.LocationText())
 	}
-	use, err := currentVolumeUse(ctx, q, *copy.On)
+	use, err := storage.CurrentVolumeUse(ctx, q, *copy.On)
 	if err != nil {
 		return "", err
 	}

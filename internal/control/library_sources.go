@@ -10,6 +10,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -42,25 +43,25 @@ func (c *Control) addFileVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 		return fleet.Task{}, checks.Err()
 	}
 	v := files[0]
-	return c.queueVolumeJob(ctx, a, from.PoolID, func(q *db.Queries, pool assign.AssignableObject) (volumeJob, error) {
+	return storage.QueueVolumeJob(ctx, c.store, a, from.PoolID, func(q *db.Queries, pool assign.AssignableObject) (storage.VolumeJob, error) {
 		if err := checkVolumeIdle(ctx, q, v); err != nil {
-			return volumeJob{}, err
+			return storage.VolumeJob{}, err
 		}
 		if err := first(q); err != nil {
-			return volumeJob{}, err
+			return storage.VolumeJob{}, err
 		}
 		version, err := addImageVersion(ctx, q, a, fleet.ImageVersion{ImageID: id, Format: v.Format, CapacityBytes: v.CapacityBytes, Source: "a file of pool " + pool.Name})
 		if err != nil {
-			return volumeJob{}, err
+			return storage.VolumeJob{}, err
 		}
-		j := volumeJob{kind: fleet.VolumeHash, ref: fleet.Volref{PoolID: v.PoolID, Volume: v.Name}, host: v.Hosts[0], auditByCaller: true}
+		j := storage.VolumeJob{Kind: fleet.VolumeHash, Ref: fleet.Volref{PoolID: v.PoolID, Volume: v.Name}, Host: v.Hosts[0], AuditByCaller: true}
 		return j, addImageCopy(ctx, q, a, version, v)
 	})
 }
 
 // addPendingVersion records a version of the image v.ImageID whose file the job will make. The host reports its facts
 // when the file is complete. shared reports whether the file's pool is shared.
-func addPendingVersion(ctx context.Context, q *db.Queries, a fleet.Actor, v fleet.ImageVersion, j volumeJob, shared bool) (fleet.ImageVersionID, error) {
+func addPendingVersion(ctx context.Context, q *db.Queries, a fleet.Actor, v fleet.ImageVersion, j storage.VolumeJob, shared bool) (fleet.ImageVersionID, error) {
 	id, err := addImageVersion(ctx, q, a, v)
 	if err != nil {
 		return id, err
@@ -69,33 +70,33 @@ func addPendingVersion(ctx context.Context, q *db.Queries, a fleet.Actor, v flee
 }
 
 // addPendingCopy records the copy that the host will make.
-func addPendingCopy(ctx context.Context, q *db.Queries, a fleet.Actor, version fleet.ImageVersionID, j volumeJob, shared bool) error {
-	on := j.host.ID
+func addPendingCopy(ctx context.Context, q *db.Queries, a fleet.Actor, version fleet.ImageVersionID, j storage.VolumeJob, shared bool) error {
+	on := j.Host.ID
 	if shared {
 		on = ""
 	}
-	n, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: version, PoolID: j.ref.PoolID, Host: string(on), Volume: j.ref.Volume, AddedBy: a.Name})
+	n, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: version, PoolID: j.Ref.PoolID, Host: string(on), Volume: j.Ref.Volume, AddedBy: a.Name})
 	if err == nil && n == 0 {
-		err = fleet.Errorf(fleet.Conflict, "The library has a copy named %s in this pool already. Choose another name.", j.ref.Volume)
+		err = fleet.Errorf(fleet.Conflict, "The library has a copy named %s in this pool already. Choose another name.", j.Ref.Volume)
 	}
 	return err
 }
 
 func (c *Control) addDownloadVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
-	j, err := newDownloadJob(from.PoolID, NewDownload{URL: from.URL, Checksum: from.Checksum, ChecksumURL: from.ChecksumURL, Name: from.Volume, HostID: from.HostID})
+	j, err := storage.NewDownloadJob(from.PoolID, storage.NewDownload{URL: from.URL, Checksum: from.Checksum, ChecksumURL: from.ChecksumURL, Name: from.Volume, HostID: from.HostID})
 	if err != nil {
 		return fleet.Task{}, prefixSourceFields("source", err)
 	}
-	j.auditByCaller = true
-	return c.queueVolumeJob(ctx, a, from.PoolID, func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
+	j.AuditByCaller = true
+	return storage.QueueVolumeJob(ctx, c.store, a, from.PoolID, func(q *db.Queries, _ assign.AssignableObject) (storage.VolumeJob, error) {
 		if err := first(q); err != nil {
 			return j, err
 		}
-		spec, err := readPoolSpec(ctx, q, from.PoolID)
+		spec, err := storage.ReadPoolSpec(ctx, q, from.PoolID)
 		if err != nil {
 			return j, err
 		}
-		if j, err = newVolumeJobOnHost(ctx, q, a, j, hostChoice{named: from.HostID}); err != nil {
+		if j, err = storage.NewVolumeJobOnHost(ctx, q, a, j, storage.HostChoice{Named: from.HostID}); err != nil {
 			return j, prefixSourceFields("source", err)
 		}
 		version := fleet.ImageVersion{ImageID: id, Source: strings.TrimPrefix(from.auditDetail(), "from ")}
@@ -126,15 +127,15 @@ func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 		return fleet.Task{}, err
 	}
 	disk := vm.Spec.Disks[n-1]
-	j := volumeJob{
-		kind: fleet.VolumeCopy, ref: fleet.Volref{PoolID: from.PoolID, Volume: cmp.Or(from.Volume, fleet.DefaultCopyName(name, int(vm.Generation), "qcow2"))},
-		params: fleet.VolumeParams{Source: disk.Volume, SourcePool: disk.PoolID, Flatten: true, TakesBytes: disk.SizeBytes}, auditByCaller: true,
+	j := storage.VolumeJob{
+		Kind: fleet.VolumeCopy, Ref: fleet.Volref{PoolID: from.PoolID, Volume: cmp.Or(from.Volume, fleet.DefaultCopyName(name, int(vm.Generation), "qcow2"))},
+		Params: fleet.VolumeParams{Source: disk.Volume, SourcePool: disk.PoolID, Flatten: true, TakesBytes: disk.SizeBytes}, AuditByCaller: true,
 	}
-	fleet.CheckNewVolume(&checks, "source.volume", j.ref.Volume)
+	fleet.CheckNewVolume(&checks, "source.volume", j.Ref.Volume)
 	if err := checks.Err(); err != nil {
 		return fleet.Task{}, err
 	}
-	return c.queueVolumeJob(ctx, a, from.PoolID, func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
+	return storage.QueueVolumeJob(ctx, c.store, a, from.PoolID, func(q *db.Queries, _ assign.AssignableObject) (storage.VolumeJob, error) {
 		now, err := store.LockVM(ctx, q, a, from.VMID, policy.VMChange)
 		switch {
 		case err != nil:
@@ -145,14 +146,14 @@ func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 		if err := first(q); err != nil {
 			return j, err
 		}
-		spec, err := readPoolSpec(ctx, q, from.PoolID)
+		spec, err := storage.ReadPoolSpec(ctx, q, from.PoolID)
 		if err != nil {
 			return j, err
 		}
-		if err := checkNameFree(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
+		if err := storage.CheckNameFree(ctx, q, j.Ref, vm.HostID, spec.Shared); err != nil {
 			return j, prefixSourceFields("source", err)
 		}
-		if j.host, err = findHostForVolumeJob(ctx, q, a, j, hostChoice{named: vm.HostID}); err != nil {
+		if j.Host, err = storage.FindHostForVolumeJob(ctx, q, a, j, storage.HostChoice{Named: vm.HostID}); err != nil {
 			return j, prefixSourceFields("source", err)
 		}
 		version := fleet.ImageVersion{ImageID: id, Source: fmt.Sprintf("disk %d of VM %s", n, vm.Name)}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"quantix/internal/control"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 )
 
@@ -154,7 +155,7 @@ func TestDashboardPoolCountsMatchList(t *testing.T) {
 func TestPoolAssignedReleasedAndDeleted(t *testing.T) {
 	s := newProjectFixture(t)
 	spec := fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/mnt/b", Server: "nas", Export: "/b/"}
-	v, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "b", Spec: spec, HostIDs: []fleet.HostID{s.h1, s.h1}})
+	v, err := s.CreatePool(t.Context(), chief, storage.CreatePool{Name: "b", Spec: spec, HostIDs: []fleet.HostID{s.h1, s.h1}})
 	if err != nil || !v.Spec.Shared || v.Spec.Export != "/b" || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.PoolPending {
 		t.Fatalf("%+v %v", v, err)
 	}
@@ -236,14 +237,14 @@ func TestInvalidPoolsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/other"}
-	create := func(a fleet.Actor, in control.CreatePool) func() error {
+	create := func(a fleet.Actor, in storage.CreatePool) func() error {
 		return func() error { _, err := s.CreatePool(t.Context(), a, in); return err }
 	}
-	s.wantRefused("member creates", fleet.Forbidden, "do not have permission", create(s.member, control.CreatePool{Name: "x", Spec: dir}))
-	s.wantRefused("taken name", fleet.Conflict, "exists already", create(chief, control.CreatePool{Name: "nfs", Spec: dir}))
-	s.wantRefused("system path", fleet.Invalid, "belongs to the system", create(chief, control.CreatePool{Name: "x", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/etc/"}}))
-	s.wantRefused("no such host", fleet.Invalid, "does not exist", create(chief, control.CreatePool{Name: "x", Spec: dir, HostIDs: []fleet.HostID{"nowhere"}}))
-	s.wantRefused("taken directory", fleet.Invalid, "Pool local uses /srv/vm on h1", create(chief, control.CreatePool{
+	s.wantRefused("member creates", fleet.Forbidden, "do not have permission", create(s.member, storage.CreatePool{Name: "x", Spec: dir}))
+	s.wantRefused("taken name", fleet.Conflict, "exists already", create(chief, storage.CreatePool{Name: "nfs", Spec: dir}))
+	s.wantRefused("system path", fleet.Invalid, "belongs to the system", create(chief, storage.CreatePool{Name: "x", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/etc/"}}))
+	s.wantRefused("no such host", fleet.Invalid, "does not exist", create(chief, storage.CreatePool{Name: "x", Spec: dir, HostIDs: []fleet.HostID{"nowhere"}}))
+	s.wantRefused("taken directory", fleet.Invalid, "Pool local uses /srv/vm on h1", create(chief, storage.CreatePool{
 		Name: "x", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm/"}, HostIDs: []fleet.HostID{s.h1},
 	}))
 	s.wantRefused("release with disks", fleet.Conflict, "web", func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.nfs), s.h1); return err })

@@ -7,6 +7,7 @@ import (
 
 	"quantix/internal/auth"
 	"quantix/internal/control"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
 )
@@ -22,7 +23,7 @@ func (w *authzFixture) poolWithSecret() fleet.PoolID {
 	w.t.Helper()
 	spec, name := targetSpec, w.uniqueName("san")
 	spec.Target += "." + name
-	v, err := w.CreatePool(w.t.Context(), chief, control.CreatePool{Name: name, Spec: spec, Secret: testPoolSecret, HostIDs: []fleet.HostID{w.h1}})
+	v, err := w.CreatePool(w.t.Context(), chief, storage.CreatePool{Name: name, Spec: spec, Secret: testPoolSecret, HostIDs: []fleet.HostID{w.h1}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func (s *projectFixture) tablesContaining(text string) string {
 func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 	s := newProjectFixture(t)
 	ctx := t.Context()
-	san, err := s.CreatePool(ctx, chief, control.CreatePool{Name: "san", Spec: targetSpec, Secret: testPoolSecret, HostIDs: []fleet.HostID{s.h1}})
+	san, err := s.CreatePool(ctx, chief, storage.CreatePool{Name: "san", Spec: targetSpec, Secret: testPoolSecret, HostIDs: []fleet.HostID{s.h1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func TestInvalidPoolCredentialsRefused(t *testing.T) {
 		spec := targetSpec
 		change(&spec)
 		return func() error {
-			_, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "san", Spec: spec, Secret: secret, HostIDs: []fleet.HostID{s.h1}})
+			_, err := s.CreatePool(t.Context(), chief, storage.CreatePool{Name: "san", Spec: spec, Secret: secret, HostIDs: []fleet.HostID{s.h1}})
 			return err
 		}
 	}
@@ -150,7 +151,7 @@ func TestInvalidPoolCredentialsRefused(t *testing.T) {
 		_, err := s.ChangePoolSecret(t.Context(), chief, s.nfs, testPoolSecret)
 		return err
 	})
-	if _, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "first", Spec: targetSpec, Secret: testPoolSecret, HostIDs: []fleet.HostID{s.h1}}); err != nil {
+	if _, err := s.CreatePool(t.Context(), chief, storage.CreatePool{Name: "first", Spec: targetSpec, Secret: testPoolSecret, HostIDs: []fleet.HostID{s.h1}}); err != nil {
 		t.Fatal(err)
 	}
 	s.wantRefused("the target twice on a host", fleet.Invalid, "Pool first uses iqn.2026-01.org.example:vms on h1", create(testPoolSecret, func(p *fleet.PoolSpec) {
@@ -200,12 +201,12 @@ func TestLUNBelongsToOneVM(t *testing.T) {
 	s.wantRefused("with a size", fleet.Invalid, "A disk on an existing volume has the size of the volume", create(chief, "other", fleet.Disk{PoolID: san, Volume: "unit:0:0:2", Existing: true, SizeBytes: 1}))
 	s.wantRefused("a copy of a LUN", fleet.Invalid, "cannot be cloned", create(chief, "other", fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: san, Volume: "unit:0:0:2"}}))
 
-	of := control.Volume{PoolID: san, Volume: "unit:0:0:2"}
+	of := storage.Volume{PoolID: san, Volume: "unit:0:0:2"}
 	for act, do := range s.volumeRequests(of) {
 		s.wantRefused(string(act)+" a LUN", fleet.Conflict, "The volume is a LUN, which other systems may", do)
 	}
 	s.wantRefused("a new volume", fleet.Conflict, "Quantix cannot make volumes", func() error {
-		_, err := s.CreateVolume(t.Context(), chief, san, control.NewVolume{Name: "x", Format: "raw", SizeBytes: 1 << 20})
+		_, err := s.CreateVolume(t.Context(), chief, san, storage.NewVolume{Name: "x", Format: "raw", SizeBytes: 1 << 20})
 		return err
 	})
 }
@@ -226,11 +227,11 @@ func TestDiskInBlockPoolIsRawAndEmpty(t *testing.T) {
 		_, err := s.CreateVM(t.Context(), chief, in)
 		return err
 	})
-	for what, in := range map[string]control.NewVolume{"qcow2": {Name: "x", Format: "qcow2", SizeBytes: 1}} {
+	for what, in := range map[string]storage.NewVolume{"qcow2": {Name: "x", Format: "qcow2", SizeBytes: 1}} {
 		s.wantRefused(what, fleet.Invalid, "are raw", func() error { _, err := s.CreateVolume(t.Context(), chief, ceph, in); return err })
 	}
 	s.wantRefused("a download", fleet.Conflict, "only be stored in file pools", func() error {
-		_, err := s.FetchVolume(t.Context(), chief, ceph, control.NewDownload{Name: "x", URL: "https://example.org/x"})
+		_, err := s.FetchVolume(t.Context(), chief, ceph, storage.NewDownload{Name: "x", URL: "https://example.org/x"})
 		return err
 	})
 }

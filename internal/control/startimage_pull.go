@@ -11,6 +11,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 )
@@ -25,41 +26,41 @@ type imagePull struct {
 
 // prepareDownloadJob finds or adds the library image and returns the host's download job. The pool must be locked; the
 // returned function locks the catalog entry.
-func (p *imagePull) prepareDownloadJob(ctx context.Context) func(*db.Queries, assign.AssignableObject) (volumeJob, error) {
-	return func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
+func (p *imagePull) prepareDownloadJob(ctx context.Context) func(*db.Queries, assign.AssignableObject) (storage.VolumeJob, error) {
+	return func(q *db.Queries, _ assign.AssignableObject) (storage.VolumeJob, error) {
 		entry, err := lockStartImage(ctx, q, p.entryID)
 		if err != nil {
-			return volumeJob{}, err
+			return storage.VolumeJob{}, err
 		}
 		busy, err := q.PullAtWork(ctx, p.entryID)
 		switch {
 		case err != nil:
-			return volumeJob{}, err
+			return storage.VolumeJob{}, err
 		case busy:
-			return volumeJob{}, fleet.Errorf(fleet.Conflict, "%s is being pulled already. Wait for that, or cancel its task.", entry.Name)
+			return storage.VolumeJob{}, fleet.Errorf(fleet.Conflict, "%s is being pulled already. Wait for that, or cancel its task.", entry.Name)
 		}
 		if err := p.findOrAddImage(ctx, q, entry); err != nil {
-			return volumeJob{}, err
+			return storage.VolumeJob{}, err
 		}
 		if err := q.DropFailedPulls(ctx, &p.entryID); err != nil {
-			return volumeJob{}, err
+			return storage.VolumeJob{}, err
 		}
-		j, err := newDownloadJob(p.PoolID, NewDownload{URL: entry.URL, Checksum: entry.Checksum, ChecksumURL: entry.ChecksumURL, Name: entry.File})
+		j, err := storage.NewDownloadJob(p.PoolID, storage.NewDownload{URL: entry.URL, Checksum: entry.Checksum, ChecksumURL: entry.ChecksumURL, Name: entry.File})
 		if err != nil {
 			return j, err
 		}
-		j.auditByCaller = true
-		spec, err := readPoolSpec(ctx, q, p.PoolID)
+		j.AuditByCaller = true
+		spec, err := storage.ReadPoolSpec(ctx, q, p.PoolID)
 		if err != nil {
 			return j, err
 		}
-		if err := j.checkPoolKind(spec); err != nil {
+		if err := j.CheckPoolKind(spec); err != nil {
 			return j, err
 		}
-		if j.host, err = findHostForVolumeJob(ctx, q, p.actor, j, hostChoice{named: p.HostID}); err != nil {
+		if j.Host, err = storage.FindHostForVolumeJob(ctx, q, p.actor, j, storage.HostChoice{Named: p.HostID}); err != nil {
 			return j, err
 		}
-		if j.ref.Volume, err = freeFileName(ctx, q, j.ref, j.host.ID, spec.Shared); err != nil {
+		if j.Ref.Volume, err = freeFileName(ctx, q, j.Ref, j.Host.ID, spec.Shared); err != nil {
 			return j, err
 		}
 		version := fleet.ImageVersion{ImageID: p.image, Source: entry.URL, StartID: p.entryID}
@@ -122,8 +123,8 @@ func freeFileName(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet
 	end := path.Ext(ref.Volume)
 	stem := strings.TrimSuffix(ref.Volume, end)
 	for n := 2; ; n++ {
-		err := checkNameFree(ctx, q, ref, on, shared)
-		if err != nil && (!isNameTakenOrInvalid(err) || n > 50) {
+		err := storage.CheckNameFree(ctx, q, ref, on, shared)
+		if err != nil && (!storage.IsNameTakenOrInvalid(err) || n > 50) {
 			return ref.Volume, err
 		}
 		lost, failed := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: ref.PoolID, Volume: ref.Volume})

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/db"
+	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -188,7 +189,7 @@ func (c *Control) PullStartImage(ctx context.Context, a fleet.Actor, id fleet.St
 		return "", fleet.Task{}, err
 	}
 	p := imagePull{PullDestination: in, actor: a, entryID: id}
-	task, err := c.queueVolumeJobWithRows(ctx, a, in.PoolID, p.prepareDownloadJob(ctx), func(q *db.Queries, task fleet.TaskID) error {
+	task, err := storage.QueueVolumeJobWithRows(ctx, c.store, a, in.PoolID, p.prepareDownloadJob(ctx), func(q *db.Queries, task fleet.TaskID) error {
 		return q.NotePull(ctx, db.NotePullParams{ID: id, TaskID: &task})
 	})
 	return p.image, task, err

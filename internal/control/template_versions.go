@@ -7,6 +7,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/query"
+	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -177,7 +178,7 @@ func checkTemplateRemovable(ctx context.Context, q *db.Queries, id fleet.Templat
 		if err := checkNoOverlays(ctx, q, ImageFile{PoolID: o.PoolID, Volume: o.Volume, HostID: o.HostID}); err != nil {
 			return err
 		}
-		if work, err := unfinishedVolumeWork(ctx, q, o.PoolID, o.Volume, o.HostID); err != nil || work != "" {
+		if work, err := storage.UnfinishedVolumeWork(ctx, q, o.PoolID, o.Volume, o.HostID); err != nil || work != "" {
 			return store.FirstErrorOf(err, func() error {
 				return fleet.Errorf(fleet.Conflict, "The file %sis in use: %s. Wait until that has ended.", o.Volume, work)
 			})
@@ -314,32 +315,32 @@ func (v newTemplateVersion) copyDiskToImage(ctx context.Context, q *db.Queries, 
 	if err != nil {
 		return task, err
 	}
-	spec, err := readPoolSpec(ctx, q, disk.PoolID)
+	spec, err := storage.ReadPoolSpec(ctx, q, disk.PoolID)
 	if err != nil {
 		return task, err
 	}
 	if !spec.Kind.Info().FilePool {
 		return task, fleet.Errorf(fleet.Conflict, "Disk %d is in a block pool, which cannot store images. Move the disk to a file pool first.", i+1)
 	}
-	j.ref.Volume = fleet.DefaultCopyName(fmt.Sprintf("%s disk %d", t.Name, i+1), v.number, "qcow2")
-	if j.ref.Volume, err = freeFileName(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
+	j.Ref.Volume = fleet.DefaultCopyName(fmt.Sprintf("%s disk %d", t.Name, i+1), v.number, "qcow2")
+	if j.Ref.Volume, err = freeFileName(ctx, q, j.Ref, vm.HostID, spec.Shared); err != nil {
 		return task, err
 	}
-	j.params.TakesBytes, j.params.Snapshot = vm.DiskBytes(disk), shot.snapshotRef()
-	if j.host, err = findHostForVolumeJob(ctx, q, fleet.SystemActor, j, hostChoice{named: vm.HostID}); err != nil {
+	j.Params.TakesBytes, j.Params.Snapshot = vm.DiskBytes(disk), shot.snapshotRef()
+	if j.Host, err = storage.FindHostForVolumeJob(ctx, q, fleet.SystemActor, j, storage.HostChoice{Named: vm.HostID}); err != nil {
 		return task, redactHostNames(a, err)
 	}
 	version := fleet.ImageVersion{ImageID: v.disks[i].ImageID, Source: fmt.Sprintf("disk %d of VM %s", i+1, vm.Name)}
 	if v.disks[i].VersionID, err = addPendingVersion(ctx, q, a, version, j, spec.Shared); err != nil {
 		return task, err
 	}
-	subject, args := fleet.SubjectVolume(j.ref), fleet.JobArgs{Volume: &j.params}
+	subject, args := fleet.SubjectVolume(j.Ref), fleet.JobArgs{Volume: &j.Params}
 	if task.ID != "" {
 		return task, q.AddStep(ctx, db.AddStepParams{
-			ID: fleet.NewID[fleet.JobID](), TaskID: &task.ID, Role: diskRole(i + 1), HostID: j.host.ID, Kind: j.kind, Subject: subject, Args: args,
+			ID: fleet.NewID[fleet.JobID](), TaskID: &task.ID, Role: diskRole(i + 1), HostID: j.Host.ID, Kind: j.Kind, Subject: subject, Args: args,
 		})
 	}
-	id, err := store.JoinOrQueueJob(ctx, q, a, db.JoinQueueParams{HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, ProjectID: &vm.ProjectID, Args: args})
+	id, err := store.JoinOrQueueJob(ctx, q, a, db.JoinQueueParams{HostID: j.Host.ID, Kind: j.Kind, Subject: subject, SubjectName: j.Ref.Volume, ProjectID: &vm.ProjectID, Args: args})
 	if err != nil {
 		return task, err
 	}

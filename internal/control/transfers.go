@@ -5,6 +5,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/query"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 )
 
@@ -36,9 +37,9 @@ func routeOfCopyRequest(o *imageCopyRequest) transferRoute {
 }
 
 // markReceiver turns a volume job into the job of the receiving host.
-func (b transferRoute) markReceiver(j *volumeJob) {
+func (b transferRoute) markReceiver(j *storage.VolumeJob) {
 	if b.id != "" {
-		j.params.Transfer = &fleet.TransferParams{ID: b.id, Peer: b.from.ID, PeerName: b.from.Name, RateBytes: b.bytesPerSecond}
+		j.Params.Transfer = &fleet.TransferParams{ID: b.id, Peer: b.from.ID, PeerName: b.from.Name, RateBytes: b.bytesPerSecond}
 	}
 }
 

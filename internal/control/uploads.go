@@ -8,6 +8,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/agentapi"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -61,12 +62,12 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 	id := fleet.NewID[fleet.UploadID]()
 	order := fleet.VolumeParams{Upload: id, SizeBytes: in.SizeBytes, Checksum: in.Checksum, TakesBytes: in.SizeBytes}
 	var host fleet.HostID
-	_, err := c.queueVolumeJobWithRows(ctx, a, pool, func(q *db.Queries, _ assign.AssignableObject) (volumeJob, error) {
+	_, err := storage.QueueVolumeJobWithRows(ctx, c.store, a, pool, func(q *db.Queries, _ assign.AssignableObject) (storage.VolumeJob, error) {
 		ref := fleet.Volref{PoolID: pool, Volume: in.Name}
-		j := volumeJob{kind: fleet.VolumeUpload, ref: ref, params: order, detail: fleet.FormatBytes(in.SizeBytes)}
+		j := storage.VolumeJob{Kind: fleet.VolumeUpload, Ref: ref, Params: order, Detail: fleet.FormatBytes(in.SizeBytes)}
 		// Overcommit: the host checks free space.
-		j, err := newVolumeJobOnHost(ctx, q, a, j, hostChoice{named: in.HostID, overcommit: true})
-		host = j.host.ID
+		j, err := storage.NewVolumeJobOnHost(ctx, q, a, j, storage.HostChoice{Named: in.HostID, Overcommit: true})
+		host = j.Host.ID
 		return j, err
 	}, func(q *db.Queries, task fleet.TaskID) error {
 		if err := q.LockTransfers(ctx, db.LockTransfersParams{UserID: string(a.UserID), HostID: string(host)}); err != nil {

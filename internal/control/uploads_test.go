@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"quantix/internal/control"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -218,7 +219,7 @@ func TestPartialUploadKeptByOtherHostsOfSharedPool(t *testing.T) {
 	for _, h := range []fleet.HostID{s.h1, s.h2} { // the file looks abandoned, because no bytes arrived for a while
 		s.addVolume(s.nfs, h, `{"name":"image.raw.partial","path":"/mnt/nfs/image.raw.partial","format":"raw","unfinished":true}`)
 	}
-	half := control.Volume{PoolID: s.nfs, Volume: "image.raw.partial"}
+	half := storage.Volume{PoolID: s.nfs, Volume: "image.raw.partial"}
 	s.wantRefused("delete the partial file of a paused upload", fleet.Conflict, "has not ended: upload volume", func() error {
 		_, err := s.DeleteVolume(t.Context(), chief, half, half.Volume)
 		return err
@@ -235,7 +236,7 @@ func TestPartialUploadKeptByOtherHostsOfSharedPool(t *testing.T) {
 			return err
 		},
 		"create": func() error {
-			_, err := s.CreateVolume(t.Context(), chief, s.nfs, control.NewVolume{Name: "image.raw", Format: "raw", SizeBytes: 1 << 20, HostID: s.h2})
+			_, err := s.CreateVolume(t.Context(), chief, s.nfs, storage.NewVolume{Name: "image.raw", Format: "raw", SizeBytes: 1 << 20, HostID: s.h2})
 			return err
 		},
 	} {

@@ -139,18 +139,3 @@ func checkNotShared(ctx context.Context, q *db.Queries, old fleet.VMView, to fle
 	}
 	return checks.Err()
 }
-
-// checkPoolKind refuses a job that makes a volume or format that the pool's kind does not support.
-func (j volumeJob) checkPoolKind(spec fleet.PoolSpec) error {
-	is := spec.Kind.Info()
-	var checks fleet.Checks
-	switch {
-	case !is.CreatesVolumes:
-		return fleet.Errorf(fleet.Conflict, "Quantix cannot make volumes in a pool of kind %q: the storage makes them.", string(spec.Kind))
-	case !is.FilePool && (j.kind == fleet.VolumeFetch || j.kind == fleet.VolumeUpload):
-		return fleet.Errorf(fleet.Conflict, "Images can only be stored in file pools, and this pool is of kind %q.", string(spec.Kind))
-	case !is.FilePool && j.params.Format != "raw":
-		checks.Add("format", "Volumes of a pool of kind %q are raw.", string(spec.Kind))
-	}
-	return checks.Err()
-}

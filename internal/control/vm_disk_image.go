@@ -7,6 +7,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -46,36 +47,36 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		return "", none, noDisk
 	}
 	image := fleet.NewID[fleet.ImageID]()
-	decide := func(q *db.Queries, pool assign.AssignableObject) (volumeJob, error) {
+	decide := func(q *db.Queries, pool assign.AssignableObject) (storage.VolumeJob, error) {
 		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
-			return volumeJob{}, err
+			return storage.VolumeJob{}, err
 		}
 		i := at(vm)
 		if i < 0 {
-			return volumeJob{}, noDisk
+			return storage.VolumeJob{}, noDisk
 		}
 		if ok, why := vm.AllowsImage(disk); !ok {
-			return volumeJob{}, fleet.Errorf(fleet.Conflict, "%s", why)
+			return storage.VolumeJob{}, fleet.Errorf(fleet.Conflict, "%s", why)
 		}
 		if err := createProjectImage(ctx, q, a, vm.ProjectID, image, in); err != nil {
-			return volumeJob{}, err
+			return storage.VolumeJob{}, err
 		}
 		j, err := diskImageJob(ctx, q, vm, i, in.Name)
 		if err != nil {
 			return j, err
 		}
-		spec, err := readPoolSpec(ctx, q, disk.PoolID)
+		spec, err := storage.ReadPoolSpec(ctx, q, disk.PoolID)
 		if err != nil {
 			return j, err
 		}
 		if !spec.Kind.Info().FilePool {
 			return j, fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which cannot store images. Move the disk to a file pool first.", pool.Name)
 		}
-		if j.ref.Volume, err = freeFileName(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
+		if j.Ref.Volume, err = freeFileName(ctx, q, j.Ref, vm.HostID, spec.Shared); err != nil {
 			return j, err
 		}
-		if j.host, err = findHostForVolumeJob(ctx, q, fleet.SystemActor, j, hostChoice{named: vm.HostID}); err != nil {
+		if j.Host, err = storage.FindHostForVolumeJob(ctx, q, fleet.SystemActor, j, storage.HostChoice{Named: vm.HostID}); err != nil {
 			return j, redactHostNames(a, err)
 		}
 		version := fleet.ImageVersion{ImageID: image, Source: fmt.Sprintf("disk %d of VM %s", i+1, vm.Name)}
@@ -84,7 +85,7 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		}
 		return j, store.Audit(ctx, q, a, "image.create", fleet.SubjectImage(image), in.Name, fmt.Sprintf("from disk %d of VM %s", i+1, vm.Name))
 	}
-	task, err := c.queueVolumeJobAsActor(ctx, fleet.SystemActor, a, disk.PoolID, decide, func(*db.Queries, fleet.TaskID) error { return nil })
+	task, err := storage.QueueVolumeJobAsActor(ctx, c.store, fleet.SystemActor, a, disk.PoolID, decide, func(*db.Queries, fleet.TaskID) error { return nil })
 	return image, task, err
 }
 
@@ -105,15 +106,15 @@ func createProjectImage(ctx context.Context, q *db.Queries, a fleet.Actor, proje
 }
 
 // diskImageJob returns the job that makes an image of the VM's disk i, in the disk's pool.
-func diskImageJob(ctx context.Context, q *db.Queries, vm fleet.VMView, i int, name string) (volumeJob, error) {
+func diskImageJob(ctx context.Context, q *db.Queries, vm fleet.VMView, i int, name string) (storage.VolumeJob, error) {
 	disk := vm.Spec.Disks[i]
-	work, err := unfinishedVolumeWork(ctx, q, disk.PoolID, disk.Volume, vm.HostID)
+	work, err := storage.UnfinishedVolumeWork(ctx, q, disk.PoolID, disk.Volume, vm.HostID)
 	if err == nil && work != "" {
 		err = fleet.Errorf(fleet.Conflict, "The disk is in use (%s). Wait until that has ended.", work)
 	}
-	return volumeJob{
-		kind: fleet.VolumeCopy, ref: fleet.Volref{PoolID: disk.PoolID, Volume: fleet.DefaultCopyName(name, 1, "qcow2")}, auditByCaller: true, project: &vm.ProjectID,
-		params: fleet.VolumeParams{Source: disk.Volume, Flatten: true, TakesBytes: disk.SizeBytes},
+	return storage.VolumeJob{
+		Kind: fleet.VolumeCopy, Ref: fleet.Volref{PoolID: disk.PoolID, Volume: fleet.DefaultCopyName(name, 1, "qcow2")}, AuditByCaller: true, Project: &vm.ProjectID,
+		Params: fleet.VolumeParams{Source: disk.Volume, Flatten: true, TakesBytes: disk.SizeBytes},
 	}, err
 }
 

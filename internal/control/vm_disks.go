@@ -9,6 +9,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/placing"
+	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
@@ -124,7 +125,7 @@ func applyChange(ctx context.Context, q *db.Queries, a fleet.Actor, change vmCha
 // checkNewDisk refuses a disk whose name is taken, or that the VM's host cannot create.
 func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, d fleet.Disk, in NewDisk) error {
 	var checks fleet.Checks
-	spec, err := readPoolSpec(ctx, q, d.PoolID)
+	spec, err := storage.ReadPoolSpec(ctx, q, d.PoolID)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/assign"
 	"quantix/internal/control/query"
+	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -275,7 +276,7 @@ func (p *plannedSource) lockSourceVM(ctx context.Context, q *db.Queries, a fleet
 	}
 	p.vm = &vm // the VM may have started after planSource read it
 	for i, d := range disks {
-		spec, err := readPoolSpec(ctx, q, d.PoolID)
+		spec, err := storage.ReadPoolSpec(ctx, q, d.PoolID)
 		switch {
 		case err != nil:
 			return err

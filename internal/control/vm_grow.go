@@ -9,6 +9,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/placing"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
 	"quantix/internal/policy"
@@ -134,7 +135,7 @@ func checkDisksGrowable(ctx context.Context, q *db.Queries, vm fleet.VMView, to 
 			continue
 		}
 		params.Pools, params.Volumes = append(params.Pools, string(d.PoolID)), append(params.Volumes, d.Volume)
-		work, err := unfinishedVolumeWork(ctx, q, d.PoolID, d.Volume, vm.HostID)
+		work, err := storage.UnfinishedVolumeWork(ctx, q, d.PoolID, d.Volume, vm.HostID)
 		if err != nil {
 			return err
 		}

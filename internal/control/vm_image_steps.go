@@ -6,6 +6,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/query"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
 )
@@ -13,7 +14,7 @@ import (
 // preparationSteps are the jobs that must end before the host can make the VM's disks.
 type preparationSteps struct {
 	copies        []imageCopyRequest
-	verifications []volumeJob
+	verifications []storage.VolumeJob
 	awaitedFiles  []awaitedFile
 }
 
@@ -114,19 +115,19 @@ const (
 )
 
 // newVerifyJob returns the job that verifies a copy, on the VM's host if it has the file, or else on another host.
-func newVerifyJob(c query.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volumeJob, error) {
-	j := volumeJob{kind: fleet.VolumeHash, ref: c.Ref(), detail: "as a copy of an image"}
+func newVerifyJob(c query.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (storage.VolumeJob, error) {
+	j := storage.VolumeJob{Kind: fleet.VolumeHash, Ref: c.Ref(), Detail: "as a copy of an image"}
 	if c.On == nil || len(c.On.Hosts) == 0 {
 		return j, fleet.Errorf(fleet.Conflict, "No online host has %s now, so it cannot be verified.", c.Volume)
 	}
-	j.host = c.On.Hosts[0]
+	j.Host = c.On.Hosts[0]
 	for _, h := range c.On.Hosts {
 		if h.ID == prefer {
-			j.host = h
+			j.Host = h
 		}
 	}
 	if v.SHA256 != "" {
-		j.params.Checksum = "sha256:" + v.SHA256
+		j.Params.Checksum = "sha256:" + v.SHA256
 	}
 	return j, nil
 }
@@ -139,24 +140,24 @@ func (s preparationSteps) queuePrepJobs(ctx context.Context, q *db.Queries, a fl
 	}
 	var mine, all []string
 	type part struct {
-		volumeJob
+		storage.VolumeJob
 		role string
 		copy *imageCopyRequest // the copy to make; nil: verify an existing one
 	}
 	var parts []part
 	for _, j := range s.verifications {
-		parts = append(parts, part{volumeJob: j, role: roleVerify})
+		parts = append(parts, part{VolumeJob: j, role: roleVerify})
 	}
 	for i := range s.copies {
 		parts = append(parts, part{s.copies[i].volumeJob(), roleCopy, &s.copies[i]})
 	}
 	for _, p := range parts {
-		subject := fleet.SubjectVolume(p.ref)
-		at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: subject, Kind: p.kind})
+		subject := fleet.SubjectVolume(p.Ref)
+		at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: subject, Kind: p.Kind})
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(at, func(r db.JobsAboutRow) bool { return r.HostID == p.host.ID }) {
+		if slices.ContainsFunc(at, func(r db.JobsAboutRow) bool { return r.HostID == p.Host.ID }) {
 			continue // another task already makes or verifies the copy
 		}
 		if p.copy != nil {
@@ -168,14 +169,14 @@ func (s preparationSteps) queuePrepJobs(ctx context.Context, q *db.Queries, a fl
 		var way transferRoute
 		if p.copy != nil {
 			way = routeOfCopyRequest(p.copy)
-			way.markReceiver(&p.volumeJob)
+			way.markReceiver(&p.VolumeJob)
 		}
-		if err := q.AddStep(ctx, db.AddStepParams{ID: id, TaskID: &task, Role: p.role, HostID: p.host.ID, Kind: p.kind, Subject: subject, Args: fleet.JobArgs{Volume: &p.params}}); err != nil {
+		if err := q.AddStep(ctx, db.AddStepParams{ID: id, TaskID: &task, Role: p.role, HostID: p.Host.ID, Kind: p.Kind, Subject: subject, Args: fleet.JobArgs{Volume: &p.Params}}); err != nil {
 			return err
 		}
 		mine = append(mine, string(id))
 		if way.id != "" {
-			sender, err := way.addSenderJob(ctx, q, task, id, p.ref)
+			sender, err := way.addSenderJob(ctx, q, task, id, p.Ref)
 			if err != nil {
 				return err
 			}

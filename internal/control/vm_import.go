@@ -7,6 +7,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/query"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -20,7 +21,7 @@ type ApplianceFile struct {
 
 // GetAppliance returns an importable file with the facts that its host reported.
 func (c *Control) GetAppliance(ctx context.Context, a fleet.Actor, of ApplianceFile) (query.VolumeOn, error) {
-	v, err := c.VolumeOn(ctx, a, Volume{PoolID: of.PoolID, HostID: of.HostID, Volume: of.Volume})
+	v, err := c.VolumeOn(ctx, a, storage.Volume{PoolID: of.PoolID, HostID: of.HostID, Volume: of.Volume})
 	if err == nil && v.Appliance == nil {
 		err = fleet.Errorf(fleet.NotFound, "%s is not an appliance. Choose an OVA archive, or a disk as VMDK, VHDX, VHD or VDI.", of.Volume)
 	}
@@ -105,7 +106,7 @@ func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM
 // lockAppliance refuses if the file changed after planAppliance read it, or has unfinished jobs. The file's pool must
 // be locked.
 func (p plannedSource) lockAppliance(ctx context.Context, q *db.Queries) error {
-	use, err := currentVolumeUse(ctx, q, *p.file)
+	use, err := storage.CurrentVolumeUse(ctx, q, *p.file)
 	if err != nil {
 		return err
 	}
@@ -129,23 +130,4 @@ func (p plannedSource) conversionJobs(vm fleet.VMView) map[int]fleet.VolumeParam
 		out[i] = order
 	}
 	return out
-}
-
-// ConvertVolume queues the conversion of a volume in another format to a qcow2 image, in the same pool and on the same
-// host. The source volume stays.
-func (c *Control) ConvertVolume(ctx context.Context, a fleet.Actor, of Volume, to string, overcommit bool) (fleet.Task, error) {
-	return c.changeVolume(ctx, a, of, fleet.ActConvert, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
-		var checks fleet.Checks
-		if fleet.CheckNewVolume(&checks, "name", to); checks.Err() != nil {
-			return volumeJob{}, checks.Err()
-		}
-		order := fleet.VolumeParams{Source: of.Volume, TakesBytes: v.CapacityBytes}
-		j := volumeJob{kind: fleet.VolumeConvert, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, params: order, detail: "of " + of.Volume}
-		if err := checkNameFree(ctx, q, j.ref, v.LocalHost(), v.Shared); err != nil {
-			return j, err
-		}
-		var err error
-		j.host, err = findHostForVolumeJob(ctx, q, a, j, hostChoice{named: of.HostID, among: v.Hosts, overcommit: overcommit})
-		return j, err
-	})
 }

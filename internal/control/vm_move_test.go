@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"quantix/internal/control"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -110,7 +111,7 @@ func TestMoveDiskChangesSpecOnSuccess(t *testing.T) {
 	for _, ref := range []fleet.Volref{disk, order.To} {
 		s.addVolume(ref.PoolID, s.h1, `{"name":"`+ref.Volume+`","path":"/v/`+ref.Volume+`","format":"qcow2","capacityBytes":1073741824}`)
 		s.wantRefused("clone a migrating disk", fleet.Conflict, "move disk", func() error {
-			_, err := s.CloneVolume(t.Context(), chief, control.Volume{PoolID: ref.PoolID, Volume: ref.Volume, HostID: s.h1}, "copy.qcow2", false)
+			_, err := s.CloneVolume(t.Context(), chief, storage.Volume{PoolID: ref.PoolID, Volume: ref.Volume, HostID: s.h1}, "copy.qcow2", false)
 			return err
 		})
 	}
@@ -279,7 +280,7 @@ func TestDiskMigrationReservesSpace(t *testing.T) {
 	s.setPoolSizes(s.nfs, 1536, 0, 0)
 	s.moveDisk(v, disk)
 	s.wantRefused("space that is reserved already", fleet.Invalid, "2 fields", func() error {
-		_, err := s.CreateVolume(t.Context(), chief, s.nfs, control.NewVolume{Name: "most.raw", Format: "raw", SizeBytes: 1 << 30})
+		_, err := s.CreateVolume(t.Context(), chief, s.nfs, storage.NewVolume{Name: "most.raw", Format: "raw", SizeBytes: 1 << 30})
 		return err
 	})
 }

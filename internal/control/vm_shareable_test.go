@@ -7,6 +7,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/control/query"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 )
 
@@ -215,7 +216,7 @@ func TestSharedVolumeCannotBecomeExclusive(t *testing.T) {
 		return err
 	})
 	s.wantRefused("wipe a shared volume", fleet.Conflict, "The volume is a disk of the VM one, so it cannot be wiped here.", func() error {
-		_, err := s.WipeVolume(t.Context(), chief, control.Volume{PoolID: s.nfs, Volume: "quorum.raw"}, "quorum.raw")
+		_, err := s.WipeVolume(t.Context(), chief, storage.Volume{PoolID: s.nfs, Volume: "quorum.raw"}, "quorum.raw")
 		return err
 	})
 	s.execSQL(`UPDATE pools SET spec = spec || jsonb_build_object('kind', $2::text) WHERE id = $1`, s.nfs, string(fleet.PoolISCSIDirect))

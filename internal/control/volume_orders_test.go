@@ -3,7 +3,7 @@ package control_test
 import (
 	"testing"
 
-	"quantix/internal/control"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 )
 
@@ -26,7 +26,7 @@ func TestRenameVolumeReservesBothNames(t *testing.T) {
 	s.wantRefused("a VM of a volume that is being renamed", fleet.Conflict, "rename volume", s.cloneRequest(chief, s.nfs, of.Volume))
 	for _, name := range []string{"old.raw", "new.raw"} {
 		s.wantRefused("make another "+name, fleet.Invalid, "Choose another name", func() error {
-			_, err := s.CreateVolume(t.Context(), chief, s.nfs, control.NewVolume{Name: name, Format: "raw", SizeBytes: 1 << 20})
+			_, err := s.CreateVolume(t.Context(), chief, s.nfs, storage.NewVolume{Name: name, Format: "raw", SizeBytes: 1 << 20})
 			return err
 		})
 	}

@@ -9,20 +9,21 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/control/query"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
 
 // unusedVolume returns an unused volume of the shared pool, reported by both hosts.
-func (s *projectFixture) unusedVolume(name string) control.Volume {
+func (s *projectFixture) unusedVolume(name string) storage.Volume {
 	s.t.Helper()
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
 		s.addVolume(s.nfs, h, fmt.Sprintf(`{"name":%q,"path":"/v/%s","format":"raw","capacityBytes":1048576,"allocBytes":4096}`, name, name))
 	}
-	return control.Volume{PoolID: s.nfs, Volume: name}
+	return storage.Volume{PoolID: s.nfs, Volume: name}
 }
 
-func (s *projectFixture) volumeOn(of control.Volume) query.VolumeOn {
+func (s *projectFixture) volumeOn(of storage.Volume) query.VolumeOn {
 	s.t.Helper()
 	v, err := s.VolumeOn(s.t.Context(), chief, of)
 	if err != nil {
@@ -32,7 +33,7 @@ func (s *projectFixture) volumeOn(of control.Volume) query.VolumeOn {
 }
 
 // volumeRequests returns a request for each operation on an existing volume.
-func (s *projectFixture) volumeRequests(of control.Volume) map[fleet.Action]func() error {
+func (s *projectFixture) volumeRequests(of storage.Volume) map[fleet.Action]func() error {
 	ctx := s.t.Context()
 	return map[fleet.Action]func() error{
 		fleet.ActGrow:   func() error { _, err := s.GrowVolume(ctx, chief, of, 1<<30, false); return err },
@@ -47,7 +48,7 @@ var destructiveActions = []fleet.Action{fleet.ActGrow, fleet.ActRename, fleet.Ac
 
 func TestVolumeOperationsQueueJobs(t *testing.T) {
 	s := newProjectFixture(t)
-	in := control.NewVolume{Name: "data.raw", Format: "raw", SizeBytes: 1 << 30}
+	in := storage.NewVolume{Name: "data.raw", Format: "raw", SizeBytes: 1 << 30}
 	task, err := s.CreateVolume(t.Context(), chief, s.nfs, in)
 	if err != nil || task.Kind != fleet.VolumeCreate || task.HostName == "" || task.SubjectName != "data.raw" {
 		t.Fatalf("%+v %v", task, err)
@@ -67,18 +68,18 @@ func TestVolumeOperationsQueueJobs(t *testing.T) {
 		t.Errorf("%+v %v", task, err)
 	}
 	for name, c := range map[string]struct {
-		in   func(*control.NewVolume)
+		in   func(*storage.NewVolume)
 		says string
 	}{
-		"a path":      {func(n *control.NewVolume) { n.Name = "../up" }, "letters, digits"},
-		"the marker":  {func(n *control.NewVolume) { n.Name = ".quantix-pool" }, "letters, digits"},
-		"half made":   {func(n *control.NewVolume) { n.Name = "x.partial" }, "are reserved for incomplete volumes."},
-		"a VM's disk": {func(n *control.NewVolume) { n.Name = "web-0123456789ab-1.qcow2" }, "disks of VMs"},
-		"taken":       {func(n *control.NewVolume) { n.Name = "debian.qcow2" }, "Choose another name"},
-		"a format":    {func(n *control.NewVolume) { n.Name, n.Format = "other", "vmdk" }, "qcow2 or raw"},
-		"no size":     {func(n *control.NewVolume) { n.SizeBytes = 0 }, "above 0"},
-		"too large":   {func(n *control.NewVolume) { n.SizeBytes = fleet.MaxDiskBytes + 1 }, "64 TiB"},
-		"no room":     {func(n *control.NewVolume) { n.SizeBytes = 950 << 30 }, "2 fields"},
+		"a path":      {func(n *storage.NewVolume) { n.Name = "../up" }, "letters, digits"},
+		"the marker":  {func(n *storage.NewVolume) { n.Name = ".quantix-pool" }, "letters, digits"},
+		"half made":   {func(n *storage.NewVolume) { n.Name = "x.partial" }, "are reserved for incomplete volumes."},
+		"a VM's disk": {func(n *storage.NewVolume) { n.Name = "web-0123456789ab-1.qcow2" }, "disks of VMs"},
+		"taken":       {func(n *storage.NewVolume) { n.Name = "debian.qcow2" }, "Choose another name"},
+		"a format":    {func(n *storage.NewVolume) { n.Name, n.Format = "other", "vmdk" }, "qcow2 or raw"},
+		"no size":     {func(n *storage.NewVolume) { n.SizeBytes = 0 }, "above 0"},
+		"too large":   {func(n *storage.NewVolume) { n.SizeBytes = fleet.MaxDiskBytes + 1 }, "64 TiB"},
+		"no room":     {func(n *storage.NewVolume) { n.SizeBytes = 950 << 30 }, "2 fields"},
 	} {
 		wrong := in
 		wrong.Name = "other.raw"
@@ -88,7 +89,7 @@ func TestVolumeOperationsQueueJobs(t *testing.T) {
 
 	// Space for pending jobs is reserved.
 	for n := range 2 {
-		most := control.NewVolume{Name: fmt.Sprintf("most-%d.raw", n), Format: "raw", SizeBytes: 600 << 30}
+		most := storage.NewVolume{Name: fmt.Sprintf("most-%d.raw", n), Format: "raw", SizeBytes: 600 << 30}
 		ask := func() error { _, err := s.CreateVolume(t.Context(), chief, s.nfs, most); return err }
 		if n == 0 {
 			if err := ask(); err != nil {
@@ -115,33 +116,33 @@ func TestVolumeInUseCannotBeChanged(t *testing.T) {
 	s := newProjectFixture(t)
 	vm := s.createVM("web", fleet.Stopped)
 	for name, c := range map[string]struct {
-		make  func(of control.Volume)
+		make  func(of storage.Volume)
 		says  string
 		clone string // why the volume cannot be cloned
 	}{
-		"disk": {func(of control.Volume) {
+		"disk": {func(of storage.Volume) {
 			s.setSpecField(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}]`)
 		}, "VM web", ""},
-		"drive": {func(of control.Volume) {
+		"drive": {func(of storage.Volume) {
 			s.setSpecField(vm.ID, "iso", `{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}`)
 		}, "VM web", ""},
-		"made-from": {func(of control.Volume) {
+		"made-from": {func(of storage.Volume) {
 			s.setSpecField(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"new.qcow2","image":{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}}]`)
 			s.execSQL(`UPDATE vms SET generation = 2 WHERE id = $1`, vm.ID)
 		}, "is being created from the volume.", ""},
-		"published": {func(of control.Volume) {
+		"published": {func(of storage.Volume) {
 			if err := s.PublishImage(t.Context(), chief, control.ImageFile{PoolID: of.PoolID, Volume: of.Volume}); err != nil {
 				t.Fatal(err)
 			}
 		}, "published", ""},
-		"found-on-another-host": {func(of control.Volume) {
+		"found-on-another-host": {func(of storage.Volume) {
 			s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, '11111111-1111-4111-8111-111111111111', 'theirs', '{"power":"running"}')`, s.h2)
 			s.setReportedVolumeFields(of, s.h2, `{"usedBy":["11111111-1111-4111-8111-111111111111"]}`)
 		}, "theirs", "uses the volume, so a copy would be inconsistent."},
-		"in-a-drive-of-another-host": {func(of control.Volume) {
+		"in-a-drive-of-another-host": {func(of storage.Volume) {
 			s.setReportedVolumeFields(of, s.h2, `{"inDrive":["22222222-2222-4222-8222-222222222222"]}`)
 		}, "22222222", ""},
-		"base": {func(of control.Volume) { s.setReportedVolumeFields(of, s.h1, `{"baseOf":["top.qcow2"]}`) }, "top.qcow2", ""},
+		"base": {func(of storage.Volume) { s.setReportedVolumeFields(of, s.h1, `{"baseOf":["top.qcow2"]}`) }, "top.qcow2", ""},
 	} {
 		of := s.unusedVolume(name + ".raw")
 		if v := s.volumeOn(of); !v.Orphan || len(v.Hosts) != 2 {
@@ -170,7 +171,7 @@ func (s *projectFixture) setSpecField(id fleet.VMID, part, value string) {
 }
 
 // setReportedVolumeFields adds properties to a volume in a host's report.
-func (s *projectFixture) setReportedVolumeFields(of control.Volume, host fleet.HostID, more string) {
+func (s *projectFixture) setReportedVolumeFields(of storage.Volume, host fleet.HostID, more string) {
 	s.t.Helper()
 	s.execSQL(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $3 THEN v || $4::jsonb ELSE v END) FROM jsonb_array_elements(status->'volumes') v))
 		WHERE pool_id = $1 AND host_id = $2`, of.PoolID, host, of.Volume, more)
@@ -283,7 +284,7 @@ func TestVolumesHiddenFromTenants(t *testing.T) {
 	of := s.unusedVolume("data.raw")
 	for _, a := range []fleet.Actor{s.member, s.viewer, s.blueMember} {
 		s.wantRefused("create", fleet.Forbidden, "do not have permission", func() error {
-			_, err := s.CreateVolume(t.Context(), a, s.nfs, control.NewVolume{Name: "x.raw", Format: "raw", SizeBytes: 1})
+			_, err := s.CreateVolume(t.Context(), a, s.nfs, storage.NewVolume{Name: "x.raw", Format: "raw", SizeBytes: 1})
 			return err
 		})
 		s.wantRefused("delete", fleet.Forbidden, "do not have permission", func() error { _, err := s.DeleteVolume(t.Context(), a, of, "data.raw"); return err })
@@ -291,7 +292,7 @@ func TestVolumesHiddenFromTenants(t *testing.T) {
 	if got := volumeNames(t)(s.PoolVolumes(t.Context(), s.member, s.nfs)); strings.Contains(got, "data.raw") {
 		t.Errorf("a tenant sees %q", got)
 	}
-	s.setReportedVolumeFields(control.Volume{PoolID: s.nfs, Volume: "cd.iso"}, s.h1, `{"inDrive":["22222222-2222-4222-8222-222222222222"],"modifiedAt":"2026-01-01T00:00:00Z","baseOf":["x"]}`)
+	s.setReportedVolumeFields(storage.Volume{PoolID: s.nfs, Volume: "cd.iso"}, s.h1, `{"inDrive":["22222222-2222-4222-8222-222222222222"],"modifiedAt":"2026-01-01T00:00:00Z","baseOf":["x"]}`)
 	all, err := s.PoolVolumes(t.Context(), s.member, s.nfs)
 	for _, v := range all {
 		if v.InDrive != nil || v.BaseOf != nil || v.ModifiedAt != nil || v.Actions != nil || v.Orphan {

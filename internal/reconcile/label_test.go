@@ -8,6 +8,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/control/hosts"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
 	"quantix/internal/testkit"
@@ -37,7 +38,7 @@ func TestRelabelledHostGetsAssignments(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), `INSERT INTO hosts (id, name) VALUES ($1, 'h1')`, host); err != nil {
 		t.Fatal(err)
 	}
-	made, err := c.CreatePool(t.Context(), chief, control.CreatePool{Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}, Selector: "rack=4"})
+	made, err := c.CreatePool(t.Context(), chief, storage.CreatePool{Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}, Selector: "rack=4"})
 	if err != nil {
 		t.Fatal(err)
 	}

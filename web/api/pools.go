@@ -3,8 +3,8 @@ package api
 import (
 	"context"
 
-	"quantix/internal/control"
 	"quantix/internal/control/query"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 )
 
@@ -39,7 +39,7 @@ func poolAnswer(a fleet.Actor, p fleet.PoolView) poolBody {
 	return poolBody{PoolView: p, Offered: offeredActions(a, "pool", p.Actions()), Hosts: poolHostBodies(a, p.Hosts)}
 }
 
-func (api *API) createPool(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreatePool }) (*poolOutput, error) {
+func (api *API) createPool(ctx context.Context, a fleet.Actor, in *struct{ Body storage.CreatePool }) (*poolOutput, error) {
 	pool, err := api.Control.CreatePool(ctx, a, in.Body)
 	return &poolOutput{Location: Base + "/pools/" + string(pool.ID), Body: poolAnswer(a, pool)}, err
 }

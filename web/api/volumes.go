@@ -3,7 +3,7 @@ package api
 import (
 	"context"
 
-	"quantix/internal/control"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 )
 
@@ -14,13 +14,13 @@ type VolumePath struct {
 	Host   fleet.HostID `query:"host" doc:"For a local pool: the host that has the file; may be omitted if only one host has it"`
 }
 
-func (in *VolumePath) volume() control.Volume {
-	return control.Volume{PoolID: in.ID, Volume: in.Volume, HostID: in.Host}
+func (in *VolumePath) volume() storage.Volume {
+	return storage.Volume{PoolID: in.ID, Volume: in.Volume, HostID: in.Host}
 }
 
 type createVolumeInput struct {
 	PoolPath
-	Body control.NewVolume
+	Body storage.NewVolume
 }
 
 func (api *API) createVolume(ctx context.Context, a fleet.Actor, in *createVolumeInput) (*taskOutput, error) {
@@ -30,7 +30,7 @@ func (api *API) createVolume(ctx context.Context, a fleet.Actor, in *createVolum
 
 type fetchVolumeInput struct {
 	PoolPath
-	Body control.NewDownload
+	Body storage.NewDownload
 }
 
 func (api *API) fetchVolume(ctx context.Context, a fleet.Actor, in *fetchVolumeInput) (*taskOutput, error) {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
 	"quantix/internal/control/query"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
@@ -73,7 +73,7 @@ func (s *Site) assignableHosts(ctx context.Context, a fleet.Actor, chosen []flee
 }
 
 func (s *Site) CreatePool(c echo.Context, a fleet.Actor, in poolForm) (form.Response, error) {
-	want := control.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec().OfKind(), HostIDs: in.Hosts, Selector: in.Selector}
+	want := storage.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec().OfKind(), HostIDs: in.Hosts, Selector: in.Selector}
 	if want.Spec.Kind.Info().Secret != nil { // without scripts the form sends the field for all kinds
 		want.Secret = in.Secret
 	}

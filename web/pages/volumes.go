@@ -11,6 +11,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/control/query"
+	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/views"
 	poolview "quantix/views/pool"
@@ -40,8 +41,8 @@ func (in volumeForm) view() poolview.VolumeForm {
 }
 
 // VolumeInPath returns the pool's volume in the request's path and query.
-func VolumeInPath(c echo.Context) control.Volume {
-	return control.Volume{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
+func VolumeInPath(c echo.Context) storage.Volume {
+	return storage.Volume{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
 }
 
 // stayOnVolumesTab returns the response after task t was queued: a message on the pool's volumes tab.
@@ -59,7 +60,7 @@ func (s *Site) ShowDownloadVolumeForm(c echo.Context, a fleet.Actor, in volumeFo
 }
 
 func (s *Site) DownloadVolume(c echo.Context, a fleet.Actor, in volumeForm) (form.Response, error) {
-	order := control.NewDownload{
+	order := storage.NewDownload{
 		URL: strings.TrimSpace(in.URL), Checksum: strings.TrimSpace(in.Checksum), ChecksumURL: strings.TrimSpace(in.ChecksumURL), Name: strings.TrimSpace(in.Name), HostID: fleet.HostID(in.Host),
 	}
 	t, err := s.Control.FetchVolume(c.Request().Context(), a, fleet.PoolID(c.Param("id")), order)
@@ -100,7 +101,7 @@ func (s *Site) showNewVolumeDialog(c echo.Context, a fleet.Actor, in volumeForm,
 
 func (s *Site) CreateVolume(c echo.Context, a fleet.Actor, in volumeForm) (form.Response, error) {
 	var checks fleet.Checks
-	order := control.NewVolume{
+	order := storage.NewVolume{
 		Name: strings.TrimSpace(in.Name), Format: in.Format, SizeBytes: form.ParseField(&checks, "sizeBytes", in.Size, form.ParseDiskSize), Full: in.Full != "",
 		HostID: fleet.HostID(in.Host), Overcommit: in.Overcommit != "",
 	}

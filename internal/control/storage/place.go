@@ -1,4 +1,4 @@
-package control
+package storage
 
 import (
 	"cmp"
@@ -14,9 +14,9 @@ import (
 	"quantix/internal/placement"
 )
 
-// currentVolumeUse returns how the volume is used now, including requests made after v was read. The pool must be
+// CurrentVolumeUse returns how the volume is used now, including requests made after v was read. The pool must be
 // locked.
-func currentVolumeUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.VolumeUse, error) {
+func CurrentVolumeUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.VolumeUse, error) {
 	use := v.Use()
 	text, err := q.VolumeInUse(ctx, db.VolumeInUseParams{PoolID: string(v.PoolID), Volume: v.Name, Host: string(v.LocalHost())})
 	if err != nil {
@@ -28,14 +28,14 @@ func currentVolumeUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fle
 	}
 	use.Disk, use.Drive = cmp.Or(users.Disk, use.Disk), cmp.Or(users.Drive, use.Drive)
 	use.CreatedVM, use.Published = users.CreatedVM, users.Published
-	work, err := unfinishedVolumeWork(ctx, q, v.PoolID, v.Name, v.LocalHost())
+	work, err := UnfinishedVolumeWork(ctx, q, v.PoolID, v.Name, v.LocalHost())
 	use.Work = work
 	return use, err
 }
 
-// unfinishedVolumeWork returns the verb of an unfinished job that changes or reads the volume; empty: none. For a local
+// UnfinishedVolumeWork returns the verb of an unfinished job that changes or reads the volume; empty: none. For a local
 // pool, on is the host whose jobs count; empty: all hosts.
-func unfinishedVolumeWork(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, on fleet.HostID) (string, error) {
+func UnfinishedVolumeWork(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, on fleet.HostID) (string, error) {
 	rows, err := q.VolumesAtWork(ctx, string(pool))
 	for _, r := range rows {
 		ref, _ := r.Subject.Volume()
@@ -46,7 +46,8 @@ func unfinishedVolumeWork(ctx context.Context, q *db.Queries, pool fleet.PoolID,
 	return "", err
 }
 
-func readPoolSpec(ctx context.Context, q *db.Queries, pool fleet.PoolID) (fleet.PoolSpec, error) {
+// ReadPoolSpec returns the spec of the pool.
+func ReadPoolSpec(ctx context.Context, q *db.Queries, pool fleet.PoolID) (fleet.PoolSpec, error) {
 	rows, err := q.PoolsForWork(ctx, []string{string(pool)})
 	switch {
 	case err != nil:
@@ -57,10 +58,10 @@ func readPoolSpec(ctx context.Context, q *db.Queries, pool fleet.PoolID) (fleet.
 	return rows[0].Spec, nil
 }
 
-// checkNameFree refuses a name that a volume of the pool has, has had or will have. It also refuses a name with a
+// CheckNameFree refuses a name that a volume of the pool has, has had or will have. It also refuses a name with a
 // partial file that a host has yet to remove, because the removal would delete the new file. If on is set and the pool
 // is local, only that host's files count.
-func checkNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) error {
+func CheckNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) error {
 	of := string(on)
 	if shared {
 		of = ""
@@ -74,31 +75,31 @@ func checkNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on flee
 		checks.Add("name", "The pool has a volume of this name, had one as a VM's disk, or one is being made. Choose another name.")
 		return checks.Err()
 	}
-	work, err := unfinishedVolumeWork(ctx, q, ref.PoolID, ref.Volume+fleet.PartialSuffix, fleet.HostID(of))
+	work, err := UnfinishedVolumeWork(ctx, q, ref.PoolID, ref.Volume+fleet.PartialSuffix, fleet.HostID(of))
 	if err == nil && work != "" {
 		err = fleet.Errorf(fleet.Conflict, "The host is still removing a partial file of an earlier volume %s. Try again when that is done, or choose another name.", ref.Volume)
 	}
 	return err
 }
 
-// isNameTakenOrInvalid reports whether err is a refusal by checkNameFree, so that the caller may try another name.
-func isNameTakenOrInvalid(err error) bool {
+// IsNameTakenOrInvalid reports whether err is a refusal by CheckNameFree, so that the caller may try another name.
+func IsNameTakenOrInvalid(err error) bool {
 	code := fleet.CodeOf(err)
 	return code == fleet.Invalid || code == fleet.Conflict
 }
 
-// hostChoice says which hosts may run a volume job.
-type hostChoice struct {
-	named      fleet.HostID    // empty: any host
-	among      []query.HostRef // the hosts with the volume; nil: any host
-	overcommit bool            // allow overcommit of the pool
+// HostChoice says which hosts may run a volume job.
+type HostChoice struct {
+	Named      fleet.HostID    // empty: any host
+	Among      []query.HostRef // the hosts with the volume; nil: any host
+	Overcommit bool            // allow overcommit of the pool
 }
 
-// findHostForVolumeJob returns the host for the job: the named host, or an online host with the pool active and enough
+// FindHostForVolumeJob returns the host for the job: the named host, or an online host with the pool active and enough
 // space. It refuses if none is suitable.
-func findHostForVolumeJob(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, choice hostChoice) (query.HostRef, error) {
-	disks := []fleet.Disk{{PoolID: j.ref.PoolID, SizeBytes: j.params.TakesBytes}}
-	hosts, err := placing.CandidateHosts(ctx, q, a, choice.named, fleet.VMSpec{Disks: disks})
+func FindHostForVolumeJob(ctx context.Context, q *db.Queries, a fleet.Actor, j VolumeJob, choice HostChoice) (query.HostRef, error) {
+	disks := []fleet.Disk{{PoolID: j.Ref.PoolID, SizeBytes: j.Params.TakesBytes}}
+	hosts, err := placing.CandidateHosts(ctx, q, a, choice.Named, fleet.VMSpec{Disks: disks})
 	if err != nil {
 		return query.HostRef{}, err
 	}
@@ -106,26 +107,26 @@ func findHostForVolumeJob(ctx context.Context, q *db.Queries, a fleet.Actor, j v
 	var faults []placement.Fault
 	for i := range hosts {
 		h := &hosts[i]
-		if choice.among != nil && !slices.ContainsFunc(choice.among, func(r query.HostRef) bool { return r.ID == h.ID }) {
+		if choice.Among != nil && !slices.ContainsFunc(choice.Among, func(r query.HostRef) bool { return r.ID == h.ID }) {
 			continue
 		}
-		h.Overcommit = choice.overcommit
+		h.Overcommit = choice.Overcommit
 		wrong := placement.DiskFaults(disks, *h)
 		switch {
-		case len(wrong) > 0 && (faults == nil || h.Pools[j.ref.PoolID].Assigned):
+		case len(wrong) > 0 && (faults == nil || h.Pools[j.Ref.PoolID].Assigned):
 			faults = wrong
-		case len(wrong) == 0 && (best == nil || h.Pools[j.ref.PoolID].FreeBytes > best.Pools[j.ref.PoolID].FreeBytes):
+		case len(wrong) == 0 && (best == nil || h.Pools[j.Ref.PoolID].FreeBytes > best.Pools[j.Ref.PoolID].FreeBytes):
 			best = h
 		}
 	}
 	if best != nil {
 		return query.HostRef{ID: best.ID, Name: best.Name}, nil
 	}
-	return query.HostRef{}, noHostForJobError(j, faults, choice.named)
+	return query.HostRef{}, noHostForJobError(j, faults, choice.Named)
 }
 
 // noHostForJobError returns the error that explains why no host can run the job.
-func noHostForJobError(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
+func noHostForJobError(j VolumeJob, faults []placement.Fault, named fleet.HostID) error {
 	var checks fleet.Checks
 	for _, f := range faults {
 		switch {
@@ -139,13 +140,13 @@ func noHostForJobError(j volumeJob, faults []placement.Fault, named fleet.HostID
 		}
 	}
 	if len(faults) == 0 {
-		return fleet.Errorf(fleet.Conflict, "No online host has %s now.", cmp.Or(j.params.Source, "the pool"))
+		return fleet.Errorf(fleet.Conflict, "No online host has %s now.", cmp.Or(j.Params.Source, "the pool"))
 	}
 	return checks.Err()
 }
 
-// chooseVolumeHost returns the named host, or the first online host with the volume if named is empty.
-func chooseVolumeHost(v query.VolumeOn, named fleet.HostID) (query.HostRef, error) {
+// ChooseVolumeHost returns the named host, or the first online host with the volume if named is empty.
+func ChooseVolumeHost(v query.VolumeOn, named fleet.HostID) (query.HostRef, error) {
 	for _, h := range v.Hosts {
 		if named == "" || h.ID == named {
 			return h, nil

@@ -1,4 +1,4 @@
-package control
+package storage
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 // ChangePoolSecret replaces the secret with which hosts log in to a pool's storage. All hosts of the pool set the pool
 // up again with the new secret. A running guest uses it from its next start. No response, job or audit line has the
 // secret.
-func (c *Control) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.PoolID, secret string) ([]fleet.TaskID, error) {
+func (st *Storage) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.PoolID, secret string) ([]fleet.TaskID, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
 	var tasks []fleet.TaskID
-	err := assign.PoolType.ChangeObject(ctx, c.store, a, string(id), func(q *db.Queries, o assign.AssignableObject) error {
-		spec, err := readPoolSpec(ctx, q, id)
+	err := assign.PoolType.ChangeObject(ctx, st.store, a, string(id), func(q *db.Queries, o assign.AssignableObject) error {
+		spec, err := ReadPoolSpec(ctx, q, id)
 		if err != nil {
 			return err
 		}
@@ -34,7 +34,7 @@ func (c *Control) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.
 		if spec.CheckSecret(&checks, "secret", secret); checks.Err() != nil {
 			return checks.Err()
 		}
-		if err := c.storePoolSecret(ctx, q, a, id, secret); err != nil {
+		if err := st.storePoolSecret(ctx, q, a, id, secret); err != nil {
 			return err
 		}
 		if tasks, err = o.QueueRepeatedSetup(ctx, q, a); err != nil {
@@ -46,12 +46,12 @@ func (c *Control) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.
 }
 
 // storePoolSecret stores the secret, sealed with a key that the database does not have.
-func (c *Control) storePoolSecret(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PoolID, secret string) error {
-	by := c.opts.Vault.KeyID()
+func (st *Storage) storePoolSecret(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PoolID, secret string) error {
+	by := st.vault.KeyID()
 	if by == "" {
 		return fleet.Errorf(fleet.Conflict, "This portal has no key to encrypt credentials. Set secretsKey in the portal's settings.")
 	}
-	sealed, err := c.opts.Vault.Seal(poolSecretLabel(id), []byte(secret))
+	sealed, err := st.vault.Seal(poolSecretLabel(id), []byte(secret))
 	if err != nil {
 		return err
 	}
@@ -62,21 +62,21 @@ func (c *Control) storePoolSecret(ctx context.Context, q *db.Queries, a fleet.Ac
 func poolSecretLabel(id fleet.PoolID) string { return "secret of pool " + string(id) }
 
 // PoolSecret returns a pool's secret to a host that has the pool assigned. All other callers are refused.
-func (c *Control) PoolSecret(ctx context.Context, a fleet.Actor, id fleet.PoolID) (wire.PoolSecret, error) {
+func (st *Storage) PoolSecret(ctx context.Context, a fleet.Actor, id fleet.PoolID) (wire.PoolSecret, error) {
 	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return wire.PoolSecret{}, err
 	}
 	if err := store.CheckID(id, "pool"); err != nil {
 		return wire.PoolSecret{}, err
 	}
-	row, err := c.store.PoolSecretFor(ctx, db.PoolSecretForParams{PoolID: id, HostID: a.HostID})
+	row, err := st.store.PoolSecretFor(ctx, db.PoolSecretForParams{PoolID: id, HostID: a.HostID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return wire.PoolSecret{}, fleet.Errorf(fleet.NotFound, "There are no credentials of this pool for this host.")
 	}
 	if err != nil {
 		return wire.PoolSecret{}, store.UserError(err)
 	}
-	secret, ok := c.opts.Vault.Unseal(poolSecretLabel(id), row.Sealed)
+	secret, ok := st.vault.Unseal(poolSecretLabel(id), row.Sealed)
 	if !ok {
 		return wire.PoolSecret{}, fleet.Errorf(fleet.Conflict, "The portal cannot decrypt the pool's credentials: a portal with another key (%s) encrypted them. Give all portals the same secretsKey, or change the pool's credentials.", row.ByKey)
 	}

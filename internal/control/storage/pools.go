@@ -1,4 +1,4 @@
-package control
+package storage
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// CreatePool is the input of Control.CreatePool.
+// CreatePool is the input of Storage.CreatePool.
 type CreatePool struct {
 	Name    string         `json:"name"`
 	Spec    fleet.PoolSpec `json:"spec"`
@@ -22,7 +22,7 @@ type CreatePool struct {
 }
 
 // CreatePool writes a new pool and queues its set-up on each host.
-func (c *Control) CreatePool(ctx context.Context, a fleet.Actor, in CreatePool) (fleet.PoolView, error) {
+func (st *Storage) CreatePool(ctx context.Context, a fleet.Actor, in CreatePool) (fleet.PoolView, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.PoolView{}, err
 	}
@@ -39,12 +39,12 @@ func (c *Control) CreatePool(ctx context.Context, a fleet.Actor, in CreatePool) 
 		return fleet.PoolView{}, err
 	}
 	id := fleet.NewID[fleet.PoolID]()
-	err := c.store.Tx(ctx, func(q *db.Queries) error {
+	err := st.store.Tx(ctx, func(q *db.Queries) error {
 		if err := q.AddPool(ctx, db.AddPoolParams{ID: id, Name: in.Name, Spec: in.Spec}); err != nil {
 			return err
 		}
 		if in.Secret != "" {
-			if err := c.storePoolSecret(ctx, q, a, id, in.Secret); err != nil {
+			if err := st.storePoolSecret(ctx, q, a, id, in.Secret); err != nil {
 				return err
 			}
 		}
@@ -61,7 +61,7 @@ func (c *Control) CreatePool(ctx context.Context, a fleet.Actor, in CreatePool) 
 	if err != nil {
 		return fleet.PoolView{}, err
 	}
-	return c.GetPool(ctx, a, id)
+	return st.queries.GetPool(ctx, a, id)
 }
 
 func trimTrailingSlash(path string) string {
