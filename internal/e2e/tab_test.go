@@ -186,11 +186,17 @@ func (p *tab) pickMenuItem(menu, name, item string) {
 	})
 }
 
-// fillInput replaces an input's value by typing. sel must be a CSS selector.
+// fillInput replaces an input's value by typing. sel must be a CSS selector. A layout change between the search for the
+// input and the click makes the click miss the input; fillInput then clicks again, as a user does.
 func (p *tab) fillInput(sel, value string) {
 	p.Helper()
-	p.click(sel, "")
-	p.waitTrue("the focus on "+sel, fmt.Sprintf(`document.activeElement === document.querySelector(%[1]s) && (document.activeElement.select(), true)`, jsString(sel)))
+	eventually(p, stepLimit, "the focus on "+sel, func() (bool, string) {
+		focused, err := evalJS[bool](p, fmt.Sprintf(`document.activeElement === document.querySelector(%[1]s) && (document.activeElement.select(), true)`, jsString(sel)))
+		if err == nil && !focused {
+			p.click(sel, "")
+		}
+		return focused, fmt.Sprintf("a click on it did not focus it (%v)", err)
+	})
 	p.runActions("fill "+sel, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, input.InsertText, input.InsertTextParams{Text: value})
 		return err
